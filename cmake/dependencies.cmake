@@ -1,0 +1,23 @@
+# Third-party libraries, all from the system's packages (Debian names in INSTALL.md).
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json 3.10 REQUIRED)
+
+# oneDNN 2.6 (Debian 12) and 3.x both serve; src/kernels/onednn.hpp is the one file that knows the difference.
+# ROCM_SD_DNNL_ROOT points at an unpacked oneDNN (include/, lib/) other than the system's.
+set(ROCM_SD_DNNL_ROOT "" CACHE PATH "oneDNN installation to prefer over the system's")
+if(ROCM_SD_DNNL_ROOT)
+  find_path(ROCM_SD_DNNL_INCLUDE dnnl.hpp PATHS ${ROCM_SD_DNNL_ROOT}/include NO_DEFAULT_PATH REQUIRED)
+  find_library(ROCM_SD_DNNL_LIBRARY dnnl PATHS ${ROCM_SD_DNNL_ROOT} PATH_SUFFIXES lib lib64 NO_DEFAULT_PATH REQUIRED)
+  add_library(rocm_sd_dnnl INTERFACE)
+  target_include_directories(rocm_sd_dnnl SYSTEM INTERFACE ${ROCM_SD_DNNL_INCLUDE})
+  target_link_libraries(rocm_sd_dnnl INTERFACE ${ROCM_SD_DNNL_LIBRARY})
+else()
+  find_path(ROCM_SD_DNNL_INCLUDE dnnl.hpp REQUIRED)
+  find_library(ROCM_SD_DNNL_LIBRARY dnnl REQUIRED)
+  add_library(rocm_sd_dnnl INTERFACE)
+  target_include_directories(rocm_sd_dnnl SYSTEM INTERFACE ${ROCM_SD_DNNL_INCLUDE})
+  target_link_libraries(rocm_sd_dnnl INTERFACE ${ROCM_SD_DNNL_LIBRARY})
+endif()

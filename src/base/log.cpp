@@ -1,0 +1,44 @@
+#include "base/log.hpp"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <string>
+
+namespace rocm_sd {
+namespace {
+
+struct LogSetup {
+  std::shared_ptr<spdlog::logger> logger;
+  std::set<std::string, std::less<>> topics;
+
+  LogSetup() {
+    logger = std::make_shared<spdlog::logger>("rocm-sd", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    logger->set_pattern("%^%l%$: %v");
+    logger->set_level(spdlog::level::info);
+    const char* env = std::getenv("ROCM_SD_LOG");
+    std::string_view rest = env ? env : "";
+    while (!rest.empty()) {
+      const size_t comma = rest.find(',');
+      const std::string word(rest.substr(0, comma));
+      rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
+      const auto level = spdlog::level::from_str(word);  // "off" also for unknown words
+      if (level != spdlog::level::off || word == "off") logger->set_level(level);
+      else topics.insert(word);
+    }
+  }
+};
+
+LogSetup& setup() {
+  static LogSetup instance;
+  return instance;
+}
+
+}  // namespace
+
+spdlog::logger& log() { return *setup().logger; }
+bool log_topic(std::string_view topic) { return setup().topics.contains(topic); }
+
+}  // namespace rocm_sd

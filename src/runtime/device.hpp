@@ -1,0 +1,52 @@
+// Device: what the runtime needs of a processor with memory. One file per device (host.cpp; GPUs later).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/dtype.hpp"
+
+namespace rocm_sd {
+
+enum class DeviceKind { kHost, kHip, kCuda, kEmulator };
+
+struct MemoryInfo {
+  uint64_t total = 0;  // bytes
+  uint64_t free = 0;   // bytes that an allocation may hope for
+};
+
+// Instruction sets of the host that have code of their own; each includes those before it.
+enum class HostIsa { kBaseline, kV3, kV4 };
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual DeviceKind kind() const = 0;
+  virtual std::string name() const = 0;         // "host: AMD EPYC, 2 threads, AVX2"
+  virtual MemoryInfo memory() const = 0;
+
+  // Uninitialised memory, aligned to at least 64 bytes; the caller frees it with the same size.
+  // Throws OutOfMemoryError with the size asked for.
+  virtual void* allocate(size_t bytes) = 0;
+  virtual void free(void* data, size_t bytes) noexcept = 0;
+
+  virtual void copy_to_device(void* dst, const void* src, size_t bytes) = 0;
+  virtual void copy_to_host(void* dst, const void* src, size_t bytes) = 0;
+  virtual void copy_on_device(void* dst, const void* src, size_t bytes) = 0;
+  virtual void synchronize() = 0;
+
+  // The type that --dtype auto computes in: bf16 where the device multiplies it in hardware, else f32 on the host.
+  virtual DType preferred_dtype() const = 0;
+};
+
+// The process's host device. Threads: OMP_NUM_THREADS, else every core that the process may use.
+Device& host_device();
+
+HostIsa host_isa();         // ROCM_SD_ISA=baseline|v3|v4 lowers it, for tests
+bool host_has_bf16();       // AVX512-BF16 or AMX-BF16
+int host_threads();
+
+}  // namespace rocm_sd

@@ -1,0 +1,102 @@
+// Exec: where an op runs and how. The same forward is planned (dry), run, and captured for replay.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/arena.hpp"
+#include "runtime/profiler.hpp"
+
+namespace rocm_sd {
+
+enum class Mode { kRun, kPlan, kCapture };
+
+// A launch: touches device memory through pointers it captured by value; never holds a Tensor.
+using LaunchBody = std::function<void()>;
+
+// The launches of one forward, in order. Valid while the arena keeps its generation and the weights live.
+class Graph {
+ public:
+  void add(OpInfo info, LaunchBody body) { nodes_.push_back({std::move(info), std::move(body)}); }
+  size_t size() const { return nodes_.size(); }
+  // Throws CancelledError between two launches once *cancel is true.
+  void replay(Profiler* profiler, const std::atomic<bool>* cancel) const;
+
+ private:
+  struct Node {
+    OpInfo info;
+    LaunchBody body;
+  };
+  std::vector<Node> nodes_;
+};
+
+class Exec {
+ public:
+  // Eager by default: allocations are the arena's, launches run at once. The arena must outlive the Exec.
+  explicit Exec(Arena& arena, Mode mode = Mode::kRun) : arena_(arena), mode_(mode) {}
+
+  Device& device() const { return arena_.device(); }
+  Arena& arena() const { return arena_; }
+  Mode mode() const { return mode_; }
+  bool planning() const { return mode_ == Mode::kPlan; }
+
+  // Uninitialised tensors that live as long as the last handle.
+  Tensor alloc(const Shape& shape, DType dtype) { return arena_.alloc(shape, dtype); }
+  Tensor alloc_like(const Tensor& x) { return arena_.alloc(x.shape(), x.dtype()); }
+
+  // Plan: notes the problem and does nothing. Run: runs the body. Capture: runs it and appends it to the graph.
+  // Throws CancelledError where cancellation was asked for.
+  void launch(OpInfo info, LaunchBody body);
+
+  // Problems met while planning, with the number of times: what a tuner would work on.
+  const std::map<std::string, int>& problems() const { return problems_; }
+  double planned_flops() const { return planned_flops_; }
+
+  Profiler* profiler = nullptr;                  // may be null
+  const std::atomic<bool>* cancel = nullptr;     // may be null
+  Graph* graph = nullptr;                        // the target in Mode::kCapture
+
+ private:
+  Arena& arena_;
+  Mode mode_;
+  std::map<std::string, int> problems_;
+  double planned_flops_ = 0;
+};
+
+// A forward that is planned once and then replayed: the unit that the pipeline runs.
+// The function reads and writes persistent tensors only and leaves no Tensor of the arena behind.
+class Program {
+ public:
+  using Forward = std::function<void(Exec&)>;
+  Program(std::string name, Arena& arena, Forward forward);
+
+  // Dry run; prepares weights and packs the arena. Called by run() if need be.
+  void plan();
+  bool planned() const { return planned_; }
+  size_t arena_bytes() const { return plan_.bytes; }
+  size_t arena_lower_bound() const { return plan_.lower_bound; }
+  double flops() const { return flops_; }
+  const std::map<std::string, int>& problems() const { return problems_; }
+
+  // First call after planning (or after the arena moved) captures; later calls replay.
+  void run(Profiler* profiler = nullptr, const std::atomic<bool>* cancel = nullptr);
+
+ private:
+  void capture(Profiler* profiler, const std::atomic<bool>* cancel);
+
+  std::string name_;
+  Arena& arena_;
+  Forward forward_;
+  bool planned_ = false;
+  ArenaPlan plan_;
+  double flops_ = 0;
+  std::map<std::string, int> problems_;
+  Graph graph_;
+  bool captured_ = false;
+  uint64_t captured_generation_ = 0;
+};
+
+}  // namespace rocm_sd
