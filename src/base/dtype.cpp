@@ -16,15 +16,23 @@ struct Row {
   std::string_view name, safetensors;
 };
 constexpr Row kRows[] = {
-    {DType::kF32, 4, "f32", "F32"},          {DType::kF16, 2, "f16", "F16"},    {DType::kBF16, 2, "bf16", "BF16"},
-    {DType::kF8E4M3, 1, "f8e4m3", "F8_E4M3"}, {DType::kF8E5M2, 1, "f8e5m2", "F8_E5M2"}, {DType::kF64, 8, "f64", "F64"},
-    {DType::kI64, 8, "i64", "I64"},          {DType::kI32, 4, "i32", "I32"},    {DType::kI16, 2, "i16", "I16"},
-    {DType::kI8, 1, "i8", "I8"},             {DType::kU8, 1, "u8", "U8"},       {DType::kBool, 1, "bool", "BOOL"},
+    {DType::kF32, 4, "f32", "F32"},
+    {DType::kF16, 2, "f16", "F16"},
+    {DType::kBF16, 2, "bf16", "BF16"},
+    {DType::kF8E4M3, 1, "f8e4m3", "F8_E4M3"},
+    {DType::kF8E5M2, 1, "f8e5m2", "F8_E5M2"},
+    {DType::kF64, 8, "f64", "F64"},
+    {DType::kI64, 8, "i64", "I64"},
+    {DType::kI32, 4, "i32", "I32"},
+    {DType::kI16, 2, "i16", "I16"},
+    {DType::kI8, 1, "i8", "I8"},
+    {DType::kU8, 1, "u8", "U8"},
+    {DType::kBool, 1, "bool", "BOOL"},
 };
 const Row& row(DType type) { return kRows[static_cast<size_t>(type)]; }
 
-// Rounds a float to a small format with the given exponent and mantissa widths: nearest even, subnormals kept.
-// Returns the magnitude bits; values past the largest finite give `overflow`.
+// Rounds a float to a small format with the given exponent and mantissa widths: nearest even, subnormals
+// kept. Returns the magnitude bits; values past the largest finite give `overflow`.
 uint32_t round_to_small_float(float x, int mantissa, int bias, uint32_t max_finite, uint32_t overflow) {
   const float magnitude = std::fabs(x);
   if (magnitude == 0.0f) return 0;
@@ -32,7 +40,8 @@ uint32_t round_to_small_float(float x, int mantissa, int bias, uint32_t max_fini
   // In units of the last place at this exponent; exact in double, so nearbyint rounds once, to even.
   const double units = std::ldexp(static_cast<double>(magnitude), mantissa - exponent);
   uint32_t bits = static_cast<uint32_t>(std::min(std::nearbyint(units), 1e9));
-  bits += static_cast<uint32_t>(exponent + bias - 1) << mantissa;  // the implicit bit carries into the exponent
+  bits += static_cast<uint32_t>(exponent + bias - 1)
+          << mantissa;  // the implicit bit carries into the exponent
   return bits > max_finite ? overflow : bits;
 }
 
@@ -60,16 +69,24 @@ void with_loader(const void* src, DType type, const Body& body) {
   switch (type) {
     case DType::kF32: return body(typed_load<float>(src));
     case DType::kF16: return body([l = typed_load<uint16_t>(src)](int64_t i) { return f16_to_float(l(i)); });
-    case DType::kBF16: return body([l = typed_load<uint16_t>(src)](int64_t i) { return bf16_to_float(l(i)); });
-    case DType::kF8E4M3: return body([l = typed_load<uint8_t>(src)](int64_t i) { return f8e4m3_to_float(l(i)); });
-    case DType::kF8E5M2: return body([l = typed_load<uint8_t>(src)](int64_t i) { return f8e5m2_to_float(l(i)); });
+    case DType::kBF16:
+      return body([l = typed_load<uint16_t>(src)](int64_t i) { return bf16_to_float(l(i)); });
+    case DType::kF8E4M3:
+      return body([l = typed_load<uint8_t>(src)](int64_t i) { return f8e4m3_to_float(l(i)); });
+    case DType::kF8E5M2:
+      return body([l = typed_load<uint8_t>(src)](int64_t i) { return f8e5m2_to_float(l(i)); });
     case DType::kF64: return body(typed_load<double>(src));
-    case DType::kI64: return body([l = typed_load<int64_t>(src)](int64_t i) { return static_cast<double>(l(i)); });
-    case DType::kI32: return body([l = typed_load<int32_t>(src)](int64_t i) { return static_cast<double>(l(i)); });
-    case DType::kI16: return body([l = typed_load<int16_t>(src)](int64_t i) { return static_cast<double>(l(i)); });
-    case DType::kI8: return body([l = typed_load<int8_t>(src)](int64_t i) { return static_cast<double>(l(i)); });
+    case DType::kI64:
+      return body([l = typed_load<int64_t>(src)](int64_t i) { return static_cast<double>(l(i)); });
+    case DType::kI32:
+      return body([l = typed_load<int32_t>(src)](int64_t i) { return static_cast<double>(l(i)); });
+    case DType::kI16:
+      return body([l = typed_load<int16_t>(src)](int64_t i) { return static_cast<double>(l(i)); });
+    case DType::kI8:
+      return body([l = typed_load<int8_t>(src)](int64_t i) { return static_cast<double>(l(i)); });
     case DType::kU8:
-    case DType::kBool: return body([l = typed_load<uint8_t>(src)](int64_t i) { return static_cast<double>(l(i)); });
+    case DType::kBool:
+      return body([l = typed_load<uint8_t>(src)](int64_t i) { return static_cast<double>(l(i)); });
   }
 }
 
@@ -91,17 +108,28 @@ void convert_from(const Load& load, void* dst, DType type, int64_t count) {
   const auto as_float = [&](int64_t i) { return static_cast<float>(load(i)); };
   switch (type) {
     case DType::kF32: return convert_loop(count, as_float, typed_store<float>(dst));
-    case DType::kF16: return convert_loop(count, [&](int64_t i) { return float_to_f16(as_float(i)); }, typed_store<uint16_t>(dst));
-    case DType::kBF16: return convert_loop(count, [&](int64_t i) { return float_to_bf16(as_float(i)); }, typed_store<uint16_t>(dst));
-    case DType::kF8E4M3: return convert_loop(count, [&](int64_t i) { return float_to_f8e4m3(as_float(i)); }, typed_store<uint8_t>(dst));
-    case DType::kF8E5M2: return convert_loop(count, [&](int64_t i) { return float_to_f8e5m2(as_float(i)); }, typed_store<uint8_t>(dst));
-    case DType::kF64: return convert_loop(count, load, [s = typed_store<double>(dst)](int64_t i, double v) { s(i, v); });
+    case DType::kF16:
+      return convert_loop(
+          count, [&](int64_t i) { return float_to_f16(as_float(i)); }, typed_store<uint16_t>(dst));
+    case DType::kBF16:
+      return convert_loop(
+          count, [&](int64_t i) { return float_to_bf16(as_float(i)); }, typed_store<uint16_t>(dst));
+    case DType::kF8E4M3:
+      return convert_loop(
+          count, [&](int64_t i) { return float_to_f8e4m3(as_float(i)); }, typed_store<uint8_t>(dst));
+    case DType::kF8E5M2:
+      return convert_loop(
+          count, [&](int64_t i) { return float_to_f8e5m2(as_float(i)); }, typed_store<uint8_t>(dst));
+    case DType::kF64:
+      return convert_loop(count, load, [s = typed_store<double>(dst)](int64_t i, double v) { s(i, v); });
     case DType::kI64: return convert_loop(count, load, integer_store<int64_t>(dst));
     case DType::kI32: return convert_loop(count, load, integer_store<int32_t>(dst));
     case DType::kI16: return convert_loop(count, load, integer_store<int16_t>(dst));
     case DType::kI8: return convert_loop(count, load, integer_store<int8_t>(dst));
     case DType::kU8: return convert_loop(count, load, integer_store<uint8_t>(dst));
-    case DType::kBool: return convert_loop(count, load, [s = typed_store<uint8_t>(dst)](int64_t i, double v) { s(i, v != 0); });
+    case DType::kBool:
+      return convert_loop(count, load,
+                          [s = typed_store<uint8_t>(dst)](int64_t i, double v) { s(i, v != 0); });
   }
 }
 
@@ -150,7 +178,8 @@ uint8_t float_to_f8e4m3(float x) {
 float f8e4m3_to_float(uint8_t bits) {
   const int exponent = bits >> 3 & 15, mantissa = bits & 7;
   if ((bits & 0x7f) == 0x7f) return std::numeric_limits<float>::quiet_NaN();
-  const float magnitude = exponent ? std::ldexp(8.0f + mantissa, exponent - 10) : std::ldexp(float(mantissa), -9);
+  const float magnitude =
+      exponent ? std::ldexp(8.0f + mantissa, exponent - 10) : std::ldexp(float(mantissa), -9);
   return bits & 0x80 ? -magnitude : magnitude;
 }
 uint8_t float_to_f8e5m2(float x) {

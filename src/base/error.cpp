@@ -13,7 +13,8 @@ std::string printable(std::string_view text, size_t max_bytes) {
   while (i < text.size()) {
     if (out.size() >= max_bytes) return out + "...";
     const Utf8Char c = decode_utf8(text, i);
-    if (c.valid && c.code_point >= 0x20 && c.code_point != 0x7f && !(c.code_point >= 0x80 && c.code_point < 0xa0)) {
+    if (c.valid && c.code_point >= 0x20 && c.code_point != 0x7f &&
+        !(c.code_point >= 0x80 && c.code_point < 0xa0)) {
       out.append(text.substr(i, c.length));
     } else {
       for (size_t k = 0; k < c.length; ++k)

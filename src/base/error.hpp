@@ -1,4 +1,5 @@
-// Errors that a user can meet: each says what was expected, what came and the name of the thing, and knows its exit code.
+// Errors that a user can meet: each says what was expected, what came and the name of the thing, and knows
+// its exit code.
 #pragma once
 
 #include <fmt/format.h>
@@ -31,11 +32,12 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-// One subclass per exit code, plus ShapeError for operands that do not fit together (a file's or a caller's fault).
-#define ROCM_SD_DEFINE_ERROR_(Name, code)                                            \
-  class Name : public Error {                                                        \
-   public:                                                                           \
-    explicit Name(const std::string& message) : Error(ExitCode::code, message) {}    \
+// One subclass per exit code, plus ShapeError for operands that do not fit together (a file's or a caller's
+// fault).
+#define ROCM_SD_DEFINE_ERROR_(Name, code)                                         \
+  class Name : public Error {                                                     \
+   public:                                                                        \
+    explicit Name(const std::string& message) : Error(ExitCode::code, message) {} \
   };
 ROCM_SD_DEFINE_ERROR_(GenerationError, kGenerationFailed)
 ROCM_SD_DEFINE_ERROR_(UsageError, kUsage)
@@ -63,7 +65,8 @@ void require(bool ok, const Parts&... parts) {
     throw E(concat(parts...));
 }
 
-// A text from a file or a user made safe to print on one line: control bytes and invalid UTF-8 as \xNN, cut at max_bytes.
+// A text from a file or a user made safe to print on one line: control bytes and invalid UTF-8 as \xNN, cut
+// at max_bytes.
 std::string printable(std::string_view text, size_t max_bytes = 200);
 
 }  // namespace rocm_sd

@@ -15,7 +15,8 @@ struct LogSetup {
   std::set<std::string, std::less<>> topics;
 
   LogSetup() {
-    logger = std::make_shared<spdlog::logger>("rocm-sd", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    logger =
+        std::make_shared<spdlog::logger>("rocm-sd", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     logger->set_pattern("%^%l%$: %v");
     logger->set_level(spdlog::level::info);
     const char* env = std::getenv("ROCM_SD_LOG");
@@ -25,8 +26,10 @@ struct LogSetup {
       const std::string word(rest.substr(0, comma));
       rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
       const auto level = spdlog::level::from_str(word);  // "off" also for unknown words
-      if (level != spdlog::level::off || word == "off") logger->set_level(level);
-      else topics.insert(word);
+      if (level != spdlog::level::off || word == "off")
+        logger->set_level(level);
+      else
+        topics.insert(word);
     }
   }
 };

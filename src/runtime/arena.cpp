@@ -10,12 +10,15 @@ namespace rocm_sd {
 namespace {
 
 constexpr size_t kAlignment = 64;  // a cache line; wide vector loads never cross one at a block's start
-size_t aligned(size_t bytes) { return (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment; }
+size_t aligned(size_t bytes) {
+  return (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // A piece of the arena: the arena owns the memory.
 class SliceStorage final : public Storage {
  public:
-  SliceStorage(std::shared_ptr<Storage> block, void* data, size_t bytes) : Storage(data, bytes), block_(std::move(block)) {}
+  SliceStorage(std::shared_ptr<Storage> block, void* data, size_t bytes)
+      : Storage(data, bytes), block_(std::move(block)) {}
 
  private:
   std::shared_ptr<Storage> block_;  // keeps the memory while a result is still looked at
@@ -40,7 +43,8 @@ ArenaPlan pack_arena(const std::vector<BlockLifetime>& blocks) {
   plan.lower_bound = most_alive(blocks);
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
 
   std::vector<size_t> placed;  // sorted by offset
   for (const size_t i : order) {

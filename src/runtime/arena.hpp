@@ -1,5 +1,5 @@
-// Arena: the memory of one forward at a time. A dry run records when each block is born and dies; the blocks are then
-// packed once, and every later run replays the offsets.
+// Arena: the memory of one forward at a time. A dry run records when each block is born and dies; the blocks
+// are then packed once, and every later run replays the offsets.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ struct ArenaPlan {
     size_t offset = 0, bytes = 0;
   };
   std::vector<Slot> slots;
-  size_t bytes = 0;         // the arena's size
-  size_t lower_bound = 0;   // most bytes alive at once: no packing can need less
+  size_t bytes = 0;        // the arena's size
+  size_t lower_bound = 0;  // most bytes alive at once: no packing can need less
 };
 
 // Lifetime of one block in the dry run, in allocation order; [birth, death) in event numbers.
@@ -50,10 +50,10 @@ class Arena {
   void begin_replay(const ArenaPlan& plan);
   void end_replay();
 
-  void reserve(size_t bytes);             // grows to at least this size
-  void release();                         // gives the memory back
-  size_t capacity() const;                // bytes held
-  uint64_t generation() const;            // changes whenever the base address may have
+  void reserve(size_t bytes);                      // grows to at least this size
+  void release();                                  // gives the memory back
+  size_t capacity() const;                         // bytes held
+  uint64_t generation() const;                     // changes whenever the base address may have
   size_t used_peak() const { return used_peak_; }  // highest byte handed out by replays so far
 
  private:

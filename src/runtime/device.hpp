@@ -25,7 +25,7 @@ class Device {
   virtual ~Device() = default;
 
   virtual DeviceKind kind() const = 0;
-  virtual std::string name() const = 0;         // "host: AMD EPYC, 2 threads, AVX2"
+  virtual std::string name() const = 0;  // "host: AMD EPYC, 2 threads, AVX2"
   virtual MemoryInfo memory() const = 0;
 
   // Uninitialised memory, aligned to at least 64 bytes; the caller frees it with the same size.
@@ -38,15 +38,16 @@ class Device {
   virtual void copy_on_device(void* dst, const void* src, size_t bytes) = 0;
   virtual void synchronize() = 0;
 
-  // The type that --dtype auto computes in: bf16 where the device multiplies it in hardware, else f32 on the host.
+  // The type that --dtype auto computes in: bf16 where the device multiplies it in hardware, else f32 on the
+  // host.
   virtual DType preferred_dtype() const = 0;
 };
 
 // The process's host device. Threads: OMP_NUM_THREADS, else every core that the process may use.
 Device& host_device();
 
-HostIsa host_isa();         // ROCM_SD_ISA=baseline|v3|v4 lowers it, for tests
-bool host_has_bf16();       // AVX512-BF16 or AMX-BF16
+HostIsa host_isa();    // ROCM_SD_ISA=baseline|v3|v4 lowers it, for tests
+bool host_has_bf16();  // AVX512-BF16 or AMX-BF16
 int host_threads();
 
 }  // namespace rocm_sd

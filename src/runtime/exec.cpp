@@ -7,7 +7,8 @@
 namespace rocm_sd {
 namespace {
 
-void run_body(const OpInfo& info, const LaunchBody& body, Profiler* profiler, const std::atomic<bool>* cancel) {
+void run_body(const OpInfo& info, const LaunchBody& body, Profiler* profiler,
+              const std::atomic<bool>* cancel) {
   require<CancelledError>(!cancel || !cancel->load(std::memory_order_relaxed), "cancelled");
   if (!profiler) return body();
   const auto begin = Profiler::Clock::now();
@@ -64,8 +65,10 @@ void Program::run(Profiler* profiler, const std::atomic<bool>* cancel) {
   if (!planned_) plan();
   arena_.reserve(plan_.bytes);
   const auto begin = Profiler::Clock::now();
-  if (captured_ && captured_generation_ == arena_.generation()) graph_.replay(profiler, cancel);
-  else capture(profiler, cancel);
+  if (captured_ && captured_generation_ == arena_.generation())
+    graph_.replay(profiler, cancel);
+  else
+    capture(profiler, cancel);
   if (profiler) profiler->record_span(name_, begin, Profiler::Clock::now());
 }
 

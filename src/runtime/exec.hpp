@@ -47,17 +47,17 @@ class Exec {
   Tensor alloc(const Shape& shape, DType dtype) { return arena_.alloc(shape, dtype); }
   Tensor alloc_like(const Tensor& x) { return arena_.alloc(x.shape(), x.dtype()); }
 
-  // Plan: notes the problem and does nothing. Run: runs the body. Capture: runs it and appends it to the graph.
-  // Throws CancelledError where cancellation was asked for.
+  // Plan: notes the problem and does nothing. Run: runs the body. Capture: runs it and appends it to the
+  // graph. Throws CancelledError where cancellation was asked for.
   void launch(OpInfo info, LaunchBody body);
 
   // Problems met while planning, with the number of times: what a tuner would work on.
   const std::map<std::string, int>& problems() const { return problems_; }
   double planned_flops() const { return planned_flops_; }
 
-  Profiler* profiler = nullptr;                  // may be null
-  const std::atomic<bool>* cancel = nullptr;     // may be null
-  Graph* graph = nullptr;                        // the target in Mode::kCapture
+  Profiler* profiler = nullptr;               // may be null
+  const std::atomic<bool>* cancel = nullptr;  // may be null
+  Graph* graph = nullptr;                     // the target in Mode::kCapture
 
  private:
   Arena& arena_;

@@ -14,7 +14,8 @@
 namespace rocm_sd {
 namespace {
 
-// Blocks from here on come from mmap, so that freeing them gives the memory back at once and they can have huge pages.
+// Blocks from here on come from mmap, so that freeing them gives the memory back at once and they can have
+// huge pages.
 constexpr size_t kMapThreshold = 1 << 20;
 constexpr size_t kHugePage = 2 << 20;
 
@@ -51,8 +52,8 @@ class HostDevice final : public Device {
   DeviceKind kind() const override { return DeviceKind::kHost; }
   std::string name() const override {
     static constexpr const char* kIsaNames[] = {"SSE2", "AVX2", "AVX-512"};
-    return fmt::format("host: {}, {} threads, {}{}", cpu_model(), host_threads(), kIsaNames[static_cast<int>(host_isa())],
-                       host_has_bf16() ? " with bf16" : "");
+    return fmt::format("host: {}, {} threads, {}{}", cpu_model(), host_threads(),
+                       kIsaNames[static_cast<int>(host_isa())], host_has_bf16() ? " with bf16" : "");
   }
   MemoryInfo memory() const override { return {meminfo_bytes("MemTotal:"), meminfo_bytes("MemAvailable:")}; }
 
@@ -70,8 +71,10 @@ class HostDevice final : public Device {
     return data;
   }
   void free(void* data, size_t bytes) noexcept override {
-    if (bytes >= kMapThreshold) munmap(data, bytes);
-    else std::free(data);
+    if (bytes >= kMapThreshold)
+      munmap(data, bytes);
+    else
+      std::free(data);
   }
   void copy_to_device(void* dst, const void* src, size_t bytes) override { std::memcpy(dst, src, bytes); }
   void copy_to_host(void* dst, const void* src, size_t bytes) override { std::memcpy(dst, src, bytes); }

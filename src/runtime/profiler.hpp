@@ -1,4 +1,5 @@
-// Profiler: one record per launch, printed as a table or written as a Chrome trace (chrome://tracing, Perfetto).
+// Profiler: one record per launch, printed as a table or written as a Chrome trace (chrome://tracing,
+// Perfetto).
 #pragma once
 
 #include <chrono>
@@ -10,10 +11,10 @@ namespace rocm_sd {
 
 // What a launch is, for profiles and work counts.
 struct OpInfo {
-  const char* op = "";     // "conv2d": static storage
-  std::string detail;      // implementation and shapes: "onednn [2,64,64,320]x[320,3,3,320]"
-  double flops = 0;        // 2 per multiply-add
-  double bytes = 0;        // inputs read once, outputs written once
+  const char* op = "";  // "conv2d": static storage
+  std::string detail;   // implementation and shapes: "onednn [2,64,64,320]x[320,3,3,320]"
+  double flops = 0;     // 2 per multiply-add
+  double bytes = 0;     // inputs read once, outputs written once
 };
 
 class Profiler {

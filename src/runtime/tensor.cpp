@@ -50,8 +50,8 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::narrow(int axis, int64_t begin, int64_t count) const {
   if (axis < 0) axis += rank();
-  require(axis >= 0 && axis < rank() && begin >= 0 && count >= 0 && begin + count <= shape_[axis], "narrow: [", begin, ",",
-          begin + count, ") of dimension ", axis, " is outside ", shape_);
+  require(axis >= 0 && axis < rank() && begin >= 0 && count >= 0 && begin + count <= shape_[axis],
+          "narrow: [", begin, ",", begin + count, ") of dimension ", axis, " is outside ", shape_);
   Tensor out = *this;
   out.offset_ += static_cast<size_t>(begin * strides_[axis]) * dtype_size(dtype_);
   out.shape_[axis] = count;
@@ -70,7 +70,8 @@ Tensor tensor_from(Device& device, const Shape& shape, const float* values, DTyp
 }
 
 void upload(Device& device, const Tensor& tensor, const float* values, int64_t count) {
-  require(tensor.is_contiguous() && tensor.numel() == count, "upload: ", tensor.shape(), " does not hold ", count, " values");
+  require(tensor.is_contiguous() && tensor.numel() == count, "upload: ", tensor.shape(), " does not hold ",
+          count, " values");
   if (tensor.dtype() == DType::kF32) return device.copy_to_device(tensor.data(), values, tensor.bytes());
   std::vector<char> converted(tensor.bytes());
   convert_elements(values, DType::kF32, converted.data(), tensor.dtype(), count);

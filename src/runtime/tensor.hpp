@@ -21,7 +21,7 @@ class Storage {
   size_t bytes() const { return bytes_; }
 
  protected:
-  void* data_;   // null while a forward is being planned
+  void* data_;  // null while a forward is being planned
   size_t bytes_;
 };
 
@@ -35,14 +35,16 @@ class Tensor {
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   int rank() const { return shape_.rank(); }
-  int64_t dim(int i) const { return shape_[i]; }          // negative counts from the end
-  int64_t stride(int i) const { return strides_[i]; }     // in elements
+  int64_t dim(int i) const { return shape_[i]; }       // negative counts from the end
+  int64_t stride(int i) const { return strides_[i]; }  // in elements
   int64_t numel() const { return shape_.numel(); }
   size_t bytes() const { return static_cast<size_t>(numel()) * dtype_size(dtype_); }
   bool is_contiguous() const;
 
   // First element; null while planning. The typed form asserts the type's size.
-  void* data() const { return storage_ && storage_->data() ? static_cast<char*>(storage_->data()) + offset_ : nullptr; }
+  void* data() const {
+    return storage_ && storage_->data() ? static_cast<char*>(storage_->data()) + offset_ : nullptr;
+  }
   template <class T>
   T* as() const {
     assert(sizeof(T) == dtype_size(dtype_));
@@ -62,7 +64,8 @@ class Tensor {
   DType dtype_ = DType::kF32;
 };
 
-// A tensor with device memory of its own, outside any arena (weights, persistent inputs and outputs). Uninitialised.
+// A tensor with device memory of its own, outside any arena (weights, persistent inputs and outputs).
+// Uninitialised.
 Tensor make_tensor(Device& device, const Shape& shape, DType dtype);
 
 // Copies host values into a new tensor on the device, converted to dtype.

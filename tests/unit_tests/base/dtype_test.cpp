@@ -13,28 +13,36 @@ namespace {
 TEST(DType, EverySmallFloatSurvivesARoundTrip) {
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
-    if (const float x = f16_to_float(half); !std::isnan(x)) { EXPECT_EQ(float_to_f16(x), half); }
-    if (const float x = bf16_to_float(half); !std::isnan(x)) { EXPECT_EQ(float_to_bf16(x), half); }
+    if (const float x = f16_to_float(half); !std::isnan(x)) {
+      EXPECT_EQ(float_to_f16(x), half);
+    }
+    if (const float x = bf16_to_float(half); !std::isnan(x)) {
+      EXPECT_EQ(float_to_bf16(x), half);
+    }
   }
   for (uint32_t bits = 0; bits < 256; ++bits) {
     const auto byte = static_cast<uint8_t>(bits);
-    if (const float x = f8e4m3_to_float(byte); !std::isnan(x)) { EXPECT_EQ(float_to_f8e4m3(x), byte); }
-    if (const float x = f8e5m2_to_float(byte); !std::isnan(x)) { EXPECT_EQ(float_to_f8e5m2(x), byte); }
+    if (const float x = f8e4m3_to_float(byte); !std::isnan(x)) {
+      EXPECT_EQ(float_to_f8e4m3(x), byte);
+    }
+    if (const float x = f8e5m2_to_float(byte); !std::isnan(x)) {
+      EXPECT_EQ(float_to_f8e5m2(x), byte);
+    }
   }
 }
 
 TEST(DType, RoundsToNearestEven) {
-  EXPECT_EQ(float_to_f16(1.0f + 0x1p-11f), 0x3c00);               // tie, down to even
-  EXPECT_EQ(float_to_f16(1.0f + 3 * 0x1p-11f), 0x3c02);           // tie, up to even
-  EXPECT_EQ(float_to_f16(65519.0f), 0x7bff);                      // below the tie with infinity
-  EXPECT_EQ(float_to_f16(65520.0f), 0x7c00);                      // the tie goes to infinity
-  EXPECT_EQ(float_to_f16(0x1p-25f), 0x0000);                      // half the smallest subnormal, to even
+  EXPECT_EQ(float_to_f16(1.0f + 0x1p-11f), 0x3c00);      // tie, down to even
+  EXPECT_EQ(float_to_f16(1.0f + 3 * 0x1p-11f), 0x3c02);  // tie, up to even
+  EXPECT_EQ(float_to_f16(65519.0f), 0x7bff);             // below the tie with infinity
+  EXPECT_EQ(float_to_f16(65520.0f), 0x7c00);             // the tie goes to infinity
+  EXPECT_EQ(float_to_f16(0x1p-25f), 0x0000);             // half the smallest subnormal, to even
   EXPECT_EQ(float_to_f16(0x1.8p-25f), 0x0001);
   EXPECT_EQ(float_to_bf16(1.0f + 0x1p-8f), 0x3f80);
   EXPECT_EQ(float_to_bf16(1.0f + 3 * 0x1p-8f), 0x3f82);
   EXPECT_EQ(float_to_f8e4m3(448.0f), 0x7e);
-  EXPECT_EQ(float_to_f8e4m3(464.0f), 0x7e);                       // tie, to even
-  EXPECT_EQ(float_to_f8e4m3(465.0f), 0x7f);                       // e4m3fn has no infinity
+  EXPECT_EQ(float_to_f8e4m3(464.0f), 0x7e);  // tie, to even
+  EXPECT_EQ(float_to_f8e4m3(465.0f), 0x7f);  // e4m3fn has no infinity
   EXPECT_EQ(float_to_f8e5m2(61440.0f), 0x7c);
   EXPECT_EQ(float_to_f8e4m3(-0.0f), 0x80);
 }
@@ -55,12 +63,14 @@ TEST(DType, ConvertsAndSaturates) {
   convert_elements(values.data(), DType::kF64, bytes.data(), DType::kI8, static_cast<int64_t>(values.size()));
   EXPECT_EQ(bytes, (std::vector<int8_t>{-128, -128, -1, 0, 1, 127, 127, 0}));
   std::vector<int64_t> longs(values.size());
-  convert_elements(values.data(), DType::kF64, longs.data(), DType::kI64, static_cast<int64_t>(values.size()));
+  convert_elements(values.data(), DType::kF64, longs.data(), DType::kI64,
+                   static_cast<int64_t>(values.size()));
   EXPECT_EQ(longs[6], std::numeric_limits<int64_t>::max());
 }
 
 TEST(DType, SafetensorsNamesRoundTrip) {
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kI64, DType::kBool})
+  for (const DType type :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kI64, DType::kBool})
     EXPECT_EQ(dtype_from_safetensors(dtype_to_safetensors(type)), type);
   EXPECT_FALSE(dtype_from_safetensors("F4").has_value());
 }

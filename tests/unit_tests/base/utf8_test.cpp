@@ -19,9 +19,13 @@ TEST(Utf8, RoundTripsEveryCodePoint) {
 }
 
 TEST(Utf8, RefusesMalformedSequences) {
-  for (const std::string bad : {"\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff", "\x80", "\xe2\x82"})
+  for (const std::string bad :
+       {"\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff", "\x80", "\xe2\x82"})
     EXPECT_FALSE(is_valid_utf8(bad)) << printable(bad);
-  EXPECT_EQ(sanitize_utf8("a\xff" "b"), "a\xef\xbf\xbd" "b");
+  EXPECT_EQ(sanitize_utf8("a\xff"
+                          "b"),
+            "a\xef\xbf\xbd"
+            "b");
 }
 
 TEST(Printable, EscapesControlBytesAndCuts) {

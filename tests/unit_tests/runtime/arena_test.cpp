@@ -1,4 +1,5 @@
-// The packed plan: no two blocks alive at once overlap, close to the lower bound, and replay hands out what was planned.
+// The packed plan: no two blocks alive at once overlap, close to the lower bound, and replay hands out what
+// was planned.
 #include "runtime/arena.hpp"
 
 #include <gtest/gtest.h>

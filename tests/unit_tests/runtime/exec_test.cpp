@@ -50,7 +50,8 @@ TEST_F(ProgramTest, PlansThenCapturesThenReplays) {
     EXPECT_EQ(to_floats(host_device(), y)[7], 4.0f * round);
     EXPECT_EQ(launches, 2 * round);
   }
-  arena.reserve(1 << 16);  // the arena moves: the graph must be captured again, not replayed into freed memory
+  arena.reserve(
+      1 << 16);  // the arena moves: the graph must be captured again, not replayed into freed memory
   program.run();
   EXPECT_EQ(to_floats(host_device(), y)[0], 12.0f);
 }

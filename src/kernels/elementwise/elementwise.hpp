@@ -1,0 +1,26 @@
+// Elementwise ops that no producer could fuse.
+#pragma once
+
+#include "kernels/epilogue.hpp"
+#include "runtime/exec.hpp"
+
+namespace rocm_sd {
+
+// x any shape, f32 or bf16 -> same shape and dtype; computed in float.
+Tensor activate(Exec& ex, const Tensor& x, Activation act);
+// value * gelu(gate): x [...,2C] -> [...,C], value first (the plain composition of linear_geglu).
+Tensor geglu(Exec& ex, const Tensor& x);
+// a + b, same shape and dtype.
+Tensor add(Exec& ex, const Tensor& a, const Tensor& b);
+// [..., Ca] and [..., Cb] of one dtype -> [..., Ca + Cb] (the plain composition of the two-input ops).
+Tensor concat_channels(Exec& ex, const Tensor& a, const Tensor& b);
+// scale * x + shift, per tensor.
+Tensor affine(Exec& ex, const Tensor& x, float scale, float shift);
+// limit * tanh(x / limit): TAESD's input clamp.
+Tensor soft_clamp(Exec& ex, const Tensor& x, float limit);
+// To another float type, contiguous.
+Tensor cast(Exec& ex, const Tensor& x, DType dtype);
+// Copies x into y (same numel, converts the dtype): how a forward leaves its result in a persistent tensor.
+void copy_into(Exec& ex, const Tensor& x, const Tensor& y);
+
+}  // namespace rocm_sd

@@ -1,0 +1,20 @@
+// linear: y = epilogue(x W^T + b), and its gated form. The GEMM of every transformer block, embedding and
+// text encoder.
+#pragma once
+
+#include "kernels/epilogue.hpp"
+#include "kernels/weight.hpp"
+#include "runtime/exec.hpp"
+
+namespace rocm_sd {
+
+// x [...,K] f32 or bf16 (rows may be strided, elements of a row contiguous), w.weight [M,K] in x's dtype ->
+// [...,M]. Accumulates in float. epilogue.channel_shift is not taken here. Throws ShapeError if the widths
+// differ.
+Tensor linear(Exec& ex, const Tensor& x, const LinearWeight& w, const Epilogue& epilogue = {});
+
+// GEGLU (Shazeer, "GLU Variants Improve Transformer", 2020): w.weight [2M,K]; value = first M outputs, gate =
+// last M; y = value * gelu(gate), gelu in the erf form. x [...,K] -> [...,M].
+Tensor linear_geglu(Exec& ex, const Tensor& x, const LinearWeight& w);
+
+}  // namespace rocm_sd

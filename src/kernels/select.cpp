@@ -1,0 +1,71 @@
+#include "kernels/select.hpp"
+
+#include <cstdlib>
+#include <mutex>
+#include <set>
+
+#include "base/log.hpp"
+#include "kernels/epilogue.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using Choice = std::pair<std::string, std::string>;  // op, implementation
+
+thread_local std::vector<Choice> forced_choices;
+
+const std::vector<Choice>& choices_from_environment() {
+  static const std::vector<Choice> choices = [] {
+    std::vector<Choice> out;
+    const char* env = std::getenv("ROCM_SD_FORCE_IMPL");
+    std::string_view rest = env ? env : "";
+    while (!rest.empty()) {
+      const size_t comma = std::min(rest.find(','), rest.size());
+      const std::string_view item = rest.substr(0, comma);
+      if (const size_t colon = item.find(':'); colon != std::string_view::npos)
+        out.emplace_back(item.substr(0, colon), item.substr(colon + 1));
+      rest = rest.substr(std::min(comma + 1, rest.size()));
+    }
+    return out;
+  }();
+  return choices;
+}
+
+}  // namespace
+
+std::string forced_impl(std::string_view op) {
+  for (auto it = forced_choices.rbegin(); it != forced_choices.rend(); ++it)
+    if (it->first == op) return it->second;
+  for (const Choice& c : choices_from_environment())
+    if (c.first == op) return c.second;
+  return "";
+}
+
+ForcedImpl::ForcedImpl(std::string op, std::string impl) {
+  forced_choices.emplace_back(std::move(op), std::move(impl));
+}
+ForcedImpl::~ForcedImpl() { forced_choices.pop_back(); }
+
+void log_choice(const char* op, const std::string& problem, const char* impl, const std::string& refusals) {
+  static const bool enabled = log_topic("dispatch");
+  if (!enabled) return;
+  static std::mutex mutex;
+  static std::set<std::string> seen;
+  const std::string line = concat("dispatch: ", op, " ", problem, " -> ", impl, refusals.empty() ? "" : " (",
+                                  refusals, refusals.empty() ? "" : ")");
+  const std::lock_guard lock(mutex);
+  if (seen.insert(line).second) log().info("{}", line);
+}
+
+std::string_view activation_name(Activation act) {
+  switch (act) {
+    case Activation::kNone: return "none";
+    case Activation::kSilu: return "silu";
+    case Activation::kGelu: return "gelu";
+    case Activation::kQuickGelu: return "quick_gelu";
+    case Activation::kRelu: return "relu";
+  }
+  return "?";
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,39 @@
+// What a sampler does to latents: guidance and linear combinations, each one pass over memory.
+#pragma once
+
+#include <span>
+
+#include "runtime/exec.hpp"
+
+namespace rocm_sd {
+
+struct Term {
+  double factor = 1;
+  Tensor tensor;  // f32, all of one shape
+};
+
+// sum of factor * tensor, accumulated in double in the order given, rounded once to f32. At most 12 terms.
+Tensor linear_combination(Exec& ex, std::span<const Term> terms);
+Tensor linear_combination(Exec& ex, std::initializer_list<Term> terms);
+
+struct GuidanceArgs {
+  double scale = 1;
+  double rescale =
+      0;  // Lin et al., "Common Diffusion Noise Schedules", 2024, section 3.4: share of the rescaled result
+};
+// model_output [2N,H,W,C] f32 or bf16, unconditional images first -> uncond + scale * (cond - uncond),
+// [N,H,W,C] f32; then, with rescale > 0, mixed with itself brought to cond's standard deviation per image.
+Tensor apply_guidance(Exec& ex, const Tensor& model_output, const GuidanceArgs& args);
+
+// x [N,H,W,C] f32, repeated `times` and scaled: [times*N,H,W,C] of dtype: the UNet's input for guidance as
+// one batch.
+Tensor scale_model_input(Exec& ex, const Tensor& x, double factor, int times, DType dtype);
+
+// Decoded picture x [N,H,W,3] f32 or bf16 in -1..1 -> 8-bit RGB [N,H,W,3] u8: round(clamp(x / 2 + 0.5, 0, 1)
+// * 255), half to even as NumPy does. NaN gives 0 and is counted.
+Tensor to_rgb8(Exec& ex, const Tensor& x);
+
+// Number of elements of x that are NaN or infinite, as one i64 on the device.
+Tensor count_nonfinite(Exec& ex, const Tensor& x);
+
+}  // namespace rocm_sd

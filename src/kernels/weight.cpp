@@ -1,0 +1,32 @@
+#include "kernels/weight.hpp"
+
+#include "base/error.hpp"
+
+namespace rocm_sd {
+
+Tensor Weight::plain() const {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->plain) return state_->plain;
+  return state_->packs.front().second->unpack();
+}
+
+std::shared_ptr<const Weight::Pack> Weight::packed(
+    const std::string& key, const std::function<std::shared_ptr<const Pack>(const Tensor&)>& make,
+    bool keep_plain) const {
+  const std::lock_guard lock(state_->mutex);
+  for (const auto& [name, pack] : state_->packs)
+    if (name == key) return pack;
+  auto pack = make(state_->plain ? state_->plain : state_->packs.front().second->unpack());
+  state_->packs.emplace_back(key, pack);
+  if (!keep_plain) state_->plain = Tensor();
+  return pack;
+}
+
+size_t Weight::bytes_held() const {
+  const std::lock_guard lock(state_->mutex);
+  size_t bytes = state_->plain ? state_->plain.bytes() : 0;
+  for (const auto& [name, pack] : state_->packs) bytes += pack->bytes();
+  return bytes;
+}
+
+}  // namespace rocm_sd
