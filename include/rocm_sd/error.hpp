@@ -1,4 +1,5 @@
-// Errors that a user can meet: each says what was expected, what came and the name of the thing, and knows its exit code.
+// Errors that a user can meet: each says what was expected, what came and the name of the thing, and knows
+// its exit code.
 #pragma once
 
 #include <stdexcept>

@@ -1,0 +1,158 @@
+// load_image and save_image: the container is told by its first bytes, never by the file's name.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "pipeline/images/codecs.hpp"
+
+namespace rocm_sd {
+namespace images {
+
+void require_size(int64_t width, int64_t height, const std::string& name) {
+  require<FormatError>(
+      width > 0 && height > 0 && width <= kMaxPixels && height <= kMaxPixels && width * height <= kMaxPixels,
+      name, ": ", width, " x ", height, " pixels, at most ", kMaxPixels, " are accepted");
+}
+
+namespace {
+
+// A file descriptor that is closed with its scope.
+class File {
+ public:
+  File(const std::string& path, int flags, int mode = 0)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  ~File() { close(); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+  bool close() {
+    const bool ok = fd_ < 0 || ::close(fd_) == 0;
+    fd_ = -1;
+    return ok;
+  }
+
+ private:
+  int fd_;
+};
+
+std::vector<uint8_t> read_file(const std::string& path) {
+  const File file(path, O_RDONLY | O_NONBLOCK);
+  require<FileError>(file.fd() >= 0, printable(path), ": cannot open (", std::strerror(errno), ")");
+  struct stat info;
+  require<FileError>(fstat(file.fd(), &info) == 0 && S_ISREG(info.st_mode), printable(path),
+                     ": expected a regular file");
+  require<FormatError>(static_cast<uint64_t>(info.st_size) <= kMaxFileBytes, printable(path), ": ",
+                       info.st_size, " bytes, at most ", kMaxFileBytes, " are accepted for a picture");
+  std::vector<uint8_t> bytes(static_cast<size_t>(info.st_size));
+  size_t have = 0;
+  while (have < bytes.size()) {
+    const ssize_t n = ::read(file.fd(), bytes.data() + have, bytes.size() - have);
+    if (n < 0 && errno == EINTR) continue;
+    require<FileError>(n > 0, printable(path), ": cannot read (",
+                       n == 0 ? "the file shrank" : std::strerror(errno), ")");
+    have += static_cast<size_t>(n);
+  }
+  return bytes;
+}
+
+ImageFormat sniff(Bytes bytes, const std::string& name) {
+  const auto begins = [&](size_t at, std::string_view magic) {
+    return bytes.size() >= at + magic.size() &&
+           std::memcmp(bytes.data() + at, magic.data(), magic.size()) == 0;
+  };
+  require<FormatError>(!bytes.empty(), name, ": empty file, expected a PNG, JPEG or WebP picture");
+  if (begins(0, "\x89PNG")) return ImageFormat::kPng;
+  if (begins(0, "\xff\xd8\xff")) return ImageFormat::kJpeg;
+  if (begins(0, "RIFF") && begins(8, "WEBP")) return ImageFormat::kWebp;
+  const std::string start(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 16));
+  throw FormatError(concat(name, ": expected a PNG, JPEG or WebP picture, the file begins with \"",
+                           printable(start), "\""));
+}
+
+bool write_all(int fd, Bytes bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+}  // namespace
+}  // namespace images
+
+ImageFormat image_format_of(const std::string& path) {
+  std::string ending = std::filesystem::path(path).extension().string();
+  for (char& c : ending) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  if (ending == ".png") return ImageFormat::kPng;
+  if (ending == ".jpg" || ending == ".jpeg") return ImageFormat::kJpeg;
+  if (ending == ".webp") return ImageFormat::kWebp;
+  throw UsageError(concat(printable(path), ": unknown picture format \"", printable(ending),
+                          "\"; expected .png, .jpg, .jpeg or .webp"));
+}
+
+Image decode_image(const std::vector<uint8_t>& bytes, const std::string& name) {
+  switch (images::sniff(bytes, name)) {
+    case ImageFormat::kPng: return images::decode_png(bytes, name);
+    case ImageFormat::kJpeg: return images::decode_jpeg(bytes, name);
+    case ImageFormat::kWebp: return images::decode_webp(bytes, name);
+  }
+  return {};
+}
+
+Image load_image(const std::string& path) { return decode_image(images::read_file(path), printable(path)); }
+
+std::string read_parameters(const std::vector<uint8_t>& bytes, const std::string& name) {
+  switch (images::sniff(bytes, name)) {
+    case ImageFormat::kPng: return images::png_parameters(bytes, name);
+    case ImageFormat::kJpeg: return images::jpeg_parameters(bytes);
+    case ImageFormat::kWebp: return images::webp_parameters(bytes, name);
+  }
+  return "";
+}
+
+std::string read_parameters(const std::string& path) {
+  return read_parameters(images::read_file(path), printable(path));
+}
+
+std::vector<uint8_t> encode_image(const Image& image, ImageFormat format, const ImageWriteOptions& options) {
+  const bool whole =
+      image.width > 0 && image.height > 0 &&
+      image.rgb.size() == static_cast<size_t>(image.width) * static_cast<size_t>(image.height) * 3;
+  require<UsageError>(whole, "cannot encode ", image.width, " x ", image.height, " pixels from ",
+                      image.rgb.size(), " bytes");
+  require<UsageError>(options.quality >= 1 && options.quality <= 100, "quality ", options.quality,
+                      ": expected 1 to 100");
+  switch (format) {
+    case ImageFormat::kPng: return images::encode_png(image, options.parameters);
+    case ImageFormat::kJpeg: return images::encode_jpeg(image, options.quality, options.parameters);
+    case ImageFormat::kWebp: return images::encode_webp(image, options.quality, options.parameters);
+  }
+  return {};
+}
+
+void save_image(const Image& image, const std::string& path, const ImageWriteOptions& options) {
+  const std::vector<uint8_t> bytes = encode_image(image, image_format_of(path), options);
+  const std::string part = concat(path, ".", ::getpid(), ".part");
+  bool ok;
+  int error = 0;
+  {
+    images::File file(part, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ok = file.fd() >= 0 && images::write_all(file.fd(), bytes) && ::fsync(file.fd()) == 0 && file.close();
+    error = errno;
+  }
+  if (ok && ::rename(part.c_str(), path.c_str()) != 0) {
+    ok = false;
+    error = errno;
+  }
+  if (!ok) ::unlink(part.c_str());
+  require<FileError>(ok, printable(path), ": cannot write (", std::strerror(error), ")");
+}
+
+}  // namespace rocm_sd
