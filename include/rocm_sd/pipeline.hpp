@@ -1,0 +1,143 @@
+// The engine behind one call: load a checkpoint, make pictures from prompts.
+//
+//   rocm_sd::Pipeline pipeline = rocm_sd::Pipeline::load({.model = "models/demo"});
+//   auto pictures = pipeline.generate({.prompt = "a red apple", .steps = 20});
+//   rocm_sd::save_image(pictures[0].image, "apple.png", {.parameters = pictures[0].parameters});
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rocm_sd/error.hpp"
+#include "rocm_sd/image.hpp"
+
+namespace rocm_sd {
+
+struct LoadOptions {
+  std::string model;                              // Diffusers folder, or a single .safetensors file
+  std::string vae, unet, text_encoder, text_encoder_2;  // replace a component: file or folder; empty: the model's own
+  std::string taesd;                              // decode with TAESD or TAESDXL instead of the VAE
+  std::string dtype = "auto";                     // auto, f32, bf16: what products are computed in
+  std::string prediction = "auto";                // auto, epsilon, v, sample
+  std::string variant;                            // "fp16": prefer *.fp16.safetensors in a folder that has both
+  bool mmap = false;                              // map weight files instead of reading them
+};
+
+struct GenerateRequest {
+  std::string prompt, negative_prompt;
+  int width = 0, height = 0;          // multiples of 8; 0: the model's own size (or the init image's)
+  int steps = 20;                     // 1..1000
+  double cfg_scale = 7.0;
+  std::string sampler = "auto";       // A1111's, ComfyUI's, sd.cpp's and Diffusers' names; auto: DPM++ 2M, or what the
+                                      // model's scheduler_config.json names
+  std::string schedule = "auto";      // "karras", "SGM Uniform", "trailing", ...; auto: the sampler's own
+  std::vector<double> sigmas;         // replaces the schedule where not empty; decreasing
+  int64_t seed = -1;                  // -1: random; image i of a batch uses seed + i
+  int batch = 1;                      // pictures in one UNet call, 1..64
+  std::optional<double> eta;          // stochastic share of ancestral, SDE and DDIM samplers
+  double guidance_rescale = 0;        // 0..1
+  double image_cfg_scale = 1.5;       // instruct-pix2pix models
+  int clip_skip = 0;                  // 0: the model's own; n: stop n - 1 layers before the last (A1111's counting)
+  std::string rng = "gpu";            // gpu (A1111's default), cpu (PyTorch on the CPU: Diffusers, ComfyUI)
+  int64_t variation_seed = -1;
+  double variation_strength = 0;      // 0..1
+  bool plain_prompt = false;          // no weights, one chunk of 77 tokens: Diffusers' reading of a prompt
+  std::string emphasis = "original";  // how (word:1.2) acts: original, no norm, ignore
+
+  std::optional<Image> init_image;    // image to image, inpainting, instruct-pix2pix
+  double strength = 0.75;             // share of the steps that run on an init image, 0..1
+  std::optional<Image> mask;          // white is repainted; of the init image's size
+  int mask_blur = 4;                  // Gaussian blur of the mask, standard deviation in pixels, 0..64
+
+  double aesthetic_score = 6.0, negative_aesthetic_score = 2.5;  // SDXL refiner
+  int original_width = 0, original_height = 0, crop_left = 0, crop_top = 0;  // SDXL size conditions; 0: the picture's
+
+  // Latents to start from in place of seeded noise, [batch,4,height/8,width/8] row-major, standard normal. For tests
+  // of parity with other engines.
+  std::vector<float> initial_noise;
+};
+
+struct Progress {
+  std::string stage;        // "load", "text", "encode", "sample", "decode"
+  int step = 0, total = 0;  // of the stage; 1-based
+  double seconds = 0;       // since the stage began
+};
+
+struct Callbacks {
+  // Called on the generating thread; false cancels.
+  std::function<bool(const Progress&)> progress;
+  // Checked between any two kernels; may be set from another thread or a signal handler. May be null.
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+struct MemoryPlan {
+  uint64_t weights = 0;      // bytes of parameters, in the layouts that kernels use
+  uint64_t text = 0, unet = 0, vae = 0;  // the arena that each stage needs; they share one
+  uint64_t arena = 0;        // the largest of them: what the arena will hold
+  uint64_t buffers = 0;      // latents, text states, pictures
+  uint64_t total() const { return weights + arena + buffers; }
+};
+
+struct StageTime {
+  std::string stage;
+  double seconds = 0;
+};
+
+struct Picture {
+  Image image;
+  uint64_t seed = 0;
+  std::string parameters;     // A1111's infotext
+};
+
+struct GenerateResult {
+  std::vector<Picture> pictures;
+  std::vector<StageTime> times;
+  uint64_t arena_used = 0;    // bytes of the arena that were really handed out
+  std::vector<std::string> warnings;
+};
+
+struct ModelInfo {
+  std::string name, kind;     // "dreamshaper_8", "sd1"
+  std::string device, dtype;
+  std::string prediction;
+  int default_width = 0, default_height = 0;
+  uint64_t parameters = 0;
+  std::vector<std::string> notes;  // what the loader chose or found odd, one line each
+};
+
+// Not thread-safe: one call at a time. Every function throws Error subclasses only.
+class Pipeline {
+ public:
+  static Pipeline load(const LoadOptions& options, const Callbacks& callbacks = {});
+  ~Pipeline();
+  Pipeline(Pipeline&&) noexcept;
+  Pipeline& operator=(Pipeline&&) noexcept;
+
+  const ModelInfo& info() const;
+  // What the request will take, from a dry run; also prepares the weights. Throws UsageError for a bad request.
+  MemoryPlan plan(const GenerateRequest& request);
+  // Throws UsageError, GenerationError (not finite), OutOfMemoryError, CancelledError.
+  GenerateResult generate(const GenerateRequest& request, const Callbacks& callbacks = {});
+
+  // Profiles every later call: a table per op, and a Chrome trace.
+  void enable_profiling();
+  std::string profile_table() const;
+  void write_profile_trace(const std::string& path) const;
+
+ private:
+  struct State;
+  explicit Pipeline(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Names for help texts: "euler_a (Euler a)".
+std::vector<std::string> sampler_names();
+std::vector<std::string> schedule_names_list();
+std::string version();
+
+}  // namespace rocm_sd

@@ -1,0 +1,82 @@
+/* C interface of rocm-sd: create a pipeline, generate pictures, free them. Strings are UTF-8.
+ *
+ * Functions that can fail return a rocm_sd_status; rocm_sd_last_error() then has one line for this thread.
+ * A pipeline serves one call at a time; different pipelines may be used from different threads. */
+#ifndef ROCM_SD_H
+#define ROCM_SD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The exit codes of the command line. */
+typedef enum {
+  ROCM_SD_OK = 0,
+  ROCM_SD_GENERATION_FAILED = 1,
+  ROCM_SD_USAGE = 2,
+  ROCM_SD_FILE = 3,
+  ROCM_SD_NO_DEVICE = 4,
+  ROCM_SD_OUT_OF_MEMORY = 5,
+  ROCM_SD_CANCELLED = 6,
+  ROCM_SD_INTERNAL = 70
+} rocm_sd_status;
+
+typedef struct rocm_sd_pipeline rocm_sd_pipeline;
+
+/* Options are name = value pairs with the names of the command line's long options: "model", "vae", "dtype", ... and
+ * "prompt", "steps", "cfg-scale", ... A list ends with a pair whose name is NULL. Unknown names are an error, so that a
+ * program built for a newer library cannot be misunderstood by an older one. */
+typedef struct {
+  const char* name;
+  const char* value;
+} rocm_sd_option;
+
+/* 8-bit RGB, rows from the top. Owned by the result. */
+typedef struct {
+  int width, height;
+  const uint8_t* rgb;     /* [height,width,3] */
+  uint64_t seed;
+  const char* parameters; /* A1111's infotext */
+} rocm_sd_picture;
+
+typedef struct {
+  size_t count;
+  const rocm_sd_picture* pictures;
+} rocm_sd_result;
+
+/* Called on the calling thread as stages advance; a result other than 0 cancels. stage: "load", "text", "encode",
+ * "sample", "decode". */
+typedef int (*rocm_sd_progress_fn)(void* user, const char* stage, int step, int total, double seconds);
+
+typedef struct {
+  rocm_sd_progress_fn progress; /* may be NULL */
+  void* user;
+  const volatile int* cancel;   /* may be NULL; another thread sets it to non-zero to stop within a step */
+} rocm_sd_callbacks;
+
+const char* rocm_sd_version(void);
+/* The message of this thread's last failure; "" if there was none. Valid until its next failing call. */
+const char* rocm_sd_last_error(void);
+
+/* Loads a model. *out is NULL on failure. callbacks may be NULL. */
+rocm_sd_status rocm_sd_create(const rocm_sd_option* options, const rocm_sd_callbacks* callbacks, rocm_sd_pipeline** out);
+void rocm_sd_free(rocm_sd_pipeline* pipeline);
+
+/* Bytes that a request will take in all: weights, arena and buffers. */
+rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* options, uint64_t* bytes);
+
+/* Generates; *out is NULL on failure and is freed with rocm_sd_result_free. callbacks may be NULL. */
+rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option* options, const rocm_sd_callbacks* callbacks,
+                                rocm_sd_result** out);
+void rocm_sd_result_free(rocm_sd_result* result);
+
+/* Writes a picture as PNG, JPEG or WebP by the path's ending, with its parameters; quality 1..100. */
+rocm_sd_status rocm_sd_save(const rocm_sd_picture* picture, const char* path, int quality);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
