@@ -5,7 +5,6 @@
 //   rocm_sd::save_image(pictures[0].image, "apple.png", {.parameters = pictures[0].parameters});
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,46 +18,48 @@
 namespace rocm_sd {
 
 struct LoadOptions {
-  std::string model;                              // Diffusers folder, or a single .safetensors file
-  std::string vae, unet, text_encoder, text_encoder_2;  // replace a component: file or folder; empty: the model's own
-  std::string taesd;                              // decode with TAESD or TAESDXL instead of the VAE
-  std::string dtype = "auto";                     // auto, f32, bf16: what products are computed in
-  std::string prediction = "auto";                // auto, epsilon, v, sample
-  std::string variant;                            // "fp16": prefer *.fp16.safetensors in a folder that has both
-  bool mmap = false;                              // map weight files instead of reading them
+  std::string model;  // Diffusers folder, or a single .safetensors file
+  std::string vae, unet, text_encoder,
+      text_encoder_2;               // replace a component: file or folder; empty: the model's own
+  std::string taesd;                // decode with TAESD or TAESDXL instead of the VAE
+  std::string dtype = "auto";       // auto, f32, bf16: what products are computed in
+  std::string prediction = "auto";  // auto, epsilon, v, sample
+  std::string variant;              // "fp16": prefer *.fp16.safetensors in a folder that has both
+  bool mmap = false;                // map weight files instead of reading them
 };
 
 struct GenerateRequest {
   std::string prompt, negative_prompt;
-  int width = 0, height = 0;          // multiples of 8; 0: the model's own size (or the init image's)
-  int steps = 20;                     // 1..1000
+  int width = 0, height = 0;  // multiples of 8; 0: the model's own size (or the init image's)
+  int steps = 20;             // 1..1000
   double cfg_scale = 7.0;
-  std::string sampler = "auto";       // A1111's, ComfyUI's, sd.cpp's and Diffusers' names; auto: DPM++ 2M, or what the
-                                      // model's scheduler_config.json names
-  std::string schedule = "auto";      // "karras", "SGM Uniform", "trailing", ...; auto: the sampler's own
-  std::vector<double> sigmas;         // replaces the schedule where not empty; decreasing
-  int64_t seed = -1;                  // -1: random; image i of a batch uses seed + i
-  int batch = 1;                      // pictures in one UNet call, 1..64
-  std::optional<double> eta;          // stochastic share of ancestral, SDE and DDIM samplers
-  double guidance_rescale = 0;        // 0..1
-  double image_cfg_scale = 1.5;       // instruct-pix2pix models
-  int clip_skip = 0;                  // 0: the model's own; n: stop n - 1 layers before the last (A1111's counting)
-  std::string rng = "gpu";            // gpu (A1111's default), cpu (PyTorch on the CPU: Diffusers, ComfyUI)
+  std::string sampler = "auto";  // A1111's, ComfyUI's, sd.cpp's and Diffusers' names; auto: DPM++ 2M, or what
+                                 // the model's scheduler_config.json names
+  std::string schedule = "auto";  // "karras", "SGM Uniform", "trailing", ...; auto: the sampler's own
+  std::vector<double> sigmas;     // replaces the schedule where not empty; decreasing
+  int64_t seed = -1;              // -1: random; image i of a batch uses seed + i
+  int batch = 1;                  // pictures in one UNet call, 1..64
+  std::optional<double> eta;      // stochastic share of ancestral, SDE and DDIM samplers
+  double guidance_rescale = 0;    // 0..1
+  double image_cfg_scale = 1.5;   // instruct-pix2pix models
+  int clip_skip = 0;        // 0: the model's own; n: stop n - 1 layers before the last (A1111's counting)
+  std::string rng = "gpu";  // gpu (A1111's default), cpu (PyTorch on the CPU: Diffusers, ComfyUI)
   int64_t variation_seed = -1;
   double variation_strength = 0;      // 0..1
   bool plain_prompt = false;          // no weights, one chunk of 77 tokens: Diffusers' reading of a prompt
   std::string emphasis = "original";  // how (word:1.2) acts: original, no norm, ignore
 
-  std::optional<Image> init_image;    // image to image, inpainting, instruct-pix2pix
-  double strength = 0.75;             // share of the steps that run on an init image, 0..1
-  std::optional<Image> mask;          // white is repainted; of the init image's size
-  int mask_blur = 4;                  // Gaussian blur of the mask, standard deviation in pixels, 0..64
+  std::optional<Image> init_image;  // image to image, inpainting, instruct-pix2pix
+  double strength = 0.75;           // share of the steps that run on an init image, 0..1
+  std::optional<Image> mask;        // white is repainted; of the init image's size
+  int mask_blur = 4;                // Gaussian blur of the mask, standard deviation in pixels, 0..64
 
   double aesthetic_score = 6.0, negative_aesthetic_score = 2.5;  // SDXL refiner
-  int original_width = 0, original_height = 0, crop_left = 0, crop_top = 0;  // SDXL size conditions; 0: the picture's
+  int original_width = 0, original_height = 0, crop_left = 0,
+      crop_top = 0;  // SDXL size conditions; 0: the picture's
 
-  // Latents to start from in place of seeded noise, [batch,4,height/8,width/8] row-major, standard normal. For tests
-  // of parity with other engines.
+  // Latents to start from in place of seeded noise, [batch,4,height/8,width/8] row-major, standard normal.
+  // For tests of parity with other engines.
   std::vector<float> initial_noise;
 };
 
@@ -71,15 +72,15 @@ struct Progress {
 struct Callbacks {
   // Called on the generating thread; false cancels.
   std::function<bool(const Progress&)> progress;
-  // Checked between any two kernels; may be set from another thread or a signal handler. May be null.
-  const std::atomic<bool>* cancel = nullptr;
+  // Asked between any two kernels, on the generating thread; true cancels.
+  std::function<bool()> cancelled;
 };
 
 struct MemoryPlan {
-  uint64_t weights = 0;      // bytes of parameters, in the layouts that kernels use
+  uint64_t weights = 0;                  // bytes of parameters, in the layouts that kernels use
   uint64_t text = 0, unet = 0, vae = 0;  // the arena that each stage needs; they share one
-  uint64_t arena = 0;        // the largest of them: what the arena will hold
-  uint64_t buffers = 0;      // latents, text states, pictures
+  uint64_t arena = 0;                    // the largest of them: what the arena will hold
+  uint64_t buffers = 0;                  // latents, text states, pictures
   uint64_t total() const { return weights + arena + buffers; }
 };
 
@@ -91,18 +92,18 @@ struct StageTime {
 struct Picture {
   Image image;
   uint64_t seed = 0;
-  std::string parameters;     // A1111's infotext
+  std::string parameters;  // A1111's infotext
 };
 
 struct GenerateResult {
   std::vector<Picture> pictures;
   std::vector<StageTime> times;
-  uint64_t arena_used = 0;    // bytes of the arena that were really handed out
+  uint64_t arena_used = 0;  // bytes of the arena that were really handed out
   std::vector<std::string> warnings;
 };
 
 struct ModelInfo {
-  std::string name, kind;     // "dreamshaper_8", "sd1"
+  std::string name, kind;  // "dreamshaper_8", "sd1"
   std::string device, dtype;
   std::string prediction;
   int default_width = 0, default_height = 0;
@@ -119,7 +120,8 @@ class Pipeline {
   Pipeline& operator=(Pipeline&&) noexcept;
 
   const ModelInfo& info() const;
-  // What the request will take, from a dry run; also prepares the weights. Throws UsageError for a bad request.
+  // What the request will take, from a dry run; also prepares the weights. Throws UsageError for a bad
+  // request.
   MemoryPlan plan(const GenerateRequest& request);
   // Throws UsageError, GenerationError (not finite), OutOfMemoryError, CancelledError.
   GenerateResult generate(const GenerateRequest& request, const Callbacks& callbacks = {});

@@ -7,9 +7,8 @@
 namespace rocm_sd {
 namespace {
 
-void run_body(const OpInfo& info, const LaunchBody& body, Profiler* profiler,
-              const std::atomic<bool>* cancel) {
-  require<CancelledError>(!cancel || !cancel->load(std::memory_order_relaxed), "cancelled");
+void run_body(const OpInfo& info, const LaunchBody& body, Profiler* profiler, const CancelCheck* cancel) {
+  require<CancelledError>(!cancel || !*cancel || !(*cancel)(), "cancelled");
   if (!profiler) return body();
   const auto begin = Profiler::Clock::now();
   body();
@@ -28,7 +27,7 @@ class Replaying {
 
 }  // namespace
 
-void Graph::replay(Profiler* profiler, const std::atomic<bool>* cancel) const {
+void Graph::replay(Profiler* profiler, const CancelCheck* cancel) const {
   for (const Node& node : nodes_) run_body(node.info, node.body, profiler, cancel);
 }
 
@@ -61,7 +60,7 @@ void Program::plan() {
   captured_ = false;
 }
 
-void Program::run(Profiler* profiler, const std::atomic<bool>* cancel) {
+void Program::run(Profiler* profiler, const CancelCheck* cancel) {
   if (!planned_) plan();
   arena_.reserve(plan_.bytes);
   const auto begin = Profiler::Clock::now();
@@ -72,7 +71,7 @@ void Program::run(Profiler* profiler, const std::atomic<bool>* cancel) {
   if (profiler) profiler->record_span(name_, begin, Profiler::Clock::now());
 }
 
-void Program::capture(Profiler* profiler, const std::atomic<bool>* cancel) {
+void Program::capture(Profiler* profiler, const CancelCheck* cancel) {
   graph_ = Graph();
   captured_ = false;
   Exec ex(arena_, Mode::kCapture);

@@ -1,7 +1,6 @@
 // Exec: where an op runs and how. The same forward is planned (dry), run, and captured for replay.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <string>
@@ -14,6 +13,9 @@ namespace rocm_sd {
 
 enum class Mode { kRun, kPlan, kCapture };
 
+// Asked between two launches, on the launching thread; true stops with CancelledError.
+using CancelCheck = std::function<bool()>;
+
 // A launch: touches device memory through pointers it captured by value; never holds a Tensor.
 using LaunchBody = std::function<void()>;
 
@@ -22,8 +24,8 @@ class Graph {
  public:
   void add(OpInfo info, LaunchBody body) { nodes_.push_back({std::move(info), std::move(body)}); }
   size_t size() const { return nodes_.size(); }
-  // Throws CancelledError between two launches once *cancel is true.
-  void replay(Profiler* profiler, const std::atomic<bool>* cancel) const;
+  // Throws CancelledError between two launches once *cancel says so.
+  void replay(Profiler* profiler, const CancelCheck* cancel) const;
 
  private:
   struct Node {
@@ -55,9 +57,9 @@ class Exec {
   const std::map<std::string, int>& problems() const { return problems_; }
   double planned_flops() const { return planned_flops_; }
 
-  Profiler* profiler = nullptr;               // may be null
-  const std::atomic<bool>* cancel = nullptr;  // may be null
-  Graph* graph = nullptr;                     // the target in Mode::kCapture
+  Profiler* profiler = nullptr;         // may be null
+  const CancelCheck* cancel = nullptr;  // may be null
+  Graph* graph = nullptr;               // the target in Mode::kCapture
 
  private:
   Arena& arena_;
@@ -82,10 +84,10 @@ class Program {
   const std::map<std::string, int>& problems() const { return problems_; }
 
   // First call after planning (or after the arena moved) captures; later calls replay.
-  void run(Profiler* profiler = nullptr, const std::atomic<bool>* cancel = nullptr);
+  void run(Profiler* profiler = nullptr, const CancelCheck* cancel = nullptr);
 
  private:
-  void capture(Profiler* profiler, const std::atomic<bool>* cancel);
+  void capture(Profiler* profiler, const CancelCheck* cancel);
 
   std::string name_;
   Arena& arena_;

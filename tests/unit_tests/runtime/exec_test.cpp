@@ -57,7 +57,7 @@ TEST_F(ProgramTest, PlansThenCapturesThenReplays) {
 }
 
 TEST_F(ProgramTest, StopsWhenCancelled) {
-  const std::atomic<bool> cancel{true};
+  const CancelCheck cancel = [] { return true; };
   EXPECT_THROW(program.run(nullptr, &cancel), CancelledError);
   EXPECT_EQ(launches, 0);
   program.run();

@@ -1,0 +1,140 @@
+// The C interface over the C++ one: no exception crosses it, every failure leaves a message.
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "pipeline/options.hpp"
+#include "rocm_sd/rocm_sd.h"
+
+using rocm_sd::CancelledError;
+using rocm_sd::Error;
+using rocm_sd::UsageError;
+
+struct rocm_sd_pipeline {
+  rocm_sd::Pipeline pipeline;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+rocm_sd_status fail(rocm_sd_status status, const char* message) noexcept {
+  try {
+    last_error = message;
+  } catch (...) {
+    last_error.clear();
+  }
+  return status;
+}
+
+template <class Body>
+rocm_sd_status guarded(const Body& body) noexcept {
+  try {
+    body();
+    return ROCM_SD_OK;
+  } catch (const Error& e) {
+    return fail(static_cast<rocm_sd_status>(e.exit_code()), e.what());
+  } catch (const std::bad_alloc&) {
+    return fail(ROCM_SD_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception& e) {
+    return fail(ROCM_SD_INTERNAL, e.what());
+  } catch (...) {
+    return fail(ROCM_SD_INTERNAL, "unknown error");
+  }
+}
+
+void require_argument(bool ok, const char* name) {
+  if (!ok) throw UsageError(std::string(name) + ": must not be NULL");
+}
+
+void apply(rocm_sd::OptionTargets targets, const rocm_sd_option* options) {
+  require_argument(options != nullptr, "options");
+  for (; options->name; ++options) {
+    require_argument(options->value != nullptr, options->name);
+    rocm_sd::set_option(targets, options->name, options->value);
+  }
+}
+
+rocm_sd::Callbacks adapt(const rocm_sd_callbacks* c) {
+  rocm_sd::Callbacks out;
+  if (!c) return out;
+  out.progress = [c](const rocm_sd::Progress& p) {
+    return !c->progress || c->progress(c->user, p.stage.c_str(), p.step, p.total, p.seconds) == 0;
+  };
+  if (c->cancel) out.cancelled = [c] { return *c->cancel != 0; };
+  return out;
+}
+
+// Owns everything that the C structs point to.
+struct Result : rocm_sd_result {
+  std::vector<rocm_sd::Picture> owned;
+  std::vector<rocm_sd_picture> views;
+};
+
+}  // namespace
+
+extern "C" {
+
+const char* rocm_sd_version(void) {
+  static const std::string text = rocm_sd::version();
+  return text.c_str();
+}
+
+const char* rocm_sd_last_error(void) { return last_error.c_str(); }
+
+rocm_sd_status rocm_sd_create(const rocm_sd_option* options, const rocm_sd_callbacks* callbacks,
+                              rocm_sd_pipeline** out) {
+  if (out) *out = nullptr;
+  return guarded([&] {
+    require_argument(out != nullptr, "out");
+    rocm_sd::LoadOptions load;
+    apply({.load = &load}, options);
+    *out = new rocm_sd_pipeline{rocm_sd::Pipeline::load(load, adapt(callbacks))};
+  });
+}
+
+void rocm_sd_free(rocm_sd_pipeline* pipeline) { delete pipeline; }
+
+rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* options, uint64_t* bytes) {
+  return guarded([&] {
+    require_argument(pipeline && bytes, "pipeline and bytes");
+    rocm_sd::GenerateRequest request;
+    apply({.request = &request}, options);
+    *bytes = pipeline->pipeline.plan(request).total();
+  });
+}
+
+rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option* options,
+                                const rocm_sd_callbacks* callbacks, rocm_sd_result** out) {
+  if (out) *out = nullptr;
+  return guarded([&] {
+    require_argument(pipeline && out, "pipeline and out");
+    rocm_sd::GenerateRequest request;
+    apply({.request = &request}, options);
+    auto result = std::make_unique<Result>();
+    result->owned = pipeline->pipeline.generate(request, adapt(callbacks)).pictures;
+    for (const rocm_sd::Picture& p : result->owned)
+      result->views.push_back(
+          {p.image.width, p.image.height, p.image.rgb.data(), p.seed, p.parameters.c_str()});
+    result->count = result->views.size();
+    result->pictures = result->views.data();
+    *out = result.release();
+  });
+}
+
+void rocm_sd_result_free(rocm_sd_result* result) { delete static_cast<Result*>(result); }
+
+rocm_sd_status rocm_sd_save(const rocm_sd_picture* picture, const char* path, int quality) {
+  return guarded([&] {
+    require_argument(picture && picture->rgb && path, "picture and path");
+    if (picture->width <= 0 || picture->height <= 0)
+      throw UsageError("picture: width and height must be positive");
+    const size_t bytes = static_cast<size_t>(picture->width) * static_cast<size_t>(picture->height) * 3;
+    rocm_sd::Image image{picture->width, picture->height, {picture->rgb, picture->rgb + bytes}, {}};
+    rocm_sd::save_image(image, path,
+                        {.quality = quality, .parameters = picture->parameters ? picture->parameters : ""});
+  });
+}
+
+}  // extern "C"

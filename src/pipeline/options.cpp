@@ -1,0 +1,181 @@
+#include "pipeline/options.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using Setter = std::function<void(OptionTargets&, std::string_view)>;
+using Request = GenerateRequest;
+
+LoadOptions& load_of(OptionTargets& t) {
+  require<UsageError>(t.load != nullptr, "is set when the model is loaded, not here");
+  return *t.load;
+}
+Request& request_of(OptionTargets& t) {
+  require<UsageError>(t.request != nullptr, "belongs to a request, not to loading");
+  return *t.request;
+}
+
+bool parse_flag(std::string_view text) {
+  if (text.empty() || text == "true" || text == "1" || text == "yes" || text == "on") return true;
+  require<UsageError>(text == "false" || text == "0" || text == "no" || text == "off",
+                      "expected true or false, got \"", printable(text), "\"");
+  return false;
+}
+
+Setter load_text(std::string LoadOptions::* field) {
+  return [=](OptionTargets& t, std::string_view v) { load_of(t).*field = v; };
+}
+Setter text(std::string Request::* field) {
+  return [=](OptionTargets& t, std::string_view v) { request_of(t).*field = v; };
+}
+template <class T>
+Setter integer(T Request::* field, int64_t least, int64_t most) {
+  return [=](OptionTargets& t, std::string_view v) {
+    request_of(t).*field = static_cast<T>(parse_integer(v, least, most));
+  };
+}
+Setter number(double Request::* field, double least, double most) {
+  return [=](OptionTargets& t, std::string_view v) { request_of(t).*field = parse_number(v, least, most); };
+}
+
+std::vector<double> parse_list(std::string_view list) {
+  std::vector<double> out;
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    out.push_back(parse_number(list.substr(0, comma), 0, 1e9));
+    require<UsageError>(out.size() <= 1001, "at most 1001 sigmas");
+    list = list.substr(std::min(comma + 1, list.size()));
+  }
+  return out;
+}
+
+constexpr int64_t kMaxSide = 4096;
+
+const std::vector<OptionRow>& rows() {
+  static const std::vector<OptionRow> table = {
+      {"model", "m", "Model", "PATH", "Diffusers folder or single .safetensors file",
+       load_text(&LoadOptions::model)},
+      {"vae", "", "Model", "PATH", "VAE to use in place of the model's own", load_text(&LoadOptions::vae)},
+      {"unet", "", "Model", "PATH", "UNet to use in place of the model's own", load_text(&LoadOptions::unet)},
+      {"text-encoder", "", "Model", "PATH", "first text encoder in place of the model's own",
+       load_text(&LoadOptions::text_encoder)},
+      {"text-encoder-2", "", "Model", "PATH", "second text encoder in place of the model's own",
+       load_text(&LoadOptions::text_encoder_2)},
+      {"taesd", "", "Model", "PATH", "decode with TAESD or TAESDXL: fast, approximate",
+       load_text(&LoadOptions::taesd)},
+      {"dtype", "", "Model", "TYPE", "what products are computed in: auto, f32, bf16 [auto]",
+       load_text(&LoadOptions::dtype)},
+      {"prediction", "", "Model", "TYPE", "auto, epsilon, v, sample [auto]",
+       load_text(&LoadOptions::prediction)},
+      {"variant", "", "Model", "NAME", "fp16: prefer *.fp16.safetensors in a folder that has both",
+       load_text(&LoadOptions::variant)},
+      {"mmap", "", "Model", "", "map weight files instead of reading them",
+       [](OptionTargets& t, std::string_view v) { load_of(t).mmap = parse_flag(v); }},
+
+      {"prompt", "p", "Prompt", "TEXT", "what the picture shows; (word:1.2), [word] and BREAK as in A1111",
+       text(&Request::prompt)},
+      {"negative-prompt", "n", "Prompt", "TEXT", "what it does not show", text(&Request::negative_prompt)},
+      {"clip-skip", "", "Prompt", "N",
+       "stop N - 1 layers before the text encoder's last; 0: the model's own [0]",
+       integer(&Request::clip_skip, 0, 12)},
+      {"emphasis", "", "Prompt", "MODE", "how (word:1.2) acts: original, no norm, ignore [original]",
+       text(&Request::emphasis)},
+      {"plain-prompt", "", "Prompt", "", "no weights, cut at 77 tokens: Diffusers' reading of a prompt",
+       [](OptionTargets& t, std::string_view v) { request_of(t).plain_prompt = parse_flag(v); }},
+
+      {"width", "W", "Picture", "PX", "multiple of 8 [the model's own]",
+       integer(&Request::width, 0, kMaxSide)},
+      {"height", "H", "Picture", "PX", "multiple of 8 [the model's own]",
+       integer(&Request::height, 0, kMaxSide)},
+      {"batch", "b", "Picture", "N", "pictures in one UNet call [1]", integer(&Request::batch, 1, 64)},
+      {"seed", "s", "Picture", "N", "-1: random; picture i uses seed + i [-1]",
+       integer(&Request::seed, -1, std::numeric_limits<int64_t>::max())},
+
+      {"steps", "", "Sampling", "N", "1 to 1000 [20]", integer(&Request::steps, 1, 1000)},
+      {"cfg-scale", "c", "Sampling", "X", "guidance scale; 1: none [7]",
+       number(&Request::cfg_scale, -100, 100)},
+      {"sampler", "", "Sampling", "NAME", "\"DPM++ 2M\", euler_a, ...; `rocm-sd list samplers` [auto]",
+       text(&Request::sampler)},
+      {"schedule", "", "Sampling", "NAME",
+       "karras, sgm_uniform, trailing, ...; `rocm-sd list schedules` [auto]", text(&Request::schedule)},
+      {"sigmas", "", "Sampling", "LIST", "explicit noise levels, decreasing, with commas",
+       [](OptionTargets& t, std::string_view v) { request_of(t).sigmas = parse_list(v); }},
+      {"eta", "", "Sampling", "X", "stochastic share of ancestral, SDE and DDIM samplers [the sampler's own]",
+       [](OptionTargets& t, std::string_view v) { request_of(t).eta = parse_number(v, 0, 10); }},
+      {"guidance-rescale", "", "Sampling", "X", "0 to 1 [0]", number(&Request::guidance_rescale, 0, 1)},
+      {"rng", "", "Sampling", "NAME", "gpu: A1111's noise; cpu: PyTorch's on the CPU [gpu]",
+       text(&Request::rng)},
+      {"variation-seed", "", "Sampling", "N", "second seed to mix in; -1: random [-1]",
+       integer(&Request::variation_seed, -1, std::numeric_limits<int64_t>::max())},
+      {"variation-strength", "", "Sampling", "X", "0: seed alone, 1: variation seed alone [0]",
+       number(&Request::variation_strength, 0, 1)},
+
+      {"init-image", "i", "Image to image", "FILE", "picture to start from (PNG, JPEG, WebP)",
+       [](OptionTargets& t, std::string_view v) { request_of(t).init_image = load_image(std::string(v)); }},
+      {"strength", "", "Image to image", "X", "share of the steps that change it, 0 to 1 [0.75]",
+       number(&Request::strength, 0, 1)},
+      {"mask", "", "Image to image", "FILE", "white is repainted; a transparent picture counts by its alpha",
+       [](OptionTargets& t, std::string_view v) { request_of(t).mask = load_image(std::string(v)); }},
+      {"mask-blur", "", "Image to image", "PX", "Gaussian blur of the mask [4]",
+       integer(&Request::mask_blur, 0, 64)},
+      {"image-cfg-scale", "", "Image to image", "X", "instruct-pix2pix: how close to the picture [1.5]",
+       number(&Request::image_cfg_scale, 0, 100)},
+
+      {"aesthetic-score", "", "Advanced", "X", "SDXL refiner [6]", number(&Request::aesthetic_score, 0, 100)},
+      {"negative-aesthetic-score", "", "Advanced", "X", "SDXL refiner [2.5]",
+       number(&Request::negative_aesthetic_score, 0, 100)},
+      {"original-width", "", "Advanced", "PX", "SDXL size condition [the picture's]",
+       integer(&Request::original_width, 0, 65536)},
+      {"original-height", "", "Advanced", "PX", "SDXL size condition [the picture's]",
+       integer(&Request::original_height, 0, 65536)},
+      {"crop-left", "", "Advanced", "PX", "SDXL crop condition [0]", integer(&Request::crop_left, 0, 65536)},
+      {"crop-top", "", "Advanced", "PX", "SDXL crop condition [0]", integer(&Request::crop_top, 0, 65536)},
+  };
+  return table;
+}
+
+}  // namespace
+
+int64_t parse_integer(std::string_view text, int64_t least, int64_t most) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  require<UsageError>(whole && value >= least && value <= most, "expected a whole number from ", least,
+                      " to ", most, ", got \"", printable(text), "\"");
+  return value;
+}
+
+double parse_number(std::string_view text, double least, double most) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);  // no locale
+  const bool whole = error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+  require<UsageError>(whole && value >= least && value <= most, "expected a number from ", least, " to ",
+                      most, ", got \"", printable(text), "\"");
+  return value;
+}
+
+std::span<const OptionRow> option_rows() { return rows(); }
+
+void set_option(OptionTargets& targets, std::string_view name, std::string_view value) {
+  std::vector<std::string> names;
+  for (const OptionRow& row : rows()) {
+    if (name == row.name) {
+      try {
+        return row.set(targets, value);
+      } catch (const UsageError& e) {
+        throw UsageError(concat(name, ": ", e.what()));
+      }
+    }
+    names.emplace_back(row.name);
+  }
+  throw UsageError(
+      concat("unknown option \"", printable(name), "\"; did you mean \"", nearest_name(name, names), "\"?"));
+}
+
+}  // namespace rocm_sd
