@@ -1,0 +1,14 @@
+// The subcommands of rocm-sd: each adds itself to the parser and runs when chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace rocm_sd::cli {
+
+void add_generate(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_convert(CLI::App& app);
+void add_list(CLI::App& app);
+void add_params(CLI::App& app);
+
+}  // namespace rocm_sd::cli

@@ -1,0 +1,253 @@
+// rocm-sd generate: prompts to picture files.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "apps/cli/commands.hpp"
+#include "apps/cli/progress.hpp"
+#include "base/error.hpp"
+#include "pipeline/options.hpp"
+#include "pipeline/output_name.hpp"
+#include "pipeline/sheet.hpp"
+
+namespace rocm_sd::cli {
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+extern "C" void on_interrupt(int signal) {
+  if (interrupted.exchange(true)) std::_Exit(128 + signal);  // the second time: at once
+}
+
+struct GenerateCommand {
+  std::vector<std::pair<const OptionRow*, std::string>> set;  // in the order given
+  std::string output = "out/{index:05}-{seed}.png";
+  std::string prompts_file, grid, progress = "auto", profile, trace;
+  int quality = 95, repeat = 1, threads = 0;
+  bool no_metadata = false, grid_labels = false, plan_only = false, quiet = false;
+};
+
+std::vector<std::string> read_prompts(const std::string& path) {
+  std::ifstream file(path);
+  require<FileError>(file.good(), printable(path), ": cannot open the prompts file");
+  std::vector<std::string> prompts;
+  constexpr size_t kMaxPrompts = 10000;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty() || line[0] == '#') continue;
+    require<UsageError>(prompts.size() < kMaxPrompts, printable(path), ": at most ", kMaxPrompts, " prompts");
+    prompts.push_back(line);
+  }
+  require<FormatError>(!prompts.empty(), printable(path), ": no prompts; expected one a line");
+  return prompts;
+}
+
+// "4x4" -> 4 columns; the rows follow from the pictures.
+int grid_columns(const std::string& grid) {
+  const size_t x = grid.find('x');
+  try {
+    const auto columns = parse_integer(grid.substr(0, x), 1, 64);
+    if (x != std::string::npos) parse_integer(grid.substr(x + 1), 1, 64);
+    return static_cast<int>(columns);
+  } catch (const UsageError&) {
+    throw UsageError(concat("grid: expected COLUMNSxROWS such as 4x4, got \"", printable(grid), "\""));
+  }
+}
+
+std::string gigabytes(uint64_t bytes) { return fmt::format("{:.3f} GB", static_cast<double>(bytes) / 1e9); }
+
+void print_model(const ModelInfo& info) {
+  fmt::print(stderr, "model: {} ({}, {} prediction, {:.1f} M parameters)\ndevice: {}, computing in {}\n",
+             printable(info.name), info.kind, info.prediction, static_cast<double>(info.parameters) / 1e6,
+             info.device, info.dtype);
+  for (const std::string& note : info.notes) fmt::print(stderr, "note: {}\n", note);
+}
+
+void print_plan(const MemoryPlan& plan) {
+  fmt::print(stderr, "memory plan: {} = weights {} + arena {} (text {}, unet {}, vae {}) + buffers {}\n",
+             gigabytes(plan.total()), gigabytes(plan.weights), gigabytes(plan.arena), gigabytes(plan.text),
+             gigabytes(plan.unet), gigabytes(plan.vae), gigabytes(plan.buffers));
+}
+
+void print_times(const GenerateResult& result, const MemoryPlan& plan) {
+  std::string line;
+  double all = 0;
+  for (const StageTime& t : result.times) {
+    line += fmt::format("{}{} {:.2f} s", line.empty() ? "" : ", ", t.stage, t.seconds);
+    all += t.seconds;
+  }
+  fmt::print(stderr, "time: {:.2f} s ({})\narena used: {} of {} planned\n", all, line,
+             gigabytes(result.arena_used), gigabytes(plan.arena));
+  for (const std::string& warning : result.warnings) fmt::print(stderr, "warning: {}\n", warning);
+}
+
+class Run {
+ public:
+  explicit Run(const GenerateCommand& command)
+      : command_(command), printer_(parse_progress_style(command.progress)) {}
+
+  void operator()() {
+    LoadOptions load;
+    OptionTargets targets{&load, &request_};
+    for (const auto& [row, value] : command_.set) set_option(targets, row->name, value);
+    require<UsageError>(!load.model.empty(), "model: expected --model PATH");
+    std::vector<std::string> prompts = {request_.prompt};
+    if (!command_.prompts_file.empty()) prompts = read_prompts(command_.prompts_file);
+    total_ = static_cast<int>(prompts.size()) * command_.repeat * request_.batch;
+    if (command_.grid.empty())
+      output_name(command_.output,
+                  {.index = 1, .count = total_, .seed = 0, .model = ""});  // a bad pattern fails now
+    else
+      columns_ = grid_columns(command_.grid);
+
+    std::signal(SIGINT, on_interrupt);
+    std::signal(SIGTERM, on_interrupt);
+    callbacks_.progress = [this](const Progress& p) {
+      if (!command_.quiet) printer_(p);
+      return true;
+    };
+    callbacks_.cancelled = [] { return interrupted.load(std::memory_order_relaxed); };
+    try {
+      Pipeline pipeline = Pipeline::load(load, callbacks_);
+      if (!command_.profile.empty() || !command_.trace.empty()) pipeline.enable_profiling();
+      if (!command_.quiet) print_model(pipeline.info());
+      generate_all(pipeline, prompts);
+      finish(pipeline);
+    } catch (...) {
+      printer_.finish();
+      throw;
+    }
+  }
+
+ private:
+  void generate_all(Pipeline& pipeline, const std::vector<std::string>& prompts) {
+    for (const std::string& prompt : prompts) {
+      request_.prompt = prompt;
+      for (int round = 0; round < command_.repeat; ++round) {
+        GenerateRequest request = request_;
+        if (request.seed >= 0) request.seed += int64_t{round} * request.batch;
+        const MemoryPlan plan = pipeline.plan(request);
+        if (!command_.quiet && !planned_) print_plan(plan);
+        planned_ = true;
+        if (command_.plan_only) return;
+        const GenerateResult result = pipeline.generate(request, callbacks_);
+        printer_.finish();
+        if (!command_.quiet) print_times(result, plan);
+        for (const Picture& picture : result.pictures) keep(picture, prompt, pipeline.info().name);
+      }
+    }
+  }
+
+  void keep(const Picture& picture, const std::string& prompt, const std::string& model) {
+    if (columns_ > 0) {
+      cells_.push_back(picture.image);
+      labels_.push_back(prompt);
+      if (first_parameters_.empty()) first_parameters_ = picture.parameters;
+      return;
+    }
+    save(picture.image, {++written_, total_, picture.seed, model}, picture.parameters);
+  }
+
+  void save(const Image& image, const OutputName& name, const std::string& parameters) {
+    const std::string path = output_name(command_.output, name);
+    save_image(image, path,
+               {.quality = command_.quality, .parameters = command_.no_metadata ? "" : parameters});
+    fmt::print("{}\n", path);
+    std::fflush(stdout);
+  }
+
+  void finish(Pipeline& pipeline) {
+    if (!cells_.empty()) {
+      const Image sheet =
+          make_sheet(cells_, command_.grid_labels ? labels_ : std::vector<std::string>{}, columns_);
+      save(sheet, {1, 1, 0, pipeline.info().name}, cells_.size() == 1 ? first_parameters_ : "");
+    }
+    if (!command_.profile.empty()) fmt::print(stderr, "{}", pipeline.profile_table());
+    if (!command_.trace.empty()) pipeline.write_profile_trace(command_.trace);
+  }
+
+  const GenerateCommand& command_;
+  GenerateRequest request_;
+  ProgressPrinter printer_;
+  Callbacks callbacks_;
+  int total_ = 1, written_ = 0, columns_ = 0;
+  bool planned_ = false;
+  std::vector<Image> cells_;
+  std::vector<std::string> labels_;
+  std::string first_parameters_;
+};
+
+void add_table_options(CLI::App* sub, GenerateCommand* command) {
+  for (const OptionRow& row : option_rows()) {
+    const std::string names = std::string(row.short_name[0] ? "-" : "") + row.short_name +
+                              (row.short_name[0] ? "," : "") + "--" + row.name;
+    CLI::Option* option = nullptr;
+    const auto take = [command, &row](const std::string& value) { command->set.emplace_back(&row, value); };
+    if (row.value[0] == '\0')
+      option = sub->add_flag_callback(names, [take] { take("true"); }, row.help);
+    else
+      option = sub->add_option_function<std::string>(names, take, row.help)->type_name(row.value);
+    option->group(row.group);
+  }
+}
+
+std::string default_config_path() {
+  const char* home = std::getenv("XDG_CONFIG_HOME");
+  if (home && *home) return std::string(home) + "/rocm-sd/config.toml";
+  home = std::getenv("HOME");
+  return home && *home ? std::string(home) + "/.config/rocm-sd/config.toml" : "";
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app) {
+  auto command = std::make_shared<GenerateCommand>();
+  CLI::App* sub = app.add_subcommand("generate", "make pictures from prompts");
+  add_table_options(sub, command.get());
+  sub->add_option("-o,--output", command->output,
+                  "file name pattern with {index}, {seed}, {model}; ends in .png, .jpg or .webp")
+      ->group("Output")
+      ->capture_default_str();
+  sub->add_option("--quality", command->quality, "JPEG and WebP, 1 to 100 (WebP 100: lossless)")
+      ->check(CLI::Range(1, 100))
+      ->group("Output")
+      ->capture_default_str();
+  sub->add_flag("--no-metadata", command->no_metadata, "leave the parameters out of the file")
+      ->group("Output");
+  sub->add_option("--repeat", command->repeat, "batches to make, with rising seeds")
+      ->check(CLI::Range(1, 10000))
+      ->group("Output")
+      ->capture_default_str();
+  sub->add_option("--prompts-file", command->prompts_file, "one prompt a line, in place of --prompt")
+      ->group("Output");
+  sub->add_option("--grid", command->grid, "one sheet of all pictures, COLUMNSxROWS")->group("Output");
+  sub->add_flag("--grid-labels", command->grid_labels, "write each prompt below its picture")
+      ->group("Output");
+  sub->add_option("--progress", command->progress, "auto, bar, plain, json, none")
+      ->group("Output")
+      ->capture_default_str();
+  sub->add_flag("-q,--quiet", command->quiet, "print file names only")->group("Output");
+  sub->add_flag("--plan", command->plan_only, "print the memory plan and stop")->group("Output");
+  sub->add_flag("--profile{table}", command->profile, "print time, GFLOP/s and GB/s per operation")
+      ->group("Output");
+  sub->add_option("--trace", command->trace, "write a Chrome trace (JSON) of every operation")
+      ->type_name("FILE")
+      ->group("Output");
+  sub->add_option("--threads", command->threads, "CPU threads [all cores]")
+      ->check(CLI::Range(1, 1024))
+      ->group("Advanced");
+  sub->set_config("--config", default_config_path(), "file with options as name = value lines")
+      ->group("Advanced");
+  sub->callback([command] {
+    if (command->threads > 0) omp_set_num_threads(command->threads);
+    Run run(*command);
+    run();
+  });
+}
+
+}  // namespace rocm_sd::cli

@@ -1,0 +1,51 @@
+// rocm-sd: Stable Diffusion from the command line.
+#include <clocale>
+#include <csignal>
+#include <cstdio>
+#include <new>
+
+#include "apps/cli/commands.hpp"
+#include "rocm_sd/pipeline.hpp"
+
+namespace {
+
+constexpr const char* kDescription = "Stable Diffusion on AMD GPUs, NVIDIA GPUs and CPUs.";
+
+int run(int argc, char** argv) {
+  CLI::App app(kDescription, "rocm-sd");
+  app.set_version_flag("--version", rocm_sd::version());
+  app.require_subcommand(1);
+  app.failure_message([](const CLI::App* failed, const CLI::Error& e) {
+    return "error: " + std::string(e.what()) + "\nTry `" + (failed->get_parent() ? "rocm-sd " : "") +
+           failed->get_name() + " --help`.\n";
+  });
+  rocm_sd::cli::add_generate(app);
+  rocm_sd::cli::add_inspect(app);
+  rocm_sd::cli::add_convert(app);
+  rocm_sd::cli::add_list(app);
+  rocm_sd::cli::add_params(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : static_cast<int>(rocm_sd::ExitCode::kUsage);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // `rocm-sd list samplers | head` ends quietly
+  try {
+    return run(argc, argv);
+  } catch (const rocm_sd::Error& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return static_cast<int>(e.exit_code());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "error: out of memory\n");
+    return static_cast<int>(rocm_sd::ExitCode::kOutOfMemory);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error: internal: %s\n", e.what());
+    return static_cast<int>(rocm_sd::ExitCode::kInternal);
+  }
+}
