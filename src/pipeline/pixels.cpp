@@ -1,0 +1,97 @@
+#include "pipeline/pixels.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "kernels/resample/resample.hpp"
+
+namespace rocm_sd {
+namespace {
+
+size_t count_of(int width, int height) { return static_cast<size_t>(width) * static_cast<size_t>(height); }
+
+// pixels [height,width,channels] at another size.
+std::vector<float> resized(const std::vector<float>& pixels, int width, int height, int channels,
+                           int new_width, int new_height, ResampleMode mode) {
+  if (width == new_width && height == new_height) return pixels;
+  Arena arena(host_device());
+  Exec ex(arena);
+  const Tensor x = tensor_from(host_device(), {1, height, width, channels}, pixels.data());
+  return to_floats(host_device(), resample(ex, x, new_height, new_width, mode));
+}
+
+// One pass of a separable Gaussian along x; called twice with the picture transposed in between.
+std::vector<float> blur_rows_transposed(const std::vector<float>& mask, int width, int height, int sigma) {
+  const int radius = 3 * sigma;
+  std::vector<float> weights(static_cast<size_t>(2 * radius + 1));
+  float sum = 0;
+  for (int i = -radius; i <= radius; ++i)
+    sum += weights[static_cast<size_t>(i + radius)] =
+        std::exp(-0.5f * static_cast<float>(i * i) / static_cast<float>(sigma * sigma));
+  std::vector<float> out(mask.size());
+  for (int y = 0; y < height; ++y)
+    for (int x = 0; x < width; ++x) {
+      float total = 0;
+      for (int i = -radius; i <= radius; ++i)
+        total += weights[static_cast<size_t>(i + radius)] *
+                 mask[count_of(width, y) + static_cast<size_t>(std::clamp(x + i, 0, width - 1))];
+      out[count_of(height, x) + static_cast<size_t>(y)] = total / sum;
+    }
+  return out;
+}
+
+}  // namespace
+
+std::vector<float> image_to_floats(const Image& image, int width, int height) {
+  std::vector<float> pixels(image.rgb.size());
+  std::transform(image.rgb.begin(), image.rgb.end(), pixels.begin(),
+                 [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1.0f; });
+  const bool smaller = width < image.width || height < image.height;
+  return resized(pixels, image.width, image.height, 3, width, height,
+                 smaller ? ResampleMode::kLanczos3 : ResampleMode::kBicubic);
+}
+
+Image floats_to_image(const std::vector<float>& pixels, int width, int height) {
+  Image out{width, height, std::vector<uint8_t>(pixels.size()), {}};
+  std::transform(pixels.begin(), pixels.end(), out.rgb.begin(), [](float v) {
+    return static_cast<uint8_t>(std::nearbyint(std::clamp(v * 0.5f + 0.5f, 0.0f, 1.0f) * 255.0f));
+  });
+  return out;
+}
+
+std::vector<float> mask_to_floats(const Image& mask, int width, int height, int blur) {
+  std::vector<float> values(count_of(mask.width, mask.height));
+  // A transparent picture says by its holes what to repaint (the web UIs' and OpenAI's convention).
+  const bool by_alpha = std::any_of(mask.alpha.begin(), mask.alpha.end(), [](uint8_t a) { return a < 255; });
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint8_t* p = &mask.rgb[3 * i];
+    const float grey = (0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]) / 255.0f;  // ITU-R BT.601 luma
+    values[i] = by_alpha ? 1.0f - static_cast<float>(mask.alpha[i]) / 255.0f : grey;
+  }
+  values = resized(values, mask.width, mask.height, 1, width, height,
+                   width < mask.width ? ResampleMode::kArea : ResampleMode::kBilinear);
+  if (blur > 0)
+    values = blur_rows_transposed(blur_rows_transposed(values, width, height, blur), height, width, blur);
+  for (float& v : values) v = std::clamp(v, 0.0f, 1.0f);
+  return values;
+}
+
+std::vector<float> latent_mask(const std::vector<float>& mask, int width, int height, int factor) {
+  std::vector<float> out =
+      resized(mask, width, height, 1, width / factor, height / factor, ResampleMode::kArea);
+  for (float& v : out) v = std::nearbyint(v);
+  return out;
+}
+
+Image composite(const Image& picture, const std::vector<float>& original, const std::vector<float>& mask) {
+  Image out = picture;
+  const Image under = floats_to_image(original, picture.width, picture.height);
+  for (size_t i = 0; i < mask.size(); ++i)
+    for (size_t c = 3 * i; c < 3 * i + 3; ++c)
+      out.rgb[c] =
+          static_cast<uint8_t>(std::nearbyint(picture.rgb[c] * mask[i] + under.rgb[c] * (1.0f - mask[i])));
+  return out;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,27 @@
+// Pictures as numbers: to and from tensors, masks for latents, and putting the unmasked original back.
+#pragma once
+
+#include <vector>
+
+#include "rocm_sd/image.hpp"
+#include "runtime/exec.hpp"
+
+namespace rocm_sd {
+
+// Resized by Lanczos to width x height where it differs; values in -1..1, [height,width,3].
+std::vector<float> image_to_floats(const Image& image, int width, int height);
+Image floats_to_image(const std::vector<float>& pixels, int width, int height);  // from -1..1; half to even
+
+// One value a pixel, 0 keeps and 1 repaints, [height,width]: the mask's grey, or where it has transparency 1
+// - alpha. Blurred by a Gaussian of `blur` pixels (standard deviation; borders repeat), resized by box means
+// or bilinearly.
+std::vector<float> mask_to_floats(const Image& mask, int width, int height, int blur);
+
+// The mask at the latents' size: box means over factor x factor pixels, rounded to 0 or 1, as A1111 and
+// Diffusers mix whole latents only. [height/factor,width/factor]
+std::vector<float> latent_mask(const std::vector<float>& mask, int width, int height, int factor);
+
+// picture * mask + original * (1 - mask), pixel by pixel.
+Image composite(const Image& picture, const std::vector<float>& original, const std::vector<float>& mask);
+
+}  // namespace rocm_sd
