@@ -1,0 +1,139 @@
+# rocm-sd: the commands of daily work. `make help` lists them; INSTALL.md says what each needs.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+PRESET ?= cpu
+BUILD = build/$(PRESET)
+JOBS ?= $(shell nproc)
+PYTHON ?= python3
+VENV ?= .venv
+PIP_ARGS ?=
+PREFIX ?= /usr/local
+PROMPT ?=
+DEMO_ARGS ?=
+FUZZ_SECONDS ?= 30
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+# A passive wait: threads that spin at a barrier take the cores from those that work.
+export OMP_WAIT_POLICY ?= passive
+export CCACHE_NOHASHDIR ?= 1
+export CCACHE_BASEDIR ?= $(CURDIR)
+
+CXX_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.h')
+CLI = $(BUILD)/apps/cli/rocm-sd
+
+##@ First steps
+demo: deps  ## draw a labelled 4x4 sheet with the shipped model; PROMPT="..." draws one picture
+	cmake --preset cpu >build-cpu.log 2>&1 || { cat build-cpu.log; exit 1; }
+	rm -f build-cpu.log
+	cmake --build build/cpu --target rocm-sd -j $(JOBS)
+	mkdir -p out
+	if [ -n "$$DEMO_PROMPT" ]; then
+	  build/cpu/apps/cli/rocm-sd generate --model models/demo --prompt "$$DEMO_PROMPT" -o out/demo.png $(DEMO_ARGS)
+	  echo "The picture is in $(CURDIR)/out/demo.png"
+	else
+	  build/cpu/apps/cli/rocm-sd generate --model models/demo --prompts-file models/demo/demo_prompts.txt \
+	    --grid 4x4 --grid-labels -o out/demo_sheet.png $(DEMO_ARGS)
+	  echo "The sheet is in $(CURDIR)/out/demo_sheet.png"
+	fi
+demo: export DEMO_PROMPT := $(value PROMPT)
+
+test: deps lint build venv  ## lint, build everything, unit and integration tests
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+build: deps  ## configure and build everything of PRESET (cpu, asan, tsan, release)
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) -j $(JOBS)
+
+install: deps  ## build without tests and install below PREFIX
+	cmake --preset release -DCMAKE_INSTALL_PREFIX="$(PREFIX)"
+	cmake --build build/release -j $(JOBS)
+	cmake --install build/release
+
+##@ More tests
+test-full: build venv  ## one full-size UNet step of SD 1.5 and of SDXL against Diffusers (16 GB of memory)
+	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -m full $(PYTEST_ARGS)
+
+test-asan: deps venv  ## unit tests and the CLI's bad inputs under AddressSanitizer and UBSan
+	cmake --preset asan
+	cmake --build build/asan -j $(JOBS)
+	export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=0
+	export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+	ctest --test-dir build/asan --output-on-failure -j $(JOBS)
+	ROCM_SD_BUILD_DIR=build/asan $(VENV)/bin/python -m pytest -m "bad_input and not full" $(PYTEST_ARGS)
+
+# GNU OpenMP's barriers are invisible to ThreadSanitizer: with one OpenMP thread only this project's own threads remain.
+test-tsan: deps  ## unit tests under ThreadSanitizer
+	cmake --preset tsan
+	cmake --build build/tsan -j $(JOBS)
+	OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
+
+test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with oneDNN 3 in place of the system's
+	tools/fetch_onednn3.sh build/onednn3-root $(VENV)/bin/python
+	cmake --preset cpu -B build/onednn3 -DROCM_SD_DNNL_ROOT="$(CURDIR)/build/onednn3-root"
+	cmake --build build/onednn3 -j $(JOBS) --target test_kernels test_models
+	LD_LIBRARY_PATH="$(CURDIR)/build/onednn3-root/lib" ctest --test-dir build/onednn3 --output-on-failure \
+	  -j $(JOBS) -L 'kernels|models'
+
+fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
+	tools/install_deps.sh fuzz
+	cmake --preset fuzz
+	cmake --build build/fuzz -j $(JOBS) --target fuzzers
+	tools/run_fuzzers.sh build/fuzz $(FUZZ_SECONDS)
+
+bench-cpu: build venv  ## speed of kernels and models on this CPU, beside the floor and PyTorch (20 minutes)
+	$(VENV)/bin/python tools/bench_cpu.py --build $(BUILD) $(BENCH_ARGS)
+
+##@ Source
+format: $(VENV)/.lint  ## format the C++ files in place
+	$(VENV)/bin/clang-format -i $(CXX_FILES)
+
+lint: $(VENV)/.lint  ## format, ladder of includes, lengths, documents
+	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
+	$(VENV)/bin/python tools/check_layers.py
+	$(VENV)/bin/python tools/check_lines.py
+	$(VENV)/bin/python tools/check_docs.py
+	$(VENV)/bin/python tools/gen_api_reference.py --check
+
+tidy: build $(VENV)/.lint  ## clang-tidy on the files that differ from main; ALL=1 for every file
+	tools/run_clang_tidy.sh $(VENV)/bin/clang-tidy $(BUILD) $(JOBS) $(if $(ALL),all,changed)
+
+docs: $(VENV)/.lint  ## write docs/api-reference.md from the public headers
+	$(VENV)/bin/python tools/gen_api_reference.py
+
+##@ What it needs
+deps:  ## install missing system packages by name
+	tools/install_deps.sh build
+
+deps-python:
+	PYTHON=$(PYTHON) tools/install_deps.sh python
+
+venv: $(VENV)/.test  ## Python environment of the tests (PIP_ARGS is passed to pip)
+
+# The stamps hold what was installed, so that a changed list installs again and an unchanged one costs nothing.
+$(VENV)/bin/python: | deps-python
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.lint: tools/requirements-lint.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --disable-pip-version-check -q -r $< $(PIP_ARGS)
+	cp $< $@
+
+$(VENV)/.test: tools/requirements-test.txt | $(VENV)/.lint
+	$(VENV)/bin/python -m pip install --disable-pip-version-check -q -r $< $(PIP_ARGS)
+	cp $< $@
+
+clean:  ## remove build/ and out/ (the Python environment stays)
+	rm -rf build out
+
+help:  ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
+	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo test build install test-full test-asan test-tsan test-onednn3 fuzz-short bench-cpu format lint tidy docs \
+  deps deps-python venv clean help
