@@ -34,7 +34,7 @@ class Ladder:
             module = self.public.get(rest)
             if module is None:
                 return f'public header "{header}" is not in tools/layers.json: name the folder that implements it there'
-        elif folder in self.rung:
+        elif folder in self.rung and folder != "apps":
             module = folder
         else:
             return f'"{header}" is neither a folder of the ladder nor a header beside the file'
@@ -88,7 +88,7 @@ def helper_beside(root: Path, path: Path, header: str) -> bool:
         if not target.is_file():
             return False
         return Path(header).parts[0] == "support" or target.is_relative_to(root.joinpath(*parts[:3]))
-    return parts[0] == "apps" and Path(header).parts[0] == parts[1] and (root / "apps" / header).is_file()
+    return parts[0] == "apps" and header.startswith(f"apps/{parts[1]}/") and (root / header).is_file()
 
 
 def module_of(parts: tuple[str, ...], ladder: Ladder) -> str | None:

@@ -56,6 +56,7 @@ def test_layers_accept_going_down(check):
     ("include/rocm_sd/api.hpp", "#include <fmt/format.h>", "only the standard library"),
     ("include/rocm_sd/api.hpp", '#include "base/a.hpp"', "only rocm_sd/"),
     ("tests/unit_tests/base/a_test.cpp", '#include "models/m.hpp"', "up the ladder"),
+    ("apps/cli/c.cpp", '#include "apps/server/s.hpp"', "neither a folder of the ladder"),
     ("examples/e.cpp", '#include "base/a.hpp"', "only public headers"),
 ])
 def test_layers_refuse(check, name, line, expected):
@@ -69,8 +70,9 @@ def test_layers_accept_helpers_of_tests_and_public_headers(check):
     files = GOOD | {"tests/support/s.hpp": "", "tests/unit_tests/models/helper.hpp": "",
                     "tests/unit_tests/models/m_test.cpp": '#include "support/s.hpp"\n#include "helper.hpp"\n'
                                                           '#include "rocm_sd/api.hpp"\n',
+                    "apps/cli/c.hpp": "", "apps/cli/c.cpp": '#include "apps/cli/c.hpp"\n#include "models/m.hpp"\n',
                     "include/rocm_sd/api.hpp": "#include <vector>\n#include <stdint.h>\n"}
-    assert check("check_layers.py", files) == (0, "check_layers: 6 files, 0 violations\n")
+    assert check("check_layers.py", files) == (0, "check_layers: 8 files, 0 violations\n")
 
 
 def test_lines(check):

@@ -1,0 +1,32 @@
+# What `cmake --install` puts in place: the program, one shared library with the C and C++ interfaces, the public headers,
+# a CMake package and a pkg-config file.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+if(TARGET rocm_sd_pipeline)
+  # The pipeline's objects hold every public symbol; what they call comes from the static modules below. Only public names
+  # leave the library, so that a program may link another version of anything inside.
+  add_library(rocm_sd SHARED $<TARGET_OBJECTS:rocm_sd_pipeline>)
+  add_library(rocm_sd::rocm_sd ALIAS rocm_sd)
+  target_link_libraries(rocm_sd PRIVATE rocm_sd_pipeline)
+  target_include_directories(rocm_sd INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(rocm_sd INTERFACE cxx_std_17)
+  target_link_options(rocm_sd PRIVATE "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/rocm_sd.map")
+  set_target_properties(rocm_sd PROPERTIES VERSION ${PROJECT_VERSION} LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/rocm_sd.map
+                                           SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  install(TARGETS rocm_sd EXPORT rocm_sd_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/rocm_sd DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+  set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rocm_sd)
+  install(EXPORT rocm_sd_targets NAMESPACE rocm_sd:: FILE rocm_sdConfig.cmake DESTINATION ${package_dir})
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/rocm_sdConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/rocm_sdConfigVersion.cmake DESTINATION ${package_dir})
+
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/rocm_sd.pc.in ${PROJECT_BINARY_DIR}/rocm_sd.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/rocm_sd.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+
+if(TARGET rocm-sd)
+  install(TARGETS rocm-sd RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
