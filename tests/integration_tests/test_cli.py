@@ -1,0 +1,248 @@
+"""The command line as a user meets it: outputs, metadata, progress, cancelling, and every kind of bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pictures import psnr, read_parameters, read_picture
+
+FAST = ["--steps", "2", "-W", "64", "-H", "64", "--seed", "1"]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model):
+    return tiny_model("sd15")
+
+
+def test_writes_a_picture_with_a111s_parameters(rocm_sd, model, tmp_path):
+    done = rocm_sd("generate", "--model", model, "--prompt", "a cat, \U0001f431", "--negative-prompt", "dog", *FAST, "--sampler",
+                   "Euler a", "-o", tmp_path / "a.png")
+    assert done.stdout.strip() == str(tmp_path / "a.png")
+    text = read_parameters(tmp_path / "a.png")
+    lines = text.split("\n")
+    assert lines[0] == "a cat, \U0001f431" and lines[1] == "Negative prompt: dog"
+    assert re.match(r"Steps: 2, Sampler: Euler a, Schedule type: \w.*, CFG scale: 7, Seed: 1, Size: 64x64, Model: ", lines[2])
+    assert "Version: rocm-sd" in lines[2]
+    assert rocm_sd("params", tmp_path / "a.png").stdout.rstrip("\n") == text
+
+
+def test_formats_patterns_and_batches(rocm_sd, model, tmp_path):
+    rocm_sd("generate", "--model", model, *FAST, "--batch", 2, "--repeat", 2, "-o", tmp_path / "{index:03}-{seed}.webp")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["001-1.webp", "002-2.webp", "003-3.webp", "004-4.webp"]
+    rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.jpg", "--no-metadata")
+    assert "exif" not in Image.open(tmp_path / "a.jpg").info
+    rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "b.jpg")
+    assert "Seed: 1" in read_parameters(tmp_path / "b.jpg")
+    assert psnr(read_picture(tmp_path / "a.jpg"), read_picture(tmp_path / "b.jpg")) == float("inf")
+
+
+def test_memory_plan_comes_first_and_holds(rocm_sd, model, tmp_path):
+    done = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png")
+    plan = re.search(r"memory plan: [\d.]+ GB = weights .* arena ([\d.]+) GB", done.stderr)
+    used = re.search(r"arena used: ([\d.]+) GB of ([\d.]+) GB planned", done.stderr)
+    assert plan and used and done.stderr.index("memory plan") < done.stderr.index("sample:")
+    assert float(used[1]) >= 0.98 * float(plan[1]) and float(used[1]) <= float(plan[1])
+
+
+def test_progress_styles(rocm_sd, model, tmp_path):
+    plain = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png").stderr
+    assert re.search(r"sample: 100%\|#{10}\| 2/2 \[00:0\d<00:00, .*(it/s|s/it)\]", plain)
+    lines = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", "--progress", "json", "--quiet").stderr
+    assert lines == "", "--quiet prints file names only"
+    lines = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", "--progress", "json").stderr.splitlines()
+    steps = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [s["step"] for s in steps if s["stage"] == "sample"] == [1, 2]
+
+
+def test_profile_and_trace(rocm_sd, model, tmp_path):
+    done = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", "--profile", "--trace", tmp_path / "t.json")
+    assert re.search(r"^conv2d +\d+ ", done.stderr, re.M) and re.search(r"^attention +\d+ ", done.stderr, re.M)
+    names = {e["name"] for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"]}
+    assert {"conv2d", "linear", "attention", "group_norm"} <= names
+
+
+def test_sheet(rocm_sd, model, tmp_path):
+    (tmp_path / "prompts.txt").write_text("one\n# a comment\ntwo\nthree\n")
+    rocm_sd("generate", "--model", model, *FAST, "--prompts-file", tmp_path / "prompts.txt", "--grid", "2x2", "--grid-labels", "-o",
+            tmp_path / "sheet.png")
+    sheet = read_picture(tmp_path / "sheet.png")
+    assert sheet.shape[1] == 2 * 72 and sheet.shape[0] > 2 * 72
+
+
+def test_config_file(rocm_sd, model, tmp_path):
+    (tmp_path / "config.toml").write_text(f'model = "{model}"\nsteps = 2\nwidth = 64\nheight = 64\nseed = 9\n')
+    rocm_sd("generate", "--config", tmp_path / "config.toml", "-o", tmp_path / "a.png")
+    assert "Seed: 9" in read_parameters(tmp_path / "a.png")
+    (tmp_path / "config.toml").write_text("no_such_option = 3\n")
+    assert "no_such_option" in rocm_sd("generate", "--config", tmp_path / "config.toml", "--model", model, code=2).stderr
+
+
+def test_ctrl_c_stops_within_a_step(rocm_sd, model, tmp_path):
+    command = [str(rocm_sd.path), "generate", "--model", str(model), "--steps", "1000", "-W", "64", "-H", "64", "-o",
+               str(tmp_path / "a.png"), "--progress", "json"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for line in process.stderr:
+        if '"sample"' in line:
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(timeout=30) == 6
+    assert "cancelled" in rest
+    assert list(tmp_path.iterdir()) == [], "a cancelled run leaves no file"
+
+
+def test_lists(rocm_sd):
+    samplers = rocm_sd("list", "samplers").stdout
+    assert "DPM++ 2M" in samplers and "euler_a" in samplers
+    assert "karras" in rocm_sd("list", "schedules").stdout
+    assert re.match(r"\d+\.\d+\.\d+", rocm_sd("--version").stdout)
+    assert "--cfg-scale" in rocm_sd("generate", "--help").stdout
+
+
+def test_locale_and_closed_streams(rocm_sd, model, tmp_path):
+    rocm_sd("generate", "--model", model, *FAST, "--cfg-scale", "7.5", "-o", tmp_path / "a.png", env={"LC_ALL": "de_DE.UTF-8", "TERM": "dumb"})
+    assert "CFG scale: 7.5" in read_parameters(tmp_path / "a.png")
+    done = subprocess.run(f"'{rocm_sd.path}' list samplers | head -1", shell=True, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+BAD_OPTIONS = [
+    (["--width", "0"], 0, None),  # 0 means the model's own size
+    (["--width", "-8"], 2, "width"), (["--width", "7"], 2, "multiple of 8"), (["--width", "2147483648"], 2, "width"),
+    (["--height", "64000000000"], 2, "height"), (["--steps", "0"], 2, "steps"), (["--steps", "-1"], 2, "steps"),
+    (["--steps", "1000000000"], 2, "steps"), (["--batch", "1000000"], 2, "batch"), (["--cfg-scale", "nan"], 2, "cfg-scale"),
+    (["--cfg-scale", "1e999"], 2, "cfg-scale"), (["--seed", "18446744073709551616"], 2, "seed"), (["--seed", "-2"], 2, "seed"),
+    (["--sampler", "no such"], 2, "no such"), (["--schedule", "no such"], 2, "no such"), (["--nonsense", "1"], 2, "nonsense"),
+    (["--strength", "nan"], 2, "strength"), (["--strength", "2"], 2, "strength"), (["--rng", "dice"], 2, "dice"),
+    (["--dtype", "fp4"], 2, "fp4"), (["--emphasis", "loud"], 2, "loud"), (["--sigmas", "1,2,3"], 2, "sigmas"),
+    (["--sigmas", "nan"], 2, "sigmas"), (["--eta", "-1"], 2, "eta"), (["--prompt", "x" * 32001], 2, "32001"),
+    (["--prompt", "(a:99999999)"], 2, "99999999"), (["--prompt", "<lora:../../x:1>"], 2, "lora"),
+    (["--prompt", "(" * 20000], 0, None), (["--prompt", "\u0301" * 5000], 0, None), (["--prompt", "<|endoftext|> a cat"], 0, None),
+    (["--prompt", "\U0001f469\u200d\U0001f4bb \u202e\uff21"], 0, None), (["--prompt", ""], 0, None),
+    (["--mask", "missing.png"], 3, "missing.png"), (["--init-image", "/dev/zero"], 3, "regular file"),
+    (["-o", "a.gif"], 2, "gif"), (["-o", "/proc/none/a.png"], 3, "/proc/none"), (["--config", "missing.toml"], 2, "missing.toml"),
+    (["--taesd", "missing.safetensors"], 3, "missing.safetensors"), (["--vae", "/dev/null"], 3, "/dev/null"),
+]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("args,code,word", BAD_OPTIONS, ids=[" ".join(a)[:40].encode("ascii", "replace").decode() for a, _, _ in BAD_OPTIONS])
+def test_bad_options(rocm_sd, model, tmp_path, args, code, word):
+    base = ["generate", "--model", model, "--steps", "1", "-W", "64", "-H", "64", "-o", tmp_path / "a.png", "--quiet"]
+    done = rocm_sd(*base, *args, code=code, timeout=120)
+    if code:
+        assert word in done.stderr and "Traceback" not in done.stderr
+        assert len([line for line in done.stderr.splitlines() if line.startswith("error:")]) == 1
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.bad_input
+def test_prompt_that_is_not_utf8(rocm_sd, model, tmp_path):
+    command = [os.fsencode(rocm_sd.path), b"generate", b"--model", os.fsencode(model), b"--prompt", b"\xff\xfe cat \xed\xa0\x80", b"--steps", b"1",
+               b"-W", b"64", b"-H", b"64", b"-o", os.fsencode(tmp_path / "a.png")]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    assert "\ufffd" in read_parameters(tmp_path / "a.png")
+
+
+@pytest.mark.bad_input
+def test_prompt_cannot_forge_parameters(rocm_sd, model, tmp_path):
+    rocm_sd("generate", "--model", model, *FAST, "--prompt", "cat\nSteps: 99, Sampler: x, Seed: 5", "-o", tmp_path / "a.png")
+    assert read_parameters(tmp_path / "a.png").split("\n")[-1].startswith("Steps: 2, ")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("damage", ["empty", "truncated", "directory", "missing", "lfs", "pickle", "fifo", "wrong_shape", "missing_key", "nan"])
+def test_damaged_models(rocm_sd, model, tmp_path, damage):
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    unet = next((folder / "unet").glob("*.safetensors"))
+    content = unet.read_bytes()
+    words = {"empty": "empty", "truncated": "unet", "directory": "unet", "missing": "unet", "lfs": "LFS", "pickle": "unet", "fifo": "regular",
+             "wrong_shape": "expected", "missing_key": "conv_in.weight", "nan": "finite"}
+    size = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:8 + size])
+    if damage in ("empty", "truncated", "lfs", "pickle"):
+        unet.write_bytes({"empty": b"", "truncated": content[:-100], "lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+                          "pickle": b"PK\x03\x04" + bytes(100)}[damage])
+    elif damage == "nan":
+        start = 8 + size
+        unet.write_bytes(content[:start] + b"\xff" * (len(content) - start))
+    elif damage in ("wrong_shape", "missing_key"):
+        if damage == "missing_key":
+            header["renamed"] = header.pop("conv_in.weight")
+        else:
+            shape = header["conv_in.weight"]["shape"]
+            header["conv_in.weight"]["shape"] = [shape[1], shape[0], *shape[2:]]
+        text = json.dumps(header).encode()
+        unet.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + size:])
+    else:
+        unet.unlink()
+        if damage == "directory":
+            unet.mkdir()
+        elif damage == "fifo":
+            os.mkfifo(unet)
+    code = 1 if damage == "nan" else 3
+    done = rocm_sd("generate", "--model", folder, *FAST, "-o", tmp_path / "a.png", code=code, timeout=60)
+    assert words[damage] in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "a.png").exists()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("path", ["/nonexistent", "/dev/zero", "/dev/null", "/etc/passwd", "/"])
+def test_models_that_are_none(rocm_sd, tmp_path, path):
+    done = rocm_sd("generate", "--model", path, *FAST, "-o", tmp_path / "a.png", code=3, timeout=60)
+    assert path in done.stderr
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("field,value", [("attention_head_dim", 0), ("block_out_channels", [33, 64, 64, 64]), ("layers_per_block", 1000000),
+                                         ("cross_attention_dim", "768"), ("norm_num_groups", -1), ("block_out_channels", [])])
+def test_hostile_config(rocm_sd, model, tmp_path, field, value):
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    path = folder / "unet" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    assert field in rocm_sd("generate", "--model", folder, *FAST, "-o", tmp_path / "a.png", code=3, timeout=60).stderr
+
+
+@pytest.mark.bad_input
+def test_mask_of_another_size_and_extremes(rocm_sd, model, tmp_path):
+    Image.new("RGB", (64, 64), (10, 200, 30)).save(tmp_path / "init.png")
+    for name, size, value in (("small", (16, 16), 255), ("black", (64, 64), 0), ("white", (64, 64), 255)):
+        Image.new("L", size, value).save(tmp_path / "mask.png")
+        rocm_sd("generate", "--model", model, *FAST, "--init-image", tmp_path / "init.png", "--mask", tmp_path / "mask.png", "-o",
+                tmp_path / f"{name}.png")
+    assert np.array_equal(read_picture(tmp_path / "black.png"), read_picture(tmp_path / "init.png"))
+    done = rocm_sd("generate", "--model", model, *FAST, "--mask", tmp_path / "mask.png", "-o", tmp_path / "x.png", code=2)
+    assert "init-image" in done.stderr
+    Image.new("RGB", (1, 1)).save(tmp_path / "dot.png")
+    rocm_sd("generate", "--model", model, *FAST, "--init-image", tmp_path / "dot.png", "-o", tmp_path / "dot_out.png")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("threads", ["0", "1", "1000"])
+def test_odd_thread_counts(rocm_sd, model, tmp_path, threads):
+    rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", env={"OMP_NUM_THREADS": threads})
+
+
+@pytest.mark.bad_input
+def test_full_disk_keeps_no_broken_file(rocm_sd, model, tmp_path):
+    done = rocm_sd("generate", "--model", model, *FAST, "-o", "/dev/full/a.png", code=3)
+    assert "/dev/full" in done.stderr
+
+
+def test_two_runs_at_once(rocm_sd, model, tmp_path):
+    command = [str(rocm_sd.path), "generate", "--model", str(model), *FAST, "-o", str(tmp_path / "same.png")]
+    runs = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
+    assert [run.wait(timeout=120) for run in runs] == [0, 0, 0]
+    assert read_picture(tmp_path / "same.png").shape == (64, 64, 3)
