@@ -2,6 +2,8 @@
 #include <omp.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -68,9 +70,11 @@ class HostDevice final : public Device {
       data = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     }
     require<OutOfMemoryError>(data != nullptr, "host memory: cannot allocate ", bytes, " bytes");
+    allocated_ += bytes;
     return data;
   }
   void free(void* data, size_t bytes) noexcept override {
+    allocated_ -= std::max<size_t>(bytes, 1);
     if (bytes >= kMapThreshold)
       munmap(data, bytes);
     else
@@ -81,6 +85,10 @@ class HostDevice final : public Device {
   void copy_on_device(void* dst, const void* src, size_t bytes) override { std::memmove(dst, src, bytes); }
   void synchronize() override {}
   DType preferred_dtype() const override { return host_has_bf16() ? DType::kBF16 : DType::kF32; }
+  uint64_t allocated() const override { return allocated_; }
+
+ private:
+  std::atomic<uint64_t> allocated_ = 0;
 };
 
 }  // namespace
