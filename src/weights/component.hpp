@@ -1,6 +1,7 @@
 // The parts of a Stable Diffusion checkpoint and the kinds of checkpoint.
 #pragma once
 
+#include "base/prediction.hpp"
 #include <string_view>
 
 namespace rocm_sd {
@@ -16,7 +17,6 @@ std::string_view component_name(Component component);
 enum class ModelKind { kSd1, kSd2, kSdxl, kSdxlRefiner };
 std::string_view model_kind_name(ModelKind kind);  // "sd1", "sd2", "sdxl", "sdxl_refiner"
 
-enum class Prediction { kEpsilon, kV, kSample };
 std::string_view prediction_name(Prediction prediction);  // "epsilon", "v_prediction", "sample"
 
 }  // namespace rocm_sd

@@ -20,7 +20,7 @@
 namespace rocm_sd {
 
 // Where one canonical tensor lies: a file's tensor, or a range of its rows.
-struct Weight {
+struct StoredTensor {
   TensorRef ref;
   Shape shape;              // canonical: after row range and transposition
   int64_t row_begin = 0;    // first row of the file's tensor; its rows are shape[0] unless transposed
@@ -44,20 +44,20 @@ class WeightStore {
   // files keeps the tensors' files open. weights: canonical name -> place.
   WeightStore(Component component, std::string title,
               std::vector<std::shared_ptr<const SafetensorsFile>> files,
-              std::map<std::string, Weight, std::less<>> weights);
+              std::map<std::string, StoredTensor, std::less<>> weights);
 
   Component component() const { return component_; }
   const std::string& title() const { return title_; }  // for messages: "unet of sd15.safetensors"
   size_t size() const { return weights_.size(); }
-  const std::map<std::string, Weight, std::less<>>& weights() const { return weights_; }
+  const std::map<std::string, StoredTensor, std::less<>>& weights() const { return weights_; }
   uint64_t parameters() const;    // elements of all tensors
   uint64_t stored_bytes() const;  // bytes in the file
 
   bool has(std::string_view name) const { return find(name) != nullptr; }
-  const Weight* find(std::string_view name) const;  // null where absent
+  const StoredTensor* find(std::string_view name) const;  // null where absent
 
   // These throw FormatError naming the tensor and the file where it is missing.
-  const Weight& at(std::string_view name) const;
+  const StoredTensor& at(std::string_view name) const;
   const Shape& shape(std::string_view name) const { return at(name).shape; }
   DType dtype(std::string_view name) const { return at(name).dtype(); }
 
@@ -67,7 +67,7 @@ class WeightStore {
   // the file. Large tensors are read and converted by several threads. Thread-safe.
   void read(std::string_view name, const Shape& expected, DType want, void* dst) const;
   // Part of that: elements [begin, begin + count) of the canonical tensor, in its own shape.
-  void read_range(const Weight& weight, int64_t begin, int64_t count, DType want, void* dst) const;
+  void read_range(const StoredTensor& weight, int64_t begin, int64_t count, DType want, void* dst) const;
 
   // The canonical names that were never read. A tensor that a model knows of but does not need can be marked.
   std::vector<std::string> unused() const;
@@ -77,7 +77,7 @@ class WeightStore {
   Component component_;
   std::string title_;
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;
-  std::map<std::string, Weight, std::less<>> weights_;
+  std::map<std::string, StoredTensor, std::less<>> weights_;
   std::unique_ptr<std::atomic<bool>[]> used_;  // by position in weights_
 };
 
