@@ -1,0 +1,103 @@
+#include "weights/safetensors.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/checked.hpp"
+#include "weights/mapped_copy.hpp"
+
+namespace rocm_sd {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian and is not swapped");
+
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+
+// What a file that is no safetensors file is instead, by its first bytes; empty where nothing is recognised.
+std::string_view guess_content(std::string_view head) {
+  struct Row {
+    std::string_view magic, says;
+  };
+  constexpr Row kRows[] = {
+      {"version https://git-lfs", "a git-LFS pointer, not the weights: fetch them with `git lfs pull`"},
+      {"PK\x03\x04", "a zip archive, probably a PyTorch .ckpt/.pt pickle: save it as safetensors first"},
+      {"PK\x05\x06", "an empty zip archive"},
+      {"\x80\x02", "a Python pickle (.ckpt/.pt): save it as safetensors first"},
+      {"\x80\x04", "a Python pickle (.ckpt/.pt): save it as safetensors first"},
+      {"GGUF", "a GGUF file, which is not supported"},
+      {"\x1f\x8b", "a gzip archive"},
+      {"\x89PNG", "a PNG picture"},
+  };
+  for (const Row& row : kRows)
+    if (head.starts_with(row.magic)) return row.says;
+  std::string lower(head.substr(0, 64));
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  if (lower.find("<!doctype html") != lower.npos || lower.find("<html") != lower.npos)
+    return "an HTML page, probably an error page saved in place of the file";
+  if (head.starts_with("{")) return "JSON text (an index file must be named *.json)";
+  return {};
+}
+
+// The header's length, after every check that does not need its text.
+uint64_t header_length(const InputFile& file, const std::string& what) {
+  require<FormatError>(file.size() > 0, what, ": the file is empty");
+  std::string head(static_cast<size_t>(std::min<uint64_t>(file.size(), 64)), '\0');
+  file.read_at(0, head.data(), head.size());
+  const std::string_view guess = guess_content(head);
+  require<FormatError>(guess.empty(), what, ": not a safetensors file but ", guess);
+  require<FormatError>(file.size() >= 8, what, ": ", file.size(), " bytes, too short for a safetensors file");
+  uint64_t length = 0;
+  std::memcpy(&length, head.data(), 8);
+  require<FormatError>(length <= kMaxHeaderBytes, what, ": header length ", length, " is above the limit of ",
+                       kMaxHeaderBytes, " bytes: not a safetensors file, or damaged");
+  require<FormatError>(length >= 2, what, ": header length ", length, " is too small");
+  require<FormatError>(8 + length <= file.size(), what, ": truncated inside the header: ", 8 + length - file.size(),
+                       " of its ", length, " bytes are missing");
+  return length;
+}
+
+}  // namespace
+
+std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path, FileAccess access) {
+  std::shared_ptr<SafetensorsFile> self(new SafetensorsFile(path));
+  const std::string what = printable_path(path);
+  const uint64_t length = header_length(self->file_, what);
+  std::string text(static_cast<size_t>(length), '\0');
+  self->file_.read_at(8, text.data(), length);
+  self->data_begin_ = 8 + length;
+  self->header_ = parse_safetensors_header(text, self->file_.size() - self->data_begin_, what);
+  self->index_.reserve(self->header_.entries.size());
+  for (const TensorEntry& entry : self->header_.entries) self->index_.emplace(entry.name, &entry);
+  if (access == FileAccess::kMap) {
+    void* mapping = mmap(nullptr, self->file_.size(), PROT_READ, MAP_PRIVATE, self->file_.descriptor(), 0);
+    require<FileError>(mapping != MAP_FAILED, what, ": cannot map the file into memory: ", std::strerror(errno));
+    self->mapping_ = static_cast<const unsigned char*>(mapping);
+  }
+  return self;
+}
+
+SafetensorsFile::~SafetensorsFile() {
+  if (mapping_ != nullptr) munmap(const_cast<unsigned char*>(mapping_), file_.size());
+}
+
+const TensorEntry* SafetensorsFile::find(std::string_view name) const {
+  const auto it = index_.find(name);
+  return it == index_.end() ? nullptr : it->second;
+}
+
+void SafetensorsFile::read(const TensorEntry& entry, uint64_t offset, uint64_t bytes, void* dst) const {
+  require<InternalError>(offset <= entry.bytes && bytes <= entry.bytes - offset, printable(entry.name),
+                         ": read of bytes [", offset, ", +", bytes, ") outside its ", entry.bytes);
+  if (bytes == 0) return;
+  const uint64_t position = data_begin_ + entry.begin + offset;
+  if (mapping_ == nullptr) return file_.read_at(position, dst, bytes);
+  require<FormatError>(mapped_copy(dst, mapping_ + position, bytes), printable_path(path()),
+                       ": the file became shorter or unreadable while it was read (tensor \"", printable(entry.name),
+                       "\")");
+}
+
+}  // namespace rocm_sd
