@@ -1,0 +1,97 @@
+#include "kernels/conv/conv2d.hpp"
+
+#include "base/error.hpp"
+#include "kernels/conv/conv2d_impl.hpp"
+
+namespace rocm_sd {
+namespace {
+
+const ImplList<ConvProblem> kImpls = {"conv2d",
+                                      {
+                                          {"ref", supports_everything<ConvProblem>, conv2d_ref},
+                                      }};
+
+void check_inputs(const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
+  require(static_cast<bool>(x) && static_cast<bool>(w.weight), "conv2d: an operand is empty");
+  const Shape& filter = w.weight.shape();
+  require(filter.rank() == 4 && filter.numel() > 0, "conv2d: expected a weight [K,C,R,S], got ", filter);
+  require(x.rank() == 4 && x.is_contiguous(), "conv2d: expected a contiguous x [N,H,W,C], got ", x.shape());
+  require(x.dtype() == DType::kF32 || x.dtype() == DType::kBF16, "conv2d: x is ", x.dtype(),
+          ", expected f32 or bf16");
+  require(x.dtype() == w.weight.dtype(), "conv2d: x is ", x.dtype(), ", the weight ", w.weight.dtype());
+  int64_t channels = x.dim(3);
+  if (const Tensor* second = args.second) {
+    require(second->rank() == 4 && second->is_contiguous() && second->dtype() == x.dtype() &&
+                second->dim(0) == x.dim(0) && second->dim(1) == x.dim(1) && second->dim(2) == x.dim(2) &&
+                second->dim(3) > 0,
+            "conv2d: the second input ", second->shape(), " of ", second->dtype(), " does not fit x ",
+            x.shape(), " of ", x.dtype());
+    channels += second->dim(3);
+  }
+  require(x.dim(3) > 0 && channels == filter[1], "conv2d: the weight ", filter, " takes ", filter[1],
+          " channels, the input has ", channels);
+  if (w.bias)
+    require(w.bias->shape() == Shape{filter[0]} && w.bias->dtype() == DType::kF32 && w.bias->is_contiguous(),
+            "conv2d: expected a bias [", filter[0], "] of f32, got ", w.bias->shape(), " of ",
+            w.bias->dtype());
+}
+
+Shape output_shape(const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
+  const Padding& pad = args.pad;
+  require(args.stride >= 1, "conv2d: stride ", args.stride, " is not positive");
+  require(pad.top >= 0 && pad.left >= 0 && pad.bottom >= 0 && pad.right >= 0, "conv2d: negative padding");
+  const int64_t scale = args.upsample2x ? 2 : 1;
+  const int64_t h = scale * x.dim(1) + pad.top + pad.bottom, width = scale * x.dim(2) + pad.left + pad.right;
+  const int64_t filter_h = w.weight.dim(2), filter_w = w.weight.dim(3);
+  require(h >= filter_h && width >= filter_w, "conv2d: the filter ", w.weight.shape(),
+          " is larger than the padded input [", h, ",", width, "]");
+  return {x.dim(0), (h - filter_h) / args.stride + 1, (width - filter_w) / args.stride + 1, w.weight.dim(0)};
+}
+
+void check_epilogue(const Epilogue& epilogue, const Shape& shape, DType dtype) {
+  if (const Tensor* shift = epilogue.channel_shift)
+    require(shift->shape() == Shape{shape[0], shape[3]} && (shape[3] == 1 || shift->stride(1) == 1) &&
+                (shift->dtype() == DType::kF32 || shift->dtype() == dtype),
+            "conv2d: expected a channel shift [", shape[0], ",", shape[3], "] of f32 or ", dtype, ", got ",
+            shift->shape(), " of ", shift->dtype());
+  if (const Tensor* residual = epilogue.residual)
+    require(residual->shape() == shape && residual->dtype() == dtype && residual->is_contiguous(),
+            "conv2d: expected a contiguous residual ", shape, " of ", dtype, ", got ", residual->shape(),
+            " of ", residual->dtype());
+}
+
+}  // namespace
+
+std::string ConvProblem::describe() const {
+  const Padding& pad = args.pad;
+  const Epilogue& e = args.epilogue;
+  const std::string second = args.second ? concat("+", second_channels()) : "";
+  return fmt::format("{}x{}x{}x{}{}->{} {}x{} s{} p{},{},{},{} {}{}{}{}{}{}", batch(), height(), width(),
+                     channels(), second, out_channels(), filter_h(), filter_w(), args.stride, pad.top,
+                     pad.left, pad.bottom, pad.right, dtype(), args.upsample2x ? " upsample2x" : "",
+                     w.bias ? " bias" : "", e.channel_shift ? " shift" : "", e.residual ? " residual" : "",
+                     e.act == Activation::kNone ? "" : concat(" ", activation_name(e.act)));
+}
+
+OpInfo ConvProblem::info(const char* impl) const {
+  const double products =
+      static_cast<double>(batch() * out_h() * out_w()) * static_cast<double>(w.weight.shape().numel());
+  const auto elements =
+      static_cast<double>(x.numel() + (args.second ? args.second->numel() : 0) + w.weight.shape().numel() +
+                          y.numel() + (args.epilogue.residual ? y.numel() : 0));
+  return {"conv2d", concat(impl, " ", describe()), 2 * products,
+          elements * static_cast<double>(dtype_size(dtype()))};
+}
+
+Tensor conv2d(Exec& ex, const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
+  check_inputs(x, w, args);
+  const Shape shape = output_shape(x, w, args);  // [N,P,Q,K]
+  check_epilogue(args.epilogue, shape, x.dtype());
+  const Tensor y = ex.alloc(shape, x.dtype());
+  if (y.numel() == 0) return y;
+  const ConvProblem problem{x, w, args, y};
+  select(ex, kImpls, problem).run(ex, problem);
+  return y;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,89 @@
+#include "kernels/gemm/linear.hpp"
+
+#include "base/error.hpp"
+#include "kernels/gemm/linear_impl.hpp"
+
+namespace rocm_sd {
+namespace {
+
+const ImplList<LinearProblem> kImpls = {"linear",
+                                        {
+                                            {"ref", supports_everything<LinearProblem>, linear_ref},
+                                        }};
+
+void check_operands(const char* op, const Tensor& x, const LinearWeight& w) {
+  require(static_cast<bool>(x) && static_cast<bool>(w.weight), op, ": an operand is empty");
+  const Shape& shape = w.weight.shape();
+  require(shape.rank() == 2, op, ": expected a weight [out,in], got ", shape);
+  require(x.rank() >= 1 && x.dim(-1) == shape[1], op, ": x ", x.shape(), " does not fit the weight ", shape);
+  require(x.dtype() == DType::kF32 || x.dtype() == DType::kBF16, op, ": x is ", x.dtype(),
+          ", expected f32 or bf16");
+  require(x.dtype() == w.weight.dtype(), op, ": x is ", x.dtype(), ", the weight ", w.weight.dtype());
+  if (!w.bias) return;
+  require(w.bias->shape() == Shape{shape[0]} && w.bias->dtype() == DType::kF32 && w.bias->is_contiguous(), op,
+          ": expected a bias [", shape[0], "] of f32, got ", w.bias->shape(), " of ", w.bias->dtype());
+}
+
+// The distance of consecutive rows of x, which must be the same throughout, in elements.
+int64_t uniform_row_stride(const char* op, const Tensor& x) {
+  const bool dense_rows = x.dim(-1) == 1 || x.stride(x.rank() - 1) == 1;
+  int64_t stride = 0, next = 0;  // next: what the dimension further out must have
+  bool uniform = dense_rows;
+  for (int i = x.rank() - 2; i >= 0; --i) {
+    if (x.dim(i) == 1) continue;
+    if (stride == 0) stride = next = x.stride(i);
+    uniform = uniform && x.stride(i) == next;
+    next *= x.dim(i);
+  }
+  require(uniform, op, ": the rows of x ", x.shape(), " are not evenly spaced");
+  return stride == 0 ? x.dim(-1) : stride;
+}
+
+Tensor run(Exec& ex, const char* op, const Tensor& x, const LinearWeight& w, const Epilogue& epilogue,
+           bool gated) {
+  check_operands(op, x, w);
+  const int64_t outputs = w.weight.dim(0);
+  require(!gated || outputs % 2 == 0, op, ": cannot halve the weight ", w.weight.shape());
+  require(!epilogue.channel_shift, op, ": a channel shift is not taken here");
+  Shape shape = x.shape();
+  shape[-1] = gated ? outputs / 2 : outputs;
+  if (epilogue.residual)
+    require(epilogue.residual->shape() == shape && epilogue.residual->dtype() == x.dtype() &&
+                epilogue.residual->is_contiguous(),
+            op, ": expected a contiguous residual ", shape, " of ", x.dtype(), ", got ",
+            epilogue.residual->shape(), " of ", epilogue.residual->dtype());
+  const int64_t in = x.dim(-1);
+  require(in > 0, op, ": x ", x.shape(), " has no columns");
+  const Tensor y = ex.alloc(shape, x.dtype());
+  if (y.numel() == 0) return y;
+  const LinearProblem problem{
+      x, w, epilogue, gated, y, x.numel() / in, in, shape[-1], uniform_row_stride(op, x)};
+  select(ex, kImpls, problem).run(ex, problem);
+  return y;
+}
+
+}  // namespace
+
+std::string LinearProblem::describe() const {
+  return fmt::format("{}x{}x{} {}{}{}{}{}", rows, gated ? 2 * out : out, in, dtype(), w.bias ? " bias" : "",
+                     epilogue.residual ? " residual" : "", gated ? " geglu" : "",
+                     epilogue.act == Activation::kNone ? "" : concat(" ", activation_name(epilogue.act)));
+}
+
+OpInfo LinearProblem::info(const char* impl) const {
+  const double products = static_cast<double>(rows) * static_cast<double>(w.weight.shape().numel());
+  const auto elements = static_cast<double>(rows * in + w.weight.shape().numel() + y.numel() +
+                                            (epilogue.residual ? y.numel() : 0));
+  return {gated ? "linear_geglu" : "linear", concat(impl, " ", describe()), 2 * products,
+          elements * static_cast<double>(dtype_size(dtype()))};
+}
+
+Tensor linear(Exec& ex, const Tensor& x, const LinearWeight& w, const Epilogue& epilogue) {
+  return run(ex, "linear", x, w, epilogue, false);
+}
+
+Tensor linear_geglu(Exec& ex, const Tensor& x, const LinearWeight& w) {
+  return run(ex, "linear_geglu", x, w, {}, true);
+}
+
+}  // namespace rocm_sd

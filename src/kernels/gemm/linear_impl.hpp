@@ -1,0 +1,28 @@
+// What the implementations of linear share: the checked problem and the list's functions.
+#pragma once
+
+#include "kernels/gemm/linear.hpp"
+#include "kernels/select.hpp"
+
+namespace rocm_sd {
+
+// y[row] = epilogue(x[row] W^T + b). x has `rows` rows of `in` elements, `row_stride` elements apart.
+// Under gated, W is [2*out,in] and y = value * gelu(gate); the epilogue is then empty.
+struct LinearProblem {
+  const Tensor& x;
+  const LinearWeight& w;
+  const Epilogue& epilogue;
+  bool gated = false;
+  const Tensor& y;  // contiguous
+  int64_t rows = 0, in = 0, out = 0, row_stride = 0;
+
+  DType dtype() const { return y.dtype(); }
+  std::string describe() const;
+  OpInfo info(const char* impl) const;
+};
+
+Refusal linear_supports_onednn(const Exec& ex, const LinearProblem& p);
+void linear_onednn(Exec& ex, const LinearProblem& p);
+void linear_ref(Exec& ex, const LinearProblem& p);
+
+}  // namespace rocm_sd

@@ -1,0 +1,65 @@
+// linear in double precision, as the formula reads: the truth that every other implementation is held to.
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "kernels/gemm/linear_impl.hpp"
+
+namespace rocm_sd {
+namespace {
+
+double value_at(const void* data, DType dtype, int64_t i) {
+  return dtype == DType::kF32 ? static_cast<const float*>(data)[i]
+                              : bf16_to_float(static_cast<const uint16_t*>(data)[i]);
+}
+
+double gelu(double v) { return v * 0.5 * (1.0 + std::erf(v / std::numbers::sqrt2)); }
+
+double activated(double v, Activation act) {
+  switch (act) {
+    case Activation::kNone: return v;
+    case Activation::kSilu: return v / (1.0 + std::exp(-v));
+    case Activation::kGelu: return gelu(v);
+    case Activation::kQuickGelu: return v / (1.0 + std::exp(-1.702 * v));
+    case Activation::kRelu: return v > 0 ? v : 0;
+  }
+  return v;
+}
+
+}  // namespace
+
+void linear_ref(Exec& ex, const LinearProblem& p) {
+  const DType dtype = p.dtype();
+  const void* x = p.x.data();
+  const float* bias = p.w.bias ? p.w.bias->as<float>() : nullptr;
+  const void* residual = p.epilogue.residual ? p.epilogue.residual->data() : nullptr;
+  void* y = p.y.data();
+  // The weight is taken plain inside the launch: nothing is held between runs.
+  ex.launch(p.info("ref"), [=, weight = p.w.weight, rows = p.rows, in = p.in, out = p.out, gated = p.gated,
+                            row_stride = p.row_stride, act = p.epilogue.act] {
+    const Tensor plain = weight.plain();  // [out or 2*out,in]
+    std::vector<double> w(static_cast<size_t>(plain.numel()));
+    for (size_t i = 0; i < w.size(); ++i) w[i] = value_at(plain.data(), dtype, static_cast<int64_t>(i));
+    const auto product = [&](int64_t row, int64_t column) {
+      double sum = bias ? bias[column] : 0.0;
+      for (int64_t k = 0; k < in; ++k)
+        sum += value_at(x, dtype, row * row_stride + k) * w[static_cast<size_t>(column * in + k)];
+      return sum;
+    };
+#pragma omp parallel for collapse(2) schedule(static)
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < out; ++column) {
+        double v = product(row, column);
+        if (gated) v *= gelu(product(row, out + column));
+        if (residual) v += value_at(residual, dtype, row * out + column);
+        const auto result = static_cast<float>(activated(v, act));
+        if (dtype == DType::kF32)
+          static_cast<float*>(y)[row * out + column] = result;
+        else
+          static_cast<uint16_t*>(y)[row * out + column] = float_to_bf16(result);
+      }
+  });
+}
+
+}  // namespace rocm_sd
