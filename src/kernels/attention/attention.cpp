@@ -1,0 +1,80 @@
+#include "kernels/attention/attention.hpp"
+
+#include "kernels/attention/attention_impls.hpp"
+
+namespace rocm_sd {
+namespace {
+
+const ImplList<AttentionProblem> kImpls = {"attention",
+                                           {
+                                               {"ref", supports_everything, run_attention_ref},
+                                           }};
+
+AttentionProblem::Rows rows_of(const Tensor& x) { return {x.data(), x.stride(0), x.stride(1)}; }
+
+void check_operand(const Tensor& x, const Tensor& q, std::string_view name) {
+  require(x.rank() == 3, "attention: ", name, " must be [B,N,heads*D], is ", x.shape());
+  require<UsageError>(x.dtype() == q.dtype(), "attention: ", name, " is ", x.dtype(), ", q is ", q.dtype());
+  require(x.dim(2) <= 1 || x.stride(2) == 1, "attention: the elements of a row of ", name,
+          " must be contiguous");
+}
+
+void set_mask(AttentionProblem& problem, const Tensor& mask) {
+  const Shape full = {problem.batch, problem.heads, problem.queries, problem.keys};
+  require<UsageError>(mask.dtype() == DType::kF32, "attention: mask must be f32, is ", mask.dtype());
+  require(mask.rank() == 4 && mask.dim(3) == problem.keys, "attention: mask ", mask.shape(),
+          " does not broadcast to ", full);
+  for (int i = 0; i < 4; ++i) {
+    require(mask.dim(i) == full[i] || mask.dim(i) == 1, "attention: mask ", mask.shape(),
+            " does not broadcast to ", full);
+    problem.mask_strides[i] = mask.dim(i) == 1 ? 0 : mask.stride(i);
+  }
+  require(mask.dim(3) <= 1 || mask.stride(3) == 1, "attention: the keys of the mask must be contiguous");
+  problem.mask = static_cast<const float*>(mask.data());
+  problem.masked = true;
+}
+
+}  // namespace
+
+std::string AttentionProblem::describe() const {
+  return concat(dtype, " [", batch, ",", heads, ",", queries, "x", keys, ",", head_dim, "]",
+                masked ? " masked" : "", causal ? " causal" : "");
+}
+double AttentionProblem::flops() const {
+  return 4.0 * static_cast<double>(batch * heads * queries) * static_cast<double>(keys * head_dim) *
+         (causal ? 0.5 : 1.0);
+}
+double AttentionProblem::bytes() const {
+  return 2.0 * static_cast<double>(batch * heads * head_dim * (queries + keys)) *
+         static_cast<double>(dtype_size(dtype));
+}
+
+Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionArgs& args) {
+  require_f32_or_bf16(q, "attention", "q");
+  check_operand(q, q, "q");
+  check_operand(k, q, "k");
+  check_operand(v, q, "v");
+  require(args.heads >= 1 && q.dim(2) % args.heads == 0, "attention: cannot split q ", q.shape(), " into ",
+          args.heads, " heads");
+  require(k.dim(0) == q.dim(0) && k.dim(2) == q.dim(2), "attention: k ", k.shape(), " does not fit q ",
+          q.shape());
+  require(v.shape() == k.shape(), "attention: v ", v.shape(), " does not fit k ", k.shape());
+  const Tensor y = ex.alloc(q.shape(), q.dtype());
+  AttentionProblem problem{.q = rows_of(q), .k = rows_of(k), .v = rows_of(v), .y = y.data()};
+  problem.causal = args.causal;
+  problem.dtype = q.dtype();
+  problem.batch = q.dim(0);
+  problem.heads = args.heads;
+  problem.queries = q.dim(1);
+  problem.keys = k.dim(1);
+  problem.head_dim = q.dim(2) / args.heads;
+  problem.scale =
+      args.scale != 0
+          ? args.scale
+          : static_cast<float>(1.0 / std::sqrt(static_cast<double>(std::max<int64_t>(problem.head_dim, 1))));
+  if (args.mask) set_mask(problem, *args.mask);
+  select(ex, kImpls, problem).run(ex, problem);
+  return y;
+}
+
+}  // namespace rocm_sd

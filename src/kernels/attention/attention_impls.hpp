@@ -1,0 +1,31 @@
+// The problem that every implementation of attention takes, and the implementations.
+#pragma once
+
+#include "kernels/problem.hpp"
+
+namespace rocm_sd {
+
+struct AttentionProblem {
+  // Row i of image b begins at b * image + i * row elements; head h owns columns [h * head_dim, ...).
+  struct Rows {
+    const void* data = nullptr;
+    int64_t image = 0, row = 0;
+  };
+  Rows q, k, v;
+  void* y = nullptr;                       // [batch, queries, heads * head_dim], contiguous
+  const float* mask = nullptr;             // null where there is none, and always while planning
+  int64_t mask_strides[4] = {0, 0, 0, 0};  // of image, head, query, key; 0 where the mask is broadcast
+  bool masked = false, causal = false;
+  DType dtype = DType::kF32;
+  int64_t batch = 0, heads = 1, queries = 0, keys = 0, head_dim = 0;
+  float scale = 1;
+
+  const char* op() const { return "attention"; }
+  std::string describe() const;
+  double flops() const;  // 4 per query, key and channel; half of it where causal
+  double bytes() const;
+};
+
+void run_attention_ref(Exec& ex, const AttentionProblem& problem);
+
+}  // namespace rocm_sd

@@ -1,0 +1,172 @@
+#include "kernels/elementwise/elementwise.hpp"
+
+#include "kernels/elementwise/map.hpp"
+
+namespace rocm_sd {
+namespace {
+
+const ImplList<MapProblem> kImpls = {"elementwise",
+                                     {
+                                         {"ref", supports_everything, run_map_ref},
+                                     }};
+
+// x as rows of contiguous elements: {rows, cols, row stride}. Throws ShapeError if its strides need more than
+// two levels.
+struct Rows {
+  int64_t rows = 1, cols = 1, stride = 0;
+};
+Rows as_rows(const Tensor& x, std::string_view op) {
+  int axis = x.rank() - 1;
+  Rows out;
+  for (; axis >= 0 && (x.dim(axis) == 1 || x.stride(axis) == out.cols); --axis) out.cols *= x.dim(axis);
+  if (axis >= 0) out.stride = x.stride(axis);
+  int64_t step = out.stride;
+  for (; axis >= 0; --axis) {
+    require(x.dim(axis) == 1 || x.stride(axis) == step, op, ": the strides of ", x.shape(),
+            " cannot be read as rows");
+    out.rows *= x.dim(axis);
+    step *= x.dim(axis);
+  }
+  return out;
+}
+
+// A flat map of a contiguous tensor onto another of its numel.
+MapProblem flat(const char* name, Map map, const Tensor& x, const Tensor& y) {
+  return {.name = name,
+          .map = map,
+          .a = x.data(),
+          .y = y.data(),
+          .a_type = x.dtype(),
+          .y_type = y.dtype(),
+          .cols = x.numel()};
+}
+
+Tensor map_like(Exec& ex, const char* name, Map map, const Tensor& x, float p0 = 1, float p1 = 0) {
+  require_f32_or_bf16(x, name, "x");
+  require_contiguous(x, name, "x");
+  const Tensor y = ex.alloc_like(x);
+  MapProblem problem = flat(name, map, x, y);
+  problem.p0 = p0;
+  problem.p1 = p1;
+  run_map(ex, problem);
+  return y;
+}
+
+bool is_copyable(DType type) { return is_f32_or_bf16(type) || type == DType::kF16; }
+
+void copy(Exec& ex, const char* name, const Tensor& x, const Tensor& y) {
+  require<UsageError>(is_copyable(x.dtype()) && is_copyable(y.dtype()), name, ": cannot convert ", x.dtype(),
+                      " to ", y.dtype(), "; both must be f32, bf16 or f16");
+  require_contiguous(y, name, "y");
+  const Rows from = as_rows(x, name);
+  MapProblem problem = flat(name, Map::kCopy, x, y);
+  problem.rows = from.rows;
+  problem.cols = from.cols;
+  problem.a_stride = from.stride;
+  problem.y_stride = from.cols;
+  run_map(ex, problem);
+}
+
+}  // namespace
+
+std::string MapProblem::describe() const {
+  return concat(a_type, a_type == y_type ? std::string() : concat("->", y_type), " [", rows, ",", cols, "]");
+}
+double MapProblem::bytes() const {
+  const size_t element = dtype_size(a_type) + dtype_size(y_type) + (binary() ? dtype_size(b_type) : 0);
+  return static_cast<double>(rows * cols) * static_cast<double>(element);
+}
+
+void run_map(Exec& ex, const MapProblem& problem) { select(ex, kImpls, problem).run(ex, problem); }
+
+Tensor activate(Exec& ex, const Tensor& x, Activation act) {
+  switch (act) {
+    case Activation::kNone: return map_like(ex, "copy", Map::kCopy, x);
+    case Activation::kSilu: return map_like(ex, "silu", Map::kSilu, x);
+    case Activation::kGelu: return map_like(ex, "gelu", Map::kGelu, x);
+    case Activation::kQuickGelu: return map_like(ex, "quick_gelu", Map::kQuickGelu, x);
+    case Activation::kRelu: return map_like(ex, "relu", Map::kRelu, x);
+  }
+  throw UsageError(concat("activate: unknown activation ", static_cast<int>(act)));
+}
+
+Tensor geglu(Exec& ex, const Tensor& x) {
+  require(x.rank() >= 1 && x.dim(-1) % 2 == 0, "geglu: x must be [...,2C], is ", x.shape());
+  require_f32_or_bf16(x, "geglu", "x");
+  require_contiguous(x, "geglu", "x");
+  Shape shape = x.shape();
+  const int64_t half = shape[-1] /= 2;
+  const Tensor y = ex.alloc(shape, x.dtype());
+  if (y.numel() == 0) return y;
+  const Tensor gate = x.narrow(-1, half, half);
+  MapProblem problem = flat("geglu", Map::kMulGelu, x, y);
+  problem.b = gate.data();
+  problem.b_type = x.dtype();
+  problem.rows = y.numel() / half;
+  problem.cols = problem.y_stride = half;
+  problem.a_stride = problem.b_stride = 2 * half;
+  run_map(ex, problem);
+  return y;
+}
+
+Tensor add(Exec& ex, const Tensor& a, const Tensor& b) {
+  require(a.shape() == b.shape(), "add: b ", b.shape(), " does not fit a ", a.shape());
+  require_f32_or_bf16(a, "add", "a");
+  require<UsageError>(a.dtype() == b.dtype(), "add: b is ", b.dtype(), ", a is ", a.dtype());
+  require_contiguous(a, "add", "a");
+  require_contiguous(b, "add", "b");
+  const Tensor y = ex.alloc_like(a);
+  MapProblem problem = flat("add", Map::kAdd, a, y);
+  problem.b = b.data();
+  problem.b_type = b.dtype();
+  run_map(ex, problem);
+  return y;
+}
+
+Tensor concat_channels(Exec& ex, const Tensor& a, const Tensor& b) {
+  const auto outer = [](const Tensor& x) {
+    return x.shape().dims().first(static_cast<size_t>(x.rank() - 1));
+  };
+  require(a.rank() >= 1 && a.rank() == b.rank() && std::ranges::equal(outer(a), outer(b)),
+          "concat_channels: b ", b.shape(), " does not fit a ", a.shape());
+  require_f32_or_bf16(a, "concat_channels", "a");
+  require<UsageError>(a.dtype() == b.dtype(), "concat_channels: b is ", b.dtype(), ", a is ", a.dtype());
+  Shape shape = a.shape();
+  const int64_t width = shape[-1] += b.dim(-1);
+  const Tensor y = ex.alloc(shape, a.dtype());
+  const auto place = [&](const Tensor& x, std::string_view name, int64_t begin) {
+    require_contiguous(x, "concat_channels", name);
+    if (x.numel() == 0) return;
+    const Tensor part = y.narrow(-1, begin, x.dim(-1));
+    MapProblem problem = flat("concat_channels", Map::kCopy, x, part);
+    problem.rows = x.numel() / x.dim(-1);
+    problem.cols = problem.a_stride = x.dim(-1);
+    problem.y_stride = width;
+    run_map(ex, problem);
+  };
+  place(a, "a", 0);
+  place(b, "b", a.dim(-1));
+  return y;
+}
+
+Tensor affine(Exec& ex, const Tensor& x, float scale, float shift) {
+  return map_like(ex, "affine", Map::kAffine, x, scale, shift);
+}
+
+Tensor soft_clamp(Exec& ex, const Tensor& x, float limit) {
+  require<UsageError>(limit > 0, "soft_clamp: the limit must be positive, is ", limit);
+  return map_like(ex, "soft_clamp", Map::kSoftClamp, x, limit);
+}
+
+Tensor cast(Exec& ex, const Tensor& x, DType dtype) {
+  const Tensor y = ex.alloc(x.shape(), dtype);
+  copy(ex, "cast", x, y);
+  return y;
+}
+
+void copy_into(Exec& ex, const Tensor& x, const Tensor& y) {
+  require(x.numel() == y.numel(), "copy_into: x ", x.shape(), " does not fit y ", y.shape());
+  copy(ex, "copy_into", x, y);
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,46 @@
+// One elementwise map over rows: what every op of elementwise.hpp, and some of step.hpp, come down to.
+#pragma once
+
+#include "kernels/problem.hpp"
+
+namespace rocm_sd {
+
+enum class Map {
+  kCopy,
+  kSilu,
+  kGelu,
+  kQuickGelu,
+  kRelu,
+  kAdd,        // a + b
+  kMulGelu,    // a * gelu(b)
+  kAffine,     // a * p0 + p1
+  kSoftClamp,  // p0 * tanh(a / p0)
+  kRgb8,       // 8 bits of a picture in -1..1
+};
+
+// y[r, c] = map(a[r, c], b[r, c]) for rows strided at will. a and b f32 or bf16 (a also f16 for kCopy);
+// y f32 or bf16 (also f16 for kCopy), u8 for kRgb8 alone.
+struct MapProblem {
+  const char* name = "";  // the op, for profiles
+  Map map = Map::kCopy;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* y = nullptr;
+  DType a_type = DType::kF32, b_type = DType::kF32, y_type = DType::kF32;
+  int64_t rows = 1, cols = 0;
+  int64_t a_stride = 0, b_stride = 0, y_stride = 0;  // elements from row to row
+  float p0 = 1, p1 = 0;
+
+  bool binary() const { return map == Map::kAdd || map == Map::kMulGelu; }
+  const char* op() const { return name; }
+  std::string describe() const;
+  double flops() const { return map == Map::kCopy ? 0.0 : static_cast<double>(rows * cols); }
+  double bytes() const;
+};
+
+// Chooses and launches an implementation.
+void run_map(Exec& ex, const MapProblem& problem);
+
+void run_map_ref(Exec& ex, const MapProblem& problem);
+
+}  // namespace rocm_sd

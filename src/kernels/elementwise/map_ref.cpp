@@ -1,0 +1,57 @@
+// Elementwise maps in double precision.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/elementwise/map.hpp"
+#include "kernels/reference.hpp"
+
+namespace rocm_sd {
+namespace {
+
+double gelu(double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5)); }
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+// The limit of x * f(x) at minus infinity, where f vanishes faster than x grows.
+double gated(double x, double gate) { return x < 0 && std::isinf(x) ? -0.0 : x * gate; }
+
+double apply(const MapProblem& p, double a, double b) {
+  const double p0 = p.p0;
+  switch (p.map) {
+    case Map::kCopy: return a;
+    case Map::kSilu: return gated(a, sigmoid(a));
+    case Map::kGelu: return a < 0 && std::isinf(a) ? -0.0 : gelu(a);
+    case Map::kQuickGelu: return gated(a, sigmoid(1.702 * a));
+    case Map::kRelu: return a < 0 ? 0 : a;
+    case Map::kAdd: return a + b;
+    case Map::kMulGelu: return a * (b < 0 && std::isinf(b) ? -0.0 : gelu(b));
+    case Map::kAffine: return a * p0 + static_cast<double>(p.p1);
+    case Map::kSoftClamp: return p0 * std::tanh(a / p0);
+    case Map::kRgb8: {
+      // The contract's arithmetic is float: halves must fall where NumPy's float32 puts them.
+      const float unit = static_cast<float>(a) / 2.0f + 0.5f;
+      return std::isnan(unit) ? 0.0 : std::nearbyint(std::clamp(unit, 0.0f, 1.0f) * 255.0f);
+    }
+  }
+  return 0;
+}
+
+void map_row(const MapProblem& p, int64_t r) {
+  for (int64_t c = 0; c < p.cols; ++c) {
+    const double b = p.binary() ? ref::load(p.b, p.b_type, r * p.b_stride + c) : 0.0;
+    const double y = apply(p, ref::load(p.a, p.a_type, r * p.a_stride + c), b);
+    if (p.y_type == DType::kU8)
+      static_cast<uint8_t*>(p.y)[r * p.y_stride + c] = static_cast<uint8_t>(y);
+    else
+      ref::store(p.y, p.y_type, r * p.y_stride + c, y);
+  }
+}
+
+void map_ref(const MapProblem& p) {
+#pragma omp parallel for schedule(static)
+  for (int64_t r = 0; r < p.rows; ++r) map_row(p, r);
+}
+
+}  // namespace
+
+void run_map_ref(Exec& ex, const MapProblem& problem) { launch_problem(ex, problem, "ref", map_ref); }
+
+}  // namespace rocm_sd

@@ -1,0 +1,94 @@
+#include "kernels/norm/norm.hpp"
+
+#include "kernels/norm/norm_impls.hpp"
+
+namespace rocm_sd {
+namespace {
+
+const ImplList<GroupNormProblem> kGroupNorm = {"group_norm",
+                                               {
+                                                   {"ref", supports_everything, run_group_norm_ref},
+                                               }};
+const ImplList<LayerNormProblem> kLayerNorm = {"layer_norm",
+                                               {
+                                                   {"ref", supports_everything, run_layer_norm_ref},
+                                               }};
+
+}  // namespace
+
+std::string GroupNormProblem::describe() const {
+  return concat(dtype, " [", images, ",", pixels, ",", first_channels(),
+                second_channels ? concat("+", second_channels) : std::string(), "] groups ", groups,
+                silu ? " silu" : "");
+}
+double GroupNormProblem::flops() const { return 8.0 * static_cast<double>(images * pixels * channels); }
+double GroupNormProblem::bytes() const {
+  return 2.0 * static_cast<double>(images * pixels * channels) * static_cast<double>(dtype_size(dtype));
+}
+
+std::string LayerNormProblem::describe() const { return concat(dtype, " [", rows, ",", cols, "]"); }
+double LayerNormProblem::flops() const { return 8.0 * static_cast<double>(rows * cols); }
+double LayerNormProblem::bytes() const {
+  return 2.0 * static_cast<double>(rows * cols) * static_cast<double>(dtype_size(dtype));
+}
+
+Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNormArgs& args) {
+  require(x.rank() == 4, "group_norm: x must be [N,H,W,C], is ", x.shape());
+  require_f32_or_bf16(x, "group_norm", "x");
+  require_contiguous(x, "group_norm", "x");
+  Shape shape = x.shape();
+  if (args.second) {
+    const Tensor& second = *args.second;
+    require(second.rank() == 4 && second.dim(0) == x.dim(0) && second.dim(1) == x.dim(1) &&
+                second.dim(2) == x.dim(2),
+            "group_norm: second ", second.shape(), " does not fit x ", x.shape());
+    require<UsageError>(second.dtype() == x.dtype(), "group_norm: second is ", second.dtype(), ", x is ",
+                        x.dtype());
+    require_contiguous(second, "group_norm", "second");
+    shape[3] += second.dim(3);
+  }
+  require(args.groups >= 1 && shape[3] % args.groups == 0, "group_norm: cannot split the channels of ", shape,
+          " into ", args.groups, " groups");
+  require<UsageError>(args.act == Activation::kNone || args.act == Activation::kSilu,
+                      "group_norm: activation '", activation_name(args.act), "' is not none or silu");
+  require_tensor(w.gain, DType::kF32, {shape[3]}, "group_norm", "gain");
+  require_tensor(w.bias, DType::kF32, {shape[3]}, "group_norm", "bias");
+  const Tensor y = ex.alloc(shape, x.dtype());
+  const GroupNormProblem problem{.x = x.data(),
+                                 .second = args.second ? args.second->data() : nullptr,
+                                 .gain = w.gain.as<float>(),
+                                 .bias = w.bias.as<float>(),
+                                 .y = y.data(),
+                                 .images = shape[0],
+                                 .pixels = shape[1] * shape[2],
+                                 .channels = shape[3],
+                                 .second_channels = shape[3] - x.dim(3),
+                                 .groups = args.groups,
+                                 .eps = args.eps,
+                                 .silu = args.act == Activation::kSilu,
+                                 .dtype = x.dtype()};
+  select(ex, kGroupNorm, problem).run(ex, problem);
+  return y;
+}
+
+Tensor layer_norm(Exec& ex, const Tensor& x, const NormWeight& w, float eps) {
+  require(x.rank() >= 1, "layer_norm: x must be [...,C], is ", x.shape());
+  require_f32_or_bf16(x, "layer_norm", "x");
+  require_contiguous(x, "layer_norm", "x");
+  const int64_t cols = x.dim(-1);
+  require_tensor(w.gain, DType::kF32, {cols}, "layer_norm", "gain");
+  require_tensor(w.bias, DType::kF32, {cols}, "layer_norm", "bias");
+  const Tensor y = ex.alloc_like(x);
+  const LayerNormProblem problem{.x = x.data(),
+                                 .gain = w.gain.as<float>(),
+                                 .bias = w.bias.as<float>(),
+                                 .y = y.data(),
+                                 .rows = cols ? x.numel() / cols : 0,
+                                 .cols = cols,
+                                 .eps = eps,
+                                 .dtype = x.dtype()};
+  select(ex, kLayerNorm, problem).run(ex, problem);
+  return y;
+}
+
+}  // namespace rocm_sd

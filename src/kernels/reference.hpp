@@ -1,0 +1,28 @@
+// Element access of the double-precision references (*_ref.cpp): slow, plain, and shared with no kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.hpp"
+
+namespace rocm_sd::ref {
+
+// Element i of an array of f32, bf16 or f16.
+inline double load(const void* data, DType type, int64_t i) {
+  switch (type) {
+    case DType::kF32: return static_cast<const float*>(data)[i];
+    case DType::kBF16: return bf16_to_float(static_cast<const uint16_t*>(data)[i]);
+    default: return f16_to_float(static_cast<const uint16_t*>(data)[i]);
+  }
+}
+
+inline void store(void* data, DType type, int64_t i, double value) {
+  const float rounded = static_cast<float>(value);
+  switch (type) {
+    case DType::kF32: static_cast<float*>(data)[i] = rounded; return;
+    case DType::kBF16: static_cast<uint16_t*>(data)[i] = float_to_bf16(rounded); return;
+    default: static_cast<uint16_t*>(data)[i] = float_to_f16(rounded); return;
+  }
+}
+
+}  // namespace rocm_sd::ref
