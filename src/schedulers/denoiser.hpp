@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string_view>
+#include "base/prediction.hpp"
 
 #include "kernels/step/step.hpp"
 #include "runtime/exec.hpp"
@@ -10,7 +11,6 @@
 
 namespace rocm_sd {
 
-enum class Prediction { kEpsilon, kV, kSample };
 // "epsilon" or "eps", "v_prediction" or "v", "sample" or "x0". Throws UsageError else.
 Prediction parse_prediction(std::string_view name);
 
