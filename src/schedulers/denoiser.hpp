@@ -52,6 +52,8 @@ class Denoiser {
   Tensor operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space) const;
 
  private:
+  Tensor guided(Exec& ex, const Tensor& output) const;
+
   UnetCall unet_;
   DenoiserArgs args_;
   Guidance guidance_;

@@ -23,6 +23,9 @@ NoiseLevel level_of_timestep(const NoiseSchedule& noise, int timestep);
 // steps + 1 levels, noisiest first; the last is where the picture is (sigma 0 unless asked otherwise).
 struct Schedule {
   std::vector<NoiseLevel> levels;
+  // Diffusers' DDIM and PNDM step from timestep t to t - stride, whatever level comes next; 0: to the next
+  // one.
+  int stride = 0;
   int steps() const { return static_cast<int>(levels.size()) - 1; }
   std::vector<double> sigmas() const;
 };
@@ -56,6 +59,8 @@ enum class TimestepGrid {
   kRounded,     // DDIM, DDPM, PNDM
 };
 
+enum class TimestepRounding { kNone, kNearest, kDown };
+
 struct ScheduleArgs {
   ScheduleKind kind = ScheduleKind::kNormal;
   int steps = 20;
@@ -70,8 +75,8 @@ struct ScheduleArgs {
   TimestepGrid grid = TimestepGrid::kFractional;
   int steps_offset = 0;  // kLeading; Stable Diffusion's configurations have 1
   std::optional<ScheduleKind>
-      reshape;                    // kKarras, kExponential or kBeta over the spaced sigmas (use_*_sigmas)
-  bool round_timesteps = false;   // after interpolation; DPMSolver does with Karras sigmas
+      reshape;  // kKarras, kExponential or kBeta over the spaced sigmas (use_*_sigmas)
+  TimestepRounding rounding = TimestepRounding::kNone;  // of timesteps found by interpolation
   bool end_at_sigma_min = false;  // final_sigmas_type "sigma_min", set_alpha_to_one false: not to sigma 0
   int lcm_original_steps = 50;    // kLcm
 };
