@@ -1,0 +1,62 @@
+// Denoiser: turns UNet calls into predictions of the clean latents, guidance included.
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include "base/prediction.hpp"
+
+#include "kernels/step/step.hpp"
+#include "runtime/exec.hpp"
+#include "schedulers/schedule.hpp"
+
+namespace rocm_sd {
+
+// "epsilon" or "eps", "v_prediction" or "v", "sample" or "x0". Throws UsageError else.
+Prediction parse_prediction(std::string_view name);
+
+// The two ways of writing a noisy latent: x = x0 + sigma * noise, and x = sqrt(a) * x0 + sqrt(1 - a) * noise.
+enum class LatentSpace { kVarianceExploding, kVariancePreserving };
+
+// Conditions per image in one UNet batch, in this order.
+enum class Guidance {
+  kNone,      // [conditional]: cfg_scale 1
+  kPrompt,    // [unconditional, conditional]
+  kInstruct,  // [unconditional, image only, image and text] (Brooks et al. 2023, equation 3)
+};
+
+struct DenoiserArgs {
+  Prediction prediction = Prediction::kEpsilon;
+  double cfg_scale = 7.5;           // 1 leaves the unconditional half out
+  double image_cfg_scale = 1.5;     // kInstruct only
+  bool instruct = false;            // three conditions per image
+  double guidance_rescale = 0;      // 0..1, Lin et al. 2024, section 3.4
+  DType input_dtype = DType::kF32;  // of the UNet's input
+};
+
+class Denoiser {
+ public:
+  // scaled_input [K*N,H,W,C] of input_dtype, K = conditions(): all images of the first condition, then of the
+  // next. Returns the model's output [K*N,H,W,C], f32 or bf16, for this timestep. The result may be a
+  // persistent tensor that the next call overwrites.
+  using UnetCall = std::function<Tensor(Exec&, const Tensor& scaled_input, double timestep)>;
+
+  // Throws UsageError for scales that are not finite and rescale outside 0..1.
+  Denoiser(UnetCall unet, const DenoiserArgs& args);
+
+  Guidance guidance() const { return guidance_; }
+  int conditions() const;  // K: 1, 2 or 3
+  const DenoiserArgs& args() const { return args_; }
+
+  // x [N,H,W,C] f32 at `level`, written in `space` -> the clean latents predicted for it, [N,H,W,C] f32.
+  // Throws UsageError for epsilon prediction at alpha_bar 0 in kVariancePreserving, where x0 is undefined.
+  Tensor operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space) const;
+
+ private:
+  Tensor guided(Exec& ex, const Tensor& output) const;
+
+  UnetCall unet_;
+  DenoiserArgs args_;
+  Guidance guidance_;
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,150 @@
+// The noise schedule that a model was trained with. Arithmetic is in float wherever PyTorch's is, so that the
+// sigmas are those of Diffusers.
+#include "schedulers/noise_schedule.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <string>
+
+#include "base/error.hpp"
+#include "schedulers/names.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr int kMaxTrainSteps = 100'000;
+
+// torch.linspace in float: counted from the nearer end.
+std::vector<float> linspace(float start, float end, int count) {
+  std::vector<float> out(static_cast<size_t>(count), start);
+  if (count == 1) return out;
+  const float step = (end - start) / static_cast<float>(count - 1);
+  for (int i = 0; i < count; ++i)
+    out[static_cast<size_t>(i)] =
+        i < count / 2 ? start + step * static_cast<float>(i) : end - step * static_cast<float>(count - 1 - i);
+  return out;
+}
+
+// Nichol and Dhariwal, "Improved Denoising Diffusion Probabilistic Models", 2021, equation 17.
+double cosine_alpha_bar(double t) {
+  const double c = std::cos((t + 0.008) / 1.008 * std::numbers::pi / 2);
+  return c * c;
+}
+
+std::vector<float> make_betas(const NoiseScheduleArgs& args) {
+  if (!args.trained_betas.empty()) return {args.trained_betas.begin(), args.trained_betas.end()};
+  const int n = args.train_steps;
+  switch (args.beta_schedule) {
+    case BetaSchedule::kLinear:
+      return linspace(static_cast<float>(args.beta_start), static_cast<float>(args.beta_end), n);
+    case BetaSchedule::kScaledLinear: {
+      std::vector<float> betas = linspace(static_cast<float>(std::sqrt(args.beta_start)),
+                                          static_cast<float>(std::sqrt(args.beta_end)), n);
+      for (float& b : betas) b *= b;
+      return betas;
+    }
+    case BetaSchedule::kSquaredCosine: {
+      std::vector<float> betas;
+      for (int i = 0; i < n; ++i) {
+        const double ratio = cosine_alpha_bar((i + 1.0) / n) / cosine_alpha_bar(static_cast<double>(i) / n);
+        betas.push_back(static_cast<float>(std::min(1 - ratio, 0.999)));
+      }
+      return betas;
+    }
+  }
+  throw InternalError("make_betas: unknown schedule");
+}
+
+// Lin et al. 2024, algorithm 1: sqrt(alpha_bar) shifted and scaled so that its last value is 0.
+void rescale_to_zero_terminal_snr(std::vector<float>& betas) {
+  std::vector<float> root(betas.size());
+  double product = 1;
+  for (size_t i = 0; i < betas.size(); ++i) {
+    product *= 1.0f - betas[i];
+    root[i] = std::sqrt(static_cast<float>(product));
+  }
+  const float first = root.front(), last = root.back();
+  float previous = 1;
+  for (size_t i = 0; i < betas.size(); ++i) {
+    const float scaled = (root[i] - last) * (first / (first - last));
+    const float alpha_bar = scaled * scaled;
+    betas[i] = 1.0f - (i == 0 ? alpha_bar : alpha_bar / previous);
+    previous = alpha_bar;
+  }
+}
+
+}  // namespace
+
+BetaSchedule parse_beta_schedule(std::string_view name) {
+  const std::string wanted = normalized_name(name);
+  if (wanted == "linear") return BetaSchedule::kLinear;
+  if (wanted == "scaledlinear") return BetaSchedule::kScaledLinear;
+  if (wanted == "squaredcoscapv2") return BetaSchedule::kSquaredCosine;
+  const std::array<std::string, 3> known = {"linear", "scaled_linear", "squaredcos_cap_v2"};
+  throw_unknown_name("beta schedule", name, known);
+}
+
+NoiseSchedule::NoiseSchedule(const NoiseScheduleArgs& args) : zero_terminal_snr_(args.zero_terminal_snr) {
+  const size_t steps = args.trained_betas.empty() ? static_cast<size_t>(std::max(args.train_steps, 0))
+                                                  : args.trained_betas.size();
+  require<UsageError>(
+      steps >= 1 && steps <= kMaxTrainSteps, "noise schedule: training steps must be 1..", kMaxTrainSteps,
+      ", not ",
+      args.trained_betas.empty() ? static_cast<int64_t>(args.train_steps) : static_cast<int64_t>(steps));
+  const auto check = [](double beta, std::string_view what) {
+    require<UsageError>(beta > 0 && beta < 1, "noise schedule: ", what, " must lie between 0 and 1, not ",
+                        beta);
+  };
+  if (args.trained_betas.empty()) {
+    check(args.beta_start, "beta_start");
+    check(args.beta_end, "beta_end");
+  }
+  for (const double beta : args.trained_betas) check(beta, "every trained beta");
+
+  std::vector<float> betas = make_betas(args);
+  require<UsageError>(!zero_terminal_snr_ || steps > 1,
+                      "noise schedule: zero terminal SNR needs more than one training step");
+  if (zero_terminal_snr_) rescale_to_zero_terminal_snr(betas);
+  double product = 1;
+  for (const float beta : betas) {
+    product *= 1.0f - beta;
+    const float alpha_bar = static_cast<float>(product);
+    alphas_cumprod_.push_back(alpha_bar);
+    const float capped = std::max(alpha_bar, zero_terminal_snr_ ? 0x1p-24f : 0.0f);
+    const float sigma = std::sqrt((1.0f - capped) / capped);
+    require<UsageError>(std::isfinite(sigma) && (sigmas_.empty() || sigma > sigmas_.back()) && sigma > 0,
+                        "noise schedule: sigma does not grow at timestep ", sigmas_.size(),
+                        "; the betas are too small or too large");
+    sigmas_.push_back(sigma);
+    log_sigmas_.push_back(std::log(sigma));
+  }
+}
+
+double NoiseSchedule::sigma(double timestep) const {
+  const double t = std::clamp(timestep, 0.0, static_cast<double>(train_steps() - 1));
+  const size_t low = static_cast<size_t>(t);
+  if (low + 1 >= sigmas_.size()) return sigmas_.back();
+  const double w = t - static_cast<double>(low);
+  if (w == 0) return sigmas_[low];
+  return std::exp((1 - w) * log_sigmas_[low] + w * log_sigmas_[low + 1]);
+}
+
+double NoiseSchedule::sigma_linear(double timestep) const {
+  const double t = std::clamp(timestep, 0.0, static_cast<double>(train_steps() - 1));
+  const size_t low = static_cast<size_t>(t);
+  if (low + 1 >= sigmas_.size()) return sigmas_.back();
+  return sigmas_[low] + (t - static_cast<double>(low)) * (sigmas_[low + 1] - sigmas_[low]);
+}
+
+double NoiseSchedule::timestep(double sigma) const {
+  if (sigma <= sigmas_.front()) return 0;
+  if (sigma >= sigmas_.back()) return train_steps() - 1;
+  const size_t high = static_cast<size_t>(std::ranges::upper_bound(sigmas_, sigma) - sigmas_.begin());
+  const double low_log = log_sigmas_[high - 1], high_log = log_sigmas_[high];
+  const double w = std::clamp((std::log(sigma) - low_log) / (high_log - low_log), 0.0, 1.0);
+  return static_cast<double>(high - 1) + w;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,92 @@
+// One run of a sampler: denoising, noise, hooks and reports.
+#include "schedulers/sampler.hpp"
+
+#include <cmath>
+
+#include "base/error.hpp"
+#include "kernels/step/step.hpp"
+
+namespace rocm_sd {
+
+Tensor add_noise(Exec& ex, const Tensor& latents, const Tensor& noise, const NoiseLevel& level,
+                 LatentSpace space) {
+  require(latents.shape() == noise.shape(), "add_noise: latents ", latents.shape(), " and noise ",
+          noise.shape(), " differ");
+  if (space == LatentSpace::kVarianceExploding)
+    return linear_combination(ex, {{1, latents}, {level.sigma, noise}});
+  return linear_combination(ex,
+                            {{std::sqrt(level.alpha_bar), latents}, {std::sqrt(1 - level.alpha_bar), noise}});
+}
+
+Tensor start_from_noise(Exec& ex, const SamplingPlan& plan, const Tensor& noise) {
+  return linear_combination(ex, {{plan.start_factor, noise}});
+}
+
+Tensor start_from_latents(Exec& ex, const SamplingPlan& plan, const Tensor& latents, const Tensor& noise) {
+  return add_noise(ex, latents, noise, plan.schedule.levels.front(), plan.sampler->space);
+}
+
+SamplerRun::SamplerRun(Exec& exec, const NoiseSchedule& schedule, const SamplingPlan& sampling_plan,
+                       const Denoiser& denoiser, BatchNoise* noise, const SamplerHooks& hooks)
+    : ex(exec),
+      noise_schedule(schedule),
+      plan(sampling_plan),
+      options(sampling_plan.options),
+      levels(sampling_plan.schedule.levels),
+      total(sampling_plan.schedule.steps()),
+      denoiser_(denoiser),
+      noise_(noise),
+      hooks_(hooks) {}
+
+Tensor SamplerRun::denoise(Tensor& x, const NoiseLevel& level) {
+  const LatentSpace space = plan.sampler->space;
+  if (hooks_.before_denoise) x = hooks_.before_denoise(ex, x, level, space);
+  Tensor denoised = denoiser_(ex, x, level, space);
+  if (hooks_.after_denoise) denoised = hooks_.after_denoise(ex, denoised, level);
+  return denoised;
+}
+
+BatchNoise& SamplerRun::noise_source() {
+  if (!noise_)
+    throw InternalError(concat("sampler ", plan.sampler->label, " draws noise, but has no source"));
+  return *noise_;
+}
+
+Tensor SamplerRun::noise() {
+  const std::vector<float> values = noise_source().next();
+  return tensor_from(ex.device(), noise_->shape(), values.data());
+}
+
+Tensor SamplerRun::noise_between(double from, double to) {
+  if (*options.step_noise == StepNoise::kIndependent) return noise();
+  if (!brownian_) {
+    const NoiseLevel& last = levels.back();
+    const double low = last.sigma > 0 ? last.sigma : levels[levels.size() - 2].sigma;
+    std::vector<uint64_t> seeds;
+    for (const ImageSeed& image : noise_source().seeds()) seeds.push_back(image.seed);
+    brownian_ = std::make_unique<BrownianNoise>(noise_->kind(), std::move(seeds), noise_->shape(), low,
+                                                plan.full_sigma_max);
+  }
+  const std::vector<float> values = brownian_->between(from, to);
+  return tensor_from(ex.device(), noise_->shape(), values.data());
+}
+
+void SamplerRun::report(int step, double sigma, const Tensor& latents, const Tensor& denoised) {
+  if (!hooks_.on_step) return;
+  if (!hooks_.on_step({step + 1, total, sigma, latents, denoised}))
+    throw CancelledError(concat("cancelled after step ", step + 1, " of ", total));
+}
+
+Tensor run_sampler(Exec& ex, const NoiseSchedule& noise_schedule, const SamplingPlan& plan,
+                   const Denoiser& denoiser, BatchNoise* noise, Tensor x, const SamplerHooks& hooks) {
+  require(x.rank() == 4 && x.dtype() == DType::kF32, "sampler: expected f32 latents [N,H,W,C], got ",
+          x.shape());
+  require(!noise || noise->shape() == x.shape(), "sampler: latents ", x.shape(), " and noise ",
+          noise ? noise->shape() : Shape{}, " differ");
+  SamplerRun run(ex, noise_schedule, plan, denoiser, noise, hooks);
+  x = plan.sampler->sample(run, std::move(x));
+  if (plan.finish_factor != 1) x = linear_combination(ex, {{plan.finish_factor, x}});
+  return x;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,60 @@
+// PLMS: pseudo linear multistep of order 4 (Liu et al., "Pseudo Numerical Methods for Diffusion Models on
+// Manifolds", 2022, equations 9 and 12), started by one step that is evaluated at both ends. Diffusers calls
+// it PNDM (skip_prk_steps).
+#include "schedulers/samplers/common.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// What the model predicted, epsilon or v, recovered from the clean latents: the multistep formula averages
+// that.
+Tensor model_output(SamplerRun& run, const Tensor& x, const Tensor& denoised, double alpha_bar) {
+  const double signal = std::sqrt(alpha_bar), noise = std::sqrt(1 - alpha_bar);
+  if (run.prediction() == Prediction::kV)
+    return linear_combination(run.ex, {{signal / noise, x}, {-1 / noise, denoised}});
+  return linear_combination(run.ex, {{1 / noise, x}, {-signal / noise, denoised}});
+}
+
+// DDIM's step with the weighted outputs in place of the prediction.
+Tensor transfer(SamplerRun& run, const Tensor& x, double from, double to, std::span<const double> weights,
+                std::span<const Tensor> outputs) {
+  const double signal = std::sqrt(from), noise = std::sqrt(1 - from);
+  const double next_signal = std::sqrt(to), next_noise = std::sqrt(1 - to);
+  // epsilon = output, or signal * output + noise * x; x0 = (x - noise * epsilon) / signal, or signal * x -
+  // noise * output
+  const bool v = run.prediction() == Prediction::kV;
+  const double of_x = v ? next_signal * signal + next_noise * noise : next_signal / signal;
+  const double of_output =
+      v ? next_noise * signal - next_signal * noise : next_noise - next_signal * noise / signal;
+  std::vector<Term> terms = {{of_x, x}};
+  for (size_t k = 0; k < weights.size(); ++k) terms.push_back({of_output * weights[k], outputs[k]});
+  return linear_combination(run.ex, terms);
+}
+
+}  // namespace
+
+Tensor sample_plms(SamplerRun& run, Tensor x) {
+  std::deque<Tensor> history;  // newest first
+  for (int i = 0; i < run.steps(); ++i) {
+    const double from = run.levels[static_cast<size_t>(i)].alpha_bar, to = next_alpha_bar(run, i);
+    const Tensor denoised = run.denoise(x, i);
+    push_history(history, model_output(run, x, denoised, from), 4);
+    std::vector<Tensor> outputs(history.begin(), history.end());
+    std::vector<double> weights;
+    if (i == 0 && run.steps() > 1) {
+      const double one = 1;
+      Tensor end = transfer(run, x, from, to, {&one, 1}, outputs);
+      const Tensor denoised_end = run.denoise(end, 1);
+      outputs.push_back(model_output(run, end, denoised_end, run.levels[1].alpha_bar));
+      weights = {0.5, 0.5};
+    } else {
+      const std::span<const double> fixed = fixed_adams_bashforth(static_cast<int>(outputs.size()));
+      weights.assign(fixed.begin(), fixed.end());
+    }
+    x = transfer(run, x, from, to, weights, outputs);
+    run.report(i, run.sigma(i), x, denoised);
+  }
+  return x;
+}
+
+}  // namespace rocm_sd

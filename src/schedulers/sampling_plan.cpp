@@ -1,0 +1,119 @@
+// From names and numbers to the levels that a sampler will visit.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "schedulers/names.hpp"
+#include "schedulers/sampler.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// A sampler's name may end in a schedule's, as A1111's did before 1.9 ("DPM++ 2M SDE Karras",
+// "k_dpmpp_2m_ka").
+std::pair<const SamplerRow*, std::optional<ScheduleKind>> split_name(const std::string& name) {
+  const std::string wanted = normalized_name(name);
+  std::vector<std::pair<std::string, std::string>> suffixes = {{"ka", "karras"}};
+  for (const std::string& schedule : schedule_names())
+    suffixes.emplace_back(normalized_name(schedule), schedule);
+  for (const auto& [suffix, schedule] : suffixes) {
+    if (wanted.size() <= suffix.size() || !wanted.ends_with(suffix)) continue;
+    const std::string head = wanted.substr(0, wanted.size() - suffix.size());
+    for (const SamplerRow& row : samplers()) {
+      std::vector<std::string_view> names = row.aliases;
+      names.push_back(row.name);
+      names.push_back(row.label);
+      if (std::ranges::any_of(names, [&](std::string_view n) { return normalized_name(n) == head; }))
+        return {&row, parse_schedule(schedule)};
+    }
+  }
+  return {nullptr, std::nullopt};
+}
+
+std::pair<const SamplerRow*, std::optional<ScheduleKind>> resolve(const std::string& name) {
+  const auto combined = split_name(name);
+  try {
+    return {&find_sampler(name), std::nullopt};  // a name of its own goes first: "ddim_trailing"
+  } catch (const UsageError&) {
+    if (combined.first) return combined;
+    throw;
+  }
+}
+
+void check_number(double value, double low, double high, std::string_view what) {
+  require<UsageError>(value >= low && value <= high, what, " must be within ", low, "..", high, ", not ",
+                      value);
+}
+
+SamplerOptions fill_options(const SamplerRow& row, const SamplerOptions& given) {
+  SamplerOptions options = given;
+  options.eta = given.eta.value_or(row.eta);
+  options.order = given.order.value_or(row.order);
+  options.solver = given.solver.value_or(row.solver);
+  options.step_noise = given.step_noise.value_or(row.step_noise);
+  options.lower_order_final = given.lower_order_final.value_or(row.lower_order_final);
+  // Above 1 the variance-preserving samplers would need noise of negative variance.
+  check_number(*options.eta, 0, row.space == LatentSpace::kVariancePreserving ? 1 : 100, "eta");
+  check_number(options.s_churn, 0, 1e6, "s_churn");
+  check_number(options.s_noise, 0, 100, "s_noise");
+  require<UsageError>(options.s_tmin >= 0 && options.s_tmax >= options.s_tmin,
+                      "s_tmin and s_tmax must satisfy 0 <= s_tmin <= s_tmax, not ", options.s_tmin, " and ",
+                      options.s_tmax);
+  require<UsageError>(*options.order >= 1 && *options.order <= row.max_order, "sampler ", row.label,
+                      ": order must be within 1..", row.max_order, ", not ", *options.order);
+  return options;
+}
+
+bool made_of_timesteps(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::kDdim:
+    case ScheduleKind::kDdimUniform:
+    case ScheduleKind::kLinspace:
+    case ScheduleKind::kLeading:
+    case ScheduleKind::kTrailing: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& request) {
+  const auto [row, suffix] = resolve(request.sampler);
+  SamplingPlan plan;
+  plan.sampler = row;
+  plan.options = fill_options(*row, request.options);
+
+  ScheduleArgs args = request.schedule_args;
+  args.steps = request.steps;
+  args.discard_penultimate = false;
+  if (!request.schedule_is_set) {
+    const std::optional<ScheduleKind> named = parse_schedule(request.schedule);
+    args.kind = named ? *named : suffix.value_or(row->schedule);
+    args.discard_penultimate = row->discard_penultimate;
+    if (row->end_at_sigma_min && made_of_timesteps(args.kind)) args.end_at_sigma_min = true;
+    if (row->space == LatentSpace::kVariancePreserving) args.grid = TimestepGrid::kRounded;
+    if (args.kind == ScheduleKind::kLeading && !named && args.steps_offset == 0) args.steps_offset = 1;
+  }
+  if (!request.sigmas.empty()) {
+    args = ScheduleArgs{.kind = ScheduleKind::kExplicit, .steps = 1, .sigmas = request.sigmas};
+  }
+  plan.schedule_kind = args.kind;
+  plan.schedule = make_schedule(noise, args);
+  plan.full_sigma_max = plan.schedule.levels.front().sigma;
+  // Where the sampler lands by timesteps of its own, the stride says so; other samplers go to the next level.
+  if (row->name != "ddim" && row->name != "ddim_trailing" && row->name != "plms") plan.schedule.stride = 0;
+  plan.schedule = truncate_for_strength(plan.schedule, request.strength, request.strength_rule);
+
+  if (row->space == LatentSpace::kVarianceExploding) {
+    const double first = plan.schedule.levels.front().sigma, last = plan.schedule.levels.back().sigma;
+    plan.start_factor = request.start_scale == StartScale::kSigma ? first : std::sqrt(first * first + 1);
+    if (request.finish_preserving) plan.finish_factor = 1 / std::sqrt(last * last + 1);
+  }
+  return plan;
+}
+
+int SamplingPlan::unet_calls() const { return sampler->unet_calls(schedule.steps()); }
+
+}  // namespace rocm_sd

@@ -1,0 +1,315 @@
+// The noise levels that a sampler visits.
+#include "schedulers/schedule.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "base/error.hpp"
+#include "schedulers/beta_quantile.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr int kMaxSteps = 1000;
+
+// i-th of `count` points from a to b, both included.
+double point(double a, double b, int i, int count) {
+  return count == 1 ? a : a + (b - a) * static_cast<double>(i) / (count - 1);
+}
+
+// sigma at position x in 0..1 from noisiest to cleanest, for the kinds that are a formula of sigma_max and
+// sigma_min.
+double formula_sigma(ScheduleKind kind, double x, double low, double high, const ScheduleArgs& args) {
+  switch (kind) {
+    case ScheduleKind::kKarras: {
+      const double rho = args.rho > 0 ? args.rho : 7;
+      const double from = std::pow(high, 1 / rho), to = std::pow(low, 1 / rho);
+      return std::pow(from + x * (to - from), rho);
+    }
+    case ScheduleKind::kExponential: return std::exp(std::log(high) + x * (std::log(low) - std::log(high)));
+    case ScheduleKind::kPolyexponential: {
+      const double ramp = std::pow(1 - x, args.rho > 0 ? args.rho : 1);
+      return std::exp(ramp * (std::log(high) - std::log(low)) + std::log(low));
+    }
+    case ScheduleKind::kBeta: return low + beta_quantile(1 - x, args.beta_a, args.beta_b) * (high - low);
+    case ScheduleKind::kKlOptimal: return std::tan(x * std::atan(low) + (1 - x) * std::atan(high));
+    default: throw InternalError("formula_sigma: not a formula");
+  }
+}
+
+bool is_formula(ScheduleKind kind) {
+  return kind == ScheduleKind::kKarras || kind == ScheduleKind::kExponential ||
+         kind == ScheduleKind::kPolyexponential || kind == ScheduleKind::kBeta ||
+         kind == ScheduleKind::kKlOptimal;
+}
+
+// Tables of Sabour et al., "Align Your Steps", 2024, as published for ten steps.
+constexpr std::array<double, 11> kAlignedSd1 = {14.615, 6.475, 3.861, 2.697, 1.886, 1.396,
+                                                0.963,  0.652, 0.399, 0.152, 0.029};
+constexpr std::array<double, 11> kAlignedSdxl = {14.615, 6.315, 3.771, 2.181, 1.342, 0.862,
+                                                 0.555,  0.380, 0.234, 0.113, 0.029};
+
+double aligned_sigma(std::span<const double> table, double x) {
+  const double at = x * static_cast<double>(table.size() - 1);
+  const size_t low = std::min(static_cast<size_t>(at), table.size() - 2);
+  const double w = at - static_cast<double>(low);
+  return std::exp((1 - w) * std::log(table[low]) + w * std::log(table[low + 1]));
+}
+
+// 1 - i-th value of the linear, then quadratic ramp (Genmo's Mochi, as in ComfyUI): 0.025 of the way in the
+// first half of the steps.
+double linear_quadratic(int i, int steps) {
+  constexpr double kThreshold = 0.025;
+  if (steps == 1) return 1;
+  const int linear = steps / 2, quadratic = steps - linear;
+  if (i < linear) return 1 - i * kThreshold / linear;
+  const double rest = linear - kThreshold * steps;
+  const double square = rest / (static_cast<double>(linear) * quadratic * quadratic);
+  const double slope = kThreshold / linear - 2 * rest / (static_cast<double>(quadratic) * quadratic);
+  return 1 - (square * i * i + slope * i + square * linear * linear);
+}
+
+// sd.cpp's and ComfyUI's quantile schedule: repeated timesteps are dropped.
+std::vector<int> beta_timesteps(int steps, int last, const ScheduleArgs& args) {
+  std::vector<int> out;
+  for (int i = 0; i < steps; ++i) {
+    const double p = 1 - static_cast<double>(i) / steps;
+    const int t = static_cast<int>(std::nearbyint(beta_quantile(p, args.beta_a, args.beta_b) * last));
+    if (out.empty() || out.back() != t) out.push_back(t);
+  }
+  return out;
+}
+
+// Diffusers' timestep_spacing (Lin et al. 2024, table 2).
+std::vector<double> spaced_timesteps(const ScheduleArgs& args, int train) {
+  const int n = args.steps;
+  std::vector<double> out;
+  if (args.kind == ScheduleKind::kLinspace) {
+    const bool solver = args.grid == TimestepGrid::kSolver;
+    for (int i = 0; i < n; ++i) {
+      const int count = solver ? n + 1 : n;
+      // NumPy's linspace: step * index from 0 upwards.
+      const double step = count == 1 ? 0 : static_cast<double>(train - 1) / (count - 1);
+      const double t = i == 0 && count > 1 ? train - 1 : step * (count - 1 - i);
+      out.push_back(args.grid == TimestepGrid::kFractional ? static_cast<float>(t) : std::nearbyint(t));
+    }
+  } else if (args.kind == ScheduleKind::kLeading) {
+    const bool solver = args.grid == TimestepGrid::kSolver;
+    const int stride = train / (solver ? n + 1 : n);
+    for (int i = 0; i < n; ++i)
+      out.push_back((solver ? n - i : n - 1 - i) * static_cast<double>(stride) + args.steps_offset);
+  } else {
+    const double stride = static_cast<double>(train) / n;
+    for (int i = 0; i < n; ++i) out.push_back(std::nearbyint(train - i * stride) - 1);
+  }
+  for (double& t : out) t = std::clamp(t, 0.0, static_cast<double>(train - 1));
+  return out;
+}
+
+// LCM and TCD: a subset of the timesteps that the student was distilled on.
+std::vector<int> distilled_timesteps(const ScheduleArgs& args, int train) {
+  const int original = args.lcm_original_steps;
+  require<UsageError>(original >= 1 && original <= train && args.steps <= original, "schedule lcm: steps (",
+                      args.steps, ") must not exceed the ", original, " original steps, nor these the ",
+                      train, " training steps");
+  std::vector<int> out;
+  for (int i = 0; i < args.steps; ++i) {
+    const int index = static_cast<int>(static_cast<int64_t>(i) * original / args.steps);
+    out.push_back((original - index) * (train / original) - 1);
+  }
+  return out;
+}
+
+class Builder {
+ public:
+  Builder(const NoiseSchedule& noise, const ScheduleArgs& args) : noise_(noise), args_(args) {
+    low_ = args.sigma_min > 0 ? args.sigma_min : noise.sigma_min();
+    high_ = args.sigma_max > 0 ? args.sigma_max : noise.sigma_max();
+    require<UsageError>(std::isfinite(low_) && std::isfinite(high_) && low_ < high_, "schedule: sigma_min (",
+                        low_, ") must be below sigma_max (", high_, ")");
+  }
+
+  Schedule build() {
+    const int n = args_.steps;
+    const int last = noise_.train_steps() - 1;
+    if (is_formula(args_.kind)) {
+      for (int i = 0; i < n; ++i) add_sigma(formula_sigma(args_.kind, point(0, 1, i, n), low_, high_, args_));
+      return finish();
+    }
+    switch (args_.kind) {
+      case ScheduleKind::kNormal:
+      case ScheduleKind::kSgmUniform: {
+        const double from = noise_.timestep(high_), to = noise_.timestep(low_);
+        const int count = args_.kind == ScheduleKind::kNormal ? n : n + 1;
+        for (int i = 0; i < n; ++i) add_fractional(static_cast<float>(point(from, to, i, count)));
+        break;
+      }
+      case ScheduleKind::kSimple: {
+        need_own_timesteps();
+        const double stride = static_cast<double>(last + 1) / n;
+        for (int i = 0; i < n; ++i) add_timestep(last - static_cast<int>(i * stride));
+        break;
+      }
+      case ScheduleKind::kDdimUniform: {
+        need_own_timesteps();
+        const int stride = std::max((last + 1) / n, 1);
+        for (int t = 1 + (last - 1) / stride * stride; t >= 1; t -= stride) add_timestep(t);
+        break;
+      }
+      case ScheduleKind::kDdim: {
+        need_own_timesteps();
+        const int stride = (last + 1) / n;
+        for (int t = last / stride * stride; t >= 0; t -= stride) add_timestep(std::min(t + 1, last));
+        break;
+      }
+      case ScheduleKind::kBetaTimesteps:
+        for (const int t : beta_timesteps(n, last, args_)) add_timestep(t);
+        break;
+      case ScheduleKind::kAlignYourSteps: {
+        const std::span<const double> table = args_.sdxl ? kAlignedSdxl : kAlignedSd1;
+        for (int i = 0; i < n; ++i) add_sigma(aligned_sigma(table, point(0, 1, i, n)));
+        break;
+      }
+      case ScheduleKind::kLinearQuadratic:
+        for (int i = 0; i < n; ++i) add_sigma(linear_quadratic(i, n) * high_);
+        break;
+      case ScheduleKind::kSmoothstep:
+        for (int i = 0; i < n; ++i) {
+          const double u = 1 - static_cast<double>(i) / n;
+          add_timestep(static_cast<int>(std::round(u * u * (3 - 2 * u) * last)));
+        }
+        break;
+      case ScheduleKind::kLcm:
+        for (const int t : distilled_timesteps(args_, last + 1)) add_timestep(t);
+        break;
+      case ScheduleKind::kLinspace:
+      case ScheduleKind::kLeading:
+      case ScheduleKind::kTrailing: add_spaced(); break;
+      case ScheduleKind::kExplicit: add_explicit(); break;
+      default: throw InternalError("make_schedule: unknown kind");
+    }
+    return finish();
+  }
+
+ private:
+  void need_own_timesteps() const {
+    require<UsageError>(args_.steps <= noise_.train_steps(), "schedule ", to_string(args_.kind), ": ",
+                        args_.steps, " steps, but the model was trained with ", noise_.train_steps(),
+                        " timesteps");
+  }
+
+  // Sigmas are rounded to float as in every Python project, whose noise depends on them.
+  void add_sigma(double sigma) {
+    NoiseLevel level = level_of_sigma(noise_, static_cast<float>(sigma));
+    if (args_.rounding == TimestepRounding::kNearest) level.timestep = std::nearbyint(level.timestep);
+    if (args_.rounding == TimestepRounding::kDown) level.timestep = std::floor(level.timestep);
+    schedule_.levels.push_back(level);
+  }
+  void add_timestep(int t) { schedule_.levels.push_back(level_of_timestep(noise_, t)); }
+  void add_fractional(double t) {
+    if (t == std::floor(t)) return add_timestep(static_cast<int>(t));
+    NoiseLevel level = level_of_sigma(noise_, static_cast<float>(noise_.sigma(t)));
+    level.timestep = t;
+    schedule_.levels.push_back(level);
+  }
+
+  void add_spaced() {
+    need_own_timesteps();
+    const std::vector<double> timesteps = spaced_timesteps(args_, noise_.train_steps());
+    if (args_.reshape) {
+      // Karras and the like run over the spaced range; the solvers take the model's whole range.
+      const bool whole = args_.grid == TimestepGrid::kSolver;
+      const double high = whole || args_.sigma_max > 0 ? high_ : noise_.sigma_linear(timesteps.front());
+      const double low = whole || args_.sigma_min > 0 ? low_ : noise_.sigma_linear(timesteps.back());
+      for (int i = 0; i < args_.steps; ++i)
+        add_sigma(formula_sigma(*args_.reshape, point(0, 1, i, args_.steps), low, high, args_));
+      return;
+    }
+    for (const double t : timesteps) {
+      if (t == std::floor(t)) {
+        add_timestep(static_cast<int>(t));
+        continue;
+      }
+      NoiseLevel level = level_of_sigma(noise_, static_cast<float>(noise_.sigma_linear(t)));
+      level.timestep = t;
+      schedule_.levels.push_back(level);
+    }
+    if (args_.grid == TimestepGrid::kRounded) schedule_.stride = noise_.train_steps() / args_.steps;
+  }
+
+  void add_explicit() {
+    const std::vector<double>& sigmas = args_.sigmas;
+    require<UsageError>(!sigmas.empty() && sigmas.size() <= kMaxSteps + 1 && sigmas.front() > 0,
+                        "sigmas: expected 1..", kMaxSteps, " positive values, got ", sigmas.size());
+    for (size_t i = 0; i < sigmas.size(); ++i) {
+      require<UsageError>(std::isfinite(sigmas[i]) && sigmas[i] >= 0 && (i == 0 || sigmas[i] < sigmas[i - 1]),
+                          "sigmas: value ", i, " (", sigmas[i],
+                          ") must be finite, >= 0 and below the one before");
+      if (sigmas[i] > 0) add_sigma(sigmas[i]);
+    }
+  }
+
+  Schedule finish() {
+    if (args_.discard_penultimate && schedule_.levels.size() > 1) schedule_.levels.pop_back();
+    if (args_.end_at_sigma_min) {
+      schedule_.levels.push_back(level_of_timestep(noise_, 0));
+    } else {
+      schedule_.levels.push_back({0, 1, 0});
+    }
+    return std::move(schedule_);
+  }
+
+  const NoiseSchedule& noise_;
+  const ScheduleArgs& args_;
+  double low_ = 0, high_ = 0;
+  Schedule schedule_;
+};
+
+}  // namespace
+
+NoiseLevel level_of_sigma(const NoiseSchedule& noise, double sigma) {
+  return {sigma, 1 / (1 + sigma * sigma), noise.timestep(sigma)};
+}
+
+NoiseLevel level_of_timestep(const NoiseSchedule& noise, int timestep) {
+  const size_t t = static_cast<size_t>(std::clamp(timestep, 0, noise.train_steps() - 1));
+  return {noise.sigmas()[t], noise.alphas_cumprod()[t], static_cast<double>(t)};
+}
+
+std::vector<double> Schedule::sigmas() const {
+  std::vector<double> out;
+  for (const NoiseLevel& level : levels) out.push_back(level.sigma);
+  return out;
+}
+
+Schedule make_schedule(const NoiseSchedule& noise, const ScheduleArgs& args) {
+  require<UsageError>(args.steps >= 1 && args.steps <= kMaxSteps, "steps must be within 1..", kMaxSteps,
+                      ", not ", args.steps);
+  require<UsageError>(std::isfinite(args.rho) && args.rho >= 0 && args.beta_a > 0 && args.beta_b > 0 &&
+                          args.beta_a < 100 && args.beta_b < 100,
+                      "schedule: rho and the beta distribution's parameters must be positive");
+  ScheduleArgs padded = args;
+  if (args.discard_penultimate && args.kind != ScheduleKind::kExplicit && args.steps < kMaxSteps) {
+    ++padded.steps;
+  } else {
+    padded.discard_penultimate = false;
+  }
+  return Builder(noise, padded).build();
+}
+
+Schedule truncate_for_strength(const Schedule& schedule, double strength, StrengthRule rule) {
+  require<UsageError>(strength >= 0 && strength <= 1, "strength must be within 0..1, not ", strength);
+  const int steps = schedule.steps();
+  const auto product = [&](double s) { return static_cast<int>(std::floor(steps * s)); };
+  int kept = std::min(product(strength), steps);
+  if (rule == StrengthRule::kA1111 && strength < 1)
+    kept = std::min(product(std::min(strength, 0.999)) + 1, steps);
+  require<UsageError>(kept >= 1, "strength ", strength, " leaves none of the ", steps, " steps");
+  Schedule out = schedule;
+  out.levels.erase(out.levels.begin(), out.levels.end() - (kept + 1));
+  return out;
+}
+
+}  // namespace rocm_sd
