@@ -1,0 +1,67 @@
+// Layers with parameters: what an op needs (its weight struct) plus the shape that the checkpoint must have.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/weight.hpp"
+
+namespace rocm_sd {
+
+struct Linear : LinearWeight {
+  int64_t in = 0, out = 0;
+  bool biased = true;
+
+  Linear() = default;
+  Linear(int64_t in_features, int64_t out_features, bool with_bias = true)
+      : in(in_features), out(out_features), biased(with_bias) {}
+};
+
+// Several matrices of the checkpoint over one input, kept as one: rows of the first part, then of the second.
+// One product then serves query, key and value, or every time projection of a UNet.
+struct StackedLinear : LinearWeight {
+  struct Part {
+    std::string name;  // relative to the layer that visits it: "to_q"
+    int64_t rows = 0;
+  };
+  int64_t in = 0;
+  std::vector<Part> parts;
+  bool biased = true;
+
+  StackedLinear() = default;
+  StackedLinear(int64_t in_features, std::vector<Part> stacked, bool with_bias)
+      : in(in_features), parts(std::move(stacked)), biased(with_bias) {}
+  int64_t rows() const {
+    int64_t sum = 0;
+    for (const Part& part : parts) sum += part.rows;
+    return sum;
+  }
+};
+
+struct Conv : ConvWeight {
+  int64_t in = 0, out = 0;
+  int kernel = 3;  // square
+  bool biased = true;
+
+  Conv() = default;
+  Conv(int64_t in_channels, int64_t out_channels, int kernel_size = 3, bool with_bias = true)
+      : in(in_channels), out(out_channels), kernel(kernel_size), biased(with_bias) {}
+};
+
+struct Norm : NormWeight {
+  int64_t channels = 0;
+  float eps = 1e-5f;
+
+  Norm() = default;
+  explicit Norm(int64_t width, float epsilon = 1e-5f) : channels(width), eps(epsilon) {}
+};
+
+struct Embedding : EmbeddingWeight {
+  int64_t rows = 0, channels = 0;
+
+  Embedding() = default;
+  Embedding(int64_t entries, int64_t width) : rows(entries), channels(width) {}
+};
+
+}  // namespace rocm_sd

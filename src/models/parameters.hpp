@@ -1,0 +1,114 @@
+// Visiting a model's parameters by their checkpoint names: one visit(v) per layer serves loading, the report
+// of missing keys, and counting.
+//
+//   struct Mlp {
+//     Linear first, second;
+//     void visit(Visitor& v) { v("fc1", first);  v("fc2", second); }
+//   };
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "models/layers.hpp"
+#include "runtime/device.hpp"
+
+namespace rocm_sd {
+
+// Where parameters come from: a checkpoint (store_source.hpp), or values made up by a test.
+// Thread-compatible.
+class ParameterSource {
+ public:
+  virtual ~ParameterSource() = default;
+  virtual std::string title() const = 0;  // for messages: "unet of sd15.safetensors"
+  virtual bool has(const std::string& name) const = 0;
+  // Writes shape.numel() elements of dtype to host memory. Throws ShapeError where the tensor has another
+  // shape; trailing ones do not count ([C,C,1,1] is [C,C]).
+  virtual void read(const std::string& name, const Shape& shape, DType dtype, void* dst) const = 0;
+  // The model knows of this tensor and does not need it: not to be reported as unused.
+  virtual void ignore(const std::string& name) const = 0;
+};
+
+// One tensor of a model: a tensor of the checkpoint, or several of them stacked by rows.
+struct ParameterSlot {
+  struct Part {
+    std::string name;  // full name in the checkpoint
+    Shape shape;
+  };
+  std::vector<Part> parts;
+  Shape shape;                        // of the whole
+  bool matrix = false;                // held in the compute dtype; else f32 (norms, biases)
+  std::function<void(Tensor)> store;  // hands the loaded tensor to the layer
+};
+
+class Visitor {
+ public:
+  virtual ~Visitor() = default;
+
+  void operator()(std::string_view name, Linear& layer);
+  void operator()(std::string_view name, StackedLinear& layer);  // name is the prefix of its parts
+  void operator()(std::string_view name, Conv& layer);
+  void operator()(std::string_view name, Norm& layer);
+  void operator()(std::string_view name, Embedding& layer);
+
+  template <class Layer>
+    requires requires(Layer& layer, Visitor& v) { layer.visit(v); }
+  void operator()(std::string_view name, Layer& layer) {
+    const size_t length = enter(name);
+    layer.visit(*this);
+    prefix_.resize(length);
+  }
+  template <class Layer>
+  void operator()(std::string_view name, std::optional<Layer>& layer) {
+    if (layer) (*this)(name, *layer);
+  }
+  template <class Layer>
+  void operator()(std::string_view name, std::vector<Layer>& layers) {
+    for (size_t i = 0; i < layers.size(); ++i) (*this)(concat(name, ".", i), layers[i]);
+  }
+
+ protected:
+  virtual void slot(const ParameterSlot& slot) = 0;
+
+ private:
+  size_t enter(std::string_view name);  // appends "name." to the prefix; returns the old length
+  std::string full(std::string_view name, std::string_view leaf) const;
+
+  std::string prefix_;
+};
+
+template <class Model>
+concept Visitable = requires(Model& model, Visitor& v) { model.visit(v); };
+
+// Each of these takes the model's visit as a function, so that one compiled body serves every model.
+using VisitModel = std::function<void(Visitor&)>;
+void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute);
+int64_t count_parameters(const VisitModel& visit);
+std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
+
+// Reads every parameter into device memory: matrices, filters and tables as `compute` (f32 or bf16), norms
+// and biases as f32. Throws FormatError listing every missing key at once, ShapeError (or FormatError) where
+// a shape is wrong; each names the tensor, what was expected and the file.
+template <Visitable Model>
+void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute) {
+  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute);
+}
+
+// Elements of all parameters; no memory is needed.
+template <Visitable Model>
+int64_t count_parameters(Model model) {
+  return count_parameters([&](Visitor& v) { model.visit(v); });
+}
+
+// Names and shapes in the checkpoint, in the order of visiting.
+template <Visitable Model>
+std::vector<ParameterSlot::Part> list_parameters(Model model) {
+  return list_parameters([&](Visitor& v) { model.visit(v); });
+}
+
+}  // namespace rocm_sd

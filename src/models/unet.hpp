@@ -1,0 +1,80 @@
+// UNet: predicts the noise (or v, or the picture) in latents, given timesteps and text states
+// (Rombach et al., "High-Resolution Image Synthesis with Latent Diffusion Models", 2022; SDXL: Podell et al.,
+// 2023).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "models/unet_blocks.hpp"
+
+namespace rocm_sd {
+
+// Keys and values of the text for every cross attention, made once per prompt. Persistent tensors.
+struct TextCache {
+  std::vector<Tensor> keys_values;  // [B,T,2C] each
+};
+
+// What the time embedding is made of. All in device memory.
+struct TimeInputs {
+  Tensor timestep;       // [B] f32
+  Tensor text_embeds;    // [B,config.added_width - ids * added_time_width] (SDXL: 1280); else empty
+  Tensor time_ids;       // [B,ids] f32 (SDXL: 6, refiner: 5); else empty
+  Tensor guidance_cond;  // [B,config.time_cond_width] (LCM), or empty: zero
+};
+
+struct UNetArgs {
+  const Tap* tap = nullptr;  // "conv_in", "down_blocks.0.resnets.0", "down_blocks.0", "mid_block", ...
+};
+
+class UNet {
+ public:
+  explicit UNet(const UNetConfig& config);
+  // Throws what load_parameters throws.
+  static UNet load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute);
+
+  const UNetConfig& config() const { return config_; }
+  DType dtype() const { return dtype_; }
+  void visit(Visitor& v);
+
+  // Persistent, uninitialised memory for the text of `batch` pictures, `tokens` tokens each.
+  TextCache make_text_cache(Device& device, int64_t batch, int64_t tokens) const;
+  // Fills the cache. states [B,T,context width] in the compute dtype.
+  void prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) const;
+
+  // The shifts that the time embedding adds in every residual block: [B,time_channels()] in the compute
+  // dtype, the arena's. They depend on the timestep and, for SDXL, on the pooled text, not on the latents: a
+  // schedule's shifts can be made before the loop. Throws ShapeError where an input that the model needs is
+  // missing or has another width.
+  Tensor time_shifts(Exec& ex, const TimeInputs& inputs) const;
+  int64_t time_channels() const { return time_projections_.rows(); }
+
+  // latents [B,h,w,in_channels] in the compute dtype, any h, w >= 1; shifts [B,time_channels()] -> prediction
+  // [B,h,w,out_channels] in the compute dtype. Reads device memory by pointer only: it can be planned and
+  // captured.
+  Tensor operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
+                    const UNetArgs& args = {}) const;
+  // Both in one.
+  Tensor operator()(Exec& ex, const Tensor& latents, const TimeInputs& time, const TextCache& text,
+                    const UNetArgs& args = {}) const {
+    return (*this)(ex, latents, time_shifts(ex, time), text, args);
+  }
+
+ private:
+  void number_layers();
+
+  UNetConfig config_;
+  DType dtype_ = DType::kF32;
+  Conv conv_in_, conv_out_;
+  Linear time1_, time2_;
+  std::optional<Linear> time_cond_;
+  std::optional<Linear> added1_, added2_;
+  StackedLinear time_projections_;  // of every residual block, in order of running
+  std::vector<DownBlock> down_;
+  std::optional<MidBlock> mid_;
+  std::vector<UpBlock> up_;
+  Norm norm_out_;
+  std::vector<CrossAttention*> cross_attentions();
+};
+
+}  // namespace rocm_sd

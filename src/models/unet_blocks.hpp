@@ -1,0 +1,125 @@
+// The UNet's parts: residual blocks, transformer blocks, and the blocks of one resolution.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/configs.hpp"
+#include "models/parameters.hpp"
+#include "models/tap.hpp"
+#include "runtime/exec.hpp"
+
+namespace rocm_sd {
+
+// What a forward hands to every block.
+struct UNetContext {
+  Tensor time_shifts;                                // [B,sum of the resnets' channels]
+  const std::vector<Tensor>* keys_values = nullptr;  // per cross attention: [B,T,2C], keys first
+  int64_t norm_groups = 32;
+  const Tap* tap = nullptr;
+};
+
+// Residual block of UNet and VAE: (norm, SiLU, convolution) twice, beside a shortcut.
+struct ResBlock {
+  Norm norm1, norm2;
+  Conv conv1, conv2;
+  std::optional<Conv> skip;  // 1x1, present only when the width changes
+  int64_t time_begin = 0;    // this block's columns of the time shifts begin here
+
+  ResBlock(int64_t in, int64_t out, float eps);
+  void visit(Visitor& v);
+  // x [N,H,W,C1]; second [N,H,W,C2] or empty: a concat that is never made; shift [N,Cout] or empty
+  // -> [N,H,W,Cout]. Takes its inputs by value so that their memory can be reused before the second half.
+  Tensor operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shift, int64_t groups) const;
+};
+
+struct SelfAttention {
+  StackedLinear qkv;  // [3C,C]
+  Linear out;
+  int64_t heads = 1;
+
+  SelfAttention(int64_t width, int64_t heads);
+  void visit(Visitor& v);
+  // x [B,N,C] normalised, residual [B,N,C] -> residual + attention, [B,N,C]
+  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& residual) const;
+};
+
+// Attention over the text, whose keys and values are made once per prompt (UNet::prepare_text).
+struct CrossAttention {
+  Linear query, out;
+  StackedLinear kv;  // [2C,context]
+  int64_t heads = 1;
+  int text_index = 0;  // into UNetContext::keys_values
+
+  CrossAttention(int64_t width, int64_t context_width, int64_t heads);
+  void visit(Visitor& v);
+  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& residual, const UNetContext& context) const;
+};
+
+// Attention over the picture, attention over the text, gated feed-forward.
+struct TransformerBlock {
+  Norm norm1, norm2, norm3;
+  std::optional<SelfAttention> self;          // attn1, or
+  std::optional<CrossAttention> first_cross;  // attn1 under only_cross_attention
+  CrossAttention cross;                       // attn2
+  Linear ff_in, ff_out;
+
+  TransformerBlock(int64_t width, int64_t context_width, int64_t heads, bool only_cross_attention);
+  void visit(Visitor& v);
+  // x [B,N,C] -> [B,N,C]
+  Tensor operator()(Exec& ex, Tensor x, const UNetContext& context) const;
+};
+
+// Transformer blocks over the pixels of a map, beside a shortcut.
+struct Transformer {
+  Norm norm;
+  Linear proj_in, proj_out;  // in the checkpoint [C,C] or [C,C,1,1]
+  std::vector<TransformerBlock> blocks;
+
+  Transformer(int64_t width, int64_t context_width, int64_t heads, int count, bool only_cross_attention);
+  void visit(Visitor& v);
+  // x [N,H,W,C] -> [N,H,W,C]
+  Tensor operator()(Exec& ex, Tensor x, const UNetContext& context) const;
+};
+
+struct DownBlock {
+  std::vector<ResBlock> resnets;
+  std::vector<Transformer> attentions;  // one per resnet, or none
+  std::optional<Conv> downsampler;
+
+  DownBlock(int64_t in, const UNetBlockConfig& config, float eps);
+  void visit(Visitor& v);
+  // x [N,H,W,Cin] -> [N,H',W',C], H' = ceil(H/2) if it downsamples; appends every result to skips.
+  Tensor operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
+                    const std::string& name) const;
+};
+
+struct MidBlock {
+  std::vector<ResBlock> resnets;  // one more than attentions
+  std::vector<Transformer> attentions;
+
+  MidBlock(int64_t channels, const UNetMidConfig& config, float eps);
+  void visit(Visitor& v);
+  Tensor operator()(Exec& ex, Tensor x, const UNetContext& context) const;
+};
+
+struct UpBlock {
+  std::vector<ResBlock> resnets;
+  std::vector<Transformer> attentions;
+  std::optional<Conv> upsampler;
+
+  // in: channels of x; skips: channels of the skip inputs in the order in which they are used.
+  UpBlock(int64_t in, const std::vector<int64_t>& skips, const UNetBlockConfig& config, float eps);
+  void visit(Visitor& v);
+  // x [N,H,W,Cin] -> [N,2H,2W,C] if it upsamples, cut to the size of the skip that follows; takes its skips
+  // from the end of `skips`.
+  Tensor operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
+                    const std::string& name) const;
+};
+
+// x [N,H,W,C] doubled by nearest neighbour, cut to height x width (2H or 2H - 1, and so on), then convolved
+// 3x3.
+Tensor upsample_conv(Exec& ex, const Tensor& x, const Conv& conv, int64_t height, int64_t width);
+
+}  // namespace rocm_sd

@@ -1,0 +1,100 @@
+// AutoencoderKL: pictures to latents and back (Rombach et al., 2022, section 3.1). The halves load apart,
+// because text to image needs the decoder only.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "models/configs.hpp"
+#include "models/parameters.hpp"
+#include "models/tap.hpp"
+#include "models/unet_blocks.hpp"
+#include "runtime/exec.hpp"
+
+namespace rocm_sd {
+
+// One head as wide as the map, over all pixels.
+struct VaeAttention {
+  Norm norm;
+  StackedLinear qkv;
+  Linear out;
+
+  explicit VaeAttention(int64_t channels);
+  void visit(Visitor& v);
+  // x [N,H,W,C] -> [N,H,W,C]
+  Tensor operator()(Exec& ex, const Tensor& x, int64_t groups) const;
+};
+
+// ResNet, attention (unless the model has none), ResNet.
+struct VaeMidBlock {
+  ResBlock first, second;
+  std::optional<VaeAttention> attention;
+
+  VaeMidBlock(int64_t channels, bool with_attention);
+  void visit(Visitor& v);
+  Tensor operator()(Exec& ex, Tensor x, int64_t groups) const;
+};
+
+// The residual blocks of one resolution and the convolution that changes it.
+struct VaeLevel {
+  std::vector<ResBlock> resnets;
+  std::optional<Conv> downsampler, upsampler;
+
+  void visit(Visitor& v);
+};
+
+class VaeDecoder {
+ public:
+  explicit VaeDecoder(const VaeConfig& config);
+  // Throws what load_parameters throws. The encoder's tensors do not count as unused.
+  static VaeDecoder load(Device& device, const VaeConfig& config, const ParameterSource& source,
+                         DType compute);
+
+  const VaeConfig& config() const { return config_; }
+  DType dtype() const { return dtype_; }
+  void visit(Visitor& v);
+
+  // latents [N,h,w,latent_channels] as the sampler has them (f32 or the compute dtype) -> picture
+  // [N,8h,8w,3] about -1..1 in the compute dtype. Taps "conv_in", "mid_block", "up_blocks.0", ...
+  Tensor operator()(Exec& ex, const Tensor& latents, const Tap* tap = nullptr) const;
+
+ private:
+  VaeConfig config_;
+  DType dtype_ = DType::kF32;
+  std::optional<Conv> post_quant_;
+  Conv conv_in_, conv_out_;
+  VaeMidBlock mid_;
+  std::vector<VaeLevel> levels_;  // in the order of running, coarsest first
+  Norm norm_out_;
+};
+
+class VaeEncoder {
+ public:
+  explicit VaeEncoder(const VaeConfig& config);
+  static VaeEncoder load(Device& device, const VaeConfig& config, const ParameterSource& source,
+                         DType compute);
+
+  const VaeConfig& config() const { return config_; }
+  DType dtype() const { return dtype_; }
+  void visit(Visitor& v);
+
+  // picture [N,H,W,3] in -1..1, f32 or the compute dtype, H and W multiples of config.downscale() -> the
+  // posterior's moments [N,h,w,2*latent_channels]: means, then log variances, in the compute dtype.
+  // Throws ShapeError for other sizes.
+  Tensor moments(Exec& ex, const Tensor& picture, const Tap* tap = nullptr) const;
+  // Latents for the sampler [N,h,w,latent_channels] f32: (z - shift_factor) * scaling_factor with z = mean +
+  // exp(logvar / 2) * noise, or the mean where noise is null. noise [N,h,w,latent_channels] f32.
+  Tensor operator()(Exec& ex, const Tensor& picture, const Tensor* noise = nullptr,
+                    const Tap* tap = nullptr) const;
+
+ private:
+  VaeConfig config_;
+  DType dtype_ = DType::kF32;
+  Conv conv_in_, conv_out_;
+  std::vector<VaeLevel> levels_;  // finest first
+  VaeMidBlock mid_;
+  Norm norm_out_;
+  std::optional<Conv> quant_;
+};
+
+}  // namespace rocm_sd
