@@ -22,10 +22,11 @@ std::string_view kind_of(mode_t mode) {
 }
 
 [[noreturn]] void fail_open(const std::filesystem::path& path, int error) {
-  struct stat info {};
+  struct stat info{};
   if (error == ENOENT && lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode))
     throw FileError(concat(printable_path(path), ": a symbolic link to a file that does not exist"));
-  if (error == ENXIO) throw FileError(concat(printable_path(path), ": expected a file, found a socket or a device"));
+  if (error == ENXIO)
+    throw FileError(concat(printable_path(path), ": expected a file, found a socket or a device"));
   throw FileError(concat(printable_path(path), ": cannot open: ", reason(error)));
 }
 
@@ -35,7 +36,7 @@ InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   // O_NONBLOCK: opening a FIFO without a writer must not hang; it has no effect on regular files.
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor_ < 0) fail_open(path, errno);
-  struct stat info {};
+  struct stat info{};
   const int status = fstat(descriptor_, &info);
   const int error = errno;
   if (status != 0 || !S_ISREG(info.st_mode)) {
@@ -56,16 +57,16 @@ void InputFile::read_at(uint64_t offset, void* dst, uint64_t bytes) const {
         pread(descriptor_, static_cast<char*>(dst) + done, part, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     require<FileError>(got >= 0, printable_path(path_), ": read error: ", reason(errno));
-    require<FormatError>(got > 0, printable_path(path_), ": the file became shorter while it was read (", bytes,
-                         " bytes wanted at offset ", offset, ", ", done, " there)");
+    require<FormatError>(got > 0, printable_path(path_), ": the file became shorter while it was read (",
+                         bytes, " bytes wanted at offset ", offset, ", ", done, " there)");
     done += static_cast<uint64_t>(got);
   }
 }
 
 std::string read_file(const std::filesystem::path& path, uint64_t max_bytes) {
   const InputFile file(path);
-  require<FormatError>(file.size() <= max_bytes, printable_path(path), ": ", file.size(), " bytes, at most ", max_bytes,
-                       " are accepted for such a file");
+  require<FormatError>(file.size() <= max_bytes, printable_path(path), ": ", file.size(), " bytes, at most ",
+                       max_bytes, " are accepted for such a file");
   std::string text(static_cast<size_t>(file.size()), '\0');
   file.read_at(0, text.data(), text.size());
   return text;

@@ -45,7 +45,8 @@ class StrictBuilder {
 
  private:
   json* place(json value) {
-    require<FormatError>(++values_ <= limits_.max_values, what_, ": more than ", limits_.max_values, " JSON values");
+    require<FormatError>(++values_ <= limits_.max_values, what_, ": more than ", limits_.max_values,
+                         " JSON values");
     if (stack_.empty()) {
       result = std::move(value);
       return &result;
@@ -60,8 +61,8 @@ class StrictBuilder {
     return true;
   }
   bool open(json container) {
-    require<FormatError>(static_cast<int>(stack_.size()) < limits_.max_depth, what_, ": JSON nested deeper than ",
-                         limits_.max_depth, " levels");
+    require<FormatError>(static_cast<int>(stack_.size()) < limits_.max_depth, what_,
+                         ": JSON nested deeper than ", limits_.max_depth, " levels");
     stack_.push_back(place(std::move(container)));
     return true;
   }
@@ -82,7 +83,8 @@ class StrictBuilder {
 json parse_json(std::string_view text, const JsonLimits& limits, std::string_view what) {
   require<FormatError>(text.size() <= limits.max_bytes, what, ": ", text.size(), " bytes of JSON, at most ",
                        limits.max_bytes, " are accepted");
-  // The library takes a NUL for the end and a byte order mark for nothing; both hide what follows from other readers.
+  // The library takes a NUL for the end and a byte order mark for nothing; both hide what follows from other
+  // readers.
   require<FormatError>(text.find('\0') == text.npos, what, ": NUL byte inside JSON");
   require<FormatError>(!text.starts_with("\xef\xbb\xbf"), what, ": byte order mark before JSON");
   require<FormatError>(is_valid_utf8(text), what, ": not valid UTF-8");

@@ -1,8 +1,8 @@
 // The parts of a Stable Diffusion checkpoint and the kinds of checkpoint.
 #pragma once
 
-#include "base/prediction.hpp"
 #include <string_view>
+#include "base/prediction.hpp"
 
 namespace rocm_sd {
 

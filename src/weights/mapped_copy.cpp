@@ -24,7 +24,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
 void install_handler() {
   static std::once_flag once;
   std::call_once(once, [] {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = on_sigbus;
     action.sa_flags = SA_SIGINFO | SA_NODEFER;
     sigaction(SIGBUS, &action, &previous_action);

@@ -12,7 +12,8 @@
 namespace rocm_sd {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian and is not swapped");
+static_assert(std::endian::native == std::endian::little,
+              "safetensors data is little-endian and is not swapped");
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
@@ -55,14 +56,16 @@ uint64_t header_length(const InputFile& file, const std::string& what) {
   require<FormatError>(length <= kMaxHeaderBytes, what, ": header length ", length, " is above the limit of ",
                        kMaxHeaderBytes, " bytes: not a safetensors file, or damaged");
   require<FormatError>(length >= 2, what, ": header length ", length, " is too small");
-  require<FormatError>(8 + length <= file.size(), what, ": truncated inside the header: ", 8 + length - file.size(),
-                       " of its ", length, " bytes are missing");
+  require<FormatError>(8 + length <= file.size(), what,
+                       ": truncated inside the header: ", 8 + length - file.size(), " of its ", length,
+                       " bytes are missing");
   return length;
 }
 
 }  // namespace
 
-std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path, FileAccess access) {
+std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path,
+                                                             FileAccess access) {
   std::shared_ptr<SafetensorsFile> self(new SafetensorsFile(path));
   const std::string what = printable_path(path);
   const uint64_t length = header_length(self->file_, what);
@@ -74,7 +77,8 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const std::filesyst
   for (const TensorEntry& entry : self->header_.entries) self->index_.emplace(entry.name, &entry);
   if (access == FileAccess::kMap) {
     void* mapping = mmap(nullptr, self->file_.size(), PROT_READ, MAP_PRIVATE, self->file_.descriptor(), 0);
-    require<FileError>(mapping != MAP_FAILED, what, ": cannot map the file into memory: ", std::strerror(errno));
+    require<FileError>(mapping != MAP_FAILED, what,
+                       ": cannot map the file into memory: ", std::strerror(errno));
     self->mapping_ = static_cast<const unsigned char*>(mapping);
   }
   return self;
@@ -96,8 +100,8 @@ void SafetensorsFile::read(const TensorEntry& entry, uint64_t offset, uint64_t b
   const uint64_t position = data_begin_ + entry.begin + offset;
   if (mapping_ == nullptr) return file_.read_at(position, dst, bytes);
   require<FormatError>(mapped_copy(dst, mapping_ + position, bytes), printable_path(path()),
-                       ": the file became shorter or unreadable while it was read (tensor \"", printable(entry.name),
-                       "\")");
+                       ": the file became shorter or unreadable while it was read (tensor \"",
+                       printable(entry.name), "\")");
 }
 
 }  // namespace rocm_sd

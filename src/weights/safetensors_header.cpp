@@ -1,7 +1,10 @@
 // The strict rules for a safetensors header, checked while it is parsed so that a hostile one ends early.
-//   as the reference: first byte '{', only spaces after the last '}', offsets without holes or overlaps from 0 to the
-//     end of the file, byte size = product of dimensions * element size, "__metadata__" maps strings to strings;
-//   stricter: no duplicate keys, no unknown fields, no NUL, integers only, at most 1 M tensors, 8 dimensions of at most
+//   as the reference: first byte '{', only spaces after the last '}', offsets without holes or overlaps from
+//   0 to the
+//     end of the file, byte size = product of dimensions * element size, "__metadata__" maps strings to
+//     strings;
+//   stricter: no duplicate keys, no unknown fields, no NUL, integers only, at most 1 M tensors, 8 dimensions
+//   of at most
 //     2^40 each, names of at most 1,024 bytes without control bytes.
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -31,7 +34,8 @@ uint64_t foreign_dtype_bits(std::string_view name) {
   return 0;
 }
 
-// Receives nlohmann's parser events. Levels: 0 outside, 1 the header object, 2 one tensor or the metadata, 3 an array.
+// Receives nlohmann's parser events. Levels: 0 outside, 1 the header object, 2 one tensor or the metadata, 3
+// an array.
 class HeaderHandler {
  public:
   using json = nlohmann::json;
@@ -102,16 +106,18 @@ class HeaderHandler {
 
   bool key(json::string_t& key) {
     if (level_ == 1) {
-      require<FormatError>(key.size() <= kMaxNameBytes, what_, ": a tensor name has ", key.size(), " bytes, at most ",
-                           kMaxNameBytes, " are accepted: \"", printable(key, 60), "\"");
+      require<FormatError>(key.size() <= kMaxNameBytes, what_, ": a tensor name has ", key.size(),
+                           " bytes, at most ", kMaxNameBytes, " are accepted: \"", printable(key, 60), "\"");
       for (const unsigned char c : key)
-        require<FormatError>(c >= 0x20 && c != 0x7f, what_, ": control byte in the tensor name \"", printable(key),
-                             "\"");
+        require<FormatError>(c >= 0x20 && c != 0x7f, what_, ": control byte in the tensor name \"",
+                             printable(key), "\"");
       require<FormatError>(names_.size() < kMaxTensors, what_, ": more than ", kMaxTensors, " tensors");
-      require<FormatError>(names_.insert(key).second, what_, ": two entries for tensor \"", printable(key), "\"");
+      require<FormatError>(names_.insert(key).second, what_, ": two entries for tensor \"", printable(key),
+                           "\"");
       name_ = std::move(key);
     } else if (in_metadata_) {
-      require<FormatError>(!header_.metadata.contains(key), what_, ": two metadata entries \"", printable(key), "\"");
+      require<FormatError>(!header_.metadata.contains(key), what_, ": two metadata entries \"",
+                           printable(key), "\"");
       key_ = std::move(key);
     } else {
       field_ = key == "dtype"          ? Field::kDtype
@@ -140,10 +146,13 @@ class HeaderHandler {
   }
 
   bool unexpected(std::string_view found) const {
-    if (level_ == 0) throw FormatError(concat(what_, ": the safetensors header is ", found, ", expected an object"));
+    if (level_ == 0)
+      throw FormatError(concat(what_, ": the safetensors header is ", found, ", expected an object"));
     if (in_metadata_)
-      throw FormatError(concat(what_, ": metadata \"", printable(key_), "\" is ", found, ", expected a string"));
-    constexpr std::string_view kExpected[] = {"dtype: expected a string", "shape: expected an array of integers >= 0",
+      throw FormatError(
+          concat(what_, ": metadata \"", printable(key_), "\" is ", found, ", expected a string"));
+    constexpr std::string_view kExpected[] = {"dtype: expected a string",
+                                              "shape: expected an array of integers >= 0",
                                               "data_offsets: expected an array of two integers >= 0"};
     const auto expected = level_ == 1 ? "expected an object" : kExpected[static_cast<int>(field_)];
     throw FormatError(concat(what_, ": tensor \"", printable(name_), "\": ", expected, ", found ", found));
@@ -162,10 +171,11 @@ class HeaderHandler {
     const uint64_t total_bits = checked_mul(elements, bits, title);
     check(total_bits % 8 == 0, "shape [", fmt::to_string(fmt::join(dims_, ",")), "] of ", dtype_,
           " does not end on a whole byte");
-    check(total_bits / 8 == end - begin, "shape [", fmt::to_string(fmt::join(dims_, ",")), "] of ", dtype_, " needs ",
-          total_bits / 8, " bytes, data_offsets give ", end - begin);
+    check(total_bits / 8 == end - begin, "shape [", fmt::to_string(fmt::join(dims_, ",")), "] of ", dtype_,
+          " needs ", total_bits / 8, " bytes, data_offsets give ", end - begin);
     check(dtype.has_value(), "dtype ", dtype_, " is not supported");
-    header_.entries.push_back({std::move(name_), *dtype, Shape(std::span<const int64_t>(dims_)), begin, end - begin});
+    header_.entries.push_back(
+        {std::move(name_), *dtype, Shape(std::span<const int64_t>(dims_)), begin, end - begin});
   }
 
   SafetensorsHeader& header_;
@@ -184,20 +194,24 @@ class HeaderHandler {
 void check_layout(const std::vector<TensorEntry>& entries, uint64_t data_bytes, std::string_view what) {
   uint64_t position = 0;
   for (const TensorEntry& entry : entries) {
-    require<FormatError>(entry.begin == position, what, ": tensor \"", printable(entry.name), "\" begins at byte ",
-                         entry.begin, entry.begin < position ? " and overlaps" : " after a hole behind",
+    require<FormatError>(entry.begin == position, what, ": tensor \"", printable(entry.name),
+                         "\" begins at byte ", entry.begin,
+                         entry.begin < position ? " and overlaps" : " after a hole behind",
                          " the data that ends at byte ", position);
     position = checked_add(position, entry.bytes, what);
   }
   require<FormatError>(position <= data_bytes, what, ": truncated: ", position - data_bytes, " of ", position,
                        " bytes of tensor data are missing");
-  require<FormatError>(position == data_bytes, what, ": ", data_bytes - position, " bytes after the last tensor");
+  require<FormatError>(position == data_bytes, what, ": ", data_bytes - position,
+                       " bytes after the last tensor");
 }
 
 }  // namespace
 
-SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes, std::string_view what) {
-  require<FormatError>(!text.empty() && text.front() == '{', what, ": the safetensors header must begin with '{'");
+SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes,
+                                           std::string_view what) {
+  require<FormatError>(!text.empty() && text.front() == '{', what,
+                       ": the safetensors header must begin with '{'");
   const size_t last = text.find_last_not_of(' ');
   require<FormatError>(text[last] == '}', what, ": bytes other than spaces after the safetensors header");
   require<FormatError>(text.find('\0') == text.npos, what, ": NUL byte in the safetensors header");
@@ -206,9 +220,10 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_
   HeaderHandler handler(header, what);
   const bool ok = nlohmann::json::sax_parse(text.begin(), text.begin() + last + 1, &handler);
   require<FormatError>(ok, what, ": the safetensors header is not valid JSON");
-  std::stable_sort(header.entries.begin(), header.entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
-    return std::pair(a.begin, a.bytes) < std::pair(b.begin, b.bytes);
-  });
+  std::stable_sort(header.entries.begin(), header.entries.end(),
+                   [](const TensorEntry& a, const TensorEntry& b) {
+                     return std::pair(a.begin, a.bytes) < std::pair(b.begin, b.bytes);
+                   });
   check_layout(header.entries, data_bytes, what);
   return header;
 }

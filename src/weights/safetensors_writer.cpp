@@ -14,13 +14,16 @@ constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
 void check_names(const std::vector<TensorToWrite>& tensors, const std::string& what) {
   std::unordered_map<std::string_view, int> seen;
   for (const TensorToWrite& tensor : tensors) {
-    require<FormatError>(is_valid_utf8(tensor.name) && tensor.name.size() <= 1024 && tensor.name != "__metadata__", what,
-                         ": \"", printable(tensor.name), "\" cannot be a tensor's name");
-    require<FormatError>(seen[tensor.name]++ == 0, what, ": two tensors named \"", printable(tensor.name), "\"");
+    require<FormatError>(
+        is_valid_utf8(tensor.name) && tensor.name.size() <= 1024 && tensor.name != "__metadata__", what,
+        ": \"", printable(tensor.name), "\" cannot be a tensor's name");
+    require<FormatError>(seen[tensor.name]++ == 0, what, ": two tensors named \"", printable(tensor.name),
+                         "\"");
   }
 }
 
-std::string make_header(const std::vector<TensorToWrite>& tensors, const Metadata& metadata, const std::string& what) {
+std::string make_header(const std::vector<TensorToWrite>& tensors, const Metadata& metadata,
+                        const std::string& what) {
   std::string text = "{";
   const auto add = [&](const std::string& key, const nlohmann::ordered_json& value) {
     if (text.size() > 1) text += ',';
@@ -31,8 +34,9 @@ std::string make_header(const std::vector<TensorToWrite>& tensors, const Metadat
   for (const TensorToWrite& tensor : tensors) {
     const auto elements = static_cast<uint64_t>(checked_product(tensor.shape.dims(), what));
     const uint64_t end = checked_add(offset, checked_mul(elements, dtype_size(tensor.dtype), what), what);
-    add(tensor.name,
-        {{"dtype", dtype_to_safetensors(tensor.dtype)}, {"shape", tensor.shape.dims()}, {"data_offsets", {offset, end}}});
+    add(tensor.name, {{"dtype", dtype_to_safetensors(tensor.dtype)},
+                      {"shape", tensor.shape.dims()},
+                      {"data_offsets", {offset, end}}});
     offset = end;
   }
   text += '}';
@@ -42,7 +46,8 @@ std::string make_header(const std::vector<TensorToWrite>& tensors, const Metadat
 
 }  // namespace
 
-void write_safetensors(const std::filesystem::path& path, std::vector<TensorToWrite> tensors, const Metadata& metadata) {
+void write_safetensors(const std::filesystem::path& path, std::vector<TensorToWrite> tensors,
+                       const Metadata& metadata) {
   const std::string what = printable_path(path);
   check_names(tensors, what);
   for (const auto& [key, value] : metadata)

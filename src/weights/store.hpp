@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "weights/component.hpp"
@@ -78,7 +79,8 @@ class WeightStore {
   std::string title_;
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;
   std::map<std::string, StoredTensor, std::less<>> weights_;
-  std::unique_ptr<std::atomic<bool>[]> used_;  // by position in weights_
+  std::unordered_map<const StoredTensor*, size_t> positions_;  // in weights_; its nodes do not move
+  std::unique_ptr<std::atomic<bool>[]> used_;                  // by position
 };
 
 // True where two shapes hold the same numbers under the rule of WeightStore::read.

@@ -1,0 +1,147 @@
+#include "weights/name_map.hpp"
+
+#include <cmath>
+#include <functional>
+
+namespace rocm_sd {
+namespace {
+
+constexpr std::string_view kScaleSuffixes[] = {".scale_weight", ".weight_scale"};
+constexpr std::string_view kInputScaleSuffixes[] = {".scale_input", ".input_scale"};
+
+bool ends_with_any(std::string_view name, std::span<const std::string_view> suffixes) {
+  for (const std::string_view suffix : suffixes)
+    if (name.ends_with(suffix)) return true;
+  return false;
+}
+
+// Buffers inside a component that carry no weights.
+bool is_harmless_buffer(Component component, std::string_view name) {
+  if (component == Component::kTextEncoder || component == Component::kTextEncoder2) {
+    for (const std::string_view head : {"vision_model.", "visual.", "visual_projection."})
+      if (name.starts_with(head)) return true;
+    return name.ends_with("position_ids") || name == "logit_scale" || name == "attn_mask";
+  }
+  return component == Component::kVae && (name.starts_with("loss.") || name.starts_with("model_ema."));
+}
+
+using Mapper = std::function<bool(const NamedTensor&, WeightMap&)>;
+
+Mapper simple(std::function<std::optional<std::string>(std::string_view)> canonical) {
+  return [canonical = std::move(canonical)](const NamedTensor& tensor, WeightMap& weights) {
+    const std::optional<std::string> name = canonical(tensor.name);
+    if (!name) return false;
+    const auto [it, is_new] =
+        weights.emplace(*name, StoredTensor{.ref = tensor.ref, .shape = tensor.ref.entry->shape});
+    require<FormatError>(is_new, printable_path(tensor.ref.file->path()), ": \"",
+                         printable(it->second.file_name()), "\" and \"", printable(tensor.ref.entry->name),
+                         "\" both claim to be ", *name);
+    return true;
+  };
+}
+
+Mapper mapper_for(Component component, NameStyle style, std::span<const NamedTensor> tensors) {
+  switch (style) {
+    case NameStyle::kLdm:
+      if (component == Component::kUnet)
+        return simple(
+            [names = LdmUnetNames(tensors)](std::string_view name) { return names.canonical(name); });
+      return simple([names = LdmVaeNames(tensors)](std::string_view name) { return names.canonical(name); });
+    case NameStyle::kTransformers: return simple(transformers_clip_name);
+    case NameStyle::kOpenClip: return add_open_clip_weights;
+    case NameStyle::kSequentialDecoder:
+    case NameStyle::kSequentialEncoder:
+      return simple([decoder = style == NameStyle::kSequentialDecoder](std::string_view name) {
+        return sequential_tiny_vae_name(name, decoder);
+      });
+    case NameStyle::kDiffusers: break;
+  }
+  if (component == Component::kVae) return simple(diffusers_vae_name);
+  return simple([](std::string_view name) { return std::optional<std::string>(name); });
+}
+
+float read_scale(const TensorRef& ref) {
+  const std::string title =
+      concat(printable_path(ref.file->path()), ": fp8 scale \"", printable(ref.entry->name), "\"");
+  require<FormatError>(ref.entry->numel() == 1 && is_float(ref.entry->dtype), title,
+                       ": expected one number, found ", ref.entry->dtype, " ", ref.entry->shape,
+                       " (scales per row are not supported)");
+  char stored[8];
+  float scale = 0;
+  ref.file->read(*ref.entry, 0, ref.entry->bytes, stored);
+  convert_elements(stored, ref.entry->dtype, &scale, DType::kF32, 1);
+  require<FormatError>(std::isfinite(scale) && scale > 0, title, ": ", scale, " is no usable factor");
+  return scale;
+}
+
+}  // namespace
+
+std::string_view name_style_name(NameStyle style) {
+  switch (style) {
+    case NameStyle::kDiffusers: return "diffusers";
+    case NameStyle::kLdm: return "ldm";
+    case NameStyle::kTransformers: return "transformers";
+    case NameStyle::kOpenClip: return "open_clip";
+    case NameStyle::kSequentialDecoder: return "taesd decoder";
+    case NameStyle::kSequentialEncoder: return "taesd encoder";
+  }
+  return "?";
+}
+
+MappedNames map_names(Component component, NameStyle style, std::span<const NamedTensor> tensors) {
+  MappedNames out;
+  std::unordered_map<std::string, TensorRef> scales;  // by the full name of the tensor that they scale
+  const Mapper map = mapper_for(component, style, tensors);
+  for (const NamedTensor& tensor : tensors) {
+    const std::string& file_name = tensor.ref.entry->name;
+    if (ends_with_any(file_name, kScaleSuffixes)) {
+      scales.emplace(file_name.substr(0, file_name.rfind('.')) + ".weight", tensor.ref);
+    } else if (is_harmless_buffer(component, tensor.name) || ends_with_any(file_name, kInputScaleSuffixes)) {
+      out.harmless.push_back(file_name);
+    } else if (!map(tensor, out.weights)) {
+      (is_harmless_leftover(file_name) ? out.harmless : out.unexpected).push_back(file_name);
+    }
+  }
+  for (auto& [name, weight] : out.weights) {
+    const auto scale = scales.find(weight.file_name());
+    if (scale == scales.end()) continue;
+    weight.scale = read_scale(scale->second);
+    scale->second.file = nullptr;
+  }
+  for (const auto& [name, ref] : scales)
+    if (ref.file != nullptr) out.unexpected.push_back(ref.entry->name);
+  return out;
+}
+
+bool is_harmless_leftover(std::string_view name) {
+  constexpr std::string_view kHeads[] = {
+      "model_ema.",
+      "alphas_cumprod",
+      "betas",
+      "sqrt_alphas_cumprod",
+      "sqrt_one_minus_alphas",
+      "sqrt_recip",
+      "log_one_minus_",
+      "posterior_",
+      "denoiser.",
+      "embedding_manager.",
+      "lvlb_weights",
+      "logvar",
+      "global_step",
+      "scaled_fp8",
+      "v_pred",
+      "ztsnr",
+      "optimizer_states",
+      "lora_te_alpha",
+      "loss.",
+      "cond_stage_model.logit_scale",
+      "scale_factor",
+      "first_stage_model.loss.",
+  };
+  for (const std::string_view head : kHeads)
+    if (name.starts_with(head)) return true;
+  return name.ends_with(".position_ids") || name.ends_with(".logit_scale") || name.ends_with(".attn_mask") ||
+         name.ends_with("scaled_fp8");
+}
+
+}  // namespace rocm_sd
