@@ -8,6 +8,7 @@ namespace {
 
 const ImplList<ConvProblem> kImpls = {"conv2d",
                                       {
+                                          {"tiled", conv2d_supports_tiled, conv2d_tiled},
                                           {"ref", supports_everything<ConvProblem>, conv2d_ref},
                                       }};
 

@@ -8,6 +8,7 @@ namespace {
 
 const ImplList<LinearProblem> kImpls = {"linear",
                                         {
+                                            {"tiled", linear_supports_tiled, linear_tiled},
                                             {"ref", supports_everything<LinearProblem>, linear_ref},
                                         }};
 

@@ -21,6 +21,8 @@ struct LinearProblem {
   OpInfo info(const char* impl) const;
 };
 
+Refusal linear_supports_tiled(const Exec& ex, const LinearProblem& p);
+void linear_tiled(Exec& ex, const LinearProblem& p);
 Refusal linear_supports_onednn(const Exec& ex, const LinearProblem& p);
 void linear_onednn(Exec& ex, const LinearProblem& p);
 void linear_ref(Exec& ex, const LinearProblem& p);

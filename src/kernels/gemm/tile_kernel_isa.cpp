@@ -1,0 +1,110 @@
+// The host's GEMM inner loops, compiled once per instruction set.
+// Problem   tile[6,columns] += rows[6,depth] * panel[depth,columns]; then out = act(tile + bias + residual)
+// Mapping   6 x V accumulators in registers; per depth step V loads of the panel and 6 broadcasts
+// Traffic   the panel from L1 or L2, shared by all strips; rows from L1 or L2; tiles once per depth block
+// Numerics  float; one fused multiply-add per product, in order of depth
+// Limits    every row pointer is readable for its segment; rows beyond the last point at readable memory
+#include "kernels/gemm/tile_kernel.hpp"
+#include "kernels/gemm/vector_isa.hpp"
+
+namespace rocm_sd::ROCM_SD_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kWideVectors = 4;  // 24 accumulators, 4 panel vectors, of 32 registers
+#else
+constexpr int kWideVectors = 2;  // 12 accumulators, 2 panel vectors, 1 broadcast, of 16 registers
+#endif
+
+template <int V>
+void multiply(const PanelProduct& p) {
+  constexpr int kColumns = V * kLanes;
+  for (int strip = 0; strip < p.strips; ++strip) {
+    float* tile = p.tiles + int64_t{strip} * kStripRows * kColumns;
+    Vec sum[kStripRows][V];
+    for (int r = 0; r < kStripRows; ++r)
+      for (int v = 0; v < V; ++v) sum[r][v] = p.accumulate ? load(tile + r * kColumns + v * kLanes) : Vec{};
+    const float* panel = p.panel;
+    for (int s = 0; s < p.segments; ++s) {
+      const float* const* row = p.pointers + s * p.pointer_stride + strip * kStripRows;
+      const float *x0 = row[0], *x1 = row[1], *x2 = row[2], *x3 = row[3], *x4 = row[4], *x5 = row[5];
+      const int64_t length = p.segment_length[s];
+      for (int64_t k = 0; k < length; ++k, panel += kColumns) {
+        Vec w[V];
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) w[v] = load(panel + v * kLanes);
+        const float* const rows[kStripRows] = {x0, x1, x2, x3, x4, x5};
+#pragma GCC unroll 8
+        for (int r = 0; r < kStripRows; ++r)
+#pragma GCC unroll 8
+          for (int v = 0; v < V; ++v) sum[r][v] += rows[r][k] * w[v];
+      }
+    }
+    for (int r = 0; r < kStripRows; ++r)
+      for (int v = 0; v < V; ++v) store(tile + r * kColumns + v * kLanes, sum[r][v]);
+  }
+}
+
+Vec activated(Vec x, int activation) {  // numbers of enum Activation; checked where they are filled in
+  switch (activation) {
+    case 1: return x * sigmoid(x);
+    case 2: return gelu(x);
+    case 3: return x * sigmoid(1.702f * x);
+    case 4: return x < 0.0f ? Vec{} : x;
+    default: return x;
+  }
+}
+
+// kLanes outputs at element `at` of out and residual.
+void finish_vector(const PanelTail& p, const float* tile, const float* bias, int column, int64_t at) {
+  Vec y = load(tile + column) + load(bias + column);
+  if (p.gated) y *= gelu(load(tile + column + p.columns / 2) + load(bias + column + p.columns / 2));
+  if (p.residual)
+    y += p.bf16 ? load_bf16(static_cast<const uint16_t*>(p.residual) + at)
+                : load(static_cast<const float*>(p.residual) + at);
+  y = activated(y, p.activation);
+  if (p.bf16)
+    store_bf16(static_cast<uint16_t*>(p.out) + at, y);
+  else
+    store(static_cast<float*>(p.out) + at, y);
+}
+
+// The last `count` < kLanes outputs of a row: through memory that is a full vector long.
+void finish_rest(const PanelTail& p, const float* tile, const float* bias, int column, int count,
+                 int64_t at) {
+  const int size = p.bf16 ? 2 : 4;
+  alignas(64) char residual[4 * kLanes] = {}, out[4 * kLanes];
+  if (p.residual) __builtin_memcpy(residual, static_cast<const char*>(p.residual) + at * size, count * size);
+  PanelTail rest = p;
+  rest.residual = p.residual ? residual : nullptr;
+  rest.out = out;
+  finish_vector(rest, tile, bias, column, 0);
+  __builtin_memcpy(static_cast<char*>(p.out) + at * size, out, count * size);
+}
+
+void finish(const PanelTail& p) {
+  for (int r = 0; r < p.rows; ++r) {
+    const float* tile = p.tiles + int64_t{r} * p.columns;
+    int column = 0;
+    for (; column + kLanes <= p.valid_columns; column += kLanes)
+      finish_vector(p, tile, p.bias[r], column, p.out_offset[r] + column);
+    if (column < p.valid_columns)
+      finish_rest(p, tile, p.bias[r], column, p.valid_columns - column, p.out_offset[r] + column);
+  }
+}
+
+void bf16_to_float(const uint16_t* from, float* to, int64_t count) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(to + i, load_bf16(from + i));
+  for (; i < count; ++i) {
+    const uint32_t bits = uint32_t{from[i]} << 16;
+    __builtin_memcpy(to + i, &bits, 4);
+  }
+}
+
+}  // namespace
+
+extern const TileKernels kTileKernels = {kWideVectors * kLanes, kLanes, multiply<kWideVectors>,
+                                         multiply<1>,           finish, bf16_to_float};
+
+}  // namespace rocm_sd::ROCM_SD_ISA

@@ -1,0 +1,211 @@
+// Every implementation of linear and linear_geglu against the double-precision reference, and the reference
+// against the formula.
+#include "kernels/gemm/linear.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "unit_tests/kernels/product_testing.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace testing_support;
+
+struct Case {
+  Shape x;
+  int64_t out = 0;
+  bool bias = true, residual = false, gated = false;
+  Activation act = Activation::kNone;
+  int64_t extra_columns = 0;  // x is a slice of rows that are this much longer
+};
+
+std::string describe(const Case& c) {
+  return fmt::format("{}->{}{}{}{} act {} extra {}", c.x, c.out, c.bias ? " bias" : "",
+                     c.residual ? " residual" : "", c.gated ? " gated" : "", activation_name(c.act),
+                     c.extra_columns);
+}
+
+// Operands of one case, in one dtype; results are the size of one.
+struct Operands {
+  Tensor x, weight, bias, residual;
+  Operands(const Case& c, DType dtype, uint64_t seed) {
+    Shape wide = c.x, y = c.x;
+    wide[-1] += c.extra_columns;
+    y[-1] = c.out;
+    const int64_t in = c.x[-1], rows = c.gated ? 2 * c.out : c.out;
+    x = random_tensor(wide, dtype, seed).narrow(-1, c.extra_columns, in);
+    weight = random_tensor({rows, in}, dtype, seed + 1, 1 / std::sqrt(static_cast<float>(in)));
+    bias = random_tensor({rows}, DType::kF32, seed + 2);
+    residual = random_tensor(y, dtype, seed + 3);
+  }
+  LinearWeight linear_weight(const Case& c) const {
+    LinearWeight w{copy_of(weight), std::nullopt};
+    if (c.bias) w.bias = bias;
+    return w;
+  }
+  Tensor run(Exec& ex, const Case& c, const LinearWeight& w) const {
+    if (c.gated) return linear_geglu(ex, x, w);
+    return linear(ex, x, w, {.residual = c.residual ? &residual : nullptr, .act = c.act});
+  }
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> out = {
+      {{1, 1}, 1},
+      {{1, 320}, 1280, true, false, false, Activation::kSilu},
+      {{2, 77, 768}, 320, false},
+      {{5, 7}, 13, true, true},
+      {{3, 4, 640}, 640, true, true},
+      {{131, 321}, 33, true, false, false, Activation::kGelu},
+      {{140, 96}, 100, true, false, false, Activation::kQuickGelu},
+      {{7, 641}, 17, false, false, false, Activation::kRelu},
+      {{2, 33, 40}, 48, true, false, false, Activation::kNone, 80},
+      {{6, 64}, 128, true, true, false, Activation::kSilu, 3},
+      {{2, 20, 64}, 160, true, false, true},
+      {{1, 5}, 3, true, false, true},
+      {{9, 100}, 8, false, false, true},
+      {{300, 32}, 65, true, false, true, Activation::kNone, 1},
+  };
+  std::mt19937 random(11);
+  const auto pick = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
+  for (int i = 0; i < 25; ++i)
+    out.push_back({{pick(3), pick(90), pick(700)},
+                   pick(150),
+                   random() % 2 == 0,
+                   false,
+                   random() % 4 == 0,
+                   Activation::kNone,
+                   static_cast<int64_t>(random() % 2 * pick(9))});
+  for (size_t i = 14; i < out.size(); ++i)
+    if (!out[i].gated) {
+      out[i].residual = random() % 2 == 0;
+      out[i].act = static_cast<Activation>(random() % 5);
+    }
+  return out;
+}
+
+class LinearTest : public testing::TestWithParam<std::tuple<const char*, DType>> {};
+
+TEST_P(LinearTest, MatchesTheReference) {
+  const auto [impl, dtype] = GetParam();
+  int taken = 0;
+  std::string refusal;
+  uint64_t seed = 1;
+  for (const Case& c : cases()) {
+    const Operands operands(c, dtype, seed += 10);
+    TestExec test;
+    const char* op = "linear";
+    const LinearWeight reference = operands.linear_weight(c), w = operands.linear_weight(c);
+    const auto want = under(op, "ref", [&] { return operands.run(test.ex, c, reference); }, &refusal);
+    ASSERT_TRUE(want) << refusal;
+    const auto got = under(op, impl, [&] { return operands.run(test.ex, c, w); }, &refusal);
+    if (!got) continue;
+    ++taken;
+    expect_tensor_near(*got, to_doubles(*want), reduction_tolerance(dtype, c.x[-1]),
+                       concat(impl, " ", dtype, " ", describe(c)));
+  }
+  if (taken == 0) GTEST_SKIP() << refusal;
+}
+
+TEST_P(LinearTest, ReplaysTheSameBitsFromThePlannedArena) {
+  const auto [impl, dtype] = GetParam();
+  const Case c{{2, 50, 160}, 96, true, false, true};
+  const Operands operands(c, dtype, 5);
+  const LinearWeight w = operands.linear_weight(c);
+  const ForcedImpl only("linear", impl);
+  Arena arena(host_device());
+  std::vector<float> result;
+  Program program("linear", arena, [&](Exec& ex) {
+    const Tensor y = operands.run(ex, c, w);
+    if (!ex.planning())
+      ex.launch({"look"}, [&result, data = y.data(), dtype, n = y.numel()] {
+        result.resize(static_cast<size_t>(n));
+        convert_elements(data, dtype, result.data(), DType::kF32, n);
+      });
+  });
+  try {
+    program.plan();
+  } catch (const UsageError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  program.run();
+  const std::vector<float> first = result;
+  EXPECT_LE(arena.used_peak(), program.arena_bytes());
+  std::fill(result.begin(), result.end(), 0.0f);
+  program.run();
+  EXPECT_EQ(first, result);
+}
+
+TEST_P(LinearTest, HoldsWeightsOnceAndGivesThemBack) {
+  const auto [impl, dtype] = GetParam();
+  const Case c{{10, 96}, 192};
+  const Operands operands(c, dtype, 6);
+  const LinearWeight w = operands.linear_weight(c);
+  TestExec test;
+  std::string refusal;
+  if (!under("linear", impl, [&] { return operands.run(test.ex, c, w); }, &refusal)) GTEST_SKIP() << refusal;
+  EXPECT_LE(w.weight.bytes_held(), operands.weight.bytes() * 5 / 4);  // panels may be padded
+  EXPECT_EQ(to_doubles(w.weight.plain()), to_doubles(operands.weight));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LinearTest,
+                         testing::Combine(testing::Values("tiled", "onednn"),
+                                          testing::Values(DType::kF32, DType::kBF16)),
+                         [](const auto& info) {
+                           return concat(std::get<0>(info.param), "_", std::get<1>(info.param));
+                         });
+
+// The reference itself, by the formula on a case small enough to read.
+TEST(LinearRef, FollowsTheFormula) {
+  const float x_values[] = {1, 2, -1, 0.5f}, w_values[] = {0.5f, -1, 2, 3, 1, 1}, b_values[] = {0.25f, 0, -1};
+  const Tensor x = tensor_from(host_device(), {2, 2}, x_values);
+  const LinearWeight w{Weight(tensor_from(host_device(), {3, 2}, w_values)),
+                       tensor_from(host_device(), {3}, b_values)};
+  TestExec test;
+  const ForcedImpl only("linear", "ref");
+  const std::vector<double> want = {0.5 - 2 + 0.25,    2 + 6,    1 + 2 - 1,  //
+                                    -0.5 - 0.5 + 0.25, -2 + 1.5, -1 + 0.5 - 1};
+  expect_tensor_near(linear(test.ex, x, w), want, 1e-6);
+  std::vector<double> silu = want;
+  for (double& v : silu) v = v / (1 + std::exp(-v));
+  expect_tensor_near(linear(test.ex, x, w, {.act = Activation::kSilu}), silu, 1e-6);
+  const LinearWeight gated{Weight(tensor_from(host_device(), {2, 2}, w_values)), std::nullopt};
+  const auto gelu = [](double v) { return 0.5 * v * std::erfc(-v / std::sqrt(2.0)); };
+  expect_tensor_near(linear_geglu(test.ex, x, gated), {-1.5 * gelu(8), -1.0 * gelu(-0.5)}, 1e-6);
+}
+
+TEST(Linear, RejectsWhatDoesNotFit) {
+  TestExec test;
+  const Tensor x = random_tensor({4, 8}, DType::kF32, 1);
+  const auto weight = [](int64_t out, int64_t in, DType dtype = DType::kF32) {
+    return LinearWeight{Weight(random_tensor({out, in}, dtype, 2)), std::nullopt};
+  };
+  const auto expect_error = [](const std::string& part, const std::function<void()>& run) {
+    try {
+      run();
+      ADD_FAILURE() << "no error that says " << part;
+    } catch (const ShapeError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  expect_error("x [4,8] does not fit the weight [3,9]", [&] { linear(test.ex, x, weight(3, 9)); });
+  expect_error("the weight bf16", [&] { linear(test.ex, x, weight(3, 8, DType::kBF16)); });
+  expect_error("cannot halve", [&] { linear_geglu(test.ex, x, weight(3, 8)); });
+  expect_error("is empty", [&] { linear(test.ex, x, {}); });
+  const Tensor half = random_tensor({4, 8}, DType::kF16, 1);
+  expect_error("expected f32 or bf16", [&] { linear(test.ex, half, weight(3, 8)); });
+  LinearWeight biased = weight(3, 8);
+  biased.bias = random_tensor({4}, DType::kF32, 3);
+  expect_error("expected a bias [3]", [&] { linear(test.ex, x, biased); });
+  const Tensor residual = random_tensor({4, 4}, DType::kF32, 3);
+  expect_error("residual [4,3]", [&] { linear(test.ex, x, weight(3, 8), {.residual = &residual}); });
+  expect_error("channel shift", [&] { linear(test.ex, x, weight(3, 8), {.channel_shift = &residual}); });
+  const Tensor cube = random_tensor({2, 5, 8}, DType::kF32, 1).narrow(1, 0, 3);
+  expect_error("not evenly spaced", [&] { linear(test.ex, cube, weight(3, 8)); });
+  EXPECT_EQ(linear(test.ex, random_tensor({0, 8}, DType::kF32, 1), weight(3, 8)).shape(), (Shape{0, 3}));
+}
+
+}  // namespace
+}  // namespace rocm_sd
