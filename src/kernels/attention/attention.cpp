@@ -1,6 +1,6 @@
 #include "kernels/attention/attention.hpp"
 
-#include "kernels/attention/attention_impls.hpp"
+#include "kernels/attention/attention_impl.hpp"
 
 namespace rocm_sd {
 namespace {
