@@ -1,12 +1,13 @@
 #include "kernels/attention/attention.hpp"
 
-#include "kernels/attention/attention_impls.hpp"
+#include "kernels/attention/attention_impl.hpp"
 
 namespace rocm_sd {
 namespace {
 
 const ImplList<AttentionProblem> kImpls = {"attention",
                                            {
+                                               {"host", supports_attention_host, run_attention_host},
                                                {"ref", supports_everything, run_attention_ref},
                                            }};
 

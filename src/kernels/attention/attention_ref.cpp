@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/attention/attention_impls.hpp"
+#include "kernels/attention/attention_impl.hpp"
 #include "kernels/reference.hpp"
 
 namespace rocm_sd {

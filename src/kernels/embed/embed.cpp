@@ -1,6 +1,6 @@
 #include "kernels/embed/embed.hpp"
 
-#include "kernels/embed/embed_impls.hpp"
+#include "kernels/embed/embed_impl.hpp"
 
 namespace rocm_sd {
 namespace {

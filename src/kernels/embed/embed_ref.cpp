@@ -1,7 +1,7 @@
 // Embeddings, plainly.
 #include <cmath>
 
-#include "kernels/embed/embed_impls.hpp"
+#include "kernels/embed/embed_impl.hpp"
 #include "kernels/reference.hpp"
 
 namespace rocm_sd {

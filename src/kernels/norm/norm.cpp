@@ -1,6 +1,6 @@
 #include "kernels/norm/norm.hpp"
 
-#include "kernels/norm/norm_impls.hpp"
+#include "kernels/norm/norm_impl.hpp"
 
 namespace rocm_sd {
 namespace {

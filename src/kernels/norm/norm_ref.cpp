@@ -1,7 +1,7 @@
 // group_norm and layer_norm in double precision.
 #include <cmath>
 
-#include "kernels/norm/norm_impls.hpp"
+#include "kernels/norm/norm_impl.hpp"
 #include "kernels/reference.hpp"
 
 namespace rocm_sd {

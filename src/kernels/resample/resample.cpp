@@ -1,6 +1,6 @@
 #include "kernels/resample/resample.hpp"
 
-#include "kernels/resample/resample_impls.hpp"
+#include "kernels/resample/resample_impl.hpp"
 
 namespace rocm_sd {
 namespace {

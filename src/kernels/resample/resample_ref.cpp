@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/reference.hpp"
-#include "kernels/resample/resample_impls.hpp"
+#include "kernels/resample/resample_impl.hpp"
 
 namespace rocm_sd {
 namespace {

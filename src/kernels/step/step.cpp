@@ -1,7 +1,7 @@
 #include "kernels/step/step.hpp"
 
 #include "kernels/elementwise/map.hpp"
-#include "kernels/step/step_impls.hpp"
+#include "kernels/step/step_impl.hpp"
 
 namespace rocm_sd {
 namespace {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "kernels/reference.hpp"
-#include "kernels/step/step_impls.hpp"
+#include "kernels/step/step_impl.hpp"
 
 namespace rocm_sd {
 namespace {

@@ -1,0 +1,127 @@
+// attention on the host's vector units: packs every head's keys and values, then one tile of queries per
+// thread.
+#include <omp.h>
+
+#include <algorithm>
+
+#include "kernels/attention/attention_impl.hpp"
+#include "kernels/attention/attention_tile.hpp"
+
+namespace rocm_sd {
+namespace {
+
+const AttentionKernels& kernels() {
+#if defined(__x86_64__)
+  switch (host_isa()) {
+    case HostIsa::kV4: return isa_v4::kAttentionKernels;
+    case HostIsa::kV3: return isa_v3::kAttentionKernels;
+    case HostIsa::kBaseline: break;
+  }
+#endif
+  return isa_baseline::kAttentionKernels;
+}
+
+int64_t divide_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+int64_t round_up(int64_t n, int64_t unit) { return divide_up(n, unit) * unit; }
+
+// Cuts n into tiles of at most `most`, as even as whole units allow.
+int64_t even_tile(int64_t n, int64_t most, int64_t unit) {
+  const int64_t tiles = std::max<int64_t>(divide_up(n, most), 1);
+  return std::max(round_up(divide_up(n, tiles), unit), unit);
+}
+
+// Tiles so that a tile of keys and values (2 * keys * head_dim floats) and its scores stay in half of a 512
+// KB L2.
+AttentionTiling tiling_of(const AttentionProblem& p, const AttentionKernels& code) {
+  AttentionTiling t;
+  t.queries = p.queries;
+  t.keys = p.keys;
+  t.head_dim = p.head_dim;
+  t.tile_queries = even_tile(p.queries, 64, code.strip_rows);
+  const int64_t unit = 3 * code.lanes;
+  const int64_t most = std::clamp<int64_t>(48 * 1024 / std::max<int64_t>(p.head_dim, 1), 96, 384);
+  t.tile_keys = even_tile(p.keys, round_up(most, unit), unit);
+  t.padded_keys = round_up(p.keys, code.lanes);
+  t.padded_dim = round_up(p.head_dim, code.lanes);
+  t.scratch = round_up(t.tile_queries * t.head_dim, 16) + t.tile_queries * (t.tile_keys + t.padded_dim + 3);
+  t.scratch = round_up(t.scratch, 1024);
+  return t;
+}
+
+// What a launch needs besides the problem.
+struct Workspace {
+  AttentionTiling tiling;
+  float *keys, *values;  // [batch * heads] packed heads
+  int64_t keys_size, values_size;
+  float* scratch;  // [threads, tiling.scratch]
+  int threads;
+};
+
+AttentionRows head_of(const AttentionProblem& p, const AttentionProblem::Rows& rows, int64_t b, int64_t h) {
+  const int64_t at = b * rows.image + h * p.head_dim;
+  return {static_cast<const char*>(rows.data) + at * static_cast<int64_t>(dtype_size(p.dtype)), rows.row,
+          p.dtype == DType::kBF16};
+}
+
+void pack(const AttentionProblem& p, const Workspace& w) {
+  const AttentionTiling& t = w.tiling;
+  const int64_t tiles = divide_up(t.keys, t.tile_keys);
+#pragma omp parallel for schedule(static) num_threads(w.threads)
+  for (int64_t i = 0; i < p.batch * p.heads * tiles; ++i) {
+    const int64_t head = i / tiles, first_key = i % tiles * t.tile_keys;
+    kernels().pack_keys(t, head_of(p, p.k, head / p.heads, head % p.heads), first_key,
+                        w.keys + head * w.keys_size);
+    kernels().pack_values(t, head_of(p, p.v, head / p.heads, head % p.heads), first_key,
+                          w.values + head * w.values_size);
+  }
+}
+
+void attend(const AttentionProblem& p, const Workspace& w) {
+  const AttentionTiling& t = w.tiling;
+  const int64_t tiles = divide_up(t.queries, t.tile_queries);
+#pragma omp parallel for schedule(dynamic) num_threads(w.threads)
+  for (int64_t i = 0; i < p.batch * p.heads * tiles; ++i) {
+    const int64_t head = i / tiles, b = head / p.heads, h = head % p.heads;
+    const int64_t y = (b * p.queries * p.heads + h) * p.head_dim;
+    kernels().attend({.tiling = &t,
+                      .q = head_of(p, p.q, b, h),
+                      .keys = w.keys + head * w.keys_size,
+                      .values = w.values + head * w.values_size,
+                      .mask = p.mask ? p.mask + b * p.mask_strides[0] + h * p.mask_strides[1] : nullptr,
+                      .mask_query_stride = p.mask_strides[2],
+                      .causal = p.causal,
+                      .scale = p.scale,
+                      .first_query = i % tiles * t.tile_queries,
+                      .scratch = w.scratch + omp_get_thread_num() * t.scratch,
+                      .y = static_cast<char*>(p.y) + y * static_cast<int64_t>(dtype_size(p.dtype)),
+                      .y_stride = p.heads * p.head_dim});
+  }
+}
+
+}  // namespace
+
+Refusal supports_attention_host(const Exec& ex, const AttentionProblem&) {
+  if (ex.device().kind() != DeviceKind::kHost) return "runs on the host only";
+  return std::nullopt;
+}
+
+void run_attention_host(Exec& ex, const AttentionProblem& problem) {
+  Workspace w;
+  w.tiling = tiling_of(problem, kernels());
+  w.threads = host_threads();
+  w.keys_size = w.tiling.padded_keys * problem.head_dim;
+  w.values_size = problem.keys * w.tiling.padded_dim;
+  const int64_t heads = problem.batch * problem.heads;
+  const Tensor keys = ex.alloc({heads, w.keys_size}, DType::kF32);
+  const Tensor values = ex.alloc({heads, w.values_size}, DType::kF32);
+  const Tensor scratch = ex.alloc({w.threads, w.tiling.scratch}, DType::kF32);
+  w.keys = keys.as<float>();
+  w.values = values.as<float>();
+  w.scratch = scratch.as<float>();
+  ex.launch(op_info(problem, "host"), [problem, w] {
+    pack(problem, w);
+    attend(problem, w);
+  });
+}
+
+}  // namespace rocm_sd

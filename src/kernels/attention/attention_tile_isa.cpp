@@ -1,0 +1,277 @@
+// The host's attention, compiled once per instruction set.
+// Problem   y = softmax(scale q k^T + mask) v for one tile of queries of one head
+// Mapping   one thread per tile; per tile of keys: scores by strips of 4 (AVX-512: 8) rows x 3 vectors,
+// softmax, sums Traffic   packed keys and values from L2, one panel at a time in L1; scores stay in L2
+// Numerics  float; scores in units of log2 e; e^x to 2e-7; the running maximum is exact, sums in order of
+// keys Limits    none
+#include "kernels/attention/attention_tile.hpp"
+#include "kernels/simd.hpp"
+
+namespace rocm_sd::ROCM_SD_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kStripRows = 8;  // 24 accumulators, 3 panel vectors, 1 broadcast, of 32 registers
+#else
+constexpr int kStripRows = 4;  // 12 accumulators, 3 panel vectors, 1 broadcast, of 16 registers
+#endif
+constexpr float kLog2E = 1.44269504088896341f;
+constexpr float kHidden = -__builtin_inff();
+
+// Vectors in the next panel when `vectors` remain: never 1 unless it is all there is, so that there are
+// enough independent sums to hide the latency of an addition.
+int panel_vectors(int64_t vectors) { return vectors == 4 ? 2 : vectors >= 3 ? 3 : static_cast<int>(vectors); }
+
+int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// One strip: c = a b, or c = row_scale c + a b.
+struct Strip {
+  const float* a;  // [kStripRows, depth], rows a_stride apart
+  int64_t a_stride;
+  const float* b;  // [depth, V vectors]
+  int64_t depth;
+  float* c;  // [kStripRows, V vectors], rows c_stride apart
+  int64_t c_stride;
+  const float* row_scale;  // null: the old c is ignored
+};
+
+template <int V>
+void multiply(const Strip& s) {
+  Vec sum[kStripRows][V];
+  if (s.row_scale) {
+    for (int r = 0; r < kStripRows; ++r)
+      for (int v = 0; v < V; ++v) sum[r][v] = load(s.c + r * s.c_stride + v * kLanes) * s.row_scale[r];
+  } else {
+    for (int r = 0; r < kStripRows; ++r)
+      for (int v = 0; v < V; ++v) sum[r][v] = Vec{};
+  }
+  const float* a = s.a;
+  const float* b = s.b;
+  const int64_t stride = s.a_stride;
+  for (int64_t k = 0; k < s.depth; ++k, b += V * kLanes, ++a) {
+    Vec panel[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) panel[v] = load(b + v * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kStripRows; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) sum[r][v] += a[r * stride] * panel[v];
+  }
+  for (int r = 0; r < kStripRows; ++r)
+    for (int v = 0; v < V; ++v) store(s.c + r * s.c_stride + v * kLanes, sum[r][v]);
+}
+
+// All strips of `rows` rows by all panels of `vectors` columns; the panels of b follow each other.
+void multiply_panels(Strip s, int64_t rows, int64_t vectors) {
+  const Strip first = s;
+  for (int64_t done = 0; done < vectors;) {
+    const int width = panel_vectors(vectors - done);
+    for (int64_t r = 0; r < rows; r += kStripRows) {
+      s.a = first.a + r * s.a_stride;
+      s.c = first.c + r * s.c_stride + done * kLanes;
+      s.row_scale = first.row_scale ? first.row_scale + r : nullptr;
+      switch (width) {
+        case 3: multiply<3>(s); break;
+        case 2: multiply<2>(s); break;
+        default: multiply<1>(s);
+      }
+    }
+    s.b += s.depth * width * kLanes;
+    done += width;
+  }
+}
+
+// 2^x for x <= 0; exactly 0 from -127 down, so that a hidden key weighs nothing. Minimax polynomial of degree
+// 5 on
+// [-1/2, 1/2], relative error 2e-7 with the rounding.
+Vec exp2_nonpositive(Vec x) {
+  x = vmax(splat(-127.0f), x);
+  const Vec shifted = x + 12582912.0f;  // 1.5 * 2^23: the nearest integer in the low bits
+  const Vec f = x - (shifted - 12582912.0f);
+  Vec p = splat(0.00132647f);
+  p = p * f + 0.00967151f;
+  p = p * f + 0.05550734f;
+  p = p * f + 0.24022242f;
+  p = p * f + 0.69314698f;
+  p = p * f + 1.0f;
+  return (Vec)((VecInt)p + ((VecInt)shifted << 23));
+}
+
+float exp2_nonpositive(float x) { return exp2_nonpositive(splat(x))[0]; }
+
+// The scratch of one tile of queries.
+struct Scratch {
+  float* q;          // [tile_queries, head_dim], scaled to log2 units
+  float* scores;     // [tile_queries, tile_keys]
+  float* sums;       // [tile_queries, padded_dim]
+  float* highest;    // [tile_queries]
+  float* total;      // [tile_queries]
+  float* row_scale;  // [tile_queries]
+};
+Scratch divide(float* data, const AttentionTiling& t) {
+  Scratch s;
+  s.q = data;
+  s.scores = s.q + round_up(t.tile_queries * t.head_dim, 16);
+  s.sums = s.scores + t.tile_queries * t.tile_keys;
+  s.highest = s.sums + t.tile_queries * t.padded_dim;
+  s.total = s.highest + t.tile_queries;
+  s.row_scale = s.total + t.tile_queries;
+  return s;
+}
+
+template <class T>
+void load_row(const T* from, float* to, int64_t count, float scale) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i) * scale);
+  if (i < count) store_part(to + i, load_part(from + i, count - i) * scale, count - i);
+}
+
+void load_queries(const AttentionTileJob& job, int64_t rows, int64_t padded_rows, float* q) {
+  const int64_t dim = job.tiling->head_dim;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t at = (job.first_query + r) * job.q.stride;
+    if (job.q.bf16)
+      load_row(static_cast<const uint16_t*>(job.q.data) + at, q + r * dim, dim, job.scale * kLog2E);
+    else
+      load_row(static_cast<const float*>(job.q.data) + at, q + r * dim, dim, job.scale * kLog2E);
+  }
+  for (int64_t i = rows * dim; i < padded_rows * dim; ++i) q[i] = 0;
+}
+
+// Adds the mask, hides future keys and those that only pad the last vector.
+void hide(const AttentionTileJob& job, float* scores, int64_t query, int64_t first_key, int64_t keys) {
+  if (job.mask) {
+    const float* mask = job.mask + query * job.mask_query_stride + first_key;
+    int64_t j = 0;
+    for (; j + kLanes <= keys; j += kLanes) store(scores + j, load(scores + j) + load(mask + j) * kLog2E);
+    for (; j < keys; ++j) scores[j] += mask[j] * kLog2E;
+  }
+  int64_t visible = keys;
+  if (job.causal) visible = least(keys, query - first_key + 1 > 0 ? query - first_key + 1 : 0);
+  for (int64_t j = visible; j < round_up(keys, kLanes); ++j) scores[j] = kHidden;
+}
+
+// Scores to weights in place, with the running maximum and total of the row; row_scale is what the old sums
+// are multiplied with. `first`: there are no old sums.
+void soften_row(float* scores, int64_t vectors, bool first, float& highest, float& total, float& row_scale) {
+  Vec most0 = splat(kHidden), most1 = most0;
+  int64_t i = 0;
+  for (; i + 2 <= vectors; i += 2) {
+    most0 = vmax(most0, load(scores + i * kLanes));
+    most1 = vmax(most1, load(scores + (i + 1) * kLanes));
+  }
+  if (i < vectors) most0 = vmax(most0, load(scores + i * kLanes));
+  const float here = max_lanes(vmax(most0, most1));
+  const float old = first ? kHidden : highest;
+  highest = old > here ? old : here;
+  const float base = highest == kHidden ? 0.0f : highest;
+  row_scale = exp2_nonpositive(old - base);
+  Vec sum0{}, sum1{}, sum2{}, sum3{};
+  for (i = 0; i + 4 <= vectors; i += 4) {
+    float* s = scores + i * kLanes;
+    const Vec p0 = exp2_nonpositive(load(s) - base), p1 = exp2_nonpositive(load(s + kLanes) - base);
+    const Vec p2 = exp2_nonpositive(load(s + 2 * kLanes) - base),
+              p3 = exp2_nonpositive(load(s + 3 * kLanes) - base);
+    store(s, p0);
+    store(s + kLanes, p1);
+    store(s + 2 * kLanes, p2);
+    store(s + 3 * kLanes, p3);
+    sum0 += p0;
+    sum1 += p1;
+    sum2 += p2;
+    sum3 += p3;
+  }
+  for (; i < vectors; ++i) {
+    const Vec p = exp2_nonpositive(load(scores + i * kLanes) - base);
+    store(scores + i * kLanes, p);
+    sum0 += p;
+  }
+  total = (first ? 0.0f : total * row_scale) + sum_lanes((sum0 + sum1) + (sum2 + sum3));
+}
+
+template <class T>
+void write_row(T* y, const float* sums, float factor, int64_t count) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(y + i, load(sums + i) * factor);
+  if (i < count) store_part(y + i, load(sums + i) * factor, count - i);
+}
+
+void attend(const AttentionTileJob& job) {
+  const AttentionTiling& t = *job.tiling;
+  const Scratch s = divide(job.scratch, t);
+  const int64_t rows = least(t.tile_queries, t.queries - job.first_query);
+  const int64_t padded_rows = round_up(rows, kStripRows);
+  load_queries(job, rows, padded_rows, s.q);
+  const int64_t last_key = job.causal ? least(t.keys, job.first_query + rows) : t.keys;
+  for (int64_t k = 0; k < last_key; k += t.tile_keys) {
+    const int64_t keys = least(t.tile_keys, t.keys - k), vectors = round_up(keys, kLanes) / kLanes;
+    multiply_panels({s.q, t.head_dim, job.keys + k * t.head_dim, t.head_dim, s.scores, t.tile_keys, nullptr},
+                    padded_rows, vectors);
+    for (int64_t r = 0; r < padded_rows; ++r) {
+      float* scores = s.scores + r * t.tile_keys;
+      hide(job, scores, job.first_query + least(r, rows - 1), k, keys);
+      soften_row(scores, vectors, k == 0, s.highest[r], s.total[r], s.row_scale[r]);
+    }
+    multiply_panels({s.scores, t.tile_keys, job.values + k * t.padded_dim, keys, s.sums, t.padded_dim,
+                     k == 0 ? nullptr : s.row_scale},
+                    padded_rows, t.padded_dim / kLanes);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const bool hidden = last_key == 0 || s.highest[r] == kHidden;
+    const float* sums = s.sums + r * t.padded_dim;
+    const int64_t at = (job.first_query + r) * job.y_stride;
+    if (hidden)
+      for (int64_t d = 0; d < t.padded_dim; ++d) s.sums[r * t.padded_dim + d] = 0;
+    const float factor = hidden ? 0.0f : 1.0f / s.total[r];
+    if (job.q.bf16)
+      write_row(static_cast<uint16_t*>(job.y) + at, sums, factor, t.head_dim);
+    else
+      write_row(static_cast<float*>(job.y) + at, sums, factor, t.head_dim);
+  }
+}
+
+float element(const AttentionRows& rows, int64_t i) {
+  if (!rows.bf16) return static_cast<const float*>(rows.data)[i];
+  const uint32_t bits = static_cast<uint32_t>(static_cast<const uint16_t*>(rows.data)[i]) << 16;
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+
+void pack_keys(const AttentionTiling& t, const AttentionRows& k, int64_t first_key, float* packed) {
+  const int64_t vectors = round_up(least(t.tile_keys, t.keys - first_key), kLanes) / kLanes;
+  float* to = packed + first_key * t.head_dim;
+  for (int64_t done = 0; done < vectors;) {
+    const int width = panel_vectors(vectors - done) * kLanes;
+    for (int64_t j = 0; j < width; ++j) {
+      const int64_t key = first_key + done * kLanes + j;
+      for (int64_t d = 0; d < t.head_dim; ++d)
+        to[d * width + j] = key < t.keys ? element(k, key * k.stride + d) : 0.0f;
+    }
+    to += width * t.head_dim;
+    done += width / kLanes;
+  }
+}
+
+void pack_values(const AttentionTiling& t, const AttentionRows& v, int64_t first_key, float* packed) {
+  const int64_t keys = least(t.tile_keys, t.keys - first_key), vectors = t.padded_dim / kLanes;
+  float* to = packed + first_key * t.padded_dim;
+  for (int64_t done = 0; done < vectors;) {
+    const int width = panel_vectors(vectors - done) * kLanes;
+    for (int64_t j = 0; j < keys; ++j)
+      for (int64_t c = 0; c < width; ++c) {
+        const int64_t d = done * kLanes + c;
+        to[j * width + c] = d < t.head_dim ? element(v, (first_key + j) * v.stride + d) : 0.0f;
+      }
+    to += width * keys;
+    done += width / kLanes;
+  }
+}
+
+}  // namespace
+
+extern const AttentionKernels kAttentionKernels;
+const AttentionKernels kAttentionKernels = {kLanes, kStripRows, pack_keys, pack_values, attend};
+
+}  // namespace rocm_sd::ROCM_SD_ISA
