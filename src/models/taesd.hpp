@@ -22,12 +22,17 @@ struct TaesdBlock {
   Tensor operator()(Exec& ex, const Tensor& x) const;
 };
 
-// A convolution, perhaps after a doubling or with stride 2, and the blocks that follow it.
-struct TaesdStage {
+// A numbered child of the checkpoint's list of layers: a convolution or a block.
+struct TaesdLayer {
+  int number = 0;  // activations and upsamplers, which have no parameters, count too
   std::optional<Conv> conv;
-  bool upsample = false;
-  int stride = 1;
-  std::vector<TaesdBlock> blocks;
+  std::optional<TaesdBlock> block;
+  int stride = 1;         // of the convolution
+  bool upsample = false;  // double the map before the convolution
+  Activation act = Activation::kNone;
+
+  // x [N,H,W,C] -> [N,H',W',C']
+  Tensor operator()(Exec& ex, const Tensor& x) const;
 };
 
 class TaesdDecoder {
@@ -48,7 +53,7 @@ class TaesdDecoder {
  private:
   TaesdConfig config_;
   DType dtype_ = DType::kF32;
-  std::vector<TaesdStage> stages_;
+  std::vector<TaesdLayer> layers_;
 };
 
 class TaesdEncoder {
@@ -68,7 +73,7 @@ class TaesdEncoder {
  private:
   TaesdConfig config_;
   DType dtype_ = DType::kF32;
-  std::vector<TaesdStage> stages_;
+  std::vector<TaesdLayer> layers_;
 };
 
 }  // namespace rocm_sd

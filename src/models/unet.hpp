@@ -62,6 +62,9 @@ class UNet {
 
  private:
   void number_layers();
+  std::vector<CrossAttention*> cross_attentions();  // in order of running
+  std::vector<const CrossAttention*> cross_attentions() const;
+  Tensor added_conditions(Exec& ex, const TimeInputs& inputs) const;
 
   UNetConfig config_;
   DType dtype_ = DType::kF32;
@@ -74,7 +77,6 @@ class UNet {
   std::optional<MidBlock> mid_;
   std::vector<UpBlock> up_;
   Norm norm_out_;
-  std::vector<CrossAttention*> cross_attentions();
 };
 
 }  // namespace rocm_sd

@@ -1,0 +1,114 @@
+#include "models/clip.hpp"
+
+#include <algorithm>
+
+#include "kernels/attention/attention.hpp"
+#include "kernels/embed/embed.hpp"
+#include "kernels/gemm/linear.hpp"
+#include "kernels/norm/norm.hpp"
+
+namespace rocm_sd {
+
+ClipLayer::ClipLayer(const ClipConfig& config)
+    : norm1(config.width, config.norm_eps),
+      norm2(config.width, config.norm_eps),
+      qkv(config.width, {{"q_proj", config.width}, {"k_proj", config.width}, {"v_proj", config.width}}, true),
+      out(config.width, config.width),
+      fc1(config.width, config.mlp_width),
+      fc2(config.mlp_width, config.width) {}
+
+void ClipLayer::visit(Visitor& v) {
+  v("layer_norm1", norm1);
+  v("self_attn", qkv);
+  v("self_attn.out_proj", out);
+  v("layer_norm2", norm2);
+  v("mlp.fc1", fc1);
+  v("mlp.fc2", fc2);
+}
+
+Tensor ClipLayer::operator()(Exec& ex, const Tensor& x, const ClipConfig& config) const {
+  const int64_t width = config.width;
+  Tensor h = layer_norm(ex, x, norm1, norm1.eps);
+  h = linear(ex, h, qkv);  // [B,T,3C]
+  h = attention(ex, h.narrow(2, 0, width), h.narrow(2, width, width), h.narrow(2, 2 * width, width),
+                {.heads = static_cast<int>(config.heads), .causal = true});  // [B,T,C]
+  const Tensor attended = linear(ex, h, out, {.residual = &x});
+  h = layer_norm(ex, attended, norm2, norm2.eps);
+  h = linear(ex, h, fc1, {.act = config.activation});  // [B,T,mlp]
+  return linear(ex, h, fc2, {.residual = &attended});  // [B,T,C]
+}
+
+ClipTextModel::ClipTextModel(const ClipConfig& config)
+    : config_(config),
+      tokens_(config.vocabulary, config.width),
+      positions_(config.positions, config.width),
+      layers_(static_cast<size_t>(config.layers), ClipLayer(config)),
+      final_norm_(config.width, config.norm_eps) {
+  if (config.projection > 0) projection_.emplace(config.width, config.projection, false);
+}
+
+ClipTextModel ClipTextModel::load(Device& device, const ClipConfig& config, const ParameterSource& source,
+                                  DType compute) {
+  ClipTextModel model(config);
+  load_parameters(model, device, source, compute);
+  model.dtype_ = compute;
+  const std::vector<float> zeros(static_cast<size_t>(config.width));
+  model.no_position_ = tensor_from(device, {1, config.width}, zeros.data(), compute);
+  return model;
+}
+
+void ClipTextModel::visit(Visitor& v) {
+  v("text_model.embeddings.token_embedding", tokens_);
+  v("text_model.embeddings.position_embedding", positions_);
+  v("text_model.encoder.layers", layers_);
+  v("text_model.final_layer_norm", final_norm_);
+  v("text_projection", projection_);
+}
+
+ClipOutput ClipTextModel::operator()(Exec& ex, const Tensor& ids, const ClipArgs& args) const {
+  require(ids.rank() == 2 && ids.dtype() == DType::kI32 && ids.dim(1) <= config_.positions,
+          "text encoder: expected ids [B,T<=", config_.positions, "] i32, got ", ids.shape(), " ", ids.dtype());
+  require<UsageError>(args.skip >= 0 && args.skip < config_.layers, "clip skip: expected 0..",
+                      config_.layers - 1, " layers to leave out, got ", args.skip);
+  const int64_t state_layers = config_.layers - args.skip;
+  const int64_t run_layers = args.pooled_rows ? config_.layers : state_layers;
+
+  ClipOutput out;
+  Tensor x = embed_tokens(ex, ids, tokens_, positions_, dtype_);  // [B,T,C]
+  show(args.tap, "embeddings", x);
+  for (int64_t i = 0; i < run_layers; ++i) {
+    x = layers_[static_cast<size_t>(i)](ex, x, config_);
+    show(args.tap, concat("layers.", i), x);
+    if (i + 1 == state_layers) out.states = x;
+  }
+  if (args.final_norm) out.states = layer_norm(ex, out.states, final_norm_, final_norm_.eps);
+  if (args.pooled_rows) {
+    const EmbeddingWeight states{x.reshape({ids.dim(0) * ids.dim(1), config_.width})};
+    Tensor row = embed_tokens(ex, *args.pooled_rows, states, {no_position_}, dtype_);  // [P,1,C]
+    row = layer_norm(ex, row.reshape({row.dim(0), config_.width}), final_norm_, final_norm_.eps);
+    out.pooled = projection_ ? linear(ex, row, *projection_) : row;  // [P,projection]
+  }
+  return out;
+}
+
+std::vector<int32_t> pooled_rows(const ClipConfig& config, std::span<const int32_t> ids, int64_t tokens) {
+  require<UsageError>(tokens > 0 && static_cast<int64_t>(ids.size()) % tokens == 0,
+                      "pooled_rows: expected rows of ", tokens, " ids, got ", ids.size(), " ids");
+  std::vector<int32_t> rows;
+  for (size_t begin = 0; begin < ids.size(); begin += static_cast<size_t>(tokens)) {
+    const auto row = ids.subspan(begin, static_cast<size_t>(tokens));
+    auto found = config.eos_token_id == 2 ? std::max_element(row.begin(), row.end())
+                                          : std::find(row.begin(), row.end(), config.eos_token_id);
+    if (found == row.end()) found = row.begin();
+    rows.push_back(static_cast<int32_t>(begin + static_cast<size_t>(found - row.begin())));
+  }
+  return rows;
+}
+
+void check_ids(const ClipConfig& config, std::span<const int32_t> ids) {
+  for (const int32_t id : ids)
+    require<UsageError>(id >= 0 && id < config.vocabulary, "text encoder: expected token ids 0..",
+                        config.vocabulary - 1, ", got ", id);
+}
+
+}  // namespace rocm_sd

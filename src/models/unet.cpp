@@ -1,0 +1,190 @@
+#include "models/unet.hpp"
+
+#include "kernels/conv/conv2d.hpp"
+#include "kernels/elementwise/elementwise.hpp"
+#include "kernels/embed/embed.hpp"
+#include "kernels/gemm/linear.hpp"
+#include "kernels/norm/norm.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// x in dtype, copied only if it has another one.
+Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(ex, x, dtype); }
+
+}  // namespace
+
+UNet::UNet(const UNetConfig& config)
+    : config_(config),
+      conv_in_(config.in_channels, config.down.front().channels, config.conv_in_kernel),
+      conv_out_(config.down.front().channels, config.out_channels, config.conv_out_kernel),
+      time1_(config.down.front().channels, config.time_width),
+      time2_(config.time_width, config.time_width),
+      time_projections_(config.time_width, {}, true),
+      norm_out_(config.down.front().channels, config.norm_eps) {
+  if (config.time_cond_width > 0)
+    time_cond_.emplace(config.time_cond_width, config.down.front().channels, false);
+  if (config.has_added_conditions()) {
+    added1_.emplace(config.added_width, config.time_width);
+    added2_.emplace(config.time_width, config.time_width);
+  }
+  int64_t width = config.down.front().channels;
+  std::vector<int64_t> skips = {width};  // channels of every tensor that an up block will take back
+  for (const UNetBlockConfig& block : config.down) {
+    down_.emplace_back(width, block, config.norm_eps);
+    width = block.channels;
+    skips.insert(skips.end(), static_cast<size_t>(block.resnets + (block.resamples ? 1 : 0)), width);
+  }
+  if (config.mid) mid_.emplace(width, *config.mid, config.norm_eps);
+  for (const UNetBlockConfig& block : config.up) {
+    std::vector<int64_t> taken;
+    for (int i = 0; i < block.resnets; ++i) {
+      taken.push_back(skips.back());
+      skips.pop_back();
+    }
+    up_.emplace_back(width, taken, block, config.norm_eps);
+    width = block.channels;
+  }
+  number_layers();
+}
+
+UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute) {
+  UNet unet(config);
+  load_parameters(unet, device, source, compute);
+  unet.dtype_ = compute;
+  return unet;
+}
+
+// Gives every residual block its columns of the time shifts and every cross attention its place in the text
+// cache, in the order of running.
+void UNet::number_layers() {
+  const auto number = [this](std::vector<ResBlock>& resnets, const std::string& block) {
+    for (size_t i = 0; i < resnets.size(); ++i) {
+      resnets[i].time_begin = time_projections_.rows();
+      time_projections_.parts.push_back({concat(block, ".resnets.", i, ".time_emb_proj"), resnets[i].conv1.out});
+    }
+  };
+  for (size_t i = 0; i < down_.size(); ++i) number(down_[i].resnets, concat("down_blocks.", i));
+  if (mid_) number(mid_->resnets, "mid_block");
+  for (size_t i = 0; i < up_.size(); ++i) number(up_[i].resnets, concat("up_blocks.", i));
+  int index = 0;
+  for (CrossAttention* layer : cross_attentions()) layer->text_index = index++;
+}
+
+std::vector<CrossAttention*> UNet::cross_attentions() {
+  std::vector<CrossAttention*> out;
+  const auto collect = [&out](std::vector<Transformer>& attentions) {
+    for (Transformer& transformer : attentions)
+      for (TransformerBlock& block : transformer.blocks) {
+        if (block.first_cross) out.push_back(&*block.first_cross);
+        out.push_back(&block.cross);
+      }
+  };
+  for (DownBlock& block : down_) collect(block.attentions);
+  if (mid_) collect(mid_->attentions);
+  for (UpBlock& block : up_) collect(block.attentions);
+  return out;
+}
+
+std::vector<const CrossAttention*> UNet::cross_attentions() const {
+  const auto layers = const_cast<UNet*>(this)->cross_attentions();  // the walk itself changes nothing
+  return {layers.begin(), layers.end()};
+}
+
+void UNet::visit(Visitor& v) {
+  v("conv_in", conv_in_);
+  v("time_embedding.linear_1", time1_);
+  v("time_embedding.cond_proj", time_cond_);
+  v("time_embedding.linear_2", time2_);
+  v("add_embedding.linear_1", added1_);
+  v("add_embedding.linear_2", added2_);
+  v("", time_projections_);
+  v("down_blocks", down_);
+  v("mid_block", mid_);
+  v("up_blocks", up_);
+  v("conv_norm_out", norm_out_);
+  v("conv_out", conv_out_);
+}
+
+TextCache UNet::make_text_cache(Device& device, int64_t batch, int64_t tokens) const {
+  TextCache cache;
+  for (const CrossAttention* layer : cross_attentions())
+    cache.keys_values.push_back(make_tensor(device, {batch, tokens, layer->kv.rows()}, dtype_));
+  return cache;
+}
+
+void UNet::prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) const {
+  for (const CrossAttention* layer : cross_attentions()) {
+    require(states.rank() == 3 && states.dim(2) == layer->kv.in && states.dtype() == dtype_,
+            "unet: expected text states [B,T,", layer->kv.in, "] ", dtype_, ", got ", states.shape(), " ",
+            states.dtype());
+    copy_into(ex, linear(ex, states, layer->kv), cache.keys_values[static_cast<size_t>(layer->text_index)]);
+  }
+}
+
+Tensor UNet::time_shifts(Exec& ex, const TimeInputs& inputs) const {
+  const Tensor& t = inputs.timestep;
+  require(t && t.rank() == 1 && t.dtype() == DType::kF32, "unet: expected timesteps [B] f32");
+  Tensor h = timestep_embedding(ex, t, time1_.in, dtype_, config_.timestep);  // [B,C0]
+  if (inputs.guidance_cond) {
+    require(time_cond_.has_value(), "unet: this model takes no guidance embedding");
+    h = linear(ex, as_dtype(ex, inputs.guidance_cond, dtype_), *time_cond_, {.residual = &h});
+  }
+  h = linear(ex, h, time1_, {.act = Activation::kSilu});  // [B,E]
+  if (!config_.has_added_conditions()) {
+    h = linear(ex, h, time2_, {.act = Activation::kSilu});
+  } else {
+    const Tensor added = added_conditions(ex, inputs);  // [B,E]
+    const Tensor embedding = linear(ex, h, time2_);     // [B,E]
+    h = linear(ex, added, *added2_, {.residual = &embedding, .act = Activation::kSilu});
+  }
+  return linear(ex, h, time_projections_);  // [B,sum of channels]
+}
+
+// SDXL's pooled text and sizes through the first layer of their embedding: [B,E].
+Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
+  const Tensor &text = inputs.text_embeds, &ids = inputs.time_ids;
+  const int64_t batch = inputs.timestep.dim(0);
+  require(text && ids && text.rank() == 2 && ids.rank() == 2 && text.dim(0) == batch && ids.dim(0) == batch &&
+              ids.dtype() == DType::kF32 &&
+              text.dim(1) + ids.dim(1) * config_.added_time_width == config_.added_width,
+          "unet: expected pooled text [", batch, ",P] and time ids [", batch, ",I] f32 with P + ",
+          config_.added_time_width, " I = ", config_.added_width, ", got ", text.shape(), " and ", ids.shape());
+  const int64_t count = ids.dim(1);
+  Tensor sizes =
+      timestep_embedding(ex, ids.reshape({batch * count}), config_.added_time_width, dtype_, config_.timestep);
+  sizes = sizes.reshape({batch, count * config_.added_time_width});
+  const Tensor both = concat_channels(ex, as_dtype(ex, text, dtype_), sizes);  // [B,added_width]
+  return linear(ex, both, *added1_, {.act = Activation::kSilu});
+}
+
+Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
+                        const UNetArgs& args) const {
+  require(latents.rank() == 4 && latents.dim(3) == config_.in_channels && latents.dtype() == dtype_,
+          "unet: expected latents [B,h,w,", config_.in_channels, "] ", dtype_, ", got ", latents.shape(), " ",
+          latents.dtype());
+  require(shifts.shape() == Shape{latents.dim(0), time_channels()}, "unet: expected time shifts [",
+          latents.dim(0), ",", time_channels(), "], got ", shifts.shape());
+  const UNetContext context{shifts, &text.keys_values, config_.norm_groups, args.tap};
+  const auto conv = [&](const Tensor& x, const Conv& layer) {
+    return conv2d(ex, x, layer, {.pad = Padding::same((layer.kernel - 1) / 2)});
+  };
+  Tensor x = conv(config_.center_input ? affine(ex, latents, 2, -1) : latents, conv_in_);  // [B,h,w,C0]
+  show(args.tap, "conv_in", x);
+  std::vector<Tensor> skips = {x};
+  for (size_t i = 0; i < down_.size(); ++i)
+    x = down_[i](ex, std::move(x), skips, context, concat("down_blocks.", i));
+  if (mid_) {
+    x = (*mid_)(ex, std::move(x), context);
+    show(args.tap, "mid_block", x);
+  }
+  for (size_t i = 0; i < up_.size(); ++i)
+    x = up_[i](ex, std::move(x), skips, context, concat("up_blocks.", i));
+  x = group_norm(ex, x, norm_out_,
+                 {.groups = static_cast<int>(config_.norm_groups),
+                  .eps = norm_out_.eps,
+                  .act = Activation::kSilu});
+  return conv(x, conv_out_);  // [B,h,w,out_channels]
+}
+
+}  // namespace rocm_sd

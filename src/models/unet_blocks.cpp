@@ -1,0 +1,259 @@
+#include "models/unet_blocks.hpp"
+
+#include "kernels/attention/attention.hpp"
+#include "kernels/conv/conv2d.hpp"
+#include "kernels/elementwise/elementwise.hpp"
+#include "kernels/gemm/linear.hpp"
+#include "kernels/norm/norm.hpp"
+#include "kernels/resample/resample.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr float kTransformerNormEps = 1e-6f;  // of the norm before proj_in, whatever the UNet's norm_eps
+
+// A resnet's slice of the time shifts.
+Tensor shift_of(const ResBlock& resnet, const UNetContext& context) {
+  return context.time_shifts.narrow(1, resnet.time_begin, resnet.conv1.out);  // [B,Cout]
+}
+
+}  // namespace
+
+ResBlock::ResBlock(int64_t in, int64_t out, float eps)
+    : norm1(in, eps), norm2(out, eps), conv1(in, out), conv2(out, out) {
+  if (in != out) skip.emplace(in, out, 1);
+}
+
+void ResBlock::visit(Visitor& v) {
+  v("norm1", norm1);
+  v("conv1", conv1);
+  v("norm2", norm2);
+  v("conv2", conv2);
+  v("conv_shortcut", skip);
+}
+
+Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shift, int64_t groups) const {
+  const Tensor* other = second ? &second : nullptr;
+  const int group_count = static_cast<int>(groups);
+  Tensor h = group_norm(
+      ex, x, norm1,
+      {.groups = group_count, .eps = norm1.eps, .act = Activation::kSilu, .second = other});  // [N,H,W,Cin]
+  Tensor shortcut = x;
+  if (skip)
+    shortcut = conv2d(ex, x, *skip, {.second = other});  // [N,H,W,Cout]
+  else if (second)
+    shortcut = concat_channels(ex, x, second);
+  x = second = Tensor();
+  h = conv2d(ex, h, conv1,
+             {.pad = Padding::same(1), .epilogue = {.channel_shift = shift ? &shift : nullptr}});  // [N,H,W,Cout]
+  h = group_norm(ex, h, norm2, {.groups = group_count, .eps = norm2.eps, .act = Activation::kSilu});
+  return conv2d(ex, h, conv2, {.pad = Padding::same(1), .epilogue = {.residual = &shortcut}});
+}
+
+SelfAttention::SelfAttention(int64_t width, int64_t head_count)
+    : qkv(width, {{"to_q", width}, {"to_k", width}, {"to_v", width}}, false),
+      out(width, width),
+      heads(head_count) {}
+
+void SelfAttention::visit(Visitor& v) {
+  v("", qkv);
+  v("to_out.0", out);
+}
+
+Tensor SelfAttention::operator()(Exec& ex, const Tensor& x, const Tensor& residual) const {
+  const int64_t width = x.dim(2);
+  const Tensor packed = linear(ex, x, qkv);  // [B,N,3C]
+  const Tensor h =
+      attention(ex, packed.narrow(2, 0, width), packed.narrow(2, width, width),
+                packed.narrow(2, 2 * width, width), {.heads = static_cast<int>(heads)});  // [B,N,C]
+  return linear(ex, h, out, {.residual = &residual});
+}
+
+CrossAttention::CrossAttention(int64_t width, int64_t context_width, int64_t head_count)
+    : query(width, width, false),
+      out(width, width),
+      kv(context_width, {{"to_k", width}, {"to_v", width}}, false),
+      heads(head_count) {}
+
+void CrossAttention::visit(Visitor& v) {
+  v("to_q", query);
+  v("", kv);
+  v("to_out.0", out);
+}
+
+Tensor CrossAttention::operator()(Exec& ex, const Tensor& x, const Tensor& residual,
+                                  const UNetContext& context) const {
+  const int64_t width = x.dim(2);
+  const Tensor& packed = (*context.keys_values)[static_cast<size_t>(text_index)];  // [B,T,2C]
+  const Tensor q = linear(ex, x, query);                                          // [B,N,C]
+  const Tensor h = attention(ex, q, packed.narrow(2, 0, width), packed.narrow(2, width, width),
+                             {.heads = static_cast<int>(heads)});  // [B,N,C]
+  return linear(ex, h, out, {.residual = &residual});
+}
+
+TransformerBlock::TransformerBlock(int64_t width, int64_t context_width, int64_t heads,
+                                   bool only_cross_attention)
+    : norm1(width),
+      norm2(width),
+      norm3(width),
+      cross(width, context_width, heads),
+      ff_in(width, 8 * width),
+      ff_out(4 * width, width) {
+  if (only_cross_attention)
+    first_cross.emplace(width, context_width, heads);
+  else
+    self.emplace(width, heads);
+}
+
+void TransformerBlock::visit(Visitor& v) {
+  v("norm1", norm1);
+  v("attn1", self);
+  v("attn1", first_cross);
+  v("norm2", norm2);
+  v("attn2", cross);
+  v("norm3", norm3);
+  v("ff.net.0.proj", ff_in);
+  v("ff.net.2", ff_out);
+}
+
+Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
+  Tensor h = layer_norm(ex, x, norm1, norm1.eps);
+  x = self ? (*self)(ex, h, x) : (*first_cross)(ex, h, x, context);
+  h = layer_norm(ex, x, norm2, norm2.eps);
+  x = cross(ex, h, x, context);
+  h = layer_norm(ex, x, norm3, norm3.eps);
+  h = linear_geglu(ex, h, ff_in);  // [B,N,4C]
+  return linear(ex, h, ff_out, {.residual = &x});
+}
+
+Transformer::Transformer(int64_t width, int64_t context_width, int64_t heads, int count,
+                         bool only_cross_attention)
+    : norm(width, kTransformerNormEps),
+      proj_in(width, width),
+      proj_out(width, width),
+      blocks(static_cast<size_t>(count),
+             TransformerBlock(width, context_width, heads, only_cross_attention)) {}
+
+void Transformer::visit(Visitor& v) {
+  v("norm", norm);
+  v("proj_in", proj_in);
+  v("transformer_blocks", blocks);
+  v("proj_out", proj_out);
+}
+
+Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
+  const Shape map = x.shape();
+  const Shape sequence{map[0], map[1] * map[2], map[3]};
+  const Tensor residual = x.reshape(sequence);  // [N,HW,C], the same memory
+  Tensor h = group_norm(ex, x, norm, {.groups = static_cast<int>(context.norm_groups), .eps = norm.eps});
+  h = linear(ex, h.reshape(sequence), proj_in);
+  for (const TransformerBlock& block : blocks) h = block(ex, std::move(h), context);
+  return linear(ex, h, proj_out, {.residual = &residual}).reshape(map);
+}
+
+DownBlock::DownBlock(int64_t in, const UNetBlockConfig& config, float eps) {
+  for (int i = 0; i < config.resnets; ++i) {
+    resnets.emplace_back(i == 0 ? in : config.channels, config.channels, eps);
+    if (!config.transformer_layers.empty())
+      attentions.emplace_back(config.channels, config.context_width, config.heads,
+                              config.transformer_layers.at(static_cast<size_t>(i)),
+                              config.only_cross_attention);
+  }
+  if (config.resamples) downsampler.emplace(config.channels, config.channels);
+}
+
+void DownBlock::visit(Visitor& v) {
+  v("resnets", resnets);
+  v("attentions", attentions);
+  v("downsamplers.0.conv", downsampler);
+}
+
+Tensor DownBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
+                             const std::string& name) const {
+  for (size_t i = 0; i < resnets.size(); ++i) {
+    x = resnets[i](ex, std::move(x), {}, shift_of(resnets[i], context), context.norm_groups);
+    show(context.tap, concat(name, ".resnets.", i), x);
+    if (!attentions.empty()) {
+      x = attentions[i](ex, std::move(x), context);
+      show(context.tap, concat(name, ".attentions.", i), x);
+    }
+    skips.push_back(x);
+  }
+  if (downsampler) {
+    x = conv2d(ex, x, *downsampler, {.stride = 2, .pad = Padding::same(1)});
+    show(context.tap, name + ".downsamplers.0", x);
+    skips.push_back(x);
+  }
+  return x;
+}
+
+MidBlock::MidBlock(int64_t channels, const UNetMidConfig& config, float eps) {
+  resnets.emplace_back(channels, channels, eps);
+  for (const int count : config.transformer_layers) {
+    attentions.emplace_back(channels, config.context_width, config.heads, count, false);
+    resnets.emplace_back(channels, channels, eps);
+  }
+}
+
+void MidBlock::visit(Visitor& v) {
+  v("resnets", resnets);
+  v("attentions", attentions);
+}
+
+Tensor MidBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
+  for (size_t i = 0; i < resnets.size(); ++i) {
+    if (i > 0) x = attentions[i - 1](ex, std::move(x), context);
+    x = resnets[i](ex, std::move(x), {}, shift_of(resnets[i], context), context.norm_groups);
+  }
+  return x;
+}
+
+UpBlock::UpBlock(int64_t in, const std::vector<int64_t>& skips, const UNetBlockConfig& config, float eps) {
+  for (int i = 0; i < config.resnets; ++i) {
+    const int64_t width = i == 0 ? in : config.channels;
+    resnets.emplace_back(width + skips.at(static_cast<size_t>(i)), config.channels, eps);
+    if (!config.transformer_layers.empty())
+      attentions.emplace_back(config.channels, config.context_width, config.heads,
+                              config.transformer_layers.at(static_cast<size_t>(i)),
+                              config.only_cross_attention);
+  }
+  if (config.resamples) upsampler.emplace(config.channels, config.channels);
+}
+
+void UpBlock::visit(Visitor& v) {
+  v("resnets", resnets);
+  v("attentions", attentions);
+  v("upsamplers.0.conv", upsampler);
+}
+
+Tensor UpBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
+                           const std::string& name) const {
+  for (size_t i = 0; i < resnets.size(); ++i) {
+    Tensor second = std::move(skips.back());
+    skips.pop_back();
+    x = resnets[i](ex, std::move(x), std::move(second), shift_of(resnets[i], context), context.norm_groups);
+    show(context.tap, concat(name, ".resnets.", i), x);
+    if (!attentions.empty()) {
+      x = attentions[i](ex, std::move(x), context);
+      show(context.tap, concat(name, ".attentions.", i), x);
+    }
+  }
+  if (upsampler) {
+    x = upsample_conv(ex, x, *upsampler, skips.back().dim(1), skips.back().dim(2));
+    show(context.tap, name + ".upsamplers.0", x);
+  }
+  return x;
+}
+
+Tensor upsample_conv(Exec& ex, const Tensor& x, const Conv& conv, int64_t height, int64_t width) {
+  if (height == 2 * x.dim(1) && width == 2 * x.dim(2))
+    return conv2d(ex, x, conv, {.pad = Padding::same(1), .upsample2x = true});
+  // An odd map was halved upwards: the doubled map loses its last row or column before the convolution pads
+  // it. This equals torch's nearest interpolation to the same size, whose source index is floor(i h / (2h-1)).
+  const Tensor doubled = resample(ex, x, 2 * x.dim(1), 2 * x.dim(2), ResampleMode::kNearest);
+  const Tensor cut = ex.alloc({x.dim(0), height, width, x.dim(3)}, x.dtype());
+  copy_into(ex, doubled.narrow(1, 0, height).narrow(2, 0, width), cut);
+  return conv2d(ex, cut, conv, {.pad = Padding::same(1)});
+}
+
+}  // namespace rocm_sd
