@@ -16,14 +16,14 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Callable, Iterator
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY / "tools"))
 import ldm_names
 from model_shapes import CLIP_VOCABULARY, KINDS, shapes
 
@@ -188,28 +188,31 @@ class RandomModel:
         yield (prefix + "logit_scale", (), self.dtype, lambda: torch.tensor(math.log(100.0)))
 
 
-def small_vocabulary() -> tuple[dict[str, int], list[str]]:
-    """A CLIP vocabulary of 256 bytes, the same at a word's end, a few merges and the two special tokens, which come last."""
+SMALL_MERGES = ["t h", "th e</w>", "a n", "an d</w>", "i n", "in g</w>", "a t</w>", "o n</w>", "c at</w>", "r e",
+                "re d</w>", "p h", "ph o", "t o</w>", "pho to</w>"]
+
+
+def vocabulary_of(merges: list[str]) -> dict[str, int]:
+    """CLIP's numbering: the 256 bytes, the same at a word's end, the merges, and last the two special tokens."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     alphabet = [chr(byte) for byte in printable] + [chr(256 + i) for i in range(len(others))]
-    merges = ["t h", "th e</w>", "a n", "an d</w>", "i n", "in g</w>", "a t</w>", "o n</w>", "c at</w>", "r e", "re d</w>",
-              "p h", "ph o", "t o</w>", "pho to</w>"]
     tokens = alphabet + [token + "</w>" for token in alphabet] + [merge.replace(" ", "") for merge in merges]
     tokens += ["<|startoftext|>", "<|endoftext|>"]
-    return {token: index for index, token in enumerate(tokens)}, merges
+    return {token: index for index, token in enumerate(tokens)}
 
 
-def write_tokenizer(folder: Path, vocabulary: Path | None, pad_token: str) -> None:
-    """vocabulary: a folder with vocab.json and merges.txt to copy, or None for the small one."""
+def clip_merges() -> list[str]:
+    """CLIP's merges as this repository ships them."""
+    lines = (REPOSITORY / "share" / "vocab" / "clip" / "merges.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#version")]
+
+
+def write_tokenizer(folder: Path, merges: list[str], pad_token: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    if vocabulary is not None:
-        for name in ("vocab.json", "merges.txt"):
-            shutil.copyfile(vocabulary / name, folder / name)
-    else:
-        vocab, merges = small_vocabulary()
-        (folder / "vocab.json").write_text(json.dumps(vocab, ensure_ascii=False), encoding="utf-8")
-        (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
+    vocabulary = json.dumps(vocabulary_of(merges), ensure_ascii=False)
+    (folder / "vocab.json").write_text(vocabulary, encoding="utf-8")
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
     special = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>",
                "pad_token": pad_token}
     (folder / "special_tokens_map.json").write_text(json.dumps(special, indent=2) + "\n")
@@ -219,22 +222,21 @@ def write_tokenizer(folder: Path, vocabulary: Path | None, pad_token: str) -> No
 
 
 def write_checkpoint(kind: str, target: Path, *, tiny: bool = False, seed: int = 0, dtype: str = "fp16",
-                     vocabulary: Path | None = None, small_vocab: bool = False, variant: str = "") -> Path:
+                     small_vocab: bool = False, variant: str = "") -> Path:
     """target ending in .safetensors: an LDM single file; else a Diffusers folder. Returns target.
 
-    small_vocab: text encoders with the rows of small_vocabulary() and a tokenizer folder that holds it; else CLIP's
-    49,408 rows, and a tokenizer folder only where `vocabulary` says what to put there.
+    small_vocab: text encoders and tokenizer with the few tokens of SMALL_MERGES; else CLIP's 49,408.
     """
-    rows = len(small_vocabulary()[0]) if small_vocab else CLIP_VOCABULARY
+    rows = len(vocabulary_of(SMALL_MERGES)) if small_vocab else CLIP_VOCABULARY
     model = RandomModel(kind, tiny, seed, DTYPES[dtype][0], rows)
     if target.suffix == ".safetensors":
         model.write_single_file(target)
         return target
     model.write_folder(target, variant)
-    if small_vocab or vocabulary is not None:
-        for component, (_, encoder, _) in model.spec["text"].items():
-            pad = "<|endoftext|>" if encoder == "clip_l" else "!"  # OpenCLIP pads with id 0, CLIP-L with the end token
-            write_tokenizer(target / component.replace("text_encoder", "tokenizer"), vocabulary, pad)
+    merges = SMALL_MERGES if small_vocab else clip_merges()
+    for component, (_, encoder, _) in model.spec["text"].items():
+        pad = "<|endoftext|>" if encoder == "clip_l" else "!"  # OpenCLIP pads with id 0, CLIP-L with the end token
+        write_tokenizer(target / component.replace("text_encoder", "tokenizer"), merges, pad)
     return target
 
 
@@ -244,13 +246,12 @@ def main() -> int:
     parser.add_argument("target", type=Path, help="a folder to make, or a file name ending in .safetensors")
     parser.add_argument("--dtype", choices=DTYPES, default="fp16")
     parser.add_argument("--tiny", action="store_true", help="small widths, the same topology")
-    parser.add_argument("--small-vocab", action="store_true", help="with the built-in small vocabulary")
-    parser.add_argument("--vocabulary", type=Path, help="folder with CLIP's vocab.json and merges.txt to copy")
+    parser.add_argument("--small-vocab", action="store_true", help="a vocabulary of 529 tokens instead of CLIP's")
     parser.add_argument("--variant", default="", help="as in diffusion_pytorch_model.VARIANT.safetensors")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     write_checkpoint(args.kind, args.target, tiny=args.tiny, seed=args.seed, dtype=args.dtype,
-                     vocabulary=args.vocabulary, small_vocab=args.small_vocab, variant=args.variant)
+                     small_vocab=args.small_vocab, variant=args.variant)
     print(args.target)
     return 0
 

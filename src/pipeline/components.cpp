@@ -1,0 +1,180 @@
+#include "pipeline/components.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "models/store_source.hpp"
+
+namespace rocm_sd {
+namespace {
+
+DType parse_compute_type(const std::string& name, const Device& device) {
+  if (name == "auto") return device.preferred_dtype();
+  if (name == "f32" || name == "fp32") return DType::kF32;
+  if (name == "bf16") return DType::kBF16;
+  throw UsageError(concat("dtype: expected auto, f32 or bf16, got \"", printable(name), "\""));
+}
+
+std::string what(const Checkpoint& checkpoint, Component component) {
+  return concat(checkpoint.store(component).title(),
+                checkpoint.config_is_derived(component) ? "" : " (config.json)");
+}
+
+struct Loader {
+  const LoadOptions& options;
+  const Callbacks& callbacks;
+  Components& out;
+  int step = 0, total = 0;
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+
+  const Checkpoint& checkpoint() const { return *out.checkpoint; }
+
+  void report() {
+    ++step;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const bool stop = (callbacks.cancelled && callbacks.cancelled()) ||
+                      (callbacks.progress && !callbacks.progress({"load", step, total, seconds}));
+    require<CancelledError>(!stop, "cancelled");
+  }
+
+  // position: 0 for the first encoder of the UNet's context columns.
+  void load_text_encoder(Component component) {
+    const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
+    const bool open_clip = component == Component::kTextEncoder2 || out.kind == ModelKind::kSd2;
+    const ClipConfig config = clip_config(checkpoint().config(component), what(checkpoint(), component));
+    const auto folder = checkpoint().tokenizer_folder(component);
+    ClipTokenizer tokenizer = folder ? ClipTokenizer::from_folder(*folder) : ClipTokenizer::shipped();
+    require<FormatError>(tokenizer.vocab_size() <= config.vocabulary, what(checkpoint(), component),
+                         ": the vocabulary has ", tokenizer.vocab_size(),
+                         " tokens, the text encoder's table ", config.vocabulary, " rows");
+    const int32_t pad = folder ? tokenizer.pad_id() : open_clip ? 0 : tokenizer.eos_id();
+    out.text.push_back(
+        {ClipTextModel::load(*out.device, config, StoreSource(checkpoint().store(component)), out.dtype),
+         std::move(tokenizer), pad, component == Component::kTextEncoder2, sdxl ? 1 : 0, !sdxl});
+    out.info.parameters += static_cast<uint64_t>(count_parameters(ClipTextModel(config)));
+    report();
+  }
+
+  void load_unet() {
+    const UNetConfig config =
+        unet_config(checkpoint().config(Component::kUnet), what(checkpoint(), Component::kUnet));
+    const int64_t in = config.in_channels;
+    require<FormatError>(in == 4 || in == 8 || in == 9, what(checkpoint(), Component::kUnet),
+                         ": in_channels: expected 4, 8 (instruct-pix2pix) or 9 (inpainting), got ", in);
+    require<FormatError>(config.out_channels == 4, what(checkpoint(), Component::kUnet),
+                         ": out_channels: expected 4, got ", config.out_channels);
+    out.unet = UNet::load(*out.device, config, StoreSource(checkpoint().store(Component::kUnet)), out.dtype);
+    out.info.parameters += static_cast<uint64_t>(count_parameters(UNet(config)));
+    report();
+  }
+
+  void load_vae() {
+    const VaeConfig config =
+        vae_config(checkpoint().config(Component::kVae), what(checkpoint(), Component::kVae));
+    require<FormatError>(config.latent_channels == 4 && config.image_channels == 3,
+                         what(checkpoint(), Component::kVae),
+                         ": expected 4 latent and 3 picture channels, got ", config.latent_channels, " and ",
+                         config.image_channels);
+    out.vae =
+        VaeDecoder::load(*out.device, config, StoreSource(checkpoint().store(Component::kVae)), out.dtype);
+    out.info.parameters += static_cast<uint64_t>(count_parameters(VaeDecoder(config)));
+    report();
+    if (!checkpoint().find(Component::kTinyVae)) return;
+    const TaesdConfig tiny =
+        taesd_config(checkpoint().config(Component::kTinyVae), what(checkpoint(), Component::kTinyVae));
+    out.tiny_vae = TaesdDecoder::load(*out.device, tiny, StoreSource(checkpoint().store(Component::kTinyVae)),
+                                      out.dtype);
+    require<FormatError>(tiny.downscale() == config.downscale(), what(checkpoint(), Component::kTinyVae),
+                         ": doubles the size ", tiny.downscale(), " times over, the model's VAE ",
+                         config.downscale());
+  }
+
+  void read_scheduler() {
+    out.prediction = checkpoint().prediction();
+    if (const nlohmann::json* json = checkpoint().scheduler_config()) {
+      const DiffusersSchedulerConfig config =
+          parse_diffusers_scheduler(json->dump(), "scheduler_config.json");
+      out.noise = config.noise;
+      out.native_sampling = config.request;
+    }
+    out.noise.zero_terminal_snr = out.noise.zero_terminal_snr || checkpoint().zero_terminal_snr();
+    if (options.prediction != "auto") out.prediction = parse_prediction(options.prediction);
+  }
+
+  void describe() {
+    ModelInfo& info = out.info;
+    const std::filesystem::path path = checkpoint().path();
+    info.name = checkpoint().is_folder() ? path.filename().string() : path.stem().string();
+    if (info.name.empty()) info.name = path.parent_path().filename().string();  // "models/demo/"
+    info.kind = model_kind_name(out.kind);
+    if (out.is_inpainting()) info.kind += " inpainting";
+    if (out.is_instruct()) info.kind += " instruct-pix2pix";
+    info.device = out.device->name();
+    info.dtype = dtype_name(out.dtype);
+    info.prediction = prediction_name(out.prediction);
+    const nlohmann::json& unet = checkpoint().config(Component::kUnet);
+    const int64_t sample = unet.contains("sample_size") && unet["sample_size"].is_number_integer()
+                               ? unet["sample_size"].get<int64_t>()
+                               : 64;
+    out.default_size = std::clamp<int64_t>(sample, 1, 512) * out.downscale();
+    info.default_width = info.default_height = static_cast<int>(out.default_size);
+    info.notes = checkpoint().notes();
+    if (!options.vae.empty()) out.vae_name = std::filesystem::path(options.vae).filename().string();
+    const KeyReport keys = checkpoint().key_report();
+    std::vector<std::string> extra = keys.unexpected;
+    extra.insert(extra.end(), keys.unused.begin(), keys.unused.end());
+    if (extra.empty()) return;
+    std::string names;
+    for (size_t i = 0; i < std::min<size_t>(extra.size(), 5); ++i)
+      names += concat(i ? ", " : "", printable(extra[i]));
+    info.notes.push_back(
+        concat(extra.size(), " tensors of the files are not used: ", names, extra.size() > 5 ? ", ..." : ""));
+  }
+};
+
+}  // namespace
+
+Components load_components(const LoadOptions& options, Device& device, const Callbacks& callbacks) {
+  Components out;
+  out.device = &device;
+  out.dtype = parse_compute_type(options.dtype, device);
+  if (options.prediction != "auto") parse_prediction(options.prediction);
+  CheckpointOptions files{.unet = options.unet,
+                          .vae = options.vae,
+                          .text_encoder = options.text_encoder,
+                          .text_encoder_2 = options.text_encoder_2,
+                          .tiny_vae = {},
+                          .variant = options.variant,
+                          .access = options.mmap ? FileAccess::kMap : FileAccess::kRead};
+  if (!options.taesd.empty()) files.tiny_vae.emplace_back(options.taesd);
+  out.checkpoint = Checkpoint::open(options.model, files);
+  out.kind = out.checkpoint->kind();
+  out.zero_empty_negative = out.kind == ModelKind::kSdxl;
+
+  Loader loader{options, callbacks, out};
+  const bool first = out.kind != ModelKind::kSdxlRefiner,
+             second = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
+  loader.total = 2 + first + second;
+  if (first) loader.load_text_encoder(Component::kTextEncoder);
+  if (second) loader.load_text_encoder(Component::kTextEncoder2);
+  loader.load_unet();
+  loader.load_vae();
+  loader.read_scheduler();
+  loader.describe();
+  return out;
+}
+
+const VaeEncoder& Components::encoder() {
+  if (!loaded_encoder) {
+    require<FormatError>(checkpoint->find(Component::kVae) != nullptr,
+                         "this model has no VAE to encode pictures with");
+    loaded_encoder =
+        VaeEncoder::load(*device, vae->config(), StoreSource(checkpoint->store(Component::kVae)), dtype);
+  }
+  return *loaded_encoder;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,60 @@
+// The loaded parts of a checkpoint, ready to run.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/clip.hpp"
+#include "models/taesd.hpp"
+#include "models/unet.hpp"
+#include "models/vae.hpp"
+#include "rocm_sd/pipeline.hpp"
+#include "runtime/exec.hpp"
+#include "schedulers/diffusers_config.hpp"
+#include "text/chunks.hpp"
+#include "weights/checkpoint.hpp"
+
+namespace rocm_sd {
+
+struct TextEncoder {
+  ClipTextModel model;
+  ClipTokenizer tokenizer;
+  int32_t pad_id = 0;
+  bool pooled = false;  // its projection conditions the UNet (SDXL's last encoder)
+  int native_skip = 0;  // layers that the model itself leaves out (SDXL: 1)
+  bool final_norm = true;
+};
+
+struct Components {
+  ModelKind kind = ModelKind::kSd1;
+  DType dtype = DType::kF32;
+  Device* device = nullptr;
+  std::vector<TextEncoder> text;  // in the order of the UNet's context columns
+  std::optional<UNet> unet;
+  std::optional<VaeDecoder> vae;
+  std::optional<TaesdDecoder> tiny_vae;  // decodes in place of the VAE
+  NoiseScheduleArgs noise;
+  Prediction prediction = Prediction::kEpsilon;
+  std::optional<SamplingRequest> native_sampling;  // what scheduler_config.json asks for
+  ModelInfo info;
+  std::string vae_name;              // of a replaced VAE, for the receipt
+  bool zero_empty_negative = false;  // SDXL base
+  int64_t default_size = 512;        // pixels
+
+  int64_t downscale() const { return vae->config().downscale(); }
+  bool is_inpainting() const { return unet->config().in_channels == 9; }
+  bool is_instruct() const { return unet->config().in_channels == 8; }
+
+  // Loaded on first use: text to image does without it.
+  const VaeEncoder& encoder();
+
+  std::optional<Checkpoint> checkpoint;
+  std::optional<VaeEncoder> loaded_encoder;
+};
+
+// Opens the checkpoint, reads its configurations and loads every weight. `device` must outlive the result.
+// Throws UsageError for bad options, FileError, FormatError and ShapeError for bad files.
+Components load_components(const LoadOptions& options, Device& device, const Callbacks& callbacks);
+
+}  // namespace rocm_sd

@@ -1,0 +1,27 @@
+// A request with every default filled in and every rule checked: what the stages work from.
+#pragma once
+
+#include "pipeline/components.hpp"
+#include "schedulers/sampler.hpp"
+
+namespace rocm_sd {
+
+struct ResolvedRequest {
+  GenerateRequest request;        // seeds drawn, sizes set
+  int64_t width = 0, height = 0;  // pixels
+  int64_t latent_width = 0, latent_height = 0;
+  NoiseKind noise = NoiseKind::kPhilox;
+  SamplingPlan sampling;
+  double strength = 1;  // 1 where there is no init image
+  int conditions = 2;   // per picture in one UNet call: 1, 2, or 3 (instruct-pix2pix)
+  bool uses_negative() const { return conditions > 1; }
+};
+
+// Throws UsageError naming the option, what was expected and what came.
+ResolvedRequest resolve_request(const GenerateRequest& request, const Components& components,
+                                const NoiseSchedule& schedule);
+
+// A1111's infotext for picture `index` of the batch.
+std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index);
+
+}  // namespace rocm_sd

@@ -1,0 +1,57 @@
+// Prompts to what the UNet reads: tokens, the text encoders, prompt weights, SDXL's pooled embedding.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "pipeline/components.hpp"
+#include "runtime/exec.hpp"
+
+namespace rocm_sd {
+
+// Text states of a request on the host; entry 0 is the negative prompt where there is one.
+struct TextStates {
+  int64_t prompts = 0, tokens = 0, width = 0, pooled_width = 0;
+  std::vector<float> states;  // [prompts,tokens,width]
+  std::vector<float> pooled;  // [prompts,pooled_width]; empty for SD 1 and SD 2
+};
+
+// What is to be encoded: the rows of every encoder, all with the same number of chunks.
+struct TokenRows {
+  int64_t prompts = 0, chunks = 0;
+  std::vector<std::vector<PromptChunk>> rows;  // per encoder: [prompts * chunks], a prompt's chunks together
+  bool zero_negative = false;                  // SDXL base: an empty negative prompt counts as zeros
+  std::vector<std::string> warnings;
+};
+
+class TextStage {
+ public:
+  // Both must outlive the stage.
+  TextStage(Components& components, Arena& arena) : components_(components), arena_(arena) {}
+
+  // with_negative: guidance needs the negative prompt's states too. Throws UsageError for prompts that cannot
+  // be read, FormatError for a vocabulary that does not fit the model.
+  TokenRows tokenise(const GenerateRequest& request, bool with_negative) const;
+
+  // Arena bytes that encoding needs.
+  size_t plan(const TokenRows& rows, int clip_skip);
+  uint64_t buffer_bytes() const;
+  TextStates encode(const TokenRows& rows, const GenerateRequest& request, Profiler* profiler,
+                    const CancelCheck* cancel);
+
+ private:
+  // One encoder for one number of rows.
+  struct Encoder {
+    Tensor ids, pooled_rows, states, pooled;  // persistent
+    std::unique_ptr<Program> program;
+  };
+  void prepare(const TokenRows& rows, int clip_skip);
+
+  Components& components_;
+  Arena& arena_;
+  std::vector<Encoder> encoders_;
+  int64_t prepared_rows_ = 0, prepared_prompts_ = 0;
+  int prepared_skip_ = -1;
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,122 @@
+#include "pipeline/unet_stage.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "kernels/elementwise/elementwise.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// values [conditions][size] -> tensor rows [conditions*batch,size], each condition's row once per image.
+void upload_per_image(Device& device, const Tensor& tensor, const std::vector<const float*>& values,
+                      int64_t batch) {
+  const int64_t size = tensor.numel() / (static_cast<int64_t>(values.size()) * batch);
+  std::vector<float> rows;
+  rows.reserve(static_cast<size_t>(tensor.numel()));
+  for (const float* condition : values)
+    for (int64_t i = 0; i < batch; ++i) rows.insert(rows.end(), condition, condition + size);
+  upload(device, tensor, rows.data(), tensor.numel());
+}
+
+}  // namespace
+
+UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shape)
+    : components_(components), arena_(arena), shape_(shape) {
+  Device& device = *components_.device;
+  const UNet& unet = *components_.unet;
+  const UNetConfig& config = unet.config();
+  const DType dtype = components_.dtype;
+  const int64_t k = rows();
+  constexpr int64_t kLatentChannels = 4;
+  input_ = make_tensor(device, {k, shape.height, shape.width, kLatentChannels}, dtype);
+  if (config.in_channels > kLatentChannels)
+    extra_ = make_tensor(device, {k, shape.height, shape.width, config.in_channels - kLatentChannels}, dtype);
+  timestep_ = make_tensor(device, {k}, DType::kF32);
+  context_ = make_tensor(device, {k, shape.tokens, config.context_width()}, dtype);
+  output_ = make_tensor(device, {k, shape.height, shape.width, config.out_channels}, DType::kF32);
+  if (config.has_added_conditions()) {
+    const bool refiner = components_.kind == ModelKind::kSdxlRefiner;
+    const int64_t ids = refiner ? 5 : 6;
+    added_text_ = make_tensor(device, {k, config.added_width - ids * config.added_time_width}, dtype);
+    time_ids_ = make_tensor(device, {k, ids}, DType::kF32);
+  }
+  cache_ = unet.make_text_cache(device, k, shape.tokens);
+  prepare_ = std::make_unique<Program>("text keys and values", arena_,
+                                       [this, &unet](Exec& ex) { unet.prepare_text(ex, context_, cache_); });
+  shifts_ = make_tensor(device, {k, unet.time_channels()}, dtype);
+  time_ = std::make_unique<Program>("time embedding", arena_, [this, &unet](Exec& ex) {
+    copy_into(
+        ex,
+        unet.time_shifts(
+            ex,
+            {.timestep = timestep_, .text_embeds = added_text_, .time_ids = time_ids_, .guidance_cond = {}}),
+        shifts_);
+  });
+  step_ = std::make_unique<Program>("unet", arena_, [this, &unet](Exec& ex) {
+    const Tensor x = extra_ ? concat_channels(ex, input_, extra_) : input_;  // [K*N,h,w,Cin]
+    copy_into(ex, unet(ex, x, shifts_, cache_), output_);
+  });
+}
+
+size_t UnetStage::plan() {
+  for (Program* p : {prepare_.get(), time_.get(), step_.get()})
+    if (!p->planned()) p->plan();
+  return std::max({prepare_->arena_bytes(), time_->arena_bytes(), step_->arena_bytes()});
+}
+
+uint64_t UnetStage::buffer_bytes() const {
+  uint64_t bytes = 0;
+  for (const Tensor* t :
+       {&input_, &extra_, &timestep_, &context_, &added_text_, &time_ids_, &shifts_, &output_})
+    bytes += *t ? t->bytes() : 0;
+  for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
+  return bytes;
+}
+
+void UnetStage::set_text(const TextStates& text, const std::vector<std::vector<float>>& time_ids,
+                         Profiler* profiler, const CancelCheck* cancel) {
+  Device& device = *components_.device;
+  require(text.width == context_.dim(2), "the text encoders give states of width ", text.width,
+          ", the UNet reads ", context_.dim(2));
+  // Condition c reads prompt 0 (negative) but for the last, which reads the prompt itself.
+  std::vector<const float*> states, pooled, ids;
+  for (int64_t c = 0; c < shape_.conditions; ++c) {
+    const int64_t prompt = c + 1 == shape_.conditions ? text.prompts - 1 : 0;
+    states.push_back(&text.states[static_cast<size_t>(prompt * text.tokens * text.width)]);
+    if (added_text_) {
+      pooled.push_back(&text.pooled[static_cast<size_t>(prompt * text.pooled_width)]);
+      ids.push_back(time_ids[static_cast<size_t>(c)].data());
+    }
+  }
+  upload_per_image(device, context_, states, shape_.batch);
+  if (added_text_) {
+    require(text.pooled_width == added_text_.dim(1), "the text encoder gives a pooled embedding of ",
+            text.pooled_width, " numbers, the UNet reads ", added_text_.dim(1));
+    upload_per_image(device, added_text_, pooled, shape_.batch);
+    upload_per_image(device, time_ids_, ids, shape_.batch);
+  }
+  shifts_timestep_.reset();  // they depend on SDXL's pooled text
+  prepare_->run(profiler, cancel);
+}
+
+void UnetStage::set_extra_channels(const std::vector<std::vector<float>>& channels) {
+  std::vector<const float*> values;
+  for (const auto& condition : channels) values.push_back(condition.data());
+  upload_per_image(*components_.device, extra_, values, shape_.batch);
+}
+
+Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, Profiler* profiler,
+                       const CancelCheck* cancel) {
+  copy_into(ex, scaled_input, input_);
+  if (shifts_timestep_ != timestep) {
+    const std::vector<float> times(static_cast<size_t>(rows()), static_cast<float>(timestep));
+    upload(*components_.device, timestep_, times.data(), rows());
+    time_->run(profiler, cancel);
+    shifts_timestep_ = timestep;
+  }
+  step_->run(profiler, cancel);
+  return output_;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,54 @@
+// The UNet for one size and batch: persistent inputs and outputs, the text's keys and values, one planned
+// step.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "pipeline/request.hpp"
+#include "pipeline/text_stage.hpp"
+
+namespace rocm_sd {
+
+// Everything that the shapes of a UNet call depend on.
+struct UnetShape {
+  int64_t batch = 1, conditions = 2, height = 64, width = 64, tokens = 77;
+  friend bool operator==(const UnetShape&, const UnetShape&) = default;
+};
+
+class UnetStage {
+ public:
+  // components and arena must outlive the stage.
+  UnetStage(Components& components, Arena& arena, const UnetShape& shape);
+
+  const UnetShape& shape() const { return shape_; }
+  size_t plan();  // arena bytes of a step and of the text's preparation
+  uint64_t buffer_bytes() const;
+
+  // Once per prompt: every image of the batch gets the same states; condition 0 is the negative prompt where
+  // there is one. time_ids: [conditions][ids] numbers of SDXL's size conditions, empty otherwise.
+  void set_text(const TextStates& text, const std::vector<std::vector<float>>& time_ids, Profiler* profiler,
+                const CancelCheck* cancel);
+
+  // Extra input channels for every condition, [conditions][h*w*extra] (the same for each image): inpainting's
+  // mask and masked latents, instruct-pix2pix's picture.
+  void set_extra_channels(const std::vector<std::vector<float>>& channels);
+
+  // scaled_input [K*N,h,w,4] of the compute dtype -> the model's output [K*N,h,w,4] f32, overwritten by the
+  // next call.
+  Tensor step(Exec& ex, const Tensor& scaled_input, double timestep, Profiler* profiler,
+              const CancelCheck* cancel);
+
+ private:
+  int64_t rows() const { return shape_.batch * shape_.conditions; }
+
+  Components& components_;
+  Arena& arena_;
+  UnetShape shape_;
+  Tensor input_, extra_, timestep_, context_, added_text_, time_ids_, shifts_, output_;  // persistent
+  TextCache cache_;
+  std::unique_ptr<Program> prepare_, time_, step_;
+  std::optional<double> shifts_timestep_;  // that shifts_ were made for
+};
+
+}  // namespace rocm_sd
