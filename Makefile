@@ -57,7 +57,7 @@ install: deps  ## build without tests and install below PREFIX
 
 ##@ More tests
 test-full: build venv  ## one full-size UNet step of SD 1.5 and of SDXL against Diffusers (16 GB of memory)
-	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -m full $(PYTEST_ARGS)
+	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -m full -s $(PYTEST_ARGS)
 
 test-asan: deps venv  ## unit tests and the CLI's bad inputs under AddressSanitizer and UBSan
 	cmake --preset asan
@@ -91,16 +91,18 @@ bench-cpu: build venv  ## speed of kernels and models on this CPU, beside the fl
 
 ##@ Source
 format: $(VENV)/.lint  ## format the C++ files in place
-	$(VENV)/bin/clang-format -i $(CXX_FILES)
+	@$(VENV)/bin/clang-format -i $(CXX_FILES)
 
 lint: $(VENV)/.lint  ## format, ladder of includes, lengths, documents
+	@echo "clang-format, check_layers, check_lines, check_docs, API reference"
 	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 	$(VENV)/bin/python tools/check_layers.py
 	$(VENV)/bin/python tools/check_lines.py
 	$(VENV)/bin/python tools/check_docs.py
 	$(VENV)/bin/python tools/gen_api_reference.py --check
 
-tidy: build $(VENV)/.lint  ## clang-tidy on the files that differ from main; ALL=1 for every file
+tidy: deps $(VENV)/.lint  ## clang-tidy on the files that differ from main; ALL=1 for every file
+	cmake --preset $(PRESET)
 	tools/run_clang_tidy.sh $(VENV)/bin/clang-tidy $(BUILD) $(JOBS) $(if $(ALL),all,changed)
 
 docs: $(VENV)/.lint  ## write docs/api-reference.md from the public headers
