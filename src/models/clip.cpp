@@ -67,7 +67,8 @@ void ClipTextModel::visit(Visitor& v) {
 
 ClipOutput ClipTextModel::operator()(Exec& ex, const Tensor& ids, const ClipArgs& args) const {
   require(ids.rank() == 2 && ids.dtype() == DType::kI32 && ids.dim(1) <= config_.positions,
-          "text encoder: expected ids [B,T<=", config_.positions, "] i32, got ", ids.shape(), " ", ids.dtype());
+          "text encoder: expected ids [B,T<=", config_.positions, "] i32, got ", ids.shape(), " ",
+          ids.dtype());
   require<UsageError>(args.skip >= 0 && args.skip < config_.layers, "clip skip: expected 0..",
                       config_.layers - 1, " layers to leave out, got ", args.skip);
   const int64_t state_layers = config_.layers - args.skip;

@@ -36,8 +36,8 @@ bool ConfigFields::is_null(const std::string& field) const {
 
 int64_t ConfigFields::as_integer(const std::string& field, const nlohmann::json& value, int64_t low,
                                  int64_t high) const {
-  const bool fits = value.is_number_integer() &&
-                    (!value.is_number_unsigned() || value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
+  const bool fits = value.is_number_integer() && (!value.is_number_unsigned() ||
+                                                  value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX));
   if (!fits || value.get<int64_t>() < low || value.get<int64_t>() > high)
     fail(field, concat("an integer ", low, "..", high), value);
   return value.get<int64_t>();
@@ -74,12 +74,14 @@ std::vector<int64_t> ConfigFields::integers(const std::string& field, const std:
                                             int64_t low, int64_t high, size_t count) {
   const nlohmann::json* value = find(field);
   if (!value) {
-    check(count == 0 || fallback.size() == count, field, "expected a list of ", count, " integers, got nothing");
+    check(count == 0 || fallback.size() == count, field, "expected a list of ", count,
+          " integers, got nothing");
     return fallback;
   }
   const bool fits = value->is_array() && !value->empty() && value->size() <= kMaxListLength &&
                     (count == 0 || value->size() == count);
-  if (!fits) fail(field, count ? concat("a list of ", count, " integers") : "a list of 1..64 integers", *value);
+  if (!fits)
+    fail(field, count ? concat("a list of ", count, " integers") : "a list of 1..64 integers", *value);
   std::vector<int64_t> out;
   for (const nlohmann::json& item : *value) out.push_back(as_integer(field, item, low, high));
   return out;
@@ -138,7 +140,7 @@ void ConfigFields::require_class(std::initializer_list<const char*> names) {
              return value.get_ref<const std::string&>() == n;
            });
   };
-  const std::string expected = concat("the class ", fmt::join(names.begin(), names.end(), " or "));
+  const std::string expected = fmt::format("the class {}", fmt::join(names.begin(), names.end(), " or "));
   if (const auto* name = find("_class_name"); name && !known(*name)) fail("_class_name", expected, *name);
   if (const auto* list = find("architectures");
       list && !(list->is_array() && list->size() == 1 && known(list->front())))

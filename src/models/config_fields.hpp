@@ -11,9 +11,9 @@
 
 namespace rocm_sd {
 
-// Every getter throws FormatError "<file>: <field>: expected ..., got ..." where the value has another type or
-// is outside the range. A field that is absent or null takes the default. Remembers which fields were asked
-// for.
+// Every getter throws FormatError "<file>: <field>: expected ..., got ..." where the value has another type
+// or is outside the range. A field that is absent or null takes the default. Remembers which fields were
+// asked for.
 class ConfigFields {
  public:
   // Throws FormatError unless json is an object.
@@ -45,7 +45,8 @@ class ConfigFields {
   // Checks "_class_name" or "architectures" where present.
   void require_class(std::initializer_list<const char*> names);
 
-  [[noreturn]] void fail(const std::string& field, const std::string& expected, const nlohmann::json& got) const;
+  [[noreturn]] void fail(const std::string& field, const std::string& expected,
+                         const nlohmann::json& got) const;
   template <class... Parts>
   void check(bool ok, const std::string& field, const Parts&... parts) const {
     if (!ok) throw FormatError(concat(what_, ": ", field, ": ", parts...));

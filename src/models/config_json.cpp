@@ -85,11 +85,13 @@ void read_blocks(ConfigFields& f, UNetConfig& config) {
   const size_t count = r.channels.size();
   const auto down = f.texts("down_block_types", {kCrossDown, kCrossDown, kCrossDown, kDown});
   const auto up = f.texts("up_block_types", {kUp, kCrossUp, kCrossUp, kCrossUp});
-  f.check(down.size() == count, "down_block_types", "expected ", count, " (as block_out_channels), got ", down.size());
-  f.check(up.size() == count, "up_block_types", "expected ", count, " (as block_out_channels), got ", up.size());
+  f.check(down.size() == count, "down_block_types", "expected ", count, " (as block_out_channels), got ",
+          down.size());
+  f.check(up.size() == count, "up_block_types", "expected ", count, " (as block_out_channels), got ",
+          up.size());
   for (const int64_t channels : r.channels)
-    f.check(channels % config.norm_groups == 0, "block_out_channels", "expected multiples of norm_num_groups (",
-            config.norm_groups, "), got ", channels);
+    f.check(channels % config.norm_groups == 0, "block_out_channels",
+            "expected multiples of norm_num_groups (", config.norm_groups, "), got ", channels);
   for (size_t step = 0; step < 2 * count; ++step) {
     const bool going_up = step >= count;
     const size_t i = going_up ? 2 * count - 1 - step : step;  // resolution
@@ -104,8 +106,7 @@ void read_blocks(ConfigFields& f, UNetConfig& config) {
                                   : crosses(f, "down_block_types", down[position], kDown, kCrossDown);
     if (attends) {
       check_heads(f, block.channels, block.heads);
-      const char* field =
-          going_up ? "reverse_transformer_layers_per_block" : "transformer_layers_per_block";
+      const char* field = going_up ? "reverse_transformer_layers_per_block" : "transformer_layers_per_block";
       block.transformer_layers =
           transformer_layers(f, field, (going_up ? r.reversed : r.transformers)[position], block.resnets);
     }
@@ -127,8 +128,8 @@ void read_time(ConfigFields& f, UNetConfig& config) {
   config.time_width = f.integer("time_embedding_dim", 4 * first, 1, kMaxWidth);
   config.timestep.flip_sin_to_cos = f.boolean("flip_sin_to_cos", true);
   config.timestep.downscale_freq_shift = static_cast<float>(f.number("freq_shift", 0, 0, 1));
-  f.check(first / 2 > config.timestep.downscale_freq_shift, "freq_shift", "expected less than half of ", first,
-          " channels");
+  f.check(first / 2 > config.timestep.downscale_freq_shift, "freq_shift", "expected less than half of ",
+          first, " channels");
   config.time_cond_width = f.integer("time_cond_proj_dim", 0, 1, kMaxWidth);
   const std::string added = f.text("addition_embed_type", "");
   if (added.empty()) {
@@ -141,14 +142,14 @@ void read_time(ConfigFields& f, UNetConfig& config) {
   config.added_width = f.integer("projection_class_embeddings_input_dim", 0, 1, kMaxWidth);
   f.check(config.added_time_width > 0, "addition_time_embed_dim", "expected an integer, got nothing");
   f.check(config.added_width > config.added_time_width, "projection_class_embeddings_input_dim",
-          "expected more than addition_time_embed_dim (", config.added_time_width, "), got ", config.added_width);
+          "expected more than addition_time_embed_dim (", config.added_time_width, "), got ",
+          config.added_width);
 }
 
 // Options of UNet2DConditionModel that other families use.
 void refuse_unet_options(ConfigFields& f) {
-  for (const char* field :
-       {"encoder_hid_dim", "encoder_hid_dim_type", "class_embed_type", "num_class_embeds",
-        "time_embedding_act_fn", "timestep_post_act", "cross_attention_norm"})
+  for (const char* field : {"encoder_hid_dim", "encoder_hid_dim_type", "class_embed_type", "num_class_embeds",
+                            "time_embedding_act_fn", "timestep_post_act", "cross_attention_norm"})
     f.only(field, nullptr);
   for (const char* field : {"dual_cross_attention", "resnet_skip_time_act", "class_embeddings_concat"})
     f.only(field, false);
@@ -158,8 +159,8 @@ void refuse_unet_options(ConfigFields& f) {
   f.only("resnet_time_scale_shift", "default");
   f.only("time_embedding_type", "positional");
   f.only("attention_type", "default");
-  // Attention is computed in float throughout (upcast_attention); the rest is training's, or belongs to blocks
-  // that are refused above.
+  // Attention is computed in float throughout (upcast_attention); the rest is training's, or belongs to
+  // blocks that are refused above.
   f.ignore({"sample_size", "dropout", "upcast_attention", "mid_block_only_cross_attention",
             "addition_embed_type_num_heads"});
 }
@@ -180,12 +181,14 @@ UNetConfig unet_config(const nlohmann::json& json, std::string_view what) {
   config.in_channels = f.integer("in_channels", 4, 1, kMaxChannels);
   config.out_channels = f.integer("out_channels", 4, 1, kMaxChannels);
   config.center_input = f.boolean("center_input_sample", false);
-  f.check(!f.is_null("norm_num_groups"), "norm_num_groups", "expected an integer, got null (a UNet without norms)");
+  f.check(!f.is_null("norm_num_groups"), "norm_num_groups",
+          "expected an integer, got null (a UNet without norms)");
   config.norm_groups = f.integer("norm_num_groups", 32, 1, kMaxChannels);
   config.norm_eps = static_cast<float>(f.number("norm_eps", 1e-5, 0, 1));
   config.conv_in_kernel = static_cast<int>(f.integer("conv_in_kernel", 3, 1, 15));
   config.conv_out_kernel = static_cast<int>(f.integer("conv_out_kernel", 3, 1, 15));
-  f.check(config.conv_in_kernel % 2 == 1, "conv_in_kernel", "expected an odd size, got ", config.conv_in_kernel);
+  f.check(config.conv_in_kernel % 2 == 1, "conv_in_kernel", "expected an odd size, got ",
+          config.conv_in_kernel);
   f.check(config.conv_out_kernel % 2 == 1, "conv_out_kernel", "expected an odd size, got ",
           config.conv_out_kernel);
   f.boolean("use_linear_projection", false);  // a 1x1 convolution and a linear layer are the same product
@@ -210,8 +213,8 @@ VaeConfig vae_config(const nlohmann::json& json, std::string_view what) {
   config.resnets = static_cast<int>(f.integer("layers_per_block", 1, 1, kMaxResnets));
   config.norm_groups = f.integer("norm_num_groups", 32, 1, kMaxChannels);
   for (const int64_t channels : config.channels)
-    f.check(channels % config.norm_groups == 0, "block_out_channels", "expected multiples of norm_num_groups (",
-            config.norm_groups, "), got ", channels);
+    f.check(channels % config.norm_groups == 0, "block_out_channels",
+            "expected multiples of norm_num_groups (", config.norm_groups, "), got ", channels);
   for (const auto& [field, type] : {std::pair{"down_block_types", "DownEncoderBlock2D"},
                                     std::pair{"up_block_types", "UpDecoderBlock2D"}}) {
     const auto types = f.texts(field, {type});
@@ -243,9 +246,11 @@ TaesdConfig taesd_config(const nlohmann::json& json, std::string_view what) {
   const auto half = [&](const std::string& side, std::vector<int64_t>& channels, std::vector<int>& blocks) {
     const std::string widths = side + "_block_out_channels", counts = "num_" + side + "_blocks";
     channels = f.integers(widths, channels, 1, kMaxChannels);
-    f.check(channels.size() <= kMaxBlocks, widths, "expected at most ", kMaxBlocks, " blocks, got ", channels.size());
+    f.check(channels.size() <= kMaxBlocks, widths, "expected at most ", kMaxBlocks, " blocks, got ",
+            channels.size());
     for (const int64_t width : channels)
-      f.check(width == channels.front(), widths, "expected one width for all, got ", fmt::join(channels, ", "));
+      f.check(width == channels.front(), widths, "expected one width for all, got ",
+              fmt::format("{}", fmt::join(channels, ", ")));
     blocks = as_ints(f.integers(counts, {blocks.begin(), blocks.end()}, 0, kMaxResnets, channels.size()));
   };
   half("encoder", config.encoder_channels, config.encoder_blocks);
@@ -271,8 +276,8 @@ ClipConfig clip_config(const nlohmann::json& json, std::string_view what) {
   config.mlp_width = f.integer("intermediate_size", 2048, 1, kMaxWidth);
   config.layers = f.integer("num_hidden_layers", 12, 1, kMaxTransformers);
   config.heads = f.integer("num_attention_heads", 8, 1, kMaxChannels);
-  f.check(config.width % config.heads == 0, "num_attention_heads", "expected a number that divides hidden_size (",
-          config.width, "), got ", config.heads);
+  f.check(config.width % config.heads == 0, "num_attention_heads",
+          "expected a number that divides hidden_size (", config.width, "), got ", config.heads);
   config.positions = f.integer("max_position_embeddings", 77, 1, kMaxWidth);
   config.norm_eps = static_cast<float>(f.number("layer_norm_eps", 1e-5, 0, 1));
   config.eos_token_id = f.integer("eos_token_id", 49407, 0, INT32_MAX);
@@ -281,7 +286,8 @@ ClipConfig clip_config(const nlohmann::json& json, std::string_view what) {
   config.activation = act == "gelu" ? Activation::kGelu : Activation::kQuickGelu;
   const int64_t projection = f.integer("projection_dim", 512, 1, kMaxWidth);
   const nlohmann::json* architectures = f.find("architectures");
-  if (architectures && architectures->front() == "CLIPTextModelWithProjection") config.projection = projection;
+  if (architectures && architectures->front() == "CLIPTextModelWithProjection")
+    config.projection = projection;
   // transformers writes many generic fields that no text model reads; they are not looked at.
   return config;
 }

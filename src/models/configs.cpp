@@ -57,11 +57,7 @@ UNetConfig symmetric(const SymmetricUNet& row, int64_t in_channels) {
 ClipConfig clip_l() { return {}; }
 
 ClipConfig openclip_h() {
-  return {.width = 1024,
-          .heads = 16,
-          .mlp_width = 4096,
-          .layers = 23,
-          .activation = Activation::kGelu};
+  return {.width = 1024, .heads = 16, .mlp_width = 4096, .layers = 23, .activation = Activation::kGelu};
 }
 
 ClipConfig openclip_bigg() {

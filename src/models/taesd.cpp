@@ -8,7 +8,9 @@ namespace {
 
 constexpr float kLatentLimit = 3;  // the decoder's soft clamp of its input
 
-Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(ex, x, dtype); }
+Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype) {
+  return x.dtype() == dtype ? x : cast(ex, x, dtype);
+}
 
 void visit_layers(Visitor& v, const char* prefix, std::vector<TaesdLayer>& layers) {
   for (TaesdLayer& layer : layers) {
@@ -89,7 +91,8 @@ Tensor TaesdDecoder::operator()(Exec& ex, const Tensor& latents, const Tap* tap)
           "taesd decoder: expected latents [N,h,w,", config_.latent_channels, "], got ", latents.shape());
   Tensor x = latents;
   if (config_.scaling_factor != 1 || config_.shift_factor != 0)
-    x = affine(ex, x, static_cast<float>(1 / config_.scaling_factor), static_cast<float>(config_.shift_factor));
+    x = affine(ex, x, static_cast<float>(1 / config_.scaling_factor),
+               static_cast<float>(config_.shift_factor));
   x = soft_clamp(ex, as_dtype(ex, x, dtype_), kLatentLimit);
   for (const TaesdLayer& layer : layers_) {
     x = layer(ex, x);

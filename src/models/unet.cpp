@@ -10,7 +10,9 @@ namespace rocm_sd {
 namespace {
 
 // x in dtype, copied only if it has another one.
-Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(ex, x, dtype); }
+Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype) {
+  return x.dtype() == dtype ? x : cast(ex, x, dtype);
+}
 
 }  // namespace
 
@@ -61,7 +63,8 @@ void UNet::number_layers() {
   const auto number = [this](std::vector<ResBlock>& resnets, const std::string& block) {
     for (size_t i = 0; i < resnets.size(); ++i) {
       resnets[i].time_begin = time_projections_.rows();
-      time_projections_.parts.push_back({concat(block, ".resnets.", i, ".time_emb_proj"), resnets[i].conv1.out});
+      time_projections_.parts.push_back(
+          {concat(block, ".resnets.", i, ".time_emb_proj"), resnets[i].conv1.out});
     }
   };
   for (size_t i = 0; i < down_.size(); ++i) number(down_[i].resnets, concat("down_blocks.", i));
@@ -149,10 +152,11 @@ Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
               ids.dtype() == DType::kF32 &&
               text.dim(1) + ids.dim(1) * config_.added_time_width == config_.added_width,
           "unet: expected pooled text [", batch, ",P] and time ids [", batch, ",I] f32 with P + ",
-          config_.added_time_width, " I = ", config_.added_width, ", got ", text.shape(), " and ", ids.shape());
+          config_.added_time_width, " I = ", config_.added_width, ", got ", text.shape(), " and ",
+          ids.shape());
   const int64_t count = ids.dim(1);
-  Tensor sizes =
-      timestep_embedding(ex, ids.reshape({batch * count}), config_.added_time_width, dtype_, config_.timestep);
+  Tensor sizes = timestep_embedding(ex, ids.reshape({batch * count}), config_.added_time_width, dtype_,
+                                    config_.timestep);
   sizes = sizes.reshape({batch, count * config_.added_time_width});
   const Tensor both = concat_channels(ex, as_dtype(ex, text, dtype_), sizes);  // [B,added_width]
   return linear(ex, both, *added1_, {.act = Activation::kSilu});
@@ -180,10 +184,9 @@ Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, c
   }
   for (size_t i = 0; i < up_.size(); ++i)
     x = up_[i](ex, std::move(x), skips, context, concat("up_blocks.", i));
-  x = group_norm(ex, x, norm_out_,
-                 {.groups = static_cast<int>(config_.norm_groups),
-                  .eps = norm_out_.eps,
-                  .act = Activation::kSilu});
+  x = group_norm(
+      ex, x, norm_out_,
+      {.groups = static_cast<int>(config_.norm_groups), .eps = norm_out_.eps, .act = Activation::kSilu});
   return conv(x, conv_out_);  // [B,h,w,out_channels]
 }
 

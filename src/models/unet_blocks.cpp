@@ -44,8 +44,9 @@ Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shi
   else if (second)
     shortcut = concat_channels(ex, x, second);
   x = second = Tensor();
-  h = conv2d(ex, h, conv1,
-             {.pad = Padding::same(1), .epilogue = {.channel_shift = shift ? &shift : nullptr}});  // [N,H,W,Cout]
+  h = conv2d(
+      ex, h, conv1,
+      {.pad = Padding::same(1), .epilogue = {.channel_shift = shift ? &shift : nullptr}});  // [N,H,W,Cout]
   h = group_norm(ex, h, norm2, {.groups = group_count, .eps = norm2.eps, .act = Activation::kSilu});
   return conv2d(ex, h, conv2, {.pad = Padding::same(1), .epilogue = {.residual = &shortcut}});
 }
@@ -85,7 +86,7 @@ Tensor CrossAttention::operator()(Exec& ex, const Tensor& x, const Tensor& resid
                                   const UNetContext& context) const {
   const int64_t width = x.dim(2);
   const Tensor& packed = (*context.keys_values)[static_cast<size_t>(text_index)];  // [B,T,2C]
-  const Tensor q = linear(ex, x, query);                                          // [B,N,C]
+  const Tensor q = linear(ex, x, query);                                           // [B,N,C]
   const Tensor h = attention(ex, q, packed.narrow(2, 0, width), packed.narrow(2, width, width),
                              {.heads = static_cast<int>(heads)});  // [B,N,C]
   return linear(ex, h, out, {.residual = &residual});
@@ -249,7 +250,8 @@ Tensor upsample_conv(Exec& ex, const Tensor& x, const Conv& conv, int64_t height
   if (height == 2 * x.dim(1) && width == 2 * x.dim(2))
     return conv2d(ex, x, conv, {.pad = Padding::same(1), .upsample2x = true});
   // An odd map was halved upwards: the doubled map loses its last row or column before the convolution pads
-  // it. This equals torch's nearest interpolation to the same size, whose source index is floor(i h / (2h-1)).
+  // it. This equals torch's nearest interpolation to the same size, whose source index is floor(i h /
+  // (2h-1)).
   const Tensor doubled = resample(ex, x, 2 * x.dim(1), 2 * x.dim(2), ResampleMode::kNearest);
   const Tensor cut = ex.alloc({x.dim(0), height, width, x.dim(3)}, x.dtype());
   copy_into(ex, doubled.narrow(1, 0, height).narrow(2, 0, width), cut);

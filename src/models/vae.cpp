@@ -13,8 +13,8 @@ namespace {
 constexpr float kVaeNormEps = 1e-6f;
 
 Tensor normed_silu(Exec& ex, const Tensor& x, const Norm& norm, int64_t groups) {
-  return group_norm(
-      ex, x, norm, {.groups = static_cast<int>(groups), .eps = norm.eps, .act = Activation::kSilu});
+  return group_norm(ex, x, norm,
+                    {.groups = static_cast<int>(groups), .eps = norm.eps, .act = Activation::kSilu});
 }
 
 Tensor same_conv(Exec& ex, const Tensor& x, const Conv& conv) {
@@ -22,7 +22,9 @@ Tensor same_conv(Exec& ex, const Tensor& x, const Conv& conv) {
 }
 
 // x as the convolutions' type.
-Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(ex, x, dtype); }
+Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype) {
+  return x.dtype() == dtype ? x : cast(ex, x, dtype);
+}
 
 }  // namespace
 
@@ -170,15 +172,16 @@ Tensor VaeEncoder::moments(Exec& ex, const Tensor& picture, const Tap* tap) cons
   const int64_t step = config_.downscale();
   require(picture.rank() == 4 && picture.dim(3) == config_.image_channels && picture.dim(1) % step == 0 &&
               picture.dim(2) % step == 0,
-          "vae encoder: expected a picture [N,H,W,", config_.image_channels, "] with sides that are multiples of ",
-          step, ", got ", picture.shape());
+          "vae encoder: expected a picture [N,H,W,", config_.image_channels,
+          "] with sides that are multiples of ", step, ", got ", picture.shape());
   Tensor x = same_conv(ex, as_dtype(ex, picture, dtype_), conv_in_);
   show(tap, "conv_in", x);
   for (size_t i = 0; i < levels_.size(); ++i) {
     for (const ResBlock& resnet : levels_[i].resnets)
       x = resnet(ex, std::move(x), {}, {}, config_.norm_groups);
     if (levels_[i].downsampler)  // padded below and to the right only
-      x = conv2d(ex, x, *levels_[i].downsampler, {.stride = 2, .pad = {.bottom = 1, .right = 1}});  // [N,H/2,W/2,C]
+      x = conv2d(ex, x, *levels_[i].downsampler,
+                 {.stride = 2, .pad = {.bottom = 1, .right = 1}});  // [N,H/2,W/2,C]
     show(tap, concat("down_blocks.", i), x);
   }
   x = mid_(ex, std::move(x), config_.norm_groups);

@@ -19,12 +19,14 @@ Tensor sample_posterior(Exec& ex, const Tensor& moments, const Tensor* noise) {
   const DType dtype = moments.dtype();
   require(moments.rank() == 4 && moments.dim(3) % 2 == 0 && moments.is_contiguous() &&
               (dtype == DType::kF32 || dtype == DType::kBF16),
-          "sample_posterior: expected moments [N,H,W,2C] of f32 or bf16, got ", moments.shape(), " of ", dtype);
+          "sample_posterior: expected moments [N,H,W,2C] of f32 or bf16, got ", moments.shape(), " of ",
+          dtype);
   const int64_t channels = moments.dim(3) / 2;
   const Shape shape{moments.dim(0), moments.dim(1), moments.dim(2), channels};
   if (noise)
     require(noise->shape() == shape && noise->dtype() == DType::kF32 && noise->is_contiguous(),
-            "sample_posterior: expected noise ", shape, " of f32, got ", noise->shape(), " of ", noise->dtype());
+            "sample_posterior: expected noise ", shape, " of f32, got ", noise->shape(), " of ",
+            noise->dtype());
   Tensor y = ex.alloc(shape, DType::kF32);
   const int64_t pixels = shape[0] * shape[1] * shape[2];
   const void* in = moments.data();
@@ -35,7 +37,8 @@ Tensor sample_posterior(Exec& ex, const Tensor& moments, const Tensor* noise) {
     for (int64_t p = 0; p < pixels; ++p)
       for (int64_t c = 0; c < channels; ++c) {
         const float mean = value_at(in, dtype, 2 * channels * p + c);
-        const float log_variance = std::clamp(value_at(in, dtype, 2 * channels * p + channels + c), -30.0f, 20.0f);
+        const float log_variance =
+            std::clamp(value_at(in, dtype, 2 * channels * p + channels + c), -30.0f, 20.0f);
         const int64_t i = channels * p + c;
         out[i] = random ? mean + std::exp(0.5f * log_variance) * random[i] : mean;
       }
