@@ -39,11 +39,19 @@ def cpp_functions(text: str) -> list[tuple[int, str, int]]:
         name = re.search(r"([A-Za-z_~][\w:~]*|operator\S+)\s*\(", first)
         if name is None or _NOT_A_FUNCTION.match(first) or any(l.endswith((";", "}")) for l in lines[start:number]):
             continue
-        closing = " " * indentation(first) + "}"
-        end = next((i for i in range(number + 1, len(lines)) if lines[i].rstrip() in (closing, closing + ";")), None)
+        end = closing_line(lines, number, indentation(first))
         if end is not None:
             found.append((start + 1, name[1], end - start + 1))
     return found
+
+
+def closing_line(lines: list[str], opened: int, indent: int) -> int | None:
+    """The line that closes what lines[opened] opened; None where the next line at that indentation is something else."""
+    for number in range(opened + 1, len(lines)):
+        line = lines[number].rstrip()
+        if line and not line.startswith("#") and indentation(line) <= indent:
+            return number if line in (" " * indent + "}", " " * indent + "};") else None
+    return None
 
 
 def indentation(line: str) -> int:

@@ -93,6 +93,11 @@ def test_lines_name_long_functions(check):
     assert "short_one" not in output
 
 
+def test_lines_take_no_call_for_a_function(check):
+    text = "void f() {\n  call(1, [&] {\n" + "    work();\n" * 50 + "  });\n  {\n    work();\n  }\n}\n"
+    assert "warning" not in check("check_lines.py", {"src/a.cpp": text})[1].replace("0 warnings", "")
+
+
 DOCS = {"Makefile": "demo: deps\n\ttrue\n", "tools/run.sh": "", "docs/a.md": "# A heading\n",
         "apps/cli/main.cpp": 'add("generate"); option("prompt", "p"); app("-o,--output");\n'}
 
