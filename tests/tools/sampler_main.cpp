@@ -1,0 +1,202 @@
+// Runs one sampler on an analytic denoiser and prints its trajectory: what test_samplers.py compares with
+// Diffusers.
+//
+//   sampler_tool JOB.json  ->  JSON on standard output
+//
+// A job is either {"noise": {"kind", "seed", "sizes"}}, whose values are written to the file "out" as raw
+// floats; or {"brownian": {"kind", "seeds", "shape", "sigma_min", "sigma_max", "pairs"}}, likewise; or a
+// sampling job, see run_job. Latents travel as flat lists in the order [N,C,H,W].
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "schedulers/diffusers_config.hpp"
+#include "schedulers/sampler.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using nlohmann::json;
+
+void write_floats(const std::string& path, const std::vector<float>& values) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * 4));
+  require<FileError>(file.good(), path, ": cannot write");
+}
+
+json noise_job(const json& job) {
+  const auto source =
+      make_noise_source(parse_noise_kind(job.at("kind").get<std::string>()), job.at("seed").get<uint64_t>());
+  std::vector<float> all;
+  for (const size_t size : job.at("sizes").get<std::vector<size_t>>()) {
+    std::vector<float> values(size);
+    source->fill(values);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  write_floats(job.at("out"), all);
+  return {{"count", all.size()}};
+}
+
+Shape nhwc(const json& shape) {  // from [N,C,H,W]
+  return {shape.at(0).get<int64_t>(), shape.at(2).get<int64_t>(), shape.at(3).get<int64_t>(),
+          shape.at(1).get<int64_t>()};
+}
+
+json brownian_job(const json& job) {
+  BrownianNoise path(parse_noise_kind(job.at("kind").get<std::string>()),
+                     job.at("seeds").get<std::vector<uint64_t>>(), nhwc(job.at("shape")),
+                     job.at("sigma_min").get<double>(), job.at("sigma_max").get<double>());
+  std::vector<float> all;
+  for (const auto& [a, b] : job.at("pairs").get<std::vector<std::pair<double, double>>>()) {
+    const std::vector<float> values = path.between(a, b);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  write_floats(job.at("out"), all);
+  return {{"count", all.size()}};
+}
+
+std::vector<float> to_nchw(const Tensor& x) {
+  const std::vector<float> in = to_floats(host_device(), x);
+  std::vector<float> out(in.size());
+  const int64_t pixels = x.dim(1) * x.dim(2), channels = x.dim(3);
+  for (int64_t n = 0; n < x.dim(0); ++n)
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t i = 0; i < pixels; ++i)
+        out[(n * channels + c) * pixels + i] = in[(n * pixels + i) * channels + c];
+  return out;
+}
+
+// A model with a known answer: clean latents are 0.6 * mean + 0.4 * tanh(x) in every element, x being its
+// normalised input and mean(t) a slow wave of the timestep. What the model returns is that in terms of its
+// prediction type. The unconditional half (the first images of a batch of two conditions) has tanh(x / 2)
+// instead.
+class ToyUnet {
+ public:
+  ToyUnet(const NoiseSchedule& noise, Prediction prediction) : noise_(noise), prediction_(prediction) {}
+
+  Tensor operator()(Exec& ex, const Tensor& input, double timestep, int conditions) const {
+    const Tensor out = ex.alloc_like(input);
+    // alpha_bar at a fractional timestep: through log sigma, as the schedule interpolates it.
+    const bool whole = timestep == std::floor(timestep);
+    const double sigma = noise_.sigma(timestep);
+    const double alpha_bar =
+        whole ? noise_.alphas_cumprod()[static_cast<size_t>(timestep)] : 1 / (1 + sigma * sigma);
+    const double signal = std::sqrt(alpha_bar), spread = std::sqrt(1 - alpha_bar);
+    const double mean = 0.5 * std::cos(timestep * 0.003);
+    const float* in = input.as<float>();
+    float* to = out.as<float>();
+    const int64_t half = input.numel() / conditions;
+    for (int64_t i = 0; i < input.numel(); ++i) {
+      const double x = in[i];
+      const double clean = 0.6 * mean + 0.4 * std::tanh(conditions > 1 && i < half ? 0.5 * x : x);
+      double value = clean;
+      if (prediction_ == Prediction::kEpsilon) value = (x - signal * clean) / spread;
+      if (prediction_ == Prediction::kV) value = (signal * x - clean) / spread;
+      to[i] = static_cast<float>(value);
+    }
+    return out;
+  }
+
+ private:
+  const NoiseSchedule& noise_;
+  Prediction prediction_;
+};
+
+SamplerOptions read_options(const json& job, SamplerOptions options) {
+  if (job.contains("eta")) options.eta = job["eta"].get<double>();
+  if (job.contains("order")) options.order = job["order"].get<int>();
+  if (job.contains("independent")) options.step_noise = StepNoise::kIndependent;
+  options.s_churn = job.value("s_churn", 0.0);
+  options.s_noise = job.value("s_noise", 1.0);
+  return options;
+}
+
+// {"config": scheduler_config, "class": name or ""} or {"sampler", "schedule", "noise_args"}; "steps",
+// "shape" [N,C,H,W], "seeds", "noise_kind", "cfg_scale", "rescale", "sigmas", "strength", "eta", ... ->
+// {"sigmas", "timesteps", "alpha_bars", "start", "trajectory": [x after each step], "denoised": [...],
+// "calls": [timestep of each UNet call], "final", "unet_calls", "noise_pairs"}
+json run_job(const json& job) {
+  SamplingRequest request;
+  NoiseScheduleArgs noise_args;
+  Prediction prediction = Prediction::kEpsilon;
+  if (job.contains("config")) {
+    const auto config = parse_diffusers_scheduler(job["config"].dump(), "job", job.value("class", ""));
+    request = config.request;
+    noise_args = config.noise;
+    prediction = config.prediction;
+  } else {
+    request.sampler = job.at("sampler");
+    request.schedule = job.value("schedule", "automatic");
+    noise_args.zero_terminal_snr = job.value("zero_snr", false);
+  }
+  if (job.contains("prediction")) prediction = parse_prediction(job["prediction"].get<std::string>());
+  request.steps = job.value("steps", 20);
+  request.sigmas = job.value("sigmas", std::vector<double>{});
+  request.strength = job.value("strength", 1.0);
+  request.options = read_options(job, request.options);
+
+  const NoiseSchedule noise(noise_args);
+  const SamplingPlan plan = plan_sampling(noise, request);
+  json out;
+  for (const NoiseLevel& level : plan.schedule.levels) {
+    out["sigmas"].push_back(level.sigma);
+    out["timesteps"].push_back(level.timestep);
+    out["alpha_bars"].push_back(level.alpha_bar);
+  }
+  out["unet_calls"] = plan.unet_calls();
+  if (job.value("plan_only", false)) return out;
+
+  Arena arena(host_device());
+  Exec ex(arena);
+  const ToyUnet toy(noise, prediction);
+  const DenoiserArgs args{.prediction = prediction,
+                          .cfg_scale = job.value("cfg_scale", 1.0),
+                          .guidance_rescale = job.value("rescale", 0.0)};
+  const int conditions = args.cfg_scale == 1 ? 1 : 2;
+  out["calls"] = json::array();
+  const Denoiser denoiser(
+      [&](Exec& e, const Tensor& input, double timestep) {
+        out["calls"].push_back(timestep);
+        return toy(e, input, timestep, conditions);
+      },
+      args);
+
+  std::vector<ImageSeed> seeds;
+  for (const uint64_t seed : job.at("seeds").get<std::vector<uint64_t>>()) seeds.push_back({seed});
+  const Shape shape = nhwc(job.at("shape"));
+  BatchNoise source(parse_noise_kind(job.value("noise_kind", "cpu")), seeds, shape[3], shape[1], shape[2]);
+  const std::vector<float> first = source.next();
+  const Tensor start = start_from_noise(ex, plan, tensor_from(host_device(), shape, first.data()));
+  out["start"] = to_nchw(start);
+  SamplerHooks hooks;
+  const int cancel_after = job.value("cancel_after", 0);
+  hooks.on_step = [&](const StepReport& report) {
+    out["trajectory"].push_back(to_nchw(report.latents));
+    out["denoised"].push_back(to_nchw(report.denoised));
+    out["total"] = report.total;
+    return report.step != cancel_after;
+  };
+  out["final"] = to_nchw(run_sampler(ex, noise, plan, denoiser, &source, start, hooks));
+  return out;
+}
+
+}  // namespace
+}  // namespace rocm_sd
+
+int main(int argc, char** argv) {
+  using namespace rocm_sd;
+  try {
+    require<UsageError>(argc == 2, "usage: sampler_tool JOB.json");
+    const json job = json::parse(std::ifstream(argv[1]));
+    const json out = job.contains("noise")      ? noise_job(job["noise"])
+                     : job.contains("brownian") ? brownian_job(job["brownian"])
+                                                : run_job(job);
+    std::cout << out.dump() << "\n";
+  } catch (const Error& e) {
+    std::cerr << "error: " << e.what() << "\n";
+    return static_cast<int>(e.exit_code());
+  }
+  return 0;
+}
