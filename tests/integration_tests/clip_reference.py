@@ -41,8 +41,8 @@ def reference_tokenizer(**kwargs):
 
 def our_ids(texts: list[bytes], *arguments: str) -> list[list[int]]:
     """Ids by our tokenizer; texts in UTF-8. One process for all of them."""
-    tool = build_dir() / "tests/tools/tool_tokenize"
-    assert tool.exists(), f"{tool} is not built (ninja tool_tokenize)"
+    tool = build_dir() / "bin/tokenize_main"
+    assert tool.exists(), f"{tool} is not built (ninja tokenize_main)"
     data = b"".join(struct.pack("<I", len(t)) + t for t in texts)
     done = subprocess.run([str(tool), *arguments], input=data, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()

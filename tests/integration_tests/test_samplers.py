@@ -34,7 +34,7 @@ SD = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"
 @pytest.fixture(scope="module")
 def tool(program, tmp_path_factory):
     folder = tmp_path_factory.mktemp("jobs")
-    path = program("sampler_tool")
+    path = program("sampler_main")
 
     def run(job: dict, code: int = 0):
         file = folder / "job.json"

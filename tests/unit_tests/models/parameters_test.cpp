@@ -1,0 +1,98 @@
+// Loading through the visitor: stacking, dtypes, missing keys, wrong shapes, unused halves.
+#include "models/parameters.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/gemm/linear.hpp"
+#include "models/vae.hpp"
+#include "unit_tests/models/model_testing.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing_support::RandomSource;
+
+struct Layer {
+  Norm norm{4};
+  StackedLinear qkv{4, {{"to_q", 4}, {"to_k", 2}}, true};
+  std::optional<Conv> conv;
+  std::vector<Linear> list{Linear(4, 3), Linear(3, 2, false)};
+  void visit(Visitor& v) {
+    v("norm", norm);
+    v("attn", qkv);
+    v("conv", conv);
+    v("list", list);
+  }
+};
+
+TEST(Parameters, ListsNamesInOrder) {
+  std::vector<std::string> names;
+  for (const ParameterSlot::Part& part : list_parameters(Layer())) names.push_back(part.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"norm.weight", "norm.bias", "attn.to_q.weight",
+                                             "attn.to_k.weight", "attn.to_q.bias", "attn.to_k.bias",
+                                             "list.0.weight", "list.0.bias", "list.1.weight"}));
+  EXPECT_EQ(count_parameters(Layer()), 4 + 4 + 16 + 8 + 4 + 2 + 12 + 3 + 6);
+}
+
+TEST(Parameters, LoadsAndStacks) {
+  const RandomSource source;
+  Layer layer;
+  load_parameters(layer, host_device(), source, DType::kBF16);
+  EXPECT_EQ(layer.norm.gain.dtype(), DType::kF32);
+  EXPECT_EQ(layer.qkv.weight.dtype(), DType::kBF16);
+  EXPECT_EQ(layer.qkv.weight.shape(), (Shape{6, 4}));
+  EXPECT_EQ(layer.qkv.bias->shape(), (Shape{6}));
+  std::vector<uint16_t> key(8);
+  source.read("attn.to_k.weight", {2, 4}, DType::kBF16, key.data());
+  const Tensor stacked = layer.qkv.weight.plain();
+  EXPECT_TRUE(std::equal(key.begin(), key.end(), stacked.as<uint16_t>() + 16));
+  EXPECT_FALSE(layer.list[1].bias.has_value());
+}
+
+TEST(Parameters, ReportsEveryMissingKeyAtOnce) {
+  RandomSource source;
+  source.absent = {"attn.to_k.bias", "list.1.weight"};
+  Layer layer;
+  try {
+    load_parameters(layer, host_device(), source, DType::kF32);
+    FAIL() << "expected a FormatError";
+  } catch (const FormatError& e) {
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("random source: 2 of 9 expected tensors are missing"),
+                                HasSubstr("attn.to_k.bias [2]"), HasSubstr("list.1.weight [2,3]")));
+  }
+  EXPECT_TRUE(source.read_names.empty());  // nothing is read before all keys are known to be there
+}
+
+TEST(Parameters, CutsALongListOfMissingKeys) {
+  RandomSource source;
+  for (const ParameterSlot::Part& part : list_parameters(VaeDecoder(configs::vae_sd())))
+    source.absent.insert(part.name);
+  try {
+    VaeDecoder::load(host_device(), configs::vae_sd(), source, DType::kF32);
+    FAIL() << "expected a FormatError";
+  } catch (const FormatError& e) {
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("140 of 140"), HasSubstr("and 120 more")));
+  }
+}
+
+TEST(Parameters, PassesOnWrongShapes) {
+  RandomSource source;
+  source.shapes["list.0.weight"] = Shape{4, 3};
+  Layer layer;
+  EXPECT_THROW(load_parameters(layer, host_device(), source, DType::kF32), ShapeError);
+}
+
+TEST(Parameters, OneHalfOfAVaeDoesNotReportTheOther) {
+  VaeConfig config{.channels = {32, 32}, .resnets = 1};
+  const RandomSource source;
+  VaeDecoder::load(host_device(), config, source, DType::kF32);
+  EXPECT_TRUE(source.ignored.contains("encoder.down_blocks.0.resnets.0.conv1.weight"));
+  EXPECT_TRUE(source.ignored.contains("quant_conv.weight"));
+  EXPECT_FALSE(source.ignored.contains("post_quant_conv.weight"));
+}
+
+}  // namespace
+}  // namespace rocm_sd

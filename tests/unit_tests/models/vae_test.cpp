@@ -1,0 +1,63 @@
+// VAE and TAESD: sizes, refusals, independence of batch and half. Parity with Diffusers is tested by
+// tests/integration_tests/test_models.py.
+#include "models/vae.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "models/taesd.hpp"
+#include "support/tensor_testing.hpp"
+#include "unit_tests/models/model_testing.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using testing_support::random_tensor;
+using testing_support::RandomSource;
+using testing_support::to_doubles;
+
+const VaeConfig kSmall = {.channels = {8, 16}, .resnets = 1, .norm_groups = 4};
+
+TEST(Vae, DecodesToTwiceTheSizePerLevel) {
+  const RandomSource source;
+  const VaeDecoder decoder = VaeDecoder::load(host_device(), kSmall, source, DType::kF32);
+  testing_support::TestExec test;
+  const Tensor latents = random_tensor({2, 3, 5, 4}, DType::kF32, 1);
+  const Tensor picture = decoder(test.ex, latents);
+  EXPECT_EQ(picture.shape(), (Shape{2, 6, 10, 3}));
+  const auto both = to_doubles(picture);
+  testing_support::expect_tensor_near(decoder(test.ex, latents.narrow(0, 1, 1)),
+                                      {both.begin() + 180, both.end()}, 1e-4);
+  EXPECT_THROW(decoder(test.ex, random_tensor({1, 3, 5, 3}, DType::kF32, 1)), ShapeError);
+}
+
+TEST(Vae, EncodesMultiplesOfItsStepOnly) {
+  const RandomSource source;
+  const VaeEncoder encoder = VaeEncoder::load(host_device(), kSmall, source, DType::kF32);
+  testing_support::TestExec test;
+  const Tensor picture = random_tensor({1, 6, 4, 3}, DType::kF32, 1);
+  const Tensor zero = make_tensor(host_device(), {1, 3, 2, 4}, DType::kF32);
+  upload(host_device(), zero, std::vector<float>(24).data(), 24);
+  EXPECT_EQ(encoder.moments(test.ex, picture).shape(), (Shape{1, 3, 2, 8}));
+  EXPECT_EQ(to_doubles(encoder(test.ex, picture)), to_doubles(encoder(test.ex, picture, &zero)));
+  EXPECT_THROW(encoder(test.ex, random_tensor({1, 5, 4, 3}, DType::kF32, 1)), ShapeError);
+  EXPECT_THROW(encoder(test.ex, random_tensor({1, 6, 4, 4}, DType::kF32, 1)), ShapeError);
+}
+
+TEST(Taesd, DecodesToEightTimesTheSize) {
+  const TaesdConfig config = {.encoder_channels = {8, 8, 8, 8}, .decoder_channels = {8, 8, 8, 8}};
+  const RandomSource source;
+  const TaesdDecoder decoder = TaesdDecoder::load(host_device(), config, source, DType::kBF16);
+  const TaesdEncoder encoder = TaesdEncoder::load(host_device(), config, source, DType::kBF16);
+  testing_support::TestExec test;
+  const Tensor picture = decoder(test.ex, random_tensor({1, 1, 2, 4}, DType::kF32, 1));
+  EXPECT_EQ(picture.shape(), (Shape{1, 8, 16, 3}));
+  EXPECT_EQ(picture.dtype(), DType::kBF16);
+  const Tensor latents = encoder(test.ex, picture);
+  EXPECT_EQ(latents.shape(), (Shape{1, 1, 2, 4}));
+  EXPECT_EQ(latents.dtype(), DType::kF32);
+  EXPECT_THROW(encoder(test.ex, random_tensor({1, 12, 16, 3}, DType::kF32, 1)), ShapeError);
+}
+
+}  // namespace
+}  // namespace rocm_sd
