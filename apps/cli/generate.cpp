@@ -192,7 +192,7 @@ void add_table_options(CLI::App* sub, GenerateCommand* command) {
       option = sub->add_flag_callback(names, [take] { take("true"); }, row.help);
     else
       option = sub->add_option_function<std::string>(names, take, row.help)->type_name(row.value);
-    option->group(row.group);
+    option->group(row.group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
 }
 
