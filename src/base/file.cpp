@@ -72,6 +72,16 @@ std::string read_file(const std::filesystem::path& path, uint64_t max_bytes) {
   return text;
 }
 
+bool path_exists(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+bool is_folder_path(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
 AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
   std::random_device random;
   for (int attempt = 0; attempt < 16; ++attempt) {

@@ -55,6 +55,10 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+// False also where the path cannot be examined.
+bool path_exists(const std::filesystem::path& path);
+bool is_folder_path(const std::filesystem::path& path);
+
 // A path for messages: printable and quoted by nobody.
 inline std::string printable_path(const std::filesystem::path& path) { return printable(path.native(), 400); }
 

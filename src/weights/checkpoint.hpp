@@ -66,11 +66,13 @@ class Checkpoint {
   const Metadata& metadata() const;  // of the model's single file, else of the UNet's first file
   // Choices made where there were several candidates, and oddities that a user should know; one line each.
   const std::vector<std::string>& notes() const;
-  // Tensors unused so far over all components, and names in the files that belong to no known part.
+  // Tensors unused so far over all components, and names in the files that belong to no known part. The
+  // encoder half of a VAE is not counted: it is loaded only when a picture is to be encoded.
   KeyReport key_report() const;
 
  private:
   struct Parts;
+  friend class CheckpointOpener;
   explicit Checkpoint(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };

@@ -51,6 +51,7 @@ class WeightStore {
   const std::string& title() const { return title_; }  // for messages: "unet of sd15.safetensors"
   size_t size() const { return weights_.size(); }
   const std::map<std::string, StoredTensor, std::less<>>& weights() const { return weights_; }
+  const std::vector<std::shared_ptr<const SafetensorsFile>>& files() const { return files_; }
   uint64_t parameters() const;    // elements of all tensors
   uint64_t stored_bytes() const;  // bytes in the file
 

@@ -1,0 +1,42 @@
+// Opening one component from wherever it lies, and what is kept of it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "weights/layout.hpp"
+
+namespace rocm_sd {
+
+struct LoadedComponent {
+  WeightStore store;
+  NameStyle style = NameStyle::kDiffusers;
+  std::optional<nlohmann::json> config;  // nothing: to be derived
+  bool config_is_derived = false;
+};
+
+struct ComponentLoader {
+  std::string variant;
+  FileAccess access = FileAccess::kRead;
+  std::vector<std::string> notes;
+  KeyReport keys;  // of the files opened: unexpected and harmless names
+
+  // One component of an opened file. Configurations that `convert` left in the metadata are read.
+  LoadedComponent take(const TensorSet& tensors, Component component, std::span<const LayoutPart> parts);
+
+  // A component's Diffusers folder: config.json and weights. Where the file's own parts name another
+  // component (TAESD in vae/) that one is returned.
+  LoadedComponent open_folder(const std::filesystem::path& folder, Component component);
+
+  // Any path that a user gives for a component. Throws FormatError where it does not hold that component.
+  LoadedComponent open_any(const std::filesystem::path& path, Component component);
+
+ private:
+  LoadedComponent take_wanted(const TensorSet& tensors, Component component);
+};
+
+// Metadata keys under which convert keeps what a single file cannot say in tensors.
+std::string config_metadata_key(Component component);  // "rocm_sd.config.unet"
+inline constexpr const char* kSchedulerMetadataKey = "rocm_sd.config.scheduler";
+
+}  // namespace rocm_sd

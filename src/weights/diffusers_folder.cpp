@@ -1,0 +1,82 @@
+#include "weights/diffusers_folder.hpp"
+
+#include <algorithm>
+
+#include "base/file.hpp"
+
+namespace rocm_sd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxListed = 10'000;
+
+std::vector<fs::path> files_ending(const fs::path& folder, std::string_view ending) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  fs::directory_iterator it(folder, error);
+  require<FileError>(!error, printable_path(folder), ": cannot list the folder: ", error.message());
+  for (size_t seen = 0; it != fs::directory_iterator() && seen < kMaxListed; it.increment(error), ++seen)
+    if (it->path().filename().native().ends_with(ending)) out.push_back(it->path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::string names_of(const std::vector<fs::path>& paths) {
+  std::string out;
+  for (const fs::path& path : paths) out += (out.empty() ? "" : ", ") + printable(path.filename().native());
+  return out;
+}
+
+}  // namespace
+
+fs::path component_weights(const fs::path& folder, Component component, const std::string& variant,
+                           std::vector<std::string>& notes) {
+  const bool text = component == Component::kTextEncoder || component == Component::kTextEncoder2;
+  const std::string base = text ? "model" : "diffusion_pytorch_model";
+  const std::string other = variant.empty() ? "fp16" : variant;
+  require<UsageError>(other.find_first_of("/\\") == other.npos, "variant \"", printable(other),
+                      "\" must be a plain word such as fp16");
+  std::vector<fs::path> plain = {folder / (base + ".safetensors"),
+                                 folder / (base + ".safetensors.index.json")};
+  std::vector<fs::path> varied = {folder / fmt::format("{}.{}.safetensors", base, other),
+                                  folder / fmt::format("{}.safetensors.index.{}.json", base, other),
+                                  folder / fmt::format("{}.{}.safetensors.index.json", base, other)};
+  std::vector<fs::path> candidates = variant.empty() ? plain : varied;
+  const std::vector<fs::path>& rest = variant.empty() ? varied : plain;
+  candidates.insert(candidates.end(), rest.begin(), rest.end());
+  std::erase_if(candidates, [](const fs::path& path) { return !path_exists(path); });
+  if (candidates.empty()) candidates = files_ending(folder, ".safetensors");
+  if (candidates.empty()) {
+    std::vector<fs::path> pickles = files_ending(folder, ".bin");
+    for (const std::string_view ending : {".ckpt", ".pt", ".pth"}) {
+      const std::vector<fs::path> more = files_ending(folder, ending);
+      pickles.insert(pickles.end(), more.begin(), more.end());
+    }
+    require<FormatError>(
+        pickles.empty(), printable_path(folder), ": has only PyTorch pickles (", names_of(pickles),
+        "), which are not read because loading one can run code; load the model in Diffusers and save it "
+        "with save_pretrained(..., safe_serialization=True)");
+    throw FormatError(concat(printable_path(folder), ": no ", base, ".safetensors in this folder"));
+  }
+  if (candidates.size() > 1) {
+    const fs::path taken = candidates.front();
+    candidates.erase(candidates.begin());
+    notes.push_back(concat(component_name(component), ": took ", printable(taken.filename().native()),
+                           ", left ", names_of(candidates)));
+    return taken;
+  }
+  return candidates.front();
+}
+
+std::optional<fs::path> tokenizer_folder_in(const fs::path& folder, Component text_encoder,
+                                            std::vector<std::string>& notes) {
+  const fs::path path = folder / (text_encoder == Component::kTextEncoder2 ? "tokenizer_2" : "tokenizer");
+  if (path_exists(path / "vocab.json") && path_exists(path / "merges.txt")) return path;
+  if (path_exists(path / "tokenizer.json"))
+    notes.push_back(
+        concat(printable_path(path), " has no vocab.json and merges.txt: the shipped vocabulary is used"));
+  return std::nullopt;
+}
+
+}  // namespace rocm_sd
