@@ -43,7 +43,8 @@ int transformer_layers(const WeightStore& store, std::string_view attention) {
 std::vector<UnetLevel> unet_levels(const WeightStore& store) {
   std::vector<UnetLevel> levels;
   const int blocks = count(store, "down_blocks.", ".resnets.0.conv1.weight");
-  require<FormatError>(blocks >= 1 && blocks <= 16, store.title(), ": expected 1 to 16 down blocks, found ", blocks);
+  require<FormatError>(blocks >= 1 && blocks <= 16, store.title(), ": expected 1 to 16 down blocks, found ",
+                       blocks);
   for (int b = 0; b < blocks; ++b) {
     const std::string block = fmt::format("down_blocks.{}", b);
     UnetLevel level;
@@ -62,7 +63,8 @@ json heads_of(const std::vector<UnetLevel>& levels, ModelKind kind) {
   return heads;
 }
 
-// Depth of the up blocks, listed as reverse_transformer_layers_per_block where it is not the down blocks' mirrored.
+// Depth of the up blocks, listed as reverse_transformer_layers_per_block where it is not the down blocks'
+// mirrored.
 void add_up_blocks(const WeightStore& store, const std::vector<UnetLevel>& levels, json& config) {
   const int blocks = static_cast<int>(levels.size());
   std::vector<std::string> types;
@@ -132,8 +134,10 @@ json derive_unet(const WeightStore& store, const DeriveHints& hints) {
                  {"transformer_layers_per_block", down_depths(store, levels)}};
   add_up_blocks(store, levels, config);
   if (const int64_t width = cross_attention_width(store)) config["cross_attention_dim"] = width;
-  if (!store.has("mid_block.resnets.0.conv1.weight")) config["mid_block_type"] = nullptr;
-  else if (!store.has("mid_block.attentions.0.norm.weight")) config["mid_block_type"] = "UNetMidBlock2D";
+  if (!store.has("mid_block.resnets.0.conv1.weight"))
+    config["mid_block_type"] = nullptr;
+  else if (!store.has("mid_block.attentions.0.norm.weight"))
+    config["mid_block_type"] = "UNetMidBlock2D";
   for (const auto& [name, weight] : store.weights())
     if (name.ends_with(".proj_in.weight")) {
       config["use_linear_projection"] = weight.shape.rank() == 2;
@@ -142,7 +146,8 @@ json derive_unet(const WeightStore& store, const DeriveHints& hints) {
   if (hints.upcast_attention) config["upcast_attention"] = true;
   if (store.has("add_embedding.linear_1.weight")) {
     const int64_t inputs = dim(store, "add_embedding.linear_1.weight", 1);
-    const int64_t numbers = hints.kind == ModelKind::kSdxlRefiner ? 5 : 6;  // sizes and crops, or sizes and a score
+    const int64_t numbers =
+        hints.kind == ModelKind::kSdxlRefiner ? 5 : 6;  // sizes and crops, or sizes and a score
     const int64_t rest = inputs - hints.pooled_width;
     const bool divides = hints.pooled_width > 0 && rest > 0 && rest % numbers == 0;
     config["addition_embed_type"] = "text_time";
@@ -170,7 +175,8 @@ json derive_vae(const WeightStore& store, const DeriveHints& hints) {
   require<FormatError>(!channels.empty() && channels.size() <= 16 && resnets >= 1, store.title(),
                        ": expected 1 to 16 levels of residual blocks, found ", channels.size());
   const bool decodes = store.has("decoder.conv_in.weight");
-  const std::vector<std::string> down(channels.size(), "DownEncoderBlock2D"), up(channels.size(), "UpDecoderBlock2D");
+  const std::vector<std::string> down(channels.size(), "DownEncoderBlock2D"),
+      up(channels.size(), "UpDecoderBlock2D");
   json config = {{"_class_name", "AutoencoderKL"},
                  {"act_fn", "silu"},
                  {"block_out_channels", channels},
@@ -182,12 +188,15 @@ json derive_vae(const WeightStore& store, const DeriveHints& hints) {
                  {"layers_per_block", resnets},
                  {"norm_num_groups", std::gcd(int64_t{32}, channels.front())},
                  {"out_channels", decodes ? dim(store, "decoder.conv_out.weight", 0) : 3},
-                 {"sample_size", xl ? 1024 : hints.upcast_attention ? 768 : 512},
+                 {"sample_size", xl                       ? 1024
+                                 : hints.upcast_attention ? 768
+                                                          : 512},
                  {"scaling_factor", xl ? 0.13025 : 0.18215},
                  {"up_block_types", up}};
   const std::string mid = decodes ? "decoder" : "encoder";
   if (!store.has(mid + ".mid_block.attentions.0.to_q.weight")) config["mid_block_add_attention"] = false;
-  if (!store.has("quant_conv.weight") && store.has("encoder.conv_in.weight")) config["use_quant_conv"] = false;
+  if (!store.has("quant_conv.weight") && store.has("encoder.conv_in.weight"))
+    config["use_quant_conv"] = false;
   if (!store.has("post_quant_conv.weight") && decodes) config["use_post_quant_conv"] = false;
   return config;
 }
@@ -216,8 +225,8 @@ json derive_text(const WeightStore& store, const DeriveHints& hints) {
           {"vocab_size", dim(store, "text_model.embeddings.token_embedding.weight", 0)}};
 }
 
-// The lists of AutoencoderTiny: residual blocks between two convolutions of changing size. `numbers` are the layers that
-// have ".conv.0.weight"; a gap ends a stage.
+// The lists of AutoencoderTiny: residual blocks between two convolutions of changing size. `numbers` are the
+// layers that have ".conv.0.weight"; a gap ends a stage.
 std::vector<int64_t> tiny_stages(const WeightStore& store, std::string_view half) {
   std::vector<int64_t> stages;
   int previous = -1, run = 0;
@@ -232,10 +241,18 @@ std::vector<int64_t> tiny_stages(const WeightStore& store, std::string_view half
 }
 
 json derive_tiny_vae(const WeightStore& store) {
-  json config = {{"_class_name", "AutoencoderTiny"}, {"act_fn", "relu"},       {"in_channels", 3},
-                 {"out_channels", 3},                {"latent_channels", 4},   {"latent_magnitude", 3},
-                 {"latent_shift", 0.5},              {"scaling_factor", 1.0},  {"force_upcast", false},
-                 {"shift_factor", 0.0},              {"upsample_fn", "nearest"}, {"upsampling_scaling_factor", 2}};
+  json config = {{"_class_name", "AutoencoderTiny"},
+                 {"act_fn", "relu"},
+                 {"in_channels", 3},
+                 {"out_channels", 3},
+                 {"latent_channels", 4},
+                 {"latent_magnitude", 3},
+                 {"latent_shift", 0.5},
+                 {"scaling_factor", 1.0},
+                 {"force_upcast", false},
+                 {"shift_factor", 0.0},
+                 {"upsample_fn", "nearest"},
+                 {"upsampling_scaling_factor", 2}};
   if (store.has("decoder.layers.0.weight")) {
     const std::vector<int64_t> stages = tiny_stages(store, "decoder");
     require<FormatError>(!stages.empty(), store.title(), ": no residual block in the decoder");

@@ -10,14 +10,14 @@ namespace rocm_sd {
 // What shapes cannot say.
 struct DeriveHints {
   ModelKind kind = ModelKind::kSd1;
-  bool upcast_attention = false;       // SD 2.x with v prediction: attention products overflow fp16
-  bool drops_last_layer = false;       // the text encoder's last layer stands in the file but is not run (SD 2.x)
-  bool quick_gelu = false;             // CLIP-L's activation
-  int64_t pooled_width = 0;            // of the second text encoder's projection; 0 where unknown
+  bool upcast_attention = false;  // SD 2.x with v prediction: attention products overflow fp16
+  bool drops_last_layer = false;  // the text encoder's last layer stands in the file but is not run (SD 2.x)
+  bool quick_gelu = false;        // CLIP-L's activation
+  int64_t pooled_width = 0;       // of the second text encoder's projection; 0 where unknown
 };
 
-// The JSON that Diffusers' (transformers') config.json of the component holds. Throws FormatError naming the tensor that
-// is missing or has a shape that no such model has.
+// The JSON that Diffusers' (transformers') config.json of the component holds. Throws FormatError naming the
+// tensor that is missing or has a shape that no such model has.
 nlohmann::json derive_config(const WeightStore& store, const DeriveHints& hints);
 
 // Width of the text states that the UNet attends to; 0 where it attends to none.

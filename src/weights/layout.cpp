@@ -83,11 +83,13 @@ class Finder {
   std::vector<NameStyle> text(std::string_view p, bool second) const {
     // Without a prefix only the width tells SDXL's second encoder from the others.
     const auto in_place = [&](const TensorEntry* positions) {
-      const bool wide = positions != nullptr && positions->shape.rank() == 2 && positions->shape[1] == kBigGWidth;
+      const bool wide =
+          positions != nullptr && positions->shape.rank() == 2 && positions->shape[1] == kBigGWidth;
       return !p.empty() || wide == second;
     };
     if (has(p, "token_embedding.weight") && has(p, "positional_embedding"))
-      return in_place(find(p, "positional_embedding")) ? std::vector{NameStyle::kOpenClip} : std::vector<NameStyle>{};
+      return in_place(find(p, "positional_embedding")) ? std::vector{NameStyle::kOpenClip}
+                                                       : std::vector<NameStyle>{};
     for (const std::string_view head : {"text_model.", ""}) {
       const std::string at = concat(p, head, "embeddings.");
       if (has(at, "token_embedding.weight"))
@@ -120,14 +122,17 @@ std::vector<LayoutPart> find_parts(const TensorSet& tensors, std::vector<std::st
   const Finder finder(tensors);
   for (const Place& place : kPlaces) {
     for (const NameStyle style : finder.styles(place.component, place.prefix)) {
-      const auto rival = std::find_if(parts.begin(), parts.end(),
-                                      [&](const LayoutPart& part) { return part.component == place.component; });
-      const bool other_half = place.component == Component::kTinyVae && rival != parts.end() && rival->style != style;
+      const auto rival = std::find_if(parts.begin(), parts.end(), [&](const LayoutPart& part) {
+        return part.component == place.component;
+      });
+      const bool other_half =
+          place.component == Component::kTinyVae && rival != parts.end() && rival->style != style;
       if (rival == parts.end() || other_half) {
         parts.push_back({place.component, style, std::string(place.prefix)});
       } else if (notes != nullptr) {
-        notes->push_back(concat(component_name(place.component), ": two candidates in ", printable_path(tensors.path()),
-                                ": took \"", rival->prefix, "\", left \"", place.prefix, "\""));
+        notes->push_back(concat(component_name(place.component), ": two candidates in ",
+                                printable_path(tensors.path()), ": took \"", rival->prefix, "\", left \"",
+                                place.prefix, "\""));
       }
     }
   }
@@ -185,9 +190,8 @@ std::string describe_foreign(const TensorSet& tensors) {
 void sort_leftovers(const TensorSet& tensors, std::span<const LayoutPart> parts, KeyReport& report) {
   for (const TensorRef& ref : tensors.tensors()) {
     const std::string& name = ref.entry->name;
-    const bool taken = std::any_of(parts.begin(), parts.end(), [&](const LayoutPart& part) {
-      return name.starts_with(part.prefix);
-    });
+    const bool taken = std::any_of(parts.begin(), parts.end(),
+                                   [&](const LayoutPart& part) { return name.starts_with(part.prefix); });
     if (!taken) (is_harmless_leftover(name) ? report.harmless : report.unexpected).push_back(name);
   }
 }

@@ -15,16 +15,18 @@ struct LayoutPart {
   std::string prefix;  // "model.diffusion_model.", or empty
 };
 
-// The components in the file, at most one part each (TAESD: one per half), in the order of kComponents. Empty where none
-// is recognised. Where a file holds two candidates for a component the first in the order of the known prefixes is taken
-// and a line is added to notes.
+// The components in the file, at most one part each (TAESD: one per half), in the order of kComponents. Empty
+// where none is recognised. Where a file holds two candidates for a component the first in the order of the
+// known prefixes is taken and a line is added to notes.
 std::vector<LayoutPart> find_parts(const TensorSet& tensors, std::vector<std::string>* notes = nullptr);
 
-// The tensors of one part; those under the prefixes of other parts are left out where the part's own prefix is empty.
+// The tensors of one part; those under the prefixes of other parts are left out where the part's own prefix
+// is empty.
 std::vector<NamedTensor> tensors_of(const TensorSet& tensors, const LayoutPart& part,
                                     std::span<const LayoutPart> all);
 
-// What a file without a known component seems to be: "a LoRA", "a Stable Diffusion 3 checkpoint"; empty where unknown.
+// What a file without a known component seems to be: "a LoRA", "a Stable Diffusion 3 checkpoint"; empty where
+// unknown.
 std::string describe_foreign(const TensorSet& tensors);
 
 // Names outside all parts, told apart.
