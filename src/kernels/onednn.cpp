@@ -188,6 +188,10 @@ class DnnlProduct final : public Product {
   size_t scratchpad_bytes() const override { return scratchpad_.get_size(); }
   std::string implementation() const override { return implementation_; }
   std::string weights_layout() const override { return layout_text(weights_); }
+  bool takes(const Weight::Pack& pack) const override {
+    const auto* own = dynamic_cast<const DnnlPack*>(&pack);
+    return own && own->layout() == weights_;
+  }
   std::shared_ptr<const Weight::Pack> pack(const Tensor& plain) const override {
     return std::make_shared<DnnlPack>(weights_, plain, !conv_);
   }
@@ -226,7 +230,7 @@ std::shared_ptr<const Product> product(const ProductSpec& spec, const Weight::Pa
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<const Product>> cache;
   const auto* pack = dynamic_cast<const DnnlPack*>(layout_of);
-  const std::string key = spec.key() + (pack ? " " + layout_text(pack->layout()) : "");
+  const std::string key = concat(spec.key(), " ", pack ? layout_text(pack->layout()) : std::string());
   const std::lock_guard lock(mutex);
   if (const auto found = cache.find(key); found != cache.end()) return found->second;
   std::shared_ptr<const Product> made = pack ? make_product(spec, &pack->layout()) : nullptr;
@@ -234,6 +238,15 @@ std::shared_ptr<const Product> product(const ProductSpec& spec, const Weight::Pa
   require<InternalError>(made != nullptr, "oneDNN ", version(), " has no code for ", spec.key());
   cache.emplace(key, made);
   return made;
+}
+
+Prepared prepare(const ProductSpec& spec, const Weight& weight) {
+  const auto earlier = weight.find("onednn");
+  Prepared out{product(spec, earlier.get()), earlier};
+  if (earlier && out.product->takes(*earlier)) return out;
+  const std::string key = earlier ? concat("onednn ", out.product->weights_layout()) : std::string("onednn");
+  out.pack = weight.packed(key, [&](const Tensor& plain) { return out.product->pack(plain); });
+  return out;
 }
 
 const void* packed_data(const Weight::Pack& pack) { return dynamic_cast<const DnnlPack&>(pack).data(); }

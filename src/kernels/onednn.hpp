@@ -47,6 +47,7 @@ class Product {
   virtual size_t scratchpad_bytes() const = 0;
   virtual std::string implementation() const = 0;  // oneDNN's name: "jit:avx2", "brgconv:..."
   virtual std::string weights_layout() const = 0;  // equal where two primitives can share a pack
+  virtual bool takes(const Weight::Pack& pack) const = 0;
   // The plain weights [out,in] or [out,in,kh,kw] in this primitive's layout.
   virtual std::shared_ptr<const Weight::Pack> pack(const Tensor& plain) const = 0;
 };
@@ -55,6 +56,14 @@ class Product {
 // layout_of, if given, is a pack made by an earlier Product: its layout is kept where oneDNN has fast code
 // for it, so that one weight serves several problem sizes. Throws InternalError where oneDNN has no code.
 std::shared_ptr<const Product> product(const ProductSpec& spec, const Weight::Pack* layout_of = nullptr);
+
+// The product together with the weight in its layout: an earlier layout of the weight where it is fast, else
+// a new one (the plain form is dropped then).
+struct Prepared {
+  std::shared_ptr<const Product> product;
+  std::shared_ptr<const Weight::Pack> pack;
+};
+Prepared prepare(const ProductSpec& spec, const Weight& weight);
 
 // The bytes of a pack made by Product::pack.
 const void* packed_data(const Weight::Pack& pack);

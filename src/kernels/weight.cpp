@@ -16,10 +16,19 @@ std::shared_ptr<const Weight::Pack> Weight::packed(
   const std::lock_guard lock(state_->mutex);
   for (const auto& [name, pack] : state_->packs)
     if (name == key) return pack;
-  auto pack = make(state_->plain ? state_->plain : state_->packs.front().second->unpack());
+  if (!state_->plain) state_->plain = state_->packs.front().second->unpack();
+  auto pack = make(state_->plain);
   state_->packs.emplace_back(key, pack);
-  if (!keep_plain) state_->plain = Tensor();
+  state_->keep_plain |= keep_plain;
+  if (!state_->keep_plain) state_->plain = Tensor();
   return pack;
+}
+
+std::shared_ptr<const Weight::Pack> Weight::find(const std::string& key) const {
+  const std::lock_guard lock(state_->mutex);
+  for (const auto& [name, pack] : state_->packs)
+    if (name == key) return pack;
+  return nullptr;
 }
 
 size_t Weight::bytes_held() const {

@@ -40,17 +40,20 @@ class Weight {
   // it).
   Tensor plain() const;
   // The layout named key, made by `make` from the plain tensor on first use; thread-safe. Called while
-  // planning (or in an eager run), never in a replay. If keep_plain is false the plain form is dropped
-  // afterwards.
+  // planning (or in an eager run), never in a replay. The plain form is dropped afterwards unless this
+  // or an earlier layout asked to keep it, because it cannot be unpacked.
   std::shared_ptr<const Pack> packed(const std::string& key,
                                      const std::function<std::shared_ptr<const Pack>(const Tensor&)>& make,
                                      bool keep_plain = false) const;
+  // The layout named key if it was made already, else null.
+  std::shared_ptr<const Pack> find(const std::string& key) const;
   size_t bytes_held() const;  // plain and packed together
 
  private:
   struct State {
     std::mutex mutex;
     Tensor plain;
+    bool keep_plain = false;  // some pack cannot give the plain values back
     std::vector<std::pair<std::string, std::shared_ptr<const Pack>>> packs;
   };
   std::shared_ptr<State> state_;

@@ -9,6 +9,7 @@ namespace {
 const ImplList<LinearProblem> kImpls = {"linear",
                                         {
                                             {"tiled", linear_supports_tiled, linear_tiled},
+                                            {"onednn", linear_supports_onednn, linear_onednn},
                                             {"ref", supports_everything<LinearProblem>, linear_ref},
                                         }};
 

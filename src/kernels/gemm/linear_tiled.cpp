@@ -12,7 +12,7 @@ Refusal linear_supports_tiled(const Exec& ex, const LinearProblem&) {
 void linear_tiled(Exec& ex, const LinearProblem& p) {
   tiled::Product product;
   product.dtype = p.dtype();
-  product.layout = tiled::layout_for(p.gated ? 2 * p.out : p.out, p.in, 0, 1, p.gated);
+  product.layout = tiled::layout_for(p.dtype(), p.gated ? 2 * p.out : p.out, p.in, 0, 1, p.gated);
   const auto weights = tiled::pack(p.w.weight, product.layout);
   product.weights = tiled::packed_data(*weights);
   product.width = product.out_w = p.rows;

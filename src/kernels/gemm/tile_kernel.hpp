@@ -13,16 +13,16 @@ namespace rocm_sd {
 constexpr int kStripRows = 6;
 
 // tiles[strip] (+)= rows[strip] * panel, for every strip. The depth is cut into segments: in segment s row r
-// reads segment_length[s] floats at pointers[s * pointer_stride + r].
+// reads segment_length[s] values at pointers[s * pointer_stride + r].
 struct PanelProduct {
-  const float* const* pointers;
-  int64_t pointer_stride;  // a multiple of kStripRows
+  const void* const* pointers;  // to floats; paired: to bf16
+  int64_t pointer_stride;       // a multiple of kStripRows
   const int* segment_length;
   int segments;
   int strips;
-  const float* panel;  // [sum of segment_length, columns]
-  float* tiles;        // [strips, kStripRows, columns]
-  bool accumulate;     // else the tiles' old values are ignored
+  const void* panel;  // [sum of segment_length, columns] floats; paired: [.. / 2, columns, 2] bf16
+  float* tiles;       // [strips, kStripRows, columns]
+  bool accumulate;    // else the tiles' old values are ignored
 };
 
 // Writes out = act(tile + bias + residual), or value * gelu(gate) where gated (value: the first half of the
@@ -46,6 +46,9 @@ struct TileKernels {
   int wide, narrow;  // columns of a panel: the fast one, and the one for few outputs
   void (*multiply_wide)(const PanelProduct&);
   void (*multiply_narrow)(const PanelProduct&);
+  // bf16 in pairs, summed in float; segment lengths are even. Fast only if host_has_bf16().
+  void (*multiply_wide_paired)(const PanelProduct&);
+  void (*multiply_narrow_paired)(const PanelProduct&);
   void (*finish)(const PanelTail&);
   void (*bf16_to_float)(const uint16_t* from, float* to, int64_t count);
 };

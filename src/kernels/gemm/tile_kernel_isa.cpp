@@ -7,6 +7,10 @@
 #include "kernels/gemm/tile_kernel.hpp"
 #include "kernels/gemm/vector_isa.hpp"
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 namespace rocm_sd::ROCM_SD_ISA {
 namespace {
 
@@ -16,6 +20,8 @@ constexpr int kWideVectors = 4;  // 24 accumulators, 4 panel vectors, of 32 regi
 constexpr int kWideVectors = 2;  // 12 accumulators, 2 panel vectors, 1 broadcast, of 16 registers
 #endif
 
+typedef uint32_t Pair __attribute__((aligned(2), may_alias));  // two bf16
+
 template <int V>
 void multiply(const PanelProduct& p) {
   constexpr int kColumns = V * kLanes;
@@ -24,9 +30,10 @@ void multiply(const PanelProduct& p) {
     Vec sum[kStripRows][V];
     for (int r = 0; r < kStripRows; ++r)
       for (int v = 0; v < V; ++v) sum[r][v] = p.accumulate ? load(tile + r * kColumns + v * kLanes) : Vec{};
-    const float* panel = p.panel;
+    const auto* panel = static_cast<const float*>(p.panel);
     for (int s = 0; s < p.segments; ++s) {
-      const float* const* row = p.pointers + s * p.pointer_stride + strip * kStripRows;
+      const auto* row =
+          reinterpret_cast<const float* const*>(p.pointers + s * p.pointer_stride + strip * kStripRows);
       const float *x0 = row[0], *x1 = row[1], *x2 = row[2], *x3 = row[3], *x4 = row[4], *x5 = row[5];
       const int64_t length = p.segment_length[s];
       for (int64_t k = 0; k < length; ++k, panel += kColumns) {
@@ -44,6 +51,80 @@ void multiply(const PanelProduct& p) {
       for (int v = 0; v < V; ++v) store(tile + r * kColumns + v * kLanes, sum[r][v]);
   }
 }
+
+// Pairs without an instruction for them: both halves widened, two fused multiply-adds.
+template <int V>
+void multiply_pairs_widened(const PanelProduct& p) {
+  constexpr int kColumns = V * kLanes;
+  for (int strip = 0; strip < p.strips; ++strip) {
+    float* tile = p.tiles + int64_t{strip} * kStripRows * kColumns;
+    Vec sum[kStripRows][V];
+    for (int r = 0; r < kStripRows; ++r)
+      for (int v = 0; v < V; ++v) sum[r][v] = p.accumulate ? load(tile + r * kColumns + v * kLanes) : Vec{};
+    const auto* panel = static_cast<const float*>(p.panel);
+    for (int s = 0; s < p.segments; ++s) {
+      const void* const* rows = p.pointers + s * p.pointer_stride + strip * kStripRows;
+      for (int64_t k = 0; k < p.segment_length[s] / 2; ++k, panel += kColumns)
+        for (int r = 0; r < kStripRows; ++r) {
+          const Pair pair = static_cast<const Pair*>(rows[r])[k];
+          const VecBits both = pair - VecBits{};
+          for (int v = 0; v < V; ++v) {
+            const VecBits w = (VecBits)load(panel + v * kLanes);
+            sum[r][v] += (Vec)(both << 16) * (Vec)(w << 16);
+            sum[r][v] += (Vec)(both & 0xffff0000u) * (Vec)(w & 0xffff0000u);
+          }
+        }
+    }
+    for (int r = 0; r < kStripRows; ++r)
+      for (int v = 0; v < V; ++v) store(tile + r * kColumns + v * kLanes, sum[r][v]);
+  }
+}
+
+#if defined(__AVX512F__)
+// vdpbf16ps adds both products of a pair to the column's sum.
+template <int V>
+__attribute__((target("avx512bf16"))) void multiply_pairs(const PanelProduct& p) {
+  constexpr int kColumns = V * kLanes;
+  for (int strip = 0; strip < p.strips; ++strip) {
+    float* tile = p.tiles + int64_t{strip} * kStripRows * kColumns;
+    __m512 sum[kStripRows][V];
+    for (int r = 0; r < kStripRows; ++r)
+      for (int v = 0; v < V; ++v)
+        sum[r][v] = p.accumulate ? _mm512_loadu_ps(tile + r * kColumns + v * kLanes) : _mm512_setzero_ps();
+    const auto* panel = static_cast<const char*>(p.panel);
+    for (int s = 0; s < p.segments; ++s) {
+      const auto* row =
+          reinterpret_cast<const Pair* const*>(p.pointers + s * p.pointer_stride + strip * kStripRows);
+      const Pair *x0 = row[0], *x1 = row[1], *x2 = row[2], *x3 = row[3], *x4 = row[4], *x5 = row[5];
+      const int64_t pairs = p.segment_length[s] / 2;
+      for (int64_t k = 0; k < pairs; ++k, panel += 4 * kColumns) {
+        __m512bh w[V];
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) w[v] = (__m512bh)_mm512_loadu_si512(panel + v * 4 * kLanes);
+        const Pair* const rows[kStripRows] = {x0, x1, x2, x3, x4, x5};
+#pragma GCC unroll 8
+        for (int r = 0; r < kStripRows; ++r) {
+          const auto x = (__m512bh)_mm512_set1_epi32(static_cast<int>(rows[r][k]));
+#pragma GCC unroll 8
+          for (int v = 0; v < V; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, w[v]);
+        }
+      }
+    }
+    for (int r = 0; r < kStripRows; ++r)
+      for (int v = 0; v < V; ++v) _mm512_storeu_ps(tile + r * kColumns + v * kLanes, sum[r][v]);
+  }
+}
+template <int V>
+void multiply_paired(const PanelProduct& p) {
+  static const bool has_instruction = __builtin_cpu_supports("avx512bf16");
+  has_instruction ? multiply_pairs<V>(p) : multiply_pairs_widened<V>(p);
+}
+#else
+template <int V>
+void multiply_paired(const PanelProduct& p) {
+  multiply_pairs_widened<V>(p);
+}
+#endif
 
 Vec activated(Vec x, int activation) {  // numbers of enum Activation; checked where they are filled in
   switch (activation) {
@@ -104,7 +185,15 @@ void bf16_to_float(const uint16_t* from, float* to, int64_t count) {
 
 }  // namespace
 
-extern const TileKernels kTileKernels = {kWideVectors * kLanes, kLanes, multiply<kWideVectors>,
-                                         multiply<1>,           finish, bf16_to_float};
+extern const TileKernels kTileKernels = {
+    .wide = kWideVectors * kLanes,
+    .narrow = kLanes,
+    .multiply_wide = multiply<kWideVectors>,
+    .multiply_narrow = multiply<1>,
+    .multiply_wide_paired = multiply_paired<kWideVectors>,
+    .multiply_narrow_paired = multiply_paired<1>,
+    .finish = finish,
+    .bf16_to_float = bf16_to_float,
+};
 
 }  // namespace rocm_sd::ROCM_SD_ISA

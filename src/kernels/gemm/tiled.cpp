@@ -22,6 +22,10 @@ constexpr int64_t kTasksPerThread = 4;     // so that a thread that lost its cor
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Pairs of bf16 take half the space.
+int64_t max_depth(const Layout& l) { return l.paired ? 2 * kMaxDepth : kMaxDepth; }
+bool converts(const Product& p) { return p.dtype != DType::kF32 && !p.layout.paired; }
+
 // A run of channels of one tap of one source.
 struct Segment {
   int source;
@@ -38,7 +42,8 @@ std::vector<Segment> cut_depth(const Layout& l) {
   for (const int source : {0, 1}) {
     const int64_t channels = source == 0 ? l.c1 : l.c2;
     if (channels == 0) continue;
-    const int64_t pieces = ceil_div(channels, kMaxDepth), length = ceil_div(channels, pieces);
+    const int64_t pieces = ceil_div(channels, max_depth(l));
+    const int64_t length = ceil_div(ceil_div(channels, pieces), 2) * 2;  // even, for pairs
     for (int64_t tap = 0; tap < l.taps; ++tap)
       for (int64_t first = 0; first < channels; first += length)
         segments.push_back({source, tap, first, std::min(length, channels - first)});
@@ -46,11 +51,11 @@ std::vector<Segment> cut_depth(const Layout& l) {
   return segments;
 }
 
-std::vector<DepthBlock> group_segments(const std::vector<Segment>& segments) {
+std::vector<DepthBlock> group_segments(const Layout& l, const std::vector<Segment>& segments) {
   std::vector<DepthBlock> blocks;
   int64_t row = 0;
   for (size_t i = 0; i < segments.size(); ++i) {
-    if (blocks.empty() || blocks.back().depth + segments[i].length > kMaxDepth)
+    if (blocks.empty() || blocks.back().depth + segments[i].length > max_depth(l))
       blocks.push_back({i, i, row, 0});
     blocks.back().last = i + 1;
     blocks.back().depth += segments[i].length;
@@ -74,14 +79,14 @@ struct Carver {
 
 // What one thread works in.
 struct Scratch {
-  float* tiles;            // [chunk_panels][block_rows][columns]
-  const char** pixel;      // [2][taps][block_rows]: the row's pixel, or null outside the image
-  const float** pointers;  // [segments of a block][block_rows]
-  const float** bias;      // [block_rows]
-  int64_t* out_offset;     // [block_rows]
-  int* lengths;            // [segments of a block]
-  float* rows;             // bf16: the depth block of all rows as float
-  float* panel;            // bf16: the panel's depth block as float
+  float* tiles;           // [chunk_panels][block_rows][columns]
+  const char** pixel;     // [2][taps][block_rows]: the row's pixel, or null outside the image
+  const void** pointers;  // [segments of a block][block_rows]
+  const float** bias;     // [block_rows]
+  int64_t* out_offset;    // [block_rows]
+  int* lengths;           // [segments of a block]
+  float* rows;            // bf16: the depth block of all rows as float
+  float* panel;           // bf16: the panel's depth block as float
 
   static size_t bytes(const Product& p, const Plan& plan) {
     Carver counting{nullptr};
@@ -91,10 +96,10 @@ struct Scratch {
   }
   void carve(Carver& carver, const Product& p, const Plan& plan) {
     const int64_t rows_count = plan.block_rows, segments = p.layout.taps * 2 + 1;
-    const bool convert = p.dtype != DType::kF32;
+    const bool convert = converts(p);
     tiles = carver.take<float>(plan.chunk_panels * rows_count * p.layout.columns);
     pixel = carver.take<const char*>(2 * p.layout.taps * rows_count);
-    pointers = carver.take<const float*>(segments * rows_count);
+    pointers = carver.take<const void*>(segments * rows_count);
     bias = carver.take<const float*>(rows_count);
     out_offset = carver.take<int64_t>(rows_count);
     lengths = carver.take<int>(segments);
@@ -141,7 +146,7 @@ void locate_rows(const Shared& s, int64_t first, int64_t count, int64_t padded, 
   for (int64_t i = 0; i < padded; ++i) {
     const int64_t m = first + std::min(i, count - 1);
     const int64_t q = m % p.out_w, row = m / p.out_w % p.out_h, n = m / (p.out_w * p.out_h);
-    scratch.out_offset[i] = n * p.out_image + row * p.out_row + q * p.out_pixel;
+    scratch.out_offset[i] = p.out_first + n * p.out_image + row * p.out_row + q * p.out_pixel;
     scratch.bias[i] = s.bias + n * bias_row;
     int64_t tap = 0;
     for (int64_t r = 0; r < p.filter_h; ++r)
@@ -158,15 +163,16 @@ void locate_rows(const Shared& s, int64_t first, int64_t count, int64_t padded, 
   }
 }
 
-// Points the kernel at a depth block of float images; returns the number of segments.
+// Points the kernel at a depth block of the images; returns the number of segments.
 int point_at_rows(const Shared& s, const DepthBlock& block, int64_t padded, Scratch& scratch) {
   int count = 0;
   for (size_t i = block.first; i < block.last; ++i, ++count) {
     const Segment& segment = s.segments[i];
     const char** pixel = scratch.pixel + (segment.source * s.p.layout.taps + segment.tap) * padded;
     for (int64_t r = 0; r < padded; ++r)
-      scratch.pointers[count * padded + r] =
-          pixel[r] ? reinterpret_cast<const float*>(pixel[r]) + segment.first : s.zeros;
+      scratch.pointers[count * padded + r] = pixel[r]
+                                                 ? pixel[r] + static_cast<size_t>(segment.first) * s.element
+                                                 : static_cast<const void*>(s.zeros);
     scratch.lengths[count] = static_cast<int>(segment.length);
   }
   return count;
@@ -219,29 +225,30 @@ void run_task(const Shared& s, int64_t row_block, int64_t chunk, Scratch& scratc
   const int64_t strips = ceil_div(rows, kStripRows), padded = strips * kStripRows;
   const int64_t first_panel = chunk * s.plan.chunk_panels;
   const int64_t panels = std::min(s.plan.chunk_panels, l.panels() - first_panel);
-  const bool wide = l.columns == s.kernels.wide, convert = p.dtype != DType::kF32;
+  const bool wide = l.columns == s.kernels.wide, convert = converts(p);
+  const auto multiply = l.paired ? (wide ? s.kernels.multiply_wide_paired : s.kernels.multiply_narrow_paired)
+                                 : (wide ? s.kernels.multiply_wide : s.kernels.multiply_narrow);
   locate_rows(s, first_row, rows, padded, scratch);
   for (const DepthBlock& block : s.blocks) {
     const int segments =
         convert ? convert_rows(s, block, padded, scratch) : point_at_rows(s, block, padded, scratch);
     for (int64_t i = 0; i < panels; ++i) {
       const int64_t panel = first_panel + i, at = (panel * l.depth() + block.row) * l.columns;
-      const float* weights = static_cast<const float*>(p.weights) + at;
+      const void* weights = static_cast<const char*>(p.weights) + static_cast<size_t>(at) * s.element;
       if (convert) {
-        s.kernels.bf16_to_float(static_cast<const uint16_t*>(p.weights) + at, scratch.panel,
+        s.kernels.bf16_to_float(static_cast<const uint16_t*>(weights), scratch.panel,
                                 block.depth * l.columns);
         weights = scratch.panel;
       }
       float* tiles = scratch.tiles + i * padded * l.columns;
-      (wide ? s.kernels.multiply_wide : s.kernels.multiply_narrow)({.pointers = scratch.pointers,
-                                                                    .pointer_stride = padded,
-                                                                    .segment_length = scratch.lengths,
-                                                                    .segments = segments,
-                                                                    .strips = static_cast<int>(strips),
-                                                                    .panel = weights,
-                                                                    .tiles = tiles,
-                                                                    .accumulate = block.row > 0});
-      // The gathered pointers are no longer needed in the last block, except by the panels that follow.
+      multiply({.pointers = scratch.pointers,
+                .pointer_stride = padded,
+                .segment_length = scratch.lengths,
+                .segments = segments,
+                .strips = static_cast<int>(strips),
+                .panel = weights,
+                .tiles = tiles,
+                .accumulate = block.row > 0});
       if (&block == &s.blocks.back()) {
         const float* bias[kMaxBlockRows];
         finish_panel(s, scratch, panel, rows, tiles, bias);
@@ -266,7 +273,7 @@ Plan plan(const Product& p) {
       std::min(l.panels(), std::max(ceil_div(l.panels(), by_memory), ceil_div(wanted, out.row_blocks)));
   out.chunk_panels = ceil_div(l.panels(), out.chunks);
   out.chunks = ceil_div(l.panels(), out.chunk_panels);
-  out.max_depth = std::min(kMaxDepth, l.depth());
+  out.max_depth = std::min(max_depth(l), l.depth());
   out.bytes_per_thread = rounded(Scratch::bytes(p, out));
   out.shared_bytes = rounded(static_cast<size_t>(p.batch * l.panels() * l.columns) * sizeof(float)) +
                      rounded(static_cast<size_t>(out.max_depth) * sizeof(float));
@@ -280,7 +287,7 @@ void run(const Product& p, const Plan& plan, void* workspace) {
   std::fill_n(zeros, plan.max_depth, 0.0f);
   fill_bias(p, bias);
   Shared shared{p, plan, tile_kernels(), cut_depth(p.layout), {}, bias, zeros, dtype_size(p.dtype)};
-  shared.blocks = group_segments(shared.segments);
+  shared.blocks = group_segments(p.layout, shared.segments);
   char* per_thread = static_cast<char*>(workspace) + plan.shared_bytes;
 #pragma omp parallel num_threads(plan.threads)
   {

@@ -15,6 +15,7 @@ struct Layout {
   int64_t outputs = 0, c1 = 0, c2 = 0, taps = 1;
   int columns = 0;
   bool gated = false;
+  bool paired = false;  // bf16: two rows of depth stand interleaved, [depth / 2][columns][2]
 
   int64_t depth() const { return taps * (c1 + c2); }
   int useful_columns() const { return gated ? columns / 2 : columns; }
@@ -25,7 +26,7 @@ struct Layout {
 };
 
 // The layout that this host likes for a weight.
-Layout layout_for(int64_t outputs, int64_t c1, int64_t c2, int64_t taps, bool gated);
+Layout layout_for(DType dtype, int64_t outputs, int64_t c1, int64_t c2, int64_t taps, bool gated);
 
 // The weight's pack of that layout, made on first use (the plain form is dropped then).
 std::shared_ptr<const Weight::Pack> pack(const Weight& weight, const Layout& layout);
@@ -35,7 +36,8 @@ std::shared_ptr<const Weight::Pack> pack_plain(const Tensor& plain, const Layout
 
 // The products of one op: pixels [batch,out_h,out_w] from images [batch,height,width,c1] (and c2).
 struct Product {
-  DType dtype = DType::kF32;  // of images, weights, residual and out; bf16 is multiplied as float
+  DType dtype =
+      DType::kF32;  // of images, weights, residual and out; bf16 is multiplied as float unless paired
   Layout layout;
   const void* weights = nullptr;  // packed_data
 
@@ -47,6 +49,7 @@ struct Product {
 
   void* out = nullptr;
   const void* residual = nullptr;                     // at the same places as out
+  int64_t out_first = 0;                              // of pixel 0, in elements
   int64_t out_image = 0, out_row = 0, out_pixel = 0;  // strides of out in elements
   Activation act = Activation::kNone;
 

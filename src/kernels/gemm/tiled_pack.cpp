@@ -17,9 +17,11 @@ void for_each_element(const Layout& l, int64_t panel, const Visit& visit) {
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t t = 0; t < l.taps; ++t) {
       const int64_t row = c < l.c1 ? t * l.c1 + c : l.taps * l.c1 + t * l.c2 + (c - l.c1);
-      const int64_t packed = (panel * l.depth() + row) * l.columns;
+      // Paired, row 2i + b of column j is at 2 (i columns + j) + b of the panel.
+      const int64_t first = panel * l.depth() * l.columns;
+      const int64_t packed = first + (l.paired ? row / 2 * 2 * l.columns + row % 2 : row * l.columns);
       for (int j = 0; j < l.columns; ++j)
-        visit(packed + j, output[j] < 0 ? -1 : (output[j] * channels + c) * l.taps + t);
+        visit(packed + (l.paired ? 2 * j : j), output[j] < 0 ? -1 : (output[j] * channels + c) * l.taps + t);
     }
 }
 
@@ -84,14 +86,16 @@ int64_t Layout::output_at(int64_t panel, int column) const {
 }
 
 std::string Layout::key() const {
-  return fmt::format("tiled {} of {}+{}{}", columns, c1, c2, gated ? " gated" : "");
+  return fmt::format("tiled {} of {}+{}{}{}", columns, c1, c2, gated ? " gated" : "",
+                     paired ? " paired" : "");
 }
 
-Layout layout_for(int64_t outputs, int64_t c1, int64_t c2, int64_t taps, bool gated) {
+Layout layout_for(DType dtype, int64_t outputs, int64_t c1, int64_t c2, int64_t taps, bool gated) {
   const TileKernels& kernels = tile_kernels();
+  const bool paired = dtype == DType::kBF16 && host_has_bf16() && c1 % 2 == 0 && c2 % 2 == 0;
   // A gated panel needs a vector per half, which the narrow one has not.
   const bool narrow = !gated && outputs <= kernels.wide / 2;
-  return {outputs, c1, c2, taps, narrow ? kernels.narrow : kernels.wide, gated};
+  return {outputs, c1, c2, taps, narrow ? kernels.narrow : kernels.wide, gated, paired};
 }
 
 std::shared_ptr<const Weight::Pack> pack_plain(const Tensor& plain, const Layout& layout) {
