@@ -6,20 +6,12 @@
 
 #include "kernels/attention/attention_impl.hpp"
 #include "kernels/attention/attention_tile.hpp"
+#include "kernels/host_table.hpp"
 
 namespace rocm_sd {
 namespace {
 
-const AttentionKernels& kernels() {
-#if defined(__x86_64__)
-  switch (host_isa()) {
-    case HostIsa::kV4: return isa_v4::kAttentionKernels;
-    case HostIsa::kV3: return isa_v3::kAttentionKernels;
-    case HostIsa::kBaseline: break;
-  }
-#endif
-  return isa_baseline::kAttentionKernels;
-}
+const AttentionKernels& kernels() { return ROCM_SD_HOST_TABLE(kAttentionKernels); }
 
 int64_t divide_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 int64_t round_up(int64_t n, int64_t unit) { return divide_up(n, unit) * unit; }

@@ -7,6 +7,7 @@ namespace {
 
 const ImplList<MapProblem> kImpls = {"elementwise",
                                      {
+                                         {"host", supports_map_host, run_map_host},
                                          {"ref", supports_everything, run_map_ref},
                                      }};
 

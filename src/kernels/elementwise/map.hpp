@@ -41,6 +41,8 @@ struct MapProblem {
 // Chooses and launches an implementation.
 void run_map(Exec& ex, const MapProblem& problem);
 
+Refusal supports_map_host(const Exec& ex, const MapProblem& problem);
+void run_map_host(Exec& ex, const MapProblem& problem);
 void run_map_ref(Exec& ex, const MapProblem& problem);
 
 }  // namespace rocm_sd

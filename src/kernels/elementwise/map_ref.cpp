@@ -10,19 +10,16 @@ namespace {
 
 double gelu(double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5)); }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-// The limit of x * f(x) at minus infinity, where f vanishes faster than x grows.
-double gated(double x, double gate) { return x < 0 && std::isinf(x) ? -0.0 : x * gate; }
-
 double apply(const MapProblem& p, double a, double b) {
   const double p0 = p.p0;
   switch (p.map) {
     case Map::kCopy: return a;
-    case Map::kSilu: return gated(a, sigmoid(a));
-    case Map::kGelu: return a < 0 && std::isinf(a) ? -0.0 : gelu(a);
-    case Map::kQuickGelu: return gated(a, sigmoid(1.702 * a));
+    case Map::kSilu: return a * sigmoid(a);
+    case Map::kGelu: return gelu(a);
+    case Map::kQuickGelu: return a * sigmoid(1.702 * a);
     case Map::kRelu: return a < 0 ? 0 : a;
     case Map::kAdd: return a + b;
-    case Map::kMulGelu: return a * (b < 0 && std::isinf(b) ? -0.0 : gelu(b));
+    case Map::kMulGelu: return a * gelu(b);
     case Map::kAffine: return a * p0 + static_cast<double>(p.p1);
     case Map::kSoftClamp: return p0 * std::tanh(a / p0);
     case Map::kRgb8: {

@@ -1,0 +1,37 @@
+// The host's loops of group_norm and layer_norm. Compiled per instruction set (norm_rows_isa.cpp); nothing
+// here may have an inline function.
+#pragma once
+
+#include <cstdint>
+
+namespace rocm_sd {
+
+// Some pixels of [pixels, channels], rows `stride` elements apart.
+struct NormPixels {
+  const void* data;
+  int64_t stride;
+  bool bf16;  // else f32
+  int64_t pixels, channels;
+};
+
+struct NormKernels {
+  // mean[c] of each channel, and the sum of the squares of what differs from it.
+  void (*channel_moments)(const NormPixels& x, float* mean, float* squares);
+  // y = act((x - mean[c]) * scale[c] + bias[c]), y in x's type with rows y_stride apart.
+  void (*normalise_channels)(const NormPixels& x, const float* mean, const float* scale, const float* bias,
+                             bool silu, void* y, int64_t y_stride);
+  // Each row by its own mean and variance; rows of y lie as those of x.
+  void (*layer_norm)(const NormPixels& x, const float* gain, const float* bias, float eps, void* y);
+};
+
+namespace isa_baseline {
+extern const NormKernels kNormKernels;
+}
+namespace isa_v3 {
+extern const NormKernels kNormKernels;
+}
+namespace isa_v4 {
+extern const NormKernels kNormKernels;
+}
+
+}  // namespace rocm_sd
