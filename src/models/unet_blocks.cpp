@@ -254,7 +254,8 @@ Tensor upsample_conv(Exec& ex, const Tensor& x, const Conv& conv, int64_t height
   // (2h-1)).
   const Tensor doubled = resample(ex, x, 2 * x.dim(1), 2 * x.dim(2), ResampleMode::kNearest);
   const Tensor cut = ex.alloc({x.dim(0), height, width, x.dim(3)}, x.dtype());
-  copy_into(ex, doubled.narrow(1, 0, height).narrow(2, 0, width), cut);
+  for (int64_t n = 0; n < x.dim(0); ++n)
+    copy_into(ex, doubled.narrow(0, n, 1).narrow(1, 0, height).narrow(2, 0, width), cut.narrow(0, n, 1));
   return conv2d(ex, cut, conv, {.pad = Padding::same(1)});
 }
 
