@@ -1,7 +1,9 @@
 """Configurations of the Stable Diffusion families as Diffusers and transformers state them, in real and in tiny sizes.
 
 The real rows are the published architectures (facts from the models' config.json files); the tiny ones keep the topology
-(levels, block kinds, number of heads, conditioning) with widths that a CPU runs in milliseconds.
+(levels, block kinds, conditioning) with widths that a CPU runs in milliseconds. A single file cannot state what its tensors'
+shapes do not show, so the tiny rows also keep each family's rules: 8 heads in SD 1, heads of 64 in the others and in the text
+encoders, groups of 32.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ def _unet(kind: str, tiny: bool) -> dict:
                      block_out_channels=(320, 640, 1280, 1280))
         unet["in_channels"] = {"sd15": 4, "sd15-inpaint": 9, "sd15-pix2pix": 8}[kind]
         if tiny:
-            unet |= dict(sample_size=8, cross_attention_dim=32, attention_head_dim=2,
+            unet |= dict(sample_size=8, cross_attention_dim=64, attention_head_dim=8,
                          block_out_channels=(32, 64, 64, 64))
     elif kind == "sd21v":
         unet |= dict(_ALL_CROSS, sample_size=96, cross_attention_dim=1024, attention_head_dim=(5, 10, 20, 20),
                      block_out_channels=(320, 640, 1280, 1280), use_linear_projection=True, upcast_attention=True)
         if tiny:
-            unet |= dict(sample_size=8, cross_attention_dim=48, attention_head_dim=(2, 4, 4, 4),
-                         block_out_channels=(32, 64, 64, 64))
+            unet |= dict(sample_size=8, cross_attention_dim=64, attention_head_dim=(1, 2, 2, 2),
+                         block_out_channels=(64, 128, 128, 128))
     elif kind == "sdxl":
         unet |= dict(sample_size=128, cross_attention_dim=2048, attention_head_dim=(5, 10, 20),
                      block_out_channels=(320, 640, 1280), use_linear_projection=True,
@@ -41,9 +43,9 @@ def _unet(kind: str, tiny: bool) -> dict:
                      transformer_layers_per_block=(1, 2, 10), addition_embed_type="text_time",
                      addition_time_embed_dim=256, projection_class_embeddings_input_dim=1280 + 6 * 256)
         if tiny:
-            unet |= dict(sample_size=8, cross_attention_dim=32 + 64, attention_head_dim=(2, 4, 4),
-                         block_out_channels=(32, 64, 64), transformer_layers_per_block=(1, 2, 3),
-                         addition_time_embed_dim=8, projection_class_embeddings_input_dim=64 + 6 * 8)
+            unet |= dict(sample_size=8, cross_attention_dim=64 + 128, attention_head_dim=(1, 2, 2),
+                         block_out_channels=(64, 128, 128), transformer_layers_per_block=(1, 2, 3),
+                         addition_time_embed_dim=256, projection_class_embeddings_input_dim=128 + 6 * 256)
     elif kind == "refiner":
         unet |= dict(sample_size=128, cross_attention_dim=1280, attention_head_dim=(6, 12, 24, 24),
                      block_out_channels=(384, 768, 1536, 1536), use_linear_projection=True,
@@ -52,9 +54,9 @@ def _unet(kind: str, tiny: bool) -> dict:
                      transformer_layers_per_block=4, addition_embed_type="text_time",
                      addition_time_embed_dim=256, projection_class_embeddings_input_dim=1280 + 5 * 256)
         if tiny:
-            unet |= dict(sample_size=8, cross_attention_dim=64, attention_head_dim=(2, 4, 4, 4),
-                         block_out_channels=(32, 64, 64, 64), transformer_layers_per_block=2,
-                         addition_time_embed_dim=8, projection_class_embeddings_input_dim=64 + 5 * 8)
+            unet |= dict(sample_size=8, cross_attention_dim=128, attention_head_dim=(1, 2, 2, 2),
+                         block_out_channels=(64, 128, 128, 128), transformer_layers_per_block=2,
+                         addition_time_embed_dim=256, projection_class_embeddings_input_dim=128 + 5 * 256)
     else:
         raise ValueError(f"unknown kind {kind!r}: expected one of {', '.join(KINDS)}")
     return unet
@@ -63,8 +65,8 @@ def _unet(kind: str, tiny: bool) -> dict:
 def _vae(kind: str, tiny: bool) -> dict:
     xl = kind in ("sdxl", "refiner")
     return dict(in_channels=3, out_channels=3, latent_channels=4, layers_per_block=1 if tiny else 2,
-                norm_num_groups=16 if tiny else 32, act_fn="silu",
-                block_out_channels=(16, 32, 32, 32) if tiny else (128, 256, 512, 512),
+                norm_num_groups=32, act_fn="silu",
+                block_out_channels=(32, 32, 64, 64) if tiny else (128, 256, 512, 512),
                 down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4,
                 sample_size=64 if tiny else (1024 if xl else 512), scaling_factor=0.13025 if xl else 0.18215,
                 force_upcast=xl)
@@ -74,8 +76,8 @@ def _text(name: str, tiny: bool) -> dict:
     """name: clip_l, openclip_h or openclip_bigg. Layers are those that are run: Diffusers stores 23 of OpenCLIP-H's 24."""
     real = dict(clip_l=(768, 3072, 12, 12, "quick_gelu", 768), openclip_h=(1024, 4096, 23, 16, "gelu", 512),
                 openclip_bigg=(1280, 5120, 32, 20, "gelu", 1280))
-    small = dict(clip_l=(32, 64, 3, 2, "quick_gelu", 32), openclip_h=(48, 96, 3, 3, "gelu", 48),
-                 openclip_bigg=(64, 128, 4, 4, "gelu", 64))
+    small = dict(clip_l=(64, 128, 3, 1, "quick_gelu", 64), openclip_h=(64, 128, 3, 1, "gelu", 64),
+                 openclip_bigg=(128, 256, 4, 2, "gelu", 128))
     hidden, inner, layers, heads, act, projection = (small if tiny else real)[name]
     return dict(hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
                 hidden_act=act, projection_dim=projection, max_position_embeddings=77, layer_norm_eps=1e-5)

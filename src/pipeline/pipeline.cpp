@@ -164,7 +164,8 @@ SamplerHooks Pipeline::State::sampler_hooks(const ResolvedRequest& r, const Init
     return !callbacks.progress ||
            callbacks.progress({"sample", report.step, report.total, seconds_since(begin)});
   };
-  if (init.latent_mask.empty()) return hooks;
+  // An inpainting model sees the picture and the mask itself.
+  if (init.latent_mask.empty() || components.is_inpainting()) return hooks;
   // The unmasked region is known: its clean latents replace the prediction at every step.
   std::vector<float> keep, known;
   for (int64_t n = 0; n < r.request.batch; ++n)

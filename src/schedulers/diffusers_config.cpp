@@ -54,8 +54,7 @@ class Fields {
   std::vector<double> numbers(const char* key) const {
     const json* value = find(key);
     if (!value) return {};
-    require<FormatError>(value->is_array() && !value->empty(), name_, ": \"", key,
-                         "\" must be a list of at least one number");
+    require<FormatError>(value->is_array(), name_, ": \"", key, "\" must be a list of numbers");
     std::vector<double> out;
     for (const json& element : *value) out.push_back(to_number(element, key));
     return out;

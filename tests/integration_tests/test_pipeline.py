@@ -26,8 +26,8 @@ SCHEDULERS = {
     "dpmpp_2m": ("DPMSolverMultistepScheduler", {}),
     "dpmpp_2m_sde": ("DPMSolverMultistepScheduler", {"algorithm_type": "sde-dpmsolver++"}),
     "dpmpp_2s": ("DPMSolverSinglestepScheduler", {}),
-    "ddim": ("DDIMScheduler", {}),
-    "ddpm": ("DDPMScheduler", {}),
+    "ddim": ("DDIMScheduler", {"clip_sample": False}),
+    "ddpm": ("DDPMScheduler", {"clip_sample": False}),
     "pndm": ("PNDMScheduler", {"skip_prk_steps": True}),
     "unipc": ("UniPCMultistepScheduler", {}),
     "deis": ("DEISMultistepScheduler", {}),
@@ -85,7 +85,9 @@ def test_text_to_image(rocm_sd, tiny_model, tmp_path, kind, size):
 def test_every_sampler(rocm_sd, tiny_model, tmp_path, sampler):
     model = with_scheduler(tiny_model("sd15"), tmp_path / "model", sampler)
     want = diffusers_picture(model, 64)
-    assert psnr(our_picture(rocm_sd, model, tmp_path / "a.png", 64), want) >= 60
+    # Diffusers' pipelines hand eta = 0 to every scheduler that takes one; TCD's own default is 0.3.
+    args = ["--eta", 0] if sampler == "tcd" else []
+    assert psnr(our_picture(rocm_sd, model, tmp_path / "a.png", 64, *args), want) >= 60
 
 
 @pytest.mark.parametrize("kind", ["sd15", "sd21v", "sdxl"])
@@ -130,7 +132,8 @@ def test_image_to_image(rocm_sd, tiny_model, tmp_path, kind):
     """Diffusers draws the VAE's posterior at random; with argmax both sides start from the same latents."""
     from PIL import Image
 
-    model = tiny_model(kind)
+    # PNDM repeats a timestep at its start, which a truncated schedule loses in Diffusers: Euler has no such quirk.
+    model = with_scheduler(tiny_model(kind), tmp_path / "model", "euler")
     picture = init_image(tmp_path / "init.png")
     base = diffusers.DiffusionPipeline.from_pretrained(model, torch_dtype=torch.float32)
     cls = diffusers.StableDiffusionImg2ImgPipeline if kind == "sd15" else diffusers.StableDiffusionXLImg2ImgPipeline
