@@ -1,0 +1,1 @@
+"""The shipped demo model: its emoji pictures, captions, tokenizer and training stages."""
