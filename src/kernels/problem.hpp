@@ -23,6 +23,13 @@ void launch_problem(Exec& ex, const Problem& problem, const char* impl, void (*b
   ex.launch(op_info(problem, impl), [problem, body] { body(problem); });
 }
 
+// For implementations that read the tensors' memory with the host's instructions.
+template <class Problem>
+Refusal supports_host(const Exec& ex, const Problem&) {
+  if (ex.device().kind() != DeviceKind::kHost) return "runs on the host only";
+  return std::nullopt;
+}
+
 inline bool is_f32_or_bf16(DType type) { return type == DType::kF32 || type == DType::kBF16; }
 
 // Throws UsageError unless the tensor is f32 or bf16.

@@ -7,7 +7,7 @@ namespace {
 
 const ImplList<AttentionProblem> kImpls = {"attention",
                                            {
-                                               {"host", supports_attention_host, run_attention_host},
+                                               {"host", supports_host, run_attention_host},
                                                {"ref", supports_everything, run_attention_ref},
                                            }};
 

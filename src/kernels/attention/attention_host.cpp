@@ -92,11 +92,6 @@ void attend(const AttentionProblem& p, const Workspace& w) {
 
 }  // namespace
 
-Refusal supports_attention_host(const Exec& ex, const AttentionProblem&) {
-  if (ex.device().kind() != DeviceKind::kHost) return "runs on the host only";
-  return std::nullopt;
-}
-
 void run_attention_host(Exec& ex, const AttentionProblem& problem) {
   Workspace w;
   w.tiling = tiling_of(problem, kernels());

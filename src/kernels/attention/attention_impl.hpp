@@ -26,7 +26,6 @@ struct AttentionProblem {
   double bytes() const;
 };
 
-Refusal supports_attention_host(const Exec& ex, const AttentionProblem& problem);
 void run_attention_host(Exec& ex, const AttentionProblem& problem);
 void run_attention_ref(Exec& ex, const AttentionProblem& problem);
 

@@ -7,12 +7,12 @@ namespace {
 
 const ImplList<GroupNormProblem> kGroupNorm = {"group_norm",
                                                {
-                                                   {"host", supports_group_norm_host, run_group_norm_host},
+                                                   {"host", supports_host, run_group_norm_host},
                                                    {"ref", supports_everything, run_group_norm_ref},
                                                }};
 const ImplList<LayerNormProblem> kLayerNorm = {"layer_norm",
                                                {
-                                                   {"host", supports_layer_norm_host, run_layer_norm_host},
+                                                   {"host", supports_host, run_layer_norm_host},
                                                    {"ref", supports_everything, run_layer_norm_ref},
                                                }};
 

@@ -126,15 +126,6 @@ void layer_norm_host(const LayerNormProblem& p) {
 
 }  // namespace
 
-Refusal supports_group_norm_host(const Exec& ex, const GroupNormProblem&) {
-  if (ex.device().kind() != DeviceKind::kHost) return "runs on the host only";
-  return std::nullopt;
-}
-Refusal supports_layer_norm_host(const Exec& ex, const LayerNormProblem&) {
-  if (ex.device().kind() != DeviceKind::kHost) return "runs on the host only";
-  return std::nullopt;
-}
-
 void run_group_norm_host(Exec& ex, const GroupNormProblem& problem) {
   const GroupNormProblem& p = problem;
   Workspace w;

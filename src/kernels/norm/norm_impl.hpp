@@ -39,11 +39,9 @@ struct LayerNormProblem {
   double bytes() const;
 };
 
-Refusal supports_group_norm_host(const Exec& ex, const GroupNormProblem& problem);
 void run_group_norm_host(Exec& ex, const GroupNormProblem& problem);
 void run_group_norm_ref(Exec& ex, const GroupNormProblem& problem);
 
-Refusal supports_layer_norm_host(const Exec& ex, const LayerNormProblem& problem);
 void run_layer_norm_host(Exec& ex, const LayerNormProblem& problem);
 void run_layer_norm_ref(Exec& ex, const LayerNormProblem& problem);
 

@@ -7,6 +7,7 @@ namespace {
 
 const ImplList<ResampleProblem> kImpls = {"resample",
                                           {
+                                              {"host", supports_host, run_resample_host},
                                               {"ref", supports_everything, run_resample_ref},
                                           }};
 

@@ -19,6 +19,7 @@ struct ResampleProblem {
   double bytes() const;
 };
 
+void run_resample_host(Exec& ex, const ResampleProblem& problem);
 void run_resample_ref(Exec& ex, const ResampleProblem& problem);
 
 }  // namespace rocm_sd

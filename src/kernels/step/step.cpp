@@ -9,15 +9,18 @@ namespace {
 const ImplList<LinearCombinationProblem> kLinearCombination = {
     "linear_combination",
     {
+        {"host", supports_host, run_linear_combination_host},
         {"ref", supports_everything, run_linear_combination_ref},
     }};
 const ImplList<GuidanceProblem> kGuidance = {"apply_guidance",
                                              {
+                                                 {"host", supports_host, run_guidance_host},
                                                  {"ref", supports_everything, run_guidance_ref},
                                              }};
 const ImplList<CountNonfiniteProblem> kCountNonfinite = {
     "count_nonfinite",
     {
+        {"host", supports_host, run_count_nonfinite_host},
         {"ref", supports_everything, run_count_nonfinite_ref},
     }};
 

@@ -49,6 +49,10 @@ struct CountNonfiniteProblem {
   double bytes() const { return static_cast<double>(size) * static_cast<double>(dtype_size(dtype)); }
 };
 
+void run_linear_combination_host(Exec& ex, const LinearCombinationProblem& problem);
+void run_guidance_host(Exec& ex, const GuidanceProblem& problem);
+void run_count_nonfinite_host(Exec& ex, const CountNonfiniteProblem& problem);
+
 void run_linear_combination_ref(Exec& ex, const LinearCombinationProblem& problem);
 void run_guidance_ref(Exec& ex, const GuidanceProblem& problem);
 void run_count_nonfinite_ref(Exec& ex, const CountNonfiniteProblem& problem);
