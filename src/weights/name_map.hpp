@@ -67,11 +67,6 @@ std::optional<std::string> sequential_tiny_vae_name(std::string_view name, bool 
 // OpenCLIP: packed tensors give three weights; the text projection is transposed. False for unknown names.
 bool add_open_clip_weights(const NamedTensor& tensor, WeightMap& weights);
 
-// The inverse directions, for writing single files; nothing where the LDM layout has no such tensor.
-// levels: UNet levels or VAE levels; layers: resnets per down block.
-std::optional<std::string> ldm_unet_name(std::string_view canonical, int layers,
-                                         const std::vector<bool>& attention);
-
 // The places of "a.b.3.rest": head, number and rest, for the maps. Nothing where there is no number below
 // 10,000 there.
 struct Numbered {

@@ -1,0 +1,194 @@
+#include "weights/convert.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.hpp"
+#include "weights/component_loader.hpp"
+#include "weights/component_tensors.hpp"
+
+namespace rocm_sd {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// Components that a pipeline is made of; TAESD belongs to no checkpoint.
+constexpr Component kConverted[] = {Component::kUnet, Component::kVae, Component::kTextEncoder,
+                                    Component::kTextEncoder2};
+
+void make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  require<FileError>(!error, printable_path(path), ": cannot make the folder: ", error.message());
+}
+
+void write_json(const fs::path& path, const Json& json) {
+  AtomicFile file(path);
+  file.write(json.dump(2) + '\n');
+  file.commit();
+}
+
+Json pipeline_index(const Checkpoint& model) {
+  const ModelKind kind = model.kind();
+  const bool xl = kind == ModelKind::kSdxl || kind == ModelKind::kSdxlRefiner;
+  const int channels = model.in_channels();
+  const std::string head = xl ? "StableDiffusionXL" : "StableDiffusion";
+  const std::string tail = channels == 9                         ? "InpaintPipeline"
+                           : channels == 8                       ? "InstructPix2PixPipeline"
+                           : kind == ModelKind::kSdxlRefiner     ? "Img2ImgPipeline"
+                                                                 : "Pipeline";
+  const Json scheduler = model.scheduler_config() != nullptr
+                             ? Json(*model.scheduler_config())
+                             : default_scheduler_config(kind, model.prediction(), model.zero_terminal_snr());
+  Json index = {{"_class_name", head + tail}, {"_diffusers_version", "0.30.0"}};
+  const auto add = [&](const std::string& name, const char* library, const Json& class_name) {
+    index[name] = Json::array({class_name.is_null() ? Json(nullptr) : Json(library), class_name});
+  };
+  const auto has = [&](Component component) { return model.find(component) != nullptr; };
+  if (xl) {
+    const bool inpaints = kind == ModelKind::kSdxlRefiner || channels == 9;
+    if (kind == ModelKind::kSdxlRefiner || inpaints) index["requires_aesthetics_score"] = kind == ModelKind::kSdxlRefiner;
+    index["force_zeros_for_empty_prompt"] = kind == ModelKind::kSdxl;
+  } else {
+    add("feature_extractor", "transformers", nullptr);
+    add("safety_checker", "stable_diffusion", nullptr);
+    index["requires_safety_checker"] = false;
+  }
+  add("scheduler", "diffusers", scheduler.value("_class_name", "EulerDiscreteScheduler"));
+  add("text_encoder", "transformers", has(Component::kTextEncoder) ? Json("CLIPTextModel") : Json(nullptr));
+  add("tokenizer", "transformers", has(Component::kTextEncoder) ? Json("CLIPTokenizer") : Json(nullptr));
+  if (xl) {
+    const bool second = has(Component::kTextEncoder2);
+    add("text_encoder_2", "transformers", second ? Json("CLIPTextModelWithProjection") : Json(nullptr));
+    add("tokenizer_2", "transformers", second ? Json("CLIPTokenizer") : Json(nullptr));
+  }
+  add("unet", "diffusers", has(Component::kUnet) ? Json("UNet2DConditionModel") : Json(nullptr));
+  add("vae", "diffusers", has(Component::kVae) ? Json("AutoencoderKL") : Json(nullptr));
+  return index;
+}
+
+// vocab.json and merges.txt copied, and what CLIPTokenizer wants besides. OpenCLIP pads with "!" (id 0).
+void write_tokenizer(const fs::path& source, const fs::path& target, bool pads_with_zero) {
+  make_folder(target);
+  for (const char* name : {"vocab.json", "merges.txt"}) {
+    AtomicFile file(target / name);
+    file.write(read_file(source / name, 64u << 20));
+    file.commit();
+  }
+  const std::string pad = pads_with_zero ? "!" : "<|endoftext|>";
+  write_json(target / "special_tokens_map.json", {{"bos_token", "<|startoftext|>"},
+                                                  {"eos_token", "<|endoftext|>"},
+                                                  {"pad_token", pad},
+                                                  {"unk_token", "<|endoftext|>"}});
+  write_json(target / "tokenizer_config.json", {{"add_prefix_space", false},
+                                                {"bos_token", "<|startoftext|>"},
+                                                {"do_lower_case", true},
+                                                {"eos_token", "<|endoftext|>"},
+                                                {"errors", "replace"},
+                                                {"model_max_length", 77},
+                                                {"pad_token", pad},
+                                                {"tokenizer_class", "CLIPTokenizer"},
+                                                {"unk_token", "<|endoftext|>"}});
+}
+
+class Converter {
+ public:
+  Converter(const Checkpoint& model, const ConvertOptions& options) : model_(model), options_(options) {}
+
+  void write_folder(const fs::path& to) const {
+    make_folder(to);
+    for (const Component component : kConverted) {
+      if (model_.find(component) == nullptr) continue;
+      const bool text = component == Component::kTextEncoder || component == Component::kTextEncoder2;
+      const fs::path folder = to / component_name(component);
+      make_folder(folder);
+      const WeightStore& store = model_.store(component);
+      write_safetensors(folder / (text ? "model.safetensors" : "diffusion_pytorch_model.safetensors"),
+                        diffusers_tensors(store, model_.config(component), options_.dtype), {{"format", "pt"}});
+      write_json(folder / "config.json", model_.config(component));
+      if (text) add_tokenizer(to, component);
+    }
+    make_folder(to / "scheduler");
+    write_json(to / "scheduler/scheduler_config.json", scheduler());
+    write_json(to / "model_index.json", pipeline_index(model_));
+  }
+
+  void write_single_file(const fs::path& to) const {
+    std::vector<TensorToWrite> tensors;
+    Metadata metadata = model_.metadata();
+    metadata["format"] = "pt";
+    metadata["modelspec.prediction_type"] = model_.prediction() == Prediction::kV ? "v" : "epsilon";
+    metadata[kSchedulerMetadataKey] = scheduler().dump();
+    for (const Component component : kConverted) {
+      if (model_.find(component) == nullptr) continue;
+      const nlohmann::json& config = model_.config(component);
+      metadata[config_metadata_key(component)] = config.dump();
+      for (TensorToWrite& tensor : ldm_tensors(model_.store(component), config, model_.kind(), options_.dtype))
+        tensors.push_back(std::move(tensor));
+    }
+    if (const auto tokenizer = model_.tokenizer_folder(Component::kTextEncoder); tokenizer && has_own_vocabulary())
+      note(concat("the model's own vocabulary (", printable_path(*tokenizer), ") does not fit into a single file"));
+    write_safetensors(to, std::move(tensors), metadata);
+  }
+
+ private:
+  Json scheduler() const {
+    return model_.scheduler_config() != nullptr
+               ? Json(*model_.scheduler_config())
+               : default_scheduler_config(model_.kind(), model_.prediction(), model_.zero_terminal_snr());
+  }
+  bool has_own_vocabulary() const {
+    return model_.store(Component::kTextEncoder).shape("text_model.embeddings.token_embedding.weight")[0] != 49408;
+  }
+  void note(const std::string& line) const {
+    if (options_.on_note) options_.on_note(line);
+  }
+
+  void add_tokenizer(const fs::path& to, Component component) const {
+    const bool second = component == Component::kTextEncoder2;
+    const fs::path target = to / (second ? "tokenizer_2" : "tokenizer");
+    if (const auto own = model_.tokenizer_folder(component))
+      return write_tokenizer(*own, target, second || model_.kind() == ModelKind::kSd2);
+    if (!options_.vocabulary.empty() && path_exists(options_.vocabulary / "vocab.json"))
+      return write_tokenizer(options_.vocabulary, target, second || model_.kind() == ModelKind::kSd2);
+    note(concat("no vocabulary found: ", printable_path(target), " was not written, Diffusers will ask for it"));
+  }
+
+  const Checkpoint& model_;
+  const ConvertOptions& options_;
+};
+
+}  // namespace
+
+Json default_scheduler_config(ModelKind kind, Prediction prediction, bool zero_terminal_snr) {
+  const bool euler = kind == ModelKind::kSdxl || kind == ModelKind::kSdxlRefiner || zero_terminal_snr;
+  const bool ddim = !euler && kind == ModelKind::kSd2;
+  Json config = {{"_class_name", euler ? "EulerDiscreteScheduler" : ddim ? "DDIMScheduler" : "PNDMScheduler"},
+                 {"beta_end", 0.012},
+                 {"beta_schedule", "scaled_linear"},
+                 {"beta_start", 0.00085},
+                 {"num_train_timesteps", 1000},
+                 {"prediction_type", prediction_name(prediction)},
+                 {"steps_offset", 1},
+                 {"timestep_spacing", zero_terminal_snr ? "trailing" : "leading"}};
+  if (zero_terminal_snr) config["rescale_betas_zero_snr"] = true;
+  if (ddim) config["clip_sample"] = false;
+  if (!euler) config["set_alpha_to_one"] = false;
+  if (!euler && !ddim) config["skip_prk_steps"] = true;
+  return config;
+}
+
+void convert(const fs::path& from, const fs::path& to, const ConvertOptions& options) {
+  const bool single = to.extension() == ".safetensors";
+  require<UsageError>(options.overwrite || !path_exists(to), printable_path(to), ": exists already");
+  require<UsageError>(!options.dtype || is_float(*options.dtype), "dtype ", options.dtype.value_or(DType::kF32),
+                      " is not a type that weights can have");
+  const Checkpoint model = Checkpoint::open(from, options.source);
+  if (options.on_note)
+    for (const std::string& line : model.notes()) options.on_note(line);
+  const Converter converter(model, options);
+  if (single) converter.write_single_file(to);
+  else converter.write_folder(to);
+}
+
+}  // namespace rocm_sd
