@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -27,7 +28,7 @@ extern "C" void on_interrupt(int signal) {
 struct GenerateCommand {
   std::vector<std::pair<const OptionRow*, std::string>> set;  // in the order given
   std::string output = "out/{index:05}-{seed}.png";
-  std::string prompts_file, grid, progress = "auto", profile, trace;
+  std::string config, prompts_file, grid, progress = "auto", profile, trace;
   int quality = 95, repeat = 1, threads = 0;
   bool no_metadata = false, grid_labels = false, plan_only = false, quiet = false;
 };
@@ -86,6 +87,35 @@ void print_times(const GenerateResult& result, const MemoryPlan& plan) {
   for (const std::string& warning : result.warnings) fmt::print(stderr, "warning: {}\n", warning);
 }
 
+std::string default_config_path() {
+  const char* home = std::getenv("XDG_CONFIG_HOME");
+  if (home && *home) return std::string(home) + "/rocm-sd/config.toml";
+  home = std::getenv("HOME");
+  return home && *home ? std::string(home) + "/.config/rocm-sd/config.toml" : "";
+}
+
+// Applies the file's options; those of the command line come after and win. Without a name the user's own
+// file is read if it is there.
+void read_config(const std::string& asked, OptionTargets& targets) {
+  const std::string path = asked.empty() ? default_config_path() : asked;
+  std::ifstream file(path);
+  if (!file.good()) {
+    require<UsageError>(asked.empty(), "config: cannot open ", printable(path));
+    return;
+  }
+  try {
+    for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {
+      if (item.name == "++" || item.name == "--") continue;  // a section begins or ends
+      std::string name = item.name;
+      std::replace(name.begin(), name.end(), '_', '-');
+      require<UsageError>(item.inputs.size() == 1, name, ": expected one value");
+      set_option(targets, name, item.inputs.front());
+    }
+  } catch (const Error& e) {
+    throw UsageError(concat(printable(path), ": ", e.what()));
+  }
+}
+
 class Run {
  public:
   explicit Run(const GenerateCommand& command)
@@ -94,6 +124,7 @@ class Run {
   void operator()() {
     LoadOptions load;
     OptionTargets targets{&load, &request_};
+    read_config(command_.config, targets);
     for (const auto& [row, value] : command_.set) set_option(targets, row->name, value);
     require<UsageError>(!load.model.empty(), "model: expected --model PATH");
     std::vector<std::string> prompts = {request_.prompt};
@@ -192,15 +223,8 @@ void add_table_options(CLI::App* sub, GenerateCommand* command) {
       option = sub->add_flag_callback(names, [take] { take("true"); }, row.help);
     else
       option = sub->add_option_function<std::string>(names, take, row.help)->type_name(row.value);
-    option->group(row.group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    option->group(row.group);
   }
-}
-
-std::string default_config_path() {
-  const char* home = std::getenv("XDG_CONFIG_HOME");
-  if (home && *home) return std::string(home) + "/rocm-sd/config.toml";
-  home = std::getenv("HOME");
-  return home && *home ? std::string(home) + "/.config/rocm-sd/config.toml" : "";
 }
 
 }  // namespace
@@ -241,8 +265,12 @@ void add_generate(CLI::App& app) {
   sub->add_option("--threads", command->threads, "CPU threads [all cores]")
       ->check(CLI::Range(1, 1024))
       ->group("Advanced");
-  sub->set_config("--config", default_config_path(), "file with options as name = value lines")
+  sub->add_option("--config", command->config,
+                  "TOML file with options as name = value lines [" + default_config_path() + "]")
+      ->type_name("FILE")
       ->group("Advanced");
+  for (CLI::Option* option : sub->get_options())
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   sub->callback([command] {
     if (command->threads > 0) omp_set_num_threads(command->threads);
     Run run(*command);

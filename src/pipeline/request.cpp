@@ -78,6 +78,7 @@ SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c
     s.sampler = r.sampler;
   if (r.schedule != "auto" && r.schedule != "automatic") {
     s.schedule = r.schedule;
+    s.schedule_is_set = false;
   } else if (r.sampler != "auto") {
     s.schedule = "automatic";
   }

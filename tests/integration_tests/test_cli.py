@@ -84,7 +84,7 @@ def test_config_file(rocm_sd, model, tmp_path):
     rocm_sd("generate", "--config", tmp_path / "config.toml", "-o", tmp_path / "a.png")
     assert "Seed: 9" in read_parameters(tmp_path / "a.png")
     (tmp_path / "config.toml").write_text("no_such_option = 3\n")
-    assert "no_such_option" in rocm_sd("generate", "--config", tmp_path / "config.toml", "--model", model, code=2).stderr
+    assert "no-such-option" in rocm_sd("generate", "--config", tmp_path / "config.toml", "--model", model, code=2).stderr
 
 
 def test_ctrl_c_stops_within_a_step(rocm_sd, model, tmp_path):
@@ -167,8 +167,8 @@ def test_damaged_models(rocm_sd, model, tmp_path, damage):
     shutil.copytree(model, folder)
     unet = next((folder / "unet").glob("*.safetensors"))
     content = unet.read_bytes()
-    words = {"empty": "empty", "truncated": "unet", "directory": "unet", "missing": "unet", "lfs": "LFS", "pickle": "unet", "fifo": "regular",
-             "wrong_shape": "expected", "missing_key": "conv_in.weight", "nan": "finite"}
+    words = {"empty": "empty", "truncated": "unet", "directory": "unet", "missing": "unet", "lfs": "LFS", "pickle": "unet", "fifo": "FIFO",
+             "wrong_shape": "expected", "missing_key": "conv_norm_out.weight", "nan": "finite"}
     size = struct.unpack("<Q", content[:8])[0]
     header = json.loads(content[8:8 + size])
     if damage in ("empty", "truncated", "lfs", "pickle"):
@@ -179,7 +179,7 @@ def test_damaged_models(rocm_sd, model, tmp_path, damage):
         unet.write_bytes(content[:start] + b"\xff" * (len(content) - start))
     elif damage in ("wrong_shape", "missing_key"):
         if damage == "missing_key":
-            header["renamed"] = header.pop("conv_in.weight")
+            header["renamed"] = header.pop("conv_norm_out.weight")
         else:
             shape = header["conv_in.weight"]["shape"]
             header["conv_in.weight"]["shape"] = [shape[1], shape[0], *shape[2:]]
