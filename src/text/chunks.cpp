@@ -1,3 +1,4 @@
+// Division of weighted prompts into chunks, and the weights' effect on the states; see chunks.hpp.
 #include "text/chunks.hpp"
 
 #include <algorithm>
@@ -5,163 +6,179 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/text.hpp"
 
 namespace rocm_sd {
 namespace {
 
-// Collects tokens and closes chunks as they fill up.
+int32_t pad_of(const ClipTokenizer& tokenizer, const ChunkOptions& options) {
+  return options.pad_id < 0 ? tokenizer.eos_id() : options.pad_id;
+}
+
+void check(const ChunkOptions& options) {
+  require<UsageError>(
+      options.max_length >= 3 && options.max_length <= 1 << 16 && options.comma_backtrack >= 0,
+      "chunks: ", options.max_length, " ids per chunk and a comma backtrack of ", options.comma_backtrack,
+      "; expected 3 to 65536 and at least 0");
+}
+
+// The tokens of one chunk, at most max_length - 2, with what frames them.
+PromptChunk framed(std::span<const int32_t> ids, std::span<const float> weights,
+                   const ClipTokenizer& tokenizer, const ChunkOptions& options) {
+  const auto length = static_cast<size_t>(options.max_length);
+  PromptChunk chunk;
+  chunk.ids.assign(length, pad_of(tokenizer, options));
+  chunk.weights.assign(length, 1.0f);
+  chunk.ids[0] = tokenizer.bos_id();
+  std::copy(ids.begin(), ids.end(), chunk.ids.begin() + 1);
+  std::copy(weights.begin(), weights.end(), chunk.weights.begin() + 1);
+  chunk.eos_position = static_cast<int>(ids.size()) + 1;
+  chunk.ids[chunk.eos_position] = tokenizer.eos_id();
+  return chunk;
+}
+
 class Chunker {
  public:
   Chunker(const ClipTokenizer& tokenizer, const ChunkOptions& options)
-      : bos_(tokenizer.bos_id()),
-        eos_(tokenizer.eos_id()),
-        pad_(options.pad_id < 0 ? eos_ : options.pad_id),
-        options_(options),
-        capacity_(static_cast<size_t>(options.max_length) - 2),
-        comma_(tokenizer.token_id(",</w>")) {
-    require<UsageError>(options.max_length >= 3, "a prompt chunk needs at least 3 tokens, not ",
-                        options.max_length);
-  }
+      : tokenizer_(tokenizer), options_(options), comma_(tokenizer.token_id(",</w>").value_or(-1)) {}
 
-  void add(int32_t token, float weight) {
-    if (comma_ && token == *comma_)
-      last_comma_ = ids_.size();
-    else if (ids_.size() == capacity_ && comma_is_near())
-      move_tail_to_next_chunk();
-    if (ids_.size() == capacity_) close();
-    ids_.push_back(token);
-    weights_.push_back(weight);
-  }
-
-  // Pads the open chunk and begins another. `tokens` is what it adds to the count.
-  void close(bool last = false) {
-    require<UsageError>(out_.chunks.size() < static_cast<size_t>(kMaxChunks), "prompt: more than ",
-                        kMaxChunks, " chunks of ", capacity_, " tokens");
-    out_.token_count += static_cast<int>(last ? ids_.size() : capacity_);
-    PromptChunk chunk;
-    chunk.ids.push_back(bos_);
-    chunk.ids.insert(chunk.ids.end(), ids_.begin(), ids_.end());
-    chunk.eos_position = static_cast<int>(chunk.ids.size());
-    chunk.ids.push_back(eos_);
-    chunk.ids.resize(static_cast<size_t>(options_.max_length), pad_);
-    chunk.weights.assign(chunk.ids.size(), 1.0f);
-    std::copy(weights_.begin(), weights_.end(), chunk.weights.begin() + 1);
-    out_.weighted =
-        out_.weighted || std::any_of(weights_.begin(), weights_.end(), [](float w) { return w != 1.0f; });
-    out_.chunks.push_back(std::move(chunk));
-    ids_.clear();
-    weights_.clear();
-    last_comma_.reset();
+  void add_piece(const PromptPiece& piece) {
+    if (piece.is_break()) {
+      close(capacity());
+      return;
+    }
+    for (const int32_t id : tokenizer_.encode(piece.text, options_.special_tokens))
+      add_token(id, static_cast<float>(piece.weight));
   }
 
   ChunkedPrompt finish() {
-    if (!ids_.empty() || out_.chunks.empty()) close(/*last=*/true);
+    if (!ids_.empty() || out_.chunks.empty()) close(ids_.size());
     return std::move(out_);
   }
 
  private:
-  bool comma_is_near() const {
-    return options_.comma_backtrack > 0 && last_comma_ &&
-           ids_.size() - *last_comma_ <= static_cast<size_t>(options_.comma_backtrack);
-  }
-  void move_tail_to_next_chunk() {
-    const auto from = static_cast<ptrdiff_t>(*last_comma_ + 1);
-    const std::vector<int32_t> ids(ids_.begin() + from, ids_.end());
-    const std::vector<float> weights(weights_.begin() + from, weights_.end());
-    ids_.resize(static_cast<size_t>(from));
-    weights_.resize(static_cast<size_t>(from));
-    close();
-    ids_ = ids;
-    weights_ = weights;
+  size_t capacity() const { return static_cast<size_t>(options_.max_length) - 2; }
+
+  void add_token(int32_t id, float weight) {
+    const bool full = ids_.size() == capacity();
+    if (id == comma_)
+      last_comma_ = static_cast<int>(ids_.size());
+    else if (full && last_comma_ >= 0 &&
+             static_cast<int>(ids_.size()) - last_comma_ <= options_.comma_backtrack)
+      close_at_comma();
+    if (ids_.size() == capacity()) close(capacity());
+    ids_.push_back(id);
+    weights_.push_back(weight);
+    out_.weighted = out_.weighted || weight != 1.0f;
   }
 
-  int32_t bos_, eos_, pad_;
-  ChunkOptions options_;
-  size_t capacity_;
-  std::optional<int32_t> comma_;
+  // Ends the chunk behind its last comma and takes the tokens after it into the next one.
+  void close_at_comma() {
+    const auto cut = static_cast<std::ptrdiff_t>(last_comma_) + 1;
+    std::vector<int32_t> ids(ids_.begin() + cut, ids_.end());
+    std::vector<float> weights(weights_.begin() + cut, weights_.end());
+    ids_.resize(cut);
+    weights_.resize(cut);
+    close(capacity());
+    ids_ = std::move(ids);
+    weights_ = std::move(weights);
+  }
+
+  void close(size_t counted) {
+    require<UsageError>(out_.chunks.size() < kMaxChunks, "prompt: more than ", kMaxChunks, " chunks of ",
+                        capacity(), " tokens");
+    out_.token_count += static_cast<int>(counted);
+    out_.chunks.push_back(framed(ids_, weights_, tokenizer_, options_));
+    ids_.clear();
+    weights_.clear();
+    last_comma_ = -1;
+  }
+
+  const ClipTokenizer& tokenizer_;
+  const ChunkOptions& options_;
+  const int32_t comma_;
+  int last_comma_ = -1;  // position in the open chunk
   std::vector<int32_t> ids_;
   std::vector<float> weights_;
-  std::optional<size_t> last_comma_;  // position in ids_
   ChunkedPrompt out_;
 };
+
+double mean(const float* values, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += values[i];
+  return sum / static_cast<double>(count);
+}
 
 }  // namespace
 
 ChunkedPrompt chunk_prompt(const ClipTokenizer& tokenizer, std::span<const PromptPiece> pieces,
                            const ChunkOptions& options) {
+  check(options);
   Chunker chunker(tokenizer, options);
-  for (const PromptPiece& piece : pieces) {
-    if (piece.is_break()) {
-      chunker.close();
-      continue;
-    }
-    for (const int32_t token : tokenizer.encode(piece.text, options.special_tokens))
-      chunker.add(token, static_cast<float>(piece.weight));
-  }
+  for (const PromptPiece& piece : pieces) chunker.add_piece(piece);
   return chunker.finish();
 }
 
 ChunkedPrompt chunk_prompt(const ClipTokenizer& tokenizer, std::string_view prompt,
                            const ChunkOptions& options) {
-  return chunk_prompt(tokenizer, parse_prompt_attention(prompt), options);
+  const std::vector<PromptPiece> pieces = parse_prompt_attention(prompt);
+  return chunk_prompt(tokenizer, std::span<const PromptPiece>(pieces), options);
 }
 
 PromptChunk empty_chunk(const ClipTokenizer& tokenizer, const ChunkOptions& options) {
-  return Chunker(tokenizer, options).finish().chunks.front();
+  check(options);
+  return framed({}, {}, tokenizer, options);
 }
 
 void pad_to_same_chunks(std::span<ChunkedPrompt* const> prompts, const ClipTokenizer& tokenizer,
                         const ChunkOptions& options) {
   size_t most = 0;
-  for (const ChunkedPrompt* p : prompts) most = std::max(most, p->chunks.size());
-  for (ChunkedPrompt* p : prompts) p->chunks.resize(most, empty_chunk(tokenizer, options));
+  for (const ChunkedPrompt* prompt : prompts) most = std::max(most, prompt->chunks.size());
+  for (ChunkedPrompt* prompt : prompts) prompt->chunks.resize(most, empty_chunk(tokenizer, options));
 }
 
 PlainTokens plain_tokens(const ClipTokenizer& tokenizer, std::string_view text, const ChunkOptions& options) {
-  std::vector<int32_t> ids = tokenizer.encode(text, SpecialTokens::kRecognise);
+  check(options);
+  const std::vector<int32_t> ids = tokenizer.encode(text, SpecialTokens::kRecognise);
+  const size_t kept = std::min(ids.size(), static_cast<size_t>(options.max_length) - 2);
+  const std::vector<float> weights(kept, 1.0f);
   PlainTokens out;
-  const auto capacity = static_cast<size_t>(options.max_length) - 2;
-  if (ids.size() > capacity) {
-    out.truncated = true;
-    out.cut_text = tokenizer.decode(std::span<const int32_t>(ids).subspan(capacity));
-    ids.resize(capacity);
-    log().warn("the prompt is longer than {} tokens; left out: \"{}\"", capacity, printable(out.cut_text));
+  out.chunk = framed(std::span(ids).first(kept), weights, tokenizer, options);
+  out.truncated = kept < ids.size();
+  if (out.truncated) {
+    out.cut_text = tokenizer.decode(std::span(ids).subspan(kept));
+    log().warn("the prompt has {} tokens, the text encoder takes {}; left out: \"{}\"", ids.size(), kept,
+               printable(out.cut_text, 500));
   }
-  Chunker chunker(tokenizer,
-                  {.max_length = options.max_length, .pad_id = options.pad_id, .comma_backtrack = 0});
-  for (const int32_t id : ids) chunker.add(id, 1.0f);
-  out.chunk = chunker.finish().chunks.front();
   return out;
 }
 
 Emphasis emphasis_from_name(std::string_view name) {
-  std::string key;
-  for (const char c : name)
-    key += c == '-' || c == '_' ? ' ' : static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  if (key == "original") return Emphasis::kOriginal;
-  if (key == "no norm") return Emphasis::kNoNorm;
-  if (key == "ignore") return Emphasis::kIgnore;
+  std::string plain;
+  for (const char c : name) {
+    const char lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    plain += lower == '-' || lower == '_' ? ' ' : lower;
+  }
+  if (plain == "original") return Emphasis::kOriginal;
+  if (plain == "no norm") return Emphasis::kNoNorm;
+  if (plain == "ignore") return Emphasis::kIgnore;
   throw UsageError(
-      concat("emphasis: expected original, no norm or ignore, got \"", printable(name, 40), "\""));
+      concat("emphasis: expected original, no-norm or ignore, found \"", printable(name, 40), "\""));
 }
 
 void apply_token_weights(float* states, int64_t tokens, int64_t width, std::span<const float> weights,
                          Emphasis mode) {
-  if (mode == Emphasis::kIgnore) return;
-  const auto total = [&] {
-    double sum = 0;
-    for (int64_t i = 0; i < tokens * width; ++i) sum += states[i];
-    return sum;
-  };
-  const double before = total();
+  require(tokens >= 0 && width > 0 && static_cast<int64_t>(weights.size()) == tokens,
+          "apply_token_weights: ", weights.size(), " weights for states [", tokens, ",", width, "]");
+  const bool plain = std::all_of(weights.begin(), weights.end(), [](float w) { return w == 1.0f; });
+  if (mode == Emphasis::kIgnore || plain) return;
+  const int64_t count = tokens * width;
+  const double before = mean(states, count);
   for (int64_t t = 0; t < tokens; ++t)
-    for (int64_t c = 0; c < width; ++c) states[t * width + c] *= weights[static_cast<size_t>(t)];
+    for (int64_t c = 0; c < width; ++c) states[t * width + c] *= weights[t];
   if (mode == Emphasis::kNoNorm) return;
-  const double after = total();
-  const double factor = before / after;
-  if (after == 0 || !std::isfinite(factor) || factor == 1) return;
-  for (int64_t i = 0; i < tokens * width; ++i) states[i] = static_cast<float>(states[i] * factor);
+  const double scale = before / mean(states, count);
+  if (!std::isfinite(scale)) return;
+  for (int64_t i = 0; i < count; ++i) states[i] *= static_cast<float>(scale);
 }
 
 }  // namespace rocm_sd

@@ -1,7 +1,10 @@
+// The scanner of AUTOMATIC1111's attention grammar and of its <word:...> tags; see prompt.hpp.
 #include "text/prompt.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 #include "base/error.hpp"
@@ -11,210 +14,266 @@
 namespace rocm_sd {
 namespace {
 
-constexpr double kStep = 1.1;  // what one pair of brackets multiplies or divides by
+using unicode::char_class;
+using unicode::CharClass;
 
-// A number as the grammar has it: digits and points with an optional sign. Throws UsageError for "1.2.3" and
-// "..".
-double parse_weight(std::string_view number) {
-  std::string_view digits = number;
-  if (!digits.empty() && digits[0] == '+') digits.remove_prefix(1);
+constexpr double kRound = 1.1;
+constexpr double kSquare = 1 / 1.1;
+
+// What Python's \w and \s match; the web UI's patterns are Python's.
+bool is_word(char32_t c) {
+  const CharClass kind = char_class(c);
+  return kind == CharClass::kLetter || kind == CharClass::kNumber || c == U'_';
+}
+bool is_space(char32_t c) { return char_class(c) == CharClass::kSpace || (c >= 0x1c && c <= 0x1f); }
+
+std::string to_utf8(std::u32string_view text) {
+  std::string out;
+  for (const char32_t c : text) append_utf8(out, c);
+  return out;
+}
+
+std::u32string checked_characters(std::string_view prompt) {
+  // A character has at most four bytes: what is longer than that need not be decoded to be refused.
+  std::u32string text;
+  if (prompt.size() <= 4 * kMaxPromptChars) text = unicode::decode(prompt);
+  const bool fits = prompt.size() <= 4 * kMaxPromptChars && text.size() <= kMaxPromptChars;
+  require<UsageError>(fits, "prompt: ", text.empty() ? prompt.size() : text.size(),
+                      text.empty() ? " bytes; at most " : " characters; at most ", kMaxPromptChars,
+                      " characters are accepted");
+  return text;
+}
+
+// A decimal number as Python's float() takes it, without infinities, NaN and underscores; too large ones are
+// infinite.
+std::optional<double> parse_number(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  if (text.starts_with("+-")) return std::nullopt;
+  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.find_first_not_of("0123456789.-eE+") != std::string_view::npos || text.starts_with('+'))
+    return std::nullopt;
   double value = 0;
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::fixed);
-  require<UsageError>(error == std::errc() && end == digits.data() + digits.size() && std::isfinite(value),
-                      "prompt: \"", printable(number, 40), "\" is not a number");
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end != text.data() + text.size()) return std::nullopt;
+  if (error == std::errc::result_out_of_range)
+    return std::strtod(std::string(text).c_str(), nullptr);  // 0 or infinity
+  if (error != std::errc()) return std::nullopt;
   return value;
 }
 
-// ":<number>)" at text[at]: the number, or nothing.
-std::optional<std::string_view> weight_at(std::string_view text, size_t at) {
-  size_t end = at + 1;
-  if (end < text.size() && (text[end] == '+' || text[end] == '-')) ++end;
-  const size_t digits = end;
-  while (end < text.size() && (text[end] == '.' || (text[end] >= '0' && text[end] <= '9'))) ++end;
-  if (end == digits || end >= text.size() || text[end] != ')') return std::nullopt;
-  return text.substr(at + 1, end - at - 1);
-}
-
-bool is_word(char32_t c) {
-  const auto kind = unicode::char_class(c);
-  return c == U'_' || kind == unicode::CharClass::kLetter || kind == unicode::CharClass::kNumber;
-}
-bool is_space(char32_t c) { return unicode::char_class(c) == unicode::CharClass::kSpace; }
-
 class AttentionParser {
  public:
-  std::vector<PromptPiece> parse(std::string_view text) {
-    for (size_t at = 0; at < text.size();) at = token(text, at);
-    for (const size_t begin : round_) multiply(begin, kStep);
-    for (const size_t begin : square_) multiply(begin, 1 / kStep);
-    if (pieces_.empty()) pieces_.push_back({"", 1.0});
+  explicit AttentionParser(std::u32string_view text) : text_(text) {}
+
+  std::vector<PromptPiece> parse() {
+    for (size_t i = 0; i < text_.size();) i += take(text_.substr(i));
+    for (const size_t start : round_) multiply_from(start, kRound);
+    for (const size_t start : square_) multiply_from(start, kSquare);
     return merged();
   }
 
  private:
-  // Consumes one token and returns where the next begins.
-  size_t token(std::string_view text, size_t at) {
-    const char c = text[at];
-    if (c == '\\') {
-      const bool escaped =
-          at + 1 < text.size() && std::string_view("()[]\\").find(text[at + 1]) != std::string_view::npos;
-      pieces_.push_back({escaped ? std::string(1, text[at + 1]) : "", 1.0});
-      return at + (escaped ? 2 : 1);
+  // Consumes one lexeme at the front of rest; returns its length.
+  size_t take(std::u32string_view rest) {
+    const char32_t c = rest[0];
+    switch (c) {
+      case U'\\': {
+        const bool escapes =
+            rest.size() > 1 && std::u32string_view(U"()[]\\").find(rest[1]) != std::u32string_view::npos;
+        add(escapes ? rest.substr(1, 1) : std::u32string_view(), 1.0);
+        return escapes ? 2 : 1;
+      }
+      case U'(': round_.push_back(weights_.size()); return 1;
+      case U'[': square_.push_back(weights_.size()); return 1;
+      case U')':
+        if (round_.empty()) break;
+        multiply_from(pop(round_), kRound);
+        return 1;
+      case U']':
+        if (square_.empty()) break;
+        multiply_from(pop(square_), kSquare);
+        return 1;
+      case U':': {
+        const size_t length = weight_length(rest);
+        if (length > 0 && !round_.empty()) {
+          multiply_from(pop(round_), weight(rest.substr(1, length - 2), rest));
+          return length;
+        }
+        add_with_breaks(rest.substr(0, length > 0 ? length : 1));
+        return length > 0 ? length : 1;
+      }
+      default: {
+        const size_t length = std::min(rest.find_first_of(U"\\()[]:"), rest.size());
+        add_with_breaks(rest.substr(0, length));
+        return length;
+      }
     }
-    if (c == '(')
-      round_.push_back(pieces_.size());
-    else if (c == '[')
-      square_.push_back(pieces_.size());
-    else if (c == ')' && !round_.empty())
-      close(round_, kStep);
-    else if (c == ']' && !square_.empty())
-      close(square_, 1 / kStep);
-    else if (c == ':')
-      return colon(text, at);
-    else if (c == ')' || c == ']')
-      plain(text.substr(at, 1));
-    else {
-      const size_t end = std::min(text.find_first_of("\\()[]:", at), text.size());
-      plain(text.substr(at, end - at));
-      return end;
-    }
-    return at + 1;
+    add_with_breaks(rest.substr(0, 1));  // a closing bracket without its partner
+    return 1;
   }
 
-  size_t colon(std::string_view text, size_t at) {
-    const auto number = weight_at(text, at);
-    if (!number) {
-      plain(":");
-      return at + 1;
+  // Length of ":<sign><digits and points>)" at the front of rest, 0 if it is something else. Any script's
+  // digits.
+  static size_t weight_length(std::u32string_view rest) {
+    size_t i = 1;
+    if (i < rest.size() && (rest[i] == U'+' || rest[i] == U'-')) ++i;
+    const size_t digits = i;
+    while (i < rest.size() && (rest[i] == U'.' || unicode::digit_value(rest[i]) >= 0)) ++i;
+    return i > digits && i < rest.size() && rest[i] == U')' ? i + 1 : 0;
+  }
+
+  static double weight(std::u32string_view number, std::u32string_view rest) {
+    std::string ascii;
+    for (const char32_t c : number) {
+      const int digit = unicode::digit_value(c);
+      ascii += digit >= 0 ? static_cast<char>('0' + digit) : static_cast<char>(c);
     }
-    const size_t end = at + number->size() + 2;
-    if (round_.empty())
-      plain(text.substr(at, end - at));
-    else
-      close(round_, parse_weight(*number));
-    return end;
+    const std::optional<double> value = parse_number(ascii);
+    require<UsageError>(value.has_value(), "prompt: \"",
+                        printable(to_utf8(rest.substr(0, number.size() + 2)), 60),
+                        "\" has a weight that is no number");
+    return *value;
   }
 
-  void close(std::vector<size_t>& brackets, double factor) {
-    multiply(brackets.back(), factor);
-    brackets.pop_back();
-  }
-  void multiply(size_t begin, double factor) {
-    for (size_t i = begin; i < pieces_.size(); ++i) pieces_[i].weight *= factor;
+  static size_t pop(std::vector<size_t>& stack) {
+    const size_t top = stack.back();
+    stack.pop_back();
+    return top;
   }
 
-  // Text without syntax, divided at BREAK as a word; the spaces around it go with it.
-  void plain(std::string_view text) {
-    const std::u32string wide = unicode::decode(text);
+  void add(std::u32string_view text, double weight) {
+    texts_.push_back(text);
+    weights_.push_back(weight);
+  }
+
+  // Text with each word BREAK, and the white space around it, as a piece of its own.
+  void add_with_breaks(std::u32string_view text) {
+    constexpr std::u32string_view kBreak = U"BREAK";
     size_t begin = 0;
-    for (size_t i = 0; i + 5 <= wide.size(); ++i) {
-      const bool word = wide.compare(i, 5, U"BREAK") == 0 && (i == 0 || !is_word(wide[i - 1])) &&
-                        (i + 5 == wide.size() || !is_word(wide[i + 5]));
-      if (!word) continue;
-      size_t left = i, right = i + 5;
-      while (left > begin && is_space(wide[left - 1])) --left;
-      while (right < wide.size() && is_space(wide[right])) ++right;
-      append(std::u32string_view(wide).substr(begin, left - begin));
-      pieces_.push_back({"BREAK", -1.0});
-      begin = right;
-      i = right - 1;
+    for (size_t at = text.find(kBreak); at != std::u32string_view::npos; at = text.find(kBreak, at)) {
+      size_t end = at + kBreak.size();
+      const bool whole = (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
+      if (!whole) {
+        at = end;
+        continue;
+      }
+      size_t before = at;
+      while (before > begin && is_space(text[before - 1])) --before;
+      while (end < text.size() && is_space(text[end])) ++end;
+      add(text.substr(begin, before - begin), 1.0);
+      add(kBreak, -1.0);
+      begin = at = end;
     }
-    append(std::u32string_view(wide).substr(begin));
-  }
-  void append(std::u32string_view text) {
-    PromptPiece& piece = pieces_.emplace_back();
-    for (const char32_t c : text) append_utf8(piece.text, c);
+    add(text.substr(begin), 1.0);
   }
 
-  std::vector<PromptPiece> merged() {
-    std::vector<PromptPiece> out;
-    for (PromptPiece& piece : pieces_) {
-      require<UsageError>(std::fabs(piece.weight) <= kMaxPromptWeight, "prompt: the weight ", piece.weight,
-                          " of \"", printable(piece.text, 40), "\" is outside -", kMaxPromptWeight, " to ",
+  // One multiplication per bracket and piece, in the order of the closing brackets, so that weights are the
+  // web UI's to the last bit. Quadratic in the prompt, which kMaxPromptChars bounds at 10^8 products.
+  void multiply_from(size_t start, double factor) {
+    for (size_t i = start; i < weights_.size(); ++i) weights_[i] *= factor;
+  }
+
+  std::vector<PromptPiece> merged() const {
+    std::vector<PromptPiece> pieces;
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      const std::string text = to_utf8(texts_[i]);
+      require<UsageError>(std::abs(weights_[i]) <= kMaxPromptWeight, "prompt: the weight of \"",
+                          printable(text, 60), "\" is ", weights_[i], "; expected a number within +-",
                           kMaxPromptWeight);
-      if (!out.empty() && out.back().weight == piece.weight)
-        out.back().text += piece.text;
+      if (!pieces.empty() && pieces.back().weight == weights_[i])
+        pieces.back().text += text;
       else
-        out.push_back(std::move(piece));
+        pieces.push_back({text, weights_[i]});
     }
-    return out;
+    if (pieces.empty()) pieces.push_back({});
+    return pieces;
   }
 
-  std::vector<PromptPiece> pieces_;
-  std::vector<size_t> round_, square_;  // pieces before each open bracket
+  std::u32string_view text_;
+  std::vector<std::u32string_view> texts_;
+  std::vector<double> weights_;
+  std::vector<size_t> round_, square_;  // pieces at which the open brackets began
 };
 
-double tag_weight(std::string_view text, std::string_view tag) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool good = error == std::errc() && end == text.data() + text.size() && std::isfinite(value) &&
-                    std::fabs(value) <= kMaxPromptWeight;
-  require<UsageError>(good, "prompt: <", printable(tag, 80), ">: expected a weight from -", kMaxPromptWeight,
-                      " to ", kMaxPromptWeight, ", got \"", printable(text, 40), "\"");
-  return value;
+std::vector<std::string> split_at_colons(std::u32string_view text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0;;) {
+    const size_t end = std::min(text.find(U':', begin), text.size());
+    parts.push_back(to_utf8(text.substr(begin, end - begin)));
+    if (end == text.size()) return parts;
+    begin = end + 1;
+  }
 }
 
-LoraTag lora_tag(std::string_view tag, std::string_view fields) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t colon = fields.find(':');
-    parts.push_back(fields.substr(0, colon));
-    if (colon == std::string_view::npos) break;
-    fields = fields.substr(colon + 1);
-  }
-  LoraTag out;
-  out.name = parts[0];
-  bool good = !out.name.empty() && out.name[0] != '.' && out.name.find_first_of("/\\") == std::string::npos;
-  for (const char c : out.name) good = good && static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
-  require<UsageError>(good, "prompt: <", printable(tag, 80), ">: expected a lora's name without folders");
-  if (parts.size() == 2) out.te_weight = out.weight = tag_weight(parts[1], tag);
-  if (parts.size() >= 3) {
-    out.te_weight = tag_weight(parts[1], tag);
-    out.weight = tag_weight(parts[2], tag);
-  }
-  return out;
+double tag_weight(const std::string& text, std::string_view tag) {
+  const std::optional<double> value = parse_number(text);
+  require<UsageError>(value && std::abs(*value) <= kMaxPromptWeight, "prompt: \"", printable(tag, 80),
+                      "\": expected a weight within +-", kMaxPromptWeight, ", found \"", printable(text, 40),
+                      "\"");
+  return *value;
 }
 
-// The end of a "<word:...>" tag that begins at text[at], or npos.
-size_t tag_end(std::string_view text, size_t at) {
-  size_t i = at + 1;
-  while (i < text.size() &&
-         is_word(static_cast<unsigned char>(text[i]) < 0x80 ? static_cast<char32_t>(text[i]) : U' '))
-    ++i;
-  if (i == at + 1 || i >= text.size() || text[i] != ':') return std::string_view::npos;
-  const size_t end = text.find_first_of("<>", i);
-  return end != std::string_view::npos && text[end] == '>' ? end : std::string_view::npos;
+LoraTag lora_tag(std::u32string_view arguments, std::string_view tag) {
+  LoraTag lora;
+  std::optional<double> te, unet, named_te, named_unet;
+  size_t position = 0;
+  for (const std::string& part : split_at_colons(arguments)) {
+    if (part.starts_with("te=")) {
+      named_te = tag_weight(part.substr(3), tag);
+    } else if (part.starts_with("unet=")) {
+      named_unet = tag_weight(part.substr(5), tag);
+    } else {
+      require<UsageError>(position < 3 && part.find('=') == std::string::npos, "prompt: \"",
+                          printable(tag, 80), "\": \"", printable(part, 40),
+                          "\" is not understood; expected <lora:name:weight>");
+      if (position == 0) lora.name = part;
+      if (position == 1) te = tag_weight(part, tag);
+      if (position == 2) unet = tag_weight(part, tag);
+      ++position;
+    }
+  }
+  bool safe = !lora.name.empty() && lora.name[0] != '.' && lora.name.size() <= 200;
+  for (const char c : lora.name)
+    safe = safe && c != '/' && c != '\\' && static_cast<unsigned char>(c) >= 32 && c != 127;
+  require<UsageError>(safe, "prompt: \"", printable(tag, 80), "\": \"", printable(lora.name, 40),
+                      "\" is no LoRA name; expected a file name without folders");
+  lora.te_weight = named_te.value_or(te.value_or(1.0));
+  lora.weight = named_unet.value_or(unet.value_or(lora.te_weight));
+  return lora;
 }
 
 }  // namespace
 
 std::vector<PromptPiece> parse_prompt_attention(std::string_view prompt) {
-  size_t characters = 0;
-  for (const char c : prompt) characters += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  require<UsageError>(characters <= kMaxPromptChars, "prompt: ", characters, " characters, at most ",
-                      kMaxPromptChars, " are accepted");
-  return AttentionParser().parse(prompt);
+  const std::u32string text = checked_characters(prompt);
+  return AttentionParser(text).parse();
 }
 
 PromptTags extract_lora_tags(std::string_view prompt) {
-  PromptTags out;
-  for (size_t at = 0; at < prompt.size();) {
-    const size_t end = prompt[at] == '<' ? tag_end(prompt, at) : std::string_view::npos;
-    if (end == std::string_view::npos) {
-      out.text += prompt[at++];
+  const std::u32string text = checked_characters(prompt);
+  const std::u32string_view view = text;
+  PromptTags tags;
+  size_t next_close = 0;  // position of the first '>' at or behind the last '<' looked at
+  for (size_t i = 0; i < view.size();) {
+    size_t colon = i + 1;
+    if (view[i] == U'<')
+      while (colon < view.size() && is_word(view[colon])) ++colon;
+    const bool word = view[i] == U'<' && colon > i + 1 && colon < view.size() && view[colon] == U':';
+    if (word && next_close < colon) next_close = std::min(view.find(U'>', colon), view.size());
+    if (!word || next_close == view.size() || next_close == colon + 1) {
+      append_utf8(tags.text, view[i++]);
       continue;
     }
-    const std::string_view tag = prompt.substr(at + 1, end - at - 1);
-    const size_t colon = tag.find(':');
-    const std::string_view kind = tag.substr(0, colon);
-    if (kind == "lora" || kind == "lyco")
-      out.loras.push_back(lora_tag(tag, tag.substr(colon + 1)));
+    const std::string inside = to_utf8(view.substr(i + 1, next_close - i - 1));
+    const std::u32string_view kind = view.substr(i + 1, colon - i - 1);
+    if (kind == U"lora" || kind == U"lyco")
+      tags.loras.push_back(lora_tag(view.substr(colon + 1, next_close - colon - 1), "<" + inside + ">"));
     else
-      out.unknown.emplace_back(tag);
-    at = end + 1;
+      tags.unknown.push_back(inside);
+    i = next_close + 1;
   }
-  return out;
+  return tags;
 }
 
 }  // namespace rocm_sd

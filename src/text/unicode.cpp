@@ -74,7 +74,8 @@ void append_decomposed(char32_t c, std::u32string& out) {
 
 // The primary composite of two characters, 0 if there is none.
 char32_t composite(char32_t first, char32_t second) {
-  if (second < kFirstCombining || is_inert(first) || is_inert(second)) return 0;
+  // utf8proc lets a Hangul syllable swallow U+11A7, which stands for "no final consonant" and never composes.
+  if (second < kFirstCombining || second == 0x11a7 || is_inert(first) || is_inert(second)) return 0;
   std::array<utf8proc_int32_t, 2> pair = {static_cast<utf8proc_int32_t>(first),
                                           static_cast<utf8proc_int32_t>(second)};
   const auto length = utf8proc_normalize_utf32(
@@ -134,6 +135,20 @@ CharClass char_class(char32_t c) {
     return table;
   }();
   return c < 256 ? kLatin[c] : class_from_category(c);
+}
+
+int digit_value(char32_t c) {
+  const auto is_digit = [](char32_t x) {
+    return utf8proc_category(static_cast<utf8proc_int32_t>(x)) == UTF8PROC_CATEGORY_ND;
+  };
+  if (c < 0x80) return c >= U'0' && c <= U'9' ? static_cast<int>(c - U'0') : -1;
+  if (!is_digit(c)) return -1;
+  // Unicode assigns decimal digits in rows of ten, zero first, a row starting at an xxx0 or xxx6 code point;
+  // only the mathematical ones (U+1D7CE..U+1D7FF) put five rows side by side.
+  if (c >= 0x1d7ce && c <= 0x1d7ff) return static_cast<int>((c - 0x1d7ce) % 10);
+  char32_t zero = c;
+  while (is_digit(zero - 1) && c - zero < 9) --zero;
+  return static_cast<int>(c - zero);
 }
 
 std::u32string decode(std::string_view utf8) {

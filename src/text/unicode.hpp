@@ -18,6 +18,9 @@ enum class CharClass : uint8_t {
 };
 CharClass char_class(char32_t c);
 
+// 0 to 9 for a decimal digit (category Nd) of any script, else -1.
+int digit_value(char32_t c);
+
 // UTF-8 to code points; each byte that is not valid UTF-8 becomes U+FFFD.
 std::u32string decode(std::string_view utf8);
 

@@ -2,9 +2,9 @@
 #include "text/vocabulary_files.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <system_error>
 
 #include "base/error.hpp"
@@ -128,21 +128,60 @@ void read_added_tokens_decoder(const Json& json, TokenizerFiles& files) {
     if (const auto token = special_token(json, key.c_str(), files.name)) add_token(files, *token);
 }
 
-// The named special tokens; returned in the order in which the reference adds them.
-std::vector<AddedToken> read_named_tokens(const Json& json, TokenizerFiles& files) {
-  std::vector<AddedToken> tokens;
-  const std::pair<const char*, std::string*> named[] = {{"bos_token", &files.bos},
-                                                        {"eos_token", &files.eos},
-                                                        {"unk_token", &files.unknown},
-                                                        {"pad_token", &files.pad}};
-  for (const auto& [key, target] : named) {
-    if (auto token = special_token(json, key, files.name)) {
-      *target = token->content;
-      tokens.push_back(std::move(*token));
+// added_tokens.json, the older form: {"<cat-toy>": 49408}.
+void read_added_tokens_json(const Json& json, TokenizerFiles& files) {
+  require<FormatError>(json.size() <= kMaxAddedTokens, printable(files.name),
+                       ": added_tokens.json: more than ", kMaxAddedTokens, " tokens");
+  std::vector<std::pair<int32_t, std::string>> order;
+  for (const auto& [content, id] : json.items()) {
+    check_token(content, files.name);
+    order.emplace_back(token_id_of(id, content, files.name), content);
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [id, content] : order) {
+    const std::string* named[] = {&files.bos, &files.eos, &files.unknown, &files.pad};
+    const bool special =
+        std::any_of(std::begin(named), std::end(named), [&](const auto* n) { return *n == content; });
+    add_token(files, {.content = content, .normalized = !special});
+  }
+}
+
+// The named special tokens in the order in which the reference adds them.
+struct NamedTokens {
+  struct Role {
+    const char* key;
+    std::string TokenizerFiles::* content;
+    AddedToken token;
+  };
+  std::array<Role, 4> roles = {
+      Role{"bos_token", &TokenizerFiles::bos}, Role{"eos_token", &TokenizerFiles::eos},
+      Role{"unk_token", &TokenizerFiles::unknown}, Role{"pad_token", &TokenizerFiles::pad}};
+
+  explicit NamedTokens(const TokenizerFiles& files) {
+    for (Role& role : roles) role.token.content = files.*role.content;
+  }
+  void read(const Json& json, TokenizerFiles& files) {
+    for (Role& role : roles) {
+      auto token = special_token(json, role.key, files.name);
+      if (!token) continue;
+      role.token = std::move(*token);
+      files.*role.content = role.token.content;
     }
   }
-  return tokens;
-}
+  // Tokens that the files list explicitly keep their form; of two roles with one text the later one's form
+  // counts.
+  void add_to(TokenizerFiles& files) const {
+    const size_t listed = files.added.size();
+    for (const Role& role : roles) {
+      const auto same = [&](const AddedToken& other) { return other.content == role.token.content; };
+      const auto found = std::find_if(files.added.begin(), files.added.end(), same);
+      if (found == files.added.end())
+        add_token(files, role.token);
+      else if (static_cast<size_t>(found - files.added.begin()) >= listed)
+        found->normalized = role.token.normalized;
+    }
+  }
+};
 
 }  // namespace
 
@@ -199,22 +238,21 @@ TokenizerFiles read_tokenizer_json(std::string_view text, std::string_view name)
   return files;
 }
 
-void read_tokenizer_config(std::string_view config_text, std::string_view map_text, TokenizerFiles& files) {
-  const Json config = config_text.empty() ? Json::object() : parse_object(config_text, files.name);
-  const Json* decoder = member(config, "added_tokens_decoder");
-  std::vector<AddedToken> named = read_named_tokens(config, files);
-  if (decoder != nullptr) {
-    files.added.clear();  // the configuration's list stands in for tokenizer.json's
+void read_tokenizer_config(const ConfigTexts& texts, TokenizerFiles& files) {
+  const auto parse = [&](const std::optional<std::string>& text) {
+    return text ? parse_object(*text, files.name) : Json::object();
+  };
+  const Json config = parse(texts.tokenizer_config);
+  NamedTokens named(files);
+  named.read(config, files);
+  if (const Json* decoder = member(config, "added_tokens_decoder")) {
+    files.added.clear();  // this list stands in for tokenizer.json's and for the older files
     read_added_tokens_decoder(*decoder, files);
-  } else if (!map_text.empty()) {
-    const std::vector<AddedToken> mapped = read_named_tokens(parse_object(map_text, files.name), files);
-    named.insert(named.begin(), mapped.begin(), mapped.end());  // the map's form of a token wins
+  } else {
+    named.read(parse(texts.special_tokens_map), files);
+    read_added_tokens_json(parse(texts.added_tokens), files);
   }
-  for (const std::string* content : {&files.bos, &files.eos, &files.unknown, &files.pad}) {
-    const auto found = std::find_if(named.begin(), named.end(),
-                                    [&](const AddedToken& token) { return token.content == *content; });
-    add_token(files, found != named.end() ? *found : AddedToken{.content = *content});
-  }
+  named.add_to(files);
   if (const Json* length = member(config, "model_max_length");
       length != nullptr && length->is_number_integer()) {
     const auto value = length->get<int64_t>();  // "no limit" is written as a huge number
@@ -289,9 +327,10 @@ TokenizerFiles read_tokenizer_folder(const fs::path& folder) {
     read_merges(*merges, (folder / "merges.txt").string(), files.merges);
   }
   files.name = name;
-  const auto config = read_text_file(folder / "tokenizer_config.json");
-  const auto map = read_text_file(folder / "special_tokens_map.json");
-  read_tokenizer_config(config.value_or(""), map.value_or(""), files);
+  read_tokenizer_config({.tokenizer_config = read_text_file(folder / "tokenizer_config.json"),
+                         .special_tokens_map = read_text_file(folder / "special_tokens_map.json"),
+                         .added_tokens = read_text_file(folder / "added_tokens.json")},
+                        files);
   resolve_added_tokens(files);
   return files;
 }

@@ -44,9 +44,13 @@ void read_vocab_json(std::string_view text, std::string_view name, Vocabulary& v
 void read_merges(std::string_view text, std::string_view name,
                  std::vector<std::pair<std::string, std::string>>& merges);
 TokenizerFiles read_tokenizer_json(std::string_view text, std::string_view name);
-// tokenizer_config.json, and special_tokens_map.json where the former has no added_tokens_decoder.
-void read_tokenizer_config(std::string_view config, std::string_view special_tokens_map,
-                           TokenizerFiles& files);
+
+struct ConfigTexts {
+  std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens;
+};
+// tokenizer_config.json, and special_tokens_map.json and added_tokens.json where the former has no
+// added_tokens_decoder.
+void read_tokenizer_config(const ConfigTexts& texts, TokenizerFiles& files);
 
 // CLIP's construction: 256 byte symbols, the same with "</w>", the merges' results, bos, eos.
 Vocabulary vocabulary_from_merges(const std::vector<std::pair<std::string, std::string>>& merges,

@@ -1,4 +1,5 @@
 """CLIP's reference tokenizer (transformers on the Rust `tokenizers`) built from the shipped merges, and ours."""
+import json
 import os
 import pathlib
 import struct
@@ -37,6 +38,16 @@ def reference_tokenizer(**kwargs):
 
     merges = read_merges()
     return CLIPTokenizer(vocab=vocabulary(merges), merges=merges, **kwargs)
+
+
+def our_prompts(prompts: list[bytes], *arguments: str) -> list[dict]:
+    """Pieces and chunks of prompts by our parser; {"error": ...} where it refuses."""
+    tool = build_dir() / "tests/tools/tool_prompt"
+    assert tool.exists(), f"{tool} is not built (ninja tool_prompt)"
+    data = b"".join(struct.pack("<I", len(p)) + p for p in prompts)
+    done = subprocess.run([str(tool), *arguments], input=data, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return [json.loads(line) for line in done.stdout.split(b"\n")[:-1]]
 
 
 def our_ids(texts: list[bytes], *arguments: str) -> list[list[int]]:

@@ -133,6 +133,10 @@ FOLDERS = {
                "pad_token": "!", "model_max_length": 77},
               {"bos_token": token_object("<|startoftext|>", True), "eos_token": token_object("<|endoftext|>", True),
                "pad_token": "!", "unk_token": token_object("<|endoftext|>", True)}),
+    "objects": ({"bos_token": token_object("<|startoftext|>", True, __type="AddedToken"),
+                 "eos_token": token_object("<|endoftext|>", True, __type="AddedToken"),
+                 "unk_token": token_object("<|endoftext|>", True, __type="AddedToken"),
+                 "pad_token": token_object("<|endoftext|>", True, __type="AddedToken")}, None),
     "map only": (None, {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "pad_token": "!",
                         "unk_token": "<|endoftext|>"}),
     "new pad": ({"pad_token": "<pad>"}, None),
@@ -143,6 +147,15 @@ FOLDERS = {
 }
 FOLDER_TEXTS = ["a cat", "hello! there!!", "<|endoftext|> x <|EndOfText|>!", "<|STARTOFTEXT|>a", "<pad> a<PAD>b", "x<cat toy>y",
                 "<CAT TOY> <cat><CAT>", "é<|e\u0301ndoftext|>", "!<|endoftext|>!", "a <|endoftext|>> b", ""]
+
+
+def test_added_tokens_json(tmp_path):
+    """The older way to add a concept's word, as textual inversion saved it."""
+    from transformers import CLIPTokenizer
+
+    write_folder(tmp_path, "files", {}, None)
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<Cat Toy>": 49409, "<cat>": 49408}))
+    assert_same(CLIPTokenizer.from_pretrained(str(tmp_path)), FOLDER_TEXTS, str(tmp_path))
 
 
 def write_folder(folder, layout, config, token_map):
@@ -166,8 +179,11 @@ def write_folder(folder, layout, config, token_map):
         (folder / "special_tokens_map.json").write_text(json.dumps(token_map), encoding="utf-8")
 
 
-@pytest.mark.parametrize("layout", ["files", "json pairs", "json lines"])
-@pytest.mark.parametrize("name", FOLDERS)
+LAYOUTS = [("files", name) for name in FOLDERS] + [("json pairs", "plain"), ("json lines", "sd1"), ("json pairs", "sdxl2"),
+                                                   ("json pairs", "new pad"), ("json lines", "added")]
+
+
+@pytest.mark.parametrize("layout,name", LAYOUTS)
 def test_folders(tmp_path, name, layout):
     from transformers import CLIPTokenizer
 
