@@ -42,8 +42,8 @@ def reference_tokenizer(**kwargs):
 
 def our_prompts(prompts: list[bytes], *arguments: str) -> list[dict]:
     """Pieces and chunks of prompts by our parser; {"error": ...} where it refuses."""
-    tool = build_dir() / "tests/tools/tool_prompt"
-    assert tool.exists(), f"{tool} is not built (ninja tool_prompt)"
+    tool = build_dir() / "bin/prompt_main"
+    assert tool.exists(), f"{tool} is not built (ninja prompt_main)"
     data = b"".join(struct.pack("<I", len(p)) + p for p in prompts)
     done = subprocess.run([str(tool), *arguments], input=data, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
