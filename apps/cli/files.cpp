@@ -1,10 +1,78 @@
 // rocm-sd inspect, convert, list, params: questions about files and names.
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <memory>
+
 #include "apps/cli/commands.hpp"
+#include "base/error.hpp"
+#include "base/paths.hpp"
 #include "rocm_sd/pipeline.hpp"
+#include "weights/convert.hpp"
+#include "weights/inspect.hpp"
 
 namespace rocm_sd::cli {
+
+namespace {
+
+std::optional<DType> parse_stored_type(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  if (name == "f32" || name == "fp32") return DType::kF32;
+  if (name == "f16" || name == "fp16") return DType::kF16;
+  if (name == "bf16") return DType::kBF16;
+  if (name == "fp8" || name == "f8e4m3") return DType::kF8E4M3;
+  throw UsageError(concat("dtype: expected f32, f16, bf16 or fp8, got \"", printable(name), "\""));
+}
+
+struct ConvertCommand {
+  std::string from, to, dtype, vae, variant, vocabulary;
+  bool overwrite = false;
+};
+
+void run_convert(const ConvertCommand& c) {
+  ConvertOptions options;
+  options.dtype = parse_stored_type(c.dtype);
+  options.source.vae = c.vae;
+  options.source.variant = c.variant;
+  options.vocabulary =
+      c.vocabulary.empty() ? share_path("vocab/clip/merges.txt").parent_path().string() : c.vocabulary;
+  options.overwrite = c.overwrite;
+  options.on_note = [](const std::string& note) { fmt::print(stderr, "note: {}\n", note); };
+  convert(c.from, c.to, options);
+  fmt::print("{}\n", c.to);
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app) {
+  auto file = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+  CLI::App* sub = app.add_subcommand("inspect", "tell what a model file or folder holds, without loading it");
+  sub->add_option("FILE", *file, "a .safetensors file or a Diffusers folder")->required();
+  sub->add_flag("--json", *json, "print JSON");
+  sub->callback([file, json] {
+    const nlohmann::ordered_json report = inspect(*file);
+    if (*json)
+      fmt::print("{}\n", report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    else
+      fmt::print("{}", inspect_text(report));
+  });
+}
+
+void add_convert(CLI::App& app) {
+  auto command = std::make_shared<ConvertCommand>();
+  CLI::App* sub = app.add_subcommand("convert", "single file <-> Diffusers folder, and the element type");
+  sub->add_option("FROM", command->from, "a single .safetensors file or a Diffusers folder")->required();
+  sub->add_option("TO", command->to, "a name ending in .safetensors makes a single file, any other a folder")
+      ->required();
+  sub->add_option("--dtype", command->dtype, "f32, f16, bf16 or fp8 [as stored]");
+  sub->add_option("--vae", command->vae, "VAE to put in place of the model's own");
+  sub->add_option("--variant", command->variant, "fp16: prefer *.fp16.safetensors in a folder that has both");
+  sub->add_option("--vocabulary", command->vocabulary,
+                  "tokenizer folder for models made from single files [the shipped one]");
+  sub->add_flag("--overwrite", command->overwrite, "replace an existing target");
+  sub->callback([command] { run_convert(*command); });
+}
 
 void add_list(CLI::App& app) {
   CLI::App* list = app.add_subcommand("list", "names that other commands take");

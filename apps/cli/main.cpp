@@ -20,8 +20,8 @@ int run(int argc, char** argv) {
            failed->get_name() + " --help`.\n";
   });
   rocm_sd::cli::add_generate(app);
-  //I rocm_sd::cli::add_inspect(app);
-  //I rocm_sd::cli::add_convert(app);
+  rocm_sd::cli::add_inspect(app);
+  rocm_sd::cli::add_convert(app);
   rocm_sd::cli::add_list(app);
   rocm_sd::cli::add_params(app);
   try {
