@@ -19,7 +19,8 @@ using testing_support::to_doubles;
 const Shape kShape = {2, 3, 5, 4};
 
 // What a perfect model would return for clean latents and noise at a level.
-Tensor perfect_output(Exec& ex, Prediction prediction, const Tensor& clean, const Tensor& noise, double alpha_bar) {
+Tensor perfect_output(Exec& ex, Prediction prediction, const Tensor& clean, const Tensor& noise,
+                      double alpha_bar) {
   const double signal = std::sqrt(alpha_bar), spread = std::sqrt(1 - alpha_bar);
   switch (prediction) {
     case Prediction::kEpsilon: return linear_combination(ex, {{1, noise}});
@@ -84,13 +85,15 @@ TEST(Denoiser, GuidesInOneBatch) {
 TEST(Denoiser, GuidesByImageAndText) {
   TestExec test;
   const Tensor x = random_tensor(kShape, DType::kF32, 3);
-  const Denoiser denoiser([&](Exec&, const Tensor& input, double) { return random_tensor(input.shape(), DType::kF32, 4); },
-                          {.prediction = Prediction::kSample, .cfg_scale = 7, .image_cfg_scale = 1.5, .instruct = true});
+  const Denoiser denoiser(
+      [&](Exec&, const Tensor& input, double) { return random_tensor(input.shape(), DType::kF32, 4); },
+      {.prediction = Prediction::kSample, .cfg_scale = 7, .image_cfg_scale = 1.5, .instruct = true});
   EXPECT_EQ(denoiser.conditions(), 3);
   const auto o = to_doubles(random_tensor({6, 3, 5, 4}, DType::kF32, 4));
   const size_t n = o.size() / 3;
   std::vector<double> want;  // Brooks et al. 2023, equation 3
-  for (size_t i = 0; i < n; ++i) want.push_back(o[i] + 1.5 * (o[i + n] - o[i]) + 7 * (o[i + 2 * n] - o[i + n]));
+  for (size_t i = 0; i < n; ++i)
+    want.push_back(o[i] + 1.5 * (o[i + n] - o[i]) + 7 * (o[i + 2 * n] - o[i + n]));
   expect_tensor_near(denoiser(test.ex, x, {1, 0.5, 100}, LatentSpace::kVarianceExploding), want, 1e-6);
 }
 
@@ -98,7 +101,9 @@ TEST(Denoiser, ZeroTerminalSnrNeedsVPrediction) {
   TestExec test;
   const Tensor x = random_tensor(kShape, DType::kF32, 3);
   const NoiseLevel level = level_of_timestep(NoiseSchedule({.zero_terminal_snr = true}), 999);
-  const auto identity = [](Exec& ex, const Tensor& input, double) { return linear_combination(ex, {{1, input}}); };
+  const auto identity = [](Exec& ex, const Tensor& input, double) {
+    return linear_combination(ex, {{1, input}});
+  };
   const Denoiser v(identity, {.prediction = Prediction::kV, .cfg_scale = 1});
   std::vector<double> want;
   for (const double value : to_doubles(x)) want.push_back(-value);
@@ -121,8 +126,9 @@ TEST(Denoiser, RefusesBadInput) {
   refused({.instruct = true, .guidance_rescale = 0.5});
   TestExec test;
   const Denoiser wrong([](Exec&, const Tensor& x, double) { return x.narrow(0, 0, 1); }, {});
-  EXPECT_THROW(wrong(test.ex, random_tensor(kShape, DType::kF32, 1), {1, 0.5, 1}, LatentSpace::kVarianceExploding),
-               ShapeError);
+  EXPECT_THROW(
+      wrong(test.ex, random_tensor(kShape, DType::kF32, 1), {1, 0.5, 1}, LatentSpace::kVarianceExploding),
+      ShapeError);
   EXPECT_EQ(parse_prediction("v_prediction"), Prediction::kV);
   EXPECT_EQ(parse_prediction("EPSILON"), Prediction::kEpsilon);
   EXPECT_EQ(parse_prediction("sample"), Prediction::kSample);

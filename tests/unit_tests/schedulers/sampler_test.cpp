@@ -1,5 +1,5 @@
-// Samplers on a problem with a known answer: order of convergence, variance of the stochastic ones, hooks, batches,
-// counts of UNet calls, names and bad input.
+// Samplers on a problem with a known answer: order of convergence, variance of the stochastic ones, hooks,
+// batches, counts of UNet calls, names and bad input.
 #include "schedulers/sampler.hpp"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 namespace rocm_sd {
 namespace {
 
-// Data are normal with mean kMean and deviation kSpread in every element. The best denoiser is linear, and the
-// probability-flow ODE has a closed form (Karras et al. 2022, appendix B.6).
+// Data are normal with mean kMean and deviation kSpread in every element. The best denoiser is linear, and
+// the probability-flow ODE has a closed form (Karras et al. 2022, appendix B.6).
 constexpr double kMean = 0.3, kSpread = 0.5;
 
 double exact_denoised(double x, double sigma) {
@@ -26,12 +26,13 @@ double exact_path(double x, double from, double to) {
 
 class Problem {
  public:
-  explicit Problem(SamplingRequest request, const NoiseScheduleArgs& args = {}, std::vector<uint64_t> seeds = {1},
-                   Shape shape = {1, 4, 4, 4})
+  explicit Problem(SamplingRequest request, const NoiseScheduleArgs& args = {},
+                   std::vector<uint64_t> seeds = {1}, Shape shape = {1, 4, 4, 4})
       : noise(args), plan(plan_sampling(noise, request)), shape_(shape) {
     for (const uint64_t seed : seeds) seeds_.push_back({seed});
     shape_[0] = static_cast<int64_t>(seeds.size());
-    // The toy model has to know sigma exactly, also between timesteps: it is told by the hook that sees each level.
+    // The toy model has to know sigma exactly, also between timesteps: it is told by the hook that sees each
+    // level.
     hooks.before_denoise = [this](Exec&, const Tensor& x, const NoiseLevel& level, LatentSpace) {
       level_ = level;
       return x;
@@ -87,9 +88,11 @@ double error_of(const std::string& sampler, const SamplerOptions& options, int n
   Problem problem(request);
   problem.run();
   const bool preserving = problem.plan.sampler->space == LatentSpace::kVariancePreserving;
-  const double scale_in = preserving ? std::sqrt(1 + 64.0) : 1, scale_out = preserving ? std::sqrt(1 + 0.04) : 1;
+  const double scale_in = preserving ? std::sqrt(1 + 64.0) : 1,
+               scale_out = preserving ? std::sqrt(1 + 0.04) : 1;
   // The step after the n-th goes to sigma 0. DPM fast ends at its last sigma above 0 by steps of its own.
-  const auto& end = sampler == "dpm_fast" ? problem.trajectory.back() : problem.trajectory[static_cast<size_t>(n - 1)];
+  const auto& end =
+      sampler == "dpm_fast" ? problem.trajectory.back() : problem.trajectory[static_cast<size_t>(n - 1)];
   double square = 0;
   for (size_t i = 0; i < end.size(); ++i)
     square += std::pow(end[i] * scale_out - exact_path(problem.start[i] * scale_in, 8, 0.2), 2);
@@ -99,7 +102,7 @@ double error_of(const std::string& sampler, const SamplerOptions& options, int n
 struct OrderCase {
   const char* sampler;
   SamplerOptions options;
-  double order;      // least observed order: error ~ steps^-order
+  double order;        // least observed order: error ~ steps^-order
   double error_at_32;  // and size, which tells a right high order from a right low one
 };
 
@@ -116,21 +119,22 @@ SamplerOptions with_eta(double eta) { return {.eta = eta}; }
 SamplerOptions with_order(int order) { return {.order = order}; }
 INSTANTIATE_TEST_SUITE_P(
     Sampler, ConvergenceOrder,
-    testing::Values(OrderCase{"euler", {}, 0.8, 0.1}, OrderCase{"euler_a", with_eta(0), 0.8, 0.1},
-                    OrderCase{"ddim", {}, 0.8, 0.1}, OrderCase{"tcd", with_eta(0), -1, 10},
-                    OrderCase{"heun", {}, 1.7, 0.01}, OrderCase{"dpm2", {}, 1.7, 0.01},
-                    OrderCase{"dpm2_a", with_eta(0), 1.7, 0.01}, OrderCase{"dpmpp_2s_a", with_eta(0), 1.7, 0.01},
-                    OrderCase{"dpmpp_sde", with_eta(0), 1.7, 0.01}, OrderCase{"dpmpp_2m", with_order(1), 0.8, 0.1},
-                    OrderCase{"dpmpp_2m", with_order(2), 1.6, 0.02}, OrderCase{"dpmpp_2m", with_order(3), 1.6, 0.01},
-                    OrderCase{"dpmpp_2m", {.solver = SolverType::kHeun}, 1.6, 0.02},
-                    OrderCase{"dpmpp_2s", with_order(2), 1.6, 0.05}, OrderCase{"dpmpp_2s", with_order(3), 1.6, 0.05},
-                    OrderCase{"dpmpp_2m_sde", with_eta(0), 1.6, 0.02}, OrderCase{"dpmpp_3m_sde", with_eta(0), 1.6, 0.01},
-                    OrderCase{"res_multistep", {}, 1.6, 0.02}, OrderCase{"lms", with_order(2), 1.5, 0.03},
-                    OrderCase{"lms", with_order(4), 1.5, 0.02}, OrderCase{"deis", with_order(2), 1.5, 0.03},
-                    OrderCase{"deis", with_order(3), 1.5, 0.02}, OrderCase{"uni_pc", with_order(2), 1.6, 0.01},
-                    OrderCase{"uni_pc", with_order(3), 1.6, 0.01}, OrderCase{"uni_pc_bh2", with_order(2), 1.6, 0.01},
-                    OrderCase{"uni_pc_bh2", with_order(3), 1.6, 0.01}, OrderCase{"ipndm", with_order(2), 0.8, 0.05},
-                    OrderCase{"dpm_fast", with_eta(0), 1.6, 0.02}),
+    testing::Values(
+        OrderCase{"euler", {}, 0.8, 0.1}, OrderCase{"euler_a", with_eta(0), 0.8, 0.1},
+        OrderCase{"ddim", {}, 0.8, 0.1}, OrderCase{"tcd", with_eta(0), -1, 10},
+        OrderCase{"heun", {}, 1.7, 0.01}, OrderCase{"dpm2", {}, 1.7, 0.01},
+        OrderCase{"dpm2_a", with_eta(0), 1.7, 0.01}, OrderCase{"dpmpp_2s_a", with_eta(0), 1.7, 0.01},
+        OrderCase{"dpmpp_sde", with_eta(0), 1.7, 0.01}, OrderCase{"dpmpp_2m", with_order(1), 0.8, 0.1},
+        OrderCase{"dpmpp_2m", with_order(2), 1.6, 0.02}, OrderCase{"dpmpp_2m", with_order(3), 1.6, 0.01},
+        OrderCase{"dpmpp_2m", {.solver = SolverType::kHeun}, 1.6, 0.02},
+        OrderCase{"dpmpp_2s", with_order(2), 1.6, 0.05}, OrderCase{"dpmpp_2s", with_order(3), 1.6, 0.05},
+        OrderCase{"dpmpp_2m_sde", with_eta(0), 1.6, 0.02}, OrderCase{"dpmpp_3m_sde", with_eta(0), 1.6, 0.01},
+        OrderCase{"res_multistep", {}, 1.6, 0.02}, OrderCase{"lms", with_order(2), 1.5, 0.03},
+        OrderCase{"lms", with_order(4), 1.5, 0.02}, OrderCase{"deis", with_order(2), 1.5, 0.03},
+        OrderCase{"deis", with_order(3), 1.5, 0.02}, OrderCase{"uni_pc", with_order(2), 1.6, 0.01},
+        OrderCase{"uni_pc", with_order(3), 1.6, 0.01}, OrderCase{"uni_pc_bh2", with_order(2), 1.6, 0.01},
+        OrderCase{"uni_pc_bh2", with_order(3), 1.6, 0.01}, OrderCase{"ipndm", with_order(2), 0.8, 0.05},
+        OrderCase{"dpm_fast", with_eta(0), 1.6, 0.02}),
     [](const auto& info) { return std::string(info.param.sampler) + "_" + std::to_string(info.index); });
 
 class EverySampler : public testing::TestWithParam<std::string> {};
@@ -139,7 +143,8 @@ std::vector<std::string> names() {
   for (const SamplerRow& row : samplers()) out.emplace_back(row.name);
   return out;
 }
-INSTANTIATE_TEST_SUITE_P(Sampler, EverySampler, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Sampler, EverySampler, testing::ValuesIn(names()),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(EverySampler, CallsTheUnetAsOftenAsItSays) {
   for (const int steps : {1, 2, 3, 4, 7, 20, 37}) {
@@ -153,17 +158,19 @@ TEST_P(EverySampler, CallsTheUnetAsOftenAsItSays) {
   }
 }
 
-// From pure noise to samples of the data: right mean and variance, which a wrong noise coefficient would miss.
+// From pure noise to samples of the data: right mean and variance, which a wrong noise coefficient would
+// miss.
 TEST_P(EverySampler, ReachesTheDistributionOfTheData) {
-  if (GetParam() == "lcm" || GetParam() == "tcd") return;  // for distilled models: a denoiser's mean is no sample
+  if (GetParam() == "lcm" || GetParam() == "tcd")
+    return;  // for distilled models: a denoiser's mean is no sample
   // By timesteps, the last level is 0.03 and not 0: its noise is part of the result.
   Problem problem({.sampler = GetParam(), .schedule = "karras", .steps = 60}, {}, {1, 2}, {1, 32, 32, 4});
   const auto out = problem.run();
   double mean = 0, square = 0;
   for (const double v : out) mean += v / static_cast<double>(out.size());
   for (const double v : out) square += (v - mean) * (v - mean) / static_cast<double>(out.size());
-  // 8192 values: standard errors 0.0055 and 0.008 of the deviation. Starting at sigma 14.6 without the data's own share
-  // costs 0.1% of the spread; first-order solvers at 60 steps some percent.
+  // 8192 values: standard errors 0.0055 and 0.008 of the deviation. Starting at sigma 14.6 without the data's
+  // own share costs 0.1% of the spread; first-order solvers at 60 steps some percent.
   EXPECT_NEAR(mean, kMean, 0.03);
   EXPECT_NEAR(std::sqrt(square), kSpread, 0.045);
 }
@@ -214,18 +221,21 @@ TEST_P(EverySampler, HooksReplaceWhatTheyAreGiven) {
   if (GetParam() == "dpm_fast") return;  // adds noise down to its last sigma, not 0
   const auto out = problem.run();
   const NoiseLevel& last = problem.plan.schedule.levels.back();
-  const double left = last.sigma + (problem.plan.sampler->name == "tcd" ? 0.03 : 0);  // TCD lands on timestep 0
+  const double left =
+      last.sigma + (problem.plan.sampler->name == "tcd" ? 0.03 : 0);  // TCD lands on timestep 0
   for (const float v : out) EXPECT_NEAR(v, 0, 1e-3 + 5 * left);
 }
 
 TEST(Sampler, WithoutEtaNoNoiseIsDrawn) {
-  for (const char* name : {"euler_a", "dpm2_a", "dpmpp_2s_a", "dpmpp_sde", "dpmpp_2m_sde", "dpmpp_3m_sde", "dpm_fast"}) {
+  for (const char* name :
+       {"euler_a", "dpm2_a", "dpmpp_2s_a", "dpmpp_sde", "dpmpp_2m_sde", "dpmpp_3m_sde", "dpm_fast"}) {
     const NoiseSchedule noise;
     const SamplingPlan plan = plan_sampling(noise, {.sampler = name, .steps = 4, .options = {.eta = 0}});
     Arena arena(host_device());
     Exec ex(arena);
-    const Denoiser denoiser([](Exec& e, const Tensor& x, double) { return linear_combination(e, {{0.5, x}}); },
-                            {.prediction = Prediction::kSample, .cfg_scale = 1});
+    const Denoiser denoiser(
+        [](Exec& e, const Tensor& x, double) { return linear_combination(e, {{0.5, x}}); },
+        {.prediction = Prediction::kSample, .cfg_scale = 1});
     const std::vector<float> values(16, 1.0f);
     const Tensor x = tensor_from(host_device(), {1, 2, 2, 4}, values.data());
     EXPECT_NO_THROW(run_sampler(ex, noise, plan, denoiser, nullptr, x)) << name;
@@ -242,18 +252,28 @@ TEST(Sampler, StepNoiseCanBeThatOfAPathOrFresh) {
 }
 
 TEST(SamplerNames, OfEveryProject) {
-  const std::pair<const char*, const char*> kWant[] = {
-      {"Euler a", "euler_a"},          {"euler_ancestral", "euler_a"},
-      {"k_euler_a", "euler_a"},        {"EulerAncestralDiscreteScheduler", "euler_a"},
-      {"EulerDiscrete", "euler"},      {"DPM++ 2M", "dpmpp_2m"},
-      {"dpm++2m", "dpmpp_2m"},         {"dpmpp_2m", "dpmpp_2m"},
-      {"dpm++2s_a", "dpmpp_2s_a"},     {"dpmpp_2m_sde_gpu", "dpmpp_2m_sde"},
-      {"dpm++2m_sde_bt", "dpmpp_2m_sde"}, {"DPM++ 3M SDE", "dpmpp_3m_sde"},
-      {"uni_pc_bh2", "uni_pc_bh2"},    {"UniPC", "uni_pc"},
-      {"PNDMScheduler", "plms"},       {"PLMS", "plms"},
-      {"ddim_trailing", "ddim_trailing"}, {"DDIM", "ddim"},
-      {"ipndm_v", "ipndm_v"},          {"LCMScheduler", "lcm"},
-      {"DPMSolverSDEScheduler", "dpmpp_sde"}, {"KDPM2AncestralDiscreteScheduler", "dpm2_a"}};
+  const std::pair<const char*, const char*> kWant[] = {{"Euler a", "euler_a"},
+                                                       {"euler_ancestral", "euler_a"},
+                                                       {"k_euler_a", "euler_a"},
+                                                       {"EulerAncestralDiscreteScheduler", "euler_a"},
+                                                       {"EulerDiscrete", "euler"},
+                                                       {"DPM++ 2M", "dpmpp_2m"},
+                                                       {"dpm++2m", "dpmpp_2m"},
+                                                       {"dpmpp_2m", "dpmpp_2m"},
+                                                       {"dpm++2s_a", "dpmpp_2s_a"},
+                                                       {"dpmpp_2m_sde_gpu", "dpmpp_2m_sde"},
+                                                       {"dpm++2m_sde_bt", "dpmpp_2m_sde"},
+                                                       {"DPM++ 3M SDE", "dpmpp_3m_sde"},
+                                                       {"uni_pc_bh2", "uni_pc_bh2"},
+                                                       {"UniPC", "uni_pc"},
+                                                       {"PNDMScheduler", "plms"},
+                                                       {"PLMS", "plms"},
+                                                       {"ddim_trailing", "ddim_trailing"},
+                                                       {"DDIM", "ddim"},
+                                                       {"ipndm_v", "ipndm_v"},
+                                                       {"LCMScheduler", "lcm"},
+                                                       {"DPMSolverSDEScheduler", "dpmpp_sde"},
+                                                       {"KDPM2AncestralDiscreteScheduler", "dpm2_a"}};
   for (const auto& [name, row] : kWant) EXPECT_EQ(find_sampler(name).name, row) << name;
   try {
     find_sampler("Eulre a");
@@ -303,7 +323,7 @@ TEST(SamplingPlan, RefusesBadOptions) {
     EXPECT_NE(message(request).find(part), std::string::npos) << message(request);
   };
   for (const int steps : {0, -1, 1001, 1'000'000'000}) refused("steps", {.steps = steps});
-  for (const double eta : {-1.0, std::nan(""), INFINITY, 1e9}) refused("eta", {.options = {.eta = eta}});
+  for (const double eta : {-1.0, std::nan(""), HUGE_VAL, 1e9}) refused("eta", {.options = {.eta = eta}});
   refused("eta", {.sampler = "DDIM", .options = {.eta = 1.5}});
   refused("eta", {.sampler = "TCD", .options = {.eta = 1.5}});
   refused("s_churn", {.options = {.s_churn = -1}});
