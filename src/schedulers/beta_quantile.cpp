@@ -46,6 +46,7 @@ double incomplete_beta(double x, double a, double b) {
 double beta_quantile(double p, double a, double b) {
   if (p <= 0) return 0;
   if (p >= 1) return 1;
+  if (a == b && p == 0.5) return 0.5;  // exactly: schedules round what they make of it
   double low = 0, high = 1;
   for (int i = 0; i < 200 && low < high; ++i) {
     const double middle = 0.5 * (low + high);

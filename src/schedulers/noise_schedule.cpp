@@ -118,7 +118,7 @@ NoiseSchedule::NoiseSchedule(const NoiseScheduleArgs& args) : zero_terminal_snr_
                         "noise schedule: sigma does not grow at timestep ", sigmas_.size(),
                         "; the betas are too small or too large");
     sigmas_.push_back(sigma);
-    log_sigmas_.push_back(std::log(sigma));
+    log_sigmas_.push_back(std::log(sigma));  // a float
   }
 }
 
@@ -139,12 +139,21 @@ double NoiseSchedule::sigma_linear(double timestep) const {
 }
 
 double NoiseSchedule::timestep(double sigma) const {
-  if (sigma <= sigmas_.front()) return 0;
-  if (sigma >= sigmas_.back()) return train_steps() - 1;
-  const size_t high = static_cast<size_t>(std::ranges::upper_bound(sigmas_, sigma) - sigmas_.begin());
-  const double low_log = log_sigmas_[high - 1], high_log = log_sigmas_[high];
-  const double w = std::clamp((std::log(sigma) - low_log) / (high_log - low_log), 0.0, 1.0);
-  return static_cast<double>(high - 1) + w;
+  const auto at = std::ranges::lower_bound(sigmas_, static_cast<double>(static_cast<float>(sigma)));
+  if (at == sigmas_.end()) return train_steps() - 1;
+  if (*at == static_cast<float>(sigma) || at == sigmas_.begin())
+    return static_cast<double>(at - sigmas_.begin());
+  return interpolated_timestep(sigma);
+}
+
+double NoiseSchedule::interpolated_timestep(double sigma) const {
+  if (train_steps() == 1) return 0;
+  const double log_sigma = std::log(std::max(sigma, 1e-10));
+  const auto above = std::ranges::upper_bound(log_sigmas_, log_sigma) - log_sigmas_.begin();
+  const size_t low = static_cast<size_t>(std::clamp<int64_t>(above - 1, 0, train_steps() - 2));
+  const double w =
+      std::clamp((log_sigmas_[low] - log_sigma) / (log_sigmas_[low] - log_sigmas_[low + 1]), 0.0, 1.0);
+  return (1 - w) * static_cast<double>(low) + w * static_cast<double>(low + 1);
 }
 
 }  // namespace rocm_sd

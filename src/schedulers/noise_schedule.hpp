@@ -43,8 +43,11 @@ class NoiseSchedule {
   // t is clamped to the table.
   double sigma(double timestep) const;
   double sigma_linear(double timestep) const;
-  // The fractional timestep of a sigma, log-linear between neighbours, clamped to the table.
+  // The fractional timestep of a sigma, log-linear between neighbours, clamped to the table. A sigma of the
+  // table, in float, gives its whole timestep; interpolated_timestep may miss that by a rounding, as
+  // Diffusers does, which counts where the result is cut off.
   double timestep(double sigma) const;
+  double interpolated_timestep(double sigma) const;
 
  private:
   bool zero_terminal_snr_ = false;

@@ -200,19 +200,25 @@ class Builder {
                         " timesteps");
   }
 
+  // Schedules of nearly as many steps as there are timesteps may name one twice: a step that goes nowhere.
+  void add(const NoiseLevel& level) {
+    if (schedule_.levels.empty() || level.sigma < schedule_.levels.back().sigma)
+      schedule_.levels.push_back(level);
+  }
   // Sigmas are rounded to float as in every Python project, whose noise depends on them.
   void add_sigma(double sigma) {
     NoiseLevel level = level_of_sigma(noise_, static_cast<float>(sigma));
     if (args_.rounding == TimestepRounding::kNearest) level.timestep = std::nearbyint(level.timestep);
-    if (args_.rounding == TimestepRounding::kDown) level.timestep = std::floor(level.timestep);
-    schedule_.levels.push_back(level);
+    if (args_.rounding == TimestepRounding::kDown)
+      level.timestep = std::floor(noise_.interpolated_timestep(sigma));
+    add(level);
   }
-  void add_timestep(int t) { schedule_.levels.push_back(level_of_timestep(noise_, t)); }
+  void add_timestep(int t) { add(level_of_timestep(noise_, t)); }
   void add_fractional(double t) {
     if (t == std::floor(t)) return add_timestep(static_cast<int>(t));
     NoiseLevel level = level_of_sigma(noise_, static_cast<float>(noise_.sigma(t)));
     level.timestep = t;
-    schedule_.levels.push_back(level);
+    add(level);
   }
 
   void add_spaced() {
@@ -234,7 +240,7 @@ class Builder {
       }
       NoiseLevel level = level_of_sigma(noise_, static_cast<float>(noise_.sigma_linear(t)));
       level.timestep = t;
-      schedule_.levels.push_back(level);
+      add(level);
     }
     if (args_.grid == TimestepGrid::kRounded) schedule_.stride = noise_.train_steps() / args_.steps;
   }

@@ -1,0 +1,116 @@
+// Diffusers' scheduler_config.json: the published ones, and hostile ones.
+#include "schedulers/diffusers_config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// Stable Diffusion 1.5's, as published.
+const std::string kSd15 =
+    R"({"_class_name": "PNDMScheduler", "_diffusers_version": "0.6.0", "beta_end": 0.012,
+  "beta_schedule": "scaled_linear", "beta_start": 0.00085, "num_train_timesteps": 1000, "set_alpha_to_one": false,
+  "skip_prk_steps": true, "steps_offset": 1, "trained_betas": null, "clip_sample": false})";
+
+TEST(DiffusersConfig, OfStableDiffusion15) {
+  const auto config = parse_diffusers_scheduler(kSd15, "scheduler_config.json");
+  EXPECT_EQ(config.class_name, "PNDMScheduler");
+  EXPECT_EQ(config.request.sampler, "plms");
+  EXPECT_EQ(config.prediction, Prediction::kEpsilon);
+  const NoiseSchedule noise(config.noise);
+  SamplingRequest request = config.request;
+  request.steps = 50;
+  const SamplingPlan plan = plan_sampling(noise, request);
+  EXPECT_EQ(plan.schedule.levels[0].timestep, 981);
+  EXPECT_EQ(plan.schedule.levels[49].timestep, 1);
+  EXPECT_NEAR(plan.schedule.levels[50].sigma, 0.0292, 1e-4);
+  EXPECT_EQ(plan.unet_calls(), 51);
+  EXPECT_EQ(plan.start_factor, 1);
+}
+
+TEST(DiffusersConfig, AsAnotherClass) {
+  const auto plan_of = [](std::string_view name) {
+    auto config = parse_diffusers_scheduler(kSd15, "scheduler_config.json", name);
+    config.request.steps = 20;
+    return plan_sampling(NoiseSchedule(config.noise), config.request);
+  };
+  EXPECT_EQ(plan_of("EulerDiscreteScheduler").sampler->name, "euler");
+  // linspace: that class's own default, as the configuration does not say.
+  EXPECT_EQ(plan_of("EulerDiscreteScheduler").schedule.levels[0].timestep, 999);
+  EXPECT_EQ(plan_of("DDIMScheduler").schedule.levels[0].timestep, 951);
+  EXPECT_EQ(plan_of("UniPCMultistepScheduler").options.order, 2);
+  EXPECT_EQ(plan_of("UniPCMultistepScheduler").options.solver, SolverType::kBh2);
+  EXPECT_EQ(plan_of("DPMSolverMultistepScheduler").sampler->name, "dpmpp_2m");
+  EXPECT_EQ(plan_of("LCMScheduler").schedule_kind, ScheduleKind::kLcm);
+}
+
+TEST(DiffusersConfig, OptionsCount) {
+  const auto config = parse_diffusers_scheduler(
+      R"({"_class_name": "DPMSolverMultistepScheduler", "use_karras_sigmas": true, "algorithm_type": "sde-dpmsolver++",
+          "solver_type": "heun", "prediction_type": "v_prediction", "rescale_betas_zero_snr": true})",
+      "x");
+  EXPECT_EQ(config.request.sampler, "dpmpp_2m_sde");
+  EXPECT_EQ(config.request.options.step_noise, StepNoise::kIndependent);
+  EXPECT_EQ(config.request.options.solver, SolverType::kHeun);
+  EXPECT_EQ(config.request.schedule_args.reshape, ScheduleKind::kKarras);
+  EXPECT_EQ(config.prediction, Prediction::kV);
+  EXPECT_TRUE(config.noise.zero_terminal_snr);
+  EXPECT_EQ(config.noise.beta_start, 0.0001);  // the class's default
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_diffusers_scheduler(text, "scheduler_config.json");
+  } catch (const FormatError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(DiffusersConfig, RefusesBadFiles) {
+  for (const char* text :
+       {"", "null", "[]", "7", "{", "{\"a\": }", "\xff\xfe", "version https://git-lfs.github.com"})
+    EXPECT_NE(refusal(text).find("not a JSON object"), std::string::npos) << text;
+  EXPECT_NE(refusal(std::string(5 << 20, ' ')).find("larger"), std::string::npos);
+  EXPECT_NE(refusal(std::string(100'000, '[')).find("not a JSON object"), std::string::npos);
+  EXPECT_NE(refusal("{}").find("scheduler class"), std::string::npos);
+  EXPECT_NE(refusal(R"({"_class_name": "EulerDiscretScheduler"})").find("EulerDiscreteScheduler"),
+            std::string::npos);
+  const auto field = [](const std::string& name, const std::string& value) {
+    return refusal("{\"_class_name\": \"PNDMScheduler\", \"" + name + "\": " + value + "}");
+  };
+  for (const char* bad : {"\"1000\"", "0", "-1", "1.5", "1e30", "true", "[]"})
+    EXPECT_NE(field("num_train_timesteps", bad).find("num_train_timesteps"), std::string::npos) << bad;
+  for (const char* bad : {"[]", "\"x\"", "[1, null]", "{}", "[[0.1]]"})
+    EXPECT_NE(field("trained_betas", bad).find("trained_betas"), std::string::npos) << bad;
+  EXPECT_NE(field("beta_start", "\"x\"").find("beta_start"), std::string::npos);
+  EXPECT_NE(field("beta_schedule", "\"odd\\u001b\"").find("\\x1b"), std::string::npos);
+  EXPECT_NE(field("prediction_type", "\"flow\"").find("prediction type"), std::string::npos);
+  EXPECT_NE(field("timestep_spacing", "\"odd\"").find("timestep_spacing"), std::string::npos);
+  EXPECT_NE(field("skip_prk_steps", "false").find("Runge-Kutta"), std::string::npos);
+  EXPECT_NE(field("thresholding", "true").find("thresholding"), std::string::npos);
+  EXPECT_NE(field("clip_sample", "true").find("clip_sample"), std::string::npos);
+  EXPECT_EQ(field("trained_betas", "null"), "accepted");
+}
+
+TEST(DiffusersConfig, DamageNeverCrashes) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = kSd15;
+    for (int k = 0; k < 4; ++k) text[random() % text.size()] = static_cast<char>(random());
+    text.resize(random() % (text.size() + 1));
+    try {
+      const auto config = parse_diffusers_scheduler(text, "x");
+      plan_sampling(NoiseSchedule(config.noise), config.request);
+    } catch (const FormatError&) {
+    } catch (const UsageError&) {
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rocm_sd
