@@ -54,10 +54,15 @@ class Fields {
   std::vector<double> numbers(const char* key) const {
     const json* value = find(key);
     if (!value) return {};
-    require<FormatError>(value->is_array(), name_, ": \"", key, "\" must be a list of numbers");
+    require<FormatError>(value->is_array() && !value->empty(), name_, ": \"", key,
+                         "\" must be a list of at least one number");
     std::vector<double> out;
     for (const json& element : *value) out.push_back(to_number(element, key));
     return out;
+  }
+  bool empty_list(const char* key) const {
+    const json* value = find(key);
+    return value && value->is_array() && value->empty();
   }
   // Refuses what the samplers here do not do.
   void refuse(bool used, std::string_view feature) const {
@@ -175,7 +180,7 @@ void read_solver(const Fields& fields, const ClassDefaults& row, SamplingRequest
   const std::string solver = fields.text("solver_type", "");
   if (row.sampler == "uni_pc_bh2") {
     fields.refuse(!fields.flag("predict_x0", true), "predict_x0 false");
-    fields.refuse(!fields.numbers("disable_corrector").empty(), "disable_corrector");
+    fields.refuse(!fields.empty_list("disable_corrector") && fields.has("disable_corrector"), "disable_corrector");
     options.solver = solver == "bh1" ? SolverType::kBh1 : SolverType::kBh2;
   } else if (row.sampler != "deis") {
     const std::string algorithm = fields.text("algorithm_type", "dpmsolver++");
