@@ -26,9 +26,9 @@ typedef enum {
 
 typedef struct rocm_sd_pipeline rocm_sd_pipeline;
 
-/* Options are name = value pairs with the names of the command line's long options: "model", "vae", "dtype", ... and
- * "prompt", "steps", "cfg-scale", ... A list ends with a pair whose name is NULL. Unknown names are an error, so that a
- * program built for a newer library cannot be misunderstood by an older one. */
+/* Options are name = value pairs with the names of the command line's long options: "model", "vae", "dtype",
+ * ... and "prompt", "steps", "cfg-scale", ... A list ends with a pair whose name is NULL. Unknown names are
+ * an error, so that a program built for a newer library cannot be misunderstood by an older one. */
 typedef struct {
   const char* name;
   const char* value;
@@ -37,7 +37,7 @@ typedef struct {
 /* 8-bit RGB, rows from the top. Owned by the result. */
 typedef struct {
   int width, height;
-  const uint8_t* rgb;     /* [height,width,3] */
+  const uint8_t* rgb; /* [height,width,3] */
   uint64_t seed;
   const char* parameters; /* A1111's infotext */
 } rocm_sd_picture;
@@ -47,14 +47,14 @@ typedef struct {
   const rocm_sd_picture* pictures;
 } rocm_sd_result;
 
-/* Called on the calling thread as stages advance; a result other than 0 cancels. stage: "load", "text", "encode",
- * "sample", "decode". */
+/* Called on the calling thread as stages advance; a result other than 0 cancels. stage: "load", "text",
+ * "encode", "sample", "decode". */
 typedef int (*rocm_sd_progress_fn)(void* user, const char* stage, int step, int total, double seconds);
 
 typedef struct {
   rocm_sd_progress_fn progress; /* may be NULL */
   void* user;
-  const volatile int* cancel;   /* may be NULL; another thread sets it to non-zero to stop within a step */
+  const volatile int* cancel; /* may be NULL; another thread sets it to non-zero to stop within a step */
 } rocm_sd_callbacks;
 
 const char* rocm_sd_version(void);
@@ -62,15 +62,16 @@ const char* rocm_sd_version(void);
 const char* rocm_sd_last_error(void);
 
 /* Loads a model. *out is NULL on failure. callbacks may be NULL. */
-rocm_sd_status rocm_sd_create(const rocm_sd_option* options, const rocm_sd_callbacks* callbacks, rocm_sd_pipeline** out);
+rocm_sd_status rocm_sd_create(const rocm_sd_option* options, const rocm_sd_callbacks* callbacks,
+                              rocm_sd_pipeline** out);
 void rocm_sd_free(rocm_sd_pipeline* pipeline);
 
 /* Bytes that a request will take in all: weights, arena and buffers. */
 rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* options, uint64_t* bytes);
 
 /* Generates; *out is NULL on failure and is freed with rocm_sd_result_free. callbacks may be NULL. */
-rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option* options, const rocm_sd_callbacks* callbacks,
-                                rocm_sd_result** out);
+rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option* options,
+                                const rocm_sd_callbacks* callbacks, rocm_sd_result** out);
 void rocm_sd_result_free(rocm_sd_result* result);
 
 /* Writes a picture as PNG, JPEG or WebP by the path's ending, with its parameters; quality 1..100. */

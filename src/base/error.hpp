@@ -1,4 +1,5 @@
-// Raising errors: require() and the rendering of untrusted text. The error types are public: rocm_sd/error.hpp.
+// Raising errors: require() and the rendering of untrusted text. The error types are public:
+// rocm_sd/error.hpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,7 +27,8 @@ void require(bool ok, const Parts&... parts) {
     throw E(concat(parts...));
 }
 
-// A text from a file or a user made safe to print on one line: control bytes and invalid UTF-8 as \xNN, cut at max_bytes.
+// A text from a file or a user made safe to print on one line: control bytes and invalid UTF-8 as \xNN, cut
+// at max_bytes.
 std::string printable(std::string_view text, size_t max_bytes = 200);
 
 }  // namespace rocm_sd

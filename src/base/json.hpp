@@ -13,8 +13,8 @@ struct JsonLimits {
   uint64_t max_bytes = 16u << 20;
   int max_depth = 16;               // containers inside containers; 1 is a flat object
   uint64_t max_values = 1'000'000;  // scalars, objects and arrays together
-  // Python writes NaN, Infinity and -Infinity, which JSON does not have (Diffusers' scheduler configurations hold
-  // "lambda_min_clipped": -Infinity). They read as null where this is set and are refused otherwise.
+  // Python writes NaN, Infinity and -Infinity, which JSON does not have (Diffusers' scheduler configurations
+  // hold "lambda_min_clipped": -Infinity). They read as null where this is set and are refused otherwise.
   bool nonfinite_as_null = false;
 };
 

@@ -27,7 +27,9 @@ class Device {
   virtual DeviceKind kind() const = 0;
   virtual std::string name() const = 0;  // "host: AMD EPYC, 2 threads, AVX2"
   virtual MemoryInfo memory() const = 0;
-  virtual uint64_t allocated() const { return 0; }  // bytes handed out and not yet freed, where the device counts
+  virtual uint64_t allocated() const {
+    return 0;
+  }  // bytes handed out and not yet freed, where the device counts
 
   // Uninitialised memory, aligned to at least 64 bytes; the caller frees it with the same size.
   // Throws OutOfMemoryError with the size asked for.

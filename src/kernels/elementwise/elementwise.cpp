@@ -171,7 +171,9 @@ void copy_into(Exec& ex, const Tensor& x, const Tensor& y) {
   // The same bits: any type, and the device's own copy.
   const size_t bytes = x.bytes();
   ex.launch({"copy_into", concat("device ", y.dtype(), " ", y.shape()), 0, 2.0 * static_cast<double>(bytes)},
-            [&device = ex.device(), to = y.data(), from = x.data(), bytes] { device.copy_on_device(to, from, bytes); });
+            [&device = ex.device(), to = y.data(), from = x.data(), bytes] {
+              device.copy_on_device(to, from, bytes);
+            });
 }
 
 }  // namespace rocm_sd

@@ -5,7 +5,8 @@
 
 namespace rocm_sd {
 
-// a * mask + b * (1 - mask), element by element; all f32, contiguous and of one shape. Throws ShapeError otherwise.
+// a * mask + b * (1 - mask), element by element; all f32, contiguous and of one shape. Throws ShapeError
+// otherwise.
 Tensor blend(Exec& ex, const Tensor& a, const Tensor& b, const Tensor& mask);
 
 }  // namespace rocm_sd

@@ -10,10 +10,12 @@ using namespace testing_support;
 
 TEST(Blend, MixesByTheMask) {
   TestExec test;
-  const Tensor a = random_tensor({1, 3, 5, 4}, DType::kF32, 1), b = random_tensor({1, 3, 5, 4}, DType::kF32, 2);
+  const Tensor a = random_tensor({1, 3, 5, 4}, DType::kF32, 1),
+               b = random_tensor({1, 3, 5, 4}, DType::kF32, 2);
   std::vector<float> values(60);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 3) * 0.5f;
-  const auto got = to_floats(test.device, blend(test.ex, a, b, tensor_from(test.device, {1, 3, 5, 4}, values.data())));
+  const auto got =
+      to_floats(test.device, blend(test.ex, a, b, tensor_from(test.device, {1, 3, 5, 4}, values.data())));
   for (size_t i = 0; i < values.size(); ++i) {
     const float x = a.as<float>()[i], y = b.as<float>()[i];
     EXPECT_EQ(got[i], i % 3 == 0 ? y : i % 3 == 2 ? x : static_cast<float>((double{x} + double{y}) / 2)) << i;
