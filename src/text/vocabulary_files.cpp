@@ -301,10 +301,12 @@ std::optional<std::string> read_text_file(const fs::path& file, size_t max_bytes
   require<FileError>(status.type() == fs::file_type::regular, name, ": not a regular file");
   std::ifstream in(file, std::ios::binary);
   require<FileError>(in.good(), name, ": cannot be opened");
-  std::string text(max_bytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::string text, block(1 << 16, '\0');
+  while (in && text.size() <= max_bytes) {
+    in.read(block.data(), static_cast<std::streamsize>(block.size()));
+    text.append(block, 0, static_cast<size_t>(in.gcount()));
+  }
   require<FileError>(!in.bad(), name, ": cannot be read");
-  text.resize(static_cast<size_t>(in.gcount()));
   require<FormatError>(text.size() <= max_bytes, name, ": larger than ", max_bytes, " bytes");
   require<FormatError>(!text.starts_with("version https://git-lfs"), name,
                        ": a Git LFS pointer, not the file itself; run \"git lfs pull\" where it came from");

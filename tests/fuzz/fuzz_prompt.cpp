@@ -1,0 +1,47 @@
+// Fuzzing of the prompt language: any bytes give pieces with bounded weights and whole chunks, or a
+// UsageError.
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "base/utf8.hpp"
+#include "text/chunks.hpp"
+
+namespace {
+
+using namespace rocm_sd;
+
+void check(bool ok) {
+  if (!ok) std::abort();
+}
+
+void fuzz(std::string_view prompt) {
+  static const ClipTokenizer tokenizer = ClipTokenizer::shipped();
+  const PromptTags tags = extract_lora_tags(prompt);
+  check(is_valid_utf8(tags.text));
+  for (const LoraTag& lora : tags.loras) {
+    check(!lora.name.empty() && lora.name.find_first_of("/\\") == std::string::npos);
+    check(std::abs(lora.weight) <= kMaxPromptWeight && std::abs(lora.te_weight) <= kMaxPromptWeight);
+  }
+  const auto pieces = parse_prompt_attention(tags.text);
+  check(!pieces.empty());
+  for (const PromptPiece& piece : pieces)
+    check(std::abs(piece.weight) <= kMaxPromptWeight && is_valid_utf8(piece.text));
+  const ChunkedPrompt chunked = chunk_prompt(tokenizer, std::span<const PromptPiece>(pieces), {.pad_id = 0});
+  check(!chunked.chunks.empty());
+  for (const PromptChunk& chunk : chunked.chunks) {
+    check(chunk.ids.size() == 77 && chunk.weights.size() == 77 && chunk.ids[0] == tokenizer.bos_id());
+    check(chunk.ids[chunk.eos_position] == tokenizer.eos_id());
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
+  try {
+    fuzz({reinterpret_cast<const char*>(data), size});
+  } catch (const UsageError&) {  // a refusal is a right answer
+  }
+  return 0;
+}
