@@ -275,7 +275,7 @@ int main(int argc, char** argv) {
   });
   if (static_cast<int>(shapes.size()) > o.top) shapes.resize(static_cast<size_t>(o.top));
   std::printf("%s, oneDNN %s\n", host_device().name().c_str(), onednn::version().c_str());
-  Floor floor(o.dtype);
+  Floor floor(onednn::refuses(o.dtype) ? DType::kF32 : o.dtype);
   floor.run();
   for (const Shapes& s : shapes) bench(s, o, floor);
   std::printf("floor: %.1f GFLOP/s\n", floor.rate() * 1e-9);

@@ -120,24 +120,6 @@ struct Shared {
   size_t element;      // bytes
 };
 
-void fill_bias(const Product& p, float* out) {
-  const Layout& l = p.layout;
-  const auto shift_at = [&](int64_t n, int64_t output) {
-    const int64_t i = n * p.shift_stride + output;
-    return p.shift_dtype == DType::kF32 ? static_cast<const float*>(p.shift)[i]
-                                        : bf16_to_float(static_cast<const uint16_t*>(p.shift)[i]);
-  };
-  for (int64_t n = 0; n < p.batch; ++n)
-    for (int64_t panel = 0; panel < l.panels(); ++panel)
-      for (int j = 0; j < l.columns; ++j) {
-        const int64_t output = l.output_at(panel, j);
-        float v = 0;
-        if (output >= 0 && p.bias) v = p.bias[output];
-        if (output >= 0 && p.shift) v += shift_at(n, output);
-        *out++ = v;
-      }
-}
-
 // Fills the task's row tables: where each row reads, writes and finds its bias. Rows beyond the last repeat
 // it.
 void locate_rows(const Shared& s, int64_t first, int64_t count, int64_t padded, Scratch& scratch) {
@@ -258,6 +240,24 @@ void run_task(const Shared& s, int64_t row_block, int64_t chunk, Scratch& scratc
 }
 
 }  // namespace
+
+void fill_bias(const Product& p, float* out) {
+  const Layout& l = p.layout;
+  const auto shift_at = [&](int64_t n, int64_t output) {
+    const int64_t i = n * p.shift_stride + output;
+    return p.shift_dtype == DType::kF32 ? static_cast<const float*>(p.shift)[i]
+                                        : bf16_to_float(static_cast<const uint16_t*>(p.shift)[i]);
+  };
+  for (int64_t n = 0; n < p.batch; ++n)
+    for (int64_t panel = 0; panel < l.panels(); ++panel)
+      for (int j = 0; j < l.columns; ++j) {
+        const int64_t output = l.output_at(panel, j);
+        float v = 0;
+        if (output >= 0 && p.bias) v = p.bias[output];
+        if (output >= 0 && p.shift) v += shift_at(n, output);
+        *out++ = v;
+      }
+}
 
 Plan plan(const Product& p) {
   const Layout& l = p.layout;
