@@ -66,13 +66,14 @@ std::vector<DepthBlock> group_segments(const Layout& l, const std::vector<Segmen
 
 size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Hands out pieces of a block of memory.
+// Hands out pieces of a block of memory, or, without one, only counts.
 struct Carver {
-  char* at;
+  char* base = nullptr;
+  size_t used = 0;
   template <class T>
   T* take(int64_t count) {
-    T* out = reinterpret_cast<T*>(at);
-    at += rounded(static_cast<size_t>(count) * sizeof(T));
+    T* out = base ? reinterpret_cast<T*>(base + used) : nullptr;
+    used += rounded(static_cast<size_t>(count) * sizeof(T));
     return out;
   }
 };
@@ -89,10 +90,10 @@ struct Scratch {
   float* panel;           // bf16: the panel's depth block as float
 
   static size_t bytes(const Product& p, const Plan& plan) {
-    Carver counting{nullptr};
+    Carver counting;
     Scratch scratch;
     scratch.carve(counting, p, plan);
-    return static_cast<size_t>(counting.at - static_cast<char*>(nullptr));
+    return counting.used;
   }
   void carve(Carver& carver, const Product& p, const Plan& plan) {
     const int64_t rows_count = plan.block_rows, segments = p.layout.taps * 2 + 1;
