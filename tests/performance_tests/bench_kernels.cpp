@@ -1,6 +1,7 @@
 // Times linear and conv2d on the shapes of real models, implementation by implementation, in interleaved
 // rounds. GFLOP/s count the formula's work (2 per multiply-add of the full filter), whatever an
 // implementation saves; the ratio is to oneDNN's rate on a large matrix product in the same rounds.
+// "chosen" stands for the implementation that the op itself picks.
 //   bench_kernels [--model NAME] [--filter TEXT] [--impls a,b] [--dtype f32|bf16] [--top N] [--rounds N]
 //                 [--budget SECONDS per shape]
 // Time is the smaller of wall time and CPU time per thread: other processes on the machine count against
@@ -29,7 +30,7 @@ using namespace rocm_sd;
 namespace {
 
 struct Options {
-  std::string model, filter, impls = "winograd,tiled,onednn";
+  std::string model, filter, impls = "chosen";
   DType dtype = DType::kF32;
   int top = 12, rounds = 3;
   double budget = 3;
@@ -92,7 +93,8 @@ class Runner {
     linear_ = {w, bias};
     conv_ = {w, bias};
     program_ = std::make_unique<Program>(impl, arena_, [this, s](Exec& ex) {
-      const ForcedImpl conv_only("conv2d", impl_), linear_only("linear", impl_);
+      const std::string forced = impl_ == "chosen" ? "" : impl_;  // empty: nothing is forced
+      const ForcedImpl conv_only("conv2d", forced), linear_only("linear", forced);
       const int pad = s.is_conv() ? static_cast<int>(s.dims[5] / 2) : 0;
       const Tensor y = s.op == "linear"  ? linear(ex, x_, linear_)
                        : s.op == "geglu" ? linear_geglu(ex, x_, linear_)
@@ -233,7 +235,8 @@ class Floor {
   double best_ = 1e30;
 };
 
-void bench(const Shapes& s, const Options& o, Floor& floor) {
+// Times and prints one shape; adds the first implementation's time and work, as often as the model has it.
+void bench(const Shapes& s, const Options& o, Floor& floor, double* seconds, double* flops) {
   const auto& d = s.dims;
   const Shape x_shape = s.is_conv() ? Shape{d[0], d[1], d[2], d[3]} : Shape{d[0], d[2]};
   const Shape w_shape = s.is_conv() ? Shape{d[4], d[3], d[5], d[5]} : Shape{d[1], d[2]};
@@ -259,6 +262,9 @@ void bench(const Shapes& s, const Options& o, Floor& floor) {
         s.flops() / runner->best() / floor.rate(), runner->arena_bytes() * 1e-6,
         runner->weight_bytes() * 1e-6, sampled_error(s, *runner, x, weight));
   std::fflush(stdout);
+  if (runners.empty()) return;
+  *seconds += s.count * runners.front().second->best();
+  *flops += s.count * s.flops();
 }
 
 }  // namespace
@@ -275,9 +281,12 @@ int main(int argc, char** argv) {
   });
   if (static_cast<int>(shapes.size()) > o.top) shapes.resize(static_cast<size_t>(o.top));
   std::printf("%s, oneDNN %s\n", host_device().name().c_str(), onednn::version().c_str());
-  Floor floor(o.dtype);
+  Floor floor(onednn::refuses(o.dtype) ? DType::kF32 : o.dtype);
   floor.run();
-  for (const Shapes& s : shapes) bench(s, o, floor);
+  double seconds = 0, flops = 0;
+  for (const Shapes& s : shapes) bench(s, o, floor, &seconds, &flops);
+  std::printf("all of these, with their counts: %.3f s, %.1f GFLOP, %.2f of the floor's time\n", seconds,
+              flops * 1e-9, seconds * floor.rate() / flops);
   std::printf("floor: %.1f GFLOP/s\n", floor.rate() * 1e-9);
   return 0;
 }

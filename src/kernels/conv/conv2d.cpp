@@ -8,6 +8,7 @@ namespace {
 
 const ImplList<ConvProblem> kImpls = {"conv2d",
                                       {
+                                          {"winograd", conv2d_supports_winograd, conv2d_winograd},
                                           {"tiled", conv2d_supports_tiled, conv2d_tiled},
                                           {"onednn", conv2d_supports_onednn, conv2d_onednn},
                                           {"ref", supports_everything<ConvProblem>, conv2d_ref},

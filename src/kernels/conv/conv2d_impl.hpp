@@ -29,6 +29,8 @@ struct ConvProblem {
   OpInfo info(const char* impl) const;
 };
 
+Refusal conv2d_supports_winograd(const Exec& ex, const ConvProblem& p);
+void conv2d_winograd(Exec& ex, const ConvProblem& p);
 Refusal conv2d_supports_tiled(const Exec& ex, const ConvProblem& p);
 void conv2d_tiled(Exec& ex, const ConvProblem& p);
 Refusal conv2d_supports_onednn(const Exec& ex, const ConvProblem& p);

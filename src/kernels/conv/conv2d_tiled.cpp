@@ -1,9 +1,9 @@
 // conv2d by the host's own GEMM over gathered rows.
+#include "kernels/conv/conv2d_tiled.hpp"
+
 #include <vector>
 
 #include "base/error.hpp"
-#include "kernels/conv/conv2d_impl.hpp"
-#include "kernels/gemm/tiled.hpp"
 
 namespace rocm_sd {
 
@@ -11,8 +11,6 @@ Refusal conv2d_supports_tiled(const Exec& ex, const ConvProblem&) {
   if (ex.device().kind() != DeviceKind::kHost) return "the tensors are not on the host";
   return std::nullopt;
 }
-
-namespace {
 
 tiled::Product conv2d_gathered(const ConvProblem& p) {
   const Epilogue& e = p.args.epilogue;
@@ -49,6 +47,8 @@ tiled::Product conv2d_gathered(const ConvProblem& p) {
   }
   return out;
 }
+
+namespace {
 
 // A 3x3 filter on an image doubled by nearest neighbour sees each small pixel several times: the output
 // pixels of one parity (row 2p+a, column 2q+b) are a 2x2 filter on the small image, whose rows are w0 and w1

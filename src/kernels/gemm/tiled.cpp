@@ -66,13 +66,14 @@ std::vector<DepthBlock> group_segments(const Layout& l, const std::vector<Segmen
 
 size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Hands out pieces of a block of memory.
+// Hands out pieces of a block of memory, or, without one, only counts.
 struct Carver {
-  char* at;
+  char* base = nullptr;
+  size_t used = 0;
   template <class T>
   T* take(int64_t count) {
-    T* out = reinterpret_cast<T*>(at);
-    at += rounded(static_cast<size_t>(count) * sizeof(T));
+    T* out = base ? reinterpret_cast<T*>(base + used) : nullptr;
+    used += rounded(static_cast<size_t>(count) * sizeof(T));
     return out;
   }
 };
@@ -89,10 +90,10 @@ struct Scratch {
   float* panel;           // bf16: the panel's depth block as float
 
   static size_t bytes(const Product& p, const Plan& plan) {
-    Carver counting{nullptr};
+    Carver counting;
     Scratch scratch;
     scratch.carve(counting, p, plan);
-    return static_cast<size_t>(counting.at - static_cast<char*>(nullptr));
+    return counting.used;
   }
   void carve(Carver& carver, const Product& p, const Plan& plan) {
     const int64_t rows_count = plan.block_rows, segments = p.layout.taps * 2 + 1;
@@ -119,24 +120,6 @@ struct Shared {
   const float* zeros;  // [max_depth]
   size_t element;      // bytes
 };
-
-void fill_bias(const Product& p, float* out) {
-  const Layout& l = p.layout;
-  const auto shift_at = [&](int64_t n, int64_t output) {
-    const int64_t i = n * p.shift_stride + output;
-    return p.shift_dtype == DType::kF32 ? static_cast<const float*>(p.shift)[i]
-                                        : bf16_to_float(static_cast<const uint16_t*>(p.shift)[i]);
-  };
-  for (int64_t n = 0; n < p.batch; ++n)
-    for (int64_t panel = 0; panel < l.panels(); ++panel)
-      for (int j = 0; j < l.columns; ++j) {
-        const int64_t output = l.output_at(panel, j);
-        float v = 0;
-        if (output >= 0 && p.bias) v = p.bias[output];
-        if (output >= 0 && p.shift) v += shift_at(n, output);
-        *out++ = v;
-      }
-}
 
 // Fills the task's row tables: where each row reads, writes and finds its bias. Rows beyond the last repeat
 // it.
@@ -258,6 +241,24 @@ void run_task(const Shared& s, int64_t row_block, int64_t chunk, Scratch& scratc
 }
 
 }  // namespace
+
+void fill_bias(const Product& p, float* out) {
+  const Layout& l = p.layout;
+  const auto shift_at = [&](int64_t n, int64_t output) {
+    const int64_t i = n * p.shift_stride + output;
+    return p.shift_dtype == DType::kF32 ? static_cast<const float*>(p.shift)[i]
+                                        : bf16_to_float(static_cast<const uint16_t*>(p.shift)[i]);
+  };
+  for (int64_t n = 0; n < p.batch; ++n)
+    for (int64_t panel = 0; panel < l.panels(); ++panel)
+      for (int j = 0; j < l.columns; ++j) {
+        const int64_t output = l.output_at(panel, j);
+        float v = 0;
+        if (output >= 0 && p.bias) v = p.bias[output];
+        if (output >= 0 && p.shift) v += shift_at(n, output);
+        *out++ = v;
+      }
+}
 
 Plan plan(const Product& p) {
   const Layout& l = p.layout;

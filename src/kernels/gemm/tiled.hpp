@@ -72,6 +72,9 @@ struct Plan {
 };
 Plan plan(const Product& p);
 
+// Bias and shift of every image, summed, in packed order: [batch][panels][columns] floats.
+void fill_bias(const Product& p, float* out);
+
 // Computes the product. workspace: plan.workspace_bytes(), 64-byte aligned.
 void run(const Product& p, const Plan& plan, void* workspace);
 

@@ -64,6 +64,8 @@ std::vector<Case> cases() {
       {{2, 33, 40}, 48, true, false, false, Activation::kNone, 80},
       {{6, 64}, 128, true, true, false, Activation::kSilu, 3},
       {{2, 20, 64}, 160, true, false, true},
+      {{3, 100, 70}, 128, true, false, true},
+      {{5, 70}, 64, false, false, true},
       {{1, 5}, 3, true, false, true},
       {{9, 100}, 8, false, false, true},
       {{300, 32}, 65, true, false, true, Activation::kNone, 1},
@@ -78,7 +80,7 @@ std::vector<Case> cases() {
                    random() % 4 == 0,
                    Activation::kNone,
                    static_cast<int64_t>(random() % 2 * pick(9))});
-  for (size_t i = 14; i < out.size(); ++i)
+  for (size_t i = out.size() - 25; i < out.size(); ++i)
     if (!out[i].gated) {
       out[i].residual = random() % 2 == 0;
       out[i].act = static_cast<Activation>(random() % 5);
@@ -111,7 +113,7 @@ TEST_P(LinearTest, MatchesTheReference) {
 
 TEST_P(LinearTest, ReplaysTheSameBitsFromThePlannedArena) {
   const auto [impl, dtype] = GetParam();
-  const Case c{{2, 50, 160}, 96, true, false, true};
+  const Case c{{2, 250, 160}, 128, true, false, true};
   const Operands operands(c, dtype, 5);
   const LinearWeight w = operands.linear_weight(c);
   const ForcedImpl only("linear", impl);
