@@ -8,6 +8,7 @@ namespace {
 const ImplList<AttentionProblem> kImpls = {"attention",
                                            {
                                                {"host", supports_host, run_attention_host},
+                                               {"scalar", supports_attention_scalar, run_attention_scalar},
                                                {"ref", supports_everything, run_attention_ref},
                                            }};
 

@@ -27,6 +27,8 @@ struct AttentionProblem {
 };
 
 void run_attention_host(Exec& ex, const AttentionProblem& problem);
+Refusal supports_attention_scalar(const Exec& ex, const AttentionProblem& problem);
+void run_attention_scalar(Exec& ex, const AttentionProblem& problem);
 void run_attention_ref(Exec& ex, const AttentionProblem& problem);
 
 }  // namespace rocm_sd

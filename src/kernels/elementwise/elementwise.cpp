@@ -8,6 +8,7 @@ namespace {
 const ImplList<MapProblem> kImpls = {"elementwise",
                                      {
                                          {"host", supports_map_host, run_map_host},
+                                         {"scalar", supports_map_scalar, run_map_scalar},
                                          {"ref", supports_everything, run_map_ref},
                                      }};
 

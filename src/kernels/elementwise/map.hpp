@@ -43,6 +43,8 @@ void run_map(Exec& ex, const MapProblem& problem);
 
 Refusal supports_map_host(const Exec& ex, const MapProblem& problem);
 void run_map_host(Exec& ex, const MapProblem& problem);
+Refusal supports_map_scalar(const Exec& ex, const MapProblem& problem);
+void run_map_scalar(Exec& ex, const MapProblem& problem);
 void run_map_ref(Exec& ex, const MapProblem& problem);
 
 }  // namespace rocm_sd

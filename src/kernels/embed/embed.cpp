@@ -7,11 +7,13 @@ namespace {
 
 const ImplList<EmbedTokensProblem> kEmbedTokens = {"embed_tokens",
                                                    {
+                                                       {"scalar", supports_host, run_embed_tokens_scalar},
                                                        {"ref", supports_everything, run_embed_tokens_ref},
                                                    }};
 const ImplList<TimestepEmbeddingProblem> kTimestepEmbedding = {
     "timestep_embedding",
     {
+        {"scalar", supports_host, run_timestep_embedding_scalar},
         {"ref", supports_everything, run_timestep_embedding_ref},
     }};
 

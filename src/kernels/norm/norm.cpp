@@ -8,11 +8,13 @@ namespace {
 const ImplList<GroupNormProblem> kGroupNorm = {"group_norm",
                                                {
                                                    {"host", supports_host, run_group_norm_host},
+                                                   {"scalar", supports_host, run_group_norm_scalar},
                                                    {"ref", supports_everything, run_group_norm_ref},
                                                }};
 const ImplList<LayerNormProblem> kLayerNorm = {"layer_norm",
                                                {
                                                    {"host", supports_host, run_layer_norm_host},
+                                                   {"scalar", supports_host, run_layer_norm_scalar},
                                                    {"ref", supports_everything, run_layer_norm_ref},
                                                }};
 

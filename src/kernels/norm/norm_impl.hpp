@@ -40,9 +40,11 @@ struct LayerNormProblem {
 };
 
 void run_group_norm_host(Exec& ex, const GroupNormProblem& problem);
+void run_group_norm_scalar(Exec& ex, const GroupNormProblem& problem);
 void run_group_norm_ref(Exec& ex, const GroupNormProblem& problem);
 
 void run_layer_norm_host(Exec& ex, const LayerNormProblem& problem);
+void run_layer_norm_scalar(Exec& ex, const LayerNormProblem& problem);
 void run_layer_norm_ref(Exec& ex, const LayerNormProblem& problem);
 
 }  // namespace rocm_sd

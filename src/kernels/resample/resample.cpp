@@ -8,6 +8,7 @@ namespace {
 const ImplList<ResampleProblem> kImpls = {"resample",
                                           {
                                               {"host", supports_host, run_resample_host},
+                                              {"scalar", supports_host, run_resample_scalar},
                                               {"ref", supports_everything, run_resample_ref},
                                           }};
 

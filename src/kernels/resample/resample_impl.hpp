@@ -20,6 +20,7 @@ struct ResampleProblem {
 };
 
 void run_resample_host(Exec& ex, const ResampleProblem& problem);
+void run_resample_scalar(Exec& ex, const ResampleProblem& problem);
 void run_resample_ref(Exec& ex, const ResampleProblem& problem);
 
 }  // namespace rocm_sd

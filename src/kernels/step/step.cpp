@@ -10,11 +10,13 @@ const ImplList<LinearCombinationProblem> kLinearCombination = {
     "linear_combination",
     {
         {"host", supports_host, run_linear_combination_host},
+        {"scalar", supports_host, run_linear_combination_scalar},
         {"ref", supports_everything, run_linear_combination_ref},
     }};
 const ImplList<GuidanceProblem> kGuidance = {"apply_guidance",
                                              {
                                                  {"host", supports_host, run_guidance_host},
+                                                 {"scalar", supports_host, run_guidance_scalar},
                                                  {"ref", supports_everything, run_guidance_ref},
                                              }};
 const ImplList<CountNonfiniteProblem> kCountNonfinite = {

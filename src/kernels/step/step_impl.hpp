@@ -53,7 +53,9 @@ void run_linear_combination_host(Exec& ex, const LinearCombinationProblem& probl
 void run_guidance_host(Exec& ex, const GuidanceProblem& problem);
 void run_count_nonfinite_host(Exec& ex, const CountNonfiniteProblem& problem);
 
+void run_linear_combination_scalar(Exec& ex, const LinearCombinationProblem& problem);
 void run_linear_combination_ref(Exec& ex, const LinearCombinationProblem& problem);
+void run_guidance_scalar(Exec& ex, const GuidanceProblem& problem);
 void run_guidance_ref(Exec& ex, const GuidanceProblem& problem);
 void run_count_nonfinite_ref(Exec& ex, const CountNonfiniteProblem& problem);
 

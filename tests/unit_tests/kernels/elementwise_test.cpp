@@ -1,0 +1,176 @@
+// Elementwise ops: every implementation against double precision, over all magnitudes of a float; views, bad
+// input.
+#include "kernels/elementwise/elementwise.hpp"
+
+#include <gmock/gmock.h>
+
+#include <bit>
+
+#include "kernels/step/step.hpp"
+#include "support/implementations.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace testing_support;
+using testing::HasSubstr;
+
+class ElementwiseTest : public testing::TestWithParam<std::tuple<std::string, DType>> {
+ protected:
+  std::string impl() const { return std::get<0>(GetParam()); }
+  DType dtype() const { return std::get<1>(GetParam()); }
+  template <class Op>
+  void check(const Op& op, double tolerance) {
+    with_implementation("elementwise", impl(), [&] {
+      TestExec test, other;
+      const Tensor got = op(test.ex);
+      const ForcedImpl forced("elementwise", "ref");
+      expect_tensor_near(got, to_doubles(op(other.ex)), tolerance);
+    });
+    if (!IsSkipped()) with_implementation("elementwise", impl(), [&] { expect_same_bits_when_replayed(op); });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, ElementwiseTest,
+                         testing::Combine(testing::Values("host", "scalar"),
+                                          testing::Values(DType::kF32, DType::kBF16)),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
+                         });
+
+double silu(double x) { return x / (1 + std::exp(-x)); }
+double gelu(double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5)); }
+double quick_gelu(double x) { return x / (1 + std::exp(-1.702 * x)); }
+
+// Every 4099th float: all exponents, both signs, subnormals, infinities and NaN.
+std::vector<float> all_magnitudes() {
+  std::vector<float> values;
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 4099)
+    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (const float x : {0.0f, -0.0f, 1.0f, -1.0f, 88.7f, -88.7f, -103.9f, 1e-45f, -1e-45f, 1.17549435e-38f})
+    values.push_back(x);
+  for (int i = 0; i < 200000; ++i)
+    values.push_back(static_cast<float>(i - 100000) * 2e-4f);  // -20 .. 20, closely
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  values.insert(values.end(), {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()});
+  return values;
+}
+
+// |got - want| <= relative * |want| + absolute, NaN where and only where double has it.
+void expect_function(const std::vector<float>& x, const std::vector<double>& got, double (*want)(double),
+                     double relative, double absolute) {
+  int failures = 0;
+  for (size_t i = 0; i < x.size() && failures < 10; ++i) {
+    const double exact = want(static_cast<double>(x[i]));
+    // What overflows float is an infinity there.
+    const double rounded = std::fabs(exact) > 3.4028235e38 ? std::copysign(INFINITY, exact) : exact;
+    const bool right = std::isnan(rounded) ? std::isnan(got[i])
+                       : std::isinf(rounded)
+                           ? got[i] == rounded
+                           : std::fabs(got[i] - rounded) <= relative * std::fabs(rounded) + absolute;
+    if (right) continue;
+    ADD_FAILURE() << "at " << x[i] << ": got " << got[i] << ", want " << rounded;
+    ++failures;
+  }
+}
+
+TEST_P(ElementwiseTest, ActivationsHoldOverAllMagnitudes) {
+  if (dtype() != DType::kF32) GTEST_SKIP() << "bf16 rounds afterwards; MapsMatchReference covers it";
+  const std::vector<float> x = all_magnitudes();
+  const Tensor input = tensor_from(host_device(), {static_cast<int64_t>(x.size())}, x.data());
+  const double u = unit_roundoff(DType::kF32);
+  with_implementation("elementwise", impl(), [&] {
+    TestExec test;
+    // e^x within 4 u and three further roundings; far below zero e^-x overflows and the result (1e-37) is
+    // flushed.
+    expect_function(x, to_doubles(activate(test.ex, input, Activation::kSilu)), silu, 10 * u, 4e-37);
+    // -1.702 x is rounded before the exponential: up to 88 half units more where e^-x still counts.
+    expect_function(x, to_doubles(activate(test.ex, input, Activation::kQuickGelu)), quick_gelu, 100 * u,
+                    4e-37);
+    // The erf form to 1e-6 absolute, and relative to x / 2 near zero.
+    expect_function(x, to_doubles(activate(test.ex, input, Activation::kGelu)), gelu, 10 * u, 0.5e-6);
+    expect_function(
+        x, to_doubles(soft_clamp(test.ex, input, 1.0f)), [](double v) { return std::tanh(v); }, 6 * u, 0);
+    expect_function(
+        x, to_doubles(activate(test.ex, input, Activation::kRelu)), [](double v) { return v < 0 ? 0.0 : v; },
+        0, 0);
+  });
+}
+
+TEST_P(ElementwiseTest, GeluIsRelativelyExactNearZero) {
+  if (dtype() != DType::kF32) GTEST_SKIP() << "bf16 rounds afterwards";
+  std::vector<float> x;
+  for (float v = 1e-37f; v < 1e-2f; v *= 1.37f) x.insert(x.end(), {v, -v});
+  const Tensor input = tensor_from(host_device(), {static_cast<int64_t>(x.size())}, x.data());
+  with_implementation("elementwise", impl(), [&] {
+    TestExec test;
+    expect_function(x, to_doubles(activate(test.ex, input, Activation::kGelu)), gelu, 1e-6, 0);
+  });
+}
+
+TEST_P(ElementwiseTest, MapsMatchReference) {
+  const double tolerance = 2 * unit_roundoff(dtype()) + 16 * unit_roundoff(DType::kF32);
+  for (const Shape& shape :
+       {Shape{1}, Shape{3, 7}, Shape{2, 5, 6}, Shape{1, 129, 130}, Shape{40000}, Shape{0, 4}}) {
+    const Tensor x = random_tensor(shape, dtype(), 1, 3.0f), y = random_tensor(shape, dtype(), 2);
+    for (const Activation act :
+         {Activation::kNone, Activation::kSilu, Activation::kGelu, Activation::kQuickGelu, Activation::kRelu})
+      check([&](Exec& ex) { return activate(ex, x, act); }, tolerance);
+    check([&](Exec& ex) { return add(ex, x, y); }, tolerance);
+    check([&](Exec& ex) { return affine(ex, x, -0.3f, 1.25f); }, tolerance);
+    check([&](Exec& ex) { return soft_clamp(ex, x, 3.0f); }, tolerance);
+    if (shape[-1] % 2 == 0) check([&](Exec& ex) { return geglu(ex, x); }, tolerance);
+    check([&](Exec& ex) { return cast(ex, x, DType::kF32); }, 0);
+    check([&](Exec& ex) { return cast(ex, x, DType::kBF16); }, 0);
+  }
+}
+
+TEST_P(ElementwiseTest, ConcatenatesAndCopiesViews) {
+  const Tensor a = random_tensor({2, 3, 4}, dtype(), 1), b = random_tensor({2, 3, 5}, dtype(), 2);
+  check([&](Exec& ex) { return concat_channels(ex, a, b); }, 0);
+  with_implementation("elementwise", impl(), [&] {
+    TestExec test;
+    const Tensor both = concat_channels(test.ex, a, b);
+    EXPECT_EQ(both.shape(), Shape({2, 3, 9}));
+    // The parts read back as strided views must be the inputs.
+    EXPECT_EQ(to_doubles(cast(test.ex, both.narrow(2, 0, 4), DType::kF32)), to_doubles(a));
+    const Tensor copy = make_tensor(host_device(), {30}, DType::kF32);
+    copy_into(test.ex, both.narrow(2, 4, 5), copy);
+    EXPECT_EQ(to_doubles(copy), to_doubles(b));
+    const Tensor middle = b.narrow(1, 1, 1);  // [2,1,5]
+    EXPECT_EQ(to_doubles(cast(test.ex, middle, DType::kF32))[7], to_doubles(b)[15 + 5 + 2]);
+  });
+}
+
+TEST(Elementwise, CastsToAndFromHalf) {
+  TestExec test;
+  const Tensor x = random_tensor({5, 333}, DType::kF32, 3);
+  const Tensor half = cast(test.ex, x, DType::kF16);
+  std::vector<uint16_t> want(5 * 333);
+  const std::vector<float> values = to_floats(host_device(), x);
+  for (size_t i = 0; i < want.size(); ++i) want[i] = float_to_f16(values[i]);
+  EXPECT_EQ(0, std::memcmp(want.data(), half.data(), half.bytes()));
+  EXPECT_EQ(to_doubles(cast(test.ex, half, DType::kF32)), to_doubles(half));
+}
+
+TEST(ElementwiseChecks, NameWhatDoesNotFit) {
+  TestExec test;
+  const Tensor x = random_tensor({2, 3}, DType::kF32, 1), y = random_tensor({3, 2}, DType::kF32, 1);
+  const Tensor half = random_tensor({2, 3}, DType::kF16, 1);
+  const Tensor cube = random_tensor({4, 4, 4}, DType::kF32, 1);
+  const auto message = [](const auto& body) { return message_of<Error>(body); };
+  EXPECT_THAT(message([&] { add(test.ex, x, y); }), HasSubstr("add: b [3,2] does not fit a [2,3]"));
+  EXPECT_THAT(message([&] { activate(test.ex, half, Activation::kSilu); }),
+              HasSubstr("silu: x must be f32 or bf16"));
+  EXPECT_THAT(message([&] { geglu(test.ex, x); }), HasSubstr("geglu: x must be [...,2C], is [2,3]"));
+  EXPECT_THAT(message([&] { concat_channels(test.ex, x, y); }),
+              HasSubstr("concat_channels: b [3,2] does not fit"));
+  EXPECT_THAT(message([&] { soft_clamp(test.ex, x, 0); }), HasSubstr("limit must be positive"));
+  EXPECT_THAT(message([&] { cast(test.ex, x, DType::kI32); }), HasSubstr("cannot convert f32 to i32"));
+  EXPECT_THAT(message([&] { copy_into(test.ex, x, random_tensor({5}, DType::kF32, 1)); }),
+              HasSubstr("does not fit y"));
+  EXPECT_THAT(message([&] { cast(test.ex, cube.narrow(2, 0, 2).narrow(1, 0, 2), DType::kF32); }),
+              HasSubstr("cannot be read as rows"));
+}
+
+}  // namespace
+}  // namespace rocm_sd

@@ -1,0 +1,169 @@
+// group_norm and layer_norm: every implementation against the double-precision ones; two inputs, offsets, bad
+// input.
+#include "kernels/norm/norm.hpp"
+
+#include <gmock/gmock.h>
+
+#include "support/implementations.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace testing_support;
+using testing::HasSubstr;
+
+NormWeight random_weight(int64_t channels, uint64_t seed) {
+  return {random_tensor({channels}, DType::kF32, seed), random_tensor({channels}, DType::kF32, seed + 1)};
+}
+
+template <class Op>
+std::vector<double> reference(const char* name, const Op& op) {
+  const ForcedImpl forced(name, "ref");
+  TestExec test;
+  return to_doubles(op(test.ex));
+}
+
+struct Case {
+  Shape shape;
+  int groups = 1;
+  int64_t second = 0;  // channels of the second input
+  Activation act = Activation::kNone;
+};
+std::vector<Case> cases() {
+  std::vector<Case> out = {
+      {{1, 1, 1, 1}, 1},
+      {{2, 3, 5, 8}, 4},
+      {{1, 8, 8, 320}, 32, 0, Activation::kSilu},
+      {{2, 5, 7, 33}, 3},
+      {{2, 4, 4, 6}, 5, 4, Activation::kSilu},  // groups of two straddle the boundary at 6
+      {{1, 4, 4, 10}, 4, 6},                    // groups of four: one straddles
+      {{1, 37, 41, 32}, 32},                    // several blocks of pixels, the last short
+      {{2, 16, 16, 640}, 32, 320, Activation::kSilu},
+      {{0, 4, 4, 8}, 2},
+      {{1, 0, 4, 8}, 2}};
+  std::mt19937 random(99);
+  const auto pick = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  for (int i = 0; i < 8; ++i) {
+    const int groups = static_cast<int>(pick(1, 8));
+    const int64_t channels = groups * pick(1, 20), second = channels > 1 ? pick(0, channels - 1) : 0;
+    out.push_back({{pick(1, 3), pick(1, 30), pick(1, 30), channels - second}, groups, second});
+  }
+  return out;
+}
+
+using Param = std::tuple<std::string, DType, size_t>;
+std::string name_of(const testing::TestParamInfo<Param>& info) {
+  return fmt::format("{}_{}_{}", std::get<0>(info.param), std::get<1>(info.param), std::get<2>(info.param));
+}
+const auto kImpls = testing::Values("host", "scalar");
+const auto kTypes = testing::Values(DType::kF32, DType::kBF16);
+
+class GroupNormTest : public testing::TestWithParam<Param> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, GroupNormTest,
+                         testing::Combine(kImpls, kTypes, testing::Range<size_t>(0, cases().size())),
+                         name_of);
+
+TEST_P(GroupNormTest, MatchesReference) {
+  const auto& [impl, dtype, index] = GetParam();
+  const Case c = cases()[index];
+  Shape second_shape = c.shape;
+  second_shape[3] = c.second;
+  const Tensor x = random_tensor(c.shape, dtype, 1, 3.0f), second = random_tensor(second_shape, dtype, 2);
+  const NormWeight w = random_weight(c.shape[3] + c.second, 3);
+  const auto op = [&](Exec& ex) {
+    return group_norm(ex, x, w, {.groups = c.groups, .act = c.act, .second = c.second ? &second : nullptr});
+  };
+  with_implementation("group_norm", impl, [&] {
+    TestExec test;
+    const Tensor got = op(test.ex);
+    EXPECT_EQ(got.dim(3), c.shape[3] + c.second);
+    const int64_t count = c.shape[1] * c.shape[2] * got.dim(3) / c.groups;
+    expect_tensor_near(got, reference("group_norm", op), reduction_tolerance(dtype, count));
+    expect_same_bits_when_replayed(op);
+  });
+}
+
+class NormImplTest : public testing::TestWithParam<std::tuple<std::string, DType>> {};
+INSTANTIATE_TEST_SUITE_P(All, NormImplTest, testing::Combine(kImpls, kTypes), [](const auto& info) {
+  return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
+});
+
+// A mean a thousand deviations away: E[x^2] - E[x]^2 in float would have no correct digit left.
+TEST_P(NormImplTest, KeepsTheVarianceUnderALargeMean) {
+  const auto& [impl, dtype] = GetParam();
+  if (dtype != DType::kF32) GTEST_SKIP() << "bf16 cannot hold a thousand deviations";
+  std::vector<float> values = to_floats(host_device(), random_tensor({1, 40, 40, 64}, dtype, 5));
+  for (float& v : values) v += 1000.0f;
+  const Tensor x = tensor_from(host_device(), {1, 40, 40, 64}, values.data());
+  const NormWeight w = random_weight(64, 6);
+  // The rounding of the mean to float is 1000 * 2^-24 deviations, that of each block's mean as much again.
+  const double tolerance = 4 * 1000 * unit_roundoff(DType::kF32);
+  with_implementation("group_norm", impl, [&] {
+    const auto op = [&](Exec& ex) { return group_norm(ex, x, w, {.groups = 8}); };
+    TestExec test;
+    expect_tensor_near(op(test.ex), reference("group_norm", op), tolerance);
+  });
+  with_implementation("layer_norm", impl, [&] {
+    const auto op = [&](Exec& ex) { return layer_norm(ex, x, w); };
+    TestExec test;
+    expect_tensor_near(op(test.ex), reference("layer_norm", op), tolerance);
+  });
+}
+
+TEST_P(NormImplTest, LayerNormMatchesReference) {
+  const auto& [impl, dtype] = GetParam();
+  for (const Shape& shape : {Shape{1, 1}, Shape{7}, Shape{3, 5, 31}, Shape{2, 77, 768}, Shape{1, 300, 320},
+                             Shape{4, 1280}, Shape{0, 16}, Shape{5, 2049}}) {
+    const Tensor x = random_tensor(shape, dtype, 8, 2.0f);
+    const NormWeight w = random_weight(shape[-1], 9);
+    const auto op = [&](Exec& ex) { return layer_norm(ex, x, w); };
+    with_implementation("layer_norm", impl, [&] {
+      TestExec test;
+      expect_tensor_near(op(test.ex), reference("layer_norm", op), reduction_tolerance(dtype, shape[-1]),
+                         concat(shape));
+      expect_same_bits_when_replayed(op);
+    });
+  }
+}
+
+TEST_P(NormImplTest, ShowsNaN) {
+  const auto& [impl, dtype] = GetParam();
+  std::vector<float> values(2 * 4 * 8, 0.5f);
+  values[3] = std::numeric_limits<float>::quiet_NaN();  // image 0, group 0 of two
+  const Tensor x = tensor_from(host_device(), {2, 2, 2, 8}, values.data(), dtype);
+  with_implementation("group_norm", impl, [&] {
+    TestExec test;
+    const std::vector<double> got = to_doubles(group_norm(test.ex, x, random_weight(8, 1), {.groups = 2}));
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(std::isnan(got[i]), i < 32 && i % 8 < 4) << i;
+  });
+}
+
+TEST(NormChecks, NameWhatDoesNotFit) {
+  TestExec test;
+  const Tensor x = random_tensor({1, 2, 2, 6}, DType::kF32, 1);
+  const NormWeight w = random_weight(6, 1);
+  const auto group = [&](const Tensor& t, const NormWeight& weight, GroupNormArgs args) {
+    return message_of<Error>([&] { group_norm(test.ex, t, weight, args); });
+  };
+  EXPECT_THAT(group(x, w, {.groups = 4}), HasSubstr("cannot split the channels of [1,2,2,6] into 4 groups"));
+  EXPECT_THAT(group(x, w, {.groups = 0}), HasSubstr("into 0 groups"));
+  EXPECT_THAT(group(x, random_weight(5, 1), {.groups = 2}), HasSubstr("gain must be f32 [6], is f32 [5]"));
+  EXPECT_THAT(group(x, NormWeight{w.gain, Tensor()}, {.groups = 2}),
+              HasSubstr("bias must be f32 [6], is missing"));
+  EXPECT_THAT(group(x, w, {.groups = 2, .act = Activation::kGelu}), HasSubstr("activation 'gelu'"));
+  EXPECT_THAT(group(random_tensor({2, 6}, DType::kF32, 1), w, {.groups = 2}),
+              HasSubstr("x must be [N,H,W,C]"));
+  const Tensor second = random_tensor({1, 2, 3, 6}, DType::kF32, 1);
+  EXPECT_THAT(group(x, w, {.groups = 2, .second = &second}), HasSubstr("second [1,2,3,6] does not fit x"));
+  EXPECT_THAT(message_of<Error>([&] { layer_norm(test.ex, x, random_weight(7, 1)); }),
+              HasSubstr("gain must be f32 [6]"));
+  EXPECT_THAT(message_of<Error>([&] { layer_norm(test.ex, random_tensor({6}, DType::kF16, 1), w); }),
+              HasSubstr("x must be f32 or bf16, is f16"));
+  EXPECT_THAT(message_of<Error>([&] { layer_norm(test.ex, x.narrow(3, 0, 3), random_weight(3, 1)); }),
+              HasSubstr("must be contiguous"));
+}
+
+}  // namespace
+}  // namespace rocm_sd
