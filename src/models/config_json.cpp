@@ -141,6 +141,8 @@ void read_time(ConfigFields& f, UNetConfig& config) {
   config.added_time_width = f.integer("addition_time_embed_dim", 0, 2, kMaxWidth);
   config.added_width = f.integer("projection_class_embeddings_input_dim", 0, 1, kMaxWidth);
   f.check(config.added_time_width > 0, "addition_time_embed_dim", "expected an integer, got nothing");
+  f.check(config.added_time_width / 2 > config.timestep.downscale_freq_shift, "addition_time_embed_dim",
+          "expected more than twice freq_shift, got ", config.added_time_width);
   f.check(config.added_width > config.added_time_width, "projection_class_embeddings_input_dim",
           "expected more than addition_time_embed_dim (", config.added_time_width, "), got ",
           config.added_width);
