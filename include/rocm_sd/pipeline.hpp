@@ -1,8 +1,8 @@
 // The engine behind one call: load a checkpoint, make pictures from prompts.
 //
 //   rocm_sd::Pipeline pipeline = rocm_sd::Pipeline::load({.model = "models/demo"});
-//   auto pictures = pipeline.generate({.prompt = "a red apple", .steps = 20});
-//   rocm_sd::save_image(pictures[0].image, "apple.png", {.parameters = pictures[0].parameters});
+//   auto result = pipeline.generate({.prompt = "a red apple", .steps = 20});
+//   rocm_sd::save_image(result.pictures[0].image, "apple.png", {.parameters = result.pictures[0].parameters});
 #pragma once
 
 #include <cstdint>
