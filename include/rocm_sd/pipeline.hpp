@@ -2,7 +2,8 @@
 //
 //   rocm_sd::Pipeline pipeline = rocm_sd::Pipeline::load({.model = "models/demo"});
 //   auto result = pipeline.generate({.prompt = "a red apple", .steps = 20});
-//   rocm_sd::save_image(result.pictures[0].image, "apple.png", {.parameters = result.pictures[0].parameters});
+//   rocm_sd::save_image(result.pictures[0].image, "apple.png", {.parameters =
+//   result.pictures[0].parameters});
 #pragma once
 
 #include <cstdint>

@@ -180,7 +180,8 @@ void read_solver(const Fields& fields, const ClassDefaults& row, SamplingRequest
   const std::string solver = fields.text("solver_type", "");
   if (row.sampler == "uni_pc_bh2") {
     fields.refuse(!fields.flag("predict_x0", true), "predict_x0 false");
-    fields.refuse(!fields.empty_list("disable_corrector") && fields.has("disable_corrector"), "disable_corrector");
+    fields.refuse(!fields.empty_list("disable_corrector") && fields.has("disable_corrector"),
+                  "disable_corrector");
     options.solver = solver == "bh1" ? SolverType::kBh1 : SolverType::kBh2;
   } else if (row.sampler != "deis") {
     const std::string algorithm = fields.text("algorithm_type", "dpmsolver++");

@@ -20,7 +20,8 @@ Tensor affine(Exec& ex, const Tensor& x, float scale, float shift);
 Tensor soft_clamp(Exec& ex, const Tensor& x, float limit);
 // To another float type, contiguous.
 Tensor cast(Exec& ex, const Tensor& x, DType dtype);
-// Copies x into y (same numel; converts between float types, any type to itself): how a forward leaves its result in a persistent tensor.
+// Copies x into y (same numel; converts between float types, any type to itself): how a forward leaves its
+// result in a persistent tensor.
 void copy_into(Exec& ex, const Tensor& x, const Tensor& y);
 
 }  // namespace rocm_sd
