@@ -128,7 +128,8 @@ class CheckpointOpener {
       if (const auto at = tokenizer_folder_in(folder, component, parts_->loader.notes))
         parts_->tokenizers.emplace(component, *at);
     if (path_exists(folder / "scheduler/scheduler_config.json")) {
-      parts_->scheduler = parse_json_file(folder / "scheduler/scheduler_config.json", {.nonfinite_as_null = true});
+      parts_->scheduler =
+          parse_json_file(folder / "scheduler/scheduler_config.json", {.nonfinite_as_null = true});
       require<FormatError>(parts_->scheduler->is_object(),
                            printable_path(folder / "scheduler/scheduler_config.json"),
                            ": expected a JSON object");

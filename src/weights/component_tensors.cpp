@@ -18,7 +18,8 @@ DType written_type(const StoredTensor& weight, std::optional<DType> dtype) {
 }
 
 bool is_vae_attention_matrix(std::string_view canonical) {
-  if (canonical.find(".mid_block.attentions.") == canonical.npos || !canonical.ends_with(".weight")) return false;
+  if (canonical.find(".mid_block.attentions.") == canonical.npos || !canonical.ends_with(".weight"))
+    return false;
   return canonical.find(".to_") != canonical.npos;
 }
 
@@ -28,24 +29,27 @@ Shape matrix_shape(const Shape& shape, bool convolution) {
   return convolution ? Shape{shape[0], shape[1], 1, 1} : Shape{shape[0], shape[1]};
 }
 
-TensorToWrite tensor_to_write(const WeightStore& store, const StoredTensor& weight, std::string name, const Shape& shape,
-                              std::optional<DType> dtype) {
+TensorToWrite tensor_to_write(const WeightStore& store, const StoredTensor& weight, std::string name,
+                              const Shape& shape, std::optional<DType> dtype) {
   const DType type = written_type(weight, dtype);
   const auto size = static_cast<int64_t>(dtype_size(type));
-  return {std::move(name), type, shape, [&store, &weight, type, size](uint64_t offset, uint64_t bytes, void* dst) {
-            store.read_range(weight, static_cast<int64_t>(offset) / size, static_cast<int64_t>(bytes) / size, type, dst);
+  return {std::move(name), type, shape,
+          [&store, &weight, type, size](uint64_t offset, uint64_t bytes, void* dst) {
+            store.read_range(weight, static_cast<int64_t>(offset) / size, static_cast<int64_t>(bytes) / size,
+                             type, dst);
           }};
 }
 
-// Several canonical tensors one below the other; `transposed` swaps the axes of a single matrix. Buffered whole: such
-// tensors are a text encoder's, a few MB each.
-TensorToWrite joined_tensor(const WeightStore& store, const OpenClipTensor& joined, std::optional<DType> dtype) {
+// Several canonical tensors one below the other; `transposed` swaps the axes of a single matrix. Buffered
+// whole: such tensors are a text encoder's, a few MB each.
+TensorToWrite joined_tensor(const WeightStore& store, const OpenClipTensor& joined,
+                            std::optional<DType> dtype) {
   const StoredTensor& first = store.at(joined.sources.front());
   const DType type = written_type(first, dtype);
   Shape shape = first.shape;
   for (const std::string& source : joined.sources)
-    require(store.shape(source) == first.shape, source, ": expected ", first.shape, ", ", store.title(), " has ",
-            store.shape(source));
+    require(store.shape(source) == first.shape, source, ": expected ", first.shape, ", ", store.title(),
+            " has ", store.shape(source));
   shape[0] *= static_cast<int64_t>(joined.sources.size());
   if (joined.transposed) shape = {shape[1], shape[0]};
   auto fill = [&store, joined, type](uint64_t offset, uint64_t bytes, void* dst) {
@@ -61,7 +65,8 @@ TensorToWrite joined_tensor(const WeightStore& store, const OpenClipTensor& join
     const int64_t rows = part.shape[0], cols = part.shape[1];
     for (uint64_t at = offset; at < offset + bytes; at += size) {
       const auto i = static_cast<int64_t>(at / size);  // of the transposed [cols,rows]
-      std::memcpy(static_cast<char*>(dst) + (at - offset), all.data() + ((i % rows) * cols + i / rows) * size, size);
+      std::memcpy(static_cast<char*>(dst) + (at - offset), all.data() + ((i % rows) * cols + i / rows) * size,
+                  size);
     }
   };
   return {joined.name, type, shape, std::move(fill)};
@@ -72,7 +77,8 @@ std::string text_prefix(Component component, ModelKind kind) {
     return kind == ModelKind::kSd1   ? "cond_stage_model.transformer."
            : kind == ModelKind::kSd2 ? "cond_stage_model.model."
                                      : "conditioner.embedders.0.transformer.";
-  return kind == ModelKind::kSdxlRefiner ? "conditioner.embedders.0.model." : "conditioner.embedders.1.model.";
+  return kind == ModelKind::kSdxlRefiner ? "conditioner.embedders.0.model."
+                                         : "conditioner.embedders.1.model.";
 }
 
 std::vector<TensorToWrite> ldm_text(const WeightStore& store, const std::vector<std::string>& names,
@@ -117,7 +123,8 @@ std::vector<TensorToWrite> diffusers_tensors(const WeightStore& store, const nlo
   for (const std::string& name : written_names(store, config)) {
     const StoredTensor& weight = store.at(name);
     const bool matrix = store.component() == Component::kVae && is_vae_attention_matrix(name);
-    out.push_back(tensor_to_write(store, weight, name, matrix ? matrix_shape(weight.shape, false) : weight.shape, dtype));
+    out.push_back(tensor_to_write(store, weight, name,
+                                  matrix ? matrix_shape(weight.shape, false) : weight.shape, dtype));
   }
   return out;
 }
@@ -138,9 +145,10 @@ std::vector<TensorToWrite> ldm_tensors(const WeightStore& store, const nlohmann:
     require<FormatError>(ldm.has_value(), store.title(), ": tensor \"", printable(name),
                          "\" has no place in a single file of this kind");
     const bool matrix = component == Component::kVae && is_vae_attention_matrix(name);
-    const std::string prefix = component == Component::kUnet ? "model.diffusion_model." : "first_stage_model.";
-    out.push_back(tensor_to_write(store, weight, prefix + *ldm, matrix ? matrix_shape(weight.shape, true) : weight.shape,
-                                  dtype));
+    const std::string prefix =
+        component == Component::kUnet ? "model.diffusion_model." : "first_stage_model.";
+    out.push_back(tensor_to_write(store, weight, prefix + *ldm,
+                                  matrix ? matrix_shape(weight.shape, true) : weight.shape, dtype));
   }
   return out;
 }

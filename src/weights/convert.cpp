@@ -33,10 +33,10 @@ Json pipeline_index(const Checkpoint& model) {
   const bool xl = kind == ModelKind::kSdxl || kind == ModelKind::kSdxlRefiner;
   const int channels = model.in_channels();
   const std::string head = xl ? "StableDiffusionXL" : "StableDiffusion";
-  const std::string tail = channels == 9                         ? "InpaintPipeline"
-                           : channels == 8                       ? "InstructPix2PixPipeline"
-                           : kind == ModelKind::kSdxlRefiner     ? "Img2ImgPipeline"
-                                                                 : "Pipeline";
+  const std::string tail = channels == 9                     ? "InpaintPipeline"
+                           : channels == 8                   ? "InstructPix2PixPipeline"
+                           : kind == ModelKind::kSdxlRefiner ? "Img2ImgPipeline"
+                                                             : "Pipeline";
   const Json scheduler = model.scheduler_config() != nullptr
                              ? Json(*model.scheduler_config())
                              : default_scheduler_config(kind, model.prediction(), model.zero_terminal_snr());
@@ -47,7 +47,8 @@ Json pipeline_index(const Checkpoint& model) {
   const auto has = [&](Component component) { return model.find(component) != nullptr; };
   if (xl) {
     const bool inpaints = kind == ModelKind::kSdxlRefiner || channels == 9;
-    if (kind == ModelKind::kSdxlRefiner || inpaints) index["requires_aesthetics_score"] = kind == ModelKind::kSdxlRefiner;
+    if (kind == ModelKind::kSdxlRefiner || inpaints)
+      index["requires_aesthetics_score"] = kind == ModelKind::kSdxlRefiner;
     index["force_zeros_for_empty_prompt"] = kind == ModelKind::kSdxl;
   } else {
     add("feature_extractor", "transformers", nullptr);
@@ -104,7 +105,8 @@ class Converter {
       make_folder(folder);
       const WeightStore& store = model_.store(component);
       write_safetensors(folder / (text ? "model.safetensors" : "diffusion_pytorch_model.safetensors"),
-                        diffusers_tensors(store, model_.config(component), options_.dtype), {{"format", "pt"}});
+                        diffusers_tensors(store, model_.config(component), options_.dtype),
+                        {{"format", "pt"}});
       write_json(folder / "config.json", model_.config(component));
       if (text) add_tokenizer(to, component);
     }
@@ -123,11 +125,14 @@ class Converter {
       if (model_.find(component) == nullptr) continue;
       const nlohmann::json& config = model_.config(component);
       metadata[config_metadata_key(component)] = config.dump();
-      for (TensorToWrite& tensor : ldm_tensors(model_.store(component), config, model_.kind(), options_.dtype))
+      for (TensorToWrite& tensor :
+           ldm_tensors(model_.store(component), config, model_.kind(), options_.dtype))
         tensors.push_back(std::move(tensor));
     }
-    if (const auto tokenizer = model_.tokenizer_folder(Component::kTextEncoder); tokenizer && has_own_vocabulary())
-      note(concat("the model's own vocabulary (", printable_path(*tokenizer), ") does not fit into a single file"));
+    if (const auto tokenizer = model_.tokenizer_folder(Component::kTextEncoder);
+        tokenizer && has_own_vocabulary())
+      note(concat("the model's own vocabulary (", printable_path(*tokenizer),
+                  ") does not fit into a single file"));
     write_safetensors(to, std::move(tensors), metadata);
   }
 
@@ -138,7 +143,8 @@ class Converter {
                : default_scheduler_config(model_.kind(), model_.prediction(), model_.zero_terminal_snr());
   }
   bool has_own_vocabulary() const {
-    return model_.store(Component::kTextEncoder).shape("text_model.embeddings.token_embedding.weight")[0] != 49408;
+    return model_.store(Component::kTextEncoder).shape("text_model.embeddings.token_embedding.weight")[0] !=
+           49408;
   }
   void note(const std::string& line) const {
     if (options_.on_note) options_.on_note(line);
@@ -151,7 +157,8 @@ class Converter {
       return write_tokenizer(*own, target, second || model_.kind() == ModelKind::kSd2);
     if (!options_.vocabulary.empty() && path_exists(options_.vocabulary / "vocab.json"))
       return write_tokenizer(options_.vocabulary, target, second || model_.kind() == ModelKind::kSd2);
-    note(concat("no vocabulary found: ", printable_path(target), " was not written, Diffusers will ask for it"));
+    note(concat("no vocabulary found: ", printable_path(target),
+                " was not written, Diffusers will ask for it"));
   }
 
   const Checkpoint& model_;
@@ -163,7 +170,9 @@ class Converter {
 Json default_scheduler_config(ModelKind kind, Prediction prediction, bool zero_terminal_snr) {
   const bool euler = kind == ModelKind::kSdxl || kind == ModelKind::kSdxlRefiner || zero_terminal_snr;
   const bool ddim = !euler && kind == ModelKind::kSd2;
-  Json config = {{"_class_name", euler ? "EulerDiscreteScheduler" : ddim ? "DDIMScheduler" : "PNDMScheduler"},
+  Json config = {{"_class_name", euler  ? "EulerDiscreteScheduler"
+                                 : ddim ? "DDIMScheduler"
+                                        : "PNDMScheduler"},
                  {"beta_end", 0.012},
                  {"beta_schedule", "scaled_linear"},
                  {"beta_start", 0.00085},
@@ -181,14 +190,16 @@ Json default_scheduler_config(ModelKind kind, Prediction prediction, bool zero_t
 void convert(const fs::path& from, const fs::path& to, const ConvertOptions& options) {
   const bool single = to.extension() == ".safetensors";
   require<UsageError>(options.overwrite || !path_exists(to), printable_path(to), ": exists already");
-  require<UsageError>(!options.dtype || is_float(*options.dtype), "dtype ", options.dtype.value_or(DType::kF32),
-                      " is not a type that weights can have");
+  require<UsageError>(!options.dtype || is_float(*options.dtype), "dtype ",
+                      options.dtype.value_or(DType::kF32), " is not a type that weights can have");
   const Checkpoint model = Checkpoint::open(from, options.source);
   if (options.on_note)
     for (const std::string& line : model.notes()) options.on_note(line);
   const Converter converter(model, options);
-  if (single) converter.write_single_file(to);
-  else converter.write_folder(to);
+  if (single)
+    converter.write_single_file(to);
+  else
+    converter.write_folder(to);
 }
 
 }  // namespace rocm_sd

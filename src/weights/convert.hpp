@@ -11,19 +11,22 @@
 namespace rocm_sd {
 
 struct ConvertOptions {
-  std::optional<DType> dtype;          // of all float tensors; nothing: as stored (scaled fp8 becomes f16)
-  CheckpointOptions source;            // replaced components, variant, access
-  std::filesystem::path vocabulary;    // folder with vocab.json and merges.txt, for folders made from single files
+  std::optional<DType> dtype;  // of all float tensors; nothing: as stored (scaled fp8 becomes f16)
+  CheckpointOptions source;    // replaced components, variant, access
+  std::filesystem::path
+      vocabulary;  // folder with vocab.json and merges.txt, for folders made from single files
   bool overwrite = false;
   std::function<void(const std::string&)> on_note;  // a line for the user; may be empty
 };
 
-// Writes `to`: an LDM single file where the name ends in ".safetensors", else a Diffusers folder. Every file is written
-// beside its place and renamed; a folder is complete before its model_index.json appears. Memory stays at a few tens of MB.
-// Throws UsageError where the target exists, FileError and FormatError.
-void convert(const std::filesystem::path& from, const std::filesystem::path& to, const ConvertOptions& options);
+// Writes `to`: an LDM single file where the name ends in ".safetensors", else a Diffusers folder. Every file
+// is written beside its place and renamed; a folder is complete before its model_index.json appears. Memory
+// stays at a few tens of MB. Throws UsageError where the target exists, FileError and FormatError.
+void convert(const std::filesystem::path& from, const std::filesystem::path& to,
+             const ConvertOptions& options);
 
 // scheduler_config.json for a model whose source has none.
-nlohmann::ordered_json default_scheduler_config(ModelKind kind, Prediction prediction, bool zero_terminal_snr);
+nlohmann::ordered_json default_scheduler_config(ModelKind kind, Prediction prediction,
+                                                bool zero_terminal_snr);
 
 }  // namespace rocm_sd

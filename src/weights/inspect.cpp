@@ -37,7 +37,8 @@ uint64_t bytes_of(const std::vector<TensorRef>& refs) {
   return total;
 }
 
-void add_component(Report& report, std::string_view name, std::string_view layout, const std::vector<TensorRef>& refs) {
+void add_component(Report& report, std::string_view name, std::string_view layout,
+                   const std::vector<TensorRef>& refs) {
   report["components"].push_back({{"name", name},
                                   {"layout", layout},
                                   {"parameters", elements(refs)},
@@ -182,7 +183,8 @@ std::string inspect_text(const Report& report) {
     if (!value.empty()) fmt::format_to(std::back_inserter(out), "{:<12} {}\n", name, value);
   };
   line("file", text_of(report, "path"));
-  line("size", concat(size_text(report.at("bytes").get<uint64_t>()), ", ", report.at("tensors").get<uint64_t>(), " tensors"));
+  line("size", concat(size_text(report.at("bytes").get<uint64_t>()), ", ",
+                      report.at("tensors").get<uint64_t>(), " tensors"));
   const std::string variant = text_of(report, "variant");
   line("type", text_of(report, "type") + (variant.empty() ? "" : ", " + variant));
   if (report.contains("prediction"))
@@ -195,18 +197,19 @@ std::string inspect_text(const Report& report) {
     for (const auto& [name, counts] : component.at("dtypes").items())
       dtypes += concat(dtypes.empty() ? "" : ", ", name, " ", counts.at("tensors").get<uint64_t>(), "x ",
                        size_text(counts.at("bytes").get<uint64_t>()));
-    fmt::format_to(std::back_inserter(out), "  {:<15} {:>9} parameters  {:>10}  {:<16} {}\n",
-                   component.at("name").get<std::string>(), count_text(component.at("parameters").get<uint64_t>()),
-                   size_text(component.at("bytes").get<uint64_t>()), component.at("layout").get<std::string>(), dtypes);
+    fmt::format_to(
+        std::back_inserter(out), "  {:<15} {:>9} parameters  {:>10}  {:<16} {}\n",
+        component.at("name").get<std::string>(), count_text(component.at("parameters").get<uint64_t>()),
+        size_text(component.at("bytes").get<uint64_t>()), component.at("layout").get<std::string>(), dtypes);
   }
   if (!report.at("metadata").empty()) out += "metadata\n";
   for (const auto& [key, value] : report.at("metadata").items())
     out += "  " + printable(key) + ": " + printable(value.get<std::string>(), 400) + '\n';
   out += "largest tensors\n";
   for (const auto& tensor : report.at("largest"))
-    fmt::format_to(std::back_inserter(out), "  {:>10}  {:<8} {:<20} {}\n", size_text(tensor.at("bytes").get<uint64_t>()),
-                   tensor.at("dtype").get<std::string>(), tensor.at("shape").dump(),
-                   printable(tensor.at("name").get<std::string>(), 1000));
+    fmt::format_to(std::back_inserter(out), "  {:>10}  {:<8} {:<20} {}\n",
+                   size_text(tensor.at("bytes").get<uint64_t>()), tensor.at("dtype").get<std::string>(),
+                   tensor.at("shape").dump(), printable(tensor.at("name").get<std::string>(), 1000));
   if (report.contains("notes")) append_names(out, "notes", report.at("notes"));
   append_names(out, "keys that no model needs", report.at("harmless"));
   append_names(out, "unexpected keys", report.at("unexpected"));

@@ -7,10 +7,10 @@
 
 namespace rocm_sd {
 
-// Keys: path, bytes, type ("sdxl", "a LoRA", "unknown"), problem (why it would not load; absent if it would), prediction,
-// in_channels, components [{name, layout, parameters, bytes, dtypes {name: {tensors, bytes}}}], tensors, metadata,
-// largest [{name, dtype, shape, bytes}], harmless, unexpected, notes. Throws FileError and FormatError where the file
-// itself cannot be read.
+// Keys: path, bytes, type ("sdxl", "a LoRA", "unknown"), problem (why it would not load; absent if it would),
+// prediction, in_channels, components [{name, layout, parameters, bytes, dtypes {name: {tensors, bytes}}}],
+// tensors, metadata, largest [{name, dtype, shape, bytes}], harmless, unexpected, notes. Throws FileError and
+// FormatError where the file itself cannot be read.
 nlohmann::ordered_json inspect(const std::filesystem::path& path, size_t largest = 10);
 
 // The same for people; everything that comes from the file is escaped.

@@ -12,9 +12,12 @@ struct Rename {
 };
 
 constexpr Rename kUnetTop[] = {
-    {"time_embedding.linear_1.", "time_embed.0."}, {"time_embedding.linear_2.", "time_embed.2."},
-    {"add_embedding.linear_1.", "label_emb.0.0."}, {"add_embedding.linear_2.", "label_emb.0.2."},
-    {"conv_in.", "input_blocks.0.0."},             {"conv_norm_out.", "out.0."},
+    {"time_embedding.linear_1.", "time_embed.0."},
+    {"time_embedding.linear_2.", "time_embed.2."},
+    {"add_embedding.linear_1.", "label_emb.0.0."},
+    {"add_embedding.linear_2.", "label_emb.0.2."},
+    {"conv_in.", "input_blocks.0.0."},
+    {"conv_norm_out.", "out.0."},
     {"conv_out.", "out.2."},
 };
 constexpr Rename kUnetResnet[] = {
@@ -31,11 +34,15 @@ constexpr Rename kOpenClipTop[] = {
     {"text_projection.weight", "text_projection"},
 };
 constexpr Rename kOpenClipLayer[] = {
-    {"layer_norm1.", "ln_1."},     {"layer_norm2.", "ln_2."},   {"mlp.fc1.", "mlp.c_fc."},
-    {"mlp.fc2.", "mlp.c_proj."},   {"self_attn.out_proj.", "attn.out_proj."},
+    {"layer_norm1.", "ln_1."},
+    {"layer_norm2.", "ln_2."},
+    {"mlp.fc1.", "mlp.c_fc."},
+    {"mlp.fc2.", "mlp.c_proj."},
+    {"self_attn.out_proj.", "attn.out_proj."},
 };
 
-std::optional<std::string> renamed(std::string_view name, std::span<const Rename> rows, std::string_view head) {
+std::optional<std::string> renamed(std::string_view name, std::span<const Rename> rows,
+                                   std::string_view head) {
   for (const Rename& row : rows)
     if (name.starts_with(row.from)) return fmt::format("{}{}{}", head, row.to, name.substr(row.from.size()));
   return std::nullopt;
@@ -52,7 +59,8 @@ std::optional<Numbered> entry(std::string_view rest, std::string_view list) { re
 
 std::string vae_resnet(std::string_view rest, const std::string& head) {
   constexpr std::string_view kShortcut = "conv_shortcut.";
-  if (rest.starts_with(kShortcut)) return head + ".nin_shortcut." + std::string(rest.substr(kShortcut.size()));
+  if (rest.starts_with(kShortcut))
+    return head + ".nin_shortcut." + std::string(rest.substr(kShortcut.size()));
   return head + '.' + std::string(rest);
 }
 
@@ -114,7 +122,8 @@ std::optional<std::string> ldm_vae_name(std::string_view name, int levels) {
   if (rest.starts_with("conv_in.") || rest.starts_with("conv_out.")) return std::string(name);
   if (rest.starts_with("conv_norm_out.")) return half + std::string(rest.substr(5));
   constexpr std::string_view kAttention = "mid_block.attentions.0.";
-  if (rest.starts_with(kAttention)) return renamed(rest.substr(kAttention.size()), kVaeAttention, half + "mid.attn_1.");
+  if (rest.starts_with(kAttention))
+    return renamed(rest.substr(kAttention.size()), kVaeAttention, half + "mid.attn_1.");
   if (const auto resnet = numbered(rest, "mid_block.resnets."))
     return vae_resnet(resnet->rest, fmt::format("{}mid.block_{}", half, resnet->number + 1));
   const auto block = numbered(rest, decoder ? "up_blocks." : "down_blocks.");

@@ -18,7 +18,7 @@ class LdmUnetExport {
 
  private:
   struct Level {
-    int first = 0;    // number of its first block
+    int first = 0;  // number of its first block
     int resnets = 0;
     bool attention = false;
   };

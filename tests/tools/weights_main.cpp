@@ -1,7 +1,8 @@
 // weights_main: the weights module on the command line, for the tests that compare it with Diffusers.
 //   inspect FILE [json]           the report
 //   convert FROM TO [dtype]       conversion
-//   dump MODEL OUT [name=path..]  every canonical tensor as <component>/<name>, and the configurations as metadata;
+//   dump MODEL OUT [name=path..]  every canonical tensor as <component>/<name>, and the configurations as
+//   metadata;
 //                                 names: vae, unet, text_encoder, text_encoder_2, tiny_vae, variant, mmap=1
 #include <cstdio>
 #include <cstring>
@@ -16,7 +17,8 @@ using namespace rocm_sd;
 
 int run_inspect(int argc, char** argv) {
   const nlohmann::ordered_json report = inspect(argv[2]);
-  const std::string text = argc > 3 && std::strcmp(argv[3], "json") == 0 ? report.dump() + "\n" : inspect_text(report);
+  const std::string text =
+      argc > 3 && std::strcmp(argv[3], "json") == 0 ? report.dump() + "\n" : inspect_text(report);
   std::fputs(text.c_str(), stdout);
   return 0;
 }
@@ -61,10 +63,11 @@ int run_dump(int argc, char** argv) {
     const std::string head = concat(component_name(component), "/");
     metadata[concat("config.", component_name(component))] = model.config(component).dump();
     for (const auto& [name, weight] : store->weights())
-      tensors.push_back({head + name, weight.dtype(), weight.shape, [store, w = &weight](auto offset, auto bytes, void* dst) {
+      tensors.push_back({head + name, weight.dtype(), weight.shape,
+                         [store, w = &weight](auto offset, auto bytes, void* dst) {
                            const auto size = static_cast<int64_t>(dtype_size(w->dtype()));
-                           store->read_range(*w, static_cast<int64_t>(offset) / size, static_cast<int64_t>(bytes) / size,
-                                             w->dtype(), dst);
+                           store->read_range(*w, static_cast<int64_t>(offset) / size,
+                                             static_cast<int64_t>(bytes) / size, w->dtype(), dst);
                          }});
   }
   metadata["kind"] = model_kind_name(model.kind());
