@@ -213,6 +213,8 @@ DiffusersSchedulerConfig parse_diffusers_scheduler(std::string_view text, std::s
   noise.beta_start = fields.number("beta_start", row.beta_start);
   noise.beta_end = fields.number("beta_end", row.beta_end);
   noise.trained_betas = fields.numbers("trained_betas");
+  require<FormatError>(!fields.has("trained_betas") || !noise.trained_betas.empty(), fields.name(),
+                       ": \"trained_betas\" must hold at least one number");
   // Classes without the option ignore it.
   const bool knows_rescaling = row.sampler != "plms" && row.sampler != "lms" && row.sampler != "heun" &&
                                !row.sampler.starts_with("dpm2") && row.sampler != "dpmpp_sde" &&

@@ -105,6 +105,9 @@ struct OrderCase {
   double order;        // least observed order: error ~ steps^-order
   double error_at_32;  // and size, which tells a right high order from a right low one
 };
+// Where the error changes its sign between 16 and 32 steps on this problem, or the last step's order hangs on
+// the number of steps: its size alone counts.
+constexpr double kSizeOnly = -HUGE_VAL;
 
 class ConvergenceOrder : public testing::TestWithParam<OrderCase> {};
 
@@ -121,20 +124,20 @@ INSTANTIATE_TEST_SUITE_P(
     Sampler, ConvergenceOrder,
     testing::Values(
         OrderCase{"euler", {}, 0.8, 0.1}, OrderCase{"euler_a", with_eta(0), 0.8, 0.1},
-        OrderCase{"ddim", {}, 0.8, 0.1}, OrderCase{"tcd", with_eta(0), -1, 10},
-        OrderCase{"heun", {}, 1.7, 0.01}, OrderCase{"dpm2", {}, 1.7, 0.01},
+        OrderCase{"ddim", {}, 0.8, 0.1}, OrderCase{"heun", {}, 1.7, 0.01}, OrderCase{"dpm2", {}, 1.7, 0.01},
         OrderCase{"dpm2_a", with_eta(0), 1.7, 0.01}, OrderCase{"dpmpp_2s_a", with_eta(0), 1.7, 0.01},
         OrderCase{"dpmpp_sde", with_eta(0), 1.7, 0.01}, OrderCase{"dpmpp_2m", with_order(1), 0.8, 0.1},
-        OrderCase{"dpmpp_2m", with_order(2), 1.6, 0.02}, OrderCase{"dpmpp_2m", with_order(3), 1.6, 0.01},
+        OrderCase{"dpmpp_2m", with_order(2), kSizeOnly, 2e-4},
+        OrderCase{"dpmpp_2m", with_order(3), 1.6, 0.01},
         OrderCase{"dpmpp_2m", {.solver = SolverType::kHeun}, 1.6, 0.02},
         OrderCase{"dpmpp_2s", with_order(2), 1.6, 0.05}, OrderCase{"dpmpp_2s", with_order(3), 1.6, 0.05},
-        OrderCase{"dpmpp_2m_sde", with_eta(0), 1.6, 0.02}, OrderCase{"dpmpp_3m_sde", with_eta(0), 1.6, 0.01},
-        OrderCase{"res_multistep", {}, 1.6, 0.02}, OrderCase{"lms", with_order(2), 1.5, 0.03},
-        OrderCase{"lms", with_order(4), 1.5, 0.02}, OrderCase{"deis", with_order(2), 1.5, 0.03},
-        OrderCase{"deis", with_order(3), 1.5, 0.02}, OrderCase{"uni_pc", with_order(2), 1.6, 0.01},
-        OrderCase{"uni_pc", with_order(3), 1.6, 0.01}, OrderCase{"uni_pc_bh2", with_order(2), 1.6, 0.01},
-        OrderCase{"uni_pc_bh2", with_order(3), 1.6, 0.01}, OrderCase{"ipndm", with_order(2), 0.8, 0.05},
-        OrderCase{"dpm_fast", with_eta(0), 1.6, 0.02}),
+        OrderCase{"dpmpp_2m_sde", with_eta(0), kSizeOnly, 2e-4},
+        OrderCase{"dpmpp_3m_sde", with_eta(0), 1.6, 0.01}, OrderCase{"res_multistep", {}, 1.6, 0.02},
+        OrderCase{"lms", with_order(2), 1.5, 0.03}, OrderCase{"lms", with_order(4), 1.5, 0.02},
+        OrderCase{"deis", with_order(2), 1.5, 0.03}, OrderCase{"deis", with_order(3), 1.5, 0.02},
+        OrderCase{"uni_pc", with_order(2), 1.6, 0.01}, OrderCase{"uni_pc", with_order(3), 1.6, 0.01},
+        OrderCase{"uni_pc_bh2", with_order(2), 1.6, 0.01}, OrderCase{"uni_pc_bh2", with_order(3), 1.6, 0.01},
+        OrderCase{"ipndm", with_order(2), 0.8, 0.05}, OrderCase{"dpm_fast", with_eta(0), kSizeOnly, 0.005}),
     [](const auto& info) { return std::string(info.param.sampler) + "_" + std::to_string(info.index); });
 
 class EverySampler : public testing::TestWithParam<std::string> {};
@@ -151,9 +154,7 @@ TEST_P(EverySampler, CallsTheUnetAsOftenAsItSays) {
     Problem problem({.sampler = GetParam(), .steps = steps});
     const auto out = problem.run();
     EXPECT_TRUE(std::ranges::all_of(out, [](float v) { return std::isfinite(v); })) << steps;
-    if (problem.plan.schedule.levels.back().sigma == 0 || GetParam() == "ddim" || GetParam() == "plms" ||
-        GetParam() == "ddim_trailing")
-      EXPECT_EQ(problem.calls, problem.plan.unet_calls()) << steps;
+    EXPECT_EQ(problem.calls, problem.plan.unet_calls()) << steps;
     EXPECT_EQ(static_cast<int>(problem.trajectory.size()), problem.reported_total) << steps;
   }
 }
@@ -276,7 +277,7 @@ TEST(SamplerNames, OfEveryProject) {
                                                        {"KDPM2AncestralDiscreteScheduler", "dpm2_a"}};
   for (const auto& [name, row] : kWant) EXPECT_EQ(find_sampler(name).name, row) << name;
   try {
-    find_sampler("Eulre a");
+    find_sampler("Eular a");
     FAIL();
   } catch (const UsageError& e) {
     const std::string message = e.what();
