@@ -63,7 +63,7 @@ static inline Vec gelu(Vec x) {
   p = p * t + 2.24121445e-01f;
   p = p * t + 7.08981012e-05f;
   const Vec tail = 0.5f * x * (exp(-z * z) * p);
-  return x < 0.0f ? tail : x - tail;
+  return x < 0.0f ? tail : x - (x > 20.0f ? Vec{} : tail);  // infinity times the vanished tail is no number
 }
 
 }  // namespace rocm_sd::ROCM_SD_ISA

@@ -5,12 +5,14 @@
 namespace rocm_sd {
 namespace {
 
-const ImplList<AttentionProblem> kImpls = {"attention",
-                                           {
-                                               {"host", supports_host, run_attention_host},
-                                               {"scalar", supports_attention_scalar, run_attention_scalar},
-                                               {"ref", supports_everything, run_attention_ref},
-                                           }};
+const ImplList<AttentionProblem> kImpls = {
+    "attention",
+    {
+        {"host_bf16", supports_attention_host_bf16, run_attention_host_bf16},
+        {"host", supports_host, run_attention_host},
+        {"scalar", supports_attention_scalar, run_attention_scalar},
+        {"ref", supports_everything, run_attention_ref},
+    }};
 
 AttentionProblem::Rows rows_of(const Tensor& x) { return {x.data(), x.stride(0), x.stride(1)}; }
 

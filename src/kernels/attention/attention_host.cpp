@@ -11,7 +11,11 @@
 namespace rocm_sd {
 namespace {
 
-const AttentionKernels& kernels() { return ROCM_SD_HOST_TABLE(kAttentionKernels); }
+#if defined(__x86_64__)
+const AttentionKernels* bf16_kernels() { return &isa_v4_bf16::kAttentionKernels; }
+#else
+const AttentionKernels* bf16_kernels() { return nullptr; }
+#endif
 
 int64_t divide_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 int64_t round_up(int64_t n, int64_t unit) { return divide_up(n, unit) * unit; }
@@ -29,19 +33,22 @@ AttentionTiling tiling_of(const AttentionProblem& p, const AttentionKernels& cod
   t.queries = p.queries;
   t.keys = p.keys;
   t.head_dim = p.head_dim;
+  t.pack = code.pack;
   t.tile_queries = even_tile(p.queries, 64, code.strip_rows);
   const int64_t unit = 3 * code.lanes;
   const int64_t most = std::clamp<int64_t>(48 * 1024 / std::max<int64_t>(p.head_dim, 1), 96, 384);
   t.tile_keys = even_tile(p.keys, round_up(most, unit), unit);
   t.padded_keys = round_up(p.keys, code.lanes);
   t.padded_dim = round_up(p.head_dim, code.lanes);
-  t.scratch = round_up(t.tile_queries * t.head_dim, 16) + t.tile_queries * (t.tile_keys + t.padded_dim + 3);
+  t.scratch = round_up(t.tile_queries * divide_up(t.head_dim, t.pack), 16) +
+              t.tile_queries * (t.tile_keys + t.padded_dim + 3);
   t.scratch = round_up(t.scratch, 1024);
   return t;
 }
 
 // What a launch needs besides the problem.
 struct Workspace {
+  const AttentionKernels* code;
   AttentionTiling tiling;
   float *keys, *values;  // [batch * heads] packed heads
   int64_t keys_size, values_size;
@@ -61,10 +68,10 @@ void pack(const AttentionProblem& p, const Workspace& w) {
 #pragma omp parallel for schedule(static) num_threads(w.threads)
   for (int64_t i = 0; i < p.batch * p.heads * tiles; ++i) {
     const int64_t head = i / tiles, first_key = i % tiles * t.tile_keys;
-    kernels().pack_keys(t, head_of(p, p.k, head / p.heads, head % p.heads), first_key,
-                        w.keys + head * w.keys_size);
-    kernels().pack_values(t, head_of(p, p.v, head / p.heads, head % p.heads), first_key,
-                          w.values + head * w.values_size);
+    w.code->pack_keys(t, head_of(p, p.k, head / p.heads, head % p.heads), first_key,
+                      w.keys + head * w.keys_size);
+    w.code->pack_values(t, head_of(p, p.v, head / p.heads, head % p.heads), first_key,
+                        w.values + head * w.values_size);
   }
 }
 
@@ -75,29 +82,28 @@ void attend(const AttentionProblem& p, const Workspace& w) {
   for (int64_t i = 0; i < p.batch * p.heads * tiles; ++i) {
     const int64_t head = i / tiles, b = head / p.heads, h = head % p.heads;
     const int64_t y = (b * p.queries * p.heads + h) * p.head_dim;
-    kernels().attend({.tiling = &t,
-                      .q = head_of(p, p.q, b, h),
-                      .keys = w.keys + head * w.keys_size,
-                      .values = w.values + head * w.values_size,
-                      .mask = p.mask ? p.mask + b * p.mask_strides[0] + h * p.mask_strides[1] : nullptr,
-                      .mask_query_stride = p.mask_strides[2],
-                      .causal = p.causal,
-                      .scale = p.scale,
-                      .first_query = i % tiles * t.tile_queries,
-                      .scratch = w.scratch + omp_get_thread_num() * t.scratch,
-                      .y = static_cast<char*>(p.y) + y * static_cast<int64_t>(dtype_size(p.dtype)),
-                      .y_stride = p.heads * p.head_dim});
+    w.code->attend({.tiling = &t,
+                    .q = head_of(p, p.q, b, h),
+                    .keys = w.keys + head * w.keys_size,
+                    .values = w.values + head * w.values_size,
+                    .mask = p.mask ? p.mask + b * p.mask_strides[0] + h * p.mask_strides[1] : nullptr,
+                    .mask_query_stride = p.mask_strides[2],
+                    .causal = p.causal,
+                    .scale = p.scale,
+                    .first_query = i % tiles * t.tile_queries,
+                    .scratch = w.scratch + omp_get_thread_num() * t.scratch,
+                    .y = static_cast<char*>(p.y) + y * static_cast<int64_t>(dtype_size(p.dtype)),
+                    .y_stride = p.heads * p.head_dim});
   }
 }
 
-}  // namespace
-
-void run_attention_host(Exec& ex, const AttentionProblem& problem) {
+void run(Exec& ex, const AttentionProblem& problem, const char* name, const AttentionKernels& code) {
   Workspace w;
-  w.tiling = tiling_of(problem, kernels());
+  w.code = &code;
+  w.tiling = tiling_of(problem, code);
   w.threads = host_threads();
-  w.keys_size = w.tiling.padded_keys * problem.head_dim;
-  w.values_size = problem.keys * w.tiling.padded_dim;
+  w.keys_size = w.tiling.padded_keys * divide_up(problem.head_dim, code.pack);
+  w.values_size = divide_up(problem.keys, code.pack) * w.tiling.padded_dim;
   const int64_t heads = problem.batch * problem.heads;
   const Tensor keys = ex.alloc({heads, w.keys_size}, DType::kF32);
   const Tensor values = ex.alloc({heads, w.values_size}, DType::kF32);
@@ -105,10 +111,25 @@ void run_attention_host(Exec& ex, const AttentionProblem& problem) {
   w.keys = keys.as<float>();
   w.values = values.as<float>();
   w.scratch = scratch.as<float>();
-  ex.launch(op_info(problem, "host"), [problem, w] {
+  ex.launch(op_info(problem, name), [problem, w] {
     pack(problem, w);
     attend(problem, w);
   });
+}
+
+}  // namespace
+
+void run_attention_host(Exec& ex, const AttentionProblem& problem) {
+  run(ex, problem, "host", ROCM_SD_HOST_TABLE(kAttentionKernels));
+}
+
+Refusal supports_attention_host_bf16(const Exec& ex, const AttentionProblem& problem) {
+  if (problem.dtype != DType::kBF16) return "takes bf16 only";
+  if (!bf16_kernels() || !host_has_bf16()) return "this CPU does not multiply bf16";
+  return supports_host(ex, problem);
+}
+void run_attention_host_bf16(Exec& ex, const AttentionProblem& problem) {
+  run(ex, problem, "host_bf16", *bf16_kernels());
 }
 
 }  // namespace rocm_sd

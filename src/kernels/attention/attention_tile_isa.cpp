@@ -1,11 +1,15 @@
-// The host's attention, compiled once per instruction set.
-// Problem   y = softmax(scale q k^T + mask) v for one tile of queries of one head
-// Mapping   one thread per tile; per tile of keys: scores by strips of 4 (AVX-512: 8) rows x 3 vectors,
-// softmax, sums Traffic   packed keys and values from L2, one panel at a time in L1; scores stay in L2
-// Numerics  float; scores in units of log2 e; e^x to 2e-7; the running maximum is exact, sums in order of
-// keys Limits    none
+// The host's attention, compiled once per instruction set, and once more for CPUs that multiply bf16: there a
+// cell is a pair of bf16 and a step of the depth is one vdpbf16ps, with sums in float and weights rounded to
+// bf16. Problem   y = softmax(scale q k^T + mask) v for one tile of queries of one head Mapping   one thread
+// per tile; per tile of keys: scores by strips of 4 (AVX-512: 8) rows x 3 vectors, softmax, sums Traffic
+// packed keys and values from L2, one panel at a time in L1; scores stay in L2 Numerics  float; scores in
+// units of log2 e; e^x to 2e-7; the running maximum is exact, sums in order of keys Limits    none
 #include "kernels/attention/attention_tile.hpp"
 #include "kernels/simd.hpp"
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
 
 namespace rocm_sd::ROCM_SD_ISA {
 namespace {
@@ -14,6 +18,11 @@ namespace {
 constexpr int kStripRows = 8;  // 24 accumulators, 3 panel vectors, 1 broadcast, of 32 registers
 #else
 constexpr int kStripRows = 4;  // 12 accumulators, 3 panel vectors, 1 broadcast, of 16 registers
+#endif
+#if defined(__AVX512BF16__)
+constexpr int kPack = 2;
+#else
+constexpr int kPack = 1;
 #endif
 constexpr float kLog2E = 1.44269504088896341f;
 constexpr float kHidden = -__builtin_inff();
@@ -25,7 +34,30 @@ int panel_vectors(int64_t vectors) { return vectors == 4 ? 2 : vectors >= 3 ? 3 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// One strip: c = a b, or c = row_scale c + a b.
+int64_t cells(int64_t elements) { return (elements + kPack - 1) / kPack; }
+
+// sum + a b, with b a vector of cells.
+inline Vec multiply_add(Vec sum, float a, Vec b) {
+#if defined(__AVX512BF16__)
+  const VecBits pair = __builtin_bit_cast(uint32_t, a) - VecBits{};
+  return (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)pair, (__m512bh)b);
+#else
+  return sum + a * b;
+#endif
+}
+
+// Weights are the left operand of the second product: cells of the row, written over the scores they came
+// from, whose vector number i is never overtaken.
+inline void store_weights(float* row, int64_t i, Vec p) {
+#if defined(__AVX512BF16__)
+  const __m256bh rounded = _mm512_cvtneps_pbh((__m512)p);
+  __builtin_memcpy(reinterpret_cast<uint16_t*>(row) + i * kLanes, &rounded, sizeof(rounded));
+#else
+  store(row + i * kLanes, p);
+#endif
+}
+
+// One strip: c = factor a b, or c = row_scale c + a b. Depths and strides of a count cells.
 struct Strip {
   const float* a;  // [kStripRows, depth], rows a_stride apart
   int64_t a_stride;
@@ -34,6 +66,7 @@ struct Strip {
   float* c;  // [kStripRows, V vectors], rows c_stride apart
   int64_t c_stride;
   const float* row_scale;  // null: the old c is ignored
+  float factor;            // where it is
 };
 
 template <int V>
@@ -56,10 +89,11 @@ void multiply(const Strip& s) {
 #pragma GCC unroll 8
     for (int r = 0; r < kStripRows; ++r)
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) sum[r][v] += a[r * stride] * panel[v];
+      for (int v = 0; v < V; ++v) sum[r][v] = multiply_add(sum[r][v], a[r * stride], panel[v]);
   }
+  const float factor = s.row_scale ? 1.0f : s.factor;
   for (int r = 0; r < kStripRows; ++r)
-    for (int v = 0; v < V; ++v) store(s.c + r * s.c_stride + v * kLanes, sum[r][v]);
+    for (int v = 0; v < V; ++v) store(s.c + r * s.c_stride + v * kLanes, sum[r][v] * factor);
 }
 
 // All strips of `rows` rows by all panels of `vectors` columns; the panels of b follow each other.
@@ -83,8 +117,7 @@ void multiply_panels(Strip s, int64_t rows, int64_t vectors) {
 }
 
 // 2^x for x <= 0; exactly 0 from -127 down, so that a hidden key weighs nothing. Minimax polynomial of degree
-// 5 on
-// [-1/2, 1/2], relative error 2e-7 with the rounding.
+// 5 on [-1/2, 1/2], relative error 2e-7 with the rounding.
 Vec exp2_nonpositive(Vec x) {
   x = vmax(splat(-127.0f), x);
   const Vec shifted = x + 12582912.0f;  // 1.5 * 2^23: the nearest integer in the low bits
@@ -102,8 +135,8 @@ float exp2_nonpositive(float x) { return exp2_nonpositive(splat(x))[0]; }
 
 // The scratch of one tile of queries.
 struct Scratch {
-  float* q;          // [tile_queries, head_dim], scaled to log2 units
-  float* scores;     // [tile_queries, tile_keys]
+  float* q;          // [tile_queries, depth of head_dim]
+  float* scores;     // [tile_queries, tile_keys], in units of log2 e; then the weights
   float* sums;       // [tile_queries, padded_dim]
   float* highest;    // [tile_queries]
   float* total;      // [tile_queries]
@@ -112,7 +145,7 @@ struct Scratch {
 Scratch divide(float* data, const AttentionTiling& t) {
   Scratch s;
   s.q = data;
-  s.scores = s.q + round_up(t.tile_queries * t.head_dim, 16);
+  s.scores = s.q + round_up(t.tile_queries * cells(t.head_dim), 16);
   s.sums = s.scores + t.tile_queries * t.tile_keys;
   s.highest = s.sums + t.tile_queries * t.padded_dim;
   s.total = s.highest + t.tile_queries;
@@ -120,23 +153,26 @@ Scratch divide(float* data, const AttentionTiling& t) {
   return s;
 }
 
-template <class T>
-void load_row(const T* from, float* to, int64_t count, float scale) {
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i) * scale);
-  if (i < count) store_part(to + i, load_part(from + i, count - i) * scale, count - i);
+// Elements as the cells' type.
+#if defined(__AVX512BF16__)
+using Element = uint16_t;
+Element element(const AttentionRows& rows, int64_t i) { return static_cast<const uint16_t*>(rows.data)[i]; }
+#else
+using Element = float;
+Element element(const AttentionRows& rows, int64_t i) {
+  if (!rows.bf16) return static_cast<const float*>(rows.data)[i];
+  const uint32_t bits = static_cast<uint32_t>(static_cast<const uint16_t*>(rows.data)[i]) << 16;
+  return __builtin_bit_cast(float, bits);
 }
+#endif
 
 void load_queries(const AttentionTileJob& job, int64_t rows, int64_t padded_rows, float* q) {
-  const int64_t dim = job.tiling->head_dim;
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t at = (job.first_query + r) * job.q.stride;
-    if (job.q.bf16)
-      load_row(static_cast<const uint16_t*>(job.q.data) + at, q + r * dim, dim, job.scale * kLog2E);
-    else
-      load_row(static_cast<const float*>(job.q.data) + at, q + r * dim, dim, job.scale * kLog2E);
-  }
-  for (int64_t i = rows * dim; i < padded_rows * dim; ++i) q[i] = 0;
+  const int64_t dim = job.tiling->head_dim, row = cells(dim) * kPack;
+  Element* to = reinterpret_cast<Element*>(q);
+  for (int64_t r = 0; r < padded_rows; ++r)
+    for (int64_t d = 0; d < row; ++d)
+      to[r * row + d] =
+          r < rows && d < dim ? element(job.q, (job.first_query + r) * job.q.stride + d) : Element{};
 }
 
 // Adds the mask, hides future keys and those that only pad the last vector.
@@ -173,10 +209,10 @@ void soften_row(float* scores, int64_t vectors, bool first, float& highest, floa
     const Vec p0 = exp2_nonpositive(load(s) - base), p1 = exp2_nonpositive(load(s + kLanes) - base);
     const Vec p2 = exp2_nonpositive(load(s + 2 * kLanes) - base),
               p3 = exp2_nonpositive(load(s + 3 * kLanes) - base);
-    store(s, p0);
-    store(s + kLanes, p1);
-    store(s + 2 * kLanes, p2);
-    store(s + 3 * kLanes, p3);
+    store_weights(scores, i, p0);
+    store_weights(scores, i + 1, p1);
+    store_weights(scores, i + 2, p2);
+    store_weights(scores, i + 3, p3);
     sum0 += p0;
     sum1 += p1;
     sum2 += p2;
@@ -184,7 +220,7 @@ void soften_row(float* scores, int64_t vectors, bool first, float& highest, floa
   }
   for (; i < vectors; ++i) {
     const Vec p = exp2_nonpositive(load(scores + i * kLanes) - base);
-    store(scores + i * kLanes, p);
+    store_weights(scores, i, p);
     sum0 += p;
   }
   total = (first ? 0.0f : total * row_scale) + sum_lanes((sum0 + sum1) + (sum2 + sum3));
@@ -201,20 +237,33 @@ void attend(const AttentionTileJob& job) {
   const AttentionTiling& t = *job.tiling;
   const Scratch s = divide(job.scratch, t);
   const int64_t rows = least(t.tile_queries, t.queries - job.first_query);
-  const int64_t padded_rows = round_up(rows, kStripRows);
+  const int64_t padded_rows = round_up(rows, kStripRows), depth = cells(t.head_dim);
   load_queries(job, rows, padded_rows, s.q);
   const int64_t last_key = job.causal ? least(t.keys, job.first_query + rows) : t.keys;
   for (int64_t k = 0; k < last_key; k += t.tile_keys) {
     const int64_t keys = least(t.tile_keys, t.keys - k), vectors = round_up(keys, kLanes) / kLanes;
-    multiply_panels({s.q, t.head_dim, job.keys + k * t.head_dim, t.head_dim, s.scores, t.tile_keys, nullptr},
+    multiply_panels({.a = s.q,
+                     .a_stride = depth,
+                     .b = job.keys + k * depth,
+                     .depth = depth,
+                     .c = s.scores,
+                     .c_stride = t.tile_keys,
+                     .row_scale = nullptr,
+                     .factor = job.scale * kLog2E},
                     padded_rows, vectors);
     for (int64_t r = 0; r < padded_rows; ++r) {
       float* scores = s.scores + r * t.tile_keys;
       hide(job, scores, job.first_query + least(r, rows - 1), k, keys);
       soften_row(scores, vectors, k == 0, s.highest[r], s.total[r], s.row_scale[r]);
     }
-    multiply_panels({s.scores, t.tile_keys, job.values + k * t.padded_dim, keys, s.sums, t.padded_dim,
-                     k == 0 ? nullptr : s.row_scale},
+    multiply_panels({.a = s.scores,
+                     .a_stride = t.tile_keys,
+                     .b = job.values + cells(k) * t.padded_dim,
+                     .depth = cells(keys),
+                     .c = s.sums,
+                     .c_stride = t.padded_dim,
+                     .row_scale = k == 0 ? nullptr : s.row_scale,
+                     .factor = 1},
                     padded_rows, t.padded_dim / kLanes);
   }
   for (int64_t r = 0; r < rows; ++r) {
@@ -231,40 +280,35 @@ void attend(const AttentionTileJob& job) {
   }
 }
 
-float element(const AttentionRows& rows, int64_t i) {
-  if (!rows.bf16) return static_cast<const float*>(rows.data)[i];
-  const uint32_t bits = static_cast<uint32_t>(static_cast<const uint16_t*>(rows.data)[i]) << 16;
-  float value;
-  __builtin_memcpy(&value, &bits, 4);
-  return value;
-}
-
 void pack_keys(const AttentionTiling& t, const AttentionRows& k, int64_t first_key, float* packed) {
   const int64_t vectors = round_up(least(t.tile_keys, t.keys - first_key), kLanes) / kLanes;
-  float* to = packed + first_key * t.head_dim;
+  const int64_t depth = cells(t.head_dim);
+  Element* to = reinterpret_cast<Element*>(packed + first_key * depth);
   for (int64_t done = 0; done < vectors;) {
     const int width = panel_vectors(vectors - done) * kLanes;
     for (int64_t j = 0; j < width; ++j) {
       const int64_t key = first_key + done * kLanes + j;
-      for (int64_t d = 0; d < t.head_dim; ++d)
-        to[d * width + j] = key < t.keys ? element(k, key * k.stride + d) : 0.0f;
+      for (int64_t d = 0; d < depth * kPack; ++d)
+        to[(d / kPack * width + j) * kPack + d % kPack] =
+            key < t.keys && d < t.head_dim ? element(k, key * k.stride + d) : Element{};
     }
-    to += width * t.head_dim;
+    to += width * depth * kPack;
     done += width / kLanes;
   }
 }
 
 void pack_values(const AttentionTiling& t, const AttentionRows& v, int64_t first_key, float* packed) {
   const int64_t keys = least(t.tile_keys, t.keys - first_key), vectors = t.padded_dim / kLanes;
-  float* to = packed + first_key * t.padded_dim;
+  Element* to = reinterpret_cast<Element*>(packed + cells(first_key) * t.padded_dim);
   for (int64_t done = 0; done < vectors;) {
     const int width = panel_vectors(vectors - done) * kLanes;
-    for (int64_t j = 0; j < keys; ++j)
+    for (int64_t j = 0; j < cells(keys) * kPack; ++j)
       for (int64_t c = 0; c < width; ++c) {
         const int64_t d = done * kLanes + c;
-        to[j * width + c] = d < t.head_dim ? element(v, (first_key + j) * v.stride + d) : 0.0f;
+        to[(j / kPack * width + c) * kPack + j % kPack] =
+            j < keys && d < t.head_dim ? element(v, (first_key + j) * v.stride + d) : Element{};
       }
-    to += width * keys;
+    to += width * cells(keys) * kPack;
     done += width / kLanes;
   }
 }
@@ -272,6 +316,6 @@ void pack_values(const AttentionTiling& t, const AttentionRows& v, int64_t first
 }  // namespace
 
 extern const AttentionKernels kAttentionKernels;
-const AttentionKernels kAttentionKernels = {kLanes, kStripRows, pack_keys, pack_values, attend};
+const AttentionKernels kAttentionKernels = {kLanes, kStripRows, kPack, pack_keys, pack_values, attend};
 
 }  // namespace rocm_sd::ROCM_SD_ISA
