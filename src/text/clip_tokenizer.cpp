@@ -31,11 +31,11 @@ std::u32string normalize(std::u32string_view text) {
 class TokenFinder {
  public:
   void add(std::u32string content, int32_t id) {
-    if (content.empty()) return;
-    tokens_.emplace_back(std::move(content), id);
+    if (!content.empty()) tokens_.emplace_back(std::move(content), id);
+  }
+  void finish() {
     std::stable_sort(tokens_.begin(), tokens_.end(),
                      [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
-    by_first_.clear();
     for (size_t i = 0; i < tokens_.size(); ++i) by_first_[tokens_[i].first[0]].push_back(i);
   }
 
@@ -154,6 +154,8 @@ ClipTokenizer::State::State(TokenizerFiles files)
     else
       as_typed.add(content, token.id);
   }
+  as_typed.finish();
+  in_normalized.finish();
   for (const auto& [token, id] : vocabulary) {
     texts.emplace(id, token);
     vocab_size = std::max(vocab_size, id + 1);

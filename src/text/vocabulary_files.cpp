@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/utf8.hpp"
 
@@ -18,19 +18,9 @@ using Json = nlohmann::json;
 using Merges = std::vector<std::pair<std::string, std::string>>;
 namespace fs = std::filesystem;
 
-constexpr int kMaxDepth = 16;
-
 Json parse_object(std::string_view text, std::string_view name) {
-  const auto limit_depth = [&](int depth, Json::parse_event_t, Json&) {
-    require<FormatError>(depth <= kMaxDepth, printable(name), ": JSON nested deeper than ", kMaxDepth);
-    return true;
-  };
-  Json json;
-  try {
-    json = Json::parse(text, limit_depth);
-  } catch (const Json::exception& e) {
-    throw FormatError(concat(printable(name), ": not valid JSON: ", printable(e.what())));
-  }
+  Json json = parse_json(text, {.max_bytes = kMaxVocabularyFile, .max_values = 4 * kMaxTokens},
+                         printable(name, 1024));
   require<FormatError>(json.is_object(), printable(name), ": expected a JSON object, found ",
                        json.type_name());
   return json;
@@ -294,23 +284,11 @@ void resolve_added_tokens(TokenizerFiles& files) {
 }
 
 std::optional<std::string> read_text_file(const fs::path& file, size_t max_bytes) {
-  std::error_code failed;
-  const fs::file_status status = fs::status(file, failed);
-  if (status.type() == fs::file_type::not_found) return std::nullopt;
-  const std::string name = printable(file.string(), 1024);
-  require<FileError>(status.type() == fs::file_type::regular, name, ": not a regular file");
-  std::ifstream in(file, std::ios::binary);
-  require<FileError>(in.good(), name, ": cannot be opened");
-  std::string text, block(1 << 16, '\0');
-  while (in && text.size() <= max_bytes) {
-    in.read(block.data(), static_cast<std::streamsize>(block.size()));
-    text.append(block, 0, static_cast<size_t>(in.gcount()));
-  }
-  require<FileError>(!in.bad(), name, ": cannot be read");
-  require<FormatError>(text.size() <= max_bytes, name, ": larger than ", max_bytes, " bytes");
-  require<FormatError>(!text.starts_with("version https://git-lfs"), name,
+  if (!path_exists(file)) return std::nullopt;
+  std::string text = read_file(file, max_bytes);
+  require<FormatError>(!text.starts_with("version https://git-lfs"), printable_path(file),
                        ": a Git LFS pointer, not the file itself; run \"git lfs pull\" where it came from");
-  require<FormatError>(is_valid_utf8(text), name, ": not valid UTF-8");
+  require<FormatError>(is_valid_utf8(text), printable_path(file), ": not valid UTF-8");
   return text;
 }
 
