@@ -6,7 +6,9 @@
 namespace rocm_sd {
 namespace {
 
-constexpr int64_t kMaxChannels = 16384, kMaxResnets = 32, kMaxTransformers = 128, kMaxWidth = 65536;
+constexpr int64_t kMaxChannels = 16384, kMaxResnets = 16, kMaxTransformers = 64, kMaxWidth = 65536;
+constexpr int64_t kMaxTransformersInAll = 1024;  // SDXL has 70; more would only cost memory before an error
+constexpr int64_t kMaxTextLayers = 128;
 constexpr size_t kMaxBlocks = 8;
 const std::string kDown = "DownBlock2D", kCrossDown = "CrossAttnDownBlock2D";
 const std::string kUp = "UpBlock2D", kCrossUp = "CrossAttnUpBlock2D";
@@ -92,6 +94,7 @@ void read_blocks(ConfigFields& f, UNetConfig& config) {
   for (const int64_t channels : r.channels)
     f.check(channels % config.norm_groups == 0, "block_out_channels",
             "expected multiples of norm_num_groups (", config.norm_groups, "), got ", channels);
+  int64_t transformers = 0;
   for (size_t step = 0; step < 2 * count; ++step) {
     const bool going_up = step >= count;
     const size_t i = going_up ? 2 * count - 1 - step : step;  // resolution
@@ -110,8 +113,11 @@ void read_blocks(ConfigFields& f, UNetConfig& config) {
       block.transformer_layers =
           transformer_layers(f, field, (going_up ? r.reversed : r.transformers)[position], block.resnets);
     }
+    for (const int layers : block.transformer_layers) transformers += layers;
     (going_up ? config.up : config.down).push_back(std::move(block));
   }
+  f.check(transformers <= kMaxTransformersInAll, "transformer_layers_per_block", "expected at most ",
+          kMaxTransformersInAll, " transformer blocks in all, got ", transformers);
   // The key set to null means no middle block; an absent key the usual one.
   const nlohmann::json* type = f.find("mid_block_type");
   if (!type && f.is_null("mid_block_type")) return;
@@ -276,7 +282,7 @@ ClipConfig clip_config(const nlohmann::json& json, std::string_view what) {
   config.vocabulary = f.integer("vocab_size", 49408, 1, 1 << 24);
   config.width = f.integer("hidden_size", 512, 1, kMaxChannels);
   config.mlp_width = f.integer("intermediate_size", 2048, 1, kMaxWidth);
-  config.layers = f.integer("num_hidden_layers", 12, 1, kMaxTransformers);
+  config.layers = f.integer("num_hidden_layers", 12, 1, kMaxTextLayers);
   config.heads = f.integer("num_attention_heads", 8, 1, kMaxChannels);
   f.check(config.width % config.heads == 0, "num_attention_heads",
           "expected a number that divides hidden_size (", config.width, "), got ", config.heads);

@@ -104,7 +104,7 @@ TEST(UNetConfigJson, HostileValuesAreNamed) {
   EXPECT_THAT(with("attention_head_dim", 0),
               AllOf(HasSubstr("unet/config.json: attention_head_dim: expected"), HasSubstr("got 0")));
   EXPECT_THAT(with("attention_head_dim", 7), HasSubstr("attention_head_dim: expected a number of heads"));
-  EXPECT_THAT(with("layers_per_block", 1000000), HasSubstr("layers_per_block: expected an integer 1..32"));
+  EXPECT_THAT(with("layers_per_block", 1000000), HasSubstr("layers_per_block: expected an integer 1..16"));
   EXPECT_THAT(with("layers_per_block", -1), HasSubstr("layers_per_block"));
   EXPECT_THAT(
       with("block_out_channels", json::parse("[320, 640, 1280, 1281]")),
@@ -123,7 +123,11 @@ TEST(UNetConfigJson, HostileValuesAreNamed) {
   EXPECT_THAT(with("norm_eps", "x"), HasSubstr("norm_eps: expected a number"));
   EXPECT_THAT(with("transformer_layers_per_block", 1000000), HasSubstr("transformer_layers_per_block"));
   EXPECT_THAT(with("transformer_layers_per_block", json::parse("[[1], 1, 1, 1]")),
-              HasSubstr("transformer_layers_per_block: expected an integer 0..128, or a list of 2"));
+              HasSubstr("transformer_layers_per_block: expected an integer 0..64, or a list of 2"));
+  json deep = sd15_unet();
+  deep["layers_per_block"] = 16;
+  deep["transformer_layers_per_block"] = 64;
+  EXPECT_THAT(unet_error(deep), HasSubstr("at most 1024 transformer blocks in all"));
   EXPECT_THAT(with("transformer_layers_per_block", json::parse("[1, 1]")), HasSubstr("or a list of 4"));
   EXPECT_THAT(with("transformer_layers_per_block", json::parse("[[[1], 1], 1, 1, 1]")),
               HasSubstr("transformer_layers_per_block"));
