@@ -91,7 +91,7 @@ def draw_with_diffusers(tasks: list[Task], args: argparse.Namespace) -> torch.Te
 
 
 def draw_with_cli(tasks: list[Task], args: argparse.Namespace) -> torch.Tensor:
-    """The same with the rocm-sd binary, one process a picture."""
+    """The same, from the same starting noise, with the rocm-sd binary: one process a picture."""
     pictures = []
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "picture.png"
@@ -99,7 +99,8 @@ def draw_with_cli(tasks: list[Task], args: argparse.Namespace) -> torch.Tensor:
             subprocess.run(
                 [args.cli, "generate", "--model", args.model, "--prompt", task.prompt, "--width", "128",
                  "--height", "128", "--steps", str(args.steps), "--cfg-scale", str(args.guidance),
-                 "--sampler", "dpm++2m", "--schedule", "karras", "--seed", str(args.seed + n), "--output", output],
+                 "--sampler", "dpm++2m", "--schedule", "karras", "--rng", "cpu", "--seed", str(args.seed + n),
+                 "--output", output],
                 check=True, stdout=subprocess.DEVNULL)
             with Image.open(output) as picture:
                 pictures.append(to_tensor(picture))

@@ -35,7 +35,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("models/demo"), help="where export writes the model")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seed", type=int, default=1, help="seed of the weights and of the training draws")
-    parser.add_argument("--session-minutes", type=float, default=1e9, help="stop a stage after this long; run again to go on")
+    parser.add_argument("--session-minutes", type=float, default=1e9, help="stop a stage then; run again to go on")
     parser.add_argument("--vae-batch", type=int, default=128)
     parser.add_argument("--vae-steps", type=int, default=30000)
     parser.add_argument("--vae-minutes", type=float, default=1e9, help="end the vae stage's course after this long")
@@ -78,7 +78,7 @@ def run_unet(args: argparse.Namespace) -> None:
 
 
 def restore_text_model_prefix(weights: Path) -> None:
-    """Gives the text encoder's tensors the 'text_model.' prefix of every published checkpoint; transformers 5 drops it."""
+    """Gives the text encoder's tensors the prefix of every published checkpoint, which transformers 5 drops."""
     prefix = "text_model."
     tensors = {prefix + name.removeprefix(prefix): tensor for name, tensor in load_file(weights).items()}
     save_file(tensors, weights, metadata={"format": "pt"})
@@ -115,10 +115,9 @@ def main() -> None:
     args.work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    runners = {"dataset": run_dataset, "tokenizer": run_tokenizer, "vae": run_vae, "unet": run_unet, "export": run_export}
-    for stage in STAGES:
+    for stage, runner in zip(STAGES, (run_dataset, run_tokenizer, run_vae, run_unet, run_export)):
         if stage in args.stages:
-            runners[stage](args)
+            runner(args)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,11 @@ import random
 
 from demo_model.emoji import COLOURS, SIZES
 
-SIZE_WORDS = {"small": ["small", "tiny", "little"], "medium": ["medium", "medium-sized"], "large": ["large", "big", "huge"]}
+SIZE_WORDS = {
+    "small": ["small", "tiny", "little"],
+    "medium": ["medium", "medium-sized"],
+    "large": ["large", "big", "huge"],
+}
 PICTURE_WORDS = ["picture", "drawing", "icon", "emoji"]
 
 
