@@ -33,11 +33,11 @@ demo: deps  ## draw a labelled 4x4 sheet with the shipped model; PROMPT="..." dr
 	cmake --build build/cpu --target rocm-sd -j $(JOBS)
 	mkdir -p out
 	if [ -n "$$DEMO_PROMPT" ]; then
-	  build/cpu/apps/cli/rocm-sd generate --model models/demo --prompt "$$DEMO_PROMPT" -o out/demo.png $(DEMO_ARGS)
+	  build/cpu/apps/cli/rocm-sd generate --model models/demo --prompt "$$DEMO_PROMPT" --sampler "DPM++ 2M Karras" --cfg-scale 4 -o out/demo.png $(DEMO_ARGS)
 	  echo "The picture is in $(CURDIR)/out/demo.png"
 	else
 	  build/cpu/apps/cli/rocm-sd generate --model models/demo --prompts-file models/demo/demo_prompts.txt \
-	    --grid 4x4 --grid-labels -o out/demo_sheet.png $(DEMO_ARGS)
+	    --sampler "DPM++ 2M Karras" --cfg-scale 4 --seed 1 --grid 4x4 --grid-labels -o out/demo_sheet.png $(DEMO_ARGS)
 	  echo "The sheet is in $(CURDIR)/out/demo_sheet.png"
 	fi
 demo: export DEMO_PROMPT := $(value PROMPT)

@@ -1,4 +1,5 @@
-// Fuzzes the JSON of config.json, model_index.json and scheduler_config.json: an accepted text must survive a round trip.
+// Fuzzes the JSON of config.json, model_index.json and scheduler_config.json: an accepted text must survive a
+// round trip.
 #include <cstddef>
 #include <cstdint>
 
@@ -8,7 +9,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const rocm_sd::JsonLimits limits{.max_bytes = 1 << 16, .max_depth = 8, .max_values = 1000};
   try {
-    const nlohmann::json value = rocm_sd::parse_json({reinterpret_cast<const char*>(data), size}, limits, "fuzz");
+    const nlohmann::json value =
+        rocm_sd::parse_json({reinterpret_cast<const char*>(data), size}, limits, "fuzz");
     // Text may grow when it is written anew (numbers), so only the values are compared.
     if (rocm_sd::parse_json(value.dump(), {.max_bytes = 1 << 20}, "again") != value) __builtin_trap();
   } catch (const rocm_sd::Error&) {

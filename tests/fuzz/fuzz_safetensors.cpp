@@ -1,4 +1,5 @@
-// Fuzzes the safetensors header: the first two bytes give the size of the data section, the rest is the header's text.
+// Fuzzes the safetensors header: the first two bytes give the size of the data section, the rest is the
+// header's text.
 #include <cstddef>
 #include <cstdint>
 
@@ -14,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     uint64_t position = 0;
     for (const rocm_sd::TensorEntry& entry : header.entries) {
       const auto elements = static_cast<uint64_t>(entry.numel());
-      if (entry.begin != position || entry.bytes != elements * rocm_sd::dtype_size(entry.dtype)) __builtin_trap();
+      if (entry.begin != position || entry.bytes != elements * rocm_sd::dtype_size(entry.dtype))
+        __builtin_trap();
       position += entry.bytes;
     }
     if (position != data_bytes) __builtin_trap();

@@ -1,7 +1,7 @@
 // Runs one sampler on an analytic denoiser and prints its trajectory: what test_samplers.py compares with
 // Diffusers.
 //
-//   sampler_tool JOB.json  ->  JSON on standard output
+//   sampler_main JOB.json  ->  JSON on standard output
 //
 // A job is either {"noise": {"kind", "seed", "sizes"}}, whose values are written to the file "out" as raw
 // floats; or {"brownian": {"kind", "seeds", "shape", "sigma_min", "sigma_max", "pairs"}}, likewise; or a
@@ -188,7 +188,7 @@ json run_job(const json& job) {
 int main(int argc, char** argv) {
   using namespace rocm_sd;
   try {
-    require<UsageError>(argc == 2, "usage: sampler_tool JOB.json");
+    require<UsageError>(argc == 2, "usage: sampler_main JOB.json");
     const json job = json::parse(std::ifstream(argv[1]));
     const json out = job.contains("noise")      ? noise_job(job["noise"])
                      : job.contains("brownian") ? brownian_job(job["brownian"])
