@@ -11,6 +11,7 @@
 #include "kernels/conv/conv2d_tiled.hpp"
 #include "kernels/conv/winograd.hpp"
 #include "kernels/gemm/tile_kernel.hpp"
+#include "kernels/host_table.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -215,16 +216,7 @@ void run(const Winograd& w, float* workspace) {
 
 }  // namespace
 
-const WinogradKernels& winograd_kernels() {
-#if defined(__x86_64__)
-  switch (host_isa()) {
-    case HostIsa::kV4: return isa_v4::kWinogradKernels;
-    case HostIsa::kV3: return isa_v3::kWinogradKernels;
-    case HostIsa::kBaseline: break;
-  }
-#endif
-  return isa_baseline::kWinogradKernels;
-}
+const WinogradKernels& winograd_kernels() { return ROCM_SD_HOST_TABLE(kWinogradKernels); }
 
 Refusal conv2d_supports_winograd(const Exec& ex, const ConvProblem& p) {
   if (ex.device().kind() != DeviceKind::kHost) return "the tensors are not on the host";

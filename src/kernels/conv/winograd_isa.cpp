@@ -5,7 +5,7 @@
 // Numerics  float; interpolation points 0, 3/4, -3/4, 3/2, -3/2 and infinity
 // Limits    channels: a multiple of the vector length
 #include "kernels/conv/winograd.hpp"
-#include "kernels/gemm/vector_isa.hpp"
+#include "kernels/simd.hpp"
 
 namespace rocm_sd::ROCM_SD_ISA {
 namespace {

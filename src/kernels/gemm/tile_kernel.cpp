@@ -1,18 +1,9 @@
 #include "kernels/gemm/tile_kernel.hpp"
 
-#include "runtime/device.hpp"
+#include "kernels/host_table.hpp"
 
 namespace rocm_sd {
 
-const TileKernels& tile_kernels() {
-#if defined(__x86_64__)
-  switch (host_isa()) {
-    case HostIsa::kV4: return isa_v4::kTileKernels;
-    case HostIsa::kV3: return isa_v3::kTileKernels;
-    case HostIsa::kBaseline: break;
-  }
-#endif
-  return isa_baseline::kTileKernels;
-}
+const TileKernels& tile_kernels() { return ROCM_SD_HOST_TABLE(kTileKernels); }
 
 }  // namespace rocm_sd

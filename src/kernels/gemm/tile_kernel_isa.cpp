@@ -5,7 +5,7 @@
 // Numerics  float; one fused multiply-add per product, in order of depth
 // Limits    every row pointer is readable for its segment; rows beyond the last point at readable memory
 #include "kernels/gemm/tile_kernel.hpp"
-#include "kernels/gemm/vector_isa.hpp"
+#include "kernels/simd_math.hpp"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -128,9 +128,9 @@ void multiply_paired(const PanelProduct& p) {
 
 Vec activated(Vec x, int activation) {  // numbers of enum Activation; checked where they are filled in
   switch (activation) {
-    case 1: return x * sigmoid(x);
+    case 1: return silu(x);
     case 2: return gelu(x);
-    case 3: return x * sigmoid(1.702f * x);
+    case 3: return quick_gelu(x);
     case 4: return x < 0.0f ? Vec{} : x;
     default: return x;
   }
@@ -141,11 +141,11 @@ void finish_vector(const PanelTail& p, const float* tile, const float* bias, int
   Vec y = load(tile + column) + load(bias + column);
   if (p.gated) y *= gelu(load(tile + column + p.columns / 2) + load(bias + column + p.columns / 2));
   if (p.residual)
-    y += p.bf16 ? load_bf16(static_cast<const uint16_t*>(p.residual) + at)
+    y += p.bf16 ? load(static_cast<const uint16_t*>(p.residual) + at)
                 : load(static_cast<const float*>(p.residual) + at);
   y = activated(y, p.activation);
   if (p.bf16)
-    store_bf16(static_cast<uint16_t*>(p.out) + at, y);
+    store(static_cast<uint16_t*>(p.out) + at, y);
   else
     store(static_cast<float*>(p.out) + at, y);
 }
@@ -176,7 +176,7 @@ void finish(const PanelTail& p) {
 
 void bf16_to_float(const uint16_t* from, float* to, int64_t count) {
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) store(to + i, load_bf16(from + i));
+  for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
   for (; i < count; ++i) {
     const uint32_t bits = uint32_t{from[i]} << 16;
     __builtin_memcpy(to + i, &bits, 4);
