@@ -13,6 +13,19 @@ const ImplList<LinearProblem> kImpls = {"linear",
                                             {"ref", supports_everything<LinearProblem>, linear_ref},
                                         }};
 
+// Where the CPU multiplies bf16 in hardware oneDNN's products are the fastest (conv2d.cpp says where that was
+// measured).
+const ImplList<LinearProblem> kHardwareBf16 = {"linear",
+                                               {
+                                                   {"onednn", linear_supports_onednn, linear_onednn},
+                                                   {"tiled", linear_supports_tiled, linear_tiled},
+                                                   {"ref", supports_everything<LinearProblem>, linear_ref},
+                                               }};
+
+const ImplList<LinearProblem>& impls_for(const LinearProblem& p) {
+  return p.dtype() == DType::kBF16 && host_has_bf16() ? kHardwareBf16 : kImpls;
+}
+
 void check_operands(const char* op, const Tensor& x, const LinearWeight& w) {
   require(static_cast<bool>(x) && static_cast<bool>(w.weight), op, ": an operand is empty");
   const Shape& shape = w.weight.shape();
@@ -60,7 +73,7 @@ Tensor run(Exec& ex, const char* op, const Tensor& x, const LinearWeight& w, con
   if (y.numel() == 0) return y;
   const LinearProblem problem{
       x, w, epilogue, gated, y, x.numel() / in, in, shape[-1], uniform_row_stride(op, x)};
-  select(ex, kImpls, problem).run(ex, problem);
+  select(ex, impls_for(problem), problem).run(ex, problem);
   return y;
 }
 
