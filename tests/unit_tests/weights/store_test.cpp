@@ -35,7 +35,7 @@ TEST(WeightStore, ConvertsEveryFloatType) {
       std::vector<char> got(3000 * dtype_size(want)), expected(got.size());
       store.read("w.weight", {3, 1000}, want, got.data());
       convert_elements(values.data(), DType::kF32, expected.data(), want, 3000);
-      EXPECT_EQ(got, expected) << stored << " to " << want;
+      EXPECT_EQ(got, expected) << dtype_name(stored) << " to " << dtype_name(want);
     }
   }
 }
