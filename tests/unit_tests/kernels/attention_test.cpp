@@ -34,10 +34,11 @@ Inputs random_inputs(const Case& c, DType dtype, uint64_t seed) {
           random_tensor({c.batch, c.keys, width}, dtype, seed + 2)};
 }
 
-// The weights err by the rounding of a score times its size (up to 6 here), the sums like any other; bf16
-// products round the weights to bf16 as well.
-double tolerance(DType dtype, const Case& c) {
-  return 2 * unit_roundoff(dtype) + 8 * reduction_tolerance(DType::kF32, c.head_dim + c.keys);
+// The weights err by the rounding of a score times its size (up to 6 here), the sums like any other; products
+// of bf16 round each weight once more, which a row of few keys shows at the size of v: three deviations.
+double tolerance(const std::string& impl, DType dtype, const Case& c) {
+  const double weights = impl == "host_bf16" ? 3 * unit_roundoff(DType::kBF16) : 0;
+  return 2 * unit_roundoff(dtype) + weights + 8 * reduction_tolerance(DType::kF32, c.head_dim + c.keys);
 }
 
 std::vector<double> reference(const Inputs& in, const AttentionArgs& args) {
@@ -60,7 +61,7 @@ class AttentionTest : public testing::TestWithParam<Param> {
       const Tensor got = attention(test.ex, in.q, in.k, in.v, args);
       EXPECT_EQ(got.dtype(), dtype);
       EXPECT_EQ(got.shape(), Shape({c.batch, c.queries, c.heads * c.head_dim}));
-      expect_tensor_near(got, reference(in, args), tolerance(dtype, c));
+      expect_tensor_near(got, reference(in, args), tolerance(impl, dtype, c));
     });
   }
 };
@@ -169,7 +170,7 @@ TEST_P(AttentionImplTest, HiddenRowsGiveZeros) {
     const AttentionArgs args{.heads = c.heads, .mask = &mask};
     const std::vector<double> got = to_doubles(attention(test.ex, in.q, in.k, in.v, args));
     for (int64_t i = 0; i < 48; ++i) EXPECT_EQ(got[static_cast<size_t>(2 * 48 + i)], 0.0);
-    expect_near(got, reference(in, args), tolerance(dtype, c));
+    expect_near(got, reference(in, args), tolerance(impl, dtype, c));
   });
 }
 
@@ -196,7 +197,7 @@ TEST_P(AttentionImplTest, SurvivesLargeScoresAndShowsNaN) {
     TestExec test;
     // Scores of this size round by themselves: 1000 * 2^-24 * 16 in the exponent.
     expect_tensor_near(attention(test.ex, large, in.k, in.v, {}), reference({large, in.k, in.v}, {}),
-                       2 * unit_roundoff(dtype) + 5e-3);
+                       5 * unit_roundoff(dtype) + 5e-3);
     std::vector<float> poisoned = to_floats(host_device(), in.q);
     poisoned[16] = std::numeric_limits<float>::quiet_NaN();
     const Tensor q = tensor_from(host_device(), {1, 5, 16}, poisoned.data(), dtype);
