@@ -9,7 +9,8 @@ namespace rocm_sd {
 namespace {
 
 // A signal's handler is the process's: this is the state that cannot be anything but global.
-thread_local sigjmp_buf* active_jump = nullptr;
+// Volatile, because to the compiler nothing between its two stores can read it.
+thread_local sigjmp_buf* volatile active_jump = nullptr;
 struct sigaction previous_action;
 
 void on_sigbus(int signal, siginfo_t* info, void* context) {
