@@ -1,7 +1,9 @@
 // rocm-sd: Stable Diffusion from the command line.
-#include <clocale>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 
 #include "apps/cli/commands.hpp"
@@ -10,6 +12,15 @@
 namespace {
 
 constexpr const char* kDescription = "Stable Diffusion on AMD GPUs, NVIDIA GPUs and CPUs.";
+
+// OpenMP's threads should sleep at barriers: spinning ones starve the others wherever cores are shared (20
+// times slower was seen). libgomp reads the policy before main begins, so the program starts itself once more
+// with it.
+void wait_passively(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  execv("/proc/self/exe", argv);  // where that fails, the program goes on as it is
+}
 
 int run(int argc, char** argv) {
   CLI::App app(kDescription, "rocm-sd");
@@ -35,6 +46,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  wait_passively(argv);
   std::signal(SIGPIPE, SIG_IGN);  // `rocm-sd list samplers | head` ends quietly
   try {
     return run(argc, argv);
