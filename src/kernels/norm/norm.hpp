@@ -16,8 +16,9 @@ struct GroupNormArgs {
 };
 
 // x [N,H,W,C] f32 or bf16, w.gain and w.bias [C(+C2)] -> [N,H,W,C(+C2)] in x's dtype. Mean and variance over
-// a group of channels of one whole image, two passes in float with double partial sums. Throws ShapeError
-// unless the channels are a multiple of groups.
+// a group of channels of one whole image: exact two-pass moments (no E[x^2] - E[x]^2), partial sums merged in
+// double in an order that does not depend on the threads. Throws ShapeError unless the channels are a
+// multiple of groups.
 Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNormArgs& args = {});
 
 // x [...,C] f32 or bf16, w.gain and w.bias [C] -> x's shape and dtype; statistics over C in float.

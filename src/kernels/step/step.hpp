@@ -22,7 +22,8 @@ struct GuidanceArgs {
       0;  // Lin et al., "Common Diffusion Noise Schedules", 2024, section 3.4: share of the rescaled result
 };
 // model_output [2N,H,W,C] f32 or bf16, unconditional images first -> uncond + scale * (cond - uncond),
-// [N,H,W,C] f32; then, with rescale > 0, mixed with itself brought to cond's standard deviation per image.
+// [N,H,W,C] f32; then, with rescale > 0, mixed with itself brought to cond's standard deviation per image (a
+// constant image stays).
 Tensor apply_guidance(Exec& ex, const Tensor& model_output, const GuidanceArgs& args);
 
 // x [N,H,W,C] f32, repeated `times` and scaled: [times*N,H,W,C] of dtype: the UNet's input for guidance as
@@ -30,7 +31,7 @@ Tensor apply_guidance(Exec& ex, const Tensor& model_output, const GuidanceArgs& 
 Tensor scale_model_input(Exec& ex, const Tensor& x, double factor, int times, DType dtype);
 
 // Decoded picture x [N,H,W,3] f32 or bf16 in -1..1 -> 8-bit RGB [N,H,W,3] u8: round(clamp(x / 2 + 0.5, 0, 1)
-// * 255), half to even as NumPy does. NaN gives 0 and is counted.
+// * 255), half to even as NumPy does. NaN gives 0 (count_nonfinite tells).
 Tensor to_rgb8(Exec& ex, const Tensor& x);
 
 // Number of elements of x that are NaN or infinite, as one i64 on the device.
