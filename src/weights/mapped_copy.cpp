@@ -1,5 +1,6 @@
 #include "weights/mapped_copy.hpp"
 
+#include <atomic>
 #include <csetjmp>
 #include <csignal>
 #include <cstring>
@@ -9,7 +10,7 @@ namespace rocm_sd {
 namespace {
 
 // A signal's handler is the process's: this is the state that cannot be anything but global.
-// Volatile, because to the compiler nothing between its two stores can read it.
+// Volatile: to the compiler a store that only a signal handler reads, between two others, is dead.
 thread_local sigjmp_buf* volatile active_jump = nullptr;
 struct sigaction previous_action;
 
@@ -42,7 +43,9 @@ bool mapped_copy(void* dst, const void* src, size_t bytes) {
     return false;
   }
   active_jump = &jump;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // no byte is copied outside the guard
   std::memcpy(dst, src, bytes);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   active_jump = nullptr;
   return true;
 }

@@ -20,6 +20,8 @@ struct BadFile {
   std::string says;   // part of the message
 };
 
+void PrintTo(const BadFile& file, std::ostream* out) { *out << file.name; }
+
 std::string tensor(std::string_view dtype, std::string_view shape, std::string_view offsets) {
   return concat(R"({"dtype":")", dtype, R"(","shape":)", shape, R"(,"data_offsets":)", offsets, "}");
 }

@@ -13,6 +13,8 @@ using testing::HasSubstr;
 struct BadIndex {
   std::string name, text, says;
 };
+void PrintTo(const BadIndex& index, std::ostream* out) { *out << index.name; }
+
 std::string map_to(std::string_view shard) { return concat(R"({"weight_map":{"a":")", shard, R"("}})"); }
 
 std::string million_shards() {
