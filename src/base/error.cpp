@@ -7,6 +7,12 @@
 
 namespace rocm_sd {
 
+std::string concat_args(size_t count, fmt::format_args args) {
+  std::string pattern;
+  for (size_t i = 0; i < count; ++i) pattern += "{}";
+  return fmt::vformat(pattern, args);
+}
+
 std::string printable(std::string_view text, size_t max_bytes) {
   std::string out;
   size_t i = 0;

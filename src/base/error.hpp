@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -12,12 +12,14 @@
 
 namespace rocm_sd {
 
+// The arguments one after the other; the types are erased, which keeps every caller small and quick to
+// compile.
+std::string concat_args(size_t count, fmt::format_args args);
+
 // Concatenates the parts as fmt would print each of them.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
-  std::string out;
-  (fmt::format_to(std::back_inserter(out), "{}", parts), ...);
-  return out;
+  return concat_args(sizeof...(Parts), fmt::make_format_args(parts...));
 }
 
 // Throws E(concat(parts...)) unless ok. The parts are only formatted on failure.
