@@ -353,7 +353,10 @@ bool Checkpoint::is_folder() const { return parts_->folder; }
 Prediction Checkpoint::prediction() const { return parts_->prediction; }
 const std::string& Checkpoint::prediction_source() const { return parts_->prediction_source; }
 bool Checkpoint::zero_terminal_snr() const { return parts_->zero_terminal_snr; }
-const Metadata& Checkpoint::metadata() const { return parts_->metadata; }
+const Metadata& Checkpoint::metadata() const {
+  const WeightStore* unet = find(Component::kUnet);
+  return parts_->folder && unet != nullptr ? unet->files().front()->metadata() : parts_->metadata;
+}
 const std::vector<std::string>& Checkpoint::notes() const { return parts_->loader.notes; }
 const WeightStore* Checkpoint::find(Component component) const { return parts_->find(component); }
 
