@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "composable_kernels/atom.hpp"
 #include "composable_kernels/block.hpp"
 
 namespace rocm_sd {
@@ -13,6 +14,17 @@ namespace rocm_sd {
 struct Scalar {
   static constexpr int lanes = 1;
 
+  static constexpr const char* kName = "scalar";
+  static constexpr bool kAsyncCopies = false;
+
+  static int thread() { return 0; }
+  static int lane() { return 0; }
+  static int uniform(int x) { return x; }
+  static void barrier() {}
+
+  static float max(float a, float b) { return a > b ? a : b; }
+  static float exp2(float x) { return std::exp2(x); }
+  static float reciprocal(float x) { return 1.0f / x; }
   static float wave_sum(float x) { return x; }
   static float wave_max(float x) { return x; }
   static double wave_sum(double x) { return x; }
@@ -39,6 +51,53 @@ struct Block<Scalar> {
   int64_t row_stride() const { return count; }
   int lane() const { return 0; }
   void barrier() const {}
+};
+
+// The one lane holds every element.
+template <class T>
+struct Atom<Scalar, T> {
+  struct A {
+    float x[16][16];  // [row][k]
+  };
+  struct B {
+    float x[16][16];  // [column][k]
+  };
+  struct C {
+    float x[256];  // x[16 row + column]
+  };
+  static constexpr int kColumns = 16;
+
+  static int row(int i) { return i / 16; }
+  static int column(int i) { return i % 16; }
+  static constexpr int slot(int i) { return i % 16; }
+
+  static A load(const T* tile, int ld) { return gather<A>(tile, ld, 1); }
+  static B load_b(const T* tile, int ld) { return gather<B>(tile, ld, 1); }
+  static A load_transposed(const T* tile, int ld) { return gather<A>(tile, 1, ld); }
+  static void mma(C& c, const A& a, const B& b) {
+    for (int i = 0; i < 256; ++i)
+      for (int k = 0; k < 16; ++k) c.x[i] += a.x[i / 16][k] * b.x[i % 16][k];
+  }
+  static B as_b(const C& c) {
+    B b;
+    for (int i = 0; i < 256; ++i) {
+      T rounded;
+      store(rounded, c.x[i]);
+      b.x[i % 16][i / 16] = to_float(rounded);
+    }
+    return b;
+  }
+  static float column_sum(float x) { return x; }
+  static float column_max(float x) { return x; }
+
+ private:
+  template <class Fragment>
+  static Fragment gather(const T* tile, int line, int step) {
+    Fragment f;
+    for (int r = 0; r < 16; ++r)
+      for (int k = 0; k < 16; ++k) f.x[r][k] = to_float(tile[r * line + k * step]);
+    return f;
+  }
 };
 
 }  // namespace rocm_sd

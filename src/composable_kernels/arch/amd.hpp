@@ -1,0 +1,103 @@
+// What the AMD families share: work-item ids, barriers, LDS, and maths by the compiler's builtins and OCML.
+#pragma once
+
+#include "composable_kernels/types.hpp"
+
+extern "C" {
+__attribute__((device, const)) float __ocml_erfc_f32(float);
+__attribute__((device, const)) float __ocml_tanh_f32(float);
+__attribute__((device)) float __ocml_sin_f32(float);
+__attribute__((device)) float __ocml_cos_f32(float);
+}
+
+namespace rocm_sd {
+
+// kLanes: of a wave.
+template <int kLanes>
+struct Amd {
+  static constexpr int lanes = kLanes;
+  static constexpr bool kAsyncCopies = false;  // global memory reaches LDS through registers
+
+  static ROCM_SD_DEVICE int thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
+  static ROCM_SD_DEVICE int lane() { return thread() % lanes; }
+  static ROCM_SD_DEVICE uint32_t group_x() { return __builtin_amdgcn_workgroup_id_x(); }
+  static ROCM_SD_DEVICE uint32_t group_y() { return __builtin_amdgcn_workgroup_id_y(); }
+  static ROCM_SD_DEVICE uint32_t group_z() { return __builtin_amdgcn_workgroup_id_z(); }
+  // A value that is the same in all lanes of the wave, made known as such (a scalar register).
+  static ROCM_SD_DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
+  static ROCM_SD_DEVICE void barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+  }
+
+  static ROCM_SD_DEVICE float shuffle_xor(float x, int mask) {
+    return __builtin_bit_cast(float, shuffle_xor(__builtin_bit_cast(int, x), mask));
+  }
+  static ROCM_SD_DEVICE int shuffle_xor(int x, int mask) {
+    return __builtin_amdgcn_ds_bpermute((lane() ^ mask) * 4, x);
+  }
+  static ROCM_SD_DEVICE double shuffle_xor(double x, int mask) {
+    const auto bits = __builtin_bit_cast(uint64_t, x);
+    const auto low = static_cast<uint32_t>(shuffle_xor(static_cast<int>(bits), mask));
+    const auto high = static_cast<uint32_t>(shuffle_xor(static_cast<int>(bits >> 32), mask));
+    return __builtin_bit_cast(double, static_cast<uint64_t>(high) << 32 | low);
+  }
+  template <class Number>
+  static ROCM_SD_DEVICE Number wave_sum(Number x) {
+    for (int mask = lanes / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
+    return x;
+  }
+  static ROCM_SD_DEVICE float wave_max(float x) {
+    for (int mask = lanes / 2; mask > 0; mask /= 2) x = max(x, shuffle_xor(x, mask));
+    return x;
+  }
+
+  static ROCM_SD_DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }
+  // v_exp_f32, v_log_f32, v_rcp_f32: 1 ulp; denormal results are flushed.
+  static ROCM_SD_DEVICE float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
+  static ROCM_SD_DEVICE float exp(float x) { return exp2(x * 1.44269504088896f); }
+  static ROCM_SD_DEVICE float log(float x) { return __builtin_amdgcn_logf(x) * 0.693147180559945f; }
+  static ROCM_SD_DEVICE float reciprocal(float x) { return __builtin_amdgcn_rcpf(x); }
+  static ROCM_SD_DEVICE float sqrt(float x) { return __builtin_sqrtf(x); }
+  static ROCM_SD_DEVICE double sqrt(double x) { return __builtin_sqrt(x); }
+  static ROCM_SD_DEVICE float erfc(float x) { return __ocml_erfc_f32(x); }
+  static ROCM_SD_DEVICE float tanh(float x) { return __ocml_tanh_f32(x); }
+  static ROCM_SD_DEVICE float sin(float x) { return __ocml_sin_f32(x); }
+  static ROCM_SD_DEVICE float cos(float x) { return __ocml_cos_f32(x); }
+};
+
+namespace amd {
+
+template <class T, int kCount>
+using Vector = T __attribute__((ext_vector_type(kCount)));
+
+// Elements as the matrix builtins take them: _Float16 for Half, short for Bf16.
+template <class T>
+struct Raw;
+template <>
+struct Raw<Half> {
+  using Type = _Float16;
+};
+template <>
+struct Raw<Bf16> {
+  using Type = short;
+};
+
+template <class Vec>
+ROCM_SD_DEVICE Vec load_vector(const void* from) {
+  return *static_cast<const Vec*>(from);
+}
+template <class T>
+ROCM_SD_DEVICE typename Raw<T>::Type raw(float x) {
+  T stored;
+  store(stored, x);
+  return __builtin_bit_cast(typename Raw<T>::Type, stored);
+}
+template <class T>
+ROCM_SD_DEVICE typename Raw<T>::Type raw(T x) {
+  return __builtin_bit_cast(typename Raw<T>::Type, x);
+}
+
+}  // namespace amd
+}  // namespace rocm_sd

@@ -1,0 +1,159 @@
+// NVIDIA (sm_80 and later): wave of 32, mma m16n8k16. The instruction's operands are swapped: our A is its
+// (column-major) B and our C its transposed C, two instructions to an atom, so that a lane's elements of C
+// are neighbours along A's rows as in the AMD families. Layouts: PTX ISA 8, "mma.m16n8k16".
+#pragma once
+
+#include <type_traits>
+
+#include "composable_kernels/atom.hpp"
+
+namespace rocm_sd {
+
+struct Nvidia {
+  static constexpr const char* kName = "nvidia";
+  static constexpr int lanes = 32;
+  static constexpr bool kAsyncCopies = true;  // cp.async
+
+  static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
+  static ROCM_SD_DEVICE int lane() { return thread() % lanes; }
+  static ROCM_SD_DEVICE uint32_t group_x() { return blockIdx.x; }
+  static ROCM_SD_DEVICE uint32_t group_y() { return blockIdx.y; }
+  static ROCM_SD_DEVICE uint32_t group_z() { return blockIdx.z; }
+  static ROCM_SD_DEVICE int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+  static ROCM_SD_DEVICE void barrier() { __syncthreads(); }
+
+  template <class Number>
+  static ROCM_SD_DEVICE Number shuffle_xor(Number x, int mask) {
+    return __shfl_xor_sync(~0u, x, mask);
+  }
+  template <class Number>
+  static ROCM_SD_DEVICE Number wave_sum(Number x) {
+    for (int mask = 16; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
+    return x;
+  }
+  static ROCM_SD_DEVICE float wave_max(float x) {
+    for (int mask = 16; mask > 0; mask /= 2) x = max(x, shuffle_xor(x, mask));
+    return x;
+  }
+
+  static ROCM_SD_DEVICE float max(float a, float b) { return fmaxf(a, b); }
+  static ROCM_SD_DEVICE float exp2(float x) {  // ex2.approx: 2 ulp
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  static ROCM_SD_DEVICE float exp(float x) { return exp2(x * 1.44269504088896f); }
+  static ROCM_SD_DEVICE float log(float x) { return __logf(x); }
+  static ROCM_SD_DEVICE float reciprocal(float x) { return __frcp_rn(x); }
+  static ROCM_SD_DEVICE float sqrt(float x) { return sqrtf(x); }
+  static ROCM_SD_DEVICE double sqrt(double x) { return ::sqrt(x); }
+  static ROCM_SD_DEVICE float erfc(float x) { return erfcf(x); }
+  static ROCM_SD_DEVICE float tanh(float x) { return tanhf(x); }
+  static ROCM_SD_DEVICE float sin(float x) { return sinf(x); }
+  static ROCM_SD_DEVICE float cos(float x) { return cosf(x); }
+
+  // Copies 16 bytes from global memory to LDS without a register between; writes zeros (and reads nothing)
+  // unless valid.
+  static ROCM_SD_DEVICE void copy_async(void* lds, const void* from, bool valid) {
+    const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(lds));
+    const int bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+  }
+  static ROCM_SD_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  // Waits until at most kPending of this thread's committed groups are under way.
+  template <int kPending>
+  static ROCM_SD_DEVICE void wait_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+  }
+};
+
+template <class T>
+struct Atom<Nvidia, T> {
+  struct A {
+    uint32_t r[4];  // r[2h + j]: row 8h + lane / 4, k = 8j + lane % 4 * 2 and the next
+  };
+  struct B {
+    uint32_t r[4];  // r[h + 2j]: column 8h + lane / 4, k = 8j + lane % 4 * 2 and the next
+  };
+  struct C {
+    float x[8];  // x[4h + 2g + e]: row 8h + lane % 4 * 2 + e, column 8g + lane / 4
+  };
+  static constexpr int kColumns = 2;
+
+  static ROCM_SD_DEVICE int row(int i) { return i / 4 * 8 + Nvidia::lane() % 4 * 2 + i % 2; }
+  static ROCM_SD_DEVICE int column(int i) { return i / 2 % 2 * 8 + Nvidia::lane() / 4; }
+  static ROCM_SD_DEVICE constexpr int slot(int i) { return i / 2 % 2; }
+
+  static ROCM_SD_DEVICE A load(const T* tile, int ld) {
+    const int matrix = Nvidia::lane() / 8, line = Nvidia::lane() % 8;
+    A a;
+    load_matrices(a.r, tile + (matrix / 2 * 8 + line) * ld + matrix % 2 * 8);
+    return a;
+  }
+  static ROCM_SD_DEVICE B load_b(const T* tile, int ld) {
+    const int matrix = Nvidia::lane() / 8, line = Nvidia::lane() % 8;
+    B b;
+    load_matrices(b.r, tile + (matrix % 2 * 8 + line) * ld + matrix / 2 * 8);
+    return b;
+  }
+  static ROCM_SD_DEVICE A load_transposed(const T* tile, int ld) {
+    const int matrix = Nvidia::lane() / 8, line = Nvidia::lane() % 8;
+    const auto at =
+        static_cast<uint32_t>(__cvta_generic_to_shared(tile + (matrix % 2 * 8 + line) * ld + matrix / 2 * 8));
+    A a;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(a.r[0]), "=r"(a.r[1]), "=r"(a.r[2]), "=r"(a.r[3])
+                 : "r"(at)
+                 : "memory");
+    return a;
+  }
+  static ROCM_SD_DEVICE void mma(C& c, const A& a, const B& b) {
+    ROCM_SD_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      float* x = c.x + 4 * h;
+      if constexpr (std::is_same_v<T, Bf16>)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+f"(x[0]), "+f"(x[1]), "+f"(x[2]), "+f"(x[3])
+            : "r"(b.r[0]), "r"(b.r[1]), "r"(b.r[2]), "r"(b.r[3]), "r"(a.r[2 * h]), "r"(a.r[2 * h + 1]));
+      else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+f"(x[0]), "+f"(x[1]), "+f"(x[2]), "+f"(x[3])
+            : "r"(b.r[0]), "r"(b.r[1]), "r"(b.r[2]), "r"(b.r[3]), "r"(a.r[2 * h]), "r"(a.r[2 * h + 1]));
+    }
+  }
+  static ROCM_SD_DEVICE B as_b(const C& c) {
+    B b;
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 4; ++i) b.r[i] = pack(c.x[2 * i], c.x[2 * i + 1]);
+    return b;
+  }
+  static ROCM_SD_DEVICE float column_sum(float x) {
+    x += Nvidia::shuffle_xor(x, 1);
+    return x + Nvidia::shuffle_xor(x, 2);
+  }
+  static ROCM_SD_DEVICE float column_max(float x) {
+    x = fmaxf(x, Nvidia::shuffle_xor(x, 1));
+    return fmaxf(x, Nvidia::shuffle_xor(x, 2));
+  }
+
+ private:
+  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
+    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+  }
+  static ROCM_SD_DEVICE uint32_t pack(float low, float high) {
+    uint32_t bits;
+    if constexpr (std::is_same_v<T, Bf16>)
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    else
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+  }
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,84 @@
+// RDNA3 (gfx1100, 1101, 1102, 1150, 1151): wave32, 16x16x16 WMMA. Fragment maps as checked on two emulators:
+// A and B are held twice, by both halves of the wave; C's rows alternate between the halves.
+#pragma once
+
+#include <type_traits>
+
+#include "composable_kernels/arch/amd.hpp"
+#include "composable_kernels/atom.hpp"
+
+namespace rocm_sd {
+
+struct Rdna3 : Amd<32> {
+  static constexpr const char* kName = "rdna3";
+};
+
+template <class T>
+struct Atom<Rdna3, T> {
+  using E = typename amd::Raw<T>::Type;
+  struct A {
+    amd::Vector<E, 16> k;  // row lane % 16, element k
+  };
+  using B = A;  // column lane % 16
+  struct C {
+    float x[8];
+  };
+  static constexpr int kColumns = 1;  // of C that one lane holds elements of
+
+  static ROCM_SD_DEVICE int row(int i) { return 2 * i + Rdna3::lane() / 16; }
+  static ROCM_SD_DEVICE int column(int) { return Rdna3::lane() % 16; }
+  static ROCM_SD_DEVICE constexpr int slot(int) { return 0; }
+
+  static ROCM_SD_DEVICE A load(const T* tile, int ld) {
+    const T* row = tile + Rdna3::lane() % 16 * ld;
+    A a;
+    const auto low = amd::load_vector<amd::Vector<E, 8>>(row),
+               high = amd::load_vector<amd::Vector<E, 8>>(row + 8);
+    a.k = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return a;
+  }
+  static ROCM_SD_DEVICE B load_b(const T* tile, int ld) { return load(tile, ld); }
+  static ROCM_SD_DEVICE A load_transposed(const T* tile, int ld) {
+    A a;
+    ROCM_SD_UNROLL
+    for (int k = 0; k < 16; ++k) a.k[k] = amd::raw(tile[k * ld + Rdna3::lane() % 16]);
+    return a;
+  }
+  static ROCM_SD_DEVICE void mma(C& c, const A& a, const B& b) {
+    amd::Vector<float, 8> acc = __builtin_bit_cast(decltype(acc), c);
+    if constexpr (std::is_same_v<E, short>)
+      acc = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a.k, b.k, acc);
+    else
+      acc = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a.k, b.k, acc);
+    c = __builtin_bit_cast(C, acc);
+  }
+  // Both halves of the wave need all 16 rows of their column: each sends its eight to the other.
+  static ROCM_SD_DEVICE B as_b(const C& c) {
+    const bool upper = Rdna3::lane() >= 16;
+    B b;
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; i += 2) {
+      const amd::Vector<E, 2> mine = {amd::raw<T>(c.x[i]), amd::raw<T>(c.x[i + 1])};
+      const int sent = __builtin_bit_cast(int, mine);
+      const auto theirs = __builtin_bit_cast(
+          decltype(mine), __builtin_amdgcn_permlanex16(sent, sent, 0x76543210, 0xfedcba98, true, false));
+      b.k[2 * i] = upper ? theirs[0] : mine[0];
+      b.k[2 * i + 1] = upper ? mine[0] : theirs[0];
+      b.k[2 * i + 2] = upper ? theirs[1] : mine[1];
+      b.k[2 * i + 3] = upper ? mine[1] : theirs[1];
+    }
+    return b;
+  }
+  // Over the lanes that hold one column.
+  static ROCM_SD_DEVICE float column_sum(float x) { return x + other_half(x); }
+  static ROCM_SD_DEVICE float column_max(float x) { return Rdna3::max(x, other_half(x)); }
+
+ private:
+  static ROCM_SD_DEVICE float other_half(float x) {
+    const int bits = __builtin_bit_cast(int, x);
+    return __builtin_bit_cast(float,
+                              __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, true, false));
+  }
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,68 @@
+// RDNA4 (gfx1200, 1201): wave32, 16x16x16 WMMA in its second layout: nothing is held twice and C's rows are
+// consecutive in a lane, so that C is a B without any exchange.
+#pragma once
+
+#include <type_traits>
+
+#include "composable_kernels/arch/amd.hpp"
+#include "composable_kernels/atom.hpp"
+
+namespace rocm_sd {
+
+struct Rdna4 : Amd<32> {
+  static constexpr const char* kName = "rdna4";
+};
+
+template <class T>
+struct Atom<Rdna4, T> {
+  using E = typename amd::Raw<T>::Type;
+  struct A {
+    amd::Vector<E, 8> k;  // row lane % 16, k = i + 8 (lane / 16)
+  };
+  using B = A;
+  struct C {
+    float x[8];
+  };
+  static constexpr int kColumns = 1;
+
+  static ROCM_SD_DEVICE int row(int i) { return i + Rdna4::lane() / 16 * 8; }
+  static ROCM_SD_DEVICE int column(int) { return Rdna4::lane() % 16; }
+  static ROCM_SD_DEVICE constexpr int slot(int) { return 0; }
+
+  static ROCM_SD_DEVICE A load(const T* tile, int ld) {
+    return {amd::load_vector<amd::Vector<E, 8>>(tile + Rdna4::lane() % 16 * ld + Rdna4::lane() / 16 * 8)};
+  }
+  static ROCM_SD_DEVICE B load_b(const T* tile, int ld) { return load(tile, ld); }
+  static ROCM_SD_DEVICE A load_transposed(const T* tile, int ld) {
+    const T* first = tile + Rdna4::lane() / 16 * 8 * ld + Rdna4::lane() % 16;
+    A a;
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) a.k[i] = amd::raw(first[i * ld]);
+    return a;
+  }
+  static ROCM_SD_DEVICE void mma(C& c, const A& a, const B& b) {
+    amd::Vector<float, 8> acc = __builtin_bit_cast(decltype(acc), c);
+    if constexpr (std::is_same_v<E, short>)
+      acc = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a.k, b.k, acc);
+    else
+      acc = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a.k, b.k, acc);
+    c = __builtin_bit_cast(C, acc);
+  }
+  static ROCM_SD_DEVICE B as_b(const C& c) {
+    B b;
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) b.k[i] = amd::raw<T>(c.x[i]);
+    return b;
+  }
+  static ROCM_SD_DEVICE float column_sum(float x) { return x + other_half(x); }
+  static ROCM_SD_DEVICE float column_max(float x) { return Rdna4::max(x, other_half(x)); }
+
+ private:
+  static ROCM_SD_DEVICE float other_half(float x) {
+    const int bits = __builtin_bit_cast(int, x);
+    return __builtin_bit_cast(float,
+                              __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, true, false));
+  }
+};
+
+}  // namespace rocm_sd

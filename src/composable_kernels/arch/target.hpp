@@ -1,0 +1,42 @@
+// The architecture that this translation unit is compiled for, and how a kernel's entry point is written.
+#pragma once
+
+#if defined(__CUDACC__)
+#include "composable_kernels/arch/nvidia.hpp"
+#elif defined(__GFX12__)
+#include "composable_kernels/arch/rdna4.hpp"
+#elif defined(__GFX11__)
+#include "composable_kernels/arch/rdna3.hpp"
+#elif defined(__GFX9__)
+#include "composable_kernels/arch/cdna3.hpp"
+#elif defined(__HIP__) && !defined(__HIP_DEVICE_COMPILE__)
+#include "composable_kernels/arch/rdna3.hpp"
+#else
+#error "no kernel family knows this target"
+#endif
+
+namespace rocm_sd {
+
+#if defined(__CUDACC__)
+using GpuArch = Nvidia;
+#elif defined(__GFX12__)
+using GpuArch = Rdna4;
+#elif defined(__GFX11__)
+using GpuArch = Rdna3;
+#elif defined(__GFX9__)
+using GpuArch = Cdna3;
+#endif
+
+}  // namespace rocm_sd
+
+// ROCM_SD_KERNEL(name, threads, groups, Params) { ...p... }: an entry point that the host finds by name, with
+// one plain struct p as its only argument. threads: of a workgroup, fixed; groups: how many of them a
+// multiprocessor should hold at once (bounds the registers).
+#if defined(__CUDACC__)
+#define ROCM_SD_KERNEL(name, threads, groups, Params) \
+  extern "C" __global__ void __launch_bounds__(threads, groups) name(const __grid_constant__ Params p)
+#else
+#define ROCM_SD_KERNEL(name, threads, groups, Params)                                             \
+  extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name( \
+      const Params p)
+#endif

@@ -1,0 +1,38 @@
+// How an op reaches a kernel of a GPU: found by name, launched with one plain struct of pointers and extents.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include "kernels/problem.hpp"
+#include "runtime/gpu.hpp"
+
+namespace rocm_sd {
+
+// The Exec's device if it is a GPU (or an emulated one), else null.
+inline GpuDevice* gpu_device(const Exec& ex) {
+  if (ex.device().kind() == DeviceKind::kHost) return nullptr;
+  return static_cast<GpuDevice*>(&ex.device());
+}
+
+// Launches kernel(params) on a GPU Exec. Pointers in params are null while planning, and only then.
+template <class Params>
+void launch_kernel(Exec& ex, OpInfo info, const GpuKernel& kernel, GpuGrid grid, uint32_t threads,
+                   uint32_t lds_bytes, const Params& params) {
+  static_assert(std::is_trivially_copyable_v<Params>, "a kernel's argument travels as bytes");
+  GpuDevice* device = gpu_device(ex);
+  ex.launch(std::move(info), [device, &kernel, grid, threads, lds_bytes, params] {
+    device->launch(kernel, grid, threads, lds_bytes, &params, sizeof(params));
+  });
+}
+
+// For rows of an op's list: nothing if the Exec's device is a GPU whose archive has the kernel.
+inline Refusal supports_kernel(const Exec& ex, const std::string& kernel) {
+  GpuDevice* device = gpu_device(ex);
+  if (!device) return "runs on a GPU only";
+  if (!device->find_kernel(kernel))
+    return concat("the kernel archive for ", device->traits().arch, " has no ", kernel);
+  return std::nullopt;
+}
+
+}  // namespace rocm_sd

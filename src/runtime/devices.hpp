@@ -1,0 +1,24 @@
+// Devices by name, as --device takes them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/device.hpp"
+
+namespace rocm_sd {
+
+// "cpu"; "hip", "hip:1" (AMD GPUs through libamdhip64); "cuda", "cuda:0" (NVIDIA GPUs through libcuda);
+// "auto": the first GPU with native code in its archive, else the CPU. Opened once per process.
+// Throws UsageError for a name of another form, DeviceError where there is no such device, with the reason.
+Device& device_named(const std::string& name);
+
+struct DeviceListing {
+  std::string name;    // as device_named takes it
+  std::string detail;  // "NVIDIA H200, sm_90, 139.8 GiB", or why it cannot be used
+  bool usable = false;
+};
+// The host and every GPU that a driver reports, usable or not.
+std::vector<DeviceListing> list_devices();
+
+}  // namespace rocm_sd

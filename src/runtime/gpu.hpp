@@ -1,0 +1,75 @@
+// GpuDevice: a Device that launches kernels by name from an archive of code compiled ahead of time.
+// hip.cpp and cuda.cpp find the driver's library when the program runs; the emulator implements the same.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/gpu_family.hpp"
+#include "runtime/device.hpp"
+
+namespace rocm_sd {
+
+struct GpuTraits {
+  std::string arch;  // "gfx1100", "sm_90": the archive's target
+  GpuFamily family = GpuFamily::kNvidia;
+  int lanes = 32;            // of a wave
+  int multiprocessors = 1;   // compute units (RDNA: of 2 SIMDs each), streaming multiprocessors
+  size_t lds_per_group = 0;  // most bytes of LDS (shared memory) that one workgroup may ask for
+  size_t l2_bytes = 0;       // of the last cache before memory
+  bool integrated = false;   // shares the host's memory
+};
+
+// A kernel that the device loaded; lives as long as the device.
+struct GpuKernel {
+  std::string name;
+  void* function = nullptr;  // the driver's handle
+};
+
+struct GpuGrid {
+  uint32_t x = 1, y = 1, z = 1;  // workgroups
+};
+
+// Launches recorded once and started together.
+class GpuGraph {
+ public:
+  virtual ~GpuGraph() = default;
+  virtual void replay() = 0;  // on the device's stream, does not wait
+};
+
+// A point on the device's stream.
+class GpuEvent {
+ public:
+  virtual ~GpuEvent() = default;
+  virtual void record() = 0;
+  virtual double milliseconds_since(const GpuEvent& earlier) = 0;  // waits for both
+};
+
+// One stream per device: launches and copies run in the order in which they were asked for. Copies between
+// host and device have finished when they return. Driver errors are thrown as DeviceError (a lost device,
+// naming the call) or OutOfMemoryError (with the sizes).
+class GpuDevice : public Device {
+ public:
+  virtual const GpuTraits& traits() const = 0;
+
+  // The kernel of this name in the device's archive, loaded on first use; null if there is none.
+  // Throws DeviceError where the archive has no code for this device's architecture, naming both.
+  virtual const GpuKernel* find_kernel(std::string_view name) = 0;
+
+  // Starts the kernel with one struct of `bytes` bytes as its only argument, copied before this returns.
+  // threads: of a workgroup; lds_bytes: dynamic LDS beside what the kernel declares.
+  virtual void launch(const GpuKernel& kernel, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
+                      const void* params, size_t bytes) = 0;
+  virtual void fill_zero(void* data, size_t bytes) = 0;  // on the stream
+
+  // Launches between the two are recorded, not run. end_capture returns null (and the launches are lost)
+  // where the driver cannot make a graph of them; the caller then goes on without.
+  virtual void begin_capture() = 0;
+  virtual std::unique_ptr<GpuGraph> end_capture() = 0;
+
+  virtual std::unique_ptr<GpuEvent> make_event() = 0;
+};
+
+}  // namespace rocm_sd
