@@ -7,8 +7,10 @@
 namespace rocm_sd {
 namespace {
 
-void run_body(const OpInfo& info, const LaunchBody& body, Profiler* profiler, const CancelCheck* cancel) {
+void run_body(Device& device, const OpInfo& info, const LaunchBody& body, Profiler* profiler,
+              const CancelCheck* cancel) {
   require<CancelledError>(!cancel || !*cancel || !(*cancel)(), "cancelled");
+  const DeviceAccess access(device);
   if (!profiler) return body();
   const auto begin = Profiler::Clock::now();
   body();
@@ -27,8 +29,9 @@ class Replaying {
 
 }  // namespace
 
-void Graph::replay(Profiler* profiler, const CancelCheck* cancel) const {
-  for (const Node& node : nodes_) run_body(node.info, node.body, profiler, cancel);
+void Graph::replay(Device& device, Profiler* profiler, const CancelCheck* cancel) const {
+  const DeviceAccess access(device);
+  for (const Node& node : nodes_) run_body(device, node.info, node.body, profiler, cancel);
 }
 
 void Exec::launch(OpInfo info, LaunchBody body) {
@@ -37,7 +40,7 @@ void Exec::launch(OpInfo info, LaunchBody body) {
     planned_flops_ += info.flops;
     return;
   }
-  run_body(info, body, profiler, cancel);
+  run_body(device(), info, body, profiler, cancel);
   if (mode_ == Mode::kCapture) graph->add(std::move(info), std::move(body));
 }
 
@@ -65,7 +68,7 @@ void Program::run(Profiler* profiler, const CancelCheck* cancel) {
   arena_.reserve(plan_.bytes);
   const auto begin = Profiler::Clock::now();
   if (captured_ && captured_generation_ == arena_.generation())
-    graph_.replay(profiler, cancel);
+    graph_.replay(arena_.device(), profiler, cancel);
   else
     capture(profiler, cancel);
   if (profiler) profiler->record_span(name_, begin, Profiler::Clock::now());

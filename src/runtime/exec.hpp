@@ -25,7 +25,7 @@ class Graph {
   void add(OpInfo info, LaunchBody body) { nodes_.push_back({std::move(info), std::move(body)}); }
   size_t size() const { return nodes_.size(); }
   // Throws CancelledError between two launches once *cancel says so.
-  void replay(Profiler* profiler, const CancelCheck* cancel) const;
+  void replay(Device& device, Profiler* profiler, const CancelCheck* cancel) const;
 
  private:
   struct Node {
