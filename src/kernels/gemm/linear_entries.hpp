@@ -10,7 +10,7 @@
 // prefix: gemm_f16, or geglu_f16 with kGated true.
 #define ROCM_SD_GEMM_ENTRY(prefix, Storage, kGated, m, n, k, waves_m, waves_n, stages, groups)             \
   ROCM_SD_KERNEL(prefix##_##m##x##n##x##k, (waves_m) * (waves_n) * rocm_sd::GpuArch::lanes, groups,        \
-                 rocm_sd::GemmParams<rocm_sd::Storage>) {                                                  \
+                 rocm_sd::GemmParams<Storage>) {                                                           \
     using namespace rocm_sd;                                                                               \
     using Cfg = ProductCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                         \
     gemm_body<GpuArch, Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                               \
@@ -18,24 +18,23 @@
   }
 
 // The kernels that every storage type has: few rows, and the sum of split products.
-#define ROCM_SD_GEMM_SMALL(suffix, Storage)                                                                \
-  ROCM_SD_KERNEL(gemv_##suffix, rocm_sd::kGemvWaves* rocm_sd::GpuArch::lanes, 1,                           \
-                 rocm_sd::GemmParams<rocm_sd::Storage>) {                                                  \
-    using namespace rocm_sd;                                                                               \
-    using Cfg = GemvCfg<Storage, kGemvWaves>;                                                              \
-    gemv_body<GpuArch, Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()), \
-                            GpuArch::lds<Cfg::kLdsBytes>());                                               \
-  }                                                                                                        \
-  ROCM_SD_KERNEL(gemv_geglu_##suffix, rocm_sd::kGemvWaves* rocm_sd::GpuArch::lanes, 1,                     \
-                 rocm_sd::GemmParams<rocm_sd::Storage>) {                                                  \
-    using namespace rocm_sd;                                                                               \
-    using Cfg = GemvCfg<Storage, kGemvWaves>;                                                              \
-    gemv_gated_body<GpuArch, Cfg>(p, static_cast<int>(GpuArch::group_x()),                                 \
-                                  static_cast<int>(GpuArch::group_y()), GpuArch::lds<Cfg::kLdsBytes>());   \
-  }                                                                                                        \
-  ROCM_SD_KERNEL(gemm_reduce_##suffix, rocm_sd::kGemmReduceThreads, 1,                                     \
-                 rocm_sd::GemmReduceParams<rocm_sd::Storage>) {                                            \
-    using namespace rocm_sd;                                                                               \
-    gemm_reduce_body<GpuArch>(                                                                             \
-        p, static_cast<int64_t>(GpuArch::group_x()) * kGemmReduceThreads + GpuArch::thread());             \
+#define ROCM_SD_GEMM_SMALL(suffix, Storage)                                                                  \
+  ROCM_SD_KERNEL(gemv_##suffix, rocm_sd::kGemvWaves* rocm_sd::GpuArch::lanes, 1,                             \
+                 rocm_sd::GemmParams<Storage>) {                                                             \
+    using namespace rocm_sd;                                                                                 \
+    using Cfg = GemvCfg<Storage, kGemvWaves>;                                                                \
+    gemv_body<GpuArch, Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()),   \
+                            GpuArch::lds<Cfg::kLdsBytes>());                                                 \
+  }                                                                                                          \
+  ROCM_SD_KERNEL(gemv_geglu_##suffix, rocm_sd::kGemvWaves* rocm_sd::GpuArch::lanes, 1,                       \
+                 rocm_sd::GemmParams<Storage>) {                                                             \
+    using namespace rocm_sd;                                                                                 \
+    using Cfg = GemvCfg<Storage, kGemvWaves>;                                                                \
+    gemv_gated_body<GpuArch, Cfg>(p, static_cast<int>(GpuArch::group_x()),                                   \
+                                  static_cast<int>(GpuArch::group_y()), GpuArch::lds<Cfg::kLdsBytes>());     \
+  }                                                                                                          \
+  ROCM_SD_KERNEL(gemm_reduce_##suffix, rocm_sd::kGemmReduceThreads, 1, rocm_sd::GemmReduceParams<Storage>) { \
+    using namespace rocm_sd;                                                                                 \
+    gemm_reduce_body<GpuArch>(                                                                               \
+        p, static_cast<int64_t>(GpuArch::group_x()) * kGemmReduceThreads + GpuArch::thread());               \
   }
