@@ -4,6 +4,10 @@
 
 #include <cstdint>
 
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
 namespace rocm_sd::ROCM_SD_ISA {
 
 #if defined(__AVX512F__)
@@ -32,10 +36,15 @@ static inline Vec load(const uint16_t* p) {
   return (Vec)(__builtin_convertvector(half, VecBits) << 16);
 }
 static inline void store(uint16_t* p, Vec v) {
+#if defined(__AVX512BF16__)
+  const __m256bh half = _mm512_cvtneps_pbh((__m512)v);  // makes zeros of subnormals
+  __builtin_memcpy(p, &half, sizeof(half));
+#else
   const VecBits bits = (VecBits)v;
   const VecBits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const VecBits nan = (bits >> 16) | 0x40u;
   *reinterpret_cast<VecHalfLoose*>(p) = __builtin_convertvector(v == v ? rounded : nan, VecHalf);
+#endif
 }
 
 // The first `count` < kLanes elements; the others are zero, or are left alone.
