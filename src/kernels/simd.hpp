@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -32,8 +32,13 @@ static inline void store(float* p, Vec v) { *reinterpret_cast<VecLoose*>(p) = v;
 
 // bf16 is the upper half of a float. Stores round to nearest even and keep a NaN one.
 static inline Vec load(const uint16_t* p) {
+#if defined(__AVX512F__)  // GCC 12 converts in two halves
+  return (Vec)_mm512_slli_epi32(
+      _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
+#else
   const VecHalf half = *reinterpret_cast<const VecHalfLoose*>(p);
   return (Vec)(__builtin_convertvector(half, VecBits) << 16);
+#endif
 }
 static inline void store(uint16_t* p, Vec v) {
 #if defined(__AVX512BF16__)
@@ -62,8 +67,13 @@ static inline void store_part(T* p, Vec v, int64_t count) {
 }
 
 // A NaN in b is kept (and one in a lost): what the instructions do.
+#if defined(__AVX512F__)  // GCC 12 compares and blends
+static inline Vec vmin(Vec a, Vec b) { return (Vec)_mm512_min_ps((__m512)a, (__m512)b); }
+static inline Vec vmax(Vec a, Vec b) { return (Vec)_mm512_max_ps((__m512)a, (__m512)b); }
+#else
 static inline Vec vmin(Vec a, Vec b) { return a < b ? a : b; }
 static inline Vec vmax(Vec a, Vec b) { return a > b ? a : b; }
+#endif
 static inline Vec vabs(Vec x) { return (Vec)((VecBits)x & 0x7fffffffu); }
 
 // Sum and maximum of the lanes; halves are folded, so the order does not depend on the data.
