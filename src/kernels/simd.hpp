@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 
@@ -26,6 +26,10 @@ typedef uint16_t VecHalf __attribute__((vector_size(2 * kLanes)));
 typedef float VecLoose __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 typedef uint16_t VecHalfLoose __attribute__((vector_size(2 * kLanes), aligned(2), may_alias));
 
+#if defined(__AVX512F__)
+constexpr __mmask16 kAllLanes = 0xffff;  // GCC 12 warns of the header's own code in what takes no mask
+#endif
+
 static inline Vec splat(float x) { return x - Vec{}; }
 static inline Vec load(const float* p) { return *reinterpret_cast<const VecLoose*>(p); }
 static inline void store(float* p, Vec v) { *reinterpret_cast<VecLoose*>(p) = v; }
@@ -33,8 +37,8 @@ static inline void store(float* p, Vec v) { *reinterpret_cast<VecLoose*>(p) = v;
 // bf16 is the upper half of a float. Stores round to nearest even and keep a NaN one.
 static inline Vec load(const uint16_t* p) {
 #if defined(__AVX512F__)  // GCC 12 converts in two halves
-  return (Vec)_mm512_slli_epi32(
-      _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
+  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return (Vec)((VecBits)_mm512_maskz_cvtepu16_epi32(kAllLanes, half) << 16);
 #else
   const VecHalf half = *reinterpret_cast<const VecHalfLoose*>(p);
   return (Vec)(__builtin_convertvector(half, VecBits) << 16);
@@ -68,8 +72,8 @@ static inline void store_part(T* p, Vec v, int64_t count) {
 
 // A NaN in b is kept (and one in a lost): what the instructions do.
 #if defined(__AVX512F__)  // GCC 12 compares and blends
-static inline Vec vmin(Vec a, Vec b) { return (Vec)_mm512_min_ps((__m512)a, (__m512)b); }
-static inline Vec vmax(Vec a, Vec b) { return (Vec)_mm512_max_ps((__m512)a, (__m512)b); }
+static inline Vec vmin(Vec a, Vec b) { return (Vec)_mm512_maskz_min_ps(kAllLanes, (__m512)a, (__m512)b); }
+static inline Vec vmax(Vec a, Vec b) { return (Vec)_mm512_maskz_max_ps(kAllLanes, (__m512)a, (__m512)b); }
 #else
 static inline Vec vmin(Vec a, Vec b) { return a < b ? a : b; }
 static inline Vec vmax(Vec a, Vec b) { return a > b ? a : b; }
