@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/launch_timer.hpp"
+#include "runtime/trace_range.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -17,6 +18,8 @@ GpuDevice* gpu_of(Device& device) {
 void run_body(const OpInfo& info, const LaunchBody& body, Profiler* profiler, LaunchTimer* timer,
               const CancelCheck* cancel) {
   require<CancelledError>(!cancel || !*cancel || !(*cancel)(), "cancelled");
+  std::optional<TraceRange> range;
+  if (TraceRange::enabled()) range.emplace(concat(info.op, " ", info.detail));
   if (timer) return timer->run(info, body);
   if (!profiler) return body();
   const auto begin = Profiler::Clock::now();
@@ -105,6 +108,7 @@ void Program::run(Profiler* profiler, const CancelCheck* cancel) {
   GpuDevice* gpu = gpu_of(arena_.device());
   std::optional<LaunchTimer> timer;
   if (gpu && profiler) timer.emplace(*gpu, *profiler);
+  const TraceRange range(name_);
   const auto begin = Profiler::Clock::now();
   if (captured_ && captured_generation_ == arena_.generation())
     replay(profiler, timer ? &*timer : nullptr, cancel);
