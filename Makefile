@@ -84,6 +84,15 @@ test-all-archs: deps  ## compile the kernels for every target that the compilers
 	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
 	cmake --build build/all-archs -j $(JOBS)
 
+test-gpu: deps  ## GPU tests on the device that ROCM_SD_TEST_DEVICE names (cuda, hip:1), else the first usable one
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests
+	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do "$$test"; done
+
+test-all-archs: deps  ## compile the kernels for every target that the compilers here know
+	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
+	cmake --build build/all-archs -j $(JOBS)
+
 test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with oneDNN 3 in place of the system's
 	tools/fetch_onednn3.sh build/onednn3-root $(VENV)/bin/python
 	cmake --preset cpu -B build/onednn3 -DROCM_SD_DNNL_ROOT="$(CURDIR)/build/onednn3-root"
