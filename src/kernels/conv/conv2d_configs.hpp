@@ -2,10 +2,6 @@
 // launches.
 #pragma once
 
-#include <span>
-#include <string>
-
-#include "base/gpu_family.hpp"
 #include "composable_kernels/tile/config.hpp"
 
 // X(pixels, channels, block_k, waves along pixels, waves along channels, stages, workgroups that a
@@ -49,27 +45,6 @@
   X(128, 16, 16, 4, 1, 2, 1)
 
 namespace rocm_sd {
-
-struct ConvConfig {
-  TileShape shape;
-  int groups;  // workgroups that a multiprocessor should hold
-
-  // "128x128x32": pixels, channels, depth of a step
-  std::string suffix() const {
-    return std::to_string(shape.block_m) + "x" + std::to_string(shape.block_n) + "x" +
-           std::to_string(shape.block_k);
-  }
-};
-
-namespace conv_configs {
-#define ROCM_SD_CONV_ROW(m, n, k, waves_m, waves_n, stages, groups) \
-  ConvConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups},
-inline constexpr ConvConfig kNvidia[] = {ROCM_SD_CONV_CONFIGS_NVIDIA(ROCM_SD_CONV_ROW)};
-inline constexpr ConvConfig kRdna[] = {ROCM_SD_CONV_CONFIGS_RDNA(ROCM_SD_CONV_ROW)};
-inline constexpr ConvConfig kCdna[] = {ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_ROW)};
-inline constexpr ConvConfig kFloat[] = {ROCM_SD_CONV_CONFIGS_F32(ROCM_SD_CONV_ROW)};
-#undef ROCM_SD_CONV_ROW
-}  // namespace conv_configs
 
 // Threads of the small kernels: layouts and the reduction of split sums.
 constexpr int kConvSmallThreads = 256;
