@@ -30,6 +30,18 @@ struct Amd {
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
   }
+  // What the wave's lanes wrote to LDS before, its lanes see after.
+  static ROCM_SD_DEVICE void wave_barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+  }
+  // The workgroup's LDS, aligned to 16; every call with one size is the same memory.
+  template <int kBytes>
+  static ROCM_SD_DEVICE char* lds() {
+    __shared__ Vec8<Half> data[(kBytes + 15) / 16];
+    return reinterpret_cast<char*>(data);
+  }
 
   static ROCM_SD_DEVICE float shuffle_xor(float x, int mask) {
     return __builtin_bit_cast(float, shuffle_xor(__builtin_bit_cast(int, x), mask));

@@ -3,6 +3,7 @@
 // body under the sanitizers.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 
@@ -20,7 +21,9 @@ struct Scalar {
   static int thread() { return 0; }
   static int lane() { return 0; }
   static int uniform(int x) { return x; }
-  static void barrier() {}
+  // LDS changes its type from phase to phase: the compiler must not move accesses across.
+  static void barrier() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+  static void wave_barrier() { barrier(); }
 
   static float max(float a, float b) { return a > b ? a : b; }
   static float exp2(float x) { return std::exp2(x); }
