@@ -73,6 +73,15 @@ test-tsan: deps  ## unit tests under ThreadSanitizer
 	cmake --build build/tsan -j $(JOBS)
 	OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1 ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
 
+test-gpu: deps  ## GPU tests on the device that ROCM_SD_TEST_DEVICE names (cuda, hip:1), else the first usable one
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests
+	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do "$$test"; done
+
+test-all-archs: deps  ## compile the kernels for every target that the compilers here know
+	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
+	cmake --build build/all-archs -j $(JOBS)
+
 test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with oneDNN 3 in place of the system's
 	tools/fetch_onednn3.sh build/onednn3-root $(VENV)/bin/python
 	cmake --preset cpu -B build/onednn3 -DROCM_SD_DNNL_ROOT="$(CURDIR)/build/onednn3-root"
@@ -137,5 +146,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo test build install test-full test-asan test-tsan test-onednn3 fuzz-short bench-cpu format lint tidy docs \
+.PHONY: demo test build install test-full test-asan test-tsan test-gpu test-all-archs test-onednn3 fuzz-short bench-cpu format lint tidy docs \
   deps deps-python venv clean help
