@@ -211,6 +211,18 @@ TEST_F(HipTest, RunsOnWhereNoGraphIsMade) {
   EXPECT_EQ(calls("hipGraphLaunch"), 0u);
 }
 
+TEST_F(HipTest, MarksRangesForProfilers) {
+  setenv("ROCM_SD_RANGES", "1", 1);
+  setenv("ROCM_SD_ROCTX_LIBRARY", ROCM_SD_FAKE_HIP_6, 1);
+  const auto gpu = open();
+  Arena arena(*gpu);
+  Program program("nothing", arena, [&](Exec& ex) { ex.launch({"nop", "probe"}, [] {}); });
+  program.run();
+  program.run();
+  EXPECT_EQ(calls("roctxRangePushA"), 3u);  // the first run and its launch; then the graph as one
+  EXPECT_EQ(calls("roctxRangePop"), 3u);
+}
+
 TEST_F(HipTest, WarnsOfAnOverriddenArchitecture) {
   setenv("HSA_OVERRIDE_GFX_VERSION", "11.0.0", 1);
   testing::internal::CaptureStderr();
