@@ -243,12 +243,15 @@ function(rocm_sd_kernel_archive target)
   install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR}/rocm-sd)
 endfunction()
 
+# Also the unit tests of the archives link the packer.
+add_library(rocm_sd_pack_kernels STATIC ${PROJECT_SOURCE_DIR}/tools/pack_kernels/pack.cpp
+                                        ${PROJECT_SOURCE_DIR}/tools/pack_kernels/code_object.cpp)
+rocm_sd_compile_options(rocm_sd_pack_kernels)
+add_executable(pack_kernels ${PROJECT_SOURCE_DIR}/tools/pack_kernels/main.cpp)
+target_link_libraries(pack_kernels PRIVATE rocm_sd_pack_kernels)
+rocm_sd_compile_options(pack_kernels)
+
 add_custom_target(kernels ALL)
-if(ROCM_SD_TARGETS)
-  add_executable(pack_kernels ${PROJECT_SOURCE_DIR}/tools/pack_kernels/main.cpp
-                              ${PROJECT_SOURCE_DIR}/tools/pack_kernels/code_object.cpp)
-  rocm_sd_compile_options(pack_kernels)
-  foreach(target IN LISTS ROCM_SD_TARGETS)
-    rocm_sd_kernel_archive(${target})
-  endforeach()
-endif()
+foreach(target IN LISTS ROCM_SD_TARGETS)
+  rocm_sd_kernel_archive(${target})
+endforeach()
