@@ -207,8 +207,12 @@ function(rocm_sd_compile_kernel source target object)
                 -fuse-cuid=none --rocm-path=${rocm_root} --rocm-device-lib-path=${ROCM_SD_DEVICE_LIBRARIES} -Wall -Wextra
                 -Wno-unused-command-line-argument ${flags} ${ROCM_SD_AMD_FLAGS})
   endif()
+  set(launcher "")
+  if(ROCM_SD_CCACHE)
+    set(launcher ${ROCM_SD_CCACHE})
+  endif()
   file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
-  add_custom_command(OUTPUT ${object} COMMAND ${ROCM_SD_CCACHE} ${command} DEPENDS ${source} DEPFILE ${object}.d
+  add_custom_command(OUTPUT ${object} COMMAND ${launcher} ${command} DEPENDS ${source} DEPFILE ${object}.d
                      COMMENT "Compiling ${name} for ${target}" VERBATIM)
 endfunction()
 
