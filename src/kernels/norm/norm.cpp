@@ -5,17 +5,21 @@
 namespace rocm_sd {
 namespace {
 
-const ImplList<GroupNormProblem> kGroupNorm = {"group_norm",
-                                               {
-                                                   {"host", supports_host, run_group_norm_host},
-                                                   {"scalar", supports_host, run_group_norm_scalar},
-                                                   {"ref", supports_everything, run_group_norm_ref},
-                                               }};
+const ImplList<GroupNormProblem> kGroupNorm = {
+    "group_norm",
+    {
+        {"gpu", supports_group_norm_gpu, run_group_norm_gpu},
+        {"host", supports_host_f32_or_bf16, run_group_norm_host},
+        {"scalar", supports_group_norm_scalar, run_group_norm_scalar},
+        {"scalar_whole", supports_group_norm_whole_scalar, run_group_norm_whole_scalar},
+        {"ref", supports_host, run_group_norm_ref},
+    }};
 const ImplList<LayerNormProblem> kLayerNorm = {"layer_norm",
                                                {
-                                                   {"host", supports_host, run_layer_norm_host},
+                                                   {"gpu", supports_layer_norm_gpu, run_layer_norm_gpu},
+                                                   {"host", supports_host_f32_or_bf16, run_layer_norm_host},
                                                    {"scalar", supports_host, run_layer_norm_scalar},
-                                                   {"ref", supports_everything, run_layer_norm_ref},
+                                                   {"ref", supports_host, run_layer_norm_ref},
                                                }};
 
 }  // namespace
@@ -38,7 +42,7 @@ double LayerNormProblem::bytes() const {
 
 Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNormArgs& args) {
   require(x.rank() == 4, "group_norm: x must be [N,H,W,C], is ", x.shape());
-  require_f32_or_bf16(x, "group_norm", "x");
+  require_activation_type(x, "group_norm", "x");
   require_contiguous(x, "group_norm", "x");
   Shape shape = x.shape();
   if (args.second) {
@@ -77,7 +81,7 @@ Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNor
 
 Tensor layer_norm(Exec& ex, const Tensor& x, const NormWeight& w, float eps) {
   require(x.rank() >= 1, "layer_norm: x must be [...,C], is ", x.shape());
-  require_f32_or_bf16(x, "layer_norm", "x");
+  require_activation_type(x, "layer_norm", "x");
   require_contiguous(x, "layer_norm", "x");
   const int64_t cols = x.dim(-1);
   require_tensor(w.gain, DType::kF32, {cols}, "layer_norm", "gain");

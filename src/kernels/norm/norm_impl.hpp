@@ -40,10 +40,17 @@ struct LayerNormProblem {
 };
 
 void run_group_norm_host(Exec& ex, const GroupNormProblem& problem);
+Refusal supports_group_norm_scalar(const Exec& ex, const GroupNormProblem& problem);
 void run_group_norm_scalar(Exec& ex, const GroupNormProblem& problem);
+Refusal supports_group_norm_whole_scalar(const Exec& ex, const GroupNormProblem& problem);
+void run_group_norm_whole_scalar(Exec& ex, const GroupNormProblem& problem);
+Refusal supports_group_norm_gpu(const Exec& ex, const GroupNormProblem& problem);
+void run_group_norm_gpu(Exec& ex, const GroupNormProblem& problem);
 void run_group_norm_ref(Exec& ex, const GroupNormProblem& problem);
 
 void run_layer_norm_host(Exec& ex, const LayerNormProblem& problem);
+Refusal supports_layer_norm_gpu(const Exec& ex, const LayerNormProblem& problem);
+void run_layer_norm_gpu(Exec& ex, const LayerNormProblem& problem);
 void run_layer_norm_scalar(Exec& ex, const LayerNormProblem& problem);
 void run_layer_norm_ref(Exec& ex, const LayerNormProblem& problem);
 
