@@ -27,50 +27,55 @@ ROCM_SD_DEVICE void group_norm_whole_body(const GroupNormParams<typename Cfg::T>
   const float base = to_float(*group_norms::source(p, image, begin).data);
 
   Pack<T, kVec> kept[kSlots][kPacks];
-  // Calls body(pack, channel, pixel) for every pack of this thread.
-  const auto for_packs = [&](const auto& body) {
+  // Calls body(slot, row, channel) for every slot of this thread that has pixels to do with.
+  const auto for_slots = [&](const auto& body) {
     ROCM_SD_UNROLL
     for (int slot = 0; slot < kSlots; ++slot) {
-      const int t = block.thread() + slot * block.threads();
-      const int row = t / columns, channel = begin + t % columns * kVec;
-      if (row >= rows) continue;
-      ROCM_SD_UNROLL
-      for (int k = 0; k < kPacks; ++k)
-        if (row + k * rows < p.pixels) body(kept[slot][k], channel, row + k * rows);
+      const int t = block.thread() + slot * block.threads(), row = t / columns;
+      if (row < rows) body(slot, row, begin + t % columns * kVec);
     }
   };
-  for_packs([&](Pack<T, kVec>& pack, int channel, int pixel) {
-    const auto from = group_norms::source(p, image, channel);
-    pack = load_pack<kVec>(from.data + pixel * from.stride);
-  });
+  // Calls body(pack, pixel) for every pack of the slot.
+  const auto for_packs = [&](int slot, int row, const auto& body) {
+    ROCM_SD_UNROLL
+    for (int k = 0; k < kPacks; ++k)
+      if (row + k * rows < p.pixels) body(kept[slot][k], row + k * rows);
+  };
+
   float sum = 0, squares = 0;
-  for_packs([&](const Pack<T, kVec>& pack, int, int) {
-    for (int j = 0; j < kVec; ++j) sum += to_float(pack.x[j]) - base;
+  for_slots([&](int slot, int row, int channel) {
+    const auto from = group_norms::source(p, image, channel);
+    for_packs(slot, row, [&](Pack<T, kVec>& pack, int pixel) {
+      pack = load_pack<kVec>(from.data + pixel * from.stride);
+    });
+    for_packs(slot, row, [&](const Pack<T, kVec>& pack, int) {
+      for (int j = 0; j < kVec; ++j) sum += to_float(pack.x[j]) - base;
+    });
   });
   const float mean = base + group_sum(block, sum, lds) * share;
-  for_packs([&](const Pack<T, kVec>& pack, int, int) {
-    for (int j = 0; j < kVec; ++j) {
-      const float d = to_float(pack.x[j]) - mean;
-      squares += d * d;
-    }
+  for_slots([&](int slot, int row, int) {
+    for_packs(slot, row, [&](const Pack<T, kVec>& pack, int) {
+      for (int j = 0; j < kVec; ++j) {
+        const float d = to_float(pack.x[j]) - mean;
+        squares += d * d;
+      }
+    });
   });
   const float scale = 1.0f / Arch::sqrt(group_sum(block, squares, lds) * share + p.eps);
 
-  group_norms::Affine<kVec> affine;
-  int affine_channel = -1;
   T* y = p.y + static_cast<int64_t>(image) * p.pixels * p.channels;
-  for_packs([&](const Pack<T, kVec>& pack, int channel, int pixel) {
-    if (kSlots > 1 ? channel != affine_channel : affine_channel < 0) {
-      affine_channel = channel;
-      affine.scale = load_pack<kVec>(p.gain + channel);
-      affine.bias = load_pack<kVec>(p.bias + channel);
-      for (int j = 0; j < kVec; ++j) {
-        affine.mean[j] = mean;
-        affine.scale.x[j] *= scale;
-      }
+  for_slots([&](int slot, int row, int channel) {
+    group_norms::Affine<kVec> affine;
+    affine.scale = load_pack<kVec>(p.gain + channel);
+    affine.bias = load_pack<kVec>(p.bias + channel);
+    for (int j = 0; j < kVec; ++j) {
+      affine.mean[j] = mean;
+      affine.scale.x[j] *= scale;
     }
-    store_pack(y + static_cast<int64_t>(pixel) * p.channels + channel,
-               group_norms::normalise<Arch, kVec>(pack, affine, p.silu != 0));
+    for_packs(slot, row, [&](const Pack<T, kVec>& pack, int pixel) {
+      store_pack(y + static_cast<int64_t>(pixel) * p.channels + channel,
+                 group_norms::normalise<Arch, kVec>(pack, affine, p.silu != 0));
+    });
   });
 }
 

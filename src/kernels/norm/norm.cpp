@@ -1,5 +1,7 @@
 #include "kernels/norm/norm.hpp"
 
+#include <algorithm>
+
 #include "kernels/norm/norm_impl.hpp"
 
 namespace rocm_sd {
@@ -21,6 +23,11 @@ const ImplList<LayerNormProblem> kLayerNorm = {"layer_norm",
                                                    {"scalar", supports_host, run_layer_norm_scalar},
                                                    {"ref", supports_host, run_layer_norm_ref},
                                                }};
+
+// Fresh tensors begin at multiples of 16 bytes, views of them perhaps not.
+bool begins_aligned(std::initializer_list<const Tensor*> tensors) {
+  return std::ranges::all_of(tensors, [](const Tensor* t) { return !t || t->offset_bytes() % 16 == 0; });
+}
 
 }  // namespace
 
@@ -74,7 +81,8 @@ Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNor
                                  .groups = args.groups,
                                  .eps = args.eps,
                                  .silu = args.act == Activation::kSilu,
-                                 .dtype = x.dtype()};
+                                 .dtype = x.dtype(),
+                                 .aligned = begins_aligned({&x, args.second, &w.gain, &w.bias})};
   select(ex, kGroupNorm, problem).run(ex, problem);
   return y;
 }
@@ -94,7 +102,8 @@ Tensor layer_norm(Exec& ex, const Tensor& x, const NormWeight& w, float eps) {
                                  .rows = cols ? x.numel() / cols : 0,
                                  .cols = cols,
                                  .eps = eps,
-                                 .dtype = x.dtype()};
+                                 .dtype = x.dtype(),
+                                 .aligned = begins_aligned({&x, &w.gain, &w.bias})};
   select(ex, kLayerNorm, problem).run(ex, problem);
   return y;
 }

@@ -50,12 +50,10 @@ void run_in_parts(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan
          kernel_name("normalise", p.dtype, plan.vec), slabs * plan.pieces, kPartsThreads, params);
 }
 
-bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
-
 // The kernel for rows of so many columns.
 std::string layer_norm_kernel(const LayerNormProblem& p, int lanes) {
   const int64_t vec = full_pack(static_cast<int>(dtype_size(p.dtype)));
-  if (p.cols % vec == 0)
+  if (p.aligned && p.cols % vec == 0)
     for (const int packs : kLayerNormPacks)
       if (p.cols <= packs * lanes * vec) return concat("layer_norm_", p.dtype, "_p", packs);
   return concat("layer_norm_", p.dtype, "_long");
@@ -69,8 +67,6 @@ void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupN
 
 Refusal supports_group_norm_gpu(const Exec& ex, const GroupNormProblem& p) {
   if (const Refusal refusal = supports_kernel(ex, kernel_name("measure", p.dtype, 1))) return refusal;
-  if (!is_aligned(p.x) || !is_aligned(p.second) || !is_aligned(p.gain) || !is_aligned(p.bias))
-    return "takes data at multiples of 16 bytes only";
   return refuse_group_norm(p);
 }
 void run_group_norm_gpu(Exec& ex, const GroupNormProblem& problem) {
@@ -80,8 +76,6 @@ void run_group_norm_gpu(Exec& ex, const GroupNormProblem& problem) {
 
 Refusal supports_layer_norm_gpu(const Exec& ex, const LayerNormProblem& p) {
   if (const Refusal refusal = supports_kernel(ex, concat("layer_norm_", p.dtype, "_long"))) return refusal;
-  if (!is_aligned(p.x) || !is_aligned(p.gain) || !is_aligned(p.bias))
-    return "takes data at multiples of 16 bytes only";
   if (p.cols > std::numeric_limits<int32_t>::max() / 2) return "takes no rows of a billion columns";
   return std::nullopt;
 }

@@ -16,6 +16,7 @@ struct GroupNormProblem {
   float eps = 0;
   bool silu = false;
   DType dtype = DType::kF32;
+  bool aligned = true;  // every operand begins at a multiple of 16 bytes; known while planning
 
   int64_t first_channels() const { return channels - second_channels; }
   const char* op() const { return "group_norm"; }
@@ -32,6 +33,7 @@ struct LayerNormProblem {
   int64_t rows = 0, cols = 0;
   float eps = 0;
   DType dtype = DType::kF32;
+  bool aligned = true;  // as above
 
   const char* op() const { return "layer_norm"; }
   std::string describe() const;

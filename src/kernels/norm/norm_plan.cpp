@@ -17,6 +17,7 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The widest pack that divides all of `extents`.
 int widest_pack(const GroupNormProblem& p, std::initializer_list<int64_t> extents) {
+  if (!p.aligned) return 1;
   for (int vec = full_pack(element_bytes(p)); vec > 1; vec /= 2)
     if (std::ranges::all_of(extents, [vec](int64_t e) { return e % vec == 0; })) return vec;
   return 1;
@@ -25,7 +26,7 @@ int widest_pack(const GroupNormProblem& p, std::initializer_list<int64_t> extent
 // Packs of 16 bytes or single elements: what the kernels in parts are compiled for.
 int parts_pack(const GroupNormProblem& p) {
   const int full = full_pack(element_bytes(p));
-  return p.first_channels() % full == 0 && p.second_channels % full == 0 ? full : 1;
+  return p.aligned && p.first_channels() % full == 0 && p.second_channels % full == 0 ? full : 1;
 }
 
 // Channels of a workgroup: whole groups and whole packs, few idle threads, and no more channels than that
