@@ -46,6 +46,7 @@ class Tensor {
   void* data() const {
     return storage_ && storage_->data() ? static_cast<char*>(storage_->data()) + offset_ : nullptr;
   }
+  size_t offset_bytes() const { return offset_; }  // of the first element in the storage; also while planning
   template <class T>
   T* as() const {
     assert(sizeof(T) == dtype_size(dtype_));
