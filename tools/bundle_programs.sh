@@ -11,7 +11,7 @@ shift 2
 mkdir -p "$out"
 for program in "$@"; do
   cp "$program" "$out/"
-  ldd "$program" | awk '$2 == "=>" {print $3}' | grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' | xargs -r cp -Lut "$out"
+  ldd "$program" | awk '$2 == "=>" {print $3}' | grep -vE "/(libc|libm|libdl|libpthread|librt|libstdc\\+\\+|libgcc_s|ld-linux[^/]*)\\.so" | xargs -r cp -Lut "$out"
 done
 cp -u "$build"/lib/kernels_*.rsk "$out/"
 cat >"$out/run" <<'RUN'

@@ -1,12 +1,16 @@
 #include "pipeline/components.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "models/store_source.hpp"
+#include "weights/file_hash.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -21,6 +25,20 @@ DType parse_compute_type(const std::string& name, const Device& device) {
 std::string what(const Checkpoint& checkpoint, Component component) {
   return concat(checkpoint.store(component).title(),
                 checkpoint.config_is_derived(component) ? "" : " (config.json)");
+}
+
+// In a thread of its own: a picture takes longer than hashing does. "" where the file cannot be read again.
+std::shared_future<std::string> hash_later(const std::filesystem::path& path) {
+  return std::async(std::launch::async,
+                    [path]() -> std::string {
+                      try {
+                        return cached_sha256(path, hash_cache_file());
+                      } catch (const std::exception& e) {
+                        spdlog::debug("hash: {}", e.what());
+                        return "";
+                      }
+                    })
+      .share();
 }
 
 struct Loader {
@@ -122,6 +140,8 @@ struct Loader {
     out.default_size = std::clamp<int64_t>(sample, 1, 512) * out.downscale();
     info.default_width = info.default_height = static_cast<int>(out.default_size);
     info.notes = checkpoint().notes();
+    if (!checkpoint().is_folder()) out.model_hash = hash_later(path);
+    if (!options.vae.empty() && !is_folder_path(options.vae)) out.vae_hash = hash_later(options.vae);
     if (!options.vae.empty()) out.vae_name = std::filesystem::path(options.vae).filename().string();
     const KeyReport keys = checkpoint().key_report();
     std::vector<std::string> extra = keys.unexpected;

@@ -1,6 +1,7 @@
 // The loaded parts of a checkpoint, ready to run.
 #pragma once
 
+#include <future>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,7 +39,10 @@ struct Components {
   Prediction prediction = Prediction::kEpsilon;
   std::optional<SamplingRequest> native_sampling;  // what scheduler_config.json asks for
   ModelInfo info;
-  std::string vae_name;              // of a replaced VAE, for the receipt
+  std::string vae_name;  // of a replaced VAE, for the receipt
+  // SHA-256 of a single-file checkpoint and of a replaced VAE, computed beside the first picture; not valid
+  // for folders.
+  std::shared_future<std::string> model_hash, vae_hash;
   bool zero_empty_negative = false;  // SDXL base
   int64_t default_size = 512;        // pixels
 

@@ -14,7 +14,15 @@ namespace {
 class DriverGraph final : public GpuGraph {
  public:
   DriverGraph(GpuDriver& driver, void* graph) : driver_(driver), graph_(graph) {}
-  ~DriverGraph() override { driver_.destroy_graph(graph_); }
+  ~DriverGraph() override {
+    try {  // not every driver keeps a graph that still runs
+      driver_.make_current();
+      driver_.synchronize();
+    } catch (const Error& error) {
+      log().warn("{}", error.what());
+    }
+    driver_.destroy_graph(graph_);
+  }
   void replay() override {
     driver_.make_current();
     driver_.launch_graph_async(graph_);

@@ -71,6 +71,7 @@ struct Amd {
   static ROCM_SD_DEVICE float exp(float x) { return exp2(x * 1.44269504088896f); }
   static ROCM_SD_DEVICE float log(float x) { return __builtin_amdgcn_logf(x) * 0.693147180559945f; }
   static ROCM_SD_DEVICE float reciprocal(float x) { return __builtin_amdgcn_rcpf(x); }
+  static ROCM_SD_DEVICE float round(float x) { return __builtin_rintf(x); }  // half to even
   static ROCM_SD_DEVICE float sqrt(float x) { return __builtin_sqrtf(x); }
   static ROCM_SD_DEVICE double sqrt(double x) { return __builtin_sqrt(x); }
   static ROCM_SD_DEVICE float erfc(float x) { return __ocml_erfc_f32(x); }

@@ -1,6 +1,7 @@
 #include "kernels/gemm/linear.hpp"
 
 #include "base/error.hpp"
+#include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gemm/linear_impl.hpp"
 #include "kernels/problem.hpp"
 
@@ -9,6 +10,7 @@ namespace {
 
 const ImplList<LinearProblem> kImpls = {"linear",
                                         {
+                                            {"gpu", linear_supports_gpu, linear_gpu},
                                             {"tiled", linear_supports_tiled, linear_tiled},
                                             {"onednn", linear_supports_onednn, linear_onednn},
                                             {"scalar", linear_supports_scalar, linear_scalar},
@@ -19,6 +21,7 @@ const ImplList<LinearProblem> kImpls = {"linear",
 // measured).
 const ImplList<LinearProblem> kHardwareBf16 = {"linear",
                                                {
+                                                   {"gpu", linear_supports_gpu, linear_gpu},
                                                    {"onednn", linear_supports_onednn, linear_onednn},
                                                    {"tiled", linear_supports_tiled, linear_tiled},
                                                    {"scalar", linear_supports_scalar, linear_scalar},
