@@ -37,6 +37,13 @@ constexpr int product_lds_bytes(const TileShape& shape, int element_bytes) {
   return loop > output ? loop : output;
 }
 
+// The same for tile/group_product.hpp: no padding, and room to align tiles to 1024.
+constexpr int group_lds_bytes(const TileShape& shape) {
+  const int loop = 1024 + shape.stages * (shape.block_m + shape.block_n) * shape.block_k * 2;
+  const int output = output_lds_bytes(shape);
+  return loop > output ? loop : output;
+}
+
 // Storage: Half, Bf16 or float.
 template <class Storage, TileShape kTileShape>
 struct ProductCfg {
@@ -49,6 +56,9 @@ struct ProductCfg {
   static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));     // elements that one copy moves
   static constexpr int kLd = kBlockK + kLdsPadBytes / static_cast<int>(sizeof(T));  // row of a tile in LDS
   static constexpr int kLdsBytes = product_lds_bytes(kShape, sizeof(T));
+
+  // Where element (row, column) of a tile lies in LDS; column is the first of a chunk.
+  static ROCM_SD_DEVICE constexpr int element(int row, int column) { return row * kLd + column; }
 
   static_assert(kBlockM % (16 * kShape.waves_m) == 0 && kBlockN % (16 * kShape.waves_n) == 0);
   static_assert(kBlockK % 16 == 0 && kStages >= 1);

@@ -146,7 +146,7 @@ TEST_P(Conv2dGpuTest, EveryConfigurationMatchesTheReference) {
     TestExec host;
     const ConvWeight reference = operands.conv_weight(gpu, c), w = operands.conv_weight(gpu, c);
     const Tensor want = reference_conv2d(host.ex, operands.x, reference, args);
-    for (const ConvConfig& config : conv_configs_of(GpuFamily::kRdna3, dtype))
+    for (const ConvConfig& config : conv_configs_of(gpu.traits(), dtype))
       for (const int splits : {1, 3}) {
         Arena arena(gpu);
         Exec ex(arena);
