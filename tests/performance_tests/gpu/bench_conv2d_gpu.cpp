@@ -101,22 +101,17 @@ class Bench {
 
   // Microseconds of one convolution.
   double time(const ConvChoice& choice) {
-    Exec ex(arena_);
     const int launches = std::clamp(static_cast<int>(2e-3 / (flops() / 200e12)), 4, 48);
-    const auto forward = [&] {
+    Program program("conv2d", arena_, [&](Exec& ex) {
       for (int i = 0; i < launches; ++i) conv2d_gpu_by(ex, problem(sets_[i % sets_.size()]), choice);
-    };
-    forward();
-    device_.synchronize();
-    device_.begin_capture();
-    forward();
-    const auto graph = device_.end_capture();
-    if (!graph) throw DeviceError("the launches could not be captured");
+    });
+    program.run();  // lays out the filters
+    program.run();  // makes the device's graph
     const auto begin = device_.make_event(), end = device_.make_event();
     std::vector<double> times;
     for (int round = 0; round < 5; ++round) {
       begin->record();
-      graph->replay();
+      program.run();
       end->record();
       times.push_back(end->milliseconds_since(*begin) * 1e3 / launches);
     }

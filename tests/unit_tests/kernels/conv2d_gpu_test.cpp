@@ -227,6 +227,22 @@ TEST(Conv2dGpu, RefusesWhatItCannotCount) {
   EXPECT_THROW((void)conv2d(host.ex, operands.x, w), UsageError);
 }
 
+TEST(Conv2dGpu, CpuRowsRefuseMemoryOfAGpu) {
+  ScalarGpu gpu;
+  Arena arena(gpu);
+  Exec ex(arena);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const ConvCase c{{1, 6, 6, 8}, 0, 8};
+    const ConvOperands operands(gpu, c, dtype, 1);
+    const ConvWeight w = operands.conv_weight(gpu, c);
+    for (const char* impl : {"ref", "tiled", "onednn", "winograd"}) {
+      const ForcedImpl only("conv2d", impl);
+      EXPECT_THROW((void)conv2d(ex, operands.x, w, operands.args(c)), UsageError)
+          << impl << " " << dtype_name(dtype);
+    }
+  }
+}
+
 // Quotients at the ends of the range and around every multiple near them.
 TEST(FastDivide, EqualsDivision) {
   std::mt19937 random(3);
