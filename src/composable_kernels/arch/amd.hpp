@@ -31,6 +31,9 @@ struct Amd {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
   }
 
+  // The compiler moves no instruction past this point.
+  static ROCM_SD_DEVICE void fence_schedule() { __builtin_amdgcn_sched_barrier(0); }
+
   static ROCM_SD_DEVICE float shuffle_xor(float x, int mask) {
     return __builtin_bit_cast(float, shuffle_xor(__builtin_bit_cast(int, x), mask));
   }
@@ -51,6 +54,14 @@ struct Amd {
   static ROCM_SD_DEVICE float wave_max(float x) {
     for (int mask = lanes / 2; mask > 0; mask /= 2) x = max(x, shuffle_xor(x, mask));
     return x;
+  }
+
+  // Whether the value is true in any lane of the wave.
+  static ROCM_SD_DEVICE bool any(bool x) {
+    if constexpr (lanes == 32)
+      return __builtin_amdgcn_ballot_w32(x) != 0;
+    else
+      return __builtin_amdgcn_ballot_w64(x) != 0;
   }
 
   static ROCM_SD_DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }

@@ -11,6 +11,7 @@ namespace rocm_sd {
 
 struct Cdna3 : Amd<64> {
   static constexpr const char* kName = "cdna3";
+  static constexpr int kFragmentsAhead = 8;  // read from LDS ahead of their use
 };
 
 template <class T>

@@ -12,6 +12,7 @@ namespace rocm_sd {
 struct Nvidia {
   static constexpr const char* kName = "nvidia";
   static constexpr int lanes = 32;
+  static constexpr int kFragmentsAhead = 2;  // read from LDS ahead of their use
   static constexpr bool kAsyncCopies = true;  // cp.async
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
@@ -21,6 +22,8 @@ struct Nvidia {
   static ROCM_SD_DEVICE uint32_t group_z() { return blockIdx.z; }
   static ROCM_SD_DEVICE int uniform(int x) { return __shfl_sync(~0u, x, 0); }
   static ROCM_SD_DEVICE void barrier() { __syncthreads(); }
+
+  static ROCM_SD_DEVICE void fence_schedule() {}  // ptxas orders well by itself
 
   template <class Number>
   static ROCM_SD_DEVICE Number shuffle_xor(Number x, int mask) {
@@ -35,6 +38,8 @@ struct Nvidia {
     for (int mask = 16; mask > 0; mask /= 2) x = max(x, shuffle_xor(x, mask));
     return x;
   }
+
+  static ROCM_SD_DEVICE bool any(bool x) { return __any_sync(~0u, x); }
 
   static ROCM_SD_DEVICE float max(float a, float b) { return fmaxf(a, b); }
   static ROCM_SD_DEVICE float exp2(float x) {  // ex2.approx: 2 ulp

@@ -11,6 +11,7 @@ namespace rocm_sd {
 
 struct Rdna3 : Amd<32> {
   static constexpr const char* kName = "rdna3";
+  static constexpr int kFragmentsAhead = 3;  // read from LDS ahead of their use
 };
 
 template <class T>

@@ -11,6 +11,7 @@ namespace rocm_sd {
 
 struct Rdna4 : Amd<32> {
   static constexpr const char* kName = "rdna4";
+  static constexpr int kFragmentsAhead = 6;  // read from LDS ahead of their use
 };
 
 template <class T>

@@ -14,6 +14,7 @@ namespace rocm_sd {
 struct Scalar {
   static constexpr int lanes = 1;
 
+  static constexpr int kFragmentsAhead = 1;
   static constexpr const char* kName = "scalar";
   static constexpr bool kAsyncCopies = false;
 
@@ -21,6 +22,8 @@ struct Scalar {
   static int lane() { return 0; }
   static int uniform(int x) { return x; }
   static void barrier() {}
+  static void fence_schedule() {}
+  static bool any(bool x) { return x; }
 
   static float max(float a, float b) { return a > b ? a : b; }
   static float exp2(float x) { return std::exp2(x); }
