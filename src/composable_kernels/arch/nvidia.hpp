@@ -12,7 +12,7 @@ namespace rocm_sd {
 struct Nvidia {
   static constexpr const char* kName = "nvidia";
   static constexpr int lanes = 32;
-  static constexpr int kFragmentsAhead = 2;  // read from LDS ahead of their use
+  static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
   static constexpr bool kAsyncCopies = true;  // cp.async
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
@@ -133,6 +133,11 @@ struct Atom<Nvidia, T> {
     ROCM_SD_UNROLL
     for (int i = 0; i < 4; ++i) b.r[i] = pack(c.x[2 * i], c.x[2 * i + 1]);
     return b;
+  }
+  static ROCM_SD_DEVICE void store_columns(T* tile, int ld, const C& c) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; i += 2)
+      *reinterpret_cast<uint32_t*>(tile + column(i) * ld + row(i)) = pack(c.x[i], c.x[i + 1]);
   }
   static ROCM_SD_DEVICE float column_sum(float x) {
     x += Nvidia::shuffle_xor(x, 1);

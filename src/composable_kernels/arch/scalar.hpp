@@ -90,6 +90,9 @@ struct Atom<Scalar, T> {
     }
     return b;
   }
+  static void store_columns(T* tile, int ld, const C& c) {
+    for (int i = 0; i < 256; ++i) store(tile[i % 16 * ld + i / 16], c.x[i]);
+  }
   static float column_sum(float x) { return x; }
   static float column_max(float x) { return x; }
 

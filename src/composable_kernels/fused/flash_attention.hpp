@@ -21,11 +21,6 @@
 
 namespace rocm_sd {
 
-// A workgroup's place: query tile, image and head, split.
-struct FlashGroup {
-  int tile, head, split;
-};
-
 // Cfg: T; kDim; kQueryAtoms (of a wave); kKeys (of a tile); kWaves; kStages; kGeneral (mask, causal, any
 // scale); kTransposed (values reach LDS transposed, else they are read transposed); kQueriesInLds.
 template <class Arch, class Cfg>
@@ -198,7 +193,6 @@ struct FlashAttention {
 
   // Scale and mask, so that the scores are binary logarithms; keys behind the last one are hidden.
   ROCM_SD_DEVICE void finish_scores(int first, C (&s)[kQ][kKeyAtoms]) const {
-    constexpr float kLog2e = 1.44269504088896f;
     if (!Cfg::kGeneral && first + kKeys <= last_key) return;
     ROCM_SD_UNROLL
     for (int a = 0; a < kQ; ++a) {
@@ -206,17 +200,13 @@ struct FlashAttention {
       for (int j = 0; j < kKeyAtoms; ++j) {
         ROCM_SD_UNROLL
         for (int i = 0; i < Softmax::kElements; ++i) {
+          const int key = first + j * 16 + M::row(i),
+                    query = first_query + (wave * kQ + a) * 16 + M::column(i);
           float& x = s[a][j].x[i];
-          const int key = first + j * 16 + M::row(i);
-          if constexpr (Cfg::kGeneral) {
-            const int query = first_query + (wave * kQ + a) * 16 + M::column(i);
-            x *= p.scale;
-            if (p.mask && key < last_key && query < p.queries)
-              x += kLog2e * p.mask[image * p.mask_strides[0] + head * p.mask_strides[1] +
-                                   query * p.mask_strides[2] + key * p.mask_strides[3]];
-            if (p.causal && key > query) x = Softmax::kHidden;
-          }
-          if (key >= last_key) x = Softmax::kHidden;
+          if constexpr (Cfg::kGeneral)
+            x = flash_score(p, x, image, head, query, key, last_key);
+          else if (key >= last_key)
+            x = Softmax::kHidden;
         }
       }
     }
@@ -319,14 +309,12 @@ struct FlashAttention {
       float share[M::kColumns];
       totals(a, share);
       ROCM_SD_UNROLL
-      for (int c = 0; c < M::kColumns; ++c)
-        share[c] =
-            softmax[a].base[c] == Softmax::kHidden && share[c] == 0 ? 0.0f : Arch::reciprocal(share[c]);
+      for (int c = 0; c < M::kColumns; ++c) share[c] = share[c] == 0 ? 0.0f : Arch::reciprocal(share[c]);
       ROCM_SD_UNROLL
       for (int d = 0; d < kDimAtoms; ++d) {
         ROCM_SD_UNROLL
-        for (int i = 0; i < Softmax::kElements; ++i)
-          store(mine[(a * 16 + M::column(i)) * kLd + d * 16 + M::row(i)], o[a][d].x[i] * share[M::slot(i)]);
+        for (int i = 0; i < Softmax::kElements; ++i) o[a][d].x[i] *= share[M::slot(i)];
+        M::store_columns(mine + a * 16 * kLd + d * 16, kLd, o[a][d]);
       }
     }
     Arch::barrier();
@@ -393,7 +381,7 @@ ROCM_SD_DEVICE void flash_merge(const FlashMergeParams<T>& p, int64_t row, int l
     const float* stats = p.stats + (s * static_cast<int64_t>(p.rows) + row) * 2;
     total += Arch::exp2(stats[0] - from) * stats[1];
   }
-  const float share = base == kHidden && total == 0 ? 0.0f : Arch::reciprocal(total);
+  const float share = total == 0 ? 0.0f : Arch::reciprocal(total);
   const int64_t query = row % p.queries, head = row / p.queries % p.heads, image = row / p.queries / p.heads;
   T* y = p.y + ((image * p.queries + query) * p.heads + head) * p.dim;
   for (int d = lane; d < p.dim; d += lanes) {

@@ -17,6 +17,14 @@ struct FlashSoftmax {
 
   float base[M::kColumns], total[M::kColumns];  // total: of this lane's own elements
 
+  // An element of the lane in its column number c.
+  static ROCM_SD_DEVICE int element_of(int c) {
+    int found = 0;
+    ROCM_SD_UNROLL
+    for (int i = kElements - 1; i >= 0; --i) found = M::slot(i) == c ? i : found;
+    return found;
+  }
+
   ROCM_SD_DEVICE void clear() {
     ROCM_SD_UNROLL
     for (int c = 0; c < M::kColumns; ++c) base[c] = kHidden, total[c] = 0;

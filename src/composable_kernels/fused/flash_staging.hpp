@@ -13,6 +13,13 @@ using FlashChunk = uint4;
 using FlashChunk = uint32_t __attribute__((vector_size(16)));
 #endif
 
+// A thread without an item of its own copies the last one once more: a branch would cut the loop's body
+// apart, and compilers then move loads and products away from each other.
+template <int kTotal, int kThreads>
+ROCM_SD_DEVICE int flash_item(int i) {
+  return kTotal % kThreads == 0 || i < kTotal ? i : kTotal - 1;
+}
+
 // kRows rows of kCols elements, kCols % 8 == 0, to rows of kLd elements. Rows from `valid` on repeat the last
 // valid one: the reader hides them.
 template <class Arch, class T, int kThreads, int kRows, int kCols, int kLd>
@@ -26,14 +33,7 @@ struct RowStaging {
   ROCM_SD_DEVICE void issue(const T* from, int64_t stride, int valid, [[maybe_unused]] T* lds) {
     ROCM_SD_UNROLL
     for (int n = 0; n < kPerThread; ++n) {
-      int i = Arch::thread() + n * kThreads;
-      if constexpr (kTotal % kThreads != 0) {
-        // A register that only some lanes load would be kept in memory by clang 19.
-        if (kHolds)
-          i = i < kTotal ? i : kTotal - 1;
-        else if (i >= kTotal)
-          continue;
-      }
+      const int i = flash_item<kTotal, kThreads>(Arch::thread() + n * kThreads);
       const int row = i / kChunks, chunk = i % kChunks;
       const T* source = from + (row < valid ? row : valid - 1) * stride + chunk * 8;
       if constexpr (kHolds)
@@ -46,8 +46,7 @@ struct RowStaging {
     if constexpr (kHolds) {
       ROCM_SD_UNROLL
       for (int n = 0; n < kPerThread; ++n) {
-        const int i = Arch::thread() + n * kThreads;
-        if (kTotal % kThreads != 0 && i >= kTotal) continue;
+        const int i = flash_item<kTotal, kThreads>(Arch::thread() + n * kThreads);
         *reinterpret_cast<FlashChunk*>(lds + i / kChunks * kLd + i % kChunks * 8) = held[n];
       }
     }
@@ -66,7 +65,7 @@ struct TransposedStaging {
   ROCM_SD_DEVICE void issue(const T* from, int64_t stride, int valid, T*) {
     ROCM_SD_UNROLL
     for (int n = 0; n < kPerThread; ++n) {
-      const int mine = Arch::thread() + n * kThreads, i = mine < kTotal ? mine : kTotal - 1;
+      const int i = flash_item<kTotal, kThreads>(Arch::thread() + n * kThreads);
       const T* column = from + i / kPairs * 8;
       ROCM_SD_UNROLL
       for (int half = 0; half < 2; ++half) {
@@ -79,8 +78,7 @@ struct TransposedStaging {
   ROCM_SD_DEVICE void land(T* lds) {
     ROCM_SD_UNROLL
     for (int n = 0; n < kPerThread; ++n) {
-      const int i = Arch::thread() + n * kThreads;
-      if (kTotal % kThreads != 0 && i >= kTotal) continue;
+      const int i = flash_item<kTotal, kThreads>(Arch::thread() + n * kThreads);
       T* to = lds + i / kPairs * 8 * kLd + i % kPairs * 2;
       ROCM_SD_UNROLL
       for (int e = 0; e < 8; e += 2) {

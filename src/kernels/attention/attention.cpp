@@ -8,10 +8,11 @@ namespace {
 const ImplList<AttentionProblem> kImpls = {
     "attention",
     {
+        {"gpu", supports_attention_gpu, run_attention_gpu},
         {"host_bf16", supports_attention_host_bf16, run_attention_host_bf16},
-        {"host", supports_host, run_attention_host},
+        {"host", supports_host_f32_or_bf16, run_attention_host},
         {"scalar", supports_attention_scalar, run_attention_scalar},
-        {"ref", supports_everything, run_attention_ref},
+        {"ref", supports_host, run_attention_ref},
     }};
 
 AttentionProblem::Rows rows_of(const Tensor& x) { return {x.data(), x.stride(0), x.stride(1)}; }
@@ -54,7 +55,7 @@ double AttentionProblem::bytes() const {
 }
 
 Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionArgs& args) {
-  require_f32_or_bf16(q, "attention", "q");
+  require_activation_type(q, "attention", "q");
   check_operand(q, q, "q");
   check_operand(k, q, "k");
   check_operand(v, q, "v");
