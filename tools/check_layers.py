@@ -79,7 +79,7 @@ def check_file(root: Path, path: Path, ladder: Ladder) -> list[tuple[int, str]]:
 
 
 def helper_beside(root: Path, path: Path, header: str) -> bool:
-    """A header of the same app, the same test folder, or tests/support."""
+    """A header of the same app, the same test folder, tests/support, or the one of the GPU tests."""
     if (path.parent / header).is_file():
         return True
     parts = path.relative_to(root).parts
@@ -87,7 +87,8 @@ def helper_beside(root: Path, path: Path, header: str) -> bool:
         target = root / "tests" / header
         if not target.is_file():
             return False
-        return Path(header).parts[0] == "support" or target.is_relative_to(root.joinpath(*parts[:3]))
+        shared = ("support", "gpu_tests") if parts[1] == "gpu_tests" else ("support",)
+        return Path(header).parts[0] in shared or target.is_relative_to(root.joinpath(*parts[:3]))
     return parts[0] == "apps" and header.startswith(f"apps/{parts[1]}/") and (root / header).is_file()
 
 
@@ -97,7 +98,7 @@ def module_of(parts: tuple[str, ...], ladder: Ladder) -> str | None:
         return parts[1]
     if parts[0] == "include":
         return ladder.public.get("/".join(parts[2:]))
-    if parts[0] == "tests" and parts[1] == "unit_tests":
+    if parts[0] == "tests" and parts[1] in ("unit_tests", "gpu_tests"):
         return parts[2] if len(parts) > 3 else None
     return None
 

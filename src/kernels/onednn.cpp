@@ -1,5 +1,7 @@
 #include "kernels/onednn.hpp"
 
+#include <omp.h>
+
 #include <dnnl.hpp>
 #include <map>
 #include <mutex>
@@ -74,6 +76,11 @@ struct Descs {
   }
 };
 
+// A layout as strides of whole blocks and blocks within blocks, the innermost last.
+struct Blocking {
+  dims strides, inner_blocks, inner_dims;
+};
+
 #if DNNL_VERSION_MAJOR >= 3
 dnnl::primitive_desc conv_desc(const ProductSpec& s, const Descs& d, const dnnl::primitive_attr& attr) {
   return dnnl::convolution_forward::primitive_desc(
@@ -92,6 +99,9 @@ std::string layout_text(const memory::desc& md) {
   for (const auto v : md.get_inner_blks()) text += concat("b", v);
   for (const auto v : md.get_inner_idxs()) text += concat("i", v);
   return text;
+}
+Blocking blocking_of(const memory::desc& md) {
+  return {md.get_strides(), md.get_inner_blks(), md.get_inner_idxs()};
 }
 #else
 dnnl::primitive_desc conv_desc(const ProductSpec& s, const Descs& d, const dnnl::primitive_attr& attr) {
@@ -114,7 +124,24 @@ std::string layout_text(const memory::desc& md) {
     text += concat("b", blocking.inner_blks[i], "i", blocking.inner_idxs[i]);
   return text;
 }
+Blocking blocking_of(const memory::desc& md) {
+  const auto& b = md.data.format_desc.blocking;
+  return {dims(b.strides, b.strides + md.data.ndims), dims(b.inner_blks, b.inner_blks + b.inner_nblks),
+          dims(b.inner_idxs, b.inner_idxs + b.inner_nblks)};
+}
 #endif
+
+// Distance of element `index` of dimension `dim` from the first, in elements: the blocks from the innermost
+// out, then whole blocks by the stride.
+int64_t offset_of(const Blocking& b, int64_t dim, int64_t index) {
+  int64_t offset = 0, stride = 1;
+  for (size_t i = b.inner_blocks.size(); i-- > 0; stride *= b.inner_blocks[i]) {
+    if (b.inner_dims[i] != dim) continue;
+    offset += index % b.inner_blocks[i] * stride;
+    index /= b.inner_blocks[i];
+  }
+  return offset + index * b.strides[static_cast<size_t>(dim)];
+}
 
 // Weights in a primitive's layout.
 class DnnlPack final : public Weight::Pack {
@@ -160,6 +187,8 @@ class DnnlProduct final : public Product {
  public:
   DnnlProduct(const ProductSpec& spec, const Descs& descs, const dnnl::primitive_desc& desc)
       : conv_(spec.is_conv()),
+        channels_(spec.channels),
+        out_channels_(spec.out_channels),
         src_(descs.src),
         weights_(desc.weights_desc(0)),
         bias_(descs.bias),
@@ -192,12 +221,21 @@ class DnnlProduct final : public Product {
     const auto* own = dynamic_cast<const DnnlPack*>(&pack);
     return own && own->layout() == weights_;
   }
+  WeightPlaces weight_places() const override {
+    const Blocking blocking = blocking_of(weights_);
+    WeightPlaces places;
+    places.bytes = weights_.get_size();
+    for (int64_t i = 0; i < channels_; ++i) places.rows.push_back(offset_of(blocking, 0, i));
+    for (int64_t j = 0; j < out_channels_; ++j) places.columns.push_back(offset_of(blocking, 1, j));
+    return places;
+  }
   std::shared_ptr<const Weight::Pack> pack(const Tensor& plain) const override {
     return std::make_shared<DnnlPack>(weights_, plain, !conv_);
   }
 
  private:
   bool conv_;
+  int64_t channels_, out_channels_;
   memory::desc src_, weights_, bias_, dst_, addend_, scratchpad_;
   bool has_bias_;
   int addend_index_;  // among the post-ops, or -1
@@ -205,11 +243,27 @@ class DnnlProduct final : public Product {
   dnnl::primitive primitive_;
 };
 
+// oneDNN divides a primitive's work by the threads that it sees when the primitive is made: one that is
+// executed inside a parallel region must be made with a single one, or part of its work is left undone.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int threads) : before_(omp_get_max_threads()) {
+    if (threads) omp_set_num_threads(threads);
+  }
+  ~ThreadCount() { omp_set_num_threads(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
+
 std::shared_ptr<const Product> make_product(const ProductSpec& s, const memory::desc* layout) {
   const Descs descs(s, layout);
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   attr.set_post_ops(post_ops_of(s, descs.addend));
+  const ThreadCount threads(s.threads);
   const dnnl::primitive_desc desc = s.is_conv() ? conv_desc(s, descs, attr) : matmul_desc(s, descs, attr);
   if (!desc) return nullptr;
   return std::make_shared<DnnlProduct>(s, descs, desc);
@@ -220,10 +274,10 @@ bool is_slow(const Product& product) { return product.implementation().starts_wi
 }  // namespace
 
 std::string ProductSpec::key() const {
-  return fmt::format("{}x{}x{}x{} {} {}x{} s{} p{},{},{},{} r{} {}>{} {}{}{}{} {}", batch, height, width,
+  return fmt::format("{}x{}x{}x{} {} {}x{} s{} p{},{},{},{} r{} {}>{} {}{}{}{} {} t{}", batch, height, width,
                      channels, out_channels, filter_h, filter_w, stride, pad_top, pad_left, pad_bottom,
                      pad_right, row_stride, dtype, dst_dtype, bias ? "b" : "", accumulate ? "s" : "",
-                     addend ? "a" : "", addend_dtype, activation_name(act));
+                     addend ? "a" : "", addend_dtype, activation_name(act), threads);
 }
 
 std::shared_ptr<const Product> product(const ProductSpec& spec, const Weight::Pack* layout_of) {

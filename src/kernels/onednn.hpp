@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels/epilogue.hpp"
 #include "kernels/weight.hpp"
@@ -19,6 +20,7 @@ struct ProductSpec {
   int64_t out_channels = 0, filter_h = 0, filter_w = 0;
   int64_t stride = 1, pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   int64_t row_stride = 0;  // matrix products: distance of src rows in elements, 0 = channels
+  int threads = 0;         // that will execute it, 0 = all; 1 inside a parallel region, and only there
   DType dtype = DType::kF32, dst_dtype = DType::kF32;
   bool bias = false;        // [out_channels] f32
   bool accumulate = false;  // add what dst holds (of dst_dtype)
@@ -39,6 +41,13 @@ struct ProductArgs {
   void* scratchpad = nullptr;
 };
 
+// Where a primitive keeps the weights of a matrix product: element (i, j) of [channels, out_channels] lies
+// rows[i] + columns[j] elements from the beginning. What pads the layout must be zero.
+struct WeightPlaces {
+  std::vector<int64_t> rows, columns;
+  size_t bytes = 0;
+};
+
 // A compiled primitive. Thread-safe and immutable; execute may run with several args at a time.
 class Product {
  public:
@@ -48,6 +57,7 @@ class Product {
   virtual std::string implementation() const = 0;  // oneDNN's name: "jit:avx2", "brgconv:..."
   virtual std::string weights_layout() const = 0;  // equal where two primitives can share a pack
   virtual bool takes(const Weight::Pack& pack) const = 0;
+  virtual WeightPlaces weight_places() const = 0;  // for those who pack while running
   // The plain weights [out,in] or [out,in,kh,kw] in this primitive's layout.
   virtual std::shared_ptr<const Weight::Pack> pack(const Tensor& plain) const = 0;
 };

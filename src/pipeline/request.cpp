@@ -126,7 +126,13 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   add("CFG scale", number_text(r.cfg_scale));
   add("Seed", std::to_string(varied ? r.seed : r.seed + index));
   add("Size", concat(resolved.width, "x", resolved.height));
+  // A1111 shows the first ten digits.
+  const auto add_hash = [&](const char* key, const std::shared_future<std::string>& hash) {
+    if (hash.valid() && !hash.get().empty()) add(key, hash.get().substr(0, 10));
+  };
+  add_hash("Model hash", components.model_hash);
   add("Model", components.info.name);
+  add_hash("VAE hash", components.vae_hash);
   if (!components.vae_name.empty()) add("VAE", components.vae_name);
   if (varied) {
     add("Variation seed", std::to_string(r.variation_seed + index));

@@ -1,14 +1,26 @@
 #include "runtime/exec.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
+#include "runtime/launch_timer.hpp"
+#include "runtime/trace_range.hpp"
 
 namespace rocm_sd {
 namespace {
 
-void run_body(const OpInfo& info, const LaunchBody& body, Profiler* profiler, const CancelCheck* cancel) {
+GpuDevice* gpu_of(Device& device) {
+  return device.kind() == DeviceKind::kHost ? nullptr : static_cast<GpuDevice*>(&device);
+}
+
+void run_body(const OpInfo& info, const LaunchBody& body, Profiler* profiler, LaunchTimer* timer,
+              const CancelCheck* cancel) {
   require<CancelledError>(!cancel || !*cancel || !(*cancel)(), "cancelled");
+  std::optional<TraceRange> range;
+  if (TraceRange::enabled()) range.emplace(concat(info.op, " ", info.detail));
+  if (timer) return timer->run(info, body);
   if (!profiler) return body();
   const auto begin = Profiler::Clock::now();
   body();
@@ -27,8 +39,31 @@ class Replaying {
 
 }  // namespace
 
-void Graph::replay(Profiler* profiler, const CancelCheck* cancel) const {
-  for (const Node& node : nodes_) run_body(node.info, node.body, profiler, cancel);
+void Graph::replay(Profiler* profiler, LaunchTimer* timer, const CancelCheck* cancel) const {
+  for (const Node& node : nodes_) run_body(node.info, node.body, profiler, timer, cancel);
+}
+
+bool Graph::replay_on(GpuDevice& device) {
+  if (!device_asked_) {
+    device_asked_ = true;
+    device_graph_ = record_on(device);
+  }
+  if (device_graph_) device_graph_->replay();
+  return device_graph_ != nullptr;
+}
+
+// A launch that cannot be recorded (one that waits, say) costs the graph, not the forward: it is then
+// replayed launch by launch, where an error of its own will show.
+std::unique_ptr<GpuGraph> Graph::record_on(GpuDevice& device) const {
+  device.begin_capture();
+  try {
+    for (const Node& node : nodes_) node.body();
+  } catch (const Error& error) {
+    log().warn("no graph: a launch cannot be recorded: {}", error.what());
+    device.end_capture();
+    return nullptr;
+  }
+  return device.end_capture();
 }
 
 void Exec::launch(OpInfo info, LaunchBody body) {
@@ -37,7 +72,15 @@ void Exec::launch(OpInfo info, LaunchBody body) {
     planned_flops_ += info.flops;
     return;
   }
-  run_body(info, body, profiler, cancel);
+  const DeviceAccess access(device());
+  GpuDevice* gpu = gpu_of(device());
+  if (gpu && profiler && !timer) {
+    LaunchTimer own(*gpu, *profiler);
+    run_body(info, body, profiler, &own, cancel);
+    own.collect();
+  } else {
+    run_body(info, body, profiler, timer, cancel);
+  }
   if (mode_ == Mode::kCapture) graph->add(std::move(info), std::move(body));
 }
 
@@ -63,20 +106,36 @@ void Program::plan() {
 void Program::run(Profiler* profiler, const CancelCheck* cancel) {
   if (!planned_) plan();
   arena_.reserve(plan_.bytes);
+  GpuDevice* gpu = gpu_of(arena_.device());
+  std::optional<LaunchTimer> timer;
+  if (gpu && profiler) timer.emplace(*gpu, *profiler);
+  const TraceRange range(name_);
   const auto begin = Profiler::Clock::now();
   if (captured_ && captured_generation_ == arena_.generation())
-    graph_.replay(profiler, cancel);
+    replay(profiler, timer ? &*timer : nullptr, cancel);
   else
-    capture(profiler, cancel);
+    capture(profiler, timer ? &*timer : nullptr, cancel);
+  if (timer) timer->collect();
   if (profiler) profiler->record_span(name_, begin, Profiler::Clock::now());
 }
 
-void Program::capture(Profiler* profiler, const CancelCheck* cancel) {
+void Program::replay(Profiler* profiler, LaunchTimer* timer, const CancelCheck* cancel) {
+  const DeviceAccess access(arena_.device());
+  GpuDevice* gpu = gpu_of(arena_.device());
+  if (gpu && !profiler) {
+    require<CancelledError>(!cancel || !*cancel || !(*cancel)(), "cancelled");
+    if (graph_.replay_on(*gpu)) return;
+  }
+  graph_.replay(profiler, timer, cancel);
+}
+
+void Program::capture(Profiler* profiler, LaunchTimer* timer, const CancelCheck* cancel) {
   graph_ = Graph();
   captured_ = false;
   Exec ex(arena_, Mode::kCapture);
   ex.graph = &graph_;
   ex.profiler = profiler;
+  ex.timer = timer;
   ex.cancel = cancel;
   const Replaying replaying(arena_, plan_);
   forward_(ex);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/arena.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/profiler.hpp"
 
 namespace rocm_sd {
@@ -19,20 +20,31 @@ using CancelCheck = std::function<bool()>;
 // A launch: touches device memory through pointers it captured by value; never holds a Tensor.
 using LaunchBody = std::function<void()>;
 
+class LaunchTimer;
+
 // The launches of one forward, in order. Valid while the arena keeps its generation and the weights live.
 class Graph {
  public:
   void add(OpInfo info, LaunchBody body) { nodes_.push_back({std::move(info), std::move(body)}); }
   size_t size() const { return nodes_.size(); }
-  // Throws CancelledError between two launches once *cancel says so.
-  void replay(Profiler* profiler, const CancelCheck* cancel) const;
+  // Throws CancelledError between two launches once *cancel says so. timer: of a GPU whose launches are to be
+  // profiled, else null.
+  void replay(Profiler* profiler, LaunchTimer* timer, const CancelCheck* cancel) const;
+
+  // Starts all launches at once as a graph of the device, recorded at the first call. False, and nothing was
+  // started, where the device makes no graph of them; it is not asked again.
+  bool replay_on(GpuDevice& device);
 
  private:
   struct Node {
     OpInfo info;
     LaunchBody body;
   };
+  std::unique_ptr<GpuGraph> record_on(GpuDevice& device) const;
+
   std::vector<Node> nodes_;
+  std::unique_ptr<GpuGraph> device_graph_;
+  bool device_asked_ = false;
 };
 
 class Exec {
@@ -60,6 +72,7 @@ class Exec {
   Profiler* profiler = nullptr;         // may be null
   const CancelCheck* cancel = nullptr;  // may be null
   Graph* graph = nullptr;               // the target in Mode::kCapture
+  LaunchTimer* timer = nullptr;         // of a GPU whose launches the profiler wants; one per launch if null
 
  private:
   Arena& arena_;
@@ -83,11 +96,13 @@ class Program {
   double flops() const { return flops_; }
   const std::map<std::string, int>& problems() const { return problems_; }
 
-  // First call after planning (or after the arena moved) captures; later calls replay.
+  // First call after planning (or after the arena moved) captures; later calls replay, on a GPU as one graph
+  // unless a profiler asks for the time of each launch. On a GPU the work may be under way when this returns.
   void run(Profiler* profiler = nullptr, const CancelCheck* cancel = nullptr);
 
  private:
-  void capture(Profiler* profiler, const CancelCheck* cancel);
+  void capture(Profiler* profiler, LaunchTimer* timer, const CancelCheck* cancel);
+  void replay(Profiler* profiler, LaunchTimer* timer, const CancelCheck* cancel);
 
   std::string name_;
   Arena& arena_;

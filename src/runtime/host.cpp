@@ -80,9 +80,16 @@ class HostDevice final : public Device {
     else
       std::free(data);
   }
-  void copy_to_device(void* dst, const void* src, size_t bytes) override { std::memcpy(dst, src, bytes); }
-  void copy_to_host(void* dst, const void* src, size_t bytes) override { std::memcpy(dst, src, bytes); }
-  void copy_on_device(void* dst, const void* src, size_t bytes) override { std::memmove(dst, src, bytes); }
+  // An empty tensor's pointers may be null, which memcpy does not take.
+  void copy_to_device(void* dst, const void* src, size_t bytes) override {
+    if (bytes > 0) std::memcpy(dst, src, bytes);
+  }
+  void copy_to_host(void* dst, const void* src, size_t bytes) override {
+    if (bytes > 0) std::memcpy(dst, src, bytes);
+  }
+  void copy_on_device(void* dst, const void* src, size_t bytes) override {
+    if (bytes > 0) std::memmove(dst, src, bytes);
+  }
   void synchronize() override {}
   DType preferred_dtype() const override { return host_has_bf16() ? DType::kBF16 : DType::kF32; }
   uint64_t allocated() const override { return allocated_; }

@@ -19,6 +19,7 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  virtual Device* device() const { return nullptr; }  // whose memory it is, where the storage owns it
 
  protected:
   void* data_;  // null while a forward is being planned
@@ -45,6 +46,7 @@ class Tensor {
   void* data() const {
     return storage_ && storage_->data() ? static_cast<char*>(storage_->data()) + offset_ : nullptr;
   }
+  size_t offset_bytes() const { return offset_; }  // of the first element in the storage; also while planning
   template <class T>
   T* as() const {
     assert(sizeof(T) == dtype_size(dtype_));

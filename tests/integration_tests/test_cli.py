@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -34,6 +35,15 @@ def test_writes_a_picture_with_a111s_parameters(rocm_sd, model, tmp_path):
     assert re.match(r"Steps: 2, Sampler: Euler a, Schedule type: \w.*, CFG scale: 7, Seed: 1, Size: 64x64, Model: ", lines[2])
     assert "Version: rocm-sd" in lines[2]
     assert rocm_sd("params", tmp_path / "a.png").stdout.rstrip("\n") == text
+
+
+def test_names_a_single_file_by_its_hash(rocm_sd, model, tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    single = tiny_model("sd15", layout="single")
+    rocm_sd("generate", "--model", single, *FAST, "-o", tmp_path / "a.png")
+    digest = hashlib.sha256(single.read_bytes()).hexdigest()
+    assert f", Size: 64x64, Model hash: {digest[:10]}, Model: {single.stem}, " in read_parameters(tmp_path / "a.png")
+    assert digest in (tmp_path / "cache" / "rocm-sd" / "hashes.json").read_text()
 
 
 def test_formats_patterns_and_batches(rocm_sd, model, tmp_path):

@@ -3,7 +3,7 @@
 // implementation saves; the ratio is to oneDNN's rate on a large matrix product in the same rounds.
 // "chosen" stands for the implementation that the op itself picks.
 //   bench_kernels [--model NAME] [--filter TEXT] [--impls a,b] [--dtype f32|bf16] [--top N] [--rounds N]
-//                 [--budget SECONDS per shape]
+//                 [--budget SECONDS per shape] [--shapes FILE]
 // Time is the smaller of wall time and CPU time per thread: other processes on the machine count against
 // neither implementation. The error is relative to the root mean square, on a sample of outputs in double
 // precision.
@@ -30,7 +30,7 @@ using namespace rocm_sd;
 namespace {
 
 struct Options {
-  std::string model, filter, impls = "chosen";
+  std::string model, filter, impls = "chosen", shapes = ROCM_SD_SHAPES_DIR "/products.txt";
   DType dtype = DType::kF32;
   int top = 12, rounds = 3;
   double budget = 3;
@@ -50,8 +50,9 @@ struct Shapes {
   }
 };
 
-std::vector<Shapes> read_shapes() {
-  std::ifstream file(std::string(ROCM_SD_SHAPES_DIR) + "/products.txt");
+std::vector<Shapes> read_shapes(const std::string& path) {
+  std::ifstream file(path);
+  require<FileError>(file.good(), "cannot read ", path);
   std::vector<Shapes> out;
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;
@@ -194,6 +195,7 @@ Options parse(int argc, char** argv) {
     const std::string name = argv[i], value = argv[i + 1];
     if (name == "--model") o.model = value;
     if (name == "--filter") o.filter = value;
+    if (name == "--shapes") o.shapes = value;
     if (name == "--impls") o.impls = value;
     if (name == "--dtype") o.dtype = value == "bf16" ? DType::kBF16 : DType::kF32;
     if (name == "--top") o.top = std::stoi(value);
@@ -269,10 +271,10 @@ void bench(const Shapes& s, const Options& o, Floor& floor, double* seconds, dou
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const Options o = parse(argc, argv);
   std::vector<Shapes> shapes;
-  for (const Shapes& s : read_shapes())
+  for (const Shapes& s : read_shapes(o.shapes))
     if ((o.model.empty() || s.model.find(o.model) != std::string::npos) &&
         (o.filter.empty() || s.text.find(o.filter) != std::string::npos))
       shapes.push_back(s);
@@ -289,4 +291,7 @@ int main(int argc, char** argv) {
               flops * 1e-9, seconds * floor.rate() / flops);
   std::printf("floor: %.1f GFLOP/s\n", floor.rate() * 1e-9);
   return 0;
+} catch (const Error& e) {
+  std::fprintf(stderr, "bench_kernels: %s\n", e.what());
+  return static_cast<int>(e.exit_code());
 }

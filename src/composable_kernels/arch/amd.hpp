@@ -32,6 +32,18 @@ struct Amd {
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
   }
+  // What the wave's lanes wrote to LDS before, its lanes see after.
+  static ROCM_SD_DEVICE void wave_barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+  }
+  // The workgroup's LDS, aligned to 16; every call with one size is the same memory.
+  template <int kBytes>
+  static ROCM_SD_DEVICE char* lds() {
+    __shared__ Vec8<Half> data[(kBytes + 15) / 16];
+    return reinterpret_cast<char*>(data);
+  }
 
   // The compiler moves no instruction past this point.
   static ROCM_SD_DEVICE void fence_schedule() { __builtin_amdgcn_sched_barrier(0); }
@@ -72,6 +84,7 @@ struct Amd {
   static ROCM_SD_DEVICE float exp(float x) { return exp2(x * 1.44269504088896f); }
   static ROCM_SD_DEVICE float log(float x) { return __builtin_amdgcn_logf(x) * 0.693147180559945f; }
   static ROCM_SD_DEVICE float reciprocal(float x) { return __builtin_amdgcn_rcpf(x); }
+  static ROCM_SD_DEVICE float round(float x) { return __builtin_rintf(x); }  // half to even
   static ROCM_SD_DEVICE float sqrt(float x) { return __builtin_sqrtf(x); }
   static ROCM_SD_DEVICE double sqrt(double x) { return __builtin_sqrt(x); }
   static ROCM_SD_DEVICE float erfc(float x) { return __ocml_erfc_f32(x); }

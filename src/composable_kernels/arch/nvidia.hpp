@@ -22,6 +22,14 @@ struct Nvidia {
   static ROCM_SD_DEVICE uint32_t group_z() { return blockIdx.z; }
   static ROCM_SD_DEVICE int uniform(int x) { return __shfl_sync(~0u, x, 0); }
   static ROCM_SD_DEVICE void barrier() { __syncthreads(); }
+  // What the wave's lanes wrote to LDS before, its lanes see after.
+  static ROCM_SD_DEVICE void wave_barrier() { __syncwarp(); }
+  // The workgroup's LDS, aligned to 16: dynamic, so that it may exceed 48 KiB; the launch asks for kBytes.
+  template <int kBytes>
+  static ROCM_SD_DEVICE char* lds() {
+    extern __shared__ uint4 dynamic_lds[];
+    return reinterpret_cast<char*>(dynamic_lds);
+  }
 
   static ROCM_SD_DEVICE void fence_schedule() {}  // ptxas orders well by itself
 
@@ -50,6 +58,7 @@ struct Nvidia {
   static ROCM_SD_DEVICE float exp(float x) { return exp2(x * 1.44269504088896f); }
   static ROCM_SD_DEVICE float log(float x) { return __logf(x); }
   static ROCM_SD_DEVICE float reciprocal(float x) { return __frcp_rn(x); }
+  static ROCM_SD_DEVICE float round(float x) { return rintf(x); }  // half to even
   static ROCM_SD_DEVICE float sqrt(float x) { return sqrtf(x); }
   static ROCM_SD_DEVICE double sqrt(double x) { return ::sqrt(x); }
   static ROCM_SD_DEVICE float erfc(float x) { return erfcf(x); }

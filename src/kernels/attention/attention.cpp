@@ -9,11 +9,28 @@ const ImplList<AttentionProblem> kImpls = {
     "attention",
     {
         {"gpu", supports_attention_gpu, run_attention_gpu},
+        {"host", supports_host_f32_or_bf16, run_attention_host},
+        {"onednn", supports_attention_onednn, run_attention_onednn},
+        {"host_bf16", supports_attention_host_bf16, run_attention_host_bf16},
+        {"scalar", supports_attention_scalar, run_attention_scalar},
+        {"ref", supports_host, run_attention_ref},
+    }};
+
+// Where the CPU multiplies bf16 in hardware: oneDNN's products use AMX, ours AVX512-BF16.
+const ImplList<AttentionProblem> kHardwareBf16 = {
+    "attention",
+    {
+        {"gpu", supports_attention_gpu, run_attention_gpu},
+        {"onednn", supports_attention_onednn, run_attention_onednn},
         {"host_bf16", supports_attention_host_bf16, run_attention_host_bf16},
         {"host", supports_host_f32_or_bf16, run_attention_host},
         {"scalar", supports_attention_scalar, run_attention_scalar},
         {"ref", supports_host, run_attention_ref},
     }};
+
+const ImplList<AttentionProblem>& impls_for(const AttentionProblem& p) {
+  return p.dtype == DType::kBF16 && host_has_bf16() ? kHardwareBf16 : kImpls;
+}
 
 AttentionProblem::Rows rows_of(const Tensor& x) { return {x.data(), x.stride(0), x.stride(1)}; }
 
@@ -78,7 +95,7 @@ Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, co
           ? args.scale
           : static_cast<float>(1.0 / std::sqrt(static_cast<double>(std::max<int64_t>(problem.head_dim, 1))));
   if (args.mask) set_mask(problem, *args.mask);
-  select(ex, kImpls, problem).run(ex, problem);
+  select(ex, impls_for(problem), problem).run(ex, problem);
   return y;
 }
 

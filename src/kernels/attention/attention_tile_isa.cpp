@@ -5,11 +5,7 @@
 // packed keys and values from L2, one panel at a time in L1; scores stay in L2 Numerics  float; scores in
 // units of log2 e; e^x to 2e-7; the running maximum is exact, sums in order of keys Limits    none
 #include "kernels/attention/attention_tile.hpp"
-#include "kernels/simd.hpp"
-
-#if defined(__AVX512BF16__)
-#include <immintrin.h>
-#endif
+#include "kernels/simd_math.hpp"
 
 namespace rocm_sd::ROCM_SD_ISA {
 namespace {
@@ -50,8 +46,7 @@ inline Vec multiply_add(Vec sum, float a, Vec b) {
 // from, whose vector number i is never overtaken.
 inline void store_weights(float* row, int64_t i, Vec p) {
 #if defined(__AVX512BF16__)
-  const __m256bh rounded = _mm512_cvtneps_pbh((__m512)p);
-  __builtin_memcpy(reinterpret_cast<uint16_t*>(row) + i * kLanes, &rounded, sizeof(rounded));
+  store(reinterpret_cast<uint16_t*>(row) + i * kLanes, p);
 #else
   store(row + i * kLanes, p);
 #endif
@@ -115,23 +110,6 @@ void multiply_panels(Strip s, int64_t rows, int64_t vectors) {
     done += width;
   }
 }
-
-// 2^x for x <= 0; exactly 0 from -127 down, so that a hidden key weighs nothing. Minimax polynomial of degree
-// 5 on [-1/2, 1/2], relative error 2e-7 with the rounding.
-Vec exp2_nonpositive(Vec x) {
-  x = vmax(splat(-127.0f), x);
-  const Vec shifted = x + 12582912.0f;  // 1.5 * 2^23: the nearest integer in the low bits
-  const Vec f = x - (shifted - 12582912.0f);
-  Vec p = splat(0.00132647f);
-  p = p * f + 0.00967151f;
-  p = p * f + 0.05550734f;
-  p = p * f + 0.24022242f;
-  p = p * f + 0.69314698f;
-  p = p * f + 1.0f;
-  return (Vec)((VecInt)p + ((VecInt)shifted << 23));
-}
-
-float exp2_nonpositive(float x) { return exp2_nonpositive(splat(x))[0]; }
 
 // The scratch of one tile of queries.
 struct Scratch {
@@ -202,7 +180,7 @@ void soften_row(float* scores, int64_t vectors, bool first, float& highest, floa
   const float old = first ? kHidden : highest;
   highest = old > here ? old : here;
   const float base = highest == kHidden ? 0.0f : highest;
-  row_scale = exp2_nonpositive(old - base);
+  row_scale = exp2_nonpositive(splat(old - base))[0];
   Vec sum0{}, sum1{}, sum2{}, sum3{};
   for (i = 0; i + 4 <= vectors; i += 4) {
     float* s = scores + i * kLanes;
@@ -267,7 +245,7 @@ void attend(const AttentionTileJob& job) {
                     padded_rows, t.padded_dim / kLanes);
   }
   for (int64_t r = 0; r < rows; ++r) {
-    const bool hidden = last_key == 0 || s.highest[r] == kHidden;
+    const bool hidden = last_key == 0 || s.total[r] == 0;  // a NaN among the scores is in the total
     const float* sums = s.sums + r * t.padded_dim;
     const int64_t at = (job.first_query + r) * job.y_stride;
     if (hidden)

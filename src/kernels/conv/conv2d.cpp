@@ -1,26 +1,30 @@
 #include "kernels/conv/conv2d.hpp"
 
 #include "base/error.hpp"
+#include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/conv/conv2d_impl.hpp"
+#include "kernels/problem.hpp"
 
 namespace rocm_sd {
 namespace {
 
 const ImplList<ConvProblem> kImpls = {"conv2d",
                                       {
+                                          {"gpu", conv2d_supports_gpu, conv2d_gpu},
                                           {"winograd", conv2d_supports_winograd, conv2d_winograd},
                                           {"tiled", conv2d_supports_tiled, conv2d_tiled},
                                           {"onednn", conv2d_supports_onednn, conv2d_onednn},
-                                          {"ref", supports_everything<ConvProblem>, conv2d_ref},
+                                          {"ref", supports_host<ConvProblem>, conv2d_ref},
                                       }};
 
 // Where the CPU multiplies bf16 in hardware (AVX512-BF16, AMX) oneDNN's products are the fastest: measured on
 // a Xeon with AMX, where the tiled kernel's pairs stayed below its own f32.
 const ImplList<ConvProblem> kHardwareBf16 = {"conv2d",
                                              {
+                                                 {"gpu", conv2d_supports_gpu, conv2d_gpu},
                                                  {"onednn", conv2d_supports_onednn, conv2d_onednn},
                                                  {"tiled", conv2d_supports_tiled, conv2d_tiled},
-                                                 {"ref", supports_everything<ConvProblem>, conv2d_ref},
+                                                 {"ref", supports_host<ConvProblem>, conv2d_ref},
                                              }};
 
 const ImplList<ConvProblem>& impls_for(const ConvProblem& p) {
@@ -32,8 +36,8 @@ void check_inputs(const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
   const Shape& filter = w.weight.shape();
   require(filter.rank() == 4 && filter.numel() > 0, "conv2d: expected a weight [K,C,R,S], got ", filter);
   require(x.rank() == 4 && x.is_contiguous(), "conv2d: expected a contiguous x [N,H,W,C], got ", x.shape());
-  require(x.dtype() == DType::kF32 || x.dtype() == DType::kBF16, "conv2d: x is ", x.dtype(),
-          ", expected f32 or bf16");
+  require(x.dtype() == DType::kF32 || x.dtype() == DType::kF16 || x.dtype() == DType::kBF16, "conv2d: x is ",
+          x.dtype(), ", expected f32, f16 or bf16");
   require(x.dtype() == w.weight.dtype(), "conv2d: x is ", x.dtype(), ", the weight ", w.weight.dtype());
   int64_t channels = x.dim(3);
   if (const Tensor* second = args.second) {

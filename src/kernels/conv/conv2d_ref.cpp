@@ -10,8 +10,9 @@ namespace rocm_sd {
 namespace {
 
 double value_at(const void* data, DType dtype, int64_t i) {
-  return dtype == DType::kF32 ? static_cast<const float*>(data)[i]
-                              : bf16_to_float(static_cast<const uint16_t*>(data)[i]);
+  if (dtype == DType::kF32) return static_cast<const float*>(data)[i];
+  const uint16_t bits = static_cast<const uint16_t*>(data)[i];
+  return dtype == DType::kF16 ? f16_to_float(bits) : bf16_to_float(bits);
 }
 
 double activated(double v, Activation act) {
@@ -64,7 +65,8 @@ struct RefConv {
       if (dtype == DType::kF32)
         static_cast<float*>(y)[base + k] = result;
       else
-        static_cast<uint16_t*>(y)[base + k] = float_to_bf16(result);
+        static_cast<uint16_t*>(y)[base + k] =
+            dtype == DType::kF16 ? float_to_f16(result) : float_to_bf16(result);
     }
   }
 };

@@ -1,25 +1,31 @@
 #include "kernels/gemm/linear.hpp"
 
 #include "base/error.hpp"
+#include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gemm/linear_impl.hpp"
+#include "kernels/problem.hpp"
 
 namespace rocm_sd {
 namespace {
 
 const ImplList<LinearProblem> kImpls = {"linear",
                                         {
+                                            {"gpu", linear_supports_gpu, linear_gpu},
                                             {"tiled", linear_supports_tiled, linear_tiled},
                                             {"onednn", linear_supports_onednn, linear_onednn},
-                                            {"ref", supports_everything<LinearProblem>, linear_ref},
+                                            {"scalar", linear_supports_scalar, linear_scalar},
+                                            {"ref", supports_host<LinearProblem>, linear_ref},
                                         }};
 
 // Where the CPU multiplies bf16 in hardware oneDNN's products are the fastest (conv2d.cpp says where that was
 // measured).
 const ImplList<LinearProblem> kHardwareBf16 = {"linear",
                                                {
+                                                   {"gpu", linear_supports_gpu, linear_gpu},
                                                    {"onednn", linear_supports_onednn, linear_onednn},
                                                    {"tiled", linear_supports_tiled, linear_tiled},
-                                                   {"ref", supports_everything<LinearProblem>, linear_ref},
+                                                   {"scalar", linear_supports_scalar, linear_scalar},
+                                                   {"ref", supports_host<LinearProblem>, linear_ref},
                                                }};
 
 const ImplList<LinearProblem>& impls_for(const LinearProblem& p) {
@@ -31,8 +37,8 @@ void check_operands(const char* op, const Tensor& x, const LinearWeight& w) {
   const Shape& shape = w.weight.shape();
   require(shape.rank() == 2, op, ": expected a weight [out,in], got ", shape);
   require(x.rank() >= 1 && x.dim(-1) == shape[1], op, ": x ", x.shape(), " does not fit the weight ", shape);
-  require(x.dtype() == DType::kF32 || x.dtype() == DType::kBF16, op, ": x is ", x.dtype(),
-          ", expected f32 or bf16");
+  require(x.dtype() == DType::kF32 || x.dtype() == DType::kBF16 || x.dtype() == DType::kF16, op, ": x is ",
+          x.dtype(), ", expected f32, bf16 or f16");
   require(x.dtype() == w.weight.dtype(), op, ": x is ", x.dtype(), ", the weight ", w.weight.dtype());
   if (!w.bias) return;
   require(w.bias->shape() == Shape{shape[0]} && w.bias->dtype() == DType::kF32 && w.bias->is_contiguous(), op,

@@ -8,7 +8,8 @@
 
 namespace rocm_sd {
 
-// x [...,K] f32 or bf16 (rows may be strided, elements of a row contiguous), w.weight [M,K] in x's dtype ->
+// x [...,K] f32, bf16 or f16 (rows may be strided, elements of a row contiguous), w.weight [M,K] in x's dtype
+// ->
 // [...,M]. Accumulates in float. epilogue.channel_shift is not taken here. Throws ShapeError if the widths
 // differ.
 Tensor linear(Exec& ex, const Tensor& x, const LinearWeight& w, const Epilogue& epilogue = {});

@@ -25,6 +25,8 @@ Refusal linear_supports_tiled(const Exec& ex, const LinearProblem& p);
 void linear_tiled(Exec& ex, const LinearProblem& p);
 Refusal linear_supports_onednn(const Exec& ex, const LinearProblem& p);
 void linear_onednn(Exec& ex, const LinearProblem& p);
+Refusal linear_supports_scalar(const Exec& ex, const LinearProblem& p);
+void linear_scalar(Exec& ex, const LinearProblem& p);
 void linear_ref(Exec& ex, const LinearProblem& p);
 
 }  // namespace rocm_sd

@@ -10,8 +10,9 @@ namespace rocm_sd {
 namespace {
 
 double value_at(const void* data, DType dtype, int64_t i) {
-  return dtype == DType::kF32 ? static_cast<const float*>(data)[i]
-                              : bf16_to_float(static_cast<const uint16_t*>(data)[i]);
+  if (dtype == DType::kF32) return static_cast<const float*>(data)[i];
+  const uint16_t bits = static_cast<const uint16_t*>(data)[i];
+  return dtype == DType::kF16 ? f16_to_float(bits) : bf16_to_float(bits);
 }
 
 double gelu(double v) { return v * 0.5 * (1.0 + std::erf(v / std::numbers::sqrt2)); }
@@ -57,7 +58,8 @@ void linear_ref(Exec& ex, const LinearProblem& p) {
         if (dtype == DType::kF32)
           static_cast<float*>(y)[row * out + column] = result;
         else
-          static_cast<uint16_t*>(y)[row * out + column] = float_to_bf16(result);
+          static_cast<uint16_t*>(y)[row * out + column] =
+              dtype == DType::kF16 ? float_to_f16(result) : float_to_bf16(result);
       }
   });
 }

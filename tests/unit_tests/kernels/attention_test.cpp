@@ -37,7 +37,8 @@ Inputs random_inputs(const Case& c, DType dtype, uint64_t seed) {
 // The weights err by the rounding of a score times its size (up to 6 here), the sums like any other; products
 // of bf16 round each weight once more, which a row of few keys shows at the size of v: three deviations.
 double tolerance(const std::string& impl, DType dtype, const Case& c) {
-  const double weights = impl == "host_bf16" ? 3 * unit_roundoff(DType::kBF16) : 0;
+  const bool rounded = impl == "host_bf16" || (impl == "onednn" && dtype == DType::kBF16 && host_has_bf16());
+  const double weights = rounded ? 3 * unit_roundoff(DType::kBF16) : 0;
   return 2 * unit_roundoff(dtype) + weights + 8 * reduction_tolerance(DType::kF32, c.head_dim + c.keys);
 }
 
@@ -85,7 +86,7 @@ TEST_P(AttentionTest, MatchesReferenceUnderMasks) {
   }
 }
 
-const auto kImpls = testing::Values("host_bf16", "host", "scalar");
+const auto kImpls = testing::Values("onednn", "host_bf16", "host", "scalar");
 const auto kTypes = testing::Values(DType::kF32, DType::kBF16);
 std::string name_of_param(const testing::TestParamInfo<Param>& info) {
   const auto& [impl, dtype, c] = info.param;
@@ -127,7 +128,8 @@ INSTANTIATE_TEST_SUITE_P(RandomShapes, AttentionTest,
 
 class AttentionImplTest : public testing::TestWithParam<std::tuple<std::string, DType>> {};
 INSTANTIATE_TEST_SUITE_P(All, AttentionImplTest,
-                         testing::Combine(testing::Values("host_bf16", "host", "scalar", "ref"), kTypes),
+                         testing::Combine(testing::Values("onednn", "host_bf16", "host", "scalar", "ref"),
+                                          kTypes),
                          [](const auto& info) {
                            return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
                          });

@@ -152,6 +152,14 @@ TEST_P(LinearTest, HoldsWeightsOnceAndGivesThemBack) {
   EXPECT_EQ(to_doubles(w.weight.plain()), to_doubles(operands.weight));
 }
 
+// The bodies of the GPU kernels, on the host.
+INSTANTIATE_TEST_SUITE_P(Scalar, LinearTest,
+                         testing::Combine(testing::Values("scalar"),
+                                          testing::Values(DType::kF32, DType::kBF16, DType::kF16)),
+                         [](const auto& info) {
+                           return concat(std::get<0>(info.param), "_", std::get<1>(info.param));
+                         });
+
 INSTANTIATE_TEST_SUITE_P(All, LinearTest,
                          testing::Combine(testing::Values("tiled", "onednn"),
                                           testing::Values(DType::kF32, DType::kBF16)),
@@ -196,8 +204,8 @@ TEST(Linear, RejectsWhatDoesNotFit) {
   expect_error("the weight bf16", [&] { linear(test.ex, x, weight(3, 8, DType::kBF16)); });
   expect_error("cannot halve", [&] { linear_geglu(test.ex, x, weight(3, 8)); });
   expect_error("is empty", [&] { linear(test.ex, x, {}); });
-  const Tensor half = random_tensor({4, 8}, DType::kF16, 1);
-  expect_error("expected f32 or bf16", [&] { linear(test.ex, half, weight(3, 8)); });
+  const Tensor eighth = random_tensor({4, 8}, DType::kF8E4M3, 1);
+  expect_error("expected f32, bf16 or f16", [&] { linear(test.ex, eighth, weight(3, 8)); });
   LinearWeight biased = weight(3, 8);
   biased.bias = random_tensor({4}, DType::kF32, 3);
   expect_error("expected a bias [3]", [&] { linear(test.ex, x, biased); });

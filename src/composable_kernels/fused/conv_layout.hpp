@@ -1,0 +1,93 @@
+// Layouts of a convolution's operands: filters with k last, as the gather walks it, and pixels padded to
+// whole 16-byte pieces. Problem   packed[n, (input, r, s, c)] = plain[n, input's first + c, r, s], zeros for
+// channels that only the
+//           padding has; the same back; padded[pixel, c] = x[pixel, c] or zero
+// Mapping   one lane per piece of 16 bytes (plain: per element)
+// Traffic   each operand once from memory      Numerics  copies      Limits  fewer than 2^63 elements
+#pragma once
+
+#include "composable_kernels/types.hpp"
+
+namespace rocm_sd {
+
+struct FilterLayout {
+  int64_t outputs;
+  int32_t channels[2];  // of each input, in the plain filter
+  int32_t padded[2];    // in the packed one
+  int32_t taps;         // filter_h * filter_w
+
+  ROCM_SD_DEVICE int64_t depth() const { return static_cast<int64_t>(taps) * (padded[0] + padded[1]); }
+  ROCM_SD_DEVICE int64_t plain_depth() const {
+    return static_cast<int64_t>(taps) * (channels[0] + channels[1]);
+  }
+};
+
+template <class T>
+struct FilterParams {
+  FilterLayout layout;
+  const T* from;
+  T* to;
+};
+
+// index: of a piece of the packed filter; beyond the last, nothing happens.
+template <class T>
+ROCM_SD_DEVICE void conv_pack_body(const FilterParams<T>& p, int64_t index) {
+  constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
+  const FilterLayout& l = p.layout;
+  const int64_t first = index * kChunk;
+  if (first >= l.outputs * l.depth()) return;
+  const int64_t output = first / l.depth();
+  int64_t k = first - output * l.depth();
+  const int64_t of_first = static_cast<int64_t>(l.taps) * l.padded[0];
+  const bool second = k >= of_first;
+  if (second) k -= of_first;
+  const int32_t padded = second ? l.padded[1] : l.padded[0],
+                channels = second ? l.channels[1] : l.channels[0];
+  const int64_t tap = k / padded, c = k - tap * padded;
+  const T* from =
+      p.from + output * l.plain_depth() + (second ? l.channels[0] : 0) * static_cast<int64_t>(l.taps);
+  struct alignas(16) Piece {
+    T x[kChunk];
+  } piece;
+  ROCM_SD_UNROLL
+  for (int i = 0; i < kChunk; ++i) piece.x[i] = c + i < channels ? from[(c + i) * l.taps + tap] : T{};
+  *reinterpret_cast<Piece*>(p.to + first) = piece;
+}
+
+// index: of an element of the plain filter.
+template <class T>
+ROCM_SD_DEVICE void conv_unpack_body(const FilterParams<T>& p, int64_t index) {
+  const FilterLayout& l = p.layout;
+  if (index >= l.outputs * l.plain_depth()) return;
+  const int64_t output = index / l.plain_depth(), within = index - output * l.plain_depth();
+  const int64_t c = within / l.taps, tap = within - c * l.taps;
+  const int64_t k = c < l.channels[0]
+                        ? tap * l.padded[0] + c
+                        : l.taps * static_cast<int64_t>(l.padded[0]) + tap * l.padded[1] + c - l.channels[0];
+  p.to[index] = p.from[output * l.depth() + k];
+}
+
+template <class T>
+struct PadParams {
+  const T* x;  // [pixels, channels]
+  T* y;        // [pixels, padded]
+  int64_t pixels;
+  int32_t channels, padded;
+};
+
+// index: of a piece of y.
+template <class T>
+ROCM_SD_DEVICE void conv_pad_body(const PadParams<T>& p, int64_t index) {
+  constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
+  const int64_t first = index * kChunk;
+  if (first >= p.pixels * p.padded) return;
+  const int64_t pixel = first / p.padded, c = first - pixel * p.padded;
+  struct alignas(16) Piece {
+    T x[kChunk];
+  } piece;
+  ROCM_SD_UNROLL
+  for (int i = 0; i < kChunk; ++i) piece.x[i] = c + i < p.channels ? p.x[pixel * p.channels + c + i] : T{};
+  *reinterpret_cast<Piece*>(p.y + first) = piece;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,166 @@
+// The tail of products (GEMM and convolution): what happens to 8 consecutive channels of one row between the
+// accumulators and memory.
+// Numerics  float throughout; one rounding, at the store
+#pragma once
+
+#include "composable_kernels/types.hpp"
+
+namespace rocm_sd {
+
+// In the order of kernels/epilogue.hpp.
+enum class TailActivation : int { kNone, kSilu, kGelu, kQuickGelu, kRelu };
+
+// y = act(product + bias + shift + residual), rows [rows, channels] of y and residual dense or y_stride
+// apart. Any extents; stores are 16 bytes wide where channels and y_stride are multiples of 8 elements.
+template <class T>
+struct TailParams {
+  T* y;
+  const T* residual;  // at the places of y, or null
+  const float* bias;  // [channels] or null
+  const void* shift;  // [images, channels] of T or float, added to all rows of an image, or null
+  int64_t y_stride;   // elements from row to row
+  int64_t shift_stride;
+  int rows, channels;  // of y
+  int rows_per_image;  // used with shift
+  bool shift_is_float;
+  TailActivation act;
+};
+
+template <class Arch>
+ROCM_SD_DEVICE float gelu(float v) {
+  return 0.5f * v * Arch::erfc(-0.70710678f * v);
+}
+
+template <class Arch>
+ROCM_SD_DEVICE void activate(TailActivation act, float (&v)[8]) {
+  const auto each = [&](const auto& function) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) v[i] = function(v[i]);
+  };
+  switch (act) {
+    case TailActivation::kNone: break;
+    case TailActivation::kSilu:
+      each([](float x) { return x * Arch::reciprocal(1.0f + Arch::exp(-x)); });
+      break;
+    case TailActivation::kGelu: each([](float x) { return gelu<Arch>(x); }); break;
+    case TailActivation::kQuickGelu:
+      each([](float x) { return x * Arch::reciprocal(1.0f + Arch::exp(-1.702f * x)); });
+      break;
+    case TailActivation::kRelu: each([](float x) { return x < 0.0f ? 0.0f : x; }); break;
+  }
+}
+
+// 8 elements; `wide`: from points to 16 bytes aligned to them; else only the first `count` exist.
+template <class T>
+ROCM_SD_DEVICE void load8(float (&v)[8], const T* from, bool wide, int count) {
+  if (wide) {
+    if constexpr (sizeof(T) == 2) {
+      const auto piece = *reinterpret_cast<const Vec8<T>*>(from);
+      ROCM_SD_UNROLL
+      for (int i = 0; i < 8; ++i) v[i] = to_float(piece.x[i]);
+    } else {
+      struct alignas(16) Four {
+        T x[4];
+      };
+      ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const auto piece = reinterpret_cast<const Four*>(from)[half];
+        ROCM_SD_UNROLL
+        for (int i = 0; i < 4; ++i) v[4 * half + i] = to_float(piece.x[i]);
+      }
+    }
+  } else {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) v[i] = i < count ? to_float(from[i]) : 0.0f;
+  }
+}
+template <class T>
+ROCM_SD_DEVICE void store8(T* to, const float (&v)[8], bool wide, int count) {
+  if (wide) {
+    if constexpr (sizeof(T) == 2) {
+      Vec8<T> piece;
+      ROCM_SD_UNROLL
+      for (int i = 0; i < 8; ++i) store(piece.x[i], v[i]);
+      *reinterpret_cast<Vec8<T>*>(to) = piece;
+    } else {
+      struct alignas(16) Four {
+        T x[4];
+      };
+      ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        Four piece;
+        ROCM_SD_UNROLL
+        for (int i = 0; i < 4; ++i) store(piece.x[i], v[4 * half + i]);
+        reinterpret_cast<Four*>(to)[half] = piece;
+      }
+    }
+  } else {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i)
+      if (i < count) store(to[i], v[i]);
+  }
+}
+
+// Finishes channels channel .. channel + 7 of a row; what lies outside y is dropped.
+template <class Arch, class T>
+ROCM_SD_DEVICE void finish_tail(const TailParams<T>& p, int row, int channel, float (&v)[8]) {
+  const int count = p.channels - channel;
+  if (row >= p.rows || count <= 0) return;
+  const bool wide = count >= 8 && p.channels % 8 == 0 && p.y_stride % 8 == 0;
+  float term[8];
+  const auto add = [&] {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) v[i] += term[i];
+  };
+  if (p.bias) {
+    load8(term, p.bias + channel, wide, count);
+    add();
+  }
+  if (p.shift) {
+    const int64_t at = row / p.rows_per_image * p.shift_stride + channel;
+    if (p.shift_is_float)
+      load8(term, static_cast<const float*>(p.shift) + at, wide && p.shift_stride % 8 == 0, count);
+    else
+      load8(term, static_cast<const T*>(p.shift) + at, wide && p.shift_stride % 8 == 0, count);
+    add();
+  }
+  const int64_t at = row * p.y_stride + channel;
+  if (p.residual) {
+    load8(term, p.residual + at, wide, count);
+    add();
+  }
+  activate<Arch>(p.act, v);
+  store8(p.y + at, v, wide, count);
+}
+
+// GEGLU: y = (v + bias) gelu(gate + gate bias); the gates' biases follow the values'. The rest of the tail is
+// not taken.
+template <class Arch, class T>
+ROCM_SD_DEVICE void finish_gated(const TailParams<T>& p, int row, int channel, float (&v)[8],
+                                 float (&gate)[8]) {
+  const int count = p.channels - channel;
+  if (row >= p.rows || count <= 0) return;
+  const bool wide = count >= 8 && p.channels % 8 == 0 && p.y_stride % 8 == 0;
+  if (p.bias) {
+    float term[8];
+    load8(term, p.bias + channel, wide, count);
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) v[i] += term[i];
+    load8(term, p.bias + p.channels + channel, wide, count);
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) gate[i] += term[i];
+  }
+  ROCM_SD_UNROLL
+  for (int i = 0; i < 8; ++i) v[i] *= gelu<Arch>(gate[i]);
+  store8(p.y + row * p.y_stride + channel, v, wide, count);
+}
+
+// A split product's partial sums: [rows][channels] floats, dense.
+ROCM_SD_DEVICE void store_partial(float* partial, int rows, int channels, int row, int channel,
+                                  const float (&v)[8]) {
+  const int count = channels - channel;
+  if (row >= rows || count <= 0) return;
+  store8(partial + static_cast<int64_t>(row) * channels + channel, v, count >= 8 && channels % 4 == 0, count);
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,129 @@
+// GEMM: a linear layer as one product of matrices.
+// Problem   y[m, n] = tail(sum over k of x[m, k] w[n, k]), or its gated form, or partial sums over a part of
+// k Mapping   a workgroup per tile of y (grid x), per part of k and matrix of a batch (grid y); waves as in
+// the
+//           main loop
+// Traffic   tile/main_loop.hpp; neighbouring workgroups take tiles of a few rows of tiles, so that both
+//           operands stay in the last cache
+// Numerics  float accumulators, k ascending; parts of k are summed in order by gemm_reduce_body
+// Limits    depth and strides are multiples of 16 bytes, operands aligned to them; rows and columns any
+#pragma once
+
+#include "composable_kernels/fused/epilogue.hpp"
+#include "composable_kernels/tile/output.hpp"
+
+namespace rocm_sd {
+
+template <class T>
+struct GemmParams {
+  const T *x, *w;      // [rows, depth], [columns, depth]; gated: w is [2 tail.channels, depth], values first
+  float* partials;     // null, or [splits][rows][columns]: then tail is left to the reduction
+  TailParams<T> tail;  // tail.rows rows; tail.channels columns (gated: half of w's)
+  int64_t x_stride, w_stride;         // elements from row to row
+  int64_t x_batch, w_batch, y_batch;  // from matrix to matrix of the batch
+  int depth;
+  int splits, split_steps;  // parts of k, and steps of kBlockK in each
+  bool aligned;             // rows of x and w begin at multiples of 16 bytes (else only gemv)
+};
+
+// The tile of workgroup `index`: in bands of kBand tiles of rows, down a band's column first.
+struct TilePlace {
+  int m, n;
+};
+ROCM_SD_DEVICE TilePlace tile_place(int index, int tiles_m, int tiles_n) {
+  constexpr int kBand = 8;
+  const int band = index / (kBand * tiles_n), first = band * kBand;
+  const int height = tiles_m - first < kBand ? tiles_m - first : kBand;
+  const int within = index - band * kBand * tiles_n;
+  return {first + within % height, within / height};
+}
+
+// Rows of a gated weight in the order that finish_tile pairs: per wave, half of its channels as values, then
+// their gates.
+template <class Cfg>
+struct GatedRows : MatrixRows<typename Cfg::T> {
+  ROCM_SD_DEVICE typename MatrixRows<typename Cfg::T>::Row row(int r) const {
+    constexpr int kHalf = Cfg::kWaveN / 2;
+    const int wave = r / Cfg::kWaveN, at = r % Cfg::kWaveN, outputs = this->rows / 2;
+    const int value = this->first / 2 + wave * kHalf + at % kHalf;
+    const int clamped = value < outputs ? value : outputs - 1;
+    return {this->data + (at < kHalf ? clamped : outputs + clamped) * this->stride};
+  }
+};
+
+// index: of the tile; part: split + splits * matrix of the batch. lds: Cfg::kLdsBytes.
+template <class Arch, class Cfg, bool kGated>
+ROCM_SD_DEVICE void gemm_body(const GemmParams<typename Cfg::T>& p, int index, int part, char* lds) {
+  using T = typename Cfg::T;
+  const int rows = p.tail.rows, columns = kGated ? 2 * p.tail.channels : p.tail.channels;
+  const TilePlace tile = tile_place(index, (rows + Cfg::kBlockM - 1) / Cfg::kBlockM,
+                                    (columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
+  const int split = part % p.splits, matrix = part / p.splits;
+  const int first_row = tile.m * Cfg::kBlockM, first_column = tile.n * Cfg::kBlockN;
+  const MatrixRows<T> x{p.x + matrix * p.x_batch, p.x_stride, first_row, rows, p.depth};
+  using Weights = std::conditional_t<kGated, GatedRows<Cfg>, MatrixRows<T>>;
+  const Weights w{p.w + matrix * p.w_batch, p.w_stride, first_column, columns, p.depth};
+  const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK, first = split * p.split_steps;
+  const int last = first + p.split_steps < steps ? first + p.split_steps : steps;
+  Accumulators<Arch, Cfg> acc{};
+  main_loop<Arch, Cfg>(acc, lds, w, x, first, last);
+
+  TailParams<T> tail = p.tail;
+  tail.y += matrix * p.y_batch;
+  if constexpr (kGated) {
+    finish_tile<Arch, Cfg, true>(acc, lds, [&](int row, int channel, float(&v)[8], float(&gate)[8]) {
+      finish_gated<Arch>(tail, first_row + row, first_column / 2 + channel, v, gate);
+    });
+  } else if (p.partials) {
+    float* const partial = p.partials + static_cast<int64_t>(part) * rows * columns;
+    finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
+      store_partial(partial, rows, columns, first_row + row, first_column + channel, v);
+    });
+  } else {
+    finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
+      finish_tail<Arch>(tail, first_row + row, first_column + channel, v);
+    });
+  }
+}
+
+template <class T>
+struct GemmReduceParams {
+  const float* partials;  // [splits][rows][columns]
+  TailParams<T> tail;
+  int splits;
+  bool gated;  // columns = 2 tail.channels, else tail.channels
+};
+
+// Sums the parts in order and finishes. index: of 8 channels of a row, row by row, of
+// rows * ceil(channels / 8).
+template <class Arch, class T>
+ROCM_SD_DEVICE void gemm_reduce_body(const GemmReduceParams<T>& p, int64_t index) {
+  const int pieces = (p.tail.channels + 7) / 8;
+  const auto row = static_cast<int>(index / pieces);
+  const int channel = static_cast<int>(index % pieces) * 8;
+  if (row >= p.tail.rows) return;
+  const int columns = p.gated ? 2 * p.tail.channels : p.tail.channels;
+  const int64_t size = static_cast<int64_t>(p.tail.rows) * columns;
+  const bool wide = p.tail.channels % 8 == 0;
+  const auto sum = [&](float(&v)[8], int column) {
+    const float* from = p.partials + static_cast<int64_t>(row) * columns + column;
+    load8(v, from, wide, p.tail.channels - channel);
+    for (int s = 1; s < p.splits; ++s) {
+      float term[8];
+      load8(term, from + s * size, wide, p.tail.channels - channel);
+      ROCM_SD_UNROLL
+      for (int i = 0; i < 8; ++i) v[i] += term[i];
+    }
+  };
+  float v[8];
+  sum(v, channel);
+  if (p.gated) {
+    float gate[8];
+    sum(gate, p.tail.channels + channel);
+    finish_gated<Arch>(p.tail, row, channel, v, gate);
+  } else {
+    finish_tail<Arch>(p.tail, row, channel, v);
+  }
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,67 @@
+// How a product is cut: the tile of a workgroup, its waves, the stages in LDS. Host and kernel share it, so
+// that the launcher and the code cannot disagree.
+#pragma once
+
+#include "composable_kernels/types.hpp"
+
+namespace rocm_sd {
+
+// Rows are those of the activation (tokens, pixels), columns those of the weight (output channels).
+struct TileShape {
+  int block_m = 0;  // rows of a workgroup's tile of the output
+  int block_n = 0;  // columns
+  int block_k = 0;  // depth of one step of the main loop
+  int waves_m = 1, waves_n = 1;
+  int stages = 2;  // tiles of both operands in LDS at once; through registers 1 or 2
+
+  constexpr int waves() const { return waves_m * waves_n; }
+  constexpr int wave_m() const { return block_m / waves_m; }
+  constexpr int wave_n() const { return block_n / waves_n; }
+};
+
+// 16 bytes more in each row of LDS: rows that are read together then start in different banks.
+constexpr int kLdsPadBytes = 16;
+// Floats more in each row of the output's staging in LDS.
+constexpr int kStagePad = 8;
+
+constexpr int main_loop_lds_bytes(const TileShape& shape, int element_bytes) {
+  return shape.stages * (shape.block_m + shape.block_n) * (shape.block_k * element_bytes + kLdsPadBytes);
+}
+// Each wave passes 16 rows of its part of the output through LDS at a time.
+constexpr int output_lds_bytes(const TileShape& shape) {
+  return shape.waves() * 16 * (shape.wave_n() + kStagePad) * static_cast<int>(sizeof(float));
+}
+// LDS of a workgroup, in bytes: the output's staging reuses the main loop's.
+constexpr int product_lds_bytes(const TileShape& shape, int element_bytes) {
+  const int loop = main_loop_lds_bytes(shape, element_bytes), output = output_lds_bytes(shape);
+  return loop > output ? loop : output;
+}
+
+// The same for tile/group_product.hpp: no padding, and room to align tiles to 1024.
+constexpr int group_lds_bytes(const TileShape& shape) {
+  const int loop = 1024 + shape.stages * (shape.block_m + shape.block_n) * shape.block_k * 2;
+  const int output = output_lds_bytes(shape);
+  return loop > output ? loop : output;
+}
+
+// Storage: Half, Bf16 or float.
+template <class Storage, TileShape kTileShape>
+struct ProductCfg {
+  using T = Storage;
+  static constexpr TileShape kShape = kTileShape;
+  static constexpr int kBlockM = kShape.block_m, kBlockN = kShape.block_n, kBlockK = kShape.block_k;
+  static constexpr int kWaves = kShape.waves(), kStages = kShape.stages;
+  static constexpr int kWaveM = kShape.wave_m(), kWaveN = kShape.wave_n();
+  static constexpr int kAtomsM = kWaveM / 16, kAtomsN = kWaveN / 16;  // of a wave
+  static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));     // elements that one copy moves
+  static constexpr int kLd = kBlockK + kLdsPadBytes / static_cast<int>(sizeof(T));  // row of a tile in LDS
+  static constexpr int kLdsBytes = product_lds_bytes(kShape, sizeof(T));
+
+  // Where element (row, column) of a tile lies in LDS; column is the first of a chunk.
+  static ROCM_SD_DEVICE constexpr int element(int row, int column) { return row * kLd + column; }
+
+  static_assert(kBlockM % (16 * kShape.waves_m) == 0 && kBlockN % (16 * kShape.waves_n) == 0);
+  static_assert(kBlockK % 16 == 0 && kStages >= 1);
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,102 @@
+// The pixels under a convolution's filter as rows of a matrix: a Source (tile/copy.hpp) that gathers 16 bytes
+// at a time from one or two NHWC images, padded with zeros and doubled by nearest neighbour without being
+// made.
+//
+// Row m is output pixel m, column k runs over (input, r, s, channel of that input), each input's channels
+// being whole pieces of 16 bytes. What is worked out when: a row's window and which of its taps lie inside
+// the image once per thread, the tap of a column once per step, so that a piece costs half a dozen
+// instructions.
+#pragma once
+
+#include "composable_kernels/tile/copy.hpp"
+#include "composable_kernels/tile/divide.hpp"
+
+namespace rocm_sd {
+
+struct ConvImage {
+  static constexpr int kMaxFilter = 14;  // taps in either direction: a row's mask holds a bit for each
+
+  const void* data[2];         // [N, height, width, pieces[i] * 16 bytes], aligned to 16 bytes
+  int32_t pieces[2];           // of a pixel; pieces[1] is 0 where there is one input
+  int32_t height, width;       // as stored, before doubling
+  int32_t doubled;             // 0 or 1
+  int32_t filter_h, filter_w;  // at most kMaxFilter each
+  int32_t stride, pad_top, pad_left;
+  int32_t pixels;                        // outputs of all images
+  int32_t first_end;                     // pieces of k that belong to the first input
+  int32_t end;                           // pieces of k
+  FastDivide by_image, by_row;           // outputs of an image, of a row
+  FastDivide by_pieces[2], by_filter_w;  // pieces[i]
+};
+
+template <class Storage>
+struct ConvGather {
+  using T = Storage;
+  static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
+
+  struct Row {
+    int32_t corner;  // stored pixel under the window's first tap, may lie outside the image
+    uint32_t taps;  // bit r: tap row r is inside; bit 16 + s: tap column s; kOddY, kOddX: the corner's parity
+  };
+  struct Column {
+    const T* data;
+    int32_t pieces, piece;  // of a pixel of this input; the column's
+    int32_t offset;         // from the corner, in stored pixels
+    int32_t r, s;
+    uint32_t taps;  // the two bits that a row must have
+  };
+
+  const ConvImage& image;
+  int first;  // output pixel of row 0
+
+  ROCM_SD_DEVICE Row row(int at) const {
+    const int pixel = first + at;
+    if (pixel >= image.pixels) return {0, 0};
+    const int n = image.by_image.quotient(pixel), in_image = pixel - n * image.by_image.divisor;
+    const int p = image.by_row.quotient(in_image), q = in_image - p * image.by_row.divisor;
+    const int y = p * image.stride - image.pad_top, x = q * image.stride - image.pad_left;
+    const uint32_t rows = inside(y, image.height << image.doubled, image.filter_h);
+    const uint32_t columns = inside(x, image.width << image.doubled, image.filter_w);
+    uint32_t taps = rows | columns << 16;
+    if (image.doubled) taps |= (y & 1 ? kOddY : 0) | (x & 1 ? kOddX : 0);
+    // Arithmetic shifts: a corner at row -1 of the doubled image is in row -1 of the stored one.
+    const int corner = (n * image.height + (y >> image.doubled)) * image.width + (x >> image.doubled);
+    return {corner, taps};
+  }
+  ROCM_SD_DEVICE Column column(int k) const {
+    int piece = k / kChunk;
+    const bool second = piece >= image.first_end, ended = piece >= image.end;
+    piece -= second ? image.first_end : 0;
+    Column c;
+    c.data = static_cast<const T*>(second ? image.data[1] : image.data[0]);
+    c.pieces = second ? image.pieces[1] : image.pieces[0];
+    const int tap = second ? image.by_pieces[1].quotient(piece) : image.by_pieces[0].quotient(piece);
+    c.piece = piece - tap * c.pieces;
+    c.r = image.by_filter_w.quotient(tap);
+    c.s = tap - c.r * image.filter_w;
+    c.offset = c.r * image.width + c.s;
+    c.taps = ended ? kNever : 1u << c.r | 0x10000u << c.s;
+    return c;
+  }
+  ROCM_SD_DEVICE Chunk<T> chunk(const Row& row, const Column& column) const {
+    const bool valid = (row.taps & column.taps) == column.taps;
+    int offset = column.offset;
+    if (image.doubled) {
+      const int r = column.r + (row.taps & kOddY ? 1 : 0), s = column.s + (row.taps & kOddX ? 1 : 0);
+      offset = (r >> 1) * image.width + (s >> 1);
+    }
+    const int at = valid ? (row.corner + offset) * column.pieces + column.piece : 0;
+    return {column.data + static_cast<int64_t>(at) * kChunk, valid};
+  }
+
+ private:
+  static constexpr uint32_t kOddY = 1u << 14, kNever = 1u << 15, kOddX = 1u << 30;
+
+  // Bit i: 0 <= at + i < size, for i < count.
+  static ROCM_SD_DEVICE uint32_t inside(int at, int size, int count) {
+    const int first = at < 0 ? -at : 0, last = size - at < count ? size - at : count;
+    return first < last ? (1u << last) - (1u << first) : 0;
+  }
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,63 @@
+// The configurations of the GPU's convolution, per family: what conv2d.hip instantiates and conv2d_gpu.cpp
+// launches.
+#pragma once
+
+#include "composable_kernels/tile/config.hpp"
+
+// X(pixels, channels, block_k, waves along pixels, waves along channels, stages, workgroups that a
+// multiprocessor should hold). One family has one configuration of a given pixels x channels x block_k.
+// 160 channels: SD's widths 320, 640, 960 ... are multiples of it and not of 128. 16 channels: conv_out.
+#define ROCM_SD_CONV_CONFIGS_NVIDIA(X) \
+  X(128, 128, 32, 2, 2, 4, 2)          \
+  X(128, 128, 64, 2, 2, 3, 2)          \
+  X(256, 128, 32, 4, 2, 4, 1)          \
+  X(256, 128, 64, 4, 2, 3, 1)          \
+  X(128, 256, 64, 2, 4, 3, 1)          \
+  X(128, 160, 32, 2, 2, 4, 2)          \
+  X(128, 160, 64, 2, 2, 2, 2)          \
+  X(256, 160, 32, 4, 2, 4, 1)          \
+  X(128, 64, 64, 2, 2, 3, 2)           \
+  X(64, 128, 64, 2, 2, 3, 2)           \
+  X(64, 160, 64, 2, 2, 3, 2)           \
+  X(64, 64, 64, 2, 2, 4, 3)            \
+  X(256, 32, 32, 4, 1, 4, 2)           \
+  X(256, 16, 32, 4, 1, 4, 2)
+// By warpgroup products (conv2d_group.sm_90a.hip).
+#define ROCM_SD_CONV_CONFIGS_HOPPER(X) \
+  X(128, 256, 64, 8, 1, 4, 1)          \
+  X(128, 160, 64, 8, 1, 5, 1)          \
+  X(128, 128, 64, 8, 1, 3, 2)          \
+  X(256, 128, 64, 16, 1, 4, 1)         \
+  X(256, 160, 64, 16, 1, 4, 1)         \
+  X(128, 64, 64, 8, 1, 4, 2)           \
+  X(64, 160, 64, 4, 1, 3, 2)           \
+  X(64, 128, 64, 4, 1, 4, 2)           \
+  X(64, 64, 64, 4, 1, 4, 3)
+#define ROCM_SD_CONV_CONFIGS_RDNA(X) \
+  X(128, 128, 32, 2, 2, 2, 1)        \
+  X(128, 160, 32, 4, 2, 2, 1)        \
+  X(128, 64, 32, 2, 2, 2, 1)         \
+  X(64, 128, 32, 2, 2, 2, 1)         \
+  X(64, 64, 32, 2, 2, 2, 1)          \
+  X(256, 32, 32, 4, 1, 2, 1)         \
+  X(256, 16, 32, 4, 1, 2, 1)
+#define ROCM_SD_CONV_CONFIGS_CDNA(X) \
+  X(128, 128, 32, 2, 2, 2, 1)        \
+  X(256, 128, 32, 4, 2, 2, 1)        \
+  X(128, 160, 32, 2, 2, 2, 1)        \
+  X(128, 64, 32, 2, 2, 2, 1)         \
+  X(64, 128, 32, 2, 2, 2, 1)         \
+  X(64, 64, 64, 2, 2, 2, 1)          \
+  X(256, 32, 32, 4, 1, 2, 1)         \
+  X(256, 16, 32, 4, 1, 2, 1)
+// float, by multiply-adds: every family the same.
+#define ROCM_SD_CONV_CONFIGS_F32(X) \
+  X(64, 64, 16, 2, 2, 2, 1)         \
+  X(128, 16, 16, 4, 1, 2, 1)
+
+namespace rocm_sd {
+
+// Threads of the small kernels: layouts and the reduction of split sums.
+constexpr int kConvSmallThreads = 256;
+
+}  // namespace rocm_sd

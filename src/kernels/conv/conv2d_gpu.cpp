@@ -1,0 +1,178 @@
+// conv2d on a GPU: the problem as the kernel takes it, workspace, and launches.
+#include "kernels/conv/conv2d_gpu.hpp"
+
+#include <limits>
+
+#include "composable_kernels/fused/conv_layout.hpp"
+#include "composable_kernels/fused/convolution.hpp"
+#include "kernels/gpu_launch.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
+
+uint32_t groups_of(int64_t lanes) {
+  return static_cast<uint32_t>((lanes + kConvSmallThreads - 1) / kConvSmallThreads);
+}
+
+const GpuKernel& kernel_named(Exec& ex, const std::string& name) {
+  GpuDevice& device = *gpu_device(ex);
+  const GpuKernel* kernel = device.find_kernel(name);
+  require<UsageError>(kernel != nullptr, "conv2d: the kernel archive for ", device.traits().arch, " has no ",
+                      name);
+  return *kernel;
+}
+
+// x itself, or a copy whose pixels are whole pieces of 16 bytes: latents of 4 channels, pictures of 3.
+template <class T>
+Tensor whole_pieces(Exec& ex, const Tensor& x) {
+  const int64_t channels = x.dim(3), padded = conv_padded_channels(channels, x.dtype());
+  if (padded == channels) return x;
+  const Tensor y = ex.alloc({x.dim(0), x.dim(1), x.dim(2), padded}, x.dtype());
+  const PadParams<T> params{static_cast<const T*>(x.data()), static_cast<T*>(y.data()), x.numel() / channels,
+                            static_cast<int32_t>(channels), static_cast<int32_t>(padded)};
+  const auto bytes = static_cast<double>(x.bytes() + y.bytes());
+  launch_kernel(ex, {"conv2d", concat("gpu pad ", x.shape(), " ", x.dtype()), 0, bytes},
+                kernel_named(ex, concat("conv_pad_", dtype_name(x.dtype()))),
+                {groups_of(y.numel() * static_cast<int64_t>(sizeof(T)) / 16), 1, 1}, kConvSmallThreads, 0,
+                params);
+  return y;
+}
+
+template <class T>
+ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) {
+  constexpr int kPiece = 16 / static_cast<int>(sizeof(T));
+  ConvImage out{};
+  out.data[0] = x.data();
+  out.pieces[0] = static_cast<int32_t>(x.dim(3) / kPiece);
+  if (second) {
+    out.data[1] = second.data();
+    out.pieces[1] = static_cast<int32_t>(second.dim(3) / kPiece);
+  }
+  out.height = static_cast<int32_t>(p.height());
+  out.width = static_cast<int32_t>(p.width());
+  out.doubled = p.args.upsample2x ? 1 : 0;
+  out.filter_h = static_cast<int32_t>(p.filter_h());
+  out.filter_w = static_cast<int32_t>(p.filter_w());
+  out.stride = p.args.stride;
+  out.pad_top = p.args.pad.top;
+  out.pad_left = p.args.pad.left;
+  out.pixels = static_cast<int32_t>(p.batch() * p.out_h() * p.out_w());
+  out.first_end = out.filter_h * out.filter_w * out.pieces[0];
+  out.end = out.first_end + out.filter_h * out.filter_w * out.pieces[1];
+  out.by_image = fast_divide(static_cast<int32_t>(p.out_h() * p.out_w()));
+  out.by_row = fast_divide(static_cast<int32_t>(p.out_w()));
+  for (int i : {0, 1}) out.by_pieces[i] = fast_divide(out.pieces[i]);
+  out.by_filter_w = fast_divide(out.filter_w);
+  return out;
+}
+
+template <class T>
+TailParams<T> tail_of(const ConvProblem& p) {
+  const Epilogue& e = p.args.epilogue;
+  TailParams<T> out{};
+  out.y = static_cast<T*>(p.y.data());
+  out.rows = static_cast<int>(p.batch() * p.out_h() * p.out_w());
+  out.channels = static_cast<int>(p.out_channels());
+  out.y_stride = p.out_channels();
+  out.rows_per_image = static_cast<int>(p.out_h() * p.out_w());
+  if (p.w.bias) out.bias = p.w.bias->as<float>();
+  if (e.residual) out.residual = static_cast<const T*>(e.residual->data());
+  if (e.channel_shift) {
+    out.shift = e.channel_shift->data();
+    out.shift_stride = e.channel_shift->stride(0);
+    out.shift_is_float = e.channel_shift->dtype() == DType::kF32;
+  }
+  static_assert(static_cast<int>(TailActivation::kRelu) == static_cast<int>(Activation::kRelu) &&
+                static_cast<int>(TailActivation::kGelu) == static_cast<int>(Activation::kGelu));
+  out.act = static_cast<TailActivation>(e.act);
+  return out;
+}
+
+template <class T>
+void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
+  GpuDevice& device = *gpu_device(ex);
+  const TileShape& shape = choice.config.shape;
+  const Tensor x = whole_pieces<T>(ex, p.x);
+  const Tensor second = p.args.second ? whole_pieces<T>(ex, *p.args.second) : Tensor();
+  const auto filter = p.w.weight.packed(
+      concat("gpu ", p.channels(), "+", p.second_channels()),
+      [&](const Tensor& plain) { return std::make_shared<GpuFilter>(device, plain, p.channels()); });
+
+  ConvParams<T> params{};
+  params.image = image_of<T>(p, x, second);
+  params.tail = tail_of<T>(p);
+  params.filter = static_cast<const T*>(static_cast<const GpuFilter&>(*filter).data());
+  params.depth = static_cast<int32_t>(conv_extent(p).depth);
+  const int steps = (params.depth + shape.block_k - 1) / shape.block_k;
+  params.split_steps = (steps + choice.splits - 1) / choice.splits;
+  // Every part has a step: fewer parts may be enough than were asked for.
+  const int splits = (steps + params.split_steps - 1) / params.split_steps;
+  Tensor partials;
+  if (splits > 1) {
+    partials = ex.alloc({splits, params.tail.rows, params.tail.channels}, DType::kF32);
+    params.partials = partials.as<float>();
+  }
+  const int tiles_m = (params.tail.rows + shape.block_m - 1) / shape.block_m;
+  const int tiles_n = (params.tail.channels + shape.block_n - 1) / shape.block_n;
+  // AMD's kernels declare their LDS themselves.
+  const bool dynamic_lds = device.traits().family == GpuFamily::kNvidia;
+  const int lds_bytes = choice.config.wave_group ? group_lds_bytes(shape)
+                                                 : product_lds_bytes(shape, static_cast<int>(sizeof(T)));
+  const std::string name = conv_kernel_name(p.dtype(), choice.config);
+  launch_kernel(ex, p.info(concat("gpu ", choice.config.suffix(), "/", splits).c_str()),
+                kernel_named(ex, name),
+                {static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits), 1},
+                static_cast<uint32_t>(shape.waves() * device.traits().lanes),
+                dynamic_lds ? static_cast<uint32_t>(lds_bytes) : 0, params);
+  if (splits == 1) return;
+  const GemmReduceParams<T> reduce{params.partials, params.tail, splits, false};
+  const int64_t pieces = static_cast<int64_t>(params.tail.rows) * ((params.tail.channels + 7) / 8);
+  launch_kernel(ex, {"conv2d", concat("gpu reduce ", p.describe()), 0, static_cast<double>(partials.bytes())},
+                kernel_named(ex, concat("conv_reduce_", dtype_name(p.dtype()))), {groups_of(pieces), 1, 1},
+                kConvSmallThreads, 0, reduce);
+}
+
+}  // namespace
+
+std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
+  const TileShape& s = config.shape;
+  return concat("conv_", config.wave_group ? "group_" : "", dtype_name(dtype), "_", s.block_m, "x", s.block_n,
+                "x", s.block_k);
+}
+
+ConvExtent conv_extent(const ConvProblem& p) {
+  const int64_t padded =
+      conv_padded_channels(p.channels(), p.dtype()) + conv_padded_channels(p.second_channels(), p.dtype());
+  return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), p.filter_h() * p.filter_w() * padded,
+          p.dtype()};
+}
+
+Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {
+  const GpuDevice* device = gpu_device(ex);
+  if (!device) return "runs on a GPU only";
+  if (p.filter_h() > ConvImage::kMaxFilter || p.filter_w() > ConvImage::kMaxFilter)
+    return concat("filters of more than ", ConvImage::kMaxFilter, " taps in a direction");
+  const ConvExtent extent = conv_extent(p);
+  const auto piece = static_cast<int64_t>(16 / dtype_size(p.dtype()));
+  const int64_t padded = conv_padded_channels(std::max(p.channels(), p.second_channels()), p.dtype());
+  if (extent.pixels > kMost || extent.outputs > kMost || extent.depth > kMost ||
+      p.batch() * p.height() * p.width() > kMost / (padded / piece))
+    return "more pixels than it counts";
+  return supports_kernel(ex, conv_kernel_name(p.dtype(), conv_default(device->traits(), extent).config));
+}
+
+void conv2d_gpu(Exec& ex, const ConvProblem& p) {
+  conv2d_gpu_by(ex, p, conv_default(gpu_device(ex)->traits(), conv_extent(p)));
+}
+
+void conv2d_gpu_by(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
+  switch (p.dtype()) {
+    case DType::kF32: return run<float>(ex, p, choice);
+    case DType::kBF16: return run<Bf16>(ex, p, choice);
+    default: return run<Half>(ex, p, choice);
+  }
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,71 @@
+// The host's side of the GPU's convolution: how a problem is cut into workgroups, and the filters' layout.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/conv/conv2d_configs.hpp"
+#include "kernels/conv/conv2d_impl.hpp"
+#include "runtime/gpu.hpp"
+
+namespace rocm_sd {
+
+struct ConvConfig {
+  TileShape shape;
+  int groups;               // workgroups that a multiprocessor should hold
+  bool wave_group = false;  // multiplies by Hopper's warpgroup products
+
+  // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group
+  std::string suffix() const {
+    return std::to_string(shape.block_m) + "x" + std::to_string(shape.block_n) + "x" +
+           std::to_string(shape.block_k) + (wave_group ? "g" : "");
+  }
+};
+
+// One way to compute a problem: a configuration, and the parts of k that are summed apart and then together.
+struct ConvChoice {
+  ConvConfig config;
+  int splits = 1;
+};
+
+// What the choice depends on: an implicit GEMM of pixels x outputs x depth, in elements of `dtype`.
+struct ConvExtent {
+  int64_t pixels = 0, outputs = 0, depth = 0;
+  DType dtype = DType::kF16;
+};
+
+std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype);
+// Every choice worth timing, the default first.
+std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExtent& extent);
+// A decent choice without timing: from the rounds that its workgroups take on the device's multiprocessors.
+ConvChoice conv_default(const GpuTraits& traits, const ConvExtent& extent);
+
+ConvExtent conv_extent(const ConvProblem& p);
+// "conv_f16_128x128x32", "conv_group_f16_128x160x64"
+std::string conv_kernel_name(DType dtype, const ConvConfig& config);
+
+Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p);
+void conv2d_gpu(Exec& ex, const ConvProblem& p);  // by the default choice
+// By this one, for tuners and tests. Throws UsageError where the device has no such kernel.
+void conv2d_gpu_by(Exec& ex, const ConvProblem& p, const ConvChoice& choice);
+
+// A filter [K,C,R,S] as the gather walks it: [K][(input, r, s, c)], each input's channels padded to whole
+// pieces of 16 bytes. Made on the device by a small kernel, from a filter on the device.
+class GpuFilter final : public Weight::Pack {
+ public:
+  GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels);
+  size_t bytes() const override { return data_.bytes(); }
+  Tensor unpack() const override;
+  const void* data() const { return data_.data(); }
+
+ private:
+  GpuDevice& device_;
+  Shape shape_;
+  int64_t first_channels_;
+  Tensor data_;  // [K, depth]
+};
+
+// Channels as the kernels read them: a multiple of 16 bytes.
+int64_t conv_padded_channels(int64_t channels, DType dtype);
+
+}  // namespace rocm_sd

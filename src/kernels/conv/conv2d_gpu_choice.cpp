@@ -1,0 +1,123 @@
+// Which configuration a convolution takes on a GPU, without timing it.
+#include <algorithm>
+#include <limits>
+
+#include "kernels/conv/conv2d_gpu.hpp"
+
+namespace rocm_sd {
+namespace {
+
+#define ROCM_SD_CONV_ROW(m, n, k, waves_m, waves_n, stages, groups) \
+  ConvConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups},
+constexpr ConvConfig kNvidia[] = {ROCM_SD_CONV_CONFIGS_NVIDIA(ROCM_SD_CONV_ROW)};
+constexpr ConvConfig kHopper[] = {ROCM_SD_CONV_CONFIGS_HOPPER(ROCM_SD_CONV_ROW)};
+constexpr ConvConfig kRdna[] = {ROCM_SD_CONV_CONFIGS_RDNA(ROCM_SD_CONV_ROW)};
+constexpr ConvConfig kCdna[] = {ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_ROW)};
+constexpr ConvConfig kFloat[] = {ROCM_SD_CONV_CONFIGS_F32(ROCM_SD_CONV_ROW)};
+#undef ROCM_SD_CONV_ROW
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Rough speeds of a device; only their ratios decide.
+struct Rates {
+  double products_per_ns;  // multiply-adds of one multiprocessor
+  double bytes_per_ns;     // of the whole device's memory and last cache, for partial sums
+  double launch_ns;        // of the reduction's kernel
+};
+
+Rates rates_of(const GpuTraits& traits, DType dtype) {
+  if (dtype == DType::kF32) return {150, 2000, 2500};
+  switch (traits.family) {
+    case GpuFamily::kNvidia: return {2600, 3000, 2500};
+    case GpuFamily::kCdna3: return {2000, 3000, 4000};
+    case GpuFamily::kRdna3: return {500, 1500, 4000};
+    case GpuFamily::kRdna4: return {1000, 1500, 4000};
+  }
+  return {1000, 1500, 4000};
+}
+
+// The share of the matrix unit's rate that a tile can reach: a small wave tile reads LDS more often than it
+// multiplies, a lone small workgroup does not hide its loads.
+double efficiency(const ConvConfig& config, int resident) {
+  const TileShape& s = config.shape;
+  if (config.wave_group) {
+    // Of a unit 1.7 times as fast, that reads LDS itself: 64 rows and the channels for each product.
+    const double groups = s.waves() / 4.0 * std::min(resident, 2);
+    return 1.7 * s.block_n / (s.block_n + 48.0) * groups / (groups + 0.4);
+  }
+  const double reuse = 2.0 / (1.0 / s.wave_m() + 1.0 / s.wave_n());  // harmonic mean of the wave's sides
+  const double waves = s.waves() * std::min(resident, 3);
+  return reuse / (reuse + 16.0) * waves / (waves + 2.0);
+}
+
+double estimated_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
+  const TileShape& s = choice.config.shape;
+  const Rates rates = rates_of(traits, e.dtype);
+  const int64_t steps = ceil_div(e.depth, s.block_k), part = ceil_div(steps, choice.splits);
+  const int64_t groups = ceil_div(e.pixels, s.block_m) * ceil_div(e.outputs, s.block_n) * choice.splits;
+  const int64_t multiprocessors = std::max(1, traits.multiprocessors);
+  // The busiest multiprocessor's workgroups, so many of which run at once. Start, end and the first loads of
+  // a workgroup cost about four steps.
+  const int64_t most = ceil_div(groups, multiprocessors);
+  const int resident = static_cast<int>(std::min<int64_t>(most, std::max(1, choice.config.groups)));
+  const double products =
+      static_cast<double>(most) * s.block_m * s.block_n * static_cast<double>((part + 4) * s.block_k);
+  double ns = products / (rates.products_per_ns * efficiency(choice.config, resident));
+  if (choice.splits > 1) {
+    const double partial = 4.0 * static_cast<double>(e.pixels * e.outputs) * choice.splits;
+    ns += rates.launch_ns + 2 * partial / rates.bytes_per_ns;
+  }
+  return ns;
+}
+
+}  // namespace
+
+std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
+  std::vector<ConvConfig> out;
+  const auto add = [&](const auto& table, bool wave_group) {
+    for (ConvConfig config : table) {
+      config.wave_group = wave_group;
+      out.push_back(config);
+    }
+  };
+  if (dtype == DType::kF32) {
+    add(kFloat, false);
+    return out;
+  }
+  switch (traits.family) {
+    case GpuFamily::kNvidia:
+      if (traits.arch == "sm_90") add(kHopper, true);
+      add(kNvidia, false);
+      break;
+    case GpuFamily::kCdna3: add(kCdna, false); break;
+    case GpuFamily::kRdna3:
+    case GpuFamily::kRdna4: add(kRdna, false); break;
+  }
+  return out;
+}
+
+std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExtent& extent) {
+  std::vector<std::pair<double, ConvChoice>> ranked;
+  for (const ConvConfig& config : conv_configs_of(traits, extent.dtype)) {
+    const int64_t tiles =
+        ceil_div(extent.pixels, config.shape.block_m) * ceil_div(extent.outputs, config.shape.block_n);
+    const int64_t steps = ceil_div(extent.depth, config.shape.block_k);
+    for (const int splits : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32}) {
+      // Parts of at least 6 steps; no more workgroups than three rounds of the device.
+      if (splits > 1 && (steps < 6 * splits || tiles * splits > 3 * int64_t{traits.multiprocessors})) break;
+      const ConvChoice choice{config, splits};
+      ranked.emplace_back(estimated_ns(traits, extent, choice), choice);
+    }
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<ConvChoice> out;
+  for (const auto& [ns, choice] : ranked) out.push_back(choice);
+  return out;
+}
+
+ConvChoice conv_default(const GpuTraits& traits, const ConvExtent& extent) {
+  return conv_candidates(traits, extent).front();
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,69 @@
+// Filters on a GPU: from the checkpoint's layout to the gather's, and back.
+#include "base/checked.hpp"
+#include "composable_kernels/fused/conv_layout.hpp"
+#include "kernels/conv/conv2d_gpu.hpp"
+#include "kernels/gpu_launch.hpp"
+
+namespace rocm_sd {
+namespace {
+
+FilterLayout layout_of(const Shape& shape, int64_t first_channels, DType dtype) {
+  const int64_t second = shape[1] - first_channels;
+  FilterLayout out;
+  out.outputs = shape[0];
+  out.channels[0] = static_cast<int32_t>(first_channels);
+  out.channels[1] = static_cast<int32_t>(second);
+  out.padded[0] = static_cast<int32_t>(conv_padded_channels(first_channels, dtype));
+  out.padded[1] = static_cast<int32_t>(conv_padded_channels(second, dtype));
+  out.taps = static_cast<int32_t>(shape[2] * shape[3]);
+  return out;
+}
+
+// Starts conv_pack or conv_unpack over `count` lanes. Outside any Exec: filters are laid out while planning,
+// when nothing else runs.
+template <class T>
+void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DType dtype, const Tensor& from,
+            const Tensor& to, int64_t count) {
+  const std::string name = concat("conv_", verb, "_", dtype_name(dtype));
+  const GpuKernel* kernel = device.find_kernel(name);
+  require<UsageError>(kernel != nullptr, "conv2d: the kernel archive for ", device.traits().arch, " has no ",
+                      name);
+  const FilterParams<T> params{layout, static_cast<const T*>(from.data()), static_cast<T*>(to.data())};
+  const auto groups = static_cast<uint32_t>((count + kConvSmallThreads - 1) / kConvSmallThreads);
+  device.launch(*kernel, {groups, 1, 1}, kConvSmallThreads, 0, &params, sizeof(params));
+}
+
+void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DType dtype, const Tensor& from,
+            const Tensor& to, int64_t count) {
+  switch (dtype) {
+    case DType::kF32: return launch<float>(device, verb, layout, dtype, from, to, count);
+    case DType::kBF16: return launch<Bf16>(device, verb, layout, dtype, from, to, count);
+    default: return launch<Half>(device, verb, layout, dtype, from, to, count);
+  }
+}
+
+}  // namespace
+
+int64_t conv_padded_channels(int64_t channels, DType dtype) {
+  const auto piece = static_cast<int64_t>(16 / dtype_size(dtype));
+  return (channels + piece - 1) / piece * piece;
+}
+
+GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels)
+    : device_(device), shape_(plain.shape()), first_channels_(first_channels) {
+  const FilterLayout layout = layout_of(shape_, first_channels, plain.dtype());
+  data_ = make_tensor(device, {layout.outputs, layout.depth()}, plain.dtype());
+  const auto piece = static_cast<int64_t>(16 / dtype_size(plain.dtype()));
+  launch(device, "pack", layout, plain.dtype(), plain, data_, data_.numel() / piece);
+  device.synchronize();  // the plain filter may be freed after this
+}
+
+Tensor GpuFilter::unpack() const {
+  const Tensor plain = make_tensor(device_, shape_, data_.dtype());
+  const FilterLayout layout = layout_of(shape_, first_channels_, data_.dtype());
+  launch(device_, "unpack", layout, data_.dtype(), data_, plain, plain.numel());
+  device_.synchronize();
+  return plain;
+}
+
+}  // namespace rocm_sd

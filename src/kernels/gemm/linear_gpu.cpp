@@ -1,0 +1,101 @@
+// linear on a GPU: tiles by the matrix units, split over the depth where the output is small, and a kernel
+// for few rows.
+#include "kernels/gemm/linear_gpu.hpp"
+
+#include "composable_kernels/fused/gemv.hpp"
+#include "kernels/gemm/linear_configs.hpp"
+#include "kernels/gemm/linear_params.hpp"
+#include "kernels/gpu_launch.hpp"
+
+namespace rocm_sd {
+namespace {
+
+uint32_t ceil_div(int64_t a, int64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+
+// Grids have at most this many workgroups in y.
+constexpr int64_t kMostGroupsY = 65535;
+
+// NVIDIA's LDS is dynamic, so that it may exceed 48 KiB; AMD's is part of the kernel.
+uint32_t dynamic_lds(const GpuDevice& device, int bytes) {
+  return device.traits().family == GpuFamily::kNvidia ? static_cast<uint32_t>(bytes) : 0;
+}
+
+template <class T>
+void launch_rows(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const GemmParams<T>& params) {
+  using Cfg = GemvCfg<T, kGemvWaves>;
+  GpuDevice& device = *gpu_device(ex);
+  const auto threads = static_cast<uint32_t>(kGemvWaves * device.traits().lanes);
+  launch_kernel(ex, p.info("gpu gemv"), kernel,
+                {ceil_div(p.out, Cfg::kChannels), ceil_div(p.rows, Cfg::kPassRows), 1}, threads,
+                dynamic_lds(device, Cfg::kLdsBytes), params);
+}
+
+template <class T>
+void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const GemmChoice& choice,
+                  GemmParams<T> params) {
+  GpuDevice& device = *gpu_device(ex);
+  const TileShape& shape = choice.config->shape;
+  const int64_t columns = p.gated ? 2 * p.out : p.out;
+  const auto threads = static_cast<uint32_t>(shape.waves() * device.traits().lanes);
+  const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k));
+  GemmReduceParams<T> reduce{nullptr, params.tail, choice.splits, p.gated};
+  Tensor partials;
+  if (choice.splits > 1) {
+    partials = ex.alloc({choice.splits, p.rows, columns}, DType::kF32);
+    reduce.partials = params.partials = partials.as<float>();
+    params.splits = choice.splits;
+    params.split_steps = (steps + choice.splits - 1) / choice.splits;
+    params.tail.channels = static_cast<int>(columns);
+  }
+  const uint32_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
+  launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
+                {tiles, static_cast<uint32_t>(choice.splits), 1}, threads,
+                dynamic_lds(device, product_lds_bytes(shape, sizeof(T))), params);
+  if (choice.splits == 1) return;
+  const GpuKernel& sum = *device.find_kernel(concat("gemm_reduce_", p.dtype()));
+  const double bytes = static_cast<double>(partials.bytes() + p.y.bytes());
+  launch_kernel(ex, {"linear", concat("gpu reduce of ", choice.splits, ": ", p.describe()), 0, bytes}, sum,
+                {ceil_div(p.rows * ceil_div(p.out, 8), kGemmReduceThreads), 1, 1}, kGemmReduceThreads, 0,
+                reduce);
+}
+
+template <class T>
+void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
+  const GpuKernel& kernel = *gpu_device(ex)->find_kernel(gemm_kernel_name(choice, p.dtype(), p.gated));
+  GemmParams<T> params = gemm_params<T>(p);
+  params.w =
+      p.w.weight.plain().as<T>();  // lives as long as the weight: no pack of a linear layer replaces it
+  if (choice.config)
+    launch_tiles(ex, p, kernel, choice, params);
+  else
+    launch_rows(ex, p, kernel, params);
+}
+
+}  // namespace
+
+Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
+  const GpuDevice* device = gpu_device(ex);
+  if (!device) return "runs on a GPU only";
+  if (const Refusal refusal = linear_extents_fit(p)) return refusal;
+  const GemmChoice choice = linear_default_config(device->traits(), p);
+  if (!choice.config && (p.rows + 3) / 4 > kMostGroupsY)
+    return "rows that are not of 16-byte pieces, and too many of them";
+  if (const Refusal refusal = supports_kernel(ex, gemm_kernel_name(choice, p.dtype(), p.gated)))
+    return refusal;
+  if (choice.splits > 1) return supports_kernel(ex, concat("gemm_reduce_", p.dtype()));
+  return std::nullopt;
+}
+
+void linear_gpu_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
+  switch (p.dtype()) {
+    case DType::kF16: return run_as<Half>(ex, p, choice);
+    case DType::kBF16: return run_as<Bf16>(ex, p, choice);
+    default: return run_as<float>(ex, p, choice);
+  }
+}
+
+void linear_gpu(Exec& ex, const LinearProblem& p) {
+  linear_gpu_as(ex, p, linear_default_config(gpu_device(ex)->traits(), p));
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,42 @@
+// linear on a GPU: the configurations that a problem may take, and which one it takes.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "composable_kernels/tile/config.hpp"
+#include "kernels/gemm/linear_impl.hpp"
+#include "runtime/gpu.hpp"
+
+namespace rocm_sd {
+
+struct GemmConfig {
+  TileShape shape;
+  int groups = 1;  // workgroups that a multiprocessor should hold
+};
+
+// How a problem is computed: by tiles of `config` with the depth cut into `splits` parts, or, without a
+// config, by the kernel for few rows.
+struct GemmChoice {
+  const GemmConfig* config = nullptr;
+  int splits = 1;
+};
+
+// Those compiled for this family and type; gated: with a kernel that pairs values and gates.
+std::span<const GemmConfig> gemm_configs(GpuFamily family, DType dtype, bool gated);
+
+// Every choice worth measuring, for a tuner; and the one that is taken untuned, by an estimate of its time.
+std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearProblem& p);
+GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p);
+
+// "gemm_f16_128x128x32", "gemv_geglu_bf16".
+std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated);
+// "128x128x32/3": 3 splits; "gemv".
+std::string describe(const GemmChoice& choice);
+
+Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p);
+void linear_gpu(Exec& ex, const LinearProblem& p);
+// With a choice of the caller's; one of linear_candidates().
+void linear_gpu_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice);
+
+}  // namespace rocm_sd

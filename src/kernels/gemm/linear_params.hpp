@@ -1,0 +1,53 @@
+// The checked problem of linear as the portable kernels take it.
+#pragma once
+
+#include "composable_kernels/fused/gemm.hpp"
+#include "kernels/gemm/linear_impl.hpp"
+
+namespace rocm_sd {
+
+constexpr TailActivation tail_activation(Activation act) {
+  static_assert(static_cast<int>(Activation::kSilu) == static_cast<int>(TailActivation::kSilu) &&
+                static_cast<int>(Activation::kGelu) == static_cast<int>(TailActivation::kGelu) &&
+                static_cast<int>(Activation::kQuickGelu) == static_cast<int>(TailActivation::kQuickGelu) &&
+                static_cast<int>(Activation::kRelu) == static_cast<int>(TailActivation::kRelu));
+  return static_cast<TailActivation>(act);
+}
+
+// Rows of x and of the weight begin at multiples of 16 bytes and have such a length: what tiles need.
+// The same while planning, when x has no address.
+inline bool linear_rows_aligned(const LinearProblem& p) {
+  const auto chunk = static_cast<int64_t>(16 / dtype_size(p.dtype()));
+  return p.in % chunk == 0 && p.row_stride % chunk == 0 && p.x.offset_bytes() % 16 == 0;
+}
+
+// Without splits or partials, and without w, which is the caller's: the plain weight.
+template <class T>
+GemmParams<T> gemm_params(const LinearProblem& p) {
+  GemmParams<T> params{};
+  params.x = static_cast<const T*>(p.x.data());
+  params.tail.y = static_cast<T*>(p.y.data());
+  params.tail.residual = p.epilogue.residual ? static_cast<const T*>(p.epilogue.residual->data()) : nullptr;
+  params.tail.bias = p.w.bias ? p.w.bias->as<float>() : nullptr;
+  params.tail.y_stride = p.out;
+  params.tail.rows = static_cast<int>(p.rows);
+  params.tail.channels = static_cast<int>(p.out);
+  params.tail.rows_per_image = 1;
+  params.tail.act = tail_activation(p.epilogue.act);
+  params.x_stride = p.row_stride;
+  params.w_stride = p.in;
+  params.depth = static_cast<int>(p.in);
+  params.splits = 1;
+  params.split_steps = params.depth;  // more than there are
+  params.aligned = linear_rows_aligned(p);
+  return params;
+}
+
+// The extents fit the kernels' 32-bit counters.
+inline Refusal linear_extents_fit(const LinearProblem& p) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (p.rows > kMost || p.out > kMost / 2 || p.in > kMost) return "an extent beyond 2^30";
+  return std::nullopt;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,91 @@
+// The portable GEMM bodies on the host's threads: the GPU kernels' logic under the sanitizers.
+#include "composable_kernels/fused/gemv.hpp"
+#include "kernels/gemm/linear_impl.hpp"
+#include "kernels/gemm/linear_params.hpp"
+#include "kernels/scalar_launch.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// Depths from here on are split in three, so that the reduction is used too.
+constexpr int64_t kSplitDepth = 256;
+constexpr int kSplits = 3;
+
+template <class T>
+using ScalarGemm = ProductCfg<T, TileShape{.block_m = 32, .block_n = 32, .block_k = 32}>;
+// Tiles of other proportions and one stage: what deep products get.
+template <class T>
+using ScalarSplitGemm = ProductCfg<T, TileShape{.block_m = 16, .block_n = 48, .block_k = 16, .stages = 1}>;
+
+template <class Cfg, bool kGated>
+void run_tiles(const GemmParams<typename Cfg::T>& p) {
+  const int64_t columns = kGated ? 2 * p.tail.channels : p.tail.channels;
+  const int64_t tiles =
+      (p.tail.rows + Cfg::kBlockM - 1) / Cfg::kBlockM * ((columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
+  for_each_block(tiles * p.splits, [&](const Block<Scalar>& block) {
+    alignas(16) char lds[Cfg::kLdsBytes];
+    gemm_body<Scalar, Cfg, kGated>(p, static_cast<int>(block.index % tiles),
+                                   static_cast<int>(block.index / tiles), lds);
+  });
+}
+
+template <class T>
+void run_rows(const GemmParams<T>& p, bool gated) {
+  using Cfg = GemvCfg<T, 1>;
+  const int64_t pieces = (p.tail.channels + 7) / 8, passes = (p.tail.rows + 3) / 4;
+  for_each_block(pieces * passes, [&](const Block<Scalar>& block) {
+    alignas(16) char lds[Cfg::kLdsBytes];
+    const auto piece = static_cast<int>(block.index % pieces), pass = static_cast<int>(block.index / pieces);
+    if (gated)
+      gemv_gated_body<Scalar, Cfg>(p, piece, pass, lds);
+    else
+      gemv_body<Scalar, Cfg>(p, piece, pass, lds);
+  });
+}
+
+template <class T>
+void run_split(GemmParams<T> p, bool gated) {
+  using Cfg = ScalarSplitGemm<T>;
+  const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK;
+  p.splits = kSplits;
+  p.split_steps = (steps + kSplits - 1) / kSplits;
+  GemmReduceParams<T> reduce{p.partials, p.tail, p.splits, gated};
+  if (gated) p.tail.channels *= 2;  // the parts are plain products
+  run_tiles<Cfg, false>(p);
+  for_each_block(static_cast<int64_t>(p.tail.rows) * ((reduce.tail.channels + 7) / 8),
+                 [&](const Block<Scalar>& block) { gemm_reduce_body<Scalar>(reduce, block.index); });
+}
+
+template <class T>
+void linear_scalar_as(Exec& ex, const LinearProblem& p) {
+  GemmParams<T> params = gemm_params<T>(p);
+  const bool tiled = params.aligned && p.rows > 1, split = tiled && p.in >= kSplitDepth;
+  const int64_t columns = p.gated ? 2 * p.out : p.out;
+  const Tensor partials = split ? ex.alloc({kSplits, p.rows, columns}, DType::kF32) : Tensor();
+  if (split) params.partials = partials.as<float>();
+  // The weight is taken plain inside the launch: nothing is held between runs.
+  ex.launch(p.info("scalar"), [=, weight = p.w.weight, gated = p.gated] {
+    const Tensor plain = weight.plain();  // [out or 2*out,in]
+    GemmParams<T> run = params;
+    run.w = plain.as<T>();
+    if (!tiled) return run_rows(run, gated);
+    if (split) return run_split(run, gated);
+    if (gated) return run_tiles<ScalarGemm<T>, true>(run);
+    run_tiles<ScalarGemm<T>, false>(run);
+  });
+}
+
+}  // namespace
+
+Refusal linear_supports_scalar(const Exec& ex, const LinearProblem& p) {
+  if (ex.device().kind() != DeviceKind::kHost) return "runs on the host only";
+  return linear_extents_fit(p);
+}
+
+void linear_scalar(Exec& ex, const LinearProblem& p) {
+  if (p.dtype() == DType::kF16) return linear_scalar_as<Half>(ex, p);
+  if (p.dtype() == DType::kBF16) return linear_scalar_as<Bf16>(ex, p);
+  linear_scalar_as<float>(ex, p);
+}
+
+}  // namespace rocm_sd

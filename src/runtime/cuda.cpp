@@ -1,0 +1,247 @@
+// NVIDIA GPUs through libcuda.so.1, found when the program runs.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "runtime/cuda_api.hpp"
+#include "runtime/dynamic_library.hpp"
+#include "runtime/gpu_driver.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace cuda;
+
+std::string reason(const Api& api, Status status) {
+  const char *name = nullptr, *text = nullptr;
+  if (api.cuGetErrorName) api.cuGetErrorName(status, &name);
+  if (api.cuGetErrorString) api.cuGetErrorString(status, &text);
+  return concat(name ? name : "unknown error", " (", status, ")", text ? ": " : "", text ? text : "");
+}
+
+// The library, its functions and cuInit, once per process.
+struct Library {
+  DynamicLibrary file = DynamicLibrary::chosen_by("ROCM_SD_CUDA_LIBRARY", {"libcuda.so.1"});
+  cuda::Api functions;
+  std::string problem;
+
+  Library() {
+    if (!file) {
+      problem = concat("no NVIDIA driver: ", file.problem());
+      return;
+    }
+#define ROCM_SD_LOAD(call, ...)                                                    \
+  functions.call = reinterpret_cast<decltype(functions.call)>(file.symbol(#call)); \
+  if (!functions.call && problem.empty()) problem = concat(file.name(), " is too old: no " #call);
+    ROCM_SD_CUDA_FUNCTIONS(ROCM_SD_LOAD)
+#undef ROCM_SD_LOAD
+    if (!problem.empty()) return;
+    if (const Status status = functions.cuInit(0); status != kSuccess)
+      problem = concat("cuInit: ", reason(functions, status));
+  }
+};
+const Library& library() {
+  static const Library instance;
+  return instance;
+}
+
+// sm_89 runs code of sm_89, sm_86 and sm_80: binaries are compatible upwards within a major version.
+std::vector<std::string> targets_of(int major, int minor) {
+  std::vector<std::string> targets;
+  for (int m = minor; m >= 0; --m) targets.push_back(concat("sm_", major, m));
+  return targets;
+}
+
+GpuDescription describe(const Api& api, int index) {
+  const auto check = [&](Status status, const char* call) {
+    require<DeviceError>(status == kSuccess, "cuda:", index, ": ", call, ": ", reason(api, status));
+  };
+  Ordinal device = 0;
+  ROCM_SD_CHECK_GPU(api.cuDeviceGet(&device, index));
+  const auto attribute = [&](int which) {
+    int value = 0;
+    ROCM_SD_CHECK_GPU(api.cuDeviceGetAttribute(&value, which, device));
+    return value;
+  };
+  char product[256] = {};
+  ROCM_SD_CHECK_GPU(api.cuDeviceGetName(product, sizeof(product) - 1, device));
+  size_t memory = 0;
+  ROCM_SD_CHECK_GPU(api.cuDeviceTotalMem_v2(&memory, device));
+  GpuDescription gpu{.kind = DeviceKind::kCuda,
+                     .device = concat("cuda:", index),
+                     .product = printable(product),
+                     .memory_bytes = memory,
+                     .targets = targets_of(attribute(kMajor), attribute(kMinor))};
+  gpu.traits = {.arch = gpu.targets.front(),
+                .family = GpuFamily::kNvidia,
+                .lanes = 32,
+                .multiprocessors = attribute(kMultiprocessors),
+                .lds_per_group = static_cast<size_t>(attribute(kSharedBytesOptin)),
+                .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
+                .integrated = attribute(kIntegrated) != 0};
+  return gpu;
+}
+
+Pointer pointer(const void* data) { return reinterpret_cast<Pointer>(data); }
+
+class CudaDriver final : public GpuDriver {
+ public:
+  CudaDriver(const Api& api, int index) : api_(api), gpu_(describe(api, index)) {
+    ROCM_SD_CHECK_GPU(api_.cuDeviceGet(&device_, index));
+    ROCM_SD_CHECK_GPU(api_.cuDevicePrimaryCtxRetain(&context_, device_));
+    try {
+      make_current();
+      ROCM_SD_CHECK_GPU(api_.cuStreamCreate(&stream_, kStreamNonBlocking));
+    } catch (...) {
+      api_.cuDevicePrimaryCtxRelease_v2(device_);
+      throw;
+    }
+  }
+  ~CudaDriver() override {
+    api_.cuCtxSetCurrent(context_);
+    forgive(api_.cuStreamDestroy_v2(stream_), "cuStreamDestroy");
+    forgive(api_.cuDevicePrimaryCtxRelease_v2(device_), "cuDevicePrimaryCtxRelease");
+  }
+
+  const GpuDescription& description() const override { return gpu_; }
+  void make_current() override { ROCM_SD_CHECK_GPU(api_.cuCtxSetCurrent(context_)); }
+  MemoryInfo memory() override {
+    size_t free = 0, total = 0;
+    ROCM_SD_CHECK_GPU(api_.cuMemGetInfo_v2(&free, &total));
+    return {total, free};
+  }
+
+  void* allocate(size_t bytes) override {
+    Pointer data = 0;
+    const Status status = api_.cuMemAlloc_v2(&data, bytes);
+    if (status == kOutOfMemory) return nullptr;
+    check(status, "cuMemAlloc");
+    return reinterpret_cast<void*>(data);
+  }
+  void free(void* data) noexcept override { forgive(api_.cuMemFree_v2(pointer(data)), "cuMemFree"); }
+  void* allocate_pinned(size_t bytes) override {
+    void* data = nullptr;
+    return api_.cuMemHostAlloc(&data, bytes, 0) == kSuccess ? data : nullptr;
+  }
+  void free_pinned(void* data) noexcept override { forgive(api_.cuMemFreeHost(data), "cuMemFreeHost"); }
+
+  void copy_to_device_async(void* dst, const void* src, size_t bytes) override {
+    ROCM_SD_CHECK_GPU(api_.cuMemcpyHtoDAsync_v2(pointer(dst), src, bytes, stream_));
+  }
+  void copy_to_host_async(void* dst, const void* src, size_t bytes) override {
+    ROCM_SD_CHECK_GPU(api_.cuMemcpyDtoHAsync_v2(dst, pointer(src), bytes, stream_));
+  }
+  void copy_on_device_async(void* dst, const void* src, size_t bytes) override {
+    ROCM_SD_CHECK_GPU(api_.cuMemcpyDtoDAsync_v2(pointer(dst), pointer(src), bytes, stream_));
+  }
+  void fill_zero_async(void* data, size_t bytes) override {
+    ROCM_SD_CHECK_GPU(api_.cuMemsetD8Async(pointer(data), 0, bytes, stream_));
+  }
+  void synchronize() override { ROCM_SD_CHECK_GPU(api_.cuStreamSynchronize(stream_)); }
+
+  void* load_module(const std::string& code) override {
+    Module module = nullptr;
+    ROCM_SD_CHECK_GPU(api_.cuModuleLoadData(&module, code.data()));
+    return module;
+  }
+  void unload_module(void* module) noexcept override {
+    forgive(api_.cuModuleUnload(static_cast<Module>(module)), "cuModuleUnload");
+  }
+  void* function(void* module, const std::string& name) override {
+    Function function = nullptr;
+    ROCM_SD_CHECK_GPU(api_.cuModuleGetFunction(&function, static_cast<Module>(module), name.c_str()));
+    return function;
+  }
+  void allow_lds(void* function, uint32_t bytes) override {
+    if (bytes > kDefaultSharedBytes)
+      ROCM_SD_CHECK_GPU(api_.cuFuncSetAttribute(static_cast<Function>(function), kFunctionSharedBytes,
+                                                static_cast<int>(bytes)));
+  }
+  void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
+                    size_t) override {
+    void* arguments[] = {const_cast<void*>(params)};  // one struct; the driver knows its size
+    ROCM_SD_CHECK_GPU(api_.cuLaunchKernel(static_cast<Function>(function), grid.x, grid.y, grid.z, threads, 1,
+                                          1, lds_bytes, stream_, arguments, nullptr));
+  }
+
+  void begin_capture() override {
+    ROCM_SD_CHECK_GPU(api_.cuStreamBeginCapture_v2(stream_, kCaptureModeThreadLocal));
+  }
+  void* end_capture(std::string& problem) override {
+    Graph graph = nullptr;
+    GraphExec exec = nullptr;
+    Status status = api_.cuStreamEndCapture(stream_, &graph);
+    if (status == kSuccess) status = api_.cuGraphInstantiateWithFlags(&exec, graph, 0);
+    if (graph) forgive(api_.cuGraphDestroy(graph), "cuGraphDestroy");
+    if (status == kSuccess) return exec;
+    problem = reason(api_, status);
+    return nullptr;
+  }
+  void launch_graph_async(void* graph) override {
+    ROCM_SD_CHECK_GPU(api_.cuGraphLaunch(static_cast<GraphExec>(graph), stream_));
+  }
+  void destroy_graph(void* graph) noexcept override {
+    forgive(api_.cuGraphExecDestroy(static_cast<GraphExec>(graph)), "cuGraphExecDestroy");
+  }
+
+  void* create_event() override {
+    Event event = nullptr;
+    ROCM_SD_CHECK_GPU(api_.cuEventCreate(&event, 0));
+    return event;
+  }
+  void destroy_event(void* event) noexcept override {
+    forgive(api_.cuEventDestroy_v2(static_cast<Event>(event)), "cuEventDestroy");
+  }
+  void record_event(void* event) override {
+    ROCM_SD_CHECK_GPU(api_.cuEventRecord(static_cast<Event>(event), stream_));
+  }
+  void wait_event(void* event) override {
+    ROCM_SD_CHECK_GPU(api_.cuEventSynchronize(static_cast<Event>(event)));
+  }
+  double milliseconds(void* earlier, void* later) const override {
+    float elapsed = 0;
+    ROCM_SD_CHECK_GPU(
+        api_.cuEventElapsedTime(&elapsed, static_cast<Event>(earlier), static_cast<Event>(later)));
+    return static_cast<double>(elapsed);
+  }
+
+ private:
+  void check(Status status, const char* call) const {
+    if (status != kSuccess) throw DeviceError(gpu_call_failed(gpu_, call, reason(api_, status)));
+  }
+  // Where nothing can be done about it: a device that was lost, a process that ends.
+  void forgive(Status status, const char* call) const noexcept {
+    if (status != kSuccess) log().warn("{}: {}: {}", gpu_.device, call, reason(api_, status));
+  }
+
+  const Api& api_;
+  GpuDescription gpu_;
+  Ordinal device_ = 0;
+  Context context_ = nullptr;
+  Stream stream_ = nullptr;
+};
+
+}  // namespace
+
+GpuReport cuda_gpus() {
+  const Library& cuda = library();
+  GpuReport report{.problem = cuda.problem};
+  if (!report.problem.empty()) return report;
+  int count = 0;
+  if (const Status status = cuda.functions.cuDeviceGetCount(&count); status != kSuccess)
+    report.problem = concat("cuDeviceGetCount: ", reason(cuda.functions, status));
+  else if (count == 0)
+    report.problem = "the NVIDIA driver reports no GPU";
+  for (int i = 0; i < count; ++i) report.gpus.push_back(describe(cuda.functions, i));
+  return report;
+}
+
+std::unique_ptr<GpuDriver> open_cuda(int index) {
+  const GpuReport report = cuda_gpus();
+  require<DeviceError>(report.problem.empty(), "cuda:", index, ": ", report.problem);
+  require<DeviceError>(index >= 0 && index < static_cast<int>(report.gpus.size()), "cuda:", index,
+                       ": there is no such device; the driver reports ", report.gpus.size());
+  return std::make_unique<CudaDriver>(library().functions, index);
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,78 @@
+// The part of the CUDA driver API that cuda.cpp calls, as libcuda.so.1 exports it, so that building needs no
+// toolkit. tests/unit_tests/runtime/cuda_api_test.cpp compares it with cuda.h where there is one.
+#pragma once
+
+#include <cstddef>
+
+namespace rocm_sd::cuda {
+
+using Status = int;                  // CUresult
+using Ordinal = int;                 // of a device
+using Pointer = unsigned long long;  // CUdeviceptr
+using Context = struct ContextTag*;
+using Module = struct ModuleTag*;
+using Function = struct FunctionTag*;
+using Stream = struct StreamTag*;
+using Event = struct EventTag*;
+using Graph = struct GraphTag*;
+using GraphExec = struct GraphExecTag*;
+
+inline constexpr Status kSuccess = 0, kOutOfMemory = 2;
+// CUdevice_attribute
+inline constexpr int kMultiprocessors = 16, kIntegrated = 18, kL2Bytes = 38, kMajor = 75, kMinor = 76,
+                     kSharedBytesOptin = 97;
+inline constexpr int kFunctionSharedBytes = 8;             // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+inline constexpr unsigned kStreamNonBlocking = 1;          // CU_STREAM_NON_BLOCKING
+inline constexpr int kCaptureModeThreadLocal = 1;          // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+inline constexpr unsigned kDefaultSharedBytes = 48 << 10;  // above, a function must be allowed to ask
+
+// X(name, parameters...)
+#define ROCM_SD_CUDA_FUNCTIONS(X)                                                                           \
+  X(cuInit, unsigned flags)                                                                                 \
+  X(cuGetErrorName, Status status, const char** text)                                                       \
+  X(cuGetErrorString, Status status, const char** text)                                                     \
+  X(cuDeviceGetCount, int* count)                                                                           \
+  X(cuDeviceGet, Ordinal* device, int index)                                                                \
+  X(cuDeviceGetName, char* name, int bytes, Ordinal device)                                                 \
+  X(cuDeviceGetAttribute, int* value, int attribute, Ordinal device)                                        \
+  X(cuDeviceTotalMem_v2, size_t* bytes, Ordinal device)                                                     \
+  X(cuDevicePrimaryCtxRetain, Context* context, Ordinal device)                                             \
+  X(cuDevicePrimaryCtxRelease_v2, Ordinal device)                                                           \
+  X(cuCtxSetCurrent, Context context)                                                                       \
+  X(cuMemGetInfo_v2, size_t* free, size_t* total)                                                           \
+  X(cuMemAlloc_v2, Pointer* data, size_t bytes)                                                             \
+  X(cuMemFree_v2, Pointer data)                                                                             \
+  X(cuMemHostAlloc, void** data, size_t bytes, unsigned flags)                                              \
+  X(cuMemFreeHost, void* data)                                                                              \
+  X(cuMemcpyHtoDAsync_v2, Pointer dst, const void* src, size_t bytes, Stream stream)                        \
+  X(cuMemcpyDtoHAsync_v2, void* dst, Pointer src, size_t bytes, Stream stream)                              \
+  X(cuMemcpyDtoDAsync_v2, Pointer dst, Pointer src, size_t bytes, Stream stream)                            \
+  X(cuMemsetD8Async, Pointer data, unsigned char value, size_t bytes, Stream stream)                        \
+  X(cuStreamCreate, Stream* stream, unsigned flags)                                                         \
+  X(cuStreamDestroy_v2, Stream stream)                                                                      \
+  X(cuStreamSynchronize, Stream stream)                                                                     \
+  X(cuModuleLoadData, Module* module, const void* image)                                                    \
+  X(cuModuleUnload, Module module)                                                                          \
+  X(cuModuleGetFunction, Function* function, Module module, const char* name)                               \
+  X(cuFuncSetAttribute, Function function, int attribute, int value)                                        \
+  X(cuLaunchKernel, Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
+    unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** params, void** extra)  \
+  X(cuStreamBeginCapture_v2, Stream stream, int mode)                                                       \
+  X(cuStreamEndCapture, Stream stream, Graph* graph)                                                        \
+  X(cuGraphInstantiateWithFlags, GraphExec* exec, Graph graph, unsigned long long flags)                    \
+  X(cuGraphDestroy, Graph graph)                                                                            \
+  X(cuGraphLaunch, GraphExec exec, Stream stream)                                                           \
+  X(cuGraphExecDestroy, GraphExec exec)                                                                     \
+  X(cuEventCreate, Event* event, unsigned flags)                                                            \
+  X(cuEventDestroy_v2, Event event)                                                                         \
+  X(cuEventRecord, Event event, Stream stream)                                                              \
+  X(cuEventSynchronize, Event event)                                                                        \
+  X(cuEventElapsedTime, float* milliseconds, Event start, Event end)
+
+struct Api {
+#define ROCM_SD_MEMBER(name, ...) Status (*name)(__VA_ARGS__) = nullptr;
+  ROCM_SD_CUDA_FUNCTIONS(ROCM_SD_MEMBER)
+#undef ROCM_SD_MEMBER
+};
+
+}  // namespace rocm_sd::cuda

@@ -1,0 +1,90 @@
+#include "runtime/devices.hpp"
+
+#include <charconv>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "runtime/gpu_driver.hpp"
+#include "runtime/kernel_archive.hpp"
+
+namespace rocm_sd {
+namespace {
+
+bool has_code(const GpuDescription& gpu) {
+  for (const std::string& target : gpu.targets)
+    if (find_kernel_archive(target)) return true;
+  return false;
+}
+
+struct DeviceName {
+  bool hip = false;
+  int index = 0;
+};
+
+// "hip", "hip:1", "cuda:0".
+std::optional<DeviceName> parse(std::string_view name) {
+  DeviceName parsed;
+  const size_t colon = name.find(':');
+  const std::string_view api = name.substr(0, colon);
+  if (api != "hip" && api != "cuda") return std::nullopt;
+  parsed.hip = api == "hip";
+  if (colon == std::string_view::npos) return parsed;
+  const std::string_view number = name.substr(colon + 1);
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), parsed.index);
+  if (error != std::errc() || end != number.data() + number.size() || parsed.index < 0 || number.size() > 3)
+    return std::nullopt;
+  return parsed;
+}
+
+// The first GPU that can run what was built, as device_named takes it; "cpu" where there is none.
+std::string best_device() {
+  for (const GpuReport& report : {hip_gpus(), cuda_gpus()})
+    for (const GpuDescription& gpu : report.gpus) {
+      if (has_code(gpu)) return gpu.device;
+      log().info("{} ({}) is not used: no kernels were built for {}", gpu.device, gpu.product,
+                 gpu.traits.arch);
+    }
+  return "cpu";
+}
+
+}  // namespace
+
+Device& device_named(const std::string& name) {
+  if (name == "cpu") return host_device();
+  if (name == "auto") {
+    static const std::string best = best_device();
+    return device_named(best);
+  }
+  const auto parsed = parse(name);
+  require<UsageError>(parsed.has_value(), "device \"", printable(name),
+                      "\": expected cpu, auto, hip, hip:N, cuda or cuda:N");
+  // Never closed: a driver may be gone before the process's last destructor runs.
+  static std::mutex mutex;
+  static auto& opened = *new std::map<std::pair<bool, int>, std::unique_ptr<GpuDevice>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<GpuDevice>& device = opened[{parsed->hip, parsed->index}];
+  if (!device) device = make_gpu_device(parsed->hip ? open_hip(parsed->index) : open_cuda(parsed->index));
+  return *device;
+}
+
+std::vector<DeviceListing> list_devices() {
+  std::vector<DeviceListing> listings{{.name = "cpu", .detail = host_device().name(), .usable = true}};
+  for (const auto& [api, report] : {std::pair{"hip", hip_gpus()}, std::pair{"cuda", cuda_gpus()}}) {
+    if (!report.problem.empty()) listings.push_back({.name = api, .detail = report.problem});
+    for (const GpuDescription& gpu : report.gpus) {
+      const bool usable = has_code(gpu);
+      listings.push_back({.name = gpu.device,
+                          .detail = fmt::format("{}, {}, {:.1f} GiB{}", gpu.product, gpu.traits.arch,
+                                                static_cast<double>(gpu.memory_bytes) / (1 << 30),
+                                                usable ? "" : "; no kernels were built for it"),
+                          .usable = usable});
+    }
+  }
+  return listings;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,272 @@
+// The GpuDevice over any driver: kernels from the archive, launches, graphs and events.
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "runtime/driver_memory.hpp"
+#include "runtime/kernel_archive.hpp"
+
+namespace rocm_sd {
+namespace {
+
+class DriverGraph final : public GpuGraph {
+ public:
+  DriverGraph(GpuDriver& driver, void* graph) : driver_(driver), graph_(graph) {}
+  ~DriverGraph() override {
+    try {  // not every driver keeps a graph that still runs
+      driver_.make_current();
+      driver_.synchronize();
+    } catch (const Error& error) {
+      log().warn("{}", error.what());
+    }
+    driver_.destroy_graph(graph_);
+  }
+  void replay() override {
+    driver_.make_current();
+    driver_.launch_graph_async(graph_);
+  }
+
+ private:
+  GpuDriver& driver_;
+  void* graph_;
+};
+
+class DriverEvent final : public GpuEvent {
+ public:
+  explicit DriverEvent(GpuDriver& driver) : driver_(driver), event_(driver.create_event()) {}
+  ~DriverEvent() override { driver_.destroy_event(event_); }
+  void record() override {
+    driver_.make_current();
+    driver_.record_event(event_);
+  }
+  double milliseconds_since(const GpuEvent& earlier) override {
+    driver_.make_current();
+    driver_.wait_event(event_);  // the earlier one has passed by then: one stream
+    return driver_.milliseconds(static_cast<const DriverEvent&>(earlier).event_, event_);
+  }
+
+ private:
+  GpuDriver& driver_;
+  void* event_;
+};
+
+struct LoadedKernel : GpuKernel {
+  ArchivedKernel archived;
+  uint32_t allowed_lds = 0;  // dynamic LDS that launches were allowed so far
+};
+
+// The kernels of one device, loaded object by object when one of them is first asked for.
+class KernelTable {
+ public:
+  explicit KernelTable(GpuDriver& driver) : driver_(driver) {
+    for (const std::string& target : driver.description().targets)
+      if (const auto path = find_kernel_archive(target)) {
+        archive_ = std::make_unique<KernelArchive>(*path);
+        require<FormatError>(archive_->target() == target, printable_path(*path), ": holds code for ",
+                             archive_->target());
+        modules_.resize(archive_->objects().size());
+        return;
+      }
+  }
+  ~KernelTable() {
+    for (void* module : modules_)
+      if (module) driver_.unload_module(module);
+  }
+
+  const KernelArchive* archive() const { return archive_.get(); }
+
+  LoadedKernel* find(std::string_view name) {
+    const GpuDescription& gpu = driver_.description();
+    if (!archive_) {
+      std::string there;
+      for (const std::string& target : archived_targets()) there += (there.empty() ? "" : ", ") + target;
+      throw DeviceError(concat(gpu.device, " (", gpu.product, ") is ", gpu.traits.arch,
+                               ", for which no kernels were built: no kernels_", gpu.traits.arch,
+                               ".rsk; there are archives for ", there.empty() ? "no target" : there,
+                               " (ROCM_SD_KERNELS names another folder, ROCM_SD_ARCHS what is built)"));
+    }
+    const std::lock_guard lock(mutex_);
+    if (const auto found = kernels_.find(name); found != kernels_.end()) return &found->second;
+    const auto archived = archive_->kernels().find(name);
+    if (archived == archive_->kernels().end()) return nullptr;
+    const ArchivedObject& object = archive_->objects()[archived->second.object];
+    void*& module = modules_[archived->second.object];
+    if (!module) {
+      log().debug("{}: loading {}", gpu.device, object.name);
+      module = driver_.load_module(archive_->read(object));
+    }
+    LoadedKernel kernel;
+    kernel.name = name;
+    kernel.function = driver_.function(module, kernel.name);
+    kernel.archived = archived->second;
+    return &kernels_.emplace(kernel.name, std::move(kernel)).first->second;
+  }
+
+ private:
+  GpuDriver& driver_;
+  std::unique_ptr<KernelArchive> archive_;
+  std::mutex mutex_;
+  std::vector<void*> modules_;                                // one per object; null: not loaded yet
+  std::map<std::string, LoadedKernel, std::less<>> kernels_;  // nodes stay where they are
+};
+
+class DriverGpu final : public GpuDevice {
+ public:
+  explicit DriverGpu(std::unique_ptr<GpuDriver> driver)
+      : driver_(std::move(driver)),
+        traits_(driver_->description().traits),
+        kernels_(current()),
+        pool_(*driver_),
+        staging_(*driver_) {
+    if (kernels_.archive()) traits_.arch = kernels_.archive()->target();
+    const char* sync = std::getenv("ROCM_SD_SYNC");
+    synchronous_ = sync && std::string_view(sync) == "1";
+  }
+  ~DriverGpu() override {
+    try {
+      current().synchronize();
+    } catch (const Error& error) {
+      log().warn("{}", error.what());
+    }
+  }
+
+  DeviceKind kind() const override { return driver_->description().kind; }
+  std::string name() const override {
+    const GpuDescription& gpu = driver_->description();
+    return fmt::format("{}: {}, {}, {} multiprocessors, {:.1f} GiB", gpu.device, gpu.product, gpu.traits.arch,
+                       traits_.multiprocessors, static_cast<double>(gpu.memory_bytes) / (1 << 30));
+  }
+  const GpuTraits& traits() const override { return traits_; }
+  DType preferred_dtype() const override { return DType::kF16; }
+
+  MemoryInfo memory() const override {
+    MemoryInfo memory = current().memory();
+    memory.free += pool_.cached();
+    return memory;
+  }
+  uint64_t allocated() const override { return pool_.allocated(); }
+  void* allocate(size_t bytes) override {
+    refuse_capture("allocate");
+    current();
+    return pool_.allocate(bytes);
+  }
+  void free(void* data, size_t bytes) noexcept override {
+    try {
+      current();
+    } catch (const Error& error) {  // a lost device has freed everything
+      log().warn("{}", error.what());
+      return;
+    }
+    if (capturing_)
+      freed_while_capturing_.push_back({data, bytes});  // drivers refuse it until the capture ends
+    else
+      pool_.free(data, bytes);
+  }
+
+  void copy_to_device(void* dst, const void* src, size_t bytes) override {
+    refuse_capture("copy_to_device");
+    current();
+    staging_.to_device(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
+  }
+  void copy_to_host(void* dst, const void* src, size_t bytes) override {
+    refuse_capture("copy_to_host");
+    current();
+    staging_.to_host(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
+  }
+  void copy_on_device(void* dst, const void* src, size_t bytes) override {
+    if (bytes > 0) current().copy_on_device_async(dst, src, bytes);
+  }
+  void fill_zero(void* data, size_t bytes) override {
+    if (bytes > 0) current().fill_zero_async(data, bytes);
+  }
+  void synchronize() override {
+    refuse_capture("synchronize");
+    current().synchronize();
+  }
+
+  const GpuKernel* find_kernel(std::string_view name) override {
+    current();
+    return kernels_.find(name);
+  }
+  void launch(const GpuKernel& kernel, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
+              size_t bytes) override {
+    // find_kernel alone makes kernels, so each is a LoadedKernel of this device.
+    auto& loaded = const_cast<LoadedKernel&>(static_cast<const LoadedKernel&>(kernel));
+    check_launch(loaded, grid, lds_bytes, bytes);
+    GpuDriver& driver = current();
+    if (lds_bytes > loaded.allowed_lds) {
+      driver.allow_lds(loaded.function, lds_bytes);
+      loaded.allowed_lds = lds_bytes;
+    }
+    try {
+      driver.launch_async(loaded.function, grid, threads, lds_bytes, params, bytes);
+      if (synchronous_ && !capturing_) driver.synchronize();
+    } catch (const DeviceError& error) {
+      throw DeviceError(fmt::format("{} (kernel {}, {}x{}x{} groups of {} threads, {} bytes of LDS)",
+                                    error.what(), kernel.name, grid.x, grid.y, grid.z, threads, lds_bytes));
+    }
+  }
+
+  void begin_capture() override {
+    refuse_capture("begin_capture");
+    current().begin_capture();
+    capturing_ = true;
+  }
+  std::unique_ptr<GpuGraph> end_capture() override {
+    require<InternalError>(capturing_, "end_capture: no capture has begun");
+    capturing_ = false;
+    std::string problem;
+    void* graph = current().end_capture(problem);
+    for (const auto& [data, bytes] : std::exchange(freed_while_capturing_, {})) pool_.free(data, bytes);
+    if (graph) return std::make_unique<DriverGraph>(*driver_, graph);
+    log().warn("{}: no graph could be made of the launches: {}", driver_->description().device, problem);
+    return nullptr;
+  }
+  std::unique_ptr<GpuEvent> make_event() override { return std::make_unique<DriverEvent>(current()); }
+
+ private:
+  GpuDriver& current() const {
+    driver_->make_current();
+    return *driver_;
+  }
+  void refuse_capture(const char* call) const {
+    require<InternalError>(!capturing_, call, ": not between begin_capture and end_capture");
+  }
+  // A struct that the host and the kernel understand differently must not reach the device.
+  void check_launch(const LoadedKernel& kernel, GpuGrid grid, uint32_t lds_bytes, size_t bytes) const {
+    const bool fits = traits_.family == GpuFamily::kNvidia ? bytes == kernel.archived.params
+                                                           : bytes <= kernel.archived.params;
+    require<InternalError>(fits, kernel.name, ": takes ", kernel.archived.params,
+                           " bytes of parameters, launched with ", bytes);
+    require<InternalError>(grid.x > 0 && grid.y > 0 && grid.z > 0, kernel.name,
+                           ": launched with an empty grid (", grid.x, " x ", grid.y, " x ", grid.z, ")");
+    require<InternalError>(lds_bytes <= traits_.lds_per_group, kernel.name, ": launched with ", lds_bytes,
+                           " bytes of LDS, ", traits_.arch, " has ", traits_.lds_per_group);
+  }
+
+  std::unique_ptr<GpuDriver> driver_;
+  GpuTraits traits_;
+  KernelTable kernels_;
+  MemoryPool pool_;
+  Staging staging_;
+  bool capturing_ = false;
+  std::vector<std::pair<void*, size_t>> freed_while_capturing_;
+  bool synchronous_ = false;
+};
+
+}  // namespace
+
+std::string gpu_call_failed(const GpuDescription& gpu, std::string_view call, std::string_view reason) {
+  call = call.substr(0, call.find('('));
+  if (const size_t dot = call.rfind('.'); dot != std::string_view::npos) call.remove_prefix(dot + 1);
+  return concat(gpu.device, " (", gpu.product, "): ", call, ": ", reason);
+}
+
+std::unique_ptr<GpuDevice> make_gpu_device(std::unique_ptr<GpuDriver> driver) {
+  return std::make_unique<DriverGpu>(std::move(driver));
+}
+
+}  // namespace rocm_sd

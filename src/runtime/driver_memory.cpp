@@ -1,0 +1,141 @@
+#include "runtime/driver_memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr size_t kStagingBytes = 8 << 20;   // of each of the two pinned blocks that copies go through
+constexpr size_t kCachedBlock = 1 << 20;    // a freed block up to this size is kept for the next asker
+constexpr size_t kCachedTotal = 256 << 20;  // of all blocks that are kept
+constexpr size_t kBlockGranularity = 512;
+
+size_t round_up(size_t bytes) {
+  constexpr size_t kMost = SIZE_MAX - kBlockGranularity;
+  return (std::clamp<size_t>(bytes, 1, kMost) + kBlockGranularity - 1) / kBlockGranularity *
+         kBlockGranularity;
+}
+
+}  // namespace
+
+void* MemoryPool::allocate(size_t bytes) {
+  const size_t rounded = round_up(bytes);
+  const std::lock_guard lock(mutex_);
+  void* data = take_cached(rounded);
+  if (!data) data = driver_.allocate(rounded);
+  if (!data && cached_ > 0) {
+    drop_cache();
+    data = driver_.allocate(rounded);
+  }
+  if (!data) {
+    const MemoryInfo memory = driver_.memory();
+    throw OutOfMemoryError(concat(driver_.description().device, ": cannot allocate ", rounded,
+                                  " bytes: ", memory.free, " of ", memory.total, " bytes are free, ",
+                                  allocated_, " are this program's"));
+  }
+  allocated_ += rounded;
+  return data;
+}
+
+void MemoryPool::free(void* data, size_t bytes) {
+  const size_t rounded = round_up(bytes);
+  const std::lock_guard lock(mutex_);
+  allocated_ -= rounded;
+  if (rounded > kCachedBlock || cached_ + rounded > kCachedTotal) return driver_.free(data);
+  blocks_.emplace(rounded, data);
+  cached_ += rounded;
+}
+
+uint64_t MemoryPool::allocated() const {
+  const std::lock_guard lock(mutex_);
+  return allocated_;
+}
+
+uint64_t MemoryPool::cached() const {
+  const std::lock_guard lock(mutex_);
+  return cached_;
+}
+
+void* MemoryPool::take_cached(size_t rounded) {
+  const auto found = blocks_.find(rounded);
+  if (found == blocks_.end()) return nullptr;
+  void* data = found->second;
+  blocks_.erase(found);
+  cached_ -= rounded;
+  return data;
+}
+
+void MemoryPool::drop_cache() {
+  for (const auto& [size, data] : blocks_) driver_.free(data);
+  blocks_.clear();
+  cached_ = 0;
+}
+
+Staging::~Staging() {
+  for (Slot& slot : slots_) {
+    if (slot.event) driver_.destroy_event(slot.event);
+    if (slot.data) driver_.free_pinned(slot.data);
+  }
+}
+
+void Staging::to_device(char* dst, const char* src, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_) slot.wanted = 0;  // of a copy that failed
+  for (size_t done = 0, i = 0; done < bytes; ++i) {
+    Slot& slot = prepare(i);
+    const size_t part = std::min(kStagingBytes, bytes - done);
+    const char* from = src + done;
+    if (slot.data) from = static_cast<const char*>(std::memcpy(slot.data, from, part));
+    driver_.copy_to_device_async(dst + done, from, part);
+    driver_.record_event(slot.event);
+    slot.busy = true;
+    done += part;
+  }
+  finish();
+}
+
+void Staging::to_host(char* dst, const char* src, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_) slot.wanted = 0;  // of a copy that failed
+  for (size_t done = 0, i = 0; done < bytes; ++i) {
+    Slot& slot = prepare(i);
+    const size_t part = std::min(kStagingBytes, bytes - done);
+    driver_.copy_to_host_async(slot.data ? slot.data : dst + done, src + done, part);
+    driver_.record_event(slot.event);
+    slot.busy = true;
+    if (slot.data) {
+      slot.wanted_at = dst + done;
+      slot.wanted = part;
+    }
+    done += part;
+  }
+  finish();
+}
+
+Staging::Slot& Staging::prepare(size_t turn) {
+  Slot& slot = slots_[turn % 2];
+  if (!slot.event) {
+    slot.event = driver_.create_event();
+    slot.data = driver_.allocate_pinned(kStagingBytes);
+  }
+  drain(slot);
+  return slot;
+}
+
+void Staging::drain(Slot& slot) {
+  if (!slot.busy) return;
+  slot.busy = false;
+  const size_t wanted = std::exchange(slot.wanted, 0);
+  driver_.wait_event(slot.event);
+  if (wanted > 0) std::memcpy(slot.wanted_at, slot.data, wanted);
+}
+
+void Staging::finish() {
+  for (Slot& slot : slots_) drain(slot);
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,69 @@
+// Memory of a GPU over any driver: blocks that are kept for the next asker, and copies through pinned memory.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "runtime/gpu_driver.hpp"
+
+namespace rocm_sd {
+
+// Device memory. Blocks up to 1 MiB are kept when they are freed and given to the next asker of the same
+// size: one stream runs everything, so what still uses the block comes before what uses it next. Thread-safe;
+// the driver must be current.
+class MemoryPool {
+ public:
+  explicit MemoryPool(GpuDriver& driver) : driver_(driver) {}
+  ~MemoryPool() { drop_cache(); }
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+
+  // Throws OutOfMemoryError, naming the device and the sizes, where also giving back the kept blocks does not
+  // help.
+  void* allocate(size_t bytes);
+  void free(void* data, size_t bytes);
+
+  uint64_t allocated() const;  // bytes handed out
+  uint64_t cached() const;     // bytes kept
+
+ private:
+  void* take_cached(size_t rounded);
+  void drop_cache();
+
+  GpuDriver& driver_;
+  mutable std::mutex mutex_;
+  std::multimap<size_t, void*> blocks_;
+  uint64_t cached_ = 0, allocated_ = 0;
+};
+
+// Copies between the host's pageable memory and the device, in pieces through two pinned blocks, so that the
+// processor fills or empties one while the device works on the other. Both have finished when they return.
+// Thread-safe; the driver must be current.
+class Staging {
+ public:
+  explicit Staging(GpuDriver& driver) : driver_(driver) {}
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  void to_device(char* dst, const char* src, size_t bytes);
+  void to_host(char* dst, const char* src, size_t bytes);
+
+ private:
+  struct Slot {
+    void* data = nullptr;  // stays null where there is no pinned memory: the driver then stages by itself
+    void* event = nullptr;
+    bool busy = false;
+    char* wanted_at = nullptr;  // where its bytes go once they have come
+    size_t wanted = 0;
+  };
+  Slot& prepare(size_t turn);  // the slot whose turn it is, empty
+  void drain(Slot& slot);
+  void finish();
+
+  GpuDriver& driver_;
+  std::mutex mutex_;
+  Slot slots_[2];
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,84 @@
+// GpuDriver: the calls of a GPU's driver that a device is made of; hip.cpp and cuda.cpp implement them, and
+// driver_device.cpp makes the GpuDevice of either.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/gpu.hpp"
+
+// In a class with `void check(int status, const char* call) const`, which throws where a call failed.
+#define ROCM_SD_CHECK_GPU(call) check((call), #call)
+
+namespace rocm_sd {
+
+// A GPU as its driver describes it, before anything is opened on it.
+struct GpuDescription {
+  DeviceKind kind = DeviceKind::kCuda;
+  std::string device;   // "cuda:0"
+  std::string product;  // "NVIDIA H200"
+  GpuTraits traits;     // arch: the device's own
+  uint64_t memory_bytes = 0;
+  std::vector<std::string> targets;  // whose code the device runs, best first
+};
+
+// One GPU, its context and its one stream. Handles are the driver's own pointers. Calls throw DeviceError,
+// naming the device, the call and the driver's reason. Those ending in `_async` do not wait.
+class GpuDriver {
+ public:
+  virtual ~GpuDriver() = default;
+
+  virtual const GpuDescription& description() const = 0;
+  virtual void make_current() = 0;  // for the calling thread; before any call below
+  virtual MemoryInfo memory() = 0;
+
+  virtual void* allocate(size_t bytes) = 0;  // null where memory does not suffice
+  virtual void free(void* data) noexcept = 0;
+  virtual void* allocate_pinned(size_t bytes) = 0;  // host memory; null where there is none
+  virtual void free_pinned(void* data) noexcept = 0;
+
+  virtual void copy_to_device_async(void* dst, const void* src, size_t bytes) = 0;
+  virtual void copy_to_host_async(void* dst, const void* src, size_t bytes) = 0;
+  virtual void copy_on_device_async(void* dst, const void* src, size_t bytes) = 0;
+  virtual void fill_zero_async(void* data, size_t bytes) = 0;
+  virtual void synchronize() = 0;
+
+  virtual void* load_module(const std::string& code) = 0;
+  virtual void unload_module(void* module) noexcept = 0;
+  virtual void* function(void* module, const std::string& name) = 0;
+  // Lets the function be launched with this much dynamic LDS.
+  virtual void allow_lds(void* function, uint32_t bytes) = 0;
+  virtual void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
+                            const void* params, size_t bytes) = 0;
+
+  virtual void begin_capture() = 0;
+  virtual void* end_capture(std::string& problem) = 0;  // null, and why, where there is no graph
+  virtual void launch_graph_async(void* graph) = 0;
+  virtual void destroy_graph(void* graph) noexcept = 0;
+
+  virtual void* create_event() = 0;
+  virtual void destroy_event(void* event) noexcept = 0;
+  virtual void record_event(void* event) = 0;
+  virtual void wait_event(void* event) = 0;                           // the calling thread
+  virtual double milliseconds(void* earlier, void* later) const = 0;  // both have passed
+};
+
+// "cuda:0 (NVIDIA H200): cuLaunchKernel: CUDA_ERROR_...". call: the macro's text, of which the name is taken.
+std::string gpu_call_failed(const GpuDescription& gpu, std::string_view call, std::string_view reason);
+
+// The device over a driver; owns it.
+std::unique_ptr<GpuDevice> make_gpu_device(std::unique_ptr<GpuDriver> driver);
+
+// What a driver's library reports. `problem` says why there is nothing ("libcuda.so.1: cannot open ...").
+struct GpuReport {
+  std::vector<GpuDescription> gpus;
+  std::string problem;
+};
+GpuReport cuda_gpus();
+GpuReport hip_gpus();
+// Throw DeviceError where there is no such GPU or it cannot be opened.
+std::unique_ptr<GpuDriver> open_cuda(int index);
+std::unique_ptr<GpuDriver> open_hip(int index);
+
+}  // namespace rocm_sd

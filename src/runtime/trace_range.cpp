@@ -1,0 +1,55 @@
+#include "runtime/trace_range.hpp"
+
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "base/log.hpp"
+#include "runtime/dynamic_library.hpp"
+
+namespace rocm_sd {
+namespace {
+
+struct RangeCalls {
+  int (*push)(const char*) = nullptr;
+  int (*pop)() = nullptr;
+};
+
+// Every library that is there: a machine may have both.
+std::vector<RangeCalls> find_libraries() {
+  const char* asked = std::getenv("ROCM_SD_RANGES");
+  if (!asked || std::string_view(asked) != "1") return {};
+  const DynamicLibrary roctx = DynamicLibrary::chosen_by(
+      "ROCM_SD_ROCTX_LIBRARY", {"librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so.0",
+                                "libroctx64.so.4", "/opt/rocm/lib/libroctx64.so"});
+  const DynamicLibrary nvtx{"libnvToolsExt.so.1"};
+  std::vector<RangeCalls> found;
+  const auto add = [&](const DynamicLibrary& library, const char* push, const char* pop) {
+    const RangeCalls calls{reinterpret_cast<int (*)(const char*)>(library.symbol(push)),
+                           reinterpret_cast<int (*)()>(library.symbol(pop))};
+    if (calls.push && calls.pop) found.push_back(calls);
+  };
+  add(roctx, "roctxRangePushA", "roctxRangePop");
+  add(nvtx, "nvtxRangePushA", "nvtxRangePop");
+  if (found.empty())
+    log().warn("ROCM_SD_RANGES=1: neither roctx ({}) nor NVTX ({}) was found", roctx.problem(),
+               nvtx.problem());
+  return found;
+}
+
+const std::vector<RangeCalls>& libraries() {
+  static const std::vector<RangeCalls> found = find_libraries();
+  return found;
+}
+
+}  // namespace
+
+TraceRange::TraceRange(const std::string& name) {
+  for (const RangeCalls& calls : libraries()) calls.push(name.c_str());
+}
+TraceRange::~TraceRange() {
+  for (const RangeCalls& calls : libraries()) calls.pop();
+}
+bool TraceRange::enabled() { return !libraries().empty(); }
+
+}  // namespace rocm_sd

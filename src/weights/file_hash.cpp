@@ -1,0 +1,96 @@
+#include "weights/file_hash.hpp"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/file.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr uint64_t kPiece = 4 << 20;
+constexpr uint64_t kMaxCacheBytes = 16 << 20;
+
+// What tells that a file is still the one that was hashed.
+std::string stamp(const std::filesystem::path& path, uint64_t size) {
+  const auto changed = std::filesystem::last_write_time(path).time_since_epoch();
+  return fmt::format("{} bytes at {}", size,
+                     std::chrono::duration_cast<std::chrono::nanoseconds>(changed).count());
+}
+
+nlohmann::json read_cache(const std::filesystem::path& cache) {
+  if (!path_exists(cache)) return nlohmann::json::object();
+  nlohmann::json json = nlohmann::json::parse(read_file(cache, kMaxCacheBytes), nullptr, false);
+  return json.is_object() ? json : nlohmann::json::object();
+}
+
+// The remembered hash, or "".
+std::string lookup(const nlohmann::json& cache, const std::string& key, const std::string& stamp) {
+  const auto found = cache.find(key);
+  if (found == cache.end() || !found->is_object()) return "";
+  if (found->value("stamp", nlohmann::json()) != stamp) return "";
+  const auto hash = found->find("sha256");
+  return hash != found->end() && hash->is_string() && hash->get_ref<const std::string&>().size() == 64
+             ? hash->get<std::string>()
+             : "";
+}
+
+}  // namespace
+
+std::string sha256_of_file(const std::filesystem::path& path) {
+  const InputFile file(path);
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  require<InternalError>(context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1,
+                         "SHA-256: the crypto library cannot start it");
+  std::vector<char> piece(std::min(kPiece, std::max<uint64_t>(file.size(), 1)));
+  for (uint64_t at = 0; at < file.size(); at += piece.size()) {
+    const uint64_t bytes = std::min<uint64_t>(piece.size(), file.size() - at);
+    file.read_at(at, piece.data(), bytes);
+    EVP_DigestUpdate(context.get(), piece.data(), bytes);
+  }
+  unsigned char digest[32];
+  EVP_DigestFinal_ex(context.get(), digest, nullptr);
+  std::string hex;
+  for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
+std::string cached_sha256(const std::filesystem::path& path, const std::filesystem::path& cache) {
+  if (cache.empty()) return sha256_of_file(path);
+  const std::string key = std::filesystem::absolute(path).lexically_normal().string();
+  const std::string now = stamp(path, InputFile(path).size());
+  try {
+    if (const std::string known = lookup(read_cache(cache), key, now); !known.empty()) return known;
+  } catch (const std::exception& e) {
+    spdlog::debug("hash cache: {}", e.what());
+  }
+  const std::string hash = sha256_of_file(path);
+  try {
+    std::filesystem::create_directories(cache.parent_path());
+    nlohmann::json json = read_cache(cache);  // once more: hashing took a while
+    json[key] = {{"stamp", now}, {"sha256", hash}};
+    AtomicFile out(cache);
+    out.write(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    out.commit();
+  } catch (const std::exception& e) {
+    spdlog::debug("hash cache: {}", e.what());
+  }
+  return hash;
+}
+
+std::filesystem::path hash_cache_file() {
+  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder)
+    return std::filesystem::path(folder) / "rocm-sd" / "hashes.json";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return std::filesystem::path(home) / ".cache" / "rocm-sd" / "hashes.json";
+  return {};
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,20 @@
+// SHA-256 of weight files, by which AUTOMATIC1111 and Civitai know a model. Remembered between runs, since
+// hashing takes seconds.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace rocm_sd {
+
+// 64 lower-case hex digits. Throws FileError as InputFile does.
+std::string sha256_of_file(const std::filesystem::path& path);
+
+// The same, looked up in and added to the JSON file `cache` under the file's absolute path, size and time of
+// change. A cache that cannot be read or written is worth a debug line, never an error.
+std::string cached_sha256(const std::filesystem::path& path, const std::filesystem::path& cache);
+
+// $XDG_CACHE_HOME/rocm-sd/hashes.json, else ~/.cache/rocm-sd/hashes.json; empty where neither is set.
+std::filesystem::path hash_cache_file();
+
+}  // namespace rocm_sd

@@ -1,0 +1,47 @@
+// main() of the GPU tests.
+#include "gpu_tests/gpu_test.hpp"
+
+#include <cstdlib>
+#include <iostream>
+
+#include "base/error.hpp"
+#include "runtime/devices.hpp"
+
+namespace rocm_sd {
+namespace {
+
+GpuDevice* opened = nullptr;
+
+void open_device() {
+  const char* name = std::getenv("ROCM_SD_TEST_DEVICE");
+  Device& device = device_named(name && *name ? name : "auto");
+  if (device.kind() == DeviceKind::kHost) {
+    std::string found;
+    for (const DeviceListing& listing : list_devices())
+      found += concat("\n  ", listing.name, ": ", listing.detail);
+    throw DeviceError(
+        concat("these tests need a GPU, and none is usable here (ROCM_SD_TEST_DEVICE names one):", found));
+  }
+  opened = static_cast<GpuDevice*>(&device);
+}
+
+}  // namespace
+
+GpuDevice& test_gpu() { return *opened; }
+bool test_gpu_is_emulated() { return opened->kind() == DeviceKind::kEmulator; }
+
+}  // namespace rocm_sd
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();
+  try {
+    rocm_sd::open_device();
+  } catch (const rocm_sd::Error& error) {
+    std::cerr << error.what() << '\n';
+    return static_cast<int>(error.exit_code());
+  }
+  std::cout << "device: " << rocm_sd::test_gpu().name() << std::endl;
+  if (rocm_sd::test_gpu_is_emulated() && GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, "-*Full*");
+  return RUN_ALL_TESTS();
+}

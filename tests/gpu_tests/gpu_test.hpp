@@ -1,0 +1,20 @@
+// The device of the GPU tests: ROCM_SD_TEST_DEVICE (cuda, hip:1, emu:gfx1100), else the first usable GPU. A
+// program without a device fails, so that no run can pass by testing nothing.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "runtime/gpu.hpp"
+#include "runtime/tensor.hpp"
+
+namespace rocm_sd {
+
+// Opened once per process, before the first test runs.
+GpuDevice& test_gpu();
+
+// True where the device interprets machine code: tests then leave out the problems named *Full.
+bool test_gpu_is_emulated();
+
+}  // namespace rocm_sd

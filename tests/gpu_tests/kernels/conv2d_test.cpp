@@ -1,0 +1,170 @@
+// conv2d on the test's GPU against the double-precision reference on the host, from the same rounded
+// operands.
+#include "kernels/conv/conv2d.hpp"
+
+#include <gtest/gtest.h>
+
+#include "gpu_tests/gpu_test.hpp"
+#include "support/conv2d_testing.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace testing_support;
+
+constexpr uint16_t kPoison = 0x7fff;  // NaN in f16 and bf16, and doubled in f32
+
+// A tensor of the GPU full of NaN, so that an element nobody wrote is seen.
+Tensor poisoned(GpuDevice& gpu, const Shape& shape, DType dtype) {
+  Tensor y = make_tensor(gpu, shape, dtype);
+  const std::vector<uint16_t> nans(y.bytes() / 2, kPoison);
+  gpu.copy_to_device(y.data(), nans.data(), y.bytes());
+  return y;
+}
+
+// The operands on the GPU and the reference's result from the host's copy of them.
+struct Prepared {
+  ConvOperands host, gpu;
+  ConvWeight weight;
+  Tensor want;  // on the host
+  Prepared(const ConvCase& c, DType dtype, uint64_t seed)
+      : host(host_device(), c, dtype, seed),
+        gpu(test_gpu(), c, dtype, seed),
+        weight(gpu.conv_weight(test_gpu(), c)) {
+    TestExec test;
+    want = reference_conv2d(test.ex, host.x, host.conv_weight(host_device(), c), host.args(c));
+    want = moved(host_device(), want);
+  }
+};
+
+std::vector<double> on_host(const Tensor& t) {
+  const std::vector<float> values = to_floats(test_gpu(), t);
+  return {values.begin(), values.end()};
+}
+
+double tolerance(const ConvCase& c, DType dtype) {
+  return reduction_tolerance(dtype, (c.x[3] + c.second) * c.filter * c.filter);
+}
+
+class Conv2dOnGpu : public testing::TestWithParam<DType> {};
+
+TEST_P(Conv2dOnGpu, MatchesTheReference) {
+  uint64_t seed = 1;
+  for (const ConvCase& c : conv_cases()) {
+    const Prepared s(c, GetParam(), seed += 11);
+    Arena arena(test_gpu());
+    Exec ex(arena);
+    const ConvArgs args = s.gpu.args(c);
+    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+    const ConvProblem problem{s.gpu.x, s.weight, args, y};
+    const Refusal refusal = conv2d_supports_gpu(ex, problem);
+    ASSERT_FALSE(refusal) << *refusal;
+    ConvChoice choice = conv_default(test_gpu().traits(), conv_extent(problem));
+    if (c.splits) choice.splits = c.splits;
+    conv2d_gpu_by(ex, problem, choice);
+    expect_near(on_host(y), to_doubles(s.want), tolerance(c, GetParam()), describe(c, choice));
+  }
+}
+
+// Pixels and outputs beyond a tile of every configuration, two inputs, odd sizes; whole and split.
+void every_configuration(DType dtype, bool wave_groups) {
+  for (const ConvCase& c :
+       {ConvCase{{2, 13, 15, 40}, 16, 264, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{{1, 9, 20, 64}, 0, 44, 3, 2, Padding{0, 0, 1, 1}},
+        ConvCase{{1, 7, 12, 96}, 0, 20, 3, 1, Padding::same(1), true}}) {
+    const Prepared s(c, dtype, 3);
+    const ConvArgs args = s.gpu.args(c);
+    for (const ConvConfig& config : conv_configs_of(test_gpu().traits(), dtype))
+      for (const int splits : {1, 3}) {
+        if (config.wave_group != wave_groups) continue;
+        Arena arena(test_gpu());
+        Exec ex(arena);
+        const Tensor y = poisoned(test_gpu(), s.want.shape(), dtype);
+        const ConvChoice choice{config, splits};
+        conv2d_gpu_by(ex, {s.gpu.x, s.weight, args, y}, choice);
+        expect_near(on_host(y), to_doubles(s.want), tolerance(c, dtype), describe(c, choice));
+      }
+  }
+}
+
+TEST_P(Conv2dOnGpu, EveryConfigurationMatchesTheReference) { every_configuration(GetParam(), false); }
+TEST_P(Conv2dOnGpu, EveryWarpgroupConfigurationMatchesTheReference) {
+  if (GetParam() == DType::kF32 || test_gpu().traits().arch != "sm_90")
+    GTEST_SKIP() << "warpgroup products multiply 16-bit types on sm_90";
+  every_configuration(GetParam(), true);
+}
+
+TEST_P(Conv2dOnGpu, HoldsFiltersOnceAndGivesThemBack) {
+  for (const auto& [first, second] : {std::pair<int64_t, int64_t>{64, 0}, {40, 24}, {9, 3}}) {
+    const ConvCase c{{1, 6, 6, first}, second, 24};
+    const Prepared s(c, GetParam(), 6);
+    Arena arena(test_gpu());
+    Exec ex(arena);
+    (void)conv2d(ex, s.gpu.x, s.weight, s.gpu.args(c));
+    const int64_t padded = conv_padded_channels(first, GetParam()) + conv_padded_channels(second, GetParam());
+    EXPECT_EQ(s.weight.weight.bytes_held(), static_cast<size_t>(24 * 9 * padded) * dtype_size(GetParam()));
+    EXPECT_EQ(on_host(s.weight.weight.plain()), to_doubles(s.host.weight)) << first << "+" << second;
+  }
+}
+
+TEST_P(Conv2dOnGpu, GivesTheSameBitsTwice) {
+  const ConvCase c{{2, 8, 8, 320}, 0, 64, 3, 1, Padding::same(1), false, true, true, true};
+  const Prepared s(c, GetParam(), 5);
+  std::vector<double> results[2];
+  for (auto& result : results) {
+    Arena arena(test_gpu());
+    Exec ex(arena);
+    const ConvArgs args = s.gpu.args(c);
+    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+    const ConvProblem problem{s.gpu.x, s.weight, args, y};
+    ConvChoice choice = conv_default(test_gpu().traits(), conv_extent(problem));
+    choice.splits = 4;
+    conv2d_gpu_by(ex, problem, choice);
+    result = on_host(y);
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+// Layers of SD 1.5 and its VAE as they are.
+TEST_P(Conv2dOnGpu, LayersOfModelsFull) {
+  const Padding none, lower{0, 0, 1, 1};
+  for (const ConvCase& c : {
+           ConvCase{{2, 64, 64, 4}, 0, 320, 3},
+           ConvCase{{1, 64, 64, 9}, 0, 320, 3},
+           ConvCase{{2, 32, 32, 320}, 0, 320, 3, 1, Padding::same(1), false, true, true},
+           ConvCase{{2, 8, 8, 1280}, 1280, 1280, 3, 1, Padding::same(1), false, true, true},
+           ConvCase{{2, 16, 16, 1280}, 640, 1280, 1, 1, none},
+           ConvCase{{2, 8, 8, 1280}, 0, 1280, 3, 1, Padding::same(1), true},
+           ConvCase{{2, 16, 16, 1280}, 0, 640, 3, 2},
+           ConvCase{{1, 64, 64, 128}, 0, 128, 3, 2, lower},
+           ConvCase{{1, 96, 64, 256}, 0, 128, 3, 1, Padding::same(1), false, true, false, true},
+           ConvCase{{1, 128, 128, 128}, 0, 3, 3},
+           ConvCase{{1, 64, 64, 3}, 0, 128, 3},
+           ConvCase{{2, 64, 64, 320}, 0, 4, 3},
+           ConvCase{{1, 64, 64, 4}, 0, 4, 1, 1, none},
+       }) {
+    const Prepared s(c, GetParam(), 8);
+    Arena arena(test_gpu());
+    Exec ex(arena);
+    const Tensor y = conv2d(ex, s.gpu.x, s.weight, s.gpu.args(c));
+    expect_near(on_host(y), to_doubles(s.want), tolerance(c, GetParam()), describe(c, {}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Conv2dOnGpu, testing::Values(DType::kF16, DType::kBF16, DType::kF32),
+                         [](const auto& info) { return std::string(dtype_name(info.param)); });
+
+TEST(Conv2dOnGpu, CpuRowsRefuse) {
+  const ConvCase c{{1, 6, 6, 8}, 0, 8};
+  const ConvOperands operands(test_gpu(), c, DType::kF32, 1);
+  const ConvWeight w = operands.conv_weight(test_gpu(), c);
+  Arena arena(test_gpu());
+  Exec ex(arena);
+  for (const char* impl : {"ref", "tiled", "onednn", "winograd"}) {
+    const ForcedImpl only("conv2d", impl);
+    EXPECT_THROW((void)conv2d(ex, operands.x, w, operands.args(c)), UsageError) << impl;
+  }
+}
+
+}  // namespace
+}  // namespace rocm_sd

@@ -1,0 +1,120 @@
+// What the tests of conv2d on GPUs share: cases with all that a convolution may have, operands on a device,
+// and the reference.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "kernels/conv/conv2d_gpu.hpp"
+#include "kernels/select.hpp"
+#include "support/tensor_testing.hpp"
+
+namespace rocm_sd::testing_support {
+
+// One convolution of a test.
+struct ConvCase {
+  Shape x;  // [N,H,W,C]
+  int64_t second = 0, out = 1, filter = 3;
+  int stride = 1;
+  Padding pad = Padding::same(1);
+  bool upsample2x = false, bias = true, shift = false, residual = false;
+  Activation act = Activation::kNone;
+  int splits = 0;  // 0: the default choice
+};
+
+inline std::string describe(const ConvCase& c, const ConvChoice& choice) {
+  return fmt::format("{}+{}->{} {}x{} s{} p{},{} up {} shift {} residual {} act {} by {}/{}", c.x, c.second,
+                     c.out, c.filter, c.filter, c.stride, c.pad.top, c.pad.left, c.upsample2x, c.shift,
+                     c.residual, activation_name(c.act), choice.config.suffix(), choice.splits);
+}
+
+// The same bytes in memory of the device.
+inline Tensor moved(Device& device, const Tensor& t) {
+  Tensor out = make_tensor(device, t.shape(), t.dtype());
+  device.copy_to_device(out.data(), t.data(), t.bytes());
+  return out;
+}
+
+struct ConvOperands {
+  Tensor x, second, weight, bias, shift, residual;
+  ConvOperands(Device& device, const ConvCase& c, DType dtype, uint64_t seed) {
+    const int64_t channels = c.x[3] + c.second, scale = c.upsample2x ? 2 : 1;
+    const Shape y{c.x[0], (scale * c.x[1] + c.pad.top + c.pad.bottom - c.filter) / c.stride + 1,
+                  (scale * c.x[2] + c.pad.left + c.pad.right - c.filter) / c.stride + 1, c.out};
+    const float deviation = 1 / std::sqrt(static_cast<float>(channels * c.filter * c.filter));
+    x = moved(device, random_tensor(c.x, dtype, seed));
+    if (c.second) second = moved(device, random_tensor({c.x[0], c.x[1], c.x[2], c.second}, dtype, seed + 1));
+    weight = moved(device, random_tensor({c.out, channels, c.filter, c.filter}, dtype, seed + 2, deviation));
+    bias = moved(device, random_tensor({c.out}, DType::kF32, seed + 3));
+    shift = moved(device, random_tensor({c.x[0], c.out + 5}, seed % 2 ? DType::kF32 : dtype, seed + 4))
+                .narrow(1, 2, c.out);
+    residual = moved(device, random_tensor(y, dtype, seed + 5));
+  }
+  ConvWeight conv_weight(Device& device, const ConvCase& c) const {
+    ConvWeight w{Weight(moved(device, weight)), std::nullopt};
+    if (c.bias) w.bias = bias;
+    return w;
+  }
+  ConvArgs args(const ConvCase& c) const {
+    return {.stride = c.stride,
+            .pad = c.pad,
+            .upsample2x = c.upsample2x,
+            .second = c.second ? &second : nullptr,
+            .epilogue = {.channel_shift = c.shift ? &shift : nullptr,
+                         .residual = c.residual ? &residual : nullptr,
+                         .act = c.act}};
+  }
+};
+
+inline std::vector<ConvCase> conv_cases() {
+  const Padding none, lower{0, 0, 1, 1};
+  std::vector<ConvCase> out = {
+      {{1, 1, 1, 1}, 0, 1, 1, 1, none},
+      {{1, 1, 1, 3}, 0, 4, 3},
+      {{2, 5, 7, 4}, 0, 32, 3},
+      {{2, 8, 8, 9}, 0, 13, 3, 1, Padding::same(1), false, true, true},
+      {{1, 9, 6, 8}, 0, 8, 3, 2},
+      {{1, 8, 8, 16}, 0, 24, 3, 2, lower},
+      {{2, 7, 5, 64}, 0, 3, 3},
+      {{3, 6, 6, 40}, 24, 48, 3, 1, Padding::same(1), false, true, true, true},
+      {{2, 4, 4, 64}, 32, 40, 1, 1, none, false, true, false, false, Activation::kSilu},
+      {{1, 5, 4, 16}, 0, 20, 3, 1, Padding::same(1), true},
+      {{2, 6, 7, 32}, 0, 33, 3, 1, Padding::same(1), true, true, true, true},
+      {{1, 5, 4, 6}, 3, 20, 3, 1, Padding::same(1), true, false},
+      {{1, 3, 4, 5}, 0, 7, 3, 2, Padding{2, 1, 0, 1}, true},
+      {{1, 14, 14, 3}, 0, 16, 14, 14, none, false, false},
+      {{2, 8, 8, 128}, 64, 72, 3, 1, Padding::same(1), false, true, true, true, Activation::kSilu, 5},
+      {{2, 8, 8, 64}, 0, 4, 3, 1, Padding::same(1), false, true, false, true, Activation::kGelu, 2},
+      {{1, 9, 7, 40}, 24, 13, 3, 1, Padding::same(1), false, true, true, true, Activation::kRelu, 3},
+      {{1, 16, 16, 32}, 0, 160, 1, 1, none, false, true, false, true, Activation::kQuickGelu},
+  };
+  std::mt19937 random(12);
+  const auto pick = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
+  for (int i = 0; i < 20; ++i) {
+    ConvCase c{{pick(3), pick(12), pick(12), pick(70)}};
+    if (random() % 3 == 0) c.second = pick(40);
+    c.out = pick(80);
+    c.filter = random() % 3 == 0 ? 1 : 3;
+    c.stride = static_cast<int>(pick(2));
+    c.pad = {static_cast<int>(random() % 3), static_cast<int>(random() % 3), 2, 2};
+    c.upsample2x = random() % 4 == 0;
+    c.bias = random() % 2 == 0;
+    c.shift = random() % 2 == 0;
+    c.residual = random() % 2 == 0;
+    c.act = static_cast<Activation>(random() % 5);
+    c.splits = static_cast<int>(random() % 4);
+    out.push_back(c);
+  }
+  return out;
+}
+
+// By the double-precision reference, on the host; every operand must lie in the host's memory.
+inline Tensor reference_conv2d(Exec& ex, const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
+  const ForcedImpl only("conv2d", "ref");
+  return conv2d(ex, x, w, args);
+}
+
+}  // namespace rocm_sd::testing_support

@@ -1,0 +1,247 @@
+// The GPU's convolution without a GPU: the host's side as it is (layouts, workspace, splits, launches), on a
+// device whose kernels are the portable bodies, run by one lane (Arch = Scalar).
+#include "kernels/conv/conv2d_gpu.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "composable_kernels/arch/scalar.hpp"
+#include "composable_kernels/fused/conv_layout.hpp"
+#include "composable_kernels/fused/convolution.hpp"
+#include "support/conv2d_testing.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace testing_support;
+
+// A GpuDevice in host memory: kernels by name, each a loop over the grid.
+class ScalarGpu final : public GpuDevice {
+ public:
+  using Run = std::function<void(const void* params, int x, int y)>;
+
+  ScalarGpu() {
+    traits_.arch = "scalar";
+    traits_.family = GpuFamily::kRdna3;
+    traits_.lanes = 1;
+    traits_.multiprocessors = 8;
+    add_type<Half>("f16");
+    add_type<Bf16>("bf16");
+    add_float();
+  }
+  DeviceKind kind() const override { return DeviceKind::kEmulator; }
+  std::string name() const override { return "one lane"; }
+  MemoryInfo memory() const override { return host_device().memory(); }
+  void* allocate(size_t bytes) override { return memory_.allocate(bytes); }
+  void free(void* data, size_t bytes) noexcept override { memory_.free(data, bytes); }
+  void copy_to_device(void* dst, const void* src, size_t n) override { memory_.copy_to_device(dst, src, n); }
+  void copy_to_host(void* dst, const void* src, size_t n) override { memory_.copy_to_host(dst, src, n); }
+  void copy_on_device(void* dst, const void* src, size_t n) override { memory_.copy_on_device(dst, src, n); }
+  void synchronize() override {}
+  DType preferred_dtype() const override { return DType::kF16; }
+  const GpuTraits& traits() const override { return traits_; }
+  const GpuKernel* find_kernel(std::string_view name) override {
+    const auto found = kernels_.find(std::string(name));
+    return found == kernels_.end() ? nullptr : &found->second.first;
+  }
+  void launch(const GpuKernel& kernel, GpuGrid grid, uint32_t, uint32_t, const void* params,
+              size_t) override {
+    const Run& run = kernels_.at(kernel.name).second;
+#pragma omp parallel for collapse(2) schedule(dynamic)
+    for (int64_t y = 0; y < static_cast<int64_t>(grid.y); ++y)
+      for (int64_t x = 0; x < static_cast<int64_t>(grid.x); ++x)
+        run(params, static_cast<int>(x), static_cast<int>(y));
+  }
+  void fill_zero(void* data, size_t bytes) override { std::memset(data, 0, bytes); }
+  void begin_capture() override {}
+  std::unique_ptr<GpuGraph> end_capture() override { return nullptr; }
+  std::unique_ptr<GpuEvent> make_event() override { return nullptr; }
+
+ private:
+  void add(const std::string& name, Run run) { kernels_[name] = {GpuKernel{name, nullptr}, std::move(run)}; }
+
+  // kShape with one wave: the scalar workgroup is one lane.
+  template <class T, TileShape kShape>
+  void add_config(const std::string& type) {
+    constexpr TileShape kOne{kShape.block_m, kShape.block_n, kShape.block_k, 1, 1, 2};
+    using Cfg = ProductCfg<T, kOne>;
+    add("conv_" + type + "_" + ConvConfig{kShape, 1}.suffix(), [](const void* params, int x, int y) {
+      std::vector<Vec8<Half>> lds((Cfg::kLdsBytes + 15) / 16);
+      conv_body<Scalar, Cfg>(*static_cast<const ConvParams<T>*>(params), x, y,
+                             reinterpret_cast<char*>(lds.data()));
+    });
+  }
+  template <class Params, class Body>
+  void add_small(const std::string& name, Body body) {
+    add(name, [body](const void* params, int x, int) {
+      for (int i = 0; i < kConvSmallThreads; ++i)
+        body(*static_cast<const Params*>(params), int64_t{x} * kConvSmallThreads + i);
+    });
+  }
+  template <class T>
+  void add_layouts(const std::string& type) {
+    add_small<FilterParams<T>>("conv_pack_" + type, [](const auto& p, int64_t i) { conv_pack_body(p, i); });
+    add_small<FilterParams<T>>("conv_unpack_" + type,
+                               [](const auto& p, int64_t i) { conv_unpack_body(p, i); });
+    add_small<PadParams<T>>("conv_pad_" + type, [](const auto& p, int64_t i) { conv_pad_body(p, i); });
+    add_small<GemmReduceParams<T>>("conv_reduce_" + type,
+                                   [](const auto& p, int64_t i) { gemm_reduce_body<Scalar, T>(p, i); });
+  }
+  template <class T>
+  void add_type(const std::string& type) {
+    add_layouts<T>(type);
+#define ADD(m, n, k, waves_m, waves_n, stages, groups) \
+  add_config<T, TileShape{m, n, k, waves_m, waves_n, stages}>(type);
+    ROCM_SD_CONV_CONFIGS_RDNA(ADD)
+  }
+  void add_float() {
+    using T = float;
+    const std::string type = "f32";
+    add_layouts<T>(type);
+    ROCM_SD_CONV_CONFIGS_F32(ADD)
+#undef ADD
+  }
+
+  GpuTraits traits_;
+  PoisonedDevice memory_;
+  std::map<std::string, std::pair<GpuKernel, Run>> kernels_;
+};
+
+class Conv2dGpuTest : public testing::TestWithParam<DType> {};
+
+// The operands lie in host memory on either device, so that the reference reads what the kernels read.
+TEST_P(Conv2dGpuTest, MatchesTheReference) {
+  const DType dtype = GetParam();
+  ScalarGpu gpu;
+  uint64_t seed = 1;
+  for (const ConvCase& c : conv_cases()) {
+    const ConvOperands operands(gpu, c, dtype, seed += 11);
+    const ConvArgs args = operands.args(c);
+    TestExec host;
+    Arena arena(gpu);
+    Exec ex(arena);
+    const ConvWeight reference = operands.conv_weight(gpu, c), w = operands.conv_weight(gpu, c);
+    const Tensor want = reference_conv2d(host.ex, operands.x, reference, args);
+    const Tensor y = ex.alloc(want.shape(), dtype);
+    const ConvProblem problem{operands.x, w, args, y};
+    ASSERT_FALSE(conv2d_supports_gpu(ex, problem));
+    ConvChoice choice = conv_default(gpu.traits(), conv_extent(problem));
+    if (c.splits) choice.splits = c.splits;
+    conv2d_gpu_by(ex, problem, choice);
+    const int64_t length = (c.x[3] + c.second) * c.filter * c.filter;
+    expect_tensor_near(y, to_doubles(want), reduction_tolerance(dtype, length), describe(c, choice));
+  }
+}
+
+TEST_P(Conv2dGpuTest, EveryConfigurationMatchesTheReference) {
+  const DType dtype = GetParam();
+  ScalarGpu gpu;
+  for (const ConvCase& c :
+       {ConvCase{{2, 11, 13, 40}, 16, 168, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{{1, 9, 20, 64}, 0, 44, 3, 2, Padding{0, 0, 1, 1}}}) {
+    const ConvOperands operands(gpu, c, dtype, 3);
+    const ConvArgs args = operands.args(c);
+    TestExec host;
+    const ConvWeight reference = operands.conv_weight(gpu, c), w = operands.conv_weight(gpu, c);
+    const Tensor want = reference_conv2d(host.ex, operands.x, reference, args);
+    for (const ConvConfig& config : conv_configs_of(gpu.traits(), dtype))
+      for (const int splits : {1, 3}) {
+        Arena arena(gpu);
+        Exec ex(arena);
+        const Tensor y = ex.alloc(want.shape(), dtype);
+        const ConvChoice choice{config, splits};
+        conv2d_gpu_by(ex, {operands.x, w, args, y}, choice);
+        expect_tensor_near(y, to_doubles(want), reduction_tolerance(dtype, (c.x[3] + c.second) * 9),
+                           describe(c, choice));
+      }
+  }
+}
+
+TEST_P(Conv2dGpuTest, HoldsFiltersOnceAndGivesThemBack) {
+  const DType dtype = GetParam();
+  ScalarGpu gpu;
+  for (const auto& [first, second] : {std::pair<int64_t, int64_t>{64, 0}, {40, 24}, {5, 0}, {9, 3}}) {
+    const ConvCase c{{1, 6, 6, first}, second, 24};
+    const ConvOperands operands(gpu, c, dtype, 6);
+    const ConvWeight w = operands.conv_weight(gpu, c);
+    Arena arena(gpu);
+    Exec ex(arena);
+    const ForcedImpl only("conv2d", "gpu");
+    (void)conv2d(ex, operands.x, w, operands.args(c));
+    const int64_t padded = conv_padded_channels(first, dtype) + conv_padded_channels(second, dtype);
+    EXPECT_EQ(w.weight.bytes_held(), static_cast<size_t>(24 * 9 * padded) * dtype_size(dtype));
+    EXPECT_EQ(to_doubles(w.weight.plain()), to_doubles(operands.weight)) << first << "+" << second;
+  }
+}
+
+TEST_P(Conv2dGpuTest, ReplaysTheSameBitsFromThePlannedArena) {
+  const DType dtype = GetParam();
+  ScalarGpu gpu;
+  const ConvCase c{{2, 8, 8, 36}, 12, 48, 3, 1, Padding::same(1), false, true, true, true};
+  const ConvOperands operands(gpu, c, dtype, 5);
+  const ConvWeight w = operands.conv_weight(gpu, c);
+  Arena arena(gpu);
+  std::vector<char> result;
+  Program program("conv2d", arena, [&](Exec& ex) {
+    const ForcedImpl only("conv2d", "gpu");
+    const Tensor y = conv2d(ex, operands.x, w, operands.args(c));
+    if (!ex.planning())
+      ex.launch({"look"}, [&result, data = static_cast<const char*>(y.data()), n = y.bytes()] {
+        result.assign(data, data + n);
+      });
+  });
+  program.run();
+  const std::vector<char> first = result;
+  ASSERT_FALSE(first.empty());
+  result.clear();
+  program.run();
+  EXPECT_EQ(first, result);
+  EXPECT_LE(arena.used_peak(), program.arena_bytes());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Conv2dGpuTest, testing::Values(DType::kF16, DType::kBF16, DType::kF32),
+                         [](const auto& info) { return std::string(dtype_name(info.param)); });
+
+TEST(Conv2dGpu, ChoosesSplitsForSmallMapsOnly) {
+  GpuTraits h200;
+  h200.family = GpuFamily::kNvidia;
+  h200.multiprocessors = 132;
+  const ConvExtent small{128, 1280, 11520, DType::kF16}, large{262144, 128, 1152, DType::kF16};
+  EXPECT_GT(conv_default(h200, small).splits, 4);
+  EXPECT_EQ(conv_default(h200, large).splits, 1);
+  EXPECT_EQ(conv_default(h200, {4096, 4, 2880, DType::kF16}).config.shape.block_n, 16);
+}
+
+TEST(Conv2dGpu, RefusesWhatItCannotCount) {
+  ScalarGpu gpu;
+  Arena arena(gpu);
+  Exec ex(arena);
+  const ConvCase c{{1, 20, 20, 3}, 0, 16, 15, 1, Padding{}};
+  const ConvOperands operands(gpu, c, DType::kF16, 1);
+  const ConvWeight w = operands.conv_weight(gpu, c);
+  const ForcedImpl only("conv2d", "gpu");
+  EXPECT_THROW((void)conv2d(ex, operands.x, w), UsageError);
+  TestExec host;
+  EXPECT_THROW((void)conv2d(host.ex, operands.x, w), UsageError);
+}
+
+// Quotients at the ends of the range and around every multiple near them.
+TEST(FastDivide, EqualsDivision) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 2000; ++i) {
+    const auto d = static_cast<int32_t>(i < 400 ? i + 1 : 1 + random() % 0x7fffffffu);
+    const FastDivide divide = fast_divide(d);
+    for (const int64_t near :
+         {int64_t{0}, int64_t{d}, static_cast<int64_t>(random() % 0x80000000u), int64_t{0x7fffffff}})
+      for (int64_t x = near / d * d - 1; x <= near / d * d + 1; ++x) {
+        if (x < 0 || x > 0x7fffffff) continue;
+        ASSERT_EQ(divide.quotient(static_cast<int32_t>(x)), x / d) << x << " / " << d;
+      }
+    ASSERT_EQ(divide.quotient(0x7fffffff), 0x7fffffff / d) << d;
+  }
+}
+
+}  // namespace
+}  // namespace rocm_sd
