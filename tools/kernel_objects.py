@@ -95,7 +95,7 @@ def disassemble(code: Path, target: str) -> dict[str, list[Instruction]]:
 
 
 # The low 12 bits of an instruction of sm_80 to sm_90 (16 bytes each); found by compiling one of each.
-SASS = {0x23c: "matrix", 0xdf0: "matrix", 0x981: "load", 0xfae: "load", 0x983: "local", 0x387: "local"}
+SASS = {0x23c: "matrix", 0xdf0: "matrix", 0x980: "load", 0x981: "load", 0xfae: "load", 0x983: "local", 0x387: "local"}
 
 
 def cubin_code(cubin: bytes) -> dict[str, bytes]:
@@ -117,6 +117,7 @@ def count_sass(code: bytes) -> collections.Counter:
     for low, high in struct.iter_unpack("<QQ", code):
         kind = SASS.get(low & 0xfff)
         if kind == "load":
+            count["generic"] += low & 0xfff == 0x980
             kind = "wide" if high >> 9 & 7 == 6 else "narrow"  # bits 73 to 75: the size, 6 = 128 bits
         if kind:
             count[kind] += 1

@@ -25,7 +25,7 @@ import kernel_cost  # noqa: E402
 import kernel_objects  # noqa: E402
 
 COLUMNS = ("kernel", "VGPR", "SGPR", "LDS", "scratch", "spills", "waves/SIMD", "matrix", "matrix/loop", "share", "wide loads",
-           "narrow loads")
+           "narrow loads", "generic loads")
 LOST_SHARE = 5  # points of matrix share that a kernel may lose before --check fails
 
 
@@ -43,10 +43,11 @@ class Row:
     share: int | None          # percent of the main loop's issue-cycle bound
     wide: int                  # global loads of 128 bits
     narrow: int                # smaller ones
+    generic: int               # of both, those whose address space the compiler does not know: slower
 
     def cells(self) -> list[str]:
         values = (self.vgpr, self.sgpr, self.lds, self.scratch, self.spills, self.occupancy, self.matrix, self.loop_matrix,
-                  None if self.share is None else f"{self.share}%", self.wide, self.narrow)
+                  None if self.share is None else f"{self.share}%", self.wide, self.narrow, self.generic)
         return [f"`{self.name}`"] + ["-" if v is None else str(v) for v in values]
 
     @staticmethod
@@ -77,7 +78,7 @@ def amd_rows(target: str, code: Path) -> list[Row]:
         wide = sum(name.endswith(("dwordx4", "b128")) for name in loads)
         rows.append(Row(kernel.name, kernel.vgpr, kernel.sgpr, kernel.lds, kernel.scratch, kernel.spills,
                         kernel_cost.occupancy(kernel, target), matrix, loop and loop.matrix, loop and round(100 * loop.share),
-                        wide, len(loads) - wide))
+                        wide, len(loads) - wide, sum(name.startswith("flat") for name in loads)))
     return rows
 
 
@@ -88,7 +89,7 @@ def nvidia_rows(index: dict) -> list[Row]:
         for kernel in item["kernels"]:
             count = kernel_objects.count_sass(code[kernel["name"]])
             rows.append(Row(kernel["name"], kernel["registers"], None, kernel["lds"], kernel["scratch"], count["local"], None,
-                            count["matrix"], None, None, count["wide"], count["narrow"]))
+                            count["matrix"], None, None, count["wide"], count["narrow"], count["generic"]))
     return rows
 
 
@@ -97,7 +98,8 @@ def table(target: str, index: dict, rows: list[Row]) -> str:
              "Written by `make kernel-report`; `make test` compares. LDS in bytes a group (what a launch adds is not in it), scratch",
              "in bytes a lane, spills in registers (NVIDIA: instructions that touch local memory); matrix/loop and share: of the",
              "main loop, once around; the share is the matrix instructions' part of the loop's issue-cycle bound, which is counted",
-             "by tools/kernel_cost.py and not measured. Wide loads: of 128 bits from global memory.", "",
+             "by tools/kernel_cost.py and not measured. Wide loads: of 128 bits from global memory; generic ones may be of LDS for all",
+             "that the compiler knows.", "",
              f"Compiler: {index['compiler']}", "",
              "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
     lines += ["| " + " | ".join(row.cells()) + " |" for row in sorted(rows, key=lambda r: r.name)]

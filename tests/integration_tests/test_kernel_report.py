@@ -19,11 +19,11 @@ def report(repository, monkeypatch):
 
 @pytest.fixture
 def row(report):
-    return report.Row("gemm_f16_128x128x32", 230, 49, 40960, 0, 0, 6, 64, 16, 74, 12, 3)
+    return report.Row("gemm_f16_128x128x32", 230, 49, 40960, 0, 0, 6, 64, 16, 74, 12, 3, 0)
 
 
 def test_reads_its_own_table(report, row, tmp_path):
-    plain = report.Row("copy", 8, None, 0, 4, 0, None, 0, None, None, 1, 0)
+    plain = report.Row("copy", 8, None, 0, 4, 0, None, 0, None, None, 1, 0, 2)
     path = tmp_path / "gfx1100.md"
     path.write_text(report.table("gfx1100", {"compiler": "clang"}, [row, plain]))
     assert report.read_table(path) == {"gemm_f16_128x128x32": row, "copy": plain}
