@@ -20,7 +20,8 @@ struct Nvidia {
   static ROCM_SD_DEVICE uint32_t group_x() { return blockIdx.x; }
   static ROCM_SD_DEVICE uint32_t group_y() { return blockIdx.y; }
   static ROCM_SD_DEVICE uint32_t group_z() { return blockIdx.z; }
-  static ROCM_SD_DEVICE int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+  // No shuffle: it would wait for lanes that a branch keeps away.
+  static ROCM_SD_DEVICE int uniform(int x) { return x; }
   static ROCM_SD_DEVICE void barrier() { __syncthreads(); }
   // What the wave's lanes wrote to LDS before, its lanes see after.
   static ROCM_SD_DEVICE void wave_barrier() { __syncwarp(); }
