@@ -207,8 +207,12 @@ function(rocm_sd_compile_kernel source target object)
                 -fuse-cuid=none --rocm-path=${rocm_root} --rocm-device-lib-path=${ROCM_SD_DEVICE_LIBRARIES} -Wall -Wextra
                 -Wno-unused-command-line-argument ${flags} ${ROCM_SD_AMD_FLAGS})
   endif()
+  set(launcher "")
+  if(ROCM_SD_CCACHE)
+    set(launcher ${ROCM_SD_CCACHE})
+  endif()
   file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
-  add_custom_command(OUTPUT ${object} COMMAND ${ROCM_SD_CCACHE} ${command} DEPENDS ${source} DEPFILE ${object}.d
+  add_custom_command(OUTPUT ${object} COMMAND ${launcher} ${command} DEPENDS ${source} DEPFILE ${object}.d
                      COMMENT "Compiling ${name} for ${target}" VERBATIM)
 endfunction()
 
@@ -243,12 +247,15 @@ function(rocm_sd_kernel_archive target)
   install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR}/rocm-sd)
 endfunction()
 
+# Also the unit tests of the archives link the packer.
+add_library(rocm_sd_pack_kernels STATIC ${PROJECT_SOURCE_DIR}/tools/pack_kernels/pack.cpp
+                                        ${PROJECT_SOURCE_DIR}/tools/pack_kernels/code_object.cpp)
+rocm_sd_compile_options(rocm_sd_pack_kernels)
+add_executable(pack_kernels ${PROJECT_SOURCE_DIR}/tools/pack_kernels/main.cpp)
+target_link_libraries(pack_kernels PRIVATE rocm_sd_pack_kernels)
+rocm_sd_compile_options(pack_kernels)
+
 add_custom_target(kernels ALL)
-if(ROCM_SD_TARGETS)
-  add_executable(pack_kernels ${PROJECT_SOURCE_DIR}/tools/pack_kernels/main.cpp
-                              ${PROJECT_SOURCE_DIR}/tools/pack_kernels/code_object.cpp)
-  rocm_sd_compile_options(pack_kernels)
-  foreach(target IN LISTS ROCM_SD_TARGETS)
-    rocm_sd_kernel_archive(${target})
-  endforeach()
-endif()
+foreach(target IN LISTS ROCM_SD_TARGETS)
+  rocm_sd_kernel_archive(${target})
+endforeach()

@@ -32,6 +32,21 @@ Refusal supports_host(const Exec& ex, const Problem&) {
 
 inline bool is_f32_or_bf16(DType type) { return type == DType::kF32 || type == DType::kBF16; }
 
+// For the host's vector loops: they know f32 and bf16 only.
+template <class Problem>
+Refusal supports_host_f32_or_bf16(const Exec& ex, const Problem& problem) {
+  if (problem.dtype == DType::kF16) return "takes f32 and bf16 only";
+  return supports_host(ex, problem);
+}
+
+// What activations may be stored as.
+inline bool is_activation_type(DType type) { return is_f32_or_bf16(type) || type == DType::kF16; }
+
+// Throws UsageError unless the tensor is f32, bf16 or f16.
+inline void require_activation_type(const Tensor& x, std::string_view op, std::string_view name) {
+  require<UsageError>(is_activation_type(x.dtype()), op, ": ", name, " must be f32, bf16 or f16, is ",
+                      x.dtype());
+}
 // Throws UsageError unless the tensor is f32 or bf16.
 inline void require_f32_or_bf16(const Tensor& x, std::string_view op, std::string_view name) {
   require<UsageError>(is_f32_or_bf16(x.dtype()), op, ": ", name, " must be f32 or bf16, is ", x.dtype());

@@ -13,10 +13,11 @@ void for_each_block(int64_t rows, const Body& body) {
   for (int64_t i = 0; i < rows; ++i) body(Block<Scalar>{i, rows});
 }
 
-// Calls body with a value of the storage type: float or Bf16.
+// Calls body with a value of the storage type: float, Bf16 or Half.
 template <class Body>
 void with_storage(DType type, const Body& body) {
   if (type == DType::kBF16) return body(Bf16{});
+  if (type == DType::kF16) return body(Half{});
   body(float{});
 }
 

@@ -21,7 +21,7 @@ std::string reason(const Api& api, Status status) {
 
 // The library, its functions and cuInit, once per process.
 struct Library {
-  DynamicLibrary file{"libcuda.so.1"};
+  DynamicLibrary file = DynamicLibrary::chosen_by("ROCM_SD_CUDA_LIBRARY", {"libcuda.so.1"});
   cuda::Api functions;
   std::string problem;
 

@@ -10,6 +10,8 @@ class DynamicLibrary {
  public:
   // Opens the first of the names that the loader finds. Not closed again: drivers leave threads behind.
   explicit DynamicLibrary(std::initializer_list<const char*> names);
+  // The file that the environment's variable names, else as above.
+  static DynamicLibrary chosen_by(const char* variable, std::initializer_list<const char*> names);
 
   explicit operator bool() const { return handle_ != nullptr; }
   const std::string& problem() const { return problem_; }  // why it could not be opened
@@ -18,6 +20,8 @@ class DynamicLibrary {
   void* symbol(const char* name) const;  // null if the library lacks it
 
  private:
+  bool open(const char* name);
+
   void* handle_ = nullptr;
   std::string name_, problem_;
 };

@@ -22,8 +22,9 @@ std::string reason(const Api& api, Status status) {
 
 // The library, its functions and hipInit, once per process.
 struct Library {
-  DynamicLibrary file{"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",
-                      "/opt/rocm/lib/libamdhip64.so"};
+  DynamicLibrary file = DynamicLibrary::chosen_by(
+      "ROCM_SD_HIP_LIBRARY", {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",
+                              "/opt/rocm/lib/libamdhip64.so"});
   hip::Api functions;
   std::string problem;
 

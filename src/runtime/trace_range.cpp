@@ -19,8 +19,9 @@ struct RangeCalls {
 std::vector<RangeCalls> find_libraries() {
   const char* asked = std::getenv("ROCM_SD_RANGES");
   if (!asked || std::string_view(asked) != "1") return {};
-  const DynamicLibrary roctx{"librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so.0",
-                             "libroctx64.so.4", "/opt/rocm/lib/libroctx64.so"};
+  const DynamicLibrary roctx = DynamicLibrary::chosen_by(
+      "ROCM_SD_ROCTX_LIBRARY", {"librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so.0",
+                                "libroctx64.so.4", "/opt/rocm/lib/libroctx64.so"});
   const DynamicLibrary nvtx{"libnvToolsExt.so.1"};
   std::vector<RangeCalls> found;
   const auto add = [&](const DynamicLibrary& library, const char* push, const char* pop) {

@@ -31,7 +31,7 @@ inline std::string describe(const ConvCase& c, const ConvChoice& choice) {
                      c.residual, activation_name(c.act), choice.config.suffix(), choice.splits);
 }
 
-// The same bytes in memory of the device.
+// The bytes of a tensor of the host in memory of the device.
 inline Tensor moved(Device& device, const Tensor& t) {
   Tensor out = make_tensor(device, t.shape(), t.dtype());
   device.copy_to_device(out.data(), t.data(), t.bytes());
@@ -53,8 +53,11 @@ struct ConvOperands {
                 .narrow(1, 2, c.out);
     residual = moved(device, random_tensor(y, dtype, seed + 5));
   }
+  // A fresh copy on the device of the operands, so that each use lays it out anew.
   ConvWeight conv_weight(Device& device, const ConvCase& c) const {
-    ConvWeight w{Weight(moved(device, weight)), std::nullopt};
+    Tensor copy = make_tensor(device, weight.shape(), weight.dtype());
+    device.copy_on_device(copy.data(), weight.data(), weight.bytes());
+    ConvWeight w{Weight(copy), std::nullopt};
     if (c.bias) w.bias = bias;
     return w;
   }

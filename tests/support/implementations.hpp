@@ -7,6 +7,12 @@
 
 namespace rocm_sd::testing_support {
 
+// The types that an implementation of an op on activations takes: the host's vector loops know no f16.
+inline std::vector<DType> activation_types(const std::string& impl) {
+  if (impl == "host") return {DType::kF32, DType::kBF16};
+  return {DType::kF32, DType::kBF16, DType::kF16};
+}
+
 // Runs body under the implementation; a refusal skips the test and shows the sentence.
 template <class Body>
 void with_implementation(const char* op, const std::string& impl, const Body& body) {

@@ -12,6 +12,7 @@ namespace rocm_sd {
 struct Nvidia {
   static constexpr const char* kName = "nvidia";
   static constexpr int lanes = 32;
+  static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
   static constexpr bool kAsyncCopies = true;  // cp.async
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
@@ -30,6 +31,8 @@ struct Nvidia {
     return reinterpret_cast<char*>(dynamic_lds);
   }
 
+  static ROCM_SD_DEVICE void fence_schedule() {}  // ptxas orders well by itself
+
   template <class Number>
   static ROCM_SD_DEVICE Number shuffle_xor(Number x, int mask) {
     return __shfl_xor_sync(~0u, x, mask);
@@ -44,6 +47,8 @@ struct Nvidia {
     return x;
   }
 
+  static ROCM_SD_DEVICE bool any(bool x) { return __any_sync(~0u, x); }
+
   static ROCM_SD_DEVICE float max(float a, float b) { return fmaxf(a, b); }
   static ROCM_SD_DEVICE float exp2(float x) {  // ex2.approx: 2 ulp
     float y;
@@ -53,6 +58,7 @@ struct Nvidia {
   static ROCM_SD_DEVICE float exp(float x) { return exp2(x * 1.44269504088896f); }
   static ROCM_SD_DEVICE float log(float x) { return __logf(x); }
   static ROCM_SD_DEVICE float reciprocal(float x) { return __frcp_rn(x); }
+  static ROCM_SD_DEVICE float round(float x) { return rintf(x); }  // half to even
   static ROCM_SD_DEVICE float sqrt(float x) { return sqrtf(x); }
   static ROCM_SD_DEVICE double sqrt(double x) { return ::sqrt(x); }
   static ROCM_SD_DEVICE float erfc(float x) { return erfcf(x); }
@@ -136,6 +142,11 @@ struct Atom<Nvidia, T> {
     ROCM_SD_UNROLL
     for (int i = 0; i < 4; ++i) b.r[i] = pack(c.x[2 * i], c.x[2 * i + 1]);
     return b;
+  }
+  static ROCM_SD_DEVICE void store_columns(T* tile, int ld, const C& c) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; i += 2)
+      *reinterpret_cast<uint32_t*>(tile + column(i) * ld + row(i)) = pack(c.x[i], c.x[i + 1]);
   }
   static ROCM_SD_DEVICE float column_sum(float x) {
     x += Nvidia::shuffle_xor(x, 1);

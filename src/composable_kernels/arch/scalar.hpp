@@ -15,6 +15,7 @@ namespace rocm_sd {
 struct Scalar {
   static constexpr int lanes = 1;
 
+  static constexpr int kFragmentsAhead = 1;
   static constexpr const char* kName = "scalar";
   static constexpr bool kAsyncCopies = false;
 
@@ -24,15 +25,20 @@ struct Scalar {
   // LDS changes its type from phase to phase: the compiler must not move accesses across.
   static void barrier() { std::atomic_signal_fence(std::memory_order_seq_cst); }
   static void wave_barrier() { barrier(); }
+  static void fence_schedule() {}
+  static bool any(bool x) { return x; }
 
   static float max(float a, float b) { return a > b ? a : b; }
   static float exp2(float x) { return std::exp2(x); }
   static float reciprocal(float x) { return 1.0f / x; }
-  static float wave_sum(float x) { return x; }
+  template <class Number>
+  static Number wave_sum(Number x) {
+    return x;
+  }
   static float wave_max(float x) { return x; }
-  static double wave_sum(double x) { return x; }
   static float exp(float x) { return std::exp(x); }
   static float log(float x) { return std::log(x); }
+  static float round(float x) { return std::nearbyint(x); }  // half to even
   static float sqrt(float x) { return std::sqrt(x); }
   static float erfc(float x) { return std::erfc(x); }
   static float tanh(float x) { return std::tanh(x); }
@@ -49,11 +55,19 @@ struct Scalar {
 template <>
 struct Block<Scalar> {
   int64_t index = 0, count = 1;
+  static constexpr int waves = 1;
+
+  int64_t group() const { return index; }
+  int thread() const { return 0; }
+  int threads() const { return 1; }
+  int lane() const { return 0; }
+  int wave() const { return 0; }
+  void barrier() const {}
 
   int64_t first_row() const { return index; }
   int64_t row_stride() const { return count; }
-  int lane() const { return 0; }
-  void barrier() const {}
+  int64_t first_item() const { return index; }
+  int64_t item_stride() const { return count; }
 };
 
 // The one lane holds every element.
@@ -89,6 +103,9 @@ struct Atom<Scalar, T> {
       b.x[i % 16][i / 16] = to_float(rounded);
     }
     return b;
+  }
+  static void store_columns(T* tile, int ld, const C& c) {
+    for (int i = 0; i < 256; ++i) store(tile[i % 16 * ld + i / 16], c.x[i]);
   }
   static float column_sum(float x) { return x; }
   static float column_max(float x) { return x; }

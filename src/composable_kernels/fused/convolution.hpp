@@ -24,8 +24,8 @@ struct ConvParams {
   int32_t split_steps;  // of kBlockK, in each part of k
 };
 
-// index: of the tile; split: part of k. lds: Cfg::kLdsBytes.
-template <class Arch, class Cfg>
+// index: of the tile; split: part of k. lds: Cfg::kLdsBytes. Product: whose multiply() is the main loop.
+template <class Arch, class Cfg, class Product = WaveProduct<Arch, Cfg>>
 ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, int split, char* lds) {
   using T = typename Cfg::T;
   const int pixels = p.tail.rows, channels = p.tail.channels;
@@ -37,7 +37,7 @@ ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, i
   const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK, first = split * p.split_steps;
   const int last = first + p.split_steps < steps ? first + p.split_steps : steps;
   Accumulators<Arch, Cfg> acc{};
-  main_loop<Arch, Cfg>(acc, lds, w, x, first, last);
+  Product::multiply(acc, lds, w, x, first, last);
 
   if (p.partials) {
     float* const partial = p.partials + static_cast<int64_t>(split) * pixels * channels;

@@ -1,31 +1,117 @@
 // What a sampler does to latents.
-// Problem   y = sum of factor * term; y = a + scale (b - a), with the standard deviation mixed towards b's
-// Mapping   linear combination: a wave takes every blocks-th run of lanes elements; guidance: one wave per
-// image Traffic   each operand once (guidance with rescale: three times)      Numerics  double, rounded once
-// Limits  none
+// Problem   y = sum of factor * term; y = a + scale (b - a), with the standard deviation mixed towards b's;
+//           y = a mask + b (1 - mask); y = mean + exp(log variance / 2) noise; how many elements are not
+//           finite
+// Mapping   a thread takes four neighbouring elements (posterior: one), the grid's threads in turn; guidance
+// with
+//           rescale: one workgroup per image
+// Traffic   each operand once (guidance with rescale: three times, from cache)
+// Numerics  double, rounded once (posterior: float); threads of a workgroup summed as a tree, waves in order
+// Limits    none
 #pragma once
 
 #include "composable_kernels/block.hpp"
+#include "composable_kernels/pack.hpp"
 
 namespace rocm_sd {
+namespace steps {
+
+// Calls body(i, count) for pieces of up to kVec of `size` elements.
+template <int kVec, class Arch, class Body>
+ROCM_SD_DEVICE void for_pieces(const Block<Arch>& block, int64_t size, const Body& body) {
+  for (int64_t i = block.first_item() * kVec; i < size; i += block.item_stride() * kVec)
+    body(i, i + kVec <= size ? kVec : static_cast<int>(size - i));
+}
+
+// count of kVec elements from `from`, in one load where the address allows.
+template <int kVec, class T>
+ROCM_SD_DEVICE Pack<T, kVec> load_some(const T* from, int count, bool aligned) {
+  if (aligned && count == kVec) return load_pack<kVec>(from);
+  Pack<T, kVec> pack{};
+  for (int j = 0; j < kVec; ++j)
+    if (j < count) pack.x[j] = from[j];
+  return pack;
+}
+template <int kVec, class T>
+ROCM_SD_DEVICE void store_some(T* to, const Pack<T, kVec>& pack, int count, bool aligned) {
+  if (aligned && count == kVec) return store_pack(to, pack);
+  for (int j = 0; j < kVec; ++j)
+    if (j < count) to[j] = pack.x[j];
+}
+
+}  // namespace steps
 
 struct LinearCombinationParams {
   static constexpr int kMaxTerms = 12;
   const float* terms[kMaxTerms];
   double factors[kMaxTerms];
-  int count;
   float* y;
   int64_t size;
+  int32_t count, aligned;  // terms; whether all lie at multiples of 16 bytes
+  uint32_t groups;         // of the grid
 };
 
 template <class Arch>
 ROCM_SD_DEVICE void linear_combination_body(const LinearCombinationParams& p, const Block<Arch>& block) {
-  for (int64_t run = block.first_row(); run * Arch::lanes < p.size; run += block.row_stride()) {
-    const int64_t i = run * Arch::lanes + block.lane();
-    if (i >= p.size) continue;
-    double sum = 0;
-    for (int t = 0; t < p.count; ++t) sum += p.factors[t] * static_cast<double>(p.terms[t][i]);
-    p.y[i] = static_cast<float>(sum);
+  constexpr int kVec = 4;
+  steps::for_pieces<kVec>(block, p.size, [&](int64_t i, int count) {
+    double sum[kVec] = {};
+    for (int t = 0; t < p.count; ++t) {
+      const auto term = steps::load_some<kVec>(p.terms[t] + i, count, p.aligned != 0);
+      for (int j = 0; j < kVec; ++j) sum[j] += p.factors[t] * static_cast<double>(term.x[j]);
+    }
+    Pack<float, kVec> y;
+    for (int j = 0; j < kVec; ++j) y.x[j] = static_cast<float>(sum[j]);
+    steps::store_some(p.y + i, y, count, p.aligned != 0);
+  });
+}
+
+struct BlendParams {
+  const float *a, *b, *mask;
+  float* y;
+  int64_t size;
+  int32_t aligned;  // whether all lie at multiples of 16 bytes
+  uint32_t groups;  // of the grid
+};
+
+template <class Arch>
+ROCM_SD_DEVICE void blend_body(const BlendParams& p, const Block<Arch>& block) {
+  constexpr int kVec = 4;
+  steps::for_pieces<kVec>(block, p.size, [&](int64_t i, int count) {
+    const auto a = steps::load_some<kVec>(p.a + i, count, p.aligned != 0);
+    const auto b = steps::load_some<kVec>(p.b + i, count, p.aligned != 0);
+    const auto mask = steps::load_some<kVec>(p.mask + i, count, p.aligned != 0);
+    Pack<float, kVec> y;
+    for (int j = 0; j < kVec; ++j) {
+      const auto m = static_cast<double>(mask.x[j]);
+      y.x[j] = static_cast<float>(m * static_cast<double>(a.x[j]) + (1 - m) * static_cast<double>(b.x[j]));
+    }
+    steps::store_some(p.y + i, y, count, p.aligned != 0);
+  });
+}
+
+template <class T>
+struct PosteriorParams {
+  const T* moments;    // [pixels, 2 channels]: means, log variances
+  const float* noise;  // [pixels, channels] or null
+  float* y;            // [pixels, channels]
+  int64_t size;        // pixels * channels
+  int64_t channels;
+  uint32_t groups;  // of the grid
+};
+
+// Cfg::T is the storage type.
+template <class Arch, class Cfg>
+ROCM_SD_DEVICE void posterior_body(const PosteriorParams<typename Cfg::T>& p, const Block<Arch>& block) {
+  for (int64_t i = block.first_item(); i < p.size; i += block.item_stride()) {
+    const auto* moments = p.moments + i / p.channels * 2 * p.channels + i % p.channels;
+    float y = to_float(moments[0]);
+    if (p.noise) {
+      const float given = to_float(moments[p.channels]);
+      const float log_variance = given < -30.0f ? -30.0f : given > 20.0f ? 20.0f : given;
+      y += Arch::exp(0.5f * log_variance) * p.noise[i];
+    }
+    p.y[i] = y;
   }
 }
 
@@ -35,32 +121,87 @@ struct GuidanceParams {
   float* y;    // [images, size]
   int64_t images, size;
   double scale, rescale;
+  int32_t aligned;  // whether both lie at multiples of 16 bytes, and the second half of x too
+  uint32_t groups;  // of the grid
 };
 
-// Cfg::T is the storage type.
+// Without rescale. Cfg::T is the storage type.
 template <class Arch, class Cfg>
 ROCM_SD_DEVICE void guidance_body(const GuidanceParams<typename Cfg::T>& p, const Block<Arch>& block) {
-  for (int64_t n = block.first_row(); n < p.images; n += block.row_stride()) {
-    const auto conditional = [&](int64_t i) {
-      return static_cast<double>(to_float(p.x[(p.images + n) * p.size + i]));
-    };
-    const auto guided = [&](int64_t i) {
-      const double plain = static_cast<double>(to_float(p.x[n * p.size + i]));
-      return plain + p.scale * (conditional(i) - plain);
-    };
-    const auto squares = [&](const auto& value) {
-      const double mean = wave_sum_over_double(block, p.size, value) / static_cast<double>(p.size);
-      return wave_sum_over_double(block, p.size,
-                                  [&](int64_t i) { return (value(i) - mean) * (value(i) - mean); });
-    };
-    double factor = 1;
-    if (p.rescale > 0) {
-      const double own = squares(guided);
-      if (own != 0) factor = p.rescale * Arch::sqrt(squares(conditional) / own) + 1 - p.rescale;
+  constexpr int kVec = 4;
+  const int64_t all = p.images * p.size;
+  steps::for_pieces<kVec>(block, all, [&](int64_t i, int count) {
+    const auto plain = steps::load_some<kVec>(p.x + i, count, p.aligned != 0);
+    const auto conditional = steps::load_some<kVec>(p.x + all + i, count, p.aligned != 0);
+    Pack<float, kVec> y;
+    for (int j = 0; j < kVec; ++j) {
+      const auto a = static_cast<double>(to_float(plain.x[j]));
+      y.x[j] = static_cast<float>(a + p.scale * (static_cast<double>(to_float(conditional.x[j])) - a));
     }
-    for (int64_t i = block.lane(); i < p.size; i += Arch::lanes)
-      p.y[n * p.size + i] = static_cast<float>(factor * guided(i));
-  }
+    steps::store_some(p.y + i, y, count, p.aligned != 0);
+  });
+}
+
+// With rescale: workgroup n of the grid takes image n. lds: one double per wave.
+template <class Arch, class Cfg>
+ROCM_SD_DEVICE void guidance_rescaled_body(const GuidanceParams<typename Cfg::T>& p, const Block<Arch>& block,
+                                           double* lds) {
+  const int64_t n = block.group();
+  const auto conditional = [&](int64_t i) {
+    return static_cast<double>(to_float(p.x[(p.images + n) * p.size + i]));
+  };
+  const auto guided = [&](int64_t i) {
+    const double plain = static_cast<double>(to_float(p.x[n * p.size + i]));
+    return plain + p.scale * (conditional(i) - plain);
+  };
+  const auto sum = [&](const auto& value) {
+    double own = 0;
+    for (int64_t i = block.thread(); i < p.size; i += block.threads()) own += value(i);
+    return group_sum(block, own, lds);
+  };
+  const auto squares = [&](const auto& value) {
+    const double mean = sum(value) / static_cast<double>(p.size);
+    return sum([&](int64_t i) { return (value(i) - mean) * (value(i) - mean); });
+  };
+  const double own = squares(guided);
+  double factor = 1;
+  if (own != 0) factor = p.rescale * Arch::sqrt(squares(conditional) / own) + 1 - p.rescale;
+  for (int64_t i = block.thread(); i < p.size; i += block.threads())
+    p.y[n * p.size + i] = static_cast<float>(factor * guided(i));
+}
+
+template <class T>
+struct CountNonfiniteParams {
+  const T* x;
+  double* partial;  // [groups]
+  int64_t* count;
+  int64_t size;
+  int32_t aligned;  // whether x lies at a multiple of 16 bytes
+  uint32_t groups;  // of the grid
+};
+
+// Counts in double, which is exact up to 2^53. lds: one double per wave.
+template <class Arch, class Cfg>
+ROCM_SD_DEVICE void count_nonfinite_body(const CountNonfiniteParams<typename Cfg::T>& p,
+                                         const Block<Arch>& block, double* lds) {
+  constexpr int kVec = 8;
+  int own = 0;
+  steps::for_pieces<kVec>(block, p.size, [&](int64_t i, int count) {
+    const auto x = steps::load_some<kVec>(p.x + i, count, p.aligned != 0);  // zeros behind the end
+    for (int j = 0; j < kVec; ++j) {
+      const float value = to_float(x.x[j]);
+      own += value - value == 0 ? 0 : 1;
+    }
+  });
+  const double sum = group_sum(block, static_cast<double>(own), lds);
+  if (block.thread() == 0) p.partial[block.group()] = sum;
+}
+
+// One wave: *count = the sum of partial.
+template <class Arch, class T>
+ROCM_SD_DEVICE void sum_counts_body(const CountNonfiniteParams<T>& p, const Block<Arch>& block) {
+  const double sum = wave_sum_over_double(block, p.groups, [&](int64_t i) { return p.partial[i]; });
+  if (block.lane() == 0) *p.count = static_cast<int64_t>(sum);
 }
 
 }  // namespace rocm_sd

@@ -37,6 +37,12 @@ constexpr int product_lds_bytes(const TileShape& shape, int element_bytes) {
   return loop > output ? loop : output;
 }
 
+// The same for tile/group_product.hpp: no padding, and room to align tiles to 1024.
+constexpr int group_lds_bytes(const TileShape& shape) {
+  const int loop = 1024 + shape.stages * (shape.block_m + shape.block_n) * shape.block_k * 2;
+  const int output = output_lds_bytes(shape);
+  return loop > output ? loop : output;
+}
 // Of a product by warpgroups (4 waves along the rows): rows of 128 bytes, units of 1024, and what aligning to
 // them may take.
 constexpr int warpgroup_lds_bytes(const TileShape& shape) {
@@ -56,8 +62,8 @@ struct ProductCfg {
   static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));     // elements that one copy moves
   static constexpr int kLd = kBlockK + kLdsPadBytes / static_cast<int>(sizeof(T));  // row of a tile in LDS
   static constexpr int kLdsBytes = product_lds_bytes(kShape, sizeof(T));
-  // Where an element of a tile lies in LDS.
-  static ROCM_SD_DEVICE int lds_at(int row, int column) { return row * kLd + column; }
+  // Where element (row, column) of a tile lies in LDS; column is the first of a chunk.
+  static ROCM_SD_DEVICE constexpr int element(int row, int column) { return row * kLd + column; }
 
   static_assert(kBlockM % (16 * kShape.waves_m) == 0 && kBlockN % (16 * kShape.waves_n) == 0);
   static_assert(kBlockK % 16 == 0 && kStages >= 1);
@@ -77,7 +83,7 @@ struct WarpgroupCfg {
   static constexpr int kChunk = 8, kLd = 64;
   static constexpr int kLdsBytes = warpgroup_lds_bytes(kShape);
   // 16-byte chunks change places within their row, so that 8 rows of one column lie in different banks.
-  static ROCM_SD_DEVICE int lds_at(int row, int column) {
+  static ROCM_SD_DEVICE int element(int row, int column) {
     return row * kLd + ((column / kChunk) ^ (row % 8)) * kChunk;
   }
 

@@ -113,7 +113,7 @@ class TileCopy {
   static ROCM_SD_DEVICE int column_of(int i) {
     return (Arch::thread() + i * kThreads) % kPerRow * Cfg::kChunk;
   }
-  static ROCM_SD_DEVICE T* place(T* tile, int i) { return tile + Cfg::lds_at(row_of(i), column_of(i)); }
+  static ROCM_SD_DEVICE T* place(T* tile, int i) { return tile + Cfg::element(row_of(i), column_of(i)); }
 
   Source source_;
   typename Source::Row rows_[kCount];

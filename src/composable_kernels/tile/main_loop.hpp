@@ -99,4 +99,14 @@ ROCM_SD_DEVICE void main_loop(Accumulators<Arch, Cfg>& acc, char* lds, const Wei
   }
 }
 
+// The main loop as bodies take it, so that a family may offer another (tile/group_product.hpp).
+template <class Arch, class Cfg>
+struct WaveProduct {
+  template <class Weights, class Rows>
+  static ROCM_SD_DEVICE void multiply(Accumulators<Arch, Cfg>& acc, char* lds, const Weights& weights,
+                                      const Rows& rows, int first, int last) {
+    main_loop<Arch, Cfg>(acc, lds, weights, rows, first, last);
+  }
+};
+
 }  // namespace rocm_sd

@@ -116,13 +116,16 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   }
   const int tiles_m = (params.tail.rows + shape.block_m - 1) / shape.block_m;
   const int tiles_n = (params.tail.channels + shape.block_n - 1) / shape.block_n;
+  // AMD's kernels declare their LDS themselves.
   const bool dynamic_lds = device.traits().family == GpuFamily::kNvidia;
+  const int lds_bytes = choice.config.wave_group ? group_lds_bytes(shape)
+                                                 : product_lds_bytes(shape, static_cast<int>(sizeof(T)));
   const std::string name = conv_kernel_name(p.dtype(), choice.config);
   launch_kernel(ex, p.info(concat("gpu ", choice.config.suffix(), "/", splits).c_str()),
                 kernel_named(ex, name),
                 {static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits), 1},
                 static_cast<uint32_t>(shape.waves() * device.traits().lanes),
-                dynamic_lds ? static_cast<uint32_t>(product_lds_bytes(shape, sizeof(T))) : 0, params);
+                dynamic_lds ? static_cast<uint32_t>(lds_bytes) : 0, params);
   if (splits == 1) return;
   const GemmReduceParams<T> reduce{params.partials, params.tail, splits, false};
   const int64_t pieces = static_cast<int64_t>(params.tail.rows) * ((params.tail.channels + 7) / 8);
@@ -134,7 +137,9 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
 }  // namespace
 
 std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
-  return concat("conv_", dtype_name(dtype), "_", config.suffix());
+  const TileShape& s = config.shape;
+  return concat("conv_", config.wave_group ? "group_" : "", dtype_name(dtype), "_", s.block_m, "x", s.block_n,
+                "x", s.block_k);
 }
 
 ConvExtent conv_extent(const ConvProblem& p) {

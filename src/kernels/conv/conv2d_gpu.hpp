@@ -1,7 +1,6 @@
 // The host's side of the GPU's convolution: how a problem is cut into workgroups, and the filters' layout.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -13,12 +12,13 @@ namespace rocm_sd {
 
 struct ConvConfig {
   TileShape shape;
-  int groups;  // workgroups that a multiprocessor should hold
+  int groups;               // workgroups that a multiprocessor should hold
+  bool wave_group = false;  // multiplies by Hopper's warpgroup products
 
-  // "128x128x32": pixels, channels, depth of a step
+  // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group
   std::string suffix() const {
     return std::to_string(shape.block_m) + "x" + std::to_string(shape.block_n) + "x" +
-           std::to_string(shape.block_k);
+           std::to_string(shape.block_k) + (wave_group ? "g" : "");
   }
 };
 
@@ -34,14 +34,14 @@ struct ConvExtent {
   DType dtype = DType::kF16;
 };
 
-std::span<const ConvConfig> conv_configs_of(GpuFamily family, DType dtype);
+std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype);
 // Every choice worth timing, the default first.
 std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExtent& extent);
 // A decent choice without timing: from the rounds that its workgroups take on the device's multiprocessors.
 ConvChoice conv_default(const GpuTraits& traits, const ConvExtent& extent);
 
 ConvExtent conv_extent(const ConvProblem& p);
-// "conv_f16_128x128x32"
+// "conv_f16_128x128x32", "conv_group_f16_128x160x64"
 std::string conv_kernel_name(DType dtype, const ConvConfig& config);
 
 Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p);

@@ -10,6 +10,7 @@ namespace {
 #define ROCM_SD_CONV_ROW(m, n, k, waves_m, waves_n, stages, groups) \
   ConvConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups},
 constexpr ConvConfig kNvidia[] = {ROCM_SD_CONV_CONFIGS_NVIDIA(ROCM_SD_CONV_ROW)};
+constexpr ConvConfig kHopper[] = {ROCM_SD_CONV_CONFIGS_HOPPER(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kRdna[] = {ROCM_SD_CONV_CONFIGS_RDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kCdna[] = {ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kFloat[] = {ROCM_SD_CONV_CONFIGS_F32(ROCM_SD_CONV_ROW)};
@@ -37,7 +38,13 @@ Rates rates_of(const GpuTraits& traits, DType dtype) {
 
 // The share of the matrix unit's rate that a tile can reach: a small wave tile reads LDS more often than it
 // multiplies, a lone small workgroup does not hide its loads.
-double efficiency(const TileShape& s, int resident) {
+double efficiency(const ConvConfig& config, int resident) {
+  const TileShape& s = config.shape;
+  if (config.wave_group) {
+    // Of a unit 1.7 times as fast, that reads LDS itself: 64 rows and the channels for each product.
+    const double groups = s.waves() / 4.0 * std::min(resident, 2);
+    return 1.7 * s.block_n / (s.block_n + 48.0) * groups / (groups + 0.4);
+  }
   const double reuse = 2.0 / (1.0 / s.wave_m() + 1.0 / s.wave_n());  // harmonic mean of the wave's sides
   const double waves = s.waves() * std::min(resident, 3);
   return reuse / (reuse + 16.0) * waves / (waves + 2.0);
@@ -55,7 +62,7 @@ double estimated_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoi
   const int resident = static_cast<int>(std::min<int64_t>(most, std::max(1, choice.config.groups)));
   const double products =
       static_cast<double>(most) * s.block_m * s.block_n * static_cast<double>((part + 4) * s.block_k);
-  double ns = products / (rates.products_per_ns * efficiency(s, resident));
+  double ns = products / (rates.products_per_ns * efficiency(choice.config, resident));
   if (choice.splits > 1) {
     const double partial = 4.0 * static_cast<double>(e.pixels * e.outputs) * choice.splits;
     ns += rates.launch_ns + 2 * partial / rates.bytes_per_ns;
@@ -65,26 +72,39 @@ double estimated_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoi
 
 }  // namespace
 
-std::span<const ConvConfig> conv_configs_of(GpuFamily family, DType dtype) {
-  if (dtype == DType::kF32) return kFloat;
-  switch (family) {
-    case GpuFamily::kNvidia: return kNvidia;
-    case GpuFamily::kCdna3: return kCdna;
-    case GpuFamily::kRdna3:
-    case GpuFamily::kRdna4: return kRdna;
+std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
+  std::vector<ConvConfig> out;
+  const auto add = [&](const auto& table, bool wave_group) {
+    for (ConvConfig config : table) {
+      config.wave_group = wave_group;
+      out.push_back(config);
+    }
+  };
+  if (dtype == DType::kF32) {
+    add(kFloat, false);
+    return out;
   }
-  return {};
+  switch (traits.family) {
+    case GpuFamily::kNvidia:
+      if (traits.arch == "sm_90") add(kHopper, true);
+      add(kNvidia, false);
+      break;
+    case GpuFamily::kCdna3: add(kCdna, false); break;
+    case GpuFamily::kRdna3:
+    case GpuFamily::kRdna4: add(kRdna, false); break;
+  }
+  return out;
 }
 
 std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExtent& extent) {
   std::vector<std::pair<double, ConvChoice>> ranked;
-  for (const ConvConfig& config : conv_configs_of(traits.family, extent.dtype)) {
+  for (const ConvConfig& config : conv_configs_of(traits, extent.dtype)) {
     const int64_t tiles =
         ceil_div(extent.pixels, config.shape.block_m) * ceil_div(extent.outputs, config.shape.block_n);
     const int64_t steps = ceil_div(extent.depth, config.shape.block_k);
     for (const int splits : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32}) {
-      // Parts of at least 8 steps; no more workgroups than three rounds of the device.
-      if (splits > 1 && (steps < 8 * splits || tiles * splits > 3 * int64_t{traits.multiprocessors})) break;
+      // Parts of at least 6 steps; no more workgroups than three rounds of the device.
+      if (splits > 1 && (steps < 6 * splits || tiles * splits > 3 * int64_t{traits.multiprocessors})) break;
       const ConvChoice choice{config, splits};
       ranked.emplace_back(estimated_ns(traits, extent, choice), choice);
     }

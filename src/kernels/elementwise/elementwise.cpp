@@ -7,9 +7,10 @@ namespace {
 
 const ImplList<MapProblem> kImpls = {"elementwise",
                                      {
+                                         {"gpu", supports_map_gpu, run_map_gpu},
                                          {"host", supports_map_host, run_map_host},
                                          {"scalar", supports_map_scalar, run_map_scalar},
-                                         {"ref", supports_everything, run_map_ref},
+                                         {"ref", supports_host, run_map_ref},
                                      }};
 
 // x as rows of contiguous elements: {rows, cols, row stride}. Throws ShapeError if its strides need more than
@@ -44,7 +45,7 @@ MapProblem flat(const char* name, Map map, const Tensor& x, const Tensor& y) {
 }
 
 Tensor map_like(Exec& ex, const char* name, Map map, const Tensor& x, float p0 = 1, float p1 = 0) {
-  require_f32_or_bf16(x, name, "x");
+  require_activation_type(x, name, "x");
   require_contiguous(x, name, "x");
   const Tensor y = ex.alloc_like(x);
   MapProblem problem = flat(name, map, x, y);
@@ -54,11 +55,9 @@ Tensor map_like(Exec& ex, const char* name, Map map, const Tensor& x, float p0 =
   return y;
 }
 
-bool is_copyable(DType type) { return is_f32_or_bf16(type) || type == DType::kF16; }
-
 void copy(Exec& ex, const char* name, const Tensor& x, const Tensor& y) {
-  require<UsageError>(is_copyable(x.dtype()) && is_copyable(y.dtype()), name, ": cannot convert ", x.dtype(),
-                      " to ", y.dtype(), "; both must be f32, bf16 or f16");
+  require<UsageError>(is_activation_type(x.dtype()) && is_activation_type(y.dtype()), name,
+                      ": cannot convert ", x.dtype(), " to ", y.dtype(), "; both must be f32, bf16 or f16");
   require_contiguous(y, name, "y");
   const Rows from = as_rows(x, name);
   MapProblem problem = flat(name, Map::kCopy, x, y);
@@ -94,7 +93,7 @@ Tensor activate(Exec& ex, const Tensor& x, Activation act) {
 
 Tensor geglu(Exec& ex, const Tensor& x) {
   require(x.rank() >= 1 && x.dim(-1) % 2 == 0, "geglu: x must be [...,2C], is ", x.shape());
-  require_f32_or_bf16(x, "geglu", "x");
+  require_activation_type(x, "geglu", "x");
   require_contiguous(x, "geglu", "x");
   Shape shape = x.shape();
   const int64_t half = shape[-1] /= 2;
@@ -113,7 +112,7 @@ Tensor geglu(Exec& ex, const Tensor& x) {
 
 Tensor add(Exec& ex, const Tensor& a, const Tensor& b) {
   require(a.shape() == b.shape(), "add: b ", b.shape(), " does not fit a ", a.shape());
-  require_f32_or_bf16(a, "add", "a");
+  require_activation_type(a, "add", "a");
   require<UsageError>(a.dtype() == b.dtype(), "add: b is ", b.dtype(), ", a is ", a.dtype());
   require_contiguous(a, "add", "a");
   require_contiguous(b, "add", "b");
@@ -131,7 +130,7 @@ Tensor concat_channels(Exec& ex, const Tensor& a, const Tensor& b) {
   };
   require(a.rank() >= 1 && a.rank() == b.rank() && std::ranges::equal(outer(a), outer(b)),
           "concat_channels: b ", b.shape(), " does not fit a ", a.shape());
-  require_f32_or_bf16(a, "concat_channels", "a");
+  require_activation_type(a, "concat_channels", "a");
   require<UsageError>(a.dtype() == b.dtype(), "concat_channels: b is ", b.dtype(), ", a is ", a.dtype());
   Shape shape = a.shape();
   const int64_t width = shape[-1] += b.dim(-1);

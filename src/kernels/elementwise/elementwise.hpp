@@ -1,4 +1,4 @@
-// Elementwise ops that no producer could fuse.
+// Elementwise ops that no producer could fuse, on f32, bf16 and f16.
 #pragma once
 
 #include "kernels/epilogue.hpp"
@@ -6,7 +6,7 @@
 
 namespace rocm_sd {
 
-// x any shape, f32 or bf16 -> same shape and dtype; computed in float.
+// x any shape, f32, bf16 or f16 -> same shape and dtype; computed in float.
 Tensor activate(Exec& ex, const Tensor& x, Activation act);
 // value * gelu(gate): x [...,2C] -> [...,C], value first (the plain composition of linear_geglu).
 Tensor geglu(Exec& ex, const Tensor& x);

@@ -18,8 +18,8 @@ enum class Map {
   kRgb8,       // 8 bits of a picture in -1..1
 };
 
-// y[r, c] = map(a[r, c], b[r, c]) for rows strided at will. a and b f32 or bf16 (a also f16 for kCopy);
-// y f32 or bf16 (also f16 for kCopy), u8 for kRgb8 alone.
+// y[r, c] = map(a[r, c], b[r, c]) for rows strided at will. a, b and y f32, bf16 or f16; y u8 for kRgb8
+// alone.
 struct MapProblem {
   const char* name = "";  // the op, for profiles
   Map map = Map::kCopy;
@@ -41,6 +41,8 @@ struct MapProblem {
 // Chooses and launches an implementation.
 void run_map(Exec& ex, const MapProblem& problem);
 
+Refusal supports_map_gpu(const Exec& ex, const MapProblem& problem);
+void run_map_gpu(Exec& ex, const MapProblem& problem);
 Refusal supports_map_host(const Exec& ex, const MapProblem& problem);
 void run_map_host(Exec& ex, const MapProblem& problem);
 Refusal supports_map_scalar(const Exec& ex, const MapProblem& problem);

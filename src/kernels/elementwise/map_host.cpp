@@ -55,6 +55,8 @@ void map_host(const MapProblem& p) {
 Refusal supports_map_host(const Exec& ex, const MapProblem& p) {
   if (ex.device().kind() != DeviceKind::kHost) return "runs on the host only";
   if (p.binary() && p.a_type != p.b_type) return "takes operands of one type";
+  if (p.map != Map::kCopy && (p.a_type == DType::kF16 || p.y_type == DType::kF16))
+    return "computes in f32 and bf16 only";
   return std::nullopt;
 }
 void run_map_host(Exec& ex, const MapProblem& problem) { launch_problem(ex, problem, "host", map_host); }

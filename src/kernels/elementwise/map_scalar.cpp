@@ -1,7 +1,7 @@
 // The portable body of elementwise maps on the host's threads.
-#include "composable_kernels/fused/elementwise.hpp"
+#include <algorithm>
 
-#include "kernels/elementwise/map.hpp"
+#include "kernels/elementwise/map_params.hpp"
 #include "kernels/scalar_launch.hpp"
 
 namespace rocm_sd {
@@ -14,25 +14,17 @@ struct Cfg {
   using Y = Out;
 };
 
+template <class M, class A, class Y>
+void run_map_body(const MapProblem& p) {
+  const MapParams<A, Y> params = map_params<A, Y>(p, 1);
+  const int64_t blocks = std::min<int64_t>(p.rows * ((p.cols + 7) / 8), 1024);
+  for_each_block(blocks, [&](const Block<Scalar>& block) { map_body<Scalar, Cfg<M, A, Y>>(params, block); });
+}
+
 template <class M>
 void run_typed(const MapProblem& p) {
   with_storage(p.a_type, [&](auto in) {
-    with_storage(p.y_type, [&](auto out) {
-      using A = decltype(in);
-      using Y = decltype(out);
-      const MapParams<A, Y> params{static_cast<const A*>(p.a),
-                                   static_cast<const A*>(p.b),
-                                   static_cast<Y*>(p.y),
-                                   p.rows,
-                                   p.cols,
-                                   p.a_stride,
-                                   p.b_stride,
-                                   p.y_stride,
-                                   p.p0,
-                                   p.p1};
-      for_each_block(p.rows,
-                     [&](const Block<Scalar>& block) { map_body<Scalar, Cfg<M, A, Y>>(params, block); });
-    });
+    with_storage(p.y_type, [&](auto out) { run_map_body<M, decltype(in), decltype(out)>(p); });
   });
 }
 
@@ -47,15 +39,15 @@ void map_scalar(const MapProblem& p) {
     case Map::kMulGelu: return run_typed<maps::MulGelu>(p);
     case Map::kAffine: return run_typed<maps::Affine>(p);
     case Map::kSoftClamp: return run_typed<maps::SoftClamp>(p);
-    case Map::kRgb8: return;  // refused
+    case Map::kRgb8:
+      return with_storage(p.a_type, [&](auto in) { run_map_body<maps::Rgb8, decltype(in), uint8_t>(p); });
   }
 }
 
 }  // namespace
 
 Refusal supports_map_scalar(const Exec& ex, const MapProblem& p) {
-  if (!is_f32_or_bf16(p.a_type) || !is_f32_or_bf16(p.y_type)) return "takes and gives f32 and bf16 only";
-  if (p.binary() && p.a_type != p.b_type) return "takes operands of one type";
+  if (const Refusal refusal = refuse_map_body(p)) return refusal;
   return supports_host(ex, p);
 }
 void run_map_scalar(Exec& ex, const MapProblem& problem) {

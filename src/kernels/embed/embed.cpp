@@ -5,26 +5,29 @@
 namespace rocm_sd {
 namespace {
 
-const ImplList<EmbedTokensProblem> kEmbedTokens = {"embed_tokens",
-                                                   {
-                                                       {"scalar", supports_host, run_embed_tokens_scalar},
-                                                       {"ref", supports_everything, run_embed_tokens_ref},
-                                                   }};
+const ImplList<EmbedTokensProblem> kEmbedTokens = {
+    "embed_tokens",
+    {
+        {"gpu", supports_embed_tokens_gpu, run_embed_tokens_gpu},
+        {"scalar", supports_host, run_embed_tokens_scalar},
+        {"ref", supports_host, run_embed_tokens_ref},
+    }};
 const ImplList<TimestepEmbeddingProblem> kTimestepEmbedding = {
     "timestep_embedding",
     {
+        {"gpu", supports_timestep_embedding_gpu, run_timestep_embedding_gpu},
         {"scalar", supports_host, run_timestep_embedding_scalar},
-        {"ref", supports_everything, run_timestep_embedding_ref},
+        {"ref", supports_host, run_timestep_embedding_ref},
     }};
 
 void check_table(const Tensor& table, std::string_view name) {
   require(table && table.rank() == 2, "embed_tokens: the table of ", name, " must be [rows,C]",
           table ? concat(", is ", table.shape()) : std::string(", is missing"));
-  require_f32_or_bf16(table, "embed_tokens", name);
+  require_activation_type(table, "embed_tokens", name);
   require_contiguous(table, "embed_tokens", name);
 }
 void check_output(DType dtype, std::string_view op) {
-  require<UsageError>(is_f32_or_bf16(dtype), op, ": the result must be f32 or bf16, not ", dtype);
+  require<UsageError>(is_activation_type(dtype), op, ": the result must be f32, bf16 or f16, not ", dtype);
 }
 
 }  // namespace

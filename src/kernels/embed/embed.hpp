@@ -7,7 +7,8 @@
 namespace rocm_sd {
 
 // ids [B,T] i32, tokens.table [V,C], positions.table [P,C] with P >= T -> tokens[id] + positions[t], [B,T,C]
-// of dtype. Ids outside 0..V-1 read row 0 on the device; callers check them on the host.
+// of dtype (f32, bf16 or f16, as the tables). Ids outside 0..V-1 read row 0 on the device; callers check them
+// on the host.
 Tensor embed_tokens(Exec& ex, const Tensor& ids, const EmbeddingWeight& tokens,
                     const EmbeddingWeight& positions, DType dtype);
 

@@ -36,8 +36,12 @@ struct TimestepEmbeddingProblem {
   double bytes() const { return static_cast<double>(count * dim) * static_cast<double>(dtype_size(y_type)); }
 };
 
+Refusal supports_embed_tokens_gpu(const Exec& ex, const EmbedTokensProblem& problem);
+void run_embed_tokens_gpu(Exec& ex, const EmbedTokensProblem& problem);
 void run_embed_tokens_scalar(Exec& ex, const EmbedTokensProblem& problem);
 void run_embed_tokens_ref(Exec& ex, const EmbedTokensProblem& problem);
+Refusal supports_timestep_embedding_gpu(const Exec& ex, const TimestepEmbeddingProblem& problem);
+void run_timestep_embedding_gpu(Exec& ex, const TimestepEmbeddingProblem& problem);
 void run_timestep_embedding_scalar(Exec& ex, const TimestepEmbeddingProblem& problem);
 void run_timestep_embedding_ref(Exec& ex, const TimestepEmbeddingProblem& problem);
 

@@ -1,8 +1,6 @@
 // The portable bodies of the embeddings on the host's threads. They move little data: the host has no faster
 // form.
-#include "composable_kernels/fused/embedding.hpp"
-
-#include "kernels/embed/embed_impl.hpp"
+#include "kernels/embed/embed_params.hpp"
 #include "kernels/scalar_launch.hpp"
 
 namespace rocm_sd {
@@ -32,7 +30,8 @@ void embed_tokens_scalar(const EmbedTokensProblem& p) {
             p.rows * p.tokens,
             p.tokens,
             p.width,
-            p.vocabulary};
+            p.vocabulary,
+            1};
         for_each_block(params.rows,
                        [&](const Block<Scalar>& block) { embed_tokens_body<Scalar, Cfg>(params, block); });
       });
@@ -43,13 +42,7 @@ void embed_tokens_scalar(const EmbedTokensProblem& p) {
 void timestep_embedding_scalar(const TimestepEmbeddingProblem& p) {
   with_storage(p.y_type, [&](auto out) {
     using Y = decltype(out);
-    const TimestepEmbeddingParams<Y> params{p.t,
-                                            static_cast<Y*>(p.y),
-                                            p.count,
-                                            p.dim,
-                                            p.args.flip_sin_to_cos,
-                                            p.args.downscale_freq_shift,
-                                            p.args.max_period};
+    const auto params = timestep_params<Y>(p, 1);
     for_each_block(p.count, [&](const Block<Scalar>& block) {
       timestep_embedding_body<Scalar, TimestepCfg<Y>>(params, block);
     });

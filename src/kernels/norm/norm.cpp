@@ -1,22 +1,33 @@
 #include "kernels/norm/norm.hpp"
 
+#include <algorithm>
+
 #include "kernels/norm/norm_impl.hpp"
 
 namespace rocm_sd {
 namespace {
 
-const ImplList<GroupNormProblem> kGroupNorm = {"group_norm",
-                                               {
-                                                   {"host", supports_host, run_group_norm_host},
-                                                   {"scalar", supports_host, run_group_norm_scalar},
-                                                   {"ref", supports_everything, run_group_norm_ref},
-                                               }};
+const ImplList<GroupNormProblem> kGroupNorm = {
+    "group_norm",
+    {
+        {"gpu", supports_group_norm_gpu, run_group_norm_gpu},
+        {"host", supports_host_f32_or_bf16, run_group_norm_host},
+        {"scalar", supports_group_norm_scalar, run_group_norm_scalar},
+        {"scalar_whole", supports_group_norm_whole_scalar, run_group_norm_whole_scalar},
+        {"ref", supports_host, run_group_norm_ref},
+    }};
 const ImplList<LayerNormProblem> kLayerNorm = {"layer_norm",
                                                {
-                                                   {"host", supports_host, run_layer_norm_host},
+                                                   {"gpu", supports_layer_norm_gpu, run_layer_norm_gpu},
+                                                   {"host", supports_host_f32_or_bf16, run_layer_norm_host},
                                                    {"scalar", supports_host, run_layer_norm_scalar},
-                                                   {"ref", supports_everything, run_layer_norm_ref},
+                                                   {"ref", supports_host, run_layer_norm_ref},
                                                }};
+
+// Fresh tensors begin at multiples of 16 bytes, views of them perhaps not.
+bool begins_aligned(std::initializer_list<const Tensor*> tensors) {
+  return std::ranges::all_of(tensors, [](const Tensor* t) { return !t || t->offset_bytes() % 16 == 0; });
+}
 
 }  // namespace
 
@@ -38,7 +49,7 @@ double LayerNormProblem::bytes() const {
 
 Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNormArgs& args) {
   require(x.rank() == 4, "group_norm: x must be [N,H,W,C], is ", x.shape());
-  require_f32_or_bf16(x, "group_norm", "x");
+  require_activation_type(x, "group_norm", "x");
   require_contiguous(x, "group_norm", "x");
   Shape shape = x.shape();
   if (args.second) {
@@ -70,14 +81,15 @@ Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNor
                                  .groups = args.groups,
                                  .eps = args.eps,
                                  .silu = args.act == Activation::kSilu,
-                                 .dtype = x.dtype()};
+                                 .dtype = x.dtype(),
+                                 .aligned = begins_aligned({&x, args.second, &w.gain, &w.bias})};
   select(ex, kGroupNorm, problem).run(ex, problem);
   return y;
 }
 
 Tensor layer_norm(Exec& ex, const Tensor& x, const NormWeight& w, float eps) {
   require(x.rank() >= 1, "layer_norm: x must be [...,C], is ", x.shape());
-  require_f32_or_bf16(x, "layer_norm", "x");
+  require_activation_type(x, "layer_norm", "x");
   require_contiguous(x, "layer_norm", "x");
   const int64_t cols = x.dim(-1);
   require_tensor(w.gain, DType::kF32, {cols}, "layer_norm", "gain");
@@ -90,7 +102,8 @@ Tensor layer_norm(Exec& ex, const Tensor& x, const NormWeight& w, float eps) {
                                  .rows = cols ? x.numel() / cols : 0,
                                  .cols = cols,
                                  .eps = eps,
-                                 .dtype = x.dtype()};
+                                 .dtype = x.dtype(),
+                                 .aligned = begins_aligned({&x, &w.gain, &w.bias})};
   select(ex, kLayerNorm, problem).run(ex, problem);
   return y;
 }

@@ -15,13 +15,13 @@ struct GroupNormArgs {
       nullptr;  // [N,H,W,C2]: normalise the channel concat of x and second; groups may straddle both
 };
 
-// x [N,H,W,C] f32 or bf16, w.gain and w.bias [C(+C2)] -> [N,H,W,C(+C2)] in x's dtype. Mean and variance over
-// a group of channels of one whole image: exact two-pass moments (no E[x^2] - E[x]^2), partial sums merged in
-// double in an order that does not depend on the threads. Throws ShapeError unless the channels are a
-// multiple of groups.
+// x [N,H,W,C] f32, bf16 or f16, w.gain and w.bias [C(+C2)] f32 -> [N,H,W,C(+C2)] in x's dtype. Mean and
+// variance over a group of channels of one whole image: moments relative to a value of the group (no E[x^2] -
+// E[x]^2), merged in an order that does not depend on the threads (on a GPU: on the device's size). Throws
+// ShapeError unless the channels are a multiple of groups.
 Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNormArgs& args = {});
 
-// x [...,C] f32 or bf16, w.gain and w.bias [C] -> x's shape and dtype; statistics over C in float.
+// x [...,C] f32, bf16 or f16, w.gain and w.bias [C] -> x's shape and dtype; statistics over C in float.
 Tensor layer_norm(Exec& ex, const Tensor& x, const NormWeight& w, float eps = 1e-5f);
 
 }  // namespace rocm_sd

@@ -16,6 +16,7 @@ struct GroupNormProblem {
   float eps = 0;
   bool silu = false;
   DType dtype = DType::kF32;
+  bool aligned = true;  // every operand begins at a multiple of 16 bytes; known while planning
 
   int64_t first_channels() const { return channels - second_channels; }
   const char* op() const { return "group_norm"; }
@@ -32,6 +33,7 @@ struct LayerNormProblem {
   int64_t rows = 0, cols = 0;
   float eps = 0;
   DType dtype = DType::kF32;
+  bool aligned = true;  // as above
 
   const char* op() const { return "layer_norm"; }
   std::string describe() const;
@@ -40,10 +42,17 @@ struct LayerNormProblem {
 };
 
 void run_group_norm_host(Exec& ex, const GroupNormProblem& problem);
+Refusal supports_group_norm_scalar(const Exec& ex, const GroupNormProblem& problem);
 void run_group_norm_scalar(Exec& ex, const GroupNormProblem& problem);
+Refusal supports_group_norm_whole_scalar(const Exec& ex, const GroupNormProblem& problem);
+void run_group_norm_whole_scalar(Exec& ex, const GroupNormProblem& problem);
+Refusal supports_group_norm_gpu(const Exec& ex, const GroupNormProblem& problem);
+void run_group_norm_gpu(Exec& ex, const GroupNormProblem& problem);
 void run_group_norm_ref(Exec& ex, const GroupNormProblem& problem);
 
 void run_layer_norm_host(Exec& ex, const LayerNormProblem& problem);
+Refusal supports_layer_norm_gpu(const Exec& ex, const LayerNormProblem& problem);
+void run_layer_norm_gpu(Exec& ex, const LayerNormProblem& problem);
 void run_layer_norm_scalar(Exec& ex, const LayerNormProblem& problem);
 void run_layer_norm_ref(Exec& ex, const LayerNormProblem& problem);
 

@@ -1,47 +1,134 @@
 // The portable bodies of group_norm and layer_norm on the host's threads.
-#include "composable_kernels/fused/norm.hpp"
+#include "composable_kernels/fused/group_norm_parts.hpp"
+#include "composable_kernels/fused/group_norm_whole.hpp"
+#include "composable_kernels/fused/layer_norm.hpp"
 
+#include "kernels/norm/norm_configs.hpp"
 #include "kernels/norm/norm_impl.hpp"
+#include "kernels/norm/norm_plan.hpp"
 #include "kernels/scalar_launch.hpp"
 
 namespace rocm_sd {
 namespace {
 
-void group_norm_scalar(const GroupNormProblem& p) {
-  with_storage(p.dtype, [&](auto storage) {
-    using T = decltype(storage);
-    const GroupNormParams<T> params{static_cast<const T*>(p.x),
-                                    static_cast<const T*>(p.second),
-                                    p.gain,
-                                    p.bias,
-                                    static_cast<T*>(p.y),
-                                    p.images,
-                                    p.pixels,
-                                    p.channels,
-                                    p.first_channels(),
-                                    p.groups,
-                                    p.eps,
-                                    p.silu};
-    for_each_block(p.images * p.groups, [&](const Block<Scalar>& block) {
-      group_norm_body<Scalar, StorageCfg<T>>(params, block);
-    });
+// Multiprocessors that the plan is made for; few, and constant, so that the order of the sums is.
+constexpr int kMultiprocessors = 4;
+
+template <class Storage, int kWidth>
+struct PartsCfg {
+  using T = Storage;
+  static constexpr int kVec = kWidth, kThreads = norm_configs::kPartsThreads;
+};
+// 64 threads' work by one: the size of a problem that unit tests like.
+template <class Storage, int kWidth>
+struct WholeCfg {
+  using T = Storage;
+  static constexpr int kVec = kWidth, kThreads = 64, kSlots = 64, kPacks = 32;
+};
+template <class Storage>
+struct RowCfg {
+  using T = Storage;
+  static constexpr int kVec = norm_configs::full_pack(sizeof(T)), kPacks = 512;
+};
+
+template <class T, int kVec>
+void in_parts(const GroupNormProblem& p, const GroupNormPlan& plan, float* partial, float* merged) {
+  using Cfg = PartsCfg<T, kVec>;
+  GroupNormParams<T> params = group_norm_params<T>(p, plan, partial, merged);
+  const int64_t slabs = p.images * (p.channels / plan.slab);
+  for_each_block(slabs * plan.parts, [&](const Block<Scalar>& block) {
+    group_norms::MeasureLds<Cfg::kThreads, kVec> lds;
+    group_norm_measure_body<Scalar, Cfg>(params, block, lds);
   });
+  if (plan.merge) {
+    for_each_block(p.images * p.groups,
+                   [&](const Block<Scalar>& block) { group_norm_merge_body(params, block); });
+    params.partial = merged;
+    params.parts = 1;
+    params.part = params.pixels;
+  }
+  for_each_block(slabs * plan.pieces, [&](const Block<Scalar>& block) {
+    group_norms::NormaliseLds<Cfg::kThreads> lds;
+    group_norm_normalise_body<Scalar, Cfg>(params, block, lds);
+  });
+}
+
+template <class T, int kVec>
+void whole(const GroupNormProblem& p, const GroupNormPlan& plan) {
+  const GroupNormParams<T> params = group_norm_params<T>(p, plan, nullptr, nullptr);
+  for_each_block(p.images * p.groups, [&](const Block<Scalar>& block) {
+    float lds = 0;
+    group_norm_whole_body<Scalar, WholeCfg<T, kVec>>(params, block, &lds);
+  });
+}
+
+// Calls body with the storage type and the width of a pack, as types.
+template <class Body>
+void with_pack(DType dtype, int vec, const Body& body) {
+  with_storage(dtype, [&](auto storage) {
+    if (vec == 1) return body(storage, std::integral_constant<int, 1>{});
+    if (vec == 2) return body(storage, std::integral_constant<int, 2>{});
+    if (vec == 4) return body(storage, std::integral_constant<int, 4>{});
+    body(storage, std::integral_constant<int, 8>{});
+  });
+}
+
+// The widest pack that the whole-group body may use.
+int whole_pack(const GroupNormProblem& p) {
+  int vec = 8;
+  while (vec > 1 && (p.channels / p.groups % vec || p.first_channels() % vec)) vec /= 2;
+  return vec;
 }
 
 void layer_norm_scalar(const LayerNormProblem& p) {
   with_storage(p.dtype, [&](auto storage) {
-    using T = decltype(storage);
-    const LayerNormParams<T> params{
-        static_cast<const T*>(p.x), p.gain, p.bias, static_cast<T*>(p.y), p.rows, p.cols, p.eps};
-    for_each_block(
-        p.rows, [&](const Block<Scalar>& block) { layer_norm_body<Scalar, StorageCfg<T>>(params, block); });
+    using Cfg = RowCfg<decltype(storage)>;
+    using T = Cfg::T;
+    const LayerNormParams<T> params{static_cast<const T*>(p.x),    p.gain, p.bias,
+                                    static_cast<T*>(p.y),          p.rows, static_cast<int32_t>(p.cols),
+                                    static_cast<uint32_t>(p.rows), p.eps};
+    const bool fits = p.cols % Cfg::kVec == 0 && p.cols <= Cfg::kPacks * Cfg::kVec;
+    for_each_block(p.rows, [&](const Block<Scalar>& block) {
+      fits ? layer_norm_body<Scalar, Cfg>(params, block) : layer_norm_long_body<Scalar, Cfg>(params, block);
+    });
   });
 }
 
 }  // namespace
 
+Refusal supports_group_norm_scalar(const Exec& ex, const GroupNormProblem& p) {
+  if (const Refusal refusal = supports_host(ex, p)) return refusal;
+  return refuse_group_norm(p);
+}
+Refusal supports_group_norm_whole_scalar(const Exec& ex, const GroupNormProblem& p) {
+  if (const Refusal refusal = supports_host(ex, p)) return refusal;
+  using Cfg = WholeCfg<float, 1>;
+  const int64_t columns = p.channels / p.groups / whole_pack(p);
+  if (columns > Cfg::kThreads || Cfg::kThreads / std::max<int64_t>(columns, 1) * Cfg::kPacks < p.pixels)
+    return "takes only groups that fit in registers";
+  return std::nullopt;
+}
+
 void run_group_norm_scalar(Exec& ex, const GroupNormProblem& problem) {
-  launch_problem(ex, problem, "scalar", group_norm_scalar);
+  if (problem.images * problem.pixels * problem.channels == 0) return;
+  GroupNormPlan plan = group_norm_candidates(problem, kMultiprocessors).back();
+  plan.merge = plan.parts > 2;  // both ways are met by small problems
+  const Tensor partial = ex.alloc({problem.images, plan.parts, problem.groups, 2}, DType::kF32);
+  const Tensor merged = ex.alloc({problem.images, problem.groups, 2}, DType::kF32);
+  ex.launch(op_info(problem, "scalar"),
+            [problem, plan, partial = partial.as<float>(), merged = merged.as<float>()] {
+              with_pack(problem.dtype, plan.vec, [&](auto storage, auto vec) {
+                in_parts<decltype(storage), vec()>(problem, plan, partial, merged);
+              });
+            });
+}
+void run_group_norm_whole_scalar(Exec& ex, const GroupNormProblem& problem) {
+  if (problem.images * problem.pixels * problem.channels == 0) return;
+  const GroupNormPlan plan = {.vec = whole_pack(problem)};
+  ex.launch(op_info(problem, "scalar_whole"), [problem, plan] {
+    with_pack(problem.dtype, plan.vec,
+              [&](auto storage, auto vec) { whole<decltype(storage), vec()>(problem, plan); });
+  });
 }
 void run_layer_norm_scalar(Exec& ex, const LayerNormProblem& problem) {
   launch_problem(ex, problem, "scalar", layer_norm_scalar);

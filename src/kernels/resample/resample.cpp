@@ -7,9 +7,10 @@ namespace {
 
 const ImplList<ResampleProblem> kImpls = {"resample",
                                           {
-                                              {"host", supports_host, run_resample_host},
-                                              {"scalar", supports_host, run_resample_scalar},
-                                              {"ref", supports_everything, run_resample_ref},
+                                              {"gpu", supports_resample_gpu, run_resample_gpu},
+                                              {"host", supports_host_f32_or_bf16, run_resample_host},
+                                              {"scalar", supports_resample_scalar, run_resample_scalar},
+                                              {"ref", supports_host, run_resample_ref},
                                           }};
 
 const char* mode_name(ResampleMode mode) {
@@ -39,7 +40,7 @@ double ResampleProblem::bytes() const {
 
 Tensor resample(Exec& ex, const Tensor& x, int64_t height, int64_t width, ResampleMode mode) {
   require(x.rank() == 4, "resample: x must be [N,H,W,C], is ", x.shape());
-  require_f32_or_bf16(x, "resample", "x");
+  require_activation_type(x, "resample", "x");
   require_contiguous(x, "resample", "x");
   require<UsageError>(height >= 1 && width >= 1, "resample: the new size must be at least 1x1, is ", height,
                       "x", width);

@@ -20,6 +20,9 @@ struct ResampleProblem {
 };
 
 void run_resample_host(Exec& ex, const ResampleProblem& problem);
+Refusal supports_resample_gpu(const Exec& ex, const ResampleProblem& problem);
+void run_resample_gpu(Exec& ex, const ResampleProblem& problem);
+Refusal supports_resample_scalar(const Exec& ex, const ResampleProblem& problem);
 void run_resample_scalar(Exec& ex, const ResampleProblem& problem);
 void run_resample_ref(Exec& ex, const ResampleProblem& problem);
 

@@ -1,19 +1,9 @@
 #include "kernels/step/blend.hpp"
 
-#include "kernels/problem.hpp"
+#include "kernels/step/step_impl.hpp"
 
 namespace rocm_sd {
 namespace {
-
-struct BlendProblem {
-  const float *a = nullptr, *b = nullptr, *mask = nullptr;
-  float* y = nullptr;
-  int64_t size = 0;
-  const char* op() const { return "blend"; }
-  std::string describe() const { return concat("[", size, "] f32"); }
-  double flops() const { return 3.0 * static_cast<double>(size); }
-  double bytes() const { return 16.0 * static_cast<double>(size); }
-};
 
 void blend_ref(const BlendProblem& p) {
   for (int64_t i = 0; i < p.size; ++i) {
@@ -24,7 +14,12 @@ void blend_ref(const BlendProblem& p) {
 
 void run_blend_ref(Exec& ex, const BlendProblem& p) { launch_problem(ex, p, "ref", blend_ref); }
 
-const ImplList<BlendProblem> kBlend = {"blend", {{"ref", supports_everything, run_blend_ref}}};
+const ImplList<BlendProblem> kBlend = {"blend",
+                                       {
+                                           {"gpu", supports_blend_gpu, run_blend_gpu},
+                                           {"scalar", supports_host, run_blend_scalar},
+                                           {"ref", supports_host, run_blend_ref},
+                                       }};
 
 }  // namespace
 

@@ -9,21 +9,25 @@ namespace {
 const ImplList<LinearCombinationProblem> kLinearCombination = {
     "linear_combination",
     {
+        {"gpu", supports_linear_combination_gpu, run_linear_combination_gpu},
         {"host", supports_host, run_linear_combination_host},
         {"scalar", supports_host, run_linear_combination_scalar},
-        {"ref", supports_everything, run_linear_combination_ref},
+        {"ref", supports_host, run_linear_combination_ref},
     }};
 const ImplList<GuidanceProblem> kGuidance = {"apply_guidance",
                                              {
-                                                 {"host", supports_host, run_guidance_host},
+                                                 {"gpu", supports_guidance_gpu, run_guidance_gpu},
+                                                 {"host", supports_host_f32_or_bf16, run_guidance_host},
                                                  {"scalar", supports_host, run_guidance_scalar},
-                                                 {"ref", supports_everything, run_guidance_ref},
+                                                 {"ref", supports_host, run_guidance_ref},
                                              }};
 const ImplList<CountNonfiniteProblem> kCountNonfinite = {
     "count_nonfinite",
     {
-        {"host", supports_host, run_count_nonfinite_host},
-        {"ref", supports_everything, run_count_nonfinite_ref},
+        {"gpu", supports_count_nonfinite_gpu, run_count_nonfinite_gpu},
+        {"host", supports_host_f32_or_bf16, run_count_nonfinite_host},
+        {"scalar", supports_host, run_count_nonfinite_scalar},
+        {"ref", supports_host, run_count_nonfinite_ref},
     }};
 
 }  // namespace
@@ -52,7 +56,7 @@ Tensor linear_combination(Exec& ex, std::initializer_list<Term> terms) {
 Tensor apply_guidance(Exec& ex, const Tensor& model_output, const GuidanceArgs& args) {
   require(model_output.rank() == 4 && model_output.dim(0) % 2 == 0,
           "apply_guidance: model_output must be [2N,H,W,C], is ", model_output.shape());
-  require_f32_or_bf16(model_output, "apply_guidance", "model_output");
+  require_activation_type(model_output, "apply_guidance", "model_output");
   require_contiguous(model_output, "apply_guidance", "model_output");
   Shape shape = model_output.shape();
   shape[0] /= 2;
@@ -73,8 +77,8 @@ Tensor scale_model_input(Exec& ex, const Tensor& x, double factor, int times, DT
           x.dtype(), " ", x.shape());
   require_contiguous(x, "scale_model_input", "x");
   require<UsageError>(times >= 1, "scale_model_input: times must be at least 1, is ", times);
-  require<UsageError>(is_f32_or_bf16(dtype), "scale_model_input: the result must be f32 or bf16, not ",
-                      dtype);
+  require<UsageError>(is_activation_type(dtype),
+                      "scale_model_input: the result must be f32, bf16 or f16, not ", dtype);
   Shape shape = x.shape();
   shape[0] *= times;
   const Tensor y = ex.alloc(shape, dtype);
@@ -94,7 +98,7 @@ Tensor scale_model_input(Exec& ex, const Tensor& x, double factor, int times, DT
 
 Tensor to_rgb8(Exec& ex, const Tensor& x) {
   require(x.rank() == 4 && x.dim(3) == 3, "to_rgb8: x must be [N,H,W,3], is ", x.shape());
-  require_f32_or_bf16(x, "to_rgb8", "x");
+  require_activation_type(x, "to_rgb8", "x");
   require_contiguous(x, "to_rgb8", "x");
   const Tensor y = ex.alloc(x.shape(), DType::kU8);
   run_map(ex, {.name = "to_rgb8",
@@ -108,7 +112,7 @@ Tensor to_rgb8(Exec& ex, const Tensor& x) {
 }
 
 Tensor count_nonfinite(Exec& ex, const Tensor& x) {
-  require_f32_or_bf16(x, "count_nonfinite", "x");
+  require_activation_type(x, "count_nonfinite", "x");
   require_contiguous(x, "count_nonfinite", "x");
   const Tensor count = ex.alloc({1}, DType::kI64);
   const CountNonfiniteProblem problem{

@@ -21,7 +21,7 @@ struct GuidanceArgs {
   double rescale =
       0;  // Lin et al., "Common Diffusion Noise Schedules", 2024, section 3.4: share of the rescaled result
 };
-// model_output [2N,H,W,C] f32 or bf16, unconditional images first -> uncond + scale * (cond - uncond),
+// model_output [2N,H,W,C] f32, bf16 or f16, unconditional images first -> uncond + scale * (cond - uncond),
 // [N,H,W,C] f32; then, with rescale > 0, mixed with itself brought to cond's standard deviation per image (a
 // constant image stays).
 Tensor apply_guidance(Exec& ex, const Tensor& model_output, const GuidanceArgs& args);
@@ -30,7 +30,8 @@ Tensor apply_guidance(Exec& ex, const Tensor& model_output, const GuidanceArgs& 
 // one batch.
 Tensor scale_model_input(Exec& ex, const Tensor& x, double factor, int times, DType dtype);
 
-// Decoded picture x [N,H,W,3] f32 or bf16 in -1..1 -> 8-bit RGB [N,H,W,3] u8: round(clamp(x / 2 + 0.5, 0, 1)
+// Decoded picture x [N,H,W,3] f32, bf16 or f16 in -1..1 -> 8-bit RGB [N,H,W,3] u8: round(clamp(x / 2 + 0.5,
+// 0, 1)
 // * 255), half to even as NumPy does. NaN gives 0 (count_nonfinite tells).
 Tensor to_rgb8(Exec& ex, const Tensor& x);
 

@@ -1,29 +1,59 @@
 // The portable bodies of the step ops on the host's threads.
-#include "composable_kernels/fused/step.hpp"
-
 #include "kernels/scalar_launch.hpp"
-#include "kernels/step/step_impl.hpp"
+#include "kernels/step/step_params.hpp"
 
 namespace rocm_sd {
 namespace {
 
-static_assert(LinearCombinationParams::kMaxTerms == LinearCombinationProblem::kMaxTerms);
+constexpr int64_t kMostBlocks = 1024;
+
+int64_t blocks_of(int64_t size) { return std::min(size, kMostBlocks); }
 
 void linear_combination_scalar(const LinearCombinationProblem& p) {
-  LinearCombinationParams params{.terms = {}, .factors = {}, .count = p.count, .y = p.y, .size = p.size};
-  for (int t = 0; t < p.count; ++t) {
-    params.terms[t] = p.terms[t];
-    params.factors[t] = p.factors[t];
-  }
-  for_each_block(p.size, [&](const Block<Scalar>& block) { linear_combination_body<Scalar>(params, block); });
+  const LinearCombinationParams params = linear_combination_params(p, 1);
+  for_each_block(blocks_of(p.size),
+                 [&](const Block<Scalar>& block) { linear_combination_body(params, block); });
+}
+
+void blend_scalar(const BlendProblem& p) {
+  const BlendParams params = blend_params(p, 1);
+  for_each_block(blocks_of(p.size), [&](const Block<Scalar>& block) { blend_body(params, block); });
+}
+
+void posterior_scalar(const PosteriorProblem& p) {
+  with_storage(p.dtype, [&](auto storage) {
+    using T = decltype(storage);
+    const auto params = posterior_params<T>(p, 1);
+    for_each_block(blocks_of(p.pixels * p.channels),
+                   [&](const Block<Scalar>& block) { posterior_body<Scalar, StorageCfg<T>>(params, block); });
+  });
 }
 
 void guidance_scalar(const GuidanceProblem& p) {
   with_storage(p.dtype, [&](auto storage) {
     using T = decltype(storage);
-    const GuidanceParams<T> params{static_cast<const T*>(p.x), p.y, p.images, p.size, p.scale, p.rescale};
-    for_each_block(p.images,
-                   [&](const Block<Scalar>& block) { guidance_body<Scalar, StorageCfg<T>>(params, block); });
+    const auto params = guidance_params<T>(p, 1);
+    if (p.rescale > 0)
+      for_each_block(p.images, [&](const Block<Scalar>& block) {
+        double lds = 0;
+        guidance_rescaled_body<Scalar, StorageCfg<T>>(params, block, &lds);
+      });
+    else
+      for_each_block(blocks_of(p.images * p.size), [&](const Block<Scalar>& block) {
+        guidance_body<Scalar, StorageCfg<T>>(params, block);
+      });
+  });
+}
+
+void count_nonfinite_scalar(const CountNonfiniteProblem& p, double* partial, int64_t groups) {
+  with_storage(p.dtype, [&](auto storage) {
+    using T = decltype(storage);
+    const auto params = count_nonfinite_params<T>(p, partial, static_cast<uint32_t>(groups));
+    for_each_block(groups, [&](const Block<Scalar>& block) {
+      double lds = 0;
+      count_nonfinite_body<Scalar, StorageCfg<T>>(params, block, &lds);
+    });
+    sum_counts_body(params, Block<Scalar>{});
   });
 }
 
@@ -32,8 +62,21 @@ void guidance_scalar(const GuidanceProblem& p) {
 void run_linear_combination_scalar(Exec& ex, const LinearCombinationProblem& problem) {
   launch_problem(ex, problem, "scalar", linear_combination_scalar);
 }
+void run_blend_scalar(Exec& ex, const BlendProblem& problem) {
+  launch_problem(ex, problem, "scalar", blend_scalar);
+}
+void run_posterior_scalar(Exec& ex, const PosteriorProblem& problem) {
+  launch_problem(ex, problem, "scalar", posterior_scalar);
+}
 void run_guidance_scalar(Exec& ex, const GuidanceProblem& problem) {
   launch_problem(ex, problem, "scalar", guidance_scalar);
+}
+void run_count_nonfinite_scalar(Exec& ex, const CountNonfiniteProblem& problem) {
+  const int64_t groups = blocks_of(problem.size);
+  const Tensor partial = ex.alloc({groups}, DType::kF64);
+  ex.launch(op_info(problem, "scalar"), [problem, partial = partial.as<double>(), groups] {
+    count_nonfinite_scalar(problem, partial, groups);
+  });
 }
 
 }  // namespace rocm_sd

@@ -67,23 +67,31 @@ TEST_P(Conv2dOnGpu, MatchesTheReference) {
 }
 
 // Pixels and outputs beyond a tile of every configuration, two inputs, odd sizes; whole and split.
-TEST_P(Conv2dOnGpu, EveryConfigurationMatchesTheReference) {
+void every_configuration(DType dtype, bool wave_groups) {
   for (const ConvCase& c :
        {ConvCase{{2, 13, 15, 40}, 16, 264, 3, 1, Padding::same(1), false, true, true, true},
         ConvCase{{1, 9, 20, 64}, 0, 44, 3, 2, Padding{0, 0, 1, 1}},
         ConvCase{{1, 7, 12, 96}, 0, 20, 3, 1, Padding::same(1), true}}) {
-    const Prepared s(c, GetParam(), 3);
+    const Prepared s(c, dtype, 3);
     const ConvArgs args = s.gpu.args(c);
-    for (const ConvConfig& config : conv_configs_of(test_gpu().traits().family, GetParam()))
+    for (const ConvConfig& config : conv_configs_of(test_gpu().traits(), dtype))
       for (const int splits : {1, 3}) {
+        if (config.wave_group != wave_groups) continue;
         Arena arena(test_gpu());
         Exec ex(arena);
-        const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+        const Tensor y = poisoned(test_gpu(), s.want.shape(), dtype);
         const ConvChoice choice{config, splits};
         conv2d_gpu_by(ex, {s.gpu.x, s.weight, args, y}, choice);
-        expect_near(on_host(y), to_doubles(s.want), tolerance(c, GetParam()), describe(c, choice));
+        expect_near(on_host(y), to_doubles(s.want), tolerance(c, dtype), describe(c, choice));
       }
   }
+}
+
+TEST_P(Conv2dOnGpu, EveryConfigurationMatchesTheReference) { every_configuration(GetParam(), false); }
+TEST_P(Conv2dOnGpu, EveryWarpgroupConfigurationMatchesTheReference) {
+  if (GetParam() == DType::kF32 || test_gpu().traits().arch != "sm_90")
+    GTEST_SKIP() << "warpgroup products multiply 16-bit types on sm_90";
+  every_configuration(GetParam(), true);
 }
 
 TEST_P(Conv2dOnGpu, HoldsFiltersOnceAndGivesThemBack) {

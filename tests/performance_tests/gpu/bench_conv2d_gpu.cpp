@@ -1,7 +1,7 @@
 // Times the GPU's convolution on the shapes of real models: every configuration with its likeliest splits,
 // against the choice made without timing. No argument is needed.
 //   bench_conv2d_gpu [--device cuda] [--model TEXT] [--dtype f16|bf16|f32] [--splits N per configuration]
-//                    [--peak TFLOP/s] [--all]
+//                    [--units wave|group|all] [--peak TFLOP/s] [--all]
 // Each time is the median of event times over a graph of launches on rotating buffers (cold in the last cache
 // where they fit in memory), the reduction of splits included. TFLOP/s count the formula's work. The error is
 // the largest, relative to the root mean square, on sampled outputs in double precision. --all prints every
@@ -25,7 +25,7 @@ using namespace rocm_sd;
 namespace {
 
 struct Options {
-  std::string device = "auto", model;
+  std::string device = "auto", model, units = "all";
   DType dtype = DType::kF16;
   int splits = 3;
   double peak = 989;
@@ -101,22 +101,17 @@ class Bench {
 
   // Microseconds of one convolution.
   double time(const ConvChoice& choice) {
-    Exec ex(arena_);
     const int launches = std::clamp(static_cast<int>(2e-3 / (flops() / 200e12)), 4, 48);
-    const auto forward = [&] {
+    Program program("conv2d", arena_, [&](Exec& ex) {
       for (int i = 0; i < launches; ++i) conv2d_gpu_by(ex, problem(sets_[i % sets_.size()]), choice);
-    };
-    forward();
-    device_.synchronize();
-    device_.begin_capture();
-    forward();
-    const auto graph = device_.end_capture();
-    if (!graph) throw DeviceError("the launches could not be captured");
+    });
+    program.run();  // lays out the filters
+    program.run();  // makes the device's graph
     const auto begin = device_.make_event(), end = device_.make_event();
     std::vector<double> times;
     for (int round = 0; round < 5; ++round) {
       begin->record();
-      graph->replay();
+      program.run();
       end->record();
       times.push_back(end->milliseconds_since(*begin) * 1e3 / launches);
     }
@@ -204,6 +199,8 @@ Options parse(int argc, char** argv) {
       o.model = value;
     else if (name == "--dtype")
       o.dtype = value == "f32" ? DType::kF32 : value == "bf16" ? DType::kBF16 : DType::kF16;
+    else if (name == "--units")
+      o.units = value;
     else if (name == "--splits")
       o.splits = std::stoi(value);
     else if (name == "--peak")
@@ -239,11 +236,13 @@ void run(const Options& o) {
     std::vector<Timed> timed;
     double worst = 0;
     for (const ConvChoice& choice : conv_candidates(device.traits(), bench.extent())) {
+      if (o.units != "all" && choice.config.wave_group != (o.units == "group")) continue;
       if (taken[choice.config.suffix()]++ >= o.splits) continue;
       bench.poison();
       timed.push_back({bench.time(choice), choice});
       worst = std::max(worst, bench.error());
     }
+    if (timed.empty()) continue;
     const Timed chosen = timed.front();
     std::stable_sort(timed.begin(), timed.end(), [](const Timed& a, const Timed& b) { return a.us < b.us; });
     const Timed& best = timed.front();

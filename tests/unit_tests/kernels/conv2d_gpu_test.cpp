@@ -146,7 +146,7 @@ TEST_P(Conv2dGpuTest, EveryConfigurationMatchesTheReference) {
     TestExec host;
     const ConvWeight reference = operands.conv_weight(gpu, c), w = operands.conv_weight(gpu, c);
     const Tensor want = reference_conv2d(host.ex, operands.x, reference, args);
-    for (const ConvConfig& config : conv_configs_of(GpuFamily::kRdna3, dtype))
+    for (const ConvConfig& config : conv_configs_of(gpu.traits(), dtype))
       for (const int splits : {1, 3}) {
         Arena arena(gpu);
         Exec ex(arena);
@@ -225,6 +225,22 @@ TEST(Conv2dGpu, RefusesWhatItCannotCount) {
   EXPECT_THROW((void)conv2d(ex, operands.x, w), UsageError);
   TestExec host;
   EXPECT_THROW((void)conv2d(host.ex, operands.x, w), UsageError);
+}
+
+TEST(Conv2dGpu, CpuRowsRefuseMemoryOfAGpu) {
+  ScalarGpu gpu;
+  Arena arena(gpu);
+  Exec ex(arena);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const ConvCase c{{1, 6, 6, 8}, 0, 8};
+    const ConvOperands operands(gpu, c, dtype, 1);
+    const ConvWeight w = operands.conv_weight(gpu, c);
+    for (const char* impl : {"ref", "tiled", "onednn", "winograd"}) {
+      const ForcedImpl only("conv2d", impl);
+      EXPECT_THROW((void)conv2d(ex, operands.x, w, operands.args(c)), UsageError)
+          << impl << " " << dtype_name(dtype);
+    }
+  }
 }
 
 // Quotients at the ends of the range and around every multiple near them.

@@ -32,7 +32,7 @@ class ElementwiseTest : public testing::TestWithParam<std::tuple<std::string, DT
 };
 INSTANTIATE_TEST_SUITE_P(All, ElementwiseTest,
                          testing::Combine(testing::Values("host", "scalar"),
-                                          testing::Values(DType::kF32, DType::kBF16)),
+                                          testing::Values(DType::kF32, DType::kBF16, DType::kF16)),
                          [](const auto& info) {
                            return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
                          });
@@ -121,6 +121,7 @@ TEST_P(ElementwiseTest, MapsMatchReference) {
     if (shape[-1] % 2 == 0) check([&](Exec& ex) { return geglu(ex, x); }, tolerance);
     check([&](Exec& ex) { return cast(ex, x, DType::kF32); }, 0);
     check([&](Exec& ex) { return cast(ex, x, DType::kBF16); }, 0);
+    check([&](Exec& ex) { return cast(ex, x, DType::kF16); }, 0);
   }
 }
 
@@ -142,25 +143,39 @@ TEST_P(ElementwiseTest, ConcatenatesAndCopiesViews) {
 }
 
 TEST(Elementwise, CastsToAndFromHalf) {
-  TestExec test;
-  const Tensor x = random_tensor({5, 333}, DType::kF32, 3);
-  const Tensor half = cast(test.ex, x, DType::kF16);
-  std::vector<uint16_t> want(5 * 333);
-  const std::vector<float> values = to_floats(host_device(), x);
-  for (size_t i = 0; i < want.size(); ++i) want[i] = float_to_f16(values[i]);
-  EXPECT_EQ(0, std::memcmp(want.data(), half.data(), half.bytes()));
-  EXPECT_EQ(to_doubles(cast(test.ex, half, DType::kF32)), to_doubles(half));
+  for (const char* impl : {"host", "scalar"})
+    with_implementation("elementwise", impl, [] {
+      TestExec test;
+      const Tensor x = random_tensor({5, 333}, DType::kF32, 3);
+      const Tensor half = cast(test.ex, x, DType::kF16);
+      std::vector<uint16_t> want(5 * 333);
+      const std::vector<float> values = to_floats(host_device(), x);
+      for (size_t i = 0; i < want.size(); ++i) want[i] = float_to_f16(values[i]);
+      EXPECT_EQ(0, std::memcmp(want.data(), half.data(), half.bytes()));
+      EXPECT_EQ(to_doubles(cast(test.ex, half, DType::kF32)), to_doubles(half));
+    });
 }
 
 TEST(ElementwiseChecks, NameWhatDoesNotFit) {
   TestExec test;
   const Tensor x = random_tensor({2, 3}, DType::kF32, 1), y = random_tensor({3, 2}, DType::kF32, 1);
-  const Tensor half = random_tensor({2, 3}, DType::kF16, 1);
+  const Tensor wide = make_tensor(host_device(), {2, 3}, DType::kF64);
   const Tensor cube = random_tensor({4, 4, 4}, DType::kF32, 1);
   const auto message = [](const auto& body) { return message_of<Error>(body); };
   EXPECT_THAT(message([&] { add(test.ex, x, y); }), HasSubstr("add: b [3,2] does not fit a [2,3]"));
-  EXPECT_THAT(message([&] { activate(test.ex, half, Activation::kSilu); }),
-              HasSubstr("silu: x must be f32 or bf16"));
+  EXPECT_THAT(message([&] { activate(test.ex, wide, Activation::kSilu); }),
+              HasSubstr("silu: x must be f32, bf16 or f16, is f64"));
+  const Tensor half = random_tensor({2, 3}, DType::kF16, 1);
+  EXPECT_THAT(message([&] {
+                const ForcedImpl forced("elementwise", "host");
+                activate(test.ex, half, Activation::kSilu);
+              }),
+              HasSubstr("computes in f32 and bf16 only"));
+  EXPECT_THAT(message([&] {
+                const ForcedImpl forced("elementwise", "gpu");
+                add(test.ex, half, half);
+              }),
+              HasSubstr("runs on a GPU only"));
   EXPECT_THAT(message([&] { geglu(test.ex, x); }), HasSubstr("geglu: x must be [...,2C], is [2,3]"));
   EXPECT_THAT(message([&] { concat_channels(test.ex, x, y); }),
               HasSubstr("concat_channels: b [3,2] does not fit"));

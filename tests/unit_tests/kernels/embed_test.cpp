@@ -14,7 +14,7 @@ using testing::HasSubstr;
 class EmbedTest : public testing::TestWithParam<std::tuple<std::string, DType>> {};
 INSTANTIATE_TEST_SUITE_P(All, EmbedTest,
                          testing::Combine(testing::Values("scalar", "ref"),
-                                          testing::Values(DType::kF32, DType::kBF16)),
+                                          testing::Values(DType::kF32, DType::kBF16, DType::kF16)),
                          [](const auto& info) {
                            return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
                          });
@@ -29,7 +29,7 @@ TEST_P(EmbedTest, AddsTokensAndPositions) {
   const auto& [impl, dtype] = GetParam();
   const std::vector<int32_t> ids = {0, 9, 3, 1, 10, -1};  // the last two are outside and read row 0
   const Tensor input = ids_tensor({2, 3}, ids);
-  for (const DType table_type : {DType::kF32, DType::kBF16}) {
+  for (const DType table_type : {DType::kF32, DType::kBF16, DType::kF16}) {
     const EmbeddingWeight tokens{random_tensor({10, 7}, table_type, 1)},
         positions{random_tensor({4, 7}, DType::kF32, 2)};
     const auto op = [&](Exec& ex) { return embed_tokens(ex, input, tokens, positions, dtype); };
@@ -105,8 +105,8 @@ TEST(EmbedChecks, NameWhatDoesNotFit) {
               HasSubstr("table of tokens must be [rows,C], is missing"));
   EXPECT_THAT(message([&] { embed_tokens(test.ex, tokens.table, tokens, tokens, DType::kF32); }),
               HasSubstr("ids must be i32 [B,T], are f32 [10,4]"));
-  EXPECT_THAT(message([&] { embed_tokens(test.ex, ids, tokens, tokens, DType::kF16); }),
-              HasSubstr("not f16"));
+  EXPECT_THAT(message([&] { embed_tokens(test.ex, ids, tokens, tokens, DType::kF64); }),
+              HasSubstr("not f64"));
   const Tensor t = random_tensor({2}, DType::kF32, 1);
   EXPECT_THAT(message([&] { timestep_embedding(test.ex, t, 1, DType::kF32); }),
               HasSubstr("has no frequencies"));

@@ -123,7 +123,7 @@ TEST_P(ResampleTest, AreaIsTheBoxMean) {
 }
 
 TEST_P(ResampleTest, NearestRepeatsWholeFactors) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : activation_types(GetParam())) {
     const Tensor x = random_tensor({2, 3, 4, 5}, dtype, 1);
     with_implementation("resample", GetParam(), [&] {
       TestExec test;
@@ -138,7 +138,7 @@ TEST_P(ResampleTest, NearestRepeatsWholeFactors) {
 }
 
 TEST_P(ResampleTest, MatchesReference) {
-  for (const DType dtype : {DType::kF32, DType::kBF16})
+  for (const DType dtype : activation_types(GetParam()))
     for (const ResampleMode mode : {ResampleMode::kNearest, ResampleMode::kBilinear, ResampleMode::kBicubic,
                                     ResampleMode::kArea, ResampleMode::kLanczos3})
       for (const auto& [shape, height, width] : {std::tuple{Shape{1, 1, 1, 1}, 1, 1},
@@ -174,7 +174,8 @@ TEST(ResampleChecks, NameWhatDoesNotFit) {
   EXPECT_THAT(message(random_tensor({2, 3}, DType::kF32, 1), 4, 4),
               HasSubstr("x must be [N,H,W,C], is [2,3]"));
   EXPECT_THAT(message(random_tensor({1, 0, 2, 3}, DType::kF32, 1), 4, 4), HasSubstr("has no pixels"));
-  EXPECT_THAT(message(random_tensor({1, 2, 2, 3}, DType::kF16, 1), 4, 4), HasSubstr("must be f32 or bf16"));
+  EXPECT_THAT(message(make_tensor(host_device(), {1, 2, 2, 3}, DType::kI32), 4, 4),
+              HasSubstr("must be f32, bf16 or f16, is i32"));
 }
 
 }  // namespace

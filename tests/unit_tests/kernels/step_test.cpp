@@ -42,7 +42,7 @@ TEST_P(StepTest, CombinesInDoubleAndRoundsOnce) {
 }
 
 TEST_P(StepTest, GuidesAndRescales) {
-  for (const DType dtype : {DType::kF32, DType::kBF16})
+  for (const DType dtype : activation_types(GetParam()))
     for (const double rescale : {0.0, 0.7}) {
       const Tensor x = random_tensor({6, 5, 7, 4}, dtype, 3);
       const auto op = [&](Exec& ex) { return apply_guidance(ex, x, {.scale = 7.5, .rescale = rescale}); };
@@ -85,7 +85,7 @@ TEST_P(StepTest, ScalesAndRepeatsTheModelInput) {
   const Tensor x = random_tensor({2, 3, 3, 4}, DType::kF32, 5);
   with_implementation("elementwise", GetParam(), [&] {
     TestExec test;
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const DType dtype : activation_types(GetParam())) {
       const Tensor y = scale_model_input(test.ex, x, 0.25, 3, dtype);
       EXPECT_EQ(y.shape(), Shape({6, 3, 3, 4}));
       EXPECT_EQ(y.dtype(), dtype);
@@ -98,7 +98,6 @@ TEST_P(StepTest, ScalesAndRepeatsTheModelInput) {
 
 // What NumPy gives for (np.clip(x / 2 + 0.5, 0, 1) * 255).round().astype(np.uint8) in float32.
 TEST_P(StepTest, RoundsPicturesHalfToEven) {
-  if (GetParam() == "scalar") GTEST_SKIP() << "has no 8-bit output";
   std::vector<float> values = {-1,       1,         0,    2, -2, std::numeric_limits<float>::quiet_NaN(),
                                INFINITY, -INFINITY, 0.25f};
   for (int i = 0; i <= 2 * 255 * 4; ++i) values.push_back(static_cast<float>(i) / (255.0f * 4) - 1.0f);
@@ -123,10 +122,10 @@ TEST_P(StepTest, RoundsPicturesHalfToEven) {
 }
 
 TEST_P(StepTest, CountsWhatIsNotFinite) {
-  if (GetParam() == "scalar") GTEST_SKIP() << "there is no portable body";
-  for (const DType dtype : {DType::kF32, DType::kBF16})
+  for (const DType dtype : activation_types(GetParam()))
     for (const int64_t size : {0, 1, 100, 50001}) {
-      std::vector<float> values = to_floats(host_device(), random_tensor({size}, dtype, 3, 1e38f));
+      std::vector<float> values =
+          to_floats(host_device(), random_tensor({size}, dtype, 3, dtype == DType::kF16 ? 3e4f : 1e38f));
       int64_t want = 0;
       for (size_t i = 0; i < values.size(); i += 7, ++want)
         values[i] = i % 3 == 0 ? INFINITY : i % 3 == 1 ? -INFINITY : std::numeric_limits<float>::quiet_NaN();
@@ -155,8 +154,8 @@ TEST(StepChecks, NameWhatDoesNotFit) {
   EXPECT_THAT(message([&] { scale_model_input(test.ex, x, 1, 0, DType::kF32); }),
               HasSubstr("at least 1, is 0"));
   EXPECT_THAT(message([&] { to_rgb8(test.ex, x); }), HasSubstr("must be [N,H,W,3], is [3,2,2,4]"));
-  EXPECT_THAT(message([&] { count_nonfinite(test.ex, random_tensor({2}, DType::kF16, 1)); }),
-              HasSubstr("must be f32 or bf16"));
+  EXPECT_THAT(message([&] { count_nonfinite(test.ex, make_tensor(host_device(), {2}, DType::kI32)); }),
+              HasSubstr("must be f32, bf16 or f16, is i32"));
 }
 
 }  // namespace

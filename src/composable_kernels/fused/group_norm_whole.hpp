@@ -1,0 +1,82 @@
+// Group norm with one workgroup per group of one image.
+// Problem   GroupNormParams
+// Mapping   a thread owns one pack of channels of every rows-th pixel and keeps them in registers
+// Traffic   x once, y once
+// Numerics  two passes over the registers in float, the first relative to the group's first element; lanes
+//           summed as a tree, waves in order
+// Limits    the group's width and the border between the inputs are multiples of the pack; a group has at
+// most
+//           kThreads / columns * kPacks pixels
+#pragma once
+
+#include "composable_kernels/fused/group_norm.hpp"
+
+namespace rocm_sd {
+
+// Cfg: T; kVec, channels of a pack; kThreads; kPacks of a thread; kSlots = kThreads / threads of the
+// workgroup: 1 on a GPU, where lds has one float per wave.
+template <class Arch, class Cfg>
+ROCM_SD_DEVICE void group_norm_whole_body(const GroupNormParams<typename Cfg::T>& p, const Block<Arch>& block,
+                                          float* lds) {
+  using T = typename Cfg::T;
+  constexpr int kVec = Cfg::kVec, kPacks = Cfg::kPacks, kSlots = Cfg::kSlots;
+  const int width = p.channels / p.groups, columns = width / kVec, rows = Cfg::kThreads / columns;
+  const int image = static_cast<int>(block.group() / p.groups);
+  const int begin = static_cast<int>(block.group() % p.groups) * width;
+  const float share = 1.0f / (static_cast<float>(p.pixels) * static_cast<float>(width));
+  const float base = to_float(*group_norms::source(p, image, begin).data);
+
+  Pack<T, kVec> kept[kSlots][kPacks];
+  // Calls body(slot, row, channel) for every slot of this thread that has pixels to do with.
+  const auto for_slots = [&](const auto& body) {
+    ROCM_SD_UNROLL
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const int t = block.thread() + slot * block.threads(), row = t / columns;
+      if (row < rows) body(slot, row, begin + t % columns * kVec);
+    }
+  };
+  // Calls body(pack, pixel) for every pack of the slot.
+  const auto for_packs = [&](int slot, int row, const auto& body) {
+    ROCM_SD_UNROLL
+    for (int k = 0; k < kPacks; ++k)
+      if (row + k * rows < p.pixels) body(kept[slot][k], row + k * rows);
+  };
+
+  float sum = 0, squares = 0;
+  for_slots([&](int slot, int row, int channel) {
+    const auto from = group_norms::source(p, image, channel);
+    for_packs(slot, row, [&](Pack<T, kVec>& pack, int pixel) {
+      pack = load_pack<kVec>(from.data + pixel * from.stride);
+    });
+    for_packs(slot, row, [&](const Pack<T, kVec>& pack, int) {
+      for (int j = 0; j < kVec; ++j) sum += to_float(pack.x[j]) - base;
+    });
+  });
+  const float mean = base + group_sum(block, sum, lds) * share;
+  for_slots([&](int slot, int row, int) {
+    for_packs(slot, row, [&](const Pack<T, kVec>& pack, int) {
+      for (int j = 0; j < kVec; ++j) {
+        const float d = to_float(pack.x[j]) - mean;
+        squares += d * d;
+      }
+    });
+  });
+  const float scale = 1.0f / Arch::sqrt(group_sum(block, squares, lds) * share + p.eps);
+
+  T* y = p.y + static_cast<int64_t>(image) * p.pixels * p.channels;
+  for_slots([&](int slot, int row, int channel) {
+    group_norms::Affine<kVec> affine;
+    affine.scale = load_pack<kVec>(p.gain + channel);
+    affine.bias = load_pack<kVec>(p.bias + channel);
+    for (int j = 0; j < kVec; ++j) {
+      affine.mean[j] = mean;
+      affine.scale.x[j] *= scale;
+    }
+    for_packs(slot, row, [&](const Pack<T, kVec>& pack, int pixel) {
+      store_pack(y + static_cast<int64_t>(pixel) * p.channels + channel,
+                 group_norms::normalise<Arch, kVec>(pack, affine, p.silu != 0));
+    });
+  });
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,20 @@
+// Configurations of the norm kernels, shared by norm.hip and its launcher.
+#pragma once
+
+#include <cstdint>
+
+namespace rocm_sd::norm_configs {
+
+constexpr int kLayerNormWaves = 4;  // of a workgroup: rows at a time
+constexpr int kPartsThreads = 256;  // of the measuring and the normalising kernel
+constexpr int kWholeBytes = 64;     // of a group that one thread keeps in registers
+constexpr int kWholeThreads[] = {256, 1024};
+constexpr int kLayerNormPacks[] = {1, 2, 3, 5, 8};  // of a lane
+constexpr int kMostMergedParts = 128;               // that the normalising kernel merges itself
+
+// Elements of 16 bytes.
+constexpr int full_pack(int element_bytes) { return 16 / element_bytes; }
+// Packs that one thread of the whole-group kernel keeps.
+constexpr int whole_packs(int vec, int element_bytes) { return kWholeBytes / (vec * element_bytes); }
+
+}  // namespace rocm_sd::norm_configs

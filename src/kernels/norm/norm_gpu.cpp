@@ -1,0 +1,95 @@
+// group_norm and layer_norm on a GPU: which kernels, and their grids.
+#include <algorithm>
+#include <limits>
+
+#include "composable_kernels/fused/layer_norm.hpp"
+#include "kernels/gpu_launch.hpp"
+#include "kernels/norm/norm_configs.hpp"
+#include "kernels/norm/norm_plan.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace norm_configs;
+
+std::string kernel_name(const char* form, DType dtype, int vec) {
+  return concat("group_norm_", form, "_", dtype, "_v", vec);
+}
+
+template <class Params>
+void launch(Exec& ex, OpInfo info, const std::string& kernel, int64_t groups, int threads,
+            const Params& params) {
+  launch_kernel(ex, std::move(info), *gpu_device(ex)->find_kernel(kernel), {static_cast<uint32_t>(groups)},
+                static_cast<uint32_t>(threads), 0, params);
+}
+
+// The kernels do not look behind the pointers' types, which only count elements.
+void run_whole(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
+  const std::string name = concat(kernel_name("whole", p.dtype, plan.vec), "_t", plan.whole_threads);
+  launch(ex, op_info(p, "gpu"), name, p.images * p.groups, plan.whole_threads,
+         group_norm_params<float>(p, plan, nullptr, nullptr));
+}
+
+void run_in_parts(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
+  const Tensor partial = ex.alloc({p.images, plan.parts, p.groups, 2}, DType::kF32);
+  const Tensor merged = ex.alloc({p.images, p.groups, 2}, DType::kF32);
+  auto params = group_norm_params<float>(p, plan, partial.as<float>(), merged.as<float>());
+  const int64_t slabs = p.images * (p.channels / plan.slab);
+  // The bytes and operations of the op are booked on its last kernel but for the second reading of x.
+  const double bytes = p.bytes() / 2;
+  launch(ex, {p.op(), concat("gpu measure ", p.describe()), p.flops() / 2, bytes},
+         kernel_name("measure", p.dtype, plan.vec), slabs * plan.parts, kPartsThreads, params);
+  if (plan.merge) {
+    launch(ex, {p.op(), concat("gpu merge ", p.describe()), 0, 0}, "group_norm_merge", p.images * p.groups,
+           gpu_device(ex)->traits().lanes, params);
+    params.partial = params.merged;
+    params.parts = 1;
+    params.part = params.pixels;
+  }
+  launch(ex, {p.op(), concat("gpu normalise ", p.describe()), p.flops() / 2, 2 * bytes},
+         kernel_name("normalise", p.dtype, plan.vec), slabs * plan.pieces, kPartsThreads, params);
+}
+
+// The kernel for rows of so many columns.
+std::string layer_norm_kernel(const LayerNormProblem& p, int lanes) {
+  const int64_t vec = full_pack(static_cast<int>(dtype_size(p.dtype)));
+  if (p.aligned && p.cols % vec == 0)
+    for (const int packs : kLayerNormPacks)
+      if (p.cols <= packs * lanes * vec) return concat("layer_norm_", p.dtype, "_p", packs);
+  return concat("layer_norm_", p.dtype, "_long");
+}
+
+}  // namespace
+
+void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan) {
+  plan.whole_threads ? run_whole(ex, problem, plan) : run_in_parts(ex, problem, plan);
+}
+
+Refusal supports_group_norm_gpu(const Exec& ex, const GroupNormProblem& p) {
+  if (const Refusal refusal = supports_kernel(ex, kernel_name("measure", p.dtype, 1))) return refusal;
+  return refuse_group_norm(p);
+}
+void run_group_norm_gpu(Exec& ex, const GroupNormProblem& problem) {
+  if (problem.images * problem.pixels * problem.channels == 0) return;
+  run_group_norm_plan(ex, problem, default_group_norm(problem, gpu_device(ex)->traits().multiprocessors));
+}
+
+Refusal supports_layer_norm_gpu(const Exec& ex, const LayerNormProblem& p) {
+  if (const Refusal refusal = supports_kernel(ex, concat("layer_norm_", p.dtype, "_long"))) return refusal;
+  if (p.cols > std::numeric_limits<int32_t>::max() / 2) return "takes no rows of a billion columns";
+  return std::nullopt;
+}
+void run_layer_norm_gpu(Exec& ex, const LayerNormProblem& p) {
+  if (p.rows * p.cols == 0) return;
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  // As many workgroups as the device holds at once: a wave keeps gain and bias for its further rows.
+  const int64_t most = int64_t{traits.multiprocessors} * 8;
+  const int64_t groups = std::min((p.rows + kLayerNormWaves - 1) / kLayerNormWaves, most);
+  const LayerNormParams<float> params{static_cast<const float*>(p.x), p.gain, p.bias,
+                                      static_cast<float*>(p.y),       p.rows, static_cast<int32_t>(p.cols),
+                                      static_cast<uint32_t>(groups),  p.eps};
+  launch(ex, op_info(p, "gpu"), layer_norm_kernel(p, traits.lanes), groups, kLayerNormWaves * traits.lanes,
+         params);
+}
+
+}  // namespace rocm_sd

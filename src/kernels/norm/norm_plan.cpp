@@ -1,0 +1,109 @@
+#include "kernels/norm/norm_plan.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "composable_kernels/fused/group_norm_parts.hpp"
+#include "kernels/norm/norm_configs.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace norm_configs;
+
+int element_bytes(const GroupNormProblem& p) { return static_cast<int>(dtype_size(p.dtype)); }
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The widest pack that divides all of `extents`.
+int widest_pack(const GroupNormProblem& p, std::initializer_list<int64_t> extents) {
+  if (!p.aligned) return 1;
+  for (int vec = full_pack(element_bytes(p)); vec > 1; vec /= 2)
+    if (std::ranges::all_of(extents, [vec](int64_t e) { return e % vec == 0; })) return vec;
+  return 1;
+}
+
+// Packs of 16 bytes or single elements: what the kernels in parts are compiled for.
+int parts_pack(const GroupNormProblem& p) {
+  const int full = full_pack(element_bytes(p));
+  return p.aligned && p.first_channels() % full == 0 && p.second_channels % full == 0 ? full : 1;
+}
+
+// Channels of a workgroup: whole groups and whole packs, few idle threads, and no more channels than that
+// takes, for a workgroup that normalises merges the moments of its slab's groups first.
+// Zero if there is no such slab.
+int64_t slab_of(const GroupNormProblem& p, int vec) {
+  const int64_t width = p.channels / p.groups, unit = std::lcm(width, static_cast<int64_t>(vec));
+  constexpr int64_t kWide = 128;  // channels: pieces of memory long enough to be read at full rate
+  int64_t best = 0;
+  double best_share = 0;
+  for (int64_t slab = unit; slab <= p.channels; slab += unit) {
+    const int64_t columns = slab / vec;
+    if (p.channels % slab || columns > kPartsThreads || slab / width > group_norms::kMaxSlabGroups) continue;
+    const double used = static_cast<double>(kPartsThreads / columns * columns) / kPartsThreads;
+    const double share = used * static_cast<double>(std::min(slab, kWide)) / kWide;
+    if (best == 0 || share > best_share + 0.02) best_share = share, best = slab;
+  }
+  return best;
+}
+
+GroupNormPlan in_parts(const GroupNormProblem& p, int multiprocessors, int parts_per_multiprocessor) {
+  GroupNormPlan plan;
+  plan.vec = parts_pack(p);
+  plan.slab = slab_of(p, plan.vec);
+  const int64_t slabs = p.images * (p.channels / plan.slab), rows = kPartsThreads / (plan.slab / plan.vec);
+  // Each workgroup gets at least as many pixels as fill its threads once.
+  const auto cut = [&](int64_t workgroups, int64_t least, int64_t& size, int64_t& count) {
+    const int64_t wanted = std::max<int64_t>(divide_up(workgroups, slabs), 1);
+    size = divide_up(std::max(divide_up(p.pixels, wanted), std::min(least, p.pixels)), rows) * rows;
+    count = divide_up(p.pixels, size);
+  };
+  cut(int64_t{multiprocessors} * parts_per_multiprocessor, 2 * rows, plan.part, plan.parts);
+  cut(int64_t{multiprocessors} * 8, 4 * rows, plan.piece, plan.pieces);
+  plan.merge = plan.parts > kMostMergedParts;
+  return plan;
+}
+
+// The least threads that keep a group of one image in registers; nothing if none do.
+std::optional<GroupNormPlan> whole(const GroupNormProblem& p) {
+  const int64_t width = p.channels / p.groups;
+  GroupNormPlan plan;
+  plan.vec = widest_pack(p, {width, p.first_channels(), p.second_channels});
+  if (plan.vec == 1) return std::nullopt;
+  const int64_t columns = width / plan.vec;
+  for (const int threads : kWholeThreads) {
+    if (threads / columns * whole_packs(plan.vec, element_bytes(p)) < p.pixels) continue;
+    plan.whole_threads = threads;
+    return plan;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string GroupNormPlan::describe() const {
+  if (whole_threads) return concat("whole v", vec, " t", whole_threads);
+  return concat("parts v", vec, " slab ", slab, " parts ", parts, " pieces ", pieces, merge ? " merge" : "");
+}
+
+Refusal refuse_group_norm(const GroupNormProblem& p) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
+  if (p.images > kMost || p.pixels > kMost || p.channels > kMost)
+    return concat("takes no extent above ", kMost);
+  if (p.images * p.pixels * p.channels > 0 && slab_of(p, parts_pack(p)) == 0)
+    return concat("takes groups of at most ", kPartsThreads * parts_pack(p), " channels");
+  return std::nullopt;
+}
+
+GroupNormPlan default_group_norm(const GroupNormProblem& p, int multiprocessors) {
+  if (const auto plan = whole(p)) return *plan;
+  return in_parts(p, multiprocessors, 2);
+}
+
+std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, int multiprocessors) {
+  std::vector<GroupNormPlan> plans = {default_group_norm(p, multiprocessors)};
+  for (const int parts : {1, 2, 4, 8}) plans.push_back(in_parts(p, multiprocessors, parts));
+  return plans;
+}
+
+}  // namespace rocm_sd

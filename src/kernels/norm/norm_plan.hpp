@@ -1,0 +1,60 @@
+// How the GPU's group norm (and its scalar form) cuts a problem into workgroups.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "composable_kernels/fused/group_norm.hpp"
+#include "kernels/norm/norm_impl.hpp"
+
+namespace rocm_sd {
+
+struct GroupNormPlan {
+  int vec = 1;                    // channels that a thread takes at once
+  int whole_threads = 0;          // threads of the kernel that keeps a whole group in registers; 0: in parts
+  int64_t slab = 0;               // in parts: channels of a workgroup
+  int64_t part = 0, parts = 0;    // measured: pixels of a workgroup, parts of an image
+  int64_t piece = 0, pieces = 0;  // normalised
+  bool merge = false;             // the parts are merged by a kernel of their own
+
+  std::string describe() const;
+};
+
+// Nothing unless the kernels cannot take the problem, else why not.
+Refusal refuse_group_norm(const GroupNormProblem& p);
+
+// The plan without tuning, for a device of so many multiprocessors; p has elements.
+GroupNormPlan default_group_norm(const GroupNormProblem& p, int multiprocessors);
+// Every plan worth measuring, the default first.
+std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, int multiprocessors);
+
+// Launches that plan of a problem with elements on a GPU Exec.
+void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan);
+
+// The kernels' argument. partial: [images, parts, groups, 2]; merged: [images, groups, 2].
+template <class T>
+GroupNormParams<T> group_norm_params(const GroupNormProblem& p, const GroupNormPlan& plan, float* partial,
+                                     float* merged) {
+  const auto small = [](int64_t x) { return static_cast<int32_t>(x); };
+  return {.x = static_cast<const T*>(p.x),
+          .second = static_cast<const T*>(p.second),
+          .gain = p.gain,
+          .bias = p.bias,
+          .y = static_cast<T*>(p.y),
+          .partial = partial,
+          .merged = merged,
+          .images = small(p.images),
+          .pixels = small(p.pixels),
+          .channels = small(p.channels),
+          .first = small(p.first_channels()),
+          .groups = small(p.groups),
+          .slab = small(plan.slab),
+          .parts = small(plan.parts),
+          .part = small(plan.part),
+          .pieces = small(plan.pieces),
+          .piece = small(plan.piece),
+          .eps = p.eps,
+          .silu = p.silu};
+}
+
+}  // namespace rocm_sd

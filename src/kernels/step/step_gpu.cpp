@@ -1,0 +1,80 @@
+// The step ops on a GPU.
+#include "kernels/gpu_launch.hpp"
+#include "kernels/step/step_configs.hpp"
+#include "kernels/step/step_params.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace step_configs;
+
+// Workgroups for so many elements, `vec` to a thread; further ones are taken in turn.
+uint32_t groups_of(const Exec& ex, int64_t size, int vec) {
+  const int64_t per_group = int64_t{kThreads} * vec;
+  const int64_t most = int64_t{gpu_device(ex)->traits().multiprocessors} * 16;
+  return static_cast<uint32_t>(std::clamp<int64_t>((size + per_group - 1) / per_group, 1, most));
+}
+
+template <class Params>
+void launch(Exec& ex, OpInfo info, const std::string& kernel, uint32_t groups, int threads,
+            const Params& params) {
+  launch_kernel(ex, std::move(info), *gpu_device(ex)->find_kernel(kernel), {groups},
+                static_cast<uint32_t>(threads), 0, params);
+}
+
+std::string guidance_kernel(const GuidanceProblem& p) {
+  return concat(p.rescale > 0 ? "guidance_rescaled_" : "guidance_", p.dtype);
+}
+
+}  // namespace
+
+Refusal supports_linear_combination_gpu(const Exec& ex, const LinearCombinationProblem&) {
+  return supports_kernel(ex, "linear_combination");
+}
+void run_linear_combination_gpu(Exec& ex, const LinearCombinationProblem& p) {
+  if (p.size == 0) return;
+  const uint32_t groups = groups_of(ex, p.size, 4);
+  launch(ex, op_info(p, "gpu"), "linear_combination", groups, kThreads, linear_combination_params(p, groups));
+}
+
+Refusal supports_blend_gpu(const Exec& ex, const BlendProblem&) { return supports_kernel(ex, "blend"); }
+void run_blend_gpu(Exec& ex, const BlendProblem& p) {
+  if (p.size == 0) return;
+  const uint32_t groups = groups_of(ex, p.size, 4);
+  launch(ex, op_info(p, "gpu"), "blend", groups, kThreads, blend_params(p, groups));
+}
+
+Refusal supports_posterior_gpu(const Exec& ex, const PosteriorProblem& p) {
+  return supports_kernel(ex, concat("posterior_", p.dtype));
+}
+void run_posterior_gpu(Exec& ex, const PosteriorProblem& p) {
+  if (p.pixels * p.channels == 0) return;
+  const uint32_t groups = groups_of(ex, p.pixels * p.channels, 1);
+  launch(ex, op_info(p, "gpu"), concat("posterior_", p.dtype), groups, kThreads,
+         posterior_params<float>(p, groups));
+}
+
+Refusal supports_guidance_gpu(const Exec& ex, const GuidanceProblem& p) {
+  return supports_kernel(ex, guidance_kernel(p));
+}
+void run_guidance_gpu(Exec& ex, const GuidanceProblem& p) {
+  if (p.images * p.size == 0) return;
+  const bool rescaled = p.rescale > 0;
+  const uint32_t groups = rescaled ? static_cast<uint32_t>(p.images) : groups_of(ex, p.images * p.size, 4);
+  launch(ex, op_info(p, "gpu"), guidance_kernel(p), groups, rescaled ? kRescaleThreads : kThreads,
+         guidance_params<float>(p, groups));
+}
+
+Refusal supports_count_nonfinite_gpu(const Exec& ex, const CountNonfiniteProblem& p) {
+  return supports_kernel(ex, concat("count_nonfinite_", p.dtype));
+}
+void run_count_nonfinite_gpu(Exec& ex, const CountNonfiniteProblem& p) {
+  const uint32_t groups = std::min<uint32_t>(groups_of(ex, p.size, 8), kMostCounts);
+  const Tensor partial = ex.alloc({groups}, DType::kF64);
+  const auto params = count_nonfinite_params<float>(p, partial.as<double>(), groups);
+  launch(ex, op_info(p, "gpu"), concat("count_nonfinite_", p.dtype), groups, kThreads, params);
+  launch(ex, {p.op(), concat("gpu sum ", p.describe()), 0, 0}, "sum_counts", 1,
+         gpu_device(ex)->traits().lanes, params);
+}
+
+}  // namespace rocm_sd

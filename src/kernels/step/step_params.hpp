@@ -1,0 +1,63 @@
+// The portable bodies' arguments for the problems of the step ops.
+#pragma once
+
+#include <algorithm>
+
+#include "composable_kernels/fused/step.hpp"
+#include "kernels/step/step_impl.hpp"
+
+namespace rocm_sd {
+
+static_assert(LinearCombinationParams::kMaxTerms == LinearCombinationProblem::kMaxTerms);
+
+inline bool at_16_bytes(std::initializer_list<const void*> all) {
+  return std::ranges::all_of(all,
+                             [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; });
+}
+
+inline LinearCombinationParams linear_combination_params(const LinearCombinationProblem& p, uint32_t groups) {
+  LinearCombinationParams params{.terms = {},
+                                 .factors = {},
+                                 .y = p.y,
+                                 .size = p.size,
+                                 .count = p.count,
+                                 .aligned = at_16_bytes({p.y}),
+                                 .groups = groups};
+  for (int t = 0; t < p.count; ++t) {
+    params.terms[t] = p.terms[t];
+    params.factors[t] = p.factors[t];
+    params.aligned &= at_16_bytes({p.terms[t]});
+  }
+  return params;
+}
+
+inline BlendParams blend_params(const BlendProblem& p, uint32_t groups) {
+  return {p.a, p.b, p.mask, p.y, p.size, at_16_bytes({p.a, p.b, p.mask, p.y}), groups};
+}
+
+template <class T>
+PosteriorParams<T> posterior_params(const PosteriorProblem& p, uint32_t groups) {
+  return {static_cast<const T*>(p.moments), p.noise, p.y, p.pixels * p.channels, p.channels, groups};
+}
+
+template <class T>
+GuidanceParams<T> guidance_params(const GuidanceProblem& p, uint32_t groups) {
+  const auto half = static_cast<size_t>(p.images * p.size) * dtype_size(p.dtype);
+  return {static_cast<const T*>(p.x),
+          p.y,
+          p.images,
+          p.size,
+          p.scale,
+          p.rescale,
+          at_16_bytes({p.x, p.y}) && half % 16 == 0,
+          groups};
+}
+
+// partial: [groups].
+template <class T>
+CountNonfiniteParams<T> count_nonfinite_params(const CountNonfiniteProblem& p, double* partial,
+                                               uint32_t groups) {
+  return {static_cast<const T*>(p.x), partial, p.count, p.size, at_16_bytes({p.x}), groups};
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,185 @@
+// Devices, memory and streams of the stand-in, and what tests ask it.
+#include "fake_hip.hpp"
+
+#include "card.hpp"
+
+using namespace fake_hip;
+
+extern "C" {
+
+const char* fake_hip_complaints() { return card().complaints.c_str(); }
+size_t fake_hip_live() {
+  const Card& c = card();
+  return c.blocks.size() + c.pinned.size() + c.streams.size() + c.events.size() + c.modules.size() +
+         c.graphs.size() + c.execs.size();
+}
+size_t fake_hip_calls(const char* function) { return card().calls[function]; }
+void fake_hip_fail(const char* function, int status) {
+  if (status == kSuccess)
+    card().failing.erase(function);
+  else
+    card().failing[function] = status;
+}
+void fake_hip_card(const char* arch, uint64_t memory_bytes) {
+  card().arch = arch;
+  card().memory = memory_bytes;
+}
+
+const char* hipGetErrorName(int status) {
+  switch (status) {
+    case kSuccess: return "hipSuccess";
+    case kInvalidValue: return "hipErrorInvalidValue";
+    case kOutOfMemory: return "hipErrorOutOfMemory";
+    case kInvalidHandle: return "hipErrorInvalidHandle";
+    case kCaptureUnsupported: return "hipErrorStreamCaptureUnsupported";
+    default: return "hipErrorUnknown";
+  }
+}
+const char* hipGetErrorString(int) { return "as the stand-in says"; }
+
+int hipInit(unsigned flags) {
+  ENTER(false);
+  if (flags != 0) return invalid(__func__, "flags must be 0");
+  card().initialised = true;
+  return kSuccess;
+}
+int hipGetDeviceCount(int* count) {
+  ENTER(false);
+  *count = 1;
+  return kSuccess;
+}
+int hipSetDevice(int device) {
+  ENTER(false);
+  if (device != 0) return invalid(__func__, "there is one device", kInvalidDevice);
+  device_set = true;
+  return kSuccess;
+}
+int hipDeviceGetName(char* name, int bytes, int device) {
+  ENTER(false);
+  if (device != 0) return kInvalidDevice;
+  std::strncpy(name, "Stand-in Radeon", static_cast<size_t>(bytes));
+  return kSuccess;
+}
+int hipDeviceGetAttribute(int* value, int attribute, int device) {
+  ENTER(false);
+  if (device != 0) return kInvalidDevice;
+  switch (attribute) {
+    case 16: *value = 0; return kSuccess;                                          // integrated
+    case 19: *value = 6 << 20; return kSuccess;                                    // L2
+    case 63: *value = 48; return kSuccess;                                         // multiprocessors
+    case 74: *value = 64 << 10; return kSuccess;                                   // LDS of a group
+    case 87: *value = card().arch.starts_with("gfx9") ? 64 : 32; return kSuccess;  // lanes
+    default: return invalid(__func__, "an attribute that the stand-in does not know");
+  }
+}
+int hipDeviceTotalMem(size_t* bytes, int device) {
+  ENTER(false);
+  if (device != 0) return kInvalidDevice;
+  *bytes = card().memory;
+  return kSuccess;
+}
+
+// The struct of ROCM_SD_FAKE_ROCM's generation: its size, and the architecture's name in its place.
+static int fill_properties(void* properties, size_t bytes, size_t arch_offset) {
+  std::memset(properties, 0x5a, bytes);
+  std::strcpy(static_cast<char*>(properties) + arch_offset, card().arch.c_str());
+  return kSuccess;
+}
+#if ROCM_SD_FAKE_ROCM >= 6
+int hipGetDevicePropertiesR0600(void* properties, int device) {
+  ENTER(false);
+  return device == 0 ? fill_properties(properties, 1472, 1160) : kInvalidDevice;
+}
+#endif
+int hipGetDeviceProperties(void* properties, int device) {
+  ENTER(false);
+  return device == 0 ? fill_properties(properties, 792, 396) : kInvalidDevice;
+}
+
+int hipMemGetInfo(size_t* free, size_t* total) {
+  ENTER();
+  *total = card().memory;
+  *free = card().memory - card().used;
+  return kSuccess;
+}
+int hipMalloc(void** data, size_t bytes) {
+  ENTER();
+  if (const int refused = refuse_capture(__func__)) return refused;
+  if (bytes == 0) return invalid(__func__, "0 bytes");
+  if (bytes > card().memory - card().used) return kOutOfMemory;
+  auto* block = static_cast<char*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  if (!block) return kOutOfMemory;
+  std::memset(block, 0xfb, bytes);  // poison
+  card().blocks[block] = bytes;
+  card().used += bytes;
+  *data = block;
+  return kSuccess;
+}
+int hipFree(void* data) {
+  ENTER();
+  if (const int refused = refuse_capture(__func__)) return refused;
+  run_everything();  // as HIP does
+  const auto block = card().blocks.find(static_cast<char*>(data));
+  if (block == card().blocks.end()) return invalid(__func__, "no such block, or freed twice");
+  card().used -= block->second;
+  card().blocks.erase(block);
+  std::free(data);
+  return kSuccess;
+}
+int hipHostMalloc(void** data, size_t bytes, unsigned) {
+  ENTER();
+  auto* block = static_cast<char*>(std::malloc(bytes));
+  card().pinned[block] = bytes;
+  *data = block;
+  return kSuccess;
+}
+int hipHostFree(void* data) {
+  ENTER();
+  run_everything();
+  if (card().pinned.erase(static_cast<char*>(data)) == 0) return invalid(__func__, "no such pinned block");
+  std::free(data);
+  return kSuccess;
+}
+
+int hipMemcpyAsync(void* dst, const void* src, size_t bytes, int kind, Stream* stream) {
+  ENTER();
+  const bool from_device = kind == 2 || kind == 3, to_device = kind == 1 || kind == 3;
+  if (!from_device && !to_device) return invalid(__func__, "an unknown kind of copy");
+  if (from_device && !on_device(src, bytes)) return invalid(__func__, "the source is in no block");
+  if (to_device && !on_device(dst, bytes)) return invalid(__func__, "the destination is in no block");
+  const void* host = from_device ? dst : src;
+  if (kind != 3 && !inside(card().pinned, host, bytes)) {
+    // Pageable memory: HIP has read or written it when the call returns.
+    if (card().streams.contains(stream)) run_all(*stream);
+    std::memcpy(dst, src, bytes);
+    return kSuccess;
+  }
+  return enqueue(stream, __func__, {[=] { std::memmove(dst, src, bytes); }});
+}
+int hipMemsetAsync(void* data, int value, size_t bytes, Stream* stream) {
+  ENTER();
+  if (!on_device(data, bytes)) return invalid(__func__, "the destination is in no block");
+  return enqueue(stream, __func__, {[=] { std::memset(data, value, bytes); }});
+}
+
+int hipStreamCreateWithFlags(Stream** stream, unsigned flags) {
+  ENTER();
+  if (flags > 1) return invalid(__func__, "unknown flags");
+  *stream = new Stream;
+  card().streams.insert(*stream);
+  return kSuccess;
+}
+int hipStreamDestroy(Stream* stream) {
+  ENTER();
+  if (card().streams.contains(stream)) run_all(*stream);
+  return destroy(card().streams, stream, __func__);
+}
+int hipStreamSynchronize(Stream* stream) {
+  ENTER();
+  if (!card().streams.contains(stream)) return invalid(__func__, "no such stream", kInvalidHandle);
+  if (const int refused = refuse_capture(__func__)) return refused;
+  run_all(*stream);
+  return kSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,262 @@
+// The hip device on a stand-in for libamdhip64 that checks every call (tests/support/fake_hip).
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "runtime/devices.hpp"
+#include "runtime/exec.hpp"
+#include "runtime/gpu_driver.hpp"
+#include "runtime/probe.hpp"
+#include "support/code_objects.hpp"
+#include "support/fake_hip/fake_hip.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using testing::HasSubstr;
+
+// Loads the stand-in before anything asks for the driver: ctest runs each test in a process of its own.
+class HipTest : public testing::Test {
+ protected:
+  explicit HipTest(const char* library = ROCM_SD_FAKE_HIP_6) {
+    setenv("ROCM_SD_HIP_LIBRARY", library, 1);
+    setenv("ROCM_SD_KERNELS", folder.path().c_str(), 1);
+    handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    write_kernel_archive(folder.path() / "kernels_gfx1100.rsk", "gfx1100", "by hand",
+                         {{"probe.co", testing_support::amd_code_object({{"probe_axpy", 32, 0, 0, 0},
+                                                                         {"probe_reverse", 32, 0, 0, 0},
+                                                                         {"nothing", 32, 1024, 0, 0}})}});
+  }
+  ~HipTest() override {
+    EXPECT_STREQ(call<decltype(fake_hip_complaints)>("fake_hip_complaints")(), "");
+    fail("hipStreamSynchronize", 0);
+  }
+
+  template <class Function>
+  Function* call(const char* name) const {
+    return reinterpret_cast<Function*>(dlsym(handle, name));
+  }
+  void fail(const char* function, int status) {
+    call<decltype(fake_hip_fail)>("fake_hip_fail")(function, status);
+  }
+  void set_card(const char* arch, uint64_t memory) {
+    call<decltype(fake_hip_card)>("fake_hip_card")(arch, memory);
+  }
+  size_t calls(const char* function) { return call<decltype(fake_hip_calls)>("fake_hip_calls")(function); }
+  size_t live() { return call<decltype(fake_hip_live)>("fake_hip_live")(); }
+
+  static std::unique_ptr<GpuDevice> open() { return make_gpu_device(open_hip(0)); }
+  static void axpy(GpuDevice& gpu, const Tensor& x, const Tensor& y, float scale) {
+    const GpuKernel* kernel = gpu.find_kernel("probe_axpy");
+    const ProbeParams params{x.as<float>(), y.as<float>(), scale, static_cast<int32_t>(x.numel()), 0};
+    gpu.launch(*kernel, {.x = static_cast<uint32_t>((x.numel() + 255) / 256)}, 256, 0, &params,
+               sizeof(params));
+  }
+
+  testing_support::TemporaryFolder folder;
+  void* handle = nullptr;
+};
+
+// What `code` throws of type E, as text.
+template <class E, class Code>
+std::string thrown(const Code& code) {
+  try {
+    code();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST_F(HipTest, LeavesNothingBehind) {
+  {
+    const auto gpu = open();
+    EXPECT_EQ(gpu->kind(), DeviceKind::kHip);
+    EXPECT_EQ(gpu->traits().arch, "gfx1100");
+    EXPECT_EQ(gpu->traits().family, GpuFamily::kRdna3);
+    EXPECT_EQ(gpu->traits().lanes, 32);
+    EXPECT_EQ(gpu->traits().multiprocessors, 48);
+    std::vector<float> ones(1000, 1);
+    const Tensor x = tensor_from(*gpu, {1000}, ones.data()), y = tensor_from(*gpu, {1000}, ones.data());
+    axpy(*gpu, x, y, 2);
+    gpu->begin_capture();
+    axpy(*gpu, x, y, 1);
+    const auto graph = gpu->end_capture();
+    ASSERT_NE(graph, nullptr);
+    graph->replay();
+    const auto event = gpu->make_event(), later = gpu->make_event();
+    event->record();
+    graph->replay();
+    later->record();
+    EXPECT_GE(later->milliseconds_since(*event), 0);
+    EXPECT_EQ(to_floats(*gpu, y), std::vector<float>(1000, 5));
+    EXPECT_GT(live(), 0u);
+  }
+  EXPECT_EQ(live(), 0u);
+}
+
+// 20 MiB go through two staging blocks of 8: each must be waited for before it is filled again.
+TEST_F(HipTest, CopiesThroughStagingInOrder) {
+  const auto gpu = open();
+  std::vector<uint32_t> words(5 << 20), back(words.size());
+  std::iota(words.begin(), words.end(), 1u);
+  const size_t bytes = words.size() * 4;
+  for (const bool pinned : {true, false}) {
+    if (!pinned) fail("hipHostMalloc", 2);  // no pinned memory: slower, and right
+    const auto device = open();
+    void* data = device->allocate(bytes);
+    device->copy_to_device(data, words.data(), bytes);
+    std::fill(back.begin(), back.end(), 0u);
+    device->copy_to_host(back.data(), data, bytes);
+    device->free(data, bytes);
+    EXPECT_EQ(back, words) << pinned;
+  }
+  fail("hipHostMalloc", 0);
+}
+
+TEST_F(HipTest, GivesKeptBlocksBackBeforeItIsOutOfMemory) {
+  set_card("gfx1100", 64 << 20);
+  const auto gpu = open();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 40; ++i) blocks.push_back(gpu->allocate(1 << 20));
+  for (void* block : blocks) gpu->free(block, 1 << 20);
+  EXPECT_EQ(gpu->allocated(), 0u);
+  EXPECT_EQ(gpu->memory().free, uint64_t{64} << 20);  // kept blocks count as free
+  void* large = gpu->allocate(60 << 20);
+  const std::string error = thrown<OutOfMemoryError>([&] { gpu->allocate(8 << 20); });
+  EXPECT_THAT(error, HasSubstr("hip:0: cannot allocate 8388608 bytes"));
+  EXPECT_THAT(error, HasSubstr("4194304 of 67108864"));
+  gpu->free(large, 60 << 20);
+}
+
+TEST_F(HipTest, NamesAnArchitectureWithoutKernels) {
+  set_card("gfx1030", 1 << 30);
+  const auto gpu = open();  // memory works, kernels do not
+  const std::string error = thrown<DeviceError>([&] { gpu->find_kernel("probe_axpy"); });
+  EXPECT_THAT(error, HasSubstr("hip:0 (Stand-in Radeon) is gfx1030"));
+  EXPECT_THAT(error, HasSubstr("there are archives for gfx1100"));
+  EXPECT_EQ(device_named("auto").kind(), DeviceKind::kHost);
+  const auto listings = list_devices();
+  ASSERT_GE(listings.size(), 2u);
+  EXPECT_EQ(listings[1].name, "hip:0");
+  EXPECT_FALSE(listings[1].usable);
+  EXPECT_THAT(listings[1].detail, HasSubstr("no kernels were built for it"));
+}
+
+TEST_F(HipTest, ReadsTheArchitectureWithoutItsFeatures) {
+  set_card("gfx942:sramecc+:xnack-", 1 << 30);
+  const auto gpu = open();
+  EXPECT_EQ(gpu->traits().arch, "gfx942");
+  EXPECT_EQ(gpu->traits().family, GpuFamily::kCdna3);
+  EXPECT_EQ(gpu->traits().lanes, 64);
+}
+
+TEST_F(HipTest, IsWhatAutoTakes) {
+  EXPECT_EQ(&device_named("auto"), &device_named("hip"));
+  EXPECT_EQ(&device_named("hip:0"), &device_named("hip"));
+  EXPECT_THAT(thrown<DeviceError>([] { device_named("hip:1"); }), HasSubstr("reports 1"));
+  for (const char* name : {"", "gpu", "hip:", "hip:x", "hip:-1", "hip:1 ", "hip:99999", "cpu:0"})
+    EXPECT_THAT(thrown<UsageError>([&] { device_named(name); }), HasSubstr("expected cpu, auto, hip"))
+        << name;
+}
+
+TEST_F(HipTest, NamesTheCallThatALostDeviceFails) {
+  const auto gpu = open();
+  fail("hipStreamSynchronize", 999);
+  EXPECT_THAT(thrown<DeviceError>([&] { gpu->synchronize(); }),
+              HasSubstr("hip:0 (Stand-in Radeon): hipStreamSynchronize: hipErrorUnknown (999)"));
+  fail("hipStreamSynchronize", 0);
+  fail("hipModuleLaunchKernel", 999);
+  const Tensor x = make_tensor(*gpu, {10}, DType::kF32);
+  EXPECT_THAT(thrown<DeviceError>([&] { axpy(*gpu, x, x, 1); }),
+              HasSubstr("kernel probe_axpy, 1x1x1 groups of 256"));
+}
+
+TEST_F(HipTest, RefusesMistakenLaunches) {
+  const auto gpu = open();
+  const GpuKernel* kernel = gpu->find_kernel("nothing");
+  ASSERT_NE(kernel, nullptr);
+  EXPECT_EQ(gpu->find_kernel("nothing"), kernel);
+  EXPECT_EQ(calls("hipModuleLoadData"), 1u);
+  EXPECT_EQ(gpu->find_kernel("no_such_kernel"), nullptr);
+  const char params[40] = {};
+  gpu->launch(*kernel, {}, 64, 0, params, 32);
+  EXPECT_THAT(thrown<InternalError>([&] { gpu->launch(*kernel, {}, 64, 0, params, 40); }),
+              HasSubstr("takes 32"));
+  EXPECT_THAT(thrown<InternalError>([&] { gpu->launch(*kernel, {.y = 0}, 64, 0, params, 32); }),
+              HasSubstr("empty"));
+  EXPECT_THAT(thrown<InternalError>([&] { gpu->launch(*kernel, {}, 64, 1 << 20, params, 32); }),
+              HasSubstr("LDS"));
+}
+
+TEST_F(HipTest, RunsOnWhereNoGraphIsMade) {
+  const auto gpu = open();
+  std::vector<float> ones(100, 1), zeros(100, 0);
+  const Tensor x = tensor_from(*gpu, {100}, ones.data()), y = tensor_from(*gpu, {100}, zeros.data());
+  Arena arena(*gpu);
+  Program program("add", arena, [&](Exec& ex) {
+    ex.launch({"axpy", "probe"}, [&gpu, x = &x, y = &y] { axpy(*gpu, *x, *y, 1); });
+  });
+  fail("hipGraphInstantiateWithFlags", 801);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) program.run();
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr("no graph could be made of the launches"));
+  EXPECT_EQ(calls("hipGraphInstantiateWithFlags"), 1u) << "it is not asked again";
+  EXPECT_EQ(to_floats(*gpu, y), std::vector<float>(100, 3));
+  EXPECT_EQ(calls("hipGraphLaunch"), 0u);
+}
+
+TEST_F(HipTest, MarksRangesForProfilers) {
+  setenv("ROCM_SD_RANGES", "1", 1);
+  setenv("ROCM_SD_ROCTX_LIBRARY", ROCM_SD_FAKE_HIP_6, 1);
+  const auto gpu = open();
+  Arena arena(*gpu);
+  Program program("nothing", arena, [&](Exec& ex) { ex.launch({"nop", "probe"}, [] {}); });
+  program.run();
+  program.run();
+  EXPECT_EQ(calls("roctxRangePushA"), 3u);  // the first run and its launch; then the graph as one
+  EXPECT_EQ(calls("roctxRangePop"), 3u);
+}
+
+TEST_F(HipTest, WarnsOfAnOverriddenArchitecture) {
+  setenv("HSA_OVERRIDE_GFX_VERSION", "11.0.0", 1);
+  testing::internal::CaptureStderr();
+  open();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("HSA_OVERRIDE_GFX_VERSION=11.0.0"));
+}
+
+TEST_F(HipTest, RefusesADamagedArchive) {
+  std::filesystem::resize_file(folder.path() / "kernels_gfx1100.rsk", 300);
+  EXPECT_THAT(thrown<FormatError>([] { open(); }), HasSubstr("kernels_gfx1100.rsk"));
+}
+
+TEST_F(HipTest, RefusesAnArchiveOfAnotherTarget) {
+  std::filesystem::rename(folder.path() / "kernels_gfx1100.rsk", folder.path() / "kernels_gfx1101.rsk");
+  set_card("gfx1101", 1 << 30);
+  EXPECT_THAT(thrown<FormatError>([] { open(); }), HasSubstr("holds code for gfx1100"));
+}
+
+class Rocm5Test : public HipTest {
+ protected:
+  Rocm5Test() : HipTest(ROCM_SD_FAKE_HIP_5) {}
+};
+TEST_F(Rocm5Test, ReadsItsPropertiesToo) { EXPECT_EQ(open()->traits().arch, "gfx1100"); }
+
+TEST(NoHip, SaysWhyThereIsNone) {
+  setenv("ROCM_SD_HIP_LIBRARY", "libm.so.6", 1);
+  EXPECT_EQ(hip_gpus().problem, "libm.so.6 is too old: no hipInit");
+  EXPECT_THAT(thrown<DeviceError>([] { device_named("hip"); }), HasSubstr("no hipInit"));
+}
+TEST(NoCuda, SaysWhyThereIsNone) {
+  setenv("ROCM_SD_CUDA_LIBRARY", "/no/such/libcuda.so.1", 1);
+  EXPECT_THAT(cuda_gpus().problem, HasSubstr("no NVIDIA driver: /no/such/libcuda.so.1"));
+  EXPECT_THAT(thrown<DeviceError>([] { device_named("cuda"); }), HasSubstr("cuda:0: no NVIDIA driver"));
+}
+
+}  // namespace
+}  // namespace rocm_sd
