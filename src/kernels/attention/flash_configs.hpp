@@ -102,7 +102,7 @@ struct FlashWideConfig {
   X(512, 64, 64, 4, 2, 128, 16, 4)   \
   X(512, 64, 128, 2, 4, 64, 16, 4)   \
   X(512, 64, 64, 2, 4, 128, 16, 4)   \
-  X(512, 32, 64, 2, 4, 128, 16, 4)
+  X(512, 32, 64, 2, 4, 128, 16, 2)
 #define ROCM_SD_FLASH_WIDE_AMD(X) X(512, 32, 64, 2, 4, 128, 16, 1)
 
 // 16-bit elements of LDS; FlashAttention::kLdsElements says the same. transposed: how values are staged.
