@@ -42,7 +42,8 @@ demo: deps  ## draw a labelled 4x4 sheet with the shipped model; PROMPT="..." dr
 	fi
 demo: export DEMO_PROMPT := $(value PROMPT)
 
-test: deps lint build venv  ## lint, build everything, unit and integration tests
+test: deps deps-gpu lint build venv  ## lint, build everything, unit and integration tests
+	$(PYTHON) tools/kernel_report.py --build $(BUILD) --check
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
@@ -80,18 +81,13 @@ test-gpu: deps  ## GPU tests on the device that ROCM_SD_TEST_DEVICE names (cuda,
 	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests
 	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do "$$test"; done
 
-test-all-archs: deps  ## compile the kernels for every target that the compilers here know
+test-all-archs: deps deps-gpu  ## compile the kernels for every target that the compilers here know, and check their report
 	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
 	cmake --build build/all-archs -j $(JOBS)
+	$(PYTHON) tools/kernel_report.py --build build/all-archs --check
 
-test-gpu: deps  ## GPU tests on the device that ROCM_SD_TEST_DEVICE names (cuda, hip:1), else the first usable one
-	cmake --preset $(PRESET)
-	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests
-	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do "$$test"; done
-
-test-all-archs: deps  ## compile the kernels for every target that the compilers here know
-	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
-	cmake --build build/all-archs -j $(JOBS)
+kernel-report:  ## write docs/kernel-report anew from the kernels that PRESET has built
+	$(PYTHON) tools/kernel_report.py --build $(BUILD)
 
 test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with oneDNN 3 in place of the system's
 	tools/fetch_onednn3.sh build/onednn3-root $(VENV)/bin/python
@@ -132,6 +128,9 @@ docs: $(VENV)/.lint  ## write docs/api-reference.md from the public headers
 deps:  ## install missing system packages by name
 	tools/install_deps.sh build
 
+deps-gpu:
+	tools/install_deps.sh gpu
+
 deps-python:
 	PYTHON=$(PYTHON) tools/install_deps.sh python
 
@@ -157,5 +156,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo test build install test-full test-asan test-tsan test-gpu test-all-archs test-onednn3 fuzz-short bench-cpu format lint tidy docs \
-  deps deps-python venv clean help
+.PHONY: demo test build install test-full test-asan test-tsan test-gpu test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
+  deps deps-gpu deps-python venv clean help

@@ -65,7 +65,7 @@ class Bench:
     def ours(self, dtype: str, size: int, batch: int = 1) -> dict:
         image = self.work / f"ours-{dtype}-{size}{'' if batch == 1 else '-{index}'}.png"
         _, err, peak = run([
-            self.build / "apps" / "cli" / "rocm-sd", "generate", "--model", self.model, "--prompt", PROMPT,
+            self.build / "apps" / "cli" / "rocm-sd", "generate", "--device", "cpu", "--model", self.model, "--prompt", PROMPT,
             "--plain-prompt", "--rng", "cpu", "--seed", SEED, "--steps", self.steps, "--cfg-scale", SCALE, "-W", size,
             "-H", size, "--batch", batch, "--dtype", dtype, "--progress", "json",
             "-o", image])

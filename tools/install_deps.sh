@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing, by Debian/Ubuntu package name. Quick, and needs no root, where all of it is there.
 #
-#   tools/install_deps.sh [build] [python] [fuzz]      (default: build)
+#   tools/install_deps.sh [build] [python] [fuzz] [gpu]      (default: build)
 #
-# "a|b|c" is satisfied by any of the three; the first that the package lists know is installed.
+# "a|b|c" is satisfied by any of the three; the first that the package lists know is installed. "?a" is left out, and said
+# so, where the lists know none: an older release cannot compile AMD's kernels, but everything else.
 set -euo pipefail
 
 build=(
@@ -17,6 +18,10 @@ python=()
 "${PYTHON:-python3}" -c 'import ensurepip, venv' 2>/dev/null || python=(python3 "python3-venv|python3-full")
 fuzz=(clang-19 "libclang-rt-19-dev|libclang-common-19-dev" libomp-19-dev)
 
+# What compiles kernels for AMD and reads the result; ROCm's own clang under /opt/rocm is preferred where it is.
+gpu=("?clang-19" "?lld-19" "?llvm-19" "?rocm-device-libs|rocm-device-libs-21|rocm-device-libs-17")
+[ ! -x "${ROCM_PATH:-/opt/rocm}/llvm/bin/clang++" ] || gpu=()
+
 say() { printf 'install_deps: %s\n' "$*" >&2; }
 
 wanted=()
@@ -25,7 +30,8 @@ for group in "${@:-build}"; do
     build) wanted+=("${build[@]}") ;;
     python) wanted+=("${python[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
-    *) say "unknown group '$group': expected build, python or fuzz"; exit 2 ;;
+    gpu) wanted+=("${gpu[@]}") ;;
+    *) say "unknown group '$group': expected build, python, fuzz or gpu"; exit 2 ;;
   esac
 done
 
@@ -43,7 +49,7 @@ any_installed() {
 }
 
 missing=()
-for choice in "${wanted[@]}"; do any_installed "$choice" || missing+=("$choice"); done
+for choice in "${wanted[@]}"; do any_installed "${choice#\?}" || missing+=("$choice"); done
 [ "${#missing[@]}" -gt 0 ] || exit 0
 if [ -n "${ROCM_SD_SKIP_DEPS:-}" ]; then
   say "not installed, and left so because ROCM_SD_SKIP_DEPS is set: ${missing[*]}"
@@ -66,10 +72,17 @@ as_root apt-get update -qq
 names=()
 for choice in "${missing[@]}"; do
   found=""
+  optional=$([ "${choice#\?}" = "$choice" ] || echo yes)
+  choice=${choice#\?}
   for name in ${choice//|/ }; do
     if [ -n "$(apt-cache show "$name" 2>/dev/null | head -n 1)" ]; then found=$name; break; fi
   done
+  if [ -z "$found" ] && [ -n "$optional" ]; then
+    say "the package lists know none of: ${choice//|/, }; kernels for AMD GPUs are not compiled here"
+    continue
+  fi
   if [ -z "$found" ]; then say "the package lists know none of: ${choice//|/, }"; exit 1; fi
   names+=("$found")
 done
+[ "${#names[@]}" -gt 0 ] || exit 0
 as_root apt-get install -y -q --no-install-recommends "${names[@]}"

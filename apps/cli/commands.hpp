@@ -9,6 +9,7 @@ void add_generate(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_list(CLI::App& app);
+void add_devices(CLI::App& app);
 void add_params(CLI::App& app);
 
 }  // namespace rocm_sd::cli

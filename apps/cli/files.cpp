@@ -85,6 +85,14 @@ void add_list(CLI::App& app) {
   });
 }
 
+void add_devices(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand("devices", "what --device takes on this machine");
+  sub->callback([] {
+    for (const DeviceInfo& device : devices())
+      fmt::print("{:<8} {}{}\n", device.name, device.usable ? "" : "cannot be used: ", device.detail);
+  });
+}
+
 void add_params(CLI::App& app) {
   auto file = std::make_shared<std::string>();
   CLI::App* params = app.add_subcommand("params", "print the generation parameters that a picture carries");

@@ -84,6 +84,9 @@ void print_times(const GenerateResult& result, const MemoryPlan& plan) {
   }
   fmt::print(stderr, "time: {:.2f} s ({})\narena used: {} of {} planned\n", all, line,
              gigabytes(result.arena_used), gigabytes(plan.arena));
+  if (result.device_peak > 0)
+    fmt::print(stderr, "device memory: {} at most, {} planned\n", gigabytes(result.device_peak),
+               gigabytes(plan.total()));
   for (const std::string& warning : result.warnings) fmt::print(stderr, "warning: {}\n", warning);
 }
 

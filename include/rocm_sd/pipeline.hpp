@@ -18,15 +18,20 @@
 
 namespace rocm_sd {
 
+class Device;
+
 struct LoadOptions {
   std::string model;  // Diffusers folder, or a single .safetensors file
   std::string vae, unet, text_encoder,
       text_encoder_2;               // replace a component: file or folder; empty: the model's own
   std::string taesd;                // decode with TAESD or TAESDXL instead of the VAE
-  std::string dtype = "auto";       // auto, f32, bf16: what products are computed in
+  std::string device = "auto";      // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
+  std::string dtype = "auto";       // auto, f16 (GPUs), bf16, f32 (the CPU): what products are computed in
   std::string prediction = "auto";  // auto, epsilon, v, sample
   std::string variant;              // "fp16": prefer *.fp16.safetensors in a folder that has both
   bool mmap = false;                // map weight files instead of reading them
+  bool offload = false;             // keep weights in host memory; each stage puts its own on the device
+  uint64_t vram_budget = 0;         // bytes of device memory to stay within; 0: what the device has free
 };
 
 struct GenerateRequest {
@@ -82,6 +87,8 @@ struct MemoryPlan {
   uint64_t text = 0, unet = 0, vae = 0;  // the arena that each stage needs; they share one
   uint64_t arena = 0;                    // the largest of them: what the arena will hold
   uint64_t buffers = 0;                  // latents, text states, pictures
+  int vae_bands = 1;                     // bands of rows that the VAE works in; 1: the whole picture at once
+  bool offload = false;                  // weights and arena count the stage that takes the most
   uint64_t total() const { return weights + arena + buffers; }
 };
 
@@ -99,7 +106,8 @@ struct Picture {
 struct GenerateResult {
   std::vector<Picture> pictures;
   std::vector<StageTime> times;
-  uint64_t arena_used = 0;  // bytes of the arena that were really handed out
+  uint64_t arena_used = 0;   // bytes of the arena that were really handed out
+  uint64_t device_peak = 0;  // most bytes of device memory held at once
   std::vector<std::string> warnings;
 };
 
@@ -135,8 +143,17 @@ class Pipeline {
  private:
   struct State;
   explicit Pipeline(std::unique_ptr<State> state);
+  friend Pipeline load_pipeline(const LoadOptions&, Device&, const Callbacks&);
   std::unique_ptr<State> state_;
 };
+
+struct DeviceInfo {
+  std::string name;    // what LoadOptions::device takes: "cpu", "cuda:0"
+  std::string detail;  // "NVIDIA H200, sm_90, 139.8 GiB", or why it cannot be used
+  bool usable = false;
+};
+// The CPU and every GPU that a driver reports.
+std::vector<DeviceInfo> devices();
 
 // Names for help texts: "euler_a (Euler a)".
 std::vector<std::string> sampler_names();

@@ -17,6 +17,8 @@
 //   load_transposed(tile, ld)            A from LDS, element (row r, k) at tile[k * ld + r]
 //   mma(c, a, b)                         c += a b
 //   as_b(c)                              C's rows as k, rounded to T
+//   store_columns(tile, ld, c)           C's columns as rows: element (row r, column c) to tile[c * ld + r]
+//                                        rounded to T; every row begins at a multiple of 16 bytes
 //   column_sum(x), column_max(x)         over the lanes that share a column, after each has folded its own
 //   rows
 #pragma once

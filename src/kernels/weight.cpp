@@ -3,6 +3,15 @@
 #include "base/error.hpp"
 
 namespace rocm_sd {
+namespace {
+
+// Implementations for the host make their layouts with the host's instructions.
+std::optional<DeviceAccess> access_to(const Tensor& tensor) {
+  Device* device = tensor ? tensor.storage()->device() : nullptr;
+  return device ? std::optional<DeviceAccess>(std::in_place, *device) : std::nullopt;
+}
+
+}  // namespace
 
 Tensor Weight::plain() const {
   const std::lock_guard lock(state_->mutex);
@@ -17,6 +26,7 @@ std::shared_ptr<const Weight::Pack> Weight::packed(
   for (const auto& [name, pack] : state_->packs)
     if (name == key) return pack;
   if (!state_->plain) state_->plain = state_->packs.front().second->unpack();
+  const auto access = access_to(state_->plain);
   auto pack = make(state_->plain);
   state_->packs.emplace_back(key, pack);
   state_->keep_plain |= keep_plain;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/attention/attention.hpp"
+#include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embed/embed.hpp"
 #include "kernels/gemm/linear.hpp"
 #include "kernels/norm/norm.hpp"
@@ -52,8 +53,6 @@ ClipTextModel ClipTextModel::load(Device& device, const ClipConfig& config, cons
   ClipTextModel model(config);
   load_parameters(model, device, source, compute);
   model.dtype_ = compute;
-  const std::vector<float> zeros(static_cast<size_t>(config.width));
-  model.no_position_ = tensor_from(device, {1, config.width}, zeros.data(), compute);
   return model;
 }
 
@@ -85,7 +84,9 @@ ClipOutput ClipTextModel::operator()(Exec& ex, const Tensor& ids, const ClipArgs
   if (args.final_norm) out.states = layer_norm(ex, out.states, final_norm_, final_norm_.eps);
   if (args.pooled_rows) {
     const EmbeddingWeight states{x.reshape({ids.dim(0) * ids.dim(1), config_.width})};
-    Tensor row = embed_tokens(ex, *args.pooled_rows, states, {no_position_}, dtype_);  // [P,1,C]
+    const EmbeddingWeight no_position{affine(ex, positions_.table.narrow(0, 0, 1), 0, 0)};  // [1,C]
+    // Picking rows is embedding without positions.
+    Tensor row = embed_tokens(ex, *args.pooled_rows, states, no_position, dtype_);  // [P,1,C]
     row = layer_norm(ex, row.reshape({row.dim(0), config_.width}), final_norm_, final_norm_.eps);
     out.pooled = projection_ ? linear(ex, row, *projection_) : row;  // [P,projection]
   }

@@ -62,7 +62,6 @@ class ClipTextModel {
   std::vector<ClipLayer> layers_;
   Norm final_norm_;
   std::optional<Linear> projection_;
-  Tensor no_position_;  // [1,C] zeros: picking rows is embedding without positions
 };
 
 // The row of each sequence whose state is the pooled one, as an index into [B*T]: the first token with

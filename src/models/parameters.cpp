@@ -1,10 +1,15 @@
 #include "models/parameters.hpp"
 
+#include <algorithm>
+
 namespace rocm_sd {
 namespace {
 
 // How many missing keys a message names; the rest are counted.
 constexpr size_t kNamedMissing = 20;
+
+// What is converted and copied to a GPU at a time.
+constexpr int64_t kStagingBytes = int64_t{32} << 20;
 
 class MissingKeys final : public Visitor {
  public:
@@ -42,25 +47,51 @@ class Loader final : public Visitor {
   void slot(const ParameterSlot& slot) override {
     const DType dtype = slot.matrix ? compute_ : DType::kF32;
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);
-    std::vector<char> staging;  // only where the device's memory is not the host's
-    char* dst = static_cast<char*>(tensor.data());
-    if (device_.kind() != DeviceKind::kHost) {
-      staging.resize(tensor.bytes());
-      dst = staging.data();
-    }
-    size_t offset = 0;
+    char* to = static_cast<char*>(tensor.data());
     for (const ParameterSlot::Part& part : slot.parts) {
-      source_.read(part.name, part.shape, dtype, dst + offset);
-      offset += static_cast<size_t>(part.shape.numel()) * dtype_size(dtype);
+      if (device_.kind() == DeviceKind::kHost)
+        read_in_place(part, dtype, to);
+      else
+        stream(part, dtype, to);
+      to += static_cast<size_t>(part.shape.numel()) * dtype_size(dtype);
     }
-    if (!staging.empty()) device_.copy_to_device(tensor.data(), staging.data(), staging.size());
     slot.store(tensor);
   }
 
  private:
+  void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
+    const DeviceAccess access(device_);
+    source_.read(part.name, part.shape, dtype, to);
+  }
+
+  // The device's memory is out of the host's reach: pieces go through a buffer that every tensor shares.
+  void stream(const ParameterSlot::Part& part, DType dtype, char* to) {
+    const int64_t count = part.shape.numel();
+    const auto size = static_cast<int64_t>(dtype_size(dtype));
+    if (staging_.empty()) staging_.resize(kStagingBytes);
+    const int64_t most = kStagingBytes / size;
+    for (int64_t begin = 0; begin < count; begin += most) {
+      const int64_t piece = std::min(most, count - begin);
+      if (piece == count)
+        source_.read(part.name, part.shape, dtype, staging_.data());
+      else
+        source_.read_part(part.name, part.shape, begin, piece, dtype, staging_.data());
+      device_.copy_to_device(to + begin * size, staging_.data(), static_cast<size_t>(piece * size));
+    }
+  }
+
   Device& device_;
   const ParameterSource& source_;
   DType compute_;
+  std::vector<char> staging_;
+};
+
+class HeldBytes final : public Visitor {
+ public:
+  uint64_t bytes = 0;
+
+ protected:
+  void slot(const ParameterSlot& slot) override { bytes += slot.held(); }
 };
 
 class Lister final : public Visitor {
@@ -75,14 +106,32 @@ class Lister final : public Visitor {
 
 template <class Layer>
 ParameterSlot weight_slot(Layer& layer, std::string name, const Shape& shape) {
-  return {
-      {{std::move(name), shape}}, shape, true, [&layer](Tensor t) { layer.weight = Weight(std::move(t)); }};
+  return {{{std::move(name), shape}},
+          shape,
+          true,
+          [&layer](Tensor t) { layer.weight = Weight(std::move(t)); },
+          [&layer] { return layer.weight.plain(); },
+          [&layer] { return layer.weight ? layer.weight.bytes_held() : 0; }};
+}
+
+ParameterSlot tensor_slot(Tensor& tensor, std::string name, const Shape& shape, bool matrix) {
+  return {{{std::move(name), shape}},
+          shape,
+          matrix,
+          [&tensor](Tensor t) { tensor = std::move(t); },
+          [&tensor] { return tensor; },
+          [&tensor] { return tensor ? tensor.bytes() : 0; }};
 }
 
 template <class Layer>
 ParameterSlot bias_slot(Layer& layer, std::string name, int64_t count) {
   const Shape shape{count};
-  return {{{std::move(name), shape}}, shape, false, [&layer](Tensor t) { layer.bias = std::move(t); }};
+  return {{{std::move(name), shape}},
+          shape,
+          false,
+          [&layer](Tensor t) { layer.bias = std::move(t); },
+          [&layer] { return *layer.bias; },
+          [&layer] { return layer.bias && *layer.bias ? layer.bias->bytes() : 0; }};
 }
 
 }  // namespace
@@ -122,25 +171,37 @@ void Visitor::operator()(std::string_view name, Conv& layer) {
 }
 
 void Visitor::operator()(std::string_view name, Norm& layer) {
-  ParameterSlot gain = bias_slot(layer, full(name, "weight"), layer.channels);
-  gain.store = [&layer](Tensor t) { layer.gain = std::move(t); };
-  slot(gain);
-  slot(bias_slot(layer, full(name, "bias"), layer.channels));
+  slot(tensor_slot(layer.gain, full(name, "weight"), {layer.channels}, false));
+  slot(tensor_slot(layer.bias, full(name, "bias"), {layer.channels}, false));
 }
 
 void Visitor::operator()(std::string_view name, Embedding& layer) {
-  const Shape shape{layer.rows, layer.channels};
-  slot({{{full(name, "weight"), shape}}, shape, true, [&layer](Tensor t) { layer.table = std::move(t); }});
+  slot(tensor_slot(layer.table, full(name, "weight"), {layer.rows, layer.channels}, true));
 }
 
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute) {
-  require<InternalError>(compute == DType::kF32 || compute == DType::kBF16,
-                         "load_parameters: compute dtype f32 or bf16 expected, got ", compute);
+  require<InternalError>(compute == DType::kF32 || compute == DType::kBF16 || compute == DType::kF16,
+                         "load_parameters: compute dtype f32, bf16 or f16 expected, got ", compute);
   MissingKeys missing(source);
   visit(missing);
   missing.check();
   Loader loader(device, source, compute);
   visit(loader);
+}
+
+void ParameterSource::read_part(const std::string& name, const Shape& shape, int64_t begin, int64_t count,
+                                DType dtype, void* dst) const {
+  const size_t size = dtype_size(dtype);
+  std::vector<char> whole(static_cast<size_t>(shape.numel()) * size);
+  read(name, shape, dtype, whole.data());
+  std::copy_n(whole.data() + static_cast<size_t>(begin) * size, static_cast<size_t>(count) * size,
+              static_cast<char*>(dst));
+}
+
+uint64_t bytes_held(const VisitModel& visit) {
+  HeldBytes held;
+  visit(held);
+  return held.bytes;
 }
 
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit) {

@@ -30,6 +30,9 @@ class ParameterSource {
   // Writes shape.numel() elements of dtype to host memory. Throws ShapeError where the tensor has another
   // shape; trailing ones do not count ([C,C,1,1] is [C,C]).
   virtual void read(const std::string& name, const Shape& shape, DType dtype, void* dst) const = 0;
+  // Elements [begin, begin + count) of that, for large tensors. By default the whole is read and cut.
+  virtual void read_part(const std::string& name, const Shape& shape, int64_t begin, int64_t count,
+                         DType dtype, void* dst) const;
   // The model knows of this tensor and does not need it: not to be reported as unused.
   virtual void ignore(const std::string& name) const = 0;
 };
@@ -44,6 +47,8 @@ struct ParameterSlot {
   Shape shape;                        // of the whole
   bool matrix = false;                // held in the compute dtype; else f32 (norms, biases)
   std::function<void(Tensor)> store;  // hands the loaded tensor to the layer
+  std::function<Tensor()> fetch;      // the layer's tensor in the plain layout
+  std::function<size_t()> held;       // bytes that it takes now, in every layout
 };
 
 class Visitor {
@@ -89,11 +94,13 @@ concept Visitable = requires(Model& model, Visitor& v) { model.visit(v); };
 using VisitModel = std::function<void(Visitor&)>;
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute);
 int64_t count_parameters(const VisitModel& visit);
+uint64_t bytes_held(const VisitModel& visit);  // memory of all parameters, in the layouts they have now
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
 
-// Reads every parameter into device memory: matrices, filters and tables as `compute` (f32 or bf16), norms
-// and biases as f32. Throws FormatError listing every missing key at once, ShapeError (or FormatError) where
-// a shape is wrong; each names the tensor, what was expected and the file.
+// Reads every parameter into device memory: matrices, filters and tables as `compute` (f32, bf16 or f16),
+// norms and biases as f32. Tensors are converted on the host and copied to a GPU a piece at a time, so that
+// host memory stays small. Throws FormatError listing every missing key at once, ShapeError (or FormatError)
+// where a shape is wrong; each names the tensor, what was expected and the file.
 template <Visitable Model>
 void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute) {
   load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute);

@@ -15,6 +15,10 @@ class StoreSource final : public ParameterSource {
   void read(const std::string& name, const Shape& shape, DType dtype, void* dst) const override {
     store_.read(name, shape, dtype, dst);
   }
+  void read_part(const std::string& name, const Shape& shape, int64_t begin, int64_t count, DType dtype,
+                 void* dst) const override {
+    store_.read_part(name, shape, begin, count, dtype, dst);
+  }
   void ignore(const std::string& name) const override {
     if (store_.has(name)) store_.mark_used(name);
   }

@@ -109,7 +109,7 @@ void VaeDecoder::visit(Visitor& v) {
   v("decoder.conv_out", conv_out_);
 }
 
-Tensor VaeDecoder::operator()(Exec& ex, const Tensor& latents, const Tap* tap) const {
+Tensor VaeDecoder::head(Exec& ex, const Tensor& latents, const Tap* tap) const {
   require(latents.rank() == 4 && latents.dim(3) == config_.latent_channels,
           "vae decoder: expected latents [N,h,w,", config_.latent_channels, "], got ", latents.shape());
   const auto scale = static_cast<float>(1 / config_.scaling_factor);
@@ -120,6 +120,11 @@ Tensor VaeDecoder::operator()(Exec& ex, const Tensor& latents, const Tap* tap) c
   show(tap, "conv_in", x);
   x = mid_(ex, std::move(x), config_.norm_groups);
   show(tap, "mid_block", x);
+  return x;
+}
+
+Tensor VaeDecoder::operator()(Exec& ex, const Tensor& latents, const Tap* tap) const {
+  Tensor x = head(ex, latents, tap);
   for (size_t i = 0; i < levels_.size(); ++i) {
     for (const ResBlock& resnet : levels_[i].resnets)
       x = resnet(ex, std::move(x), {}, {}, config_.norm_groups);

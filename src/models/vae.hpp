@@ -2,6 +2,7 @@
 // because text to image needs the decoder only.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -58,7 +59,15 @@ class VaeDecoder {
   // [N,8h,8w,3] about -1..1 in the compute dtype. Taps "conv_in", "mid_block", "up_blocks.0", ...
   Tensor operator()(Exec& ex, const Tensor& latents, const Tap* tap = nullptr) const;
 
+  // The same picture within rounding, in `count` bands of rows: less memory, more launches. latents
+  // [1,h,w,latent_channels]. sink(band [1,R,W,3], row) gets the bands from the top.
+  using BandSink = std::function<void(const Tensor& band, int64_t row)>;
+  void decode_in_bands(Exec& ex, const Tensor& latents, int64_t count, const BandSink& sink) const;
+
  private:
+  // Up to the first level: [N,h,w,C].
+  Tensor head(Exec& ex, const Tensor& latents, const Tap* tap) const;
+
   VaeConfig config_;
   DType dtype_ = DType::kF32;
   std::optional<Conv> post_quant_;

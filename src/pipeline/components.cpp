@@ -16,10 +16,15 @@ namespace rocm_sd {
 namespace {
 
 DType parse_compute_type(const std::string& name, const Device& device) {
+  const bool host = device.kind() == DeviceKind::kHost;
   if (name == "auto") return device.preferred_dtype();
-  if (name == "f32" || name == "fp32") return DType::kF32;
   if (name == "bf16") return DType::kBF16;
-  throw UsageError(concat("dtype: expected auto, f32 or bf16, got \"", printable(name), "\""));
+  const bool f32 = name == "f32" || name == "fp32", f16 = name == "f16" || name == "fp16";
+  require<UsageError>(f32 || f16, "dtype: expected auto, f16, bf16 or f32, got \"", printable(name), "\"");
+  require<UsageError>(!(host && f16), "dtype: the CPU does not compute in f16; expected auto, f32 or bf16");
+  require<UsageError>(host || f16, "dtype: ", device.name(),
+                      " computes in f16 and bf16 alone; expected auto, f16 or bf16");
+  return f16 ? DType::kF16 : DType::kF32;
 }
 
 std::string what(const Checkpoint& checkpoint, Component component) {
@@ -69,9 +74,11 @@ struct Loader {
                          ": the vocabulary has ", tokenizer.vocab_size(),
                          " tokens, the text encoder's table ", config.vocabulary, " rows");
     const int32_t pad = folder ? tokenizer.pad_id() : open_clip ? 0 : tokenizer.eos_id();
-    out.text.push_back(
-        {ClipTextModel::load(*out.device, config, StoreSource(checkpoint().store(component)), out.dtype),
-         std::move(tokenizer), pad, component == Component::kTextEncoder2, sdxl ? 1 : 0, !sdxl});
+    out.text.push_back({component,
+                        ClipTextModel::load(out.loading_device(), config,
+                                            StoreSource(checkpoint().store(component)), out.dtype),
+                        std::move(tokenizer), pad, component == Component::kTextEncoder2, sdxl ? 1 : 0,
+                        !sdxl});
     out.info.parameters += static_cast<uint64_t>(count_parameters(ClipTextModel(config)));
     report();
   }
@@ -84,7 +91,8 @@ struct Loader {
                          ": in_channels: expected 4, 8 (instruct-pix2pix) or 9 (inpainting), got ", in);
     require<FormatError>(config.out_channels == 4, what(checkpoint(), Component::kUnet),
                          ": out_channels: expected 4, got ", config.out_channels);
-    out.unet = UNet::load(*out.device, config, StoreSource(checkpoint().store(Component::kUnet)), out.dtype);
+    out.unet = UNet::load(out.loading_device(), config, StoreSource(checkpoint().store(Component::kUnet)),
+                          out.dtype);
     out.info.parameters += static_cast<uint64_t>(count_parameters(UNet(config)));
     report();
   }
@@ -96,15 +104,15 @@ struct Loader {
                          what(checkpoint(), Component::kVae),
                          ": expected 4 latent and 3 picture channels, got ", config.latent_channels, " and ",
                          config.image_channels);
-    out.vae =
-        VaeDecoder::load(*out.device, config, StoreSource(checkpoint().store(Component::kVae)), out.dtype);
+    out.vae = VaeDecoder::load(out.loading_device(), config, StoreSource(checkpoint().store(Component::kVae)),
+                               out.dtype);
     out.info.parameters += static_cast<uint64_t>(count_parameters(VaeDecoder(config)));
     report();
     if (!checkpoint().find(Component::kTinyVae)) return;
     const TaesdConfig tiny =
         taesd_config(checkpoint().config(Component::kTinyVae), what(checkpoint(), Component::kTinyVae));
-    out.tiny_vae = TaesdDecoder::load(*out.device, tiny, StoreSource(checkpoint().store(Component::kTinyVae)),
-                                      out.dtype);
+    out.tiny_vae = TaesdDecoder::load(out.loading_device(), tiny,
+                                      StoreSource(checkpoint().store(Component::kTinyVae)), out.dtype);
     require<FormatError>(tiny.downscale() == config.downscale(), what(checkpoint(), Component::kTinyVae),
                          ": doubles the size ", tiny.downscale(), " times over, the model's VAE ",
                          config.downscale());
@@ -161,6 +169,7 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   Components out;
   out.device = &device;
   out.dtype = parse_compute_type(options.dtype, device);
+  out.loaded_for_offload = options.offload;
   if (options.prediction != "auto") parse_prediction(options.prediction);
   CheckpointOptions files{.unet = options.unet,
                           .vae = options.vae,
@@ -187,12 +196,58 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   return out;
 }
 
+DType Components::dtype_of(Part part) const {
+  switch (part) {
+    case Part::kText: return text.front().model.dtype();
+    case Part::kUnet: return unet->dtype();
+    case Part::kVae: return vae->dtype();
+  }
+  return dtype;
+}
+
+void Components::reload(Part part, DType compute) {
+  Device& to = loading_device();
+  const auto source = [this](Component component) { return StoreSource(checkpoint->store(component)); };
+  switch (part) {
+    case Part::kText:
+      for (TextEncoder& encoder : text) {
+        const ClipConfig config = encoder.model.config();
+        encoder.model = ClipTextModel(config);  // the old weights go first: both need not fit
+        encoder.model = ClipTextModel::load(to, config, source(encoder.component), compute);
+      }
+      break;
+    case Part::kUnet: {
+      const UNetConfig config = unet->config();
+      *unet = UNet(config);
+      *unet = UNet::load(to, config, source(Component::kUnet), compute);
+      break;
+    }
+    case Part::kVae: {
+      const VaeConfig config = vae->config();
+      const bool had_encoder = loaded_encoder.has_value();
+      loaded_encoder.reset();
+      *vae = VaeDecoder(config);
+      *vae = VaeDecoder::load(to, config, source(Component::kVae), compute);
+      if (tiny_vae) {
+        const TaesdConfig tiny = tiny_vae->config();
+        *tiny_vae = TaesdDecoder(tiny);
+        *tiny_vae = TaesdDecoder::load(to, tiny, source(Component::kTinyVae), compute);
+      }
+      if (had_encoder) encoder();
+      break;
+    }
+  }
+  info.dtype = concat(dtype_name(dtype_of(Part::kUnet)));
+  if (dtype_of(Part::kText) != unet->dtype()) info.dtype += concat(", text ", dtype_of(Part::kText));
+  if (vae->dtype() != unet->dtype()) info.dtype += concat(", vae ", vae->dtype());
+}
+
 const VaeEncoder& Components::encoder() {
   if (!loaded_encoder) {
     require<FormatError>(checkpoint->find(Component::kVae) != nullptr,
                          "this model has no VAE to encode pictures with");
-    loaded_encoder =
-        VaeEncoder::load(*device, vae->config(), StoreSource(checkpoint->store(Component::kVae)), dtype);
+    loaded_encoder = VaeEncoder::load(loading_device(), vae->config(),
+                                      StoreSource(checkpoint->store(Component::kVae)), vae->dtype());
   }
   return *loaded_encoder;
 }

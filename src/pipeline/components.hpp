@@ -19,6 +19,7 @@
 namespace rocm_sd {
 
 struct TextEncoder {
+  Component component = Component::kTextEncoder;
   ClipTextModel model;
   ClipTokenizer tokenizer;
   int32_t pad_id = 0;
@@ -27,9 +28,13 @@ struct TextEncoder {
   bool final_norm = true;
 };
 
+// The models of one stage, whose weights come and go together.
+enum class Part { kText, kUnet, kVae };
+inline constexpr size_t kParts = 3;
+
 struct Components {
   ModelKind kind = ModelKind::kSd1;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // asked for; a model that overflowed may compute in a wider one
   Device* device = nullptr;
   std::vector<TextEncoder> text;  // in the order of the UNet's context columns
   std::optional<UNet> unet;
@@ -46,18 +51,24 @@ struct Components {
   bool zero_empty_negative = false;  // SDXL base
   int64_t default_size = 512;        // pixels
 
+  Device& loading_device() const { return loaded_for_offload ? host_device() : *device; }
   int64_t downscale() const { return vae->config().downscale(); }
   bool is_inpainting() const { return unet->config().in_channels == 9; }
   bool is_instruct() const { return unet->config().in_channels == 8; }
 
-  // Loaded on first use: text to image does without it.
+  // Loaded on first use: text to image does without it. In the VAE's type.
   const VaeEncoder& encoder();
+  // Reads the part's weights again, for another compute type. The models stay where they are.
+  void reload(Part part, DType compute);
+  DType dtype_of(Part part) const;
 
+  bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;
   std::optional<VaeEncoder> loaded_encoder;
 };
 
-// Opens the checkpoint, reads its configurations and loads every weight. `device` must outlive the result.
+// Opens the checkpoint, reads its configurations and loads every weight, with options.offload into host
+// memory. `device` must outlive the result.
 // Throws UsageError for bad options, FileError, FormatError and ShapeError for bad files.
 Components load_components(const LoadOptions& options, Device& device, const Callbacks& callbacks);
 

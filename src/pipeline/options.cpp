@@ -69,8 +69,15 @@ const std::vector<OptionRow>& rows() {
        load_text(&LoadOptions::text_encoder_2)},
       {"taesd", "", "Model", "PATH", "decode with TAESD or TAESDXL: fast, approximate",
        load_text(&LoadOptions::taesd)},
-      {"dtype", "", "Model", "TYPE", "what products are computed in: auto, f32, bf16 [auto]",
+      {"device", "", "Model", "NAME", "auto, cpu, hip, cuda, hip:1, ...; `rocm-sd devices` [auto]",
+       load_text(&LoadOptions::device)},
+      {"dtype", "", "Model", "TYPE",
+       "what products are computed in: auto, f16 (GPUs), bf16, f32 (the CPU) [auto]",
        load_text(&LoadOptions::dtype)},
+      {"vram-budget", "", "Model", "BYTES", "device memory to stay within: 6G, 6000M, bytes [what is free]",
+       [](OptionTargets& t, std::string_view v) { load_of(t).vram_budget = parse_bytes(v); }},
+      {"offload", "", "Model", "", "keep weights in host memory; each stage puts its own on the device",
+       [](OptionTargets& t, std::string_view v) { load_of(t).offload = parse_flag(v); }},
       {"prediction", "", "Model", "TYPE", "auto, epsilon, v, sample [auto]",
        load_text(&LoadOptions::prediction)},
       {"variant", "", "Model", "NAME", "fp16: prefer *.fp16.safetensors in a folder that has both",
@@ -149,6 +156,19 @@ int64_t parse_integer(std::string_view text, int64_t least, int64_t most) {
   require<UsageError>(whole && value >= least && value <= most, "expected a whole number from ", least,
                       " to ", most, ", got \"", printable(text), "\"");
   return value;
+}
+
+uint64_t parse_bytes(std::string_view text) {
+  int64_t unit = 1;
+  if (!text.empty()) {
+    const char last = text.back();
+    if (last == 'K' || last == 'k') unit = 1 << 10;
+    if (last == 'M' || last == 'm') unit = 1 << 20;
+    if (last == 'G' || last == 'g') unit = 1 << 30;
+  }
+  if (unit > 1) text.remove_suffix(1);
+  constexpr int64_t kMost = int64_t{1} << 50;
+  return static_cast<uint64_t>(parse_integer(text, 1, kMost / unit) * unit);
 }
 
 double parse_number(std::string_view text, double least, double most) {

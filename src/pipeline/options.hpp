@@ -36,5 +36,6 @@ void set_option(OptionTargets& targets, std::string_view name, std::string_view 
 // Strict numbers: the whole text, finite, in range; UsageError says what was expected and what came.
 int64_t parse_integer(std::string_view text, int64_t least, int64_t most);
 double parse_number(std::string_view text, double least, double most);
+uint64_t parse_bytes(std::string_view text);  // "6G": units K, M and G of 1024, or plain bytes
 
 }  // namespace rocm_sd

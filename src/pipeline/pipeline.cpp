@@ -6,22 +6,16 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "kernels/step/blend.hpp"
 #include "kernels/step/step.hpp"
+#include "pipeline/load.hpp"
 #include "pipeline/pixels.hpp"
-#include "pipeline/request.hpp"
-#include "pipeline/text_stage.hpp"
-#include "pipeline/unet_stage.hpp"
-#include "pipeline/vae_stage.hpp"
-#include "schedulers/sampler.hpp"
+#include "pipeline/state.hpp"
+#include "runtime/devices.hpp"
 
 namespace rocm_sd {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // [N,C,H,W] as other engines give noise -> [N,H,W,C].
 std::vector<float> to_nhwc(const std::vector<float>& nchw, const Shape& nhwc) {
@@ -54,85 +48,65 @@ std::vector<std::vector<float>> size_conditions(const ResolvedRequest& r, bool r
   return out;
 }
 
-// What an init image means for the latents.
-struct InitImage {
-  std::vector<float> pixels;       // [H,W,3] in -1..1
-  std::vector<float> mask;         // [H,W], empty where the whole picture is repainted
-  std::vector<float> latents;      // [h,w,4]
-  std::vector<float> latent_mask;  // [h,w]
+int64_t count_nonfinite(const std::vector<float>& values) {
+  return std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+}
+
+// Thrown within sample() when a step's result is not finite.
+struct NotFinite {
+  int64_t count = 0, of = 0;
 };
 
 }  // namespace
 
-struct Pipeline::State {
-  explicit State(Components loaded)
-      : components(std::move(loaded)),
-        arena(*components.device),
-        scratch(*components.device),
-        schedule(components.noise),
-        text(components, arena) {}
-
-  Components components;
-  Arena arena;    // of the planned forwards, one at a time
-  Arena scratch;  // latents between them
-  NoiseSchedule schedule;
-  TextStage text;
-  std::unique_ptr<UnetStage> unet;
-  std::unique_ptr<VaeStage> vae;
-  std::unique_ptr<Profiler> profiler;
-
-  MemoryPlan plan(const ResolvedRequest& r, const TokenRows& rows);
-  void prepare_stages(const ResolvedRequest& r, const TokenRows& rows);
-  InitImage encode_init(const ResolvedRequest& r, const CancelCheck* cancel);
-  void set_extra_channels(const ResolvedRequest& r, const InitImage& init, const CancelCheck* cancel);
-  std::vector<float> sample(const ResolvedRequest& r, const InitImage& init, const Callbacks& callbacks);
-  SamplerHooks sampler_hooks(const ResolvedRequest& r, const InitImage& init, const Callbacks& callbacks,
-                             Clock::time_point begin);
-};
-
-void Pipeline::State::prepare_stages(const ResolvedRequest& r, const TokenRows& rows) {
-  const auto tokens = rows.chunks * static_cast<int64_t>(rows.rows[0].front().ids.size());
-  const UnetShape shape{r.request.batch, r.conditions, r.latent_height, r.latent_width, tokens};
-  if (!unet || !(unet->shape() == shape)) {
-    unet.reset();  // give the buffers back before the new ones are made
-    unet = std::make_unique<UnetStage>(components, arena, shape);
-  }
-  if (!vae || vae->height() != r.latent_height || vae->width() != r.latent_width) {
-    vae.reset();
-    vae = std::make_unique<VaeStage>(components, arena, r.latent_height, r.latent_width);
+TextStates Pipeline::State::encode_text(const TokenRows& rows, const ResolvedRequest& r,
+                                        const CancelCheck* cancel) {
+  for (;;) {
+    ready(Part::kText);
+    TextStates states = text.encode(rows, r.request, profiler.get(), cancel);
+    const int64_t bad = count_nonfinite(states.states) + count_nonfinite(states.pooled);
+    if (bad == 0) return states;
+    require<GenerationError>(widen(Part::kText, "the text encoder"), "text encoder: ", bad,
+                             " values of the text's states are not finite in ",
+                             components.dtype_of(Part::kText), "; are the weights damaged?");
   }
 }
 
-MemoryPlan Pipeline::State::plan(const ResolvedRequest& r, const TokenRows& rows) {
-  prepare_stages(r, rows);
-  MemoryPlan out;
-  out.text = text.plan(rows, r.request.clip_skip);
-  out.unet = unet->plan();
-  out.vae = vae->plan(r.request.init_image.has_value() || components.is_inpainting());
-  out.arena = std::max({out.text, out.unet, out.vae});
-  const uint64_t latents =
-      16 * static_cast<uint64_t>(r.request.batch * r.latent_height * r.latent_width * 4) * sizeof(float);
-  out.buffers = text.buffer_bytes() + unet->buffer_bytes() + vae->buffer_bytes() + latents;
-  const uint64_t held = text.buffer_bytes() + unet->buffer_bytes() + vae->buffer_bytes() + arena.capacity();
-  out.weights = components.device->allocated() - held;
-  return out;
+// pixels [H,W,3] in -1..1 -> latents [h,w,4] as the sampler wants them.
+std::vector<float> Pipeline::State::encode_picture(const ResolvedRequest& r, const std::vector<float>& pixels,
+                                                   const CancelCheck* cancel) {
+  for (;;) {
+    prepare_stages(r, rows);
+    components.encoder();
+    ready(Part::kVae);
+    std::vector<float> latents = vae->encode(pixels, profiler.get(), cancel);
+    const int64_t bad = count_nonfinite(latents);
+    if (bad == 0) return latents;
+    require<GenerationError>(widen(Part::kVae, "the VAE's encoder"), "vae encoder: ", bad, " of ",
+                             latents.size(), " values are not finite in ", components.dtype_of(Part::kVae),
+                             "; are the weights damaged?");
+  }
 }
 
 InitImage Pipeline::State::encode_init(const ResolvedRequest& r, const CancelCheck* cancel) {
   InitImage init;
-  if (!r.request.init_image) return init;
   const int width = static_cast<int>(r.width), height = static_cast<int>(r.height);
-  init.pixels = image_to_floats(*r.request.init_image, width, height);
-  init.latents = vae->encode(init.pixels, profiler.get(), cancel);
+  if (r.request.init_image) {
+    init.pixels = image_to_floats(*r.request.init_image, width, height);
+    init.latents = encode_picture(r, init.pixels, cancel);
+  }
   if (r.request.mask) {
     init.mask = mask_to_floats(*r.request.mask, width, height, r.request.mask_blur);
     init.latent_mask = latent_mask(init.mask, width, height, static_cast<int>(components.downscale()));
   }
+  if (components.is_instruct() || components.is_inpainting()) init.extra = extra_channels(r, init, cancel);
   return init;
 }
 
-void Pipeline::State::set_extra_channels(const ResolvedRequest& r, const InitImage& init,
-                                         const CancelCheck* cancel) {
+// The UNet's further input channels, for each condition: [h*w*extra].
+std::vector<std::vector<float>> Pipeline::State::extra_channels(const ResolvedRequest& r,
+                                                                const InitImage& init,
+                                                                const CancelCheck* cancel) {
   const auto pixels = static_cast<size_t>(r.latent_height * r.latent_width);
   if (components.is_instruct()) {
     // Unconditional images see no picture; the others see its latents unscaled (Brooks et al. 2023,
@@ -140,27 +114,46 @@ void Pipeline::State::set_extra_channels(const ResolvedRequest& r, const InitIma
     const VaeConfig& config = components.vae->config();
     std::vector<float> raw = init.latents;
     for (float& v : raw) v = static_cast<float>(v / config.scaling_factor + config.shift_factor);
-    unet->set_extra_channels({std::vector<float>(pixels * 4, 0.0f), raw, raw});
-    return;
+    return {std::vector<float>(pixels * 4, 0.0f), raw, raw};
   }
   // Inpainting: the mask, then the latents of the picture with the masked part grey. Without a picture all is
   // masked.
   std::vector<float> masked(static_cast<size_t>(r.width * r.height * 3), 0.0f);
   for (size_t i = 0; i < init.mask.size(); ++i)
     if (init.mask[i] < 0.5f) std::copy_n(&init.pixels[3 * i], 3, &masked[3 * i]);
-  const std::vector<float> latents = vae->encode(masked, profiler.get(), cancel);
+  const std::vector<float> latents = encode_picture(r, masked, cancel);
   std::vector<float> channels;
   for (size_t i = 0; i < pixels; ++i) {
     channels.push_back(init.latent_mask.empty() ? 1.0f : init.latent_mask[i]);
     channels.insert(channels.end(), &latents[4 * i], &latents[4 * i] + 4);
   }
-  unet->set_extra_channels(std::vector<std::vector<float>>(static_cast<size_t>(r.conditions), channels));
+  return std::vector<std::vector<float>>(static_cast<size_t>(r.conditions), channels);
+}
+
+// The UNet on the device, with everything that stays the same from step to step.
+void Pipeline::State::prepare_unet(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
+                                   const CancelCheck* cancel) {
+  prepare_stages(r, rows);
+  ready(Part::kUnet);
+  unet->set_text(states, size_conditions(r, components.kind == ModelKind::kSdxlRefiner), profiler.get(),
+                 cancel);
+  if (!init.extra.empty()) unet->set_extra_channels(init.extra);
+  std::vector<double> timesteps;
+  for (const NoiseLevel& level : r.sampling.schedule.levels)
+    if (level.sigma > 0) timesteps.push_back(level.timestep);
+  unet->set_schedule(timesteps, profiler.get(), cancel);
 }
 
 SamplerHooks Pipeline::State::sampler_hooks(const ResolvedRequest& r, const InitImage& init,
                                             const Callbacks& callbacks, Clock::time_point begin) {
   SamplerHooks hooks;
-  hooks.on_step = [&callbacks, begin](const StepReport& report) {
+  hooks.on_step = [this, &callbacks, begin](const StepReport& report) {
+    note_memory();
+    // What overflows does so at once, as a rule: the other steps would be wasted.
+    if (report.step == 1) {
+      const int64_t bad = count_nonfinite(to_floats(*components.device, report.denoised));
+      if (bad > 0) throw NotFinite{bad, report.denoised.numel()};
+    }
     return !callbacks.progress ||
            callbacks.progress({"sample", report.step, report.total, seconds_since(begin)});
   };
@@ -183,8 +176,27 @@ SamplerHooks Pipeline::State::sampler_hooks(const ResolvedRequest& r, const Init
   return hooks;
 }
 
-std::vector<float> Pipeline::State::sample(const ResolvedRequest& r, const InitImage& init,
-                                           const Callbacks& callbacks) {
+std::vector<float> Pipeline::State::sample(const ResolvedRequest& r, const TextStates& states,
+                                           const InitImage& init, const Callbacks& callbacks) {
+  const CancelCheck* cancel = callbacks.cancelled ? &callbacks.cancelled : nullptr;
+  for (;;) {
+    prepare_unet(r, states, init, cancel);
+    NotFinite bad;
+    try {
+      std::vector<float> latents = run_steps(r, init, callbacks);
+      bad = {count_nonfinite(latents), static_cast<int64_t>(latents.size())};
+      if (bad.count == 0) return latents;
+    } catch (const NotFinite& found) {
+      bad = found;
+    }
+    const DType dtype = components.dtype_of(Part::kUnet);
+    require<GenerationError>(widen(Part::kUnet, "the UNet"), "sampling: ", bad.count, " of ", bad.of,
+                             " latent values are not finite in ", dtype, "; are the weights damaged?");
+  }
+}
+
+std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const InitImage& init,
+                                              const Callbacks& callbacks) {
   const GenerateRequest& q = r.request;
   const CancelCheck* cancel = callbacks.cancelled ? &callbacks.cancelled : nullptr;
   const auto begin = Clock::now();
@@ -207,7 +219,7 @@ std::vector<float> Pipeline::State::sample(const ResolvedRequest& r, const InitI
                            .image_cfg_scale = q.image_cfg_scale,
                            .instruct = components.is_instruct(),
                            .guidance_rescale = q.guidance_rescale,
-                           .input_dtype = components.dtype});
+                           .input_dtype = components.unet->dtype()});
   Tensor x;
   if (init.latents.empty() || components.is_instruct() || r.strength >= 1.0) {
     x = start_from_noise(ex, r.sampling, initial);
@@ -219,39 +231,29 @@ std::vector<float> Pipeline::State::sample(const ResolvedRequest& r, const InitI
                            initial);
   }
   const SamplerHooks hooks = sampler_hooks(r, init, callbacks, begin);
-  const Tensor latents = run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks);
-  std::vector<float> out = to_floats(*components.device, latents);
-  const auto bad = std::count_if(out.begin(), out.end(), [](float v) { return !std::isfinite(v); });
-  require<GenerationError>(
-      bad == 0, "sampling: ", bad, " of ", out.size(), " latent values are not finite in ",
-      components.info.dtype,
-      components.dtype == DType::kF32 ? "; are the weights damaged?" : "; try --dtype f32");
-  return out;
+  return to_floats(*components.device, run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks));
 }
 
-Pipeline::Pipeline(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Pipeline::~Pipeline() = default;
-Pipeline::Pipeline(Pipeline&&) noexcept = default;
-Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
-
-Pipeline Pipeline::load(const LoadOptions& options, const Callbacks& callbacks) {
-  return Pipeline(std::make_unique<State>(load_components(options, host_device(), callbacks)));
+// latents [h,w,4] -> the picture.
+Image Pipeline::State::decode(const ResolvedRequest& r, const std::vector<float>& latents,
+                              const CancelCheck* cancel) {
+  for (;;) {
+    prepare_stages(r, rows);
+    ready(Part::kVae);
+    VaeStage::Decoded decoded = vae->decode(latents, profiler.get(), cancel);
+    if (decoded.nonfinite == 0) return std::move(decoded.image);
+    require<GenerationError>(widen(Part::kVae, "the VAE's decoder"), "vae decoder: ", decoded.nonfinite,
+                             " of ", decoded.image.rgb.size(), " values are not finite in ",
+                             components.dtype_of(Part::kVae), "; are the weights damaged?");
+  }
 }
 
-const ModelInfo& Pipeline::info() const { return state_->components.info; }
-
-MemoryPlan Pipeline::plan(const GenerateRequest& request) {
-  const ResolvedRequest resolved = resolve_request(request, state_->components, state_->schedule);
-  return state_->plan(resolved, state_->text.tokenise(request, resolved.uses_negative()));
-}
-
-GenerateResult Pipeline::generate(const GenerateRequest& request, const Callbacks& callbacks) {
-  State& s = *state_;
+GenerateResult Pipeline::State::generate(const ResolvedRequest& r, const Callbacks& callbacks) {
   const CancelCheck* cancel = callbacks.cancelled ? &callbacks.cancelled : nullptr;
-  const ResolvedRequest r = resolve_request(request, s.components, s.schedule);
   GenerateResult result;
   Clock::time_point begin = Clock::now();
   const auto report = [&](const char* stage, int step, int total) {
+    note_memory();
     const bool go_on = !callbacks.progress || callbacks.progress({stage, step, total, seconds_since(begin)});
     require<CancelledError>(go_on, "cancelled");
   };
@@ -260,37 +262,100 @@ GenerateResult Pipeline::generate(const GenerateRequest& request, const Callback
     begin = Clock::now();
   };
 
-  const TokenRows rows = s.text.tokenise(request, r.uses_negative());
+  rows = text.tokenise(r.request, r.uses_negative());
   result.warnings = rows.warnings;
-  s.arena.reserve(s.plan(r, rows).arena);
+  device_peak = 0;
+  const MemoryPlan planned = plan(r, rows);
+  if (!planned.offload) arena.reserve(planned.arena);
   end_stage("plan");
-  const TextStates states = s.text.encode(rows, r.request, s.profiler.get(), cancel);
-  s.unet->set_text(states, size_conditions(r, s.components.kind == ModelKind::kSdxlRefiner), s.profiler.get(),
-                   cancel);
+  const TextStates states = encode_text(rows, r, cancel);
   report("text", 1, 1);
   end_stage("text");
 
-  const InitImage init = s.encode_init(r, cancel);
-  if (s.components.is_inpainting() || s.components.is_instruct()) s.set_extra_channels(r, init, cancel);
-  if (request.init_image) {
+  const InitImage init = encode_init(r, cancel);
+  if (r.request.init_image) {
     report("encode", 1, 1);
     end_stage("encode");
   }
-  const std::vector<float> latents = s.sample(r, init, callbacks);
+  const std::vector<float> latents = sample(r, states, init, callbacks);
   end_stage("sample");
 
   const auto per_image = latents.size() / static_cast<size_t>(r.request.batch);
   for (int i = 0; i < r.request.batch; ++i) {
     const auto* from = latents.data() + static_cast<size_t>(i) * per_image;
-    Image image = s.vae->decode({from, from + per_image}, s.profiler.get(), cancel);
+    Image image = decode(r, {from, from + per_image}, cancel);
     if (!init.mask.empty()) image = composite(image, init.pixels, init.mask);
     const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
-    result.pictures.push_back({std::move(image), seed, describe_picture(r, s.components, i)});
+    result.pictures.push_back({std::move(image), seed, describe_picture(r, components, i)});
     report("decode", i + 1, r.request.batch);
   }
   end_stage("decode");
-  result.arena_used = s.arena.used_peak();
+  result.arena_used = arena.used_peak();
+  result.device_peak = device_peak;
+  caches_dropped = false;
   return result;
+}
+
+Pipeline::Pipeline(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Pipeline::~Pipeline() = default;
+Pipeline::Pipeline(Pipeline&&) noexcept = default;
+Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
+
+Pipeline load_pipeline(const LoadOptions& options, Device& device, const Callbacks& callbacks) {
+  const auto load = [&](const LoadOptions& how) {
+    return Pipeline(
+        std::make_unique<Pipeline::State>(load_components(how, device, callbacks), options.vram_budget));
+  };
+  if (options.offload || &device == &host_device()) return load(options);
+  try {
+    return load(options);
+  } catch (const OutOfMemoryError& e) {
+    log().warn("out of memory ({}): weights wait in host memory (--offload)", e.what());
+  }
+  LoadOptions offloaded = options;
+  offloaded.offload = true;
+  return load(offloaded);
+}
+
+Pipeline Pipeline::load(const LoadOptions& options, const Callbacks& callbacks) {
+  return load_pipeline(options, device_named(options.device), callbacks);
+}
+
+std::vector<DeviceInfo> devices() {
+  std::vector<DeviceInfo> out;
+  for (DeviceListing& d : list_devices()) out.push_back({std::move(d.name), std::move(d.detail), d.usable});
+  return out;
+}
+
+const ModelInfo& Pipeline::info() const { return state_->components.info; }
+
+// work(), again after each step of saving where the device's memory was not enough.
+template <class Work>
+auto Pipeline::State::with_savings(const Work& work) {
+  for (;;) {
+    std::string reason;
+    try {
+      return work();
+    } catch (const OutOfMemoryError& e) {
+      if (refused) throw;
+      reason = e.what();
+    }
+    // Outside the handler: what the attempt held is gone by now.
+    if (!save_memory(reason)) throw OutOfMemoryError(reason);
+  }
+}
+
+MemoryPlan Pipeline::plan(const GenerateRequest& request) {
+  State& s = *state_;
+  const ResolvedRequest resolved = resolve_request(request, s.components, s.schedule);
+  const TokenRows rows = s.text.tokenise(request, resolved.uses_negative());
+  return s.with_savings([&] { return s.plan(resolved, rows); });
+}
+
+GenerateResult Pipeline::generate(const GenerateRequest& request, const Callbacks& callbacks) {
+  State& s = *state_;
+  const ResolvedRequest resolved = resolve_request(request, s.components, s.schedule);
+  return s.with_savings([&] { return s.generate(resolved, callbacks); });
 }
 
 void Pipeline::enable_profiling() {

@@ -90,10 +90,20 @@ TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative
   return out;
 }
 
-void TextStage::prepare(const TokenRows& rows, int clip_skip) {
-  const int64_t count = rows.prompts * rows.chunks;
-  if (count == prepared_rows_ && rows.prompts == prepared_prompts_ && clip_skip == prepared_skip_) return;
+bool TextStage::planned(const TokenRows& rows, int clip_skip) const {
+  return rows.prompts * rows.chunks == prepared_rows_ && rows.prompts == prepared_prompts_ &&
+         clip_skip == prepared_skip_;
+}
+
+void TextStage::forget() {
   encoders_.clear();
+  prepared_rows_ = 0;
+}
+
+void TextStage::prepare(const TokenRows& rows, int clip_skip) {
+  if (planned(rows, clip_skip)) return;
+  const int64_t count = rows.prompts * rows.chunks;
+  forget();
   encoders_.resize(components_.text.size());
   Device& device = *components_.device;
   for (size_t e = 0; e < encoders_.size(); ++e) {

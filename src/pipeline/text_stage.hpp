@@ -35,6 +35,8 @@ class TextStage {
 
   // Arena bytes that encoding needs.
   size_t plan(const TokenRows& rows, int clip_skip);
+  bool planned(const TokenRows& rows, int clip_skip) const;
+  void forget();  // what was planned: the encoders' weights have moved
   uint64_t buffer_bytes() const;
   TextStates encode(const TokenRows& rows, const GenerateRequest& request, Profiler* profiler,
                     const CancelCheck* cancel);

@@ -26,7 +26,7 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   Device& device = *components_.device;
   const UNet& unet = *components_.unet;
   const UNetConfig& config = unet.config();
-  const DType dtype = components_.dtype;
+  const DType dtype = unet.dtype();
   const int64_t k = rows();
   constexpr int64_t kLatentChannels = 4;
   input_ = make_tensor(device, {k, shape.height, shape.width, kLatentChannels}, dtype);
@@ -65,10 +65,14 @@ size_t UnetStage::plan() {
   return std::max({prepare_->arena_bytes(), time_->arena_bytes(), step_->arena_bytes()});
 }
 
+void UnetStage::replan() {
+  for (Program* p : {prepare_.get(), time_.get(), step_.get()}) p->plan();
+}
+
 uint64_t UnetStage::buffer_bytes() const {
   uint64_t bytes = 0;
-  for (const Tensor* t :
-       {&input_, &extra_, &timestep_, &context_, &added_text_, &time_ids_, &shifts_, &output_})
+  for (const Tensor* t : {&input_, &extra_, &timestep_, &context_, &added_text_, &time_ids_, &shifts_,
+                          &schedule_shifts_, &output_})
     bytes += *t ? t->bytes() : 0;
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
   return bytes;
@@ -96,7 +100,8 @@ void UnetStage::set_text(const TextStates& text, const std::vector<std::vector<f
     upload_per_image(device, added_text_, pooled, shape_.batch);
     upload_per_image(device, time_ids_, ids, shape_.batch);
   }
-  shifts_timestep_.reset();  // they depend on SDXL's pooled text
+  if (added_text_) schedule_.clear();  // SDXL's shifts depend on the pooled text
+  shifts_timestep_.reset();
   prepare_->run(profiler, cancel);
 }
 
@@ -106,13 +111,44 @@ void UnetStage::set_extra_channels(const std::vector<std::vector<float>>& channe
   upload_per_image(*components_.device, extra_, values, shape_.batch);
 }
 
+void UnetStage::make_shifts(double timestep, Profiler* profiler, const CancelCheck* cancel) {
+  const std::vector<float> times(static_cast<size_t>(rows()), static_cast<float>(timestep));
+  upload(*components_.device, timestep_, times.data(), rows());
+  time_->run(profiler, cancel);
+}
+
+void UnetStage::set_schedule(const std::vector<double>& timesteps, Profiler* profiler,
+                             const CancelCheck* cancel) {
+  constexpr size_t kMost = 128;  // 18 MB for SD 1.5 with guidance
+  std::vector<double> wanted;
+  for (const double t : timesteps)
+    if (std::find(wanted.begin(), wanted.end(), t) == wanted.end()) wanted.push_back(t);
+  if (wanted.size() > kMost) wanted.resize(kMost);
+  if (wanted == schedule_) return;
+  schedule_.clear();
+  Device& device = *components_.device;
+  const auto count = static_cast<int64_t>(wanted.size());
+  if (!schedule_shifts_ || schedule_shifts_.dim(0) != count) {
+    schedule_shifts_ = Tensor();
+    schedule_shifts_ = make_tensor(device, {count, rows(), shifts_.dim(1)}, shifts_.dtype());
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    make_shifts(wanted[static_cast<size_t>(i)], profiler, cancel);
+    device.copy_on_device(schedule_shifts_.narrow(0, i, 1).data(), shifts_.data(), shifts_.bytes());
+  }
+  schedule_ = std::move(wanted);
+  shifts_timestep_.reset();
+}
+
 Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, Profiler* profiler,
                        const CancelCheck* cancel) {
   copy_into(ex, scaled_input, input_);
   if (shifts_timestep_ != timestep) {
-    const std::vector<float> times(static_cast<size_t>(rows()), static_cast<float>(timestep));
-    upload(*components_.device, timestep_, times.data(), rows());
-    time_->run(profiler, cancel);
+    const auto found = std::find(schedule_.begin(), schedule_.end(), timestep);
+    if (found == schedule_.end())
+      make_shifts(timestep, profiler, cancel);
+    else
+      copy_into(ex, schedule_shifts_.narrow(0, found - schedule_.begin(), 1), shifts_);
     shifts_timestep_ = timestep;
   }
   step_->run(profiler, cancel);

@@ -23,12 +23,18 @@ class UnetStage {
 
   const UnetShape& shape() const { return shape_; }
   size_t plan();  // arena bytes of a step and of the text's preparation
+  void replan();  // after the UNet's weights have moved
+  bool planned() const { return step_->planned(); }
   uint64_t buffer_bytes() const;
 
   // Once per prompt: every image of the batch gets the same states; condition 0 is the negative prompt where
   // there is one. time_ids: [conditions][ids] numbers of SDXL's size conditions, empty otherwise.
   void set_text(const TextStates& text, const std::vector<std::vector<float>>& time_ids, Profiler* profiler,
                 const CancelCheck* cancel);
+
+  // The time shifts of every timestep that the schedule will visit, made before the loop; others are made
+  // when they are met. What the last call made is kept where the timesteps and the text are the same.
+  void set_schedule(const std::vector<double>& timesteps, Profiler* profiler, const CancelCheck* cancel);
 
   // Extra input channels for every condition, [conditions][h*w*extra] (the same for each image): inpainting's
   // mask and masked latents, instruct-pix2pix's picture.
@@ -45,7 +51,11 @@ class UnetStage {
   Components& components_;
   Arena& arena_;
   UnetShape shape_;
+  void make_shifts(double timestep, Profiler* profiler, const CancelCheck* cancel);
+
   Tensor input_, extra_, timestep_, context_, added_text_, time_ids_, shifts_, output_;  // persistent
+  Tensor schedule_shifts_;                                                               // [timesteps,K*N,C]
+  std::vector<double> schedule_;                                                         // their timesteps
   TextCache cache_;
   std::unique_ptr<Program> prepare_, time_, step_;
   std::optional<double> shifts_timestep_;  // that shifts_ were made for

@@ -8,8 +8,12 @@
 
 namespace rocm_sd {
 
-VaeStage::VaeStage(Components& components, Arena& arena, int64_t height, int64_t width)
-    : components_(components), arena_(arena), height_(height), width_(width) {
+VaeStage::VaeStage(Components& components, Arena& arena, int64_t height, int64_t width, int64_t bands)
+    : components_(components),
+      arena_(arena),
+      height_(height),
+      width_(width),
+      bands_(components.tiny_vae ? 1 : std::clamp<int64_t>(bands, 1, height)) {
   Device& device = *components_.device;
   const VaeConfig& config = components_.vae->config();
   const int64_t factor = config.downscale();
@@ -17,13 +21,22 @@ VaeStage::VaeStage(Components& components, Arena& arena, int64_t height, int64_t
   const Shape pixel_shape{1, height * factor, width * factor, 3};
   latents_ = make_tensor(device, latent_shape, DType::kF32);
   rgb_ = make_tensor(device, pixel_shape, DType::kU8);
-  nonfinite_ = make_tensor(device, {1}, DType::kI64);
-  decode_ = std::make_unique<Program>("vae decoder", arena_, [this](Exec& ex) {
-    const Tensor picture = components_.tiny_vae ? (*components_.tiny_vae)(ex, latents_)
-                                                : (*components_.vae)(ex, latents_);  // [1,H,W,3]
-    copy_into(ex, count_nonfinite(ex, picture), nonfinite_);
-    copy_into(ex, to_rgb8(ex, picture), rgb_);
-  });
+  nonfinite_ = make_tensor(device, {bands_}, DType::kI64);
+  decode_ = std::make_unique<Program>("vae decoder", arena_, [this](Exec& ex) { decode_forward(ex); });
+}
+
+void VaeStage::decode_forward(Exec& ex) {
+  int64_t band = 0;
+  const auto keep = [&](const Tensor& picture, int64_t row) {  // [1,R,W,3]
+    copy_into(ex, count_nonfinite(ex, picture), nonfinite_.narrow(0, band++, 1));
+    copy_into(ex, to_rgb8(ex, picture), rgb_.narrow(1, row, picture.dim(1)));
+  };
+  if (components_.tiny_vae)
+    keep((*components_.tiny_vae)(ex, latents_), 0);
+  else if (bands_ == 1)
+    keep((*components_.vae)(ex, latents_), 0);
+  else
+    components_.vae->decode_in_bands(ex, latents_, bands_, keep);
 }
 
 size_t VaeStage::plan(bool with_encoder) {
@@ -42,25 +55,35 @@ size_t VaeStage::plan(bool with_encoder) {
   return std::max(decode_->arena_bytes(), encode_->arena_bytes());
 }
 
+void VaeStage::replan() {
+  decode_->plan();
+  encode_.reset();
+}
+
+bool VaeStage::planned(bool with_encoder) const {
+  return decode_->planned() && (!with_encoder || (encode_ && encode_->planned()));
+}
+
 uint64_t VaeStage::buffer_bytes() const {
   uint64_t bytes = 0;
   for (const Tensor* t : {&latents_, &rgb_, &nonfinite_, &pixels_, &encoded_}) bytes += *t ? t->bytes() : 0;
   return bytes;
 }
 
-Image VaeStage::decode(const std::vector<float>& latents, Profiler* profiler, const CancelCheck* cancel) {
+VaeStage::Decoded VaeStage::decode(const std::vector<float>& latents, Profiler* profiler,
+                                   const CancelCheck* cancel) {
   Device& device = *components_.device;
   upload(device, latents_, latents.data(), latents_.numel());
   decode_->run(profiler, cancel);
-  int64_t bad = 0;
-  device.copy_to_host(&bad, nonfinite_.data(), sizeof bad);
-  require<GenerationError>(bad == 0, "vae decoder: ", bad, " of ", rgb_.numel(), " values are not finite in ",
-                           components_.info.dtype, "; try --dtype f32");
-  Image out{static_cast<int>(rgb_.dim(2)),
-            static_cast<int>(rgb_.dim(1)),
-            std::vector<uint8_t>(static_cast<size_t>(rgb_.numel())),
-            {}};
-  device.copy_to_host(out.rgb.data(), rgb_.data(), out.rgb.size());
+  std::vector<int64_t> bad(static_cast<size_t>(bands_));
+  device.copy_to_host(bad.data(), nonfinite_.data(), nonfinite_.bytes());
+  Decoded out;
+  for (const int64_t count : bad) out.nonfinite += count;
+  out.image = {static_cast<int>(rgb_.dim(2)),
+               static_cast<int>(rgb_.dim(1)),
+               std::vector<uint8_t>(static_cast<size_t>(rgb_.numel())),
+               {}};
+  device.copy_to_host(out.image.rgb.data(), rgb_.data(), out.image.rgb.size());
   return out;
 }
 

@@ -11,24 +11,33 @@ namespace rocm_sd {
 
 class VaeStage {
  public:
-  // height and width of the latents. components and arena must outlive the stage.
-  VaeStage(Components& components, Arena& arena, int64_t height, int64_t width);
+  // height and width of the latents; bands: 1 decodes the picture whole, more in that many bands of rows,
+  // with the same result in less memory. components and arena must outlive the stage.
+  VaeStage(Components& components, Arena& arena, int64_t height, int64_t width, int64_t bands = 1);
 
   int64_t height() const { return height_; }
   int64_t width() const { return width_; }
+  int64_t bands() const { return bands_; }
   size_t plan(bool with_encoder);  // arena bytes
+  void replan();                   // after the VAE's weights have moved
+  bool planned(bool with_encoder) const;
   uint64_t buffer_bytes() const;
 
-  // latents [h,w,4] as the sampler leaves them (scaled) -> pixels 8-bit RGB. Throws GenerationError where a
-  // pixel is not finite.
-  Image decode(const std::vector<float>& latents, Profiler* profiler, const CancelCheck* cancel);
+  struct Decoded {
+    Image image;            // 8-bit RGB
+    int64_t nonfinite = 0;  // values that were not finite: more than 0 makes the image worthless
+  };
+  // latents [h,w,4] as the sampler leaves them (scaled).
+  Decoded decode(const std::vector<float>& latents, Profiler* profiler, const CancelCheck* cancel);
   // pixels [H,W,3] in -1..1 -> the posterior's mode, [h,w,4], scaled as the sampler wants it.
   std::vector<float> encode(const std::vector<float>& pixels, Profiler* profiler, const CancelCheck* cancel);
 
  private:
+  void decode_forward(Exec& ex);
+
   Components& components_;
   Arena& arena_;
-  int64_t height_, width_;
+  int64_t height_, width_, bands_;
   Tensor latents_, rgb_, nonfinite_, pixels_, encoded_;  // persistent
   std::unique_ptr<Program> decode_, encode_;
 };

@@ -41,9 +41,26 @@ class Device {
   virtual void copy_on_device(void* dst, const void* src, size_t bytes) = 0;
   virtual void synchronize() = 0;
 
+  // Around every piece of work that touches the device's memory by pointer on the host's side: launches of
+  // host kernels, layouts made of weights. A device of the tests keeps its memory out of reach otherwise.
+  virtual void begin_access() {}
+  virtual void end_access() noexcept {}
+
   // The type that --dtype auto computes in: bf16 where the device multiplies it in hardware, else f32 on the
   // host.
   virtual DType preferred_dtype() const = 0;
+};
+
+// Holds the memory of a device within reach while alive; may be nested.
+class DeviceAccess {
+ public:
+  explicit DeviceAccess(Device& device) : device_(device) { device_.begin_access(); }
+  ~DeviceAccess() { device_.end_access(); }
+  DeviceAccess(const DeviceAccess&) = delete;
+  DeviceAccess& operator=(const DeviceAccess&) = delete;
+
+ private:
+  Device& device_;
 };
 
 // The process's host device. Threads: OMP_NUM_THREADS, else every core that the process may use.

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -148,6 +149,7 @@ class DriverGpu final : public GpuDevice {
   }
   uint64_t allocated() const override { return pool_.allocated(); }
   void* allocate(size_t bytes) override {
+    refuse_capture("allocate");
     current();
     return pool_.allocate(bytes);
   }
@@ -158,7 +160,10 @@ class DriverGpu final : public GpuDevice {
       log().warn("{}", error.what());
       return;
     }
-    pool_.free(data, bytes);
+    if (capturing_)
+      freed_while_capturing_.push_back({data, bytes});  // drivers refuse it until the capture ends
+    else
+      pool_.free(data, bytes);
   }
 
   void copy_to_device(void* dst, const void* src, size_t bytes) override {
@@ -215,6 +220,7 @@ class DriverGpu final : public GpuDevice {
     capturing_ = false;
     std::string problem;
     void* graph = current().end_capture(problem);
+    for (const auto& [data, bytes] : std::exchange(freed_while_capturing_, {})) pool_.free(data, bytes);
     if (graph) return std::make_unique<DriverGraph>(*driver_, graph);
     log().warn("{}: no graph could be made of the launches: {}", driver_->description().device, problem);
     return nullptr;
@@ -247,6 +253,7 @@ class DriverGpu final : public GpuDevice {
   MemoryPool pool_;
   Staging staging_;
   bool capturing_ = false;
+  std::vector<std::pair<void*, size_t>> freed_while_capturing_;
   bool synchronous_ = false;
 };
 

@@ -72,6 +72,7 @@ void Exec::launch(OpInfo info, LaunchBody body) {
     planned_flops_ += info.flops;
     return;
   }
+  const DeviceAccess access(device());
   GpuDevice* gpu = gpu_of(device());
   if (gpu && profiler && !timer) {
     LaunchTimer own(*gpu, *profiler);
@@ -119,6 +120,7 @@ void Program::run(Profiler* profiler, const CancelCheck* cancel) {
 }
 
 void Program::replay(Profiler* profiler, LaunchTimer* timer, const CancelCheck* cancel) {
+  const DeviceAccess access(arena_.device());
   GpuDevice* gpu = gpu_of(arena_.device());
   if (gpu && !profiler) {
     require<CancelledError>(!cancel || !*cancel || !(*cancel)(), "cancelled");

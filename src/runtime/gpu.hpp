@@ -64,8 +64,10 @@ class GpuDevice : public Device {
                       const void* params, size_t bytes) = 0;
   virtual void fill_zero(void* data, size_t bytes) = 0;  // on the stream
 
-  // Launches between the two are recorded, not run. end_capture returns null (and the launches are lost)
-  // where the driver cannot make a graph of them; the caller then goes on without.
+  // Launches between the two are recorded, not run. Allocating, waiting and copying between host and device
+  // are refused there with an InternalError: what an op needs must exist before (Program in exec.hpp sees to
+  // that). end_capture returns null (and the launches are lost) where the driver cannot make a graph of them;
+  // the caller then goes on without.
   virtual void begin_capture() = 0;
   virtual std::unique_ptr<GpuGraph> end_capture() = 0;
 

@@ -9,6 +9,7 @@ class OwnedStorage final : public Storage {
  public:
   OwnedStorage(Device& device, size_t bytes) : Storage(device.allocate(bytes), bytes), device_(device) {}
   ~OwnedStorage() override { device_.free(data_, bytes_); }
+  Device* device() const override { return &device_; }
 
  private:
   Device& device_;

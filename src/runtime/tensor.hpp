@@ -19,6 +19,7 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  virtual Device* device() const { return nullptr; }  // whose memory it is, where the storage owns it
 
  protected:
   void* data_;  // null while a forward is being planned

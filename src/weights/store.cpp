@@ -96,13 +96,18 @@ const StoredTensor& WeightStore::at(std::string_view name) const {
 }
 
 void WeightStore::read(std::string_view name, const Shape& expected, DType want, void* dst) const {
+  read_part(name, expected, 0, expected.numel(), want, dst);
+}
+
+void WeightStore::read_part(std::string_view name, const Shape& expected, int64_t begin, int64_t count,
+                            DType want, void* dst) const {
   const StoredTensor& weight = at(name);
   require(shapes_compatible(weight.shape, expected), name, ": expected ", expected, ", ", title_, " has ",
           weight.shape,
           weight.file_name() == name ? "" : concat(" (as \"", printable(weight.file_name()), "\")"),
           ", file ", printable_path(weight.ref.file->path()));
   used_[positions_.at(&weight)].store(true, std::memory_order_relaxed);
-  read_range(weight, 0, weight.shape.numel(), want, dst);
+  read_range(weight, begin, count, want, dst);
 }
 
 void WeightStore::read_range(const StoredTensor& weight, int64_t begin, int64_t count, DType want,

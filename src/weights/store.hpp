@@ -68,7 +68,10 @@ class WeightStore {
   // the same numbers); any other is a ShapeError with the tensor's canonical and file names, both shapes and
   // the file. Large tensors are read and converted by several threads. Thread-safe.
   void read(std::string_view name, const Shape& expected, DType want, void* dst) const;
-  // Part of that: elements [begin, begin + count) of the canonical tensor, in its own shape.
+  // Elements [begin, begin + count) of that.
+  void read_part(std::string_view name, const Shape& expected, int64_t begin, int64_t count, DType want,
+                 void* dst) const;
+  // The same without a check of the shape.
   void read_range(const StoredTensor& weight, int64_t begin, int64_t count, DType want, void* dst) const;
 
   // The canonical names that were never read. A tensor that a model knows of but does not need can be marked.

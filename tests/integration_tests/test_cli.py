@@ -111,6 +111,29 @@ def test_ctrl_c_stops_within_a_step(rocm_sd, model, tmp_path):
     assert list(tmp_path.iterdir()) == [], "a cancelled run leaves no file"
 
 
+def test_devices(rocm_sd, model, tmp_path):
+    lines = rocm_sd("devices").stdout.splitlines()
+    assert re.match(r"cpu +host: .*threads", lines[0])
+    for line in lines[1:]:
+        assert re.match(r"(hip|cuda)(:\d+)? +\S", line)
+    rocm_sd("generate", "--model", model, *FAST, "--device", "cpu", "-o", tmp_path / "a.png")
+    assert "Device: \"host: " in read_parameters(tmp_path / "a.png") or "Device: host" in read_parameters(tmp_path / "a.png")
+
+
+def test_budget_and_offload_draw_the_same_picture(rocm_sd, model, tmp_path):
+    args = ["generate", "--model", model, "--device", "cpu", "--dtype", "f32", "--steps", "1", "-W", "256", "-H", "256", "--seed", "1"]
+    plain = rocm_sd(*args, "-o", tmp_path / "a.png").stderr
+    plan = re.search(r"memory plan: ([\d.]+) GB = weights ([\d.]+) GB \+ arena ([\d.]+) GB", plain)
+    assert re.search(r"device memory: [\d.]+ GB at most, [\d.]+ GB planned", plain)
+    budget = int((float(plan[1]) - 0.3 * float(plan[3])) * 1e9)
+    banded = rocm_sd(*args, "--vram-budget", budget, "-o", tmp_path / "b.png").stderr
+    assert re.search(r"the VAE works in \d+ bands", banded)
+    assert psnr(read_picture(tmp_path / "a.png"), read_picture(tmp_path / "b.png")) >= 60
+    rocm_sd(*args, "--offload", "-o", tmp_path / "c.png")
+    assert (read_picture(tmp_path / "a.png") == read_picture(tmp_path / "c.png")).all()
+    assert "budget" in rocm_sd(*args, "--vram-budget", "1M", "-o", tmp_path / "d.png", code=5).stderr
+
+
 def test_lists(rocm_sd):
     samplers = rocm_sd("list", "samplers").stdout
     assert "DPM++ 2M" in samplers and "euler_a" in samplers
@@ -134,7 +157,9 @@ BAD_OPTIONS = [
     (["--cfg-scale", "1e999"], 2, "cfg-scale"), (["--seed", "18446744073709551616"], 2, "seed"), (["--seed", "-2"], 2, "seed"),
     (["--sampler", "no such"], 2, "no such"), (["--schedule", "no such"], 2, "no such"), (["--nonsense", "1"], 2, "nonsense"),
     (["--strength", "nan"], 2, "strength"), (["--strength", "2"], 2, "strength"), (["--rng", "dice"], 2, "dice"),
-    (["--dtype", "fp4"], 2, "fp4"), (["--emphasis", "loud"], 2, "loud"), (["--sigmas", "1,2,3"], 2, "sigmas"),
+    (["--dtype", "fp4"], 2, "fp4"), (["--device", "cpu", "--dtype", "f16"], 2, "CPU does not compute in f16"),
+    (["--device", "tpu"], 2, "tpu"), (["--device", "hip:9"], 4, "hip"), (["--device", "cuda:-1"], 2, "cuda:-1"),
+    (["--vram-budget", "lots"], 2, "vram-budget"), (["--emphasis", "loud"], 2, "loud"), (["--sigmas", "1,2,3"], 2, "sigmas"),
     (["--sigmas", "nan"], 2, "sigmas"), (["--eta", "-1"], 2, "eta"), (["--prompt", "x" * 32001], 2, "32001"),
     (["--prompt", "(a:99999999)"], 2, "99999999"), (["--prompt", "<lora:../../x:1>"], 2, "lora"),
     (["--prompt", "(" * 20000], 0, None), (["--prompt", "\u0301" * 5000], 0, None), (["--prompt", "<|endoftext|> a cat"], 0, None),

@@ -1,6 +1,8 @@
 // What the AMD families share: work-item ids, barriers, LDS, and maths by the compiler's builtins and OCML.
 #pragma once
 
+#include <type_traits>
+
 #include "composable_kernels/types.hpp"
 
 extern "C" {
@@ -43,6 +45,9 @@ struct Amd {
     return reinterpret_cast<char*>(data);
   }
 
+  // The compiler moves no instruction past this point.
+  static ROCM_SD_DEVICE void fence_schedule() { __builtin_amdgcn_sched_barrier(0); }
+
   static ROCM_SD_DEVICE float shuffle_xor(float x, int mask) {
     return __builtin_bit_cast(float, shuffle_xor(__builtin_bit_cast(int, x), mask));
   }
@@ -63,6 +68,14 @@ struct Amd {
   static ROCM_SD_DEVICE float wave_max(float x) {
     for (int mask = lanes / 2; mask > 0; mask /= 2) x = max(x, shuffle_xor(x, mask));
     return x;
+  }
+
+  // Whether the value is true in any lane of the wave.
+  static ROCM_SD_DEVICE bool any(bool x) {
+    if constexpr (lanes == 32)
+      return __builtin_amdgcn_ballot_w32(x) != 0;
+    else
+      return __builtin_amdgcn_ballot_w64(x) != 0;
   }
 
   static ROCM_SD_DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }
@@ -110,6 +123,20 @@ ROCM_SD_DEVICE typename Raw<T>::Type raw(float x) {
 template <class T>
 ROCM_SD_DEVICE typename Raw<T>::Type raw(T x) {
   return __builtin_bit_cast(typename Raw<T>::Type, x);
+}
+
+// Two floats as a word of two elements, the first in its lower half, rounded to nearest even. A NaN stays one
+// unless its payload is all ones: four instructions less than store() has for bf16.
+template <class T>
+ROCM_SD_DEVICE uint32_t pack(float low, float high) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    const auto a = __builtin_bit_cast(uint32_t, low), b = __builtin_bit_cast(uint32_t, high);
+    const uint32_t x = a + 0x7fff + (a >> 16 & 1), y = b + 0x7fff + (b >> 16 & 1);
+    return __builtin_amdgcn_perm(y, x, 0x07060302);
+  } else {
+    const Vector<_Float16, 2> pair = {static_cast<_Float16>(low), static_cast<_Float16>(high)};
+    return __builtin_bit_cast(uint32_t, pair);
+  }
 }
 
 }  // namespace amd

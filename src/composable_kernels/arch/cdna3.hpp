@@ -11,6 +11,7 @@ namespace rocm_sd {
 
 struct Cdna3 : Amd<64> {
   static constexpr const char* kName = "cdna3";
+  static constexpr int kFragmentsAhead = 8;  // read from LDS ahead of their use
 };
 
 template <class T>
@@ -49,10 +50,13 @@ struct Atom<Cdna3, T> {
     c = __builtin_bit_cast(C, acc);
   }
   static ROCM_SD_DEVICE B as_b(const C& c) {
-    B b;
+    amd::Vector<uint32_t, 2> words;
     ROCM_SD_UNROLL
-    for (int i = 0; i < 4; ++i) b.k[i] = amd::raw<T>(c.x[i]);
-    return b;
+    for (int i = 0; i < 2; ++i) words[i] = amd::pack<T>(c.x[2 * i], c.x[2 * i + 1]);
+    return __builtin_bit_cast(B, words);
+  }
+  static ROCM_SD_DEVICE void store_columns(T* tile, int ld, const C& c) {
+    *reinterpret_cast<B*>(tile + column(0) * ld + row(0)) = as_b(c);
   }
   static ROCM_SD_DEVICE float column_sum(float x) {
     x += Cdna3::shuffle_xor(x, 16);

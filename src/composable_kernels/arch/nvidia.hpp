@@ -12,6 +12,7 @@ namespace rocm_sd {
 struct Nvidia {
   static constexpr const char* kName = "nvidia";
   static constexpr int lanes = 32;
+  static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
   static constexpr bool kAsyncCopies = true;  // cp.async
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
@@ -19,7 +20,8 @@ struct Nvidia {
   static ROCM_SD_DEVICE uint32_t group_x() { return blockIdx.x; }
   static ROCM_SD_DEVICE uint32_t group_y() { return blockIdx.y; }
   static ROCM_SD_DEVICE uint32_t group_z() { return blockIdx.z; }
-  static ROCM_SD_DEVICE int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+  // No shuffle: it would wait for lanes that a branch keeps away.
+  static ROCM_SD_DEVICE int uniform(int x) { return x; }
   static ROCM_SD_DEVICE void barrier() { __syncthreads(); }
   // What the wave's lanes wrote to LDS before, its lanes see after.
   static ROCM_SD_DEVICE void wave_barrier() { __syncwarp(); }
@@ -29,6 +31,8 @@ struct Nvidia {
     extern __shared__ uint4 dynamic_lds[];
     return reinterpret_cast<char*>(dynamic_lds);
   }
+
+  static ROCM_SD_DEVICE void fence_schedule() {}  // ptxas orders well by itself
 
   template <class Number>
   static ROCM_SD_DEVICE Number shuffle_xor(Number x, int mask) {
@@ -43,6 +47,8 @@ struct Nvidia {
     for (int mask = 16; mask > 0; mask /= 2) x = max(x, shuffle_xor(x, mask));
     return x;
   }
+
+  static ROCM_SD_DEVICE bool any(bool x) { return __any_sync(~0u, x); }
 
   static ROCM_SD_DEVICE float max(float a, float b) { return fmaxf(a, b); }
   static ROCM_SD_DEVICE float exp2(float x) {  // ex2.approx: 2 ulp
@@ -137,6 +143,11 @@ struct Atom<Nvidia, T> {
     ROCM_SD_UNROLL
     for (int i = 0; i < 4; ++i) b.r[i] = pack(c.x[2 * i], c.x[2 * i + 1]);
     return b;
+  }
+  static ROCM_SD_DEVICE void store_columns(T* tile, int ld, const C& c) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; i += 2)
+      *reinterpret_cast<uint32_t*>(tile + column(i) * ld + row(i)) = pack(c.x[i], c.x[i + 1]);
   }
   static ROCM_SD_DEVICE float column_sum(float x) {
     x += Nvidia::shuffle_xor(x, 1);

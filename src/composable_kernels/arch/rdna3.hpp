@@ -11,6 +11,7 @@ namespace rocm_sd {
 
 struct Rdna3 : Amd<32> {
   static constexpr const char* kName = "rdna3";
+  static constexpr int kFragmentsAhead = 3;  // read from LDS ahead of their use
 };
 
 template <class T>
@@ -54,20 +55,27 @@ struct Atom<Rdna3, T> {
   }
   // Both halves of the wave need all 16 rows of their column: each sends its eight to the other.
   static ROCM_SD_DEVICE B as_b(const C& c) {
+    // Bytes of (theirs, mine) that make the words (own row, other half's row), in the order of the rows.
     const bool upper = Rdna3::lane() >= 16;
-    B b;
+    const uint32_t first = upper ? 0x01000504 : 0x05040100, second = upper ? 0x03020706 : 0x07060302;
+    amd::Vector<uint32_t, 8> words;
     ROCM_SD_UNROLL
     for (int i = 0; i < 8; i += 2) {
-      const amd::Vector<E, 2> mine = {amd::raw<T>(c.x[i]), amd::raw<T>(c.x[i + 1])};
-      const int sent = __builtin_bit_cast(int, mine);
-      const auto theirs = __builtin_bit_cast(
-          decltype(mine), __builtin_amdgcn_permlanex16(sent, sent, 0x76543210, 0xfedcba98, true, false));
-      b.k[2 * i] = upper ? theirs[0] : mine[0];
-      b.k[2 * i + 1] = upper ? mine[0] : theirs[0];
-      b.k[2 * i + 2] = upper ? theirs[1] : mine[1];
-      b.k[2 * i + 3] = upper ? mine[1] : theirs[1];
+      const uint32_t mine = amd::pack<T>(c.x[i], c.x[i + 1]);
+      const uint32_t theirs = __builtin_amdgcn_permlanex16(mine, mine, 0x76543210, 0xfedcba98, true, false);
+      words[i] = __builtin_amdgcn_perm(theirs, mine, first);
+      words[i + 1] = __builtin_amdgcn_perm(theirs, mine, second);
     }
-    return b;
+    return __builtin_bit_cast(B, words);
+  }
+  // Either half of the wave stores eight rows of the sixteen.
+  static ROCM_SD_DEVICE void store_columns(T* tile, int ld, const C& c) {
+    const auto words = __builtin_bit_cast(amd::Vector<uint32_t, 8>, as_b(c));
+    const bool upper = Rdna3::lane() >= 16;
+    amd::Vector<uint32_t, 4> mine;
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 4; ++i) mine[i] = upper ? words[i + 4] : words[i];
+    *reinterpret_cast<decltype(mine)*>(tile + column(0) * ld + (upper ? 8 : 0)) = mine;
   }
   // Over the lanes that hold one column.
   static ROCM_SD_DEVICE float column_sum(float x) { return x + other_half(x); }

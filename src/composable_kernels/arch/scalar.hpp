@@ -15,6 +15,7 @@ namespace rocm_sd {
 struct Scalar {
   static constexpr int lanes = 1;
 
+  static constexpr int kFragmentsAhead = 1;
   static constexpr const char* kName = "scalar";
   static constexpr bool kAsyncCopies = false;
 
@@ -24,6 +25,8 @@ struct Scalar {
   // LDS changes its type from phase to phase: the compiler must not move accesses across.
   static void barrier() { std::atomic_signal_fence(std::memory_order_seq_cst); }
   static void wave_barrier() { barrier(); }
+  static void fence_schedule() {}
+  static bool any(bool x) { return x; }
 
   static float max(float a, float b) { return a > b ? a : b; }
   static float exp2(float x) { return std::exp2(x); }
@@ -100,6 +103,9 @@ struct Atom<Scalar, T> {
       b.x[i % 16][i / 16] = to_float(rounded);
     }
     return b;
+  }
+  static void store_columns(T* tile, int ld, const C& c) {
+    for (int i = 0; i < 256; ++i) store(tile[i % 16 * ld + i / 16], c.x[i]);
   }
   static float column_sum(float x) { return x; }
   static float column_max(float x) { return x; }

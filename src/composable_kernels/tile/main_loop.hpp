@@ -34,6 +34,8 @@ template <class Arch, class Cfg>
 ROCM_SD_DEVICE void multiply_tiles(Accumulators<Arch, Cfg>& acc, const typename Cfg::T* weights,
                                    const typename Cfg::T* rows) {
   using Atom = AtomOf<Arch, typename Cfg::T>;
+  typename Atom::B b[2];  // the next one is on its way while this one is multiplied
+  b[0] = Atom::load_b(rows, Cfg::kLd);
   ROCM_SD_UNROLL
   for (int k = 0; k < Cfg::kBlockK; k += Atom::kDepth) {
     typename Atom::A a[Cfg::kAtomsN];
@@ -41,9 +43,13 @@ ROCM_SD_DEVICE void multiply_tiles(Accumulators<Arch, Cfg>& acc, const typename 
     for (int i = 0; i < Cfg::kAtomsN; ++i) a[i] = Atom::load(weights + 16 * i * Cfg::kLd + k, Cfg::kLd);
     ROCM_SD_UNROLL
     for (int j = 0; j < Cfg::kAtomsM; ++j) {
-      const typename Atom::B b = Atom::load_b(rows + 16 * j * Cfg::kLd + k, Cfg::kLd);
+      const int at = k / Atom::kDepth * Cfg::kAtomsM + j;
+      const bool last_row = j + 1 == Cfg::kAtomsM;
+      if (!last_row || k + Atom::kDepth < Cfg::kBlockK)
+        b[(at + 1) % 2] =
+            Atom::load_b(last_row ? rows + k + Atom::kDepth : rows + 16 * (j + 1) * Cfg::kLd + k, Cfg::kLd);
       ROCM_SD_UNROLL
-      for (int i = 0; i < Cfg::kAtomsN; ++i) Atom::mma(acc.c[i][j], a[i], b);
+      for (int i = 0; i < Cfg::kAtomsN; ++i) Atom::mma(acc.c[i][j], a[i], b[at % 2]);
     }
   }
 }

@@ -8,22 +8,24 @@ namespace {
 const ImplList<AttentionProblem> kImpls = {
     "attention",
     {
-        {"host", supports_host, run_attention_host},
+        {"gpu", supports_attention_gpu, run_attention_gpu},
+        {"host", supports_host_f32_or_bf16, run_attention_host},
         {"onednn", supports_attention_onednn, run_attention_onednn},
         {"host_bf16", supports_attention_host_bf16, run_attention_host_bf16},
         {"scalar", supports_attention_scalar, run_attention_scalar},
-        {"ref", supports_everything, run_attention_ref},
+        {"ref", supports_host, run_attention_ref},
     }};
 
 // Where the CPU multiplies bf16 in hardware: oneDNN's products use AMX, ours AVX512-BF16.
 const ImplList<AttentionProblem> kHardwareBf16 = {
     "attention",
     {
+        {"gpu", supports_attention_gpu, run_attention_gpu},
         {"onednn", supports_attention_onednn, run_attention_onednn},
         {"host_bf16", supports_attention_host_bf16, run_attention_host_bf16},
-        {"host", supports_host, run_attention_host},
+        {"host", supports_host_f32_or_bf16, run_attention_host},
         {"scalar", supports_attention_scalar, run_attention_scalar},
-        {"ref", supports_everything, run_attention_ref},
+        {"ref", supports_host, run_attention_ref},
     }};
 
 const ImplList<AttentionProblem>& impls_for(const AttentionProblem& p) {
@@ -70,7 +72,7 @@ double AttentionProblem::bytes() const {
 }
 
 Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionArgs& args) {
-  require_f32_or_bf16(q, "attention", "q");
+  require_activation_type(q, "attention", "q");
   check_operand(q, q, "q");
   check_operand(k, q, "k");
   check_operand(v, q, "v");

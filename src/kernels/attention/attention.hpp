@@ -13,7 +13,7 @@ struct AttentionArgs {
   const Tensor* mask = nullptr;  // additive, f32 [1|B,1|heads,1|Nq,Nk]; -infinity hides a key
 };
 
-// q [B,Nq,heads*D], k and v [B,Nk,heads*D], f32 or bf16, elements of a row contiguous, rows and images
+// q [B,Nq,heads*D], k and v [B,Nk,heads*D], f32, bf16 or f16, elements of a row contiguous, rows and images
 // strided at will (so the thirds of a packed QKV product do) -> [B,Nq,heads*D] in q's dtype, contiguous.
 // Scores, softmax and sums in float. A row whose keys are all hidden gives zeros. Throws ShapeError if the
 // shapes do not fit. Method: Dao et al., "FlashAttention", 2022, algorithm 1; Milakov and Gimelshein, "Online

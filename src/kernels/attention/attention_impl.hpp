@@ -26,6 +26,8 @@ struct AttentionProblem {
   double bytes() const;
 };
 
+Refusal supports_attention_gpu(const Exec& ex, const AttentionProblem& problem);
+void run_attention_gpu(Exec& ex, const AttentionProblem& problem);
 Refusal supports_attention_onednn(const Exec& ex, const AttentionProblem& problem);
 void run_attention_onednn(Exec& ex, const AttentionProblem& problem);
 Refusal supports_attention_host_bf16(const Exec& ex, const AttentionProblem& problem);

@@ -38,7 +38,7 @@ void attend(const AttentionProblem& p) {
 
 Refusal supports_attention_scalar(const Exec& ex, const AttentionProblem& problem) {
   if (problem.head_dim > Cfg<float>::kMaxDim) return concat("head_dim ", problem.head_dim, " exceeds 512");
-  return supports_host(ex, problem);
+  return supports_host_f32_or_bf16(ex, problem);
 }
 void run_attention_scalar(Exec& ex, const AttentionProblem& problem) {
   launch_problem(ex, problem, "scalar", attend);

@@ -1,7 +1,6 @@
 // linear on a GPU: the configurations that a problem may take, and which one it takes.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "composable_kernels/tile/config.hpp"
@@ -12,7 +11,12 @@ namespace rocm_sd {
 
 struct GemmConfig {
   TileShape shape;
-  int groups = 1;  // workgroups that a multiprocessor should hold
+  int groups = 1;           // workgroups that a multiprocessor should hold
+  bool warpgroups = false;  // Hopper's products (sm_90 only)
+
+  constexpr int lds_bytes(int element_bytes) const {
+    return warpgroups ? warpgroup_lds_bytes(shape) : product_lds_bytes(shape, element_bytes);
+  }
 };
 
 // How a problem is computed: by tiles of `config` with the depth cut into `splits` parts, or, without a
@@ -22,8 +26,8 @@ struct GemmChoice {
   int splits = 1;
 };
 
-// Those compiled for this family and type; gated: with a kernel that pairs values and gates.
-std::span<const GemmConfig> gemm_configs(GpuFamily family, DType dtype, bool gated);
+// Those compiled for this GPU and type whose LDS it has; gated: with a kernel that pairs values and gates.
+std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype, bool gated);
 
 // Every choice worth measuring, for a tuner; and the one that is taken untuned, by an estimate of its time.
 std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearProblem& p);
@@ -31,7 +35,7 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 
 // "gemm_f16_128x128x32", "gemv_geglu_bf16".
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated);
-// "128x128x32/3": 3 splits; "gemv".
+// "128x128x32/3": 3 splits; "w128x256x64": by warpgroups; "gemv".
 std::string describe(const GemmChoice& choice);
 
 Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p);

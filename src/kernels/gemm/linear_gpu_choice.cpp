@@ -1,6 +1,7 @@
 // Which configuration linear takes on a GPU.
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
@@ -11,6 +12,8 @@ namespace {
 
 #define ROCM_SD_GEMM_ROW(m, n, k, waves_m, waves_n, stages, groups) \
   GemmConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups},
+#define ROCM_SD_WARPGROUP_ROW(m, n, k, waves_m, waves_n, stages, groups) \
+  GemmConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups, true},
 constexpr std::array kNvidiaGemm = {ROCM_SD_GEMM_CONFIGS_NVIDIA(ROCM_SD_GEMM_ROW)};
 constexpr std::array kNvidiaGeglu = {ROCM_SD_GEGLU_CONFIGS_NVIDIA(ROCM_SD_GEMM_ROW)};
 constexpr std::array kRdnaGemm = {ROCM_SD_GEMM_CONFIGS_RDNA(ROCM_SD_GEMM_ROW)};
@@ -18,7 +21,10 @@ constexpr std::array kRdnaGeglu = {ROCM_SD_GEGLU_CONFIGS_RDNA(ROCM_SD_GEMM_ROW)}
 constexpr std::array kCdnaGemm = {ROCM_SD_GEMM_CONFIGS_CDNA(ROCM_SD_GEMM_ROW)};
 constexpr std::array kCdnaGeglu = {ROCM_SD_GEGLU_CONFIGS_CDNA(ROCM_SD_GEMM_ROW)};
 constexpr std::array kFloat = {ROCM_SD_GEMM_CONFIGS_F32(ROCM_SD_GEMM_ROW)};
+constexpr std::array kHopperGemm = {ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_WARPGROUP_ROW)};
+constexpr std::array kHopperGeglu = {ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_WARPGROUP_ROW)};
 #undef ROCM_SD_GEMM_ROW
+#undef ROCM_SD_WARPGROUP_ROW
 
 // Up to this many rows a product is bound by reading the weight once: no tiles.
 constexpr int64_t kFewRows = 8;
@@ -37,6 +43,9 @@ struct Machine {
   double start;     // cycles from a workgroup's start to its first product, and from its last to its end
   double launch;    // cycles of one more kernel in the stream
 };
+// Hopper's own products against those that it shares with older generations.
+constexpr double kWarpgroupGain = 1.5;
+
 Machine machine(GpuFamily family) {
   switch (family) {
     case GpuFamily::kNvidia: return {1200, 64, 1500, 4000};
@@ -50,6 +59,7 @@ Machine machine(GpuFamily family) {
 double estimate(const GpuTraits& traits, const LinearProblem& p, const GemmChoice& choice) {
   Machine of = machine(traits.family);
   if (p.dtype() == DType::kF32) of.products = 100;
+  if (choice.config->warpgroups) of.products *= kWarpgroupGain;
   const TileShape& s = choice.config->shape;
   const auto element = static_cast<double>(dtype_size(p.dtype()));
   const int64_t columns = p.gated ? 2 * p.out : p.out;
@@ -74,33 +84,40 @@ double estimate(const GpuTraits& traits, const LinearProblem& p, const GemmChoic
 
 }  // namespace
 
-std::span<const GemmConfig> gemm_configs(GpuFamily family, DType dtype, bool gated) {
-  if (dtype == DType::kF32) return kFloat;
-  switch (family) {
-    case GpuFamily::kNvidia: return gated ? std::span<const GemmConfig>(kNvidiaGeglu) : kNvidiaGemm;
-    case GpuFamily::kRdna3:
-    case GpuFamily::kRdna4: return gated ? std::span<const GemmConfig>(kRdnaGeglu) : kRdnaGemm;
-    case GpuFamily::kCdna3: return gated ? std::span<const GemmConfig>(kCdnaGeglu) : kCdnaGemm;
+std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype, bool gated) {
+  std::vector<const GemmConfig*> out;
+  const auto add = [&](std::span<const GemmConfig> configs) {
+    for (const GemmConfig& config : configs)
+      if (static_cast<size_t>(config.lds_bytes(static_cast<int>(dtype_size(dtype)))) <= traits.lds_per_group)
+        out.push_back(&config);
+  };
+  if (dtype == DType::kF32) {
+    add(kFloat);
+    return out;
   }
-  return {};
+  if (traits.arch == "sm_90") add(gated ? std::span<const GemmConfig>(kHopperGeglu) : kHopperGemm);
+  switch (traits.family) {
+    case GpuFamily::kNvidia: add(gated ? std::span<const GemmConfig>(kNvidiaGeglu) : kNvidiaGemm); break;
+    case GpuFamily::kRdna3:
+    case GpuFamily::kRdna4: add(gated ? std::span<const GemmConfig>(kRdnaGeglu) : kRdnaGemm); break;
+    case GpuFamily::kCdna3: add(gated ? std::span<const GemmConfig>(kCdnaGeglu) : kCdnaGemm); break;
+  }
+  return out;
 }
 
 std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearProblem& p) {
   std::vector<GemmChoice> out;
   if (p.rows <= kFewRows || !linear_rows_aligned(p)) out.push_back({});
   if (!linear_rows_aligned(p)) return out;
-  const auto element = static_cast<int>(dtype_size(p.dtype()));
-  for (const GemmConfig& config : gemm_configs(traits.family, p.dtype(), p.gated))
-    if (static_cast<size_t>(product_lds_bytes(config.shape, element)) <= traits.lds_per_group)
-      out.push_back({&config, 1});
+  for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated)) out.push_back({config, 1});
   // Split products are plain ones; the reduction pairs values and gates.
-  for (const GemmConfig& config : gemm_configs(traits.family, p.dtype(), false)) {
-    const int64_t steps = ceil_div(p.in, config.shape.block_k), columns = p.gated ? 2 * p.out : p.out;
-    const int64_t tiles = ceil_div(p.rows, config.shape.block_m) * ceil_div(columns, config.shape.block_n);
-    if (static_cast<size_t>(product_lds_bytes(config.shape, element)) > traits.lds_per_group) continue;
+  for (const GemmConfig* config : gemm_configs(traits, p.dtype(), false)) {
+    const TileShape& shape = config->shape;
+    const int64_t steps = ceil_div(p.in, shape.block_k), columns = p.gated ? 2 * p.out : p.out;
+    const int64_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
     for (int splits = 2; splits <= kMostSplits; ++splits) {
       if (tiles * (splits - 1) >= 2LL * traits.multiprocessors || steps / splits < kLeastSteps) break;
-      if (ceil_div(steps, ceil_div(steps, splits)) == splits) out.push_back({&config, splits});
+      if (ceil_div(steps, ceil_div(steps, splits)) == splits) out.push_back({config, splits});
     }
   }
   return out;
@@ -123,8 +140,8 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated) {
   if (!choice.config) return concat(gated ? "gemv_geglu_" : "gemv_", dtype);
   const TileShape& s = choice.config->shape;
-  return concat(gated && choice.splits == 1 ? "geglu_" : "gemm_", dtype, "_", s.block_m, "x", s.block_n, "x",
-                s.block_k);
+  return concat(choice.config->warpgroups ? "w" : "", gated && choice.splits == 1 ? "geglu_" : "gemm_", dtype,
+                "_", s.block_m, "x", s.block_n, "x", s.block_k);
 }
 
 std::string describe(const GemmChoice& choice) {

@@ -42,7 +42,7 @@ int64_t slab_of(const GroupNormProblem& p, int vec) {
     if (p.channels % slab || columns > kPartsThreads || slab / width > group_norms::kMaxSlabGroups) continue;
     const double used = static_cast<double>(kPartsThreads / columns * columns) / kPartsThreads;
     const double share = used * static_cast<double>(std::min(slab, kWide)) / kWide;
-    if (share > best_share + 0.02) best_share = share, best = slab;
+    if (best == 0 || share > best_share + 0.02) best_share = share, best = slab;
   }
   return best;
 }

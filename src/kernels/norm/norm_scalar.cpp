@@ -23,7 +23,7 @@ struct PartsCfg {
 template <class Storage, int kWidth>
 struct WholeCfg {
   using T = Storage;
-  static constexpr int kVec = kWidth, kThreads = 64, kSlots = 64, kPacks = 16;
+  static constexpr int kVec = kWidth, kThreads = 64, kSlots = 64, kPacks = 32;
 };
 template <class Storage>
 struct RowCfg {

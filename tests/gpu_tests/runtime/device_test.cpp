@@ -124,14 +124,19 @@ TEST(GpuDevice, ReplaysAGraph) {
   }
 }
 
-TEST(GpuDevice, RefusesCopiesWhileCapturing) {
+TEST(GpuDevice, RefusesWhatACaptureCannotHold) {
   const Tensor x = on_gpu({1, 2, 3});
+  Tensor freed = on_gpu({4, 5, 6});
+  const uint64_t allocated = test_gpu().allocated();
   test_gpu().begin_capture();
   float back[3];
+  EXPECT_THROW(test_gpu().allocate(2 << 20), InternalError);
+  freed = Tensor();  // is given back when the capture has ended
   EXPECT_THROW(test_gpu().copy_to_host(back, x.data(), 12), InternalError);
   EXPECT_THROW(test_gpu().synchronize(), InternalError);
   axpy(x, x, 1);
   EXPECT_NE(test_gpu().end_capture(), nullptr);
+  EXPECT_LT(test_gpu().allocated(), allocated);
   EXPECT_EQ(to_floats(test_gpu(), x), (std::vector<float>{1, 2, 3}));
 }
 

@@ -134,18 +134,29 @@ double sampled_error(Device& device, const Operands& o, const ShapeRow& s) {
   return worst;
 }
 
-double median_us(GpuDevice& device, Exec& ex, const Operands& o, const ShapeRow& s,
-                 const GemmChoice& choice) {
+double median_us(GpuDevice& device, const Operands& o, const ShapeRow& s, const GemmChoice& choice) {
   const Epilogue epilogue{.residual = s.gated ? nullptr : &o.residual};
-  const auto once = [&](int i) {
-    const LinearProblem p{
-        o.x[i % o.x.size()], o.w[i % o.w.size()], epilogue, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
-    linear_gpu_as(ex, p, choice);
+  const auto launch_all = [&](Exec& ex) {
+    for (int i = 0; i < kLaunches; ++i) {
+      const LinearProblem p{
+          o.x[i % o.x.size()], o.w[i % o.w.size()], epilogue, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
+      linear_gpu_as(ex, p, choice);
+    }
   };
-  once(0);
-  device.synchronize();
-  device.begin_capture();
-  for (int i = 0; i < kLaunches; ++i) once(i);
+  // Nothing may be allocated while launches are recorded: partial sums come from a planned arena.
+  Arena arena(device);
+  arena.begin_plan();
+  Exec planning(arena, Mode::kPlan);
+  launch_all(planning);
+  const ArenaPlan plan = arena.end_plan();
+  Exec running(arena);
+  for (const bool recorded : {false, true}) {
+    arena.begin_replay(plan);
+    if (recorded) device.begin_capture();
+    launch_all(running);
+    arena.end_replay();
+    if (!recorded) device.synchronize();
+  }
   const std::unique_ptr<GpuGraph> graph = device.end_capture();
   if (!graph) return std::nan("");
   graph->replay();
@@ -185,13 +196,12 @@ int main(int argc, char** argv) {
   for (const ShapeRow& s : kShapes) {
     if (sums.empty() || std::string(sums.back().model) != s.model) sums.push_back({s.model});
     const Operands o = make_operands(device, s, dtype);
-    Arena arena(device);
-    Exec ex(arena);
-    const LinearProblem p{o.x[0], o.w[0], {}, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
+    const Epilogue none;
+    const LinearProblem p{o.x[0], o.w[0], none, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
     std::vector<Timed> timed;
     for (const GemmChoice& choice : linear_candidates(device.traits(), p)) {
       Timed t{choice};
-      t.us = median_us(device, ex, o, s, choice);
+      t.us = median_us(device, o, s, choice);
       t.error = sampled_error(device, o, s);
       timed.push_back(t);
     }

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "support/random_source.hpp"
 #include "support/tensor_testing.hpp"
-#include "unit_tests/models/model_testing.hpp"
 
 namespace rocm_sd {
 namespace {

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "kernels/gemm/linear.hpp"
+#include "models/parked.hpp"
 #include "models/vae.hpp"
-#include "unit_tests/models/model_testing.hpp"
+#include "support/guarded_device.hpp"
+#include "support/random_source.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -50,6 +52,46 @@ TEST(Parameters, LoadsAndStacks) {
   const Tensor stacked = layer.qkv.weight.plain();
   EXPECT_TRUE(std::equal(key.begin(), key.end(), stacked.as<uint16_t>() + 16));
   EXPECT_FALSE(layer.list[1].bias.has_value());
+}
+
+TEST(Parameters, PartsOfATensorAreCutFromTheWhole) {
+  const RandomSource source;
+  std::vector<float> whole(24), part(10);
+  source.read("a.weight", {6, 4}, DType::kF32, whole.data());
+  source.read_part("a.weight", {6, 4}, 7, 10, DType::kF32, part.data());
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 7));
+}
+
+TEST(Parameters, ParkAndComeBack) {
+  const RandomSource source;
+  testing_support::GuardedDevice device;
+  Layer layer;
+  layer.conv.emplace(3, 5);
+  load_parameters(layer, device, source, DType::kBF16);
+  const auto values = [&] { return to_floats(device, layer.qkv.weight.plain()); };
+  const auto before = values();
+  const Tensor x = tensor_from(device, {1, 4}, std::vector<float>(4, 1).data(), DType::kBF16);
+  Arena arena(device);
+  Exec ex(arena);
+  const auto product = [&] { return to_floats(device, linear(ex, x, layer.qkv)); };
+  const auto product_before = product();  // may put a packed layout in place of the plain one
+  ParkedModel parked([&](Visitor& v) { layer.visit(v); }, device);
+  const uint64_t bytes = parked.bytes();
+  EXPECT_EQ(bytes, bytes_held([&](Visitor& v) { layer.visit(v); }));
+  parked.park();
+  EXPECT_TRUE(parked.parked());
+  EXPECT_EQ(device.allocated(), 64u) << "x alone";
+  EXPECT_EQ(parked.bytes(), bytes);
+  parked.park();
+  device.set_capacity(200);
+  EXPECT_THROW(parked.restore(), OutOfMemoryError);
+  EXPECT_TRUE(parked.parked());
+  EXPECT_EQ(device.allocated(), 64u);
+  device.set_capacity(1 << 20);
+  parked.restore();
+  EXPECT_FALSE(parked.parked());
+  EXPECT_EQ(values(), before);
+  EXPECT_EQ(product(), product_before);
 }
 
 TEST(Parameters, ReportsEveryMissingKeyAtOnce) {

@@ -6,8 +6,8 @@
 
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "support/random_source.hpp"
 #include "support/tensor_testing.hpp"
-#include "unit_tests/models/model_testing.hpp"
 
 namespace rocm_sd {
 namespace {

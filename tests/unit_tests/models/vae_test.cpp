@@ -6,8 +6,8 @@
 
 #include "base/error.hpp"
 #include "models/taesd.hpp"
+#include "support/random_source.hpp"
 #include "support/tensor_testing.hpp"
-#include "unit_tests/models/model_testing.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -29,6 +29,47 @@ TEST(Vae, DecodesToTwiceTheSizePerLevel) {
   testing_support::expect_tensor_near(decoder(test.ex, latents.narrow(0, 1, 1)),
                                       {both.begin() + 180, both.end()}, 1e-4);
   EXPECT_THROW(decoder(test.ex, random_tensor({1, 3, 5, 3}, DType::kF32, 1)), ShapeError);
+}
+
+// Bands see their neighbours' rows and the whole picture's statistics: only the order of sums may differ.
+TEST(Vae, DecodesInBandsToTheSamePicture) {
+  const VaeConfig config = {.channels = {8, 16, 16}, .resnets = 2, .norm_groups = 4};
+  const RandomSource source;
+  const VaeDecoder decoder = VaeDecoder::load(host_device(), config, source, DType::kF32);
+  const Tensor latents = random_tensor({1, 11, 6, 4}, DType::kF32, 1);
+  testing_support::TestExec test;
+  const auto want = to_doubles(decoder(test.ex, latents));
+  for (const int64_t bands : {1, 2, 3, 11, 50}) {
+    std::vector<double> got;
+    int64_t next = 0, count = 0;
+    decoder.decode_in_bands(test.ex, latents, bands, [&](const Tensor& band, int64_t row) {
+      EXPECT_EQ(row, next);
+      EXPECT_EQ(band.shape(), (Shape{1, band.dim(1), 24, 3}));
+      next += band.dim(1);
+      ++count;
+      const auto values = to_doubles(band);
+      got.insert(got.end(), values.begin(), values.end());
+    });
+    EXPECT_EQ(next, 44);
+    EXPECT_EQ(count, std::min<int64_t>(bands, 11));
+    testing_support::expect_near(got, want, 2e-5, concat(bands, " bands"));
+  }
+  EXPECT_THROW(decoder.decode_in_bands(test.ex, random_tensor({2, 4, 4, 4}, DType::kF32, 1), 2, nullptr),
+               ShapeError);
+}
+
+TEST(Vae, BandsTakeLessMemory) {
+  const VaeConfig config = {.channels = {16, 32, 64, 64}, .resnets = 2, .norm_groups = 8};
+  const RandomSource source;
+  const VaeDecoder decoder = VaeDecoder::load(host_device(), config, source, DType::kF32);
+  const Tensor latents = random_tensor({1, 32, 32, 4}, DType::kF32, 1);
+  Arena arena(host_device());
+  Program whole("whole", arena, [&](Exec& ex) { decoder(ex, latents); });
+  Program bands("bands", arena,
+                [&](Exec& ex) { decoder.decode_in_bands(ex, latents, 8, [](const Tensor&, int64_t) {}); });
+  whole.plan();
+  bands.plan();
+  EXPECT_LT(bands.arena_bytes(), whole.arena_bytes() * 2 / 3);
 }
 
 TEST(Vae, EncodesMultiplesOfItsStepOnly) {

@@ -43,6 +43,12 @@ TEST_F(OptionsTest, GoodValuesArrive) {
   EXPECT_EQ(request_.seed, 9223372036854775807);
   EXPECT_EQ(request_.eta, 0.5);
   EXPECT_EQ(request_.sigmas, (std::vector<double>{14.6, 3.5, 0.7}));
+  set("vram-budget", "6G");
+  set("device", "cuda:1");
+  set("offload", "true");
+  EXPECT_EQ(load_.vram_budget, uint64_t{6} << 30);
+  EXPECT_EQ(load_.device, "cuda:1");
+  EXPECT_TRUE(load_.offload);
   EXPECT_TRUE(load_.mmap);
   EXPECT_FALSE(request_.plain_prompt);
 }
@@ -56,6 +62,8 @@ TEST_F(OptionsTest, BadValuesAreRefusedByName) {
     EXPECT_TRUE(refusal("cfg-scale", bad).starts_with("cfg-scale: expected")) << bad;
   for (const char* bad : {"-8", "64000000000", "2147483648"})
     EXPECT_TRUE(refusal("width", bad).starts_with("width: expected")) << bad;
+  for (const char* bad : {"", "G", "0", "-1G", "6 G", "6GB", "1e9", "99999999999G"})
+    EXPECT_TRUE(refusal("vram-budget", bad).starts_with("vram-budget: expected")) << bad;
   EXPECT_TRUE(refusal("seed", "18446744073709551616").starts_with("seed: expected"));
   EXPECT_TRUE(refusal("seed", "-2").starts_with("seed: expected"));
   EXPECT_TRUE(refusal("batch", "1000000").starts_with("batch: expected"));

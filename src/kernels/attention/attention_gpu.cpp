@@ -1,0 +1,96 @@
+// attention on a GPU: flash attention in 16 bits, one wave per query in f32.
+#include <limits>
+
+#include "composable_kernels/fused/flash_params.hpp"
+#include "kernels/attention/flash_plan.hpp"
+#include "kernels/gpu_launch.hpp"
+
+namespace rocm_sd {
+namespace {
+
+bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+bool is_aligned(const AttentionProblem::Rows& rows) {
+  return is_aligned(rows.data) && rows.image % 8 == 0 && rows.row % 8 == 0;
+}
+
+// The kernels give the pointers their type; all 16-bit types are alike here.
+using Params = FlashParams<uint16_t>;
+
+Params params_of(const AttentionProblem& p, const FlashPlan& plan) {
+  constexpr float kLog2e = 1.44269504088896f;
+  const auto rows = [](const AttentionProblem::Rows& r) {
+    return Params::Rows{static_cast<const uint16_t*>(r.data), r.image, r.row};
+  };
+  Params params{.q = rows(p.q), .k = rows(p.k), .v = rows(p.v), .y = static_cast<uint16_t*>(p.y)};
+  params.mask = p.mask;
+  for (int i = 0; i < 4; ++i) params.mask_strides[i] = p.mask_strides[i];
+  params.heads = static_cast<int32_t>(p.heads);
+  params.batch_heads = static_cast<int32_t>(p.batch * p.heads);
+  params.queries = static_cast<int32_t>(p.queries);
+  params.keys = static_cast<int32_t>(p.keys);
+  params.splits = plan.splits;
+  params.keys_per_split = static_cast<int32_t>(plan.keys_per_split);
+  params.scale = p.scale * kLog2e;
+  params.causal = p.causal;
+  return params;
+}
+
+Refusal supports_flash(const Exec& ex, const AttentionProblem& p) {
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  if (flash_candidates(p, traits).empty())
+    return concat("has no kernel for ", p.dtype, " and head_dim ", p.head_dim, " on ", traits.arch, " with ",
+                  traits.lds_per_group, " bytes of LDS");
+  if (!is_aligned(p.q) || !is_aligned(p.k) || !is_aligned(p.v) || !is_aligned(p.y))
+    return "takes rows that begin at multiples of 16 bytes only";
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
+  if (p.keys > kMost || p.batch * p.heads > 65535 || p.batch * p.heads * p.queries > kMost)
+    return "takes at most 2^30 queries of all heads, 2^30 keys and 65535 heads of images";
+  return supports_kernel(ex, default_config(p, traits).kernel.name);
+}
+
+}  // namespace
+
+void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
+  if (p.batch * p.heads * p.queries == 0) return;
+  GpuDevice& device = *gpu_device(ex);
+  const GpuTraits& traits = device.traits();
+  Params params = params_of(p, plan);
+  Tensor sums, stats;
+  const int64_t rows = p.batch * p.heads * p.queries;
+  if (plan.splits > 1) {
+    sums = ex.alloc({plan.splits, rows, p.head_dim}, DType::kF32);
+    stats = ex.alloc({plan.splits, rows, 2}, DType::kF32);
+    params.partial_sums = sums.as<float>();
+    params.partial_stats = stats.as<float>();
+  }
+  const GpuGrid grid{static_cast<uint32_t>(plan.tiles), static_cast<uint32_t>(p.batch * p.heads),
+                     static_cast<uint32_t>(plan.splits)};
+  launch_kernel(ex, op_info(p, "gpu"), *device.find_kernel(plan.kernel.name), grid,
+                static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
+                static_cast<uint32_t>(plan.kernel.lds_bytes), params);
+  if (plan.splits == 1) return;
+  constexpr int64_t kRowsOfGroup = 4;  // a wave each
+  const FlashMergeParams<uint16_t> merge{params.partial_sums,
+                                         params.partial_stats,
+                                         params.y,
+                                         params.heads,
+                                         params.queries,
+                                         static_cast<int32_t>(rows),
+                                         static_cast<int32_t>(p.head_dim),
+                                         plan.splits};
+  launch_kernel(ex, {p.op(), concat("gpu merge ", p.describe()), 0, 0},
+                *device.find_kernel(concat("flash_merge_", p.dtype)),
+                {static_cast<uint32_t>((rows + kRowsOfGroup - 1) / kRowsOfGroup)},
+                static_cast<uint32_t>(kRowsOfGroup * traits.lanes), 0, merge);
+}
+
+Refusal supports_attention_gpu(const Exec& ex, const AttentionProblem& problem) {
+  if (!gpu_device(ex)) return "runs on a GPU only";
+  if (problem.dtype != DType::kF16 && problem.dtype != DType::kBF16) return "takes f16 and bf16 only";
+  return supports_flash(ex, problem);
+}
+void run_attention_gpu(Exec& ex, const AttentionProblem& problem) {
+  run_flash(ex, problem, default_config(problem, gpu_device(ex)->traits()));
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,123 @@
+// The configurations of flash attention that are compiled, per family; launcher and kernels read the same
+// rows.
+#pragma once
+
+namespace rocm_sd {
+
+struct FlashConfig {
+  int head_dim, queries, keys;  // queries of a wave, keys of a tile
+  int waves, stages;            // of a workgroup; tiles of keys and values in LDS
+  int groups;                   // workgroups that a multiprocessor should hold at once
+  int queries_in_lds;           // 1 where registers are too short for them
+};
+
+// Heads too wide for a wave: flash_wide.hpp.
+struct FlashWideConfig {
+  int head_dim, queries, keys;  // queries and keys of a workgroup's tile
+  int waves_q, waves_k;         // the waves' rectangle of its scores
+  int chunk_dim, chunk_keys;    // of the pieces of K and V that lie in LDS
+  int stages;                   // pieces in LDS
+};
+
+// X(head_dim, queries, keys, waves, stages, groups, queries_in_lds), the ones for any mask in *_GENERAL.
+#define ROCM_SD_FLASH_NVIDIA(X) \
+  X(40, 32, 64, 4, 2, 3, 0)     \
+  X(40, 32, 32, 4, 3, 4, 0)     \
+  X(40, 48, 32, 4, 3, 3, 0)     \
+  X(40, 64, 32, 4, 3, 2, 0)     \
+  X(40, 16, 64, 4, 2, 4, 0)     \
+  X(64, 32, 64, 4, 2, 3, 0)     \
+  X(64, 32, 32, 4, 3, 3, 0)     \
+  X(64, 48, 32, 4, 3, 2, 0)     \
+  X(64, 16, 64, 4, 2, 4, 0)     \
+  X(80, 32, 64, 4, 2, 2, 0)     \
+  X(80, 32, 32, 4, 3, 2, 0)     \
+  X(80, 16, 64, 4, 2, 3, 0)     \
+  X(128, 16, 64, 4, 2, 3, 0)    \
+  X(128, 32, 32, 4, 2, 2, 0)    \
+  X(160, 16, 64, 4, 2, 2, 0)    \
+  X(160, 16, 32, 4, 2, 2, 0)
+#define ROCM_SD_FLASH_NVIDIA_GENERAL(X) \
+  X(40, 16, 32, 4, 2, 3, 0)             \
+  X(64, 16, 32, 4, 2, 3, 0)             \
+  X(80, 16, 32, 4, 2, 2, 0)             \
+  X(128, 16, 32, 4, 2, 2, 0)            \
+  X(160, 16, 32, 4, 2, 2, 0)
+
+#define ROCM_SD_FLASH_RDNA3(X) \
+  X(40, 16, 64, 8, 2, 1, 0)    \
+  X(40, 32, 32, 8, 2, 1, 0)    \
+  X(40, 16, 32, 4, 2, 1, 0)    \
+  X(64, 16, 64, 8, 2, 1, 0)    \
+  X(64, 32, 32, 8, 2, 1, 0)    \
+  X(64, 16, 32, 4, 2, 1, 0)    \
+  X(80, 16, 64, 8, 2, 1, 0)    \
+  X(80, 16, 32, 4, 2, 1, 0)    \
+  X(128, 16, 32, 8, 2, 1, 0)   \
+  X(160, 16, 32, 4, 1, 1, 1)
+#define ROCM_SD_FLASH_RDNA3_GENERAL(X) \
+  X(40, 16, 32, 4, 2, 1, 0)            \
+  X(64, 16, 32, 4, 2, 1, 0)            \
+  X(80, 16, 32, 4, 2, 1, 0)            \
+  X(128, 16, 16, 4, 2, 1, 1)           \
+  X(160, 16, 16, 4, 1, 1, 1)
+
+#define ROCM_SD_FLASH_RDNA4(X) \
+  X(40, 16, 64, 8, 2, 1, 0)    \
+  X(40, 32, 32, 8, 2, 1, 0)    \
+  X(40, 16, 32, 4, 2, 1, 0)    \
+  X(64, 16, 64, 8, 2, 1, 0)    \
+  X(64, 32, 32, 8, 2, 1, 0)    \
+  X(64, 16, 32, 4, 2, 1, 0)    \
+  X(80, 16, 64, 8, 2, 1, 0)    \
+  X(80, 16, 32, 4, 2, 1, 0)    \
+  X(128, 16, 32, 8, 2, 1, 0)   \
+  X(160, 16, 32, 8, 2, 1, 0)
+#define ROCM_SD_FLASH_RDNA4_GENERAL(X) \
+  X(40, 16, 32, 4, 2, 1, 0)            \
+  X(64, 16, 32, 4, 2, 1, 0)            \
+  X(80, 16, 32, 4, 2, 1, 0)            \
+  X(128, 16, 32, 4, 2, 1, 0)           \
+  X(160, 16, 32, 4, 2, 1, 0)
+
+#define ROCM_SD_FLASH_CDNA3(X) \
+  X(40, 32, 64, 4, 2, 1, 0)    \
+  X(40, 16, 64, 4, 2, 1, 0)    \
+  X(64, 32, 64, 4, 2, 1, 0)    \
+  X(64, 16, 64, 4, 2, 1, 0)    \
+  X(80, 32, 64, 4, 2, 1, 0)    \
+  X(80, 16, 64, 4, 2, 1, 0)    \
+  X(128, 32, 32, 4, 2, 1, 0)   \
+  X(128, 16, 32, 4, 2, 1, 0)   \
+  X(160, 16, 32, 4, 2, 1, 0)
+#define ROCM_SD_FLASH_CDNA3_GENERAL(X) \
+  X(40, 16, 64, 4, 2, 1, 0)            \
+  X(64, 16, 64, 4, 2, 1, 0)            \
+  X(80, 16, 64, 4, 2, 1, 0)            \
+  X(128, 16, 32, 4, 2, 1, 0)           \
+  X(160, 16, 32, 4, 2, 1, 0)
+
+// X(head_dim, queries, keys, waves_q, waves_k, chunk_dim, chunk_keys, stages)
+#define ROCM_SD_FLASH_WIDE_NVIDIA(X) \
+  X(512, 64, 64, 4, 2, 128, 16, 4)   \
+  X(512, 64, 128, 2, 4, 64, 16, 4)   \
+  X(512, 64, 64, 2, 4, 128, 16, 4)   \
+  X(512, 32, 64, 2, 4, 128, 16, 4)
+#define ROCM_SD_FLASH_WIDE_AMD(X) X(512, 32, 64, 2, 4, 128, 16, 1)
+
+// 16-bit elements of LDS; FlashAttention::kLdsElements says the same. transposed: how values are staged.
+constexpr int flash_lds_elements(const FlashConfig& c, bool transposed) {
+  const int padded = (c.head_dim + 15) / 16 * 16, ld = padded + 8;
+  const int values = transposed ? padded * (c.keys + 8) : c.keys * ld;
+  const int staged = c.stages * (c.keys * ld + values), rows = c.waves * c.queries * ld;
+  return c.queries_in_lds ? staged + rows : (staged > rows ? staged : rows);
+}
+
+constexpr int flash_wide_lds_elements(const FlashWideConfig& c, bool transposed) {
+  const int keys = c.keys * (c.chunk_dim + 8);
+  const int values = transposed ? c.head_dim * (c.chunk_keys + 8) : c.chunk_keys * (c.head_dim + 8);
+  return c.queries * (c.head_dim + 8 + c.keys + 8) + c.stages * (keys > values ? keys : values) +
+         2 * c.queries * (c.waves_k + 2);
+}
+
+}  // namespace rocm_sd

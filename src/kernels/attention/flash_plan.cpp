@@ -1,0 +1,109 @@
+#include "kernels/attention/flash_plan.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "kernels/attention/flash_configs.hpp"
+
+namespace rocm_sd {
+namespace {
+
+#define ROW(...) FlashConfig{__VA_ARGS__},
+constexpr FlashConfig kNvidia[] = {ROCM_SD_FLASH_NVIDIA(ROW)},
+                      kNvidiaGeneral[] = {ROCM_SD_FLASH_NVIDIA_GENERAL(ROW)};
+constexpr FlashConfig kRdna3[] = {ROCM_SD_FLASH_RDNA3(ROW)},
+                      kRdna3General[] = {ROCM_SD_FLASH_RDNA3_GENERAL(ROW)};
+constexpr FlashConfig kRdna4[] = {ROCM_SD_FLASH_RDNA4(ROW)},
+                      kRdna4General[] = {ROCM_SD_FLASH_RDNA4_GENERAL(ROW)};
+constexpr FlashConfig kCdna3[] = {ROCM_SD_FLASH_CDNA3(ROW)},
+                      kCdna3General[] = {ROCM_SD_FLASH_CDNA3_GENERAL(ROW)};
+#undef ROW
+#define ROW(...) FlashWideConfig{__VA_ARGS__},
+constexpr FlashWideConfig kWideNvidia[] = {ROCM_SD_FLASH_WIDE_NVIDIA(ROW)},
+                          kWideAmd[] = {ROCM_SD_FLASH_WIDE_AMD(ROW)};
+#undef ROW
+
+using Rows = std::span<const FlashConfig>;
+Rows rows_of(GpuFamily family, bool general) {
+  switch (family) {
+    case GpuFamily::kRdna3: return general ? Rows(kRdna3General) : Rows(kRdna3);
+    case GpuFamily::kRdna4: return general ? Rows(kRdna4General) : Rows(kRdna4);
+    case GpuFamily::kCdna3: return general ? Rows(kCdna3General) : Rows(kCdna3);
+    case GpuFamily::kNvidia: break;
+  }
+  return general ? Rows(kNvidiaGeneral) : Rows(kNvidia);
+}
+std::span<const FlashWideConfig> wide_rows_of(GpuFamily family) {
+  if (family == GpuFamily::kNvidia) return kWideNvidia;
+  return kWideAmd;
+}
+
+// AMD's families stage values transposed.
+bool stages_transposed(GpuFamily family) { return family != GpuFamily::kNvidia; }
+
+int64_t divide_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+
+}  // namespace
+
+std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTraits& traits) {
+  const bool general = p.masked || p.causal || !(p.scale > 0), transposed = stages_transposed(traits.family);
+  std::vector<FlashKernel> fitting;
+  for (const FlashConfig& c : rows_of(traits.family, general)) {
+    if (c.head_dim != p.head_dim) continue;
+    std::string name = concat(general ? "flash_general_" : "flash_", p.dtype, "_d", c.head_dim, "_q",
+                              c.queries, "_k", c.keys, "_w", c.waves, "_s", c.stages);
+    fitting.push_back({std::move(name), c.queries * c.waves, c.keys, c.waves, c.groups,
+                       2 * flash_lds_elements(c, transposed)});
+  }
+  for (const FlashWideConfig& c : wide_rows_of(traits.family)) {
+    if (c.head_dim != p.head_dim) continue;
+    std::string name =
+        concat("flash_wide_", p.dtype, "_d", c.head_dim, "_q", c.queries, "_k", c.keys, "_w", c.waves_q, "x",
+               c.waves_k, "_c", c.chunk_dim, "x", c.chunk_keys, "_s", c.stages);
+    fitting.push_back({std::move(name), c.queries, c.keys, c.waves_q * c.waves_k, 1,
+                       2 * flash_wide_lds_elements(c, transposed)});
+  }
+  std::erase_if(
+      fitting, [&](const FlashKernel& k) { return static_cast<size_t>(k.lds_bytes) > traits.lds_per_group; });
+  return fitting;
+}
+
+FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProblem& p,
+                     const GpuTraits& traits) {
+  FlashPlan plan{.kernel = kernel};
+  plan.tiles = divide_up(p.queries, kernel.queries);
+  const int64_t key_tiles = std::max<int64_t>(divide_up(p.keys, kernel.keys), 1);
+  const int64_t per_split = divide_up(key_tiles, std::max(splits, 1));
+  plan.splits = static_cast<int>(divide_up(key_tiles, per_split));
+  plan.keys_per_split = per_split * kernel.keys;
+
+  // The products of a tile and its softmax, in the time of a product: exponentials and conversions cost about
+  // as much as 32 channels. A workgroup begins and ends in the time of about a tile.
+  const double tile =
+      static_cast<double>(kernel.queries) * kernel.keys * (2.0 * static_cast<double>(p.head_dim) + 32);
+  const double start = 24.0 * kernel.queries * static_cast<double>(p.head_dim) + 60000;
+  const double group = start + static_cast<double>(per_split) * tile;
+  const int64_t groups = plan.tiles * p.batch * p.heads * plan.splits;
+  const int64_t each = divide_up(groups, traits.multiprocessors);  // workgroups of the busiest multiprocessor
+  // A multiprocessor is busy from about 8 waves of 32 lanes on.
+  const double waves =
+      static_cast<double>(std::min<int64_t>(each, kernel.groups) * kernel.waves) * traits.lanes / 32;
+  plan.cost = static_cast<double>(each) * group / std::min(1.0, 0.25 + 0.75 * waves / 8);
+  if (plan.splits > 1)  // the merge: one more launch, and partial sums written and read
+    plan.cost += 1e6 + static_cast<double>(p.batch * p.heads * p.queries * plan.splits) *
+                           static_cast<double>(p.head_dim) * 60 / traits.multiprocessors;
+  return plan;
+}
+
+FlashPlan default_config(const AttentionProblem& p, const GpuTraits& traits) {
+  FlashPlan best;
+  for (const FlashKernel& kernel : flash_candidates(p, traits))
+    for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16}) {
+      const FlashPlan plan = plan_flash(kernel, splits, p, traits);
+      // Earlier rows are better where the estimate sees no difference.
+      if (best.cost == 0 || plan.cost < 0.97 * best.cost) best = plan;
+    }
+  return best;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,42 @@
+// Which kernel of flash attention a problem runs in, and how its keys are split.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/attention/attention_impl.hpp"
+#include "runtime/gpu.hpp"
+
+namespace rocm_sd {
+
+// A row of flash_configs.hpp, as a launch needs it.
+struct FlashKernel {
+  std::string name;   // "flash_f16_d64_q16_k64_w8_s2"
+  int queries, keys;  // of a workgroup's tile
+  int waves;          // of a workgroup
+  int groups;         // workgroups that a multiprocessor holds at once
+  int lds_bytes;
+};
+
+struct FlashPlan {
+  FlashKernel kernel;
+  int64_t tiles = 0;           // of queries
+  int splits = 1;              // of the keys; more than one needs the merge
+  int64_t keys_per_split = 0;  // a multiple of kernel.keys
+  double cost = 0;             // an estimate to compare plans by, in no unit
+};
+
+// The kernels for the problem's type, head_dim and mask, best first for large problems; may be none.
+std::vector<FlashKernel> flash_candidates(const AttentionProblem& problem, const GpuTraits& traits);
+
+// The kernel with the keys in so many splits of whole tiles; fewer may come out.
+FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProblem& problem,
+                     const GpuTraits& traits);
+
+// The cheapest of all candidates and splits by the estimate; there must be a candidate.
+FlashPlan default_config(const AttentionProblem& problem, const GpuTraits& traits);
+
+// Launches the plan's kernels on a GPU Exec; the problem as supports_attention_gpu takes it.
+void run_flash(Exec& ex, const AttentionProblem& problem, const FlashPlan& plan);
+
+}  // namespace rocm_sd

@@ -1,0 +1,75 @@
+// The problems behind group_bands.hpp, and their implementations.
+#pragma once
+
+#include "kernels/norm/group_bands.hpp"
+#include "kernels/problem.hpp"
+
+namespace rocm_sd {
+
+struct GroupMomentsProblem {
+  const void* x = nullptr;  // [pixels, channels]
+  float* out = nullptr;     // [rows, groups, 3]
+  int64_t pixels = 0, channels = 0, groups = 1, rows = 1;
+  DType dtype = DType::kF32;
+
+  // Row r has the pixels begin(r) to begin(r + 1).
+  int64_t begin(int64_t row) const { return pixels * row / rows; }
+  const char* op() const { return "group_moments"; }
+  std::string describe() const { return concat(dtype, " [", pixels, ",", channels, "] groups ", groups); }
+  double flops() const { return 4.0 * static_cast<double>(pixels * channels); }
+  double bytes() const {
+    return static_cast<double>(pixels * channels) * static_cast<double>(dtype_size(dtype));
+  }
+};
+
+struct GroupScaleProblem {
+  const float* moments = nullptr;  // [rows, groups, 3]
+  const float* gain = nullptr;     // [channels]
+  float* out = nullptr;            // [2, channels]
+  int64_t rows = 0, channels = 0, groups = 1;
+  float eps = 0;
+
+  const char* op() const { return "group_scale"; }
+  std::string describe() const { return concat("[", rows, ",", groups, "] channels ", channels); }
+  double flops() const { return 8.0 * static_cast<double>(rows * groups); }
+  double bytes() const { return 4.0 * static_cast<double>(3 * rows * groups + 3 * channels); }
+};
+
+struct NormaliseProblem {
+  const void* x = nullptr;       // [pixels, channels]
+  const float* scale = nullptr;  // [2, channels]
+  const float* bias = nullptr;   // [channels]
+  void* y = nullptr;             // [pixels, channels]
+  int64_t pixels = 0, channels = 0;
+  bool silu = false;
+  DType dtype = DType::kF32;
+
+  const char* op() const { return "normalise_channels"; }
+  std::string describe() const {
+    return concat(dtype, " [", pixels, ",", channels, "]", silu ? " silu" : "");
+  }
+  double flops() const { return 4.0 * static_cast<double>(pixels * channels); }
+  double bytes() const {
+    return 2.0 * static_cast<double>(pixels * channels) * static_cast<double>(dtype_size(dtype));
+  }
+};
+
+Refusal supports_group_moments_gpu(const Exec& ex, const GroupMomentsProblem& p);
+void run_group_moments_gpu(Exec& ex, const GroupMomentsProblem& p);
+void run_group_moments_host(Exec& ex, const GroupMomentsProblem& p);
+void run_group_moments_scalar(Exec& ex, const GroupMomentsProblem& p);
+void run_group_moments_ref(Exec& ex, const GroupMomentsProblem& p);
+
+Refusal supports_group_scale_gpu(const Exec& ex, const GroupScaleProblem& p);
+void run_group_scale_gpu(Exec& ex, const GroupScaleProblem& p);
+void run_group_scale_scalar(Exec& ex, const GroupScaleProblem& p);
+void run_group_scale_ref(Exec& ex, const GroupScaleProblem& p);
+
+Refusal supports_normalise_gpu(const Exec& ex, const NormaliseProblem& p);
+void run_normalise_gpu(Exec& ex, const NormaliseProblem& p);
+void run_normalise_host(Exec& ex, const NormaliseProblem& p);
+Refusal supports_normalise_scalar(const Exec& ex, const NormaliseProblem& p);
+void run_normalise_scalar(Exec& ex, const NormaliseProblem& p);
+void run_normalise_ref(Exec& ex, const NormaliseProblem& p);
+
+}  // namespace rocm_sd

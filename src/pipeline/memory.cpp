@@ -1,0 +1,176 @@
+// How a pipeline stays within its memory: it plans, and where the plan or the device says no, it saves in
+// this order: what is kept between pictures, the VAE in bands, weights in host memory.
+#include <limits>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "pipeline/state.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr int64_t kMostBands = 32;
+
+std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
+
+}  // namespace
+
+void Pipeline::State::ready(Part part) {
+  if (residency.offload() && !residency.resident(part)) arena.release();  // the stage before may need more
+  if (!residency.need(part)) return;
+  switch (part) {
+    case Part::kText: return text.forget();
+    case Part::kUnet: return unet ? unet->replan() : void();
+    case Part::kVae: return vae ? vae->replan() : void();
+  }
+}
+
+void Pipeline::State::prepare_stages(const ResolvedRequest& r, const TokenRows& rows) {
+  const auto tokens = rows.chunks * static_cast<int64_t>(rows.rows[0].front().ids.size());
+  const UnetShape shape{r.request.batch, r.conditions, r.latent_height, r.latent_width, tokens};
+  if (!unet || !(unet->shape() == shape)) {
+    unet.reset();  // give the buffers back before the new ones are made
+    unet = std::make_unique<UnetStage>(components, arena, shape);
+  }
+  if (vae && (vae->height() != r.latent_height || vae->width() != r.latent_width)) {
+    vae.reset();
+    vae_bands = 1;
+  }
+  if (!vae) vae = std::make_unique<VaeStage>(components, arena, r.latent_height, r.latent_width, vae_bands);
+}
+
+MemoryPlan Pipeline::State::measure(const ResolvedRequest& r, const TokenRows& rows) {
+  prepare_stages(r, rows);
+  const bool encoder = r.request.init_image.has_value() || components.is_inpainting();
+  if (!vae->planned(encoder)) {
+    if (encoder) components.encoder();
+    ready(Part::kVae);
+  }
+  MemoryPlan out;
+  out.vae = vae->plan(encoder);
+  if (!unet->planned()) ready(Part::kUnet);
+  out.unet = unet->plan();
+  if (!text.planned(rows, r.request.clip_skip)) ready(Part::kText);
+  out.text = text.plan(rows, r.request.clip_skip);
+  const uint64_t latents =
+      16 * static_cast<uint64_t>(r.request.batch * r.latent_height * r.latent_width * 4) * sizeof(float);
+  out.buffers = text.buffer_bytes() + unet->buffer_bytes() + vae->buffer_bytes() + latents;
+  const std::pair<Part, uint64_t> stages[] = {
+      {Part::kText, out.text}, {Part::kUnet, out.unet}, {Part::kVae, out.vae}};
+  for (const auto& [part, bytes] : stages) {
+    const uint64_t weights = residency.weight_bytes(part);
+    if (!residency.offload()) {
+      out.weights += weights;
+      out.arena = std::max(out.arena, bytes);
+    } else if (weights + bytes > out.weights + out.arena) {  // of the stage that takes the most
+      out.weights = weights;
+      out.arena = bytes;
+    }
+  }
+  out.vae_bands = static_cast<int>(vae->bands());
+  out.offload = residency.offload();
+  return out;
+}
+
+// What the device can hold for this pipeline; part of a GPU's memory is the driver's.
+uint64_t Pipeline::State::available_memory() const {
+  if (vram_budget > 0) return vram_budget;
+  const Device& device = *components.device;
+  if (device.kind() == DeviceKind::kHost) return std::numeric_limits<uint64_t>::max();
+  return (device.memory().free + device.allocated()) / 100 * 97;
+}
+
+void Pipeline::State::drop_caches() {
+  unet.reset();
+  vae.reset();
+  text.forget();
+  components.loaded_encoder.reset();
+  arena.release();
+  scratch.release();
+}
+
+MemoryPlan Pipeline::State::plan(const ResolvedRequest& r, const TokenRows& rows) {
+  refused = false;
+  MemoryPlan plan = measure(r, rows);
+  const uint64_t most = available_memory(), first = plan.total();
+  if (first <= most) return plan;
+  const char* limit = vram_budget > 0 ? "the budget is " : "the device has ";
+  const auto note = [&](const std::string& saving) {
+    log().warn("memory: {} planned, {}{}: {}", megabytes(plan.total()), limit, megabytes(most), saving);
+  };
+  if (!caches_dropped) {
+    note("dropping what is kept between pictures");
+    drop_caches();
+    caches_dropped = true;
+    plan = measure(r, rows);
+  }
+  while (plan.total() > most && plan.vae > std::max(plan.text, plan.unet) && !components.tiny_vae &&
+         vae_bands < std::min(kMostBands, r.latent_height)) {
+    const int64_t before = vae_bands;
+    vae_bands = std::min(2 * vae_bands, r.latent_height);
+    vae.reset();
+    const MemoryPlan banded = measure(r, rows);
+    if (banded.vae >= plan.vae) {  // the encoder decides, or bands do not pay at this size
+      vae_bands = before;
+      vae.reset();
+      plan = measure(r, rows);
+      break;
+    }
+    note(concat("the VAE works in ", vae_bands, " bands"));
+    plan = banded;
+  }
+  if (plan.total() > most && !residency.offload()) {
+    note("weights wait in host memory (--offload)");
+    residency.begin_offload();
+    plan = measure(r, rows);
+  }
+  refused = plan.total() > most;
+  require<OutOfMemoryError>(!refused, "memory: the picture takes ", megabytes(plan.total()),
+                            " with every saving (weights ", megabytes(plan.weights), ", arena ",
+                            megabytes(plan.arena), ", buffers ", megabytes(plan.buffers), "), ", limit,
+                            megabytes(most), "; a smaller picture or batch takes less");
+  return plan;
+}
+
+bool Pipeline::State::save_memory(const std::string& reason) {
+  const auto note = [&](const std::string& saving) {
+    log().warn("out of memory ({}): {}, then once more", reason, saving);
+  };
+  if (!caches_dropped) {
+    note("dropping what is kept between pictures");
+  } else if (!components.tiny_vae && vae_bands < kMostBands / 2) {
+    vae_bands = vae_bands == 1 ? 4 : 4 * vae_bands;
+    note(concat("the VAE works in ", vae_bands, " bands"));
+  } else if (!residency.offload()) {
+    note("weights wait in host memory (--offload)");
+    residency.begin_offload();
+  } else {
+    return false;
+  }
+  caches_dropped = true;
+  drop_caches();
+  return true;
+}
+
+bool Pipeline::State::widen(Part part, const std::string& what) {
+  const DType now = components.dtype_of(part);
+  const bool host = components.device->kind() == DeviceKind::kHost;
+  if (now != DType::kF16 && !(now == DType::kBF16 && host)) return false;
+  const DType next = now == DType::kF16 ? DType::kBF16 : DType::kF32;
+  log().warn("{} overflowed in {}: run again in {}", what, now, next);
+  if (part == Part::kText) text.forget();
+  if (part == Part::kUnet) unet.reset();
+  if (part == Part::kVae) vae.reset();
+  try {
+    components.reload(part, next);
+  } catch (const OutOfMemoryError& e) {
+    log().warn("out of memory ({}): weights wait in host memory (--offload)", e.what());
+    residency.begin_offload();
+    components.loaded_for_offload = true;
+    components.reload(part, next);
+  }
+  residency.reloaded(part);
+  return true;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,84 @@
+#include "pipeline/residency.hpp"
+
+#include <algorithm>
+
+namespace rocm_sd {
+
+Residency::Residency(Components& components)
+    : components_(components), offload_(components.loaded_for_offload) {
+  for (const Part part : {Part::kText, Part::kUnet, Part::kVae}) track(part);
+  if (!offload_) return;
+  for (const Entry& entry : entries_) entry.model->park();
+}
+
+void Residency::track(Part part) {
+  const auto add = [&](auto& model) {
+    entries_.push_back(
+        {part, std::make_unique<ParkedModel>([&model](Visitor& v) { model.visit(v); }, *components_.device)});
+  };
+  switch (part) {
+    case Part::kText:
+      for (TextEncoder& encoder : components_.text) add(encoder.model);
+      return;
+    case Part::kUnet: add(*components_.unet); return;
+    case Part::kVae:
+      add(*components_.vae);
+      if (components_.tiny_vae) add(*components_.tiny_vae);
+      has_encoder_ = false;
+      follow_encoder();
+      return;
+  }
+}
+
+// The encoder is loaded when a picture is first given, long after the decoder.
+void Residency::follow_encoder() {
+  if (has_encoder_ == components_.loaded_encoder.has_value()) return;
+  has_encoder_ = components_.loaded_encoder.has_value();
+  if (!has_encoder_) {
+    std::erase_if(entries_, [](const Entry& entry) { return entry.encoder; });
+    return;
+  }
+  VaeEncoder& encoder = *components_.loaded_encoder;
+  entries_.push_back(
+      {Part::kVae,
+       std::make_unique<ParkedModel>([&encoder](Visitor& v) { encoder.visit(v); }, *components_.device),
+       true});
+  if (offload_) entries_.back().model->park();
+}
+
+void Residency::reloaded(Part part) {
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.part == part; });
+  track(part);
+  if (offload_)
+    for (const Entry& entry : entries_)
+      if (entry.part == part) entry.model->park();
+  moved_[static_cast<size_t>(part)] = true;
+}
+
+bool Residency::need(Part part) {
+  follow_encoder();
+  if (offload_)
+    for (const Entry& entry : entries_)
+      if (entry.part != part) entry.model->park();
+  bool& moved = moved_[static_cast<size_t>(part)];
+  for (const Entry& entry : entries_)
+    if (entry.part == part && entry.model->parked()) {
+      entry.model->restore();
+      moved = true;
+    }
+  return std::exchange(moved, false);
+}
+
+bool Residency::resident(Part part) const {
+  return std::none_of(entries_.begin(), entries_.end(),
+                      [&](const Entry& entry) { return entry.part == part && entry.model->parked(); });
+}
+
+uint64_t Residency::weight_bytes(Part part) const {
+  uint64_t bytes = 0;
+  for (const Entry& entry : entries_)
+    if (entry.part == part) bytes += entry.model->bytes();
+  return bytes;
+}
+
+}  // namespace rocm_sd

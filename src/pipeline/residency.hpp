@@ -1,0 +1,48 @@
+// Residency: which models' weights are on the device. Under offload only those of the stage at work are.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "models/parked.hpp"
+#include "pipeline/components.hpp"
+
+namespace rocm_sd {
+
+class Residency {
+ public:
+  // components must outlive this and stay where they are. Weights that were loaded for offload lie in host
+  // memory at first.
+  explicit Residency(Components& components);
+
+  bool offload() const { return offload_; }
+  void begin_offload() { offload_ = true; }  // from the next need() on
+
+  // Puts the part's weights on the device and, under offload, takes the others off first. True where the
+  // part's weights lie elsewhere than when it was last asked for: what was planned with them must be planned
+  // anew.
+  bool need(Part part);
+  // The part's models were loaded anew.
+  void reloaded(Part part);
+  bool resident(Part part) const;
+  // Bytes of the device that the part's weights take, or took before they were parked.
+  uint64_t weight_bytes(Part part) const;
+
+ private:
+  struct Entry {
+    Part part;
+    std::unique_ptr<ParkedModel> model;
+    bool encoder = false;
+  };
+  void track(Part part);
+  void follow_encoder();
+
+  Components& components_;
+  bool offload_;
+  std::vector<Entry> entries_;
+  bool has_encoder_ = false;
+  std::array<bool, kParts> moved_{};
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,101 @@
+// What a pipeline holds between calls: the models, the stages, their memory, and how it saves memory.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pipeline/request.hpp"
+#include "pipeline/residency.hpp"
+#include "pipeline/text_stage.hpp"
+#include "pipeline/unet_stage.hpp"
+#include "pipeline/vae_stage.hpp"
+#include "rocm_sd/pipeline.hpp"
+#include "schedulers/sampler.hpp"
+
+namespace rocm_sd {
+
+using Clock = std::chrono::steady_clock;
+inline double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// What an init image means for the latents.
+struct InitImage {
+  std::vector<float> pixels;              // [H,W,3] in -1..1
+  std::vector<float> mask;                // [H,W], empty where the whole picture is repainted
+  std::vector<float> latents;             // [h,w,4]
+  std::vector<float> latent_mask;         // [h,w]
+  std::vector<std::vector<float>> extra;  // the UNet's further input channels, per condition; or empty
+};
+
+struct Pipeline::State {
+  State(Components loaded, uint64_t budget)
+      : components(std::move(loaded)),
+        residency(components),
+        arena(*components.device),
+        scratch(*components.device),
+        schedule(components.noise),
+        text(components, arena),
+        vram_budget(budget) {}
+
+  Components components;
+  Residency residency;
+  Arena arena;    // of the planned forwards, one at a time
+  Arena scratch;  // latents between them
+  NoiseSchedule schedule;
+  TextStage text;
+  std::unique_ptr<UnetStage> unet;
+  std::unique_ptr<VaeStage> vae;
+  std::unique_ptr<Profiler> profiler;
+
+  // Memory (memory.cpp).
+  uint64_t vram_budget = 0;  // as asked for; 0: what the device has free
+  int64_t vae_bands = 1;
+  bool caches_dropped = false;  // since the last picture
+  bool refused = false;         // by plan(): no other attempt can help
+  uint64_t device_peak = 0;     // most memory held when somebody looked
+
+  void note_memory() { device_peak = std::max(device_peak, components.device->allocated()); }
+  // Prepares the stages and says what they take, after saving as much as the budget asks for. Throws
+  // OutOfMemoryError where nothing is left to save.
+  MemoryPlan plan(const ResolvedRequest& r, const TokenRows& rows);
+  // After the device ran out of memory: takes the next step of saving, and logs it. False: none is left.
+  bool save_memory(const std::string& reason);
+  template <class Work>
+  auto with_savings(const Work& work);
+  // The part's weights on the device, and what was planned with them valid.
+  void ready(Part part);
+
+  // A part whose results were not finite is loaded again in the next wider type. False: there is none.
+  bool widen(Part part, const std::string& what);
+
+  GenerateResult generate(const ResolvedRequest& r, const Callbacks& callbacks);
+
+ private:
+  void prepare_stages(const ResolvedRequest& r, const TokenRows& rows);
+  MemoryPlan measure(const ResolvedRequest& r, const TokenRows& rows);
+  uint64_t available_memory() const;
+  void drop_caches();
+
+  TextStates encode_text(const TokenRows& rows, const ResolvedRequest& r, const CancelCheck* cancel);
+  InitImage encode_init(const ResolvedRequest& r, const CancelCheck* cancel);
+  std::vector<float> encode_picture(const ResolvedRequest& r, const std::vector<float>& pixels,
+                                    const CancelCheck* cancel);
+  std::vector<std::vector<float>> extra_channels(const ResolvedRequest& r, const InitImage& init,
+                                                 const CancelCheck* cancel);
+  void prepare_unet(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
+                    const CancelCheck* cancel);
+  std::vector<float> sample(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
+                            const Callbacks& callbacks);
+  std::vector<float> run_steps(const ResolvedRequest& r, const InitImage& init, const Callbacks& callbacks);
+  Image decode(const ResolvedRequest& r, const std::vector<float>& latents, const CancelCheck* cancel);
+  SamplerHooks sampler_hooks(const ResolvedRequest& r, const InitImage& init, const Callbacks& callbacks,
+                             Clock::time_point begin);
+
+  TokenRows rows;  // of the request at work
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,196 @@
+// Whole pictures on a GPU in f16 and bf16 against the same engine's f32 on the CPU, which is tested against
+// Diffusers: 40 dB or better. The demo model, and every model folder or file below ROCM_SD_TEST_MODELS (made
+// by tools/make_random_checkpoint.py --tiny).
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/dtype.hpp"
+#include "base/error.hpp"
+#include "gpu_tests/gpu_test.hpp"
+#include "pipeline/load.hpp"
+
+namespace rocm_sd {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kDemo = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo";
+
+double psnr(const Image& a, const Image& b) {
+  EXPECT_EQ(a.rgb.size(), b.rgb.size());
+  double squares = 0;
+  for (size_t i = 0; i < a.rgb.size(); ++i) squares += std::pow(double{1} * a.rgb[i] - b.rgb[i], 2);
+  if (squares == 0) return HUGE_VAL;
+  return 10 * std::log10(255.0 * 255.0 * static_cast<double>(a.rgb.size()) / squares);
+}
+
+// A picture without contrast would make every comparison pass.
+double contrast(const Image& image) {
+  double sum = 0, squares = 0;
+  for (const uint8_t v : image.rgb) sum += v, squares += double{1} * v * v;
+  const auto n = static_cast<double>(image.rgb.size());
+  return std::sqrt(squares / n - sum / n * sum / n);
+}
+
+std::vector<std::string> models() {
+  std::vector<std::string> out = {kDemo};
+  if (const char* folder = std::getenv("ROCM_SD_TEST_MODELS"))
+    for (const auto& entry : fs::directory_iterator(folder)) out.push_back(entry.path().string());
+  std::sort(out.begin() + 1, out.end());
+  return out;
+}
+
+GenerateRequest apple() {
+  GenerateRequest request;
+  request.prompt = "a red apple";
+  request.negative_prompt = "a car";
+  request.steps = 6;
+  request.cfg_scale = 5;
+  request.seed = 7;
+  return request;
+}
+
+Pipeline load(const std::string& model, const std::string& dtype, Device& device) {
+  return load_pipeline({.model = model, .dtype = dtype}, device);
+}
+
+class PipelineOnGpu : public testing::TestWithParam<std::string> {};
+
+TEST_P(PipelineOnGpu, EveryModelDrawsTheHostsPicture) {
+  for (const std::string& model : models()) {
+    Pipeline gpu = load(model, GetParam(), test_gpu()), host = load(model, "f32", host_device());
+    GenerateRequest request = apple();
+    request.sampler = "euler";
+    if (model != kDemo) request.width = request.height = 64;
+    const Image want = host.generate(request).pictures[0].image;
+    ASSERT_GT(contrast(want), 5) << model;
+    Image first;
+    for (int round = 0; round < 3; ++round) {  // run live, recorded, replayed
+      const Image got = gpu.generate(request).pictures[0].image;
+      EXPECT_GE(psnr(got, want), 40) << model << " round " << round;
+      if (round == 0) first = got;
+      EXPECT_EQ(got.rgb, first.rgb) << model << ": the same request gives the same bits";
+    }
+  }
+}
+
+TEST_P(PipelineOnGpu, SamplersBatchesSizesAndMasks) {
+  Pipeline gpu = load(kDemo, GetParam(), test_gpu()), host = load(kDemo, "f32", host_device());
+  const auto compare = [&](const GenerateRequest& request, const std::string& what) {
+    const GenerateResult got = gpu.generate(request), want = host.generate(request);
+    ASSERT_EQ(got.pictures.size(), want.pictures.size());
+    for (size_t i = 0; i < want.pictures.size(); ++i)
+      EXPECT_GE(psnr(got.pictures[i].image, want.pictures[i].image), 40) << what << " picture " << i;
+  };
+  for (const char* sampler : {"DPM++ 2M Karras", "Euler a", "DPM++ SDE", "UniPC", "DDIM", "LCM"}) {
+    GenerateRequest request = apple();
+    request.sampler = sampler;
+    compare(request, sampler);
+  }
+  GenerateRequest batch = apple();
+  batch.batch = 3;
+  batch.width = 72;
+  batch.height = 136;
+  batch.guidance_rescale = 0.6;
+  compare(batch, "batch of an odd size");
+  GenerateRequest long_prompt = apple();
+  for (int i = 0; i < 90; ++i) long_prompt.prompt += " apple";
+  compare(long_prompt, "two chunks of text");
+  GenerateRequest plain = apple();
+  plain.cfg_scale = 1;
+  compare(plain, "without guidance");
+  GenerateRequest masked = apple();
+  masked.init_image = Image{128, 128, std::vector<uint8_t>(128 * 128 * 3), {}};
+  masked.mask = masked.init_image;
+  for (size_t i = 0; i < masked.mask->rgb.size(); ++i) {
+    masked.init_image->rgb[i] = static_cast<uint8_t>(i / 384 + i % 3 * 60);
+    masked.mask->rgb[i] = i % 384 < 192 ? 255 : 0;
+  }
+  compare(masked, "image to image with a mask");
+}
+
+TEST_P(PipelineOnGpu, SavingMemoryChangesNothing) {
+  GenerateRequest request = apple();
+  request.width = request.height = 256;
+  request.steps = 2;
+  Pipeline plain = load(kDemo, GetParam(), test_gpu());
+  const MemoryPlan plan = plain.plan(request);
+  const GenerateResult want = plain.generate(request);
+  EXPECT_LE(want.device_peak, plan.total() + plan.total() / 20 + (8u << 20)) << "the plan is kept";
+  EXPECT_GE(want.arena_used, plan.arena / 10 * 9);
+
+  LoadOptions options{.model = kDemo, .dtype = GetParam(), .offload = true};
+  Pipeline offloaded = load_pipeline(options, test_gpu());
+  EXPECT_LT(offloaded.plan(request).weights, plan.weights);
+  for (int round = 0; round < 2; ++round)
+    EXPECT_EQ(offloaded.generate(request).pictures[0].image.rgb, want.pictures[0].image.rgb);
+
+  options.offload = false;
+  options.vram_budget = plan.total() - (plan.vae - std::max(plan.unet, plan.text)) / 2;
+  Pipeline banded = load_pipeline(options, test_gpu());
+  EXPECT_GT(banded.plan(request).vae_bands, 1);
+  EXPECT_GE(psnr(banded.generate(request).pictures[0].image, want.pictures[0].image), 50);
+
+  options.vram_budget = 1 << 20;
+  EXPECT_THROW(load_pipeline(options, test_gpu()).generate(request), OutOfMemoryError);
+}
+
+INSTANTIATE_TEST_SUITE_P(HalfTypes, PipelineOnGpu, testing::Values("f16", "bf16"));
+
+// Multiplies a tensor of an f16 safetensors file.
+void scale_tensor(const fs::path& file, const std::string& name, float factor) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t length = 0;
+  stream.read(reinterpret_cast<char*>(&length), 8);
+  std::string header(length, '\0');
+  stream.read(header.data(), static_cast<std::streamsize>(length));
+  const auto entry = nlohmann::json::parse(header).at(name);
+  ASSERT_EQ(entry.at("dtype"), "F16");
+  const auto begin = entry.at("data_offsets")[0].get<uint64_t>(),
+             end = entry.at("data_offsets")[1].get<uint64_t>();
+  std::vector<uint16_t> values((end - begin) / 2);
+  const auto place = static_cast<std::streamoff>(8 + length + begin);
+  stream.seekg(place);
+  stream.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(end - begin));
+  for (uint16_t& v : values) {
+    v = float_to_f16(f16_to_float(v) * factor);
+    ASSERT_TRUE(std::isfinite(f16_to_float(v))) << "the file itself must not overflow";
+  }
+  stream.seekp(place);
+  stream.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(end - begin));
+  ASSERT_TRUE(stream.good());
+}
+
+TEST(PipelineOverflow, AVaeThatOverflowsIsRunInAWiderType) {
+  const fs::path model = fs::path(testing::TempDir()) / "rocm_sd_overflowing_model";
+  fs::remove_all(model);
+  fs::copy(kDemo, model, fs::copy_options::recursive);
+  scale_tensor(model / "vae" / "diffusion_pytorch_model.safetensors", "decoder.conv_in.weight", 3e4f);
+  Pipeline gpu = load(model.string(), "f16", test_gpu()), host = load(model.string(), "f32", host_device());
+  const Image want = host.generate(apple()).pictures[0].image;
+  for (int round = 0; round < 2; ++round) {
+    const GenerateResult got = gpu.generate(apple());
+    EXPECT_GE(psnr(got.pictures[0].image, want), 40);
+    EXPECT_NE(got.pictures[0].parameters.find("vae bf16"), std::string::npos) << "the receipt says so";
+  }
+  EXPECT_EQ(gpu.info().dtype, "f16, vae bf16");
+  fs::remove_all(model);
+}
+
+TEST(PipelineRefusals, WhatTheGpuCannotDoIsSaid) {
+  try {
+    load(kDemo, "f32", test_gpu());
+    FAIL() << "f32 was taken";
+  } catch (const UsageError& e) {
+    EXPECT_NE(std::string(e.what()).find("dtype"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace rocm_sd

@@ -1,0 +1,54 @@
+"""Pictures of the command line on a GPU (ROCM_SD_TEST_DEVICE, else cuda) against the CPU's in f32: pytest -m gpu."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from pictures import psnr, read_parameters, read_picture
+
+pytestmark = pytest.mark.gpu
+DEVICE = os.environ.get("ROCM_SD_TEST_DEVICE", "cuda")
+ARGS = ["--prompt", "a photo of the red cat", "--negative-prompt", "blurry", "--steps", "6", "--cfg-scale", "5", "--seed", "7"]
+
+
+@pytest.fixture(scope="module")
+def host_picture(rocm_sd, tmp_path_factory):
+    made = {}
+
+    def make(model, *args):
+        key = (str(model), args)
+        if key not in made:
+            path = tmp_path_factory.mktemp("host") / "a.png"
+            rocm_sd("generate", "--model", model, "--device", "cpu", "--dtype", "f32", *ARGS, *args, "-o", path)
+            made[key] = read_picture(path)
+            assert made[key].std() > 5, "a flat picture would prove nothing"
+        return made[key]
+
+    return make
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("kind", ["sd15", "sd21v", "sdxl", "demo"])
+def test_picture(rocm_sd, tiny_model, repository, host_picture, tmp_path, kind, dtype):
+    model = repository / "models" / "demo" if kind == "demo" else tiny_model(kind)
+    size = [] if kind == "demo" else ["-W", "64", "-H", "64"]
+    done = rocm_sd("generate", "--model", model, "--device", DEVICE, "--dtype", dtype, *ARGS, *size, "-o", tmp_path / "a.png")
+    assert psnr(read_picture(tmp_path / "a.png"), host_picture(model, *size)) >= 40
+    assert f"computing in {dtype}" in done.stderr
+    assert re.search(r"device memory: [\d.]+ GB at most", done.stderr)
+    assert f"Compute type: {dtype}" in read_parameters(tmp_path / "a.png")
+
+
+def test_offload_and_budget(rocm_sd, repository, tmp_path):
+    args = ["generate", "--model", repository / "models" / "demo", "--device", DEVICE, *ARGS, "-W", "256", "-H", "256"]
+    plain = rocm_sd(*args, "-o", tmp_path / "a.png").stderr
+    rocm_sd(*args, "--offload", "-o", tmp_path / "b.png")
+    assert (read_picture(tmp_path / "a.png") == read_picture(tmp_path / "b.png")).all()
+    plan = re.search(r"memory plan: ([\d.]+) GB = weights ([\d.]+) GB \+ arena ([\d.]+) GB", plain)
+    budget = int((float(plan[1]) - 0.3 * float(plan[3])) * 1e9)
+    banded = rocm_sd(*args, "--vram-budget", budget, "-o", tmp_path / "c.png").stderr
+    assert "bands" in banded
+    assert psnr(read_picture(tmp_path / "a.png"), read_picture(tmp_path / "c.png")) >= 50

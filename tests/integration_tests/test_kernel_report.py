@@ -1,0 +1,77 @@
+"""The report of the compiled kernels: it reads what it wrote, and fails where code got worse."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def report(repository, monkeypatch):
+    monkeypatch.syspath_prepend(str(repository / "tools"))
+    import kernel_report
+    yield kernel_report
+    for name in ("kernel_report", "kernel_cost", "kernel_objects"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def row(report):
+    return report.Row("gemm_f16_128x128x32", 230, 49, 40960, 0, 0, 6, 64, 16, 74, 12, 3, 0)
+
+
+def test_reads_its_own_table(report, row, tmp_path):
+    plain = report.Row("copy", 8, None, 0, 4, 0, None, 0, None, None, 1, 0, 2)
+    path = tmp_path / "gfx1100.md"
+    path.write_text(report.table("gfx1100", {"compiler": "clang"}, [row, plain]))
+    assert report.read_table(path) == {"gemm_f16_128x128x32": row, "copy": plain}
+    assert report.regressions(report.read_table(path), [row, plain]) == []
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"scratch": 64}, "scratch 64, was 0"), ({"spills": 3}, "spills 3, was 0"), ({"matrix": 0}, "no matrix instructions"),
+    ({"wide": 0}, "no 128-bit loads"), ({"share": 60}, "matrix share 60%, was 74%"), ({"share": None}, "matrix share None%"),
+])
+def test_names_what_got_worse(report, row, change, message):
+    worse = dataclasses.replace(row, **change)
+    found = report.regressions({row.name: row}, [worse])
+    assert len(found) == 1 and message in found[0] and row.name in found[0]
+    assert report.regressions({row.name: worse}, [row]) == []
+
+
+def test_a_new_kernel_must_not_spill(report, row):
+    assert report.regressions({}, [row]) == []
+    assert len(report.regressions({}, [dataclasses.replace(row, spills=1)])) == 1
+
+
+# One 16x16x16 product a wave at the published rate of a SIMD: 8192 operations.
+@pytest.mark.parametrize("target, name, cycles", [
+    ("gfx1100", "v_wmma_f32_16x16x16_f16", 32), ("gfx1201", "v_wmma_f32_16x16x16_bf16", 16),
+    ("gfx942", "v_mfma_f32_16x16x16_f16", 16), ("gfx942", "v_mfma_f32_32x32x8_f16", 32),
+    ("gfx90a", "v_mfma_f32_16x16x16f16", 32), ("gfx1201", "v_wmma_f32_16x16x16_fp8_fp8", 8),
+])
+def test_matrix_cycles_follow_the_peak(report, target, name, cycles):
+    assert report.kernel_cost.matrix_cycles(name, target) == cycles
+
+
+@pytest.mark.parametrize("name, size", [
+    ("global_load_b128", 16), ("global_load_dwordx4", 16), ("global_load_u16", 2), ("ds_load_b64", 8), ("ds_read2_b32", 8),
+    ("ds_read_b128", 16), ("ds_load_2addr_b64", 16), ("global_load_dword", 4), ("global_load_d16_hi_b16", 2),
+    ("ds_store_b8", 1), ("global_load_ushort", 2),
+])
+def test_bytes_of_loads(report, name, size):
+    assert report.kernel_cost.bytes_per_lane(name) == size
+
+
+def test_takes_the_innermost_loop_with_most_products(report):
+    objects, cost = report.kernel_objects, report.kernel_cost
+    names = ["v_mov_b32", "v_wmma_f32_16x16x16_f16", "v_wmma_f32_16x16x16_f16", "v_add_f32", "s_cbranch_scc1",
+             "v_wmma_f32_16x16x16_f16", "s_cbranch_scc1", "s_endpgm"]
+    code = [objects.Instruction(4 * i, name, "", None) for i, name in enumerate(names)]
+    code[4].target, code[6].target = 4, 0  # 4..16 within 0..24
+    loop = cost.main_loop(code, "gfx1100")
+    assert loop.matrix == 2
+    assert loop.share == pytest.approx(64 / 65)
+    assert cost.main_loop(code[:4], "gfx1100") is None

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""What the compilers made of the kernels: one table per target, docs/kernel-report/<target>.md.
+
+    tools/kernel_report.py --build build/cpu                 writes the tables of the targets that were built
+    tools/kernel_report.py --build build/cpu --check         compares with the tables that are there; exits 1 where a kernel
+                                                             spills or uses scratch that did not, lost its matrix
+                                                             instructions or wide loads, or lost 5 points of matrix share
+
+AMD objects are read with llvm-readobj and llvm-objdump, NVIDIA's from the archive's index and by the opcodes of their
+instructions. The share is a bound by counting, not a measurement: see tools/kernel_cost.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import struct
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import kernel_cost  # noqa: E402
+import kernel_objects  # noqa: E402
+
+COLUMNS = ("kernel", "VGPR", "SGPR", "LDS", "scratch", "spills", "waves/SIMD", "matrix", "matrix/loop", "share", "wide loads",
+           "narrow loads", "generic loads")
+LOST_SHARE = 5  # points of matrix share that a kernel may lose before --check fails
+
+
+@dataclass
+class Row:
+    name: str
+    vgpr: int
+    sgpr: int | None
+    lds: int
+    scratch: int
+    spills: int
+    occupancy: int | None
+    matrix: int                # matrix instructions in the kernel
+    loop_matrix: int | None    # those of the main loop, once around
+    share: int | None          # percent of the main loop's issue-cycle bound
+    wide: int                  # global loads of 128 bits
+    narrow: int                # smaller ones
+    generic: int               # of both, those whose address space the compiler does not know: slower
+
+    def cells(self) -> list[str]:
+        values = (self.vgpr, self.sgpr, self.lds, self.scratch, self.spills, self.occupancy, self.matrix, self.loop_matrix,
+                  None if self.share is None else f"{self.share}%", self.wide, self.narrow, self.generic)
+        return [f"`{self.name}`"] + ["-" if v is None else str(v) for v in values]
+
+    @staticmethod
+    def parse(line: str) -> Row:
+        cells = [c.strip() for c in line.strip().strip("|").split("|")]
+        number = [None if c == "-" else int(c.rstrip("%")) for c in cells[1:]]
+        return Row(cells[0].strip("`"), *number)
+
+
+def read_index(archive: Path) -> dict:
+    data = archive.read_bytes()
+    magic, version, _, size = struct.unpack_from("<8sIIQ", data)
+    if magic != b"RSDKERN\n" or version != 1:
+        raise SystemExit(f"{archive}: not a kernel archive of version 1")
+    index = json.loads(data[24:24 + size])
+    for item in index["objects"]:
+        first = 24 + size + item["offset"]
+        item["bytes"] = data[first:first + item["size"]]
+    return index
+
+
+def amd_rows(target: str, code: Path) -> list[Row]:
+    rows = []
+    for kernel in kernel_objects.amd_kernels(code, target):
+        loop = kernel_cost.main_loop(kernel.instructions, target)
+        matrix = sum(kernel_cost.is_matrix(i.name) for i in kernel.instructions)
+        loads = [i.name for i in kernel.instructions if re.match(r"(global|buffer|flat)_load", i.name)]
+        wide = sum(name.endswith(("dwordx4", "b128")) for name in loads)
+        rows.append(Row(kernel.name, kernel.vgpr, kernel.sgpr, kernel.lds, kernel.scratch, kernel.spills,
+                        kernel_cost.occupancy(kernel, target), matrix, loop and loop.matrix, loop and round(100 * loop.share),
+                        wide, len(loads) - wide, sum(name.startswith("flat") for name in loads)))
+    return rows
+
+
+def nvidia_rows(index: dict) -> list[Row]:
+    rows = []
+    for item in index["objects"]:
+        code = kernel_objects.cubin_code(item["bytes"])
+        for kernel in item["kernels"]:
+            count = kernel_objects.count_sass(code[kernel["name"]])
+            rows.append(Row(kernel["name"], kernel["registers"], None, kernel["lds"], kernel["scratch"], count["local"], None,
+                            count["matrix"], None, None, count["wide"], count["narrow"], count["generic"]))
+    return rows
+
+
+def table(target: str, index: dict, rows: list[Row]) -> str:
+    lines = [f"# Kernels of {target}", "",
+             "Written by `make kernel-report`; `make test` compares. LDS in bytes a group (what a launch adds is not in it), scratch",
+             "in bytes a lane, spills in registers (NVIDIA: instructions that touch local memory); matrix/loop and share: of the",
+             "main loop, once around; the share is the matrix instructions' part of the loop's issue-cycle bound, which is counted",
+             "by tools/kernel_cost.py and not measured. Wide loads: of 128 bits from global memory; generic ones may be of LDS for all",
+             "that the compiler knows.", "",
+             f"Compiler: {index['compiler']}", "",
+             "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
+    lines += ["| " + " | ".join(row.cells()) + " |" for row in sorted(rows, key=lambda r: r.name)]
+    return "\n".join(lines) + "\n"
+
+
+def read_table(path: Path) -> dict[str, Row]:
+    if not path.is_file():
+        return {}
+    rows = [Row.parse(line) for line in path.read_text().splitlines() if line.startswith("| `")]
+    return {row.name: row for row in rows}
+
+
+def regressions(before: dict[str, Row], rows: list[Row]) -> list[str]:
+    """What --check fails on; a kernel that is new must not spill at all."""
+    found = []
+    for row in rows:
+        old = before.get(row.name)
+        for what in ("scratch", "spills"):
+            new, known = getattr(row, what), getattr(old, what) if old else 0
+            if new > known:
+                found.append(f"{row.name}: {what} {new}, was {known}")
+        if old is None:
+            continue
+        if old.matrix and not row.matrix:
+            found.append(f"{row.name}: has no matrix instructions any more")
+        if old.wide and not row.wide:
+            found.append(f"{row.name}: has no 128-bit loads any more")
+        if old.share is not None and (row.share or 0) < old.share - LOST_SHARE:
+            found.append(f"{row.name}: matrix share {row.share}%, was {old.share}%")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=Path("build/cpu"), help="build folder with lib/kernels_*.rsk and gpu/")
+    parser.add_argument("--docs", type=Path, default=Path(__file__).resolve().parents[1] / "docs" / "kernel-report")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--print", action="store_true", help="print the tables, write nothing")
+    parser.add_argument("targets", nargs="*", help="default: every target that was built")
+    args = parser.parse_args()
+    failures = 0
+    archives = sorted((args.build / "lib").glob("kernels_*.rsk"))
+    for archive in archives:
+        target = archive.stem.removeprefix("kernels_")
+        if args.targets and target not in args.targets:
+            continue
+        index = read_index(archive)
+        if target.startswith("sm_"):
+            rows = nvidia_rows(index)
+        else:
+            rows = [row for item in index["objects"] for row in amd_rows(target, args.build / "gpu" / target / item["name"])]
+        path = args.docs / f"{target}.md"
+        if args.print:
+            print(table(target, index, rows))
+        elif not args.check:
+            args.docs.mkdir(parents=True, exist_ok=True)
+            path.write_text(table(target, index, rows))
+            print(f"{path}: {len(rows)} kernels")
+        else:
+            found = regressions(read_table(path), rows)
+            for line in found:
+                print(f"{target}: {line}")
+            failures += len(found)
+            stale = path.is_file() and path.read_text() != table(target, index, rows)
+            print(f"kernel_report: {target}: {len(rows)} kernels, {len(found)} regressions"
+                  + ("; the table differs: `make kernel-report` writes it anew" if stale else ""), file=sys.stderr)
+    if not archives:
+        print(f"kernel_report: {args.build}/lib has no archives: no GPU compiler was found", file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
