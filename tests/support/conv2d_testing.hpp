@@ -114,6 +114,15 @@ inline std::vector<ConvCase> conv_cases() {
   return out;
 }
 
+// Of a result in the problem's type. Phases round the sums of their weights once more: an independent
+// relative error of a roundoff at most in each product, so of as much in the root mean square of the result;
+// 4 deviations wide.
+inline double conv_tolerance(const ConvProblem& p) {
+  const int64_t length = (p.channels() + p.second_channels()) * p.filter_h() * p.filter_w();
+  const double again = conv_has_phases(p) ? 4 * unit_roundoff(p.dtype()) : 0;
+  return reduction_tolerance(p.dtype(), length) + again;
+}
+
 // By the double-precision reference, on the host; every operand must lie in the host's memory.
 inline Tensor reference_conv2d(Exec& ex, const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
   const ForcedImpl only("conv2d", "ref");

@@ -54,6 +54,32 @@ ROCM_SD_DEVICE void conv_pack_body(const FilterParams<T>& p, int64_t index) {
   *reinterpret_cast<Piece*>(p.to + first) = piece;
 }
 
+// The four 2x2 filters that a 3x3 filter is on an image doubled by nearest neighbour (convolution.hpp):
+// packed[phase, n, (r, s, c)], phase = 2 (row parity) + column parity. Of an output row of parity a the
+// filter's row t falls on the image's row (t + 1 - a) / 2; weights that fall together are summed in float and
+// rounded once. One input. index: of a piece of the packed filters.
+template <class T>
+ROCM_SD_DEVICE void conv_phases_body(const FilterParams<T>& p, int64_t index) {
+  constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
+  const FilterLayout& l = p.layout;  // of the plain filter
+  const int64_t first = index * kChunk, depth = int64_t{4} * l.padded[0];
+  if (first >= 4 * l.outputs * depth) return;
+  const int64_t row = first / depth, phase = row / l.outputs, output = row - phase * l.outputs;
+  const int64_t tap = (first - row * depth) / l.padded[0], c = first - row * depth - tap * l.padded[0];
+  struct alignas(16) Piece {
+    T x[kChunk];
+  } piece;
+  for (int i = 0; i < kChunk; ++i) {
+    float sum = 0;
+    for (int t = 0; t < 9 && c + i < l.channels[0]; ++t) {
+      const int64_t at = (t / 3 + 1 - phase / 2) / 2 * 2 + (t % 3 + 1 - phase % 2) / 2;
+      if (at == tap) sum += to_float(p.from[(output * l.channels[0] + c + i) * 9 + t]);
+    }
+    store(piece.x[i], sum);
+  }
+  *reinterpret_cast<Piece*>(p.to + first) = piece;
+}
+
 // index: of an element of the plain filter.
 template <class T>
 ROCM_SD_DEVICE void conv_unpack_body(const FilterParams<T>& p, int64_t index) {

@@ -3,7 +3,7 @@
 // partial
 //           sums over a part of k
 // Mapping   a workgroup per tile of pixels x channels of y (grid x) and part of k (grid y); waves as in the
-//           main loop
+//           main loop; the phases of a doubled image are grid z
 // Traffic   tile/main_loop.hpp; neighbouring workgroups share pixels, then filters (tile_place)
 // Numerics  float accumulators, k ascending; parts of k are summed in order by gemm_reduce_body
 // Limits    pixels of whole 16-byte pieces (conv_layout.hpp pads); fewer than 2^31 pixels and pieces
@@ -22,33 +22,48 @@ struct ConvParams {
   TailParams<T> tail;   // rows: pixels; channels: outputs
   int32_t depth;        // elements of k
   int32_t split_steps;  // of kBlockK, in each part of k
+  // 1, or 4: a 3x3 filter on a doubled image as four 2x2 filters on the image itself, one for each parity of
+  // output row and column. image is then the undoubled one, filter [4][channels, depth], tail that of all
+  // pixels.
+  int32_t phases;
 };
 
-// index: of the tile; split: part of k. lds: Cfg::kLdsBytes. Product: whose multiply() is the main loop.
+// The output pixel that pixel m of a phase's image becomes: row 2p + down, column 2q + right.
+ROCM_SD_DEVICE int conv_phase_pixel(const ConvImage& image, int m, int down, int right) {
+  const int row = image.by_row.quotient(m), column = m - row * image.by_row.divisor;
+  return (2 * row + down) * 2 * image.by_row.divisor + 2 * column + right;
+}
+
+// index: of the tile; split: part of k; phase: of p.phases. lds: Cfg::kLdsBytes. Product: whose multiply() is
+// the main loop.
 template <class Arch, class Cfg, class Product = WaveProduct<Arch, Cfg>>
-ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, int split, char* lds) {
+ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, int split, int phase,
+                              char* lds) {
   using T = typename Cfg::T;
-  const int pixels = p.tail.rows, channels = p.tail.channels;
+  const int pixels = p.image.pixels, channels = p.tail.channels;
   const TilePlace tile = tile_place(index, (pixels + Cfg::kBlockM - 1) / Cfg::kBlockM,
                                     (channels + Cfg::kBlockN - 1) / Cfg::kBlockN);
   const int first_pixel = tile.m * Cfg::kBlockM, first_channel = tile.n * Cfg::kBlockN;
-  const ConvGather<T> x{p.image, first_pixel};
-  const MatrixRows<T> w{p.filter, p.depth, first_channel, channels, p.depth};
+  const int down = phase / 2, right = phase % 2;
+  const ConvGather<T> x{p.image, first_pixel, down, right};
+  const T* const filter = p.filter + static_cast<int64_t>(phase) * channels * p.depth;
+  const MatrixRows<T> w{filter, p.depth, first_channel, channels, p.depth};
   const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK, first = split * p.split_steps;
   const int last = first + p.split_steps < steps ? first + p.split_steps : steps;
   Accumulators<Arch, Cfg> acc{};
   Product::multiply(acc, lds, w, x, first, last);
 
-  if (p.partials) {
-    float* const partial = p.partials + static_cast<int64_t>(split) * pixels * channels;
-    finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
-      store_partial(partial, pixels, channels, first_pixel + row, first_channel + channel, v);
-    });
-  } else {
-    finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
-      finish_tail<Arch>(p.tail, first_pixel + row, first_channel + channel, v);
-    });
-  }
+  float* const partial =
+      p.partials ? p.partials + static_cast<int64_t>(split) * p.tail.rows * channels : nullptr;
+  finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
+    int pixel = first_pixel + row;
+    if (pixel >= pixels) return;
+    if (p.phases > 1) pixel = conv_phase_pixel(p.image, pixel, down, right);
+    if (partial)
+      store_partial(partial, p.tail.rows, channels, pixel, first_channel + channel, v);
+    else
+      finish_tail<Arch>(p.tail, pixel, first_channel + channel, v);
+  });
 }
 
 }  // namespace rocm_sd

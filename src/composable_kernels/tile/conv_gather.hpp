@@ -47,14 +47,15 @@ struct ConvGather {
   };
 
   const ConvImage& image;
-  int first;  // output pixel of row 0
+  int first;                // output pixel of row 0
+  int down = 0, right = 0;  // the window's shift against the image's padding
 
   ROCM_SD_DEVICE Row row(int at) const {
     const int pixel = first + at;
     if (pixel >= image.pixels) return {0, 0};
     const int n = image.by_image.quotient(pixel), in_image = pixel - n * image.by_image.divisor;
     const int p = image.by_row.quotient(in_image), q = in_image - p * image.by_row.divisor;
-    const int y = p * image.stride - image.pad_top, x = q * image.stride - image.pad_left;
+    const int y = p * image.stride - image.pad_top + down, x = q * image.stride - image.pad_left + right;
     const uint32_t rows = inside(y, image.height << image.doubled, image.filter_h);
     const uint32_t columns = inside(x, image.width << image.doubled, image.filter_w);
     uint32_t taps = rows | columns << 16;
@@ -65,8 +66,9 @@ struct ConvGather {
   }
   ROCM_SD_DEVICE Column column(int k) const {
     int piece = k / kChunk;
-    const bool second = piece >= image.first_end, ended = piece >= image.end;
-    piece -= second ? image.first_end : 0;
+    const bool ended = piece >= image.end, second = !ended && piece >= image.first_end;
+    // Beyond k nothing is valid, but the address must be one that can be read.
+    piece = ended ? 0 : second ? piece - image.first_end : piece;
     Column c;
     c.data = static_cast<const T*>(second ? image.data[1] : image.data[0]);
     c.pieces = second ? image.pieces[1] : image.pieces[0];

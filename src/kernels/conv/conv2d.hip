@@ -12,7 +12,7 @@ using namespace rocm_sd;
                  ConvParams<Storage>) {                                                                    \
     using Cfg = ProductCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                         \
     conv_body<GpuArch, Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()), \
-                            GpuArch::lds<Cfg::kLdsBytes>());                                               \
+                            static_cast<int>(GpuArch::group_z()), GpuArch::lds<Cfg::kLdsBytes>());         \
   }
 #define ROCM_SD_CONV_F16(...) ROCM_SD_CONV_ENTRY(conv_f16, Half, __VA_ARGS__)
 #define ROCM_SD_CONV_BF16(...) ROCM_SD_CONV_ENTRY(conv_bf16, Bf16, __VA_ARGS__)
@@ -40,6 +40,9 @@ static ROCM_SD_DEVICE int64_t lane_index() {
   }                                                                                       \
   ROCM_SD_KERNEL(conv_pack_##suffix, kConvSmallThreads, 1, FilterParams<Storage>) {       \
     conv_pack_body(p, lane_index());                                                      \
+  }                                                                                       \
+  ROCM_SD_KERNEL(conv_phases_##suffix, kConvSmallThreads, 1, FilterParams<Storage>) {     \
+    conv_phases_body(p, lane_index());                                                    \
   }                                                                                       \
   ROCM_SD_KERNEL(conv_unpack_##suffix, kConvSmallThreads, 1, FilterParams<Storage>) {     \
     conv_unpack_body(p, lane_index());                                                    \

@@ -58,11 +58,18 @@ ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) 
   out.stride = p.args.stride;
   out.pad_top = p.args.pad.top;
   out.pad_left = p.args.pad.left;
-  out.pixels = static_cast<int32_t>(p.batch() * p.out_h() * p.out_w());
+  int64_t rows = p.out_h(), columns = p.out_w();
+  if (conv_has_phases(p)) {  // each phase makes as many pixels as the image has
+    out.doubled = 0;
+    out.filter_h = out.filter_w = 2;
+    rows = p.height();
+    columns = p.width();
+  }
+  out.pixels = static_cast<int32_t>(p.batch() * rows * columns);
   out.first_end = out.filter_h * out.filter_w * out.pieces[0];
   out.end = out.first_end + out.filter_h * out.filter_w * out.pieces[1];
-  out.by_image = fast_divide(static_cast<int32_t>(p.out_h() * p.out_w()));
-  out.by_row = fast_divide(static_cast<int32_t>(p.out_w()));
+  out.by_image = fast_divide(static_cast<int32_t>(rows * columns));
+  out.by_row = fast_divide(static_cast<int32_t>(columns));
   for (int i : {0, 1}) out.by_pieces[i] = fast_divide(out.pieces[i]);
   out.by_filter_w = fast_divide(out.filter_w);
   return out;
@@ -90,20 +97,34 @@ TailParams<T> tail_of(const ConvProblem& p) {
   return out;
 }
 
+// The filter as the kernel reads it, laid out on first use.
+template <class T>
+const T* filter_of(GpuDevice& device, const ConvProblem& p) {
+  if (conv_has_phases(p)) {
+    const auto make = [&](const Tensor& plain) { return std::make_shared<GpuPhaseFilter>(device, plain); };
+    const auto pack = p.w.weight.packed("gpu phases", make, true);
+    return static_cast<const T*>(static_cast<const GpuPhaseFilter&>(*pack).data());
+  }
+  const auto make = [&](const Tensor& plain) {
+    return std::make_shared<GpuFilter>(device, plain, p.channels());
+  };
+  const auto pack = p.w.weight.packed(concat("gpu ", p.channels(), "+", p.second_channels()), make);
+  return static_cast<const T*>(static_cast<const GpuFilter&>(*pack).data());
+}
+
 template <class T>
 void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config.shape;
   const Tensor x = whole_pieces<T>(ex, p.x);
   const Tensor second = p.args.second ? whole_pieces<T>(ex, *p.args.second) : Tensor();
-  const auto filter = p.w.weight.packed(
-      concat("gpu ", p.channels(), "+", p.second_channels()),
-      [&](const Tensor& plain) { return std::make_shared<GpuFilter>(device, plain, p.channels()); });
+  const bool phases = conv_has_phases(p);
 
   ConvParams<T> params{};
   params.image = image_of<T>(p, x, second);
   params.tail = tail_of<T>(p);
-  params.filter = static_cast<const T*>(static_cast<const GpuFilter&>(*filter).data());
+  params.filter = filter_of<T>(device, p);
+  params.phases = phases ? 4 : 1;
   params.depth = static_cast<int32_t>(conv_extent(p).depth);
   const int steps = (params.depth + shape.block_k - 1) / shape.block_k;
   params.split_steps = (steps + choice.splits - 1) / choice.splits;
@@ -114,16 +135,18 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
     partials = ex.alloc({splits, params.tail.rows, params.tail.channels}, DType::kF32);
     params.partials = partials.as<float>();
   }
-  const int tiles_m = (params.tail.rows + shape.block_m - 1) / shape.block_m;
+  const int tiles_m = (params.image.pixels + shape.block_m - 1) / shape.block_m;
   const int tiles_n = (params.tail.channels + shape.block_n - 1) / shape.block_n;
   // AMD's kernels declare their LDS themselves.
   const bool dynamic_lds = device.traits().family == GpuFamily::kNvidia;
   const int lds_bytes = choice.config.wave_group ? group_lds_bytes(shape)
                                                  : product_lds_bytes(shape, static_cast<int>(sizeof(T)));
   const std::string name = conv_kernel_name(p.dtype(), choice.config);
-  launch_kernel(ex, p.info(concat("gpu ", choice.config.suffix(), "/", splits).c_str()),
+  launch_kernel(ex,
+                p.info(concat(phases ? "gpu phases " : "gpu ", choice.config.suffix(), "/", splits).c_str()),
                 kernel_named(ex, name),
-                {static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits), 1},
+                {static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits),
+                 static_cast<uint32_t>(params.phases)},
                 static_cast<uint32_t>(shape.waves() * device.traits().lanes),
                 dynamic_lds ? static_cast<uint32_t>(lds_bytes) : 0, params);
   if (splits == 1) return;
@@ -140,6 +163,12 @@ std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
   const TileShape& s = config.shape;
   return concat("conv_", config.wave_group ? "group_" : "", dtype_name(dtype), "_", s.block_m, "x", s.block_n,
                 "x", s.block_k);
+}
+
+bool conv_has_phases(const ConvProblem& p) {
+  const Padding& pad = p.args.pad;
+  return p.args.upsample2x && !p.args.second && p.filter_h() == 3 && p.filter_w() == 3 &&
+         p.args.stride == 1 && pad.top == 1 && pad.left == 1 && pad.bottom == 1 && pad.right == 1;
 }
 
 ConvExtent conv_extent(const ConvProblem& p) {

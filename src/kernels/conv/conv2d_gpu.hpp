@@ -28,7 +28,8 @@ struct ConvChoice {
   int splits = 1;
 };
 
-// What the choice depends on: an implicit GEMM of pixels x outputs x depth, in elements of `dtype`.
+// What the choice depends on: an implicit GEMM of pixels x outputs x depth, in elements of `dtype`; of all
+// phases together.
 struct ConvExtent {
   int64_t pixels = 0, outputs = 0, depth = 0;
   DType dtype = DType::kF16;
@@ -64,6 +65,22 @@ class GpuFilter final : public Weight::Pack {
   int64_t first_channels_;
   Tensor data_;  // [K, depth]
 };
+
+// A 3x3 filter on a doubled image as four 2x2 filters on the image: 4/9 of the products. The plain filter
+// cannot be had back from it.
+class GpuPhaseFilter final : public Weight::Pack {
+ public:
+  GpuPhaseFilter(GpuDevice& device, const Tensor& plain);
+  size_t bytes() const override { return data_.bytes(); }
+  Tensor unpack() const override;  // throws InternalError
+  const void* data() const { return data_.data(); }
+
+ private:
+  Tensor data_;  // [4, K, 4 C']
+};
+
+// Whether the problem is computed so: one input, doubled, 3x3, stride 1, padded by 1.
+bool conv_has_phases(const ConvProblem& p);
 
 // Channels as the kernels read them: a multiple of 16 bytes.
 int64_t conv_padded_channels(int64_t channels, DType dtype);

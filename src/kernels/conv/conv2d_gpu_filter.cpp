@@ -19,8 +19,8 @@ FilterLayout layout_of(const Shape& shape, int64_t first_channels, DType dtype) 
   return out;
 }
 
-// Starts conv_pack or conv_unpack over `count` lanes. Outside any Exec: filters are laid out while planning,
-// when nothing else runs.
+// Starts conv_pack, conv_phases or conv_unpack over `count` lanes. Outside any Exec: filters are laid out
+// while planning, when nothing else runs.
 template <class T>
 void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DType dtype, const Tensor& from,
             const Tensor& to, int64_t count) {
@@ -65,5 +65,15 @@ Tensor GpuFilter::unpack() const {
   device_.synchronize();
   return plain;
 }
+
+GpuPhaseFilter::GpuPhaseFilter(GpuDevice& device, const Tensor& plain) {
+  const FilterLayout layout = layout_of(plain.shape(), plain.dim(1), plain.dtype());
+  data_ = make_tensor(device, {4, layout.outputs, 4 * layout.padded[0]}, plain.dtype());
+  const auto piece = static_cast<int64_t>(16 / dtype_size(plain.dtype()));
+  launch(device, "phases", layout, plain.dtype(), plain, data_, data_.numel() / piece);
+  device.synchronize();
+}
+
+Tensor GpuPhaseFilter::unpack() const { throw InternalError("the phases of a filter do not give it back"); }
 
 }  // namespace rocm_sd

@@ -12,9 +12,9 @@ using namespace rocm_sd;
   ROCM_SD_KERNEL(name##_##m##x##n##x##k, (waves_m) * (waves_n) * GpuArch::lanes, groups, \
                  ConvParams<Storage>) {                                                  \
     using Cfg = GroupCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;         \
-    conv_body<GpuArch, Cfg, GroupProduct<Cfg>>(p, static_cast<int>(GpuArch::group_x()),  \
-                                               static_cast<int>(GpuArch::group_y()),     \
-                                               GpuArch::lds<Cfg::kLdsBytes>());          \
+    conv_body<GpuArch, Cfg, GroupProduct<Cfg>>(                                          \
+        p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()),   \
+        static_cast<int>(GpuArch::group_z()), GpuArch::lds<Cfg::kLdsBytes>());           \
   }
 #define ROCM_SD_CONV_F16(...) ROCM_SD_CONV_ENTRY(conv_group_f16, Half, __VA_ARGS__)
 #define ROCM_SD_CONV_BF16(...) ROCM_SD_CONV_ENTRY(conv_group_bf16, Bf16, __VA_ARGS__)

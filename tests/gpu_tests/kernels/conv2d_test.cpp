@@ -42,10 +42,6 @@ std::vector<double> on_host(const Tensor& t) {
   return {values.begin(), values.end()};
 }
 
-double tolerance(const ConvCase& c, DType dtype) {
-  return reduction_tolerance(dtype, (c.x[3] + c.second) * c.filter * c.filter);
-}
-
 class Conv2dOnGpu : public testing::TestWithParam<DType> {};
 
 TEST_P(Conv2dOnGpu, MatchesTheReference) {
@@ -62,7 +58,7 @@ TEST_P(Conv2dOnGpu, MatchesTheReference) {
     ConvChoice choice = conv_default(test_gpu().traits(), conv_extent(problem));
     if (c.splits) choice.splits = c.splits;
     conv2d_gpu_by(ex, problem, choice);
-    expect_near(on_host(y), to_doubles(s.want), tolerance(c, GetParam()), describe(c, choice));
+    expect_near(on_host(y), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));
   }
 }
 
@@ -81,8 +77,9 @@ void every_configuration(DType dtype, bool wave_groups) {
         Exec ex(arena);
         const Tensor y = poisoned(test_gpu(), s.want.shape(), dtype);
         const ConvChoice choice{config, splits};
-        conv2d_gpu_by(ex, {s.gpu.x, s.weight, args, y}, choice);
-        expect_near(on_host(y), to_doubles(s.want), tolerance(c, dtype), describe(c, choice));
+        const ConvProblem problem{s.gpu.x, s.weight, args, y};
+        conv2d_gpu_by(ex, problem, choice);
+        expect_near(on_host(y), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));
       }
   }
 }
@@ -146,8 +143,10 @@ TEST_P(Conv2dOnGpu, LayersOfModelsFull) {
     const Prepared s(c, GetParam(), 8);
     Arena arena(test_gpu());
     Exec ex(arena);
-    const Tensor y = conv2d(ex, s.gpu.x, s.weight, s.gpu.args(c));
-    expect_near(on_host(y), to_doubles(s.want), tolerance(c, GetParam()), describe(c, {}));
+    const ConvArgs args = s.gpu.args(c);
+    const Tensor y = conv2d(ex, s.gpu.x, s.weight, args);
+    const ConvProblem problem{s.gpu.x, s.weight, args, y};
+    expect_near(on_host(y), to_doubles(s.want), conv_tolerance(problem), describe(c, {}));
   }
 }
 
