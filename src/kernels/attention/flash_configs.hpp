@@ -117,6 +117,26 @@ struct FlashWideConfig {
   X(512, 32, 64, 2, 4, 128, 16, 2)
 #define ROCM_SD_FLASH_WIDE_AMD(X) X(512, 32, 64, 2, 4, 128, 16, 1)
 
+// By warpgroup products (flash_group.hpp), 64 keys to a tile.
+struct FlashGroupConfig {
+  int head_dim, wave_groups;  // 64 queries to a wave group
+  int groups;                 // workgroups that a multiprocessor should hold at once
+};
+// X(head_dim, wave_groups, groups)
+#define ROCM_SD_FLASH_HOPPER(X) \
+  X(40, 3, 1)                   \
+  X(40, 4, 1)                   \
+  X(40, 2, 2)                   \
+  X(64, 3, 1)                   \
+  X(64, 2, 1)                   \
+  X(64, 2, 2)                   \
+  X(80, 2, 1)                   \
+  X(128, 2, 1)
+// Bytes of LDS: two tiles of keys, three of values, in panels of 64 channels, and room to align them.
+constexpr int flash_group_lds_bytes(const FlashGroupConfig& c) {
+  return 5 * ((c.head_dim + 63) / 64) * 64 * 64 * 2 + 1024;
+}
+
 // 16-bit elements of LDS; FlashAttention::kLdsElements says the same. transposed: how values are staged.
 constexpr int flash_lds_elements(const FlashConfig& c, bool transposed) {
   const int padded = (c.head_dim + 15) / 16 * 16, ld = padded + 8;

@@ -18,6 +18,9 @@ constexpr FlashConfig kRdna4[] = {ROCM_SD_FLASH_RDNA4(ROW)},
 constexpr FlashConfig kCdna3[] = {ROCM_SD_FLASH_CDNA3(ROW)},
                       kCdna3General[] = {ROCM_SD_FLASH_CDNA3_GENERAL(ROW)};
 #undef ROW
+#define ROW(...) FlashGroupConfig{__VA_ARGS__},
+constexpr FlashGroupConfig kHopper[] = {ROCM_SD_FLASH_HOPPER(ROW)};
+#undef ROW
 #define ROW(...) FlashWideConfig{__VA_ARGS__},
 constexpr FlashWideConfig kWideNvidia[] = {ROCM_SD_FLASH_WIDE_NVIDIA(ROW)},
                           kWideAmd[] = {ROCM_SD_FLASH_WIDE_AMD(ROW)};
@@ -55,6 +58,14 @@ std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTr
     fitting.push_back({std::move(name), c.queries * c.waves, c.keys, c.waves, c.groups,
                        2 * flash_lds_elements(c, transposed)});
   }
+  if (traits.arch == "sm_90" && !general)  // only this generation has the instructions
+    for (const FlashGroupConfig& c : kHopper) {
+      if (c.head_dim != p.head_dim) continue;
+      std::string name =
+          concat("flash_group_", p.dtype, "_d", c.head_dim, "_g", c.wave_groups, "x", c.groups);
+      fitting.push_back(
+          {std::move(name), 64 * c.wave_groups, 64, 4 * c.wave_groups, c.groups, flash_group_lds_bytes(c)});
+    }
   for (const FlashWideConfig& c : wide_rows_of(traits.family)) {
     if (c.head_dim != p.head_dim) continue;
     std::string name =
