@@ -1,13 +1,13 @@
 // Flash attention by NVIDIA's warpgroup products (sm_90a): the matrix unit reads keys and values from LDS
-// itself and multiplies the next tile's keys while the threads weigh this tile's scores. Problem   y =
-// softmax(scale q k^T) v for each head; 16-bit in and out Mapping   grid (query tiles, batch * heads, splits
-// of the keys); a warpgroup owns 64 queries: Q, P and O lie in
-//           registers, K and V in LDS as rows of 128 bytes
-// Traffic   q and y once, k and v once per query tile (from L2); two slots of keys, three of values in LDS
+// itself and multiplies this tile's values while the threads weigh the next tile's scores.
+// Problem   y = softmax(scale q k^T) v for each head; 16-bit in and out
+// Mapping   grid (query tiles, batch * heads, splits of the keys); a warpgroup owns 64 queries: Q, P and O
+//           lie in registers, K and V in LDS as rows of 128 bytes
+// Traffic   q and y once, k and v once per query tile (from L2); two tiles of either in LDS
 // Numerics  as FlashAttention; the weights are summed before they are rounded
 // Limits    no mask; scale > 0; kDim % 8 == 0, kDim <= 128
-// Method: Shah et al., "FlashAttention-3", 2024, section 3.2 (products and softmax of neighbouring tiles
-// overlap).
+// Method: Shah et al., "FlashAttention-3", 2024, section 3.2: products and softmax of neighbouring tiles
+// overlap.
 #pragma once
 
 #include "composable_kernels/arch/nvidia_group_rows.hpp"
@@ -25,9 +25,8 @@ struct FlashGroupProduct {
   static constexpr int kKeys = 64, kPanels = (kPadded + 63) / 64, kPanel = kKeys * 64,
                        kTile = kPanels * kPanel;
   static constexpr int kThreads = Cfg::kGroups * 128, kQueries = Cfg::kGroups * 64;
-  static constexpr int kKeySlots = 2, kValueSlots = 3;
-  static constexpr int kLdsBytes =
-      (kKeySlots + kValueSlots) * kTile * 2 + 1024;                // tiles begin at multiples of 1024
+  static constexpr int kSlots = 2;
+  static constexpr int kLdsBytes = 2 * kSlots * kTile * 2 + 1024;  // tiles begin at multiples of 1024
   static constexpr float kHidden = -__builtin_inff(), kSlack = 8;  // as FlashSoftmax
   static_assert(kDim <= 128);
 
@@ -54,8 +53,8 @@ struct FlashGroupProduct {
     v = p.v.data + image * p.v.image + static_cast<int64_t>(head) * kDim;
   }
 
-  ROCM_SD_DEVICE T* key_slot(int tile) const { return tiles + tile % kKeySlots * kTile; }
-  ROCM_SD_DEVICE T* value_slot(int tile) const { return tiles + (kKeySlots + tile % kValueSlots) * kTile; }
+  ROCM_SD_DEVICE T* key_slot(int tile) const { return tiles + tile % kSlots * kTile; }
+  ROCM_SD_DEVICE T* value_slot(int tile) const { return tiles + (kSlots + tile % kSlots) * kTile; }
   // Where the 16-byte piece of a row lies in a tile.
   static ROCM_SD_DEVICE int place(int at, int chunk) {
     return chunk / 8 * kPanel + at * 64 + ((chunk % 8) ^ (at % 8)) * 8;
@@ -104,7 +103,7 @@ struct FlashGroupProduct {
   ROCM_SD_DEVICE void zero_spare() const {
     constexpr int kSpare = (kPadded - kDim) / 8;
     if constexpr (kSpare > 0)
-      for (int i = Arch::thread(); i < kKeySlots * kKeys * kSpare; i += kThreads) {
+      for (int i = Arch::thread(); i < kSlots * kKeys * kSpare; i += kThreads) {
         const int at = i / kSpare % kKeys, chunk = kDim / 8 + i % kSpare;
         *reinterpret_cast<FlashChunk*>(key_slot(i / kSpare / kKeys) + place(at, chunk)) = FlashChunk{};
       }
@@ -128,9 +127,9 @@ struct FlashGroupProduct {
     WaveGroup::commit();
   }
 
-  // Scores become weights; the bases move where a maximum has outgrown them. Nothing but S(tile + 1) may be
-  // under way when o is touched.
-  ROCM_SD_DEVICE void weigh(int tile, float (&s)[32], uint32_t (&weights)[4][4]) {
+  // Scores become weights, in place; the bases move where a maximum has outgrown them, and factor says what
+  // the sums so far are then multiplied by. Whether any has, in any lane of the wave.
+  ROCM_SD_DEVICE bool weigh(int tile, float (&s)[32], float (&factor)[2]) {
     const int left = last_key - (first_key + tile * kKeys);
     if (left < kKeys) {
       ROCM_SD_UNROLL
@@ -147,41 +146,63 @@ struct FlashGroupProduct {
       next[h] = fmaxf(next[h], Arch::shuffle_xor(next[h], 2)) * p.scale;
       grown |= next[h] > base[h] + kSlack;
     }
-    WaveGroup::wait<1>();  // the product of the values before has come
-    WaveGroupRows::pin(o);
-    if (Arch::any(grown)) {
-      ROCM_SD_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        next[h] = fmaxf(base[h], next[h]);
-        const float factor = base[h] == kHidden ? 0.0f : Arch::exp2(base[h] - next[h]);
-        base[h] = next[h];
-        total[h] *= factor;
-        ROCM_SD_UNROLL
-        for (int i = 0; i < kDim / 4; ++i) o[i / 2 * 4 + 2 * h + i % 2] *= factor;
-      }
+    grown = Arch::any(grown);
+    ROCM_SD_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const float moved = grown ? fmaxf(base[h], next[h]) : base[h];
+      factor[h] = base[h] == kHidden ? 0.0f : Arch::exp2(base[h] - moved);
+      base[h] = moved;
+      total[h] *= factor[h];
     }
     float from[2];
     ROCM_SD_UNROLL
     for (int h = 0; h < 2; ++h) from[h] = base[h] == kHidden ? 0.0f : base[h];
     ROCM_SD_UNROLL
-    for (int i = 0; i < 32; i += 2) {
-      const int h = i / 2 % 2;
-      const float x = Arch::exp2(s[i] * p.scale - from[h]), y = Arch::exp2(s[i + 1] * p.scale - from[h]);
-      total[h] += x + y;
-      weights[i / 8][i / 4 % 2 * 2 + h] = WaveGroupRows::pack<T>(x, y);
+    for (int i = 0; i < 32; ++i) {
+      s[i] = Arch::exp2(s[i] * p.scale - from[i / 2 % 2]);
+      total[i / 2 % 2] += s[i];
     }
+    return grown;
+  }
+  static ROCM_SD_DEVICE void round(const float (&s)[32], uint32_t (&weights)[4][4]) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 32; i += 2)
+      weights[i / 8][i / 4 % 2 * 2 + i / 2 % 2] = WaveGroupRows::pack<T>(s[i], s[i + 1]);
   }
 
-  // s: the scores of this tile, complete. next: receives those of the next one.
-  ROCM_SD_DEVICE void step(int tile, float (&s)[32], float (&next)[32]) {
-    await_tiles();
-    fetch(tile + 2);
-    multiply_keys(tile + 1, next);  // behind the last tile in vain
+  ROCM_SD_DEVICE void run_keys(int count) {
+    float s[32], factor[2];
     uint32_t weights[4][4];
-    weigh(tile, s, weights);
-    multiply_values(tile, weights);
-    WaveGroup::wait<1>();
-    WaveGroupRows::pin(next);
+    zero_spare();
+    fetch(0);
+    load_queries();
+    await_tiles();
+    fetch(1);
+    multiply_keys(0, s);
+    WaveGroup::wait<0>();
+    WaveGroupRows::pin(s);
+    weigh(0, s, factor);
+    round(s, weights);
+    for (int tile = 0; tile + 1 < count; ++tile) {
+      await_tiles();
+      fetch(tile + 2);
+      multiply_keys(tile + 1, s);
+      multiply_values(tile, weights);
+      WaveGroup::wait<1>();
+      WaveGroupRows::pin(s);
+      const bool grown = weigh(tile + 1, s, factor);
+      WaveGroup::wait<0>();
+      WaveGroupRows::pin(o);
+      if (grown) {
+        ROCM_SD_UNROLL
+        for (int i = 0; i < kDim / 2; ++i) o[i] *= factor[i / 2 % 2];
+      }
+      round(s, weights);
+    }
+    await_tiles();
+    multiply_values(count - 1, weights);
+    WaveGroup::wait<0>();
+    WaveGroupRows::pin(o);
   }
 
   ROCM_SD_DEVICE void run() {
@@ -189,25 +210,7 @@ struct FlashGroupProduct {
     for (int i = 0; i < kDim / 2; ++i) o[i] = 0;
     ROCM_SD_UNROLL
     for (int h = 0; h < 2; ++h) base[h] = kHidden, total[h] = 0;
-    const int count = last_key > first_key ? (last_key - first_key + kKeys - 1) / kKeys : 0;
-    if (count > 0) {
-      zero_spare();
-      fetch(0);
-      load_queries();
-      await_tiles();
-      fetch(1);
-      float even[32], odd[32];
-      multiply_keys(0, even);
-      WaveGroup::wait<0>();
-      WaveGroupRows::pin(even);
-      for (int tile = 0; tile < count; tile += 2) {
-        step(tile, even, odd);
-        if (tile + 1 < count) step(tile + 1, odd, even);
-      }
-      WaveGroup::wait<0>();
-      WaveGroupRows::pin(o);
-      Arch::template wait_copies<0>();
-    }
+    if (last_key > first_key) run_keys((last_key - first_key + kKeys - 1) / kKeys);
     ROCM_SD_UNROLL
     for (int h = 0; h < 2; ++h) {
       total[h] += Arch::shuffle_xor(total[h], 1);
