@@ -93,7 +93,7 @@ FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProbl
   // The products of a tile and its softmax, in the time of a product: exponentials and conversions cost about
   // as much as 32 channels. A workgroup begins and ends in the time of about a tile.
   const double tile =
-      static_cast<double>(kernel.queries) * kernel.keys * (2.0 * static_cast<double>(p.head_dim) + 32);
+      kernel.slowness * kernel.queries * kernel.keys * (2.0 * static_cast<double>(p.head_dim) + 32);
   const double start = 24.0 * kernel.queries * static_cast<double>(p.head_dim) + 60000;
   const double group = start + static_cast<double>(per_split) * tile;
   const int64_t groups = plan.tiles * p.batch * p.heads * plan.splits;
