@@ -44,6 +44,8 @@ std::span<const FlashWideConfig> wide_rows_of(GpuFamily family) {
 // AMD's families stage values transposed.
 bool stages_transposed(GpuFamily family) { return family != GpuFamily::kNvidia; }
 
+constexpr double kGroupSlowness = 9;  // of warpgroup products: candidates only, until they have been measured
+
 int64_t divide_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 }  // namespace
@@ -65,8 +67,8 @@ std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTr
       if (c.head_dim != p.head_dim) continue;
       std::string name =
           concat("flash_group_", p.dtype, "_d", c.head_dim, "_g", c.wave_groups, "x", c.groups);
-      fitting.push_back(
-          {std::move(name), 64 * c.wave_groups, 64, 4 * c.wave_groups, c.groups, flash_group_lds_bytes(c)});
+      fitting.push_back({std::move(name), 64 * c.wave_groups, 64, 4 * c.wave_groups, c.groups,
+                         flash_group_lds_bytes(c), kGroupSlowness});
     }
   for (const FlashWideConfig& c : wide_rows_of(traits.family)) {
     if (c.head_dim != p.head_dim) continue;
