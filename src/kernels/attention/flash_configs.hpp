@@ -141,6 +141,9 @@ constexpr int flash_group_lds_bytes(const FlashGroupConfig& c) {
   return 4 * ((c.head_dim + 63) / 64) * 64 * 64 * 2 + 1024;
 }
 
+// flash_group_wide.hpp: Q, P, 8 slots of 16 KB, two maxima per query, and room to align them.
+inline constexpr int kFlashGroupWideLdsBytes = (10 * 64 * 64 + 8 * 128 * 64) * 2 + 2 * 64 * 4 + 1024;
+
 // 16-bit elements of LDS; FlashAttention::kLdsElements says the same. transposed: how values are staged.
 constexpr int flash_lds_elements(const FlashConfig& c, bool transposed) {
   const int padded = (c.head_dim + 15) / 16 * 16, ld = padded + 8;

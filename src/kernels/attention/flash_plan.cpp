@@ -78,6 +78,9 @@ std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTr
     fitting.push_back({std::move(name), c.queries, c.keys, c.waves_q * c.waves_k, 1,
                        2 * flash_wide_lds_elements(c, transposed), c.queries < 64 ? 2.0 : 1.0});
   }
+  if (traits.arch == "sm_90" && !general && p.head_dim == 512)
+    fitting.push_back({concat("flash_group_wide_", p.dtype, "_d512"), 64, 128, 8, 1, kFlashGroupWideLdsBytes,
+                       kGroupSlowness});
   std::erase_if(
       fitting, [&](const FlashKernel& k) { return static_cast<size_t>(k.lds_bytes) > traits.lds_per_group; });
   return fitting;
