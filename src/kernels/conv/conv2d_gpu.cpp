@@ -174,8 +174,8 @@ bool conv_has_phases(const ConvProblem& p) {
 ConvExtent conv_extent(const ConvProblem& p) {
   const int64_t padded =
       conv_padded_channels(p.channels(), p.dtype()) + conv_padded_channels(p.second_channels(), p.dtype());
-  return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), p.filter_h() * p.filter_w() * padded,
-          p.dtype()};
+  const int64_t taps = conv_has_phases(p) ? 4 : p.filter_h() * p.filter_w();
+  return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), taps * padded, p.dtype()};
 }
 
 Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {
