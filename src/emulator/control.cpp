@@ -12,6 +12,8 @@ using ROCM_SD_ISA::put64;
 using ROCM_SD_ISA::scalar;
 using ROCM_SD_ISA::scalar64;
 
+constexpr Type kN = Type::kNone, kB = Type::kB64;
+
 void take(Wave& w, const Inst& in) {
   // Loops give other waves of the group a turn: one may wait for what another has yet to write.
   if (in.target <= &in && (++w.loops & 0x3ff) == 0) w.state = State::kYield;
@@ -59,6 +61,11 @@ void barrier_wait(Wave& w, const Inst& in) {
   w.state = State::kBarrier;
 }
 void trap(Wave& w, const Inst& in) { fault(w, in, "trap"); }
+// A message to the host asks for a doorbell, a clock or the like.
+void message_result(Wave& w, const Inst& in) {
+  w.sgpr[in.dst.reg] = 0;
+  if (in.dst.type == kB) w.sgpr[in.dst.reg + 1] = 0;
+}
 void nothing(Wave&, const Inst&) {}
 
 // ---- hardware registers: aux holds id | offset << 6 | (size - 1) << 11 ----
@@ -86,7 +93,6 @@ void round_mode(Wave& w, const Inst& in) {
 }
 void denorm_mode(Wave& w, const Inst& in) { w.mode = (w.mode & ~0xf0u) | (in.aux & 15) << 4; }
 
-constexpr Type kN = Type::kNone, kB = Type::kB64;
 constexpr Operation jump_entry(const char* name, Handler run) { return {name, run, Class::kBranch, 0, 1, false, kN, {Type::kB32}}; }
 constexpr Operation quiet(const char* name, Class cls = Class::kOther) { return {name, &nothing, cls, 0, 0, false, kN, {}}; }
 constexpr Operation plain(const char* name, Handler run, Class cls) { return {name, run, cls, 0, 0, false, kN, {}}; }
@@ -108,6 +114,9 @@ constexpr Operation kTable[] = {
     {"s_barrier_signal", &barrier_signal, Class::kWait, 0, 1, false, kN, {Type::kB32}},
     plain("s_barrier_wait", &barrier_wait, Class::kWait),
     plain("s_trap", &trap, Class::kOther),
+    plain("s_sethalt", &trap, Class::kOther),  // how a trap without a handler ends
+    {"s_sendmsg_rtn_b32", &message_result, Class::kOther, 1, 0, false, Type::kB32, {}},
+    {"s_sendmsg_rtn_b64", &message_result, Class::kOther, 1, 0, false, kB, {}},
     {"s_getreg_b32", &getreg, Class::kSalu, 1, 0, false, Type::kB32, {}},
     {"s_setreg_b32", &setreg, Class::kSalu, 0, 1, false, kN, {Type::kB32}},
     {"s_setreg_imm32_b32", &setreg, Class::kSalu, 0, 1, false, kN, {Type::kB32}},

@@ -25,5 +25,6 @@ Operations scalar_memory_operations();
 Operations vector_memory_operations();
 Operations atomic_operations();
 Operations lds_operations();
+Operations indexed_operations();
 
 }  // namespace rocm_sd::emu

@@ -45,6 +45,7 @@ Table make_table() {
   add(table, vector_memory_operations());
   add(table, atomic_operations());
   add(table, lds_operations());
+  add(table, indexed_operations());
 #ifdef ROCM_SD_X86_LEVELS
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     ADD_LEVEL(isa_v3);

@@ -90,12 +90,25 @@ class Translator {
     }
     if (!operands(inst, *op, parts) || !modifiers(inst, *op, parts, name)) return unknown;
     constants(inst, *op);
+    if (name == "s_set_gpr_idx_on") index_mode_ = true;
+    if (name == "s_set_gpr_idx_off") index_mode_ = false;
+    if (index_mode_ && (op->cls == Class::kValu || op->cls == Class::kTrans)) {
+      if (inst.inner) return unknown;
+      inst.inner = inst.run;
+      inst.run = run_indexed;
+    }
     return inst;
   }
 
   bool operands(Inst& inst, const Operation& op, const Assembly& parts) {
     std::vector<std::string_view> words = parts.operands;
     if (op.dsts == 0 && op.srcs == 0) return true;  // waits, nops
+    if (words.size() == 2 && words[1].starts_with("gpr_idx(")) {
+      static constexpr std::string_view kUses[] = {"SRC0", "SRC1", "SRC2", "DST"};
+      for (uint32_t i = 0; i < 4; ++i)
+        if (words[1].find(kUses[i]) != std::string_view::npos) inst.aux |= 1u << i;
+      words.pop_back();
+    }
     if (op.run && words.size() == 3 && op.srcs == 3 && op.src[2] == Type::kMask && op.dsts == 1)
       words.push_back("vcc");  // v_dual_cndmask_b32 does not name it
     size_t i = 0;
@@ -126,6 +139,7 @@ class Translator {
       inst.operands = static_cast<uint8_t>(s + 1);
     }
     if (op.srcs == 0 && i < words.size() && words[i].starts_with("hwreg(")) inst.aux = hardware_register(words[i++]);
+    if (op.srcs == 0 && i < words.size() && words[i].starts_with("sendmsg(")) ++i;
     if (op.reads_dst) {
       inst.src[op.srcs] = inst.dst;
       inst.src[op.srcs].type = op.src[op.srcs];
@@ -283,6 +297,7 @@ class Translator {
   }
 
   Program& program_;
+  bool index_mode_ = false;  // between s_set_gpr_idx_on and _off, which stand in one basic block
   std::map<uint64_t, const uint32_t*> rows_;
 };
 

@@ -9,6 +9,8 @@ namespace rocm_sd::emu {
 void run_dpp(Wave& wave, const Inst& inst);
 // Runs inst.inner, then puts its result into the part of the destination that inst.sdwa_dst names.
 void run_sdwa(Wave& wave, const Inst& inst);
+// gfx9's index mode: runs inst.inner with the index of m0 added to the VGPRs that m0 names.
+void run_indexed(Wave& wave, const Inst& inst);
 // Throws KernelFault: not implemented, or not an instruction.
 void run_unknown(Wave& wave, const Inst& inst);
 

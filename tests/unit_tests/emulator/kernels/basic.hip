@@ -195,7 +195,10 @@ KERNEL small_integers(Small p) {
   p.out[p.n + i] = a * b - (a >> 3);
   p.out[2 * p.n + i] = a > b ? a : b;
   p.out[3 * p.n + i] = (unsigned short)a < (unsigned short)b ? a << 2 : (unsigned short)b >> 1;
-  p.out[4 * p.n + i] = __builtin_elementwise_add_sat(a, b);
-  p.out[5 * p.n + i] = __builtin_elementwise_sub_sat((unsigned short)a, (unsigned short)b);
+  // As vectors: scalars would be promoted to int.
+  typedef short short2 __attribute__((ext_vector_type(2)));
+  typedef unsigned short ushort2 __attribute__((ext_vector_type(2)));
+  p.out[4 * p.n + i] = __builtin_elementwise_add_sat(short2{a, b}, short2{b, b}).x;
+  p.out[5 * p.n + i] = __builtin_elementwise_sub_sat(ushort2{(unsigned short)a, 0}, ushort2{(unsigned short)b, 1}).x;
   p.bytes[i] = (signed char)(a ^ b >> 4);
 }
