@@ -112,7 +112,8 @@ inline T lane_value(Wave& w, const Operand& o, uint32_t h, uint32_t l, uint32_t 
   return __builtin_bit_cast(T, bits);
 }
 
-// apply(pointer, operand) -> old value, lane by lane from the lowest: the order that same-address atomics take.
+// apply(pointer, operand) -> old value, lane by lane from the lowest: the order that same-address atomics
+// take.
 template <class T, bool kReturn, class Apply>
 inline void atomic_lanes(Wave& w, uint32_t dst, const Operand& data, const Pointers& p, Apply apply) {
   for (uint32_t h = 0; h < w.halves; ++h)

@@ -45,8 +45,10 @@ void atomic(Wave& w, const Inst& in) {
   const Operand& data = data_of<kSpace>(in);
   // A buffer atomic returns into its data register.
   const uint32_t dst = kSpace == Space::kBuffer ? data.reg : in.dst.reg;
-  if (in.flags & kReturns) atomic_lanes<T, true>(w, dst, data, p, apply);
-  else atomic_lanes<T, false>(w, dst, data, p, apply);
+  if (in.flags & kReturns)
+    atomic_lanes<T, true>(w, dst, data, p, apply);
+  else
+    atomic_lanes<T, false>(w, dst, data, p, apply);
 }
 
 // The data operand holds the new value, then the value to compare with.
@@ -61,8 +63,8 @@ void compare_swap(Wave& w, const Inst& in) {
     for_active(p.active[h], [&](uint32_t l) {
       const T next = lane_value<T>(w, data, h, l);
       T old = lane_value<T>(w, data, h, l, kDwords);
-      __atomic_compare_exchange_n(reinterpret_cast<T*>(p.at[h * kRow + l]), &old, next, false, __ATOMIC_SEQ_CST,
-                                  __ATOMIC_SEQ_CST);
+      __atomic_compare_exchange_n(reinterpret_cast<T*>(p.at[h * kRow + l]), &old, next, false,
+                                  __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
       if (in.flags & kReturns)
         for (uint32_t d = 0; d < kDwords; ++d)
           ROCM_SD_ISA::vgpr(w, dst + d, h)[l] = static_cast<uint32_t>(static_cast<uint64_t>(old) >> (32 * d));
@@ -73,30 +75,30 @@ constexpr Type kA = Type::kWide;
 constexpr Operation entry(const char* name, Handler run, uint8_t sources) {
   return {name, run, Class::kVmem, 0, sources, false, kA, {kA, kA, kA, Type::kB32}};
 }
-#define IN_ALL_SPACES(name, T, F)                                                                           \
-  entry("global_atomic_" name, &atomic<T, F, Space::kGlobal>, 3),                                           \
-      entry("flat_atomic_" name, &atomic<T, F, Space::kFlat>, 2),                                           \
+#define IN_ALL_SPACES(name, T, F)                                 \
+  entry("global_atomic_" name, &atomic<T, F, Space::kGlobal>, 3), \
+      entry("flat_atomic_" name, &atomic<T, F, Space::kFlat>, 2), \
       entry("buffer_atomic_" name, &atomic<T, F, Space::kBuffer>, 4)
-#define COMPARE_SWAP(name, T)                                                                               \
-  entry("global_atomic_" name, &compare_swap<T, Space::kGlobal>, 3),                                        \
-      entry("flat_atomic_" name, &compare_swap<T, Space::kFlat>, 2),                                        \
+#define COMPARE_SWAP(name, T)                                        \
+  entry("global_atomic_" name, &compare_swap<T, Space::kGlobal>, 3), \
+      entry("flat_atomic_" name, &compare_swap<T, Space::kFlat>, 2), \
       entry("buffer_atomic_" name, &compare_swap<T, Space::kBuffer>, 4)
-#define INTEGERS(u, i, b, U, I)                                                                             \
-  IN_ALL_SPACES("add_" u, U, AtomicAdd), IN_ALL_SPACES("sub_" u, U, AtomicSub),                             \
-      IN_ALL_SPACES("min_" i, I, AtomicMin), IN_ALL_SPACES("max_" i, I, AtomicMax),                         \
-      IN_ALL_SPACES("min_" u, U, AtomicMin), IN_ALL_SPACES("max_" u, U, AtomicMax),                         \
-      IN_ALL_SPACES("and_" b, U, AtomicAnd), IN_ALL_SPACES("or_" b, U, AtomicOr),                           \
-      IN_ALL_SPACES("xor_" b, U, AtomicXor), IN_ALL_SPACES("inc_" u, U, AtomicInc),                         \
-      IN_ALL_SPACES("dec_" u, U, AtomicDec), IN_ALL_SPACES("swap_" b, U, AtomicSwap),                       \
+#define INTEGERS(u, i, b, U, I)                                                       \
+  IN_ALL_SPACES("add_" u, U, AtomicAdd), IN_ALL_SPACES("sub_" u, U, AtomicSub),       \
+      IN_ALL_SPACES("min_" i, I, AtomicMin), IN_ALL_SPACES("max_" i, I, AtomicMax),   \
+      IN_ALL_SPACES("min_" u, U, AtomicMin), IN_ALL_SPACES("max_" u, U, AtomicMax),   \
+      IN_ALL_SPACES("and_" b, U, AtomicAnd), IN_ALL_SPACES("or_" b, U, AtomicOr),     \
+      IN_ALL_SPACES("xor_" b, U, AtomicXor), IN_ALL_SPACES("inc_" u, U, AtomicInc),   \
+      IN_ALL_SPACES("dec_" u, U, AtomicDec), IN_ALL_SPACES("swap_" b, U, AtomicSwap), \
       COMPARE_SWAP("cmpswap_" b, U)
 // gfx9's names: the width only where it is 64.
-#define GFX9_INTEGERS(suffix, U, I)                                                                         \
-  IN_ALL_SPACES("add" suffix, U, AtomicAdd), IN_ALL_SPACES("sub" suffix, U, AtomicSub),                     \
-      IN_ALL_SPACES("smin" suffix, I, AtomicMin), IN_ALL_SPACES("smax" suffix, I, AtomicMax),               \
-      IN_ALL_SPACES("umin" suffix, U, AtomicMin), IN_ALL_SPACES("umax" suffix, U, AtomicMax),               \
-      IN_ALL_SPACES("and" suffix, U, AtomicAnd), IN_ALL_SPACES("or" suffix, U, AtomicOr),                   \
-      IN_ALL_SPACES("xor" suffix, U, AtomicXor), IN_ALL_SPACES("inc" suffix, U, AtomicInc),                 \
-      IN_ALL_SPACES("dec" suffix, U, AtomicDec), IN_ALL_SPACES("swap" suffix, U, AtomicSwap),               \
+#define GFX9_INTEGERS(suffix, U, I)                                                           \
+  IN_ALL_SPACES("add" suffix, U, AtomicAdd), IN_ALL_SPACES("sub" suffix, U, AtomicSub),       \
+      IN_ALL_SPACES("smin" suffix, I, AtomicMin), IN_ALL_SPACES("smax" suffix, I, AtomicMax), \
+      IN_ALL_SPACES("umin" suffix, U, AtomicMin), IN_ALL_SPACES("umax" suffix, U, AtomicMax), \
+      IN_ALL_SPACES("and" suffix, U, AtomicAnd), IN_ALL_SPACES("or" suffix, U, AtomicOr),     \
+      IN_ALL_SPACES("xor" suffix, U, AtomicXor), IN_ALL_SPACES("inc" suffix, U, AtomicInc),   \
+      IN_ALL_SPACES("dec" suffix, U, AtomicDec), IN_ALL_SPACES("swap" suffix, U, AtomicSwap), \
       COMPARE_SWAP("cmpswap" suffix, U)
 
 constexpr Operation kTable[] = {

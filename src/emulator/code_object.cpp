@@ -56,8 +56,8 @@ class Reader {
  public:
   Reader(std::span<const std::byte> bytes, const std::string& what) : bytes_(bytes), what_(what) {}
   std::span<const std::byte> part(uint64_t offset, uint64_t size, const char* name) const {
-    require<FormatError>(offset <= bytes_.size() && size <= bytes_.size() - offset, what_, ": ", name, " at ", offset,
-                         " + ", size, " lies outside of ", bytes_.size(), " bytes");
+    require<FormatError>(offset <= bytes_.size() && size <= bytes_.size() - offset, what_, ": ", name, " at ",
+                         offset, " + ", size, " lies outside of ", bytes_.size(), " bytes");
     return bytes_.subspan(offset, size);
   }
   template <class T>
@@ -70,7 +70,8 @@ class Reader {
     const auto rest = part(offset, bytes_.size() - std::min<uint64_t>(offset, bytes_.size()), name);
     size_t length = 0;
     while (length < rest.size() && rest[length] != std::byte{0}) ++length;
-    require<FormatError>(length < rest.size() && length < 4096, what_, ": ", name, " at ", offset, " does not end");
+    require<FormatError>(length < rest.size() && length < 4096, what_, ": ", name, " at ", offset,
+                         " does not end");
     return {reinterpret_cast<const char*>(rest.data()), length};
   }
 
@@ -121,17 +122,18 @@ void read_metadata(std::span<const std::byte> bytes, CodeImage& out, const std::
     const auto found = out.kernels.find(string_of(entry, ".name"));
     if (found == out.kernels.end()) continue;
     Kernel& kernel = found->second;
-    if (const uint32_t bytes_needed = number(entry, ".kernarg_segment_size")) kernel.kernarg_bytes = bytes_needed;
+    if (const uint32_t bytes_needed = number(entry, ".kernarg_segment_size"))
+      kernel.kernarg_bytes = bytes_needed;
     if (const uint32_t threads = number(entry, ".max_flat_workgroup_size")) kernel.max_threads = threads;
     const auto arguments = entry.find(".args");
     if (arguments == entry.end() || !arguments->is_array()) continue;
     for (const auto& argument : *arguments) {
       if (!argument.is_object()) continue;
-      KernelArgument a{string_of(argument, ".name"), string_of(argument, ".value_kind"), number(argument, ".offset"),
-                       number(argument, ".size")};
-      require<FormatError>(static_cast<uint64_t>(a.offset) + a.size <= kernel.kernarg_bytes, what, ": argument at ",
-                           a.offset, " of ", printable(kernel.name), " lies outside of its ", kernel.kernarg_bytes,
-                           " bytes");
+      KernelArgument a{string_of(argument, ".name"), string_of(argument, ".value_kind"),
+                       number(argument, ".offset"), number(argument, ".size")};
+      require<FormatError>(static_cast<uint64_t>(a.offset) + a.size <= kernel.kernarg_bytes, what,
+                           ": argument at ", a.offset, " of ", printable(kernel.name),
+                           " lies outside of its ", kernel.kernarg_bytes, " bytes");
       kernel.arguments.push_back(std::move(a));
     }
   }
@@ -180,11 +182,15 @@ Kernel read_descriptor(const Reader& image, const CodeImage& out, const std::str
 CodeImage read_code_object(std::span<const std::byte> file, const std::string& what) {
   const Reader in(file, what);
   const auto header = in.get<FileHeader>(0, "ELF header");
-  require<FormatError>(std::memcmp(header.ident, "\x7f" "ELF\x02\x01", 6) == 0, what, ": not a 64-bit little-endian ELF file");
+  require<FormatError>(std::memcmp(header.ident,
+                                   "\x7f"
+                                   "ELF\x02\x01",
+                                   6) == 0,
+                       what, ": not a 64-bit little-endian ELF file");
   require<FormatError>(header.machine == kMachineAmdgpu && header.ident[7] == kOsAmdhsa, what,
                        ": expected an AMD GPU code object for HSA, machine is ", header.machine);
-  require<FormatError>(header.phentsize == sizeof(ProgramHeader) && header.shentsize == sizeof(SectionHeader), what,
-                       ": headers of an unknown size");
+  require<FormatError>(header.phentsize == sizeof(ProgramHeader) && header.shentsize == sizeof(SectionHeader),
+                       what, ": headers of an unknown size");
   CodeImage out;
   out.target = target_name(header.flags, what);
 
@@ -210,7 +216,8 @@ CodeImage read_code_object(std::span<const std::byte> file, const std::string& w
   for (uint64_t i = 0; i < header.shnum; ++i) {
     const auto s = in.get<SectionHeader>(header.shoff + i * sizeof(SectionHeader), "section header");
     if (s.type == kSectionDynsym) {
-      const auto strings = in.get<SectionHeader>(header.shoff + uint64_t{s.link} * sizeof(SectionHeader), "section header");
+      const auto strings =
+          in.get<SectionHeader>(header.shoff + uint64_t{s.link} * sizeof(SectionHeader), "section header");
       const Reader names(in.part(strings.offset, strings.size, "symbol names"), what);
       for (uint64_t at = 0; at + sizeof(Symbol) <= s.size; at += sizeof(Symbol)) {
         const auto symbol = in.get<Symbol>(checked_add(s.offset, at, what), "symbol");

@@ -1,4 +1,5 @@
-// AMD code objects (.hsaco): an ELF shared object for amdgcn-amd-amdhsa, its kernels' descriptors and metadata.
+// AMD code objects (.hsaco): an ELF shared object for amdgcn-amd-amdhsa, its kernels' descriptors and
+// metadata.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ struct Kernel {
   uint64_t entry = 0;  // offset of the first instruction in the image
   uint32_t lds_bytes = 0, scratch_bytes = 0, kernarg_bytes = 0;
   uint32_t rsrc1 = 0, rsrc2 = 0, rsrc3 = 0;
-  uint16_t properties = 0;      // which user SGPRs are set up, and the wave size
+  uint16_t properties = 0;       // which user SGPRs are set up, and the wave size
   uint16_t kernarg_preload = 0;  // dwords that arrive in SGPRs (low 7 bits) and where they begin
   std::vector<KernelArgument> arguments;
   uint32_t max_threads = 1024;  // in a group
@@ -34,7 +35,7 @@ struct CodeSection {
 
 // A code object laid out as it is loaded: the image begins at address 0.
 struct CodeImage {
-  std::string target;          // gfx1100, from the ELF header
+  std::string target;  // gfx1100, from the ELF header
   std::vector<std::byte> image;
   std::vector<CodeSection> code;
   std::map<std::string, Kernel, std::less<>> kernels;

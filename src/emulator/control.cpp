@@ -20,7 +20,9 @@ void take(Wave& w, const Inst& in) {
   w.pc = in.target;
 }
 void branch(Wave& w, const Inst& in) { take(w, in); }
-bool no_lanes(const Wave& w, uint16_t reg) { return w.sgpr[reg] == 0 && (w.halves == 1 || w.sgpr[reg + 1] == 0); }
+bool no_lanes(const Wave& w, uint16_t reg) {
+  return w.sgpr[reg] == 0 && (w.halves == 1 || w.sgpr[reg + 1] == 0);
+}
 template <bool kOnes>
 void branch_scc(Wave& w, const Inst& in) {
   if ((w.sgpr[kScc] != 0) == kOnes) take(w, in);
@@ -51,7 +53,8 @@ void call(Wave& w, const Inst& in) {
 void endpgm(Wave& w, const Inst&) { w.state = State::kDone; }
 void barrier(Wave& w, const Inst&) { w.state = State::kBarrier; }
 void barrier_signal(Wave& w, const Inst& in) {
-  if (static_cast<int32_t>(in.src[0].bits) != -1) fault(w, in, "not implemented: barriers other than the group's");
+  if (static_cast<int32_t>(in.src[0].bits) != -1)
+    fault(w, in, "not implemented: barriers other than the group's");
   if (w.signalled) fault(w, in, "signals a barrier twice without waiting");
   w.signalled = 1;
 }
@@ -74,8 +77,10 @@ constexpr uint32_t kModeRegister = 1;
 void getreg(Wave& w, const Inst& in) {
   const uint32_t id = in.aux & 63, offset = in.aux >> 6 & 31, size = (in.aux >> 11 & 31) + 1;
   uint32_t value = 0;
-  if (id == kModeRegister) value = w.mode;
-  else if (id == 15) value = w.sgpr[kPrivateBase + 1] >> 16 | (w.sgpr[kSharedBase + 1] & 0xffff0000);
+  if (id == kModeRegister)
+    value = w.mode;
+  else if (id == 15)
+    value = w.sgpr[kPrivateBase + 1] >> 16 | (w.sgpr[kSharedBase + 1] & 0xffff0000);
   value >>= offset;
   w.sgpr[in.dst.reg] = size == 32 ? value : value & ((1u << size) - 1);
 }
@@ -93,9 +98,15 @@ void round_mode(Wave& w, const Inst& in) {
 }
 void denorm_mode(Wave& w, const Inst& in) { w.mode = (w.mode & ~0xf0u) | (in.aux & 15) << 4; }
 
-constexpr Operation jump_entry(const char* name, Handler run) { return {name, run, Class::kBranch, 0, 1, false, kN, {Type::kB32}}; }
-constexpr Operation quiet(const char* name, Class cls = Class::kOther) { return {name, &nothing, cls, 0, 0, false, kN, {}}; }
-constexpr Operation plain(const char* name, Handler run, Class cls) { return {name, run, cls, 0, 0, false, kN, {}}; }
+constexpr Operation jump_entry(const char* name, Handler run) {
+  return {name, run, Class::kBranch, 0, 1, false, kN, {Type::kB32}};
+}
+constexpr Operation quiet(const char* name, Class cls = Class::kOther) {
+  return {name, &nothing, cls, 0, 0, false, kN, {}};
+}
+constexpr Operation plain(const char* name, Handler run, Class cls) {
+  return {name, run, cls, 0, 0, false, kN, {}};
+}
 
 constexpr Operation kTable[] = {
     jump_entry("s_branch", &branch),

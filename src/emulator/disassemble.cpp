@@ -48,9 +48,9 @@ std::vector<std::string_view> split(std::string_view s, char separator) {
 
 // A modifier is a bare word of this list or name:value; a register range has its bracket before the colon.
 bool is_modifier(std::string_view word) {
-  static constexpr std::string_view kBare[] = {"glc",   "slc", "dlc",   "nv",    "offen", "idxen", "clamp", "sc0",
-                                               "sc1",   "nt",  "lds",   "tfe",   "gds",   "nw",    "row_mirror",
-                                               "row_half_mirror"};
+  static constexpr std::string_view kBare[] = {
+      "glc", "slc", "dlc", "nv",  "offen", "idxen", "clamp",      "sc0",
+      "sc1", "nt",  "lds", "tfe", "gds",   "nw",    "row_mirror", "row_half_mirror"};
   if (std::find(std::begin(kBare), std::end(kBare), word) != std::end(kBare)) return true;
   const size_t colon = word.find(':'), bracket = word.find_first_of("[(");
   return colon != std::string_view::npos && (bracket == std::string_view::npos || colon < bracket);
@@ -66,8 +66,9 @@ std::vector<Line> disassemble(std::span<const std::byte> code, const std::string
     LLVMInitializeAMDGPUDisassembler();
   });
   using Context = std::unique_ptr<void, void (*)(void*)>;
-  const Context context(LLVMCreateDisasmCPU("amdgcn-amd-amdhsa", target.c_str(), nullptr, 0, nullptr, nullptr),
-                        [](void* c) { LLVMDisasmDispose(c); });
+  const Context context(
+      LLVMCreateDisasmCPU("amdgcn-amd-amdhsa", target.c_str(), nullptr, 0, nullptr, nullptr),
+      [](void* c) { LLVMDisasmDispose(c); });
   require<InternalError>(context != nullptr, "LLVM has no disassembler for ", target);
   std::vector<Line> out;
   char text[512];
@@ -91,7 +92,8 @@ bool Assembly::has(std::string_view modifier) const {
 
 std::string_view Assembly::value(std::string_view name) const {
   for (const auto m : modifiers)
-    if (m.size() > name.size() && m.starts_with(name) && m[name.size()] == ':') return m.substr(name.size() + 1);
+    if (m.size() > name.size() && m.starts_with(name) && m[name.size()] == ':')
+      return m.substr(name.size() + 1);
   return {};
 }
 
@@ -104,8 +106,10 @@ Assembly take_apart(std::string_view text) {
   for (const auto piece : split(text.substr(space), ',')) {
     bool first = true;
     for (const auto word : split(piece, ' ')) {
-      if (first && !is_modifier(word)) out.operands.push_back(word);
-      else out.modifiers.push_back(word);
+      if (first && !is_modifier(word))
+        out.operands.push_back(word);
+      else
+        out.modifiers.push_back(word);
       first = false;
     }
   }

@@ -13,11 +13,11 @@ namespace rocm_sd::emu {
 struct Line {
   uint64_t offset = 0;  // of the encoding in the section
   uint32_t bytes = 0;
-  std::string text;     // empty: not an instruction
+  std::string text;  // empty: not an instruction
 };
 
-// Every instruction of a section of code for a target such as "gfx1100"; what does not decode is skipped by four
-// bytes, with an empty text. Throws InternalError if LLVM cannot disassemble for the target.
+// Every instruction of a section of code for a target such as "gfx1100"; what does not decode is skipped by
+// four bytes, with an empty text. Throws InternalError if LLVM cannot disassemble for the target.
 std::vector<Line> disassemble(std::span<const std::byte> code, const std::string& target);
 
 // "v_fma_f32 v0, -v1, |s2|, 1.0 clamp" in its parts; views into the text.

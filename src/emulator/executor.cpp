@@ -78,7 +78,8 @@ class Worker {
   bool run_group() {
     // LDS and scratch hold a pattern, not zeros: what reads them unwritten shows.
     std::fill_n(lds_.get(), plan_.lds_bytes, uint8_t{0xcd});
-    std::fill_n(scratch_.get(), size_t{plan_.waves} * plan_.lanes * plan_.kernel.scratch_bytes, uint8_t{0xcd});
+    std::fill_n(scratch_.get(), size_t{plan_.waves} * plan_.lanes * plan_.kernel.scratch_bytes,
+                uint8_t{0xcd});
     for (uint32_t i = 0; i < plan_.waves; ++i) plan_.start_wave(waves_[i], i);
     counters.waves += plan_.waves;
     uint32_t alive = plan_.waves;
@@ -100,9 +101,12 @@ class Worker {
 
   void turn(Wave& w) {
     w.state = State::kRunning;
-    if (options_.trace) traced(w);
-    else if (options_.count) counted(w);
-    else plain(w);
+    if (options_.trace)
+      traced(w);
+    else if (options_.count)
+      counted(w);
+    else
+      plain(w);
   }
 
   void plain(Wave& w) {
@@ -167,7 +171,8 @@ void add(Counters& to, const Counters& from, const Program& program) {
 
 Counters run(const LaunchPlan& plan, const Options& options) {
   Shared shared;
-  int threads = options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int threads = options.threads > 0 ? options.threads
+                                    : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (options.trace) threads = 1;
   threads = static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(threads), plan.groups()));
   Counters total;
@@ -194,9 +199,10 @@ Counters run(const LaunchPlan& plan, const Options& options) {
 
 void fault(const Wave& w, const Inst& in, std::string_view what) {
   const std::string& text = w.program->texts[in.text];
-  throw KernelFault(concat("kernel ", w.group->kernel, ", `", text.empty() ? "(no instruction)" : printable(text), "` at 0x",
-                           fmt::format("{:x}", in.address - w.group->image), ", group (", w.group->id[0], ", ",
-                           w.group->id[1], ", ", w.group->id[2], ") wave ", w.index, ": ", what));
+  throw KernelFault(concat("kernel ", w.group->kernel, ", `",
+                           text.empty() ? "(no instruction)" : printable(text), "` at 0x",
+                           fmt::format("{:x}", in.address - w.group->image), ", group (", w.group->id[0],
+                           ", ", w.group->id[1], ", ", w.group->id[2], ") wave ", w.index, ": ", what));
 }
 
 uint8_t* check_access(Wave& w, const Inst& in, uint64_t address, uint32_t bytes, uint32_t lane) {
@@ -211,14 +217,16 @@ uint8_t* check_access(Wave& w, const Inst& in, uint64_t address, uint32_t bytes,
       return reinterpret_cast<uint8_t*>(address);
     }
     if (address < r.end + (1 << 16))
-      fault(w, in, fmt::format("lane {}: {} bytes at {:#x}, {} bytes after the end of a buffer of {}", lane, bytes, address,
-                               static_cast<int64_t>(address + bytes - r.end), r.end - r.begin));
+      fault(w, in,
+            fmt::format("lane {}: {} bytes at {:#x}, {} bytes after the end of a buffer of {}", lane, bytes,
+                        address, static_cast<int64_t>(address + bytes - r.end), r.end - r.begin));
   }
   fault(w, in, fmt::format("lane {}: {} bytes at {:#x}, which no buffer holds", lane, bytes, address));
 }
 
 void lds_fault(Wave& w, const Inst& in, uint32_t offset, uint32_t bytes, uint32_t lane) {
-  fault(w, in, concat("lane ", lane, ": ", bytes, " bytes at ", offset, " of an LDS of ", w.lds_bytes, " bytes"));
+  fault(w, in,
+        concat("lane ", lane, ": ", bytes, " bytes at ", offset, " of an LDS of ", w.lds_bytes, " bytes"));
 }
 
 }  // namespace rocm_sd::emu

@@ -20,7 +20,8 @@ class LaunchPlan {
   LaunchPlan& operator=(const LaunchPlan&) = delete;
 
   uint64_t groups() const { return uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z; }
-  // Registers of wave `index` of a group as the hardware sets them up; the rest holds a pattern that is no number.
+  // Registers of wave `index` of a group as the hardware sets them up; the rest holds a pattern that is no
+  // number.
   void start_wave(Wave& wave, uint32_t index) const;
 
   const Program& program;

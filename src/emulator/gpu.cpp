@@ -23,7 +23,8 @@ const std::vector<Target>& all_targets() {
       out.push_back({.name = name, .gfx11 = true});
     for (const char* name : {"gfx1200", "gfx1201"}) out.push_back({.name = name, .gfx12 = true});
     out.push_back({.name = "gfx90a", .gfx9 = true, .architected_scratch = false, .accumulators = true});
-    for (const char* name : {"gfx940", "gfx942"}) out.push_back({.name = name, .gfx9 = true, .accumulators = true});
+    for (const char* name : {"gfx940", "gfx942"})
+      out.push_back({.name = name, .gfx9 = true, .accumulators = true});
     return out;
   }();
   return list;

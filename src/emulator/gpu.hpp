@@ -4,8 +4,8 @@
 //   const emu::CodeObject code = gpu.load(file, "vadd.hsaco");
 //   gpu.launch(code, "vadd", {.grid = {40, 1, 1}, .block = {256, 1, 1}}, as_bytes(params));
 //
-// Device addresses are host addresses: what the kernel wrote can be read at once. Launches are synchronous and
-// spread their groups over host threads. It proves function; how fast it runs says nothing of a card.
+// Device addresses are host addresses: what the kernel wrote can be read at once. Launches are synchronous
+// and spread their groups over host threads. It proves function; how fast it runs says nothing of a card.
 #pragma once
 
 #include <array>
@@ -38,17 +38,17 @@ struct Launch {
 using Trace = std::function<void(const Wave& wave, const Inst& inst, std::string_view text)>;
 
 struct Options {
-  int threads = 0;                // host threads; 0: one a core
-  bool count = false;             // fills Counters::executed
+  int threads = 0;                 // host threads; 0: one a core
+  bool count = false;              // fills Counters::executed
   uint64_t instruction_limit = 0;  // of a wave: a launch that reaches it faults; 0: none
-  Trace trace;                    // makes launches run on one thread
+  Trace trace;                     // makes launches run on one thread
 };
 
 struct Counters {
   uint64_t waves = 0;
-  uint64_t instructions = 0;                    // of waves
-  std::array<uint64_t, kClasses> by_class{};    // with Options::count
-  std::vector<uint64_t> executed;               // with Options::count: by index in Program::code
+  uint64_t instructions = 0;                  // of waves
+  std::array<uint64_t, kClasses> by_class{};  // with Options::count
+  std::vector<uint64_t> executed;             // with Options::count: by index in Program::code
 };
 
 class CodeObject {
@@ -80,13 +80,14 @@ class Gpu {
   void admit(const void* pointer, size_t bytes) { memory_->admit(pointer, bytes); }
   void forget(const void* pointer) { memory_->forget(pointer); }
 
-  // Loads a code object; `what` names it in errors. Throws FormatError if it is damaged, UsageError if it is for
-  // another target.
+  // Loads a code object; `what` names it in errors. Throws FormatError if it is damaged, UsageError if it is
+  // for another target.
   CodeObject load(std::span<const std::byte> file, const std::string& what = "code object");
 
   // Runs a kernel to its end. kernarg: its arguments as laid out in memory, without the hidden ones.
   // Throws UsageError for a launch that no GPU would take, KernelFault for what the kernel did wrong.
-  Counters launch(const CodeObject& code, std::string_view kernel, const Launch& launch, std::span<const std::byte> kernarg);
+  Counters launch(const CodeObject& code, std::string_view kernel, const Launch& launch,
+                  std::span<const std::byte> kernarg);
 
  private:
   Target target_;

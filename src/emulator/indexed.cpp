@@ -45,9 +45,12 @@ void scalar_movreld(Wave& w, const Inst& in) {
   for (uint32_t d = 0; d < kDwords; ++d) w.sgpr[to + d] = scalar(w, in.src[0], d);
 }
 
-// m0: the index in bits 0..7, in bits 12..15 which operands it is added to. The translator wraps what follows.
+// m0: the index in bits 0..7, in bits 12..15 which operands it is added to. The translator wraps what
+// follows.
 void index_on(Wave& w, const Inst& in) { w.sgpr[kM0] = (scalar(w, in.src[0]) & 0xff) | in.aux << 12; }
-void index_set(Wave& w, const Inst& in) { w.sgpr[kM0] = (w.sgpr[kM0] & ~0xffu) | (scalar(w, in.src[0]) & 0xff); }
+void index_set(Wave& w, const Inst& in) {
+  w.sgpr[kM0] = (w.sgpr[kM0] & ~0xffu) | (scalar(w, in.src[0]) & 0xff);
+}
 void index_off(Wave&, const Inst&) {}
 
 // 2 / pi: the first 1216 bits after the point.

@@ -6,7 +6,8 @@ namespace rocm_sd::emu {
 
 namespace {
 
-// The lane that `lane` reads under one pattern; -1: none. Sources: "Data parallel processing" of the ISA documents.
+// The lane that `lane` reads under one pattern; -1: none. Sources: "Data parallel processing" of the ISA
+// documents.
 struct Pattern {
   enum Form {
     kNone,
@@ -65,9 +66,9 @@ Pattern pattern_of(const Assembly& parts) {
   if (parts.has("row_mirror")) return {Pattern::kMirror, 0, {}};
   if (parts.has("row_half_mirror")) return {Pattern::kHalfMirror, 0, {}};
   static constexpr std::pair<std::string_view, Pattern::Form> kForms[] = {
-      {"row_shl", Pattern::kShl},         {"row_shr", Pattern::kShr},        {"row_ror", Pattern::kRor},
-      {"row_share", Pattern::kShare},     {"row_newbcast", Pattern::kShare}, {"row_xmask", Pattern::kXmask},
-      {"wave_shl", Pattern::kWaveShl},    {"wave_shr", Pattern::kWaveShr},   {"wave_rol", Pattern::kWaveRol},
+      {"row_shl", Pattern::kShl},      {"row_shr", Pattern::kShr},        {"row_ror", Pattern::kRor},
+      {"row_share", Pattern::kShare},  {"row_newbcast", Pattern::kShare}, {"row_xmask", Pattern::kXmask},
+      {"wave_shl", Pattern::kWaveShl}, {"wave_shr", Pattern::kWaveShr},   {"wave_rol", Pattern::kWaveRol},
       {"wave_ror", Pattern::kWaveRor}};
   for (const auto& [name, form] : kForms)
     if (const auto n = parse_integer(parts.value(name))) return {form, static_cast<int>(*n), {}};
@@ -101,7 +102,8 @@ std::optional<int32_t> swizzle_control(std::string_view text) {
   const auto numbers = list_of(inside);  // the mode counts as 0
   const auto bits = [](int value, int low) { return value << low; };
   if (mode == "QUAD_PERM" && numbers.size() == 5)
-    return 0x8000 | bits(numbers[1] & 3, 0) | bits(numbers[2] & 3, 2) | bits(numbers[3] & 3, 4) | bits(numbers[4] & 3, 6);
+    return 0x8000 | bits(numbers[1] & 3, 0) | bits(numbers[2] & 3, 2) | bits(numbers[3] & 3, 4) |
+           bits(numbers[4] & 3, 6);
   if (mode == "SWAP" && numbers.size() == 2) return 0x1f | bits(numbers[1] & 31, 10);
   if (mode == "REVERSE" && numbers.size() == 2) return 0x1f | bits((numbers[1] - 1) & 31, 10);
   if (mode == "BROADCAST" && numbers.size() == 3) return (-numbers[1] & 31) | bits(numbers[2] & 31, 5);

@@ -84,7 +84,8 @@ inline float exp2_lane(float x) {
 inline float log2_lane(float x) {
   const float a = flush(x);
   const uint64_t bits = cast<uint64_t>(static_cast<double>(a));
-  const uint64_t above = bits - 0x3fe6a09e667f3bcdull;  // sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2))
+  const uint64_t above =
+      bits - 0x3fe6a09e667f3bcdull;  // sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2))
   const double m = cast<double>(bits - (above & 0xfff0000000000000ull));
   const int32_t e = static_cast<int32_t>(static_cast<uint32_t>(above >> 32)) >> 20;
   const double s = (m - 1.0) / (m + 1.0), z = s * s;
@@ -104,7 +105,9 @@ inline float log2_lane(float x) {
 
 inline float rcp_lane(float x) { return flush(1.0f / flush(x)); }
 inline float sqrt_lane(float x) { return __builtin_sqrtf(flush(x)); }
-inline float rsq_lane(float x) { return static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(flush(x)))); }
+inline float rsq_lane(float x) {
+  return static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(flush(x))));
+}
 
 // sin and cos of a number of turns.
 inline float sin_lane(float x) {
@@ -143,7 +146,9 @@ inline float ldexp_lane(float x, int32_t n) {
   const int64_t e = n > 300 ? 300 : n < -300 ? -300 : n;
   return static_cast<float>(static_cast<double>(x) * cast<double>(static_cast<uint64_t>(e + 1023) << 52));
 }
-inline double ldexp_lane(double x, int32_t n) { return __builtin_ldexp(x, n > 5000 ? 5000 : n < -5000 ? -5000 : n); }
+inline double ldexp_lane(double x, int32_t n) {
+  return __builtin_ldexp(x, n > 5000 ? 5000 : n < -5000 ? -5000 : n);
+}
 
 // ---- conversions to integers: saturating, NaN gives 0 ----
 inline int32_t to_i32(double x) {

@@ -37,8 +37,9 @@ LaunchPlan::LaunchPlan(const Program& code, uint64_t image, const Kernel& k, con
   const Dim3& b = launch.block;
   const uint64_t count = uint64_t{b.x} * b.y * b.z;
   require<UsageError>(count > 0 && groups() > 0, "kernel ", k.name, ": an empty launch");
-  require<UsageError>(count <= std::min(kMaxThreads, k.max_threads) && b.x <= 1024 && b.y <= 1024 && b.z <= 1024, "kernel ",
-                      k.name, ": a group of ", count, " threads, at most ", std::min(kMaxThreads, k.max_threads));
+  require<UsageError>(
+      count <= std::min(kMaxThreads, k.max_threads) && b.x <= 1024 && b.y <= 1024 && b.z <= 1024, "kernel ",
+      k.name, ": a group of ", count, " threads, at most ", std::min(kMaxThreads, k.max_threads));
   threads = static_cast<uint32_t>(count);
   lanes = program.target.gfx9 || !(k.properties & kWave32) ? 64 : 32;
   waves = (threads + lanes - 1) / lanes;
@@ -47,7 +48,8 @@ LaunchPlan::LaunchPlan(const Program& code, uint64_t image, const Kernel& k, con
   lds_bytes = static_cast<uint32_t>(lds);
   entry = program.at(base + k.entry);
   require<UsageError>(entry != nullptr, "kernel ", k.name, ": its entry is not an instruction");
-  require<UsageError>((k.rsrc1 >> 12 & 15) == 0, "kernel ", k.name, ": not emulated: rounding other than to nearest even");
+  require<UsageError>((k.rsrc1 >> 12 & 15) == 0, "kernel ", k.name,
+                      ": not emulated: rounding other than to nearest even");
   require<UsageError>((k.rsrc1 >> 16 & 15) == 15, "kernel ", k.name, ": not emulated: flushing denormals");
 
   const uint32_t granule = program.target.gfx9 || lanes == 32 ? 8 : 4;
@@ -61,10 +63,12 @@ LaunchPlan::LaunchPlan(const Program& code, uint64_t image, const Kernel& k, con
   uint64_t explicit_end = 0;
   for (const KernelArgument& a : k.arguments)
     if (!a.kind.starts_with("hidden_")) explicit_end = std::max(explicit_end, uint64_t{a.offset} + a.size);
-  require<UsageError>(kernarg.size() >= explicit_end && kernarg.size() <= std::max<uint64_t>(k.kernarg_bytes, explicit_end),
-                      "kernel ", k.name, ": ", kernarg.size(), " bytes of arguments, expected ", explicit_end);
+  require<UsageError>(
+      kernarg.size() >= explicit_end && kernarg.size() <= std::max<uint64_t>(k.kernarg_bytes, explicit_end),
+      "kernel ", k.name, ": ", kernarg.size(), " bytes of arguments, expected ", explicit_end);
   arguments_.resize(k.kernarg_bytes + kSlack + 64);
-  auto* first = reinterpret_cast<std::byte*>((reinterpret_cast<uint64_t>(arguments_.data()) + 63) & ~uint64_t{63});
+  auto* first =
+      reinterpret_cast<std::byte*>((reinterpret_cast<uint64_t>(arguments_.data()) + 63) & ~uint64_t{63});
   kernarg_ = std::span(first, k.kernarg_bytes + kSlack);
   if (!kernarg.empty()) std::memcpy(first, kernarg.data(), kernarg.size());
   fill_hidden();
@@ -89,7 +93,8 @@ void LaunchPlan::fill_hidden() {
     if (a.kind == "hidden_group_size_x") put(kernarg_, a.offset, static_cast<uint16_t>(b.x));
     if (a.kind == "hidden_group_size_y") put(kernarg_, a.offset, static_cast<uint16_t>(b.y));
     if (a.kind == "hidden_group_size_z") put(kernarg_, a.offset, static_cast<uint16_t>(b.z));
-    if (a.kind == "hidden_grid_dims") put(kernarg_, a.offset, static_cast<uint16_t>(g.z * b.z > 1 ? 3 : g.y * b.y > 1 ? 2 : 1));
+    if (a.kind == "hidden_grid_dims")
+      put(kernarg_, a.offset, static_cast<uint16_t>(g.z * b.z > 1 ? 3 : g.y * b.y > 1 ? 2 : 1));
     if (a.kind == "hidden_dynamic_lds_size") put(kernarg_, a.offset, launch.dynamic_lds);
     if (a.kind == "hidden_shared_base") put(kernarg_, a.offset, kSharedWindow);
     if (a.kind == "hidden_private_base") put(kernarg_, a.offset, kPrivateWindow);
@@ -130,7 +135,8 @@ void LaunchPlan::user_scalars(Wave& w) const {
   if (properties & kSegmentSize) w.sgpr[next++] = kernel.scratch_bytes;
   const uint32_t preload = kernel.kernarg_preload & 127, from = kernel.kernarg_preload >> 7;
   for (uint32_t i = 0; i < preload && next < 32; ++i)
-    if ((from + i + 1) * 4 <= kernarg_.size()) std::memcpy(&w.sgpr[next++], kernarg_.data() + (from + i) * 4, 4);
+    if ((from + i + 1) * 4 <= kernarg_.size())
+      std::memcpy(&w.sgpr[next++], kernarg_.data() + (from + i) * 4, 4);
   next = std::max(next, kernel.rsrc2 >> 1 & 31);  // user SGPRs end where the descriptor says
   const uint32_t* id = w.group->id;
   if (program.target.gfx12) {
@@ -141,7 +147,8 @@ void LaunchPlan::user_scalars(Wave& w) const {
   for (int axis = 0; axis < 3; ++axis)
     if (kernel.rsrc2 >> (7 + axis) & 1) w.sgpr[next++] = id[axis];
   if (kernel.rsrc2 >> 10 & 1) w.sgpr[next++] = 0;
-  if (!program.target.architected_scratch && kernel.rsrc2 & 1) w.sgpr[next++] = 0;  // the wave's offset in the scratch
+  if (!program.target.architected_scratch && kernel.rsrc2 & 1)
+    w.sgpr[next++] = 0;  // the wave's offset in the scratch
 }
 
 void LaunchPlan::start_wave(Wave& w, uint32_t index) const {
@@ -176,7 +183,8 @@ void LaunchPlan::start_wave(Wave& w, uint32_t index) const {
     const uint32_t flat = first + lane;
     const uint32_t x = flat % launch.block.x, y = flat / launch.block.x % launch.block.y;
     const uint32_t z = flat / launch.block.x / launch.block.y;
-    w.rows[(lane >> 5) * w.half_stride + (lane & 31)] = x | (ids >= 1 ? (y & 1023) << 10 : 0) | (ids >= 2 ? (z & 1023) << 20 : 0);
+    w.rows[(lane >> 5) * w.half_stride + (lane & 31)] =
+        x | (ids >= 1 ? (y & 1023) << 10 : 0) | (ids >= 2 ? (z & 1023) << 20 : 0);
   }
 }
 

@@ -122,7 +122,8 @@ void swizzle(Wave& w, const Inst& in) {
     for (uint32_t l = 0; l < kRow; ++l) {
       uint32_t from;
       if (control >= 0xc000) {  // rotation of 32 lanes
-        const uint32_t count = control >> 5 & 31, keep = control & 31, by = control >> 10 & 1 ? 32 - count : count;
+        const uint32_t count = control >> 5 & 31, keep = control & 31,
+                       by = control >> 10 & 1 ? 32 - count : count;
         from = (l & keep) | ((l + by) & 31 & ~keep);
       } else if (control & 0x8000) {
         from = (l & ~3u) | (control >> (2 * (l & 3)) & 3);
@@ -142,19 +143,21 @@ constexpr Operation entry(const char* name, Handler run, uint8_t dsts, uint8_t s
 }
 #define DS_LOAD(name, W) entry(name, &ds_load<W>, 1, 1)
 #define DS_STORE(name, W) entry(name, &ds_store<W>, 0, 2)
-#define DS_ATOMIC(name, suffix, T, F)                                                                       \
-  entry("ds_" name "_" suffix, &ds_atomic<T, F, false>, 0, 2),                                              \
+#define DS_ATOMIC(name, suffix, T, F)                          \
+  entry("ds_" name "_" suffix, &ds_atomic<T, F, false>, 0, 2), \
       entry("ds_" name "_rtn_" suffix, &ds_atomic<T, F, true>, 1, 2)
-#define DS_INTEGERS(u, i, b, U, I)                                                                          \
-  DS_ATOMIC("add", u, U, AtomicAdd), DS_ATOMIC("sub", u, U, AtomicSub), DS_ATOMIC("rsub", u, U, AtomicReverseSub), \
-      DS_ATOMIC("inc", u, U, AtomicInc), DS_ATOMIC("dec", u, U, AtomicDec), DS_ATOMIC("min", i, I, AtomicMin), \
-      DS_ATOMIC("max", i, I, AtomicMax), DS_ATOMIC("min", u, U, AtomicMin), DS_ATOMIC("max", u, U, AtomicMax), \
-      DS_ATOMIC("and", b, U, AtomicAnd), DS_ATOMIC("or", b, U, AtomicOr), DS_ATOMIC("xor", b, U, AtomicXor), \
-      entry("ds_storexchg_rtn_" b, &ds_atomic<U, AtomicSwap, true>, 1, 2),                                  \
-      entry("ds_wrxchg_rtn_" b, &ds_atomic<U, AtomicSwap, true>, 1, 2),                                     \
-      entry("ds_cmpstore_" b, &ds_compare<U, false, false>, 0, 3),                                          \
-      entry("ds_cmpstore_rtn_" b, &ds_compare<U, true, false>, 1, 3),                                       \
-      entry("ds_cmpst_" b, &ds_compare<U, false, true>, 0, 3),                                              \
+#define DS_INTEGERS(u, i, b, U, I)                                                                           \
+  DS_ATOMIC("add", u, U, AtomicAdd), DS_ATOMIC("sub", u, U, AtomicSub),                                      \
+      DS_ATOMIC("rsub", u, U, AtomicReverseSub), DS_ATOMIC("inc", u, U, AtomicInc),                          \
+      DS_ATOMIC("dec", u, U, AtomicDec), DS_ATOMIC("min", i, I, AtomicMin),                                  \
+      DS_ATOMIC("max", i, I, AtomicMax), DS_ATOMIC("min", u, U, AtomicMin),                                  \
+      DS_ATOMIC("max", u, U, AtomicMax), DS_ATOMIC("and", b, U, AtomicAnd), DS_ATOMIC("or", b, U, AtomicOr), \
+      DS_ATOMIC("xor", b, U, AtomicXor),                                                                     \
+      entry("ds_storexchg_rtn_" b, &ds_atomic<U, AtomicSwap, true>, 1, 2),                                   \
+      entry("ds_wrxchg_rtn_" b, &ds_atomic<U, AtomicSwap, true>, 1, 2),                                      \
+      entry("ds_cmpstore_" b, &ds_compare<U, false, false>, 0, 3),                                           \
+      entry("ds_cmpstore_rtn_" b, &ds_compare<U, true, false>, 1, 3),                                        \
+      entry("ds_cmpst_" b, &ds_compare<U, false, true>, 0, 3),                                               \
       entry("ds_cmpst_rtn_" b, &ds_compare<U, true, true>, 1, 3)
 
 constexpr Operation kTable[] = {

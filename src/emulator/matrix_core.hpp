@@ -1,4 +1,5 @@
-// What the matrix instructions share: reading fragments as [k][lane] tables of float or int32, and the product.
+// What the matrix instructions share: reading fragments as [k][lane] tables of float or int32, and the
+// product.
 #pragma once
 
 #include "emulator/lanes.hpp"
@@ -44,7 +45,8 @@ inline void element_row(Wave& w, const Operand& o, uint32_t h, uint32_t i, T* ou
   }
 }
 
-// Products of 16-bit floats are exact in float, so that fma and mul + add agree; CPUs without fma take the latter.
+// Products of 16-bit floats are exact in float, so that fma and mul + add agree; CPUs without fma take the
+// latter.
 inline float multiply_add(float a, float b, float c) {
 #ifdef __FMA__
   return __builtin_fmaf(a, b, c);

@@ -1,10 +1,11 @@
 // MFMA of CDNA: D [M,N] = A [M,K] B [K,N] + C for one or several independent blocks, in wave64.
 //
-// A lane holds row (A) or column (B) lane % M of block (lane / M) % blocks, with k = i + each * (lane / (M blocks)).
-// C: column lane % N; rows come in runs of `run` (4, or 1 in double) a lane; the lanes of a column take turns:
+// A lane holds row (A) or column (B) lane % M of block (lane / M) % blocks, with k = i + each * (lane / (M
+// blocks)). C: column lane % N; rows come in runs of `run` (4, or 1 in double) a lane; the lanes of a column
+// take turns:
 //   row = i % run + run * ((lane / N) % turns + turns * ((i / run) % rounds)),
 //   block = lane / (N turns) + side * (i / (run rounds)).
-// Source: the fragment maps of AMD's matrix instruction calculator, and shared fragment checks on integers.
+// Source: the fragment maps of AMD's matrix instruction calculator.
 #include "emulator/lane_math.hpp"
 #include "emulator/matrix_core.hpp"
 #include "emulator/operations.hpp"
@@ -17,14 +18,17 @@ constexpr int kWave = 64;
 
 template <int kM, int kBlocks, int kRun>
 struct Layout {
-  static constexpr int kSide = kM * kM / kRun >= kWave ? 1 : kWave / (kM * kM / kRun);  // blocks beside each other
+  static constexpr int kSide =
+      kM * kM / kRun >= kWave ? 1 : kWave / (kM * kM / kRun);  // blocks beside each other
   static constexpr int kTurns = kWave / kSide / kM;
   static constexpr int kRounds = kM / (kRun * kTurns);
   static constexpr int kItems = kM * kM * kBlocks / kWave;
   static constexpr int row(int i, int lane) {
     return i % kRun + kRun * (lane / kM % kTurns + kTurns * (i / kRun % kRounds));
   }
-  static constexpr int block(int i, int lane) { return lane / (kM * kTurns) + kSide * (i / (kRun * kRounds)); }
+  static constexpr int block(int i, int lane) {
+    return lane / (kM * kTurns) + kSide * (i / (kRun * kRounds));
+  }
 };
 
 // A or B as [block][k][M].

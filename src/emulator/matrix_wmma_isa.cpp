@@ -39,9 +39,9 @@ void load_fragment(Wave& w, const Inst& in, const Operand& o, T* out) {
 
 // Where element i of C of lane group g stands.
 struct Place {
-  int row;      // of C
-  int dword;    // of the operand
-  bool high;    // 16-bit results only
+  int row;    // of C
+  int dword;  // of the operand
+  bool high;  // 16-bit results only
 };
 Place place_of(const Wave& w, const Inst& in, Result type, int i, int g) {
   const int groups = static_cast<int>(w.lanes) / kTile;
@@ -85,7 +85,8 @@ void store_d(Wave& w, const Inst& in, const T* c) {
   for (int i = 0; i < kTile / groups; ++i)
     for (int g = 0; g < groups; ++g) {
       const Place p = place_of(w, in, kType, i, g);
-      uint32_t* raw = vgpr(w, in.dst.reg + static_cast<uint32_t>(p.dword), static_cast<uint32_t>(g) / 2) + g % 2 * kTile;
+      uint32_t* raw =
+          vgpr(w, in.dst.reg + static_cast<uint32_t>(p.dword), static_cast<uint32_t>(g) / 2) + g % 2 * kTile;
       const T* from = c + p.row * kTile;
       for (int l = 0; l < kTile; ++l) {
         if constexpr (kType == Result::kF32 || kType == Result::kI32) {
@@ -119,10 +120,14 @@ void wmma_int(Wave& w, const Inst& in) {
   constexpr Element kS = kBitsEach == 8 ? Element::kI8 : Element::kI4;
   constexpr Element kU = kBitsEach == 8 ? Element::kU8 : Element::kU4;
   alignas(64) int32_t a[kDepth * kTile], b[kDepth * kTile], c[kTile * kTile], sum[kTile * kTile] = {};
-  if (in.src[0].neg) load_fragment<kS, kDepth>(w, in, in.src[0], a);
-  else load_fragment<kU, kDepth>(w, in, in.src[0], a);
-  if (in.src[1].neg) load_fragment<kS, kDepth>(w, in, in.src[1], b);
-  else load_fragment<kU, kDepth>(w, in, in.src[1], b);
+  if (in.src[0].neg)
+    load_fragment<kS, kDepth>(w, in, in.src[0], a);
+  else
+    load_fragment<kU, kDepth>(w, in, in.src[0], a);
+  if (in.src[1].neg)
+    load_fragment<kS, kDepth>(w, in, in.src[1], b);
+  else
+    load_fragment<kU, kDepth>(w, in, in.src[1], b);
   Inst plain = in;
   plain.src[2].neg = plain.src[2].neg_hi = false;
   load_c<Result::kI32>(w, plain, c);
@@ -130,7 +135,8 @@ void wmma_int(Wave& w, const Inst& in) {
   for (int i = 0; i < kTile * kTile; ++i) {
     const int64_t exact = static_cast<int64_t>(c[i]) + sum[i];
     c[i] = static_cast<int32_t>(exact);
-    if (in.flags & kClamp) c[i] = static_cast<int32_t>(exact > INT32_MAX ? INT32_MAX : exact < INT32_MIN ? INT32_MIN : exact);
+    if (in.flags & kClamp)
+      c[i] = static_cast<int32_t>(exact > INT32_MAX ? INT32_MAX : exact < INT32_MIN ? INT32_MIN : exact);
   }
   store_d<Result::kI32>(w, in, c);
 }

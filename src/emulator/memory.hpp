@@ -1,4 +1,5 @@
-// The memory of an emulated GPU: host memory whose live allocations are known, so that every access is checked.
+// The memory of an emulated GPU: host memory whose live allocations are known, so that every access is
+// checked.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +35,8 @@ class Memory {
 
  private:
   mutable std::mutex mutex_;
-  std::map<uint64_t, uint64_t> ranges_;          // begin -> end
-  std::map<uint64_t, void*> owned_;              // begin -> what to free
+  std::map<uint64_t, uint64_t> ranges_;  // begin -> end
+  std::map<uint64_t, void*> owned_;      // begin -> what to free
 };
 
 }  // namespace rocm_sd::emu

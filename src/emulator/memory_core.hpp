@@ -26,14 +26,17 @@ inline void for_active(uint32_t mask, F f) {
 }
 
 // Where the lanes of global_*, flat_* and scratch_* instructions point; throws KernelFault.
-void global_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes, Pointers& out);
+void global_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes,
+                     Pointers& out);
 void flat_pointers(Wave& w, const Inst& in, const Operand& vaddr, uint32_t bytes, Pointers& out);
-void scratch_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes, Pointers& out);
+void scratch_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes,
+                      Pointers& out);
 // buffer_*: lanes out of the buffer's range are not active; `outside` names them (loads give them zeros).
-void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& resource, const Operand& soffset,
-                     uint32_t bytes, Pointers& out, uint32_t outside[2]);
+void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& resource,
+                     const Operand& soffset, uint32_t bytes, Pointers& out, uint32_t outside[2]);
 // ds_*: offset in bytes is added to the address operand.
-void lds_pointers(Wave& w, const Inst& in, const Operand& addr, uint32_t offset, uint32_t bytes, Pointers& out);
+void lds_pointers(Wave& w, const Inst& in, const Operand& addr, uint32_t offset, uint32_t bytes,
+                  Pointers& out);
 
 template <int kDwords>
 inline void load_dwords(Wave& w, uint32_t reg, const Pointers& p) {
@@ -99,18 +102,18 @@ struct Narrow {
 };
 
 // The loads and stores by name: gfx11's, then gfx9's. ENTRY(name, width).
-#define ROCM_SD_LOADS(ENTRY, prefix)                                                                        \
-  ENTRY(prefix "load_u8", Narrow<uint8_t>), ENTRY(prefix "load_i8", Narrow<int8_t>),                        \
-      ENTRY(prefix "load_u16", Narrow<uint16_t>), ENTRY(prefix "load_i16", Narrow<int16_t>),                \
-      ENTRY(prefix "load_b32", Dwords<1>), ENTRY(prefix "load_b64", Dwords<2>),                             \
-      ENTRY(prefix "load_b96", Dwords<3>), ENTRY(prefix "load_b128", Dwords<4>),                            \
-      ENTRY(prefix "load_d16_u8", FL(uint8_t)), ENTRY(prefix "load_d16_i8", FL(int8_t)),                    \
-      ENTRY(prefix "load_d16_b16", FL(uint16_t)), ENTRY(prefix "load_d16_hi_u8", FH(uint8_t)),              \
+#define ROCM_SD_LOADS(ENTRY, prefix)                                                           \
+  ENTRY(prefix "load_u8", Narrow<uint8_t>), ENTRY(prefix "load_i8", Narrow<int8_t>),           \
+      ENTRY(prefix "load_u16", Narrow<uint16_t>), ENTRY(prefix "load_i16", Narrow<int16_t>),   \
+      ENTRY(prefix "load_b32", Dwords<1>), ENTRY(prefix "load_b64", Dwords<2>),                \
+      ENTRY(prefix "load_b96", Dwords<3>), ENTRY(prefix "load_b128", Dwords<4>),               \
+      ENTRY(prefix "load_d16_u8", FL(uint8_t)), ENTRY(prefix "load_d16_i8", FL(int8_t)),       \
+      ENTRY(prefix "load_d16_b16", FL(uint16_t)), ENTRY(prefix "load_d16_hi_u8", FH(uint8_t)), \
       ENTRY(prefix "load_d16_hi_i8", FH(int8_t)), ENTRY(prefix "load_d16_hi_b16", FH(uint16_t))
-#define ROCM_SD_STORES(ENTRY, prefix)                                                                       \
-  ENTRY(prefix "store_b8", Narrow<uint8_t>), ENTRY(prefix "store_b16", Narrow<uint16_t>),                   \
-      ENTRY(prefix "store_b32", Dwords<1>), ENTRY(prefix "store_b64", Dwords<2>),                           \
-      ENTRY(prefix "store_b96", Dwords<3>), ENTRY(prefix "store_b128", Dwords<4>),                          \
+#define ROCM_SD_STORES(ENTRY, prefix)                                                     \
+  ENTRY(prefix "store_b8", Narrow<uint8_t>), ENTRY(prefix "store_b16", Narrow<uint16_t>), \
+      ENTRY(prefix "store_b32", Dwords<1>), ENTRY(prefix "store_b64", Dwords<2>),         \
+      ENTRY(prefix "store_b96", Dwords<3>), ENTRY(prefix "store_b128", Dwords<4>),        \
       ENTRY(prefix "store_d16_hi_b8", FH(uint8_t)), ENTRY(prefix "store_d16_hi_b16", FH(uint16_t))
 template <class T>
 using LowHalf = Narrow<T, Part::kLow>;

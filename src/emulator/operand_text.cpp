@@ -15,7 +15,8 @@ namespace {
 constexpr uint16_t kAccumulators = 256;  // row of a0
 
 bool take_prefix(std::string_view& s, std::string_view prefix, std::string_view suffix) {
-  if (!s.starts_with(prefix) || !s.ends_with(suffix) || s.size() < prefix.size() + suffix.size()) return false;
+  if (!s.starts_with(prefix) || !s.ends_with(suffix) || s.size() < prefix.size() + suffix.size())
+    return false;
   s = s.substr(prefix.size(), s.size() - prefix.size() - suffix.size());
   return true;
 }
@@ -69,7 +70,8 @@ constexpr std::array kNamed = {
 };
 
 uint64_t float_bits(std::string_view text, Type type, double value) {
-  const bool turn = text == "0.15915494" || text == "0.15915494309189532" || text == "0.1592" || text == "0.15915";
+  const bool turn =
+      text == "0.15915494" || text == "0.15915494309189532" || text == "0.1592" || text == "0.15915";
   switch (type) {
     case Type::kF64:
     case Type::kB64: return turn ? 0x3fc45f306dc9c882ull : __builtin_bit_cast(uint64_t, value);

@@ -12,16 +12,19 @@ namespace {
 
 uint8_t* scratch_byte(Wave& w, const Inst& in, uint32_t offset, uint32_t bytes, uint32_t lane) {
   if (static_cast<uint64_t>(offset) + bytes > w.scratch_bytes) [[unlikely]]
-    fault(w, in, concat("lane ", lane, " reaches byte ", offset, " of a scratch of ", w.scratch_bytes, " bytes"));
+    fault(w, in,
+          concat("lane ", lane, " reaches byte ", offset, " of a scratch of ", w.scratch_bytes, " bytes"));
   return w.scratch + static_cast<size_t>(lane) * w.scratch_bytes + offset;
 }
 
 }  // namespace
 
-void global_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes, Pointers& out) {
+void global_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes,
+                     Pointers& out) {
   alignas(64) uint32_t b0[kRow], b1[kRow];
   const bool based = saddr.kind == Kind::kSgpr;
-  const uint64_t base = (based ? scalar64(w, saddr) : 0) + static_cast<uint64_t>(static_cast<int64_t>(in.offset));
+  const uint64_t base =
+      (based ? scalar64(w, saddr) : 0) + static_cast<uint64_t>(static_cast<int64_t>(in.offset));
   for (uint32_t h = 0; h < w.halves; ++h) {
     out.active[h] = exec_of(w, h);
     if (!out.active[h]) continue;
@@ -33,7 +36,8 @@ void global_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
       const uint32_t* high = raw_row(w, vaddr, h, 1, b1);
       ROCM_SD_LANES address[l] = base + (low[l] | static_cast<uint64_t>(high[l]) << 32);
     }
-    for_active(out.active[h], [&](uint32_t l) { out.at[h * kRow + l] = access(w, in, address[l], bytes, h * kRow + l); });
+    for_active(out.active[h],
+               [&](uint32_t l) { out.at[h * kRow + l] = access(w, in, address[l], bytes, h * kRow + l); });
   }
 }
 
@@ -46,16 +50,21 @@ void flat_pointers(Wave& w, const Inst& in, const Operand& vaddr, uint32_t bytes
     const uint32_t* high = raw_row(w, vaddr, h, 1, b1);
     for_active(out.active[h], [&](uint32_t l) {
       const uint32_t lane = h * kRow + l;
-      const uint64_t address = (low[l] | static_cast<uint64_t>(high[l]) << 32) + static_cast<uint64_t>(static_cast<int64_t>(in.offset));
+      const uint64_t address = (low[l] | static_cast<uint64_t>(high[l]) << 32) +
+                               static_cast<uint64_t>(static_cast<int64_t>(in.offset));
       const auto window = static_cast<uint32_t>(address >> 32), offset = static_cast<uint32_t>(address);
-      if (window == w.sgpr[kSharedBase + 1]) out.at[lane] = lds_access(w, in, offset, bytes, lane);
-      else if (window == w.sgpr[kPrivateBase + 1]) out.at[lane] = scratch_byte(w, in, offset, bytes, lane);
-      else out.at[lane] = access(w, in, address, bytes, lane);
+      if (window == w.sgpr[kSharedBase + 1])
+        out.at[lane] = lds_access(w, in, offset, bytes, lane);
+      else if (window == w.sgpr[kPrivateBase + 1])
+        out.at[lane] = scratch_byte(w, in, offset, bytes, lane);
+      else
+        out.at[lane] = access(w, in, address, bytes, lane);
     });
   }
 }
 
-void scratch_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes, Pointers& out) {
+void scratch_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes,
+                      Pointers& out) {
   alignas(64) uint32_t buffer[kRow];
   const uint32_t base = (saddr.kind == Kind::kSgpr ? scalar(w, saddr) : 0) + static_cast<uint32_t>(in.offset);
   for (uint32_t h = 0; h < w.halves; ++h) {
@@ -69,8 +78,8 @@ void scratch_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Opera
   }
 }
 
-void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& resource, const Operand& soffset,
-                     uint32_t bytes, Pointers& out, uint32_t outside[2]) {
+void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& resource,
+                     const Operand& soffset, uint32_t bytes, Pointers& out, uint32_t outside[2]) {
   const uint64_t words = scalar64(w, resource);
   const uint64_t base = words & 0xffffffffffffull;
   const uint32_t stride = static_cast<uint32_t>(words >> 48) & 0x3fff;
@@ -103,7 +112,8 @@ void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
   }
 }
 
-void lds_pointers(Wave& w, const Inst& in, const Operand& addr, uint32_t offset, uint32_t bytes, Pointers& out) {
+void lds_pointers(Wave& w, const Inst& in, const Operand& addr, uint32_t offset, uint32_t bytes,
+                  Pointers& out) {
   alignas(64) uint32_t buffer[kRow];
   for (uint32_t h = 0; h < w.halves; ++h) {
     out.active[h] = exec_of(w, h);

@@ -20,10 +20,10 @@ using KernelFault = ErrorOf<ExitCode::kGenerationFailed, struct KernelFaultTag>;
 
 // What the interpreter needs to know about a target.
 struct Target {
-  std::string name;         // gfx1100
-  bool gfx9 = false;        // gfx90a, gfx942
+  std::string name;   // gfx1100
+  bool gfx9 = false;  // gfx90a, gfx942
   bool gfx11 = false, gfx12 = false;
-  bool packed_ids = true;   // work-item ids in one register
+  bool packed_ids = true;  // work-item ids in one register
   bool architected_scratch = true;
   bool accumulators = false;  // AccVGPRs
 };
@@ -34,7 +34,8 @@ struct Program {
   Target target;
   std::vector<Inst> code;
   std::vector<std::string> texts;
-  // Sections of machine code: host address, and the index in `code` of the instruction at each 4 bytes (or -1).
+  // Sections of machine code: host address, and the index in `code` of the instruction at each 4 bytes (or
+  // -1).
   struct Section {
     uint64_t begin = 0, end = 0;
     std::vector<int32_t> index;

@@ -108,7 +108,9 @@ constexpr auto sign_run64 = [](u64 a, u32&) {
   const u64 x = a ^ static_cast<u64>(static_cast<i64>(a) >> 63);
   return x ? static_cast<u32>(__builtin_clzll(x)) : ~0u;
 };
-constexpr auto magnitude = [](i32 a, u32& scc) { return tested(a < 0 ? 0u - static_cast<u32>(a) : static_cast<u32>(a), scc); };
+constexpr auto magnitude = [](i32 a, u32& scc) {
+  return tested(a < 0 ? 0u - static_cast<u32>(a) : static_cast<u32>(a), scc);
+};
 inline u64 reverse_bits(u64 a) {
   u64 r = 0;
   for (int i = 0; i < 64; ++i) r |= (a >> i & 1) << (63 - i);
@@ -155,27 +157,27 @@ constexpr Operation exec_entry(const char* name, F) {
   constexpr Type t = sizeof(T) == 8 ? Type::kB64 : Type::kB32;
   return {name, &exec_op<F, T, kKeepOld>, Class::kSalu, 1, 1, false, t, {t}};
 }
-#define EXEC_OPS(suffix, T)                                                                                 \
-  exec_entry<T>("s_and_saveexec_" suffix, [](T s, T e) { return s & e; }),                                  \
-      exec_entry<T>("s_or_saveexec_" suffix, [](T s, T e) { return s | e; }),                               \
-      exec_entry<T>("s_xor_saveexec_" suffix, [](T s, T e) { return s ^ e; }),                              \
-      exec_entry<T>("s_nand_saveexec_" suffix, [](T s, T e) { return static_cast<T>(~(s & e)); }),          \
-      exec_entry<T>("s_nor_saveexec_" suffix, [](T s, T e) { return static_cast<T>(~(s | e)); }),           \
-      exec_entry<T>("s_xnor_saveexec_" suffix, [](T s, T e) { return static_cast<T>(~(s ^ e)); }),          \
-      exec_entry<T>("s_and_not1_saveexec_" suffix, [](T s, T e) { return s & ~e; }),                        \
-      exec_entry<T>("s_or_not1_saveexec_" suffix, [](T s, T e) { return s | ~e; }),                         \
-      exec_entry<T>("s_and_not0_saveexec_" suffix, [](T s, T e) { return ~s & e; }),                        \
-      exec_entry<T>("s_or_not0_saveexec_" suffix, [](T s, T e) { return ~s | e; }),                         \
-      exec_entry<T, false>("s_and_not0_wrexec_" suffix, [](T s, T e) { return ~s & e; }),                   \
+#define EXEC_OPS(suffix, T)                                                                        \
+  exec_entry<T>("s_and_saveexec_" suffix, [](T s, T e) { return s & e; }),                         \
+      exec_entry<T>("s_or_saveexec_" suffix, [](T s, T e) { return s | e; }),                      \
+      exec_entry<T>("s_xor_saveexec_" suffix, [](T s, T e) { return s ^ e; }),                     \
+      exec_entry<T>("s_nand_saveexec_" suffix, [](T s, T e) { return static_cast<T>(~(s & e)); }), \
+      exec_entry<T>("s_nor_saveexec_" suffix, [](T s, T e) { return static_cast<T>(~(s | e)); }),  \
+      exec_entry<T>("s_xnor_saveexec_" suffix, [](T s, T e) { return static_cast<T>(~(s ^ e)); }), \
+      exec_entry<T>("s_and_not1_saveexec_" suffix, [](T s, T e) { return s & ~e; }),               \
+      exec_entry<T>("s_or_not1_saveexec_" suffix, [](T s, T e) { return s | ~e; }),                \
+      exec_entry<T>("s_and_not0_saveexec_" suffix, [](T s, T e) { return ~s & e; }),               \
+      exec_entry<T>("s_or_not0_saveexec_" suffix, [](T s, T e) { return ~s | e; }),                \
+      exec_entry<T, false>("s_and_not0_wrexec_" suffix, [](T s, T e) { return ~s & e; }),          \
       exec_entry<T, false>("s_and_not1_wrexec_" suffix, [](T s, T e) { return s & ~e; })
 
 // ---- comparisons ----
-#define COMPARES(prefix, suffix, Ty)                                                                        \
-  compare_entry<Ty>(prefix "eq_" suffix, [](auto a, auto b) { return a == b; }),                            \
-      compare_entry<Ty>(prefix "lg_" suffix, [](auto a, auto b) { return a != b; }),                        \
-      compare_entry<Ty>(prefix "gt_" suffix, [](auto a, auto b) { return a > b; }),                         \
-      compare_entry<Ty>(prefix "ge_" suffix, [](auto a, auto b) { return a >= b; }),                        \
-      compare_entry<Ty>(prefix "lt_" suffix, [](auto a, auto b) { return a < b; }),                         \
+#define COMPARES(prefix, suffix, Ty)                                                 \
+  compare_entry<Ty>(prefix "eq_" suffix, [](auto a, auto b) { return a == b; }),     \
+      compare_entry<Ty>(prefix "lg_" suffix, [](auto a, auto b) { return a != b; }), \
+      compare_entry<Ty>(prefix "gt_" suffix, [](auto a, auto b) { return a > b; }),  \
+      compare_entry<Ty>(prefix "ge_" suffix, [](auto a, auto b) { return a >= b; }), \
+      compare_entry<Ty>(prefix "lt_" suffix, [](auto a, auto b) { return a < b; }),  \
       compare_entry<Ty>(prefix "le_" suffix, [](auto a, auto b) { return a <= b; })
 struct K16 {  // a signed 16-bit immediate
   using T = i32;
@@ -191,14 +193,21 @@ void cmpk_u(Wave& w, const Inst& in) {
 }
 template <class F>
 constexpr Operation cmpk_entry(const char* name, bool is_signed, F) {
-  return {name, is_signed ? &cmpk_i<F> : &cmpk_u<F>, Class::kSalu, 0, 2, false, Type::kNone, {Type::kB32, Type::kB32}};
+  return {name,
+          is_signed ? &cmpk_i<F> : &cmpk_u<F>,
+          Class::kSalu,
+          0,
+          2,
+          false,
+          Type::kNone,
+          {Type::kB32, Type::kB32}};
 }
-#define CMPKS(suffix, is_signed)                                                                            \
-  cmpk_entry("s_cmpk_eq_" suffix, is_signed, [](auto a, auto b) { return a == b; }),                        \
-      cmpk_entry("s_cmpk_lg_" suffix, is_signed, [](auto a, auto b) { return a != b; }),                    \
-      cmpk_entry("s_cmpk_gt_" suffix, is_signed, [](auto a, auto b) { return a > b; }),                     \
-      cmpk_entry("s_cmpk_ge_" suffix, is_signed, [](auto a, auto b) { return a >= b; }),                    \
-      cmpk_entry("s_cmpk_lt_" suffix, is_signed, [](auto a, auto b) { return a < b; }),                     \
+#define CMPKS(suffix, is_signed)                                                         \
+  cmpk_entry("s_cmpk_eq_" suffix, is_signed, [](auto a, auto b) { return a == b; }),     \
+      cmpk_entry("s_cmpk_lg_" suffix, is_signed, [](auto a, auto b) { return a != b; }), \
+      cmpk_entry("s_cmpk_gt_" suffix, is_signed, [](auto a, auto b) { return a > b; }),  \
+      cmpk_entry("s_cmpk_ge_" suffix, is_signed, [](auto a, auto b) { return a >= b; }), \
+      cmpk_entry("s_cmpk_lt_" suffix, is_signed, [](auto a, auto b) { return a < b; }),  \
       cmpk_entry("s_cmpk_le_" suffix, is_signed, [](auto a, auto b) { return a <= b; })
 
 constexpr auto kS = Class::kSalu;
@@ -234,10 +243,13 @@ constexpr Operation kTable[] = {
     salu2<I32, I32, B32>("s_ashr_i32", shr),
     salu2<I64, I64, B32>("s_ashr_i64", shr),
     salu2<B32, B32, B32>("s_bfm_b32", [](u32 a, u32 b, u32&) { return ((1u << (a & 31)) - 1) << (b & 31); }),
-    salu2<B64, B32, B32>("s_bfm_b64", [](u32 a, u32 b, u32&) { return ((1ull << (a & 63)) - 1) << (b & 63); }),
+    salu2<B64, B32, B32>("s_bfm_b64",
+                         [](u32 a, u32 b, u32&) { return ((1ull << (a & 63)) - 1) << (b & 63); }),
     salu2<B32, B32, B32>("s_mul_i32", [](u32 a, u32 b, u32&) { return a * b; }),
-    salu2<B32, B32, B32>("s_mul_hi_u32", [](u32 a, u32 b, u32&) { return static_cast<u32>(static_cast<u64>(a) * b >> 32); }),
-    salu2<I32, I32, I32>("s_mul_hi_i32", [](i32 a, i32 b, u32&) { return static_cast<i32>(static_cast<i64>(a) * b >> 32); }),
+    salu2<B32, B32, B32>("s_mul_hi_u32",
+                         [](u32 a, u32 b, u32&) { return static_cast<u32>(static_cast<u64>(a) * b >> 32); }),
+    salu2<I32, I32, I32>("s_mul_hi_i32",
+                         [](i32 a, i32 b, u32&) { return static_cast<i32>(static_cast<i64>(a) * b >> 32); }),
     salu2<B32, B32, B32>("s_bfe_u32", bfe),
     salu2<I32, I32, B32>("s_bfe_i32", bfe),
     salu2<B64, B64, B32>("s_bfe_u64", bfe),
@@ -248,7 +260,8 @@ constexpr Operation kTable[] = {
     salu2<B32, B32, B32>("s_lshl3_add_u32", shl_add<3>),
     salu2<B32, B32, B32>("s_lshl4_add_u32", shl_add<4>),
     salu2<B32, B32, B32>("s_pack_ll_b32_b16", [](u32 a, u32 b, u32&) { return (a & 0xffff) | b << 16; }),
-    salu2<B32, B32, B32>("s_pack_lh_b32_b16", [](u32 a, u32 b, u32&) { return (a & 0xffff) | (b & 0xffff0000); }),
+    salu2<B32, B32, B32>("s_pack_lh_b32_b16",
+                         [](u32 a, u32 b, u32&) { return (a & 0xffff) | (b & 0xffff0000); }),
     salu2<B32, B32, B32>("s_pack_hh_b32_b16", [](u32 a, u32 b, u32&) { return a >> 16 | (b & 0xffff0000); }),
     salu2<B32, B32, B32>("s_pack_hl_b32_b16", [](u32 a, u32 b, u32&) { return a >> 16 | b << 16; }),
     salu1<B32, B32>("s_mov_b32", copy),
@@ -269,7 +282,8 @@ constexpr Operation kTable[] = {
     salu1<B32, B64>("s_flbit_i32_b64", leading64),
     salu1<B32, B32>("s_flbit_i32", sign_run32),
     salu1<B32, B64>("s_flbit_i32_i64", sign_run64),
-    salu1<B32, B32>("s_sext_i32_i8", [](u32 a, u32&) { return static_cast<u32>(static_cast<i32>(static_cast<int8_t>(a))); }),
+    salu1<B32, B32>("s_sext_i32_i8",
+                    [](u32 a, u32&) { return static_cast<u32>(static_cast<i32>(static_cast<int8_t>(a))); }),
     salu1<B32, B32>("s_sext_i32_i16", [](u32 a, u32&) { return s16(a); }),
     salu1<B32, I32>("s_abs_i32", magnitude),
     salu1<B32, B32>("s_movk_i32", [](u32 a, u32&) { return s16(a); }),

@@ -80,7 +80,13 @@ constexpr Operation salu2(const char* name, F) {
 }
 template <class D, class A, class B, class C, class F>
 constexpr Operation salu3(const char* name, F, bool accumulates = false) {
-  return {name, &scalar3<F, D, A, B, C>, Class::kSalu, 1, accumulates ? uint8_t{2} : uint8_t{3}, accumulates, D::type,
+  return {name,
+          &scalar3<F, D, A, B, C>,
+          Class::kSalu,
+          1,
+          accumulates ? uint8_t{2} : uint8_t{3},
+          accumulates,
+          D::type,
           {A::type, B::type, C::type}};
 }
 template <class A, class B = A, class F>

@@ -18,7 +18,8 @@ uint64_t offset_of(Wave& w, const Inst& in) {
   const Operand& o = in.src[1];
   const auto immediate = static_cast<int64_t>(in.offset);
   if (o.kind == Kind::kNone) return static_cast<uint64_t>(immediate);
-  if (o.kind == Kind::kConst) return static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(o.bits)) + immediate);
+  if (o.kind == Kind::kConst)
+    return static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(o.bits)) + immediate);
   return scalar(w, o) + static_cast<uint64_t>(immediate);
 }
 
@@ -60,7 +61,9 @@ constexpr Type kA = Type::kWide;
 constexpr Operation entry(const char* name, Handler run) {
   return {name, run, Class::kSmem, 1, 2, false, kA, {kA, Type::kB32}};
 }
-constexpr Operation quiet(const char* name) { return {name, &nothing, Class::kOther, 0, 0, false, Type::kNone, {}}; }
+constexpr Operation quiet(const char* name) {
+  return {name, &nothing, Class::kOther, 0, 0, false, Type::kNone, {}};
+}
 
 constexpr Operation kTable[] = {
     entry("s_load_b32", &load<1>),

@@ -7,16 +7,16 @@
 namespace rocm_sd::emu {
 
 // The lists of each x86 level (see rocm_sd_emulator_levels in CMakeLists.txt).
-#define DECLARE_LEVEL(level)                                                                                \
-  namespace level {                                                                                         \
-  Operations valu_float();                                                                                  \
-  Operations valu_integer();                                                                                \
-  Operations valu_convert();                                                                                \
-  Operations valu_compare();                                                                                \
-  Operations valu_packed();                                                                                 \
-  Operations valu_lane();                                                                                   \
-  Operations matrix_wmma();                                                                                 \
-  Operations matrix_mfma();                                                                                 \
+#define DECLARE_LEVEL(level) \
+  namespace level {          \
+  Operations valu_float();   \
+  Operations valu_integer(); \
+  Operations valu_convert(); \
+  Operations valu_compare(); \
+  Operations valu_packed();  \
+  Operations valu_lane();    \
+  Operations matrix_wmma();  \
+  Operations matrix_mfma();  \
   }
 DECLARE_LEVEL(isa_baseline)
 #ifdef ROCM_SD_X86_LEVELS
@@ -31,9 +31,9 @@ void add(Table& table, const Operations& operations) {
   for (size_t i = 0; i < operations.count; ++i) table.emplace(operations.first[i].name, operations.first + i);
 }
 
-#define ADD_LEVEL(level)                                                                                    \
-  add(table, level::valu_float()), add(table, level::valu_integer()), add(table, level::valu_convert()),    \
-      add(table, level::valu_compare()), add(table, level::valu_packed()), add(table, level::valu_lane()),  \
+#define ADD_LEVEL(level)                                                                                   \
+  add(table, level::valu_float()), add(table, level::valu_integer()), add(table, level::valu_convert()),   \
+      add(table, level::valu_compare()), add(table, level::valu_packed()), add(table, level::valu_lane()), \
       add(table, level::matrix_wmma()), add(table, level::matrix_mfma())
 
 Table make_table() {

@@ -20,7 +20,8 @@ bool is_packed(Type type) {
 }
 
 uint8_t sdwa_select(std::string_view word) {
-  static constexpr std::string_view kNames[] = {"BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD"};
+  static constexpr std::string_view kNames[] = {"BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3",
+                                                "WORD_0", "WORD_1", "DWORD"};
   for (uint8_t i = 0; i < 7; ++i)
     if (word == kNames[i]) return static_cast<uint8_t>(kByte0 + i);
   return kSdwaNone;
@@ -138,7 +139,8 @@ class Translator {
       inst.src[s] = *o;
       inst.operands = static_cast<uint8_t>(s + 1);
     }
-    if (op.srcs == 0 && i < words.size() && words[i].starts_with("hwreg(")) inst.aux = hardware_register(words[i++]);
+    if (op.srcs == 0 && i < words.size() && words[i].starts_with("hwreg("))
+      inst.aux = hardware_register(words[i++]);
     if (op.srcs == 0 && i < words.size() && words[i].starts_with("sendmsg(")) ++i;
     if (op.reads_dst) {
       inst.src[op.srcs] = inst.dst;
@@ -158,8 +160,10 @@ class Translator {
     };
     each("op_sel", [&](size_t k, int on) {
       if (on) inst.aux |= 1u << k;
-      if (k >= op.srcs && op.cls != Class::kMatrix) inst.dst_half = on ? 1 : inst.dst_half;
-      else if (k < 4 && on) inst.src[k].half |= 1;
+      if (k >= op.srcs && op.cls != Class::kMatrix)
+        inst.dst_half = on ? 1 : inst.dst_half;
+      else if (k < 4 && on)
+        inst.src[k].half |= 1;
     });
     each("op_sel_hi", [&](size_t k, int on) {
       if (k < 4) inst.src[k].half = static_cast<uint8_t>((inst.src[k].half & 1) | (on ? 2 : 0));
@@ -182,9 +186,11 @@ class Translator {
     if (op.cls == Class::kMatrix)
       for (const auto key : {"cbsz", "abid"})
         if (parse_integer(parts.value(key)).value_or(0) != 0) return false;
-    if (op.cls == Class::kMatrix && op.src[2] != Type::kF64 && parse_integer(parts.value("blgp")).value_or(0) != 0)
+    if (op.cls == Class::kMatrix && op.src[2] != Type::kF64 &&
+        parse_integer(parts.value("blgp")).value_or(0) != 0)
       return false;
-    if (program_.target.gfx9 && op.srcs <= 2 && (op.dst == Type::kF16 || op.dst == Type::kB16)) inst.flags |= kZeroHigh;
+    if (program_.target.gfx9 && op.srcs <= 2 && (op.dst == Type::kF16 || op.dst == Type::kB16))
+      inst.flags |= kZeroHigh;
 
     const std::string_view offset = parts.value("offset");
     if (offset.starts_with("swizzle")) {
@@ -209,7 +215,8 @@ class Translator {
       if (!mode) return false;
       inst.aux = static_cast<uint32_t>(*mode);
     }
-    if (op.cls == Class::kBranch && op.src[0] == Type::kB32) inst.offset = static_cast<int16_t>(inst.src[0].bits);
+    if (op.cls == Class::kBranch && op.src[0] == Type::kB32)
+      inst.offset = static_cast<int16_t>(inst.src[0].bits);
     return sdwa(inst, op, parts) && dpp(inst, parts);
   }
 
@@ -220,7 +227,8 @@ class Translator {
       if (const uint8_t select = sdwa_select(parts.value(kSources[s])); select && select != kDword) {
         inst.src[s].sdwa = static_cast<uint8_t>((inst.src[s].sdwa & kSignExtend) | select);
         inst.src[s].modified = true;
-        if (op.src[s] == Type::kB64 || op.src[s] == Type::kF64 || inst.src[s].kind == Kind::kPermuted) return false;
+        if (op.src[s] == Type::kB64 || op.src[s] == Type::kF64 || inst.src[s].kind == Kind::kPermuted)
+          return false;
       } else if (inst.src[s].sdwa == kSignExtend) {
         return false;
       }
@@ -272,7 +280,8 @@ class Translator {
 
   static bool reads(const Inst& inst, const Operand& dst) {
     for (const Operand& o : inst.src)
-      if (o.kind == Kind::kVgpr && dst.kind == Kind::kVgpr && o.reg <= dst.reg && dst.reg < o.reg + o.dwords) return true;
+      if (o.kind == Kind::kVgpr && dst.kind == Kind::kVgpr && o.reg <= dst.reg && dst.reg < o.reg + o.dwords)
+        return true;
     return false;
   }
 
@@ -322,7 +331,8 @@ Program translate(std::span<const std::byte> image, uint64_t base,
   }
   for (Inst& inst : program.code)
     if (inst.cls == Class::kBranch && inst.src[0].type == Type::kB32) {
-      inst.target = program.at(inst.address + 4 + static_cast<uint64_t>(static_cast<int64_t>(inst.offset) * 4));
+      inst.target =
+          program.at(inst.address + 4 + static_cast<uint64_t>(static_cast<int64_t>(inst.offset) * 4));
       if (!inst.target) inst.run = run_unknown;
     }
   return program;

@@ -15,10 +15,18 @@ constexpr auto widen = [](auto a) { return static_cast<float>(a); };
 constexpr auto widen64 = [](auto a) { return static_cast<double>(a); };
 constexpr auto int32 = [](auto a) { return to_i32(a); };
 constexpr auto uint32 = [](auto a) { return to_u32(a); };
-constexpr auto rtz = [](float a, float b) { return float_to_half_toward_zero(a) | float_to_half_toward_zero(b) << 16; };
+constexpr auto rtz = [](float a, float b) {
+  return float_to_half_toward_zero(a) | float_to_half_toward_zero(b) << 16;
+};
 
-inline u32 norm_i16(float x) { return static_cast<u32>(to_i16(__builtin_rintf(__builtin_fminf(__builtin_fmaxf(x, -1.0f), 1.0f) * 32767.0f))) & 0xffff; }
-inline u32 norm_u16(float x) { return to_u16(__builtin_rintf(__builtin_fminf(__builtin_fmaxf(x, 0.0f), 1.0f) * 65535.0f)); }
+inline u32 norm_i16(float x) {
+  return static_cast<u32>(
+             to_i16(__builtin_rintf(__builtin_fminf(__builtin_fmaxf(x, -1.0f), 1.0f) * 32767.0f))) &
+         0xffff;
+}
+inline u32 norm_u16(float x) {
+  return to_u16(__builtin_rintf(__builtin_fminf(__builtin_fmaxf(x, 0.0f), 1.0f) * 65535.0f));
+}
 
 // gfx942 has the FNUZ forms, gfx12 the OCP ones.
 template <bool Bf8>
@@ -54,7 +62,9 @@ void f32_from_f8(Wave& w, const Inst& in) {
     alignas(64) u32 buffer[kRow];
     Buffer<F32> r;
     const u32* raw = raw_row(w, in.src[0], h, 0, buffer);
-    const u32 byte = in.src[0].sdwa ? (in.src[0].sdwa & 0x7f) == kWord1 ? 2 : ((in.src[0].sdwa & 0x7f) - kByte0) & 3 : in.aux & 3;
+    const u32 byte = in.src[0].sdwa
+                         ? (in.src[0].sdwa & 0x7f) == kWord1 ? 2 : ((in.src[0].sdwa & 0x7f) - kByte0) & 3
+                         : in.aux & 3;
     ROCM_SD_LANES r.lane[l] = widen_f8<Bf8>(in, raw[l] >> (8 * byte) & 0xff);
     store_result<F32>(w, in, h, r.lane);
   }
@@ -101,15 +111,20 @@ constexpr Operation kTable[] = {
     op1<F32, B32>("v_cvt_f32_ubyte3", [](u32 a) { return static_cast<float>(a >> 24); }),
     op1<I32, F32>("v_cvt_rpi_i32_f32", [](float a) { return to_i32(__builtin_floorf(a + 0.5f)); }),
     op1<I32, F32>("v_cvt_flr_i32_f32", [](float a) { return to_i32(__builtin_floorf(a)); }),
-    op1<F32, B32>("v_cvt_off_f32_i4", [](u32 a) { return static_cast<float>(static_cast<i32>(a << 28) >> 28) * 0.0625f; }),
+    op1<F32, B32>("v_cvt_off_f32_i4",
+                  [](u32 a) { return static_cast<float>(static_cast<i32>(a << 28) >> 28) * 0.0625f; }),
     op2<B32, F32, F32>("v_cvt_pkrtz_f16_f32", rtz),
-    op2<B32, F32, F32>("v_cvt_pknorm_i16_f32", [](float a, float b) { return norm_i16(a) | norm_i16(b) << 16; }),
-    op2<B32, F32, F32>("v_cvt_pknorm_u16_f32", [](float a, float b) { return norm_u16(a) | norm_u16(b) << 16; }),
-    op2<B32, F32, F32>("v_cvt_pk_i16_f32", [](float a, float b) {
-      return (static_cast<u32>(to_i16(a)) & 0xffff) | static_cast<u32>(to_i16(b)) << 16;
-    }),
+    op2<B32, F32, F32>("v_cvt_pknorm_i16_f32",
+                       [](float a, float b) { return norm_i16(a) | norm_i16(b) << 16; }),
+    op2<B32, F32, F32>("v_cvt_pknorm_u16_f32",
+                       [](float a, float b) { return norm_u16(a) | norm_u16(b) << 16; }),
+    op2<B32, F32, F32>("v_cvt_pk_i16_f32",
+                       [](float a, float b) {
+                         return (static_cast<u32>(to_i16(a)) & 0xffff) | static_cast<u32>(to_i16(b)) << 16;
+                       }),
     op2<B32, F32, F32>("v_cvt_pk_u16_f32", [](float a, float b) { return to_u16(a) | to_u16(b) << 16; }),
-    op2<B32, B32, B32>("v_cvt_pk_u16_u32", [](u32 a, u32 b) { return (a > 65535 ? 65535 : a) | (b > 65535 ? 65535 : b) << 16; }),
+    op2<B32, B32, B32>("v_cvt_pk_u16_u32",
+                       [](u32 a, u32 b) { return (a > 65535 ? 65535 : a) | (b > 65535 ? 65535 : b) << 16; }),
     op2<B32, I32, I32>("v_cvt_pk_i16_i32",
                        [](i32 a, i32 b) {
                          a = a > 32767 ? 32767 : a < -32768 ? -32768 : a;
@@ -126,8 +141,22 @@ constexpr Operation kTable[] = {
     {"v_cvt_f32_bf8", &f32_from_f8<true>, Class::kValu, 1, 1, false, Type::kF32, {Type::kB32}},
     {"v_cvt_pk_f32_fp8", &pk_f32_from_f8<false>, Class::kValu, 1, 1, false, Type::kPkF32, {Type::kB16}},
     {"v_cvt_pk_f32_bf8", &pk_f32_from_f8<true>, Class::kValu, 1, 1, false, Type::kPkF32, {Type::kB16}},
-    {"v_cvt_pk_fp8_f32", &pk_f8_from_f32<false>, Class::kValu, 1, 2, false, Type::kB16, {Type::kF32, Type::kF32}},
-    {"v_cvt_pk_bf8_f32", &pk_f8_from_f32<true>, Class::kValu, 1, 2, false, Type::kB16, {Type::kF32, Type::kF32}},
+    {"v_cvt_pk_fp8_f32",
+     &pk_f8_from_f32<false>,
+     Class::kValu,
+     1,
+     2,
+     false,
+     Type::kB16,
+     {Type::kF32, Type::kF32}},
+    {"v_cvt_pk_bf8_f32",
+     &pk_f8_from_f32<true>,
+     Class::kValu,
+     1,
+     2,
+     false,
+     Type::kB16,
+     {Type::kF32, Type::kF32}},
 };
 
 }  // namespace

@@ -168,9 +168,12 @@ constexpr Operation kTable[] = {
     op1<F64, F64>("v_trunc_f64", [](double a) { return __builtin_trunc(a); }),
     op1<F64, F64>("v_rndne_f64", [](double a) { return __builtin_rint(a); }),
     op1<F64, F64>("v_fract_f64", fract),
-    op1<F64, F64>("v_rcp_f64", [](double a) { return 1.0 / a; }, kTrans),
-    op1<F64, F64>("v_rsq_f64", [](double a) { return 1.0 / __builtin_sqrt(a); }, kTrans),
-    op1<F64, F64>("v_sqrt_f64", [](double a) { return __builtin_sqrt(a); }, kTrans),
+    op1<F64, F64>(
+        "v_rcp_f64", [](double a) { return 1.0 / a; }, kTrans),
+    op1<F64, F64>(
+        "v_rsq_f64", [](double a) { return 1.0 / __builtin_sqrt(a); }, kTrans),
+    op1<F64, F64>(
+        "v_sqrt_f64", [](double a) { return __builtin_sqrt(a); }, kTrans),
     op1<F64, F64>("v_frexp_mant_f64", mant),
     op1<I32, F64>("v_frexp_exp_i32_f64", expo),
     op2<F64, F64, I32>("v_ldexp_f64", [](double a, int32_t n) { return ldexp_lane(a, n); }),

@@ -48,7 +48,9 @@ inline u32 sad_u8(u32 a, u32 b, u32 c) {
   }
   return c;
 }
-inline u32 clamp_u(i64 value, i64 limit) { return static_cast<u32>(value < 0 ? 0 : value > limit ? limit : value); }
+inline u32 clamp_u(i64 value, i64 limit) {
+  return static_cast<u32>(value < 0 ? 0 : value > limit ? limit : value);
+}
 inline i32 clamp_s(i64 value, i64 limit) {
   return static_cast<i32>(value < -limit - 1 ? -limit - 1 : value > limit ? limit : value);
 }
@@ -70,23 +72,33 @@ constexpr Operation kTable[] = {
     op2<B32, B32, B32>("v_subrev_nc_u32", subrev),
     op2<B32, B32, B32>("v_add_nc_i32", add),
     op2<B32, B32, B32>("v_sub_nc_i32", sub),
-    op2<B32, B32, B32>("v_add_nc_u32_clamp", [](u32 a, u32 b) { return clamp_u(static_cast<i64>(a) + b, 0xffffffff); }),
-    op2<B32, B32, B32>("v_sub_nc_u32_clamp", [](u32 a, u32 b) { return clamp_u(static_cast<i64>(a) - b, 0xffffffff); }),
-    op2<I32, I32, I32>("v_add_nc_i32_clamp", [](i32 a, i32 b) { return clamp_s(static_cast<i64>(a) + b, 0x7fffffff); }),
-    op2<I32, I32, I32>("v_sub_nc_i32_clamp", [](i32 a, i32 b) { return clamp_s(static_cast<i64>(a) - b, 0x7fffffff); }),
+    op2<B32, B32, B32>("v_add_nc_u32_clamp",
+                       [](u32 a, u32 b) { return clamp_u(static_cast<i64>(a) + b, 0xffffffff); }),
+    op2<B32, B32, B32>("v_sub_nc_u32_clamp",
+                       [](u32 a, u32 b) { return clamp_u(static_cast<i64>(a) - b, 0xffffffff); }),
+    op2<I32, I32, I32>("v_add_nc_i32_clamp",
+                       [](i32 a, i32 b) { return clamp_s(static_cast<i64>(a) + b, 0x7fffffff); }),
+    op2<I32, I32, I32>("v_sub_nc_i32_clamp",
+                       [](i32 a, i32 b) { return clamp_s(static_cast<i64>(a) - b, 0x7fffffff); }),
     op2<B32, B32, B32>("v_mul_lo_u32", mul),
-    op2<B32, B32, B32>("v_mul_hi_u32", [](u32 a, u32 b) { return static_cast<u32>(static_cast<u64>(a) * b >> 32); }),
-    op2<I32, I32, I32>("v_mul_hi_i32", [](i32 a, i32 b) { return static_cast<i32>(static_cast<i64>(a) * b >> 32); }),
+    op2<B32, B32, B32>("v_mul_hi_u32",
+                       [](u32 a, u32 b) { return static_cast<u32>(static_cast<u64>(a) * b >> 32); }),
+    op2<I32, I32, I32>("v_mul_hi_i32",
+                       [](i32 a, i32 b) { return static_cast<i32>(static_cast<i64>(a) * b >> 32); }),
     op2<B32, B32, B32>("v_mul_u32_u24", [](u32 a, u32 b) { return (a & 0xffffff) * (b & 0xffffff); }),
-    op2<B32, I32, I32>("v_mul_i32_i24", [](i32 a, i32 b) { return static_cast<u32>(low24(a)) * static_cast<u32>(low24(b)); }),
-    op2<B32, B32, B32>("v_mul_hi_u32_u24",
-                       [](u32 a, u32 b) { return static_cast<u32>(static_cast<u64>(a & 0xffffff) * (b & 0xffffff) >> 32); }),
-    op2<B32, I32, I32>("v_mul_hi_i32_i24",
-                       [](i32 a, i32 b) { return static_cast<u32>(static_cast<i64>(low24(a)) * low24(b) >> 32); }),
-    op3<B32, B32, B32, B32>("v_mad_u32_u24", [](u32 a, u32 b, u32 c) { return (a & 0xffffff) * (b & 0xffffff) + c; }),
-    op3<B32, I32, I32, B32>("v_mad_i32_i24", [](i32 a, i32 b, u32 c) {
-      return static_cast<u32>(low24(a)) * static_cast<u32>(low24(b)) + c;
-    }),
+    op2<B32, I32, I32>("v_mul_i32_i24",
+                       [](i32 a, i32 b) { return static_cast<u32>(low24(a)) * static_cast<u32>(low24(b)); }),
+    op2<B32, B32, B32>(
+        "v_mul_hi_u32_u24",
+        [](u32 a, u32 b) { return static_cast<u32>(static_cast<u64>(a & 0xffffff) * (b & 0xffffff) >> 32); }),
+    op2<B32, I32, I32>(
+        "v_mul_hi_i32_i24",
+        [](i32 a, i32 b) { return static_cast<u32>(static_cast<i64>(low24(a)) * low24(b) >> 32); }),
+    op3<B32, B32, B32, B32>("v_mad_u32_u24",
+                            [](u32 a, u32 b, u32 c) { return (a & 0xffffff) * (b & 0xffffff) + c; }),
+    op3<B32, I32, I32, B32>(
+        "v_mad_i32_i24",
+        [](i32 a, i32 b, u32 c) { return static_cast<u32>(low24(a)) * static_cast<u32>(low24(b)) + c; }),
     op3<B32, B16, B16, B32>("v_mad_u32_u16", [](u32 a, u32 b, u32 c) { return a * b + c; }),
     op3<B32, I16, I16, B32>("v_mad_i32_i16", [](i32 a, i32 b, u32 c) { return static_cast<u32>(a * b) + c; }),
     op2<B32, B32, B32>("v_and_b32", both),
@@ -113,7 +125,8 @@ constexpr Operation kTable[] = {
     op3<I32, I32, I32, I32>("v_maxmin_i32", maxmin),
     op3<B32, B32, B32, B32>("v_minmax_u32", minmax),
     op3<B32, B32, B32, B32>("v_maxmin_u32", maxmin),
-    op3<B32, B32, B32, B32>("v_bfe_u32", [](u32 a, u32 b, u32 c) { return a >> (b & 31) & ((1u << (c & 31)) - 1); }),
+    op3<B32, B32, B32, B32>("v_bfe_u32",
+                            [](u32 a, u32 b, u32 c) { return a >> (b & 31) & ((1u << (c & 31)) - 1); }),
     op3<I32, I32, B32, B32>("v_bfe_i32",
                             [](i32 a, u32 b, u32 c) {
                               const u32 offset = b & 31, width = c & 31;
@@ -123,17 +136,19 @@ constexpr Operation kTable[] = {
                             }),
     op3<B32, B32, B32, B32>("v_bfi_b32", [](u32 a, u32 b, u32 c) { return (a & b) | (~a & c); }),
     op2<B32, B32, B32>("v_bfm_b32", [](u32 a, u32 b) { return ((1u << (a & 31)) - 1) << (b & 31); }),
-    op3<B32, B32, B32, B32>("v_alignbit_b32", [](u32 a, u32 b, u32 c) {
-      return static_cast<u32>((static_cast<u64>(a) << 32 | b) >> (c & 31));
-    }),
-    op3<B32, B32, B32, B32>("v_alignbyte_b32", [](u32 a, u32 b, u32 c) {
-      return static_cast<u32>((static_cast<u64>(a) << 32 | b) >> (8 * (c & 3)));
-    }),
+    op3<B32, B32, B32, B32>(
+        "v_alignbit_b32",
+        [](u32 a, u32 b, u32 c) { return static_cast<u32>((static_cast<u64>(a) << 32 | b) >> (c & 31)); }),
+    op3<B32, B32, B32, B32>("v_alignbyte_b32",
+                            [](u32 a, u32 b, u32 c) {
+                              return static_cast<u32>((static_cast<u64>(a) << 32 | b) >> (8 * (c & 3)));
+                            }),
     op3<B32, B32, B32, B32>("v_perm_b32",
                             [](u32 a, u32 b, u32 c) {
                               const u64 data = static_cast<u64>(a) << 32 | b;
                               return select_byte(data, c & 0xff) | select_byte(data, c >> 8 & 0xff) << 8 |
-                                     select_byte(data, c >> 16 & 0xff) << 16 | select_byte(data, c >> 24) << 24;
+                                     select_byte(data, c >> 16 & 0xff) << 16 |
+                                     select_byte(data, c >> 24) << 24;
                             }),
     op3<B32, B32, B32, B32>("v_add3_u32", [](u32 a, u32 b, u32 c) { return a + b + c; }),
     op3<B32, B32, B32, B32>("v_lshl_add_u32", [](u32 a, u32 b, u32 c) { return (a << (b & 31)) + c; }),
@@ -144,7 +159,8 @@ constexpr Operation kTable[] = {
     op3<B32, B32, B32, B32>("v_or3_b32", [](u32 a, u32 b, u32 c) { return a | b | c; }),
     op3<B32, B32, B32, B32>("v_xor3_b32", [](u32 a, u32 b, u32 c) { return a ^ b ^ c; }),
     op3<B32, B32, B32, B32>("v_xad_u32", [](u32 a, u32 b, u32 c) { return (a ^ b) + c; }),
-    op2<B32, B32, B32>("v_bcnt_u32_b32", [](u32 a, u32 b) { return static_cast<u32>(__builtin_popcount(a)) + b; }),
+    op2<B32, B32, B32>("v_bcnt_u32_b32",
+                       [](u32 a, u32 b) { return static_cast<u32>(__builtin_popcount(a)) + b; }),
     op3<B32, B32, B32, B32>("v_sad_u8", [](u32 a, u32 b, u32 c) { return sad_u8(a, b, c); }),
     op3<B32, B32, B32, B32>("v_sad_u32", [](u32 a, u32 b, u32 c) { return (a > b ? a - b : b - a) + c; }),
 
@@ -158,10 +174,14 @@ constexpr Operation kTable[] = {
     op2<B16, B16, B16>("v_subrev_nc_u16", subrev),
     op2<B16, B16, B16>("v_add_nc_i16", add),
     op2<B16, B16, B16>("v_sub_nc_i16", sub),
-    op2<B16, B16, B16>("v_add_nc_u16_clamp", [](u32 a, u32 b) { return clamp_u(static_cast<i64>(a) + b, 0xffff); }),
-    op2<B16, B16, B16>("v_sub_nc_u16_clamp", [](u32 a, u32 b) { return clamp_u(static_cast<i64>(a) - b, 0xffff); }),
-    op2<I16, I16, I16>("v_add_nc_i16_clamp", [](i32 a, i32 b) { return clamp_s(static_cast<i64>(a) + b, 0x7fff); }),
-    op2<I16, I16, I16>("v_sub_nc_i16_clamp", [](i32 a, i32 b) { return clamp_s(static_cast<i64>(a) - b, 0x7fff); }),
+    op2<B16, B16, B16>("v_add_nc_u16_clamp",
+                       [](u32 a, u32 b) { return clamp_u(static_cast<i64>(a) + b, 0xffff); }),
+    op2<B16, B16, B16>("v_sub_nc_u16_clamp",
+                       [](u32 a, u32 b) { return clamp_u(static_cast<i64>(a) - b, 0xffff); }),
+    op2<I16, I16, I16>("v_add_nc_i16_clamp",
+                       [](i32 a, i32 b) { return clamp_s(static_cast<i64>(a) + b, 0x7fff); }),
+    op2<I16, I16, I16>("v_sub_nc_i16_clamp",
+                       [](i32 a, i32 b) { return clamp_s(static_cast<i64>(a) - b, 0x7fff); }),
     op2<B16, B16, B16>("v_mul_lo_u16", mul),
     op2<B16, B16, B16>("v_lshlrev_b16", [](u32 a, u32 b) { return b << (a & 15); }),
     op2<B16, B16, B16>("v_lshrrev_b16", [](u32 a, u32 b) { return b >> (a & 15); }),
@@ -181,7 +201,8 @@ constexpr Operation kTable[] = {
     op2<B32, B16, B16>("v_pack_b32_f16", [](u32 a, u32 b) { return a | b << 16; }),
     op1<B16, B32>("v_sat_pk_u8_i16",
                   [](u32 a) {
-                    return clamp_u(static_cast<int16_t>(a), 255) | clamp_u(static_cast<i32>(a) >> 16, 255) << 8;
+                    return clamp_u(static_cast<int16_t>(a), 255) | clamp_u(static_cast<i32>(a) >> 16, 255)
+                                                                       << 8;
                   }),
 };
 

@@ -11,20 +11,26 @@ using i32 = int32_t;
 using u64 = uint64_t;
 using i64 = int64_t;
 
-void store_mask(Wave& w, const Inst& in, uint32_t h, const u32* flag) {
-  u32 bits = 0;
-  for (u32 l = 0; l < kRow; ++l) bits |= (flag[l] & 1) << l;
-  w.sgpr[in.sdst.reg + h] = bits & exec_of(w, h);
-}
+// The scalar result of an operation that has a vector result as well. It is written when both halves of a
+// wave are done, since a source may be a part of it.
+struct MaskResult {
+  u32 bits[2] = {};
+  void set(const Wave& w, uint32_t h, const u32* flag) {
+    u32 all = 0;
+    for (u32 l = 0; l < kRow; ++l) all |= (flag[l] & 1) << l;
+    bits[h] = all & exec_of(w, h);
+  }
+  void store(Wave& w, const Inst& in) const {
+    for (uint32_t h = 0; h < w.halves; ++h) w.sgpr[in.sdst.reg + h] = bits[h];
+  }
+};
 
 // a +- b +- carry: F gives the 33-bit result, whose bit 32 is the carry or borrow.
 template <class F, bool kCarryIn>
 void carry(Wave& w, const Inst& in) {
+  MaskResult mask;
   for (uint32_t h = 0; h < w.halves; ++h) {
-    if (!exec_of(w, h)) {
-      w.sgpr[in.sdst.reg + h] = 0;
-      continue;
-    }
+    if (!exec_of(w, h)) continue;
     Buffer<B32> ba, bb, bc, r, flag;
     const u32* a = fetch<B32>(w, in.src[0], h, ba.lane);
     const u32* b = fetch<B32>(w, in.src[1], h, bb.lane);
@@ -40,8 +46,9 @@ void carry(Wave& w, const Inst& in) {
     }
     if (in.flags & kClamp) ROCM_SD_LANES r.lane[l] = flag.lane[l] & 1 ? in.aux : r.lane[l];
     store_row(w, in.dst.reg, h, r.lane);
-    store_mask(w, in, h, flag.lane);
+    mask.set(w, h, flag.lane);
   }
+  mask.store(w, in);
 }
 constexpr auto plus = [](u64 a, u64 b, u64 c) { return a + b + c; };
 constexpr auto minus = [](u64 a, u64 b, u64 c) { return a - b - c; };
@@ -49,11 +56,9 @@ constexpr auto minus_reversed = [](u64 a, u64 b, u64 c) { return b - a - c; };
 
 template <class Factor>
 void mad64(Wave& w, const Inst& in) {
+  MaskResult mask;
   for (uint32_t h = 0; h < w.halves; ++h) {
-    if (!exec_of(w, h)) {
-      w.sgpr[in.sdst.reg + h] = 0;
-      continue;
-    }
+    if (!exec_of(w, h)) continue;
     Buffer<Factor> ba, bb;
     Buffer<B64> bc, r;
     Buffer<B32> flag;
@@ -70,8 +75,9 @@ void mad64(Wave& w, const Inst& in) {
       flag.lane[l] = overflow ? 1 : 0;
     }
     store_result<B64>(w, in, h, r.lane);
-    store_mask(w, in, h, flag.lane);
+    mask.set(w, h, flag.lane);
   }
+  mask.store(w, in);
 }
 
 // ---- division: v_div_scale brings operands into range, v_div_fmas undoes it ----
@@ -123,11 +129,9 @@ inline T div_scale(T s0, T s1, T s2, u32& flag) {
 
 template <class Ty>
 void scale(Wave& w, const Inst& in) {
+  MaskResult mask;
   for (uint32_t h = 0; h < w.halves; ++h) {
-    if (!exec_of(w, h)) {
-      w.sgpr[in.sdst.reg + h] = 0;
-      continue;
-    }
+    if (!exec_of(w, h)) continue;
     Buffer<Ty> b0, b1, b2, r;
     Buffer<B32> flag;
     const auto* s0 = fetch<Ty>(w, in.src[0], h, b0.lane);
@@ -135,8 +139,9 @@ void scale(Wave& w, const Inst& in) {
     const auto* s2 = fetch<Ty>(w, in.src[2], h, b2.lane);
     for (u32 l = 0; l < kRow; ++l) r.lane[l] = div_scale(s0[l], s1[l], s2[l], flag.lane[l]);
     store_result<Ty>(w, in, h, r.lane);
-    store_mask(w, in, h, flag.lane);
+    mask.set(w, h, flag.lane);
   }
+  mask.store(w, in);
 }
 
 template <class Ty>
@@ -171,7 +176,9 @@ u32 first_active(const Wave& w) {
   if (w.halves == 2 && w.sgpr[kExec + 1]) return 32 + static_cast<u32>(__builtin_ctz(w.sgpr[kExec + 1]));
   return 0;
 }
-void readfirstlane(Wave& w, const Inst& in) { w.sgpr[in.dst.reg] = lane_value(w, in.src[0], first_active(w)); }
+void readfirstlane(Wave& w, const Inst& in) {
+  w.sgpr[in.dst.reg] = lane_value(w, in.src[0], first_active(w));
+}
 void readlane(Wave& w, const Inst& in) {
   w.sgpr[in.dst.reg] = lane_value(w, in.src[0], scalar(w, in.src[1]) & (w.lanes - 1));
 }

@@ -80,7 +80,8 @@ void packed32(Wave& w, const Inst& in) {
       }
       if (in.flags & kClamp) modify_result(in, r[part].lane);
     }
-    for (int part = 0; part < 2; ++part) store_row(w, in.dst.reg + part, h, reinterpret_cast<u32*>(r[part].lane));
+    for (int part = 0; part < 2; ++part)
+      store_row(w, in.dst.reg + part, h, reinterpret_cast<u32*>(r[part].lane));
   }
 }
 // v_pk_mov_b32: the low result from source 0, the high one from source 1; op_sel picks the dwords.
@@ -140,7 +141,8 @@ void dot2(Wave& w, const Inst& in) {
   }
 }
 
-// Four (eight) products of 8-bit (4-bit) integers: signed where neg_lo says so, or by the name of the operation.
+// Four (eight) products of 8-bit (4-bit) integers: signed where neg_lo says so, or by the name of the
+// operation.
 template <int kBitsEach, int kSigned>
 void dot_int(Wave& w, const Inst& in) {
   constexpr int kShift = 32 - kBitsEach;
@@ -180,7 +182,9 @@ constexpr auto fmaxi = [](auto a, auto b) { return maximum(a, b); };
 constexpr auto least = [](auto a, auto b) { return a < b ? a : b; };
 constexpr auto most = [](auto a, auto b) { return a > b ? a : b; };
 constexpr auto mad = [](auto a, auto b, auto c) { return a * b + c; };
-constexpr auto fma16 = [](float a, float b, float c) { return static_cast<float>(static_cast<double>(a) * b + c); };
+constexpr auto fma16 = [](float a, float b, float c) {
+  return static_cast<float>(static_cast<double>(a) * b + c);
+};
 constexpr auto fma32 = [](float a, float b, float c) { return __builtin_fmaf(a, b, c); };
 constexpr auto shl = [](u32 a, u32 b) { return b << (a & 15); };
 constexpr auto shr = [](u32 a, u32 b) { return b >> (a & 15); };
@@ -199,14 +203,17 @@ constexpr Operation pk2(const char* name, F) {
 template <class Ty, class F>
 constexpr Operation pk3(const char* name, F, bool accumulates = false) {
   constexpr Type t = kIsFloat<Ty> ? Type::kPkF16 : Type::kPkB16;
-  return {name, &packed<F, Ty, 3>, Class::kValu, 1, accumulates ? uint8_t{2} : uint8_t{3}, accumulates, t, {t, t, t}};
+  return {name, &packed<F, Ty, 3>, Class::kValu, 1, accumulates ? uint8_t{2} : uint8_t{3}, accumulates,
+          t,    {t, t, t}};
 }
 template <class F>
 constexpr Operation pk32(const char* name, uint8_t sources, Handler run, F) {
-  return {name, run, Class::kValu, 1, sources, false, Type::kPkF32, {Type::kPkF32, Type::kPkF32, Type::kPkF32}};
+  return {name,    run,   Class::kValu, 1,
+          sources, false, Type::kPkF32, {Type::kPkF32, Type::kPkF32, Type::kPkF32}};
 }
 constexpr Operation dot(const char* name, Handler run, Type pair, Type acc, bool accumulates = false) {
-  return {name, run, Class::kValu, 1, accumulates ? uint8_t{2} : uint8_t{3}, accumulates, acc, {pair, pair, acc}};
+  return {name,        run, Class::kValu,     1, accumulates ? uint8_t{2} : uint8_t{3},
+          accumulates, acc, {pair, pair, acc}};
 }
 constexpr Operation mix(const char* name, Handler run) {
   return {name, run, Class::kValu, 1, 3, false, Type::kF32, {Type::kF32, Type::kF32, Type::kF32}};

@@ -82,7 +82,9 @@ constexpr Operation store_entry(const char* name, Handler run, uint8_t sources) 
 #define SCRATCH_STORE(name, W) store_entry(name, &scratch_store<W>, 3)
 #define BUFFER_LOAD(name, W) load_entry(name, &buffer_load<W>, 3)
 #define BUFFER_STORE(name, W) store_entry(name, &buffer_store<W>, 4)
-constexpr Operation quiet(const char* name) { return {name, &nothing, Class::kOther, 0, 0, false, Type::kNone, {}}; }
+constexpr Operation quiet(const char* name) {
+  return {name, &nothing, Class::kOther, 0, 0, false, Type::kNone, {}};
+}
 
 constexpr Operation kTable[] = {
     ROCM_SD_LOADS(GLOBAL_LOAD, "global_"),

@@ -13,7 +13,8 @@ void run_dpp(Wave& w, const Inst& in) {
   const uint32_t dwords = in.src[0].dwords;
   for (uint32_t lane = 0; lane < w.lanes; ++lane) {
     const int from = map.from[lane];
-    const bool readable = from >= 0 && from < static_cast<int>(w.lanes) && (map.fetch_inactive || (exec >> from & 1));
+    const bool readable =
+        from >= 0 && from < static_cast<int>(w.lanes) && (map.fetch_inactive || (exec >> from & 1));
     for (uint32_t d = 0; d < dwords; ++d)
       w.permuted[d * 64 + lane] =
           readable ? ROCM_SD_ISA::vgpr(w, in.src[0].reg + d, static_cast<uint32_t>(from) >> 5)[from & 31] : 0;
@@ -51,6 +52,8 @@ void run_sdwa(Wave& w, const Inst& in) {
   }
 }
 
-void run_unknown(Wave& w, const Inst& in) { fault(w, in, in.flags & kSecond ? "not an instruction" : "not implemented"); }
+void run_unknown(Wave& w, const Inst& in) {
+  fault(w, in, in.flags & kSecond ? "not an instruction" : "not implemented");
+}
 
 }  // namespace rocm_sd::emu

@@ -39,14 +39,25 @@ TEST_P(BasicKernels, LaunchIdsInThreeDimensions) {
     for (uint32_t t = 0; t < threads; ++t) {
       const uint32_t* got = p.out + (g * threads + t) * 6;
       const uint32_t want[6] = {t % 7, t / 7 % 3, t / 21, g % 3, g / 3 % 4, g / 12};
-      for (int i = 0; i < 6; ++i) ASSERT_EQ(got[i], want[i]) << "group " << g << " thread " << t << " id " << i;
+      for (int i = 0; i < 6; ++i)
+        ASSERT_EQ(got[i], want[i]) << "group " << g << " thread " << t << " id " << i;
     }
 }
 
 TEST_P(BasicKernels, IntegerDivision) {
   auto a = random_integers<int64_t>(500, 3), b = random_integers<int64_t>(500, 4);
-  const int64_t edges[] = {1, -1, 2, -2, 3, 10, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min() + 1,
-                           4294967296, -4294967296, 4294967295, 65536};
+  const int64_t edges[] = {1,
+                           -1,
+                           2,
+                           -2,
+                           3,
+                           10,
+                           std::numeric_limits<int64_t>::max(),
+                           std::numeric_limits<int64_t>::min() + 1,
+                           4294967296,
+                           -4294967296,
+                           4294967295,
+                           65536};
   for (const int64_t x : edges)
     for (const int64_t y : edges) a.push_back(x), b.push_back(y);
   for (int64_t& y : b)
@@ -59,8 +70,17 @@ TEST_P(BasicKernels, IntegerDivision) {
     int32_t *q32, *r32;
     uint32_t *uq32, *ur32;
     int n;
-  } p{upload(a), upload(b), poisoned<int64_t>(n), poisoned<int64_t>(n), poisoned<uint64_t>(n), poisoned<uint64_t>(n),
-      poisoned<int32_t>(n), poisoned<int32_t>(n), poisoned<uint32_t>(n), poisoned<uint32_t>(n), static_cast<int>(n)};
+  } p{upload(a),
+      upload(b),
+      poisoned<int64_t>(n),
+      poisoned<int64_t>(n),
+      poisoned<uint64_t>(n),
+      poisoned<uint64_t>(n),
+      poisoned<int32_t>(n),
+      poisoned<int32_t>(n),
+      poisoned<uint32_t>(n),
+      poisoned<uint32_t>(n),
+      static_cast<int>(n)};
   launch(load("basic"), "division", {groups_of(n, 64), {64, 1, 1}}, p);
   for (size_t i = 0; i < n; ++i) {
     ASSERT_EQ(p.quotient[i], a[i] / b[i]) << a[i] << " / " << b[i];
@@ -68,7 +88,8 @@ TEST_P(BasicKernels, IntegerDivision) {
     const auto ua = static_cast<uint64_t>(a[i]), ub = static_cast<uint64_t>(b[i]);
     ASSERT_EQ(p.uquotient[i], ua / ub) << ua << " / " << ub;
     ASSERT_EQ(p.uremainder[i], ua % ub) << ua << " % " << ub;
-    const auto a32 = static_cast<int32_t>(a[i]), b32 = static_cast<int32_t>(b[i]) ? static_cast<int32_t>(b[i]) : 1;
+    const auto a32 = static_cast<int32_t>(a[i]),
+               b32 = static_cast<int32_t>(b[i]) ? static_cast<int32_t>(b[i]) : 1;
     if (a32 != std::numeric_limits<int32_t>::min() || b32 != -1) {
       ASSERT_EQ(p.q32[i], a32 / b32) << a32 << " / " << b32;
       ASSERT_EQ(p.r32[i], a32 % b32) << a32 << " % " << b32;
@@ -97,7 +118,8 @@ TEST_P(BasicKernels, Float64) {
                             std::fma(x, y, -x),
                             std::fma(std::rint(y), 0.25, std::floor(x)),  // clang contracts for GPUs
                             std::fma(std::fmin(x, y), 3.0, -std::fmax(x, y)),
-                            static_cast<double>(static_cast<int>(x * 100.0)) + static_cast<uint32_t>(std::fabs(y)) +
+                            static_cast<double>(static_cast<int>(x * 100.0)) +
+                                static_cast<uint32_t>(std::fabs(y)) +
                                 static_cast<double>(static_cast<float>(x)),
                             static_cast<double>(static_cast<int64_t>(x * 1e12)),
                             std::ldexp(x, static_cast<int>(i % 40) - 20) + 0x1.23456789abcdep+3};
@@ -110,7 +132,8 @@ TEST_P(BasicKernels, Float64) {
 TEST_P(BasicKernels, Float32WithEdges) {
   auto a = random_floats(300, -1000, 1000, 7), b = random_floats(300, -50, 50, 8);
   const float inf = std::numeric_limits<float>::infinity();
-  const float edges[] = {0.0f, -0.0f, 1.0f, -1.5f, inf, -inf, NAN, 1e-40f, -1e-45f, 3e38f, 1e-38f, 1e30f, 2e-30f, 0x1.fffffep127f};
+  const float edges[] = {0.0f,   -0.0f,   1.0f,  -1.5f,  inf,   -inf,   NAN,
+                         1e-40f, -1e-45f, 3e38f, 1e-38f, 1e30f, 2e-30f, 0x1.fffffep127f};
   for (const float x : edges)
     for (const float y : edges) a.push_back(x), b.push_back(y);
   const size_t n = a.size();
@@ -123,21 +146,22 @@ TEST_P(BasicKernels, Float32WithEdges) {
   for (size_t i = 0; i < n; ++i) {
     const float x = a[i], y = b[i];
     const bool convertible = std::fabs(x) < 1e15f && std::fabs(y) < 1e18f;
-    const double want[8] = {
-        x / y,
-        std::sqrt(std::fabs(x)),
-        std::fma(x, y, -x),
-        std::fma(std::rint(y), 0.25f, std::floor(x)),  // clang contracts for GPUs
-        std::fma(std::fmin(x, y), 3.0f, -std::fmax(x, y)),
-        convertible ? static_cast<float>(static_cast<int64_t>(x * 1e3f)) + static_cast<float>(static_cast<uint64_t>(std::fabs(y)))
-                    : 0.0f,
-        std::ldexp(x, static_cast<int>(i % 40) - 20),
-        (x > y ? x : -y) - std::trunc(x) + std::ceil(y)};
+    const double want[8] = {x / y,
+                            std::sqrt(std::fabs(x)),
+                            std::fma(x, y, -x),
+                            std::fma(std::rint(y), 0.25f, std::floor(x)),  // clang contracts for GPUs
+                            std::fma(std::fmin(x, y), 3.0f, -std::fmax(x, y)),
+                            convertible ? static_cast<float>(static_cast<int64_t>(x * 1e3f)) +
+                                              static_cast<float>(static_cast<uint64_t>(std::fabs(y)))
+                                        : 0.0f,
+                            std::ldexp(x, static_cast<int>(i % 40) - 20),
+                            (x > y ? x : -y) - std::trunc(x) + std::ceil(y)};
     for (size_t k = 0; k < 8; ++k) {
       if (k == 5 && !convertible) continue;
       const double got = p.out[k * n + i];
       if (std::isnan(want[k]) || std::isinf(want[k])) {
-        ASSERT_TRUE(std::isnan(want[k]) ? std::isnan(got) : got == want[k]) << k << " of " << x << ", " << y << " gave " << got;
+        ASSERT_TRUE(std::isnan(want[k]) ? std::isnan(got) : got == want[k])
+            << k << " of " << x << ", " << y << " gave " << got;
         continue;
       }
       ASSERT_EQ(got, want[k]) << k << " of " << x << ", " << y;
@@ -147,7 +171,8 @@ TEST_P(BasicKernels, Float32WithEdges) {
 
 TEST_P(BasicKernels, Bits) {
   auto a = random_integers<uint32_t>(300, 9);
-  for (const uint32_t edge : {0u, 1u, 0x80000000u, 0xffffffffu, 0u, 31u, 32u, 63u, 64u, 0x7fffffffu}) a.push_back(edge);
+  for (const uint32_t edge : {0u, 1u, 0x80000000u, 0xffffffffu, 0u, 31u, 32u, 63u, 64u, 0x7fffffffu})
+    a.push_back(edge);
   const size_t n = a.size();
   struct {
     const uint32_t* a;
@@ -165,19 +190,21 @@ TEST_P(BasicKernels, Bits) {
     const uint32_t x = a[i], y = a[(i + 1) % n], s = y % 32;
     const uint64_t wide = static_cast<uint64_t>(x) << 32 | y;
     const auto sx = static_cast<int32_t>(x), sy = static_cast<int32_t>(y);
-    const uint32_t want[10] = {
-        static_cast<uint32_t>(std::popcount(x)) + 7,
-        static_cast<uint32_t>(std::countl_zero(x)),
-        static_cast<uint32_t>(std::countr_zero(x)),
-        reversed(x),
-        (x << s) ^ (y >> (x % 32)) ^ static_cast<uint32_t>(sx >> s),
-        std::rotl(x, static_cast<int>(s)),
-        __builtin_bswap32(x) + (x & 0xff00ff) * 3,
-        static_cast<uint32_t>((static_cast<uint64_t>(x) * y) >> 32) ^ static_cast<uint32_t>((static_cast<int64_t>(sx) * sy) >> 32),
-        (x & y) | (~x & 0x0ff00ff0),
-        static_cast<uint32_t>(static_cast<int32_t>(x << 7) >> 20) + (x >> 5 & 0x1ff) + static_cast<uint16_t>(x * y) +
-            static_cast<uint32_t>(static_cast<int8_t>(y))};
-    const uint64_t want64[4] = {wide << (x % 64), wide >> (x % 64), static_cast<uint64_t>(static_cast<int64_t>(wide) >> (y % 64)),
+    const uint32_t want[10] = {static_cast<uint32_t>(std::popcount(x)) + 7,
+                               static_cast<uint32_t>(std::countl_zero(x)),
+                               static_cast<uint32_t>(std::countr_zero(x)),
+                               reversed(x),
+                               (x << s) ^ (y >> (x % 32)) ^ static_cast<uint32_t>(sx >> s),
+                               std::rotl(x, static_cast<int>(s)),
+                               __builtin_bswap32(x) + (x & 0xff00ff) * 3,
+                               static_cast<uint32_t>((static_cast<uint64_t>(x) * y) >> 32) ^
+                                   static_cast<uint32_t>((static_cast<int64_t>(sx) * sy) >> 32),
+                               (x & y) | (~x & 0x0ff00ff0),
+                               static_cast<uint32_t>(static_cast<int32_t>(x << 7) >> 20) + (x >> 5 & 0x1ff) +
+                                   static_cast<uint16_t>(x * y) +
+                                   static_cast<uint32_t>(static_cast<int8_t>(y))};
+    const uint64_t want64[4] = {wide << (x % 64), wide >> (x % 64),
+                                static_cast<uint64_t>(static_cast<int64_t>(wide) >> (y % 64)),
                                 wide * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(std::popcount(wide)) +
                                     static_cast<uint64_t>(std::countl_zero(wide))};
     for (size_t k = 0; k < 10; ++k) ASSERT_EQ(p.out[k * n + i], want[k]) << k << " of " << x << ", " << y;
@@ -227,7 +254,8 @@ TEST_P(BasicKernels, SortInScratch) {
   } p{upload(in), poisoned<int32_t>(n * 24), static_cast<int>(n)};
   launch(load("basic"), "scratch_sort", {groups_of(n, 64), {64, 1, 1}}, p);
   for (size_t i = 0; i < n; ++i) {
-    std::vector<int32_t> keys(in.begin() + static_cast<long>(i) * 24, in.begin() + static_cast<long>(i + 1) * 24);
+    std::vector<int32_t> keys(in.begin() + static_cast<long>(i) * 24,
+                              in.begin() + static_cast<long>(i + 1) * 24);
     std::sort(keys.begin(), keys.end());
     for (size_t k = 0; k < 24; ++k) ASSERT_EQ(p.out[i * 24 + k], keys[(k * 7 + i) % 24]) << i << " " << k;
   }
@@ -280,7 +308,8 @@ TEST_P(BasicKernels, SmallIntegers) {
                          ux < uy ? x * 4 : uy >> 1,
                          std::clamp(x + y, -32768, 32767),
                          std::max(0, static_cast<int>(ux) - uy)};
-    for (size_t k = 0; k < 6; ++k) ASSERT_EQ(p.out[k * n + i], static_cast<int16_t>(want[k])) << k << " of " << x << ", " << y;
+    for (size_t k = 0; k < 6; ++k)
+      ASSERT_EQ(p.out[k * n + i], static_cast<int16_t>(want[k])) << k << " of " << x << ", " << y;
     ASSERT_EQ(p.bytes[i], static_cast<int8_t>(x ^ y >> 4));
   }
 }

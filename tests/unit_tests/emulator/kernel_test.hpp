@@ -29,10 +29,13 @@ inline std::vector<Build> builds() {
   return out;
 }
 inline void PrintTo(const Build& build, std::ostream* os) { *os << build.target << ' ' << build.level; }
-inline std::string build_name(const testing::TestParamInfo<Build>& info) { return info.param.target + "_" + info.param.level; }
+inline std::string build_name(const testing::TestParamInfo<Build>& info) {
+  return info.param.target + "_" + info.param.level;
+}
 
 inline std::vector<std::byte> read_object(const Build& build, const std::string& name) {
-  const std::string path = std::string(ROCM_SD_EMULATOR_OBJECTS) + "/" + build.target + "/" + name + "." + build.level + ".co";
+  const std::string path =
+      std::string(ROCM_SD_EMULATOR_OBJECTS) + "/" + build.target + "/" + name + "." + build.level + ".co";
   const std::string bytes = read_file(path, uint64_t{1} << 28);
   const auto view = std::as_bytes(std::span(bytes));
   return {view.begin(), view.end()};

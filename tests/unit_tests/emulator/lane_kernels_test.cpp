@@ -34,7 +34,8 @@ TEST_P(LaneKernels, GroupNormSilu) {
   const int images = 2, hw = 35, channels = 24, groups = 4, per = channels / groups;
   const size_t count = static_cast<size_t>(images * hw * channels);
   std::vector<uint16_t> x(count);
-  const auto values = random_floats(count, -3, 5, 2), gain = random_floats(24, -2, 2, 3), bias = random_floats(24, -1, 1, 4);
+  const auto values = random_floats(count, -3, 5, 2), gain = random_floats(24, -2, 2, 3),
+             bias = random_floats(24, -1, 1, 4);
   for (size_t i = 0; i < count; ++i) x[i] = float_to_f16(values[i]);
   struct {
     const uint16_t* x;
@@ -52,13 +53,16 @@ TEST_P(LaneKernels, GroupNormSilu) {
         for (int c = g * per; c < (g + 1) * per; ++c) sum += f16_to_float(x[at(n, i, c)]);
       const double mean = sum / (hw * per);
       for (int i = 0; i < hw; ++i)
-        for (int c = g * per; c < (g + 1) * per; ++c) squares += std::pow(f16_to_float(x[at(n, i, c)]) - mean, 2);
+        for (int c = g * per; c < (g + 1) * per; ++c)
+          squares += std::pow(f16_to_float(x[at(n, i, c)]) - mean, 2);
       const double rstd = 1 / std::sqrt(squares / (hw * per) + 1e-5);
       for (int i = 0; i < hw; ++i)
         for (int c = g * per; c < (g + 1) * per; ++c) {
-          const double v = (f16_to_float(x[at(n, i, c)]) - mean) * rstd * gain[static_cast<size_t>(c)] + bias[static_cast<size_t>(c)];
+          const double v = (f16_to_float(x[at(n, i, c)]) - mean) * rstd * gain[static_cast<size_t>(c)] +
+                           bias[static_cast<size_t>(c)];
           const double want = v / (1 + std::exp(-v));
-          ASSERT_NEAR(f16_to_float(p.y[at(n, i, c)]), want, std::fabs(want) * 0x1p-11 + 1e-5) << n << " " << i << " " << c;
+          ASSERT_NEAR(f16_to_float(p.y[at(n, i, c)]), want, std::fabs(want) * 0x1p-11 + 1e-5)
+              << n << " " << i << " " << c;
         }
     }
 }
@@ -130,7 +134,8 @@ TEST_P(LaneKernels, BallotsOfPartOfTheLanes) {
     }
     const int v = in[static_cast<size_t>(t)];
     EXPECT_EQ(p.out[t], v % 3 != 0 ? odd : 0xa5a5a5a5a5a5a5a5ull) << t;
-    const uint64_t want = static_cast<uint64_t>(first) << 32 | static_cast<uint32_t>(__builtin_popcountll(odd));
+    const uint64_t want =
+        static_cast<uint64_t>(first) << 32 | static_cast<uint32_t>(__builtin_popcountll(odd));
     EXPECT_EQ(p.out[64 + t], v % 3 != 0 && v > 40 ? want : 0xa5a5a5a5a5a5a5a5ull) << t;
   }
 }
@@ -166,7 +171,8 @@ TEST_P(LaneKernels, FaultsNameKernelInstructionLaneAndAddress) {
   EXPECT_EQ(message(0), "no fault");
   const std::string one_past = message(1);
   EXPECT_NE(one_past.find("kernel faulty, `global_store"), std::string::npos) << one_past;
-  EXPECT_NE(one_past.find(is_cdna() ? "lane 63: 4 bytes at" : "lane 31: 4 bytes at"), std::string::npos) << one_past;
+  EXPECT_NE(one_past.find(is_cdna() ? "lane 63: 4 bytes at" : "lane 31: 4 bytes at"), std::string::npos)
+      << one_past;
   EXPECT_NE(one_past.find("4 bytes after the end of a buffer of 256"), std::string::npos) << one_past;
   const std::string far = message(2);
   EXPECT_NE(far.find("which no buffer holds"), std::string::npos) << far;
@@ -185,7 +191,8 @@ TEST_P(LaneKernels, LaunchesThatNoGpuTakesAreRefused) {
   EXPECT_THROW(launch(code, "faulty", {{1, 1, 1}, {2048, 1, 1}}, p), UsageError);
   EXPECT_THROW(launch(code, "faulty", {{0, 1, 1}, {64, 1, 1}}, p), UsageError);
   EXPECT_THROW(launch(code, "faulty", {{1, 1, 1}, {64, 1, 1}, 1 << 20}, p), UsageError);
-  EXPECT_THROW(gpu.launch(code, "faulty", {{1, 1, 1}, {64, 1, 1}}, std::as_bytes(std::span(&p.mode, 1))), UsageError);
+  EXPECT_THROW(gpu.launch(code, "faulty", {{1, 1, 1}, {64, 1, 1}}, std::as_bytes(std::span(&p.mode, 1))),
+               UsageError);
 }
 
 }  // namespace

@@ -40,8 +40,9 @@ TEST_P(MatrixKernels, TileOfF16) {
   launch(load("matrix"), "tile_f16", {{1, 1, 1}, {wave(), 1, 1}}, p);
   for (size_t m = 0; m < 16; ++m)
     for (size_t n = 0; n < 16; ++n)
-      ASSERT_EQ(p.d[m * 16 + n], c[m * 16 + n] + dot([&](size_t i) { return f16_to_float(a[i]); },
-                                                     [&](size_t i) { return f16_to_float(b[i]); }, m, n, 16, 16))
+      ASSERT_EQ(p.d[m * 16 + n],
+                c[m * 16 + n] + dot([&](size_t i) { return f16_to_float(a[i]); },
+                                    [&](size_t i) { return f16_to_float(b[i]); }, m, n, 16, 16))
           << m << " " << n;
 }
 
@@ -69,29 +70,44 @@ TEST_P(MatrixKernels, TileOfI8) {
   launch(load("matrix"), "tile_i8", {{1, 1, 1}, {wave(), 1, 1}}, p);
   for (size_t m = 0; m < 16; ++m)
     for (size_t n = 0; n < 16; ++n)
-      ASSERT_EQ(p.d[m * 16 + n], dot([&](size_t i) { return a[i]; }, [&](size_t i) { return b[i]; }, m, n, depth, 16))
+      ASSERT_EQ(p.d[m * 16 + n],
+                dot([&](size_t i) { return a[i]; }, [&](size_t i) { return b[i]; }, m, n, depth, 16))
           << m << " " << n;
 }
 
 TEST_P(MatrixKernels, LargeTilesOfCdna) {
   if (!is_cdna()) GTEST_SKIP() << "32 x 32 tiles are CDNA's";
   const auto a = small<uint16_t>(256, 8, float_to_f16), b = small<uint16_t>(256, 9, float_to_f16);
-  const auto fa = small<float>(64, 10, [](float v) { return v * 0.75f; }), fb = small<float>(64, 11, [](float v) { return v + 0.5f; });
-  const auto da = small<double>(64, 12, [](float v) { return v * 1.25; }), db = small<double>(64, 13, [](float v) { return v - 0.125; });
+  const auto fa = small<float>(64, 10, [](float v) { return v * 0.75f; }),
+             fb = small<float>(64, 11, [](float v) { return v + 0.5f; });
+  const auto da = small<double>(64, 12, [](float v) { return v * 1.25; }),
+             db = small<double>(64, 13, [](float v) { return v - 0.125; });
   struct {
     const uint16_t *a, *b;
     const float *fa, *fb;
     const double *da, *db;
     float *d, *f;
     double* e;
-  } p{upload(a), upload(b), upload(fa), upload(fb), upload(da), upload(db), poisoned<float>(1024), poisoned<float>(1024), poisoned<double>(256)};
+  } p{upload(a),
+      upload(b),
+      upload(fa),
+      upload(fb),
+      upload(da),
+      upload(db),
+      poisoned<float>(1024),
+      poisoned<float>(1024),
+      poisoned<double>(256)};
   launch(load("matrix"), "tile_large", {{1, 1, 1}, {64, 1, 1}}, p);
   for (size_t m = 0; m < 32; ++m)
     for (size_t n = 0; n < 32; ++n) {
-      ASSERT_EQ(p.d[m * 32 + n], dot([&](size_t i) { return f16_to_float(a[i]); }, [&](size_t i) { return f16_to_float(b[i]); }, m, n, 8, 32));
-      ASSERT_EQ(p.f[m * 32 + n], dot([&](size_t i) { return fa[i]; }, [&](size_t i) { return fb[i]; }, m, n, 2, 32));
-      if (m < 16 && n < 16)
-        ASSERT_EQ(p.e[m * 16 + n], dot([&](size_t i) { return da[i]; }, [&](size_t i) { return db[i]; }, m, n, 4, 16));
+      ASSERT_EQ(p.d[m * 32 + n], dot([&](size_t i) { return f16_to_float(a[i]); },
+                                     [&](size_t i) { return f16_to_float(b[i]); }, m, n, 8, 32));
+      ASSERT_EQ(p.f[m * 32 + n],
+                dot([&](size_t i) { return fa[i]; }, [&](size_t i) { return fb[i]; }, m, n, 2, 32));
+      if (m < 16 && n < 16) {
+        ASSERT_EQ(p.e[m * 16 + n],
+                  dot([&](size_t i) { return da[i]; }, [&](size_t i) { return db[i]; }, m, n, 4, 16));
+      }
     }
 }
 
@@ -104,11 +120,13 @@ TEST_P(MatrixKernels, GemmThroughLds) {
     const uint16_t *a, *b;
     float* c;
     int m, n, k;
-  } p{upload(a), upload(b), poisoned<float>(m * n), static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
+  } p{upload(a),           upload(b),           poisoned<float>(m * n),
+      static_cast<int>(m), static_cast<int>(n), static_cast<int>(k)};
   launch(load("matrix"), "gemm", {{n / 64, m / 64, 1}, {128, 1, 1}}, p);
   for (size_t i = 0; i < m; ++i)
     for (size_t j = 0; j < n; ++j) {
-      const double want = dot([&](size_t e) { return f16_to_float(a[e]); }, [&](size_t e) { return f16_to_float(b[e]); }, i, j, k, n);
+      const double want = dot([&](size_t e) { return f16_to_float(a[e]); },
+                              [&](size_t e) { return f16_to_float(b[e]); }, i, j, k, n);
       // Products are exact; k sums of at most k in float.
       ASSERT_NEAR(p.c[i * n + j], want, static_cast<double>(k * k) * 0x1p-24) << i << " " << j;
     }
@@ -124,9 +142,12 @@ TEST_P(MatrixKernels, Attention) {
     float* o;
     int tokens;
     float scale;
-  } p{upload(x[0]), upload(x[1]), upload(x[2]), poisoned<float>(x[0].size()), static_cast<int>(tokens), 0.125f};
+  } p{upload(x[0]), upload(x[1]), upload(x[2]), poisoned<float>(x[0].size()), static_cast<int>(tokens),
+      0.125f};
   launch(load("matrix"), "attention", {{tokens / 16, heads, 1}, {wave(), 1, 1}}, p);
-  const auto at = [&](int i, size_t h, size_t t, size_t d) { return static_cast<double>(f16_to_float(x[i][(h * tokens + t) * dim + d])); };
+  const auto at = [&](int i, size_t h, size_t t, size_t d) {
+    return static_cast<double>(f16_to_float(x[i][(h * tokens + t) * dim + d]));
+  };
   for (size_t h = 0; h < heads; ++h)
     for (size_t q = 0; q < tokens; ++q) {
       std::vector<double> weight(tokens);
