@@ -61,7 +61,7 @@ TEST_P(MatrixKernels, TileOfBf16WithConstantZero) {
 }
 
 TEST_P(MatrixKernels, TileOfI8) {
-  const size_t depth = is_cdna() ? 32 : 16;
+  const size_t depth = GetParam().target == "gfx942" ? 32 : 16;
   const auto a = random_integers<int8_t>(16 * depth, 6), b = random_integers<int8_t>(16 * depth, 7);
   struct {
     const int8_t *a, *b;

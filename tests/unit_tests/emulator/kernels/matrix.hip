@@ -92,7 +92,7 @@ KERNEL tile_bf16(TileBf16 p) {  // C = 0 is a constant of the instruction
 }
 
 struct TileI8 {
-  const signed char *a, *b;  // [16][k], [k][16]; k = 16, on CDNA 32
+  const signed char *a, *b;  // [16][k], [k][16]; k = 16, on gfx942 32
   int* d;
 };
 KERNEL tile_i8(TileI8 p) {
@@ -120,6 +120,14 @@ KERNEL tile_i8(TileI8 p) {
     a[w] = x, b[w] = y;
   }
   const i32x8 c = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, a, true, b, i32x8{}, false);
+#elif defined(__gfx90a__)
+  int x = 0, y = 0;
+  for (int i = 0; i < 4; ++i) {
+    const int k = i + 4 * (lane() / 16);
+    x |= (p.a[t * 16 + k] & 255) << 8 * i;
+    y |= (p.b[k * 16 + t] & 255) << 8 * i;
+  }
+  const i32x4 c = __builtin_amdgcn_mfma_i32_16x16x16i8(x, y, i32x4{}, 0, 0, 0);
 #else
   ulong x = 0, y = 0;
   for (int i = 0; i < 8; ++i) {
