@@ -49,6 +49,7 @@ constexpr uint32_t kSectionRela = 4, kSectionDynsym = 11;
 constexpr uint32_t kRelative64 = 13, kAbsolute64 = 3;
 constexpr uint32_t kMetadataNote = 32;
 constexpr uint64_t kImageLimit = uint64_t{1} << 30;
+constexpr uint64_t kCodeLimit = uint64_t{64} << 20;
 constexpr size_t kDescriptorBytes = 64;
 
 // Bounds-checked reading of the file or of the image.
@@ -110,9 +111,59 @@ std::string string_of(const nlohmann::json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+// Whether MessagePack nests no deeper than real metadata does: its reader recurses.
+bool is_shallow(std::span<const std::byte> bytes) {
+  constexpr size_t kDepth = 16;
+  std::vector<uint64_t> open;  // values that are still missing at each level
+  const auto big_endian = [&](size_t at, size_t count) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < count && at + i < bytes.size(); ++i)
+      value = value << 8 | static_cast<uint8_t>(bytes[at + i]);
+    return value;
+  };
+  for (size_t at = 0; at < bytes.size();) {
+    const auto tag = static_cast<uint8_t>(bytes[at++]);
+    uint64_t skip = 0, values = 0;
+    if (tag >= 0x80 && tag <= 0x8f)
+      values = 2 * (tag & 15u);  // map
+    else if (tag >= 0x90 && tag <= 0x9f)
+      values = tag & 15u;  // array
+    else if (tag >= 0xa0 && tag <= 0xbf)
+      skip = tag & 31u;  // text
+    else if (tag >= 0xc4 && tag <= 0xc6)
+      skip = (1u << (tag - 0xc4)) + big_endian(at, size_t{1} << (tag - 0xc4));
+    else if (tag >= 0xc7 && tag <= 0xc9)
+      skip = (1u << (tag - 0xc7)) + 1 + big_endian(at, size_t{1} << (tag - 0xc7));
+    else if (tag == 0xca || tag == 0xce || tag == 0xd2)
+      skip = 4;
+    else if (tag == 0xcb || tag == 0xcf || tag == 0xd3)
+      skip = 8;
+    else if (tag == 0xcc || tag == 0xd0)
+      skip = 1;
+    else if (tag == 0xcd || tag == 0xd1)
+      skip = 2;
+    else if (tag >= 0xd4 && tag <= 0xd8)
+      skip = (1u << (tag - 0xd4)) + 1;
+    else if (tag >= 0xd9 && tag <= 0xdb)
+      skip = (1u << (tag - 0xd9)) + big_endian(at, size_t{1} << (tag - 0xd9));
+    else if (tag == 0xdc || tag == 0xdd)
+      values = big_endian(at, tag == 0xdc ? 2 : 4), skip = tag == 0xdc ? 2 : 4;
+    else if (tag == 0xde || tag == 0xdf)
+      values = 2 * big_endian(at, tag == 0xde ? 2 : 4), skip = tag == 0xde ? 2 : 4;
+    if (skip > bytes.size() - at) return true;  // cut short: the reader says so
+    at += skip;
+    while (!open.empty() && open.back() == 0) open.pop_back();
+    if (!open.empty()) --open.back();
+    if (values) open.push_back(values);
+    if (open.size() > kDepth) return false;
+  }
+  return true;
+}
+
 // The metadata of NT_AMDGPU_METADATA: arguments by symbol of the kernel.
 void read_metadata(std::span<const std::byte> bytes, CodeImage& out, const std::string& what) {
   const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
+  require<FormatError>(is_shallow(bytes), what, ": the metadata note nests too deeply");
   const auto root = nlohmann::json::from_msgpack(first, first + bytes.size(), true, false);
   require<FormatError>(root.is_object(), what, ": the metadata note is not MessagePack");
   const auto kernels = root.find("amdhsa.kernels");
@@ -171,7 +222,7 @@ Kernel read_descriptor(const Reader& image, const CodeImage& out, const std::str
   for (const CodeSection& s : out.code) inside = inside || (k.entry >= s.begin && k.entry < s.end);
   require<FormatError>(inside && k.entry % 4 == 0, what, ": kernel ", printable(name), " begins at ", k.entry,
                        ", which is not code");
-  require<FormatError>(k.scratch_bytes <= (1u << 24) && k.kernarg_bytes <= (1u << 20), what, ": kernel ",
+  require<FormatError>(k.scratch_bytes <= (1u << 18) && k.kernarg_bytes <= (1u << 20), what, ": kernel ",
                        printable(name), " asks for ", k.scratch_bytes, " bytes of scratch a lane and ",
                        k.kernarg_bytes, " of arguments");
   return k;
@@ -209,6 +260,8 @@ CodeImage read_code_object(std::span<const std::byte> file, const std::string& w
     if (p.type != kLoad) continue;
     const auto bytes = in.part(p.offset, p.filesz, "segment");
     if (!bytes.empty()) std::memcpy(out.image.data() + p.vaddr, bytes.data(), bytes.size());
+    require<FormatError>(!(p.flags & kExecutable) || p.filesz <= kCodeLimit, what, ": ", p.filesz,
+                         " bytes of code");
     if (p.flags & kExecutable) out.code.push_back({p.vaddr, p.vaddr + p.filesz / 4 * 4});
   }
 

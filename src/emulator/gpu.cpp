@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "emulator/executor.hpp"
 #include "emulator/translate.hpp"
@@ -50,8 +51,21 @@ std::vector<std::string> targets() {
 struct CodeObject::Loaded {
   CodeImage file;
   std::unique_ptr<void, Free> image;
-  Program program;
+  Target target;
   std::shared_ptr<Memory> memory;
+  // Translated when a kernel of it first runs.
+  mutable std::once_flag once;
+  mutable Program translated;
+
+  const Program& program() const {
+    std::call_once(once, [this] {
+      std::vector<std::pair<uint64_t, uint64_t>> sections;
+      for (const CodeSection& s : file.code) sections.emplace_back(s.begin, s.end);
+      translated = translate(std::span(static_cast<const std::byte*>(image.get()), file.image.size()), base(),
+                             sections, target);
+    });
+    return translated;
+  }
 
   uint64_t base() const { return reinterpret_cast<uint64_t>(image.get()); }
   ~Loaded() {
@@ -70,7 +84,7 @@ std::vector<std::string> CodeObject::kernels() const {
   return out;
 }
 const std::string& CodeObject::target() const { return loaded_->file.target; }
-const Program& CodeObject::program() const { return loaded_->program; }
+const Program& CodeObject::program() const { return loaded_->program(); }
 uint64_t CodeObject::base() const { return loaded_->base(); }
 
 Gpu::Gpu(const std::string& arch, Options options)
@@ -92,9 +106,7 @@ CodeObject Gpu::load(std::span<const std::byte> file, const std::string& what) {
     const uint64_t value = loaded->base() + r.addend;
     std::memcpy(bytes + r.offset, &value, sizeof(value));
   }
-  std::vector<std::pair<uint64_t, uint64_t>> sections;
-  for (const CodeSection& s : loaded->file.code) sections.emplace_back(s.begin, s.end);
-  loaded->program = translate(std::span(bytes, loaded->file.image.size()), loaded->base(), sections, target_);
+  loaded->target = target_;
   memory_->admit(bytes, loaded->file.image.size());
   loaded->memory = memory_;
   CodeObject out;

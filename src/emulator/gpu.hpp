@@ -56,7 +56,7 @@ class CodeObject {
   const Kernel& kernel(std::string_view name) const;  // throws UsageError if there is none
   std::vector<std::string> kernels() const;
   const std::string& target() const;
-  const Program& program() const;
+  const Program& program() const;  // translated on the first call
   uint64_t base() const;
 
  private:
