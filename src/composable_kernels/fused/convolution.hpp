@@ -34,6 +34,34 @@ ROCM_SD_DEVICE int conv_phase_pixel(const ConvImage& image, int m, int down, int
   return (2 * row + down) * 2 * image.by_row.divisor + 2 * column + right;
 }
 
+// What finish_tile does with 8 channels of a pixel of the tile.
+template <class Arch, class T>
+struct ConvFinish {
+  using Terms = TailTerms<T>;
+  const ConvParams<T>& p;
+  float* partial;  // of this part of k, or null
+  int first_pixel, first_channel, down, right;
+
+  // -1: beyond the image.
+  ROCM_SD_DEVICE int pixel(int row) const {
+    const int m = first_pixel + row;
+    if (m >= p.image.pixels) return -1;
+    return p.phases > 1 ? conv_phase_pixel(p.image, m, down, right) : m;
+  }
+  ROCM_SD_DEVICE void load(int row, int channel, Terms& terms) const {
+    const int at = pixel(row);
+    if (at >= 0 && !partial) load_terms(p.tail, at, first_channel + channel, terms);
+  }
+  ROCM_SD_DEVICE void store(int row, int channel, float (&v)[8], const Terms& terms) const {
+    const int at = pixel(row);
+    if (at < 0) return;
+    if (partial)
+      store_partial(partial, p.tail.rows, p.tail.channels, at, first_channel + channel, v);
+    else
+      finish_tail<Arch>(p.tail, at, first_channel + channel, v, terms);
+  }
+};
+
 // index: of the tile; split: part of k; phase: of p.phases. lds: Cfg::kLdsBytes. Product: whose multiply() is
 // the main loop.
 template <class Arch, class Cfg, class Product = WaveProduct<Arch, Cfg>>
@@ -55,15 +83,8 @@ ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, i
 
   float* const partial =
       p.partials ? p.partials + static_cast<int64_t>(split) * p.tail.rows * channels : nullptr;
-  finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
-    int pixel = first_pixel + row;
-    if (pixel >= pixels) return;
-    if (p.phases > 1) pixel = conv_phase_pixel(p.image, pixel, down, right);
-    if (partial)
-      store_partial(partial, p.tail.rows, channels, pixel, first_channel + channel, v);
-    else
-      finish_tail<Arch>(p.tail, pixel, first_channel + channel, v);
-  });
+  finish_tile<Arch, Cfg, false>(acc, lds,
+                                ConvFinish<Arch, T>{p, partial, first_pixel, first_channel, down, right});
 }
 
 }  // namespace rocm_sd

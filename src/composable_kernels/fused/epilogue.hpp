@@ -101,6 +101,46 @@ ROCM_SD_DEVICE void store8(T* to, const float (&v)[8], bool wide, int count) {
   }
 }
 
+template <class T>
+ROCM_SD_DEVICE void add_shift(const TailParams<T>& p, int row, int channel, bool wide, int count,
+                              float (&v)[8]) {
+  const int64_t at = row / p.rows_per_image * p.shift_stride + channel;
+  float term[8];
+  // A slice of a wider table may begin anywhere.
+  const auto load = [&](const auto* from) {
+    load8(term, from, wide && reinterpret_cast<uintptr_t>(from) % 16 == 0, count);
+  };
+  if (p.shift_is_float)
+    load(static_cast<const float*>(p.shift) + at);
+  else
+    load(static_cast<const T*>(p.shift) + at);
+  ROCM_SD_UNROLL
+  for (int i = 0; i < 8; ++i) v[i] += term[i];
+}
+
+// What a tail adds to 8 channels of a row, as it lies in memory: loaded for several rows before any is used,
+// so that their latencies overlap. Only where the whole piece exists and is aligned (tail_is_wide).
+template <class T>
+struct alignas(16) Eight {
+  T x[8];
+};
+template <class T>
+struct TailTerms {
+  Eight<T> residual;
+  Eight<float> bias;
+};
+template <class T>
+ROCM_SD_DEVICE bool tail_is_wide(const TailParams<T>& p, int row, int channel) {
+  return row < p.rows && channel + 8 <= p.channels && p.channels % 8 == 0 && p.y_stride % 8 == 0;
+}
+template <class T>
+ROCM_SD_DEVICE void load_terms(const TailParams<T>& p, int row, int channel, TailTerms<T>& terms) {
+  if (!tail_is_wide(p, row, channel)) return;
+  if (p.bias) terms.bias = *reinterpret_cast<const Eight<float>*>(p.bias + channel);
+  if (p.residual)
+    terms.residual = *reinterpret_cast<const Eight<T>*>(p.residual + row * p.y_stride + channel);
+}
+
 // Finishes channels channel .. channel + 7 of a row; what lies outside y is dropped.
 template <class Arch, class T>
 ROCM_SD_DEVICE void finish_tail(const TailParams<T>& p, int row, int channel, float (&v)[8]) {
@@ -116,14 +156,7 @@ ROCM_SD_DEVICE void finish_tail(const TailParams<T>& p, int row, int channel, fl
     load8(term, p.bias + channel, wide, count);
     add();
   }
-  if (p.shift) {
-    const int64_t at = row / p.rows_per_image * p.shift_stride + channel;
-    if (p.shift_is_float)
-      load8(term, static_cast<const float*>(p.shift) + at, wide && p.shift_stride % 8 == 0, count);
-    else
-      load8(term, static_cast<const T*>(p.shift) + at, wide && p.shift_stride % 8 == 0, count);
-    add();
-  }
+  if (p.shift) add_shift(p, row, channel, wide, count, v);
   const int64_t at = row * p.y_stride + channel;
   if (p.residual) {
     load8(term, p.residual + at, wide, count);
@@ -131,6 +164,24 @@ ROCM_SD_DEVICE void finish_tail(const TailParams<T>& p, int row, int channel, fl
   }
   activate<Arch>(p.act, v);
   store8(p.y + at, v, wide, count);
+}
+
+// The same with terms from load_terms().
+template <class Arch, class T>
+ROCM_SD_DEVICE void finish_tail(const TailParams<T>& p, int row, int channel, float (&v)[8],
+                                const TailTerms<T>& terms) {
+  if (!tail_is_wide(p, row, channel)) return finish_tail<Arch>(p, row, channel, v);
+  if (p.bias) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) v[i] += terms.bias.x[i];
+  }
+  if (p.shift) add_shift(p, row, channel, true, 8, v);
+  if (p.residual) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) v[i] += to_float(terms.residual.x[i]);
+  }
+  activate<Arch>(p.act, v);
+  store8(p.y + row * p.y_stride + channel, v, true, 8);
 }
 
 // GEGLU: y = (v + bias) gelu(gate + gate bias); the gates' biases follow the values'. The rest of the tail is
