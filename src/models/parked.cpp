@@ -51,18 +51,21 @@ class Clear final : public Visitor {
 }  // namespace
 
 void ParkedModel::park() {
-  if (parked()) return;
+  if (parked_) return;
   bytes_ = bytes_held(visit_);
-  std::vector<Tensor> values;
-  Park park(device_, values);
-  visit_(park);
-  Clear clear;  // only now: where the host ran out of memory the model is still whole
+  if (values_.empty()) {
+    std::vector<Tensor> values;
+    Park park(device_, values);
+    visit_(park);  // where the host runs out of memory the model is still whole
+    values_ = std::move(values);
+  }
+  Clear clear;
   visit_(clear);
-  values_ = std::move(values);
+  parked_ = true;
 }
 
 void ParkedModel::restore() {
-  if (!parked()) return;
+  if (!parked_) return;
   try {
     Restore restore(device_, values_);
     visit_(restore);
@@ -71,7 +74,8 @@ void ParkedModel::restore() {
     visit_(clear);
     throw;
   }
-  values_.clear();
+  parked_ = false;
+  if (&device_ == &host_device()) values_.clear();  // the same memory, which packed layouts replace
 }
 
 }  // namespace rocm_sd

@@ -173,12 +173,23 @@ void VaeEncoder::visit(Visitor& v) {
   v("quant_conv", quant_);
 }
 
-Tensor VaeEncoder::moments(Exec& ex, const Tensor& picture, const Tap* tap) const {
+void VaeEncoder::check_picture(const Tensor& picture) const {
   const int64_t step = config_.downscale();
   require(picture.rank() == 4 && picture.dim(3) == config_.image_channels && picture.dim(1) % step == 0 &&
               picture.dim(2) % step == 0,
           "vae encoder: expected a picture [N,H,W,", config_.image_channels,
           "] with sides that are multiples of ", step, ", got ", picture.shape());
+}
+
+Tensor VaeEncoder::tail(Exec& ex, Tensor x, const Tap* tap) const {
+  x = mid_(ex, std::move(x), config_.norm_groups);
+  show(tap, "mid_block", x);
+  x = same_conv(ex, normed_silu(ex, x, norm_out_, config_.norm_groups), conv_out_);
+  return quant_ ? same_conv(ex, x, *quant_) : x;  // [N,h,w,2*latent_channels]
+}
+
+Tensor VaeEncoder::moments(Exec& ex, const Tensor& picture, const Tap* tap) const {
+  check_picture(picture);
   Tensor x = same_conv(ex, as_dtype(ex, picture, dtype_), conv_in_);
   show(tap, "conv_in", x);
   for (size_t i = 0; i < levels_.size(); ++i) {
@@ -189,16 +200,22 @@ Tensor VaeEncoder::moments(Exec& ex, const Tensor& picture, const Tap* tap) cons
                  {.stride = 2, .pad = {.bottom = 1, .right = 1}});  // [N,H/2,W/2,C]
     show(tap, concat("down_blocks.", i), x);
   }
-  x = mid_(ex, std::move(x), config_.norm_groups);
-  show(tap, "mid_block", x);
-  x = same_conv(ex, normed_silu(ex, x, norm_out_, config_.norm_groups), conv_out_);
-  return quant_ ? same_conv(ex, x, *quant_) : x;  // [N,h,w,2*latent_channels]
+  return tail(ex, std::move(x), tap);
+}
+
+Tensor VaeEncoder::scaled(Exec& ex, const Tensor& z) const {
+  const double scale = config_.scaling_factor;
+  return affine(ex, z, static_cast<float>(scale), static_cast<float>(-config_.shift_factor * scale));
 }
 
 Tensor VaeEncoder::operator()(Exec& ex, const Tensor& picture, const Tensor* noise, const Tap* tap) const {
-  const Tensor z = sample_posterior(ex, moments(ex, picture, tap), noise);  // [N,h,w,latent_channels]
-  const double scale = config_.scaling_factor;
-  return affine(ex, z, static_cast<float>(scale), static_cast<float>(-config_.shift_factor * scale));
+  return scaled(ex, sample_posterior(ex, moments(ex, picture, tap), noise));  // [N,h,w,latent_channels]
+}
+
+Tensor VaeEncoder::encode_in_bands(Exec& ex, const Tensor& picture, int64_t count) const {
+  check_picture(picture);
+  Tensor x = levels_in_bands(ex, as_dtype(ex, picture, dtype_), count);
+  return scaled(ex, sample_posterior(ex, tail(ex, std::move(x), nullptr), nullptr));
 }
 
 }  // namespace rocm_sd

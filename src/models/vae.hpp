@@ -95,8 +95,16 @@ class VaeEncoder {
   // exp(logvar / 2) * noise, or the mean where noise is null. noise [N,h,w,latent_channels] f32.
   Tensor operator()(Exec& ex, const Tensor& picture, const Tensor* noise = nullptr,
                     const Tap* tap = nullptr) const;
+  // The mode, in `count` bands of rows: the same latents within rounding in less memory. picture [1,H,W,3].
+  Tensor encode_in_bands(Exec& ex, const Tensor& picture, int64_t count) const;
 
  private:
+  void check_picture(const Tensor& picture) const;
+  // All levels, [1,h,w,C], and what comes after them: [1,h,w,2*latent_channels].
+  Tensor levels_in_bands(Exec& ex, const Tensor& picture, int64_t count) const;
+  Tensor tail(Exec& ex, Tensor x, const Tap* tap) const;
+  Tensor scaled(Exec& ex, const Tensor& z) const;
+
   VaeConfig config_;
   DType dtype_ = DType::kF32;
   Conv conv_in_, conv_out_;

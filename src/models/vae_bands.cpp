@@ -20,8 +20,8 @@ Halo halo_of(const BandedMap& map, size_t i) { return {i > 0, i + 1 < map.count(
 
 // A band with its halo: copy(from, to) is called for each piece of rows.
 template <class Copy>
-Tensor with_halo(Exec& ex, const BandedMap& map, size_t i, const Copy& copy) {
-  const auto [above, below] = halo_of(map, i);
+Tensor with_halo(Exec& ex, const BandedMap& map, size_t i, const Halo& halo, const Copy& copy) {
+  const auto [above, below] = halo;
   const Tensor& band = map.bands[i];
   Shape shape = band.shape();
   const int64_t rows = shape[1];
@@ -76,7 +76,7 @@ Tensor scale_of(Exec& ex, const BandedMap& map, const Norm& norm, int64_t groups
 // Band i of map, normalised and through SiLU, convolved 3x3.
 Tensor norm_conv(Exec& ex, const BandedMap& map, size_t i, const Norm& norm, const Tensor& scale,
                  const Conv& conv, const Tensor* residual = nullptr) {
-  const Tensor normed = with_halo(ex, map, i, [&](const Tensor& from, const Tensor& to) {
+  const Tensor normed = with_halo(ex, map, i, halo_of(map, i), [&](const Tensor& from, const Tensor& to) {
     normalise_channels(ex, from, scale, norm, Activation::kSilu, to);
   });
   return conv2d(ex, normed, conv,
@@ -88,11 +88,17 @@ void release_above(BandedMap& map, size_t i) {
   if (i > 0) map.bands[i - 1] = Tensor();
 }
 
-BandedMap like(const BandedMap& map, int64_t factor = 1) {
+// Bands of the same rows, with twice as many or half as many where asked.
+BandedMap like(const BandedMap& map, int64_t factor = 1, int64_t divisor = 1) {
   BandedMap out{{}, map.begins};
-  for (int64_t& begin : out.begins) begin *= factor;
+  for (int64_t& begin : out.begins) begin = begin * factor / divisor;
   out.bands.resize(map.count());
   return out;
+}
+
+Tensor copied_with_halo(Exec& ex, const BandedMap& map, size_t i) {
+  return with_halo(ex, map, i, halo_of(map, i),
+                   [&](const Tensor& from, const Tensor& to) { copy_into(ex, from, to); });
 }
 
 // ResBlock without time shifts.
@@ -123,8 +129,7 @@ BandedMap upsample(Exec& ex, const Conv& conv, BandedMap x) {
   BandedMap out = like(x, 2);
   for (size_t i = 0; i < x.count(); ++i) {
     const auto [above, below] = halo_of(x, i);
-    const Tensor source =
-        with_halo(ex, x, i, [&](const Tensor& from, const Tensor& to) { copy_into(ex, from, to); });
+    const Tensor source = copied_with_halo(ex, x, i);
     // A neighbour's row is doubled too: the second of the two gives a row that belongs to the neighbour.
     const Tensor rows = conv2d(ex, source, conv, {.pad = border_padding({above, below}), .upsample2x = true});
     const int64_t count = out.begins[i + 1] - out.begins[i];
@@ -139,13 +144,37 @@ BandedMap upsample(Exec& ex, const Conv& conv, BandedMap x) {
   return out;
 }
 
+// Convolved 3x3 with stride 2, padded below and to the right only. Bands have an even number of rows, so that
+// the filter begins at a band's own rows and reads one row of the band below.
+BandedMap downsample(Exec& ex, const Conv& conv, BandedMap x) {
+  BandedMap out = like(x, 1, 2);
+  for (size_t i = 0; i < x.count(); ++i) {
+    const auto copy = [&](const Tensor& from, const Tensor& to) { copy_into(ex, from, to); };
+    const int64_t below = halo_of(x, i).below;
+    const Tensor source = with_halo(ex, x, i, {.below = below}, copy);
+    out.bands[i] = conv2d(ex, source, conv, {.stride = 2, .pad = {.bottom = below ? 0 : 1, .right = 1}});
+    x.bands[i] = Tensor();  // the band below does not read it
+  }
+  return out;
+}
+
+BandedMap conv3x3(Exec& ex, const Conv& conv, BandedMap x) {
+  BandedMap out = like(x);
+  for (size_t i = 0; i < x.count(); ++i) {
+    out.bands[i] = conv2d(ex, copied_with_halo(ex, x, i), conv, {.pad = border_padding(halo_of(x, i))});
+    release_above(x, i);
+  }
+  return out;
+}
+
 }  // namespace
 
-BandedMap cut_into_bands(Exec& ex, const Tensor& x, int64_t count) {
-  const int64_t height = x.dim(1), bands = std::clamp<int64_t>(count, 1, height);
+BandedMap cut_into_bands(Exec& ex, const Tensor& x, int64_t count, int64_t multiple) {
+  const int64_t height = x.dim(1), pieces = height / multiple;
+  const int64_t bands = std::clamp<int64_t>(count, 1, pieces);
   BandedMap out;
   for (int64_t i = 0; i < bands; ++i) {
-    const int64_t begin = height * i / bands, end = height * (i + 1) / bands;
+    const int64_t begin = pieces * i / bands * multiple, end = pieces * (i + 1) / bands * multiple;
     out.begins.push_back(begin);
     Tensor band = ex.alloc({1, end - begin, x.dim(2), x.dim(3)}, x.dtype());
     copy_into(ex, x.narrow(1, begin, end - begin), band);
@@ -153,6 +182,24 @@ BandedMap cut_into_bands(Exec& ex, const Tensor& x, int64_t count) {
   }
   out.begins.push_back(height);
   return out;
+}
+
+Tensor joined(Exec& ex, const BandedMap& map) {
+  const Tensor& first = map.bands.front();
+  const Tensor out = ex.alloc({1, map.height(), first.dim(2), first.dim(3)}, first.dtype());
+  for (size_t i = 0; i < map.count(); ++i)
+    copy_into(ex, map.bands[i], out.narrow(1, map.begins[i], map.begins[i + 1] - map.begins[i]));
+  return out;
+}
+
+Tensor VaeEncoder::levels_in_bands(Exec& ex, const Tensor& picture, int64_t count) const {
+  require(picture.dim(0) == 1, "vae encoder: bands take one picture at a time, got ", picture.shape());
+  BandedMap x = conv3x3(ex, conv_in_, cut_into_bands(ex, picture, count, config_.downscale()));
+  for (const VaeLevel& level : levels_) {
+    for (const ResBlock& block : level.resnets) x = resnet(ex, block, std::move(x), config_.norm_groups);
+    if (level.downsampler) x = downsample(ex, *level.downsampler, std::move(x));
+  }
+  return joined(ex, x);
 }
 
 void VaeDecoder::decode_in_bands(Exec& ex, const Tensor& latents, int64_t count, const BandSink& sink) const {

@@ -110,7 +110,7 @@ MemoryPlan Pipeline::State::plan(const ResolvedRequest& r, const TokenRows& rows
     vae_bands = std::min(2 * vae_bands, r.latent_height);
     vae.reset();
     const MemoryPlan banded = measure(r, rows);
-    if (banded.vae >= plan.vae) {  // the encoder decides, or bands do not pay at this size
+    if (banded.vae >= plan.vae) {  // bands do not pay at this size
       vae_bands = before;
       vae.reset();
       plan = measure(r, rows);

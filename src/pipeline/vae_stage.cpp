@@ -48,8 +48,11 @@ size_t VaeStage::plan(bool with_encoder) {
   }
   if (!encode_) {
     const VaeEncoder& encoder = components_.encoder();
-    encode_ = std::make_unique<Program>(
-        "vae encoder", arena_, [this, &encoder](Exec& ex) { copy_into(ex, encoder(ex, pixels_), encoded_); });
+    encode_ = std::make_unique<Program>("vae encoder", arena_, [this, &encoder](Exec& ex) {
+      const Tensor latents =
+          bands_ == 1 ? encoder(ex, pixels_) : encoder.encode_in_bands(ex, pixels_, bands_);
+      copy_into(ex, latents, encoded_);
+    });
   }
   if (!encode_->planned()) encode_->plan();
   return std::max(decode_->arena_bytes(), encode_->arena_bytes());

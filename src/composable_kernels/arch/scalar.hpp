@@ -45,11 +45,6 @@ struct Scalar {
   static float sin(float x) { return std::sin(x); }
   static float cos(float x) { return std::cos(x); }
   static double sqrt(double x) { return std::sqrt(x); }
-
-  template <class T, int kSize>
-  struct Lds {
-    T data[kSize];
-  };
 };
 
 template <>

@@ -1,8 +1,11 @@
-// Attention with an online softmax.
+// Attention with an online softmax for any head_dim and type: the plain form behind the flash kernels.
 // Problem   y = softmax(scale q k^T + mask) v for each query of each head
-// Mapping   one wave per query; per tile of keys a lane owns every lanes-th score, then every lanes-th
-// channel Traffic   k and v once per query, from cache; the weights of one tile in LDS Numerics  float;
-// running maximum and sum (Milakov and Gimelshein, 2018)      Limits  head_dim <= Cfg::kMaxDim
+// Mapping   one wave per query, and one wave to a workgroup; per tile of keys a lane owns every lanes-th
+// score,
+//           then every lanes-th channel
+// Traffic   k and v once per query, from cache; the weights of one tile in LDS
+// Numerics  float; running maximum and sum (Milakov and Gimelshein, 2018)      Limits  head_dim <=
+// Cfg::kMaxDim
 #pragma once
 
 #include "composable_kernels/block.hpp"
@@ -22,14 +25,15 @@ struct AttentionParams {
   int64_t batch, heads, queries, keys, head_dim;
   float scale;
   bool causal;
+  uint32_t groups;  // of the grid
 };
 
-// Cfg: T, the storage type; kTileKeys; kMaxDim.
+// Cfg: T, the storage type; kTileKeys; kMaxDim. weights: LDS for kTileKeys floats.
 template <class Arch, class Cfg>
-ROCM_SD_DEVICE void attention_body(const AttentionParams<typename Cfg::T>& p, const Block<Arch>& block) {
+ROCM_SD_DEVICE void attention_body(const AttentionParams<typename Cfg::T>& p, const Block<Arch>& block,
+                                   float* weights) {
   constexpr int kPerLane = (Cfg::kMaxDim + Arch::lanes - 1) / Arch::lanes;
   constexpr float kHidden = -__builtin_inff();
-  typename Arch::template Lds<float, Cfg::kTileKeys> weights;
   for (int64_t row = block.first_row(); row < p.batch * p.heads * p.queries; row += block.row_stride()) {
     const int64_t i = row % p.queries, h = row / p.queries % p.heads, b = row / p.queries / p.heads;
     const auto* q = p.q.data + b * p.q.image + i * p.q.row + h * p.head_dim;
@@ -48,7 +52,7 @@ ROCM_SD_DEVICE void attention_body(const AttentionParams<typename Cfg::T>& p, co
           score += to_float(q[d]) * to_float(k[(first + j) * p.k.row + d]);
         score *= p.scale;
         if (mask) score += mask[(first + j) * p.mask_strides[3]];
-        weights.data[j] = score;
+        weights[j] = score;
         most = score > most ? score : most;
       }
       const float old = highest;
@@ -57,20 +61,25 @@ ROCM_SD_DEVICE void attention_body(const AttentionParams<typename Cfg::T>& p, co
       const float base = highest == kHidden ? 0.0f : highest, shrink = Arch::exp(old - base);
       float sum = 0;
       for (int64_t j = block.lane(); j < tile; j += Arch::lanes)
-        sum += weights.data[j] = Arch::exp(weights.data[j] - base);
+        sum += weights[j] = Arch::exp(weights[j] - base);
       total = total * shrink + Arch::wave_sum(sum);
       block.barrier();
-      for (int64_t d = block.lane(), at = 0; d < p.head_dim; d += Arch::lanes, ++at) {
+      ROCM_SD_UNROLL
+      for (int at = 0; at < kPerLane; ++at) {
+        const int64_t d = block.lane() + at * Arch::lanes;
+        if (d >= p.head_dim) continue;
         float channel = sums[at] * shrink;
-        for (int64_t j = 0; j < tile; ++j)
-          channel += weights.data[j] * to_float(v[(first + j) * p.v.row + d]);
+        for (int64_t j = 0; j < tile; ++j) channel += weights[j] * to_float(v[(first + j) * p.v.row + d]);
         sums[at] = channel;
       }
       block.barrier();
     }
     const float share = highest == kHidden && total == 0 ? 0.0f : 1.0f / total;
-    for (int64_t d = block.lane(), at = 0; d < p.head_dim; d += Arch::lanes, ++at)
-      store(p.y[((b * p.queries + i) * p.heads + h) * p.head_dim + d], sums[at] * share);
+    ROCM_SD_UNROLL
+    for (int at = 0; at < kPerLane; ++at) {
+      const int64_t d = block.lane() + at * Arch::lanes;
+      if (d < p.head_dim) store(p.y[((b * p.queries + i) * p.heads + h) * p.head_dim + d], sums[at] * share);
+    }
   }
 }
 

@@ -9,6 +9,7 @@ const ImplList<AttentionProblem> kImpls = {
     "attention",
     {
         {"gpu", supports_attention_gpu, run_attention_gpu},
+        {"gpu_wave", supports_attention_gpu_wave, run_attention_gpu_wave},
         {"host", supports_host_f32_or_bf16, run_attention_host},
         {"onednn", supports_attention_onednn, run_attention_onednn},
         {"host_bf16", supports_attention_host_bf16, run_attention_host_bf16},
@@ -21,6 +22,7 @@ const ImplList<AttentionProblem> kHardwareBf16 = {
     "attention",
     {
         {"gpu", supports_attention_gpu, run_attention_gpu},
+        {"gpu_wave", supports_attention_gpu_wave, run_attention_gpu_wave},
         {"onednn", supports_attention_onednn, run_attention_onednn},
         {"host_bf16", supports_attention_host_bf16, run_attention_host_bf16},
         {"host", supports_host_f32_or_bf16, run_attention_host},

@@ -1,6 +1,8 @@
-// attention on a GPU: flash attention in 16 bits, one wave per query in f32.
+// attention on a GPU: flash attention in 16 bits, one wave per query for everything else.
+#include <algorithm>
 #include <limits>
 
+#include "composable_kernels/fused/attention.hpp"
 #include "composable_kernels/fused/flash_params.hpp"
 #include "kernels/attention/flash_plan.hpp"
 #include "kernels/gpu_launch.hpp"
@@ -48,6 +50,10 @@ Refusal supports_flash(const Exec& ex, const AttentionProblem& p) {
   return supports_kernel(ex, default_config(p, traits).kernel.name);
 }
 
+std::string wave_kernel(const AttentionProblem& p) {
+  return concat("attention_wave_", p.dtype, "_d", p.head_dim <= 128 ? 128 : 512);
+}
+
 }  // namespace
 
 void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
@@ -67,7 +73,8 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
                      static_cast<uint32_t>(plan.splits)};
   launch_kernel(ex, op_info(p, "gpu"), *device.find_kernel(plan.kernel.name), grid,
                 static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
-                static_cast<uint32_t>(plan.kernel.lds_bytes), params);
+                traits.family == GpuFamily::kNvidia ? static_cast<uint32_t>(plan.kernel.lds_bytes) : 0,
+                params);
   if (plan.splits == 1) return;
   constexpr int64_t kRowsOfGroup = 4;  // a wave each
   const FlashMergeParams<uint16_t> merge{params.partial_sums,
@@ -91,6 +98,35 @@ Refusal supports_attention_gpu(const Exec& ex, const AttentionProblem& problem) 
 }
 void run_attention_gpu(Exec& ex, const AttentionProblem& problem) {
   run_flash(ex, problem, default_config(problem, gpu_device(ex)->traits()));
+}
+
+Refusal supports_attention_gpu_wave(const Exec& ex, const AttentionProblem& p) {
+  if (!gpu_device(ex)) return "runs on a GPU only";
+  if (p.head_dim > 512) return concat("head_dim ", p.head_dim, " exceeds 512");
+  return supports_kernel(ex, wave_kernel(p));
+}
+void run_attention_gpu_wave(Exec& ex, const AttentionProblem& p) {
+  const int64_t rows = p.batch * p.heads * p.queries;
+  if (rows * p.head_dim == 0) return;
+  GpuDevice& device = *gpu_device(ex);
+  const GpuTraits& traits = device.traits();
+  const auto operand = [](const AttentionProblem::Rows& r) {
+    return AttentionParams<float>::Rows{static_cast<const float*>(r.data), r.image, r.row};
+  };
+  AttentionParams<float> params{
+      .q = operand(p.q), .k = operand(p.k), .v = operand(p.v), .y = static_cast<float*>(p.y)};
+  params.mask = p.mask;
+  for (int i = 0; i < 4; ++i) params.mask_strides[i] = p.mask_strides[i];
+  params.batch = p.batch;
+  params.heads = p.heads;
+  params.queries = p.queries;
+  params.keys = p.keys;
+  params.head_dim = p.head_dim;
+  params.scale = p.scale;
+  params.causal = p.causal;
+  params.groups = static_cast<uint32_t>(std::min<int64_t>(rows, int64_t{traits.multiprocessors} * 64));
+  launch_kernel(ex, op_info(p, "gpu_wave"), *device.find_kernel(wave_kernel(p)), {params.groups},
+                static_cast<uint32_t>(traits.lanes), 0, params);
 }
 
 }  // namespace rocm_sd

@@ -28,6 +28,8 @@ struct AttentionProblem {
 
 Refusal supports_attention_gpu(const Exec& ex, const AttentionProblem& problem);
 void run_attention_gpu(Exec& ex, const AttentionProblem& problem);
+Refusal supports_attention_gpu_wave(const Exec& ex, const AttentionProblem& problem);
+void run_attention_gpu_wave(Exec& ex, const AttentionProblem& problem);
 Refusal supports_attention_onednn(const Exec& ex, const AttentionProblem& problem);
 void run_attention_onednn(Exec& ex, const AttentionProblem& problem);
 Refusal supports_attention_host_bf16(const Exec& ex, const AttentionProblem& problem);

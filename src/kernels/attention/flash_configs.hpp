@@ -21,6 +21,8 @@ struct FlashWideConfig {
 
 // X(head_dim, queries, keys, waves, stages, groups, queries_in_lds), the ones for any mask in *_GENERAL.
 #define ROCM_SD_FLASH_NVIDIA(X) \
+  X(32, 32, 64, 4, 2, 3, 0)     \
+  X(32, 16, 64, 4, 2, 4, 0)     \
   X(40, 32, 64, 4, 2, 3, 0)     \
   X(40, 32, 32, 4, 3, 4, 0)     \
   X(40, 48, 32, 4, 3, 3, 0)     \
@@ -38,6 +40,7 @@ struct FlashWideConfig {
   X(160, 16, 64, 4, 2, 2, 0)    \
   X(160, 16, 32, 4, 2, 2, 0)
 #define ROCM_SD_FLASH_NVIDIA_GENERAL(X) \
+  X(32, 16, 32, 4, 2, 3, 0)             \
   X(40, 16, 32, 4, 2, 3, 0)             \
   X(64, 16, 32, 4, 2, 3, 0)             \
   X(80, 16, 32, 4, 2, 2, 0)             \
@@ -45,6 +48,8 @@ struct FlashWideConfig {
   X(160, 16, 32, 4, 2, 2, 0)
 
 #define ROCM_SD_FLASH_RDNA3(X) \
+  X(32, 16, 64, 8, 2, 1, 0)    \
+  X(32, 16, 32, 4, 2, 1, 0)    \
   X(40, 16, 64, 8, 2, 1, 0)    \
   X(40, 32, 32, 8, 2, 1, 0)    \
   X(40, 16, 32, 4, 2, 1, 0)    \
@@ -56,6 +61,7 @@ struct FlashWideConfig {
   X(128, 16, 32, 8, 2, 1, 0)   \
   X(160, 16, 32, 4, 1, 1, 1)
 #define ROCM_SD_FLASH_RDNA3_GENERAL(X) \
+  X(32, 16, 32, 4, 2, 1, 0)            \
   X(40, 16, 32, 4, 2, 1, 0)            \
   X(64, 16, 32, 4, 2, 1, 0)            \
   X(80, 16, 32, 4, 2, 1, 0)            \
@@ -63,6 +69,8 @@ struct FlashWideConfig {
   X(160, 16, 16, 4, 1, 1, 1)
 
 #define ROCM_SD_FLASH_RDNA4(X) \
+  X(32, 16, 64, 8, 2, 1, 0)    \
+  X(32, 16, 32, 4, 2, 1, 0)    \
   X(40, 16, 64, 8, 2, 1, 0)    \
   X(40, 32, 32, 8, 2, 1, 0)    \
   X(40, 16, 32, 4, 2, 1, 0)    \
@@ -74,6 +82,7 @@ struct FlashWideConfig {
   X(128, 16, 32, 8, 2, 1, 0)   \
   X(160, 16, 32, 8, 2, 1, 0)
 #define ROCM_SD_FLASH_RDNA4_GENERAL(X) \
+  X(32, 16, 32, 4, 2, 1, 0)            \
   X(40, 16, 32, 4, 2, 1, 0)            \
   X(64, 16, 32, 4, 2, 1, 0)            \
   X(80, 16, 32, 4, 2, 1, 0)            \
@@ -81,6 +90,8 @@ struct FlashWideConfig {
   X(160, 16, 32, 4, 2, 1, 0)
 
 #define ROCM_SD_FLASH_CDNA3(X) \
+  X(32, 32, 64, 4, 2, 1, 0)    \
+  X(32, 16, 64, 4, 2, 1, 0)    \
   X(40, 32, 64, 4, 2, 1, 0)    \
   X(40, 16, 64, 4, 2, 1, 0)    \
   X(64, 32, 64, 4, 2, 1, 0)    \
@@ -91,6 +102,7 @@ struct FlashWideConfig {
   X(128, 16, 32, 4, 2, 1, 0)   \
   X(160, 16, 32, 4, 2, 1, 0)
 #define ROCM_SD_FLASH_CDNA3_GENERAL(X) \
+  X(32, 16, 64, 4, 2, 1, 0)            \
   X(40, 16, 64, 4, 2, 1, 0)            \
   X(64, 16, 64, 4, 2, 1, 0)            \
   X(80, 16, 64, 4, 2, 1, 0)            \
@@ -102,7 +114,7 @@ struct FlashWideConfig {
   X(512, 64, 64, 4, 2, 128, 16, 4)   \
   X(512, 64, 128, 2, 4, 64, 16, 4)   \
   X(512, 64, 64, 2, 4, 128, 16, 4)   \
-  X(512, 32, 64, 2, 4, 128, 16, 4)
+  X(512, 32, 64, 2, 4, 128, 16, 2)
 #define ROCM_SD_FLASH_WIDE_AMD(X) X(512, 32, 64, 2, 4, 128, 16, 1)
 
 // 16-bit elements of LDS; FlashAttention::kLdsElements says the same. transposed: how values are staged.

@@ -34,13 +34,11 @@ struct FlashWideCfg {
   static constexpr int kLdsOfLauncher = flash_wide_lds_elements(kRow, kTransposed);
 };
 
-extern __shared__ __attribute__((aligned(16))) unsigned char flash_lds[];
-
 template <template <class, class> class Form, class Cfg>
 ROCM_SD_DEVICE void flash_kernel(const FlashParams<typename Cfg::T>& p) {
   using Body = Form<GpuArch, Cfg>;
   static_assert(Body::kLdsElements == Cfg::kLdsOfLauncher);
-  Body(p, reinterpret_cast<typename Cfg::T*>(flash_lds),
+  Body(p, reinterpret_cast<typename Cfg::T*>(GpuArch::lds<2 * Body::kLdsElements>()),
        {static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()),
         static_cast<int>(GpuArch::group_z())})
       .run();

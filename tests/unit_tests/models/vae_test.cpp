@@ -58,6 +58,19 @@ TEST(Vae, DecodesInBandsToTheSamePicture) {
                ShapeError);
 }
 
+TEST(Vae, EncodesInBandsToTheSameLatents) {
+  const VaeConfig config = {.channels = {8, 16, 16}, .resnets = 2, .norm_groups = 4};
+  const RandomSource source;
+  const VaeEncoder encoder = VaeEncoder::load(host_device(), config, source, DType::kF32);
+  const Tensor picture = random_tensor({1, 28, 20, 3}, DType::kF32, 1);
+  testing_support::TestExec test;
+  const auto want = to_doubles(encoder(test.ex, picture));
+  for (const int64_t bands : {1, 2, 3, 7, 50})
+    testing_support::expect_near(to_doubles(encoder.encode_in_bands(test.ex, picture, bands)), want, 2e-5,
+                                 concat(bands, " bands"));
+  EXPECT_THROW(encoder.encode_in_bands(test.ex, random_tensor({1, 6, 4, 3}, DType::kF32, 1), 2), ShapeError);
+}
+
 TEST(Vae, BandsTakeLessMemory) {
   const VaeConfig config = {.channels = {16, 32, 64, 64}, .resnets = 2, .norm_groups = 8};
   const RandomSource source;

@@ -1,0 +1,71 @@
+// The steps of a banded group norm on the GPU: the moments against the reference, all together against
+// group_norm in double precision.
+#include "kernels/norm/group_bands.hpp"
+
+#include <gtest/gtest.h>
+
+#include "gpu_tests/against_reference.hpp"
+#include "kernels/norm/norm.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace testing_support;
+
+struct Case {
+  int64_t height, width, channels;
+  int groups;
+  std::vector<int64_t> cuts;  // rows where bands begin, but for the first
+};
+
+class GpuGroupBands : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(All, GpuGroupBands, testing::Values(DType::kF16, DType::kBF16),
+                         [](const auto& info) { return fmt::format("{}", info.param); });
+
+Tensor banded(Exec& ex, const Tensor& x, const NormWeight& w, const Case& c) {
+  std::vector<int64_t> begins = c.cuts;
+  begins.insert(begins.begin(), 0);
+  begins.push_back(c.height);
+  std::vector<int64_t> rows = {0};
+  for (size_t i = 0; i + 1 < begins.size(); ++i)
+    rows.push_back(rows.back() + moment_rows((begins[i + 1] - begins[i]) * c.width));
+  const Tensor moments = ex.alloc({rows.back(), c.groups, 3}, DType::kF32), y = ex.alloc_like(x);
+  for (size_t i = 0; i + 1 < begins.size(); ++i)
+    group_moments(ex, x.narrow(1, begins[i], begins[i + 1] - begins[i]), c.groups,
+                  moments.narrow(0, rows[i], rows[i + 1] - rows[i]));
+  const Tensor scale = group_scale(ex, moments, w, 1e-6f);
+  for (size_t i = 0; i + 1 < begins.size(); ++i) {
+    const int64_t count = begins[i + 1] - begins[i];
+    normalise_channels(ex, x.narrow(1, begins[i], count), scale, w, Activation::kSilu,
+                       y.narrow(1, begins[i], count));
+  }
+  return y;
+}
+
+void check(const Case& c, DType dtype) {
+  const Tensor x = random_tensor({1, c.height, c.width, c.channels}, dtype, 1, 3);
+  const Tensor gain = random_tensor({c.channels}, DType::kF32, 2),
+               bias = random_tensor({c.channels}, DType::kF32, 3);
+  const std::vector<double> want = on_host("group_norm", [&](Exec& ex, const Place&) {
+    return group_norm(ex, x, {gain, bias}, {.groups = c.groups, .eps = 1e-6f, .act = Activation::kSilu});
+  });
+  const ForcedImpl scale("group_scale", "gpu"), normalise("normalise_channels", "gpu");
+  const std::vector<double> got = on_gpu("group_moments", [&](Exec& ex, const Place& place) {
+    return banded(ex, place(x), {place(gain), place(bias)}, c);
+  });
+  expect_near(got, want, reduction_tolerance(dtype, c.height * c.width * c.channels / c.groups),
+              fmt::format("{}x{}x{}", c.height, c.width, c.channels));
+}
+
+TEST_P(GpuGroupBands, AreAGroupNorm) {
+  for (const Case& c : {Case{1, 1, 8, 1, {}}, Case{7, 5, 32, 8, {1, 2}}, Case{40, 61, 64, 32, {13, 39}},
+                        Case{23, 37, 24, 3, {11}}, Case{64, 64, 512, 32, {16, 32, 48}}})
+    check(c, GetParam());
+}
+
+TEST_P(GpuGroupBands, OfTheVaeFull) {
+  check({512, 512, 128, 32, {64, 128, 192, 256, 320, 384, 448}}, GetParam());
+}
+
+}  // namespace
+}  // namespace rocm_sd
