@@ -130,11 +130,14 @@ struct TailFinish {
     if (p.shift) {
       float term[8];
       const int64_t at = row / p.rows_per_image * p.shift_stride + channel;
-      const bool wide_shift = wide && p.shift_stride % 8 == 0;
+      // A slice of a wider table may begin anywhere.
+      const auto load = [&](const auto* from) {
+        load8(term, from, wide && reinterpret_cast<uintptr_t>(from) % 16 == 0, count);
+      };
       if (p.shift_is_float)
-        load8(term, static_cast<const float*>(p.shift) + at, wide_shift, count);
+        load(static_cast<const float*>(p.shift) + at);
       else
-        load8(term, static_cast<const T*>(p.shift) + at, wide_shift, count);
+        load(static_cast<const T*>(p.shift) + at);
       ROCM_SD_UNROLL
       for (int i = 0; i < 8; ++i) e.sum[i] += term[i];
     }

@@ -70,7 +70,11 @@ ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) 
   out.end = out.first_end + out.filter_h * out.filter_w * out.pieces[1];
   out.by_image = fast_divide(static_cast<int32_t>(rows * columns));
   out.by_row = fast_divide(static_cast<int32_t>(columns));
-  for (int i : {0, 1}) out.by_pieces[i] = fast_divide(out.pieces[i]);
+  for (int i : {0, 1}) {
+    out.block[i] = static_cast<int32_t>(conv_block_channels(out.pieces[i] * kPiece, p.dtype()) / kPiece);
+    out.by_block[i] = fast_divide(out.block[i]);
+    out.by_block_taps[i] = fast_divide(out.block[i] * out.filter_h * out.filter_w);
+  }
   out.by_filter_w = fast_divide(out.filter_w);
   return out;
 }
