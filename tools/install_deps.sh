@@ -16,7 +16,7 @@ build=(
 python=()
 # A Python of one's own (pyenv, conda) brings venv along; Debian's has it in a package.
 "${PYTHON:-python3}" -c 'import ensurepip, venv' 2>/dev/null || python=(python3 "python3-venv|python3-full")
-fuzz=(clang-19 "libclang-rt-19-dev|libclang-common-19-dev" libomp-19-dev)
+fuzz=(clang-19 libclang-rt-19-dev libomp-19-dev)
 
 # What compiles kernels for AMD and reads the result; ROCm's own clang under /opt/rocm is preferred where it is.
 gpu=("?clang-19" "?lld-19" "?llvm-19" "?rocm-device-libs|rocm-device-libs-21|rocm-device-libs-17")

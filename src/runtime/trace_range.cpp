@@ -6,14 +6,10 @@
 
 #include "base/log.hpp"
 #include "runtime/dynamic_library.hpp"
+#include "runtime/nvtx.hpp"
 
 namespace rocm_sd {
 namespace {
-
-struct RangeCalls {
-  int (*push)(const char*) = nullptr;
-  int (*pop)() = nullptr;
-};
 
 // Every library that is there: a machine may have both.
 std::vector<RangeCalls> find_libraries() {
@@ -22,7 +18,7 @@ std::vector<RangeCalls> find_libraries() {
   const DynamicLibrary roctx = DynamicLibrary::chosen_by(
       "ROCM_SD_ROCTX_LIBRARY", {"librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so.0",
                                 "libroctx64.so.4", "/opt/rocm/lib/libroctx64.so"});
-  const DynamicLibrary nvtx{"libnvToolsExt.so.1"};
+  const DynamicLibrary nvtx{"libnvToolsExt.so.1"};  // NVTX 2, until CUDA 12; later there is only the protocol
   std::vector<RangeCalls> found;
   const auto add = [&](const DynamicLibrary& library, const char* push, const char* pop) {
     const RangeCalls calls{reinterpret_cast<int (*)(const char*)>(library.symbol(push)),
@@ -30,7 +26,10 @@ std::vector<RangeCalls> find_libraries() {
     if (calls.push && calls.pop) found.push_back(calls);
   };
   add(roctx, "roctxRangePushA", "roctxRangePop");
-  add(nvtx, "nvtxRangePushA", "nvtxRangePop");
+  if (const RangeCalls nvtx3 = nvtx_range_calls(); nvtx3.push && nvtx3.pop)
+    found.push_back(nvtx3);
+  else
+    add(nvtx, "nvtxRangePushA", "nvtxRangePop");
   if (found.empty())
     log().warn("ROCM_SD_RANGES=1: neither roctx ({}) nor NVTX ({}) was found", roctx.problem(),
                nvtx.problem());

@@ -74,6 +74,12 @@ struct Nvidia {
     const int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
   }
+  // The same through the multiprocessor's own cache, for what it reads again soon.
+  static ROCM_SD_DEVICE void copy_async_cached(void* lds, const void* from, bool valid) {
+    const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(lds));
+    const int bytes = valid ? 16 : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+  }
   static ROCM_SD_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
   // Waits until at most kPending of this thread's committed groups are under way.
   template <int kPending>

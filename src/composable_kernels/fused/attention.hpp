@@ -1,11 +1,10 @@
 // Attention with an online softmax for any head_dim and type: the plain form behind the flash kernels.
 // Problem   y = softmax(scale q k^T + mask) v for each query of each head
 // Mapping   one wave per query, and one wave to a workgroup; per tile of keys a lane owns every lanes-th
-// score,
-//           then every lanes-th channel
+//           score, then every lanes-th channel
 // Traffic   k and v once per query, from cache; the weights of one tile in LDS
-// Numerics  float; running maximum and sum (Milakov and Gimelshein, 2018)      Limits  head_dim <=
-// Cfg::kMaxDim
+// Numerics  float; running maximum and sum (Milakov and Gimelshein, 2018)
+// Limits    head_dim <= Cfg::kMaxDim
 #pragma once
 
 #include "composable_kernels/block.hpp"

@@ -34,6 +34,35 @@ ROCM_SD_DEVICE int conv_phase_pixel(const ConvImage& image, int m, int down, int
   return (2 * row + down) * 2 * image.by_row.divisor + 2 * column + right;
 }
 
+// What finish_tile does with 8 channels of a pixel of the tile.
+template <class Arch, class T>
+struct ConvFinish {
+  using Early = typename TailFinish<Arch, T>::Early;
+  const ConvParams<T>& p;
+  float* partial;  // of this part of k, or null
+  int first_pixel, first_channel, down, right;
+
+  // -1: beyond the image.
+  ROCM_SD_DEVICE int pixel(int row) const {
+    const int m = first_pixel + row;
+    if (m >= p.image.pixels) return -1;
+    return p.phases > 1 ? conv_phase_pixel(p.image, m, down, right) : m;
+  }
+  ROCM_SD_DEVICE Early early(int row, int channel) const {
+    const int at = pixel(row);
+    if (at < 0 || partial) return {};
+    return TailFinish<Arch, T>{p.tail, 0, first_channel}.early(at, channel);
+  }
+  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Early& e) const {
+    const int at = pixel(row);
+    if (at < 0) return;
+    if (partial)
+      store_partial(partial, p.tail.rows, p.tail.channels, at, first_channel + channel, v);
+    else
+      TailFinish<Arch, T>{p.tail, 0, first_channel}(at, channel, v, e);
+  }
+};
+
 // index: of the tile; split: part of k; phase: of p.phases. lds: Cfg::kLdsBytes. Product: whose multiply() is
 // the main loop.
 template <class Arch, class Cfg, class Product = WaveProduct<Arch, Cfg>>
@@ -55,15 +84,8 @@ ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, i
 
   float* const partial =
       p.partials ? p.partials + static_cast<int64_t>(split) * p.tail.rows * channels : nullptr;
-  finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
-    int pixel = first_pixel + row;
-    if (pixel >= pixels) return;
-    if (p.phases > 1) pixel = conv_phase_pixel(p.image, pixel, down, right);
-    if (partial)
-      store_partial(partial, p.tail.rows, channels, pixel, first_channel + channel, v);
-    else
-      finish_tail<Arch>(p.tail, pixel, first_channel + channel, v);
-  });
+  finish_tile<Arch, Cfg, false>(acc, lds,
+                                ConvFinish<Arch, T>{p, partial, first_pixel, first_channel, down, right});
 }
 
 }  // namespace rocm_sd

@@ -101,58 +101,115 @@ ROCM_SD_DEVICE void store8(T* to, const float (&v)[8], bool wide, int count) {
   }
 }
 
-// Finishes channels channel .. channel + 7 of a row; what lies outside y is dropped.
+// Whether the 8 channels from `channel` on are all there and lie in 16-byte pieces.
+template <class T>
+ROCM_SD_DEVICE bool tail_is_wide(const TailParams<T>& p, int channel) {
+  return channel + 8 <= p.channels && p.channels % 8 == 0 && p.y_stride % 8 == 0;
+}
+
+// The tail of a tile whose first row and channel are given: early() loads what does not depend on the
+// product, the call finishes channels channel .. channel + 7 of a row and drops what lies outside y.
+template <class Arch, class T>
+struct TailFinish {
+  const TailParams<T>& p;
+  int first_row, first_channel;
+
+  struct Early {
+    float sum[8];      // bias and shift
+    Vec8<T> residual;  // of wide pieces
+  };
+
+  ROCM_SD_DEVICE Early early(int row, int channel) const {
+    row += first_row;
+    channel += first_channel;
+    Early e{};
+    const int count = p.channels - channel;
+    if (row >= p.rows || count <= 0) return e;
+    const bool wide = tail_is_wide(p, channel);
+    if (p.bias) load8(e.sum, p.bias + channel, wide, count);
+    if (p.shift) {
+      float term[8];
+      const int64_t at = row / p.rows_per_image * p.shift_stride + channel;
+      // A slice of a wider table may begin anywhere.
+      const auto load = [&](const auto* from) {
+        load8(term, from, wide && reinterpret_cast<uintptr_t>(from) % 16 == 0, count);
+      };
+      if (p.shift_is_float)
+        load(static_cast<const float*>(p.shift) + at);
+      else
+        load(static_cast<const T*>(p.shift) + at);
+      ROCM_SD_UNROLL
+      for (int i = 0; i < 8; ++i) e.sum[i] += term[i];
+    }
+    if (p.residual && wide)
+      e.residual = *reinterpret_cast<const Vec8<T>*>(p.residual + row * p.y_stride + channel);
+    return e;
+  }
+  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Early& e) const {
+    row += first_row;
+    channel += first_channel;
+    const int count = p.channels - channel;
+    if (row >= p.rows || count <= 0) return;
+    const bool wide = tail_is_wide(p, channel);
+    const int64_t at = row * p.y_stride + channel;
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) v[i] += e.sum[i];
+    if (p.residual && wide) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < 8; ++i) v[i] += to_float(e.residual.x[i]);
+    } else if (p.residual) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < 8; ++i)
+        if (i < count) v[i] += to_float(p.residual[at + i]);
+    }
+    activate<Arch>(p.act, v);
+    store8(p.y + at, v, wide, count);
+  }
+};
+
+// The same for one piece, counted from y's first row and channel.
 template <class Arch, class T>
 ROCM_SD_DEVICE void finish_tail(const TailParams<T>& p, int row, int channel, float (&v)[8]) {
-  const int count = p.channels - channel;
-  if (row >= p.rows || count <= 0) return;
-  const bool wide = count >= 8 && p.channels % 8 == 0 && p.y_stride % 8 == 0;
-  float term[8];
-  const auto add = [&] {
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 8; ++i) v[i] += term[i];
-  };
-  if (p.bias) {
-    load8(term, p.bias + channel, wide, count);
-    add();
-  }
-  if (p.shift) {
-    const int64_t at = row / p.rows_per_image * p.shift_stride + channel;
-    if (p.shift_is_float)
-      load8(term, static_cast<const float*>(p.shift) + at, wide && p.shift_stride % 8 == 0, count);
-    else
-      load8(term, static_cast<const T*>(p.shift) + at, wide && p.shift_stride % 8 == 0, count);
-    add();
-  }
-  const int64_t at = row * p.y_stride + channel;
-  if (p.residual) {
-    load8(term, p.residual + at, wide, count);
-    add();
-  }
-  activate<Arch>(p.act, v);
-  store8(p.y + at, v, wide, count);
+  const TailFinish<Arch, T> finish{p, 0, 0};
+  finish(row, channel, v, finish.early(row, channel));
 }
 
 // GEGLU: y = (v + bias) gelu(gate + gate bias); the gates' biases follow the values'. The rest of the tail is
 // not taken.
 template <class Arch, class T>
+struct GatedFinish {
+  const TailParams<T>& p;
+  int first_row, first_channel;
+
+  struct Early {
+    float bias[8], gate_bias[8];
+  };
+
+  ROCM_SD_DEVICE Early early(int, int channel) const {
+    channel += first_channel;
+    Early e{};
+    const int count = p.channels - channel;
+    if (!p.bias || count <= 0) return e;
+    load8(e.bias, p.bias + channel, tail_is_wide(p, channel), count);
+    load8(e.gate_bias, p.bias + p.channels + channel, tail_is_wide(p, channel), count);
+    return e;
+  }
+  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], float (&gate)[8],
+                                 const Early& e) const {
+    row += first_row;
+    channel += first_channel;
+    const int count = p.channels - channel;
+    if (row >= p.rows || count <= 0) return;
+    ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) v[i] = (v[i] + e.bias[i]) * gelu<Arch>(gate[i] + e.gate_bias[i]);
+    store8(p.y + row * p.y_stride + channel, v, tail_is_wide(p, channel), count);
+  }
+};
+template <class Arch, class T>
 ROCM_SD_DEVICE void finish_gated(const TailParams<T>& p, int row, int channel, float (&v)[8],
                                  float (&gate)[8]) {
-  const int count = p.channels - channel;
-  if (row >= p.rows || count <= 0) return;
-  const bool wide = count >= 8 && p.channels % 8 == 0 && p.y_stride % 8 == 0;
-  if (p.bias) {
-    float term[8];
-    load8(term, p.bias + channel, wide, count);
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 8; ++i) v[i] += term[i];
-    load8(term, p.bias + p.channels + channel, wide, count);
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 8; ++i) gate[i] += term[i];
-  }
-  ROCM_SD_UNROLL
-  for (int i = 0; i < 8; ++i) v[i] *= gelu<Arch>(gate[i]);
-  store8(p.y + row * p.y_stride + channel, v, wide, count);
+  const GatedFinish<Arch, T> finish{p, 0, 0};
+  finish(row, channel, v, gate, finish.early(row, channel));
 }
 
 // A split product's partial sums: [rows][channels] floats, dense.

@@ -1,16 +1,14 @@
 // Flash attention for head_dim up to 160: every wave owns its queries, the workgroup shares tiles of keys.
 // Problem   y = softmax(scale q k^T + mask) v for each head; 16-bit in and out
-// Mapping   grid (query tiles, batch * heads, splits of the keys). A wave holds Q of 16 kQueryAtoms queries
-// in
-//           registers (in LDS where those are short) and computes S^T = K Q^T, so that a query's scores lie
-//           in few lanes, and O^T = V^T P^T with P^T made from S^T inside the wave
+// Mapping   grid (query tiles, batch * heads, splits of the keys). A wave holds Q of 16 kQueryAtoms
+//           queries in registers (in LDS where those are short) and computes S^T = K Q^T, so that a
+//           query's scores lie in few lanes, and O^T = V^T P^T with P^T made from S^T inside the wave
 // Traffic   q and y once, k and v once per query tile (from L2) through kStages buffers in LDS
-// Numerics  scores, softmax and sums in float; weights rounded to 16 bits for the second product, and where
-//           head_dim is padded summed by it (a row of ones), so that their rounding cancels; rows by tiles in
-//           order, splits merged in order
+// Numerics  scores, softmax and sums in float; weights rounded to 16 bits for the second product, and
+//           where head_dim is padded summed by it (a row of ones), so that their rounding cancels; rows by
+//           tiles in order, splits merged in order
 // Limits    head_dim % 8 == 0; rows at multiples of 16 bytes; scale > 0 unless Cfg::kGeneral
-// Method: Dao, "FlashAttention-2", 2023; the lazy base of the softmax: Zadouri et al., "FlashAttention-4",
-// 2026.
+// Method: Dao, "FlashAttention-2", 2023; the lazy base: Zadouri et al., "FlashAttention-4", 2026.
 #pragma once
 
 #include <type_traits>

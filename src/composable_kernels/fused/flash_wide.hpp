@@ -1,12 +1,11 @@
 // Flash attention for wide heads (the VAE's 512): the waves of a workgroup share the scores of its queries
-// and own slices of the channels of the output. Problem   y = softmax(scale q k^T + mask) v for each head;
-// 16-bit in and out Mapping   grid (query tiles, batch * heads, splits of the keys). kWavesQ x kWavesK waves
-// compute S^T = K Q^T
-//           by rectangles, agree on the maxima and put P into LDS; then each wave multiplies its kDim / waves
-//           rows of V^T by all of P^T
-// Traffic   q and y once, k and v once per query tile (from L2), through kStages slots of LDS that hold in
-// turn
-//           [kKeys][kChunkDim] of K and [kChunkKeys][kDim] of V; Q stays in LDS
+// and own slices of the channels of the output.
+// Problem   y = softmax(scale q k^T + mask) v for each head; 16-bit in and out
+// Mapping   grid (query tiles, batch * heads, splits of the keys). kWavesQ x kWavesK waves compute
+//           S^T = K Q^T by rectangles, agree on the maxima and put P into LDS; then each wave multiplies
+//           its kDim / waves rows of V^T by all of P^T
+// Traffic   q and y once, k and v once per query tile (from L2), through kStages slots of LDS that hold
+//           in turn [kKeys][kChunkDim] of K and [kChunkKeys][kDim] of V; Q stays in LDS
 // Numerics  as FlashAttention; the weights are summed before they are rounded
 // Limits    kDim % (16 waves) == 0; rows at multiples of 16 bytes
 #pragma once

@@ -51,8 +51,9 @@ struct GatedRows : MatrixRows<typename Cfg::T> {
   }
 };
 
-// index: of the tile; part: split + splits * matrix of the batch. lds: Cfg::kLdsBytes.
-template <class Arch, class Cfg, bool kGated>
+// index: of the tile; part: split + splits * matrix of the batch. lds: Cfg::kLdsBytes. Product: whose
+// multiply() is the main loop.
+template <class Arch, class Cfg, bool kGated, class Product = WaveProduct<Arch, Cfg>>
 ROCM_SD_DEVICE void gemm_body(const GemmParams<typename Cfg::T>& p, int index, int part, char* lds) {
   using T = typename Cfg::T;
   const int rows = p.tail.rows, columns = kGated ? 2 * p.tail.channels : p.tail.channels;
@@ -66,23 +67,19 @@ ROCM_SD_DEVICE void gemm_body(const GemmParams<typename Cfg::T>& p, int index, i
   const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK, first = split * p.split_steps;
   const int last = first + p.split_steps < steps ? first + p.split_steps : steps;
   Accumulators<Arch, Cfg> acc{};
-  main_loop<Arch, Cfg>(acc, lds, w, x, first, last);
+  Product::multiply(acc, lds, w, x, first, last);
 
   TailParams<T> tail = p.tail;
   tail.y += matrix * p.y_batch;
   if constexpr (kGated) {
-    finish_tile<Arch, Cfg, true>(acc, lds, [&](int row, int channel, float(&v)[8], float(&gate)[8]) {
-      finish_gated<Arch>(tail, first_row + row, first_column / 2 + channel, v, gate);
-    });
+    finish_tile<Arch, Cfg, true>(acc, lds, GatedFinish<Arch, T>{tail, first_row, first_column / 2});
   } else if (p.partials) {
     float* const partial = p.partials + static_cast<int64_t>(part) * rows * columns;
     finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
       store_partial(partial, rows, columns, first_row + row, first_column + channel, v);
     });
   } else {
-    finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
-      finish_tail<Arch>(tail, first_row + row, first_column + channel, v);
-    });
+    finish_tile<Arch, Cfg, false>(acc, lds, TailFinish<Arch, T>{tail, first_row, first_column});
   }
 }
 

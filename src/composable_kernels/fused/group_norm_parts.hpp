@@ -251,7 +251,7 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
     for (; pixel < end; pixel += rows)
       store_pack(y + static_cast<int64_t>(pixel) * p.channels,
                  group_norms::normalise<Arch, kVec>(load_pack<kVec>(from.data + pixel * from.stride), affine,
-                                                   p.silu != 0));
+                                                    p.silu != 0));
   }
 }
 

@@ -43,18 +43,12 @@ constexpr int group_lds_bytes(const TileShape& shape) {
   const int output = output_lds_bytes(shape);
   return loop > output ? loop : output;
 }
-// Of a product by warpgroups (4 waves along the rows): rows of 128 bytes, units of 1024, and what aligning to
-// them may take.
-constexpr int warpgroup_lds_bytes(const TileShape& shape) {
-  return shape.stages * (shape.block_m + shape.block_n) * 128 + 1024;
-}
 
 // Storage: Half, Bf16 or float.
 template <class Storage, TileShape kTileShape>
 struct ProductCfg {
   using T = Storage;
   static constexpr TileShape kShape = kTileShape;
-  static constexpr bool kWarpgroups = false;
   static constexpr int kBlockM = kShape.block_m, kBlockN = kShape.block_n, kBlockK = kShape.block_k;
   static constexpr int kWaves = kShape.waves(), kStages = kShape.stages;
   static constexpr int kWaveM = kShape.wave_m(), kWaveN = kShape.wave_n();
@@ -67,28 +61,6 @@ struct ProductCfg {
 
   static_assert(kBlockM % (16 * kShape.waves_m) == 0 && kBlockN % (16 * kShape.waves_n) == 0);
   static_assert(kBlockK % 16 == 0 && kStages >= 1);
-};
-
-// A product by warpgroups (Hopper): Half or Bf16, 64 of depth a step.
-template <class Storage, TileShape kTileShape>
-struct WarpgroupCfg {
-  using T = Storage;
-  static constexpr TileShape kShape = kTileShape;
-  static constexpr bool kWarpgroups = true;
-  static constexpr int kBlockM = kShape.block_m, kBlockN = kShape.block_n, kBlockK = kShape.block_k;
-  static constexpr int kWaves = kShape.waves(), kStages = kShape.stages;
-  static constexpr int kGroupsM = kShape.waves_m / 4;        // warpgroups along the rows
-  static constexpr int kAtomsM = kBlockM / (64 * kGroupsM);  // products of 64 rows in a warpgroup
-  static constexpr int kWaveN = kShape.wave_n();
-  static constexpr int kChunk = 8, kLd = 64;
-  static constexpr int kLdsBytes = warpgroup_lds_bytes(kShape);
-  // 16-byte chunks change places within their row, so that 8 rows of one column lie in different banks.
-  static ROCM_SD_DEVICE int element(int row, int column) {
-    return row * kLd + ((column / kChunk) ^ (row % 8)) * kChunk;
-  }
-
-  static_assert(kBlockK == kLd && sizeof(T) == 2 && kShape.waves_m % 4 == 0 && kStages >= 3);
-  static_assert(kBlockM % (64 * kGroupsM) == 0 && kBlockN % 8 == 0 && kWaveN % 32 == 0);
 };
 
 }  // namespace rocm_sd

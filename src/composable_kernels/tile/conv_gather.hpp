@@ -2,9 +2,10 @@
 // at a time from one or two NHWC images, padded with zeros and doubled by nearest neighbour without being
 // made.
 //
-// Row m is output pixel m, column k runs over (input, r, s, channel of that input), each input's channels
-// being whole pieces of 16 bytes. What is worked out when: a row's window and which of its taps lie inside
-// the image once per thread, the tap of a column once per step, so that a piece costs half a dozen
+// Row m is output pixel m, column k runs over (input, block of channels, r, s, channel of the
+// block), so that the taps of a block follow each other while its pixels are in the cache; each input's
+// channels being whole pieces of 16 bytes. What is worked out when: a row's window and which of its taps lie
+// inside the image once per thread, the tap of a column once per step, so that a piece costs half a dozen
 // instructions.
 #pragma once
 
@@ -22,17 +23,19 @@ struct ConvImage {
   int32_t doubled;             // 0 or 1
   int32_t filter_h, filter_w;  // at most kMaxFilter each
   int32_t stride, pad_top, pad_left;
-  int32_t pixels;                        // outputs of all images
-  int32_t first_end;                     // pieces of k that belong to the first input
-  int32_t end;                           // pieces of k
-  FastDivide by_image, by_row;           // outputs of an image, of a row
-  FastDivide by_pieces[2], by_filter_w;  // pieces[i]
+  int32_t pixels;                                         // outputs of all images
+  int32_t first_end;                                      // pieces of k that belong to the first input
+  int32_t end;                                            // pieces of k
+  FastDivide by_image, by_row;                            // outputs of an image, of a row
+  int32_t block[2];                                       // pieces of a block, a divisor of pieces[i]
+  FastDivide by_block[2], by_block_taps[2], by_filter_w;  // block[i]; block[i] * filter_h * filter_w
 };
 
 template <class Storage>
 struct ConvGather {
   using T = Storage;
   static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
+  static constexpr bool kReread = true;  // by the next taps
 
   struct Row {
     int32_t corner;  // stored pixel under the window's first tap, may lie outside the image
@@ -72,8 +75,11 @@ struct ConvGather {
     Column c;
     c.data = static_cast<const T*>(second ? image.data[1] : image.data[0]);
     c.pieces = second ? image.pieces[1] : image.pieces[0];
-    const int tap = second ? image.by_pieces[1].quotient(piece) : image.by_pieces[0].quotient(piece);
-    c.piece = piece - tap * c.pieces;
+    const FastDivide by_block = second ? image.by_block[1] : image.by_block[0];
+    const FastDivide by_taps = second ? image.by_block_taps[1] : image.by_block_taps[0];
+    const int block = by_taps.quotient(piece), in_block = piece - block * by_taps.divisor;
+    const int tap = by_block.quotient(in_block);
+    c.piece = block * by_block.divisor + in_block - tap * by_block.divisor;
     c.r = image.by_filter_w.quotient(tap);
     c.s = tap - c.r * image.filter_w;
     c.offset = c.r * image.width + c.s;

@@ -8,6 +8,7 @@
 //                          step
 //   chunk(row, column)     the address of a chunk, readable in any case, and whether its elements belong to
 //                          the product; else zeros are copied
+//   kReread                whether this workgroup soon reads the same chunks again
 #pragma once
 
 #include "composable_kernels/tile/config.hpp"
@@ -35,6 +36,7 @@ struct MatrixRows {
     const T* data;
   };
   using Column = int;
+  static constexpr bool kReread = false;
 
   const T* data;
   int64_t stride;
@@ -82,7 +84,9 @@ class TileCopy {
       if (!kEven && Arch::thread() + i * kThreads >= kTotal) continue;
       if (!kOneColumn && i > 0) column = source_.column(k + column_of(i));
       const Chunk<T> chunk = source_.chunk(rows_[i], column);
-      if constexpr (Arch::kAsyncCopies) {
+      if constexpr (Arch::kAsyncCopies && Source::kReread) {
+        Arch::copy_async_cached(place(tile, i), chunk.data, chunk.valid);
+      } else if constexpr (Arch::kAsyncCopies) {
         Arch::copy_async(place(tile, i), chunk.data, chunk.valid);
       } else {
         held_[i] = *reinterpret_cast<const Words4*>(chunk.data);

@@ -21,22 +21,21 @@ struct FlashWideConfig {
 
 // X(head_dim, queries, keys, waves, stages, groups, queries_in_lds), the ones for any mask in *_GENERAL.
 #define ROCM_SD_FLASH_NVIDIA(X) \
+  X(32, 32, 32, 4, 3, 4, 0)     \
   X(32, 32, 64, 4, 2, 3, 0)     \
   X(32, 16, 64, 4, 2, 4, 0)     \
-  X(40, 32, 64, 4, 2, 3, 0)     \
   X(40, 32, 32, 4, 3, 4, 0)     \
-  X(40, 48, 32, 4, 3, 3, 0)     \
   X(40, 64, 32, 4, 3, 2, 0)     \
+  X(40, 32, 64, 4, 2, 3, 0)     \
   X(40, 16, 64, 4, 2, 4, 0)     \
-  X(64, 32, 64, 4, 2, 3, 0)     \
   X(64, 32, 32, 4, 3, 3, 0)     \
-  X(64, 48, 32, 4, 3, 2, 0)     \
+  X(64, 32, 64, 4, 2, 3, 0)     \
   X(64, 16, 64, 4, 2, 4, 0)     \
   X(80, 32, 64, 4, 2, 2, 0)     \
   X(80, 32, 32, 4, 3, 2, 0)     \
   X(80, 16, 64, 4, 2, 3, 0)     \
-  X(128, 16, 64, 4, 2, 3, 0)    \
   X(128, 32, 32, 4, 2, 2, 0)    \
+  X(128, 16, 64, 4, 2, 3, 0)    \
   X(160, 16, 64, 4, 2, 2, 0)    \
   X(160, 16, 32, 4, 2, 2, 0)
 #define ROCM_SD_FLASH_NVIDIA_GENERAL(X) \
@@ -116,6 +115,31 @@ struct FlashWideConfig {
   X(512, 64, 64, 2, 4, 128, 16, 4)   \
   X(512, 32, 64, 2, 4, 128, 16, 2)
 #define ROCM_SD_FLASH_WIDE_AMD(X) X(512, 32, 64, 2, 4, 128, 16, 1)
+
+// By warpgroup products (flash_group.hpp), 64 keys to a tile.
+struct FlashGroupConfig {
+  int head_dim, wave_groups;  // 64 queries to a wave group
+  int groups;                 // workgroups that a multiprocessor should hold at once
+};
+// X(head_dim, wave_groups, groups)
+#define ROCM_SD_FLASH_HOPPER(X) \
+  X(40, 4, 1)                   \
+  X(40, 3, 1)                   \
+  X(40, 2, 2)                   \
+  X(40, 1, 4)                   \
+  X(64, 4, 1)                   \
+  X(64, 3, 1)                   \
+  X(64, 2, 2)                   \
+  X(64, 1, 4)                   \
+  X(80, 3, 1)                   \
+  X(80, 2, 1)                   \
+  X(80, 1, 3)                   \
+  X(128, 2, 1)                  \
+  X(128, 1, 2)
+// Bytes of LDS: two tiles of keys, two of values, in panels of 64 channels, and room to align them.
+constexpr int flash_group_lds_bytes(const FlashGroupConfig& c) {
+  return 4 * ((c.head_dim + 63) / 64) * 64 * 64 * 2 + 1024;
+}
 
 // 16-bit elements of LDS; FlashAttention::kLdsElements says the same. transposed: how values are staged.
 constexpr int flash_lds_elements(const FlashConfig& c, bool transposed) {

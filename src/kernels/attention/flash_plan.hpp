@@ -16,6 +16,7 @@ struct FlashKernel {
   int waves;          // of a workgroup
   int groups;         // workgroups that a multiprocessor holds at once
   int lds_bytes;
+  double slowness = 1;  // of its products
 };
 
 struct FlashPlan {

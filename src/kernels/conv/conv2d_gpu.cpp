@@ -70,7 +70,11 @@ ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) 
   out.end = out.first_end + out.filter_h * out.filter_w * out.pieces[1];
   out.by_image = fast_divide(static_cast<int32_t>(rows * columns));
   out.by_row = fast_divide(static_cast<int32_t>(columns));
-  for (int i : {0, 1}) out.by_pieces[i] = fast_divide(out.pieces[i]);
+  for (int i : {0, 1}) {
+    out.block[i] = static_cast<int32_t>(conv_block_channels(out.pieces[i] * kPiece, p.dtype()) / kPiece);
+    out.by_block[i] = fast_divide(out.block[i]);
+    out.by_block_taps[i] = fast_divide(out.block[i] * out.filter_h * out.filter_w);
+  }
   out.by_filter_w = fast_divide(out.filter_w);
   return out;
 }
@@ -174,8 +178,8 @@ bool conv_has_phases(const ConvProblem& p) {
 ConvExtent conv_extent(const ConvProblem& p) {
   const int64_t padded =
       conv_padded_channels(p.channels(), p.dtype()) + conv_padded_channels(p.second_channels(), p.dtype());
-  return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), p.filter_h() * p.filter_w() * padded,
-          p.dtype()};
+  const int64_t taps = conv_has_phases(p) ? 4 : p.filter_h() * p.filter_w();
+  return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), taps * padded, p.dtype()};
 }
 
 Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {

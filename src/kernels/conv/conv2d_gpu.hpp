@@ -50,8 +50,8 @@ void conv2d_gpu(Exec& ex, const ConvProblem& p);  // by the default choice
 // By this one, for tuners and tests. Throws UsageError where the device has no such kernel.
 void conv2d_gpu_by(Exec& ex, const ConvProblem& p, const ConvChoice& choice);
 
-// A filter [K,C,R,S] as the gather walks it: [K][(input, r, s, c)], each input's channels padded to whole
-// pieces of 16 bytes. Made on the device by a small kernel, from a filter on the device.
+// A filter [K,C,R,S] as the gather walks it: [K][(input, block of channels, r, s, c)], each input's channels
+// padded to whole pieces of 16 bytes. Made on the device by a small kernel, from a filter on the device.
 class GpuFilter final : public Weight::Pack {
  public:
   GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels);
@@ -84,5 +84,9 @@ bool conv_has_phases(const ConvProblem& p);
 
 // Channels as the kernels read them: a multiple of 16 bytes.
 int64_t conv_padded_channels(int64_t channels, DType dtype);
+
+// Channels that lie together in a packed filter, of the padded channels: 128 bytes where they divide them,
+// else all.
+int64_t conv_block_channels(int64_t padded, DType dtype);
 
 }  // namespace rocm_sd

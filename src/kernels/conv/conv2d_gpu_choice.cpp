@@ -40,17 +40,49 @@ Rates rates_of(const GpuTraits& traits, DType dtype) {
 // multiplies, a lone small workgroup does not hide its loads.
 double efficiency(const ConvConfig& config, int resident) {
   const TileShape& s = config.shape;
-  if (config.wave_group) {
-    // Of a unit 1.7 times as fast, that reads LDS itself: 64 rows and the channels for each product.
-    const double groups = s.waves() / 4.0 * std::min(resident, 2);
-    return 1.7 * s.block_n / (s.block_n + 48.0) * groups / (groups + 0.4);
-  }
   const double reuse = 2.0 / (1.0 / s.wave_m() + 1.0 / s.wave_n());  // harmonic mean of the wave's sides
   const double waves = s.waves() * std::min(resident, 3);
   return reuse / (reuse + 16.0) * waves / (waves + 2.0);
 }
 
+// Warpgroup products as measured on an H200: nanoseconds of a step of 64 where a workgroup is alone on its
+// multiprocessor, and of each where as many as fit share it.
+struct GroupStep {
+  int block_m, block_n;
+  double alone_ns, shared_ns;
+};
+constexpr GroupStep kGroupSteps[] = {{128, 256, 1049, 1049}, {128, 160, 679, 679},   {128, 128, 1082, 1181},
+                                     {256, 128, 1074, 1074}, {256, 160, 1361, 1361}, {128, 64, 465, 729},
+                                     {64, 160, 966, 1039},   {64, 128, 449, 582},    {64, 64, 367, 559}};
+constexpr double kGroupLaunch = 2370, kGroupFill = 3840,
+                 kGroupReduce = 240;                         // ns: of a kernel, a round, a reduction
+constexpr double kGroupOutput = 2500, kGroupPartial = 4400;  // bytes per ns
+
+double estimated_group_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
+  const TileShape& s = choice.config.shape;
+  const auto step = std::find_if(std::begin(kGroupSteps), std::end(kGroupSteps), [&](const GroupStep& g) {
+    return g.block_m == s.block_m && g.block_n == s.block_n;
+  });
+  if (step == std::end(kGroupSteps)) return std::numeric_limits<double>::max();
+  const int64_t steps = ceil_div(e.depth, s.block_k), part = ceil_div(steps, choice.splits);
+  const int64_t tiles =
+      ceil_div(e.pixels, s.block_m) * ceil_div(e.outputs, s.block_n) * ceil_div(steps, part);
+  // Rounds of the busiest multiprocessor, the last of which may be less full.
+  const int64_t most = ceil_div(tiles, std::max(1, traits.multiprocessors)), fit = choice.config.groups;
+  const auto round_ns = [&](int64_t resident) {
+    const double share = fit > 1 ? static_cast<double>(resident - 1) / static_cast<double>(fit - 1) : 0.0;
+    return kGroupFill +
+           static_cast<double>(part) * (step->alone_ns + share * (step->shared_ns - step->alone_ns));
+  };
+  const auto outputs = static_cast<double>(e.pixels * e.outputs);
+  double ns = kGroupLaunch + static_cast<double>(most / fit) * round_ns(fit) + 2 * outputs / kGroupOutput;
+  if (most % fit) ns += round_ns(most % fit);
+  if (choice.splits > 1) ns += kGroupReduce + 8 * outputs * choice.splits / kGroupPartial;
+  return ns;
+}
+
 double estimated_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
+  if (choice.config.wave_group) return estimated_group_ns(traits, e, choice);
   const TileShape& s = choice.config.shape;
   const Rates rates = rates_of(traits, e.dtype);
   const int64_t steps = ceil_div(e.depth, s.block_k), part = ceil_div(steps, choice.splits);
@@ -109,8 +141,16 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
       ranked.emplace_back(estimated_ns(traits, extent, choice), choice);
     }
   }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  // Few outputs would leave most of a warpgroup's product idle; otherwise it is ahead wherever it exists.
+  const bool few = extent.outputs <= 32;
+  const auto rank = [&](const std::pair<double, ConvChoice>& r) {
+    return std::pair(r.second.config.wave_group == few, r.first);
+  };
+  const bool has_groups =
+      std::any_of(ranked.begin(), ranked.end(), [](const auto& r) { return r.second.config.wave_group; });
+  std::stable_sort(ranked.begin(), ranked.end(), [&](const auto& a, const auto& b) {
+    return has_groups ? rank(a) < rank(b) : a.first < b.first;
+  });
   std::vector<ConvChoice> out;
   for (const auto& [ns, choice] : ranked) out.push_back(choice);
   return out;

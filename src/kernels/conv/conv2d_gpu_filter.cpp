@@ -15,6 +15,7 @@ FilterLayout layout_of(const Shape& shape, int64_t first_channels, DType dtype) 
   out.channels[1] = static_cast<int32_t>(second);
   out.padded[0] = static_cast<int32_t>(conv_padded_channels(first_channels, dtype));
   out.padded[1] = static_cast<int32_t>(conv_padded_channels(second, dtype));
+  for (int i : {0, 1}) out.block[i] = static_cast<int32_t>(conv_block_channels(out.padded[i], dtype));
   out.taps = static_cast<int32_t>(shape[2] * shape[3]);
   return out;
 }
@@ -47,6 +48,11 @@ void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DTy
 int64_t conv_padded_channels(int64_t channels, DType dtype) {
   const auto piece = static_cast<int64_t>(16 / dtype_size(dtype));
   return (channels + piece - 1) / piece * piece;
+}
+
+int64_t conv_block_channels(int64_t padded, DType dtype) {
+  const auto block = static_cast<int64_t>(128 / dtype_size(dtype));
+  return padded % block ? padded : block;
 }
 
 GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels)

@@ -17,14 +17,15 @@
                                     static_cast<int>(GpuArch::group_y()), GpuArch::lds<Cfg::kLdsBytes>()); \
   }
 
-// The same by warpgroups.
-#define ROCM_SD_WARPGROUP_ENTRY(prefix, Storage, kGated, m, n, k, waves_m, waves_n, stages, groups)     \
-  ROCM_SD_KERNEL(prefix##_##m##x##n##x##k, (waves_m) * (waves_n) * rocm_sd::Hopper::lanes, groups,      \
-                 rocm_sd::GemmParams<Storage>) {                                                        \
-    using namespace rocm_sd;                                                                            \
-    using Cfg = WarpgroupCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                    \
-    gemm_body<Hopper, Cfg, kGated>(p, static_cast<int>(Hopper::group_x()),                              \
-                                   static_cast<int>(Hopper::group_y()), Hopper::lds<Cfg::kLdsBytes>()); \
+// The same by Hopper's warpgroup products.
+#define ROCM_SD_GROUP_ENTRY(prefix, Storage, kGated, m, n, k, waves_m, waves_n, stages, groups)     \
+  ROCM_SD_KERNEL(prefix##_##m##x##n##x##k, (waves_m) * (waves_n) * rocm_sd::GpuArch::lanes, groups, \
+                 rocm_sd::GemmParams<Storage>) {                                                    \
+    using namespace rocm_sd;                                                                        \
+    using Cfg = GroupCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                    \
+    gemm_body<GpuArch, Cfg, kGated, GroupProduct<Cfg>>(p, static_cast<int>(GpuArch::group_x()),     \
+                                                       static_cast<int>(GpuArch::group_y()),        \
+                                                       GpuArch::lds<Cfg::kLdsBytes>());             \
   }
 
 // The kernels that every storage type has: few rows, and the sum of split products.

@@ -1,8 +1,8 @@
-// linear on Hopper, f16: products by warpgroups.
-#include "composable_kernels/tile/warpgroup.hpp"
+// linear on Hopper, f16, by warpgroup products.
+#include "composable_kernels/tile/group_product.hpp"
 #include "kernels/gemm/linear_entries.hpp"
 
-#define ROCM_SD_WGEMM_F16(...) ROCM_SD_WARPGROUP_ENTRY(wgemm_f16, rocm_sd::Half, false, __VA_ARGS__)
-#define ROCM_SD_WGEGLU_F16(...) ROCM_SD_WARPGROUP_ENTRY(wgeglu_f16, rocm_sd::Half, true, __VA_ARGS__)
-ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_WGEMM_F16)
-ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_WGEGLU_F16)
+#define ROCM_SD_GEMM_F16(...) ROCM_SD_GROUP_ENTRY(gemm_group_f16, rocm_sd::Half, false, __VA_ARGS__)
+#define ROCM_SD_GEGLU_F16(...) ROCM_SD_GROUP_ENTRY(geglu_group_f16, rocm_sd::Half, true, __VA_ARGS__)
+ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_GEMM_F16)
+ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_GEGLU_F16)

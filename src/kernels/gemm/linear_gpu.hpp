@@ -12,10 +12,10 @@ namespace rocm_sd {
 struct GemmConfig {
   TileShape shape;
   int groups = 1;           // workgroups that a multiprocessor should hold
-  bool warpgroups = false;  // Hopper's products (sm_90 only)
+  bool wave_group = false;  // multiplies by Hopper's warpgroup products (sm_90 only)
 
   constexpr int lds_bytes(int element_bytes) const {
-    return warpgroups ? warpgroup_lds_bytes(shape) : product_lds_bytes(shape, element_bytes);
+    return wave_group ? group_lds_bytes(shape) : product_lds_bytes(shape, element_bytes);
   }
 };
 
@@ -35,7 +35,7 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 
 // "gemm_f16_128x128x32", "gemv_geglu_bf16".
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated);
-// "128x128x32/3": 3 splits; "w128x256x64": by warpgroups; "gemv".
+// "128x128x32/3": 3 splits; "128x256x64g": by warpgroup products; "gemv".
 std::string describe(const GemmChoice& choice);
 
 Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p);

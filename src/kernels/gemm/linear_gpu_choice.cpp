@@ -12,7 +12,7 @@ namespace {
 
 #define ROCM_SD_GEMM_ROW(m, n, k, waves_m, waves_n, stages, groups) \
   GemmConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups},
-#define ROCM_SD_WARPGROUP_ROW(m, n, k, waves_m, waves_n, stages, groups) \
+#define ROCM_SD_GROUP_ROW(m, n, k, waves_m, waves_n, stages, groups) \
   GemmConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups, true},
 constexpr std::array kNvidiaGemm = {ROCM_SD_GEMM_CONFIGS_NVIDIA(ROCM_SD_GEMM_ROW)};
 constexpr std::array kNvidiaGeglu = {ROCM_SD_GEGLU_CONFIGS_NVIDIA(ROCM_SD_GEMM_ROW)};
@@ -21,10 +21,10 @@ constexpr std::array kRdnaGeglu = {ROCM_SD_GEGLU_CONFIGS_RDNA(ROCM_SD_GEMM_ROW)}
 constexpr std::array kCdnaGemm = {ROCM_SD_GEMM_CONFIGS_CDNA(ROCM_SD_GEMM_ROW)};
 constexpr std::array kCdnaGeglu = {ROCM_SD_GEGLU_CONFIGS_CDNA(ROCM_SD_GEMM_ROW)};
 constexpr std::array kFloat = {ROCM_SD_GEMM_CONFIGS_F32(ROCM_SD_GEMM_ROW)};
-constexpr std::array kHopperGemm = {ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_WARPGROUP_ROW)};
-constexpr std::array kHopperGeglu = {ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_WARPGROUP_ROW)};
+constexpr std::array kHopperGemm = {ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
+constexpr std::array kHopperGeglu = {ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
 #undef ROCM_SD_GEMM_ROW
-#undef ROCM_SD_WARPGROUP_ROW
+#undef ROCM_SD_GROUP_ROW
 
 // Up to this many rows a product is bound by reading the weight once: no tiles.
 constexpr int64_t kFewRows = 8;
@@ -44,7 +44,7 @@ struct Machine {
   double launch;    // cycles of one more kernel in the stream
 };
 // Hopper's own products against those that it shares with older generations.
-constexpr double kWarpgroupGain = 1.5;
+constexpr double kGroupGain = 1.5;
 
 Machine machine(GpuFamily family) {
   switch (family) {
@@ -59,7 +59,7 @@ Machine machine(GpuFamily family) {
 double estimate(const GpuTraits& traits, const LinearProblem& p, const GemmChoice& choice) {
   Machine of = machine(traits.family);
   if (p.dtype() == DType::kF32) of.products = 100;
-  if (choice.config->warpgroups) of.products *= kWarpgroupGain;
+  if (choice.config->wave_group) of.products *= kGroupGain;
   const TileShape& s = choice.config->shape;
   const auto element = static_cast<double>(dtype_size(p.dtype()));
   const int64_t columns = p.gated ? 2 * p.out : p.out;
@@ -140,8 +140,8 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated) {
   if (!choice.config) return concat(gated ? "gemv_geglu_" : "gemv_", dtype);
   const TileShape& s = choice.config->shape;
-  return concat(choice.config->warpgroups ? "w" : "", gated && choice.splits == 1 ? "geglu_" : "gemm_", dtype,
-                "_", s.block_m, "x", s.block_n, "x", s.block_k);
+  return concat(gated && choice.splits == 1 ? "geglu_" : "gemm_", choice.config->wave_group ? "group_" : "",
+                dtype, "_", s.block_m, "x", s.block_n, "x", s.block_k);
 }
 
 std::string describe(const GemmChoice& choice) {

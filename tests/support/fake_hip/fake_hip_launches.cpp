@@ -203,4 +203,23 @@ int roctxRangePop() {
   return --ranges;
 }
 
+// A profiler's side of NVTX 3: asks for the table of the core module and writes its two functions there.
+int InitializeInjectionNvtx2(const void* (*export_table)(uint32_t)) {
+  struct Callbacks {
+    size_t bytes;
+    int (*function_table)(uint32_t module, void (****places)(), unsigned* count);
+  };
+  const auto* callbacks = static_cast<const Callbacks*>(export_table(1));
+  void (***places)() = nullptr;
+  unsigned count = 0;
+  if (!callbacks || callbacks->bytes < sizeof(Callbacks) || !callbacks->function_table(1, &places, &count) ||
+      count != 16)
+    return 0;
+  if (callbacks->function_table(2, &places, &count) != 0) complain("NVTX: module 2 was not asked for");
+  callbacks->function_table(1, &places, &count);
+  *places[9] = reinterpret_cast<void (*)()>(roctxRangePushA);
+  *places[11] = reinterpret_cast<void (*)()>(roctxRangePop);
+  return 1;
+}
+
 }  // extern "C"

@@ -11,6 +11,7 @@
 #include "runtime/exec.hpp"
 #include "runtime/gpu_driver.hpp"
 #include "runtime/probe.hpp"
+#include "runtime/trace_range.hpp"
 #include "support/code_objects.hpp"
 #include "support/fake_hip/fake_hip.hpp"
 
@@ -221,6 +222,18 @@ TEST_F(HipTest, MarksRangesForProfilers) {
   program.run();
   EXPECT_EQ(calls("roctxRangePushA"), 3u);  // the first run and its launch; then the graph as one
   EXPECT_EQ(calls("roctxRangePop"), 3u);
+}
+
+TEST_F(HipTest, MarksRangesForProfilersOfNvtx3) {
+  setenv("ROCM_SD_RANGES", "1", 1);
+  setenv("ROCM_SD_ROCTX_LIBRARY", "/no/such/libroctx64.so", 1);
+  setenv("NVTX_INJECTION64_PATH", ROCM_SD_FAKE_HIP_6, 1);
+  {
+    const TraceRange outer("outer"), inner("inner");
+    EXPECT_TRUE(TraceRange::enabled());
+  }
+  EXPECT_EQ(calls("roctxRangePushA"), 2u);
+  EXPECT_EQ(calls("roctxRangePop"), 2u);
 }
 
 TEST_F(HipTest, WarnsOfAnOverriddenArchitecture) {

@@ -1,0 +1,173 @@
+// Branches, barriers, waits, the mode register, and what has no effect on function.
+#include <iterator>
+
+#include "emulator/operations.hpp"
+#include "emulator/program.hpp"
+#include "emulator/scalar_core.hpp"
+
+namespace rocm_sd::emu {
+namespace {
+
+using ROCM_SD_ISA::put64;
+using ROCM_SD_ISA::scalar;
+using ROCM_SD_ISA::scalar64;
+
+constexpr Type kN = Type::kNone, kB = Type::kB64;
+
+void take(Wave& w, const Inst& in) {
+  // Loops give other waves of the group a turn: one may wait for what another has yet to write.
+  if (in.target <= &in && (++w.loops & 0x3ff) == 0) w.state = State::kYield;
+  w.pc = in.target;
+}
+void branch(Wave& w, const Inst& in) { take(w, in); }
+bool no_lanes(const Wave& w, uint16_t reg) {
+  return w.sgpr[reg] == 0 && (w.halves == 1 || w.sgpr[reg + 1] == 0);
+}
+template <bool kOnes>
+void branch_scc(Wave& w, const Inst& in) {
+  if ((w.sgpr[kScc] != 0) == kOnes) take(w, in);
+}
+template <uint16_t kReg, bool kZero>
+void branch_mask(Wave& w, const Inst& in) {
+  if (no_lanes(w, kReg) == kZero) take(w, in);
+}
+
+uint64_t next_address(const Inst& in) { return in.address + in.bytes; }
+void jump(Wave& w, const Inst& in, uint64_t address) {
+  const Inst* target = w.program->at(address);
+  if (!target) fault(w, in, concat("jump to ", address, ", where there is no instruction"));
+  w.pc = target;
+}
+void getpc(Wave& w, const Inst& in) { put64(w, in.dst, next_address(in)); }
+void setpc(Wave& w, const Inst& in) { jump(w, in, scalar64(w, in.src[0])); }
+void swappc(Wave& w, const Inst& in) {
+  const uint64_t to = scalar64(w, in.src[0]);
+  put64(w, in.dst, next_address(in));
+  jump(w, in, to);
+}
+void call(Wave& w, const Inst& in) {
+  put64(w, in.dst, next_address(in));
+  take(w, in);
+}
+
+void endpgm(Wave& w, const Inst&) { w.state = State::kDone; }
+void barrier(Wave& w, const Inst&) { w.state = State::kBarrier; }
+void barrier_signal(Wave& w, const Inst& in) {
+  if (static_cast<int32_t>(in.src[0].bits) != -1)
+    fault(w, in, "not implemented: barriers other than the group's");
+  if (w.signalled) fault(w, in, "signals a barrier twice without waiting");
+  w.signalled = 1;
+}
+void barrier_wait(Wave& w, const Inst& in) {
+  if (!w.signalled) fault(w, in, "waits for a barrier that it has not signalled");
+  w.signalled = 0;
+  w.state = State::kBarrier;
+}
+void trap(Wave& w, const Inst& in) { fault(w, in, "trap"); }
+// A message to the host asks for a doorbell, a clock or the like.
+void message_result(Wave& w, const Inst& in) {
+  w.sgpr[in.dst.reg] = 0;
+  if (in.dst.type == kB) w.sgpr[in.dst.reg + 1] = 0;
+}
+void nothing(Wave&, const Inst&) {}
+
+// ---- hardware registers: aux holds id | offset << 6 | (size - 1) << 11 ----
+constexpr uint32_t kModeRegister = 1;
+
+void getreg(Wave& w, const Inst& in) {
+  const uint32_t id = in.aux & 63, offset = in.aux >> 6 & 31, size = (in.aux >> 11 & 31) + 1;
+  uint32_t value = 0;
+  if (id == kModeRegister)
+    value = w.mode;
+  else if (id == 15)
+    value = w.sgpr[kPrivateBase + 1] >> 16 | (w.sgpr[kSharedBase + 1] & 0xffff0000);
+  value >>= offset;
+  w.sgpr[in.dst.reg] = size == 32 ? value : value & ((1u << size) - 1);
+}
+void set_field(Wave& w, const Inst& in, uint32_t value) {
+  const uint32_t id = in.aux & 63, offset = in.aux >> 6 & 31, size = (in.aux >> 11 & 31) + 1;
+  if (id != kModeRegister) return;  // the others steer traps, priorities and caches
+  const uint32_t mask = (size == 32 ? ~0u : (1u << size) - 1) << offset;
+  w.mode = (w.mode & ~mask) | (value << offset & mask);
+  if (w.mode & 15) fault(w, in, "not implemented: rounding other than to nearest even");
+}
+void setreg(Wave& w, const Inst& in) { set_field(w, in, scalar(w, in.src[0])); }
+void round_mode(Wave& w, const Inst& in) {
+  w.mode = (w.mode & ~15u) | (in.aux & 15);
+  if (w.mode & 15) fault(w, in, "not implemented: rounding other than to nearest even");
+}
+void denorm_mode(Wave& w, const Inst& in) { w.mode = (w.mode & ~0xf0u) | (in.aux & 15) << 4; }
+
+constexpr Operation jump_entry(const char* name, Handler run) {
+  return {name, run, Class::kBranch, 0, 1, false, kN, {Type::kB32}};
+}
+constexpr Operation quiet(const char* name, Class cls = Class::kOther) {
+  return {name, &nothing, cls, 0, 0, false, kN, {}};
+}
+constexpr Operation plain(const char* name, Handler run, Class cls) {
+  return {name, run, cls, 0, 0, false, kN, {}};
+}
+
+constexpr Operation kTable[] = {
+    jump_entry("s_branch", &branch),
+    jump_entry("s_cbranch_scc0", &branch_scc<false>),
+    jump_entry("s_cbranch_scc1", &branch_scc<true>),
+    jump_entry("s_cbranch_vccz", &branch_mask<kVcc, true>),
+    jump_entry("s_cbranch_vccnz", &branch_mask<kVcc, false>),
+    jump_entry("s_cbranch_execz", &branch_mask<kExec, true>),
+    jump_entry("s_cbranch_execnz", &branch_mask<kExec, false>),
+    {"s_call_b64", &call, Class::kBranch, 1, 1, false, kB, {Type::kB32}},
+    {"s_getpc_b64", &getpc, Class::kSalu, 1, 0, false, kB, {}},
+    {"s_setpc_b64", &setpc, Class::kBranch, 0, 1, false, kN, {kB}},
+    {"s_swappc_b64", &swappc, Class::kBranch, 1, 1, false, kB, {kB}},
+    plain("s_endpgm", &endpgm, Class::kBranch),
+    plain("s_barrier", &barrier, Class::kWait),
+    {"s_barrier_signal", &barrier_signal, Class::kWait, 0, 1, false, kN, {Type::kB32}},
+    plain("s_barrier_wait", &barrier_wait, Class::kWait),
+    plain("s_trap", &trap, Class::kOther),
+    plain("s_sethalt", &trap, Class::kOther),  // how a trap without a handler ends
+    {"s_sendmsg_rtn_b32", &message_result, Class::kOther, 1, 0, false, Type::kB32, {}},
+    {"s_sendmsg_rtn_b64", &message_result, Class::kOther, 1, 0, false, kB, {}},
+    {"s_getreg_b32", &getreg, Class::kSalu, 1, 0, false, Type::kB32, {}},
+    {"s_setreg_b32", &setreg, Class::kSalu, 0, 1, false, kN, {Type::kB32}},
+    {"s_setreg_imm32_b32", &setreg, Class::kSalu, 0, 1, false, kN, {Type::kB32}},
+    plain("s_round_mode", &round_mode, Class::kSalu),
+    plain("s_denorm_mode", &denorm_mode, Class::kSalu),
+    quiet("s_waitcnt", Class::kWait),
+    quiet("s_waitcnt_vscnt", Class::kWait),
+    quiet("s_waitcnt_vmcnt", Class::kWait),
+    quiet("s_waitcnt_lgkmcnt", Class::kWait),
+    quiet("s_waitcnt_expcnt", Class::kWait),
+    quiet("s_waitcnt_depctr", Class::kWait),
+    quiet("s_wait_alu", Class::kWait),
+    quiet("s_wait_loadcnt", Class::kWait),
+    quiet("s_wait_storecnt", Class::kWait),
+    quiet("s_wait_dscnt", Class::kWait),
+    quiet("s_wait_kmcnt", Class::kWait),
+    quiet("s_wait_samplecnt", Class::kWait),
+    quiet("s_wait_bvhcnt", Class::kWait),
+    quiet("s_wait_expcnt", Class::kWait),
+    quiet("s_wait_loadcnt_dscnt", Class::kWait),
+    quiet("s_wait_storecnt_dscnt", Class::kWait),
+    quiet("s_wait_idle", Class::kWait),
+    quiet("s_wait_event", Class::kWait),
+    quiet("s_delay_alu"),
+    quiet("s_clause"),
+    quiet("s_nop"),
+    quiet("s_sleep"),
+    quiet("s_setprio"),
+    quiet("s_sendmsg"),
+    quiet("s_icache_inv"),
+    quiet("s_inst_prefetch"),
+    quiet("s_set_inst_prefetch_distance"),
+    quiet("s_ttracedata"),
+    quiet("s_ttracedata_imm"),
+    quiet("s_version"),
+    quiet("s_code_end"),
+};
+
+}  // namespace
+
+Operations control_operations() { return {kTable, std::size(kTable)}; }
+
+}  // namespace rocm_sd::emu

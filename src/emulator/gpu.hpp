@@ -1,0 +1,101 @@
+// An emulated AMD GPU: memory, code objects and launches. The machine code that ships runs as it is.
+//
+//   emu::Gpu gpu("gfx1100");
+//   const emu::CodeObject code = gpu.load(file, "vadd.hsaco");
+//   gpu.launch(code, "vadd", {.grid = {40, 1, 1}, .block = {256, 1, 1}}, as_bytes(params));
+//
+// Device addresses are host addresses: what the kernel wrote can be read at once. Launches are synchronous
+// and spread their groups over host threads. It proves function; how fast it runs says nothing of a card.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emulator/code_object.hpp"
+#include "emulator/program.hpp"
+
+namespace rocm_sd::emu {
+
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+struct Launch {
+  Dim3 grid;   // in groups
+  Dim3 block;  // in threads
+  uint32_t dynamic_lds = 0;
+};
+
+// What a wave did: called after each instruction, with its disassembly.
+using Trace = std::function<void(const Wave& wave, const Inst& inst, std::string_view text)>;
+
+struct Options {
+  int threads = 0;                 // host threads; 0: one a core
+  bool count = false;              // fills Counters::executed
+  uint64_t instruction_limit = 0;  // of a wave: a launch that reaches it faults; 0: none
+  Trace trace;                     // makes launches run on one thread
+};
+
+struct Counters {
+  uint64_t waves = 0;
+  uint64_t instructions = 0;                  // of waves
+  std::array<uint64_t, kClasses> by_class{};  // with Options::count
+  std::vector<uint64_t> executed;             // with Options::count: by index in Program::code
+};
+
+class CodeObject {
+ public:
+  const Kernel& kernel(std::string_view name) const;  // throws UsageError if there is none
+  std::vector<std::string> kernels() const;
+  const std::string& target() const;
+  const Program& program() const;  // translated on the first call
+  uint64_t base() const;
+
+ private:
+  friend class Gpu;
+  struct Loaded;
+  std::shared_ptr<const Loaded> loaded_;
+};
+
+class Gpu {
+ public:
+  // arch: "gfx1100" and its kin (see targets()). Throws UsageError for one that is not emulated.
+  explicit Gpu(const std::string& arch, Options options = {});
+
+  const Target& target() const { return target_; }
+  Options& options() { return options_; }
+
+  // Device memory, zeroed; free() what allocate() gave, the rest goes with the Gpu.
+  void* allocate(size_t bytes) { return memory_->allocate(bytes); }
+  void free(void* pointer) { memory_->release(pointer); }
+  // Host memory that kernels may access, until forget().
+  void admit(const void* pointer, size_t bytes) { memory_->admit(pointer, bytes); }
+  void forget(const void* pointer) { memory_->forget(pointer); }
+
+  // Loads a code object; `what` names it in errors. Throws FormatError if it is damaged, UsageError if it is
+  // for another target.
+  CodeObject load(std::span<const std::byte> file, const std::string& what = "code object");
+
+  // Runs a kernel to its end. kernarg: its arguments as laid out in memory, without the hidden ones.
+  // Throws UsageError for a launch that no GPU would take, KernelFault for what the kernel did wrong.
+  Counters launch(const CodeObject& code, std::string_view kernel, const Launch& launch,
+                  std::span<const std::byte> kernarg);
+
+ private:
+  Target target_;
+  Options options_;
+  std::shared_ptr<Memory> memory_;
+};
+
+// The targets that are emulated.
+std::vector<std::string> targets();
+
+}  // namespace rocm_sd::emu

@@ -1,0 +1,62 @@
+#include "emulator/memory.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace rocm_sd::emu {
+
+namespace {
+constexpr size_t kPage = 4096;
+}
+
+Memory::~Memory() {
+  for (const auto& [begin, block] : owned_) std::free(block);
+}
+
+void* Memory::allocate(size_t bytes) {
+  require<OutOfMemoryError>(bytes < (size_t{1} << 46), "emulated GPU: cannot allocate ", bytes, " bytes");
+  // A guard of at least a page on both sides, so that an index off by a little meets no other buffer.
+  const size_t body = (bytes + kPage - 1) / kPage * kPage;
+  void* block = std::aligned_alloc(kPage, body + 2 * kPage);
+  require<OutOfMemoryError>(block != nullptr, "emulated GPU: cannot allocate ", bytes, " bytes");
+  auto* begin = static_cast<uint8_t*>(block) + kPage;
+  std::memset(begin, 0, bytes);
+  const std::lock_guard lock(mutex_);
+  const auto address = reinterpret_cast<uint64_t>(begin);
+  ranges_[address] = address + bytes;
+  owned_[address] = block;
+  return begin;
+}
+
+void Memory::release(void* pointer) {
+  if (!pointer) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = owned_.find(reinterpret_cast<uint64_t>(pointer));
+  require<UsageError>(found != owned_.end(), "emulated GPU: freeing a pointer that it did not allocate");
+  std::free(found->second);
+  ranges_.erase(found->first);
+  owned_.erase(found);
+}
+
+void Memory::admit(const void* pointer, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto address = reinterpret_cast<uint64_t>(pointer);
+  ranges_[address] = address + bytes;
+}
+
+void Memory::forget(const void* pointer) {
+  const std::lock_guard lock(mutex_);
+  ranges_.erase(reinterpret_cast<uint64_t>(pointer));
+}
+
+std::vector<Range> Memory::ranges() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Range> out;
+  out.reserve(ranges_.size());
+  for (const auto& [begin, end] : ranges_) out.push_back({begin, end});
+  return out;
+}
+
+}  // namespace rocm_sd::emu

@@ -1,0 +1,42 @@
+// The memory of an emulated GPU: host memory whose live allocations are known, so that every access is
+// checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace rocm_sd::emu {
+
+// [begin, end) in host addresses, which are the device's addresses too.
+struct Range {
+  uint64_t begin = 0, end = 0;
+};
+
+class Memory {
+ public:
+  Memory() = default;
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // bytes of zeroed memory, aligned to 4 KiB and apart from every other allocation; the object owns it.
+  // Throws OutOfMemoryError.
+  void* allocate(size_t bytes);
+  // Throws UsageError unless `pointer` came from allocate(); null is allowed.
+  void release(void* pointer);
+  // Memory that someone else owns (a code object, a kernel's arguments) becomes accessible, until forget().
+  void admit(const void* pointer, size_t bytes);
+  void forget(const void* pointer);
+  // The accessible ranges by address. A launch works on such a snapshot.
+  std::vector<Range> ranges() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint64_t, uint64_t> ranges_;  // begin -> end
+  std::map<uint64_t, void*> owned_;      // begin -> what to free
+};
+
+}  // namespace rocm_sd::emu

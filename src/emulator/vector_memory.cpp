@@ -1,0 +1,114 @@
+// Loads and stores of global, flat, scratch and buffer instructions.
+#include <iterator>
+
+#include "emulator/memory_core.hpp"
+#include "emulator/operations.hpp"
+
+namespace rocm_sd::emu {
+namespace {
+
+template <class Width>
+void global_load(Wave& w, const Inst& in) {
+  Pointers p;
+  global_pointers(w, in, in.src[0], in.src[1], Width::bytes, p);
+  Width::load(w, in.dst.reg, p);
+}
+template <class Width>
+void global_store(Wave& w, const Inst& in) {
+  Pointers p;
+  global_pointers(w, in, in.src[0], in.src[2], Width::bytes, p);
+  Width::store(w, in.src[1], p);
+}
+template <class Width>
+void flat_load(Wave& w, const Inst& in) {
+  Pointers p;
+  flat_pointers(w, in, in.src[0], Width::bytes, p);
+  Width::load(w, in.dst.reg, p);
+}
+template <class Width>
+void flat_store(Wave& w, const Inst& in) {
+  Pointers p;
+  flat_pointers(w, in, in.src[0], Width::bytes, p);
+  Width::store(w, in.src[1], p);
+}
+template <class Width>
+void scratch_load(Wave& w, const Inst& in) {
+  Pointers p;
+  scratch_pointers(w, in, in.src[0], in.src[1], Width::bytes, p);
+  Width::load(w, in.dst.reg, p);
+}
+template <class Width>
+void scratch_store(Wave& w, const Inst& in) {
+  Pointers p;
+  scratch_pointers(w, in, in.src[0], in.src[2], Width::bytes, p);
+  Width::store(w, in.src[1], p);
+}
+template <class Width>
+void buffer_load(Wave& w, const Inst& in) {
+  Pointers p;
+  uint32_t outside[2];
+  buffer_pointers(w, in, in.src[0], in.src[1], in.src[2], Width::bytes, p, outside);
+  Width::load(w, in.dst.reg, p);
+  if (!outside[0] && (w.halves == 1 || !outside[1])) return;
+  alignas(16) static uint8_t zeros[16] = {};
+  for (uint32_t h = 0; h < w.halves; ++h) {
+    p.active[h] = outside[h];
+    for (uint32_t l = 0; l < kRow; ++l) p.at[h * kRow + l] = zeros;
+  }
+  Width::load(w, in.dst.reg, p);
+}
+template <class Width>
+void buffer_store(Wave& w, const Inst& in) {
+  Pointers p;
+  uint32_t outside[2];
+  buffer_pointers(w, in, in.src[1], in.src[2], in.src[3], Width::bytes, p, outside);
+  Width::store(w, in.src[0], p);
+}
+// Cache maintenance: every access here is coherent already.
+void nothing(Wave&, const Inst&) {}
+
+constexpr Type kA = Type::kWide;
+constexpr Operation load_entry(const char* name, Handler run, uint8_t sources) {
+  return {name, run, Class::kVmem, 1, sources, false, kA, {kA, kA, Type::kB32}};
+}
+constexpr Operation store_entry(const char* name, Handler run, uint8_t sources) {
+  return {name, run, Class::kVmem, 0, sources, false, Type::kNone, {kA, kA, kA, Type::kB32}};
+}
+#define GLOBAL_LOAD(name, W) load_entry(name, &global_load<W>, 2)
+#define GLOBAL_STORE(name, W) store_entry(name, &global_store<W>, 3)
+#define FLAT_LOAD(name, W) load_entry(name, &flat_load<W>, 1)
+#define FLAT_STORE(name, W) store_entry(name, &flat_store<W>, 2)
+#define SCRATCH_LOAD(name, W) load_entry(name, &scratch_load<W>, 2)
+#define SCRATCH_STORE(name, W) store_entry(name, &scratch_store<W>, 3)
+#define BUFFER_LOAD(name, W) load_entry(name, &buffer_load<W>, 3)
+#define BUFFER_STORE(name, W) store_entry(name, &buffer_store<W>, 4)
+constexpr Operation quiet(const char* name) {
+  return {name, &nothing, Class::kOther, 0, 0, false, Type::kNone, {}};
+}
+
+constexpr Operation kTable[] = {
+    ROCM_SD_LOADS(GLOBAL_LOAD, "global_"),
+    ROCM_SD_STORES(GLOBAL_STORE, "global_"),
+    ROCM_SD_LOADS(FLAT_LOAD, "flat_"),
+    ROCM_SD_STORES(FLAT_STORE, "flat_"),
+    ROCM_SD_LOADS(SCRATCH_LOAD, "scratch_"),
+    ROCM_SD_STORES(SCRATCH_STORE, "scratch_"),
+    ROCM_SD_LOADS(BUFFER_LOAD, "buffer_"),
+    ROCM_SD_STORES(BUFFER_STORE, "buffer_"),
+    quiet("buffer_gl0_inv"),
+    quiet("buffer_gl1_inv"),
+    quiet("buffer_wbl2"),
+    quiet("buffer_invl2"),
+    quiet("buffer_inv"),
+    quiet("buffer_wbinvl1"),
+    quiet("buffer_wbinvl1_vol"),
+    quiet("global_inv"),
+    quiet("global_wb"),
+    quiet("global_wbinv"),
+};
+
+}  // namespace
+
+Operations vector_memory_operations() { return {kTable, std::size(kTable)}; }
+
+}  // namespace rocm_sd::emu
