@@ -89,6 +89,26 @@ void Pipeline::State::drop_caches() {
   scratch.release();
 }
 
+// The fewest bands that fit, or those that take the least.
+MemoryPlan Pipeline::State::choose_bands(const ResolvedRequest& r, const TokenRows& rows,
+                                         const MemoryPlan& whole, uint64_t most) {
+  const auto with_bands = [&](int64_t bands) {
+    vae_bands = bands;
+    vae.reset();
+    return measure(r, rows);
+  };
+  int64_t best = vae_bands;
+  uint64_t least = whole.vae;
+  for (int64_t bands = 2 * vae_bands; bands <= std::min(kMostBands, r.latent_height); bands *= 2) {
+    const MemoryPlan plan = with_bands(bands);
+    if (plan.total() <= most) return plan;
+    if (plan.vae >= least) continue;
+    least = plan.vae;
+    best = bands;
+  }
+  return with_bands(best);
+}
+
 MemoryPlan Pipeline::State::plan(const ResolvedRequest& r, const TokenRows& rows) {
   refused = false;
   MemoryPlan plan = measure(r, rows);
@@ -104,19 +124,9 @@ MemoryPlan Pipeline::State::plan(const ResolvedRequest& r, const TokenRows& rows
     caches_dropped = true;
     plan = measure(r, rows);
   }
-  while (plan.total() > most && plan.vae > std::max(plan.text, plan.unet) && !components.tiny_vae &&
-         vae_bands < std::min(kMostBands, r.latent_height)) {
-    const int64_t before = vae_bands;
-    vae_bands = std::min(2 * vae_bands, r.latent_height);
-    vae.reset();
-    const MemoryPlan banded = measure(r, rows);
-    if (banded.vae >= plan.vae) {  // bands do not pay at this size
-      vae_bands = before;
-      vae.reset();
-      plan = measure(r, rows);
-      break;
-    }
-    note(concat("the VAE works in ", vae_bands, " bands"));
+  if (plan.total() > most && plan.vae > std::max(plan.text, plan.unet) && !components.tiny_vae) {
+    const MemoryPlan banded = choose_bands(r, rows, plan, most);
+    if (vae_bands > 1) note(concat("the VAE works in ", vae_bands, " bands"));
     plan = banded;
   }
   if (plan.total() > most && !residency.offload()) {

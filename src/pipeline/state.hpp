@@ -58,7 +58,11 @@ struct Pipeline::State {
   bool refused = false;         // by plan(): no other attempt can help
   uint64_t device_peak = 0;     // most memory held when somebody looked
 
-  void note_memory() { device_peak = std::max(device_peak, components.device->allocated()); }
+  void note_memory() {
+    // On the CPU what waits off the device lies in the same memory: there is nothing to tell apart.
+    if (residency.offload() && components.device == &host_device()) return;
+    device_peak = std::max(device_peak, components.device->allocated());
+  }
   // Prepares the stages and says what they take, after saving as much as the budget asks for. Throws
   // OutOfMemoryError where nothing is left to save.
   MemoryPlan plan(const ResolvedRequest& r, const TokenRows& rows);
@@ -77,6 +81,8 @@ struct Pipeline::State {
  private:
   void prepare_stages(const ResolvedRequest& r, const TokenRows& rows);
   MemoryPlan measure(const ResolvedRequest& r, const TokenRows& rows);
+  MemoryPlan choose_bands(const ResolvedRequest& r, const TokenRows& rows, const MemoryPlan& whole,
+                          uint64_t most);
   uint64_t available_memory() const;
   void drop_caches();
 

@@ -121,7 +121,7 @@ def test_devices(rocm_sd, model, tmp_path):
 
 
 def test_budget_and_offload_draw_the_same_picture(rocm_sd, model, tmp_path):
-    args = ["generate", "--model", model, "--device", "cpu", "--dtype", "f32", "--steps", "1", "-W", "256", "-H", "256", "--seed", "1"]
+    args = ["generate", "--model", model, "--device", "cpu", "--dtype", "f32", "--steps", "1", "-W", "512", "-H", "512", "--seed", "1"]
     plain = rocm_sd(*args, "-o", tmp_path / "a.png").stderr
     plan = re.search(r"memory plan: ([\d.]+) GB = weights ([\d.]+) GB \+ arena ([\d.]+) GB", plain)
     assert re.search(r"device memory: [\d.]+ GB at most, [\d.]+ GB planned", plain)
