@@ -47,8 +47,9 @@ template <class Arch, class Number>
 ROCM_SD_DEVICE Number group_sum(const Block<Arch>& block, Number x, Number* lds) {
   x = Arch::wave_sum(x);
   if (block.waves == 1) return x;
+  const int wave_of_lane = block.wave();  // read across lanes, so outside the branch
   block.barrier();
-  if (block.lane() == 0) lds[block.wave()] = x;
+  if (block.lane() == 0) lds[wave_of_lane] = x;
   block.barrier();
   Number sum = 0;
   for (int wave = 0; wave < block.waves; ++wave) sum += lds[wave];

@@ -59,6 +59,7 @@ ROCM_SD_DEVICE void merge_groups(const Block<Arch>& block, int groups, Merge* ld
     block.barrier();
     for (int g = block.thread(); g < round; g += block.threads()) {
       Merge merge = lds[g * kShares];
+      ROCM_SD_UNROLL
       for (int share = 1; share < kShares; ++share) merge.add(lds[g * kShares + share]);
       done(merge, first + g);
     }
@@ -112,31 +113,36 @@ template <class Arch, class Cfg>
 ROCM_SD_DEVICE void group_norm_measure_body(const GroupNormParams<typename Cfg::T>& p,
                                             const Block<Arch>& block,
                                             group_norms::MeasureLds<Cfg::kThreads, Cfg::kVec>& lds) {
-  constexpr int kVec = Cfg::kVec, kAhead = 4;  // loads under way
+  constexpr int kVec = Cfg::kVec, kAhead = 8;  // loads under way
   const int slabs = p.channels / p.slab, width = p.channels / p.groups;
   const int columns = p.slab / kVec, rows = Cfg::kThreads / columns;
   const auto [image, slab, part] = group_norms::place(block.group(), slabs, p.parts);
   const int first = part * p.part, pixels = p.pixels - first < p.part ? p.pixels - first : p.part;
 
+  // Pixels of a row: one more in the first `longer` rows.
+  const int shorter = pixels / rows, longer = pixels % rows;
+  const auto count_of = [&](int row) { return shorter + (row < longer ? 1 : 0); };
+
   for (int t = block.thread(); t < rows * columns; t += block.threads()) {
-    const int row = t / columns;
-    if (row >= pixels) break;
+    const int row = t / columns, count = count_of(row);
+    if (count == 0) break;
     const auto from = group_norms::source(p, image, slab * p.slab + t % columns * kVec);
     const auto* x = from.data + (first + row) * from.stride;
-    const int count = (pixels - row + rows - 1) / rows;
     const int64_t step = rows * from.stride;
     group_norms::Sums<kVec> sums;
-    const auto begin = load_pack<kVec>(x);
-    for (int j = 0; j < kVec; ++j) sums.base[j] = to_float(begin.x[j]);
-    int i = 1;
-    for (; i + kAhead <= count; i += kAhead) {
+    for (int i = 0; i < count; i += kAhead) {
       Pack<typename Cfg::T, kVec> packs[kAhead];
       ROCM_SD_UNROLL
-      for (int k = 0; k < kAhead; ++k) packs[k] = load_pack<kVec>(x + (i + k) * step);
+      for (int k = 0; k < kAhead; ++k) {
+        const int at = i + k < count ? i + k : count - 1;  // loaded again rather than branched around
+        packs[k] = load_pack<kVec>(x + at * step);
+      }
+      if (i == 0)
+        for (int j = 0; j < kVec; ++j) sums.base[j] = to_float(packs[0].x[j]);
       ROCM_SD_UNROLL
-      for (int k = 0; k < kAhead; ++k) sums.add(packs[k]);
+      for (int k = 0; k < kAhead; ++k)
+        if (i + k < count) sums.add(packs[k]);
     }
-    for (; i < count; ++i) sums.add(load_pack<kVec>(x + i * step));
     const float share = 1.0f / static_cast<float>(count);
     for (int j = 0; j < kVec; ++j) {
       const float shift = sums.steps[j] * share;
@@ -154,8 +160,7 @@ ROCM_SD_DEVICE void group_norm_measure_body(const GroupNormParams<typename Cfg::
         int row = share / width, c = share % width;
         while (row < used) {
           const int at = row * p.slab + g * width + c;
-          const auto count = static_cast<float>((pixels - row + rows - 1) / rows);
-          merge.add(count, lds.mean[at] - base, lds.squares[at]);
+          merge.add(static_cast<float>(count_of(row)), lds.mean[at] - base, lds.squares[at]);
           for (c += group_norms::kShares; c >= width; c -= width) ++row;
         }
       },
@@ -197,23 +202,57 @@ template <class Arch, class Cfg>
 ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg::T>& p,
                                               const Block<Arch>& block,
                                               group_norms::NormaliseLds<Cfg::kThreads>& lds) {
-  constexpr int kVec = Cfg::kVec;
+  using T = typename Cfg::T;
+  constexpr int kVec = Cfg::kVec, kAhead = 4;  // loads under way
   const int slabs = p.channels / p.slab, width = p.channels / p.groups;
-  const int columns = p.slab / kVec, rows = Cfg::kThreads / columns;
+  const int columns = p.slab / kVec, rows = Cfg::kThreads / columns, used = rows * columns;
   const auto [image, slab, piece] = group_norms::place(block.group(), slabs, p.pieces);
+  const int first = piece * p.piece, end = p.pixels - first < p.piece ? p.pixels : first + p.piece;
+  const int slab_begin = slab * p.slab;
+
+  // What thread t works on; its first loads do not wait for the moments.
+  group_norms::Source<T> from;
+  group_norms::Affine<kVec> affine;
+  Pack<T, kVec> packs[kAhead];
+  const auto fetch = [&](int pixel) {
+    ROCM_SD_UNROLL
+    for (int k = 0; k < kAhead; ++k) {
+      const int at = pixel + k * rows < end ? pixel + k * rows : end - 1;
+      packs[k] = load_pack<kVec>(from.data + at * from.stride);
+    }
+  };
+  const auto begin_thread = [&](int t) {
+    const int channel = slab_begin + t % columns * kVec;
+    from = group_norms::source(p, image, channel);
+    affine.scale = load_pack<kVec>(p.gain + channel);
+    affine.bias = load_pack<kVec>(p.bias + channel);
+    fetch(first + t / columns);
+  };
+  const int own = block.thread();
+  if (own < used) begin_thread(own);
 
   const float* partial =
-      p.partial + (static_cast<int64_t>(image) * p.parts * p.groups + slab * (p.slab / width)) * 2;
+      p.partial + (static_cast<int64_t>(image) * p.parts * p.groups + slab_begin / width) * 2;
   const float share_of = 1.0f / (static_cast<float>(p.pixels) * static_cast<float>(width));
   group_norms::merge_groups<Arch, Cfg::kThreads>(
       block, p.slab / width, lds.merge,
       [&](group_norms::Merge& merge, int g, int share) {
         const float base = partial[2 * g];
-        for (int part = share; part < p.parts; part += group_norms::kShares) {
-          const float* moments = partial + (static_cast<int64_t>(part) * p.groups + g) * 2;
-          const int rest = p.pixels - part * p.part;
-          merge.add(static_cast<float>((rest < p.part ? rest : p.part)) * static_cast<float>(width),
-                    moments[0] - base, moments[1]);
+        for (int i = share; i < p.parts; i += group_norms::kShares * kAhead) {
+          Pack<float, 2> moments[kAhead];
+          ROCM_SD_UNROLL
+          for (int k = 0; k < kAhead; ++k) {
+            const int part = i + k * group_norms::kShares;
+            const int at = part < p.parts ? part : p.parts - 1;
+            moments[k] = load_pack<2>(partial + (static_cast<int64_t>(at) * p.groups + g) * 2);
+          }
+          ROCM_SD_UNROLL
+          for (int k = 0; k < kAhead; ++k) {
+            const int part = i + k * group_norms::kShares, rest = p.pixels - part * p.part;
+            if (part < p.parts)
+              merge.add(static_cast<float>(rest < p.part ? rest : p.part) * static_cast<float>(width),
+                        moments[k].x[0] - base, moments[k].x[1]);
+          }
         }
       },
       [&](const group_norms::Merge& merge, int g) {
@@ -222,36 +261,27 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
       });
   block.barrier();
 
-  const int first = piece * p.piece, end = p.pixels - first < p.piece ? p.pixels : first + p.piece;
-  for (int t = block.thread(); t < rows * columns; t += block.threads()) {
-    const int in_slab = t % columns * kVec, channel = slab * p.slab + in_slab;
-    const auto from = group_norms::source(p, image, channel);
-    group_norms::Affine<kVec> affine;
-    affine.scale = load_pack<kVec>(p.gain + channel);
-    affine.bias = load_pack<kVec>(p.bias + channel);
+  for (int t = own; t < used; t += block.threads()) {
+    if (t != own) begin_thread(t);
+    const int in_slab = t % columns * kVec;
+    int g = in_slab / width, left = (g + 1) * width - in_slab;  // channels of group g
     ROCM_SD_UNROLL
     for (int j = 0; j < kVec; ++j) {
-      const int g = (in_slab + j) / width;
+      if (left == 0) ++g, left = width;
+      --left;
       affine.mean[j] = lds.mean[g];
       affine.scale.x[j] *= lds.scale[g];
     }
-    auto* y = p.y + static_cast<int64_t>(image) * p.pixels * p.channels + channel;
-    int pixel = first + t / columns;
-    constexpr int kAhead = 4;  // loads under way
-    for (; pixel + (kAhead - 1) * rows < end; pixel += kAhead * rows) {
-      Pack<typename Cfg::T, kVec> packs[kAhead];
+    T* y = p.y + static_cast<int64_t>(image) * p.pixels * p.channels + slab_begin + in_slab;
+    for (int pixel = first + t / columns; pixel < end;) {
       ROCM_SD_UNROLL
       for (int k = 0; k < kAhead; ++k)
-        packs[k] = load_pack<kVec>(from.data + (pixel + k * rows) * from.stride);
-      ROCM_SD_UNROLL
-      for (int k = 0; k < kAhead; ++k)
-        store_pack(y + static_cast<int64_t>(pixel + k * rows) * p.channels,
-                   group_norms::normalise<Arch, kVec>(packs[k], affine, p.silu != 0));
+        if (pixel + k * rows < end)
+          store_pack(y + static_cast<int64_t>(pixel + k * rows) * p.channels,
+                     group_norms::normalise<Arch, kVec>(packs[k], affine, p.silu != 0));
+      pixel += kAhead * rows;
+      if (pixel < end) fetch(pixel);
     }
-    for (; pixel < end; pixel += rows)
-      store_pack(y + static_cast<int64_t>(pixel) * p.channels,
-                 group_norms::normalise<Arch, kVec>(load_pack<kVec>(from.data + pixel * from.stride), affine,
-                                                    p.silu != 0));
   }
 }
 

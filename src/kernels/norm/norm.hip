@@ -35,12 +35,12 @@ constexpr int kWaves = kThreads / GpuArch::lanes;
 }  // namespace
 
 #define MEASURE(type, T, vec)                                                                               \
-  ROCM_SD_KERNEL(group_norm_measure_##type##_v##vec, kPartsThreads, 3, GroupNormParams<T>) {                \
-    __shared__ group_norms::MeasureLds<kPartsThreads, vec> lds;                                              \
+  ROCM_SD_KERNEL(group_norm_measure_##type##_v##vec, kPartsThreads, 2, GroupNormParams<T>) {                \
+    __shared__ group_norms::MeasureLds<kPartsThreads, vec> lds;                                             \
     group_norm_measure_body<GpuArch, PartsCfg<T, vec>>(p, Block<GpuArch>{1, kWaves<kPartsThreads>}, lds);   \
   }                                                                                                         \
-  ROCM_SD_KERNEL(group_norm_normalise_##type##_v##vec, kPartsThreads, 3, GroupNormParams<T>) {              \
-    __shared__ group_norms::NormaliseLds<kPartsThreads> lds;                                                 \
+  ROCM_SD_KERNEL(group_norm_normalise_##type##_v##vec, kPartsThreads, 2, GroupNormParams<T>) {              \
+    __shared__ group_norms::NormaliseLds<kPartsThreads> lds;                                                \
     group_norm_normalise_body<GpuArch, PartsCfg<T, vec>>(p, Block<GpuArch>{1, kWaves<kPartsThreads>}, lds); \
   }
 MEASURE(f16, Half, 8)
