@@ -43,6 +43,14 @@ class Worker {
     lds_ = aligned_block<uint8_t>(plan.lds_bytes);
     scratch_ = aligned_block<uint8_t>(size_t{plan.waves} * plan.lanes * plan.kernel.scratch_bytes);
     if (options.count) counters.executed.resize(plan.program.code.size());
+    if (options.count) {
+      meter_ = std::make_unique<AccessMeter>(plan.program.code.data(), plan.program.code.size());
+      group_.meter = meter_.get();
+    }
+    if (options.check) {
+      shadow_ = std::make_unique<LdsShadow>(plan.lds_bytes);
+      group_.shadow = shadow_.get();
+    }
     group_.ranges = plan.ranges;
     group_.kernel = plan.kernel.name;
     group_.image = plan.base;
@@ -69,6 +77,7 @@ class Worker {
       group_.id[2] = static_cast<uint32_t>(i / g.x / g.y);
       if (!run_group()) return;
     }
+    if (meter_) counters.memory = std::move(meter_->counts);
   }
 
   Counters counters;
@@ -81,6 +90,7 @@ class Worker {
     std::fill_n(scratch_.get(), size_t{plan_.waves} * plan_.lanes * plan_.kernel.scratch_bytes,
                 uint8_t{0xcd});
     for (uint32_t i = 0; i < plan_.waves; ++i) plan_.start_wave(waves_[i], i);
+    if (shadow_) shadow_->start_group();
     counters.waves += plan_.waves;
     uint32_t alive = plan_.waves;
     while (alive > 0) {
@@ -92,6 +102,7 @@ class Worker {
         if (w.state == State::kBarrier) ++waiting;
       }
       if (shared_.stop) return false;
+      if (waiting == alive && shadow_) shadow_->barrier();
       if (waiting == alive)
         for (Wave& w : waves_)
           if (w.state == State::kBarrier) w.state = State::kYield;
@@ -150,6 +161,8 @@ class Worker {
   const Options& options_;
   Shared& shared_;
   WorkGroup group_;
+  std::unique_ptr<AccessMeter> meter_;
+  std::unique_ptr<LdsShadow> shadow_;
   std::vector<Wave> waves_;
   uint32_t halves_;
   Block<uint32_t> rows_;
@@ -159,6 +172,13 @@ class Worker {
 void add(Counters& to, const Counters& from, const Program& program) {
   to.waves += from.waves;
   to.instructions += from.instructions;
+  to.memory.resize(from.memory.size());
+  for (size_t i = 0; i < from.memory.size(); ++i) {
+    to.memory[i].executions += from.memory[i].executions;
+    to.memory[i].lines64 += from.memory[i].lines64;
+    to.memory[i].lines128 += from.memory[i].lines128;
+    to.memory[i].useful += from.memory[i].useful;
+  }
   if (from.executed.empty()) return;
   to.executed.resize(from.executed.size());
   for (size_t i = 0; i < from.executed.size(); ++i) {

@@ -1,5 +1,6 @@
 // Addresses of vector memory and LDS instructions, checked lane by lane.
 #include "emulator/memory_core.hpp"
+#include "emulator/observers.hpp"
 
 namespace rocm_sd::emu {
 
@@ -9,6 +10,15 @@ using ROCM_SD_ISA::scalar;
 using ROCM_SD_ISA::scalar64;
 
 namespace {
+
+void observe_global(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
+  if (w.group->meter) [[unlikely]]
+    w.group->meter->access(in, p, bytes, w.halves);
+}
+void observe_lds(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
+  if (w.group->shadow) [[unlikely]]
+    w.group->shadow->access(w, in, p, bytes);
+}
 
 uint8_t* scratch_byte(Wave& w, const Inst& in, uint32_t offset, uint32_t bytes, uint32_t lane) {
   if (static_cast<uint64_t>(offset) + bytes > w.scratch_bytes) [[unlikely]]
@@ -39,6 +49,7 @@ void global_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
     for_active(out.active[h],
                [&](uint32_t l) { out.at[h * kRow + l] = access(w, in, address[l], bytes, h * kRow + l); });
   }
+  observe_global(w, in, out, bytes);
 }
 
 void flat_pointers(Wave& w, const Inst& in, const Operand& vaddr, uint32_t bytes, Pointers& out) {
@@ -61,6 +72,7 @@ void flat_pointers(Wave& w, const Inst& in, const Operand& vaddr, uint32_t bytes
         out.at[lane] = access(w, in, address, bytes, lane);
     });
   }
+  observe_lds(w, in, out, bytes);
 }
 
 void scratch_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes,
@@ -110,6 +122,7 @@ void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
     });
     out.active[h] &= ~outside[h];
   }
+  if (!is_private) observe_global(w, in, out, bytes);
 }
 
 void lds_pointers(Wave& w, const Inst& in, const Operand& addr, uint32_t offset, uint32_t bytes,
@@ -123,6 +136,7 @@ void lds_pointers(Wave& w, const Inst& in, const Operand& addr, uint32_t offset,
       out.at[h * kRow + l] = lds_access(w, in, a[l] + offset, bytes, h * kRow + l);
     });
   }
+  observe_lds(w, in, out, bytes);
 }
 
 }  // namespace rocm_sd::emu

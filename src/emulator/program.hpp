@@ -51,7 +51,12 @@ struct Program {
   const Inst* at(uint64_t address) const;
 };
 
+class LdsShadow;
+class AccessMeter;
+
 struct WorkGroup {
+  LdsShadow* shadow = nullptr;   // Options::check
+  AccessMeter* meter = nullptr;  // Options::count
   std::span<const Range> ranges;
   std::string_view kernel;
   uint64_t image = 0;  // where the code object is loaded: addresses in messages are relative to it

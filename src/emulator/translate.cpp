@@ -192,6 +192,13 @@ class Translator {
     if (program_.target.gfx9 && op.srcs <= 2 && (op.dst == Type::kF16 || op.dst == Type::kB16))
       inst.flags |= kZeroHigh;
 
+    if (op.cls == Class::kLds && !name.starts_with("ds_load"))
+      inst.flags |= name.starts_with("ds_store_") && name.find("xchg") == std::string::npos
+                        ? kStores
+                        : kStores | kAtomic;
+    if (name.find("_store") != std::string::npos) inst.flags |= kStores;
+    if (name.find("_atomic") != std::string::npos) inst.flags |= kStores | kAtomic;
+
     const std::string_view offset = parts.value("offset");
     if (offset.starts_with("swizzle")) {
       const auto control = swizzle_control(offset);

@@ -89,17 +89,15 @@ struct LaneMap {
 
 enum InstFlag : uint32_t {
   kClamp = 1,
-  kReturns = 2,      // an atomic that gives the old value
-  kZeroHigh = 4,     // a 16-bit result clears the upper half (gfx9)
-  kOffen = 8,        // buffer: a VGPR offset
-  kIdxen = 16,       // buffer: a VGPR index
-  kNoAddress = 32,   // vaddr is `off`
-  kScalarBase = 64,  // saddr is a register
+  kReturns = 2,   // an atomic that gives the old value
+  kZeroHigh = 4,  // a 16-bit result clears the upper half (gfx9)
+  kOffen = 8,     // buffer: a VGPR offset
+  kIdxen = 16,    // buffer: a VGPR index
   kGfx12 = 128,
   kGfx9 = 256,
-  kSecond = 512,  // the second half of a dual instruction: not counted on its own
-  kGds = 1024,
-  kStall = 2048,  // may give the turn to another wave
+  kSecond = 512,   // the second half of a dual instruction: not counted on its own
+  kStores = 4096,  // writes memory
+  kAtomic = 8192,  // reads and writes it at once
 };
 
 enum class Class : uint8_t { kValu, kTrans, kMatrix, kSalu, kSmem, kVmem, kLds, kBranch, kWait, kOther };

@@ -181,6 +181,64 @@ TEST_P(LaneKernels, FaultsNameKernelInstructionLaneAndAddress) {
   EXPECT_NE(message(4).find("trap"), std::string::npos) << message(4);
 }
 
+TEST_P(LaneKernels, CheckFindsRacesAndUnwrittenLds) {
+  const CodeObject code = load("lanes");
+  gpu.options().check = true;
+  struct {
+    const float* in;
+    float* out;
+    int n, mode;
+  } p{upload(random_floats(4096, -1, 1, 6)), poisoned<float>(128), 128, 0};
+  const auto message = [&](int mode) -> std::string {
+    p.mode = mode;
+    try {
+      launch(code, "planted", {{1, 1, 1}, {128, 1, 1}}, p);
+    } catch (const KernelFault& fault) {
+      return fault.what();
+    }
+    return "no fault";
+  };
+  EXPECT_EQ(message(0), "no fault");
+  EXPECT_EQ(p.out[5], p.in[122] * 2);
+  const std::string race = message(1);
+  EXPECT_NE(race.find("wrote since the last barrier"), std::string::npos) << race;
+  EXPECT_NE(message(2).find("of LDS, which nothing has written"), std::string::npos) << message(2);
+  const std::string early = message(3);
+  EXPECT_NE(early.find("another wave read since the last barrier"), std::string::npos) << early;
+  // The kernels that are right stay right.
+  struct {
+    const float* x;
+    float* y;
+    int rows, cols;
+  } rows{p.in, poisoned<float>(4000), 4, 1000};
+  EXPECT_NO_THROW(launch(code, "softmax", {{4, 1, 1}, {128, 1, 1}}, rows));
+}
+
+TEST_P(LaneKernels, CountShowsWhatDoesNotCoalesce) {
+  const CodeObject code = load("lanes");
+  gpu.options().count = true;
+  struct {
+    const float* in;
+    float* out;
+    int n, mode;
+  } p{upload(random_floats(4096, -1, 1, 7)), poisoned<float>(128), 128, 0};
+  const auto lines = [&](int mode) {
+    p.mode = mode;
+    const Counters counters = launch(code, "planted", {{1, 1, 1}, {128, 1, 1}}, p);
+    uint64_t loads = 0;
+    for (size_t i = 0; i < counters.memory.size(); ++i)
+      if (code.program().texts[code.program().code[i].text].starts_with("global_load"))
+        loads += counters.memory[i].lines128;
+    EXPECT_GT(counters.by_class[static_cast<size_t>(Class::kLds)], 0u);
+    uint64_t all = 0;
+    for (const uint64_t n : counters.by_class) all += n;
+    EXPECT_EQ(all, counters.instructions);
+    return loads;
+  };
+  EXPECT_EQ(lines(0), 4u);    // 128 floats
+  EXPECT_EQ(lines(4), 128u);  // a line for each
+}
+
 TEST_P(LaneKernels, LaunchesThatNoGpuTakesAreRefused) {
   const CodeObject code = load("lanes");
   struct {

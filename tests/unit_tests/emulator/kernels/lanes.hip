@@ -156,3 +156,22 @@ KERNEL faulty(Faulty p) {
   if (p.mode == 3) p.data[i] = local[i + p.n * 1024];
   if (p.mode == 4) __builtin_trap();
 }
+
+struct Planted {
+  const float* in;
+  float* out;
+  int n, mode;
+};
+// Faults that a card hides. 128 threads. Mode 0 is right; 1 leaves out a barrier; 2 reads LDS that nobody wrote;
+// 3 writes before the others have read; 4 is right, but strides over memory.
+KERNEL planted(Planted p) {
+  SHARED static volatile float tile[256];
+  const int t = thread_x();
+  tile[t] = p.in[p.mode == 4 ? t * 32 % 4096 : t];
+  if (p.mode != 1) barrier();
+  float v = tile[127 - t];
+  if (p.mode == 2) v += tile[128 + t];
+  if (p.mode != 3) barrier();
+  tile[t] = v * 2;
+  p.out[t] = tile[t];
+}
