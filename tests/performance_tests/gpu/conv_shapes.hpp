@@ -1,5 +1,5 @@
-// The convolutions of the models at 512 x 512 (sdxl: 1024 x 1024) with guidance, as they are run: two inputs where
-// a skip connection joins, doubling where a map grows.
+// The convolutions of the models at 512 x 512 (sdxl: 1024 x 1024) with guidance, as they are run: two inputs
+// where a skip connection joins, doubling where a map grows.
 #pragma once
 
 namespace rocm_sd {

@@ -30,7 +30,8 @@ DEVICE void barrier() {
 #endif
 DEVICE uint lane() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)) % LANES; }
 DEVICE float shuffle_xor(float v, uint mask) {
-  return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(((lane() ^ mask) * 4), __builtin_bit_cast(int, v)));
+  return __builtin_bit_cast(float,
+                            __builtin_amdgcn_ds_bpermute(((lane() ^ mask) * 4), __builtin_bit_cast(int, v)));
 }
 DEVICE float wave_sum(float v) {
   for (uint m = LANES / 2; m; m /= 2) v += shuffle_xor(v, m);
