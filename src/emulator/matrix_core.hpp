@@ -46,20 +46,21 @@ inline void element_row(Wave& w, const Operand& o, uint32_t h, uint32_t i, T* ou
 }
 
 // Products of 16-bit floats are exact in float, so that fma and mul + add agree; CPUs without fma take the
-// latter.
+// latter unless the sources are floats themselves.
+template <bool kFused>
 inline float multiply_add(float a, float b, float c) {
-#ifdef __FMA__
-  return __builtin_fmaf(a, b, c);
-#else
-  return a * b + c;
+#ifndef __FMA__
+  if constexpr (!kFused) return a * b + c;
 #endif
+  return __builtin_fmaf(a, b, c);
 }
+template <bool kFused>
 inline int32_t multiply_add(int32_t a, int32_t b, int32_t c) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b) + static_cast<uint32_t>(c));
 }
 
 // c [kM,kN] += a^T b with a [k][kM], b [k][kN]; k from the first to the last, one rounding each.
-template <int kM, int kN, class T>
+template <int kM, int kN, bool kFused, class T>
 inline void multiply(const T* a, const T* b, T* c, int depth) {
   constexpr int kRows = kM < 4 ? kM : 4, kCols = kN < 16 ? kN : 16;
   for (int m = 0; m < kM; m += kRows)
@@ -72,7 +73,8 @@ inline void multiply(const T* a, const T* b, T* c, int depth) {
         for (int r = 0; r < kRows; ++r) {
           const T scale = a[k * kM + m + r];
 #pragma GCC ivdep
-          for (int j = 0; j < kCols; ++j) acc[r][j] = multiply_add(scale, b[k * kN + n + j], acc[r][j]);
+          for (int j = 0; j < kCols; ++j)
+            acc[r][j] = multiply_add<kFused>(scale, b[k * kN + n + j], acc[r][j]);
         }
       for (int r = 0; r < kRows; ++r)
         for (int j = 0; j < kCols; ++j) c[(m + r) * kN + n + j] = acc[r][j];

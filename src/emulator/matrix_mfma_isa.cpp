@@ -66,7 +66,8 @@ void mfma(Wave& w, const Inst& in) {
       }
     }
   for (int block = 0; block < kBlocks; ++block)
-    multiply<kM, kM>(a + block * kDepth * kM, b + block * kDepth * kM, c + block * kM * kM, kDepth);
+    multiply<kM, kM, kA == Element::kF32>(a + block * kDepth * kM, b + block * kDepth * kM,
+                                          c + block * kM * kM, kDepth);
   for (int h = 0; h < 2; ++h)
     for (int i = 0; i < L::kItems; ++i) {
       uint32_t* raw = vgpr(w, in.dst.reg + i, h);

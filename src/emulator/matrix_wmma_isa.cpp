@@ -105,7 +105,7 @@ void product(Wave& w, const Inst& in) {
   load_fragment<kA, kDepth>(w, in, in.src[0], a);
   load_fragment<kB, kDepth>(w, in, in.src[1], b);
   load_c<kType>(w, in, c);
-  multiply<kTile, kTile>(a, b, c, kDepth);
+  multiply<kTile, kTile, false>(a, b, c, kDepth);
   store_d<kType>(w, in, c);
 }
 
@@ -131,7 +131,7 @@ void wmma_int(Wave& w, const Inst& in) {
   Inst plain = in;
   plain.src[2].neg = plain.src[2].neg_hi = false;
   load_c<Result::kI32>(w, plain, c);
-  multiply<kTile, kTile>(a, b, sum, kDepth);
+  multiply<kTile, kTile, false>(a, b, sum, kDepth);
   for (int i = 0; i < kTile * kTile; ++i) {
     const int64_t exact = static_cast<int64_t>(c[i]) + sum[i];
     c[i] = static_cast<int32_t>(exact);

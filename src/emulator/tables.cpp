@@ -1,5 +1,6 @@
 #include "emulator/tables.hpp"
 
+#include <cstdlib>
 #include <unordered_map>
 
 #include "emulator/operations.hpp"
@@ -47,7 +48,8 @@ Table make_table() {
   add(table, lds_operations());
   add(table, indexed_operations());
 #ifdef ROCM_SD_X86_LEVELS
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  const char* asked = std::getenv("ROCM_SD_ISA");  // as the host device reads it
+  if (__builtin_cpu_supports("x86-64-v3") && !(asked && std::string_view(asked) == "baseline")) {
     ADD_LEVEL(isa_v3);
     return table;
   }
