@@ -22,7 +22,10 @@ ROCM_SD_DEVICE void finish_tile(const Accumulators<Arch, Cfg>& acc, char* lds, c
                 kCount = static_cast<int>(sizeof(acc.c[0][0].x) / sizeof(float));
   constexpr int kWidth = kGated ? Cfg::kWaveN / 2 : Cfg::kWaveN;  // channels that the wave writes
   constexpr int kTotal = 16 * kWidth / 8, kPieces = (kTotal + Arch::lanes - 1) / Arch::lanes;
-  constexpr int kBatch = kPieces < 4 ? kPieces : 4;  // pieces whose loads are under way together
+  // Pieces whose loads are under way together, in even parts. One on AMD: copies of the tail cost code, and
+  // registers that the accumulators hold.
+  constexpr int kMost = Arch::kAsyncCopies ? 5 : 1;
+  constexpr int kBatches = (kPieces + kMost - 1) / kMost, kBatch = (kPieces + kBatches - 1) / kBatches;
   constexpr bool kEarly = requires { finish.early(0, 0); };
   const WavePlace<Arch, Cfg> place;
   float* const staged = reinterpret_cast<float*>(lds) + place.wave * 16 * kLd;  // [16][kLd]
