@@ -62,7 +62,7 @@ void check(const Case& c, DType dtype, const Tensor* mask = nullptr) {
 }
 
 // Every kernel that could take the case, whole and in splits.
-void check_every_plan(const Case& c, DType dtype) {
+void check_every_plan(const Case& c, DType dtype, bool warpgroups = false) {
   const Inputs in = random_inputs(c, dtype, 5);
   const std::vector<double> want = on_host("attention", op_of(in, c, nullptr));
   GpuTestExec gpu;
@@ -83,6 +83,7 @@ void check_every_plan(const Case& c, DType dtype) {
   EXPECT_FALSE(kernels.empty());
   for (const FlashKernel& kernel : kernels)
     for (const int splits : {1, 3}) {
+      if ((kernel.name.find("group") != std::string::npos) != warpgroups) continue;
       const Tensor y = gpu.ex.alloc({c.batch, c.queries, width}, dtype);
       p.y = y.data();
       const FlashPlan plan = plan_flash(kernel, splits, p, gpu.device.traits());
@@ -192,6 +193,16 @@ TEST_P(GpuAttentionTest, ShapesOfModelsFull) {
   for (const Case& c : {Case{2, 1024, 1024, 80, 8}, Case{1, 4096, 4096, 40, 2}, Case{1, 4096, 4096, 64, 2},
                         Case{1, 4096, 77, 40, 8}, Case{1, 2048, 2048, 512, 1}})
     check(c, GetParam());
+}
+
+TEST_P(GpuAttentionTest, WarpgroupPlansMatchReference) {
+  if (test_gpu().traits().arch != "sm_90") GTEST_SKIP() << "only Hopper multiplies by warpgroups";
+  for (const int64_t dim : {40, 64, 80, 128, 512}) {
+    check_every_plan({1, 1, 1, dim, 1}, GetParam(), true);
+    check_every_plan({2, 65, 154, dim, 2}, GetParam(), true);
+    check_every_plan({1, 300, 900, dim, 2}, GetParam(), true);
+    check_every_plan({1, 33, 700, dim, 1, false, 0, 6}, GetParam(), true);
+  }
 }
 
 class GpuWaveAttentionTest : public testing::TestWithParam<DType> {};
