@@ -123,17 +123,12 @@ struct FlashGroupConfig {
 };
 // X(head_dim, wave_groups, groups)
 #define ROCM_SD_FLASH_HOPPER(X) \
-  X(40, 4, 1)                   \
-  X(40, 3, 1)                   \
   X(40, 2, 2)                   \
   X(40, 1, 4)                   \
-  X(64, 4, 1)                   \
-  X(64, 3, 1)                   \
   X(64, 2, 2)                   \
   X(64, 1, 4)                   \
-  X(80, 3, 1)                   \
-  X(80, 2, 1)                   \
   X(80, 1, 3)                   \
+  X(80, 2, 1)                   \
   X(128, 2, 1)                  \
   X(128, 1, 2)
 // Bytes of LDS: two tiles of keys, two of values, in panels of 64 channels, and room to align them.
