@@ -19,7 +19,7 @@ python=()
 fuzz=(clang-19 libclang-rt-19-dev libomp-19-dev)
 
 # What compiles kernels for AMD and reads the result; ROCm's own clang under /opt/rocm is preferred where it is.
-gpu=("?clang-19" "?lld-19" "?llvm-19" "?rocm-device-libs|rocm-device-libs-21|rocm-device-libs-17")
+gpu=("?clang-19" "?lld-19" "?llvm-19" "?llvm-19-dev" "?rocm-device-libs|rocm-device-libs-21|rocm-device-libs-17")
 [ ! -x "${ROCM_PATH:-/opt/rocm}/llvm/bin/clang++" ] || gpu=()
 
 say() { printf 'install_deps: %s\n' "$*" >&2; }
