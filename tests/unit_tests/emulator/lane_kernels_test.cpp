@@ -201,10 +201,15 @@ TEST_P(LaneKernels, CheckFindsRacesAndUnwrittenLds) {
   EXPECT_EQ(message(0), "no fault");
   EXPECT_EQ(p.out[5], p.in[122] * 2);
   const std::string race = message(1);
-  EXPECT_NE(race.find("wrote since the last barrier"), std::string::npos) << race;
+  // Which side of the race shows depends on the order in which waves run: the reader may come first.
+  EXPECT_TRUE(race.find("wrote since the last barrier") != std::string::npos ||
+              race.find("which nothing has written") != std::string::npos)
+      << race;
   EXPECT_NE(message(2).find("of LDS, which nothing has written"), std::string::npos) << message(2);
   const std::string early = message(3);
-  EXPECT_NE(early.find("another wave read since the last barrier"), std::string::npos) << early;
+  EXPECT_TRUE(early.find("another wave read since the last barrier") != std::string::npos ||
+              early.find("wrote since the last barrier") != std::string::npos)
+      << early;
   // The kernels that are right stay right.
   struct {
     const float* x;

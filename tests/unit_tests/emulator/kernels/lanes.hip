@@ -165,7 +165,7 @@ struct Planted {
 // Faults that a card hides. 128 threads. Mode 0 is right; 1 leaves out a barrier; 2 reads LDS that nobody wrote;
 // 3 writes before the others have read; 4 is right, but strides over memory.
 KERNEL planted(Planted p) {
-  SHARED static volatile float tile[256];
+  SHARED static float tile[256];
   const int t = thread_x();
   tile[t] = p.in[p.mode == 4 ? t * 32 % 4096 : t];
   if (p.mode != 1) barrier();
