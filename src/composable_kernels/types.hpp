@@ -15,8 +15,13 @@
 #define __shared__ __attribute__((shared))
 #endif
 #endif
-#if defined(__HIP__) || defined(__CUDACC__)
+#if defined(__CUDACC__)
 #define ROCM_SD_DEVICE __device__ inline
+#elif defined(__HIP__)
+// Always: in large kernels clang gives up inlining, and fragments passed by reference then live in scratch.
+#define ROCM_SD_DEVICE __device__ __attribute__((always_inline)) inline
+#endif
+#if defined(__HIP__) || defined(__CUDACC__)
 #define ROCM_SD_ON_GPU 1
 #else
 #define ROCM_SD_DEVICE inline
