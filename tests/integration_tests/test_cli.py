@@ -132,6 +132,16 @@ def test_doctor(rocm_sd, tmp_path):
     assert problem["severity"] == "problem" and "no driver" in problem["what"] and "modprobe" in problem["fix"]
 
 
+def test_predict(rocm_sd, tmp_path):
+    bad = rocm_sd("predict", "--gpu", "RX 7900 XTZ", code=2)
+    assert "RX 7900 XTX?" in bad.stderr
+    gpu = {"name": "mine", "arch": "gfx803", "multiprocessors": 9, "gigahertz": 1, "memory_gb": 8, "bandwidth_gb_per_s": 99}
+    (tmp_path / "gpu.json").write_text(json.dumps(gpu))
+    assert "gfx803" in rocm_sd("predict", "--gpu-file", str(tmp_path / "gpu.json"), code=2).stderr
+    (tmp_path / "gpu.json").write_text('{"name": 3}')
+    assert "name" in rocm_sd("predict", "--gpu-file", str(tmp_path / "gpu.json"), code=3).stderr
+
+
 def test_budget_and_offload_draw_the_same_picture(rocm_sd, model, tmp_path):
     args = ["generate", "--model", model, "--device", "cpu", "--dtype", "f32", "--steps", "1", "-W", "512", "-H", "512", "--seed", "1"]
     plain = rocm_sd(*args, "-o", tmp_path / "a.png").stderr
