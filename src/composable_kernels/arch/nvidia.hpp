@@ -164,14 +164,7 @@ struct Atom<Nvidia, T> {
     return fmaxf(x, Nvidia::shuffle_xor(x, 2));
   }
 
- private:
-  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
-    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-  }
+  // Two floats as a word.
   static ROCM_SD_DEVICE uint32_t pack(float low, float high) {
     uint32_t bits;
     if constexpr (std::is_same_v<T, Bf16>)
@@ -179,6 +172,15 @@ struct Atom<Nvidia, T> {
     else
       asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
+  }
+
+ private:
+  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
+    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
   }
 };
 
