@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "composable_kernels/atom.hpp"
+#include "composable_kernels/pack.hpp"
 
 namespace rocm_sd {
 
@@ -14,6 +15,16 @@ struct Nvidia {
   static constexpr int lanes = 32;
   static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
   static constexpr bool kAsyncCopies = true;  // cp.async
+
+  // Lets the next kernel take up the multiprocessors that this one leaves idle, and waits until all that the
+  // one before wrote is there (which is done already where the launch did not ask for the overlap). Every
+  // kernel does both at its entry, so what a kernel finds is what all kernels before it left.
+  static ROCM_SD_DEVICE void begin_kernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  }
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
   static ROCM_SD_DEVICE int lane() { return thread() % lanes; }
@@ -31,6 +42,34 @@ struct Nvidia {
     extern __shared__ uint4 dynamic_lds[];
     return reinterpret_cast<char*>(dynamic_lds);
   }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  // What the cluster's workgroups wrote to LDS before, all of them see after.
+  static ROCM_SD_DEVICE void cluster_barrier() {
+    cluster_arrive();
+    cluster_wait();
+  }
+  static ROCM_SD_DEVICE void cluster_arrive() {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  }
+  static ROCM_SD_DEVICE void cluster_wait() {
+    __syncwarp();
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  }
+  // The pair that workgroup `rank` of the cluster keeps at this place of its LDS.
+  static ROCM_SD_DEVICE Pack<float, 2> read_cluster(const Pack<float, 2>* lds, int rank) {
+    const auto own = static_cast<uint32_t>(__cvta_generic_to_shared(lds));
+    uint32_t at;
+    Pack<float, 2> pair;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(own), "r"(rank));
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(pair.x[0]), "=f"(pair.x[1])
+                 : "r"(at)
+                 : "memory");
+    return pair;
+  }
+#endif
 
   static ROCM_SD_DEVICE void fence_schedule() {}  // ptxas orders well by itself
 

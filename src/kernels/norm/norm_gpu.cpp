@@ -30,6 +30,15 @@ void run_whole(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
          group_norm_params<float>(p, plan, nullptr, nullptr));
 }
 
+void run_in_clusters(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
+  const std::string name = concat("group_norm_cluster_", p.dtype, "_t", plan.cluster_threads);
+  const int64_t workgroups = p.images * (p.channels / plan.slab) * plan.pieces;
+  const GpuGrid grid{.x = static_cast<uint32_t>(workgroups), .cluster = static_cast<uint32_t>(plan.pieces)};
+  launch_kernel(ex, op_info(p, "gpu"), *gpu_device(ex)->find_kernel(name), grid,
+                static_cast<uint32_t>(plan.cluster_threads), plan.lds_bytes,
+                group_norm_params<float>(p, plan, nullptr, nullptr));
+}
+
 void run_in_parts(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
   const Tensor partial = ex.alloc({p.images, plan.parts, p.groups, 2}, DType::kF32);
   const Tensor merged = ex.alloc({p.images, p.groups, 2}, DType::kF32);
@@ -62,6 +71,7 @@ std::string layer_norm_kernel(const LayerNormProblem& p, int lanes) {
 }  // namespace
 
 void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan) {
+  if (plan.cluster_threads) return run_in_clusters(ex, problem, plan);
   plan.whole_threads ? run_whole(ex, problem, plan) : run_in_parts(ex, problem, plan);
 }
 
@@ -71,7 +81,7 @@ Refusal supports_group_norm_gpu(const Exec& ex, const GroupNormProblem& p) {
 }
 void run_group_norm_gpu(Exec& ex, const GroupNormProblem& problem) {
   if (problem.images * problem.pixels * problem.channels == 0) return;
-  run_group_norm_plan(ex, problem, default_group_norm(problem, gpu_device(ex)->traits().multiprocessors));
+  run_group_norm_plan(ex, problem, default_group_norm(problem, gpu_device(ex)->traits()));
 }
 
 Refusal supports_layer_norm_gpu(const Exec& ex, const LayerNormProblem& p) {

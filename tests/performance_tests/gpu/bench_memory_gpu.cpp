@@ -120,7 +120,7 @@ void print_line(const char* what, double us, double bytes, double copy_rate, dou
 void time_group_norm(GpuDevice& device, const Norm& norm, double copy_rate, bool all, Sums& sums) {
   const double bytes = norm.problem(0).bytes();
   double best = INFINITY, chosen = std::nan("");
-  const auto plans = group_norm_candidates(norm.problem(0), device.traits().multiprocessors);
+  const auto plans = group_norm_candidates(norm.problem(0), device.traits());
   for (size_t i = 0; i < plans.size(); ++i) {
     if (i && plans[i].describe() == plans[0].describe()) continue;
     device.fill_zero(norm.y.data(), norm.y.bytes());
