@@ -1,5 +1,6 @@
 // NVIDIA GPUs through libcuda.so.1, found when the program runs.
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -35,6 +36,10 @@ struct Library {
   if (!functions.call && problem.empty()) problem = concat(file.name(), " is too old: no " #call);
     ROCM_SD_CUDA_FUNCTIONS(ROCM_SD_LOAD)
 #undef ROCM_SD_LOAD
+#define ROCM_SD_LOAD_NEWER(call, ...) \
+  functions.call = reinterpret_cast<decltype(functions.call)>(file.symbol(#call));
+    ROCM_SD_CUDA_NEWER_FUNCTIONS(ROCM_SD_LOAD_NEWER)
+#undef ROCM_SD_LOAD_NEWER
     if (!problem.empty()) return;
     if (const Status status = functions.cuInit(0); status != kSuccess)
       problem = concat("cuInit: ", reason(functions, status));
@@ -92,6 +97,8 @@ class CudaDriver final : public GpuDriver {
     try {
       make_current();
       ROCM_SD_CHECK_GPU(api_.cuStreamCreate(&stream_, kStreamNonBlocking));
+      const char* asked = std::getenv("ROCM_SD_OVERLAP");
+      overlaps_ = api_.cuLaunchKernelEx && gpu_.targets.front() >= "sm_90" && asked && *asked == '1';
     } catch (...) {
       api_.cuDevicePrimaryCtxRelease_v2(device_);
       throw;
@@ -160,8 +167,25 @@ class CudaDriver final : public GpuDriver {
   void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
                     size_t) override {
     void* arguments[] = {const_cast<void*>(params)};  // one struct; the driver knows its size
-    ROCM_SD_CHECK_GPU(api_.cuLaunchKernel(static_cast<Function>(function), grid.x, grid.y, grid.z, threads, 1,
-                                          1, lds_bytes, stream_, arguments, nullptr));
+    if (!overlaps_) {
+      ROCM_SD_CHECK_GPU(api_.cuLaunchKernel(static_cast<Function>(function), grid.x, grid.y, grid.z, threads,
+                                            1, 1, lds_bytes, stream_, arguments, nullptr));
+      return;
+    }
+    // May start while the kernel ahead still runs: every kernel of ours first waits for that one's end
+    // (ROCM_SD_KERNEL in composable_kernels/arch/target.hpp), so that only its start is hidden.
+    LaunchAttribute attribute{kProgrammaticSerialization, 0, {}};
+    attribute.value.number = 1;
+    const LaunchConfig config{grid.x, grid.y, grid.z, threads, 1, 1, lds_bytes, stream_, &attribute, 1};
+    ROCM_SD_CHECK_GPU(api_.cuLaunchKernelEx(&config, static_cast<Function>(function), arguments, nullptr));
+  }
+  void map_boxes(void* map, const MatrixBoxes& boxes) override {
+    if (!api_.cuTensorMapEncodeTiled) return GpuDriver::map_boxes(map, boxes);
+    const unsigned long long extents[] = {boxes.columns, boxes.rows}, strides[] = {boxes.stride_bytes};
+    const unsigned box[] = {64, boxes.box_rows}, steps[] = {1, 1};
+    ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeTiled(map, kTensorFloat16, 2, const_cast<void*>(boxes.data),
+                                                  extents, strides, box, steps, 0, kTensorSwizzle128,
+                                                  kTensorPromote256, 0));
   }
 
   void begin_capture() override {
@@ -219,6 +243,7 @@ class CudaDriver final : public GpuDriver {
   Ordinal device_ = 0;
   Context context_ = nullptr;
   Stream stream_ = nullptr;
+  bool overlaps_ = false;  // starts of kernels with the end of the one ahead
 };
 
 }  // namespace

@@ -21,10 +21,29 @@ inline constexpr Status kSuccess = 0, kOutOfMemory = 2;
 // CUdevice_attribute
 inline constexpr int kMultiprocessors = 16, kIntegrated = 18, kL2Bytes = 38, kMajor = 75, kMinor = 76,
                      kSharedBytesOptin = 97;
-inline constexpr int kFunctionSharedBytes = 8;             // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-inline constexpr unsigned kStreamNonBlocking = 1;          // CU_STREAM_NON_BLOCKING
-inline constexpr int kCaptureModeThreadLocal = 1;          // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+inline constexpr int kFunctionSharedBytes = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+inline constexpr unsigned kStreamNonBlocking = 1;     // CU_STREAM_NON_BLOCKING
+inline constexpr int kCaptureModeThreadLocal = 1;     // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+inline constexpr int kProgrammaticSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+inline constexpr int kTensorFloat16 = 6;              // CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+inline constexpr int kTensorSwizzle128 = 3;           // CU_TENSOR_MAP_SWIZZLE_128B
+inline constexpr int kTensorPromote256 = 3;           // CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 inline constexpr unsigned kDefaultSharedBytes = 48 << 10;  // above, a function must be allowed to ask
+
+struct LaunchAttribute {  // CUlaunchAttribute
+  int id;
+  int unused = 0;
+  union {
+    char bytes[64];
+    int number;
+  } value;
+};
+struct LaunchConfig {  // CUlaunchConfig
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned count;
+};
 
 // X(name, parameters...)
 #define ROCM_SD_CUDA_FUNCTIONS(X)                                                                           \
@@ -69,9 +88,17 @@ inline constexpr unsigned kDefaultSharedBytes = 48 << 10;  // above, a function 
   X(cuEventSynchronize, Event event)                                                                        \
   X(cuEventElapsedTime, float* milliseconds, Event start, Event end)
 
+// Those that drivers before CUDA 12 lack.
+#define ROCM_SD_CUDA_NEWER_FUNCTIONS(X)                                                           \
+  X(cuLaunchKernelEx, const LaunchConfig* config, Function function, void** params, void** extra) \
+  X(cuTensorMapEncodeTiled, void* map, int type, unsigned rank, void* data,                       \
+    const unsigned long long* extents, const unsigned long long* strides, const unsigned* box,    \
+    const unsigned* steps, int interleave, int swizzle, int promotion, int fill)
+
 struct Api {
 #define ROCM_SD_MEMBER(name, ...) Status (*name)(__VA_ARGS__) = nullptr;
   ROCM_SD_CUDA_FUNCTIONS(ROCM_SD_MEMBER)
+  ROCM_SD_CUDA_NEWER_FUNCTIONS(ROCM_SD_MEMBER)
 #undef ROCM_SD_MEMBER
 };
 
