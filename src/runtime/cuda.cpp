@@ -83,7 +83,8 @@ GpuDescription describe(const Api& api, int index) {
                 .multiprocessors = attribute(kMultiprocessors),
                 .lds_per_group = static_cast<size_t>(attribute(kSharedBytesOptin)),
                 .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
-                .integrated = attribute(kIntegrated) != 0};
+                .integrated = attribute(kIntegrated) != 0,
+                .cluster = attribute(kMajor) >= 9 ? 8u : 1u};
   return gpu;
 }
 
@@ -96,9 +97,9 @@ class CudaDriver final : public GpuDriver {
     ROCM_SD_CHECK_GPU(api_.cuDevicePrimaryCtxRetain(&context_, device_));
     try {
       make_current();
+      const char* overlap = std::getenv("ROCM_SD_OVERLAP");
+      overlap_ = gpu_.traits.cluster > 1 && !(overlap && std::string_view(overlap) == "0");
       ROCM_SD_CHECK_GPU(api_.cuStreamCreate(&stream_, kStreamNonBlocking));
-      const char* asked = std::getenv("ROCM_SD_OVERLAP");
-      overlaps_ = api_.cuLaunchKernelEx && gpu_.targets.front() >= "sm_90" && asked && *asked == '1';
     } catch (...) {
       api_.cuDevicePrimaryCtxRelease_v2(device_);
       throw;
@@ -167,16 +168,20 @@ class CudaDriver final : public GpuDriver {
   void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
                     size_t) override {
     void* arguments[] = {const_cast<void*>(params)};  // one struct; the driver knows its size
-    if (!overlaps_) {
-      ROCM_SD_CHECK_GPU(api_.cuLaunchKernel(static_cast<Function>(function), grid.x, grid.y, grid.z, threads,
-                                            1, 1, lds_bytes, stream_, arguments, nullptr));
-      return;
+    LaunchAttribute attributes[2] = {};
+    unsigned count = 0;
+    if (overlap_) {
+      attributes[count].id = kProgrammaticSerialization;
+      attributes[count++].value.programmatic = 1;
     }
-    // May start while the kernel ahead still runs: every kernel of ours first waits for that one's end
-    // (ROCM_SD_KERNEL in composable_kernels/arch/target.hpp), so that only its start is hidden.
-    LaunchAttribute attribute{kProgrammaticSerialization, 0, {}};
-    attribute.value.number = 1;
-    const LaunchConfig config{grid.x, grid.y, grid.z, threads, 1, 1, lds_bytes, stream_, &attribute, 1};
+    if (grid.cluster > 1) {
+      attributes[count].id = kClusterDimension;
+      attributes[count].value.cluster[0] = grid.cluster;
+      attributes[count].value.cluster[1] = attributes[count].value.cluster[2] = 1;
+      ++count;
+    }
+    const LaunchConfig config = {grid.x, grid.y,    grid.z,  threads,    1,
+                                 1,      lds_bytes, stream_, attributes, count};
     ROCM_SD_CHECK_GPU(api_.cuLaunchKernelEx(&config, static_cast<Function>(function), arguments, nullptr));
   }
   void map_boxes(void* map, const MatrixBoxes& boxes) override {
@@ -243,7 +248,9 @@ class CudaDriver final : public GpuDriver {
   Ordinal device_ = 0;
   Context context_ = nullptr;
   Stream stream_ = nullptr;
-  bool overlaps_ = false;  // starts of kernels with the end of the one ahead
+  // Whether a kernel may start while its predecessor's last workgroups run: each one waits for all of it
+  // before it touches memory (target.hpp).
+  bool overlap_ = false;
 };
 
 }  // namespace

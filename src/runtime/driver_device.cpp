@@ -245,6 +245,9 @@ class DriverGpu final : public GpuDevice {
                            " bytes of parameters, launched with ", bytes);
     require<InternalError>(grid.x > 0 && grid.y > 0 && grid.z > 0, kernel.name,
                            ": launched with an empty grid (", grid.x, " x ", grid.y, " x ", grid.z, ")");
+    require<InternalError>(grid.cluster >= 1 && grid.cluster <= traits_.cluster && grid.x % grid.cluster == 0,
+                           kernel.name, ": ", grid.x, " groups launched in clusters of ", grid.cluster, ", ",
+                           traits_.arch, " takes whole clusters of up to ", traits_.cluster);
     require<InternalError>(lds_bytes <= traits_.lds_per_group, kernel.name, ": launched with ", lds_bytes,
                            " bytes of LDS, ", traits_.arch, " has ", traits_.lds_per_group);
   }

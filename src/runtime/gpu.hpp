@@ -20,6 +20,7 @@ struct GpuTraits {
   size_t lds_per_group = 0;  // most bytes of LDS (shared memory) that one workgroup may ask for
   size_t l2_bytes = 0;       // of the last cache before memory
   bool integrated = false;   // shares the host's memory
+  uint32_t cluster = 1;      // most workgroups that may read each other's LDS
 };
 
 // A kernel that the device loaded; lives as long as the device.
@@ -30,6 +31,7 @@ struct GpuKernel {
 
 struct GpuGrid {
   uint32_t x = 1, y = 1, z = 1;  // workgroups
+  uint32_t cluster = 1;          // neighbours along x that read each other's LDS; divides x
 };
 
 // Launches recorded once and started together.

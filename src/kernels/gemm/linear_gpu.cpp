@@ -54,7 +54,7 @@ void launch_bulk(Exec& ex, OpInfo info, const GpuKernel& kernel, const GemmConfi
     device.map_boxes(&bulk.w, {params.w, columns, depth, static_cast<uint64_t>(params.w_stride) * sizeof(T),
                                static_cast<uint32_t>(shape.block_n) / std::max(2u, cluster)});
   }
-  launch_kernel(ex, std::move(info), kernel, {clusters * cluster, 1, 1},
+  launch_kernel(ex, std::move(info), kernel, {clusters * cluster, 1, 1, cluster},
                 static_cast<uint32_t>((shape.waves() + 1) * device.traits().lanes),
                 static_cast<uint32_t>(config.lds_bytes(sizeof(T))), bulk);
 }
