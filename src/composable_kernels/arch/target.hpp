@@ -36,7 +36,7 @@ using GpuArch = Cdna3;
 #define ROCM_SD_BOUNDED_KERNEL(name, bounds, Params)                         \
   static __device__ __forceinline__ void name##_body(const Params& p);       \
   extern "C" __global__ void bounds name(const __grid_constant__ Params p) { \
-    Nvidia::begin_kernel();                                                  \
+    rocm_sd::Nvidia::begin_kernel();                                         \
     name##_body(p);                                                          \
   }                                                                          \
   static __device__ __forceinline__ void name##_body(const Params& p)
