@@ -36,6 +36,10 @@ struct Library {
   if (!functions.call && problem.empty()) problem = concat(file.name(), " is too old: no " #call);
     ROCM_SD_CUDA_FUNCTIONS(ROCM_SD_LOAD)
 #undef ROCM_SD_LOAD
+#define ROCM_SD_LOAD_NEWER(call, ...) \
+  functions.call = reinterpret_cast<decltype(functions.call)>(file.symbol(#call));
+    ROCM_SD_CUDA_NEWER_FUNCTIONS(ROCM_SD_LOAD_NEWER)
+#undef ROCM_SD_LOAD_NEWER
     if (!problem.empty()) return;
     if (const Status status = functions.cuInit(0); status != kSuccess)
       problem = concat("cuInit: ", reason(functions, status));
@@ -179,6 +183,14 @@ class CudaDriver final : public GpuDriver {
     const LaunchConfig config = {grid.x, grid.y,    grid.z,  threads,    1,
                                  1,      lds_bytes, stream_, attributes, count};
     ROCM_SD_CHECK_GPU(api_.cuLaunchKernelEx(&config, static_cast<Function>(function), arguments, nullptr));
+  }
+  void map_boxes(void* map, const MatrixBoxes& boxes) override {
+    if (!api_.cuTensorMapEncodeTiled) return GpuDriver::map_boxes(map, boxes);
+    const unsigned long long extents[] = {boxes.columns, boxes.rows}, strides[] = {boxes.stride_bytes};
+    const unsigned box[] = {64, boxes.box_rows}, steps[] = {1, 1};
+    ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeTiled(map, kTensorFloat16, 2, const_cast<void*>(boxes.data),
+                                                  extents, strides, box, steps, 0, kTensorSwizzle128,
+                                                  kTensorPromote256, 0));
   }
 
   void begin_capture() override {

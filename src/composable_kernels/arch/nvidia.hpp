@@ -29,6 +29,7 @@ struct Nvidia {
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
   static ROCM_SD_DEVICE int lane() { return thread() % lanes; }
   static ROCM_SD_DEVICE uint32_t group_x() { return blockIdx.x; }
+  static ROCM_SD_DEVICE uint32_t groups_x() { return gridDim.x; }
   static ROCM_SD_DEVICE uint32_t group_y() { return blockIdx.y; }
   static ROCM_SD_DEVICE uint32_t group_z() { return blockIdx.z; }
   // No shuffle: it would wait for lanes that a branch keeps away.

@@ -17,7 +17,10 @@ using namespace rocm_sd;
 #define ROCM_SD_CONV_F16(...) ROCM_SD_CONV_ENTRY(conv_f16, Half, __VA_ARGS__)
 #define ROCM_SD_CONV_BF16(...) ROCM_SD_CONV_ENTRY(conv_bf16, Bf16, __VA_ARGS__)
 #define ROCM_SD_CONV_F32(...) ROCM_SD_CONV_ENTRY(conv_f32, float, __VA_ARGS__)
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+ROCM_SD_CONV_CONFIGS_FEW(ROCM_SD_CONV_F16)
+ROCM_SD_CONV_CONFIGS_FEW(ROCM_SD_CONV_BF16)
+#elif defined(__CUDACC__)
 ROCM_SD_CONV_CONFIGS_NVIDIA(ROCM_SD_CONV_F16)
 ROCM_SD_CONV_CONFIGS_NVIDIA(ROCM_SD_CONV_BF16)
 #elif defined(__GFX9__)

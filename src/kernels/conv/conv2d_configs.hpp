@@ -20,7 +20,10 @@
   X(64, 128, 64, 2, 2, 3, 2)           \
   X(64, 160, 64, 2, 2, 3, 2)           \
   X(64, 64, 64, 2, 2, 4, 3)            \
-  X(256, 32, 32, 4, 1, 4, 2)           \
+  ROCM_SD_CONV_CONFIGS_FEW(X)
+// For few channels, which would leave most of a warpgroup's product idle: all that sm_90 has beside the next.
+#define ROCM_SD_CONV_CONFIGS_FEW(X) \
+  X(256, 32, 32, 4, 1, 4, 2)        \
   X(256, 16, 32, 4, 1, 4, 2)
 // By warpgroup products (conv2d_group.sm_90a.hip).
 #define ROCM_SD_CONV_CONFIGS_HOPPER(X) \

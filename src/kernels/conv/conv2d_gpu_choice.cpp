@@ -10,6 +10,7 @@ namespace {
 #define ROCM_SD_CONV_ROW(m, n, k, waves_m, waves_n, stages, groups) \
   ConvConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups},
 constexpr ConvConfig kNvidia[] = {ROCM_SD_CONV_CONFIGS_NVIDIA(ROCM_SD_CONV_ROW)};
+constexpr ConvConfig kFew[] = {ROCM_SD_CONV_CONFIGS_FEW(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kHopper[] = {ROCM_SD_CONV_CONFIGS_HOPPER(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kRdna[] = {ROCM_SD_CONV_CONFIGS_RDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kCdna[] = {ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_ROW)};
@@ -118,8 +119,12 @@ std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
   }
   switch (traits.family) {
     case GpuFamily::kNvidia:
-      if (traits.arch == "sm_90") add(kHopper, true);
-      add(kNvidia, false);
+      if (traits.arch == "sm_90") {
+        add(kHopper, true);
+        add(kFew, false);
+      } else {
+        add(kNvidia, false);
+      }
       break;
     case GpuFamily::kCdna3: add(kCdna, false); break;
     case GpuFamily::kRdna3:
