@@ -33,13 +33,14 @@ using GpuArch = Cdna3;
 // one plain struct p as its only argument. threads: of a workgroup, fixed; groups: how many of them a
 // multiprocessor should hold at once (bounds the registers).
 #if defined(__CUDACC__)
-#define ROCM_SD_BOUNDED_KERNEL(name, bounds, Params)                         \
-  static __device__ __forceinline__ void name##_body(const Params& p);       \
-  extern "C" __global__ void bounds name(const __grid_constant__ Params p) { \
-    rocm_sd::Nvidia::begin_kernel();                                         \
-    name##_body(p);                                                          \
-  }                                                                          \
-  static __device__ __forceinline__ void name##_body(const Params& p)
+// The struct comes last: the commas of a template's arguments are its own.
+#define ROCM_SD_BOUNDED_KERNEL(name, bounds, ...)                                 \
+  static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p);       \
+  extern "C" __global__ void bounds name(const __grid_constant__ __VA_ARGS__ p) { \
+    rocm_sd::Nvidia::begin_kernel();                                              \
+    name##_body(p);                                                               \
+  }                                                                               \
+  static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p)
 #define ROCM_SD_KERNEL(name, threads, groups, Params) \
   ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, groups), Params)
 // By the registers of exactly these threads: with products of warpgroups, launch bounds are rounded up to
