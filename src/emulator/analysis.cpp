@@ -1,9 +1,9 @@
 #include "emulator/analysis.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 #include "emulator/names.hpp"
 
@@ -64,27 +64,6 @@ Occupancy occupancy_of(const Target& target, const Kernel& kernel, const CardRat
         std::clamp<uint64_t>(groups * waves_of_group / static_cast<uint64_t>(rates.lds_simds), 1, most));
   }
   out.waves = std::min(out.by_registers, out.by_lds);
-  return out;
-}
-
-bool starts_block(const Program& program, const Counters& counters, uint32_t i) {
-  return counters.executed[i] != counters.executed[i - 1] || program.code[i - 1].cls == Class::kBranch;
-}
-
-std::vector<BasicBlock> blocks_of(const Program& program, const Counters& counters) {
-  std::vector<bool> leads(program.code.size());
-  for (const Inst& in : program.code)
-    if (in.target) leads[static_cast<size_t>(in.target - program.code.data())] = true;
-  std::vector<BasicBlock> out;
-  for (uint32_t i = 0; i < program.code.size(); ++i) {
-    if (counters.executed[i] == 0) continue;
-    if (i == 0 || leads[i] || out.empty() || out.back().last + 1 != i || starts_block(program, counters, i))
-      out.push_back({.first = i, .last = i, .executions = counters.executed[i]});
-    BasicBlock& block = out.back();
-    block.last = i;
-    const Inst& in = program.code[i];
-    if (!(in.flags & kSecond)) ++block.once[static_cast<size_t>(in.cls)];
-  }
   return out;
 }
 
@@ -224,41 +203,33 @@ Costs costs_of(const Program& program, const Counters& counters, const CardRates
   return out;
 }
 
-// By backward branches that were reached more than once; of one header, the longest.
-std::vector<Loop> loops_of(const Program& program, const Counters& counters, const Costs& costs) {
-  std::vector<Loop> out;
-  for (uint32_t i = 0; i < program.code.size(); ++i) {
-    const Inst& in = program.code[i];
-    if (!in.target || in.target > &in || counters.executed[i] == 0) continue;
-    const auto first = static_cast<uint32_t>(in.target - program.code.data());
-    const auto same = std::find_if(out.begin(), out.end(), [&](const Loop& l) { return l.first == first; });
-    if (same != out.end())
-      same->last = i;
-    else
-      out.push_back({.first = first, .last = i, .turns = counters.executed[first]});
-  }
-  for (Loop& l : out) {
-    l.cycles = costs.sum(l.first, l.last);
-    for (uint32_t i = l.first; i <= l.last; ++i)
-      if (!(program.code[i].flags & kSecond))
-        l.executed[static_cast<size_t>(program.code[i].cls)] += counters.executed[i];
+// The loop of these blocks.
+Loop loop_of(const std::vector<BasicBlock>& all, std::vector<uint32_t> blocks, uint32_t header,
+             uint64_t turns, const Costs& costs) {
+  Loop out{.blocks = std::move(blocks), .header = header, .turns = turns};
+  for (const uint32_t b : out.blocks) {
+    out.cycles += costs.sum(all[b].first, all[b].last);
+    for (size_t c = 0; c < kClasses; ++c) out.executed[c] += all[b].once[c] * all[b].executions;
   }
   return out;
 }
 
 Loop hottest_of(const std::vector<Loop>& loops, const Loop& whole, const CardRates& rates) {
-  Loop best = whole;
-  bool any = false;
-  for (const Loop& l : loops)
-    if (!any || l.cycles.bound(rates) > best.cycles.bound(rates)) best = l, any = true;
-  for (bool deeper = any; deeper;) {
+  const auto bound = [&](const Loop& l) { return l.cycles.bound(rates); };
+  const auto most = std::max_element(loops.begin(), loops.end(),
+                                     [&](const Loop& a, const Loop& b) { return bound(a) < bound(b); });
+  if (most == loops.end()) return whole;
+  Loop best = *most;
+  for (bool deeper = true; deeper;) {
     deeper = false;
     for (const Loop& l : loops) {
       const bool inside =
-          l.first >= best.first && l.last <= best.last && (l.first != best.first || l.last != best.last);
-      if (!inside || 2 * l.cycles.bound(rates) < best.cycles.bound(rates)) continue;
+          l.blocks.size() < best.blocks.size() &&
+          std::includes(best.blocks.begin(), best.blocks.end(), l.blocks.begin(), l.blocks.end());
+      if (!inside || 2 * bound(l) < bound(best)) continue;
       best = l;
       deeper = true;
+      break;
     }
   }
   return best;
@@ -283,15 +254,18 @@ Analysis analyse(const CodeObject& code, std::string_view name, const Launch& la
   const Dim3 &g = launch.grid, &b = launch.block;
   out.groups = uint64_t{g.x} * g.y * g.z;
   out.waves_of_group = (uint64_t{b.x} * b.y * b.z + out.lanes - 1) / out.lanes;
-  out.blocks = blocks_of(program, counters);
+  out.blocks = basic_blocks(program, counters.executed);
   const Costs costs = costs_of(program, counters, rates, out.lanes);
   out.cycles = costs.sum(0, static_cast<uint32_t>(program.code.size()) - 1);
-  Loop whole{.first = out.blocks.empty() ? 0 : out.blocks.front().first,
-             .last = out.blocks.empty() ? 0 : out.blocks.back().last,
-             .turns = counters.waves,
-             .executed = counters.by_class,
-             .cycles = out.cycles};
-  out.hottest = hottest_of(loops_of(program, counters, costs), whole, rates);
+  const auto entry = static_cast<uint32_t>(program.at(code.base() + kernel.entry) - program.code.data());
+  std::vector<Loop> loops;
+  for (NaturalLoop& l : natural_loops(program, out.blocks, entry)) {
+    const BasicBlock& header = out.blocks[l.header];
+    loops.push_back(loop_of(out.blocks, std::move(l.blocks), header.first, header.executions, costs));
+  }
+  std::vector<uint32_t> all(out.blocks.size());
+  std::iota(all.begin(), all.end(), 0u);
+  out.hottest = hottest_of(loops, loop_of(out.blocks, all, entry, counters.waves, costs), rates);
   out.occupancy =
       occupancy_of(program.target, kernel, rates, kernel.lds_bytes + launch.dynamic_lds, out.waves_of_group);
   const auto groups = static_cast<double>(out.groups);

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "emulator/gpu.hpp"
+#include "emulator/loops.hpp"
 #include "emulator/rates.hpp"
 
 namespace rocm_sd::emu {
 
-using ClassCounts = std::array<uint64_t, kClasses>;
 std::string_view class_name(Class cls);  // "matrix", "vector", ...
 
 // Cycles that instructions keep units busy: matrix to scalar are those of SIMDs (each has its own), lds and
@@ -34,15 +34,10 @@ UnitCycles issue_cycles(const Inst& inst, std::string_view text, const CardRates
 // Cycles of one matrix instruction in its SIMD. Throws InternalError for a name that has no shape.
 double matrix_cycles(const Inst& inst, std::string_view text, const CardRates& rates);
 
-// Instructions first to last of Program::code.
-struct BasicBlock {
-  uint32_t first = 0, last = 0;
-  uint64_t executions = 0;  // by waves
-  ClassCounts once{};       // instructions of one execution
-};
 struct Loop {
-  uint32_t first = 0, last = 0;
-  uint64_t turns = 0;  // by waves
+  std::vector<uint32_t> blocks;  // indices in Analysis::blocks, ascending
+  uint32_t header = 0;           // the first instruction of a turn, in Program::code
+  uint64_t turns = 0;            // by waves
   ClassCounts executed{};
   UnitCycles cycles;  // of all turns
 };
@@ -76,7 +71,8 @@ struct Analysis {
 Analysis analyse(const CodeObject& code, std::string_view kernel, const Launch& launch,
                  const Counters& counters);
 
-// The analysis and the counts as JSON: what `rocm-sd emu run --count` prints.
-std::string to_json(const Analysis& analysis, const CodeObject& code, const Counters& counters);
+// The analysis and the counts as JSON: what `rocm-sd emu run --count` prints. Indent -1: one line.
+std::string to_json(const Analysis& analysis, const CodeObject& code, const Counters& counters,
+                    int indent = -1);
 
 }  // namespace rocm_sd::emu

@@ -46,7 +46,7 @@ Json accesses(const CodeObject& code, const Counters& counters) {
 
 }  // namespace
 
-std::string to_json(const Analysis& a, const CodeObject& code, const Counters& counters) {
+std::string to_json(const Analysis& a, const CodeObject& code, const Counters& counters, int indent) {
   const Program& program = code.program();
   const CardRates& r = *a.rates;
   const auto address = [&](uint32_t i) { return program.code[i].address - code.base(); };
@@ -82,8 +82,8 @@ std::string to_json(const Analysis& a, const CodeObject& code, const Counters& c
         {"by_lds", a.occupancy.by_lds}}},
       {"cycles", units(a.cycles, r)},
       {"hottest_loop",
-       {{"first", address(a.hottest.first)},
-        {"last", address(a.hottest.last)},
+       {{"header", address(a.hottest.header)},
+        {"blocks", a.hottest.blocks},
         {"turns", a.hottest.turns},
         {"instructions", classes(a.hottest.executed)},
         {"cycles", units(a.hottest.cycles, r)}}},
@@ -94,7 +94,7 @@ std::string to_json(const Analysis& a, const CodeObject& code, const Counters& c
         {"microseconds", std::max(a.card_unit_cycles, a.card_memory_cycles) / (r.ghz * 1e3)}}},
       {"accesses", accesses(code, counters)},
       {"blocks", blocks}};
-  return out.dump(1);
+  return out.dump(indent);
 }
 
 }  // namespace rocm_sd::emu
