@@ -69,13 +69,6 @@ Occupancy occupancy_of(const Target& target, const Kernel& kernel, const CardRat
 
 }  // namespace
 
-std::string_view class_name(Class cls) {
-  static constexpr std::string_view kNames[kClasses] = {"vector",        "transcendental", "matrix", "scalar",
-                                                        "scalar_memory", "vector_memory",  "lds",    "branch",
-                                                        "wait",          "other"};
-  return kNames[static_cast<size_t>(cls)];
-}
-
 void UnitCycles::operator+=(const UnitCycles& o) {
   matrix += o.matrix;
   vector += o.vector;

@@ -15,8 +15,6 @@
 
 namespace rocm_sd::emu {
 
-std::string_view class_name(Class cls);  // "matrix", "vector", ...
-
 // Cycles that instructions keep units busy: matrix to scalar are those of SIMDs (each has its own), lds and
 // memory those of a compute unit.
 struct UnitCycles {
@@ -70,9 +68,5 @@ struct Analysis {
 // them.
 Analysis analyse(const CodeObject& code, std::string_view kernel, const Launch& launch,
                  const Counters& counters);
-
-// The analysis and the counts as JSON: what `rocm-sd emu run --count` prints. Indent -1: one line.
-std::string to_json(const Analysis& analysis, const CodeObject& code, const Counters& counters,
-                    int indent = -1);
 
 }  // namespace rocm_sd::emu

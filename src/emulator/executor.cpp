@@ -115,7 +115,7 @@ class Worker {
 
   void turn(Wave& w) {
     w.state = State::kRunning;
-    if (options_.trace)
+    if (options_.trace || options_.before)
       traced(w);
     else if (options_.count)
       counted(w);
@@ -146,10 +146,14 @@ class Worker {
   void traced(Wave& w) {
     uint64_t n = 0;
     do {
-      const Inst& in = *w.pc++;
+      const Inst& in = *w.pc;
+      const std::string& text = plan_.program.texts[in.text];
+      if (options_.before) options_.before(w, in, text);
+      ++w.pc;
       in.run(w, in);
       ++n;
-      options_.trace(w, in, plan_.program.texts[in.text]);
+      if (options_.count) ++counters.executed[static_cast<size_t>(&in - plan_.program.code.data())];
+      if (options_.trace) options_.trace(w, in, text);
     } while (w.state == State::kRunning);
     finish_turn(w, n);
   }
@@ -190,7 +194,7 @@ Counters run(const LaunchPlan& plan, const Options& options) {
   Shared shared;
   int threads = options.threads > 0 ? options.threads
                                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (options.trace) threads = 1;
+  if (options.trace || options.before) threads = 1;
   threads = static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(threads), plan.groups()));
   Counters total;
   std::unique_ptr<AccessMeter> whole;
@@ -228,10 +232,13 @@ Counters run(const LaunchPlan& plan, const Options& options) {
 
 void fault(const Wave& w, const Inst& in, std::string_view what) {
   const std::string& text = w.program->texts[in.text];
+  const uint64_t offset = in.address - w.group->image;
+  const SourceLine source = w.program->lines ? w.program->lines->at(offset) : SourceLine{};
+  const std::string place = source.line ? concat(" (", printable(source.file), ":", source.line, ")") : "";
   throw KernelFault(concat("kernel ", w.group->kernel, ", `",
                            text.empty() ? "(no instruction)" : printable(text), "` at 0x",
-                           fmt::format("{:x}", in.address - w.group->image), ", group (", w.group->id[0],
-                           ", ", w.group->id[1], ", ", w.group->id[2], ") wave ", w.index, ": ", what));
+                           fmt::format("{:x}", offset), place, ", group (", w.group->id[0], ", ",
+                           w.group->id[1], ", ", w.group->id[2], ") wave ", w.index, ": ", what));
 }
 
 uint8_t* check_access(Wave& w, const Inst& in, uint64_t address, uint32_t bytes, uint32_t lane) {

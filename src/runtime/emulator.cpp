@@ -11,8 +11,8 @@
 #include "base/error.hpp"
 #include "runtime/gpu_driver.hpp"
 #ifdef ROCM_SD_WITH_EMULATOR
-#include "emulator/analysis.hpp"
 #include "emulator/gpu.hpp"
+#include "emulator/report.hpp"
 #endif
 
 namespace rocm_sd {
@@ -195,7 +195,7 @@ class EmulatorDriver final : public GpuDriver {
                     const emu::Counters& counters) const {
     const std::string path = environment(kCountVariable);
     std::ofstream file(path, std::ios::app);
-    file << to_json(analyse(kernel.code, kernel.name, launch, counters), kernel.code, counters) << '\n';
+    file << to_json(counters, kernel.code, kernel.code.kernel(kernel.name), launch).dump() << '\n';
     require<FileError>(file.good(), "cannot write ", printable(path), " (", kCountVariable, ")");
   }
   void do_or_record(std::function<void()> step) {

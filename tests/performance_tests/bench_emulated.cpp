@@ -104,10 +104,10 @@ void print_row(const nlohmann::json& j) {
       "%-42s %5d %6.0f | %6.0f %6.0f %5.0f %6.0f %5.0f %5.0f %5.0f | %7.0f %7.0f %7.0f %7.0f %7.0f %7.0f | "
       "%4.0f%% %5.0f%% %-14s %5.1f%%\n",
       j["kernel"].get<std::string>().c_str(), j["occupancy"]["waves_per_simd"].get<int>(),
-      turns / j["waves"].get<double>(), count("matrix"), count("vector"), count("transcendental"),
-      count("scalar") + count("branch") + count("scalar_memory"), count("lds"), count("vector_memory"),
-      count("wait"), cycles("matrix"), cycles("vector"), cycles("transcendental"), cycles("scalar"),
-      cycles("lds", simds), cycles("memory", simds), lds > 0 ? 100 * conflicts / lds : 0.0,
+      turns / j["waves"].get<double>(), count("matrix"), count("valu"), count("trans"),
+      count("salu") + count("branch") + count("smem"), count("lds"), count("vmem"), count("wait"),
+      cycles("matrix"), cycles("vector"), cycles("transcendental"), cycles("scalar"), cycles("lds", simds),
+      cycles("memory", simds), lds > 0 ? 100 * conflicts / lds : 0.0,
       lines > 0 ? 100 * useful / (64 * lines) : 0.0, loop["cycles"]["limit"].get<std::string>().c_str(),
       100 * loop["cycles"]["matrix_share"].get<double>());
   std::fflush(stdout);
