@@ -36,7 +36,7 @@ using GpuArch = Cdna3;
 #define ROCM_SD_KERNEL(name, threads, groups, Params)                                                    \
   static __device__ __forceinline__ void name##_body(const Params& p);                                   \
   extern "C" __global__ void __launch_bounds__(threads, groups) name(const __grid_constant__ Params p) { \
-    Nvidia::begin_kernel();                                                                              \
+    rocm_sd::Nvidia::begin_kernel();                                                                     \
     name##_body(p);                                                                                      \
   }                                                                                                      \
   static __device__ __forceinline__ void name##_body(const Params& p)
