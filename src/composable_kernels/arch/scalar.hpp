@@ -45,6 +45,10 @@ struct Scalar {
   static float exp2(float x) { return std::exp2(x); }
   static float reciprocal(float x) { return 1.0f / x; }
   template <class Number>
+  static Number shuffle_xor(Number x, int) {
+    return x;
+  }
+  template <class Number>
   static Number wave_sum(Number x) {
     return x;
   }

@@ -29,23 +29,7 @@ int parts_pack(const GroupNormProblem& p) {
   return p.aligned && p.first_channels() % full == 0 && p.second_channels % full == 0 ? full : 1;
 }
 
-// Channels of a workgroup: whole groups and whole packs, few idle threads, and no more channels than that
-// takes, for a workgroup that normalises merges the moments of its slab's groups first.
-// Zero if there is no such slab.
-int64_t slab_of(const GroupNormProblem& p, int vec) {
-  const int64_t width = p.channels / p.groups, unit = std::lcm(width, static_cast<int64_t>(vec));
-  constexpr int64_t kWide = 128;  // channels: pieces of memory long enough to be read at full rate
-  int64_t best = 0;
-  double best_share = 0;
-  for (int64_t slab = unit; slab <= p.channels; slab += unit) {
-    const int64_t columns = slab / vec;
-    if (p.channels % slab || columns > kPartsThreads || slab / width > group_norms::kMaxSlabGroups) continue;
-    const double used = static_cast<double>(kPartsThreads / columns * columns) / kPartsThreads;
-    const double share = used * static_cast<double>(std::min(slab, kWide)) / kWide;
-    if (best == 0 || share > best_share + 0.02) best_share = share, best = slab;
-  }
-  return best;
-}
+int64_t slab_of(const GroupNormProblem& p, int vec) { return group_norm_slab(p.channels, p.groups, vec); }
 
 GroupNormPlan in_parts(const GroupNormProblem& p, int multiprocessors, int parts_per_multiprocessor) {
   GroupNormPlan plan;
@@ -116,6 +100,23 @@ std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, int th
     }
   }
   return plans;
+}
+
+// Few idle threads, and no more channels than that takes, for a workgroup that normalises merges the moments
+// of its slab's groups first.
+int64_t group_norm_slab(int64_t channels, int64_t groups, int vec) {
+  const int64_t width = channels / groups, unit = std::lcm(width, static_cast<int64_t>(vec));
+  constexpr int64_t kWide = 128;  // channels: pieces of memory long enough to be read at full rate
+  int64_t best = 0;
+  double best_share = 0;
+  for (int64_t slab = unit; slab <= channels; slab += unit) {
+    const int64_t columns = slab / vec;
+    if (channels % slab || columns > kPartsThreads || slab / width > group_norms::kMaxSlabGroups) continue;
+    const double used = static_cast<double>(kPartsThreads / columns * columns) / kPartsThreads;
+    const double share = used * static_cast<double>(std::min(slab, kWide)) / kWide;
+    if (best == 0 || share > best_share + 0.02) best_share = share, best = slab;
+  }
+  return best;
 }
 
 std::string GroupNormPlan::describe() const {

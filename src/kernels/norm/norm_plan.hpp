@@ -23,6 +23,10 @@ struct GroupNormPlan {
   std::string describe() const;
 };
 
+// Channels of a workgroup that measures packs of `vec` channels: whole groups and whole packs; zero if there
+// is no such slab.
+int64_t group_norm_slab(int64_t channels, int64_t groups, int vec);
+
 // Nothing unless the kernels cannot take the problem, else why not.
 Refusal refuse_group_norm(const GroupNormProblem& p);
 

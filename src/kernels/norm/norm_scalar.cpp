@@ -36,7 +36,7 @@ struct ClusterCfg {
 template <class Storage>
 struct RowCfg {
   using T = Storage;
-  static constexpr int kVec = norm_configs::full_pack(sizeof(T)), kPacks = 512;
+  static constexpr int kVec = norm_configs::full_pack(sizeof(T)), kLanes = 1, kPacks = 512;
 };
 
 template <class T, int kVec>
