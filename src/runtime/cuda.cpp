@@ -192,6 +192,18 @@ class CudaDriver final : public GpuDriver {
                                                   extents, strides, box, steps, 0, kTensorSwizzle128,
                                                   kTensorPromote256, 0));
   }
+  void map_boxes(void* map, const ImageBoxes& boxes) override {
+    if (!api_.cuTensorMapEncodeIm2col) return GpuDriver::map_boxes(map, boxes);
+    const unsigned long long pixel = boxes.channels * 2, row = boxes.width * pixel,
+                             image = boxes.height * row;
+    const unsigned long long extents[] = {boxes.channels, boxes.width, boxes.height, boxes.batch};
+    const unsigned long long strides[] = {pixel, row, image};
+    const int lower[] = {boxes.first[1], boxes.first[0]}, upper[] = {boxes.last[1], boxes.last[0]};
+    const unsigned steps[] = {1, boxes.stride, boxes.stride, 1};
+    ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeIm2col(map, kTensorFloat16, 4, const_cast<void*>(boxes.data),
+                                                   extents, strides, lower, upper, 64, boxes.box_pixels,
+                                                   steps, 0, kTensorSwizzle128, kTensorPromote256, 0));
+  }
 
   void begin_capture() override {
     ROCM_SD_CHECK_GPU(api_.cuStreamBeginCapture_v2(stream_, kCaptureModeThreadLocal));

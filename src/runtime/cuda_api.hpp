@@ -90,10 +90,14 @@ struct LaunchConfig {  // CUlaunchConfig
   X(cuEventElapsedTime, float* milliseconds, Event start, Event end)
 
 // Those that drivers before CUDA 12 lack.
-#define ROCM_SD_CUDA_NEWER_FUNCTIONS(X)                                                        \
-  X(cuTensorMapEncodeTiled, void* map, int type, unsigned rank, void* data,                    \
-    const unsigned long long* extents, const unsigned long long* strides, const unsigned* box, \
-    const unsigned* steps, int interleave, int swizzle, int promotion, int fill)
+#define ROCM_SD_CUDA_NEWER_FUNCTIONS(X)                                                          \
+  X(cuTensorMapEncodeTiled, void* map, int type, unsigned rank, void* data,                      \
+    const unsigned long long* extents, const unsigned long long* strides, const unsigned* box,   \
+    const unsigned* steps, int interleave, int swizzle, int promotion, int fill)                 \
+  X(cuTensorMapEncodeIm2col, void* map, int type, unsigned rank, void* data,                     \
+    const unsigned long long* extents, const unsigned long long* strides, const int* lower,      \
+    const int* upper, unsigned channels, unsigned pixels, const unsigned* steps, int interleave, \
+    int swizzle, int promotion, int fill)
 
 struct Api {
 #define ROCM_SD_MEMBER(name, ...) Status (*name)(__VA_ARGS__) = nullptr;

@@ -57,6 +57,17 @@ struct MatrixBoxes {
   uint32_t box_rows = 0;                             // at most 256
 };
 
+// Images [batch, height, width, channels] of 16-bit elements, dense, as a copy engine gathers their pixels:
+// boxes of box_pixels pixels by 64 channels. Pixels are counted over a window that goes from first (row,
+// column) of each image to last beyond its end, in steps of stride.
+struct ImageBoxes {
+  const void* data = nullptr;  // aligned to 16 bytes
+  uint64_t batch = 0, height = 0, width = 0, channels = 0;
+  uint32_t box_pixels = 0;  // at most 1024
+  uint32_t stride = 1;      // at most 8
+  int first[2] = {0, 0}, last[2] = {0, 0};
+};
+
 // One stream per device: launches and copies run in the order in which they were asked for. Copies between
 // host and device have finished when they return. Driver errors are thrown as DeviceError (a lost device,
 // naming the call) or OutOfMemoryError (with the sizes).
@@ -77,6 +88,7 @@ class GpuDevice : public Device {
   // copy engine take it (TensorMap in composable_kernels/types.hpp). Throws DeviceError where the driver
   // refuses.
   virtual void map_boxes(void* map, const MatrixBoxes& boxes);
+  virtual void map_boxes(void* map, const ImageBoxes& boxes);
 
   // Launches between the two are recorded, not run. Allocating, waiting and copying between host and device
   // are refused there with an InternalError: what an op needs must exist before (Program in exec.hpp sees to

@@ -55,6 +55,7 @@ class GpuDriver {
                             const void* params, size_t bytes) = 0;
 
   virtual void map_boxes(void* map, const MatrixBoxes& boxes);  // as GpuDevice's
+  virtual void map_boxes(void* map, const ImageBoxes& boxes);
 
   virtual void begin_capture() = 0;
   virtual void* end_capture(std::string& problem) = 0;  // null, and why, where there is no graph

@@ -72,6 +72,17 @@ struct Bulk {
         "l"(&map), "r"(barrier.at), "r"(column), "r"(row)
         : "memory");
   }
+  // The box of an image's map: 64 channels of the pixels that follow (image, y, x) in the order of outputs,
+  // each moved by (down, right).
+  static ROCM_SD_DEVICE void fetch_pixels(void* lds, const TensorMap& map, BulkBarrier barrier, int channel,
+                                          int x, int y, int image, uint16_t right, uint16_t down) {
+    const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(lds));
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+        "%4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+        "l"(&map), "r"(barrier.at), "r"(channel), "r"(x), "r"(y), "r"(image), "h"(right), "h"(down)
+        : "memory");
+  }
   static ROCM_SD_DEVICE void fetch_all(void* lds, const TensorMap& map, BulkBarrier barrier, int column,
                                        int row, uint16_t mask) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(lds));

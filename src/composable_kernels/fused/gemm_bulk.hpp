@@ -38,8 +38,11 @@ ROCM_SD_DEVICE void gemm_bulk_body(const BulkGemmParams<typename Cfg::T>& p, int
                (i < kValuePieces ? 0 : g.tail.channels);
       };
       if (Nvidia::thread() == Cfg::kConsumers)
-        for (int step = first; step < last; ++step)
-          pipeline.fetch(p.x, p.w, step * Cfg::kBlockK, first_row, piece_row);
+        for (int step = first; step < last; ++step) {
+          const int k = step * Cfg::kBlockK;
+          pipeline.fetch(p.w, k, piece_row,
+                         [&](char* to, BulkBarrier full) { Bulk::fetch(to, p.x, full, k, first_row); });
+        }
       continue;
     }
     Accumulators<Nvidia, Cfg> acc{};

@@ -24,6 +24,7 @@ struct BulkCfg : ProductCfg<Storage, kTileShape> {
   static constexpr int kStaged = bulk_staged_atoms(kTileShape, kStays);
   static constexpr int kStageBytes = bulk_stage_bytes(kTileShape);
   static constexpr int kLdsBytes = bulk_lds_bytes(kTileShape, kStays);
+  static constexpr int kTailPieces = kStays ? 5 : 2;    // two workgroups share the registers
   static constexpr int kConsumers = 32 * Base::kWaves;  // threads
   static_assert(Base::kBlockK == 64 && Base::kWaveM == 16 && Base::kShape.waves_n == 1 &&
                 Base::kWaves % 4 == 0 && sizeof(Storage) == 2 && Base::kBlockM <= 256 &&
@@ -62,11 +63,11 @@ class BulkPipeline {
     return tiles_;
   }
 
-  // Starts the copies of one step: rows of x from first_row, and this workgroup's part of the weights. Piece
-  // i of their tile begins at row piece_row(i).
-  template <class PieceRow>
-  ROCM_SD_DEVICE void fetch(const TensorMap& x, const TensorMap& w, int k, int first_row,
-                            const PieceRow& piece_row) {
+  // // Starts the copies of one step: this workgroup's part of the weights, piece i of whose tile begins at
+  // row piece_row(i), and its rows by fetch_rows(to, barrier).
+  template <class PieceRow, class FetchRows>
+  ROCM_SD_DEVICE void fetch(const TensorMap& w, int k, const PieceRow& piece_row,
+                            const FetchRows& fetch_rows) {
     constexpr int kPieceBytes = Cfg::kPieceRows * 128;
     empty(stage_).wait_cluster(phase_ ^ 1);
     full(stage_).expect(Cfg::kStageBytes);
@@ -79,7 +80,7 @@ class BulkPipeline {
       Bulk::fetch_all(at + rank_ * kPieceBytes, w, full(stage_), k, piece_row(rank_),
                       (uint16_t{1} << Cfg::kCluster) - 1);
     }
-    Bulk::fetch(at + Cfg::kBlockN * 128, x, full(stage_), k, first_row);
+    fetch_rows(at + Cfg::kBlockN * 128, full(stage_));
     advance();
   }
 

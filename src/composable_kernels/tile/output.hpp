@@ -19,15 +19,14 @@ struct NothingEarly {};
 template <class Arch, class Cfg, bool kGated, int kStaged, class Finish>
 ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* staged, const Finish& finish) {
   using Atom = AtomOf<Arch, typename Cfg::T>;
-  constexpr int kParts = Cfg::kAtomsN / kStaged, kValues = kGated ? kStaged / 2 : kStaged;  // atoms of values
+  constexpr int kParts = Cfg::kAtomsN / kStaged, kValues = kStaged / 2;  // atoms of values, if gated
   constexpr int kWidth = kGated ? 8 * kStaged : 16 * kStaged, kLd = 16 * kStaged + kStagePad;
   constexpr int kCount = static_cast<int>(sizeof(acc.c[0][0].x) / sizeof(float));
   constexpr int kTotal = 16 * kWidth / 8, kPieces = (kTotal + Arch::lanes - 1) / Arch::lanes;
-  // In parts, values and their gates are whole atoms that lie apart.
-  static_assert(Cfg::kAtomsN % kStaged == 0 && (kParts == 1 || !kGated || kStaged % 2 == 0));
+  static_assert(Cfg::kAtomsN % kStaged == 0 && (!kGated || kParts == 1 || kStaged % 2 == 0));
   // Pieces whose loads are under way together, in even parts. One on AMD: copies of the tail cost code, and
   // registers that the accumulators hold.
-  constexpr int kMost = Arch::kAsyncCopies ? 5 : 1;
+  constexpr int kMost = Arch::kAsyncCopies ? Cfg::kTailPieces : 1;
   constexpr int kBatches = (kPieces + kMost - 1) / kMost, kBatch = (kPieces + kBatches - 1) / kBatches;
   constexpr bool kEarly = requires { finish.early(0, 0); };
   const WavePlace<Arch, Cfg> place;
@@ -62,9 +61,9 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
   const auto stage = [&](int j, int part) {
     ROCM_SD_UNROLL
     for (int n = 0; n < kStaged; ++n) {
-      const int atom = kParts == 1   ? n
-                       : n < kValues ? part * kValues + n
-                                     : part * kValues + n - kValues + Cfg::kAtomsN / 2;
+      const int atom = !kGated || kParts == 1
+                           ? part * kStaged + n
+                           : part * kValues + n + (n < kValues ? 0 : Cfg::kAtomsN / 2 - kValues);
       ROCM_SD_UNROLL
       for (int i = 0; i < kCount; ++i)
         staged[Atom::column(i) * kLd + 16 * n + Atom::row(i)] = acc.c[atom][j].x[i];

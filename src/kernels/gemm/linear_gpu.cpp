@@ -48,11 +48,12 @@ void launch_bulk(Exec& ex, OpInfo info, const GpuKernel& kernel, const GemmConfi
   BulkGemmParams<T> bulk{{}, {}, params};
   if (params.x) {  // not while planning
     const auto depth = static_cast<uint64_t>(params.depth);
-    device.map_boxes(
-        &bulk.x, {params.x, static_cast<uint64_t>(params.tail.rows), depth,
-                  static_cast<uint64_t>(params.x_stride) * sizeof(T), static_cast<uint32_t>(shape.block_m)});
-    device.map_boxes(&bulk.w, {params.w, columns, depth, static_cast<uint64_t>(params.w_stride) * sizeof(T),
-                               static_cast<uint32_t>(shape.block_n) / std::max(2u, cluster)});
+    device.map_boxes(&bulk.x, MatrixBoxes{params.x, static_cast<uint64_t>(params.tail.rows), depth,
+                                          static_cast<uint64_t>(params.x_stride) * sizeof(T),
+                                          static_cast<uint32_t>(shape.block_m)});
+    device.map_boxes(&bulk.w,
+                     MatrixBoxes{params.w, columns, depth, static_cast<uint64_t>(params.w_stride) * sizeof(T),
+                                 static_cast<uint32_t>(shape.block_n) / std::max(2u, cluster)});
   }
   launch_kernel(ex, std::move(info), kernel, {clusters * cluster, 1, 1, cluster},
                 static_cast<uint32_t>((shape.waves() + 1) * device.traits().lanes),
