@@ -91,7 +91,8 @@ class CudaDriver final : public GpuDriver {
     ROCM_SD_CHECK_GPU(api_.cuDevicePrimaryCtxRetain(&context_, device_));
     try {
       make_current();
-      ROCM_SD_CHECK_GPU(api_.cuStreamCreate(&stream_, kStreamNonBlocking));
+      ROCM_SD_CHECK_GPU(api_.cuStreamCreate(&own_stream_, kStreamNonBlocking));
+      stream_ = own_stream_;
     } catch (...) {
       api_.cuDevicePrimaryCtxRelease_v2(device_);
       throw;
@@ -99,12 +100,14 @@ class CudaDriver final : public GpuDriver {
   }
   ~CudaDriver() override {
     api_.cuCtxSetCurrent(context_);
-    forgive(api_.cuStreamDestroy_v2(stream_), "cuStreamDestroy");
+    forgive(api_.cuStreamDestroy_v2(own_stream_), "cuStreamDestroy");
     forgive(api_.cuDevicePrimaryCtxRelease_v2(device_), "cuDevicePrimaryCtxRelease");
   }
 
   const GpuDescription& description() const override { return gpu_; }
   void make_current() override { ROCM_SD_CHECK_GPU(api_.cuCtxSetCurrent(context_)); }
+  void use_stream(void* stream) override { stream_ = static_cast<Stream>(stream); }
+  void use_own_stream() override { stream_ = own_stream_; }
   MemoryInfo memory() override {
     size_t free = 0, total = 0;
     ROCM_SD_CHECK_GPU(api_.cuMemGetInfo_v2(&free, &total));
@@ -218,7 +221,7 @@ class CudaDriver final : public GpuDriver {
   GpuDescription gpu_;
   Ordinal device_ = 0;
   Context context_ = nullptr;
-  Stream stream_ = nullptr;
+  Stream own_stream_ = nullptr, stream_ = nullptr;  // stream_: the one in use
 };
 
 }  // namespace
