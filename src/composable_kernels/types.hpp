@@ -76,6 +76,28 @@ ROCM_SD_DEVICE void store(Half& to, float value) {
 #endif
 }
 
+// Two neighbours at an address that is a multiple of 4.
+ROCM_SD_DEVICE void store_pair(Bf16* to, float low, float high) {
+#if defined(__CUDA_ARCH__)
+  uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  *reinterpret_cast<uint32_t*>(to) = bits;
+#else
+  store(to[0], low);
+  store(to[1], high);
+#endif
+}
+ROCM_SD_DEVICE void store_pair(Half* to, float low, float high) {
+#if defined(__CUDA_ARCH__)
+  uint32_t bits;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  *reinterpret_cast<uint32_t*>(to) = bits;
+#else
+  store(to[0], low);
+  store(to[1], high);
+#endif
+}
+
 // 16 bytes of a 16-bit type: what one lane loads, stores or copies at a time.
 template <class T>
 struct alignas(16) Vec8 {

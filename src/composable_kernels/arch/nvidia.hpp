@@ -97,7 +97,11 @@ struct Nvidia {
   }
   static ROCM_SD_DEVICE float exp(float x) { return exp2(x * 1.44269504088896f); }
   static ROCM_SD_DEVICE float log(float x) { return __logf(x); }
-  static ROCM_SD_DEVICE float reciprocal(float x) { return __frcp_rn(x); }
+  static ROCM_SD_DEVICE float reciprocal(float x) {  // rcp.approx: 1 ulp; zero for what exceeds 2^126
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
   static ROCM_SD_DEVICE float round(float x) { return rintf(x); }  // half to even
   static ROCM_SD_DEVICE float sqrt(float x) { return sqrtf(x); }
   static ROCM_SD_DEVICE double sqrt(double x) { return ::sqrt(x); }

@@ -34,9 +34,8 @@ Refusal refuse_group_norm(const GroupNormProblem& p);
 GroupNormPlan default_group_norm(const GroupNormProblem& p, const GpuTraits& device);
 // Every plan worth measuring, the default first.
 std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, const GpuTraits& device);
-// Those that keep a slab in the LDS of a cluster of up to `cluster` workgroups of so many threads.
-std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, int threads, uint32_t cluster,
-                                               size_t lds_bytes);
+// Those that keep a slab in the registers of up to `cluster` workgroups.
+std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, uint32_t cluster);
 
 // Launches that plan of a problem with elements on a GPU Exec.
 void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan);
