@@ -13,8 +13,7 @@ namespace rocm_sd {
 struct GroupNormPlan {
   int vec = 1;                  // channels that a thread takes at once
   int whole_threads = 0;        // threads of the kernel that keeps a whole group in registers; 0: in parts
-  int cluster_threads = 0;      // threads of the kernel that keeps a slab in the LDS of a cluster; 0: another
-  uint32_t lds_bytes = 0;       // of a workgroup of such a cluster
+  int cluster_packs = 0;        // packs of a thread of the kernel that keeps a slab in a cluster; 0: another
   int64_t slab = 0;             // in parts or clusters: channels of a workgroup
   int64_t part = 0, parts = 0;  // measured: pixels of a workgroup, parts of an image
   int64_t piece = 0, pieces = 0;  // normalised; pieces is the size of a cluster
