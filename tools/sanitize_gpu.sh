@@ -21,8 +21,7 @@ fi
 
 # Large problems take hours under a tool that watches every access, and meet no other code.
 export ROCM_SD_TEST_SMALL=1 GTEST_FILTER=${GTEST_FILTER:--*Full*:*Random*}
-# One kernel at a time, so that a report names the one at fault.
-export ROCM_SD_OVERLAP=0
+
 failed=()
 for tool in "${tools[@]}"; do
   log=$build/sanitize_$tool.log
