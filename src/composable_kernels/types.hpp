@@ -79,6 +79,28 @@ ROCM_SD_DEVICE void store(Half& to, float value) {
 #endif
 }
 
+// Two neighbours at an address that is a multiple of 4.
+ROCM_SD_DEVICE void store_pair(Bf16* to, float low, float high) {
+#if defined(__CUDA_ARCH__)
+  uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  *reinterpret_cast<uint32_t*>(to) = bits;
+#else
+  store(to[0], low);
+  store(to[1], high);
+#endif
+}
+ROCM_SD_DEVICE void store_pair(Half* to, float low, float high) {
+#if defined(__CUDA_ARCH__)
+  uint32_t bits;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  *reinterpret_cast<uint32_t*>(to) = bits;
+#else
+  store(to[0], low);
+  store(to[1], high);
+#endif
+}
+
 // How a copy engine walks a matrix: the driver's own form, made by GpuDevice::map_tiles, part of a kernel's
 // argument.
 struct alignas(128) TensorMap {

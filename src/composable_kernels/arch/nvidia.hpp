@@ -16,12 +16,11 @@ struct Nvidia {
   static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
   static constexpr bool kAsyncCopies = true;  // cp.async
 
-  // Lets the next kernel take up the multiprocessors that this one leaves idle, and waits until all that the
-  // one before wrote is there (which is done already where the launch did not ask for the overlap). Every
-  // kernel does both at its entry, so what a kernel finds is what all kernels before it left.
+  // Waits until all that the kernel before wrote is there, which is so already where the launch did not ask
+  // for an overlap. Every kernel does it at its entry, so what a kernel finds is what all kernels before it
+  // left.
   static ROCM_SD_DEVICE void begin_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
   }
@@ -98,7 +97,11 @@ struct Nvidia {
   }
   static ROCM_SD_DEVICE float exp(float x) { return exp2(x * 1.44269504088896f); }
   static ROCM_SD_DEVICE float log(float x) { return __logf(x); }
-  static ROCM_SD_DEVICE float reciprocal(float x) { return __frcp_rn(x); }
+  static ROCM_SD_DEVICE float reciprocal(float x) {  // rcp.approx: 1 ulp; zero for what exceeds 2^126
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
   static ROCM_SD_DEVICE float round(float x) { return rintf(x); }  // half to even
   static ROCM_SD_DEVICE float sqrt(float x) { return sqrtf(x); }
   static ROCM_SD_DEVICE double sqrt(double x) { return ::sqrt(x); }

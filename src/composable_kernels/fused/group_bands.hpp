@@ -109,11 +109,10 @@ ROCM_SD_DEVICE void normalise_channels_body(const NormaliseParams<typename Cfg::
     const int64_t at = (first + row) * p.channels + channel;
     const T* x = p.x + at;
     T* y = p.y + at;
-    group_norms::Affine<kVec> affine;
+    group_norms::Affine<T, kVec> affine;
     const auto mean = load_pack<kVec>(p.scale + channel);
-    affine.scale = load_pack<kVec>(p.scale + p.channels + channel);
-    affine.bias = load_pack<kVec>(p.bias + channel);
-    for (int j = 0; j < kVec; ++j) affine.mean[j] = mean.x[j];
+    affine.load(p.scale + p.channels + channel, p.bias + channel);
+    for (int j = 0; j < kVec; ++j) affine.set(j, mean.x[j], 1);
     for (; row < pixels; row += kAhead * rows, x += kAhead * step, y += kAhead * step) {
       Pack<T, kVec> packs[kAhead];
       ROCM_SD_UNROLL

@@ -222,7 +222,7 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
 
   // What thread t works on; its first loads do not wait for the moments.
   group_norms::Source<T> from;
-  group_norms::Affine<kVec> affine;
+  group_norms::Affine<T, kVec> affine;
   Pack<T, kVec> packs[kAhead];
   const auto fetch = [&](int pixel) {
     ROCM_SD_UNROLL
@@ -234,8 +234,7 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
   const auto begin_thread = [&](int t) {
     const int channel = slab_begin + t % columns * kVec;
     from = group_norms::source(p, image, channel);
-    affine.scale = load_pack<kVec>(p.gain + channel);
-    affine.bias = load_pack<kVec>(p.bias + channel);
+    affine.load(p.gain + channel, p.bias + channel);
     fetch(first + t / columns);
   };
   const int own = block.thread();
@@ -279,8 +278,7 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
     for (int j = 0; j < kVec; ++j) {
       if (left == 0) ++g, left = width;
       --left;
-      affine.mean[j] = lds.mean[g];
-      affine.scale.x[j] *= lds.scale[g];
+      affine.set(j, lds.mean[g], lds.scale[g]);
     }
     T* y = p.y + static_cast<int64_t>(image) * p.pixels * p.channels + slab_begin + in_slab;
     for (int pixel = first + t / columns; pixel < end;) {

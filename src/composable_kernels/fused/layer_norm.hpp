@@ -82,9 +82,11 @@ ROCM_SD_DEVICE void layer_norm_body(const LayerNormParams<typename Cfg::T>& p, c
       if (column(k) < p.cols) {
         if constexpr (!kKeepGain) load_gain(k, 0);
         const int at = kKeepGain ? k : 0;
-        Pack<T, kVec> out;
+        float values[kVec];
         for (int j = 0; j < kVec; ++j)
-          store(out.x[j], (to_float(kept[k].x[j]) - mean) * scale * gain[at].x[j] + bias[at].x[j]);
+          values[j] = (to_float(kept[k].x[j]) - mean) * scale * gain[at].x[j] + bias[at].x[j];
+        Pack<T, kVec> out;
+        store_all(out, values);
         store_pack(p.y + row * p.cols + column(k), out);
       }
   }

@@ -9,24 +9,27 @@ namespace {
 
 using namespace norm_configs;
 
-template <class Storage, int kSize>
+template <class Storage, int kCount>
 struct ClusterCfg {
   using T = Storage;
-  static constexpr int kVec = full_pack(sizeof(T)), kThreads = kSize;
+  static constexpr int kVec = full_pack(sizeof(T)), kThreads = kClusterThreads, kPacks = kCount, kSlots = 1;
 };
 
 }  // namespace
 
-#define CLUSTER(type, T, threads)                                                                            \
-  ROCM_SD_KERNEL(group_norm_cluster_##type##_t##threads, threads, 768 / threads, GroupNormParams<T>) {       \
-    group_norm_cluster_body<GpuArch, ClusterCfg<T, threads>>(p, Block<GpuArch>{1, threads / GpuArch::lanes}, \
-                                                             GpuArch::lds<0>());                             \
+#define CLUSTER(type, T, packs)                                                                  \
+  ROCM_SD_KERNEL(group_norm_cluster_##type##_p##packs, kClusterThreads, 1, GroupNormParams<T>) { \
+    __shared__ group_norms::ClusterLds<kClusterThreads> lds;                                     \
+    const group_norms::ClusterPlace place = {static_cast<int>(GpuArch::group_z()),               \
+                                             static_cast<int>(GpuArch::group_y()),               \
+                                             static_cast<int>(GpuArch::group_x())};              \
+    group_norm_cluster_body<GpuArch, ClusterCfg<T, packs>>(                                      \
+        p, Block<GpuArch>{1, kClusterThreads / GpuArch::lanes}, place, lds);                     \
   }
-CLUSTER(f16, Half, 256)
-CLUSTER(f16, Half, 512)
-CLUSTER(bf16, Bf16, 256)
-CLUSTER(bf16, Bf16, 512)
-CLUSTER(f32, float, 256)
-CLUSTER(f32, float, 512)
+#define CLUSTERS(type, T) \
+  CLUSTER(type, T, 2) CLUSTER(type, T, 4) CLUSTER(type, T, 6) CLUSTER(type, T, 11) CLUSTER(type, T, 16)
+CLUSTERS(f16, Half)
+CLUSTERS(bf16, Bf16)
+CLUSTERS(f32, float)
 
 }  // namespace rocm_sd

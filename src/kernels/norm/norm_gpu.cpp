@@ -31,11 +31,10 @@ void run_whole(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
 }
 
 void run_in_clusters(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
-  const std::string name = concat("group_norm_cluster_", p.dtype, "_t", plan.cluster_threads);
-  const int64_t workgroups = p.images * (p.channels / plan.slab) * plan.pieces;
-  const GpuGrid grid{.x = static_cast<uint32_t>(workgroups), .cluster = static_cast<uint32_t>(plan.pieces)};
-  launch_kernel(ex, op_info(p, "gpu"), *gpu_device(ex)->find_kernel(name), grid,
-                static_cast<uint32_t>(plan.cluster_threads), plan.lds_bytes,
+  const auto cut = [](int64_t n) { return static_cast<uint32_t>(n); };
+  const GpuGrid grid{cut(plan.pieces), cut(p.channels / plan.slab), cut(p.images), cut(plan.pieces)};
+  const std::string name = concat("group_norm_cluster_", p.dtype, "_p", plan.cluster_packs);
+  launch_kernel(ex, op_info(p, "gpu"), *gpu_device(ex)->find_kernel(name), grid, kClusterThreads, 0,
                 group_norm_params<float>(p, plan, nullptr, nullptr));
 }
 
@@ -71,7 +70,7 @@ const LayerNormRow* layer_norm_row(const LayerNormProblem& p) {
 }  // namespace
 
 void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan) {
-  if (plan.cluster_threads) return run_in_clusters(ex, problem, plan);
+  if (plan.cluster_packs) return run_in_clusters(ex, problem, plan);
   plan.whole_threads ? run_whole(ex, problem, plan) : run_in_parts(ex, problem, plan);
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "composable_kernels/fused/group_norm_cluster.hpp"
+#include "composable_kernels/fused/group_norm_parts.hpp"
 #include "kernels/norm/norm_configs.hpp"
 
 namespace rocm_sd {
@@ -69,33 +70,33 @@ double cost(const GroupNormProblem& p, const GroupNormPlan& plan, const GpuTrait
   const int64_t bytes = plan.slab * element_bytes(p), sectors = divide_up(bytes, 32) + (bytes % 32 != 0);
   const int64_t workgroups = p.images * (p.channels / plan.slab) * plan.pieces;
   const int64_t turns = divide_up(workgroups, device.multiprocessors);
-  constexpr double kExchange = 4096, kStart = 4096;
+  constexpr double kExchange = 24e3, kStart = 60e3;  // about 1 and 2.5 microseconds
   return static_cast<double>(turns * plan.piece * sectors * 32) + (plan.pieces > 1 ? kExchange : 0) +
          kStart * static_cast<double>(turns);
 }
 
 }  // namespace
 
-std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, int threads, uint32_t cluster,
-                                               size_t lds_bytes) {
+std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, uint32_t cluster) {
   std::vector<GroupNormPlan> plans;
   const int vec = full_pack(element_bytes(p));
   if (parts_pack(p) != vec) return plans;
   const int64_t width = p.channels / p.groups, unit = std::lcm(width, static_cast<int64_t>(vec));
-  if (width < vec && vec % width) return plans;  // a pack would touch three groups
-  if (width * 2 < vec) return plans;
+  if (width < vec && 2 * width != vec) return plans;  // a pack would touch three groups
   for (int64_t slab = unit; slab <= p.channels; slab += unit) {
-    if (p.channels % slab || slab / width > group_norms::kMaxClusterGroups || slab / vec > threads) continue;
-    const int64_t rows = threads / (slab / vec);
+    if (p.channels % slab || slab / width > group_norms::kMaxClusterGroups || slab / vec > kClusterThreads)
+      continue;
+    const int64_t rows = kClusterThreads / (slab / vec);
     for (int64_t pieces = 1; pieces <= cluster; pieces *= 2) {
-      GroupNormPlan plan{.vec = vec, .cluster_threads = threads, .slab = slab};
+      const int64_t piece = divide_up(p.pixels, pieces);
+      const auto* packs = std::ranges::find_if(kClusterPacks, [&](int n) { return n * rows >= piece; });
+      if (packs == std::end(kClusterPacks)) continue;
+      GroupNormPlan plan;
+      plan.vec = vec;
+      plan.cluster_packs = *packs;
+      plan.slab = slab;
+      plan.piece = piece;
       plan.pieces = pieces;
-      plan.piece = divide_up(p.pixels, pieces);
-      const int64_t packs = divide_up(plan.piece, rows);
-      const int64_t lds =
-          threads == 256 ? group_norm_cluster_lds<256>(packs) : group_norm_cluster_lds<512>(packs);
-      if (lds > static_cast<int64_t>(lds_bytes)) continue;
-      plan.lds_bytes = static_cast<uint32_t>(lds);
       plans.push_back(plan);
     }
   }
@@ -121,8 +122,7 @@ int64_t group_norm_slab(int64_t channels, int64_t groups, int vec) {
 
 std::string GroupNormPlan::describe() const {
   if (whole_threads) return concat("whole v", vec, " t", whole_threads);
-  if (cluster_threads)
-    return concat("cluster of ", pieces, " t", cluster_threads, " slab ", slab, " lds ", lds_bytes);
+  if (cluster_packs) return concat("cluster of ", pieces, " p", cluster_packs, " slab ", slab);
   return concat("parts v", vec, " slab ", slab, " parts ", parts, " pieces ", pieces, merge ? " merge" : "");
 }
 
@@ -138,7 +138,7 @@ Refusal refuse_group_norm(const GroupNormProblem& p) {
 GroupNormPlan default_group_norm(const GroupNormProblem& p, const GpuTraits& device) {
   std::optional<GroupNormPlan> best;
   if (device.cluster > 1)
-    for (const GroupNormPlan& plan : group_norm_clusters(p, 256, device.cluster, device.lds_per_group))
+    for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster))
       if (!best || cost(p, plan, device) < cost(p, *best, device)) best = plan;
   if (best) return *best;
   if (const auto plan = whole(p)) return *plan;
@@ -150,12 +150,7 @@ std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, cons
   if (const auto plan = whole(p)) plans.push_back(*plan);
   for (const int parts : {1, 2, 4, 8}) plans.push_back(in_parts(p, device.multiprocessors, parts));
   if (device.cluster > 1)
-    for (const int threads : {256, 512})
-      for (const GroupNormPlan& plan :
-           group_norm_clusters(p, threads, device.cluster, device.lds_per_group)) {
-        const int64_t workgroups = p.images * (p.channels / plan.slab) * plan.pieces;
-        if (2 * workgroups >= device.multiprocessors || plan.pieces == device.cluster) plans.push_back(plan);
-      }
+    for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster)) plans.push_back(plan);
   return plans;
 }
 

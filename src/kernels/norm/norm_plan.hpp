@@ -13,8 +13,7 @@ namespace rocm_sd {
 struct GroupNormPlan {
   int vec = 1;                  // channels that a thread takes at once
   int whole_threads = 0;        // threads of the kernel that keeps a whole group in registers; 0: in parts
-  int cluster_threads = 0;      // threads of the kernel that keeps a slab in the LDS of a cluster; 0: another
-  uint32_t lds_bytes = 0;       // of a workgroup of such a cluster
+  int cluster_packs = 0;        // packs of a thread of the kernel that keeps a slab in a cluster; 0: another
   int64_t slab = 0;             // in parts or clusters: channels of a workgroup
   int64_t part = 0, parts = 0;  // measured: pixels of a workgroup, parts of an image
   int64_t piece = 0, pieces = 0;  // normalised; pieces is the size of a cluster
@@ -34,9 +33,8 @@ Refusal refuse_group_norm(const GroupNormProblem& p);
 GroupNormPlan default_group_norm(const GroupNormProblem& p, const GpuTraits& device);
 // Every plan worth measuring, the default first.
 std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, const GpuTraits& device);
-// Those that keep a slab in the LDS of a cluster of up to `cluster` workgroups of so many threads.
-std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, int threads, uint32_t cluster,
-                                               size_t lds_bytes);
+// Those that keep a slab in the registers of up to `cluster` workgroups.
+std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, uint32_t cluster);
 
 // Launches that plan of a problem with elements on a GPU Exec.
 void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan);

@@ -1,8 +1,9 @@
 // The portable bodies of group_norm and layer_norm on the host's threads.
+#include <memory>
 #include <optional>
-#include <vector>
 
 #include "composable_kernels/fused/group_norm_cluster.hpp"
+#include "composable_kernels/fused/group_norm_parts.hpp"
 #include "composable_kernels/fused/group_norm_whole.hpp"
 #include "composable_kernels/fused/layer_norm.hpp"
 
@@ -31,7 +32,8 @@ struct WholeCfg {
 template <class Storage>
 struct ClusterCfg {
   using T = Storage;
-  static constexpr int kVec = norm_configs::full_pack(sizeof(T)), kThreads = 256;
+  static constexpr int kVec = norm_configs::full_pack(sizeof(T));
+  static constexpr int kThreads = norm_configs::kClusterThreads, kSlots = kThreads, kPacks = 16;
 };
 template <class Storage>
 struct RowCfg {
@@ -74,13 +76,17 @@ void whole(const GroupNormProblem& p, const GroupNormPlan& plan) {
 template <class T>
 void in_cluster(const GroupNormProblem& p, const GroupNormPlan& plan) {
   const GroupNormParams<T> params = group_norm_params<T>(p, plan, nullptr, nullptr);
-  for_each_block(p.images * (p.channels / plan.slab), [&](const Block<Scalar>& block) {
-    std::vector<Vec8<Half>> lds(plan.lds_bytes / sizeof(Vec8<Half>));
-    group_norm_cluster_body<Scalar, ClusterCfg<T>>(params, block, reinterpret_cast<char*>(lds.data()));
+  const int64_t slabs = p.channels / plan.slab;
+  for_each_block(p.images * slabs, [&](const Block<Scalar>& block) {
+    using Cfg = ClusterCfg<T>;
+    const auto lds = std::make_unique<group_norms::ClusterLds<Cfg::kThreads>>();
+    const group_norms::ClusterPlace place = {static_cast<int>(block.group() / slabs),
+                                             static_cast<int>(block.group() % slabs), 0};
+    group_norm_cluster_body<Scalar, Cfg>(params, block, place, *lds);
   });
 }
 std::optional<GroupNormPlan> cluster_plan(const GroupNormProblem& p) {
-  const auto plans = group_norm_clusters(p, 256, 1, size_t{1} << 24);
+  const auto plans = group_norm_clusters(p, 1);
   return plans.empty() ? std::nullopt : std::optional(plans.front());
 }
 
@@ -157,7 +163,7 @@ void run_group_norm_whole_scalar(Exec& ex, const GroupNormProblem& problem) {
 Refusal supports_group_norm_cluster_scalar(const Exec& ex, const GroupNormProblem& p) {
   if (const Refusal refusal = supports_host(ex, p)) return refusal;
   if (p.images * p.pixels * p.channels > 0 && !cluster_plan(p))
-    return "takes only whole packs of at most two groups";
+    return "takes only whole packs of at most two groups that fit in registers";
   return std::nullopt;
 }
 void run_group_norm_cluster_scalar(Exec& ex, const GroupNormProblem& problem) {

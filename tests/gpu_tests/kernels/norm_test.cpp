@@ -88,7 +88,7 @@ void check_every_plan(const Case& c, DType dtype) {
   ASSERT_FALSE(supports_group_norm_gpu(gpu.ex, problem)) << *supports_group_norm_gpu(gpu.ex, problem);
   for (GroupNormPlan plan : group_norm_candidates(problem, gpu.device.traits()))
     for (const bool merge : {false, true}) {
-      if (merge && (plan.whole_threads || plan.cluster_threads)) continue;
+      if (merge && (plan.whole_threads || plan.cluster_packs)) continue;
       plan.merge |= merge;
       const Tensor y = gpu.ex.alloc({c.images, c.pixels, 1, channels}, dtype);
       problem.y = y.data();
