@@ -14,6 +14,7 @@ struct Nvidia {
   static constexpr int lanes = 32;
   static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
   static constexpr bool kAsyncCopies = true;  // cp.async
+  static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once
 
   // Lets the next kernel take up the multiprocessors that this one leaves idle, and waits until all that the
   // one before wrote is there (which is done already where the launch did not ask for the overlap). Every
