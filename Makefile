@@ -42,7 +42,7 @@ demo: deps  ## draw a labelled 4x4 sheet with the shipped model; PROMPT="..." dr
 	fi
 demo: export DEMO_PROMPT := $(value PROMPT)
 
-test: deps deps-gpu lint build venv  ## lint, build everything, unit and integration tests
+test: deps deps-gpu lint build venv torch-ops  ## lint, build everything, unit and integration tests
 	$(PYTHON) tools/kernel_report.py --build $(BUILD) --check
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
@@ -50,6 +50,10 @@ test: deps deps-gpu lint build venv  ## lint, build everything, unit and integra
 build: deps  ## configure and build everything of PRESET (cpu, asan, tsan, release)
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS)
+
+torch-ops: build venv  ## the operators for PyTorch (python/rocm_sd_ops), against the PyTorch of VENV
+	cmake --preset $(PRESET) -DROCM_SD_TORCH_PYTHON="$(abspath $(VENV))/bin/python"
+	cmake --build $(BUILD) -j $(JOBS) --target rocm_sd_torch
 
 install: deps  ## build without tests and install below PREFIX
 	cmake --preset release -DCMAKE_INSTALL_PREFIX="$(PREFIX)"
@@ -156,5 +160,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo test build install test-full test-asan test-tsan test-gpu test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
+.PHONY: demo test build torch-ops install test-full test-asan test-tsan test-gpu test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
   deps deps-gpu deps-python venv clean help

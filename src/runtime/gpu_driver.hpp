@@ -31,6 +31,12 @@ class GpuDriver {
 
   virtual const GpuDescription& description() const = 0;
   virtual void make_current() = 0;  // for the calling thread; before any call below
+
+  // From here on everything goes to this stream (the driver's handle; null is its default stream), which a
+  // framework owns and orders; use_own_stream() returns to the driver's. The caller sees to it that nobody
+  // else works on the device meanwhile.
+  virtual void use_stream(void* stream) = 0;
+  virtual void use_own_stream() = 0;
   virtual MemoryInfo memory() = 0;
 
   virtual void* allocate(size_t bytes) = 0;  // null where memory does not suffice

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "composable_kernels/atom.hpp"
+#include "composable_kernels/pack.hpp"
 
 namespace rocm_sd {
 
@@ -43,6 +44,34 @@ struct Nvidia {
     extern __shared__ uint4 dynamic_lds[];
     return reinterpret_cast<char*>(dynamic_lds);
   }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  // What the cluster's workgroups wrote to LDS before, all of them see after.
+  static ROCM_SD_DEVICE void cluster_barrier() {
+    cluster_arrive();
+    cluster_wait();
+  }
+  static ROCM_SD_DEVICE void cluster_arrive() {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  }
+  static ROCM_SD_DEVICE void cluster_wait() {
+    __syncwarp();
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  }
+  // The pair that workgroup `rank` of the cluster keeps at this place of its LDS.
+  static ROCM_SD_DEVICE Pack<float, 2> read_cluster(const Pack<float, 2>* lds, int rank) {
+    const auto own = static_cast<uint32_t>(__cvta_generic_to_shared(lds));
+    uint32_t at;
+    Pack<float, 2> pair;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(own), "r"(rank));
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(pair.x[0]), "=f"(pair.x[1])
+                 : "r"(at)
+                 : "memory");
+    return pair;
+  }
+#endif
 
   static ROCM_SD_DEVICE void fence_schedule() {}  // ptxas orders well by itself
 
@@ -176,14 +205,7 @@ struct Atom<Nvidia, T> {
     return fmaxf(x, Nvidia::shuffle_xor(x, 2));
   }
 
- private:
-  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
-    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-  }
+  // Two floats as a word.
   static ROCM_SD_DEVICE uint32_t pack(float low, float high) {
     uint32_t bits;
     if constexpr (std::is_same_v<T, Bf16>)
@@ -191,6 +213,15 @@ struct Atom<Nvidia, T> {
     else
       asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
+  }
+
+ private:
+  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
+    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
   }
 };
 

@@ -18,6 +18,7 @@
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "performance_tests/gpu/conv_shapes.hpp"
+#include "performance_tests/gpu/graph_time.hpp"
 #include "runtime/devices.hpp"
 
 using namespace rocm_sd;
@@ -105,18 +106,8 @@ class Bench {
     Program program("conv2d", arena_, [&](Exec& ex) {
       for (int i = 0; i < launches; ++i) conv2d_gpu_by(ex, problem(sets_[i % sets_.size()]), choice);
     });
-    program.run();  // lays out the filters
-    program.run();  // makes the device's graph
-    const auto begin = device_.make_event(), end = device_.make_event();
-    std::vector<double> times;
-    for (int round = 0; round < 5; ++round) {
-      begin->record();
-      program.run();
-      end->record();
-      times.push_back(end->milliseconds_since(*begin) * 1e3 / launches);
-    }
-    std::nth_element(times.begin(), times.begin() + 2, times.end());
-    return times[2];
+    program.run();  // lays out the filters; the next makes the device's graph
+    return bench::median_us(device_, launches, [&] { program.run(); });
   }
 
   // The largest error on sampled outputs, relative to their root mean square.

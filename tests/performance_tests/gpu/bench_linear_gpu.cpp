@@ -11,11 +11,13 @@
 
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
+#include "performance_tests/gpu/graph_time.hpp"
 #include "runtime/devices.hpp"
 
 namespace {
 
 using namespace rocm_sd;
+using bench::random_on;
 
 struct ShapeRow {
   const char* model;
@@ -61,19 +63,8 @@ constexpr ShapeRow kShapes[] = {
     {"clip_g", 154, 1280, 5120, 32},
 };
 constexpr int kLaunches = 20;                       // in a graph
-constexpr int kReplays = 3;                         // of which the median is taken
 constexpr size_t kRotatedBytes = size_t{96} << 20;  // of weights: more than the last cache
 constexpr int kMostCopies = 16;
-
-// Values in [-1, 1) * scale that repeat after a prime number of elements.
-Tensor random_on(Device& device, const Shape& shape, DType dtype, uint32_t seed, float scale) {
-  std::mt19937 random(seed);
-  std::vector<float> period(1'000'003);
-  for (float& v : period) v = (static_cast<float>(random() >> 8) * 0x1p-23f - 1.0f) * scale;
-  std::vector<float> values(static_cast<size_t>(shape.numel()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = period[i % period.size()];
-  return tensor_from(device, shape, values.data(), dtype);
-}
 
 struct Operands {
   std::vector<Tensor> x;
@@ -135,42 +126,13 @@ double sampled_error(Device& device, const Operands& o, const ShapeRow& s) {
   return worst;
 }
 
-double median_us(GpuDevice& device, const Operands& o, const ShapeRow& s, const GemmChoice& choice) {
+double time(GpuDevice& device, const Operands& o, const ShapeRow& s, const GemmChoice& choice) {
   const Epilogue epilogue{.residual = s.gated ? nullptr : &o.residual};
-  const auto launch_all = [&](Exec& ex) {
-    for (int i = 0; i < kLaunches; ++i) {
-      const LinearProblem p{
-          o.x[i % o.x.size()], o.w[i % o.w.size()], epilogue, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
-      linear_gpu_as(ex, p, choice);
-    }
-  };
-  // Nothing may be allocated while launches are recorded: partial sums come from a planned arena.
-  Arena arena(device);
-  arena.begin_plan();
-  Exec planning(arena, Mode::kPlan);
-  launch_all(planning);
-  const ArenaPlan plan = arena.end_plan();
-  Exec running(arena);
-  for (const bool recorded : {false, true}) {
-    arena.begin_replay(plan);
-    if (recorded) device.begin_capture();
-    launch_all(running);
-    arena.end_replay();
-    if (!recorded) device.synchronize();
-  }
-  const std::unique_ptr<GpuGraph> graph = device.end_capture();
-  if (!graph) return std::nan("");
-  graph->replay();
-  const auto begin = device.make_event(), end = device.make_event();
-  std::vector<double> times;
-  for (int i = 0; i < kReplays; ++i) {
-    begin->record();
-    graph->replay();
-    end->record();
-    times.push_back(end->milliseconds_since(*begin) * 1000 / kLaunches);
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return bench::median_us(device, kLaunches, [&](Exec& ex, int i) {
+    const LinearProblem p{
+        o.x[i % o.x.size()], o.w[i % o.w.size()], epilogue, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
+    linear_gpu_as(ex, p, choice);
+  });
 }
 
 struct Timed {
@@ -211,7 +173,7 @@ int main(int argc, char** argv) {
       if (!wanted(choice)) continue;
       Timed t{choice};
       device.fill_zero(o.y.data(), o.y.bytes());
-      t.us = median_us(device, o, s, choice);
+      t.us = time(device, o, s, choice);
       t.error = sampled_error(device, o, s);
       timed.push_back(t);
     }
