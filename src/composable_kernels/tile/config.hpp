@@ -2,6 +2,8 @@
 // that the launcher and the code cannot disagree.
 #pragma once
 
+#include <type_traits>
+
 #include "composable_kernels/types.hpp"
 
 namespace rocm_sd {
@@ -80,5 +82,27 @@ struct ProductCfg {
   static_assert(kBlockM % (16 * kShape.waves_m) == 0 && kBlockN % (16 * kShape.waves_n) == 0);
   static_assert(kBlockK % 16 == 0 && kStages >= 1);
 };
+
+// Rows without padding, their 16-byte pieces in another order from row to row: reads and writes of 16 bytes
+// by neighbouring lanes then meet in no bank. For atoms whose lanes read 16 bytes (Arch::kDeepAtoms).
+template <class Storage, TileShape kTileShape>
+struct SwizzledCfg : ProductCfg<Storage, kTileShape> {
+  using Base = ProductCfg<Storage, kTileShape>;
+  static constexpr int kLd = Base::kBlockK, kPieces = kLd / Base::kChunk;  // of a row
+  static constexpr int kLoopBytes =
+      Base::kStages * (Base::kBlockM + Base::kBlockN) * kLd * static_cast<int>(sizeof(Storage));
+  static constexpr int kLdsBytes = kLoopBytes > output_lds_bytes(kTileShape) ? kLoopBytes
+                                                                             : output_lds_bytes(kTileShape);
+  static_assert(sizeof(Storage) == 2 && (kPieces == 4 || kPieces == 8));
+  static ROCM_SD_DEVICE constexpr int element(int row, int column) {
+    const int turn = kPieces == 4 ? row / 2 : row;  // 128 bytes hold two rows of 4 pieces
+    return row * kLd + ((column / Base::kChunk ^ turn % kPieces) * Base::kChunk | column % Base::kChunk);
+  }
+};
+
+// How Arch's main loop lays out its tiles.
+template <class Arch, class Storage, TileShape kTileShape>
+using TileCfg = std::conditional_t<Arch::kDeepAtoms && sizeof(Storage) == 2, SwizzledCfg<Storage, kTileShape>,
+                                   ProductCfg<Storage, kTileShape>>;
 
 }  // namespace rocm_sd

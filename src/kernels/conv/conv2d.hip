@@ -10,7 +10,7 @@ using namespace rocm_sd;
 #define ROCM_SD_CONV_ENTRY(name, Storage, m, n, k, waves_m, waves_n, stages, groups)                       \
   ROCM_SD_KERNEL(name##_##m##x##n##x##k, (waves_m) * (waves_n) * GpuArch::lanes, groups,                   \
                  ConvParams<Storage>) {                                                                    \
-    using Cfg = ProductCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                         \
+    using Cfg = TileCfg<GpuArch, Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                   \
     conv_body<GpuArch, Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()), \
                             static_cast<int>(GpuArch::group_z()), GpuArch::lds<Cfg::kLdsBytes>());         \
   }

@@ -12,7 +12,7 @@
   ROCM_SD_KERNEL(prefix##_##m##x##n##x##k, (waves_m) * (waves_n) * rocm_sd::GpuArch::lanes, groups,        \
                  rocm_sd::GemmParams<Storage>) {                                                           \
     using namespace rocm_sd;                                                                               \
-    using Cfg = ProductCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                         \
+    using Cfg = TileCfg<GpuArch, Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                   \
     gemm_body<GpuArch, Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                               \
                                     static_cast<int>(GpuArch::group_y()), GpuArch::lds<Cfg::kLdsBytes>()); \
   }
