@@ -302,6 +302,16 @@ def test_odd_thread_counts(rocm_sd, model, tmp_path, threads):
     rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", env={"OMP_NUM_THREADS": threads})
 
 
+@pytest.mark.parametrize("level", ["SSE41", "AVX2", "AVX512_CORE", "nonsense"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_onednn_kept_from_instructions(rocm_sd, model, tmp_path, level, dtype):
+    """A limit below what our own kernels use must not end in a product that oneDNN has no code for."""
+    plain, limited = tmp_path / "plain.png", tmp_path / "limited.png"
+    rocm_sd("generate", "--device", "cpu", "--model", model, *FAST, "--dtype", dtype, "-o", plain)
+    rocm_sd("generate", "--device", "cpu", "--model", model, *FAST, "--dtype", dtype, "-o", limited, env={"ONEDNN_MAX_CPU_ISA": level})
+    assert psnr(read_picture(plain), read_picture(limited)) >= (60 if dtype == "f32" else 35)
+
+
 @pytest.mark.bad_input
 def test_full_disk_keeps_no_broken_file(rocm_sd, model, tmp_path):
     done = rocm_sd("generate", "--model", model, *FAST, "-o", "/dev/full/a.png", code=3)
