@@ -126,7 +126,7 @@ std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
   switch (traits.family) {
     case GpuFamily::kNvidia:
       if (traits.arch == "sm_90") {
-        add(kBulk, true);
+        if (traits.copy_engine) add(kBulk, true);
         add(kHopper, true);
         add(kFew, false);
       } else {

@@ -106,7 +106,8 @@ std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype
     add(kFloat);
     return out;
   }
-  if (traits.arch == "sm_90") add(gated ? std::span<const GemmConfig>(kBulkGeglu) : kBulkGemm);
+  if (traits.arch == "sm_90" && traits.copy_engine)
+    add(gated ? std::span<const GemmConfig>(kBulkGeglu) : kBulkGemm);
   if (traits.arch == "sm_90") add(gated ? std::span<const GemmConfig>(kHopperGeglu) : kHopperGemm);
   switch (traits.family) {
     case GpuFamily::kNvidia: add(gated ? std::span<const GemmConfig>(kNvidiaGeglu) : kNvidiaGemm); break;
