@@ -4,7 +4,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/cuda_api.hpp"
-#include "runtime/dynamic_library.hpp"
+#include "base/dynamic_library.hpp"
 #include "runtime/gpu_driver.hpp"
 
 namespace rocm_sd {

@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "runtime/dynamic_library.hpp"
+#include "base/dynamic_library.hpp"
 #include "runtime/gpu_driver.hpp"
 #include "runtime/hip_api.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "base/log.hpp"
-#include "runtime/dynamic_library.hpp"
+#include "base/dynamic_library.hpp"
 
 namespace rocm_sd {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "runtime/dynamic_library.hpp"
+#include "base/dynamic_library.hpp"
 #include "runtime/nvtx.hpp"
 
 namespace rocm_sd {
