@@ -1,5 +1,4 @@
-// What watches memory accesses where a launch asks for it: races in LDS, and how well global accesses
-// coalesce.
+// What watches memory accesses where a launch asks for it: races in LDS.
 #pragma once
 
 #include <cstdint>
@@ -10,43 +9,34 @@
 namespace rocm_sd::emu {
 
 // Who touched each byte of a group's LDS since the last barrier. Throws KernelFault for a race (two waves, no
-// barrier between them, one writes and not both by atomics) and for a read of a byte that nobody wrote.
+// barrier between them, one writes and not both by atomics), for a read of a byte that nobody wrote, and
+// where a wave came to the barrier without having waited for its store, which others then need not see.
 class LdsShadow {
  public:
-  explicit LdsShadow(uint32_t bytes) : bytes_(bytes) {}
+  LdsShadow(uint32_t bytes, uint32_t waves) : bytes_(bytes), arrived_(waves), settled_(waves) {}
   void start_group();
-  void barrier() { ++epoch_; }
-  void access(const Wave& wave, const Inst& inst, const Pointers& pointers, uint32_t bytes);
+  // A wave comes to a barrier; `ended`: how many of its LDS operations have.
+  void arrive(uint32_t wave, uint32_t ended) { arrived_[wave] = ended; }
+  void barrier() {
+    ++epoch_;
+    settled_ = arrived_;
+  }
+  // operation: the number of this one among the wave's, from 1.
+  void access(const Wave& wave, const Inst& inst, const Pointers& pointers, uint32_t bytes,
+              uint32_t operation);
 
  private:
   struct Byte {
     uint32_t write_epoch = 0, read_epoch = 0;
+    uint32_t operation = 0;          // of the writer
     uint8_t writer = 0, reader = 0;  // waves; kMany readers
     bool written = false, by_atomic = false;
   };
-  void touch(const Wave& wave, const Inst& inst, uint32_t at, uint32_t lane);
+  void touch(const Wave& wave, const Inst& inst, uint32_t at, uint32_t lane, uint32_t operation);
 
   std::vector<Byte> bytes_;
+  std::vector<uint32_t> arrived_, settled_;  // by wave
   uint32_t epoch_ = 1;
-};
-
-// Global accesses of one instruction, summed over its executions.
-struct AccessCount {
-  uint64_t executions = 0;
-  uint64_t lines64 = 0, lines128 = 0;  // distinct lines that each execution touched
-  uint64_t useful = 0;                 // bytes that lanes asked for
-};
-
-class AccessMeter {
- public:
-  AccessMeter(const Inst* first, size_t count) : first_(first), counts(count) {}
-  void access(const Inst& inst, const Pointers& pointers, uint32_t bytes, uint32_t halves);
-
- private:
-  const Inst* first_;
-
- public:
-  std::vector<AccessCount> counts;  // by index in Program::code
 };
 
 }  // namespace rocm_sd::emu
