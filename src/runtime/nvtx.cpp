@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "base/log.hpp"
 #include "base/dynamic_library.hpp"
+#include "base/log.hpp"
 
 namespace rocm_sd {
 namespace {
