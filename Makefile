@@ -17,6 +17,7 @@ DEMO_ARGS ?=
 FUZZ_SECONDS ?= 30
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+EMU_TARGETS ?= gfx1100 gfx1201 gfx942
 
 # A passive wait: threads that spin at a barrier take the cores from those that work.
 export OMP_WAIT_POLICY ?= passive
@@ -44,6 +45,23 @@ demo: deps  ## draw a labelled 4x4 sheet with the shipped model; PROMPT="..." dr
 	  echo "The sheet is in $(CURDIR)/out/demo_sheet.png"
 	fi
 demo: export DEMO_PROMPT := $(value PROMPT)
+
+demo-amd: deps deps-gpu  ## draw a picture by AMD machine code on an emulated RX 7900 XTX and MI300X, and compare it with the CPU's
+	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON >build-amd.log 2>&1 || { cat build-amd.log; exit 1; }
+	rm -f build-amd.log
+	cmake --build $(BUILD) --target rocm-sd kernels_gfx1100 kernels_gfx942 -j $(JOBS)
+	mkdir -p out
+	draw() {
+	  $(CLI) generate --model models/demo --prompt "a red apple on a white background" --sampler "DPM++ 2M Karras" \
+	    --cfg-scale 4 --seed 1 --steps 8 -W 128 -H 128 "$$@"
+	}
+	draw --device cpu --dtype f32 -o out/demo_cpu.png
+	for target in gfx1100 gfx942; do
+	  begin=$$SECONDS
+	  draw --device emu:$$target --dtype f16 -o out/demo_$$target.png
+	  echo "emu:$$target took $$((SECONDS - begin)) s"
+	  $(PYTHON) tools/compare_pictures.py out/demo_cpu.png out/demo_$$target.png --least 40
+	done
 
 test: deps deps-gpu lint build venv torch-ops  ## lint, build everything, unit and integration tests
 	$(PYTHON) tools/kernel_report.py --build $(BUILD) --check
@@ -99,6 +117,15 @@ test-gpu-sanitize: deps  ## the kernels' GPU tests on small shapes under NVIDIA'
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests
 	tools/sanitize_gpu.sh $(BUILD)
+
+test-emu: deps deps-gpu  ## every op on emulated gfx1100, gfx1201 and gfx942 in shapes of models, and SD 1.5's blocks, under checking
+	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
+	cmake --build $(BUILD) --target kernels test_gpu_kernels test_gpu_models test_gpu_pipeline -j $(JOBS)
+	for target in $(EMU_TARGETS); do
+	  for test in kernels models pipeline; do
+	    ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1 $(BUILD)/tests/gpu_tests/test_gpu_$$test
+	  done
+	done
 
 test-all-archs: deps deps-gpu  ## compile the kernels for every target that the compilers here know, and check their report
 	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
@@ -175,5 +202,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
+.PHONY: demo demo-amd test-emu test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
   deps deps-gpu deps-python venv clean help

@@ -22,7 +22,8 @@ else()
   target_link_libraries(rocm_sd_dnnl INTERFACE ${ROCM_SD_DNNL_LIBRARY})
 endif()
 
-# LLVM's C interface, for the disassembler of the emulated AMD GPU. ON asks for it wherever it is installed.
+# LLVM's C interface, for the disassembler of the emulated AMD GPU, which opens the library when it first runs
+# (src/emulator/llvm.cpp): 130 MB that nothing else should wait for. ON asks for it wherever it is installed.
 option(ROCM_SD_EMULATOR "Build the emulated AMD GPU (needs LLVM 19 with the AMDGPU target)" ON)
 if(ROCM_SD_EMULATOR)
   find_path(ROCM_SD_LLVM_INCLUDE llvm-c/Disassembler.h PATHS /usr/lib/llvm-19/include NO_DEFAULT_PATH)
@@ -30,7 +31,6 @@ if(ROCM_SD_EMULATOR)
   if(ROCM_SD_LLVM_INCLUDE AND ROCM_SD_LLVM_LIBRARY)
     add_library(rocm_sd_llvm INTERFACE)
     target_include_directories(rocm_sd_llvm SYSTEM INTERFACE ${ROCM_SD_LLVM_INCLUDE})
-    target_link_libraries(rocm_sd_llvm INTERFACE ${ROCM_SD_LLVM_LIBRARY})
   else()
     message(STATUS "LLVM 19 not found (llvm-19-dev): no emulated AMD GPU")
     set(ROCM_SD_EMULATOR OFF)

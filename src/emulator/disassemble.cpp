@@ -1,20 +1,11 @@
 #include "emulator/disassemble.hpp"
 
-#include <llvm-c/Disassembler.h>
-#include <llvm-c/Target.h>
-
 #include <algorithm>
 #include <charconv>
 #include <memory>
-#include <mutex>
 
 #include "base/error.hpp"
-
-extern "C" {
-void LLVMInitializeAMDGPUTargetInfo();
-void LLVMInitializeAMDGPUTargetMC();
-void LLVMInitializeAMDGPUDisassembler();
-}
+#include "emulator/llvm.hpp"
 
 namespace rocm_sd::emu {
 
@@ -59,22 +50,15 @@ bool is_modifier(std::string_view word) {
 }  // namespace
 
 std::vector<Line> disassemble(std::span<const std::byte> code, const std::string& target) {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    LLVMInitializeAMDGPUTargetInfo();
-    LLVMInitializeAMDGPUTargetMC();
-    LLVMInitializeAMDGPUDisassembler();
-  });
-  using Context = std::unique_ptr<void, void (*)(void*)>;
-  const Context context(
-      LLVMCreateDisasmCPU("amdgcn-amd-amdhsa", target.c_str(), nullptr, 0, nullptr, nullptr),
-      [](void* c) { LLVMDisasmDispose(c); });
+  const Llvm& llvm = Llvm::library();
+  const std::unique_ptr<void, decltype(llvm.dispose)> context(
+      llvm.create("amdgcn-amd-amdhsa", target.c_str(), nullptr, 0, nullptr, nullptr), llvm.dispose);
   require<InternalError>(context != nullptr, "LLVM has no disassembler for ", target);
   std::vector<Line> out;
   char text[512];
   for (uint64_t at = 0; at + 4 <= code.size();) {
     auto* bytes = reinterpret_cast<uint8_t*>(const_cast<std::byte*>(code.data() + at));
-    const size_t size = LLVMDisasmInstruction(context.get(), bytes, code.size() - at, at, text, sizeof(text));
+    const size_t size = llvm.instruction(context.get(), bytes, code.size() - at, at, text, sizeof(text));
     if (size == 0) {
       out.push_back({at, 4, {}});
       at += 4;

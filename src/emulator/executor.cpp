@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-#include "emulator/observers.hpp"
+#include "emulator/checker.hpp"
 
 namespace rocm_sd::emu {
 
@@ -51,8 +51,9 @@ class Worker {
       group_.meter = meter_.get();
     }
     if (options.check) {
-      shadow_ = std::make_unique<LdsShadow>(plan.lds_bytes);
-      group_.shadow = shadow_.get();
+      check_ = std::make_unique<Checker>(plan.program, plan.waves, plan.lanes, plan.lds_bytes,
+                                         plan.kernel.scratch_bytes);
+      group_.check = check_.get();
     }
     group_.ranges = plan.ranges;
     group_.kernel = plan.kernel.name;
@@ -93,7 +94,7 @@ class Worker {
     std::fill_n(scratch_.get(), size_t{plan_.waves} * plan_.lanes * plan_.kernel.scratch_bytes,
                 uint8_t{0xcd});
     for (uint32_t i = 0; i < plan_.waves; ++i) plan_.start_wave(waves_[i], i);
-    if (shadow_) shadow_->start_group();
+    if (check_) check_->start_group(waves_);
     counters.waves += plan_.waves;
     uint32_t alive = plan_.waves;
     while (alive > 0) {
@@ -105,7 +106,7 @@ class Worker {
         if (w.state == State::kBarrier) ++waiting;
       }
       if (shared_.stop) return false;
-      if (waiting == alive && shadow_) shadow_->barrier();
+      if (waiting == alive && waiting > 0 && check_) check_->barrier(waves_);
       if (waiting == alive)
         for (Wave& w : waves_)
           if (w.state == State::kBarrier) w.state = State::kYield;
@@ -115,8 +116,8 @@ class Worker {
 
   void turn(Wave& w) {
     w.state = State::kRunning;
-    if (options_.trace || options_.before)
-      traced(w);
+    if (options_.trace || options_.before || check_)
+      watched(w);
     else if (options_.count)
       counted(w);
     else
@@ -143,14 +144,17 @@ class Worker {
     } while (w.state == State::kRunning);
     finish_turn(w, n);
   }
-  void traced(Wave& w) {
+  // With callbacks or checks around each instruction.
+  void watched(Wave& w) {
     uint64_t n = 0;
     do {
       const Inst& in = *w.pc;
       const std::string& text = plan_.program.texts[in.text];
       if (options_.before) options_.before(w, in, text);
+      if (check_) check_->before(w, in);
       ++w.pc;
       in.run(w, in);
+      if (check_) check_->after(w, in);
       ++n;
       if (options_.count) ++counters.executed[static_cast<size_t>(&in - plan_.program.code.data())];
       if (options_.trace) options_.trace(w, in, text);
@@ -169,7 +173,7 @@ class Worker {
   Shared& shared_;
   WorkGroup group_;
   std::unique_ptr<AccessMeter> meter_;
-  std::unique_ptr<LdsShadow> shadow_;
+  std::unique_ptr<Checker> check_;
   std::vector<Wave> waves_;
   uint32_t halves_;
   Block<uint32_t> rows_;

@@ -100,6 +100,7 @@ Gpu::Gpu(const std::string& arch, Options options)
 void Gpu::write(void* to, const void* from, size_t bytes) {
   memory_->require_inside(to, bytes);
   if (bytes > 0) std::memcpy(to, from, bytes);
+  memory_->mark_written(to, bytes);
 }
 void Gpu::read(void* to, const void* from, size_t bytes) const {
   memory_->require_inside(from, bytes);
@@ -109,10 +110,12 @@ void Gpu::copy(void* to, const void* from, size_t bytes) {
   memory_->require_inside(to, bytes);
   memory_->require_inside(from, bytes);
   if (bytes > 0) std::memmove(to, from, bytes);
+  memory_->copy_written(to, from, bytes);
 }
 void Gpu::zero(void* to, size_t bytes) {
   memory_->require_inside(to, bytes);
   if (bytes > 0) std::memset(to, 0, bytes);
+  memory_->mark_written(to, bytes);
 }
 
 CodeObject Gpu::load(std::span<const std::byte> file, const std::string& what) {

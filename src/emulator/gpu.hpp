@@ -42,7 +42,7 @@ using Trace = std::function<void(const Wave& wave, const Inst& inst, std::string
 struct Options {
   int threads = 0;                 // host threads; 0: one a core
   bool count = false;              // fills all of Counters; see analysis.hpp
-  bool check = false;              // races in LDS, and reads of LDS that nothing wrote, are faults
+  bool check = false;              // what docs/emulator.md lists under Checking becomes a fault
   uint64_t instruction_limit = 0;  // of a wave: a launch that reaches it faults; 0: none
   Trace before, trace;             // before and after each instruction: launches run on one thread
 };
@@ -83,6 +83,11 @@ class Gpu {
 
   // Device memory, zeroed; free() what allocate() gave, the rest goes with the Gpu.
   void* allocate(size_t bytes) { return memory_->allocate(bytes); }
+  // The same, but with Options::check a kernel that reads a byte of it faults unless write(), copy(), zero()
+  // or a kernel wrote that byte before.
+  void* allocate_watched(size_t bytes) {
+    return options_.check ? memory_->allocate_watched(bytes) : memory_->allocate(bytes);
+  }
   void free(void* pointer) { memory_->release(pointer); }
   // The host's side of that memory. Throw UsageError for bytes that are not all in one live allocation.
   void write(void* to, const void* from, size_t bytes);       // from the host

@@ -30,6 +30,35 @@ void* Memory::allocate(size_t bytes) {
   return begin;
 }
 
+void* Memory::allocate_watched(size_t bytes) {
+  void* out = allocate(bytes);
+  const std::lock_guard lock(mutex_);
+  watched_[reinterpret_cast<uint64_t>(out)] = std::make_unique<uint8_t[]>(bytes);
+  return out;
+}
+
+uint8_t* Memory::written(uint64_t address) const {
+  const auto after = watched_.upper_bound(address);
+  if (after == watched_.begin()) return nullptr;
+  const auto& [begin, bytes] = *std::prev(after);
+  return address < ranges_.at(begin) ? bytes.get() + (address - begin) : nullptr;
+}
+
+void Memory::mark_written(const void* pointer, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (uint8_t* at = written(reinterpret_cast<uint64_t>(pointer)); at && bytes > 0) std::memset(at, 1, bytes);
+}
+
+void Memory::copy_written(const void* to, const void* from, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  uint8_t* target = written(reinterpret_cast<uint64_t>(to));
+  if (!target || bytes == 0) return;
+  if (const uint8_t* source = written(reinterpret_cast<uint64_t>(from)))
+    std::memmove(target, source, bytes);
+  else
+    std::memset(target, 1, bytes);
+}
+
 void Memory::release(void* pointer) {
   if (!pointer) return;
   const std::lock_guard lock(mutex_);
@@ -37,6 +66,7 @@ void Memory::release(void* pointer) {
   require<UsageError>(found != owned_.end(), "emulated GPU: freeing a pointer that it did not allocate");
   std::free(found->second);
   ranges_.erase(found->first);
+  watched_.erase(found->first);
   owned_.erase(found);
 }
 
@@ -66,7 +96,10 @@ std::vector<Range> Memory::ranges() const {
   const std::lock_guard lock(mutex_);
   std::vector<Range> out;
   out.reserve(ranges_.size());
-  for (const auto& [begin, end] : ranges_) out.push_back({begin, end});
+  for (const auto& [begin, end] : ranges_) {
+    const auto watched = watched_.find(begin);
+    out.push_back({begin, end, watched == watched_.end() ? nullptr : watched->second.get()});
+  }
   return out;
 }
 

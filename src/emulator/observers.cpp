@@ -10,10 +10,12 @@ constexpr uint8_t kMany = 255;
 
 void LdsShadow::start_group() {
   std::fill(bytes_.begin(), bytes_.end(), Byte{});
+  std::fill(arrived_.begin(), arrived_.end(), 0u);
+  std::fill(settled_.begin(), settled_.end(), 0u);
   epoch_ = 1;
 }
 
-void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane) {
+void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane, uint32_t operation) {
   Byte& b = bytes_[at];
   const bool writes = in.flags & kStores, atomic = in.flags & kAtomic;
   const auto me = static_cast<uint8_t>(w.index);
@@ -23,6 +25,10 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane)
     fault(w, in,
           concat("lane ", lane, (writes ? " writes" : " reads"), " byte ", at, " of LDS, which wave ",
                  static_cast<int>(b.writer), " wrote since the last barrier"));
+  if (b.written && b.writer != me && b.write_epoch < epoch_ && b.operation > settled_[b.writer])
+    fault(w, in,
+          concat("lane ", lane, (writes ? " writes" : " reads"), " byte ", at, " of LDS: wave ",
+                 static_cast<int>(b.writer), " came to the barrier without a wait for its store there"));
   if (writes && !atomic && b.read_epoch == epoch_ && b.reader != me)
     fault(w, in,
           concat("lane ", lane, " writes byte ", at,
@@ -30,6 +36,7 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane)
   if (writes) {
     b.write_epoch = epoch_;
     b.writer = me;
+    b.operation = operation;
     b.by_atomic = atomic;
     b.written = true;
   } else {
@@ -38,12 +45,13 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane)
   }
 }
 
-void LdsShadow::access(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
+void LdsShadow::access(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes, uint32_t operation) {
   for (uint32_t h = 0; h < w.halves; ++h)
     for_active(p.active[h], [&](uint32_t l) {
       const uint8_t* at = p.at[h * kRow + l];
       if (at < w.lds || at >= w.lds + w.lds_bytes) return;  // a flat access elsewhere
-      for (uint32_t i = 0; i < bytes; ++i) touch(w, in, static_cast<uint32_t>(at - w.lds) + i, h * kRow + l);
+      for (uint32_t i = 0; i < bytes; ++i)
+        touch(w, in, static_cast<uint32_t>(at - w.lds) + i, h * kRow + l, operation);
     });
 }
 

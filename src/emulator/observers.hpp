@@ -9,23 +9,33 @@
 namespace rocm_sd::emu {
 
 // Who touched each byte of a group's LDS since the last barrier. Throws KernelFault for a race (two waves, no
-// barrier between them, one writes and not both by atomics) and for a read of a byte that nobody wrote.
+// barrier between them, one writes and not both by atomics), for a read of a byte that nobody wrote, and
+// where a wave came to the barrier without having waited for its store, which others then need not see.
 class LdsShadow {
  public:
-  explicit LdsShadow(uint32_t bytes) : bytes_(bytes) {}
+  LdsShadow(uint32_t bytes, uint32_t waves) : bytes_(bytes), arrived_(waves), settled_(waves) {}
   void start_group();
-  void barrier() { ++epoch_; }
-  void access(const Wave& wave, const Inst& inst, const Pointers& pointers, uint32_t bytes);
+  // A wave comes to a barrier; `ended`: how many of its LDS operations have.
+  void arrive(uint32_t wave, uint32_t ended) { arrived_[wave] = ended; }
+  void barrier() {
+    ++epoch_;
+    settled_ = arrived_;
+  }
+  // operation: the number of this one among the wave's, from 1.
+  void access(const Wave& wave, const Inst& inst, const Pointers& pointers, uint32_t bytes,
+              uint32_t operation);
 
  private:
   struct Byte {
     uint32_t write_epoch = 0, read_epoch = 0;
+    uint32_t operation = 0;          // of the writer
     uint8_t writer = 0, reader = 0;  // waves; kMany readers
     bool written = false, by_atomic = false;
   };
-  void touch(const Wave& wave, const Inst& inst, uint32_t at, uint32_t lane);
+  void touch(const Wave& wave, const Inst& inst, uint32_t at, uint32_t lane, uint32_t operation);
 
   std::vector<Byte> bytes_;
+  std::vector<uint32_t> arrived_, settled_;  // by wave
   uint32_t epoch_ = 1;
 };
 

@@ -1,7 +1,7 @@
 // Addresses of vector memory and LDS instructions, checked lane by lane.
+#include "emulator/checker.hpp"
 #include "emulator/counting.hpp"
 #include "emulator/memory_core.hpp"
-#include "emulator/observers.hpp"
 
 namespace rocm_sd::emu {
 
@@ -12,15 +12,21 @@ using ROCM_SD_ISA::scalar64;
 
 namespace {
 
-void observe_global(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
+void observe_global(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
+  if (w.group->check) [[unlikely]]
+    w.group->check->global(w, in, p, bytes);
   if (w.group->meter) [[unlikely]]
     w.group->meter->global(w, in, p, bytes);
 }
-void observe_lds(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
-  if (w.group->shadow) [[unlikely]]
-    w.group->shadow->access(w, in, p, bytes);
+void observe_lds(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
+  if (w.group->check) [[unlikely]]
+    w.group->check->lds(w, in, p, bytes);
   if (w.group->meter) [[unlikely]]
     w.group->meter->lds(w, in, p, bytes);
+}
+void observe_scratch(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
+  if (w.group->check) [[unlikely]]
+    w.group->check->scratch(w, in, p, bytes);
 }
 
 uint8_t* scratch_byte(Wave& w, const Inst& in, uint32_t offset, uint32_t bytes, uint32_t lane) {
@@ -76,6 +82,7 @@ void flat_pointers(Wave& w, const Inst& in, const Operand& vaddr, uint32_t bytes
     });
   }
   observe_lds(w, in, out, bytes);
+  observe_scratch(w, in, out, bytes);
   observe_global(w, in, out, bytes);
 }
 
@@ -92,6 +99,7 @@ void scratch_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Opera
       out.at[lane] = scratch_byte(w, in, base + (v ? v[l] : 0), bytes, lane);
     });
   }
+  observe_scratch(w, in, out, bytes);
 }
 
 void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& resource,
@@ -126,7 +134,10 @@ void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
     });
     out.active[h] &= ~outside[h];
   }
-  if (!is_private) observe_global(w, in, out, bytes);
+  if (is_private)
+    observe_scratch(w, in, out, bytes);
+  else
+    observe_global(w, in, out, bytes);
 }
 
 void lds_pointers(Wave& w, const Inst& in, const Operand& addr, uint32_t offset, uint32_t bytes,

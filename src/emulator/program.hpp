@@ -53,11 +53,11 @@ struct Program {
   const Inst* at(uint64_t address) const;
 };
 
-class LdsShadow;
+class Checker;
 class AccessMeter;
 
 struct WorkGroup {
-  LdsShadow* shadow = nullptr;   // Options::check
+  Checker* check = nullptr;      // Options::check
   AccessMeter* meter = nullptr;  // Options::count
   std::span<const Range> ranges;
   std::string_view kernel;

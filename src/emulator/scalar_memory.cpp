@@ -3,6 +3,7 @@
 #include <ctime>
 #include <iterator>
 
+#include "emulator/checker.hpp"
 #include "emulator/operations.hpp"
 #include "emulator/program.hpp"
 #include "emulator/scalar_core.hpp"
@@ -28,6 +29,8 @@ void load(Wave& w, const Inst& in) {
   // Scalar loads ignore the low two bits of base and offset.
   const uint64_t address = (scalar64(w, in.src[0]) & ~3ull) + (offset_of(w, in) & ~3ull);
   const uint8_t* from = access(w, in, address, 4 * kDwords, 0);
+  if (w.group->check) [[unlikely]]
+    w.group->check->scalar(w, in, from, 4 * kDwords);
   std::memcpy(w.sgpr + in.dst.reg, from, 4 * kDwords);
 }
 template <class T>

@@ -102,7 +102,7 @@ class EmulatorDriver final : public GpuDriver {
   bool exact_blocks() const override { return true; }
   void* allocate(size_t bytes) override {
     if (bytes > memory().free) return nullptr;
-    void* data = gpu_.allocate(bytes);
+    void* data = gpu_.allocate_watched(bytes);
     sizes_[data] = bytes;
     allocated_ += bytes;
     return data;

@@ -96,6 +96,18 @@ struct Amd {
 
 namespace amd {
 
+// The value of the lane 16 away in a wave of 32. LLVM before 21 does not know that v_permlanex16 depends on
+// which lanes run, and sinks it into branches (llvm/llvm-project pull request 142962): the empty statement,
+// which it does know to stay, holds it.
+ROCM_SD_DEVICE uint32_t other_half(uint32_t x) {
+  uint32_t y = __builtin_amdgcn_permlanex16(x, x, 0x76543210, 0xfedcba98, true, false);
+  asm("" : "+v"(y));
+  return y;
+}
+ROCM_SD_DEVICE float other_half(float x) {
+  return __builtin_bit_cast(float, other_half(__builtin_bit_cast(uint32_t, x)));
+}
+
 template <class T, int kCount>
 using Vector = T __attribute__((ext_vector_type(kCount)));
 

@@ -62,7 +62,7 @@ struct Atom<Rdna3, T> {
     ROCM_SD_UNROLL
     for (int i = 0; i < 8; i += 2) {
       const uint32_t mine = amd::pack<T>(c.x[i], c.x[i + 1]);
-      const uint32_t theirs = __builtin_amdgcn_permlanex16(mine, mine, 0x76543210, 0xfedcba98, true, false);
+      const uint32_t theirs = amd::other_half(mine);
       words[i] = __builtin_amdgcn_perm(theirs, mine, first);
       words[i + 1] = __builtin_amdgcn_perm(theirs, mine, second);
     }
@@ -78,15 +78,8 @@ struct Atom<Rdna3, T> {
     *reinterpret_cast<decltype(mine)*>(tile + column(0) * ld + (upper ? 8 : 0)) = mine;
   }
   // Over the lanes that hold one column.
-  static ROCM_SD_DEVICE float column_sum(float x) { return x + other_half(x); }
-  static ROCM_SD_DEVICE float column_max(float x) { return Rdna3::max(x, other_half(x)); }
-
- private:
-  static ROCM_SD_DEVICE float other_half(float x) {
-    const int bits = __builtin_bit_cast(int, x);
-    return __builtin_bit_cast(float,
-                              __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, true, false));
-  }
+  static ROCM_SD_DEVICE float column_sum(float x) { return x + amd::other_half(x); }
+  static ROCM_SD_DEVICE float column_max(float x) { return Rdna3::max(x, amd::other_half(x)); }
 };
 
 }  // namespace rocm_sd

@@ -58,15 +58,8 @@ struct Atom<Rdna4, T> {
   static ROCM_SD_DEVICE void store_columns(T* tile, int ld, const C& c) {
     *reinterpret_cast<B*>(tile + column(0) * ld + row(0)) = as_b(c);
   }
-  static ROCM_SD_DEVICE float column_sum(float x) { return x + other_half(x); }
-  static ROCM_SD_DEVICE float column_max(float x) { return Rdna4::max(x, other_half(x)); }
-
- private:
-  static ROCM_SD_DEVICE float other_half(float x) {
-    const int bits = __builtin_bit_cast(int, x);
-    return __builtin_bit_cast(float,
-                              __builtin_amdgcn_permlanex16(bits, bits, 0x76543210, 0xfedcba98, true, false));
-  }
+  static ROCM_SD_DEVICE float column_sum(float x) { return x + amd::other_half(x); }
+  static ROCM_SD_DEVICE float column_max(float x) { return Rdna4::max(x, amd::other_half(x)); }
 };
 
 }  // namespace rocm_sd

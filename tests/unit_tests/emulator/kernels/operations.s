@@ -355,3 +355,103 @@ TEST t_lds, LDS
   v_mov_b32_e32 v13, s27
 .endm
 TEST t_scalars, SCALARS
+
+// ---- what the checks find: waits ----
+.macro LDS_LOADS
+  v_lshlrev_b32_e32 v20, 3, v0
+  .if WIDE
+    ds_write_b64 v20, v[2:3]
+    ds_read_b32 v10, v20
+    ds_read_b32 v11, v20 offset:4
+  .else
+    ds_store_b64 v20, v[2:3]
+    ds_load_b32 v10, v20
+    ds_load_b32 v11, v20 offset:4
+  .endif
+.endm
+.macro ONE_LEFT
+  .if .amdgcn.gfx_generation_number >= 12
+    s_wait_dscnt 0x1
+  .else
+    s_waitcnt lgkmcnt(1)
+  .endif
+.endm
+.macro WAIT_FIRST
+  LDS_LOADS
+  ONE_LEFT
+  v_mov_b32_e32 v12, v10
+.endm
+.macro WAIT_SECOND
+  LDS_LOADS
+  ONE_LEFT
+  v_mov_b32_e32 v12, v11
+.endm
+.macro WAIT_NONE
+  LDS_LOADS
+  v_mov_b32_e32 v10, 0
+.endm
+TEST c_wait_first, WAIT_FIRST
+TEST c_wait_second, WAIT_SECOND
+TEST c_wait_overwrite, WAIT_NONE
+.macro WAIT_SCALAR
+  .if WIDE
+    s_load_dword s20, s[0:1], 0x0
+  .else
+    s_load_b32 s20, s[0:1], 0x0
+  .endif
+  LDS_LOADS
+  ONE_LEFT
+  v_mov_b32_e32 v12, s20
+.endm
+TEST c_wait_scalar, WAIT_SCALAR
+.macro MISALIGNED
+  LDS_LOADS
+  WAIT
+  .if WIDE
+    ds_read_b64 v[10:11], v20 offset:4
+  .else
+    ds_load_b64 v[10:11], v20 offset:4
+  .endif
+.endm
+TEST c_misaligned, MISALIGNED
+
+// ---- what the checks find: a product of a product's result ----
+.macro PRODUCTS gap:vararg
+  .if .amdgcn.gfx_generation_number == 11
+    v_wmma_f32_16x16x16_f16 v[24:31], v[32:39], v[40:47], v[24:31]
+    \gap
+    v_wmma_f32_16x16x16_f16 v[48:55], v[24:31], v[40:47], v[48:55]
+  .elseif .amdgcn.gfx_generation_number == 12
+    v_wmma_f32_16x16x16_f16 v[24:31], v[32:35], v[40:43], v[24:31]
+    \gap
+    v_wmma_f32_16x16x16_f16 v[48:55], v[24:27], v[40:43], v[48:55]
+  .else
+    v_mfma_f32_16x16x16f16 v[24:27], v[32:33], v[40:41], v[24:27]
+    \gap
+    v_mfma_f32_16x16x16f16 v[48:51], v[24:25], v[40:41], v[48:51]
+  .endif
+.endm
+.macro PRODUCTS_AT_ONCE
+  PRODUCTS
+.endm
+.macro PRODUCTS_TOO_SOON
+  PRODUCTS s_nop 5
+.endm
+.macro NOPS
+  v_nop
+  s_nop 9
+.endm
+.macro PRODUCTS_APART
+  PRODUCTS NOPS
+.endm
+TEST c_products_at_once, PRODUCTS_AT_ONCE
+TEST c_products_too_soon, PRODUCTS_TOO_SOON
+TEST c_products_apart, PRODUCTS_APART
+.macro PRODUCT_THEN_READ
+  .if WIDE
+    v_mfma_f32_16x16x16f16 v[24:27], v[32:33], v[40:41], v[24:27]
+    v_mfma_f32_16x16x16f16 v[24:27], v[32:33], v[40:41], v[24:27]
+  .endif
+  v_mov_b32_e32 v10, v24
+.endm
+TEST c_product_then_read, PRODUCT_THEN_READ
