@@ -36,6 +36,7 @@ int run(int argc, char** argv) {
   rocm_sd::cli::add_list(app);
   rocm_sd::cli::add_devices(app);
   rocm_sd::cli::add_params(app);
+  rocm_sd::cli::add_emu(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
