@@ -97,6 +97,24 @@ std::optional<std::string> CodeObject::source_line(uint64_t offset) const {
 Gpu::Gpu(const std::string& arch, Options options)
     : target_(find_target(arch)), options_(std::move(options)), memory_(std::make_shared<Memory>()) {}
 
+void Gpu::write(void* to, const void* from, size_t bytes) {
+  memory_->require_inside(to, bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+void Gpu::read(void* to, const void* from, size_t bytes) const {
+  memory_->require_inside(from, bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+void Gpu::copy(void* to, const void* from, size_t bytes) {
+  memory_->require_inside(to, bytes);
+  memory_->require_inside(from, bytes);
+  if (bytes > 0) std::memmove(to, from, bytes);
+}
+void Gpu::zero(void* to, size_t bytes) {
+  memory_->require_inside(to, bytes);
+  if (bytes > 0) std::memset(to, 0, bytes);
+}
+
 CodeObject Gpu::load(std::span<const std::byte> file, const std::string& what) {
   auto loaded = std::make_shared<CodeObject::Loaded>();
   loaded->file = read_code_object(file, what);

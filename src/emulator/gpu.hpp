@@ -83,6 +83,11 @@ class Gpu {
   // Device memory, zeroed; free() what allocate() gave, the rest goes with the Gpu.
   void* allocate(size_t bytes) { return memory_->allocate(bytes); }
   void free(void* pointer) { memory_->release(pointer); }
+  // The host's side of that memory. Throw UsageError for bytes that are not all in one live allocation.
+  void write(void* to, const void* from, size_t bytes);       // from the host
+  void read(void* to, const void* from, size_t bytes) const;  // to the host
+  void copy(void* to, const void* from, size_t bytes);
+  void zero(void* to, size_t bytes);
   // Host memory that kernels may access, until forget().
   void admit(const void* pointer, size_t bytes) { memory_->admit(pointer, bytes); }
   void forget(const void* pointer) { memory_->forget(pointer); }

@@ -1,5 +1,5 @@
-// GpuDriver: the calls of a GPU's driver that a device is made of; hip.cpp and cuda.cpp implement them, and
-// driver_device.cpp makes the GpuDevice of either.
+// GpuDriver: the calls of a GPU's driver that a device is made of; hip.cpp, cuda.cpp and emulator.cpp
+// implement them, and driver_device.cpp makes the GpuDevice of any.
 #pragma once
 
 #include <memory>
@@ -34,6 +34,8 @@ class GpuDriver {
   virtual MemoryInfo memory() = 0;
 
   virtual void* allocate(size_t bytes) = 0;  // null where memory does not suffice
+  // Every block is to be of the size asked for and given back at once: a device that knows its bounds.
+  virtual bool exact_blocks() const { return false; }
   virtual void free(void* data) noexcept = 0;
   virtual void* allocate_pinned(size_t bytes) = 0;  // host memory; null where there is none
   virtual void free_pinned(void* data) noexcept = 0;
@@ -77,8 +79,10 @@ struct GpuReport {
 };
 GpuReport cuda_gpus();
 GpuReport hip_gpus();
+GpuReport emulated_gpus();  // whether or not there is code for them
 // Throw DeviceError where there is no such GPU or it cannot be opened.
 std::unique_ptr<GpuDriver> open_cuda(int index);
 std::unique_ptr<GpuDriver> open_hip(int index);
+std::unique_ptr<GpuDriver> open_emulator(const std::string& arch);  // "gfx1100"
 
 }  // namespace rocm_sd
