@@ -145,8 +145,12 @@ uint64_t BoundArguments::make_buffer(const ArgumentText& a) {
     for (const uint64_t n : b.shape) b.bytes *= n;  // the text's parser has bounded it
   }
   b.data = static_cast<std::byte*>(gpu_.allocate(b.bytes));
-  if (!file.data.empty()) std::memcpy(b.data, file.data.data(), b.bytes);
-  if (a.poisoned) std::memset(b.data, 0xff, b.bytes);
+  if (a.poisoned)
+    std::memset(b.data, 0xff, b.bytes);  // not through the Gpu: to --check nothing has written it
+  else if (a.from.empty())
+    gpu_.zero(b.data, b.bytes);
+  else
+    gpu_.write(b.data, file.data.data(), b.bytes);
   buffers_.push_back(b);
   return reinterpret_cast<uint64_t>(b.data);
 }

@@ -76,8 +76,8 @@ std::vector<Encoding> encodings(const Target& target) {
   add({"VOP2 DPP8", 0x00000000, 25, 6, {kDpp8}});
   add({"VOPC DPP16", 0x7c000000, 17, 8, {kDpp16}});
   add({"VOPC DPP8", 0x7c000000, 17, 8, {kDpp8}});
-  add({"VOP3 DPP16", 0xd4000000, 16, 10, {high(0xfa | kV0 << 9 | kV0 << 18)}});
-  add({"VOP3 DPP8", 0xd4000000, 16, 10, {high(0xe9 | kV0 << 9 | kV0 << 18)}});
+  add({"VOP3 DPP16", 0xd4000000, 16, 10, {high(0xfa | kV0 << 9 | kV0 << 18), high(0xfa | kV0 << 9)}});
+  add({"VOP3 DPP8", 0xd4000000, 16, 10, {high(0xe9 | kV0 << 9 | kV0 << 18), high(0xe9 | kV0 << 9)}});
   add({"VOP3P DPP16", 0xcc000000, 16, 7, {high(0xfa | kV0 << 9 | kV0 << 18 | 3 << 27)}});
   add({"VINTERP", 0xcd000000, 16, 7, {kVgprs3}});
   add({"LDS direct", 0xce000000, 20, 2, {0}});
