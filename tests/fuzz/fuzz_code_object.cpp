@@ -3,8 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/error.hpp"
+#include "emulator/code_object.hpp"
 #include "emulator/offload_bundle.hpp"
-#include "emulator/tool/listing.hpp"
 
 namespace {
 
@@ -24,7 +25,6 @@ void read(std::span<const std::byte> file) {
     image.lines.at(kernel.entry);
   }
   image.lines.addresses("", 1);
-  rocm_sd::emu::kernels_text(image);
 }
 
 }  // namespace

@@ -31,6 +31,11 @@ ordered_json kernels_json(const CodeImage& image) {
     entry["scratch_bytes"] = k.scratch_bytes;
     entry["kernarg_bytes"] = k.kernarg_bytes;
     entry["max_threads"] = k.max_threads;
+    entry["descriptor"] = {{"rsrc1", k.rsrc1},
+                           {"rsrc2", k.rsrc2},
+                           {"rsrc3", k.rsrc3},
+                           {"properties", k.properties},
+                           {"kernarg_preload", k.kernarg_preload}};
     entry["arguments"] = ordered_json::array();
     for (const KernelArgument& a : k.arguments)
       if (!a.hidden())
