@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "emulator/code_object.hpp"
-#include "emulator/observers.hpp"
+#include "emulator/counting.hpp"
 #include "emulator/program.hpp"
 
 namespace rocm_sd::emu {
@@ -41,7 +41,7 @@ using Trace = std::function<void(const Wave& wave, const Inst& inst, std::string
 
 struct Options {
   int threads = 0;                 // host threads; 0: one a core
-  bool count = false;              // fills Counters::executed and memory
+  bool count = false;              // fills all of Counters; see analysis.hpp
   bool check = false;              // races in LDS, and reads of LDS that nothing wrote, are faults
   uint64_t instruction_limit = 0;  // of a wave: a launch that reaches it faults; 0: none
   Trace before, trace;             // before and after each instruction: launches run on one thread
@@ -52,7 +52,8 @@ struct Counters {
   uint64_t instructions = 0;                  // of waves
   std::array<uint64_t, kClasses> by_class{};  // with Options::count
   std::vector<uint64_t> executed;             // with Options::count: by index in Program::code
-  std::vector<AccessCount> memory;            // with Options::count: global accesses, by the same index
+  std::vector<AccessCount> memory;            // with Options::count: by the same index
+  DistinctLines distinct;                     // with Options::count
 };
 
 class CodeObject {

@@ -11,7 +11,9 @@ namespace rocm_sd::emu {
 std::string_view class_name(Class cls);
 
 // {"kernel", "target", "grid", "block", "lds_bytes", "registers", "waves", "instructions", "by_class", and
-// with Options::count "hot" (the instructions that ran most) and "memory" (global accesses)}.
+// with Options::count "hot" (the instructions that ran most), "memory" (accesses by instruction), and what
+// analysis.hpp makes of them: "card", "global", "lds", "occupancy", "cycles", "hottest_loop", "bound",
+// "blocks"}.
 nlohmann::ordered_json to_json(const Counters& counters, const CodeObject& code, const Kernel& kernel,
                                const Launch& launch);
 
