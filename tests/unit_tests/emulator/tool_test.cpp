@@ -210,7 +210,7 @@ TEST_P(EmuTool, TheTraceShowsEachChange) {
   const Counters counters = launch(code, "vector_add", {{1, 1, 1}, {64, 1, 1}}, p);
   EXPECT_TRUE(tracer.seen());
   EXPECT_NE(text.find(" = 40a00000"), std::string::npos) << text;  // 5.0 was loaded
-  EXPECT_NE(text.find(" = 41000000"), std::string::npos) << text;                // 8.0 was computed
+  EXPECT_NE(text.find(" = 41000000"), std::string::npos) << text;  // 8.0 was computed
   EXPECT_NE(text.find("basic.hip:"), std::string::npos);
   EXPECT_NE(text.find("s_endpgm"), std::string::npos);
   // The listing counts the same instructions, once for each wave that came there.
