@@ -38,6 +38,7 @@ int run(int argc, char** argv) {
   rocm_sd::cli::add_doctor(app);
   rocm_sd::cli::add_predict(app);
   rocm_sd::cli::add_params(app);
+  rocm_sd::cli::add_emu(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -50,7 +50,7 @@ constexpr uint64_t kCompressed = 0x800;
 constexpr int kFunction = 2;
 constexpr uint32_t kRelative64 = 13, kAbsolute64 = 3;
 constexpr uint32_t kMetadataNote = 32;
-constexpr uint64_t kImageLimit = uint64_t{1} << 30;
+constexpr uint64_t kImageLimit = uint64_t{256} << 20;  // more than the file holds
 constexpr uint64_t kCodeLimit = uint64_t{64} << 20;
 constexpr size_t kDescriptorBytes = 64;
 
@@ -299,7 +299,8 @@ CodeImage read_code_object(std::span<const std::byte> file, const std::string& w
     if (p.type != kLoad) continue;
     require<FormatError>(p.filesz <= p.memsz, what, ": a segment holds more than its size");
     size = std::max(size, checked_add(p.vaddr, p.memsz, what));
-    require<FormatError>(size <= kImageLimit, what, ": an image of ", size, " bytes");
+    require<FormatError>(size <= kImageLimit + file.size(), what, ": an image of ", size,
+                         " bytes in a file of ", file.size());
   }
   out.image.resize(size);
   for (const ProgramHeader& p : segments) {

@@ -104,6 +104,7 @@ LineTable::LineTable(const DebugSections& sections, uint64_t begin, uint64_t end
   } catch (const FormatError& e) {
     damage_ = concat(e.what(), " (.debug_line, before byte ", in.at(), ")");
   }
+  if (!rows_.empty()) rows_.push_back({end, kNoFile, 0});  // no run of code goes on behind the code
   std::stable_sort(rows_.begin(), rows_.end(),
                    [](const Row& a, const Row& b) { return a.address < b.address; });
 }

@@ -8,11 +8,12 @@
 namespace rocm_sd::emu {
 namespace ROCM_SD_ISA {
 
-enum class Element : uint8_t { kF16, kBf16, kF32, kI8, kU8, kI4, kU4, kFp8, kBf8, kFp8Fnuz, kBf8Fnuz };
+enum class Element : uint8_t { kF16, kBf16, kF32, kXf32, kI8, kU8, kI4, kU4, kFp8, kBf8, kFp8Fnuz, kBf8Fnuz };
 
 constexpr int element_bits(Element e) {
   switch (e) {
-    case Element::kF32: return 32;
+    case Element::kF32:
+    case Element::kXf32: return 32;
     case Element::kF16:
     case Element::kBf16: return 16;
     case Element::kI4:
@@ -30,6 +31,10 @@ inline void element_row(Wave& w, const Operand& o, uint32_t h, uint32_t i, T* ou
   const uint32_t shift = i % per_dword * bits;
   if constexpr (kE == Element::kF32) {
     ROCM_SD_LANES out[l] = cast<float>(raw[l]);
+  } else if constexpr (kE == Element::kXf32) {
+    // Ten bits of mantissa: cut off, as CDNA3's ISA document says of each instruction; NaN stays NaN.
+    ROCM_SD_LANES out[l] =
+        cast<float>((raw[l] & 0x7fffffff) > 0x7f800000 ? raw[l] | 0x400000 : raw[l] & 0xffffe000);
   } else if constexpr (kE == Element::kF16) {
     ROCM_SD_LANES out[l] = half_to_float(raw[l] >> shift & 0xffff);
   } else if constexpr (kE == Element::kBf16) {
@@ -78,6 +83,20 @@ inline void multiply(const T* a, const T* b, T* c, int depth) {
         }
       for (int r = 0; r < kRows; ++r)
         for (int j = 0; j < kCols; ++j) c[(m + r) * kN + n + j] = acc[r][j];
+    }
+}
+
+// c [kM,kN] += A B for an A that has two of every four elements of a row: a [kept][kM] holds them, pick
+// [kept][kM] says which of the four each is; b [2 kept][kN]. What was left out multiplies nothing, not even
+// an infinity.
+template <int kM, int kN, class T>
+inline void multiply_sparse(const T* a, const uint8_t* pick, const T* b, T* c, int kept) {
+  for (int m = 0; m < kM; ++m)
+    for (int k = 0; k < kept; ++k) {
+      const T scale = a[k * kM + m];
+      const T* row = b + (k / 2 * 4 + pick[k * kM + m]) * kN;
+#pragma GCC ivdep
+      for (int j = 0; j < kN; ++j) c[m * kN + j] = multiply_add<false>(scale, row[j], c[m * kN + j]);
     }
 }
 

@@ -114,6 +114,16 @@ void wmma(Wave& w, const Inst& in) {
   product<kA, kB, kDepth, kType, float>(w, in);
 }
 
+// c += sum; clamp saturates.
+void add_saturating(const Inst& in, const int32_t* sum, int32_t* c) {
+  for (int i = 0; i < kTile * kTile; ++i) {
+    const int64_t exact = static_cast<int64_t>(c[i]) + sum[i];
+    c[i] = static_cast<int32_t>(exact);
+    if (in.flags & kClamp)
+      c[i] = static_cast<int32_t>(exact > INT32_MAX ? INT32_MAX : exact < INT32_MIN ? INT32_MIN : exact);
+  }
+}
+
 // Integers: neg_lo of a source says that it is signed; clamp saturates the sum, which is exact in double.
 template <int kBitsEach, int kDepth>
 void wmma_int(Wave& w, const Inst& in) {
@@ -132,15 +142,73 @@ void wmma_int(Wave& w, const Inst& in) {
   plain.src[2].neg = plain.src[2].neg_hi = false;
   load_c<Result::kI32>(w, plain, c);
   multiply<kTile, kTile, false>(a, b, sum, kDepth);
-  for (int i = 0; i < kTile * kTile; ++i) {
-    const int64_t exact = static_cast<int64_t>(c[i]) + sum[i];
-    c[i] = static_cast<int32_t>(exact);
-    if (in.flags & kClamp)
-      c[i] = static_cast<int32_t>(exact > INT32_MAX ? INT32_MAX : exact < INT32_MIN ? INT32_MIN : exact);
-  }
+  add_saturating(in, sum, c);
   store_d<Result::kI32>(w, in, c);
 }
 
+// ---- SWMMAC of RDNA4: D += A B with a sparse A (multiply_sparse) ----
+
+// Two bits of src[2] for each element of A that the lane has; index_key (offset1) says which bits of the
+// register.
+template <int kKept>
+void load_picks(Wave& w, const Inst& in, uint8_t* out) {
+  const int groups = static_cast<int>(w.lanes) / kTile, each = kKept / groups;
+  const int shift = in.offset1 * 2 * each % 32;
+  alignas(64) uint32_t buffer[kRow];
+  for (uint32_t h = 0; h < w.halves; ++h) {
+    const uint32_t* raw = raw_row(w, in.src[2], h, 0, buffer);
+    for (int l = 0; l < 32; ++l)
+      for (int i = 0; i < each; ++i)
+        out[(i + each * (2 * static_cast<int>(h) + l / kTile)) * kTile + l % kTile] =
+            static_cast<uint8_t>(raw[l] >> (shift + 2 * i) & 3);
+  }
+}
+
+// The instruction with its destination as C, where load_c() looks for it.
+Inst with_sum(const Inst& in) {
+  Inst out = in;
+  out.src[2] = in.dst;
+  return out;
+}
+
+template <Element kA, Element kB, int kDepth, Result kType>
+void swmmac(Wave& w, const Inst& in) {
+  constexpr int kKept = kDepth / 2;
+  alignas(64) float a[kKept * kTile], b[kDepth * kTile], c[kTile * kTile];
+  uint8_t pick[kKept * kTile];
+  load_fragment<kA, kKept>(w, in, in.src[0], a);
+  load_fragment<kB, kDepth>(w, in, in.src[1], b);
+  load_picks<kKept>(w, in, pick);
+  load_c<kType>(w, with_sum(in), c);
+  multiply_sparse<kTile, kTile>(a, pick, b, c, kKept);
+  store_d<kType>(w, in, c);
+}
+
+template <int kBitsEach, int kDepth>
+void swmmac_int(Wave& w, const Inst& in) {
+  constexpr Element kS = kBitsEach == 8 ? Element::kI8 : Element::kI4;
+  constexpr Element kU = kBitsEach == 8 ? Element::kU8 : Element::kU4;
+  constexpr int kKept = kDepth / 2;
+  alignas(64) int32_t a[kKept * kTile], b[kDepth * kTile], c[kTile * kTile], sum[kTile * kTile] = {};
+  uint8_t pick[kKept * kTile];
+  if (in.src[0].neg)
+    load_fragment<kS, kKept>(w, in, in.src[0], a);
+  else
+    load_fragment<kU, kKept>(w, in, in.src[0], a);
+  if (in.src[1].neg)
+    load_fragment<kS, kDepth>(w, in, in.src[1], b);
+  else
+    load_fragment<kU, kDepth>(w, in, in.src[1], b);
+  load_picks<kKept>(w, in, pick);
+  load_c<Result::kI32>(w, with_sum(in), c);
+  multiply_sparse<kTile, kTile>(a, pick, b, sum, kKept);
+  add_saturating(in, sum, c);
+  store_d<Result::kI32>(w, in, c);
+}
+
+constexpr Operation sparse(const char* name, Handler run, Type acc) {
+  return {name, run, Class::kMatrix, 1, 3, true, Type::kWide, {Type::kWide, Type::kWide, Type::kB32, acc}};
+}
 constexpr Operation entry(const char* name, Handler run, Type acc) {
   return {name, run, Class::kMatrix, 1, 3, false, Type::kWide, {Type::kWide, Type::kWide, acc}};
 }
@@ -157,6 +225,17 @@ constexpr Operation kTable[] = {
     entry("v_wmma_f32_16x16x16_fp8_bf8", &wmma<E::kFp8, E::kBf8, 16, Result::kF32>, Type::kF32),
     entry("v_wmma_f32_16x16x16_bf8_fp8", &wmma<E::kBf8, E::kFp8, 16, Result::kF32>, Type::kF32),
     entry("v_wmma_f32_16x16x16_bf8_bf8", &wmma<E::kBf8, E::kBf8, 16, Result::kF32>, Type::kF32),
+    sparse("v_swmmac_f32_16x16x32_f16", &swmmac<E::kF16, E::kF16, 32, Result::kF32>, Type::kF32),
+    sparse("v_swmmac_f32_16x16x32_bf16", &swmmac<E::kBf16, E::kBf16, 32, Result::kF32>, Type::kF32),
+    sparse("v_swmmac_f16_16x16x32_f16", &swmmac<E::kF16, E::kF16, 32, Result::kF16>, Type::kPkF16),
+    sparse("v_swmmac_bf16_16x16x32_bf16", &swmmac<E::kBf16, E::kBf16, 32, Result::kBf16>, Type::kPkBf16),
+    sparse("v_swmmac_i32_16x16x32_iu8", &swmmac_int<8, 32>, Type::kB32),
+    sparse("v_swmmac_i32_16x16x32_iu4", &swmmac_int<4, 32>, Type::kB32),
+    sparse("v_swmmac_i32_16x16x64_iu4", &swmmac_int<4, 64>, Type::kB32),
+    sparse("v_swmmac_f32_16x16x32_fp8_fp8", &swmmac<E::kFp8, E::kFp8, 32, Result::kF32>, Type::kF32),
+    sparse("v_swmmac_f32_16x16x32_fp8_bf8", &swmmac<E::kFp8, E::kBf8, 32, Result::kF32>, Type::kF32),
+    sparse("v_swmmac_f32_16x16x32_bf8_fp8", &swmmac<E::kBf8, E::kFp8, 32, Result::kF32>, Type::kF32),
+    sparse("v_swmmac_f32_16x16x32_bf8_bf8", &swmmac<E::kBf8, E::kBf8, 32, Result::kF32>, Type::kF32),
 };
 
 }  // namespace

@@ -182,13 +182,11 @@ class Translator {
     if (const auto b = parse_integer(parts.value("blgp"))) inst.aux = static_cast<uint32_t>(*b);
     const auto neg = list_of(parts.value("neg"));  // gfx942's spelling of blgp of doubles
     for (size_t k = 0; k < neg.size(); ++k) inst.aux |= static_cast<uint32_t>(neg[k] != 0) << k;
-    // Broadcasts between blocks are not modelled.
-    if (op.cls == Class::kMatrix)
-      for (const auto key : {"cbsz", "abid"})
-        if (parse_integer(parts.value(key)).value_or(0) != 0) return false;
-    if (op.cls == Class::kMatrix && op.src[2] != Type::kF64 &&
-        parse_integer(parts.value("blgp")).value_or(0) != 0)
-      return false;
+    if (op.cls == Class::kMatrix) {  // what the handlers of matrix instructions read
+      inst.offset = static_cast<int32_t>(parse_integer(parts.value("cbsz")).value_or(0));
+      for (const auto key : {"abid", "index_key"})
+        if (const auto v = parse_integer(parts.value(key))) inst.offset1 = static_cast<int32_t>(*v);
+    }
     if (program_.target.gfx9 && op.srcs <= 2 && (op.dst == Type::kF16 || op.dst == Type::kB16))
       inst.flags |= kZeroHigh;
 
