@@ -44,9 +44,8 @@ struct FlashWide {
   static constexpr int kKeySlot = kKeys * kLdK, kValueSlot = (Cfg::kTransposed ? kDim : kChunkKeys) * kLdV;
   static constexpr int kSlot = kKeySlot > kValueSlot ? kKeySlot : kValueSlot;
   static constexpr int kWeights = kQueries * kLdQ, kRing = kWeights + kQueries * kLdW;
-  static constexpr int kMaxima = kRing + kStages * kSlot;  // floats [kWavesK][kQueries]
-  static constexpr int kBases =
-      kMaxima + 2 * kWavesK * kQueries;  // floats [2][kQueries], in turn read and written
+  static constexpr int kMaxima = kRing + kStages * kSlot;          // floats [kWavesK][kQueries]
+  static constexpr int kBases = kMaxima + 2 * kWavesK * kQueries;  // floats [2][kQueries], by turns
   static constexpr int kLdsElements = kBases + 4 * kQueries;
 
   using KeyStaging = RowStaging<Arch, T, kThreads, kKeys, kChunkDim, kLdK>;
