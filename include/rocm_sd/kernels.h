@@ -179,10 +179,10 @@ void rocm_sd_kernels_plan_free(rocm_sd_kernels_plan* plan);
 
 typedef struct {
   size_t size;
-  size_t workspace_bytes; /* that a launch needs; 0: none */
-  size_t prepared_bytes;  /* of the weight as the kernels read it, see rocm_sd_kernels_prepare; 0: as it is
-                             given */
-  int launches;           /* kernels that a launch starts, with a prepared weight */
+  size_t workspace_bytes;          /* that a launch needs; 0: none */
+  size_t prepared_bytes;           /* of the weight as the kernels read it; 0: they read it as it is given */
+  size_t prepared_workspace_bytes; /* that a launch with a prepared weight needs */
+  int launches;                    /* kernels that such a launch starts */
 } rocm_sd_kernels_plan_info;
 rocm_sd_kernels_status rocm_sd_kernels_inspect(const rocm_sd_kernels_plan* plan,
                                                rocm_sd_kernels_plan_info* info);

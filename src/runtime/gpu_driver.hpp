@@ -52,6 +52,15 @@ class GpuDriver {
   virtual void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
                             const void* params, size_t bytes) = 0;
 
+  // On a stream of the caller's; drivers without such streams take their own.
+  virtual void launch_on(void*, void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
+                         const void* params, size_t bytes) {
+    launch_async(function, grid, threads, lds_bytes, params, bytes);
+  }
+  virtual void synchronize_stream(void*) { synchronize(); }
+  virtual void* thread_context() { return nullptr; }  // as in GpuDevice
+  virtual void restore_thread_context(void*) noexcept {}
+
   virtual void begin_capture() = 0;
   virtual void* end_capture(std::string& problem) = 0;  // null, and why, where there is no graph
   virtual void launch_graph_async(void* graph) = 0;
@@ -80,5 +89,17 @@ GpuReport hip_gpus();
 // Throw DeviceError where there is no such GPU or it cannot be opened.
 std::unique_ptr<GpuDriver> open_cuda(int index);
 std::unique_ptr<GpuDriver> open_hip(int index);
+
+// What the calling thread has made current. context: null where it is the device's primary context, else the
+// context itself, which then belongs to the caller and must outlive the driver that open_cuda_context()
+// makes.
+struct CurrentGpu {
+  int index = 0;
+  void* context = nullptr;
+};
+// Throw DeviceError where the thread has no current device.
+CurrentGpu current_cuda();
+CurrentGpu current_hip();
+std::unique_ptr<GpuDriver> open_cuda_context(const CurrentGpu& gpu);
 
 }  // namespace rocm_sd
