@@ -23,7 +23,10 @@ Plan::Plan(Device& device, Problem problem) : device_(device), problem_(std::mov
   for (const Operand& operand : problem_.operands)
     static_cast<void>(operand.bytes());  // throws where too large
   explanation_ = problem_.text + " on " + device.name() + "\n";
-  if (device.kind() == DeviceKind::kHost) return plan_on_host();
+  if (device.kind() == DeviceKind::kHost) {
+    plan_on_host();
+    return;
+  }
   const KeepThreadContext keep(gpu());
   program_ = plan_launches(gpu(), problem_);
   for (const std::string& choice : program_->choices) explanation_ += "chose " + choice + "\n";

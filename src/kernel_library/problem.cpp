@@ -180,7 +180,7 @@ Problem attention_problem(const rocm_sd_kernels_attention& p) {
                                                                             const Weight&) {
     const auto mask = optional(in, Slot::kMask);
     const AttentionArgs args{
-        .heads = static_cast<int>(heads), .scale = scale, .mask = mask ? &*mask : nullptr, .causal = causal};
+        .heads = static_cast<int>(heads), .scale = scale, .causal = causal, .mask = mask ? &*mask : nullptr};
     return std::vector<Result>{
         {Slot::kY, 0, attention(ex, in.at(Slot::kQ), in.at(Slot::kK), in.at(Slot::kV), args)}};
   };

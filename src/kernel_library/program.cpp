@@ -101,8 +101,9 @@ void for_each_address(const std::string& text, const LaunchRecorder& gpu, const 
     const uint64_t word = word_at(a, offset), other = word_at(b, offset);
     if (word == other) continue;
     const int region = gpu.region_of(word);
-    require<InternalError>(other - word == kSecondBase - kFirstBase && region >= 0, text, ": ",
-                           a.kernel->name, ": the parameter at byte ", offset, " depends on an address");
+    require<InternalError>(
+        other - word == kSecondBase - kFirstBase && region >= 0 && offset + 8 <= a.params.size(), text, ": ",
+        a.kernel->name, ": the parameter at byte ", offset, " depends on an address");
     found(offset, static_cast<size_t>(region), word - gpu.regions()[static_cast<size_t>(region)].begin);
   }
 }
