@@ -27,6 +27,10 @@ if(TARGET rocm_sd_pipeline)
   install(FILES ${PROJECT_BINARY_DIR}/rocm_sd.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
+# The templates for a user's own .hip files: -I<prefix>/include/rocm_sd, docs/templates.md.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/composable_kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rocm_sd
+        FILES_MATCHING PATTERN "*.hpp")
+
 # The kernels without the engine: a C interface alone (include/rocm_sd/kernels.h).
 if(TARGET rocm_sd_kernel_library)
   add_library(rocm_sd_kernels_shared SHARED $<TARGET_OBJECTS:rocm_sd_kernel_library>)
