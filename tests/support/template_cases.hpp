@@ -1,9 +1,11 @@
 // Problems for the templates of ck_sd_templates.hpp, against the double-precision references of the ops: for
-// the bodies on the host (ScalarBench) and for the compiled examples on a GPU (tests/gpu_tests/kernels/template_examples.cpp).
+// the bodies on the host (ScalarBench) and for the compiled examples on a GPU (template_examples.cpp).
 //
 // A Bench has put(tensor) and output(elements, dtype), which give addresses that a kernel can use,
 // run<Template>(kernel, waves, params), and fetch(address, elements, dtype), which gives doubles.
 #pragma once
+
+#include <cstring>
 
 #include "composable_kernels/arch/scalar.hpp"
 #include "composable_kernels/ck_sd_templates.hpp"

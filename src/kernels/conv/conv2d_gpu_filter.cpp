@@ -26,8 +26,9 @@ void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DTy
   const GpuKernel* kernel = device.find_kernel(name);
   require<UsageError>(kernel != nullptr, "conv2d: the kernel archive for ", device.traits().arch, " has no ",
                       name);
-  const FilterParams<T> params{layout, static_cast<const T*>(from.data()), static_cast<T*>(to.data())};
+  FilterParams<T> params{layout, static_cast<const T*>(from.data()), static_cast<T*>(to.data())};
   const auto groups = static_cast<uint32_t>((count + kConvSmallThreads - 1) / kConvSmallThreads);
+  clear_padding(params);
   device.launch(*kernel, {groups, 1, 1}, kConvSmallThreads, 0, &params, sizeof(params));
 }
 

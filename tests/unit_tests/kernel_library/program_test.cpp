@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "base/error.hpp"
 #include "kernel_library/plan.hpp"
 #include "unit_tests/kernel_library/recording_gpu.hpp"
 
