@@ -89,7 +89,7 @@ void add_devices(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("devices", "what --device takes on this machine");
   sub->callback([] {
     for (const DeviceInfo& device : devices())
-      fmt::print("{:<8} {}{}\n", device.name, device.usable ? "" : "cannot be used: ", device.detail);
+      fmt::print("{:<12} {}{}\n", device.name, device.usable ? "" : "cannot be used: ", device.detail);
   });
 }
 

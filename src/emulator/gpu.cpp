@@ -63,6 +63,7 @@ struct CodeObject::Loaded {
       for (const CodeSection& s : file.code) sections.emplace_back(s.begin, s.end);
       translated = translate(std::span(static_cast<const std::byte*>(image.get()), file.image.size()), base(),
                              sections, target);
+      translated.lines = &file.lines;
     });
     return translated;
   }
@@ -86,9 +87,33 @@ std::vector<std::string> CodeObject::kernels() const {
 const std::string& CodeObject::target() const { return loaded_->file.target; }
 const Program& CodeObject::program() const { return loaded_->program(); }
 uint64_t CodeObject::base() const { return loaded_->base(); }
+const LineTable& CodeObject::lines() const { return loaded_->file.lines; }
+std::optional<std::string> CodeObject::source_line(uint64_t offset) const {
+  const SourceLine at = lines().at(offset);
+  if (at.line == 0) return std::nullopt;
+  return concat(printable(at.file), ":", at.line);
+}
 
 Gpu::Gpu(const std::string& arch, Options options)
     : target_(find_target(arch)), options_(std::move(options)), memory_(std::make_shared<Memory>()) {}
+
+void Gpu::write(void* to, const void* from, size_t bytes) {
+  memory_->require_inside(to, bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+void Gpu::read(void* to, const void* from, size_t bytes) const {
+  memory_->require_inside(from, bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+void Gpu::copy(void* to, const void* from, size_t bytes) {
+  memory_->require_inside(to, bytes);
+  memory_->require_inside(from, bytes);
+  if (bytes > 0) std::memmove(to, from, bytes);
+}
+void Gpu::zero(void* to, size_t bytes) {
+  memory_->require_inside(to, bytes);
+  if (bytes > 0) std::memset(to, 0, bytes);
+}
 
 CodeObject Gpu::load(std::span<const std::byte> file, const std::string& what) {
   auto loaded = std::make_shared<CodeObject::Loaded>();

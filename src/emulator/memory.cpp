@@ -51,6 +51,17 @@ void Memory::forget(const void* pointer) {
   ranges_.erase(reinterpret_cast<uint64_t>(pointer));
 }
 
+void Memory::require_inside(const void* pointer, size_t bytes) const {
+  if (bytes == 0) return;
+  const auto address = reinterpret_cast<uint64_t>(pointer);
+  const std::lock_guard lock(mutex_);
+  const auto after = ranges_.upper_bound(address);
+  const bool inside = after != ranges_.begin() && address < std::prev(after)->second &&
+                      bytes <= std::prev(after)->second - address;
+  require<UsageError>(inside, "emulated GPU: ", bytes, " bytes at ", fmt::format("{:#x}", address),
+                      " are not inside one of its buffers");
+}
+
 std::vector<Range> Memory::ranges() const {
   const std::lock_guard lock(mutex_);
   std::vector<Range> out;

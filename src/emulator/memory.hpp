@@ -30,6 +30,8 @@ class Memory {
   // Memory that someone else owns (a code object, a kernel's arguments) becomes accessible, until forget().
   void admit(const void* pointer, size_t bytes);
   void forget(const void* pointer);
+  // Throws UsageError unless the bytes are all in one accessible range; no bytes are anywhere.
+  void require_inside(const void* pointer, size_t bytes) const;
   // The accessible ranges by address. A launch works on such a snapshot.
   std::vector<Range> ranges() const;
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "kernels/select.hpp"
+#include "kernels/choice_record.hpp"
 
 namespace rocm_sd::library {
 namespace {

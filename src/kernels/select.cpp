@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/log.hpp"
+#include "kernels/choice_record.hpp"
 #include "kernels/epilogue.hpp"
 
 namespace rocm_sd {

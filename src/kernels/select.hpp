@@ -43,22 +43,7 @@ class ForcedImpl {
   ForcedImpl& operator=(const ForcedImpl&) = delete;
 };
 
-// The choices made on this thread while alive: "attention f32 [...] -> host (gpu: runs on a GPU only)".
-class ChoiceRecord {
- public:
-  ChoiceRecord();
-  ~ChoiceRecord();
-  ChoiceRecord(const ChoiceRecord&) = delete;
-  ChoiceRecord& operator=(const ChoiceRecord&) = delete;
-  const std::vector<std::string>& lines() const { return lines_; }
-
- private:
-  friend void log_choice(const char*, const std::string&, const char*, const std::string&);
-  std::vector<std::string> lines_;
-  ChoiceRecord* outer_;
-};
-
-// One line per op, problem and choice under ROCM_SD_LOG=dispatch, and in every live ChoiceRecord.
+// One line per op, problem and choice under ROCM_SD_LOG=dispatch.
 void log_choice(const char* op, const std::string& problem, const char* impl, const std::string& refusals);
 
 // Problem must have `std::string describe() const`. Throws UsageError listing every refusal if nothing takes

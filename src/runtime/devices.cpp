@@ -25,6 +25,8 @@ struct DeviceName {
   int index = 0;
 };
 
+constexpr std::string_view kEmulated = "emu:";
+
 // "hip", "hip:1", "cuda:0".
 std::optional<DeviceName> parse(std::string_view name) {
   DeviceName parsed;
@@ -51,6 +53,32 @@ std::string best_device() {
   return "cpu";
 }
 
+std::unique_ptr<GpuDriver> open(const std::string& name, const std::optional<DeviceName>& parsed) {
+  if (parsed) return parsed->hip ? open_hip(parsed->index) : open_cuda(parsed->index);
+  return open_emulator(name.substr(kEmulated.size()));
+}
+
+DeviceListing listing_of(const GpuDescription& gpu) {
+  const bool usable = has_code(gpu);
+  return {.name = gpu.device,
+          .detail = fmt::format("{}, {}, {:.1f} GiB{}", gpu.product, gpu.traits.arch,
+                                static_cast<double>(gpu.memory_bytes) / (1 << 30),
+                                usable ? "" : "; no kernels were built for it"),
+          .usable = usable};
+}
+
+// Emulated GPUs, of which every machine has all: only those with kernels.
+void list_emulated(std::vector<DeviceListing>& listings) {
+  const GpuReport report = emulated_gpus();
+  const size_t before = listings.size();
+  for (const GpuDescription& gpu : report.gpus)
+    if (has_code(gpu)) listings.push_back(listing_of(gpu));
+  if (listings.size() > before) return;
+  listings.push_back(
+      {.name = "emu",
+       .detail = report.problem.empty() ? "no kernels were built for any AMD GPU" : report.problem});
+}
+
 }  // namespace
 
 Device& device_named(const std::string& name) {
@@ -59,16 +87,18 @@ Device& device_named(const std::string& name) {
     static const std::string best = best_device();
     return device_named(best);
   }
+  const bool emulated = name.starts_with(kEmulated);
   const auto parsed = parse(name);
-  require<UsageError>(parsed.has_value(), "device \"", printable(name),
-                      "\": expected cpu, auto, hip, hip:N, cuda or cuda:N");
+  require<UsageError>(parsed || emulated, "device \"", printable(name),
+                      "\": expected cpu, auto, hip, hip:N, cuda, cuda:N or emu:TARGET (emu:gfx1100)");
   // Never closed: a driver may be gone before the process's last destructor runs.
   static std::mutex mutex;
-  static auto& opened = *new std::map<std::pair<bool, int>, std::unique_ptr<GpuDevice>>;
+  static auto& opened = *new std::map<std::string, std::unique_ptr<GpuDevice>>;
   const std::lock_guard lock(mutex);
-  std::unique_ptr<GpuDevice>& device = opened[{parsed->hip, parsed->index}];
-  if (!device) device = make_gpu_device(parsed->hip ? open_hip(parsed->index) : open_cuda(parsed->index));
-  return *device;
+  const std::string key = emulated ? name : concat(parsed->hip ? "hip:" : "cuda:", parsed->index);
+  if (const auto found = opened.find(key); found != opened.end()) return *found->second;
+  auto device = make_gpu_device(open(name, parsed));
+  return *opened.emplace(key, std::move(device)).first->second;
 }
 
 Device& current_device(const std::string& name) {
@@ -89,15 +119,9 @@ std::vector<DeviceListing> list_devices() {
   std::vector<DeviceListing> listings{{.name = "cpu", .detail = host_device().name(), .usable = true}};
   for (const auto& [api, report] : {std::pair{"hip", hip_gpus()}, std::pair{"cuda", cuda_gpus()}}) {
     if (!report.problem.empty()) listings.push_back({.name = api, .detail = report.problem});
-    for (const GpuDescription& gpu : report.gpus) {
-      const bool usable = has_code(gpu);
-      listings.push_back({.name = gpu.device,
-                          .detail = fmt::format("{}, {}, {:.1f} GiB{}", gpu.product, gpu.traits.arch,
-                                                static_cast<double>(gpu.memory_bytes) / (1 << 30),
-                                                usable ? "" : "; no kernels were built for it"),
-                          .usable = usable});
-    }
+    for (const GpuDescription& gpu : report.gpus) listings.push_back(listing_of(gpu));
   }
+  list_emulated(listings);
   return listings;
 }
 

@@ -9,6 +9,7 @@
 namespace rocm_sd {
 
 // "cpu"; "hip", "hip:1" (AMD GPUs through libamdhip64); "cuda", "cuda:0" (NVIDIA GPUs through libcuda);
+// "emu:gfx1100" (that AMD GPU in software, docs/emulator.md);
 // "auto": the first GPU with native code in its archive, else the CPU. Opened once per process.
 // Throws UsageError for a name of another form, DeviceError where there is no such device, with the reason.
 Device& device_named(const std::string& name);
@@ -23,7 +24,7 @@ struct DeviceListing {
   std::string detail;  // "NVIDIA H200, sm_90, 139.8 GiB", or why it cannot be used
   bool usable = false;
 };
-// The host and every GPU that a driver reports, usable or not.
+// The host, every GPU that a driver reports, usable or not, and the emulated GPUs that have kernels.
 std::vector<DeviceListing> list_devices();
 
 }  // namespace rocm_sd

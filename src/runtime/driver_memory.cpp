@@ -14,16 +14,17 @@ constexpr size_t kCachedBlock = 1 << 20;    // a freed block up to this size is 
 constexpr size_t kCachedTotal = 256 << 20;  // of all blocks that are kept
 constexpr size_t kBlockGranularity = 512;
 
-size_t round_up(size_t bytes) {
-  constexpr size_t kMost = SIZE_MAX - kBlockGranularity;
-  return (std::clamp<size_t>(bytes, 1, kMost) + kBlockGranularity - 1) / kBlockGranularity *
-         kBlockGranularity;
-}
-
 }  // namespace
 
+size_t MemoryPool::rounded_up(size_t bytes) const {
+  constexpr size_t kMost = SIZE_MAX - kBlockGranularity;
+  const size_t some = std::clamp<size_t>(bytes, 1, kMost);
+  if (driver_.exact_blocks()) return some;
+  return (some + kBlockGranularity - 1) / kBlockGranularity * kBlockGranularity;
+}
+
 void* MemoryPool::allocate(size_t bytes) {
-  const size_t rounded = round_up(bytes);
+  const size_t rounded = rounded_up(bytes);
   const std::lock_guard lock(mutex_);
   void* data = take_cached(rounded);
   if (!data) data = driver_.allocate(rounded);
@@ -42,10 +43,11 @@ void* MemoryPool::allocate(size_t bytes) {
 }
 
 void MemoryPool::free(void* data, size_t bytes) {
-  const size_t rounded = round_up(bytes);
+  const size_t rounded = rounded_up(bytes);
   const std::lock_guard lock(mutex_);
   allocated_ -= rounded;
-  if (rounded > kCachedBlock || cached_ + rounded > kCachedTotal) return driver_.free(data);
+  if (driver_.exact_blocks() || rounded > kCachedBlock || cached_ + rounded > kCachedTotal)
+    return driver_.free(data);
   blocks_.emplace(rounded, data);
   cached_ += rounded;
 }

@@ -9,8 +9,8 @@
 namespace rocm_sd {
 
 // Device memory. Blocks up to 1 MiB are kept when they are freed and given to the next asker of the same
-// size: one stream runs everything, so what still uses the block comes before what uses it next. Thread-safe;
-// the driver must be current.
+// size: one stream runs everything, so what still uses the block comes before what uses it next. A driver
+// with exact_blocks() gets every request as it came. Thread-safe; the driver must be current.
 class MemoryPool {
  public:
   explicit MemoryPool(GpuDriver& driver) : driver_(driver) {}
@@ -27,6 +27,7 @@ class MemoryPool {
   uint64_t cached() const;     // bytes kept
 
  private:
+  size_t rounded_up(size_t bytes) const;
   void* take_cached(size_t rounded);
   void drop_cache();
 

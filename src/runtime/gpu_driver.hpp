@@ -1,5 +1,5 @@
-// GpuDriver: the calls of a GPU's driver that a device is made of; hip.cpp and cuda.cpp implement them, and
-// driver_device.cpp makes the GpuDevice of either.
+// GpuDriver: the calls of a GPU's driver that a device is made of; hip.cpp, cuda.cpp and emulator.cpp
+// implement them, and driver_device.cpp makes the GpuDevice of any.
 #pragma once
 
 #include <memory>
@@ -31,9 +31,17 @@ class GpuDriver {
 
   virtual const GpuDescription& description() const = 0;
   virtual void make_current() = 0;  // for the calling thread; before any call below
+
+  // From here on everything goes to this stream (the driver's handle; null is its default stream), which a
+  // framework owns and orders; use_own_stream() returns to the driver's. The caller sees to it that nobody
+  // else works on the device meanwhile. A driver that runs every call at once has no streams to choose from.
+  virtual void use_stream(void* /*stream*/) {}
+  virtual void use_own_stream() {}
   virtual MemoryInfo memory() = 0;
 
   virtual void* allocate(size_t bytes) = 0;  // null where memory does not suffice
+  // Every block is to be of the size asked for and given back at once: a device that knows its bounds.
+  virtual bool exact_blocks() const { return false; }
   virtual void free(void* data) noexcept = 0;
   virtual void* allocate_pinned(size_t bytes) = 0;  // host memory; null where there is none
   virtual void free_pinned(void* data) noexcept = 0;
@@ -52,7 +60,8 @@ class GpuDriver {
   virtual void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
                             const void* params, size_t bytes) = 0;
 
-  // On a stream of the caller's; drivers without such streams take their own.
+  // On another stream than the one in use, for callers on several threads; drivers without streams of a
+  // caller's take their own.
   virtual void launch_on(void*, void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
                          const void* params, size_t bytes) {
     launch_async(function, grid, threads, lds_bytes, params, bytes);
@@ -60,6 +69,8 @@ class GpuDriver {
   virtual void synchronize_stream(void*) { synchronize(); }
   virtual void* thread_context() { return nullptr; }  // as in GpuDevice
   virtual void restore_thread_context(void*) noexcept {}
+  virtual void map_boxes(void* map, const MatrixBoxes& boxes);  // as GpuDevice's
+  virtual void map_boxes(void* map, const ImageBoxes& boxes);
 
   virtual void begin_capture() = 0;
   virtual void* end_capture(std::string& problem) = 0;  // null, and why, where there is no graph
@@ -86,9 +97,11 @@ struct GpuReport {
 };
 GpuReport cuda_gpus();
 GpuReport hip_gpus();
+GpuReport emulated_gpus();  // whether or not there is code for them
 // Throw DeviceError where there is no such GPU or it cannot be opened.
 std::unique_ptr<GpuDriver> open_cuda(int index);
 std::unique_ptr<GpuDriver> open_hip(int index);
+std::unique_ptr<GpuDriver> open_emulator(const std::string& arch);  // "gfx1100"
 
 // What the calling thread has made current. context: null where it is the device's primary context, else the
 // context itself, which then belongs to the caller and must outlive the driver that open_cuda_context()

@@ -120,6 +120,28 @@ def test_devices(rocm_sd, model, tmp_path):
     assert "Device: \"host: " in read_parameters(tmp_path / "a.png") or "Device: host" in read_parameters(tmp_path / "a.png")
 
 
+def test_doctor(rocm_sd, tmp_path):
+    assert "device      cpu" in rocm_sd("doctor").stdout
+    card = tmp_path / "sys/bus/pci/devices/0000:03:00.0"
+    card.mkdir(parents=True)
+    for name, text in {"class": "0x030000", "vendor": "0x1002", "device": "0x744c"}.items():
+        (card / name).write_text(text + "\n")
+    report = json.loads(rocm_sd("doctor", "--json", "--root", str(tmp_path)).stdout)
+    assert [c["device"] for c in report["cards"]] == [0x744C]
+    problem = next(f for f in report["findings"] if f["subject"] == "0000:03:00.0")
+    assert problem["severity"] == "problem" and "no driver" in problem["what"] and "modprobe" in problem["fix"]
+
+
+def test_predict(rocm_sd, tmp_path):
+    bad = rocm_sd("predict", "--gpu", "RX 7900 XTZ", code=2)
+    assert "RX 7900 XTX?" in bad.stderr
+    gpu = {"name": "mine", "arch": "gfx803", "multiprocessors": 9, "gigahertz": 1, "memory_gb": 8, "bandwidth_gb_per_s": 99}
+    (tmp_path / "gpu.json").write_text(json.dumps(gpu))
+    assert "gfx803" in rocm_sd("predict", "--gpu-file", str(tmp_path / "gpu.json"), code=2).stderr
+    (tmp_path / "gpu.json").write_text('{"name": 3}')
+    assert "name" in rocm_sd("predict", "--gpu-file", str(tmp_path / "gpu.json"), code=3).stderr
+
+
 def test_budget_and_offload_draw_the_same_picture(rocm_sd, model, tmp_path):
     args = ["generate", "--model", model, "--device", "cpu", "--dtype", "f32", "--steps", "1", "-W", "512", "-H", "512", "--seed", "1"]
     plain = rocm_sd(*args, "-o", tmp_path / "a.png").stderr

@@ -1,0 +1,248 @@
+// AMD GPUs in software: src/emulator behind the calls of a driver. Everything has happened when a call
+// returns.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <span>
+
+#include "base/error.hpp"
+#include "runtime/gpu_driver.hpp"
+#ifdef ROCM_SD_WITH_EMULATOR
+#include "emulator/gpu.hpp"
+#include "emulator/report.hpp"
+#endif
+
+namespace rocm_sd {
+
+#ifdef ROCM_SD_WITH_EMULATOR
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A card of each target as ROCm describes it: multiprocessors of RDNA are work-group processors of two
+// compute units.
+struct Card {
+  const char* arch;
+  const char* product;
+  int multiprocessors;
+  uint64_t gibibytes;
+  size_t l2_kibibytes;
+  bool integrated = false;
+};
+constexpr Card kCards[] = {
+    {"gfx1100", "Radeon RX 7900 XTX", 48, 24, 6144}, {"gfx1101", "Radeon RX 7800 XT", 30, 16, 4096},
+    {"gfx1102", "Radeon RX 7600", 16, 8, 2048},      {"gfx1150", "Radeon 890M", 8, 16, 2048, true},
+    {"gfx1151", "Radeon 8060S", 20, 64, 2048, true}, {"gfx1200", "Radeon RX 9060 XT", 16, 16, 4096},
+    {"gfx1201", "Radeon RX 9070 XT", 32, 16, 8192},  {"gfx90a", "Instinct MI250X", 110, 64, 8192},
+    {"gfx942", "Instinct MI300X", 304, 192, 4096},
+};
+constexpr size_t kLdsBytes = 64 << 10;
+
+GpuDescription describe(const Card& card) {
+  const GpuFamily family = gpu_family(card.arch).value();
+  return {.kind = DeviceKind::kEmulator,
+          .device = concat("emu:", card.arch),
+          .product = concat("emulated ", card.product),
+          .traits = {.arch = card.arch,
+                     .family = family,
+                     .lanes = family == GpuFamily::kCdna3 ? 64 : 32,
+                     .multiprocessors = card.multiprocessors,
+                     .lds_per_group = kLdsBytes,
+                     .l2_bytes = card.l2_kibibytes << 10,
+                     .integrated = card.integrated},
+          .memory_bytes = card.gibibytes << 30,
+          .targets = {card.arch}};
+}
+
+// A file to which each launch's counts are appended, a line of JSON each.
+constexpr const char* kCountVariable = "ROCM_SD_EMULATOR_COUNT";
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+emu::Options options_from_environment() {
+  emu::Options options{.threads = host_threads()};
+  const std::string check = environment("ROCM_SD_EMULATOR_CHECK");
+  require<UsageError>(check.empty() || check == "0" || check == "1",
+                      "ROCM_SD_EMULATOR_CHECK: expected 0 or 1, got ", printable(check));
+  options.check = check == "1";
+  options.count = !environment(kCountVariable).empty();
+  return options;
+}
+
+struct EmulatedFunction {
+  emu::CodeObject code;
+  std::string name;
+};
+// Functions live as long as their module.
+struct EmulatedModule {
+  emu::CodeObject code;
+  std::vector<std::unique_ptr<EmulatedFunction>> functions;
+};
+using Recording = std::vector<std::function<void()>>;
+
+class EmulatorDriver final : public GpuDriver {
+ public:
+  explicit EmulatorDriver(const Card& card)
+      : description_(describe(card)), gpu_(card.arch, options_from_environment()) {}
+
+  const GpuDescription& description() const override { return description_; }
+  void make_current() override {}
+  // The card's memory, as far as the host has it.
+  MemoryInfo memory() override {
+    const uint64_t total = description_.memory_bytes;
+    return {total, std::min(total - std::min(total, allocated_), host_device().memory().free)};
+  }
+
+  bool exact_blocks() const override { return true; }
+  void* allocate(size_t bytes) override {
+    if (bytes > memory().free) return nullptr;
+    void* data = gpu_.allocate(bytes);
+    sizes_[data] = bytes;
+    allocated_ += bytes;
+    return data;
+  }
+  void free(void* data) noexcept override {
+    const auto found = sizes_.find(data);
+    if (found == sizes_.end()) return;
+    allocated_ -= found->second;
+    sizes_.erase(found);
+    gpu_.free(data);
+  }
+  void* allocate_pinned(size_t) override { return nullptr; }  // copies need no staging
+  void free_pinned(void*) noexcept override {}
+
+  void copy_to_device_async(void* dst, const void* src, size_t bytes) override {
+    run("copy to the device", [&] { gpu_.write(dst, src, bytes); });
+  }
+  void copy_to_host_async(void* dst, const void* src, size_t bytes) override {
+    run("copy to the host", [&] { gpu_.read(dst, src, bytes); });
+  }
+  void copy_on_device_async(void* dst, const void* src, size_t bytes) override {
+    do_or_record([this, dst, src, bytes] { run("copy", [&] { gpu_.copy(dst, src, bytes); }); });
+  }
+  void fill_zero_async(void* data, size_t bytes) override {
+    do_or_record([this, data, bytes] { run("fill", [&] { gpu_.zero(data, bytes); }); });
+  }
+  void synchronize() override {}
+
+  void* load_module(const std::string& code) override {
+    auto module = std::make_unique<EmulatedModule>();
+    run("load", [&] { module->code = gpu_.load(std::as_bytes(std::span(code)), description_.device); });
+    return module.release();
+  }
+  void unload_module(void* module) noexcept override { delete static_cast<EmulatedModule*>(module); }
+  void* function(void* module, const std::string& name) override {
+    auto& loaded = *static_cast<EmulatedModule*>(module);
+    run("find a kernel", [&] { (void)loaded.code.kernel(name); });
+    loaded.functions.push_back(std::make_unique<EmulatedFunction>(loaded.code, name));
+    return loaded.functions.back().get();
+  }
+  void allow_lds(void*, uint32_t) override {}  // one limit, which the launch was checked against
+  void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
+                    size_t bytes) override {
+    const auto& kernel = *static_cast<const EmulatedFunction*>(function);
+    const emu::Launch launch{
+        .grid = {grid.x, grid.y, grid.z}, .block = {threads, 1, 1}, .dynamic_lds = lds_bytes};
+    const auto* first = static_cast<const std::byte*>(params);
+    do_or_record([this, &kernel, launch, arguments = std::vector(first, first + bytes)] {
+      run("launch", [&] {
+        const emu::Counters counters = gpu_.launch(kernel.code, kernel.name, launch, arguments);
+        if (gpu_.options().count) write_counts(kernel, launch, counters);
+      });
+    });
+  }
+
+  void begin_capture() override {
+    recording_.clear();
+    capturing_ = true;
+  }
+  void* end_capture(std::string&) override {
+    capturing_ = false;
+    return new Recording(std::move(recording_));
+  }
+  void launch_graph_async(void* graph) override {
+    for (const auto& step : *static_cast<Recording*>(graph)) step();
+  }
+  void destroy_graph(void* graph) noexcept override { delete static_cast<Recording*>(graph); }
+
+  // Times are the host's: how long the interpreter took, nothing about a card.
+  void* create_event() override { return new Clock::time_point(Clock::now()); }
+  void destroy_event(void* event) noexcept override { delete static_cast<Clock::time_point*>(event); }
+  void record_event(void* event) override { *static_cast<Clock::time_point*>(event) = Clock::now(); }
+  void wait_event(void*) override {}
+  double milliseconds(void* earlier, void* later) const override {
+    const auto elapsed = *static_cast<Clock::time_point*>(later) - *static_cast<Clock::time_point*>(earlier);
+    return std::chrono::duration<double, std::milli>(elapsed).count();
+  }
+
+ private:
+  // Errors of the emulator as those of a driver.
+  template <class F>
+  void run(const char* call, F f) const {
+    try {
+      f();
+    } catch (const Error& error) {
+      throw DeviceError(gpu_call_failed(description_, call, error.what()));
+    }
+  }
+  void write_counts(const EmulatedFunction& kernel, const emu::Launch& launch,
+                    const emu::Counters& counters) const {
+    const std::string path = environment(kCountVariable);
+    std::ofstream file(path, std::ios::app);
+    file << to_json(counters, kernel.code, kernel.code.kernel(kernel.name), launch).dump() << '\n';
+    require<FileError>(file.good(), "cannot write ", printable(path), " (", kCountVariable, ")");
+  }
+  void do_or_record(std::function<void()> step) {
+    if (capturing_)
+      recording_.push_back(std::move(step));
+    else
+      step();
+  }
+
+  GpuDescription description_;
+  emu::Gpu gpu_;
+  std::map<void*, size_t> sizes_;
+  uint64_t allocated_ = 0;
+  bool capturing_ = false;
+  Recording recording_;
+};
+
+}  // namespace
+
+GpuReport emulated_gpus() {
+  GpuReport report;
+  for (const Card& card : kCards) report.gpus.push_back(describe(card));
+  return report;
+}
+
+std::unique_ptr<GpuDriver> open_emulator(const std::string& arch) {
+  std::string known;
+  for (const Card& card : kCards) {
+    if (arch == card.arch) return std::make_unique<EmulatorDriver>(card);
+    known += concat(known.empty() ? "" : ", ", card.arch);
+  }
+  throw DeviceError(
+      concat("emu:", printable(arch), ": there is no such emulated GPU; expected one of ", known));
+}
+
+#else
+
+namespace {
+constexpr const char* kAbsent =
+    "this build has no emulated GPU (it needs LLVM 19 when it is built: llvm-19-dev, ROCM_SD_EMULATOR=ON)";
+}
+
+GpuReport emulated_gpus() { return {.problem = kAbsent}; }
+std::unique_ptr<GpuDriver> open_emulator(const std::string& arch) {
+  throw DeviceError(concat("emu:", printable(arch), ": ", kAbsent));
+}
+
+#endif
+
+}  // namespace rocm_sd
