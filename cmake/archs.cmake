@@ -258,7 +258,28 @@ add_executable(pack_kernels ${PROJECT_SOURCE_DIR}/tools/pack_kernels/main.cpp)
 target_link_libraries(pack_kernels PRIVATE rocm_sd_pack_kernels)
 rocm_sd_compile_options(pack_kernels)
 
+# examples/kernels, which use the templates of ck_sd_templates.hpp as a user's own .hip file does: an archive of their own,
+# build/examples/kernels_<target>.rsk.
+function(rocm_sd_example_archive target)
+  set(objects "")
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/kernels/*.hip)
+  foreach(source IN LISTS sources)
+    get_filename_component(name ${source} NAME_WE)
+    set(object ${PROJECT_BINARY_DIR}/gpu/examples/${target}/${name}.co)
+    rocm_sd_compile_kernel(${source} ${target} ${object})
+    list(APPEND objects ${object})
+  endforeach()
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/gpu/examples/${target} ${PROJECT_BINARY_DIR}/examples)
+  set(archive ${PROJECT_BINARY_DIR}/examples/kernels_${target}.rsk)
+  add_custom_command(OUTPUT ${archive} COMMAND pack_kernels ${archive} ${target} examples ${objects}
+                     DEPENDS pack_kernels ${objects} COMMENT "Packing examples/kernels_${target}.rsk" VERBATIM)
+  add_custom_target(example_kernels_${target} DEPENDS ${archive})
+  add_dependencies(example_kernels example_kernels_${target})
+endfunction()
+
 add_custom_target(kernels ALL)
+add_custom_target(example_kernels ALL)
 foreach(target IN LISTS ROCM_SD_TARGETS)
   rocm_sd_kernel_archive(${target})
+  rocm_sd_example_archive(${target})
 endforeach()

@@ -27,6 +27,35 @@ if(TARGET rocm_sd_pipeline)
   install(FILES ${PROJECT_BINARY_DIR}/rocm_sd.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
+# The templates for a user's own .hip files: -I<prefix>/include/rocm_sd, docs/templates.md.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/composable_kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rocm_sd
+        FILES_MATCHING PATTERN "*.hpp")
+
+# The kernels without the engine: a C interface alone (include/rocm_sd/kernels.h).
+if(TARGET rocm_sd_kernel_library)
+  add_library(rocm_sd_kernels_shared SHARED $<TARGET_OBJECTS:rocm_sd_kernel_library>)
+  add_library(rocm_sd::kernels ALIAS rocm_sd_kernels_shared)
+  target_link_libraries(rocm_sd_kernels_shared PRIVATE rocm_sd_kernel_library)
+  target_include_directories(rocm_sd_kernels_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_options(rocm_sd_kernels_shared PRIVATE
+                      "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/rocm_sd_kernels.map")
+  set_target_properties(rocm_sd_kernels_shared PROPERTIES OUTPUT_NAME rocm_sd_kernels EXPORT_NAME kernels
+                        LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/rocm_sd_kernels.map VERSION ${PROJECT_VERSION}
+                        SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  install(TARGETS rocm_sd_kernels_shared EXPORT rocm_sd_kernels_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${PROJECT_SOURCE_DIR}/include/rocm_sd/kernels.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rocm_sd)
+
+  set(kernels_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rocm_sd_kernels)
+  install(EXPORT rocm_sd_kernels_targets NAMESPACE rocm_sd:: FILE rocm_sd_kernelsConfig.cmake
+          DESTINATION ${kernels_package_dir})
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/rocm_sd_kernelsConfigVersion.cmake
+                                   COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/rocm_sd_kernelsConfigVersion.cmake DESTINATION ${kernels_package_dir})
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/rocm_sd_kernels.pc.in ${PROJECT_BINARY_DIR}/rocm_sd_kernels.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/rocm_sd_kernels.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+
 if(TARGET rocm-sd)
   install(TARGETS rocm-sd RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

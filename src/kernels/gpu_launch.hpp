@@ -15,6 +15,15 @@ inline GpuDevice* gpu_device(const Exec& ex) {
   return static_cast<GpuDevice*>(&ex.device());
 }
 
+// Bytes between members as zeros, so that equal arguments are equal bytes (the kernel library compares them).
+// Where the compiler has no such builtin they stay what they are.
+template <class Params>
+void clear_padding([[maybe_unused]] Params& params) {
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&params);
+#endif
+}
+
 // Launches kernel(params) on a GPU Exec. Pointers in params are null while planning, and only then.
 template <class Params>
 void launch_kernel(Exec& ex, OpInfo info, const GpuKernel& kernel, GpuGrid grid, uint32_t threads,
@@ -22,7 +31,9 @@ void launch_kernel(Exec& ex, OpInfo info, const GpuKernel& kernel, GpuGrid grid,
   static_assert(std::is_trivially_copyable_v<Params>, "a kernel's argument travels as bytes");
   GpuDevice* device = gpu_device(ex);
   ex.launch(std::move(info), [device, &kernel, grid, threads, lds_bytes, params] {
-    device->launch(kernel, grid, threads, lds_bytes, &params, sizeof(params));
+    Params bytes = params;
+    clear_padding(bytes);
+    device->launch(kernel, grid, threads, lds_bytes, &bytes, sizeof(bytes));
   });
 }
 

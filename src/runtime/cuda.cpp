@@ -94,9 +94,11 @@ Pointer pointer(const void* data) { return reinterpret_cast<Pointer>(data); }
 
 class CudaDriver final : public GpuDriver {
  public:
-  CudaDriver(const Api& api, int index) : api_(api), gpu_(describe(api, index)) {
+  // context: of the caller's, or null for the device's primary one.
+  CudaDriver(const Api& api, int index, Context context)
+      : api_(api), gpu_(describe(api, index)), context_(context), adopted_(context != nullptr) {
     ROCM_SD_CHECK_GPU(api_.cuDeviceGet(&device_, index));
-    ROCM_SD_CHECK_GPU(api_.cuDevicePrimaryCtxRetain(&context_, device_));
+    if (!adopted_) ROCM_SD_CHECK_GPU(api_.cuDevicePrimaryCtxRetain(&context_, device_));
     try {
       make_current();
       const char* overlap = std::getenv("ROCM_SD_OVERLAP");
@@ -104,14 +106,14 @@ class CudaDriver final : public GpuDriver {
       ROCM_SD_CHECK_GPU(api_.cuStreamCreate(&own_stream_, kStreamNonBlocking));
       stream_ = own_stream_;
     } catch (...) {
-      api_.cuDevicePrimaryCtxRelease_v2(device_);
+      if (!adopted_) api_.cuDevicePrimaryCtxRelease_v2(device_);
       throw;
     }
   }
   ~CudaDriver() override {
     api_.cuCtxSetCurrent(context_);
     forgive(api_.cuStreamDestroy_v2(own_stream_), "cuStreamDestroy");
-    forgive(api_.cuDevicePrimaryCtxRelease_v2(device_), "cuDevicePrimaryCtxRelease");
+    if (!adopted_) forgive(api_.cuDevicePrimaryCtxRelease_v2(device_), "cuDevicePrimaryCtxRelease");
   }
 
   const GpuDescription& description() const override { return gpu_; }
@@ -171,7 +173,11 @@ class CudaDriver final : public GpuDriver {
                                                 static_cast<int>(bytes)));
   }
   void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
-                    size_t) override {
+                    size_t bytes) override {
+    launch_on(stream_, function, grid, threads, lds_bytes, params, bytes);
+  }
+  void launch_on(void* stream, void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
+                 const void* params, size_t) override {
     void* arguments[] = {const_cast<void*>(params)};  // one struct; the driver knows its size
     LaunchAttribute attributes[2] = {};
     unsigned count = 0;
@@ -185,9 +191,20 @@ class CudaDriver final : public GpuDriver {
       attributes[count].value.cluster[1] = attributes[count].value.cluster[2] = 1;
       ++count;
     }
-    const LaunchConfig config = {grid.x, grid.y,    grid.z,  threads,    1,
-                                 1,      lds_bytes, stream_, attributes, count};
+    const LaunchConfig config = {
+        grid.x, grid.y, grid.z, threads, 1, 1, lds_bytes, static_cast<Stream>(stream), attributes, count};
     ROCM_SD_CHECK_GPU(api_.cuLaunchKernelEx(&config, static_cast<Function>(function), arguments, nullptr));
+  }
+  void synchronize_stream(void* stream) override {
+    ROCM_SD_CHECK_GPU(api_.cuStreamSynchronize(static_cast<Stream>(stream)));
+  }
+  void* thread_context() override {
+    Context context = nullptr;
+    ROCM_SD_CHECK_GPU(api_.cuCtxGetCurrent(&context));
+    return context;
+  }
+  void restore_thread_context(void* context) noexcept override {
+    if (context != context_) forgive(api_.cuCtxSetCurrent(static_cast<Context>(context)), "cuCtxSetCurrent");
   }
   void map_boxes(void* map, const MatrixBoxes& boxes) override {
     if (!api_.cuTensorMapEncodeTiled) return GpuDriver::map_boxes(map, boxes);
@@ -264,6 +281,7 @@ class CudaDriver final : public GpuDriver {
   GpuDescription gpu_;
   Ordinal device_ = 0;
   Context context_ = nullptr;
+  bool adopted_ = false;                            // the context is the caller's
   Stream own_stream_ = nullptr, stream_ = nullptr;  // stream_: the one in use
   // Whether a kernel may start while its predecessor's last workgroups run: each one waits for all of it
   // before it touches memory (target.hpp). Only where ROCM_SD_OVERLAP=1: on an H200 it cost SD 1.5's step 4%.
@@ -290,7 +308,36 @@ std::unique_ptr<GpuDriver> open_cuda(int index) {
   require<DeviceError>(report.problem.empty(), "cuda:", index, ": ", report.problem);
   require<DeviceError>(index >= 0 && index < static_cast<int>(report.gpus.size()), "cuda:", index,
                        ": there is no such device; the driver reports ", report.gpus.size());
-  return std::make_unique<CudaDriver>(library().functions, index);
+  return std::make_unique<CudaDriver>(library().functions, index, nullptr);
+}
+
+CurrentGpu current_cuda() {
+  const Library& cuda = library();
+  require<DeviceError>(cuda.problem.empty(), "cuda:current: ", cuda.problem);
+  const Api& api = cuda.functions;
+  const auto check = [&](Status status, const char* call) {
+    require<DeviceError>(status == kSuccess, "cuda:current: ", call, ": ", reason(api, status));
+  };
+  Context context = nullptr, primary = nullptr;
+  ROCM_SD_CHECK_GPU(api.cuCtxGetCurrent(&context));
+  require<DeviceError>(context != nullptr, "cuda:current: this thread has no current CUDA context");
+  CurrentGpu gpu;
+  Ordinal device = 0, candidate = 0;
+  ROCM_SD_CHECK_GPU(api.cuCtxGetDevice(&device));
+  int count = 0;
+  ROCM_SD_CHECK_GPU(api.cuDeviceGetCount(&count));
+  for (int i = 0; i < count; ++i) {
+    ROCM_SD_CHECK_GPU(api.cuDeviceGet(&candidate, i));
+    if (candidate == device) gpu.index = i;
+  }
+  ROCM_SD_CHECK_GPU(api.cuDevicePrimaryCtxRetain(&primary, device));
+  if (primary != context) gpu.context = context;
+  ROCM_SD_CHECK_GPU(api.cuDevicePrimaryCtxRelease_v2(device));
+  return gpu;
+}
+
+std::unique_ptr<GpuDriver> open_cuda_context(const CurrentGpu& gpu) {
+  return std::make_unique<CudaDriver>(library().functions, gpu.index, static_cast<Context>(gpu.context));
 }
 
 }  // namespace rocm_sd

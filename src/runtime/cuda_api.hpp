@@ -60,6 +60,8 @@ struct LaunchConfig {  // CUlaunchConfig
   X(cuDevicePrimaryCtxRetain, Context* context, Ordinal device)                                   \
   X(cuDevicePrimaryCtxRelease_v2, Ordinal device)                                                 \
   X(cuCtxSetCurrent, Context context)                                                             \
+  X(cuCtxGetCurrent, Context* context)                                                            \
+  X(cuCtxGetDevice, Ordinal* device)                                                              \
   X(cuMemGetInfo_v2, size_t* free, size_t* total)                                                 \
   X(cuMemAlloc_v2, Pointer* data, size_t bytes)                                                   \
   X(cuMemFree_v2, Pointer data)                                                                   \

@@ -101,6 +101,20 @@ Device& device_named(const std::string& name) {
   return *opened.emplace(key, std::move(device)).first->second;
 }
 
+Device& current_device(const std::string& name) {
+  require<UsageError>(name == "hip:current" || name == "cuda:current", "device \"", printable(name),
+                      "\": expected hip:current or cuda:current");
+  if (name == "hip:current") return device_named(concat("hip:", current_hip().index));
+  const CurrentGpu gpu = current_cuda();
+  if (!gpu.context) return device_named(concat("cuda:", gpu.index));
+  static std::mutex mutex;
+  static auto& adopted = *new std::map<void*, std::unique_ptr<GpuDevice>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<GpuDevice>& device = adopted[gpu.context];
+  if (!device) device = make_gpu_device(open_cuda_context(gpu));
+  return *device;
+}
+
 std::vector<DeviceListing> list_devices() {
   std::vector<DeviceListing> listings{{.name = "cpu", .detail = host_device().name(), .usable = true}};
   for (const auto& [api, report] : {std::pair{"hip", hip_gpus()}, std::pair{"cuda", cuda_gpus()}}) {

@@ -14,6 +14,11 @@ namespace rocm_sd {
 // Throws UsageError for a name of another form, DeviceError where there is no such device, with the reason.
 Device& device_named(const std::string& name);
 
+// The GPU that the calling thread has made current in the HIP or CUDA runtime, for "hip:current" and
+// "cuda:current". Where that is a device's primary context it is the same as device_named()'s; a context of
+// the caller's is adopted, and must live as long as anything uses the device. Throws like device_named().
+Device& current_device(const std::string& name);
+
 struct DeviceListing {
   std::string name;    // as device_named takes it
   std::string detail;  // "NVIDIA H200, sm_90, 139.8 GiB", or why it cannot be used

@@ -1,4 +1,5 @@
 // The GpuDevice over any driver: kernels from the archive, launches, graphs and events.
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -193,22 +194,21 @@ class DriverGpu final : public GpuDevice {
   }
   void launch(const GpuKernel& kernel, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
               size_t bytes) override {
-    // find_kernel alone makes kernels, so each is a LoadedKernel of this device.
-    auto& loaded = const_cast<LoadedKernel&>(static_cast<const LoadedKernel&>(kernel));
-    check_launch(loaded, grid, lds_bytes, bytes);
-    GpuDriver& driver = current();
-    if (lds_bytes > loaded.allowed_lds) {
-      driver.allow_lds(loaded.function, lds_bytes);
-      loaded.allowed_lds = lds_bytes;
-    }
-    try {
-      driver.launch_async(loaded.function, grid, threads, lds_bytes, params, bytes);
-      if (synchronous_ && !capturing_) driver.synchronize();
-    } catch (const DeviceError& error) {
-      throw DeviceError(fmt::format("{} (kernel {}, {}x{}x{} groups of {} threads, {} bytes of LDS)",
-                                    error.what(), kernel.name, grid.x, grid.y, grid.z, threads, lds_bytes));
-    }
+    const LoadedKernel& loaded = ready(kernel, grid, lds_bytes, bytes);
+    naming(kernel, grid, threads, lds_bytes, [&] {
+      driver_->launch_async(loaded.function, grid, threads, lds_bytes, params, bytes);
+      if (synchronous_ && !capturing_) driver_->synchronize();
+    });
   }
+  void launch_on(void* stream, const GpuKernel& kernel, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
+                 const void* params, size_t bytes) override {
+    const LoadedKernel& loaded = ready(kernel, grid, lds_bytes, bytes);
+    naming(kernel, grid, threads, lds_bytes,
+           [&] { driver_->launch_on(stream, loaded.function, grid, threads, lds_bytes, params, bytes); });
+  }
+  void synchronize_stream(void* stream) override { current().synchronize_stream(stream); }
+  void* thread_context() override { return driver_->thread_context(); }
+  void restore_thread_context(void* context) noexcept override { driver_->restore_thread_context(context); }
 
   void map_boxes(void* map, const MatrixBoxes& boxes) override { current().map_boxes(map, boxes); }
   void map_boxes(void* map, const ImageBoxes& boxes) override { current().map_boxes(map, boxes); }
@@ -238,6 +238,33 @@ class DriverGpu final : public GpuDevice {
   void refuse_capture(const char* call) const {
     require<InternalError>(!capturing_, call, ": not between begin_capture and end_capture");
   }
+  // The kernel, checked and allowed its LDS, with the device current. find_kernel alone makes kernels, so
+  // each is a LoadedKernel of this device.
+  const LoadedKernel& ready(const GpuKernel& kernel, GpuGrid grid, uint32_t lds_bytes, size_t bytes) {
+    auto& loaded = const_cast<LoadedKernel&>(static_cast<const LoadedKernel&>(kernel));
+    check_launch(loaded, grid, lds_bytes, bytes);
+    current();
+    const std::atomic_ref allowed(loaded.allowed_lds);
+    if (lds_bytes > allowed.load()) {
+      const std::lock_guard lock(allowing_);
+      if (lds_bytes > allowed.load()) {
+        driver_->allow_lds(loaded.function, lds_bytes);
+        allowed.store(lds_bytes);
+      }
+    }
+    return loaded;
+  }
+  // Runs `start`; an error of it says which launch it was.
+  template <class Start>
+  static void naming(const GpuKernel& kernel, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
+                     const Start& start) {
+    try {
+      start();
+    } catch (const DeviceError& error) {
+      throw DeviceError(fmt::format("{} (kernel {}, {}x{}x{} groups of {} threads, {} bytes of LDS)",
+                                    error.what(), kernel.name, grid.x, grid.y, grid.z, threads, lds_bytes));
+    }
+  }
   // A struct that the host and the kernel understand differently must not reach the device.
   void check_launch(const LoadedKernel& kernel, GpuGrid grid, uint32_t lds_bytes, size_t bytes) const {
     const bool fits = traits_.family == GpuFamily::kNvidia ? bytes == kernel.archived.params
@@ -261,10 +288,16 @@ class DriverGpu final : public GpuDevice {
   bool capturing_ = false;
   std::vector<std::pair<void*, size_t>> freed_while_capturing_;
   bool synchronous_ = false;
+  std::mutex allowing_;
 };
 
 }  // namespace
 
+void GpuDevice::launch_on(void*, const GpuKernel& kernel, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
+                          const void* params, size_t bytes) {
+  launch(kernel, grid, threads, lds_bytes, params, bytes);
+}
+void GpuDevice::synchronize_stream(void*) { synchronize(); }
 void GpuDevice::map_boxes(void*, const MatrixBoxes&) {
   throw DeviceError(concat(name(), ": has no copy engine for boxes of a matrix"));
 }

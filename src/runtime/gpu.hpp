@@ -84,12 +84,25 @@ class GpuDevice : public Device {
   // threads: of a workgroup; lds_bytes: dynamic LDS beside what the kernel declares.
   virtual void launch(const GpuKernel& kernel, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
                       const void* params, size_t bytes) = 0;
+  // The same on a stream of the caller's: a hipStream_t or CUstream of this device, null for its default
+  // stream. May be called from several threads at once. A device without streams of the caller's runs it in
+  // its own order.
+  virtual void launch_on(void* stream, const GpuKernel& kernel, GpuGrid grid, uint32_t threads,
+                         uint32_t lds_bytes, const void* params, size_t bytes);
   virtual void fill_zero(void* data, size_t bytes) = 0;  // on the stream
   // Writes the driver's description of the matrix to `map` (128 bytes, aligned to them) as kernels with a
   // copy engine take it (TensorMap in composable_kernels/types.hpp). Throws DeviceError where the driver
   // refuses.
   virtual void map_boxes(void* map, const MatrixBoxes& boxes);
   virtual void map_boxes(void* map, const ImageBoxes& boxes);
+
+  // Waits for what was launched on that stream so far.
+  virtual void synchronize_stream(void* stream);
+
+  // What the calling thread has made current (HIP: its device, CUDA: its context), and back to that: for
+  // callers whose own work depends on it, around any other call here, each of which may change it.
+  virtual void* thread_context() { return nullptr; }
+  virtual void restore_thread_context(void*) noexcept {}
 
   // Launches between the two are recorded, not run. Allocating, waiting and copying between host and device
   // are refused there with an InternalError: what an op needs must exist before (Program in exec.hpp sees to
@@ -99,6 +112,19 @@ class GpuDevice : public Device {
   virtual std::unique_ptr<GpuGraph> end_capture() = 0;
 
   virtual std::unique_ptr<GpuEvent> make_event() = 0;
+};
+
+// Leaves the calling thread with the device or context that it had made current.
+class KeepThreadContext {
+ public:
+  explicit KeepThreadContext(GpuDevice& device) : device_(device), before_(device.thread_context()) {}
+  ~KeepThreadContext() { device_.restore_thread_context(before_); }
+  KeepThreadContext(const KeepThreadContext&) = delete;
+  KeepThreadContext& operator=(const KeepThreadContext&) = delete;
+
+ private:
+  GpuDevice& device_;
+  void* before_;
 };
 
 }  // namespace rocm_sd

@@ -60,6 +60,15 @@ class GpuDriver {
   virtual void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
                             const void* params, size_t bytes) = 0;
 
+  // On another stream than the one in use, for callers on several threads; drivers without streams of a
+  // caller's take their own.
+  virtual void launch_on(void*, void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
+                         const void* params, size_t bytes) {
+    launch_async(function, grid, threads, lds_bytes, params, bytes);
+  }
+  virtual void synchronize_stream(void*) { synchronize(); }
+  virtual void* thread_context() { return nullptr; }  // as in GpuDevice
+  virtual void restore_thread_context(void*) noexcept {}
   virtual void map_boxes(void* map, const MatrixBoxes& boxes);  // as GpuDevice's
   virtual void map_boxes(void* map, const ImageBoxes& boxes);
 
@@ -93,5 +102,17 @@ GpuReport emulated_gpus();  // whether or not there is code for them
 std::unique_ptr<GpuDriver> open_cuda(int index);
 std::unique_ptr<GpuDriver> open_hip(int index);
 std::unique_ptr<GpuDriver> open_emulator(const std::string& arch);  // "gfx1100"
+
+// What the calling thread has made current. context: null where it is the device's primary context, else the
+// context itself, which then belongs to the caller and must outlive the driver that open_cuda_context()
+// makes.
+struct CurrentGpu {
+  int index = 0;
+  void* context = nullptr;
+};
+// Throw DeviceError where the thread has no current device.
+CurrentGpu current_cuda();
+CurrentGpu current_hip();
+std::unique_ptr<GpuDriver> open_cuda_context(const CurrentGpu& gpu);
 
 }  // namespace rocm_sd

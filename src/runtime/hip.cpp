@@ -166,9 +166,27 @@ class HipDriver final : public GpuDriver {
   void allow_lds(void*, uint32_t) override {}  // AMD has one limit, which the launch was checked against
   void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
                     size_t bytes) override {
+    launch_on(stream_, function, grid, threads, lds_bytes, params, bytes);
+  }
+  void launch_on(void* stream, void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
+                 const void* params, size_t bytes) override {
     void* extra[] = {kParamBuffer, const_cast<void*>(params), kParamBytes, &bytes, kParamEnd};
     ROCM_SD_CHECK_GPU(api_.hipModuleLaunchKernel(static_cast<Function>(function), grid.x, grid.y, grid.z,
-                                                 threads, 1, 1, lds_bytes, stream_, nullptr, extra));
+                                                 threads, 1, 1, lds_bytes, static_cast<Stream>(stream),
+                                                 nullptr, extra));
+  }
+  void synchronize_stream(void* stream) override {
+    ROCM_SD_CHECK_GPU(api_.hipStreamSynchronize(static_cast<Stream>(stream)));
+  }
+  // The device's number, as a pointer.
+  void* thread_context() override {
+    int device = 0;
+    ROCM_SD_CHECK_GPU(api_.hipGetDevice(&device));
+    return reinterpret_cast<void*>(static_cast<intptr_t>(device));
+  }
+  void restore_thread_context(void* context) noexcept override {
+    const auto device = static_cast<int>(reinterpret_cast<intptr_t>(context));
+    if (device != index_) forgive(api_.hipSetDevice(device), "hipSetDevice");
   }
 
   void begin_capture() override {
@@ -248,6 +266,15 @@ std::unique_ptr<GpuDriver> open_hip(int index) {
   require<DeviceError>(index >= 0 && index < static_cast<int>(report.gpus.size()), "hip:", index,
                        ": there is no such device; ROCm reports ", report.gpus.size());
   return std::make_unique<HipDriver>(library().functions, index);
+}
+
+CurrentGpu current_hip() {
+  const Library& rocm = library();
+  require<DeviceError>(rocm.problem.empty(), "hip:current: ", rocm.problem);
+  CurrentGpu gpu;
+  const Status status = rocm.functions.hipGetDevice(&gpu.index);
+  require<DeviceError>(status == kSuccess, "hip:current: hipGetDevice: ", reason(rocm.functions, status));
+  return gpu;
 }
 
 }  // namespace rocm_sd

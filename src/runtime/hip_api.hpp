@@ -43,6 +43,7 @@ inline constexpr size_t kArchBytes = 256;
   X(hipDeviceGetAttribute, int* value, int attribute, int device)                                \
   X(hipDeviceTotalMem, size_t* bytes, Ordinal device)                                            \
   X(hipSetDevice, int device)                                                                    \
+  X(hipGetDevice, int* device)                                                                   \
   X(hipMemGetInfo, size_t* free, size_t* total)                                                  \
   X(hipMalloc, void** data, size_t bytes)                                                        \
   X(hipFree, void* data)                                                                         \

@@ -32,6 +32,11 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype
   assert(storage_->bytes() >= bytes());
 }
 
+Tensor::Tensor(std::shared_ptr<Storage> storage, const Shape& shape, const Shape& strides, DType dtype)
+    : storage_(std::move(storage)), shape_(shape), strides_(strides), dtype_(dtype) {
+  assert(shape.rank() == strides.rank());
+}
+
 bool Tensor::is_contiguous() const {
   int64_t step = 1;
   for (int i = rank() - 1; i >= 0; --i) {

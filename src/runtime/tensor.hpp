@@ -31,6 +31,8 @@ class Tensor {
   Tensor() = default;
   // Row-major over the whole storage. storage must hold at least numel * dtype_size bytes.
   Tensor(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype);
+  // A view of memory that somebody else laid out: strides in elements, which must stay within the storage.
+  Tensor(std::shared_ptr<Storage> storage, const Shape& shape, const Shape& strides, DType dtype);
 
   explicit operator bool() const { return storage_ != nullptr; }
   DType dtype() const { return dtype_; }

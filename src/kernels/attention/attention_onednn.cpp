@@ -199,7 +199,7 @@ void attend_all(const AttentionProblem& p, const Workspace& w) {
 
 Refusal supports_attention_onednn(const Exec& ex, const AttentionProblem& problem) {
   if (problem.head_dim == 0) return "there are no channels";
-  return supports_host(ex, problem);
+  return supports_host_f32_or_bf16(ex, problem);
 }
 
 void run_attention_onednn(Exec& ex, const AttentionProblem& problem) {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "composable_kernels/fused/conv_layout.hpp"
-#include "composable_kernels/fused/convolution.hpp"
+#include "composable_kernels/fused/conv_params.hpp"
 #include "kernels/gpu_launch.hpp"
 
 namespace rocm_sd {
@@ -43,41 +43,29 @@ Tensor whole_pieces(Exec& ex, const Tensor& x) {
 
 template <class T>
 ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) {
-  constexpr int kPiece = 16 / static_cast<int>(sizeof(T));
-  ConvImage out{};
-  out.data[0] = x.data();
-  out.pieces[0] = static_cast<int32_t>(x.dim(3) / kPiece);
-  if (second) {
-    out.data[1] = second.data();
-    out.pieces[1] = static_cast<int32_t>(second.dim(3) / kPiece);
-  }
-  out.height = static_cast<int32_t>(p.height());
-  out.width = static_cast<int32_t>(p.width());
-  out.doubled = p.args.upsample2x ? 1 : 0;
-  out.filter_h = static_cast<int32_t>(p.filter_h());
-  out.filter_w = static_cast<int32_t>(p.filter_w());
-  out.stride = p.args.stride;
-  out.pad_top = p.args.pad.top;
-  out.pad_left = p.args.pad.left;
-  int64_t rows = p.out_h(), columns = p.out_w();
+  const auto small = [](int64_t extent) { return static_cast<int32_t>(extent); };
+  const Padding& pad = p.args.pad;
+  ConvGeometry g{.batch = small(p.batch()),
+                 .height = small(p.height()),
+                 .width = small(p.width()),
+                 .channels = small(x.dim(3)),
+                 .second_channels = second ? small(second.dim(3)) : 0,
+                 .outputs = small(p.out_channels()),
+                 .filter_h = small(p.filter_h()),
+                 .filter_w = small(p.filter_w()),
+                 .stride = p.args.stride,
+                 .pad_top = pad.top,
+                 .pad_left = pad.left,
+                 .pad_bottom = pad.bottom,
+                 .pad_right = pad.right,
+                 .doubled = p.args.upsample2x};
   if (conv_has_phases(p)) {  // each phase makes as many pixels as the image has
-    out.doubled = 0;
-    out.filter_h = out.filter_w = 2;
-    rows = p.height();
-    columns = p.width();
+    g.doubled = false;
+    g.filter_h = g.filter_w = 2;
+    g.pad_bottom = g.pad_right = 0;
   }
-  out.pixels = static_cast<int32_t>(p.batch() * rows * columns);
-  out.first_end = out.filter_h * out.filter_w * out.pieces[0];
-  out.end = out.first_end + out.filter_h * out.filter_w * out.pieces[1];
-  out.by_image = fast_divide(static_cast<int32_t>(rows * columns));
-  out.by_row = fast_divide(static_cast<int32_t>(columns));
-  for (int i : {0, 1}) {
-    out.block[i] = static_cast<int32_t>(conv_block_channels(out.pieces[i] * kPiece, p.dtype()) / kPiece);
-    out.by_block[i] = fast_divide(out.block[i]);
-    out.by_block_taps[i] = fast_divide(out.block[i] * out.filter_h * out.filter_w);
-  }
-  out.by_filter_w = fast_divide(out.filter_w);
-  return out;
+  return conv_image(g, static_cast<const T*>(x.data()),
+                    second ? static_cast<const T*>(second.data()) : static_cast<const T*>(nullptr));
 }
 
 template <class T>

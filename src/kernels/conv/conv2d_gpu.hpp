@@ -91,8 +91,4 @@ bool conv_has_phases(const ConvProblem& p);
 // Channels as the kernels read them: a multiple of 16 bytes.
 int64_t conv_padded_channels(int64_t channels, DType dtype);
 
-// Channels that lie together in a packed filter, of the padded channels: 128 bytes where they divide them,
-// else all.
-int64_t conv_block_channels(int64_t padded, DType dtype);
-
 }  // namespace rocm_sd

@@ -1,6 +1,6 @@
 // Filters on a GPU: from the checkpoint's layout to the gather's, and back.
 #include "base/checked.hpp"
-#include "composable_kernels/fused/conv_layout.hpp"
+#include "composable_kernels/fused/conv_params.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
 
@@ -8,16 +8,13 @@ namespace rocm_sd {
 namespace {
 
 FilterLayout layout_of(const Shape& shape, int64_t first_channels, DType dtype) {
-  const int64_t second = shape[1] - first_channels;
-  FilterLayout out;
-  out.outputs = shape[0];
-  out.channels[0] = static_cast<int32_t>(first_channels);
-  out.channels[1] = static_cast<int32_t>(second);
-  out.padded[0] = static_cast<int32_t>(conv_padded_channels(first_channels, dtype));
-  out.padded[1] = static_cast<int32_t>(conv_padded_channels(second, dtype));
-  for (int i : {0, 1}) out.block[i] = static_cast<int32_t>(conv_block_channels(out.padded[i], dtype));
-  out.taps = static_cast<int32_t>(shape[2] * shape[3]);
-  return out;
+  const auto small = [](int64_t extent) { return static_cast<int32_t>(extent); };
+  return conv_filter_layout({.channels = small(first_channels),
+                             .second_channels = small(shape[1] - first_channels),
+                             .outputs = small(shape[0]),
+                             .filter_h = small(shape[2]),
+                             .filter_w = small(shape[3])},
+                            static_cast<int>(dtype_size(dtype)));
 }
 
 // Starts conv_pack, conv_phases or conv_unpack over `count` lanes. Outside any Exec: filters are laid out
@@ -29,8 +26,9 @@ void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DTy
   const GpuKernel* kernel = device.find_kernel(name);
   require<UsageError>(kernel != nullptr, "conv2d: the kernel archive for ", device.traits().arch, " has no ",
                       name);
-  const FilterParams<T> params{layout, static_cast<const T*>(from.data()), static_cast<T*>(to.data())};
+  FilterParams<T> params{layout, static_cast<const T*>(from.data()), static_cast<T*>(to.data())};
   const auto groups = static_cast<uint32_t>((count + kConvSmallThreads - 1) / kConvSmallThreads);
+  clear_padding(params);
   device.launch(*kernel, {groups, 1, 1}, kConvSmallThreads, 0, &params, sizeof(params));
 }
 
@@ -46,13 +44,7 @@ void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DTy
 }  // namespace
 
 int64_t conv_padded_channels(int64_t channels, DType dtype) {
-  const auto piece = static_cast<int64_t>(16 / dtype_size(dtype));
-  return (channels + piece - 1) / piece * piece;
-}
-
-int64_t conv_block_channels(int64_t padded, DType dtype) {
-  const auto block = static_cast<int64_t>(128 / dtype_size(dtype));
-  return padded % block ? padded : block;
+  return conv_padded(channels, static_cast<int>(dtype_size(dtype)));
 }
 
 GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels)

@@ -54,6 +54,11 @@ int hipSetDevice(int device) {
   device_set = true;
   return kSuccess;
 }
+int hipGetDevice(int* device) {
+  ENTER(false);
+  *device = 0;
+  return kSuccess;
+}
 int hipDeviceGetName(char* name, int bytes, int device) {
   ENTER(false);
   if (device != 0) return kInvalidDevice;
