@@ -94,7 +94,7 @@ class CudaDriver final : public GpuDriver {
     try {
       make_current();
       const char* overlap = std::getenv("ROCM_SD_OVERLAP");
-      overlap_ = gpu_.traits.cluster > 1 && overlap && std::string_view(overlap) == "1";
+      overlap_ = gpu_.traits.cluster > 1 && !(overlap && std::string_view(overlap) == "0");
       ROCM_SD_CHECK_GPU(api_.cuStreamCreate(&stream_, kStreamNonBlocking));
     } catch (...) {
       api_.cuDevicePrimaryCtxRelease_v2(device_);
