@@ -26,7 +26,7 @@ struct LoadOptions {
       text_encoder_2;               // replace a component: file or folder; empty: the model's own
   std::string taesd;                // decode with TAESD or TAESDXL instead of the VAE
   std::string device = "auto";      // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
-  std::string dtype = "auto";       // auto, f16 (GPUs), bf16, f32 (the CPU): what products are computed in
+  std::string dtype = "auto";       // auto, f16 (GPUs), bf16, f32: what products are computed in
   std::string prediction = "auto";  // auto, epsilon, v, sample
   std::string variant;              // "fp16": prefer *.fp16.safetensors in a folder that has both
   bool mmap = false;                // map weight files instead of reading them

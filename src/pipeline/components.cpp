@@ -22,8 +22,6 @@ DType parse_compute_type(const std::string& name, const Device& device) {
   const bool f32 = name == "f32" || name == "fp32", f16 = name == "f16" || name == "fp16";
   require<UsageError>(f32 || f16, "dtype: expected auto, f16, bf16 or f32, got \"", printable(name), "\"");
   require<UsageError>(!(host && f16), "dtype: the CPU does not compute in f16; expected auto, f32 or bf16");
-  require<UsageError>(host || f16, "dtype: ", device.name(),
-                      " computes in f16 and bf16 alone; expected auto, f16 or bf16");
   return f16 ? DType::kF16 : DType::kF32;
 }
 

@@ -1,5 +1,6 @@
 // How a pipeline stays within its memory: it plans, and where the plan or the device says no, it saves in
-// this order: what is kept between pictures, the VAE in bands, weights in host memory.
+// this order: what is kept between pictures, the VAE in bands, weights in host memory. Attention is not cut
+// further: its kernels go through the keys in tiles and never hold the scores in memory.
 #include <limits>
 
 #include "base/error.hpp"
@@ -164,8 +165,7 @@ bool Pipeline::State::save_memory(const std::string& reason) {
 
 bool Pipeline::State::widen(Part part, const std::string& what) {
   const DType now = components.dtype_of(part);
-  const bool host = components.device->kind() == DeviceKind::kHost;
-  if (now != DType::kF16 && !(now == DType::kBF16 && host)) return false;
+  if (now == DType::kF32) return false;
   const DType next = now == DType::kF16 ? DType::kBF16 : DType::kF32;
   log().warn("{} overflowed in {}: run again in {}", what, now, next);
   if (part == Part::kText) text.forget();

@@ -72,7 +72,7 @@ const std::vector<OptionRow>& rows() {
       {"device", "", "Model", "NAME", "auto, cpu, hip, cuda, hip:1, ...; `rocm-sd devices` [auto]",
        load_text(&LoadOptions::device)},
       {"dtype", "", "Model", "TYPE",
-       "what products are computed in: auto, f16 (GPUs), bf16, f32 (the CPU) [auto]",
+       "what products are computed in: auto, f16 (GPUs), bf16, f32 (slow on GPUs) [auto]",
        load_text(&LoadOptions::dtype)},
       {"vram-budget", "", "Model", "BYTES", "device memory to stay within: 6G, 6000M, bytes [what is free]",
        [](OptionTargets& t, std::string_view v) { load_of(t).vram_budget = parse_bytes(v); }},

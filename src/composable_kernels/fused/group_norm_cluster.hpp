@@ -7,8 +7,8 @@
 //           the group's first thread, workgroups to that of the first workgroup, in an order that depends on
 //           the plan alone
 // Limits    slab and border between the inputs are multiples of the pack; a pack touches at most two groups;
-//           kMaxClusterGroups groups per slab; slab / kVec <= kThreads; a piece has at most kPacks packs a
-//           thread
+//           kMaxClusterGroups groups, kMaxClusterChannels channels per slab; slab / kVec <= kThreads; a piece
+//           has at most kPacks packs a thread
 #pragma once
 
 #include "composable_kernels/fused/group_norm.hpp"
@@ -17,6 +17,7 @@ namespace rocm_sd {
 namespace group_norms {
 
 constexpr int kMaxClusterGroups = 32;
+constexpr int kMaxClusterChannels = 512;
 constexpr int kMaxCluster = 8;
 
 template <int kThreads>
@@ -25,6 +26,7 @@ struct ClusterLds {
   Pack<float, 2> shares[kThreads];        // [group, wave of the group]
   Pack<float, 2> own[kMaxClusterGroups];  // mean, squares: of this workgroup
   float base[kMaxClusterGroups], mean[kMaxClusterGroups], scale[kMaxClusterGroups];
+  alignas(16) float gain[kMaxClusterChannels], bias[kMaxClusterChannels];
 };
 
 // A workgroup's image, slab and piece.
@@ -55,7 +57,6 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
 
   Pack<T, kVec> kept[kSlots][kPacks];
   group_norms::ClusterThread threads[kSlots];
-  group_norms::Affine<T, kVec> affine[kSlots];
   // Calls body(slot, thread) for every slot that has pixels.
   const auto for_slots = [&](const auto& body) {
     ROCM_SD_UNROLL
@@ -78,10 +79,14 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
         kept[slot][k] = load_pack<kVec>(x + k * rows * from.stride);
         ++thread.count;
       }
-    affine[slot].load(p.gain + channel, p.bias + channel);
     thread.group = column * kVec / width;
     const int left = (thread.group + 1) * width - column * kVec;
     thread.split = left < kVec ? left : kVec;
+  }
+
+  for (int c = block.thread(); c < p.slab; c += block.threads()) {
+    lds.gain[c] = p.gain[slab_begin + c];
+    lds.bias[c] = p.bias[slab_begin + c];
   }
 
   // What a thread's packs have in their first and their second group.
@@ -186,10 +191,12 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
   block.barrier();
 
   for_slots([&](int slot, const group_norms::ClusterThread& thread) {
+    group_norms::Affine<T, kVec> affine;
+    affine.load(lds.gain + thread.column * kVec, lds.bias + thread.column * kVec);
     ROCM_SD_UNROLL
     for (int j = 0; j < kVec; ++j) {
       const int g = j < thread.split ? thread.group : thread.group + 1;
-      affine[slot].set(j, lds.mean[g], lds.scale[g]);
+      affine.set(j, lds.mean[g], lds.scale[g]);
     }
     T* y = p.y + (static_cast<int64_t>(place.image) * p.pixels + first + thread.row) * p.channels +
            slab_begin + thread.column * kVec;
@@ -197,7 +204,7 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
     for (int k = 0; k < kPacks; ++k)
       if (k < thread.count)
         store_pack(y + static_cast<int64_t>(k * rows) * p.channels,
-                   group_norms::normalise<Arch, kVec>(kept[slot][k], affine[slot], p.silu != 0));
+                   group_norms::normalise<Arch, kVec>(kept[slot][k], affine, p.silu != 0));
   });
   Arch::cluster_wait();  // the others have read this one's LDS
 }

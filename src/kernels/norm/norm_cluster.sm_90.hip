@@ -17,14 +17,15 @@ struct ClusterCfg {
 
 }  // namespace
 
-#define CLUSTER(type, T, packs)                                                                  \
-  ROCM_SD_KERNEL(group_norm_cluster_##type##_p##packs, kClusterThreads, 1, GroupNormParams<T>) { \
-    __shared__ group_norms::ClusterLds<kClusterThreads> lds;                                     \
-    const group_norms::ClusterPlace place = {static_cast<int>(GpuArch::group_z()),               \
-                                             static_cast<int>(GpuArch::group_y()),               \
-                                             static_cast<int>(GpuArch::group_x())};              \
-    group_norm_cluster_body<GpuArch, ClusterCfg<T, packs>>(                                      \
-        p, Block<GpuArch>{1, kClusterThreads / GpuArch::lanes}, place, lds);                     \
+#define CLUSTER(type, T, packs)                                                                \
+  ROCM_SD_KERNEL(group_norm_cluster_##type##_p##packs, kClusterThreads, cluster_groups(packs), \
+                 GroupNormParams<T>) {                                                         \
+    __shared__ group_norms::ClusterLds<kClusterThreads> lds;                                   \
+    const group_norms::ClusterPlace place = {static_cast<int>(GpuArch::group_z()),             \
+                                             static_cast<int>(GpuArch::group_y()),             \
+                                             static_cast<int>(GpuArch::group_x())};            \
+    group_norm_cluster_body<GpuArch, ClusterCfg<T, packs>>(                                    \
+        p, Block<GpuArch>{1, kClusterThreads / GpuArch::lanes}, place, lds);                   \
   }
 #define CLUSTERS(type, T) \
   CLUSTER(type, T, 2) CLUSTER(type, T, 4) CLUSTER(type, T, 6) CLUSTER(type, T, 11) CLUSTER(type, T, 16)

@@ -1,6 +1,7 @@
 #include "kernels/norm/norm_plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -64,16 +65,21 @@ std::optional<GroupNormPlan> whole(const GroupNormProblem& p) {
   return std::nullopt;
 }
 
-// How long a plan of clusters takes, in bytes per multiprocessor: what the busiest one moves, in the pieces
-// of 32 bytes that caches move, and what the workgroups wait for each other.
-double cost(const GroupNormProblem& p, const GroupNormPlan& plan, const GpuTraits& device) {
+// Estimates of microseconds, fitted to an H200's. A turn of clusters waits for memory, merges and waits
+// again; what it moves counts by the pieces of 32 bytes that caches move.
+double cluster_time(const GroupNormProblem& p, const GroupNormPlan& plan, const GpuTraits& device) {
   const int64_t bytes = plan.slab * element_bytes(p), sectors = divide_up(bytes, 32) + (bytes % 32 != 0);
   const int64_t workgroups = p.images * (p.channels / plan.slab) * plan.pieces;
-  const int64_t turns = divide_up(workgroups, device.multiprocessors);
-  constexpr double kExchange = 24e3, kStart = 60e3;  // about 1 and 2.5 microseconds
-  return static_cast<double>(turns * plan.piece * sectors * 32) + (plan.pieces > 1 ? kExchange : 0) +
-         kStart * static_cast<double>(turns);
+  const int64_t resident = cluster_groups(plan.cluster_packs);
+  // Large clusters of workgroups that fill a multiprocessor each do not find room on all of them.
+  const double room = plan.pieces >= 4 && resident == 1 ? 0.8 : 1;
+  const double turns = std::ceil(static_cast<double>(workgroups) /
+                                 (room * static_cast<double>(device.multiprocessors * resident)));
+  const auto shared = static_cast<double>(std::min(resident, divide_up(workgroups, device.multiprocessors)));
+  const double moved = shared * static_cast<double>(plan.piece * sectors * 32);
+  return turns * (3 + moved / 12.5e3) + (plan.pieces > 1 ? 1 : 0);
 }
+double parts_time(const GroupNormProblem& p) { return 6 + 1.5 * p.bytes() / 2.8e6; }
 
 }  // namespace
 
@@ -84,7 +90,8 @@ std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, uint32
   const int64_t width = p.channels / p.groups, unit = std::lcm(width, static_cast<int64_t>(vec));
   if (width < vec && 2 * width != vec) return plans;  // a pack would touch three groups
   for (int64_t slab = unit; slab <= p.channels; slab += unit) {
-    if (p.channels % slab || slab / width > group_norms::kMaxClusterGroups || slab / vec > kClusterThreads)
+    if (p.channels % slab || slab / width > group_norms::kMaxClusterGroups || slab / vec > kClusterThreads ||
+        slab > group_norms::kMaxClusterChannels)
       continue;
     const int64_t rows = kClusterThreads / (slab / vec);
     for (int64_t pieces = 1; pieces <= cluster; pieces *= 2) {
@@ -136,13 +143,14 @@ Refusal refuse_group_norm(const GroupNormProblem& p) {
 }
 
 GroupNormPlan default_group_norm(const GroupNormProblem& p, const GpuTraits& device) {
-  std::optional<GroupNormPlan> best;
-  if (device.cluster > 1)
-    for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster))
-      if (!best || cost(p, plan, device) < cost(p, *best, device)) best = plan;
-  if (best) return *best;
-  if (const auto plan = whole(p)) return *plan;
-  return in_parts(p, device.multiprocessors, 2);
+  const auto small = whole(p);
+  if (device.cluster == 1) return small ? *small : in_parts(p, device.multiprocessors, 2);
+  if (small && small->whole_threads == kWholeThreads[0]) return *small;
+  std::optional<GroupNormPlan> best = small;
+  double least = small ? 7 : parts_time(p);
+  for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster))
+    if (const double time = cluster_time(p, plan, device); time < least) least = time, best = plan;
+  return best ? *best : in_parts(p, device.multiprocessors, 2);
 }
 
 std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, const GpuTraits& device) {
