@@ -32,6 +32,9 @@ struct Explanation {
 };
 Explanation*& explanation();  // of this thread; null: operators run
 
+// False: every operator leaves its problems to PyTorch, in every thread. Returns what was set before.
+bool set_kernels_enabled(bool enabled);
+
 class OpScope {
  public:
   // like: whose device and element type new blocks have. Throws Declined for a device or type that we have no
