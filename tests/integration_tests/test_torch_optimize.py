@@ -78,7 +78,7 @@ def test_pictures_agree(ops, tiny_model, kind, level):
     assert ops.report(pipe) == {}
 
 
-@pytest.mark.parametrize("kind", ["sd15", "sd21", "sdxl", "unusual", "small-sd"])
+@pytest.mark.parametrize("kind", ["sd15", "sd21", "sdxl", "small-sd"])
 @pytest.mark.parametrize("dtype,least", [(torch.float32, 90), (torch.bfloat16, 40)])
 def test_unets_agree(ops, kind, dtype, least):
     """bf16 against the plain model in float32: rounding differs at every layer, for PyTorch's own bf16, too."""
