@@ -20,7 +20,7 @@ _register.register()
 from . import compat  # noqa: E402
 from .attention_processor import RocmSDAttnProcessor  # noqa: E402
 from .backend import Capabilities, ROCmSDBackend  # noqa: E402
-from .explain import Explanation, explain, fallbacks  # noqa: E402
+from .explain import Explanation, explain, fallbacks, set_kernels_enabled  # noqa: E402
 from .ops import (attention, conv2d_epilogue, geglu, group_norm_silu, layer_norm, layer_norm_residual,  # noqa: E402
                   linear_epilogue, scheduler_step, upsample2x_conv, vae_attention)
 from .optimize import optimize_sd_model, refresh, report, restore  # noqa: E402
@@ -33,5 +33,5 @@ __all__ = [
     "Capabilities", "Explanation", "LIBRARY_PATH", "Pack", "ROCmSDBackend", "RocmSDAttnProcessor", "attention", "compat",
     "conv2d_epilogue", "explain", "fallbacks", "geglu", "group_norm_silu", "layer_norm", "layer_norm_residual",
     "linear_epilogue", "optimize_sd_model", "profile", "refresh", "register_attention_backend", "report", "restore",
-    "scaled_dot_product_attention", "scheduler_step", "sdpa", "upsample2x_conv", "vae_attention",
+    "scaled_dot_product_attention", "scheduler_step", "sdpa", "set_kernels_enabled", "upsample2x_conv", "vae_attention",
 ]

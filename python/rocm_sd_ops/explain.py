@@ -43,3 +43,9 @@ def explain(op: str, *args, **kwargs) -> Explanation:
 def fallbacks() -> list[str]:
     """Every problem that was left to PyTorch so far, with the reason."""
     return torch.ops.rocm_sd._fallbacks().splitlines()
+
+
+def set_kernels_enabled(enabled: bool) -> bool:
+    """False: every operator runs PyTorch's own, in every thread, as if our kernels declined everything. Returns what was set
+    before. For comparisons, and for front ends that switch us off for one picture."""
+    return torch.ops.rocm_sd._set_kernels_enabled(enabled)

@@ -127,8 +127,9 @@ AtTensor attention(AtTensor q, AtTensor k, AtTensor v, OptionalAt mask, std::opt
   if (mask) check_mask(q, *mask, e);
   const Shape sizes = {e.batch, e.heads, e.queries, v.size(3)};
   if (sizes.numel() == 0) return empty_strided_like(q, sizes, packed_strides(sizes));
-  const std::string problem =
-      concat(describe(q), " x ", describe(k), mask ? " masked" : "", causal ? " causal" : "");
+  const auto problem = [&] {
+    return concat(describe(q), " x ", describe(k), mask ? " masked" : "", causal ? " causal" : "");
+  };
   return ours_or_plain(
       "attention", problem, [&] { return ours(q, k, v, mask, e, scale, causal); },
       [&] { return call_plain("rocm_sd::_attention_plain", q, k, v, mask, scale, causal); });
@@ -143,7 +144,7 @@ AtTensor vae_attention(AtTensor q, AtTensor k, AtTensor v, std::optional<double>
   const Shape sizes = sizes_of(q);
   if (sizes.numel() == 0) return empty_strided_like(q, sizes, channels_last(sizes));
   return ours_or_plain(
-      "vae_attention", describe(q),
+      "vae_attention", [&] { return describe(q); },
       [&] {
         take_if(!scale || *scale != 0, "a scale of zero");
         OpScope scope(q);

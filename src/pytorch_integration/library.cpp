@@ -36,6 +36,7 @@ std::string explain(bool begin) {
 }
 
 std::string fallbacks() { return fallbacks_so_far(); }
+bool enable_kernels(bool enabled) { return set_kernels_enabled(enabled); }
 int64_t pack_new() { return new_pack(); }
 int64_t pack_drop(int64_t id) {
   drop_pack(id);
@@ -71,6 +72,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(rocm_sd, m) {
       " float previous_scale=0.0) -> Tensor");
   m.def("_explain(bool begin) -> str");
   m.def("_fallbacks() -> str");
+  m.def("_set_kernels_enabled(bool enabled) -> bool");
   m.def("_new_pack() -> int");
   m.def("_drop_pack(int id) -> int");
 }
@@ -78,6 +80,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(rocm_sd, m) {
 STABLE_TORCH_LIBRARY_IMPL(rocm_sd, CompositeExplicitAutograd, m) {
   m.impl("_explain", TORCH_BOX(&explain));
   m.impl("_fallbacks", TORCH_BOX(&fallbacks));
+  m.impl("_set_kernels_enabled", TORCH_BOX(&enable_kernels));
   m.impl("_new_pack", TORCH_BOX(&pack_new));
   m.impl("_drop_pack", TORCH_BOX(&pack_drop));
 }

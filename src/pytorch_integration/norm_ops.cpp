@@ -45,7 +45,7 @@ AtTensor group_norm_silu(AtTensor x, int64_t groups, OptionalAt weight, Optional
   check_parameters(kOp, x, weight, bias, sizes[1]);
   if (sizes.numel() == 0) return empty_strided_like(x, sizes, channels_last(sizes));
   return ours_or_plain(
-      "group_norm_silu", concat(describe(x), " in ", groups, " groups"),
+      "group_norm_silu", [&] { return concat(describe(x), " in ", groups, " groups"); },
       [&] {
         take_if(!x2 || (x.size(1) > 0 && x2->size(1) > 0), "an input without channels");
         OpScope scope(x);
@@ -64,7 +64,7 @@ AtTensor layer_norm(AtTensor x, OptionalAt weight, OptionalAt bias, double eps) 
   check_layer_norm("rocm_sd::layer_norm", x, weight, bias);
   if (x.numel() == 0) return empty_strided_like(x, sizes_of(x), row_major(sizes_of(x)));
   return ours_or_plain(
-      "layer_norm", describe(x),
+      "layer_norm", [&] { return describe(x); },
       [&] {
         OpScope scope(x);
         const NormWeight w = parameters_of(scope, weight, bias, x.size(x.dim() - 1));
@@ -84,7 +84,7 @@ std::tuple<AtTensor, AtTensor> layer_norm_residual(AtTensor x, AtTensor residual
     return {empty_strided_like(x, sizes, row_major(sizes)), empty_strided_like(x, sizes, row_major(sizes))};
   }
   return ours_or_plain(
-      "layer_norm_residual", describe(x),
+      "layer_norm_residual", [&] { return describe(x); },
       [&] {
         OpScope scope(x);
         const NormWeight w = parameters_of(scope, weight, bias, x.size(x.dim() - 1));

@@ -1,6 +1,7 @@
 #include "pytorch_integration/op_scope.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <set>
 
@@ -68,7 +69,10 @@ Fallbacks& fallbacks() {
   return all;
 }
 
+std::atomic<bool> kernels_enabled{true};
+
 std::unique_ptr<TorchDevice> open_device(const AtTensor& like) {
+  take_if(kernels_enabled, "our kernels are switched off");
   const auto dtype = dtype_of(like);
   take_if(dtype.has_value(), describe(like), ": our kernels take float32, float16 and bfloat16");
   if (!like.is_cpu()) return gpu_device_of(like);
@@ -82,6 +86,8 @@ Explanation*& explanation() {
   thread_local Explanation* current = nullptr;
   return current;
 }
+
+bool set_kernels_enabled(bool enabled) { return kernels_enabled.exchange(enabled); }
 
 OpScope::OpScope(const AtTensor& like)
     : like_(like),

@@ -32,6 +32,9 @@ struct Explanation {
 };
 Explanation*& explanation();  // of this thread; null: operators run
 
+// False: every operator leaves its problems to PyTorch, in every thread. Returns what was set before.
+bool set_kernels_enabled(bool enabled);
+
 class OpScope {
  public:
   // like: whose device and element type new blocks have. Throws Declined for a device or type that we have no
@@ -95,16 +98,17 @@ std::tuple<AtTensor, AtTensor> call_plain_pair(const char* op, const Args&... ar
   return {torch::stable::detail::to<AtTensor>(stack[0]), torch::stable::detail::to<AtTensor>(stack[1])};
 }
 
-// ours(), or plain() where ours declines or no implementation takes the problem.
-template <class Ours, class Plain>
-auto ours_or_plain(const char* op, const std::string& problem, const Ours& ours, const Plain& plain)
+// ours(), or plain() where ours declines or no implementation takes the problem. problem(): its name, which
+// only a message needs.
+template <class Problem, class Ours, class Plain>
+auto ours_or_plain(const char* op, const Problem& problem, const Ours& ours, const Plain& plain)
     -> decltype(plain()) {
   try {
     return ours();
   } catch (const Declined& declined) {
-    note_fallback(op, problem, declined.what());
+    note_fallback(op, problem(), declined.what());
   } catch (const UsageError& refused) {  // what select() throws
-    note_fallback(op, problem, refused.what());
+    note_fallback(op, problem(), refused.what());
   }
   return plain();
 }

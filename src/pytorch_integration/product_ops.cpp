@@ -80,7 +80,7 @@ AtTensor geglu(AtTensor x) {
   sizes[-1] /= 2;
   if (sizes.numel() == 0) return empty_strided_like(x, sizes, row_major(sizes));
   return ours_or_plain(
-      "geglu", describe(x),
+      "geglu", [&] { return describe(x); },
       [&] {
         OpScope scope(x);
         return scope.give(geglu(scope.exec(), row_major_of(x)));
@@ -107,7 +107,7 @@ AtTensor linear_epilogue(AtTensor x, AtTensor weight, OptionalAt bias, OptionalA
   }
   if (sizes.numel() == 0) return empty_strided_like(x, sizes, row_major(sizes));
   return ours_or_plain(
-      "linear_epilogue", concat(describe(x), " by ", describe(weight)),
+      "linear_epilogue", [&] { return concat(describe(x), " by ", describe(weight)); },
       [&] {
         take_if(weight.size(1) > 0, "no columns");
         OpScope scope(x);
@@ -151,7 +151,7 @@ AtTensor conv2d_epilogue(AtTensor x, AtTensor weight, OptionalAt bias, int64_t s
   }
   if (sizes.numel() == 0) return empty_strided_like(x, sizes, channels_last(sizes));
   return ours_or_plain(
-      "conv2d_epilogue", concat(describe(x), " by ", describe(weight)),
+      "conv2d_epilogue", [&] { return concat(describe(x), " by ", describe(weight)); },
       [&] {
         take_if(x.size(1) > 0 && (!x2 || x2->size(1) > 0), "an input without channels");
         OpScope scope(x);
@@ -183,7 +183,7 @@ AtTensor upsample2x_conv(AtTensor x, AtTensor weight, OptionalAt bias, int64_t p
   check_bias(kOp, x, bias, sizes[1]);
   if (sizes.numel() == 0) return empty_strided_like(x, sizes, channels_last(sizes));
   return ours_or_plain(
-      "upsample2x_conv", concat(describe(x), " by ", describe(weight)),
+      "upsample2x_conv", [&] { return concat(describe(x), " by ", describe(weight)); },
       [&] {
         take_if(x.size(1) > 0, "an input without channels");
         OpScope scope(x);

@@ -54,7 +54,7 @@ AtTensor scheduler_step(AtTensor sample, AtTensor model_output, double sample_sc
     const DType dtype = *dtype_of(sample);
     return scope.give(y.dtype() == dtype ? y : cast(ex, y, dtype));
   };
-  return ours_or_plain("scheduler_step", describe(sample), ours, plain);
+  return ours_or_plain("scheduler_step", [&] { return describe(sample); }, ours, plain);
 }
 
 }  // namespace rocm_sd::torch_ops

@@ -11,6 +11,11 @@
 
 #include "runtime/tensor.hpp"
 
+// PyTorch before 2.12 has the check under its older name only.
+#ifndef STABLE_TORCH_ERROR_CODE_CHECK
+#define STABLE_TORCH_ERROR_CODE_CHECK(call) TORCH_ERROR_CODE_CHECK(call)
+#endif
+
 namespace rocm_sd::torch_ops {
 
 using AtTensor = torch::stable::Tensor;
