@@ -18,6 +18,7 @@ FUZZ_SECONDS ?= 30
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 EMU_TARGETS ?= gfx1100 gfx1201 gfx942
+EMU_FULL ?= *Full*/f16
 
 # A passive wait: threads that spin at a barrier take the cores from those that work.
 export OMP_WAIT_POLICY ?= passive
@@ -118,13 +119,15 @@ test-gpu-sanitize: deps  ## the kernels' GPU tests on small shapes under NVIDIA'
 	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests
 	tools/sanitize_gpu.sh $(BUILD)
 
-test-emu: deps deps-gpu  ## every op on emulated gfx1100, gfx1201 and gfx942 in shapes of models, and SD 1.5's blocks, under checking
+test-emu: deps deps-gpu  ## ops, models and pipeline on emulated AMD GPUs under checking, then SD 1.5's layers in real size
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
 	cmake --build $(BUILD) --target kernels test_gpu_kernels test_gpu_models test_gpu_pipeline -j $(JOBS)
 	for target in $(EMU_TARGETS); do
+	  export ROCM_SD_TEST_DEVICE=emu:$$target
 	  for test in kernels models pipeline; do
-	    ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1 $(BUILD)/tests/gpu_tests/test_gpu_$$test
+	    ROCM_SD_EMULATOR_CHECK=1 $(BUILD)/tests/gpu_tests/test_gpu_$$test
 	  done
+	  $(BUILD)/tests/gpu_tests/test_gpu_kernels --gtest_filter='$(EMU_FULL)'
 	done
 
 test-all-archs: deps deps-gpu  ## compile the kernels for every target that the compilers here know, and check their report

@@ -189,7 +189,6 @@ TEST_P(GpuAttentionTest, ShapesOfModels) {
     check(c, GetParam());
 }
 TEST_P(GpuAttentionTest, ShapesOfModelsFull) {
-  if (test_gpu_is_emulated()) GTEST_SKIP() << "too large for an emulator";
   for (const Case& c : {Case{2, 1024, 1024, 80, 8}, Case{1, 4096, 4096, 40, 2}, Case{1, 4096, 4096, 64, 2},
                         Case{1, 4096, 77, 40, 8}, Case{1, 2048, 2048, 512, 1}})
     check(c, GetParam());

@@ -106,7 +106,6 @@ TEST_P(GpuNormTest, GroupNormMatchesReference) {
   for (const Case& c : small_cases()) check_every_plan(c, GetParam());
 }
 TEST_P(GpuNormTest, GroupNormMatchesReferenceFull) {
-  if (test_gpu_is_emulated()) GTEST_SKIP() << "the emulator would take hours";
   for (const Case& c : kModelCases) check_every_plan(c, GetParam());
 }
 

@@ -80,6 +80,16 @@ TEST_P(PipelineOnGpu, EveryModelDrawsTheHostsPicture) {
   }
 }
 
+// Every stage of a picture in little work, for emulators.
+TEST_P(PipelineOnGpu, DrawsASmallPicture) {
+  GenerateRequest request = apple();
+  request.width = request.height = 64;
+  request.steps = 2;
+  const Image want = load(kDemo, "f32", host_device()).generate(request).pictures[0].image;
+  ASSERT_GT(contrast(want), 5);
+  EXPECT_GE(psnr(load(kDemo, GetParam(), test_gpu()).generate(request).pictures[0].image, want), 40);
+}
+
 TEST_P(PipelineOnGpu, SamplersBatchesSizesAndMasks) {
   Pipeline gpu = load(kDemo, GetParam(), test_gpu()), host = load(kDemo, "f32", host_device());
   const auto compare = [&](const GenerateRequest& request, const std::string& what) {
