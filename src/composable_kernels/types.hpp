@@ -28,10 +28,13 @@
 #endif
 #if defined(__CUDACC__)
 #define ROCM_SD_UNROLL _Pragma("unroll")
+#define ROCM_SD_ROLLED _Pragma("unroll 1")
 #elif defined(__clang__)
 #define ROCM_SD_UNROLL _Pragma("clang loop unroll(full)")
+#define ROCM_SD_ROLLED _Pragma("clang loop unroll(disable)")
 #else
 #define ROCM_SD_UNROLL
+#define ROCM_SD_ROLLED
 #endif
 
 namespace rocm_sd {
@@ -97,6 +100,12 @@ ROCM_SD_DEVICE void store_pair(Half* to, float low, float high) {
   store(to[1], high);
 #endif
 }
+
+// How a copy engine walks a matrix: the driver's own form, made by GpuDevice::map_tiles, part of a kernel's
+// argument.
+struct alignas(128) TensorMap {
+  uint64_t words[16];
+};
 
 // 16 bytes of a 16-bit type: what one lane loads, stores or copies at a time.
 template <class T>

@@ -2,7 +2,7 @@
 
 #include <initializer_list>
 
-#include "runtime/dynamic_library.hpp"
+#include "base/dynamic_library.hpp"
 
 namespace rocm_sd::doctor {
 namespace {

@@ -45,7 +45,9 @@ static_assert(sizeof(Symbol) == 24 && sizeof(Rela) == 24);
 constexpr uint16_t kMachineAmdgpu = 224;
 constexpr uint8_t kOsAmdhsa = 64;
 constexpr uint32_t kLoad = 1, kNote = 4, kExecutable = 1;
-constexpr uint32_t kSectionRela = 4, kSectionDynsym = 11;
+constexpr uint32_t kSectionProgbits = 1, kSectionRela = 4, kSectionDynsym = 11;
+constexpr uint64_t kCompressed = 0x800;
+constexpr int kFunction = 2;
 constexpr uint32_t kRelative64 = 13, kAbsolute64 = 3;
 constexpr uint32_t kMetadataNote = 32;
 constexpr uint64_t kImageLimit = uint64_t{1} << 30;
@@ -176,6 +178,11 @@ void read_metadata(std::span<const std::byte> bytes, CodeImage& out, const std::
     if (const uint32_t bytes_needed = number(entry, ".kernarg_segment_size"))
       kernel.kernarg_bytes = bytes_needed;
     if (const uint32_t threads = number(entry, ".max_flat_workgroup_size")) kernel.max_threads = threads;
+    kernel.vgprs = number(entry, ".vgpr_count");
+    kernel.agprs = number(entry, ".agpr_count");
+    kernel.sgprs = number(entry, ".sgpr_count");
+    kernel.vgpr_spills = number(entry, ".vgpr_spill_count");
+    kernel.sgpr_spills = number(entry, ".sgpr_spill_count");
     const auto arguments = entry.find(".args");
     if (arguments == entry.end() || !arguments->is_array()) continue;
     for (const auto& argument : *arguments) {
@@ -228,6 +235,45 @@ Kernel read_descriptor(const Reader& image, const CodeImage& out, const std::str
   return k;
 }
 
+void read_symbols(const Reader& in, const SectionHeader& s, const SectionHeader& strings, CodeImage& out,
+                  const std::string& what) {
+  const Reader image(out.image, what);
+  const Reader names(in.part(strings.offset, strings.size, "symbol names"), what);
+  std::map<std::string, uint64_t> sizes;  // of functions
+  for (uint64_t at = 0; at + sizeof(Symbol) <= s.size; at += sizeof(Symbol)) {
+    const auto symbol = in.get<Symbol>(checked_add(s.offset, at, what), "symbol");
+    const std::string name = names.text(symbol.name, "name of a symbol");
+    if (symbol.shndx == 0 || name.empty()) continue;
+    if ((symbol.info & 15) == kFunction) sizes[name] = symbol.size;
+    if (name.size() <= 3 || !name.ends_with(".kd")) continue;
+    const std::string kernel = name.substr(0, name.size() - 3);
+    out.kernels.insert_or_assign(kernel, read_descriptor(image, out, kernel, symbol.value, what));
+  }
+  for (auto& [name, kernel] : out.kernels)
+    if (const auto found = sizes.find(name); found != sizes.end())
+      kernel.code_bytes = std::min(found->second, out.image.size() - kernel.entry);
+}
+
+// The sections of debug information that source lines need.
+DebugSections debug_sections(const Reader& in, const FileHeader& header) {
+  DebugSections out;
+  if (header.shstrndx >= header.shnum) return out;
+  const auto section = [&](uint64_t i) {
+    return in.get<SectionHeader>(header.shoff + i * sizeof(SectionHeader), "section header");
+  };
+  const SectionHeader names = section(header.shstrndx);
+  for (uint64_t i = 0; i < header.shnum; ++i) {
+    const SectionHeader s = section(i);
+    if (s.type != kSectionProgbits || s.flags & kCompressed || s.name >= names.size) continue;
+    const std::string name = in.text(names.offset + s.name, "name of a section");
+    for (const auto& [wanted, to] :
+         {std::pair{".debug_line", &out.line}, std::pair{".debug_line_str", &out.line_strings},
+          std::pair{".debug_str", &out.strings}})
+      if (name == wanted) *to = in.part(s.offset, s.size, wanted);
+  }
+  return out;
+}
+
 }  // namespace
 
 CodeImage read_code_object(std::span<const std::byte> file, const std::string& what) {
@@ -268,18 +314,11 @@ CodeImage read_code_object(std::span<const std::byte> file, const std::string& w
   const Reader image(out.image, what);
   for (uint64_t i = 0; i < header.shnum; ++i) {
     const auto s = in.get<SectionHeader>(header.shoff + i * sizeof(SectionHeader), "section header");
-    if (s.type == kSectionDynsym) {
-      const auto strings =
-          in.get<SectionHeader>(header.shoff + uint64_t{s.link} * sizeof(SectionHeader), "section header");
-      const Reader names(in.part(strings.offset, strings.size, "symbol names"), what);
-      for (uint64_t at = 0; at + sizeof(Symbol) <= s.size; at += sizeof(Symbol)) {
-        const auto symbol = in.get<Symbol>(checked_add(s.offset, at, what), "symbol");
-        const std::string name = names.text(symbol.name, "name of a symbol");
-        if (symbol.shndx == 0 || name.size() <= 3 || !name.ends_with(".kd")) continue;
-        const std::string kernel = name.substr(0, name.size() - 3);
-        out.kernels.insert_or_assign(kernel, read_descriptor(image, out, kernel, symbol.value, what));
-      }
-    }
+    if (s.type == kSectionDynsym)
+      read_symbols(
+          in, s,
+          in.get<SectionHeader>(header.shoff + uint64_t{s.link} * sizeof(SectionHeader), "section header"),
+          out, what);
     if (s.type == kSectionRela)
       for (uint64_t at = 0; at + sizeof(Rela) <= s.size; at += sizeof(Rela)) {
         const auto r = in.get<Rela>(checked_add(s.offset, at, what), "relocation");
@@ -292,6 +331,11 @@ CodeImage read_code_object(std::span<const std::byte> file, const std::string& w
   }
   for (const ProgramHeader& p : segments)
     if (p.type == kNote) read_notes(in.part(p.offset, p.filesz, "notes"), out, what);
+  if (!out.code.empty()) {
+    uint64_t begin = out.code.front().begin, end = out.code.front().end;
+    for (const CodeSection& c : out.code) begin = std::min(begin, c.begin), end = std::max(end, c.end);
+    out.lines = LineTable(debug_sections(in, header), begin, end);
+  }
   return out;
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "emulator/line_table.hpp"
+
 namespace rocm_sd::emu {
 
 // One argument of a kernel, as the metadata says.
@@ -16,6 +18,7 @@ struct KernelArgument {
   std::string name;
   std::string kind;  // by_value, global_buffer, hidden_block_count_x, ...
   uint32_t offset = 0, size = 0;
+  bool hidden() const { return kind.starts_with("hidden_"); }  // filled by the runtime
 };
 
 struct Kernel {
@@ -27,6 +30,9 @@ struct Kernel {
   uint16_t kernarg_preload = 0;  // dwords that arrive in SGPRs (low 7 bits) and where they begin
   std::vector<KernelArgument> arguments;
   uint32_t max_threads = 1024;  // in a group
+  uint64_t code_bytes = 0;      // from the entry; 0: not known
+  // What the metadata says of registers; 0: nothing.
+  uint32_t vgprs = 0, agprs = 0, sgprs = 0, vgpr_spills = 0, sgpr_spills = 0;
 };
 
 struct CodeSection {
@@ -43,6 +49,7 @@ struct CodeImage {
     uint64_t offset = 0, addend = 0;  // image[offset] (8 bytes) becomes the load address + addend
   };
   std::vector<Relocation> relocations;
+  LineTable lines;  // source lines by offset in the image, where there is debug information
 };
 
 // Reads a code object; nothing in it is trusted. Throws FormatError that names `what` and the fault.

@@ -5,7 +5,10 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <thread>
+
+#include "emulator/observers.hpp"
 
 namespace rocm_sd::emu {
 
@@ -44,7 +47,7 @@ class Worker {
     scratch_ = aligned_block<uint8_t>(size_t{plan.waves} * plan.lanes * plan.kernel.scratch_bytes);
     if (options.count) counters.executed.resize(plan.program.code.size());
     if (options.count) {
-      meter_ = std::make_unique<AccessMeter>(plan.program.code.data(), plan.program.code.size());
+      meter_ = std::make_unique<AccessMeter>(plan.program, plan.ranges);
       group_.meter = meter_.get();
     }
     if (options.check) {
@@ -77,8 +80,8 @@ class Worker {
       group_.id[2] = static_cast<uint32_t>(i / g.x / g.y);
       if (!run_group()) return;
     }
-    if (meter_) counters.memory = std::move(meter_->counts);
   }
+  std::unique_ptr<AccessMeter> take_meter() { return std::move(meter_); }
 
   Counters counters;
 
@@ -112,7 +115,7 @@ class Worker {
 
   void turn(Wave& w) {
     w.state = State::kRunning;
-    if (options_.trace)
+    if (options_.trace || options_.before)
       traced(w);
     else if (options_.count)
       counted(w);
@@ -143,10 +146,14 @@ class Worker {
   void traced(Wave& w) {
     uint64_t n = 0;
     do {
-      const Inst& in = *w.pc++;
+      const Inst& in = *w.pc;
+      const std::string& text = plan_.program.texts[in.text];
+      if (options_.before) options_.before(w, in, text);
+      ++w.pc;
       in.run(w, in);
       ++n;
-      options_.trace(w, in, plan_.program.texts[in.text]);
+      if (options_.count) ++counters.executed[static_cast<size_t>(&in - plan_.program.code.data())];
+      if (options_.trace) options_.trace(w, in, text);
     } while (w.state == State::kRunning);
     finish_turn(w, n);
   }
@@ -172,18 +179,12 @@ class Worker {
 void add(Counters& to, const Counters& from, const Program& program) {
   to.waves += from.waves;
   to.instructions += from.instructions;
-  to.memory.resize(from.memory.size());
-  for (size_t i = 0; i < from.memory.size(); ++i) {
-    to.memory[i].executions += from.memory[i].executions;
-    to.memory[i].lines64 += from.memory[i].lines64;
-    to.memory[i].lines128 += from.memory[i].lines128;
-    to.memory[i].useful += from.memory[i].useful;
-  }
   if (from.executed.empty()) return;
   to.executed.resize(from.executed.size());
   for (size_t i = 0; i < from.executed.size(); ++i) {
     to.executed[i] += from.executed[i];
-    to.by_class[static_cast<size_t>(program.code[i].cls)] += from.executed[i];
+    if (!(program.code[i].flags & kSecond))  // a dual instruction counts once
+      to.by_class[static_cast<size_t>(program.code[i].cls)] += from.executed[i];
   }
 }
 
@@ -193,15 +194,22 @@ Counters run(const LaunchPlan& plan, const Options& options) {
   Shared shared;
   int threads = options.threads > 0 ? options.threads
                                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (options.trace) threads = 1;
+  if (options.trace || options.before) threads = 1;
   threads = static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(threads), plan.groups()));
   Counters total;
+  std::unique_ptr<AccessMeter> whole;
   const auto body = [&] {
     try {
       Worker worker(plan, options, shared);
       worker.work();
       const std::lock_guard lock(shared.mutex);
       add(total, worker.counters, plan.program);
+      if (auto meter = worker.take_meter()) {
+        if (whole)
+          whole->join(*meter);
+        else
+          whole = std::move(meter);
+      }
     } catch (...) {
       shared.stop = true;
       const std::lock_guard lock(shared.mutex);
@@ -214,15 +222,23 @@ Counters run(const LaunchPlan& plan, const Options& options) {
     body();
   }
   if (shared.error) std::rethrow_exception(shared.error);
+  if (whole) {
+    total.distinct = whole->distinct();
+    total.memory = std::move(whole->counts);
+    total.instructions = std::accumulate(total.by_class.begin(), total.by_class.end(), uint64_t{0});
+  }
   return total;
 }
 
 void fault(const Wave& w, const Inst& in, std::string_view what) {
   const std::string& text = w.program->texts[in.text];
+  const uint64_t offset = in.address - w.group->image;
+  const SourceLine source = w.program->lines ? w.program->lines->at(offset) : SourceLine{};
+  const std::string place = source.line ? concat(" (", printable(source.file), ":", source.line, ")") : "";
   throw KernelFault(concat("kernel ", w.group->kernel, ", `",
                            text.empty() ? "(no instruction)" : printable(text), "` at 0x",
-                           fmt::format("{:x}", in.address - w.group->image), ", group (", w.group->id[0],
-                           ", ", w.group->id[1], ", ", w.group->id[2], ") wave ", w.index, ": ", what));
+                           fmt::format("{:x}", offset), place, ", group (", w.group->id[0], ", ",
+                           w.group->id[1], ", ", w.group->id[2], ") wave ", w.index, ": ", what));
 }
 
 uint8_t* check_access(Wave& w, const Inst& in, uint64_t address, uint32_t bytes, uint32_t lane) {

@@ -63,6 +63,7 @@ struct CodeObject::Loaded {
       for (const CodeSection& s : file.code) sections.emplace_back(s.begin, s.end);
       translated = translate(std::span(static_cast<const std::byte*>(image.get()), file.image.size()), base(),
                              sections, target);
+      translated.lines = &file.lines;
     });
     return translated;
   }
@@ -86,6 +87,12 @@ std::vector<std::string> CodeObject::kernels() const {
 const std::string& CodeObject::target() const { return loaded_->file.target; }
 const Program& CodeObject::program() const { return loaded_->program(); }
 uint64_t CodeObject::base() const { return loaded_->base(); }
+const LineTable& CodeObject::lines() const { return loaded_->file.lines; }
+std::optional<std::string> CodeObject::source_line(uint64_t offset) const {
+  const SourceLine at = lines().at(offset);
+  if (at.line == 0) return std::nullopt;
+  return concat(printable(at.file), ":", at.line);
+}
 
 Gpu::Gpu(const std::string& arch, Options options)
     : target_(find_target(arch)), options_(std::move(options)), memory_(std::make_shared<Memory>()) {}

@@ -14,13 +14,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "emulator/code_object.hpp"
-#include "emulator/observers.hpp"
+#include "emulator/counting.hpp"
 #include "emulator/program.hpp"
 
 namespace rocm_sd::emu {
@@ -35,15 +36,15 @@ struct Launch {
   uint32_t dynamic_lds = 0;
 };
 
-// What a wave did: called after each instruction, with its disassembly.
+// Called for each instruction of each wave, with its disassembly. It may throw, which ends the launch.
 using Trace = std::function<void(const Wave& wave, const Inst& inst, std::string_view text)>;
 
 struct Options {
   int threads = 0;                 // host threads; 0: one a core
-  bool count = false;              // fills Counters::executed and memory
+  bool count = false;              // fills all of Counters; see analysis.hpp
   bool check = false;              // races in LDS, and reads of LDS that nothing wrote, are faults
   uint64_t instruction_limit = 0;  // of a wave: a launch that reaches it faults; 0: none
-  Trace trace;                     // makes launches run on one thread
+  Trace before, trace;             // before and after each instruction: launches run on one thread
 };
 
 struct Counters {
@@ -51,7 +52,8 @@ struct Counters {
   uint64_t instructions = 0;                  // of waves
   std::array<uint64_t, kClasses> by_class{};  // with Options::count
   std::vector<uint64_t> executed;             // with Options::count: by index in Program::code
-  std::vector<AccessCount> memory;            // with Options::count: global accesses, by the same index
+  std::vector<AccessCount> memory;            // with Options::count: by the same index
+  DistinctLines distinct;                     // with Options::count
 };
 
 class CodeObject {
@@ -61,6 +63,9 @@ class CodeObject {
   const std::string& target() const;
   const Program& program() const;  // translated on the first call
   uint64_t base() const;
+  const LineTable& lines() const;  // by offset in the image
+  // "file:line" of the code at an offset in the image, where the object has debug information.
+  std::optional<std::string> source_line(uint64_t offset) const;
 
  private:
   friend class Gpu;

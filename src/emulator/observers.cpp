@@ -47,23 +47,4 @@ void LdsShadow::access(const Wave& w, const Inst& in, const Pointers& p, uint32_
     });
 }
 
-void AccessMeter::access(const Inst& in, const Pointers& p, uint32_t bytes, uint32_t halves) {
-  AccessCount& count = counts[static_cast<size_t>(&in - first_)];
-  uint64_t lines[128];
-  size_t used = 0;
-  for (uint32_t h = 0; h < halves; ++h)
-    for_active(p.active[h], [&](uint32_t l) {
-      const auto address = reinterpret_cast<uint64_t>(p.at[h * kRow + l]);
-      lines[used++] = address / 64;
-      if ((address + bytes - 1) / 64 != address / 64) lines[used++] = (address + bytes - 1) / 64;
-      count.useful += bytes;
-    });
-  ++count.executions;
-  std::sort(lines, lines + used);
-  for (size_t i = 0; i < used; ++i) {
-    if (i == 0 || lines[i] != lines[i - 1]) ++count.lines64;
-    if (i == 0 || lines[i] / 2 != lines[i - 1] / 2) ++count.lines128;
-  }
-}
-
 }  // namespace rocm_sd::emu

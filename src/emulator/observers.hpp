@@ -1,5 +1,4 @@
-// What watches memory accesses where a launch asks for it: races in LDS, and how well global accesses
-// coalesce.
+// What watches memory accesses where a launch asks for it: races in LDS.
 #pragma once
 
 #include <cstdint>
@@ -28,25 +27,6 @@ class LdsShadow {
 
   std::vector<Byte> bytes_;
   uint32_t epoch_ = 1;
-};
-
-// Global accesses of one instruction, summed over its executions.
-struct AccessCount {
-  uint64_t executions = 0;
-  uint64_t lines64 = 0, lines128 = 0;  // distinct lines that each execution touched
-  uint64_t useful = 0;                 // bytes that lanes asked for
-};
-
-class AccessMeter {
- public:
-  AccessMeter(const Inst* first, size_t count) : first_(first), counts(count) {}
-  void access(const Inst& inst, const Pointers& pointers, uint32_t bytes, uint32_t halves);
-
- private:
-  const Inst* first_;
-
- public:
-  std::vector<AccessCount> counts;  // by index in Program::code
 };
 
 }  // namespace rocm_sd::emu

@@ -1,4 +1,5 @@
 // Addresses of vector memory and LDS instructions, checked lane by lane.
+#include "emulator/counting.hpp"
 #include "emulator/memory_core.hpp"
 #include "emulator/observers.hpp"
 
@@ -13,11 +14,13 @@ namespace {
 
 void observe_global(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
   if (w.group->meter) [[unlikely]]
-    w.group->meter->access(in, p, bytes, w.halves);
+    w.group->meter->global(w, in, p, bytes);
 }
 void observe_lds(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
   if (w.group->shadow) [[unlikely]]
     w.group->shadow->access(w, in, p, bytes);
+  if (w.group->meter) [[unlikely]]
+    w.group->meter->lds(w, in, p, bytes);
 }
 
 uint8_t* scratch_byte(Wave& w, const Inst& in, uint32_t offset, uint32_t bytes, uint32_t lane) {
@@ -73,6 +76,7 @@ void flat_pointers(Wave& w, const Inst& in, const Operand& vaddr, uint32_t bytes
     });
   }
   observe_lds(w, in, out, bytes);
+  observe_global(w, in, out, bytes);
 }
 
 void scratch_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes,

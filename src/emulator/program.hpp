@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "emulator/line_table.hpp"
 #include "emulator/memory.hpp"
 #include "emulator/wave.hpp"
 
@@ -46,6 +47,7 @@ struct Program {
   };
   std::deque<ConstantRow> constants;  // deques: instructions point at their elements
   std::deque<LaneMap> lane_maps;
+  const LineTable* lines = nullptr;  // by offset in the image; of the code object, which outlives this
 
   // The instruction at a host address, or null.
   const Inst* at(uint64_t address) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <span>
@@ -11,6 +12,7 @@
 #include "runtime/gpu_driver.hpp"
 #ifdef ROCM_SD_WITH_EMULATOR
 #include "emulator/gpu.hpp"
+#include "emulator/report.hpp"
 #endif
 
 namespace rocm_sd {
@@ -55,16 +57,21 @@ GpuDescription describe(const Card& card) {
           .targets = {card.arch}};
 }
 
+// A file to which each launch's counts are appended, a line of JSON each.
+constexpr const char* kCountVariable = "ROCM_SD_EMULATOR_COUNT";
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
 emu::Options options_from_environment() {
-  const auto set = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
   emu::Options options{.threads = host_threads()};
-  const std::string check = set("ROCM_SD_EMULATOR_CHECK");
+  const std::string check = environment("ROCM_SD_EMULATOR_CHECK");
   require<UsageError>(check.empty() || check == "0" || check == "1",
                       "ROCM_SD_EMULATOR_CHECK: expected 0 or 1, got ", printable(check));
   options.check = check == "1";
+  options.count = !environment(kCountVariable).empty();
   return options;
 }
 
@@ -144,7 +151,10 @@ class EmulatorDriver final : public GpuDriver {
         .grid = {grid.x, grid.y, grid.z}, .block = {threads, 1, 1}, .dynamic_lds = lds_bytes};
     const auto* first = static_cast<const std::byte*>(params);
     do_or_record([this, &kernel, launch, arguments = std::vector(first, first + bytes)] {
-      run("launch", [&] { gpu_.launch(kernel.code, kernel.name, launch, arguments); });
+      run("launch", [&] {
+        const emu::Counters counters = gpu_.launch(kernel.code, kernel.name, launch, arguments);
+        if (gpu_.options().count) write_counts(kernel, launch, counters);
+      });
     });
   }
 
@@ -180,6 +190,13 @@ class EmulatorDriver final : public GpuDriver {
     } catch (const Error& error) {
       throw DeviceError(gpu_call_failed(description_, call, error.what()));
     }
+  }
+  void write_counts(const EmulatedFunction& kernel, const emu::Launch& launch,
+                    const emu::Counters& counters) const {
+    const std::string path = environment(kCountVariable);
+    std::ofstream file(path, std::ios::app);
+    file << to_json(counters, kernel.code, kernel.code.kernel(kernel.name), launch).dump() << '\n';
+    require<FileError>(file.good(), "cannot write ", printable(path), " (", kCountVariable, ")");
   }
   void do_or_record(std::function<void()> step) {
     if (capturing_)

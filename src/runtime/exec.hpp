@@ -24,7 +24,7 @@ class LaunchTimer;
 
 // What a plan knows of all launches with one problem.
 struct PlannedWork {
-  std::string op;    // "conv2d"
+  std::string op;  // "conv2d"
   int launches = 0;
   double flops = 0;  // of all of them together, as OpInfo counts
   double bytes = 0;

@@ -15,6 +15,7 @@ struct Nvidia {
   static constexpr int lanes = 32;
   static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
   static constexpr bool kAsyncCopies = true;  // cp.async
+  static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once
 
   // Waits until all that the kernel before wrote is there, which is so already where the launch did not ask
   // for an overlap. Every kernel does it at its entry, so what a kernel finds is what all kernels before it
@@ -28,6 +29,7 @@ struct Nvidia {
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
   static ROCM_SD_DEVICE int lane() { return thread() % lanes; }
   static ROCM_SD_DEVICE uint32_t group_x() { return blockIdx.x; }
+  static ROCM_SD_DEVICE uint32_t groups_x() { return gridDim.x; }
   static ROCM_SD_DEVICE uint32_t group_y() { return blockIdx.y; }
   static ROCM_SD_DEVICE uint32_t group_z() { return blockIdx.z; }
   // No shuffle: it would wait for lanes that a branch keeps away.
@@ -206,14 +208,7 @@ struct Atom<Nvidia, T> {
     return fmaxf(x, Nvidia::shuffle_xor(x, 2));
   }
 
- private:
-  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
-    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-  }
+  // Two floats as a word.
   static ROCM_SD_DEVICE uint32_t pack(float low, float high) {
     uint32_t bits;
     if constexpr (std::is_same_v<T, Bf16>)
@@ -221,6 +216,15 @@ struct Atom<Nvidia, T> {
     else
       asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
+  }
+
+ private:
+  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
+    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
   }
 };
 
