@@ -203,9 +203,12 @@ function(rocm_sd_compile_kernel source target object)
     set(command ${ROCM_SD_NVCC} -x cu -cubin -gencode=arch=compute_${number},code=sm_${number} --expt-relaxed-constexpr
                 ${flags} ${ROCM_SD_NVCC_FLAGS})
   else()
+    # A lane is a loop's iteration already. What is more, LLVM before 21 exchanges the operands of v_cmpx_le_u32 without
+    # turning it into v_cmpx_ge_u32 (llvm/llvm-project pull request 146398), and the loop vectoriser's masks are such
+    # comparisons: spare rows of flash attention stayed unwritten. Behind -O3, which would turn it on again.
     set(command ${ROCM_SD_AMD_CLANG} -x hip --offload-arch=${target} --offload-device-only --no-gpu-bundle-output -nogpuinc
                 -fuse-cuid=none --rocm-path=${rocm_root} --rocm-device-lib-path=${ROCM_SD_DEVICE_LIBRARIES} -Wall -Wextra
-                -Wno-unused-command-line-argument ${flags} ${ROCM_SD_AMD_FLAGS})
+                -Wno-unused-command-line-argument ${flags} -fno-vectorize ${ROCM_SD_AMD_FLAGS})
   endif()
   set(launcher "")
   if(ROCM_SD_CCACHE)

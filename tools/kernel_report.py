@@ -4,7 +4,8 @@
     tools/kernel_report.py --build build/cpu                 writes the tables of the targets that were built
     tools/kernel_report.py --build build/cpu --check         compares with the tables that are there; exits 1 where a kernel
                                                              spills or uses scratch that did not, lost its matrix
-                                                             instructions or wide loads, or lost 5 points of matrix share
+                                                             instructions or wide loads, or lost 5 points of matrix share,
+                                                             or has comparisons that its compiler is known to get wrong
 
 AMD objects are read with llvm-readobj and llvm-objdump, NVIDIA's from the archive's index and by the opcodes of their
 instructions. The share is a bound by counting, not a measurement: see tools/kernel_cost.py.
@@ -69,9 +70,20 @@ def read_index(archive: Path) -> dict:
     return index
 
 
-def amd_rows(target: str, code: Path) -> list[Row]:
+def exchanged_comparisons(compiler: str, names: list[str]) -> int:
+    """LLVM before 21 exchanges the operands of these without exchanging their sense (llvm/llvm-project pull request 146398)."""
+    version = re.search(r"version (\d+)", compiler)
+    if version and int(version[1]) >= 21:
+        return 0
+    return sum(re.fullmatch(r"v_cmpx_[gl]e_u32(_e32|_e64)?", name) is not None for name in names)
+
+
+def amd_rows(target: str, code: Path, compiler: str, wrong: list[str]) -> list[Row]:
+    """A row a kernel; appends to `wrong` what may be the compiler's mistake."""
     rows = []
     for kernel in kernel_objects.amd_kernels(code, target):
+        if count := exchanged_comparisons(compiler, [i.name for i in kernel.instructions]):
+            wrong.append(f"{kernel.name}: {count} v_cmpx_le_u32 or v_cmpx_ge_u32, whose operands {compiler} may have exchanged")
         loop = kernel_cost.main_loop(kernel.instructions, target)
         matrix = sum(kernel_cost.is_matrix(i.name) for i in kernel.instructions)
         loads = [i.name for i in kernel.instructions if re.match(r"(global|buffer|flat)_load", i.name)]
@@ -148,10 +160,12 @@ def main() -> int:
         if args.targets and target not in args.targets:
             continue
         index = read_index(archive)
+        wrong: list[str] = []
         if target.startswith("sm_"):
             rows = nvidia_rows(index)
         else:
-            rows = [row for item in index["objects"] for row in amd_rows(target, args.build / "gpu" / target / item["name"])]
+            rows = [row for item in index["objects"]
+                    for row in amd_rows(target, args.build / "gpu" / target / item["name"], index["compiler"], wrong)]
         path = args.docs / f"{target}.md"
         if args.print:
             print(table(target, index, rows))
@@ -160,7 +174,7 @@ def main() -> int:
             path.write_text(table(target, index, rows))
             print(f"{path}: {len(rows)} kernels")
         else:
-            found = regressions(read_table(path), rows)
+            found = regressions(read_table(path), rows) + wrong
             for line in found:
                 print(f"{target}: {line}")
             failures += len(found)

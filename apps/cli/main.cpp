@@ -35,6 +35,8 @@ int run(int argc, char** argv) {
   rocm_sd::cli::add_convert(app);
   rocm_sd::cli::add_list(app);
   rocm_sd::cli::add_devices(app);
+  rocm_sd::cli::add_doctor(app);
+  rocm_sd::cli::add_predict(app);
   rocm_sd::cli::add_params(app);
   try {
     app.parse(argc, argv);

@@ -31,4 +31,16 @@ ROCM_SD_DEVICE void store_pack(T* to, const Pack<T, kCount>& pack) {
 #endif
 }
 
+// values, rounded, two at a time where the hardware does so.
+template <class T, int kCount>
+ROCM_SD_DEVICE void store_all(Pack<T, kCount>& to, const float (&values)[kCount]) {
+  if constexpr (kCount % 2 == 0 && sizeof(T) == 2) {
+    ROCM_SD_UNROLL
+    for (int j = 0; j < kCount; j += 2) store_pair(to.x + j, values[j], values[j + 1]);
+  } else {
+    ROCM_SD_UNROLL
+    for (int j = 0; j < kCount; ++j) store(to.x[j], values[j]);
+  }
+}
+
 }  // namespace rocm_sd

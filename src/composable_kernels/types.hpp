@@ -28,10 +28,13 @@
 #endif
 #if defined(__CUDACC__)
 #define ROCM_SD_UNROLL _Pragma("unroll")
+#define ROCM_SD_ROLLED _Pragma("unroll 1")
 #elif defined(__clang__)
 #define ROCM_SD_UNROLL _Pragma("clang loop unroll(full)")
+#define ROCM_SD_ROLLED _Pragma("clang loop unroll(disable)")
 #else
 #define ROCM_SD_UNROLL
+#define ROCM_SD_ROLLED
 #endif
 
 namespace rocm_sd {
@@ -75,6 +78,34 @@ ROCM_SD_DEVICE void store(Half& to, float value) {
   to.bits = __builtin_bit_cast(uint16_t, static_cast<_Float16>(value));
 #endif
 }
+
+// Two neighbours at an address that is a multiple of 4.
+ROCM_SD_DEVICE void store_pair(Bf16* to, float low, float high) {
+#if defined(__CUDA_ARCH__)
+  uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  *reinterpret_cast<uint32_t*>(to) = bits;
+#else
+  store(to[0], low);
+  store(to[1], high);
+#endif
+}
+ROCM_SD_DEVICE void store_pair(Half* to, float low, float high) {
+#if defined(__CUDA_ARCH__)
+  uint32_t bits;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  *reinterpret_cast<uint32_t*>(to) = bits;
+#else
+  store(to[0], low);
+  store(to[1], high);
+#endif
+}
+
+// How a copy engine walks a matrix: the driver's own form, made by GpuDevice::map_tiles, part of a kernel's
+// argument.
+struct alignas(128) TensorMap {
+  uint64_t words[16];
+};
 
 // 16 bytes of a 16-bit type: what one lane loads, stores or copies at a time.
 template <class T>

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/log.hpp"
+#include "kernels/choice_record.hpp"
 #include "kernels/epilogue.hpp"
 
 namespace rocm_sd {
@@ -13,6 +14,7 @@ namespace {
 using Choice = std::pair<std::string, std::string>;  // op, implementation
 
 thread_local std::vector<Choice> forced_choices;
+thread_local ChoiceRecord* innermost_record = nullptr;
 
 const std::vector<Choice>& choices_from_environment() {
   static const std::vector<Choice> choices = [] {
@@ -46,15 +48,21 @@ ForcedImpl::ForcedImpl(std::string op, std::string impl) {
 }
 ForcedImpl::~ForcedImpl() { forced_choices.pop_back(); }
 
+ChoiceRecord::ChoiceRecord() : outer_(innermost_record) { innermost_record = this; }
+ChoiceRecord::~ChoiceRecord() { innermost_record = outer_; }
+
 void log_choice(const char* op, const std::string& problem, const char* impl, const std::string& refusals) {
   static const bool enabled = log_topic("dispatch");
+  if (!enabled && !innermost_record) return;
+  const std::string line =
+      concat(op, " ", problem, " -> ", impl, refusals.empty() ? "" : concat(" (", refusals, ")"));
+  for (ChoiceRecord* record = innermost_record; record; record = record->outer_)
+    record->lines_.push_back(line);
   if (!enabled) return;
   static std::mutex mutex;
   static std::set<std::string> seen;
-  const std::string line = concat("dispatch: ", op, " ", problem, " -> ", impl, refusals.empty() ? "" : " (",
-                                  refusals, refusals.empty() ? "" : ")");
   const std::lock_guard lock(mutex);
-  if (seen.insert(line).second) log().info("{}", line);
+  if (seen.insert(line).second) log().info("dispatch: {}", line);
 }
 
 std::string_view activation_name(Activation act) {

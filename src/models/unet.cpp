@@ -187,7 +187,14 @@ Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, c
   x = group_norm(
       ex, x, norm_out_,
       {.groups = static_cast<int>(config_.norm_groups), .eps = norm_out_.eps, .act = Activation::kSilu});
-  return conv(x, conv_out_);  // [B,h,w,out_channels]
+  const Tensor y = conv(x, conv_out_);  // [B,h,w,out_channels]
+  if (dtype_ != DType::kBF16) return y;
+  // Guidance multiplies the difference of two outputs, and with it what bf16 cut off them: as much as all
+  // else that bf16 costs. A second convolution adds the rest that the first could not hold, to 16 digits.
+  const Tensor minus = affine(ex, y, -1, 0);
+  const Tensor rest = conv2d(
+      ex, x, conv_out_, {.pad = Padding::same((conv_out_.kernel - 1) / 2), .epilogue = {.residual = &minus}});
+  return add(ex, cast(ex, y, DType::kF32), cast(ex, rest, DType::kF32));
 }
 
 }  // namespace rocm_sd

@@ -1,10 +1,11 @@
 // NVIDIA GPUs through libcuda.so.1, found when the program runs.
 #include <algorithm>
+#include <cstdlib>
 
+#include "base/dynamic_library.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/cuda_api.hpp"
-#include "runtime/dynamic_library.hpp"
 #include "runtime/gpu_driver.hpp"
 
 namespace rocm_sd {
@@ -35,6 +36,10 @@ struct Library {
   if (!functions.call && problem.empty()) problem = concat(file.name(), " is too old: no " #call);
     ROCM_SD_CUDA_FUNCTIONS(ROCM_SD_LOAD)
 #undef ROCM_SD_LOAD
+#define ROCM_SD_LOAD_NEWER(call, ...) \
+  functions.call = reinterpret_cast<decltype(functions.call)>(file.symbol(#call));
+    ROCM_SD_CUDA_NEWER_FUNCTIONS(ROCM_SD_LOAD_NEWER)
+#undef ROCM_SD_LOAD_NEWER
     if (!problem.empty()) return;
     if (const Status status = functions.cuInit(0); status != kSuccess)
       problem = concat("cuInit: ", reason(functions, status));
@@ -72,13 +77,16 @@ GpuDescription describe(const Api& api, int index) {
                      .product = printable(product),
                      .memory_bytes = memory,
                      .targets = targets_of(attribute(kMajor), attribute(kMinor))};
-  gpu.traits = {.arch = gpu.targets.front(),
-                .family = GpuFamily::kNvidia,
-                .lanes = 32,
-                .multiprocessors = attribute(kMultiprocessors),
-                .lds_per_group = static_cast<size_t>(attribute(kSharedBytesOptin)),
-                .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
-                .integrated = attribute(kIntegrated) != 0};
+  gpu.traits = {
+      .arch = gpu.targets.front(),
+      .family = GpuFamily::kNvidia,
+      .lanes = 32,
+      .multiprocessors = attribute(kMultiprocessors),
+      .lds_per_group = static_cast<size_t>(attribute(kSharedBytesOptin)),
+      .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
+      .integrated = attribute(kIntegrated) != 0,
+      .cluster = attribute(kMajor) >= 9 ? 8u : 1u,
+      .copy_engine = attribute(kMajor) >= 9 && api.cuTensorMapEncodeTiled && api.cuTensorMapEncodeIm2col};
   return gpu;
 }
 
@@ -91,7 +99,10 @@ class CudaDriver final : public GpuDriver {
     ROCM_SD_CHECK_GPU(api_.cuDevicePrimaryCtxRetain(&context_, device_));
     try {
       make_current();
-      ROCM_SD_CHECK_GPU(api_.cuStreamCreate(&stream_, kStreamNonBlocking));
+      const char* overlap = std::getenv("ROCM_SD_OVERLAP");
+      overlap_ = gpu_.traits.cluster > 1 && overlap && std::string_view(overlap) == "1";
+      ROCM_SD_CHECK_GPU(api_.cuStreamCreate(&own_stream_, kStreamNonBlocking));
+      stream_ = own_stream_;
     } catch (...) {
       api_.cuDevicePrimaryCtxRelease_v2(device_);
       throw;
@@ -99,12 +110,14 @@ class CudaDriver final : public GpuDriver {
   }
   ~CudaDriver() override {
     api_.cuCtxSetCurrent(context_);
-    forgive(api_.cuStreamDestroy_v2(stream_), "cuStreamDestroy");
+    forgive(api_.cuStreamDestroy_v2(own_stream_), "cuStreamDestroy");
     forgive(api_.cuDevicePrimaryCtxRelease_v2(device_), "cuDevicePrimaryCtxRelease");
   }
 
   const GpuDescription& description() const override { return gpu_; }
   void make_current() override { ROCM_SD_CHECK_GPU(api_.cuCtxSetCurrent(context_)); }
+  void use_stream(void* stream) override { stream_ = static_cast<Stream>(stream); }
+  void use_own_stream() override { stream_ = own_stream_; }
   MemoryInfo memory() override {
     size_t free = 0, total = 0;
     ROCM_SD_CHECK_GPU(api_.cuMemGetInfo_v2(&free, &total));
@@ -160,8 +173,41 @@ class CudaDriver final : public GpuDriver {
   void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
                     size_t) override {
     void* arguments[] = {const_cast<void*>(params)};  // one struct; the driver knows its size
-    ROCM_SD_CHECK_GPU(api_.cuLaunchKernel(static_cast<Function>(function), grid.x, grid.y, grid.z, threads, 1,
-                                          1, lds_bytes, stream_, arguments, nullptr));
+    LaunchAttribute attributes[2] = {};
+    unsigned count = 0;
+    if (overlap_) {
+      attributes[count].id = kProgrammaticSerialization;
+      attributes[count++].value.programmatic = 1;
+    }
+    if (grid.cluster > 1) {
+      attributes[count].id = kClusterDimension;
+      attributes[count].value.cluster[0] = grid.cluster;
+      attributes[count].value.cluster[1] = attributes[count].value.cluster[2] = 1;
+      ++count;
+    }
+    const LaunchConfig config = {grid.x, grid.y,    grid.z,  threads,    1,
+                                 1,      lds_bytes, stream_, attributes, count};
+    ROCM_SD_CHECK_GPU(api_.cuLaunchKernelEx(&config, static_cast<Function>(function), arguments, nullptr));
+  }
+  void map_boxes(void* map, const MatrixBoxes& boxes) override {
+    if (!api_.cuTensorMapEncodeTiled) return GpuDriver::map_boxes(map, boxes);
+    const unsigned long long extents[] = {boxes.columns, boxes.rows}, strides[] = {boxes.stride_bytes};
+    const unsigned box[] = {64, boxes.box_rows}, steps[] = {1, 1};
+    ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeTiled(map, kTensorFloat16, 2, const_cast<void*>(boxes.data),
+                                                  extents, strides, box, steps, 0, kTensorSwizzle128,
+                                                  kTensorPromote256, 0));
+  }
+  void map_boxes(void* map, const ImageBoxes& boxes) override {
+    if (!api_.cuTensorMapEncodeIm2col) return GpuDriver::map_boxes(map, boxes);
+    const unsigned long long pixel = boxes.channels * 2, row = boxes.width * pixel,
+                             image = boxes.height * row;
+    const unsigned long long extents[] = {boxes.channels, boxes.width, boxes.height, boxes.batch};
+    const unsigned long long strides[] = {pixel, row, image};
+    const int lower[] = {boxes.first[1], boxes.first[0]}, upper[] = {boxes.last[1], boxes.last[0]};
+    const unsigned steps[] = {1, boxes.stride, boxes.stride, 1};
+    ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeIm2col(map, kTensorFloat16, 4, const_cast<void*>(boxes.data),
+                                                   extents, strides, lower, upper, 64, boxes.box_pixels,
+                                                   steps, 0, kTensorSwizzle128, kTensorPromote256, 0));
   }
 
   void begin_capture() override {
@@ -218,7 +264,10 @@ class CudaDriver final : public GpuDriver {
   GpuDescription gpu_;
   Ordinal device_ = 0;
   Context context_ = nullptr;
-  Stream stream_ = nullptr;
+  Stream own_stream_ = nullptr, stream_ = nullptr;  // stream_: the one in use
+  // Whether a kernel may start while its predecessor's last workgroups run: each one waits for all of it
+  // before it touches memory (target.hpp). Only where ROCM_SD_OVERLAP=1: on an H200 it cost SD 1.5's step 4%.
+  bool overlap_ = false;
 };
 
 }  // namespace

@@ -210,6 +210,9 @@ class DriverGpu final : public GpuDevice {
     }
   }
 
+  void map_boxes(void* map, const MatrixBoxes& boxes) override { current().map_boxes(map, boxes); }
+  void map_boxes(void* map, const ImageBoxes& boxes) override { current().map_boxes(map, boxes); }
+
   void begin_capture() override {
     refuse_capture("begin_capture");
     current().begin_capture();
@@ -243,6 +246,9 @@ class DriverGpu final : public GpuDevice {
                            " bytes of parameters, launched with ", bytes);
     require<InternalError>(grid.x > 0 && grid.y > 0 && grid.z > 0, kernel.name,
                            ": launched with an empty grid (", grid.x, " x ", grid.y, " x ", grid.z, ")");
+    require<InternalError>(grid.cluster >= 1 && grid.cluster <= traits_.cluster && grid.x % grid.cluster == 0,
+                           kernel.name, ": ", grid.x, " groups launched in clusters of ", grid.cluster, ", ",
+                           traits_.arch, " takes whole clusters of up to ", traits_.cluster);
     require<InternalError>(lds_bytes <= traits_.lds_per_group, kernel.name, ": launched with ", lds_bytes,
                            " bytes of LDS, ", traits_.arch, " has ", traits_.lds_per_group);
   }
@@ -258,6 +264,19 @@ class DriverGpu final : public GpuDevice {
 };
 
 }  // namespace
+
+void GpuDevice::map_boxes(void*, const MatrixBoxes&) {
+  throw DeviceError(concat(name(), ": has no copy engine for boxes of a matrix"));
+}
+void GpuDevice::map_boxes(void*, const ImageBoxes&) {
+  throw DeviceError(concat(name(), ": has no copy engine for boxes of an image"));
+}
+void GpuDriver::map_boxes(void*, const MatrixBoxes&) {
+  throw DeviceError(concat(description().device, ": its driver maps no matrices for a copy engine"));
+}
+void GpuDriver::map_boxes(void*, const ImageBoxes&) {
+  throw DeviceError(concat(description().device, ": its driver maps no images for a copy engine"));
+}
 
 std::string gpu_call_failed(const GpuDescription& gpu, std::string_view call, std::string_view reason) {
   call = call.substr(0, call.find('('));

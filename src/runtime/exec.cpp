@@ -68,7 +68,11 @@ std::unique_ptr<GpuGraph> Graph::record_on(GpuDevice& device) const {
 
 void Exec::launch(OpInfo info, LaunchBody body) {
   if (planning()) {
-    ++problems_[concat(info.op, " ", info.detail)];
+    PlannedWork& work = problems_[concat(info.op, " ", info.detail)];
+    work.op = info.op;
+    ++work.launches;
+    work.flops += info.flops;
+    work.bytes += info.bytes;
     planned_flops_ += info.flops;
     return;
   }

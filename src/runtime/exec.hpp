@@ -22,6 +22,16 @@ using LaunchBody = std::function<void()>;
 
 class LaunchTimer;
 
+// What a plan knows of all launches with one problem.
+struct PlannedWork {
+  std::string op;  // "conv2d"
+  int launches = 0;
+  double flops = 0;  // of all of them together, as OpInfo counts
+  double bytes = 0;
+};
+// By "op detail".
+using PlannedProblems = std::map<std::string, PlannedWork>;
+
 // The launches of one forward, in order. Valid while the arena keeps its generation and the weights live.
 class Graph {
  public:
@@ -65,8 +75,8 @@ class Exec {
   // graph. Throws CancelledError where cancellation was asked for.
   void launch(OpInfo info, LaunchBody body);
 
-  // Problems met while planning, with the number of times: what a tuner would work on.
-  const std::map<std::string, int>& problems() const { return problems_; }
+  // Problems met while planning: what a tuner works on and a prediction adds up.
+  const PlannedProblems& problems() const { return problems_; }
   double planned_flops() const { return planned_flops_; }
 
   Profiler* profiler = nullptr;         // may be null
@@ -77,7 +87,7 @@ class Exec {
  private:
   Arena& arena_;
   Mode mode_;
-  std::map<std::string, int> problems_;
+  PlannedProblems problems_;
   double planned_flops_ = 0;
 };
 
@@ -94,7 +104,7 @@ class Program {
   size_t arena_bytes() const { return plan_.bytes; }
   size_t arena_lower_bound() const { return plan_.lower_bound; }
   double flops() const { return flops_; }
-  const std::map<std::string, int>& problems() const { return problems_; }
+  const PlannedProblems& problems() const { return problems_; }
 
   // First call after planning (or after the arena moved) captures; later calls replay, on a GPU as one graph
   // unless a profiler asks for the time of each launch. On a GPU the work may be under way when this returns.
@@ -110,7 +120,7 @@ class Program {
   bool planned_ = false;
   ArenaPlan plan_;
   double flops_ = 0;
-  std::map<std::string, int> problems_;
+  PlannedProblems problems_;
   Graph graph_;
   bool captured_ = false;
   uint64_t captured_generation_ = 0;

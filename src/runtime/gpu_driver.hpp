@@ -31,6 +31,12 @@ class GpuDriver {
 
   virtual const GpuDescription& description() const = 0;
   virtual void make_current() = 0;  // for the calling thread; before any call below
+
+  // From here on everything goes to this stream (the driver's handle; null is its default stream), which a
+  // framework owns and orders; use_own_stream() returns to the driver's. The caller sees to it that nobody
+  // else works on the device meanwhile. A driver that runs every call at once has no streams to choose from.
+  virtual void use_stream(void* /*stream*/) {}
+  virtual void use_own_stream() {}
   virtual MemoryInfo memory() = 0;
 
   virtual void* allocate(size_t bytes) = 0;  // null where memory does not suffice
@@ -53,6 +59,9 @@ class GpuDriver {
   virtual void allow_lds(void* function, uint32_t bytes) = 0;
   virtual void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
                             const void* params, size_t bytes) = 0;
+
+  virtual void map_boxes(void* map, const MatrixBoxes& boxes);  // as GpuDevice's
+  virtual void map_boxes(void* map, const ImageBoxes& boxes);
 
   virtual void begin_capture() = 0;
   virtual void* end_capture(std::string& problem) = 0;  // null, and why, where there is no graph

@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/dynamic_library.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "runtime/dynamic_library.hpp"
 #include "runtime/gpu_driver.hpp"
 #include "runtime/hip_api.hpp"
 
@@ -107,12 +107,15 @@ class HipDriver final : public GpuDriver {
  public:
   HipDriver(const Api& api, int index) : api_(api), gpu_(describe(api, index)), index_(index) {
     make_current();
-    ROCM_SD_CHECK_GPU(api_.hipStreamCreateWithFlags(&stream_, kStreamNonBlocking));
+    ROCM_SD_CHECK_GPU(api_.hipStreamCreateWithFlags(&own_stream_, kStreamNonBlocking));
+    stream_ = own_stream_;
   }
-  ~HipDriver() override { forgive(api_.hipStreamDestroy(stream_), "hipStreamDestroy"); }
+  ~HipDriver() override { forgive(api_.hipStreamDestroy(own_stream_), "hipStreamDestroy"); }
 
   const GpuDescription& description() const override { return gpu_; }
   void make_current() override { ROCM_SD_CHECK_GPU(api_.hipSetDevice(index_)); }
+  void use_stream(void* stream) override { stream_ = static_cast<Stream>(stream); }
+  void use_own_stream() override { stream_ = own_stream_; }
   MemoryInfo memory() override {
     size_t free = 0, total = 0;
     ROCM_SD_CHECK_GPU(api_.hipMemGetInfo(&free, &total));
@@ -221,7 +224,7 @@ class HipDriver final : public GpuDriver {
   const Api& api_;
   GpuDescription gpu_;
   int index_;
-  Stream stream_ = nullptr;
+  Stream own_stream_ = nullptr, stream_ = nullptr;  // stream_: the one in use
 };
 
 }  // namespace

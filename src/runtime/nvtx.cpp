@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "base/dynamic_library.hpp"
 #include "base/log.hpp"
-#include "runtime/dynamic_library.hpp"
 
 namespace rocm_sd {
 namespace {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dynamic_library.hpp"
 #include "base/log.hpp"
-#include "runtime/dynamic_library.hpp"
 #include "runtime/nvtx.hpp"
 
 namespace rocm_sd {

@@ -14,7 +14,8 @@ namespace rocm_sd {
 // Opened once per process, before the first test runs.
 GpuDevice& test_gpu();
 
-// True where the device interprets machine code: tests then leave out the problems named *Full.
+// True where the device interprets machine code, or ROCM_SD_TEST_SMALL=1 says that a tool watches each access:
+// tests then leave out the problems named *Full.
 bool test_gpu_is_emulated();
 
 }  // namespace rocm_sd

@@ -120,6 +120,28 @@ def test_devices(rocm_sd, model, tmp_path):
     assert "Device: \"host: " in read_parameters(tmp_path / "a.png") or "Device: host" in read_parameters(tmp_path / "a.png")
 
 
+def test_doctor(rocm_sd, tmp_path):
+    assert "device      cpu" in rocm_sd("doctor").stdout
+    card = tmp_path / "sys/bus/pci/devices/0000:03:00.0"
+    card.mkdir(parents=True)
+    for name, text in {"class": "0x030000", "vendor": "0x1002", "device": "0x744c"}.items():
+        (card / name).write_text(text + "\n")
+    report = json.loads(rocm_sd("doctor", "--json", "--root", str(tmp_path)).stdout)
+    assert [c["device"] for c in report["cards"]] == [0x744C]
+    problem = next(f for f in report["findings"] if f["subject"] == "0000:03:00.0")
+    assert problem["severity"] == "problem" and "no driver" in problem["what"] and "modprobe" in problem["fix"]
+
+
+def test_predict(rocm_sd, tmp_path):
+    bad = rocm_sd("predict", "--gpu", "RX 7900 XTZ", code=2)
+    assert "RX 7900 XTX?" in bad.stderr
+    gpu = {"name": "mine", "arch": "gfx803", "multiprocessors": 9, "gigahertz": 1, "memory_gb": 8, "bandwidth_gb_per_s": 99}
+    (tmp_path / "gpu.json").write_text(json.dumps(gpu))
+    assert "gfx803" in rocm_sd("predict", "--gpu-file", str(tmp_path / "gpu.json"), code=2).stderr
+    (tmp_path / "gpu.json").write_text('{"name": 3}')
+    assert "name" in rocm_sd("predict", "--gpu-file", str(tmp_path / "gpu.json"), code=3).stderr
+
+
 def test_budget_and_offload_draw_the_same_picture(rocm_sd, model, tmp_path):
     args = ["generate", "--model", model, "--device", "cpu", "--dtype", "f32", "--steps", "1", "-W", "512", "-H", "512", "--seed", "1"]
     plain = rocm_sd(*args, "-o", tmp_path / "a.png").stderr
@@ -187,6 +209,16 @@ def test_prompt_that_is_not_utf8(rocm_sd, model, tmp_path):
                b"-W", b"64", b"-H", b"64", b"-o", os.fsencode(tmp_path / "a.png")]
     assert subprocess.run(command, capture_output=True).returncode == 0
     assert "\ufffd" in read_parameters(tmp_path / "a.png")
+
+
+def test_tags_without_effect_are_named(rocm_sd, model, tmp_path):
+    done = rocm_sd("generate", "--model", model, *FAST, "--prompt", "a cat <lora:style:0.8> <lora:style:0.8> <hypernet:x:1>", "-o", tmp_path / "a.png")
+    warnings = [line for line in done.stderr.splitlines() if "no effect" in line]
+    assert len(warnings) == 3, done.stderr
+    assert all("<lora:style:0.8>" in line and "LoRA files are not supported yet" in line for line in warnings[:2])
+    assert "<hypernet:x:1>" in warnings[2]
+    rocm_sd("generate", "--model", model, *FAST, "--prompt", "a cat", "-o", tmp_path / "b.png")
+    assert np.array_equal(read_picture(tmp_path / "a.png"), read_picture(tmp_path / "b.png"))
 
 
 @pytest.mark.bad_input
@@ -268,6 +300,16 @@ def test_mask_of_another_size_and_extremes(rocm_sd, model, tmp_path):
 @pytest.mark.parametrize("threads", ["0", "1", "1000"])
 def test_odd_thread_counts(rocm_sd, model, tmp_path, threads):
     rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", env={"OMP_NUM_THREADS": threads})
+
+
+@pytest.mark.parametrize("level", ["SSE41", "AVX2", "AVX512_CORE", "nonsense"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_onednn_kept_from_instructions(rocm_sd, model, tmp_path, level, dtype):
+    """A limit below what our own kernels use must not end in a product that oneDNN has no code for."""
+    plain, limited = tmp_path / "plain.png", tmp_path / "limited.png"
+    rocm_sd("generate", "--device", "cpu", "--model", model, *FAST, "--dtype", dtype, "-o", plain)
+    rocm_sd("generate", "--device", "cpu", "--model", model, *FAST, "--dtype", dtype, "-o", limited, env={"ONEDNN_MAX_CPU_ISA": level})
+    assert psnr(read_picture(plain), read_picture(limited)) >= (60 if dtype == "f32" else 35)
 
 
 @pytest.mark.bad_input

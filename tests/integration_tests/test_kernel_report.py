@@ -46,6 +46,13 @@ def test_a_new_kernel_must_not_spill(report, row):
     assert len(report.regressions({}, [dataclasses.replace(row, spills=1)])) == 1
 
 
+def test_finds_comparisons_that_old_compilers_exchange(report):
+    names = ["v_cmpx_ge_u32_e64", "v_cmpx_le_u32_e32", "v_cmpx_lt_u32_e64", "v_cmp_le_u32_e64", "v_cmpx_le_i32_e64"]
+    assert report.exchanged_comparisons("Debian clang version 19.1.7 (3+b1)", names) == 2
+    assert report.exchanged_comparisons("clang version 21.1.0", names) == 0
+    assert report.exchanged_comparisons("unknown", names[2:]) == 0
+
+
 # One 16x16x16 product a wave at the published rate of a SIMD: 8192 operations.
 @pytest.mark.parametrize("target, name, cycles", [
     ("gfx1100", "v_wmma_f32_16x16x16_f16", 32), ("gfx1201", "v_wmma_f32_16x16x16_bf16", 16),

@@ -140,15 +140,24 @@ std::vector<NvRecord> nv_records(const Elf& elf, std::string_view info) {
 }
 
 std::vector<CodeObjectKernel> nvidia_kernels(const Elf& elf) {
-  constexpr uint8_t kParamBytes = 0x19, kRegisters = 0x2f, kFrameBytes = 0x11;
+  constexpr uint8_t kParamInfo = 0x17, kParamBytes = 0x19, kRegisters = 0x2f, kFrameBytes = 0x11;
   const std::string prefix = ".nv.info.";
   std::vector<CodeObjectKernel> kernels;
   for (const Elf64_Shdr& s : elf.sections()) {
     const std::string section = elf.name(s);
     if (!section.starts_with(prefix)) continue;
-    for (const NvRecord& record : nv_records(elf, elf.content(s)))
-      if (record.attribute == kParamBytes)  // device functions that were not inlined have none
-        kernels.push_back({.name = section.substr(prefix.size()), .params = record.value});
+    // What is counted begins where the driver's part of the constants ends; the one argument, for its
+    // alignment, perhaps later: at the offset in its record (u32 index, u16 ordinal, u16 offset, u32 flags).
+    uint16_t before = 0;
+    const std::vector<NvRecord> records = nv_records(elf, elf.content(s));
+    for (const NvRecord& record : records)
+      if (record.attribute == kParamInfo && record.bytes.size() >= 8)
+        std::memcpy(&before, record.bytes.data() + 6, sizeof(before));
+    for (const NvRecord& record : records)
+      if (record.attribute == kParamBytes) {  // device functions that were not inlined have none
+        elf.check(before <= record.value, "has an argument beyond its parameters");
+        kernels.push_back({.name = section.substr(prefix.size()), .params = uint32_t{record.value} - before});
+      }
   }
   const auto symbols = elf.symbols();
   const auto find = [&](std::string_view name) -> CodeObjectKernel* {

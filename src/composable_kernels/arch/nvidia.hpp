@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "composable_kernels/atom.hpp"
+#include "composable_kernels/pack.hpp"
 
 namespace rocm_sd {
 
@@ -14,10 +15,21 @@ struct Nvidia {
   static constexpr int lanes = 32;
   static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
   static constexpr bool kAsyncCopies = true;  // cp.async
+  static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once
+
+  // Waits until all that the kernel before wrote is there, which is so already where the launch did not ask
+  // for an overlap. Every kernel does it at its entry, so what a kernel finds is what all kernels before it
+  // left.
+  static ROCM_SD_DEVICE void begin_kernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  }
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
   static ROCM_SD_DEVICE int lane() { return thread() % lanes; }
   static ROCM_SD_DEVICE uint32_t group_x() { return blockIdx.x; }
+  static ROCM_SD_DEVICE uint32_t groups_x() { return gridDim.x; }
   static ROCM_SD_DEVICE uint32_t group_y() { return blockIdx.y; }
   static ROCM_SD_DEVICE uint32_t group_z() { return blockIdx.z; }
   // No shuffle: it would wait for lanes that a branch keeps away.
@@ -31,6 +43,34 @@ struct Nvidia {
     extern __shared__ uint4 dynamic_lds[];
     return reinterpret_cast<char*>(dynamic_lds);
   }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  // What the cluster's workgroups wrote to LDS before, all of them see after.
+  static ROCM_SD_DEVICE void cluster_barrier() {
+    cluster_arrive();
+    cluster_wait();
+  }
+  static ROCM_SD_DEVICE void cluster_arrive() {
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  }
+  static ROCM_SD_DEVICE void cluster_wait() {
+    __syncwarp();
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  }
+  // The pair that workgroup `rank` of the cluster keeps at this place of its LDS.
+  static ROCM_SD_DEVICE Pack<float, 2> read_cluster(const Pack<float, 2>* lds, int rank) {
+    const auto own = static_cast<uint32_t>(__cvta_generic_to_shared(lds));
+    uint32_t at;
+    Pack<float, 2> pair;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(own), "r"(rank));
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(pair.x[0]), "=f"(pair.x[1])
+                 : "r"(at)
+                 : "memory");
+    return pair;
+  }
+#endif
 
   static ROCM_SD_DEVICE void fence_schedule() {}  // ptxas orders well by itself
 
@@ -58,7 +98,11 @@ struct Nvidia {
   }
   static ROCM_SD_DEVICE float exp(float x) { return exp2(x * 1.44269504088896f); }
   static ROCM_SD_DEVICE float log(float x) { return __logf(x); }
-  static ROCM_SD_DEVICE float reciprocal(float x) { return __frcp_rn(x); }
+  static ROCM_SD_DEVICE float reciprocal(float x) {  // rcp.approx: 1 ulp; zero for what exceeds 2^126
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
   static ROCM_SD_DEVICE float round(float x) { return rintf(x); }  // half to even
   static ROCM_SD_DEVICE float sqrt(float x) { return sqrtf(x); }
   static ROCM_SD_DEVICE double sqrt(double x) { return ::sqrt(x); }
@@ -164,14 +208,7 @@ struct Atom<Nvidia, T> {
     return fmaxf(x, Nvidia::shuffle_xor(x, 2));
   }
 
- private:
-  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
-    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-  }
+  // Two floats as a word.
   static ROCM_SD_DEVICE uint32_t pack(float low, float high) {
     uint32_t bits;
     if constexpr (std::is_same_v<T, Bf16>)
@@ -179,6 +216,15 @@ struct Atom<Nvidia, T> {
     else
       asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
+  }
+
+ private:
+  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
+    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
   }
 };
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "composable_kernels/arch/nvidia.hpp"
+#include "composable_kernels/arch/nvidia_registers.hpp"
 
 namespace rocm_sd {
 
@@ -55,27 +56,11 @@ struct GroupMma;
     }                                                                                                   \
   };
 // clang-format off
-#define ROCM_SD_REGISTERS_32 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
-    ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define ROCM_SD_REGISTERS_64 ROCM_SD_REGISTERS_32 \
-    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47" \
-    ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define ROCM_SD_REGISTERS_80 ROCM_SD_REGISTERS_64 \
-    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define ROCM_SD_REGISTERS_128 ROCM_SD_REGISTERS_80 \
-    ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95" \
-    ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
-    ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 ROCM_SD_GROUP_MMA(64, ROCM_SD_REGISTERS_32, "%32", "%33", ROCM_SD_ATOM(0), ROCM_SD_ATOM(1), ROCM_SD_ATOM(2), ROCM_SD_ATOM(3))
 ROCM_SD_GROUP_MMA(128, ROCM_SD_REGISTERS_64, "%64", "%65", ROCM_SD_ATOM(0), ROCM_SD_ATOM(1), ROCM_SD_ATOM(2), ROCM_SD_ATOM(3), ROCM_SD_ATOM(4), ROCM_SD_ATOM(5), ROCM_SD_ATOM(6), ROCM_SD_ATOM(7))
 ROCM_SD_GROUP_MMA(160, ROCM_SD_REGISTERS_80, "%80", "%81", ROCM_SD_ATOM(0), ROCM_SD_ATOM(1), ROCM_SD_ATOM(2), ROCM_SD_ATOM(3), ROCM_SD_ATOM(4), ROCM_SD_ATOM(5), ROCM_SD_ATOM(6), ROCM_SD_ATOM(7), ROCM_SD_ATOM(8), ROCM_SD_ATOM(9))
 ROCM_SD_GROUP_MMA(256, ROCM_SD_REGISTERS_128, "%128", "%129", ROCM_SD_ATOM(0), ROCM_SD_ATOM(1), ROCM_SD_ATOM(2), ROCM_SD_ATOM(3), ROCM_SD_ATOM(4), ROCM_SD_ATOM(5), ROCM_SD_ATOM(6), ROCM_SD_ATOM(7), ROCM_SD_ATOM(8), ROCM_SD_ATOM(9), ROCM_SD_ATOM(10), ROCM_SD_ATOM(11), ROCM_SD_ATOM(12), ROCM_SD_ATOM(13), ROCM_SD_ATOM(14), ROCM_SD_ATOM(15))
 // clang-format on
-#undef ROCM_SD_REGISTERS_32
-#undef ROCM_SD_REGISTERS_64
-#undef ROCM_SD_REGISTERS_80
-#undef ROCM_SD_REGISTERS_128
 #undef ROCM_SD_GROUP_MMA
 #undef ROCM_SD_ATOM
 

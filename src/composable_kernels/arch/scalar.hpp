@@ -6,9 +6,11 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "composable_kernels/atom.hpp"
 #include "composable_kernels/block.hpp"
+#include "composable_kernels/pack.hpp"
 
 namespace rocm_sd {
 
@@ -18,6 +20,7 @@ struct Scalar {
   static constexpr int kFragmentsAhead = 1;
   static constexpr const char* kName = "scalar";
   static constexpr bool kAsyncCopies = false;
+  static constexpr bool kDeepAtoms = false;  // a lane reads 16 bytes of a row for two atoms at once
 
   static int thread() { return 0; }
   static int lane() { return 0; }
@@ -26,11 +29,26 @@ struct Scalar {
   static void barrier() { std::atomic_signal_fence(std::memory_order_seq_cst); }
   static void wave_barrier() { barrier(); }
   static void fence_schedule() {}
+  // Clusters are of one workgroup.
+  static void cluster_barrier() { barrier(); }
+  static void cluster_arrive() {}
+  static void cluster_wait() {}
+  static Pack<float, 2> read_cluster(const Pack<float, 2>* lds, int) { return *lds; }
+  static void copy_async(void* lds, const void* from, bool valid) {
+    valid ? std::memcpy(lds, from, 16) : std::memset(lds, 0, 16);
+  }
+  static void commit_copies() {}
+  template <int>
+  static void wait_copies() {}
   static bool any(bool x) { return x; }
 
   static float max(float a, float b) { return a > b ? a : b; }
   static float exp2(float x) { return std::exp2(x); }
   static float reciprocal(float x) { return 1.0f / x; }
+  template <class Number>
+  static Number shuffle_xor(Number x, int) {
+    return x;
+  }
   template <class Number>
   static Number wave_sum(Number x) {
     return x;

@@ -33,8 +33,20 @@ using GpuArch = Cdna3;
 // one plain struct p as its only argument. threads: of a workgroup, fixed; groups: how many of them a
 // multiprocessor should hold at once (bounds the registers).
 #if defined(__CUDACC__)
+// The struct comes last: the commas of a template's arguments are its own.
+#define ROCM_SD_BOUNDED_KERNEL(name, bounds, ...)                                 \
+  static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p);       \
+  extern "C" __global__ void bounds name(const __grid_constant__ __VA_ARGS__ p) { \
+    rocm_sd::Nvidia::begin_kernel();                                              \
+    name##_body(p);                                                               \
+  }                                                                               \
+  static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p)
 #define ROCM_SD_KERNEL(name, threads, groups, Params) \
-  extern "C" __global__ void __launch_bounds__(threads, groups) name(const __grid_constant__ Params p)
+  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, groups), Params)
+// By the registers of exactly these threads: with products of warpgroups, launch bounds are rounded up to
+// whole ones.
+#define ROCM_SD_GROUP_KERNEL(name, threads, groups, Params) \
+  ROCM_SD_BOUNDED_KERNEL(name, __maxnreg__(65536 / ((threads) * (groups)) / 8 * 8), Params)
 #else
 #define ROCM_SD_KERNEL(name, threads, groups, Params)                                             \
   extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name( \

@@ -167,7 +167,7 @@ struct FlashGroupProduct {
   static ROCM_SD_DEVICE void round(const float (&s)[32], uint32_t (&weights)[4][4]) {
     ROCM_SD_UNROLL
     for (int i = 0; i < 32; i += 2)
-      weights[i / 8][i / 4 % 2 * 2 + i / 2 % 2] = WaveGroupRows::pack<T>(s[i], s[i + 1]);
+      weights[i / 8][i / 4 % 2 * 2 + i / 2 % 2] = Atom<Nvidia, T>::pack(s[i], s[i + 1]);
   }
 
   ROCM_SD_DEVICE void run_keys(int count) {
@@ -236,7 +236,7 @@ struct FlashGroupProduct {
     ROCM_SD_UNROLL
     for (int i = 0; i < kDim / 8; ++i)
       *reinterpret_cast<uint32_t*>(y + i * 8) =
-          WaveGroupRows::pack<T>(o[4 * i + 2 * h] * share, o[4 * i + 2 * h + 1] * share);
+          Atom<Nvidia, T>::pack(o[4 * i + 2 * h] * share, o[4 * i + 2 * h + 1] * share);
   }
 };
 

@@ -149,7 +149,7 @@ struct FlashGroupWide {
       const float x = Arch::exp2(s[i] * p.scale - from), y = Arch::exp2(s[i + 1] * p.scale - from);
       total[h] += x + y;
       *reinterpret_cast<uint32_t*>(weights + place(row + 8 * h, i / 4) + Arch::lane() % 4 * 2) =
-          WaveGroupRows::pack<T>(x, y);
+          Atom<Nvidia, T>::pack(x, y);
     }
     WaveGroup::publish();
     Arch::barrier();
@@ -215,7 +215,7 @@ struct FlashGroupWide {
     ROCM_SD_UNROLL
     for (int i = 0; i < 32; ++i)
       *reinterpret_cast<uint32_t*>(y + i * 8) =
-          WaveGroupRows::pack<T>(o[4 * i + 2 * h] * share, o[4 * i + 2 * h + 1] * share);
+          Atom<Nvidia, T>::pack(o[4 * i + 2 * h] * share, o[4 * i + 2 * h + 1] * share);
   }
 };
 

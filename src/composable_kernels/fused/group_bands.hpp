@@ -1,49 +1,48 @@
 // Group norm of an image that lies in bands: moments of runs of pixels, their merger, normalising.
 // Problem   mean and deviation over groups of channels of all bands; y = act((x - mean) * scale + bias)
-// Mapping   moments: one wave per run and group; merger: one wave per group; normalising: one thread per 8
-//           channels
-// Traffic   x twice for the moments (the second time from cache), once more for y
-// Numerics  two passes in float within a run of 2048 pixels or so; runs are merged in double
-// Limits    normalising: channels are a multiple of 8
+// Mapping   moments: a workgroup per run and slab of whole groups, a thread owns one pack of channels of
+//           every rows-th pixel; merger: one wave per group; normalising: a thread owns one pack of channels
+//           of every rows-th of a piece's pixels
+// Traffic   x once for the moments, once more for y
+// Numerics  moments as in group_norm_parts.hpp; runs are merged in double
+// Limits    moments: as group_norm_parts.hpp; normalising: channels are a multiple of the pack
 #pragma once
 
-#include "composable_kernels/types.hpp"
+#include "composable_kernels/fused/group_norm_parts.hpp"
 
 namespace rocm_sd {
 
 template <class T>
 struct GroupMomentsParams {
   const T* x;  // [pixels, channels]
-  float* out;  // [rows, groups, 3]
+  float* out;  // [rows, groups, 3]: count, mean, squares of what differs from it
   int64_t pixels;
   int32_t channels, groups, rows;
+  int32_t slab;  // channels of a workgroup: whole groups, a multiple of the pack
 };
 
-// item: row * groups + group. Called by a whole wave.
-template <class Arch, class T>
-ROCM_SD_DEVICE void group_moments_body(const GroupMomentsParams<T>& p, int64_t item) {
-  const int64_t row = item / p.groups;
-  const int group = static_cast<int>(item % p.groups), width = p.channels / p.groups;
+// Workgroup row * slabs + slab. Cfg: T, kVec, kThreads.
+template <class Arch, class Cfg>
+ROCM_SD_DEVICE void group_moments_body(const GroupMomentsParams<typename Cfg::T>& p, const Block<Arch>& block,
+                                       group_norms::MeasureLds<Cfg::kThreads, Cfg::kVec>& lds) {
+  const int slabs = p.channels / p.slab, width = p.channels / p.groups;
+  const int64_t row = block.group() / slabs;
+  const int slab = static_cast<int>(block.group() % slabs);
   const int64_t begin = p.pixels * row / p.rows, end = p.pixels * (row + 1) / p.rows;
-  const T* x = p.x + begin * p.channels + group * width;
-  const int count = static_cast<int>(end - begin) * width;
-  const auto value = [&](int i) {
-    return to_float(x[static_cast<int64_t>(i / width) * p.channels + i % width]);
-  };
-  float sum = 0;
-  for (int i = Arch::lane(); i < count; i += Arch::lanes) sum += value(i);
-  const float mean = Arch::wave_sum(sum) / static_cast<float>(count);
-  float squares = 0;
-  for (int i = Arch::lane(); i < count; i += Arch::lanes) {
-    const float step = value(i) - mean;
-    squares += step * step;
-  }
-  squares = Arch::wave_sum(squares);
-  if (Arch::lane() != 0) return;
-  float* out = p.out + item * 3;
-  out[0] = static_cast<float>(count);
-  out[1] = mean;
-  out[2] = squares;
+  const auto pixels = static_cast<int>(end - begin);
+  GroupNormParams<typename Cfg::T> run{};
+  run.x = p.x + begin * p.channels;
+  run.pixels = pixels;
+  run.channels = run.first = p.channels;
+  run.groups = p.groups;
+  run.slab = p.slab;
+  float* out = p.out + (row * p.groups + slab * (p.slab / width)) * 3;
+  group_norm_measure<Arch, Cfg>(run, block, lds, 0, slab, 0, pixels,
+                                [&](const group_norms::Merge& merge, int g, float base) {
+                                  out[3 * g] = merge.count;
+                                  out[3 * g + 1] = merge.mean(base);
+                                  out[3 * g + 2] = merge.central();
+                                });
 }
 
 struct GroupScaleParams {
@@ -86,21 +85,45 @@ struct NormaliseParams {
   const float* scale;  // [2, channels]: mean, gain over deviation
   const float* bias;   // [channels]
   T* y;
-  int64_t packs;  // of 8 channels
+  int64_t pixels;
   int32_t channels;
+  int32_t slab;   // channels of a workgroup, a multiple of the pack
+  int32_t piece;  // pixels of a workgroup but the last
   int32_t silu;
 };
 
-template <class Arch, class T>
-ROCM_SD_DEVICE void normalise_pack_body(const NormaliseParams<T>& p, int64_t pack) {
-  const int c = static_cast<int>(pack * 8 % p.channels);
-  Vec8<T> values = *reinterpret_cast<const Vec8<T>*>(p.x + pack * 8);
-  ROCM_SD_UNROLL
-  for (int j = 0; j < 8; ++j) {
-    const float y = (to_float(values.x[j]) - p.scale[c + j]) * p.scale[p.channels + c + j] + p.bias[c + j];
-    store(values.x[j], p.silu ? y / (1.0f + Arch::exp(-y)) : y);
+// Workgroup piece * slabs + slab. Cfg: T, kVec, kThreads.
+template <class Arch, class Cfg>
+ROCM_SD_DEVICE void normalise_channels_body(const NormaliseParams<typename Cfg::T>& p,
+                                            const Block<Arch>& block) {
+  using T = typename Cfg::T;
+  constexpr int kVec = Cfg::kVec, kAhead = 4;  // loads under way
+  const int slabs = p.channels / p.slab, columns = p.slab / kVec, rows = Cfg::kThreads / columns;
+  const int64_t first = block.group() / slabs * p.piece;
+  const int pixels = static_cast<int>(p.pixels - first < p.piece ? p.pixels - first : p.piece);
+  const int64_t step = static_cast<int64_t>(rows) * p.channels;
+  for (int t = block.thread(); t < rows * columns; t += block.threads()) {
+    const int channel = static_cast<int>(block.group() % slabs) * p.slab + t % columns * kVec;
+    int row = t / columns;
+    if (row >= pixels) break;
+    const int64_t at = (first + row) * p.channels + channel;
+    const T* x = p.x + at;
+    T* y = p.y + at;
+    group_norms::Affine<T, kVec> affine;
+    const auto mean = load_pack<kVec>(p.scale + channel);
+    affine.load(p.scale + p.channels + channel, p.bias + channel);
+    for (int j = 0; j < kVec; ++j) affine.set(j, mean.x[j], 1);
+    for (; row < pixels; row += kAhead * rows, x += kAhead * step, y += kAhead * step) {
+      Pack<T, kVec> packs[kAhead];
+      ROCM_SD_UNROLL
+      for (int k = 0; k < kAhead; ++k)
+        packs[k] = load_pack<kVec>(x + (row + k * rows < pixels ? k * step : 0));
+      ROCM_SD_UNROLL
+      for (int k = 0; k < kAhead; ++k)
+        if (row + k * rows < pixels)
+          store_pack(y + k * step, group_norms::normalise<Arch, kVec>(packs[k], affine, p.silu != 0));
+    }
   }
-  *reinterpret_cast<Vec8<T>*>(p.y + pack * 8) = values;
 }
 
 }  // namespace rocm_sd

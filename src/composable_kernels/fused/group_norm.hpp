@@ -39,22 +39,44 @@ ROCM_SD_DEVICE Source<T> source(const GroupNormParams<T>& p, int64_t image, int 
   return {p.second + image * p.pixels * second + channel - p.first, second};
 }
 
-// What normalises kVec neighbouring channels.
-template <int kVec>
+// What normalises kVec neighbouring channels: begin as gain and bias, then set() each channel. In 16-bit
+// types mean and bias are joined: what that rounds off is 2^-24 of the mean's multiples of the deviation,
+// which such a type cannot hold anyway if there are many.
+template <class T, int kVec>
 struct Affine {
-  float mean[kVec];
+  static constexpr bool kJoined = sizeof(T) == 2;
   Pack<float, kVec> scale, bias;
+  float mean[kJoined ? 1 : kVec];
+
+  ROCM_SD_DEVICE void load(const float* gains, const float* biases) {
+    scale = load_pack<kVec>(gains);
+    bias = load_pack<kVec>(biases);
+  }
+  ROCM_SD_DEVICE void set(int j, float mean_of, float scale_of) {
+    scale.x[j] *= scale_of;
+    if constexpr (kJoined)
+      bias.x[j] -= mean_of * scale.x[j];
+    else
+      mean[j] = mean_of;
+  }
+  ROCM_SD_DEVICE float operator()(int j, float x) const {
+    if constexpr (kJoined)
+      return x * scale.x[j] + bias.x[j];
+    else
+      return (x - mean[j]) * scale.x[j] + bias.x[j];
+  }
 };
 
 template <class Arch, int kVec, class T>
-ROCM_SD_DEVICE Pack<T, kVec> normalise(const Pack<T, kVec>& x, const Affine<kVec>& a, bool silu) {
+ROCM_SD_DEVICE Pack<T, kVec> normalise(const Pack<T, kVec>& x, const Affine<T, kVec>& affine, bool silu) {
   Pack<T, kVec> y;
+  float values[kVec];
   ROCM_SD_UNROLL
   for (int j = 0; j < kVec; ++j) {
-    float value = (to_float(x.x[j]) - a.mean[j]) * a.scale.x[j] + a.bias.x[j];
-    if (silu) value *= Arch::reciprocal(1.0f + Arch::exp(-value));
-    store(y.x[j], value);
+    const float value = affine(j, to_float(x.x[j]));
+    values[j] = silu ? value * Arch::reciprocal(1.0f + Arch::exp(-value)) : value;
   }
+  store_all(y, values);
   return y;
 }
 

@@ -108,16 +108,14 @@ struct NormaliseLds {
 
 }  // namespace group_norms
 
-// Writes partial for one part and slab. Cfg: T, kVec, kThreads (of a workgroup on a GPU).
-template <class Arch, class Cfg>
-ROCM_SD_DEVICE void group_norm_measure_body(const GroupNormParams<typename Cfg::T>& p,
-                                            const Block<Arch>& block,
-                                            group_norms::MeasureLds<Cfg::kThreads, Cfg::kVec>& lds) {
+// Measures pixels [first, first + pixels) of an image's slab: done(merge, g, base) gets the moments of the
+// slab's group g relative to base. Cfg: T, kVec, kThreads (of a workgroup on a GPU).
+template <class Arch, class Cfg, class Done>
+ROCM_SD_DEVICE void group_norm_measure(const GroupNormParams<typename Cfg::T>& p, const Block<Arch>& block,
+                                       group_norms::MeasureLds<Cfg::kThreads, Cfg::kVec>& lds, int image,
+                                       int slab, int first, int pixels, const Done& done) {
   constexpr int kVec = Cfg::kVec, kAhead = 8;  // loads under way
-  const int slabs = p.channels / p.slab, width = p.channels / p.groups;
-  const int columns = p.slab / kVec, rows = Cfg::kThreads / columns;
-  const auto [image, slab, part] = group_norms::place(block.group(), slabs, p.parts);
-  const int first = part * p.part, pixels = p.pixels - first < p.part ? p.pixels - first : p.part;
+  const int width = p.channels / p.groups, columns = p.slab / kVec, rows = Cfg::kThreads / columns;
 
   // Pixels of a row: one more in the first `longer` rows.
   const int shorter = pixels / rows, longer = pixels % rows;
@@ -151,8 +149,6 @@ ROCM_SD_DEVICE void group_norm_measure_body(const GroupNormParams<typename Cfg::
     }
   }
   const int used = rows < pixels ? rows : pixels;
-  float* out =
-      p.partial + ((static_cast<int64_t>(image) * p.parts + part) * p.groups + slab * (p.slab / width)) * 2;
   group_norms::merge_groups<Arch, Cfg::kThreads>(
       block, p.slab / width, lds.merge,
       [&](group_norms::Merge& merge, int g, int share) {
@@ -164,10 +160,24 @@ ROCM_SD_DEVICE void group_norm_measure_body(const GroupNormParams<typename Cfg::
           for (c += group_norms::kShares; c >= width; c -= width) ++row;
         }
       },
-      [&](const group_norms::Merge& merge, int g) {
-        out[2 * g] = merge.mean(lds.mean[g * width]);
-        out[2 * g + 1] = merge.central();
-      });
+      [&](const group_norms::Merge& merge, int g) { done(merge, g, lds.mean[g * width]); });
+}
+
+// Writes partial for one part and slab.
+template <class Arch, class Cfg>
+ROCM_SD_DEVICE void group_norm_measure_body(const GroupNormParams<typename Cfg::T>& p,
+                                            const Block<Arch>& block,
+                                            group_norms::MeasureLds<Cfg::kThreads, Cfg::kVec>& lds) {
+  const int slabs = p.channels / p.slab, width = p.channels / p.groups;
+  const auto [image, slab, part] = group_norms::place(block.group(), slabs, p.parts);
+  const int first = part * p.part, pixels = p.pixels - first < p.part ? p.pixels - first : p.part;
+  float* out =
+      p.partial + ((static_cast<int64_t>(image) * p.parts + part) * p.groups + slab * (p.slab / width)) * 2;
+  group_norm_measure<Arch, Cfg>(p, block, lds, image, slab, first, pixels,
+                                [&](const group_norms::Merge& merge, int g, float base) {
+                                  out[2 * g] = merge.mean(base);
+                                  out[2 * g + 1] = merge.central();
+                                });
 }
 
 // Row r of the grid merges the parts of group r % groups of image r / groups, in double.
@@ -212,7 +222,7 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
 
   // What thread t works on; its first loads do not wait for the moments.
   group_norms::Source<T> from;
-  group_norms::Affine<kVec> affine;
+  group_norms::Affine<T, kVec> affine;
   Pack<T, kVec> packs[kAhead];
   const auto fetch = [&](int pixel) {
     ROCM_SD_UNROLL
@@ -224,8 +234,7 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
   const auto begin_thread = [&](int t) {
     const int channel = slab_begin + t % columns * kVec;
     from = group_norms::source(p, image, channel);
-    affine.scale = load_pack<kVec>(p.gain + channel);
-    affine.bias = load_pack<kVec>(p.bias + channel);
+    affine.load(p.gain + channel, p.bias + channel);
     fetch(first + t / columns);
   };
   const int own = block.thread();
@@ -269,8 +278,7 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
     for (int j = 0; j < kVec; ++j) {
       if (left == 0) ++g, left = width;
       --left;
-      affine.mean[j] = lds.mean[g];
-      affine.scale.x[j] *= lds.scale[g];
+      affine.set(j, lds.mean[g], lds.scale[g]);
     }
     T* y = p.y + static_cast<int64_t>(image) * p.pixels * p.channels + slab_begin + in_slab;
     for (int pixel = first + t / columns; pixel < end;) {

@@ -65,13 +65,9 @@ ROCM_SD_DEVICE void group_norm_whole_body(const GroupNormParams<typename Cfg::T>
 
   T* y = p.y + static_cast<int64_t>(image) * p.pixels * p.channels;
   for_slots([&](int slot, int row, int channel) {
-    group_norms::Affine<kVec> affine;
-    affine.scale = load_pack<kVec>(p.gain + channel);
-    affine.bias = load_pack<kVec>(p.bias + channel);
-    for (int j = 0; j < kVec; ++j) {
-      affine.mean[j] = mean;
-      affine.scale.x[j] *= scale;
-    }
+    group_norms::Affine<T, kVec> affine;
+    affine.load(p.gain + channel, p.bias + channel);
+    for (int j = 0; j < kVec; ++j) affine.set(j, mean, scale);
     for_packs(slot, row, [&](const Pack<T, kVec>& pack, int pixel) {
       store_pack(y + static_cast<int64_t>(pixel) * p.channels + channel,
                  group_norms::normalise<Arch, kVec>(pack, affine, p.silu != 0));

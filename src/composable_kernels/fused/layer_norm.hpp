@@ -1,9 +1,11 @@
 // Layer norm over rows.
 // Problem   y[r] = (x[r] - mean) / sqrt(variance + eps) * gain + bias; x [rows, cols]
-// Mapping   one wave per row at a time; a lane owns every lanes-th pack of the row and keeps it in registers
+// Mapping   kLanes lanes per row, so that a wave takes several short rows at a time; a lane owns every
+//           kLanes-th pack of the row and keeps it in registers
 // Traffic   x once, y once; gain and bias once per wave where they fit in registers, else once per row
-// (cache) Numerics  two passes over the registers, float; lanes summed as a tree Limits    cols a multiple of
-// the pack and at most lanes * kPacks packs; layer_norm_long_body takes any
+//           (from cache)
+// Numerics  two passes over the registers, float; lanes summed as a tree
+// Limits    cols a multiple of the pack and at most kLanes * kPacks packs; layer_norm_long_body takes any
 #pragma once
 
 #include "composable_kernels/block.hpp"
@@ -22,36 +24,49 @@ struct LayerNormParams {
   float eps;
 };
 
-// Cfg: T, the storage type; kVec, elements of a pack; kPacks of a lane.
+// Cfg: T, the storage type; kVec, elements of a pack; kLanes of a row, which divide the wave's; kPacks of a
+// lane. The lanes of a wave whose row lies behind the last one repeat that one and store nothing.
 template <class Arch, class Cfg>
 ROCM_SD_DEVICE void layer_norm_body(const LayerNormParams<typename Cfg::T>& p, const Block<Arch>& block) {
   using T = typename Cfg::T;
-  constexpr int kVec = Cfg::kVec, kPacks = Cfg::kPacks;
-  constexpr bool kKeepGain = kPacks <= 3;
+  constexpr int kVec = Cfg::kVec, kPacks = Cfg::kPacks, kLanes = Cfg::kLanes, kRows = Arch::lanes / kLanes;
+  constexpr bool kKeepGain = kPacks <= 5;
   const float share = 1.0f / static_cast<float>(p.cols);
-  const auto column = [&](int k) { return (block.lane() + k * Arch::lanes) * kVec; };
+  const int lane = block.lane() % kLanes;
+  const auto column = [&](int k) { return (lane + k * kLanes) * kVec; };
+  const auto row_sum = [](float x) {
+    ROCM_SD_UNROLL
+    for (int mask = kLanes / 2; mask > 0; mask /= 2) x += Arch::shuffle_xor(x, mask);
+    return x;
+  };
 
   Pack<float, kVec> gain[kKeepGain ? kPacks : 1], bias[kKeepGain ? kPacks : 1];
-  if constexpr (kKeepGain) {
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kPacks; ++k)
-      if (column(k) < p.cols) {
-        gain[k] = load_pack<kVec>(p.gain + column(k));
-        bias[k] = load_pack<kVec>(p.bias + column(k));
-      }
-  }
-  for (int64_t row = block.first_row(); row < p.rows; row += block.row_stride()) {
+  const auto load_gain = [&](int k, int to) {
+    gain[to] = load_pack<kVec>(p.gain + column(k));
+    bias[to] = load_pack<kVec>(p.bias + column(k));
+  };
+  bool first = true;
+  for (int64_t rows = block.first_row() * kRows; rows < p.rows; rows += block.row_stride() * kRows) {
+    const int64_t own = rows + block.lane() / kLanes, row = own < p.rows ? own : p.rows - 1;
     const T* x = p.x + row * p.cols;
     Pack<T, kVec> kept[kPacks];
     float sum = 0;
     ROCM_SD_UNROLL
     for (int k = 0; k < kPacks; ++k)
       if (column(k) < p.cols) kept[k] = load_pack<kVec>(x + column(k));
+    if constexpr (kKeepGain) {  // behind the row's loads, before they are waited for
+      if (first) {
+        ROCM_SD_UNROLL
+        for (int k = 0; k < kPacks; ++k)
+          if (column(k) < p.cols) load_gain(k, k);
+      }
+      first = false;
+    }
     ROCM_SD_UNROLL
     for (int k = 0; k < kPacks; ++k)
       if (column(k) < p.cols)
         for (int j = 0; j < kVec; ++j) sum += to_float(kept[k].x[j]);
-    const float mean = Arch::wave_sum(sum) * share;
+    const float mean = row_sum(sum) * share;
     float squares = 0;
     ROCM_SD_UNROLL
     for (int k = 0; k < kPacks; ++k)
@@ -60,18 +75,18 @@ ROCM_SD_DEVICE void layer_norm_body(const LayerNormParams<typename Cfg::T>& p, c
           const float d = to_float(kept[k].x[j]) - mean;
           squares += d * d;
         }
-    const float scale = 1.0f / Arch::sqrt(Arch::wave_sum(squares) * share + p.eps);
+    const float scale = 1.0f / Arch::sqrt(row_sum(squares) * share + p.eps);
+    if (own >= p.rows) continue;
     ROCM_SD_UNROLL
     for (int k = 0; k < kPacks; ++k)
       if (column(k) < p.cols) {
-        if constexpr (!kKeepGain) {
-          gain[0] = load_pack<kVec>(p.gain + column(k));
-          bias[0] = load_pack<kVec>(p.bias + column(k));
-        }
+        if constexpr (!kKeepGain) load_gain(k, 0);
         const int at = kKeepGain ? k : 0;
-        Pack<T, kVec> out;
+        float values[kVec];
         for (int j = 0; j < kVec; ++j)
-          store(out.x[j], (to_float(kept[k].x[j]) - mean) * scale * gain[at].x[j] + bias[at].x[j]);
+          values[j] = (to_float(kept[k].x[j]) - mean) * scale * gain[at].x[j] + bias[at].x[j];
+        Pack<T, kVec> out;
+        store_all(out, values);
         store_pack(p.y + row * p.cols + column(k), out);
       }
   }

@@ -1,11 +1,10 @@
 // What a sampler does to latents.
 // Problem   y = sum of factor * term; y = a + scale (b - a), with the standard deviation mixed towards b's;
-//           y = a mask + b (1 - mask); y = mean + exp(log variance / 2) noise; how many elements are not
-//           finite
+//           y = a mask + b (1 - mask); y = mean + exp(log variance / 2) noise; how many elements are
+//           not finite
 // Mapping   a thread takes four neighbouring elements (posterior: one), the grid's threads in turn; guidance
-// with
-//           rescale: one workgroup per image
-// Traffic   each operand once (guidance with rescale: three times, from cache)
+//           with rescale: a workgroup takes a part of an image, in two kernels
+// Traffic   each operand once (guidance with rescale: five times, from cache)
 // Numerics  double, rounded once (posterior: float); threads of a workgroup summed as a tree, waves in order
 // Limits    none
 #pragma once
@@ -123,7 +122,29 @@ struct GuidanceParams {
   double scale, rescale;
   int32_t aligned;  // whether both lie at multiples of 16 bytes, and the second half of x too
   uint32_t groups;  // of the grid
+  // With rescale:
+  double* moments;  // [images, parts, 4]: mean and squares of the guided part, of the conditional one
+  int64_t part;     // elements of a part but the last
+  int32_t parts;    // of an image
 };
+
+namespace steps {
+
+// Elements of image n, with guidance and of the conditional half.
+template <class T>
+struct Guided {
+  const GuidanceParams<T>& p;
+  int64_t n;
+  ROCM_SD_DEVICE double conditional(int64_t i) const {
+    return static_cast<double>(to_float(p.x[(p.images + n) * p.size + i]));
+  }
+  ROCM_SD_DEVICE double guided(int64_t i) const {
+    const double plain = static_cast<double>(to_float(p.x[n * p.size + i]));
+    return plain + p.scale * (conditional(i) - plain);
+  }
+};
+
+}  // namespace steps
 
 // Without rescale. Cfg::T is the storage type.
 template <class Arch, class Cfg>
@@ -142,32 +163,56 @@ ROCM_SD_DEVICE void guidance_body(const GuidanceParams<typename Cfg::T>& p, cons
   });
 }
 
-// With rescale: workgroup n of the grid takes image n. lds: one double per wave.
+// With rescale, first: workgroup `image * parts + part` measures one part of one image. lds: one double per
+// wave.
 template <class Arch, class Cfg>
-ROCM_SD_DEVICE void guidance_rescaled_body(const GuidanceParams<typename Cfg::T>& p, const Block<Arch>& block,
-                                           double* lds) {
-  const int64_t n = block.group();
-  const auto conditional = [&](int64_t i) {
-    return static_cast<double>(to_float(p.x[(p.images + n) * p.size + i]));
-  };
-  const auto guided = [&](int64_t i) {
-    const double plain = static_cast<double>(to_float(p.x[n * p.size + i]));
-    return plain + p.scale * (conditional(i) - plain);
-  };
+ROCM_SD_DEVICE void guidance_moments_body(const GuidanceParams<typename Cfg::T>& p, const Block<Arch>& block,
+                                          double* lds) {
+  const int64_t n = block.group() / p.parts, first = block.group() % p.parts * p.part;
+  const int64_t count = p.size - first < p.part ? p.size - first : p.part;
   const auto sum = [&](const auto& value) {
     double own = 0;
-    for (int64_t i = block.thread(); i < p.size; i += block.threads()) own += value(i);
+    for (int64_t i = block.thread(); i < count; i += block.threads()) own += value(first + i);
     return group_sum(block, own, lds);
   };
-  const auto squares = [&](const auto& value) {
-    const double mean = sum(value) / static_cast<double>(p.size);
-    return sum([&](int64_t i) { return (value(i) - mean) * (value(i) - mean); });
+  const auto measure = [&](const auto& value, double* moments) {
+    const double mean = sum(value) / static_cast<double>(count);
+    const double squares = sum([&](int64_t i) { return (value(i) - mean) * (value(i) - mean); });
+    if (block.thread() == 0) moments[0] = mean, moments[1] = squares;
   };
-  const double own = squares(guided);
+  const steps::Guided<typename Cfg::T> values{p, n};
+  measure([&](int64_t i) { return values.guided(i); }, p.moments + block.group() * 4);
+  measure([&](int64_t i) { return values.conditional(i); }, p.moments + block.group() * 4 + 2);
+}
+
+// Then: each workgroup writes one part.
+template <class Arch, class Cfg>
+ROCM_SD_DEVICE void guidance_rescaled_body(const GuidanceParams<typename Cfg::T>& p,
+                                           const Block<Arch>& block) {
+  const int64_t n = block.group() / p.parts, first = block.group() % p.parts * p.part;
+  const int64_t end = p.size - first < p.part ? p.size : first + p.part;
+  // Of what differs from the mean over the whole image, squared; which: 0 guided, 1 conditional.
+  const auto squares = [&](int which) {
+    const double* moments = p.moments + n * p.parts * 4 + which * 2;
+    const auto count = [&](int64_t part) {
+      const int64_t rest = p.size - part * p.part;
+      return static_cast<double>(rest < p.part ? rest : p.part);
+    };
+    const double base = moments[0];
+    const double shift =
+        wave_sum_over_double(block, p.parts, [&](int64_t i) { return count(i) * (moments[4 * i] - base); }) /
+        static_cast<double>(p.size);
+    return wave_sum_over_double(block, p.parts, [&](int64_t i) {
+      const double d = moments[4 * i] - base - shift;
+      return moments[4 * i + 1] + count(i) * d * d;
+    });
+  };
+  const double own = squares(0);
   double factor = 1;
-  if (own != 0) factor = p.rescale * Arch::sqrt(squares(conditional) / own) + 1 - p.rescale;
-  for (int64_t i = block.thread(); i < p.size; i += block.threads())
-    p.y[n * p.size + i] = static_cast<float>(factor * guided(i));
+  if (own != 0) factor = p.rescale * Arch::sqrt(squares(1) / own) + 1 - p.rescale;
+  const steps::Guided<typename Cfg::T> values{p, n};
+  for (int64_t i = first + block.thread(); i < end; i += block.threads())
+    p.y[n * p.size + i] = static_cast<float>(factor * values.guided(i));
 }
 
 template <class T>

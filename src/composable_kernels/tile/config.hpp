@@ -2,6 +2,8 @@
 // that the launcher and the code cannot disagree.
 #pragma once
 
+#include <type_traits>
+
 #include "composable_kernels/types.hpp"
 
 namespace rocm_sd {
@@ -44,6 +46,23 @@ constexpr int group_lds_bytes(const TileShape& shape) {
   return loop > output ? loop : output;
 }
 
+// The same for tile/bulk_product.hpp. Workgroups that stay for several tiles stage their output, some atoms
+// of 16 channels at a time, beside the stages; others, once they are done, in their place.
+constexpr int bulk_staged_atoms(const TileShape& shape, bool stays) {
+  const int atoms = shape.wave_n() / 16;
+  return !stays ? atoms : atoms >= 16 ? 2 : atoms % 4 == 0 ? 4 : 5;
+}
+constexpr int bulk_stage_bytes(const TileShape& shape) {
+  return (shape.block_m + shape.block_n) * shape.block_k * 2;
+}
+constexpr int bulk_lds_bytes(const TileShape& shape, bool stays) {
+  const int loop = shape.stages * bulk_stage_bytes(shape),
+            columns = 16 * bulk_staged_atoms(shape, stays) + kStagePad;
+  const int output = shape.waves() * 16 * columns * static_cast<int>(sizeof(float));
+  const int barriers = shape.stages * 16;
+  return 1024 + barriers + (stays ? loop + output : loop > output ? loop : output);
+}
+
 // Storage: Half, Bf16 or float.
 template <class Storage, TileShape kTileShape>
 struct ProductCfg {
@@ -56,11 +75,34 @@ struct ProductCfg {
   static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));     // elements that one copy moves
   static constexpr int kLd = kBlockK + kLdsPadBytes / static_cast<int>(sizeof(T));  // row of a tile in LDS
   static constexpr int kLdsBytes = product_lds_bytes(kShape, sizeof(T));
+  static constexpr int kTailPieces = 5;  // whose loads the output's tail keeps under way, where it can
   // Where element (row, column) of a tile lies in LDS; column is the first of a chunk.
   static ROCM_SD_DEVICE constexpr int element(int row, int column) { return row * kLd + column; }
 
   static_assert(kBlockM % (16 * kShape.waves_m) == 0 && kBlockN % (16 * kShape.waves_n) == 0);
   static_assert(kBlockK % 16 == 0 && kStages >= 1);
 };
+
+// Rows without padding, their 16-byte pieces in another order from row to row: reads and writes of 16 bytes
+// by neighbouring lanes then meet in no bank. For atoms whose lanes read 16 bytes (Arch::kDeepAtoms).
+template <class Storage, TileShape kTileShape>
+struct SwizzledCfg : ProductCfg<Storage, kTileShape> {
+  using Base = ProductCfg<Storage, kTileShape>;
+  static constexpr int kLd = Base::kBlockK, kPieces = kLd / Base::kChunk;  // of a row
+  static constexpr int kLoopBytes =
+      Base::kStages * (Base::kBlockM + Base::kBlockN) * kLd * static_cast<int>(sizeof(Storage));
+  static constexpr int kLdsBytes = kLoopBytes > output_lds_bytes(kTileShape) ? kLoopBytes
+                                                                             : output_lds_bytes(kTileShape);
+  static_assert(sizeof(Storage) == 2 && (kPieces == 4 || kPieces == 8));
+  static ROCM_SD_DEVICE constexpr int element(int row, int column) {
+    const int turn = kPieces == 4 ? row / 2 : row;  // 128 bytes hold two rows of 4 pieces
+    return row * kLd + ((column / Base::kChunk ^ turn % kPieces) * Base::kChunk | column % Base::kChunk);
+  }
+};
+
+// How Arch's main loop lays out its tiles.
+template <class Arch, class Storage, TileShape kTileShape>
+using TileCfg = std::conditional_t<Arch::kDeepAtoms && sizeof(Storage) == 2, SwizzledCfg<Storage, kTileShape>,
+                                   ProductCfg<Storage, kTileShape>>;
 
 }  // namespace rocm_sd

@@ -35,19 +35,19 @@ ROCM_SD_DEVICE void multiply_tiles(Accumulators<Arch, Cfg>& acc, const typename 
                                    const typename Cfg::T* rows) {
   using Atom = AtomOf<Arch, typename Cfg::T>;
   typename Atom::B b[2];  // the next one is on its way while this one is multiplied
-  b[0] = Atom::load_b(rows, Cfg::kLd);
+  b[0] = Atom::template load_b_at<Cfg>(rows, 0);
   ROCM_SD_UNROLL
   for (int k = 0; k < Cfg::kBlockK; k += Atom::kDepth) {
     typename Atom::A a[Cfg::kAtomsN];
     ROCM_SD_UNROLL
-    for (int i = 0; i < Cfg::kAtomsN; ++i) a[i] = Atom::load(weights + 16 * i * Cfg::kLd + k, Cfg::kLd);
+    for (int i = 0; i < Cfg::kAtomsN; ++i) a[i] = Atom::template load_at<Cfg>(weights + 16 * i * Cfg::kLd, k);
     ROCM_SD_UNROLL
     for (int j = 0; j < Cfg::kAtomsM; ++j) {
       const int at = k / Atom::kDepth * Cfg::kAtomsM + j;
       const bool last_row = j + 1 == Cfg::kAtomsM;
       if (!last_row || k + Atom::kDepth < Cfg::kBlockK)
-        b[(at + 1) % 2] =
-            Atom::load_b(last_row ? rows + k + Atom::kDepth : rows + 16 * (j + 1) * Cfg::kLd + k, Cfg::kLd);
+        b[(at + 1) % 2] = Atom::template load_b_at<Cfg>(rows + (last_row ? 0 : 16 * (j + 1) * Cfg::kLd),
+                                                        last_row ? k + Atom::kDepth : k);
       ROCM_SD_UNROLL
       for (int i = 0; i < Cfg::kAtomsN; ++i) Atom::mma(acc.c[i][j], a[i], b[at % 2]);
     }

@@ -43,6 +43,14 @@ struct PlainAtom {
     for (int k = 0; k < 4; ++k) b.x[c][k] = tile[(first_column() + c) * ld + k];
     return b;
   }
+  template <class Cfg>
+  static ROCM_SD_DEVICE A load_at(const float* tile, int k) {
+    return load(tile + k, Cfg::kLd);
+  }
+  template <class Cfg>
+  static ROCM_SD_DEVICE B load_b_at(const float* tile, int k) {
+    return load_b(tile + k, Cfg::kLd);
+  }
   static ROCM_SD_DEVICE void mma(C& c, const A& a, const B& b) {
     ROCM_SD_UNROLL
     for (int k = 0; k < 4; ++k) ROCM_SD_UNROLL
@@ -54,10 +62,44 @@ struct PlainAtom {
   static ROCM_SD_DEVICE int first_column() { return Arch::lane() * kColumns % 16; }
 };
 
-// The atom of the matrix unit with its depth, which the loop over k advances by.
-template <class Arch, class T>
+// The atom of the matrix unit with its depth, which the loop over k advances by. load_at, load_b_at: from row
+// 0 of a tile on, k .. k + kDepth - 1.
+template <class Arch, class T, bool kDeep = Arch::kDeepAtoms>
 struct MatrixAtom : Atom<Arch, T> {
+  using Base = Atom<Arch, T>;
   static constexpr int kDepth = 16;
+  template <class Cfg>
+  static ROCM_SD_DEVICE typename Base::A load_at(const T* tile, int k) {
+    return Base::load(tile + k, Cfg::kLd);
+  }
+  template <class Cfg>
+  static ROCM_SD_DEVICE typename Base::B load_b_at(const T* tile, int k) {
+    return Base::load_b(tile + k, Cfg::kLd);
+  }
+};
+// Two of them, so that a lane reads 16 bytes at once: the first takes the lower half of each lane's piece and
+// the second the upper one, the same k of A and of B.
+template <class Arch, class T>
+struct MatrixAtom<Arch, T, true> : Atom<Arch, T> {
+  using Base = Atom<Arch, T>;
+  static constexpr int kDepth = 32;
+  struct alignas(16) A {
+    typename Base::A half[2];
+  };
+  using B = A;
+
+  template <class Cfg>
+  static ROCM_SD_DEVICE A load_at(const T* tile, int k) {
+    return *reinterpret_cast<const A*>(tile + Cfg::element(Arch::lane() % 16, k + Arch::lane() / 16 * 8));
+  }
+  template <class Cfg>
+  static ROCM_SD_DEVICE B load_b_at(const T* tile, int k) {
+    return load_at<Cfg>(tile, k);
+  }
+  static ROCM_SD_DEVICE void mma(typename Base::C& c, const A& a, const B& b) {
+    Base::mma(c, a.half[0], b.half[0]);
+    Base::mma(c, a.half[1], b.half[1]);
+  }
 };
 
 template <class Arch, class T>

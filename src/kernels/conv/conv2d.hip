@@ -10,14 +10,17 @@ using namespace rocm_sd;
 #define ROCM_SD_CONV_ENTRY(name, Storage, m, n, k, waves_m, waves_n, stages, groups)                       \
   ROCM_SD_KERNEL(name##_##m##x##n##x##k, (waves_m) * (waves_n) * GpuArch::lanes, groups,                   \
                  ConvParams<Storage>) {                                                                    \
-    using Cfg = ProductCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                         \
+    using Cfg = TileCfg<GpuArch, Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                   \
     conv_body<GpuArch, Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()), \
                             static_cast<int>(GpuArch::group_z()), GpuArch::lds<Cfg::kLdsBytes>());         \
   }
 #define ROCM_SD_CONV_F16(...) ROCM_SD_CONV_ENTRY(conv_f16, Half, __VA_ARGS__)
 #define ROCM_SD_CONV_BF16(...) ROCM_SD_CONV_ENTRY(conv_bf16, Bf16, __VA_ARGS__)
 #define ROCM_SD_CONV_F32(...) ROCM_SD_CONV_ENTRY(conv_f32, float, __VA_ARGS__)
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+ROCM_SD_CONV_CONFIGS_FEW(ROCM_SD_CONV_F16)
+ROCM_SD_CONV_CONFIGS_FEW(ROCM_SD_CONV_BF16)
+#elif defined(__CUDACC__)
 ROCM_SD_CONV_CONFIGS_NVIDIA(ROCM_SD_CONV_F16)
 ROCM_SD_CONV_CONFIGS_NVIDIA(ROCM_SD_CONV_BF16)
 #elif defined(__GFX9__)

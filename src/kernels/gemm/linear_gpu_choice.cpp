@@ -1,6 +1,7 @@
 // Which configuration linear takes on a GPU.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <span>
 
 #include "kernels/gemm/linear_configs.hpp"
@@ -14,6 +15,8 @@ namespace {
   GemmConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups},
 #define ROCM_SD_GROUP_ROW(m, n, k, waves_m, waves_n, stages, groups) \
   GemmConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups, true},
+#define ROCM_SD_BULK_ROW(m, n, k, waves_m, waves_n, stages, groups, cluster) \
+  GemmConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups, true, cluster},
 constexpr std::array kNvidiaGemm = {ROCM_SD_GEMM_CONFIGS_NVIDIA(ROCM_SD_GEMM_ROW)};
 constexpr std::array kNvidiaGeglu = {ROCM_SD_GEGLU_CONFIGS_NVIDIA(ROCM_SD_GEMM_ROW)};
 constexpr std::array kRdnaGemm = {ROCM_SD_GEMM_CONFIGS_RDNA(ROCM_SD_GEMM_ROW)};
@@ -23,6 +26,9 @@ constexpr std::array kCdnaGeglu = {ROCM_SD_GEGLU_CONFIGS_CDNA(ROCM_SD_GEMM_ROW)}
 constexpr std::array kFloat = {ROCM_SD_GEMM_CONFIGS_F32(ROCM_SD_GEMM_ROW)};
 constexpr std::array kHopperGemm = {ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
 constexpr std::array kHopperGeglu = {ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
+constexpr std::array kBulkGemm = {ROCM_SD_GEMM_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
+constexpr std::array kBulkGeglu = {ROCM_SD_GEGLU_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
+#undef ROCM_SD_BULK_ROW
 #undef ROCM_SD_GEMM_ROW
 #undef ROCM_SD_GROUP_ROW
 
@@ -100,6 +106,8 @@ std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype
     add(kFloat);
     return out;
   }
+  if (traits.arch == "sm_90" && traits.copy_engine)
+    add(gated ? std::span<const GemmConfig>(kBulkGeglu) : kBulkGemm);
   if (traits.arch == "sm_90") add(gated ? std::span<const GemmConfig>(kHopperGeglu) : kHopperGemm);
   switch (traits.family) {
     case GpuFamily::kNvidia: add(gated ? std::span<const GemmConfig>(kNvidiaGeglu) : kNvidiaGemm); break;
@@ -133,11 +141,23 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
   double least = 0;
   for (const GemmChoice& choice : linear_candidates(traits, p)) {
     if (!choice.config) return choice;
+    if (choice.config->cluster > 0) continue;  // not measured yet
     const double time = estimate(traits, p, choice);
     if (!best.config || time < least) {
       best = choice;
       least = time;
     }
+  }
+  // TODO: while they are being measured
+  if (const char* cluster = std::getenv("ROCM_SD_TRY_BULK");
+      cluster && best.config && best.config->wave_group) {
+    const GemmConfig* bulk = nullptr;
+    for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated && best.splits == 1))
+      if (config->cluster > 0 && config->cluster <= std::atoi(cluster) &&
+          config->shape.block_m == best.config->shape.block_m &&
+          config->shape.block_n == best.config->shape.block_n)
+        bulk = config;
+    if (bulk) best.config = bulk;
   }
   return best;
 }
@@ -145,14 +165,22 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated) {
   if (!choice.config) return concat(gated ? "gemv_geglu_" : "gemv_", dtype);
   const TileShape& s = choice.config->shape;
-  return concat(gated && choice.splits == 1 ? "geglu_" : "gemm_", choice.config->wave_group ? "group_" : "",
-                dtype, "_", s.block_m, "x", s.block_n, "x", s.block_k);
+  const int cluster = choice.config->cluster;
+  return concat(gated && choice.splits == 1 ? "geglu_" : "gemm_",
+                cluster > 0                 ? "bulk_"
+                : choice.config->wave_group ? "group_"
+                                            : "",
+                dtype, "_", s.block_m, "x", s.block_n, "x", s.block_k,
+                cluster > 0 ? concat("_", cluster) : "");
 }
 
 std::string describe(const GemmChoice& choice) {
   if (!choice.config) return "gemv";
   const TileShape& s = choice.config->shape;
-  return concat(s.block_m, "x", s.block_n, "x", s.block_k, choice.config->wave_group ? "g" : "",
+  return concat(s.block_m, "x", s.block_n, "x", s.block_k,
+                choice.config->cluster > 0  ? concat("b", choice.config->cluster)
+                : choice.config->wave_group ? std::string("g")
+                                            : std::string(),
                 choice.splits > 1 ? concat("/", choice.splits) : "");
 }
 

@@ -19,7 +19,7 @@ const ImplList<GroupMomentsProblem> kMoments = {
     {
         {"gpu", supports_group_moments_gpu, run_group_moments_gpu},
         {"host", supports_host_types, run_group_moments_host},
-        {"scalar", supports_host, run_group_moments_scalar},
+        {"scalar", supports_group_moments_scalar, run_group_moments_scalar},
         {"ref", supports_host, run_group_moments_ref},
     }};
 const ImplList<GroupScaleProblem> kScale = {"group_scale",
@@ -28,14 +28,13 @@ const ImplList<GroupScaleProblem> kScale = {"group_scale",
                                                 {"scalar", supports_host, run_group_scale_scalar},
                                                 {"ref", supports_host, run_group_scale_ref},
                                             }};
-const ImplList<NormaliseProblem> kNormalise = {
-    "normalise_channels",
-    {
-        {"gpu", supports_normalise_gpu, run_normalise_gpu},
-        {"host", supports_host_types, run_normalise_host},
-        {"scalar", supports_normalise_scalar, run_normalise_scalar},
-        {"ref", supports_host, run_normalise_ref},
-    }};
+const ImplList<NormaliseProblem> kNormalise = {"normalise_channels",
+                                               {
+                                                   {"gpu", supports_normalise_gpu, run_normalise_gpu},
+                                                   {"host", supports_host_types, run_normalise_host},
+                                                   {"scalar", supports_host, run_normalise_scalar},
+                                                   {"ref", supports_host, run_normalise_ref},
+                                               }};
 
 void check_band(const Tensor& x, const char* op) {
   require(x.rank() == 4 && x.dim(0) == 1 && x.is_contiguous(), op, ": x must be a contiguous [1,R,W,C], is ",
@@ -60,7 +59,8 @@ void group_moments(Exec& ex, const Tensor& x, int groups, const Tensor& out) {
                                     .channels = channels,
                                     .groups = groups,
                                     .rows = moment_rows(pixels),
-                                    .dtype = x.dtype()};
+                                    .dtype = x.dtype(),
+                                    .aligned = x.offset_bytes() % 16 == 0};
   select(ex, kMoments, problem).run(ex, problem);
 }
 
@@ -100,7 +100,8 @@ void normalise_channels(Exec& ex, const Tensor& x, const Tensor& scale, const No
                                  .pixels = x.dim(1) * x.dim(2),
                                  .channels = channels,
                                  .silu = act == Activation::kSilu,
-                                 .dtype = x.dtype()};
+                                 .dtype = x.dtype(),
+                                 .aligned = x.offset_bytes() % 16 == 0 && y.offset_bytes() % 16 == 0};
   if (problem.pixels * channels == 0) return;
   select(ex, kNormalise, problem).run(ex, problem);
 }

@@ -14,19 +14,29 @@ ROCM_SD_DEVICE int64_t wave_of_grid() {
          GpuArch::uniform(GpuArch::thread() / GpuArch::lanes);
 }
 
+template <class Storage, int kWidth>
+struct Cfg {
+  using T = Storage;
+  static constexpr int kVec = kWidth, kThreads = group_bands_configs::kThreads;
+};
+constexpr int kWaves = kThreads / GpuArch::lanes;
+
 }  // namespace
 
-#define FOR_TYPE(type, T)                                                                         \
-  ROCM_SD_KERNEL(group_moments_##type, kThreads, 4, GroupMomentsParams<T>) {                      \
-    const int64_t item = wave_of_grid();                                                          \
-    if (item < static_cast<int64_t>(p.rows) * p.groups) group_moments_body<GpuArch>(p, item);     \
-  }                                                                                               \
-  ROCM_SD_KERNEL(normalise_channels_##type, kThreads, 4, NormaliseParams<T>) {                    \
-    const int64_t pack = static_cast<int64_t>(GpuArch::group_x()) * kThreads + GpuArch::thread(); \
-    if (pack < p.packs) normalise_pack_body<GpuArch>(p, pack);                                    \
+#define FOR_PACK(type, T, vec)                                                          \
+  ROCM_SD_KERNEL(group_moments_##type##_v##vec, kThreads, 2, GroupMomentsParams<T>) {   \
+    __shared__ group_norms::MeasureLds<kThreads, vec> lds;                              \
+    group_moments_body<GpuArch, Cfg<T, vec>>(p, Block<GpuArch>{1, kWaves}, lds);        \
+  }                                                                                     \
+  ROCM_SD_KERNEL(normalise_channels_##type##_v##vec, kThreads, 2, NormaliseParams<T>) { \
+    normalise_channels_body<GpuArch, Cfg<T, vec>>(p, Block<GpuArch>{1, kWaves});        \
   }
-FOR_TYPE(f16, Half)
-FOR_TYPE(bf16, Bf16)
+FOR_PACK(f16, Half, 8)
+FOR_PACK(f16, Half, 1)
+FOR_PACK(bf16, Bf16, 8)
+FOR_PACK(bf16, Bf16, 1)
+FOR_PACK(f32, float, 4)
+FOR_PACK(f32, float, 1)
 
 ROCM_SD_KERNEL(group_scale, kThreads, 1, GroupScaleParams) {
   const auto group = static_cast<int>(wave_of_grid());

@@ -11,6 +11,7 @@ struct GroupMomentsProblem {
   float* out = nullptr;     // [rows, groups, 3]
   int64_t pixels = 0, channels = 0, groups = 1, rows = 1;
   DType dtype = DType::kF32;
+  bool aligned = true;  // x begins at a multiple of 16 bytes; known while planning
 
   // Row r has the pixels begin(r) to begin(r + 1).
   int64_t begin(int64_t row) const { return pixels * row / rows; }
@@ -43,6 +44,7 @@ struct NormaliseProblem {
   int64_t pixels = 0, channels = 0;
   bool silu = false;
   DType dtype = DType::kF32;
+  bool aligned = true;  // x and y begin at multiples of 16 bytes; known while planning
 
   const char* op() const { return "normalise_channels"; }
   std::string describe() const {
@@ -56,6 +58,7 @@ struct NormaliseProblem {
 
 Refusal supports_group_moments_gpu(const Exec& ex, const GroupMomentsProblem& p);
 void run_group_moments_gpu(Exec& ex, const GroupMomentsProblem& p);
+Refusal supports_group_moments_scalar(const Exec& ex, const GroupMomentsProblem& p);
 void run_group_moments_host(Exec& ex, const GroupMomentsProblem& p);
 void run_group_moments_scalar(Exec& ex, const GroupMomentsProblem& p);
 void run_group_moments_ref(Exec& ex, const GroupMomentsProblem& p);
@@ -68,7 +71,6 @@ void run_group_scale_ref(Exec& ex, const GroupScaleProblem& p);
 Refusal supports_normalise_gpu(const Exec& ex, const NormaliseProblem& p);
 void run_normalise_gpu(Exec& ex, const NormaliseProblem& p);
 void run_normalise_host(Exec& ex, const NormaliseProblem& p);
-Refusal supports_normalise_scalar(const Exec& ex, const NormaliseProblem& p);
 void run_normalise_scalar(Exec& ex, const NormaliseProblem& p);
 void run_normalise_ref(Exec& ex, const NormaliseProblem& p);
 

@@ -14,6 +14,7 @@ const ImplList<GroupNormProblem> kGroupNorm = {
         {"host", supports_host_f32_or_bf16, run_group_norm_host},
         {"scalar", supports_group_norm_scalar, run_group_norm_scalar},
         {"scalar_whole", supports_group_norm_whole_scalar, run_group_norm_whole_scalar},
+        {"scalar_cluster", supports_group_norm_cluster_scalar, run_group_norm_cluster_scalar},
         {"ref", supports_host, run_group_norm_ref},
     }};
 const ImplList<LayerNormProblem> kLayerNorm = {"layer_norm",

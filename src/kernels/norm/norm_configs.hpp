@@ -5,12 +5,19 @@
 
 namespace rocm_sd::norm_configs {
 
-constexpr int kLayerNormWaves = 4;  // of a workgroup: rows at a time
-constexpr int kPartsThreads = 256;  // of the measuring and the normalising kernel
-constexpr int kWholeBytes = 64;     // of a group that one thread keeps in registers
+constexpr int kLayerNormWaves = 4;   // of a workgroup: rows at a time
+constexpr int kLayerNormGroups = 8;  // workgroups of a multiprocessor at most
+constexpr int kClusterThreads = 512;
+constexpr int kClusterPacks[] = {2, 4, 6, 11, 16};  // of a thread
+constexpr int kPartsThreads = 256;                  // of the measuring and the normalising kernel
+constexpr int kWholeBytes = 64;                     // of a group that one thread keeps in registers
 constexpr int kWholeThreads[] = {256, 1024};
-constexpr int kLayerNormPacks[] = {1, 2, 3, 5, 8};  // of a lane
-constexpr int kMostMergedParts = 128;               // that the normalising kernel merges itself
+struct LayerNormRow {
+  int lanes, packs;  // of a row, of a lane
+};
+// By the length of the rows that they take; 40, 80 and 160 packs (320, 640 and 1280 columns) exactly.
+constexpr LayerNormRow kLayerNormRows[] = {{8, 5}, {16, 5}, {32, 3}, {32, 5}, {32, 8}, {32, 10}};
+constexpr int kMostMergedParts = 128;  // that the normalising kernel merges itself
 
 // Elements of 16 bytes.
 constexpr int full_pack(int element_bytes) { return 16 / element_bytes; }

@@ -30,6 +30,14 @@ void run_whole(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
          group_norm_params<float>(p, plan, nullptr, nullptr));
 }
 
+void run_in_clusters(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
+  const auto cut = [](int64_t n) { return static_cast<uint32_t>(n); };
+  const GpuGrid grid{cut(plan.pieces), cut(p.channels / plan.slab), cut(p.images), cut(plan.pieces)};
+  const std::string name = concat("group_norm_cluster_", p.dtype, "_p", plan.cluster_packs);
+  launch_kernel(ex, op_info(p, "gpu"), *gpu_device(ex)->find_kernel(name), grid, kClusterThreads, 0,
+                group_norm_params<float>(p, plan, nullptr, nullptr));
+}
+
 void run_in_parts(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
   const Tensor partial = ex.alloc({p.images, plan.parts, p.groups, 2}, DType::kF32);
   const Tensor merged = ex.alloc({p.images, p.groups, 2}, DType::kF32);
@@ -50,18 +58,19 @@ void run_in_parts(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan
          kernel_name("normalise", p.dtype, plan.vec), slabs * plan.pieces, kPartsThreads, params);
 }
 
-// The kernel for rows of so many columns.
-std::string layer_norm_kernel(const LayerNormProblem& p, int lanes) {
+// How rows of so many columns are taken; null: element by element.
+const LayerNormRow* layer_norm_row(const LayerNormProblem& p) {
   const int64_t vec = full_pack(static_cast<int>(dtype_size(p.dtype)));
-  if (p.aligned && p.cols % vec == 0)
-    for (const int packs : kLayerNormPacks)
-      if (p.cols <= packs * lanes * vec) return concat("layer_norm_", p.dtype, "_p", packs);
-  return concat("layer_norm_", p.dtype, "_long");
+  if (!p.aligned || p.cols % vec) return nullptr;
+  for (const LayerNormRow& row : kLayerNormRows)
+    if (p.cols <= row.lanes * row.packs * vec) return &row;
+  return nullptr;
 }
 
 }  // namespace
 
 void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan) {
+  if (plan.cluster_packs) return run_in_clusters(ex, problem, plan);
   plan.whole_threads ? run_whole(ex, problem, plan) : run_in_parts(ex, problem, plan);
 }
 
@@ -71,7 +80,7 @@ Refusal supports_group_norm_gpu(const Exec& ex, const GroupNormProblem& p) {
 }
 void run_group_norm_gpu(Exec& ex, const GroupNormProblem& problem) {
   if (problem.images * problem.pixels * problem.channels == 0) return;
-  run_group_norm_plan(ex, problem, default_group_norm(problem, gpu_device(ex)->traits().multiprocessors));
+  run_group_norm_plan(ex, problem, default_group_norm(problem, gpu_device(ex)->traits()));
 }
 
 Refusal supports_layer_norm_gpu(const Exec& ex, const LayerNormProblem& p) {
@@ -82,14 +91,17 @@ Refusal supports_layer_norm_gpu(const Exec& ex, const LayerNormProblem& p) {
 void run_layer_norm_gpu(Exec& ex, const LayerNormProblem& p) {
   if (p.rows * p.cols == 0) return;
   const GpuTraits& traits = gpu_device(ex)->traits();
+  const LayerNormRow* row = layer_norm_row(p);
+  const int64_t per_group = int64_t{kLayerNormWaves} * (row ? traits.lanes / row->lanes : 1);
   // As many workgroups as the device holds at once: a wave keeps gain and bias for its further rows.
-  const int64_t most = int64_t{traits.multiprocessors} * 8;
-  const int64_t groups = std::min((p.rows + kLayerNormWaves - 1) / kLayerNormWaves, most);
+  const int64_t most = int64_t{traits.multiprocessors} * kLayerNormGroups;
+  const int64_t groups = std::min((p.rows + per_group - 1) / per_group, most);
   const LayerNormParams<float> params{static_cast<const float*>(p.x), p.gain, p.bias,
                                       static_cast<float*>(p.y),       p.rows, static_cast<int32_t>(p.cols),
                                       static_cast<uint32_t>(groups),  p.eps};
-  launch(ex, op_info(p, "gpu"), layer_norm_kernel(p, traits.lanes), groups, kLayerNormWaves * traits.lanes,
-         params);
+  const std::string form = row ? concat("l", row->lanes, "_p", row->packs) : "long";
+  launch(ex, op_info(p, "gpu"), concat("layer_norm_", p.dtype, "_", form), groups,
+         kLayerNormWaves * traits.lanes, params);
 }
 
 }  // namespace rocm_sd

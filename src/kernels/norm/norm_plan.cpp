@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "composable_kernels/fused/group_norm_cluster.hpp"
 #include "composable_kernels/fused/group_norm_parts.hpp"
 #include "kernels/norm/norm_configs.hpp"
 
@@ -29,23 +30,7 @@ int parts_pack(const GroupNormProblem& p) {
   return p.aligned && p.first_channels() % full == 0 && p.second_channels % full == 0 ? full : 1;
 }
 
-// Channels of a workgroup: whole groups and whole packs, few idle threads, and no more channels than that
-// takes, for a workgroup that normalises merges the moments of its slab's groups first.
-// Zero if there is no such slab.
-int64_t slab_of(const GroupNormProblem& p, int vec) {
-  const int64_t width = p.channels / p.groups, unit = std::lcm(width, static_cast<int64_t>(vec));
-  constexpr int64_t kWide = 128;  // channels: pieces of memory long enough to be read at full rate
-  int64_t best = 0;
-  double best_share = 0;
-  for (int64_t slab = unit; slab <= p.channels; slab += unit) {
-    const int64_t columns = slab / vec;
-    if (p.channels % slab || columns > kPartsThreads || slab / width > group_norms::kMaxSlabGroups) continue;
-    const double used = static_cast<double>(kPartsThreads / columns * columns) / kPartsThreads;
-    const double share = used * static_cast<double>(std::min(slab, kWide)) / kWide;
-    if (best == 0 || share > best_share + 0.02) best_share = share, best = slab;
-  }
-  return best;
-}
+int64_t slab_of(const GroupNormProblem& p, int vec) { return group_norm_slab(p.channels, p.groups, vec); }
 
 GroupNormPlan in_parts(const GroupNormProblem& p, int multiprocessors, int parts_per_multiprocessor) {
   GroupNormPlan plan;
@@ -79,10 +64,65 @@ std::optional<GroupNormPlan> whole(const GroupNormProblem& p) {
   return std::nullopt;
 }
 
+// How long a plan of clusters takes, in bytes per multiprocessor: what the busiest one moves, in the pieces
+// of 32 bytes that caches move, and what the workgroups wait for each other.
+double cost(const GroupNormProblem& p, const GroupNormPlan& plan, const GpuTraits& device) {
+  const int64_t bytes = plan.slab * element_bytes(p), sectors = divide_up(bytes, 32) + (bytes % 32 != 0);
+  const int64_t workgroups = p.images * (p.channels / plan.slab) * plan.pieces;
+  const int64_t turns = divide_up(workgroups, device.multiprocessors);
+  constexpr double kExchange = 24e3, kStart = 60e3;  // about 1 and 2.5 microseconds
+  return static_cast<double>(turns * plan.piece * sectors * 32) + (plan.pieces > 1 ? kExchange : 0) +
+         kStart * static_cast<double>(turns);
+}
+
 }  // namespace
+
+std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, uint32_t cluster) {
+  std::vector<GroupNormPlan> plans;
+  const int vec = full_pack(element_bytes(p));
+  if (parts_pack(p) != vec) return plans;
+  const int64_t width = p.channels / p.groups, unit = std::lcm(width, static_cast<int64_t>(vec));
+  if (width < vec && 2 * width != vec) return plans;  // a pack would touch three groups
+  for (int64_t slab = unit; slab <= p.channels; slab += unit) {
+    if (p.channels % slab || slab / width > group_norms::kMaxClusterGroups || slab / vec > kClusterThreads)
+      continue;
+    const int64_t rows = kClusterThreads / (slab / vec);
+    for (int64_t pieces = 1; pieces <= cluster; pieces *= 2) {
+      const int64_t piece = divide_up(p.pixels, pieces);
+      const auto* packs = std::ranges::find_if(kClusterPacks, [&](int n) { return n * rows >= piece; });
+      if (packs == std::end(kClusterPacks)) continue;
+      GroupNormPlan plan;
+      plan.vec = vec;
+      plan.cluster_packs = *packs;
+      plan.slab = slab;
+      plan.piece = piece;
+      plan.pieces = pieces;
+      plans.push_back(plan);
+    }
+  }
+  return plans;
+}
+
+// Few idle threads, and no more channels than that takes, for a workgroup that normalises merges the moments
+// of its slab's groups first.
+int64_t group_norm_slab(int64_t channels, int64_t groups, int vec) {
+  const int64_t width = channels / groups, unit = std::lcm(width, static_cast<int64_t>(vec));
+  constexpr int64_t kWide = 128;  // channels: pieces of memory long enough to be read at full rate
+  int64_t best = 0;
+  double best_share = 0;
+  for (int64_t slab = unit; slab <= channels; slab += unit) {
+    const int64_t columns = slab / vec;
+    if (channels % slab || columns > kPartsThreads || slab / width > group_norms::kMaxSlabGroups) continue;
+    const double used = static_cast<double>(kPartsThreads / columns * columns) / kPartsThreads;
+    const double share = used * static_cast<double>(std::min(slab, kWide)) / kWide;
+    if (best == 0 || share > best_share + 0.02) best_share = share, best = slab;
+  }
+  return best;
+}
 
 std::string GroupNormPlan::describe() const {
   if (whole_threads) return concat("whole v", vec, " t", whole_threads);
+  if (cluster_packs) return concat("cluster of ", pieces, " p", cluster_packs, " slab ", slab);
   return concat("parts v", vec, " slab ", slab, " parts ", parts, " pieces ", pieces, merge ? " merge" : "");
 }
 
@@ -95,14 +135,22 @@ Refusal refuse_group_norm(const GroupNormProblem& p) {
   return std::nullopt;
 }
 
-GroupNormPlan default_group_norm(const GroupNormProblem& p, int multiprocessors) {
+GroupNormPlan default_group_norm(const GroupNormProblem& p, const GpuTraits& device) {
+  std::optional<GroupNormPlan> best;
+  if (device.cluster > 1)
+    for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster))
+      if (!best || cost(p, plan, device) < cost(p, *best, device)) best = plan;
+  if (best) return *best;
   if (const auto plan = whole(p)) return *plan;
-  return in_parts(p, multiprocessors, 2);
+  return in_parts(p, device.multiprocessors, 2);
 }
 
-std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, int multiprocessors) {
-  std::vector<GroupNormPlan> plans = {default_group_norm(p, multiprocessors)};
-  for (const int parts : {1, 2, 4, 8}) plans.push_back(in_parts(p, multiprocessors, parts));
+std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, const GpuTraits& device) {
+  std::vector<GroupNormPlan> plans = {default_group_norm(p, device)};
+  if (const auto plan = whole(p)) plans.push_back(*plan);
+  for (const int parts : {1, 2, 4, 8}) plans.push_back(in_parts(p, device.multiprocessors, parts));
+  if (device.cluster > 1)
+    for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster)) plans.push_back(plan);
   return plans;
 }
 

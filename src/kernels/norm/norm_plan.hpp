@@ -6,27 +6,35 @@
 
 #include "composable_kernels/fused/group_norm.hpp"
 #include "kernels/norm/norm_impl.hpp"
+#include "runtime/gpu.hpp"
 
 namespace rocm_sd {
 
 struct GroupNormPlan {
-  int vec = 1;                    // channels that a thread takes at once
-  int whole_threads = 0;          // threads of the kernel that keeps a whole group in registers; 0: in parts
-  int64_t slab = 0;               // in parts: channels of a workgroup
-  int64_t part = 0, parts = 0;    // measured: pixels of a workgroup, parts of an image
-  int64_t piece = 0, pieces = 0;  // normalised
+  int vec = 1;                  // channels that a thread takes at once
+  int whole_threads = 0;        // threads of the kernel that keeps a whole group in registers; 0: in parts
+  int cluster_packs = 0;        // packs of a thread of the kernel that keeps a slab in a cluster; 0: another
+  int64_t slab = 0;             // in parts or clusters: channels of a workgroup
+  int64_t part = 0, parts = 0;  // measured: pixels of a workgroup, parts of an image
+  int64_t piece = 0, pieces = 0;  // normalised; pieces is the size of a cluster
   bool merge = false;             // the parts are merged by a kernel of their own
 
   std::string describe() const;
 };
 
+// Channels of a workgroup that measures packs of `vec` channels: whole groups and whole packs; zero if there
+// is no such slab.
+int64_t group_norm_slab(int64_t channels, int64_t groups, int vec);
+
 // Nothing unless the kernels cannot take the problem, else why not.
 Refusal refuse_group_norm(const GroupNormProblem& p);
 
-// The plan without tuning, for a device of so many multiprocessors; p has elements.
-GroupNormPlan default_group_norm(const GroupNormProblem& p, int multiprocessors);
+// The plan without tuning for a device of these traits; p has elements.
+GroupNormPlan default_group_norm(const GroupNormProblem& p, const GpuTraits& device);
 // Every plan worth measuring, the default first.
-std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, int multiprocessors);
+std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, const GpuTraits& device);
+// Those that keep a slab in the registers of up to `cluster` workgroups.
+std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, uint32_t cluster);
 
 // Launches that plan of a problem with elements on a GPU Exec.
 void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan);

@@ -1,4 +1,8 @@
 // The portable bodies of group_norm and layer_norm on the host's threads.
+#include <memory>
+#include <optional>
+
+#include "composable_kernels/fused/group_norm_cluster.hpp"
 #include "composable_kernels/fused/group_norm_parts.hpp"
 #include "composable_kernels/fused/group_norm_whole.hpp"
 #include "composable_kernels/fused/layer_norm.hpp"
@@ -26,9 +30,15 @@ struct WholeCfg {
   static constexpr int kVec = kWidth, kThreads = 64, kSlots = 64, kPacks = 32;
 };
 template <class Storage>
+struct ClusterCfg {
+  using T = Storage;
+  static constexpr int kVec = norm_configs::full_pack(sizeof(T));
+  static constexpr int kThreads = norm_configs::kClusterThreads, kSlots = kThreads, kPacks = 16;
+};
+template <class Storage>
 struct RowCfg {
   using T = Storage;
-  static constexpr int kVec = norm_configs::full_pack(sizeof(T)), kPacks = 512;
+  static constexpr int kVec = norm_configs::full_pack(sizeof(T)), kLanes = 1, kPacks = 512;
 };
 
 template <class T, int kVec>
@@ -60,6 +70,24 @@ void whole(const GroupNormProblem& p, const GroupNormPlan& plan) {
     float lds = 0;
     group_norm_whole_body<Scalar, WholeCfg<T, kVec>>(params, block, &lds);
   });
+}
+
+// A cluster of one workgroup.
+template <class T>
+void in_cluster(const GroupNormProblem& p, const GroupNormPlan& plan) {
+  const GroupNormParams<T> params = group_norm_params<T>(p, plan, nullptr, nullptr);
+  const int64_t slabs = p.channels / plan.slab;
+  for_each_block(p.images * slabs, [&](const Block<Scalar>& block) {
+    using Cfg = ClusterCfg<T>;
+    const auto lds = std::make_unique<group_norms::ClusterLds<Cfg::kThreads>>();
+    const group_norms::ClusterPlace place = {static_cast<int>(block.group() / slabs),
+                                             static_cast<int>(block.group() % slabs), 0};
+    group_norm_cluster_body<Scalar, Cfg>(params, block, place, *lds);
+  });
+}
+std::optional<GroupNormPlan> cluster_plan(const GroupNormProblem& p) {
+  const auto plans = group_norm_clusters(p, 1);
+  return plans.empty() ? std::nullopt : std::optional(plans.front());
 }
 
 // Calls body with the storage type and the width of a pack, as types.
@@ -111,7 +139,9 @@ Refusal supports_group_norm_whole_scalar(const Exec& ex, const GroupNormProblem&
 
 void run_group_norm_scalar(Exec& ex, const GroupNormProblem& problem) {
   if (problem.images * problem.pixels * problem.channels == 0) return;
-  GroupNormPlan plan = group_norm_candidates(problem, kMultiprocessors).back();
+  GpuTraits traits;
+  traits.multiprocessors = kMultiprocessors;
+  GroupNormPlan plan = group_norm_candidates(problem, traits).back();
   plan.merge = plan.parts > 2;  // both ways are met by small problems
   const Tensor partial = ex.alloc({problem.images, plan.parts, problem.groups, 2}, DType::kF32);
   const Tensor merged = ex.alloc({problem.images, problem.groups, 2}, DType::kF32);
@@ -128,6 +158,18 @@ void run_group_norm_whole_scalar(Exec& ex, const GroupNormProblem& problem) {
   ex.launch(op_info(problem, "scalar_whole"), [problem, plan] {
     with_pack(problem.dtype, plan.vec,
               [&](auto storage, auto vec) { whole<decltype(storage), vec()>(problem, plan); });
+  });
+}
+Refusal supports_group_norm_cluster_scalar(const Exec& ex, const GroupNormProblem& p) {
+  if (const Refusal refusal = supports_host(ex, p)) return refusal;
+  if (p.images * p.pixels * p.channels > 0 && !cluster_plan(p))
+    return "takes only whole packs of at most two groups that fit in registers";
+  return std::nullopt;
+}
+void run_group_norm_cluster_scalar(Exec& ex, const GroupNormProblem& problem) {
+  if (problem.images * problem.pixels * problem.channels == 0) return;
+  ex.launch(op_info(problem, "scalar_cluster"), [problem, plan = *cluster_plan(problem)] {
+    with_storage(problem.dtype, [&](auto storage) { in_cluster<decltype(storage)>(problem, plan); });
   });
 }
 void run_layer_norm_scalar(Exec& ex, const LayerNormProblem& problem) {

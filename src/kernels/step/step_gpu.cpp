@@ -59,10 +59,18 @@ Refusal supports_guidance_gpu(const Exec& ex, const GuidanceProblem& p) {
 }
 void run_guidance_gpu(Exec& ex, const GuidanceProblem& p) {
   if (p.images * p.size == 0) return;
-  const bool rescaled = p.rescale > 0;
-  const uint32_t groups = rescaled ? static_cast<uint32_t>(p.images) : groups_of(ex, p.images * p.size, 4);
-  launch(ex, op_info(p, "gpu"), guidance_kernel(p), groups, rescaled ? kRescaleThreads : kThreads,
-         guidance_params<float>(p, groups));
+  if (p.rescale <= 0) {
+    const uint32_t groups = groups_of(ex, p.images * p.size, 4);
+    return launch(ex, op_info(p, "gpu"), guidance_kernel(p), groups, kThreads,
+                  guidance_params<float>(p, groups));
+  }
+  const GuidanceParts parts = guidance_parts(p);
+  const auto groups = static_cast<uint32_t>(p.images * parts.parts);
+  const Tensor moments = ex.alloc({groups, 4}, DType::kF64);
+  const auto params = guidance_params<float>(p, groups, moments.as<double>(), parts);
+  launch(ex, {p.op(), concat("gpu moments ", p.describe()), 0, 0}, concat("guidance_moments_", p.dtype),
+         groups, kThreads, params);
+  launch(ex, op_info(p, "gpu"), guidance_kernel(p), groups, kThreads, params);
 }
 
 Refusal supports_count_nonfinite_gpu(const Exec& ex, const CountNonfiniteProblem& p) {

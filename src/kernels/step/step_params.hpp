@@ -40,8 +40,20 @@ PosteriorParams<T> posterior_params(const PosteriorProblem& p, uint32_t groups) 
   return {static_cast<const T*>(p.moments), p.noise, p.y, p.pixels * p.channels, p.channels, groups};
 }
 
+// How guidance with rescale cuts the elements of an image, of which it has at least one.
+struct GuidanceParts {
+  int64_t part = 0;
+  int32_t parts = 0;
+};
+inline GuidanceParts guidance_parts(const GuidanceProblem& p) {
+  constexpr int64_t kLeast = 2048, kMost = 64;  // elements of a part, parts
+  const int64_t part = std::max(kLeast, (p.size + kMost - 1) / kMost);
+  return {part, static_cast<int32_t>((p.size + part - 1) / part)};
+}
+
 template <class T>
-GuidanceParams<T> guidance_params(const GuidanceProblem& p, uint32_t groups) {
+GuidanceParams<T> guidance_params(const GuidanceProblem& p, uint32_t groups, double* moments = nullptr,
+                                  const GuidanceParts& parts = {}) {
   const auto half = static_cast<size_t>(p.images * p.size) * dtype_size(p.dtype);
   return {static_cast<const T*>(p.x),
           p.y,
@@ -50,7 +62,10 @@ GuidanceParams<T> guidance_params(const GuidanceProblem& p, uint32_t groups) {
           p.scale,
           p.rescale,
           at_16_bytes({p.x, p.y}) && half % 16 == 0,
-          groups};
+          groups,
+          moments,
+          parts.part,
+          parts.parts};
 }
 
 // partial: [groups].

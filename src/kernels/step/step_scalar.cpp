@@ -29,19 +29,24 @@ void posterior_scalar(const PosteriorProblem& p) {
   });
 }
 
-void guidance_scalar(const GuidanceProblem& p) {
+void guidance_scalar(const GuidanceProblem& p, double* moments) {
   with_storage(p.dtype, [&](auto storage) {
     using T = decltype(storage);
-    const auto params = guidance_params<T>(p, 1);
-    if (p.rescale > 0)
-      for_each_block(p.images, [&](const Block<Scalar>& block) {
+    if (p.rescale > 0) {
+      const GuidanceParts parts = guidance_parts(p);
+      const auto params = guidance_params<T>(p, 1, moments, parts);
+      for_each_block(p.images * parts.parts, [&](const Block<Scalar>& block) {
         double lds = 0;
-        guidance_rescaled_body<Scalar, StorageCfg<T>>(params, block, &lds);
+        guidance_moments_body<Scalar, StorageCfg<T>>(params, block, &lds);
       });
-    else
-      for_each_block(blocks_of(p.images * p.size), [&](const Block<Scalar>& block) {
-        guidance_body<Scalar, StorageCfg<T>>(params, block);
+      for_each_block(p.images * parts.parts, [&](const Block<Scalar>& block) {
+        guidance_rescaled_body<Scalar, StorageCfg<T>>(params, block);
       });
+      return;
+    }
+    const auto params = guidance_params<T>(p, 1);
+    for_each_block(blocks_of(p.images * p.size),
+                   [&](const Block<Scalar>& block) { guidance_body<Scalar, StorageCfg<T>>(params, block); });
   });
 }
 
@@ -69,7 +74,10 @@ void run_posterior_scalar(Exec& ex, const PosteriorProblem& problem) {
   launch_problem(ex, problem, "scalar", posterior_scalar);
 }
 void run_guidance_scalar(Exec& ex, const GuidanceProblem& problem) {
-  launch_problem(ex, problem, "scalar", guidance_scalar);
+  if (problem.images * problem.size == 0) return;
+  const Tensor moments = ex.alloc({problem.images, guidance_parts(problem).parts, 4}, DType::kF64);
+  ex.launch(op_info(problem, "scalar"),
+            [problem, moments = moments.as<double>()] { guidance_scalar(problem, moments); });
 }
 void run_count_nonfinite_scalar(Exec& ex, const CountNonfiniteProblem& problem) {
   const int64_t groups = blocks_of(problem.size);

@@ -19,7 +19,7 @@ struct Case {
 };
 
 class GpuGroupBands : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(All, GpuGroupBands, testing::Values(DType::kF16, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(All, GpuGroupBands, testing::Values(DType::kF16, DType::kBF16, DType::kF32),
                          [](const auto& info) { return fmt::format("{}", info.param); });
 
 Tensor banded(Exec& ex, const Tensor& x, const NormWeight& w, const Case& c) {

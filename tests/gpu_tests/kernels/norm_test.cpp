@@ -86,9 +86,9 @@ void check_every_plan(const Case& c, DType dtype) {
                            .silu = c.silu,
                            .dtype = dtype};
   ASSERT_FALSE(supports_group_norm_gpu(gpu.ex, problem)) << *supports_group_norm_gpu(gpu.ex, problem);
-  for (GroupNormPlan plan : group_norm_candidates(problem, gpu.device.traits().multiprocessors))
+  for (GroupNormPlan plan : group_norm_candidates(problem, gpu.device.traits()))
     for (const bool merge : {false, true}) {
-      if (merge && plan.whole_threads) continue;
+      if (merge && (plan.whole_threads || plan.cluster_packs)) continue;
       plan.merge |= merge;
       const Tensor y = gpu.ex.alloc({c.images, c.pixels, 1, channels}, dtype);
       problem.y = y.data();
@@ -235,7 +235,7 @@ TEST(GpuNorm, ShowsNaN) {
   problem.bias = gb.as<float>();
   problem.eps = 1e-5f;
   problem.dtype = DType::kF16;
-  for (const GroupNormPlan& plan : group_norm_candidates(problem, 8)) {
+  for (const GroupNormPlan& plan : group_norm_candidates(problem, gpu.device.traits())) {
     const Tensor y = gpu.ex.alloc({2, 4, 16}, DType::kF16);
     problem.y = y.data();
     run_group_norm_plan(gpu.ex, problem, plan);

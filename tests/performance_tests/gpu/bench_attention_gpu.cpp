@@ -7,16 +7,18 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <random>
 
 #include "kernels/attention/flash_plan.hpp"
 #include "kernels/gpu_launch.hpp"
+#include "performance_tests/gpu/graph_time.hpp"
 #include "runtime/devices.hpp"
 
 namespace {
 
 using namespace rocm_sd;
+using bench::median_us;
+using bench::random_on;
 
 struct ShapeRow {
   const char* model;
@@ -35,17 +37,7 @@ constexpr ShapeRow kShapes[] = {
     {"vae1024", 1, 1, 16384, 16384, 512, 1}, {"other", 1, 16, 4096, 4096, 128, 1},
     {"clip_l", 2, 12, 77, 77, 64, 12, true}, {"clip_g", 2, 20, 77, 77, 64, 32, true},
 };
-constexpr int kReplays = 7;  // of which the median is taken
-
-Tensor random_on(Device& device, const Shape& shape, DType dtype, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(shape.numel()));
-  std::vector<float> period(1'000'003);  // prime: no two rows are alike
-  for (float& v : period) v = normal(random);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = period[i % period.size()];
-  return tensor_from(device, shape, values.data(), dtype);
-}
+constexpr float kSpread = 1.7320508f;  // of the operands: their variance is 1
 
 // Two sets of operands, so that one call does not find all of its own in the cache.
 struct Operands {
@@ -55,9 +47,9 @@ struct Operands {
   Operands(Device& device, const ShapeRow& s, DType dtype) {
     const int64_t width = s.heads * s.head_dim;
     for (uint32_t i = 0; i < 2; ++i) {
-      q[i] = random_on(device, {s.batch, s.queries, width}, dtype, 3 * i);
-      k[i] = random_on(device, {s.batch, s.keys, width}, dtype, 3 * i + 1);
-      v[i] = random_on(device, {s.batch, s.keys, width}, dtype, 3 * i + 2);
+      q[i] = random_on(device, {s.batch, s.queries, width}, dtype, 3 * i, kSpread);
+      k[i] = random_on(device, {s.batch, s.keys, width}, dtype, 3 * i + 1, kSpread);
+      v[i] = random_on(device, {s.batch, s.keys, width}, dtype, 3 * i + 2, kSpread);
     }
     y = make_tensor(device, {s.batch, s.queries, width}, dtype);
     host_q = to_floats(device, q[0]);
@@ -118,40 +110,6 @@ double sampled_error(Device& device, const Operands& o, const ShapeRow& s) {
   return worst;
 }
 
-// Microseconds of a call, from a graph of several whose tensors lie where a plan of one puts them.
-double median_us(GpuDevice& device, int launches, const std::function<void(Exec&, int)>& op) {
-  Arena arena(device);
-  arena.begin_plan();
-  {
-    Exec planning(arena, Mode::kPlan);
-    op(planning, 0);
-  }
-  const ArenaPlan plan = arena.end_plan();
-  Exec ex(arena);
-  const auto once = [&](int i) {
-    arena.begin_replay(plan);
-    op(ex, i);
-    arena.end_replay();
-  };
-  once(0);
-  device.synchronize();
-  device.begin_capture();
-  for (int i = 1; i <= launches; ++i) once(i % 2);
-  const std::unique_ptr<GpuGraph> graph = device.end_capture();
-  if (!graph) return std::nan("");
-  graph->replay();
-  const auto begin = device.make_event(), end = device.make_event();
-  std::vector<double> times;
-  for (int i = 0; i < kReplays; ++i) {
-    begin->record();
-    graph->replay();
-    end->record();
-    times.push_back(end->milliseconds_since(*begin) * 1000 / launches);
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
 struct Timed {
   FlashPlan plan;
   double us = 0, error = 0;
@@ -178,7 +136,7 @@ std::vector<Timed> time_all(GpuDevice& device, const Operands& o, const ShapeRow
       t.chosen = is_chosen;
       device.fill_zero(o.y.data(), o.y.bytes());
       const int launches = static_cast<int>(std::clamp(4e11 / problem.flops(), 2.0, 20.0)) / 2 * 2;
-      t.us = median_us(device, launches, [&](Exec& ex, int i) { run_flash(ex, o.problem(s, i), plan); });
+      t.us = median_us(device, launches, [&](Exec& ex, int i) { run_flash(ex, o.problem(s, i % 2), plan); });
       t.error = sampled_error(device, o, s);
       timed.push_back(t);
     }

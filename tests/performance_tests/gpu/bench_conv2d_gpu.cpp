@@ -1,7 +1,7 @@
 // Times the GPU's convolution on the shapes of real models: every configuration with its likeliest splits,
 // against the choice made without timing. No argument is needed.
 //   bench_conv2d_gpu [--device cuda] [--model TEXT] [--dtype f16|bf16|f32] [--splits N per configuration]
-//                    [--units wave|group|all] [--peak TFLOP/s] [--all]
+//                    [--units wave|group|bulk|all] [--peak TFLOP/s] [--all]
 // Each time is the median of event times over a graph of launches on rotating buffers (cold in the last cache
 // where they fit in memory), the reduction of splits included. TFLOP/s count the formula's work. The error is
 // the largest, relative to the root mean square, on sampled outputs in double precision. --all prints every
@@ -18,6 +18,7 @@
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "performance_tests/gpu/conv_shapes.hpp"
+#include "performance_tests/gpu/graph_time.hpp"
 #include "runtime/devices.hpp"
 
 using namespace rocm_sd;
@@ -105,18 +106,8 @@ class Bench {
     Program program("conv2d", arena_, [&](Exec& ex) {
       for (int i = 0; i < launches; ++i) conv2d_gpu_by(ex, problem(sets_[i % sets_.size()]), choice);
     });
-    program.run();  // lays out the filters
-    program.run();  // makes the device's graph
-    const auto begin = device_.make_event(), end = device_.make_event();
-    std::vector<double> times;
-    for (int round = 0; round < 5; ++round) {
-      begin->record();
-      program.run();
-      end->record();
-      times.push_back(end->milliseconds_since(*begin) * 1e3 / launches);
-    }
-    std::nth_element(times.begin(), times.begin() + 2, times.end());
-    return times[2];
+    program.run();  // lays out the filters; the next makes the device's graph
+    return bench::median_us(device_, launches, [&] { program.run(); });
   }
 
   // The largest error on sampled outputs, relative to their root mean square.
@@ -236,7 +227,8 @@ void run(const Options& o) {
     std::vector<Timed> timed;
     double worst = 0;
     for (const ConvChoice& choice : conv_candidates(device.traits(), bench.extent())) {
-      if (o.units != "all" && choice.config.wave_group != (o.units == "group")) continue;
+      const char* units = choice.config.cluster > 0 ? "bulk" : choice.config.wave_group ? "group" : "wave";
+      if (o.units != "all" && o.units != units) continue;
       if (taken[choice.config.suffix()]++ >= o.splits) continue;
       bench.poison();
       timed.push_back({bench.time(choice), choice});

@@ -2,7 +2,8 @@
 // time of one launch in a replayed graph over rotating weights, TFLOP/s, % of a given peak, and the largest
 // error of sampled outputs against double precision.
 //
-//   bench_linear_gpu [device] [peak TFLOP/s] [f16|bf16|f32] [all]      all: prints every candidate
+//   bench_linear_gpu [device] [peak TFLOP/s] [f16|bf16|f32] [best|all|table] [wave|group|bulk|any] [model]
+//                    all: prints every candidate; table: a line per shape, "choice microseconds" each
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,11 +11,13 @@
 
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
+#include "performance_tests/gpu/graph_time.hpp"
 #include "runtime/devices.hpp"
 
 namespace {
 
 using namespace rocm_sd;
+using bench::random_on;
 
 struct ShapeRow {
   const char* model;
@@ -60,19 +63,8 @@ constexpr ShapeRow kShapes[] = {
     {"clip_g", 154, 1280, 5120, 32},
 };
 constexpr int kLaunches = 20;                       // in a graph
-constexpr int kReplays = 5;                         // of which the median is taken
 constexpr size_t kRotatedBytes = size_t{96} << 20;  // of weights: more than the last cache
 constexpr int kMostCopies = 16;
-
-// Values in [-1, 1) * scale that repeat after a prime number of elements.
-Tensor random_on(Device& device, const Shape& shape, DType dtype, uint32_t seed, float scale) {
-  std::mt19937 random(seed);
-  std::vector<float> period(1'000'003);
-  for (float& v : period) v = (static_cast<float>(random() >> 8) * 0x1p-23f - 1.0f) * scale;
-  std::vector<float> values(static_cast<size_t>(shape.numel()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = period[i % period.size()];
-  return tensor_from(device, shape, values.data(), dtype);
-}
 
 struct Operands {
   std::vector<Tensor> x;
@@ -120,7 +112,7 @@ double sampled_error(Device& device, const Operands& o, const ShapeRow& s) {
   const int64_t out = o.y.dim(1);
   double worst = 0;
   std::mt19937 random(7);
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const int64_t row = i == 0 ? s.rows - 1 : static_cast<int64_t>(random() % s.rows);
     const Tensor line = o.y.narrow(0, row, 1);
     const std::vector<float> got = to_floats(device, line);
@@ -134,42 +126,13 @@ double sampled_error(Device& device, const Operands& o, const ShapeRow& s) {
   return worst;
 }
 
-double median_us(GpuDevice& device, const Operands& o, const ShapeRow& s, const GemmChoice& choice) {
+double time(GpuDevice& device, const Operands& o, const ShapeRow& s, const GemmChoice& choice) {
   const Epilogue epilogue{.residual = s.gated ? nullptr : &o.residual};
-  const auto launch_all = [&](Exec& ex) {
-    for (int i = 0; i < kLaunches; ++i) {
-      const LinearProblem p{
-          o.x[i % o.x.size()], o.w[i % o.w.size()], epilogue, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
-      linear_gpu_as(ex, p, choice);
-    }
-  };
-  // Nothing may be allocated while launches are recorded: partial sums come from a planned arena.
-  Arena arena(device);
-  arena.begin_plan();
-  Exec planning(arena, Mode::kPlan);
-  launch_all(planning);
-  const ArenaPlan plan = arena.end_plan();
-  Exec running(arena);
-  for (const bool recorded : {false, true}) {
-    arena.begin_replay(plan);
-    if (recorded) device.begin_capture();
-    launch_all(running);
-    arena.end_replay();
-    if (!recorded) device.synchronize();
-  }
-  const std::unique_ptr<GpuGraph> graph = device.end_capture();
-  if (!graph) return std::nan("");
-  graph->replay();
-  const auto begin = device.make_event(), end = device.make_event();
-  std::vector<double> times;
-  for (int i = 0; i < kReplays; ++i) {
-    begin->record();
-    graph->replay();
-    end->record();
-    times.push_back(end->milliseconds_since(*begin) * 1000 / kLaunches);
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return bench::median_us(device, kLaunches, [&](Exec& ex, int i) {
+    const LinearProblem p{
+        o.x[i % o.x.size()], o.w[i % o.w.size()], epilogue, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
+    linear_gpu_as(ex, p, choice);
+  });
 }
 
 struct Timed {
@@ -188,20 +151,29 @@ int main(int argc, char** argv) {
   GpuDevice& device = static_cast<GpuDevice&>(device_named(argc > 1 ? argv[1] : "cuda"));
   const double peak = argc > 2 ? std::atof(argv[2]) : 989;
   const std::string type = argc > 3 ? argv[3] : "f16";
-  const bool all = argc > 4;
+  const std::string print = argc > 4 ? argv[4] : "best", units = argc > 5 ? argv[5] : "any";
+  const std::string only = argc > 6 ? argv[6] : "";
+  const bool all = print == "all";
   const DType dtype = type == "bf16" ? DType::kBF16 : type == "f32" ? DType::kF32 : DType::kF16;
   std::printf("%s, %d multiprocessors, linear in %s; peak %.0f TFLOP/s\n", device.name().c_str(),
               device.traits().multiprocessors, type.c_str(), peak);
   std::vector<Sum> sums;
+  const auto wanted = [&](const GemmChoice& choice) {
+    if (units == "any" || !choice.config) return true;
+    return units == (choice.config->cluster > 0 ? "bulk" : choice.config->wave_group ? "group" : "wave");
+  };
   for (const ShapeRow& s : kShapes) {
+    if (std::string(s.model).find(only) == std::string::npos) continue;
     if (sums.empty() || std::string(sums.back().model) != s.model) sums.push_back({s.model});
     const Operands o = make_operands(device, s, dtype);
     const Epilogue none;
     const LinearProblem p{o.x[0], o.w[0], none, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
     std::vector<Timed> timed;
     for (const GemmChoice& choice : linear_candidates(device.traits(), p)) {
+      if (!wanted(choice)) continue;
       Timed t{choice};
-      t.us = median_us(device, o, s, choice);
+      device.fill_zero(o.y.data(), o.y.bytes());
+      t.us = time(device, o, s, choice);
       t.error = sampled_error(device, o, s);
       timed.push_back(t);
     }
@@ -212,10 +184,20 @@ int main(int argc, char** argv) {
                 static_cast<long long>(s.columns), static_cast<long long>(s.in), s.gated ? " geglu" : "",
                 s.count, chosen.c_str());
     double default_us = std::nan("");
+    if (print == "table") {
+      double worst = 0;
+      for (const Timed& t : timed) {
+        std::printf(" %s %.2f", describe(t.choice).c_str(), t.us);
+        if (!(t.error < 0.05)) std::printf(" WRONG(%.2g)", t.error);
+        worst = std::max(worst, t.error);
+      }
+      std::printf("\n  largest error %.2g\n", worst);
+    }
     for (size_t i = 0; i < timed.size(); ++i) {
       const Timed& t = timed[i];
       const bool is_default = describe(t.choice) == chosen;
       if (is_default) default_us = t.us;
+      if (print == "table") continue;
       if (!all && i >= 5 && !is_default && t.error < 0.05) continue;
       const double rate = flops / t.us * 1e-6;
       std::printf("  %-16s %8.2f us %7.1f TFLOP/s %5.1f%%  error %.2g%s\n", describe(t.choice).c_str(), t.us,

@@ -7,68 +7,22 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
-#include <random>
 
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "kernels/norm/norm_plan.hpp"
 #include "kernels/resample/resample.hpp"
 #include "kernels/step/step.hpp"
+#include "performance_tests/gpu/graph_time.hpp"
 #include "performance_tests/gpu/norm_shapes.hpp"
 #include "runtime/devices.hpp"
 
 namespace {
 
 using namespace rocm_sd;
+using bench::median_us;
+using bench::random_on;
 
-constexpr int kReplays = 7;  // of which the median is taken
-
-// Values around `mean` that repeat after a prime number of elements.
-Tensor random_on(Device& device, const Shape& shape, DType dtype, uint32_t seed, float mean = 0) {
-  std::mt19937 random(seed);
-  std::vector<float> period(1'000'003);
-  for (float& v : period) v = static_cast<float>(random() >> 8) * 0x1p-22f - 2.0f + mean;
-  std::vector<float> values(static_cast<size_t>(shape.numel()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = period[i % period.size()];
-  return tensor_from(device, shape, values.data(), dtype);
-}
-
-// Microseconds of `launches` launches in a graph, divided by their number.
-double median_us(GpuDevice& device, int launches, const std::function<void(int)>& once) {
-  once(0);
-  device.synchronize();
-  device.begin_capture();
-  for (int i = 0; i < launches; ++i) once(i);
-  const std::unique_ptr<GpuGraph> graph = device.end_capture();
-  if (!graph) return std::nan("");
-  graph->replay();
-  const auto begin = device.make_event(), end = device.make_event();
-  std::vector<double> times;
-  for (int i = 0; i < kReplays; ++i) {
-    begin->record();
-    graph->replay();
-    end->record();
-    times.push_back(end->milliseconds_since(*begin) * 1000 / launches);
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-// The same of calls of an op, whose tensors lie where a plan of one call puts them.
-double median_us(GpuDevice& device, int launches, const std::function<void(Exec&, int)>& op) {
-  Arena arena(device);
-  arena.begin_plan();
-  {
-    Exec planning(arena, Mode::kPlan);
-    op(planning, 0);
-  }
-  const ArenaPlan plan = arena.end_plan();
-  Exec ex(arena);
-  return median_us(device, launches, std::function<void(int)>([&](int i) {
-                     arena.begin_replay(plan);
-                     op(ex, i);
-                     arena.end_replay();
-                   }));
-}
 int launches_for(double bytes) { return static_cast<int>(std::clamp(2e9 / bytes, 4.0, 40.0)); }
 
 double silu(double x) { return x / (1 + std::exp(-x)); }
@@ -83,7 +37,7 @@ struct Norm {
 
   Norm(Device& device, const NormShape& s, DType type) : shape(s), dtype(type) {
     const int64_t first = s.channels - s.second;
-    x[0] = random_on(device, {s.images, s.pixels, first}, dtype, 1, 0.5f);
+    x[0] = random_on(device, {s.images, s.pixels, first}, dtype, 1, 2, 0.5f);
     host_x = to_floats(device, x[0]);
     second[0] = random_on(device, {s.images, s.pixels, s.second}, dtype, 2);
     host_second = to_floats(device, second[0]);
@@ -166,7 +120,7 @@ void print_line(const char* what, double us, double bytes, double copy_rate, dou
 void time_group_norm(GpuDevice& device, const Norm& norm, double copy_rate, bool all, Sums& sums) {
   const double bytes = norm.problem(0).bytes();
   double best = INFINITY, chosen = std::nan("");
-  const auto plans = group_norm_candidates(norm.problem(0), device.traits().multiprocessors);
+  const auto plans = group_norm_candidates(norm.problem(0), device.traits());
   for (size_t i = 0; i < plans.size(); ++i) {
     if (i && plans[i].describe() == plans[0].describe()) continue;
     device.fill_zero(norm.y.data(), norm.y.bytes());
@@ -293,9 +247,7 @@ double copy_bandwidth(GpuDevice& device) {
   const Tensor from = make_tensor(device, {kBytes}, DType::kU8),
                to = make_tensor(device, {kBytes}, DType::kU8);
   device.fill_zero(from.data(), kBytes);
-  const double us = median_us(device, 4, std::function<void(int)>([&](int) {
-                                device.copy_on_device(to.data(), from.data(), kBytes);
-                              }));
+  const double us = median_us(device, 4, [&](int) { device.copy_on_device(to.data(), from.data(), kBytes); });
   return 2.0 * kBytes / us * 1e-3;
 }
 

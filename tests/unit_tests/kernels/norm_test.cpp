@@ -57,7 +57,7 @@ using Param = std::tuple<std::string, DType, size_t>;
 std::string name_of(const testing::TestParamInfo<Param>& info) {
   return fmt::format("{}_{}_{}", std::get<0>(info.param), std::get<1>(info.param), std::get<2>(info.param));
 }
-const auto kImpls = testing::Values("host", "scalar", "scalar_whole");
+const auto kImpls = testing::Values("host", "scalar", "scalar_whole", "scalar_cluster");
 const auto kTypes = testing::Values(DType::kF32, DType::kBF16, DType::kF16);
 
 class GroupNormTest : public testing::TestWithParam<Param> {};
@@ -86,7 +86,7 @@ TEST_P(GroupNormTest, MatchesReference) {
 }
 
 // layer_norm has one portable body.
-std::string layer_norm_impl(const std::string& impl) { return impl == "scalar_whole" ? "scalar" : impl; }
+std::string layer_norm_impl(const std::string& impl) { return impl.starts_with("scalar") ? "scalar" : impl; }
 
 class NormImplTest : public testing::TestWithParam<std::tuple<std::string, DType>> {};
 INSTANTIATE_TEST_SUITE_P(All, NormImplTest, testing::Combine(kImpls, kTypes), [](const auto& info) {

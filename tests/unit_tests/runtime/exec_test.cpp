@@ -42,7 +42,8 @@ TEST_F(ProgramTest, PlansThenCapturesThenReplays) {
   EXPECT_EQ(launches, 0);
   EXPECT_EQ(program.arena_bytes(), 64u);
   EXPECT_EQ(program.flops(), 16);
-  EXPECT_EQ(program.problems().at("scale test"), 2);
+  EXPECT_EQ(program.problems().at("scale test").launches, 2);
+  EXPECT_EQ(program.problems().at("scale test").op, "scale");
   for (int round = 1; round <= 3; ++round) {
     std::vector<float> values(8, static_cast<float>(round));
     upload(host_device(), x, values.data(), 8);

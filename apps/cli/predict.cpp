@@ -1,0 +1,76 @@
+// rocm-sd predict: the roofline of a model on any GPU.
+#include "analysis/predict.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "apps/cli/commands.hpp"
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/text.hpp"
+
+namespace rocm_sd::cli {
+namespace {
+
+struct PredictCommand {
+  std::string gpu, gpu_file, model = "sd15", dtype = "f16";
+  int64_t width = 0, height = 0, batch = 1;
+  int steps = 20;
+  bool no_guidance = false, json = false;
+};
+
+std::vector<GpuProduct> wanted_gpus(const PredictCommand& c) {
+  if (!c.gpu_file.empty()) return {gpu_product_from_json(parse_json_file(c.gpu_file), c.gpu_file)};
+  if (c.gpu.empty() || c.gpu == "all") return gpu_products();
+  if (const GpuProduct* gpu = find_gpu_product(c.gpu)) return {*gpu};
+  std::vector<std::string> names;
+  for (const GpuProduct& gpu : gpu_products()) names.push_back(gpu.name);
+  throw UsageError(concat("gpu \"", printable(c.gpu), "\" is not in the table (", nearest_name(c.gpu, names),
+                          "?); `rocm-sd predict` lists them, --gpu-file describes another"));
+}
+
+DType parse_compute_type(const std::string& name) {
+  if (name == "f16") return DType::kF16;
+  if (name == "bf16") return DType::kBF16;
+  throw UsageError(concat("dtype: expected f16 or bf16, got \"", printable(name), "\""));
+}
+
+void run_predict(const PredictCommand& c) {
+  const KnownModel& model = known_model(c.model);
+  const PictureShape shape{.height = c.height ? c.height : model.side,
+                           .width = c.width ? c.width : model.side,
+                           .batch = c.batch,
+                           .guidance = !c.no_guidance};
+  const DType dtype = parse_compute_type(c.dtype);
+  std::vector<ModelBound> bounds;
+  for (const GpuProduct& gpu : wanted_gpus(c)) bounds.push_back(predict(gpu, model, shape, c.steps, dtype));
+  if (c.json) {
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const ModelBound& bound : bounds) all.push_back(prediction_json(bound));
+    fmt::print("{}\n", all.dump(2));
+  } else {
+    fmt::print("{}", bounds.size() == 1 ? prediction_text(bounds[0]) : prediction_table(bounds));
+  }
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app) {
+  auto c = std::make_shared<PredictCommand>();
+  CLI::App* sub =
+      app.add_subcommand("predict", "bound the time and the memory of a model on any GPU, without one");
+  sub->add_option("--gpu", c->gpu, "a name such as \"RX 7900 XTX\" [all that are known]");
+  sub->add_option("--gpu-file", c->gpu_file, "JSON that describes another GPU");
+  sub->add_option("--model", c->model, "sd15, sd21, sdxl or sdxl-refiner [sd15]");
+  sub->add_option("-W,--width", c->width, "pixels [the model's own]");
+  sub->add_option("-H,--height", c->height, "pixels [the model's own]");
+  sub->add_option("--batch", c->batch, "pictures at once [1]");
+  sub->add_option("--steps", c->steps, "UNet runs a picture [20]");
+  sub->add_option("--dtype", c->dtype, "f16 or bf16 [f16]");
+  sub->add_flag("--no-guidance", c->no_guidance, "one UNet pass a picture and step");
+  sub->add_flag("--json", c->json, "print JSON");
+  sub->callback([c] { run_predict(*c); });
+}
+
+}  // namespace rocm_sd::cli

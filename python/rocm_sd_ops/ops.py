@@ -1,0 +1,98 @@
+"""The operators with types and documentation. Each is torch.ops.rocm_sd.<name>: it runs on the CPU and on CUDA and ROCm
+devices, under autograd and torch.compile, on PyTorch's current stream, with memory of PyTorch's allocator, and falls back
+to PyTorch's own operators (one log line per problem) where our kernels decline: float64, float16 on the CPU, a GPU without
+kernels. Operands of different devices, or sizes that do not fit, raise RuntimeError."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence, Union
+
+import torch
+from torch import Tensor
+
+_ops = torch.ops.rocm_sd
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Optional[Tensor] = None, scale: Optional[float] = None,
+              causal: bool = False) -> Tensor:
+    """softmax(scale q k^T + mask) v, the scores never in memory.
+
+    q [B,H,Nq,D], k and v [B,H,Nk,D], any strides; heads that lie beside one another (x.view(B,N,H,D).transpose(1,2)) are
+    read in place. mask: bool (True is seen) or additive, broadcast to [B,H,Nq,Nk]. scale: 1/sqrt(D) if None. causal:
+    query i sees keys 0..i. Returns [B,H,Nq,D] whose memory is [B,Nq,H,D], so that .transpose(1,2).reshape(B,Nq,H*D) is
+    free. A query that sees no key gives zeros.
+    """
+    return _ops.attention(q, k, v, mask, scale, causal)
+
+
+def vae_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: Optional[float] = None) -> Tensor:
+    """Attention of one head over the pixels of q, k, v [B,C,H,W] -> [B,C,H,W] in channels_last."""
+    return _ops.vae_attention(q, k, v, scale)
+
+
+def group_norm_silu(x: Tensor, groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+                    eps: float = 1e-5, *, silu: bool = True, x2: Optional[Tensor] = None) -> Tensor:
+    """silu(group_norm(x)), or group_norm alone; with x2, of their concatenation along channels, which is not made.
+
+    x [N,C,H,W], x2 [N,C2,H,W], weight and bias [C+C2] in x's type or float32 -> [N,C+C2,H,W] in channels_last. Statistics
+    in float. An x in channels_last is read in place.
+    """
+    return _ops.group_norm_silu(x, groups, weight, bias, eps, silu, x2)
+
+
+def layer_norm(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, eps: float = 1e-5) -> Tensor:
+    """Layer norm of x [...,C] over its last dimension; weight and bias [C] in x's type or float32."""
+    return _ops.layer_norm(x, weight, bias, eps)
+
+
+def layer_norm_residual(x: Tensor, residual: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+                        eps: float = 1e-5) -> tuple[Tensor, Tensor]:
+    """(layer_norm(x + residual), x + residual) for x and residual [...,C]."""
+    return _ops.layer_norm_residual(x, residual, weight, bias, eps)
+
+
+def geglu(x: Tensor) -> Tensor:
+    """x [...,2C] -> first half times gelu(second half) [...,C], gelu in its erf form."""
+    return _ops.geglu(x)
+
+
+def linear_epilogue(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, residual: Optional[Tensor] = None,
+                    act: str = "none", geglu: bool = False, pack: int = 0) -> Tensor:
+    """act(x weight^T + bias + residual), or geglu(x weight^T + bias).
+
+    x [...,K], weight [M,K], bias [M] in x's type or float32, residual [...,M] -> [...,M] ([...,M/2] with geglu).
+    act: none, silu, gelu, quick_gelu or relu. pack: Pack.id of this weight (rocm_sd_ops.Pack), 0 for none.
+    """
+    return _ops.linear_epilogue(x, weight, bias, residual, act, geglu, pack)
+
+
+def conv2d_epilogue(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, stride: int = 1,
+                    padding: Union[int, Sequence[int]] = 0, channel_shift: Optional[Tensor] = None,
+                    residual: Optional[Tensor] = None, act: str = "none", x2: Optional[Tensor] = None,
+                    pack: int = 0) -> Tensor:
+    """act(conv2d(x) + bias + channel_shift + residual), in channels_last.
+
+    x [N,C,H,W], x2 [N,C2,H,W] (as if concatenated), weight [K,C+C2,R,S], bias [K], channel_shift [N,K],
+    residual [N,K,P,Q] -> [N,K,P,Q]. padding: one number, (vertical, horizontal), or (top, left, bottom, right). Without a
+    pack the filter is laid out in every call.
+    """
+    sides = [padding] * 4 if isinstance(padding, int) else list(padding) * (2 if len(padding) == 2 else 1)
+    return _ops.conv2d_epilogue(x, weight, bias, stride, sides, channel_shift, residual, act, x2, pack)
+
+
+def upsample2x_conv(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, padding: int = 1,
+                    pack: int = 0) -> Tensor:
+    """conv2d of x doubled by nearest neighbour, without making that: x [N,C,H,W], weight [K,C,R,S] -> channels_last."""
+    return _ops.upsample2x_conv(x, weight, bias, padding, pack)
+
+
+def scheduler_step(sample: Tensor, model_output: Tensor, sample_scale: float, output_scale: float, *,
+                   guidance: float = 1.0, noise: Optional[Tensor] = None, noise_scale: float = 0.0,
+                   previous: Optional[Tensor] = None, previous_scale: float = 0.0) -> Tensor:
+    """sample_scale * sample + output_scale * guided + noise_scale * noise + previous_scale * previous in one pass.
+
+    guided is model_output where it has sample's shape; where its first dimension is twice as long (unconditional half
+    first) it is uncond + guidance * (cond - uncond). Summed in double on the way, returned in sample's type.
+    """
+    return _ops.scheduler_step(sample, model_output, sample_scale, output_scale, guidance, noise, noise_scale, previous,
+                               previous_scale)

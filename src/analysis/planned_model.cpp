@@ -1,0 +1,139 @@
+#include "analysis/planned_model.hpp"
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "kernels/elementwise/elementwise.hpp"
+#include "models/clip.hpp"
+#include "models/unet.hpp"
+#include "models/vae.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// Weights of which nothing but the shape matters: nothing is written.
+class NoValues final : public ParameterSource {
+ public:
+  std::string title() const override { return "no weights"; }
+  bool has(const std::string&) const override { return true; }
+  void read(const std::string&, const Shape&, DType, void*) const override {}
+  void read_part(const std::string&, const Shape&, int64_t, int64_t, DType, void*) const override {}
+  void ignore(const std::string&) const override {}
+};
+
+class Planner {
+ public:
+  Planner(Device& device, const PictureShape& shape, DType dtype)
+      : device_(device), shape_(shape), dtype_(dtype) {}
+
+  PlannedStage text(const std::vector<ClipConfig>& encoders) {
+    PlannedStage stage{.name = "text"};
+    for (const ClipConfig& config : encoders) {
+      ClipTextModel model = ClipTextModel::load(device_, config, NoValues(), dtype_);
+      const Tensor ids = make_tensor(device_, {conditions() * shape_.tokens / 77, 77}, DType::kI32);
+      plan(stage, model, [&](Exec& ex) { model(ex, ids); });
+    }
+    return stage;
+  }
+
+  // The UNet's two stages: once a picture, then every step.
+  std::vector<PlannedStage> unet(const UNetConfig& config, int steps) {
+    UNet model = UNet::load(device_, config, NoValues(), dtype_);
+    const int64_t images = shape_.batch * conditions(), height = shape_.height / 8, width = shape_.width / 8;
+    const TextCache cache = model.make_text_cache(device_, images, shape_.tokens);
+    const Tensor states = make_tensor(device_, {images, shape_.tokens, config.context_width()}, dtype_);
+    TimeInputs time{.timestep = make_tensor(device_, {images}, DType::kF32)};
+    if (config.has_added_conditions()) {
+      const int64_t pooled = 1280, ids = (config.added_width - pooled) / config.added_time_width;
+      time.time_ids = make_tensor(device_, {images, ids}, DType::kF32);
+      time.text_embeds = make_tensor(device_, {images, pooled}, dtype_);
+    }
+    const Tensor shifts = make_tensor(device_, {images, model.time_channels()}, dtype_);
+    const Tensor latents = make_tensor(device_, {images, height, width, config.in_channels}, dtype_);
+    PlannedStage prepare{.name = "prepare"}, step{.name = "unet", .runs = steps};
+    plan(prepare, model, [&](Exec& ex) {
+      model.prepare_text(ex, states, cache);
+      for (int i = 0; i < steps; ++i) copy_into(ex, model.time_shifts(ex, time), shifts);
+    });
+    plan(step, model, [&](Exec& ex) { model(ex, latents, shifts, cache); });
+    return {prepare, step};
+  }
+
+  PlannedStage vae(const VaeConfig& config) {
+    VaeDecoder model = VaeDecoder::load(device_, config, NoValues(), dtype_);
+    const Tensor latents = make_tensor(
+        device_,
+        {1, shape_.height / config.downscale(), shape_.width / config.downscale(), config.latent_channels},
+        DType::kF32);
+    PlannedStage stage{.name = "vae", .runs = static_cast<int>(shape_.batch)};
+    plan(stage, model, [&](Exec& ex) { model(ex, latents); });
+    return stage;
+  }
+
+ private:
+  int64_t conditions() const { return shape_.guidance ? 2 : 1; }
+
+  template <class Model>
+  void plan(PlannedStage& stage, Model& model, const Program::Forward& forward) {
+    Arena arena(device_);
+    Program program(stage.name, arena, forward);
+    program.plan();
+    stage.weight_bytes += bytes_held([&](Visitor& v) { model.visit(v); });
+    stage.arena_bytes = std::max<uint64_t>(stage.arena_bytes, program.arena_bytes());
+    stage.flops += program.flops();
+    for (const auto& [problem, work] : program.problems()) {
+      PlannedWork& sum = stage.problems[problem];
+      sum.op = work.op;
+      sum.launches += work.launches;
+      sum.flops += work.flops;
+      sum.bytes += work.bytes;
+    }
+  }
+
+  Device& device_;
+  PictureShape shape_;
+  DType dtype_;
+};
+
+}  // namespace
+
+const std::vector<KnownModel>& known_models() {
+  static const std::vector<KnownModel> models = {
+      {"sd15", configs::unet_sd1(), configs::vae_sd(), {configs::clip_l()}, 512},
+      {"sd21", configs::unet_sd2(), configs::vae_sd(), {configs::openclip_h()}, 768},
+      {"sdxl",
+       configs::unet_sdxl(),
+       configs::vae_sdxl(),
+       {configs::clip_l(), configs::openclip_bigg()},
+       1024},
+      {"sdxl-refiner", configs::unet_sdxl_refiner(), configs::vae_sdxl(), {configs::openclip_bigg()}, 1024},
+  };
+  return models;
+}
+
+const KnownModel& known_model(const std::string& name) {
+  std::vector<std::string> names;
+  for (const KnownModel& model : known_models()) {
+    if (model.name == name) return model;
+    names.push_back(model.name);
+  }
+  std::string all;
+  for (const std::string& known : names) all += (all.empty() ? "" : ", ") + known;
+  throw UsageError(concat("model \"", printable(name), "\" is not known (", nearest_name(name, names),
+                          "?); there are ", all));
+}
+
+std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, const PictureShape& shape,
+                                     int steps, DType dtype) {
+  require(shape.height > 0 && shape.width > 0 && shape.height % 8 == 0 && shape.width % 8 == 0, "picture ",
+          shape.width, " x ", shape.height, ": both must be positive multiples of 8");
+  require(shape.batch > 0 && shape.tokens > 0 && shape.tokens % 77 == 0, "picture: a batch of ", shape.batch,
+          " with ", shape.tokens, " tokens: expected at least one, and a multiple of 77");
+  require<UsageError>(steps > 0, "steps: expected at least 1, got ", steps);
+  Planner planner(device, shape, dtype);
+  std::vector<PlannedStage> stages{planner.text(model.encoders)};
+  for (PlannedStage& stage : planner.unet(model.unet, steps)) stages.push_back(std::move(stage));
+  stages.push_back(planner.vae(model.vae));
+  return stages;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,48 @@
+// Whole models planned on any device without weights: what they launch, how often, with how much work and
+// memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/configs.hpp"
+#include "runtime/exec.hpp"
+
+namespace rocm_sd {
+
+// A family of checkpoints: its networks and the picture it was trained on.
+struct KnownModel {
+  std::string name;  // "sdxl"
+  UNetConfig unet;
+  VaeConfig vae;
+  std::vector<ClipConfig> encoders;
+  int64_t side = 512;  // pixels
+};
+// sd15, sd21, sdxl, sdxl-refiner.
+const std::vector<KnownModel>& known_models();
+// Throws UsageError listing the names, the nearest one first.
+const KnownModel& known_model(const std::string& name);
+
+struct PictureShape {
+  int64_t height = 512, width = 512;  // pixels, multiples of 8
+  int64_t batch = 1;                  // pictures
+  int64_t tokens = 77;                // of a prompt: 77 a chunk
+  bool guidance = true;               // two UNet passes a picture, as one batch
+};
+
+struct PlannedStage {
+  std::string name;           // "text", "prepare", "unet", "vae"
+  int runs = 1;               // a picture: the steps for the UNet
+  uint64_t weight_bytes = 0;  // on the device, in the layouts that the plan made
+  uint64_t arena_bytes = 0;   // the most that is in use at once
+  double flops = 0;           // of one run
+  PlannedProblems problems;   // of one run
+};
+
+// Plans every stage of text to image, one after the other; each stage's weights are freed before the next.
+// dtype: f32, bf16 or f16, of weights and activations. Throws ShapeError for sizes that are no multiples of 8
+// or not positive, and what loading and planning throw (OutOfMemoryError where a stage does not fit).
+std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, const PictureShape& shape,
+                                     int steps, DType dtype);
+
+}  // namespace rocm_sd

@@ -1,0 +1,182 @@
+#include "analysis/predict.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analysis/paper_gpu.hpp"
+#include "base/error.hpp"
+
+namespace rocm_sd {
+namespace {
+
+bool is_matrix_op(std::string_view op) {
+  return op == "attention" || op == "conv2d" || op == "linear" || op == "linear_geglu";
+}
+
+StageBound bound_stage(const GpuProduct& gpu, const PlannedStage& stage, DType dtype) {
+  StageBound out{stage.name, stage.runs, stage.weight_bytes, stage.arena_bytes, 0, {}};
+  std::map<std::string, OpBound> ops;
+  for (const auto& [problem, work] : stage.problems) {
+    const bool half = is_matrix_op(work.op) && dtype != DType::kF32;
+    const double rate = peak_rate(gpu, half ? RateType::kF16 : RateType::kF32);
+    const double compute = work.flops / rate * 1e3, memory = work.bytes / (gpu.bandwidth * 1e9) * 1e3;
+    OpBound& op = ops[work.op];
+    op.op = work.op;
+    op.launches += work.launches;
+    op.flops += work.flops;
+    op.bytes += work.bytes;
+    op.compute_ms += compute;
+    op.memory_ms += memory;
+    op.bound_ms += std::max(compute, memory);  // launches of one problem are alike
+  }
+  for (const auto& [name, op] : ops) {
+    out.ops.push_back(op);
+    out.bound_ms += op.bound_ms;
+  }
+  std::stable_sort(out.ops.begin(), out.ops.end(),
+                   [](const OpBound& a, const OpBound& b) { return a.bound_ms > b.bound_ms; });
+  return out;
+}
+
+double number_field(const nlohmann::json& json, const char* name, std::string_view what, double least,
+                    double most) {
+  require<FormatError>(json.contains(name) && json[name].is_number(), what, ": \"", name,
+                       "\" must be a number");
+  const double value = json[name].get<double>();
+  require<FormatError>(value >= least && value <= most, what, ": \"", name, "\" is ", value, ", expected ",
+                       least, " to ", most);
+  return value;
+}
+
+std::string text_field(const nlohmann::json& json, const char* name, std::string_view what) {
+  require<FormatError>(
+      json.contains(name) && json[name].is_string() && !json[name].get_ref<const std::string&>().empty(),
+      what, ": \"", name, "\" must be a text");
+  return printable(json[name].get<std::string>(), 64);
+}
+
+}  // namespace
+
+ModelBound predict(const GpuProduct& gpu, const KnownModel& model, const PictureShape& shape, int steps,
+                   DType dtype) {
+  require<UsageError>(peak_rate(gpu, RateType::kF16) > 0 && gpu.bandwidth > 0, gpu.name, " (", gpu.arch,
+                      "): no rates are known for this architecture");
+  GpuProduct roomy = gpu;  // the plan must come out where the model does not fit: that is an answer too
+  roomy.memory_gb = std::max(roomy.memory_gb, 1024.0);
+  const auto device = make_paper_gpu(roomy);
+  ModelBound out{.gpu = gpu, .model = model.name, .dtype = fmt::format("{}", dtype), .shape = shape};
+  uint64_t largest = 0;
+  for (const PlannedStage& stage : plan_model(*device, model, shape, steps, dtype)) {
+    out.stages.push_back(bound_stage(gpu, stage, dtype));
+    const StageBound& bound = out.stages.back();
+    out.picture_ms += bound.runs * bound.bound_ms;
+    if (stage.name == "unet") out.denoise_per_second = 1e3 / bound.bound_ms;
+    if (stage.name != "prepare") out.peak_bytes += stage.weight_bytes;  // the UNet's, counted once
+    largest = std::max(largest, stage.arena_bytes);
+  }
+  out.peak_bytes += largest;
+  out.fits = static_cast<double>(out.peak_bytes) <= gpu.memory_gb * (1 << 30);
+  return out;
+}
+
+GpuProduct gpu_product_from_json(const nlohmann::json& json, std::string_view what) {
+  require<FormatError>(json.is_object(), what, ": expected an object that describes a GPU");
+  GpuProduct gpu;
+  gpu.name = text_field(json, "name", what);
+  gpu.arch = text_field(json, "arch", what);
+  gpu.multiprocessors = static_cast<int>(number_field(json, "multiprocessors", what, 1, 100'000));
+  gpu.gigahertz = number_field(json, "gigahertz", what, 0.01, 100);
+  gpu.memory_gb = number_field(json, "memory_gb", what, 0.1, 100'000);
+  gpu.bandwidth = number_field(json, "bandwidth_gb_per_s", what, 1, 1e6);
+  if (json.contains("l2_mb")) gpu.l2_mb = number_field(json, "l2_mb", what, 0, 1e6);
+  if (json.contains("last_level_mb")) gpu.last_level_mb = number_field(json, "last_level_mb", what, 0, 1e6);
+  return gpu;
+}
+
+nlohmann::ordered_json prediction_json(const ModelBound& b) {
+  nlohmann::ordered_json out = {{"kind", "bound"},
+                                {"gpu",
+                                 {{"name", b.gpu.name},
+                                  {"arch", b.gpu.arch},
+                                  {"f16_tflops", peak_rate(b.gpu, RateType::kF16) / 1e12},
+                                  {"f32_tflops", peak_rate(b.gpu, RateType::kF32) / 1e12},
+                                  {"bandwidth_gb_per_s", b.gpu.bandwidth},
+                                  {"memory_gb", b.gpu.memory_gb}}},
+                                {"model", b.model},
+                                {"dtype", b.dtype},
+                                {"width", b.shape.width},
+                                {"height", b.shape.height},
+                                {"batch", b.shape.batch},
+                                {"guidance", b.shape.guidance},
+                                {"picture_ms", b.picture_ms},
+                                {"denoise_per_second", b.denoise_per_second},
+                                {"peak_bytes", b.peak_bytes},
+                                {"fits", b.fits}};
+  out["stages"] = nlohmann::ordered_json::array();
+  for (const StageBound& s : b.stages) {
+    nlohmann::ordered_json stage = {{"stage", s.stage},
+                                    {"runs", s.runs},
+                                    {"bound_ms", s.bound_ms},
+                                    {"weight_bytes", s.weight_bytes},
+                                    {"arena_bytes", s.arena_bytes}};
+    stage["ops"] = nlohmann::ordered_json::array();
+    for (const OpBound& op : s.ops)
+      stage["ops"].push_back({{"op", op.op},
+                              {"launches", op.launches},
+                              {"flops", op.flops},
+                              {"bytes", op.bytes},
+                              {"compute_ms", op.compute_ms},
+                              {"memory_ms", op.memory_ms},
+                              {"bound_ms", op.bound_ms}});
+    out["stages"].push_back(stage);
+  }
+  return out;
+}
+
+std::string prediction_text(const ModelBound& b) {
+  std::string text = fmt::format(
+      "{} ({}): {:.1f} TFLOP/s in f16, {:.0f} GB/s, {:.0f} GB\n{} {} x {}, batch {}{}, {}\n", b.gpu.name,
+      b.gpu.arch, peak_rate(b.gpu, RateType::kF16) / 1e12, b.gpu.bandwidth, b.gpu.memory_gb, b.model,
+      b.shape.width, b.shape.height, b.shape.batch, b.shape.guidance ? " with guidance" : "", b.dtype);
+  for (const StageBound& s : b.stages) {
+    text += fmt::format("\n{}: {} x {:.3f} ms bound, weights {:.0f} MB, arena {:.0f} MB\n", s.stage, s.runs,
+                        s.bound_ms, static_cast<double>(s.weight_bytes) / 1e6,
+                        static_cast<double>(s.arena_bytes) / 1e6);
+    text += fmt::format("  {:<18}{:>9}{:>11}{:>9}{:>12}{:>12}{:>11}{:>8}\n", "op", "launches", "GFLOP", "GB",
+                        "compute ms", "memory ms", "bound ms", "share");
+    for (const OpBound& op : s.ops)
+      text += fmt::format("  {:<18}{:>9}{:>11.2f}{:>9.3f}{:>12.4f}{:>12.4f}{:>11.4f}{:>7.1f}%\n", op.op,
+                          op.launches, op.flops / 1e9, op.bytes / 1e9, op.compute_ms, op.memory_ms,
+                          op.bound_ms, s.bound_ms > 0 ? 100 * op.bound_ms / s.bound_ms : 0);
+  }
+  text += fmt::format(
+      "\nNo picture in less than {:.1f} ms, no more than {:.1f} UNet runs a second; {:.2f} GB at most{}.\n"
+      "A bound from peak rates and bandwidth, not a speed: nothing was run.\n",
+      b.picture_ms, b.denoise_per_second, static_cast<double>(b.peak_bytes) / 1e9,
+      b.fits ? "" : ", more than the GPU has: weights are streamed or the VAE is decoded in bands");
+  return text;
+}
+
+std::string prediction_table(const std::vector<ModelBound>& bounds) {
+  std::string text = fmt::format("{:<18}{:<9}{:>9}{:>8}{:>12}{:>12}{:>12}{:>11}{:>9}\n", "GPU", "arch",
+                                 "TFLOP/s", "GB/s", "UNet ms", "UNet runs/s", "VAE ms", "picture s", "GB");
+  for (const ModelBound& b : bounds) {
+    double unet = 0, vae = 0;
+    for (const StageBound& s : b.stages)
+      (s.stage == "unet"  ? unet
+       : s.stage == "vae" ? vae
+                          : unet) += s.stage == "unet" || s.stage == "vae" ? s.bound_ms : 0;
+    text += fmt::format("{:<18}{:<9}{:>9.1f}{:>8.0f}{:>12.3f}{:>12.2f}{:>12.3f}{:>11.4f}{:>8.2f}{}\n",
+                        b.gpu.name, b.gpu.arch, peak_rate(b.gpu, RateType::kF16) / 1e12, b.gpu.bandwidth,
+                        unet, b.denoise_per_second, vae, b.picture_ms / 1e3,
+                        static_cast<double>(b.peak_bytes) / 1e9, b.fits ? "" : "*");
+  }
+  return text +
+         "Bounds from peak rates and bandwidth, not speeds: nothing was run. *: more than the GPU's "
+         "memory.\n";
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,22 @@
+// The first 20 to 128 operands of a product, as text of its assembly: "%0, %1, ...". A header with a product
+// includes this; nothing else uses the names.
+#pragma once
+
+// clang-format off
+#define ROCM_SD_REGISTERS_20 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
+    ", %16, %17, %18, %19"
+#define ROCM_SD_REGISTERS_32 ROCM_SD_REGISTERS_20 \
+    ", %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define ROCM_SD_REGISTERS_40 ROCM_SD_REGISTERS_32 \
+    ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define ROCM_SD_REGISTERS_64 ROCM_SD_REGISTERS_40 \
+    ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55" \
+    ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define ROCM_SD_REGISTERS_80 ROCM_SD_REGISTERS_64 \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define ROCM_SD_REGISTERS_128 ROCM_SD_REGISTERS_80 \
+    ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95" \
+    ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111" \
+    ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+// clang-format on

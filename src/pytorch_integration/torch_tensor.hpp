@@ -1,0 +1,43 @@
+// PyTorch's tensors seen as ours and back, through LibTorch's stable ABI: views of the same memory, no
+// copies.
+#pragma once
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "runtime/tensor.hpp"
+
+namespace rocm_sd::torch_ops {
+
+using AtTensor = torch::stable::Tensor;
+using OptionalAt = std::optional<AtTensor>;
+
+std::optional<DType> dtype_of(const AtTensor& x);  // f32, f16 or bf16; nothing for another type
+std::string describe(const AtTensor& x);           // "bf16[2,320,64,64]", for messages
+bool same_device(const AtTensor& a, const AtTensor& b);
+bool same_sizes(const AtTensor& a, const AtTensor& b);
+
+// x's memory from its first element on, row-major, as this shape. Keeps x alive; x must have a dtype_of.
+Tensor view_as(const AtTensor& x, const Shape& shape);
+// The same with rows that lie further apart: shape [B,N,C], elements from one image and one row to the next.
+// Nothing where that is not a part of some row-major [B,N',C'].
+std::optional<Tensor> rows_view(const AtTensor& x, const Shape& shape, int64_t image, int64_t row);
+
+// Uninitialised memory of PyTorch's allocator with these sizes and strides, on x's device and of x's type.
+AtTensor empty_strided_like(const AtTensor& x, const Shape& sizes, const Shape& strides);
+// x itself where it has these strides (in every dimension longer than 1), else a copy that has them.
+AtTensor with_strides(const AtTensor& x, const Shape& strides);
+
+Shape sizes_of(const AtTensor& x);
+Shape strides_of(const AtTensor& x);
+Shape row_major(const Shape& sizes);
+Shape channels_last(const Shape& sizes);  // [N,C,H,W] laid out as [N,H,W,C]
+// [N,C,H,W] as [N,H,W,C], copied only where the channels are not the innermost, densely packed dimension.
+Tensor nhwc_of(const AtTensor& x);
+Tensor row_major_of(const AtTensor& x);
+
+}  // namespace rocm_sd::torch_ops

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""rocm_sd_ops on a GPU beside PyTorch: operators (distance from float64 and time), then full-size UNets with random weights:
+eager, channels_last, torch.compile, and ours, each with its distance from eager.
+
+    ROCM_SD_TORCH_LIBRARY=build/cpu/lib/librocm_sd_torch.so PYTHONPATH=python tests/performance_tests/bench_torch.py
+
+--ops and --unets (sd15, sdxl) choose a part; --no-compile leaves torch.compile out. Times are medians of CUDA graphs or of
+plain calls, in ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from typing import Callable
+
+import torch
+import torch.nn.functional as F
+
+
+def timed(call: Callable, rounds: int = 20, warm: int = 3) -> float:
+    """Median time of a call on the GPU, host included, ms."""
+    for _ in range(warm):
+        call()
+    times = []
+    for _ in range(rounds):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) * 1e3)
+    return statistics.median(times)
+
+
+def graph_timed(call: Callable, rounds: int = 10) -> float:
+    """Time of a call inside a CUDA graph of ten, ms; nan where it cannot be captured."""
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            for _ in range(10):
+                call()
+    except RuntimeError as error:
+        print("  no graph:", str(error).splitlines()[0][:120])
+        return float("nan")
+    return timed(graph.replay, rounds) / 10
+
+
+def db(got: torch.Tensor, want: torch.Tensor) -> float:
+    want = want.double()
+    error = (got.double() - want).square().mean()
+    return (10 * torch.log10((want.max() - want.min()) ** 2 / error.clamp_min(1e-300))).item()
+
+
+def operator_cases(ops, dtype: torch.dtype):
+    """(name, ours, PyTorch's, the same in float64) on the shapes of SD 1.5 and XL."""
+    def t(*shape, scale=1.0):
+        return (torch.randn(*shape, device="cuda") * scale).to(dtype)
+
+    def nhwc(*shape):
+        return t(*shape).contiguous(memory_format=torch.channels_last)
+
+    for b, h, n, m, d in ((2, 8, 4096, 4096, 40), (2, 8, 4096, 77, 40), (2, 10, 4096, 4096, 64), (2, 20, 1024, 1024, 64)):
+        q, k, v = (t(b, length, h * d).view(b, length, h, d).transpose(1, 2) for length in (n, m, m))
+        yield (f"attention {h}x{n}x{m}x{d}", lambda q=q, k=k, v=v: ops.attention(q, k, v),
+               lambda q=q, k=k, v=v: F.scaled_dot_product_attention(q, k, v),
+               lambda q=q, k=k, v=v: F.scaled_dot_product_attention(*(x[:, :1, :256].double() for x in (q,)),
+                                                                    k[:, :1].double(), v[:, :1].double()))
+    q = nhwc(1, 512, 64, 64)
+    yield ("vae_attention 512x64x64", lambda: ops.vae_attention(q, q, q), lambda: plain_vae(q), None)
+    for c, s in ((320, 64), (1280, 16), (640, 64)):
+        x, w, bias = nhwc(2, c, s, s), torch.randn(c, device="cuda"), torch.randn(c, device="cuda")
+        yield (f"group_norm_silu {c}x{s}", lambda x=x, w=w, b=bias: ops.group_norm_silu(x, 32, w, b),
+               lambda x=x, w=w.to(dtype), b=bias.to(dtype): F.silu(F.group_norm(x, 32, w, b)),
+               lambda x=x, w=w.double(), b=bias.double(): F.silu(F.group_norm(x.double(), 32, w, b)))
+    for c, s in ((320, 64), (640, 32), (1280, 16)):
+        x, f, bias = nhwc(2, c, s, s), t(c, c, 3, 3, scale=(9 * c) ** -0.5), torch.randn(c, device="cuda")
+        f = f.contiguous(memory_format=torch.channels_last)
+        pack, shift = ops.Pack(), t(2, c)
+        yield (f"conv2d_epilogue {c}x{s}", lambda x=x, f=f, b=bias, p=pack, r=x, s=shift: ops.conv2d_epilogue(
+                   x, f, b, padding=1, residual=r, channel_shift=s, pack=p.id),
+               lambda x=x, f=f, b=bias.to(dtype), r=x, s=shift: F.conv2d(x, f, b, padding=1) + s[:, :, None, None] + r,
+               lambda x=x, f=f, b=bias, r=x, s=shift: F.conv2d(x.double(), f.double(), b.double(), padding=1)
+               + s.double()[:, :, None, None] + r.double())
+    for rows, c in ((8192, 320), (2048, 1280)):
+        x, w, bias = t(2, rows // 2, c), t(8 * c, c, scale=c ** -0.5), torch.randn(8 * c, device="cuda")
+        yield (f"linear geglu {rows}x{c}", lambda x=x, w=w, b=bias: ops.linear_epilogue(x, w, b, geglu=True),
+               lambda x=x, w=w, b=bias.to(dtype): gated(F.linear(x, w, b)),
+               lambda x=x, w=w, b=bias: gated(F.linear(x.double(), w.double(), b.double())))
+        r = t(2, rows // 2, c)
+        yield (f"layer_norm_residual {rows}x{c}", lambda x=x, r=r, w=w: ops.layer_norm_residual(x, r, w[:c, 0], w[:c, 1])[0],
+               lambda x=x, r=r, w=w: F.layer_norm(x + r, x.shape[-1:], w[:x.shape[-1], 0].contiguous(),
+                                                  w[:x.shape[-1], 1].contiguous()), None)
+
+
+def gated(x: torch.Tensor) -> torch.Tensor:
+    value, gate = x.chunk(2, -1)
+    return value * F.gelu(gate)
+
+
+def plain_vae(q: torch.Tensor) -> torch.Tensor:
+    x = q.flatten(2).transpose(1, 2).unsqueeze(1)
+    return F.scaled_dot_product_attention(x, x, x).squeeze(1).transpose(1, 2).reshape(q.shape)
+
+
+def bench_operators(ops) -> None:
+    print(f"{'operator':<46}{'ours':>9}{'pytorch':>9}{'ours':>9}{'pytorch':>9}{'dB':>8}{'dB pt':>8}")
+    print(f"{'':<46}{'eager ms':>18}{'graph ms':>18}")
+    for name, ours, theirs, exact in operator_cases(ops, torch.float16):
+        try:
+            y, z = ours(), theirs()
+            want = exact() if exact else theirs().double()
+            part = tuple(slice(0, n) for n in want.shape)
+            row = (timed(ours), timed(theirs), graph_timed(ours), graph_timed(theirs), db(y[part], want), db(z[part], want))
+            print(f"{name:<46}" + "".join(f"{v:>9.3f}" for v in row[:4]) + "".join(f"{v:>8.1f}" for v in row[4:]), flush=True)
+        except RuntimeError as error:
+            print(f"{name:<46} failed: {str(error).splitlines()[0][:160]}", flush=True)
+    for line in ops.fallbacks():
+        print("fallback:", line[:200])
+
+
+UNETS = {
+    "sd15": dict(sample_size=64, cross_attention_dim=768, attention_head_dim=8),
+    "sdxl": dict(sample_size=128, cross_attention_dim=2048, block_out_channels=(320, 640, 1280),
+                 attention_head_dim=(5, 10, 20), down_block_types=("DownBlock2D", *("CrossAttnDownBlock2D",) * 2),
+                 up_block_types=(*("CrossAttnUpBlock2D",) * 2, "UpBlock2D"), transformer_layers_per_block=(1, 2, 10),
+                 use_linear_projection=True, addition_embed_type="text_time", addition_time_embed_dim=256,
+                 projection_class_embeddings_input_dim=2816),
+}
+
+
+def bench_unet(ops, kind: str, with_compile: bool) -> None:
+    from diffusers import UNet2DConditionModel
+
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        unet = UNet2DConditionModel(**UNETS[kind]).half().eval().requires_grad_(False)
+    size = UNETS[kind]["sample_size"]
+    inputs = dict(sample=torch.randn(2, 4, size, size, device="cuda").half(), timestep=torch.tensor(500, device="cuda"),
+                  encoder_hidden_states=torch.randn(2, 77, UNETS[kind]["cross_attention_dim"], device="cuda").half())
+    if kind == "sdxl":
+        inputs["added_cond_kwargs"] = dict(text_embeds=torch.randn(2, 1280, device="cuda").half(),
+                                           time_ids=torch.full((2, 6), 1024.0, device="cuda").half())
+    call = lambda model=unet: model(**inputs, return_dict=False)[0]  # noqa: E731
+    with torch.no_grad():
+        want = call()
+        base = None
+
+        def row(name: str, function: Callable, warm: int = 3) -> None:
+            nonlocal base
+            begin = time.perf_counter()
+            try:
+                distance = db(function(), want)
+                ms, graph = timed(function, 15, warm), graph_timed(function, 5)
+            except Exception as error:  # noqa: BLE001 (a row that fails must not hide the others)
+                print(f"{kind:<6}{name:<30} failed: {type(error).__name__}: {str(error).splitlines()[0][:150]}", flush=True)
+                return
+            base = base or ms
+            print(f"{kind:<6}{name:<30}{ms:>9.2f} ms  x{base / ms:<6.2f} graph {graph:>8.2f} ms {distance:>7.1f} dB   "
+                  f"(with warming {time.perf_counter() - begin:.0f} s)", flush=True)
+
+        row("eager", call)
+        unet.to(memory_format=torch.channels_last)
+        row("eager channels_last", call)
+        if with_compile:
+            row("torch.compile channels_last", lambda m=torch.compile(unet): call(m))
+            torch._dynamo.reset()
+        ops.optimize_sd_model(unet, "performance")
+        row("optimize_sd_model", call)
+        with ops.profile() as profile:
+            call()
+        print(profile.table(14))
+        if with_compile:
+            row("optimize_sd_model + compile", lambda m=torch.compile(unet, fullgraph=True): call(m))
+        for line in ops.fallbacks():
+            print("fallback:", line[:200])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ops", action="store_true")
+    parser.add_argument("--unets", nargs="*", default=[])
+    parser.add_argument("--no-compile", action="store_true")
+    args = parser.parse_args()
+    import rocm_sd_ops as ops
+
+    print(torch.__version__, torch.cuda.get_device_name(), ops.ROCmSDBackend("cuda").capabilities(), sep="; ", flush=True)
+    if args.ops:
+        with torch.no_grad():
+            bench_operators(ops)
+    for kind in args.unets:
+        bench_unet(ops, kind, not args.no_compile)
+
+
+if __name__ == "__main__":
+    main()
