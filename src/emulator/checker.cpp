@@ -68,7 +68,6 @@ void Checker::before(Wave& w, const Inst& in) {
 }
 
 void Checker::after(Wave& w, const Inst& in) {
-  shadow_.happened(w, in);
   Watched& s = states_[w.index];
   const Uses& u = uses(in);
   s.waits.after(in, u, program_.target, s.in_lds);

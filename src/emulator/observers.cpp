@@ -9,7 +9,6 @@ constexpr uint8_t kMany = 255;
 }
 
 void LdsShadow::start_group() {
-  rewritten_.clear();
   std::fill(bytes_.begin(), bytes_.end(), Byte{});
   std::fill(arrived_.begin(), arrived_.end(), 0u);
   std::fill(settled_.begin(), settled_.end(), 0u);
@@ -22,13 +21,10 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane,
   const auto me = static_cast<uint8_t>(w.index);
   if ((!writes || atomic) && !b.written)
     fault(w, in, concat("lane ", lane, " reads byte ", at, " of LDS, which nothing has written"));
-  const bool raced = b.write_epoch == epoch_ && b.writer != me && !(atomic && b.by_atomic);
-  if (raced && writes && !atomic)
-    rewritten_.push_back({at, lane, b.writer, w.lds[at]});
-  else if (raced)
+  if (b.write_epoch == epoch_ && b.writer != me && !(atomic && b.by_atomic))
     fault(w, in,
-          concat("lane ", lane, " reads byte ", at, " of LDS, which wave ", static_cast<int>(b.writer),
-                 " wrote since the last barrier"));
+          concat("lane ", lane, (writes ? " writes" : " reads"), " byte ", at, " of LDS, which wave ",
+                 static_cast<int>(b.writer), " wrote since the last barrier"));
   if (b.written && b.writer != me && b.write_epoch < epoch_ && b.operation > settled_[b.writer])
     fault(w, in,
           concat("lane ", lane, (writes ? " writes" : " reads"), " byte ", at, " of LDS: wave ",
@@ -47,15 +43,6 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane,
     b.reader = b.read_epoch == epoch_ && b.reader != me ? kMany : me;
     b.read_epoch = epoch_;
   }
-}
-
-void LdsShadow::compare(const Wave& w, const Inst& in) {
-  for (const Rewritten& r : rewritten_)
-    if (w.lds[r.at] != r.before)
-      fault(w, in,
-            concat("lane ", r.lane, " writes byte ", r.at, " of LDS, which wave ", static_cast<int>(r.writer),
-                   " wrote since the last barrier"));
-  rewritten_.clear();
 }
 
 void LdsShadow::access(const Wave& w, const Inst& in, const Pointers& p, uint32_t bytes, uint32_t operation) {

@@ -9,9 +9,8 @@
 namespace rocm_sd::emu {
 
 // Who touched each byte of a group's LDS since the last barrier. Throws KernelFault for a race (two waves, no
-// barrier between them, one writes and not both by atomics; two that write the same value do not race), for a
-// read of a byte that nobody wrote, and where a wave came to the barrier without having waited for its store,
-// which others then need not see.
+// barrier between them, one writes and not both by atomics), for a read of a byte that nobody wrote, and
+// where a wave came to the barrier without having waited for its store, which others then need not see.
 class LdsShadow {
  public:
   LdsShadow(uint32_t bytes, uint32_t waves) : bytes_(bytes), arrived_(waves), settled_(waves) {}
@@ -25,11 +24,6 @@ class LdsShadow {
   // operation: the number of this one among the wave's, from 1.
   void access(const Wave& wave, const Inst& inst, const Pointers& pointers, uint32_t bytes,
               uint32_t operation);
-  // The instruction whose accesses came last has happened.
-  void happened(const Wave& wave, const Inst& inst) {
-    if (!rewritten_.empty()) [[unlikely]]
-      compare(wave, inst);
-  }
 
  private:
   struct Byte {
@@ -38,16 +32,9 @@ class LdsShadow {
     uint8_t writer = 0, reader = 0;  // waves; kMany readers
     bool written = false, by_atomic = false;
   };
-  // A byte that the instruction writes after another wave did.
-  struct Rewritten {
-    uint32_t at, lane;
-    uint8_t writer, before;
-  };
   void touch(const Wave& wave, const Inst& inst, uint32_t at, uint32_t lane, uint32_t operation);
-  void compare(const Wave& wave, const Inst& inst);
 
   std::vector<Byte> bytes_;
-  std::vector<Rewritten> rewritten_;
   std::vector<uint32_t> arrived_, settled_;  // by wave
   uint32_t epoch_ = 1;
 };
