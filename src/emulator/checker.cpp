@@ -48,6 +48,7 @@ void Checker::start_group(const std::vector<Wave>& waves) {
     s.absent = 0;
     s.partial = s.at_barrier = nullptr;
     s.signalled = false;
+    s.unwritten.clear();
   }
 }
 
@@ -72,6 +73,13 @@ void Checker::after(Wave& w, const Inst& in) {
   const Uses& u = uses(in);
   s.waits.after(in, u, program_.target, s.in_lds);
   s.hazards.after(in, u, program_.target);
+  if (in.cls == Class::kLds || u.unit == Unit::kFlat) shadow_.done(w, in);
+  if (w.state == State::kDone && !s.unwritten.empty()) {
+    const Unwritten& first = s.unwritten.front();
+    fault(w, *first.by,
+          concat("lane ", first.lane, " reads byte ", first.first,
+                 " of its scratch, which nothing has written"));
+  }
   const bool signals = w.signalled && !s.signalled, waits = w.state == State::kBarrier;
   // What a wave stored before its barrier is there for the others if it had waited for it.
   if (signals || (waits && !s.signalled)) shadow_.arrive(w.index, s.waits.lds_ended());
@@ -116,29 +124,38 @@ void Checker::lds(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
   shadow_.access(w, in, p, bytes, s.waits.lds_issued() + 1);
 }
 
+// A load that finds no byte written in any lane is suspect: it is a fault when its wave ends, unless the lane
+// stores there in between. Compilers fill vectors element by element, and load all of one to change a part;
+// and registers saved by some lanes come back in all.
 void Checker::scratch(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
+  Watched& s = states_[w.index];
   uint8_t* written = scratch_.data() + size_t{w.index} * lanes_ * scratch_bytes_;
   const uint8_t* end = w.scratch + size_t{lanes_} * scratch_bytes_;
   const bool writes = in.flags & kStores;
-  int64_t unwritten = -1;
   bool any = false;
+  Unwritten suspect{nullptr, 0, 0, bytes};
   for (uint32_t h = 0; h < w.halves; ++h)
     for_active(p.active[h], [&](uint32_t l) {
       const uint8_t* at = p.at[h * kRow + l];
       if (at < w.scratch || at >= end) return;
-      uint8_t* first = written + (at - w.scratch);
-      if (writes) std::fill_n(first, bytes, uint8_t{1});
-      if (std::find(first, first + bytes, uint8_t{0}) == first + bytes)
+      const auto offset = static_cast<size_t>(at - w.scratch);
+      const uint32_t lane = h * kRow + l,
+                     first = static_cast<uint32_t>(offset - size_t{lane} * scratch_bytes_);
+      if (writes) {
+        std::fill_n(written + offset, bytes, uint8_t{1});
+        std::erase_if(s.unwritten, [&](const Unwritten& u) {
+          return u.lane == lane && u.first < first + bytes && first < u.first + u.bytes;
+        });
+      } else if (std::find(written + offset, written + offset + bytes, uint8_t{1}) !=
+                 written + offset + bytes) {
         any = true;
-      else if (unwritten < 0)
-        unwritten = h * kRow + l;
+      } else if (!suspect.by) {
+        suspect = {&in, lane, first, bytes};
+      }
     });
-  // Registers saved by some lanes come back in all: what a lane of them never had, it does not use.
-  if (unwritten < 0 || any) return;
-  const auto lane = static_cast<uint32_t>(unwritten);
-  fault(w, in,
-        concat("lane ", lane, " reads byte ", p.at[lane] - w.scratch - int64_t{lane} * scratch_bytes_,
-               " of its scratch, which nothing has written"));
+  const auto same = [&](const Unwritten& u) { return u.by == &in && u.first == suspect.first; };
+  if (suspect.by && !any && std::none_of(s.unwritten.begin(), s.unwritten.end(), same))
+    s.unwritten.push_back(suspect);
 }
 
 void Checker::global_bytes(Wave& w, const Inst& in, uint64_t address, uint32_t bytes, uint32_t lane) {

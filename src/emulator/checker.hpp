@@ -32,6 +32,11 @@ class Checker {
   void scalar(Wave& wave, const Inst& inst, const uint8_t* at, uint32_t bytes);
 
  private:
+  // A load of scratch that nothing had written, by its first lane.
+  struct Unwritten {
+    const Inst* by;
+    uint32_t lane, first, bytes;  // of the lane's scratch
+  };
   struct Watched {  // of a wave
     WaitCheck waits;
     HazardCheck hazards;
@@ -39,6 +44,7 @@ class Checker {
     uint64_t absent = 0;            // that were not there at `partial`
     const Inst* partial = nullptr;  // a barrier that only some lanes came to
     const Inst* at_barrier = nullptr;
+    std::vector<Unwritten> unwritten;
     bool signalled = false;
     bool in_lds = false;  // where the flat access went
   };

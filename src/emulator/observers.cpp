@@ -13,6 +13,20 @@ void LdsShadow::start_group() {
   std::fill(arrived_.begin(), arrived_.end(), 0u);
   std::fill(settled_.begin(), settled_.end(), 0u);
   epoch_ = 1;
+  rewrites_.clear();
+}
+
+void LdsShadow::race(const Wave& w, const Inst& in, uint32_t lane, bool writes, uint32_t at,
+                     uint32_t writer) {
+  fault(w, in,
+        concat("lane ", lane, (writes ? " writes" : " reads"), " byte ", at, " of LDS, which wave ", writer,
+               " wrote since the last barrier"));
+}
+
+void LdsShadow::done(const Wave& w, const Inst& in) {
+  for (const Rewrite& r : rewrites_)
+    if (w.lds[r.at] != r.value) race(w, in, r.lane, true, r.at, r.writer);
+  rewrites_.clear();
 }
 
 void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane, uint32_t operation) {
@@ -21,10 +35,12 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane,
   const auto me = static_cast<uint8_t>(w.index);
   if ((!writes || atomic) && !b.written)
     fault(w, in, concat("lane ", lane, " reads byte ", at, " of LDS, which nothing has written"));
-  if (b.write_epoch == epoch_ && b.writer != me && !(atomic && b.by_atomic))
-    fault(w, in,
-          concat("lane ", lane, (writes ? " writes" : " reads"), " byte ", at, " of LDS, which wave ",
-                 static_cast<int>(b.writer), " wrote since the last barrier"));
+  if (b.write_epoch == epoch_ && b.writer != me && !(atomic && b.by_atomic)) {
+    if (writes && !atomic && !b.by_atomic)
+      rewrites_.push_back({at, lane, b.writer, w.lds[at]});
+    else
+      race(w, in, lane, writes, at, b.writer);
+  }
   if (b.written && b.writer != me && b.write_epoch < epoch_ && b.operation > settled_[b.writer])
     fault(w, in,
           concat("lane ", lane, (writes ? " writes" : " reads"), " byte ", at, " of LDS: wave ",

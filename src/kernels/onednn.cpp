@@ -309,6 +309,10 @@ std::optional<std::string> refuses(DType dtype) {
   if (dtype == DType::kF32) return std::nullopt;
   if (dtype != DType::kBF16) return concat(dtype, " is not a type of its products");
   if (!host_has_bf16()) return "this CPU has no bf16 instructions";
+  // Of what ONEDNN_MAX_CPU_ISA leaves: below this level oneDNN 2 has no bf16 code at all.
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  const auto allowed = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  if ((allowed & kNeeded) != kNeeded) return "ONEDNN_MAX_CPU_ISA keeps it from bf16 instructions";
   return std::nullopt;
 }
 

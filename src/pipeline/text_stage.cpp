@@ -15,15 +15,17 @@ ChunkOptions chunk_options(const TextEncoder& encoder) {
           .pad_id = encoder.pad_id};
 }
 
-// LoRA tags are taken out, so that they are not drawn as words, and named: the engine has no LoRA support
+// Tags are taken out, so that they are not drawn as words, and each is named: the engine has no LoRA support
 // yet.
 std::string without_tags(const std::string& prompt, std::vector<std::string>& warnings) {
   const PromptTags tags = extract_lora_tags(prompt);
   for (const LoraTag& lora : tags.loras)
-    warnings.push_back(
-        concat("<lora:", printable(lora.name), "> is ignored: LoRA files are not supported yet"));
+    warnings.push_back(concat("<lora:", printable(lora.name), ":", lora.weight,
+                              "> in the prompt has no effect: LoRA files are not supported yet"));
   for (const std::string& tag : tags.unknown)
-    warnings.push_back(concat("<", printable(tag), "> is ignored: unknown tag"));
+    warnings.push_back(
+        concat("<", printable(tag),
+               "> in the prompt has no effect: of tags in angle brackets only <lora:...> is known"));
   return tags.text;
 }
 
@@ -79,8 +81,7 @@ TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative
     const TextEncoder& encoder = components_.text[e];
     std::vector<PromptChunk>& rows = out.rows.emplace_back();
     for (ChunkedPrompt& p : chunked[e]) {
-      while (p.chunks.size() < most)
-        p.chunks.push_back(empty_chunk(encoder.tokenizer, chunk_options(encoder)));
+      pad_chunks(p, most, encoder.tokenizer, chunk_options(encoder));
       for (PromptChunk& chunk : p.chunks) {
         check_ids(encoder.model.config(), chunk.ids);
         rows.push_back(std::move(chunk));

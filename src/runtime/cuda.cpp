@@ -77,14 +77,16 @@ GpuDescription describe(const Api& api, int index) {
                      .product = printable(product),
                      .memory_bytes = memory,
                      .targets = targets_of(attribute(kMajor), attribute(kMinor))};
-  gpu.traits = {.arch = gpu.targets.front(),
-                .family = GpuFamily::kNvidia,
-                .lanes = 32,
-                .multiprocessors = attribute(kMultiprocessors),
-                .lds_per_group = static_cast<size_t>(attribute(kSharedBytesOptin)),
-                .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
-                .integrated = attribute(kIntegrated) != 0,
-                .cluster = attribute(kMajor) >= 9 ? 8u : 1u};
+  gpu.traits = {
+      .arch = gpu.targets.front(),
+      .family = GpuFamily::kNvidia,
+      .lanes = 32,
+      .multiprocessors = attribute(kMultiprocessors),
+      .lds_per_group = static_cast<size_t>(attribute(kSharedBytesOptin)),
+      .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
+      .integrated = attribute(kIntegrated) != 0,
+      .cluster = attribute(kMajor) >= 9 ? 8u : 1u,
+      .copy_engine = attribute(kMajor) >= 9 && api.cuTensorMapEncodeTiled && api.cuTensorMapEncodeIm2col};
   return gpu;
 }
 

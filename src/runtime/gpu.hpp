@@ -21,6 +21,7 @@ struct GpuTraits {
   size_t l2_bytes = 0;       // of the last cache before memory
   bool integrated = false;   // shares the host's memory
   uint32_t cluster = 1;      // most workgroups that may read each other's LDS
+  bool copy_engine = false;  // map_boxes() works, for kernels that fetch boxes of matrices and images
 };
 
 // A kernel that the device loaded; lives as long as the device.

@@ -129,11 +129,9 @@ PromptChunk empty_chunk(const ClipTokenizer& tokenizer, const ChunkOptions& opti
   return framed({}, {}, tokenizer, options);
 }
 
-void pad_to_same_chunks(std::span<ChunkedPrompt* const> prompts, const ClipTokenizer& tokenizer,
-                        const ChunkOptions& options) {
-  size_t most = 0;
-  for (const ChunkedPrompt* prompt : prompts) most = std::max(most, prompt->chunks.size());
-  for (ChunkedPrompt* prompt : prompts) prompt->chunks.resize(most, empty_chunk(tokenizer, options));
+void pad_chunks(ChunkedPrompt& prompt, size_t count, const ClipTokenizer& tokenizer,
+                const ChunkOptions& options) {
+  if (prompt.chunks.size() < count) prompt.chunks.resize(count, empty_chunk(tokenizer, options));
 }
 
 PlainTokens plain_tokens(const ClipTokenizer& tokenizer, std::string_view text, const ChunkOptions& options) {

@@ -46,10 +46,10 @@ ChunkedPrompt chunk_prompt(const ClipTokenizer& tokenizer, std::string_view prom
 // One chunk without text.
 PromptChunk empty_chunk(const ClipTokenizer& tokenizer, const ChunkOptions& options = {});
 
-// Appends empty chunks to each shorter prompt until all have the same count (positive and negative prompts,
-// batches, the two encoders of SDXL). Options as the prompts were made with.
-void pad_to_same_chunks(std::span<ChunkedPrompt* const> prompts, const ClipTokenizer& tokenizer,
-                        const ChunkOptions& options = {});
+// Appends empty chunks until the prompt has `count`: positive and negative prompts and the two encoders of
+// SDXL need the same number. Tokenizer and options as the prompt was made with; never shortens.
+void pad_chunks(ChunkedPrompt& prompt, size_t count, const ClipTokenizer& tokenizer,
+                const ChunkOptions& options = {});
 
 struct PlainTokens {
   PromptChunk chunk;

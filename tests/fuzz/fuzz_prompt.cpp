@@ -1,26 +1,16 @@
 // Fuzzing of the prompt language: any bytes give pieces with bounded weights and whole chunks, or a
 // UsageError.
 #include <cmath>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
 #include "text/chunks.hpp"
+#include "text_fuzzing.hpp"
 
 namespace {
 
 using namespace rocm_sd;
-
-// Loaded before the first input, whose time limit it would count against.
-const ClipTokenizer& shipped_tokenizer() {
-  static const ClipTokenizer tokenizer = ClipTokenizer::shipped();
-  return tokenizer;
-}
-
-void check(bool ok) {
-  if (!ok) std::abort();
-}
 
 void fuzz(std::string_view prompt) {
   const ClipTokenizer& tokenizer = shipped_tokenizer();
@@ -43,11 +33,6 @@ void fuzz(std::string_view prompt) {
 }
 
 }  // namespace
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  shipped_tokenizer();
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   try {

@@ -1,27 +1,16 @@
 // Fuzzing of the tokenizer's files and of encoding: any bytes give ids within the vocabulary or an Error.
 // The first byte picks what the rest is; parts are separated by a byte 0xfe, which UTF-8 does not use.
-#include <cstdlib>
 #include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "text/clip_tokenizer.hpp"
 #include "text/vocabulary_files.hpp"
+#include "text_fuzzing.hpp"
 
 namespace {
 
 using namespace rocm_sd;
-
-// Loaded before the first input, whose time limit it would count against.
-const ClipTokenizer& shipped_tokenizer() {
-  static const ClipTokenizer tokenizer = ClipTokenizer::shipped();
-  return tokenizer;
-}
-
-void check(bool ok) {
-  if (!ok) std::abort();
-}
 
 void encode(const ClipTokenizer& tokenizer, std::string_view text) {
   for (const auto special : {SpecialTokens::kRecognise, SpecialTokens::kAsText}) {
@@ -67,11 +56,6 @@ void fuzz(unsigned char kind, std::string_view rest) {
 }
 
 }  // namespace
-
-extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  shipped_tokenizer();
-  return 0;
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   if (size == 0) return 0;

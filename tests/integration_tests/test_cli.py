@@ -211,6 +211,16 @@ def test_prompt_that_is_not_utf8(rocm_sd, model, tmp_path):
     assert "\ufffd" in read_parameters(tmp_path / "a.png")
 
 
+def test_tags_without_effect_are_named(rocm_sd, model, tmp_path):
+    done = rocm_sd("generate", "--model", model, *FAST, "--prompt", "a cat <lora:style:0.8> <lora:style:0.8> <hypernet:x:1>", "-o", tmp_path / "a.png")
+    warnings = [line for line in done.stderr.splitlines() if "no effect" in line]
+    assert len(warnings) == 3, done.stderr
+    assert all("<lora:style:0.8>" in line and "LoRA files are not supported yet" in line for line in warnings[:2])
+    assert "<hypernet:x:1>" in warnings[2]
+    rocm_sd("generate", "--model", model, *FAST, "--prompt", "a cat", "-o", tmp_path / "b.png")
+    assert np.array_equal(read_picture(tmp_path / "a.png"), read_picture(tmp_path / "b.png"))
+
+
 @pytest.mark.bad_input
 def test_prompt_cannot_forge_parameters(rocm_sd, model, tmp_path):
     rocm_sd("generate", "--model", model, *FAST, "--prompt", "cat\nSteps: 99, Sampler: x, Seed: 5", "-o", tmp_path / "a.png")
@@ -290,6 +300,16 @@ def test_mask_of_another_size_and_extremes(rocm_sd, model, tmp_path):
 @pytest.mark.parametrize("threads", ["0", "1", "1000"])
 def test_odd_thread_counts(rocm_sd, model, tmp_path, threads):
     rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", env={"OMP_NUM_THREADS": threads})
+
+
+@pytest.mark.parametrize("level", ["SSE41", "AVX2", "AVX512_CORE", "nonsense"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_onednn_kept_from_instructions(rocm_sd, model, tmp_path, level, dtype):
+    """A limit below what our own kernels use must not end in a product that oneDNN has no code for."""
+    plain, limited = tmp_path / "plain.png", tmp_path / "limited.png"
+    rocm_sd("generate", "--device", "cpu", "--model", model, *FAST, "--dtype", dtype, "-o", plain)
+    rocm_sd("generate", "--device", "cpu", "--model", model, *FAST, "--dtype", dtype, "-o", limited, env={"ONEDNN_MAX_CPU_ISA": level})
+    assert psnr(read_picture(plain), read_picture(limited)) >= (60 if dtype == "f32" else 35)
 
 
 @pytest.mark.bad_input

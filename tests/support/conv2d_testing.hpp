@@ -1,5 +1,5 @@
-// What the tests of conv2d on GPUs share: cases with all that a convolution may have, operands on a device,
-// and the reference.
+// What the tests of conv2d share: cases with all that a convolution may have, operands on a device, and the
+// reference.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,10 +25,19 @@ struct ConvCase {
   int splits = 0;  // 0: the default choice
 };
 
+inline std::string describe(const ConvCase& c) {
+  return fmt::format("{}+{}->{} {}x{} s{} p{}{}{}{} up {} bias {} shift {} residual {} act {}", c.x, c.second,
+                     c.out, c.filter, c.filter, c.stride, c.pad.top, c.pad.left, c.pad.bottom, c.pad.right,
+                     c.upsample2x, c.bias, c.shift, c.residual, activation_name(c.act));
+}
 inline std::string describe(const ConvCase& c, const ConvChoice& choice) {
-  return fmt::format("{}+{}->{} {}x{} s{} p{},{} up {} shift {} residual {} act {} by {}/{}", c.x, c.second,
-                     c.out, c.filter, c.filter, c.stride, c.pad.top, c.pad.left, c.upsample2x, c.shift,
-                     c.residual, activation_name(c.act), choice.config.suffix(), choice.splits);
+  return fmt::format("{} by {}/{}", describe(c), choice.config.suffix(), choice.splits);
+}
+
+inline Shape output_of(const ConvCase& c) {
+  const int64_t scale = c.upsample2x ? 2 : 1;
+  return {c.x[0], (scale * c.x[1] + c.pad.top + c.pad.bottom - c.filter) / c.stride + 1,
+          (scale * c.x[2] + c.pad.left + c.pad.right - c.filter) / c.stride + 1, c.out};
 }
 
 // The bytes of a tensor of the host in memory of the device.
@@ -41,17 +50,16 @@ inline Tensor moved(Device& device, const Tensor& t) {
 struct ConvOperands {
   Tensor x, second, weight, bias, shift, residual;
   ConvOperands(Device& device, const ConvCase& c, DType dtype, uint64_t seed) {
-    const int64_t channels = c.x[3] + c.second, scale = c.upsample2x ? 2 : 1;
-    const Shape y{c.x[0], (scale * c.x[1] + c.pad.top + c.pad.bottom - c.filter) / c.stride + 1,
-                  (scale * c.x[2] + c.pad.left + c.pad.right - c.filter) / c.stride + 1, c.out};
+    const int64_t channels = c.x[3] + c.second;
     const float deviation = 1 / std::sqrt(static_cast<float>(channels * c.filter * c.filter));
     x = moved(device, random_tensor(c.x, dtype, seed));
     if (c.second) second = moved(device, random_tensor({c.x[0], c.x[1], c.x[2], c.second}, dtype, seed + 1));
     weight = moved(device, random_tensor({c.out, channels, c.filter, c.filter}, dtype, seed + 2, deviation));
     bias = moved(device, random_tensor({c.out}, DType::kF32, seed + 3));
+    // A slice of a wider table, as the time embedding's projections are.
     shift = moved(device, random_tensor({c.x[0], c.out + 5}, seed % 2 ? DType::kF32 : dtype, seed + 4))
                 .narrow(1, 2, c.out);
-    residual = moved(device, random_tensor(y, dtype, seed + 5));
+    residual = moved(device, random_tensor(output_of(c), dtype, seed + 5));
   }
   // A fresh copy on the device of the operands, so that each use lays it out anew.
   ConvWeight conv_weight(Device& device, const ConvCase& c) const {

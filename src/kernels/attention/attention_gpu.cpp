@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "composable_kernels/fused/attention.hpp"
 #include "composable_kernels/fused/flash_params.hpp"
+#include "kernels/attention/attention_params.hpp"
 #include "kernels/attention/flash_plan.hpp"
 #include "kernels/gpu_launch.hpp"
 
@@ -110,20 +110,7 @@ void run_attention_gpu_wave(Exec& ex, const AttentionProblem& p) {
   if (rows * p.head_dim == 0) return;
   GpuDevice& device = *gpu_device(ex);
   const GpuTraits& traits = device.traits();
-  const auto operand = [](const AttentionProblem::Rows& r) {
-    return AttentionParams<float>::Rows{static_cast<const float*>(r.data), r.image, r.row};
-  };
-  AttentionParams<float> params{
-      .q = operand(p.q), .k = operand(p.k), .v = operand(p.v), .y = static_cast<float*>(p.y)};
-  params.mask = p.mask;
-  for (int i = 0; i < 4; ++i) params.mask_strides[i] = p.mask_strides[i];
-  params.batch = p.batch;
-  params.heads = p.heads;
-  params.queries = p.queries;
-  params.keys = p.keys;
-  params.head_dim = p.head_dim;
-  params.scale = p.scale;
-  params.causal = p.causal;
+  AttentionParams<float> params = attention_params<float>(p);
   params.groups = static_cast<uint32_t>(std::min<int64_t>(rows, int64_t{traits.multiprocessors} * 64));
   launch_kernel(ex, op_info(p, "gpu_wave"), *device.find_kernel(wave_kernel(p)), {params.groups},
                 static_cast<uint32_t>(traits.lanes), 0, params);

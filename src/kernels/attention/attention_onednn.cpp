@@ -77,7 +77,7 @@ struct Scratch {
 
 Workspace workspace_of(const AttentionProblem& p) {
   Workspace w;
-  w.type = p.dtype == DType::kBF16 && host_has_bf16() ? DType::kBF16 : DType::kF32;
+  w.type = p.dtype == DType::kBF16 && !onednn::refuses(DType::kBF16) ? DType::kBF16 : DType::kF32;
   w.tile_queries = even_tile(p.queries, 128, 16);
   w.tile_keys = even_tile(p.keys, p.head_dim > 256 ? 512 : 1024, 32);
   w.key_tiles = divide_up(p.keys, w.tile_keys);

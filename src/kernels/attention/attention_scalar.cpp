@@ -2,6 +2,7 @@
 #include "composable_kernels/fused/attention.hpp"
 
 #include "kernels/attention/attention_impl.hpp"
+#include "kernels/attention/attention_params.hpp"
 #include "kernels/scalar_launch.hpp"
 
 namespace rocm_sd {
@@ -14,28 +15,10 @@ struct Cfg {
   static constexpr int kMaxDim = 512;
 };
 
-template <class T>
-AttentionParams<T> params_of(const AttentionProblem& p) {
-  const auto rows = [](const AttentionProblem::Rows& r) {
-    return typename AttentionParams<T>::Rows{static_cast<const T*>(r.data), r.image, r.row};
-  };
-  AttentionParams<T> params{.q = rows(p.q), .k = rows(p.k), .v = rows(p.v), .y = static_cast<T*>(p.y)};
-  params.mask = p.mask;
-  params.batch = p.batch;
-  params.heads = p.heads;
-  params.queries = p.queries;
-  params.keys = p.keys;
-  params.head_dim = p.head_dim;
-  params.scale = p.scale;
-  params.causal = p.causal;
-  for (int i = 0; i < 4; ++i) params.mask_strides[i] = p.mask_strides[i];
-  return params;
-}
-
 void attend(const AttentionProblem& p) {
   with_storage(p.dtype, [&](auto storage) {
     using T = decltype(storage);
-    const AttentionParams<T> params = params_of<T>(p);
+    const AttentionParams<T> params = attention_params<T>(p);
     for_each_block(p.batch * p.heads * p.queries, [&](const Block<Scalar>& block) {
       float weights[Cfg<T>::kTileKeys];
       attention_body<Scalar, Cfg<T>>(params, block, weights);

@@ -1,5 +1,6 @@
 // Which configuration a convolution takes on a GPU, without timing it.
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <tuple>
 
@@ -125,7 +126,7 @@ std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
   switch (traits.family) {
     case GpuFamily::kNvidia:
       if (traits.arch == "sm_90") {
-        add(kBulk, true);
+        if (traits.copy_engine) add(kBulk, true);
         add(kHopper, true);
         add(kFew, false);
       } else {
@@ -169,7 +170,16 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
 }
 
 ConvChoice conv_default(const GpuTraits& traits, const ConvExtent& extent) {
-  return conv_candidates(traits, extent).front();
+  const std::vector<ConvChoice> candidates = conv_candidates(traits, extent);
+  ConvChoice best = candidates.front();
+  // TODO: while they are being measured
+  if (const char* cluster = std::getenv("ROCM_SD_TRY_BULK"); cluster && best.config.wave_group)
+    for (const ConvChoice& c : candidates)
+      if (c.config.cluster > 0 && c.config.cluster <= std::atoi(cluster) && c.splits == best.splits &&
+          c.config.shape.block_m == best.config.shape.block_m &&
+          c.config.shape.block_n == best.config.shape.block_n)
+        best = c;
+  return best;
 }
 
 }  // namespace rocm_sd

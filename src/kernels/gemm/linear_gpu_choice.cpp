@@ -1,6 +1,7 @@
 // Which configuration linear takes on a GPU.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <span>
 
 #include "kernels/gemm/linear_configs.hpp"
@@ -105,7 +106,8 @@ std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype
     add(kFloat);
     return out;
   }
-  if (traits.arch == "sm_90") add(gated ? std::span<const GemmConfig>(kBulkGeglu) : kBulkGemm);
+  if (traits.arch == "sm_90" && traits.copy_engine)
+    add(gated ? std::span<const GemmConfig>(kBulkGeglu) : kBulkGemm);
   if (traits.arch == "sm_90") add(gated ? std::span<const GemmConfig>(kHopperGeglu) : kHopperGemm);
   switch (traits.family) {
     case GpuFamily::kNvidia: add(gated ? std::span<const GemmConfig>(kNvidiaGeglu) : kNvidiaGemm); break;
@@ -145,6 +147,17 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
       best = choice;
       least = time;
     }
+  }
+  // TODO: while they are being measured
+  if (const char* cluster = std::getenv("ROCM_SD_TRY_BULK");
+      cluster && best.config && best.config->wave_group) {
+    const GemmConfig* bulk = nullptr;
+    for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated && best.splits == 1))
+      if (config->cluster > 0 && config->cluster <= std::atoi(cluster) &&
+          config->shape.block_m == best.config->shape.block_m &&
+          config->shape.block_n == best.config->shape.block_n)
+        bulk = config;
+    if (bulk) best.config = bulk;
   }
   return best;
 }

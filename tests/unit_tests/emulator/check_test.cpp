@@ -59,6 +59,7 @@ TEST_P(Checks, OneElementPastTheEnd) {
 }
 
 TEST_P(Checks, ReadsOfWhatNobodyWrote) {
+  gpu.options().threads = 1;  // the first group is the first to be stopped
   const CodeObject code = load("checks");
   const auto values = random_floats(256, -1, 1, 2);
   auto* in = static_cast<float*>(gpu.allocate_watched(1024));
@@ -132,11 +133,19 @@ TEST_P(Checks, RightKernelsAreClean) {
   EXPECT_EQ(found(load("matrix"), "attention", {{3, 2, 1}, {wave(), 1, 1}}, heads), "clean");
 }
 
+TEST_P(Checks, TwoWavesWriteTheSameByte) {
+  Planted p{upload(random_floats(128, -1, 1, 9)), poisoned<float>(128), 128, 0};
+  const CodeObject code = load("checks");
+  EXPECT_EQ(found(code, "rewrites", {{1, 1, 1}, {128, 1, 1}}, p), "clean");
+  p.mode = 1;
+  EXPECT_FOUND(found(code, "rewrites", {{1, 1, 1}, {128, 1, 1}}, p), "wrote since the last barrier");
+}
+
 // Each wait of a kernel in turn becomes s_nop: at least every one that a load's result needs is missed.
 TEST_P(Checks, WaitsTakenOutOfTheBinary) {
-  std::vector<std::byte> file = read_object(GetParam(), "lanes");
-  const CodeObject code = gpu.load(file, "lanes");
-  const Kernel& kernel = code.kernel("planted");
+  std::vector<std::byte> file = read_object(GetParam(), "checks");
+  const CodeObject code = gpu.load(file, "checks");
+  const Kernel& kernel = code.kernel("waits");
   const Program& program = code.program();
   const auto* entry = reinterpret_cast<const std::byte*>(code.base() + kernel.entry);
   const auto at = std::search(file.begin(), file.end(), entry, entry + 256);
@@ -151,7 +160,7 @@ TEST_P(Checks, WaitsTakenOutOfTheBinary) {
     std::vector<std::byte> patched = file;
     std::memcpy(patched.data() + offset + (in->address - code.base() - kernel.entry), &kNop, 4);
     ++taken;
-    const std::string said = found(gpu.load(patched, "patched"), "planted", {{1, 1, 1}, {128, 1, 1}}, p);
+    const std::string said = found(gpu.load(patched, "patched"), "waits", {{1, 1, 1}, {128, 1, 1}}, p);
     if (said.find("without a wait for `") != std::string::npos) ++missed;
     if (said.find("came to the barrier without a wait for its store") != std::string::npos) ++races;
   }

@@ -79,12 +79,12 @@ TEST(Chunks, TheirNumberIsBounded) {
   EXPECT_THROW(chunk_prompt(tokenizer(), repeat("BREAK ", kMaxChunks + 1)), UsageError);
 }
 
-TEST(Chunks, PadToTheSameCount) {
+TEST(Chunks, PadToACount) {
   ChunkedPrompt positive = chunk_prompt(tokenizer(), repeat("a ", 200));
   ChunkedPrompt negative = chunk_prompt(tokenizer(), "");
   EXPECT_EQ(negative.chunks.size(), 1u);
-  ChunkedPrompt* both[] = {&positive, &negative};
-  pad_to_same_chunks(both, tokenizer());
+  pad_chunks(positive, 1, tokenizer());
+  pad_chunks(negative, positive.chunks.size(), tokenizer());
   EXPECT_EQ(positive.chunks.size(), 3u);
   ASSERT_EQ(negative.chunks.size(), 3u);
   EXPECT_EQ(negative.chunks[2].ids, empty_chunk(tokenizer()).ids);

@@ -61,6 +61,24 @@ KERNEL table(Planted p) {
   p.out[thread_x()] = own[p.mode];
 }
 
+// A load of every kind, each of which somebody waits for. 128 threads.
+KERNEL waits(Planted p) {
+  SHARED static float tile[128];
+  const int t = thread_x();
+  tile[t] = p.in[t] * 2;
+  barrier();
+  p.out[t] = tile[127 - t] + 1;
+}
+
+// 128 threads: a byte that two waves write between two barriers, mode 0: the same, mode 1: another.
+KERNEL rewrites(Planted p) {
+  SHARED static float tile[1];
+  const int t = thread_x();
+  if (t % 64 == 0) tile[0] = p.in[p.mode == 0 ? 0 : t];
+  barrier();
+  p.out[t] = tile[0];
+}
+
 // 64 threads read LDS p.mode elements apart.
 KERNEL banks(Planted p) {
   SHARED static float tile[2048];
