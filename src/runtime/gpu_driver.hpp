@@ -60,9 +60,6 @@ class GpuDriver {
   virtual void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
                             const void* params, size_t bytes) = 0;
 
-  virtual void map_boxes(void* map, const MatrixBoxes& boxes);  // as GpuDevice's
-  virtual void map_boxes(void* map, const ImageBoxes& boxes);
-
   virtual void begin_capture() = 0;
   virtual void* end_capture(std::string& problem) = 0;  // null, and why, where there is no graph
   virtual void launch_graph_async(void* graph) = 0;
