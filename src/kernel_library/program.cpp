@@ -108,22 +108,6 @@ void for_each_address(const std::string& text, const LaunchRecorder& gpu, const 
   }
 }
 
-// Calls found(offset, boxes, region, addend) for each map of boxes among the parameters.
-template <class Found>
-void for_each_map(const LaunchRecorder& gpu, const RecordedLaunch& launch, const Found& found) {
-  for (size_t offset = 0; offset + kBoxesMapBytes <= launch.params.size(); offset += 8) {
-    if (word_at(launch, offset) != BoxesMark::kMagic) continue;
-    const uint64_t index = word_at(launch, offset + 8);
-    if (index >= gpu.boxes().size()) continue;
-    Boxes boxes = gpu.boxes()[index];
-    const auto address = reinterpret_cast<uint64_t>(data_of(boxes));
-    const int region = gpu.region_of(address);
-    require<InternalError>(region >= 0, launch.kernel->name, ": fetches what is no operand");
-    found(offset, boxes, static_cast<size_t>(region),
-          address - gpu.regions()[static_cast<size_t>(region)].begin);
-  }
-}
-
 // Gives every region that the runs read of the first run's a place in kPrepared, and the others one in
 // kWorkspace.
 void place(Recording& a, const Recording& b, const std::string& text, LaunchProgram& program) {
@@ -133,7 +117,6 @@ void place(Recording& a, const Recording& b, const std::string& text, LaunchProg
   for (size_t i = 0; i < a.run.size(); ++i) {
     for_each_address(text, a.gpu, a.run[i], b.run[i],
                      [&](size_t, size_t region, uint64_t) { prepared(region); });
-    for_each_map(a.gpu, a.run[i], [&](size_t, const Boxes&, size_t region, uint64_t) { prepared(region); });
   }
   for (size_t i = a.operands; i < a.places.size(); ++i) {
     const Slot slot = a.places[i].slot;
@@ -146,17 +129,12 @@ void place(Recording& a, const Recording& b, const std::string& text, LaunchProg
 
 PlannedLaunch planned(const Recording& recording, const std::string& text, const RecordedLaunch& a,
                       const RecordedLaunch& b) {
-  PlannedLaunch launch{a.kernel, a.grid, a.threads, a.lds_bytes, a.params, {}, {}};
+  PlannedLaunch launch{a.kernel, a.grid, a.threads, a.lds_bytes, a.params, {}};
   for_each_address(text, recording.gpu, a, b, [&](size_t offset, size_t region, uint64_t addend) {
     const Place& at = recording.places[region];
     const uint64_t value = at.offset + addend;
     std::memcpy(launch.params.data() + offset, &value, sizeof(value));
     launch.pointers.push_back({static_cast<uint32_t>(offset), at.slot});
-  });
-  for_each_map(recording.gpu, a, [&](size_t offset, Boxes boxes, size_t region, uint64_t addend) {
-    const Place& at = recording.places[region];
-    data_of(boxes) = reinterpret_cast<const void*>(at.offset + addend);
-    launch.maps.push_back({static_cast<uint32_t>(offset), at.slot, boxes});
   });
   return launch;
 }
@@ -186,7 +164,7 @@ LaunchProgram plan_launches(GpuDevice& gpu, const Problem& problem) {
 
 void start(GpuDevice& gpu, const std::vector<PlannedLaunch>& launches, const Pointers& pointers,
            void* stream) {
-  alignas(128) std::byte params[kMostParams];  // as maps of boxes want
+  alignas(16) std::byte params[kMostParams];
   for (const PlannedLaunch& launch : launches) {
     std::memcpy(params, launch.params.data(), launch.params.size());
     for (const PlannedLaunch::Pointer& pointer : launch.pointers) {
@@ -194,12 +172,6 @@ void start(GpuDevice& gpu, const std::vector<PlannedLaunch>& launches, const Poi
       std::memcpy(&word, params + pointer.offset, sizeof(word));
       word += reinterpret_cast<uint64_t>(pointers[static_cast<size_t>(pointer.slot)]);
       std::memcpy(params + pointer.offset, &word, sizeof(word));
-    }
-    for (const PlannedLaunch::Map& map : launch.maps) {
-      Boxes boxes = map.boxes;
-      data_of(boxes) = static_cast<const std::byte*>(pointers[static_cast<size_t>(map.slot)]) +
-                       reinterpret_cast<uint64_t>(data_of(boxes));
-      std::visit([&](const auto& b) { gpu.map_boxes(params + map.offset, b); }, boxes);
     }
     gpu.launch_on(stream, *launch.kernel, launch.grid, launch.threads, launch.lds_bytes, params,
                   launch.params.size());

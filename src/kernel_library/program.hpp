@@ -19,19 +19,11 @@ struct PlannedLaunch {
     uint32_t offset;  // in params, bytes
     Slot slot;
   };
-  // A map of what a copy engine fetches: made anew for each launch, of boxes whose data is an offset into the
-  // slot.
-  struct Map {
-    uint32_t offset;  // in params, bytes
-    Slot slot;
-    Boxes boxes;
-  };
   const GpuKernel* kernel = nullptr;
   GpuGrid grid;
   uint32_t threads = 0, lds_bytes = 0;
   std::vector<std::byte> params;
   std::vector<Pointer> pointers;
-  std::vector<Map> maps;
 };
 
 struct LaunchProgram {

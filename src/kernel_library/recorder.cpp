@@ -1,7 +1,5 @@
 #include "kernel_library/recorder.hpp"
 
-#include <cstring>
-
 #include "base/error.hpp"
 
 namespace rocm_sd::library {
@@ -25,13 +23,6 @@ void LaunchRecorder::launch(const GpuKernel& kernel, GpuGrid grid, uint32_t thre
                             const void* params, size_t bytes) {
   const auto* begin = static_cast<const std::byte*>(params);
   launches_.push_back({&kernel, grid, threads, lds_bytes, {begin, begin + bytes}});
-}
-
-void LaunchRecorder::mark(void* map, const Boxes& boxes) {
-  const BoxesMark mark{BoxesMark::kMagic, boxes_.size()};
-  std::memset(map, 0, kBoxesMapBytes);
-  std::memcpy(map, &mark, sizeof(mark));
-  boxes_.push_back(boxes);
 }
 
 void LaunchRecorder::refuse(const char* what) {

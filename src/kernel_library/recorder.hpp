@@ -4,27 +4,12 @@
 
 #include <cstddef>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "runtime/gpu.hpp"
 #include "runtime/tensor.hpp"
 
 namespace rocm_sd::library {
-
-// What a copy engine is to fetch, at an address of the recorder's.
-using Boxes = std::variant<MatrixBoxes, ImageBoxes>;
-inline const void*& data_of(Boxes& boxes) {
-  return *std::visit([](auto& b) { return &b.data; }, boxes);
-}
-
-// Stands where a kernel's parameters would have a map of boxes, which only the driver can make and only of
-// the address itself. The rest of the map is zero.
-struct BoxesMark {
-  static constexpr uint64_t kMagic = 0x626f7865735f6174;
-  uint64_t magic, index;  // index: into boxes()
-};
-inline constexpr size_t kBoxesMapBytes = 128;
 
 struct RecordedLaunch {
   const GpuKernel* kernel = nullptr;
@@ -47,7 +32,6 @@ class LaunchRecorder final : public GpuDevice {
   const std::vector<Region>& regions() const { return regions_; }
   // The region that holds the address (or ends there), or -1.
   int region_of(uint64_t address) const;
-  const std::vector<Boxes>& boxes() const { return boxes_; }
   std::vector<RecordedLaunch> take_launches() { return std::exchange(launches_, {}); }
 
   DeviceKind kind() const override { return gpu_.kind(); }
@@ -62,8 +46,6 @@ class LaunchRecorder final : public GpuDevice {
   void launch(const GpuKernel& kernel, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
               size_t bytes) override;
   void synchronize() override {}  // nothing runs
-  void map_boxes(void* map, const MatrixBoxes& boxes) override { mark(map, boxes); }
-  void map_boxes(void* map, const ImageBoxes& boxes) override { mark(map, boxes); }
 
   // No op that the library offers does any of these; InternalError.
   void copy_to_device(void*, const void*, size_t) override { refuse("copies to the device"); }
@@ -76,13 +58,11 @@ class LaunchRecorder final : public GpuDevice {
 
  private:
   [[noreturn]] static void refuse(const char* what);
-  void mark(void* map, const Boxes& boxes);
 
   GpuDevice& gpu_;
   uint64_t next_;
   std::vector<Region> regions_;
   std::vector<RecordedLaunch> launches_;
-  std::vector<Boxes> boxes_;
 };
 
 }  // namespace rocm_sd::library

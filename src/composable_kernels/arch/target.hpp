@@ -43,10 +43,6 @@ using GpuArch = Cdna3;
   static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p)
 #define ROCM_SD_KERNEL(name, threads, groups, Params) \
   ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, groups), Params)
-// By the registers of exactly these threads: with products of warpgroups, launch bounds are rounded up to
-// whole ones.
-#define ROCM_SD_GROUP_KERNEL(name, threads, groups, Params) \
-  ROCM_SD_BOUNDED_KERNEL(name, __maxnreg__(65536 / ((threads) * (groups)) / 8 * 8), Params)
 #else
 #define ROCM_SD_KERNEL(name, threads, groups, Params)                                             \
   extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name( \

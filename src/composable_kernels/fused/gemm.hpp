@@ -26,13 +26,6 @@ struct GemmParams {
   bool aligned;             // rows of x and w begin at multiples of 16 bytes (else only gemv)
 };
 
-// With the maps by which fused/gemm_bulk.hpp fetches x and w.
-template <class T>
-struct BulkGemmParams {
-  TensorMap x, w;
-  GemmParams<T> gemm;
-};
-
 // The tile of workgroup `index`: in bands of kBand tiles of rows, down a band's column first.
 struct TilePlace {
   int m, n;

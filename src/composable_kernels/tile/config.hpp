@@ -46,23 +46,6 @@ constexpr int group_lds_bytes(const TileShape& shape) {
   return loop > output ? loop : output;
 }
 
-// The same for tile/bulk_product.hpp. Workgroups that stay for several tiles stage their output, some atoms
-// of 16 channels at a time, beside the stages; others, once they are done, in their place.
-constexpr int bulk_staged_atoms(const TileShape& shape, bool stays) {
-  const int atoms = shape.wave_n() / 16;
-  return !stays ? atoms : atoms >= 16 ? 2 : atoms % 4 == 0 ? 4 : 5;
-}
-constexpr int bulk_stage_bytes(const TileShape& shape) {
-  return (shape.block_m + shape.block_n) * shape.block_k * 2;
-}
-constexpr int bulk_lds_bytes(const TileShape& shape, bool stays) {
-  const int loop = shape.stages * bulk_stage_bytes(shape),
-            columns = 16 * bulk_staged_atoms(shape, stays) + kStagePad;
-  const int output = shape.waves() * 16 * columns * static_cast<int>(sizeof(float));
-  const int barriers = shape.stages * 16;
-  return 1024 + barriers + (stays ? loop + output : loop > output ? loop : output);
-}
-
 // Storage: Half, Bf16 or float.
 template <class Storage, TileShape kTileShape>
 struct ProductCfg {

@@ -36,19 +36,6 @@
   X(64, 160, 64, 4, 1, 7, 1)           \
   X(64, 128, 64, 4, 1, 4, 2)           \
   X(64, 64, 64, 4, 1, 4, 3)
-// The same with tiles fetched by the copy engine (conv2d_bulk.sm_90a.hip): one X more, the workgroups of a
-// cluster. Where a multiprocessor holds one workgroup, it stays for several tiles.
-#define ROCM_SD_CONV_CONFIGS_BULK(X) \
-  X(128, 256, 64, 8, 1, 4, 1, 1)     \
-  X(128, 256, 64, 8, 1, 4, 1, 2)     \
-  X(128, 160, 64, 8, 1, 5, 1, 1)     \
-  X(128, 160, 64, 8, 1, 5, 1, 2)     \
-  X(128, 160, 64, 8, 1, 5, 1, 4)     \
-  X(128, 128, 64, 8, 1, 3, 2, 1)     \
-  X(128, 128, 64, 8, 1, 3, 2, 2)     \
-  X(128, 64, 64, 8, 1, 4, 2, 1)      \
-  X(64, 160, 64, 4, 1, 3, 2, 1)      \
-  X(64, 128, 64, 4, 1, 4, 2, 1)
 #define ROCM_SD_CONV_CONFIGS_RDNA(X) \
   X(128, 128, 32, 2, 2, 2, 1)        \
   X(128, 160, 32, 4, 2, 2, 1)        \

@@ -1,7 +1,6 @@
 // conv2d on a GPU: the problem as the kernel takes it, workspace, and launches.
 #include "kernels/conv/conv2d_gpu.hpp"
 
-#include <algorithm>
 #include <limits>
 
 #include "composable_kernels/fused/conv_layout.hpp"
@@ -105,54 +104,6 @@ const T* filter_of(GpuDevice& device, const ConvProblem& p) {
   return static_cast<const T*>(static_cast<const GpuFilter&>(*pack).data());
 }
 
-// Tiles by the copy engine: every tile a workgroup of its own, or as many workgroups as run at once.
-template <class T>
-void launch_bulk(Exec& ex, OpInfo info, const ConvProblem& p, const ConvConfig& config,
-                 const ConvParams<T>& params, uint32_t parts) {
-  GpuDevice& device = *gpu_device(ex);
-  const TileShape& shape = config.shape;
-  const auto cluster = static_cast<uint32_t>(config.cluster);
-  const auto ceil_div = [](int a, int b) { return static_cast<uint32_t>((a + b - 1) / b); };
-  uint32_t clusters = ceil_div(params.image.pixels, shape.block_m * config.cluster) *
-                      ceil_div(params.tail.channels, shape.block_n) * parts;
-  if (config.stays())
-    clusters = std::min(clusters, static_cast<uint32_t>(device.traits().multiprocessors) / cluster);
-  BulkConvParams<T> bulk{{}, {}, params};
-  if (params.tail.y) {  // not while planning
-    const ConvImage& image = params.image;
-    // The window that a filter's first tap wanders over; of phases, all taps of the 3x3 filter.
-    const bool phases = params.phases > 1;
-    const int taps_h = phases ? 3 : image.filter_h, taps_w = phases ? 3 : image.filter_w;
-    ImageBoxes boxes{nullptr,
-                     static_cast<uint64_t>(p.batch()),
-                     static_cast<uint64_t>(image.height),
-                     static_cast<uint64_t>(image.width),
-                     0,
-                     static_cast<uint32_t>(shape.block_m)};
-    boxes.stride = static_cast<uint32_t>(image.stride);
-    boxes.first[0] = -image.pad_top;
-    boxes.first[1] = -image.pad_left;
-    boxes.last[0] = p.args.pad.bottom - (taps_h - 1);
-    boxes.last[1] = p.args.pad.right - (taps_w - 1);
-    for (int i : {0, 1}) {
-      if (image.pieces[i] == 0) continue;
-      boxes.data = image.data[i];
-      boxes.channels = static_cast<uint64_t>(image.pieces[i]) * 8;
-      device.map_boxes(&bulk.inputs[i], boxes);
-    }
-    const auto depth = static_cast<uint64_t>(params.depth);
-    device.map_boxes(
-        &bulk.filter,
-        MatrixBoxes{params.filter,
-                    static_cast<uint64_t>(params.phases) * static_cast<uint64_t>(params.tail.channels), depth,
-                    depth * sizeof(T), static_cast<uint32_t>(shape.block_n) / std::max(2u, cluster)});
-  }
-  launch_kernel(ex, std::move(info), kernel_named(ex, conv_kernel_name(p.dtype(), config)),
-                {clusters * cluster, 1, 1, cluster},
-                static_cast<uint32_t>((shape.waves() + 1) * device.traits().lanes),
-                static_cast<uint32_t>(bulk_lds_bytes(shape, config.stays())), bulk);
-}
-
 template <class T>
 void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   GpuDevice& device = *gpu_device(ex);
@@ -182,15 +133,14 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   const bool dynamic_lds = device.traits().family == GpuFamily::kNvidia;
   const int lds_bytes = choice.config.wave_group ? group_lds_bytes(shape)
                                                  : product_lds_bytes(shape, static_cast<int>(sizeof(T)));
-  OpInfo info = p.info(concat(phases ? "gpu phases " : "gpu ", choice.config.suffix(), "/", splits).c_str());
-  if (choice.config.cluster > 0)
-    launch_bulk(ex, std::move(info), p, choice.config, params, static_cast<uint32_t>(splits * params.phases));
-  else
-    launch_kernel(ex, std::move(info), kernel_named(ex, conv_kernel_name(p.dtype(), choice.config)),
-                  {static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits),
-                   static_cast<uint32_t>(params.phases)},
-                  static_cast<uint32_t>(shape.waves() * device.traits().lanes),
-                  dynamic_lds ? static_cast<uint32_t>(lds_bytes) : 0, params);
+  const std::string name = conv_kernel_name(p.dtype(), choice.config);
+  launch_kernel(ex,
+                p.info(concat(phases ? "gpu phases " : "gpu ", choice.config.suffix(), "/", splits).c_str()),
+                kernel_named(ex, name),
+                {static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits),
+                 static_cast<uint32_t>(params.phases)},
+                static_cast<uint32_t>(shape.waves() * device.traits().lanes),
+                dynamic_lds ? static_cast<uint32_t>(lds_bytes) : 0, params);
   if (splits == 1) return;
   const GemmReduceParams<T> reduce{params.partials, params.tail, splits, false};
   const int64_t pieces = static_cast<int64_t>(params.tail.rows) * ((params.tail.channels + 7) / 8);
@@ -203,12 +153,8 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
 
 std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
   const TileShape& s = config.shape;
-  return concat("conv_",
-                config.cluster > 0  ? "bulk_"
-                : config.wave_group ? "group_"
-                                    : "",
-                dtype_name(dtype), "_", s.block_m, "x", s.block_n, "x", s.block_k,
-                config.cluster > 0 ? concat("_", config.cluster) : "");
+  return concat("conv_", config.wave_group ? "group_" : "", dtype_name(dtype), "_", s.block_m, "x", s.block_n,
+                "x", s.block_k);
 }
 
 bool conv_has_phases(const ConvProblem& p) {
@@ -221,10 +167,7 @@ ConvExtent conv_extent(const ConvProblem& p) {
   const int64_t padded =
       conv_padded_channels(p.channels(), p.dtype()) + conv_padded_channels(p.second_channels(), p.dtype());
   const int64_t taps = conv_has_phases(p) ? 4 : p.filter_h() * p.filter_w();
-  const bool whole_blocks = dtype_size(p.dtype()) == 2 && p.channels() % 64 == 0 &&
-                            p.second_channels() % 64 == 0 && p.args.stride <= 8 &&
-                            (!p.args.upsample2x || conv_has_phases(p));
-  return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), taps * padded, p.dtype(), whole_blocks};
+  return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), taps * padded, p.dtype()};
 }
 
 Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {

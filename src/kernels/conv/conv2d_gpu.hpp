@@ -14,16 +14,11 @@ struct ConvConfig {
   TileShape shape;
   int groups;               // workgroups that a multiprocessor should hold
   bool wave_group = false;  // multiplies by Hopper's warpgroup products
-  int cluster = 0;          // its tiles come by the copy engine, for so many workgroups together
 
-  bool stays() const { return cluster > 0 && groups == 1; }  // workgroups take further tiles
-  // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group; "b2": by clusters of 2
+  // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group
   std::string suffix() const {
     return std::to_string(shape.block_m) + "x" + std::to_string(shape.block_n) + "x" +
-           std::to_string(shape.block_k) +
-           (cluster > 0  ? "b" + std::to_string(cluster)
-            : wave_group ? "g"
-                         : "");
+           std::to_string(shape.block_k) + (wave_group ? "g" : "");
   }
 };
 
@@ -38,7 +33,6 @@ struct ConvChoice {
 struct ConvExtent {
   int64_t pixels = 0, outputs = 0, depth = 0;
   DType dtype = DType::kF16;
-  bool whole_blocks = false;  // a copy engine may gather it (fused/convolution_bulk.hpp)
 };
 
 std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype);

@@ -1,8 +1,6 @@
 // Which configuration a convolution takes on a GPU, without timing it.
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
-#include <tuple>
 
 #include "kernels/conv/conv2d_gpu.hpp"
 
@@ -17,10 +15,6 @@ constexpr ConvConfig kHopper[] = {ROCM_SD_CONV_CONFIGS_HOPPER(ROCM_SD_CONV_ROW)}
 constexpr ConvConfig kRdna[] = {ROCM_SD_CONV_CONFIGS_RDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kCdna[] = {ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kFloat[] = {ROCM_SD_CONV_CONFIGS_F32(ROCM_SD_CONV_ROW)};
-#define ROCM_SD_BULK_ROW(m, n, k, waves_m, waves_n, stages, groups, cluster) \
-  ConvConfig{TileShape{m, n, k, waves_m, waves_n, stages}, groups, true, cluster},
-constexpr ConvConfig kBulk[] = {ROCM_SD_CONV_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
-#undef ROCM_SD_BULK_ROW
 #undef ROCM_SD_CONV_ROW
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -126,7 +120,6 @@ std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
   switch (traits.family) {
     case GpuFamily::kNvidia:
       if (traits.arch == "sm_90") {
-        if (traits.copy_engine) add(kBulk, true);
         add(kHopper, true);
         add(kFew, false);
       } else {
@@ -143,7 +136,6 @@ std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
 std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExtent& extent) {
   std::vector<std::pair<double, ConvChoice>> ranked;
   for (const ConvConfig& config : conv_configs_of(traits, extent.dtype)) {
-    if (config.cluster > 0 && !extent.whole_blocks) continue;
     const int64_t tiles =
         ceil_div(extent.pixels, config.shape.block_m) * ceil_div(extent.outputs, config.shape.block_n);
     const int64_t steps = ceil_div(extent.depth, config.shape.block_k);
@@ -157,7 +149,7 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
   // Few outputs would leave most of a warpgroup's product idle; otherwise it is ahead wherever it exists.
   const bool few = extent.outputs <= 32;
   const auto rank = [&](const std::pair<double, ConvChoice>& r) {
-    return std::tuple(r.second.config.cluster > 0, r.second.config.wave_group == few, r.first);
+    return std::pair(r.second.config.wave_group == few, r.first);
   };
   const bool has_groups =
       std::any_of(ranked.begin(), ranked.end(), [](const auto& r) { return r.second.config.wave_group; });
@@ -170,16 +162,7 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
 }
 
 ConvChoice conv_default(const GpuTraits& traits, const ConvExtent& extent) {
-  const std::vector<ConvChoice> candidates = conv_candidates(traits, extent);
-  ConvChoice best = candidates.front();
-  // TODO: while they are being measured
-  if (const char* cluster = std::getenv("ROCM_SD_TRY_BULK"); cluster && best.config.wave_group)
-    for (const ConvChoice& c : candidates)
-      if (c.config.cluster > 0 && c.config.cluster <= std::atoi(cluster) && c.splits == best.splits &&
-          c.config.shape.block_m == best.config.shape.block_m &&
-          c.config.shape.block_n == best.config.shape.block_n)
-        best = c;
-  return best;
+  return conv_candidates(traits, extent).front();
 }
 
 }  // namespace rocm_sd

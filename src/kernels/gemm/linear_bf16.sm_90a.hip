@@ -1,5 +1,4 @@
 // linear on Hopper, bf16, by warpgroup products.
-#include "composable_kernels/fused/gemm_bulk.hpp"
 #include "composable_kernels/tile/group_product.hpp"
 #include "kernels/gemm/linear_entries.hpp"
 
@@ -7,8 +6,3 @@
 #define ROCM_SD_GEGLU_BF16(...) ROCM_SD_GROUP_ENTRY(geglu_group_bf16, rocm_sd::Bf16, true, __VA_ARGS__)
 ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_GEMM_BF16)
 ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_GEGLU_BF16)
-
-#define ROCM_SD_GEMM_BULK(...) ROCM_SD_BULK_ENTRY(gemm_bulk_bf16, rocm_sd::Bf16, false, __VA_ARGS__)
-#define ROCM_SD_GEGLU_BULK(...) ROCM_SD_BULK_ENTRY(geglu_bulk_bf16, rocm_sd::Bf16, true, __VA_ARGS__)
-ROCM_SD_GEMM_CONFIGS_BULK(ROCM_SD_GEMM_BULK)
-ROCM_SD_GEGLU_CONFIGS_BULK(ROCM_SD_GEGLU_BULK)

@@ -28,16 +28,6 @@
                                                        GpuArch::lds<Cfg::kLdsBytes>());             \
   }
 
-// The same with tiles fetched by its copy engine (fused/gemm_bulk.hpp).
-#define ROCM_SD_BULK_ENTRY(prefix, Storage, kGated, m, n, k, waves_m, waves_n, stages, groups, cluster) \
-  ROCM_SD_GROUP_KERNEL(prefix##_##m##x##n##x##k##_##cluster, ((waves_m) * (waves_n) + 1) * 32, groups,  \
-                       rocm_sd::BulkGemmParams<Storage>) {                                              \
-    using namespace rocm_sd;                                                                            \
-    using Cfg = BulkCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}, cluster, (groups) == 1>; \
-    gemm_bulk_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                \
-                                static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>()); \
-  }
-
 // The kernels that every storage type has: few rows, and the sum of split products.
 #define ROCM_SD_GEMM_SMALL(suffix, Storage)                                                                  \
   ROCM_SD_KERNEL(gemv_##suffix, rocm_sd::kGemvWaves* rocm_sd::GpuArch::lanes, 1,                             \

@@ -2,8 +2,6 @@
 // for few rows.
 #include "kernels/gemm/linear_gpu.hpp"
 
-#include <algorithm>
-
 #include "composable_kernels/fused/gemv.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
@@ -32,34 +30,6 @@ void launch_rows(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, cons
                 dynamic_lds(device, Cfg::kLdsBytes), params);
 }
 
-// Tiles by the copy engine: every tile a workgroup of its own, or as many workgroups as run at once.
-template <class T>
-void launch_bulk(Exec& ex, OpInfo info, const GpuKernel& kernel, const GemmConfig& config,
-                 const GemmParams<T>& params, bool gated) {
-  GpuDevice& device = *gpu_device(ex);
-  const TileShape& shape = config.shape;
-  const auto columns = static_cast<uint64_t>(gated ? 2 * params.tail.channels : params.tail.channels);
-  const auto cluster = static_cast<uint32_t>(config.cluster);
-  uint32_t clusters = ceil_div(params.tail.rows, int64_t{shape.block_m} * cluster) *
-                      ceil_div(static_cast<int64_t>(columns), shape.block_n) *
-                      static_cast<uint32_t>(params.splits);
-  if (config.stays())
-    clusters = std::min(clusters, static_cast<uint32_t>(device.traits().multiprocessors) / cluster);
-  BulkGemmParams<T> bulk{{}, {}, params};
-  if (params.x) {  // not while planning
-    const auto depth = static_cast<uint64_t>(params.depth);
-    device.map_boxes(&bulk.x, MatrixBoxes{params.x, static_cast<uint64_t>(params.tail.rows), depth,
-                                          static_cast<uint64_t>(params.x_stride) * sizeof(T),
-                                          static_cast<uint32_t>(shape.block_m)});
-    device.map_boxes(&bulk.w,
-                     MatrixBoxes{params.w, columns, depth, static_cast<uint64_t>(params.w_stride) * sizeof(T),
-                                 static_cast<uint32_t>(shape.block_n) / std::max(2u, cluster)});
-  }
-  launch_kernel(ex, std::move(info), kernel, {clusters * cluster, 1, 1, cluster},
-                static_cast<uint32_t>((shape.waves() + 1) * device.traits().lanes),
-                static_cast<uint32_t>(config.lds_bytes(sizeof(T))), bulk);
-}
-
 template <class T>
 void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const GemmChoice& choice,
                   GemmParams<T> params) {
@@ -78,12 +48,9 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, con
     params.tail.channels = static_cast<int>(columns);
   }
   const uint32_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
-  OpInfo info = p.info(concat("gpu ", describe(choice)).c_str());
-  if (choice.config->cluster > 0)
-    launch_bulk(ex, std::move(info), kernel, *choice.config, params, p.gated && choice.splits == 1);
-  else
-    launch_kernel(ex, std::move(info), kernel, {tiles, static_cast<uint32_t>(choice.splits), 1}, threads,
-                  dynamic_lds(device, choice.config->lds_bytes(sizeof(T))), params);
+  launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
+                {tiles, static_cast<uint32_t>(choice.splits), 1}, threads,
+                dynamic_lds(device, choice.config->lds_bytes(sizeof(T))), params);
   if (choice.splits == 1) return;
   const GpuKernel& sum = *device.find_kernel(concat("gemm_reduce_", p.dtype()));
   const double bytes = static_cast<double>(partials.bytes() + p.y.bytes());

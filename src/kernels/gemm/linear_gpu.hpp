@@ -13,11 +13,8 @@ struct GemmConfig {
   TileShape shape;
   int groups = 1;           // workgroups that a multiprocessor should hold
   bool wave_group = false;  // multiplies by Hopper's warpgroup products (sm_90 only)
-  int cluster = 0;          // its tiles come by the copy engine, for so many workgroups together (sm_90 only)
 
-  constexpr bool stays() const { return cluster > 0 && groups == 1; }  // workgroups take further tiles
   constexpr int lds_bytes(int element_bytes) const {
-    if (cluster > 0) return bulk_lds_bytes(shape, stays());
     return wave_group ? group_lds_bytes(shape) : product_lds_bytes(shape, element_bytes);
   }
 };
