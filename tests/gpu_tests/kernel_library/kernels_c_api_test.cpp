@@ -86,7 +86,6 @@ class KernelsOnGpu : public ::testing::Test {
 };
 
 TEST_F(KernelsOnGpu, Attention) {
-  const ForcedImpl ref("attention", "ref");
   for (const auto& [queries, keys] : {std::pair{130, 77}, {64, 600}}) {  // the second in splits
     const DType dtype = DType::kF16;
     const Tensor q = random_tensor({1, queries, 128}, dtype, 1), k = random_tensor({1, keys, 128}, dtype, 2),
@@ -97,13 +96,13 @@ TEST_F(KernelsOnGpu, Attention) {
     rocm_sd_kernels_operands o{};
     o.q = put(q), o.k = put(k), o.v = put(v), o.y = poisoned(q.bytes());
     run(rocm_sd_kernels_plan_attention, p, o);
+    const ForcedImpl ref("attention", "ref");  // of the host, from here on
     expect_near(fetch(o.y, q.shape(), dtype), to_doubles(attention(ex_, q, k, v, {.heads = 2})),
                 4 * reduction_tolerance(dtype, keys + 64));
   }
 }
 
 TEST_F(KernelsOnGpu, Linear) {
-  const ForcedImpl ref("linear", "ref");
   const DType dtype = DType::kBF16;
   for (const bool gated : {false, true})
     for (const int64_t rows : {2, 70}) {
@@ -118,6 +117,7 @@ TEST_F(KernelsOnGpu, Linear) {
       o.x = put(x), o.weight = put(w), o.bias = put<float>(bias), o.y = poisoned(residual.bytes());
       o.residual = gated ? nullptr : put(residual);
       run(rocm_sd_kernels_plan_linear, p, o);
+      const ForcedImpl ref("linear", "ref");  // of the host, from here on
       const LinearWeight weight{Weight(w), bias};
       const Tensor want =
           gated ? linear_geglu(ex_, x, weight) : linear(ex_, x, weight, {.residual = &residual});
@@ -126,7 +126,6 @@ TEST_F(KernelsOnGpu, Linear) {
 }
 
 TEST_F(KernelsOnGpu, Convolution) {
-  const ForcedImpl ref("conv2d", "ref");
   const DType dtype = DType::kF16;
   for (const bool doubled : {false, true})
     for (const int64_t channels : {4, 64}) {
@@ -140,7 +139,10 @@ TEST_F(KernelsOnGpu, Convolution) {
       p.pad_top = p.pad_left = p.pad_bottom = p.pad_right = 1;
       p.has_bias = 1;
       p.upsample2x = doubled;
-      const Tensor want = conv2d(ex_, x, {Weight(w), bias}, {.pad = Padding::same(1), .upsample2x = doubled});
+      const Tensor want = [&] {
+        const ForcedImpl ref("conv2d", "ref");
+        return conv2d(ex_, x, {Weight(w), bias}, {.pad = Padding::same(1), .upsample2x = doubled});
+      }();
       rocm_sd_kernels_operands o{};
       o.x = put(x), o.weight = put(w), o.bias = put<float>(bias), o.y = poisoned(want.bytes());
       run(rocm_sd_kernels_plan_conv2d, p, o);
