@@ -115,7 +115,7 @@ def test_devices(rocm_sd, model, tmp_path):
     lines = rocm_sd("devices").stdout.splitlines()
     assert re.match(r"cpu +host: .*threads", lines[0])
     for line in lines[1:]:
-        assert re.match(r"(hip|cuda)(:\d+)? +\S", line)
+        assert re.match(r"((hip|cuda)(:\d+)?|emu:gfx\w+) +\S", line)
     rocm_sd("generate", "--model", model, *FAST, "--device", "cpu", "-o", tmp_path / "a.png")
     assert "Device: \"host: " in read_parameters(tmp_path / "a.png") or "Device: host" in read_parameters(tmp_path / "a.png")
 
