@@ -16,6 +16,7 @@ const std::vector<GpuProduct>& products() {
       GpuProduct{"RX 9070 XT", "gfx1201", 64, 2.970, 16, 640, 8, 64},
       GpuProduct{"RX 9070", "gfx1201", 56, 2.520, 16, 640, 8, 64},
       GpuProduct{"RX 9060 XT", "gfx1200", 32, 3.130, 16, 320, 4, 32},
+      GpuProduct{"Radeon 890M", "gfx1150", 16, 2.900, 16, 120, 2, 0},
       GpuProduct{"Radeon 8060S", "gfx1151", 40, 2.900, 96, 256, 2, 32},
       GpuProduct{"MI210", "gfx90a", 104, 1.700, 64, 1638, 8, 0},
       GpuProduct{"MI250X GCD", "gfx90a", 110, 1.700, 64, 1638, 8, 0},
@@ -60,6 +61,11 @@ const GpuProduct* find_gpu_product(std::string_view name) {
   for (const GpuProduct& product : products())
     if (folded(product.name) == wanted) return &product;
   return nullptr;
+}
+
+int driver_multiprocessors(const GpuProduct& gpu) {
+  const bool rdna = gpu.arch.starts_with("gfx1");
+  return rdna ? gpu.multiprocessors / 2 : gpu.multiprocessors;
 }
 
 const ArchRates* find_arch_rates(std::string_view arch) {

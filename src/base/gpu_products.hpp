@@ -35,6 +35,8 @@ std::span<const ArchRates> arch_rates();
 
 // The row whose name is this, upper and lower case and blanks alike ("rx7900xtx"); null where there is none.
 const GpuProduct* find_gpu_product(std::string_view name);
+// As drivers count: on RDNA a work-group processor of two compute units is one multiprocessor.
+int driver_multiprocessors(const GpuProduct& gpu);
 // Null for an architecture that is not listed.
 const ArchRates* find_arch_rates(std::string_view arch);
 

@@ -58,7 +58,7 @@ constexpr CardRates cdna(std::string_view target, std::string_view product, int 
   r.matrix_f32 = r.matrix_f64 = 256;
   r.vector = 4;  // 64 lanes on 16 wide
   r.transcendental = r.wide_multiply = 16;
-  r.vector_f64 = third ? 4 : 4;
+  r.vector_f64 = 4;
   r.scalar = 4;  // one scalar unit, each SIMD's turn every fourth cycle
   r.own_transcendental = false;
   r.own_matrix = true;

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "base/gpu_products.hpp"
 #include "runtime/gpu_driver.hpp"
 #ifdef ROCM_SD_WITH_EMULATOR
 #include "emulator/gpu.hpp"
@@ -22,39 +23,27 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A card of each target as ROCm describes it: multiprocessors of RDNA are work-group processors of two
-// compute units.
-struct Card {
-  const char* arch;
-  const char* product;
-  int multiprocessors;
-  uint64_t gibibytes;
-  size_t l2_kibibytes;
-  bool integrated = false;
-};
-constexpr Card kCards[] = {
-    {"gfx1100", "Radeon RX 7900 XTX", 48, 24, 6144}, {"gfx1101", "Radeon RX 7800 XT", 30, 16, 4096},
-    {"gfx1102", "Radeon RX 7600", 16, 8, 2048},      {"gfx1150", "Radeon 890M", 8, 16, 2048, true},
-    {"gfx1151", "Radeon 8060S", 20, 64, 2048, true}, {"gfx1200", "Radeon RX 9060 XT", 16, 16, 4096},
-    {"gfx1201", "Radeon RX 9070 XT", 32, 16, 8192},  {"gfx90a", "Instinct MI250X", 110, 64, 8192},
-    {"gfx942", "Instinct MI300X", 304, 192, 4096},
-};
+// The card that stands for each target.
+constexpr const char* kCards[] = {"RX 7900 XTX", "RX 7800 XT", "RX 7600",    "Radeon 890M", "Radeon 8060S",
+                                  "RX 9060 XT",  "RX 9070 XT", "MI250X GCD", "MI300X"};
 constexpr size_t kLdsBytes = 64 << 10;
 
-GpuDescription describe(const Card& card) {
-  const GpuFamily family = gpu_family(card.arch).value();
+const GpuProduct& card(const char* name) { return *find_gpu_product(name); }
+
+GpuDescription describe(const GpuProduct& gpu) {
+  const GpuFamily family = gpu_family(gpu.arch).value();
   return {.kind = DeviceKind::kEmulator,
-          .device = concat("emu:", card.arch),
-          .product = concat("emulated ", card.product),
-          .traits = {.arch = card.arch,
+          .device = concat("emu:", gpu.arch),
+          .product = concat("emulated ", gpu.name),
+          .traits = {.arch = gpu.arch,
                      .family = family,
                      .lanes = family == GpuFamily::kCdna3 ? 64 : 32,
-                     .multiprocessors = card.multiprocessors,
+                     .multiprocessors = driver_multiprocessors(gpu),
                      .lds_per_group = kLdsBytes,
-                     .l2_bytes = card.l2_kibibytes << 10,
-                     .integrated = card.integrated},
-          .memory_bytes = card.gibibytes << 30,
-          .targets = {card.arch}};
+                     .l2_bytes = static_cast<size_t>(gpu.l2_mb * (1 << 20)),
+                     .integrated = gpu.arch.starts_with("gfx115")},
+          .memory_bytes = static_cast<uint64_t>(gpu.memory_gb * (1 << 30)),
+          .targets = {gpu.arch}};
 }
 
 // A file to which each launch's counts are appended, a line of JSON each.
@@ -88,8 +77,8 @@ using Recording = std::vector<std::function<void()>>;
 
 class EmulatorDriver final : public GpuDriver {
  public:
-  explicit EmulatorDriver(const Card& card)
-      : description_(describe(card)), gpu_(card.arch, options_from_environment()) {}
+  explicit EmulatorDriver(const GpuProduct& gpu)
+      : description_(describe(gpu)), gpu_(gpu.arch, options_from_environment()) {}
 
   const GpuDescription& description() const override { return description_; }
   void make_current() override {}
@@ -217,15 +206,16 @@ class EmulatorDriver final : public GpuDriver {
 
 GpuReport emulated_gpus() {
   GpuReport report;
-  for (const Card& card : kCards) report.gpus.push_back(describe(card));
+  for (const char* name : kCards) report.gpus.push_back(describe(card(name)));
   return report;
 }
 
 std::unique_ptr<GpuDriver> open_emulator(const std::string& arch) {
   std::string known;
-  for (const Card& card : kCards) {
-    if (arch == card.arch) return std::make_unique<EmulatorDriver>(card);
-    known += concat(known.empty() ? "" : ", ", card.arch);
+  for (const char* name : kCards) {
+    const GpuProduct& gpu = card(name);
+    if (arch == gpu.arch) return std::make_unique<EmulatorDriver>(gpu);
+    known += concat(known.empty() ? "" : ", ", gpu.arch);
   }
   throw DeviceError(
       concat("emu:", printable(arch), ": there is no such emulated GPU; expected one of ", known));

@@ -36,6 +36,8 @@ TEST(PaperGpu, CountsMemoryAndRunsNothing) {
   const auto device = make_paper_gpu(gpu);
   EXPECT_EQ(device->traits().arch, "gfx942");
   EXPECT_EQ(device->traits().lanes, 64);
+  EXPECT_EQ(device->traits().multiprocessors, 304);
+  EXPECT_EQ(make_paper_gpu(*find_gpu_product("RX 7900 XTX"))->traits().multiprocessors, 48);
   void* most = device->allocate(900u << 20);
   ASSERT_NE(most, nullptr);
   device->copy_to_device(most, "abc", 3);  // no such memory: must not be touched
