@@ -67,7 +67,7 @@ demo-amd: deps deps-gpu  ## draw a picture by AMD machine code on an emulated RX
 test: deps deps-gpu lint build venv torch-ops  ## lint, build everything, unit and integration tests
 	$(PYTHON) tools/kernel_report.py --build $(BUILD) --check
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 build: deps  ## configure and build everything of PRESET (cpu, asan, tsan, release)
 	cmake --preset $(PRESET)
@@ -97,7 +97,7 @@ test-asan: deps venv  ## unit tests and the CLI's bad inputs under AddressSaniti
 	export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 	export LSAN_OPTIONS=suppressions=$(CURDIR)/tests/leaks_of_others.txt
 	ctest --test-dir build/asan --output-on-failure -j $(JOBS)
-	ROCM_SD_BUILD_DIR=build/asan $(VENV)/bin/python -m pytest -m "bad_input and not full" $(PYTEST_ARGS)
+	ROCM_SD_BUILD_DIR=build/asan $(VENV)/bin/python -m pytest -n $(JOBS) -m "bad_input and not full" $(PYTEST_ARGS)
 
 # GNU OpenMP's barriers are invisible to ThreadSanitizer: with one OpenMP thread only this project's own threads remain.
 test-tsan: deps  ## unit tests under ThreadSanitizer
