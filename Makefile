@@ -183,7 +183,7 @@ deps-gpu:
 deps-python:
 	PYTHON=$(PYTHON) tools/install_deps.sh python
 
-venv: $(VENV)/.test  ## Python environment of the tests (PIP_ARGS is passed to pip)
+venv: deps-python $(VENV)/.test  ## Python environment of the tests (PIP_ARGS is passed to pip)
 
 # The stamps hold what was installed, so that a changed list installs again and an unchanged one costs nothing.
 $(VENV)/bin/python: | deps-python
