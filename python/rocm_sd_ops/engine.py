@@ -1,14 +1,18 @@
 """ROCmOptimizedPipeline: the C++ engine behind a call like Diffusers'. It needs librocm_sd.so (ROCM_SD_LIBRARY names it;
 else beside the package's own library, below the build it came from, or where the system's loader looks) and no PyTorch to
-draw: pictures are numpy arrays, which torch.from_numpy takes without a copy."""
+draw: pictures are numpy arrays, which torch.from_numpy takes without a copy.
+
+The engine is reached through its C interface with ctypes, so that one package serves every CPython and no compiler meets Python's
+own headers; callbacks, live weights, pictures and noise pass as pointers."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import tempfile
 import threading
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_size_t, c_uint8, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
@@ -42,6 +46,16 @@ class _Result(ctypes.Structure):
     _fields_ = [("count", c_size_t), ("pictures", POINTER(_Picture))]
 
 
+class _Tensor(ctypes.Structure):
+    _fields_ = [("component", c_char_p), ("name", c_char_p), ("dtype", c_char_p), ("rank", c_int), ("shape", POINTER(c_int64)),
+                ("data", c_void_p)]
+
+
+class _Inputs(ctypes.Structure):
+    _fields_ = [("width", c_int), ("height", c_int), ("init_rgb", c_void_p), ("mask", c_void_p), ("initial_noise", c_void_p),
+                ("initial_noise_count", c_size_t)]
+
+
 _ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int, c_int, c_double)
 
 
@@ -73,7 +87,10 @@ def _load_library() -> ctypes.CDLL:
         library.rocm_sd_create.argtypes = [POINTER(_Option), POINTER(_Callbacks), POINTER(c_void_p)]
         library.rocm_sd_free.argtypes = [c_void_p]
         library.rocm_sd_plan.argtypes = [c_void_p, POINTER(_Option), POINTER(c_uint64)]
-        library.rocm_sd_generate.argtypes = [c_void_p, POINTER(_Option), POINTER(_Callbacks), POINTER(POINTER(_Result))]
+        library.rocm_sd_create_live.argtypes = [POINTER(_Option), POINTER(_Tensor), c_size_t, POINTER(_Callbacks),
+                                                POINTER(c_void_p)]
+        library.rocm_sd_generate_from.argtypes = [c_void_p, POINTER(_Option), POINTER(_Inputs), POINTER(_Callbacks),
+                                                  POINTER(POINTER(_Result))]
         library.rocm_sd_result_free.argtypes = [POINTER(_Result)]
         return library
     raise ImportError("the engine's library was not found (ROCM_SD_LIBRARY names it): " + "; ".join(problems))
@@ -130,15 +147,20 @@ class ROCmOptimizedPipeline:
     """
 
     def __init__(self, model: Union[str, Path], device: str = "auto", dtype: str = "auto",
-                 progress: Optional[Progress] = None, **options: Any) -> None:
-        """options: the command line's model options (vae, taesd, vram_budget, offload, mmap, ...)."""
+                 progress: Optional[Progress] = None, tensors: Optional[dict[str, dict[str, Any]]] = None,
+                 **options: Any) -> None:
+        """options: the command line's model options (vae, taesd, vram_budget, offload, mmap, ...). tensors: by component
+        ("unet", "vae", ...) and name, numpy or through DLPack on the host, in place of the folder's weight files; on the CPU
+        they are used where they lie (row-major ones of the type that is computed in)."""
         self._handle = c_void_p()
         self._library = engine_library()
         self._lock = threading.Lock()
         self._cancel = c_int(0)
         self._folder: Optional[tempfile.TemporaryDirectory] = None
         wanted = _options({"model": model, "device": device, "dtype": dtype, **options})
-        self._check(*self._run(progress, lambda c: self._library.rocm_sd_create(wanted, c, ctypes.byref(self._handle))))
+        self._held, live = _live_tensors(tensors or {})
+        self._check(*self._run(progress, lambda c: self._library.rocm_sd_create_live(wanted, live, len(live), c,
+                                                                                    ctypes.byref(self._handle))))
 
     @classmethod
     def from_pretrained(cls, model: Union[str, Path], **options: Any) -> "ROCmOptimizedPipeline":
@@ -147,11 +169,24 @@ class ROCmOptimizedPipeline:
 
     @classmethod
     def from_pipeline(cls, pipe: Any, **options: Any) -> "ROCmOptimizedPipeline":
-        """A live Diffusers pipeline's weights, as they are now. They pass through a temporary folder, which stays for as
-        long as the new pipeline, and are mapped from there."""
+        """A live Diffusers pipeline's weights: on the CPU the pipeline's own memory wherever the engine computes in its type
+        and the kernels take the layout (so later changes of the weights may or may not be seen), else a copy. dtype defaults
+        to the pipeline's."""
+        import torch
+
         folder = tempfile.TemporaryDirectory(prefix="rocm-sd-")
-        pipe.save_pretrained(folder.name, safe_serialization=True)
-        made = cls(folder.name, **({"mmap": True} | options))
+        tensors: dict[str, dict[str, Any]] = {}
+        for name in ("unet", "vae", "text_encoder", "text_encoder_2"):
+            model = getattr(pipe, name, None)
+            if model is not None:
+                tensors[name] = {k: v.detach().contiguous().cpu() for k, v in model.state_dict().items() if v.is_floating_point()}
+        _write_configs(pipe, Path(folder.name))
+        dtype = {torch.float32: "f32", torch.bfloat16: "bf16"}.get(pipe.unet.dtype, "auto")
+        try:
+            made = cls(folder.name, **({"tensors": tensors, "dtype": dtype} | options))
+        except BaseException:
+            folder.cleanup()
+            raise
         made._folder = folder
         return made
 
@@ -170,23 +205,26 @@ class ROCmOptimizedPipeline:
     def __call__(self, prompt: str, negative_prompt: str = "", height: Optional[int] = None, width: Optional[int] = None,
                  num_inference_steps: int = 20, guidance_scale: float = 7.0, num_images_per_prompt: int = 1,
                  seed: int = -1, image: Any = None, mask_image: Any = None, strength: float = 0.75,
-                 output_type: str = "pil", callback: Optional[Progress] = None, **options: Any) -> EngineOutput:
+                 initial_noise: Any = None, output_type: str = "pil", callback: Optional[Progress] = None,
+                 **options: Any) -> EngineOutput:
         """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
-        through DLPack. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
+        through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
         picture, -1 for a random one. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
         too, and is raised here. options: the command line's (sampler, schedule, clip_skip, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
-        with tempfile.TemporaryDirectory(prefix="rocm-sd-") as folder, self._lock:
+        inputs, held = _inputs(image, mask_image, initial_noise)
+        with self._lock:
             wanted = _options({
                 "prompt": prompt, "negative_prompt": negative_prompt, "width": width, "height": height,
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
-                "init_image": _picture_file(image, folder, "image"), "mask": _picture_file(mask_image, folder, "mask"),
+                "init_image": _path(image), "mask": _path(mask_image),
                 "strength": strength if image is not None else None, **options})
             result = POINTER(_Result)()
             self._cancel.value = 0
-            status, error = self._run(callback, lambda c: self._library.rocm_sd_generate(self._handle, wanted, c,
-                                                                                         ctypes.byref(result)))
+            status, error = self._run(callback, lambda c: self._library.rocm_sd_generate_from(self._handle, wanted, ctypes.byref(inputs),
+                                                                                              c, ctypes.byref(result)))
+            del held
             self._check(status, error)
             try:
                 return _output(result.contents, output_type)
@@ -234,21 +272,99 @@ class ROCmOptimizedPipeline:
         self.close()
 
 
-def _picture_file(picture: Any, folder: str, name: str) -> Optional[str]:
-    if picture is None or isinstance(picture, (str, os.PathLike)):
-        return None if picture is None else os.fspath(picture)
-    from PIL import Image
+def _path(picture: Any) -> Optional[str]:
+    return os.fspath(picture) if isinstance(picture, (str, os.PathLike)) else None
 
-    if not isinstance(picture, Image.Image):
-        values = picture if isinstance(picture, np.ndarray) else np.from_dlpack(picture)
-        if np.issubdtype(values.dtype, np.floating):
-            values = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
-        if values.dtype != np.uint8 or values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (1, 3, 4)):
-            raise ValueError(f"{name}: expected [H,W,3] or [H,W] of uint8 or float, got {values.dtype}{list(values.shape)}")
-        picture = Image.fromarray(np.ascontiguousarray(values[..., 0] if values.shape[2:] == (1,) else values))
-    path = os.path.join(folder, name + ".png")
-    picture.save(path)
-    return path
+
+def _array(values: Any) -> np.ndarray:
+    return values if isinstance(values, np.ndarray) else np.from_dlpack(values)
+
+
+def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
+    """A picture in memory as uint8 [H,W,3], or [H,W] for one channel; None for paths."""
+    if picture is None or _path(picture) is not None:
+        return None
+    if hasattr(picture, "convert"):  # PIL
+        return np.ascontiguousarray(picture.convert("RGB" if channels == 3 else "L"))
+    values = _array(picture)
+    if np.issubdtype(values.dtype, np.floating):
+        values = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
+    if values.dtype != np.uint8 or values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (1, 3, 4)):
+        raise ValueError(f"{name}: expected [H,W,3] or [H,W] of uint8 or float, got {values.dtype}{list(values.shape)}")
+    if values.ndim == 3:
+        values = values[..., :3] if channels == 3 and values.shape[2] > 1 else values[..., 0]
+    if channels == 3 and values.ndim == 2:
+        values = np.repeat(values[..., None], 3, axis=2)
+    return np.ascontiguousarray(values)
+
+
+def _inputs(image: Any, mask: Any, noise: Any) -> tuple[_Inputs, list[np.ndarray]]:
+    """What the engine takes from memory, and the arrays that must live as long."""
+    rgb, grey = _bytes_of(image, "image", 3), _bytes_of(mask, "mask_image", 1)
+    made, held = _Inputs(), []
+    for array, field_name in ((rgb, "init_rgb"), (grey, "mask")):
+        if array is None:
+            continue
+        if held and held[0].shape[:2] != array.shape[:2]:
+            raise ValueError(f"mask_image {list(array.shape[:2])}: expected the image's size {list(held[0].shape[:2])}")
+        setattr(made, field_name, array.ctypes.data)
+        made.height, made.width = array.shape[:2]
+        held.append(array)
+    if noise is not None:
+        values = np.ascontiguousarray(_array(noise), dtype=np.float32)
+        made.initial_noise, made.initial_noise_count = values.ctypes.data, values.size
+        held.append(values)
+    return made, held
+
+
+_TYPES = {"float32": b"F32", "float16": b"F16", "bfloat16": b"BF16"}
+
+
+def _live_tensors(components: dict[str, dict[str, Any]]) -> tuple[list[Any], ctypes.Array]:
+    """The C structs of these tensors, and what must live as long as they do."""
+    held: list[Any] = []
+    rows = []
+    for component, tensors in components.items():
+        for name, tensor in tensors.items():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            if kind not in _TYPES:
+                raise ValueError(f"{component} {name}: {kind}: expected float32, float16 or bfloat16")
+            if hasattr(tensor, "data_ptr"):  # a torch tensor: numpy has no bfloat16
+                if tensor.device.type != "cpu" or not tensor.is_contiguous():
+                    raise ValueError(f"{component} {name}: expected a contiguous tensor on the CPU")
+                data = tensor.data_ptr()
+            else:
+                tensor = _array(tensor)
+                if not tensor.flags.c_contiguous:
+                    raise ValueError(f"{component} {name}: expected a row-major array")
+                data = tensor.ctypes.data
+            shape = (c_int64 * max(1, len(tensor.shape)))(*tensor.shape)
+            held.append((tensor, shape))
+            rows.append(_Tensor(component.encode(), name.encode(), _TYPES[kind], len(tensor.shape), shape, data))
+    return held, (_Tensor * len(rows))(*rows)
+
+
+def _write_configs(pipe: Any, folder: Path) -> None:
+    """A Diffusers folder without its weights."""
+    pipe.save_config(folder)
+    for name in ("unet", "vae", "scheduler"):
+        if getattr(pipe, name, None) is not None:
+            getattr(pipe, name).save_config(folder / name)
+    for name in ("text_encoder", "text_encoder_2"):
+        model = getattr(pipe, name, None)
+        if model is None:
+            continue
+        config = model.config
+        config.architectures = config.architectures or [type(model).__name__]
+        config.save_pretrained(folder / name)
+        tokenizer = getattr(pipe, name.replace("text_encoder", "tokenizer"))
+        at = folder / name.replace("text_encoder", "tokenizer")
+        tokenizer.save_pretrained(at)
+        if not (at / "merges.txt").is_file():  # transformers 5 writes tokenizer.json only
+            state = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+            (at / "vocab.json").write_text(json.dumps(state["vocab"]))
+            pairs = (pair if isinstance(pair, str) else " ".join(pair) for pair in state["merges"])
+            (at / "merges.txt").write_text("#version: 0.2\n" + "\n".join(pairs) + "\n")
 
 
 def _output(result: _Result, output_type: str) -> EngineOutput:

@@ -46,6 +46,7 @@ class Loader final : public Visitor {
  protected:
   void slot(const ParameterSlot& slot) override {
     const DType dtype = slot.matrix ? compute_ : DType::kF32;
+    if (Tensor ready = source_.ready(slot, dtype, device_)) return slot.store(std::move(ready));
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);
     char* to = static_cast<char*>(tensor.data());
     for (const ParameterSlot::Part& part : slot.parts) {
@@ -197,6 +198,8 @@ void ParameterSource::read_part(const std::string& name, const Shape& shape, int
   std::copy_n(whole.data() + static_cast<size_t>(begin) * size, static_cast<size_t>(count) * size,
               static_cast<char*>(dst));
 }
+
+Tensor ParameterSource::ready(const ParameterSlot&, DType, Device&) const { return {}; }
 
 uint64_t bytes_held(const VisitModel& visit) {
   HeldBytes held;

@@ -20,6 +20,20 @@
 
 namespace rocm_sd {
 
+// One tensor of a model: a tensor of the checkpoint, or several of them stacked by rows.
+struct ParameterSlot {
+  struct Part {
+    std::string name;  // full name in the checkpoint
+    Shape shape;
+  };
+  std::vector<Part> parts;
+  Shape shape;                        // of the whole
+  bool matrix = false;                // held in the compute dtype; else f32 (norms, biases)
+  std::function<void(Tensor)> store;  // hands the loaded tensor to the layer
+  std::function<Tensor()> fetch;      // the layer's tensor in the plain layout
+  std::function<size_t()> held;       // bytes that it takes now, in every layout
+};
+
 // Where parameters come from: a checkpoint (store_source.hpp), or values made up by a test.
 // Thread-compatible.
 class ParameterSource {
@@ -33,22 +47,11 @@ class ParameterSource {
   // Elements [begin, begin + count) of that, for large tensors. By default the whole is read and cut.
   virtual void read_part(const std::string& name, const Shape& shape, int64_t begin, int64_t count,
                          DType dtype, void* dst) const;
+  // The slot's tensor ready for use, in `dtype`, on the device that is loaded for: no copy of it is made.
+  // Empty (the default): it is read. May keep memory of the source's.
+  virtual Tensor ready(const ParameterSlot& slot, DType dtype, Device& device) const;
   // The model knows of this tensor and does not need it: not to be reported as unused.
   virtual void ignore(const std::string& name) const = 0;
-};
-
-// One tensor of a model: a tensor of the checkpoint, or several of them stacked by rows.
-struct ParameterSlot {
-  struct Part {
-    std::string name;  // full name in the checkpoint
-    Shape shape;
-  };
-  std::vector<Part> parts;
-  Shape shape;                        // of the whole
-  bool matrix = false;                // held in the compute dtype; else f32 (norms, biases)
-  std::function<void(Tensor)> store;  // hands the loaded tensor to the layer
-  std::function<Tensor()> fetch;      // the layer's tensor in the plain layout
-  std::function<size_t()> held;       // bytes that it takes now, in every layout
 };
 
 class Visitor {

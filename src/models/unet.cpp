@@ -148,6 +148,8 @@ Tensor UNet::time_shifts(Exec& ex, const TimeInputs& inputs) const {
 Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
   const Tensor &text = inputs.text_embeds, &ids = inputs.time_ids;
   const int64_t batch = inputs.timestep.dim(0);
+  if (text && !ids && text.shape() == Shape{batch, config_.added_width})  // the sizes are embedded in it
+    return linear(ex, as_dtype(ex, text, dtype_), *added1_, {.act = Activation::kSilu});
   require(text && ids && text.rank() == 2 && ids.rank() == 2 && text.dim(0) == batch && ids.dim(0) == batch &&
               ids.dtype() == DType::kF32 &&
               text.dim(1) + ids.dim(1) * config_.added_time_width == config_.added_width,

@@ -19,7 +19,8 @@ struct TextCache {
 struct TimeInputs {
   Tensor timestep;       // [B] f32
   Tensor text_embeds;    // [B,config.added_width - ids * added_time_width] (SDXL: 1280); else empty
-  Tensor time_ids;       // [B,ids] f32 (SDXL: 6, refiner: 5); else empty
+  Tensor time_ids;       // [B,ids] f32 (SDXL: 6, refiner: 5); else empty, also where text_embeds has all of
+                         // added_width, the ids embedded
   Tensor guidance_cond;  // [B,config.time_cond_width] (LCM), or empty: zero
 };
 

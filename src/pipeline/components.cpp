@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -42,6 +43,37 @@ std::shared_future<std::string> hash_later(const std::filesystem::path& path) {
                       }
                     })
       .share();
+}
+
+constexpr int64_t kMostElements = int64_t{1} << 40;  // of a live tensor: far from overflow
+
+LiveComponents live_components(const std::vector<LiveTensor>& tensors) {
+  std::map<Component, std::vector<MemoryTensor>> by_component;
+  for (const LiveTensor& tensor : tensors) {
+    const auto dtype = dtype_from_safetensors(tensor.dtype);
+    require<UsageError>(dtype.has_value(), printable(tensor.name), ": dtype \"", printable(tensor.dtype),
+                        "\": expected F32, F16 or BF16");
+    require<UsageError>(tensor.data != nullptr && tensor.shape.size() <= Shape::kMaxRank,
+                        printable(tensor.name), ": expected memory and at most ", Shape::kMaxRank,
+                        " dimensions");
+    int64_t elements = 1;
+    for (const int64_t n : tensor.shape) {
+      require<UsageError>(n > 0 && n <= kMostElements / elements, printable(tensor.name), ": a dimension of ",
+                          n);
+      elements *= n;
+    }
+    const auto component = std::find_if(std::begin(kComponents), std::end(kComponents),
+                                        [&](Component c) { return component_name(c) == tensor.component; });
+    require<UsageError>(component != std::end(kComponents), printable(tensor.name), ": no component \"",
+                        printable(tensor.component), "\"");
+    by_component[*component].push_back(
+        {tensor.name, *dtype, Shape(std::span<const int64_t>(tensor.shape)), tensor.data});
+  }
+  LiveComponents out;
+  for (const auto& [component, listed] : by_component)
+    out.emplace(component,
+                SafetensorsFile::of_memory(concat("the live ", component_name(component)), listed));
+  return out;
 }
 
 struct Loader {
@@ -176,6 +208,7 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
                           .tiny_vae = {},
                           .variant = options.variant,
                           .access = options.mmap ? FileAccess::kMap : FileAccess::kRead};
+  files.live = live_components(options.live);
   if (!options.taesd.empty()) files.tiny_vae.emplace_back(options.taesd);
   out.checkpoint = Checkpoint::open(options.model, files);
   out.kind = out.checkpoint->kind();

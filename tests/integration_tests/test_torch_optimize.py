@@ -18,11 +18,11 @@ def ops(build_dir):
     return load_package(build_dir)
 
 
-def psnr(got: torch.Tensor, want: torch.Tensor) -> float:
-    """Of a result against the plain model's, its range the peak, in dB."""
+def psnr(got: torch.Tensor, want: torch.Tensor, least_peak: float = 0.0) -> float:
+    """Of a result against the plain model's, its range (at least least_peak) the peak, in dB."""
     want = want.double()
     error = (got.double() - want).square().mean().item()
-    peak = (want.max() - want.min()).item()
+    peak = max((want.max() - want.min()).item(), least_peak)
     return math.inf if error == 0 else 10 * math.log10(peak ** 2 / error)
 
 
@@ -155,8 +155,11 @@ def test_gradients(ops):
     inputs = unet_inputs(unet)
     for model in (plain, unet):
         model(**inputs).sample.square().mean().backward()
+    # Where a map is one pixel, self-attention has one key and the exact gradients of queries and keys are zero: what either
+    # model gives is rounding, to be held against the gradients of the rest.
+    floor = 1e-6 * max(p.grad.abs().max().item() for p in plain.parameters())
     for (name, a), b in zip(unet.named_parameters(), plain.parameters()):
-        assert psnr(a.grad, b.grad) > 70, name
+        assert psnr(a.grad, b.grad, floor) > 70, name
 
 
 def test_compile_without_graph_breaks(ops):
