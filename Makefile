@@ -27,6 +27,7 @@ export CCACHE_BASEDIR ?= $(CURDIR)
 
 # Small checkpoints that the GPU tests draw with, and a Python that has torch to make them.
 GPU_TEST_MODELS = $(CURDIR)/$(BUILD)/gpu_test_models
+TEST_PYTHON = $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,$(PYTHON))
 GPU_TEST_PYTHON = $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,$(PYTHON))
 CXX_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.h')
 CLI = $(BUILD)/apps/cli/rocm-sd
@@ -85,6 +86,19 @@ install: deps  ## build without tests and install below PREFIX
 ##@ More tests
 test-full: build venv  ## one full-size UNet step of SD 1.5 and of SDXL against Diffusers (16 GB of memory)
 	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -m full -s $(PYTEST_ARGS)
+
+test-comfyui:  ## the nodes in a real ComfyUI: COMFYUI_DIR=..., COMFYUI_PYTHON=... with its requirements
+	@if [ -z "$(COMFYUI_DIR)" ]; then echo "test-comfyui: not run: give COMFYUI_DIR=/path/to/ComfyUI"; else \
+	  ROCM_SD_TORCH_LIBRARY="$${ROCM_SD_TORCH_LIBRARY:-$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so}" \
+	  $(TEST_PYTHON) tools/test_comfyui.py "$(COMFYUI_DIR)" --python "$(or $(COMFYUI_PYTHON),$(TEST_PYTHON))" $(COMFYUI_ARGS); fi
+
+test-a1111:  ## the extension in a real AUTOMATIC1111: A1111_DIR=..., A1111_PYTHON=... with its requirements
+	@if [ -z "$(A1111_DIR)" ]; then echo "test-a1111: not run: give A1111_DIR=/path/to/stable-diffusion-webui"; else \
+	  ROCM_SD_TORCH_LIBRARY="$${ROCM_SD_TORCH_LIBRARY:-$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so}" \
+	  $(TEST_PYTHON) tools/test_a1111.py "$(A1111_DIR)" --python "$(or $(A1111_PYTHON),$(TEST_PYTHON))" $(A1111_ARGS); fi
+
+test-pip: venv  ## `pip install .` into a fresh environment, an operator and a picture from there
+	$(VENV)/bin/python tools/test_pip_install.py
 
 test-asan: deps venv  ## unit tests and the CLI's bad inputs under AddressSanitizer and UBSan
 	cmake --preset asan
@@ -205,5 +219,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
+.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
   deps deps-gpu deps-python venv clean help

@@ -55,7 +55,11 @@ class ModelWrapper:
         made = self._made.get(id(module))
         if made is None or made[0] is not module:
             engine = LdmUNetForward(module) if self.use_engine else None
-            made = (module, engine, _Switched(module, self.level) if self.level else None)
+            try:
+                layers = _Switched(module, self.level) if self.level else None
+            except TypeError:  # a model of another family: its attention alone is ours
+                layers = None
+            made = (module, engine, layers)
             self._made = {id(module): made}
         return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import types
+import weakref
 from typing import Any, Optional
 
 import rocm_sd_ops
@@ -62,12 +63,15 @@ def _engine_first(engine: VaeHalfForward, original: Any, bands: int) -> Any:
     return forward
 
 
+# By first stage: every copy on the same weights shares one engine.
+_known: "weakref.WeakKeyDictionary[nn.Module, dict[str, VaeHalfForward]]" = weakref.WeakKeyDictionary()
+
+
 def _engines(first_stage: nn.Module) -> dict[str, VaeHalfForward]:
-    known = getattr(first_stage, "_rocm_sd_engines", None)
-    if known is None:
-        known = {half: VaeHalfForward(first_stage, half) for half in ("decoder", "encoder") if hasattr(first_stage, half)}
-        object.__setattr__(first_stage, "_rocm_sd_engines", known)  # every copy on these weights shares one engine
-    return known
+    if first_stage not in _known:
+        _known[first_stage] = {half: VaeHalfForward(first_stage, half) for half in ("decoder", "encoder")
+                               if hasattr(first_stage, half)}
+    return _known[first_stage]
 
 
 def _takes(engine: Optional[VaeHalfForward]) -> bool:

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from . import ops
 from ._patching import Parameters, State
 
-KINDS = ("ResBlock", "ResnetBlock", "AttnBlock", "CrossAttention", "GEGLU", "Upsample")
-
 
 def usable(layer: Any, kind: type) -> bool:
     """A `kind` (or a front end's subclass of its name) whose weights are what its forward uses."""
@@ -163,6 +161,7 @@ def is_ldm(module: nn.Module) -> bool:
 def optimize_ldm(state: State, module: nn.Module, packs: bool) -> None:
     """Replaces the forwards of the layers that are known by their names."""
     for child in module.modules():
-        if type(child).__name__ in _FORWARDS and is_ldm(child):
+        own = type(child).forward.__module__ == type(child).__module__  # else a front end has put its forward there
+        if type(child).__name__ in _FORWARDS and is_ldm(child) and own:
             make, what = _FORWARDS[type(child).__name__]
             state.replace_forward(child, make(state, packs), what)

@@ -76,6 +76,9 @@ def _library_candidates() -> list[str]:
 
 
 def _load_library() -> ctypes.CDLL:
+    share = Path(__file__).resolve().parent / "share"
+    if share.is_dir():  # the package's own vocabularies
+        os.environ.setdefault("ROCM_SD_SHARE", str(share))
     problems = []
     for candidate in _library_candidates():
         try:

@@ -261,12 +261,11 @@ class LdmUNetForward(EngineForward):
 
 
 class VaeHalfForward(EngineForward):
-    """vae.decoder's or vae.encoder's forward by the engine; tiling and slicing are the VAE's own."""
+    """vae.decoder's or vae.encoder's forward by the engine, of Diffusers' AutoencoderKL or of ldm's VAEs; tiling and slicing are
+    the VAE's own."""
 
     def __init__(self, vae: nn.Module, half: str) -> None:
-        config = module_config(vae)  # "" for ldm's
-        if config and json.loads(config).get("_class_name") != "AutoencoderKL":
-            config = ""
+        config = module_config(vae) if type(vae).__name__ == "AutoencoderKL" else ""  # ldm's: told from the shapes
 
         def make(state: dict[str, Tensor]) -> _Model:
             named = {f"{half}.{name}": t for name, t in state.items()}
