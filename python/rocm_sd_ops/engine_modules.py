@@ -106,7 +106,7 @@ class EngineForward:
         """The number of the engine's model. Raises Declined."""
         module = self._module()
         assert module is not None
-        _refuse(not torch.compiler.is_compiling() and not torch.jit.is_tracing(), "the call is being traced")
+        _refuse(not torch.jit.is_tracing(), "the call is being traced")
         _refuse(not torch.is_grad_enabled(), "gradients")
         _refuse(not hasattr(module, "_hf_hook"), "accelerate moves the weights")
         if self._watched is None:
@@ -320,6 +320,8 @@ class EngineUNet(_Stand):
         return self._engine.reason
 
     def forward(self, sample: Tensor, timestep: Any, encoder_hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self.model.forward(sample, timestep, encoder_hidden_states, *args, **kwargs)
         return self._engine.try_forward(self.model.forward, sample, timestep, encoder_hidden_states, *args, **kwargs)
 
 
@@ -351,6 +353,8 @@ class EngineVAE(_Stand):
 
 def _bound(engine: VaeHalfForward, original: Callable) -> Callable:
     def forward(sample: Tensor, latent_embeds: Any = None) -> Tensor:
+        if torch.compiler.is_compiling():
+            return original(sample) if latent_embeds is None else original(sample, latent_embeds)
         return engine.try_forward(original, sample, latent_embeds)
 
     return forward

@@ -171,6 +171,8 @@ def _add_engine(state: State, module: nn.Module, cache_text: bool) -> None:
         whole = {half: (getattr(module, half), VaeHalfForward(module, half)) for half in ("decoder", "encoder")}
     for name, (part, engine) in whole.items():
         def forward(self: nn.Module, original: Callable, *args: Any, _engine: Any = engine, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():  # decided before anything that a tracer would have to follow
+                return original(*args, **kwargs)
             return _engine.try_forward(original, *args, **kwargs)
 
         state.replace_forward(part, forward, "engine models")

@@ -162,13 +162,15 @@ def test_gradients(ops):
         assert psnr(a.grad, b.grad, floor) > 70, name
 
 
-def test_compile_without_graph_breaks(ops):
+@pytest.mark.parametrize("engine", [False, True])
+def test_compile_without_graph_breaks(ops, engine):
+    """The engine stays out of the way: its calls cannot be followed."""
     torch._dynamo.reset()
     unet = tiny_unet("sd15")
     inputs = unet_inputs(unet)
     with torch.no_grad():
         want = unet(**inputs).sample
-        ops.optimize_sd_model(unet, "performance")
+        ops.optimize_sd_model(unet, "performance", engine=engine)
         compiled = torch.compile(unet, fullgraph=True, backend="aot_eager")
         assert psnr(compiled(**inputs).sample, want) >= 90
 
