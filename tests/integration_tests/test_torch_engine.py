@@ -144,7 +144,9 @@ def test_engine_vae(ops):
         assert engine.declined == "" and all(psnr(a, b) >= 90 for a, b in zip(got, want))
         engine.enable_slicing()
         assert psnr(engine.decode(latent).sample, want[0]) >= 90
-        assert engine.detach() is vae and torch.equal(vae.decode(latent).sample, want[0])
+        engine.disable_slicing()
+        assert engine.detach() is vae and psnr(vae.decode(latent).sample, want[0]) > 120
+        assert not any("forward" in m.__dict__ for m in vae.modules())
 
 
 def test_bands_give_the_whole_picture(ops):
