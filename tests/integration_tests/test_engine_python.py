@@ -52,6 +52,45 @@ def test_pictures_in_and_out(pipe):
     assert pipe.plan(**SIZE) > 0
 
 
+def test_a_live_pipeline_without_a_copy(engine, tiny_model):
+    import diffusers
+    import torch
+
+    folder = tiny_model("sd15")
+    live = diffusers.StableDiffusionPipeline.from_pretrained(folder)
+    call = dict(num_inference_steps=2, seed=7, sampler="Euler", output_type="np", **SIZE)
+    with (engine.ROCmOptimizedPipeline.from_pipeline(live, device="cpu") as ours,
+          engine.ROCmOptimizedPipeline(folder, device="cpu", dtype="f32") as theirs):
+        want = theirs("a cat", **call).images
+        assert np.array_equal(ours("a cat", **call).images, want)
+        weights = {p.data_ptr() for p in live.unet.parameters()}
+        assert weights <= {tensor.data_ptr() for tensor, _ in ours._held}
+        with torch.no_grad():
+            live.unet.conv_norm_out.weight.mul_(0.5)  # a norm's values are used as they lie
+        assert not np.array_equal(ours("a cat", **call).images, want)
+        noise = np.random.default_rng(0).standard_normal((1, 4, 8, 8), np.float32)
+        a, b = (ours("a cat", initial_noise=n, **call).images for n in (noise, torch.from_numpy(noise.copy())))
+        assert np.array_equal(a, b) and not np.array_equal(a, ours("a cat", **call).images)
+
+
+@pytest.mark.bad_input
+def test_bad_live_tensors(engine, tiny_model):
+    folder, good = tiny_model("sd15"), np.zeros((2, 2), np.float32)
+    for tensors, error, word in (({"unet": {"a": good.astype(np.int32)}}, ValueError, "int32"),
+                                 ({"unet": {"a": good}}, engine.EngineError, "expected a unet"),
+                                 ({"unet": {"a": np.zeros((4, 4), np.float32)[:, ::2]}}, ValueError, "row-major"),
+                                 ({"soul": {"a": good}}, engine.EngineError, "soul"),
+                                 ({"unet": {"a": np.zeros((0, 2), np.float32)}}, engine.EngineError, "dimension")):
+        with pytest.raises(error, match=word):
+            engine.ROCmOptimizedPipeline(folder, device="cpu", tensors=tensors)
+    noise = np.zeros(5, np.float32)
+    with engine.ROCmOptimizedPipeline(folder, device="cpu") as pipe:
+        with pytest.raises(engine.EngineError, match="noise"):
+            pipe("a cat", num_inference_steps=1, initial_noise=noise, **SIZE)
+        with pytest.raises(ValueError, match="expected the image's size"):
+            pipe("a cat", image=np.zeros((64, 64, 3), np.uint8), mask_image=np.zeros((32, 32), np.uint8))
+
+
 def test_callbacks_and_cancel(pipe, engine):
     with pytest.raises(engine.Cancelled):
         pipe("a cat", num_inference_steps=5, callback=lambda stage, *rest: stage == "sample", **SIZE)
