@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`pip install .` into a fresh virtual environment, then an operator, the types and the engine from there: make test-pip
 
-    tools/test_pip_install.py [--torch torch==2.13.0] [--keep FOLDER]
+    tools/test_pip_install.py [--torch torch==2.13.0] [--archs none] [--keep FOLDER]
 
 The environment gets PyTorch (a wheel of the index or of pip's find-links) and nothing else of ours; the checks run in an empty
 folder, so that nothing of the checkout is found by accident. Exit code 0, or the first failing command's.
@@ -39,6 +39,7 @@ print("engine", engine_version(), image.shape)
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--torch", default="torch==2.13.0", help="what pip installs as PyTorch")
+    parser.add_argument("--archs", default="none", help="ROCM_SD_ARCHS: the GPU targets whose kernels are built")
     parser.add_argument("--keep", help="the environment's folder, which then stays")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rocm-sd-pip-") as folder:
@@ -48,7 +49,7 @@ def main() -> int:
         pip = [python, "-m", "pip", "install", "--quiet"]
         subprocess.run([*pip, args.torch, "numpy", "scikit-build-core>=0.10", "ninja"], check=True)
         # Against the environment's own PyTorch: an isolated build would fetch a second one.
-        subprocess.run([*pip, "--no-build-isolation", str(REPOSITORY)], check=True)
+        subprocess.run([*pip, "--no-build-isolation", "-C", f"cmake.define.ROCM_SD_ARCHS={args.archs}", str(REPOSITORY)], check=True)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("ROCM_SD_", "PYTHONPATH"))}
         check = CHECK.replace("MODEL", str(REPOSITORY / "models" / "demo"))
         return subprocess.run([python, "-c", check], cwd=folder, env=env).returncode

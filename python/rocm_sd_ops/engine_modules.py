@@ -9,6 +9,7 @@ options that the engine does not have get the module's own code.
 from __future__ import annotations
 
 import json
+import logging
 import weakref
 from typing import Any, Callable, Iterable, Optional
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from ._patching import version
 
+_log = logging.getLogger(__name__)
 _ops = torch.ops.rocm_sd
 _PLAIN_PROCESSORS = ("AttnProcessor", "AttnProcessor2_0", "RocmSDAttnProcessor")
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -146,6 +148,8 @@ class EngineForward:
         try:
             made = run(self.model())
         except Declined as declined:
+            if str(declined) != self.reason:
+                _log.info("rocm-sd: the engine leaves %s to its layers: %s", type(self._module()).__name__, declined)
             self.reason = str(declined)
             return original()
         self.reason = ""
