@@ -58,7 +58,11 @@ void bench_problems(const BenchCommand& c) {
   Device& device = open_counting_device(c.device);
   auto problems = problems_of(c.source, device);
   const auto cost = [](const measurement::PlannedWorkload& p) {
-    return p.launches * measurement::parse_workload(p.op, p.text).flops;
+    try {
+      return p.launches * measurement::parse_workload(p.op, p.text).flops;
+    } catch (const UsageError&) {
+      return 0.0;
+    }
   };
   std::ranges::stable_sort(problems, [&](const auto& a, const auto& b) { return cost(a) > cost(b); });
   if (c.top > 0 && problems.size() > static_cast<size_t>(c.top)) problems.resize(static_cast<size_t>(c.top));
@@ -125,6 +129,7 @@ class Pictures {
   MemoryPlan plan() { return pipeline_->plan(request_); }
   const std::map<std::string, std::vector<double>>& stages() const { return stages_; }
   int steps() const { return request_.steps; }
+  int drawn() const { return drawn_; }
 
  private:
   const BenchCommand& command_;
@@ -208,7 +213,7 @@ void bench_pictures(const BenchCommand& c) {
       "memory     {:.3f} GB planned{}\n", static_cast<double>(plan.total()) * 1e-9,
       pictures.peak() ? fmt::format(", {:.3f} GB at most", static_cast<double>(pictures.peak()) * 1e-9) : "");
   if (!counters.empty()) {
-    const double joules = (counters[0]->joules() - before) / (c.queries + c.warm_up);
+    const double joules = (counters[0]->joules() - before) / pictures.drawn();
     json["joules_per_picture"] = joules;
     text += fmt::format("energy     {:.1f} J a picture ({})\n", joules, counters[0]->name());
   }

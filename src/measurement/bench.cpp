@@ -56,7 +56,11 @@ class Bench {
       if (options_.cancelled && options_.cancelled()) break;
       if (!is_workload_op(problem.op)) continue;
       if (options_.progress) options_.progress(concat(problem.op, " ", problem.text));
-      one(parse_workload(problem.op, problem.text), problem.launches);
+      try {
+        one(parse_workload(problem.op, problem.text), problem.launches);
+      } catch (const UsageError& error) {
+        report_.rows.push_back({.op = problem.op, .problem = problem.text, .failure = error.what()});
+      }
     }
     return std::move(report_);
   }

@@ -31,7 +31,7 @@ bool is_fatal(const Error& error) { return dynamic_cast<const DeviceError*>(&err
 
 struct Job {
   Workload workload;
-  double launches;
+  double launches = 1;
 };
 
 class Tuner {
@@ -83,7 +83,13 @@ class Tuner {
     std::vector<Job> jobs;
     for (const PlannedWorkload& problem : problems) {
       if (!is_workload_op(problem.op)) continue;
-      Job job{parse_workload(problem.op, problem.text), problem.launches};
+      Job job{.launches = problem.launches};
+      try {
+        job.workload = parse_workload(problem.op, problem.text);
+      } catch (const UsageError& error) {  // an op has learnt to say what this parser has not
+        note(error.what());
+        continue;
+      }
       const Record* known = journal_.table().find_exact(identity_, problem.op, problem.text);
       if (known && !options_.again) {
         ++report_.problems;

@@ -133,7 +133,7 @@ int64_t count_differences(const Workload& workload, const Inputs& inputs, const 
   for (size_t i = 0; i < a.size(); ++i) {
     const double difference = std::fabs(static_cast<double>(a[i]) - b[i]);
     const double allowed = 4 * rest + 4 * unit * (std::fabs(a[i]) + std::fabs(b[i]));
-    if (!(difference <= allowed)) ++count;
+    if (!(std::isfinite(difference) && difference <= allowed)) ++count;
   }
   return count;
 }
