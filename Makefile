@@ -17,6 +17,9 @@ DEMO_ARGS ?=
 FUZZ_SECONDS ?= 30
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+BENCH_DEVICE ?= cpu
+# Baselines are of one machine: they are not part of the repository.
+BENCH_BASELINES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rocm-sd/baselines
 EMU_TARGETS ?= gfx1100 gfx1201 gfx942
 EMU_FULL ?= *Full*/f16
 
@@ -168,6 +171,11 @@ fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
 bench-cpu: build venv  ## speed of kernels and models on this CPU, beside the floor and PyTorch (20 minutes)
 	$(VENV)/bin/python tools/bench_cpu.py --build $(BUILD) $(BENCH_ARGS)
 
+bench-gate: build  ## times SD 1.5's shapes on BENCH_DEVICE and compares with this device's baseline; UPDATE=1 keeps them
+	mkdir -p out
+	$(CLI) bench --model sd15 --device $(BENCH_DEVICE) --top 24 --json out/bench.json --quiet $(BENCH_ARGS)
+	$(PYTHON) tools/bench_gate.py out/bench.json --baseline "$(BENCH_BASELINES)/$(subst :,_,$(BENCH_DEVICE)).json" $(if $(UPDATE),--update)
+
 ##@ Source
 format: $(VENV)/.lint  ## format the C++ files in place
 	@$(VENV)/bin/clang-format -i $(CXX_FILES)
@@ -219,5 +227,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
+.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

@@ -10,7 +10,7 @@ namespace {
 
 const ImplList<ConvProblem> kImpls = {"conv2d",
                                       {
-                                          {"gpu", conv2d_supports_gpu, conv2d_gpu},
+                                          {"gpu", conv2d_supports_gpu, conv2d_gpu, &kConvGpuConfigs},
                                           {"winograd", conv2d_supports_winograd, conv2d_winograd},
                                           {"tiled", conv2d_supports_tiled, conv2d_tiled},
                                           {"onednn", conv2d_supports_onednn, conv2d_onednn},
@@ -21,7 +21,7 @@ const ImplList<ConvProblem> kImpls = {"conv2d",
 // a Xeon with AMX, where the tiled kernel's pairs stayed below its own f32.
 const ImplList<ConvProblem> kHardwareBf16 = {"conv2d",
                                              {
-                                                 {"gpu", conv2d_supports_gpu, conv2d_gpu},
+                                                 {"gpu", conv2d_supports_gpu, conv2d_gpu, &kConvGpuConfigs},
                                                  {"onednn", conv2d_supports_onednn, conv2d_onednn},
                                                  {"tiled", conv2d_supports_tiled, conv2d_tiled},
                                                  {"ref", supports_host<ConvProblem>, conv2d_ref},

@@ -149,7 +149,35 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
                 kConvSmallThreads, 0, reduce);
 }
 
+std::optional<ConvChoice> choice_named(const Exec& ex, const ConvProblem& p, const std::string& name) {
+  for (const ConvChoice& choice : conv_candidates(gpu_device(ex)->traits(), conv_extent(p)))
+    if (choice.describe() == name) return choice;
+  return std::nullopt;
+}
+
+std::vector<std::string> config_names(const Exec& ex, const ConvProblem& p) {
+  std::vector<std::string> names;
+  for (const ConvChoice& choice : conv_candidates(gpu_device(ex)->traits(), conv_extent(p)))
+    names.push_back(choice.describe());
+  return names;
+}
+
+Refusal supports_config(const Exec& ex, const ConvProblem& p, const std::string& config) {
+  const auto choice = choice_named(ex, p, config);
+  if (!choice) return "is no configuration for it";
+  if (const Refusal refusal = supports_kernel(ex, conv_kernel_name(p.dtype(), choice->config)))
+    return refusal;
+  if (choice->splits > 1) return supports_kernel(ex, concat("conv_reduce_", dtype_name(p.dtype())));
+  return std::nullopt;
+}
+
+void run_config(Exec& ex, const ConvProblem& p, const std::string& config) {
+  conv2d_gpu_by(ex, p, choice_named(ex, p, config).value());
+}
+
 }  // namespace
+
+const Configs<ConvProblem> kConvGpuConfigs = {config_names, supports_config, run_config};
 
 std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
   const TileShape& s = config.shape;

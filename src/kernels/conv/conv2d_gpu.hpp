@@ -26,6 +26,9 @@ struct ConvConfig {
 struct ConvChoice {
   ConvConfig config;
   int splits = 1;
+
+  // "128x128x32/3": 3 splits
+  std::string describe() const { return config.suffix() + (splits > 1 ? "/" + std::to_string(splits) : ""); }
 };
 
 // What the choice depends on: an implicit GEMM of pixels x outputs x depth, in elements of `dtype`; of all
@@ -49,6 +52,7 @@ Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p);
 void conv2d_gpu(Exec& ex, const ConvProblem& p);  // by the default choice
 // By this one, for tuners and tests. Throws UsageError where the device has no such kernel.
 void conv2d_gpu_by(Exec& ex, const ConvProblem& p, const ConvChoice& choice);
+extern const Configs<ConvProblem> kConvGpuConfigs;  // by ConvChoice::describe()
 
 // A filter [K,C,R,S] as the gather walks it: [K][(input, block of channels, r, s, c)], each input's channels
 // padded to whole pieces of 16 bytes. Made on the device by a small kernel, from a filter on the device.

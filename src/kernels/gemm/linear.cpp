@@ -10,7 +10,7 @@ namespace {
 
 const ImplList<LinearProblem> kImpls = {"linear",
                                         {
-                                            {"gpu", linear_supports_gpu, linear_gpu},
+                                            {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
                                             {"tiled", linear_supports_tiled, linear_tiled},
                                             {"onednn", linear_supports_onednn, linear_onednn},
                                             {"scalar", linear_supports_scalar, linear_scalar},
@@ -19,14 +19,15 @@ const ImplList<LinearProblem> kImpls = {"linear",
 
 // Where the CPU multiplies bf16 in hardware oneDNN's products are the fastest (conv2d.cpp says where that was
 // measured).
-const ImplList<LinearProblem> kHardwareBf16 = {"linear",
-                                               {
-                                                   {"gpu", linear_supports_gpu, linear_gpu},
-                                                   {"onednn", linear_supports_onednn, linear_onednn},
-                                                   {"tiled", linear_supports_tiled, linear_tiled},
-                                                   {"scalar", linear_supports_scalar, linear_scalar},
-                                                   {"ref", supports_host<LinearProblem>, linear_ref},
-                                               }};
+const ImplList<LinearProblem> kHardwareBf16 = {
+    "linear",
+    {
+        {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
+        {"onednn", linear_supports_onednn, linear_onednn},
+        {"tiled", linear_supports_tiled, linear_tiled},
+        {"scalar", linear_supports_scalar, linear_scalar},
+        {"ref", supports_host<LinearProblem>, linear_ref},
+    }};
 
 const ImplList<LinearProblem>& impls_for(const LinearProblem& p) {
   return p.dtype() == DType::kBF16 && host_has_bf16() ? kHardwareBf16 : kImpls;

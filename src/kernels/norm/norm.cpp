@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/norm/norm_impl.hpp"
+#include "kernels/norm/norm_plan.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 const ImplList<GroupNormProblem> kGroupNorm = {
     "group_norm",
     {
-        {"gpu", supports_group_norm_gpu, run_group_norm_gpu},
+        {"gpu", supports_group_norm_gpu, run_group_norm_gpu, &kGroupNormConfigs},
         {"host", supports_host_f32_or_bf16, run_group_norm_host},
         {"scalar", supports_group_norm_scalar, run_group_norm_scalar},
         {"scalar_whole", supports_group_norm_whole_scalar, run_group_norm_whole_scalar},
