@@ -135,6 +135,12 @@ test-all-archs: deps deps-gpu  ## compile the kernels for every target that the 
 	cmake --build build/all-archs -j $(JOBS)
 	$(PYTHON) tools/kernel_report.py --build build/all-archs --check
 
+kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator counts in the kernels of EMU_TARGETS
+	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
+	cmake --build $(BUILD) --target bench_emulated $(addprefix kernels_,$(EMU_TARGETS)) -j $(JOBS)
+	mkdir -p share/counts
+	for target in $(EMU_TARGETS); do $(BUILD)/tests/performance_tests/bench_emulated --write share/counts $$target all all; done
+
 kernel-report:  ## write docs/kernel-report anew from the kernels that PRESET has built
 	$(PYTHON) tools/kernel_report.py --build $(BUILD)
 
@@ -205,5 +211,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
+.PHONY: demo demo-amd test-emu test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
   deps deps-gpu deps-python venv clean help
