@@ -28,11 +28,12 @@ foreach(target IN LISTS emulator_targets)
       list(APPEND objects ${folder}/${name}.${level}.co)
     endforeach()
   endforeach()
-  foreach(name operations sparse)
+  foreach(name operations pitfalls sparse)
     set(source ${CMAKE_CURRENT_LIST_DIR}/kernels/${name}.s)
     set(object ${folder}/${name}.s.co)
     add_custom_command(OUTPUT ${object} COMMAND ${ROCM_SD_AMD_CLANG} -x assembler --target=amdgcn-amd-amdhsa
-                       -mcpu=${target} ${source} -o ${object} DEPENDS ${source}
+                       -mcpu=${target} -I${CMAKE_CURRENT_LIST_DIR}/kernels ${source} -o ${object}
+                       DEPENDS ${source} ${CMAKE_CURRENT_LIST_DIR}/kernels/one_operation.inc
                        COMMENT "Assembling ${name}.s for ${target}" VERBATIM)
     list(APPEND objects ${object})
   endforeach()
