@@ -64,7 +64,7 @@ class Row:
     def parse(line: str) -> Row:
         cells = [c.strip() for c in line.strip().strip("|").split("|")]
         number = [None if c == "-" else int(c.rstrip("%")) for c in cells[1:16]]
-        return Row(cells[0].strip("`"), *number, *cells[16:])
+        return Row(cells[0].strip("`"), *number, *(None if c == "-" else c for c in cells[16:17]))
 
 
 def read_index(archive: Path) -> dict:
