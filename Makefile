@@ -123,11 +123,11 @@ test-emu: deps deps-gpu  ## ops, models and pipeline on emulated AMD GPUs under 
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
 	cmake --build $(BUILD) --target kernels test_gpu_kernels test_gpu_models test_gpu_pipeline -j $(JOBS)
 	for target in $(EMU_TARGETS); do
-	  export ROCM_SD_TEST_DEVICE=emu:$$target
-	  for test in kernels models pipeline; do
-	    ROCM_SD_EMULATOR_CHECK=1 $(BUILD)/tests/gpu_tests/test_gpu_$$test
-	  done
-	  $(BUILD)/tests/gpu_tests/test_gpu_kernels --gtest_filter='$(EMU_FULL)'
+	  export ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1
+	  begin=$$SECONDS
+	  for test in kernels models pipeline; do $(BUILD)/tests/gpu_tests/test_gpu_$$test; done
+	  for test in kernels models; do $(BUILD)/tests/gpu_tests/test_gpu_$$test --gtest_filter='$(EMU_FULL)'; done
+	  echo "emu:$$target took $$((SECONDS - begin)) s"
 	done
 
 test-all-archs: deps deps-gpu  ## compile the kernels for every target that the compilers here know, and check their report
