@@ -78,9 +78,11 @@ struct Crafted {
     };
     put(0, &header, sizeof(header));
     put(sizeof(header), segments.data(), segments.size() * sizeof(Elf64_Phdr));
-    const uint32_t start[] = {lds, scratch, kernarg, 0}, code[] = {0xbfb00000, 0xbfb00000}, wave32 = 1 << 10;
+    const uint32_t start[] = {lds, scratch, kernarg, 0}, code[] = {0xbfb00000, 0xbfb00000},
+                   denormals = 0xf << 16, wave32 = 1 << 10;
     put(kDescriptor, start, sizeof(start));
     put(kDescriptor + 16, &entry, 8);
+    put(kDescriptor + 48, &denormals, 4);
     put(kDescriptor + 56, &wave32, 4);
     put(kCode, code, sizeof(code));
     const uint32_t note_head[] = {note_name_size, note, 32};
@@ -160,7 +162,8 @@ TEST(CraftedCodeObjects, EachFaultIsNamed) {
       {"symbol names at", [=](Crafted& c) { c.sections[2].sh_offset = far; }},
       {"name of a symbol at", [](Crafted& c) { c.symbols[1].st_name = 0xffffffff; }},
       {"does not end", [](Crafted& c) { c.sections[2].sh_size = 4; }},
-      {"tables and notes of", [](Crafted& c) { c.sections.resize(200, c.sections[1]); }},
+      {"tables and notes of",
+       [](Crafted& c) { c.sections[1].sh_size = 0x100, c.sections.resize(200, c.sections[1]); }},
       // relocations
       {"relocation of kind 3", [](Crafted& c) { c.relocations[0].r_info = 3; }},
       {"relocation of kind 99", [](Crafted& c) { c.relocations[0].r_info = 99; }},
@@ -175,10 +178,8 @@ TEST(CraftedCodeObjects, EachFaultIsNamed) {
       {"note at", [](Crafted& c) { c.note_size = 0xfffffff0; }},
       {"tables and notes of",
        [](Crafted& c) {
-         c.segments[1].p_filesz = 0x100;
+         c.segments[1].p_filesz = 0x1f0;
          c.segments.resize(6, c.segments[1]);
-         c.segments[0].p_filesz = c.segments[0].p_memsz = kImage;
-         for (size_t i = 2; i < 6; ++i) c.segments[i].p_filesz = 0x300;
        }},
       {"is not MessagePack", [](Crafted& c) { c.metadata.assign(16, 0xc1); }},
       {"is not MessagePack",

@@ -30,7 +30,7 @@ inline std::vector<Build> assembled() {
   return out;
 }
 
-class Operations : public KernelTest {
+class OperationTest : public KernelTest {
  protected:
   const char* object = "operations";  // the assembly file
 

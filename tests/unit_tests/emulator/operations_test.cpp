@@ -11,6 +11,7 @@
 namespace rocm_sd::emu {
 namespace {
 
+class Operations : public OperationTest {};
 INSTANTIATE_TEST_SUITE_P(Assembled, Operations, testing::ValuesIn(assembled()), build_name);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Operations);  // builds without AMD targets
 

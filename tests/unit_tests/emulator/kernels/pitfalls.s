@@ -99,14 +99,14 @@ TEST t_high_registers, HIGH_REGISTERS
   .endr
   .if .amdgcn.gfx_generation_number == 11
     v_wmma_f32_16x16x16_f16 v[48:55], v[32:39], v[40:47], 0
-    v_wmma_f32_16x16x16_f16 v[56:63], v[32:39], v[40:47], 1.0
+    v_wmma_f32_16x16x16_f16 v[56:63], v[32:39], v[40:47], 0.5
   .elseif .amdgcn.gfx_generation_number == 12
     v_wmma_f32_16x16x16_f16 v[48:55], v[32:35], v[40:43], 0
-    v_wmma_f32_16x16x16_f16 v[56:63], v[32:35], v[40:43], 1.0
+    v_wmma_f32_16x16x16_f16 v[56:63], v[32:35], v[40:43], 0.5
   .else
     s_nop 7
     v_mfma_f32_16x16x16f16 v[48:51], v[32:33], v[40:41], 0
-    v_mfma_f32_16x16x16f16 v[56:59], v[32:33], v[40:41], 1.0
+    v_mfma_f32_16x16x16f16 v[56:59], v[32:33], v[40:41], 0.5
     s_nop 15
     s_nop 15
   .endif
