@@ -140,17 +140,23 @@ test-emu: deps deps-gpu  ## ops, models and pipeline on emulated AMD GPUs under 
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
 	cmake --build $(BUILD) --target kernels test_gpu_kernels test_gpu_models test_gpu_pipeline -j $(JOBS)
 	for target in $(EMU_TARGETS); do
-	  export ROCM_SD_TEST_DEVICE=emu:$$target
-	  for test in kernels models pipeline; do
-	    ROCM_SD_EMULATOR_CHECK=1 $(BUILD)/tests/gpu_tests/test_gpu_$$test
-	  done
-	  $(BUILD)/tests/gpu_tests/test_gpu_kernels --gtest_filter='$(EMU_FULL)'
+	  export ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1
+	  begin=$$SECONDS
+	  for test in kernels models pipeline; do $(BUILD)/tests/gpu_tests/test_gpu_$$test; done
+	  for test in kernels models; do $(BUILD)/tests/gpu_tests/test_gpu_$$test --gtest_filter='$(EMU_FULL)'; done
+	  echo "emu:$$target took $$((SECONDS - begin)) s"
 	done
 
 test-all-archs: deps deps-gpu  ## compile the kernels for every target that the compilers here know, and check their report
 	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
 	cmake --build build/all-archs -j $(JOBS)
 	$(PYTHON) tools/kernel_report.py --build build/all-archs --check
+
+kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator counts in the kernels of EMU_TARGETS
+	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
+	cmake --build $(BUILD) --target bench_emulated $(addprefix kernels_,$(EMU_TARGETS)) -j $(JOBS)
+	mkdir -p share/counts
+	for target in $(EMU_TARGETS); do $(BUILD)/tests/performance_tests/bench_emulated --write share/counts $$target all all; done
 
 kernel-report:  ## write docs/kernel-report anew from the kernels that PRESET has built
 	$(PYTHON) tools/kernel_report.py --build $(BUILD)
@@ -227,5 +233,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

@@ -97,10 +97,10 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
   }
   const GpuGrid grid{static_cast<uint32_t>(plan.tiles), static_cast<uint32_t>(p.batch * p.heads),
                      static_cast<uint32_t>(plan.splits)};
-  launch_kernel(ex, op_info(p, "gpu"), *device.find_kernel(plan.kernel.name), grid,
-                static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
-                traits.family == GpuFamily::kNvidia ? static_cast<uint32_t>(plan.kernel.lds_bytes) : 0,
-                params);
+  launch_kernel(
+      ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()), *device.find_kernel(plan.kernel.name), grid,
+      static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
+      traits.family == GpuFamily::kNvidia ? static_cast<uint32_t>(plan.kernel.lds_bytes) : 0, params);
   if (plan.splits == 1) return;
   constexpr int64_t kRowsOfGroup = 4;  // a wave each
   const FlashMergeParams<uint16_t> merge{params.partial_sums,
