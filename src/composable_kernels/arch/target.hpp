@@ -34,15 +34,18 @@ using GpuArch = Cdna3;
 // multiprocessor should hold at once (bounds the registers).
 #if defined(__CUDACC__)
 // The struct comes last: the commas of a template's arguments are its own.
-#define ROCM_SD_BOUNDED_KERNEL(name, bounds, ...)                                 \
-  static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p);       \
-  extern "C" __global__ void bounds name(const __grid_constant__ __VA_ARGS__ p) { \
-    rocm_sd::Nvidia::begin_kernel();                                              \
-    name##_body(p);                                                               \
-  }                                                                               \
+#define ROCM_SD_BOUNDED_KERNEL(name, threads, groups, begin, ...)                                            \
+  static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p);                                 \
+  extern "C" __global__ void __launch_bounds__(threads, groups) name(const __grid_constant__ __VA_ARGS__ p) { \
+    begin;                                                                                                  \
+    name##_body(p);                                                                                         \
+  }                                                                                                         \
   static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p)
 #define ROCM_SD_KERNEL(name, threads, groups, Params) \
-  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, groups), Params)
+  ROCM_SD_BOUNDED_KERNEL(name, threads, groups, rocm_sd::Nvidia::begin_kernel(), Params)
+// For bodies that begin before the kernel ahead has ended, and wait for it by themselves.
+#define ROCM_SD_EARLY_KERNEL(name, threads, groups, Params) \
+  ROCM_SD_BOUNDED_KERNEL(name, threads, groups, (void)0, Params)
 #else
 #define ROCM_SD_KERNEL(name, threads, groups, Params)                                             \
   extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name( \

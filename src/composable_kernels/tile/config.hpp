@@ -46,6 +46,17 @@ constexpr int group_lds_bytes(const TileShape& shape) {
   return loop > output ? loop : output;
 }
 
+// The tiles of tile/bulk_product.hpp: 128 rows by two groups of waves, 64 of depth.
+constexpr TileShape bulk_shape(int columns, int stages) { return {128, columns, 64, 8, 1, stages}; }
+constexpr int kBulkThreads = 384;
+constexpr int bulk_stage_bytes(const TileShape& shape) {
+  return (shape.block_m + shape.block_n) * shape.block_k * 2;
+}
+// With room to align tiles to 1024, and two barriers of 8 bytes to a stage.
+constexpr int bulk_lds_bytes(const TileShape& shape) {
+  return 1024 + shape.stages * (bulk_stage_bytes(shape) + 16);
+}
+
 // Storage: Half, Bf16 or float.
 template <class Storage, TileShape kTileShape>
 struct ProductCfg {
