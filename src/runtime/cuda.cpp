@@ -1,5 +1,6 @@
 // NVIDIA GPUs through libcuda.so.1, found when the program runs.
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "base/dynamic_library.hpp"
@@ -208,11 +209,20 @@ class CudaDriver final : public GpuDriver {
   }
   void map_boxes(void* map, const MatrixBoxes& boxes) override {
     if (!api_.cuTensorMapEncodeTiled) return GpuDriver::map_boxes(map, boxes);
-    const unsigned long long extents[] = {boxes.columns, boxes.rows}, strides[] = {boxes.stride_bytes};
-    const unsigned box[] = {64, boxes.box_rows}, steps[] = {1, 1};
-    ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeTiled(map, kTensorFloat16, 2, const_cast<void*>(boxes.data),
-                                                  extents, strides, box, steps, 0, kTensorSwizzle128,
-                                                  kTensorPromote256, 0));
+    using Extents = std::array<unsigned long long, 5>;
+    const unsigned long long row = boxes.stride_bytes;
+    // Dealt: the matrix as (block of 32, j, t, e, column), the box in that order.
+    const unsigned rank = boxes.dealt ? 5 : 2;
+    const Extents extents = boxes.dealt ? Extents{boxes.columns, 2, 4, 4, boxes.rows / 32}
+                                        : Extents{boxes.columns, boxes.rows},
+                  strides = boxes.dealt ? Extents{row, 8 * row, 2 * row, 32 * row} : Extents{row};
+    const std::array<unsigned, 5> box = boxes.dealt
+                                            ? std::array<unsigned, 5>{64, 2, 4, 4, boxes.box_rows / 32}
+                                            : std::array<unsigned, 5>{64, boxes.box_rows},
+                                  steps = {1, 1, 1, 1, 1};
+    ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeTiled(map, kTensorFloat16, rank, const_cast<void*>(boxes.data),
+                                                  extents.data(), strides.data(), box.data(), steps.data(), 0,
+                                                  kTensorSwizzle128, kTensorPromote256, 0));
   }
   void map_boxes(void* map, const ImageBoxes& boxes) override {
     if (!api_.cuTensorMapEncodeIm2col) return GpuDriver::map_boxes(map, boxes);

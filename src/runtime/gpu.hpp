@@ -56,6 +56,9 @@ struct MatrixBoxes {
   const void* data = nullptr;                        // aligned to 16 bytes
   uint64_t rows = 0, columns = 0, stride_bytes = 0;  // from row to row, a multiple of 16
   uint32_t box_rows = 0;                             // at most 256
+  // Of every 32 rows, row 8t + 2j + e (t, j < 4) lies at row 8j + 2t + e of the box, so that the matrix
+  // unit's layout deals each lane neighbouring rows. rows and box_rows are then multiples of 32.
+  bool dealt = false;
 };
 
 // Images [batch, height, width, channels] of 16-bit elements, dense, as a copy engine gathers their pixels:

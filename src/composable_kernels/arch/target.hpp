@@ -34,12 +34,13 @@ using GpuArch = Cdna3;
 // multiprocessor should hold at once (bounds the registers).
 #if defined(__CUDACC__)
 // The struct comes last: the commas of a template's arguments are its own.
-#define ROCM_SD_BOUNDED_KERNEL(name, threads, groups, begin, ...)                                            \
-  static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p);                                 \
-  extern "C" __global__ void __launch_bounds__(threads, groups) name(const __grid_constant__ __VA_ARGS__ p) { \
-    begin;                                                                                                  \
-    name##_body(p);                                                                                         \
-  }                                                                                                         \
+#define ROCM_SD_BOUNDED_KERNEL(name, threads, groups, begin, ...)           \
+  static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p); \
+  extern "C" __global__ void __launch_bounds__(threads, groups)             \
+      name(const __grid_constant__ __VA_ARGS__ p) {                         \
+    begin;                                                                  \
+    name##_body(p);                                                         \
+  }                                                                         \
   static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p)
 #define ROCM_SD_KERNEL(name, threads, groups, Params) \
   ROCM_SD_BOUNDED_KERNEL(name, threads, groups, rocm_sd::Nvidia::begin_kernel(), Params)

@@ -12,17 +12,17 @@ namespace rocm_sd {
 
 // Work: what to compute, with
 //   rows(), columns()    of the product; gated: columns of values and gates
-//   steps(), layers()    of k; products of the same extents that differ in weights (phases), beside each other
-//   kGated
-//   weights(), weight_row(layer, column)   their map, and the row of it that a column has
+//   steps(), layers()    of k; products of the same extents that differ in weights (phases), beside each
+//   other kGated weights(), weight_row(layer, column)   their map, and the row of it that a column has
 //   fetch_rows(layer, first row, step, to, barrier)   starts the copy of a step's rows
 //   row(layer, row)      the row of y that a row of the product is, or -1
 //   tail()
-// splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other; with more than one,
-// every cluster has one tile. sharers: tiles below each other that a cluster computes beside each other.
+// splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other; with
+// more than one, every cluster has one tile. sharers: tiles below each other that a cluster computes beside
+// each other.
 template <class Cfg, class Work>
-ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int split_steps, int group, int groups,
-                              char* lds) {
+ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int split_steps, int group,
+                              int groups, char* lds) {
   const BulkCluster cluster(group, sharers, splits);
   const int tiles_m = (work.rows() + Cfg::kBlockM * sharers - 1) / (Cfg::kBlockM * sharers);
   const int tiles_n = (work.columns() + Cfg::kBlockN - 1) / Cfg::kBlockN, tiles = tiles_m * tiles_n;
@@ -70,10 +70,9 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     Nvidia::begin_kernel();
     each_tile([&](int layer, int first_row, int first_column) {
       const int row = first_row + BulkPlace::row();
-      const BulkOutput<Cfg, Work::kGated> output{
-          work.tail(),
-          {work.row(layer, row), work.row(layer, row + 8)},
-          Work::kGated ? first_column / 2 : first_column};
+      const BulkOutput<Cfg, Work::kGated> output{work.tail(),
+                                                 {work.row(layer, row), work.row(layer, row + 8)},
+                                                 Work::kGated ? first_column / 2 : first_column};
       Accumulators<Nvidia, Cfg> acc;
       output.begin(acc, pipeline);
       pipeline.multiply(acc, last - first);

@@ -1,7 +1,7 @@
-// The output of a product whose weights came by dealt rows (MatrixBoxes::dealt): the matrix unit's layout then
-// gives each lane, of every 32 channels, 8 consecutive ones of two rows, so that sums start from and end in
-// global memory by 16 bytes a lane and no LDS. What the tail adds (bias, shift, residual) is where the sums
-// begin, while the first tiles are on their way.
+// The output of a product whose weights came by dealt rows (MatrixBoxes::dealt): the matrix unit's layout
+// then gives each lane, of every 32 channels, 8 consecutive ones of two rows, so that sums start from and end
+// in global memory by 16 bytes a lane and no LDS. What the tail adds (bias, shift, residual) is where the
+// sums begin, while the first tiles are on their way.
 #pragma once
 
 #include "composable_kernels/fused/epilogue.hpp"

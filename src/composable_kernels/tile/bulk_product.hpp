@@ -84,8 +84,9 @@ class BulkPipeline {
       for (int i = 0; i < pieces; ++i) {
         char* const to = tiles_ + stage_ * Cfg::kStageBytes + i * piece_bytes;
         if (cluster_.sharers > 1)
-          Bulk::fetch_dealt_to(static_cast<uint16_t>(((1 << cluster_.sharers) - 1) << cluster_.first_sharer()),
-                               to, w, full(stage_), k, block(i));
+          Bulk::fetch_dealt_to(
+              static_cast<uint16_t>(((1 << cluster_.sharers) - 1) << cluster_.first_sharer()), to, w,
+              full(stage_), k, block(i));
         else
           Bulk::fetch_dealt(to, w, full(stage_), k, block(i));
       }
@@ -132,7 +133,8 @@ class BulkPipeline {
     for (int pair = 0; pair < kPairs; ++pair) {
       const int owner = pair / owned;
       if (owner == cluster_.part) continue;
-      float* const to = part_of(cluster_.part < owner ? cluster_.part : cluster_.part - 1, pair - owner * owned);
+      float* const to =
+          part_of(cluster_.part < owner ? cluster_.part : cluster_.part - 1, pair - owner * owned);
       ROCM_SD_UNROLL
       for (int i = 0; i < 4; ++i) {
         const float* x = acc.c[2 * pair + i / 2][0].x + i % 2 * 4;

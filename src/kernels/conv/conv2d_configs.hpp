@@ -36,6 +36,8 @@
   X(64, 160, 64, 4, 1, 7, 1)           \
   X(64, 128, 64, 4, 1, 4, 2)           \
   X(64, 64, 64, 4, 1, 4, 3)
+// The same with tiles fetched by the copy engine (conv2d_bulk_*.sm_90a.hip): X(channels, stages), 128 pixels.
+#define ROCM_SD_CONV_CONFIGS_BULK(X) X(256, 4) X(160, 6) X(128, 6) X(64, 8)
 #define ROCM_SD_CONV_CONFIGS_RDNA(X) \
   X(128, 128, 32, 2, 2, 2, 1)        \
   X(128, 160, 32, 4, 2, 2, 1)        \

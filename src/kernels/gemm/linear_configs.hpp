@@ -46,6 +46,9 @@
   X(64, 256, 64, 4, 1, 5, 1)            \
   X(64, 128, 64, 4, 1, 4, 2)            \
   X(64, 64, 64, 4, 1, 6, 2)
+// The same with tiles fetched by the copy engine (linear_bulk_*.sm_90a.hip): X(channels, stages), 128 rows.
+#define ROCM_SD_GEMM_CONFIGS_BULK(X) X(256, 4) X(160, 6) X(128, 6) X(64, 8)
+#define ROCM_SD_GEGLU_CONFIGS_BULK(X) X(256, 4) X(128, 6)
 #define ROCM_SD_GEMM_CONFIGS_RDNA(X) \
   X(128, 128, 32, 2, 2, 2, 1)        \
   X(128, 160, 32, 4, 2, 2, 1)        \

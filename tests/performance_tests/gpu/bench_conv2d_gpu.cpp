@@ -205,7 +205,7 @@ Options parse(int argc, char** argv) {
 struct Timed {
   double us;
   ConvChoice choice;
-  std::string text() const { return concat(choice.config.suffix(), "/", choice.splits); }
+  std::string text() const { return describe(choice); }
 };
 
 void run(const Options& o) {
@@ -227,7 +227,7 @@ void run(const Options& o) {
     std::vector<Timed> timed;
     double worst = 0;
     for (const ConvChoice& choice : conv_candidates(device.traits(), bench.extent())) {
-      const char* units = choice.config.cluster > 0 ? "bulk" : choice.config.wave_group ? "group" : "wave";
+      const char* units = choice.config.bulk ? "bulk" : choice.config.wave_group ? "group" : "wave";
       if (o.units != "all" && o.units != units) continue;
       if (taken[choice.config.suffix()]++ >= o.splits) continue;
       bench.poison();

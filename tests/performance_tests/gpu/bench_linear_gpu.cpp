@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
   std::vector<Sum> sums;
   const auto wanted = [&](const GemmChoice& choice) {
     if (units == "any" || !choice.config) return true;
-    return units == (choice.config->cluster > 0 ? "bulk" : choice.config->wave_group ? "group" : "wave");
+    return units == (choice.config->bulk ? "bulk" : choice.config->wave_group ? "group" : "wave");
   };
   for (const ShapeRow& s : kShapes) {
     if (std::string(s.model).find(only) == std::string::npos) continue;

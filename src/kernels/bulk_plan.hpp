@@ -1,0 +1,35 @@
+// In which clusters the products of composable_kernels/fused/bulk.hpp run, and how long they may take.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "composable_kernels/tile/config.hpp"
+#include "runtime/gpu.hpp"
+
+namespace rocm_sd {
+
+// The product: of all layers that run beside each other.
+struct BulkExtent {
+  int64_t rows = 0, columns = 0, depth = 0;  // of one layer
+  int64_t layers = 1;
+};
+
+// A cluster: workgroups that share a tile of the weights, and parts of k.
+struct BulkSplit {
+  int sharers = 1, splits = 1;
+};
+
+// Clusters of so many workgroups, each of which fills a multiprocessor, that run at the same time: a cluster
+// lies in one part of the GPU, of at least 16 multiprocessors.
+uint32_t bulk_clusters_at_once(const GpuTraits& traits, int workgroups);
+
+// Those worth timing for tiles of `shape`; may_split: whether the product can be summed from parts.
+std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const TileShape& shape, const BulkExtent& extent,
+                                   bool may_split);
+
+// An estimate in nanoseconds, to compare choices by.
+double bulk_ns(const GpuTraits& traits, const TileShape& shape, const BulkExtent& extent, BulkSplit split);
+
+}  // namespace rocm_sd
