@@ -64,7 +64,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
         }
       });
     }
-    if (splits > 1) pipeline.stand_by();
+    if (!Work::kGated && splits > 1) pipeline.stand_by();
   } else {
     Bulk::take_registers<Cfg::kMultiplyRegisters>();
     Nvidia::begin_kernel();
@@ -76,7 +76,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
       Accumulators<Nvidia, Cfg> acc;
       output.begin(acc, pipeline);
       pipeline.multiply(acc, last - first);
-      if (splits > 1) pipeline.sum_parts(acc);
+      if (!Work::kGated && splits > 1) pipeline.sum_parts(acc);
       output.finish(acc, pipeline);
     });
   }
