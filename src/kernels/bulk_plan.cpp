@@ -32,7 +32,7 @@ std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const TileShape& sha
 }
 
 double bulk_ns(const GpuTraits& traits, const TileShape& shape, const BulkExtent& extent, BulkSplit split) {
-  constexpr double kLaunch = 2200, kFill = 1100, kMultiply = 2.65, kLoads = 7200, kTail = 5000, kSum = 600;
+  constexpr double kLaunch = 2200, kFill = 1100, kMultiply = 2.65, kLoads = 7200, kTail = 5000, kSum = 500;
   const int cluster = split.sharers * split.splits;
   const int64_t groups = ceil_div(extent.rows, shape.block_m * split.sharers) *
                          ceil_div(extent.columns, shape.block_n) * extent.layers;
@@ -42,10 +42,11 @@ double bulk_ns(const GpuTraits& traits, const TileShape& shape, const BulkExtent
   const double multiply = kMultiply * std::max(shape.block_n, 96);
   const double bytes = 128.0 * (shape.block_m + static_cast<double>(shape.block_n) / split.sharers);
   const double load = bytes * busy / kLoads;
-  const double tile = 4.0 * shape.block_m * shape.block_n;
-  double round = kFill +
-                 static_cast<double>(steps) * (std::max(multiply, load) + 0.2 * std::min(multiply, load)) +
-                 tile * busy / split.splits / kTail;
+  const double tile = 4.0 * shape.block_m * shape.block_n, beside = 1 + 0.03 * (split.sharers - 1);
+  double round =
+      kFill +
+      static_cast<double>(steps) * beside * (std::max(multiply, load) + 0.2 * std::min(multiply, load)) +
+      tile * busy / split.splits / kTail;
   if (split.splits > 1) round += kSum + tile * (split.splits - 1) / split.splits / 100;
   return kLaunch + static_cast<double>(ceil_div(groups, at_once)) * round;
 }

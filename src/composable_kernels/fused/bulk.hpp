@@ -11,15 +11,17 @@
 namespace rocm_sd {
 
 // Work: what to compute, with
-//   rows(), columns()    of the product; gated: columns of values and gates
-//   steps(), layers()    of k; products of the same extents that differ in weights (phases), beside each
-//   other kGated weights(), weight_row(layer, column)   their map, and the row of it that a column has
-//   fetch_rows(layer, first row, step, to, barrier)   starts the copy of a step's rows
-//   row(layer, row)      the row of y that a row of the product is, or -1
+//   rows(), columns()   of the product; kGated: columns of values and of their gates
+//   steps()             of k
+//   layers()            products of the same extents that differ in weights (phases), beside each other
+//   prefetch_maps()     asks for the maps ahead of their use
+//   weights()           their map; weight_row(layer, column): the row of it that a column has
+//   fetch_rows(layer, first row, step, to, barrier): starts the copy of a step's rows
+//   row(layer, row)     the row of y that a row of the product is, or -1
 //   tail()
-// splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other; with
-// more than one, every cluster has one tile. sharers: tiles below each other that a cluster computes beside
-// each other.
+// splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other (gated:
+// 1); with more than one, every cluster has one tile. sharers: tiles below each other that a cluster computes
+// beside each other.
 template <class Cfg, class Work>
 ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int split_steps, int group,
                               int groups, char* lds) {
@@ -40,6 +42,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
   if (Nvidia::uniform(Nvidia::thread() / 128) == Cfg::kConsumers / 128) {
     Bulk::give_registers<Cfg::kFetchRegisters>();
     if (Nvidia::thread() == Cfg::kConsumers) {
+      work.prefetch_maps();
       bool begun = false;
       each_tile([&](int layer, int first_row, int first_column) {
         const auto fetch_weights = [&](int step) {
@@ -63,6 +66,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
               [&](char* to, BulkBarrier full) { work.fetch_rows(layer, first_row, step, to, full); });
         }
       });
+      pipeline.drain();
     }
     if (!Work::kGated && splits > 1) pipeline.stand_by();
   } else {
@@ -80,7 +84,6 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
       output.finish(acc, pipeline);
     });
   }
-  pipeline.leave();
 }
 
 }  // namespace rocm_sd

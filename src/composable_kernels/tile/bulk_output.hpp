@@ -35,74 +35,106 @@ struct BulkOutput {
   int rows[2];        // of y, of this lane; -1: none
   int first_channel;  // of y, of the tile
 
-  // What the sums of the pairs that this workgroup owns begin with; the others' with zero.
+  // What the sums of the pairs that this workgroup owns begin with; the others' with zero. Loads come first,
+  // so that all are under way together.
   ROCM_SD_DEVICE void begin(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
-    ROCM_SD_UNROLL
-    for (int i = 0; i < kPairs; ++i) {
-      Pair& sums = pair(acc, i);
-      const bool gate = kGated && i >= kOutputs;
-      const int channel = channel_of(gate ? i - kOutputs : i);
-      const bool any = pipeline.owns(i) && channel < p.channels;
-      float base[8] = {};
-      if (any && p.bias) load8(base, p.bias + (gate ? p.channels : 0) + channel, true, 8);
+    Vec8<T> residual[kPairs][2] = {};
+    if (!kGated && p.residual) {
       ROCM_SD_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        float v[8];
-        ROCM_SD_UNROLL
-        for (int e = 0; e < 8; ++e) v[e] = base[e];
-        if (!kGated && any && rows[half] >= 0) {
-          if (p.shift) add_shift(v, rows[half], channel);
-          if (p.residual) {
-            const auto piece =
-                *reinterpret_cast<const Vec8<T>*>(p.residual + int64_t{rows[half]} * p.y_stride + channel);
-            ROCM_SD_UNROLL
-            for (int e = 0; e < 8; ++e) v[e] += to_float(piece.x[e]);
-          }
-        }
-        ROCM_SD_UNROLL
-        for (int e = 0; e < 8; ++e) bulk_element(sums, half, e) = v[e];
+      for (int i = 0; i < kPairs; ++i) ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half)
+        if (pipeline.owns(i) && channel_of(i) < p.channels && rows[half] >= 0)
+          residual[i][half] = *reinterpret_cast<const Vec8<T>*>(
+              p.residual + int64_t{rows[half]} * p.y_stride + channel_of(i));
+    }
+    float bias[kPairs][8] = {};
+    if (p.bias) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kPairs; ++i) {
+        const bool gate = kGated && i >= kOutputs;
+        const int channel = channel_of(gate ? i - kOutputs : i);
+        if (pipeline.owns(i) && channel < p.channels)
+          load8(bias[i], p.bias + (gate ? p.channels : 0) + channel, true, 8);
       }
     }
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kPairs; ++i) ROCM_SD_UNROLL
+    for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
+    for (int e = 0; e < 8; ++e)
+      bulk_element(pair(acc, i), half, e) = bias[i][e] + (kGated ? 0.0f : to_float(residual[i][half].x[e]));
+    if (!kGated && p.shift) add_shift(acc, pipeline);
   }
 
   ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
-    ROCM_SD_UNROLL
-    for (int i = 0; i < kOutputs; ++i) {
-      const int channel = channel_of(i);
-      if (!pipeline.owns(i) || channel >= p.channels) continue;
+    if (!kGated && p.act == TailActivation::kNone) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kOutputs; ++i)
+        if (pipeline.owns(i)) {
+          float v[2][8];
+          take(v, acc, i);
+          put(v, i);
+        }
+      return;
+    }
+    // One copy of the activation's code, and a choice of what it is for.
+    ROCM_SD_ROLLED
+    for (int pass = 0; pass < kOutputs; ++pass) {
+      if (!pipeline.owns(pass)) continue;
+      float v[2][8], gate[2][8];
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kOutputs; ++i)
+        if (i == pass) {
+          take(v, acc, i);
+          if (kGated) take(gate, acc, i + kPairs - kOutputs);
+        }
       ROCM_SD_UNROLL
       for (int half = 0; half < 2; ++half) {
-        if (rows[half] < 0) continue;
-        float v[8];
-        ROCM_SD_UNROLL
-        for (int e = 0; e < 8; ++e) v[e] = bulk_element(pair(acc, i), half, e);
         if constexpr (kGated) {
           ROCM_SD_UNROLL
-          for (int e = 0; e < 8; ++e) v[e] *= gelu<Nvidia>(bulk_element(pair(acc, i + kOutputs), half, e));
+          for (int e = 0; e < 8; ++e) v[half][e] *= gelu<Nvidia>(gate[half][e]);
         } else {
-          activate<Nvidia>(p.act, v);
+          activate<Nvidia>(p.act, v[half]);
         }
-        store8(p.y + int64_t{rows[half]} * p.y_stride + channel, v, true, 8);
       }
+      put(v, pass);
     }
   }
 
  private:
   static ROCM_SD_DEVICE Pair& pair(Sums& acc, int i) { return *reinterpret_cast<Pair*>(&acc.c[2 * i]); }
   ROCM_SD_DEVICE int channel_of(int pair) const { return first_channel + 32 * pair + BulkPlace::channel(); }
-  ROCM_SD_DEVICE void add_shift(float (&v)[8], int row, int channel) const {
-    const int64_t at = row / p.rows_per_image * p.shift_stride + channel;
-    float term[8];
-    // A slice of a wider table may begin anywhere.
-    const auto load = [&](const auto* from) {
-      load8(term, from, reinterpret_cast<uintptr_t>(from) % 16 == 0, 8);
+  static ROCM_SD_DEVICE void take(float (&v)[2][8], Sums& acc, int i) {
+    ROCM_SD_UNROLL
+    for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
+    for (int e = 0; e < 8; ++e) v[half][e] = bulk_element(pair(acc, i), half, e);
+  }
+  ROCM_SD_DEVICE void put(const float (&v)[2][8], int i) const {
+    const int channel = channel_of(i);
+    ROCM_SD_UNROLL
+    for (int half = 0; half < 2; ++half)
+      if (rows[half] >= 0 && channel < p.channels)
+        store8(p.y + int64_t{rows[half]} * p.y_stride + channel, v[half], true, 8);
+  }
+  ROCM_SD_DEVICE void add_shift(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
+    const auto add = [&](const auto* table) {
+      ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        if (rows[half] < 0) continue;
+        const auto* const of_image = table + rows[half] / p.rows_per_image * p.shift_stride;
+        ROCM_SD_UNROLL
+        for (int i = 0; i < kPairs; ++i) {
+          if (!pipeline.owns(i) || channel_of(i) >= p.channels) continue;
+          float term[8];
+          load8(term, of_image + channel_of(i), true, 8);
+          ROCM_SD_UNROLL
+          for (int e = 0; e < 8; ++e) bulk_element(pair(acc, i), half, e) += term[e];
+        }
+      }
     };
     if (p.shift_is_float)
-      load(static_cast<const float*>(p.shift) + at);
+      add(static_cast<const float*>(p.shift));
     else
-      load(static_cast<const T*>(p.shift) + at);
-    ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e) v[e] += term[e];
+      add(static_cast<const T*>(p.shift));
   }
 };
 

@@ -52,9 +52,9 @@ constexpr int kBulkThreads = 384;
 constexpr int bulk_stage_bytes(const TileShape& shape) {
   return (shape.block_m + shape.block_n) * shape.block_k * 2;
 }
-// With room to align tiles to 1024, and two barriers of 8 bytes to a stage.
+// With room to align tiles to 1024, two barriers of 8 bytes to a stage, and one more.
 constexpr int bulk_lds_bytes(const TileShape& shape) {
-  return 1024 + shape.stages * (bulk_stage_bytes(shape) + 16);
+  return 1024 + shape.stages * (bulk_stage_bytes(shape) + 16) + 8;
 }
 
 // Storage: Half, Bf16 or float.
