@@ -14,6 +14,7 @@ namespace rocm_sd {
 struct BulkExtent {
   int64_t rows = 0, columns = 0, depth = 0;  // of one layer
   int64_t layers = 1;
+  bool gated = false;
 };
 
 // A cluster: workgroups that share a tile of the weights, and parts of k.

@@ -59,6 +59,11 @@ struct Bulk {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
   }
 
+  // 128 bytes of global memory, into the multiprocessor's own cache.
+  static ROCM_SD_DEVICE void prefetch_line(const void* from) {
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(from));
+  }
+
   // The box [rows, 64 columns] whose first element is (row, column). Beyond the matrix it is zeros.
   static ROCM_SD_DEVICE void fetch(void* lds, const TensorMap& map, BulkBarrier barrier, int column,
                                    int row) {

@@ -31,25 +31,28 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
   const int first = cluster.part * split_steps;
   const int last = first + split_steps < work.steps() ? first + split_steps : work.steps();
   BulkPipeline<Cfg> pipeline(lds, cluster);
-  // Calls do(layer, first row, first column) for each of this workgroup's tiles.
-  const auto each_tile = [&](const auto& act) {
-    for (int item = group / cluster.size(); item < tiles * work.layers(); item += groups / cluster.size()) {
-      const int layer = item / tiles;
-      const TilePlace tile = tile_place(item - layer * tiles, tiles_m, tiles_n);
-      act(layer, (tile.m * sharers + cluster.tile) * Cfg::kBlockM, tile.n * Cfg::kBlockN);
-    }
+  struct Tile {
+    int layer, first_row, first_column;
+  };
+  const int stride = groups / cluster.size(), items = tiles * work.layers();
+  const auto tile_of = [&](int item) {
+    const int layer = item / tiles;
+    const TilePlace tile = tile_place(item - layer * tiles, tiles_m, tiles_n);
+    return Tile{layer, (tile.m * sharers + cluster.tile) * Cfg::kBlockM, tile.n * Cfg::kBlockN};
   };
   if (Nvidia::uniform(Nvidia::thread() / 128) == Cfg::kConsumers / 128) {
     Bulk::give_registers<Cfg::kFetchRegisters>();
     if (Nvidia::thread() == Cfg::kConsumers) {
       work.prefetch_maps();
       bool begun = false;
-      each_tile([&](int layer, int first_row, int first_column) {
+      for (int item = group / cluster.size(); item < items; item += stride) {
+        const Tile tile = tile_of(item);
         const auto fetch_weights = [&](int step) {
           const auto block = [&](int i) {
             // Gated: a piece of values and one of their gates.
-            const int column = !Work::kGated ? first_column : first_column / 2 + i * (work.columns() / 2);
-            return work.weight_row(layer, column) / 32;
+            const int column =
+                !Work::kGated ? tile.first_column : tile.first_column / 2 + i * (work.columns() / 2);
+            return work.weight_row(tile.layer, column) / 32;
           };
           pipeline.fetch_weights(work.weights(), step * Cfg::kBlockK, Work::kGated ? 2 : 1, block);
         };
@@ -62,27 +65,32 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
         }
         for (int step = first; step < last; ++step) {
           if (step >= fetched) fetch_weights(step);
-          pipeline.fetch_rows(
-              [&](char* to, BulkBarrier full) { work.fetch_rows(layer, first_row, step, to, full); });
+          pipeline.fetch_rows([&](char* to, BulkBarrier full) {
+            work.fetch_rows(tile.layer, tile.first_row, step, to, full);
+          });
         }
-      });
+      }
       pipeline.drain();
     }
     if (!Work::kGated && splits > 1) pipeline.stand_by();
   } else {
     Bulk::take_registers<Cfg::kMultiplyRegisters>();
     Nvidia::begin_kernel();
-    each_tile([&](int layer, int first_row, int first_column) {
-      const int row = first_row + BulkPlace::row();
-      const BulkOutput<Cfg, Work::kGated> output{work.tail(),
-                                                 {work.row(layer, row), work.row(layer, row + 8)},
-                                                 Work::kGated ? first_column / 2 : first_column};
+    const auto output_of = [&](const Tile& tile) {
+      const int row = tile.first_row + BulkPlace::row();
+      return BulkOutput<Cfg, Work::kGated>{work.tail(),
+                                           {work.row(tile.layer, row), work.row(tile.layer, row + 8)},
+                                           Work::kGated ? tile.first_column / 2 : tile.first_column};
+    };
+    for (int item = group / cluster.size(); item < items; item += stride) {
+      const auto output = output_of(tile_of(item));
       Accumulators<Nvidia, Cfg> acc;
       output.begin(acc, pipeline);
+      if (item + stride < items) output_of(tile_of(item + stride)).expect();
       pipeline.multiply(acc, last - first);
       if (!Work::kGated && splits > 1) pipeline.sum_parts(acc);
       output.finish(acc, pipeline);
-    });
+    }
   }
 }
 

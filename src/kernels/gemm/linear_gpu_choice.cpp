@@ -120,7 +120,9 @@ std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype
 
 namespace {
 
-BulkExtent bulk_extent(const LinearProblem& p) { return {p.rows, p.gated ? 2 * p.out : p.out, p.in}; }
+BulkExtent bulk_extent(const LinearProblem& p) {
+  return {p.rows, p.gated ? 2 * p.out : p.out, p.in, 1, p.gated};
+}
 
 }  // namespace
 
