@@ -50,32 +50,39 @@ struct BulkOutput {
   int first_channel;  // of y, of the tile
 
   // What the sums of the pairs that this workgroup owns begin with; the others' with zero. Loads come first,
-  // so that all are under way together.
+  // so that all are under way together, or as many as there are registers for.
   ROCM_SD_DEVICE void begin(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
-    Vec8<T> residual[kPairs][2] = {};
-    if (!kGated && p.residual) {
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kPairs; ++i) ROCM_SD_UNROLL
-      for (int half = 0; half < 2; ++half)
-        if (pipeline.owns(i) && channel_of(i) < p.channels && rows[half] >= 0)
-          residual[i][half] = *reinterpret_cast<const Vec8<T>*>(
-              p.residual + int64_t{rows[half]} * p.y_stride + channel_of(i));
-    }
-    float bias[kPairs][8] = {};
-    if (p.bias) {
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kPairs; ++i) {
-        const bool gate = kGated && i >= kOutputs;
-        const int channel = channel_of(gate ? i - kOutputs : i);
-        if (pipeline.owns(i) && channel < p.channels)
-          load8(bias[i], p.bias + (gate ? p.channels : 0) + channel, true, 8);
-      }
-    }
+    constexpr int kBatch = Cfg::kMovesRegisters || kPairs % 2 ? kPairs : 2;
     ROCM_SD_UNROLL
-    for (int i = 0; i < kPairs; ++i) ROCM_SD_UNROLL
-    for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e)
-      bulk_element(pair(acc, i), half, e) = bias[i][e] + (kGated ? 0.0f : to_float(residual[i][half].x[e]));
+    for (int first = 0; first < kPairs; first += kBatch) {
+      Vec8<T> residual[kBatch][2] = {};
+      if (!kGated && p.residual) {
+        ROCM_SD_UNROLL
+        for (int i = 0; i < kBatch; ++i) ROCM_SD_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const int channel = channel_of(first + i);
+          if (pipeline.owns(first + i) && channel < p.channels && rows[half] >= 0)
+            residual[i][half] =
+                *reinterpret_cast<const Vec8<T>*>(p.residual + int64_t{rows[half]} * p.y_stride + channel);
+        }
+      }
+      float bias[kBatch][8] = {};
+      if (p.bias) {
+        ROCM_SD_UNROLL
+        for (int i = 0; i < kBatch; ++i) {
+          const bool gate = kGated && first + i >= kOutputs;
+          const int channel = channel_of(gate ? first + i - kOutputs : first + i);
+          if (pipeline.owns(first + i) && channel < p.channels)
+            load8(bias[i], p.bias + (gate ? p.channels : 0) + channel, true, 8);
+        }
+      }
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kBatch; ++i) ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
+      for (int e = 0; e < 8; ++e)
+        bulk_element(pair(acc, first + i), half, e) =
+            bias[i][e] + (kGated ? 0.0f : to_float(residual[i][half].x[e]));
+    }
     if (!kGated && p.shift) add_shift(acc, pipeline);
   }
 

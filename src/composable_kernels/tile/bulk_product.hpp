@@ -14,15 +14,18 @@
 
 namespace rocm_sd {
 
-template <class Storage, int kColumns, int kStageCount>
+// kGroups: workgroups that a multiprocessor holds. With two, one multiplies while the other begins or ends,
+// be it of this kernel or of the next.
+template <class Storage, int kColumns, int kStageCount, int kGroups>
 struct BulkCfg : ProductCfg<Storage, bulk_shape(kColumns, kStageCount)> {
   using Base = ProductCfg<Storage, bulk_shape(kColumns, kStageCount)>;
   static constexpr int kStageBytes = bulk_stage_bytes(Base::kShape);
   static constexpr int kLdsBytes = bulk_lds_bytes(Base::kShape);
   static constexpr int kConsumers = 32 * Base::kWaves;  // threads; a group of four waves more fetches
-  // All threads begin with 65536 / 384 registers, in steps of 8: 168.
+  // Alone on its multiprocessor, a workgroup's threads begin with 65536 / 384 registers, in steps of 8: 168.
+  static constexpr bool kMovesRegisters = kGroups == 1;
   static constexpr int kFetchRegisters = 40, kMultiplyRegisters = 232;
-  static_assert(kBulkThreads == kConsumers + 128 && kColumns % 32 == 0 && sizeof(Storage) == 2);
+  static_assert(bulk_threads(kGroups) > kConsumers && kColumns % 32 == 0 && sizeof(Storage) == 2);
 };
 
 // How the workgroups of a cluster divide their work: `sharers` tiles below each other, each in `parts` of k.
