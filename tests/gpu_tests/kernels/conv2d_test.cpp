@@ -72,7 +72,7 @@ void every_configuration(DType dtype, bool wave_groups) {
     const ConvArgs args = s.gpu.args(c);
     for (const ConvConfig& config : conv_configs_of(test_gpu().traits(), dtype))
       for (const int splits : {1, 3}) {
-        if (config.wave_group != wave_groups) continue;
+        if (config.bulk || config.wave_group != wave_groups) continue;
         Arena arena(test_gpu());
         Exec ex(arena);
         const Tensor y = poisoned(test_gpu(), s.want.shape(), dtype);
@@ -89,6 +89,36 @@ TEST_P(Conv2dOnGpu, EveryWarpgroupConfigurationMatchesTheReference) {
   if (GetParam() == DType::kF32 || test_gpu().traits().arch != "sm_90")
     GTEST_SKIP() << "warpgroup products multiply 16-bit types on sm_90";
   every_configuration(GetParam(), true);
+}
+
+// Odd sizes, strides, padding, two inputs and phases, in every cluster of every tile.
+TEST_P(Conv2dOnGpu, EveryClusterOfTheCopyEngineMatchesTheReference) {
+  if (GetParam() == DType::kF32 || !test_gpu().traits().copy_engine)
+    GTEST_SKIP() << "the copy engine's kernels multiply 16-bit types on sm_90";
+  uint64_t seed = 0;
+  for (const ConvCase& c :
+       {ConvCase{{2, 13, 15, 64}, 128, 352, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{{3, 9, 21, 128}, 0, 96, 3, 2, Padding{0, 0, 1, 1}},
+        ConvCase{{2, 10, 12, 192}, 0, 160, 3, 2, Padding::same(1), false, false, true},
+        ConvCase{{1, 7, 12, 64}, 0, 288, 3, 1, Padding::same(1), true},
+        ConvCase{{2, 11, 31, 320}, 64, 64, 1, 1, Padding{0, 0, 0, 0}, false, true},
+        ConvCase{{1, 6, 140, 64}, 0, 32, 5, 1, Padding{2, 1, 2, 3}}}) {
+    const Prepared s(c, GetParam(), 4 + seed++ % 2);
+    const ConvArgs args = s.gpu.args(c);
+    int tried = 0;
+    Arena arena(test_gpu());
+    Exec ex(arena);
+    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+    const ConvProblem problem{s.gpu.x, s.weight, args, y};
+    for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem))) {
+      if (!choice.config.bulk) continue;
+      const Tensor to = poisoned(test_gpu(), s.want.shape(), GetParam());
+      conv2d_gpu_by(ex, ConvProblem{s.gpu.x, s.weight, args, to}, choice);
+      expect_near(on_host(to), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));
+      ++tried;
+    }
+    EXPECT_GT(tried, 3);
+  }
 }
 
 TEST_P(Conv2dOnGpu, HoldsFiltersOnceAndGivesThemBack) {

@@ -124,6 +124,20 @@ TEST_P(GpuLinearTest, UnalignedRows) {
   check_every_candidate(cases, GetParam());
 }
 
+// What Hopper's copy engine fetches: channels in blocks of 32, tiles and clusters that are not full.
+TEST_P(GpuLinearTest, OddShapesOfWholeBlocks) {
+  const std::vector<Case> cases = {
+      {300, 136, 320, true, true},
+      {129, 600, 96, true, false, false, Activation::kGelu},
+      {1000, 264, 32, false, true, false, Activation::kSilu, 16},
+      {520, 1032, 160, true, true},
+      {17, 1280, 544, true, true},
+      {400, 136, 192, true, false, true},
+      {65, 520, 96, false, false, true, Activation::kNone, 8},
+  };
+  check_every_candidate(cases, GetParam());
+}
+
 TEST_P(GpuLinearTest, ShapesOfTheModelsFull) {
   std::vector<Case> cases = {
       {8192, 320, 320, true, true},
