@@ -77,6 +77,7 @@ TailParams<T> tail_of(const ConvProblem& p) {
   out.y_stride = p.out_channels();
   out.rows_per_image = static_cast<int>(p.out_h() * p.out_w());
   if (p.w.bias) out.bias = p.w.bias->as<float>();
+  out.float_result = p.out_dtype() != p.dtype();
   if (e.residual) out.residual = static_cast<const T*>(e.residual->data());
   if (e.channel_shift) {
     out.shift = e.channel_shift->data();

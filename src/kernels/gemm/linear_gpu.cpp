@@ -76,6 +76,7 @@ void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
 Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
   const GpuDevice* device = gpu_device(ex);
   if (!device) return "runs on a GPU only";
+  if (p.widened()) return "a weight of another type than x";
   if (const Refusal refusal = linear_extents_fit(p)) return refusal;
   const GemmChoice choice = linear_default_config(device->traits(), p);
   if (!choice.config && (p.rows + 3) / 4 > kMostGroupsY)
