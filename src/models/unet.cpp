@@ -47,7 +47,8 @@ UNet::UNet(const UNetConfig& config)
     up_.emplace_back(width, taken, block, config.norm_eps);
     width = block.channels;
   }
-  conv_in_.precision = Precision::kFloat;  // little work, and all that follows sees its rounding of the latents
+  conv_in_.precision =
+      Precision::kFloat;  // little work, and all that follows sees its rounding of the latents
   number_layers();
 }
 
@@ -120,8 +121,7 @@ TextCache UNet::make_text_cache(Device& device, int64_t batch, int64_t tokens) c
 void UNet::prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) const {
   // The host multiplies f32 by f16, a GPU f16 by f16.
   DType compute = dtype_;
-  if (dtype_ == DType::kBF16)
-    compute = ex.device().kind() == DeviceKind::kHost ? DType::kF32 : DType::kF16;
+  if (dtype_ == DType::kBF16) compute = ex.device().kind() == DeviceKind::kHost ? DType::kF32 : DType::kF16;
   Tensor x = states;
   for (const CrossAttention* layer : cross_attentions()) {
     require(states.rank() == 3 && states.dim(2) == layer->kv.in && takes(states.dtype()),
@@ -193,12 +193,11 @@ Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, c
   }
   for (size_t i = 0; i < up_.size(); ++i)
     x = up_[i](ex, std::move(x), skips, context, concat("up_blocks.", i));
-  x = group_norm(
-      ex, x, norm_out_,
-      {.groups = static_cast<int>(config_.norm_groups),
-       .eps = norm_out_.eps,
-       .act = Activation::kSilu,
-       .dtype = dtype_});
+  x = group_norm(ex, x, norm_out_,
+                 {.groups = static_cast<int>(config_.norm_groups),
+                  .eps = norm_out_.eps,
+                  .act = Activation::kSilu,
+                  .dtype = dtype_});
   return conv(x, conv_out_);  // [B,h,w,out_channels]
 }
 

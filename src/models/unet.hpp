@@ -53,8 +53,8 @@ class UNet {
   int64_t time_channels() const { return time_projections_.rows(); }
 
   // latents [B,h,w,in_channels] in input_dtype() or the compute dtype, any h, w >= 1; shifts
-  // [B,time_channels()] -> prediction [B,h,w,out_channels] in input_dtype(). Reads device memory by pointer only: it can be planned and
-  // captured.
+  // [B,time_channels()] -> prediction [B,h,w,out_channels] in input_dtype(). Reads device memory by pointer
+  // only: it can be planned and captured.
   Tensor operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
                     const UNetArgs& args = {}) const;
   // Both in one.

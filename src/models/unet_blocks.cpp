@@ -164,10 +164,9 @@ Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) c
   const Shape map = x.shape();
   const Shape sequence{map[0], map[1] * map[2], map[3]};
   const Tensor residual = x.reshape(sequence);  // [N,HW,C], the same memory
-  Tensor h = group_norm(ex, x, norm,
-                        {.groups = static_cast<int>(context.norm_groups),
-                         .eps = norm.eps,
-                         .dtype = proj_in.weight.dtype()});
+  Tensor h = group_norm(
+      ex, x, norm,
+      {.groups = static_cast<int>(context.norm_groups), .eps = norm.eps, .dtype = proj_in.weight.dtype()});
   h = linear(ex, h.reshape(sequence), proj_in, {.dtype = x.dtype()});
   for (const TransformerBlock& block : blocks) h = block(ex, std::move(h), context);
   h = operand(ex, h, proj_out.weight);

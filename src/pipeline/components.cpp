@@ -80,12 +80,11 @@ struct Loader {
                          ": the vocabulary has ", tokenizer.vocab_size(),
                          " tokens, the text encoder's table ", config.vocabulary, " rows");
     const int32_t pad = folder ? tokenizer.pad_id() : open_clip ? 0 : tokenizer.eos_id();
-    out.text.push_back({component,
-                        ClipTextModel::load(out.loading_device(), config,
-                                            StoreSource(checkpoint().store(component)),
-                                            text_compute(out.dtype, *out.device), text_stored(out.dtype)),
-                        std::move(tokenizer), pad, component == Component::kTextEncoder2, sdxl ? 1 : 0,
-                        !sdxl});
+    out.text.push_back(
+        {component,
+         ClipTextModel::load(out.loading_device(), config, StoreSource(checkpoint().store(component)),
+                             text_compute(out.dtype, *out.device), text_stored(out.dtype)),
+         std::move(tokenizer), pad, component == Component::kTextEncoder2, sdxl ? 1 : 0, !sdxl});
     out.info.parameters += static_cast<uint64_t>(count_parameters(ClipTextModel(config)));
     report();
   }

@@ -87,12 +87,12 @@ std::string ConvProblem::describe() const {
   const Padding& pad = args.pad;
   const Epilogue& e = args.epilogue;
   const std::string second = args.second ? concat("+", second_channels()) : "";
-  return fmt::format("{}x{}x{}x{}{}->{} {}x{} s{} p{},{},{},{} {}{}{}{}{}{}{}", batch(), height(), width(),
-                     channels(), second, out_channels(), filter_h(), filter_w(), args.stride, pad.top,
-                     pad.left, pad.bottom, pad.right, dtype(),
-                     out_dtype() == dtype() ? std::string() : concat("->", out_dtype()), args.upsample2x ? " upsample2x" : "",
-                     w.bias ? " bias" : "", e.channel_shift ? " shift" : "", e.residual ? " residual" : "",
-                     e.act == Activation::kNone ? "" : concat(" ", activation_name(e.act)));
+  return fmt::format(
+      "{}x{}x{}x{}{}->{} {}x{} s{} p{},{},{},{} {}{}{}{}{}{}{}", batch(), height(), width(), channels(),
+      second, out_channels(), filter_h(), filter_w(), args.stride, pad.top, pad.left, pad.bottom, pad.right,
+      dtype(), out_dtype() == dtype() ? std::string() : concat("->", out_dtype()),
+      args.upsample2x ? " upsample2x" : "", w.bias ? " bias" : "", e.channel_shift ? " shift" : "",
+      e.residual ? " residual" : "", e.act == Activation::kNone ? "" : concat(" ", activation_name(e.act)));
 }
 
 OpInfo ConvProblem::info(const char* impl) const {

@@ -37,11 +37,12 @@ void linear_ref(Exec& ex, const LinearProblem& p) {
   const void* residual = p.epilogue.residual ? p.epilogue.residual->data() : nullptr;
   void* y = p.y.data();
   // The weight is taken plain inside the launch: nothing is held between runs.
-  ex.launch(p.info("ref"), [=, weight = p.w.weight, weight_dtype = p.weight_dtype(), rows = p.rows, in = p.in, out = p.out, gated = p.gated,
-                            row_stride = p.row_stride, act = p.epilogue.act] {
+  ex.launch(p.info("ref"), [=, weight = p.w.weight, weight_dtype = p.weight_dtype(), rows = p.rows, in = p.in,
+                            out = p.out, gated = p.gated, row_stride = p.row_stride, act = p.epilogue.act] {
     const Tensor plain = weight.plain();  // [out or 2*out,in]
     std::vector<double> w(static_cast<size_t>(plain.numel()));
-    for (size_t i = 0; i < w.size(); ++i) w[i] = value_at(plain.data(), weight_dtype, static_cast<int64_t>(i));
+    for (size_t i = 0; i < w.size(); ++i)
+      w[i] = value_at(plain.data(), weight_dtype, static_cast<int64_t>(i));
     const auto product = [&](int64_t row, int64_t column) {
       double sum = bias ? bias[column] : 0.0;
       for (int64_t k = 0; k < in; ++k)

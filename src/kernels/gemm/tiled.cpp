@@ -288,8 +288,8 @@ void run(const Product& p, const Plan& plan, void* workspace) {
   auto* zeros = shared_memory.take<float>(plan.max_depth);
   std::fill_n(zeros, plan.max_depth, 0.0f);
   fill_bias(p, bias);
-  Shared shared{p, plan, tile_kernels(), cut_depth(p.layout), {}, bias, zeros, dtype_size(p.dtype),
-                dtype_size(p.weight_dtype)};
+  Shared shared{p,    plan,  tile_kernels(),      cut_depth(p.layout),       {},
+                bias, zeros, dtype_size(p.dtype), dtype_size(p.weight_dtype)};
   shared.blocks = group_segments(p.layout, shared.segments);
   char* per_thread = static_cast<char*>(workspace) + plan.shared_bytes;
 #pragma omp parallel num_threads(plan.threads)

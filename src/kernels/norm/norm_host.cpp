@@ -86,8 +86,8 @@ void normalise_block(const GroupNormProblem& p, const Workspace& w, const Block&
   const float* mean = w.affine + block.image * 2 * p.channels;
   const float* scale = mean + p.channels;
   const auto write = [&](bool second, int64_t c) {
-    char* y =
-        static_cast<char*>(p.y) + (block.pixel * p.channels + c) * static_cast<int64_t>(dtype_size(p.out_dtype()));
+    char* y = static_cast<char*>(p.y) +
+              (block.pixel * p.channels + c) * static_cast<int64_t>(dtype_size(p.out_dtype()));
     kernels().normalise_channels(pixels_of(p, block, second), mean + c, scale + c, p.bias + c, p.silu, y,
                                  p.channels, p.out_dtype() == DType::kBF16);
   };

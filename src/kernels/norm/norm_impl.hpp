@@ -17,7 +17,7 @@ struct GroupNormProblem {
   bool silu = false;
   DType dtype = DType::kF32;
   bool to_bf16 = false;  // y is bf16 where x is f32
-  bool aligned = true;  // every operand begins at a multiple of 16 bytes; known while planning
+  bool aligned = true;   // every operand begins at a multiple of 16 bytes; known while planning
 
   DType out_dtype() const { return to_bf16 ? DType::kBF16 : dtype; }
   int64_t first_channels() const { return channels - second_channels; }
@@ -36,7 +36,7 @@ struct LayerNormProblem {
   float eps = 0;
   DType dtype = DType::kF32;
   bool to_bf16 = false;  // y is bf16 where x is f32
-  bool aligned = true;  // as above
+  bool aligned = true;   // as above
 
   DType out_dtype() const { return to_bf16 ? DType::kBF16 : dtype; }
   const char* op() const { return "layer_norm"; }

@@ -58,9 +58,9 @@ struct Operands {
     const Tensor rows = x.narrow(0, first, count).narrow(-1, c.extra_columns, c.in);
     if (c.gated) return to_doubles(linear_geglu(host.ex, rows, w));
     const Tensor addend = residual.narrow(0, first, count);
-    return to_doubles(linear(
-        host.ex, rows, w,
-        {.residual = c.residual ? &addend : nullptr, .act = c.act, .dtype = residual.dtype()}));
+    return to_doubles(
+        linear(host.ex, rows, w,
+               {.residual = c.residual ? &addend : nullptr, .act = c.act, .dtype = residual.dtype()}));
   }
 };
 

@@ -38,7 +38,8 @@ struct Operands {
     y[-1] = c.out;
     const int64_t in = c.x[-1], rows = c.gated ? 2 * c.out : c.out;
     x = random_tensor(wide, dtype, seed).narrow(-1, c.extra_columns, in);
-    weight = random_tensor({rows, in}, weight_type.value_or(dtype), seed + 1, 1 / std::sqrt(static_cast<float>(in)));
+    weight = random_tensor({rows, in}, weight_type.value_or(dtype), seed + 1,
+                           1 / std::sqrt(static_cast<float>(in)));
     bias = random_tensor({rows}, DType::kF32, seed + 2);
     residual = random_tensor(y, result.value_or(dtype), seed + 3);
   }
@@ -165,8 +166,8 @@ TEST(LinearTypes, EveryValueOfF16IsRead) {
 TEST(LinearTypes, RefusesOtherMixtures) {
   const Case c{{2, 8}, 8};
   TestExec test;
-  for (const auto& [x, weight, y] : {std::tuple{DType::kF32, DType::kF32, DType::kBF16},
-                                     {DType::kF16, DType::kF16, DType::kF32}}) {
+  for (const auto& [x, weight, y] :
+       {std::tuple{DType::kF32, DType::kF32, DType::kBF16}, {DType::kF16, DType::kF16, DType::kF32}}) {
     const Operands operands(c, x, 1, y, weight);
     EXPECT_THROW(operands.run(test.ex, c, operands.linear_weight(c)), UsageError) << x << " to " << y;
   }

@@ -95,11 +95,9 @@ TEST_P(GroupNormTest, FloatGivesBf16) {
   const Tensor x = random_tensor(c.shape, dtype, 4, 3.0f), second = random_tensor(second_shape, dtype, 5);
   const NormWeight w = random_weight(c.shape[3] + c.second, 6);
   const auto op = [&](Exec& ex) {
-    return group_norm(ex, x, w,
-                      {.groups = c.groups,
-                       .act = c.act,
-                       .second = c.second ? &second : nullptr,
-                       .dtype = DType::kBF16});
+    return group_norm(
+        ex, x, w,
+        {.groups = c.groups, .act = c.act, .second = c.second ? &second : nullptr, .dtype = DType::kBF16});
   };
   with_implementation("group_norm", impl, [&] {
     TestExec test;
