@@ -150,7 +150,7 @@ TEST(Conv2dTypes, RefusesOtherResults) {
   TestExec test;
   for (const auto& [x, y] : {std::pair{DType::kF32, DType::kBF16}, {DType::kF16, DType::kF32}}) {
     const Operands operands(c, x, 1, y);
-    EXPECT_THROW(operands.run(test.ex, c, operands.weight_of(c)), UsageError) << x << " to " << y;
+    EXPECT_THROW(operands.run(test.ex, c, operands.weight_of(c)), UsageError) << concat(x, " to ", y);
   }
   const Operands mixed(c, DType::kBF16, 1, DType::kF32);
   EXPECT_THROW(conv2d(test.ex, mixed.x, mixed.weight_of(c),

@@ -169,7 +169,7 @@ TEST(LinearTypes, RefusesOtherMixtures) {
   for (const auto& [x, weight, y] :
        {std::tuple{DType::kF32, DType::kF32, DType::kBF16}, {DType::kF16, DType::kF16, DType::kF32}}) {
     const Operands operands(c, x, 1, y, weight);
-    EXPECT_THROW(operands.run(test.ex, c, operands.linear_weight(c)), UsageError) << x << " to " << y;
+    EXPECT_THROW(operands.run(test.ex, c, operands.linear_weight(c)), UsageError) << concat(x, " to ", y);
   }
   const Operands operands(c, DType::kBF16, 1, DType::kBF16, DType::kF32);
   EXPECT_THROW(operands.run(test.ex, c, operands.linear_weight(c)), ShapeError);
