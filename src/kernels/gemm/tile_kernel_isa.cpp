@@ -7,6 +7,8 @@
 #include "kernels/gemm/tile_kernel.hpp"
 #include "kernels/simd_math.hpp"
 
+#include <cstddef>
+
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
