@@ -27,8 +27,9 @@ struct ParameterSlot {
     Shape shape;
   };
   std::vector<Part> parts;
-  Shape shape;                        // of the whole
-  bool matrix = false;                // held in the compute dtype; else f32 (norms, biases)
+  Shape shape;          // of the whole
+  bool matrix = false;  // held in the compute dtype or as `precision` says; else f32 (norms, biases)
+  Precision precision = Precision::kCompute;
   std::function<void(Tensor)> store;  // hands the loaded tensor to the layer
   std::function<Tensor()> fetch;      // the layer's tensor in the plain layout
   std::function<size_t()> held;       // bytes that it takes now, in every layout
@@ -100,10 +101,10 @@ int64_t count_parameters(const VisitModel& visit);
 uint64_t bytes_held(const VisitModel& visit);  // memory of all parameters, in the layouts they have now
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
 
-// Reads every parameter into device memory: matrices, filters and tables as `compute` (f32, bf16 or f16),
-// norms and biases as f32. Tensors are converted on the host and copied to a GPU a piece at a time, so that
-// host memory stays small. Throws FormatError listing every missing key at once, ShapeError (or FormatError)
-// where a shape is wrong; each names the tensor, what was expected and the file.
+// Reads every parameter into device memory: matrices, filters and tables as `compute` (f32, bf16 or f16; see
+// Precision), norms and biases as f32. Tensors are converted on the host and copied to a GPU a piece at a
+// time, so that host memory stays small. Throws FormatError listing every missing key at once, ShapeError (or
+// FormatError) where a shape is wrong; each names the tensor, what was expected and the file.
 template <Visitable Model>
 void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute) {
   load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute);

@@ -149,6 +149,7 @@ const Configs<LinearProblem> kLinearGpuConfigs = {config_names, supports_config,
 Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
   const GpuDevice* device = gpu_device(ex);
   if (!device) return "runs on a GPU only";
+  if (p.widened()) return "a weight of another type than x";
   if (const Refusal refusal = linear_extents_fit(p)) return refusal;
   return supports_choice(ex, p, linear_default_config(device->traits(), p));
 }

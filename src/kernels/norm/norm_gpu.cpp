@@ -138,7 +138,7 @@ void run_layer_norm_gpu(Exec& ex, const LayerNormProblem& p) {
   const int64_t groups = std::min((p.rows + per_group - 1) / per_group, most);
   const LayerNormParams<float> params{static_cast<const float*>(p.x), p.gain, p.bias,
                                       static_cast<float*>(p.y),       p.rows, static_cast<int32_t>(p.cols),
-                                      static_cast<uint32_t>(groups),  p.eps};
+                                      static_cast<uint32_t>(groups),  p.eps,  p.to_bf16};
   const std::string form = row ? concat("l", row->lanes, "_p", row->packs) : "long";
   launch(ex, op_info(p, "gpu"), concat("layer_norm_", p.dtype, "_", form), groups,
          kLayerNormWaves * traits.lanes, params);

@@ -65,7 +65,8 @@ GroupNormParams<T> group_norm_params(const GroupNormProblem& p, const GroupNormP
           .pieces = small(plan.pieces),
           .piece = small(plan.piece),
           .eps = p.eps,
-          .silu = p.silu};
+          .silu = p.silu,
+          .to_bf16 = p.to_bf16};
 }
 
 }  // namespace rocm_sd
