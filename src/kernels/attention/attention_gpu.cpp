@@ -54,7 +54,33 @@ std::string wave_kernel(const AttentionProblem& p) {
   return concat("attention_wave_", p.dtype, "_d", p.head_dim <= 128 ? 128 : 512);
 }
 
+std::optional<FlashPlan> plan_named(const Exec& ex, const AttentionProblem& p, const std::string& name) {
+  for (FlashPlan& plan : flash_plans(p, gpu_device(ex)->traits()))
+    if (describe(plan) == name) return std::move(plan);
+  return std::nullopt;
+}
+
+std::vector<std::string> config_names(const Exec& ex, const AttentionProblem& p) {
+  std::vector<std::string> names;
+  for (const FlashPlan& plan : flash_plans(p, gpu_device(ex)->traits())) names.push_back(describe(plan));
+  return names;
+}
+
+Refusal supports_config(const Exec& ex, const AttentionProblem& p, const std::string& config) {
+  const auto plan = plan_named(ex, p, config);
+  if (!plan) return "is no configuration for it";
+  if (const Refusal refusal = supports_kernel(ex, plan->kernel.name)) return refusal;
+  if (plan->splits > 1) return supports_kernel(ex, concat("flash_merge_", p.dtype));
+  return std::nullopt;
+}
+
+void run_config(Exec& ex, const AttentionProblem& p, const std::string& config) {
+  run_flash(ex, p, plan_named(ex, p, config).value());
+}
+
 }  // namespace
+
+const Configs<AttentionProblem> kFlashConfigs = {config_names, supports_config, run_config};
 
 void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
   if (p.batch * p.heads * p.queries == 0) return;
