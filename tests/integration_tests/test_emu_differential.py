@@ -189,7 +189,7 @@ def test_same_registers_as_another_emulator(rocm_sd, build_dir, tmp_path, name, 
     a, b = (register_trace.parse(path.read_text(), job.wave) for path in (ours, theirs))
     assert len(a.steps) > 5
     differences, agreed = register_trace.compare(a, b)
-    print(f"{name} {target} {level}: {sum(agreed.values())} executions of {len(agreed)} mnemonics agree")
+    print(f"{name} {target} {level}: {sum(agreed.values())} executions of {len(agreed)} mnemonics agree", *(f"; {name}: {why}" for name, why in b.deviations.items()))
     assert not differences, "\n".join(differences)
 
 
