@@ -112,13 +112,17 @@ class Bench {
   }
 
   void measure(const Workload& workload, const Inputs& inputs, Arena& arena, std::vector<Entry>& entries) {
+    size_t most = 0;
     for (Entry& e : entries)
       guard(e, [&] {
         e.weight = std::make_unique<Weight>(inputs.weight());
         e.runner = std::make_unique<Runner>(arena, workload, inputs, *e.weight, e.row.choice);
         e.row.arena_bytes = e.runner->arena_bytes();
-        e.row.accuracy = check_output(workload, inputs, e.runner->output());
+        most = std::max(most, e.runner->arena_bytes());
       });
+    arena.reserve(most);  // one that grows later makes those before it capture again
+    for (Entry& e : entries)
+      if (e.runner) guard(e, [&] { e.row.accuracy = check_output(workload, inputs, e.runner->output()); });
     if (options_.mode != BenchMode::kTime) return;
     tuning::RaceRules rules{.rounds = options_.rounds,
                             .least_rounds = options_.least_rounds,

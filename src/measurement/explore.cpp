@@ -25,8 +25,8 @@ std::string today() {
   return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
 }
 
-// An error that says that nothing more can be done on the device. Memory that does not suffice and refusals
-// concern one candidate.
+// An error that may say that nothing more can be done on the device. Memory that does not suffice and
+// refusals concern one candidate.
 bool is_fatal(const Error& error) { return dynamic_cast<const DeviceError*>(&error) != nullptr; }
 
 struct Job {
@@ -120,7 +120,7 @@ class Tuner {
       body();
       return true;
     } catch (const Error& error) {
-      if (is_fatal(error)) throw;
+      if (is_fatal(error)) device_.synchronize();  // throws where the device is lost
       note(concat(workload.op, " ", workload.text, ": ", choice, " failed: ", error.what()));
       return false;
     }
@@ -141,18 +141,26 @@ class Tuner {
     const bool host = device_.kind() == DeviceKind::kHost;
     std::vector<std::unique_ptr<Weight>> weights;
     std::vector<std::unique_ptr<Runner>> runners;
+    size_t most = 0;
     for (const std::string& name : names) {
       if (host || weights.empty()) weights.push_back(std::make_unique<Weight>(inputs->weight()));
       runners.emplace_back();
-      journal_.trying(trial(workload, name));
       attempt(workload, name, [&] {
-        auto runner = std::make_unique<Runner>(arena, workload, *inputs, *weights.back(), name);
-        if (stopwatch_->varies()) {  // the first captures, the second makes a graph of it
-          runner->time(*stopwatch_, Caches::kAsIs);
-          runner->time(*stopwatch_, Caches::kAsIs);
-        }
-        runners.back() = std::move(runner);
+        runners.back() = std::make_unique<Runner>(arena, workload, *inputs, *weights.back(), name);
+        most = std::max(most, runners.back()->arena_bytes());
       });
+    }
+    // An arena that grows later would make those before it capture again, in the middle of the race.
+    if (!attempt(workload, "its workspace", [&] { arena.reserve(most); })) return;
+    for (size_t i = 0; i < names.size() && stopwatch_->varies(); ++i) {
+      if (!runners[i]) continue;
+      journal_.trying(trial(workload, names[i]));
+      const bool runs =
+          attempt(workload, names[i], [&] {  // the first captures, the second makes a graph of it
+            runners[i]->time(*stopwatch_, Caches::kAsIs);
+            runners[i]->time(*stopwatch_, Caches::kAsIs);
+          });
+      if (!runs) runners[i].reset();
     }
     if (!runners[0]) return;
     judge(job, *inputs, names, runners);
