@@ -31,7 +31,7 @@ endif()
 if(SKBUILD AND TARGET rocm_sd AND TARGET rocm_sd_python)
   add_dependencies(rocm_sd_python rocm_sd)
   install(FILES $<TARGET_FILE:rocm_sd> DESTINATION rocm_sd_ops/lib RENAME librocm_sd.so COMPONENT python)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/vocab DESTINATION rocm_sd_ops/share COMPONENT python)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/ DESTINATION rocm_sd_ops/share COMPONENT python)
 endif()
 
 # The templates for a user's own .hip files: -I<prefix>/include/rocm_sd, docs/templates.md.
