@@ -39,7 +39,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/composable_kernels DESTINATION ${CMA
         FILES_MATCHING PATTERN "*.hpp")
 
 # What the emulator counted in the kernels: `rocm-sd predict` reads it (src/analysis/kernel_counts.hpp).
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/counts DESTINATION ${CMAKE_INSTALL_DATADIR}/rocm-sd OPTIONAL)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/counts ${PROJECT_SOURCE_DIR}/share/tuning DESTINATION ${CMAKE_INSTALL_DATADIR}/rocm-sd OPTIONAL)
 
 # The kernels without the engine: a C interface alone (include/rocm_sd/kernels.h).
 if(TARGET rocm_sd_kernel_library)
