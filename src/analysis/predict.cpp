@@ -9,6 +9,7 @@
 #include "analysis/kernel_counts.hpp"
 #include "analysis/paper_gpu.hpp"
 #include "base/error.hpp"
+#include "tuning/choices.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -78,6 +79,8 @@ ModelBound predict(const GpuProduct& gpu, const KnownModel& model, const Picture
   const KernelCounts counts = kernel_counts_for(gpu).value_or(KernelCounts{});
   out.counted = counts.target;
   uint64_t largest = 0;
+  // A table's choices may be kernels that a GPU on paper cannot plan: clusters, a copy engine's tiles.
+  const tuning::TuningScope untuned(nullptr);
   for (const PlannedStage& stage : plan_model(*device, model, shape, steps, dtype)) {
     out.stages.push_back(bound_stage(gpu, stage, dtype, counts));
     const StageBound& bound = out.stages.back();
