@@ -219,7 +219,9 @@ AtTensor engine_unet(int64_t id, AtTensor sample, AtTensor timestep, AtTensor te
   }
   const TimeInputs time{row_major_of(timestep), optional_rows(text_embeds), optional_rows(time_ids),
                         optional_rows(guidance)};
-  return scope.give_nchw(model.unet(exec, nhwc_of(sample), time, model.text));
+  const Tensor prediction = model.unet(exec, nhwc_of(sample), time, model.text);  // of bf16's models f32
+  const DType dtype = *dtype_of(sample);
+  return scope.give_nchw(prediction.dtype() == dtype ? prediction : cast(exec, prediction, dtype));
 }
 
 AtTensor engine_vae(int64_t id, AtTensor x, int64_t bands) {

@@ -36,7 +36,8 @@ def test_from_pretrained(ops, kin, tiny_model, kind, name):
         return state
 
     pipe.optimize("memory")
-    assert psnr(draw(pipe, callback_on_step_end=callback), want) >= 60 and seen == [0, 1]
+    assert psnr(draw(pipe, callback_on_step_end=callback), want) >= 60
+    assert seen == list(range(len(pipe.scheduler.timesteps)))  # PNDM takes one more than it is asked for
 
 
 @pytest.mark.parametrize("kind,file", [("sd15", "stable_diffusion"), ("sdxl", "stable_diffusion_xl")])
@@ -95,13 +96,14 @@ def test_every_subclass_is_diffusers_own(kin):
 
 
 def test_attention_backend(ops):
-    from diffusers import SD3Transformer2DModel
+    from diffusers import FluxTransformer2DModel  # SD3's processor calls PyTorch's function, whatever the backend
 
-    model = SD3Transformer2DModel(sample_size=8, patch_size=2, in_channels=4, num_layers=2, attention_head_dim=8,
-                                  num_attention_heads=4, joint_attention_dim=16, caption_projection_dim=32,
-                                  pooled_projection_dim=12, out_channels=4).eval()
-    inputs = dict(hidden_states=randn(2, 4, 8, 8), encoder_hidden_states=randn(2, 7, 16, seed=1),
-                  pooled_projections=randn(2, 12, seed=2), timestep=torch.tensor([3.0, 4.0]))
+    model = FluxTransformer2DModel(patch_size=1, in_channels=4, num_layers=1, num_single_layers=1, attention_head_dim=16,
+                                   num_attention_heads=2, joint_attention_dim=32, pooled_projection_dim=12,
+                                   axes_dims_rope=(4, 4, 8)).eval()
+    inputs = dict(hidden_states=randn(2, 16, 4), encoder_hidden_states=randn(2, 7, 32, seed=1),
+                  pooled_projections=randn(2, 12, seed=2), timestep=torch.tensor([0.3, 0.4]),
+                  img_ids=torch.arange(48.0).reshape(16, 3) % 5, txt_ids=torch.zeros(7, 3))
     ops.register_attention_backend()
     ops.register_attention_backend()  # again: nothing changes
     with torch.no_grad():
