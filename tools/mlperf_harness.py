@@ -9,8 +9,8 @@ PyTorch's CPU noise of seed 0; so each query is a picture of its own. Prompts ar
 MLPerf's captions_source.tsv, or one prompt a line), else the few of tools/mlperf_prompts.txt, which make no valid result.
 
 LoadGen times and judges; its logs are in --out, beside summary.json. --mode accuracy draws each prompt once into
---out/pictures; tools/picture_scores.py makes FID and CLIP scores of them from weights that you give. This is a harness, not a
-submission: no audit has seen it.
+--out/pictures, for FID and CLIP scores by a program of your own: none is shipped. This is a harness, not a submission: no audit
+has seen it.
 """
 
 from __future__ import annotations
