@@ -106,9 +106,15 @@ void Journal::trying(const std::string& what) {
     fs::remove(trial, ignored);
     return;
   }
-  std::ofstream file(trial, std::ios::trunc);
+  // Renamed into place, so that a kill in the middle leaves the last name and not an empty file.
+  const fs::path fresh = beside(path_, concat(".trying.", getpid()).c_str());
+  std::ofstream file(fresh, std::ios::trunc);
   file << what << std::endl;
-  require<FileError>(file.good(), printable_path(trial), ": cannot write");
+  require<FileError>(file.good(), printable_path(fresh), ": cannot write");
+  file.close();
+  std::error_code error;
+  fs::rename(fresh, trial, error);
+  require<FileError>(!error, printable_path(trial), ": cannot rename: ", error.message());
 }
 
 }  // namespace rocm_sd::tuning
