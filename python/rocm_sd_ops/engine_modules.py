@@ -156,11 +156,11 @@ class EngineForward:
         return made
 
 
-class UNetForward(EngineForward):
-    """UNet2DConditionModel.forward by the engine."""
+class TextUNetForward(EngineForward):
+    """A UNet's forward by the engine, which keeps a text's keys and values while the same text comes again."""
 
-    def __init__(self, unet: nn.Module, cache_text: bool = True) -> None:
-        super().__init__(unet, lambda state: new_unet(state, module_config(unet)))
+    def __init__(self, unet: nn.Module, make: Callable, cache_text: bool = True) -> None:
+        super().__init__(unet, make)
         self._cache_text = cache_text
         self._text: Optional[tuple] = None
 
@@ -173,6 +173,13 @@ class UNetForward(EngineForward):
         same = self._cache_text and self._text is not None and self._text[0]() is text and self._text[1] == stamp
         self._text = (weakref.ref(text), stamp)
         return same
+
+
+class UNetForward(TextUNetForward):
+    """UNet2DConditionModel.forward by the engine."""
+
+    def __init__(self, unet: nn.Module, cache_text: bool = True) -> None:
+        super().__init__(unet, lambda state: new_unet(state, module_config(unet)), cache_text)
 
     def try_forward(self, original: Callable, sample: Tensor, timestep: Any, encoder_hidden_states: Tensor,
                     class_labels: Any = None, timestep_cond: Optional[Tensor] = None, attention_mask: Any = None,
@@ -216,22 +223,11 @@ class UNetForward(EngineForward):
         return self(run, plain)
 
 
-class LdmUNetForward(EngineForward):
+class LdmUNetForward(TextUNetForward):
     """The UNetModel of the ldm family (ComfyUI, AUTOMATIC1111) by the engine."""
 
     def __init__(self, unet: nn.Module) -> None:
         super().__init__(unet, new_unet)
-        self._text: Optional[tuple] = None
-
-    def forget(self) -> None:
-        super().forget()
-        self._text = None
-
-    def _same_text(self, model: int, text: Tensor) -> bool:
-        stamp = (model, text.data_ptr(), version(text), text.shape)
-        same = self._text is not None and self._text[0]() is text and self._text[1] == stamp
-        self._text = (weakref.ref(text), stamp)
-        return same
 
     def try_forward(self, original: Callable[[], Any], x: Tensor, timesteps: Optional[Tensor] = None,
                     context: Optional[Tensor] = None, y: Optional[Tensor] = None, control: Any = None,

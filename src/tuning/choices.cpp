@@ -45,6 +45,7 @@ std::optional<std::string> tuned_choice(Device& device, std::string_view op, con
   if (scope_active && !scope_table) return std::nullopt;
   const DeviceTables& tables = tables_of(device, !scope_active);
   const Table& table = scope_active ? *scope_table : *tables.table;
+  if (table.size() == 0) return std::nullopt;  // the usual case, asked for each op of an eager caller
   const Record* record = table.find(tables.identity, op, problem);
   return record ? std::optional(record->choice) : std::nullopt;
 }
