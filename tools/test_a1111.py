@@ -15,75 +15,36 @@ from __future__ import annotations
 import argparse
 import base64
 import json
-import os
-import socket
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "tools"))
-from test_comfyui import LEAST_DB, Failed, make_checkpoint, psnr  # noqa: E402
+from checkout_program import LEAST_DB, REPOSITORY, Failed, WebProgram, free_port, make_checkpoint, psnr
 
 
-class Program:
+class Program(WebProgram):
     """A running AUTOMATIC1111."""
 
     def __init__(self, checkout: Path, python: str, data: Path, checkpoint: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.log = data / "program.log"
-        command = [python, "launch.py", "--nowebui", "--port", str(self.port), "--skip-prepare-environment", "--skip-install",
+        port = free_port()
+        command = [python, "launch.py", "--nowebui", "--port", str(port), "--skip-prepare-environment", "--skip-install",
                    "--skip-torch-cuda-test", "--use-cpu", "all", "--no-half", "--precision", "full", "--no-hashing", "--data-dir",
                    str(data), "--ckpt", str(checkpoint)]
-        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "python"), os.environ.get("PYTHONPATH", "")])}
-        self.process = subprocess.Popen(command, cwd=checkout, env=env, stdout=self.log.open("w"), stderr=subprocess.STDOUT)
-
-    def tail(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
-
-    def request(self, path: str, body: Any = None, seconds: float = 1800) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=seconds) as reply:
-                return json.loads(reply.read())
-        except urllib.error.HTTPError as error:
-            raise Failed(f"{path}: {error.code} {error.read().decode()[:2000]}") from None
+        super().__init__(command, checkout, data / "program.log", port)
 
     def wait_until_up(self, seconds: float) -> dict:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise Failed(f"the program ended with {self.process.returncode}:\n{self.tail()}")
-            try:
-                return self.request("/rocm_sd/v1/status", seconds=10)
-            except Failed:
-                raise Failed(f"the extension was not loaded:\n{self.tail()}") from None
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                time.sleep(2)
-        raise Failed(f"the program did not come up:\n{self.tail()}")
+        try:
+            return self.wait_for("/rocm_sd/v1/status", seconds)
+        except Failed as failed:
+            raise Failed(f"the extension was not loaded: {failed}\n{self.tail()}") from None
 
     def draw(self, size: int, steps: int, level: str, unet: str = "None") -> tuple[bytes, str]:
         """A picture and its infotext."""
         made = self.request("/sdapi/v1/txt2img", {
             "prompt": "a cat on a chair", "negative_prompt": "a dog", "steps": steps, "width": size, "height": size, "seed": 7,
             "cfg_scale": 5.0, "sampler_name": "Euler", "override_settings": {"sd_unet": unet},
-            "alwayson_scripts": {"ROCm SD Optimization": {"args": [level]}}})
+            "alwayson_scripts": {"ROCm SD Optimization": {"args": [level]}}}, seconds=1800)
         return base64.b64decode(made["images"][0]), json.loads(made["info"])["infotexts"][0]
-
-    def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
 
 
 def check(program: Program, size: int, steps: int) -> list[str]:

@@ -14,64 +14,30 @@ the system's temporary folder). Exit code 0: all agreed; 1: not, and the reason;
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+from checkout_program import LEAST_DB, REPOSITORY, Failed, WebProgram, free_port, make_checkpoint, psnr
+
 NODES = ("RocmSDAttention", "RocmSDOptimizeModel", "RocmSDVAE", "RocmSDEngineSampler", "RocmSDDoctor")
-LEAST_DB = 50.0
 
 
-class Failed(Exception):
-    pass
-
-
-class Server:
+class Server(WebProgram):
     """A running ComfyUI over the folder `base`."""
 
     def __init__(self, checkout: Path, python: str, base: Path, device: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.log = base / "server.log"
-        command = [python, "main.py", "--port", str(self.port), "--base-directory", str(base), "--disable-auto-launch",
+        port = free_port()
+        command = [python, "main.py", "--port", str(port), "--base-directory", str(base), "--disable-auto-launch",
                    "--fp32-unet", "--fp32-vae", "--fp32-text-enc"] + (["--cpu"] if device == "cpu" else [])
-        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "python"), os.environ.get("PYTHONPATH", "")])}
-        self.process = subprocess.Popen(command, cwd=checkout, env=env, stdout=self.log.open("w"), stderr=subprocess.STDOUT)
-
-    def request(self, path: str, body: Any = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=60) as reply:
-                content = reply.read()
-        except urllib.error.HTTPError as error:
-            raise Failed(f"{path}: {error.code} {error.read().decode()[:2000]}") from None
-        return json.loads(content) if reply.headers.get_content_type() == "application/json" else content
+        super().__init__(command, checkout, base / "server.log", port)
 
     def wait_until_up(self, seconds: float) -> dict:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise Failed(f"the server ended with {self.process.returncode}:\n{self.tail()}")
-            try:
-                return self.request("/object_info")
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                time.sleep(1)
-        raise Failed(f"the server did not come up:\n{self.tail()}")
-
-    def tail(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])
+        return self.wait_for("/object_info", seconds)
 
     def start(self, graph: dict) -> str:
         return self.request("/prompt", {"prompt": graph})["prompt_id"]
@@ -83,8 +49,7 @@ class Server:
             history = self.request(f"/history/{prompt}")
             if prompt in history:
                 return history[prompt]
-            if self.process.poll() is not None:
-                raise Failed(f"the server ended with {self.process.returncode}:\n{self.tail()}")
+            self.check_alive()
             time.sleep(0.5)
         raise Failed(f"no picture after {seconds:.0f} s:\n{self.tail()}")
 
@@ -95,13 +60,6 @@ class Server:
         picture = next(image for output in entry["outputs"].values() for image in output.get("images", []))
         query = "&".join(f"{k}={picture[k]}" for k in ("filename", "subfolder", "type"))
         return self.request(f"/view?{query}")
-
-    def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
 
 
 def workflow(checkpoint: str, size: int, steps: int) -> dict:
@@ -147,17 +105,6 @@ def variants(graph: dict) -> dict[str, dict]:
     return made
 
 
-def psnr(a: bytes, b: bytes) -> float:
-    import numpy as np
-    from PIL import Image
-
-    x, y = (np.asarray(Image.open(io.BytesIO(p)).convert("RGB"), dtype=np.float64) for p in (a, b))
-    if x.shape != y.shape:
-        raise Failed(f"pictures of {x.shape} and {y.shape}")
-    error = np.mean((x - y) ** 2)
-    return float("inf") if error == 0 else float(10 * np.log10(255.0 ** 2 / error))
-
-
 def check(server: Server, checkpoint: str, size: int, steps: int, only: str) -> list[str]:
     """Draws everything and prints a line each; what failed."""
     known = server.wait_until_up(600)
@@ -197,16 +144,6 @@ def check(server: Server, checkpoint: str, size: int, steps: int, only: str) -> 
     # Nothing in this workflow needs the model's own layers where the engine was asked for.
     problems += [line for line in server.log.read_text(errors="replace").splitlines() if "the engine leaves" in line]
     return problems
-
-
-def make_checkpoint() -> Path:
-    path = Path(tempfile.gettempdir()) / "rocm-sd-random-sd15.safetensors"
-    if not path.is_file():
-        sys.path.insert(0, str(REPOSITORY / "tools"))
-        from make_random_checkpoint import write_checkpoint
-
-        write_checkpoint("sd15", path, tiny=False, seed=0, dtype="fp16")
-    return path
 
 
 def main() -> int:
