@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import weakref
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Optional
 
 import torch
 from torch import Tensor, nn
@@ -51,12 +51,22 @@ def new_unet(state: dict[str, Tensor], config: str = "") -> _Model:
     return _Model(_ops._new_engine_unet(list(state.values()), "\n".join(state), config))
 
 
+def is_ours(forward: Any) -> bool:
+    """Whether a module's replaced forward is one of this package's, for which the engine may stand in."""
+    return getattr(forward, "rocm_sd_forward", False)
+
+
+def _foreign_forward(module: nn.Module) -> Any:
+    forward = module.__dict__.get("forward")
+    return None if is_ours(forward) else forward
+
+
 class _Watched:
     """What a module was made of when the engine read it: classes, forwards, hooks, children and parameters."""
 
-    def __init__(self, root: nn.Module, ignored_forwards: Iterable[nn.Module] = ()) -> None:
+    def __init__(self, root: nn.Module) -> None:
         self.links = [(m._modules, key, child) for m in root.modules() for key, child in m._modules.items()]
-        self.forwards = [(m.__dict__, m.__dict__.get("forward"), m._forward_hooks, m._forward_pre_hooks)
+        self.forwards = [(m.__dict__, _foreign_forward(m), m._forward_hooks, m._forward_pre_hooks)
                          for m in root.modules() if m is not root]
         self.parameters = [(m._parameters, key) for m in root.modules() for key in m._parameters]
         self.processors = [m for m in root.modules() if hasattr(m, "processor")]
@@ -72,7 +82,8 @@ class _Watched:
             if children.get(key) is not child:
                 return f"the layer {key} was replaced"
         for attributes, forward, hooks, pre_hooks in self.forwards:
-            if attributes.get("forward") is not forward:
+            now = attributes.get("forward")
+            if now is not forward and not (forward is None and is_ours(now)):
                 return "a layer's forward was replaced"
             if hooks or pre_hooks:
                 return "a layer has hooks"
@@ -138,8 +149,7 @@ class EngineForward:
         for child in module.modules():
             if not type(child).__module__.startswith(("torch.nn.modules.", "diffusers.models.", own)):
                 return f"a layer is a {type(child).__module__}.{type(child).__name__}"
-            forward = child.__dict__.get("forward")
-            if child is not module and forward is not None and not getattr(forward, "rocm_sd_forward", False):
+            if child is not module and _foreign_forward(child) is not None:
                 return "a layer's forward was replaced"
         return self._watched.structure_problem()
 

@@ -160,6 +160,27 @@ def test_bands_give_the_whole_picture(ops):
             assert psnr(engine.try_forward(None, latent, bands=bands), want) >= 90 and engine.reason == ""
 
 
+def test_our_own_forwards_do_not_stop_the_engine(ops):
+    """Nodes put them on for one call and take them off again, so that each call meets other objects."""
+    from rocm_sd_ops.engine_modules import VaeHalfForward
+
+    vae = tiny_vae()
+    norm = vae.decoder.conv_norm_out
+    engine, latent = VaeHalfForward(vae, "decoder"), randn(1, 4, 6, 6)
+    with torch.no_grad():
+        want = vae.decoder(latent)
+        for put_on in (None, True, True, None):
+            if put_on:
+                norm.forward = lambda x: type(norm).forward(norm, x)
+                norm.forward.rocm_sd_forward = True
+            else:
+                norm.__dict__.pop("forward", None)
+            assert psnr(engine.try_forward(vae.decoder, latent), want) >= 90 and engine.reason == ""
+        norm.forward = lambda x: x
+        engine.try_forward(vae.decoder, latent)
+        assert "forward was replaced" in engine.reason
+
+
 @pytest.mark.parametrize("kind", ["sd15", "sdxl"])
 def test_pipelines_on_the_engine(ops, tiny_model, kind):
     pipe = pipeline(tiny_model, kind)
