@@ -13,11 +13,13 @@ using FlashChunk = uint4;
 using FlashChunk = uint32_t __attribute__((vector_size(16)));
 #endif
 
-// A thread without an item of its own copies the last one once more: a branch would cut the loop's body
-// apart, and compilers then move loads and products away from each other.
+// A thread that has run out of items copies its own of the round before once more: a branch would cut the
+// loop's body apart, and compilers then move loads and products away from each other; another thread's item
+// would be two threads' writes to one place. Where there is one round only, the last item is everybody's.
 template <int kTotal, int kThreads>
 ROCM_SD_DEVICE int flash_item(int i) {
-  return kTotal % kThreads == 0 || i < kTotal ? i : kTotal - 1;
+  if (kTotal % kThreads == 0 || i < kTotal) return i;
+  return kTotal > kThreads ? i - kThreads : kTotal - 1;
 }
 
 // kRows rows of kCols elements, kCols % 8 == 0, to rows of kLd elements. Rows from `valid` on repeat the last
@@ -38,7 +40,7 @@ struct RowStaging {
       const T* source = from + (row < valid ? row : valid - 1) * stride + chunk * 8;
       if constexpr (kHolds)
         held[n] = *reinterpret_cast<const FlashChunk*>(source);
-      else
+      else if (kTotal >= kThreads || Arch::thread() < kTotal)
         Arch::copy_async(lds + row * kLd + chunk * 8, source, true);
     }
   }
