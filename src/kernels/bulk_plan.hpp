@@ -18,7 +18,7 @@ struct BulkTile {
 struct BulkExtent {
   int64_t rows = 0, columns = 0, depth = 0;  // of one layer
   int64_t layers = 1;
-  bool gated = false;
+  bool gated = false, gathered = false;
 };
 
 // A cluster: workgroups that share a tile of the weights, and parts of k.

@@ -143,7 +143,8 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
   std::vector<std::pair<double, ConvChoice>> ranked;
   for (const ConvConfig& config : conv_configs_of(traits, extent.dtype)) {
     if (config.bulk) {
-      const BulkExtent bulk{extent.pixels / extent.phases, extent.outputs, extent.depth, extent.phases};
+      const BulkExtent bulk{
+          extent.pixels / extent.phases, extent.outputs, extent.depth, extent.phases, false, true};
       const BulkTile tile{config.shape.block_n, config.groups};
       if (extent.whole_blocks)
         for (const BulkSplit& s : bulk_splits(traits, tile, bulk, true))
