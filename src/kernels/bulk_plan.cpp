@@ -22,9 +22,8 @@ std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const BulkTile& tile
   const int64_t tiles = below * ceil_div(extent.columns, tile.columns) * extent.layers;
   const int64_t steps = ceil_div(extent.depth, kDepth);
   for (const int sharers : {1, 2})
-    for (const int splits : {1, 2, 4, 8}) {
-      if (sharers * splits > 8 || sharers > below || (splits > 1 && (!may_split || tile.groups > 1)))
-        continue;
+    for (int splits = 1; splits * sharers <= 8; ++splits) {
+      if (sharers > below || (splits > 1 && (!may_split || tile.groups > 1))) continue;
       // Parts that fill the device about once; none is empty.
       if (splits > 1 && tiles * splits > traits.multiprocessors) break;
       if (splits > 1 && (steps < 2 * splits || ceil_div(steps, ceil_div(steps, splits)) != splits)) continue;
@@ -35,38 +34,43 @@ std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const BulkTile& tile
 
 namespace {
 
-// Nanoseconds, but for the last three: of a step by 64, 128, 160 and 256 columns; of a tile's begin and end
-// per column, gated or not; per byte of sums that change workgroups; a step's part where weights are shared;
-// bytes of weights per nanosecond.
+// Nanoseconds. A workgroup takes its tiles in rounds; each costs its steps, which the matrix units or the
+// copies into LDS bind, and what comes before and after them.
 struct Costs {
-  double step[4], column, gated_column, sum_byte, shared, weight_bytes;
+  double step[4];       // of 64 of depth, by columns as in class_of()
+  double tail, column;  // of a tile's begin and end: always, and per column
+  double shared;        // a step's part where two tiles share weights
+  double part;          // per part of k beyond the first: barriers of a larger cluster
+  double byte;          // per byte of sums that change workgroups
 };
-// Fitted to an H200's times of SD1.5's, SDXL's and the VAE's products by tiles of these columns: the choices
-// took at most 2% more in all than the best of them. A gathered step costs more than one of a matrix.
-constexpr Costs kMatrix = {{280, 326, 450, 614}, 16.5, 24, 0.04, 0.97, 2000};
-constexpr Costs kGathered = {{383, 498, 554, 687}, 10.9, 0, 0.0486, 0.952, 2176};
-constexpr double kLaunch = 1800, kShare = 150;
+// Fitted to the times of all configurations for the products of SD1.5, SDXL, the VAE and CLIP on an H200. The
+// choices took 0.8%, 0.1%, 0.2% and 1.7% more in all than the best (convolutions 0.1%); fitted to SD1.5 alone,
+// 2.5% more for SDXL, and the reverse 1.1% (convolutions 0.1%). A gathered step costs more than one of a
+// matrix: its addresses are made per pixel.
+constexpr Costs kMatrix = {{270, 325, 420, 600}, 300, 17, 0.985, 500, 0.04};
+constexpr Costs kGathered = {{490, 540, 565, 685}, 0, 10.9, 0.952, 100, 0.05};
+constexpr double kGatedTail[4] = {1200, 2200, 3400, 7000};  // with 256 columns registers are short
+constexpr double kLaunch = 1800, kShare = 150, kGatheredShare = 100;
+
+int class_of(int columns) { return columns <= 64 ? 0 : columns <= 128 ? 1 : columns <= 160 ? 2 : 3; }
 
 }  // namespace
 
 double bulk_ns(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& extent, BulkSplit split) {
   const Costs& of = extent.gathered ? kGathered : kMatrix;
-  const int columns = tile.columns;
-  const double step = of.step[columns <= 64 ? 0 : columns <= 128 ? 1 : columns <= 160 ? 2 : 3];
-  const double tail = (extent.gated ? of.gated_column : of.column) * columns;
-  const int64_t groups =
-      ceil_div(extent.rows, kRows * split.sharers) * ceil_div(extent.columns, columns) * extent.layers;
+  const int64_t clusters =
+      ceil_div(extent.rows, kRows * split.sharers) * ceil_div(extent.columns, tile.columns) * extent.layers;
   const auto steps = static_cast<double>(ceil_div(ceil_div(extent.depth, kDepth), split.splits));
+  // One workgroup alone on each multiprocessor.
   const int64_t at_once =
-      std::min<int64_t>(groups, bulk_clusters_at_once(traits, tile.groups, split.sharers * split.splits));
-  double round =
-      tail + steps * step * (split.sharers > 1 ? of.shared : 1.0) + (split.sharers > 1 ? kShare : 0);
-  if (split.splits > 1) round += of.sum_byte * 4 * kRows * columns * (split.splits - 1) / split.splits;
-  // Two that share a multiprocessor share its matrix units; what else they do is beside each other.
-  if (tile.groups > 1 && groups > at_once / 2) round = std::max(round, 2 * steps * step + tail / 2);
-  const auto rounds = static_cast<double>(ceil_div(groups, at_once));
-  const auto weights = 2.0 * static_cast<double>(extent.columns * extent.depth * extent.layers);
-  return kLaunch + std::max(rounds * round, weights / of.weight_bytes);
+      std::min<int64_t>(clusters, bulk_clusters_at_once(traits, 1, split.sharers * split.splits));
+  double round = steps * of.step[class_of(tile.columns)] * (split.sharers > 1 ? of.shared : 1.0);
+  round += extent.gated ? kGatedTail[class_of(tile.columns)] : of.tail + of.column * tile.columns;
+  if (split.sharers > 1) round += extent.gathered ? kGatheredShare : kShare;
+  if (split.splits > 1)
+    round +=
+        of.part * (split.splits - 1) + of.byte * 4 * kRows * tile.columns * (split.splits - 1) / split.splits;
+  return kLaunch + static_cast<double>(ceil_div(clusters, at_once)) * round;
 }
 
 }  // namespace rocm_sd

@@ -51,10 +51,6 @@ struct Bulk {
   static ROCM_SD_DEVICE void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" ::: "memory");
   }
-  // The next kernel may start: what it does before its own wait runs beside this one.
-  static ROCM_SD_DEVICE void let_next_start() {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  }
   static ROCM_SD_DEVICE void prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
   }

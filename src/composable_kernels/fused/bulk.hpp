@@ -61,7 +61,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
         if (!begun) {
           for (; fetched < last && fetched < first + Cfg::kStages; ++fetched) fetch_weights(fetched);
           Nvidia::begin_kernel();
-          Bulk::let_next_start();
+          Nvidia::let_next_start();
           begun = true;
         }
         for (int step = first; step < last; ++step) {

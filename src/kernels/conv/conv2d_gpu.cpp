@@ -146,7 +146,7 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
                                 : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config.groups,
                                                                         static_cast<int>(cluster)));
   launch_kernel(ex, info, kernel_named(ex, conv_kernel_name(p.dtype(), choice.config)),
-                {clusters * cluster, 1, 1, cluster},
+                {clusters * cluster, 1, 1, cluster, true},
                 static_cast<uint32_t>(bulk_threads(choice.config.groups)),
                 static_cast<uint32_t>(bulk_lds_bytes(shape)), bulk);
 }
