@@ -9,9 +9,10 @@
 
 namespace rocm_sd {
 
-// A configuration: 128 rows by so many columns, so many workgroups at once on a multiprocessor.
+// A configuration: 128 rows by so many columns, one after the other or two in turn.
 struct BulkTile {
-  int columns = 0, groups = 1;
+  int columns = 0;
+  bool turns = false;
 };
 
 // The product: of all layers that run beside each other.
@@ -27,16 +28,14 @@ struct BulkSplit {
   int sharers = 1, splits = 1;
 };
 
-// Clusters of so many workgroups, `groups` of which a multiprocessor holds, that run at the same time.
-uint32_t bulk_clusters_at_once(const GpuTraits& traits, int groups, int workgroups);
+// Clusters of so many workgroups, one on a multiprocessor, that run at the same time.
+uint32_t bulk_clusters_at_once(const GpuTraits& traits, int workgroups);
 
 // Those worth timing; may_split: whether the product can be summed from parts.
 std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& extent,
                                    bool may_split);
 
-// An estimate in nanoseconds, to compare choices by; of one workgroup on a multiprocessor. Two of them won at
-// few small products on an H200, by at most 7%, and lost by up to half elsewhere: they are for a tuner, and
-// no default.
+// An estimate in nanoseconds, to compare choices by.
 double bulk_ns(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& extent, BulkSplit split);
 
 }  // namespace rocm_sd
