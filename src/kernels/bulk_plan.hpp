@@ -9,16 +9,18 @@
 
 namespace rocm_sd {
 
-// A configuration: 128 rows by so many columns, so many workgroups at once on a multiprocessor.
+// A configuration: 128 rows by so many columns, one after the other or two in turn.
 struct BulkTile {
-  int columns = 0, groups = 1;
+  int columns = 0;
+  bool turns = false;
 };
 
 // The product: of all layers that run beside each other.
 struct BulkExtent {
   int64_t rows = 0, columns = 0, depth = 0;  // of one layer
   int64_t layers = 1;
-  bool gated = false;
+  bool gated = false;     // columns are values and gates
+  bool gathered = false;  // rows are the pixels of a convolution
 };
 
 // A cluster: workgroups that share a tile of the weights, and parts of k.
@@ -26,8 +28,8 @@ struct BulkSplit {
   int sharers = 1, splits = 1;
 };
 
-// Clusters of so many workgroups, `groups` of which a multiprocessor holds, that run at the same time.
-uint32_t bulk_clusters_at_once(const GpuTraits& traits, int groups, int workgroups);
+// Clusters of so many workgroups, one on a multiprocessor, that run at the same time.
+uint32_t bulk_clusters_at_once(const GpuTraits& traits, int workgroups);
 
 // Those worth timing; may_split: whether the product can be summed from parts.
 std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& extent,
