@@ -149,7 +149,8 @@ struct Bench {
   }
 };
 
-int bench(const std::string& device_name, const std::string& type, const std::vector<std::string>& wanted) {
+int run_models(const std::string& device_name, const std::string& type,
+               const std::vector<std::string>& wanted) {
   Device& device = device_named(device_name);
   require<DeviceError>(device.kind() != DeviceKind::kHost, "bench_model_gpu: needs a GPU, got ",
                        device.name());
@@ -183,8 +184,8 @@ int bench(const std::string& device_name, const std::string& type, const std::ve
 
 int main(int argc, char** argv) {
   try {
-    return bench(argc > 1 ? argv[1] : "auto", argc > 2 ? argv[2] : "f16",
-                 std::vector<std::string>(argv + std::min(argc, 3), argv + argc));
+    return run_models(argc > 1 ? argv[1] : "auto", argc > 2 ? argv[2] : "f16",
+                      std::vector<std::string>(argv + std::min(argc, 3), argv + argc));
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 1;
