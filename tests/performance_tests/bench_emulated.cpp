@@ -28,9 +28,11 @@
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
+#include "performance_tests/count_file.hpp"
 #include "runtime/devices.hpp"
 
 using namespace rocm_sd;
+using bench::CountFile;
 
 namespace {
 
@@ -130,44 +132,6 @@ Tensor random_on(Device& device, const Shape& shape, DType dtype) {
   for (float& v : values) v = static_cast<float>(random() >> 8) * 0x1p-23f - 1.0f;
   return tensor_from(device, shape, values.data(), dtype);
 }
-
-// What the launches since the last call counted.
-class CountFile {
- public:
-  CountFile() {
-    if (const char* kept = std::getenv("ROCM_SD_EMULATOR_COUNT")) {
-      path_ = kept;
-      end_ = std::filesystem::exists(path_) ? std::filesystem::file_size(path_) : 0;
-    } else {
-      path_ = std::filesystem::temp_directory_path() /
-              ("bench_emulated." + std::to_string(std::random_device{}()));
-      setenv("ROCM_SD_EMULATOR_COUNT", path_.c_str(), 1);
-      temporary_ = true;
-    }
-  }
-  ~CountFile() {
-    std::error_code ignored;
-    if (temporary_) std::filesystem::remove(path_, ignored);
-  }
-  CountFile(const CountFile&) = delete;
-  CountFile& operator=(const CountFile&) = delete;
-
-  std::vector<nlohmann::json> take() {
-    std::vector<nlohmann::json> out;
-    std::ifstream file(path_);
-    file.seekg(static_cast<std::streamoff>(end_));
-    for (std::string line; std::getline(file, line);) {
-      end_ += line.size() + 1;
-      out.push_back(nlohmann::json::parse(line));
-    }
-    return out;
-  }
-
- private:
-  std::filesystem::path path_;
-  uint64_t end_ = 0;
-  bool temporary_ = false;
-};
 
 void print_head(const std::string& target) {
   std::printf(
