@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 
 #include "apps/cli/commands.hpp"
 #include "rocm_sd/pipeline.hpp"
@@ -62,6 +63,11 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "error: out of memory\n");
     return static_cast<int>(rocm_sd::ExitCode::kOutOfMemory);
+  } catch (const std::system_error& e) {
+    // A stream whose reader has gone (`rocm-sd generate ... 2>&1 | head -1`): nobody is left to tell.
+    if (e.code() == std::errc::broken_pipe) return static_cast<int>(rocm_sd::ExitCode::kGenerationFailed);
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return static_cast<int>(rocm_sd::ExitCode::kInternal);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: internal: %s\n", e.what());
     return static_cast<int>(rocm_sd::ExitCode::kInternal);
