@@ -1,4 +1,5 @@
 // rocm-sd: Stable Diffusion from the command line.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -21,6 +22,13 @@ void wait_passively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
   setenv("OMP_WAIT_POLICY", "passive", 1);
   execv("/proc/self/exe", argv);  // where that fails, the program goes on as it is
+}
+
+// A file opened later must not get the number of a standard stream that the caller has closed, and be written
+// to.
+void open_standard_streams() {
+  for (int stream = 0; stream <= 2; ++stream)
+    if (fcntl(stream, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) std::_Exit(70);
 }
 
 int run(int argc, char** argv) {
@@ -53,6 +61,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   wait_passively(argv);
   std::signal(SIGPIPE, SIG_IGN);  // `rocm-sd list samplers | head` ends quietly
   try {
