@@ -7,12 +7,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <limits>
+#include <sstream>
 
 #include "apps/cli/background_tuning.hpp"
 #include "apps/cli/commands.hpp"
 #include "apps/cli/progress.hpp"
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "pipeline/options.hpp"
 #include "pipeline/output_name.hpp"
 #include "pipeline/sheet.hpp"
@@ -35,9 +37,12 @@ struct GenerateCommand {
   bool no_metadata = false, grid_labels = false, plan_only = false, quiet = false;
 };
 
+// Files of options and prompts: more bytes than that are a mistake.
+constexpr uint64_t kMaxConfigBytes = 1 << 20, kMaxPromptsBytes = 64 << 20;
+constexpr int64_t kMaxPictures = 10'000'000;
+
 std::vector<std::string> read_prompts(const std::string& path) {
-  std::ifstream file(path);
-  require<FileError>(file.good(), printable(path), ": cannot open the prompts file");
+  std::istringstream file(read_file(path, kMaxPromptsBytes));
   std::vector<std::string> prompts;
   constexpr size_t kMaxPrompts = 10000;
   for (std::string line; std::getline(file, line);) {
@@ -103,11 +108,9 @@ std::string default_config_path() {
 // file is read if it is there.
 void read_config(const std::string& asked, OptionTargets& targets) {
   const std::string path = asked.empty() ? default_config_path() : asked;
-  std::ifstream file(path);
-  if (!file.good()) {
-    require<UsageError>(asked.empty(), "config: cannot open ", printable(path));
-    return;
-  }
+  if (asked.empty() && (path.empty() || !path_exists(path))) return;
+  require<UsageError>(path_exists(path), "config: cannot open ", printable(path));
+  std::istringstream file(read_file(path, kMaxConfigBytes));
   try {
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {
       if (item.name == "++" || item.name == "--") continue;  // a section begins or ends
@@ -134,7 +137,12 @@ class Run {
     require<UsageError>(!load.model.empty(), "model: expected --model PATH");
     std::vector<std::string> prompts = {request_.prompt};
     if (!command_.prompts_file.empty()) prompts = read_prompts(command_.prompts_file);
-    total_ = static_cast<int>(prompts.size()) * command_.repeat * request_.batch;
+    const int64_t total = static_cast<int64_t>(prompts.size()) * command_.repeat * request_.batch;
+    require<UsageError>(total <= kMaxPictures, "at most ", kMaxPictures, " pictures a run, not ", total);
+    total_ = static_cast<int>(total);
+    const int64_t last_round = int64_t{command_.repeat - 1} * request_.batch;
+    require<UsageError>(request_.seed <= std::numeric_limits<int64_t>::max() - last_round,
+                        "seed: ", request_.seed, " leaves no seeds for ", command_.repeat, " rounds");
     if (command_.grid.empty())
       output_name(command_.output,
                   {.index = 1, .count = total_, .seed = 0, .model = ""});  // a bad pattern fails now

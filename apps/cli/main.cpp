@@ -1,10 +1,12 @@
 // rocm-sd: Stable Diffusion from the command line.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 
 #include "apps/cli/commands.hpp"
 #include "rocm_sd/pipeline.hpp"
@@ -20,6 +22,13 @@ void wait_passively(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
   setenv("OMP_WAIT_POLICY", "passive", 1);
   execv("/proc/self/exe", argv);  // where that fails, the program goes on as it is
+}
+
+// A file opened later must not get the number of a standard stream that the caller has closed, and be written
+// to.
+void open_standard_streams() {
+  for (int stream = 0; stream <= 2; ++stream)
+    if (fcntl(stream, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) std::_Exit(70);
 }
 
 int run(int argc, char** argv) {
@@ -52,6 +61,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   wait_passively(argv);
   std::signal(SIGPIPE, SIG_IGN);  // `rocm-sd list samplers | head` ends quietly
   try {
@@ -62,6 +72,11 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "error: out of memory\n");
     return static_cast<int>(rocm_sd::ExitCode::kOutOfMemory);
+  } catch (const std::system_error& e) {
+    // A stream whose reader has gone (`rocm-sd generate ... 2>&1 | head -1`): nobody is left to tell.
+    if (e.code() == std::errc::broken_pipe) return static_cast<int>(rocm_sd::ExitCode::kGenerationFailed);
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return static_cast<int>(rocm_sd::ExitCode::kInternal);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: internal: %s\n", e.what());
     return static_cast<int>(rocm_sd::ExitCode::kInternal);

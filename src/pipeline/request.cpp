@@ -1,6 +1,8 @@
 #include "pipeline/request.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "base/error.hpp"
@@ -34,6 +36,9 @@ void check_numbers(const GenerateRequest& r) {
   require<UsageError>(r.batch >= 1 && r.batch <= 64, "batch: expected 1 to 64, got ", r.batch);
   require<UsageError>(r.clip_skip >= 0, "clip-skip: expected 0 or more, got ", r.clip_skip);
   require<UsageError>(r.seed >= -1, "seed: expected -1 or more, got ", r.seed);
+  const int64_t largest = std::numeric_limits<int64_t>::max() - (r.batch - 1);  // picture i has seed + i
+  require<UsageError>(r.seed <= largest && r.variation_seed <= largest, "seed: expected at most ", largest,
+                      " for ", r.batch, " pictures, got ", std::max(r.seed, r.variation_seed));
   require<UsageError>(r.mask_blur >= 0 && r.mask_blur <= 64, "mask-blur: expected 0 to 64, got ",
                       r.mask_blur);
   require_range(r.cfg_scale, -100, 100, "cfg-scale");

@@ -15,7 +15,7 @@ namespace {
 // "k_dpmpp_2m_ka").
 std::pair<const SamplerRow*, std::optional<ScheduleKind>> split_name(const std::string& name) {
   const std::string wanted = normalized_name(name);
-  std::vector<std::pair<std::string, std::string>> suffixes = {{"ka", "karras"}};
+  std::vector<std::pair<std::string, std::string>> suffixes = {{"ka", "karras"}, {"exp", "exponential"}};
   for (const std::string& schedule : schedule_names())
     suffixes.emplace_back(normalized_name(schedule), schedule);
   for (const auto& [suffix, schedule] : suffixes) {

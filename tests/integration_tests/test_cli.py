@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import struct
 import subprocess
+import zlib
 
 import numpy as np
 import pytest
@@ -313,9 +315,141 @@ def test_onednn_kept_from_instructions(rocm_sd, model, tmp_path, level, dtype):
 
 
 @pytest.mark.bad_input
-def test_full_disk_keeps_no_broken_file(rocm_sd, model, tmp_path):
-    done = rocm_sd("generate", "--model", model, *FAST, "-o", "/dev/full/a.png", code=3)
-    assert "/dev/full" in done.stderr
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.webp"])
+def test_full_disk_keeps_no_broken_file(rocm_sd, model, tmp_path, name):
+    """A limit of the file's size stands for a full disk: write() fails in the middle of the picture."""
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+
+    (tmp_path / name).write_bytes(b"old")
+    done = subprocess.run([rocm_sd.path, "generate", "--model", model, *FAST, "-o", tmp_path / name], preexec_fn=limit, restore_signals=False,
+                          capture_output=True, text=True)
+    assert done.returncode == 3 and f"{name}: cannot write" in done.stderr.splitlines()[-1], done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_bytes() == b"old"
+
+
+@pytest.mark.bad_input
+def test_output_names_that_cannot_be(rocm_sd, model, tmp_path):
+    for name in ("x" * 300 + ".png", "."):
+        rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / name, code=2 if name == "." else 3)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("option", ["--prompts-file", "--config"])
+def test_text_files_that_are_none(rocm_sd, model, tmp_path, option):
+    os.mkfifo(tmp_path / "fifo")
+    with open(tmp_path / "huge", "wb") as file:
+        file.truncate(1 << 33)
+    for path, words in (("/dev/zero", "a device"), (tmp_path / "fifo", "a FIFO"), (tmp_path, "a folder"), (tmp_path / "huge", "at most")):
+        done = rocm_sd("generate", "--model", model, option, path, "-o", tmp_path / "a.png", code=3, timeout=60)
+        assert words in done.stderr and str(path) in done.stderr
+    rocm_sd("generate", "--model", model, option, tmp_path / "none", "-o", tmp_path / "a.png", code=3 if option == "--prompts-file" else 2)
+
+
+@pytest.mark.bad_input
+def test_prompts_files(rocm_sd, model, tmp_path):
+    for text, code in ((b"", 3), (b"# only a comment\n", 3), (b"a" * 11_000_000, 2), (b"x\n" * 10_001, 2), (b"cat\0dog \xff\r\n", 0)):
+        (tmp_path / "prompts.txt").write_bytes(text)
+        rocm_sd("generate", "--model", model, *FAST, "--prompts-file", tmp_path / "prompts.txt", "-o", tmp_path / "a.png", code=code)
+        assert (tmp_path / "a.png").exists() == (code == 0)
+
+
+@pytest.mark.bad_input
+def test_seeds_do_not_overflow(rocm_sd, model, tmp_path):
+    largest = 2**63 - 1
+    args = ["generate", "--model", model, "--steps", 1, "-W", 64, "-H", 64, "-o", tmp_path / "{seed}.png"]
+    for more in (["--batch", 2], ["--repeat", 3], ["--batch", 2, "--variation-seed", largest, "--variation-strength", 0.5]):
+        assert "seed: " in rocm_sd(*args, "--seed", largest, *more, code=2).stderr
+    assert not list(tmp_path.iterdir())
+    rocm_sd(*args, "--seed", largest)
+    assert (tmp_path / f"{largest}.png").exists()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name,damage", [("inf.png", 0x7c00), ("huge.png", 0x7bff)])
+def test_weights_that_overflow(rocm_sd, tiny_model, tmp_path, name, damage):
+    """Weights all infinite or the largest half: an error that names the stage, never a black picture."""
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_model("sd15", dtype="fp16"), folder)
+    unet = next((folder / "unet").glob("*.safetensors"))
+    content = unet.read_bytes()
+    start = 8 + struct.unpack("<Q", content[:8])[0]
+    unet.write_bytes(content[:start] + struct.pack("<H", damage) * ((len(content) - start) // 2))
+    done = rocm_sd("generate", "--model", folder, *FAST, "-o", tmp_path / name, code=None, timeout=60)
+    if damage == 0x7c00 or done.returncode != 0:  # norms tame weights that are only huge
+        assert done.returncode == 1 and "finite" in done.stderr.splitlines()[-1] and not (tmp_path / name).exists()
+    else:
+        assert read_picture(tmp_path / name).shape == (64, 64, 3)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("mode", ["RGBA", "P", "1", "L", "I;16", "CMYK", "apng", "icc", "rotated"])
+def test_odd_pictures_are_read(rocm_sd, model, tmp_path, mode):
+    path = tmp_path / ("in.jpg" if mode in ("CMYK", "rotated") else "in.png")
+    plain = Image.new("RGB", (64, 32), (10, 200, 30))
+    exif = Image.Exif()
+    exif[0x112] = 6
+    {"P": lambda: plain.convert("P").save(path, transparency=0), "I;16": lambda: Image.new("I;16", (64, 64), 40000).save(path),
+     "apng": lambda: plain.save(path, save_all=True, append_images=[Image.new("RGB", (64, 32))]),
+     "icc": lambda: plain.save(path, icc_profile=b"garbage" * 20),
+     "rotated": lambda: plain.save(path, exif=exif)}.get(mode, lambda: plain.convert(mode).save(path))()
+    rocm_sd("generate", "--model", model, *FAST, "--strength", 1, "--init-image", path, "-o", tmp_path / "out.png")
+    assert read_picture(tmp_path / "out.png").shape == (64, 64, 3)
+
+
+def png_chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+@pytest.mark.bad_input
+def test_hostile_pictures(rocm_sd, model, tmp_path):
+    Image.new("RGB", (64, 64), (10, 200, 30)).save(tmp_path / "good.png")
+    good = (tmp_path / "good.png").read_bytes()
+    header, rest = good[:33], good[33:]
+    packed = zlib.compress(bytes(100_000_000), 9)
+    cases = {"crc": (header[:-1] + bytes([header[-1] ^ 1]) + rest, 3), "twice": (header + header[8:] + rest, 3),
+             "long": (header + png_chunk(b"tEXt", b"parameters\0" + b"a" * 60_000_000) + rest, 3),
+             "bomb": (good[:8] + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 65500, 65500, 8, 2, 0, 0, 0)) + rest, 3),
+             "tall": (good[:8] + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 10**9, 8, 2, 0, 0, 0)) + rest, 3),
+             "ztxt": (header + png_chunk(b"zTXt", b"parameters\0\0" + packed) + rest, 0)}
+    for name, (content, code) in cases.items():
+        path = tmp_path / f"{name}.png"
+        path.write_bytes(content)
+        done = rocm_sd("generate", "--model", model, *FAST, "--strength", 1, "--init-image", path, "-o", tmp_path / "out.png", code=code, timeout=60)
+        assert code == 0 or f"{name}.png: " in done.stderr
+    assert "parameters" in rocm_sd("params", tmp_path / "ztxt.png", code=None).stderr
+    frames = [Image.new("RGB", (64, 64), (i, 0, 0)) for i in (0, 200)]
+    frames[0].save(tmp_path / "moving.webp", save_all=True, append_images=frames[1:])
+    assert "animated" in rocm_sd("generate", "--model", model, *FAST, "-i", tmp_path / "moving.webp", "-o", tmp_path / "out.png", code=3).stderr
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_signals_leave_no_file(rocm_sd, model, tmp_path, name):
+    command = [str(rocm_sd.path), "generate", "--model", str(model), "--steps", "1000", "-W", "64", "-H", "64", "-o",
+               str(tmp_path / "a.png"), "--progress", "json"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for line in process.stderr:
+        if '"sample"' in line:
+            break
+    process.send_signal(getattr(signal, name))
+    process.stderr.read()
+    assert process.wait(timeout=30) == (6 if name == "SIGTERM" else -signal.SIGHUP)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.bad_input
+def test_streams_and_folders_that_are_missing(rocm_sd, model, tmp_path):
+    command = f"'{rocm_sd.path}' generate --model '{model}' --steps 1 -W 64 -H 64 -o '{tmp_path}/"
+    for tail, codes in (("a.png' >&-", {0}), ("b.png' 2>&-", {0}), ("c.png' 2>&1 | head -1; exit ${PIPESTATUS[0]}", {0, 1})):
+        done = subprocess.run(["bash", "-c", command + tail], capture_output=True, text=True)
+        assert done.returncode in codes and "internal" not in done.stderr, (tail, done)
+    bare = {key: value for key, value in os.environ.items() if key not in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}
+    for more in ({}, {"HOME": ""}, {"XDG_CACHE_HOME": "/proc/none", "XDG_CONFIG_HOME": "/dev/null"}):
+        done = subprocess.run([rocm_sd.path, "generate", "--model", model, *FAST, "-o", tmp_path / "d.png"], env=bare | more, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_two_runs_at_once(rocm_sd, model, tmp_path):

@@ -273,6 +273,8 @@ TEST(SamplerNames, OfEveryProject) {
                                                        {"DDIM", "ddim"},
                                                        {"ipndm_v", "ipndm_v"},
                                                        {"LCMScheduler", "lcm"},
+                                                       {"k_lcm", "lcm"},
+                                                       {"DDIMParallelScheduler", "ddim"},
                                                        {"DPMSolverSDEScheduler", "dpmpp_sde"},
                                                        {"KDPM2AncestralDiscreteScheduler", "dpm2_a"}};
   for (const auto& [name, row] : kWant) EXPECT_EQ(find_sampler(name).name, row) << name;
@@ -297,6 +299,7 @@ TEST(SamplerNames, MayEndInASchedule) {
                {"DPM++ 2M SDE Karras", "dpmpp_2m_sde", ScheduleKind::kKarras},
                {"LMS Karras", "lms", ScheduleKind::kKarras},
                {"k_dpmpp_2m_ka", "dpmpp_2m", ScheduleKind::kKarras},
+               {"k_dpmpp_2m_sde_exp", "dpmpp_2m_sde", ScheduleKind::kExponential},
                {"Euler", "euler", ScheduleKind::kNormal},
                {"DPM2", "dpm2", ScheduleKind::kKarras}};
   for (const auto& want : kWant) {
