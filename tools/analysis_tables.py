@@ -60,7 +60,7 @@ def memory_tables(data: dict) -> dict:
         def line(row: dict) -> dict:
             return {"what": row["name"], "us": row["us"], "rate": gb_per_s(row), "share": 100 * gb_per_s(row) / peak}
 
-        found = {group: {"columns": shown, "rows": [line(row) for row in rows_of(data, group) + rows_of(data, "copy")]}
+        found = {group: {"columns": shown, "rows": [line(row) for row in rows_of(data, group)]}
                  for group in ("read", "row sums", "transpose")}
         base = next(row for row in rows_of(data, "lds") if row["stride"] == 1)
         found["lds"] = {"columns": columns(what="", us="us|1", rate="TB/s|2", times="times stride 1|1|x"),
@@ -141,7 +141,7 @@ def plot(data: dict, name: str) -> tuple[str, str, str]:
         else:
             chart = Chart(f"Reads with gaps between lanes, {card}", "stride between lanes, elements of 4 bytes", "GB/s", log_x=True)
             chart.line("useful bytes", [(row["stride"], gb_per_s(row)) for row in rows])
-            chart.line("sectors of 32 bytes", [(row["stride"], gb_per_s(row) * min(row["stride"], 8)) for row in rows])
+            chart.line("if 64 bytes are fetched each time", [(row["stride"], gb_per_s(row) * min(row["stride"], 16)) for row in rows])
             chart.line("peak", [(row["stride"], data["peak"]["gb_per_s"]) for row in rows])
         return name, chart.title, chart.canvas().svg()
     if name == "lds":

@@ -14,6 +14,10 @@ What stands between is written anew. A file holds
         "columns": [{"key": "work", "title": "work"}, {"key": "ms", "title": "rocm-sd, ms", "digits": 2, "unit": " ms"}],
         "rows": [{"work": "SD 1.5 UNet", "ms": 5.68}]}}}
 
+A report of bench_analysis_gpu comes there by
+
+    tools/benchmarks.py --keep analysis.json --as analysis_card.json --command "..." --system "..." [--commit ...]
+
 digits: behind the point; significant: in all; without either a number is shown as it stands. Files that bench_analysis_gpu wrote get their tables and
 plots from tools/analysis_tables.py.
 """
@@ -55,7 +59,9 @@ def cell(row: dict, column: dict) -> str:
     if value is None:
         return ""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if "digits" in column:
+        if isinstance(value, int) and "digits" not in column:
+            text = str(value)
+        elif "digits" in column:
             text = f"{value:.{column['digits']}f}"
         elif "significant" in column:
             text = f"{value:#.{column['significant']}g}".rstrip(".")
@@ -109,12 +115,41 @@ def filled(text: str, folder: Path) -> tuple[str, dict[str, str]]:
     return MARK.sub(fill, text), plots
 
 
+def rounded(value):
+    """Six digits: more are noise. Whole numbers stay."""
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() else float(f"{value:.6g}")
+
+
+def keep(source: Path, target: Path, given: dict) -> None:
+    """A report of bench_analysis_gpu with what it does not know itself, a row to a line."""
+    report = json.loads(source.read_text(encoding="utf-8"))
+    if report.get("benchmark") != "analysis" or not report.get("rows"):
+        raise Problem(f"{source}: no report of bench_analysis_gpu --json")
+    head = {fact: given.get(fact) or report.get(fact) for fact in FACTS} | {k: v for k, v in report.items() if k not in (*FACTS, "rows")}
+    lines = [json.dumps({k: rounded(v) for k, v in row.items()}) for row in report["rows"]]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n  ' + ",\n  ".join(lines) + "]\n}\n", encoding="utf-8")
+    read(target)
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1])
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--keep", type=Path, metavar="REPORT")
+    parser.add_argument("--as", dest="name", metavar="NAME.json")
+    for fact in FACTS:
+        parser.add_argument(f"--{fact}", help="[the report's]" if fact == "device" else None)
     args = parser.parse_args(argv)
     folder, wrong = args.root / "docs" / "benchmarks", []
+    if args.keep:
+        try:
+            keep(args.keep, folder / (args.name or args.keep.name), vars(args))
+        except (Problem, OSError, ValueError) as problem:
+            print(problem, file=sys.stderr)
+            return 1
     used: set[str] = set()
     for name in DOCUMENTS:
         path = args.root / name
