@@ -187,19 +187,21 @@ format: $(VENV)/.lint  ## format the C++ files in place
 	@$(VENV)/bin/clang-format -i $(CXX_FILES)
 
 lint: $(VENV)/.lint  ## format, ladder of includes, lengths, documents
-	@echo "clang-format, check_layers, check_lines, check_docs, API reference"
+	@echo "clang-format, check_layers, check_lines, check_docs, API reference, benchmark tables"
 	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 	$(VENV)/bin/python tools/check_layers.py
 	$(VENV)/bin/python tools/check_lines.py
 	$(VENV)/bin/python tools/check_docs.py
 	$(VENV)/bin/python tools/gen_api_reference.py --check
+	$(VENV)/bin/python tools/benchmarks.py --check
 
 tidy: deps $(VENV)/.lint  ## clang-tidy on the files that differ from main; ALL=1 for every file
 	cmake --preset $(PRESET)
 	tools/run_clang_tidy.sh $(VENV)/bin/clang-tidy $(BUILD) $(JOBS) $(if $(ALL),all,changed)
 
-docs: $(VENV)/.lint  ## write docs/api-reference.md from the public headers
+docs: $(VENV)/.lint  ## write docs/api-reference.md from the public headers, and the benchmark tables from docs/benchmarks
 	$(VENV)/bin/python tools/gen_api_reference.py
+	$(VENV)/bin/python tools/benchmarks.py
 
 ##@ What it needs
 deps:  ## install missing system packages by name

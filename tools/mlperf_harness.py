@@ -9,8 +9,8 @@ PyTorch's CPU noise of seed 0; so each query is a picture of its own. Prompts ar
 MLPerf's captions_source.tsv, or one prompt a line), else the few of tools/mlperf_prompts.txt, which make no valid result.
 
 LoadGen times and judges; its logs are in --out, beside summary.json. --mode accuracy draws each prompt once into
---out/pictures, for FID and CLIP scores by a program of your own: none is shipped. This is a harness, not a submission: no audit
-has seen it.
+--out/pictures and computes FID and CLIP score (tools/picture_scores.py) with weights that you give: --inception and --statistics
+(MLPerf's val2014.npz), --clip; --no-scores only draws. This is a harness, not a submission: no audit has seen it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ TOOLS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TOOLS))
 NEGATIVE = "normal quality, low quality, worst quality, low res, blurry, nsfw, nude"  # text_to_image in mlcommons/inference
 SCENARIOS = ("SingleStream", "Offline", "Server")
+# What the closed division accepts of 5000 captions (mlcommons/inference, tools/submission/submission_checker.py).
+ACCEPTED = {"fid": (23.01085758, 23.95007626), "clip_score": (31.68631873, 31.81331801)}
 
 
 def read_captions(path: Path) -> list[tuple[str, str]]:
@@ -151,6 +153,40 @@ def verdict(path: Path) -> dict[str, str]:
     return {name.strip(): value.strip() for name, value in pairs if name.strip() in wanted}
 
 
+def check_scores(args) -> None:
+    """Refuses before the first of 5000 pictures is drawn, not after the last."""
+    if args.mode != "accuracy" or args.no_scores:
+        return
+    import picture_scores
+
+    if not args.inception or not (args.statistics or args.reference) or not args.clip:
+        raise SystemExit("error: accuracy needs weights that are not shipped: --inception FILE with --statistics FILE (or "
+                         "--reference FOLDER), and --clip FOLDER; --no-scores only draws the pictures")
+    try:
+        picture_scores.load_inception(args.inception)
+        if args.statistics:
+            picture_scores.read_statistics(args.statistics)
+    except picture_scores.Refused as refused:
+        raise SystemExit(f"error: {refused}") from None
+    if not (args.clip / "config.json").is_file():
+        raise SystemExit(f"error: {args.clip}: expected a transformers folder of a CLIP model")
+
+
+def score(args, captions: list[tuple[str, str]]) -> dict:
+    """FID and CLIP score of what run() drew, and whether they are in the range that the closed division accepts."""
+    import picture_scores
+
+    pictures = args.out / "pictures"
+    try:
+        scores = picture_scores.fid(pictures, args.inception, args.statistics, args.reference, args.score_device)
+        scores |= picture_scores.clip_score(pictures, args.clip, dict(captions), args.score_device)
+    except picture_scores.Refused as refused:
+        raise SystemExit(f"error: {refused}") from None
+    if scores["pictures"] == 5000:  # the ranges are of that many
+        scores["accepted"] = {name: low <= scores[name] <= high for name, (low, high) in ACCEPTED.items()}
+    return scores
+
+
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", type=Path, required=True, help="librocm_sd.so")
@@ -170,6 +206,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, help="queries a second: Server's target, Offline's expectation")
     parser.add_argument("--latency", type=float, default=20, help="Server's bound in seconds")
     parser.add_argument("--samples-in-memory", type=int, default=5000)
+    parser.add_argument("--inception", type=Path, help="Inception v3's weights as pytorch-fid has them")
+    parser.add_argument("--statistics", type=Path, help="mu and sigma of the real pictures, .npz")
+    parser.add_argument("--reference", type=Path, help="the real pictures themselves")
+    parser.add_argument("--clip", type=Path, help="transformers folder of a CLIP model (MLPerf's: ViT-B/32)")
+    parser.add_argument("--score-device", default="cpu", help="PyTorch's name")
+    parser.add_argument("--no-scores", action="store_true")
     return parser.parse_args(argv)
 
 
@@ -182,6 +224,7 @@ def main() -> None:
     from engine import Engine, EngineError
 
     captions = read_captions(args.captions)
+    check_scores(args)
     try:
         with Engine(args.library, model=args.model, device=args.device, dtype=args.dtype) as engine:
             def draw(prompt: str) -> np.ndarray:
@@ -189,7 +232,11 @@ def main() -> None:
                                    cfg_scale=args.guidance, sampler="euler", seed=0, rng="cpu", plain_prompt="true")[0]
 
             draw(captions[0][1])  # plans, lays weights out, captures
-            print(json.dumps(run(lg, args, draw, captions), indent=2))
+            summary = run(lg, args, draw, captions)
+        if args.mode == "accuracy" and not args.no_scores:
+            summary["accuracy"] = score(args, captions)
+            (args.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        print(json.dumps(summary, indent=2))
     except EngineError as error:
         raise SystemExit(f"error: {error}") from None
 

@@ -1,0 +1,139 @@
+"""tools/benchmarks.py and its tables and plots: documents say what docs/benchmarks holds."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+import analysis_tables
+import benchmarks
+import plot_svg
+
+FACTS = {"command": "`bench`", "device": "a card", "system": "Linux", "commit": "abc1234"}
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    (tmp_path / "docs" / "benchmarks").mkdir(parents=True)
+    write(tmp_path, "card.json", FACTS | {"tables": {"times": {
+        "columns": [{"key": "work", "title": "work"}, {"key": "ms", "title": "ms", "digits": 2}, {"key": "x", "title": "", "unit": "x"}],
+        "rows": [{"work": "UNet", "ms": 5.6, "x": 1.5}, {"work": "VAE", "ms": "off"}]}}})
+    (tmp_path / "BENCHMARKS.md").write_text("# B\n\n<!-- card.json facts -->\n<!-- end -->\n\ntext\n\n"
+                                            "<!-- card.json table times -->\nold\n<!-- end -->\nrest\n")
+    return tmp_path
+
+
+def write(root: Path, name: str, data: dict) -> None:
+    (root / "docs" / "benchmarks" / name).write_text(json.dumps(data))
+
+
+def run(root: Path, *words: str) -> int:
+    return benchmarks.main(["--root", str(root), *words])
+
+
+def test_writes_and_checks(root):
+    assert run(root, "--check") == 1 and run(root) == 0 and run(root, "--check") == 0
+    text = (root / "BENCHMARKS.md").read_text()
+    assert "- Command: `bench`\n- Device: a card\n- System: Linux\n- Commit: abc1234\n<!-- end -->\n\ntext" in text
+    assert "| work | ms |\n" not in text and "| work | ms | |\n|---|---|---|\n| UNet | 5.60 | 1.5x |\n| VAE | off | |\n<!-- end -->\nrest" in text
+    (root / "BENCHMARKS.md").write_text(text.replace("5.60", "4.60"))
+    assert run(root, "--check") == 1
+
+
+@pytest.mark.parametrize("change,words", [
+    (lambda d: d.pop("device"), "without its device"),
+    (lambda d: d.update(commit=" "), "without its commit"),
+    (lambda d: d["tables"].pop("times"), "no table times"),
+    (lambda d: d["tables"]["times"]["rows"][0].update(other=1), "other"),
+])
+def test_refuses(root, change, words, capsys):
+    path = root / "docs" / "benchmarks" / "card.json"
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    assert run(root) == 1 and words in capsys.readouterr().err
+
+
+def test_a_file_that_nobody_shows(root, capsys):
+    run(root)
+    write(root, "forgotten.json", FACTS)
+    assert run(root, "--check") == 1 and "forgotten.json: no document shows it" in capsys.readouterr().err
+
+
+def timed(group: str, name: str, us: float, **more) -> dict:
+    return {"group": group, "name": name, "us": us, "error": 0} | more
+
+
+MEASURED = FACTS | {"benchmark": "analysis", "arch": "sm_90", "peak": {"gpu": "Card", "gb_per_s": 4000}, "rows": [
+    timed("read", "4 bytes, stride 1", 100, width=4, stride=1, offset=0, bytes=2e8),
+    timed("read", "4 bytes, stride 8", 100, width=4, stride=8, offset=0, bytes=2.5e7),
+    timed("row sums", "a row per lane", 50, bytes=1e8), timed("transpose", "direct", 400, bytes=2e8),
+    timed("lds", "stride 1", 10, stride=1, lds_bytes=1e8), timed("lds", "stride 32", 320, stride=32, lds_bytes=1e8),
+    *(timed("product", f"{kind} {n}", us, flops=2.0 * n**3) for kind, us in (("naive", 100), ("library", 2)) for n in (512, 1024)),
+    timed("attention", "fused 1024", 10, flops=1e9),
+    timed("fusion", "a + b, apart", 30, bytes_saved=1e7), timed("fusion", "a + b, fused", 20, bytes_saved=1e7),
+    timed("vae", "whole", 2e4, arena_bytes=1e9, flops=1e13), timed("vae", "tiles 9", 3e4, arena_bytes=3e8, flops=1.5e13, psnr_db=41.2)]}
+
+
+def counted(group: str, name: str, lines: int, lds: int = 0, conflicts: int = 0, **more) -> dict:
+    return {"group": group, "name": name, "lines64": lines, "lines128": lines, "bytes_asked_for": 6400, "lds_cycles": lds,
+            "lds_conflict_cycles": conflicts, "instructions": 7} | more
+
+
+COUNTED = FACTS | {"benchmark": "analysis", "arch": "gfx1100", "rows": [
+    counted("read", "4 bytes, stride 1", 100, width=4, stride=1, offset=0), counted("read", "4 bytes, stride 4", 400, width=4, stride=4, offset=0),
+    counted("row sums", "a row per lane", 200), counted("transpose", "through LDS", 200, 64, 60),
+    counted("lds", "stride 1", 0, 10, 0, stride=1), counted("lds", "stride 32", 0, 320, 310, stride=32),
+    counted("product", "naive 128", 999), counted("attention", "fused 128", 99)]}
+
+
+def test_tables_of_times():
+    tables = analysis_tables.tables(MEASURED)
+    assert [row["share"] for row in tables["read"]["rows"]] == [50.0, 6.25]
+    assert tables["lds"]["rows"][1]["times"] == 32 and tables["lds"]["rows"][0]["rate"] == 10.0
+    shown = benchmarks.table(tables["product"])
+    assert shown[0] == "| | 512 wide, us | TFLOP/s | 1024 wide, us | TFLOP/s |" and len(shown) == 4
+    assert benchmarks.table(tables["fusion"])[2] == "| a + b | 30.0 | 20.0 | 1.50x | 10.0 |"
+    assert tables["vae"]["rows"][1]["times"] == 1.5 and benchmarks.table(tables["vae"])[3].endswith("| 41.2 dB |")
+
+
+def test_tables_of_counts():
+    tables = analysis_tables.tables(COUNTED)
+    assert [row["share"] for row in tables["read"]["rows"]] == [100, 25]
+    assert tables["lds"]["rows"][1] == {"what": "stride 32", "cycles": 320, "conflicts": 310, "times": 32}
+    assert "vae" not in tables and len(benchmarks.table(tables["attention"])) == 3
+
+
+@pytest.mark.parametrize("data,name", [(MEASURED, n) for n in ("read", "lds", "product", "attention", "vae")] + [(COUNTED, "read"), (COUNTED, "lds")])
+def test_plots_are_svg_and_repeat(data, name):
+    _, title, svg = analysis_tables.plot(data, name)
+    assert title and analysis_tables.plot(data, name)[2] == svg
+    tree = ElementTree.fromstring(svg)
+    width, height = float(tree.get("width")), float(tree.get("height"))
+    for element in tree.iter():
+        tag = element.tag.rsplit("}", 1)[-1]
+        if tag == "circle":
+            assert 0 <= float(element.get("cx")) <= width and 0 <= float(element.get("cy")) <= height
+        if tag == "rect":
+            assert float(element.get("x", 0)) + float(element.get("width")) <= width
+    assert len(svg) < 20000
+
+
+def test_plots_reach_the_documents(root):
+    write(root, "card2.json", MEASURED)
+    path = root / "BENCHMARKS.md"
+    path.write_text(path.read_text() + "\n<!-- card2.json plot lds -->\n<!-- end -->\n")
+    assert run(root) == 0 and run(root, "--check") == 0
+    assert "](images/card2-lds.svg)" in path.read_text()
+    (root / "docs" / "images" / "card2-lds.svg").write_text("other")
+    assert run(root, "--check") == 1
+
+
+def test_scales():
+    assert plot_svg.nice_steps(9.3) == [0, 2, 4, 6, 8, 10] and plot_svg.nice_steps(0) == [0, 1] and plot_svg.nice_steps(1e-3)[-1] >= 1e-3
+    assert [plot_svg.short(x) for x in (0, 5, 1234.5, 0.01234, 41.26, 3e7)] == ["0", "5", "1234", "0.0123", "41.3", "3.00e+07"]
+    with pytest.raises(ValueError, match="nothing to plot"):
+        plot_svg.Chart("t", "x", "y").line("a", [(1, float("nan"))]).canvas()
