@@ -20,7 +20,7 @@ _register.register()
 from . import compat, tuning  # noqa: E402
 from .attention_processor import RocmSDAttnProcessor  # noqa: E402
 from .backend import Capabilities, ROCmSDBackend  # noqa: E402
-from .engine_modules import EngineUNet, EngineVAE  # noqa: E402
+from .engine_modules import EngineUNet, EngineVAE, define_operators  # noqa: E402
 from .explain import Explanation, explain, fallbacks, set_kernels_enabled  # noqa: E402
 from .ops import (attention, conv2d_epilogue, geglu, group_norm_silu, layer_norm, layer_norm_residual,  # noqa: E402
                   linear_epilogue, scheduler_step, upsample2x_conv, vae_attention)
@@ -28,6 +28,8 @@ from .optimize import engine_reasons, optimize_sd_model, refresh, report, restor
 from .packs import Pack  # noqa: E402
 from .profiling import profile  # noqa: E402
 from .sdpa import register_attention_backend, scaled_dot_product_attention, sdpa  # noqa: E402
+
+define_operators(_register.LIBRARY)
 
 __version__ = "0.1.0"
 __all__ = [

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _plain
 
-_library = torch.library.Library("rocm_sd", "FRAGMENT")  # noqa: TOR901 (lives as long as the module)
+LIBRARY = torch.library.Library("rocm_sd", "FRAGMENT")  # noqa: TOR901 (lives as long as the module)
 
 
 def _empty_nhwc(x: Tensor, n: int, c: int, h: int, w: int) -> Tensor:
@@ -114,10 +114,10 @@ def _gradient_of(plain: Callable, count: int) -> Callable:
 def register() -> None:
     """Once, after the library was loaded."""
     for name, (schema, function) in _plain.SCHEMAS.items():
-        _library.define(name + schema)
-        _library.impl(name, function, "CompositeImplicitAutograd")
+        LIBRARY.define(name + schema)
+        LIBRARY.impl(name, function, "CompositeImplicitAutograd")
     for name, fake in FAKES.items():
-        torch.library.register_fake(f"rocm_sd::{name}", fake, lib=_library)
+        torch.library.register_fake(f"rocm_sd::{name}", fake, lib=LIBRARY)
         plain, count = PLAIN[name]
         torch.library.register_autograd(f"rocm_sd::{name}", _gradient_of(plain, count), setup_context=_save_inputs,
-                                        lib=_library)
+                                        lib=LIBRARY)

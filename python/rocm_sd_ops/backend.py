@@ -7,7 +7,7 @@ from typing import Any, Union
 
 import torch
 
-from . import _library
+from . import _library, tuning
 from .explain import Explanation, explain, fallbacks
 from .optimize import optimize_sd_model, restore
 from .profiling import profile
@@ -63,6 +63,8 @@ class ROCmSDBackend:
     def explain(self, op: str, *args: Any, **kwargs: Any) -> Explanation:
         """explain(op, ...)."""
         return explain(op, *args, **kwargs)
+
+    tuning = tuning  # rocm_sd_ops.tuning: load, export, export_tunable_op, use
 
     def fallbacks(self) -> list[str]:
         """fallbacks()."""

@@ -8,162 +8,17 @@ options that the engine does not have get the module's own code.
 
 from __future__ import annotations
 
-import json
-import logging
+import itertools
 import weakref
 from typing import Any, Callable, Optional
 
 import torch
 from torch import Tensor, nn
 
+from ._engine_forward import EngineForward, Model, module_config, new_unet, refuse
 from ._patching import version
 
-_log = logging.getLogger(__name__)
 _ops = torch.ops.rocm_sd
-_PLAIN_PROCESSORS = ("AttnProcessor", "AttnProcessor2_0", "RocmSDAttnProcessor")
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-
-
-class Declined(Exception):
-    """Why the engine leaves a call to the module."""
-
-
-class _Model:
-    """An engine model's number, given back with the last reference."""
-
-    def __init__(self, id_: int) -> None:
-        self.id = id_
-        self._finalizer = weakref.finalize(self, _ops._drop_engine_model, id_)
-        self._finalizer.atexit = False
-
-
-def module_config(module: nn.Module) -> str:
-    """Diffusers' config.json of a module, or "" where it has none."""
-    config = getattr(module, "config", None)
-    if config is None or not hasattr(config, "items"):
-        return ""
-    return json.dumps({k: v for k, v in config.items() if not k.startswith("_") or k == "_class_name"}, default=str)
-
-
-def new_unet(state: dict[str, Tensor], config: str = "") -> _Model:
-    """An engine UNet on these tensors (Diffusers' or LDM's names). Raises RuntimeError with the reason for a model that the
-    engine does not have."""
-    return _Model(_ops._new_engine_unet(list(state.values()), "\n".join(state), config))
-
-
-def is_ours(forward: Any) -> bool:
-    """Whether a module's replaced forward is one of this package's, for which the engine may stand in."""
-    return getattr(forward, "rocm_sd_forward", False)
-
-
-def _foreign_forward(module: nn.Module) -> Any:
-    forward = module.__dict__.get("forward")
-    return None if is_ours(forward) else forward
-
-
-class _Watched:
-    """What a module was made of when the engine read it: classes, forwards, hooks, children and parameters."""
-
-    def __init__(self, root: nn.Module) -> None:
-        self.links = [(m._modules, key, child) for m in root.modules() for key, child in m._modules.items()]
-        self.forwards = [(m.__dict__, _foreign_forward(m), m._forward_hooks, m._forward_pre_hooks)
-                         for m in root.modules() if m is not root]
-        self.parameters = [(m._parameters, key) for m in root.modules() for key in m._parameters]
-        self.processors = [m for m in root.modules() if hasattr(m, "processor")]
-        self.stamp = self._stamp()
-
-    def _stamp(self) -> list:
-        return [None if p is None else (p.data_ptr(), version(p))
-                for p in (parameters[key] for parameters, key in self.parameters)]
-
-    def structure_problem(self) -> str:
-        """Why the module is not what it was, or ""."""
-        for children, key, child in self.links:
-            if children.get(key) is not child:
-                return f"the layer {key} was replaced"
-        for attributes, forward, hooks, pre_hooks in self.forwards:
-            now = attributes.get("forward")
-            if now is not forward and not (forward is None and is_ours(now)):
-                return "a layer's forward was replaced"
-            if hooks or pre_hooks:
-                return "a layer has hooks"
-        for module in self.processors:
-            if type(module.processor).__name__ not in _PLAIN_PROCESSORS:
-                return f"attention processor {type(module.processor).__name__}"
-        return ""
-
-    def same_values(self) -> bool:
-        return self._stamp() == self.stamp
-
-
-def _refuse(ok: bool, reason: str) -> None:
-    if not ok:
-        raise Declined(reason)
-
-
-class EngineForward:
-    """The engine's forward of one module, made at the first call and again when the module's weights were changed."""
-
-    def __init__(self, module: nn.Module, make: Callable[[dict[str, Tensor]], _Model]) -> None:
-        self._module = weakref.ref(module)
-        self._make = make
-        self._model: Optional[_Model] = None
-        self._watched: Optional[_Watched] = None
-        self.reason = ""  # why the last call was left to the module
-
-    def forget(self) -> None:
-        """Drops the engine's model; the next call makes it anew."""
-        self._model = self._watched = None
-
-    def model(self) -> int:
-        """The number of the engine's model. Raises Declined."""
-        module = self._module()
-        assert module is not None
-        _refuse(not torch.jit.is_tracing(), "the call is being traced")
-        _refuse(not torch.is_grad_enabled(), "gradients")
-        _refuse(not hasattr(module, "_hf_hook"), "accelerate moves the weights")
-        if self._watched is None:
-            self._watched = _Watched(module)
-            problem = self._first_problem(module)
-            _refuse(not problem, problem)
-        else:
-            problem = self._watched.structure_problem()
-            if problem:
-                self.forget()  # looked at anew by the next call
-                raise Declined(problem)
-        if self._model is None or not self._watched.same_values():
-            self._model = None  # the old weights go first
-            tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-            dtypes = {t.dtype for t in tensors.values()}
-            _refuse(len(dtypes) == 1 and next(iter(dtypes)) in _DTYPES, "parameters of several types")
-            try:
-                self._model = self._make({name: t.detach() for name, t in tensors.items()})
-            except RuntimeError as error:
-                raise Declined(str(error).splitlines()[0]) from None
-            self._watched.stamp = self._watched._stamp()
-        return self._model.id
-
-    def _first_problem(self, module: nn.Module) -> str:
-        assert self._watched is not None
-        own = type(module).__module__.split(".")[0] + "."
-        for child in module.modules():
-            if not type(child).__module__.startswith(("torch.nn.modules.", "diffusers.models.", own)):
-                return f"a layer is a {type(child).__module__}.{type(child).__name__}"
-            if child is not module and _foreign_forward(child) is not None:
-                return "a layer's forward was replaced"
-        return self._watched.structure_problem()
-
-    def __call__(self, run: Callable[[int], Any], original: Callable[[], Any]) -> Any:
-        """run(number), or original() where the engine declines; reason then says why."""
-        try:
-            made = run(self.model())
-        except Declined as declined:
-            if str(declined) != self.reason:
-                _log.info("rocm-sd: the engine leaves %s to its layers: %s", type(self._module()).__name__, declined)
-            self.reason = str(declined)
-            return original()
-        self.reason = ""
-        return made
 
 
 class TextUNetForward(EngineForward):
@@ -178,6 +33,9 @@ class TextUNetForward(EngineForward):
         super().forget()
         self._text = None
 
+    def left_alone(self) -> None:
+        self._text = None
+
     def _same_text(self, model: int, text: Tensor) -> bool:
         stamp = (model, text.data_ptr(), version(text), text.shape)
         same = self._cache_text and self._text is not None and self._text[0]() is text and self._text[1] == stamp
@@ -185,11 +43,64 @@ class TextUNetForward(EngineForward):
         return same
 
 
+def define_operators(library: torch.library.Library) -> None:
+    """torch.ops.rocm_sd._unet_forward, once."""
+    library.define("_unet_forward(int key, Tensor sample, Tensor timestep, Tensor text, Tensor? timestep_cond,"
+                   " Tensor? text_embeds, Tensor? time_ids) -> Tensor",
+                   tags=(torch.Tag.cudagraph_unsafe,))  # it looks at the module, and starts a graph of its own
+    library.impl("_unet_forward", _unet_forward, "CompositeExplicitAutograd")
+    torch.library.register_fake("rocm_sd::_unet_forward", _fake_unet_forward, lib=library)
+
+
+_keys = itertools.count(1)
+_unets: weakref.WeakValueDictionary[int, UNetForward] = weakref.WeakValueDictionary()
+
+
+def _unet_forward(key: int, sample: Tensor, timestep: Tensor, text: Tensor, timestep_cond: Optional[Tensor],
+                  text_embeds: Optional[Tensor], time_ids: Optional[Tensor]) -> Tensor:
+    """torch.ops.rocm_sd._unet_forward: the eager forward of the UNet with this key, for compiled graphs."""
+    engine = _unets.get(key)
+    module = None if engine is None else engine._module()
+    if module is None:
+        raise RuntimeError("the UNet that was compiled is gone, or was restored: compile again")
+    added = {k: v for k, v in (("text_embeds", text_embeds), ("time_ids", time_ids)) if v is not None}
+    with torch.no_grad():
+        y = module.forward(sample, timestep, text, timestep_cond=timestep_cond, added_cond_kwargs=added or None,
+                           return_dict=False)[0]
+    return y.contiguous(memory_format=torch.channels_last)
+
+
+def _fake_unet_forward(key: int, sample: Tensor, *args: Any) -> Tensor:
+    engine = _unets.get(key)
+    module = None if engine is None else engine._module()
+    channels = sample.shape[1] if module is None else module.config.out_channels
+    return sample.new_empty((sample.shape[0], *sample.shape[2:], channels)).permute(0, 3, 1, 2)
+
+
 class UNetForward(TextUNetForward):
     """UNet2DConditionModel.forward by the engine."""
 
     def __init__(self, unet: nn.Module, cache_text: bool = True) -> None:
         super().__init__(unet, lambda state: new_unet(state, module_config(unet)), cache_text)
+        self.key = next(_keys)
+        _unets[self.key] = self
+
+    def traced_forward(self, original: Callable, sample: Tensor, timestep: Any, encoder_hidden_states: Tensor,
+                       *args: Any, **kwargs: Any) -> Any:
+        """try_forward under torch.compile: one operator, which runs the module's eager forward with all its looking, or, where
+        the engine had declined already, the layers for the compiler to follow."""
+        plain = not args and all(v is None for k, v in kwargs.items() if k not in ("added_cond_kwargs", "timestep_cond", "return_dict"))
+        added = kwargs.get("added_cond_kwargs") or {}
+        if not (plain and set(added) <= {"text_embeds", "time_ids"} and self.takes_module()):
+            return original(sample, timestep, encoder_hidden_states, *args, **kwargs)
+        times = torch.as_tensor(timestep, device=sample.device).reshape(-1).expand(sample.shape[0])
+        y = _ops._unet_forward(self.key, sample, times, encoder_hidden_states, kwargs.get("timestep_cond"),
+                               added.get("text_embeds"), added.get("time_ids"))
+        if not kwargs.get("return_dict", True):
+            return (y,)
+        from diffusers.models.unets.unet_2d_condition import UNet2DConditionOutput
+
+        return UNet2DConditionOutput(sample=y)
 
     def try_forward(self, original: Callable, sample: Tensor, timestep: Any, encoder_hidden_states: Tensor,
                     class_labels: Any = None, timestep_cond: Optional[Tensor] = None, attention_mask: Any = None,
@@ -208,16 +119,16 @@ class UNetForward(TextUNetForward):
         def run(model: int) -> Any:
             extra = (class_labels, attention_mask, down_block_additional_residuals, mid_block_additional_residual,
                      down_intrablock_additional_residuals, encoder_attention_mask)
-            _refuse(all(x is None for x in extra), "class labels, masks or additional residuals")
-            _refuse(not {k: v for k, v in (cross_attention_kwargs or {}).items() if v not in (None, 1.0) or k != "scale"},
+            refuse(all(x is None for x in extra), "class labels, masks or additional residuals")
+            refuse(not {k: v for k, v in (cross_attention_kwargs or {}).items() if v not in (None, 1.0) or k != "scale"},
                     "cross_attention_kwargs")
             unet = self._module()
             for block in unet.up_blocks:  # FreeU
-                _refuse(getattr(block, "s1", None) is None and getattr(block, "b1", None) is None, "FreeU")
+                refuse(getattr(block, "s1", None) is None and getattr(block, "b1", None) is None, "FreeU")
             added = added_cond_kwargs or {}
             embeds, ids = added.get("text_embeds"), added.get("time_ids")
-            _refuse(set(added) <= {"text_embeds", "time_ids"}, "added conditions other than SDXL's")
-            _refuse(sample.ndim == 4 and torch.is_tensor(encoder_hidden_states) and encoder_hidden_states.ndim == 3
+            refuse(set(added) <= {"text_embeds", "time_ids"}, "added conditions other than SDXL's")
+            refuse(sample.ndim == 4 and torch.is_tensor(encoder_hidden_states) and encoder_hidden_states.ndim == 3
                     and sample.dtype == encoder_hidden_states.dtype, "inputs of another kind")
             times = torch.as_tensor(timestep, device=sample.device, dtype=torch.float32).reshape(-1).expand(sample.shape[0])
             y = _ops._engine_unet(model, sample, times.contiguous(), encoder_hidden_states,
@@ -249,13 +160,13 @@ class LdmUNetForward(TextUNetForward):
         def run(model: int) -> Tensor:
             options = transformer_options or {}
             override = options.get("optimized_attention_override")
-            _refuse(control is None, "a ControlNet")
-            _refuse(not options.get("patches") and not options.get("patches_replace"), "patches of the model")
-            _refuse(override is None or ours(override), "another attention")
-            _refuse(not {k for k, v in kwargs.items() if v is not None}, "options of other models")
-            _refuse(timesteps is not None and context is not None and x.ndim == 4 and context.ndim == 3, "inputs of another kind")
+            refuse(control is None, "a ControlNet")
+            refuse(not options.get("patches") and not options.get("patches_replace"), "patches of the model")
+            refuse(override is None or ours(override), "another attention")
+            refuse(not {k for k, v in kwargs.items() if v is not None}, "options of other models")
+            refuse(timesteps is not None and context is not None and x.ndim == 4 and context.ndim == 3, "inputs of another kind")
             parameter = next(self._module().parameters())  # type: ignore[union-attr]
-            _refuse(x.dtype == parameter.dtype and x.device == parameter.device, "weights of another type or place")
+            refuse(x.dtype == parameter.dtype and x.device == parameter.device, "weights of another type or place")
             text = context.to(x.dtype)  # type: ignore[union-attr]
             times = timesteps.float().reshape(-1).expand(x.shape[0]).contiguous()  # type: ignore[union-attr]
             return _ops._engine_unet(model, x, times, text, None if y is None else y.to(x.dtype), None, None,
@@ -277,9 +188,9 @@ class VaeHalfForward(EngineForward):
     def __init__(self, vae: nn.Module, half: str) -> None:
         config = module_config(vae) if type(vae).__name__ == "AutoencoderKL" else ""  # ldm's: told from the shapes
 
-        def make(state: dict[str, Tensor]) -> _Model:
+        def make(state: dict[str, Tensor]) -> Model:
             named = {f"{half}.{name}": t for name, t in state.items()}
-            return _Model(_ops._new_engine_vae(list(named.values()), "\n".join(named), config, half))
+            return Model(_ops._new_engine_vae(list(named.values()), "\n".join(named), config, half))
 
         super().__init__(getattr(vae, half), make)
 
@@ -291,9 +202,9 @@ class VaeHalfForward(EngineForward):
             return original(sample) if latent_embeds is None else original(sample, latent_embeds)
 
         def run(model: int) -> Tensor:
-            _refuse(latent_embeds is None and sample.ndim == 4, "inputs of another kind")
+            refuse(latent_embeds is None and sample.ndim == 4, "inputs of another kind")
             parameter = next(self._module().parameters())  # type: ignore[union-attr]
-            _refuse(sample.dtype == parameter.dtype and sample.device == parameter.device, "another type than the weights'")
+            refuse(sample.dtype == parameter.dtype and sample.device == parameter.device, "another type than the weights'")
             return _ops._engine_vae(model, sample, bands)
 
         return self(run, plain)

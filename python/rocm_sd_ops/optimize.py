@@ -170,9 +170,10 @@ def _add_engine(state: State, module: nn.Module, cache_text: bool) -> None:
     elif kind == "AutoencoderKL":
         whole = {half: (getattr(module, half), VaeHalfForward(module, half)) for half in ("decoder", "encoder")}
     for name, (part, engine) in whole.items():
-        def forward(self: nn.Module, original: Callable, *args: Any, _engine: Any = engine, **kwargs: Any) -> Any:
+        def forward(self: nn.Module, original: Callable, *args: Any, _engine: Any = engine, _traced: bool = name == "unet",
+                    **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():  # decided before anything that a tracer would have to follow
-                return original(*args, **kwargs)
+                return _engine.traced_forward(original, *args, **kwargs) if _traced else original(*args, **kwargs)
             return _engine.try_forward(original, *args, **kwargs)
 
         state.replace_forward(part, forward, "engine models")

@@ -12,13 +12,13 @@ struct Extents {
 
 Extents check_operands(const AtTensor& q, const AtTensor& k, const AtTensor& v) {
   constexpr const char* kOp = "rocm_sd::attention";
-  check(q.dim() == 4 && k.dim() == 4 && v.dim() == 4, kOp, ": expected q, k and v [B,H,N,D], got ",
-        describe(q), ", ", describe(k), " and ", describe(v));
+  check(q.dim() == 4 && k.dim() == 4 && v.dim() == 4, kOp, ": expected q, k and v [B,H,N,D], got ", shown(q),
+        ", ", shown(k), " and ", shown(v));
   check_alike(kOp, q, k, "k");
   check_alike(kOp, q, v, "v");
   check(k.size(0) == q.size(0) && k.size(1) == q.size(1) && k.size(3) == q.size(3) &&
             v.size(0) == q.size(0) && v.size(1) == q.size(1) && v.size(2) == k.size(2),
-        kOp, ": k ", describe(k), " and v ", describe(v), " do not fit q ", describe(q));
+        kOp, ": k ", shown(k), " and v ", shown(v), " do not fit q ", shown(q));
   return {q.size(0), q.size(1), q.size(2), k.size(2), q.size(3)};
 }
 
@@ -87,7 +87,7 @@ void check_mask(const AtTensor& q, const AtTensor& mask, const Extents& e) {
   bool fits = have.rank() <= 4;
   for (int i = 1; fits && i <= have.rank(); ++i)
     fits = have[have.rank() - i] == 1 || have[have.rank() - i] == full[4 - i];
-  check(fits, "rocm_sd::attention: mask ", describe(mask), " does not broadcast to ", full);
+  check(fits, "rocm_sd::attention: mask ", shown(mask), " does not broadcast to ", full);
 }
 
 AtTensor ours(const AtTensor& q, const AtTensor& k, const AtTensor& v, const OptionalAt& mask,
@@ -138,7 +138,7 @@ AtTensor attention(AtTensor q, AtTensor k, AtTensor v, OptionalAt mask, std::opt
 AtTensor vae_attention(AtTensor q, AtTensor k, AtTensor v, std::optional<double> scale) {
   constexpr const char* kOp = "rocm_sd::vae_attention";
   check(q.dim() == 4 && same_sizes(q, k) && same_sizes(q, v), kOp, ": expected q, k and v [B,C,H,W], got ",
-        describe(q), ", ", describe(k), " and ", describe(v));
+        shown(q), ", ", shown(k), " and ", shown(v));
   check_alike(kOp, q, k, "k");
   check_alike(kOp, q, v, "v");
   const Shape sizes = sizes_of(q);

@@ -5,9 +5,8 @@
 
 #include "base/json.hpp"
 #include "kernels/elementwise/elementwise.hpp"
-#include "models/unet.hpp"
 #include "models/vae.hpp"
-#include "pytorch_integration/op_scope.hpp"
+#include "pytorch_integration/engine_unet.hpp"
 #include "runtime/device.hpp"
 #include "weights/memory_component.hpp"
 
@@ -32,7 +31,8 @@ class TorchSource final : public ParameterSource {
       if (dtype_of(whole) == dtype)
         return view_as(with_strides(whole, row_major(sizes_of(whole))), slot.shape);
     }
-    const AtTensor stacked = empty_like(tensor_of(slot.parts[0]), slot.shape.numel(), dtype);
+    const AtTensor stacked =
+        empty_strided_of(tensor_of(slot.parts[0]), dtype, slot.shape, row_major(slot.shape));
     int64_t offset = 0;
     for (const ParameterSlot::Part& part : slot.parts) {
       const AtTensor& from = tensor_of(part);
@@ -54,28 +54,9 @@ class TorchSource final : public ParameterSource {
             part.name, ": expected ", part.shape, ", the module has ", stored.shape);
     return tensors_.at(stored.file_name());
   }
-  static AtTensor empty_like(const AtTensor& x, int64_t count, DType dtype) {
-    const int32_t code = dtype == DType::kF32   ? aoti_torch_dtype_float32()
-                         : dtype == DType::kF16 ? aoti_torch_dtype_float16()
-                                                : aoti_torch_dtype_bfloat16();
-    const int64_t step = 1;
-    int32_t device_type = 0, device_index = 0;
-    AtenTensorHandle made = nullptr;
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(x.get(), &device_type));
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(x.get(), &device_index));
-    STABLE_TORCH_ERROR_CODE_CHECK(
-        aoti_torch_empty_strided(1, &count, &step, code, device_type, device_index, &made));
-    return AtTensor(made);
-  }
 
   const WeightStore& store_;
   const std::map<std::string, AtTensor, std::less<>>& tensors_;
-};
-
-struct EngineUnet {
-  UNet unet;
-  TextCache text;
-  Shape text_shape;
 };
 
 struct Entry {       // one of the three
@@ -119,7 +100,7 @@ struct Module {
          Component kind) {
     require<UsageError>(!given.empty(), "a module without tensors");
     const auto first = dtype_of(given.front());
-    take_if(first.has_value(), describe(given.front()), ": the engine takes float32, float16 and bfloat16");
+    take_if(first.has_value(), shown(given.front()), ": the engine takes float32, float16 and bfloat16");
     dtype = *first;
     std::vector<MemoryTensor> listed;
     size_t begin = 0;
@@ -130,7 +111,7 @@ struct Module {
       begin = end + 1;
       require<UsageError>(same_device(given.front(), tensor), name, " is on another device than the rest");
       const auto dtype_here = dtype_of(tensor);
-      take_if(dtype_here.has_value(), name, " ", describe(tensor), ": the engine takes float types");
+      take_if(dtype_here.has_value(), name, " ", shown(tensor), ": the engine takes float types");
       listed.push_back({name, *dtype_here, sizes_of(tensor), nullptr});
       tensors.emplace(name, tensor);
     }
@@ -150,7 +131,33 @@ VaeConfig half_config(const nlohmann::json& json) {
   return config;
 }
 
-Tensor optional_rows(const OptionalAt& x) { return x ? row_major_of(*x) : Tensor(); }
+// latents [N,h,w,C]
+AtTensor decode(OpScope& scope, const VaeDecoder& decoder, const Tensor& latents, int64_t bands) {
+  Exec& exec = scope.exec();
+  if (bands == 1) return scope.give_nchw(decoder(exec, latents));
+  const int64_t scale = decoder.config().downscale(), images = latents.dim(0);
+  const Tensor pictures =
+      exec.alloc({images, scale * latents.dim(1), scale * latents.dim(2), decoder.config().image_channels},
+                 decoder.dtype());
+  for (int64_t n = 0; n < images; ++n)
+    decoder.decode_in_bands(exec, latents.narrow(0, n, 1), bands, [&](const Tensor& band, int64_t row) {
+      copy_into(exec, band, pictures.narrow(0, n, 1).narrow(1, row, band.dim(1)));
+    });
+  return scope.give_nchw(pictures);
+}
+
+// What no kernel takes is the module's own work: Python knows it by how the message begins.
+template <class Run>
+AtTensor or_decline(const Run& run) {
+  const auto declines = [](const Error& why) { return Declined(concat("rocm-sd declines: ", why.what())); };
+  try {
+    return run();
+  } catch (const Declined& why) {
+    throw declines(why);
+  } catch (const UsageError& why) {  // what select() throws
+    throw declines(why);
+  }
+}
 
 }  // namespace
 
@@ -160,8 +167,7 @@ int64_t new_engine_unet(std::vector<AtTensor> tensors, std::string names, std::s
   Device& device = scope.on_host() ? host_device() : scope.exec().device();
   const auto entry = std::make_shared<Entry>();
   const UNetConfig shape = unet_config(*module.component->config, "config of the module");
-  entry->unet = std::make_unique<EngineUnet>(
-      EngineUnet{UNet::load(device, shape, module.source(), module.dtype), {}, {}});
+  entry->unet = std::make_unique<EngineUnet>(UNet::load(device, shape, module.source(), module.dtype));
   return keep(entry);
 }
 
@@ -190,60 +196,40 @@ void drop_engine_model(int64_t id) {
 }
 
 AtTensor engine_unet(int64_t id, AtTensor sample, AtTensor timestep, AtTensor text, OptionalAt text_embeds,
-                     OptionalAt time_ids, OptionalAt guidance, bool same_text) {
+                     OptionalAt time_ids, OptionalAt guidance, bool same_text, int64_t mode) {
   constexpr const char* kOp = "rocm_sd::_engine_unet";
   const auto entry = entry_of(id);
   check(sample.dim() == 4 && text.dim() == 3 && timestep.dim() == 1 && sample.size(0) == text.size(0) &&
             sample.size(0) == timestep.size(0),
-        kOp, ": expected sample [N,C,H,W], timestep [N] and text [N,T,W], got ", describe(sample), ", ",
-        describe(timestep), " and ", describe(text));
+        kOp, ": expected sample [N,C,H,W], timestep [N] and text [N,T,W], got ", shown(sample), ", ",
+        shown(timestep), " and ", shown(text));
   check_alike(kOp, sample, text, "text");
   check_alike(kOp, sample, timestep, "timestep", false);
   for (const auto& [tensor, name] : {std::pair{&text_embeds, "text_embeds"}, std::pair{&time_ids, "time_ids"},
                                      std::pair{&guidance, "guidance"}})
     if (*tensor) check_alike(kOp, sample, **tensor, name, false);
   require<UsageError>(entry->unet != nullptr, kOp, ": the number ", id, " is no UNet's");
-  OpScope scope(sample);
-  const std::lock_guard lock(entry->mutex);
-  EngineUnet& model = *entry->unet;
-  Exec& exec = scope.exec();
-  const Shape text_shape = sizes_of(text);
-  if (!same_text || !(model.text_shape == text_shape)) {
-    if (!(model.text_shape == text_shape)) {
-      Device& device = scope.on_host() ? host_device() : exec.device();
-      model.text = model.unet.make_text_cache(device, text_shape[0], text_shape[1]);
-    }
-    model.text_shape = Shape();  // valid only once it is filled
-    model.unet.prepare_text(exec, row_major_of(text), model.text);
-    model.text_shape = text_shape;
-  }
-  const TimeInputs time{row_major_of(timestep), optional_rows(text_embeds), optional_rows(time_ids),
-                        optional_rows(guidance)};
-  const Tensor prediction = model.unet(exec, nhwc_of(sample), time, model.text);  // of bf16's models f32
-  const DType dtype = *dtype_of(sample);
-  return scope.give_nchw(prediction.dtype() == dtype ? prediction : cast(exec, prediction, dtype));
+  require<UsageError>(mode >= 0 && mode <= static_cast<int64_t>(ForwardMode::kPrepared), kOp, ": mode ",
+                      mode);
+  return or_decline([&] {
+    OpScope scope(sample);
+    const std::lock_guard lock(entry->mutex);
+    const UnetInputs inputs{sample, timestep, text, text_embeds, time_ids, guidance, same_text};
+    return entry->unet->run(scope, inputs, static_cast<ForwardMode>(mode));
+  });
 }
 
 AtTensor engine_vae(int64_t id, AtTensor x, int64_t bands) {
   const auto entry = entry_of(id);
-  check(x.dim() == 4, "rocm_sd::_engine_vae: expected [N,C,H,W], got ", describe(x));
+  check(x.dim() == 4, "rocm_sd::_engine_vae: expected [N,C,H,W], got ", shown(x));
   check(bands >= 1 && bands <= x.size(2), "rocm_sd::_engine_vae: ", bands, " bands of ", x.size(2), " rows");
-  OpScope scope(x);
-  const std::lock_guard lock(entry->mutex);
-  Exec& exec = scope.exec();
-  if (entry->encoder) return scope.give_nchw(entry->encoder->moments(exec, nhwc_of(x)));
-  const VaeDecoder* decoder = entry->decoder.get();
-  require<UsageError>(decoder != nullptr, "rocm_sd::_engine_vae: the number ", id, " is no VAE's");
-  const Tensor latents = nhwc_of(x);  // [N,h,w,C]
-  if (bands == 1) return scope.give_nchw((*decoder)(exec, latents));
-  const int64_t scale = decoder->config().downscale();
-  const Tensor pictures = exec.alloc(
-      {x.size(0), scale * x.size(2), scale * x.size(3), decoder->config().image_channels}, decoder->dtype());
-  for (int64_t n = 0; n < x.size(0); ++n)
-    decoder->decode_in_bands(exec, latents.narrow(0, n, 1), bands, [&](const Tensor& band, int64_t row) {
-      copy_into(exec, band, pictures.narrow(0, n, 1).narrow(1, row, band.dim(1)));
-    });
-  return scope.give_nchw(pictures);
+  require<UsageError>(entry->unet == nullptr, "rocm_sd::_engine_vae: the number ", id, " is no VAE's");
+  return or_decline([&] {
+    OpScope scope(x);
+    const std::lock_guard lock(entry->mutex);
+    return entry->encoder ? scope.give_nchw(entry->encoder->moments(scope.exec(), nhwc_of(x)))
+                          : decode(scope, *entry->decoder, nhwc_of(x), bands);
+  });
 }
 
 }  // namespace rocm_sd::torch_ops

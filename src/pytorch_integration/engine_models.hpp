@@ -22,9 +22,9 @@ void drop_engine_model(int64_t id);  // an unknown id is no error
 
 // sample [N,C,H,W], timestep [N] f32, text [N,T,W], text_embeds [N,P] and time_ids [N,I] f32 (SDXL),
 // guidance [N,G] (LCM) -> [N,C',H,W], channels_last. same_text: the text is the previous call's, whose keys
-// and values are used again. Throws UsageError for an unknown id.
+// and values are used again. mode: a ForwardMode (engine_unet.hpp). Throws UsageError for an unknown id.
 AtTensor engine_unet(int64_t id, AtTensor sample, AtTensor timestep, AtTensor text, OptionalAt text_embeds,
-                     OptionalAt time_ids, OptionalAt guidance, bool same_text);
+                     OptionalAt time_ids, OptionalAt guidance, bool same_text, int64_t mode);
 // x [N,C,H,W] -> [N,C',H',W'], channels_last. bands: of rows that a decoder works in; the result is the same.
 AtTensor engine_vae(int64_t id, AtTensor x, int64_t bands);
 

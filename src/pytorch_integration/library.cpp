@@ -87,7 +87,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(rocm_sd, m) {
   m.def(
       "_engine_unet(int id, Tensor sample, Tensor timestep, Tensor text, Tensor? text_embeds, Tensor? "
       "time_ids,"
-      " Tensor? guidance, bool same_text) -> Tensor");
+      " Tensor? guidance, bool same_text, int mode=0) -> Tensor");
   m.def("_engine_vae(int id, Tensor x, int bands) -> Tensor");
 }
 

@@ -13,7 +13,7 @@ void check_parameters(const char* op, const AtTensor& x, const OptionalAt& weigh
     if (!*parameter) continue;
     check_alike(op, x, **parameter, name, false);
     check((*parameter)->dim() == 1 && (*parameter)->size(0) == channels, op, ": ", name, " ",
-          describe(**parameter), " does not fit ", channels, " channels");
+          shown(**parameter), " does not fit ", channels, " channels");
   }
 }
 
@@ -23,7 +23,7 @@ NormWeight parameters_of(OpScope& scope, const OptionalAt& weight, const Optiona
 }
 
 void check_layer_norm(const char* op, const AtTensor& x, const OptionalAt& weight, const OptionalAt& bias) {
-  check(x.dim() >= 1, op, ": expected [...,C], got ", describe(x));
+  check(x.dim() >= 1, op, ": expected [...,C], got ", shown(x));
   check_parameters(op, x, weight, bias, x.size(x.dim() - 1));
 }
 
@@ -32,12 +32,12 @@ void check_layer_norm(const char* op, const AtTensor& x, const OptionalAt& weigh
 AtTensor group_norm_silu(AtTensor x, int64_t groups, OptionalAt weight, OptionalAt bias, double eps,
                          bool silu, OptionalAt x2) {
   constexpr const char* kOp = "rocm_sd::group_norm_silu";
-  check(x.dim() == 4, kOp, ": expected x [N,C,H,W], got ", describe(x));
+  check(x.dim() == 4, kOp, ": expected x [N,C,H,W], got ", shown(x));
   Shape sizes = sizes_of(x);
   if (x2) {
     check_alike(kOp, x, *x2, "x2");
     check(x2->dim() == 4 && x2->size(0) == sizes[0] && x2->size(2) == sizes[2] && x2->size(3) == sizes[3],
-          kOp, ": x2 ", describe(*x2), " does not fit x ", describe(x));
+          kOp, ": x2 ", shown(*x2), " does not fit x ", shown(x));
     sizes[1] += x2->size(1);
   }
   check(groups > 0 && sizes[1] % groups == 0, kOp, ": cannot split ", sizes[1], " channels into ", groups,
@@ -78,7 +78,7 @@ std::tuple<AtTensor, AtTensor> layer_norm_residual(AtTensor x, AtTensor residual
   constexpr const char* kOp = "rocm_sd::layer_norm_residual";
   check_layer_norm(kOp, x, weight, bias);
   check_alike(kOp, x, residual, "residual");
-  check(same_sizes(x, residual), kOp, ": residual ", describe(residual), " does not fit x ", describe(x));
+  check(same_sizes(x, residual), kOp, ": residual ", shown(residual), " does not fit x ", shown(x));
   if (x.numel() == 0) {
     const Shape sizes = sizes_of(x);
     return {empty_strided_like(x, sizes, row_major(sizes)), empty_strided_like(x, sizes, row_major(sizes))};

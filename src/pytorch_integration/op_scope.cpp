@@ -74,7 +74,7 @@ std::atomic<bool> kernels_enabled{true};
 std::unique_ptr<TorchDevice> open_device(const AtTensor& like) {
   take_if(kernels_enabled, "our kernels are switched off");
   const auto dtype = dtype_of(like);
-  take_if(dtype.has_value(), describe(like), ": our kernels take float32, float16 and bfloat16");
+  take_if(dtype.has_value(), shown(like), ": our kernels take float32, float16 and bfloat16");
   if (!like.is_cpu()) return gpu_device_of(like);
   take_if(*dtype != DType::kF16, "float16 on the CPU: our host kernels take float32 and bfloat16");
   return std::make_unique<TorchHost>(like);
@@ -118,16 +118,16 @@ AtTensor OpScope::give_nchw(const Tensor& y) {
 }
 
 Tensor OpScope::f32_vector(const AtTensor& x, int64_t count, const char* name) {
-  check(x.dim() == 1 && x.size(0) == count, name, " ", describe(x), ": expected [", count, "]");
-  take_if(dtype_of(x).has_value(), name, " ", describe(x), ": our kernels take float types");
+  check(x.dim() == 1 && x.size(0) == count, name, " ", shown(x), ": expected [", count, "]");
+  take_if(dtype_of(x).has_value(), name, " ", shown(x), ": our kernels take float types");
   const Tensor vector = row_major_of(x);
   return vector.dtype() == DType::kF32 ? vector : cast(exec_, vector, DType::kF32);
 }
 
 void check_alike(const char* op, const AtTensor& x, const AtTensor& other, const char* name, bool typed) {
   require<UsageError>(same_device(x, other), op, ": ", name, " is on another device than the first operand");
-  require<UsageError>(!typed || x.scalar_type() == other.scalar_type(), op, ": ", name, " is ",
-                      describe(other), ", the first operand ", describe(x));
+  require<UsageError>(!typed || x.scalar_type() == other.scalar_type(), op, ": ", name, " is ", shown(other),
+                      ", the first operand ", shown(x));
 }
 
 void note_fallback(const char* op, const std::string& problem, const std::string& reason) {

@@ -19,6 +19,10 @@ class TorchDevice {
  public:
   virtual ~TorchDevice() = default;
   virtual Device& device() = 0;
+  // PyTorch's stream that the call works on; null on the host (and for the default stream of a GPU).
+  virtual void* stream() const { return nullptr; }
+  // PyTorch records that stream's launches for a graph of its own.
+  virtual bool is_capturing() const { return false; }
   // The block at this address, given away: the device forgets it.
   virtual AtTensor take(void* data) = 0;
 };
@@ -46,6 +50,8 @@ class OpScope {
 
   Exec& exec() { return exec_; }
   bool on_host() const { return on_host_; }
+  void* stream() const { return device_->stream(); }
+  bool is_capturing() const { return device_->is_capturing(); }
 
   // y's memory (all of a block that exec() allocated) as a PyTorch tensor with these sizes and strides.
   AtTensor give(const Tensor& y, const Shape& sizes, const Shape& strides);

@@ -20,8 +20,7 @@ Activation activation_named(const char* op, const std::string& name) {
 void check_bias(const char* op, const AtTensor& x, const OptionalAt& bias, int64_t count) {
   if (!bias) return;
   check_alike(op, x, *bias, "bias", false);
-  check(bias->dim() == 1 && bias->size(0) == count, op, ": bias ", describe(*bias), ": expected [", count,
-        "]");
+  check(bias->dim() == 1 && bias->size(0) == count, op, ": bias ", shown(*bias), ": expected [", count, "]");
 }
 
 std::optional<Tensor> bias_of(OpScope& scope, const OptionalAt& bias, int64_t count) {
@@ -55,15 +54,15 @@ std::optional<ForcedImpl> cheap_layout(const OpScope& scope, int64_t pack) {
 
 Shape conv_output(const char* op, const Shape& x, int64_t channels, const AtTensor& weight, int64_t stride,
                   const std::vector<int64_t>& padding, int64_t scale) {
-  check(weight.dim() == 4 && weight.numel() > 0, op, ": expected a weight [K,C,R,S], got ", describe(weight));
-  check(weight.size(1) == channels, op, ": the weight ", describe(weight), " takes ", weight.size(1),
+  check(weight.dim() == 4 && weight.numel() > 0, op, ": expected a weight [K,C,R,S], got ", shown(weight));
+  check(weight.size(1) == channels, op, ": the weight ", shown(weight), " takes ", weight.size(1),
         " channels, the input has ", channels);
   check(stride >= 1, op, ": stride ", stride, " is not positive");
   check(padding.size() == 4, op, ": expected padding [top,left,bottom,right], got ", padding.size(),
         " numbers");
   for (const int64_t p : padding) check(p >= 0 && p < (1 << 20), op, ": padding ", p);
   const int64_t h = scale * x[2] + padding[0] + padding[2], w = scale * x[3] + padding[1] + padding[3];
-  check(h >= weight.size(2) && w >= weight.size(3), op, ": the filter ", describe(weight),
+  check(h >= weight.size(2) && w >= weight.size(3), op, ": the filter ", shown(weight),
         " is larger than the padded input [", h, ",", w, "]");
   return {x[0], weight.size(0), (h - weight.size(2)) / stride + 1, (w - weight.size(3)) / stride + 1};
 }
@@ -75,7 +74,7 @@ ConvWeight conv_weight(OpScope& scope, int64_t pack, const AtTensor& weight, con
 }  // namespace
 
 AtTensor geglu(AtTensor x) {
-  check(x.dim() >= 1 && x.size(x.dim() - 1) % 2 == 0, "rocm_sd::geglu: expected [...,2C], got ", describe(x));
+  check(x.dim() >= 1 && x.size(x.dim() - 1) % 2 == 0, "rocm_sd::geglu: expected [...,2C], got ", shown(x));
   Shape sizes = sizes_of(x);
   sizes[-1] /= 2;
   if (sizes.numel() == 0) return empty_strided_like(x, sizes, row_major(sizes));
@@ -92,8 +91,8 @@ AtTensor linear_epilogue(AtTensor x, AtTensor weight, OptionalAt bias, OptionalA
                          bool gated, int64_t pack) {
   constexpr const char* kOp = "rocm_sd::linear_epilogue";
   const Activation activation = activation_named(kOp, act);
-  check(x.dim() >= 1 && weight.dim() == 2 && x.size(x.dim() - 1) == weight.size(1), kOp, ": x ", describe(x),
-        " does not fit the weight ", describe(weight));
+  check(x.dim() >= 1 && weight.dim() == 2 && x.size(x.dim() - 1) == weight.size(1), kOp, ": x ", shown(x),
+        " does not fit the weight ", shown(weight));
   check_alike(kOp, x, weight, "weight");
   const int64_t outputs = weight.size(0);
   check_bias(kOp, x, bias, outputs);
@@ -103,7 +102,7 @@ AtTensor linear_epilogue(AtTensor x, AtTensor weight, OptionalAt bias, OptionalA
   sizes[-1] = gated ? outputs / 2 : outputs;
   if (residual) {
     check_alike(kOp, x, *residual, "residual");
-    check(sizes_of(*residual) == sizes, kOp, ": residual ", describe(*residual), ": expected ", sizes);
+    check(sizes_of(*residual) == sizes, kOp, ": residual ", shown(*residual), ": expected ", sizes);
   }
   if (sizes.numel() == 0) return empty_strided_like(x, sizes, row_major(sizes));
   return ours_or_plain(
@@ -129,13 +128,13 @@ AtTensor conv2d_epilogue(AtTensor x, AtTensor weight, OptionalAt bias, int64_t s
                          std::string act, OptionalAt x2, int64_t pack) {
   constexpr const char* kOp = "rocm_sd::conv2d_epilogue";
   const Activation activation = activation_named(kOp, act);
-  check(x.dim() == 4, kOp, ": expected x [N,C,H,W], got ", describe(x));
+  check(x.dim() == 4, kOp, ": expected x [N,C,H,W], got ", shown(x));
   check_alike(kOp, x, weight, "weight");
   int64_t channels = x.size(1);
   if (x2) {
     check_alike(kOp, x, *x2, "x2");
     check(x2->dim() == 4 && x2->size(0) == x.size(0) && x2->size(2) == x.size(2) && x2->size(3) == x.size(3),
-          kOp, ": x2 ", describe(*x2), " does not fit x ", describe(x));
+          kOp, ": x2 ", shown(*x2), " does not fit x ", shown(x));
     channels += x2->size(1);
   }
   const Shape sizes = conv_output(kOp, sizes_of(x), channels, weight, stride, padding, 1);  // [N,K,P,Q]
@@ -143,11 +142,11 @@ AtTensor conv2d_epilogue(AtTensor x, AtTensor weight, OptionalAt bias, int64_t s
   if (channel_shift) {
     check_alike(kOp, x, *channel_shift, "channel_shift");
     check(sizes_of(*channel_shift) == Shape({sizes[0], sizes[1]}), kOp, ": channel_shift ",
-          describe(*channel_shift), ": expected [", sizes[0], ",", sizes[1], "]");
+          shown(*channel_shift), ": expected [", sizes[0], ",", sizes[1], "]");
   }
   if (residual) {
     check_alike(kOp, x, *residual, "residual");
-    check(sizes_of(*residual) == sizes, kOp, ": residual ", describe(*residual), ": expected ", sizes);
+    check(sizes_of(*residual) == sizes, kOp, ": residual ", shown(*residual), ": expected ", sizes);
   }
   if (sizes.numel() == 0) return empty_strided_like(x, sizes, channels_last(sizes));
   return ours_or_plain(
@@ -176,7 +175,7 @@ AtTensor conv2d_epilogue(AtTensor x, AtTensor weight, OptionalAt bias, int64_t s
 
 AtTensor upsample2x_conv(AtTensor x, AtTensor weight, OptionalAt bias, int64_t padding, int64_t pack) {
   constexpr const char* kOp = "rocm_sd::upsample2x_conv";
-  check(x.dim() == 4, kOp, ": expected x [N,C,H,W], got ", describe(x));
+  check(x.dim() == 4, kOp, ": expected x [N,C,H,W], got ", shown(x));
   check_alike(kOp, x, weight, "weight");
   const std::vector<int64_t> sides(4, padding);
   const Shape sizes = conv_output(kOp, sizes_of(x), x.size(1), weight, 1, sides, 2);

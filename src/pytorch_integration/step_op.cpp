@@ -18,17 +18,17 @@ AtTensor scheduler_step(AtTensor sample, AtTensor model_output, double sample_sc
                         double previous_scale) {
   constexpr const char* kOp = "rocm_sd::scheduler_step";
   const Shape sizes = sizes_of(sample);
-  check(sizes.rank() >= 1, kOp, ": expected a sample [N,...], got ", describe(sample));
+  check(sizes.rank() >= 1, kOp, ": expected a sample [N,...], got ", shown(sample));
   check_alike(kOp, sample, model_output, "model_output", false);
   Shape both = sizes;
   both[0] *= 2;
   const bool halves = sizes_of(model_output) == both && sizes[0] > 0;
-  check(halves || sizes_of(model_output) == sizes, kOp, ": model_output ", describe(model_output),
+  check(halves || sizes_of(model_output) == sizes, kOp, ": model_output ", shown(model_output),
         " fits neither ", sizes, " nor ", both);
   for (const auto& [x, name] : {std::pair{&noise, "noise"}, std::pair{&previous, "previous"}}) {
     if (!*x) continue;
     check_alike(kOp, sample, **x, name, false);
-    check(same_sizes(sample, **x), kOp, ": ", name, " ", describe(**x), ": expected ", sizes);
+    check(same_sizes(sample, **x), kOp, ": ", name, " ", shown(**x), ": expected ", sizes);
   }
   if (sizes.numel() == 0) return empty_strided_like(sample, sizes, row_major(sizes));
   const auto plain = [&] {

@@ -13,11 +13,13 @@ namespace rocm_sd::torch_ops {
 namespace {
 
 using CurrentStream = AOTITorchError (*)(int32_t, void**);
+using IsCapturing = int (*)(void*, int*);  // cudaStreamIsCapturing, hipStreamIsCapturing
 
 // What the GPU half of this process's PyTorch offers; both builds call their devices "cuda".
 struct TorchBackend {
   bool hip = false;
   CurrentStream current_stream = nullptr;
+  IsCapturing is_capturing = nullptr;
 
   TorchBackend() {
     for (const auto& [library, is_hip] :
@@ -26,6 +28,9 @@ struct TorchBackend {
       if (!handle) continue;
       hip = is_hip;
       current_stream = reinterpret_cast<CurrentStream>(dlsym(handle, "aoti_torch_get_current_cuda_stream"));
+      // Of the runtime that this PyTorch is linked with: dlsym looks through a library's dependencies, too.
+      is_capturing = reinterpret_cast<IsCapturing>(
+          dlsym(handle, hip ? "hipStreamIsCapturing" : "cudaStreamIsCapturing"));
       return;
     }
   }
@@ -41,14 +46,16 @@ class TorchGpu final : public GpuDevice {
   explicit TorchGpu(std::unique_ptr<GpuDriver> driver)
       : driver_(*driver), base_(make_gpu_device(std::move(driver))) {}
 
-  std::mutex& in_use() { return in_use_; }  // held from begin() to end()
+  std::recursive_mutex& in_use() { return in_use_; }  // held from begin() to end()
   void begin(const AtTensor& like, void* stream) {
     like_ = &like;
     element_ = like.element_size();
+    stream_ = stream;
     driver_.use_stream(stream);
   }
   void end() {
     driver_.use_own_stream();
+    stream_ = nullptr;
     like_ = nullptr;
   }
   AtTensor take(void* data) {
@@ -95,15 +102,32 @@ class TorchGpu final : public GpuDevice {
   }
   void map_boxes(void* map, const MatrixBoxes& boxes) override { base_->map_boxes(map, boxes); }
   void map_boxes(void* map, const ImageBoxes& boxes) override { base_->map_boxes(map, boxes); }
-  void begin_capture() override { base_->begin_capture(); }
-  std::unique_ptr<GpuGraph> end_capture() override { return base_->end_capture(); }
+  void synchronize_stream(void* stream) override { base_->synchronize_stream(stream); }
+  // On a stream of ours: PyTorch's may be the default stream, on which nothing can be recorded. What is
+  // recorded is then started on PyTorch's.
+  void begin_capture() override {
+    driver_.use_own_stream();
+    try {
+      base_->begin_capture();
+    } catch (...) {
+      driver_.use_stream(stream_);
+      throw;
+    }
+  }
+  std::unique_ptr<GpuGraph> end_capture() override {
+    std::unique_ptr<GpuGraph> graph = base_->end_capture();
+    driver_.use_stream(stream_);
+    return graph;
+  }
   std::unique_ptr<GpuEvent> make_event() override { return base_->make_event(); }
 
  private:
   GpuDriver& driver_;  // base_'s
   std::unique_ptr<GpuDevice> base_;
-  std::mutex in_use_, blocks_mutex_;
+  std::recursive_mutex in_use_;  // a call of PyTorch's may run Python, which may drop a model
+  std::mutex blocks_mutex_;
   const AtTensor* like_ = nullptr;
+  void* stream_ = nullptr;
   size_t element_ = 1;
   std::map<void*, AtTensor> blocks_;
 };
@@ -134,27 +158,37 @@ class GpuCall final : public TorchDevice {
  public:
   GpuCall(const AtTensor& like, int32_t index)
       : guard_(index), gpu_(gpu_at(index)), lock_(gpu_.in_use()), like_(like) {
-    void* stream = nullptr;
-    STABLE_TORCH_ERROR_CODE_CHECK(backend().current_stream(index, &stream));
-    gpu_.begin(like_, stream);
+    STABLE_TORCH_ERROR_CODE_CHECK(backend().current_stream(index, &stream_));
+    gpu_.begin(like_, stream_);
   }
   ~GpuCall() override { gpu_.end(); }
   Device& device() override { return gpu_; }
+  void* stream() const override { return stream_; }
+  bool is_capturing() const override {
+    int status = 1;  // a stream that cannot be asked is as one that records
+    return !backend().is_capturing || backend().is_capturing(stream_, &status) != 0 || status != 0;
+  }
   AtTensor take(void* data) override { return gpu_.take(data); }
 
  private:
   torch::stable::accelerator::DeviceGuard guard_;
   TorchGpu& gpu_;
-  std::lock_guard<std::mutex> lock_;
+  std::lock_guard<std::recursive_mutex> lock_;
   AtTensor like_;
+  void* stream_ = nullptr;
 };
 
 }  // namespace
 
 std::unique_ptr<TorchDevice> gpu_device_of(const AtTensor& x) {
-  take_if(x.is_cuda(), describe(x), ": our kernels run on the CPU, on CUDA and on ROCm devices");
+  take_if(x.is_cuda(), shown(x), ": our kernels run on the CPU, on CUDA and on ROCm devices");
   take_if(backend().current_stream != nullptr, "this PyTorch has no stream to launch on");
   return std::make_unique<GpuCall>(x, x.get_device_index());
+}
+
+std::unique_lock<std::recursive_mutex> hold_device(Device& device) {
+  auto* gpu = dynamic_cast<TorchGpu*>(&device);
+  return gpu ? std::unique_lock(gpu->in_use()) : std::unique_lock<std::recursive_mutex>();
 }
 
 }  // namespace rocm_sd::torch_ops

@@ -25,6 +25,17 @@ Shape shape_of(torch::headeronly::IntHeaderOnlyArrayRef dims) {
   return Shape(std::span<const int64_t>(dims.data(), dims.size()));
 }
 
+// dtype: PyTorch's number.
+AtTensor empty_beside(const AtTensor& x, int32_t dtype, const Shape& sizes, const Shape& strides) {
+  int32_t device_type = 0, device_index = 0;
+  AtenTensorHandle made = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(x.get(), &device_type));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(x.get(), &device_index));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(sizes.rank(), sizes.begin(), strides.begin(), dtype,
+                                                         device_type, device_index, &made));
+  return AtTensor(made);
+}
+
 }  // namespace
 
 std::optional<DType> dtype_of(const AtTensor& x) {
@@ -82,14 +93,16 @@ std::optional<Tensor> rows_view(const AtTensor& x, const Shape& shape, int64_t i
 }
 
 AtTensor empty_strided_like(const AtTensor& x, const Shape& sizes, const Shape& strides) {
-  int32_t dtype = 0, device_type = 0, device_index = 0;
-  AtenTensorHandle made = nullptr;
+  int32_t dtype = 0;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(x.get(), &dtype));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(x.get(), &device_type));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(x.get(), &device_index));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(sizes.rank(), sizes.begin(), strides.begin(), dtype,
-                                                         device_type, device_index, &made));
-  return AtTensor(made);
+  return empty_beside(x, dtype, sizes, strides);
+}
+
+AtTensor empty_strided_of(const AtTensor& x, DType dtype, const Shape& sizes, const Shape& strides) {
+  const int32_t code = dtype == DType::kF32   ? aoti_torch_dtype_float32()
+                       : dtype == DType::kF16 ? aoti_torch_dtype_float16()
+                                              : aoti_torch_dtype_bfloat16();
+  return empty_beside(x, code, sizes, strides);
 }
 
 AtTensor with_strides(const AtTensor& x, const Shape& strides) {

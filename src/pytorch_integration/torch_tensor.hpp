@@ -5,6 +5,8 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +25,13 @@ using OptionalAt = std::optional<AtTensor>;
 
 std::optional<DType> dtype_of(const AtTensor& x);  // f32, f16 or bf16; nothing for another type
 std::string describe(const AtTensor& x);           // "bf16[2,320,64,64]", for messages
+
+// describe(tensor) as a part of a message that is seldom made: put together only then.
+struct Shown {
+  const AtTensor& tensor;
+};
+inline Shown shown(const AtTensor& x) { return {x}; }
+
 bool same_device(const AtTensor& a, const AtTensor& b);
 bool same_sizes(const AtTensor& a, const AtTensor& b);
 
@@ -34,6 +43,8 @@ std::optional<Tensor> rows_view(const AtTensor& x, const Shape& shape, int64_t i
 
 // Uninitialised memory of PyTorch's allocator with these sizes and strides, on x's device and of x's type.
 AtTensor empty_strided_like(const AtTensor& x, const Shape& sizes, const Shape& strides);
+// The same of another type.
+AtTensor empty_strided_of(const AtTensor& x, DType dtype, const Shape& sizes, const Shape& strides);
 // x itself where it has these strides (in every dimension longer than 1), else a copy that has them.
 AtTensor with_strides(const AtTensor& x, const Shape& strides);
 
@@ -46,3 +57,11 @@ Tensor nhwc_of(const AtTensor& x);
 Tensor row_major_of(const AtTensor& x);
 
 }  // namespace rocm_sd::torch_ops
+
+template <>
+struct fmt::formatter<rocm_sd::torch_ops::Shown> : fmt::formatter<std::string> {
+  template <class Context>
+  auto format(const rocm_sd::torch_ops::Shown& x, Context& context) const {
+    return fmt::formatter<std::string>::format(rocm_sd::torch_ops::describe(x.tensor), context);
+  }
+};

@@ -123,6 +123,9 @@ class DriverGpu final : public GpuDevice {
         pool_(*driver_),
         staging_(*driver_) {
     if (kernels_.archive()) traits_.arch = kernels_.archive()->target();
+    const GpuDescription& gpu = driver_->description();
+    name_ = fmt::format("{}: {}, {}, {} multiprocessors, {:.1f} GiB", gpu.device, gpu.product, gpu.traits.arch,
+                        traits_.multiprocessors, static_cast<double>(gpu.memory_bytes) / (1 << 30));
     const char* sync = std::getenv("ROCM_SD_SYNC");
     synchronous_ = sync && std::string_view(sync) == "1";
   }
@@ -135,11 +138,7 @@ class DriverGpu final : public GpuDevice {
   }
 
   DeviceKind kind() const override { return driver_->description().kind; }
-  std::string name() const override {
-    const GpuDescription& gpu = driver_->description();
-    return fmt::format("{}: {}, {}, {} multiprocessors, {:.1f} GiB", gpu.device, gpu.product, gpu.traits.arch,
-                       traits_.multiprocessors, static_cast<double>(gpu.memory_bytes) / (1 << 30));
-  }
+  std::string name() const override { return name_; }  // asked for by each op of an eager caller
   const GpuTraits& traits() const override { return traits_; }
   DType preferred_dtype() const override { return DType::kF16; }
 
@@ -282,6 +281,7 @@ class DriverGpu final : public GpuDevice {
 
   std::unique_ptr<GpuDriver> driver_;
   GpuTraits traits_;
+  std::string name_;
   KernelTable kernels_;
   MemoryPool pool_;
   Staging staging_;

@@ -114,3 +114,20 @@ def test_attention_backend(ops):
         model.reset_attention_backend()
     assert psnr(got, want) >= 90
     assert sum(row["calls"] for row in profile.rows(ours_only=True) if row["name"] == "rocm_sd::attention") == 2
+
+
+def test_sd3_within_sdpa(ops):
+    """Its processor asks no backend; the route through PyTorch's function reaches it."""
+    from diffusers import SD3Transformer2DModel
+
+    model = SD3Transformer2DModel(sample_size=8, patch_size=2, in_channels=4, num_layers=2, attention_head_dim=16,
+                                  num_attention_heads=2, joint_attention_dim=24, caption_projection_dim=32,
+                                  pooled_projection_dim=12, out_channels=4, pos_embed_max_size=8).eval()
+    inputs = dict(hidden_states=randn(2, 4, 8, 8), encoder_hidden_states=randn(2, 7, 24, seed=1),
+                  pooled_projections=randn(2, 12, seed=2), timestep=torch.tensor([300.0, 400.0]))
+    with torch.no_grad():
+        want = model(**inputs).sample
+        with ops.sdpa(), ops.profile() as profile:
+            got = model(**inputs).sample
+    assert psnr(got, want) >= 90
+    assert sum(r["calls"] for r in profile.rows(ours_only=True) if r["name"] == "rocm_sd::attention") == 2

@@ -77,16 +77,17 @@ class EngineUnet(sd_unet.SdUnet):
         super().__init__()
         self.engine: Any = None
         self.stamp: Any = None
+        self.model: Any = None  # whose weights the engine has
 
     def activate(self) -> None:
         self.refresh()
 
     def deactivate(self) -> None:
-        self.engine = self.stamp = None
+        self.engine = self.stamp = self.model = None
 
     def refresh(self) -> None:
         """Reads the weights anew if they are others than before."""
-        model = shared.sd_model.model.diffusion_model
+        self.model = model = shared.sd_model.model.diffusion_model
         merge_loras(model)
         tensors = dict(model.named_parameters())
         stamp = [(id(model), t.data_ptr(), t._version) for t in tensors.values()]
@@ -97,12 +98,18 @@ class EngineUnet(sd_unet.SdUnet):
             state = {name: t.detach().to(devices.device, devices.dtype_unet) for name, t in tensors.items()}
             self.engine = engine_modules.new_unet(state)
         self.stamp = stamp
+        self.coarsest = 1 << sum(type(m).__name__ == "Downsample" for m in model.modules())
 
     def forward(self, x: Tensor, timesteps: Tensor, context: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         y = kwargs.pop("y", args[0] if args else None)  # SDXL's pooled text and sizes
         others = [name for name, value in kwargs.items() if value is not None] + ["control"] * (len(args) > 1)
         if others:
             raise NotImplementedError(f"the rocm-sd engine has no {', '.join(others)}: set SD Unet to None")
+        if shared.sd_model.model.diffusion_model is not self.model:  # a refiner took over in the middle of a picture
+            self.refresh()
+        if any(size % self.coarsest for size in x.shape[-2:]):  # there the program's own UNet resizes between its levels
+            pixels = 8 * self.coarsest
+            raise NotImplementedError(f"the rocm-sd engine draws multiples of {pixels} pixels: choose such a size, or SD Unet None")
         kind = devices.dtype_unet
         with torch.no_grad():
             out = torch.ops.rocm_sd._engine_unet(self.engine.id, x.to(kind), timesteps.float().expand(x.shape[0]).contiguous(),
@@ -163,8 +170,10 @@ class RocmSDScript(scripts.Script):
     def process(self, p: Any, level: str = "auto", *args: Any) -> None:
         if level not in LEVELS:
             raise ValueError(f"ROCm SD level {level!r}: expected one of {', '.join(LEVELS)}")
-        rocm_sd_ops.set_kernels_enabled(level != "off")
-        if level != "off" and sd_unet.current_unet is None:
+        # The option that this picture's settings name; the program applies it after this.
+        unet = sd_unet.get_unet_option()
+        rocm_sd_ops.set_kernels_enabled(level != "off" or isinstance(unet, EngineUnetOption))
+        if level != "off" and unet is None:
             self.optimized = unet_of(p)
             if self.optimized is not None:
                 rocm_sd_ops.optimize_sd_model(self.optimized, level, engine=False)

@@ -5,6 +5,7 @@
 #include "composable_kernels/fused/flash_params.hpp"
 #include "kernels/attention/attention_params.hpp"
 #include "kernels/attention/flash_plan.hpp"
+#include "kernels/choice_memo.hpp"
 #include "kernels/gpu_launch.hpp"
 
 namespace rocm_sd {
@@ -37,9 +38,27 @@ Params params_of(const AttentionProblem& p, const FlashPlan& plan) {
   return params;
 }
 
+// All of a problem that a plan may depend on; the signs of its scale, not its size.
+using FlashKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, int64_t, int64_t, DType, bool, bool, bool>;
+FlashKey key_of(const GpuTraits& traits, const AttentionProblem& p) {
+  return {gpu_key(traits), p.batch, p.heads,  p.queries, p.keys,
+          p.head_dim,      p.dtype, p.masked, p.causal,  p.scale > 0};
+}
+
+// Nothing where there is no kernel.
+const std::optional<FlashPlan>& default_plan(const Exec& ex, const AttentionProblem& p) {
+  thread_local ChoiceMemo<FlashKey, std::optional<FlashPlan>> memo;
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  return memo.of(key_of(traits, p), [&]() -> std::optional<FlashPlan> {
+    if (flash_candidates(p, traits).empty()) return std::nullopt;
+    return default_config(p, traits);
+  });
+}
+
 Refusal supports_flash(const Exec& ex, const AttentionProblem& p) {
   const GpuTraits& traits = gpu_device(ex)->traits();
-  if (flash_candidates(p, traits).empty())
+  const std::optional<FlashPlan>& plan = default_plan(ex, p);
+  if (!plan)
     return concat("has no kernel for ", p.dtype, " and head_dim ", p.head_dim, " on ", traits.arch, " with ",
                   traits.lds_per_group, " bytes of LDS");
   if (!is_aligned(p.q) || !is_aligned(p.k) || !is_aligned(p.v) || !is_aligned(p.y))
@@ -47,7 +66,7 @@ Refusal supports_flash(const Exec& ex, const AttentionProblem& p) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
   if (p.keys > kMost || p.batch * p.heads > 65535 || p.batch * p.heads * p.queries > kMost)
     return "takes at most 2^30 queries of all heads, 2^30 keys and 65535 heads of images";
-  return supports_kernel(ex, default_config(p, traits).kernel.name);
+  return supports_kernel(ex, plan->kernel.name);
 }
 
 std::string wave_kernel(const AttentionProblem& p) {
@@ -55,9 +74,13 @@ std::string wave_kernel(const AttentionProblem& p) {
 }
 
 std::optional<FlashPlan> plan_named(const Exec& ex, const AttentionProblem& p, const std::string& name) {
-  for (FlashPlan& plan : flash_plans(p, gpu_device(ex)->traits()))
-    if (describe(plan) == name) return std::move(plan);
-  return std::nullopt;
+  thread_local ChoiceMemo<std::pair<FlashKey, std::string>, std::optional<FlashPlan>> memo;
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  return memo.of({key_of(traits, p), name}, [&]() -> std::optional<FlashPlan> {
+    for (FlashPlan& plan : flash_plans(p, traits))
+      if (describe(plan) == name) return std::move(plan);
+    return std::nullopt;
+  });
 }
 
 std::vector<std::string> config_names(const Exec& ex, const AttentionProblem& p) {
@@ -123,7 +146,7 @@ Refusal supports_attention_gpu(const Exec& ex, const AttentionProblem& problem) 
   return supports_flash(ex, problem);
 }
 void run_attention_gpu(Exec& ex, const AttentionProblem& problem) {
-  run_flash(ex, problem, default_config(problem, gpu_device(ex)->traits()));
+  run_flash(ex, problem, default_plan(ex, problem).value());
 }
 
 Refusal supports_attention_gpu_wave(const Exec& ex, const AttentionProblem& p) {

@@ -7,6 +7,7 @@
 #include "composable_kernels/fused/conv_layout.hpp"
 #include "composable_kernels/fused/conv_params.hpp"
 #include "kernels/bulk_plan.hpp"
+#include "kernels/choice_memo.hpp"
 #include "kernels/gpu_launch.hpp"
 
 namespace rocm_sd {
@@ -199,10 +200,26 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
                 kConvSmallThreads, 0, reduce);
 }
 
+using ConvKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, DType, int64_t, bool>;
+ConvKey key_of(const GpuTraits& traits, const ConvExtent& e) {
+  return {gpu_key(traits), e.pixels, e.outputs, e.depth, e.dtype, e.phases, e.whole_blocks};
+}
+
+ConvChoice default_choice(const Exec& ex, const ConvExtent& extent) {
+  thread_local ChoiceMemo<ConvKey, ConvChoice> memo;
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  return memo.of(key_of(traits, extent), [&] { return conv_default(traits, extent); });
+}
+
 std::optional<ConvChoice> choice_named(const Exec& ex, const ConvProblem& p, const std::string& name) {
-  for (const ConvChoice& choice : conv_candidates(gpu_device(ex)->traits(), conv_extent(p)))
-    if (describe(choice) == name) return choice;
-  return std::nullopt;
+  thread_local ChoiceMemo<std::pair<ConvKey, std::string>, std::optional<ConvChoice>> memo;
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  const ConvExtent extent = conv_extent(p);
+  return memo.of({key_of(traits, extent), name}, [&]() -> std::optional<ConvChoice> {
+    for (const ConvChoice& choice : conv_candidates(traits, extent))
+      if (describe(choice) == name) return choice;
+    return std::nullopt;
+  });
 }
 
 std::vector<std::string> config_names(const Exec& ex, const ConvProblem& p) {
@@ -266,8 +283,7 @@ ConvExtent conv_extent(const ConvProblem& p) {
 }
 
 Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {
-  const GpuDevice* device = gpu_device(ex);
-  if (!device) return "runs on a GPU only";
+  if (!gpu_device(ex)) return "runs on a GPU only";
   if (p.filter_h() > ConvImage::kMaxFilter || p.filter_w() > ConvImage::kMaxFilter)
     return concat("filters of more than ", ConvImage::kMaxFilter, " taps in a direction");
   const ConvExtent extent = conv_extent(p);
@@ -276,12 +292,10 @@ Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {
   if (extent.pixels > kMost || extent.outputs > kMost || extent.depth > kMost ||
       p.batch() * p.height() * p.width() > kMost / (padded / piece))
     return "more pixels than it counts";
-  return supports_kernel(ex, conv_kernel_name(p.dtype(), conv_default(device->traits(), extent).config));
+  return supports_kernel(ex, conv_kernel_name(p.dtype(), default_choice(ex, extent).config));
 }
 
-void conv2d_gpu(Exec& ex, const ConvProblem& p) {
-  conv2d_gpu_by(ex, p, conv_default(gpu_device(ex)->traits(), conv_extent(p)));
-}
+void conv2d_gpu(Exec& ex, const ConvProblem& p) { conv2d_gpu_by(ex, p, default_choice(ex, conv_extent(p))); }
 
 void conv2d_gpu_by(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   switch (p.dtype()) {

@@ -6,6 +6,7 @@
 
 #include "composable_kernels/fused/gemv.hpp"
 #include "kernels/bulk_plan.hpp"
+#include "kernels/choice_memo.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
 #include "kernels/gpu_launch.hpp"
@@ -106,6 +107,19 @@ void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
     launch_rows(ex, p, kernel, params);
 }
 
+// All of a problem that a choice may depend on.
+using LinearKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, DType, DType, DType, bool, bool>;
+LinearKey key_of(const GpuTraits& traits, const LinearProblem& p) {
+  return {gpu_key(traits),       p.rows, p.in, p.out, p.dtype(), p.weight_dtype(), p.out_dtype(), p.gated,
+          linear_rows_aligned(p)};
+}
+
+GemmChoice default_choice(const Exec& ex, const LinearProblem& p) {
+  thread_local ChoiceMemo<LinearKey, GemmChoice> memo;
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  return memo.of(key_of(traits, p), [&] { return linear_default_config(traits, p); });
+}
+
 // The kernels of a choice are in the archive.
 Refusal supports_choice(const Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   if (!choice.config && (p.rows + 3) / 4 > kMostGroupsY)
@@ -118,9 +132,13 @@ Refusal supports_choice(const Exec& ex, const LinearProblem& p, const GemmChoice
 }
 
 std::optional<GemmChoice> choice_named(const Exec& ex, const LinearProblem& p, const std::string& name) {
-  for (const GemmChoice& choice : linear_candidates(gpu_device(ex)->traits(), p))
-    if (describe(choice) == name) return choice;
-  return std::nullopt;
+  thread_local ChoiceMemo<std::pair<LinearKey, std::string>, std::optional<GemmChoice>> memo;
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  return memo.of({key_of(traits, p), name}, [&]() -> std::optional<GemmChoice> {
+    for (const GemmChoice& choice : linear_candidates(traits, p))
+      if (describe(choice) == name) return choice;
+    return std::nullopt;
+  });
 }
 
 std::vector<std::string> config_names(const Exec& ex, const LinearProblem& p) {
@@ -149,7 +167,7 @@ Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
   if (!device) return "runs on a GPU only";
   if (p.widened()) return "a weight of another type than x";
   if (const Refusal refusal = linear_extents_fit(p)) return refusal;
-  return supports_choice(ex, p, linear_default_config(device->traits(), p));
+  return supports_choice(ex, p, default_choice(ex, p));
 }
 
 void linear_gpu_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
@@ -160,8 +178,6 @@ void linear_gpu_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   }
 }
 
-void linear_gpu(Exec& ex, const LinearProblem& p) {
-  linear_gpu_as(ex, p, linear_default_config(gpu_device(ex)->traits(), p));
-}
+void linear_gpu(Exec& ex, const LinearProblem& p) { linear_gpu_as(ex, p, default_choice(ex, p)); }
 
 }  // namespace rocm_sd

@@ -1,0 +1,185 @@
+"""What the engine's models have in common when they stand in for PyTorch modules: an engine model made of the module's
+parameters, and a look at the module before each call."""
+
+from __future__ import annotations
+
+import json
+import logging
+import weakref
+from typing import Any, Callable, Optional
+
+import torch
+from torch import Tensor, nn
+
+from ._patching import version
+
+_log = logging.getLogger(__name__)
+_ops = torch.ops.rocm_sd
+_PLAIN_PROCESSORS = ("AttnProcessor", "AttnProcessor2_0", "RocmSDAttnProcessor")
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+_DECLINES = "rocm-sd declines: "  # in errors of the library: no kernel takes what the engine was asked for
+
+
+class Declined(Exception):
+    """Why the engine leaves a call to the module."""
+
+
+class Model:
+    """An engine model's number, given back with the last reference."""
+
+    def __init__(self, id_: int) -> None:
+        self.id = id_
+        self._finalizer = weakref.finalize(self, _ops._drop_engine_model, id_)
+        self._finalizer.atexit = False
+
+
+def module_config(module: nn.Module) -> str:
+    """Diffusers' config.json of a module, or "" where it has none."""
+    config = getattr(module, "config", None)
+    if config is None or not hasattr(config, "items"):
+        return ""
+    return json.dumps({k: v for k, v in config.items() if not k.startswith("_") or k == "_class_name"}, default=str)
+
+
+def new_unet(state: dict[str, Tensor], config: str = "") -> Model:
+    """An engine UNet on these tensors (Diffusers' or LDM's names). Raises RuntimeError with the reason for a model that the
+    engine does not have."""
+    return Model(_ops._new_engine_unet(list(state.values()), "\n".join(state), config))
+
+
+def is_ours(forward: Any) -> bool:
+    """Whether a module's replaced forward is one of this package's, for which the engine may stand in."""
+    return getattr(forward, "rocm_sd_forward", False)
+
+
+def _foreign_forward(module: nn.Module) -> Any:
+    forward = module.__dict__.get("forward")
+    return None if is_ours(forward) else forward
+
+
+class _Watched:
+    """What a module was made of when the engine read it: classes, forwards, hooks, children and parameters."""
+
+    def __init__(self, root: nn.Module) -> None:
+        self.links = [(m._modules, key, child) for m in root.modules() for key, child in m._modules.items()]
+        self.forwards = [(m.__dict__, _foreign_forward(m), m._forward_hooks, m._forward_pre_hooks)
+                         for m in root.modules() if m is not root]
+        self.parameters = [(m._parameters, key) for m in root.modules() for key in m._parameters]
+        self.processors = [m for m in root.modules() if hasattr(m, "processor")]
+        self.stamp = self._stamp()
+
+    def _stamp(self) -> list:
+        return [None if p is None else (p.data_ptr(), version(p))
+                for p in (parameters[key] for parameters, key in self.parameters)]
+
+    def structure_problem(self) -> str:
+        """Why the module is not what it was, or ""."""
+        for children, key, child in self.links:
+            if children.get(key) is not child:
+                return f"the layer {key} was replaced"
+        for attributes, forward, hooks, pre_hooks in self.forwards:
+            now = attributes.get("forward")
+            if now is not forward and not (forward is None and is_ours(now)):
+                return "a layer's forward was replaced"
+            if hooks or pre_hooks:
+                return "a layer has hooks"
+        for module in self.processors:
+            if type(module.processor).__name__ not in _PLAIN_PROCESSORS:
+                return f"attention processor {type(module.processor).__name__}"
+        return ""
+
+    def same_values(self) -> bool:
+        return self._stamp() == self.stamp
+
+
+def refuse(ok: bool, reason: str) -> None:
+    if not ok:
+        raise Declined(reason)
+
+
+class EngineForward:
+    """The engine's forward of one module, made at the first call and again when the module's weights were changed."""
+
+    def __init__(self, module: nn.Module, make: Callable[[dict[str, Tensor]], Model]) -> None:
+        self._module = weakref.ref(module)
+        self._make = make
+        self._model: Optional[Model] = None
+        self._watched: Optional[_Watched] = None
+        self.reason = ""  # why the last call was left to the module
+
+    def forget(self) -> None:
+        """Drops the engine's model; the next call makes it anew."""
+        self._model = self._watched = None
+
+    def left_alone(self) -> None:
+        """Called where the engine did not run, and so has not seen the call's inputs."""
+
+    def model(self) -> int:
+        """The number of the engine's model. Raises Declined."""
+        module = self._module()
+        assert module is not None
+        refuse(not torch.jit.is_tracing(), "the call is being traced")
+        refuse(not torch.is_grad_enabled(), "gradients")
+        refuse(not hasattr(module, "_hf_hook"), "accelerate moves the weights")
+        if self._watched is None:
+            self._watched = _Watched(module)
+            problem = self._first_problem(module)
+            refuse(not problem, problem)
+        else:
+            problem = self._watched.structure_problem()
+            if problem:
+                self.forget()  # looked at anew by the next call
+                raise Declined(problem)
+        if self._model is None or not self._watched.same_values():
+            self._model = None  # the old weights go first
+            tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+            dtypes = {t.dtype for t in tensors.values()}
+            refuse(len(dtypes) == 1 and next(iter(dtypes)) in _DTYPES, "parameters of several types")
+            try:
+                self._model = self._make({name: t.detach() for name, t in tensors.items()})
+            except RuntimeError as error:
+                raise Declined(str(error).splitlines()[0]) from None
+            self._watched.stamp = self._watched._stamp()
+        return self._model.id
+
+    def _first_problem(self, module: nn.Module) -> str:
+        assert self._watched is not None
+        own = type(module).__module__.split(".")[0] + "."
+        for child in module.modules():
+            if not type(child).__module__.startswith(("torch.nn.modules.", "diffusers.models.", own)):
+                return f"a layer is a {type(child).__module__}.{type(child).__name__}"
+            if child is not module and _foreign_forward(child) is not None:
+                return "a layer's forward was replaced"
+        return self._watched.structure_problem()
+
+    def __call__(self, run: Callable[[int], Any], original: Callable[[], Any]) -> Any:
+        """run(number), or original() where the engine declines; reason then says why."""
+        try:
+            made = run(self.model())
+        except Declined as declined:
+            reason = str(declined)
+        except RuntimeError as error:
+            _, mark, reason = str(error).partition(_DECLINES)
+            if not mark:
+                raise
+            reason = reason.splitlines()[0]
+        else:
+            self.reason = ""
+            return made
+        if reason != self.reason:
+            _log.info("rocm-sd: the engine leaves %s to its layers: %s", type(self._module()).__name__, reason)
+        self.reason = reason
+        self.left_alone()
+        return original()
+
+    @torch.compiler.assume_constant_result
+    def takes_module(self) -> bool:
+        """Whether the engine has a model for the module as it is now; under torch.compile asked once, while it traces."""
+        try:
+            self.model()
+        except Declined as declined:
+            self.reason = str(declined)
+            return False
+        return True
