@@ -9,10 +9,10 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-uint32_t bulk_clusters_at_once(const GpuTraits& traits, int workgroups) {
+uint32_t bulk_clusters_at_once(const GpuTraits& traits, int groups, int workgroups) {
   // Of 132 multiprocessors 32 clusters of 4 did not run at once: some parts of an H200 are not whole.
   const int usable = workgroups <= 2 ? traits.multiprocessors : traits.multiprocessors * 17 / 20;
-  return static_cast<uint32_t>(std::max(1, usable / workgroups));
+  return static_cast<uint32_t>(std::max(1, groups * usable / workgroups));
 }
 
 std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& extent,
@@ -23,7 +23,7 @@ std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const BulkTile& tile
   const int64_t steps = ceil_div(extent.depth, kDepth);
   for (const int sharers : {1, 2})
     for (int splits = 1; splits * sharers <= 8; ++splits) {
-      if (sharers > below || (splits > 1 && (!may_split || tile.turns))) continue;
+      if (sharers > below || (splits > 1 && (!may_split || tile.groups > 1 || tile.turns))) continue;
       // Parts that fill the device about once; none is empty.
       if (splits > 1 && tiles * splits > traits.multiprocessors) break;
       if (splits > 1 && (steps < 2 * splits || ceil_div(steps, ceil_div(steps, splits)) != splits)) continue;
@@ -62,13 +62,15 @@ double bulk_ns(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& 
       ceil_div(extent.rows, kRows * split.sharers) * ceil_div(extent.columns, tile.columns) * extent.layers;
   const auto steps = static_cast<double>(ceil_div(ceil_div(extent.depth, kDepth), split.splits));
   const int64_t at_once =
-      std::min<int64_t>(clusters, bulk_clusters_at_once(traits, split.sharers * split.splits));
+      std::min<int64_t>(clusters, bulk_clusters_at_once(traits, tile.groups, split.sharers * split.splits));
   double round = steps * of.step[class_of(tile.columns)] * (split.sharers > 1 ? of.shared : 1.0);
   round += extent.gated ? kGatedTail[class_of(tile.columns)] : of.tail + of.column * tile.columns;
   if (split.sharers > 1) round += extent.gathered ? kGatheredShare : kShare;
   if (split.splits > 1)
     round +=
         of.part * (split.splits - 1) + of.byte * 4 * kRows * tile.columns * (split.splits - 1) / split.splits;
+  // Two that share a multiprocessor share its matrix units; what else they do is beside each other.
+  if (tile.groups > 1) round = std::max(round, 2 * steps * of.step[class_of(tile.columns)]);
   return kLaunch + static_cast<double>(ceil_div(clusters, at_once)) * round;
 }
 

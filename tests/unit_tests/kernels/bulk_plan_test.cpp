@@ -62,7 +62,7 @@ TEST(BulkPlan, PartsOfTheDepthAreNeverEmptyAndFillTheDeviceOnce) {
 TEST(BulkPlan, NoPartsOfProductsThatCannotBeSummedOrThatTakeTurns) {
   const BulkExtent small{128, 1280, 11520};
   for (const BulkSplit& s : bulk_splits(h200(), {128}, small, false)) EXPECT_EQ(s.splits, 1);
-  for (const BulkSplit& s : bulk_splits(h200(), {128, true}, small, true)) EXPECT_EQ(s.splits, 1);
+  for (const BulkSplit& s : bulk_splits(h200(), {128, 1, true}, small, true)) EXPECT_EQ(s.splits, 1);
   EXPECT_GT(bulk_splits(h200(), {128}, small, true).size(), 4u);
 }
 
