@@ -168,7 +168,8 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
   const bool few = extent.outputs <= 32;
   const auto rank = [&](const std::pair<double, ConvChoice>& r) {
     const ConvConfig& config = r.second.config;
-    return std::tuple(!config.bulk || few, config.wave_group == few, config.turns, r.first);
+    return std::tuple(!config.bulk || few, config.wave_group == few, config.bulk && config.groups > 1,
+                      r.first);
   };
   const bool has_groups =
       std::any_of(ranked.begin(), ranked.end(), [](const auto& r) { return r.second.config.wave_group; });
