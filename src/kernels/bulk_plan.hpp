@@ -9,9 +9,10 @@
 
 namespace rocm_sd {
 
-// A configuration: 128 rows by so many columns, one after the other or two in turn.
+// A configuration: 128 rows by so many columns, so many workgroups at once on a multiprocessor; turns: two
+// tiles are under way in one.
 struct BulkTile {
-  int columns = 0;
+  int columns = 0, groups = 1;
   bool turns = false;
 };
 
@@ -28,8 +29,8 @@ struct BulkSplit {
   int sharers = 1, splits = 1;
 };
 
-// Clusters of so many workgroups, one on a multiprocessor, that run at the same time.
-uint32_t bulk_clusters_at_once(const GpuTraits& traits, int workgroups);
+// Clusters of so many workgroups, `groups` of which a multiprocessor holds, that run at the same time.
+uint32_t bulk_clusters_at_once(const GpuTraits& traits, int groups, int workgroups);
 
 // Those worth timing; may_split: whether the product can be summed from parts.
 std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& extent,

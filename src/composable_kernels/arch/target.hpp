@@ -45,9 +45,12 @@ using GpuArch = Cdna3;
   ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, groups), \
                          (rocm_sd::Nvidia::begin_kernel(), rocm_sd::Nvidia::let_next_start()), Params)
 // For the bodies of fused/bulk.hpp, which begin before the kernel ahead has ended and wait for it by
-// themselves.
-#define ROCM_SD_BULK_KERNEL(name, Params) \
-  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(rocm_sd::kBulkThreads, 1), (void)0, Params)
+// themselves; groups: 1 or 2. Two have the registers of exactly their threads: with products of warpgroups,
+// launch bounds would be rounded up to whole ones.
+#define ROCM_SD_BULK_BOUNDS_1 __launch_bounds__(rocm_sd::bulk_threads(1), 1)
+#define ROCM_SD_BULK_BOUNDS_2 __maxnreg__(65536 / (2 * rocm_sd::bulk_threads(2)) / 8 * 8)
+#define ROCM_SD_BULK_KERNEL(name, groups, Params) \
+  ROCM_SD_BOUNDED_KERNEL(name, ROCM_SD_BULK_BOUNDS_##groups, (void)0, Params)
 #else
 #define ROCM_SD_KERNEL(name, threads, groups, Params)                                             \
   extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name( \

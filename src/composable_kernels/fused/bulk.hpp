@@ -20,12 +20,12 @@ namespace rocm_sd {
 //   row(layer, row)     the row of y that a row of the product is, or -1
 //   tail()
 // splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other (gated,
-// or tiles in turn: 1); with more than one, every cluster has one tile. sharers: tiles
-// below each other that a cluster computes beside each other.
+// tiles in turn, or two workgroups on a multiprocessor: 1); with more than one, every cluster has one tile.
+// sharers: tiles below each other that a cluster computes beside each other.
 template <class Cfg, class Work>
 ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int split_steps, int group,
                               int groups, char* lds) {
-  constexpr bool kMaySplit = !Cfg::kInTurns && !Work::kGated;
+  constexpr bool kMaySplit = Cfg::kMovesRegisters && !Cfg::kInTurns && !Work::kGated;
   const BulkCluster cluster(group, sharers, kMaySplit ? splits : 1);
   const int tiles_m = (work.rows() + Cfg::kBlockM * sharers - 1) / (Cfg::kBlockM * sharers);
   const int tiles_n = (work.columns() + Cfg::kBlockN - 1) / Cfg::kBlockN, tiles = tiles_m * tiles_n;
@@ -42,7 +42,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     return Tile{layer, (tile.m * sharers + cluster.tile) * Cfg::kBlockM, tile.n * Cfg::kBlockN};
   };
   if (Nvidia::uniform(Nvidia::thread() / 128) == Cfg::kConsumers / 128) {
-    Bulk::give_registers<Cfg::kFetchRegisters>();
+    if constexpr (Cfg::kMovesRegisters) Bulk::give_registers<Cfg::kFetchRegisters>();
     if (Nvidia::thread() == Cfg::kConsumers) {
       work.prefetch_maps();
       bool begun = false;
@@ -75,7 +75,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     }
     if (kMaySplit && splits > 1) pipeline.stand_by();
   } else {
-    Bulk::take_registers<Cfg::kMultiplyRegisters>();
+    if constexpr (Cfg::kMovesRegisters) Bulk::take_registers<Cfg::kMultiplyRegisters>();
     Nvidia::begin_kernel();
     const auto output_of = [&](const Tile& tile, int part) {
       const int row = tile.first_row + BulkPlace<Cfg>::row() + 64 * part;

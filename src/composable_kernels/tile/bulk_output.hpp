@@ -55,7 +55,7 @@ struct BulkOutput {
   // What the sums of the pairs that this workgroup owns begin with; the others' with zero. Loads come first,
   // so that all are under way together, or as many as there are registers for.
   ROCM_SD_DEVICE void begin(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
-    constexpr int kBatch = kPairs;
+    constexpr int kBatch = Cfg::kMovesRegisters ? kPairs : 1;
     ROCM_SD_UNROLL
     for (int first = 0; first < kPairs; first += kBatch) {
       Vec8<T> residual[kBatch][2] = {};

@@ -14,21 +14,29 @@
 
 namespace rocm_sd {
 
-// kTiles: of the output, that a workgroup is at work on. With two, the groups of waves take whole tiles in
-// turn: one multiplies while the other begins or ends.
-template <class Storage, int kColumns, int kStageCount, int kTiles>
+// kGroups: workgroups that a multiprocessor holds. With two, one multiplies while the other begins or ends,
+// be it of this kernel or of the next.
+template <class Storage, int kColumns, int kStageCount, int kGroups>
 struct BulkCfg : ProductCfg<Storage, bulk_shape(kColumns, kStageCount)> {
   using Base = ProductCfg<Storage, bulk_shape(kColumns, kStageCount)>;
   static constexpr int kStageBytes = bulk_stage_bytes(Base::kShape);
   static constexpr int kLdsBytes = bulk_lds_bytes(Base::kShape);
   static constexpr int kConsumers = 32 * Base::kWaves;  // threads; a group of four waves more fetches
-  static constexpr bool kInTurns = kTiles == 2;
-  static constexpr int kTeam = kConsumers / kTiles;  // threads that multiply a tile
-  static constexpr int kParts = kTiles;              // of 64 rows, of a tile, that one of its threads has
-  // Threads begin with 65536 / 384 registers, in steps of 8: 168.
+  static constexpr bool kInTurns = false;
+  static constexpr int kTeam = kConsumers;  // threads that multiply a tile
+  static constexpr int kParts = 1;          // of 64 rows, of a tile, that one of its threads has
+  // Alone on its multiprocessor, a workgroup's threads begin with 65536 / 384 registers, in steps of 8: 168.
+  static constexpr bool kMovesRegisters = kGroups == 1;
   static constexpr int kFetchRegisters = 40, kMultiplyRegisters = 232;
-  static_assert(kBulkThreads == kConsumers + 128 && kColumns % 32 == 0 && sizeof(Storage) == 2);
-  static_assert(kTiles == 1 || (kTiles == 2 && kColumns <= 128));  // sums of two parts in registers
+  static_assert(bulk_threads(kGroups) > kConsumers && kColumns % 32 == 0 && sizeof(Storage) == 2);
+};
+// Two teams take whole tiles in turn: one multiplies while the other begins or ends.
+template <class Storage, int kColumns, int kStageCount>
+struct BulkTurnsCfg : BulkCfg<Storage, kColumns, kStageCount, 1> {
+  using Base = BulkCfg<Storage, kColumns, kStageCount, 1>;
+  static constexpr bool kInTurns = true;
+  static constexpr int kTeam = Base::kConsumers / 2, kParts = 2;
+  static_assert(kColumns <= 128);  // both parts' sums in registers
 };
 
 // How the workgroups of a cluster divide their work: `sharers` tiles below each other, each in `parts` of k.

@@ -48,7 +48,8 @@ constexpr int group_lds_bytes(const TileShape& shape) {
 
 // The tiles of tile/bulk_product.hpp: 128 rows by two groups of four waves, 64 of depth.
 constexpr TileShape bulk_shape(int columns, int stages) { return {128, columns, 64, 8, 1, stages}; }
-constexpr int kBulkThreads = 384;  // four waves more fetch
+// Four waves more fetch, or one where a multiprocessor holds two workgroups.
+constexpr int bulk_threads(int groups) { return groups == 1 ? 384 : 288; }
 constexpr int bulk_stage_bytes(const TileShape& shape) {
   return (shape.block_m + shape.block_n) * shape.block_k * 2;
 }

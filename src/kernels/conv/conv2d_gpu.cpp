@@ -142,11 +142,13 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
   const auto cluster = static_cast<uint32_t>(choice.sharers * choice.splits);
   const uint32_t tiles = ceil_div(image.pixels, shape.block_m * choice.sharers) *
                          ceil_div(params.tail.channels, shape.block_n) * static_cast<uint32_t>(params.phases);
-  const uint32_t clusters =
-      choice.splits > 1 ? tiles
-                        : std::min(tiles, bulk_clusters_at_once(device.traits(), static_cast<int>(cluster)));
+  const uint32_t clusters = choice.splits > 1
+                                ? tiles
+                                : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config.groups,
+                                                                        static_cast<int>(cluster)));
   launch_kernel(ex, info, kernel_named(ex, conv_kernel_name(p.dtype(), choice.config)),
-                {clusters * cluster, 1, 1, cluster, true}, kBulkThreads,
+                {clusters * cluster, 1, 1, cluster, true},
+                static_cast<uint32_t>(bulk_threads(choice.config.groups)),
                 static_cast<uint32_t>(bulk_lds_bytes(shape)), bulk);
 }
 
