@@ -9,9 +9,12 @@
 
 namespace rocm_sd {
 
+// full_precision: of matrices that are never held in 8 bits, for they are small and every value passes
+// through them.
 struct Linear : LinearWeight {
   int64_t in = 0, out = 0;
   bool biased = true;
+  bool full_precision = false;
 
   Linear() = default;
   Linear(int64_t in_features, int64_t out_features, bool with_bias = true)
@@ -28,6 +31,7 @@ struct StackedLinear : LinearWeight {
   int64_t in = 0;
   std::vector<Part> parts;
   bool biased = true;
+  bool full_precision = false;
 
   StackedLinear() = default;
   StackedLinear(int64_t in_features, std::vector<Part> stacked, bool with_bias)
@@ -43,6 +47,7 @@ struct Conv : ConvWeight {
   int64_t in = 0, out = 0;
   int kernel = 3;  // square
   bool biased = true;
+  bool full_precision = false;
 
   Conv() = default;
   Conv(int64_t in_channels, int64_t out_channels, int kernel_size = 3, bool with_bias = true)

@@ -37,6 +37,10 @@ class ParameterSource {
   virtual void ignore(const std::string& name) const = 0;
 };
 
+// How matrices and filters are held: in the compute type, or in 8 bits with a scale per output channel.
+enum class WeightFormat : uint8_t { kCompute, kFp8, kInt8 };
+std::string_view weight_format_name(WeightFormat format);  // "", "fp8", "int8"
+
 // One tensor of a model: a tensor of the checkpoint, or several of them stacked by rows.
 struct ParameterSlot {
   struct Part {
@@ -44,11 +48,12 @@ struct ParameterSlot {
     Shape shape;
   };
   std::vector<Part> parts;
-  Shape shape;                        // of the whole
-  bool matrix = false;                // held in the compute dtype; else f32 (norms, biases)
-  std::function<void(Tensor)> store;  // hands the loaded tensor to the layer
-  std::function<Tensor()> fetch;      // the layer's tensor in the plain layout
-  std::function<size_t()> held;       // bytes that it takes now, in every layout
+  Shape shape;                              // of the whole
+  bool matrix = false;                      // held in the compute dtype; else f32 (norms, biases)
+  bool eight_bit = false;                   // a matrix that may be held in 8 bits
+  std::function<void(StoredWeight)> store;  // hands the loaded tensor to the layer
+  std::function<StoredWeight()> fetch;      // the layer's tensor in the plain layout
+  std::function<size_t()> held;             // bytes that it takes now, in every layout
 };
 
 class Visitor {
@@ -92,18 +97,22 @@ concept Visitable = requires(Model& model, Visitor& v) { model.visit(v); };
 
 // Each of these takes the model's visit as a function, so that one compiled body serves every model.
 using VisitModel = std::function<void(Visitor&)>;
-void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute);
+void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
+                     WeightFormat weights = WeightFormat::kCompute);
 int64_t count_parameters(const VisitModel& visit);
 uint64_t bytes_held(const VisitModel& visit);  // memory of all parameters, in the layouts they have now
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
 
 // Reads every parameter into device memory: matrices, filters and tables as `compute` (f32, bf16 or f16),
-// norms and biases as f32. Tensors are converted on the host and copied to a GPU a piece at a time, so that
-// host memory stays small. Throws FormatError listing every missing key at once, ShapeError (or FormatError)
-// where a shape is wrong; each names the tensor, what was expected and the file.
+// norms and biases as f32. With weights in 8 bits, those matrices and filters that allow it are quantised
+// from f32 on the host, a row at a time, whatever the device. Tensors are converted on the host and copied to
+// a GPU a piece at a time, so that host memory stays small. Throws FormatError listing every missing key at
+// once, ShapeError (or FormatError) where a shape is wrong; each names the tensor, what was expected and the
+// file.
 template <Visitable Model>
-void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute) {
-  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute);
+void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute,
+                     WeightFormat weights = WeightFormat::kCompute) {
+  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute, weights);
 }
 
 // Elements of all parameters; no memory is needed.

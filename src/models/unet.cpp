@@ -47,12 +47,17 @@ UNet::UNet(const UNetConfig& config)
     up_.emplace_back(width, taken, block, config.norm_eps);
     width = block.channels;
   }
+  conv_in_.full_precision = conv_out_.full_precision = true;
+  time1_.full_precision = time2_.full_precision = true;
+  for (std::optional<Linear>* layer : {&time_cond_, &added1_, &added2_})
+    if (*layer) (*layer)->full_precision = true;
   number_layers();
 }
 
-UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute) {
+UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute,
+                WeightFormat weights) {
   UNet unet(config);
-  load_parameters(unet, device, source, compute);
+  load_parameters(unet, device, source, compute, weights);
   unet.dtype_ = compute;
   return unet;
 }

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "kernels/gemm/linear_eight_bit.hpp"
 #include "models/store_source.hpp"
 #include "weights/file_hash.hpp"
 
@@ -23,6 +24,33 @@ DType parse_compute_type(const std::string& name, const Device& device) {
   require<UsageError>(f32 || f16, "dtype: expected auto, f16, bf16 or f32, got \"", printable(name), "\"");
   require<UsageError>(!(host && f16), "dtype: the CPU does not compute in f16; expected auto, f32 or bf16");
   return f16 ? DType::kF16 : DType::kF32;
+}
+
+WeightFormat parse_weight_format(const std::string& name, DType compute) {
+  if (name == "fp8") return WeightFormat::kFp8;
+  if (name == "int8") return WeightFormat::kInt8;
+  require<UsageError>(name == "auto" || name == dtype_name(compute),
+                      "weights: expected auto, fp8 or int8, got \"", printable(name),
+                      "\"; the compute type is ", compute, " (--dtype)");
+  return WeightFormat::kCompute;
+}
+
+// What weights in 8 bits give on this device, where it is less than all.
+void note_weight_format(WeightFormat format, DType compute, Device& device) {
+  if (format == WeightFormat::kCompute) return;
+  const std::string_view name = weight_format_name(format);
+  if (device.kind() == DeviceKind::kHost) {
+    log().warn("weights: {}: the CPU widens them once, when it lays them out: they take no less memory",
+               name);
+    return;
+  }
+  auto& gpu = static_cast<GpuDevice&>(device);
+  const DType type = format == WeightFormat::kInt8 ? DType::kI8 : DType::kF8E4M3;
+  if (compute == DType::kF32 || !multiplies_eight_bit(gpu, type))
+    log().warn(
+        "weights: {}: {} has no products of {} for {}: they are widened for each product, which saves memory "
+        "alone",
+        name, gpu.traits().arch, name, compute);
 }
 
 std::string what(const Checkpoint& checkpoint, Component component) {
@@ -90,7 +118,7 @@ struct Loader {
     require<FormatError>(config.out_channels == 4, what(checkpoint(), Component::kUnet),
                          ": out_channels: expected 4, got ", config.out_channels);
     out.unet = UNet::load(out.loading_device(), config, StoreSource(checkpoint().store(Component::kUnet)),
-                          out.dtype);
+                          out.dtype, out.weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(UNet(config)));
     report();
   }
@@ -137,7 +165,7 @@ struct Loader {
     if (out.is_inpainting()) info.kind += " inpainting";
     if (out.is_instruct()) info.kind += " instruct-pix2pix";
     info.device = out.device->name();
-    info.dtype = dtype_name(out.dtype);
+    info.dtype = out.describe_types();
     info.prediction = prediction_name(out.prediction);
     const nlohmann::json& unet = checkpoint().config(Component::kUnet);
     const int64_t sample = unet.contains("sample_size") && unet["sample_size"].is_number_integer()
@@ -167,6 +195,8 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   Components out;
   out.device = &device;
   out.dtype = parse_compute_type(options.dtype, device);
+  out.weights = parse_weight_format(options.weights, out.dtype);
+  note_weight_format(out.weights, out.dtype, device);
   out.loaded_for_offload = options.offload;
   if (options.prediction != "auto") parse_prediction(options.prediction);
   CheckpointOptions files{.unet = options.unet,
@@ -217,7 +247,7 @@ void Components::reload(Part part, DType compute) {
     case Part::kUnet: {
       const UNetConfig config = unet->config();
       *unet = UNet(config);
-      *unet = UNet::load(to, config, source(Component::kUnet), compute);
+      *unet = UNet::load(to, config, source(Component::kUnet), compute, weights);
       break;
     }
     case Part::kVae: {
@@ -235,9 +265,15 @@ void Components::reload(Part part, DType compute) {
       break;
     }
   }
-  info.dtype = concat(dtype_name(dtype_of(Part::kUnet)));
-  if (dtype_of(Part::kText) != unet->dtype()) info.dtype += concat(", text ", dtype_of(Part::kText));
-  if (vae->dtype() != unet->dtype()) info.dtype += concat(", vae ", vae->dtype());
+  info.dtype = describe_types();
+}
+
+std::string Components::describe_types() const {
+  std::string out(dtype_name(dtype_of(Part::kUnet)));
+  if (dtype_of(Part::kText) != unet->dtype()) out += concat(", text ", dtype_of(Part::kText));
+  if (vae->dtype() != unet->dtype()) out += concat(", vae ", vae->dtype());
+  if (weights != WeightFormat::kCompute) out += concat(", unet weights ", weight_format_name(weights));
+  return out;
 }
 
 const VaeEncoder& Components::encoder() {

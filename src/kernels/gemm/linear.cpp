@@ -1,6 +1,7 @@
 #include "kernels/gemm/linear.hpp"
 
 #include "base/error.hpp"
+#include "kernels/gemm/linear_eight_bit.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gemm/linear_impl.hpp"
 #include "kernels/problem.hpp"
@@ -10,6 +11,7 @@ namespace {
 
 const ImplList<LinearProblem> kImpls = {"linear",
                                         {
+                                            {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit},
                                             {"gpu", linear_supports_gpu, linear_gpu},
                                             {"tiled", linear_supports_tiled, linear_tiled},
                                             {"onednn", linear_supports_onednn, linear_onednn},
@@ -19,14 +21,16 @@ const ImplList<LinearProblem> kImpls = {"linear",
 
 // Where the CPU multiplies bf16 in hardware oneDNN's products are the fastest (conv2d.cpp says where that was
 // measured).
-const ImplList<LinearProblem> kHardwareBf16 = {"linear",
-                                               {
-                                                   {"gpu", linear_supports_gpu, linear_gpu},
-                                                   {"onednn", linear_supports_onednn, linear_onednn},
-                                                   {"tiled", linear_supports_tiled, linear_tiled},
-                                                   {"scalar", linear_supports_scalar, linear_scalar},
-                                                   {"ref", supports_host<LinearProblem>, linear_ref},
-                                               }};
+const ImplList<LinearProblem> kHardwareBf16 = {
+    "linear",
+    {
+        {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit},
+        {"gpu", linear_supports_gpu, linear_gpu},
+        {"onednn", linear_supports_onednn, linear_onednn},
+        {"tiled", linear_supports_tiled, linear_tiled},
+        {"scalar", linear_supports_scalar, linear_scalar},
+        {"ref", supports_host<LinearProblem>, linear_ref},
+    }};
 
 const ImplList<LinearProblem>& impls_for(const LinearProblem& p) {
   return p.dtype() == DType::kBF16 && host_has_bf16() ? kHardwareBf16 : kImpls;

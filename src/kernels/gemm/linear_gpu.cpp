@@ -6,6 +6,7 @@
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
 #include "kernels/gpu_launch.hpp"
+#include "kernels/widen/widen.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -63,8 +64,11 @@ template <class T>
 void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   const GpuKernel& kernel = *gpu_device(ex)->find_kernel(gemm_kernel_name(choice, p.dtype(), p.gated));
   GemmParams<T> params = gemm_params<T>(p);
-  params.w =
-      p.w.weight.plain().as<T>();  // lives as long as the weight: no pack of a linear layer replaces it
+  // A weight in 8 bits is widened before its product, and its memory then used again.
+  const StoredWeight stored = p.w.weight.stored();
+  const Tensor wide = stored.scales ? widen(ex, stored.values, stored.scales, p.dtype()) : Tensor();
+  // What is stored lives as long as the weight: no pack of a linear layer replaces it.
+  params.w = static_cast<const T*>((wide ? wide : stored.values).data());
   if (choice.config)
     launch_tiles(ex, p, kernel, choice, params);
   else
