@@ -57,7 +57,7 @@ TEST_P(GpuEightBitTest, WidensToTheHostsBits) {
     };
     GpuTestExec gpu;
     TestExec host;
-    EXPECT_EQ(on(gpu.device, gpu.ex, "gpu"), on(host_device(), host.ex, "scalar")) << shape;
+    EXPECT_EQ(on(gpu.device, gpu.ex, "gpu"), on(host_device(), host.ex, "scalar")) << concat(shape);
   }
 }
 
@@ -106,8 +106,9 @@ TEST_P(GpuEightBitTest, ConvolutionsTakeTheWidenedValues) {
       expect_near({got.begin(), got.end()}, {want.begin(), want.end()},
                   2 * reduction_tolerance(dtype, 9 * c.x[3]));
     else
-      EXPECT_EQ(got, want) << c.x;
-    EXPECT_EQ(to_floats(gpu.device, eight.weight.plain()), to_floats(gpu.device, wide.weight.plain())) << c.x;
+      EXPECT_EQ(got, want) << concat(c.x);
+    EXPECT_EQ(to_floats(gpu.device, eight.weight.plain()), to_floats(gpu.device, wide.weight.plain()))
+        << concat(c.x);
     EXPECT_EQ(eight.weight.stored().values.dtype(), type);
     const int64_t padded = (c.x[3] + 7) / 8 * 8 + (c.second + 7) / 8 * 8;
     EXPECT_LE(eight.weight.bytes_held(), static_cast<size_t>(c.out * (padded * c.kernel * c.kernel + 4)));
@@ -139,7 +140,7 @@ TEST_P(GpuEightBitTest, RunsInAGraph) {
 TEST_P(GpuEightBitTest, MultipliesEightBits) {
   GpuTestExec gpu;
   if (dtype == DType::kF32 || !multiplies_eight_bit(gpu.device, type))
-    GTEST_SKIP() << "no products of " << type << " with " << dtype << " on " << gpu.device.traits().arch;
+    GTEST_SKIP() << concat("no products of ", type, " with ", dtype, " on ", gpu.device.traits().arch);
   struct Case {
     int64_t rows, in, out;
     bool residual = false, gated = false;

@@ -95,7 +95,9 @@ TEST_P(EightBitTest, QuantisesWithinHalfAStep) {
           GetParam() == DType::kI8 ? scale / 2 : std::max(std::fabs(h.from[i]) / 16.0, scale * 0x1p-10);
       EXPECT_LE(std::fabs(wide[i] - h.from[i]), step * (1 + 1e-5));
       EXPECT_NE(bytes[i], 0x80);  // -128, or a negative zero
-      if (GetParam() == DType::kF8E4M3) EXPECT_NE(bytes[i] & 0x7f, 0x7f);
+      if (GetParam() == DType::kF8E4M3) {
+        EXPECT_NE(bytes[i] & 0x7f, 0x7f);
+      }
     }
     EXPECT_NEAR(widest, most, most * 1e-6) << "the largest of a row is kept";
   }
@@ -134,7 +136,7 @@ TEST_P(EightBitTest, WidensLikeTheReference) {
       ASSERT_EQ(got.size(), want.size());
       for (size_t i = 0; i < want.size(); ++i)
         EXPECT_NEAR(got[i], want[i], 2 * unit_roundoff(dtype) * std::fabs(want[i]) + 0x1p-24)
-            << dtype << shape;
+            << concat(dtype, " ", shape);
     }
 }
 
