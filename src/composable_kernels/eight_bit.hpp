@@ -22,6 +22,10 @@ inline constexpr float kEightBitMost = 127.0f;
 template <>
 inline constexpr float kEightBitMost<Fp8> = 448.0f;
 
+// Rows whose largest magnitude is not above this are held as zeros: the reciprocals of their scales would be
+// infinite.
+inline constexpr float kEightBitLeast = 1e-30f;
+
 ROCM_SD_DEVICE float to_float(Int8 x) { return static_cast<float>(x.bits); }
 // The bits are those of a binary16 that is 2^-8 times as large, subnormals too.
 ROCM_SD_DEVICE float to_float(Fp8 x) {

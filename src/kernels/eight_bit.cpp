@@ -21,14 +21,15 @@ void quantise_as(const float* from, int64_t rows, int64_t columns, T* values, fl
       most = std::max(most, std::fabs(row[k]));
       poison += row[k] * 0.0f;
     }
-    // At least normal: nothing is divided by zero.
-    scales[r] = most > 0 ? std::max(most / kEightBitMost<T>, std::numeric_limits<float>::min()) : 1.0f;
+    scales[r] = most > kEightBitLeast ? most / kEightBitMost<T> : 1.0f;
     if (poison != 0) {
       scales[r] = std::numeric_limits<float>::quiet_NaN();
       std::fill_n(values + r * columns, columns, T{});
       continue;
     }
-    for (int64_t k = 0; k < columns; ++k) store(values[r * columns + k], row[k] / scales[r]);
+    // A product, as fused/gemm_eight_bit.hpp has it: the same bits for activations, too.
+    const float inverse = most > kEightBitLeast ? kEightBitMost<T> / most : 0.0f;
+    for (int64_t k = 0; k < columns; ++k) store(values[r * columns + k], row[k] * inverse);
   }
 }
 

@@ -132,7 +132,7 @@ ROCM_SD_DEVICE void quantise_body(const QuantiseParams<EightBit, From>& p, const
     }
     most = Arch::wave_max(most);
     poison = Arch::wave_sum(poison);
-    const float inverse = poison == 0 && most > 0 ? kMost / most : 0.0f;
+    const float inverse = poison == 0 && most > kEightBitLeast ? kMost / most : 0.0f;
     if (block.lane() == 0) p.scales[row] = (most / kMost + poison) * p.factor;
     for (int k = block.lane() * kVec; k < p.depth; k += Arch::lanes * kVec) {
       const auto pack = load_pack<kVec>(from + k);
