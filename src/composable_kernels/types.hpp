@@ -101,6 +101,12 @@ ROCM_SD_DEVICE void store_pair(Half* to, float low, float high) {
 #endif
 }
 
+// How a copy engine walks a matrix: the driver's own form, made by GpuDevice::map_tiles, part of a kernel's
+// argument.
+struct alignas(128) TensorMap {
+  uint64_t words[16];
+};
+
 // 16 bytes of a 16-bit type: what one lane loads, stores or copies at a time.
 template <class T>
 struct alignas(16) Vec8 {

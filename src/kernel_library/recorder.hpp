@@ -22,7 +22,9 @@ class LaunchRecorder final : public GpuDevice {
  public:
   // base: where the addresses begin; far from anything that a parameter may be by chance is not needed, see
   // program.cpp. The GPU must outlive the recorder.
-  LaunchRecorder(GpuDevice& gpu, uint64_t base) : gpu_(gpu), next_(base) {}
+  LaunchRecorder(GpuDevice& gpu, uint64_t base) : gpu_(gpu), traits_(gpu.traits()), next_(base) {
+    traits_.copy_engine = false;  // its maps hold addresses that could not be replaced
+  }
 
   struct Region {
     uint64_t begin = 0;
@@ -37,7 +39,7 @@ class LaunchRecorder final : public GpuDevice {
   DeviceKind kind() const override { return gpu_.kind(); }
   std::string name() const override { return gpu_.name(); }
   MemoryInfo memory() const override { return gpu_.memory(); }
-  const GpuTraits& traits() const override { return gpu_.traits(); }
+  const GpuTraits& traits() const override { return traits_; }
   DType preferred_dtype() const override { return gpu_.preferred_dtype(); }
   const GpuKernel* find_kernel(std::string_view name) override { return gpu_.find_kernel(name); }
 
@@ -60,6 +62,7 @@ class LaunchRecorder final : public GpuDevice {
   [[noreturn]] static void refuse(const char* what);
 
   GpuDevice& gpu_;
+  GpuTraits traits_;
   uint64_t next_;
   std::vector<Region> regions_;
   std::vector<RecordedLaunch> launches_;

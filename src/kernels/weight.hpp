@@ -41,7 +41,10 @@ class Weight {
 
   Weight() = default;
   explicit Weight(StoredWeight stored)
-      : state_(std::make_shared<State>()), shape_(stored.values.shape()), dtype_(stored.dtype) {
+      : state_(std::make_shared<State>()),
+        shape_(stored.values.shape()),
+        dtype_(stored.dtype),
+        held_(stored.values.dtype()) {
     state_->plain = std::move(stored.values);
     state_->scales = std::move(stored.scales);
   }
@@ -49,7 +52,8 @@ class Weight {
 
   explicit operator bool() const { return state_ != nullptr; }
   const Shape& shape() const { return shape_; }
-  DType dtype() const { return dtype_; }  // that products use
+  DType dtype() const { return dtype_; }   // that products use
+  DType held_as() const { return held_; }  // dtype(), or what it was loaded as in 8 bits
   int64_t dim(int i) const { return shape_[i]; }
 
   // The plain tensor in dtype(): the original, or made anew if it was dropped or is held in 8 bits (costly;
@@ -83,7 +87,7 @@ class Weight {
   };
   std::shared_ptr<State> state_;
   Shape shape_;
-  DType dtype_ = DType::kF32;
+  DType dtype_ = DType::kF32, held_ = DType::kF32;
 };
 
 struct LinearWeight {
@@ -98,7 +102,7 @@ struct NormWeight {
   Tensor gain, bias;  // [C] f32
 };
 struct EmbeddingWeight {
-  Tensor table;  // [rows,C] f32 or bf16
+  Tensor table;  // [rows,C] f32, bf16 or f16
 };
 
 }  // namespace rocm_sd

@@ -9,12 +9,17 @@
 
 namespace rocm_sd {
 
-// full_precision: of matrices that are never held in 8 bits, for they are small and every value passes
-// through them.
+// What a matrix or filter is held in when the model computes in bf16, whose 8 bits are too few for some; in
+// every other type it is held in that type.
+enum class Precision { kCompute, kHalf, kFloat };  // bf16, f16, f32
+
+// eight_bit, of each layer with a matrix: whether it may be held in 8 bits where the model is loaded so. The
+// product's type remains what `precision` says.
+
 struct Linear : LinearWeight {
   int64_t in = 0, out = 0;
   bool biased = true;
-  bool full_precision = false;
+  bool eight_bit = true;
 
   Linear() = default;
   Linear(int64_t in_features, int64_t out_features, bool with_bias = true)
@@ -31,7 +36,8 @@ struct StackedLinear : LinearWeight {
   int64_t in = 0;
   std::vector<Part> parts;
   bool biased = true;
-  bool full_precision = false;
+  Precision precision = Precision::kCompute;
+  bool eight_bit = true;
 
   StackedLinear() = default;
   StackedLinear(int64_t in_features, std::vector<Part> stacked, bool with_bias)
@@ -47,7 +53,8 @@ struct Conv : ConvWeight {
   int64_t in = 0, out = 0;
   int kernel = 3;  // square
   bool biased = true;
-  bool full_precision = false;
+  Precision precision = Precision::kCompute;
+  bool eight_bit = true;
 
   Conv() = default;
   Conv(int64_t in_channels, int64_t out_channels, int kernel_size = 3, bool with_bias = true)

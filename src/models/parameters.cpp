@@ -48,7 +48,8 @@ class Loader final : public Visitor {
  protected:
   void slot(const ParameterSlot& slot) override {
     if (slot.eight_bit && weights_ != WeightFormat::kCompute) return quantised(slot);
-    const DType dtype = slot.matrix ? compute_ : DType::kF32;
+    const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
+    if (Tensor ready = source_.ready(slot, dtype, device_)) return slot.store(std::move(ready));
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);
     char* to = static_cast<char*>(tensor.data());
     for (const ParameterSlot::Part& part : slot.parts) {
@@ -62,6 +63,10 @@ class Loader final : public Visitor {
   }
 
  private:
+  DType matrix_dtype(Precision precision) const {
+    if (compute_ != DType::kBF16 || precision == Precision::kCompute) return compute_;
+    return precision == Precision::kHalf ? DType::kF16 : DType::kF32;
+  }
   void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
     const DeviceAccess access(device_);
     source_.read(part.name, part.shape, dtype, to);
@@ -111,7 +116,7 @@ class Loader final : public Visitor {
         at += count;
       }
     }
-    slot.store({values, scales, compute_});
+    slot.store({values, scales, matrix_dtype(slot.precision)});
   }
 
   Device& device_;
@@ -142,11 +147,13 @@ class Lister final : public Visitor {
 };
 
 template <class Layer>
-ParameterSlot weight_slot(Layer& layer, std::string name, const Shape& shape) {
+ParameterSlot weight_slot(Layer& layer, std::string name, const Shape& shape,
+                          Precision precision = Precision::kCompute) {
   return {{{std::move(name), shape}},
           shape,
           true,
-          !layer.full_precision,
+          precision,
+          layer.eight_bit,
           [&layer](StoredWeight w) { layer.weight = Weight(std::move(w)); },
           [&layer] { return layer.weight.stored(); },
           [&layer] { return layer.weight ? layer.weight.bytes_held() : 0; }};
@@ -156,6 +163,7 @@ ParameterSlot tensor_slot(Tensor& tensor, std::string name, const Shape& shape, 
   return {{{std::move(name), shape}},
           shape,
           matrix,
+          Precision::kCompute,
           false,
           [&tensor](StoredWeight w) { tensor = std::move(w.values); },
           [&tensor] { return StoredWeight(tensor); },
@@ -168,6 +176,7 @@ ParameterSlot bias_slot(Layer& layer, std::string name, int64_t count) {
   return {{{std::move(name), shape}},
           shape,
           false,
+          Precision::kCompute,
           false,
           [&layer](StoredWeight w) { layer.bias = std::move(w.values); },
           [&layer] { return StoredWeight(*layer.bias); },
@@ -192,7 +201,7 @@ void Visitor::operator()(std::string_view name, Linear& layer) {
 }
 
 void Visitor::operator()(std::string_view name, StackedLinear& layer) {
-  ParameterSlot weight = weight_slot(layer, "", {layer.rows(), layer.in});
+  ParameterSlot weight = weight_slot(layer, "", {layer.rows(), layer.in}, layer.precision);
   ParameterSlot bias = bias_slot(layer, "", layer.rows());
   weight.parts.clear();
   bias.parts.clear();
@@ -206,7 +215,8 @@ void Visitor::operator()(std::string_view name, StackedLinear& layer) {
 }
 
 void Visitor::operator()(std::string_view name, Conv& layer) {
-  slot(weight_slot(layer, full(name, "weight"), {layer.out, layer.in, layer.kernel, layer.kernel}));
+  slot(weight_slot(layer, full(name, "weight"), {layer.out, layer.in, layer.kernel, layer.kernel},
+                   layer.precision));
   if (layer.biased) slot(bias_slot(layer, full(name, "bias"), layer.out));
 }
 
@@ -247,6 +257,8 @@ void ParameterSource::read_part(const std::string& name, const Shape& shape, int
   std::copy_n(whole.data() + static_cast<size_t>(begin) * size, static_cast<size_t>(count) * size,
               static_cast<char*>(dst));
 }
+
+Tensor ParameterSource::ready(const ParameterSlot&, DType, Device&) const { return {}; }
 
 uint64_t bytes_held(const VisitModel& visit) {
   HeldBytes held;

@@ -62,7 +62,7 @@ struct Components {
   // Reads the part's weights again, for another compute type. The models stay where they are.
   void reload(Part part, DType compute);
   DType dtype_of(Part part) const;
-  std::string describe_types() const;  // "f16", "bf16, vae f32, unet weights int8"
+  std::string describe_dtype() const;  // "bf16, text f16, unet weights int8": the UNet's, then what differs
 
   bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;

@@ -1,5 +1,6 @@
 // NVIDIA GPUs through libcuda.so.1, found when the program runs.
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "base/dynamic_library.hpp"
@@ -36,6 +37,10 @@ struct Library {
   if (!functions.call && problem.empty()) problem = concat(file.name(), " is too old: no " #call);
     ROCM_SD_CUDA_FUNCTIONS(ROCM_SD_LOAD)
 #undef ROCM_SD_LOAD
+#define ROCM_SD_LOAD_NEWER(call, ...) \
+  functions.call = reinterpret_cast<decltype(functions.call)>(file.symbol(#call));
+    ROCM_SD_CUDA_NEWER_FUNCTIONS(ROCM_SD_LOAD_NEWER)
+#undef ROCM_SD_LOAD_NEWER
     if (!problem.empty()) return;
     if (const Status status = functions.cuInit(0); status != kSuccess)
       problem = concat("cuInit: ", reason(functions, status));
@@ -73,14 +78,16 @@ GpuDescription describe(const Api& api, int index) {
                      .product = printable(product),
                      .memory_bytes = memory,
                      .targets = targets_of(attribute(kMajor), attribute(kMinor))};
-  gpu.traits = {.arch = gpu.targets.front(),
-                .family = GpuFamily::kNvidia,
-                .lanes = 32,
-                .multiprocessors = attribute(kMultiprocessors),
-                .lds_per_group = static_cast<size_t>(attribute(kSharedBytesOptin)),
-                .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
-                .integrated = attribute(kIntegrated) != 0,
-                .cluster = attribute(kMajor) >= 9 ? 8u : 1u};
+  gpu.traits = {
+      .arch = gpu.targets.front(),
+      .family = GpuFamily::kNvidia,
+      .lanes = 32,
+      .multiprocessors = attribute(kMultiprocessors),
+      .lds_per_group = static_cast<size_t>(attribute(kSharedBytesOptin)),
+      .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
+      .integrated = attribute(kIntegrated) != 0,
+      .cluster = attribute(kMajor) >= 9 ? 8u : 1u,
+      .copy_engine = attribute(kMajor) >= 9 && api.cuTensorMapEncodeTiled && api.cuTensorMapEncodeIm2col};
   return gpu;
 }
 
@@ -199,6 +206,35 @@ class CudaDriver final : public GpuDriver {
   }
   void restore_thread_context(void* context) noexcept override {
     if (context != context_) forgive(api_.cuCtxSetCurrent(static_cast<Context>(context)), "cuCtxSetCurrent");
+  }
+  void map_boxes(void* map, const MatrixBoxes& boxes) override {
+    if (!api_.cuTensorMapEncodeTiled) return GpuDriver::map_boxes(map, boxes);
+    using Extents = std::array<unsigned long long, 5>;
+    const unsigned long long row = boxes.stride_bytes;
+    // Dealt: the matrix as (block of 32, j, t, e, column), the box in that order.
+    const unsigned rank = boxes.dealt ? 5 : 2;
+    const Extents extents = boxes.dealt ? Extents{boxes.columns, 2, 4, 4, boxes.rows / 32}
+                                        : Extents{boxes.columns, boxes.rows},
+                  strides = boxes.dealt ? Extents{row, 8 * row, 2 * row, 32 * row} : Extents{row};
+    const std::array<unsigned, 5> box = boxes.dealt
+                                            ? std::array<unsigned, 5>{64, 2, 4, 4, boxes.box_rows / 32}
+                                            : std::array<unsigned, 5>{64, boxes.box_rows},
+                                  steps = {1, 1, 1, 1, 1};
+    ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeTiled(map, kTensorFloat16, rank, const_cast<void*>(boxes.data),
+                                                  extents.data(), strides.data(), box.data(), steps.data(), 0,
+                                                  kTensorSwizzle128, kTensorPromote256, 0));
+  }
+  void map_boxes(void* map, const ImageBoxes& boxes) override {
+    if (!api_.cuTensorMapEncodeIm2col) return GpuDriver::map_boxes(map, boxes);
+    const unsigned long long pixel = boxes.channels * 2, row = boxes.width * pixel,
+                             image = boxes.height * row;
+    const unsigned long long extents[] = {boxes.channels, boxes.width, boxes.height, boxes.batch};
+    const unsigned long long strides[] = {pixel, row, image};
+    const int lower[] = {boxes.first[1], boxes.first[0]}, upper[] = {boxes.last[1], boxes.last[0]};
+    const unsigned steps[] = {1, boxes.stride, boxes.stride, 1};
+    ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeIm2col(map, kTensorFloat16, 4, const_cast<void*>(boxes.data),
+                                                   extents, strides, lower, upper, 64, boxes.box_pixels,
+                                                   steps, 0, kTensorSwizzle128, kTensorPromote256, 0));
   }
 
   void begin_capture() override {

@@ -24,6 +24,9 @@ inline constexpr int kMultiprocessors = 16, kIntegrated = 18, kL2Bytes = 38, kMa
 inline constexpr int kFunctionSharedBytes = 8;             // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 inline constexpr unsigned kStreamNonBlocking = 1;          // CU_STREAM_NON_BLOCKING
 inline constexpr int kCaptureModeThreadLocal = 1;          // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+inline constexpr int kTensorFloat16 = 6;                   // CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+inline constexpr int kTensorSwizzle128 = 3;                // CU_TENSOR_MAP_SWIZZLE_128B
+inline constexpr int kTensorPromote256 = 3;                // CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 inline constexpr unsigned kDefaultSharedBytes = 48 << 10;  // above, a function must be allowed to ask
 // CUlaunchAttributeID
 inline constexpr int kClusterDimension = 4, kProgrammaticSerialization = 6;
@@ -88,9 +91,20 @@ struct LaunchConfig {  // CUlaunchConfig
   X(cuEventSynchronize, Event event)                                                              \
   X(cuEventElapsedTime, float* milliseconds, Event start, Event end)
 
+// Those that drivers before CUDA 12 lack.
+#define ROCM_SD_CUDA_NEWER_FUNCTIONS(X)                                                          \
+  X(cuTensorMapEncodeTiled, void* map, int type, unsigned rank, void* data,                      \
+    const unsigned long long* extents, const unsigned long long* strides, const unsigned* box,   \
+    const unsigned* steps, int interleave, int swizzle, int promotion, int fill)                 \
+  X(cuTensorMapEncodeIm2col, void* map, int type, unsigned rank, void* data,                     \
+    const unsigned long long* extents, const unsigned long long* strides, const int* lower,      \
+    const int* upper, unsigned channels, unsigned pixels, const unsigned* steps, int interleave, \
+    int swizzle, int promotion, int fill)
+
 struct Api {
 #define ROCM_SD_MEMBER(name, ...) Status (*name)(__VA_ARGS__) = nullptr;
   ROCM_SD_CUDA_FUNCTIONS(ROCM_SD_MEMBER)
+  ROCM_SD_CUDA_NEWER_FUNCTIONS(ROCM_SD_MEMBER)
 #undef ROCM_SD_MEMBER
 };
 

@@ -210,6 +210,9 @@ class DriverGpu final : public GpuDevice {
   void* thread_context() override { return driver_->thread_context(); }
   void restore_thread_context(void* context) noexcept override { driver_->restore_thread_context(context); }
 
+  void map_boxes(void* map, const MatrixBoxes& boxes) override { current().map_boxes(map, boxes); }
+  void map_boxes(void* map, const ImageBoxes& boxes) override { current().map_boxes(map, boxes); }
+
   void begin_capture() override {
     refuse_capture("begin_capture");
     current().begin_capture();
@@ -295,6 +298,18 @@ void GpuDevice::launch_on(void*, const GpuKernel& kernel, GpuGrid grid, uint32_t
   launch(kernel, grid, threads, lds_bytes, params, bytes);
 }
 void GpuDevice::synchronize_stream(void*) { synchronize(); }
+void GpuDevice::map_boxes(void*, const MatrixBoxes&) {
+  throw DeviceError(concat(name(), ": has no copy engine for boxes of a matrix"));
+}
+void GpuDevice::map_boxes(void*, const ImageBoxes&) {
+  throw DeviceError(concat(name(), ": has no copy engine for boxes of an image"));
+}
+void GpuDriver::map_boxes(void*, const MatrixBoxes&) {
+  throw DeviceError(concat(description().device, ": its driver maps no matrices for a copy engine"));
+}
+void GpuDriver::map_boxes(void*, const ImageBoxes&) {
+  throw DeviceError(concat(description().device, ": its driver maps no images for a copy engine"));
+}
 
 std::string gpu_call_failed(const GpuDescription& gpu, std::string_view call, std::string_view reason) {
   call = call.substr(0, call.find('('));

@@ -21,6 +21,7 @@ struct GpuTraits {
   size_t l2_bytes = 0;       // of the last cache before memory
   bool integrated = false;   // shares the host's memory
   uint32_t cluster = 1;      // most workgroups that may read each other's LDS
+  bool copy_engine = false;  // map_boxes() works, for kernels that fetch boxes of matrices and images
 };
 
 // A kernel that the device loaded; lives as long as the device.
@@ -49,6 +50,28 @@ class GpuEvent {
   virtual double milliseconds_since(const GpuEvent& earlier) = 0;  // waits for both
 };
 
+// A matrix of 16-bit elements as a copy engine fetches it: boxes [box_rows, 64 columns] in the 128-byte
+// swizzle.
+struct MatrixBoxes {
+  const void* data = nullptr;                        // aligned to 16 bytes
+  uint64_t rows = 0, columns = 0, stride_bytes = 0;  // from row to row, a multiple of 16
+  uint32_t box_rows = 0;                             // at most 256
+  // Of every 32 rows, row 8t + 2j + e (t, j < 4) lies at row 8j + 2t + e of the box, so that the matrix
+  // unit's layout deals each lane neighbouring rows. rows and box_rows are then multiples of 32.
+  bool dealt = false;
+};
+
+// Images [batch, height, width, channels] of 16-bit elements, dense, as a copy engine gathers their pixels:
+// boxes of box_pixels pixels by 64 channels. Pixels are counted over a window that goes from first (row,
+// column) of each image to last beyond its end, in steps of stride.
+struct ImageBoxes {
+  const void* data = nullptr;  // aligned to 16 bytes
+  uint64_t batch = 0, height = 0, width = 0, channels = 0;
+  uint32_t box_pixels = 0;  // at most 1024
+  uint32_t stride = 1;      // at most 8
+  int first[2] = {0, 0}, last[2] = {0, 0};
+};
+
 // One stream per device: launches and copies run in the order in which they were asked for. Copies between
 // host and device have finished when they return. Driver errors are thrown as DeviceError (a lost device,
 // naming the call) or OutOfMemoryError (with the sizes).
@@ -70,6 +93,11 @@ class GpuDevice : public Device {
   virtual void launch_on(void* stream, const GpuKernel& kernel, GpuGrid grid, uint32_t threads,
                          uint32_t lds_bytes, const void* params, size_t bytes);
   virtual void fill_zero(void* data, size_t bytes) = 0;  // on the stream
+  // Writes the driver's description of the matrix to `map` (128 bytes, aligned to them) as kernels with a
+  // copy engine take it (TensorMap in composable_kernels/types.hpp). Throws DeviceError where the driver
+  // refuses.
+  virtual void map_boxes(void* map, const MatrixBoxes& boxes);
+  virtual void map_boxes(void* map, const ImageBoxes& boxes);
 
   // Waits for what was launched on that stream so far.
   virtual void synchronize_stream(void* stream);

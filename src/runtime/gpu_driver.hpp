@@ -69,6 +69,8 @@ class GpuDriver {
   virtual void synchronize_stream(void*) { synchronize(); }
   virtual void* thread_context() { return nullptr; }  // as in GpuDevice
   virtual void restore_thread_context(void*) noexcept {}
+  virtual void map_boxes(void* map, const MatrixBoxes& boxes);  // as GpuDevice's
+  virtual void map_boxes(void* map, const ImageBoxes& boxes);
 
   virtual void begin_capture() = 0;
   virtual void* end_capture(std::string& problem) = 0;  // null, and why, where there is no graph

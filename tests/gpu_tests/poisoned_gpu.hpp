@@ -35,6 +35,8 @@ class PoisonedGpu final : public GpuDevice {
               size_t bytes) override {
     gpu_.launch(kernel, grid, threads, lds_bytes, params, bytes);
   }
+  void map_boxes(void* map, const MatrixBoxes& boxes) override { gpu_.map_boxes(map, boxes); }
+  void map_boxes(void* map, const ImageBoxes& boxes) override { gpu_.map_boxes(map, boxes); }
   void fill_zero(void* data, size_t bytes) override { gpu_.fill_zero(data, bytes); }
   void begin_capture() override { gpu_.begin_capture(); }
   std::unique_ptr<GpuGraph> end_capture() override { return gpu_.end_capture(); }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -49,17 +50,21 @@ inline Tensor moved(Device& device, const Tensor& t) {
 
 struct ConvOperands {
   Tensor x, second, weight, bias, shift, residual;
-  ConvOperands(Device& device, const ConvCase& c, DType dtype, uint64_t seed) {
+  // result: the type of y and of the residual, by default dtype.
+  ConvOperands(Device& device, const ConvCase& c, DType dtype, uint64_t seed,
+               std::optional<DType> result = std::nullopt) {
     const int64_t channels = c.x[3] + c.second;
     const float deviation = 1 / std::sqrt(static_cast<float>(channels * c.filter * c.filter));
     x = moved(device, random_tensor(c.x, dtype, seed));
     if (c.second) second = moved(device, random_tensor({c.x[0], c.x[1], c.x[2], c.second}, dtype, seed + 1));
     weight = moved(device, random_tensor({c.out, channels, c.filter, c.filter}, dtype, seed + 2, deviation));
     bias = moved(device, random_tensor({c.out}, DType::kF32, seed + 3));
-    // A slice of a wider table, as the time embedding's projections are.
-    shift = moved(device, random_tensor({c.x[0], c.out + 5}, seed % 2 ? DType::kF32 : dtype, seed + 4))
-                .narrow(1, 2, c.out);
-    residual = moved(device, random_tensor(output_of(c), dtype, seed + 5));
+    // A slice of a wider table, as the time embedding's projections are: seeds 4, 5, 8, 9, ... of pieces of
+    // 16 bytes, others anywhere.
+    const int64_t skip = seed / 2 % 2 == 0 ? 8 : 2;
+    shift = moved(device, random_tensor({c.x[0], c.out + 2 * skip}, seed % 2 ? DType::kF32 : dtype, seed + 4))
+                .narrow(1, skip, c.out);
+    residual = moved(device, random_tensor(output_of(c), result.value_or(dtype), seed + 5));
   }
   // A fresh copy on the device of the operands, so that each use lays it out anew.
   ConvWeight conv_weight(Device& device, const ConvCase& c) const {
@@ -76,7 +81,8 @@ struct ConvOperands {
             .second = c.second ? &second : nullptr,
             .epilogue = {.channel_shift = c.shift ? &shift : nullptr,
                          .residual = c.residual ? &residual : nullptr,
-                         .act = c.act}};
+                         .act = c.act,
+                         .dtype = residual.dtype()}};
   }
 };
 
@@ -128,7 +134,7 @@ inline std::vector<ConvCase> conv_cases() {
 inline double conv_tolerance(const ConvProblem& p) {
   const int64_t length = (p.channels() + p.second_channels()) * p.filter_h() * p.filter_w();
   const double again = conv_has_phases(p) ? 4 * unit_roundoff(p.dtype()) : 0;
-  return reduction_tolerance(p.dtype(), length) + again;
+  return reduction_tolerance(p.out_dtype(), length) + again;
 }
 
 // By the double-precision reference, on the host; every operand must lie in the host's memory.

@@ -28,6 +28,16 @@ struct ConvParams {
   int32_t phases;
 };
 
+// With the maps by which fused/convolution_bulk.hpp fetches the inputs' pixels and the filter, a matrix of
+// all phases' rows.
+template <class T>
+struct BulkConvParams {
+  TensorMap x, second, filter;
+  ConvParams<T> conv;   // without partials
+  int sharers, splits;  // in a cluster: of a tile of the filter; of k
+  bool fresh_weights;   // the filter was written by a kernel that may still be at work
+};
+
 // The output pixel that pixel m of a phase's image becomes: row 2p + down, column 2q + right.
 ROCM_SD_DEVICE int conv_phase_pixel(const ConvImage& image, int m, int down, int right) {
   const int row = image.by_row.quotient(m), column = m - row * image.by_row.divisor;

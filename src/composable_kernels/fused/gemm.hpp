@@ -26,6 +26,15 @@ struct GemmParams {
   bool aligned;             // rows of x and w begin at multiples of 16 bytes (else only gemv)
 };
 
+// With the maps by which fused/gemm_bulk.hpp fetches x and w.
+template <class T>
+struct BulkGemmParams {
+  TensorMap x, w;
+  GemmParams<T> gemm;  // splits: within a cluster, without partials
+  int sharers;         // of a tile of w, in a cluster
+  bool fresh_weights;  // w was written by a kernel that may still be at work
+};
+
 // The tile of workgroup `index`: in bands of kBand tiles of rows, down a band's column first.
 struct TilePlace {
   int m, n;

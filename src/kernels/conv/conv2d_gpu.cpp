@@ -1,10 +1,12 @@
 // conv2d on a GPU: the problem as the kernel takes it, workspace, and launches.
 #include "kernels/conv/conv2d_gpu.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "composable_kernels/fused/conv_layout.hpp"
 #include "composable_kernels/fused/conv_params.hpp"
+#include "kernels/bulk_plan.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "kernels/widen/widen.hpp"
 
@@ -78,6 +80,7 @@ TailParams<T> tail_of(const ConvProblem& p) {
   out.y_stride = p.out_channels();
   out.rows_per_image = static_cast<int>(p.out_h() * p.out_w());
   if (p.w.bias) out.bias = p.w.bias->as<float>();
+  out.float_result = p.out_dtype() != p.dtype();
   if (e.residual) out.residual = static_cast<const T*>(e.residual->data());
   if (e.channel_shift) {
     out.shift = e.channel_shift->data();
@@ -119,6 +122,51 @@ const T* filter_of(Exec& ex, const ConvProblem& p, Tensor& wide) {
   return static_cast<const T*>(static_cast<const GpuFilter&>(*pack).packed().data());
 }
 
+// Tiles by the copy engine. Clusters that run at once take all tiles in turn; with splits each takes one.
+template <class T>
+void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvChoice& choice,
+                 const ConvParams<T>& params) {
+  GpuDevice& device = *gpu_device(ex);
+  const TileShape& shape = choice.config.shape;
+  const ConvImage& image = params.image;
+  const bool widened = static_cast<bool>(p.w.weight.scales());
+  BulkConvParams<T> bulk{{}, {}, {}, params, choice.sharers, choice.splits, widened};
+  if (params.tail.y) {  // not while planning
+    // The window that a filter's first tap wanders over; of phases, all taps of the 3x3 filter.
+    const bool phases = params.phases > 1;
+    const int taps_h = phases ? 3 : image.filter_h, taps_w = phases ? 3 : image.filter_w;
+    ImageBoxes boxes{.batch = static_cast<uint64_t>(p.batch()),
+                     .height = static_cast<uint64_t>(image.height),
+                     .width = static_cast<uint64_t>(image.width),
+                     .box_pixels = static_cast<uint32_t>(shape.block_m),
+                     .stride = static_cast<uint32_t>(image.stride),
+                     .first = {-image.pad_top, -image.pad_left},
+                     .last = {p.args.pad.bottom - (taps_h - 1), p.args.pad.right - (taps_w - 1)}};
+    for (int i : {0, 1}) {
+      if (image.pieces[i] == 0) continue;
+      boxes.data = image.data[i];
+      boxes.channels = static_cast<uint64_t>(image.pieces[i]) * 8;
+      device.map_boxes(i == 0 ? &bulk.x : &bulk.second, boxes);
+    }
+    const auto depth = static_cast<uint64_t>(params.depth);
+    const auto rows = static_cast<uint64_t>(params.phases) * static_cast<uint64_t>(params.tail.channels);
+    device.map_boxes(&bulk.filter, MatrixBoxes{params.filter, rows, depth, depth * sizeof(T),
+                                               static_cast<uint32_t>(shape.block_n), true});
+  }
+  const auto ceil_div = [](int a, int b) { return static_cast<uint32_t>((a + b - 1) / b); };
+  const auto cluster = static_cast<uint32_t>(choice.sharers * choice.splits);
+  const uint32_t tiles = ceil_div(image.pixels, shape.block_m * choice.sharers) *
+                         ceil_div(params.tail.channels, shape.block_n) * static_cast<uint32_t>(params.phases);
+  const uint32_t clusters = choice.splits > 1
+                                ? tiles
+                                : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config.groups,
+                                                                        static_cast<int>(cluster)));
+  launch_kernel(ex, info, kernel_named(ex, conv_kernel_name(p.dtype(), choice.config)),
+                {clusters * cluster, 1, 1, cluster},
+                static_cast<uint32_t>(bulk_threads(choice.config.groups)),
+                static_cast<uint32_t>(bulk_lds_bytes(shape)), bulk);
+}
+
 template <class T>
 void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   GpuDevice& device = *gpu_device(ex);
@@ -138,6 +186,11 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   params.split_steps = (steps + choice.splits - 1) / choice.splits;
   // Every part has a step: fewer parts may be enough than were asked for.
   const int splits = (steps + params.split_steps - 1) / params.split_steps;
+  if (choice.config.bulk) {
+    const ConvChoice fewer{choice.config, splits, choice.sharers};
+    const OpInfo info = p.info(concat(phases ? "gpu phases " : "gpu ", describe(fewer)).c_str());
+    return launch_bulk(ex, info, p, fewer, params);
+  }
   Tensor partials;
   if (splits > 1) {
     partials = ex.alloc({splits, params.tail.rows, params.tail.channels}, DType::kF32);
@@ -165,12 +218,48 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
                 kConvSmallThreads, 0, reduce);
 }
 
+std::optional<ConvChoice> choice_named(const Exec& ex, const ConvProblem& p, const std::string& name) {
+  for (const ConvChoice& choice : conv_candidates(gpu_device(ex)->traits(), conv_extent(p)))
+    if (describe(choice) == name) return choice;
+  return std::nullopt;
+}
+
+std::vector<std::string> config_names(const Exec& ex, const ConvProblem& p) {
+  std::vector<std::string> names;
+  for (const ConvChoice& choice : conv_candidates(gpu_device(ex)->traits(), conv_extent(p)))
+    names.push_back(describe(choice));
+  return names;
+}
+
+Refusal supports_config(const Exec& ex, const ConvProblem& p, const std::string& config) {
+  const auto choice = choice_named(ex, p, config);
+  if (!choice) return "is no configuration for it";
+  if (const Refusal refusal = supports_kernel(ex, conv_kernel_name(p.dtype(), choice->config)))
+    return refusal;
+  if (choice->splits > 1) return supports_kernel(ex, concat("conv_reduce_", dtype_name(p.dtype())));
+  return std::nullopt;
+}
+
+void run_config(Exec& ex, const ConvProblem& p, const std::string& config) {
+  conv2d_gpu_by(ex, p, choice_named(ex, p, config).value());
+}
+
 }  // namespace
+
+const Configs<ConvProblem> kConvGpuConfigs = {config_names, supports_config, run_config};
 
 std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
   const TileShape& s = config.shape;
-  return concat("conv_", config.wave_group ? "group_" : "", dtype_name(dtype), "_", s.block_m, "x", s.block_n,
-                "x", s.block_k);
+  return concat("conv_",
+                config.bulk         ? (config.groups > 1 ? "pair_" : "bulk_")
+                : config.wave_group ? "group_"
+                                    : "",
+                dtype_name(dtype), "_", s.block_m, "x", s.block_n, "x", s.block_k);
+}
+
+std::string describe(const ConvChoice& choice) {
+  return concat(choice.config.suffix(), choice.config.bulk ? concat(choice.sharers) : std::string(), "/",
+                choice.splits);
 }
 
 bool conv_has_phases(const ConvProblem& p) {
@@ -183,7 +272,16 @@ ConvExtent conv_extent(const ConvProblem& p) {
   const int64_t padded =
       conv_padded_channels(p.channels(), p.dtype()) + conv_padded_channels(p.second_channels(), p.dtype());
   const int64_t taps = conv_has_phases(p) ? 4 : p.filter_h() * p.filter_w();
-  return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), taps * padded, p.dtype()};
+  const Tensor* const shift = p.args.epilogue.channel_shift;
+  const auto aligned = [](const Tensor& t) {
+    return t.offset_bytes() % 16 == 0 && t.stride(0) * static_cast<int64_t>(dtype_size(t.dtype())) % 16 == 0;
+  };
+  const bool whole_blocks = dtype_size(p.dtype()) == 2 && p.out_dtype() == p.dtype() &&
+                            p.channels() % 64 == 0 && p.second_channels() % 64 == 0 &&
+                            p.out_channels() % 32 == 0 && p.args.stride <= 8 &&
+                            (!p.args.upsample2x || conv_has_phases(p)) && (!shift || aligned(*shift));
+  return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), taps * padded, p.dtype(),
+          conv_has_phases(p) ? 4 : 1,        whole_blocks};
 }
 
 Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {

@@ -15,25 +15,35 @@ struct ConvConfig {
   TileShape shape;
   int groups;               // workgroups that a multiprocessor should hold
   bool wave_group = false;  // multiplies by Hopper's warpgroup products
+  bool bulk = false;        // and its tiles come by the copy engine, in clusters
 
-  // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group
+  // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group, "b": bulk,
+  // "p": two bulk ones on a multiprocessor
   std::string suffix() const {
     return std::to_string(shape.block_m) + "x" + std::to_string(shape.block_n) + "x" +
-           std::to_string(shape.block_k) + (wave_group ? "g" : "");
+           std::to_string(shape.block_k) +
+           (bulk         ? (groups > 1 ? "p" : "b")
+            : wave_group ? "g"
+                         : "");
   }
 };
 
 // One way to compute a problem: a configuration, and the parts of k that are summed apart and then together.
 struct ConvChoice {
   ConvConfig config;
-  int splits = 1;
+  int splits = 1;   // bulk: within a cluster
+  int sharers = 1;  // bulk: workgroups of a cluster that share a tile of the filter
 };
+// "128x160x64g/4": 4 splits; "128x160x64b2/1": 2 sharers
+std::string describe(const ConvChoice& choice);
 
 // What the choice depends on: an implicit GEMM of pixels x outputs x depth, in elements of `dtype`; of all
 // phases together.
 struct ConvExtent {
   int64_t pixels = 0, outputs = 0, depth = 0;
   DType dtype = DType::kF16;
+  int64_t phases = 1;         // whose pixels `pixels` counts together
+  bool whole_blocks = false;  // a copy engine may gather it (fused/convolution_bulk.hpp)
 };
 
 std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype);
@@ -50,6 +60,7 @@ Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p);
 void conv2d_gpu(Exec& ex, const ConvProblem& p);  // by the default choice
 // By this one, for tuners and tests. Throws UsageError where the device has no such kernel.
 void conv2d_gpu_by(Exec& ex, const ConvProblem& p, const ConvChoice& choice);
+extern const Configs<ConvProblem> kConvGpuConfigs;  // by describe(choice)
 
 // A filter [K,C,R,S] as the gather walks it: [K][(input, block of channels, r, s, c)], each input's channels
 // padded to whole pieces of 16 bytes of `dtype`. Made on the device by a small kernel, from a filter on the

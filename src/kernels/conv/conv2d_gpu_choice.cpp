@@ -1,7 +1,9 @@
 // Which configuration a convolution takes on a GPU, without timing it.
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
+#include "kernels/bulk_plan.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
 
 namespace rocm_sd {
@@ -16,6 +18,9 @@ constexpr ConvConfig kRdna[] = {ROCM_SD_CONV_CONFIGS_RDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kCdna[] = {ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kFloat[] = {ROCM_SD_CONV_CONFIGS_F32(ROCM_SD_CONV_ROW)};
 #undef ROCM_SD_CONV_ROW
+#define ROCM_SD_BULK_ROW(name, n, stages, groups) ConvConfig{bulk_shape(n, stages), groups, true, true},
+constexpr ConvConfig kBulk[] = {ROCM_SD_CONV_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
+#undef ROCM_SD_BULK_ROW
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -120,6 +125,7 @@ std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
   switch (traits.family) {
     case GpuFamily::kNvidia:
       if (traits.arch == "sm_90") {
+        if (traits.copy_engine) add(kBulk, true);
         add(kHopper, true);
         add(kFew, false);
       } else {
@@ -136,6 +142,14 @@ std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
 std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExtent& extent) {
   std::vector<std::pair<double, ConvChoice>> ranked;
   for (const ConvConfig& config : conv_configs_of(traits, extent.dtype)) {
+    if (config.bulk) {
+      const BulkExtent bulk{extent.pixels / extent.phases, extent.outputs, extent.depth, extent.phases};
+      const BulkTile tile{config.shape.block_n, config.groups};
+      if (extent.whole_blocks)
+        for (const BulkSplit& s : bulk_splits(traits, tile, bulk, true))
+          ranked.emplace_back(bulk_ns(traits, tile, bulk, s), ConvChoice{config, s.splits, s.sharers});
+      continue;
+    }
     const int64_t tiles =
         ceil_div(extent.pixels, config.shape.block_m) * ceil_div(extent.outputs, config.shape.block_n);
     const int64_t steps = ceil_div(extent.depth, config.shape.block_k);
@@ -149,7 +163,8 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
   // Few outputs would leave most of a warpgroup's product idle; otherwise it is ahead wherever it exists.
   const bool few = extent.outputs <= 32;
   const auto rank = [&](const std::pair<double, ConvChoice>& r) {
-    return std::pair(r.second.config.wave_group == few, r.first);
+    const ConvConfig& config = r.second.config;
+    return std::tuple(!config.bulk || few, config.wave_group == few, r.first);
   };
   const bool has_groups =
       std::any_of(ranked.begin(), ranked.end(), [](const auto& r) { return r.second.config.wave_group; });

@@ -2,7 +2,10 @@
 // for few rows.
 #include "kernels/gemm/linear_gpu.hpp"
 
+#include <algorithm>
+
 #include "composable_kernels/fused/gemv.hpp"
+#include "kernels/bulk_plan.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
 #include "kernels/gpu_launch.hpp"
@@ -29,6 +32,38 @@ void launch_rows(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, cons
   launch_kernel(ex, p.info("gpu gemv"), kernel,
                 {ceil_div(p.out, Cfg::kChannels), ceil_div(p.rows, Cfg::kPassRows), 1}, threads,
                 dynamic_lds(device, Cfg::kLdsBytes), params);
+}
+
+// Tiles by the copy engine. Clusters that run at once take all tiles in turn; with splits each takes one.
+template <class T>
+void launch_bulk(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const GemmChoice& choice,
+                 const GemmParams<T>& params) {
+  GpuDevice& device = *gpu_device(ex);
+  const TileShape& shape = choice.config->shape;
+  const int64_t columns = p.gated ? 2 * p.out : p.out;
+  BulkGemmParams<T> bulk{{}, {}, params, choice.sharers, p.held_as() != p.weight_dtype()};
+  const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k));
+  bulk.gemm.splits = choice.splits;
+  bulk.gemm.split_steps = (steps + choice.splits - 1) / choice.splits;
+  if (params.x) {  // not while planning
+    const auto depth = static_cast<uint64_t>(p.in);
+    device.map_boxes(&bulk.x, MatrixBoxes{params.x, static_cast<uint64_t>(p.rows), depth,
+                                          static_cast<uint64_t>(params.x_stride) * sizeof(T),
+                                          static_cast<uint32_t>(shape.block_m)});
+    device.map_boxes(&bulk.w, MatrixBoxes{params.w, static_cast<uint64_t>(columns), depth, depth * sizeof(T),
+                                          static_cast<uint32_t>(shape.block_n / (p.gated ? 2 : 1)), true});
+  }
+  const auto cluster = static_cast<uint32_t>(choice.sharers * choice.splits);
+  const uint32_t tiles =
+      ceil_div(p.rows, int64_t{shape.block_m} * choice.sharers) * ceil_div(columns, shape.block_n);
+  const uint32_t clusters =
+      choice.splits > 1 ? tiles
+                        : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config->groups,
+                                                                static_cast<int>(cluster)));
+  launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
+                {clusters * cluster, 1, 1, cluster},
+                static_cast<uint32_t>(bulk_threads(choice.config->groups)),
+                static_cast<uint32_t>(choice.config->lds_bytes(sizeof(T))), bulk);
 }
 
 template <class T>
@@ -69,25 +104,58 @@ void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   const Tensor wide = stored.scales ? widen(ex, stored.values, stored.scales, p.dtype()) : Tensor();
   // What is stored lives as long as the weight: no pack of a linear layer replaces it.
   params.w = static_cast<const T*>((wide ? wide : stored.values).data());
-  if (choice.config)
+  if (choice.config && choice.config->bulk)
+    launch_bulk(ex, p, kernel, choice, params);
+  else if (choice.config)
     launch_tiles(ex, p, kernel, choice, params);
   else
     launch_rows(ex, p, kernel, params);
 }
 
-}  // namespace
-
-Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
-  const GpuDevice* device = gpu_device(ex);
-  if (!device) return "runs on a GPU only";
-  if (const Refusal refusal = linear_extents_fit(p)) return refusal;
-  const GemmChoice choice = linear_default_config(device->traits(), p);
+// The kernels of a choice are in the archive.
+Refusal supports_choice(const Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   if (!choice.config && (p.rows + 3) / 4 > kMostGroupsY)
     return "rows that are not of 16-byte pieces, and too many of them";
   if (const Refusal refusal = supports_kernel(ex, gemm_kernel_name(choice, p.dtype(), p.gated)))
     return refusal;
-  if (choice.splits > 1) return supports_kernel(ex, concat("gemm_reduce_", p.dtype()));
+  if (choice.splits > 1 && !choice.config->bulk)
+    return supports_kernel(ex, concat("gemm_reduce_", p.dtype()));
   return std::nullopt;
+}
+
+std::optional<GemmChoice> choice_named(const Exec& ex, const LinearProblem& p, const std::string& name) {
+  for (const GemmChoice& choice : linear_candidates(gpu_device(ex)->traits(), p))
+    if (describe(choice) == name) return choice;
+  return std::nullopt;
+}
+
+std::vector<std::string> config_names(const Exec& ex, const LinearProblem& p) {
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  std::vector<std::string> names = {describe(linear_default_config(traits, p))};
+  for (const GemmChoice& choice : linear_candidates(traits, p))
+    if (std::string name = describe(choice); name != names[0]) names.push_back(std::move(name));
+  return names;
+}
+
+Refusal supports_config(const Exec& ex, const LinearProblem& p, const std::string& config) {
+  const auto choice = choice_named(ex, p, config);
+  return choice ? supports_choice(ex, p, *choice) : "is no configuration for it";
+}
+
+void run_config(Exec& ex, const LinearProblem& p, const std::string& config) {
+  linear_gpu_as(ex, p, choice_named(ex, p, config).value());
+}
+
+}  // namespace
+
+const Configs<LinearProblem> kLinearGpuConfigs = {config_names, supports_config, run_config};
+
+Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
+  const GpuDevice* device = gpu_device(ex);
+  if (!device) return "runs on a GPU only";
+  if (p.widened()) return "a weight of another type than x";
+  if (const Refusal refusal = linear_extents_fit(p)) return refusal;
+  return supports_choice(ex, p, linear_default_config(device->traits(), p));
 }
 
 void linear_gpu_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {

@@ -13,8 +13,10 @@ struct GemmConfig {
   TileShape shape;
   int groups = 1;           // workgroups that a multiprocessor should hold
   bool wave_group = false;  // multiplies by Hopper's warpgroup products (sm_90 only)
+  bool bulk = false;        // and its tiles come by the copy engine, in clusters
 
   constexpr int lds_bytes(int element_bytes) const {
+    if (bulk) return bulk_lds_bytes(shape);
     return wave_group ? group_lds_bytes(shape) : product_lds_bytes(shape, element_bytes);
   }
 };
@@ -23,7 +25,8 @@ struct GemmConfig {
 // config, by the kernel for few rows.
 struct GemmChoice {
   const GemmConfig* config = nullptr;
-  int splits = 1;
+  int splits = 1;   // bulk: within a cluster
+  int sharers = 1;  // bulk: workgroups of a cluster that share a tile of the weight
 };
 
 // Those compiled for this GPU and type whose LDS it has; gated: with a kernel that pairs values and gates.
@@ -35,12 +38,14 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 
 // "gemm_f16_128x128x32", "gemv_geglu_bf16".
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated);
-// "128x128x32/3": 3 splits; "128x256x64g": by warpgroup products; "gemv".
+// "128x128x32/3": 3 splits; "128x256x64g": by warpgroup products; "128x256x64b2": by the copy engine with 2
+// sharers; "gemv".
 std::string describe(const GemmChoice& choice);
 
 Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p);
 void linear_gpu(Exec& ex, const LinearProblem& p);
 // With a choice of the caller's; one of linear_candidates().
 void linear_gpu_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice);
+extern const Configs<LinearProblem> kLinearGpuConfigs;  // by describe(choice)
 
 }  // namespace rocm_sd

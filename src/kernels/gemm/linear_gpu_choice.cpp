@@ -3,6 +3,7 @@
 #include <array>
 #include <span>
 
+#include "kernels/bulk_plan.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gemm/linear_params.hpp"
@@ -23,6 +24,10 @@ constexpr std::array kCdnaGeglu = {ROCM_SD_GEGLU_CONFIGS_CDNA(ROCM_SD_GEMM_ROW)}
 constexpr std::array kFloat = {ROCM_SD_GEMM_CONFIGS_F32(ROCM_SD_GEMM_ROW)};
 constexpr std::array kHopperGemm = {ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
 constexpr std::array kHopperGeglu = {ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
+#define ROCM_SD_BULK_ROW(name, n, stages, groups) GemmConfig{bulk_shape(n, stages), groups, true, true},
+constexpr std::array kBulkGemm = {ROCM_SD_GEMM_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
+constexpr std::array kBulkGeglu = {ROCM_SD_GEGLU_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
+#undef ROCM_SD_BULK_ROW
 #undef ROCM_SD_GEMM_ROW
 #undef ROCM_SD_GROUP_ROW
 
@@ -101,6 +106,8 @@ std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype
     add(kFloat);
     return out;
   }
+  if (traits.arch == "sm_90" && traits.copy_engine)
+    add(gated ? std::span<const GemmConfig>(kBulkGeglu) : kBulkGemm);
   if (traits.arch == "sm_90") add(gated ? std::span<const GemmConfig>(kHopperGeglu) : kHopperGemm);
   switch (traits.family) {
     case GpuFamily::kNvidia: add(gated ? std::span<const GemmConfig>(kNvidiaGeglu) : kNvidiaGemm); break;
@@ -111,13 +118,24 @@ std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype
   return out;
 }
 
+namespace {
+
+BulkTile bulk_tile(const GemmConfig& config) { return {config.shape.block_n, config.groups}; }
+BulkExtent bulk_extent(const LinearProblem& p) {
+  return {p.rows, p.gated ? 2 * p.out : p.out, p.in, 1, p.gated};
+}
+
+}  // namespace
+
 std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearProblem& p) {
   std::vector<GemmChoice> out;
   if (p.rows <= kFewRows || !linear_rows_aligned(p)) out.push_back({});
   if (!linear_rows_aligned(p)) return out;
-  for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated)) out.push_back({config, 1});
+  for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated))
+    if (!config->bulk) out.push_back({config, 1});
   // Split products are plain ones; the reduction pairs values and gates.
   for (const GemmConfig* config : gemm_configs(traits, p.dtype(), false)) {
+    if (config->bulk) continue;
     const TileShape& shape = config->shape;
     const int64_t steps = ceil_div(p.in, shape.block_k), columns = p.gated ? 2 * p.out : p.out;
     const int64_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
@@ -126,6 +144,11 @@ std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearP
       if (ceil_div(steps, ceil_div(steps, splits)) == splits) out.push_back({config, splits});
     }
   }
+  if (p.out % 32 != 0 || p.out_dtype() != p.dtype()) return out;  // the copy engine's kernels write x's type
+  for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated))
+    if (config->bulk)
+      for (const BulkSplit& s : bulk_splits(traits, bulk_tile(*config), bulk_extent(p), !p.gated))
+        out.push_back({config, s.splits, s.sharers});
   return out;
 }
 
@@ -134,8 +157,11 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
   double least = 0;
   for (const GemmChoice& choice : linear_candidates(traits, p)) {
     if (!choice.config) return choice;
-    const double time = estimate(traits, p, choice);
-    if (!best.config || time < least) {
+    const bool bulk = choice.config->bulk;  // ahead of the others wherever it exists
+    const double time =
+        bulk ? bulk_ns(traits, bulk_tile(*choice.config), bulk_extent(p), {choice.sharers, choice.splits})
+             : estimate(traits, p, choice);
+    if (!best.config || (bulk && !best.config->bulk) || (bulk == best.config->bulk && time < least)) {
       best = choice;
       least = time;
     }
@@ -146,14 +172,21 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated) {
   if (!choice.config) return concat(gated ? "gemv_geglu_" : "gemv_", dtype);
   const TileShape& s = choice.config->shape;
-  return concat(gated && choice.splits == 1 ? "geglu_" : "gemm_", choice.config->wave_group ? "group_" : "",
-                dtype, "_", s.block_m, "x", s.block_n, "x", s.block_k);
+  const char* units = choice.config->bulk         ? (choice.config->groups > 1 ? "pair_" : "bulk_")
+                      : choice.config->wave_group ? "group_"
+                                                  : "";
+  return concat(gated && choice.splits == 1 ? "geglu_" : "gemm_", units, dtype, "_", s.block_m, "x",
+                s.block_n, "x", s.block_k);
 }
 
 std::string describe(const GemmChoice& choice) {
   if (!choice.config) return "gemv";
   const TileShape& s = choice.config->shape;
-  return concat(s.block_m, "x", s.block_n, "x", s.block_k, choice.config->wave_group ? "g" : "",
+  const std::string units = choice.config->bulk
+                                ? concat(choice.config->groups > 1 ? "p" : "b", choice.sharers)
+                            : choice.config->wave_group ? "g"
+                                                        : "";
+  return concat(s.block_m, "x", s.block_n, "x", s.block_k, units,
                 choice.splits > 1 ? concat("/", choice.splits) : "");
 }
 

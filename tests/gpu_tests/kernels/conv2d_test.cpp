@@ -27,9 +27,10 @@ struct Prepared {
   ConvOperands host, gpu;
   ConvWeight weight;
   Tensor want;  // on the host
-  Prepared(const ConvCase& c, DType dtype, uint64_t seed)
-      : host(host_device(), c, dtype, seed),
-        gpu(test_gpu(), c, dtype, seed),
+  // result: the type of y, by default dtype.
+  Prepared(const ConvCase& c, DType dtype, uint64_t seed, std::optional<DType> result = std::nullopt)
+      : host(host_device(), c, dtype, seed, result),
+        gpu(test_gpu(), c, dtype, seed, result),
         weight(gpu.conv_weight(test_gpu(), c)) {
     TestExec test;
     want = reference_conv2d(test.ex, host.x, host.conv_weight(host_device(), c), host.args(c));
@@ -44,14 +45,14 @@ std::vector<double> on_host(const Tensor& t) {
 
 class Conv2dOnGpu : public testing::TestWithParam<DType> {};
 
-TEST_P(Conv2dOnGpu, MatchesTheReference) {
+void match_the_reference(DType dtype, DType result) {
   uint64_t seed = 1;
   for (const ConvCase& c : conv_cases()) {
-    const Prepared s(c, GetParam(), seed += 11);
+    const Prepared s(c, dtype, seed += 11, result);
     Arena arena(test_gpu());
     Exec ex(arena);
     const ConvArgs args = s.gpu.args(c);
-    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+    const Tensor y = poisoned(test_gpu(), s.want.shape(), result);
     const ConvProblem problem{s.gpu.x, s.weight, args, y};
     const Refusal refusal = conv2d_supports_gpu(ex, problem);
     ASSERT_FALSE(refusal) << *refusal;
@@ -62,20 +63,24 @@ TEST_P(Conv2dOnGpu, MatchesTheReference) {
   }
 }
 
+TEST_P(Conv2dOnGpu, MatchesTheReference) { match_the_reference(GetParam(), GetParam()); }
+TEST(Conv2dOnGpuTypes, Bf16GivesFloat) { match_the_reference(DType::kBF16, DType::kF32); }
+
 // Pixels and outputs beyond a tile of every configuration, two inputs, odd sizes; whole and split.
-void every_configuration(DType dtype, bool wave_groups) {
+void every_configuration(DType dtype, bool wave_groups, std::optional<DType> asked = std::nullopt) {
+  const DType result = asked.value_or(dtype);
   for (const ConvCase& c :
        {ConvCase{{2, 13, 15, 40}, 16, 264, 3, 1, Padding::same(1), false, true, true, true},
         ConvCase{{1, 9, 20, 64}, 0, 44, 3, 2, Padding{0, 0, 1, 1}},
         ConvCase{{1, 7, 12, 96}, 0, 20, 3, 1, Padding::same(1), true}}) {
-    const Prepared s(c, dtype, 3);
+    const Prepared s(c, dtype, 3, result);
     const ConvArgs args = s.gpu.args(c);
     for (const ConvConfig& config : conv_configs_of(test_gpu().traits(), dtype))
       for (const int splits : {1, 3}) {
-        if (config.wave_group != wave_groups) continue;
+        if (config.bulk || config.wave_group != wave_groups) continue;
         Arena arena(test_gpu());
         Exec ex(arena);
-        const Tensor y = poisoned(test_gpu(), s.want.shape(), dtype);
+        const Tensor y = poisoned(test_gpu(), s.want.shape(), result);
         const ConvChoice choice{config, splits};
         const ConvProblem problem{s.gpu.x, s.weight, args, y};
         conv2d_gpu_by(ex, problem, choice);
@@ -89,6 +94,41 @@ TEST_P(Conv2dOnGpu, EveryWarpgroupConfigurationMatchesTheReference) {
   if (GetParam() == DType::kF32 || test_gpu().traits().arch != "sm_90")
     GTEST_SKIP() << "warpgroup products multiply 16-bit types on sm_90";
   every_configuration(GetParam(), true);
+}
+
+// Odd sizes, strides, padding, two inputs and phases, in every cluster of every tile.
+TEST_P(Conv2dOnGpu, EveryClusterOfTheCopyEngineMatchesTheReference) {
+  if (GetParam() == DType::kF32 || !test_gpu().traits().copy_engine)
+    GTEST_SKIP() << "the copy engine's kernels multiply 16-bit types on sm_90";
+  uint64_t seed = 0;
+  for (const ConvCase& c :
+       {ConvCase{{2, 13, 15, 64}, 128, 352, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{{3, 9, 21, 128}, 0, 96, 3, 2, Padding{0, 0, 1, 1}},
+        ConvCase{{2, 10, 12, 192}, 0, 160, 3, 2, Padding::same(1), false, false, true},
+        ConvCase{{1, 7, 12, 64}, 0, 288, 3, 1, Padding::same(1), true},
+        ConvCase{{2, 11, 31, 320}, 64, 64, 1, 1, Padding{0, 0, 0, 0}, false, true},
+        ConvCase{{1, 6, 140, 64}, 0, 32, 5, 1, Padding{2, 1, 2, 3}}}) {
+    const Prepared s(c, GetParam(), 4 + seed++ % 2);
+    const ConvArgs args = s.gpu.args(c);
+    int tried = 0;
+    Arena arena(test_gpu());
+    Exec ex(arena);
+    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+    const ConvProblem problem{s.gpu.x, s.weight, args, y};
+    for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem))) {
+      if (!choice.config.bulk) continue;
+      const Tensor to = poisoned(test_gpu(), s.want.shape(), GetParam());
+      conv2d_gpu_by(ex, ConvProblem{s.gpu.x, s.weight, args, to}, choice);
+      expect_near(on_host(to), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));
+      ++tried;
+    }
+    EXPECT_GT(tried, 3);
+  }
+}
+
+TEST(Conv2dOnGpuTypes, EveryConfigurationGivesFloat) {
+  every_configuration(DType::kBF16, false, DType::kF32);
+  if (test_gpu().traits().arch == "sm_90") every_configuration(DType::kBF16, true, DType::kF32);
 }
 
 TEST_P(Conv2dOnGpu, HoldsFiltersOnceAndGivesThemBack) {

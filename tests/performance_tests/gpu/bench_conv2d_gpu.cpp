@@ -1,7 +1,7 @@
 // Times the GPU's convolution on the shapes of real models: every configuration with its likeliest splits,
 // against the choice made without timing. No argument is needed.
 //   bench_conv2d_gpu [--device cuda] [--model TEXT] [--dtype f16|bf16|f32] [--splits N per configuration]
-//                    [--units wave|group|all] [--peak TFLOP/s] [--all]
+//                    [--units wave|group|bulk|all] [--peak TFLOP/s] [--all]
 // Each time is the median of event times over a graph of launches on rotating buffers (cold in the last cache
 // where they fit in memory), the reduction of splits included. TFLOP/s count the formula's work. The error is
 // the largest, relative to the root mean square, on sampled outputs in double precision. --all prints every
@@ -205,7 +205,7 @@ Options parse(int argc, char** argv) {
 struct Timed {
   double us;
   ConvChoice choice;
-  std::string text() const { return concat(choice.config.suffix(), "/", choice.splits); }
+  std::string text() const { return describe(choice); }
 };
 
 void run(const Options& o) {
@@ -227,7 +227,7 @@ void run(const Options& o) {
     std::vector<Timed> timed;
     double worst = 0;
     for (const ConvChoice& choice : conv_candidates(device.traits(), bench.extent())) {
-      const char* units = choice.config.wave_group ? "group" : "wave";
+      const char* units = choice.config.bulk ? "bulk" : choice.config.wave_group ? "group" : "wave";
       if (o.units != "all" && o.units != units) continue;
       if (taken[choice.config.suffix()]++ >= o.splits) continue;
       bench.poison();

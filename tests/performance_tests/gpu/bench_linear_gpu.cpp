@@ -2,7 +2,7 @@
 // time of one launch in a replayed graph over rotating weights, TFLOP/s, % of a given peak, and the largest
 // error of sampled outputs against double precision.
 //
-//   bench_linear_gpu [device] [peak TFLOP/s] [f16|bf16|f32] [best|all|table] [wave|group|any] [model]
+//   bench_linear_gpu [device] [peak TFLOP/s] [f16|bf16|f32] [best|all|table] [wave|group|bulk|any] [model]
 //                    all: prints every candidate; table: a line per shape, "choice microseconds" each
 #include <algorithm>
 #include <cmath>
@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
   std::vector<Sum> sums;
   const auto wanted = [&](const GemmChoice& choice) {
     if (units == "any" || !choice.config) return true;
-    return units == (choice.config->wave_group ? "group" : "wave");
+    return units == (choice.config->bulk ? "bulk" : choice.config->wave_group ? "group" : "wave");
   };
   for (const ShapeRow& s : kShapes) {
     if (std::string(s.model).find(only) == std::string::npos) continue;

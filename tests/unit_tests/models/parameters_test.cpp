@@ -61,12 +61,12 @@ TEST(Parameters, HoldsMatricesInEightBits) {
     Layer layer, full;
     layer.conv.emplace(3, 5);
     full.conv.emplace(3, 5);
-    layer.list[0].full_precision = true;
+    layer.list[0].eight_bit = false;
     load_parameters(layer, host_device(), source, DType::kBF16, format);
     load_parameters(full, host_device(), source, DType::kF32);
     EXPECT_EQ(layer.norm.gain.dtype(), DType::kF32);
     EXPECT_EQ(layer.qkv.bias->dtype(), DType::kF32);
-    EXPECT_EQ(layer.list[0].weight.stored().values.dtype(), DType::kBF16) << "full_precision";
+    EXPECT_EQ(layer.list[0].weight.stored().values.dtype(), DType::kBF16) << "not in 8 bits";
     EXPECT_EQ(bytes_held([&](Visitor& v) { layer.visit(v); }),
               2u * 16 + (24 + 4 * 6) + 4 * 6 + (135 + 4 * 5) + 4 * 5 + 2 * 12 + 4 * 3 + (6 + 4 * 2));
     for (const auto& [held, want] :

@@ -1,0 +1,43 @@
+// GEMM on Hopper with tiles fetched by its copy engine; see fused/gemm.hpp.
+// Mapping   fused/bulk.hpp      Numerics  as fused/gemm.hpp
+// Limits    16-bit types, one matrix; channels (gated: of the output) in whole blocks of 32
+#pragma once
+
+#include "composable_kernels/fused/bulk.hpp"
+
+namespace rocm_sd {
+
+template <class Cfg, bool kIsGated>
+struct BulkGemm {
+  using T = typename Cfg::T;
+  static constexpr bool kGated = kIsGated;
+  const BulkGemmParams<T>& p;
+
+  ROCM_SD_DEVICE int rows() const { return p.gemm.tail.rows; }
+  ROCM_SD_DEVICE int columns() const { return (kGated ? 2 : 1) * p.gemm.tail.channels; }
+  ROCM_SD_DEVICE int steps() const { return (p.gemm.depth + Cfg::kBlockK - 1) / Cfg::kBlockK; }
+  ROCM_SD_DEVICE int layers() const { return 1; }
+  ROCM_SD_DEVICE const TensorMap& weights() const { return p.w; }
+  ROCM_SD_DEVICE void prefetch_maps() const {
+    Bulk::prefetch(p.w);
+    Bulk::prefetch(p.x);
+  }
+  ROCM_SD_DEVICE int weight_row(int, int column) const { return column; }
+  ROCM_SD_DEVICE void fetch_rows(int, int first_row, int step, char* to, BulkBarrier full) const {
+    Bulk::fetch(to, p.x, full, step * Cfg::kBlockK, first_row);
+  }
+  ROCM_SD_DEVICE int row(int, int row) const { return row < rows() ? row : -1; }
+  ROCM_SD_DEVICE bool fresh_weights() const { return p.fresh_weights; }
+  ROCM_SD_DEVICE BulkOutput<Cfg, kGated> output(int row, int other_row, int first_channel) const {
+    return {p.gemm.tail, {row, other_row}, first_channel};
+  }
+};
+
+// groups: workgroups in the grid, whole clusters. lds: Cfg::kLdsBytes.
+template <class Cfg, bool kGated>
+ROCM_SD_DEVICE void gemm_bulk_body(const BulkGemmParams<typename Cfg::T>& p, int group, int groups,
+                                   char* lds) {
+  bulk_body<Cfg>(BulkGemm<Cfg, kGated>{p}, p.sharers, p.gemm.splits, p.gemm.split_steps, group, groups, lds);
+}
+
+}  // namespace rocm_sd
