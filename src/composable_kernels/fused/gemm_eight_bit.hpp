@@ -25,6 +25,14 @@ struct EightBitGemmParams {
   int splits, split_steps;  // parts of k, and steps of kBlockK in each
 };
 
+// With the maps by which fused/gemm_eight_bit_bulk.hpp fetches x and w.
+template <class EightBit, class T>
+struct BulkEightBitParams {
+  TensorMap x, w;
+  EightBitGemmParams<EightBit, T> gemm;  // splits: within a cluster, without partials
+  int sharers;                           // of a tile of w, in a cluster
+};
+
 // Scales 8 sums. Beyond the last channel nothing is read and nothing matters.
 ROCM_SD_DEVICE void scale_sums(float (&v)[8], float row_scale, const float (&scales)[8]) {
   ROCM_SD_UNROLL

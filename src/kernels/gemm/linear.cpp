@@ -10,22 +10,23 @@
 namespace rocm_sd {
 namespace {
 
-const ImplList<LinearProblem> kImpls = {"linear",
-                                        {
-                                            {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit},
-                                            {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
-                                            {"tiled", linear_supports_tiled, linear_tiled},
-                                            {"onednn", linear_supports_onednn, linear_onednn},
-                                            {"scalar", linear_supports_scalar, linear_scalar},
-                                            {"ref", supports_host<LinearProblem>, linear_ref},
-                                        }};
+const ImplList<LinearProblem> kImpls = {
+    "linear",
+    {
+        {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit, &kLinearEightBitConfigs},
+        {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
+        {"tiled", linear_supports_tiled, linear_tiled},
+        {"onednn", linear_supports_onednn, linear_onednn},
+        {"scalar", linear_supports_scalar, linear_scalar},
+        {"ref", supports_host<LinearProblem>, linear_ref},
+    }};
 
 // Where the CPU multiplies bf16 in hardware oneDNN's products are the fastest (conv2d.cpp says where that was
 // measured).
 const ImplList<LinearProblem> kHardwareBf16 = {
     "linear",
     {
-        {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit},
+        {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit, &kLinearEightBitConfigs},
         {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
         {"onednn", linear_supports_onednn, linear_onednn},
         {"tiled", linear_supports_tiled, linear_tiled},

@@ -1,8 +1,9 @@
 #include "kernels/gemm/linear_eight_bit.hpp"
 
-#include <span>
+#include <algorithm>
 
 #include "composable_kernels/fused/gemm_eight_bit.hpp"
+#include "kernels/bulk_plan.hpp"
 #include "kernels/eight_bit.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_eight_bit_configs.hpp"
@@ -12,59 +13,15 @@
 namespace rocm_sd {
 namespace {
 
-#define ROCM_SD_EIGHT_BIT_ROW(m, n, k, waves_m, waves_n, stages, groups) \
-  EightBitChoice{TileShape{m, n, k, waves_m, waves_n, stages}, groups},
-constexpr EightBitChoice kNvidia[] = {ROCM_SD_EIGHT_BIT_GEMM_NVIDIA(ROCM_SD_EIGHT_BIT_ROW)};
-constexpr EightBitChoice kRdna4[] = {ROCM_SD_EIGHT_BIT_GEMM_RDNA4(ROCM_SD_EIGHT_BIT_ROW)};
-constexpr EightBitChoice kCdna3[] = {ROCM_SD_EIGHT_BIT_GEMM_CDNA3(ROCM_SD_EIGHT_BIT_ROW)};
-#undef ROCM_SD_EIGHT_BIT_ROW
-
 // Up to this many rows a product is bound by reading the weight, which linear_gpu.cpp's kernel for few rows
 // does best.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kDeepest = 65535;  // whose sums of integers fit 32 bits
-constexpr int kMostSplits = 8, kLeastSteps = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-std::span<const EightBitChoice> configs(GpuFamily family) {
-  switch (family) {
-    case GpuFamily::kNvidia: return kNvidia;
-    case GpuFamily::kRdna4: return kRdna4;
-    case GpuFamily::kCdna3: return kCdna3;
-    case GpuFamily::kRdna3: return {};
-  }
-  return {};
-}
-
-std::string kernel_name(DType type, DType dtype, const EightBitChoice& choice, bool gated) {
-  const TileShape& s = choice.shape;
-  return concat(gated && choice.splits == 1 ? "geglu_" : "gemm_", type, "_", dtype, "_", s.block_m, "x",
-                s.block_n, "x", s.block_k);
-}
-
-// Guessed, as for 16-bit products on families that were not measured: products of a multiprocessor in a
-// cycle, cycles of a workgroup outside its loop, of the reduction's start and per byte of partial sums.
-constexpr double kProducts = 2000, kStart = 1500, kLaunch = 2000, kPartial = 0.05;
-
-double estimate(const GpuTraits& traits, const LinearProblem& p, const EightBitChoice& choice) {
-  const TileShape& s = choice.shape;
-  const int64_t columns = p.gated ? 2 * p.out : p.out, multiprocessors = std::max(1, traits.multiprocessors);
-  const int64_t groups = ceil_div(p.rows, s.block_m) * ceil_div(columns, s.block_n) * choice.splits;
-  const int64_t depth = ceil_div(ceil_div(p.in, s.block_k), choice.splits) * s.block_k;
-  const double reuse = 2.0 / (1.0 / s.wave_m() + 1.0 / s.wave_n());
-  const double rate = kProducts * reuse / (reuse + 32.0);
-  double time = static_cast<double>(ceil_div(groups, multiprocessors)) *
-                (static_cast<double>(depth * s.block_m * s.block_n) / rate + kStart);
-  if (choice.splits > 1)
-    time += kLaunch + kPartial * 4.0 * static_cast<double>(p.rows * columns * choice.splits) /
-                          static_cast<double>(multiprocessors);
-  return time;
-}
-
-uint32_t dynamic_lds(const GpuDevice& device, const TileShape& shape) {
-  return device.traits().family == GpuFamily::kNvidia ? static_cast<uint32_t>(product_lds_bytes(shape, 1))
-                                                      : 0;
+uint32_t dynamic_lds(const GpuDevice& device, const EightBitChoice& choice) {
+  return device.traits().family == GpuFamily::kNvidia ? static_cast<uint32_t>(choice.lds_bytes()) : 0;
 }
 
 // What the product of two stored elements is multiplied by: gfx942 reads e4m3 as FNUZ, of half the value.
@@ -77,7 +34,8 @@ struct Quantised {
 };
 
 template <class EightBit, class T>
-Quantised quantise(Exec& ex, const LinearProblem& p, DType type) {
+Quantised quantise(Exec& ex, const LinearProblem& p) {
+  const DType type = p.held_as();
   const Quantised out{ex.alloc({p.rows, p.in}, type), ex.alloc({p.rows}, DType::kF32)};
   GpuDevice& device = *gpu_device(ex);
   const auto groups = static_cast<uint32_t>(ceil_div(p.rows, kQuantiseWaves));
@@ -97,24 +55,45 @@ Quantised quantise(Exec& ex, const LinearProblem& p, DType type) {
   return out;
 }
 
+OpInfo product_info(const LinearProblem& p, const EightBitChoice& choice) {
+  OpInfo info = p.info(concat("gpu_eight_bit ", describe(choice)).c_str());
+  info.bytes = static_cast<double>(p.rows * p.in + p.w.weight.shape().numel()) +
+               static_cast<double>(p.y.bytes()) * (p.epilogue.residual ? 2 : 1);
+  return info;
+}
+
 template <class EightBit, class T>
-void run_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
+void launch_bulk(Exec& ex, const LinearProblem& p, const EightBitChoice& choice,
+                 const EightBitGemmParams<EightBit, T>& params) {
   GpuDevice& device = *gpu_device(ex);
-  const StoredWeight weight = p.w.weight.stored();
-  const DType type = weight.values.dtype();
   const TileShape& shape = choice.shape;
-  const Quantised x = quantise<EightBit, T>(ex, p, type);
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k));
-  EightBitGemmParams<EightBit, T> params{};
-  params.x = static_cast<const EightBit*>(x.values.data());
-  params.w = static_cast<const EightBit*>(weight.values.data());
-  params.x_scales = x.scales.as<float>();
-  params.w_scales = weight.scales.as<float>();
-  params.tail = gemm_params<T>(p).tail;
-  params.depth = static_cast<int>(p.in);
-  params.splits = choice.splits;
-  params.split_steps = static_cast<int>(ceil_div(steps, choice.splits));
+  BulkEightBitParams<EightBit, T> bulk{{}, {}, params, choice.sharers};
+  if (params.x) {  // not while planning; pairs of elements are mapped as elements of 16 bits
+    const auto pairs = static_cast<uint64_t>(p.in / 2), bytes = static_cast<uint64_t>(p.in);
+    device.map_boxes(&bulk.x, MatrixBoxes{params.x, static_cast<uint64_t>(p.rows), pairs, bytes,
+                                          static_cast<uint32_t>(shape.block_m)});
+    device.map_boxes(&bulk.w, MatrixBoxes{params.w, static_cast<uint64_t>(columns), pairs, bytes,
+                                          static_cast<uint32_t>(shape.block_n / (p.gated ? 2 : 1)), true});
+  }
+  const auto cluster = static_cast<uint32_t>(choice.sharers * choice.splits);
+  const auto tiles = static_cast<uint32_t>(ceil_div(p.rows, int64_t{shape.block_m} * choice.sharers) *
+                                           ceil_div(columns, shape.block_n));
+  const uint32_t clusters =
+      choice.splits > 1
+          ? tiles
+          : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.groups, static_cast<int>(cluster)));
+  launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)),
+                {clusters * cluster, 1, 1, cluster}, static_cast<uint32_t>(bulk_threads(choice.groups)),
+                static_cast<uint32_t>(choice.lds_bytes()), bulk);
+}
+
+template <class EightBit, class T>
+void launch_tiles(Exec& ex, const LinearProblem& p, const EightBitChoice& choice,
+                  EightBitGemmParams<EightBit, T> params) {
+  GpuDevice& device = *gpu_device(ex);
+  const TileShape& shape = choice.shape;
+  const int64_t columns = p.gated ? 2 * p.out : p.out;
   GemmReduceParams<T> reduce{nullptr, params.tail, choice.splits, p.gated};
   Tensor partials;
   if (choice.splits > 1) {
@@ -124,10 +103,9 @@ void run_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
   }
   const auto tiles =
       static_cast<uint32_t>(ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n));
-  const std::string name = kernel_name(type, p.dtype(), choice, p.gated);
-  launch_kernel(ex, p.info(concat("gpu ", name, "/", choice.splits).c_str()), *device.find_kernel(name),
+  launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)),
                 {tiles, static_cast<uint32_t>(choice.splits), 1},
-                static_cast<uint32_t>(shape.waves() * device.traits().lanes), dynamic_lds(device, shape),
+                static_cast<uint32_t>(shape.waves() * device.traits().lanes), dynamic_lds(device, choice),
                 params);
   if (choice.splits == 1) return;
   const double bytes = static_cast<double>(partials.bytes() + p.y.bytes());
@@ -137,58 +115,78 @@ void run_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
                 kGemmReduceThreads, 0, reduce);
 }
 
+template <class EightBit, class T>
+void run_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
+  const StoredWeight weight = p.w.weight.stored();
+  const Quantised x = quantise<EightBit, T>(ex, p);
+  EightBitGemmParams<EightBit, T> params{};
+  params.x = static_cast<const EightBit*>(x.values.data());
+  params.w = static_cast<const EightBit*>(weight.values.data());
+  params.x_scales = x.scales.as<float>();
+  params.w_scales = weight.scales.as<float>();
+  params.tail = gemm_params<T>(p).tail;
+  params.depth = static_cast<int>(p.in);
+  params.splits = choice.splits;
+  params.split_steps = static_cast<int>(ceil_div(ceil_div(p.in, choice.depth()), choice.splits));
+  choice.bulk ? launch_bulk(ex, p, choice, params) : launch_tiles(ex, p, choice, params);
+}
+
+// The kernels of a choice are in the archive.
+Refusal supports_choice(const Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
+  if (choice.splits > 1 && !choice.bulk)
+    if (const Refusal refusal = supports_kernel(ex, concat("gemm_reduce_", p.dtype()))) return refusal;
+  return supports_kernel(ex, eight_bit_kernel_name(choice, p));
+}
+
+std::optional<EightBitChoice> choice_named(const Exec& ex, const LinearProblem& p, const std::string& name) {
+  for (const EightBitChoice& choice : eight_bit_candidates(gpu_device(ex)->traits(), p))
+    if (describe(choice) == name) return choice;
+  return std::nullopt;
+}
+
+std::vector<std::string> config_names(const Exec& ex, const LinearProblem& p) {
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  std::vector<std::string> names = {describe(eight_bit_default(traits, p))};
+  for (const EightBitChoice& choice : eight_bit_candidates(traits, p))
+    if (std::string name = describe(choice); name != names[0]) names.push_back(std::move(name));
+  return names;
+}
+
+Refusal supports_config(const Exec& ex, const LinearProblem& p, const std::string& config) {
+  const auto choice = choice_named(ex, p, config);
+  return choice ? supports_choice(ex, p, *choice) : "is no configuration for it";
+}
+
+void run_config(Exec& ex, const LinearProblem& p, const std::string& config) {
+  linear_eight_bit_as(ex, p, choice_named(ex, p, config).value());
+}
+
 }  // namespace
+
+const Configs<LinearProblem> kLinearEightBitConfigs = {config_names, supports_config, run_config};
 
 bool multiplies_eight_bit(GpuDevice& device, DType type) {
   return device.find_kernel(concat("quantise_", type, "_f16")) != nullptr;
 }
 
-std::vector<EightBitChoice> eight_bit_candidates(const GpuTraits& traits, const LinearProblem& p) {
-  std::vector<EightBitChoice> out;
-  const std::span<const EightBitChoice> all = configs(traits.family);
-  for (const EightBitChoice& config : all) {
-    const TileShape& shape = config.shape;
-    if (static_cast<size_t>(product_lds_bytes(shape, 1)) > traits.lds_per_group) continue;
-    const int64_t steps = ceil_div(p.in, shape.block_k), columns = p.gated ? 2 * p.out : p.out;
-    const int64_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
-    if (!p.gated || &config == all.data()) out.push_back(config);  // one configuration has a gated form
-    for (int splits = 2; splits <= kMostSplits; ++splits) {
-      if (tiles * (splits - 1) >= 2LL * traits.multiprocessors || steps / splits < kLeastSteps) break;
-      if (ceil_div(steps, ceil_div(steps, splits)) == splits) out.push_back({shape, config.groups, splits});
-    }
-  }
-  return out;
-}
-
-EightBitChoice eight_bit_default(const GpuTraits& traits, const LinearProblem& p) {
-  const std::vector<EightBitChoice> all = eight_bit_candidates(traits, p);
-  return *std::min_element(all.begin(), all.end(), [&](const EightBitChoice& a, const EightBitChoice& b) {
-    return estimate(traits, p, a) < estimate(traits, p, b);
-  });
-}
-
 Refusal linear_supports_eight_bit(const Exec& ex, const LinearProblem& p) {
   GpuDevice* device = gpu_device(ex);
   if (!device) return "runs on a GPU only";
-  const StoredWeight weight = p.w.weight.stored();
-  if (!weight.scales) return "the weight is not held in 8 bits";
+  if (!is_eight_bit(p.held_as())) return "the weight is not held in 8 bits";
   if (p.dtype() == DType::kF32) return "f32 is not its type";
   if (p.rows <= kFewRows) return "few rows";
   if (p.in % 16 != 0 || !linear_rows_aligned(p)) return "rows that are not of 16-byte pieces";
   if (p.in > kDeepest) return "a depth beyond 65535";
   if (const Refusal refusal = linear_extents_fit(p)) return refusal;
-  const DType type = weight.values.dtype();
-  if (!multiplies_eight_bit(*device, type) || eight_bit_candidates(device->traits(), p).empty())
-    return concat("no kernels for products of ", type, " on ", device->traits().arch);
-  const EightBitChoice choice = eight_bit_default(device->traits(), p);
-  if (choice.splits > 1)
-    if (const Refusal refusal = supports_kernel(ex, concat("gemm_reduce_", p.dtype()))) return refusal;
-  return supports_kernel(ex, kernel_name(type, p.dtype(), choice, p.gated));
+  if (!multiplies_eight_bit(*device, p.held_as()) || eight_bit_candidates(device->traits(), p).empty())
+    return concat("no kernels for products of ", p.held_as(), " on ", device->traits().arch);
+  return supports_choice(ex, p, eight_bit_default(device->traits(), p));
 }
 
 void linear_eight_bit_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
-  const bool integers = p.w.weight.stored().values.dtype() == DType::kI8, half = p.dtype() == DType::kF16;
-  if (integers) return half ? run_as<Int8, Half>(ex, p, choice) : run_as<Int8, Bf16>(ex, p, choice);
+  const bool half = p.dtype() == DType::kF16;
+  if (p.held_as() == DType::kI8)
+    return half ? run_as<Int8, Half>(ex, p, choice) : run_as<Int8, Bf16>(ex, p, choice);
   half ? run_as<Fp8, Half>(ex, p, choice) : run_as<Fp8, Bf16>(ex, p, choice);
 }
 

@@ -22,7 +22,7 @@
 // The same with tiles fetched by Hopper's copy engine; the file includes
 // composable_kernels/fused/gemm_eight_bit_bulk.hpp.
 #define ROCM_SD_EIGHT_BIT_BULK_ENTRY(op, eight, EightBit, storage, Storage, kGated, name, n, stages, groups) \
-  using op##_##name##_##eight##_##storage##_##n##_params = rocm_sd::BulkEightBitParams<EightBit, Storage>; \
+  using op##_##name##_##eight##_##storage##_##n##_params = rocm_sd::BulkEightBitParams<EightBit, Storage>;   \
   ROCM_SD_BULK_KERNEL(op##_##name##_##eight##_##storage##_128x##n##x128, groups,                             \
                       op##_##name##_##eight##_##storage##_##n##_params) {                                    \
     using namespace rocm_sd;                                                                                 \

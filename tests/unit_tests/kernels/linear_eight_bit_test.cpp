@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <random>
+#include <set>
 
 #include "composable_kernels/fused/gemm_eight_bit.hpp"
 #include "kernels/eight_bit.hpp"
@@ -171,9 +172,11 @@ TEST(LinearEightBitChoice, CoversTheDepthAndFillsTheDevice) {
   const Epilogue epilogue;
   for (const auto& [arch, family] : {std::pair{"gfx1201", GpuFamily::kRdna4},
                                      {"gfx942", GpuFamily::kCdna3},
+                                     {"sm_89", GpuFamily::kNvidia},
                                      {"sm_90", GpuFamily::kNvidia}}) {
     GpuTraits traits{.arch = arch, .family = family};
     traits.multiprocessors = 100;
+    traits.copy_engine = traits.arch == "sm_90";
     traits.lds_per_group = family == GpuFamily::kNvidia ? 227 << 10 : 64 << 10;
     for (const bool gated : {false, true}) {
       const auto problem = [&](int64_t rows, int64_t out, int64_t in) {
@@ -181,9 +184,15 @@ TEST(LinearEightBitChoice, CoversTheDepthAndFillsTheDevice) {
       };
       const LinearProblem large = problem(8192, 1280, 1280), small = problem(64, 1280, 5120);
       EXPECT_EQ(eight_bit_default(traits, large).splits, 1) << arch;
-      EXPECT_GT(eight_bit_default(traits, small).splits, 1) << arch;
+      // The copy engine's gated products are never split.
+      EXPECT_EQ(eight_bit_default(traits, small).splits > 1, !(gated && traits.copy_engine)) << arch;
+      EXPECT_EQ(eight_bit_default(traits, large).bulk, traits.copy_engine);
+      const LinearProblem odd = problem(8192, 1272, 1280);
+      EXPECT_FALSE(eight_bit_default(traits, odd).bulk) << "channels in blocks of 32";
+      std::set<std::string> names;
       for (const EightBitChoice& choice : eight_bit_candidates(traits, small)) {
-        const int64_t steps = (5120 + choice.shape.block_k - 1) / choice.shape.block_k;
+        EXPECT_TRUE(names.insert(describe(choice)).second) << describe(choice);
+        const int64_t steps = (5120 + choice.depth() - 1) / choice.depth();
         const int64_t part = (steps + choice.splits - 1) / choice.splits;
         EXPECT_LT(part * (choice.splits - 1), steps) << "every part has a step";
       }
