@@ -36,7 +36,8 @@ struct BulkScaledOutput {
   ROCM_SD_DEVICE void finish(Floats& acc, const BulkPipeline<Cfg>& pipeline) const {
     const float scales[2] = {rows[0] >= 0 ? p.x_scales[rows[0]] : 0.0f,
                              rows[1] >= 0 ? p.x_scales[rows[1]] : 0.0f};
-    if (!kGated && p.tail.act == TailActivation::kNone) {
+    // Two workgroups on a multiprocessor have too few registers for it.
+    if (!kGated && Cfg::kMovesRegisters && p.tail.act == TailActivation::kNone) {
       ROCM_SD_UNROLL
       for (int at = 0; at < 2 * kOutputs; ++at)
         if (pipeline.owns(at / 2)) {
