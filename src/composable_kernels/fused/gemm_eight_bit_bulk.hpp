@@ -34,10 +34,9 @@ struct BulkScaledOutput {
   }
   template <class Floats>
   ROCM_SD_DEVICE void finish(Floats& acc, const BulkPipeline<Cfg>& pipeline) const {
-    const float scales[2] = {rows[0] >= 0 ? p.x_scales[rows[0]] : 0.0f,
-                             rows[1] >= 0 ? p.x_scales[rows[1]] : 0.0f};
     // Two workgroups on a multiprocessor have too few registers for it.
     if (!kGated && Cfg::kMovesRegisters && p.tail.act == TailActivation::kNone) {
+      const float scales[2] = {row_scale_of(0), row_scale_of(1)};
       ROCM_SD_UNROLL
       for (int at = 0; at < 2 * kOutputs; ++at)
         if (pipeline.owns(at / 2)) {
@@ -58,7 +57,7 @@ struct BulkScaledOutput {
           take(v, acc, at);
           if (kGated) take(gate, acc, at + 2 * (kPairs - kOutputs));
         }
-      const float row_scale = pass % 2 ? scales[1] : scales[0];
+      const float row_scale = row_scale_of(pass);
       if (!scale(v, pass, row_scale, 0)) continue;
       if constexpr (kGated) {
         scale(gate, pass, row_scale, p.tail.channels);
@@ -72,6 +71,7 @@ struct BulkScaledOutput {
  private:
   ROCM_SD_DEVICE int channel_of(int pair) const { return first_channel + 32 * pair + BulkPlace::channel(); }
   ROCM_SD_DEVICE int row_of(int at) const { return at % 2 ? rows[1] : rows[0]; }
+  ROCM_SD_DEVICE float row_scale_of(int at) const { return row_of(at) >= 0 ? p.x_scales[row_of(at)] : 0.0f; }
   // at: of pair at / 2, row at % 2.
   template <class Floats>
   static ROCM_SD_DEVICE void take(float (&v)[8], Floats& acc, int at) {
