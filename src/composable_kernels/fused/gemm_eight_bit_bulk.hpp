@@ -26,16 +26,15 @@ struct BulkScaledOutput {
   ROCM_SD_DEVICE void begin(Accumulators<Nvidia, Cfg>& acc, const BulkPipeline<Cfg>&) const { acc = {}; }
   // Asks for the scales and biases, for a tile that comes later.
   ROCM_SD_DEVICE void expect() const {
-    const int channel = first_channel + 32 * (Nvidia::thread() % kOutputs);
-    if (Nvidia::thread() >= kPairs || channel >= p.tail.channels) return;
-    const int at = (Nvidia::thread() < kOutputs ? 0 : p.tail.channels) + channel;
+    const int thread = BulkPlace<Cfg>::thread(), channel = first_channel + 32 * (thread % kOutputs);
+    if (thread >= kPairs || channel >= p.tail.channels) return;
+    const int at = (thread < kOutputs ? 0 : p.tail.channels) + channel;
     Bulk::prefetch_line(p.w_scales + at);
     if (p.tail.bias) Bulk::prefetch_line(p.tail.bias + at);
   }
   template <class Floats>
   ROCM_SD_DEVICE void finish(Floats& acc, const BulkPipeline<Cfg>& pipeline) const {
-    // Two workgroups on a multiprocessor have too few registers for it.
-    if (!kGated && Cfg::kMovesRegisters && p.tail.act == TailActivation::kNone) {
+    if (!kGated && p.tail.act == TailActivation::kNone) {
       const float scales[2] = {row_scale_of(0), row_scale_of(1)};
       ROCM_SD_UNROLL
       for (int at = 0; at < 2 * kOutputs; ++at)
@@ -69,7 +68,9 @@ struct BulkScaledOutput {
   }
 
  private:
-  ROCM_SD_DEVICE int channel_of(int pair) const { return first_channel + 32 * pair + BulkPlace::channel(); }
+  ROCM_SD_DEVICE int channel_of(int pair) const {
+    return first_channel + 32 * pair + BulkPlace<Cfg>::channel();
+  }
   ROCM_SD_DEVICE int row_of(int at) const { return at % 2 ? rows[1] : rows[0]; }
   ROCM_SD_DEVICE float row_scale_of(int at) const { return row_of(at) >= 0 ? p.x_scales[row_of(at)] : 0.0f; }
   // at: of pair at / 2, row at % 2.

@@ -84,7 +84,7 @@ void launch_bulk(Exec& ex, const LinearProblem& p, const EightBitChoice& choice,
           ? tiles
           : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.groups, static_cast<int>(cluster)));
   launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)),
-                {clusters * cluster, 1, 1, cluster}, static_cast<uint32_t>(bulk_threads(choice.groups)),
+                {clusters * cluster, 1, 1, cluster, true}, static_cast<uint32_t>(bulk_threads(choice.groups)),
                 static_cast<uint32_t>(choice.lds_bytes()), bulk);
 }
 

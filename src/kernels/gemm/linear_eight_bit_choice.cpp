@@ -117,15 +117,14 @@ EightBitChoice eight_bit_default(const GpuTraits& traits, const LinearProblem& p
 
 std::string eight_bit_kernel_name(const EightBitChoice& choice, const LinearProblem& p) {
   const TileShape& s = choice.shape;
-  return concat(p.gated && (choice.splits == 1) ? "geglu_" : "gemm_",
-                choice.bulk ? (choice.groups > 1 ? "pair_" : "bulk_") : "", p.held_as(), "_", p.dtype(), "_",
-                s.block_m, "x", s.block_n, "x", choice.depth());
+  return concat(p.gated && (choice.splits == 1) ? "geglu_" : "gemm_", choice.bulk ? "bulk_" : "", p.held_as(),
+                "_", p.dtype(), "_", s.block_m, "x", s.block_n, "x", choice.depth());
 }
 
 std::string describe(const EightBitChoice& choice) {
   const TileShape& s = choice.shape;
   return concat(s.block_m, "x", s.block_n, "x", choice.depth(),
-                choice.bulk ? concat(choice.groups > 1 ? "p" : "b", choice.sharers) : std::string(),
+                choice.bulk ? concat("b", choice.sharers) : std::string(),
                 choice.splits > 1 ? concat("/", choice.splits) : std::string());
 }
 
