@@ -38,7 +38,8 @@ struct LoadOptions {
   std::string device = "auto";  // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
   std::string dtype = "auto";   // auto, f16 (GPUs), bf16, f32: what products are computed in
   // How the UNet's matrices and filters are held: auto (as dtype says), or 8 bits and a scale for each output
-  // channel: int8, fp8 (e4m3).
+  // channel: int8, fp8 (e4m3); int8-products, fp8-products: linear layers are multiplied in 8 bits, too,
+  // where the GPU can.
   std::string weights = "auto";
   std::string prediction = "auto";  // auto, epsilon, v, sample
   std::string variant;              // "fp16": prefer *.fp16.safetensors in a folder that has both

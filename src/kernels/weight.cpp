@@ -21,7 +21,7 @@ Tensor Weight::plain() const {
 
 StoredWeight Weight::stored() const {
   const std::lock_guard lock(state_->mutex);
-  return {state_->held(), state_->scales, dtype_};
+  return {state_->held(), state_->scales, dtype_, products_};
 }
 
 Tensor Weight::scales() const {

@@ -18,11 +18,15 @@ struct StoredWeight {
   Tensor values;              // i8 or f8e4m3 where there are scales
   Tensor scales;              // [out] f32, or empty
   DType dtype = DType::kF32;  // that products use
+  bool products = false;      // in 8 bits, where a device has such: the other operand is then rounded, too
 
   StoredWeight() = default;
   StoredWeight(Tensor plain) : values(std::move(plain)), dtype(values.dtype()) {}
-  StoredWeight(Tensor eight_bit, Tensor row_scales, DType product_type)
-      : values(std::move(eight_bit)), scales(std::move(row_scales)), dtype(product_type) {}
+  StoredWeight(Tensor eight_bit, Tensor row_scales, DType product_type, bool eight_bit_products = false)
+      : values(std::move(eight_bit)),
+        scales(std::move(row_scales)),
+        dtype(product_type),
+        products(eight_bit_products) {}
   size_t bytes() const { return (values ? values.bytes() : 0) + (scales ? scales.bytes() : 0); }
 };
 
@@ -44,7 +48,8 @@ class Weight {
       : state_(std::make_shared<State>()),
         shape_(stored.values.shape()),
         dtype_(stored.dtype),
-        held_(stored.values.dtype()) {
+        held_(stored.values.dtype()),
+        products_(stored.products) {
     state_->plain = std::move(stored.values);
     state_->scales = std::move(stored.scales);
   }
@@ -52,8 +57,9 @@ class Weight {
 
   explicit operator bool() const { return state_ != nullptr; }
   const Shape& shape() const { return shape_; }
-  DType dtype() const { return dtype_; }   // that products use
-  DType held_as() const { return held_; }  // dtype(), or what it was loaded as in 8 bits
+  DType dtype() const { return dtype_; }       // that products use
+  DType held_as() const { return held_; }      // dtype(), or what it was loaded as in 8 bits
+  bool products() const { return products_; }  // StoredWeight's
   int64_t dim(int i) const { return shape_[i]; }
 
   // The plain tensor in dtype(): the original, or made anew if it was dropped or is held in 8 bits (costly;
@@ -88,6 +94,7 @@ class Weight {
   std::shared_ptr<State> state_;
   Shape shape_;
   DType dtype_ = DType::kF32, held_ = DType::kF32;
+  bool products_ = false;
 };
 
 struct LinearWeight {

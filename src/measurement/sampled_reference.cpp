@@ -48,7 +48,7 @@ ExactValue finished(const Sum& sum, rocm_sd_kernels_activation act, DType dtype)
 // What rounding x to 8 bits, a row at a time, may do to a sum of products, at 6 deviations: an integer's
 // rounding is evenly spread over a step, of a float with 3 bits of mantissa over at most 2^-3 of it.
 double quantised_error(const rocm_sd_kernels_linear& p, const Inputs& in, int64_t row, int64_t column) {
-  if (!in.held()) return 0;
+  if (!in.rounded_to()) return 0;
   const int64_t stride = p.x_stride ? p.x_stride : p.in;
   double most = 0, square = 0, weighted = 0;
   for (int64_t k = 0; k < p.in; ++k) {
@@ -58,7 +58,7 @@ double quantised_error(const rocm_sd_kernels_linear& p, const Inputs& in, int64_
     weighted += w * w * x * x;
   }
   const double variance =
-      *in.held() == DType::kI8 ? square * most * most / (127.0 * 127.0) : weighted * 0x1p-3 * 0x1p-3;
+      *in.rounded_to() == DType::kI8 ? square * most * most / (127.0 * 127.0) : weighted * 0x1p-3 * 0x1p-3;
   return 6 * std::sqrt(variance / 12);
 }
 

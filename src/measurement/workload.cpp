@@ -101,7 +101,7 @@ void parse_attention(Scanner& in, Workload& out) {
   out.args = p;
 }
 
-// 8192x2560x320 f16 by i8 bias residual geglu silu
+// 8192x2560x320 f16 by i8 products bias residual geglu silu
 void parse_linear(Scanner& in, Workload& out) {
   rocm_sd_kernels_linear p{.size = sizeof(p)};
   p.rows = in.number();
@@ -112,7 +112,10 @@ void parse_linear(Scanner& in, Workload& out) {
   in.expect(" ");
   out.dtype = in.dtype();
   p.dtype = c_dtype(out.dtype);
-  if (in.take(" by ")) out.held = in.eight_bit();
+  if (in.take(" by ")) {
+    out.held = in.eight_bit();
+    out.products = in.take(" products");
+  }
   p.has_bias = in.take(" bias");
   p.has_residual = in.take(" residual");
   p.gated = in.take(" geglu");

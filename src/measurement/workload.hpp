@@ -20,6 +20,7 @@ struct Workload {
   WorkloadArgs args;
   DType dtype = DType::kF32;
   std::optional<DType> held;  // of linear: i8 or f8e4m3 where the weight is held in 8 bits
+  bool products = false;      // and they may be multiplied so
   double flops = 0;           // 2 per multiply-add
   double bytes = 0;           // operands read once, the output written once
 

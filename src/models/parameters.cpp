@@ -42,12 +42,12 @@ class MissingKeys final : public Visitor {
 
 class Loader final : public Visitor {
  public:
-  Loader(Device& device, const ParameterSource& source, DType compute, WeightFormat weights)
+  Loader(Device& device, const ParameterSource& source, DType compute, const WeightFormat& weights)
       : device_(device), source_(source), compute_(compute), weights_(weights) {}
 
  protected:
   void slot(const ParameterSlot& slot) override {
-    if (slot.eight_bit && weights_ != WeightFormat::kCompute) return quantised(slot);
+    if (slot.eight_bit && weights_) return quantised(slot);
     const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
     if (Tensor ready = source_.ready(slot, dtype, device_)) return slot.store(std::move(ready));
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);
@@ -89,7 +89,7 @@ class Loader final : public Visitor {
   }
 
   void quantised(const ParameterSlot& slot) {
-    const DType type = weights_ == WeightFormat::kInt8 ? DType::kI8 : DType::kF8E4M3;
+    const DType type = weights_.eight_bit;
     const Tensor values = make_tensor(device_, slot.shape, type);
     const Tensor scales = make_tensor(device_, {slot.shape[0]}, DType::kF32);
     const int64_t columns = slot.shape.numel() / slot.shape[0];
@@ -116,13 +116,13 @@ class Loader final : public Visitor {
         at += count;
       }
     }
-    slot.store({values, scales, matrix_dtype(slot.precision)});
+    slot.store({values, scales, matrix_dtype(slot.precision), weights_.products});
   }
 
   Device& device_;
   const ParameterSource& source_;
   DType compute_;
-  WeightFormat weights_;
+  const WeightFormat& weights_;
   std::vector<char> staging_;
   std::vector<float> rows_, scales_;  // of quantised()
   std::vector<char> bytes_;
@@ -229,17 +229,13 @@ void Visitor::operator()(std::string_view name, Embedding& layer) {
   slot(tensor_slot(layer.table, full(name, "weight"), {layer.rows, layer.channels}, true));
 }
 
-std::string_view weight_format_name(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kCompute: return "";
-    case WeightFormat::kFp8: return "fp8";
-    case WeightFormat::kInt8: return "int8";
-  }
-  return "";
+std::string WeightFormat::name() const {
+  if (!*this) return "";
+  return concat(eight_bit == DType::kI8 ? "int8" : "fp8", products ? "-products" : "");
 }
 
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
-                     WeightFormat weights) {
+                     const WeightFormat& weights) {
   require<InternalError>(compute == DType::kF32 || compute == DType::kBF16 || compute == DType::kF16,
                          "load_parameters: compute dtype f32, bf16 or f16 expected, got ", compute);
   MissingKeys missing(source);

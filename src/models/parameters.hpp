@@ -20,9 +20,15 @@
 
 namespace rocm_sd {
 
-// How matrices and filters are held: in the compute type, or in 8 bits with a scale per output channel.
-enum class WeightFormat : uint8_t { kCompute, kFp8, kInt8 };
-std::string_view weight_format_name(WeightFormat format);  // "", "fp8", "int8"
+// How matrices and filters are held: in the compute type, or in 8 bits with a scale per output channel; with
+// products, linear layers are multiplied so, too, where the device has such products.
+struct WeightFormat {
+  DType eight_bit = DType::kF32;  // kI8 or kF8E4M3; else in the compute type
+  bool products = false;
+
+  explicit operator bool() const { return eight_bit != DType::kF32; }
+  std::string name() const;  // "", "int8", "fp8-products"
+};
 
 // One tensor of a model: a tensor of the checkpoint, or several of them stacked by rows.
 struct ParameterSlot {
@@ -102,7 +108,7 @@ concept Visitable = requires(Model& model, Visitor& v) { model.visit(v); };
 // Each of these takes the model's visit as a function, so that one compiled body serves every model.
 using VisitModel = std::function<void(Visitor&)>;
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
-                     WeightFormat weights = WeightFormat::kCompute);
+                     const WeightFormat& weights = {});
 int64_t count_parameters(const VisitModel& visit);
 uint64_t bytes_held(const VisitModel& visit);  // memory of all parameters, in the layouts they have now
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
@@ -115,7 +121,7 @@ std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
 // expected and the file.
 template <Visitable Model>
 void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute,
-                     WeightFormat weights = WeightFormat::kCompute) {
+                     const WeightFormat& weights = {}) {
   load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute, weights);
 }
 

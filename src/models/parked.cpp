@@ -10,7 +10,7 @@ class Park final : public Visitor {
  protected:
   void slot(const ParameterSlot& slot) override {
     const StoredWeight held = slot.fetch();
-    values_.push_back({to_host(held.values), to_host(held.scales), held.dtype});
+    values_.push_back({to_host(held.values), to_host(held.scales), held.dtype, held.products});
   }
 
  private:
@@ -32,7 +32,7 @@ class Restore final : public Visitor {
  protected:
   void slot(const ParameterSlot& slot) override {
     const StoredWeight& value = values_.at(next_++);
-    slot.store({to_device(value.values), to_device(value.scales), value.dtype});
+    slot.store({to_device(value.values), to_device(value.scales), value.dtype, value.products});
   }
 
  private:

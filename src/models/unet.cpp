@@ -57,7 +57,7 @@ UNet::UNet(const UNetConfig& config)
 }
 
 UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute,
-                WeightFormat weights) {
+                const WeightFormat& weights) {
   UNet unet(config);
   load_parameters(unet, device, source, compute, weights);
   unet.dtype_ = compute;

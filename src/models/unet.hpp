@@ -34,7 +34,7 @@ class UNet {
   // Under weights in 8 bits the time embedding and the convolutions at either end stay in the compute type.
   // Throws what load_parameters throws.
   static UNet load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute,
-                   WeightFormat weights = WeightFormat::kCompute);
+                   const WeightFormat& weights = {});
 
   const UNetConfig& config() const { return config_; }
   DType dtype() const { return dtype_; }

@@ -36,30 +36,27 @@ DType text_compute(DType compute, const Device& device) {
 DType text_stored(DType compute) { return compute == DType::kBF16 ? DType::kF16 : compute; }
 
 WeightFormat parse_weight_format(const std::string& name, DType compute) {
-  if (name == "fp8") return WeightFormat::kFp8;
-  if (name == "int8") return WeightFormat::kInt8;
+  for (const DType type : {DType::kI8, DType::kF8E4M3})
+    for (const bool products : {false, true})
+      if (const WeightFormat format{type, products}; name == format.name()) return format;
   require<UsageError>(name == "auto" || name == dtype_name(compute),
-                      "weights: expected auto, fp8 or int8, got \"", printable(name),
-                      "\"; the compute type is ", compute, " (--dtype)");
-  return WeightFormat::kCompute;
+                      "weights: expected auto, int8, fp8, int8-products or fp8-products, got \"",
+                      printable(name), "\"; the compute type is ", compute, " (--dtype)");
+  return {};
 }
 
-// What weights in 8 bits give on this device, where it is less than all.
-void note_weight_format(WeightFormat format, DType compute, Device& device) {
-  if (format == WeightFormat::kCompute) return;
-  const std::string_view name = weight_format_name(format);
+// What weights in 8 bits give on this device, where it is less than was asked for.
+void note_weight_format(const WeightFormat& format, DType compute, Device& device) {
+  if (!format) return;
   if (device.kind() == DeviceKind::kHost) {
     log().warn("weights: {}: the CPU widens them once, when it lays them out: they take no less memory",
-               name);
+               format.name());
     return;
   }
   auto& gpu = static_cast<GpuDevice&>(device);
-  const DType type = format == WeightFormat::kInt8 ? DType::kI8 : DType::kF8E4M3;
-  if (compute == DType::kF32 || !multiplies_eight_bit(gpu, type))
-    log().warn(
-        "weights: {}: {} has no products of {} for {}: they are widened for each product, which saves memory "
-        "alone",
-        name, gpu.traits().arch, name, compute);
+  if (format.products && (compute == DType::kF32 || !multiplies_eight_bit(gpu, format.eight_bit)))
+    log().warn("weights: {}: {} has no such products for {}: they are widened for each product",
+               format.name(), gpu.traits().arch, compute);
 }
 
 std::string what(const Checkpoint& checkpoint, Component component) {
@@ -313,7 +310,7 @@ std::string Components::describe_dtype() const {
   std::string types(dtype_name(dtype_of(Part::kUnet)));
   if (dtype_of(Part::kText) != unet->dtype()) types += concat(", text ", dtype_of(Part::kText));
   if (vae->dtype() != unet->dtype()) types += concat(", vae ", vae->dtype());
-  if (weights != WeightFormat::kCompute) types += concat(", unet weights ", weight_format_name(weights));
+  if (weights) types += concat(", unet weights ", weights.name());
   return types;
 }
 

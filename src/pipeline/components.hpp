@@ -35,7 +35,7 @@ inline constexpr size_t kParts = 3;
 struct Components {
   ModelKind kind = ModelKind::kSd1;
   DType dtype = DType::kF32;  // asked for; a model that overflowed may compute in a wider one
-  WeightFormat weights = WeightFormat::kCompute;  // how the UNet's matrices and filters are held
+  WeightFormat weights;       // how the UNet's matrices and filters are held
   Device* device = nullptr;
   std::vector<TextEncoder> text;  // in the order of the UNet's context columns
   std::optional<UNet> unet;

@@ -96,7 +96,8 @@ Tensor run(Exec& ex, const char* op, const Tensor& x, const LinearWeight& w, con
 
 std::string LinearProblem::describe() const {
   return fmt::format("{}x{}x{} {}{}{}{}{}{}{}", rows, gated ? 2 * out : out, in, dtype(),
-                     held_as() != dtype() ? concat(" by ", held_as()) : std::string(),
+                     held_as() != dtype() ? concat(" by ", held_as(), w.weight.products() ? " products" : "")
+                                          : std::string(),
                      out_dtype() == dtype() ? std::string() : concat("->", out_dtype()),
                      w.bias ? " bias" : "", epilogue.residual ? " residual" : "", gated ? " geglu" : "",
                      epilogue.act == Activation::kNone ? "" : concat(" ", activation_name(epilogue.act)));

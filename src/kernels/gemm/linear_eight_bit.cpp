@@ -173,6 +173,7 @@ Refusal linear_supports_eight_bit(const Exec& ex, const LinearProblem& p) {
   GpuDevice* device = gpu_device(ex);
   if (!device) return "runs on a GPU only";
   if (!is_eight_bit(p.held_as())) return "the weight is not held in 8 bits";
+  if (!p.w.weight.products()) return "products in 8 bits were not asked for";
   if (p.dtype() == DType::kF32) return "f32 is not its type";
   if (p.rows <= kFewRows) return "few rows";
   if (p.in % 16 != 0 || !linear_rows_aligned(p)) return "rows that are not of 16-byte pieces";

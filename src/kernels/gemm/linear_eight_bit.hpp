@@ -34,8 +34,8 @@ std::string eight_bit_kernel_name(const EightBitChoice& choice, const LinearProb
 // "128x128x64/3": 3 splits; "128x256x128b2": by the copy engine with 2 sharers.
 std::string describe(const EightBitChoice& choice);
 
-// The weight is held in 8 bits, there are more than a few rows of 16-byte pieces, and the kernels are there.
-// Activations are quantised in a kernel of their own, each row with its own scale.
+// The weight is held in 8 bits and asks for such products, there are more than a few rows of 16-byte pieces,
+// and the kernels are there. Activations are quantised in a kernel of their own, each row with its own scale.
 Refusal linear_supports_eight_bit(const Exec& ex, const LinearProblem& p);
 void linear_eight_bit(Exec& ex, const LinearProblem& p);
 void linear_eight_bit_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice);

@@ -13,14 +13,14 @@ namespace {
 
 using namespace testing_support;
 
-// Random weights in 8 bits on the host.
+// Random weights in 8 bits on the host, for products in 8 bits.
 StoredWeight held(const Shape& shape, DType type, DType dtype, uint64_t seed) {
   const float deviation = 1 / std::sqrt(static_cast<float>(shape.numel() / shape[0]));
   const auto from = to_floats(host_device(), random_tensor(shape, DType::kF32, seed, deviation));
   const Tensor values = make_tensor(host_device(), shape, type);
   const Tensor scales = make_tensor(host_device(), {shape[0]}, DType::kF32);
   quantise_rows(from.data(), shape[0], shape.numel() / shape[0], type, values.data(), scales.as<float>());
-  return {values, scales, dtype};
+  return {values, scales, dtype, true};
 }
 
 Tensor bytes_on(Device& device, const Tensor& host) {
@@ -29,7 +29,7 @@ Tensor bytes_on(Device& device, const Tensor& host) {
   return y;
 }
 Weight eight_bit_on(Device& device, const StoredWeight& w) {
-  return Weight(StoredWeight(bytes_on(device, w.values), bytes_on(device, w.scales), w.dtype));
+  return Weight(StoredWeight(bytes_on(device, w.values), bytes_on(device, w.scales), w.dtype, w.products));
 }
 // The same values in the products' type.
 Weight widened_on(Device& device, const StoredWeight& w) {
@@ -156,8 +156,9 @@ TEST_P(GpuEightBitTest, RunsInAGraph) {
 // Products of 8-bit elements, where the device has them, against the formula in double from the same bytes.
 TEST_P(GpuEightBitTest, MultipliesEightBits) {
   GpuTestExec gpu;
-  if (dtype == DType::kF32 || !multiplies_eight_bit(gpu.device, type))
-    GTEST_SKIP() << concat("no products of ", type, " with ", dtype, " on ", gpu.device.traits().arch);
+  if (dtype == DType::kF32) return;  // the next test says what then
+  if (!multiplies_eight_bit(gpu.device, type))
+    GTEST_SKIP() << concat("no products of ", type, " on ", gpu.device.traits().arch);
   struct Case {
     int64_t rows, in, out;
     bool residual = false, gated = false, float_result = false;
@@ -221,17 +222,26 @@ TEST_P(GpuEightBitTest, MultipliesEightBits) {
 
 TEST_P(GpuEightBitTest, ChoosesProductsOfEightBits) {
   GpuTestExec gpu;
-  if (dtype == DType::kF32 || !multiplies_eight_bit(gpu.device, type)) GTEST_SKIP() << "no such products";
-  const StoredWeight w = held({48, 64}, type, dtype, 27);
+  const bool has = dtype != DType::kF32 && multiplies_eight_bit(gpu.device, type);
+  StoredWeight w = held({48, 64}, type, dtype, 27);
   const Tensor x = gpu.to_gpu(random_tensor({40, 64}, dtype, 29));
-  const LinearWeight weight{eight_bit_on(gpu.device, w), std::nullopt};
+  LinearWeight weight{eight_bit_on(gpu.device, w), std::nullopt};
   const auto chosen = to_floats(gpu.device, linear(gpu.ex, x, weight));
   const auto by = [&](const char* impl) {
     const ForcedImpl only("linear", impl);
     return to_floats(gpu.device, linear(gpu.ex, x, weight));
   };
-  EXPECT_EQ(chosen, by("gpu_eight_bit"));
-  EXPECT_NE(chosen, by("gpu")) << "weights alone in 8 bits";
+  const auto widened = by("gpu");
+  if (has) {
+    EXPECT_EQ(chosen, by("gpu_eight_bit"));
+    EXPECT_NE(chosen, widened) << "weights alone in 8 bits";
+  } else {
+    EXPECT_EQ(chosen, widened);
+  }
+  w.products = false;
+  weight.weight = eight_bit_on(gpu.device, w);
+  EXPECT_EQ(to_floats(gpu.device, linear(gpu.ex, x, weight)), widened) << "not asked for";
+  EXPECT_THROW(by("gpu_eight_bit"), UsageError);
 }
 
 }  // namespace

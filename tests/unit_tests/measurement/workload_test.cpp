@@ -22,7 +22,7 @@ const std::vector<std::pair<std::string, std::string>> kTexts = {
     {"linear", "3x64x40 bf16 bias geglu"},
     {"linear", "3x64x40 f32 quick_gelu"},
     {"linear", "3x64x40 bf16 by i8 bias geglu"},
-    {"linear", "128x320x64 f32 by f8e4m3 residual"},
+    {"linear", "128x320x64 f32 by f8e4m3 products residual"},
     {"conv2d", "2x8x8x32->64 3x3 s1 p1,1,1,1 f16 bias"},
     {"conv2d", "1x9x7x32+16->8 1x1 s1 p0,0,0,0 f32 bias shift residual silu"},
     {"conv2d", "1x8x8x32->32 3x3 s2 p0,0,1,1 bf16 bias"},
@@ -36,8 +36,8 @@ const std::vector<std::pair<std::string, std::string>> kTexts = {
 TEST(Workload, TheOpDescribesItWithTheSameWords) {
   for (const auto& [op, text] : kTexts) {
     const Workload workload = parse_workload(op, text);
-    const Inputs inputs(host_device(), workload.problem(), 1, workload.held);
-    EXPECT_EQ(inputs.held(), workload.held);
+    const Inputs inputs(host_device(), workload);
+    EXPECT_EQ(inputs.rounded_to().has_value(), workload.products);
     Arena arena(host_device());
     Exec ex(arena);
     const ChoiceRecord record;

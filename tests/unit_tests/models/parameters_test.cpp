@@ -56,8 +56,8 @@ TEST(Parameters, LoadsAndStacks) {
 
 TEST(Parameters, HoldsMatricesInEightBits) {
   const RandomSource source;
-  for (const auto& [format, type] :
-       {std::pair{WeightFormat::kInt8, DType::kI8}, {WeightFormat::kFp8, DType::kF8E4M3}}) {
+  for (const auto& [format, type] : {std::pair{WeightFormat{DType::kI8}, DType::kI8},
+                                     {WeightFormat{DType::kF8E4M3, true}, DType::kF8E4M3}}) {
     Layer layer, full;
     layer.conv.emplace(3, 5);
     full.conv.emplace(3, 5);
@@ -73,6 +73,8 @@ TEST(Parameters, HoldsMatricesInEightBits) {
          {std::pair{layer.qkv.weight, full.qkv.weight}, {layer.conv->weight, full.conv->weight}}) {
       EXPECT_EQ(held.stored().values.dtype(), type);
       EXPECT_EQ(held.dtype(), DType::kBF16);
+      EXPECT_EQ(held.products(), format.products);
+      EXPECT_EQ(held.stored().products, format.products);
       const auto got = to_floats(host_device(), held.plain()),
                  wanted = to_floats(host_device(), want.plain());
       float most = 0, worst = 0;
@@ -90,7 +92,7 @@ TEST(Parameters, ParksEightBitsAsTheyAre) {
   const RandomSource source;
   testing_support::GuardedDevice device;
   Layer layer;
-  load_parameters(layer, device, source, DType::kBF16, WeightFormat::kInt8);
+  load_parameters(layer, device, source, DType::kBF16, WeightFormat{DType::kI8});
   const auto before = to_floats(device, layer.qkv.weight.plain());
   const VisitModel visit = [&](Visitor& v) { layer.visit(v); };
   const uint64_t bytes = bytes_held(visit);
