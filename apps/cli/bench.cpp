@@ -99,6 +99,7 @@ class Pictures {
     load.model = c.source.models[0];
     load.device = c.device;
     load.dtype = c.source.dtype;
+    load.weights = c.source.weights;
     const auto begin = std::chrono::steady_clock::now();
     pipeline_.emplace(Pipeline::load(load));
     load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

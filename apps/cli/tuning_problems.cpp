@@ -42,6 +42,7 @@ void add_checkpoint(std::vector<PlannedWorkload>& out, const ProblemSource& sour
   load.model = path;
   load.device = device;
   load.dtype = source.dtype;
+  load.weights = source.weights;
   Pipeline pipeline = Pipeline::load(load);
   GenerateRequest request;
   request.prompt = "a";
@@ -101,6 +102,7 @@ void add_problem_options(CLI::App* sub, ProblemSource& source) {
   sub->add_option("--shapes", source.file, "a file with one \"op problem\" a line");
   sub->add_option("--ops,--op", source.ops, "only these: attention,linear,conv2d,group_norm,layer_norm");
   sub->add_option("--dtype", source.dtype, "auto, f32, f16 or bf16 [auto]");
+  sub->add_option("--weights", source.weights, "of a checkpoint's UNet: auto, int8 or fp8 [auto]");
   sub->add_option("-W,--width", source.width, "pixels [the model's own]")->check(CLI::Range(8, 16384));
   sub->add_option("-H,--height", source.height, "pixels [the model's own]")->check(CLI::Range(8, 16384));
   sub->add_option("--batch", source.batch, "pictures at once [1]")->check(CLI::Range(1, 1024));
@@ -114,6 +116,9 @@ std::vector<PlannedWorkload> problems_of(const ProblemSource& source, Device& de
   std::vector<PlannedWorkload> out;
   const std::string device_name =
       device.kind() == DeviceKind::kHost ? "cpu" : device.name().substr(0, device.name().find(": "));
+  for (const std::string& model : source.models)
+    require<UsageError>(is_path(model) || source.weights == "auto", "--weights is of a checkpoint; ",
+                        printable(model), " is planned without one");
   for (const std::string& model : source.models)
     is_path(model) ? add_checkpoint(out, source, model, device_name)
                    : add_known_model(out, source, model, compute_type(source.dtype, device));

@@ -11,9 +11,9 @@
 namespace rocm_sd::cli {
 
 struct ProblemSource {
-  std::vector<std::string> models;  // names that predict knows, or paths of checkpoints
-  std::string file;                 // lines "op problem", as tables and logs name them
-  std::string dtype = "auto", ops;  // ops: "linear,conv2d"
+  std::vector<std::string> models;                    // names that predict knows, or paths of checkpoints
+  std::string file;                                   // lines "op problem", as tables and logs name them
+  std::string dtype = "auto", weights = "auto", ops;  // ops: "linear,conv2d"
   int64_t width = 0, height = 0, batch = 1;
   int steps = 20;
   bool no_guidance = false;

@@ -33,10 +33,14 @@ struct LiveTensor {
 struct LoadOptions {
   std::string model;  // Diffusers folder, or a single .safetensors file
   std::string vae, unet, text_encoder,
-      text_encoder_2;               // replace a component: file or folder; empty: the model's own
-  std::string taesd;                // decode with TAESD or TAESDXL instead of the VAE
-  std::string device = "auto";      // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
-  std::string dtype = "auto";       // auto, f16 (GPUs), bf16, f32: what products are computed in
+      text_encoder_2;           // replace a component: file or folder; empty: the model's own
+  std::string taesd;            // decode with TAESD or TAESDXL instead of the VAE
+  std::string device = "auto";  // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
+  std::string dtype = "auto";   // auto, f16 (GPUs), bf16, f32: what products are computed in
+  // How the UNet's matrices and filters are held: auto (as dtype says), or 8 bits and a scale for each output
+  // channel: int8, fp8 (e4m3); int8-products, fp8-products: linear layers are multiplied in 8 bits, too,
+  // where the GPU can.
+  std::string weights = "auto";
   std::string prediction = "auto";  // auto, epsilon, v, sample
   std::string variant;              // "fp16": prefer *.fp16.safetensors in a folder that has both
   bool mmap = false;                // map weight files instead of reading them

@@ -1,6 +1,7 @@
 #include "kernels/weight.hpp"
 
 #include "base/error.hpp"
+#include "kernels/eight_bit.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -15,21 +16,47 @@ std::optional<DeviceAccess> access_to(const Tensor& tensor) {
 
 Tensor Weight::plain() const {
   const std::lock_guard lock(state_->mutex);
-  if (state_->plain) return state_->plain;
-  return state_->packs.front().second->unpack();
+  return state_->scales ? widened(state_->held(), state_->scales, dtype_) : state_->held();
 }
 
-std::shared_ptr<const Weight::Pack> Weight::packed(
-    const std::string& key, const std::function<std::shared_ptr<const Pack>(const Tensor&)>& make,
-    bool keep_plain) const {
+StoredWeight Weight::stored() const {
+  const std::lock_guard lock(state_->mutex);
+  return {state_->held(), state_->scales, dtype_, products_};
+}
+
+Tensor Weight::scales() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->scales;
+}
+
+std::shared_ptr<const Weight::Pack> Weight::packed(const std::string& key, const MakePack& make,
+                                                   bool keep_plain) const {
+  const std::lock_guard lock(state_->mutex);
+  for (const auto& [name, pack] : state_->packs)
+    if (name == key) return pack;
+  if (!state_->plain) state_->plain = state_->packs.front().second->unpack();
+  const Tensor plain = state_->scales ? widened(state_->plain, state_->scales, dtype_) : state_->plain;
+  const auto access = access_to(plain);
+  auto pack = make(plain);
+  // A layout in 8 bits, if there is one, is the first: then they stay.
+  const bool eight_bit_stays = keep_plain || state_->keep_plain || !state_->packs.empty();
+  state_->packs.emplace_back(key, pack);
+  state_->keep_plain |= keep_plain;
+  if (!state_->keep_plain) state_->plain = Tensor();
+  if (!eight_bit_stays) state_->scales = Tensor();
+  return pack;
+}
+
+std::shared_ptr<const Weight::Pack> Weight::packed_as_stored(const std::string& key,
+                                                             const MakePack& make) const {
   const std::lock_guard lock(state_->mutex);
   for (const auto& [name, pack] : state_->packs)
     if (name == key) return pack;
   if (!state_->plain) state_->plain = state_->packs.front().second->unpack();
   const auto access = access_to(state_->plain);
   auto pack = make(state_->plain);
-  state_->packs.emplace_back(key, pack);
-  state_->keep_plain |= keep_plain;
+  // In front, so that it is the one that is unpacked where the others are in dtype().
+  state_->packs.emplace(state_->packs.begin(), key, pack);
   if (!state_->keep_plain) state_->plain = Tensor();
   return pack;
 }
@@ -44,6 +71,7 @@ std::shared_ptr<const Weight::Pack> Weight::find(const std::string& key) const {
 size_t Weight::bytes_held() const {
   const std::lock_guard lock(state_->mutex);
   size_t bytes = state_->plain ? state_->plain.bytes() : 0;
+  if (state_->scales) bytes += state_->scales.bytes();
   for (const auto& [name, pack] : state_->packs) bytes += pack->bytes();
   return bytes;
 }

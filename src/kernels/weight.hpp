@@ -12,9 +12,27 @@
 
 namespace rocm_sd {
 
-// A matrix [out,in] or filter [out,in,kh,kw] in the type that products use (f32, bf16 or f16).
-// Implementations keep their own layouts of it (packed()); once one exists the plain form may be dropped, and
-// later layouts are made from a packed one, so that a weight is normally held once.
+// A parameter as it is held: in the type that products use (f32, bf16, f16), or in 8 bits with a scale for
+// each output (eight_bit.hpp).
+struct StoredWeight {
+  Tensor values;              // i8 or f8e4m3 where there are scales
+  Tensor scales;              // [out] f32, or empty
+  DType dtype = DType::kF32;  // that products use
+  bool products = false;      // in 8 bits, where a device has such: the other operand is then rounded, too
+
+  StoredWeight() = default;
+  StoredWeight(Tensor plain) : values(std::move(plain)), dtype(values.dtype()) {}
+  StoredWeight(Tensor eight_bit, Tensor row_scales, DType product_type, bool eight_bit_products = false)
+      : values(std::move(eight_bit)),
+        scales(std::move(row_scales)),
+        dtype(product_type),
+        products(eight_bit_products) {}
+  size_t bytes() const { return (values ? values.bytes() : 0) + (scales ? scales.bytes() : 0); }
+};
+
+// A matrix [out,in] or filter [out,in,kh,kw] for products in f32, bf16 or f16, held in that type or in 8
+// bits. Implementations keep their own layouts of it (packed()); once one exists the plain form may be
+// dropped, and later layouts are made from a packed one, so that a weight is normally held once.
 class Weight {
  public:
   // A layout of an implementation: knows its size and how to give the plain values back.
@@ -26,25 +44,40 @@ class Weight {
   };
 
   Weight() = default;
-  explicit Weight(Tensor plain)
-      : state_(std::make_shared<State>()), shape_(plain.shape()), dtype_(plain.dtype()) {
-    state_->plain = std::move(plain);
+  explicit Weight(StoredWeight stored)
+      : state_(std::make_shared<State>()),
+        shape_(stored.values.shape()),
+        dtype_(stored.dtype),
+        held_(stored.values.dtype()),
+        products_(stored.products) {
+    state_->plain = std::move(stored.values);
+    state_->scales = std::move(stored.scales);
   }
+  explicit Weight(Tensor plain) : Weight(StoredWeight(std::move(plain))) {}
 
   explicit operator bool() const { return state_ != nullptr; }
   const Shape& shape() const { return shape_; }
-  DType dtype() const { return dtype_; }
+  DType dtype() const { return dtype_; }       // that products use
+  DType held_as() const { return held_; }      // dtype(), or what it was loaded as in 8 bits
+  bool products() const { return products_; }  // StoredWeight's
   int64_t dim(int i) const { return shape_[i]; }
 
-  // The plain tensor: the original, or unpacked anew if it was dropped (costly; the reference and tests use
-  // it).
+  // The plain tensor in dtype(): the original, or made anew if it was dropped or is held in 8 bits (costly;
+  // the reference and tests use it).
   Tensor plain() const;
+  // The same as it is held. Once a layout in dtype() has taken the place of 8 bits, they are gone.
+  StoredWeight stored() const;
+  // The scales of the outputs while the weight is held in 8 bits, [out] f32; else empty.
+  Tensor scales() const;
   // The layout named key, made by `make` from the plain tensor on first use; thread-safe. Called while
   // planning (or in an eager run), never in a replay. The plain form is dropped afterwards unless this
   // or an earlier layout asked to keep it, because it cannot be unpacked.
-  std::shared_ptr<const Pack> packed(const std::string& key,
-                                     const std::function<std::shared_ptr<const Pack>(const Tensor&)>& make,
+  using MakePack = std::function<std::shared_ptr<const Pack>(const Tensor&)>;
+  std::shared_ptr<const Pack> packed(const std::string& key, const MakePack& make,
                                      bool keep_plain = false) const;
+  // The same made from the values as they are held: of a weight in 8 bits, those bytes, which unpack() must
+  // give back. scales() stay.
+  std::shared_ptr<const Pack> packed_as_stored(const std::string& key, const MakePack& make) const;
   // The layout named key if it was made already, else null.
   std::shared_ptr<const Pack> find(const std::string& key) const;
   size_t bytes_held() const;  // plain and packed together
@@ -52,13 +85,16 @@ class Weight {
  private:
   struct State {
     std::mutex mutex;
-    Tensor plain;
+    Tensor plain;             // as held
+    Tensor scales;            // of a weight whose plain form, and first layout, is in 8 bits
     bool keep_plain = false;  // some pack cannot give the plain values back
     std::vector<std::pair<std::string, std::shared_ptr<const Pack>>> packs;
+    Tensor held() const { return plain ? plain : packs.front().second->unpack(); }
   };
   std::shared_ptr<State> state_;
   Shape shape_;
-  DType dtype_ = DType::kF32;
+  DType dtype_ = DType::kF32, held_ = DType::kF32;
+  bool products_ = false;
 };
 
 struct LinearWeight {

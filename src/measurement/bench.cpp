@@ -79,7 +79,7 @@ class Bench {
                    .flops = workload.flops,
                    .bytes = workload.bytes};
     try {
-      const Inputs inputs(device_, workload.problem());
+      const Inputs inputs(device_, workload);
       const std::string picked = pick(workload, inputs);
       Arena arena(device_);
       std::vector<Entry> entries;

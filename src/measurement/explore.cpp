@@ -129,7 +129,7 @@ class Tuner {
   void explore(const Job& job) {
     const Workload& workload = job.workload;
     std::optional<Inputs> inputs;
-    if (!attempt(workload, "its input", [&] { inputs.emplace(device_, workload.problem()); })) return;
+    if (!attempt(workload, "its input", [&] { inputs.emplace(device_, workload); })) return;
     std::vector<std::string> names;
     if (!attempt(workload, "planning", [&] { names = candidates_of(device_, workload, *inputs); })) return;
     std::erase_if(names, [&](const std::string& name) { return trial(workload, name) == skipped_; });
@@ -265,7 +265,7 @@ Verification verify(Device& device, const Record& record) {
     const auto memory = static_cast<double>(device.memory().free);
     if (workload.flops > kMostFlops || 3 * workload.bytes > memory)
       return {Verdict::kRefused, "is too large to be checked here"};
-    const Inputs inputs(device, workload.problem());
+    const Inputs inputs(device, workload);
     const std::vector<std::string> names = candidates_of(device, workload, inputs, Slow::kIncluded);
     if (std::ranges::find(names, record.choice) == names.end())
       return {Verdict::kRefused, concat(record.choice, " is no choice for it here")};

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <random>
 
+#include "kernels/eight_bit.hpp"
+
 namespace rocm_sd::measurement {
 namespace {
 
@@ -39,6 +41,10 @@ std::vector<float> random_block(const Operand& operand, int64_t count, uint32_t 
 
 }  // namespace
 
+Inputs::Inputs(Device& device, const Workload& workload) : Inputs(device, workload.problem()) {
+  if (workload.held) quantise(device, *workload.held, workload.products);
+}
+
 Inputs::Inputs(Device& device, const library::Problem& problem, uint32_t seed) {
   for (const Operand& operand : problem.operands) {
     if (operand.output) continue;
@@ -58,9 +64,32 @@ Inputs::Inputs(Device& device, const library::Problem& problem, uint32_t seed) {
   }
 }
 
+// The weight's block becomes all of its values.
+void Inputs::quantise(Device& device, DType held, bool products) {
+  const Tensor& plain = operands_.at(Slot::kWeight);
+  const int64_t rows = plain.dim(0), columns = plain.numel() / std::max<int64_t>(rows, 1);
+  std::vector<float> whole(static_cast<size_t>(plain.numel())), scales(static_cast<size_t>(rows));
+  for (size_t i = 0; i < whole.size(); ++i)
+    whole[i] = static_cast<float>(value(Slot::kWeight, static_cast<int64_t>(i)));
+  std::vector<char> bytes(whole.size());
+  quantise_rows(whole.data(), rows, columns, held, bytes.data(), scales.data());
+  convert_elements(bytes.data(), held, whole.data(), DType::kF32, plain.numel());
+  for (size_t i = 0; i < whole.size(); ++i) whole[i] *= scales[i / static_cast<size_t>(columns)];
+  eight_bit_ = {make_tensor(device, plain.shape(), held), make_tensor(device, {rows}, DType::kF32),
+                plain.dtype(), products};
+  device.copy_to_device(eight_bit_.values.data(), bytes.data(), bytes.size());
+  device.copy_to_device(eight_bit_.scales.data(), scales.data(), eight_bit_.scales.bytes());
+  blocks_.at(Slot::kWeight) = std::move(whole);
+}
+
 Weight Inputs::weight() const {
+  if (eight_bit_.values) return Weight(eight_bit_);
   const auto found = operands_.find(Slot::kWeight);
   return found == operands_.end() ? Weight() : Weight(found->second);
+}
+
+std::optional<DType> Inputs::rounded_to() const {
+  return eight_bit_.products ? std::optional(eight_bit_.values.dtype()) : std::nullopt;
 }
 
 double Inputs::value(Slot slot, int64_t i) const {

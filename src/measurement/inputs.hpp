@@ -2,9 +2,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
-#include "kernel_library/problem.hpp"
+#include "measurement/workload.hpp"
 
 namespace rocm_sd::measurement {
 
@@ -15,16 +16,23 @@ class Inputs {
  public:
   // Allocates and fills what the problem reads. Throws OutOfMemoryError.
   Inputs(Device& device, const library::Problem& problem, uint32_t seed = 1);
+  // The same, the weight quantised as the workload says.
+  Inputs(Device& device, const Workload& workload);
 
   const library::Operands& operands() const { return operands_; }
   // A weight over the operand of that name, new each time; empty where the problem has none.
   Weight weight() const;
+  // The 8-bit type that products may round the other operand to: the weight's.
+  std::optional<DType> rounded_to() const;
   bool has(library::Slot slot) const { return blocks_.contains(slot); }
-  // Element i of the operand's memory, as stored in its type.
+  // Element i of the operand's memory, as stored in its type; of a weight in 8 bits, with its scale.
   double value(library::Slot slot, int64_t i) const;
 
  private:
+  void quantise(Device& device, DType held, bool products);
+
   library::Operands operands_;
+  StoredWeight eight_bit_;  // empty unless the weight is held so
   std::map<library::Slot, std::vector<float>> blocks_;
 };
 

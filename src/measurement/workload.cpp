@@ -37,6 +37,11 @@ class Scanner {
       if (take(dtype_name(type))) return type;
     fail("expected f32, f16 or bf16");
   }
+  DType eight_bit() {
+    for (const DType type : {DType::kI8, DType::kF8E4M3})
+      if (take(dtype_name(type))) return type;
+    fail("expected i8 or f8e4m3");
+  }
   // " silu", if an activation's name is next.
   rocm_sd_kernels_activation activation() {
     constexpr std::array kActivations = {Activation::kSilu, Activation::kGelu, Activation::kQuickGelu,
@@ -96,7 +101,7 @@ void parse_attention(Scanner& in, Workload& out) {
   out.args = p;
 }
 
-// 8192x2560x320 f16 bias residual geglu silu
+// 8192x2560x320 f16 by i8 products bias residual geglu silu
 void parse_linear(Scanner& in, Workload& out) {
   rocm_sd_kernels_linear p{.size = sizeof(p)};
   p.rows = in.number();
@@ -107,6 +112,10 @@ void parse_linear(Scanner& in, Workload& out) {
   in.expect(" ");
   out.dtype = in.dtype();
   p.dtype = c_dtype(out.dtype);
+  if (in.take(" by ")) {
+    out.held = in.eight_bit();
+    out.products = in.take(" products");
+  }
   p.has_bias = in.take(" bias");
   p.has_residual = in.take(" residual");
   p.gated = in.take(" geglu");
@@ -115,9 +124,9 @@ void parse_linear(Scanner& in, Workload& out) {
     in.fail("geglu takes an even number of columns, no residual and no activation");
   p.out = p.gated ? columns / 2 : columns;
   out.flops = 2 * product({p.rows, columns, p.in});
-  out.bytes = (product({p.rows, p.in}) + product({columns, p.in}) +
-               product({p.rows, p.out}) * (p.has_residual ? 2 : 1)) *
-              static_cast<double>(dtype_size(out.dtype));
+  out.bytes = (product({p.rows, p.in}) + product({p.rows, p.out}) * (p.has_residual ? 2 : 1)) *
+                  static_cast<double>(dtype_size(out.dtype)) +
+              product({columns, p.in}) * static_cast<double>(dtype_size(out.held.value_or(out.dtype)));
   out.args = p;
 }
 

@@ -2,6 +2,7 @@
 // bias"), so that plans, tables and files of shapes all name problems alike.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -18,8 +19,10 @@ struct Workload {
   std::string text;  // as the op's problem describes itself
   WorkloadArgs args;
   DType dtype = DType::kF32;
-  double flops = 0;  // 2 per multiply-add
-  double bytes = 0;  // operands read once, the output written once
+  std::optional<DType> held;  // of linear: i8 or f8e4m3 where the weight is held in 8 bits
+  bool products = false;      // and they may be multiplied so
+  double flops = 0;           // 2 per multiply-add
+  double bytes = 0;           // operands read once, the output written once
 
   library::Problem problem() const;
 };

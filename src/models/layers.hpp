@@ -13,9 +13,13 @@ namespace rocm_sd {
 // every other type it is held in that type.
 enum class Precision { kCompute, kHalf, kFloat };  // bf16, f16, f32
 
+// eight_bit, of each layer with a matrix: whether it may be held in 8 bits where the model is loaded so. The
+// product's type remains what `precision` says.
+
 struct Linear : LinearWeight {
   int64_t in = 0, out = 0;
   bool biased = true;
+  bool eight_bit = true;
 
   Linear() = default;
   Linear(int64_t in_features, int64_t out_features, bool with_bias = true)
@@ -33,6 +37,7 @@ struct StackedLinear : LinearWeight {
   std::vector<Part> parts;
   bool biased = true;
   Precision precision = Precision::kCompute;
+  bool eight_bit = true;
 
   StackedLinear() = default;
   StackedLinear(int64_t in_features, std::vector<Part> stacked, bool with_bias)
@@ -49,6 +54,7 @@ struct Conv : ConvWeight {
   int kernel = 3;  // square
   bool biased = true;
   Precision precision = Precision::kCompute;
+  bool eight_bit = true;
 
   Conv() = default;
   Conv(int64_t in_channels, int64_t out_channels, int kernel_size = 3, bool with_bias = true)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/eight_bit.hpp"
+
 namespace rocm_sd {
 namespace {
 
@@ -40,11 +42,12 @@ class MissingKeys final : public Visitor {
 
 class Loader final : public Visitor {
  public:
-  Loader(Device& device, const ParameterSource& source, DType compute)
-      : device_(device), source_(source), compute_(compute) {}
+  Loader(Device& device, const ParameterSource& source, DType compute, const WeightFormat& weights)
+      : device_(device), source_(source), compute_(compute), weights_(weights) {}
 
  protected:
   void slot(const ParameterSlot& slot) override {
+    if (slot.eight_bit && weights_) return quantised(slot);
     const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
     if (Tensor ready = source_.ready(slot, dtype, device_)) return slot.store(std::move(ready));
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);
@@ -85,10 +88,44 @@ class Loader final : public Visitor {
     }
   }
 
+  void quantised(const ParameterSlot& slot) {
+    const DType type = weights_.eight_bit;
+    const Tensor values = make_tensor(device_, slot.shape, type);
+    const Tensor scales = make_tensor(device_, {slot.shape[0]}, DType::kF32);
+    const int64_t columns = slot.shape.numel() / slot.shape[0];
+    // A few rows at a time: host memory stays small.
+    const int64_t most =
+        std::max<int64_t>(1, kStagingBytes / (columns * static_cast<int64_t>(sizeof(float))));
+    int64_t at = 0;  // row of the whole
+    for (const ParameterSlot::Part& part : slot.parts) {
+      const int64_t rows = part.shape[0];
+      for (int64_t row = 0; row < rows; row += most) {
+        const int64_t count = std::min(most, rows - row);
+        rows_.resize(static_cast<size_t>(count * columns));
+        bytes_.resize(rows_.size());
+        scales_.resize(static_cast<size_t>(count));
+        if (count == rows)
+          source_.read(part.name, part.shape, DType::kF32, rows_.data());
+        else
+          source_.read_part(part.name, part.shape, row * columns, count * columns, DType::kF32, rows_.data());
+        quantise_rows(rows_.data(), count, columns, type, bytes_.data(), scales_.data());
+        device_.copy_to_device(static_cast<char*>(values.data()) + at * columns, bytes_.data(),
+                               bytes_.size());
+        device_.copy_to_device(static_cast<float*>(scales.data()) + at, scales_.data(),
+                               scales_.size() * sizeof(float));
+        at += count;
+      }
+    }
+    slot.store({values, scales, matrix_dtype(slot.precision), weights_.products});
+  }
+
   Device& device_;
   const ParameterSource& source_;
   DType compute_;
+  const WeightFormat& weights_;
   std::vector<char> staging_;
+  std::vector<float> rows_, scales_;  // of quantised()
+  std::vector<char> bytes_;
 };
 
 class HeldBytes final : public Visitor {
@@ -116,8 +153,9 @@ ParameterSlot weight_slot(Layer& layer, std::string name, const Shape& shape,
           shape,
           true,
           precision,
-          [&layer](Tensor t) { layer.weight = Weight(std::move(t)); },
-          [&layer] { return layer.weight.plain(); },
+          layer.eight_bit,
+          [&layer](StoredWeight w) { layer.weight = Weight(std::move(w)); },
+          [&layer] { return layer.weight.stored(); },
           [&layer] { return layer.weight ? layer.weight.bytes_held() : 0; }};
 }
 
@@ -126,8 +164,9 @@ ParameterSlot tensor_slot(Tensor& tensor, std::string name, const Shape& shape, 
           shape,
           matrix,
           Precision::kCompute,
-          [&tensor](Tensor t) { tensor = std::move(t); },
-          [&tensor] { return tensor; },
+          false,
+          [&tensor](StoredWeight w) { tensor = std::move(w.values); },
+          [&tensor] { return StoredWeight(tensor); },
           [&tensor] { return tensor ? tensor.bytes() : 0; }};
 }
 
@@ -138,8 +177,9 @@ ParameterSlot bias_slot(Layer& layer, std::string name, int64_t count) {
           shape,
           false,
           Precision::kCompute,
-          [&layer](Tensor t) { layer.bias = std::move(t); },
-          [&layer] { return *layer.bias; },
+          false,
+          [&layer](StoredWeight w) { layer.bias = std::move(w.values); },
+          [&layer] { return StoredWeight(*layer.bias); },
           [&layer] { return layer.bias && *layer.bias ? layer.bias->bytes() : 0; }};
 }
 
@@ -189,13 +229,19 @@ void Visitor::operator()(std::string_view name, Embedding& layer) {
   slot(tensor_slot(layer.table, full(name, "weight"), {layer.rows, layer.channels}, true));
 }
 
-void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute) {
+std::string WeightFormat::name() const {
+  if (!*this) return "";
+  return concat(eight_bit == DType::kI8 ? "int8" : "fp8", products ? "-products" : "");
+}
+
+void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
+                     const WeightFormat& weights) {
   require<InternalError>(compute == DType::kF32 || compute == DType::kBF16 || compute == DType::kF16,
                          "load_parameters: compute dtype f32, bf16 or f16 expected, got ", compute);
   MissingKeys missing(source);
   visit(missing);
   missing.check();
-  Loader loader(device, source, compute);
+  Loader loader(device, source, compute, weights);
   visit(loader);
 }
 

@@ -20,6 +20,16 @@
 
 namespace rocm_sd {
 
+// How matrices and filters are held: in the compute type, or in 8 bits with a scale per output channel; with
+// products, linear layers are multiplied so, too, where the device has such products.
+struct WeightFormat {
+  DType eight_bit = DType::kF32;  // kI8 or kF8E4M3; else in the compute type
+  bool products = false;
+
+  explicit operator bool() const { return eight_bit != DType::kF32; }
+  std::string name() const;  // "", "int8", "fp8-products"
+};
+
 // One tensor of a model: a tensor of the checkpoint, or several of them stacked by rows.
 struct ParameterSlot {
   struct Part {
@@ -30,9 +40,10 @@ struct ParameterSlot {
   Shape shape;          // of the whole
   bool matrix = false;  // held in the compute dtype or as `precision` says; else f32 (norms, biases)
   Precision precision = Precision::kCompute;
-  std::function<void(Tensor)> store;  // hands the loaded tensor to the layer
-  std::function<Tensor()> fetch;      // the layer's tensor in the plain layout
-  std::function<size_t()> held;       // bytes that it takes now, in every layout
+  bool eight_bit = false;                   // a matrix that may be held in 8 bits
+  std::function<void(StoredWeight)> store;  // hands the loaded tensor to the layer
+  std::function<StoredWeight()> fetch;      // the layer's tensor in the plain layout
+  std::function<size_t()> held;             // bytes that it takes now, in every layout
 };
 
 // Where parameters come from: a checkpoint (store_source.hpp), or values made up by a test.
@@ -96,18 +107,22 @@ concept Visitable = requires(Model& model, Visitor& v) { model.visit(v); };
 
 // Each of these takes the model's visit as a function, so that one compiled body serves every model.
 using VisitModel = std::function<void(Visitor&)>;
-void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute);
+void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
+                     const WeightFormat& weights = {});
 int64_t count_parameters(const VisitModel& visit);
 uint64_t bytes_held(const VisitModel& visit);  // memory of all parameters, in the layouts they have now
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
 
 // Reads every parameter into device memory: matrices, filters and tables as `compute` (f32, bf16 or f16; see
-// Precision), norms and biases as f32. Tensors are converted on the host and copied to a GPU a piece at a
-// time, so that host memory stays small. Throws FormatError listing every missing key at once, ShapeError (or
-// FormatError) where a shape is wrong; each names the tensor, what was expected and the file.
+// Precision), norms and biases as f32. With weights in 8 bits, those matrices and filters that allow it are
+// quantised from f32 on the host, a row at a time, whatever the device. Tensors are converted on the host and
+// copied to a GPU a piece at a time, so that host memory stays small. Throws FormatError listing every
+// missing key at once, ShapeError (or FormatError) where a shape is wrong; each names the tensor, what was
+// expected and the file.
 template <Visitable Model>
-void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute) {
-  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute);
+void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute,
+                     const WeightFormat& weights = {}) {
+  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute, weights);
 }
 
 // Elements of all parameters; no memory is needed.

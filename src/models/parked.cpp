@@ -5,47 +5,52 @@ namespace {
 
 class Park final : public Visitor {
  public:
-  Park(Device& device, std::vector<Tensor>& values) : device_(device), values_(values) {}
+  Park(Device& device, std::vector<StoredWeight>& values) : device_(device), values_(values) {}
 
  protected:
   void slot(const ParameterSlot& slot) override {
-    const Tensor plain = slot.fetch();
-    if (plain.storage()->device() == &host_device()) {  // loaded or unpacked there
-      values_.push_back(plain);
-      return;
-    }
-    const Tensor value = make_tensor(host_device(), plain.shape(), plain.dtype());
-    device_.copy_to_host(value.data(), plain.data(), plain.bytes());
-    values_.push_back(value);
+    const StoredWeight held = slot.fetch();
+    values_.push_back({to_host(held.values), to_host(held.scales), held.dtype, held.products});
   }
 
  private:
+  Tensor to_host(const Tensor& held) {
+    if (!held || held.storage()->device() == &host_device()) return held;  // loaded or unpacked there
+    const Tensor value = make_tensor(host_device(), held.shape(), held.dtype());
+    device_.copy_to_host(value.data(), held.data(), held.bytes());
+    return value;
+  }
+
   Device& device_;
-  std::vector<Tensor>& values_;
+  std::vector<StoredWeight>& values_;
 };
 
 class Restore final : public Visitor {
  public:
-  Restore(Device& device, const std::vector<Tensor>& values) : device_(device), values_(values) {}
+  Restore(Device& device, const std::vector<StoredWeight>& values) : device_(device), values_(values) {}
 
  protected:
   void slot(const ParameterSlot& slot) override {
-    const Tensor& value = values_.at(next_++);
-    if (&device_ == &host_device()) return slot.store(value);
-    const Tensor tensor = make_tensor(device_, value.shape(), value.dtype());
-    device_.copy_to_device(tensor.data(), value.data(), value.bytes());
-    slot.store(tensor);
+    const StoredWeight& value = values_.at(next_++);
+    slot.store({to_device(value.values), to_device(value.scales), value.dtype, value.products});
   }
 
  private:
+  Tensor to_device(const Tensor& value) {
+    if (!value || &device_ == &host_device()) return value;
+    const Tensor tensor = make_tensor(device_, value.shape(), value.dtype());
+    device_.copy_to_device(tensor.data(), value.data(), value.bytes());
+    return tensor;
+  }
+
   Device& device_;
-  const std::vector<Tensor>& values_;
+  const std::vector<StoredWeight>& values_;
   size_t next_ = 0;
 };
 
 class Clear final : public Visitor {
  protected:
-  void slot(const ParameterSlot& slot) override { slot.store(Tensor()); }
+  void slot(const ParameterSlot& slot) override { slot.store(StoredWeight()); }
 };
 
 }  // namespace
@@ -54,7 +59,7 @@ void ParkedModel::park() {
   if (parked_) return;
   bytes_ = bytes_held(visit_);
   if (values_.empty()) {
-    std::vector<Tensor> values;
+    std::vector<StoredWeight> values;
     Park park(device_, values);
     visit_(park);  // where the host runs out of memory the model is still whole
     values_ = std::move(values);

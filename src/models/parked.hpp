@@ -26,7 +26,7 @@ class ParkedModel {
   VisitModel visit_;
   Device& device_;
   bool parked_ = false;
-  std::vector<Tensor> values_;  // on the host, in the order of visiting; empty before the first park()
+  std::vector<StoredWeight> values_;  // on the host, in the order of visiting; empty before the first park()
   uint64_t bytes_ = 0;
 };
 

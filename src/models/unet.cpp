@@ -49,12 +49,17 @@ UNet::UNet(const UNetConfig& config)
   }
   conv_in_.precision =
       Precision::kFloat;  // little work, and all that follows sees its rounding of the latents
+  // Little work, too, and every value passes through them.
+  conv_in_.eight_bit = conv_out_.eight_bit = time1_.eight_bit = time2_.eight_bit = false;
+  for (std::optional<Linear>* layer : {&time_cond_, &added1_, &added2_})
+    if (*layer) (*layer)->eight_bit = false;
   number_layers();
 }
 
-UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute) {
+UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute,
+                const WeightFormat& weights) {
   UNet unet(config);
-  load_parameters(unet, device, source, compute);
+  load_parameters(unet, device, source, compute, weights);
   unet.dtype_ = compute;
   return unet;
 }

@@ -31,8 +31,10 @@ struct UNetArgs {
 class UNet {
  public:
   explicit UNet(const UNetConfig& config);
+  // Under weights in 8 bits the time embedding and the convolutions at either end stay in the compute type.
   // Throws what load_parameters throws.
-  static UNet load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute);
+  static UNet load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute,
+                   const WeightFormat& weights = {});
 
   const UNetConfig& config() const { return config_; }
   DType dtype() const { return dtype_; }

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "kernels/gemm/linear_eight_bit.hpp"
 #include "models/store_source.hpp"
 #include "weights/file_hash.hpp"
 
@@ -33,6 +34,30 @@ DType text_compute(DType compute, const Device& device) {
   return device.kind() == DeviceKind::kHost ? DType::kF32 : DType::kF16;
 }
 DType text_stored(DType compute) { return compute == DType::kBF16 ? DType::kF16 : compute; }
+
+WeightFormat parse_weight_format(const std::string& name, DType compute) {
+  for (const DType type : {DType::kI8, DType::kF8E4M3})
+    for (const bool products : {false, true})
+      if (const WeightFormat format{type, products}; name == format.name()) return format;
+  require<UsageError>(name == "auto" || name == dtype_name(compute),
+                      "weights: expected auto, int8, fp8, int8-products or fp8-products, got \"",
+                      printable(name), "\"; the compute type is ", compute, " (--dtype)");
+  return {};
+}
+
+// What weights in 8 bits give on this device, where it is less than was asked for.
+void note_weight_format(const WeightFormat& format, DType compute, Device& device) {
+  if (!format) return;
+  if (device.kind() == DeviceKind::kHost) {
+    log().warn("weights: {}: the CPU widens them once, when it lays them out: they take no less memory",
+               format.name());
+    return;
+  }
+  auto& gpu = static_cast<GpuDevice&>(device);
+  if (format.products && (compute == DType::kF32 || !multiplies_eight_bit(gpu, format.eight_bit)))
+    log().warn("weights: {}: {} has no such products for {}: they are widened for each product",
+               format.name(), gpu.traits().arch, compute);
+}
 
 std::string what(const Checkpoint& checkpoint, Component component) {
   return concat(checkpoint.store(component).title(),
@@ -130,7 +155,7 @@ struct Loader {
     require<FormatError>(config.out_channels == 4, what(checkpoint(), Component::kUnet),
                          ": out_channels: expected 4, got ", config.out_channels);
     out.unet = UNet::load(out.loading_device(), config, StoreSource(checkpoint().store(Component::kUnet)),
-                          out.dtype);
+                          out.dtype, out.weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(UNet(config)));
     report();
   }
@@ -207,6 +232,8 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   Components out;
   out.device = &device;
   out.dtype = parse_compute_type(options.dtype, device);
+  out.weights = parse_weight_format(options.weights, out.dtype);
+  note_weight_format(out.weights, out.dtype, device);
   out.loaded_for_offload = options.offload;
   if (options.prediction != "auto") parse_prediction(options.prediction);
   CheckpointOptions files{.unet = options.unet,
@@ -258,7 +285,7 @@ void Components::reload(Part part, DType compute) {
     case Part::kUnet: {
       const UNetConfig config = unet->config();
       *unet = UNet(config);
-      *unet = UNet::load(to, config, source(Component::kUnet), compute);
+      *unet = UNet::load(to, config, source(Component::kUnet), compute, weights);
       break;
     }
     case Part::kVae: {
@@ -283,6 +310,7 @@ std::string Components::describe_dtype() const {
   std::string types(dtype_name(dtype_of(Part::kUnet)));
   if (dtype_of(Part::kText) != unet->dtype()) types += concat(", text ", dtype_of(Part::kText));
   if (vae->dtype() != unet->dtype()) types += concat(", vae ", vae->dtype());
+  if (weights) types += concat(", unet weights ", weights.name());
   return types;
 }
 

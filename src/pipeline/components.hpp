@@ -35,6 +35,7 @@ inline constexpr size_t kParts = 3;
 struct Components {
   ModelKind kind = ModelKind::kSd1;
   DType dtype = DType::kF32;  // asked for; a model that overflowed may compute in a wider one
+  WeightFormat weights;       // how the UNet's matrices and filters are held
   Device* device = nullptr;
   std::vector<TextEncoder> text;  // in the order of the UNet's context columns
   std::optional<UNet> unet;
@@ -61,7 +62,7 @@ struct Components {
   // Reads the part's weights again, for another compute type. The models stay where they are.
   void reload(Part part, DType compute);
   DType dtype_of(Part part) const;
-  std::string describe_dtype() const;  // "bf16, text f32": the UNet's, then what differs from it
+  std::string describe_dtype() const;  // "bf16, text f16, unet weights int8": the UNet's, then what differs
 
   bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;

@@ -74,6 +74,10 @@ const std::vector<OptionRow>& rows() {
       {"dtype", "", "Model", "TYPE",
        "what products are computed in: auto, f16 (GPUs), bf16, f32 (slow on GPUs) [auto]",
        load_text(&LoadOptions::dtype)},
+      {"weights", "", "Model", "TYPE",
+       "how the UNet's weights are held: auto (as --dtype), or in 8 bits: int8, fp8; and multiplied: "
+       "int8-products, fp8-products [auto]",
+       load_text(&LoadOptions::weights)},
       {"vram-budget", "", "Model", "BYTES", "device memory to stay within: 6G, 6000M, bytes [what is free]",
        [](OptionTargets& t, std::string_view v) { load_of(t).vram_budget = parse_bytes(v); }},
       {"offload", "", "Model", "", "keep weights in host memory; each stage puts its own on the device",

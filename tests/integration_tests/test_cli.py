@@ -182,6 +182,8 @@ BAD_OPTIONS = [
     (["--sampler", "no such"], 2, "no such"), (["--schedule", "no such"], 2, "no such"), (["--nonsense", "1"], 2, "nonsense"),
     (["--strength", "nan"], 2, "strength"), (["--strength", "2"], 2, "strength"), (["--rng", "dice"], 2, "dice"),
     (["--dtype", "fp4"], 2, "fp4"), (["--device", "cpu", "--dtype", "f16"], 2, "CPU does not compute in f16"),
+    (["--weights", "int4"], 2, "int4"), (["--weights", "int8-"], 2, "int8-products"),
+    (["--weights", "f16", "--dtype", "f32"], 2, "compute type is f32"),
     (["--device", "tpu"], 2, "tpu"), (["--device", "hip:9"], 4, "hip"), (["--device", "cuda:-1"], 2, "cuda:-1"),
     (["--vram-budget", "lots"], 2, "vram-budget"), (["--emphasis", "loud"], 2, "loud"), (["--sigmas", "1,2,3"], 2, "sigmas"),
     (["--sigmas", "nan"], 2, "sigmas"), (["--eta", "-1"], 2, "eta"), (["--prompt", "x" * 32001], 2, "32001"),

@@ -69,7 +69,12 @@ template <class C, int kAtoms>
 ROCM_SD_DEVICE void settle(C (&c)[kAtoms][1]) {
   ROCM_SD_UNROLL
   for (int n = 0; n < kAtoms; ++n) ROCM_SD_UNROLL
-  for (int i = 0; i < 8; ++i) asm volatile("" : "+f"(c[n][0].x[i])::"memory");
+  for (int i = 0; i < 8; ++i) {
+    if constexpr (std::is_same_v<decltype(C::x), float[8]>)
+      asm volatile("" : "+f"(c[n][0].x[i])::"memory");
+    else
+      asm volatile("" : "+r"(c[n][0].x[i])::"memory");
+  }
 }
 
 }  // namespace rocm_sd

@@ -16,9 +16,10 @@ namespace rocm_sd {
 //   layers()            products of the same extents that differ in weights (phases), beside each other
 //   prefetch_maps()     asks for the maps ahead of their use
 //   weights()           their map; weight_row(layer, column): the row of it that a column has
+//   fresh_weights()     whether the kernel before may still be writing them
 //   fetch_rows(layer, first row, step, to, barrier): starts the copy of a step's rows
 //   row(layer, row)     the row of y that a row of the product is, or -1
-//   tail()
+//   output(rows, first channel)   what becomes of the sums of a lane's two rows (tile/bulk_output.hpp)
 // splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other (gated,
 // tiles in turn, or two workgroups on a multiprocessor: 1); with more than one, every cluster has one tile.
 // sharers: tiles below each other that a cluster computes beside each other.
@@ -46,6 +47,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     if (Nvidia::thread() == Cfg::kConsumers) {
       work.prefetch_maps();
       bool begun = false;
+      if (work.fresh_weights()) Nvidia::begin_kernel();
       for (int item = group / cluster.size(); item < items; item += stride) {
         const Tile tile = tile_of(item);
         const auto fetch_weights = [&](int step) {
@@ -79,9 +81,8 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     Nvidia::begin_kernel();
     const auto output_of = [&](const Tile& tile, int part) {
       const int row = tile.first_row + BulkPlace<Cfg>::row() + 64 * part;
-      return BulkOutput<Cfg, Work::kGated>{work.tail(),
-                                           {work.row(tile.layer, row), work.row(tile.layer, row + 8)},
-                                           Work::kGated ? tile.first_column / 2 : tile.first_column};
+      return work.output(work.row(tile.layer, row), work.row(tile.layer, row + 8),
+                         Work::kGated ? tile.first_column / 2 : tile.first_column);
     };
     // In turns, the steps of neighbouring items are of different teams. A team starts its steps when the
     // other has started all of its own: until then, what the barriers of its stages say is about those.
@@ -103,9 +104,12 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
         if (Cfg::kInTurns && item + stride < items) Bulk::let_team_start(1 - team);
       });
       if (Cfg::kInTurns) pipeline.skip(steps);
-      if (kMaySplit && splits > 1) pipeline.sum_parts(acc[0]);
       ROCM_SD_UNROLL
-      for (int part = 0; part < Cfg::kParts; ++part) output_of(tile, part).finish(acc[part], pipeline);
+      for (int part = 0; part < Cfg::kParts; ++part) {
+        auto&& sums = float_sums(acc[part]);
+        if (kMaySplit && splits > 1) pipeline.sum_parts(sums);  // then there is one part
+        output_of(tile, part).finish(sums, pipeline);
+      }
     }
   }
 }

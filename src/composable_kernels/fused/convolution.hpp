@@ -35,6 +35,7 @@ struct BulkConvParams {
   TensorMap x, second, filter;
   ConvParams<T> conv;   // without partials
   int sharers, splits;  // in a cluster: of a tile of the filter; of k
+  bool fresh_weights;   // the filter was written by a kernel that may still be at work
 };
 
 // The output pixel that pixel m of a phase's image becomes: row 2p + down, column 2q + right.

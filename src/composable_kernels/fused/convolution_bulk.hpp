@@ -44,7 +44,10 @@ struct BulkConv {
     if (pixel >= image().pixels) return -1;
     return layers() > 1 ? conv_phase_pixel(image(), pixel, phase / 2, phase % 2) : pixel;
   }
-  ROCM_SD_DEVICE const TailParams<T>& tail() const { return p.conv.tail; }
+  ROCM_SD_DEVICE bool fresh_weights() const { return p.fresh_weights; }
+  ROCM_SD_DEVICE BulkOutput<Cfg, kGated> output(int row, int other_row, int first_channel) const {
+    return {p.conv.tail, {row, other_row}, first_channel};
+  }
 };
 
 // groups: workgroups in the grid, whole clusters. lds: Cfg::kLdsBytes.

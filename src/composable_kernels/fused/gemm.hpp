@@ -32,6 +32,7 @@ struct BulkGemmParams {
   TensorMap x, w;
   GemmParams<T> gemm;  // splits: within a cluster, without partials
   int sharers;         // of a tile of w, in a cluster
+  bool fresh_weights;  // w was written by a kernel that may still be at work
 };
 
 // The tile of workgroup `index`: in bands of kBand tiles of rows, down a band's column first.

@@ -27,7 +27,10 @@ struct BulkGemm {
     Bulk::fetch(to, p.x, full, step * Cfg::kBlockK, first_row);
   }
   ROCM_SD_DEVICE int row(int, int row) const { return row < rows() ? row : -1; }
-  ROCM_SD_DEVICE const TailParams<T>& tail() const { return p.gemm.tail; }
+  ROCM_SD_DEVICE bool fresh_weights() const { return p.fresh_weights; }
+  ROCM_SD_DEVICE BulkOutput<Cfg, kGated> output(int row, int other_row, int first_channel) const {
+    return {p.gemm.tail, {row, other_row}, first_channel};
+  }
 };
 
 // groups: workgroups in the grid, whole clusters. lds: Cfg::kLdsBytes.

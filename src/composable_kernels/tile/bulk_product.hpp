@@ -14,6 +14,7 @@
 
 namespace rocm_sd {
 
+// Of 8-bit elements kBlockK counts pairs: maps, stages and steps are those of half as many of 16 bits.
 // kGroups: workgroups that a multiprocessor holds. With two, one multiplies while the other begins or ends,
 // be it of this kernel or of the next.
 template <class Storage, int kColumns, int kStageCount, int kGroups>
@@ -28,7 +29,7 @@ struct BulkCfg : ProductCfg<Storage, bulk_shape(kColumns, kStageCount)> {
   // Alone on its multiprocessor, a workgroup's threads begin with 65536 / 384 registers, in steps of 8: 168.
   static constexpr bool kMovesRegisters = kGroups == 1;
   static constexpr int kFetchRegisters = 40, kMultiplyRegisters = 232;
-  static_assert(bulk_threads(kGroups) > kConsumers && kColumns % 32 == 0 && sizeof(Storage) == 2);
+  static_assert(bulk_threads(kGroups) > kConsumers && kColumns % 32 == 0 && sizeof(Storage) <= 2);
 };
 // Two teams take whole tiles in turn: one multiplies while the other begins or ends.
 template <class Storage, int kColumns, int kStageCount>
@@ -38,6 +39,26 @@ struct BulkTurnsCfg : BulkCfg<Storage, kColumns, kStageCount, 1> {
   static constexpr int kTeam = Base::kConsumers / 2, kParts = 2;
   static_assert(kColumns <= 128);  // both parts' sums in registers
 };
+
+// Sums as floats: themselves, or a copy of those of integers.
+template <class Cfg>
+struct FloatSums {
+  struct Atom {
+    float x[8];
+  } c[Cfg::kAtomsN][1];
+};
+template <class Cfg>
+ROCM_SD_DEVICE decltype(auto) float_sums(Accumulators<Nvidia, Cfg>& acc) {
+  if constexpr (std::is_same_v<decltype(AtomOf<Nvidia, typename Cfg::T>::C::x), float[8]>) {
+    return (acc);
+  } else {
+    FloatSums<Cfg> out;
+    ROCM_SD_UNROLL
+    for (int n = 0; n < Cfg::kAtomsN; ++n) ROCM_SD_UNROLL
+    for (int i = 0; i < 8; ++i) out.c[n][0].x[i] = static_cast<float>(acc.c[n][0].x[i]);
+    return out;
+  }
+}
 
 // How the workgroups of a cluster divide their work: `sharers` tiles below each other, each in `parts` of k.
 struct BulkCluster {
@@ -157,7 +178,8 @@ class BulkPipeline {
 
   // After the last step: every workgroup of the tile gets the whole sums of the pairs that it owns.
   // Consumers only; the fetching group calls stand_by() meanwhile.
-  ROCM_SD_DEVICE void sum_parts(Sums& acc) {
+  template <class Floats>
+  ROCM_SD_DEVICE void sum_parts(Floats& acc) {
     const int owned = owned_pairs();
     Bulk::cluster_barrier();  // all tiles have been read
     ROCM_SD_UNROLL

@@ -9,6 +9,7 @@
 #include "kernels/bulk_plan.hpp"
 #include "kernels/choice_memo.hpp"
 #include "kernels/gpu_launch.hpp"
+#include "kernels/widen/widen.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -93,19 +94,33 @@ TailParams<T> tail_of(const ConvProblem& p) {
   return out;
 }
 
-// The filter as the kernel reads it, laid out on first use.
+// The filter as the kernel reads it, laid out on first use; one that is held in 8 bits is widened for every
+// run, into the memory of `wide`.
 template <class T>
-const T* filter_of(GpuDevice& device, const ConvProblem& p) {
+const T* filter_of(Exec& ex, const ConvProblem& p, Tensor& wide) {
+  GpuDevice& device = *gpu_device(ex);
+  const Weight& weight = p.w.weight;
+  const Tensor scales = weight.scales();
+  const auto make = [&](const Tensor& held) {
+    return std::make_shared<GpuFilter>(device, held, p.channels(), p.dtype());
+  };
+  const std::string key = concat("gpu ", p.channels(), "+", p.second_channels());
+  if (scales) {
+    const auto pack = weight.packed_as_stored(key, make);
+    const auto& filter = static_cast<const GpuFilter&>(*pack);
+    wide = conv_has_phases(p) ? widen_phases(ex, filter, scales, p.dtype())
+                              : widen(ex, filter.packed(), scales, p.dtype());
+    return static_cast<const T*>(wide.data());
+  }
   if (conv_has_phases(p)) {
-    const auto make = [&](const Tensor& plain) { return std::make_shared<GpuPhaseFilter>(device, plain); };
-    const auto pack = p.w.weight.packed("gpu phases", make, true);
+    const auto make_phases = [&](const Tensor& plain) {
+      return std::make_shared<GpuPhaseFilter>(device, plain);
+    };
+    const auto pack = weight.packed("gpu phases", make_phases, true);
     return static_cast<const T*>(static_cast<const GpuPhaseFilter&>(*pack).data());
   }
-  const auto make = [&](const Tensor& plain) {
-    return std::make_shared<GpuFilter>(device, plain, p.channels());
-  };
-  const auto pack = p.w.weight.packed(concat("gpu ", p.channels(), "+", p.second_channels()), make);
-  return static_cast<const T*>(static_cast<const GpuFilter&>(*pack).data());
+  const auto pack = weight.packed(key, make);
+  return static_cast<const T*>(static_cast<const GpuFilter&>(*pack).packed().data());
 }
 
 // Tiles by the copy engine. Clusters that run at once take all tiles in turn; with splits each takes one.
@@ -115,7 +130,8 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config.shape;
   const ConvImage& image = params.image;
-  BulkConvParams<T> bulk{{}, {}, {}, params, choice.sharers, choice.splits};
+  const bool widened = static_cast<bool>(p.w.weight.scales());
+  BulkConvParams<T> bulk{{}, {}, {}, params, choice.sharers, choice.splits, widened};
   if (params.tail.y) {  // not while planning
     // The window that a filter's first tap wanders over; of phases, all taps of the 3x3 filter.
     const bool phases = params.phases > 1;
@@ -163,7 +179,8 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   ConvParams<T> params{};
   params.image = image_of<T>(p, x, second);
   params.tail = tail_of<T>(p);
-  params.filter = filter_of<T>(device, p);
+  Tensor wide;  // lives until the launch
+  params.filter = filter_of<T>(ex, p, wide);
   params.phases = phases ? 4 : 1;
   params.depth = static_cast<int32_t>(conv_extent(p).depth);
   const int steps = (params.depth + shape.block_k - 1) / shape.block_k;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "composable_kernels/fused/conv_layout.hpp"
 #include "kernels/conv/conv2d_configs.hpp"
 #include "kernels/conv/conv2d_impl.hpp"
 #include "runtime/gpu.hpp"
@@ -63,18 +64,21 @@ void conv2d_gpu_by(Exec& ex, const ConvProblem& p, const ConvChoice& choice);
 extern const Configs<ConvProblem> kConvGpuConfigs;  // by describe(choice)
 
 // A filter [K,C,R,S] as the gather walks it: [K][(input, block of channels, r, s, c)], each input's channels
-// padded to whole pieces of 16 bytes. Made on the device by a small kernel, from a filter on the device.
+// padded to whole pieces of 16 bytes of `dtype`. Made on the device by a small kernel, from a filter on the
+// device in dtype or in 8 bits, and in the same type.
 class GpuFilter final : public Weight::Pack {
  public:
-  GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels);
+  GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels, DType dtype);
   size_t bytes() const override { return data_.bytes(); }
   Tensor unpack() const override;
-  const void* data() const { return data_.data(); }
+  const Tensor& packed() const { return data_; }
+  FilterLayout layout() const;
 
  private:
   GpuDevice& device_;
   Shape shape_;
   int64_t first_channels_;
+  DType dtype_;
   Tensor data_;  // [K, depth]
 };
 
@@ -90,6 +94,9 @@ class GpuPhaseFilter final : public Weight::Pack {
  private:
   Tensor data_;  // [4, K, 4 C']
 };
+
+// The same from a packed filter in 8 bits, made anew for every run: [4, K, 4 C'] of dtype, the arena's.
+Tensor widen_phases(Exec& ex, const GpuFilter& filter, const Tensor& scales, DType dtype);
 
 // Whether the problem is computed so: one input, doubled, 3x3, stride 1, padded by 1.
 bool conv_has_phases(const ConvProblem& p);

@@ -2,7 +2,10 @@
 #include "base/checked.hpp"
 #include "composable_kernels/fused/conv_params.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
+#include "kernels/eight_bit.hpp"
 #include "kernels/gpu_launch.hpp"
+#include "kernels/widen/widen_configs.hpp"
+#include "kernels/widen/widen_impl.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -22,7 +25,7 @@ FilterLayout layout_of(const Shape& shape, int64_t first_channels, DType dtype) 
 template <class T>
 void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DType dtype, const Tensor& from,
             const Tensor& to, int64_t count) {
-  const std::string name = concat("conv_", verb, "_", dtype_name(dtype));
+  const std::string name = concat("conv_", verb, "_", is_eight_bit(dtype) ? "bytes" : dtype_name(dtype));
   const GpuKernel* kernel = device.find_kernel(name);
   require<UsageError>(kernel != nullptr, "conv2d: the kernel archive for ", device.traits().arch, " has no ",
                       name);
@@ -35,6 +38,8 @@ void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DTy
 void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DType dtype, const Tensor& from,
             const Tensor& to, int64_t count) {
   switch (dtype) {
+    case DType::kI8:
+    case DType::kF8E4M3: return launch<uint8_t>(device, verb, layout, dtype, from, to, count);
     case DType::kF32: return launch<float>(device, verb, layout, dtype, from, to, count);
     case DType::kBF16: return launch<Bf16>(device, verb, layout, dtype, from, to, count);
     default: return launch<Half>(device, verb, layout, dtype, from, to, count);
@@ -47,19 +52,21 @@ int64_t conv_padded_channels(int64_t channels, DType dtype) {
   return conv_padded(channels, static_cast<int>(dtype_size(dtype)));
 }
 
-GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels)
-    : device_(device), shape_(plain.shape()), first_channels_(first_channels) {
-  const FilterLayout layout = layout_of(shape_, first_channels, plain.dtype());
+GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels, DType dtype)
+    : device_(device), shape_(plain.shape()), first_channels_(first_channels), dtype_(dtype) {
+  const FilterLayout layout = this->layout();
   data_ = make_tensor(device, {layout.outputs, layout.depth()}, plain.dtype());
-  const auto piece = static_cast<int64_t>(16 / dtype_size(plain.dtype()));
+  // Of bytes a lane lays out one, of other types 16 bytes.
+  const auto piece = is_eight_bit(plain.dtype()) ? 1 : static_cast<int64_t>(16 / dtype_size(plain.dtype()));
   launch(device, "pack", layout, plain.dtype(), plain, data_, data_.numel() / piece);
   device.synchronize();  // the plain filter may be freed after this
 }
 
+FilterLayout GpuFilter::layout() const { return layout_of(shape_, first_channels_, dtype_); }
+
 Tensor GpuFilter::unpack() const {
   const Tensor plain = make_tensor(device_, shape_, data_.dtype());
-  const FilterLayout layout = layout_of(shape_, first_channels_, data_.dtype());
-  launch(device_, "unpack", layout, data_.dtype(), data_, plain, plain.numel());
+  launch(device_, "unpack", layout(), data_.dtype(), data_, plain, plain.numel());
   device_.synchronize();
   return plain;
 }
@@ -73,5 +80,28 @@ GpuPhaseFilter::GpuPhaseFilter(GpuDevice& device, const Tensor& plain) {
 }
 
 Tensor GpuPhaseFilter::unpack() const { throw InternalError("the phases of a filter do not give it back"); }
+
+Tensor widen_phases(Exec& ex, const GpuFilter& filter, const Tensor& scales, DType dtype) {
+  const FilterLayout layout = filter.layout();
+  const Tensor& from = filter.packed();
+  const std::string name = concat("widen_phases_", from.dtype(), "_", dtype);
+  GpuDevice& device = *gpu_device(ex);
+  const GpuKernel* kernel = device.find_kernel(name);
+  require<UsageError>(kernel != nullptr, "conv2d: the kernel archive for ", device.traits().arch, " has no ",
+                      name);
+  const Tensor y = ex.alloc({4, layout.outputs, 4 * layout.padded[0]}, dtype);
+  const int64_t pieces = y.numel() * static_cast<int64_t>(dtype_size(dtype)) / 16;
+  const auto groups = static_cast<uint32_t>((pieces + widen_configs::kThreads - 1) / widen_configs::kThreads);
+  const OpInfo info{"widen", concat("gpu phases ", from.dtype(), " to ", y.shape(), " ", dtype), 0,
+                    static_cast<double>(from.bytes() + y.bytes())};
+  with_widen_types(from.dtype(), dtype, [&](auto eight, auto wide) {
+    using From = decltype(eight);
+    using To = decltype(wide);
+    launch_kernel(ex, info, *kernel, {groups}, widen_configs::kThreads, 0,
+                  WidenPhasesParams<From, To>{layout, static_cast<const From*>(from.data()),
+                                              scales.as<float>(), static_cast<To*>(y.data())});
+  });
+  return y;
+}
 
 }  // namespace rocm_sd

@@ -1,6 +1,7 @@
 #include "kernels/gemm/linear.hpp"
 
 #include "base/error.hpp"
+#include "kernels/gemm/linear_eight_bit.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gemm/linear_impl.hpp"
 #include "kernels/problem.hpp"
@@ -9,20 +10,23 @@
 namespace rocm_sd {
 namespace {
 
-const ImplList<LinearProblem> kImpls = {"linear",
-                                        {
-                                            {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
-                                            {"tiled", linear_supports_tiled, linear_tiled},
-                                            {"onednn", linear_supports_onednn, linear_onednn},
-                                            {"scalar", linear_supports_scalar, linear_scalar},
-                                            {"ref", supports_host<LinearProblem>, linear_ref},
-                                        }};
+const ImplList<LinearProblem> kImpls = {
+    "linear",
+    {
+        {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit, &kLinearEightBitConfigs},
+        {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
+        {"tiled", linear_supports_tiled, linear_tiled},
+        {"onednn", linear_supports_onednn, linear_onednn},
+        {"scalar", linear_supports_scalar, linear_scalar},
+        {"ref", supports_host<LinearProblem>, linear_ref},
+    }};
 
 // Where the CPU multiplies bf16 in hardware oneDNN's products are the fastest (conv2d.cpp says where that was
 // measured).
 const ImplList<LinearProblem> kHardwareBf16 = {
     "linear",
     {
+        {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit, &kLinearEightBitConfigs},
         {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
         {"onednn", linear_supports_onednn, linear_onednn},
         {"tiled", linear_supports_tiled, linear_tiled},
@@ -92,7 +96,8 @@ Tensor run(Exec& ex, const char* op, const Tensor& x, const LinearWeight& w, con
 
 std::string LinearProblem::describe() const {
   return fmt::format("{}x{}x{} {}{}{}{}{}{}{}", rows, gated ? 2 * out : out, in, dtype(),
-                     widened() ? concat(" by ", weight_dtype()) : std::string(),
+                     held_as() != dtype() ? concat(" by ", held_as(), w.weight.products() ? " products" : "")
+                                          : std::string(),
                      out_dtype() == dtype() ? std::string() : concat("->", out_dtype()),
                      w.bias ? " bias" : "", epilogue.residual ? " residual" : "", gated ? " geglu" : "",
                      epilogue.act == Activation::kNone ? "" : concat(" ", activation_name(epilogue.act)));

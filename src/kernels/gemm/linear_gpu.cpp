@@ -10,6 +10,7 @@
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
 #include "kernels/gpu_launch.hpp"
+#include "kernels/widen/widen.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -41,7 +42,7 @@ void launch_bulk(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, cons
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config->shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  BulkGemmParams<T> bulk{{}, {}, params, choice.sharers};
+  BulkGemmParams<T> bulk{{}, {}, params, choice.sharers, p.held_as() != p.weight_dtype()};
   const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k));
   bulk.gemm.splits = choice.splits;
   bulk.gemm.split_steps = (steps + choice.splits - 1) / choice.splits;
@@ -99,8 +100,11 @@ template <class T>
 void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   const GpuKernel& kernel = *gpu_device(ex)->find_kernel(gemm_kernel_name(choice, p.dtype(), p.gated));
   GemmParams<T> params = gemm_params<T>(p);
-  params.w =
-      p.w.weight.plain().as<T>();  // lives as long as the weight: no pack of a linear layer replaces it
+  // A weight in 8 bits is widened before its product, and its memory then used again.
+  const StoredWeight stored = p.w.weight.stored();
+  const Tensor wide = stored.scales ? widen(ex, stored.values, stored.scales, p.dtype()) : Tensor();
+  // What is stored lives as long as the weight: no pack of a linear layer replaces it.
+  params.w = static_cast<const T*>((wide ? wide : stored.values).data());
   if (choice.config && choice.config->bulk)
     launch_bulk(ex, p, kernel, choice, params);
   else if (choice.config)

@@ -19,6 +19,7 @@ struct LinearProblem {
   DType dtype() const { return x.dtype(); }
   DType out_dtype() const { return y.dtype(); }  // dtype(), or f32 with bf16
   DType weight_dtype() const { return w.weight.dtype(); }
+  DType held_as() const { return w.weight.held_as(); }        // weight_dtype(), or 8 bits
   bool widened() const { return weight_dtype() != dtype(); }  // f32 by a weight stored in 16 bits
   std::string describe() const;
   OpInfo info(const char* impl) const;

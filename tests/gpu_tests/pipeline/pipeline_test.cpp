@@ -13,6 +13,7 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "gpu_tests/gpu_test.hpp"
+#include "kernels/select.hpp"
 #include "pipeline/load.hpp"
 
 namespace rocm_sd {
@@ -88,6 +89,43 @@ TEST_P(PipelineOnGpu, DrawsASmallPicture) {
   const Image want = load(kDemo, "f32", host_device()).generate(request).pictures[0].image;
   ASSERT_GT(contrast(want), 5);
   EXPECT_GE(psnr(load(kDemo, GetParam(), test_gpu()).generate(request).pictures[0].image, want), 40);
+}
+
+// The same weights in 8 bits on the host, widened there: where the GPU widens too, its own rounding is all
+// that differs. Where it multiplies 8 bits, so are the activations: the distance is that of the format.
+TEST_P(PipelineOnGpu, DrawsASmallPictureFromWeightsInEightBits) {
+  if (GetParam() != "f16") GTEST_SKIP() << "once is enough: the formats are the same";
+  GenerateRequest request = apple();
+  request.width = request.height = 64;
+  request.steps = 2;
+  const Image plain = load(kDemo, "f32", host_device()).generate(request).pictures[0].image;
+  for (const auto& [format, floor] :
+       {std::pair{"int8", 40.0}, {"fp8", 32.0}, {"int8-products", 30.0}, {"fp8-products", 22.0}}) {
+    const auto draw = [&, format = format](const std::string& dtype, Device& device) {
+      return load_pipeline({.model = kDemo, .dtype = dtype, .weights = format}, device)
+          .generate(request)
+          .pictures[0];
+    };
+    const Picture chosen = draw("f16", test_gpu());
+    EXPECT_GE(psnr(chosen.image, plain), floor) << format;
+    EXPECT_NE(chosen.parameters.find(concat("unet weights ", format)), std::string::npos);
+    RecordProperty(concat("psnr_", format), fmt::format("{:.1f}", psnr(chosen.image, plain)));
+    if (std::string(format) == "int8")  // the host's picture of the same weights
+      EXPECT_GE(psnr(chosen.image, draw("f32", host_device()).image), 40) << format;
+  }
+}
+
+TEST_P(PipelineOnGpu, WeightsInEightBitsTakeHalf) {
+  GenerateRequest request = apple();
+  request.width = request.height = 64;
+  const auto plan = [&](const std::string& format, bool offload) {
+    return load_pipeline({.model = kDemo, .dtype = "f16", .weights = format, .offload = offload}, test_gpu())
+        .plan(request);
+  };
+  const MemoryPlan full = plan("auto", false), eight = plan("int8", false);
+  EXPECT_LT(eight.weights, full.weights);
+  EXPECT_EQ(plan("fp8", false).weights, eight.weights);
+  EXPECT_LE(plan("int8", true).weights, eight.weights);
 }
 
 TEST_P(PipelineOnGpu, SamplersBatchesSizesAndMasks) {

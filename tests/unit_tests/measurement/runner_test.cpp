@@ -24,6 +24,8 @@ const std::vector<std::pair<std::string, std::string>> kProblems = {
     {"conv2d", "1x8x8x32->32 3x3 s2 p0,0,1,1 f32 bias"},
     {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 upsample2x bias"},
     {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 bf16 bias"},
+    {"linear", "33x64x48 f32 by i8 bias"},
+    {"linear", "33x64x48 bf16 by f8e4m3 products geglu"},
     {"group_norm", "f32 [2,64,64] groups 32 silu"},
     {"group_norm", "bf16 [1,30,48+48] groups 32"},
     {"layer_norm", "f32 [12,320]"},
@@ -32,7 +34,7 @@ const std::vector<std::pair<std::string, std::string>> kProblems = {
 TEST(Runner, EveryCandidateOfTheHostIsRight) {
   for (const auto& [op, text] : kProblems) {
     const Workload workload = parse_workload(op, text);
-    const Inputs inputs(host_device(), workload.problem());
+    const Inputs inputs(host_device(), workload);
     const auto names = candidates_of(host_device(), workload, inputs, Slow::kIncluded);
     EXPECT_THAT(names, testing::Contains("ref")) << text;
     Arena arena(host_device());

@@ -21,6 +21,8 @@ const std::vector<std::pair<std::string, std::string>> kTexts = {
     {"linear", "128x320x64 f32 bias residual silu"},
     {"linear", "3x64x40 bf16 bias geglu"},
     {"linear", "3x64x40 f32 quick_gelu"},
+    {"linear", "3x64x40 bf16 by i8 bias geglu"},
+    {"linear", "128x320x64 f32 by f8e4m3 products residual"},
     {"conv2d", "2x8x8x32->64 3x3 s1 p1,1,1,1 f16 bias"},
     {"conv2d", "1x9x7x32+16->8 1x1 s1 p0,0,0,0 f32 bias shift residual silu"},
     {"conv2d", "1x8x8x32->32 3x3 s2 p0,0,1,1 bf16 bias"},
@@ -34,7 +36,8 @@ const std::vector<std::pair<std::string, std::string>> kTexts = {
 TEST(Workload, TheOpDescribesItWithTheSameWords) {
   for (const auto& [op, text] : kTexts) {
     const Workload workload = parse_workload(op, text);
-    const Inputs inputs(host_device(), workload.problem());
+    const Inputs inputs(host_device(), workload);
+    EXPECT_EQ(inputs.rounded_to().has_value(), workload.products);
     Arena arena(host_device());
     Exec ex(arena);
     const ChoiceRecord record;
@@ -53,6 +56,7 @@ TEST(Workload, TheOpDescribesItWithTheSameWords) {
 TEST(Workload, CountsWork) {
   EXPECT_EQ(parse_workload("linear", "4x6x8 f16").flops, 2 * 4 * 6 * 8);
   EXPECT_EQ(parse_workload("linear", "4x6x8 f16").bytes, 2 * (4 * 8 + 6 * 8 + 4 * 6));
+  EXPECT_EQ(parse_workload("linear", "4x6x8 f16 by i8").bytes, 2 * (4 * 8 + 4 * 6) + 6 * 8);
   EXPECT_EQ(parse_workload("conv2d", "1x4x4x8->16 3x3 s2 p1,1,1,1 f32").flops, 2 * 4 * 16 * 9 * 8);
   EXPECT_EQ(parse_workload("attention", "f16 [2,3,5x7,8]").flops, 4 * 2 * 3 * 5 * 7 * 8);
 }

@@ -54,6 +54,57 @@ TEST(Parameters, LoadsAndStacks) {
   EXPECT_FALSE(layer.list[1].bias.has_value());
 }
 
+TEST(Parameters, HoldsMatricesInEightBits) {
+  const RandomSource source;
+  for (const auto& [format, type] : {std::pair{WeightFormat{DType::kI8}, DType::kI8},
+                                     {WeightFormat{DType::kF8E4M3, true}, DType::kF8E4M3}}) {
+    Layer layer, full;
+    layer.conv.emplace(3, 5);
+    full.conv.emplace(3, 5);
+    layer.list[0].eight_bit = false;
+    load_parameters(layer, host_device(), source, DType::kBF16, format);
+    load_parameters(full, host_device(), source, DType::kF32);
+    EXPECT_EQ(layer.norm.gain.dtype(), DType::kF32);
+    EXPECT_EQ(layer.qkv.bias->dtype(), DType::kF32);
+    EXPECT_EQ(layer.list[0].weight.stored().values.dtype(), DType::kBF16) << "not in 8 bits";
+    EXPECT_EQ(bytes_held([&](Visitor& v) { layer.visit(v); }),
+              2u * 16 + (24 + 4 * 6) + 4 * 6 + (135 + 4 * 5) + 4 * 5 + 2 * 12 + 4 * 3 + (6 + 4 * 2));
+    for (const auto& [held, want] :
+         {std::pair{layer.qkv.weight, full.qkv.weight}, {layer.conv->weight, full.conv->weight}}) {
+      EXPECT_EQ(held.stored().values.dtype(), type);
+      EXPECT_EQ(held.dtype(), DType::kBF16);
+      EXPECT_EQ(held.products(), format.products);
+      EXPECT_EQ(held.stored().products, format.products);
+      const auto got = to_floats(host_device(), held.plain()),
+                 wanted = to_floats(host_device(), want.plain());
+      float most = 0, worst = 0;
+      for (size_t i = 0; i < got.size(); ++i) {
+        most = std::max(most, std::fabs(wanted[i]));
+        worst = std::max(worst, std::fabs(got[i] - wanted[i]));
+      }
+      EXPECT_GT(worst, 0.0f);
+      EXPECT_LT(worst, most / 12);
+    }
+  }
+}
+
+TEST(Parameters, ParksEightBitsAsTheyAre) {
+  const RandomSource source;
+  testing_support::GuardedDevice device;
+  Layer layer;
+  load_parameters(layer, device, source, DType::kBF16, WeightFormat{DType::kI8});
+  const auto before = to_floats(device, layer.qkv.weight.plain());
+  const VisitModel visit = [&](Visitor& v) { layer.visit(v); };
+  const uint64_t bytes = bytes_held(visit);
+  ParkedModel parked(visit, device);
+  parked.park();
+  EXPECT_EQ(bytes_held(visit), 0u);
+  parked.restore();
+  EXPECT_EQ(bytes_held(visit), bytes);
+  EXPECT_EQ(layer.qkv.weight.stored().values.dtype(), DType::kI8);
+  EXPECT_EQ(to_floats(device, layer.qkv.weight.plain()), before);
+}
+
 TEST(Parameters, PartsOfATensorAreCutFromTheWhole) {
   const RandomSource source;
   std::vector<float> whole(24), part(10);

@@ -1,0 +1,158 @@
+// GEMM of 8-bit operands: a linear layer whose weight is held in 8 bits and whose activations are quantised
+// for it, a row at a time.
+// Problem   y[m, n] = tail(x_scales[m] w_scales[n] * sum over k of x[m, k] w[n, k]), or its gated form, or
+//           the scaled partial sums over a part of k; x[m, k] = round(from[m, k] / x_scales[m])
+// Mapping   as fused/gemm.hpp; quantising: a wave per row, the grid's waves in turn
+// Traffic   as fused/gemm.hpp, with half its bytes; quantising: from twice (from cache the second time)
+// Numerics  products of integers exact in 32 bits, of e4m3 in the matrix unit's float; scales in float
+// Limits    depth and strides are multiples of 16, operands aligned to 16 bytes; depth below 2^16
+#pragma once
+
+#include "composable_kernels/block.hpp"
+#include "composable_kernels/fused/gemm.hpp"
+#include "composable_kernels/pack.hpp"
+#include "composable_kernels/tile/eight_bit_atom.hpp"
+
+namespace rocm_sd {
+
+template <class EightBit, class T>
+struct EightBitGemmParams {
+  const EightBit *x, *w;  // [rows, depth], [columns, depth], dense; gated: values first
+  const float *x_scales, *w_scales;
+  float* partials;     // null, or [splits][rows][columns]: then tail is left to the reduction
+  TailParams<T> tail;  // tail.rows rows; tail.channels columns (gated: half of w's)
+  int depth;
+  int splits, split_steps;  // parts of k, and steps of kBlockK in each
+};
+
+// With the maps by which fused/gemm_eight_bit_bulk.hpp fetches x and w.
+template <class EightBit, class T>
+struct BulkEightBitParams {
+  TensorMap x, w;
+  EightBitGemmParams<EightBit, T> gemm;  // splits: within a cluster, without partials
+  int sharers;                           // of a tile of w, in a cluster
+};
+
+// Scales 8 sums. Beyond the last channel nothing is read and nothing matters.
+ROCM_SD_DEVICE void scale_sums(float (&v)[8], float row_scale, const float (&scales)[8]) {
+  ROCM_SD_UNROLL
+  for (int i = 0; i < 8; ++i) v[i] *= row_scale * scales[i];
+}
+
+// The finishes of fused/epilogue.hpp with scales before them. kGated: GatedFinish, else TailFinish.
+template <class Arch, class EightBit, class T, bool kGated>
+struct ScaledFinish {
+  using Finish = std::conditional_t<kGated, GatedFinish<Arch, T>, TailFinish<Arch, T>>;
+  const EightBitGemmParams<EightBit, T>& p;
+  int first_row, first_channel;
+
+  struct Early {
+    typename Finish::Early tail;
+    float row_scale, scales[8], gate_scales[8];
+  };
+
+  ROCM_SD_DEVICE Early early(int row, int channel) const {
+    Early e{};
+    e.tail = Finish{p.tail, first_row, first_channel}.early(row, channel);
+    const int at = first_channel + channel, count = p.tail.channels - at;
+    if (first_row + row >= p.tail.rows || count <= 0) return e;
+    const bool wide = tail_is_wide(p.tail, at);
+    e.row_scale = p.x_scales[first_row + row];
+    load8(e.scales, p.w_scales + at, wide, count);
+    if constexpr (kGated) load8(e.gate_scales, p.w_scales + p.tail.channels + at, wide, count);
+    return e;
+  }
+  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Early& e) const {
+    scale_sums(v, e.row_scale, e.scales);
+    Finish{p.tail, first_row, first_channel}(row, channel, v, e.tail);
+  }
+  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], float (&gate)[8],
+                                 const Early& e) const {
+    scale_sums(v, e.row_scale, e.scales);
+    scale_sums(gate, e.row_scale, e.gate_scales);
+    Finish{p.tail, first_row, first_channel}(row, channel, v, gate, e.tail);
+  }
+};
+
+// index: of the tile; split: part of k. lds: Cfg::kLdsBytes. Cfg::T is EightBit.
+template <class Arch, class Cfg, bool kGated, class T>
+ROCM_SD_DEVICE void eight_bit_gemm_body(const EightBitGemmParams<typename Cfg::T, T>& p, int index, int split,
+                                        char* lds) {
+  using EightBit = typename Cfg::T;
+  const int rows = p.tail.rows, columns = kGated ? 2 * p.tail.channels : p.tail.channels;
+  const TilePlace tile = tile_place(index, (rows + Cfg::kBlockM - 1) / Cfg::kBlockM,
+                                    (columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
+  const int first_row = tile.m * Cfg::kBlockM, first_column = tile.n * Cfg::kBlockN;
+  const MatrixRows<EightBit> x{p.x, p.depth, first_row, rows, p.depth};
+  using Weights = std::conditional_t<kGated, GatedRows<Cfg>, MatrixRows<EightBit>>;
+  const Weights w{p.w, p.depth, first_column, columns, p.depth};
+  const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK, first = split * p.split_steps;
+  const int last = first + p.split_steps < steps ? first + p.split_steps : steps;
+  Accumulators<Arch, Cfg> acc{};
+  main_loop<Arch, Cfg>(acc, lds, w, x, first, last);
+
+  if constexpr (!kGated) {
+    if (p.partials) {
+      float* const partial = p.partials + static_cast<int64_t>(split) * rows * columns;
+      finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
+        const int m = first_row + row, n = first_column + channel;
+        if (m >= rows || n >= columns) return;
+        float scales[8];
+        load8(scales, p.w_scales + n, n + 8 <= columns && columns % 8 == 0, columns - n);
+        scale_sums(v, p.x_scales[m], scales);
+        store_partial(partial, rows, columns, m, n, v);
+      });
+      return;
+    }
+  }
+  finish_tile<Arch, Cfg, kGated>(
+      acc, lds,
+      ScaledFinish<Arch, EightBit, T, kGated>{p, first_row, kGated ? first_column / 2 : first_column});
+}
+
+template <class EightBit, class FromType>
+struct QuantiseParams {
+  const FromType* from;  // [rows, depth], rows `stride` elements apart
+  EightBit* to;          // [rows, depth], dense
+  float* scales;         // [rows]
+  int64_t stride;
+  float factor;  // of the scales: what a product of two elements must be multiplied by on this device
+  int rows, depth;
+  uint32_t groups;  // of the grid
+};
+
+// A row that is not finite gets a scale that is not a number. Depth and stride: multiples of 8 elements.
+template <class Arch, class EightBit, class From>
+ROCM_SD_DEVICE void quantise_body(const QuantiseParams<EightBit, From>& p, const Block<Arch>& block) {
+  constexpr int kVec = 8;
+  constexpr float kMost = kEightBitMost<EightBit>;
+  for (int64_t row = block.first_row(); row < p.rows; row += block.row_stride()) {
+    const From* from = p.from + row * p.stride;
+    float most = 0, poison = 0;
+    for (int k = block.lane() * kVec; k < p.depth; k += Arch::lanes * kVec) {
+      const auto pack = load_pack<kVec>(from + k);
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kVec; ++i) {
+        const float value = to_float(pack.x[i]);
+        most = Arch::max(most, value < 0 ? -value : value);
+        poison += value * 0.0f;
+      }
+    }
+    most = Arch::wave_max(most);
+    poison = Arch::wave_sum(poison);
+    const float inverse = poison == 0 && most > kEightBitLeast ? kMost / most : 0.0f;
+    if (block.lane() == 0) p.scales[row] = (most / kMost + poison) * p.factor;
+    for (int k = block.lane() * kVec; k < p.depth; k += Arch::lanes * kVec) {
+      const auto pack = load_pack<kVec>(from + k);
+      Pack<EightBit, kVec> to;
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kVec; ++i) {
+        const float value = to_float(pack.x[i]) * inverse;
+        store(to.x[i], value == value ? value : 0.0f);
+      }
+      store_pack(p.to + row * p.depth + k, to);
+    }
+  }
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,151 @@
+// GEMM of 8-bit operands on Hopper with tiles fetched by its copy engine; see fused/gemm_eight_bit.hpp.
+// Mapping   fused/bulk.hpp; the maps are those of half as many elements of 16 bits
+// Traffic   fused/bulk.hpp; scales, biases and residuals after the products
+// Numerics  as fused/gemm_eight_bit.hpp; e4m3 is summed by Hopper's matrix unit, whose sums within a step
+// keep
+//           fewer bits than a float; parts of k are summed as floats
+// Limits    depth in multiples of 16; channels (gated: of the output) in whole blocks of 32; no shift
+#pragma once
+
+#include "composable_kernels/arch/eight_bit_nvidia_group.hpp"
+#include "composable_kernels/fused/bulk.hpp"
+#include "composable_kernels/fused/gemm_eight_bit.hpp"
+
+namespace rocm_sd {
+
+// The output of a tile: sums are scaled, then finished as the tail says. Its places are those of BulkOutput.
+template <class Cfg, bool kGated, class T>
+struct BulkScaledOutput {
+  static constexpr int kPairs = Cfg::kAtomsN / 2, kOutputs = kGated ? kPairs / 2 : kPairs;
+  static_assert(!kGated || kPairs % 2 == 0);
+
+  const EightBitGemmParams<typename Cfg::T, T>& p;
+  int rows[2];        // of y, of this lane; -1: none
+  int first_channel;  // of y, of the tile
+
+  ROCM_SD_DEVICE void begin(Accumulators<Nvidia, Cfg>& acc, const BulkPipeline<Cfg>&) const { acc = {}; }
+  // Asks for the scales and biases, for a tile that comes later.
+  ROCM_SD_DEVICE void expect() const {
+    const int thread = BulkPlace<Cfg>::thread(), channel = first_channel + 32 * (thread % kOutputs);
+    if (thread >= kPairs || channel >= p.tail.channels) return;
+    const int at = (thread < kOutputs ? 0 : p.tail.channels) + channel;
+    Bulk::prefetch_line(p.w_scales + at);
+    if (p.tail.bias) Bulk::prefetch_line(p.tail.bias + at);
+  }
+  template <class Floats>
+  ROCM_SD_DEVICE void finish(Floats& acc, const BulkPipeline<Cfg>& pipeline) const {
+    if (!kGated && p.tail.act == TailActivation::kNone) {
+      const float scales[2] = {row_scale_of(0), row_scale_of(1)};
+      ROCM_SD_UNROLL
+      for (int at = 0; at < 2 * kOutputs; ++at)
+        if (pipeline.owns(at / 2)) {
+          float v[8];
+          take(v, acc, at);
+          if (scale(v, at, scales[at % 2], 0)) put(v, at);
+        }
+      return;
+    }
+    // One copy of the activation's code, and a choice of what it is for.
+    ROCM_SD_ROLLED
+    for (int pass = 0; pass < 2 * kOutputs; ++pass) {
+      if (!pipeline.owns(pass / 2)) continue;
+      float v[8], gate[8];
+      ROCM_SD_UNROLL
+      for (int at = 0; at < 2 * kOutputs; ++at)
+        if (at == pass) {
+          take(v, acc, at);
+          if (kGated) take(gate, acc, at + 2 * (kPairs - kOutputs));
+        }
+      const float row_scale = row_scale_of(pass);
+      if (!scale(v, pass, row_scale, 0)) continue;
+      if constexpr (kGated) {
+        scale(gate, pass, row_scale, p.tail.channels);
+        ROCM_SD_UNROLL
+        for (int e = 0; e < 8; ++e) v[e] *= bulk_gelu(gate[e]);
+      }
+      put(v, pass);
+    }
+  }
+
+ private:
+  ROCM_SD_DEVICE int channel_of(int pair) const {
+    return first_channel + 32 * pair + BulkPlace<Cfg>::channel();
+  }
+  ROCM_SD_DEVICE int row_of(int at) const { return at % 2 ? rows[1] : rows[0]; }
+  ROCM_SD_DEVICE float row_scale_of(int at) const { return row_of(at) >= 0 ? p.x_scales[row_of(at)] : 0.0f; }
+  // at: of pair at / 2, row at % 2.
+  template <class Floats>
+  static ROCM_SD_DEVICE void take(float (&v)[8], Floats& acc, int at) {
+    ROCM_SD_UNROLL
+    for (int e = 0; e < 8; ++e) v[e] = acc.c[at / 2 * 2 + e / 4][0].x[e / 2 % 2 * 4 + at % 2 * 2 + e % 2];
+  }
+  // Scales and biases; further: where the gates' follow. False where there is no such output.
+  ROCM_SD_DEVICE bool scale(float (&v)[8], int at, float row_scale, int further) const {
+    const int channel = channel_of(at / 2);
+    if (row_of(at) < 0 || channel >= p.tail.channels) return false;
+    float of_channels[8];
+    load8(of_channels, p.w_scales + further + channel, true, 8);
+    scale_sums(v, row_scale, of_channels);
+    if (p.tail.bias) add(v, p.tail.bias + further + channel);
+    return true;
+  }
+  template <class From>
+  static ROCM_SD_DEVICE void add(float (&v)[8], const From* from) {
+    float term[8];
+    load8(term, from, true, 8);
+    ROCM_SD_UNROLL
+    for (int e = 0; e < 8; ++e) v[e] += term[e];
+  }
+  // Residual, activation, and to memory.
+  ROCM_SD_DEVICE void put(float (&v)[8], int at) const {
+    const int64_t place = int64_t{row_of(at)} * p.tail.y_stride + channel_of(at / 2);
+    if constexpr (kMayWiden<T> && !kGated) {
+      if (p.tail.float_result) {
+        if (p.tail.residual) add(v, reinterpret_cast<const float*>(p.tail.residual) + place);
+        activate<Nvidia>(p.tail.act, v);
+        return store8(reinterpret_cast<float*>(p.tail.y) + place, v, true, 8);
+      }
+    }
+    if constexpr (!kGated) {
+      if (p.tail.residual) add(v, p.tail.residual + place);
+      activate<Nvidia>(p.tail.act, v);
+    }
+    store8(p.tail.y + place, v, true, 8);
+  }
+};
+
+template <class Cfg, bool kIsGated, class ToType>
+struct BulkEightBitGemm {
+  static constexpr bool kGated = kIsGated;
+  const BulkEightBitParams<typename Cfg::T, ToType>& p;
+
+  ROCM_SD_DEVICE int rows() const { return p.gemm.tail.rows; }
+  ROCM_SD_DEVICE int columns() const { return (kGated ? 2 : 1) * p.gemm.tail.channels; }
+  ROCM_SD_DEVICE int steps() const { return (p.gemm.depth / 2 + Cfg::kBlockK - 1) / Cfg::kBlockK; }
+  ROCM_SD_DEVICE int layers() const { return 1; }
+  ROCM_SD_DEVICE const TensorMap& weights() const { return p.w; }
+  ROCM_SD_DEVICE bool fresh_weights() const { return false; }
+  ROCM_SD_DEVICE void prefetch_maps() const {
+    Bulk::prefetch(p.w);
+    Bulk::prefetch(p.x);
+  }
+  ROCM_SD_DEVICE int weight_row(int, int column) const { return column; }
+  ROCM_SD_DEVICE void fetch_rows(int, int first_row, int step, char* to, BulkBarrier full) const {
+    Bulk::fetch(to, p.x, full, step * Cfg::kBlockK, first_row);
+  }
+  ROCM_SD_DEVICE int row(int, int row) const { return row < rows() ? row : -1; }
+  ROCM_SD_DEVICE BulkScaledOutput<Cfg, kGated, ToType> output(int row, int other_row,
+                                                              int first_channel) const {
+    return {p.gemm, {row, other_row}, first_channel};
+  }
+};
+
+// groups: workgroups in the grid, whole clusters. lds: Cfg::kLdsBytes. Cfg::T is the 8-bit type.
+template <class Cfg, bool kGated, class T>
+ROCM_SD_DEVICE void eight_bit_bulk_body(const BulkEightBitParams<typename Cfg::T, T>& p, int group,
+                                        int groups, char* lds) {
+  bulk_body<Cfg>(BulkEightBitGemm<Cfg, kGated, T>{p}, p.sharers, p.gemm.splits, p.gemm.split_steps, group,
+                 groups, lds);
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,44 @@
+// linear on a GPU that multiplies 8-bit elements: what weights held in 8 bits take where they can.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "composable_kernels/tile/config.hpp"
+#include "kernels/gemm/linear_impl.hpp"
+#include "runtime/gpu.hpp"
+
+namespace rocm_sd {
+
+// Tiles of `shape` with the depth cut into `splits` parts.
+struct EightBitChoice {
+  TileShape shape;    // bulk: of pairs of elements along k
+  int groups = 1;     // workgroups that a multiprocessor should hold
+  bool bulk = false;  // tiles come by Hopper's copy engine, in clusters
+  int splits = 1;     // bulk: within a cluster
+  int sharers = 1;    // bulk: workgroups of a cluster that share a tile of the weight
+
+  int depth() const { return bulk ? 2 * shape.block_k : shape.block_k; }  // of a step, in elements
+  int lds_bytes() const { return bulk ? bulk_lds_bytes(shape) : product_lds_bytes(shape, 1); }
+};
+
+// Whether the device's archive has products of this type: i8 or f8e4m3.
+bool multiplies_eight_bit(GpuDevice& device, DType type);
+
+// Every choice for the problem, and the one that is taken untuned; both by p.held_as(), i8 or f8e4m3.
+std::vector<EightBitChoice> eight_bit_candidates(const GpuTraits& traits, const LinearProblem& p);
+EightBitChoice eight_bit_default(const GpuTraits& traits, const LinearProblem& p);
+
+// "gemm_i8_f16_128x128x64", "geglu_bulk_f8e4m3_bf16_128x256x128".
+std::string eight_bit_kernel_name(const EightBitChoice& choice, const LinearProblem& p);
+// "128x128x64/3": 3 splits; "128x256x128b2": by the copy engine with 2 sharers.
+std::string describe(const EightBitChoice& choice);
+
+// The weight is held in 8 bits and asks for such products, there are more than a few rows of 16-byte pieces,
+// and the kernels are there. Activations are quantised in a kernel of their own, each row with its own scale.
+Refusal linear_supports_eight_bit(const Exec& ex, const LinearProblem& p);
+void linear_eight_bit(Exec& ex, const LinearProblem& p);
+void linear_eight_bit_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice);
+extern const Configs<LinearProblem> kLinearEightBitConfigs;  // by describe(choice)
+
+}  // namespace rocm_sd
