@@ -28,7 +28,7 @@ class Program(WebProgram):
     def __init__(self, checkout: Path, python: str, data: Path, checkpoint: Path) -> None:
         port = free_port()
         command = [python, "launch.py", "--nowebui", "--port", str(port), "--skip-prepare-environment", "--skip-install",
-                   "--skip-torch-cuda-test", "--use-cpu", "all", "--no-half", "--precision", "full", "--no-hashing", "--data-dir",
+                   "--skip-torch-cuda-test", "--use-cpu", "all", "--no-half", "--precision", "full", "--no-hashing", "--server-name", "127.0.0.1", "--data-dir",
                    str(data), "--ckpt", str(checkpoint)]
         super().__init__(command, checkout, data / "program.log", port)
 

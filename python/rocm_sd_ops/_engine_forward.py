@@ -173,13 +173,3 @@ class EngineForward:
         self.reason = reason
         self.left_alone()
         return original()
-
-    @torch.compiler.assume_constant_result
-    def takes_module(self) -> bool:
-        """Whether the engine has a model for the module as it is now; under torch.compile asked once, while it traces."""
-        try:
-            self.model()
-        except Declined as declined:
-            self.reason = str(declined)
-            return False
-        return True

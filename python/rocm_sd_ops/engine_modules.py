@@ -87,11 +87,13 @@ class UNetForward(TextUNetForward):
 
     def traced_forward(self, original: Callable, sample: Tensor, timestep: Any, encoder_hidden_states: Tensor,
                        *args: Any, **kwargs: Any) -> Any:
-        """try_forward under torch.compile: one operator, which runs the module's eager forward with all its looking, or, where
-        the engine had declined already, the layers for the compiler to follow."""
+        """try_forward under torch.compile: one operator, which runs the module's eager forward with all its looking; or, where
+        the engine declined the call before, the layers for the compiler to follow. (The compiler guards `reason`: a graph is made
+        anew when it changes.)"""
         plain = not args and all(v is None for k, v in kwargs.items() if k not in ("added_cond_kwargs", "timestep_cond", "return_dict"))
         added = kwargs.get("added_cond_kwargs") or {}
-        if not (plain and set(added) <= {"text_embeds", "time_ids"} and self.takes_module()):
+        willing = not torch.is_grad_enabled() and self.reason == ""
+        if not (willing and plain and set(added) <= {"text_embeds", "time_ids"}):
             return original(sample, timestep, encoder_hidden_states, *args, **kwargs)
         times = torch.as_tensor(timestep, device=sample.device).reshape(-1).expand(sample.shape[0])
         y = _ops._unet_forward(self.key, sample, times, encoder_hidden_states, kwargs.get("timestep_cond"),

@@ -9,7 +9,7 @@
 namespace rocm_sd::torch_ops {
 namespace {
 
-// Shapes, and streams, whose plans and memory are kept; of more the one that was used last goes.
+// Shapes, and streams, whose plans and memory are kept; then the one that was not used for the longest goes.
 constexpr size_t kMostKept = 4;
 
 Tensor optional_rows(const OptionalAt& x) { return x ? row_major_of(*x) : Tensor(); }
@@ -21,9 +21,20 @@ void assign(const AtTensor& dst, const AtTensor& src) {
 
 Shape sizes_or_none(const OptionalAt& x) { return x ? sizes_of(*x) : Shape(); }
 
-OptionalAt room_for(const OptionalAt& x) {
-  if (!x) return std::nullopt;
-  return empty_strided_like(*x, sizes_of(*x), row_major(sizes_of(*x)));
+// Memory that stays, for values like x's; none where there is no x.
+Tensor room_for(Device& device, const AtTensor& x, const Shape& shape) {
+  const auto dtype = dtype_of(x);
+  take_if(dtype.has_value(), shown(x), ": the engine takes float32, float16 and bfloat16");
+  return make_tensor(device, shape, *dtype);
+}
+Tensor room_for(Device& device, const OptionalAt& x) {
+  return x ? room_for(device, *x, sizes_of(*x)) : Tensor();
+}
+
+Shape nhwc(const Shape& sizes) { return {sizes[0], sizes[2], sizes[3], sizes[1]}; }
+
+void fill(const Tensor& room, const AtTensor& x) {
+  assign(seen_by_torch(room, room.shape(), row_major(room.shape()), x), x);
 }
 
 // The element of `kept` for which is() holds, moved to the end; else make()'s, for which the first goes.
@@ -46,20 +57,15 @@ struct EngineUnet::Prepared {
   Prepared(Device& device, const UNet& unet, const TextCache& cache, const UnetInputs& inputs)
       : shapes(shapes_of(inputs)),
         dtype(*dtype_of(inputs.sample)),
-        sample(empty_strided_like(inputs.sample, shapes[0], channels_last(shapes[0]))),
-        timestep(empty_strided_like(inputs.timestep, shapes[1], row_major(shapes[1]))),
-        text_embeds(room_for(inputs.text_embeds)),
-        time_ids(room_for(inputs.time_ids)),
-        guidance(room_for(inputs.guidance)),
-        prediction(empty_strided_of(inputs.sample, unet.input_dtype(), prediction_sizes(unet),
-                                    channels_last(prediction_sizes(unet)))),
+        sample(room_for(device, inputs.sample, nhwc(shapes[0]))),
+        time{room_for(device, inputs.timestep, shapes[1]), room_for(device, inputs.text_embeds),
+             room_for(device, inputs.time_ids), room_for(device, inputs.guidance)},
+        prediction(make_tensor(device, {shapes[0][0], shapes[0][2], shapes[0][3], unet.config().out_channels},
+                               unet.input_dtype())),
         text(cache),
         arena(device),
-        program("unet", arena, [this, &unet](Exec& exec) {
-          const TimeInputs time{row_major_of(timestep), optional_rows(text_embeds), optional_rows(time_ids),
-                                optional_rows(guidance)};
-          copy_into(exec, unet(exec, nhwc_of(sample), time, text), nhwc_of(prediction));
-        }) {}
+        program("unet", arena,
+                [this, &unet](Exec& exec) { copy_into(exec, unet(exec, sample, time, text), prediction); }) {}
 
   static std::vector<Shape> shapes_of(const UnetInputs& inputs) {
     return {sizes_of(inputs.sample), sizes_of(inputs.timestep), sizes_or_none(inputs.text_embeds),
@@ -68,29 +74,26 @@ struct EngineUnet::Prepared {
   bool fits(const UnetInputs& inputs) const {
     return dtype == dtype_of(inputs.sample) && shapes == shapes_of(inputs);
   }
-  Shape prediction_sizes(const UNet& unet) const {
-    return {shapes[0][0], unet.config().out_channels, shapes[0][2], shapes[0][3]};
-  }
 
   AtTensor run(const UnetInputs& inputs) {
-    assign(sample, inputs.sample);
-    assign(timestep, inputs.timestep);
-    for (const auto& [room, given] :
-         {std::pair{&text_embeds, &inputs.text_embeds}, std::pair{&time_ids, &inputs.time_ids},
-          std::pair{&guidance, &inputs.guidance}})
-      if (*room) assign(**room, **given);
+    assign(seen_by_torch(sample, shapes[0], channels_last(shapes[0]), inputs.sample), inputs.sample);
+    fill(time.timestep, inputs.timestep);
+    if (inputs.text_embeds) fill(time.text_embeds, *inputs.text_embeds);
+    if (inputs.time_ids) fill(time.time_ids, *inputs.time_ids);
+    if (inputs.guidance) fill(time.guidance_cond, *inputs.guidance);
     program.run();
-    const Shape sizes = sizes_of(prediction);
+    const Shape sizes = {prediction.dim(0), prediction.dim(3), prediction.dim(1), prediction.dim(2)};
     AtTensor y = empty_strided_like(inputs.sample, sizes, channels_last(sizes));
-    assign(y, prediction);  // the next call writes the prediction anew
+    // A copy: the next call writes the prediction anew.
+    assign(y, seen_by_torch(prediction, sizes, channels_last(sizes), inputs.sample));
     return y;
   }
 
   std::vector<Shape> shapes;
   DType dtype;
-  AtTensor sample, timestep;
-  OptionalAt text_embeds, time_ids, guidance;
-  AtTensor prediction;
+  Tensor sample;  // [N,H,W,C]
+  TimeInputs time;
+  Tensor prediction;  // [N,H,W,C']
   TextCache text;
   Arena arena;
   Program program;
@@ -102,15 +105,15 @@ struct EngineUnet::Text {
       : shape(sizes_of(like)),
         dtype(*dtype_of(like)),
         cache(unet.make_text_cache(device, shape[0], shape[1])),
-        states(empty_strided_like(like, shape, row_major(shape))),
+        states(room_for(device, like, shape)),
         arena(device),
         program("text keys and values", arena,
-                [this, &unet](Exec& exec) { unet.prepare_text(exec, row_major_of(states), cache); }) {}
+                [this, &unet](Exec& exec) { unet.prepare_text(exec, states, cache); }) {}
 
   Shape shape;
   DType dtype;
   TextCache cache;
-  AtTensor states;
+  Tensor states;  // [B,T,W]
   Arena arena;
   Program program;
 };
@@ -154,7 +157,7 @@ void EngineUnet::keep_text(Exec& exec, OfStream& of, const AtTensor& text, Forwa
     of.text = std::make_unique<Text>(of.device, unet_, text);
   }
   if (mode == ForwardMode::kPrepared) {
-    assign(of.text->states, text);
+    fill(of.text->states, text);
     of.text->program.run();
   } else {
     unet_.prepare_text(exec, row_major_of(text), of.text->cache);

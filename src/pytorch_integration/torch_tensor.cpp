@@ -25,6 +25,12 @@ Shape shape_of(torch::headeronly::IntHeaderOnlyArrayRef dims) {
   return Shape(std::span<const int64_t>(dims.data(), dims.size()));
 }
 
+int32_t code_of(DType dtype) {
+  return dtype == DType::kF32   ? aoti_torch_dtype_float32()
+         : dtype == DType::kF16 ? aoti_torch_dtype_float16()
+                                : aoti_torch_dtype_bfloat16();
+}
+
 // dtype: PyTorch's number.
 AtTensor empty_beside(const AtTensor& x, int32_t dtype, const Shape& sizes, const Shape& strides) {
   int32_t device_type = 0, device_index = 0;
@@ -99,10 +105,18 @@ AtTensor empty_strided_like(const AtTensor& x, const Shape& sizes, const Shape& 
 }
 
 AtTensor empty_strided_of(const AtTensor& x, DType dtype, const Shape& sizes, const Shape& strides) {
-  const int32_t code = dtype == DType::kF32   ? aoti_torch_dtype_float32()
-                       : dtype == DType::kF16 ? aoti_torch_dtype_float16()
-                                              : aoti_torch_dtype_bfloat16();
-  return empty_beside(x, code, sizes, strides);
+  return empty_beside(x, code_of(dtype), sizes, strides);
+}
+
+AtTensor seen_by_torch(const Tensor& x, const Shape& sizes, const Shape& strides, const AtTensor& beside) {
+  int32_t device_type = 0, device_index = 0;
+  AtenTensorHandle made = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(beside.get(), &device_type));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(beside.get(), &device_index));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob(x.data(), sizes.rank(), sizes.begin(),
+                                                                   strides.begin(), 0, code_of(x.dtype()),
+                                                                   device_type, device_index, &made));
+  return AtTensor(made);
 }
 
 AtTensor with_strides(const AtTensor& x, const Shape& strides) {

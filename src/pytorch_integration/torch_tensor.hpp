@@ -43,6 +43,11 @@ std::optional<Tensor> rows_view(const AtTensor& x, const Shape& shape, int64_t i
 
 // Uninitialised memory of PyTorch's allocator with these sizes and strides, on x's device and of x's type.
 AtTensor empty_strided_like(const AtTensor& x, const Shape& sizes, const Shape& strides);
+// x's memory, all of it laid out so, for the length of a call: the caller keeps x. beside: a tensor of its
+// device. (A tensor of PyTorch's that is kept instead would belong to the inference mode that it was made in,
+// or not.)
+AtTensor seen_by_torch(const Tensor& x, const Shape& sizes, const Shape& strides, const AtTensor& beside);
+
 // The same of another type.
 AtTensor empty_strided_of(const AtTensor& x, DType dtype, const Shape& sizes, const Shape& strides);
 // x itself where it has these strides (in every dimension longer than 1), else a copy that has them.

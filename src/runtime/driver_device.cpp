@@ -124,8 +124,9 @@ class DriverGpu final : public GpuDevice {
         staging_(*driver_) {
     if (kernels_.archive()) traits_.arch = kernels_.archive()->target();
     const GpuDescription& gpu = driver_->description();
-    name_ = fmt::format("{}: {}, {}, {} multiprocessors, {:.1f} GiB", gpu.device, gpu.product, gpu.traits.arch,
-                        traits_.multiprocessors, static_cast<double>(gpu.memory_bytes) / (1 << 30));
+    name_ =
+        fmt::format("{}: {}, {}, {} multiprocessors, {:.1f} GiB", gpu.device, gpu.product, gpu.traits.arch,
+                    traits_.multiprocessors, static_cast<double>(gpu.memory_bytes) / (1 << 30));
     const char* sync = std::getenv("ROCM_SD_SYNC");
     synchronous_ = sync && std::string_view(sync) == "1";
   }

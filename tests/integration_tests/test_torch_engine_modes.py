@@ -80,6 +80,18 @@ def test_prepared_results_stay(ops, calls):
     assert torch.equal(run(PREPARED, inputs | dict(sample=wide.contiguous(memory_format=torch.channels_last))), want)
 
 
+def test_prepared_across_inference_mode(ops, calls):
+    """Memory that was made within torch.inference_mode() is written outside of it, and the other way round."""
+    unet = tiny_unet("sd15")
+    for first, second in ((torch.inference_mode, torch.no_grad), (torch.no_grad, torch.inference_mode)):
+        run, inputs = calls(unet), unet_inputs(unet)
+        changed = other(inputs, 5)
+        with first():
+            run(PREPARED, inputs)
+        with second():
+            assert torch.equal(run(PREPARED, changed), run(EAGER, changed))
+
+
 @torch.no_grad()
 def test_prepared_shapes_come_and_go(ops, calls):
     """More shapes than plans are kept, forwards and backwards; texts of other lengths between them."""

@@ -164,7 +164,7 @@ def test_gradients(ops):
 
 @pytest.mark.parametrize("engine", [False, True])
 def test_compile_without_graph_breaks(ops, engine):
-    """The engine stays out of the way: its calls cannot be followed."""
+    """By layers; and with the engine as one operator (test_torch_engine_modes.py)."""
     torch._dynamo.reset()
     unet = tiny_unet("sd15")
     inputs = unet_inputs(unet)

@@ -177,6 +177,7 @@ def bench_unet(ops, kind: str, with_compile: bool) -> None:
         print(f"{kind:<6}the engine declined: {ops.engine_reasons(unet)}; host time of a call: {host_time(call):.2f} ms")
         if with_compile:
             row("optimize_sd_model + compile", lambda m=torch.compile(unet, fullgraph=True): call(m))
+            print(f"{kind:<6}the engine declined: {ops.engine_reasons(unet)}")
         for line in ops.fallbacks():
             print("fallback:", line[:200])
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "composable_kernels/fused/layer_norm.hpp"
+#include "kernels/choice_memo.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "kernels/norm/norm_configs.hpp"
 #include "kernels/norm/norm_plan.hpp"
@@ -77,11 +78,28 @@ std::vector<std::string> kernels_of(const GroupNormProblem& p, const GroupNormPl
   return names;
 }
 
+// All of a problem that a plan may depend on.
+using GroupNormKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, int64_t, int64_t, DType, bool, bool, bool>;
+GroupNormKey key_of(const GpuTraits& traits, const GroupNormProblem& p) {
+  return {gpu_key(traits), p.images, p.pixels, p.channels, p.second_channels,
+          p.groups,        p.dtype,  p.silu,   p.to_bf16,  p.aligned};
+}
+
+const GroupNormPlan& default_plan(const Exec& ex, const GroupNormProblem& p) {
+  thread_local ChoiceMemo<GroupNormKey, GroupNormPlan> memo;
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  return memo.of(key_of(traits, p), [&] { return default_group_norm(p, traits); });
+}
+
 std::optional<GroupNormPlan> plan_named(const Exec& ex, const GroupNormProblem& p, const std::string& name) {
   if (p.images * p.pixels * p.channels == 0) return std::nullopt;
-  for (const GroupNormPlan& plan : group_norm_candidates(p, gpu_device(ex)->traits()))
-    if (plan.describe() == name) return plan;
-  return std::nullopt;
+  thread_local ChoiceMemo<std::pair<GroupNormKey, std::string>, std::optional<GroupNormPlan>> memo;
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  return memo.of({key_of(traits, p), name}, [&]() -> std::optional<GroupNormPlan> {
+    for (const GroupNormPlan& plan : group_norm_candidates(p, traits))
+      if (plan.describe() == name) return plan;
+    return std::nullopt;
+  });
 }
 
 std::vector<std::string> config_names(const Exec& ex, const GroupNormProblem& p) {
@@ -120,7 +138,7 @@ Refusal supports_group_norm_gpu(const Exec& ex, const GroupNormProblem& p) {
 }
 void run_group_norm_gpu(Exec& ex, const GroupNormProblem& problem) {
   if (problem.images * problem.pixels * problem.channels == 0) return;
-  run_group_norm_plan(ex, problem, default_group_norm(problem, gpu_device(ex)->traits()));
+  run_group_norm_plan(ex, problem, default_plan(ex, problem));
 }
 
 Refusal supports_layer_norm_gpu(const Exec& ex, const LayerNormProblem& p) {
