@@ -65,7 +65,9 @@ extern const Configs<ConvProblem> kConvGpuConfigs;  // by describe(choice)
 // padded to whole pieces of 16 bytes. Made on the device by a small kernel, from a filter on the device.
 class GpuFilter final : public Weight::Pack {
  public:
-  GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels);
+  // kDense: one block of channels for each tap, [K][(r, s, c)], as other libraries take it.
+  enum class Order { kBlocks, kDense };
+  GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels, Order order = Order::kBlocks);
   size_t bytes() const override { return data_.bytes(); }
   Tensor unpack() const override;
   const void* data() const { return data_.data(); }
@@ -74,6 +76,7 @@ class GpuFilter final : public Weight::Pack {
   GpuDevice& device_;
   Shape shape_;
   int64_t first_channels_;
+  Order order_;
   Tensor data_;  // [K, depth]
 };
 

@@ -17,6 +17,14 @@ FilterLayout layout_of(const Shape& shape, int64_t first_channels, DType dtype) 
                             static_cast<int>(dtype_size(dtype)));
 }
 
+FilterLayout ordered_layout_of(const Shape& shape, int64_t first_channels, DType dtype,
+                               GpuFilter::Order order) {
+  FilterLayout layout = layout_of(shape, first_channels, dtype);
+  if (order == GpuFilter::Order::kDense)
+    for (int i : {0, 1}) layout.block[i] = layout.padded[i];
+  return layout;
+}
+
 // Starts conv_pack, conv_phases or conv_unpack over `count` lanes. Outside any Exec: filters are laid out
 // while planning, when nothing else runs.
 template <class T>
@@ -47,9 +55,9 @@ int64_t conv_padded_channels(int64_t channels, DType dtype) {
   return conv_padded(channels, static_cast<int>(dtype_size(dtype)));
 }
 
-GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels)
-    : device_(device), shape_(plain.shape()), first_channels_(first_channels) {
-  const FilterLayout layout = layout_of(shape_, first_channels, plain.dtype());
+GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels, Order order)
+    : device_(device), shape_(plain.shape()), first_channels_(first_channels), order_(order) {
+  const FilterLayout layout = ordered_layout_of(shape_, first_channels, plain.dtype(), order_);
   data_ = make_tensor(device, {layout.outputs, layout.depth()}, plain.dtype());
   const auto piece = static_cast<int64_t>(16 / dtype_size(plain.dtype()));
   launch(device, "pack", layout, plain.dtype(), plain, data_, data_.numel() / piece);
@@ -58,7 +66,7 @@ GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_chann
 
 Tensor GpuFilter::unpack() const {
   const Tensor plain = make_tensor(device_, shape_, data_.dtype());
-  const FilterLayout layout = layout_of(shape_, first_channels_, data_.dtype());
+  const FilterLayout layout = ordered_layout_of(shape_, first_channels_, data_.dtype(), order_);
   launch(device_, "unpack", layout, data_.dtype(), data_, plain, plain.numel());
   device_.synchronize();
   return plain;
