@@ -58,13 +58,15 @@ class LtProblem {
     lt_.check(lt_.api.MatmulPreferenceCreate(&preference), "MatmulPreferenceCreate");
     std::vector<typename Lt::Heuristic> found(static_cast<size_t>(most));
     int count = 0;
-    typename Lt::Status status = lt_.api.MatmulPreferenceSetAttribute(preference, Lt::kMaxWorkspace,
-                                                                      &kLtWorkspace, sizeof(kLtWorkspace));
-    if (status == Lt::kSuccess)
-      status = lt_.api.MatmulAlgoGetHeuristic(lt_.handle, desc_, w_, x_, y_, y_, preference, most,
-                                              found.data(), &count);
+    const auto status = lt_.api.MatmulPreferenceSetAttribute(preference, Lt::kMaxWorkspace, &kLtWorkspace,
+                                                             sizeof(kLtWorkspace));
+    const auto found_status = status == Lt::kSuccess
+                                  ? lt_.api.MatmulAlgoGetHeuristic(lt_.handle, desc_, w_, x_, y_, y_,
+                                                                   preference, most, found.data(), &count)
+                                  : status;
     lt_.api.MatmulPreferenceDestroy(preference);
-    lt_.check(status, "MatmulAlgoGetHeuristic");
+    lt_.check(status, "MatmulPreferenceSetAttribute");
+    lt_.check(found_status, "MatmulAlgoGetHeuristic");
     require<LibraryError>(count >= 0 && count <= most, Lt::kProduct, ": gives ", count, " algorithms of ",
                           most);
     found.resize(static_cast<size_t>(count));
