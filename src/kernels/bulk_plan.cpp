@@ -10,8 +10,12 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 }  // namespace
 
 uint32_t bulk_clusters_at_once(const GpuTraits& traits, int groups, int workgroups) {
-  // Of 132 multiprocessors 32 clusters of 4 did not run at once: some parts of an H200 are not whole.
-  const int usable = workgroups <= 2 ? traits.multiprocessors : traits.multiprocessors * 17 / 20;
+  // Of 132 multiprocessors 32 clusters of 4 did not run at once, nor 16 of 7: a cluster lies in one part of
+  // the device, of 18 multiprocessors at most, and some parts of an H200 are not whole.
+  const int parts = traits.multiprocessors / 18;
+  const int usable = workgroups <= 2
+                         ? traits.multiprocessors
+                         : std::min(traits.multiprocessors * 17 / 20, parts * (18 / workgroups) * workgroups);
   return static_cast<uint32_t>(std::max(1, groups * usable / workgroups));
 }
 
@@ -23,7 +27,7 @@ std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const BulkTile& tile
   const int64_t steps = ceil_div(extent.depth, kDepth);
   for (const int sharers : {1, 2})
     for (int splits = 1; splits * sharers <= 8; ++splits) {
-      if (sharers > below || (splits > 1 && (!may_split || tile.groups > 1))) continue;
+      if (sharers > below || (splits > 1 && (!may_split || tile.groups > 1 || tile.turns))) continue;
       // Parts that fill the device about once; none is empty.
       if (splits > 1 && tiles * splits > traits.multiprocessors) break;
       if (splits > 1 && (steps < 2 * splits || ceil_div(steps, ceil_div(steps, splits)) != splits)) continue;
@@ -32,24 +36,66 @@ std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const BulkTile& tile
   return out;
 }
 
-// Fitted to an H200's times of SD1.5's and SDXL's products.
+namespace {
+
+// Nanoseconds. A workgroup takes its tiles in rounds; each costs its steps, which the matrix units or the
+// copies into LDS bind, and what comes before and after them.
+struct Costs {
+  double step[4];       // of 64 of depth, by columns as in class_of()
+  double tail, column;  // of a tile's begin and end: always, and per column
+  double shared;        // a step's part where two tiles share weights
+  double part;          // per part of k beyond the first: barriers of a larger cluster
+  double byte;          // per byte of sums that change workgroups
+};
+// Fitted to the times of all configurations for the products of SD1.5, SDXL, the VAE and CLIP on an H200. The
+// choices took 0.8%, 0.1%, 0.2% and 1.7% more in all than the best (convolutions 0.1%); fitted to SD1.5
+// alone, 2.5% more for SDXL, and the reverse 1.1% (convolutions 0.1%). A gathered step costs more than one of
+// a matrix: its addresses are made per pixel.
+constexpr Costs kMatrix = {{270, 325, 420, 600}, 300, 17, 0.985, 500, 0.04};
+constexpr Costs kGathered = {{490, 540, 565, 685}, 0, 10.9, 0.952, 100, 0.05};
+constexpr double kGatedTail[4] = {1200, 2200, 3400, 7000};  // with 256 columns registers are short
+constexpr double kLaunch = 1800, kShare = 150, kGatheredShare = 100;
+
+int class_of(int columns) { return columns <= 64 ? 0 : columns <= 128 ? 1 : columns <= 160 ? 2 : 3; }
+
+// The same in turns, where a team's tail is beside the other's steps: a step, and a tail by half the threads.
+// With these among them the choices took 0.9% (SD1.5), 0% (SDXL), and of convolutions 0.2%, 0.2% and 0.3%
+// (VAE) more than the best. Of a plain matrix, turns lost everywhere.
+struct TurnCosts {
+  double step, tail;
+};
+constexpr TurnCosts kGatedTurns = {395, 4200}, kGatheredTurns = {435, 900};
+constexpr double kTurnsShared = 0.97;
+
+// Rounds of tiles in turns: either the steps of all follow each other, or each team is busy all the time.
+double turns_ns(const BulkExtent& extent, double steps, bool shared, int64_t rounds) {
+  const TurnCosts& of = extent.gathered ? kGatheredTurns : kGatedTurns;
+  const double products = steps * of.step * (shared ? kTurnsShared : 1.0);
+  const double wait = rounds % 2 == 0 ? products : 0;  // of the second team, whose tile is the last
+  return std::max(static_cast<double>(rounds) * products + of.tail,
+                  wait + static_cast<double>(ceil_div(rounds, 2)) * (products + of.tail));
+}
+
+}  // namespace
+
 double bulk_ns(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& extent, BulkSplit split) {
-  constexpr double kLaunch = 1800, kSumPerByte = 0.04, kBytes = 2000;
-  const int columns = tile.columns;
-  const double step = columns <= 64 ? 280 : columns <= 128 ? 326 : columns <= 160 ? 450 : 2.4 * columns;
-  const double tail = (extent.gated ? 24.0 : 16.5) * columns;
-  const int64_t groups =
+  const Costs& of = extent.gathered ? kGathered : kMatrix;
+  const int64_t clusters =
       ceil_div(extent.rows, kRows * split.sharers) * ceil_div(extent.columns, tile.columns) * extent.layers;
   const auto steps = static_cast<double>(ceil_div(ceil_div(extent.depth, kDepth), split.splits));
   const int64_t at_once =
-      std::min<int64_t>(groups, bulk_clusters_at_once(traits, tile.groups, split.sharers * split.splits));
-  double round = tail + steps * step * (split.sharers > 1 ? 0.97 : 1.0) + (split.sharers > 1 ? 150 : 0);
-  if (split.splits > 1) round += kSumPerByte * 4 * kRows * columns * (split.splits - 1) / split.splits;
+      std::min<int64_t>(clusters, bulk_clusters_at_once(traits, tile.groups, split.sharers * split.splits));
+  const int64_t rounds = ceil_div(clusters, at_once);
+  if (tile.turns) return kLaunch + turns_ns(extent, steps, split.sharers > 1, rounds);
+  double round = steps * of.step[class_of(tile.columns)] * (split.sharers > 1 ? of.shared : 1.0);
+  round += extent.gated ? kGatedTail[class_of(tile.columns)] : of.tail + of.column * tile.columns;
+  if (split.sharers > 1) round += extent.gathered ? kGatheredShare : kShare;
+  if (split.splits > 1)
+    round +=
+        of.part * (split.splits - 1) + of.byte * 4 * kRows * tile.columns * (split.splits - 1) / split.splits;
   // Two that share a multiprocessor share its matrix units; what else they do is beside each other.
-  if (tile.groups > 1 && groups > at_once / 2) round = std::max(round, 2 * steps * step + tail / 2);
-  const auto rounds = static_cast<double>(ceil_div(groups, at_once));
-  const auto weights = 2.0 * static_cast<double>(extent.columns * extent.depth * extent.layers);
-  return kLaunch + std::max(rounds * round, weights / kBytes);
+  if (tile.groups > 1) round = std::max(round, 2 * steps * of.step[class_of(tile.columns)]);
+  return kLaunch + static_cast<double>(rounds) * round;
 }
 
 }  // namespace rocm_sd

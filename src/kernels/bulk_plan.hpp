@@ -9,16 +9,19 @@
 
 namespace rocm_sd {
 
-// A configuration: 128 rows by so many columns, so many workgroups at once on a multiprocessor.
+// A configuration: 128 rows by so many columns, so many workgroups at once on a multiprocessor; turns: two
+// tiles are under way in one.
 struct BulkTile {
   int columns = 0, groups = 1;
+  bool turns = false;
 };
 
 // The product: of all layers that run beside each other.
 struct BulkExtent {
   int64_t rows = 0, columns = 0, depth = 0;  // of one layer
   int64_t layers = 1;
-  bool gated = false;
+  bool gated = false;     // columns are values and gates
+  bool gathered = false;  // rows are the pixels of a convolution
 };
 
 // A cluster: workgroups that share a tile of the weights, and parts of k.

@@ -183,7 +183,7 @@ class CudaDriver final : public GpuDriver {
     void* arguments[] = {const_cast<void*>(params)};  // one struct; the driver knows its size
     LaunchAttribute attributes[2] = {};
     unsigned count = 0;
-    if (overlap_) {
+    if (overlap_ && (!grid.early || stream == own_stream_)) {
       attributes[count].id = kProgrammaticSerialization;
       attributes[count++].value.programmatic = 1;
     }

@@ -25,6 +25,13 @@ struct Nvidia {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
   }
+  // After begin_kernel(): the next kernel may start where this one's workgroups leave room. What it does
+  // before its own wait, and the launch itself, run beside this one.
+  static ROCM_SD_DEVICE void let_next_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  }
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
   static ROCM_SD_DEVICE int lane() { return thread() % lanes; }

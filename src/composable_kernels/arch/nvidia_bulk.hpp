@@ -51,9 +51,12 @@ struct Bulk {
   static ROCM_SD_DEVICE void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" ::: "memory");
   }
-  // The next kernel may start: what it does before its own wait runs beside this one.
-  static ROCM_SD_DEVICE void let_next_start() {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  // Two teams of 128 threads in turn: a team waits until the other has let it start.
+  static ROCM_SD_DEVICE void wait_for_turn(int team) {
+    asm volatile("bar.sync %0, 256;" ::"r"(team + 1) : "memory");
+  }
+  static ROCM_SD_DEVICE void let_team_start(int team) {
+    asm volatile("bar.arrive %0, 256;" ::"r"(team + 1) : "memory");
   }
   static ROCM_SD_DEVICE void prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

@@ -41,8 +41,9 @@ using GpuArch = Cdna3;
     name##_body(p);                                                               \
   }                                                                               \
   static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p)
-#define ROCM_SD_KERNEL(name, threads, groups, Params) \
-  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, groups), rocm_sd::Nvidia::begin_kernel(), Params)
+#define ROCM_SD_KERNEL(name, threads, groups, Params)              \
+  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, groups), \
+                         (rocm_sd::Nvidia::begin_kernel(), rocm_sd::Nvidia::let_next_start()), Params)
 // For the bodies of fused/bulk.hpp, which begin before the kernel ahead has ended and wait for it by
 // themselves; groups: 1 or 2. Two have the registers of exactly their threads: with products of warpgroups,
 // launch bounds would be rounded up to whole ones.

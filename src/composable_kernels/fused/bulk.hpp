@@ -20,12 +20,12 @@ namespace rocm_sd {
 //   row(layer, row)     the row of y that a row of the product is, or -1
 //   tail()
 // splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other (gated,
-// or two workgroups on a multiprocessor: 1); with more than one, every cluster has one tile. sharers: tiles
-// below each other that a cluster computes beside each other.
+// tiles in turn, or two workgroups on a multiprocessor: 1); with more than one, every cluster has one tile.
+// sharers: tiles below each other that a cluster computes beside each other.
 template <class Cfg, class Work>
 ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int split_steps, int group,
                               int groups, char* lds) {
-  constexpr bool kMaySplit = Cfg::kMovesRegisters && !Work::kGated;
+  constexpr bool kMaySplit = Cfg::kMovesRegisters && !Cfg::kInTurns && !Work::kGated;
   const BulkCluster cluster(group, sharers, kMaySplit ? splits : 1);
   const int tiles_m = (work.rows() + Cfg::kBlockM * sharers - 1) / (Cfg::kBlockM * sharers);
   const int tiles_n = (work.columns() + Cfg::kBlockN - 1) / Cfg::kBlockN, tiles = tiles_m * tiles_n;
@@ -61,7 +61,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
         if (!begun) {
           for (; fetched < last && fetched < first + Cfg::kStages; ++fetched) fetch_weights(fetched);
           Nvidia::begin_kernel();
-          Bulk::let_next_start();
+          Nvidia::let_next_start();
           begun = true;
         }
         for (int step = first; step < last; ++step) {
@@ -77,20 +77,35 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
   } else {
     if constexpr (Cfg::kMovesRegisters) Bulk::take_registers<Cfg::kMultiplyRegisters>();
     Nvidia::begin_kernel();
-    const auto output_of = [&](const Tile& tile) {
-      const int row = tile.first_row + BulkPlace::row();
+    const auto output_of = [&](const Tile& tile, int part) {
+      const int row = tile.first_row + BulkPlace<Cfg>::row() + 64 * part;
       return BulkOutput<Cfg, Work::kGated>{work.tail(),
                                            {work.row(tile.layer, row), work.row(tile.layer, row + 8)},
                                            Work::kGated ? tile.first_column / 2 : tile.first_column};
     };
-    for (int item = group / cluster.size(); item < items; item += stride) {
-      const auto output = output_of(tile_of(item));
-      Accumulators<Nvidia, Cfg> acc;
-      output.begin(acc, pipeline);
-      if (item + stride < items) output_of(tile_of(item + stride)).expect();
-      pipeline.multiply(acc, last - first);
-      if (kMaySplit && splits > 1) pipeline.sum_parts(acc);
-      output.finish(acc, pipeline);
+    // In turns, the steps of neighbouring items are of different teams. A team starts its steps when the
+    // other has started all of its own: until then, what the barriers of its stages say is about those.
+    constexpr int kTeams = Cfg::kInTurns ? 2 : 1;
+    const int team = Cfg::kInTurns ? Nvidia::uniform(Nvidia::thread() / 128) : 0;
+    const int from = group / cluster.size() + team * stride, steps = last - first;
+    if (Cfg::kInTurns && team == 1) {
+      Bulk::let_team_start(0);
+      pipeline.skip(steps);
+    }
+    for (int item = from; item < items; item += kTeams * stride) {
+      const Tile tile = tile_of(item);
+      Accumulators<Nvidia, Cfg> acc[Cfg::kParts];
+      ROCM_SD_UNROLL
+      for (int part = 0; part < Cfg::kParts; ++part) output_of(tile, part).begin(acc[part], pipeline);
+      if (item + kTeams * stride < items) output_of(tile_of(item + kTeams * stride), 0).expect();
+      if (Cfg::kInTurns) Bulk::wait_for_turn(team);
+      pipeline.multiply(acc, steps, [&] {
+        if (Cfg::kInTurns && item + stride < items) Bulk::let_team_start(1 - team);
+      });
+      if (Cfg::kInTurns) pipeline.skip(steps);
+      if (kMaySplit && splits > 1) pipeline.sum_parts(acc[0]);
+      ROCM_SD_UNROLL
+      for (int part = 0; part < Cfg::kParts; ++part) output_of(tile, part).finish(acc[part], pipeline);
     }
   }
 }

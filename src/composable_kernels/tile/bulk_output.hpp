@@ -9,10 +9,13 @@
 
 namespace rocm_sd {
 
-// A lane's place in the tile of a workgroup.
+// A lane's place in the tile of its team.
+template <class Cfg>
 struct BulkPlace {
-  // Rows row() and row() + 8; channels channel() .. channel() + 7 of every 32.
-  static ROCM_SD_DEVICE int row() { return Nvidia::thread() / 32 * 16 + Nvidia::lane() / 4; }
+  static ROCM_SD_DEVICE int thread() { return Nvidia::thread() % Cfg::kTeam; }
+  // Rows row() and row() + 8, and 64 below in each further part; channels channel() .. channel() + 7 of
+  // every 32.
+  static ROCM_SD_DEVICE int row() { return thread() / 32 * 16 + Nvidia::lane() / 4; }
   static ROCM_SD_DEVICE int channel() { return Nvidia::lane() % 4 * 8; }
 };
 
@@ -88,9 +91,9 @@ struct BulkOutput {
 
   // Asks for the biases of begin(), for a tile that comes later.
   ROCM_SD_DEVICE void expect() const {
-    const int channel = first_channel + 32 * (Nvidia::thread() % kOutputs);
-    if (Nvidia::thread() >= kPairs || !p.bias || channel >= p.channels) return;
-    Bulk::prefetch_line(p.bias + (Nvidia::thread() < kOutputs ? 0 : p.channels) + channel);
+    const int thread = BulkPlace<Cfg>::thread(), channel = first_channel + 32 * (thread % kOutputs);
+    if (thread >= kPairs || !p.bias || channel >= p.channels) return;
+    Bulk::prefetch_line(p.bias + (thread < kOutputs ? 0 : p.channels) + channel);
   }
 
   ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
@@ -130,7 +133,9 @@ struct BulkOutput {
 
  private:
   static ROCM_SD_DEVICE Pair& pair(Sums& acc, int i) { return *reinterpret_cast<Pair*>(&acc.c[2 * i]); }
-  ROCM_SD_DEVICE int channel_of(int pair) const { return first_channel + 32 * pair + BulkPlace::channel(); }
+  ROCM_SD_DEVICE int channel_of(int pair) const {
+    return first_channel + 32 * pair + BulkPlace<Cfg>::channel();
+  }
   // at: of pair at / 2, row at % 2.
   static ROCM_SD_DEVICE void take(float (&v)[8], Sums& acc, int at) {
     ROCM_SD_UNROLL

@@ -22,10 +22,21 @@ struct BulkCfg : ProductCfg<Storage, bulk_shape(kColumns, kStageCount)> {
   static constexpr int kStageBytes = bulk_stage_bytes(Base::kShape);
   static constexpr int kLdsBytes = bulk_lds_bytes(Base::kShape);
   static constexpr int kConsumers = 32 * Base::kWaves;  // threads; a group of four waves more fetches
+  static constexpr bool kInTurns = false;
+  static constexpr int kTeam = kConsumers;  // threads that multiply a tile
+  static constexpr int kParts = 1;          // of 64 rows, of a tile, that one of its threads has
   // Alone on its multiprocessor, a workgroup's threads begin with 65536 / 384 registers, in steps of 8: 168.
   static constexpr bool kMovesRegisters = kGroups == 1;
   static constexpr int kFetchRegisters = 40, kMultiplyRegisters = 232;
   static_assert(bulk_threads(kGroups) > kConsumers && kColumns % 32 == 0 && sizeof(Storage) == 2);
+};
+// Two teams take whole tiles in turn: one multiplies while the other begins or ends.
+template <class Storage, int kColumns, int kStageCount>
+struct BulkTurnsCfg : BulkCfg<Storage, kColumns, kStageCount, 1> {
+  using Base = BulkCfg<Storage, kColumns, kStageCount, 1>;
+  static constexpr bool kInTurns = true;
+  static constexpr int kTeam = Base::kConsumers / 2, kParts = 2;
+  static_assert(kColumns <= 128);  // both parts' sums in registers
 };
 
 // How the workgroups of a cluster divide their work: `sharers` tiles below each other, each in `parts` of k.
@@ -48,7 +59,7 @@ struct BulkCluster {
 template <class Cfg>
 class BulkPipeline {
   using T = typename Cfg::T;
-  using Sums = Accumulators<Nvidia, Cfg>;
+  using Sums = Accumulators<Nvidia, Cfg>;  // of 64 rows
   static constexpr int kStages = Cfg::kStages;
   static constexpr int kPairs = Cfg::kAtomsN / 2;  // of atoms: 32 channels
 
@@ -60,7 +71,7 @@ class BulkPipeline {
     if (Nvidia::thread() == 0) {
       for (int s = 0; s < kStages; ++s) {
         full(s).init(1);
-        empty(s).init(Cfg::kWaves * cluster.sharers);
+        empty(s).init(Cfg::kTeam / 32 * cluster.sharers);
       }
       if (cluster.parts > 1) {
         const int end = (cluster.part + 1) * owned_pairs(),
@@ -112,10 +123,12 @@ class BulkPipeline {
     rows_stage_ = rows_stage_ + 1 == kStages ? 0 : rows_stage_ + 1;
   }
 
-  // Adds `steps` steps, at least one, to acc. The first stands before the loop: in it, nothing but products
-  // may define the sums, or they would wait for each other.
-  ROCM_SD_DEVICE void multiply(Sums& acc, int steps) {
-    settle(acc.c);
+  // Adds `steps` steps, at least one, to acc; calls started() when the last has been started. The first
+  // stands before the loop: in it, nothing but products may define the sums, or they would wait for each
+  // other.
+  template <class Started>
+  ROCM_SD_DEVICE void multiply(Sums (&acc)[Cfg::kParts], int steps, const Started& started) {
+    settle_all(acc);
     start_step(acc);
     int last = stage_;
     advance();
@@ -126,9 +139,16 @@ class BulkPipeline {
       last = stage_;
       advance();
     }
+    started();
     WaveGroup::wait<0>();
-    settle(acc.c);
+    settle_all(acc);
     release(last);
+  }
+  // Leaves so many steps to the other team.
+  ROCM_SD_DEVICE void skip(int steps) {
+    const int to = stage_ + steps, rounds = to / kStages;
+    stage_ = to - rounds * kStages;
+    phase_ ^= static_cast<uint32_t>(rounds) & 1;
   }
 
   // Pairs of atoms that each part of k owns in the end.
@@ -180,19 +200,26 @@ class BulkPipeline {
   ROCM_SD_DEVICE BulkBarrier full(int stage) const { return BulkBarrier(barriers_ + 8 * stage); }
   ROCM_SD_DEVICE BulkBarrier empty(int stage) const { return BulkBarrier(barriers_ + 8 * (kStages + stage)); }
   // Starts the products of the stage, when it is there.
-  ROCM_SD_DEVICE void start_step(Sums& acc) const {
+  ROCM_SD_DEVICE void start_step(Sums (&acc)[Cfg::kParts]) const {
     full(stage_).wait(phase_);
+    constexpr int kPartBytes = 64 * 128;
     const char* const at = tiles_ + stage_ * Cfg::kStageBytes;
-    const int rows_at = Cfg::kBlockN * 128 + Nvidia::uniform(Nvidia::thread() / 128) * 64 * 128;
-    uint64_t from_weights = WaveGroup::tile(at), from_rows = WaveGroup::tile(at + rows_at);
+    const int own = Cfg::kInTurns ? 0 : Nvidia::uniform(Nvidia::thread() / 128) * kPartBytes;
+    uint64_t from_weights = WaveGroup::tile(at), from_rows = WaveGroup::tile(at + Cfg::kBlockN * 128 + own);
     WaveGroup::begin();
     ROCM_SD_UNROLL
     for (int k = 0; k < Cfg::kBlockK; k += 16) {
-      GroupMma<T, Cfg::kBlockN>::mma(acc.c, from_rows, from_weights);
+      ROCM_SD_UNROLL
+      for (int part = 0; part < Cfg::kParts; ++part)
+        GroupMma<T, Cfg::kBlockN>::mma(acc[part].c, from_rows + part * (kPartBytes >> 4), from_weights);
       from_rows += WaveGroup::kNextDepth;
       from_weights += WaveGroup::kNextDepth;
     }
     WaveGroup::commit();
+  }
+  static ROCM_SD_DEVICE void settle_all(Sums (&acc)[Cfg::kParts]) {
+    ROCM_SD_UNROLL
+    for (int part = 0; part < Cfg::kParts; ++part) settle(acc[part].c);
   }
   // Counts the sums that come from other parts of k.
   ROCM_SD_DEVICE BulkBarrier sums() const { return BulkBarrier(barriers_ + 16 * kStages); }

@@ -6,10 +6,14 @@
 
 using namespace rocm_sd;
 
-#define ROCM_SD_CONV(name, n, stages, groups)                                                           \
+#define ROCM_SD_CONV_OF(name, n, groups, ...)                                                           \
   ROCM_SD_BULK_KERNEL(conv_##name##_bf16_128x##n##x64, groups, BulkConvParams<Bf16>) {                  \
-    using Cfg = BulkCfg<Bf16, n, stages, groups>;                                                       \
+    using Cfg = __VA_ARGS__;                                                                            \
     conv_bulk_body<Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::groups_x()), \
                         GpuArch::lds<Cfg::kLdsBytes>());                                                \
   }
+#define ROCM_SD_CONV(name, n, stages, groups) \
+  ROCM_SD_CONV_OF(name, n, groups, BulkCfg<Bf16, n, stages, groups>)
+#define ROCM_SD_CONV_TURN(n, stages) ROCM_SD_CONV_OF(turn, n, 1, BulkTurnsCfg<Bf16, n, stages>)
 ROCM_SD_CONV_CONFIGS_BULK(ROCM_SD_CONV)
+ROCM_SD_CONV_CONFIGS_TURNS(ROCM_SD_CONV_TURN)

@@ -40,7 +40,9 @@
 // X(name, channels, stages, workgroups that a multiprocessor holds).
 #define ROCM_SD_CONV_CONFIGS_BULK(X) \
   X(bulk, 256, 4, 1)                 \
-  X(bulk, 160, 6, 1) X(bulk, 128, 6, 1) X(bulk, 64, 8, 1) X(pair, 128, 3, 2) X(pair, 64, 4, 2)
+  X(bulk, 160, 6, 1) X(bulk, 128, 6, 1) X(bulk, 64, 8, 1)
+// In turns (BulkTurnsCfg); X(channels, stages).
+#define ROCM_SD_CONV_CONFIGS_TURNS(X) X(128, 6)
 #define ROCM_SD_CONV_CONFIGS_RDNA(X) \
   X(128, 128, 32, 2, 2, 2, 1)        \
   X(128, 160, 32, 4, 2, 2, 1)        \

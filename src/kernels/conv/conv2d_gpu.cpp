@@ -95,7 +95,7 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
                                 : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config.groups,
                                                                         static_cast<int>(cluster)));
   launch_kernel(ex, info, conv_kernel(ex, conv_kernel_name(p.dtype(), choice.config)),
-                {clusters * cluster, 1, 1, cluster},
+                {clusters * cluster, 1, 1, cluster, true},
                 static_cast<uint32_t>(bulk_threads(choice.config.groups)),
                 static_cast<uint32_t>(bulk_lds_bytes(shape)), bulk);
 }
@@ -183,7 +183,7 @@ const Configs<ConvProblem> kConvGpuConfigs = {config_names, supports_config, run
 std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
   const TileShape& s = config.shape;
   return concat("conv_",
-                config.bulk         ? (config.groups > 1 ? "pair_" : "bulk_")
+                config.bulk         ? (config.turns ? "turn_" : "bulk_")
                 : config.wave_group ? "group_"
                                     : "",
                 dtype_name(dtype), "_", s.block_m, "x", s.block_n, "x", s.block_k);

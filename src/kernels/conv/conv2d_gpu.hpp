@@ -15,13 +15,14 @@ struct ConvConfig {
   int groups;               // workgroups that a multiprocessor should hold
   bool wave_group = false;  // multiplies by Hopper's warpgroup products
   bool bulk = false;        // and its tiles come by the copy engine, in clusters
+  bool turns = false;       // and two of them are under way in a workgroup
 
   // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group, "b": bulk,
-  // "p": two bulk ones on a multiprocessor
+  // "t": in turns
   std::string suffix() const {
     return std::to_string(shape.block_m) + "x" + std::to_string(shape.block_n) + "x" +
            std::to_string(shape.block_k) +
-           (bulk         ? (groups > 1 ? "p" : "b")
+           (bulk         ? (turns ? "t" : "b")
             : wave_group ? "g"
                          : "");
   }

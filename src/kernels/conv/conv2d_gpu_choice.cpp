@@ -19,7 +19,10 @@ constexpr ConvConfig kCdna[] = {ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kFloat[] = {ROCM_SD_CONV_CONFIGS_F32(ROCM_SD_CONV_ROW)};
 #undef ROCM_SD_CONV_ROW
 #define ROCM_SD_BULK_ROW(name, n, stages, groups) ConvConfig{bulk_shape(n, stages), groups, true, true},
-constexpr ConvConfig kBulk[] = {ROCM_SD_CONV_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
+#define ROCM_SD_TURN_ROW(n, stages) ConvConfig{bulk_shape(n, stages), 1, true, true, true},
+constexpr ConvConfig kBulk[] = {ROCM_SD_CONV_CONFIGS_BULK(ROCM_SD_BULK_ROW)
+                                    ROCM_SD_CONV_CONFIGS_TURNS(ROCM_SD_TURN_ROW)};
+#undef ROCM_SD_TURN_ROW
 #undef ROCM_SD_BULK_ROW
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -143,8 +146,9 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
   std::vector<std::pair<double, ConvChoice>> ranked;
   for (const ConvConfig& config : conv_configs_of(traits, extent.dtype)) {
     if (config.bulk) {
-      const BulkExtent bulk{extent.pixels / extent.phases, extent.outputs, extent.depth, extent.phases};
-      const BulkTile tile{config.shape.block_n, config.groups};
+      const BulkExtent bulk{
+          extent.pixels / extent.phases, extent.outputs, extent.depth, extent.phases, false, true};
+      const BulkTile tile{config.shape.block_n, config.groups, config.turns};
       if (extent.whole_blocks)
         for (const BulkSplit& s : bulk_splits(traits, tile, bulk, true))
           ranked.emplace_back(bulk_ns(traits, tile, bulk, s), ConvChoice{config, s.splits, s.sharers});
@@ -164,7 +168,8 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
   const bool few = extent.outputs <= 32;
   const auto rank = [&](const std::pair<double, ConvChoice>& r) {
     const ConvConfig& config = r.second.config;
-    return std::tuple(!config.bulk || few, config.wave_group == few, r.first);
+    return std::tuple(!config.bulk || few, config.wave_group == few, config.bulk && config.groups > 1,
+                      r.first);
   };
   const bool has_groups =
       std::any_of(ranked.begin(), ranked.end(), [](const auto& r) { return r.second.config.wave_group; });

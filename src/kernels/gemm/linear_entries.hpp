@@ -29,13 +29,17 @@
   }
 
 // The same with tiles fetched by the copy engine; the file includes composable_kernels/fused/gemm_bulk.hpp.
-#define ROCM_SD_BULK_ENTRY(op, suffix, Storage, kGated, name, n, stages, groups)                         \
+#define ROCM_SD_BULK_ENTRY_OF(op, name, suffix, Storage, kGated, n, groups, ...)                         \
   ROCM_SD_BULK_KERNEL(op##_##name##_##suffix##_128x##n##x64, groups, rocm_sd::BulkGemmParams<Storage>) { \
     using namespace rocm_sd;                                                                             \
-    using Cfg = BulkCfg<Storage, n, stages, groups>;                                                     \
+    using Cfg = __VA_ARGS__;                                                                             \
     gemm_bulk_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                 \
                                 static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>());  \
   }
+#define ROCM_SD_BULK_ENTRY(op, suffix, Storage, kGated, name, n, stages, groups) \
+  ROCM_SD_BULK_ENTRY_OF(op, name, suffix, Storage, kGated, n, groups, BulkCfg<Storage, n, stages, groups>)
+#define ROCM_SD_TURN_ENTRY(op, suffix, Storage, kGated, n, stages) \
+  ROCM_SD_BULK_ENTRY_OF(op, turn, suffix, Storage, kGated, n, 1, BulkTurnsCfg<Storage, n, stages>)
 
 // The kernels that every storage type has: few rows, and the sum of split products.
 #define ROCM_SD_GEMM_SMALL(suffix, Storage)                                                                  \

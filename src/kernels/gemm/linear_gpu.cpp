@@ -60,7 +60,7 @@ void launch_bulk(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, cons
                         : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config->groups,
                                                                 static_cast<int>(cluster)));
   launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
-                {clusters * cluster, 1, 1, cluster},
+                {clusters * cluster, 1, 1, cluster, true},
                 static_cast<uint32_t>(bulk_threads(choice.config->groups)),
                 static_cast<uint32_t>(choice.config->lds_bytes(sizeof(T))), bulk);
 }

@@ -14,6 +14,7 @@ struct GemmConfig {
   int groups = 1;           // workgroups that a multiprocessor should hold
   bool wave_group = false;  // multiplies by Hopper's warpgroup products (sm_90 only)
   bool bulk = false;        // and its tiles come by the copy engine, in clusters
+  bool turns = false;       // and two of them are under way in a workgroup
 
   constexpr int lds_bytes(int element_bytes) const {
     if (bulk) return bulk_lds_bytes(shape);
@@ -39,7 +40,7 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 // "gemm_f16_128x128x32", "gemv_geglu_bf16".
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated);
 // "128x128x32/3": 3 splits; "128x256x64g": by warpgroup products; "128x256x64b2": by the copy engine with 2
-// sharers; "gemv".
+// sharers, "t2": in turns; "gemv".
 std::string describe(const GemmChoice& choice);
 
 Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p);

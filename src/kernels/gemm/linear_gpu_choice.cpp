@@ -25,8 +25,12 @@ constexpr std::array kFloat = {ROCM_SD_GEMM_CONFIGS_F32(ROCM_SD_GEMM_ROW)};
 constexpr std::array kHopperGemm = {ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
 constexpr std::array kHopperGeglu = {ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
 #define ROCM_SD_BULK_ROW(name, n, stages, groups) GemmConfig{bulk_shape(n, stages), groups, true, true},
-constexpr std::array kBulkGemm = {ROCM_SD_GEMM_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
-constexpr std::array kBulkGeglu = {ROCM_SD_GEGLU_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
+#define ROCM_SD_TURN_ROW(n, stages) GemmConfig{bulk_shape(n, stages), 1, true, true, true},
+#define ROCM_SD_TURN_ROWS ROCM_SD_GEMM_CONFIGS_TURNS(ROCM_SD_TURN_ROW)
+constexpr std::array kBulkGemm = {ROCM_SD_GEMM_CONFIGS_BULK(ROCM_SD_BULK_ROW) ROCM_SD_TURN_ROWS};
+constexpr std::array kBulkGeglu = {ROCM_SD_GEGLU_CONFIGS_BULK(ROCM_SD_BULK_ROW) ROCM_SD_TURN_ROWS};
+#undef ROCM_SD_TURN_ROWS
+#undef ROCM_SD_TURN_ROW
 #undef ROCM_SD_BULK_ROW
 #undef ROCM_SD_GEMM_ROW
 #undef ROCM_SD_GROUP_ROW
@@ -120,7 +124,7 @@ std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype
 
 namespace {
 
-BulkTile bulk_tile(const GemmConfig& config) { return {config.shape.block_n, config.groups}; }
+BulkTile bulk_tile(const GemmConfig& config) { return {config.shape.block_n, config.groups, config.turns}; }
 BulkExtent bulk_extent(const LinearProblem& p) {
   return {p.rows, p.gated ? 2 * p.out : p.out, p.in, 1, p.gated};
 }
@@ -158,6 +162,7 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
   for (const GemmChoice& choice : linear_candidates(traits, p)) {
     if (!choice.config) return choice;
     const bool bulk = choice.config->bulk;  // ahead of the others wherever it exists
+    if (bulk && (choice.config->groups > 1 || (choice.config->turns && !p.gated))) continue;
     const double time =
         bulk ? bulk_ns(traits, bulk_tile(*choice.config), bulk_extent(p), {choice.sharers, choice.splits})
              : estimate(traits, p, choice);
@@ -172,7 +177,7 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated) {
   if (!choice.config) return concat(gated ? "gemv_geglu_" : "gemv_", dtype);
   const TileShape& s = choice.config->shape;
-  const char* units = choice.config->bulk         ? (choice.config->groups > 1 ? "pair_" : "bulk_")
+  const char* units = choice.config->bulk         ? (choice.config->turns ? "turn_" : "bulk_")
                       : choice.config->wave_group ? "group_"
                                                   : "";
   return concat(gated && choice.splits == 1 ? "geglu_" : "gemm_", units, dtype, "_", s.block_m, "x",
@@ -182,8 +187,7 @@ std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated) 
 std::string describe(const GemmChoice& choice) {
   if (!choice.config) return "gemv";
   const TileShape& s = choice.config->shape;
-  const std::string units = choice.config->bulk
-                                ? concat(choice.config->groups > 1 ? "p" : "b", choice.sharers)
+  const std::string units = choice.config->bulk ? concat(choice.config->turns ? "t" : "b", choice.sharers)
                             : choice.config->wave_group ? "g"
                                                         : "";
   return concat(s.block_m, "x", s.block_n, "x", s.block_k, units,

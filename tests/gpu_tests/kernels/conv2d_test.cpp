@@ -107,6 +107,9 @@ TEST_P(Conv2dOnGpu, EveryClusterOfTheCopyEngineMatchesTheReference) {
         ConvCase{{2, 10, 12, 192}, 0, 160, 3, 2, Padding::same(1), false, false, true},
         ConvCase{{1, 7, 12, 64}, 0, 288, 3, 1, Padding::same(1), true},
         ConvCase{{2, 11, 31, 320}, 64, 64, 1, 1, Padding{0, 0, 0, 0}, false, true},
+        // Two and three rounds of tiles on a multiprocessor.
+        ConvCase{{3, 60, 61, 64}, 0, 160, 3, 1, Padding::same(1), false, true, true},
+        ConvCase{{4, 60, 61, 64}, 64, 288, 1, 1, Padding{0, 0, 0, 0}},
         ConvCase{{1, 6, 140, 64}, 0, 32, 5, 1, Padding{2, 1, 2, 3}}}) {
     const Prepared s(c, GetParam(), 4 + seed++ % 2);
     const ConvArgs args = s.gpu.args(c);

@@ -67,7 +67,9 @@ struct Operands {
 // A few evenly spread rows, for the reference is slow: all of a small problem.
 std::vector<std::pair<int64_t, int64_t>> stretches(int64_t rows, int64_t outputs) {
   if (rows * outputs <= 100'000) return {{0, rows}};
-  return {{0, 1}, {rows / 2 + 5, 1}, {rows - 1, 1}};
+  std::vector<std::pair<int64_t, int64_t>> out = {{0, 1}, {rows / 2 + 5, 1}, {rows - 1, 1}};
+  for (int i = 1; i < 8; ++i) out.emplace_back(rows * i / 8 + 37 * i % 128, 1);
+  return out;
 }
 
 enum class Which { kEvery, kDefault };  // candidates
@@ -169,6 +171,17 @@ TEST_P(GpuLinearTest, OddShapesOfWholeBlocks) {
       {65, 520, 96, false, false, true, Activation::kNone, 8},
   };
   check_every_candidate(cases, GetParam());
+}
+
+// More than two rounds of tiles on every multiprocessor, of fewer and of more steps than there are stages.
+TEST_P(GpuLinearTest, ManyRoundsOfTilesFull) {
+  if (GetParam() == DType::kF32 || !test_gpu().traits().copy_engine)
+    GTEST_SKIP() << "only the copy engine's kernels take tiles in rounds: 16-bit types on sm_90";
+  check_every_candidate({{4300, 200, 1312, true, true},
+                         {4300, 904, 1312, false, true, false, Activation::kSilu},
+                         {4100, 136, 672, true, false, true},
+                         {4100, 648, 672, true, false, true}},
+                        GetParam());
 }
 
 TEST_P(GpuLinearTest, ShapesOfTheModelsFull) {
