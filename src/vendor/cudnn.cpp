@@ -268,6 +268,7 @@ class CudnnLibrary final : public ConvLibrary {
     for (const int mode : {Cudnn::kModeA, Cudnn::kModeFallback}) {
       for (const Part& config : configs(*graph, mode, most)) {
         if (static_cast<int>(out.size()) == most) break;
+        if (!is_exact(*config, shape.dtype)) continue;
         const auto plan = std::make_shared<Descriptor>(library_, Cudnn::kPlan);
         plan->set(Cudnn::kPlanHandle, Cudnn::kTypeHandle, library_.handle).set(Cudnn::kPlanConfig, *config);
         if (!plan->try_finalize()) continue;  // proposed, but not for this problem after all
@@ -291,7 +292,7 @@ class CudnnLibrary final : public ConvLibrary {
     // Some will not finalize: more are asked for than are wanted.
     std::vector<Part> out;
     std::vector<Cudnn::Descriptor> raw;
-    for (int i = 0; i < 2 * most; ++i) {
+    for (int i = 0; i < 4 * most; ++i) {
       out.push_back(std::make_shared<Descriptor>(library_, Cudnn::kEngineConfig));
       raw.push_back(out.back()->get());
     }
@@ -299,6 +300,23 @@ class CudnnLibrary final : public ConvLibrary {
                                          static_cast<int64_t>(raw.size()), raw.data());
     out.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, static_cast<int64_t>(out.size()))));
     return out;
+  }
+
+  // Whether the engine sums in float, and gives the same bits every time. With operands of float the matrix
+  // units would round them to 10 bits.
+  bool is_exact(const Descriptor& config, DType dtype) const {
+    const Descriptor engine(library_, Cudnn::kEngine);
+    Cudnn::Descriptor raw = engine.get();
+    config.get(Cudnn::kConfigEngine, Cudnn::kTypeDescriptor, 1, &raw);
+    std::array<int, Cudnn::kNoteCount> notes{};
+    const int64_t count = std::clamp<int64_t>(
+        engine.get(Cudnn::kEngineNotes, Cudnn::kTypeNote, Cudnn::kNoteCount, notes.data()), 0,
+        Cudnn::kNoteCount);
+    return std::none_of(notes.begin(), notes.begin() + count, [&](int note) {
+      return note == Cudnn::kDownConverts || note == Cudnn::kReducedPrecision ||
+             note == Cudnn::kNondeterministic || note == Cudnn::kWinograd ||
+             (note == Cudnn::kTensorCore && dtype == DType::kF32);
+    });
   }
 
   Library library_;

@@ -17,18 +17,19 @@ struct Cudnn {
   // cudnnDataType_t
   static constexpr int kFloat = 0, kHalf = 2, kBfloat16 = 9;
   // cudnnBackendDescriptorType_t
-  static constexpr int kPointwise = 0, kConvolution = 1, kEngineConfig = 3, kHeuristics = 4, kPlan = 5,
-                       kConvolutionForward = 10, kOperationPointwise = 13, kGraph = 15, kVariantPack = 16,
-                       kTensor = 17;
+  static constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristics = 4,
+                       kPlan = 5, kConvolutionForward = 10, kOperationPointwise = 13, kGraph = 15,
+                       kVariantPack = 16, kTensor = 17;
   // cudnnBackendAttributeType_t
   static constexpr int kTypeHandle = 0, kTypeDataType = 1, kTypeBool = 2, kTypeInt64 = 3, kTypeFloat = 4,
-                       kTypePointer = 6, kTypeConvMode = 7, kTypeHeurMode = 8, kTypePointwiseMode = 14,
-                       kTypeDescriptor = 15;
+                       kTypePointer = 6, kTypeConvMode = 7, kTypeHeurMode = 8, kTypeNote = 11,
+                       kTypePointwiseMode = 14, kTypeDescriptor = 15;
   // cudnnBackendAttributeName_t
   static constexpr int kPointwiseMode = 0, kPointwisePrecision = 1, kSwishBeta = 8;
   static constexpr int kConvType = 100, kConvMode = 101, kConvDilations = 102, kConvStrides = 103,
                        kConvPostPaddings = 104, kConvPrePaddings = 105, kConvDims = 106;
   static constexpr int kHeurMode = 200, kHeurGraph = 201, kHeurResults = 202;
+  static constexpr int kConfigEngine = 300, kEngineNotes = 1303;
   static constexpr int kPlanHandle = 400, kPlanConfig = 401, kPlanWorkspace = 402;
   static constexpr int kForwardAlpha = 700, kForwardBeta = 701, kForwardConv = 702, kForwardW = 703,
                        kForwardX = 704, kForwardY = 705;
@@ -39,6 +40,9 @@ struct Cudnn {
   static constexpr int kPackIds = 1000, kPackPointers = 1001, kPackWorkspace = 1003;
   // cudnnPointwiseMode_t
   static constexpr int kAdd = 0, kRelu = 100, kGelu = 104, kSwish = 106;
+  // cudnnBackendNumericalNote_t
+  static constexpr int kTensorCore = 0, kDownConverts = 1, kReducedPrecision = 2, kNondeterministic = 4,
+                       kWinograd = 5, kNoteCount = 10;
   static constexpr int kCrossCorrelation = 1;  // cudnnConvolutionMode_t
   // cudnnBackendHeurMode_t: by decision trees; whatever works
   static constexpr int kModeA = 3, kModeFallback = 2;

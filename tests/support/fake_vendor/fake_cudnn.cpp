@@ -222,7 +222,7 @@ int cudnnBackendGetAttribute(Backend* backend, int name, int, int64_t asked, int
   if (!is_live(__func__, backend) || !backend->finalized)
     return invalid(__func__, "of what is not finalized");
   if (backend->kind == 4 && name == 202) {
-    *count = std::min<int64_t>(asked, 3);
+    *count = std::min<int64_t>(asked, 4);
     for (int64_t i = 0; i < *count; ++i) {
       Backend* config = static_cast<Backend**>(to)[i];
       if (!is_live(__func__, config) || config->kind != 3) return invalid(__func__, "no configuration");
@@ -232,6 +232,20 @@ int cudnnBackendGetAttribute(Backend* backend, int name, int, int64_t asked, int
       config->attributes[-1] = {23, 1, {bytes, bytes + sizeof(rank)}};
       config->finalized = true;
     }
+    return 0;
+  }
+  if (backend->kind == 3 && name == 300) {  // its engine, which has the configuration's number
+    Backend* engine = *static_cast<Backend**>(to);
+    if (!is_live(__func__, engine) || engine->kind != 2) return invalid(__func__, "no engine");
+    engine->attributes[-1] = backend->attributes[-1];
+    engine->finalized = true;
+    *count = 1;
+    return 0;
+  }
+  if (backend->kind == 2 && name == 1303) {  // the fourth sums in any order
+    const std::array<int, 2> notes = {3, 4};
+    *count = backend->one<int>(-1) == 3 ? 2 : 1;
+    std::memcpy(to, notes.data(), static_cast<size_t>(*count) * sizeof(int));
     return 0;
   }
   if (backend->kind != 5 || name != 402) return invalid(__func__, "an unknown attribute");

@@ -150,7 +150,7 @@ void expect_all_right(ConvLibrary& library, const ConvShape& shape, size_t works
   }
 }
 
-// The stand-in proposes three engines, of which one does not work after all.
+// The stand-in proposes four engines, of which one does not work after all and one sums in any order.
 TEST_F(ConvolutionTest, CudnnDoesEveryTail) {
   fake.workspace(640);
   {
