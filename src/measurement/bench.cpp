@@ -124,7 +124,8 @@ class Bench {
       });
     arena.reserve(most);  // one that grows later makes those before it capture again
     for (Entry& e : entries)
-      if (e.runner) guard(e, [&] { e.row.accuracy = check_output(workload, inputs, e.runner->output()); });
+      if (e.runner)
+        guard(e, [&] { e.row.accuracy = check_output(workload, inputs, e.runner->output(), e.row.choice); });
     if (options_.mode != BenchMode::kTime) return;
     tuning::RaceRules rules{.rounds = options_.rounds,
                             .least_rounds = options_.least_rounds,
