@@ -168,6 +168,14 @@ test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with 
 	LD_LIBRARY_PATH="$(CURDIR)/build/onednn3-root/lib" ctest --test-dir build/onednn3 --output-on-failure \
 	  -j $(JOBS) -L 'kernels|models'
 
+# Compiles only: static_asserts compare every function, struct and number that src/vendor uses.
+test-vendor-headers: $(VENV)/bin/python  ## our prototypes of the vendors' libraries against their headers (downloads 1.2 GB)
+	tools/fetch_vendor_headers.sh build/vendor-headers $(VENV)/bin/python
+	for library in cublaslt cudnn hipblaslt rocblas miopen; do
+	  $(or $(CXX),c++) -std=c++20 -fsyntax-only -D__HIP_PLATFORM_AMD__ -Isrc -Iinclude -Itests -isystem build/vendor-headers/rocm/usr/include \
+	    -isystem build/vendor-headers/nvidia tests/vendor_headers/$$library.cpp && echo "$$library: as its header says"
+	done
+
 fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
 	tools/install_deps.sh fuzz
 	cmake --preset fuzz
@@ -235,5 +243,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

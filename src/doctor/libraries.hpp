@@ -13,8 +13,8 @@ struct Library {
   bool usable() const { return problem.empty(); }
 };
 
-// Opens each once (dlopen, lazily bound) and asks for one function that every version of it has. ROCm's
-// folder /opt/rocm/lib is looked at after the loader's own places.
+// Opens each once and asks for one function that every version of it has. The file that the library's own
+// variable names (ROCM_SD_CUDNN) goes before the loader's places, ROCm's folder /opt/rocm/lib comes after.
 std::vector<Library> find_libraries();
 
 }  // namespace rocm_sd::doctor

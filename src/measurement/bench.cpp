@@ -86,7 +86,9 @@ class Bench {
       for (const std::string& name : candidates_of(device_, workload, inputs, Slow::kIncluded)) {
         // What is picked names no configuration where it takes its default, which comes first.
         const bool chosen = name == picked || (!chosen_seen(entries) && name.starts_with(picked + " "));
-        if (options_.impls.empty() ? !chosen : !is_wanted(name, options_.impls)) continue;
+        const bool wanted =
+            is_wanted(name, options_.impls) || (chosen && is_wanted("chosen", options_.impls));
+        if (options_.impls.empty() ? !chosen : !wanted) continue;
         entries.push_back({plain, nullptr, nullptr});
         entries.back().row.choice = name;
         entries.back().row.chosen = chosen;
@@ -122,7 +124,8 @@ class Bench {
       });
     arena.reserve(most);  // one that grows later makes those before it capture again
     for (Entry& e : entries)
-      if (e.runner) guard(e, [&] { e.row.accuracy = check_output(workload, inputs, e.runner->output()); });
+      if (e.runner)
+        guard(e, [&] { e.row.accuracy = check_output(workload, inputs, e.runner->output(), e.row.choice); });
     if (options_.mode != BenchMode::kTime) return;
     tuning::RaceRules rules{.rounds = options_.rounds,
                             .least_rounds = options_.least_rounds,

@@ -16,9 +16,9 @@ enum class BenchMode { kCheck, kTime, kList };
 
 struct BenchOptions {
   BenchMode mode = BenchMode::kTime;
-  std::string impls =
-      "";                // "": what the op picks; "*": all; "gpu": those whose name begins so; several by ','
-  double seconds = 0.5;  // of timing a problem
+  std::string impls = "";  // "": what the op picks; "*": all; "gpu": those whose name begins so; several by
+                           // ',', among them "chosen": what the op picks
+  double seconds = 0.5;    // of timing a problem
   int least_rounds = 5, rounds = 50;
   Caches caches = Caches::kCold;
   std::function<void(const std::string&)> progress;

@@ -183,7 +183,7 @@ class Tuner {
     if (race.times[0].empty() || (options_.cancelled && options_.cancelled())) return;
 
     const std::vector<float> plain = runners[0]->output();
-    const Accuracy accuracy = check_output(workload, inputs, plain);
+    const Accuracy accuracy = check_output(workload, inputs, plain, names[0]);
     if (!accuracy.ok()) {
       ++report_.wrong;
       note(concat(workload.op, " ", workload.text, ": the untuned ", names[0],
@@ -211,8 +211,8 @@ class Tuner {
                 const std::vector<float>& plain) {
     std::vector<float> output;
     if (!attempt(workload, runner.choice(), [&] { output = runner.output(); })) return false;
-    const Accuracy accuracy = check_output(workload, inputs, output);
-    const int64_t different = count_differences(workload, inputs, plain, output);
+    const Accuracy accuracy = check_output(workload, inputs, output, runner.choice());
+    const int64_t different = count_differences(workload, inputs, plain, output, runner.choice());
     if (accuracy.ok() && different == 0) return true;
     note(concat(workload.op, " ", workload.text, ": ", runner.choice(), " is WRONG and was not kept: ",
                 accuracy.describe(), "; ", different, " elements differ from the untuned result"));
@@ -272,7 +272,7 @@ Verification verify(Device& device, const Record& record) {
     Arena arena(device);
     const Weight weight = inputs.weight();
     Runner runner(arena, workload, inputs, weight, record.choice);
-    const Accuracy accuracy = check_output(workload, inputs, runner.output());
+    const Accuracy accuracy = check_output(workload, inputs, runner.output(), record.choice);
     return {accuracy.ok() ? Verdict::kRight : Verdict::kWrong, accuracy.describe()};
   } catch (const Error& error) {
     if (is_fatal(error)) throw;

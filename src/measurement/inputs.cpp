@@ -39,6 +39,14 @@ std::vector<float> random_block(const Operand& operand, int64_t count, uint32_t 
   return values;
 }
 
+// Rounds to what the type holds.
+void round_to(std::vector<float>& values, DType type) {
+  std::vector<char> stored(values.size() * dtype_size(type));
+  const auto count = static_cast<int64_t>(values.size());
+  convert_elements(values.data(), DType::kF32, stored.data(), type, count);
+  convert_elements(stored.data(), type, values.data(), DType::kF32, count);
+}
+
 }  // namespace
 
 Inputs::Inputs(Device& device, const Workload& workload) : Inputs(device, workload.problem()) {
@@ -46,10 +54,15 @@ Inputs::Inputs(Device& device, const Workload& workload) : Inputs(device, worklo
 }
 
 Inputs::Inputs(Device& device, const library::Problem& problem, uint32_t seed) {
+  DType weights = DType::kF32;
+  for (const Operand& operand : problem.operands)
+    if (operand.slot == Slot::kWeight && operand.shape.rank() > 1) weights = operand.dtype;
   for (const Operand& operand : problem.operands) {
     if (operand.output) continue;
     const auto count = static_cast<int64_t>(operand.bytes() / dtype_size(operand.dtype));
     std::vector<float> block = random_block(operand, std::clamp<int64_t>(count, 1, kBlock), seed);
+    // A layer's bias comes from the checkpoint that its weight comes from.
+    if (operand.slot == Slot::kBias && dtype_size(weights) == 2) round_to(block, weights);
     std::vector<char> stored(block.size() * dtype_size(operand.dtype));
     convert_elements(block.data(), DType::kF32, stored.data(), operand.dtype,
                      static_cast<int64_t>(block.size()));

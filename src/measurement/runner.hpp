@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "measurement/inputs.hpp"
@@ -54,13 +55,14 @@ struct Accuracy {
   std::string describe() const;
 };
 
-// Samples of the output against exact_output(): ends, and so many places at random.
+// Samples of the output against exact_output(): ends, and so many places at random. choice: what made it;
+// MIOpen's may have rounded its sums once more (conv2d_vendor.hpp).
 Accuracy check_output(const Workload& workload, const Inputs& inputs, const std::vector<float>& output,
-                      int samples = 192);
+                      std::string_view choice = "", int samples = 192);
 
 // The number of elements in which two outputs of the workload differ by more than both may be wrong, judged
-// by the tolerances at a few samples; values that are not finite count.
+// by the tolerances at a few samples; values that are not finite count. choice: of b.
 int64_t count_differences(const Workload& workload, const Inputs& inputs, const std::vector<float>& a,
-                          const std::vector<float>& b);
+                          const std::vector<float>& b, std::string_view choice = "");
 
 }  // namespace rocm_sd::measurement

@@ -113,10 +113,12 @@ ExactValue exact(const rocm_sd_kernels_conv2d& p, const Inputs& in, DType dtype,
       add_pixel(Slot::kX, p.channels, 0, pixel, tap);
       if (p.second_channels) add_pixel(Slot::kSecond, p.second_channels, p.channels, pixel, tap);
     }
+  const double product = std::fabs(sum.value);
   if (p.has_bias) sum.add(in.value(Slot::kBias, k));
   if (p.has_channel_shift) sum.add(in.value(Slot::kShift, image * p.out_channels + k));
   if (p.has_residual) sum.add(in.value(Slot::kResidual, i));
   ExactValue out = finished(sum, p.activation, dtype);
+  out.stored_sum = 1.2 * unit_of(dtype) * product;
   // A doubled image's filter may be summed to four of 2x2 and stored in the type.
   if (p.upsample2x) out.tolerance += 2 * unit_of(dtype) * sum.magnitude / std::sqrt(static_cast<double>(all));
   return out;

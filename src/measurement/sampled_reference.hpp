@@ -12,6 +12,8 @@ namespace rocm_sd::measurement {
 struct ExactValue {
   double value = 0;
   double tolerance = 0;  // of a right implementation that sums in float and stores in the workload's type
+  double stored_sum =
+      0;  // and more, of one that stores the sum in that type before its epilogue (convolutions)
 };
 
 // Output number i, row-major. The tolerance has three parts: rounding the result to its type; rounding of

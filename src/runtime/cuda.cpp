@@ -121,6 +121,7 @@ class CudaDriver final : public GpuDriver {
   void make_current() override { ROCM_SD_CHECK_GPU(api_.cuCtxSetCurrent(context_)); }
   void use_stream(void* stream) override { stream_ = static_cast<Stream>(stream); }
   void use_own_stream() override { stream_ = own_stream_; }
+  void* stream() override { return stream_; }
   MemoryInfo memory() override {
     size_t free = 0, total = 0;
     ROCM_SD_CHECK_GPU(api_.cuMemGetInfo_v2(&free, &total));

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "runtime/driver_memory.hpp"
 #include "runtime/kernel_archive.hpp"
+#include "runtime/library_host.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -114,7 +115,7 @@ class KernelTable {
   std::map<std::string, LoadedKernel, std::less<>> kernels_;  // nodes stay where they are
 };
 
-class DriverGpu final : public GpuDevice {
+class DriverGpu final : public GpuDevice, public LibraryHost {
  public:
   explicit DriverGpu(std::unique_ptr<GpuDriver> driver)
       : driver_(std::move(driver)),
@@ -133,6 +134,7 @@ class DriverGpu final : public GpuDevice {
   ~DriverGpu() override {
     try {
       current().synchronize();
+      forget_kept();
     } catch (const Error& error) {
       log().warn("{}", error.what());
     }
@@ -209,6 +211,11 @@ class DriverGpu final : public GpuDevice {
   void synchronize_stream(void* stream) override { current().synchronize_stream(stream); }
   void* thread_context() override { return driver_->thread_context(); }
   void restore_thread_context(void* context) noexcept override { driver_->restore_thread_context(context); }
+
+  void* library_stream() override { return current().stream(); }
+  bool hosts_libraries() const override {
+    return kind() == DeviceKind::kHip || kind() == DeviceKind::kCuda;
+  }
 
   void map_boxes(void* map, const MatrixBoxes& boxes) override { current().map_boxes(map, boxes); }
   void map_boxes(void* map, const ImageBoxes& boxes) override { current().map_boxes(map, boxes); }
@@ -299,6 +306,18 @@ void GpuDevice::launch_on(void*, const GpuKernel& kernel, GpuGrid grid, uint32_t
   launch(kernel, grid, threads, lds_bytes, params, bytes);
 }
 void GpuDevice::synchronize_stream(void*) { synchronize(); }
+
+LibraryHost* library_host(Device& device) {
+  auto* host = dynamic_cast<LibraryHost*>(&device);
+  return host && host->hosts_libraries() ? host : nullptr;
+}
+std::shared_ptr<void> LibraryHost::kept(const std::string& key,
+                                        const std::function<std::shared_ptr<void>()>& make) {
+  const std::lock_guard lock(keeping_);
+  std::shared_ptr<void>& found = kept_[key];
+  if (!found) found = make();
+  return found;
+}
 void GpuDevice::map_boxes(void*, const MatrixBoxes&) {
   throw DeviceError(concat(name(), ": has no copy engine for boxes of a matrix"));
 }

@@ -37,6 +37,8 @@ class GpuDriver {
   // else works on the device meanwhile. A driver that runs every call at once has no streams to choose from.
   virtual void use_stream(void* /*stream*/) {}
   virtual void use_own_stream() {}
+  // The stream in use, as the driver calls it (hipStream_t, CUstream); null is its default stream.
+  virtual void* stream() { return nullptr; }
   virtual MemoryInfo memory() = 0;
 
   virtual void* allocate(size_t bytes) = 0;  // null where memory does not suffice

@@ -116,6 +116,7 @@ class HipDriver final : public GpuDriver {
   void make_current() override { ROCM_SD_CHECK_GPU(api_.hipSetDevice(index_)); }
   void use_stream(void* stream) override { stream_ = static_cast<Stream>(stream); }
   void use_own_stream() override { stream_ = own_stream_; }
+  void* stream() override { return stream_; }
   MemoryInfo memory() override {
     size_t free = 0, total = 0;
     ROCM_SD_CHECK_GPU(api_.hipMemGetInfo(&free, &total));

@@ -3,30 +3,40 @@
 #include "base/error.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/conv/conv2d_impl.hpp"
+#include "kernels/conv/conv2d_vendor.hpp"
 #include "kernels/problem.hpp"
 #include "kernels/result_type.hpp"
 
 namespace rocm_sd {
 namespace {
 
-const ImplList<ConvProblem> kImpls = {"conv2d",
-                                      {
-                                          {"gpu", conv2d_supports_gpu, conv2d_gpu, &kConvGpuConfigs},
-                                          {"winograd", conv2d_supports_winograd, conv2d_winograd},
-                                          {"tiled", conv2d_supports_tiled, conv2d_tiled},
-                                          {"onednn", conv2d_supports_onednn, conv2d_onednn},
-                                          {"ref", supports_host<ConvProblem>, conv2d_ref},
-                                      }};
+// Our own kernels first: a vendor's library is taken where a tuning table names it.
+ImplList<ConvProblem> with_vendors(ImplList<ConvProblem> list) {
+  const std::vector<Impl<ConvProblem>> vendors = conv2d_vendor_impls();
+  list.impls.insert(list.impls.end(), vendors.begin(), vendors.end());
+  return list;
+}
+
+const ImplList<ConvProblem> kImpls =
+    with_vendors({"conv2d",
+                  {
+                      {"gpu", conv2d_supports_gpu, conv2d_gpu, &kConvGpuConfigs},
+                      {"winograd", conv2d_supports_winograd, conv2d_winograd},
+                      {"tiled", conv2d_supports_tiled, conv2d_tiled},
+                      {"onednn", conv2d_supports_onednn, conv2d_onednn},
+                      {"ref", supports_host<ConvProblem>, conv2d_ref},
+                  }});
 
 // Where the CPU multiplies bf16 in hardware (AVX512-BF16, AMX) oneDNN's products are the fastest: measured on
 // a Xeon with AMX, where the tiled kernel's pairs stayed below its own f32.
-const ImplList<ConvProblem> kHardwareBf16 = {"conv2d",
-                                             {
-                                                 {"gpu", conv2d_supports_gpu, conv2d_gpu, &kConvGpuConfigs},
-                                                 {"onednn", conv2d_supports_onednn, conv2d_onednn},
-                                                 {"tiled", conv2d_supports_tiled, conv2d_tiled},
-                                                 {"ref", supports_host<ConvProblem>, conv2d_ref},
-                                             }};
+const ImplList<ConvProblem> kHardwareBf16 =
+    with_vendors({"conv2d",
+                  {
+                      {"gpu", conv2d_supports_gpu, conv2d_gpu, &kConvGpuConfigs},
+                      {"onednn", conv2d_supports_onednn, conv2d_onednn},
+                      {"tiled", conv2d_supports_tiled, conv2d_tiled},
+                      {"ref", supports_host<ConvProblem>, conv2d_ref},
+                  }});
 
 const ImplList<ConvProblem>& impls_for(const ConvProblem& p) {
   return p.dtype() == DType::kBF16 && host_has_bf16() ? kHardwareBf16 : kImpls;

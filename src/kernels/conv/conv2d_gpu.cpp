@@ -8,41 +8,13 @@
 #include "composable_kernels/fused/conv_params.hpp"
 #include "kernels/bulk_plan.hpp"
 #include "kernels/choice_memo.hpp"
-#include "kernels/gpu_launch.hpp"
+#include "kernels/conv/conv2d_parts.hpp"
 #include "kernels/widen/widen.hpp"
 
 namespace rocm_sd {
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
-
-uint32_t groups_of(int64_t lanes) {
-  return static_cast<uint32_t>((lanes + kConvSmallThreads - 1) / kConvSmallThreads);
-}
-
-const GpuKernel& kernel_named(Exec& ex, const std::string& name) {
-  GpuDevice& device = *gpu_device(ex);
-  const GpuKernel* kernel = device.find_kernel(name);
-  require<UsageError>(kernel != nullptr, "conv2d: the kernel archive for ", device.traits().arch, " has no ",
-                      name);
-  return *kernel;
-}
-
-// x itself, or a copy whose pixels are whole pieces of 16 bytes: latents of 4 channels, pictures of 3.
-template <class T>
-Tensor whole_pieces(Exec& ex, const Tensor& x) {
-  const int64_t channels = x.dim(3), padded = conv_padded_channels(channels, x.dtype());
-  if (padded == channels) return x;
-  const Tensor y = ex.alloc({x.dim(0), x.dim(1), x.dim(2), padded}, x.dtype());
-  const PadParams<T> params{static_cast<const T*>(x.data()), static_cast<T*>(y.data()), x.numel() / channels,
-                            static_cast<int32_t>(channels), static_cast<int32_t>(padded)};
-  const auto bytes = static_cast<double>(x.bytes() + y.bytes());
-  launch_kernel(ex, {"conv2d", concat("gpu pad ", x.shape(), " ", x.dtype()), 0, bytes},
-                kernel_named(ex, concat("conv_pad_", dtype_name(x.dtype()))),
-                {groups_of(y.numel() * static_cast<int64_t>(sizeof(T)) / 16), 1, 1}, kConvSmallThreads, 0,
-                params);
-  return y;
-}
 
 template <class T>
 ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) {
@@ -69,29 +41,6 @@ ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) 
   }
   return conv_image(g, static_cast<const T*>(x.data()),
                     second ? static_cast<const T*>(second.data()) : static_cast<const T*>(nullptr));
-}
-
-template <class T>
-TailParams<T> tail_of(const ConvProblem& p) {
-  const Epilogue& e = p.args.epilogue;
-  TailParams<T> out{};
-  out.y = static_cast<T*>(p.y.data());
-  out.rows = static_cast<int>(p.batch() * p.out_h() * p.out_w());
-  out.channels = static_cast<int>(p.out_channels());
-  out.y_stride = p.out_channels();
-  out.rows_per_image = static_cast<int>(p.out_h() * p.out_w());
-  if (p.w.bias) out.bias = p.w.bias->as<float>();
-  out.float_result = p.out_dtype() != p.dtype();
-  if (e.residual) out.residual = static_cast<const T*>(e.residual->data());
-  if (e.channel_shift) {
-    out.shift = e.channel_shift->data();
-    out.shift_stride = e.channel_shift->stride(0);
-    out.shift_is_float = e.channel_shift->dtype() == DType::kF32;
-  }
-  static_assert(static_cast<int>(TailActivation::kRelu) == static_cast<int>(Activation::kRelu) &&
-                static_cast<int>(TailActivation::kGelu) == static_cast<int>(Activation::kGelu));
-  out.act = static_cast<TailActivation>(e.act);
-  return out;
 }
 
 // The filter as the kernel reads it, laid out on first use; one that is held in 8 bits is widened for every
@@ -162,7 +111,7 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
                                 ? tiles
                                 : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config.groups,
                                                                         static_cast<int>(cluster)));
-  launch_kernel(ex, info, kernel_named(ex, conv_kernel_name(p.dtype(), choice.config)),
+  launch_kernel(ex, info, conv_kernel(ex, conv_kernel_name(p.dtype(), choice.config)),
                 {clusters * cluster, 1, 1, cluster, true},
                 static_cast<uint32_t>(bulk_threads(choice.config.groups)),
                 static_cast<uint32_t>(bulk_lds_bytes(shape)), bulk);
@@ -172,13 +121,13 @@ template <class T>
 void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config.shape;
-  const Tensor x = whole_pieces<T>(ex, p.x);
-  const Tensor second = p.args.second ? whole_pieces<T>(ex, *p.args.second) : Tensor();
+  const Tensor x = conv_whole_pieces<T>(ex, p.x);
+  const Tensor second = p.args.second ? conv_whole_pieces<T>(ex, *p.args.second) : Tensor();
   const bool phases = conv_has_phases(p);
 
   ConvParams<T> params{};
   params.image = image_of<T>(p, x, second);
-  params.tail = tail_of<T>(p);
+  params.tail = conv_tail<T>(p);
   Tensor wide;  // lives until the launch
   params.filter = filter_of<T>(ex, p, wide);
   params.phases = phases ? 4 : 1;
@@ -206,7 +155,7 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   const std::string name = conv_kernel_name(p.dtype(), choice.config);
   launch_kernel(ex,
                 p.info(concat(phases ? "gpu phases " : "gpu ", choice.config.suffix(), "/", splits).c_str()),
-                kernel_named(ex, name),
+                conv_kernel(ex, name),
                 {static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits),
                  static_cast<uint32_t>(params.phases)},
                 static_cast<uint32_t>(shape.waves() * device.traits().lanes),
@@ -215,8 +164,8 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   const GemmReduceParams<T> reduce{params.partials, params.tail, splits, false};
   const int64_t pieces = static_cast<int64_t>(params.tail.rows) * ((params.tail.channels + 7) / 8);
   launch_kernel(ex, {"conv2d", concat("gpu reduce ", p.describe()), 0, static_cast<double>(partials.bytes())},
-                kernel_named(ex, concat("conv_reduce_", dtype_name(p.dtype()))), {groups_of(pieces), 1, 1},
-                kConvSmallThreads, 0, reduce);
+                conv_kernel(ex, concat("conv_reduce_", dtype_name(p.dtype()))),
+                {conv_groups_of(pieces), 1, 1}, kConvSmallThreads, 0, reduce);
 }
 
 using ConvKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, DType, int64_t, bool>;

@@ -68,7 +68,10 @@ extern const Configs<ConvProblem> kConvGpuConfigs;  // by describe(choice)
 // device in dtype or in 8 bits, and in the same type.
 class GpuFilter final : public Weight::Pack {
  public:
-  GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels, DType dtype);
+  // kDense: one block of channels for each tap, [K][(r, s, c)], as other libraries take it.
+  enum class Order { kBlocks, kDense };
+  GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels, DType dtype,
+            Order order = Order::kBlocks);
   size_t bytes() const override { return data_.bytes(); }
   Tensor unpack() const override;
   const Tensor& packed() const { return data_; }
@@ -79,6 +82,7 @@ class GpuFilter final : public Weight::Pack {
   Shape shape_;
   int64_t first_channels_;
   DType dtype_;
+  Order order_;
   Tensor data_;  // [K, depth]
 };
 

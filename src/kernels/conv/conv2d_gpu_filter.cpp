@@ -20,6 +20,14 @@ FilterLayout layout_of(const Shape& shape, int64_t first_channels, DType dtype) 
                             static_cast<int>(dtype_size(dtype)));
 }
 
+FilterLayout ordered_layout_of(const Shape& shape, int64_t first_channels, DType dtype,
+                               GpuFilter::Order order) {
+  FilterLayout layout = layout_of(shape, first_channels, dtype);
+  if (order == GpuFilter::Order::kDense)
+    for (int i : {0, 1}) layout.block[i] = layout.padded[i];
+  return layout;
+}
+
 // Starts conv_pack, conv_phases or conv_unpack over `count` lanes. Outside any Exec: filters are laid out
 // while planning, when nothing else runs.
 template <class T>
@@ -52,8 +60,8 @@ int64_t conv_padded_channels(int64_t channels, DType dtype) {
   return conv_padded(channels, static_cast<int>(dtype_size(dtype)));
 }
 
-GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels, DType dtype)
-    : device_(device), shape_(plain.shape()), first_channels_(first_channels), dtype_(dtype) {
+GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_channels, DType dtype, Order order)
+    : device_(device), shape_(plain.shape()), first_channels_(first_channels), dtype_(dtype), order_(order) {
   const FilterLayout layout = this->layout();
   data_ = make_tensor(device, {layout.outputs, layout.depth()}, plain.dtype());
   // Of bytes a lane lays out one, of other types 16 bytes.
@@ -62,7 +70,7 @@ GpuFilter::GpuFilter(GpuDevice& device, const Tensor& plain, int64_t first_chann
   device.synchronize();  // the plain filter may be freed after this
 }
 
-FilterLayout GpuFilter::layout() const { return layout_of(shape_, first_channels_, dtype_); }
+FilterLayout GpuFilter::layout() const { return ordered_layout_of(shape_, first_channels_, dtype_, order_); }
 
 Tensor GpuFilter::unpack() const {
   const Tensor plain = make_tensor(device_, shape_, data_.dtype());

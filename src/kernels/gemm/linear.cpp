@@ -4,35 +4,43 @@
 #include "kernels/gemm/linear_eight_bit.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gemm/linear_impl.hpp"
+#include "kernels/gemm/linear_vendor.hpp"
 #include "kernels/problem.hpp"
 #include "kernels/result_type.hpp"
 
 namespace rocm_sd {
 namespace {
 
-const ImplList<LinearProblem> kImpls = {
-    "linear",
-    {
-        {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit, &kLinearEightBitConfigs},
-        {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
-        {"tiled", linear_supports_tiled, linear_tiled},
-        {"onednn", linear_supports_onednn, linear_onednn},
-        {"scalar", linear_supports_scalar, linear_scalar},
-        {"ref", supports_host<LinearProblem>, linear_ref},
-    }};
+// Our own kernels first: a vendor's library is taken where a tuning table names it.
+ImplList<LinearProblem> with_vendors(ImplList<LinearProblem> list) {
+  const std::vector<Impl<LinearProblem>> vendors = linear_vendor_impls();
+  list.impls.insert(list.impls.end(), vendors.begin(), vendors.end());
+  return list;
+}
+
+const ImplList<LinearProblem> kImpls =
+    with_vendors({"linear",
+                  {
+                      {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit, &kLinearEightBitConfigs},
+                      {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
+                      {"tiled", linear_supports_tiled, linear_tiled},
+                      {"onednn", linear_supports_onednn, linear_onednn},
+                      {"scalar", linear_supports_scalar, linear_scalar},
+                      {"ref", supports_host<LinearProblem>, linear_ref},
+                  }});
 
 // Where the CPU multiplies bf16 in hardware oneDNN's products are the fastest (conv2d.cpp says where that was
 // measured).
-const ImplList<LinearProblem> kHardwareBf16 = {
-    "linear",
-    {
-        {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit, &kLinearEightBitConfigs},
-        {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
-        {"onednn", linear_supports_onednn, linear_onednn},
-        {"tiled", linear_supports_tiled, linear_tiled},
-        {"scalar", linear_supports_scalar, linear_scalar},
-        {"ref", supports_host<LinearProblem>, linear_ref},
-    }};
+const ImplList<LinearProblem> kHardwareBf16 =
+    with_vendors({"linear",
+                  {
+                      {"gpu_eight_bit", linear_supports_eight_bit, linear_eight_bit, &kLinearEightBitConfigs},
+                      {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
+                      {"onednn", linear_supports_onednn, linear_onednn},
+                      {"tiled", linear_supports_tiled, linear_tiled},
+                      {"scalar", linear_supports_scalar, linear_scalar},
+                      {"ref", supports_host<LinearProblem>, linear_ref},
+                  }});
 
 const ImplList<LinearProblem>& impls_for(const LinearProblem& p) {
   return p.dtype() == DType::kBF16 && host_has_bf16() ? kHardwareBf16 : kImpls;

@@ -24,6 +24,10 @@ void fake_hip_card(const char* arch, uint64_t memory_bytes) {
   card().arch = arch;
   card().memory = memory_bytes;
 }
+void fake_hip_enqueue(void* stream, void (*work)(void*), void* argument) {
+  const std::lock_guard lock(card().mutex);
+  enqueue(static_cast<Stream*>(stream), __func__, {[=] { work(argument); }});
+}
 
 const char* hipGetErrorName(int status) {
   switch (status) {

@@ -1,0 +1,75 @@
+// The ways that a vendor's library has of computing an op's problems on one device: prepared while planning,
+// kept as long as the device.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kernels/select.hpp"
+#include "runtime/library_host.hpp"
+#include "vendor/library.hpp"
+
+namespace rocm_sd {
+
+template <class Way>
+struct FoundWays {
+  std::vector<std::shared_ptr<Way>> ways;  // the library's favourite first
+  Refusal refusal;                         // why there are none
+};
+
+// Library: a MatmulLibrary or ConvLibrary, Way: its Matmul or Convolution.
+template <class Library, class Way>
+class VendorWays {
+ public:
+  using Open = std::shared_ptr<Library> (*)();
+
+  // Of this library on the device of `host`: the same object for every caller.
+  static std::shared_ptr<VendorWays> on(LibraryHost& host, const char* name, Open open) {
+    host.library_stream();  // the device is current: the handle is made for it
+    return std::static_pointer_cast<VendorWays>(
+        host.kept(concat("vendor ", name), [&] { return std::make_shared<VendorWays>(open); }));
+  }
+  explicit VendorWays(Open open) {
+    try {
+      library_ = open();
+    } catch (const vendor::LibraryError& error) {
+      problem_ = error.what();
+    }
+  }
+
+  Library* library() const { return library_.get(); }  // null: problem() says why
+  const std::string& problem() const { return problem_; }
+
+  // What `make` gives for this key, asked once; LibraryError becomes the refusal.
+  template <class Make>
+  const FoundWays<Way>& find(const std::string& key, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    auto found = found_.find(key);
+    if (found != found_.end()) return found->second;
+    FoundWays<Way> made;
+    if (!library_) {
+      made.refusal = problem_;
+    } else {
+      try {
+        made.ways = make(*library_);
+        if (made.ways.empty()) made.refusal = "the library has no way of computing it";
+      } catch (const vendor::LibraryError& error) {
+        made.refusal = error.what();
+      } catch (const OutOfMemoryError& error) {  // of a search
+        made.refusal = error.what();
+      }
+    }
+    return found_.emplace(key, std::move(made)).first->second;
+  }
+
+ private:
+  std::shared_ptr<Library> library_;
+  std::string problem_;
+  std::mutex mutex_;
+  std::map<std::string, FoundWays<Way>> found_;  // nodes stay where they are; ways go before the library
+};
+
+}  // namespace rocm_sd
