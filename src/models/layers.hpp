@@ -11,11 +11,13 @@ namespace rocm_sd {
 
 // What a matrix or filter is held in when the model computes in bf16, whose 8 bits are too few for some; in
 // every other type it is held in that type.
-enum class Precision { kCompute, kHalf, kFloat };  // bf16, f16, f32
+// kSplit: as the sum of two bf16, side by side along the inputs: [out,3 in,...], see split_bf16.
+enum class Precision { kCompute, kSplit, kHalf, kFloat };  // bf16, twice bf16, f16, f32
 
 struct Linear : LinearWeight {
   int64_t in = 0, out = 0;
   bool biased = true;
+  Precision precision = Precision::kCompute;
 
   Linear() = default;
   Linear(int64_t in_features, int64_t out_features, bool with_bias = true)
@@ -54,6 +56,12 @@ struct Conv : ConvWeight {
   Conv(int64_t in_channels, int64_t out_channels, int kernel_size = 3, bool with_bias = true)
       : in(in_channels), out(out_channels), kernel(kernel_size), biased(with_bias) {}
 };
+
+// Whether the layer's weight is held as Precision::kSplit says: it then takes split_bf16 of its input.
+template <class Layer>
+bool is_split(const Layer& layer) {
+  return layer.weight.dim(1) == 3 * layer.in;
+}
 
 struct Norm : NormWeight {
   int64_t channels = 0;

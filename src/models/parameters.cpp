@@ -45,6 +45,7 @@ class Loader final : public Visitor {
 
  protected:
   void slot(const ParameterSlot& slot) override {
+    if (slot.matrix && compute_ == DType::kBF16 && slot.precision == Precision::kSplit) return split(slot);
     const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
     if (Tensor ready = source_.ready(slot, dtype, device_)) return slot.store(std::move(ready));
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);
@@ -61,7 +62,7 @@ class Loader final : public Visitor {
 
  private:
   DType matrix_dtype(Precision precision) const {
-    if (compute_ != DType::kBF16 || precision == Precision::kCompute) return compute_;
+    if (compute_ != DType::kBF16 || precision <= Precision::kSplit) return compute_;
     return precision == Precision::kHalf ? DType::kF16 : DType::kF32;
   }
   void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
@@ -85,10 +86,52 @@ class Loader final : public Visitor {
     }
   }
 
+  // A few rows at a time: host memory stays small.
+  void split(const ParameterSlot& slot) {
+    Shape shape = slot.shape;  // [out,in,...]
+    shape[1] *= 3;
+    const Tensor tensor = make_tensor(device_, shape, DType::kBF16);
+    char* to = static_cast<char*>(tensor.data());
+    for (const ParameterSlot::Part& part : slot.parts) {
+      const int64_t rows = part.shape[0], columns = part.shape.numel() / rows;
+      const int64_t most =
+          std::max<int64_t>(1, kStagingBytes / (columns * static_cast<int64_t>(sizeof(float))));
+      for (int64_t row = 0; row < rows; row += most) {
+        const int64_t count = std::min(most, rows - row);
+        values_.resize(static_cast<size_t>(count * columns));
+        if (count == rows)
+          source_.read(part.name, part.shape, DType::kF32, values_.data());
+        else
+          source_.read_part(part.name, part.shape, row * columns, count * columns, DType::kF32,
+                            values_.data());
+        split_rows(count, columns);
+        device_.copy_to_device(to, halves_.data(), halves_.size() * sizeof(uint16_t));
+        to += halves_.size() * sizeof(uint16_t);
+      }
+    }
+    slot.store(tensor);
+  }
+
+  // Of values_ to halves_: the high parts of each row, again, and its low parts.
+  void split_rows(int64_t rows, int64_t columns) {
+    halves_.resize(static_cast<size_t>(3 * rows * columns));
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* from = values_.data() + row * columns;
+      uint16_t* to = halves_.data() + 3 * row * columns;
+      for (int64_t i = 0; i < columns; ++i) {
+        const uint16_t high = float_to_bf16(from[i]);
+        to[i] = to[columns + i] = high;
+        to[2 * columns + i] = float_to_bf16(from[i] - bf16_to_float(high));
+      }
+    }
+  }
+
   Device& device_;
   const ParameterSource& source_;
   DType compute_;
   std::vector<char> staging_;
+  std::vector<float> values_;  // of split()
+  std::vector<uint16_t> halves_;
 };
 
 class HeldBytes final : public Visitor {
@@ -156,7 +199,7 @@ std::string Visitor::full(std::string_view name, std::string_view leaf) const {
 }
 
 void Visitor::operator()(std::string_view name, Linear& layer) {
-  slot(weight_slot(layer, full(name, "weight"), {layer.out, layer.in}));
+  slot(weight_slot(layer, full(name, "weight"), {layer.out, layer.in}, layer.precision));
   if (layer.biased) slot(bias_slot(layer, full(name, "bias"), layer.out));
 }
 

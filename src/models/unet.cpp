@@ -47,8 +47,7 @@ UNet::UNet(const UNetConfig& config)
     up_.emplace_back(width, taken, block, config.norm_eps);
     width = block.channels;
   }
-  conv_in_.precision =
-      Precision::kFloat;  // little work, and all that follows sees its rounding of the latents
+  choose_precisions();
   number_layers();
 }
 
@@ -57,6 +56,33 @@ UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource&
   load_parameters(unet, device, source, compute);
   unet.dtype_ = compute;
   return unet;
+}
+
+// What a model in bf16 computes with more bits: layers whose share of the prediction's error is several times
+// their share of the work. docs/architecture.md, "Numerics", has both.
+void UNet::choose_precisions() {
+  conv_in_.precision = Precision::kFloat;  // all that follows sees its rounding of the latents
+  conv_out_.precision = Precision::kSplit;
+  // Every step of a picture sees the same error of the text.
+  for (CrossAttention* layer : cross_attentions()) layer->kv.precision = Precision::kHalf;
+  const auto resnets = [](std::vector<ResBlock>& blocks) {
+    for (ResBlock& block : blocks)
+      if (block.skip) block.skip->precision = Precision::kSplit;
+  };
+  const auto attentions = [](std::vector<Transformer>& transformers) {
+    for (Transformer& transformer : transformers)
+      transformer.proj_in.precision = transformer.proj_out.precision = Precision::kSplit;
+  };
+  for (DownBlock& block : down_) {
+    resnets(block.resnets);
+    attentions(block.attentions);
+    if (block.downsampler) block.downsampler->precision = Precision::kSplit;
+  }
+  if (mid_) attentions(mid_->attentions);
+  for (UpBlock& block : up_) {
+    resnets(block.resnets);
+    attentions(block.attentions);
+  }
 }
 
 // Gives every residual block its columns of the time shifts and every cross attention its place in the text
@@ -181,7 +207,7 @@ Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, c
   const UNetContext context{shifts, &text.keys_values, config_.norm_groups, args.tap};
   const DType maps = input_dtype();
   const auto conv = [&](const Tensor& x, const Conv& layer) {
-    return conv2d(ex, as_dtype(ex, x, layer.weight.dtype()), layer,
+    return conv2d(ex, is_split(layer) ? split_bf16(ex, x) : as_dtype(ex, x, layer.weight.dtype()), layer,
                   {.pad = Padding::same((layer.kernel - 1) / 2), .epilogue = {.dtype = maps}});
   };
   Tensor x = conv(config_.center_input ? affine(ex, latents, 2, -1) : latents, conv_in_);  // [B,h,w,C0]
@@ -199,7 +225,7 @@ Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, c
                  {.groups = static_cast<int>(config_.norm_groups),
                   .eps = norm_out_.eps,
                   .act = Activation::kSilu,
-                  .dtype = dtype_});
+                  .dtype = is_split(conv_out_) ? DType::kF32 : dtype_});
   return conv(x, conv_out_);  // [B,h,w,out_channels]
 }
 

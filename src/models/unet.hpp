@@ -66,6 +66,7 @@ class UNet {
 
  private:
   bool takes(DType dtype) const { return dtype == dtype_ || dtype == input_dtype(); }
+  void choose_precisions();
   void number_layers();
   std::vector<CrossAttention*> cross_attentions();  // in order of running
   std::vector<const CrossAttention*> cross_attentions() const;

@@ -165,6 +165,37 @@ Tensor cast(Exec& ex, const Tensor& x, DType dtype) {
   return y;
 }
 
+Tensor split_bf16(Exec& ex, const Tensor& x, const Tensor* second) {
+  require(x.rank() >= 1, "split_bf16: x must be [...,C], is ", x.shape());
+  Shape shape = x.shape();
+  if (second) {
+    if (second->rank() == x.rank()) shape[-1] = second->dim(-1);
+    require(second->shape() == shape, "split_bf16: second ", second->shape(), " does not fit x ", x.shape());
+    shape[-1] += x.dim(-1);
+  }
+  const int64_t channels = shape[-1];
+  shape[-1] *= 3;
+  const Tensor y = ex.alloc(shape, DType::kBF16);
+  const auto place = [&](const Tensor& part, std::string_view name, int64_t begin) {
+    require<UsageError>(part.dtype() == DType::kF32, "split_bf16: ", name, " is ", part.dtype(),
+                        ", expected f32");
+    require_contiguous(part, "split_bf16", name);
+    if (part.numel() == 0) return;
+    const int64_t width = part.dim(-1);
+    for (const int64_t third : {0, 1, 2}) {
+      const Tensor to = y.narrow(-1, third * channels + begin, width);
+      MapProblem problem = flat("split_bf16", third == 1 ? Map::kRest : Map::kCopy, part, to);
+      problem.rows = part.numel() / width;
+      problem.cols = problem.a_stride = width;
+      problem.y_stride = 3 * channels;
+      run_map(ex, problem);
+    }
+  };
+  place(x, "x", 0);
+  if (second) place(*second, "second", x.dim(-1));
+  return y;
+}
+
 void copy_into(Exec& ex, const Tensor& x, const Tensor& y) {
   require(x.numel() == y.numel(), "copy_into: x ", x.shape(), " does not fit y ", y.shape());
   if (x.dtype() != y.dtype() || !x.is_contiguous() || !y.is_contiguous()) return copy(ex, "copy_into", x, y);
