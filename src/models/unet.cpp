@@ -137,17 +137,21 @@ void UNet::visit(Visitor& v) {
   v("conv_out", conv_out_);
 }
 
+// The host multiplies f32 by f16, a GPU f16 by f16.
+DType UNet::text_dtype(const Device& device) const {
+  if (dtype_ != DType::kBF16) return dtype_;
+  return device.kind() == DeviceKind::kHost ? DType::kF32 : DType::kF16;
+}
+
 TextCache UNet::make_text_cache(Device& device, int64_t batch, int64_t tokens) const {
   TextCache cache;
   for (const CrossAttention* layer : cross_attentions())
-    cache.keys_values.push_back(make_tensor(device, {batch, tokens, layer->kv.rows()}, dtype_));
+    cache.keys_values.push_back(make_tensor(device, {batch, tokens, layer->kv.rows()}, text_dtype(device)));
   return cache;
 }
 
 void UNet::prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) const {
-  // The host multiplies f32 by f16, a GPU f16 by f16.
-  DType compute = dtype_;
-  if (dtype_ == DType::kBF16) compute = ex.device().kind() == DeviceKind::kHost ? DType::kF32 : DType::kF16;
+  const DType compute = text_dtype(ex.device());
   Tensor x = states;
   for (const CrossAttention* layer : cross_attentions()) {
     require(states.rank() == 3 && states.dim(2) == layer->kv.in && takes(states.dtype()),

@@ -20,7 +20,7 @@ Tensor shift_of(const ResBlock& resnet, const UNetContext& context) {
 // x as what the layer multiplies.
 template <class Layer>
 Tensor operand(Exec& ex, const Tensor& x, const Layer& layer) {
-  if (is_split(layer)) return split_bf16(ex, x);
+  if (is_split(layer)) return split_bf16(ex, x.dtype() == DType::kF32 ? x : cast(ex, x, DType::kF32));
   return x.dtype() == layer.weight.dtype() ? x : cast(ex, x, layer.weight.dtype());
 }
 
@@ -46,16 +46,18 @@ void ResBlock::visit(Visitor& v) {
 }
 
 Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shift, int64_t groups) const {
-  const DType stream = x.dtype(), compute = conv1.weight.dtype();
-  const auto normed = [&](const Tensor& map, const Norm& norm, const Tensor* other) {
-    return group_norm(ex, map, norm,
-                      {.groups = static_cast<int>(groups),
-                       .eps = norm.eps,
-                       .act = Activation::kSilu,
-                       .second = other,
-                       .dtype = compute});
+  const DType stream = x.dtype();
+  const auto normed = [&](const Tensor& map, const Norm& norm, const Conv& conv, const Tensor* other) {
+    return operand(ex,
+                   group_norm(ex, map, norm,
+                              {.groups = static_cast<int>(groups),
+                               .eps = norm.eps,
+                               .act = Activation::kSilu,
+                               .second = other,
+                               .dtype = normed_type(conv)}),
+                   conv);
   };
-  Tensor h = normed(x, norm1, second ? &second : nullptr);  // [N,H,W,Cin]
+  Tensor h = normed(x, norm1, conv1, second ? &second : nullptr);  // [N,H,W,Cin]
   Tensor shortcut = x;
   if (skip && is_split(*skip)) {
     x = split_bf16(ex, x, second ? &second : nullptr);
@@ -72,7 +74,7 @@ Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shi
   h = conv2d(ex, h, conv1,
              {.pad = Padding::same(1),
               .epilogue = {.channel_shift = shift ? &shift : nullptr, .dtype = stream}});  // [N,H,W,Cout]
-  h = normed(h, norm2, nullptr);
+  h = normed(h, norm2, conv2, nullptr);
   return conv2d(ex, h, conv2,
                 {.pad = Padding::same(1), .epilogue = {.residual = &shortcut, .dtype = stream}});
 }
@@ -89,11 +91,11 @@ void SelfAttention::visit(Visitor& v) {
 
 Tensor SelfAttention::operator()(Exec& ex, const Tensor& x, const Tensor& residual) const {
   const int64_t width = x.dim(2);
-  const Tensor packed = linear(ex, x, qkv);  // [B,N,3C]
+  const Tensor packed = linear(ex, operand(ex, x, qkv), qkv);  // [B,N,3C]
   const Tensor h =
       attention(ex, packed.narrow(2, 0, width), packed.narrow(2, width, width),
                 packed.narrow(2, 2 * width, width), {.heads = static_cast<int>(heads)});  // [B,N,C]
-  return linear(ex, h, out, {.residual = &residual, .dtype = residual.dtype()});
+  return linear(ex, operand(ex, h, out), out, {.residual = &residual, .dtype = residual.dtype()});
 }
 
 CrossAttention::CrossAttention(int64_t width, int64_t context_width, int64_t head_count)
@@ -112,10 +114,13 @@ Tensor CrossAttention::operator()(Exec& ex, const Tensor& x, const Tensor& resid
                                   const UNetContext& context) const {
   const int64_t width = x.dim(2);
   const Tensor& packed = (*context.keys_values)[static_cast<size_t>(text_index)];  // [B,T,2C]
-  const Tensor q = linear(ex, x, query);                                           // [B,N,C]
+  const DType compute = query.weight.dtype(), wide = packed.dtype();
+  Tensor q = linear(ex, operand(ex, x, query), query,
+                    {.dtype = wide == compute ? compute : DType::kF32});  // [B,N,C]
+  if (q.dtype() != wide) q = cast(ex, q, wide);
   const Tensor h = attention(ex, q, packed.narrow(2, 0, width), packed.narrow(2, width, width),
                              {.heads = static_cast<int>(heads)});  // [B,N,C]
-  return linear(ex, h, out, {.residual = &residual, .dtype = residual.dtype()});
+  return linear(ex, operand(ex, h, out), out, {.residual = &residual, .dtype = residual.dtype()});
 }
 
 TransformerBlock::TransformerBlock(int64_t width, int64_t context_width, int64_t heads,
@@ -144,10 +149,10 @@ void TransformerBlock::visit(Visitor& v) {
 }
 
 Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
-  const DType compute = ff_out.weight.dtype();
-  Tensor h = layer_norm(ex, x, norm1, norm1.eps, compute);
+  Tensor h =
+      layer_norm(ex, x, norm1, norm1.eps, self ? normed_type(self->qkv) : normed_type(first_cross->query));
   x = self ? (*self)(ex, h, x) : (*first_cross)(ex, h, x, context);
-  h = layer_norm(ex, x, norm2, norm2.eps, compute);
+  h = layer_norm(ex, x, norm2, norm2.eps, normed_type(cross.query));
   x = cross(ex, h, x, context);
   h = operand(ex, layer_norm(ex, x, norm3, norm3.eps, normed_type(ff_in)), ff_in);
   h = linear_geglu(ex, h, ff_in);  // [B,N,4C]
