@@ -1,5 +1,7 @@
 #include "models/unet.hpp"
 
+#include <cstdlib>
+
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embed/embed.hpp"
@@ -58,30 +60,55 @@ UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource&
   return unet;
 }
 
-// What a model in bf16 computes with more bits: layers whose share of the prediction's error is several times
-// their share of the work. docs/architecture.md, "Numerics", has both.
+// EXPLORATION: kinds from ROCM_SD_SPLIT.
 void UNet::choose_precisions() {
-  conv_in_.precision = Precision::kFloat;  // all that follows sees its rounding of the latents
-  conv_out_.precision = Precision::kSplit;
-  // Every step of a picture sees the same error of the text.
-  for (CrossAttention* layer : cross_attentions()) layer->kv.precision = Precision::kHalf;
-  const auto resnets = [](std::vector<ResBlock>& blocks) {
-    for (ResBlock& block : blocks)
-      if (block.skip) block.skip->precision = Precision::kSplit;
+  const char* env = std::getenv("ROCM_SD_SPLIT");
+  const std::string kinds = env ? env : "skip,pin,pout,down,co";
+  const auto on = [&](const char* kind) {
+    return concat(",", kinds, ",").find(concat(",", kind, ",")) != std::string::npos ? Precision::kSplit
+                                                                                   : Precision::kCompute;
   };
-  const auto attentions = [](std::vector<Transformer>& transformers) {
-    for (Transformer& transformer : transformers)
-      transformer.proj_in.precision = transformer.proj_out.precision = Precision::kSplit;
+  conv_in_.precision = Precision::kFloat;
+  conv_out_.precision = on("co");
+  for (CrossAttention* layer : cross_attentions()) {
+    layer->kv.precision = Precision::kHalf;
+    layer->query.precision = on("q");
+    layer->out.precision = on("cao");
+  }
+  const auto resnets = [&](std::vector<ResBlock>& blocks) {
+    for (ResBlock& block : blocks) {
+      if (block.skip) block.skip->precision = on("skip");
+      block.conv1.precision = on("c1");
+      block.conv2.precision = on("c2");
+    }
+  };
+  const auto attentions = [&](std::vector<Transformer>& transformers) {
+    for (Transformer& transformer : transformers) {
+      transformer.proj_in.precision = on("pin");
+      transformer.proj_out.precision = on("pout");
+      for (TransformerBlock& block : transformer.blocks) {
+        block.ff_in.precision = on("ffin");
+        block.ff_out.precision = on("ffout");
+        if (block.self) {
+          block.self->qkv.precision = on("qkv");
+          block.self->out.precision = on("sao");
+        }
+      }
+    }
   };
   for (DownBlock& block : down_) {
     resnets(block.resnets);
     attentions(block.attentions);
-    if (block.downsampler) block.downsampler->precision = Precision::kSplit;
+    if (block.downsampler) block.downsampler->precision = on("down");
   }
-  if (mid_) attentions(mid_->attentions);
+  if (mid_) {
+    resnets(mid_->resnets);
+    attentions(mid_->attentions);
+  }
   for (UpBlock& block : up_) {
     resnets(block.resnets);
     attentions(block.attentions);
+    if (block.upsampler) block.upsampler->precision = on("up");
   }
 }
 
