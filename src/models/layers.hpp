@@ -11,8 +11,9 @@ namespace rocm_sd {
 
 // What a matrix or filter is held in when the model computes in bf16, whose 8 bits are too few for some; in
 // every other type it is held in that type.
-// kSplit: as the sum of two bf16, side by side along the inputs: [out,3 in,...], see split_bf16.
-enum class Precision { kCompute, kSplit, kHalf, kFloat };  // bf16, twice bf16, f16, f32
+// kSplitInput: in bf16, twice, for an input that comes as the sum of two bf16: [out,2 in,...]; kSplit: as
+// such a sum itself: [out,3 in,...]. See split_bf16.
+enum class Precision { kCompute, kSplitInput, kSplit, kHalf, kFloat };  // the last two are f16 and f32
 
 struct Linear : LinearWeight {
   int64_t in = 0, out = 0;
@@ -57,10 +58,15 @@ struct Conv : ConvWeight {
       : in(in_channels), out(out_channels), kernel(kernel_size), biased(with_bias) {}
 };
 
-// Whether the layer's weight is held as Precision::kSplit says: it then takes split_bf16 of its input.
+// Above 1 where the layer's weight is held as Precision::kSplitInput or kSplit says: the layer then takes
+// split_bf16 of its input in so many parts.
+template <class Layer>
+int64_t parts_of(const Layer& layer) {
+  return layer.weight.dim(1) / layer.in;
+}
 template <class Layer>
 bool is_split(const Layer& layer) {
-  return layer.weight.dim(1) == 3 * layer.in;
+  return parts_of(layer) > 1;
 }
 
 struct Norm : NormWeight {

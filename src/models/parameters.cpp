@@ -45,7 +45,7 @@ class Loader final : public Visitor {
 
  protected:
   void slot(const ParameterSlot& slot) override {
-    if (slot.matrix && compute_ == DType::kBF16 && slot.precision == Precision::kSplit) return split(slot);
+    if (slot.matrix && compute_ == DType::kBF16 && parts_in(slot.precision) > 1) return split(slot);
     const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
     if (Tensor ready = source_.ready(slot, dtype, device_)) return slot.store(std::move(ready));
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);
@@ -61,9 +61,13 @@ class Loader final : public Visitor {
   }
 
  private:
+  static int64_t parts_in(Precision precision) {
+    return precision == Precision::kSplit ? 3 : precision == Precision::kSplitInput ? 2 : 1;
+  }
   DType matrix_dtype(Precision precision) const {
-    if (compute_ != DType::kBF16 || precision <= Precision::kSplit) return compute_;
-    return precision == Precision::kHalf ? DType::kF16 : DType::kF32;
+    if (compute_ == DType::kBF16 && precision == Precision::kHalf) return DType::kF16;
+    if (compute_ == DType::kBF16 && precision == Precision::kFloat) return DType::kF32;
+    return compute_;
   }
   void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
     const DeviceAccess access(device_);
@@ -89,7 +93,8 @@ class Loader final : public Visitor {
   // A few rows at a time: host memory stays small.
   void split(const ParameterSlot& slot) {
     Shape shape = slot.shape;  // [out,in,...]
-    shape[1] *= 3;
+    const int64_t parts = parts_in(slot.precision);
+    shape[1] *= parts;
     const Tensor tensor = make_tensor(device_, shape, DType::kBF16);
     char* to = static_cast<char*>(tensor.data());
     for (const ParameterSlot::Part& part : slot.parts) {
@@ -104,7 +109,7 @@ class Loader final : public Visitor {
         else
           source_.read_part(part.name, part.shape, row * columns, count * columns, DType::kF32,
                             values_.data());
-        split_rows(count, columns);
+        split_rows(count, columns, parts);
         device_.copy_to_device(to, halves_.data(), halves_.size() * sizeof(uint16_t));
         to += halves_.size() * sizeof(uint16_t);
       }
@@ -112,16 +117,16 @@ class Loader final : public Visitor {
     slot.store(tensor);
   }
 
-  // Of values_ to halves_: the high parts of each row, again, and its low parts.
-  void split_rows(int64_t rows, int64_t columns) {
-    halves_.resize(static_cast<size_t>(3 * rows * columns));
+  // Of values_ to halves_: the high parts of each row, again, and, of three parts, its low ones.
+  void split_rows(int64_t rows, int64_t columns, int64_t parts) {
+    halves_.resize(static_cast<size_t>(parts * rows * columns));
     for (int64_t row = 0; row < rows; ++row) {
       const float* from = values_.data() + row * columns;
-      uint16_t* to = halves_.data() + 3 * row * columns;
+      uint16_t* to = halves_.data() + parts * row * columns;
       for (int64_t i = 0; i < columns; ++i) {
         const uint16_t high = float_to_bf16(from[i]);
         to[i] = to[columns + i] = high;
-        to[2 * columns + i] = float_to_bf16(from[i] - bf16_to_float(high));
+        if (parts == 3) to[2 * columns + i] = float_to_bf16(from[i] - bf16_to_float(high));
       }
     }
   }

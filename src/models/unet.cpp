@@ -64,9 +64,13 @@ UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource&
 void UNet::choose_precisions() {
   const char* env = std::getenv("ROCM_SD_SPLIT");
   const std::string kinds = env ? env : "skip,pin,pout,down,co";
-  const auto on = [&](const char* kind) {
-    return concat(",", kinds, ",").find(concat(",", kind, ",")) != std::string::npos ? Precision::kSplit
-                                                                                   : Precision::kCompute;
+  const auto listed = [&](const std::string& kind) {
+    return concat(",", kinds, ",").find(concat(",", kind, ",")) != std::string::npos;
+  };
+  const auto on = [&](const std::string& kind) {
+    return listed(kind)          ? Precision::kSplit
+           : listed(kind + ":2") ? Precision::kSplitInput
+                                 : Precision::kCompute;
   };
   conv_in_.precision = Precision::kFloat;
   conv_out_.precision = on("co");
@@ -238,8 +242,9 @@ Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, c
   const UNetContext context{shifts, &text.keys_values, config_.norm_groups, args.tap};
   const DType maps = input_dtype();
   const auto conv = [&](const Tensor& x, const Conv& layer) {
-    return conv2d(ex, is_split(layer) ? split_bf16(ex, x) : as_dtype(ex, x, layer.weight.dtype()), layer,
-                  {.pad = Padding::same((layer.kernel - 1) / 2), .epilogue = {.dtype = maps}});
+    return conv2d(
+        ex, is_split(layer) ? split_bf16(ex, x, parts_of(layer)) : as_dtype(ex, x, layer.weight.dtype()),
+        layer, {.pad = Padding::same((layer.kernel - 1) / 2), .epilogue = {.dtype = maps}});
   };
   Tensor x = conv(config_.center_input ? affine(ex, latents, 2, -1) : latents, conv_in_);  // [B,h,w,C0]
   show(args.tap, "conv_in", x);

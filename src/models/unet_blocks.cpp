@@ -20,7 +20,8 @@ Tensor shift_of(const ResBlock& resnet, const UNetContext& context) {
 // x as what the layer multiplies.
 template <class Layer>
 Tensor operand(Exec& ex, const Tensor& x, const Layer& layer) {
-  if (is_split(layer)) return split_bf16(ex, x.dtype() == DType::kF32 ? x : cast(ex, x, DType::kF32));
+  if (is_split(layer))
+    return split_bf16(ex, x.dtype() == DType::kF32 ? x : cast(ex, x, DType::kF32), parts_of(layer));
   return x.dtype() == layer.weight.dtype() ? x : cast(ex, x, layer.weight.dtype());
 }
 
@@ -60,7 +61,7 @@ Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shi
   Tensor h = normed(x, norm1, conv1, second ? &second : nullptr);  // [N,H,W,Cin]
   Tensor shortcut = x;
   if (skip && is_split(*skip)) {
-    x = split_bf16(ex, x, second ? &second : nullptr);
+    x = split_bf16(ex, x, parts_of(*skip), second ? &second : nullptr);
     shortcut = conv2d(ex, x, *skip, {.epilogue = {.dtype = stream}});  // [N,H,W,Cout]
   } else if (skip) {
     x = operand(ex, x, *skip);

@@ -165,7 +165,8 @@ Tensor cast(Exec& ex, const Tensor& x, DType dtype) {
   return y;
 }
 
-Tensor split_bf16(Exec& ex, const Tensor& x, const Tensor* second) {
+Tensor split_bf16(Exec& ex, const Tensor& x, int64_t parts, const Tensor* second) {
+  require<UsageError>(parts == 2 || parts == 3, "split_bf16: expected 2 or 3 parts, got ", parts);
   require(x.rank() >= 1, "split_bf16: x must be [...,C], is ", x.shape());
   Shape shape = x.shape();
   if (second) {
@@ -174,20 +175,20 @@ Tensor split_bf16(Exec& ex, const Tensor& x, const Tensor* second) {
     shape[-1] += x.dim(-1);
   }
   const int64_t channels = shape[-1];
-  shape[-1] *= 3;
+  shape[-1] *= parts;
   const Tensor y = ex.alloc(shape, DType::kBF16);
-  const auto place = [&](const Tensor& part, std::string_view name, int64_t begin) {
-    require<UsageError>(part.dtype() == DType::kF32, "split_bf16: ", name, " is ", part.dtype(),
+  const auto place = [&](const Tensor& input, std::string_view name, int64_t begin) {
+    require<UsageError>(input.dtype() == DType::kF32, "split_bf16: ", name, " is ", input.dtype(),
                         ", expected f32");
-    require_contiguous(part, "split_bf16", name);
-    if (part.numel() == 0) return;
-    const int64_t width = part.dim(-1);
-    for (const int64_t third : {0, 1, 2}) {
-      const Tensor to = y.narrow(-1, third * channels + begin, width);
-      MapProblem problem = flat("split_bf16", third == 1 ? Map::kRest : Map::kCopy, part, to);
-      problem.rows = part.numel() / width;
+    require_contiguous(input, "split_bf16", name);
+    if (input.numel() == 0) return;
+    const int64_t width = input.dim(-1);
+    for (int64_t i = 0; i < parts; ++i) {
+      const Tensor to = y.narrow(-1, i * channels + begin, width);
+      MapProblem problem = flat("split_bf16", i == 1 ? Map::kRest : Map::kCopy, input, to);
+      problem.rows = input.numel() / width;
       problem.cols = problem.a_stride = width;
-      problem.y_stride = 3 * channels;
+      problem.y_stride = parts * channels;
       run_map(ex, problem);
     }
   };

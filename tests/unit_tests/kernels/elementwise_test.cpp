@@ -149,7 +149,7 @@ TEST(Elementwise, SplitsIntoTwoBf16) {
   for (const char* impl : {"host", "scalar", "ref"})
     with_implementation("elementwise", impl, [&] {
       TestExec test;
-      const Tensor both = split_bf16(test.ex, x, &y);
+      const Tensor both = split_bf16(test.ex, x, 3, &y);
       EXPECT_EQ(both.shape(), Shape({2, 3, 3 * 53}));
       EXPECT_EQ(both.dtype(), DType::kBF16);
       const std::vector<double> got = to_doubles(both);
@@ -163,10 +163,14 @@ TEST(Elementwise, SplitsIntoTwoBf16) {
           // The rest is below half a unit of the high part's last place and is itself rounded to 8 bits.
           EXPECT_NEAR(parts[0] + parts[53], want, std::fabs(want) * std::ldexp(1, -16));
         }
-      EXPECT_EQ(to_doubles(split_bf16(test.ex, x)), to_doubles(split_bf16(test.ex, x.reshape({6, 37}))));
-      EXPECT_THROW(split_bf16(test.ex, cast(test.ex, x, DType::kBF16)), UsageError);
+      const std::vector<double> two = to_doubles(split_bf16(test.ex, x, 2, &y));
+      for (size_t i = 0; i < two.size(); ++i) EXPECT_EQ(two[i], got[i / 106 * 159 + i % 106]);
+      EXPECT_EQ(to_doubles(split_bf16(test.ex, x, 2)),
+                to_doubles(split_bf16(test.ex, x.reshape({6, 37}), 2)));
+      EXPECT_THROW(split_bf16(test.ex, x, 1), UsageError);
+      EXPECT_THROW(split_bf16(test.ex, cast(test.ex, x, DType::kBF16), 3), UsageError);
       const Tensor longer = random_tensor({2, 4, 16}, DType::kF32, 3);
-      EXPECT_THROW(split_bf16(test.ex, x, &longer), ShapeError);
+      EXPECT_THROW(split_bf16(test.ex, x, 3, &longer), ShapeError);
     });
 }
 
