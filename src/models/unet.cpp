@@ -1,7 +1,5 @@
 #include "models/unet.hpp"
 
-#include <cstdlib>
-
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embed/embed.hpp"
@@ -60,59 +58,30 @@ UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource&
   return unet;
 }
 
-// EXPLORATION: kinds from ROCM_SD_SPLIT.
+// What a model in bf16 computes with more bits: layers that bring much of the prediction's error and do
+// little of the work (docs/architecture.md, "Numerics").
 void UNet::choose_precisions() {
-  const char* env = std::getenv("ROCM_SD_SPLIT");
-  const std::string kinds = env ? env : "skip,pin,pout,down,co";
-  const auto listed = [&](const std::string& kind) {
-    return concat(",", kinds, ",").find(concat(",", kind, ",")) != std::string::npos;
-  };
-  const auto on = [&](const std::string& kind) {
-    return listed(kind)          ? Precision::kSplit
-           : listed(kind + ":2") ? Precision::kSplitInput
-                                 : Precision::kCompute;
-  };
-  conv_in_.precision = Precision::kFloat;
-  conv_out_.precision = on("co");
+  conv_in_.precision = Precision::kFloat;  // all that follows sees its rounding of the latents
+  conv_out_.precision = Precision::kSplit;
   for (CrossAttention* layer : cross_attentions()) {
-    layer->kv.precision = Precision::kHalf;
-    layer->query.precision = on("q");
-    layer->out.precision = on("cao");
+    layer->kv.precision = Precision::kHalf;  // every step of a picture sees the same error of the text
+    layer->out.precision = Precision::kSplit;
   }
-  const auto resnets = [&](std::vector<ResBlock>& blocks) {
-    for (ResBlock& block : blocks) {
-      if (block.skip) block.skip->precision = on("skip");
-      block.conv1.precision = on("c1");
-      block.conv2.precision = on("c2");
-    }
-  };
-  const auto attentions = [&](std::vector<Transformer>& transformers) {
-    for (Transformer& transformer : transformers) {
-      transformer.proj_in.precision = on("pin");
-      transformer.proj_out.precision = on("pout");
-      for (TransformerBlock& block : transformer.blocks) {
-        block.ff_in.precision = on("ffin");
-        block.ff_out.precision = on("ffout");
-        if (block.self) {
-          block.self->qkv.precision = on("qkv");
-          block.self->out.precision = on("sao");
-        }
-      }
-    }
+  const auto choose = [](std::vector<ResBlock>& resnets, std::vector<Transformer>& transformers) {
+    for (ResBlock& block : resnets)
+      if (block.skip) block.skip->precision = Precision::kSplit;
+    for (Transformer& block : transformers)
+      block.proj_in.precision = block.proj_out.precision = Precision::kSplit;
   };
   for (DownBlock& block : down_) {
-    resnets(block.resnets);
-    attentions(block.attentions);
-    if (block.downsampler) block.downsampler->precision = on("down");
+    choose(block.resnets, block.attentions);
+    if (block.downsampler) block.downsampler->precision = Precision::kSplit;
   }
-  if (mid_) {
-    resnets(mid_->resnets);
-    attentions(mid_->attentions);
-  }
+  if (mid_) choose(mid_->resnets, mid_->attentions);
   for (UpBlock& block : up_) {
-    resnets(block.resnets);
-    attentions(block.attentions);
-    if (block.upsampler) block.upsampler->precision = on("up");
+    choose(block.resnets, block.attentions);
+    // Kernels that double add up taps of the filter, rounded, so that low parts would be lost again.
+    if (block.upsampler) block.upsampler->precision = Precision::kSplitInput;
   }
 }
 
