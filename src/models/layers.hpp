@@ -11,7 +11,9 @@ namespace rocm_sd {
 
 // What a matrix or filter is held in when the model computes in bf16, whose 8 bits are too few for some; in
 // every other type it is held in that type.
-enum class Precision { kCompute, kHalf, kFloat };  // bf16, f16, f32
+// kSplitInput: in bf16, twice, for an input that comes as the sum of two bf16: [out,2 in,...]; kSplit: as
+// such a sum itself: [out,3 in,...]. See split_bf16.
+enum class Precision { kCompute, kSplitInput, kSplit, kHalf, kFloat };  // the last two are f16 and f32
 
 // eight_bit, of each layer with a matrix: whether it may be held in 8 bits where the model is loaded so. The
 // product's type remains what `precision` says.
@@ -19,6 +21,7 @@ enum class Precision { kCompute, kHalf, kFloat };  // bf16, f16, f32
 struct Linear : LinearWeight {
   int64_t in = 0, out = 0;
   bool biased = true;
+  Precision precision = Precision::kCompute;
   bool eight_bit = true;
 
   Linear() = default;
@@ -60,6 +63,17 @@ struct Conv : ConvWeight {
   Conv(int64_t in_channels, int64_t out_channels, int kernel_size = 3, bool with_bias = true)
       : in(in_channels), out(out_channels), kernel(kernel_size), biased(with_bias) {}
 };
+
+// Above 1 where the layer's weight is held as Precision::kSplitInput or kSplit says: the layer then takes
+// split_bf16 of its input in so many parts.
+template <class Layer>
+int64_t parts_of(const Layer& layer) {
+  return layer.weight.dim(1) / layer.in;
+}
+template <class Layer>
+bool is_split(const Layer& layer) {
+  return parts_of(layer) > 1;
+}
 
 struct Norm : NormWeight {
   int64_t channels = 0;

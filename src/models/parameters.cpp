@@ -48,6 +48,7 @@ class Loader final : public Visitor {
  protected:
   void slot(const ParameterSlot& slot) override {
     if (slot.eight_bit && weights_) return quantised(slot);
+    if (slot.matrix && compute_ == DType::kBF16 && parts_in(slot.precision) > 1) return split(slot);
     const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
     if (Tensor ready = source_.ready(slot, dtype, device_)) return slot.store(std::move(ready));
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);
@@ -63,9 +64,13 @@ class Loader final : public Visitor {
   }
 
  private:
+  static int64_t parts_in(Precision precision) {
+    return precision == Precision::kSplit ? 3 : precision == Precision::kSplitInput ? 2 : 1;
+  }
   DType matrix_dtype(Precision precision) const {
-    if (compute_ != DType::kBF16 || precision == Precision::kCompute) return compute_;
-    return precision == Precision::kHalf ? DType::kF16 : DType::kF32;
+    if (compute_ == DType::kBF16 && precision == Precision::kHalf) return DType::kF16;
+    if (compute_ == DType::kBF16 && precision == Precision::kFloat) return DType::kF32;
+    return compute_;
   }
   void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
     const DeviceAccess access(device_);
@@ -119,13 +124,54 @@ class Loader final : public Visitor {
     slot.store({values, scales, matrix_dtype(slot.precision), weights_.products});
   }
 
+  // A few rows at a time: host memory stays small.
+  void split(const ParameterSlot& slot) {
+    Shape shape = slot.shape;  // [out,in,...]
+    const int64_t parts = parts_in(slot.precision);
+    shape[1] *= parts;
+    const Tensor tensor = make_tensor(device_, shape, DType::kBF16);
+    char* to = static_cast<char*>(tensor.data());
+    for (const ParameterSlot::Part& part : slot.parts) {
+      const int64_t rows = part.shape[0], columns = part.shape.numel() / rows;
+      const int64_t most =
+          std::max<int64_t>(1, kStagingBytes / (columns * static_cast<int64_t>(sizeof(float))));
+      for (int64_t row = 0; row < rows; row += most) {
+        const int64_t count = std::min(most, rows - row);
+        rows_.resize(static_cast<size_t>(count * columns));
+        if (count == rows)
+          source_.read(part.name, part.shape, DType::kF32, rows_.data());
+        else
+          source_.read_part(part.name, part.shape, row * columns, count * columns, DType::kF32, rows_.data());
+        split_rows(count, columns, parts);
+        device_.copy_to_device(to, halves_.data(), halves_.size() * sizeof(uint16_t));
+        to += halves_.size() * sizeof(uint16_t);
+      }
+    }
+    slot.store(tensor);
+  }
+
+  // Of rows_ to halves_: the high parts of each row, again, and, of three parts, its low ones.
+  void split_rows(int64_t rows, int64_t columns, int64_t parts) {
+    halves_.resize(static_cast<size_t>(parts * rows * columns));
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* from = rows_.data() + row * columns;
+      uint16_t* to = halves_.data() + parts * row * columns;
+      for (int64_t i = 0; i < columns; ++i) {
+        const uint16_t high = float_to_bf16(from[i]);
+        to[i] = to[columns + i] = high;
+        if (parts == 3) to[2 * columns + i] = float_to_bf16(from[i] - bf16_to_float(high));
+      }
+    }
+  }
+
   Device& device_;
   const ParameterSource& source_;
   DType compute_;
   const WeightFormat& weights_;
   std::vector<char> staging_;
-  std::vector<float> rows_, scales_;  // of quantised()
+  std::vector<float> rows_, scales_;  // of quantised() and split()
   std::vector<char> bytes_;
+  std::vector<uint16_t> halves_;
 };
 
 class HeldBytes final : public Visitor {
@@ -196,7 +242,7 @@ std::string Visitor::full(std::string_view name, std::string_view leaf) const {
 }
 
 void Visitor::operator()(std::string_view name, Linear& layer) {
-  slot(weight_slot(layer, full(name, "weight"), {layer.out, layer.in}));
+  slot(weight_slot(layer, full(name, "weight"), {layer.out, layer.in}, layer.precision));
   if (layer.biased) slot(bias_slot(layer, full(name, "bias"), layer.out));
 }
 

@@ -47,8 +47,7 @@ UNet::UNet(const UNetConfig& config)
     up_.emplace_back(width, taken, block, config.norm_eps);
     width = block.channels;
   }
-  conv_in_.precision =
-      Precision::kFloat;  // little work, and all that follows sees its rounding of the latents
+  choose_precisions();
   // Little work, too, and every value passes through them.
   conv_in_.eight_bit = conv_out_.eight_bit = time1_.eight_bit = time2_.eight_bit = false;
   for (std::optional<Linear>* layer : {&time_cond_, &added1_, &added2_})
@@ -62,6 +61,33 @@ UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource&
   load_parameters(unet, device, source, compute, weights);
   unet.dtype_ = compute;
   return unet;
+}
+
+// What a model in bf16 computes with more bits: layers that bring much of the prediction's error and do
+// little of the work (docs/architecture.md, "Numerics").
+void UNet::choose_precisions() {
+  conv_in_.precision = Precision::kFloat;  // all that follows sees its rounding of the latents
+  conv_out_.precision = Precision::kSplit;
+  for (CrossAttention* layer : cross_attentions()) {
+    layer->kv.precision = Precision::kHalf;  // every step of a picture sees the same error of the text
+    layer->out.precision = Precision::kSplit;
+  }
+  const auto choose = [](std::vector<ResBlock>& resnets, std::vector<Transformer>& transformers) {
+    for (ResBlock& block : resnets)
+      if (block.skip) block.skip->precision = Precision::kSplit;
+    for (Transformer& block : transformers)
+      block.proj_in.precision = block.proj_out.precision = Precision::kSplit;
+  };
+  for (DownBlock& block : down_) {
+    choose(block.resnets, block.attentions);
+    if (block.downsampler) block.downsampler->precision = Precision::kSplit;
+  }
+  if (mid_) choose(mid_->resnets, mid_->attentions);
+  for (UpBlock& block : up_) {
+    choose(block.resnets, block.attentions);
+    // Kernels that double add up taps of the filter, rounded, so that low parts would be lost again.
+    if (block.upsampler) block.upsampler->precision = Precision::kSplitInput;
+  }
 }
 
 // Gives every residual block its columns of the time shifts and every cross attention its place in the text
@@ -116,17 +142,21 @@ void UNet::visit(Visitor& v) {
   v("conv_out", conv_out_);
 }
 
+// The host multiplies f32 by f16, a GPU f16 by f16.
+DType UNet::text_dtype(const Device& device) const {
+  if (dtype_ != DType::kBF16) return dtype_;
+  return device.kind() == DeviceKind::kHost ? DType::kF32 : DType::kF16;
+}
+
 TextCache UNet::make_text_cache(Device& device, int64_t batch, int64_t tokens) const {
   TextCache cache;
   for (const CrossAttention* layer : cross_attentions())
-    cache.keys_values.push_back(make_tensor(device, {batch, tokens, layer->kv.rows()}, dtype_));
+    cache.keys_values.push_back(make_tensor(device, {batch, tokens, layer->kv.rows()}, text_dtype(device)));
   return cache;
 }
 
 void UNet::prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) const {
-  // The host multiplies f32 by f16, a GPU f16 by f16.
-  DType compute = dtype_;
-  if (dtype_ == DType::kBF16) compute = ex.device().kind() == DeviceKind::kHost ? DType::kF32 : DType::kF16;
+  const DType compute = text_dtype(ex.device());
   Tensor x = states;
   for (const CrossAttention* layer : cross_attentions()) {
     require(states.rank() == 3 && states.dim(2) == layer->kv.in && takes(states.dtype()),
@@ -186,8 +216,9 @@ Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, c
   const UNetContext context{shifts, &text.keys_values, config_.norm_groups, args.tap};
   const DType maps = input_dtype();
   const auto conv = [&](const Tensor& x, const Conv& layer) {
-    return conv2d(ex, as_dtype(ex, x, layer.weight.dtype()), layer,
-                  {.pad = Padding::same((layer.kernel - 1) / 2), .epilogue = {.dtype = maps}});
+    return conv2d(
+        ex, is_split(layer) ? split_bf16(ex, x, parts_of(layer)) : as_dtype(ex, x, layer.weight.dtype()),
+        layer, {.pad = Padding::same((layer.kernel - 1) / 2), .epilogue = {.dtype = maps}});
   };
   Tensor x = conv(config_.center_input ? affine(ex, latents, 2, -1) : latents, conv_in_);  // [B,h,w,C0]
   show(args.tap, "conv_in", x);
@@ -204,7 +235,7 @@ Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, c
                  {.groups = static_cast<int>(config_.norm_groups),
                   .eps = norm_out_.eps,
                   .act = Activation::kSilu,
-                  .dtype = dtype_});
+                  .dtype = is_split(conv_out_) ? DType::kF32 : dtype_});
   return conv(x, conv_out_);  // [B,h,w,out_channels]
 }
 

@@ -17,9 +17,18 @@ Tensor shift_of(const ResBlock& resnet, const UNetContext& context) {
   return context.time_shifts.narrow(1, resnet.time_begin, resnet.conv1.out);  // [B,Cout]
 }
 
-// x as what a layer with this weight multiplies.
-Tensor operand(Exec& ex, const Tensor& x, const Weight& weight) {
-  return x.dtype() == weight.dtype() ? x : cast(ex, x, weight.dtype());
+// x as what the layer multiplies.
+template <class Layer>
+Tensor operand(Exec& ex, const Tensor& x, const Layer& layer) {
+  if (is_split(layer))
+    return split_bf16(ex, x.dtype() == DType::kF32 ? x : cast(ex, x, DType::kF32), parts_of(layer));
+  return x.dtype() == layer.weight.dtype() ? x : cast(ex, x, layer.weight.dtype());
+}
+
+// What a norm before the layer writes: the layer's operand, or what that is made of.
+template <class Layer>
+DType normed_type(const Layer& layer) {
+  return is_split(layer) ? DType::kF32 : layer.weight.dtype();
 }
 
 }  // namespace
@@ -38,20 +47,25 @@ void ResBlock::visit(Visitor& v) {
 }
 
 Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shift, int64_t groups) const {
-  const DType stream = x.dtype(), compute = conv1.weight.dtype();
-  const auto normed = [&](const Tensor& map, const Norm& norm, const Tensor* other) {
-    return group_norm(ex, map, norm,
-                      {.groups = static_cast<int>(groups),
-                       .eps = norm.eps,
-                       .act = Activation::kSilu,
-                       .second = other,
-                       .dtype = compute});
+  const DType stream = x.dtype();
+  const auto normed = [&](const Tensor& map, const Norm& norm, const Conv& conv, const Tensor* other) {
+    return operand(ex,
+                   group_norm(ex, map, norm,
+                              {.groups = static_cast<int>(groups),
+                               .eps = norm.eps,
+                               .act = Activation::kSilu,
+                               .second = other,
+                               .dtype = normed_type(conv)}),
+                   conv);
   };
-  Tensor h = normed(x, norm1, second ? &second : nullptr);  // [N,H,W,Cin]
+  Tensor h = normed(x, norm1, conv1, second ? &second : nullptr);  // [N,H,W,Cin]
   Tensor shortcut = x;
-  if (skip) {
-    x = operand(ex, x, skip->weight);
-    if (second) second = operand(ex, second, skip->weight);
+  if (skip && is_split(*skip)) {
+    x = split_bf16(ex, x, parts_of(*skip), second ? &second : nullptr);
+    shortcut = conv2d(ex, x, *skip, {.epilogue = {.dtype = stream}});  // [N,H,W,Cout]
+  } else if (skip) {
+    x = operand(ex, x, *skip);
+    if (second) second = operand(ex, second, *skip);
     shortcut = conv2d(ex, x, *skip,
                       {.second = second ? &second : nullptr, .epilogue = {.dtype = stream}});  // [N,H,W,Cout]
   } else if (second) {
@@ -61,7 +75,7 @@ Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shi
   h = conv2d(ex, h, conv1,
              {.pad = Padding::same(1),
               .epilogue = {.channel_shift = shift ? &shift : nullptr, .dtype = stream}});  // [N,H,W,Cout]
-  h = normed(h, norm2, nullptr);
+  h = normed(h, norm2, conv2, nullptr);
   return conv2d(ex, h, conv2,
                 {.pad = Padding::same(1), .epilogue = {.residual = &shortcut, .dtype = stream}});
 }
@@ -78,20 +92,18 @@ void SelfAttention::visit(Visitor& v) {
 
 Tensor SelfAttention::operator()(Exec& ex, const Tensor& x, const Tensor& residual) const {
   const int64_t width = x.dim(2);
-  const Tensor packed = linear(ex, x, qkv);  // [B,N,3C]
+  const Tensor packed = linear(ex, operand(ex, x, qkv), qkv);  // [B,N,3C]
   const Tensor h =
       attention(ex, packed.narrow(2, 0, width), packed.narrow(2, width, width),
                 packed.narrow(2, 2 * width, width), {.heads = static_cast<int>(heads)});  // [B,N,C]
-  return linear(ex, h, out, {.residual = &residual, .dtype = residual.dtype()});
+  return linear(ex, operand(ex, h, out), out, {.residual = &residual, .dtype = residual.dtype()});
 }
 
 CrossAttention::CrossAttention(int64_t width, int64_t context_width, int64_t head_count)
     : query(width, width, false),
       out(width, width),
       kv(context_width, {{"to_k", width}, {"to_v", width}}, false),
-      heads(head_count) {
-  kv.precision = Precision::kHalf;  // every step of a picture sees the same error of the text
-}
+      heads(head_count) {}
 
 void CrossAttention::visit(Visitor& v) {
   v("to_q", query);
@@ -103,10 +115,13 @@ Tensor CrossAttention::operator()(Exec& ex, const Tensor& x, const Tensor& resid
                                   const UNetContext& context) const {
   const int64_t width = x.dim(2);
   const Tensor& packed = (*context.keys_values)[static_cast<size_t>(text_index)];  // [B,T,2C]
-  const Tensor q = linear(ex, x, query);                                           // [B,N,C]
+  const DType compute = query.weight.dtype(), wide = packed.dtype();
+  Tensor q = linear(ex, operand(ex, x, query), query,
+                    {.dtype = wide == compute ? compute : DType::kF32});  // [B,N,C]
+  if (q.dtype() != wide) q = cast(ex, q, wide);
   const Tensor h = attention(ex, q, packed.narrow(2, 0, width), packed.narrow(2, width, width),
                              {.heads = static_cast<int>(heads)});  // [B,N,C]
-  return linear(ex, h, out, {.residual = &residual, .dtype = residual.dtype()});
+  return linear(ex, operand(ex, h, out), out, {.residual = &residual, .dtype = residual.dtype()});
 }
 
 TransformerBlock::TransformerBlock(int64_t width, int64_t context_width, int64_t heads,
@@ -135,12 +150,12 @@ void TransformerBlock::visit(Visitor& v) {
 }
 
 Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
-  const DType compute = ff_in.weight.dtype();
-  Tensor h = layer_norm(ex, x, norm1, norm1.eps, compute);
+  Tensor h =
+      layer_norm(ex, x, norm1, norm1.eps, self ? normed_type(self->qkv) : normed_type(first_cross->query));
   x = self ? (*self)(ex, h, x) : (*first_cross)(ex, h, x, context);
-  h = layer_norm(ex, x, norm2, norm2.eps, compute);
+  h = layer_norm(ex, x, norm2, norm2.eps, normed_type(cross.query));
   x = cross(ex, h, x, context);
-  h = layer_norm(ex, x, norm3, norm3.eps, compute);
+  h = operand(ex, layer_norm(ex, x, norm3, norm3.eps, normed_type(ff_in)), ff_in);
   h = linear_geglu(ex, h, ff_in);  // [B,N,4C]
   return linear(ex, h, ff_out, {.residual = &x, .dtype = x.dtype()});
 }
@@ -166,10 +181,11 @@ Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) c
   const Tensor residual = x.reshape(sequence);  // [N,HW,C], the same memory
   Tensor h = group_norm(
       ex, x, norm,
-      {.groups = static_cast<int>(context.norm_groups), .eps = norm.eps, .dtype = proj_in.weight.dtype()});
-  h = linear(ex, h.reshape(sequence), proj_in, {.dtype = x.dtype()});
+      {.groups = static_cast<int>(context.norm_groups), .eps = norm.eps, .dtype = normed_type(proj_in)});
+  h = operand(ex, h.reshape(sequence), proj_in);
+  h = linear(ex, h, proj_in, {.dtype = x.dtype()});
   for (const TransformerBlock& block : blocks) h = block(ex, std::move(h), context);
-  h = operand(ex, h, proj_out.weight);
+  h = operand(ex, h, proj_out);
   return linear(ex, h, proj_out, {.residual = &residual, .dtype = x.dtype()}).reshape(map);
 }
 
@@ -202,7 +218,7 @@ Tensor DownBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, con
     skips.push_back(x);
   }
   if (downsampler) {
-    x = conv2d(ex, operand(ex, x, downsampler->weight), *downsampler,
+    x = conv2d(ex, operand(ex, x, *downsampler), *downsampler,
                {.stride = 2, .pad = Padding::same(1), .epilogue = {.dtype = x.dtype()}});
     show(context.tap, name + ".downsamplers.0", x);
     skips.push_back(x);
@@ -269,7 +285,7 @@ Tensor UpBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const
 }
 
 Tensor upsample_conv(Exec& ex, const Tensor& map, const Conv& conv, int64_t height, int64_t width) {
-  const Tensor x = operand(ex, map, conv.weight);
+  const Tensor x = operand(ex, map, conv);
   const Epilogue epilogue{.dtype = map.dtype()};
   if (height == 2 * x.dim(1) && width == 2 * x.dim(2))
     return conv2d(ex, x, conv, {.pad = Padding::same(1), .upsample2x = true, .epilogue = epilogue});

@@ -1,7 +1,7 @@
 // The UNet's parts: residual blocks, transformer blocks, and the blocks of one resolution.
 // Maps between layers (x, skips, residuals) have a type of their own, which x brings: the compute dtype, or
-// f32 where that is bf16. Norms read it and write the compute dtype, products read that and write the maps'
-// type.
+// f32 where that is bf16. Norms read it and write what the next product takes (the compute dtype, or
+// split_bf16's input), products write the maps' type.
 #pragma once
 
 #include <optional>

@@ -37,11 +37,6 @@ SCHEDULERS = {
 }
 
 
-# bf16's rounding sets single pictures on another path now and then, so the median of three seeds counts. These three multiply
-# rounding by 6 and more where they extrapolate over steps so wide: PNDM comes to 34.6 dB (PyTorch in bf16: 32.7), DPM2 a to 38.8.
-ENLARGE_ROUNDING = {"dpm2_a", "lms", "pndm"}
-
-
 def with_scheduler(model, folder, name: str):
     """A copy of the model folder whose scheduler_config.json names another class; large files are linked."""
     shutil.copytree(model, folder, copy_function=lambda a, b: shutil.copy(a, b) if a.endswith(".json") else link(a, b))
@@ -119,7 +114,8 @@ def test_every_sampler_with_trained_weights(rocm_sd, repository, tmp_path, sampl
         rocm_sd(*drawing(model, 128), "--dtype", dtype, "--repeat", 3, "-o", tmp_path / (dtype + "_{index}.png"), *args)
     near = [psnr(read_picture(wide), read_picture(tmp_path / wide.name.replace("f32", "bf16")))
             for wide in tmp_path.glob("f32_*.png")]
-    assert len(near) == 3 and np.median(near) >= (34 if sampler in ENLARGE_ROUNDING else 40)
+    # bf16's rounding sets single pictures on another path now and then, so the median of three seeds counts.
+    assert len(near) == 3 and np.median(near) >= 40
 
 
 @pytest.mark.parametrize("kind", ["sd15", "sd21v", "sdxl"])

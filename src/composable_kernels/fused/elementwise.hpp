@@ -86,6 +86,16 @@ struct SoftClamp {
   }
 };
 
+struct Rest {
+  static constexpr bool kBinary = false;
+  template <class Arch>
+  ROCM_SD_DEVICE static float apply(float a, float, float, float) {
+    Bf16 high;
+    store(high, a);
+    return a - to_float(high);
+  }
+};
+
 // To 0..255, half to even; NaN gives 0.
 struct Rgb8 {
   static constexpr bool kBinary = false;

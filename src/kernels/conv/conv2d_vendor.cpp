@@ -172,7 +172,7 @@ const void* filter_of(GpuDevice& device, const ConvProblem& p) {
   const auto make = [&](const Tensor& plain) {
     return std::make_shared<GpuFilter>(device, plain, plain.dim(1), plain.dtype(), GpuFilter::Order::kDense);
   };
-  return static_cast<const GpuFilter&>(*p.w.weight.packed("gpu dense", make)).data();
+  return static_cast<const GpuFilter&>(*p.w.weight.packed("gpu dense", make)).packed().data();
 }
 
 template <class T>

@@ -165,6 +165,38 @@ Tensor cast(Exec& ex, const Tensor& x, DType dtype) {
   return y;
 }
 
+Tensor split_bf16(Exec& ex, const Tensor& x, int64_t parts, const Tensor* second) {
+  require<UsageError>(parts == 2 || parts == 3, "split_bf16: expected 2 or 3 parts, got ", parts);
+  require(x.rank() >= 1, "split_bf16: x must be [...,C], is ", x.shape());
+  Shape shape = x.shape();
+  if (second) {
+    if (second->rank() == x.rank()) shape[-1] = second->dim(-1);
+    require(second->shape() == shape, "split_bf16: second ", second->shape(), " does not fit x ", x.shape());
+    shape[-1] += x.dim(-1);
+  }
+  const int64_t channels = shape[-1];
+  shape[-1] *= parts;
+  const Tensor y = ex.alloc(shape, DType::kBF16);
+  const auto place = [&](const Tensor& input, std::string_view name, int64_t begin) {
+    require<UsageError>(input.dtype() == DType::kF32, "split_bf16: ", name, " is ", input.dtype(),
+                        ", expected f32");
+    require_contiguous(input, "split_bf16", name);
+    if (input.numel() == 0) return;
+    const int64_t width = input.dim(-1);
+    for (int64_t i = 0; i < parts; ++i) {
+      const Tensor to = y.narrow(-1, i * channels + begin, width);
+      MapProblem problem = flat("split_bf16", i == 1 ? Map::kRest : Map::kCopy, input, to);
+      problem.rows = input.numel() / width;
+      problem.cols = problem.a_stride = width;
+      problem.y_stride = parts * channels;
+      run_map(ex, problem);
+    }
+  };
+  place(x, "x", 0);
+  if (second) place(*second, "second", x.dim(-1));
+  return y;
+}
+
 void copy_into(Exec& ex, const Tensor& x, const Tensor& y) {
   require(x.numel() == y.numel(), "copy_into: x ", x.shape(), " does not fit y ", y.shape());
   if (x.dtype() != y.dtype() || !x.is_contiguous() || !y.is_contiguous()) return copy(ex, "copy_into", x, y);

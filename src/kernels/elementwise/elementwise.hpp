@@ -20,6 +20,13 @@ Tensor affine(Exec& ex, const Tensor& x, float scale, float shift);
 Tensor soft_clamp(Exec& ex, const Tensor& x, float limit);
 // To another float type, contiguous.
 Tensor cast(Exec& ex, const Tensor& x, DType dtype);
+// x as a sum of two bf16, laid out for a product: x [...,C] f32, beside it second [...,C2] ->
+// [...,parts * (C+C2)] bf16, being the high parts of all channels, their low parts, and, if parts is 3 rather
+// than 2, the high parts again. Against a weight laid out as [high, high] this gives the product of x and the
+// rounded weight, against [high, high, low] that of both but for low x low: an error of 2^-16 in place of
+// bf16's 2^-8 (Henry, Tang, Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For
+// Higher-Precision Computations", 2019).
+Tensor split_bf16(Exec& ex, const Tensor& x, int64_t parts, const Tensor* second = nullptr);
 // Copies x into y (same numel; converts between float types, any type to itself): how a forward leaves its
 // result in a persistent tensor.
 void copy_into(Exec& ex, const Tensor& x, const Tensor& y);

@@ -16,6 +16,7 @@ enum class Map {
   kAffine,     // a * p0 + p1
   kSoftClamp,  // p0 * tanh(a / p0)
   kRgb8,       // 8 bits of a picture in -1..1
+  kRest,       // a - bf16(a): what rounding to bf16 takes away
 };
 
 // y[r, c] = map(a[r, c], b[r, c]) for rows strided at will. a, b and y f32, bf16 or f16; y u8 for kRgb8

@@ -6,7 +6,7 @@ namespace rocm_sd::ROCM_SD_ISA {
 namespace {
 
 // In the order of enum Map (map_host.cpp checks it).
-enum { kCopy, kSilu, kGelu, kQuickGelu, kRelu, kAdd, kMulGelu, kAffine, kSoftClamp, kRgb8 };
+enum { kCopy, kSilu, kGelu, kQuickGelu, kRelu, kAdd, kMulGelu, kAffine, kSoftClamp, kRgb8, kRest };
 
 template <int M>
 Vec apply(Vec a, Vec b, float p0, float p1) {
@@ -18,6 +18,10 @@ Vec apply(Vec a, Vec b, float p0, float p1) {
   if constexpr (M == kMulGelu) return a * gelu(b);
   if constexpr (M == kAffine) return a * p0 + p1;
   if constexpr (M == kSoftClamp) return p0 * tanh(a / p0);
+  if constexpr (M == kRest) {  // the bits that store() keeps of a
+    const VecBits bits = (VecBits)a;
+    return a - (Vec)((bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u);
+  }
   return a;
 }
 
@@ -74,6 +78,7 @@ void map(const MapChunk& m) {
     case kAffine: return loop_typed<kAffine>(m);
     case kSoftClamp: return loop_typed<kSoftClamp>(m);
     case kRgb8: return m.a_bf16 ? loop_rgb8<uint16_t>(m) : loop_rgb8<float>(m);
+    case kRest: return loop_typed<kRest>(m);
     default: return loop_typed<kCopy>(m);
   }
 }

@@ -22,6 +22,7 @@ double apply(const MapProblem& p, double a, double b) {
     case Map::kMulGelu: return a * gelu(b);
     case Map::kAffine: return a * p0 + static_cast<double>(p.p1);
     case Map::kSoftClamp: return p0 * std::tanh(a / p0);
+    case Map::kRest: return a - static_cast<double>(bf16_to_float(float_to_bf16(static_cast<float>(a))));
     case Map::kRgb8: {
       // The contract's arithmetic is float: halves must fall where NumPy's float32 puts them.
       const float unit = static_cast<float>(a) / 2.0f + 0.5f;

@@ -64,6 +64,20 @@ TEST_P(GpuElementwiseTest, ConcatenatesAndCopiesViews) {
   expect_same_bits_as_graph([&](Exec& ex, const Place& place) { return affine(ex, place(line), 2, 1); });
 }
 
+TEST(GpuElementwise, SplitsIntoTwoBf16) {
+  for (const auto& [ca, cb] : {std::pair<int64_t, int64_t>{4, 5}, {16, 8}, {320, 640}}) {
+    const Tensor a = random_tensor({2, 9, ca}, DType::kF32, 1, 30.0f),
+                 b = random_tensor({2, 9, cb}, DType::kF32, 2);
+    for (const int64_t parts : {2, 3})
+      check(
+          [&](Exec& ex, const Place& place) {
+            const Tensor second = place(b);
+            return split_bf16(ex, place(a), parts, &second);
+          },
+          0, concat("split ", ca, "+", cb, " in ", parts));
+  }
+}
+
 // All the finite values and infinities of 16 bits, through float and back.
 TEST(GpuElementwise, CastsEveryHalf) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {

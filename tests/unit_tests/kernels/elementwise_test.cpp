@@ -142,6 +142,38 @@ TEST_P(ElementwiseTest, ConcatenatesAndCopiesViews) {
   });
 }
 
+TEST(Elementwise, SplitsIntoTwoBf16) {
+  const Tensor x = random_tensor({2, 3, 37}, DType::kF32, 1, 30.0f),
+               y = random_tensor({2, 3, 16}, DType::kF32, 2);
+  const std::vector<double> left = to_doubles(x), right = to_doubles(y);
+  for (const char* impl : {"host", "scalar", "ref"})
+    with_implementation("elementwise", impl, [&] {
+      TestExec test;
+      const Tensor both = split_bf16(test.ex, x, 3, &y);
+      EXPECT_EQ(both.shape(), Shape({2, 3, 3 * 53}));
+      EXPECT_EQ(both.dtype(), DType::kBF16);
+      const std::vector<double> got = to_doubles(both);
+      for (size_t row = 0; row < 6; ++row)
+        for (size_t c = 0; c < 53; ++c) {
+          const double want = c < 37 ? left[row * 37 + c] : right[row * 16 + c - 37];
+          const double* parts = got.data() + row * 159 + c;
+          const uint16_t nearest = float_to_bf16(static_cast<float>(want));
+          EXPECT_EQ(parts[0], static_cast<double>(bf16_to_float(nearest)));
+          EXPECT_EQ(parts[0], parts[106]);
+          // The rest is below half a unit of the high part's last place and is itself rounded to 8 bits.
+          EXPECT_NEAR(parts[0] + parts[53], want, std::fabs(want) * std::ldexp(1, -16));
+        }
+      const std::vector<double> two = to_doubles(split_bf16(test.ex, x, 2, &y));
+      for (size_t i = 0; i < two.size(); ++i) EXPECT_EQ(two[i], got[i / 106 * 159 + i % 106]);
+      EXPECT_EQ(to_doubles(split_bf16(test.ex, x, 2)),
+                to_doubles(split_bf16(test.ex, x.reshape({6, 37}), 2)));
+      EXPECT_THROW(split_bf16(test.ex, x, 1), UsageError);
+      EXPECT_THROW(split_bf16(test.ex, cast(test.ex, x, DType::kBF16), 3), UsageError);
+      const Tensor longer = random_tensor({2, 4, 16}, DType::kF32, 3);
+      EXPECT_THROW(split_bf16(test.ex, x, 3, &longer), ShapeError);
+    });
+}
+
 TEST(Elementwise, CastsToAndFromHalf) {
   for (const char* impl : {"host", "scalar"})
     with_implementation("elementwise", impl, [] {
