@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <cmath>
 #include <optional>
 
@@ -68,7 +70,7 @@ struct Operands {
 std::vector<std::pair<int64_t, int64_t>> stretches(int64_t rows, int64_t outputs) {
   if (rows * outputs <= 100'000) return {{0, rows}};
   std::vector<std::pair<int64_t, int64_t>> out = {{0, 1}, {rows / 2 + 5, 1}, {rows - 1, 1}};
-  for (int i = 1; i < 8; ++i) out.emplace_back(rows * i / 8 + 37 * i % 128, 1);
+  for (int i = 1; i < 8; ++i) out.emplace_back(std::min(rows * i / 8 + 37 * i % 128, rows - 1), 1);
   return out;
 }
 
