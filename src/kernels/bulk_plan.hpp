@@ -5,15 +5,20 @@
 #include <cstdint>
 #include <vector>
 
-#include "composable_kernels/tile/config.hpp"
 #include "runtime/gpu.hpp"
 
 namespace rocm_sd {
+
+// A configuration: 128 rows by so many columns, so many workgroups at once on a multiprocessor.
+struct BulkTile {
+  int columns = 0, groups = 1;
+};
 
 // The product: of all layers that run beside each other.
 struct BulkExtent {
   int64_t rows = 0, columns = 0, depth = 0;  // of one layer
   int64_t layers = 1;
+  bool gated = false;
 };
 
 // A cluster: workgroups that share a tile of the weights, and parts of k.
@@ -21,15 +26,14 @@ struct BulkSplit {
   int sharers = 1, splits = 1;
 };
 
-// Clusters of so many workgroups, each of which fills a multiprocessor, that run at the same time: a cluster
-// lies in one part of the GPU, of at least 16 multiprocessors.
-uint32_t bulk_clusters_at_once(const GpuTraits& traits, int workgroups);
+// Clusters of so many workgroups, `groups` of which a multiprocessor holds, that run at the same time.
+uint32_t bulk_clusters_at_once(const GpuTraits& traits, int groups, int workgroups);
 
-// Those worth timing for tiles of `shape`; may_split: whether the product can be summed from parts.
-std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const TileShape& shape, const BulkExtent& extent,
+// Those worth timing; may_split: whether the product can be summed from parts.
+std::vector<BulkSplit> bulk_splits(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& extent,
                                    bool may_split);
 
 // An estimate in nanoseconds, to compare choices by.
-double bulk_ns(const GpuTraits& traits, const TileShape& shape, const BulkExtent& extent, BulkSplit split);
+double bulk_ns(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& extent, BulkSplit split);
 
 }  // namespace rocm_sd

@@ -56,9 +56,11 @@ struct ConvOperands {
     if (c.second) second = moved(device, random_tensor({c.x[0], c.x[1], c.x[2], c.second}, dtype, seed + 1));
     weight = moved(device, random_tensor({c.out, channels, c.filter, c.filter}, dtype, seed + 2, deviation));
     bias = moved(device, random_tensor({c.out}, DType::kF32, seed + 3));
-    // A slice of a wider table, as the time embedding's projections are.
-    shift = moved(device, random_tensor({c.x[0], c.out + 5}, seed % 2 ? DType::kF32 : dtype, seed + 4))
-                .narrow(1, 2, c.out);
+    // A slice of a wider table, as the time embedding's projections are: seeds 4, 5, 8, 9, ... of pieces of
+    // 16 bytes, others anywhere.
+    const int64_t skip = seed / 2 % 2 == 0 ? 8 : 2;
+    shift = moved(device, random_tensor({c.x[0], c.out + 2 * skip}, seed % 2 ? DType::kF32 : dtype, seed + 4))
+                .narrow(1, skip, c.out);
     residual = moved(device, random_tensor(output_of(c), dtype, seed + 5));
   }
   // A fresh copy on the device of the operands, so that each use lays it out anew.

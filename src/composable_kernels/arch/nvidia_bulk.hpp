@@ -21,11 +21,12 @@ struct BulkBarrier {
   ROCM_SD_DEVICE void expect(int bytes) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
   }
-  // Arrives at the barrier of this place in workgroup `rank` of the cluster.
+  // Arrives at the barrier of this place in workgroup `rank` of the cluster. Orders nothing that this thread
+  // wrote for other workgroups: that would cost a trip to memory.
   ROCM_SD_DEVICE void arrive_at(int rank) const {
     asm volatile(
         "{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(at),
+        "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(at),
         "r"(rank)
         : "memory");
   }
@@ -39,16 +40,6 @@ struct BulkBarrier {
         "r"(parity)
         : "memory");
   }
-  // As wait(), for barriers at which other workgroups of the cluster arrive.
-  ROCM_SD_DEVICE void wait_cluster(uint32_t parity) const {
-    asm volatile(
-        "{.reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;}" ::"r"(at),
-        "r"(parity)
-        : "memory");
-  }
 };
 
 struct Bulk {
@@ -56,9 +47,9 @@ struct Bulk {
   static ROCM_SD_DEVICE void publish_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  // Every thread of the cluster, each wave in whatever order.
+  // Every thread of the cluster, each wave in whatever order. Orders no memory.
   static ROCM_SD_DEVICE void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" ::: "memory");
   }
   // The next kernel may start: what it does before its own wait runs beside this one.
   static ROCM_SD_DEVICE void let_next_start() {
@@ -66,6 +57,11 @@ struct Bulk {
   }
   static ROCM_SD_DEVICE void prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+  }
+
+  // 128 bytes of global memory, into the multiprocessor's own cache.
+  static ROCM_SD_DEVICE void prefetch_line(const void* from) {
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(from));
   }
 
   // The box [rows, 64 columns] whose first element is (row, column). Beyond the matrix it is zeros.
@@ -106,12 +102,15 @@ struct Bulk {
         : "memory");
   }
 
-  // Four floats to the same place of workgroup `rank`'s LDS.
-  static ROCM_SD_DEVICE void store_at(int rank, float* lds, float a, float b, float c, float d) {
+  // Four floats to the same place of workgroup `rank`'s LDS, counted by its barrier as 16 bytes.
+  static ROCM_SD_DEVICE void store_at(int rank, float* lds, BulkBarrier barrier, float a, float b, float c,
+                                      float d) {
     asm volatile(
-        "{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
-        "st.shared::cluster.v4.f32 [there], {%2, %3, %4, %5};}" ::"r"(address(lds)),
-        "r"(rank), "f"(a), "f"(b), "f"(c), "f"(d)
+        "{.reg .b32 there, counted; mapa.shared::cluster.u32 there, %0, %2; "
+        "mapa.shared::cluster.u32 counted, %1, %2; "
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%3, %4, %5, %6}, "
+        "[counted];}" ::"r"(address(lds)),
+        "r"(barrier.at), "r"(rank), "f"(a), "f"(b), "f"(c), "f"(d)
         : "memory");
   }
 

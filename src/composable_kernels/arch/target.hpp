@@ -34,19 +34,22 @@ using GpuArch = Cdna3;
 // multiprocessor should hold at once (bounds the registers).
 #if defined(__CUDACC__)
 // The struct comes last: the commas of a template's arguments are its own.
-#define ROCM_SD_BOUNDED_KERNEL(name, threads, groups, begin, ...)           \
-  static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p); \
-  extern "C" __global__ void __launch_bounds__(threads, groups)             \
-      name(const __grid_constant__ __VA_ARGS__ p) {                         \
-    begin;                                                                  \
-    name##_body(p);                                                         \
-  }                                                                         \
+#define ROCM_SD_BOUNDED_KERNEL(name, bounds, begin, ...)                          \
+  static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p);       \
+  extern "C" __global__ void bounds name(const __grid_constant__ __VA_ARGS__ p) { \
+    begin;                                                                        \
+    name##_body(p);                                                               \
+  }                                                                               \
   static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p)
 #define ROCM_SD_KERNEL(name, threads, groups, Params) \
-  ROCM_SD_BOUNDED_KERNEL(name, threads, groups, rocm_sd::Nvidia::begin_kernel(), Params)
-// For bodies that begin before the kernel ahead has ended, and wait for it by themselves.
-#define ROCM_SD_EARLY_KERNEL(name, threads, groups, Params) \
-  ROCM_SD_BOUNDED_KERNEL(name, threads, groups, (void)0, Params)
+  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, groups), rocm_sd::Nvidia::begin_kernel(), Params)
+// For the bodies of fused/bulk.hpp, which begin before the kernel ahead has ended and wait for it by
+// themselves; groups: 1 or 2. Two have the registers of exactly their threads: with products of warpgroups,
+// launch bounds would be rounded up to whole ones.
+#define ROCM_SD_BULK_BOUNDS_1 __launch_bounds__(rocm_sd::bulk_threads(1), 1)
+#define ROCM_SD_BULK_BOUNDS_2 __maxnreg__(65536 / (2 * rocm_sd::bulk_threads(2)) / 8 * 8)
+#define ROCM_SD_BULK_KERNEL(name, groups, Params) \
+  ROCM_SD_BOUNDED_KERNEL(name, ROCM_SD_BULK_BOUNDS_##groups, (void)0, Params)
 #else
 #define ROCM_SD_KERNEL(name, threads, groups, Params)                                             \
   extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name( \

@@ -32,7 +32,7 @@ struct ConvParams {
 // all phases' rows.
 template <class T>
 struct BulkConvParams {
-  TensorMap inputs[2], filter;
+  TensorMap x, second, filter;
   ConvParams<T> conv;   // without partials
   int sharers, splits;  // in a cluster: of a tile of the filter; of k
 };

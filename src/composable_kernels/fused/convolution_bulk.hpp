@@ -3,7 +3,7 @@
 //           and strides included
 // Numerics  as fused/convolution.hpp
 // Limits    as fused/convolution.hpp; 16-bit types, channels of each input in whole blocks of 64, outputs of
-//           32, strides up to 8, no doubled image but as phases
+//           32, shifts aligned to 16 bytes, strides up to 8, no doubled image but as phases
 #pragma once
 
 #include "composable_kernels/fused/bulk.hpp"
@@ -23,6 +23,10 @@ struct BulkConv {
   ROCM_SD_DEVICE int steps() const { return p.conv.depth / Cfg::kBlockK; }
   ROCM_SD_DEVICE int layers() const { return p.conv.phases; }
   ROCM_SD_DEVICE const TensorMap& weights() const { return p.filter; }
+  ROCM_SD_DEVICE void prefetch_maps() const {
+    Bulk::prefetch(p.filter);
+    Bulk::prefetch(p.x);
+  }
   ROCM_SD_DEVICE int weight_row(int phase, int column) const { return phase * columns() + column; }
   ROCM_SD_DEVICE void fetch_rows(int phase, int first_pixel, int step, char* to, BulkBarrier full) const {
     const ConvImage& of = image();
@@ -32,7 +36,7 @@ struct BulkConv {
     const int input = step >= steps_of_first ? 1 : 0, within = step - (input ? steps_of_first : 0);
     const int block = within / taps, tap = within - block * taps;
     const int r = of.by_filter_w.quotient(tap), s = tap - r * of.filter_w;
-    Bulk::fetch_pixels(to, p.inputs[input], full, block * 64, column * of.stride - of.pad_left,
+    Bulk::fetch_pixels(to, input ? p.second : p.x, full, block * 64, column * of.stride - of.pad_left,
                        row * of.stride - of.pad_top, n, static_cast<uint16_t>(s + phase % 2),
                        static_cast<uint16_t>(r + phase / 2));
   }

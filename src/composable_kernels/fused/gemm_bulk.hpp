@@ -18,6 +18,10 @@ struct BulkGemm {
   ROCM_SD_DEVICE int steps() const { return (p.gemm.depth + Cfg::kBlockK - 1) / Cfg::kBlockK; }
   ROCM_SD_DEVICE int layers() const { return 1; }
   ROCM_SD_DEVICE const TensorMap& weights() const { return p.w; }
+  ROCM_SD_DEVICE void prefetch_maps() const {
+    Bulk::prefetch(p.w);
+    Bulk::prefetch(p.x);
+  }
   ROCM_SD_DEVICE int weight_row(int, int column) const { return column; }
   ROCM_SD_DEVICE void fetch_rows(int, int first_row, int step, char* to, BulkBarrier full) const {
     Bulk::fetch(to, p.x, full, step * Cfg::kBlockK, first_row);

@@ -22,6 +22,20 @@ ROCM_SD_DEVICE float& bulk_element(C (&pair)[2][1], int half, int i) {
   return pair[i / 4][0].x[i / 2 % 2 * 4 + half * 2 + i % 2];
 }
 
+// gelu() for results of 16 bits. erfc(z) = exp(-z^2) t P(t), t = 1 / (1 + 0.45 z), z >= 0: P fitted by least
+// squares of the relative error, reweighted towards its maximum; relative error 2.8e-5.
+ROCM_SD_DEVICE float bulk_gelu(float v) {
+  const float t = Nvidia::reciprocal(1.0f + 0.31819805f * fabsf(v));
+  float sum = -0.126361205f;
+  sum = sum * t + 0.268264328f;
+  sum = sum * t + 0.111323674f;
+  sum = sum * t + 0.239750331f;
+  sum = sum * t + 0.253158378f;
+  sum = sum * t + 0.253892505f;
+  const float tail = sum * t * Nvidia::exp2(-0.72134752f * v * v);
+  return 0.5f * v * (v < 0.0f ? tail : 2.0f - tail);
+}
+
 // kGated: the first half of the tile's channels are values, the second their gates.
 template <class Cfg, bool kGated>
 struct BulkOutput {
@@ -35,74 +49,125 @@ struct BulkOutput {
   int rows[2];        // of y, of this lane; -1: none
   int first_channel;  // of y, of the tile
 
-  // What the sums of the pairs that this workgroup owns begin with; the others' with zero.
+  // What the sums of the pairs that this workgroup owns begin with; the others' with zero. Loads come first,
+  // so that all are under way together, or as many as there are registers for.
   ROCM_SD_DEVICE void begin(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
+    constexpr int kBatch = Cfg::kMovesRegisters || kPairs % 2 ? kPairs : 2;
     ROCM_SD_UNROLL
-    for (int i = 0; i < kPairs; ++i) {
-      Pair& sums = pair(acc, i);
-      const bool gate = kGated && i >= kOutputs;
-      const int channel = channel_of(gate ? i - kOutputs : i);
-      const bool any = pipeline.owns(i) && channel < p.channels;
-      float base[8] = {};
-      if (any && p.bias) load8(base, p.bias + (gate ? p.channels : 0) + channel, true, 8);
-      ROCM_SD_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        float v[8];
+    for (int first = 0; first < kPairs; first += kBatch) {
+      Vec8<T> residual[kBatch][2] = {};
+      if (!kGated && p.residual) {
         ROCM_SD_UNROLL
-        for (int e = 0; e < 8; ++e) v[e] = base[e];
-        if (!kGated && any && rows[half] >= 0) {
-          if (p.shift) add_shift(v, rows[half], channel);
-          if (p.residual) {
-            const auto piece =
+        for (int i = 0; i < kBatch; ++i) ROCM_SD_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const int channel = channel_of(first + i);
+          if (pipeline.owns(first + i) && channel < p.channels && rows[half] >= 0)
+            residual[i][half] =
                 *reinterpret_cast<const Vec8<T>*>(p.residual + int64_t{rows[half]} * p.y_stride + channel);
-            ROCM_SD_UNROLL
-            for (int e = 0; e < 8; ++e) v[e] += to_float(piece.x[e]);
-          }
         }
-        ROCM_SD_UNROLL
-        for (int e = 0; e < 8; ++e) bulk_element(sums, half, e) = v[e];
       }
+      float bias[kBatch][8] = {};
+      if (p.bias) {
+        ROCM_SD_UNROLL
+        for (int i = 0; i < kBatch; ++i) {
+          const bool gate = kGated && first + i >= kOutputs;
+          const int channel = channel_of(gate ? first + i - kOutputs : first + i);
+          if (pipeline.owns(first + i) && channel < p.channels)
+            load8(bias[i], p.bias + (gate ? p.channels : 0) + channel, true, 8);
+        }
+      }
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kBatch; ++i) ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
+      for (int e = 0; e < 8; ++e)
+        bulk_element(pair(acc, first + i), half, e) =
+            bias[i][e] + (kGated ? 0.0f : to_float(residual[i][half].x[e]));
     }
+    if (!kGated && p.shift) add_shift(acc, pipeline);
+  }
+
+  // Asks for the biases of begin(), for a tile that comes later.
+  ROCM_SD_DEVICE void expect() const {
+    const int channel = first_channel + 32 * (Nvidia::thread() % kOutputs);
+    if (Nvidia::thread() >= kPairs || !p.bias || channel >= p.channels) return;
+    Bulk::prefetch_line(p.bias + (Nvidia::thread() < kOutputs ? 0 : p.channels) + channel);
   }
 
   ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
-    ROCM_SD_UNROLL
-    for (int i = 0; i < kOutputs; ++i) {
-      const int channel = channel_of(i);
-      if (!pipeline.owns(i) || channel >= p.channels) continue;
+    if (!kGated && p.act == TailActivation::kNone) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kOutputs; ++i)
+        if (pipeline.owns(i)) {
+          float v[2][8];
+          take(v, acc, i);
+          put(v, i);
+        }
+      return;
+    }
+    // One copy of the activation's code, and a choice of what it is for.
+    ROCM_SD_ROLLED
+    for (int pass = 0; pass < kOutputs; ++pass) {
+      if (!pipeline.owns(pass)) continue;
+      float v[2][8], gate[2][8];
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kOutputs; ++i)
+        if (i == pass) {
+          take(v, acc, i);
+          if (kGated) take(gate, acc, i + kPairs - kOutputs);
+        }
       ROCM_SD_UNROLL
       for (int half = 0; half < 2; ++half) {
-        if (rows[half] < 0) continue;
-        float v[8];
-        ROCM_SD_UNROLL
-        for (int e = 0; e < 8; ++e) v[e] = bulk_element(pair(acc, i), half, e);
         if constexpr (kGated) {
           ROCM_SD_UNROLL
-          for (int e = 0; e < 8; ++e) v[e] *= gelu<Nvidia>(bulk_element(pair(acc, i + kOutputs), half, e));
+          for (int e = 0; e < 8; ++e) v[half][e] *= bulk_gelu(gate[half][e]);
         } else {
-          activate<Nvidia>(p.act, v);
+          if (p.act == TailActivation::kGelu) {
+            ROCM_SD_UNROLL
+            for (int e = 0; e < 8; ++e) v[half][e] = bulk_gelu(v[half][e]);
+          } else {
+            activate<Nvidia>(p.act, v[half]);
+          }
         }
-        store8(p.y + int64_t{rows[half]} * p.y_stride + channel, v, true, 8);
       }
+      put(v, pass);
     }
   }
 
  private:
   static ROCM_SD_DEVICE Pair& pair(Sums& acc, int i) { return *reinterpret_cast<Pair*>(&acc.c[2 * i]); }
   ROCM_SD_DEVICE int channel_of(int pair) const { return first_channel + 32 * pair + BulkPlace::channel(); }
-  ROCM_SD_DEVICE void add_shift(float (&v)[8], int row, int channel) const {
-    const int64_t at = row / p.rows_per_image * p.shift_stride + channel;
-    float term[8];
-    // A slice of a wider table may begin anywhere.
-    const auto load = [&](const auto* from) {
-      load8(term, from, reinterpret_cast<uintptr_t>(from) % 16 == 0, 8);
+  static ROCM_SD_DEVICE void take(float (&v)[2][8], Sums& acc, int i) {
+    ROCM_SD_UNROLL
+    for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
+    for (int e = 0; e < 8; ++e) v[half][e] = bulk_element(pair(acc, i), half, e);
+  }
+  ROCM_SD_DEVICE void put(const float (&v)[2][8], int i) const {
+    const int channel = channel_of(i);
+    ROCM_SD_UNROLL
+    for (int half = 0; half < 2; ++half)
+      if (rows[half] >= 0 && channel < p.channels)
+        store8(p.y + int64_t{rows[half]} * p.y_stride + channel, v[half], true, 8);
+  }
+  ROCM_SD_DEVICE void add_shift(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
+    const auto add = [&](const auto* table) {
+      ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        if (rows[half] < 0) continue;
+        const auto* const of_image = table + rows[half] / p.rows_per_image * p.shift_stride;
+        ROCM_SD_UNROLL
+        for (int i = 0; i < kPairs; ++i) {
+          if (!pipeline.owns(i) || channel_of(i) >= p.channels) continue;
+          float term[8];
+          load8(term, of_image + channel_of(i), true, 8);
+          ROCM_SD_UNROLL
+          for (int e = 0; e < 8; ++e) bulk_element(pair(acc, i), half, e) += term[e];
+        }
+      }
     };
     if (p.shift_is_float)
-      load(static_cast<const float*>(p.shift) + at);
+      add(static_cast<const float*>(p.shift));
     else
-      load(static_cast<const T*>(p.shift) + at);
-    ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e) v[e] += term[e];
+      add(static_cast<const T*>(p.shift));
   }
 };
 

@@ -14,15 +14,18 @@
 
 namespace rocm_sd {
 
-template <class Storage, int kColumns, int kStageCount>
+// kGroups: workgroups that a multiprocessor holds. With two, one multiplies while the other begins or ends,
+// be it of this kernel or of the next.
+template <class Storage, int kColumns, int kStageCount, int kGroups>
 struct BulkCfg : ProductCfg<Storage, bulk_shape(kColumns, kStageCount)> {
   using Base = ProductCfg<Storage, bulk_shape(kColumns, kStageCount)>;
   static constexpr int kStageBytes = bulk_stage_bytes(Base::kShape);
   static constexpr int kLdsBytes = bulk_lds_bytes(Base::kShape);
   static constexpr int kConsumers = 32 * Base::kWaves;  // threads; a group of four waves more fetches
-  // All threads begin with 65536 / 384 registers, in steps of 8: 168.
+  // Alone on its multiprocessor, a workgroup's threads begin with 65536 / 384 registers, in steps of 8: 168.
+  static constexpr bool kMovesRegisters = kGroups == 1;
   static constexpr int kFetchRegisters = 40, kMultiplyRegisters = 232;
-  static_assert(kBulkThreads == kConsumers + 128 && kColumns % 32 == 0 && sizeof(Storage) == 2);
+  static_assert(bulk_threads(kGroups) > kConsumers && kColumns % 32 == 0 && sizeof(Storage) == 2);
 };
 
 // How the workgroups of a cluster divide their work: `sharers` tiles below each other, each in `parts` of k.
@@ -40,8 +43,8 @@ struct BulkCluster {
 };
 
 // One workgroup's view of the stages. Every thread makes one; then one thread of the last group of waves
-// calls fetch() and the consumers multiply(), for the same steps in the same order; at the end all call
-// leave().
+// calls fetch_weights() and fetch_rows(), at the end drain(), and the consumers multiply(), for the same
+// steps in the same order.
 template <class Cfg>
 class BulkPipeline {
   using T = typename Cfg::T;
@@ -59,6 +62,12 @@ class BulkPipeline {
         full(s).init(1);
         empty(s).init(Cfg::kWaves * cluster.sharers);
       }
+      if (cluster.parts > 1) {
+        const int end = (cluster.part + 1) * owned_pairs(),
+                  pairs = (end < kPairs ? end : kPairs) - end + owned_pairs();
+        sums().init(1);
+        sums().expect((cluster.parts - 1) * (pairs > 0 ? pairs : 0) * Cfg::kWaves * 2048);
+      }
       Bulk::publish_barriers();
     }
     Nvidia::wave_barrier();
@@ -67,17 +76,19 @@ class BulkPipeline {
     else
       Nvidia::barrier();
   }
-  // Nobody may arrive in LDS that is gone.
-  ROCM_SD_DEVICE void leave() const {
-    Nvidia::wave_barrier();
-    if (cluster_.size() > 1) Bulk::cluster_barrier();
+  // After the last fetch: waits until all stages are free, so that nobody arrives in LDS that is gone.
+  ROCM_SD_DEVICE void drain() {
+    for (int s = 0; s < kStages; ++s) {
+      empty(stage_).wait(phase_ ^ 1);
+      advance();
+    }
   }
 
   // Starts the copies of a step's weights: the tile is `pieces` pieces of the map's box, piece i from block
   // of rows block(i) on. Then come its rows, by fetch_rows(to, barrier).
   template <class Block>
   ROCM_SD_DEVICE void fetch_weights(const TensorMap& w, int k, int pieces, const Block& block) {
-    empty(stage_).wait_cluster(phase_ ^ 1);
+    empty(stage_).wait(phase_ ^ 1);
     full(stage_).expect(Cfg::kStageBytes);
     if (turn_ == cluster_.tile) {
       const int piece_bytes = Cfg::kBlockN / pieces * 128;
@@ -138,10 +149,11 @@ class BulkPipeline {
       ROCM_SD_UNROLL
       for (int i = 0; i < 4; ++i) {
         const float* x = acc.c[2 * pair + i / 2][0].x + i % 2 * 4;
-        Bulk::store_at(owner * cluster_.sharers + cluster_.tile, to + 128 * i, x[0], x[1], x[2], x[3]);
+        Bulk::store_at(owner * cluster_.sharers + cluster_.tile, to + 128 * i, sums(), x[0], x[1], x[2],
+                       x[3]);
       }
     }
-    Bulk::cluster_barrier();
+    sums().wait(0);
     ROCM_SD_UNROLL
     for (int pair = 0; pair < kPairs; ++pair) {
       if (pair / owned != cluster_.part) continue;
@@ -161,7 +173,6 @@ class BulkPipeline {
   }
   ROCM_SD_DEVICE void stand_by() const {
     Nvidia::wave_barrier();
-    Bulk::cluster_barrier();
     Bulk::cluster_barrier();
   }
 
@@ -183,6 +194,8 @@ class BulkPipeline {
     }
     WaveGroup::commit();
   }
+  // Counts the sums that come from other parts of k.
+  ROCM_SD_DEVICE BulkBarrier sums() const { return BulkBarrier(barriers_ + 16 * kStages); }
   // Where the sums that another part of k made for an owned pair lie, this lane's: 4 floats, and again after
   // each 128.
   ROCM_SD_DEVICE float* part_of(int other, int owned_pair) const {

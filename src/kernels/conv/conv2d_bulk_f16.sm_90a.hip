@@ -6,9 +6,9 @@
 
 using namespace rocm_sd;
 
-#define ROCM_SD_CONV(n, stages)                                                                         \
-  ROCM_SD_EARLY_KERNEL(conv_bulk_f16_128x##n##x64, kBulkThreads, 1, BulkConvParams<Half>) {             \
-    using Cfg = BulkCfg<Half, n, stages>;                                                               \
+#define ROCM_SD_CONV(name, n, stages, groups)                                                           \
+  ROCM_SD_BULK_KERNEL(conv_##name##_f16_128x##n##x64, groups, BulkConvParams<Half>) {                   \
+    using Cfg = BulkCfg<Half, n, stages, groups>;                                                       \
     conv_bulk_body<Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::groups_x()), \
                         GpuArch::lds<Cfg::kLdsBytes>());                                                \
   }

@@ -114,7 +114,7 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config.shape;
   const ConvImage& image = params.image;
-  BulkConvParams<T> bulk{{}, {}, params, choice.sharers, choice.splits};
+  BulkConvParams<T> bulk{{}, {}, {}, params, choice.sharers, choice.splits};
   if (params.tail.y) {  // not while planning
     // The window that a filter's first tap wanders over; of phases, all taps of the 3x3 filter.
     const bool phases = params.phases > 1;
@@ -130,7 +130,7 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
       if (image.pieces[i] == 0) continue;
       boxes.data = image.data[i];
       boxes.channels = static_cast<uint64_t>(image.pieces[i]) * 8;
-      device.map_boxes(&bulk.inputs[i], boxes);
+      device.map_boxes(i == 0 ? &bulk.x : &bulk.second, boxes);
     }
     const auto depth = static_cast<uint64_t>(params.depth);
     const auto rows = static_cast<uint64_t>(params.phases) * static_cast<uint64_t>(params.tail.channels);
@@ -141,11 +141,13 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
   const auto cluster = static_cast<uint32_t>(choice.sharers * choice.splits);
   const uint32_t tiles = ceil_div(image.pixels, shape.block_m * choice.sharers) *
                          ceil_div(params.tail.channels, shape.block_n) * static_cast<uint32_t>(params.phases);
-  const uint32_t clusters =
-      choice.splits > 1 ? tiles
-                        : std::min(tiles, bulk_clusters_at_once(device.traits(), static_cast<int>(cluster)));
+  const uint32_t clusters = choice.splits > 1
+                                ? tiles
+                                : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config.groups,
+                                                                        static_cast<int>(cluster)));
   launch_kernel(ex, info, kernel_named(ex, conv_kernel_name(p.dtype(), choice.config)),
-                {clusters * cluster, 1, 1, cluster}, kBulkThreads,
+                {clusters * cluster, 1, 1, cluster},
+                static_cast<uint32_t>(bulk_threads(choice.config.groups)),
                 static_cast<uint32_t>(bulk_lds_bytes(shape)), bulk);
 }
 
@@ -204,7 +206,7 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
 std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
   const TileShape& s = config.shape;
   return concat("conv_",
-                config.bulk         ? "bulk_"
+                config.bulk         ? (config.groups > 1 ? "pair_" : "bulk_")
                 : config.wave_group ? "group_"
                                     : "",
                 dtype_name(dtype), "_", s.block_m, "x", s.block_n, "x", s.block_k);
@@ -225,9 +227,14 @@ ConvExtent conv_extent(const ConvProblem& p) {
   const int64_t padded =
       conv_padded_channels(p.channels(), p.dtype()) + conv_padded_channels(p.second_channels(), p.dtype());
   const int64_t taps = conv_has_phases(p) ? 4 : p.filter_h() * p.filter_w();
+  const Tensor* const shift = p.args.epilogue.channel_shift;
+  const auto aligned = [](const Tensor& t) {
+    return t.offset_bytes() % 16 == 0 && t.stride(0) * static_cast<int64_t>(dtype_size(t.dtype())) % 16 == 0;
+  };
   const bool whole_blocks = dtype_size(p.dtype()) == 2 && p.channels() % 64 == 0 &&
                             p.second_channels() % 64 == 0 && p.out_channels() % 32 == 0 &&
-                            p.args.stride <= 8 && (!p.args.upsample2x || conv_has_phases(p));
+                            p.args.stride <= 8 && (!p.args.upsample2x || conv_has_phases(p)) &&
+                            (!shift || aligned(*shift));
   return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), taps * padded, p.dtype(),
           conv_has_phases(p) ? 4 : 1,        whole_blocks};
 }

@@ -16,11 +16,12 @@ struct ConvConfig {
   bool wave_group = false;  // multiplies by Hopper's warpgroup products
   bool bulk = false;        // and its tiles come by the copy engine, in clusters
 
-  // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group, "b": bulk
+  // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group, "b": bulk,
+  // "p": two bulk ones on a multiprocessor
   std::string suffix() const {
     return std::to_string(shape.block_m) + "x" + std::to_string(shape.block_n) + "x" +
            std::to_string(shape.block_k) +
-           (bulk         ? "b"
+           (bulk         ? (groups > 1 ? "p" : "b")
             : wave_group ? "g"
                          : "");
   }

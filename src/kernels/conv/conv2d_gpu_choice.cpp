@@ -18,7 +18,7 @@ constexpr ConvConfig kRdna[] = {ROCM_SD_CONV_CONFIGS_RDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kCdna[] = {ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kFloat[] = {ROCM_SD_CONV_CONFIGS_F32(ROCM_SD_CONV_ROW)};
 #undef ROCM_SD_CONV_ROW
-#define ROCM_SD_BULK_ROW(n, stages) ConvConfig{bulk_shape(n, stages), 1, true, true},
+#define ROCM_SD_BULK_ROW(name, n, stages, groups) ConvConfig{bulk_shape(n, stages), groups, true, true},
 constexpr ConvConfig kBulk[] = {ROCM_SD_CONV_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
 #undef ROCM_SD_BULK_ROW
 
@@ -144,10 +144,10 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
   for (const ConvConfig& config : conv_configs_of(traits, extent.dtype)) {
     if (config.bulk) {
       const BulkExtent bulk{extent.pixels / extent.phases, extent.outputs, extent.depth, extent.phases};
+      const BulkTile tile{config.shape.block_n, config.groups};
       if (extent.whole_blocks)
-        for (const BulkSplit& s : bulk_splits(traits, config.shape, bulk, true))
-          ranked.emplace_back(bulk_ns(traits, config.shape, bulk, s),
-                              ConvChoice{config, s.splits, s.sharers});
+        for (const BulkSplit& s : bulk_splits(traits, tile, bulk, true))
+          ranked.emplace_back(bulk_ns(traits, tile, bulk, s), ConvChoice{config, s.splits, s.sharers});
       continue;
     }
     const int64_t tiles =

@@ -4,7 +4,7 @@
 #include "composable_kernels/fused/gemm_bulk.hpp"
 #include "kernels/gemm/linear_entries.hpp"
 
-#define ROCM_SD_GEMM(...) ROCM_SD_BULK_ENTRY(gemm_bulk_bf16, rocm_sd::Bf16, false, __VA_ARGS__)
-#define ROCM_SD_GEGLU(...) ROCM_SD_BULK_ENTRY(geglu_bulk_bf16, rocm_sd::Bf16, true, __VA_ARGS__)
+#define ROCM_SD_GEMM(...) ROCM_SD_BULK_ENTRY(gemm, bf16, rocm_sd::Bf16, false, __VA_ARGS__)
+#define ROCM_SD_GEGLU(...) ROCM_SD_BULK_ENTRY(geglu, bf16, rocm_sd::Bf16, true, __VA_ARGS__)
 ROCM_SD_GEMM_CONFIGS_BULK(ROCM_SD_GEMM)
 ROCM_SD_GEGLU_CONFIGS_BULK(ROCM_SD_GEGLU)

@@ -46,9 +46,12 @@
   X(64, 256, 64, 4, 1, 5, 1)            \
   X(64, 128, 64, 4, 1, 4, 2)            \
   X(64, 64, 64, 4, 1, 6, 2)
-// The same with tiles fetched by the copy engine (linear_bulk_*.sm_90a.hip): X(channels, stages), 128 rows.
-#define ROCM_SD_GEMM_CONFIGS_BULK(X) X(256, 4) X(160, 6) X(128, 6) X(64, 8)
-#define ROCM_SD_GEGLU_CONFIGS_BULK(X) X(256, 4) X(128, 6)
+// The same with tiles fetched by the copy engine (linear_bulk_*.sm_90a.hip): 128 rows;
+// X(name, channels, stages, workgroups that a multiprocessor holds).
+#define ROCM_SD_GEMM_CONFIGS_BULK(X) \
+  X(bulk, 256, 4, 1)                 \
+  X(bulk, 160, 6, 1) X(bulk, 128, 6, 1) X(bulk, 64, 8, 1) X(pair, 128, 3, 2) X(pair, 64, 4, 2)
+#define ROCM_SD_GEGLU_CONFIGS_BULK(X) X(bulk, 256, 4, 1) X(bulk, 128, 6, 1) X(pair, 128, 3, 2)
 #define ROCM_SD_GEMM_CONFIGS_RDNA(X) \
   X(128, 128, 32, 2, 2, 2, 1)        \
   X(128, 160, 32, 4, 2, 2, 1)        \

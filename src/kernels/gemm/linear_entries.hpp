@@ -29,12 +29,12 @@
   }
 
 // The same with tiles fetched by the copy engine; the file includes composable_kernels/fused/gemm_bulk.hpp.
-#define ROCM_SD_BULK_ENTRY(prefix, Storage, kGated, n, stages)                                              \
-  ROCM_SD_EARLY_KERNEL(prefix##_128x##n##x64, rocm_sd::kBulkThreads, 1, rocm_sd::BulkGemmParams<Storage>) { \
-    using namespace rocm_sd;                                                                                \
-    using Cfg = BulkCfg<Storage, n, stages>;                                                                \
-    gemm_bulk_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                    \
-                                static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>());     \
+#define ROCM_SD_BULK_ENTRY(op, suffix, Storage, kGated, name, n, stages, groups)                         \
+  ROCM_SD_BULK_KERNEL(op##_##name##_##suffix##_128x##n##x64, groups, rocm_sd::BulkGemmParams<Storage>) { \
+    using namespace rocm_sd;                                                                             \
+    using Cfg = BulkCfg<Storage, n, stages, groups>;                                                     \
+    gemm_bulk_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                 \
+                                static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>());  \
   }
 
 // The kernels that every storage type has: few rows, and the sum of split products.

@@ -57,9 +57,11 @@ void launch_bulk(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, cons
       ceil_div(p.rows, int64_t{shape.block_m} * choice.sharers) * ceil_div(columns, shape.block_n);
   const uint32_t clusters =
       choice.splits > 1 ? tiles
-                        : std::min(tiles, bulk_clusters_at_once(device.traits(), static_cast<int>(cluster)));
+                        : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config->groups,
+                                                                static_cast<int>(cluster)));
   launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
-                {clusters * cluster, 1, 1, cluster}, kBulkThreads,
+                {clusters * cluster, 1, 1, cluster},
+                static_cast<uint32_t>(bulk_threads(choice.config->groups)),
                 static_cast<uint32_t>(choice.config->lds_bytes(sizeof(T))), bulk);
 }
 

@@ -24,7 +24,7 @@ constexpr std::array kCdnaGeglu = {ROCM_SD_GEGLU_CONFIGS_CDNA(ROCM_SD_GEMM_ROW)}
 constexpr std::array kFloat = {ROCM_SD_GEMM_CONFIGS_F32(ROCM_SD_GEMM_ROW)};
 constexpr std::array kHopperGemm = {ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
 constexpr std::array kHopperGeglu = {ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
-#define ROCM_SD_BULK_ROW(n, stages) GemmConfig{bulk_shape(n, stages), 1, true, true},
+#define ROCM_SD_BULK_ROW(name, n, stages, groups) GemmConfig{bulk_shape(n, stages), groups, true, true},
 constexpr std::array kBulkGemm = {ROCM_SD_GEMM_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
 constexpr std::array kBulkGeglu = {ROCM_SD_GEGLU_CONFIGS_BULK(ROCM_SD_BULK_ROW)};
 #undef ROCM_SD_BULK_ROW
@@ -120,7 +120,10 @@ std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype
 
 namespace {
 
-BulkExtent bulk_extent(const LinearProblem& p) { return {p.rows, p.gated ? 2 * p.out : p.out, p.in}; }
+BulkTile bulk_tile(const GemmConfig& config) { return {config.shape.block_n, config.groups}; }
+BulkExtent bulk_extent(const LinearProblem& p) {
+  return {p.rows, p.gated ? 2 * p.out : p.out, p.in, 1, p.gated};
+}
 
 }  // namespace
 
@@ -144,7 +147,7 @@ std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearP
   if (p.out % 32 != 0) return out;
   for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated))
     if (config->bulk)
-      for (const BulkSplit& s : bulk_splits(traits, config->shape, bulk_extent(p), !p.gated))
+      for (const BulkSplit& s : bulk_splits(traits, bulk_tile(*config), bulk_extent(p), !p.gated))
         out.push_back({config, s.splits, s.sharers});
   return out;
 }
@@ -156,7 +159,7 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
     if (!choice.config) return choice;
     const bool bulk = choice.config->bulk;  // ahead of the others wherever it exists
     const double time =
-        bulk ? bulk_ns(traits, choice.config->shape, bulk_extent(p), {choice.sharers, choice.splits})
+        bulk ? bulk_ns(traits, bulk_tile(*choice.config), bulk_extent(p), {choice.sharers, choice.splits})
              : estimate(traits, p, choice);
     if (!best.config || (bulk && !best.config->bulk) || (bulk == best.config->bulk && time < least)) {
       best = choice;
@@ -169,7 +172,9 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated) {
   if (!choice.config) return concat(gated ? "gemv_geglu_" : "gemv_", dtype);
   const TileShape& s = choice.config->shape;
-  const char* units = choice.config->bulk ? "bulk_" : choice.config->wave_group ? "group_" : "";
+  const char* units = choice.config->bulk         ? (choice.config->groups > 1 ? "pair_" : "bulk_")
+                      : choice.config->wave_group ? "group_"
+                                                  : "";
   return concat(gated && choice.splits == 1 ? "geglu_" : "gemm_", units, dtype, "_", s.block_m, "x",
                 s.block_n, "x", s.block_k);
 }
@@ -177,7 +182,8 @@ std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated) 
 std::string describe(const GemmChoice& choice) {
   if (!choice.config) return "gemv";
   const TileShape& s = choice.config->shape;
-  const std::string units = choice.config->bulk         ? concat("b", choice.sharers)
+  const std::string units = choice.config->bulk
+                                ? concat(choice.config->groups > 1 ? "p" : "b", choice.sharers)
                             : choice.config->wave_group ? "g"
                                                         : "";
   return concat(s.block_m, "x", s.block_n, "x", s.block_k, units,
