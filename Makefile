@@ -17,6 +17,9 @@ DEMO_ARGS ?=
 FUZZ_SECONDS ?= 30
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+BENCH_DEVICE ?= cpu
+# Baselines are of one machine: they are not part of the repository.
+BENCH_BASELINES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rocm-sd/baselines
 EMU_TARGETS ?= gfx1100 gfx1201 gfx942
 EMU_FULL ?= *Full*/f16
 
@@ -27,6 +30,7 @@ export CCACHE_BASEDIR ?= $(CURDIR)
 
 # Small checkpoints that the GPU tests draw with, and a Python that has torch to make them.
 GPU_TEST_MODELS = $(CURDIR)/$(BUILD)/gpu_test_models
+TEST_PYTHON = $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,$(PYTHON))
 GPU_TEST_PYTHON = $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,$(PYTHON))
 CXX_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.h')
 CLI = $(BUILD)/apps/cli/rocm-sd
@@ -67,7 +71,7 @@ demo-amd: deps deps-gpu  ## draw a picture by AMD machine code on an emulated RX
 test: deps deps-gpu lint build venv torch-ops  ## lint, build everything, unit and integration tests
 	$(PYTHON) tools/kernel_report.py --build $(BUILD) --check
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 build: deps  ## configure and build everything of PRESET (cpu, asan, tsan, release)
 	cmake --preset $(PRESET)
@@ -86,6 +90,19 @@ install: deps  ## build without tests and install below PREFIX
 test-full: build venv  ## one full-size UNet step of SD 1.5 and of SDXL against Diffusers (16 GB of memory)
 	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -m full -s $(PYTEST_ARGS)
 
+test-comfyui:  ## the nodes in a real ComfyUI: COMFYUI_DIR=..., COMFYUI_PYTHON=... with its requirements
+	@if [ -z "$(COMFYUI_DIR)" ]; then echo "test-comfyui: not run: give COMFYUI_DIR=/path/to/ComfyUI"; else \
+	  ROCM_SD_TORCH_LIBRARY="$${ROCM_SD_TORCH_LIBRARY:-$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so}" \
+	  $(TEST_PYTHON) tools/test_comfyui.py "$(COMFYUI_DIR)" --python "$(or $(COMFYUI_PYTHON),$(TEST_PYTHON))" $(COMFYUI_ARGS); fi
+
+test-a1111:  ## the extension in a real AUTOMATIC1111: A1111_DIR=..., A1111_PYTHON=... with its requirements
+	@if [ -z "$(A1111_DIR)" ]; then echo "test-a1111: not run: give A1111_DIR=/path/to/stable-diffusion-webui"; else \
+	  ROCM_SD_TORCH_LIBRARY="$${ROCM_SD_TORCH_LIBRARY:-$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so}" \
+	  $(TEST_PYTHON) tools/test_a1111.py "$(A1111_DIR)" --python "$(or $(A1111_PYTHON),$(TEST_PYTHON))" $(A1111_ARGS); fi
+
+test-pip: venv  ## `pip install .` into a fresh environment, an operator and a picture from there
+	$(VENV)/bin/python tools/test_pip_install.py
+
 test-asan: deps venv  ## unit tests and the CLI's bad inputs under AddressSanitizer and UBSan
 	cmake --preset asan
 	cmake --build build/asan -j $(JOBS)
@@ -97,7 +114,7 @@ test-asan: deps venv  ## unit tests and the CLI's bad inputs under AddressSaniti
 	export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 	export LSAN_OPTIONS=suppressions=$(CURDIR)/tests/leaks_of_others.txt
 	ctest --test-dir build/asan --output-on-failure -j $(JOBS)
-	ROCM_SD_BUILD_DIR=build/asan $(VENV)/bin/python -m pytest -m "bad_input and not full" $(PYTEST_ARGS)
+	ROCM_SD_BUILD_DIR=build/asan $(VENV)/bin/python -m pytest -n $(JOBS) -m "bad_input and not full" $(PYTEST_ARGS)
 
 # GNU OpenMP's barriers are invisible to ThreadSanitizer: with one OpenMP thread only this project's own threads remain.
 test-tsan: deps  ## unit tests under ThreadSanitizer
@@ -123,17 +140,23 @@ test-emu: deps deps-gpu  ## ops, models and pipeline on emulated AMD GPUs under 
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
 	cmake --build $(BUILD) --target kernels test_gpu_kernels test_gpu_models test_gpu_pipeline -j $(JOBS)
 	for target in $(EMU_TARGETS); do
-	  export ROCM_SD_TEST_DEVICE=emu:$$target
-	  for test in kernels models pipeline; do
-	    ROCM_SD_EMULATOR_CHECK=1 $(BUILD)/tests/gpu_tests/test_gpu_$$test
-	  done
-	  $(BUILD)/tests/gpu_tests/test_gpu_kernels --gtest_filter='$(EMU_FULL)'
+	  export ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1
+	  begin=$$SECONDS
+	  for test in kernels models pipeline; do $(BUILD)/tests/gpu_tests/test_gpu_$$test; done
+	  for test in kernels models; do $(BUILD)/tests/gpu_tests/test_gpu_$$test --gtest_filter='$(EMU_FULL)'; done
+	  echo "emu:$$target took $$((SECONDS - begin)) s"
 	done
 
 test-all-archs: deps deps-gpu  ## compile the kernels for every target that the compilers here know, and check their report
 	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
 	cmake --build build/all-archs -j $(JOBS)
 	$(PYTHON) tools/kernel_report.py --build build/all-archs --check
+
+kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator counts in the kernels of EMU_TARGETS
+	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
+	cmake --build $(BUILD) --target bench_emulated $(addprefix kernels_,$(EMU_TARGETS)) -j $(JOBS)
+	mkdir -p share/counts
+	for target in $(EMU_TARGETS); do $(BUILD)/tests/performance_tests/bench_emulated --write share/counts $$target all all; done
 
 kernel-report:  ## write docs/kernel-report anew from the kernels that PRESET has built
 	$(PYTHON) tools/kernel_report.py --build $(BUILD)
@@ -153,6 +176,11 @@ fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
 
 bench-cpu: build venv  ## speed of kernels and models on this CPU, beside the floor and PyTorch (20 minutes)
 	$(VENV)/bin/python tools/bench_cpu.py --build $(BUILD) $(BENCH_ARGS)
+
+bench-gate: build  ## times SD 1.5's shapes on BENCH_DEVICE and compares with this device's baseline; UPDATE=1 keeps them
+	mkdir -p out
+	$(CLI) bench --model sd15 --device $(BENCH_DEVICE) --top 24 --json out/bench.json --quiet $(BENCH_ARGS)
+	$(PYTHON) tools/bench_gate.py out/bench.json --baseline "$(BENCH_BASELINES)/$(subst :,_,$(BENCH_DEVICE)).json" $(if $(UPDATE),--update)
 
 ##@ Source
 format: $(VENV)/.lint  ## format the C++ files in place
@@ -183,7 +211,7 @@ deps-gpu:
 deps-python:
 	PYTHON=$(PYTHON) tools/install_deps.sh python
 
-venv: $(VENV)/.test  ## Python environment of the tests (PIP_ARGS is passed to pip)
+venv: deps-python $(VENV)/.test  ## Python environment of the tests (PIP_ARGS is passed to pip)
 
 # The stamps hold what was installed, so that a changed list installs again and an unchanged one costs nothing.
 $(VENV)/bin/python: | deps-python
@@ -205,5 +233,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-report test-onednn3 fuzz-short bench-cpu format lint tidy docs \
+.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

@@ -27,9 +27,19 @@ if(TARGET rocm_sd_pipeline)
   install(FILES ${PROJECT_BINARY_DIR}/rocm_sd.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
+# The Python package has the engine beside its operators, under one name: a wheel holds no symbolic links.
+if(SKBUILD AND TARGET rocm_sd AND TARGET rocm_sd_python)
+  add_dependencies(rocm_sd_python rocm_sd)
+  install(FILES $<TARGET_FILE:rocm_sd> DESTINATION rocm_sd_ops/lib RENAME librocm_sd.so COMPONENT python)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/ DESTINATION rocm_sd_ops/share COMPONENT python)
+endif()
+
 # The templates for a user's own .hip files: -I<prefix>/include/rocm_sd, docs/templates.md.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/composable_kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rocm_sd
         FILES_MATCHING PATTERN "*.hpp")
+
+# What the emulator counted in the kernels: `rocm-sd predict` reads it (src/analysis/kernel_counts.hpp).
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/counts ${PROJECT_SOURCE_DIR}/share/tuning DESTINATION ${CMAKE_INSTALL_DATADIR}/rocm-sd OPTIONAL)
 
 # The kernels without the engine: a C interface alone (include/rocm_sd/kernels.h).
 if(TARGET rocm_sd_kernel_library)

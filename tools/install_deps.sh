@@ -16,6 +16,9 @@ build=(
 python=()
 # A Python of one's own (pyenv, conda) brings venv along; Debian's has it in a package.
 "${PYTHON:-python3}" -c 'import ensurepip, venv' 2>/dev/null || python=(python3 "python3-venv|python3-full")
+# torch.compile builds extensions of Python: their headers, for the same.
+"${PYTHON:-python3}" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
+  2>/dev/null || python+=(python3-dev)
 fuzz=(clang-19 libclang-rt-19-dev libomp-19-dev)
 
 # What compiles kernels for AMD and reads the result; ROCm's own clang under /opt/rocm is preferred where it is.

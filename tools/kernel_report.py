@@ -8,7 +8,8 @@
                                                              or has comparisons that its compiler is known to get wrong
 
 AMD objects are read with llvm-readobj and llvm-objdump, NVIDIA's from the archive's index and by the opcodes of their
-instructions. The share is a bound by counting, not a measurement: see tools/kernel_cost.py.
+instructions. The share is a bound by counting, not a measurement: see tools/kernel_cost.py. What the emulator counted while
+it ran the kernel stands beside it: share/counts/<target>.json, which `make kernel-counts` writes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ import kernel_cost  # noqa: E402
 import kernel_objects  # noqa: E402
 
 COLUMNS = ("kernel", "VGPR", "SGPR", "LDS", "scratch", "spills", "waves/SIMD", "matrix", "matrix/loop", "share", "wide loads",
-           "narrow loads", "generic loads")
+           "narrow loads", "generic loads", "counted share", "coalescing", "LDS conflicts", "limit")
+COUNTS = Path(__file__).resolve().parents[1] / "share" / "counts"
 LOST_SHARE = 5  # points of matrix share that a kernel may lose before --check fails
 
 
@@ -45,17 +47,24 @@ class Row:
     wide: int                  # global loads of 128 bits
     narrow: int                # smaller ones
     generic: int               # of both, those whose address space the compiler does not know: slower
+    counted: int | None = None      # percent of the hottest loop's bound, as the emulator counted it
+    coalescing: int | None = None   # percent of the moved 64-byte lines that lanes asked for
+    conflicts: int | None = None    # percent of LDS cycles that bank conflicts take
+    limit: str | None = None        # the unit that bounds the counted loop
 
     def cells(self) -> list[str]:
+        def percent(value: int | None) -> str | None:
+            return None if value is None else f"{value}%"
         values = (self.vgpr, self.sgpr, self.lds, self.scratch, self.spills, self.occupancy, self.matrix, self.loop_matrix,
-                  None if self.share is None else f"{self.share}%", self.wide, self.narrow, self.generic)
+                  percent(self.share), self.wide, self.narrow, self.generic, percent(self.counted), percent(self.coalescing),
+                  percent(self.conflicts), self.limit)
         return [f"`{self.name}`"] + ["-" if v is None else str(v) for v in values]
 
     @staticmethod
     def parse(line: str) -> Row:
         cells = [c.strip() for c in line.strip().strip("|").split("|")]
-        number = [None if c == "-" else int(c.rstrip("%")) for c in cells[1:]]
-        return Row(cells[0].strip("`"), *number)
+        number = [None if c == "-" else int(c.rstrip("%")) for c in cells[1:16]]
+        return Row(cells[0].strip("`"), *number, *(None if c == "-" else c for c in cells[16:17]))
 
 
 def read_index(archive: Path) -> dict:
@@ -94,6 +103,20 @@ def amd_rows(target: str, code: Path, compiler: str, wrong: list[str]) -> list[R
     return rows
 
 
+def add_counts(rows: list[Row], target: str, folder: Path) -> int:
+    """What the emulator counted, into the rows; how many kernels with matrix instructions it has not counted."""
+    path = folder / f"{target}.json"
+    if not path.is_file():
+        return 0
+    counts = json.loads(path.read_text())["kernels"]
+    for row in rows:
+        if count := counts.get(row.name):
+            row.counted, row.coalescing, row.conflicts = (round(100 * count[name]) for name in
+                                                          ("matrix_share", "coalescing", "lds_conflicts"))
+            row.limit = count["limit"]
+    return sum(row.matrix > 0 and row.counted is None for row in rows)
+
+
 def nvidia_rows(index: dict) -> list[Row]:
     rows = []
     for item in index["objects"]:
@@ -111,7 +134,9 @@ def table(target: str, index: dict, rows: list[Row]) -> str:
              "in bytes a lane, spills in registers (NVIDIA: instructions that touch local memory); matrix/loop and share: of the",
              "main loop, once around; the share is the matrix instructions' part of the loop's issue-cycle bound, which is counted",
              "by tools/kernel_cost.py and not measured. Wide loads: of 128 bits from global memory; generic ones may be of LDS for all",
-             "that the compiler knows.", "",
+             "that the compiler knows. The last four columns are what the emulator counted of the hottest loop while it ran the kernel",
+             "(docs/emulator.md, Counting): the matrix instructions' part of its bound, bytes asked for of those moved, the part of LDS",
+             "cycles that bank conflicts take, and the unit that bounds the loop. Bounds, never speeds.", "",
              f"Compiler: {index['compiler']}", "",
              "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
     lines += ["| " + " | ".join(row.cells()) + " |" for row in sorted(rows, key=lambda r: r.name)]
@@ -149,6 +174,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=Path("build/cpu"), help="build folder with lib/kernels_*.rsk and gpu/")
     parser.add_argument("--docs", type=Path, default=Path(__file__).resolve().parents[1] / "docs" / "kernel-report")
+    parser.add_argument("--counts", type=Path, default=COUNTS, help="folder of what the emulator counted")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--print", action="store_true", help="print the tables, write nothing")
     parser.add_argument("targets", nargs="*", help="default: every target that was built")
@@ -166,6 +192,7 @@ def main() -> int:
         else:
             rows = [row for item in index["objects"]
                     for row in amd_rows(target, args.build / "gpu" / target / item["name"], index["compiler"], wrong)]
+        missing = add_counts(rows, target, args.counts)
         path = args.docs / f"{target}.md"
         if args.print:
             print(table(target, index, rows))
@@ -180,7 +207,8 @@ def main() -> int:
             failures += len(found)
             stale = path.is_file() and path.read_text() != table(target, index, rows)
             print(f"kernel_report: {target}: {len(rows)} kernels, {len(found)} regressions"
-                  + ("; the table differs: `make kernel-report` writes it anew" if stale else ""), file=sys.stderr)
+                  + ("; the table differs: `make kernel-report` writes it anew" if stale else "")
+                  + (f"; {missing} matrix kernels have no counts: `make kernel-counts`" if missing else ""), file=sys.stderr)
     if not archives:
         print(f"kernel_report: {args.build}/lib has no archives: no GPU compiler was found", file=sys.stderr)
     return 1 if failures else 0

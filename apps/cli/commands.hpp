@@ -14,5 +14,7 @@ void add_params(CLI::App& app);
 void add_emu(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_predict(CLI::App& app);
+void add_tune(CLI::App& app);
+void add_bench(CLI::App& app);
 
 }  // namespace rocm_sd::cli

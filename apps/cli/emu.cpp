@@ -172,6 +172,10 @@ void run_emu(RunCommand c) {
                          [](const std::string& line) { fmt::print("{}\n", line); });
   const std::vector<uint64_t> stops =
       c.stop.empty() ? std::vector<uint64_t>{} : emu::find_places(code, c.stop);
+  if (c.trace) {  // so that pointers in registers can be told
+    fmt::print("image {:#x}\n", code.base());
+    for (const std::string& line : arguments.places()) fmt::print("{}\n", line);
+  }
   if (!stops.empty() || c.trace)
     gpu.options().before = [&](const emu::Wave& wave, const emu::Inst& inst, std::string_view) {
       if (c.trace) tracer.before(wave);

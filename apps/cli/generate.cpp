@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "apps/cli/background_tuning.hpp"
 #include "apps/cli/commands.hpp"
 #include "apps/cli/progress.hpp"
 #include "base/error.hpp"
@@ -30,6 +31,7 @@ struct GenerateCommand {
   std::string output = "out/{index:05}-{seed}.png";
   std::string config, prompts_file, grid, progress = "auto", profile, trace;
   int quality = 95, repeat = 1, threads = 0;
+  double tune = 0;  // seconds after each picture
   bool no_metadata = false, grid_labels = false, plan_only = false, quiet = false;
 };
 
@@ -147,6 +149,7 @@ class Run {
     };
     callbacks_.cancelled = [] { return interrupted.load(std::memory_order_relaxed); };
     try {
+      if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
       Pipeline pipeline = Pipeline::load(load, callbacks_);
       if (!command_.profile.empty() || !command_.trace.empty()) pipeline.enable_profiling();
       if (!command_.quiet) print_model(pipeline.info());
@@ -173,6 +176,7 @@ class Run {
         printer_.finish();
         if (!command_.quiet) print_times(result, plan);
         for (const Picture& picture : result.pictures) keep(picture, prompt, pipeline.info().name);
+        if (tuning_) tuning_->spend();
       }
     }
   }
@@ -209,6 +213,7 @@ class Run {
   GenerateRequest request_;
   ProgressPrinter printer_;
   Callbacks callbacks_;
+  std::optional<BackgroundTuning> tuning_;
   int total_ = 1, written_ = 0, columns_ = 0;
   bool planned_ = false;
   std::vector<Image> cells_;
@@ -265,6 +270,10 @@ void add_generate(CLI::App& app) {
   sub->add_option("--trace", command->trace, "write a Chrome trace (JSON) of every operation")
       ->type_name("FILE")
       ->group("Output");
+  sub->add_option("--tune", command->tune,
+                  "seconds after each picture to find faster kernels for its shapes, for later runs")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->group("Advanced");
   sub->add_option("--threads", command->threads, "CPU threads [all cores]")
       ->check(CLI::Range(1, 1024))
       ->group("Advanced");

@@ -37,6 +37,8 @@ int run(int argc, char** argv) {
   rocm_sd::cli::add_devices(app);
   rocm_sd::cli::add_doctor(app);
   rocm_sd::cli::add_predict(app);
+  rocm_sd::cli::add_tune(app);
+  rocm_sd::cli::add_bench(app);
   rocm_sd::cli::add_params(app);
   rocm_sd::cli::add_emu(app);
   try {

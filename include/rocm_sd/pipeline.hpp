@@ -20,6 +20,16 @@ namespace rocm_sd {
 
 class Device;
 
+// A tensor of a live model in host memory, row-major, under the name that it has in its component's state
+// (Diffusers' and transformers' names).
+struct LiveTensor {
+  std::string component;  // "unet", "vae", "text_encoder", "text_encoder_2"
+  std::string name;
+  std::string dtype;  // "F32", "F16", "BF16"
+  std::vector<int64_t> shape;
+  const void* data = nullptr;
+};
+
 struct LoadOptions {
   std::string model;  // Diffusers folder, or a single .safetensors file
   std::string vae, unet, text_encoder,
@@ -32,6 +42,10 @@ struct LoadOptions {
   bool mmap = false;                // map weight files instead of reading them
   bool offload = false;             // keep weights in host memory; each stage puts its own on the device
   uint64_t vram_budget = 0;         // bytes of device memory to stay within; 0: what the device has free
+  // In place of the weight files of `model`, a Diffusers folder, for the components that they belong to. On
+  // the CPU they are used where they lie wherever the kernels take that layout and type, so their memory must
+  // outlive the pipeline.
+  std::vector<LiveTensor> live;
 };
 
 struct GenerateRequest {

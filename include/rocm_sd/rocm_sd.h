@@ -66,12 +66,45 @@ rocm_sd_status rocm_sd_create(const rocm_sd_option* options, const rocm_sd_callb
                               rocm_sd_pipeline** out);
 void rocm_sd_free(rocm_sd_pipeline* pipeline);
 
+/* A tensor of a live model in host memory, row-major, under its name in the component's state (Diffusers' and
+ * transformers' names). component: "unet", "vae", "text_encoder", "text_encoder_2"; dtype: "F32", "F16",
+ * "BF16". */
+typedef struct {
+  const char* component;
+  const char* name;
+  const char* dtype;
+  int rank;
+  const int64_t* shape; /* [rank] */
+  const void* data;
+} rocm_sd_tensor;
+
+/* rocm_sd_create with tensors in place of weight files: the option "model" names a Diffusers folder with
+ * configurations and tokenizers. On the CPU they are used where they lie wherever the kernels take that
+ * layout and type: their memory must outlive the pipeline. */
+rocm_sd_status rocm_sd_create_live(const rocm_sd_option* options, const rocm_sd_tensor* tensors, size_t count,
+                                   const rocm_sd_callbacks* callbacks, rocm_sd_pipeline** out);
+
 /* Bytes that a request will take in all: weights, arena and buffers. */
 rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* options, uint64_t* bytes);
 
 /* Generates; *out is NULL on failure and is freed with rocm_sd_result_free. callbacks may be NULL. */
 rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option* options,
                                 const rocm_sd_callbacks* callbacks, rocm_sd_result** out);
+
+/* Pictures and noise that a request takes from memory in place of files. */
+typedef struct {
+  int width, height;       /* of init_rgb and mask */
+  const uint8_t* init_rgb; /* [height,width,3], or NULL */
+  const uint8_t* mask;     /* [height,width], white is repainted, or NULL */
+  const float*
+      initial_noise; /* [batch,4,height/8,width/8] standard normal in place of seeded noise, or NULL */
+  size_t initial_noise_count; /* its elements */
+} rocm_sd_inputs;
+
+/* rocm_sd_generate with inputs from memory, which are copied before this returns. inputs may be NULL. */
+rocm_sd_status rocm_sd_generate_from(rocm_sd_pipeline* pipeline, const rocm_sd_option* options,
+                                     const rocm_sd_inputs* inputs, const rocm_sd_callbacks* callbacks,
+                                     rocm_sd_result** out);
 void rocm_sd_result_free(rocm_sd_result* result);
 
 /* Writes a picture as PNG, JPEG or WebP by the path's ending, with its parameters; quality 1..100. */

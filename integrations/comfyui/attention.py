@@ -44,6 +44,7 @@ def make_override(previous: Optional[Callable] = None) -> Callable:
             return previous(func, q, k, v, heads, *args, **kwargs)
         return func(q, k, v, heads, *args, **kwargs)
 
+    override.rocm_sd_override = previous is None  # type: ignore[attr-defined]  # nobody else's is behind it
     return override
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import rocm_sd_ops
 
 from .attention import with_attention
+from .optimize import optimized
 from .vae import with_operators
 
 CATEGORY = "rocm_sd"
@@ -28,20 +29,72 @@ class RocmSDAttention:
         return (with_attention(model),)
 
 
-class RocmSDVAE:
-    """The VAE by rocm-sd's operators."""
+class RocmSDOptimizeModel:
+    """The whole UNet by rocm-sd: its layers one by one, or all of them as the C++ engine's one call."""
 
     @classmethod
     def INPUT_TYPES(cls) -> dict:
-        return {"required": {"vae": ("VAE",)}}
+        return {"required": {"model": ("MODEL",), "level": (["auto", "performance", "memory", "off"], {"default": "auto"})},
+                "optional": {"engine": (["auto", "on", "off"], {"default": "auto"})}}
+
+    RETURN_TYPES = ("MODEL",)
+    FUNCTION = "patch"
+    CATEGORY = CATEGORY
+    DESCRIPTION = ("Attention, norms, residual blocks and gated layers by rocm-sd. \"performance\" keeps weights laid out for the "
+                   "kernels, \"memory\" does not. engine: the C++ engine runs the UNet in one call where no patch needs its "
+                   "layers (auto: on a GPU).")
+
+    def patch(self, model: Any, level: str, engine: str = "auto") -> tuple:
+        return (optimized(model, level, engine),)
+
+
+class RocmSDVAE:
+    """The VAE by rocm-sd: operators, or the C++ engine; tiled decoding that gives the untiled picture."""
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict:
+        return {"required": {"vae": ("VAE",)},
+                "optional": {"bands": ("INT", {"default": 1, "min": 1, "max": 64,
+                                               "tooltip": "decode in so many bands of rows: less memory, the same picture"})}}
 
     RETURN_TYPES = ("VAE",)
     FUNCTION = "patch"
     CATEGORY = CATEGORY
-    DESCRIPTION = "Decodes and encodes with rocm-sd's attention and norms; the scores of the middle block are never made."
+    DESCRIPTION = ("Decodes and encodes with rocm-sd's engine. Tiled decoding becomes exact: it works in bands of rows with the "
+                   "norms' statistics of the whole picture, so there are no seams.")
 
-    def patch(self, vae: Any) -> tuple:
-        return (with_operators(vae),)
+    def patch(self, vae: Any, bands: int = 1) -> tuple:
+        return (with_operators(vae, bands),)
+
+
+class RocmSDEngineSampler:
+    """KSampler whose UNet is the C++ engine's."""
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict:
+        import comfy.samplers
+
+        return {"required": {
+            "model": ("MODEL",), "seed": ("INT", {"default": 0, "min": 0, "max": 0xffffffffffffffff, "control_after_generate": True}),
+            "steps": ("INT", {"default": 20, "min": 1, "max": 10000}),
+            "cfg": ("FLOAT", {"default": 7.0, "min": 0.0, "max": 100.0, "step": 0.1, "round": 0.01}),
+            "sampler_name": (comfy.samplers.KSampler.SAMPLERS,), "scheduler": (comfy.samplers.KSampler.SCHEDULERS,),
+            "positive": ("CONDITIONING",), "negative": ("CONDITIONING",), "latent_image": ("LATENT",),
+            "denoise": ("FLOAT", {"default": 1.0, "min": 0.0, "max": 1.0, "step": 0.01})}}
+
+    RETURN_TYPES = ("LATENT",)
+    FUNCTION = "sample"
+    CATEGORY = CATEGORY
+    DESCRIPTION = ("Samples with the C++ engine's UNet, on the model's own weights. Steps, progress, previews and interruption are "
+                   "ComfyUI's. Where a patch or a ControlNet needs the model's layers, those run with rocm-sd's operators.")
+
+    def sample(self, model: Any, seed: int, steps: int, cfg: float, sampler_name: str, scheduler: str, positive: Any,
+               negative: Any, latent_image: Any, denoise: float = 1.0) -> tuple:
+        import nodes
+
+        ours = optimized(model, "auto", "on")
+        return nodes.common_ksampler(ours, seed, steps, cfg, sampler_name, scheduler, positive, negative, latent_image,
+                                     denoise=denoise)
 
 
 class RocmSDDoctor:
@@ -63,6 +116,8 @@ class RocmSDDoctor:
         return {"ui": {"text": [text]}, "result": (text,)}
 
 
-NODE_CLASS_MAPPINGS = {"RocmSDAttention": RocmSDAttention, "RocmSDVAE": RocmSDVAE, "RocmSDDoctor": RocmSDDoctor}
-NODE_DISPLAY_NAME_MAPPINGS = {"RocmSDAttention": "ROCm Optimized Attention", "RocmSDVAE": "ROCm Optimized VAE",
+NODE_CLASS_MAPPINGS = {"RocmSDAttention": RocmSDAttention, "RocmSDOptimizeModel": RocmSDOptimizeModel, "RocmSDVAE": RocmSDVAE,
+                       "RocmSDEngineSampler": RocmSDEngineSampler, "RocmSDDoctor": RocmSDDoctor}
+NODE_DISPLAY_NAME_MAPPINGS = {"RocmSDAttention": "ROCm Optimized Attention", "RocmSDOptimizeModel": "ROCm Optimize Model",
+                              "RocmSDVAE": "ROCm Optimized VAE", "RocmSDEngineSampler": "ROCm Engine Sampler",
                               "RocmSDDoctor": "ROCm Doctor"}

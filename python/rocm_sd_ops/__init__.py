@@ -17,21 +17,23 @@ from . import _register  # noqa: E402
 
 _register.register()
 
-from . import compat  # noqa: E402
+from . import compat, tuning  # noqa: E402
 from .attention_processor import RocmSDAttnProcessor  # noqa: E402
 from .backend import Capabilities, ROCmSDBackend  # noqa: E402
+from .engine_modules import EngineUNet, EngineVAE  # noqa: E402
 from .explain import Explanation, explain, fallbacks, set_kernels_enabled  # noqa: E402
 from .ops import (attention, conv2d_epilogue, geglu, group_norm_silu, layer_norm, layer_norm_residual,  # noqa: E402
                   linear_epilogue, scheduler_step, upsample2x_conv, vae_attention)
-from .optimize import optimize_sd_model, refresh, report, restore  # noqa: E402
+from .optimize import engine_reasons, optimize_sd_model, refresh, report, restore  # noqa: E402
 from .packs import Pack  # noqa: E402
 from .profiling import profile  # noqa: E402
 from .sdpa import register_attention_backend, scaled_dot_product_attention, sdpa  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = [
-    "Capabilities", "Explanation", "LIBRARY_PATH", "Pack", "ROCmSDBackend", "RocmSDAttnProcessor", "attention", "compat",
-    "conv2d_epilogue", "explain", "fallbacks", "geglu", "group_norm_silu", "layer_norm", "layer_norm_residual",
-    "linear_epilogue", "optimize_sd_model", "profile", "refresh", "register_attention_backend", "report", "restore",
-    "scaled_dot_product_attention", "scheduler_step", "sdpa", "set_kernels_enabled", "upsample2x_conv", "vae_attention",
+    "Capabilities", "EngineUNet", "EngineVAE", "Explanation", "LIBRARY_PATH", "Pack", "ROCmSDBackend", "RocmSDAttnProcessor",
+    "attention", "compat", "conv2d_epilogue", "engine_reasons", "explain", "fallbacks", "geglu", "group_norm_silu",
+    "layer_norm", "layer_norm_residual", "linear_epilogue", "optimize_sd_model", "profile", "refresh",
+    "register_attention_backend", "report", "restore", "scaled_dot_product_attention", "scheduler_step", "sdpa",
+    "set_kernels_enabled", "tuning", "upsample2x_conv", "vae_attention",
 ]

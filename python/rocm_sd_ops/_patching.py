@@ -21,7 +21,7 @@ class State:
         self.undo: list[Callable[[], None]] = []
         self.forget: list[Callable[[], None]] = []
         self.counts: dict[str, int] = {}
-        self.skipped: dict[str, str] = {}
+        self.engines: dict[str, Any] = {}
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -34,6 +34,7 @@ class State:
         def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
             return function(self, original, *args, **kwargs)
 
+        forward.rocm_sd_forward = True  # type: ignore[attr-defined]  # for those who look for others' changes
         module.forward = types.MethodType(forward, module)  # type: ignore[method-assign]
 
         def undo() -> None:
@@ -49,6 +50,11 @@ class State:
         before = getattr(owner, name)
         setattr(owner, name, value)
         self.undo.append(lambda: setattr(owner, name, before))
+
+
+def version(x: Tensor) -> int:
+    """PyTorch's count of writes in place; tensors made in inference mode have none."""
+    return 0 if x.is_inference() else x._version
 
 
 def is_plain(module: Optional[nn.Module], kind: type) -> bool:
@@ -75,7 +81,7 @@ class Parameters:
         value = getattr(owner, name)
         if value is None or value.dtype == torch.float32 or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return value
-        key = (value.data_ptr(), value._version, value.device, value.dtype)
+        key = (value.data_ptr(), version(value), value.device, value.dtype)
         held = self._vectors.get(name)
         if held is None or held[0] != key:
             held = (key, value.detach().float())

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from . import ops
+from ._patching import version
 
 
 class RocmSDAttnProcessor:
@@ -73,7 +74,7 @@ class RocmSDAttnProcessor:
         stamp: tuple = ()
         if cached:
             tensors = (text, attn.to_k.weight, attn.to_v.weight)
-            stamp = tuple((t.data_ptr(), t._version, t.shape, t.dtype, t.device) for t in tensors)
+            stamp = tuple((t.data_ptr(), version(t), t.shape, t.dtype, t.device) for t in tensors)
             if self._text is not None and self._text[0]() is text and self._text[1] == stamp:
                 return self._text[2], self._text[3]
         states = attn.norm_encoder_hidden_states(text) if attn.norm_cross else text

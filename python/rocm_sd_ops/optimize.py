@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 from torch import nn
 
 from ._diffusers_blocks import group_norm_forward, resnet_forward, transformer_forward, upsample_forward
+from ._ldm_blocks import is_ldm, optimize_ldm
 from ._patching import STATE, State, below_autograd
 from .attention_processor import RocmSDAttnProcessor
+from .engine_modules import UNetForward, VaeHalfForward
 
 LEVELS = ("auto", "performance", "memory")
 # Methods that write new values into weights behind PyTorch's back.
@@ -17,14 +19,17 @@ _REWRITING = ("fuse_lora", "unfuse_lora", "load_lora_weights", "unload_lora_weig
               "load_ip_adapter", "unload_ip_adapter", "fuse_qkv_projections", "unfuse_qkv_projections", "load_state_dict")
 
 
-def optimize_sd_model(model: Any, level: str = "auto") -> Any:
-    """Puts our operators into a Diffusers pipeline, UNet, VAE or ControlNet, in place, and returns it.
+def optimize_sd_model(model: Any, level: str = "auto", engine: Optional[bool] = None) -> Any:
+    """Puts our operators into a Diffusers pipeline, UNet, VAE or ControlNet, or into a model of the ldm family (CompVis',
+    Stability's, ComfyUI's modules), in place, and returns it.
 
     level: "performance" keeps weights laid out for the kernels and the text's keys and values per picture; "memory" keeps
     neither; "auto" is "performance" on a GPU and for float32 on the CPU. Changed are attention processors (those of
     IP-Adapter and other special ones stay), norms with their activations, residual and transformer blocks, upsampling, and
     the memory format (channels_last); the results agree with the plain model's within rounding. LoRA, hooks and offloading
-    are seen at each call and get the model's own code where they need it. Calling it again starts anew. restore(model)
+    are seen at each call and get the model's own code where they need it. engine: whether the C++ engine's UNet and VAE take
+    whole forwards (engine_modules.py), which is what a GPU waits for otherwise; None: on a GPU unless the level is
+    "memory". Calls with options that it does not have go layer by layer. Calling it again starts anew. restore(model)
     undoes everything. Raises ValueError for an unknown level, TypeError for a model without a layer that we know.
     """
     if level not in LEVELS:
@@ -34,10 +39,10 @@ def optimize_sd_model(model: Any, level: str = "auto") -> Any:
     state = State(level)
     try:
         for module in modules:
-            _optimize_module(state, module, level)
+            _optimize_module(state, module, level, engine)
         if not state.counts:
             raise TypeError(f"{type(model).__name__}: no layer that optimize_sd_model knows; expected a Diffusers pipeline, "
-                            "UNet, VAE or ControlNet")
+                            "UNet, VAE or ControlNet, or an ldm model")
         for owner in {id(o): o for o in (model, *modules)}.values():
             _watch_rewrites(state, owner)
     except BaseException:
@@ -54,6 +59,14 @@ def restore(model: Any) -> Any:
         _undo(state)
         object.__delattr__(model, STATE)
     return model
+
+
+def take_state(model: Any) -> Any:
+    """restore(model), keeping what the forwards that were replaced hold, for a caller who puts them back himself."""
+    state: Optional[State] = getattr(model, "__dict__", {}).get(STATE)
+    forget = list(state.forget) if state else []
+    restore(model)
+    return forget
 
 
 def refresh(model: Any) -> Any:
@@ -109,12 +122,21 @@ def _watch_rewrites(state: State, owner: Any) -> None:
         state.undo.append(lambda owner=owner, name=name: owner.__dict__.pop(name, None))
 
 
-def _optimize_module(state: State, module: nn.Module, level: str) -> None:
+def engine_reasons(model: Any) -> dict[str, str]:
+    """Of each model (or half of a VAE) that the engine was to run: why it left the last call to the layers, "" where it ran."""
+    state: Optional[State] = getattr(model, "__dict__", {}).get(STATE)
+    return {name: engine.reason for name, engine in state.engines.items()} if state else {}
+
+
+def _optimize_module(state: State, module: nn.Module, level: str, engine: Optional[bool]) -> None:
     parameter = next(module.parameters(), None)
     on_gpu = parameter is not None and parameter.device.type == "cuda"
     fast = level == "performance" or (level == "auto" and (on_gpu or (parameter is not None
                                                                        and parameter.dtype == torch.float32)))
     before = dict(state.counts)
+    if any(is_ldm(m) for m in module.modules()):
+        optimize_ldm(state, module, fast)
+        return
     _set_processors(state, module, fast)
     followed = {id(m.conv_norm_out) for m in module.modules() if isinstance(getattr(m, "conv_act", None), nn.SiLU)
                 and isinstance(getattr(m, "conv_norm_out", None), nn.GroupNorm)}
@@ -135,7 +157,27 @@ def _optimize_module(state: State, module: nn.Module, level: str) -> None:
     if state.counts == before:
         return
     _to_channels_last(state, module)
+    if engine if engine is not None else on_gpu and level != "memory":
+        _add_engine(state, module, fast)
     state.replace_forward(module, below_autograd, "models")
+
+
+def _add_engine(state: State, module: nn.Module, cache_text: bool) -> None:
+    kind = type(module).__name__
+    whole: dict[str, Any] = {}
+    if kind == "UNet2DConditionModel":
+        whole = {"unet": (module, UNetForward(module, cache_text))}
+    elif kind == "AutoencoderKL":
+        whole = {half: (getattr(module, half), VaeHalfForward(module, half)) for half in ("decoder", "encoder")}
+    for name, (part, engine) in whole.items():
+        def forward(self: nn.Module, original: Callable, *args: Any, _engine: Any = engine, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():  # decided before anything that a tracer would have to follow
+                return original(*args, **kwargs)
+            return _engine.try_forward(original, *args, **kwargs)
+
+        state.replace_forward(part, forward, "engine models")
+        state.forget.append(engine.forget)
+        state.engines[name] = engine
 
 
 def _set_processors(state: State, module: nn.Module, cache_text: bool) -> None:

@@ -1,8 +1,12 @@
 #include "analysis/planned_model.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "kernels/choice_record.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "kernels/select.hpp"
 #include "models/clip.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
@@ -76,7 +80,17 @@ class Planner {
   void plan(PlannedStage& stage, Model& model, const Program::Forward& forward) {
     Arena arena(device_);
     Program program(stage.name, arena, forward);
+    const ChoiceRecord record;
     program.plan();
+    for (const ChoiceRecord::Choice& choice : record.choices()) {
+      const auto same = std::ranges::find_if(stage.choices, [&](const PlannedChoice& c) {
+        return c.op == choice.op && c.problem == choice.problem && c.impl == choice.impl;
+      });
+      if (same != stage.choices.end())
+        ++same->count;
+      else
+        stage.choices.push_back({choice.op, choice.problem, choice.impl, 1});
+    }
     stage.weight_bytes += bytes_held([&](Visitor& v) { model.visit(v); });
     stage.arena_bytes = std::max<uint64_t>(stage.arena_bytes, program.arena_bytes());
     stage.flops += program.flops();
@@ -134,6 +148,23 @@ std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, co
   for (PlannedStage& stage : planner.unet(model.unet, steps)) stages.push_back(std::move(stage));
   stages.push_back(planner.vae(model.vae));
   return stages;
+}
+
+std::vector<PlannedChoice> picture_problems(const KnownModel& model, const PictureShape& shape, int steps,
+                                            DType dtype) {
+  // The references lay no weight out, and take every type.
+  const ForcedImpl linear("linear", "ref"), conv("conv2d", "ref"), attention("attention", "ref");
+  std::vector<PlannedChoice> out;
+  for (const PlannedStage& stage : plan_model(host_device(), model, shape, steps, dtype))
+    for (const PlannedChoice& choice : stage.choices) {
+      const auto same = std::ranges::find_if(
+          out, [&](const PlannedChoice& c) { return c.op == choice.op && c.problem == choice.problem; });
+      if (same != out.end())
+        same->count += stage.runs * choice.count;
+      else
+        out.push_back({choice.op, choice.problem, choice.impl, stage.runs * choice.count});
+    }
+  return out;
 }
 
 }  // namespace rocm_sd

@@ -30,6 +30,12 @@ struct PictureShape {
   bool guidance = true;               // two UNet passes a picture, as one batch
 };
 
+// A problem that an op met, and how often a run has it.
+struct PlannedChoice {
+  std::string op, problem, impl;
+  int count = 0;
+};
+
 struct PlannedStage {
   std::string name;           // "text", "prepare", "unet", "vae"
   int runs = 1;               // a picture: the steps for the UNet
@@ -37,6 +43,7 @@ struct PlannedStage {
   uint64_t arena_bytes = 0;   // the most that is in use at once
   double flops = 0;           // of one run
   PlannedProblems problems;   // of one run
+  std::vector<PlannedChoice> choices;
 };
 
 // Plans every stage of text to image, one after the other; each stage's weights are freed before the next.
@@ -44,5 +51,10 @@ struct PlannedStage {
 // or not positive, and what loading and planning throw (OutOfMemoryError where a stage does not fit).
 std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, const PictureShape& shape,
                                      int steps, DType dtype);
+
+// What a tuner works on: the problems of a picture, whichever device will compute them, with how often it
+// needs each. Planned on the host without preparing anything.
+std::vector<PlannedChoice> picture_problems(const KnownModel& model, const PictureShape& shape, int steps,
+                                            DType dtype);
 
 }  // namespace rocm_sd

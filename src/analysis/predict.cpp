@@ -6,8 +6,10 @@
 #include <cmath>
 #include <map>
 
+#include "analysis/kernel_counts.hpp"
 #include "analysis/paper_gpu.hpp"
 #include "base/error.hpp"
+#include "tuning/choices.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -16,13 +18,17 @@ bool is_matrix_op(std::string_view op) {
   return op == "attention" || op == "conv2d" || op == "linear" || op == "linear_geglu";
 }
 
-StageBound bound_stage(const GpuProduct& gpu, const PlannedStage& stage, DType dtype) {
+StageBound bound_stage(const GpuProduct& gpu, const PlannedStage& stage, DType dtype,
+                       const KernelCounts& counts) {
   StageBound out{stage.name, stage.runs, stage.weight_bytes, stage.arena_bytes, 0, {}};
   std::map<std::string, OpBound> ops;
   for (const auto& [problem, work] : stage.problems) {
     const bool half = is_matrix_op(work.op) && dtype != DType::kF32;
     const double rate = peak_rate(gpu, half ? RateType::kF16 : RateType::kF32);
     const double compute = work.flops / rate * 1e3, memory = work.bytes / (gpu.bandwidth * 1e9) * 1e3;
+    const auto counted = half ? counts.kernels.find(kernel_of_problem(problem, dtype)) : counts.kernels.end();
+    const bool known = counted != counts.kernels.end();
+    const double issue = known ? compute / counted->second.matrix_share : compute;
     OpBound& op = ops[work.op];
     op.op = work.op;
     op.launches += work.launches;
@@ -30,7 +36,9 @@ StageBound bound_stage(const GpuProduct& gpu, const PlannedStage& stage, DType d
     op.bytes += work.bytes;
     op.compute_ms += compute;
     op.memory_ms += memory;
-    op.bound_ms += std::max(compute, memory);  // launches of one problem are alike
+    op.issue_ms += issue;
+    op.counted_flops += known ? work.flops : 0;
+    op.bound_ms += std::max(issue, memory);  // launches of one problem are alike
   }
   for (const auto& [name, op] : ops) {
     out.ops.push_back(op);
@@ -68,9 +76,13 @@ ModelBound predict(const GpuProduct& gpu, const KnownModel& model, const Picture
   roomy.memory_gb = std::max(roomy.memory_gb, 1024.0);
   const auto device = make_paper_gpu(roomy);
   ModelBound out{.gpu = gpu, .model = model.name, .dtype = fmt::format("{}", dtype), .shape = shape};
+  const KernelCounts counts = kernel_counts_for(gpu).value_or(KernelCounts{});
+  out.counted = counts.target;
   uint64_t largest = 0;
+  // A table's choices may be kernels that a GPU on paper cannot plan: clusters, a copy engine's tiles.
+  const tuning::TuningScope untuned(nullptr);
   for (const PlannedStage& stage : plan_model(*device, model, shape, steps, dtype)) {
-    out.stages.push_back(bound_stage(gpu, stage, dtype));
+    out.stages.push_back(bound_stage(gpu, stage, dtype, counts));
     const StageBound& bound = out.stages.back();
     out.picture_ms += bound.runs * bound.bound_ms;
     if (stage.name == "unet") out.denoise_per_second = 1e3 / bound.bound_ms;
@@ -107,6 +119,7 @@ nlohmann::ordered_json prediction_json(const ModelBound& b) {
                                   {"memory_gb", b.gpu.memory_gb}}},
                                 {"model", b.model},
                                 {"dtype", b.dtype},
+                                {"counted_target", b.counted},
                                 {"width", b.shape.width},
                                 {"height", b.shape.height},
                                 {"batch", b.shape.batch},
@@ -129,6 +142,8 @@ nlohmann::ordered_json prediction_json(const ModelBound& b) {
                               {"flops", op.flops},
                               {"bytes", op.bytes},
                               {"compute_ms", op.compute_ms},
+                              {"issue_ms", op.issue_ms},
+                              {"counted_flops", op.counted_flops},
                               {"memory_ms", op.memory_ms},
                               {"bound_ms", op.bound_ms}});
     out["stages"].push_back(stage);
@@ -145,18 +160,21 @@ std::string prediction_text(const ModelBound& b) {
     text += fmt::format("\n{}: {} x {:.3f} ms bound, weights {:.0f} MB, arena {:.0f} MB\n", s.stage, s.runs,
                         s.bound_ms, static_cast<double>(s.weight_bytes) / 1e6,
                         static_cast<double>(s.arena_bytes) / 1e6);
-    text += fmt::format("  {:<18}{:>9}{:>11}{:>9}{:>12}{:>12}{:>11}{:>8}\n", "op", "launches", "GFLOP", "GB",
-                        "compute ms", "memory ms", "bound ms", "share");
+    text += fmt::format("  {:<18}{:>9}{:>11}{:>9}{:>12}{:>11}{:>12}{:>11}{:>8}\n", "op", "launches", "GFLOP",
+                        "GB", "compute ms", "issue ms", "memory ms", "bound ms", "share");
     for (const OpBound& op : s.ops)
-      text += fmt::format("  {:<18}{:>9}{:>11.2f}{:>9.3f}{:>12.4f}{:>12.4f}{:>11.4f}{:>7.1f}%\n", op.op,
-                          op.launches, op.flops / 1e9, op.bytes / 1e9, op.compute_ms, op.memory_ms,
-                          op.bound_ms, s.bound_ms > 0 ? 100 * op.bound_ms / s.bound_ms : 0);
+      text += fmt::format("  {:<18}{:>9}{:>11.2f}{:>9.3f}{:>12.4f}{:>11.4f}{:>12.4f}{:>11.4f}{:>7.1f}%\n",
+                          op.op, op.launches, op.flops / 1e9, op.bytes / 1e9, op.compute_ms, op.issue_ms,
+                          op.memory_ms, op.bound_ms, s.bound_ms > 0 ? 100 * op.bound_ms / s.bound_ms : 0);
   }
   text += fmt::format(
       "\nNo picture in less than {:.1f} ms, no more than {:.1f} UNet runs a second; {:.2f} GB at most{}.\n"
-      "A bound from peak rates and bandwidth, not a speed: nothing was run.\n",
+      "A bound from peak rates and bandwidth, not a speed: nothing was run. {}\n",
       b.picture_ms, b.denoise_per_second, static_cast<double>(b.peak_bytes) / 1e9,
-      b.fits ? "" : ", more than the GPU has: weights are streamed or the VAE is decoded in bands");
+      b.fits ? "" : ", more than the GPU has: weights are streamed or the VAE is decoded in bands",
+      b.counted.empty() ? "No kernel was counted for this architecture: issue is compute."
+                        : concat("Issue: the main loops that the emulator counted on ", b.counted,
+                                 " at the matrix share that their instructions allow."));
   return text;
 }
 

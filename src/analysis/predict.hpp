@@ -1,6 +1,7 @@
 // The roofline of a model on a GPU that need not be here: no launch can take less than its work at the peak
 // rate, nor less than its bytes at the memory's bandwidth (Williams, Waterman and Patterson, "Roofline",
-// 2009). A bound, not a speed.
+// 2009). Where the emulator has counted the kernel that the plan chose (kernel_counts.hpp), its matrix rate
+// is the peak times what matrix instructions can take of that kernel's main loop. A bound, not a speed.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,8 +17,10 @@ struct OpBound {
   std::string op;    // "conv2d"
   int launches = 0;  // a run
   double flops = 0, bytes = 0;
-  double compute_ms = 0, memory_ms = 0;  // sums over launches of either limit
-  double bound_ms = 0;                   // sum over launches of the greater limit
+  double compute_ms = 0, memory_ms = 0;  // sums over launches of either limit, at peak rates
+  double issue_ms = 0;                   // as compute_ms, with counted kernels at what their loops can issue
+  double counted_flops = 0;              // of launches whose kernel was counted
+  double bound_ms = 0;                   // sum over launches of the greater of issue and memory
 };
 
 struct StageBound {
@@ -31,6 +34,7 @@ struct StageBound {
 struct ModelBound {
   GpuProduct gpu;
   std::string model, dtype;
+  std::string counted;  // the target whose kernels were counted, if any
   PictureShape shape;
   std::vector<StageBound> stages;
   double picture_ms = 0;          // all stages, all runs
@@ -40,8 +44,8 @@ struct ModelBound {
 };
 
 // Plans the model on the product's architecture and bounds each launch: 16-bit launches of attention, linear
-// and conv2d at the f16 rate, all other work at the f32 rate. Throws what plan_model and make_paper_gpu
-// throw, DeviceError where no kernels were built for the family.
+// and conv2d at the f16 rate (times the counted share), all other work at the f32 rate. Throws what
+// plan_model and make_paper_gpu throw, DeviceError where no kernels were built for the family.
 ModelBound predict(const GpuProduct& gpu, const KnownModel& model, const PictureShape& shape, int steps,
                    DType dtype);
 

@@ -73,7 +73,7 @@ void Checker::after(Wave& w, const Inst& in) {
   const Uses& u = uses(in);
   s.waits.after(in, u, program_.target, s.in_lds);
   s.hazards.after(in, u, program_.target);
-  if (in.cls == Class::kLds || u.unit == Unit::kFlat) shadow_.done(w, in);
+  if (in.cls == Class::kLds || u.unit == Unit::kFlat || in.flags & kToLds) shadow_.done(w, in);
   if (w.state == State::kDone && !s.unwritten.empty()) {
     const Unwritten& first = s.unwritten.front();
     fault(w, *first.by,
@@ -121,7 +121,8 @@ void Checker::lds(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
         fault(w, in,
               concat("lane ", h * kRow + l, ": ", bytes, " bytes at ", offset, " of LDS are misaligned"));
     });
-  shadow_.access(w, in, p, bytes, s.waits.lds_issued() + 1);
+  // Loads to LDS count as loads: whether their data had come before a barrier is not followed.
+  shadow_.access(w, in, p, bytes, in.flags & kToLds ? 0 : s.waits.lds_issued() + 1);
 }
 
 // A load that finds no byte written in any lane is suspect: it is a fault when its wave ends, unless the lane

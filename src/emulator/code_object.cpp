@@ -1,5 +1,6 @@
 #include "emulator/code_object.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -274,6 +275,17 @@ DebugSections debug_sections(const Reader& in, const FileHeader& header) {
   return out;
 }
 
+// Segments that are loaded must not share a byte of the image.
+void require_apart(const std::vector<ProgramHeader>& segments, const std::string& what) {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;  // their ends have been checked
+  for (const ProgramHeader& p : segments)
+    if (p.type == kLoad && p.memsz > 0) ranges.emplace_back(p.vaddr, p.vaddr + p.memsz);
+  std::sort(ranges.begin(), ranges.end());
+  for (size_t i = 1; i < ranges.size(); ++i)
+    require<FormatError>(ranges[i].first >= ranges[i - 1].second, what, ": the segments at ",
+                         ranges[i - 1].first, " and ", ranges[i].first, " overlap");
+}
+
 }  // namespace
 
 CodeImage read_code_object(std::span<const std::byte> file, const std::string& what) {
@@ -302,6 +314,7 @@ CodeImage read_code_object(std::span<const std::byte> file, const std::string& w
     require<FormatError>(size <= kImageLimit + file.size(), what, ": an image of ", size,
                          " bytes in a file of ", file.size());
   }
+  require_apart(segments, what);
   out.image.resize(size);
   for (const ProgramHeader& p : segments) {
     if (p.type != kLoad) continue;
@@ -313,8 +326,17 @@ CodeImage read_code_object(std::span<const std::byte> file, const std::string& w
   }
 
   const Reader image(out.image, what);
+  // Each byte of tables and notes counts once, so that headers that share them cannot ask for more work than
+  // the file is long.
+  uint64_t tables = 0;
+  const auto count = [&](uint64_t bytes) {
+    tables = checked_add(tables, bytes, what);
+    require<FormatError>(tables <= file.size(), what, ": tables and notes of ", tables,
+                         " bytes in a file of ", file.size());
+  };
   for (uint64_t i = 0; i < header.shnum; ++i) {
     const auto s = in.get<SectionHeader>(header.shoff + i * sizeof(SectionHeader), "section header");
+    if (s.type == kSectionDynsym || s.type == kSectionRela) count(s.size);
     if (s.type == kSectionDynsym)
       read_symbols(
           in, s,
@@ -330,8 +352,11 @@ CodeImage read_code_object(std::span<const std::byte> file, const std::string& w
         out.relocations.push_back({r.offset, r.addend});
       }
   }
-  for (const ProgramHeader& p : segments)
-    if (p.type == kNote) read_notes(in.part(p.offset, p.filesz, "notes"), out, what);
+  for (const ProgramHeader& p : segments) {
+    if (p.type != kNote) continue;
+    count(p.filesz);
+    read_notes(in.part(p.offset, p.filesz, "notes"), out, what);
+  }
   if (!out.code.empty()) {
     uint64_t begin = out.code.front().begin, end = out.code.front().end;
     for (const CodeSection& c : out.code) begin = std::min(begin, c.begin), end = std::max(end, c.end);

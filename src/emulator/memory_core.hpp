@@ -37,6 +37,8 @@ void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
 // ds_*: offset in bytes is added to the address operand.
 void lds_pointers(Wave& w, const Inst& in, const Operand& addr, uint32_t offset, uint32_t bytes,
                   Pointers& out);
+// Where the `active` lanes of a load to LDS write: a dword a lane from M0 and the instruction's offset on.
+void lane_slots(Wave& w, const Inst& in, const uint32_t active[2], Pointers& out);
 
 template <int kDwords>
 inline void load_dwords(Wave& w, uint32_t reg, const Pointers& p) {

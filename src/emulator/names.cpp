@@ -70,6 +70,11 @@ const std::unordered_map<std::string_view, std::string_view>& aliases() {
 // The last words of gfx9's loads and stores, by what they move.
 const std::unordered_map<std::string_view, std::string_view>& widths() {
   static const std::unordered_map<std::string_view, std::string_view> map = {
+      {"load_lds_dword", "load_lds_b32"},
+      {"load_lds_ubyte", "load_lds_u8"},
+      {"load_lds_sbyte", "load_lds_i8"},
+      {"load_lds_ushort", "load_lds_u16"},
+      {"load_lds_sshort", "load_lds_i16"},
       {"load_dword", "load_b32"},
       {"load_dwordx2", "load_b64"},
       {"load_dwordx3", "load_b96"},

@@ -31,7 +31,7 @@ void LdsShadow::done(const Wave& w, const Inst& in) {
 
 void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane, uint32_t operation) {
   Byte& b = bytes_[at];
-  const bool writes = in.flags & kStores, atomic = in.flags & kAtomic;
+  const bool writes = in.flags & (kStores | kToLds), atomic = in.flags & kAtomic;
   const auto me = static_cast<uint8_t>(w.index);
   if ((!writes || atomic) && !b.written)
     fault(w, in, concat("lane ", lane, " reads byte ", at, " of LDS, which nothing has written"));

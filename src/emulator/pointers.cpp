@@ -140,6 +140,18 @@ void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
     observe_global(w, in, out, bytes);
 }
 
+void lane_slots(Wave& w, const Inst& in, const uint32_t active[2], Pointers& out) {
+  const uint32_t first = (w.sgpr[kM0] & 0xffff) + static_cast<uint32_t>(in.offset);
+  for (uint32_t h = 0; h < w.halves; ++h) {
+    out.active[h] = active[h];
+    for_active(active[h], [&](uint32_t l) {
+      const uint32_t lane = h * kRow + l;
+      out.at[lane] = lds_access(w, in, first + 4 * lane, 4, lane);
+    });
+  }
+  observe_lds(w, in, out, 4);
+}
+
 void lds_pointers(Wave& w, const Inst& in, const Operand& addr, uint32_t offset, uint32_t bytes,
                   Pointers& out) {
   alignas(64) uint32_t buffer[kRow];

@@ -94,7 +94,7 @@ void add_analysis(ordered_json& out, const Analysis& a, const Counters& counters
   const CardRates& r = *a.rates;
   AccessCount all;
   for (const AccessCount& m : counters.memory) all += m;
-  out["card"] = r.product;
+  out["card"] = r.card->name;
   out["global"] = {{"lines64", all.lines64},
                    {"lines128", all.lines128},
                    {"bytes_useful", all.useful},
@@ -111,10 +111,11 @@ void add_analysis(ordered_json& out, const Analysis& a, const Counters& counters
   loop["blocks"] = a.hottest.blocks;
   loop["instructions"] = classes(a.hottest.executed);
   loop["cycles"] = units(a.hottest.cycles, r);
-  out["bound"] = {{"group_cycles", a.group_cycles},
-                  {"card_unit_cycles", a.card_unit_cycles},
-                  {"card_memory_cycles", a.card_memory_cycles},
-                  {"microseconds", std::max(a.card_unit_cycles, a.card_memory_cycles) / (r.ghz * 1e3)}};
+  out["bound"] = {
+      {"group_cycles", a.group_cycles},
+      {"card_unit_cycles", a.card_unit_cycles},
+      {"card_memory_cycles", a.card_memory_cycles},
+      {"microseconds", std::max(a.card_unit_cycles, a.card_memory_cycles) / (r.card->gigahertz * 1e3)}};
   out["blocks"] = blocks(a, code);
 }
 

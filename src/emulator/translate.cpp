@@ -71,6 +71,7 @@ class Translator {
     if (text.empty()) return unknown;
     const Assembly parts = take_apart(text);
     std::string name = operation_name(parts.mnemonic);
+    if (parts.has("lds") && name.starts_with("buffer_load_")) name.insert(12, "lds_");  // gfx9's spelling
     const Operation* op = find_operation(name);
     if (!op) return unknown;
     Inst inst;
@@ -195,6 +196,8 @@ class Translator {
                         ? kStores
                         : kStores | kAtomic;
     if (name.find("_store") != std::string::npos) inst.flags |= kStores;
+    const bool to_lds = name.find("_load_lds_") != std::string::npos;
+    if (to_lds) inst.flags |= kToLds;
     if (name.find("_atomic") != std::string::npos) inst.flags |= kStores | kAtomic;
 
     const std::string_view offset = parts.value("offset");
@@ -209,7 +212,7 @@ class Translator {
     }
     if (const auto v = parse_integer(parts.value("offset0"))) inst.offset = static_cast<int32_t>(*v);
     if (const auto v = parse_integer(parts.value("offset1"))) inst.offset1 = static_cast<int32_t>(*v);
-    if (parts.has("gds") || parts.has("lds") || parts.has("tfe")) return false;
+    if (parts.has("gds") || (parts.has("lds") && !to_lds) || parts.has("tfe")) return false;
     if (parts.has("offen")) inst.flags |= kOffen;
     if (parts.has("idxen")) inst.flags |= kIdxen;
     if (name.starts_with("buffer_atomic") &&

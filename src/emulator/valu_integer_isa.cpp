@@ -41,6 +41,24 @@ inline u32 select_byte(u64 data, u32 selector) {
   if (selector >= 8) return data >> ((selector - 8) * 16 + 15) & 1 ? 0xff : 0;
   return data >> (selector * 8) & 0xff;
 }
+inline u32 sad_u16(u32 a, u32 b, u32 c) {
+  const u32 al = a & 0xffff, ah = a >> 16, bl = b & 0xffff, bh = b >> 16;
+  return (al > bl ? al - bl : bl - al) + (ah > bh ? ah - bh : bh - ah) + c;
+}
+// Bytes where the reference, b, is 0 do not count.
+inline u32 msad_u8(u32 a, u32 b, u32 c) {
+  for (int i = 0; i < 32; i += 8) {
+    const u32 x = a >> i & 0xff, y = b >> i & 0xff;
+    c += y == 0 ? 0 : x > y ? x - y : y - x;
+  }
+  return c;
+}
+// The mean of each byte, rounded up where the addend's lowest bit of that byte is set.
+inline u32 lerp_u8(u32 a, u32 b, u32 c) {
+  u32 out = 0;
+  for (int i = 0; i < 32; i += 8) out |= ((a >> i & 0xff) + (b >> i & 0xff) + (c >> i & 1)) >> 1 << i;
+  return out;
+}
 inline u32 sad_u8(u32 a, u32 b, u32 c) {
   for (int i = 0; i < 32; i += 8) {
     const i32 d = static_cast<i32>(a >> i & 0xff) - static_cast<i32>(b >> i & 0xff);
@@ -162,6 +180,10 @@ constexpr Operation kTable[] = {
     op2<B32, B32, B32>("v_bcnt_u32_b32",
                        [](u32 a, u32 b) { return static_cast<u32>(__builtin_popcount(a)) + b; }),
     op3<B32, B32, B32, B32>("v_sad_u8", [](u32 a, u32 b, u32 c) { return sad_u8(a, b, c); }),
+    op3<B32, B32, B32, B32>("v_sad_hi_u8", [](u32 a, u32 b, u32 c) { return (sad_u8(a, b, 0) << 16) + c; }),
+    op3<B32, B32, B32, B32>("v_sad_u16", [](u32 a, u32 b, u32 c) { return sad_u16(a, b, c); }),
+    op3<B32, B32, B32, B32>("v_msad_u8", [](u32 a, u32 b, u32 c) { return msad_u8(a, b, c); }),
+    op3<B32, B32, B32, B32>("v_lerp_u8", [](u32 a, u32 b, u32 c) { return lerp_u8(a, b, c); }),
     op3<B32, B32, B32, B32>("v_sad_u32", [](u32 a, u32 b, u32 c) { return (a > b ? a - b : b - a) + c; }),
 
     op1<B16, B16>("v_mov_b16", copy),

@@ -1,6 +1,7 @@
 // Packed vector arithmetic (two 16-bit numbers or two floats a lane), mixed-precision fma and dot products.
 #include "emulator/lane_math.hpp"
 #include "emulator/operations.hpp"
+#include "emulator/small_floats.hpp"
 
 namespace rocm_sd::emu {
 namespace ROCM_SD_ISA {
@@ -141,8 +142,50 @@ void dot2(Wave& w, const Inst& in) {
   }
 }
 
-// Four (eight) products of 8-bit (4-bit) integers: signed where neg_lo says so, or by the name of the
-// operation.
+// The same with a 16-bit addend and result: summed in float, rounded once. Other bits of the register stay.
+template <bool kBf16>
+void dot2_16(Wave& w, const Inst& in) {
+  for (uint32_t h = 0; h < w.halves; ++h) {
+    if (!exec_of(w, h)) continue;
+    Buffer<B32> b0, b1, b2, r;
+    const u32* a = raw_row(w, in.src[0], h, 0, b0.lane);
+    const u32* b = raw_row(w, in.src[1], h, 0, b1.lane);
+    const u32* c = raw_row(w, in.src[2], h, 0, b2.lane);
+    const u32* old = vgpr(w, in.dst.reg, h);
+    const int from = in.src[2].half & 1 ? 16 : 0, to = in.dst_half ? 16 : 0;
+    const auto widen = [](u32 x) { return kBf16 ? bf16_to_float(x & 0xffff) : half_to_float(x & 0xffff); };
+    ROCM_SD_LANES {
+      const float low = __builtin_fmaf(widen(a[l]), widen(b[l]), widen(c[l] >> from));
+      const float sum = __builtin_fmaf(widen(a[l] >> 16), widen(b[l] >> 16), low);
+      const u32 bits = kBf16 ? float_to_bf16(sum) : float_to_half(sum);
+      r.lane[l] = (old[l] & ~(0xffffu << to)) | bits << to;
+    }
+    store_row(w, in.dst.reg, h, r.lane);
+  }
+}
+
+// Four products of 8-bit floats, the sum in float.
+template <bool kBf8A, bool kBf8B>
+void dot4_f8(Wave& w, const Inst& in) {
+  for (uint32_t h = 0; h < w.halves; ++h) {
+    if (!exec_of(w, h)) continue;
+    Buffer<B32> b0, b1;
+    Buffer<F32> bc, r;
+    const u32* a = raw_row(w, in.src[0], h, 0, b0.lane);
+    const u32* b = raw_row(w, in.src[1], h, 0, b1.lane);
+    const float* c = fetch<F32>(w, in.src[2], h, bc.lane);
+    for (uint32_t l = 0; l < kRow; ++l) {
+      float sum = c[l];
+      for (int i = 0; i < 32; i += 8)
+        sum = __builtin_fmaf(f8_to_float<kBf8A>(a[l] >> i & 0xff), f8_to_float<kBf8B>(b[l] >> i & 0xff), sum);
+      r.lane[l] = sum;
+    }
+    store_row(w, in.dst.reg, h, reinterpret_cast<u32*>(r.lane));
+  }
+}
+
+// Two, four or eight products of 16-, 8- or 4-bit integers: signed where neg_lo says so, or by the name of
+// the operation.
 template <int kBitsEach, int kSigned>
 void dot_int(Wave& w, const Inst& in) {
   constexpr int kShift = 32 - kBitsEach;
@@ -261,6 +304,30 @@ constexpr Operation kTable[] = {
     dot("v_dot2_f32_bf16", &dot2<true>, Type::kPkBf16, kF),
     dot("v_dot2acc_f32_bf16", &dot2<true>, Type::kPkBf16, kF, true),
     dot("v_dot2c_f32_bf16", &dot2<true>, Type::kPkBf16, kF, true),
+    {"v_dot2_f16_f16",
+     &dot2_16<false>,
+     Class::kValu,
+     1,
+     3,
+     false,
+     Type::kF16,
+     {Type::kPkF16, Type::kPkF16, Type::kF16}},
+    {"v_dot2_bf16_bf16",
+     &dot2_16<true>,
+     Class::kValu,
+     1,
+     3,
+     false,
+     Type::kB16,
+     {Type::kPkBf16, Type::kPkBf16, Type::kB16}},
+    dot("v_dot4_f32_fp8_fp8", &dot4_f8<false, false>, kB, kF),
+    dot("v_dot4_f32_fp8_bf8", &dot4_f8<false, true>, kB, kF),
+    dot("v_dot4_f32_bf8_fp8", &dot4_f8<true, false>, kB, kF),
+    dot("v_dot4_f32_bf8_bf8", &dot4_f8<true, true>, kB, kF),
+    dot("v_dot2_i32_i16", &dot_int<16, 1>, kB, kB),
+    dot("v_dot2c_i32_i16", &dot_int<16, 1>, kB, kB, true),
+    dot("v_dot2_u32_u16", &dot_int<16, 0>, kB, kB),
+    dot("v_dot8c_i32_i4", &dot_int<4, 1>, kB, kB, true),
     dot("v_dot4_i32_iu8", &dot_int<8, 2>, kB, kB),
     dot("v_dot4_i32_i8", &dot_int<8, 1>, kB, kB),
     dot("v_dot4c_i32_i8", &dot_int<8, 1>, kB, kB, true),

@@ -64,6 +64,42 @@ void buffer_store(Wave& w, const Inst& in) {
   buffer_pointers(w, in, in.src[1], in.src[2], in.src[3], Width::bytes, p, outside);
   Width::store(w, in.src[0], p);
 }
+// To LDS, extended to a dword; what is out of a buffer's range reads as 0.
+template <class T>
+void move_to_lds(Wave& w, const Inst& in, const Pointers& from, const uint32_t outside[2]) {
+  Pointers to;
+  uint32_t active[2] = {};
+  for (uint32_t h = 0; h < w.halves; ++h) active[h] = from.active[h] | outside[h];
+  lane_slots(w, in, active, to);
+  for (uint32_t h = 0; h < w.halves; ++h)
+    for_active(active[h], [&](uint32_t l) {
+      T value = 0;
+      if (from.active[h] >> l & 1) std::memcpy(&value, from.at[h * kRow + l], sizeof(T));
+      const auto wide = static_cast<uint32_t>(static_cast<int32_t>(value));
+      std::memcpy(to.at[h * kRow + l], &wide, 4);
+    });
+}
+template <class T>
+void global_load_lds(Wave& w, const Inst& in) {
+  Pointers p;
+  global_pointers(w, in, in.src[0], in.src[1], sizeof(T), p);
+  constexpr uint32_t kNone[2] = {};
+  move_to_lds<T>(w, in, p, kNone);
+}
+template <class T>
+void scratch_load_lds(Wave& w, const Inst& in) {
+  Pointers p;
+  scratch_pointers(w, in, in.src[0], in.src[1], sizeof(T), p);
+  constexpr uint32_t kNone[2] = {};
+  move_to_lds<T>(w, in, p, kNone);
+}
+template <class T>
+void buffer_load_lds(Wave& w, const Inst& in) {
+  Pointers p;
+  uint32_t outside[2];
+  buffer_pointers(w, in, in.src[0], in.src[1], in.src[2], sizeof(T), p, outside);
+  move_to_lds<T>(w, in, p, outside);
+}
 // Cache maintenance: every access here is coherent already.
 void nothing(Wave&, const Inst&) {}
 
@@ -82,6 +118,21 @@ constexpr Operation store_entry(const char* name, Handler run, uint8_t sources) 
 #define SCRATCH_STORE(name, W) store_entry(name, &scratch_store<W>, 3)
 #define BUFFER_LOAD(name, W) load_entry(name, &buffer_load<W>, 3)
 #define BUFFER_STORE(name, W) store_entry(name, &buffer_store<W>, 4)
+#define LOADS_TO_LDS(prefix, run, sources)                                                \
+  {                                                                                       \
+      prefix "load_lds_b32", &run<uint32_t>,      Class::kVmem, 0, sources, false,        \
+      Type::kNone,           {kA, kA, Type::kB32}},                                       \
+      {prefix "load_lds_u8", &run<uint8_t>,       Class::kVmem, 0, sources, false,        \
+       Type::kNone,          {kA, kA, Type::kB32}},                                       \
+      {prefix "load_lds_i8", &run<int8_t>,        Class::kVmem, 0, sources, false,        \
+       Type::kNone,          {kA, kA, Type::kB32}},                                       \
+      {prefix "load_lds_u16", &run<uint16_t>,      Class::kVmem, 0, sources, false,       \
+       Type::kNone,           {kA, kA, Type::kB32}},                                      \
+  {                                                                                       \
+    prefix "load_lds_i16", &run<int16_t>, Class::kVmem, 0, sources, false, Type::kNone, { \
+      kA, kA, Type::kB32                                                                  \
+    }                                                                                     \
+  }
 constexpr Operation quiet(const char* name) {
   return {name, &nothing, Class::kOther, 0, 0, false, Type::kNone, {}};
 }
@@ -95,6 +146,9 @@ constexpr Operation kTable[] = {
     ROCM_SD_STORES(SCRATCH_STORE, "scratch_"),
     ROCM_SD_LOADS(BUFFER_LOAD, "buffer_"),
     ROCM_SD_STORES(BUFFER_STORE, "buffer_"),
+    LOADS_TO_LDS("global_", global_load_lds, 2),
+    LOADS_TO_LDS("scratch_", scratch_load_lds, 2),
+    LOADS_TO_LDS("buffer_", buffer_load_lds, 3),
     quiet("buffer_gl0_inv"),
     quiet("buffer_gl1_inv"),
     quiet("buffer_wbl2"),

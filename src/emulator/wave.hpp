@@ -98,6 +98,7 @@ enum InstFlag : uint32_t {
   kSecond = 512,   // the second half of a dual instruction: not counted on its own
   kStores = 4096,  // writes memory
   kAtomic = 8192,  // reads and writes it at once
+  kToLds = 16384,  // a load whose data goes to LDS
 };
 
 enum class Class : uint8_t { kValu, kTrans, kMatrix, kSalu, kSmem, kVmem, kLds, kBranch, kWait, kOther };

@@ -6,18 +6,24 @@
 
 namespace rocm_sd {
 
-// The choices made on this thread while alive: "attention f32 [...] -> host (gpu: runs on a GPU only)".
+// The choices made on this thread while alive, in order.
 class ChoiceRecord {
  public:
   ChoiceRecord();
   ~ChoiceRecord();
   ChoiceRecord(const ChoiceRecord&) = delete;
   ChoiceRecord& operator=(const ChoiceRecord&) = delete;
+  // "attention f32 [...] -> host (gpu: runs on a GPU only)"
   const std::vector<std::string>& lines() const { return lines_; }
+  struct Choice {
+    std::string op, problem, impl;  // impl: with its configuration if a table or force named one
+  };
+  const std::vector<Choice>& choices() const { return choices_; }
 
  private:
   friend void log_choice(const char*, const std::string&, const char*, const std::string&);
   std::vector<std::string> lines_;
+  std::vector<Choice> choices_;
   ChoiceRecord* outer_;
 };
 

@@ -15,6 +15,7 @@ using Choice = std::pair<std::string, std::string>;  // op, implementation
 
 thread_local std::vector<Choice> forced_choices;
 thread_local ChoiceRecord* innermost_record = nullptr;
+thread_local CandidateRecord* innermost_candidates = nullptr;
 
 const std::vector<Choice>& choices_from_environment() {
   static const std::vector<Choice> choices = [] {
@@ -51,13 +52,31 @@ ForcedImpl::~ForcedImpl() { forced_choices.pop_back(); }
 ChoiceRecord::ChoiceRecord() : outer_(innermost_record) { innermost_record = this; }
 ChoiceRecord::~ChoiceRecord() { innermost_record = outer_; }
 
+ChoiceName parse_choice(std::string_view choice) {
+  const size_t blank = choice.find(' ');
+  if (blank == std::string_view::npos) return {std::string(choice), ""};
+  return {std::string(choice.substr(0, blank)), std::string(choice.substr(blank + 1))};
+}
+
+CandidateRecord::CandidateRecord(std::string op) : op_(std::move(op)), outer_(innermost_candidates) {
+  innermost_candidates = this;
+}
+CandidateRecord::~CandidateRecord() { innermost_candidates = outer_; }
+CandidateRecord* CandidateRecord::of(std::string_view op) {
+  for (CandidateRecord* record = innermost_candidates; record; record = record->outer_)
+    if (record->op_ == op) return record;
+  return nullptr;
+}
+
 void log_choice(const char* op, const std::string& problem, const char* impl, const std::string& refusals) {
   static const bool enabled = log_topic("dispatch");
   if (!enabled && !innermost_record) return;
   const std::string line =
       concat(op, " ", problem, " -> ", impl, refusals.empty() ? "" : concat(" (", refusals, ")"));
-  for (ChoiceRecord* record = innermost_record; record; record = record->outer_)
+  for (ChoiceRecord* record = innermost_record; record; record = record->outer_) {
     record->lines_.push_back(line);
+    record->choices_.push_back({op, problem, impl});
+  }
   if (!enabled) return;
   static std::mutex mutex;
   static std::set<std::string> seen;

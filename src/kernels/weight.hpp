@@ -12,7 +12,7 @@
 
 namespace rocm_sd {
 
-// A matrix [out,in] or filter [out,in,kh,kw] in the type that products use (f32 or bf16).
+// A matrix [out,in] or filter [out,in,kh,kw] in the type that products use (f32, bf16 or f16).
 // Implementations keep their own layouts of it (packed()); once one exists the plain form may be dropped, and
 // later layouts are made from a packed one, so that a weight is normally held once.
 class Weight {
@@ -73,7 +73,7 @@ struct NormWeight {
   Tensor gain, bias;  // [C] f32
 };
 struct EmbeddingWeight {
-  Tensor table;  // [rows,C] f32 or bf16
+  Tensor table;  // [rows,C] f32, bf16 or f16
 };
 
 }  // namespace rocm_sd

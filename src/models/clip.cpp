@@ -49,9 +49,9 @@ ClipTextModel::ClipTextModel(const ClipConfig& config)
 }
 
 ClipTextModel ClipTextModel::load(Device& device, const ClipConfig& config, const ParameterSource& source,
-                                  DType compute) {
+                                  DType compute, DType stored) {
   ClipTextModel model(config);
-  load_parameters(model, device, source, compute);
+  load_parameters(model, device, source, stored);
   model.dtype_ = compute;
   return model;
 }

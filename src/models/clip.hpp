@@ -43,8 +43,13 @@ class ClipTextModel {
  public:
   explicit ClipTextModel(const ClipConfig& config);
   // Throws what load_parameters throws.
+  // stored: what matrices and tables are held in; the compute dtype, or 16 bits with f32 on the host.
   static ClipTextModel load(Device& device, const ClipConfig& config, const ParameterSource& source,
-                            DType compute);
+                            DType compute, DType stored);
+  static ClipTextModel load(Device& device, const ClipConfig& config, const ParameterSource& source,
+                            DType compute) {
+    return load(device, config, source, compute, compute);
+  }
 
   const ClipConfig& config() const { return config_; }
   DType dtype() const { return dtype_; }

@@ -9,6 +9,10 @@
 
 namespace rocm_sd {
 
+// What a matrix or filter is held in when the model computes in bf16, whose 8 bits are too few for some; in
+// every other type it is held in that type.
+enum class Precision { kCompute, kHalf, kFloat };  // bf16, f16, f32
+
 struct Linear : LinearWeight {
   int64_t in = 0, out = 0;
   bool biased = true;
@@ -28,6 +32,7 @@ struct StackedLinear : LinearWeight {
   int64_t in = 0;
   std::vector<Part> parts;
   bool biased = true;
+  Precision precision = Precision::kCompute;
 
   StackedLinear() = default;
   StackedLinear(int64_t in_features, std::vector<Part> stacked, bool with_bias)
@@ -43,6 +48,7 @@ struct Conv : ConvWeight {
   int64_t in = 0, out = 0;
   int kernel = 3;  // square
   bool biased = true;
+  Precision precision = Precision::kCompute;
 
   Conv() = default;
   Conv(int64_t in_channels, int64_t out_channels, int kernel_size = 3, bool with_bias = true)

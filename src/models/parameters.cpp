@@ -45,7 +45,8 @@ class Loader final : public Visitor {
 
  protected:
   void slot(const ParameterSlot& slot) override {
-    const DType dtype = slot.matrix ? compute_ : DType::kF32;
+    const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
+    if (Tensor ready = source_.ready(slot, dtype, device_)) return slot.store(std::move(ready));
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);
     char* to = static_cast<char*>(tensor.data());
     for (const ParameterSlot::Part& part : slot.parts) {
@@ -59,6 +60,10 @@ class Loader final : public Visitor {
   }
 
  private:
+  DType matrix_dtype(Precision precision) const {
+    if (compute_ != DType::kBF16 || precision == Precision::kCompute) return compute_;
+    return precision == Precision::kHalf ? DType::kF16 : DType::kF32;
+  }
   void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
     const DeviceAccess access(device_);
     source_.read(part.name, part.shape, dtype, to);
@@ -105,10 +110,12 @@ class Lister final : public Visitor {
 };
 
 template <class Layer>
-ParameterSlot weight_slot(Layer& layer, std::string name, const Shape& shape) {
+ParameterSlot weight_slot(Layer& layer, std::string name, const Shape& shape,
+                          Precision precision = Precision::kCompute) {
   return {{{std::move(name), shape}},
           shape,
           true,
+          precision,
           [&layer](Tensor t) { layer.weight = Weight(std::move(t)); },
           [&layer] { return layer.weight.plain(); },
           [&layer] { return layer.weight ? layer.weight.bytes_held() : 0; }};
@@ -118,6 +125,7 @@ ParameterSlot tensor_slot(Tensor& tensor, std::string name, const Shape& shape, 
   return {{{std::move(name), shape}},
           shape,
           matrix,
+          Precision::kCompute,
           [&tensor](Tensor t) { tensor = std::move(t); },
           [&tensor] { return tensor; },
           [&tensor] { return tensor ? tensor.bytes() : 0; }};
@@ -129,6 +137,7 @@ ParameterSlot bias_slot(Layer& layer, std::string name, int64_t count) {
   return {{{std::move(name), shape}},
           shape,
           false,
+          Precision::kCompute,
           [&layer](Tensor t) { layer.bias = std::move(t); },
           [&layer] { return *layer.bias; },
           [&layer] { return layer.bias && *layer.bias ? layer.bias->bytes() : 0; }};
@@ -152,7 +161,7 @@ void Visitor::operator()(std::string_view name, Linear& layer) {
 }
 
 void Visitor::operator()(std::string_view name, StackedLinear& layer) {
-  ParameterSlot weight = weight_slot(layer, "", {layer.rows(), layer.in});
+  ParameterSlot weight = weight_slot(layer, "", {layer.rows(), layer.in}, layer.precision);
   ParameterSlot bias = bias_slot(layer, "", layer.rows());
   weight.parts.clear();
   bias.parts.clear();
@@ -166,7 +175,8 @@ void Visitor::operator()(std::string_view name, StackedLinear& layer) {
 }
 
 void Visitor::operator()(std::string_view name, Conv& layer) {
-  slot(weight_slot(layer, full(name, "weight"), {layer.out, layer.in, layer.kernel, layer.kernel}));
+  slot(weight_slot(layer, full(name, "weight"), {layer.out, layer.in, layer.kernel, layer.kernel},
+                   layer.precision));
   if (layer.biased) slot(bias_slot(layer, full(name, "bias"), layer.out));
 }
 
@@ -197,6 +207,8 @@ void ParameterSource::read_part(const std::string& name, const Shape& shape, int
   std::copy_n(whole.data() + static_cast<size_t>(begin) * size, static_cast<size_t>(count) * size,
               static_cast<char*>(dst));
 }
+
+Tensor ParameterSource::ready(const ParameterSlot&, DType, Device&) const { return {}; }
 
 uint64_t bytes_held(const VisitModel& visit) {
   HeldBytes held;

@@ -20,6 +20,21 @@
 
 namespace rocm_sd {
 
+// One tensor of a model: a tensor of the checkpoint, or several of them stacked by rows.
+struct ParameterSlot {
+  struct Part {
+    std::string name;  // full name in the checkpoint
+    Shape shape;
+  };
+  std::vector<Part> parts;
+  Shape shape;          // of the whole
+  bool matrix = false;  // held in the compute dtype or as `precision` says; else f32 (norms, biases)
+  Precision precision = Precision::kCompute;
+  std::function<void(Tensor)> store;  // hands the loaded tensor to the layer
+  std::function<Tensor()> fetch;      // the layer's tensor in the plain layout
+  std::function<size_t()> held;       // bytes that it takes now, in every layout
+};
+
 // Where parameters come from: a checkpoint (store_source.hpp), or values made up by a test.
 // Thread-compatible.
 class ParameterSource {
@@ -33,22 +48,11 @@ class ParameterSource {
   // Elements [begin, begin + count) of that, for large tensors. By default the whole is read and cut.
   virtual void read_part(const std::string& name, const Shape& shape, int64_t begin, int64_t count,
                          DType dtype, void* dst) const;
+  // The slot's tensor ready for use, in `dtype`, on the device that is loaded for: no copy of it is made.
+  // Empty (the default): it is read. May keep memory of the source's.
+  virtual Tensor ready(const ParameterSlot& slot, DType dtype, Device& device) const;
   // The model knows of this tensor and does not need it: not to be reported as unused.
   virtual void ignore(const std::string& name) const = 0;
-};
-
-// One tensor of a model: a tensor of the checkpoint, or several of them stacked by rows.
-struct ParameterSlot {
-  struct Part {
-    std::string name;  // full name in the checkpoint
-    Shape shape;
-  };
-  std::vector<Part> parts;
-  Shape shape;                        // of the whole
-  bool matrix = false;                // held in the compute dtype; else f32 (norms, biases)
-  std::function<void(Tensor)> store;  // hands the loaded tensor to the layer
-  std::function<Tensor()> fetch;      // the layer's tensor in the plain layout
-  std::function<size_t()> held;       // bytes that it takes now, in every layout
 };
 
 class Visitor {
@@ -97,10 +101,10 @@ int64_t count_parameters(const VisitModel& visit);
 uint64_t bytes_held(const VisitModel& visit);  // memory of all parameters, in the layouts they have now
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
 
-// Reads every parameter into device memory: matrices, filters and tables as `compute` (f32, bf16 or f16),
-// norms and biases as f32. Tensors are converted on the host and copied to a GPU a piece at a time, so that
-// host memory stays small. Throws FormatError listing every missing key at once, ShapeError (or FormatError)
-// where a shape is wrong; each names the tensor, what was expected and the file.
+// Reads every parameter into device memory: matrices, filters and tables as `compute` (f32, bf16 or f16; see
+// Precision), norms and biases as f32. Tensors are converted on the host and copied to a GPU a piece at a
+// time, so that host memory stays small. Throws FormatError listing every missing key at once, ShapeError (or
+// FormatError) where a shape is wrong; each names the tensor, what was expected and the file.
 template <Visitable Model>
 void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute) {
   load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute);

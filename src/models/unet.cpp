@@ -47,6 +47,8 @@ UNet::UNet(const UNetConfig& config)
     up_.emplace_back(width, taken, block, config.norm_eps);
     width = block.channels;
   }
+  conv_in_.precision =
+      Precision::kFloat;  // little work, and all that follows sees its rounding of the latents
   number_layers();
 }
 
@@ -117,11 +119,16 @@ TextCache UNet::make_text_cache(Device& device, int64_t batch, int64_t tokens) c
 }
 
 void UNet::prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) const {
+  // The host multiplies f32 by f16, a GPU f16 by f16.
+  DType compute = dtype_;
+  if (dtype_ == DType::kBF16) compute = ex.device().kind() == DeviceKind::kHost ? DType::kF32 : DType::kF16;
+  Tensor x = states;
   for (const CrossAttention* layer : cross_attentions()) {
-    require(states.rank() == 3 && states.dim(2) == layer->kv.in && states.dtype() == dtype_,
+    require(states.rank() == 3 && states.dim(2) == layer->kv.in && takes(states.dtype()),
             "unet: expected text states [B,T,", layer->kv.in, "] ", dtype_, ", got ", states.shape(), " ",
             states.dtype());
-    copy_into(ex, linear(ex, states, layer->kv), cache.keys_values[static_cast<size_t>(layer->text_index)]);
+    if (x.dtype() != compute) x = cast(ex, states, compute);
+    copy_into(ex, linear(ex, x, layer->kv), cache.keys_values[static_cast<size_t>(layer->text_index)]);
   }
 }
 
@@ -148,6 +155,8 @@ Tensor UNet::time_shifts(Exec& ex, const TimeInputs& inputs) const {
 Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
   const Tensor &text = inputs.text_embeds, &ids = inputs.time_ids;
   const int64_t batch = inputs.timestep.dim(0);
+  if (text && !ids && text.shape() == Shape{batch, config_.added_width})  // the sizes are embedded in it
+    return linear(ex, as_dtype(ex, text, dtype_), *added1_, {.act = Activation::kSilu});
   require(text && ids && text.rank() == 2 && ids.rank() == 2 && text.dim(0) == batch && ids.dim(0) == batch &&
               ids.dtype() == DType::kF32 &&
               text.dim(1) + ids.dim(1) * config_.added_time_width == config_.added_width,
@@ -164,14 +173,16 @@ Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
 
 Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
                         const UNetArgs& args) const {
-  require(latents.rank() == 4 && latents.dim(3) == config_.in_channels && latents.dtype() == dtype_,
+  require(latents.rank() == 4 && latents.dim(3) == config_.in_channels && takes(latents.dtype()),
           "unet: expected latents [B,h,w,", config_.in_channels, "] ", dtype_, ", got ", latents.shape(), " ",
           latents.dtype());
   require(shifts.shape() == Shape{latents.dim(0), time_channels()}, "unet: expected time shifts [",
           latents.dim(0), ",", time_channels(), "], got ", shifts.shape());
   const UNetContext context{shifts, &text.keys_values, config_.norm_groups, args.tap};
+  const DType maps = input_dtype();
   const auto conv = [&](const Tensor& x, const Conv& layer) {
-    return conv2d(ex, x, layer, {.pad = Padding::same((layer.kernel - 1) / 2)});
+    return conv2d(ex, as_dtype(ex, x, layer.weight.dtype()), layer,
+                  {.pad = Padding::same((layer.kernel - 1) / 2), .epilogue = {.dtype = maps}});
   };
   Tensor x = conv(config_.center_input ? affine(ex, latents, 2, -1) : latents, conv_in_);  // [B,h,w,C0]
   show(args.tap, "conv_in", x);
@@ -184,9 +195,11 @@ Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, c
   }
   for (size_t i = 0; i < up_.size(); ++i)
     x = up_[i](ex, std::move(x), skips, context, concat("up_blocks.", i));
-  x = group_norm(
-      ex, x, norm_out_,
-      {.groups = static_cast<int>(config_.norm_groups), .eps = norm_out_.eps, .act = Activation::kSilu});
+  x = group_norm(ex, x, norm_out_,
+                 {.groups = static_cast<int>(config_.norm_groups),
+                  .eps = norm_out_.eps,
+                  .act = Activation::kSilu,
+                  .dtype = dtype_});
   return conv(x, conv_out_);  // [B,h,w,out_channels]
 }
 

@@ -19,7 +19,8 @@ struct TextCache {
 struct TimeInputs {
   Tensor timestep;       // [B] f32
   Tensor text_embeds;    // [B,config.added_width - ids * added_time_width] (SDXL: 1280); else empty
-  Tensor time_ids;       // [B,ids] f32 (SDXL: 6, refiner: 5); else empty
+  Tensor time_ids;       // [B,ids] f32 (SDXL: 6, refiner: 5); else empty, also where text_embeds has all of
+                         // added_width, the ids embedded
   Tensor guidance_cond;  // [B,config.time_cond_width] (LCM), or empty: zero
 };
 
@@ -35,11 +36,14 @@ class UNet {
 
   const UNetConfig& config() const { return config_; }
   DType dtype() const { return dtype_; }
+  // Of latents, text states and the prediction: the compute dtype, or f32 where that is bf16, of which 8 bits
+  // would show in a picture.
+  DType input_dtype() const { return dtype_ == DType::kBF16 ? DType::kF32 : dtype_; }
   void visit(Visitor& v);
 
   // Persistent, uninitialised memory for the text of `batch` pictures, `tokens` tokens each.
   TextCache make_text_cache(Device& device, int64_t batch, int64_t tokens) const;
-  // Fills the cache. states [B,T,context width] in the compute dtype.
+  // Fills the cache. states [B,T,context width] in input_dtype() or the compute dtype.
   void prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) const;
 
   // The shifts that the time embedding adds in every residual block: [B,time_channels()] in the compute
@@ -49,9 +53,9 @@ class UNet {
   Tensor time_shifts(Exec& ex, const TimeInputs& inputs) const;
   int64_t time_channels() const { return time_projections_.rows(); }
 
-  // latents [B,h,w,in_channels] in the compute dtype, any h, w >= 1; shifts [B,time_channels()] -> prediction
-  // [B,h,w,out_channels] in the compute dtype. Reads device memory by pointer only: it can be planned and
-  // captured.
+  // latents [B,h,w,in_channels] in input_dtype() or the compute dtype, any h, w >= 1; shifts
+  // [B,time_channels()] -> prediction [B,h,w,out_channels] in input_dtype(). Reads device memory by pointer
+  // only: it can be planned and captured.
   Tensor operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
                     const UNetArgs& args = {}) const;
   // Both in one.
@@ -61,6 +65,7 @@ class UNet {
   }
 
  private:
+  bool takes(DType dtype) const { return dtype == dtype_ || dtype == input_dtype(); }
   void number_layers();
   std::vector<CrossAttention*> cross_attentions();  // in order of running
   std::vector<const CrossAttention*> cross_attentions() const;

@@ -17,6 +17,11 @@ Tensor shift_of(const ResBlock& resnet, const UNetContext& context) {
   return context.time_shifts.narrow(1, resnet.time_begin, resnet.conv1.out);  // [B,Cout]
 }
 
+// x as what a layer with this weight multiplies.
+Tensor operand(Exec& ex, const Tensor& x, const Weight& weight) {
+  return x.dtype() == weight.dtype() ? x : cast(ex, x, weight.dtype());
+}
+
 }  // namespace
 
 ResBlock::ResBlock(int64_t in, int64_t out, float eps)
@@ -33,22 +38,32 @@ void ResBlock::visit(Visitor& v) {
 }
 
 Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shift, int64_t groups) const {
-  const Tensor* other = second ? &second : nullptr;
-  const int group_count = static_cast<int>(groups);
-  Tensor h = group_norm(
-      ex, x, norm1,
-      {.groups = group_count, .eps = norm1.eps, .act = Activation::kSilu, .second = other});  // [N,H,W,Cin]
+  const DType stream = x.dtype(), compute = conv1.weight.dtype();
+  const auto normed = [&](const Tensor& map, const Norm& norm, const Tensor* other) {
+    return group_norm(ex, map, norm,
+                      {.groups = static_cast<int>(groups),
+                       .eps = norm.eps,
+                       .act = Activation::kSilu,
+                       .second = other,
+                       .dtype = compute});
+  };
+  Tensor h = normed(x, norm1, second ? &second : nullptr);  // [N,H,W,Cin]
   Tensor shortcut = x;
-  if (skip)
-    shortcut = conv2d(ex, x, *skip, {.second = other});  // [N,H,W,Cout]
-  else if (second)
+  if (skip) {
+    x = operand(ex, x, skip->weight);
+    if (second) second = operand(ex, second, skip->weight);
+    shortcut = conv2d(ex, x, *skip,
+                      {.second = second ? &second : nullptr, .epilogue = {.dtype = stream}});  // [N,H,W,Cout]
+  } else if (second) {
     shortcut = concat_channels(ex, x, second);
+  }
   x = second = Tensor();
-  h = conv2d(
-      ex, h, conv1,
-      {.pad = Padding::same(1), .epilogue = {.channel_shift = shift ? &shift : nullptr}});  // [N,H,W,Cout]
-  h = group_norm(ex, h, norm2, {.groups = group_count, .eps = norm2.eps, .act = Activation::kSilu});
-  return conv2d(ex, h, conv2, {.pad = Padding::same(1), .epilogue = {.residual = &shortcut}});
+  h = conv2d(ex, h, conv1,
+             {.pad = Padding::same(1),
+              .epilogue = {.channel_shift = shift ? &shift : nullptr, .dtype = stream}});  // [N,H,W,Cout]
+  h = normed(h, norm2, nullptr);
+  return conv2d(ex, h, conv2,
+                {.pad = Padding::same(1), .epilogue = {.residual = &shortcut, .dtype = stream}});
 }
 
 SelfAttention::SelfAttention(int64_t width, int64_t head_count)
@@ -67,14 +82,16 @@ Tensor SelfAttention::operator()(Exec& ex, const Tensor& x, const Tensor& residu
   const Tensor h =
       attention(ex, packed.narrow(2, 0, width), packed.narrow(2, width, width),
                 packed.narrow(2, 2 * width, width), {.heads = static_cast<int>(heads)});  // [B,N,C]
-  return linear(ex, h, out, {.residual = &residual});
+  return linear(ex, h, out, {.residual = &residual, .dtype = residual.dtype()});
 }
 
 CrossAttention::CrossAttention(int64_t width, int64_t context_width, int64_t head_count)
     : query(width, width, false),
       out(width, width),
       kv(context_width, {{"to_k", width}, {"to_v", width}}, false),
-      heads(head_count) {}
+      heads(head_count) {
+  kv.precision = Precision::kHalf;  // every step of a picture sees the same error of the text
+}
 
 void CrossAttention::visit(Visitor& v) {
   v("to_q", query);
@@ -89,7 +106,7 @@ Tensor CrossAttention::operator()(Exec& ex, const Tensor& x, const Tensor& resid
   const Tensor q = linear(ex, x, query);                                           // [B,N,C]
   const Tensor h = attention(ex, q, packed.narrow(2, 0, width), packed.narrow(2, width, width),
                              {.heads = static_cast<int>(heads)});  // [B,N,C]
-  return linear(ex, h, out, {.residual = &residual});
+  return linear(ex, h, out, {.residual = &residual, .dtype = residual.dtype()});
 }
 
 TransformerBlock::TransformerBlock(int64_t width, int64_t context_width, int64_t heads,
@@ -118,13 +135,14 @@ void TransformerBlock::visit(Visitor& v) {
 }
 
 Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
-  Tensor h = layer_norm(ex, x, norm1, norm1.eps);
+  const DType compute = ff_in.weight.dtype();
+  Tensor h = layer_norm(ex, x, norm1, norm1.eps, compute);
   x = self ? (*self)(ex, h, x) : (*first_cross)(ex, h, x, context);
-  h = layer_norm(ex, x, norm2, norm2.eps);
+  h = layer_norm(ex, x, norm2, norm2.eps, compute);
   x = cross(ex, h, x, context);
-  h = layer_norm(ex, x, norm3, norm3.eps);
+  h = layer_norm(ex, x, norm3, norm3.eps, compute);
   h = linear_geglu(ex, h, ff_in);  // [B,N,4C]
-  return linear(ex, h, ff_out, {.residual = &x});
+  return linear(ex, h, ff_out, {.residual = &x, .dtype = x.dtype()});
 }
 
 Transformer::Transformer(int64_t width, int64_t context_width, int64_t heads, int count,
@@ -146,10 +164,13 @@ Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) c
   const Shape map = x.shape();
   const Shape sequence{map[0], map[1] * map[2], map[3]};
   const Tensor residual = x.reshape(sequence);  // [N,HW,C], the same memory
-  Tensor h = group_norm(ex, x, norm, {.groups = static_cast<int>(context.norm_groups), .eps = norm.eps});
-  h = linear(ex, h.reshape(sequence), proj_in);
+  Tensor h = group_norm(
+      ex, x, norm,
+      {.groups = static_cast<int>(context.norm_groups), .eps = norm.eps, .dtype = proj_in.weight.dtype()});
+  h = linear(ex, h.reshape(sequence), proj_in, {.dtype = x.dtype()});
   for (const TransformerBlock& block : blocks) h = block(ex, std::move(h), context);
-  return linear(ex, h, proj_out, {.residual = &residual}).reshape(map);
+  h = operand(ex, h, proj_out.weight);
+  return linear(ex, h, proj_out, {.residual = &residual, .dtype = x.dtype()}).reshape(map);
 }
 
 DownBlock::DownBlock(int64_t in, const UNetBlockConfig& config, float eps) {
@@ -181,7 +202,8 @@ Tensor DownBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, con
     skips.push_back(x);
   }
   if (downsampler) {
-    x = conv2d(ex, x, *downsampler, {.stride = 2, .pad = Padding::same(1)});
+    x = conv2d(ex, operand(ex, x, downsampler->weight), *downsampler,
+               {.stride = 2, .pad = Padding::same(1), .epilogue = {.dtype = x.dtype()}});
     show(context.tap, name + ".downsamplers.0", x);
     skips.push_back(x);
   }
@@ -246,9 +268,11 @@ Tensor UpBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const
   return x;
 }
 
-Tensor upsample_conv(Exec& ex, const Tensor& x, const Conv& conv, int64_t height, int64_t width) {
+Tensor upsample_conv(Exec& ex, const Tensor& map, const Conv& conv, int64_t height, int64_t width) {
+  const Tensor x = operand(ex, map, conv.weight);
+  const Epilogue epilogue{.dtype = map.dtype()};
   if (height == 2 * x.dim(1) && width == 2 * x.dim(2))
-    return conv2d(ex, x, conv, {.pad = Padding::same(1), .upsample2x = true});
+    return conv2d(ex, x, conv, {.pad = Padding::same(1), .upsample2x = true, .epilogue = epilogue});
   // An odd map was halved upwards: the doubled map loses its last row or column before the convolution pads
   // it. This equals torch's nearest interpolation to the same size, whose source index is floor(i h /
   // (2h-1)).
@@ -256,7 +280,7 @@ Tensor upsample_conv(Exec& ex, const Tensor& x, const Conv& conv, int64_t height
   const Tensor cut = ex.alloc({x.dim(0), height, width, x.dim(3)}, x.dtype());
   for (int64_t n = 0; n < x.dim(0); ++n)
     copy_into(ex, doubled.narrow(0, n, 1).narrow(1, 0, height).narrow(2, 0, width), cut.narrow(0, n, 1));
-  return conv2d(ex, cut, conv, {.pad = Padding::same(1)});
+  return conv2d(ex, cut, conv, {.pad = Padding::same(1), .epilogue = epilogue});
 }
 
 }  // namespace rocm_sd

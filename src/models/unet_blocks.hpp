@@ -1,4 +1,7 @@
 // The UNet's parts: residual blocks, transformer blocks, and the blocks of one resolution.
+// Maps between layers (x, skips, residuals) have a type of their own, which x brings: the compute dtype, or
+// f32 where that is bf16. Norms read it and write the compute dtype, products read that and write the maps'
+// type.
 #pragma once
 
 #include <optional>
@@ -118,8 +121,8 @@ struct UpBlock {
                     const std::string& name) const;
 };
 
-// x [N,H,W,C] doubled by nearest neighbour, cut to height x width (2H or 2H - 1, and so on), then convolved
+// map [N,H,W,C] doubled by nearest neighbour, cut to height x width (2H or 2H - 1, and so on), then convolved
 // 3x3.
-Tensor upsample_conv(Exec& ex, const Tensor& x, const Conv& conv, int64_t height, int64_t width);
+Tensor upsample_conv(Exec& ex, const Tensor& map, const Conv& conv, int64_t height, int64_t width);
 
 }  // namespace rocm_sd

@@ -66,6 +66,25 @@ rocm_sd::Callbacks adapt(const rocm_sd_callbacks* c) {
   return out;
 }
 
+// Copies what the caller has in memory into the request.
+void take(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
+  if (in.init_rgb || in.mask) {
+    constexpr int kMost = 1 << 15;
+    if (in.width <= 0 || in.height <= 0 || in.width > kMost || in.height > kMost)
+      throw UsageError("inputs: width and height must be 1.." + std::to_string(kMost));
+    const size_t pixels = static_cast<size_t>(in.width) * static_cast<size_t>(in.height);
+    if (in.init_rgb)
+      request.init_image = rocm_sd::Image{in.width, in.height, {in.init_rgb, in.init_rgb + 3 * pixels}, {}};
+    if (in.mask) {
+      rocm_sd::Image mask{in.width, in.height, std::vector<uint8_t>(3 * pixels), {}};
+      for (size_t i = 0; i < 3 * pixels; ++i) mask.rgb[i] = in.mask[i / 3];
+      request.mask = std::move(mask);
+    }
+  }
+  if (in.initial_noise)
+    request.initial_noise.assign(in.initial_noise, in.initial_noise + in.initial_noise_count);
+}
+
 // Owns everything that the C structs point to.
 struct Result : rocm_sd_result {
   std::vector<rocm_sd::Picture> owned;
@@ -94,6 +113,22 @@ rocm_sd_status rocm_sd_create(const rocm_sd_option* options, const rocm_sd_callb
   });
 }
 
+rocm_sd_status rocm_sd_create_live(const rocm_sd_option* options, const rocm_sd_tensor* tensors, size_t count,
+                                   const rocm_sd_callbacks* callbacks, rocm_sd_pipeline** out) {
+  if (out) *out = nullptr;
+  return guarded([&] {
+    require_argument(out && (tensors || count == 0), "out and tensors");
+    rocm_sd::LoadOptions load;
+    apply({.load = &load}, options);
+    for (size_t i = 0; i < count; ++i) {
+      const rocm_sd_tensor& t = tensors[i];
+      require_argument(t.component && t.name && t.dtype && t.shape && t.data && t.rank >= 0, "tensors");
+      load.live.push_back({t.component, t.name, t.dtype, {t.shape, t.shape + t.rank}, t.data});
+    }
+    *out = new rocm_sd_pipeline{rocm_sd::Pipeline::load(load, adapt(callbacks))};
+  });
+}
+
 void rocm_sd_free(rocm_sd_pipeline* pipeline) { delete pipeline; }
 
 rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* options, uint64_t* bytes) {
@@ -105,13 +140,15 @@ rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* op
   });
 }
 
-rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option* options,
-                                const rocm_sd_callbacks* callbacks, rocm_sd_result** out) {
+rocm_sd_status rocm_sd_generate_from(rocm_sd_pipeline* pipeline, const rocm_sd_option* options,
+                                     const rocm_sd_inputs* inputs, const rocm_sd_callbacks* callbacks,
+                                     rocm_sd_result** out) {
   if (out) *out = nullptr;
   return guarded([&] {
     require_argument(pipeline && out, "pipeline and out");
     rocm_sd::GenerateRequest request;
     apply({.request = &request}, options);
+    if (inputs) take(*inputs, request);
     auto result = std::make_unique<Result>();
     result->owned = pipeline->pipeline.generate(request, adapt(callbacks)).pictures;
     for (const rocm_sd::Picture& p : result->owned)
@@ -121,6 +158,11 @@ rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option
     result->pictures = result->views.data();
     *out = result.release();
   });
+}
+
+rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option* options,
+                                const rocm_sd_callbacks* callbacks, rocm_sd_result** out) {
+  return rocm_sd_generate_from(pipeline, options, nullptr, callbacks, out);
 }
 
 void rocm_sd_result_free(rocm_sd_result* result) { delete static_cast<Result*>(result); }

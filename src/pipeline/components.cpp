@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -25,6 +26,14 @@ DType parse_compute_type(const std::string& name, const Device& device) {
   return f16 ? DType::kF16 : DType::kF32;
 }
 
+// The text is encoded once and every step of a picture sees the same error of it, so bf16 is not enough: f16
+// on a GPU; on the host, which has no f16 products, f32 with weights kept in f16.
+DType text_compute(DType compute, const Device& device) {
+  if (compute != DType::kBF16) return compute;
+  return device.kind() == DeviceKind::kHost ? DType::kF32 : DType::kF16;
+}
+DType text_stored(DType compute) { return compute == DType::kBF16 ? DType::kF16 : compute; }
+
 std::string what(const Checkpoint& checkpoint, Component component) {
   return concat(checkpoint.store(component).title(),
                 checkpoint.config_is_derived(component) ? "" : " (config.json)");
@@ -42,6 +51,37 @@ std::shared_future<std::string> hash_later(const std::filesystem::path& path) {
                       }
                     })
       .share();
+}
+
+constexpr int64_t kMostElements = int64_t{1} << 40;  // of a live tensor: far from overflow
+
+LiveComponents live_components(const std::vector<LiveTensor>& tensors) {
+  std::map<Component, std::vector<MemoryTensor>> by_component;
+  for (const LiveTensor& tensor : tensors) {
+    const auto dtype = dtype_from_safetensors(tensor.dtype);
+    require<UsageError>(dtype.has_value(), printable(tensor.name), ": dtype \"", printable(tensor.dtype),
+                        "\": expected F32, F16 or BF16");
+    require<UsageError>(tensor.data != nullptr && tensor.shape.size() <= Shape::kMaxRank,
+                        printable(tensor.name), ": expected memory and at most ", Shape::kMaxRank,
+                        " dimensions");
+    int64_t elements = 1;
+    for (const int64_t n : tensor.shape) {
+      require<UsageError>(n > 0 && n <= kMostElements / elements, printable(tensor.name), ": a dimension of ",
+                          n);
+      elements *= n;
+    }
+    const auto component = std::find_if(std::begin(kComponents), std::end(kComponents),
+                                        [&](Component c) { return component_name(c) == tensor.component; });
+    require<UsageError>(component != std::end(kComponents), printable(tensor.name), ": no component \"",
+                        printable(tensor.component), "\"");
+    by_component[*component].push_back(
+        {tensor.name, *dtype, Shape(std::span<const int64_t>(tensor.shape)), tensor.data});
+  }
+  LiveComponents out;
+  for (const auto& [component, listed] : by_component)
+    out.emplace(component,
+                SafetensorsFile::of_memory(concat("the live ", component_name(component)), listed));
+  return out;
 }
 
 struct Loader {
@@ -72,11 +112,11 @@ struct Loader {
                          ": the vocabulary has ", tokenizer.vocab_size(),
                          " tokens, the text encoder's table ", config.vocabulary, " rows");
     const int32_t pad = folder ? tokenizer.pad_id() : open_clip ? 0 : tokenizer.eos_id();
-    out.text.push_back({component,
-                        ClipTextModel::load(out.loading_device(), config,
-                                            StoreSource(checkpoint().store(component)), out.dtype),
-                        std::move(tokenizer), pad, component == Component::kTextEncoder2, sdxl ? 1 : 0,
-                        !sdxl});
+    out.text.push_back(
+        {component,
+         ClipTextModel::load(out.loading_device(), config, StoreSource(checkpoint().store(component)),
+                             text_compute(out.dtype, *out.device), text_stored(out.dtype)),
+         std::move(tokenizer), pad, component == Component::kTextEncoder2, sdxl ? 1 : 0, !sdxl});
     out.info.parameters += static_cast<uint64_t>(count_parameters(ClipTextModel(config)));
     report();
   }
@@ -137,7 +177,7 @@ struct Loader {
     if (out.is_inpainting()) info.kind += " inpainting";
     if (out.is_instruct()) info.kind += " instruct-pix2pix";
     info.device = out.device->name();
-    info.dtype = dtype_name(out.dtype);
+    info.dtype = out.describe_dtype();
     info.prediction = prediction_name(out.prediction);
     const nlohmann::json& unet = checkpoint().config(Component::kUnet);
     const int64_t sample = unet.contains("sample_size") && unet["sample_size"].is_number_integer()
@@ -176,6 +216,7 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
                           .tiny_vae = {},
                           .variant = options.variant,
                           .access = options.mmap ? FileAccess::kMap : FileAccess::kRead};
+  files.live = live_components(options.live);
   if (!options.taesd.empty()) files.tiny_vae.emplace_back(options.taesd);
   out.checkpoint = Checkpoint::open(options.model, files);
   out.kind = out.checkpoint->kind();
@@ -235,9 +276,14 @@ void Components::reload(Part part, DType compute) {
       break;
     }
   }
-  info.dtype = concat(dtype_name(dtype_of(Part::kUnet)));
-  if (dtype_of(Part::kText) != unet->dtype()) info.dtype += concat(", text ", dtype_of(Part::kText));
-  if (vae->dtype() != unet->dtype()) info.dtype += concat(", vae ", vae->dtype());
+  info.dtype = describe_dtype();
+}
+
+std::string Components::describe_dtype() const {
+  std::string types(dtype_name(dtype_of(Part::kUnet)));
+  if (dtype_of(Part::kText) != unet->dtype()) types += concat(", text ", dtype_of(Part::kText));
+  if (vae->dtype() != unet->dtype()) types += concat(", vae ", vae->dtype());
+  return types;
 }
 
 const VaeEncoder& Components::encoder() {

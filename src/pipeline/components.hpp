@@ -61,6 +61,7 @@ struct Components {
   // Reads the part's weights again, for another compute type. The models stay where they are.
   void reload(Part part, DType compute);
   DType dtype_of(Part part) const;
+  std::string describe_dtype() const;  // "bf16, text f32": the UNet's, then what differs from it
 
   bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;

@@ -241,7 +241,7 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const In
                            .image_cfg_scale = q.image_cfg_scale,
                            .instruct = components.is_instruct(),
                            .guidance_rescale = q.guidance_rescale,
-                           .input_dtype = components.unet->dtype()});
+                           .input_dtype = components.unet->input_dtype()});
   Tensor x;
   if (init.latents.empty() || components.is_instruct() || r.strength >= 1.0) {
     x = start_from_noise(ex, r.sampling, initial);

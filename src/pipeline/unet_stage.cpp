@@ -26,19 +26,20 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   Device& device = *components_.device;
   const UNet& unet = *components_.unet;
   const UNetConfig& config = unet.config();
-  const DType dtype = unet.dtype();
+  const DType dtype = unet.dtype(), input_dtype = unet.input_dtype();
   const int64_t k = rows();
   constexpr int64_t kLatentChannels = 4;
-  input_ = make_tensor(device, {k, shape.height, shape.width, kLatentChannels}, dtype);
+  input_ = make_tensor(device, {k, shape.height, shape.width, kLatentChannels}, input_dtype);
   if (config.in_channels > kLatentChannels)
-    extra_ = make_tensor(device, {k, shape.height, shape.width, config.in_channels - kLatentChannels}, dtype);
+    extra_ = make_tensor(device, {k, shape.height, shape.width, config.in_channels - kLatentChannels},
+                         input_dtype);
   timestep_ = make_tensor(device, {k}, DType::kF32);
-  context_ = make_tensor(device, {k, shape.tokens, config.context_width()}, dtype);
+  context_ = make_tensor(device, {k, shape.tokens, config.context_width()}, input_dtype);
   output_ = make_tensor(device, {k, shape.height, shape.width, config.out_channels}, DType::kF32);
   if (config.has_added_conditions()) {
     const bool refiner = components_.kind == ModelKind::kSdxlRefiner;
     const int64_t ids = refiner ? 5 : 6;
-    added_text_ = make_tensor(device, {k, config.added_width - ids * config.added_time_width}, dtype);
+    added_text_ = make_tensor(device, {k, config.added_width - ids * config.added_time_width}, input_dtype);
     time_ids_ = make_tensor(device, {k, ids}, DType::kF32);
   }
   cache_ = unet.make_text_cache(device, k, shape.tokens);

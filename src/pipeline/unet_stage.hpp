@@ -40,8 +40,8 @@ class UnetStage {
   // mask and masked latents, instruct-pix2pix's picture.
   void set_extra_channels(const std::vector<std::vector<float>>& channels);
 
-  // scaled_input [K*N,h,w,4] of the compute dtype -> the model's output [K*N,h,w,4] f32, overwritten by the
-  // next call.
+  // scaled_input [K*N,h,w,4] of the UNet's input_dtype() -> the model's output [K*N,h,w,4] f32, overwritten
+  // by the next call.
   Tensor step(Exec& ex, const Tensor& scaled_input, double timestep, Profiler* profiler,
               const CancelCheck* cancel);
 

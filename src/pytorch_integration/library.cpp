@@ -3,6 +3,7 @@
 #include <torch/csrc/stable/ops.h>
 
 #include "kernels/choice_record.hpp"
+#include "pytorch_integration/engine_models.hpp"
 #include "pytorch_integration/op_scope.hpp"
 #include "pytorch_integration/operators.hpp"
 #include "pytorch_integration/packs.hpp"
@@ -43,6 +44,11 @@ int64_t pack_drop(int64_t id) {
   return 0;
 }
 
+int64_t engine_drop(int64_t id) {
+  drop_engine_model(id);
+  return 0;
+}
+
 }  // namespace
 
 STABLE_TORCH_LIBRARY_FRAGMENT(rocm_sd, m) {
@@ -75,6 +81,14 @@ STABLE_TORCH_LIBRARY_FRAGMENT(rocm_sd, m) {
   m.def("_set_kernels_enabled(bool enabled) -> bool");
   m.def("_new_pack() -> int");
   m.def("_drop_pack(int id) -> int");
+  m.def("_new_engine_unet(Tensor[] tensors, str names, str config) -> int");
+  m.def("_new_engine_vae(Tensor[] tensors, str names, str config, str half) -> int");
+  m.def("_drop_engine_model(int id) -> int");
+  m.def(
+      "_engine_unet(int id, Tensor sample, Tensor timestep, Tensor text, Tensor? text_embeds, Tensor? "
+      "time_ids,"
+      " Tensor? guidance, bool same_text) -> Tensor");
+  m.def("_engine_vae(int id, Tensor x, int bands) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(rocm_sd, CompositeExplicitAutograd, m) {
@@ -83,6 +97,11 @@ STABLE_TORCH_LIBRARY_IMPL(rocm_sd, CompositeExplicitAutograd, m) {
   m.impl("_set_kernels_enabled", TORCH_BOX(&enable_kernels));
   m.impl("_new_pack", TORCH_BOX(&pack_new));
   m.impl("_drop_pack", TORCH_BOX(&pack_drop));
+  m.impl("_new_engine_unet", TORCH_BOX(&new_engine_unet));
+  m.impl("_new_engine_vae", TORCH_BOX(&new_engine_vae));
+  m.impl("_drop_engine_model", TORCH_BOX(&engine_drop));
+  m.impl("_engine_unet", TORCH_BOX(&engine_unet));
+  m.impl("_engine_vae", TORCH_BOX(&engine_vae));
 }
 
 #define ROCM_SD_TORCH_KERNELS(m)                                  \

@@ -93,6 +93,8 @@ class TorchGpu final : public GpuDevice {
               size_t bytes) override {
     base_->launch(kernel, grid, threads, lds_bytes, params, bytes);
   }
+  void map_boxes(void* map, const MatrixBoxes& boxes) override { base_->map_boxes(map, boxes); }
+  void map_boxes(void* map, const ImageBoxes& boxes) override { base_->map_boxes(map, boxes); }
   void begin_capture() override { base_->begin_capture(); }
   std::unique_ptr<GpuGraph> end_capture() override { return base_->end_capture(); }
   std::unique_ptr<GpuEvent> make_event() override { return base_->make_event(); }

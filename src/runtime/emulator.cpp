@@ -13,6 +13,7 @@
 #include "runtime/gpu_driver.hpp"
 #ifdef ROCM_SD_WITH_EMULATOR
 #include "emulator/gpu.hpp"
+#include "emulator/rates.hpp"
 #include "emulator/report.hpp"
 #endif
 
@@ -23,12 +24,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The card that stands for each target.
-constexpr const char* kCards[] = {"RX 7900 XTX", "RX 7800 XT", "RX 7600",    "Radeon 890M", "Radeon 8060S",
-                                  "RX 9060 XT",  "RX 9070 XT", "MI250X GCD", "MI300X"};
 constexpr size_t kLdsBytes = 64 << 10;
 
-const GpuProduct& card(const char* name) { return *find_gpu_product(name); }
+// The card that stands for a target that is a device; null for others.
+const GpuProduct* card_of(const emu::CardRates& rates) {
+  return rates.card->arch == rates.target ? rates.card : nullptr;
+}
 
 GpuDescription describe(const GpuProduct& gpu) {
   const GpuFamily family = gpu_family(gpu.arch).value();
@@ -206,16 +207,18 @@ class EmulatorDriver final : public GpuDriver {
 
 GpuReport emulated_gpus() {
   GpuReport report;
-  for (const char* name : kCards) report.gpus.push_back(describe(card(name)));
+  for (const emu::CardRates& rates : emu::card_rates())
+    if (const GpuProduct* gpu = card_of(rates)) report.gpus.push_back(describe(*gpu));
   return report;
 }
 
 std::unique_ptr<GpuDriver> open_emulator(const std::string& arch) {
   std::string known;
-  for (const char* name : kCards) {
-    const GpuProduct& gpu = card(name);
-    if (arch == gpu.arch) return std::make_unique<EmulatorDriver>(gpu);
-    known += concat(known.empty() ? "" : ", ", gpu.arch);
+  for (const emu::CardRates& rates : emu::card_rates()) {
+    const GpuProduct* gpu = card_of(rates);
+    if (!gpu) continue;
+    if (arch == gpu->arch) return std::make_unique<EmulatorDriver>(*gpu);
+    known += concat(known.empty() ? "" : ", ", gpu->arch);
   }
   throw DeviceError(
       concat("emu:", printable(arch), ": there is no such emulated GPU; expected one of ", known));

@@ -22,6 +22,7 @@ struct CheckpointOptions {
       tiny_vae;         // TAESD: one file with both halves, or encoder and decoder apart
   std::string variant;  // "fp16": prefer *.fp16.safetensors where a folder has both
   FileAccess access = FileAccess::kRead;
+  LiveComponents live;  // components of a Diffusers folder whose tensors are in memory, not in its files
 };
 
 class Checkpoint {

@@ -65,6 +65,7 @@ class CheckpointOpener {
     parts_->path = model;
     parts_->loader.variant = options.variant;
     parts_->loader.access = options.access;
+    parts_->loader.live = options.live;
   }
 
   std::unique_ptr<Parts> open() {

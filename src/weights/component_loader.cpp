@@ -99,7 +99,10 @@ LoadedComponent ComponentLoader::take_wanted(const TensorSet& tensors, Component
 }
 
 LoadedComponent ComponentLoader::open_folder(const fs::path& folder, Component component) {
-  const TensorSet tensors = TensorSet::open(component_weights(folder, component, variant, notes), access);
+  const auto in_memory = live.find(component);
+  const TensorSet tensors =
+      in_memory != live.end() ? TensorSet::of(in_memory->second)
+                              : TensorSet::open(component_weights(folder, component, variant, notes), access);
   LoadedComponent out = take_wanted(tensors, component);
   if (auto config = config_beside(folder, out.store.component())) out.config = std::move(config);
   sort_leftovers(tensors, find_parts(tensors), keys);

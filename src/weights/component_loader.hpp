@@ -18,6 +18,7 @@ struct LoadedComponent {
 struct ComponentLoader {
   std::string variant;
   FileAccess access = FileAccess::kRead;
+  LiveComponents live;  // take the place of weight files in a component's folder
   std::vector<std::string> notes;
   KeyReport keys;  // of the files opened: unexpected and harmless names
 
@@ -30,8 +31,8 @@ struct ComponentLoader {
 
   // Any path that a user gives for a component. Throws FormatError where it does not hold that component.
   LoadedComponent open_any(const std::filesystem::path& path, Component component);
-
- private:
+  // The component wherever it stands in these tensors; TAESD where the VAE is asked for and only that is
+  // there. Throws FormatError where it is missing.
   LoadedComponent take_wanted(const TensorSet& tensors, Component component);
 };
 

@@ -67,16 +67,17 @@ uint64_t header_length(const InputFile& file, const std::string& what) {
 std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path,
                                                              FileAccess access) {
   std::shared_ptr<SafetensorsFile> self(new SafetensorsFile(path));
+  const InputFile& file = self->file_.emplace(path);
   const std::string what = printable_path(path);
-  const uint64_t length = header_length(self->file_, what);
+  const uint64_t length = header_length(file, what);
   std::string text(static_cast<size_t>(length), '\0');
-  self->file_.read_at(8, text.data(), length);
+  file.read_at(8, text.data(), length);
+  self->bytes_ = file.size();
   self->data_begin_ = 8 + length;
-  self->header_ = parse_safetensors_header(text, self->file_.size() - self->data_begin_, what);
-  self->index_.reserve(self->header_.entries.size());
-  for (const TensorEntry& entry : self->header_.entries) self->index_.emplace(entry.name, &entry);
+  self->header_ = parse_safetensors_header(text, self->bytes_ - self->data_begin_, what);
+  self->make_index();
   if (access == FileAccess::kMap) {
-    void* mapping = mmap(nullptr, self->file_.size(), PROT_READ, MAP_PRIVATE, self->file_.descriptor(), 0);
+    void* mapping = mmap(nullptr, self->bytes_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
     require<FileError>(mapping != MAP_FAILED, what,
                        ": cannot map the file into memory: ", std::strerror(errno));
     self->mapping_ = static_cast<const unsigned char*>(mapping);
@@ -84,8 +85,32 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const std::filesyst
   return self;
 }
 
+std::shared_ptr<const SafetensorsFile> SafetensorsFile::of_memory(const std::string& title,
+                                                                  const std::vector<MemoryTensor>& tensors) {
+  std::shared_ptr<SafetensorsFile> self(new SafetensorsFile(title));
+  for (const MemoryTensor& tensor : tensors) {
+    const auto bytes = static_cast<uint64_t>(tensor.shape.numel()) * dtype_size(tensor.dtype);
+    self->header_.entries.push_back({tensor.name, tensor.dtype, tensor.shape, self->bytes_, bytes});
+    self->memory_.push_back(tensor.data);
+    self->bytes_ += bytes;
+  }
+  self->make_index();
+  require<FormatError>(self->index_.size() == tensors.size(), printable(title),
+                       ": a tensor's name is given twice");
+  return self;
+}
+
+void SafetensorsFile::make_index() {
+  index_.reserve(header_.entries.size());
+  for (const TensorEntry& entry : header_.entries) index_.emplace(entry.name, &entry);
+}
+
 SafetensorsFile::~SafetensorsFile() {
-  if (mapping_ != nullptr) munmap(const_cast<unsigned char*>(mapping_), file_.size());
+  if (mapping_ != nullptr) munmap(const_cast<unsigned char*>(mapping_), bytes_);
+}
+
+const void* SafetensorsFile::in_memory(const TensorEntry& entry) const {
+  return memory_.empty() ? nullptr : memory_.at(static_cast<size_t>(&entry - header_.entries.data()));
 }
 
 const TensorEntry* SafetensorsFile::find(std::string_view name) const {
@@ -97,8 +122,14 @@ void SafetensorsFile::read(const TensorEntry& entry, uint64_t offset, uint64_t b
   require<InternalError>(offset <= entry.bytes && bytes <= entry.bytes - offset, printable(entry.name),
                          ": read of bytes [", offset, ", +", bytes, ") outside its ", entry.bytes);
   if (bytes == 0) return;
+  if (!file_) {
+    const void* data = in_memory(entry);
+    require<InternalError>(data != nullptr, printable(entry.name), ": read of a tensor without values");
+    std::memcpy(dst, static_cast<const char*>(data) + offset, bytes);
+    return;
+  }
   const uint64_t position = data_begin_ + entry.begin + offset;
-  if (mapping_ == nullptr) return file_.read_at(position, dst, bytes);
+  if (mapping_ == nullptr) return file_->read_at(position, dst, bytes);
   require<FormatError>(mapped_copy(dst, mapping_ + position, bytes), printable_path(path()),
                        ": the file became shorter or unreadable while it was read (tensor \"",
                        printable(entry.name), "\")");

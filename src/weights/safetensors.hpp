@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -45,6 +46,15 @@ enum class FileAccess {
   kMap
 };  // pread, or mmap with a guard against the file being truncated meanwhile
 
+// A tensor that somebody else holds in memory, row-major. data may be null (or a GPU's address) where only
+// names and shapes count: such a tensor cannot be read.
+struct MemoryTensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+  const void* data = nullptr;
+};
+
 class SafetensorsFile {
  public:
   // Throws FileError where there is no readable regular file, FormatError where it breaks a rule; the message
@@ -52,24 +62,35 @@ class SafetensorsFile {
   // ...).
   static std::shared_ptr<const SafetensorsFile> open(const std::filesystem::path& path,
                                                      FileAccess access = FileAccess::kRead);
+  // Tensors of a live model in place of a file. title stands where messages have a path. The memory must
+  // outlive the result. Throws FormatError for a name given twice.
+  static std::shared_ptr<const SafetensorsFile> of_memory(const std::string& title,
+                                                          const std::vector<MemoryTensor>& tensors);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
-  const std::filesystem::path& path() const { return file_.path(); }
-  uint64_t file_bytes() const { return file_.size(); }
+  const std::filesystem::path& path() const { return path_; }
+  uint64_t file_bytes() const { return bytes_; }
   const std::vector<TensorEntry>& entries() const { return header_.entries; }
   const Metadata& metadata() const { return header_.metadata; }
   const TensorEntry* find(std::string_view name) const;  // null where absent
+
+  // Where the tensor lies, for files of_memory; else null.
+  const void* in_memory(const TensorEntry& entry) const;
 
   // Copies `bytes` bytes of the tensor from byte `offset` on. Thread-safe. Throws FormatError where the file
   // shrank.
   void read(const TensorEntry& entry, uint64_t offset, uint64_t bytes, void* dst) const;
 
  private:
-  explicit SafetensorsFile(const std::filesystem::path& path) : file_(path) {}
+  explicit SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {}
+  void make_index();
 
-  InputFile file_;
+  std::filesystem::path path_;
+  uint64_t bytes_ = 0;
+  std::optional<InputFile> file_;    // nothing: of_memory
+  std::vector<const void*> memory_;  // by entry
   SafetensorsHeader header_;
   uint64_t data_begin_ = 0;
   const unsigned char* mapping_ = nullptr;

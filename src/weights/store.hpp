@@ -20,6 +20,9 @@
 
 namespace rocm_sd {
 
+// Tensors of a live model by component (SafetensorsFile::of_memory).
+using LiveComponents = std::map<Component, std::shared_ptr<const SafetensorsFile>>;
+
 // Where one canonical tensor lies: a file's tensor, or a range of its rows.
 struct StoredTensor {
   TensorRef ref;

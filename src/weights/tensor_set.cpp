@@ -73,6 +73,17 @@ TensorSet TensorSet::open(const std::filesystem::path& path, FileAccess access) 
   return set;
 }
 
+TensorSet TensorSet::of(std::shared_ptr<const SafetensorsFile> file) {
+  TensorSet set;
+  set.path_ = file->path();
+  for (const TensorEntry& entry : file->entries()) {
+    set.index_.emplace(entry.name, set.tensors_.size());
+    set.tensors_.push_back({file.get(), &entry});
+  }
+  set.files_.push_back(std::move(file));
+  return set;
+}
+
 TensorRef TensorSet::ref(std::string_view name) const {
   const auto it = index_.find(name);
   return it == index_.end() ? TensorRef{} : tensors_[it->second];

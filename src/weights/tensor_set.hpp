@@ -28,6 +28,9 @@ class TensorSet {
   // says, in one shard only. Throws FileError and FormatError.
   static TensorSet open(const std::filesystem::path& path, FileAccess access = FileAccess::kRead);
 
+  // Of one file that is open already (or of a model in memory).
+  static TensorSet of(std::shared_ptr<const SafetensorsFile> file);
+
   const std::filesystem::path& path() const { return path_; }
   const std::vector<std::shared_ptr<const SafetensorsFile>>& files() const { return files_; }
   const TensorEntry* find(std::string_view name) const;               // null where absent

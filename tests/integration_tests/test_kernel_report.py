@@ -30,6 +30,23 @@ def test_reads_its_own_table(report, row, tmp_path):
     assert report.regressions(report.read_table(path), [row, plain]) == []
 
 
+def test_shows_what_the_emulator_counted(report, row, tmp_path):
+    """Rows of share/counts reach the table and are read again; tables from before have no such columns."""
+    (tmp_path / "gfx1100.json").write_text(
+        '{"kernels": {"gemm_f16_128x128x32": {"matrix_share": 0.8403, "coalescing": 1.2286, "lds_conflicts": 0.2211, '
+        '"limit": "vector"}}}')
+    other = dataclasses.replace(row, name="gemm_f16_64x64x32")
+    before = report.table("gfx1100", {"compiler": "clang"}, [row])
+    assert report.add_counts([row, other], "gfx1100", tmp_path) == 1  # the other one has no counts
+    assert report.add_counts([row], "gfx942", tmp_path) == 0
+    assert (row.counted, row.coalescing, row.conflicts, row.limit) == (84, 123, 22, "vector")
+    path = tmp_path / "gfx1100.md"
+    path.write_text(report.table("gfx1100", {"compiler": "clang"}, [row, other]))
+    assert report.read_table(path) == {row.name: row, other.name: other}
+    path.write_text("\n".join(line.rsplit("|", 5)[0] + "|" if line.startswith("| `") else line for line in before.split("\n")))
+    assert report.read_table(path)[row.name].counted is None
+
+
 @pytest.mark.parametrize("change, message", [
     ({"scratch": 64}, "scratch 64, was 0"), ({"spills": 3}, "spills 3, was 0"), ({"matrix": 0}, "no matrix instructions"),
     ({"wide": 0}, "no 128-bit loads"), ({"share": 60}, "matrix share 60%, was 74%"), ({"share": None}, "matrix share None%"),

@@ -36,9 +36,10 @@ SCHEDULERS = {
     "tcd": ("TCDScheduler", {}),
 }
 
-# Those that extrapolate enlarge bf16's rounding over so few steps: 34.8 to 39.9 dB with the demo model (PNDM 36.3 dB; PyTorch
-# in bf16: 32.7 dB).
-ENLARGE_BF16 = {"dpm2", "dpm2_a", "lms", "dpmpp_2m", "dpmpp_2s", "pndm", "deis"}
+
+# bf16's rounding sets single pictures on another path now and then, so the median of three seeds counts. These three multiply
+# rounding by 6 and more where they extrapolate over steps so wide: PNDM comes to 34.6 dB (PyTorch in bf16: 32.7), DPM2 a to 38.8.
+ENLARGE_ROUNDING = {"dpm2_a", "lms", "pndm"}
 
 
 def with_scheduler(model, folder, name: str):
@@ -67,9 +68,13 @@ def diffusers_picture(model, size: int, **kwargs) -> np.ndarray:
     return np.rint(images[0] * 255).astype(np.uint8)
 
 
+def drawing(model, size: int) -> list:
+    return ["generate", "--model", model, "--prompt", PROMPT, "--negative-prompt", NEGATIVE, "--plain-prompt", "--rng", "cpu",
+            "--seed", SEED, "--steps", STEPS, "--cfg-scale", SCALE, "-W", size, "-H", size]
+
+
 def our_picture(rocm_sd, model, path, size: int, *args) -> np.ndarray:
-    rocm_sd("generate", "--model", model, "--prompt", PROMPT, "--negative-prompt", NEGATIVE, "--plain-prompt", "--rng", "cpu",
-            "--seed", SEED, "--steps", STEPS, "--cfg-scale", SCALE, "-W", size, "-H", size, "--dtype", "f32", "-o", path, *args)
+    rocm_sd(*drawing(model, size), "--dtype", "f32", "-o", path, *args)
     return read_picture(path)
 
 
@@ -99,8 +104,11 @@ def test_every_sampler_with_trained_weights(rocm_sd, repository, tmp_path, sampl
     want = diffusers_picture(model, 128)
     args = ["--eta", 0] if sampler == "tcd" else []
     assert psnr(our_picture(rocm_sd, model, tmp_path / "a.png", 128, *args), want) >= 60
-    bf16 = psnr(our_picture(rocm_sd, model, tmp_path / "b.png", 128, *args, "--dtype", "bf16"), want)
-    assert bf16 >= (34 if sampler in ENLARGE_BF16 else 40)
+    for dtype in "f32", "bf16":
+        rocm_sd(*drawing(model, 128), "--dtype", dtype, "--repeat", 3, "-o", tmp_path / (dtype + "_{index}.png"), *args)
+    near = [psnr(read_picture(wide), read_picture(tmp_path / wide.name.replace("f32", "bf16")))
+            for wide in tmp_path.glob("f32_*.png")]
+    assert len(near) == 3 and np.median(near) >= (34 if sampler in ENLARGE_ROUNDING else 40)
 
 
 @pytest.mark.parametrize("kind", ["sd15", "sd21v", "sdxl"])

@@ -142,10 +142,17 @@ def test_kernels_can_be_switched_off(ops):
 class ModelPatcher:
     def __init__(self, options=None):
         self.model_options = options or {"transformer_options": {}}
+        self.wrappers: dict = {}
+        self.model = None
 
     def clone(self):
         options = {k: dict(v) if isinstance(v, dict) else v for k, v in self.model_options.items()}
-        return ModelPatcher(options)
+        made = ModelPatcher(options)
+        made.model, made.wrappers = self.model, dict(self.wrappers)
+        return made
+
+    def add_wrapper_with_key(self, kind, key, wrapper):
+        self.wrappers[kind, key] = wrapper
 
 
 def comfy_attention(q, k, v, heads, mask=None, attn_precision=None, skip_reshape=False, skip_output_reshape=False, **kwargs):
@@ -183,7 +190,15 @@ class ComfyVAE:
 
 
 @pytest.fixture
-def comfyui(ops):
+def comfyui(ops, monkeypatch):
+    samplers = types.ModuleType("comfy.samplers")
+    samplers.KSampler = types.SimpleNamespace(SAMPLERS=["euler"], SCHEDULERS=["normal"])
+    comfy = types.ModuleType("comfy")
+    comfy.samplers = samplers
+    nodes = types.ModuleType("nodes")
+    nodes.common_ksampler = lambda *args, **kwargs: ("sampled", args, kwargs)
+    for name, stand_in in (("comfy", comfy), ("comfy.samplers", samplers), ("nodes", nodes)):
+        monkeypatch.setitem(sys.modules, name, stand_in)
     spec = importlib.util.spec_from_file_location("rocm_sd_comfyui", REPOSITORY / "integrations/comfyui/__init__.py",
                                                   submodule_search_locations=[str(REPOSITORY / "integrations/comfyui")])
     module = importlib.util.module_from_spec(spec)
@@ -239,6 +254,107 @@ def test_comfyui_vae(comfyui):
     assert vae.first_stage_model.__dict__ == before and "forward" not in vae.first_stage_model.norm.__dict__
 
 
+class Tree(torch.nn.Module):
+    """A UNet of the ldm family as far as its names: parameters from a checkpoint, a forward of our choosing."""
+
+    def __init__(self, state, forward):
+        super().__init__()
+        self.run = forward
+        for name, value in state.items():
+            *path, leaf = name.split(".")
+            at = self
+            for part in path:
+                if part not in at._modules:
+                    at.add_module(part, torch.nn.Module())
+                at = at._modules[part]
+            at.register_parameter(leaf, torch.nn.Parameter(value, requires_grad=False))
+
+    def forward(self, x, timesteps, context, y=None, **kwargs):
+        return self.run(x, timesteps, context)
+
+
+Tree.__module__ = "ldm.modules.standin"
+
+
+def ldm_unet(tiny_model, kind="sd15"):
+    """(the model under ldm's names, which counts the calls of its own forward; those calls; Diffusers' model)."""
+    from diffusers import UNet2DConditionModel
+    from safetensors.torch import load_file
+
+    head = "model.diffusion_model."
+    state = {k.removeprefix(head): v for k, v in load_file(tiny_model(kind, "single")).items() if k.startswith(head)}
+    unet = UNet2DConditionModel.from_pretrained(tiny_model(kind), subfolder="unet").eval()
+    calls: list = []
+
+    def forward(x, timesteps, context):
+        calls.append(1)
+        return unet(x, timesteps, context).sample
+
+    return Tree(state, forward), calls, unet
+
+
+class Executor:
+    """ComfyUI's WrapperExecutor before the last wrapper."""
+
+    def __init__(self, model):
+        self.class_obj = model
+
+    def __call__(self, x, timesteps, context, y=None, control=None, transformer_options=None):
+        return self.class_obj(x, timesteps, context, y)
+
+
+@torch.no_grad()
+def test_comfyui_optimize_model(comfyui, tiny_model):
+    from test_torch_optimize import psnr
+
+    model, calls, unet = ldm_unet(tiny_model)
+    inputs = randn(2, 4, 8, 8), torch.tensor([500.0, 20.0]), randn(2, 77, unet.config.cross_attention_dim, seed=1)
+    want = unet(*inputs).sample
+    node = comfyui.NODE_CLASS_MAPPINGS["RocmSDOptimizeModel"]()
+    patcher = ModelPatcher()
+    patcher.model = types.SimpleNamespace(diffusion_model=model)
+    assert node.patch(patcher, "off")[0].wrappers == {} and patcher.wrappers == {}
+    (clone,) = node.patch(patcher, "performance", "on")
+    ((kind, key, wrapper),) = [(*name, w) for name, w in clone.wrappers.items()]
+    assert (kind, key) == ("diffusion_model", "rocm_sd") and patcher.wrappers == {}
+    options = clone.model_options["transformer_options"]
+    assert psnr(wrapper(Executor(model), *inputs, None, None, options), want) >= 90 and calls == []
+    for changes, reason in ((dict(control={"input": []}), "ControlNet"),
+                            (dict(transformer_options=options | {"patches": {"attn1_patch": [1]}}), "patches"),
+                            (dict(transformer_options=options | {"optimized_attention_override": len}), "another attention")):
+        calls.clear()
+        call = dict(y=None, control=None, transformer_options=options) | changes
+        assert torch.equal(wrapper(Executor(model), *inputs, **call), want) and calls == [1]
+        assert reason in wrapper.declined
+    assert not any("forward" in m.__dict__ for m in model.modules())
+    sampled = comfyui.NODE_CLASS_MAPPINGS["RocmSDEngineSampler"]().sample(patcher, 1, 2, 3.0, "euler", "normal", "+", "-", {})
+    ours, *rest = sampled[1]
+    assert sampled[0] == "sampled" and rest == [1, 2, 3.0, "euler", "normal", "+", "-", {}] and sampled[2] == {"denoise": 1.0}
+    assert ours is not patcher and len(ours.wrappers) == 1
+
+
+def test_comfyui_workflows(comfyui):
+    """The examples hold together, and ask for inputs that the nodes have."""
+    files = sorted((REPOSITORY / "integrations/comfyui/workflows").glob("*.json"))
+    assert files
+    for file in files:
+        graph = json.loads(file.read_text())
+        nodes = {node["id"]: node for node in graph["nodes"]}
+        assert graph["last_node_id"] == max(nodes) and graph["last_link_id"] == max(link[0] for link in graph["links"])
+        for number, source, slot, target, place, kind in graph["links"]:
+            given, taken = nodes[source]["outputs"][slot], nodes[target]["inputs"][place]
+            assert number in given["links"] and taken["link"] == number and given["type"] == taken["type"] == kind
+        ours = [node for node in nodes.values() if node["type"] in comfyui.NODE_CLASS_MAPPINGS]
+        assert ours
+        for node in ours:
+            known = comfyui.NODE_CLASS_MAPPINGS[node["type"]].INPUT_TYPES()
+            known = known.get("required", {}) | known.get("optional", {})
+            linked = {i["name"] for i in node["inputs"]}
+            assert linked <= set(known)
+            controls = sum(isinstance(spec[-1], dict) and "control_after_generate" in spec[-1] for spec in known.values())
+            assert len(node.get("widgets_values", [])) == len(known) - len(linked) + controls
+
+
 def test_comfyui_doctor(comfyui):
     told = comfyui.NODE_CLASS_MAPPINGS["RocmSDDoctor"]().report()
     assert "ROCmSDBackend" in told["ui"]["text"][0] and told["result"][0] == told["ui"]["text"][0]
@@ -266,11 +382,13 @@ def a1111(ops, monkeypatch):
         if parent:
             setattr(made[parent], child, made[name])
 
-    callbacks = {"optimizers": [], "app": []}
+    callbacks = {"optimizers": [], "app": [], "unets": []}
     module("modules", shared=types.SimpleNamespace(loaded_hypernetworks=[], opts=types.SimpleNamespace(upcast_attn=False)))
     monkeypatch.setitem(sys.modules, "modules.shared", made["modules"].shared)
     module("modules.script_callbacks", on_list_optimizers=callbacks["optimizers"].append,
-           on_app_started=callbacks["app"].append)
+           on_app_started=callbacks["app"].append, on_list_unets=callbacks["unets"].append)
+    module("modules.devices", device=torch.device("cpu"), dtype_unet=torch.float32)
+    module("modules.sd_unet", SdUnet=torch.nn.Module, SdUnetOption=type("SdUnetOption", (), {}), current_unet=None)
     module("modules.scripts", Script=object, AlwaysVisible=object())
     module("modules.sd_hijack_optimizations", SdOptimization=type("SdOptimization", (), {}))
     module("modules.hypernetworks")
@@ -321,7 +439,7 @@ def test_a1111_optimization(a1111):
 def test_a1111_script(a1111, ops):
     script = a1111.extension.RocmSDScript()
     (level,) = script.ui(False)
-    assert level[1] == ["auto", "off"] and script.infotext_fields[0][1] == "ROCm SD level"
+    assert level[1] == ["auto", "performance", "memory", "off"] and script.infotext_fields[0][1] == "ROCm SD level"
     p = types.SimpleNamespace(extra_generation_params={})
     script.process(p, "off")
     try:
@@ -341,3 +459,42 @@ def test_a1111_api(a1111):
     a1111.callbacks["app"][0](None, app)
     function, methods = routes["/rocm_sd/v1/status"]
     assert methods == ["GET"] and {"device", "kernels", "fallbacks"} <= set(json.loads(json.dumps(function())))
+
+
+@torch.no_grad()
+def test_a1111_engine_unet(a1111, tiny_model, monkeypatch):
+    from test_torch_optimize import psnr
+
+    found: list = []
+    a1111.callbacks["unets"][0](found)
+    (option,) = found
+    assert option.label == "rocm-sd engine" and option.model_name is None
+    model, calls, unet = ldm_unet(tiny_model)
+    monkeypatch.setattr(a1111.modules["modules"].shared, "sd_model",
+                        types.SimpleNamespace(model=types.SimpleNamespace(diffusion_model=model)), raising=False)
+    engine = option.create_unet()
+    engine.activate()
+    inputs = randn(2, 4, 8, 8), torch.tensor([500.0, 20.0]), randn(2, 77, unet.config.cross_attention_dim, seed=1)
+    assert psnr(engine.forward(*inputs), unet(*inputs).sample) >= 90 and calls == []
+    with pytest.raises(NotImplementedError, match="control"):
+        engine.forward(*inputs, control=1)
+    model.get_parameter("out.2.weight").mul_(2)  # as a LoRA does
+    monkeypatch.setattr(a1111.modules["modules.sd_unet"], "current_unet", engine)
+    a1111.extension.RocmSDScript().process_batch(None)
+    unet.conv_out.weight.mul_(2)
+    assert psnr(engine.forward(*inputs), unet(*inputs).sample) >= 90
+    engine.deactivate()
+    assert engine.engine is None
+
+
+def test_a1111_level_reaches_the_unet(a1111, ops):
+    from test_torch_engine import Ldm
+
+    unet = Ldm().eval()
+    p = types.SimpleNamespace(extra_generation_params={},
+                              sd_model=types.SimpleNamespace(model=types.SimpleNamespace(diffusion_model=unet)))
+    script = a1111.extension.RocmSDScript()
+    script.process(p, "memory")
+    assert ops.report(unet)["residual blocks"] == 2 and p.extra_generation_params == {"ROCm SD level": "memory"}
+    script.postprocess(p, None)
+    assert ops.report(unet) == {}

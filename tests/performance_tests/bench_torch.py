@@ -4,7 +4,7 @@ eager, channels_last, torch.compile, and ours, each with its distance from eager
 
     ROCM_SD_TORCH_LIBRARY=build/cpu/lib/librocm_sd_torch.so PYTHONPATH=python tests/performance_tests/bench_torch.py
 
---ops and --unets (sd15, sdxl) choose a part; --no-compile leaves torch.compile out. Times are medians of CUDA graphs or of
+--ops, --vae and --unets (sd15, sdxl) choose a part; --no-compile leaves torch.compile out. Times are medians of CUDA graphs or of
 plain calls, in ms.
 """
 
@@ -167,21 +167,57 @@ def bench_unet(ops, kind: str, with_compile: bool) -> None:
         if with_compile:
             row("torch.compile channels_last", lambda m=torch.compile(unet): call(m))
             torch._dynamo.reset()
-        ops.optimize_sd_model(unet, "performance")
-        row("optimize_sd_model", call)
+        ops.optimize_sd_model(unet, "performance", engine=False)
+        row("optimize_sd_model, layers", call)
         with ops.profile() as profile:
             call()
-        print(profile.table(14))
+        print(profile.table(8))
+        ops.optimize_sd_model(unet, "performance")
+        row("optimize_sd_model", call)
+        print(f"{kind:<6}the engine declined: {ops.engine_reasons(unet)}; host time of a call: {host_time(call):.2f} ms")
         if with_compile:
             row("optimize_sd_model + compile", lambda m=torch.compile(unet, fullgraph=True): call(m))
         for line in ops.fallbacks():
             print("fallback:", line[:200])
 
 
+def host_time(call: Callable, rounds: int = 10) -> float:
+    """Median time until a call returns, while the GPU works on, ms."""
+    times = []
+    for _ in range(rounds):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - begin) * 1e3)
+    torch.cuda.synchronize()
+    return statistics.median(times)
+
+
+def bench_vae(ops) -> None:
+    """The decoder of SD 1.x's VAE, 512 x 512."""
+    from diffusers import AutoencoderKL
+
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        vae = AutoencoderKL(block_out_channels=(128, 256, 512, 512), layers_per_block=2, latent_channels=4,
+                            down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4)
+        vae = vae.half().eval().requires_grad_(False)
+        latent = torch.randn(1, 4, 64, 64).half()
+    with torch.no_grad():
+        call = lambda: vae.decode(latent, return_dict=False)[0]  # noqa: E731
+        want = call()
+        for name, change in (("eager", lambda: None), ("optimize_sd_model, layers", lambda: ops.optimize_sd_model(vae, engine=False)),
+                             ("optimize_sd_model", lambda: ops.optimize_sd_model(vae))):
+            change()
+            got = call()
+            print(f"vae   {name:<30}{timed(call, 10):>9.2f} ms {db(got, want):>7.1f} dB  {ops.engine_reasons(vae)}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", action="store_true")
     parser.add_argument("--unets", nargs="*", default=[])
+    parser.add_argument("--vae", action="store_true")
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
     import rocm_sd_ops as ops
@@ -190,6 +226,8 @@ def main() -> None:
     if args.ops:
         with torch.no_grad():
             bench_operators(ops)
+    if args.vae:
+        bench_vae(ops)
     for kind in args.unets:
         bench_unet(ops, kind, not args.no_compile)
 

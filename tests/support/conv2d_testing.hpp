@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -49,7 +50,9 @@ inline Tensor moved(Device& device, const Tensor& t) {
 
 struct ConvOperands {
   Tensor x, second, weight, bias, shift, residual;
-  ConvOperands(Device& device, const ConvCase& c, DType dtype, uint64_t seed) {
+  // result: the type of y and of the residual, by default dtype.
+  ConvOperands(Device& device, const ConvCase& c, DType dtype, uint64_t seed,
+               std::optional<DType> result = std::nullopt) {
     const int64_t channels = c.x[3] + c.second;
     const float deviation = 1 / std::sqrt(static_cast<float>(channels * c.filter * c.filter));
     x = moved(device, random_tensor(c.x, dtype, seed));
@@ -61,7 +64,7 @@ struct ConvOperands {
     const int64_t skip = seed / 2 % 2 == 0 ? 8 : 2;
     shift = moved(device, random_tensor({c.x[0], c.out + 2 * skip}, seed % 2 ? DType::kF32 : dtype, seed + 4))
                 .narrow(1, skip, c.out);
-    residual = moved(device, random_tensor(output_of(c), dtype, seed + 5));
+    residual = moved(device, random_tensor(output_of(c), result.value_or(dtype), seed + 5));
   }
   // A fresh copy on the device of the operands, so that each use lays it out anew.
   ConvWeight conv_weight(Device& device, const ConvCase& c) const {
@@ -78,7 +81,8 @@ struct ConvOperands {
             .second = c.second ? &second : nullptr,
             .epilogue = {.channel_shift = c.shift ? &shift : nullptr,
                          .residual = c.residual ? &residual : nullptr,
-                         .act = c.act}};
+                         .act = c.act,
+                         .dtype = residual.dtype()}};
   }
 };
 
@@ -130,7 +134,7 @@ inline std::vector<ConvCase> conv_cases() {
 inline double conv_tolerance(const ConvProblem& p) {
   const int64_t length = (p.channels() + p.second_channels()) * p.filter_h() * p.filter_w();
   const double again = conv_has_phases(p) ? 4 * unit_roundoff(p.dtype()) : 0;
-  return reduction_tolerance(p.dtype(), length) + again;
+  return reduction_tolerance(p.out_dtype(), length) + again;
 }
 
 // By the double-precision reference, on the host; every operand must lie in the host's memory.

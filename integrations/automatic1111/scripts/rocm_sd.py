@@ -1,21 +1,26 @@
 """rocm-sd for AUTOMATIC1111: copy or link the folder above into extensions/; rocm_sd_ops must be installed in its Python.
 
 Adds the cross attention optimisation "rocm-sd" to Settings > Optimizations (the highest priority of all, so that
-"Automatic" takes it), an accordion that switches it for one picture, and GET /rocm_sd/v1/status.
+"Automatic" takes it), the C++ engine's UNet to Settings > SD Unet, an accordion with the level for one picture (also
+alwayson_scripts {"ROCm SD Optimization": {"args": [level]}} of the API), and GET /rocm_sd/v1/status.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Optional
 
 import gradio as gr
 import rocm_sd_ops
-from modules import script_callbacks, scripts, sd_hijack_optimizations, shared
+import torch
+from modules import devices, script_callbacks, scripts, sd_hijack_optimizations, sd_unet, shared
 from modules.hypernetworks import hypernetwork
+from rocm_sd_ops import engine_modules
+from rocm_sd_ops._ldm_blocks import is_ldm
 from torch import Tensor
 
 NAME = "rocm-sd"
-LEVELS = ["auto", "off"]
+LEVELS = ["auto", "performance", "memory", "off"]
 
 
 def cross_attention_forward(self: Any, x: Tensor, context: Optional[Tensor] = None, mask: Optional[Tensor] = None,
@@ -65,6 +70,69 @@ def list_optimizers(known: list) -> None:
     known.append(RocmSDOptimization())
 
 
+class EngineUnet(sd_unet.SdUnet):
+    """The C++ engine's UNet on the checkpoint's weights. LoRAs are merged into them before each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine: Any = None
+        self.stamp: Any = None
+
+    def activate(self) -> None:
+        self.refresh()
+
+    def deactivate(self) -> None:
+        self.engine = self.stamp = None
+
+    def refresh(self) -> None:
+        """Reads the weights anew if they are others than before."""
+        model = shared.sd_model.model.diffusion_model
+        merge_loras(model)
+        tensors = dict(model.named_parameters())
+        stamp = [(id(model), t.data_ptr(), t._version) for t in tensors.values()]
+        if self.engine is not None and stamp == self.stamp:
+            return
+        self.engine = None  # the old weights go first
+        with torch.no_grad():
+            state = {name: t.detach().to(devices.device, devices.dtype_unet) for name, t in tensors.items()}
+            self.engine = engine_modules.new_unet(state)
+        self.stamp = stamp
+
+    def forward(self, x: Tensor, timesteps: Tensor, context: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        y = kwargs.pop("y", args[0] if args else None)  # SDXL's pooled text and sizes
+        others = [name for name, value in kwargs.items() if value is not None] + ["control"] * (len(args) > 1)
+        if others:
+            raise NotImplementedError(f"the rocm-sd engine has no {', '.join(others)}: set SD Unet to None")
+        kind = devices.dtype_unet
+        with torch.no_grad():
+            out = torch.ops.rocm_sd._engine_unet(self.engine.id, x.to(kind), timesteps.float().expand(x.shape[0]).contiguous(),
+                                                 context.to(kind), None if y is None else y.to(kind), None, None, False)
+        return out.to(x.dtype)
+
+
+def merge_loras(model: Any) -> None:
+    """The Lora extension writes a LoRA into a layer's weights when the layer runs, which the engine's do not."""
+    networks = sys.modules.get("networks")
+    merge = getattr(networks, "network_apply_weights", None)
+    if merge is None:
+        return
+    for layer in model.modules():
+        if isinstance(layer, (torch.nn.Linear, torch.nn.Conv2d)) and getattr(layer, "network_layer_name", None):
+            merge(layer)
+
+
+class EngineUnetOption(sd_unet.SdUnetOption):
+    model_name = None  # never taken by "Automatic"
+    label = "rocm-sd engine"
+
+    def create_unet(self) -> EngineUnet:
+        return EngineUnet()
+
+
+def list_unets(known: list) -> None:
+    known.append(EngineUnetOption())
+
+
 def add_api(_demo: Any, app: Any) -> None:
     def status() -> dict:
         can = rocm_sd_ops.ROCmSDBackend().capabilities()
@@ -75,7 +143,10 @@ def add_api(_demo: Any, app: Any) -> None:
 
 
 class RocmSDScript(scripts.Script):
-    """For one picture: level "off" draws it with PyTorch's own attention, and the infotext says so."""
+    """For one picture: "off" draws it with PyTorch's own attention; the other levels put the operators into the UNet's
+    layers, too. The infotext says which."""
+
+    optimized: Any = None
 
     def title(self) -> str:
         return "ROCm SD Optimization"
@@ -93,11 +164,29 @@ class RocmSDScript(scripts.Script):
         if level not in LEVELS:
             raise ValueError(f"ROCm SD level {level!r}: expected one of {', '.join(LEVELS)}")
         rocm_sd_ops.set_kernels_enabled(level != "off")
+        if level != "off" and sd_unet.current_unet is None:
+            self.optimized = unet_of(p)
+            if self.optimized is not None:
+                rocm_sd_ops.optimize_sd_model(self.optimized, level, engine=False)
         p.extra_generation_params["ROCm SD level"] = level
+
+    def process_batch(self, p: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(sd_unet.current_unet, EngineUnet):
+            sd_unet.current_unet.refresh()
 
     def postprocess(self, p: Any, processed: Any, *args: Any) -> None:
         rocm_sd_ops.set_kernels_enabled(True)
+        if self.optimized is not None:
+            rocm_sd_ops.restore(self.optimized)
+            self.optimized = None
+
+
+def unet_of(p: Any) -> Any:
+    """The checkpoint's UNet, or None where it has no layer that we know."""
+    model = getattr(getattr(getattr(p, "sd_model", None), "model", None), "diffusion_model", None)
+    return model if model is not None and any(is_ldm(m) for m in model.modules()) else None
 
 
 script_callbacks.on_list_optimizers(list_optimizers)
+script_callbacks.on_list_unets(list_unets)
 script_callbacks.on_app_started(add_api)

@@ -10,12 +10,18 @@ namespace rocm_sd {
 // In the order of kernels/epilogue.hpp.
 enum class TailActivation : int { kNone, kSilu, kGelu, kQuickGelu, kRelu };
 
+// Whose results may be float: products of bf16, whose 8 bits are too few for what many layers add to.
+template <class T>
+inline constexpr bool kMayWiden = false;
+template <>
+inline constexpr bool kMayWiden<Bf16> = true;
+
 // y = act(product + bias + shift + residual), rows [rows, channels] of y and residual dense or y_stride
 // apart. Any extents; stores are 16 bytes wide where channels and y_stride are multiples of 8 elements.
 template <class T>
 struct TailParams {
-  T* y;
-  const T* residual;  // at the places of y, or null
+  T* y;               // under float_result of float
+  const T* residual;  // at the places of y and of its type, or null
   const float* bias;  // [channels] or null
   const void* shift;  // [images, channels] of T or float, added to all rows of an image, or null
   int64_t y_stride;   // elements from row to row
@@ -23,6 +29,7 @@ struct TailParams {
   int rows, channels;  // of y
   int rows_per_image;  // used with shift
   bool shift_is_float;
+  bool float_result;  // only where kMayWiden<T>
   TailActivation act;
 };
 
@@ -114,8 +121,13 @@ struct TailFinish {
   const TailParams<T>& p;
   int first_row, first_channel;
 
+  ROCM_SD_DEVICE bool is_float() const {
+    if constexpr (kMayWiden<T>) return p.float_result;
+    return false;
+  }
+
   struct Early {
-    float sum[8];      // bias and shift
+    float sum[8];      // bias and shift, and a residual of float
     Vec8<T> residual;  // of wide pieces
   };
 
@@ -141,8 +153,15 @@ struct TailFinish {
       ROCM_SD_UNROLL
       for (int i = 0; i < 8; ++i) e.sum[i] += term[i];
     }
-    if (p.residual && wide)
+    if (is_float()) {
+      if (!p.residual) return e;
+      float term[8];
+      load8(term, reinterpret_cast<const float*>(p.residual) + row * p.y_stride + channel, wide, count);
+      ROCM_SD_UNROLL
+      for (int i = 0; i < 8; ++i) e.sum[i] += term[i];
+    } else if (p.residual && wide) {
       e.residual = *reinterpret_cast<const Vec8<T>*>(p.residual + row * p.y_stride + channel);
+    }
     return e;
   }
   ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Early& e) const {
@@ -154,6 +173,10 @@ struct TailFinish {
     const int64_t at = row * p.y_stride + channel;
     ROCM_SD_UNROLL
     for (int i = 0; i < 8; ++i) v[i] += e.sum[i];
+    if (is_float()) {  // the residual is in the sum
+      activate<Arch>(p.act, v);
+      return store8(reinterpret_cast<float*>(p.y) + at, v, wide, count);
+    }
     if (p.residual && wide) {
       ROCM_SD_UNROLL
       for (int i = 0; i < 8; ++i) v[i] += to_float(e.residual.x[i]);

@@ -13,7 +13,7 @@ template <class T>
 struct GroupNormParams {
   const T *x, *second;  // [images, pixels, first], [images, pixels, channels - first]
   const float *gain, *bias;
-  T* y;            // [images, pixels, channels]
+  T* y;            // [images, pixels, channels]; under to_bf16 of bf16
   float* partial;  // [images, parts, groups, 2]: mean, and the sum of the squares of what differs from it
   float* merged;   // [images, groups, 2]: the same of whole images
   int32_t images, pixels, channels, first, groups;
@@ -22,6 +22,7 @@ struct GroupNormParams {
   int32_t pieces, piece;  // normalised pieces of an image, pixels of each but the last
   float eps;
   int32_t silu;
+  int32_t to_bf16;  // y is bf16; with x of float only
 };
 
 namespace group_norms {
@@ -78,6 +79,21 @@ ROCM_SD_DEVICE Pack<T, kVec> normalise(const Pack<T, kVec>& x, const Affine<T, k
   }
   store_all(y, values);
   return y;
+}
+
+// Writes x, normalised, to element `at` of y.
+template <class Arch, int kVec, class T>
+ROCM_SD_DEVICE void write(const GroupNormParams<T>& p, int64_t at, const Pack<T, kVec>& x,
+                          const Affine<T, kVec>& affine) {
+  const auto y = normalise<Arch, kVec>(x, affine, p.silu != 0);
+  if constexpr (sizeof(T) == 4) {
+    if (p.to_bf16) {
+      Pack<Bf16, kVec> rounded;
+      store_all(rounded, y.x);
+      return store_pack(reinterpret_cast<Bf16*>(p.y) + at, rounded);
+    }
+  }
+  store_pack(p.y + at, y);
 }
 
 }  // namespace group_norms

@@ -198,13 +198,12 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
       const int g = j < thread.split ? thread.group : thread.group + 1;
       affine.set(j, lds.mean[g], lds.scale[g]);
     }
-    T* y = p.y + (static_cast<int64_t>(place.image) * p.pixels + first + thread.row) * p.channels +
-           slab_begin + thread.column * kVec;
+    const int64_t y = (static_cast<int64_t>(place.image) * p.pixels + first + thread.row) * p.channels +
+                      slab_begin + thread.column * kVec;
     ROCM_SD_UNROLL
     for (int k = 0; k < kPacks; ++k)
       if (k < thread.count)
-        store_pack(y + static_cast<int64_t>(k * rows) * p.channels,
-                   group_norms::normalise<Arch, kVec>(kept[slot][k], affine, p.silu != 0));
+        group_norms::write<Arch>(p, y + static_cast<int64_t>(k * rows) * p.channels, kept[slot][k], affine);
   });
   Arch::cluster_wait();  // the others have read this one's LDS
 }

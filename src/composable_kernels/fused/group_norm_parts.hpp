@@ -280,13 +280,13 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
       --left;
       affine.set(j, lds.mean[g], lds.scale[g]);
     }
-    T* y = p.y + static_cast<int64_t>(image) * p.pixels * p.channels + slab_begin + in_slab;
+    const int64_t y = static_cast<int64_t>(image) * p.pixels * p.channels + slab_begin + in_slab;
     for (int pixel = first + t / columns; pixel < end;) {
       ROCM_SD_UNROLL
       for (int k = 0; k < kAhead; ++k)
         if (pixel + k * rows < end)
-          store_pack(y + static_cast<int64_t>(pixel + k * rows) * p.channels,
-                     group_norms::normalise<Arch, kVec>(packs[k], affine, p.silu != 0));
+          group_norms::write<Arch>(p, y + static_cast<int64_t>(pixel + k * rows) * p.channels, packs[k],
+                                   affine);
       pixel += kAhead * rows;
       if (pixel < end) fetch(pixel);
     }

@@ -63,14 +63,13 @@ ROCM_SD_DEVICE void group_norm_whole_body(const GroupNormParams<typename Cfg::T>
   });
   const float scale = 1.0f / Arch::sqrt(group_sum(block, squares, lds) * share + p.eps);
 
-  T* y = p.y + static_cast<int64_t>(image) * p.pixels * p.channels;
+  const int64_t y = static_cast<int64_t>(image) * p.pixels * p.channels;
   for_slots([&](int slot, int row, int channel) {
     group_norms::Affine<T, kVec> affine;
     affine.load(p.gain + channel, p.bias + channel);
     for (int j = 0; j < kVec; ++j) affine.set(j, mean, scale);
     for_packs(slot, row, [&](const Pack<T, kVec>& pack, int pixel) {
-      store_pack(y + static_cast<int64_t>(pixel) * p.channels + channel,
-                 group_norms::normalise<Arch, kVec>(pack, affine, p.silu != 0));
+      group_norms::write<Arch>(p, y + static_cast<int64_t>(pixel) * p.channels + channel, pack, affine);
     });
   });
 }

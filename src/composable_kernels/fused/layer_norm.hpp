@@ -17,11 +17,12 @@ template <class T>
 struct LayerNormParams {
   const T* x;  // [rows, cols]
   const float *gain, *bias;
-  T* y;
+  T* y;  // under to_bf16 of bf16
   int64_t rows;
   int32_t cols;
   uint32_t groups;  // of the grid
   float eps;
+  int32_t to_bf16;  // y is bf16; with x of float only
 };
 
 // Cfg: T, the storage type; kVec, elements of a pack; kLanes of a row, which divide the wave's; kPacks of a
@@ -85,6 +86,14 @@ ROCM_SD_DEVICE void layer_norm_body(const LayerNormParams<typename Cfg::T>& p, c
         float values[kVec];
         for (int j = 0; j < kVec; ++j)
           values[j] = (to_float(kept[k].x[j]) - mean) * scale * gain[at].x[j] + bias[at].x[j];
+        if constexpr (sizeof(T) == 4) {
+          if (p.to_bf16) {
+            Pack<Bf16, kVec> rounded;
+            store_all(rounded, values);
+            store_pack(reinterpret_cast<Bf16*>(p.y) + row * p.cols + column(k), rounded);
+            continue;
+          }
+        }
         Pack<T, kVec> out;
         store_all(out, values);
         store_pack(p.y + row * p.cols + column(k), out);
@@ -99,7 +108,11 @@ ROCM_SD_DEVICE void layer_norm_long_body(const LayerNormParams<typename Cfg::T>&
   const float share = 1.0f / static_cast<float>(p.cols);
   for (int64_t row = block.first_row(); row < p.rows; row += block.row_stride()) {
     const auto* x = p.x + row * p.cols;
-    auto* y = p.y + row * p.cols;
+    const auto write = [&](int64_t c, float value) {
+      if constexpr (sizeof(typename Cfg::T) == 4)
+        if (p.to_bf16) return store(reinterpret_cast<Bf16*>(p.y)[row * p.cols + c], value);
+      store(p.y[row * p.cols + c], value);
+    };
     const float mean = wave_sum_over(block, p.cols, [&](int64_t c) { return to_float(x[c]); }) * share;
     const float variance = wave_sum_over(block, p.cols,
                                          [&](int64_t c) {
@@ -109,7 +122,7 @@ ROCM_SD_DEVICE void layer_norm_long_body(const LayerNormParams<typename Cfg::T>&
                            share;
     const float scale = 1.0f / Arch::sqrt(variance + p.eps);
     for (int64_t c = block.lane(); c < p.cols; c += Arch::lanes)
-      store(y[c], (to_float(x[c]) - mean) * scale * p.gain[c] + p.bias[c]);
+      write(c, (to_float(x[c]) - mean) * scale * p.gain[c] + p.bias[c]);
   }
 }
 

@@ -52,7 +52,7 @@ struct BulkOutput {
   // What the sums of the pairs that this workgroup owns begin with; the others' with zero. Loads come first,
   // so that all are under way together, or as many as there are registers for.
   ROCM_SD_DEVICE void begin(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
-    constexpr int kBatch = Cfg::kMovesRegisters || kPairs % 2 ? kPairs : 2;
+    constexpr int kBatch = Cfg::kMovesRegisters ? kPairs : 1;
     ROCM_SD_UNROLL
     for (int first = 0; first < kPairs; first += kBatch) {
       Vec8<T> residual[kBatch][2] = {};
@@ -96,38 +96,33 @@ struct BulkOutput {
   ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
     if (!kGated && p.act == TailActivation::kNone) {
       ROCM_SD_UNROLL
-      for (int i = 0; i < kOutputs; ++i)
-        if (pipeline.owns(i)) {
-          float v[2][8];
-          take(v, acc, i);
-          put(v, i);
+      for (int at = 0; at < 2 * kOutputs; ++at)
+        if (pipeline.owns(at / 2)) {
+          float v[8];
+          take(v, acc, at);
+          put(v, at);
         }
       return;
     }
     // One copy of the activation's code, and a choice of what it is for.
     ROCM_SD_ROLLED
-    for (int pass = 0; pass < kOutputs; ++pass) {
-      if (!pipeline.owns(pass)) continue;
-      float v[2][8], gate[2][8];
+    for (int pass = 0; pass < 2 * kOutputs; ++pass) {
+      if (!pipeline.owns(pass / 2)) continue;
+      float v[8], gate[8];
       ROCM_SD_UNROLL
-      for (int i = 0; i < kOutputs; ++i)
-        if (i == pass) {
-          take(v, acc, i);
-          if (kGated) take(gate, acc, i + kPairs - kOutputs);
+      for (int at = 0; at < 2 * kOutputs; ++at)
+        if (at == pass) {
+          take(v, acc, at);
+          if (kGated) take(gate, acc, at + 2 * (kPairs - kOutputs));
         }
-      ROCM_SD_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        if constexpr (kGated) {
-          ROCM_SD_UNROLL
-          for (int e = 0; e < 8; ++e) v[half][e] *= bulk_gelu(gate[half][e]);
-        } else {
-          if (p.act == TailActivation::kGelu) {
-            ROCM_SD_UNROLL
-            for (int e = 0; e < 8; ++e) v[half][e] = bulk_gelu(v[half][e]);
-          } else {
-            activate<Nvidia>(p.act, v[half]);
-          }
-        }
+      if constexpr (kGated) {
+        ROCM_SD_UNROLL
+        for (int e = 0; e < 8; ++e) v[e] *= bulk_gelu(gate[e]);
+      } else if (p.act == TailActivation::kGelu) {
+        ROCM_SD_UNROLL
+        for (int e = 0; e < 8; ++e) v[e] = bulk_gelu(v[e]);
+      } else {
+        activate<Nvidia>(p.act, v);
       }
       put(v, pass);
     }
@@ -136,17 +131,14 @@ struct BulkOutput {
  private:
   static ROCM_SD_DEVICE Pair& pair(Sums& acc, int i) { return *reinterpret_cast<Pair*>(&acc.c[2 * i]); }
   ROCM_SD_DEVICE int channel_of(int pair) const { return first_channel + 32 * pair + BulkPlace::channel(); }
-  static ROCM_SD_DEVICE void take(float (&v)[2][8], Sums& acc, int i) {
+  // at: of pair at / 2, row at % 2.
+  static ROCM_SD_DEVICE void take(float (&v)[8], Sums& acc, int at) {
     ROCM_SD_UNROLL
-    for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e) v[half][e] = bulk_element(pair(acc, i), half, e);
+    for (int e = 0; e < 8; ++e) v[e] = bulk_element(pair(acc, at / 2), at % 2, e);
   }
-  ROCM_SD_DEVICE void put(const float (&v)[2][8], int i) const {
-    const int channel = channel_of(i);
-    ROCM_SD_UNROLL
-    for (int half = 0; half < 2; ++half)
-      if (rows[half] >= 0 && channel < p.channels)
-        store8(p.y + int64_t{rows[half]} * p.y_stride + channel, v[half], true, 8);
+  ROCM_SD_DEVICE void put(const float (&v)[8], int at) const {
+    const int channel = channel_of(at / 2), row = at % 2 ? rows[1] : rows[0];
+    if (row >= 0 && channel < p.channels) store8(p.y + int64_t{row} * p.y_stride + channel, v, true, 8);
   }
   ROCM_SD_DEVICE void add_shift(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
     const auto add = [&](const auto* table) {

@@ -155,6 +155,13 @@ uint64_t BoundArguments::make_buffer(const ArgumentText& a) {
   return reinterpret_cast<uint64_t>(b.data);
 }
 
+std::vector<std::string> BoundArguments::places() const {
+  std::vector<std::string> out;
+  for (const Buffer& b : buffers_)
+    out.push_back(fmt::format("memory {:#x} {} {}", reinterpret_cast<uintptr_t>(b.data), b.bytes, b.text));
+  return out;
+}
+
 std::vector<std::string> BoundArguments::store() const {
   constexpr size_t kShown = 8;
   std::vector<std::string> out;

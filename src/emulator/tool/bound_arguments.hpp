@@ -19,6 +19,9 @@ class BoundArguments {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  // "memory 0x7f0012340000 4096 in:a.npy" for each buffer: where it is, its bytes and the text it came from.
+  std::vector<std::string> places() const;
+
   // After the run. Writes the files of inout, out and zeros; returns a line of text for each such buffer.
   std::vector<std::string> store() const;
 

@@ -52,6 +52,17 @@ void each_row(const Kernel& k, const CodeObject& code, Use use) {
   for (uint32_t r = 0; r < agprs(k, code); ++r) use(kAccumulators + r);
 }
 
+// "s3 = 0000002a" of every register that the kernel has.
+template <class Use>
+void each_text(const Wave& w, const CodeObject& code, const Kernel& kernel, Use use) {
+  const auto scalar = [&](uint32_t reg) { use(fmt::format("{} = {:08x}", scalar_name(reg), w.sgpr[reg])); };
+  for (const uint16_t reg : kShown) scalar(reg);
+  for (uint32_t reg = 0; reg < sgprs(kernel); ++reg) scalar(reg);
+  if (code.program().target.gfx12)
+    for (uint32_t i = 0; i < 16; ++i) scalar(kTtmp + i);
+  each_row(kernel, code, [&](uint32_t row) { use(vector_text(w, row)); });
+}
+
 }  // namespace
 
 std::string all_registers(const Wave& w, const CodeObject& code, const Kernel& kernel) {
@@ -60,14 +71,7 @@ std::string all_registers(const Wave& w, const CodeObject& code, const Kernel& k
   std::string out = fmt::format("group ({}, {}, {}) wave {} before {:#x}{}: {}\n", w.group->id[0],
                                 w.group->id[1], w.group->id[2], w.index, offset,
                                 source ? " (" + *source + ")" : "", code.program().texts[w.pc->text]);
-  const auto scalar = [&](uint32_t reg) {
-    out += fmt::format("{} = {:08x}\n", scalar_name(reg), w.sgpr[reg]);
-  };
-  for (const uint16_t reg : kShown) scalar(reg);
-  for (uint32_t reg = 0; reg < sgprs(kernel); ++reg) scalar(reg);
-  if (code.program().target.gfx12)
-    for (uint32_t i = 0; i < 16; ++i) scalar(kTtmp + i);
-  each_row(kernel, code, [&](uint32_t row) { out += vector_text(w, row) + "\n"; });
+  each_text(w, code, kernel, [&](const std::string& text) { out += text + "\n"; });
   return out;
 }
 
@@ -81,6 +85,10 @@ bool WaveTracer::follows(const Wave& w) const {
 
 void WaveTracer::before(const Wave& w) {
   if (!follows(w)) return;
+  if (!seen_) {
+    sink_(fmt::format("start of wave {} of group ({}, {}, {})", w.index, group_[0], group_[1], group_[2]));
+    each_text(w, code_, kernel_, [&](const std::string& text) { sink_("    " + text); });
+  }
   seen_ = true;
   scalars_.assign(std::begin(w.sgpr), std::end(w.sgpr));
   rows_.clear();

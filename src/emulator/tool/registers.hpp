@@ -12,7 +12,10 @@ namespace rocm_sd::emu {
 // pc, exec, vcc, scc, m0, and the scalar and vector registers that the kernel has.
 std::string all_registers(const Wave& wave, const CodeObject& code, const Kernel& kernel);
 
-// Follows one wave of one group. before() and after() are Options::before and Options::trace.
+// Follows one wave of one group. before() and after() are Options::before and Options::trace. What it gives
+// the sink: once "start of wave N of group (X, Y, Z)", then for each instruction its offset and text. Behind
+// either, four blanks and "REGISTER = HEX", with a dword for each lane (or "HEX in every lane") of a vector
+// register: all of them at the start, those that it changed behind an instruction.
 class WaveTracer {
  public:
   // `sink` gets lines of text. References must outlive the tracer.

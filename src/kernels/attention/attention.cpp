@@ -1,6 +1,7 @@
 #include "kernels/attention/attention.hpp"
 
 #include "kernels/attention/attention_impl.hpp"
+#include "kernels/attention/flash_plan.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 const ImplList<AttentionProblem> kImpls = {
     "attention",
     {
-        {"gpu", supports_attention_gpu, run_attention_gpu},
+        {"gpu", supports_attention_gpu, run_attention_gpu, &kFlashConfigs},
         {"gpu_wave", supports_attention_gpu_wave, run_attention_gpu_wave},
         {"host", supports_host_f32_or_bf16, run_attention_host},
         {"onednn", supports_attention_onednn, run_attention_onednn},
@@ -21,7 +22,7 @@ const ImplList<AttentionProblem> kImpls = {
 const ImplList<AttentionProblem> kHardwareBf16 = {
     "attention",
     {
-        {"gpu", supports_attention_gpu, run_attention_gpu},
+        {"gpu", supports_attention_gpu, run_attention_gpu, &kFlashConfigs},
         {"gpu_wave", supports_attention_gpu_wave, run_attention_gpu_wave},
         {"onednn", supports_attention_onednn, run_attention_onednn},
         {"host_bf16", supports_attention_host_bf16, run_attention_host_bf16},

@@ -54,7 +54,33 @@ std::string wave_kernel(const AttentionProblem& p) {
   return concat("attention_wave_", p.dtype, "_d", p.head_dim <= 128 ? 128 : 512);
 }
 
+std::optional<FlashPlan> plan_named(const Exec& ex, const AttentionProblem& p, const std::string& name) {
+  for (FlashPlan& plan : flash_plans(p, gpu_device(ex)->traits()))
+    if (describe(plan) == name) return std::move(plan);
+  return std::nullopt;
+}
+
+std::vector<std::string> config_names(const Exec& ex, const AttentionProblem& p) {
+  std::vector<std::string> names;
+  for (const FlashPlan& plan : flash_plans(p, gpu_device(ex)->traits())) names.push_back(describe(plan));
+  return names;
+}
+
+Refusal supports_config(const Exec& ex, const AttentionProblem& p, const std::string& config) {
+  const auto plan = plan_named(ex, p, config);
+  if (!plan) return "is no configuration for it";
+  if (const Refusal refusal = supports_kernel(ex, plan->kernel.name)) return refusal;
+  if (plan->splits > 1) return supports_kernel(ex, concat("flash_merge_", p.dtype));
+  return std::nullopt;
+}
+
+void run_config(Exec& ex, const AttentionProblem& p, const std::string& config) {
+  run_flash(ex, p, plan_named(ex, p, config).value());
+}
+
 }  // namespace
+
+const Configs<AttentionProblem> kFlashConfigs = {config_names, supports_config, run_config};
 
 void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
   if (p.batch * p.heads * p.queries == 0) return;
@@ -71,10 +97,10 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
   }
   const GpuGrid grid{static_cast<uint32_t>(plan.tiles), static_cast<uint32_t>(p.batch * p.heads),
                      static_cast<uint32_t>(plan.splits)};
-  launch_kernel(ex, op_info(p, "gpu"), *device.find_kernel(plan.kernel.name), grid,
-                static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
-                traits.family == GpuFamily::kNvidia ? static_cast<uint32_t>(plan.kernel.lds_bytes) : 0,
-                params);
+  launch_kernel(
+      ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()), *device.find_kernel(plan.kernel.name), grid,
+      static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
+      traits.family == GpuFamily::kNvidia ? static_cast<uint32_t>(plan.kernel.lds_bytes) : 0, params);
   if (plan.splits == 1) return;
   constexpr int64_t kRowsOfGroup = 4;  // a wave each
   const FlashMergeParams<uint16_t> merge{params.partial_sums,

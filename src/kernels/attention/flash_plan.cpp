@@ -52,6 +52,8 @@ double group_slowness(const AttentionProblem& p) {
   return p.head_dim == 40 ? 0.9 : p.head_dim == 64 ? 0.8 : 0.75;
 }
 
+constexpr int kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
+
 int64_t divide_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 }  // namespace
@@ -119,10 +121,27 @@ FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProbl
   return plan;
 }
 
+std::string describe(const FlashPlan& plan) {
+  return plan.splits > 1 ? concat(plan.kernel.name, "/", plan.splits) : plan.kernel.name;
+}
+
+std::vector<FlashPlan> flash_plans(const AttentionProblem& p, const GpuTraits& traits) {
+  std::vector<FlashPlan> plans = {default_config(p, traits)};
+  for (const FlashKernel& kernel : flash_candidates(p, traits))
+    for (const int splits : kSplits) {
+      FlashPlan plan = plan_flash(kernel, splits, p, traits);
+      // More parts than twice fill the device gain nothing.
+      const bool filled = plan.tiles * p.batch * p.heads * (splits - 1) >= 2LL * traits.multiprocessors;
+      const auto same = [&](const FlashPlan& other) { return describe(other) == describe(plan); };
+      if (!filled && std::ranges::none_of(plans, same)) plans.push_back(std::move(plan));
+    }
+  return plans;
+}
+
 FlashPlan default_config(const AttentionProblem& p, const GpuTraits& traits) {
   FlashPlan best;
   for (const FlashKernel& kernel : flash_candidates(p, traits))
-    for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16}) {
+    for (const int splits : kSplits) {
       const FlashPlan plan = plan_flash(kernel, splits, p, traits);
       // Earlier rows are better where the estimate sees no difference.
       if (best.cost == 0 || plan.cost < 0.97 * best.cost) best = plan;

@@ -37,6 +37,12 @@ FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProbl
 // The cheapest of all candidates and splits by the estimate; there must be a candidate.
 FlashPlan default_config(const AttentionProblem& problem, const GpuTraits& traits);
 
+// "flash_f16_d64_q16_k64_w8_s2/3": 3 splits. Every plan of a problem that is worth measuring, the default
+// first; and the ways of the implementation "gpu" by these names.
+std::string describe(const FlashPlan& plan);
+std::vector<FlashPlan> flash_plans(const AttentionProblem& problem, const GpuTraits& traits);
+extern const Configs<AttentionProblem> kFlashConfigs;
+
 // Launches the plan's kernels on a GPU Exec; the problem as supports_attention_gpu takes it.
 void run_flash(Exec& ex, const AttentionProblem& problem, const FlashPlan& plan);
 

@@ -4,13 +4,14 @@
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/conv/conv2d_impl.hpp"
 #include "kernels/problem.hpp"
+#include "kernels/result_type.hpp"
 
 namespace rocm_sd {
 namespace {
 
 const ImplList<ConvProblem> kImpls = {"conv2d",
                                       {
-                                          {"gpu", conv2d_supports_gpu, conv2d_gpu},
+                                          {"gpu", conv2d_supports_gpu, conv2d_gpu, &kConvGpuConfigs},
                                           {"winograd", conv2d_supports_winograd, conv2d_winograd},
                                           {"tiled", conv2d_supports_tiled, conv2d_tiled},
                                           {"onednn", conv2d_supports_onednn, conv2d_onednn},
@@ -21,7 +22,7 @@ const ImplList<ConvProblem> kImpls = {"conv2d",
 // a Xeon with AMX, where the tiled kernel's pairs stayed below its own f32.
 const ImplList<ConvProblem> kHardwareBf16 = {"conv2d",
                                              {
-                                                 {"gpu", conv2d_supports_gpu, conv2d_gpu},
+                                                 {"gpu", conv2d_supports_gpu, conv2d_gpu, &kConvGpuConfigs},
                                                  {"onednn", conv2d_supports_onednn, conv2d_onednn},
                                                  {"tiled", conv2d_supports_tiled, conv2d_tiled},
                                                  {"ref", supports_host<ConvProblem>, conv2d_ref},
@@ -68,15 +69,15 @@ Shape output_shape(const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
   return {x.dim(0), (h - filter_h) / args.stride + 1, (width - filter_w) / args.stride + 1, w.weight.dim(0)};
 }
 
-void check_epilogue(const Epilogue& epilogue, const Shape& shape, DType dtype) {
+void check_epilogue(const Epilogue& epilogue, const Shape& shape, DType dtype, DType out_dtype) {
   if (const Tensor* shift = epilogue.channel_shift)
     require(shift->shape() == Shape{shape[0], shape[3]} && (shape[3] == 1 || shift->stride(1) == 1) &&
                 (shift->dtype() == DType::kF32 || shift->dtype() == dtype),
             "conv2d: expected a channel shift [", shape[0], ",", shape[3], "] of f32 or ", dtype, ", got ",
             shift->shape(), " of ", shift->dtype());
   if (const Tensor* residual = epilogue.residual)
-    require(residual->shape() == shape && residual->dtype() == dtype && residual->is_contiguous(),
-            "conv2d: expected a contiguous residual ", shape, " of ", dtype, ", got ", residual->shape(),
+    require(residual->shape() == shape && residual->dtype() == out_dtype && residual->is_contiguous(),
+            "conv2d: expected a contiguous residual ", shape, " of ", out_dtype, ", got ", residual->shape(),
             " of ", residual->dtype());
 }
 
@@ -86,28 +87,31 @@ std::string ConvProblem::describe() const {
   const Padding& pad = args.pad;
   const Epilogue& e = args.epilogue;
   const std::string second = args.second ? concat("+", second_channels()) : "";
-  return fmt::format("{}x{}x{}x{}{}->{} {}x{} s{} p{},{},{},{} {}{}{}{}{}{}", batch(), height(), width(),
-                     channels(), second, out_channels(), filter_h(), filter_w(), args.stride, pad.top,
-                     pad.left, pad.bottom, pad.right, dtype(), args.upsample2x ? " upsample2x" : "",
-                     w.bias ? " bias" : "", e.channel_shift ? " shift" : "", e.residual ? " residual" : "",
-                     e.act == Activation::kNone ? "" : concat(" ", activation_name(e.act)));
+  return fmt::format(
+      "{}x{}x{}x{}{}->{} {}x{} s{} p{},{},{},{} {}{}{}{}{}{}{}", batch(), height(), width(), channels(),
+      second, out_channels(), filter_h(), filter_w(), args.stride, pad.top, pad.left, pad.bottom, pad.right,
+      dtype(), out_dtype() == dtype() ? std::string() : concat("->", out_dtype()),
+      args.upsample2x ? " upsample2x" : "", w.bias ? " bias" : "", e.channel_shift ? " shift" : "",
+      e.residual ? " residual" : "", e.act == Activation::kNone ? "" : concat(" ", activation_name(e.act)));
 }
 
 OpInfo ConvProblem::info(const char* impl) const {
   const double products =
       static_cast<double>(batch() * out_h() * out_w()) * static_cast<double>(w.weight.shape().numel());
-  const auto elements =
-      static_cast<double>(x.numel() + (args.second ? args.second->numel() : 0) + w.weight.shape().numel() +
-                          y.numel() + (args.epilogue.residual ? y.numel() : 0));
+  const auto read =
+      static_cast<double>(x.numel() + (args.second ? args.second->numel() : 0) + w.weight.shape().numel());
+  const auto written = static_cast<double>(y.numel() * (args.epilogue.residual ? 2 : 1));
   return {"conv2d", concat(impl, " ", describe()), 2 * products,
-          elements * static_cast<double>(dtype_size(dtype()))};
+          read * static_cast<double>(dtype_size(dtype())) +
+              written * static_cast<double>(dtype_size(out_dtype()))};
 }
 
 Tensor conv2d(Exec& ex, const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
   check_inputs(x, w, args);
   const Shape shape = output_shape(x, w, args);  // [N,P,Q,K]
-  check_epilogue(args.epilogue, shape, x.dtype());
-  const Tensor y = ex.alloc(shape, x.dtype());
+  const DType dtype = result_dtype("conv2d", x, args.epilogue);
+  check_epilogue(args.epilogue, shape, x.dtype(), dtype);
+  const Tensor y = ex.alloc(shape, dtype);
   if (y.numel() == 0) return y;
   const ConvProblem problem{x, w, args, y};
   select(ex, impls_for(problem), problem).run(ex, problem);

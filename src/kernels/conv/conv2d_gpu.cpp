@@ -80,6 +80,7 @@ TailParams<T> tail_of(const ConvProblem& p) {
   out.y_stride = p.out_channels();
   out.rows_per_image = static_cast<int>(p.out_h() * p.out_w());
   if (p.w.bias) out.bias = p.w.bias->as<float>();
+  out.float_result = p.out_dtype() != p.dtype();
   if (e.residual) out.residual = static_cast<const T*>(e.residual->data());
   if (e.channel_shift) {
     out.shift = e.channel_shift->data();
@@ -201,7 +202,35 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
                 kConvSmallThreads, 0, reduce);
 }
 
+std::optional<ConvChoice> choice_named(const Exec& ex, const ConvProblem& p, const std::string& name) {
+  for (const ConvChoice& choice : conv_candidates(gpu_device(ex)->traits(), conv_extent(p)))
+    if (describe(choice) == name) return choice;
+  return std::nullopt;
+}
+
+std::vector<std::string> config_names(const Exec& ex, const ConvProblem& p) {
+  std::vector<std::string> names;
+  for (const ConvChoice& choice : conv_candidates(gpu_device(ex)->traits(), conv_extent(p)))
+    names.push_back(describe(choice));
+  return names;
+}
+
+Refusal supports_config(const Exec& ex, const ConvProblem& p, const std::string& config) {
+  const auto choice = choice_named(ex, p, config);
+  if (!choice) return "is no configuration for it";
+  if (const Refusal refusal = supports_kernel(ex, conv_kernel_name(p.dtype(), choice->config)))
+    return refusal;
+  if (choice->splits > 1) return supports_kernel(ex, concat("conv_reduce_", dtype_name(p.dtype())));
+  return std::nullopt;
+}
+
+void run_config(Exec& ex, const ConvProblem& p, const std::string& config) {
+  conv2d_gpu_by(ex, p, choice_named(ex, p, config).value());
+}
+
 }  // namespace
+
+const Configs<ConvProblem> kConvGpuConfigs = {config_names, supports_config, run_config};
 
 std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
   const TileShape& s = config.shape;
@@ -231,10 +260,10 @@ ConvExtent conv_extent(const ConvProblem& p) {
   const auto aligned = [](const Tensor& t) {
     return t.offset_bytes() % 16 == 0 && t.stride(0) * static_cast<int64_t>(dtype_size(t.dtype())) % 16 == 0;
   };
-  const bool whole_blocks = dtype_size(p.dtype()) == 2 && p.channels() % 64 == 0 &&
-                            p.second_channels() % 64 == 0 && p.out_channels() % 32 == 0 &&
-                            p.args.stride <= 8 && (!p.args.upsample2x || conv_has_phases(p)) &&
-                            (!shift || aligned(*shift));
+  const bool whole_blocks = dtype_size(p.dtype()) == 2 && p.out_dtype() == p.dtype() &&
+                            p.channels() % 64 == 0 && p.second_channels() % 64 == 0 &&
+                            p.out_channels() % 32 == 0 && p.args.stride <= 8 &&
+                            (!p.args.upsample2x || conv_has_phases(p)) && (!shift || aligned(*shift));
   return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), taps * padded, p.dtype(),
           conv_has_phases(p) ? 4 : 1,        whole_blocks};
 }

@@ -59,6 +59,7 @@ Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p);
 void conv2d_gpu(Exec& ex, const ConvProblem& p);  // by the default choice
 // By this one, for tuners and tests. Throws UsageError where the device has no such kernel.
 void conv2d_gpu_by(Exec& ex, const ConvProblem& p, const ConvChoice& choice);
+extern const Configs<ConvProblem> kConvGpuConfigs;  // by describe(choice)
 
 // A filter [K,C,R,S] as the gather walks it: [K][(input, block of channels, r, s, c)], each input's channels
 // padded to whole pieces of 16 bytes. Made on the device by a small kernel, from a filter on the device.

@@ -13,7 +13,8 @@ struct ConvProblem {
   const ConvArgs& args;
   const Tensor& y;
 
-  DType dtype() const { return y.dtype(); }
+  DType dtype() const { return x.dtype(); }
+  DType out_dtype() const { return y.dtype(); }  // dtype(), or f32 with bf16
   int64_t batch() const { return x.dim(0); }
   int64_t height() const { return x.dim(1); }  // of x as stored, before doubling
   int64_t width() const { return x.dim(2); }

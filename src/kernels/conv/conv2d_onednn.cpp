@@ -66,7 +66,8 @@ onednn::ProductSpec spec_of(const ConvProblem& p) {
   spec.pad_left = p.args.pad.left;
   spec.pad_bottom = p.args.pad.bottom;
   spec.pad_right = p.args.pad.right;
-  spec.dtype = spec.dst_dtype = spec.addend_dtype = p.dtype();
+  spec.dtype = p.dtype();
+  spec.dst_dtype = spec.addend_dtype = p.out_dtype();
   spec.bias = p.w.bias.has_value() || e.channel_shift;
   spec.addend = e.residual != nullptr;
   spec.act = e.act;

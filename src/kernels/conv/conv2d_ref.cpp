@@ -31,7 +31,7 @@ struct RefConv {
   const void *x, *second, *shift, *residual;
   const float* bias;
   void* y;
-  DType dtype, shift_dtype;
+  DType dtype, out_dtype, shift_dtype;
   int64_t batch, height, width, c1, c2, filter_h, filter_w, out_h, out_w, out_channels, shift_stride;
   int stride;
   Padding pad;
@@ -60,13 +60,13 @@ struct RefConv {
     for (int64_t k = 0; k < out_channels; ++k) {
       double v = sums[k];
       if (shift) v += value_at(shift, shift_dtype, n * shift_stride + k);
-      if (residual) v += value_at(residual, dtype, base + k);
+      if (residual) v += value_at(residual, out_dtype, base + k);
       const auto result = static_cast<float>(activated(v, act));
-      if (dtype == DType::kF32)
+      if (out_dtype == DType::kF32)
         static_cast<float*>(y)[base + k] = result;
       else
         static_cast<uint16_t*>(y)[base + k] =
-            dtype == DType::kF16 ? float_to_f16(result) : float_to_bf16(result);
+            out_dtype == DType::kF16 ? float_to_f16(result) : float_to_bf16(result);
     }
   }
 };
@@ -93,6 +93,7 @@ void conv2d_ref(Exec& ex, const ConvProblem& p) {
                      p.w.bias ? p.w.bias->as<float>() : nullptr,
                      p.y.data(),
                      p.dtype(),
+                     p.out_dtype(),
                      e.channel_shift ? e.channel_shift->dtype() : DType::kF32,
                      p.batch(),
                      p.height(),

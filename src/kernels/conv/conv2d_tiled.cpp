@@ -16,7 +16,8 @@ Refusal conv2d_supports_tiled(const Exec& ex, const ConvProblem& p) {
 tiled::Product conv2d_gathered(const ConvProblem& p) {
   const Epilogue& e = p.args.epilogue;
   tiled::Product out;
-  out.dtype = p.dtype();
+  out.dtype = out.weight_dtype = p.dtype();
+  out.out_dtype = p.out_dtype();
   out.layout = tiled::layout_for(p.dtype(), p.out_channels(), p.channels(), p.second_channels(),
                                  p.filter_h() * p.filter_w(), false);
   out.batch = p.batch();

@@ -4,13 +4,14 @@
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gemm/linear_impl.hpp"
 #include "kernels/problem.hpp"
+#include "kernels/result_type.hpp"
 
 namespace rocm_sd {
 namespace {
 
 const ImplList<LinearProblem> kImpls = {"linear",
                                         {
-                                            {"gpu", linear_supports_gpu, linear_gpu},
+                                            {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
                                             {"tiled", linear_supports_tiled, linear_tiled},
                                             {"onednn", linear_supports_onednn, linear_onednn},
                                             {"scalar", linear_supports_scalar, linear_scalar},
@@ -19,14 +20,15 @@ const ImplList<LinearProblem> kImpls = {"linear",
 
 // Where the CPU multiplies bf16 in hardware oneDNN's products are the fastest (conv2d.cpp says where that was
 // measured).
-const ImplList<LinearProblem> kHardwareBf16 = {"linear",
-                                               {
-                                                   {"gpu", linear_supports_gpu, linear_gpu},
-                                                   {"onednn", linear_supports_onednn, linear_onednn},
-                                                   {"tiled", linear_supports_tiled, linear_tiled},
-                                                   {"scalar", linear_supports_scalar, linear_scalar},
-                                                   {"ref", supports_host<LinearProblem>, linear_ref},
-                                               }};
+const ImplList<LinearProblem> kHardwareBf16 = {
+    "linear",
+    {
+        {"gpu", linear_supports_gpu, linear_gpu, &kLinearGpuConfigs},
+        {"onednn", linear_supports_onednn, linear_onednn},
+        {"tiled", linear_supports_tiled, linear_tiled},
+        {"scalar", linear_supports_scalar, linear_scalar},
+        {"ref", supports_host<LinearProblem>, linear_ref},
+    }};
 
 const ImplList<LinearProblem>& impls_for(const LinearProblem& p) {
   return p.dtype() == DType::kBF16 && host_has_bf16() ? kHardwareBf16 : kImpls;
@@ -39,7 +41,9 @@ void check_operands(const char* op, const Tensor& x, const LinearWeight& w) {
   require(x.rank() >= 1 && x.dim(-1) == shape[1], op, ": x ", x.shape(), " does not fit the weight ", shape);
   require(x.dtype() == DType::kF32 || x.dtype() == DType::kBF16 || x.dtype() == DType::kF16, op, ": x is ",
           x.dtype(), ", expected f32, bf16 or f16");
-  require(x.dtype() == w.weight.dtype(), op, ": x is ", x.dtype(), ", the weight ", w.weight.dtype());
+  const bool widened = x.dtype() == DType::kF32 && is_activation_type(w.weight.dtype());
+  require(x.dtype() == w.weight.dtype() || widened, op, ": x is ", x.dtype(), ", the weight ",
+          w.weight.dtype());
   if (!w.bias) return;
   require(w.bias->shape() == Shape{shape[0]} && w.bias->dtype() == DType::kF32 && w.bias->is_contiguous(), op,
           ": expected a bias [", shape[0], "] of f32, got ", w.bias->shape(), " of ", w.bias->dtype());
@@ -68,14 +72,15 @@ Tensor run(Exec& ex, const char* op, const Tensor& x, const LinearWeight& w, con
   require(!epilogue.channel_shift, op, ": a channel shift is not taken here");
   Shape shape = x.shape();
   shape[-1] = gated ? outputs / 2 : outputs;
+  const DType dtype = result_dtype(op, x, epilogue);
   if (epilogue.residual)
-    require(epilogue.residual->shape() == shape && epilogue.residual->dtype() == x.dtype() &&
+    require(epilogue.residual->shape() == shape && epilogue.residual->dtype() == dtype &&
                 epilogue.residual->is_contiguous(),
-            op, ": expected a contiguous residual ", shape, " of ", x.dtype(), ", got ",
+            op, ": expected a contiguous residual ", shape, " of ", dtype, ", got ",
             epilogue.residual->shape(), " of ", epilogue.residual->dtype());
   const int64_t in = x.dim(-1);
   require(in > 0, op, ": x ", x.shape(), " has no columns");
-  const Tensor y = ex.alloc(shape, x.dtype());
+  const Tensor y = ex.alloc(shape, dtype);
   if (y.numel() == 0) return y;
   const LinearProblem problem{
       x, w, epilogue, gated, y, x.numel() / in, in, shape[-1], uniform_row_stride(op, x)};
@@ -86,17 +91,21 @@ Tensor run(Exec& ex, const char* op, const Tensor& x, const LinearWeight& w, con
 }  // namespace
 
 std::string LinearProblem::describe() const {
-  return fmt::format("{}x{}x{} {}{}{}{}{}", rows, gated ? 2 * out : out, in, dtype(), w.bias ? " bias" : "",
-                     epilogue.residual ? " residual" : "", gated ? " geglu" : "",
+  return fmt::format("{}x{}x{} {}{}{}{}{}{}{}", rows, gated ? 2 * out : out, in, dtype(),
+                     widened() ? concat(" by ", weight_dtype()) : std::string(),
+                     out_dtype() == dtype() ? std::string() : concat("->", out_dtype()),
+                     w.bias ? " bias" : "", epilogue.residual ? " residual" : "", gated ? " geglu" : "",
                      epilogue.act == Activation::kNone ? "" : concat(" ", activation_name(epilogue.act)));
 }
 
 OpInfo LinearProblem::info(const char* impl) const {
   const double products = static_cast<double>(rows) * static_cast<double>(w.weight.shape().numel());
-  const auto elements = static_cast<double>(rows * in + w.weight.shape().numel() + y.numel() +
-                                            (epilogue.residual ? y.numel() : 0));
+  const auto bytes = [](int64_t elements, DType type) {
+    return static_cast<double>(elements) * static_cast<double>(dtype_size(type));
+  };
   return {gated ? "linear_geglu" : "linear", concat(impl, " ", describe()), 2 * products,
-          elements * static_cast<double>(dtype_size(dtype()))};
+          bytes(rows * in, dtype()) + bytes(w.weight.shape().numel(), weight_dtype()) +
+              bytes(y.numel() * (epilogue.residual ? 2 : 1), out_dtype())};
 }
 
 Tensor linear(Exec& ex, const Tensor& x, const LinearWeight& w, const Epilogue& epilogue) {

@@ -8,10 +8,9 @@
 
 namespace rocm_sd {
 
-// x [...,K] f32, bf16 or f16 (rows may be strided, elements of a row contiguous), w.weight [M,K] in x's dtype
-// ->
-// [...,M]. Accumulates in float. epilogue.channel_shift is not taken here. Throws ShapeError if the widths
-// differ.
+// x [...,K] f32, bf16 or f16 (rows may be strided, elements of a row contiguous), w.weight [M,K] in x's
+// dtype, on the host also bf16 or f16 with an x of f32 -> [...,M] in epilogue.dtype. Accumulates in float.
+// epilogue.channel_shift is not taken here. Throws ShapeError if the widths or types differ.
 Tensor linear(Exec& ex, const Tensor& x, const LinearWeight& w, const Epilogue& epilogue = {});
 
 // GEGLU (Shazeer, "GLU Variants Improve Transformer", 2020): w.weight [2M,K]; value = first M outputs, gate =

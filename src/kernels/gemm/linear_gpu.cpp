@@ -108,13 +108,8 @@ void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
     launch_rows(ex, p, kernel, params);
 }
 
-}  // namespace
-
-Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
-  const GpuDevice* device = gpu_device(ex);
-  if (!device) return "runs on a GPU only";
-  if (const Refusal refusal = linear_extents_fit(p)) return refusal;
-  const GemmChoice choice = linear_default_config(device->traits(), p);
+// The kernels of a choice are in the archive.
+Refusal supports_choice(const Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   if (!choice.config && (p.rows + 3) / 4 > kMostGroupsY)
     return "rows that are not of 16-byte pieces, and too many of them";
   if (const Refusal refusal = supports_kernel(ex, gemm_kernel_name(choice, p.dtype(), p.gated)))
@@ -122,6 +117,41 @@ Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
   if (choice.splits > 1 && !choice.config->bulk)
     return supports_kernel(ex, concat("gemm_reduce_", p.dtype()));
   return std::nullopt;
+}
+
+std::optional<GemmChoice> choice_named(const Exec& ex, const LinearProblem& p, const std::string& name) {
+  for (const GemmChoice& choice : linear_candidates(gpu_device(ex)->traits(), p))
+    if (describe(choice) == name) return choice;
+  return std::nullopt;
+}
+
+std::vector<std::string> config_names(const Exec& ex, const LinearProblem& p) {
+  const GpuTraits& traits = gpu_device(ex)->traits();
+  std::vector<std::string> names = {describe(linear_default_config(traits, p))};
+  for (const GemmChoice& choice : linear_candidates(traits, p))
+    if (std::string name = describe(choice); name != names[0]) names.push_back(std::move(name));
+  return names;
+}
+
+Refusal supports_config(const Exec& ex, const LinearProblem& p, const std::string& config) {
+  const auto choice = choice_named(ex, p, config);
+  return choice ? supports_choice(ex, p, *choice) : "is no configuration for it";
+}
+
+void run_config(Exec& ex, const LinearProblem& p, const std::string& config) {
+  linear_gpu_as(ex, p, choice_named(ex, p, config).value());
+}
+
+}  // namespace
+
+const Configs<LinearProblem> kLinearGpuConfigs = {config_names, supports_config, run_config};
+
+Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
+  const GpuDevice* device = gpu_device(ex);
+  if (!device) return "runs on a GPU only";
+  if (p.widened()) return "a weight of another type than x";
+  if (const Refusal refusal = linear_extents_fit(p)) return refusal;
+  return supports_choice(ex, p, linear_default_config(device->traits(), p));
 }
 
 void linear_gpu_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {

@@ -46,5 +46,6 @@ Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p);
 void linear_gpu(Exec& ex, const LinearProblem& p);
 // With a choice of the caller's; one of linear_candidates().
 void linear_gpu_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice);
+extern const Configs<LinearProblem> kLinearGpuConfigs;  // by describe(choice)
 
 }  // namespace rocm_sd

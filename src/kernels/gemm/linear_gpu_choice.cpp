@@ -144,7 +144,7 @@ std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearP
       if (ceil_div(steps, ceil_div(steps, splits)) == splits) out.push_back({config, splits});
     }
   }
-  if (p.out % 32 != 0) return out;
+  if (p.out % 32 != 0 || p.out_dtype() != p.dtype()) return out;  // the copy engine's kernels write x's type
   for (const GemmConfig* config : gemm_configs(traits, p.dtype(), p.gated))
     if (config->bulk)
       for (const BulkSplit& s : bulk_splits(traits, bulk_tile(*config), bulk_extent(p), !p.gated))

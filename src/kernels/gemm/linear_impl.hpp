@@ -16,7 +16,10 @@ struct LinearProblem {
   const Tensor& y;  // contiguous
   int64_t rows = 0, in = 0, out = 0, row_stride = 0;
 
-  DType dtype() const { return y.dtype(); }
+  DType dtype() const { return x.dtype(); }
+  DType out_dtype() const { return y.dtype(); }  // dtype(), or f32 with bf16
+  DType weight_dtype() const { return w.weight.dtype(); }
+  bool widened() const { return weight_dtype() != dtype(); }  // f32 by a weight stored in 16 bits
   std::string describe() const;
   OpInfo info(const char* impl) const;
 };

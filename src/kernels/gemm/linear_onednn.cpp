@@ -19,7 +19,8 @@ onednn::ProductSpec spec_of(const LinearProblem& p) {
   spec.channels = p.in;
   spec.out_channels = p.out;
   spec.row_stride = p.row_stride;
-  spec.dtype = spec.dst_dtype = spec.addend_dtype = p.dtype();
+  spec.dtype = p.dtype();
+  spec.dst_dtype = spec.addend_dtype = p.out_dtype();
   spec.bias = p.w.bias.has_value();
   spec.addend = p.epilogue.residual != nullptr;
   spec.act = p.epilogue.act;
@@ -91,6 +92,7 @@ Refusal linear_supports_onednn(const Exec& ex, const LinearProblem& p) {
   if (ex.device().kind() != DeviceKind::kHost) return "the tensors are not on the host";
   // The gate's pass reads the bias in full vectors.
   if (p.gated && p.out % 64 != 0) return "a gated width that is not a multiple of 64";
+  if (p.widened()) return "a weight of another type than x";
   return onednn::refuses(p.dtype());
 }
 

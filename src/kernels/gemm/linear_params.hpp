@@ -34,6 +34,7 @@ GemmParams<T> gemm_params(const LinearProblem& p) {
   params.tail.channels = static_cast<int>(p.out);
   params.tail.rows_per_image = 1;
   params.tail.act = tail_activation(p.epilogue.act);
+  params.tail.float_result = p.out_dtype() != p.dtype();
   params.x_stride = p.row_stride;
   params.w_stride = p.in;
   params.depth = static_cast<int>(p.in);

@@ -31,17 +31,18 @@ double activated(double v, Activation act) {
 }  // namespace
 
 void linear_ref(Exec& ex, const LinearProblem& p) {
-  const DType dtype = p.dtype();
+  const DType dtype = p.dtype(), out_dtype = p.out_dtype();
   const void* x = p.x.data();
   const float* bias = p.w.bias ? p.w.bias->as<float>() : nullptr;
   const void* residual = p.epilogue.residual ? p.epilogue.residual->data() : nullptr;
   void* y = p.y.data();
   // The weight is taken plain inside the launch: nothing is held between runs.
-  ex.launch(p.info("ref"), [=, weight = p.w.weight, rows = p.rows, in = p.in, out = p.out, gated = p.gated,
-                            row_stride = p.row_stride, act = p.epilogue.act] {
+  ex.launch(p.info("ref"), [=, weight = p.w.weight, weight_dtype = p.weight_dtype(), rows = p.rows, in = p.in,
+                            out = p.out, gated = p.gated, row_stride = p.row_stride, act = p.epilogue.act] {
     const Tensor plain = weight.plain();  // [out or 2*out,in]
     std::vector<double> w(static_cast<size_t>(plain.numel()));
-    for (size_t i = 0; i < w.size(); ++i) w[i] = value_at(plain.data(), dtype, static_cast<int64_t>(i));
+    for (size_t i = 0; i < w.size(); ++i)
+      w[i] = value_at(plain.data(), weight_dtype, static_cast<int64_t>(i));
     const auto product = [&](int64_t row, int64_t column) {
       double sum = bias ? bias[column] : 0.0;
       for (int64_t k = 0; k < in; ++k)
@@ -53,13 +54,13 @@ void linear_ref(Exec& ex, const LinearProblem& p) {
       for (int64_t column = 0; column < out; ++column) {
         double v = product(row, column);
         if (gated) v *= gelu(product(row, out + column));
-        if (residual) v += value_at(residual, dtype, row * out + column);
+        if (residual) v += value_at(residual, out_dtype, row * out + column);
         const auto result = static_cast<float>(activated(v, act));
-        if (dtype == DType::kF32)
+        if (out_dtype == DType::kF32)
           static_cast<float*>(y)[row * out + column] = result;
         else
           static_cast<uint16_t*>(y)[row * out + column] =
-              dtype == DType::kF16 ? float_to_f16(result) : float_to_bf16(result);
+              out_dtype == DType::kF16 ? float_to_f16(result) : float_to_bf16(result);
       }
   });
 }

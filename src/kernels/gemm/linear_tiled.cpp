@@ -13,6 +13,8 @@ Refusal linear_supports_tiled(const Exec& ex, const LinearProblem& p) {
 void linear_tiled(Exec& ex, const LinearProblem& p) {
   tiled::Product product;
   product.dtype = p.dtype();
+  product.out_dtype = p.out_dtype();
+  product.weight_dtype = p.weight_dtype();
   product.layout = tiled::layout_for(p.dtype(), p.gated ? 2 * p.out : p.out, p.in, 0, 1, p.gated);
   const auto weights = tiled::pack(p.w.weight, product.layout);
   product.weights = tiled::packed_data(*weights);

@@ -51,6 +51,7 @@ struct TileKernels {
   void (*multiply_narrow_paired)(const PanelProduct&);
   void (*finish)(const PanelTail&);
   void (*bf16_to_float)(const uint16_t* from, float* to, int64_t count);
+  void (*f16_to_float)(const uint16_t* from, float* to, int64_t count);
 };
 
 // For the host's instruction set (host_isa()).

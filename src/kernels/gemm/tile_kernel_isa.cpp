@@ -7,6 +7,8 @@
 #include "kernels/gemm/tile_kernel.hpp"
 #include "kernels/simd_math.hpp"
 
+#include <cstddef>
+
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
@@ -183,6 +185,25 @@ void bf16_to_float(const uint16_t* from, float* to, int64_t count) {
   }
 }
 
+// The exponent's bias changes by a product with 2^112, which is exact for subnormals too; what has the
+// highest exponent is infinite or no number.
+Vec widened_f16(VecBits half) {
+  const Vec value = (Vec)((half & 0x7fffu) << 13) * 0x1p112f;
+  const VecBits special = (half & 0x7c00u) == 0x7c00u ? VecBits{} + 0x7f800000u : VecBits{};
+  return (Vec)((VecBits)value | special | ((half & 0x8000u) << 16));
+}
+void f16_to_float(const uint16_t* from, float* to, int64_t count) {
+  const auto widen = [](const uint16_t* p) { return widened_f16((VecBits)load(p) >> 16); };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(to + i, widen(from + i));
+  if (i == count) return;
+  uint16_t rest[kLanes] = {};
+  float wide[kLanes];
+  __builtin_memcpy(rest, from + i, static_cast<size_t>(count - i) * sizeof(uint16_t));
+  store(wide, widen(rest));
+  __builtin_memcpy(to + i, wide, static_cast<size_t>(count - i) * sizeof(float));
+}
+
 }  // namespace
 
 extern const TileKernels kTileKernels = {
@@ -194,6 +215,7 @@ extern const TileKernels kTileKernels = {
     .multiply_narrow_paired = multiply_paired<1>,
     .finish = finish,
     .bf16_to_float = bf16_to_float,
+    .f16_to_float = f16_to_float,
 };
 
 }  // namespace rocm_sd::ROCM_SD_ISA

@@ -24,7 +24,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Pairs of bf16 take half the space.
 int64_t max_depth(const Layout& l) { return l.paired ? 2 * kMaxDepth : kMaxDepth; }
-bool converts(const Product& p) { return p.dtype != DType::kF32 && !p.layout.paired; }
+bool converts_rows(const Product& p) { return p.dtype != DType::kF32 && !p.layout.paired; }
+bool converts_panels(const Product& p) { return p.weight_dtype != DType::kF32 && !p.layout.paired; }
 
 // A run of channels of one tap of one source.
 struct Segment {
@@ -87,7 +88,7 @@ struct Scratch {
   int64_t* out_offset;    // [block_rows]
   int* lengths;           // [segments of a block]
   float* rows;            // bf16: the depth block of all rows as float
-  float* panel;           // bf16: the panel's depth block as float
+  float* panel;           // 16-bit weights: the panel's depth block as float
 
   static size_t bytes(const Product& p, const Plan& plan) {
     Carver counting;
@@ -97,15 +98,14 @@ struct Scratch {
   }
   void carve(Carver& carver, const Product& p, const Plan& plan) {
     const int64_t rows_count = plan.block_rows, segments = p.layout.taps * 2 + 1;
-    const bool convert = converts(p);
     tiles = carver.take<float>(plan.chunk_panels * rows_count * p.layout.columns);
     pixel = carver.take<const char*>(2 * p.layout.taps * rows_count);
     pointers = carver.take<const void*>(segments * rows_count);
     bias = carver.take<const float*>(rows_count);
     out_offset = carver.take<int64_t>(rows_count);
     lengths = carver.take<int>(segments);
-    rows = carver.take<float>(convert ? rows_count * plan.max_depth : 0);
-    panel = carver.take<float>(convert ? plan.max_depth * p.layout.columns : 0);
+    rows = carver.take<float>(converts_rows(p) ? rows_count * plan.max_depth : 0);
+    panel = carver.take<float>(converts_panels(p) ? plan.max_depth * p.layout.columns : 0);
   }
 };
 
@@ -118,7 +118,8 @@ struct Shared {
   std::vector<DepthBlock> blocks;
   float* bias;         // [batch][panels * columns], bias and shift summed, in packed order
   const float* zeros;  // [max_depth]
-  size_t element;      // bytes
+  size_t element;      // bytes of the images'
+  size_t weight;       // bytes of the weights'
 };
 
 // Fills the task's row tables: where each row reads, writes and finds its bias. Rows beyond the last repeat
@@ -186,7 +187,7 @@ void finish_panel(const Shared& s, const Scratch& scratch, int64_t panel, int64_
   const int useful = p.layout.useful_columns();
   const int64_t outputs = p.layout.gated ? p.layout.outputs / 2 : p.layout.outputs, first = panel * useful;
   for (int64_t r = 0; r < rows; ++r) bias[r] = scratch.bias[r] + panel * p.layout.columns;
-  const size_t skip = static_cast<size_t>(first) * s.element;
+  const size_t skip = static_cast<size_t>(first) * dtype_size(p.out_dtype);
   s.kernels.finish({.tiles = tiles,
                     .rows = static_cast<int>(rows),
                     .columns = p.layout.columns,
@@ -195,7 +196,7 @@ void finish_panel(const Shared& s, const Scratch& scratch, int64_t panel, int64_
                     .out_offset = scratch.out_offset,
                     .activation = static_cast<int>(p.act),
                     .gated = p.layout.gated,
-                    .bf16 = p.dtype == DType::kBF16,
+                    .bf16 = p.out_dtype == DType::kBF16,
                     .residual = p.residual ? static_cast<const char*>(p.residual) + skip : nullptr,
                     .out = static_cast<char*>(p.out) + skip});
 }
@@ -208,19 +209,19 @@ void run_task(const Shared& s, int64_t row_block, int64_t chunk, Scratch& scratc
   const int64_t strips = ceil_div(rows, kStripRows), padded = strips * kStripRows;
   const int64_t first_panel = chunk * s.plan.chunk_panels;
   const int64_t panels = std::min(s.plan.chunk_panels, l.panels() - first_panel);
-  const bool wide = l.columns == s.kernels.wide, convert = converts(p);
+  const bool wide = l.columns == s.kernels.wide;
   const auto multiply = l.paired ? (wide ? s.kernels.multiply_wide_paired : s.kernels.multiply_narrow_paired)
                                  : (wide ? s.kernels.multiply_wide : s.kernels.multiply_narrow);
   locate_rows(s, first_row, rows, padded, scratch);
   for (const DepthBlock& block : s.blocks) {
     const int segments =
-        convert ? convert_rows(s, block, padded, scratch) : point_at_rows(s, block, padded, scratch);
+        converts_rows(p) ? convert_rows(s, block, padded, scratch) : point_at_rows(s, block, padded, scratch);
     for (int64_t i = 0; i < panels; ++i) {
       const int64_t panel = first_panel + i, at = (panel * l.depth() + block.row) * l.columns;
-      const void* weights = static_cast<const char*>(p.weights) + static_cast<size_t>(at) * s.element;
-      if (convert) {
-        s.kernels.bf16_to_float(static_cast<const uint16_t*>(weights), scratch.panel,
-                                block.depth * l.columns);
+      const void* weights = static_cast<const char*>(p.weights) + static_cast<size_t>(at) * s.weight;
+      if (converts_panels(p)) {
+        const auto widen = p.weight_dtype == DType::kF16 ? s.kernels.f16_to_float : s.kernels.bf16_to_float;
+        widen(static_cast<const uint16_t*>(weights), scratch.panel, block.depth * l.columns);
         weights = scratch.panel;
       }
       float* tiles = scratch.tiles + i * padded * l.columns;
@@ -287,7 +288,8 @@ void run(const Product& p, const Plan& plan, void* workspace) {
   auto* zeros = shared_memory.take<float>(plan.max_depth);
   std::fill_n(zeros, plan.max_depth, 0.0f);
   fill_bias(p, bias);
-  Shared shared{p, plan, tile_kernels(), cut_depth(p.layout), {}, bias, zeros, dtype_size(p.dtype)};
+  Shared shared{p,    plan,  tile_kernels(),      cut_depth(p.layout),       {},
+                bias, zeros, dtype_size(p.dtype), dtype_size(p.weight_dtype)};
   shared.blocks = group_segments(p.layout, shared.segments);
   char* per_thread = static_cast<char*>(workspace) + plan.shared_bytes;
 #pragma omp parallel num_threads(plan.threads)

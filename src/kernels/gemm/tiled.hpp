@@ -36,8 +36,9 @@ std::shared_ptr<const Weight::Pack> pack_plain(const Tensor& plain, const Layout
 
 // The products of one op: pixels [batch,out_h,out_w] from images [batch,height,width,c1] (and c2).
 struct Product {
-  DType dtype =
-      DType::kF32;  // of images, weights, residual and out; bf16 is multiplied as float unless paired
+  DType dtype = DType::kF32;         // of the images: f32 or bf16; bf16 is multiplied as float unless paired
+  DType out_dtype = DType::kF32;     // of residual and out
+  DType weight_dtype = DType::kF32;  // dtype's, or with f32 also bf16 or f16, multiplied as float
   Layout layout;
   const void* weights = nullptr;  // packed_data
 

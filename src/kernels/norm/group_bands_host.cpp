@@ -49,7 +49,8 @@ void normalise_host(const NormaliseProblem& p) {
     const int64_t begin = i * piece, end = std::min(begin + piece, p.pixels);
     char* y = static_cast<char*>(p.y) + begin * p.channels * static_cast<int64_t>(dtype_size(p.dtype));
     kernels().normalise_channels(pixels_of(p.x, p.dtype, p.channels, begin, end), p.scale,
-                                 p.scale + p.channels, p.bias, p.silu, y, p.channels);
+                                 p.scale + p.channels, p.bias, p.silu, y, p.channels,
+                                 p.dtype == DType::kBF16);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/norm/norm_impl.hpp"
+#include "kernels/norm/norm_plan.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 const ImplList<GroupNormProblem> kGroupNorm = {
     "group_norm",
     {
-        {"gpu", supports_group_norm_gpu, run_group_norm_gpu},
+        {"gpu", supports_group_norm_gpu, run_group_norm_gpu, &kGroupNormConfigs},
         {"host", supports_host_f32_or_bf16, run_group_norm_host},
         {"scalar", supports_group_norm_scalar, run_group_norm_scalar},
         {"scalar_whole", supports_group_norm_whole_scalar, run_group_norm_whole_scalar},
@@ -30,22 +31,32 @@ bool begins_aligned(std::initializer_list<const Tensor*> tensors) {
   return std::ranges::all_of(tensors, [](const Tensor* t) { return !t || t->offset_bytes() % 16 == 0; });
 }
 
+DType result_of(std::string_view op, const Tensor& x, std::optional<DType> asked) {
+  const DType dtype = asked.value_or(x.dtype());
+  require<UsageError>(dtype == x.dtype() || (x.dtype() == DType::kF32 && dtype == DType::kBF16), op,
+                      ": the result of x in ", x.dtype(), " cannot be ", dtype);
+  return dtype;
+}
+
 }  // namespace
 
 std::string GroupNormProblem::describe() const {
-  return concat(dtype, " [", images, ",", pixels, ",", first_channels(),
+  return concat(dtype, to_bf16 ? "->bf16" : "", " [", images, ",", pixels, ",", first_channels(),
                 second_channels ? concat("+", second_channels) : std::string(), "] groups ", groups,
                 silu ? " silu" : "");
 }
 double GroupNormProblem::flops() const { return 8.0 * static_cast<double>(images * pixels * channels); }
 double GroupNormProblem::bytes() const {
-  return 2.0 * static_cast<double>(images * pixels * channels) * static_cast<double>(dtype_size(dtype));
+  return static_cast<double>(images * pixels * channels) *
+         static_cast<double>(dtype_size(dtype) + dtype_size(out_dtype()));
 }
 
-std::string LayerNormProblem::describe() const { return concat(dtype, " [", rows, ",", cols, "]"); }
+std::string LayerNormProblem::describe() const {
+  return concat(dtype, to_bf16 ? "->bf16" : "", " [", rows, ",", cols, "]");
+}
 double LayerNormProblem::flops() const { return 8.0 * static_cast<double>(rows * cols); }
 double LayerNormProblem::bytes() const {
-  return 2.0 * static_cast<double>(rows * cols) * static_cast<double>(dtype_size(dtype));
+  return static_cast<double>(rows * cols) * static_cast<double>(dtype_size(dtype) + dtype_size(out_dtype()));
 }
 
 Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNormArgs& args) {
@@ -69,7 +80,7 @@ Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNor
                       "group_norm: activation '", activation_name(args.act), "' is not none or silu");
   require_tensor(w.gain, DType::kF32, {shape[3]}, "group_norm", "gain");
   require_tensor(w.bias, DType::kF32, {shape[3]}, "group_norm", "bias");
-  const Tensor y = ex.alloc(shape, x.dtype());
+  const Tensor y = ex.alloc(shape, result_of("group_norm", x, args.dtype));
   const GroupNormProblem problem{.x = x.data(),
                                  .second = args.second ? args.second->data() : nullptr,
                                  .gain = w.gain.as<float>(),
@@ -83,19 +94,20 @@ Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNor
                                  .eps = args.eps,
                                  .silu = args.act == Activation::kSilu,
                                  .dtype = x.dtype(),
+                                 .to_bf16 = y.dtype() != x.dtype(),
                                  .aligned = begins_aligned({&x, args.second, &w.gain, &w.bias})};
   select(ex, kGroupNorm, problem).run(ex, problem);
   return y;
 }
 
-Tensor layer_norm(Exec& ex, const Tensor& x, const NormWeight& w, float eps) {
+Tensor layer_norm(Exec& ex, const Tensor& x, const NormWeight& w, float eps, std::optional<DType> dtype) {
   require(x.rank() >= 1, "layer_norm: x must be [...,C], is ", x.shape());
   require_activation_type(x, "layer_norm", "x");
   require_contiguous(x, "layer_norm", "x");
   const int64_t cols = x.dim(-1);
   require_tensor(w.gain, DType::kF32, {cols}, "layer_norm", "gain");
   require_tensor(w.bias, DType::kF32, {cols}, "layer_norm", "bias");
-  const Tensor y = ex.alloc_like(x);
+  const Tensor y = ex.alloc(x.shape(), result_of("layer_norm", x, dtype));
   const LayerNormProblem problem{.x = x.data(),
                                  .gain = w.gain.as<float>(),
                                  .bias = w.bias.as<float>(),
@@ -104,6 +116,7 @@ Tensor layer_norm(Exec& ex, const Tensor& x, const NormWeight& w, float eps) {
                                  .cols = cols,
                                  .eps = eps,
                                  .dtype = x.dtype(),
+                                 .to_bf16 = y.dtype() != x.dtype(),
                                  .aligned = begins_aligned({&x, &w.gain, &w.bias})};
   select(ex, kLayerNorm, problem).run(ex, problem);
   return y;

@@ -67,7 +67,47 @@ const LayerNormRow* layer_norm_row(const LayerNormProblem& p) {
   return nullptr;
 }
 
+// The kernels of a plan, in any order.
+std::vector<std::string> kernels_of(const GroupNormProblem& p, const GroupNormPlan& plan) {
+  if (plan.cluster_packs) return {concat("group_norm_cluster_", p.dtype, "_p", plan.cluster_packs)};
+  if (plan.whole_threads) return {concat(kernel_name("whole", p.dtype, plan.vec), "_t", plan.whole_threads)};
+  std::vector<std::string> names = {kernel_name("measure", p.dtype, plan.vec),
+                                    kernel_name("normalise", p.dtype, plan.vec)};
+  if (plan.merge) names.emplace_back("group_norm_merge");
+  return names;
+}
+
+std::optional<GroupNormPlan> plan_named(const Exec& ex, const GroupNormProblem& p, const std::string& name) {
+  if (p.images * p.pixels * p.channels == 0) return std::nullopt;
+  for (const GroupNormPlan& plan : group_norm_candidates(p, gpu_device(ex)->traits()))
+    if (plan.describe() == name) return plan;
+  return std::nullopt;
+}
+
+std::vector<std::string> config_names(const Exec& ex, const GroupNormProblem& p) {
+  std::vector<std::string> names;
+  if (p.images * p.pixels * p.channels == 0) return names;
+  for (const GroupNormPlan& plan : group_norm_candidates(p, gpu_device(ex)->traits()))
+    if (std::string name = plan.describe(); std::ranges::find(names, name) == names.end())
+      names.push_back(std::move(name));
+  return names;
+}
+
+Refusal supports_config(const Exec& ex, const GroupNormProblem& p, const std::string& config) {
+  const auto plan = plan_named(ex, p, config);
+  if (!plan) return "is no configuration for it";
+  for (const std::string& kernel : kernels_of(p, *plan))
+    if (const Refusal refusal = supports_kernel(ex, kernel)) return refusal;
+  return std::nullopt;
+}
+
+void run_config(Exec& ex, const GroupNormProblem& p, const std::string& config) {
+  run_group_norm_plan(ex, p, plan_named(ex, p, config).value());
+}
+
 }  // namespace
+
+const Configs<GroupNormProblem> kGroupNormConfigs = {config_names, supports_config, run_config};
 
 void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan) {
   if (plan.cluster_packs) return run_in_clusters(ex, problem, plan);
@@ -98,7 +138,7 @@ void run_layer_norm_gpu(Exec& ex, const LayerNormProblem& p) {
   const int64_t groups = std::min((p.rows + per_group - 1) / per_group, most);
   const LayerNormParams<float> params{static_cast<const float*>(p.x), p.gain, p.bias,
                                       static_cast<float*>(p.y),       p.rows, static_cast<int32_t>(p.cols),
-                                      static_cast<uint32_t>(groups),  p.eps};
+                                      static_cast<uint32_t>(groups),  p.eps,  p.to_bf16};
   const std::string form = row ? concat("l", row->lanes, "_p", row->packs) : "long";
   launch(ex, op_info(p, "gpu"), concat("layer_norm_", p.dtype, "_", form), groups,
          kLayerNormWaves * traits.lanes, params);

@@ -86,10 +86,10 @@ void normalise_block(const GroupNormProblem& p, const Workspace& w, const Block&
   const float* mean = w.affine + block.image * 2 * p.channels;
   const float* scale = mean + p.channels;
   const auto write = [&](bool second, int64_t c) {
-    char* y =
-        static_cast<char*>(p.y) + (block.pixel * p.channels + c) * static_cast<int64_t>(dtype_size(p.dtype));
+    char* y = static_cast<char*>(p.y) +
+              (block.pixel * p.channels + c) * static_cast<int64_t>(dtype_size(p.out_dtype()));
     kernels().normalise_channels(pixels_of(p, block, second), mean + c, scale + c, p.bias + c, p.silu, y,
-                                 p.channels);
+                                 p.channels, p.out_dtype() == DType::kBF16);
   };
   write(false, 0);
   if (p.second_channels) write(true, p.first_channels());
@@ -114,13 +114,15 @@ void layer_norm_host(const LayerNormProblem& p) {
   if (p.rows * p.cols == 0) return;
   const int64_t rows_per_task = std::max<int64_t>(kPiece / p.cols, 1);
   const int64_t tasks = (p.rows + rows_per_task - 1) / rows_per_task;
-  const auto size = static_cast<int64_t>(dtype_size(p.dtype));
+  const auto size = static_cast<int64_t>(dtype_size(p.dtype)),
+             y_size = static_cast<int64_t>(dtype_size(p.out_dtype()));
 #pragma omp parallel for schedule(static) if (tasks > 1)
   for (int64_t task = 0; task < tasks; ++task) {
-    const int64_t row = task * rows_per_task, offset = row * p.cols * size;
-    kernels().layer_norm({static_cast<const char*>(p.x) + offset, p.cols, p.dtype == DType::kBF16,
+    const int64_t row = task * rows_per_task, offset = row * p.cols;
+    kernels().layer_norm({static_cast<const char*>(p.x) + offset * size, p.cols, p.dtype == DType::kBF16,
                           std::min(rows_per_task, p.rows - row), p.cols},
-                         p.gain, p.bias, p.eps, static_cast<char*>(p.y) + offset);
+                         p.gain, p.bias, p.eps, static_cast<char*>(p.y) + offset * y_size,
+                         p.out_dtype() == DType::kBF16);
   }
 }
 

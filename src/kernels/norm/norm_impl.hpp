@@ -16,8 +16,10 @@ struct GroupNormProblem {
   float eps = 0;
   bool silu = false;
   DType dtype = DType::kF32;
-  bool aligned = true;  // every operand begins at a multiple of 16 bytes; known while planning
+  bool to_bf16 = false;  // y is bf16 where x is f32
+  bool aligned = true;   // every operand begins at a multiple of 16 bytes; known while planning
 
+  DType out_dtype() const { return to_bf16 ? DType::kBF16 : dtype; }
   int64_t first_channels() const { return channels - second_channels; }
   const char* op() const { return "group_norm"; }
   std::string describe() const;
@@ -33,8 +35,10 @@ struct LayerNormProblem {
   int64_t rows = 0, cols = 0;
   float eps = 0;
   DType dtype = DType::kF32;
-  bool aligned = true;  // as above
+  bool to_bf16 = false;  // y is bf16 where x is f32
+  bool aligned = true;   // as above
 
+  DType out_dtype() const { return to_bf16 ? DType::kBF16 : dtype; }
   const char* op() const { return "layer_norm"; }
   std::string describe() const;
   double flops() const;

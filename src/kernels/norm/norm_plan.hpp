@@ -36,6 +36,9 @@ std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, cons
 // Those that keep a slab in the registers of up to `cluster` workgroups.
 std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, uint32_t cluster);
 
+// The ways of the implementation "gpu" by GroupNormPlan::describe().
+extern const Configs<GroupNormProblem> kGroupNormConfigs;
+
 // Launches that plan of a problem with elements on a GPU Exec.
 void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan);
 
@@ -62,7 +65,8 @@ GroupNormParams<T> group_norm_params(const GroupNormProblem& p, const GroupNormP
           .pieces = small(plan.pieces),
           .piece = small(plan.piece),
           .eps = p.eps,
-          .silu = p.silu};
+          .silu = p.silu,
+          .to_bf16 = p.to_bf16};
 }
 
 }  // namespace rocm_sd

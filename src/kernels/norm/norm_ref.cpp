@@ -27,7 +27,7 @@ void normalise_group(const GroupNormProblem& p, int64_t image, int64_t group) {
   for_each([&](int64_t pixel, int64_t c, double x) {
     double value = (x - mean) / deviation * p.gain[c] + p.bias[c];
     if (p.silu) value /= 1 + std::exp(-value);
-    ref::store(p.y, p.dtype, pixel * p.channels + c, value);
+    ref::store(p.y, p.out_dtype(), pixel * p.channels + c, value);
   });
 }
 
@@ -47,7 +47,7 @@ void layer_norm_ref(const LayerNormProblem& p) {
       squares += std::pow(ref::load(p.x, p.dtype, row * p.cols + c) - mean, 2);
     const double deviation = std::sqrt(squares / static_cast<double>(p.cols) + static_cast<double>(p.eps));
     for (int64_t c = 0; c < p.cols; ++c)
-      ref::store(p.y, p.dtype, row * p.cols + c,
+      ref::store(p.y, p.out_dtype(), row * p.cols + c,
                  (ref::load(p.x, p.dtype, row * p.cols + c) - mean) / deviation * p.gain[c] + p.bias[c]);
   }
 }

@@ -17,11 +17,12 @@ struct NormPixels {
 struct NormKernels {
   // mean[c] of each channel, and the sum of the squares of what differs from it.
   void (*channel_moments)(const NormPixels& x, float* mean, float* squares);
-  // y = act((x - mean[c]) * scale[c] + bias[c]), y in x's type with rows y_stride apart.
+  // y = act((x - mean[c]) * scale[c] + bias[c]), rows of y y_stride apart; y is bf16 or else f32.
   void (*normalise_channels)(const NormPixels& x, const float* mean, const float* scale, const float* bias,
-                             bool silu, void* y, int64_t y_stride);
+                             bool silu, void* y, int64_t y_stride, bool y_bf16);
   // Each row by its own mean and variance; rows of y lie as those of x.
-  void (*layer_norm)(const NormPixels& x, const float* gain, const float* bias, float eps, void* y);
+  void (*layer_norm)(const NormPixels& x, const float* gain, const float* bias, float eps, void* y,
+                     bool y_bf16);
 };
 
 namespace isa_baseline {

@@ -58,12 +58,12 @@ void channel_moments(const NormPixels& x, float* mean, float* squares) {
   x.bf16 ? moments<uint16_t>(x, mean, squares) : moments<float>(x, mean, squares);
 }
 
-template <class T, bool kSilu>
-void normalise(const NormPixels& x, const float* mean, const float* scale, const float* bias, T* y,
+template <class T, class Y, bool kSilu>
+void normalise(const NormPixels& x, const float* mean, const float* scale, const float* bias, Y* y,
                int64_t y_stride) {
   for (int64_t i = 0; i < x.pixels; ++i) {
     const T* from = static_cast<const T*>(x.data) + i * x.stride;
-    T* to = y + i * y_stride;
+    Y* to = y + i * y_stride;
     for_vectors(x.channels, [&](int64_t c, int64_t count) {
       const Vec v = (load_some(from + c, count) - load_some(mean + c, count)) * load_some(scale + c, count) +
                     load_some(bias + c, count);
@@ -71,17 +71,18 @@ void normalise(const NormPixels& x, const float* mean, const float* scale, const
     });
   }
 }
-template <class T>
+template <class T, class Y>
 void normalise_typed(const NormPixels& x, const float* mean, const float* scale, const float* bias, bool silu,
                      void* y, int64_t y_stride) {
-  T* to = static_cast<T*>(y);
-  silu ? normalise<T, true>(x, mean, scale, bias, to, y_stride)
-       : normalise<T, false>(x, mean, scale, bias, to, y_stride);
+  Y* to = static_cast<Y*>(y);
+  silu ? normalise<T, Y, true>(x, mean, scale, bias, to, y_stride)
+       : normalise<T, Y, false>(x, mean, scale, bias, to, y_stride);
 }
 void normalise_channels(const NormPixels& x, const float* mean, const float* scale, const float* bias,
-                        bool silu, void* y, int64_t y_stride) {
-  x.bf16 ? normalise_typed<uint16_t>(x, mean, scale, bias, silu, y, y_stride)
-         : normalise_typed<float>(x, mean, scale, bias, silu, y, y_stride);
+                        bool silu, void* y, int64_t y_stride, bool y_bf16) {
+  if (x.bf16) return normalise_typed<uint16_t, uint16_t>(x, mean, scale, bias, silu, y, y_stride);
+  y_bf16 ? normalise_typed<float, uint16_t>(x, mean, scale, bias, silu, y, y_stride)
+         : normalise_typed<float, float>(x, mean, scale, bias, silu, y, y_stride);
 }
 
 // Sum over a row of term(vector); a short last vector goes through `part`, which must not count the lanes
@@ -101,12 +102,12 @@ float sum_row(const T* x, int64_t cols, const Term& term) {
   return sum_lanes((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
 }
 
-template <class T>
-void layer_norm_typed(const NormPixels& x, const float* gain, const float* bias, float eps, T* y) {
+template <class T, class Y>
+void layer_norm_typed(const NormPixels& x, const float* gain, const float* bias, float eps, Y* y) {
   const float share = 1.0f / static_cast<float>(x.channels);
   for (int64_t i = 0; i < x.pixels; ++i) {
     const T* from = static_cast<const T*>(x.data) + i * x.stride;
-    T* to = y + i * x.stride;
+    Y* to = y + i * x.stride;
     const float mean = sum_row(from, x.channels, [](Vec v) { return v; }) * share;
     const float variance =
         sum_row(from, x.channels, [mean](Vec v) { return (v - mean) * (v - mean); }) * share;
@@ -119,9 +120,10 @@ void layer_norm_typed(const NormPixels& x, const float* gain, const float* bias,
     });
   }
 }
-void layer_norm(const NormPixels& x, const float* gain, const float* bias, float eps, void* y) {
-  x.bf16 ? layer_norm_typed(x, gain, bias, eps, static_cast<uint16_t*>(y))
-         : layer_norm_typed(x, gain, bias, eps, static_cast<float*>(y));
+void layer_norm(const NormPixels& x, const float* gain, const float* bias, float eps, void* y, bool y_bf16) {
+  if (x.bf16) return layer_norm_typed<uint16_t>(x, gain, bias, eps, static_cast<uint16_t*>(y));
+  y_bf16 ? layer_norm_typed<float>(x, gain, bias, eps, static_cast<uint16_t*>(y))
+         : layer_norm_typed<float>(x, gain, bias, eps, static_cast<float*>(y));
 }
 
 }  // namespace

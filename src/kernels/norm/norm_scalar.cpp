@@ -114,7 +114,7 @@ void layer_norm_scalar(const LayerNormProblem& p) {
     using T = Cfg::T;
     const LayerNormParams<T> params{static_cast<const T*>(p.x),    p.gain, p.bias,
                                     static_cast<T*>(p.y),          p.rows, static_cast<int32_t>(p.cols),
-                                    static_cast<uint32_t>(p.rows), p.eps};
+                                    static_cast<uint32_t>(p.rows), p.eps,  p.to_bf16};
     const bool fits = p.cols % Cfg::kVec == 0 && p.cols <= Cfg::kPacks * Cfg::kVec;
     for_each_block(p.rows, [&](const Block<Scalar>& block) {
       fits ? layer_norm_body<Scalar, Cfg>(params, block) : layer_norm_long_body<Scalar, Cfg>(params, block);

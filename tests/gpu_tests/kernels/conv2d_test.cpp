@@ -27,9 +27,10 @@ struct Prepared {
   ConvOperands host, gpu;
   ConvWeight weight;
   Tensor want;  // on the host
-  Prepared(const ConvCase& c, DType dtype, uint64_t seed)
-      : host(host_device(), c, dtype, seed),
-        gpu(test_gpu(), c, dtype, seed),
+  // result: the type of y, by default dtype.
+  Prepared(const ConvCase& c, DType dtype, uint64_t seed, std::optional<DType> result = std::nullopt)
+      : host(host_device(), c, dtype, seed, result),
+        gpu(test_gpu(), c, dtype, seed, result),
         weight(gpu.conv_weight(test_gpu(), c)) {
     TestExec test;
     want = reference_conv2d(test.ex, host.x, host.conv_weight(host_device(), c), host.args(c));
@@ -44,14 +45,14 @@ std::vector<double> on_host(const Tensor& t) {
 
 class Conv2dOnGpu : public testing::TestWithParam<DType> {};
 
-TEST_P(Conv2dOnGpu, MatchesTheReference) {
+void match_the_reference(DType dtype, DType result) {
   uint64_t seed = 1;
   for (const ConvCase& c : conv_cases()) {
-    const Prepared s(c, GetParam(), seed += 11);
+    const Prepared s(c, dtype, seed += 11, result);
     Arena arena(test_gpu());
     Exec ex(arena);
     const ConvArgs args = s.gpu.args(c);
-    const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
+    const Tensor y = poisoned(test_gpu(), s.want.shape(), result);
     const ConvProblem problem{s.gpu.x, s.weight, args, y};
     const Refusal refusal = conv2d_supports_gpu(ex, problem);
     ASSERT_FALSE(refusal) << *refusal;
@@ -62,20 +63,24 @@ TEST_P(Conv2dOnGpu, MatchesTheReference) {
   }
 }
 
+TEST_P(Conv2dOnGpu, MatchesTheReference) { match_the_reference(GetParam(), GetParam()); }
+TEST(Conv2dOnGpuTypes, Bf16GivesFloat) { match_the_reference(DType::kBF16, DType::kF32); }
+
 // Pixels and outputs beyond a tile of every configuration, two inputs, odd sizes; whole and split.
-void every_configuration(DType dtype, bool wave_groups) {
+void every_configuration(DType dtype, bool wave_groups, std::optional<DType> asked = std::nullopt) {
+  const DType result = asked.value_or(dtype);
   for (const ConvCase& c :
        {ConvCase{{2, 13, 15, 40}, 16, 264, 3, 1, Padding::same(1), false, true, true, true},
         ConvCase{{1, 9, 20, 64}, 0, 44, 3, 2, Padding{0, 0, 1, 1}},
         ConvCase{{1, 7, 12, 96}, 0, 20, 3, 1, Padding::same(1), true}}) {
-    const Prepared s(c, dtype, 3);
+    const Prepared s(c, dtype, 3, result);
     const ConvArgs args = s.gpu.args(c);
     for (const ConvConfig& config : conv_configs_of(test_gpu().traits(), dtype))
       for (const int splits : {1, 3}) {
         if (config.bulk || config.wave_group != wave_groups) continue;
         Arena arena(test_gpu());
         Exec ex(arena);
-        const Tensor y = poisoned(test_gpu(), s.want.shape(), dtype);
+        const Tensor y = poisoned(test_gpu(), s.want.shape(), result);
         const ConvChoice choice{config, splits};
         const ConvProblem problem{s.gpu.x, s.weight, args, y};
         conv2d_gpu_by(ex, problem, choice);
@@ -119,6 +124,11 @@ TEST_P(Conv2dOnGpu, EveryClusterOfTheCopyEngineMatchesTheReference) {
     }
     EXPECT_GT(tried, 3);
   }
+}
+
+TEST(Conv2dOnGpuTypes, EveryConfigurationGivesFloat) {
+  every_configuration(DType::kBF16, false, DType::kF32);
+  if (test_gpu().traits().arch == "sm_90") every_configuration(DType::kBF16, true, DType::kF32);
 }
 
 TEST_P(Conv2dOnGpu, HoldsFiltersOnceAndGivesThemBack) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 #include "gpu_tests/poisoned_gpu.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
@@ -34,12 +35,14 @@ struct Operands {
   Tensor gpu_x, gpu_residual;
   LinearWeight gpu_weight;
 
-  Operands(GpuTestExec& test, const Case& c, DType dtype, uint64_t seed) {
+  // result: the type of y and of the residual, by default dtype.
+  Operands(GpuTestExec& test, const Case& c, DType dtype, uint64_t seed,
+           std::optional<DType> result = std::nullopt) {
     const int64_t columns = c.gated ? 2 * c.out : c.out;
     x = random_tensor({c.rows, c.in + c.extra_columns}, dtype, seed);
     weight = random_tensor({columns, c.in}, dtype, seed + 1, 1 / std::sqrt(static_cast<float>(c.in)));
     bias = random_tensor({columns}, DType::kF32, seed + 2);
-    residual = random_tensor({c.rows, c.out}, dtype, seed + 3);
+    residual = random_tensor({c.rows, c.out}, result.value_or(dtype), seed + 3);
     gpu_x = test.to_gpu(x).narrow(-1, c.extra_columns, c.in);
     gpu_residual = test.to_gpu(residual);
     gpu_weight.weight = Weight(test.to_gpu(weight));
@@ -55,7 +58,9 @@ struct Operands {
     const Tensor rows = x.narrow(0, first, count).narrow(-1, c.extra_columns, c.in);
     if (c.gated) return to_doubles(linear_geglu(host.ex, rows, w));
     const Tensor addend = residual.narrow(0, first, count);
-    return to_doubles(linear(host.ex, rows, w, {.residual = c.residual ? &addend : nullptr, .act = c.act}));
+    return to_doubles(
+        linear(host.ex, rows, w,
+               {.residual = c.residual ? &addend : nullptr, .act = c.act, .dtype = residual.dtype()}));
   }
 };
 
@@ -65,31 +70,45 @@ std::vector<std::pair<int64_t, int64_t>> stretches(int64_t rows, int64_t outputs
   return {{0, 1}, {rows / 2 + 5, 1}, {rows - 1, 1}};
 }
 
-void check_every_candidate(const std::vector<Case>& cases, DType dtype) {
+enum class Which { kEvery, kDefault };  // candidates
+
+void check_candidates(const std::vector<Case>& cases, DType dtype, Which which,
+                      std::optional<DType> asked = std::nullopt) {
+  const DType result = asked.value_or(dtype);
   uint64_t seed = 1;
   for (const Case& c : cases) {
     GpuTestExec test;
-    const Operands operands(test, c, dtype, seed += 10);
+    const Operands operands(test, c, dtype, seed += 10, result);
     const Epilogue epilogue{.residual = c.residual ? &operands.gpu_residual : nullptr, .act = c.act};
     const auto problem = [&](const Tensor& y) {
       return LinearProblem{operands.gpu_x, operands.gpu_weight,   epilogue, c.gated, y, c.rows, c.in,
                            c.out,          c.in + c.extra_columns};
     };
-    const auto candidates = linear_candidates(test.device.traits(), problem(operands.gpu_residual));
+    const LinearProblem any = problem(operands.gpu_residual);
+    const auto candidates = which == Which::kEvery
+                                ? linear_candidates(test.device.traits(), any)
+                                : std::vector{linear_default_config(test.device.traits(), any)};
     ASSERT_FALSE(candidates.empty()) << describe(c);
-    for (const auto& [first, count] : stretches(c.rows, c.out)) {
-      const std::vector<double> want = operands.reference(c, first, count);
-      for (const GemmChoice& choice : candidates) {
-        ASSERT_TRUE(test.device.find_kernel(gemm_kernel_name(choice, dtype, c.gated)))
-            << gemm_kernel_name(choice, dtype, c.gated);
-        const Tensor y = test.ex.alloc({c.rows, c.out}, dtype);
-        linear_gpu_as(test.ex, problem(y), choice);
-        const std::vector<float> got = to_floats(test.device, y.narrow(0, first, count));
-        expect_near({got.begin(), got.end()}, want, reduction_tolerance(dtype, c.in),
-                    concat(describe(choice), " ", dtype, " ", describe(c), " from row ", first));
+    const auto parts = stretches(c.rows, c.out);
+    std::vector<std::vector<double>> wanted;
+    for (const auto& [first, count] : parts) wanted.push_back(operands.reference(c, first, count));
+    for (const GemmChoice& choice : candidates) {
+      ASSERT_TRUE(test.device.find_kernel(gemm_kernel_name(choice, dtype, c.gated)))
+          << gemm_kernel_name(choice, dtype, c.gated);
+      const Tensor y = test.ex.alloc({c.rows, c.out}, result);
+      linear_gpu_as(test.ex, problem(y), choice);
+      for (size_t i = 0; i < parts.size(); ++i) {
+        const std::vector<float> got = to_floats(test.device, y.narrow(0, parts[i].first, parts[i].second));
+        expect_near({got.begin(), got.end()}, wanted[i], reduction_tolerance(result, c.in),
+                    concat(describe(choice), " ", dtype, " ", describe(c), " from row ", parts[i].first));
       }
     }
   }
+}
+
+void check_every_candidate(const std::vector<Case>& cases, DType dtype,
+                           std::optional<DType> asked = std::nullopt) {
+  check_candidates(cases, dtype, Which::kEvery, asked);
 }
 
 class GpuLinearTest : public testing::TestWithParam<DType> {};
@@ -111,6 +130,20 @@ TEST_P(GpuLinearTest, OddShapesAndTails) {
       {17, 520, 48, true, false, true},
   };
   check_every_candidate(cases, GetParam());
+}
+
+// Whole and split, few rows, wide pieces and channels that end inside one.
+TEST(GpuLinear, Bf16GivesFloat) {
+  const std::vector<Case> cases = {
+      {1, 8, 1},
+      {2, 320, 320, true, true},
+      {70, 72, 136, true, true},
+      {130, 136, 168, false, true, false, Activation::kGelu},
+      {9, 96, 13, true, true, false, Activation::kSilu},
+      {67, 1032, 72, true, true},
+      {5, 7, 13, true, true},
+  };
+  check_every_candidate(cases, DType::kBF16, DType::kF32);
 }
 
 // Depths, strides and offsets that are not of 16-byte pieces.
@@ -151,7 +184,8 @@ TEST_P(GpuLinearTest, ShapesOfTheModelsFull) {
       {154, 3072, 768, true, false, false, Activation::kQuickGelu},
   };
   if (GetParam() == DType::kF32) cases.resize(5);
-  check_every_candidate(cases, GetParam());
+  // Every candidate takes minutes on an emulated GPU, and meets the small cases there.
+  check_candidates(cases, GetParam(), test_gpu_is_emulated() ? Which::kDefault : Which::kEvery);
 }
 
 // Through the op: dispatch, the plan and the replay give the same bits as an eager run.

@@ -59,7 +59,8 @@ class GpuNormTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(All, GpuNormTest, testing::Values(DType::kF16, DType::kBF16, DType::kF32),
                          [](const auto& info) { return fmt::format("{}", info.param); });
 
-void check_every_plan(const Case& c, DType dtype) {
+void check_every_plan(const Case& c, DType dtype, std::optional<DType> asked = std::nullopt) {
+  const DType result = asked.value_or(dtype);
   const Tensor x = random_tensor({c.images, c.pixels, 1, c.first}, dtype, 1, 3.0f),
                second = random_tensor({c.images, c.pixels, 1, c.second}, dtype, 2);
   const int64_t channels = c.first + c.second;
@@ -69,7 +70,8 @@ void check_every_plan(const Case& c, DType dtype) {
     return group_norm(ex, x, {gain, bias},
                       {.groups = c.groups,
                        .act = c.silu ? Activation::kSilu : Activation::kNone,
-                       .second = c.second ? &second : nullptr});
+                       .second = c.second ? &second : nullptr,
+                       .dtype = result});
   });
   GpuTestExec gpu;
   const Tensor gx = gpu.to_gpu(x), gs = gpu.to_gpu(second), gg = gpu.to_gpu(gain), gb = gpu.to_gpu(bias);
@@ -84,26 +86,30 @@ void check_every_plan(const Case& c, DType dtype) {
                            .groups = c.groups,
                            .eps = 1e-5f,
                            .silu = c.silu,
-                           .dtype = dtype};
+                           .dtype = dtype,
+                           .to_bf16 = result != dtype};
   ASSERT_FALSE(supports_group_norm_gpu(gpu.ex, problem)) << *supports_group_norm_gpu(gpu.ex, problem);
   for (GroupNormPlan plan : group_norm_candidates(problem, gpu.device.traits()))
     for (const bool merge : {false, true}) {
       if (merge && (plan.whole_threads || plan.cluster_packs)) continue;
       plan.merge |= merge;
-      const Tensor y = gpu.ex.alloc({c.images, c.pixels, 1, channels}, dtype);
+      const Tensor y = gpu.ex.alloc({c.images, c.pixels, 1, channels}, result);
       problem.y = y.data();
       run_group_norm_plan(gpu.ex, problem, plan);
       const std::vector<float> got = to_floats(gpu.device, y);
       // The hardware's exponential has a relative error of a few roundoffs at an argument rounded to float.
       expect_near(
           {got.begin(), got.end()}, want,
-          reduction_tolerance(dtype, c.pixels * channels / c.groups) + 16 * unit_roundoff(DType::kF32),
+          reduction_tolerance(result, c.pixels * channels / c.groups) + 16 * unit_roundoff(DType::kF32),
           concat(describe(c, dtype), ": ", plan.describe()));
     }
 }
 
 TEST_P(GpuNormTest, GroupNormMatchesReference) {
   for (const Case& c : small_cases()) check_every_plan(c, GetParam());
+}
+TEST(GpuNorm, GroupNormOfFloatGivesBf16) {
+  for (const Case& c : small_cases()) check_every_plan(c, DType::kF32, DType::kBF16);
 }
 TEST_P(GpuNormTest, GroupNormMatchesReferenceFull) {
   for (const Case& c : kModelCases) check_every_plan(c, GetParam());
@@ -174,6 +180,12 @@ TEST_P(GpuNormTest, LayerNormMatchesReference) {
       return layer_norm(ex, place(x), {place(gain), place(bias)});
     };
     expect_like_reference("layer_norm", op, reduction_tolerance(dtype, shape[-1]), concat(dtype, " ", shape));
+    if (dtype != DType::kF32) continue;
+    const PlacedOp rounded = [&](Exec& ex, const Place& place) {
+      return layer_norm(ex, place(x), {place(gain), place(bias)}, 1e-5f, DType::kBF16);
+    };
+    expect_like_reference("layer_norm", rounded, reduction_tolerance(DType::kBF16, shape[-1]),
+                          concat(shape, " to bf16"));
   }
 }
 

@@ -80,8 +80,8 @@ TEST(Predict, Sd15sWorkIsThatOfTheArchitecture) {
     for (const OpBound& op : unet.ops) {
       if (op.op == "attention") attention = op.flops;
       if (op.op == "attention" || op.op == "conv2d" || op.op.starts_with("linear")) matrix += op.flops;
-      EXPECT_GE(op.bound_ms, std::max(op.compute_ms, op.memory_ms) * (1 - 1e-9)) << op.op;
-      EXPECT_LE(op.bound_ms, (op.compute_ms + op.memory_ms) * (1 + 1e-9)) << op.op;
+      EXPECT_GE(op.bound_ms, std::max(op.issue_ms, op.memory_ms) * (1 - 1e-9)) << op.op;
+      EXPECT_LE(op.bound_ms, (op.issue_ms + op.memory_ms) * (1 + 1e-9)) << op.op;
       slowest = std::max(slowest, op.bound_ms);
     }
     EXPECT_EQ(unet.ops.front().bound_ms, slowest);
@@ -91,7 +91,10 @@ TEST(Predict, Sd15sWorkIsThatOfTheArchitecture) {
     EXPECT_NEAR(matrix / 1e9, 1606.5, 13);
     // 859.5 M parameters of two bytes; attention's and the time's among them.
     EXPECT_GT(unet.weight_bytes, 1'700'000'000u);
-    EXPECT_NEAR(unet.bound_ms * peak_rate(gpu, RateType::kF16) / 1e3 / 1606.5e9, 1.0, 0.45);
+    // The peak's time at least; the main loops that were counted allow half of the peak or better.
+    const double peaks = unet.bound_ms * peak_rate(gpu, RateType::kF16) / 1e3 / 1606.5e9;
+    EXPECT_GT(peaks, 0.99);
+    EXPECT_LT(peaks, 2.0);
     EXPECT_TRUE(bound.fits);
     EXPECT_NEAR(
         bound.picture_ms,

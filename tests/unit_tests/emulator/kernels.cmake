@@ -20,17 +20,20 @@ foreach(target IN LISTS emulator_targets)
   file(MAKE_DIRECTORY ${folder})
   foreach(kernel IN LISTS kernels)
     get_filename_component(name ${kernel} NAME_WE)
+    # -O3 behind archs.cmake's -fno-vectorize turns the loop vectoriser on again, on purpose: the emulator must run what
+    # other people's compilers make, and its forms of instructions are more.
     foreach(level O1 O3)
       set(ROCM_SD_AMD_FLAGS ${common_flags} -${level} -gline-tables-only -I${CMAKE_CURRENT_LIST_DIR}/kernels)
       rocm_sd_compile_kernel(${kernel} ${target} ${folder}/${name}.${level}.co)
       list(APPEND objects ${folder}/${name}.${level}.co)
     endforeach()
   endforeach()
-  foreach(name operations sparse)
+  foreach(name operations pitfalls sparse)
     set(source ${CMAKE_CURRENT_LIST_DIR}/kernels/${name}.s)
     set(object ${folder}/${name}.s.co)
     add_custom_command(OUTPUT ${object} COMMAND ${ROCM_SD_AMD_CLANG} -x assembler --target=amdgcn-amd-amdhsa
-                       -mcpu=${target} ${source} -o ${object} DEPENDS ${source}
+                       -mcpu=${target} -I${CMAKE_CURRENT_LIST_DIR}/kernels ${source} -o ${object}
+                       DEPENDS ${source} ${CMAKE_CURRENT_LIST_DIR}/kernels/one_operation.inc
                        COMMENT "Assembling ${name}.s for ${target}" VERBATIM)
     list(APPEND objects ${object})
   endforeach()

@@ -16,7 +16,8 @@ using namespace testing_support;
 
 // Operands in the host's memory.
 struct Operands : ConvOperands {
-  Operands(const ConvCase& c, DType dtype, uint64_t seed) : ConvOperands(host_device(), c, dtype, seed) {}
+  Operands(const ConvCase& c, DType dtype, uint64_t seed, std::optional<DType> result = std::nullopt)
+      : ConvOperands(host_device(), c, dtype, seed, result) {}
   ConvWeight weight_of(const ConvCase& c) const { return conv_weight(host_device(), c); }
   Tensor run(Exec& ex, const ConvCase& c, const ConvWeight& w) const { return conv2d(ex, x, w, args(c)); }
 };
@@ -122,6 +123,40 @@ INSTANTIATE_TEST_SUITE_P(All, Conv2dTest,
                          [](const auto& info) {
                            return concat(std::get<0>(info.param), "_", std::get<1>(info.param));
                          });
+
+// Products of bf16 whose result, residual and sum are float.
+TEST(Conv2dTypes, Bf16GivesFloat) {
+  uint64_t seed = 1;
+  for (const ConvCase& c : cases()) {
+    const Operands operands(c, DType::kBF16, seed += 11, DType::kF32);
+    TestExec test;
+    const ConvWeight reference = operands.weight_of(c);
+    const Tensor want = reference_conv2d(test.ex, operands.x, reference, operands.args(c));
+    ASSERT_EQ(want.dtype(), DType::kF32);
+    for (const char* impl : {"tiled", "onednn"}) {
+      const ConvWeight w = operands.weight_of(c);
+      std::string refusal;
+      const auto got = under("conv2d", impl, [&] { return operands.run(test.ex, c, w); }, &refusal);
+      if (!got) continue;
+      const ConvArgs args = operands.args(c);
+      expect_tensor_near(*got, to_doubles(want), conv_tolerance({operands.x, w, args, want}),
+                         concat(impl, " ", describe(c)));
+    }
+  }
+}
+
+TEST(Conv2dTypes, RefusesOtherResults) {
+  const ConvCase c{{1, 4, 4, 8}, 0, 8};
+  TestExec test;
+  for (const auto& [x, y] : {std::pair{DType::kF32, DType::kBF16}, {DType::kF16, DType::kF32}}) {
+    const Operands operands(c, x, 1, y);
+    EXPECT_THROW(operands.run(test.ex, c, operands.weight_of(c)), UsageError) << concat(x, " to ", y);
+  }
+  const Operands mixed(c, DType::kBF16, 1, DType::kF32);
+  EXPECT_THROW(conv2d(test.ex, mixed.x, mixed.weight_of(c),
+                      {.pad = Padding::same(1), .epilogue = {.residual = &mixed.residual}}),
+               ShapeError);
+}
 
 // The image that conv2d only pretends to make: concatenated, doubled, padded; [N,H,W,C] doubles.
 std::vector<double> materialised(const ConvCase& c, const Operands& o, int64_t* height, int64_t* width) {

@@ -30,15 +30,18 @@ std::string describe(const Case& c) {
 // Operands of one case, in one dtype; results are the size of one.
 struct Operands {
   Tensor x, weight, bias, residual;
-  Operands(const Case& c, DType dtype, uint64_t seed) {
+  // result: the type of y and of the residual, weight_type: the weight's; by default dtype.
+  Operands(const Case& c, DType dtype, uint64_t seed, std::optional<DType> result = std::nullopt,
+           std::optional<DType> weight_type = std::nullopt) {
     Shape wide = c.x, y = c.x;
     wide[-1] += c.extra_columns;
     y[-1] = c.out;
     const int64_t in = c.x[-1], rows = c.gated ? 2 * c.out : c.out;
     x = random_tensor(wide, dtype, seed).narrow(-1, c.extra_columns, in);
-    weight = random_tensor({rows, in}, dtype, seed + 1, 1 / std::sqrt(static_cast<float>(in)));
+    weight = random_tensor({rows, in}, weight_type.value_or(dtype), seed + 1,
+                           1 / std::sqrt(static_cast<float>(in)));
     bias = random_tensor({rows}, DType::kF32, seed + 2);
-    residual = random_tensor(y, dtype, seed + 3);
+    residual = random_tensor(y, result.value_or(dtype), seed + 3);
   }
   LinearWeight linear_weight(const Case& c) const {
     LinearWeight w{copy_of(weight), std::nullopt};
@@ -47,7 +50,8 @@ struct Operands {
   }
   Tensor run(Exec& ex, const Case& c, const LinearWeight& w) const {
     if (c.gated) return linear_geglu(ex, x, w);
-    return linear(ex, x, w, {.residual = c.residual ? &residual : nullptr, .act = c.act});
+    return linear(ex, x, w,
+                  {.residual = c.residual ? &residual : nullptr, .act = c.act, .dtype = residual.dtype()});
   }
 };
 
@@ -109,6 +113,66 @@ TEST_P(LinearTest, MatchesTheReference) {
                        concat(impl, " ", dtype, " ", describe(c)));
   }
   if (taken == 0) GTEST_SKIP() << refusal;
+}
+
+// Every implementation that takes these types, the tiled one always.
+void expect_mixed_types_match(DType x, DType weight, DType result, bool with_gates) {
+  uint64_t seed = 1;
+  for (const Case& c : cases()) {
+    if (c.gated && !with_gates) continue;
+    const Operands operands(c, x, seed += 10, result, weight);
+    TestExec test;
+    std::string refusal;
+    const LinearWeight reference = operands.linear_weight(c);
+    const auto want = under("linear", "ref", [&] { return operands.run(test.ex, c, reference); }, &refusal);
+    ASSERT_TRUE(want) << refusal;
+    ASSERT_EQ(want->dtype(), result);
+    for (const char* impl : {"tiled", "onednn", "scalar"}) {
+      const LinearWeight w = operands.linear_weight(c);
+      const auto got = under("linear", impl, [&] { return operands.run(test.ex, c, w); }, &refusal);
+      ASSERT_TRUE(got || impl != std::string("tiled")) << refusal;
+      if (got)
+        expect_tensor_near(*got, to_doubles(*want), reduction_tolerance(result, c.x[-1]),
+                           concat(impl, " ", describe(c)));
+    }
+  }
+}
+
+TEST(LinearTypes, Bf16GivesFloat) {
+  expect_mixed_types_match(DType::kBF16, DType::kBF16, DType::kF32, false);
+}
+TEST(LinearTypes, FloatByAWeightOf16Bits) {
+  for (const DType weight : {DType::kBF16, DType::kF16})
+    expect_mixed_types_match(DType::kF32, weight, DType::kF32, true);
+}
+
+// f16 has subnormals down to 2^-24, infinities and numbers that are none.
+TEST(LinearTypes, EveryValueOfF16IsRead) {
+  std::vector<uint16_t> bits(1 << 16);
+  for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint16_t>(i);
+  const Tensor plain = make_tensor(host_device(), {1 << 16, 1}, DType::kF16);
+  host_device().copy_to_device(plain.data(), bits.data(), plain.bytes());
+  const float one = 1;
+  const Tensor x = tensor_from(host_device(), {1, 1}, &one);
+  TestExec test;
+  const ForcedImpl only("linear", "tiled");
+  const std::vector<float> got = to_floats(host_device(), linear(test.ex, x, {Weight(plain), std::nullopt}));
+  for (size_t i = 0; i < bits.size(); ++i) {
+    const float want = f16_to_float(bits[i]);
+    ASSERT_TRUE(got[i] == want || (std::isnan(got[i]) && std::isnan(want))) << i << ": " << got[i];
+  }
+}
+
+TEST(LinearTypes, RefusesOtherMixtures) {
+  const Case c{{2, 8}, 8};
+  TestExec test;
+  for (const auto& [x, weight, y] :
+       {std::tuple{DType::kF32, DType::kF32, DType::kBF16}, {DType::kF16, DType::kF16, DType::kF32}}) {
+    const Operands operands(c, x, 1, y, weight);
+    EXPECT_THROW(operands.run(test.ex, c, operands.linear_weight(c)), UsageError) << concat(x, " to ", y);
+  }
+  const Operands operands(c, DType::kBF16, 1, DType::kBF16, DType::kF32);
+  EXPECT_THROW(operands.run(test.ex, c, operands.linear_weight(c)), ShapeError);
 }
 
 TEST_P(LinearTest, ReplaysTheSameBitsFromThePlannedArena) {
@@ -201,7 +265,9 @@ TEST(Linear, RejectsWhatDoesNotFit) {
     }
   };
   expect_error("x [4,8] does not fit the weight [3,9]", [&] { linear(test.ex, x, weight(3, 9)); });
-  expect_error("the weight bf16", [&] { linear(test.ex, x, weight(3, 8, DType::kBF16)); });
+  const Tensor rounded = random_tensor({4, 8}, DType::kBF16, 1);
+  expect_error("the weight f32", [&] { linear(test.ex, rounded, weight(3, 8)); });
+  expect_error("the weight f16", [&] { linear(test.ex, rounded, weight(3, 8, DType::kF16)); });
   expect_error("cannot halve", [&] { linear_geglu(test.ex, x, weight(3, 8)); });
   expect_error("is empty", [&] { linear(test.ex, x, {}); });
   const Tensor eighth = random_tensor({4, 8}, DType::kF8E4M3, 1);

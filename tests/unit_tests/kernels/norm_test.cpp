@@ -85,6 +85,30 @@ TEST_P(GroupNormTest, MatchesReference) {
   });
 }
 
+// What lies between layers is float, what products read bf16.
+TEST_P(GroupNormTest, FloatGivesBf16) {
+  const auto& [impl, dtype, index] = GetParam();
+  if (dtype != DType::kF32) GTEST_SKIP() << "of float only";
+  const Case c = cases()[index];
+  Shape second_shape = c.shape;
+  second_shape[3] = c.second;
+  const Tensor x = random_tensor(c.shape, dtype, 4, 3.0f), second = random_tensor(second_shape, dtype, 5);
+  const NormWeight w = random_weight(c.shape[3] + c.second, 6);
+  const auto op = [&](Exec& ex) {
+    return group_norm(
+        ex, x, w,
+        {.groups = c.groups, .act = c.act, .second = c.second ? &second : nullptr, .dtype = DType::kBF16});
+  };
+  with_implementation("group_norm", impl, [&] {
+    TestExec test;
+    const Tensor got = op(test.ex);
+    EXPECT_EQ(got.dtype(), DType::kBF16);
+    const int64_t count = c.shape[1] * c.shape[2] * got.dim(3) / c.groups;
+    expect_tensor_near(got, reference("group_norm", op), reduction_tolerance(DType::kBF16, count));
+    expect_same_bits_when_replayed(op);
+  });
+}
+
 // layer_norm has one portable body.
 std::string layer_norm_impl(const std::string& impl) { return impl.starts_with("scalar") ? "scalar" : impl; }
 
@@ -123,11 +147,19 @@ TEST_P(NormImplTest, LayerNormMatchesReference) {
     const Tensor x = random_tensor(shape, dtype, 8, 2.0f);
     const NormWeight w = random_weight(shape[-1], 9);
     const auto op = [&](Exec& ex) { return layer_norm(ex, x, w); };
+    const auto rounded = [&](Exec& ex) { return layer_norm(ex, x, w, 1e-5f, DType::kBF16); };
     with_implementation("layer_norm", layer_norm_impl(impl), [&] {
       TestExec test;
       expect_tensor_near(op(test.ex), reference("layer_norm", op), reduction_tolerance(dtype, shape[-1]),
                          concat(shape));
       expect_same_bits_when_replayed(op);
+      if (dtype == DType::kF16) {
+        EXPECT_THROW(rounded(test.ex), UsageError);
+        return;
+      }
+      expect_tensor_near(rounded(test.ex), reference("layer_norm", rounded),
+                         reduction_tolerance(DType::kBF16, shape[-1]), concat(shape, " to bf16"));
+      expect_same_bits_when_replayed(rounded);
     });
   }
 }

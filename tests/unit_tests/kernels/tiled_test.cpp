@@ -36,7 +36,7 @@ TEST(Tiled, MultipliesPairs) {
                  w = random_tensor({outputs, in}, DType::kBF16, 2),
                  bias = random_tensor({outputs}, DType::kF32, 3);
     tiled::Product product;
-    product.dtype = DType::kBF16;
+    product.dtype = product.out_dtype = product.weight_dtype = DType::kBF16;
     product.layout = tiled::layout_for(DType::kBF16, outputs, in, 0, 1, false);
     product.layout.paired = true;
     const auto pack = tiled::pack_plain(w, product.layout);

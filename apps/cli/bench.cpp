@@ -1,0 +1,259 @@
+// rocm-sd bench: problems of ops, and pictures.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "apps/cli/commands.hpp"
+#include "apps/cli/tuning_problems.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "measurement/bench.hpp"
+#include "measurement/energy.hpp"
+#include "measurement/scenario.hpp"
+#include "rocm_sd/pipeline.hpp"
+#include "tuning/race.hpp"
+
+namespace rocm_sd::cli {
+namespace {
+
+std::atomic<bool> interrupted{false};
+extern "C" void on_bench_interrupt(int signal) {
+  if (interrupted.exchange(true)) std::_Exit(128 + signal);
+}
+
+struct BenchCommand {
+  ProblemSource source;
+  std::string device = "auto", mode = "time", impls, scenario, json, markdown, prompt = "a photo of a cat";
+  std::string sampler = "auto";
+  double seconds = 0.5, per_second = 0.1;
+  int queries = 5, warm_up = 1, threads = 0, top = 0;
+  bool warm_caches = false, quiet = false;
+};
+
+void write(const std::string& path, const std::string& text) {
+  if (path == "-") return fmt::print("{}", text);
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+void write_reports(const BenchCommand& c, const nlohmann::ordered_json& json, const std::string& markdown,
+                   const std::string& text) {
+  if (!c.json.empty())
+    write(c.json, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  if (!c.markdown.empty()) write(c.markdown, markdown);
+  if (c.json != "-" && c.markdown != "-") fmt::print("{}", text);
+}
+
+// ---- problems ----
+
+void bench_problems(const BenchCommand& c) {
+  Device& device = open_counting_device(c.device);
+  auto problems = problems_of(c.source, device);
+  const auto cost = [](const measurement::PlannedWorkload& p) {
+    try {
+      return p.launches * measurement::parse_workload(p.op, p.text).flops;
+    } catch (const UsageError&) {
+      return 0.0;
+    }
+  };
+  std::ranges::stable_sort(problems, [&](const auto& a, const auto& b) { return cost(a) > cost(b); });
+  if (c.top > 0 && problems.size() > static_cast<size_t>(c.top)) problems.resize(static_cast<size_t>(c.top));
+  using measurement::BenchMode;
+  const measurement::BenchOptions options{
+      .mode = c.mode == "check"  ? BenchMode::kCheck
+              : c.mode == "list" ? BenchMode::kList
+                                 : BenchMode::kTime,
+      .impls = c.impls.empty() && c.mode != "time" ? "*" : c.impls,
+      .seconds = c.seconds,
+      .caches = c.warm_caches ? measurement::Caches::kAsIs : measurement::Caches::kCold,
+      .progress =
+          [&](const std::string& text) {
+            if (!c.quiet) fmt::print(stderr, "{}\n", text);
+          },
+      .cancelled = [] { return interrupted.load(std::memory_order_relaxed); }};
+  const measurement::BenchReport report = measurement::bench(device, problems, options);
+  write_reports(c, bench_json(report), bench_markdown(report), bench_text(report));
+  require<CancelledError>(!interrupted, "cancelled");
+  size_t wrong = 0;
+  for (const measurement::BenchRow& row : report.rows) wrong += row.accuracy && !row.accuracy->ok();
+  require<GenerationError>(wrong == 0, "bench: ", wrong, " candidates gave wrong results");
+}
+
+// ---- pictures ----
+
+class Pictures {
+ public:
+  explicit Pictures(const BenchCommand& c) : command_(c) {
+    require<UsageError>(c.source.models.size() == 1,
+                        "bench --scenario: expected --model with one checkpoint's path");
+    LoadOptions load;
+    load.model = c.source.models[0];
+    load.device = c.device;
+    load.dtype = c.source.dtype;
+    const auto begin = std::chrono::steady_clock::now();
+    pipeline_.emplace(Pipeline::load(load));
+    load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    request_.prompt = c.prompt;
+    request_.width = static_cast<int>(c.source.width);
+    request_.height = static_cast<int>(c.source.height);
+    request_.steps = c.source.steps;
+    request_.sampler = c.sampler;
+    request_.seed = 1;
+    if (c.source.no_guidance) request_.cfg_scale = 1;
+  }
+
+  void draw(int count) {
+    GenerateRequest request = request_;
+    request.batch = count;
+    request.seed += drawn_;
+    drawn_ += count;
+    const Callbacks callbacks{.progress = {},
+                              .cancelled = [] { return interrupted.load(std::memory_order_relaxed); }};
+    const GenerateResult result = pipeline_->generate(request, callbacks);
+    for (const StageTime& t : result.times) stages_[t.stage].push_back(t.seconds);
+    peak_ = std::max(peak_, result.device_peak);
+  }
+  void forget() { stages_.clear(); }
+
+  const ModelInfo& info() const { return pipeline_->info(); }
+  double load_seconds() const { return load_seconds_; }
+  uint64_t peak() const { return peak_; }
+  MemoryPlan plan() { return pipeline_->plan(request_); }
+  const std::map<std::string, std::vector<double>>& stages() const { return stages_; }
+  int steps() const { return request_.steps; }
+  int drawn() const { return drawn_; }
+
+ private:
+  const BenchCommand& command_;
+  std::optional<Pipeline> pipeline_;
+  GenerateRequest request_;
+  double load_seconds_ = 0;
+  int drawn_ = 0;
+  uint64_t peak_ = 0;
+  std::map<std::string, std::vector<double>> stages_;
+};
+
+// One picture after the other, and what its stages take.
+void bench_stages(const BenchCommand& c, Pictures& pictures, nlohmann::ordered_json& json,
+                  std::string& text) {
+  for (int i = 0; i < c.warm_up; ++i) pictures.draw(1);
+  pictures.forget();
+  for (int i = 0; i < c.queries && !interrupted; ++i) pictures.draw(1);
+  require<CancelledError>(!interrupted, "cancelled");
+  double all = 0;
+  for (const auto& [stage, seconds] : pictures.stages()) {
+    const double median = tuning::median(seconds);
+    const auto [least, most] = std::ranges::minmax(seconds);
+    all += median;
+    const bool steps = stage == "sample";
+    if ((c.scenario == "unet" && !steps) || (c.scenario == "vae" && stage != "decode")) continue;
+    json["stages"][stage] = {
+        {"median_seconds", median}, {"min", least}, {"max", most}, {"samples", seconds.size()}};
+    text += fmt::format("{:<10} {:>10.3f} ms ({:.3f} to {:.3f}){}\n", stage, median * 1e3, least * 1e3,
+                        most * 1e3,
+                        steps ? fmt::format(", {:.3f} ms a step", median * 1e3 / pictures.steps()) : "");
+    if (steps) json["stages"][stage]["median_seconds_per_step"] = median / pictures.steps();
+  }
+  if (c.scenario != "e2e") return;
+  json["picture_seconds"] = all;
+  text += fmt::format("{:<10} {:>10.3f} ms\n", "picture", all * 1e3);
+}
+
+void bench_requests(const BenchCommand& c, Pictures& pictures, nlohmann::ordered_json& json,
+                    std::string& text) {
+  using measurement::ScenarioKind;
+  measurement::ScenarioHooks hooks = measurement::real_time([&](int count) { pictures.draw(count); });
+  hooks.cancelled = [] { return interrupted.load(std::memory_order_relaxed); };
+  const measurement::ScenarioResult result =
+      measurement::run_scenario({.kind = c.scenario == "stream"    ? ScenarioKind::kStream
+                                         : c.scenario == "offline" ? ScenarioKind::kOffline
+                                                                   : ScenarioKind::kServer,
+                                 .queries = c.queries,
+                                 .warm_up = c.warm_up,
+                                 .batch = static_cast<int>(c.source.batch),
+                                 .per_second = c.per_second},
+                                hooks);
+  json["result"] = scenario_json(result);
+  text += fmt::format(
+      "{} pictures in {:.3f} s: {:.4f} a second; latency {:.3f} s at the median, {:.3f} s at 90%, {:.3f} s "
+      "at most\n",
+      result.queries, result.seconds, result.queries_per_second(), result.percentile(0.5),
+      result.percentile(0.9), result.percentile(1));
+}
+
+void bench_pictures(const BenchCommand& c) {
+  Pictures pictures(c);
+  const MemoryPlan plan = pictures.plan();
+  Device& device = open_counting_device(c.device);
+  const auto counters = measurement::energy_counters(device);
+  nlohmann::ordered_json json = {{"scenario", c.scenario},
+                                 {"model", pictures.info().name},
+                                 {"device", device.name()},
+                                 {"dtype", pictures.info().dtype},
+                                 {"steps", c.source.steps},
+                                 {"version", version()},
+                                 {"load_seconds", pictures.load_seconds()},
+                                 {"planned_bytes", plan.total()}};
+  std::string text =
+      fmt::format("{} on {}, {}, {} steps; loaded in {:.2f} s\n", pictures.info().name, device.name(),
+                  pictures.info().dtype, c.source.steps, pictures.load_seconds());
+  const double before = counters.empty() ? 0 : counters[0]->joules();
+  const bool stages = c.scenario == "unet" || c.scenario == "vae" || c.scenario == "e2e";
+  stages ? bench_stages(c, pictures, json, text) : bench_requests(c, pictures, json, text);
+  if (pictures.peak() > 0) json["peak_bytes"] = pictures.peak();
+  text += fmt::format(
+      "memory     {:.3f} GB planned{}\n", static_cast<double>(plan.total()) * 1e-9,
+      pictures.peak() ? fmt::format(", {:.3f} GB at most", static_cast<double>(pictures.peak()) * 1e-9) : "");
+  if (!counters.empty()) {
+    const double joules = (counters[0]->joules() - before) / pictures.drawn();
+    json["joules_per_picture"] = joules;
+    text += fmt::format("energy     {:.1f} J a picture ({})\n", joules, counters[0]->name());
+  }
+  write_reports(c, json, "```\n" + text + "```\n", text);
+}
+
+void run_bench(BenchCommand& c) {
+  if (c.threads > 0) omp_set_num_threads(c.threads);
+  std::signal(SIGINT, on_bench_interrupt);
+  std::signal(SIGTERM, on_bench_interrupt);
+  c.scenario.empty() ? bench_problems(c) : bench_pictures(c);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto c = std::make_shared<BenchCommand>();
+  CLI::App* sub = app.add_subcommand("bench", "time and check ops on a model's shapes, or whole pictures");
+  add_problem_options(sub, c->source);
+  sub->add_option("--device", c->device, "cpu, auto, hip[:N], cuda[:N] or emu:TARGET [auto]");
+  sub->add_option("--mode", c->mode, "time, check or list, of ops [time]")
+      ->check(CLI::IsMember({"time", "check", "list"}));
+  sub->add_option("--impl", c->impls,
+                  "candidates by the beginning of their names: gpu,onednn; '*' all [what the op picks]");
+  sub->add_option("--scenario", c->scenario, "whole pictures: unet, vae, e2e, stream, offline or server")
+      ->check(CLI::IsMember({"unet", "vae", "e2e", "stream", "offline", "server"}));
+  sub->add_option("--seconds", c->seconds, "of timing a shape [0.5]")->check(CLI::Range(0.0, 3600.0));
+  sub->add_option("--top", c->top, "only so many shapes, those with most work")->check(CLI::Range(1, 100000));
+  sub->add_flag("--warm", c->warm_caches, "leave in the caches what the run before left there");
+  sub->add_option("--queries", c->queries, "pictures of a scenario [5]")->check(CLI::Range(1, 1000000));
+  sub->add_option("--warm-up", c->warm_up, "pictures that are not counted [1]")->check(CLI::Range(0, 1000));
+  sub->add_option("--rate", c->per_second, "queries a second of the server scenario [0.1]");
+  sub->add_option("--prompt", c->prompt, "of a scenario's pictures");
+  sub->add_option("--sampler", c->sampler, "of a scenario's pictures [auto]");
+  sub->add_option("--json", c->json, "write JSON to this file; -: print it");
+  sub->add_option("--markdown", c->markdown, "write a Markdown table to this file; -: print it");
+  sub->add_option("--threads", c->threads, "CPU threads [all cores]")->check(CLI::Range(1, 1024));
+  sub->add_flag("-q,--quiet", c->quiet, "no progress");
+  sub->callback([c] { run_bench(*c); });
+}
+
+}  // namespace rocm_sd::cli

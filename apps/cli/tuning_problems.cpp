@@ -1,0 +1,140 @@
+#include "apps/cli/tuning_problems.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "analysis/planned_model.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "kernels/choice_record.hpp"
+#include "rocm_sd/pipeline.hpp"
+#include "runtime/devices.hpp"
+
+namespace rocm_sd::cli {
+namespace {
+
+using measurement::PlannedWorkload;
+
+DType compute_type(const std::string& name, const Device& device) {
+  if (name == "auto") return device.preferred_dtype();
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16})
+    if (name == dtype_name(type)) return type;
+  throw UsageError(concat("dtype: expected auto, f32, f16 or bf16, got \"", printable(name), "\""));
+}
+
+void add_known_model(std::vector<PlannedWorkload>& out, const ProblemSource& source, const std::string& name,
+                     DType dtype) {
+  const KnownModel& model = known_model(name);
+  const PictureShape shape{.height = source.height ? source.height : model.side,
+                           .width = source.width ? source.width : model.side,
+                           .batch = source.batch,
+                           .guidance = !source.no_guidance};
+  for (const PlannedChoice& choice : picture_problems(model, shape, source.steps, dtype))
+    add_problem(out, choice.op, choice.problem, choice.count);
+}
+
+// A checkpoint is loaded and planned as `generate` would.
+void add_checkpoint(std::vector<PlannedWorkload>& out, const ProblemSource& source, const std::string& path,
+                    const std::string& device) {
+  LoadOptions load;
+  load.model = path;
+  load.device = device;
+  load.dtype = source.dtype;
+  Pipeline pipeline = Pipeline::load(load);
+  GenerateRequest request;
+  request.prompt = "a";
+  if (source.width) request.width = static_cast<int>(source.width);
+  if (source.height) request.height = static_cast<int>(source.height);
+  request.batch = static_cast<int>(source.batch);
+  request.steps = source.steps;
+  if (source.no_guidance) request.cfg_scale = 1;
+  const ChoiceRecord record;
+  (void)pipeline.plan(request);
+  for (const ChoiceRecord::Choice& choice : record.choices()) add_problem(out, choice.op, choice.problem, 1);
+}
+
+void add_file(std::vector<PlannedWorkload>& out, const std::string& path) {
+  constexpr uint64_t kMostBytes = 4 << 20;
+  std::istringstream lines(read_file(path, kMostBytes));
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.empty() || line[0] == '#') continue;
+    const size_t blank = std::min(line.find(' '), line.size());
+    const std::string op = line.substr(0, blank), text = line.substr(std::min(blank + 1, line.size()));
+    try {
+      (void)measurement::parse_workload(op, text);
+    } catch (const UsageError& error) {
+      throw FormatError(concat(printable(path), ":", number, ": ", error.what()));
+    }
+    add_problem(out, op, text, 1);
+  }
+}
+
+bool is_path(const std::string& model) {
+  return model.find('/') != std::string::npos || model.ends_with(".safetensors") || path_exists(model);
+}
+
+}  // namespace
+
+void add_problem(std::vector<PlannedWorkload>& out, const std::string& op, const std::string& text,
+                 double launches) {
+  if (!measurement::is_workload_op(op)) return;
+  const auto same =
+      std::ranges::find_if(out, [&](const PlannedWorkload& w) { return w.op == op && w.text == text; });
+  if (same != out.end())
+    same->launches += launches;
+  else
+    out.push_back({op, text, launches});
+}
+
+Device& open_counting_device(const std::string& name) {
+  if (name.starts_with("emu:")) measurement::count_emulated_launches();
+  return device_named(name);
+}
+
+void add_problem_options(CLI::App* sub, ProblemSource& source) {
+  sub->add_option("--model", source.models, "sd15, sd21, sdxl, sdxl-refiner, or a checkpoint's path; several")
+      ->delimiter(',');
+  sub->add_option("--shapes", source.file, "a file with one \"op problem\" a line");
+  sub->add_option("--ops,--op", source.ops, "only these: attention,linear,conv2d,group_norm,layer_norm");
+  sub->add_option("--dtype", source.dtype, "auto, f32, f16 or bf16 [auto]");
+  sub->add_option("-W,--width", source.width, "pixels [the model's own]")->check(CLI::Range(8, 16384));
+  sub->add_option("-H,--height", source.height, "pixels [the model's own]")->check(CLI::Range(8, 16384));
+  sub->add_option("--batch", source.batch, "pictures at once [1]")->check(CLI::Range(1, 1024));
+  sub->add_option("--steps", source.steps, "UNet runs a picture [20]")->check(CLI::Range(1, 10000));
+  sub->add_flag("--no-guidance", source.no_guidance, "one UNet pass a picture and step");
+}
+
+std::vector<PlannedWorkload> problems_of(const ProblemSource& source, Device& device) {
+  require<UsageError>(!source.models.empty() || !source.file.empty(),
+                      "expected --model (sd15, sdxl, a checkpoint's path) or --shapes FILE");
+  std::vector<PlannedWorkload> out;
+  const std::string device_name =
+      device.kind() == DeviceKind::kHost ? "cpu" : device.name().substr(0, device.name().find(": "));
+  for (const std::string& model : source.models)
+    is_path(model) ? add_checkpoint(out, source, model, device_name)
+                   : add_known_model(out, source, model, compute_type(source.dtype, device));
+  if (!source.file.empty()) add_file(out, source.file);
+  if (!source.ops.empty()) {
+    const std::string wanted = concat(",", source.ops, ",");
+    std::erase_if(out, [&](const PlannedWorkload& w) {
+      return wanted.find(concat(",", w.op, ",")) == std::string::npos;
+    });
+  }
+  return out;
+}
+
+double parse_seconds(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  require<UsageError>(error == std::errc() && scale > 0 && std::isfinite(value) && value > 0,
+                      "budget: expected a time such as 90s, 10m or 2h, got \"", printable(text), "\"");
+  return value * scale;
+}
+
+}  // namespace rocm_sd::cli

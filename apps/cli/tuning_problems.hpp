@@ -1,0 +1,38 @@
+// The problems that `tune` and `bench` work on: of known models, of a checkpoint, or from a file.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "measurement/explore.hpp"
+#include "runtime/device.hpp"
+
+namespace rocm_sd::cli {
+
+struct ProblemSource {
+  std::vector<std::string> models;  // names that predict knows, or paths of checkpoints
+  std::string file;                 // lines "op problem", as tables and logs name them
+  std::string dtype = "auto", ops;  // ops: "linear,conv2d"
+  int64_t width = 0, height = 0, batch = 1;
+  int steps = 20;
+  bool no_guidance = false;
+};
+
+void add_problem_options(CLI::App* sub, ProblemSource& source);
+
+// Each problem once, with how often a picture needs it (1 for a checkpoint's and a file's). Throws UsageError
+// where nothing is named, FileError and FormatError for the file, and what loading a checkpoint throws.
+std::vector<measurement::PlannedWorkload> problems_of(const ProblemSource& source, Device& device);
+
+// Adds to a problem that is there. Ops that are not tuned are passed over.
+void add_problem(std::vector<measurement::PlannedWorkload>& problems, const std::string& op,
+                 const std::string& text, double launches);
+
+// device_named(), where emulated GPUs count, which stands for their time. Before anything else opens them.
+Device& open_counting_device(const std::string& name);
+
+// "90", "90s", "1.5m", "2h" in seconds; UsageError otherwise.
+double parse_seconds(const std::string& text);
+
+}  // namespace rocm_sd::cli

@@ -1,0 +1,385 @@
+"""ROCmOptimizedPipeline: the C++ engine behind a call like Diffusers'. It needs librocm_sd.so (ROCM_SD_LIBRARY names it;
+else beside the package's own library, below the build it came from, or where the system's loader looks) and no PyTorch to
+draw: pictures are numpy arrays, which torch.from_numpy takes without a copy.
+
+The engine is reached through its C interface with ctypes, so that one package serves every CPython and no compiler meets Python's
+own headers; callbacks, live weights, pictures and noise pass as pointers."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import tempfile
+import threading
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Optional, Sequence, Union
+
+import numpy as np
+
+Progress = Callable[[str, int, int, float], Any]
+
+
+class EngineError(RuntimeError):
+    """The engine's message; status is its exit code (2 wrong use, 3 file or format, 4 no device, 5 out of memory, ...)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Cancelled(EngineError):
+    """A callback or cancel() stopped the call."""
+
+
+class _Option(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("value", c_char_p)]
+
+
+class _Picture(ctypes.Structure):
+    _fields_ = [("width", c_int), ("height", c_int), ("rgb", POINTER(c_uint8)), ("seed", c_uint64), ("parameters", c_char_p)]
+
+
+class _Result(ctypes.Structure):
+    _fields_ = [("count", c_size_t), ("pictures", POINTER(_Picture))]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("component", c_char_p), ("name", c_char_p), ("dtype", c_char_p), ("rank", c_int), ("shape", POINTER(c_int64)),
+                ("data", c_void_p)]
+
+
+class _Inputs(ctypes.Structure):
+    _fields_ = [("width", c_int), ("height", c_int), ("init_rgb", c_void_p), ("mask", c_void_p), ("initial_noise", c_void_p),
+                ("initial_noise_count", c_size_t)]
+
+
+_ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int, c_int, c_double)
+
+
+class _Callbacks(ctypes.Structure):
+    _fields_ = [("progress", _ProgressFn), ("user", c_void_p), ("cancel", POINTER(c_int))]
+
+
+def _library_candidates() -> list[str]:
+    named = os.environ.get("ROCM_SD_LIBRARY")
+    if named:
+        return [named]
+    package = Path(__file__).resolve().parent
+    found = [package / "lib" / "librocm_sd.so"]
+    torch_library = os.environ.get("ROCM_SD_TORCH_LIBRARY")
+    if torch_library:
+        found += [Path(torch_library).parent / "librocm_sd.so", Path(torch_library).parent.parent / "librocm_sd.so"]
+    return [str(path) for path in found if path.is_file()] + ["librocm_sd.so", "librocm_sd.so.0.1"]
+
+
+def _load_library() -> ctypes.CDLL:
+    share = Path(__file__).resolve().parent / "share"
+    if share.is_dir():  # the package's own vocabularies
+        os.environ.setdefault("ROCM_SD_SHARE", str(share))
+    problems = []
+    for candidate in _library_candidates():
+        try:
+            library = ctypes.CDLL(candidate)
+        except OSError as error:
+            problems.append(str(error))
+            continue
+        library.rocm_sd_version.restype = library.rocm_sd_last_error.restype = c_char_p
+        library.rocm_sd_create.argtypes = [POINTER(_Option), POINTER(_Callbacks), POINTER(c_void_p)]
+        library.rocm_sd_free.argtypes = [c_void_p]
+        library.rocm_sd_plan.argtypes = [c_void_p, POINTER(_Option), POINTER(c_uint64)]
+        library.rocm_sd_create_live.argtypes = [POINTER(_Option), POINTER(_Tensor), c_size_t, POINTER(_Callbacks),
+                                                POINTER(c_void_p)]
+        library.rocm_sd_generate_from.argtypes = [c_void_p, POINTER(_Option), POINTER(_Inputs), POINTER(_Callbacks),
+                                                  POINTER(POINTER(_Result))]
+        library.rocm_sd_result_free.argtypes = [POINTER(_Result)]
+        return library
+    raise ImportError("the engine's library was not found (ROCM_SD_LIBRARY names it): " + "; ".join(problems))
+
+
+_library_lock = threading.Lock()
+_library: Optional[ctypes.CDLL] = None
+
+
+def engine_library() -> ctypes.CDLL:
+    """The engine's library, loaded at the first call. Raises ImportError where there is none."""
+    global _library
+    with _library_lock:
+        if _library is None:
+            _library = _load_library()
+        return _library
+
+
+def engine_version() -> str:
+    """The version of the engine's library."""
+    return engine_library().rocm_sd_version().decode()
+
+
+def _options(values: dict[str, Any]) -> ctypes.Array:
+    """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on."""
+    pairs = []
+    for name, value in values.items():
+        if value is None or value is False:
+            continue
+        text = "true" if value is True else ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        pairs.append((name.replace("_", "-").encode(), text.encode()))
+    array = (_Option * (len(pairs) + 1))()
+    for slot, pair in zip(array, pairs):
+        slot.name, slot.value = pair
+    return array
+
+
+@dataclass
+class EngineOutput:
+    """images: as output_type asked; seeds and A1111 parameters of each."""
+
+    images: Any
+    seeds: list[int] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)
+
+
+class ROCmOptimizedPipeline:
+    """A Stable Diffusion model in the C++ engine.
+
+        pipe = ROCmOptimizedPipeline.from_pretrained("models/demo")
+        image = pipe("a smiling cat", num_inference_steps=12, seed=1).images[0]
+
+    One call at a time; other threads wait. Errors are EngineError with the engine's sentence.
+    """
+
+    def __init__(self, model: Union[str, Path], device: str = "auto", dtype: str = "auto",
+                 progress: Optional[Progress] = None, tensors: Optional[dict[str, dict[str, Any]]] = None,
+                 **options: Any) -> None:
+        """options: the command line's model options (vae, taesd, vram_budget, offload, mmap, ...). tensors: by component
+        ("unet", "vae", ...) and name, numpy or through DLPack on the host, in place of the folder's weight files; on the CPU
+        they are used where they lie (row-major ones of the type that is computed in)."""
+        self._handle = c_void_p()
+        self._library = engine_library()
+        self._lock = threading.Lock()
+        self._cancel = c_int(0)
+        self._folder: Optional[tempfile.TemporaryDirectory] = None
+        wanted = _options({"model": model, "device": device, "dtype": dtype, **options})
+        self._held, live = _live_tensors(tensors or {})
+        self._check(*self._run(progress, lambda c: self._library.rocm_sd_create_live(wanted, live, len(live), c,
+                                                                                    ctypes.byref(self._handle))))
+
+    @classmethod
+    def from_pretrained(cls, model: Union[str, Path], **options: Any) -> "ROCmOptimizedPipeline":
+        """A Diffusers folder or a single .safetensors file."""
+        return cls(model, **options)
+
+    @classmethod
+    def from_pipeline(cls, pipe: Any, **options: Any) -> "ROCmOptimizedPipeline":
+        """A live Diffusers pipeline's weights: on the CPU the pipeline's own memory wherever the engine computes in its type
+        and the kernels take the layout (so later changes of the weights may or may not be seen), else a copy. dtype defaults
+        to the pipeline's."""
+        import torch
+
+        folder = tempfile.TemporaryDirectory(prefix="rocm-sd-")
+        tensors: dict[str, dict[str, Any]] = {}
+        for name in ("unet", "vae", "text_encoder", "text_encoder_2"):
+            model = getattr(pipe, name, None)
+            if model is not None:
+                tensors[name] = {k: v.detach().contiguous().cpu() for k, v in model.state_dict().items() if v.is_floating_point()}
+        _write_configs(pipe, Path(folder.name))
+        dtype = {torch.float32: "f32", torch.bfloat16: "bf16"}.get(pipe.unet.dtype, "auto")
+        try:
+            made = cls(folder.name, **({"tensors": tensors, "dtype": dtype} | options))
+        except BaseException:
+            folder.cleanup()
+            raise
+        made._folder = folder
+        return made
+
+    def cancel(self) -> None:
+        """From another thread: stops the running call within a step; it raises Cancelled."""
+        self._cancel.value = 1
+
+    def plan(self, width: int = 0, height: int = 0, batch: int = 1, **options: Any) -> int:
+        """Bytes that such a call will take in all: weights, arena and buffers."""
+        total = c_uint64()
+        wanted = _options({"prompt": "", "width": width or None, "height": height or None, "batch": batch, **options})
+        with self._lock:
+            self._check(self._library.rocm_sd_plan(self._handle, wanted, ctypes.byref(total)), None)
+        return total.value
+
+    def __call__(self, prompt: str, negative_prompt: str = "", height: Optional[int] = None, width: Optional[int] = None,
+                 num_inference_steps: int = 20, guidance_scale: float = 7.0, num_images_per_prompt: int = 1,
+                 seed: int = -1, image: Any = None, mask_image: Any = None, strength: float = 0.75,
+                 initial_noise: Any = None, output_type: str = "pil", callback: Optional[Progress] = None,
+                 **options: Any) -> EngineOutput:
+        """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
+        through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
+        picture, -1 for a random one. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
+        too, and is raised here. options: the command line's (sampler, schedule, clip_skip, ...)."""
+        if output_type not in ("pil", "np", "pt"):
+            raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
+        inputs, held = _inputs(image, mask_image, initial_noise)
+        with self._lock:
+            wanted = _options({
+                "prompt": prompt, "negative_prompt": negative_prompt, "width": width, "height": height,
+                "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
+                "init_image": _path(image), "mask": _path(mask_image),
+                "strength": strength if image is not None else None, **options})
+            result = POINTER(_Result)()
+            self._cancel.value = 0
+            status, error = self._run(callback, lambda c: self._library.rocm_sd_generate_from(self._handle, wanted, ctypes.byref(inputs),
+                                                                                              c, ctypes.byref(result)))
+            del held
+            self._check(status, error)
+            try:
+                return _output(result.contents, output_type)
+            finally:
+                self._library.rocm_sd_result_free(result)
+
+    def _run(self, callback: Optional[Progress], call: Callable) -> tuple[int, Optional[BaseException]]:
+        raised: list[BaseException] = []
+
+        def progress(_user: Any, stage: bytes, step: int, total: int, seconds: float) -> int:
+            try:
+                return 1 if callback is not None and callback(stage.decode(), step, total, seconds) else 0
+            except BaseException as error:  # noqa: BLE001 (raised again once the engine has returned)
+                raised.append(error)
+                return 1
+
+        function = _ProgressFn(progress)
+        callbacks = _Callbacks(function, None, ctypes.pointer(self._cancel))
+        return call(ctypes.byref(callbacks)), raised[0] if raised else None
+
+    def _check(self, status: int, error: Optional[BaseException]) -> None:
+        if status == 0:
+            return
+        message = self._library.rocm_sd_last_error().decode()
+        if error is not None:
+            raise error
+        raise (Cancelled if status == 6 else EngineError)(status, message)
+
+    def close(self) -> None:
+        """Gives the memory back; the object is of no use afterwards."""
+        handle, self._handle = getattr(self, "_handle", None), c_void_p()
+        if handle:
+            self._library.rocm_sd_free(handle)
+        if getattr(self, "_folder", None) is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def __enter__(self) -> "ROCmOptimizedPipeline":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _path(picture: Any) -> Optional[str]:
+    return os.fspath(picture) if isinstance(picture, (str, os.PathLike)) else None
+
+
+def _array(values: Any) -> np.ndarray:
+    return values if isinstance(values, np.ndarray) else np.from_dlpack(values)
+
+
+def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
+    """A picture in memory as uint8 [H,W,3], or [H,W] for one channel; None for paths."""
+    if picture is None or _path(picture) is not None:
+        return None
+    if hasattr(picture, "convert"):  # PIL
+        return np.ascontiguousarray(picture.convert("RGB" if channels == 3 else "L"))
+    values = _array(picture)
+    if np.issubdtype(values.dtype, np.floating):
+        values = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
+    if values.dtype != np.uint8 or values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (1, 3, 4)):
+        raise ValueError(f"{name}: expected [H,W,3] or [H,W] of uint8 or float, got {values.dtype}{list(values.shape)}")
+    if values.ndim == 3:
+        values = values[..., :3] if channels == 3 and values.shape[2] > 1 else values[..., 0]
+    if channels == 3 and values.ndim == 2:
+        values = np.repeat(values[..., None], 3, axis=2)
+    return np.ascontiguousarray(values)
+
+
+def _inputs(image: Any, mask: Any, noise: Any) -> tuple[_Inputs, list[np.ndarray]]:
+    """What the engine takes from memory, and the arrays that must live as long."""
+    rgb, grey = _bytes_of(image, "image", 3), _bytes_of(mask, "mask_image", 1)
+    made, held = _Inputs(), []
+    for array, field_name in ((rgb, "init_rgb"), (grey, "mask")):
+        if array is None:
+            continue
+        if held and held[0].shape[:2] != array.shape[:2]:
+            raise ValueError(f"mask_image {list(array.shape[:2])}: expected the image's size {list(held[0].shape[:2])}")
+        setattr(made, field_name, array.ctypes.data)
+        made.height, made.width = array.shape[:2]
+        held.append(array)
+    if noise is not None:
+        values = np.ascontiguousarray(_array(noise), dtype=np.float32)
+        made.initial_noise, made.initial_noise_count = values.ctypes.data, values.size
+        held.append(values)
+    return made, held
+
+
+_TYPES = {"float32": b"F32", "float16": b"F16", "bfloat16": b"BF16"}
+
+
+def _live_tensors(components: dict[str, dict[str, Any]]) -> tuple[list[Any], ctypes.Array]:
+    """The C structs of these tensors, and what must live as long as they do."""
+    held: list[Any] = []
+    rows = []
+    for component, tensors in components.items():
+        for name, tensor in tensors.items():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            if kind not in _TYPES:
+                raise ValueError(f"{component} {name}: {kind}: expected float32, float16 or bfloat16")
+            if hasattr(tensor, "data_ptr"):  # a torch tensor: numpy has no bfloat16
+                if tensor.device.type != "cpu" or not tensor.is_contiguous():
+                    raise ValueError(f"{component} {name}: expected a contiguous tensor on the CPU")
+                data = tensor.data_ptr()
+            else:
+                tensor = _array(tensor)
+                if not tensor.flags.c_contiguous:
+                    raise ValueError(f"{component} {name}: expected a row-major array")
+                data = tensor.ctypes.data
+            shape = (c_int64 * max(1, len(tensor.shape)))(*tensor.shape)
+            held.append((tensor, shape))
+            rows.append(_Tensor(component.encode(), name.encode(), _TYPES[kind], len(tensor.shape), shape, data))
+    return held, (_Tensor * len(rows))(*rows)
+
+
+def _write_configs(pipe: Any, folder: Path) -> None:
+    """A Diffusers folder without its weights."""
+    pipe.save_config(folder)
+    for name in ("unet", "vae", "scheduler"):
+        if getattr(pipe, name, None) is not None:
+            getattr(pipe, name).save_config(folder / name)
+    for name in ("text_encoder", "text_encoder_2"):
+        model = getattr(pipe, name, None)
+        if model is None:
+            continue
+        config = model.config
+        config.architectures = config.architectures or [type(model).__name__]
+        config.save_pretrained(folder / name)
+        tokenizer = getattr(pipe, name.replace("text_encoder", "tokenizer"))
+        at = folder / name.replace("text_encoder", "tokenizer")
+        tokenizer.save_pretrained(at)
+        if not (at / "merges.txt").is_file():  # transformers 5 writes tokenizer.json only
+            state = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+            (at / "vocab.json").write_text(json.dumps(state["vocab"]))
+            pairs = (pair if isinstance(pair, str) else " ".join(pair) for pair in state["merges"])
+            (at / "merges.txt").write_text("#version: 0.2\n" + "\n".join(pairs) + "\n")
+
+
+def _output(result: _Result, output_type: str) -> EngineOutput:
+    pictures: Sequence[_Picture] = [result.pictures[i] for i in range(result.count)]
+    arrays = [np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)).copy() for p in pictures]
+    images: Any = np.stack(arrays)
+    if output_type == "pil":
+        from PIL import Image
+
+        images = [Image.fromarray(a) for a in arrays]
+    elif output_type == "pt":
+        import torch
+
+        images = torch.from_numpy(images)
+    return EngineOutput(images, [p.seed for p in pictures], [p.parameters.decode() for p in pictures])

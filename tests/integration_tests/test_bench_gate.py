@@ -1,0 +1,62 @@
+"""tools/bench_gate.py: what counts as a slow-down, and what a baseline is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def report(times: dict[str, float], device="cuda:0: NVIDIA H200, sm_90", spread=0.01, origin="measured") -> dict:
+    rows = [{"op": "linear", "problem": problem, "choice": "gpu 128x128x64", "chosen": True, "median_us": time, "spread": spread}
+            for problem, time in times.items()]
+    rows.append({"op": "linear", "problem": "8x8x8 f16", "choice": "gpu gemv", "chosen": False, "median_us": 1.0, "spread": 0})
+    return {"device": device, "origin": origin, "rows": rows}
+
+
+@pytest.fixture
+def gate(repository, tmp_path):
+    def run(now, *args):
+        (tmp_path / "now.json").write_text(now if isinstance(now, str) else json.dumps(now))
+        return subprocess.run([sys.executable, repository / "tools" / "bench_gate.py", tmp_path / "now.json", "--baseline",
+                               tmp_path / "base" / "line.json", *args], capture_output=True, text=True)
+
+    assert run(report({"a f16": 100.0, "b f16": 50.0}), "--update").returncode == 0
+    return run
+
+
+def test_as_fast_or_faster_passes(gate):
+    for times in ({"a f16": 100.0, "b f16": 50.0}, {"a f16": 60.0, "b f16": 54.0}):
+        done = gate(report(times))
+        assert done.returncode == 0 and "2 problems" in done.stdout
+
+
+def test_a_slow_down_fails_unless_it_is_explained(gate):
+    slow = report({"a f16": 125.0, "b f16": 50.0})
+    done = gate(slow)
+    assert done.returncode == 1 and "SLOWER: linear a f16: 100.00 -> 125.00 us (+25.0%)" in done.stdout
+    assert gate(slow, "--explain", "linear b f16=another").returncode == 1
+    done = gate(slow, "--explain", "linear a f16=a new epilogue", "--update")
+    assert done.returncode == 0 and "a new epilogue" in done.stdout
+    assert gate(slow).returncode == 0  # the baseline now
+
+
+def test_a_slow_down_within_the_spread_passes(gate):
+    assert gate(report({"a f16": 125.0, "b f16": 50.0}, spread=0.3)).returncode == 0
+
+
+def test_an_unexplained_slow_down_does_not_become_the_baseline(gate):
+    slow = report({"a f16": 125.0})
+    assert gate(slow, "--update").returncode == 1
+    done = gate(slow)
+    assert done.returncode == 1 and "not timed any more: linear b f16" in done.stdout
+
+
+def test_another_device_is_no_baseline(gate):
+    assert gate(report({"a f16": 1.0}, device="cuda:0: RTX 4090, sm_89")).returncode == 2
+    assert gate(report({"a f16": 1.0}, origin="model")).returncode == 2
+    assert gate(report({"a f16": 100.0}, device="cuda:3: NVIDIA H200, sm_90")).returncode == 0
+    for broken in ("{", "[]", '{"device": "x", "origin": "measured"}', json.dumps(report({}))):
+        assert gate(broken).returncode == 2

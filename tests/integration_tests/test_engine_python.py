@@ -1,0 +1,125 @@
+"""rocm_sd_ops.engine: the C++ engine from Python draws what the command line draws, reports, cancels, and tells errors."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+import pytest
+from pictures import read_picture
+from torch_ops import load_package
+
+
+@pytest.fixture(scope="module")
+def engine(build_dir):
+    os.environ["ROCM_SD_LIBRARY"] = str(build_dir / "librocm_sd.so")
+    load_package(build_dir)
+    import rocm_sd_ops.engine
+
+    return rocm_sd_ops.engine
+
+
+@pytest.fixture(scope="module")
+def pipe(engine, tiny_model):
+    with engine.ROCmOptimizedPipeline.from_pretrained(tiny_model("sd15"), device="cpu") as made:
+        yield made
+
+
+SIZE = dict(width=64, height=64)
+
+
+def test_draws_what_the_command_line_draws(pipe, rocm_sd, tiny_model, tmp_path):
+    steps: list = []
+    out = pipe("a cat", num_inference_steps=2, seed=7, output_type="np", num_images_per_prompt=2, sampler="Euler",
+               callback=lambda stage, step, total, seconds: steps.append((stage, step, total)) and None, **SIZE)
+    assert out.images.shape == (2, 64, 64, 3) and out.images.dtype == np.uint8 and out.seeds == [7, 8]
+    assert "a cat" in out.parameters[0] and ("sample", 2, 2) in steps
+    rocm_sd("generate", "--model", tiny_model("sd15"), "--prompt", "a cat", "--steps", 2, "--seed", 7, "--sampler", "Euler",
+            "--width", 64, "--height", 64, "--device", "cpu", "-o", tmp_path / "a.png")
+    one = pipe("a cat", num_inference_steps=2, seed=7, sampler="Euler", **SIZE)
+    assert np.array_equal(np.asarray(one.images[0]), read_picture(tmp_path / "a.png"))
+
+
+def test_pictures_in_and_out(pipe):
+    torch = pytest.importorskip("torch")
+    start = np.random.default_rng(0).random((64, 64, 3))
+    a = pipe("a cat", image=start, strength=0.5, num_inference_steps=4, seed=1, output_type="pt")
+    b = pipe("a cat", image=torch.from_numpy(start), strength=0.5, num_inference_steps=4, seed=1, output_type="np")
+    c = pipe("a cat", image=np.rint(start * 255).astype(np.uint8), strength=0.5, num_inference_steps=4, seed=1,
+             output_type="np", mask_image=np.zeros((64, 64), np.uint8))
+    assert np.array_equal(a.images.numpy(), b.images) and c.images.shape == b.images.shape
+    assert pipe.plan(**SIZE) > 0
+
+
+def test_a_live_pipeline_without_a_copy(engine, tiny_model):
+    import diffusers
+    import torch
+
+    folder = tiny_model("sd15")
+    live = diffusers.StableDiffusionPipeline.from_pretrained(folder)
+    call = dict(num_inference_steps=2, seed=7, sampler="Euler", output_type="np", **SIZE)
+    with (engine.ROCmOptimizedPipeline.from_pipeline(live, device="cpu") as ours,
+          engine.ROCmOptimizedPipeline(folder, device="cpu", dtype="f32") as theirs):
+        want = theirs("a cat", **call).images
+        assert np.array_equal(ours("a cat", **call).images, want)
+        weights = {p.data_ptr() for p in live.unet.parameters()}
+        assert weights <= {tensor.data_ptr() for tensor, _ in ours._held}
+        with torch.no_grad():
+            live.unet.conv_norm_out.weight.mul_(0.5)  # a norm's values are used as they lie
+        assert not np.array_equal(ours("a cat", **call).images, want)
+        noise = np.random.default_rng(0).standard_normal((1, 4, 8, 8), np.float32)
+        a, b = (ours("a cat", initial_noise=n, **call).images for n in (noise, torch.from_numpy(noise.copy())))
+        assert np.array_equal(a, b) and not np.array_equal(a, ours("a cat", **call).images)
+
+
+@pytest.mark.bad_input
+def test_bad_live_tensors(engine, tiny_model):
+    folder, good = tiny_model("sd15"), np.zeros((2, 2), np.float32)
+    for tensors, error, word in (({"unet": {"a": good.astype(np.int32)}}, ValueError, "int32"),
+                                 ({"unet": {"a": good}}, engine.EngineError, "expected a unet"),
+                                 ({"unet": {"a": np.zeros((4, 4), np.float32)[:, ::2]}}, ValueError, "row-major"),
+                                 ({"soul": {"a": good}}, engine.EngineError, "soul"),
+                                 ({"unet": {"a": np.zeros((0, 2), np.float32)}}, engine.EngineError, "dimension")):
+        with pytest.raises(error, match=word):
+            engine.ROCmOptimizedPipeline(folder, device="cpu", tensors=tensors)
+    noise = np.zeros(5, np.float32)
+    with engine.ROCmOptimizedPipeline(folder, device="cpu") as pipe:
+        with pytest.raises(engine.EngineError, match="noise"):
+            pipe("a cat", num_inference_steps=1, initial_noise=noise, **SIZE)
+        with pytest.raises(ValueError, match="expected the image's size"):
+            pipe("a cat", image=np.zeros((64, 64, 3), np.uint8), mask_image=np.zeros((32, 32), np.uint8))
+
+
+def test_callbacks_and_cancel(pipe, engine):
+    with pytest.raises(engine.Cancelled):
+        pipe("a cat", num_inference_steps=5, callback=lambda stage, *rest: stage == "sample", **SIZE)
+    with pytest.raises(KeyError, match="mine"):
+        pipe("a cat", num_inference_steps=5, callback=lambda *a: {}["mine"], **SIZE)
+    began = threading.Event()
+
+    def stop():
+        began.wait()
+        pipe.cancel()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    with pytest.raises(engine.Cancelled):
+        pipe("a cat", num_inference_steps=1000, callback=lambda stage, *rest: began.set(), **SIZE)
+    thread.join()
+    assert pipe("a cat", num_inference_steps=1, **SIZE).images  # serves on
+
+
+@pytest.mark.bad_input
+def test_errors_are_the_engines_sentences(pipe, engine, tmp_path):
+    with pytest.raises(engine.EngineError) as missing:
+        engine.ROCmOptimizedPipeline(tmp_path / "nothing")
+    assert missing.value.status == 3 and "nothing" in str(missing.value)
+    for options, word in ((dict(sampler="magic"), "magic"), (dict(width=63, height=64), "63"), (dict(no_such=1), "no-such")):
+        with pytest.raises(engine.EngineError, match=word):
+            pipe("a cat", num_inference_steps=1, **options)
+    for image in (np.zeros((4, 4, 7), np.uint8), np.zeros((4, 4, 3), np.int64)):
+        with pytest.raises(ValueError, match="expected"):
+            pipe("a cat", image=image)
+    with pytest.raises(ValueError, match="output_type"):
+        pipe("a cat", output_type="tiff")

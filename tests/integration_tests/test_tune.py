@@ -1,0 +1,183 @@
+"""`rocm-sd tune` as a user meets it: progress, budgets, a kill in the middle, tables that travel, tables that lie."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from pictures import psnr, read_picture
+
+SHAPES = """# op problem
+linear 64x64x64 f32 bias
+linear 128x64x64 f32
+conv2d 1x16x16x32->32 3x3 s1 p1,1,1,1 f32 bias
+attention f32 [1,2,64x64,40]
+layer_norm f32 [12,320]
+"""
+HEADER = "# rocm-sd tuning table 1"
+
+
+def checksum(body: str) -> str:
+    value = 0xCBF29CE484222325
+    for byte in body.encode():
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return f"{value:016x}"
+
+
+def records(path) -> list[list[str]]:
+    lines = path.read_text().splitlines()
+    assert lines[0] == HEADER
+    fields = [line.split("\t") for line in lines[1:]]
+    assert all(len(f) == 13 and f[12] == checksum("\t".join(f[:12])) for f in fields)
+    return fields
+
+
+@pytest.fixture
+def shapes(tmp_path):
+    path = tmp_path / "shapes.txt"
+    path.write_text(SHAPES)
+    return path
+
+
+def tune(rocm_sd, shapes, table, *more, code=0):
+    return rocm_sd("tune", "--device", "cpu", "--shapes", shapes, "--table", table, "--per-shape", 0.02, *more, code=code)
+
+
+@pytest.fixture
+def table(rocm_sd, shapes, tmp_path):
+    path = tmp_path / "own.tsv"
+    tune(rocm_sd, shapes, path)
+    return path
+
+
+def test_keeps_a_choice_a_shape_and_knows_it_the_next_time(rocm_sd, shapes, tmp_path):
+    path = tmp_path / "cache" / "deeper" / "host.tsv"
+    first = tune(rocm_sd, shapes, path)
+    assert "tuning 0/5 shapes, " in first.stderr and " s left: " in first.stderr
+    assert "4 shapes with a choice; 4 tuned now, 0 known, 0 left" in first.stdout
+    found = records(path)
+    assert sorted(f[4] for f in found) == ["attention", "conv2d", "linear", "linear"]
+    assert all(f[10] == "measured" and float(f[8]) <= float(f[9]) for f in found)
+    assert "0 tuned now, 4 known, 0 left" in tune(rocm_sd, shapes, path).stdout
+    assert "4 tuned now, 0 known" in tune(rocm_sd, shapes, path, "--again").stdout
+
+
+def test_goes_on_after_a_kill(rocm_sd, tmp_path):
+    shapes = tmp_path / "many.txt"
+    shapes.write_text("".join(f"linear {rows}x64x64 f32\n" for rows in range(64, 264)))
+    path = tmp_path / "own.tsv"
+    command = [str(rocm_sd.path), "tune", "--device", "cpu", "--shapes", str(shapes), "--table", str(path), "--per-shape", "0.02"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 300
+        while time.monotonic() < end and not (path.exists() and path.read_text().count("\n") > 5):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.wait()
+    before = path.read_text().count("\n") - 1
+    assert 5 <= before < 200
+    again = tune(rocm_sd, shapes, path, "--quiet")
+    assert "200 shapes with a choice" in again.stdout or "199 shapes with a choice" in again.stdout
+    assert f"{before} known" in again.stdout or f"{before - 1} known" in again.stdout
+    assert len(records(path)) >= 199
+
+
+def test_a_budget_ends_it_and_an_interrupt_too(rocm_sd, tmp_path):
+    path = tmp_path / "own.tsv"
+    done = rocm_sd("tune", "--device", "cpu", "--model", "sd15", "--dtype", "f32", "--budget", "1s", "--table", path)
+    assert "0 left" not in done.stdout and " left" in done.stdout
+    process = subprocess.Popen([str(rocm_sd.path), "tune", "--device", "cpu", "--model", "sd15", "--table", str(path)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "tuning " in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(300) == 6
+    assert "goes on where this ended" in process.communicate()[1]
+
+
+def test_tables_travel(rocm_sd, table, tmp_path):
+    assert "4 choices" in rocm_sd("tune", "show", table).stdout
+    assert "2 choices" in rocm_sd("tune", "show", table, "--op", "linear").stdout or "linear" in rocm_sd("tune", "show", table).stdout
+    assert "4 right, 0 refused, 0 wrong" in rocm_sd("tune", "verify", table, "--device", "cpu").stdout
+    env = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    rocm_sd("tune", "import", table, "--device", "cpu", env=env)
+    own = tmp_path / "cache" / "rocm-sd" / "tuning" / "host.tsv"
+    assert records(own) == records(table)
+    shown = rocm_sd("tune", "show", "--device", "cpu", env=env | {"ROCM_SD_TUNING": ""})
+    assert str(own) in shown.stdout and "4 choices" in shown.stdout
+    out = tmp_path / "out.tsv"
+    rocm_sd("tune", "export", out, "--device", "cpu", env=env | {"ROCM_SD_TUNING": ""})
+    assert records(out) == records(table)
+    other = tmp_path / "other.tsv"
+    body = "\t".join(["Other", "sm_90", "132", "x", "linear", "8x8x8 f32", "gpu 1", "", "1", "1", "measured", "2026-01-01"])
+    other.write_text(f"{HEADER}\n{body}\t{checksum(body)}\ndamaged\n")
+    merged = tmp_path / "merged.tsv"
+    done = rocm_sd("tune", "merge", merged, table, other)
+    assert "5 choices" in done.stdout and "1 damaged" in done.stdout
+    assert len(records(merged)) == 5
+    rocm_sd("tune", "export", tmp_path / "gemm.csv", "--from", table, "--format", "tunableop")
+    assert (tmp_path / "gemm.csv").read_text().splitlines() == ["GemmAndBiasTunableOp_float_TN,tn_64_64_64_ld_64_64_64",
+                                                                "GemmTunableOp_float_TN,tn_64_128_64_ld_64_64_64"]
+
+
+@pytest.mark.bad_input
+def test_bad_tables_and_arguments_are_told(rocm_sd, shapes, tmp_path):
+    bad = tmp_path / "bad.tsv"
+    bad.write_text("not a table\n")
+    for command in (["show", bad], ["verify", bad, "--device", "cpu"], ["import", bad, "--device", "cpu"], ["merge", tmp_path / "x", bad]):
+        assert "expected a first line" in rocm_sd("tune", *command, code=3).stderr
+    assert "expected --model" in rocm_sd("tune", "--device", "cpu", code=2).stderr
+    assert "budget" in tune(rocm_sd, shapes, tmp_path / "t", "--budget", "soon", code=2).stderr
+    assert "sd15" in rocm_sd("tune", "--device", "cpu", "--model", "sd16", code=2).stderr
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_text("linear 64x64 f32\n")
+    assert "wrong.txt:1: " in rocm_sd("tune", "--device", "cpu", "--shapes", wrong, "--table", tmp_path / "t", code=3).stderr
+
+
+def test_no_table_changes_what_is_right(rocm_sd, tiny_model, tmp_path):
+    """Every choice of a table replaced by others, sound and not: the picture stays what it is."""
+    model = tiny_model("sd15")
+    draw = ["generate", "--model", model, "--device", "cpu", "--dtype", "f32", "--steps", "2", "-W", "64", "-H", "64",
+            "--seed", "1"]
+    rocm_sd(*draw, "-o", tmp_path / "plain.png")
+    path = tmp_path / "own.tsv"
+    done = rocm_sd("tune", "--device", "cpu", "--model", model, "--dtype", "f32", "-W", 64, "-H", 64, "--per-shape", 0.001,
+                   "--table", path)
+    assert " 0 left" in done.stdout
+    tuned = records(path)
+    assert len(tuned) > 10
+    for choice in ("onednn", "ref", "gpu 128x128x64", "\\x00 nonsense"):
+        hostile = tmp_path / "hostile.tsv"
+        lines = [HEADER, "garbage", "\t" * 40]
+        for fields in tuned:
+            body = "\t".join([*fields[:6], choice, *fields[7:12]])
+            lines.append(f"{body}\t{checksum(body)}")
+        hostile.write_text("\n".join(lines))
+        log = rocm_sd(*draw, "-o", tmp_path / "hostile.png", env={"ROCM_SD_TUNING": str(hostile), "ROCM_SD_LOG": "dispatch"})
+        if choice in ("onednn", "ref"):
+            assert f"-> {choice} (tuned)" in log.stderr
+        else:
+            assert "(tuned)" not in log.stderr and "is not followed" in log.stderr
+        assert psnr(read_picture(tmp_path / "plain.png"), read_picture(tmp_path / "hostile.png")) > 60
+    log = rocm_sd(*draw, "-o", tmp_path / "off.png", env={"ROCM_SD_TUNING": "off", "ROCM_SD_LOG": "dispatch"})
+    assert "(tuned)" not in log.stderr
+    assert (tmp_path / "off.png").read_bytes() == (tmp_path / "plain.png").read_bytes()
+
+
+def test_emulated_gpus_are_tuned_by_their_counts(rocm_sd, shapes, tmp_path):
+    if "emu:gfx1100" not in rocm_sd("devices").stdout:
+        pytest.skip("no kernels for gfx1100, or no emulator, in this build")
+    small = tmp_path / "small.txt"
+    small.write_text("linear 128x128x128 f16 bias\nlayer_norm f16 [12,320]\n")
+    path = tmp_path / "gfx1100.tsv"
+    done = rocm_sd("tune", "--device", "emu:gfx1100", "--shapes", small, "--table", path)
+    assert "by the model: nothing was timed" in done.stdout
+    found = records(path)
+    assert len(found) == 1 and found[0][10] == "model" and found[0][6].startswith("gpu ")
+    assert found[0][1] == "gfx1100" and "+" in found[0][3]
+    assert "1 right" in rocm_sd("tune", "verify", path, "--device", "emu:gfx1100").stdout
+    assert not [name for name in os.listdir("/tmp") if name.startswith(f"rocm-sd-counts.{os.getpid()}")]
