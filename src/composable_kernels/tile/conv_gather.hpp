@@ -31,6 +31,7 @@ struct ConvImage {
   int32_t block[2];                                       // pieces of a block, a divisor of pieces[i]
   FastDivide by_block[2], by_block_taps[2], by_filter_w;  // block[i]; block[i] * filter_h * filter_w
   int32_t whole;  // 1: blocks are of kWhole pieces, so that all columns of a step have one tap
+  int32_t near;   // 1: an input has less than 2^31 bytes
 };
 
 template <class Storage>
@@ -40,7 +41,9 @@ struct ConvGather {
   static constexpr bool kReread = true;  // by the next taps
 
   struct Row {
-    uint32_t at, second_at;  // bytes of each input before the pixel under the window's first tap: perhaps outside
+    int32_t corner;  // stored pixel under the window's first tap, may lie outside the image
+    uint32_t at,
+        second_at;  // bytes of each input before the pixel under the window's first tap: perhaps outside
     uint32_t taps;  // bit r: tap row r is inside; bit 16 + s: tap column s; kOddY, kOddX: the corner's parity
   };
   struct Column {
@@ -57,7 +60,7 @@ struct ConvGather {
 
   ROCM_SD_DEVICE Row row(int at) const {
     const int pixel = first + at;
-    if (pixel >= image.pixels) return {0, 0, 0};
+    if (pixel >= image.pixels) return {0, 0, 0, 0};
     const int n = image.by_image.quotient(pixel), in_image = pixel - n * image.by_image.divisor;
     const int p = image.by_row.quotient(in_image), q = in_image - p * image.by_row.divisor;
     const int y = p * image.stride - image.pad_top + down, x = q * image.stride - image.pad_left + right;
@@ -67,7 +70,7 @@ struct ConvGather {
     if (image.doubled) taps |= (y & 1 ? kOddY : 0) | (x & 1 ? kOddX : 0);
     // Arithmetic shifts: a corner at row -1 of the doubled image is in row -1 of the stored one.
     const int corner = (n * image.height + (y >> image.doubled)) * image.width + (x >> image.doubled);
-    return {static_cast<uint32_t>(corner * image.pieces[0]) * 16,
+    return {corner, static_cast<uint32_t>(corner * image.pieces[0]) * 16,
             static_cast<uint32_t>(corner * image.pieces[1]) * 16, taps};
   }
   ROCM_SD_DEVICE Column column(int k, int within) const {
@@ -104,8 +107,17 @@ struct ConvGather {
   }
   ROCM_SD_DEVICE Chunk<T> chunk(const Row& row, const Column& column) const {
     const bool valid = holds(row, column);
+    int offset = column.r * image.width + column.s;
+    if (image.doubled) offset = doubled_offset(row, column);
+    const int at = valid ? (row.corner + offset) * column.pieces + column.piece : 0;
     const void* data = column.second ? image.data[1] : image.data[0];
-    const uint32_t bytes = valid ? offset_of(row, column) : 0;  // an input has less than 2^32
+    return {static_cast<const T*>(data) + static_cast<int64_t>(at) * kChunk, valid};
+  }
+  // The same where each input has less than 2^32 bytes.
+  ROCM_SD_DEVICE Chunk<T> near_chunk(const Row& row, const Column& column) const {
+    const bool valid = holds(row, column);
+    const void* data = column.second ? image.data[1] : image.data[0];
+    const uint32_t bytes = valid ? offset_of(row, column) : 0;
     return {reinterpret_cast<const T*>(static_cast<const char*>(data) + bytes), valid};
   }
   // The same as an offset from base(k); `nowhere` where the chunk is not of the product.
@@ -118,7 +130,7 @@ struct ConvGather {
   }
   // A step of blocks that are not whole may lie in both inputs; a doubled image asks for more per chunk.
   ROCM_SD_DEVICE bool one_base() const {
-    return (image.whole || image.pieces[1] == 0) && !image.doubled;
+    return (image.whole || image.pieces[1] == 0) && !image.doubled && image.near;
   }
 
  private:
@@ -131,9 +143,11 @@ struct ConvGather {
     const uint32_t first_at = row.at, second_at = row.second_at;
     const uint32_t corner = column.second ? second_at : first_at;
     if (!image.doubled) return corner + column.at;
+    return corner + static_cast<uint32_t>(doubled_offset(row, column) * column.pieces + column.piece) * 16;
+  }
+  ROCM_SD_DEVICE int doubled_offset(const Row& row, const Column& column) const {
     const int r = column.r + (row.taps & kOddY ? 1 : 0), s = column.s + (row.taps & kOddX ? 1 : 0);
-    return corner +
-           static_cast<uint32_t>(((r >> 1) * image.width + (s >> 1)) * column.pieces + column.piece) * 16;
+    return (r >> 1) * image.width + (s >> 1);
   }
 
   // Bit i: 0 <= at + i < size, for i < count.

@@ -5,7 +5,8 @@
 //   Column column(k, within)  the same of depth k + within: k of the tile's first column, the same in all
 //                          threads, within a multiple of a chunk; asked once per step where the threads'
 //                          number is a multiple of a row's chunks (else once per chunk)
-//   chunk(row, column)     the address of a chunk, readable in any case, and whether its elements belong to
+//   chunk(row, column), near_chunk(row, column)  the address of a chunk, readable in any case, and whether
+//   its elements belong to
 //                          the product; else zeros are copied
 //   base(k), offset(row, column, nowhere)  the same for Arch::kBufferLoads: bytes from an address that is the
 //                          same in all threads, or `nowhere`; only where one_base()
@@ -50,6 +51,7 @@ struct MatrixRows {
     const bool valid = k < depth;
     return {row.data + (valid ? k : 0), valid};
   }
+  ROCM_SD_DEVICE Chunk<T> near_chunk(const Row& row, Column k) const { return chunk(row, k); }
   ROCM_SD_DEVICE uint32_t offset(const Row& row, Column k, uint32_t nowhere) const {
     return row.offset + (k < depth ? static_cast<uint32_t>(k) * sizeof(T) : nowhere);
   }
@@ -95,7 +97,7 @@ class TileCopy {
     for (int i = 0; i < kCount; ++i) {
       if (!kEven && Arch::thread() + i * kThreads >= kTotal) continue;
       if (!kOneColumn && i > 0) column = source_.column(k, column_of(i));
-      const Chunk<T> chunk = source_.chunk(rows_[i], column);
+      const Chunk<T> chunk = chunk_of(rows_[i], column);
       if constexpr (Arch::kAsyncCopies && Source::kReread) {
         Arch::copy_async_cached(place(tile, i), chunk.data, chunk.valid);
       } else if constexpr (Arch::kAsyncCopies) {
@@ -129,6 +131,13 @@ class TileCopy {
   }
 
  private:
+  ROCM_SD_DEVICE Chunk<T> chunk_of(const typename Source::Row& row,
+                                   const typename Source::Column& column) const {
+    if constexpr (Arch::kBufferLoads)
+      return source_.near_chunk(row, column);
+    else
+      return source_.chunk(row, column);
+  }
   // The same in all threads: whether loads put zeros in place by themselves.
   ROCM_SD_DEVICE bool buffered() const {
     if constexpr (Arch::kBufferLoads)
