@@ -46,6 +46,21 @@ struct Amd {
     return reinterpret_cast<char*>(data);
   }
 
+  // 16 bytes from `offset` bytes after a base that is the same in all lanes: zeros where the offset is
+  // kNowhere or more. "Buffer resource" in the ISA documents: raw, of 2^31 bytes.
+  static constexpr bool kBufferLoads = true;
+  static constexpr uint32_t kNowhere = 0x80000000u;
+  using Buffer = __amdgpu_buffer_rsrc_t;
+  static ROCM_SD_DEVICE Buffer buffer(const void* base) {
+    constexpr int kFormat = kLanes == 64 ? 0x00020000 : 0x31004000;
+    return __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, static_cast<int>(kNowhere), kFormat);
+  }
+  template <class Words>
+  static ROCM_SD_DEVICE Words load_buffer(Buffer from, uint32_t offset) {
+    return __builtin_bit_cast(Words,
+                              __builtin_amdgcn_raw_buffer_load_b128(from, static_cast<int>(offset), 0, 0));
+  }
+
   // The compiler moves no instruction past this point.
   static ROCM_SD_DEVICE void fence_schedule() { __builtin_amdgcn_sched_barrier(0); }
 

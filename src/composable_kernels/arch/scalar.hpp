@@ -20,6 +20,7 @@ struct Scalar {
   static constexpr int kFragmentsAhead = 1;
   static constexpr const char* kName = "scalar";
   static constexpr bool kAsyncCopies = false;
+  static constexpr bool kBufferLoads = false;
   static constexpr bool kDeepAtoms = false;  // a lane reads 16 bytes of a row for two atoms at once
 
   static int thread() { return 0; }

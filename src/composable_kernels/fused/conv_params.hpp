@@ -76,6 +76,10 @@ ConvImage conv_image(const ConvGeometry& g, const T* x, const T* second) {
     out.by_block_taps[i] = fast_divide(out.block[i] * g.filter_h * g.filter_w);
   }
   out.by_filter_w = fast_divide(g.filter_w);
+  const int64_t pixels = int64_t{g.batch} * g.height * g.width;
+  const int64_t most = out.pieces[0] > out.pieces[1] ? out.pieces[0] : out.pieces[1];
+  out.near = pixels * most < int64_t{1} << 27;
+  out.whole = out.block[0] == ConvImage::kWhole && (out.pieces[1] == 0 || out.block[1] == ConvImage::kWhole);
   return out;
 }
 

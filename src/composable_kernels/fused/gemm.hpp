@@ -51,12 +51,13 @@ ROCM_SD_DEVICE TilePlace tile_place(int index, int tiles_m, int tiles_n) {
 // their gates.
 template <class Cfg>
 struct GatedRows : MatrixRows<typename Cfg::T> {
+  ROCM_SD_DEVICE const void* base(int) const { return this->data + this->first / 2 * this->stride; }
   ROCM_SD_DEVICE typename MatrixRows<typename Cfg::T>::Row row(int r) const {
     constexpr int kHalf = Cfg::kWaveN / 2;
     const int wave = r / Cfg::kWaveN, at = r % Cfg::kWaveN, outputs = this->rows / 2;
     const int value = this->first / 2 + wave * kHalf + at % kHalf;
     const int clamped = value < outputs ? value : outputs - 1;
-    return {this->data + (at < kHalf ? clamped : outputs + clamped) * this->stride};
+    return this->row_at(at < kHalf ? clamped : outputs + clamped, this->first / 2);
   }
 };
 

@@ -15,6 +15,7 @@
 namespace rocm_sd {
 
 struct ConvImage {
+  static constexpr int kWhole = 8;       // pieces: 128 bytes, of which steps are divisors
   static constexpr int kMaxFilter = 14;  // taps in either direction: a row's mask holds a bit for each
 
   const void* data[2];         // [N, height, width, pieces[i] * 16 bytes], aligned to 16 bytes
@@ -29,6 +30,8 @@ struct ConvImage {
   FastDivide by_image, by_row;                            // outputs of an image, of a row
   int32_t block[2];                                       // pieces of a block, a divisor of pieces[i]
   FastDivide by_block[2], by_block_taps[2], by_filter_w;  // block[i]; block[i] * filter_h * filter_w
+  int32_t whole;  // 1: blocks are of kWhole pieces, so that all columns of a step have one tap
+  int32_t near;   // 1: an input has less than 2^31 bytes
 };
 
 template <class Storage>
@@ -39,13 +42,15 @@ struct ConvGather {
 
   struct Row {
     int32_t corner;  // stored pixel under the window's first tap, may lie outside the image
+    uint32_t at,
+        second_at;  // bytes of each input before the pixel under the window's first tap: perhaps outside
     uint32_t taps;  // bit r: tap row r is inside; bit 16 + s: tap column s; kOddY, kOddX: the corner's parity
   };
   struct Column {
-    const T* data;
     int32_t pieces, piece;  // of a pixel of this input; the column's
-    int32_t offset;         // from the corner, in stored pixels
+    uint32_t at;            // bytes from the corner's first: the tap's pixel and the piece
     int32_t r, s;
+    bool second;    // input
     uint32_t taps;  // the two bits that a row must have
   };
 
@@ -55,7 +60,7 @@ struct ConvGather {
 
   ROCM_SD_DEVICE Row row(int at) const {
     const int pixel = first + at;
-    if (pixel >= image.pixels) return {0, 0};
+    if (pixel >= image.pixels) return {0, 0, 0, 0};
     const int n = image.by_image.quotient(pixel), in_image = pixel - n * image.by_image.divisor;
     const int p = image.by_row.quotient(in_image), q = in_image - p * image.by_row.divisor;
     const int y = p * image.stride - image.pad_top + down, x = q * image.stride - image.pad_left + right;
@@ -65,40 +70,85 @@ struct ConvGather {
     if (image.doubled) taps |= (y & 1 ? kOddY : 0) | (x & 1 ? kOddX : 0);
     // Arithmetic shifts: a corner at row -1 of the doubled image is in row -1 of the stored one.
     const int corner = (n * image.height + (y >> image.doubled)) * image.width + (x >> image.doubled);
-    return {corner, taps};
+    return {corner, static_cast<uint32_t>(corner * image.pieces[0]) * 16,
+            static_cast<uint32_t>(corner * image.pieces[1]) * 16, taps};
   }
-  ROCM_SD_DEVICE Column column(int k) const {
-    int piece = k / kChunk;
-    const bool ended = piece >= image.end, second = !ended && piece >= image.first_end;
-    // Beyond k nothing is valid, but the address must be one that can be read.
-    piece = ended ? 0 : second ? piece - image.first_end : piece;
+  ROCM_SD_DEVICE Column column(int k, int within) const {
     Column c;
-    c.data = static_cast<const T*>(second ? image.data[1] : image.data[0]);
-    c.pieces = second ? image.pieces[1] : image.pieces[0];
-    const FastDivide by_block = second ? image.by_block[1] : image.by_block[0];
-    const FastDivide by_taps = second ? image.by_block_taps[1] : image.by_block_taps[0];
-    const int block = by_taps.quotient(piece), in_block = piece - block * by_taps.divisor;
-    const int tap = by_block.quotient(in_block);
-    c.piece = block * by_block.divisor + in_block - tap * by_block.divisor;
+    int tap;
+    if (image.whole) {  // all but the last addition is the same in all threads
+      int piece = k / kChunk;
+      c.second = piece >= image.first_end;
+      if (c.second) piece -= image.first_end;
+      const FastDivide by_taps = c.second ? image.by_block_taps[1] : image.by_block_taps[0];
+      const int block = by_taps.quotient(piece), in_block = piece - block * by_taps.divisor;
+      tap = in_block / ConvImage::kWhole;
+      c.piece = block * ConvImage::kWhole + in_block % ConvImage::kWhole + within / kChunk;
+      c.taps = 0;
+    } else {
+      int piece = (k + within) / kChunk;
+      const bool ended = piece >= image.end;
+      c.second = !ended && piece >= image.first_end;
+      // Beyond k nothing is valid, but the address must be one that can be read.
+      piece = ended ? 0 : c.second ? piece - image.first_end : piece;
+      const FastDivide by_block = c.second ? image.by_block[1] : image.by_block[0];
+      const FastDivide by_taps = c.second ? image.by_block_taps[1] : image.by_block_taps[0];
+      const int block = by_taps.quotient(piece), in_block = piece - block * by_taps.divisor;
+      tap = by_block.quotient(in_block);
+      c.piece = block * by_block.divisor + in_block - tap * by_block.divisor;
+      c.taps = ended ? kNever : 0;
+    }
+    c.pieces = c.second ? image.pieces[1] : image.pieces[0];
     c.r = image.by_filter_w.quotient(tap);
     c.s = tap - c.r * image.filter_w;
-    c.offset = c.r * image.width + c.s;
-    c.taps = ended ? kNever : 1u << c.r | 0x10000u << c.s;
+    c.at = static_cast<uint32_t>((c.r * image.width + c.s) * c.pieces + c.piece) * 16;
+    c.taps |= 1u << c.r | 0x10000u << c.s;
     return c;
   }
   ROCM_SD_DEVICE Chunk<T> chunk(const Row& row, const Column& column) const {
-    const bool valid = (row.taps & column.taps) == column.taps;
-    int offset = column.offset;
-    if (image.doubled) {
-      const int r = column.r + (row.taps & kOddY ? 1 : 0), s = column.s + (row.taps & kOddX ? 1 : 0);
-      offset = (r >> 1) * image.width + (s >> 1);
-    }
+    const bool valid = holds(row, column);
+    int offset = column.r * image.width + column.s;
+    if (image.doubled) offset = doubled_offset(row, column);
     const int at = valid ? (row.corner + offset) * column.pieces + column.piece : 0;
-    return {column.data + static_cast<int64_t>(at) * kChunk, valid};
+    const void* data = column.second ? image.data[1] : image.data[0];
+    return {static_cast<const T*>(data) + static_cast<int64_t>(at) * kChunk, valid};
+  }
+  // The same where each input has less than 2^32 bytes.
+  ROCM_SD_DEVICE Chunk<T> near_chunk(const Row& row, const Column& column) const {
+    const bool valid = holds(row, column);
+    const void* data = column.second ? image.data[1] : image.data[0];
+    const uint32_t bytes = valid ? offset_of(row, column) : 0;
+    return {reinterpret_cast<const T*>(static_cast<const char*>(data) + bytes), valid};
+  }
+  // The same as an offset from base(k); `nowhere` where the chunk is not of the product.
+  ROCM_SD_DEVICE uint32_t offset(const Row& row, const Column& column, uint32_t nowhere) const {
+    const uint32_t first_at = row.at, second_at = row.second_at;
+    return holds(row, column) ? (column.second ? second_at : first_at) + column.at : nowhere;
+  }
+  ROCM_SD_DEVICE const void* base(int k) const {
+    return image.whole && k / kChunk >= image.first_end ? image.data[1] : image.data[0];
+  }
+  // A step of blocks that are not whole may lie in both inputs; a doubled image asks for more per chunk.
+  ROCM_SD_DEVICE bool one_base() const {
+    return (image.whole || image.pieces[1] == 0) && !image.doubled && image.near;
   }
 
  private:
   static constexpr uint32_t kOddY = 1u << 14, kNever = 1u << 15, kOddX = 1u << 30;
+
+  static ROCM_SD_DEVICE bool holds(const Row& row, const Column& column) {
+    return (row.taps & column.taps) == column.taps;
+  }
+  ROCM_SD_DEVICE uint32_t offset_of(const Row& row, const Column& column) const {
+    const uint32_t first_at = row.at, second_at = row.second_at;
+    const uint32_t corner = column.second ? second_at : first_at;
+    if (!image.doubled) return corner + column.at;
+    return corner + static_cast<uint32_t>(doubled_offset(row, column) * column.pieces + column.piece) * 16;
+  }
+  ROCM_SD_DEVICE int doubled_offset(const Row& row, const Column& column) const {
+    const int r = column.r + (row.taps & kOddY ? 1 : 0), s = column.s + (row.taps & kOddX ? 1 : 0);
+    return (r >> 1) * image.width + (s >> 1);
+  }
 
   // Bit i: 0 <= at + i < size, for i < count.
   static ROCM_SD_DEVICE uint32_t inside(int at, int size, int count) {

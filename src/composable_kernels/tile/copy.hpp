@@ -2,12 +2,14 @@
 //
 // Where the rows come from is a Source (rows of a matrix, gathered pixels of an image):
 //   Row row(r)             whatever of row r of the tile stays the same along k; asked once, before the loop
-//   Column column(k)       the same of depth k, a multiple of a chunk; asked once per step where the threads'
-//                          number is a multiple of a row's chunks (else once per chunk); not const if it
-//                          likes: the copy keeps a source of its own, and k grows by kBlockK from step to
-//                          step
-//   chunk(row, column)     the address of a chunk, readable in any case, and whether its elements belong to
+//   Column column(k, within)  the same of depth k + within: k of the tile's first column, the same in all
+//                          threads, within a multiple of a chunk; asked once per step where the threads'
+//                          number is a multiple of a row's chunks (else once per chunk)
+//   chunk(row, column), near_chunk(row, column)  the address of a chunk, readable in any case, and whether
+//   its elements belong to
 //                          the product; else zeros are copied
+//   base(k), offset(row, column, nowhere)  the same for Arch::kBufferLoads: bytes from an address that is the
+//                          same in all threads, or `nowhere`; only where one_base()
 //   kReread                whether this workgroup soon reads the same chunks again
 #pragma once
 
@@ -34,6 +36,7 @@ struct MatrixRows {
   using T = Storage;
   struct Row {
     const T* data;
+    uint32_t offset;  // of data from base()
   };
   using Column = int;
   static constexpr bool kReread = false;
@@ -42,14 +45,24 @@ struct MatrixRows {
   int64_t stride;
   int first, rows, depth;
 
-  ROCM_SD_DEVICE Row row(int r) const {
-    const int at = first + r < rows ? first + r : rows - 1;
-    return {data + at * stride};
-  }
-  ROCM_SD_DEVICE Column column(int k) const { return k; }
+  ROCM_SD_DEVICE Row row(int r) const { return row_at(first + r < rows ? first + r : rows - 1, first); }
+  ROCM_SD_DEVICE Column column(int k, int within) const { return k + within; }
   ROCM_SD_DEVICE Chunk<T> chunk(const Row& row, Column k) const {
     const bool valid = k < depth;
     return {row.data + (valid ? k : 0), valid};
+  }
+  ROCM_SD_DEVICE Chunk<T> near_chunk(const Row& row, Column k) const { return chunk(row, k); }
+  ROCM_SD_DEVICE uint32_t offset(const Row& row, Column k, uint32_t nowhere) const {
+    return row.offset + (k < depth ? static_cast<uint32_t>(k) * sizeof(T) : nowhere);
+  }
+  ROCM_SD_DEVICE const void* base(int) const { return data + first * stride; }
+  ROCM_SD_DEVICE bool one_base() const { return true; }
+
+ protected:
+  // Row `at` of the matrix; base: the row that base() begins with, not beyond it.
+  ROCM_SD_DEVICE Row row_at(int at, int base) const {
+    return {data + at * stride,
+            static_cast<uint32_t>((at - base) * stride * static_cast<int64_t>(sizeof(T)))};
   }
 };
 
@@ -77,13 +90,14 @@ class TileCopy {
 
   // k: of the tile's first column.
   ROCM_SD_DEVICE void issue(T* tile, int k) {
+    if (buffered()) return issue_buffered(k);
     valid_ = 0;
-    typename Source::Column column = source_.column(k + column_of(0));
+    typename Source::Column column = source_.column(k, column_of(0));
     ROCM_SD_UNROLL
     for (int i = 0; i < kCount; ++i) {
       if (!kEven && Arch::thread() + i * kThreads >= kTotal) continue;
-      if (!kOneColumn && i > 0) column = source_.column(k + column_of(i));
-      const Chunk<T> chunk = source_.chunk(rows_[i], column);
+      if (!kOneColumn && i > 0) column = source_.column(k, column_of(i));
+      const Chunk<T> chunk = chunk_of(rows_[i], column);
       if constexpr (Arch::kAsyncCopies && Source::kReread) {
         Arch::copy_async_cached(place(tile, i), chunk.data, chunk.valid);
       } else if constexpr (Arch::kAsyncCopies) {
@@ -100,6 +114,13 @@ class TileCopy {
   // Writes what issue() left in registers; async copies are awaited by the caller.
   ROCM_SD_DEVICE void land(T* tile) {
     if constexpr (!Arch::kAsyncCopies) {
+      if (buffered()) {
+        ROCM_SD_UNROLL
+        for (int i = 0; i < kCount; ++i)
+          if (kEven || Arch::thread() + i * kThreads < kTotal)
+            *reinterpret_cast<Words4*>(place(tile, i)) = held_[i];
+        return;
+      }
       ROCM_SD_UNROLL
       for (int i = 0; i < kCount; ++i) {
         if (!kEven && Arch::thread() + i * kThreads >= kTotal) continue;
@@ -110,6 +131,32 @@ class TileCopy {
   }
 
  private:
+  ROCM_SD_DEVICE Chunk<T> chunk_of(const typename Source::Row& row,
+                                   const typename Source::Column& column) const {
+    if constexpr (Arch::kBufferLoads)
+      return source_.near_chunk(row, column);
+    else
+      return source_.chunk(row, column);
+  }
+  // The same in all threads: whether loads put zeros in place by themselves.
+  ROCM_SD_DEVICE bool buffered() const {
+    if constexpr (Arch::kBufferLoads)
+      return source_.one_base();
+    else
+      return false;
+  }
+  ROCM_SD_DEVICE void issue_buffered(int k) {
+    if constexpr (Arch::kBufferLoads) {
+      const auto from = Arch::buffer(source_.base(k));
+      typename Source::Column column = source_.column(k, column_of(0));
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        if (!kEven && Arch::thread() + i * kThreads >= kTotal) continue;
+        if (!kOneColumn && i > 0) column = source_.column(k, column_of(i));
+        held_[i] = Arch::template load_buffer<Words4>(from, source_.offset(rows_[i], column, Arch::kNowhere));
+      }
+    }
+  }
   static ROCM_SD_DEVICE int row_of(int i) {
     const int at = Arch::thread() + i * kThreads;
     return kEven || at < kTotal ? at / kPerRow : 0;

@@ -15,6 +15,8 @@ namespace rocm_sd {
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
+constexpr int64_t kMostNear =
+    (int64_t{1} << 28) - 1;  // pieces of 16 bytes in an input that AMD's gather counts
 
 template <class T>
 ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) {
@@ -257,8 +259,9 @@ Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {
   const ConvExtent extent = conv_extent(p);
   const auto piece = static_cast<int64_t>(16 / dtype_size(p.dtype()));
   const int64_t padded = conv_padded_channels(std::max(p.channels(), p.second_channels()), p.dtype());
+  const int64_t most = device->traits().family == GpuFamily::kNvidia ? kMost : kMostNear;
   if (extent.pixels > kMost || extent.outputs > kMost || extent.depth > kMost ||
-      p.batch() * p.height() * p.width() > kMost / (padded / piece))
+      p.batch() * p.height() * p.width() > most / (padded / piece))
     return "more pixels than it counts";
   return supports_kernel(ex, conv_kernel_name(p.dtype(), default_choice(ex, extent).config));
 }
