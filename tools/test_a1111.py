@@ -60,6 +60,9 @@ def check(program: Program, size: int, steps: int) -> list[str]:
             problems.append(f"{name}: {failed}")
             continue
         print(f"{name}: {db:.1f} dB", flush=True)
+        told = program.request("/rocm_sd/v1/status")
+        if told["attention"] != "rocm-sd" or (told["unet"] or "None") != unet or bool(told["layers"]) != (unet == "None"):
+            problems.append(f"{name}: not what drew: {told}")
         if db < LEAST_DB:
             problems.append(f"{name}: {db:.1f} dB, expected at least {LEAST_DB}")
         if f"ROCm SD level: {level}" not in infotext:

@@ -46,7 +46,8 @@ def a1111(ops, monkeypatch):
            on_app_started=callbacks["app"].append, on_list_unets=callbacks["unets"].append)
     module("modules.devices", device=torch.device("cpu"), dtype_unet=torch.float32)
     module("modules.sd_unet", SdUnet=torch.nn.Module, SdUnetOption=type("SdUnetOption", (), {}), current_unet=None,
-           get_unet_option=lambda: None)
+           current_unet_option=None, get_unet_option=lambda: None)
+    module("modules.sd_hijack", current_optimizer=None)
     module("modules.scripts", Script=object, AlwaysVisible=object())
     module("modules.sd_hijack_optimizations", SdOptimization=type("SdOptimization", (), {}))
     module("modules.hypernetworks")
@@ -73,11 +74,14 @@ class _Nothing:
         return None
 
 
-def test_a1111_optimization(a1111):
+def test_a1111_optimization(a1111, monkeypatch):
     found: list = []
     a1111.callbacks["optimizers"][0](found)
     (optimization,) = found
-    assert optimization.is_available() and optimization.priority > 100 and optimization.name == "rocm-sd"
+    assert optimization.is_available() and optimization.priority > 1000 and optimization.name == "rocm-sd"
+    with monkeypatch.context() as patch:  # a GPU without kernels of ours
+        patch.setattr(a1111.extension.rocm_sd_ops.ROCmSDBackend, "_probe", staticmethod(lambda device: "no archive"))
+        assert optimization.priority == 0
     optimization.apply()
     for stack in ("ldm", "sgm"):
         torch.manual_seed(0)
@@ -116,7 +120,10 @@ def test_a1111_api(a1111):
     app = types.SimpleNamespace(add_api_route=lambda path, function, methods: routes.update({path: (function, methods)}))
     a1111.callbacks["app"][0](None, app)
     function, methods = routes["/rocm_sd/v1/status"]
-    assert methods == ["GET"] and {"device", "kernels", "fallbacks"} <= set(json.loads(json.dumps(function())))
+    told = json.loads(json.dumps(function()))
+    assert methods == ["GET"] and {"device", "kernels", "fallbacks"} <= set(told) and told["attention"] is told["unet"] is None
+    a1111.modules["modules.sd_hijack"].current_optimizer = types.SimpleNamespace(name="rocm-sd")
+    assert function()["attention"] == "rocm-sd"
 
 
 @torch.no_grad()
@@ -163,7 +170,7 @@ def test_a1111_level_reaches_the_unet(a1111, ops):
                               sd_model=types.SimpleNamespace(model=types.SimpleNamespace(diffusion_model=unet)))
     script = a1111.extension.RocmSDScript()
     script.process(p, "memory")
-    assert ops.report(unet)["residual blocks"] == 2 and p.extra_generation_params == {"ROCm SD level": "memory"}
+    assert ops.report(unet)["residual blocks"] == script.changed["residual blocks"] == 2 and p.extra_generation_params == {"ROCm SD level": "memory"}
     script.postprocess(p, None)
     assert ops.report(unet) == {}
 
