@@ -48,10 +48,14 @@ def read(path: Path) -> dict:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Problem(f"{path.name}: {error}") from None
+    check_facts(path, data)
+    return data
+
+
+def check_facts(path: Path, data: dict) -> None:
     missing = [fact for fact in FACTS if not isinstance(data.get(fact), str) or not data[fact].strip()]
     if missing:
         raise Problem(f"{path.name}: a measurement without its {', '.join(missing)}")
-    return data
 
 
 def cell(row: dict, column: dict) -> str:
@@ -128,10 +132,10 @@ def keep(source: Path, target: Path, given: dict) -> None:
     if report.get("benchmark") != "analysis" or not report.get("rows"):
         raise Problem(f"{source}: no report of bench_analysis_gpu --json")
     head = {fact: given.get(fact) or report.get(fact) for fact in FACTS} | {k: v for k, v in report.items() if k not in (*FACTS, "rows")}
+    check_facts(target, head)
     lines = [json.dumps({k: rounded(v) for k, v in row.items()}) for row in report["rows"]]
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n  ' + ",\n  ".join(lines) + "]\n}\n", encoding="utf-8")
-    read(target)
 
 
 def main(argv: list[str] | None = None) -> int:

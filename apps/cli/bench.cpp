@@ -17,8 +17,10 @@
 #include "base/file.hpp"
 #include "measurement/bench.hpp"
 #include "measurement/energy.hpp"
+#include "measurement/explore.hpp"
 #include "measurement/scenario.hpp"
 #include "rocm_sd/pipeline.hpp"
+#include "tuning/choices.hpp"
 #include "tuning/race.hpp"
 
 namespace rocm_sd::cli {
@@ -55,6 +57,45 @@ void write_reports(const BenchCommand& c, const nlohmann::ordered_json& json, co
 
 // ---- problems ----
 
+// The problems raced into the user's table, as `rocm-sd tune` does with all of a model's.
+void tune_problems(const BenchCommand& c, Device& device,
+                   const std::vector<measurement::PlannedWorkload>& problems) {
+  const std::filesystem::path path = tuning::user_table_file(tuning::identity_of(device));
+  require<UsageError>(!path.empty(),
+                      "bench --mode tune: neither XDG_CACHE_HOME nor HOME is set, where the table would lie");
+  tuning::Journal journal(path);
+  const measurement::TuneReport report =
+      measurement::tune(device, problems, journal,
+                        {.again = true,
+                         .per_problem = c.seconds,
+                         .progress =
+                             [&](const measurement::TuneProgress& p) {
+                               if (!c.quiet && !p.op.empty())
+                                 fmt::print(stderr, "{}/{} {} {}\n", p.done, p.all, p.op, p.text);
+                             },
+                         .note = [](const std::string& text) { fmt::print(stderr, "note: {}\n", text); },
+                         .cancelled = [] { return interrupted.load(std::memory_order_relaxed); }});
+  journal.compact();
+  const nlohmann::ordered_json json = {{"mode", "tune"},
+                                       {"device", device.name()},
+                                       {"table", printable_path(path)},
+                                       {"problems", report.problems},
+                                       {"tuned", report.done},
+                                       {"left", report.left},
+                                       {"changed", report.changed},
+                                       {"wrong", report.wrong},
+                                       {"untuned_ms", report.default_seconds * 1e3},
+                                       {"tuned_ms", report.tuned_seconds * 1e3}};
+  const std::string text = fmt::format(
+      "{}: {} shapes with a choice, {} tuned, {} changed; a picture's launches of them {:.3f} ms untuned, "
+      "{:.3f} ms tuned\n{}\n",
+      device.name(), report.problems, report.done, report.changed, report.default_seconds * 1e3,
+      report.tuned_seconds * 1e3, printable_path(path));
+  write_reports(c, json, text, text);
+  require<GenerationError>(report.wrong == 0, "bench: ", report.wrong, " choices gave wrong results");
+  require<CancelledError>(!report.cancelled, "cancelled");
+}
+
 void bench_problems(const BenchCommand& c) {
   Device& device = open_counting_device(c.device);
   auto problems = problems_of(c.source, device);
@@ -67,6 +108,7 @@ void bench_problems(const BenchCommand& c) {
   };
   std::ranges::stable_sort(problems, [&](const auto& a, const auto& b) { return cost(a) > cost(b); });
   if (c.top > 0 && problems.size() > static_cast<size_t>(c.top)) problems.resize(static_cast<size_t>(c.top));
+  if (c.mode == "tune") return tune_problems(c, device, problems);
   using measurement::BenchMode;
   const measurement::BenchOptions options{
       .mode = c.mode == "check"  ? BenchMode::kCheck
@@ -236,8 +278,8 @@ void add_bench(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("bench", "time and check ops on a model's shapes, or whole pictures");
   add_problem_options(sub, c->source);
   sub->add_option("--device", c->device, "cpu, auto, hip[:N], cuda[:N] or emu:TARGET [auto]");
-  sub->add_option("--mode", c->mode, "time, check or list, of ops [time]")
-      ->check(CLI::IsMember({"time", "check", "list"}));
+  sub->add_option("--mode", c->mode, "time, check, list or tune (into the user's table), of ops [time]")
+      ->check(CLI::IsMember({"time", "check", "list", "tune"}));
   sub->add_option("--impl", c->impls,
                   "candidates by the beginning of their names: gpu,onednn; '*' all [what the op picks]");
   sub->add_option("--scenario", c->scenario, "whole pictures: unet, vae, e2e, stream, offline or server")

@@ -137,3 +137,18 @@ def test_scales():
     assert [plot_svg.short(x) for x in (0, 5, 1234.5, 0.01234, 41.26, 3e7)] == ["0", "5", "1234", "0.0123", "41.3", "3.00e+07"]
     with pytest.raises(ValueError, match="nothing to plot"):
         plot_svg.Chart("t", "x", "y").line("a", [(1, float("nan"))]).canvas()
+
+
+def test_a_report_is_kept_with_its_facts(root, tmp_path, capsys):
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"benchmark": "analysis", "device": "cuda:0", "arch": "sm_90", "peak": {"gb_per_s": 4000.0},
+                                  "rows": [timed("read", "a", 1.23456789, bytes=536870912.0)]}))
+    words = ("--keep", str(report), "--as", "kept.json", "--command", "`c`", "--system", "Linux")
+    assert run(root, *words) == 1 and "without its commit" in capsys.readouterr().err
+    assert not (root / "docs" / "benchmarks" / "kept.json").exists()
+    assert run(root, *words, "--commit", "abc", "--check") == 1  # no document shows it yet
+    kept = json.loads((root / "docs" / "benchmarks" / "kept.json").read_text())
+    assert [kept[fact] for fact in benchmarks.FACTS] == ["`c`", "cuda:0", "Linux", "abc"]
+    assert kept["rows"] == [{"group": "read", "name": "a", "us": 1.23457, "error": 0, "bytes": 536870912}]
+    report.write_text("{}")
+    assert run(root, "--keep", str(report), "--as", "other.json") == 1 and "no report" in capsys.readouterr().err

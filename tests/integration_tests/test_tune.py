@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -64,6 +65,18 @@ def test_keeps_a_choice_a_shape_and_knows_it_the_next_time(rocm_sd, shapes, tmp_
     assert all(f[10] == "measured" and float(f[8]) <= float(f[9]) for f in found)
     assert "0 tuned now, 4 known, 0 left" in tune(rocm_sd, shapes, path).stdout
     assert "4 tuned now, 0 known" in tune(rocm_sd, shapes, path, "--again").stdout
+
+
+def test_bench_tunes_the_costliest(rocm_sd, shapes, tmp_path):
+    """`bench --mode tune` puts its shapes' choices into the user's table."""
+    done = rocm_sd("bench", "--mode", "tune", "--device", "cpu", "--shapes", shapes, "--top", 1, "--seconds", 0.02, "--json", "-",
+                   env={"XDG_CACHE_HOME": str(tmp_path)})
+    report = json.loads(done.stdout)
+    assert (report["mode"], report["problems"], report["tuned"], report["left"], report["wrong"]) == ("tune", 1, 1, 0, 0)
+    assert 0 < report["tuned_ms"] <= report["untuned_ms"]
+    (record,) = records(tmp_path / "rocm-sd" / "tuning" / "host.tsv")
+    # The one with most operations: 2 x 256 x 9 x 32 x 32; attention has 4 x 2 x 64 x 64 x 40.
+    assert report["table"] == str(tmp_path / "rocm-sd" / "tuning" / "host.tsv") and record[4] == "conv2d"
 
 
 def test_goes_on_after_a_kill(rocm_sd, tmp_path):

@@ -28,8 +28,8 @@
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
-#include "performance_tests/count_file.hpp"
 #include "runtime/devices.hpp"
+#include "support/count_file.hpp"
 
 using namespace rocm_sd;
 using bench::CountFile;

@@ -3,6 +3,8 @@
 // an emulated GPU memory lines and bank conflicts are counted in small shapes, and nothing is timed.
 //
 //   bench_analysis_gpu [device] [--json FILE] [memory] [products] [vae]      all of them by default
+//
+// Exit code 1 where a result is wrong.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -89,13 +91,14 @@ int run(int argc, char** argv) {
   if (asks("memory")) MemoryCases(lab).run();
   if (asks("products")) ProductCases(lab).run();
   if (asks("vae") && !lab.emulated()) VaeCases(lab).run();
-  if (file.empty()) return 0;
+  const int code = lab.wrong() > 0 ? 1 : 0;
+  if (file.empty()) return code;
   ordered_json report = describe(*library);
   report["rows"] = lab.rows();
   std::ofstream out(file);
   out << report.dump(1) << "\n";
   require<FileError>(static_cast<bool>(out.flush()), file, ": cannot be written");
-  return 0;
+  return code;
 }
 
 }  // namespace

@@ -21,7 +21,7 @@
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
-#include "performance_tests/gpu/random_source.hpp"
+#include "performance_tests/gpu/pool_source.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/gpu.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "models/vae.hpp"
 #include "performance_tests/gpu/analysis/lab.hpp"
-#include "performance_tests/gpu/random_source.hpp"
+#include "performance_tests/gpu/pool_source.hpp"
 #include "runtime/exec.hpp"
 
 namespace rocm_sd::analysis {
