@@ -213,9 +213,7 @@ class DriverGpu final : public GpuDevice, public LibraryHost {
   void restore_thread_context(void* context) noexcept override { driver_->restore_thread_context(context); }
 
   void* library_stream() override { return current().stream(); }
-  bool hosts_libraries() const override {
-    return kind() == DeviceKind::kHip || kind() == DeviceKind::kCuda;
-  }
+  bool hosts_libraries() const override { return kind() == DeviceKind::kHip || kind() == DeviceKind::kCuda; }
 
   void map_boxes(void* map, const MatrixBoxes& boxes) override { current().map_boxes(map, boxes); }
   void map_boxes(void* map, const ImageBoxes& boxes) override { current().map_boxes(map, boxes); }
