@@ -28,6 +28,8 @@ struct Crafted {
   std::vector<uint8_t> metadata;
   uint32_t lds = 0, scratch = 0, kernarg = 16;
   uint64_t entry = kCode - kDescriptor;
+  uint32_t rsrc1 = 0xf << 16;                          // keeps denormals, rounds to nearest even
+  std::vector<uint32_t> code{0xbfb00000, 0xbfb00000};  // s_endpgm
 
   Crafted() {
     std::memcpy(header.e_ident, ELFMAG, SELFMAG);
@@ -78,13 +80,12 @@ struct Crafted {
     };
     put(0, &header, sizeof(header));
     put(sizeof(header), segments.data(), segments.size() * sizeof(Elf64_Phdr));
-    const uint32_t start[] = {lds, scratch, kernarg, 0}, code[] = {0xbfb00000, 0xbfb00000},
-                   denormals = 0xf << 16, wave32 = 1 << 10;
+    const uint32_t start[] = {lds, scratch, kernarg, 0}, wave32 = 1 << 10;
     put(kDescriptor, start, sizeof(start));
     put(kDescriptor + 16, &entry, 8);
-    put(kDescriptor + 48, &denormals, 4);
+    put(kDescriptor + 48, &rsrc1, 4);
     put(kDescriptor + 56, &wave32, 4);
-    put(kCode, code, sizeof(code));
+    put(kCode, code.data(), code.size() * 4);
     const uint32_t note_head[] = {note_name_size, note, 32};
     put(kNotes, note_head, sizeof(note_head));
     put(kNotes + 12, note_name.data(), 7);
@@ -114,6 +115,76 @@ TEST(CraftedCodeObjects, TheSoundOneRuns) {
   const uint64_t arguments[2] = {};
   EXPECT_EQ(gpu.launch(code, "k", {{2, 1, 1}, {64, 1, 1}}, std::as_bytes(std::span(arguments))).instructions,
             4u);
+}
+
+// What a launch of the object says, "" where it runs.
+std::string launch_refused(Crafted crafted) {
+  Gpu gpu("gfx1100");
+  const CodeObject code = gpu.load(crafted.bytes(), "crafted");
+  const uint64_t arguments[2] = {};
+  try {
+    gpu.launch(code, "k", {{1, 1, 1}, {32, 1, 1}}, std::as_bytes(std::span(arguments)));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CraftedCodeObjects, OtherRoundingIsRefusedByName) {
+  for (const uint32_t mode : {1u, 2u, 3u})
+    for (const int at : {12, 14}) {  // of 32-bit floats, of the others
+      Crafted crafted;
+      crafted.rsrc1 |= mode << at;
+      EXPECT_EQ(launch_refused(crafted), "kernel k: not emulated: rounding other than to nearest even");
+    }
+  Crafted flushing;
+  flushing.rsrc1 = 0;
+  EXPECT_EQ(launch_refused(flushing), "kernel k: not emulated: flushing denormals");
+}
+
+TEST(CraftedCodeObjects, OtherRoundingIsRefusedWhereAnInstructionAsksForIt) {
+  constexpr uint32_t kEnd = 0xbfb00000, kRoundMode = 0xbf910000,
+                     kSetMode = 0xb9801801;  // the mode's bits 0 to 3
+  const struct {
+    std::vector<uint32_t> code;
+    const char* text;  // of the refusal; null where none is due
+  } kCases[] = {{{kRoundMode | 1, kEnd}, "`s_round_mode 0x1`"},
+                {{kRoundMode | 8, kEnd}, "`s_round_mode 0x8`"},
+                {{kRoundMode, kEnd}, nullptr},
+                {{kSetMode, 2, kEnd}, "`s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 2`"},
+                {{kSetMode, 0, kEnd}, nullptr}};
+  for (const auto& c : kCases) {
+    Crafted crafted;
+    crafted.code = c.code;
+    crafted.symbols[2].st_size = c.code.size() * 4;
+    const std::string said = launch_refused(crafted);
+    if (c.text == nullptr) {
+      EXPECT_EQ(said, "");
+      continue;
+    }
+    EXPECT_NE(said.find("kernel k"), std::string::npos) << said;
+    EXPECT_NE(said.find(c.text), std::string::npos) << said;
+    EXPECT_NE(said.find("not implemented: rounding other than to nearest even"), std::string::npos) << said;
+  }
+}
+
+TEST(CraftedCodeObjects, TargetsThatAreNotEmulatedAreRefusedByName) {
+  Crafted crafted;
+  crafted.header.e_flags = 0x4f;
+  const auto file = crafted.bytes();
+  EXPECT_EQ(read_code_object(file, "crafted").target, "gfx950");
+  const auto message = [](auto&& act) -> std::string {
+    try {
+      act();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const std::string made = message([&] { Gpu("gfx942").load(file, "crafted"); });
+  EXPECT_NE(made.find("crafted: made for gfx950"), std::string::npos) << made;
+  const std::string device = message([] { Gpu("gfx950"); });
+  EXPECT_NE(device.find("gfx950"), std::string::npos) << device;
 }
 
 TEST(CraftedCodeObjects, EveryTruncationIsRefused) {

@@ -1,4 +1,5 @@
 // Kernels whose lanes and waves work together, on the emulated GPU; and the faults of kernels that go astray.
+#include <algorithm>
 #include <cmath>
 
 #include "base/dtype.hpp"
@@ -28,6 +29,48 @@ TEST_P(LaneKernels, Softmax) {
       // exp of an argument near 16 loses four bits; the sum of 333 terms adds little.
       ASSERT_NEAR(p.y[r * cols + c], want, want * 64 * 0x1p-24) << r << " " << c;
     }
+  }
+}
+
+// Waves of 64 lanes on every target: RDNA's kernel is compiled for them.
+TEST_P(LaneKernels, WavesOf64) {
+  struct Seen {
+    uint64_t odd;
+    uint32_t rank, first, turns, at_end;
+  };
+  const uint32_t group = 160;
+  const int count = 3 * 160 - 43;  // waves of 64, 32 and, at the end, 53 lanes
+  std::vector<uint32_t> x(static_cast<size_t>(count));
+  std::mt19937 engine(5);
+  for (uint32_t& v : x) v = 1 + engine() % 999;
+  struct {
+    const uint32_t* x;
+    Seen* seen;
+    int count;
+  } p{upload(x), poisoned<Seen>(x.size()), count};
+  const auto turns_of = [](uint32_t n) {
+    uint32_t turns = 0;
+    for (; n != 1 && turns < 64; ++turns) n = n & 1 ? 3 * n + 1 : n / 2;
+    return turns;
+  };
+  launch(load("wide"), "wide", {{3, 1, 1}, {group, 1, 1}}, p);
+  for (uint32_t i = 0; i < x.size(); ++i) {
+    const uint32_t wave = i - i % group % 64;
+    const uint32_t end = std::min({wave + 64, i - i % group + group, static_cast<uint32_t>(count)});
+    Seen want{0, 0, 0, turns_of(x[i]), 0};
+    for (uint32_t j = end; j-- > wave;) {
+      if (x[j] % 2 == x[i] % 2) want.first = x[j];
+      if (want.turns && turns_of(x[j]) >= want.turns) ++want.at_end;
+      if (x[i] % 2 && (x[j] & 3) == 3) {
+        want.odd |= uint64_t{1} << (j - wave);
+        want.rank += j < i;
+      }
+    }
+    ASSERT_EQ(p.seen[i].odd, want.odd) << i;
+    ASSERT_EQ(p.seen[i].rank, want.rank) << i;
+    ASSERT_EQ(p.seen[i].first, want.first) << i;
+    ASSERT_EQ(p.seen[i].turns, want.turns) << i;
+    ASSERT_EQ(p.seen[i].at_end, want.at_end) << i;
   }
 }
 
