@@ -253,7 +253,8 @@ ConvExtent conv_extent(const ConvProblem& p) {
 }
 
 Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {
-  if (!gpu_device(ex)) return "runs on a GPU only";
+  const GpuDevice* const device = gpu_device(ex);
+  if (!device) return "runs on a GPU only";
   if (p.filter_h() > ConvImage::kMaxFilter || p.filter_w() > ConvImage::kMaxFilter)
     return concat("filters of more than ", ConvImage::kMaxFilter, " taps in a direction");
   const ConvExtent extent = conv_extent(p);
