@@ -110,8 +110,9 @@ TEST_P(PipelineOnGpu, DrawsASmallPictureFromWeightsInEightBits) {
     EXPECT_GE(psnr(chosen.image, plain), floor) << format;
     EXPECT_NE(chosen.parameters.find(concat("unet weights ", format)), std::string::npos);
     RecordProperty(concat("psnr_", format), fmt::format("{:.1f}", psnr(chosen.image, plain)));
-    if (std::string(format) == "int8")  // the host's picture of the same weights
+    if (std::string(format) == "int8") {  // the host's picture of the same weights
       EXPECT_GE(psnr(chosen.image, draw("f32", host_device()).image), 40) << format;
+    }
   }
 }
 
