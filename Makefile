@@ -173,7 +173,7 @@ test-vendor-headers: $(VENV)/bin/python  ## our prototypes of the vendors' libra
 	tools/fetch_vendor_headers.sh build/vendor-headers $(VENV)/bin/python
 	for library in cublaslt cudnn hipblaslt rocblas miopen; do
 	  $(or $(CXX),c++) -std=c++20 -fsyntax-only -D__HIP_PLATFORM_AMD__ -Isrc -Iinclude -Itests -isystem build/vendor-headers/rocm/usr/include \
-	    -isystem build/vendor-headers/nvidia tests/vendor_headers/$$library.cpp && echo "$$library: as its header says"
+	    -isystem build/vendor-headers/nvidia -isystem build/vendor-headers/nvidia/cccl tests/vendor_headers/$$library.cpp && echo "$$library: as its header says"
 	done
 
 fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)

@@ -13,7 +13,8 @@ fetch_rocm() {
   local lists=$destination/apt suite mirror
   mkdir -p "$lists/state/partial" "$lists/cache/archives/partial" "$destination/debs"
   # The mirror that this system uses.
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m1 -E '/debian/?$')
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
+    awk '/\/debian\/?$/ && !first {first = $0} END {print first}')
   for suite in sid experimental; do
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main"
   done >"$lists/sources.list"
@@ -31,8 +32,8 @@ fetch_rocm() {
 fetch_nvidia() {
   local wheels=$destination/wheels
   mkdir -p "$wheels" "$destination/nvidia.new"
-  "$python" -m pip download --disable-pip-version-check -q --no-deps -d "$wheels" nvidia-cublas nvidia-cudnn-cu13 \
-    nvidia-cuda-runtime
+  "$python" -m pip download --disable-pip-version-check -q --no-deps -d "$wheels" nvidia-cublas nvidia-cudnn-cu13 nvidia-cuda-crt \
+    nvidia-cuda-runtime nvidia-cuda-cccl
   for wheel in "$wheels"/*.whl; do
     "$python" - "$wheel" "$destination/nvidia.new" <<'P'
 import os, sys, zipfile
