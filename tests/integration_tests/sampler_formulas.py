@@ -165,6 +165,23 @@ def dpmpp_2m(denoise, x, sigmas, noise, path, **_):
     return x
 
 
+def dpmpp_2m_v2(denoise, x, sigmas, noise, path, **_):
+    # stable-diffusion.cpp's dpm++2mv2, in log sigma: t grows while sigma falls
+    old = None
+    for i, (s, after) in enumerate(zip(sigmas, sigmas[1:])):
+        new = denoise(x, s)
+        if after == 0:
+            return new
+        if old is None:
+            x = after / s * x + (1 - after / s) * new
+        else:
+            steps = sorted([math.log(s / after), math.log(sigmas[i - 1] / s)])
+            share = steps[0] / steps[1] / 2
+            x = after / s * x + (1 - math.exp(-sum(steps) / 2)) * (new + share * (new - old))
+        old = new
+    return x
+
+
 def dpmpp_2m_sde(denoise, x, sigmas, noise, path, eta=1, s_noise=1, solver_type="midpoint", **_):
     old = last = None
     for s, after in zip(sigmas, sigmas[1:]):

@@ -427,6 +427,39 @@ def test_hostile_pictures(rocm_sd, model, tmp_path):
     assert "animated" in rocm_sd("generate", "--model", model, *FAST, "-i", tmp_path / "moving.webp", "-o", tmp_path / "out.png", code=3).stderr
 
 
+def test_interlaced_picture(rocm_sd, model, tmp_path):
+    """Adam7: seven passes, each with every dy-th row and dx-th column; the picture is that of the file without."""
+    y, x = np.mgrid[0:45, 0:70]
+    pixels = np.stack([x * 3, y * 5, (x * y) % 256], -1).astype(np.uint8)
+    rows = b"".join(b"\0" + row.tobytes() for x0, y0, dx, dy in
+                    [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+                    for row in pixels[y0::dy, x0::dx])
+    content = (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 70, 45, 8, 2, 0, 0, 1))
+               + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b""))
+    (tmp_path / "interlaced.png").write_bytes(content)
+    assert np.array_equal(read_picture(tmp_path / "interlaced.png"), pixels)
+    Image.fromarray(pixels).save(tmp_path / "plain.png")
+    for name in "interlaced", "plain":
+        rocm_sd("generate", "--model", model, *FAST, "-i", tmp_path / f"{name}.png", "-o", tmp_path / f"{name}_out.png")
+    assert np.array_equal(read_picture(tmp_path / "interlaced_out.png"), read_picture(tmp_path / "plain_out.png"))
+
+
+@pytest.mark.bad_input
+def test_a_second_signal_ends_at_once(rocm_sd, model, tmp_path):
+    command = [str(rocm_sd.path), "generate", "--model", str(model), "--steps", "1000", "-W", "64", "-H", "64", "-o",
+               str(tmp_path / "a.png"), "--progress", "json"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for line in process.stderr:
+        if '"sample"' in line:
+            break
+    # Stopped, it cannot answer the first before it has the second; two of one kind would be told as one.
+    for number in signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT:
+        process.send_signal(number)
+    rest = process.stderr.read()
+    assert process.wait(timeout=30) in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+    assert "cancelled" not in rest and list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_signals_leave_no_file(rocm_sd, model, tmp_path, name):

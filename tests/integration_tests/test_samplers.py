@@ -236,8 +236,8 @@ def test_ipndm(tool):
 
 # k-diffusion's and A1111's
 
-K_SAMPLERS = ["euler", "euler_a", "heun", "dpm2", "dpm2_a", "lms", "dpmpp_2s_a", "dpmpp_2m", "dpmpp_sde", "dpmpp_2m_sde",
-              "dpmpp_2m_sde_heun", "dpmpp_3m_sde", "dpm_fast", "restart", "res_multistep", "ipndm"]
+K_SAMPLERS = ["euler", "euler_a", "heun", "dpm2", "dpm2_a", "lms", "dpmpp_2s_a", "dpmpp_2m", "dpmpp_2m_v2", "dpmpp_sde",
+              "dpmpp_2m_sde", "dpmpp_2m_sde_heun", "dpmpp_3m_sde", "dpm_fast", "restart", "res_multistep", "ipndm"]
 
 
 @pytest.mark.parametrize("options", [{}, {"eta": 0.5, "s_noise": 1.01}], ids=["default", "eta"])

@@ -52,6 +52,7 @@ Tensor sample_ipndm(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_2s_ancestral(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_singlestep(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_2m(SamplerRun& run, Tensor x);
+Tensor sample_dpmpp_2m_v2(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_sde(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_2m_sde(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_3m_sde(SamplerRun& run, Tensor x);

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace {
 
@@ -74,6 +76,47 @@ TEST_F(CApi, MistakesAreNamed) {
   EXPECT_EQ(rocm_sd_generate(pipeline_, loading, nullptr, &result), ROCM_SD_USAGE);
   EXPECT_EQ(rocm_sd_generate(nullptr, kRequest, nullptr, &result), ROCM_SD_USAGE);
   EXPECT_EQ(rocm_sd_generate(pipeline_, nullptr, nullptr, &result), ROCM_SD_USAGE);
+}
+
+// Bytes of the picture of kRequest with a seed; empty where it failed.
+std::vector<uint8_t> picture_of(rocm_sd_pipeline* pipeline, const char* seed) {
+  const rocm_sd_option request[] = {
+      {"prompt", "a red apple"}, {"steps", "3"}, {"seed", seed}, {nullptr, nullptr}};
+  rocm_sd_result* result = nullptr;
+  if (rocm_sd_generate(pipeline, request, nullptr, &result) != ROCM_SD_OK) return {};
+  const rocm_sd_picture& picture = result->pictures[0];
+  std::vector<uint8_t> out(picture.rgb, picture.rgb + size_t{3} * 128 * 128);
+  rocm_sd_result_free(result);
+  return out;
+}
+
+TEST_F(CApi, TwoPipelinesDrawAtOnce) {
+  const rocm_sd_option model[] = {{"model", kDemo.c_str()}, {"dtype", "f32"}, {nullptr, nullptr}};
+  rocm_sd_pipeline* other = nullptr;
+  ASSERT_EQ(rocm_sd_create(model, nullptr, &other), ROCM_SD_OK) << rocm_sd_last_error();
+  const auto first = picture_of(pipeline_, "1"), second = picture_of(pipeline_, "2");
+  ASSERT_FALSE(first.empty());
+  ASSERT_NE(first, second);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<uint8_t> a, b;
+    std::thread beside([&] { a = picture_of(other, "1"); });
+    b = picture_of(pipeline_, "2");
+    beside.join();
+    EXPECT_EQ(a, first) << "round " << round;
+    EXPECT_EQ(b, second) << "round " << round;
+  }
+  // A mistake is told to the thread that made it.
+  rocm_sd_result* result = nullptr;
+  const rocm_sd_option bad[] = {{"steps", "many"}, {nullptr, nullptr}};
+  ASSERT_EQ(rocm_sd_generate(pipeline_, bad, nullptr, &result), ROCM_SD_USAGE);
+  const std::string mine = rocm_sd_last_error();
+  std::thread([&] {
+    const rocm_sd_option worse[] = {{"setps", "3"}, {nullptr, nullptr}};
+    EXPECT_EQ(rocm_sd_generate(other, worse, nullptr, &result), ROCM_SD_USAGE);
+    EXPECT_NE(rocm_sd_last_error(), mine);
+  }).join();
+  EXPECT_EQ(rocm_sd_last_error(), mine);
+  rocm_sd_free(other);
 }
 
 TEST(CApiCreate, RefusesWhatIsNoModel) {

@@ -128,6 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
         OrderCase{"dpm2_a", with_eta(0), 1.7, 0.01}, OrderCase{"dpmpp_2s_a", with_eta(0), 1.7, 0.01},
         OrderCase{"dpmpp_sde", with_eta(0), 1.7, 0.01}, OrderCase{"dpmpp_2m", with_order(1), 0.8, 0.1},
         OrderCase{"dpmpp_2m", with_order(2), kSizeOnly, 2e-4},
+        OrderCase{"dpmpp_2m_v2", {}, kSizeOnly, 2e-4},  // the steps here are equal: 2M itself
         OrderCase{"dpmpp_2m", with_order(3), 1.6, 0.01},
         OrderCase{"dpmpp_2m", {.solver = SolverType::kHeun}, 1.6, 0.02},
         OrderCase{"dpmpp_2s", with_order(2), 1.6, 0.05}, OrderCase{"dpmpp_2s", with_order(3), 1.6, 0.05},
@@ -260,6 +261,7 @@ TEST(SamplerNames, OfEveryProject) {
                                                        {"EulerDiscrete", "euler"},
                                                        {"DPM++ 2M", "dpmpp_2m"},
                                                        {"dpm++2m", "dpmpp_2m"},
+                                                       {"dpm++2mv2", "dpmpp_2m_v2"},
                                                        {"dpmpp_2m", "dpmpp_2m"},
                                                        {"dpm++2s_a", "dpmpp_2s_a"},
                                                        {"dpmpp_2m_sde_gpu", "dpmpp_2m_sde"},
