@@ -2,6 +2,7 @@
 // Error.
 #include <cstdlib>
 
+#include "base/error.hpp"
 #include "base/json.hpp"
 #include "models/clip.hpp"
 #include "models/configs.hpp"

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "pipeline/infotext.hpp"
 #include "rocm_sd/image.hpp"
 
