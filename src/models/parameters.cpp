@@ -48,7 +48,8 @@ class Loader final : public Visitor {
  protected:
   void slot(const ParameterSlot& slot) override {
     if (slot.eight_bit && weights_) return quantised(slot);
-    if (slot.matrix && compute_ == DType::kBF16 && parts_in(slot.precision) > 1) return split(slot);
+    if (slot.matrix && compute_ == DType::kBF16 && parts_in(slot.precision) > 1 && source_.readable())
+      return split(slot);
     const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
     if (Tensor ready = source_.ready(slot, dtype, device_)) return slot.store(std::move(ready));
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);

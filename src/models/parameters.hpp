@@ -59,6 +59,9 @@ class ParameterSource {
   // Elements [begin, begin + count) of that, for large tensors. By default the whole is read and cut.
   virtual void read_part(const std::string& name, const Shape& shape, int64_t begin, int64_t count,
                          DType dtype, void* dst) const;
+  // Whether read() works. Where it does not, ready() has everything, and layers that a model in bf16 would
+  // hold as sums of two bf16 are held plain.
+  virtual bool readable() const { return true; }
   // The slot's tensor ready for use, in `dtype`, on the device that is loaded for: no copy of it is made.
   // Empty (the default): it is read. May keep memory of the source's.
   virtual Tensor ready(const ParameterSlot& slot, DType dtype, Device& device) const;

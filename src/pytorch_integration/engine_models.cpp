@@ -22,6 +22,7 @@ class TorchSource final : public ParameterSource {
   std::string title() const override { return store_.title(); }
   bool has(const std::string& name) const override { return store_.has(name); }
   void ignore(const std::string&) const override {}
+  bool readable() const override { return false; }
   void read(const std::string& name, const Shape&, DType, void*) const override {
     throw InternalError(concat(name, ": a live module's tensor is not read"));
   }

@@ -158,7 +158,7 @@ def test_one_operator_of_a_compiled_graph(ops, kind):
     for model in (unet, plain):
         model.mid_block.resnets[0].conv1.register_forward_hook(lambda module, args, y: y * 0.25)
     got = compiled(**inputs, return_dict=False)[0]
-    assert psnr(got, plain(**inputs).sample) >= 90 and psnr(got, want) < 60
+    assert psnr(got, plain(**inputs).sample) >= 90 and psnr(got, want) < 80
     torch._dynamo.reset()
 
 
