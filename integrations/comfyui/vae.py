@@ -9,7 +9,8 @@ import weakref
 from typing import Any, Optional
 
 import rocm_sd_ops
-from rocm_sd_ops.engine_modules import Declined, VaeHalfForward
+from rocm_sd_ops._engine_forward import Declined
+from rocm_sd_ops.engine_modules import VaeHalfForward
 from torch import Tensor, nn
 
 
