@@ -13,19 +13,17 @@
 
 namespace rocm_sd::vendor {
 
-// What is done to the sum before it is stored: y = act(sum + bias + shift + residual), in float.
+// What is done to the sum before it is stored: y = act(sum + bias + residual), in float.
 struct ConvTail {
-  bool bias = false;           // [outputs] of f32
-  std::optional<DType> shift;  // [batch,outputs] of this type, shift_stride elements from image to image
-  int64_t shift_stride = 0;
+  bool bias = false;      // [outputs] of f32
   bool residual = false;  // y's shape and type
   enum class Activation { kNone, kSilu, kGelu, kRelu } act = Activation::kNone;
 
-  bool empty() const { return !bias && !shift && !residual && act == Activation::kNone; }
+  bool empty() const { return !bias && !residual && act == Activation::kNone; }
 };
 
 // x [batch,height,width,channels], filter [outputs,filter_h,filter_w,channels] -> y
-// [batch,out_h,out_w,outputs]; summed in float. All dense and aligned to 16 bytes but for the shift.
+// [batch,out_h,out_w,outputs]; summed in float. All dense and aligned to 16 bytes.
 struct ConvShape {
   int64_t batch = 1, height = 0, width = 0, channels = 0;
   int64_t outputs = 0, filter_h = 1, filter_w = 1, out_h = 0, out_w = 0;
@@ -37,7 +35,7 @@ struct ConvShape {
 
 // Device memory.
 struct ConvOperands {
-  const void *x = nullptr, *filter = nullptr, *bias = nullptr, *shift = nullptr, *residual = nullptr;
+  const void *x = nullptr, *filter = nullptr, *bias = nullptr, *residual = nullptr;
   void *y = nullptr, *workspace = nullptr;
 };
 

@@ -73,7 +73,7 @@ class Descriptor {
 using Part = std::shared_ptr<Descriptor>;
 
 // What the graph's tensors in memory are called.
-enum Id : int64_t { kX = 1, kFilter, kBias, kShift, kResidual, kY, kFirstVirtual };
+enum Id : int64_t { kX = 1, kFilter, kBias, kResidual, kY, kFirstVirtual };
 
 // The operations of one shape, finalized.
 class Graph {
@@ -128,13 +128,9 @@ class Graph {
       Part addend;
     };
     std::vector<Step> steps;
-    const Extents per_channel = {1, s.outputs, 1, 1}, per_image = {s.batch, s.outputs, 1, 1};
+    const Extents per_channel = {1, s.outputs, 1, 1};
     if (tail.bias)
       steps.push_back({Cudnn::kAdd, tensor(kBias, Cudnn::kFloat, per_channel, nhwc(per_channel), true)});
-    if (tail.shift) {
-      const Extents strides = {tail.shift_stride, 1, s.outputs, s.outputs};
-      steps.push_back({Cudnn::kAdd, tensor(kShift, type_of(*tail.shift), per_image, strides, true)});
-    }
     if (tail.residual) steps.push_back({Cudnn::kAdd, dense(kResidual, type_of(s.result), out)});
     using Activation = ConvTail::Activation;
     if (tail.act != Activation::kNone)
@@ -227,7 +223,6 @@ class CudnnConvolution final : public Convolution {
     add(true, kX, o.x);
     add(true, kFilter, o.filter);
     add(tail.bias, kBias, o.bias);
-    add(tail.shift.has_value(), kShift, o.shift);
     add(tail.residual, kResidual, o.residual);
     add(true, kY, o.y);
     const auto count = static_cast<int64_t>(ids.size());

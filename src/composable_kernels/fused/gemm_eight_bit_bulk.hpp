@@ -2,8 +2,7 @@
 // Mapping   fused/bulk.hpp; the maps are those of half as many elements of 16 bits
 // Traffic   fused/bulk.hpp; scales, biases and residuals after the products
 // Numerics  as fused/gemm_eight_bit.hpp; e4m3 is summed by Hopper's matrix unit, whose sums within a step
-// keep
-//           fewer bits than a float; parts of k are summed as floats
+//           keep fewer bits than a float; parts of k are summed as floats
 // Limits    depth in multiples of 16; channels (gated: of the output) in whole blocks of 32; no shift
 #pragma once
 

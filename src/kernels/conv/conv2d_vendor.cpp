@@ -82,12 +82,11 @@ struct Plan {
 
 std::string key_of(const ConvShape& s) {
   const ConvTail& t = s.tail;
-  return fmt::format("{}x{}x{}x{} {}x{}x{} {}x{} s{} p{},{},{},{} {} {}{}{}{} act {}", s.batch, s.height,
+  return fmt::format("{}x{}x{}x{} {}x{}x{} {}x{} s{} p{},{},{},{} {} {}{}{} act {}", s.batch, s.height,
                      s.width, s.channels, s.out_h, s.out_w, s.outputs, s.filter_h, s.filter_w, s.stride,
                      s.pad_top, s.pad_left, s.pad_bottom, s.pad_right, dtype_name(s.dtype),
-                     dtype_name(s.result), t.bias ? " bias" : "",
-                     t.shift ? concat(" shift ", *t.shift, "/", t.shift_stride) : std::string(),
-                     t.residual ? " residual" : "", static_cast<int>(t.act));
+                     dtype_name(s.result), t.bias ? " bias" : "", t.residual ? " residual" : "",
+                     static_cast<int>(t.act));
 }
 
 const FoundWays<Convolution>& ways_of(Ways& ways, const ConvShape& shape) {
@@ -201,7 +200,6 @@ void run_as(Exec& ex, const ConvProblem& p, const Vendor& vendor, const std::str
   const ConvOperands operands{.x = x.data(),
                               .filter = filter_of<T>(*gpu_device(ex), p),
                               .bias = p.w.bias ? p.w.bias->data() : nullptr,
-                              .shift = e.channel_shift ? e.channel_shift->data() : nullptr,
                               .residual = e.residual ? e.residual->data() : nullptr,
                               .y = plan.finish ? sums.data() : p.y.data(),
                               .workspace = workspace ? workspace.data() : nullptr};
