@@ -1,10 +1,11 @@
-// What the emulator counts in the main loops of the matrix kernels: per configuration of linear, geglu,
-// conv2d and attention, the instructions and unit cycles of one turn of the hottest loop by one wave, and the
-// share that the matrix instructions have in the loop's bound of issue cycles. Nothing here is a time.
+// What the emulator counts in the main loops of the matrix kernels: per configuration of linear, geglu (of
+// 8-bit weights too, where the target multiplies these), conv2d and attention, the instructions and unit
+// cycles of one turn of the hottest loop by one wave, and the share that the matrix instructions have in the
+// loop's bound of issue cycles. Nothing here is a time.
 //
-//   bench_emulated [gfx1100,gfx1201,gfx942] [gemm|geglu|conv|attention|all] [f16|bf16|all] [part of a
-//   kernel's name] bench_emulated --write FOLDER [...]   puts what predictions and the kernel report read
-//   into
+//   bench_emulated [gfx1100,gfx1201,gfx942] [gemm|geglu|conv|attention|eight_bit|all] [f16|bf16|all]
+//                  [part of a kernel's name]
+//   bench_emulated --write FOLDER [...]   puts what predictions and the kernel report read into
 //                                         FOLDER/<target>.json (share/counts); a part replaces its rows only
 //   bench_emulated --check FOLDER [...]   compares with that; 1 where a kernel lost 5 points of matrix share
 //
@@ -26,6 +27,8 @@
 
 #include "kernels/attention/flash_plan.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
+#include "kernels/eight_bit.hpp"
+#include "kernels/gemm/linear_eight_bit.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "runtime/devices.hpp"
@@ -133,6 +136,20 @@ Tensor random_on(Device& device, const Shape& shape, DType dtype) {
   return tensor_from(device, shape, values.data(), dtype);
 }
 
+// Random weights held in 8 bits with a scale a row, for products of 8 bits.
+Weight eight_bit_on(Device& device, const Shape& shape, DType type, DType dtype) {
+  const Tensor from = random_on(host_device(), shape, DType::kF32);
+  const Tensor values = make_tensor(host_device(), shape, type);
+  const Tensor scales = make_tensor(host_device(), {shape[0]}, DType::kF32);
+  quantise_rows(from.as<float>(), shape[0], shape[1], type, values.data(), scales.as<float>());
+  const auto to_device = [&](const Tensor& host) {
+    const Tensor y = make_tensor(device, host.shape(), host.dtype());
+    device.copy_to_device(y.data(), host.data(), host.bytes());
+    return y;
+  };
+  return Weight(StoredWeight(to_device(values), to_device(scales), dtype, true));
+}
+
 void print_head(const std::string& target) {
   std::printf(
       "\n%s: one turn of the hottest loop by one wave; cycles are of a SIMD, lds and memory shared among the "
@@ -183,6 +200,23 @@ class Bench {
       const Epilogue none;
       const LinearProblem problem{x, w, none, gated, y, rows, in, out, in};
       run([&](Exec& ex) { linear_gpu_as(ex, problem, choice); });
+    }
+  }
+  // Products of i8 and f8e4m3 with activations that are quantised before them.
+  void eight_bit() {
+    for (const DType type : {DType::kI8, DType::kF8E4M3}) {
+      if (!multiplies_eight_bit(device_, type)) continue;
+      for (const bool gated : {false, true}) {
+        const int64_t rows = 256, held = 256, out = gated ? held / 2 : held, in = 1280;
+        const Tensor x = random_on(device_, {rows, in}, dtype_);
+        const LinearWeight w{eight_bit_on(device_, {held, in}, type, dtype_), std::nullopt};
+        const Tensor y = make_tensor(device_, {rows, out}, dtype_);
+        const Epilogue none;
+        const LinearProblem problem{x, w, none, gated, y, rows, in, out, in};
+        for (const EightBitChoice& choice : eight_bit_candidates(device_.traits(), problem))
+          if (choice.splits == 1 && wanted(eight_bit_kernel_name(choice, problem)))
+            run([&](Exec& ex) { linear_eight_bit_as(ex, problem, choice); });
+      }
     }
   }
   void conv() {
@@ -285,6 +319,7 @@ int main(int argc, char** argv) {
         if (asks("geglu")) bench.linear(true);
         if (asks("conv")) bench.conv();
         if (asks("attention")) bench.attention();
+        if (asks("eight_bit")) bench.eight_bit();
       }
       if (!options.write.empty()) table.write();
       if (!options.check.empty()) lost += table.check();

@@ -88,7 +88,7 @@ struct SwizzledCfg : ProductCfg<Storage, kTileShape> {
       Base::kStages * (Base::kBlockM + Base::kBlockN) * kLd * static_cast<int>(sizeof(Storage));
   static constexpr int kLdsBytes = kLoopBytes > output_lds_bytes(kTileShape) ? kLoopBytes
                                                                              : output_lds_bytes(kTileShape);
-  static_assert(sizeof(Storage) == 2 && (kPieces == 4 || kPieces == 8));
+  static_assert(sizeof(Storage) <= 2 && (kPieces == 4 || kPieces == 8));
   static ROCM_SD_DEVICE constexpr int element(int row, int column) {
     const int turn = kPieces == 4 ? row / 2 : row;  // 128 bytes hold two rows of 4 pieces
     return row * kLd + ((column / Base::kChunk ^ turn % kPieces) * Base::kChunk | column % Base::kChunk);
@@ -97,7 +97,7 @@ struct SwizzledCfg : ProductCfg<Storage, kTileShape> {
 
 // How Arch's main loop lays out its tiles.
 template <class Arch, class Storage, TileShape kTileShape>
-using TileCfg = std::conditional_t<Arch::kDeepAtoms && sizeof(Storage) == 2, SwizzledCfg<Storage, kTileShape>,
+using TileCfg = std::conditional_t<Arch::kDeepAtoms && sizeof(Storage) <= 2, SwizzledCfg<Storage, kTileShape>,
                                    ProductCfg<Storage, kTileShape>>;
 
 }  // namespace rocm_sd
