@@ -33,8 +33,7 @@ struct FlashAttention {
   static constexpr int kQ = Cfg::kQueryAtoms, kKeys = Cfg::kKeys, kKeyAtoms = kKeys / 16;
   static constexpr int kThreads = Cfg::kWaves * Arch::lanes, kStages = Cfg::kStages;
   static constexpr int kQueries = Cfg::kWaves * kQ * 16;  // of a workgroup
-  // Rows are padded by 16 bytes, an odd number of 16-byte units: neighbouring rows begin in other banks.
-  static constexpr int kLd = kPadded + 8, kLdT = kKeys + 8;
+  static constexpr int kPad = flash_row_pad(Arch::lanes), kLd = kPadded + kPad, kLdT = kKeys + kPad;
   static constexpr bool kOnes = kPadded > kDim;  // spare rows of V^T: the first is ones and sums the weights
   static constexpr int kKeySize = kKeys * kLd;
   static constexpr int kValueSize = Cfg::kTransposed ? kPadded * kLdT : kKeys * kLd;
@@ -322,7 +321,7 @@ struct FlashAttention {
     for (int i = Arch::thread(); i < valid * kChunks; i += kThreads) {
       const int row = i / kChunks, chunk = i % kChunks;
       *reinterpret_cast<FlashChunk*>(y + static_cast<int64_t>(row) * p.heads * kDim + chunk * 8) =
-          *reinterpret_cast<const FlashChunk*>(lds + row * kLd + chunk * 8);
+          load_chunk<kLd>(lds + row * kLd + chunk * 8);
     }
   }
 

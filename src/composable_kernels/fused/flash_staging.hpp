@@ -13,6 +13,29 @@ using FlashChunk = uint4;
 using FlashChunk = uint32_t __attribute__((vector_size(16)));
 #endif
 
+// 8 elements of a row of kLd elements in LDS, whose rows may begin at multiples of 8 bytes only. The types
+// are named here, because a template's argument loses its alignment.
+#if !defined(__CUDACC__)
+typedef FlashChunk HalfAlignedChunk __attribute__((aligned(8), may_alias));
+#endif
+template <int kLd, class T>
+ROCM_SD_DEVICE FlashChunk load_chunk(const T* at) {
+#if !defined(__CUDACC__)
+  if constexpr (kLd % 8 != 0) return *reinterpret_cast<const HalfAlignedChunk*>(at);
+#endif
+  return *reinterpret_cast<const FlashChunk*>(at);
+}
+template <int kLd, class T>
+ROCM_SD_DEVICE void store_chunk(T* at, FlashChunk chunk) {
+#if !defined(__CUDACC__)
+  if constexpr (kLd % 8 != 0) {
+    *reinterpret_cast<HalfAlignedChunk*>(at) = chunk;
+    return;
+  }
+#endif
+  *reinterpret_cast<FlashChunk*>(at) = chunk;
+}
+
 // A thread that has run out of items copies its own of the round before once more: a branch would cut the
 // loop's body apart, and compilers then move loads and products away from each other; another thread's item
 // would be two threads' writes to one place. Where there is one round only, the last item is everybody's.
@@ -49,7 +72,7 @@ struct RowStaging {
       ROCM_SD_UNROLL
       for (int n = 0; n < kPerThread; ++n) {
         const int i = flash_item<kTotal, kThreads>(Arch::thread() + n * kThreads);
-        *reinterpret_cast<FlashChunk*>(lds + i / kChunks * kLd + i % kChunks * 8) = held[n];
+        store_chunk<kLd>(lds + i / kChunks * kLd + i % kChunks * 8, held[n]);
       }
     }
   }

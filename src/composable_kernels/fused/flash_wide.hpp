@@ -39,8 +39,9 @@ struct FlashWide {
   static_assert(kSteps % kStages == 0, "the slot of a step is known when the kernel is compiled");
   static_assert(kQ * Cfg::kWavesQ == kAllQ && kK * kWavesK * 16 == kKeys && kD * kWaves * 16 == kDim);
 
-  static constexpr int kLdQ = kDim + 8, kLdW = kKeys + 8, kLdK = kChunkDim + 8;
-  static constexpr int kLdV = Cfg::kTransposed ? kChunkKeys + 8 : kDim + 8;
+  static constexpr int kPad = flash_row_pad(Arch::lanes);
+  static constexpr int kLdQ = kDim + kPad, kLdW = kKeys + kPad, kLdK = kChunkDim + kPad;
+  static constexpr int kLdV = (Cfg::kTransposed ? kChunkKeys : kDim) + kPad;
   static constexpr int kKeySlot = kKeys * kLdK, kValueSlot = (Cfg::kTransposed ? kDim : kChunkKeys) * kLdV;
   static constexpr int kSlot = kKeySlot > kValueSlot ? kKeySlot : kValueSlot;
   static constexpr int kWeights = kQueries * kLdQ, kRing = kWeights + kQueries * kLdW;
@@ -352,7 +353,7 @@ struct FlashWide {
     for (int i = Arch::thread(); i < valid_queries() * kChunks; i += kThreads) {
       const int row = i / kChunks, chunk = i % kChunks;
       *reinterpret_cast<FlashChunk*>(y + static_cast<int64_t>(row) * p.heads * kDim + chunk * 8) =
-          *reinterpret_cast<const FlashChunk*>(lds + row * kLdQ + chunk * 8);
+          load_chunk<kLdQ>(lds + row * kLdQ + chunk * 8);
     }
   }
 

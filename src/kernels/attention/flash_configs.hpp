@@ -139,18 +139,19 @@ constexpr int flash_group_lds_bytes(const FlashGroupConfig& c) {
 // flash_group_wide.hpp: Q, P, 8 slots of 16 KB, two maxima per query, and room to align them.
 inline constexpr int kFlashGroupWideLdsBytes = (10 * 64 * 64 + 8 * 128 * 64) * 2 + 2 * 64 * 4 + 1024;
 
-// 16-bit elements of LDS; FlashAttention::kLdsElements says the same. transposed: how values are staged.
-constexpr int flash_lds_elements(const FlashConfig& c, bool transposed) {
-  const int padded = (c.head_dim + 15) / 16 * 16, ld = padded + 8;
-  const int values = transposed ? padded * (c.keys + 8) : c.keys * ld;
+// 16-bit elements of LDS; FlashAttention::kLdsElements says the same. transposed: how values are staged;
+// pad: flash_row_pad().
+constexpr int flash_lds_elements(const FlashConfig& c, bool transposed, int pad) {
+  const int padded = (c.head_dim + 15) / 16 * 16, ld = padded + pad;
+  const int values = transposed ? padded * (c.keys + pad) : c.keys * ld;
   const int staged = c.stages * (c.keys * ld + values), rows = c.waves * c.queries * ld;
   return c.queries_in_lds ? staged + rows : (staged > rows ? staged : rows);
 }
 
-constexpr int flash_wide_lds_elements(const FlashWideConfig& c, bool transposed) {
-  const int keys = c.keys * (c.chunk_dim + 8);
-  const int values = transposed ? c.head_dim * (c.chunk_keys + 8) : c.chunk_keys * (c.head_dim + 8);
-  return c.queries * (c.head_dim + 8 + c.keys + 8) + c.stages * (keys > values ? keys : values) +
+constexpr int flash_wide_lds_elements(const FlashWideConfig& c, bool transposed, int pad) {
+  const int keys = c.keys * (c.chunk_dim + pad);
+  const int values = transposed ? c.head_dim * (c.chunk_keys + pad) : c.chunk_keys * (c.head_dim + pad);
+  return c.queries * (c.head_dim + pad + c.keys + pad) + c.stages * (keys > values ? keys : values) +
          2 * c.queries * (c.waves_k + 2);
 }
 

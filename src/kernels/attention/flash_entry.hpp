@@ -18,7 +18,7 @@ struct FlashCfg {
   static constexpr bool kGeneral = kAnyMask, kTransposed = !GpuArch::kAsyncCopies, kQueriesInLds = kInLds;
   static constexpr FlashConfig kRow = {kHeadDim,    kWaveQueries, kTileKeys, kWaveCount,
                                        kStageCount, kGroups,      kInLds};
-  static constexpr int kLdsOfLauncher = flash_lds_elements(kRow, kTransposed);
+  static constexpr int kLdsOfLauncher = flash_lds_elements(kRow, kTransposed, flash_row_pad(GpuArch::lanes));
 };
 
 template <class Storage, int kHeadDim, int kTileQueries, int kTileKeys, int kWavesOfQ, int kWavesOfK,
@@ -31,7 +31,8 @@ struct FlashWideCfg {
   static constexpr bool kTransposed = !GpuArch::kAsyncCopies;
   static constexpr FlashWideConfig kRow = {kHeadDim,  kTileQueries, kTileKeys,  kWavesOfQ,
                                            kWavesOfK, kPieceDim,    kPieceKeys, kStageCount};
-  static constexpr int kLdsOfLauncher = flash_wide_lds_elements(kRow, kTransposed);
+  static constexpr int kLdsOfLauncher =
+      flash_wide_lds_elements(kRow, kTransposed, flash_row_pad(GpuArch::lanes));
 };
 
 template <template <class, class> class Form, class Cfg>

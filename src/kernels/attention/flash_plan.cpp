@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "composable_kernels/fused/flash_params.hpp"
 #include "kernels/attention/flash_configs.hpp"
 
 namespace rocm_sd {
@@ -60,6 +61,7 @@ int64_t divide_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTraits& traits) {
   const bool general = p.masked || p.causal || !(p.scale > 0), transposed = stages_transposed(traits.family);
+  const int pad = flash_row_pad(traits.lanes);
   std::vector<FlashKernel> fitting;
   for (const FlashConfig& c : rows_of(traits.family, general)) {
     if (c.head_dim != p.head_dim) continue;
@@ -68,7 +70,7 @@ std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTr
     // Fragments of keys and values are read from LDS for 16 queries only: measured on an H200, November 2026.
     const double slowness = traits.family == GpuFamily::kNvidia && c.queries == 16 ? 1.3 : 1;
     fitting.push_back({std::move(name), c.queries * c.waves, c.keys, c.waves, c.groups,
-                       2 * flash_lds_elements(c, transposed), slowness});
+                       2 * flash_lds_elements(c, transposed, pad), slowness});
   }
   if (traits.arch == "sm_90" && !general)  // only this generation has the instructions
     for (const FlashGroupConfig& c : kHopper) {
@@ -84,7 +86,7 @@ std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTr
         concat("flash_wide_", p.dtype, "_d", c.head_dim, "_q", c.queries, "_k", c.keys, "_w", c.waves_q, "x",
                c.waves_k, "_c", c.chunk_dim, "x", c.chunk_keys, "_s", c.stages);
     fitting.push_back({std::move(name), c.queries, c.keys, c.waves_q * c.waves_k, 1,
-                       2 * flash_wide_lds_elements(c, transposed), c.queries < 64 ? 2.0 : 1.0});
+                       2 * flash_wide_lds_elements(c, transposed, pad), c.queries < 64 ? 2.0 : 1.0});
   }
   if (traits.arch == "sm_90" && !general && p.head_dim == 512)
     fitting.push_back({concat("flash_group_wide_", p.dtype, "_d512"), 64, 128, 8, 1, kFlashGroupWideLdsBytes,
