@@ -13,8 +13,8 @@ using FlashChunk = uint4;
 using FlashChunk = uint32_t __attribute__((vector_size(16)));
 #endif
 
-// 8 elements of a row of kLd elements in LDS, whose rows may begin at multiples of 8 bytes only. The types
-// are named here, because a template's argument loses its alignment.
+// 8 elements of a row of kLd elements in LDS, whose rows may begin at multiples of 8 bytes only. A typedef of
+// its own lowers an alignment; as a template's argument it would lose it.
 #if !defined(__CUDACC__)
 typedef FlashChunk HalfAlignedChunk __attribute__((aligned(8), may_alias));
 #endif
