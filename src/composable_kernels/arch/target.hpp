@@ -52,7 +52,17 @@ using GpuArch = Cdna3;
 #define ROCM_SD_BULK_KERNEL(name, groups, Params) \
   ROCM_SD_BOUNDED_KERNEL(name, ROCM_SD_BULK_BOUNDS_##groups, (void)0, Params)
 #else
+#if defined(__GFX9__)
+// Two waves to a SIMD leave a wave 256 registers. Compilers then let matrix instructions write the registers
+// that all others read; with more they write accumulators, out of which every element has to be moved. That
+// LDS may leave room for fewer waves is no matter.
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define ROCM_SD_WAVES_OF_A_SIMD , amdgpu_waves_per_eu(2)
+#else
+#define ROCM_SD_WAVES_OF_A_SIMD
+#endif
 #define ROCM_SD_KERNEL(name, threads, groups, Params)                                             \
-  extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name( \
-      const Params p)
+  extern "C" __global__                                                                           \
+      __attribute__((amdgpu_flat_work_group_size(threads, threads) ROCM_SD_WAVES_OF_A_SIMD)) void \
+      name(const Params p)
 #endif
