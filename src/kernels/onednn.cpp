@@ -316,6 +316,16 @@ std::optional<std::string> refuses(DType dtype) {
   return std::nullopt;
 }
 
+bool bf16_pays() {
+  if (refuses(DType::kBF16)) return false;
+#if defined(__x86_64__)
+  constexpr auto kAmx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kAmx) == kAmx || !__builtin_cpu_is("intel");
+#else
+  return true;
+#endif
+}
+
 std::string version() {
   const dnnl_version_t* v = dnnl_version();
   return fmt::format("{}.{}.{}", v->major, v->minor, v->patch);

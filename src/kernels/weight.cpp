@@ -14,9 +14,21 @@ std::optional<DeviceAccess> access_to(const Tensor& tensor) {
 
 }  // namespace
 
+Tensor converted(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  const Tensor out = make_tensor(host_device(), x.shape(), dtype);
+  convert_elements(x.data(), x.dtype(), out.data(), dtype, x.numel());
+  return out;
+}
+
+Tensor Weight::for_products(const Tensor& held) const {
+  if (state_->scales) return widened(held, state_->scales, dtype_);
+  return converted(held, dtype_);
+}
+
 Tensor Weight::plain() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->scales ? widened(state_->held(), state_->scales, dtype_) : state_->held();
+  return for_products(state_->held());
 }
 
 StoredWeight Weight::stored() const {
@@ -35,7 +47,7 @@ std::shared_ptr<const Weight::Pack> Weight::packed(const std::string& key, const
   for (const auto& [name, pack] : state_->packs)
     if (name == key) return pack;
   if (!state_->plain) state_->plain = state_->packs.front().second->unpack();
-  const Tensor plain = state_->scales ? widened(state_->plain, state_->scales, dtype_) : state_->plain;
+  const Tensor plain = for_products(state_->plain);
   const auto access = access_to(plain);
   auto pack = make(plain);
   // A layout in 8 bits, if there is one, is the first: then they stay.

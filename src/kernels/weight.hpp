@@ -12,8 +12,8 @@
 
 namespace rocm_sd {
 
-// A parameter as it is held: in the type that products use (f32, bf16, f16), or in 8 bits with a scale for
-// each output (eight_bit.hpp).
+// A parameter as it is held: in the type that products use (f32, bf16, f16), in 16 bits for products in f32,
+// or in 8 bits with a scale for each output (eight_bit.hpp).
 struct StoredWeight {
   Tensor values;              // i8 or f8e4m3 where there are scales
   Tensor scales;              // [out] f32, or empty
@@ -30,7 +30,10 @@ struct StoredWeight {
   size_t bytes() const { return (values ? values.bytes() : 0) + (scales ? scales.bytes() : 0); }
 };
 
-// A matrix [out,in] or filter [out,in,kh,kw] for products in f32, bf16 or f16, held in that type or in 8
+// A contiguous tensor on the host in another float type; x itself where it has that type.
+Tensor converted(const Tensor& x, DType dtype);
+
+// A matrix [out,in] or filter [out,in,kh,kw] for products in f32, bf16 or f16, held in that type or in fewer
 // bits. Implementations keep their own layouts of it (packed()); once one exists the plain form may be
 // dropped, and later layouts are made from a packed one, so that a weight is normally held once.
 class Weight {
@@ -57,15 +60,17 @@ class Weight {
 
   explicit operator bool() const { return state_ != nullptr; }
   const Shape& shape() const { return shape_; }
-  DType dtype() const { return dtype_; }       // that products use
-  DType held_as() const { return held_; }      // dtype(), or what it was loaded as in 8 bits
+  DType dtype() const { return dtype_; }   // that products use
+  DType held_as() const { return held_; }  // dtype(), or what it was loaded as in fewer bits
+  // In 16 bits, for products in f32.
+  bool is_held_short() const { return held_ != dtype_ && (held_ == DType::kBF16 || held_ == DType::kF16); }
   bool products() const { return products_; }  // StoredWeight's
   int64_t dim(int i) const { return shape_[i]; }
 
-  // The plain tensor in dtype(): the original, or made anew if it was dropped or is held in 8 bits (costly;
-  // the reference and tests use it).
+  // The plain tensor in dtype(): the original, or made anew if it was dropped or is held in fewer bits
+  // (costly; the reference and tests use it).
   Tensor plain() const;
-  // The same as it is held. Once a layout in dtype() has taken the place of 8 bits, they are gone.
+  // The same as it is held. Once a layout in dtype() has taken the place of fewer bits, they are gone.
   StoredWeight stored() const;
   // The scales of the outputs while the weight is held in 8 bits, [out] f32; else empty.
   Tensor scales() const;
@@ -75,7 +80,7 @@ class Weight {
   using MakePack = std::function<std::shared_ptr<const Pack>(const Tensor&)>;
   std::shared_ptr<const Pack> packed(const std::string& key, const MakePack& make,
                                      bool keep_plain = false) const;
-  // The same made from the values as they are held: of a weight in 8 bits, those bytes, which unpack() must
+  // The same made from the values as they are held: of a weight in fewer bits, those, which unpack() must
   // give back. scales() stay.
   std::shared_ptr<const Pack> packed_as_stored(const std::string& key, const MakePack& make) const;
   // The layout named key if it was made already, else null.
@@ -91,6 +96,7 @@ class Weight {
     std::vector<std::pair<std::string, std::shared_ptr<const Pack>>> packs;
     Tensor held() const { return plain ? plain : packs.front().second->unpack(); }
   };
+  Tensor for_products(const Tensor& held) const;  // in dtype(); under the lock
   std::shared_ptr<State> state_;
   Shape shape_;
   DType dtype_ = DType::kF32, held_ = DType::kF32;

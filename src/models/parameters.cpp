@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/eight_bit.hpp"
+#include "kernels/onednn.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -51,7 +52,7 @@ class Loader final : public Visitor {
     if (slot.matrix && compute_ == DType::kBF16 && parts_in(slot.precision) > 1 && source_.readable())
       return split(slot);
     const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
-    if (Tensor ready = source_.ready(slot, dtype, device_)) return slot.store(std::move(ready));
+    if (Tensor ready = source_.ready(slot, dtype, device_)) return store(slot, std::move(ready));
     const Tensor tensor = make_tensor(device_, slot.shape, dtype);
     char* to = static_cast<char*>(tensor.data());
     for (const ParameterSlot::Part& part : slot.parts) {
@@ -61,17 +62,24 @@ class Loader final : public Visitor {
         stream(part, dtype, to);
       to += static_cast<size_t>(part.shape.numel()) * dtype_size(dtype);
     }
-    slot.store(tensor);
+    store(slot, tensor);
   }
 
  private:
+  // Narrow weights of wide products.
+  void store(const ParameterSlot& slot, Tensor tensor) {
+    const bool narrow = weights_.bf16_for_f32 && tensor.dtype() == DType::kBF16;
+    slot.store(narrow ? StoredWeight(std::move(tensor), Tensor(), compute_)
+                      : StoredWeight(std::move(tensor)));
+  }
   static int64_t parts_in(Precision precision) {
     return precision == Precision::kSplit ? 3 : precision == Precision::kSplitInput ? 2 : 1;
   }
   DType matrix_dtype(Precision precision) const {
-    if (compute_ == DType::kBF16 && precision == Precision::kHalf) return DType::kF16;
-    if (compute_ == DType::kBF16 && precision == Precision::kFloat) return DType::kF32;
-    return compute_;
+    const bool bf16 = compute_ == DType::kBF16 || weights_.bf16_for_f32;
+    if (bf16 && precision == Precision::kHalf) return DType::kF16;
+    if (bf16 && precision == Precision::kFloat) return DType::kF32;
+    return bf16 ? DType::kBF16 : compute_;
   }
   void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
     const DeviceAccess access(device_);
@@ -281,10 +289,18 @@ std::string WeightFormat::name() const {
   return concat(eight_bit == DType::kI8 ? "int8" : "fp8", products ? "-products" : "");
 }
 
+DType product_dtype(const Device& device, DType dtype) {
+  const bool f32 = dtype == DType::kBF16 && device.kind() == DeviceKind::kHost && !onednn::bf16_pays();
+  return f32 ? DType::kF32 : dtype;
+}
+
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
                      const WeightFormat& weights) {
   require<InternalError>(compute == DType::kF32 || compute == DType::kBF16 || compute == DType::kF16,
                          "load_parameters: compute dtype f32, bf16 or f16 expected, got ", compute);
+  require<InternalError>(!weights.bf16_for_f32 || (compute == DType::kF32 && !weights),
+                         "load_parameters: weights in bf16 for products in f32 go with neither ", compute,
+                         " nor 8 bits");
   MissingKeys missing(source);
   visit(missing);
   missing.check();

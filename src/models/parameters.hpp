@@ -20,11 +20,13 @@
 
 namespace rocm_sd {
 
-// How matrices and filters are held: in the compute type, or in 8 bits with a scale per output channel; with
-// products, linear layers are multiplied so, too, where the device has such products.
+// How matrices and filters are held: in the compute type, in bf16 under products in f32, or in 8 bits with a
+// scale per output channel; with products, linear layers are multiplied so, too, where the device has such
+// products.
 struct WeightFormat {
   DType eight_bit = DType::kF32;  // kI8 or kF8E4M3; else in the compute type
   bool products = false;
+  bool bf16_for_f32 = false;  // where the compute type is f32
 
   explicit operator bool() const { return eight_bit != DType::kF32; }
   std::string name() const;  // "", "int8", "fp8-products"
@@ -107,6 +109,10 @@ class Visitor {
 
 template <class Model>
 concept Visitable = requires(Model& model, Visitor& v) { model.visit(v); };
+
+// The type that a model loaded as `dtype` multiplies in on this device: f32 for bf16 where the CPU has no
+// products of bf16, or none that are faster. Its matrices are then held in bf16, and nothing else is rounded.
+DType product_dtype(const Device& device, DType dtype);
 
 // Each of these takes the model's visit as a function, so that one compiled body serves every model.
 using VisitModel = std::function<void(Visitor&)>;

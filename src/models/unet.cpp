@@ -58,36 +58,39 @@ UNet::UNet(const UNetConfig& config)
 UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute,
                 const WeightFormat& weights) {
   UNet unet(config);
-  load_parameters(unet, device, source, compute, weights);
-  unet.dtype_ = compute;
+  unet.held_ = compute;
+  unet.dtype_ = weights ? compute : product_dtype(device, compute);
+  WeightFormat format = weights;
+  format.bf16_for_f32 = unet.dtype_ != compute;
+  load_parameters(unet, device, source, unet.dtype_, format);
   return unet;
 }
 
 // What a model in bf16 computes with more bits: layers that bring much of the prediction's error and do
-// little of the work (docs/architecture.md, "Numerics").
+// little of the work (docs/architecture.md, "Numerics"). The last block's rounding reaches the prediction
+// undamped, so more of its layers are among them.
 void UNet::choose_precisions() {
   conv_in_.precision = Precision::kFloat;  // all that follows sees its rounding of the latents
   conv_out_.precision = Precision::kSplit;
   for (CrossAttention* layer : cross_attentions()) {
     layer->kv.precision = Precision::kHalf;  // every step of a picture sees the same error of the text
-    layer->out.precision = Precision::kSplit;
+    layer->out.precision = Precision::kSplitInput;
   }
-  const auto choose = [](std::vector<ResBlock>& resnets, std::vector<Transformer>& transformers) {
+  const auto choose = [](std::vector<ResBlock>& resnets, std::vector<Transformer>& transformers,
+                         Precision precision) {
     for (ResBlock& block : resnets)
-      if (block.skip) block.skip->precision = Precision::kSplit;
-    for (Transformer& block : transformers)
-      block.proj_in.precision = block.proj_out.precision = Precision::kSplit;
+      if (block.skip) block.skip->precision = precision;
+    for (Transformer& block : transformers) block.proj_in.precision = block.proj_out.precision = precision;
   };
-  for (DownBlock& block : down_) {
-    choose(block.resnets, block.attentions);
-    if (block.downsampler) block.downsampler->precision = Precision::kSplit;
-  }
-  if (mid_) choose(mid_->resnets, mid_->attentions);
-  for (UpBlock& block : up_) {
-    choose(block.resnets, block.attentions);
-    // Kernels that double add up taps of the filter, rounded, so that low parts would be lost again.
-    if (block.upsampler) block.upsampler->precision = Precision::kSplitInput;
-  }
+  for (DownBlock& block : down_) choose(block.resnets, block.attentions, Precision::kSplitInput);
+  if (mid_) choose(mid_->resnets, mid_->attentions, Precision::kSplitInput);
+  for (UpBlock& block : up_) choose(block.resnets, block.attentions, Precision::kSplitInput);
+  UpBlock& last = up_.back();
+  choose(last.resnets, last.attentions, Precision::kSplit);
+  last.resnets.back().conv2.precision = Precision::kSplitInput;
+  for (std::vector<Transformer>* finest : {&down_.front().attentions, &last.attentions})
+    for (Transformer& transformer : *finest)
+      for (TransformerBlock& block : transformer.blocks) block.ff_in.precision = Precision::kSplitInput;
 }
 
 // Gives every residual block its columns of the time shifts and every cross attention its place in the text

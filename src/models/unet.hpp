@@ -37,7 +37,11 @@ class UNet {
                    const WeightFormat& weights = {});
 
   const UNetConfig& config() const { return config_; }
-  DType dtype() const { return dtype_; }
+  // The type that it was loaded as: of its matrices.
+  DType dtype() const { return held_; }
+  // The type of its time shifts and products: dtype(), or f32 where that is bf16 and the CPU multiplies f32
+  // at least as fast.
+  DType compute_dtype() const { return dtype_; }
   // Of latents, text states and the prediction: the compute dtype, or f32 where that is bf16, of which 8 bits
   // would show in a picture.
   DType input_dtype() const { return dtype_ == DType::kBF16 ? DType::kF32 : dtype_; }
@@ -67,7 +71,7 @@ class UNet {
   }
 
  private:
-  bool takes(DType dtype) const { return dtype == dtype_ || dtype == input_dtype(); }
+  bool takes(DType dtype) const { return dtype == held_ || dtype == dtype_ || dtype == input_dtype(); }
   DType text_dtype(const Device& device) const;  // of the text cache and the attention over it
   void choose_precisions();
   void number_layers();
@@ -76,7 +80,7 @@ class UNet {
   Tensor added_conditions(Exec& ex, const TimeInputs& inputs) const;
 
   UNetConfig config_;
-  DType dtype_ = DType::kF32;
+  DType dtype_ = DType::kF32, held_ = DType::kF32;
   Conv conv_in_, conv_out_;
   Linear time1_, time2_;
   std::optional<Linear> time_cond_;

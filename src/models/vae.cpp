@@ -94,8 +94,9 @@ VaeDecoder::VaeDecoder(const VaeConfig& config)
 VaeDecoder VaeDecoder::load(Device& device, const VaeConfig& config, const ParameterSource& source,
                             DType compute) {
   VaeDecoder decoder(config);
-  load_parameters(decoder, device, source, compute);
-  decoder.dtype_ = compute;
+  decoder.held_ = compute;
+  decoder.dtype_ = product_dtype(device, compute);
+  load_parameters(decoder, device, source, decoder.dtype_, {.bf16_for_f32 = decoder.dtype_ != compute});
   for (const ParameterSlot::Part& part : list_parameters(VaeEncoder(config))) source.ignore(part.name);
   return decoder;
 }
@@ -158,8 +159,9 @@ VaeEncoder::VaeEncoder(const VaeConfig& config)
 VaeEncoder VaeEncoder::load(Device& device, const VaeConfig& config, const ParameterSource& source,
                             DType compute) {
   VaeEncoder encoder(config);
-  load_parameters(encoder, device, source, compute);
-  encoder.dtype_ = compute;
+  encoder.held_ = compute;
+  encoder.dtype_ = product_dtype(device, compute);
+  load_parameters(encoder, device, source, encoder.dtype_, {.bf16_for_f32 = encoder.dtype_ != compute});
   for (const ParameterSlot::Part& part : list_parameters(VaeDecoder(config))) source.ignore(part.name);
   return encoder;
 }

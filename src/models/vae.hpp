@@ -52,7 +52,7 @@ class VaeDecoder {
                          DType compute);
 
   const VaeConfig& config() const { return config_; }
-  DType dtype() const { return dtype_; }
+  DType dtype() const { return held_; }  // that it was loaded as: of its matrices
   void visit(Visitor& v);
 
   // latents [N,h,w,latent_channels] as the sampler has them (f32 or the compute dtype) -> picture
@@ -69,7 +69,7 @@ class VaeDecoder {
   Tensor head(Exec& ex, const Tensor& latents, const Tap* tap) const;
 
   VaeConfig config_;
-  DType dtype_ = DType::kF32;
+  DType dtype_ = DType::kF32, held_ = DType::kF32;  // dtype_: of maps and products (product_dtype)
   std::optional<Conv> post_quant_;
   Conv conv_in_, conv_out_;
   VaeMidBlock mid_;
@@ -84,7 +84,7 @@ class VaeEncoder {
                          DType compute);
 
   const VaeConfig& config() const { return config_; }
-  DType dtype() const { return dtype_; }
+  DType dtype() const { return held_; }  // that it was loaded as: of its matrices
   void visit(Visitor& v);
 
   // picture [N,H,W,3] in -1..1, f32 or the compute dtype, H and W multiples of config.downscale() -> the
@@ -106,7 +106,7 @@ class VaeEncoder {
   Tensor scaled(Exec& ex, const Tensor& z) const;
 
   VaeConfig config_;
-  DType dtype_ = DType::kF32;
+  DType dtype_ = DType::kF32, held_ = DType::kF32;  // dtype_: of maps and products (product_dtype)
   Conv conv_in_, conv_out_;
   std::vector<VaeLevel> levels_;  // finest first
   VaeMidBlock mid_;

@@ -26,7 +26,7 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   Device& device = *components_.device;
   const UNet& unet = *components_.unet;
   const UNetConfig& config = unet.config();
-  const DType dtype = unet.dtype(), input_dtype = unet.input_dtype();
+  const DType dtype = unet.compute_dtype(), input_dtype = unet.input_dtype();
   const int64_t k = rows();
   constexpr int64_t kLatentChannels = 4;
   input_ = make_tensor(device, {k, shape.height, shape.width, kLatentChannels}, input_dtype);

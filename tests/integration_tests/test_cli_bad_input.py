@@ -313,6 +313,20 @@ def test_a_second_signal_ends_at_once(rocm_sd, model, tmp_path):
 
 
 @pytest.mark.bad_input
+def test_ctrl_c_while_loading(rocm_sd, model, tmp_path):
+    command = [str(rocm_sd.path), "generate", "--model", str(model), "--steps", "1000", "-W", "64", "-H", "64", "-o",
+               str(tmp_path / "a.png"), "--progress", "json"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for line in process.stderr:
+        if '"load"' in line:
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(timeout=30) == 6 and "cancelled" in rest
+    assert rest.count('"sample"') <= 1 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.bad_input
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_signals_leave_no_file(rocm_sd, model, tmp_path, name):
     command = [str(rocm_sd.path), "generate", "--model", str(model), "--steps", "1000", "-W", "64", "-H", "64", "-o",

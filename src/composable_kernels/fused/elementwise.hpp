@@ -5,6 +5,8 @@
 // Numerics  float      Limits  2^31 pieces of eight
 #pragma once
 
+#include <type_traits>
+
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/pack.hpp"
 
@@ -14,10 +16,11 @@ template <class A, class Y>
 struct MapParams {
   const A *a, *b;  // b is null for maps of one operand
   Y* y;
-  int64_t rows, cols, a_stride, b_stride, y_stride;
+  int64_t rows, cols, a_stride, b_stride, y_stride, part_stride;
   float p0, p1;
   uint32_t groups;  // of the grid
-  int32_t aligned;  // whether every row begins at a multiple of a pack's alignment
+  int32_t aligned;  // whether every row, and every part, begins at a multiple of a pack's alignment
+  int32_t parts;    // 1; of Split 2 or 3
 };
 
 namespace maps {
@@ -86,15 +89,8 @@ struct SoftClamp {
   }
 };
 
-struct Rest {
-  static constexpr bool kBinary = false;
-  template <class Arch>
-  ROCM_SD_DEVICE static float apply(float a, float, float, float) {
-    Bf16 high;
-    store(high, a);
-    return a - to_float(high);
-  }
-};
+// Copy, and beside it, part_stride further on, what rounding to Y takes away, and the copy again.
+struct Split : Copy {};
 
 // To 0..255, half to even; NaN gives 0.
 struct Rgb8 {
@@ -136,9 +132,20 @@ ROCM_SD_DEVICE void map_body(const MapParams<typename Cfg::A, typename Cfg::Y>& 
       for (int j = 0; j < kVec; ++j)
         store(to.x[j], Map::template apply<Arch>(to_float(from.x[j]), to_float(other.x[j]), p.p0, p.p1));
       store_pack(y, to);
+      if constexpr (std::is_same_v<Map, maps::Split>) {
+        if (p.parts == 3) store_pack(y + 2 * p.part_stride, to);
+        ROCM_SD_UNROLL
+        for (int j = 0; j < kVec; ++j) store(to.x[j], to_float(from.x[j]) - to_float(to.x[j]));
+        store_pack(y + p.part_stride, to);
+      }
     } else {
-      for (int j = 0; j < kVec && c + j < p.cols; ++j)
+      for (int j = 0; j < kVec && c + j < p.cols; ++j) {
         store(y[j], Map::template apply<Arch>(to_float(a[j]), to_float(b[j]), p.p0, p.p1));
+        if constexpr (std::is_same_v<Map, maps::Split>) {
+          if (p.parts == 3) y[2 * p.part_stride + j] = y[j];
+          store(y[p.part_stride + j], to_float(a[j]) - to_float(y[j]));
+        }
+      }
     }
   }
 }

@@ -100,7 +100,8 @@ std::string ConvProblem::describe() const {
   return fmt::format(
       "{}x{}x{}x{}{}->{} {}x{} s{} p{},{},{},{} {}{}{}{}{}{}{}", batch(), height(), width(), channels(),
       second, out_channels(), filter_h(), filter_w(), args.stride, pad.top, pad.left, pad.bottom, pad.right,
-      dtype(), out_dtype() == dtype() ? std::string() : concat("->", out_dtype()),
+      concat(dtype(), w.weight.held_as() == dtype() ? "" : concat(" by ", w.weight.held_as())),
+      out_dtype() == dtype() ? std::string() : concat("->", out_dtype()),
       args.upsample2x ? " upsample2x" : "", w.bias ? " bias" : "", e.channel_shift ? " shift" : "",
       e.residual ? " residual" : "", e.act == Activation::kNone ? "" : concat(" ", activation_name(e.act)));
 }

@@ -16,7 +16,7 @@ Refusal conv2d_supports_tiled(const Exec& ex, const ConvProblem& p) {
 tiled::Product conv2d_gathered(const ConvProblem& p) {
   const Epilogue& e = p.args.epilogue;
   tiled::Product out;
-  out.dtype = out.weight_dtype = p.dtype();
+  out.dtype = p.dtype();
   out.out_dtype = p.out_dtype();
   out.layout = tiled::layout_for(p.dtype(), p.out_channels(), p.channels(), p.second_channels(),
                                  p.filter_h() * p.filter_w(), false);
@@ -61,23 +61,23 @@ bool has_phases(const ConvProblem& p) {
          p.args.stride == 1 && pad.top == 1 && pad.left == 1 && pad.bottom == 1 && pad.right == 1;
 }
 
-// The filter of the phase (a, b): [K,C,3,3] -> [K,C,2,2], summed in float.
-Tensor phase_filter(const Tensor& plain, int a, int b) {
+// The filter of the phase (a, b): [K,C,3,3] -> [K,C,2,2] in dtype, summed in float.
+Tensor phase_filter(const Tensor& plain, int a, int b, DType dtype) {
   const int64_t filters = plain.dim(0) * plain.dim(1);
   std::vector<float> w(static_cast<size_t>(plain.numel())), sums(static_cast<size_t>(4 * filters), 0.0f);
   convert_elements(plain.data(), plain.dtype(), w.data(), DType::kF32, plain.numel());
   for (int64_t i = 0; i < filters; ++i)
     for (int r = 0; r < 3; ++r)
       for (int s = 0; s < 3; ++s) sums[i * 4 + (r + 1 - a) / 2 * 2 + (s + 1 - b) / 2] += w[i * 9 + r * 3 + s];
-  return tensor_from(host_device(), {plain.dim(0), plain.dim(1), 2, 2}, sums.data(), plain.dtype());
+  return tensor_from(host_device(), {plain.dim(0), plain.dim(1), 2, 2}, sums.data(), dtype);
 }
 
 // The four phases' filters. The plain filter cannot be had back from their sums, so it is kept as well.
 class PhasePack final : public Weight::Pack {
  public:
-  PhasePack(const Tensor& plain, const tiled::Layout& layout) {
+  PhasePack(const Tensor& plain, const tiled::Layout& layout, DType dtype) {
     for (int phase = 0; phase < 4; ++phase)
-      phases_[phase] = tiled::pack_plain(phase_filter(plain, phase / 2, phase % 2), layout);
+      phases_[phase] = tiled::pack_plain(phase_filter(plain, phase / 2, phase % 2, dtype), layout);
   }
   size_t bytes() const override { return 4 * phases_[0]->bytes(); }
   Tensor unpack() const override { throw InternalError("the phases of a filter do not give it back"); }
@@ -97,9 +97,11 @@ void conv2d_phases(Exec& ex, const ConvProblem& p) {
   const int64_t out_row = base.out_row, out_pixel = base.out_pixel;
   base.out_row = 2 * out_row;
   base.out_pixel = 2 * out_pixel;
+  const DType held = p.w.weight.is_held_short() ? p.w.weight.held_as() : p.w.weight.dtype();
   const auto weights = std::dynamic_pointer_cast<const PhasePack>(p.w.weight.packed(
       "phases of " + base.layout.key(),
-      [&](const Tensor& plain) { return std::make_shared<PhasePack>(plain, base.layout); }, true));
+      [&](const Tensor& plain) { return std::make_shared<PhasePack>(plain, base.layout, held); }, true));
+  base.weight_dtype = held;
   const tiled::Plan plan = tiled::plan(base);
   const Tensor workspace = ex.alloc({static_cast<int64_t>(plan.workspace_bytes())}, DType::kU8);
   ex.launch(p.info("tiled phases"), [=, memory = workspace.data()] {
@@ -122,6 +124,7 @@ void conv2d_tiled(Exec& ex, const ConvProblem& p) {
   tiled::Product product = conv2d_gathered(p);
   const auto weights = tiled::pack(p.w.weight, product.layout);
   product.weights = tiled::packed_data(*weights);
+  product.weight_dtype = tiled::packed_dtype(*weights);
   const tiled::Plan plan = tiled::plan(product);
   const Tensor workspace = ex.alloc({static_cast<int64_t>(plan.workspace_bytes())}, DType::kU8);
   ex.launch(p.info("tiled"),

@@ -74,7 +74,8 @@ std::string MapProblem::describe() const {
   return concat(a_type, a_type == y_type ? std::string() : concat("->", y_type), " [", rows, ",", cols, "]");
 }
 double MapProblem::bytes() const {
-  const size_t element = dtype_size(a_type) + dtype_size(y_type) + (binary() ? dtype_size(b_type) : 0);
+  const size_t element = dtype_size(a_type) + dtype_size(y_type) * static_cast<size_t>(parts) +
+                         (binary() ? dtype_size(b_type) : 0);
   return static_cast<double>(rows * cols) * static_cast<double>(element);
 }
 
@@ -183,14 +184,13 @@ Tensor split_bf16(Exec& ex, const Tensor& x, int64_t parts, const Tensor* second
     require_contiguous(input, "split_bf16", name);
     if (input.numel() == 0) return;
     const int64_t width = input.dim(-1);
-    for (int64_t i = 0; i < parts; ++i) {
-      const Tensor to = y.narrow(-1, i * channels + begin, width);
-      MapProblem problem = flat("split_bf16", i == 1 ? Map::kRest : Map::kCopy, input, to);
-      problem.rows = input.numel() / width;
-      problem.cols = problem.a_stride = width;
-      problem.y_stride = parts * channels;
-      run_map(ex, problem);
-    }
+    MapProblem problem = flat("split_bf16", Map::kSplit, input, y.narrow(-1, begin, width));
+    problem.rows = input.numel() / width;
+    problem.cols = problem.a_stride = width;
+    problem.y_stride = parts * channels;
+    problem.part_stride = channels;
+    problem.parts = static_cast<int>(parts);
+    run_map(ex, problem);
   };
   place(x, "x", 0);
   if (second) place(*second, "second", x.dim(-1));

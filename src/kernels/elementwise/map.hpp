@@ -16,7 +16,8 @@ enum class Map {
   kAffine,     // a * p0 + p1
   kSoftClamp,  // p0 * tanh(a / p0)
   kRgb8,       // 8 bits of a picture in -1..1
-  kRest,       // a - bf16(a): what rounding to bf16 takes away
+  kSplit,      // bf16(a), and at part_stride what that rounding takes away, and at twice that, if parts is 3,
+               // bf16(a)
 };
 
 // y[r, c] = map(a[r, c], b[r, c]) for rows strided at will. a, b and y f32, bf16 or f16; y u8 for kRgb8
@@ -31,6 +32,8 @@ struct MapProblem {
   int64_t rows = 1, cols = 0;
   int64_t a_stride = 0, b_stride = 0, y_stride = 0;  // elements from row to row
   float p0 = 1, p1 = 0;
+  int64_t part_stride = 0;  // kSplit's, in elements of y
+  int parts = 1;            // of y for each element of a
 
   bool binary() const { return map == Map::kAdd || map == Map::kMulGelu; }
   const char* op() const { return name; }

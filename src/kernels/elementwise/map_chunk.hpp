@@ -14,6 +14,8 @@ struct MapChunk {
   bool a_bf16, b_bf16, y_bf16;  // else f32 (for kRgb8 y is u8)
   int64_t count;
   float p0, p1;
+  int64_t part_stride;  // kSplit's
+  int parts;
 };
 
 struct MapKernels {

@@ -6,7 +6,7 @@ namespace rocm_sd::ROCM_SD_ISA {
 namespace {
 
 // In the order of enum Map (map_host.cpp checks it).
-enum { kCopy, kSilu, kGelu, kQuickGelu, kRelu, kAdd, kMulGelu, kAffine, kSoftClamp, kRgb8, kRest };
+enum { kCopy, kSilu, kGelu, kQuickGelu, kRelu, kAdd, kMulGelu, kAffine, kSoftClamp, kRgb8, kSplit };
 
 template <int M>
 Vec apply(Vec a, Vec b, float p0, float p1) {
@@ -18,10 +18,6 @@ Vec apply(Vec a, Vec b, float p0, float p1) {
   if constexpr (M == kMulGelu) return a * gelu(b);
   if constexpr (M == kAffine) return a * p0 + p1;
   if constexpr (M == kSoftClamp) return p0 * tanh(a / p0);
-  if constexpr (M == kRest) {  // the bits that store() keeps of a
-    const VecBits bits = (VecBits)a;
-    return a - (Vec)((bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u);
-  }
   return a;
 }
 
@@ -46,6 +42,24 @@ void loop_typed(const MapChunk& m) {
     m.y_bf16 ? loop<M, uint16_t, uint16_t>(m) : loop<M, uint16_t, float>(m);
   else
     m.y_bf16 ? loop<M, float, uint16_t>(m) : loop<M, float, float>(m);
+}
+
+// f32 to its bf16 parts: y, y + part_stride, and y + 2 part_stride if there are three.
+void split(const MapChunk& m) {
+  const float* a = static_cast<const float*>(m.a);
+  uint16_t* y = static_cast<uint16_t*>(m.y);
+  for (int64_t i = 0; i < m.count; i += kLanes) {
+    const int64_t count = m.count - i < kLanes ? m.count - i : kLanes;
+    const auto write = [&](uint16_t* to, Vec v) {
+      count == kLanes ? store(to, v) : store_part(to, v, count);
+    };
+    const Vec x = count == kLanes ? load(a + i) : load_part(a + i, count);
+    const VecBits bits = (VecBits)x;  // rounded as store() does
+    const Vec high = (Vec)((bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u);
+    write(y + i, x);
+    write(y + m.part_stride + i, x - high);
+    if (m.parts == 3) write(y + 2 * m.part_stride + i, x);
+  }
 }
 
 // round(clamp(x / 2 + 1/2, 0, 1) * 255), ties to even; NaN to 0.
@@ -78,7 +92,7 @@ void map(const MapChunk& m) {
     case kAffine: return loop_typed<kAffine>(m);
     case kSoftClamp: return loop_typed<kSoftClamp>(m);
     case kRgb8: return m.a_bf16 ? loop_rgb8<uint16_t>(m) : loop_rgb8<float>(m);
-    case kRest: return loop_typed<kRest>(m);
+    case kSplit: return split(m);
     default: return loop_typed<kCopy>(m);
   }
 }

@@ -20,7 +20,7 @@ const char* map_name(Map map) {
     case Map::kAffine: return "affine";
     case Map::kSoftClamp: return "soft_clamp";
     case Map::kRgb8: return "rgb8";
-    case Map::kRest: return "rest";
+    case Map::kSplit: return "split";
   }
   return "?";
 }

@@ -10,7 +10,7 @@ namespace {
 
 static_assert(static_cast<int>(Map::kCopy) == 0 && static_cast<int>(Map::kMulGelu) == 6 &&
               static_cast<int>(Map::kRgb8) == 9 &&
-              static_cast<int>(Map::kRest) == 10);  // map_chunk_isa.cpp counts on it
+              static_cast<int>(Map::kSplit) == 10);  // map_chunk_isa.cpp counts on it
 
 constexpr int64_t kPiece =
     16384;  // elements per task: 64 KB, so that starting a task costs nothing beside it
@@ -34,7 +34,9 @@ void map_piece(const MapProblem& p, int64_t row, int64_t begin, int64_t count) {
             .y_bf16 = p.y_type == DType::kBF16,
             .count = count,
             .p0 = p.p0,
-            .p1 = p.p1});
+            .p1 = p.p1,
+            .part_stride = p.part_stride,
+            .parts = p.parts});
 }
 
 // Long rows are cut into pieces, short ones are dealt out several at a time.
@@ -55,6 +57,8 @@ void map_host(const MapProblem& p) {
 
 Refusal supports_map_host(const Exec& ex, const MapProblem& p) {
   if (ex.device().kind() != DeviceKind::kHost) return "runs on the host only";
+  if (p.map == Map::kSplit && (p.a_type != DType::kF32 || p.y_type != DType::kBF16))
+    return "splits f32 into bf16 only";
   if (p.binary() && p.a_type != p.b_type) return "takes operands of one type";
   if (p.map != Map::kCopy && (p.a_type == DType::kF16 || p.y_type == DType::kF16))
     return "computes in f32 and bf16 only";

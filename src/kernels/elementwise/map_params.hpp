@@ -17,7 +17,7 @@ template <class A, class Y>
 MapParams<A, Y> map_params(const MapProblem& p, int64_t groups) {
   const bool aligned = rows_aligned(p.a, p.a_type, p.rows, p.a_stride) &&
                        rows_aligned(p.b, p.b_type, p.rows, p.b_stride) &&
-                       rows_aligned(p.y, p.y_type, p.rows, p.y_stride);
+                       rows_aligned(p.y, p.y_type, p.rows, p.y_stride) && p.part_stride % 8 == 0;
   return {static_cast<const A*>(p.a),
           static_cast<const A*>(p.b),
           static_cast<Y*>(p.y),
@@ -26,10 +26,12 @@ MapParams<A, Y> map_params(const MapProblem& p, int64_t groups) {
           p.a_stride,
           p.b_stride,
           p.y_stride,
+          p.part_stride,
           p.p0,
           p.p1,
           static_cast<uint32_t>(groups),
-          aligned};
+          aligned,
+          p.parts};
 }
 
 // Nothing unless the portable body cannot take the problem, else why not.

@@ -22,7 +22,7 @@ double apply(const MapProblem& p, double a, double b) {
     case Map::kMulGelu: return a * gelu(b);
     case Map::kAffine: return a * p0 + static_cast<double>(p.p1);
     case Map::kSoftClamp: return p0 * std::tanh(a / p0);
-    case Map::kRest: return a - static_cast<double>(bf16_to_float(float_to_bf16(static_cast<float>(a))));
+    case Map::kSplit: return a;
     case Map::kRgb8: {
       // The contract's arithmetic is float: halves must fall where NumPy's float32 puts them.
       const float unit = static_cast<float>(a) / 2.0f + 0.5f;
@@ -40,6 +40,10 @@ void map_row(const MapProblem& p, int64_t r) {
       static_cast<uint8_t*>(p.y)[r * p.y_stride + c] = static_cast<uint8_t>(y);
     else
       ref::store(p.y, p.y_type, r * p.y_stride + c, y);
+    if (p.map != Map::kSplit) continue;
+    const int64_t second = r * p.y_stride + c + p.part_stride;
+    ref::store(p.y, p.y_type, second, y - ref::load(p.y, p.y_type, second - p.part_stride));
+    if (p.parts == 3) ref::store(p.y, p.y_type, second + p.part_stride, y);
   }
 }
 

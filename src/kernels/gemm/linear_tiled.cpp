@@ -14,10 +14,10 @@ void linear_tiled(Exec& ex, const LinearProblem& p) {
   tiled::Product product;
   product.dtype = p.dtype();
   product.out_dtype = p.out_dtype();
-  product.weight_dtype = p.weight_dtype();
   product.layout = tiled::layout_for(p.dtype(), p.gated ? 2 * p.out : p.out, p.in, 0, 1, p.gated);
   const auto weights = tiled::pack(p.w.weight, product.layout);
   product.weights = tiled::packed_data(*weights);
+  product.weight_dtype = tiled::packed_dtype(*weights);
   product.width = product.out_w = p.rows;
   product.source[0] = p.x.data();
   product.pixel_stride[0] = p.row_stride;

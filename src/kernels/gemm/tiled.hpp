@@ -28,9 +28,11 @@ struct Layout {
 // The layout that this host likes for a weight.
 Layout layout_for(DType dtype, int64_t outputs, int64_t c1, int64_t c2, int64_t taps, bool gated);
 
-// The weight's pack of that layout, made on first use (the plain form is dropped then).
+// The weight's pack of that layout, made on first use (the plain form is dropped then), and the type of its
+// elements: a weight that is held in 16 bits for products in f32 stays so.
 std::shared_ptr<const Weight::Pack> pack(const Weight& weight, const Layout& layout);
 const void* packed_data(const Weight::Pack& pack);
+DType packed_dtype(const Weight::Pack& pack);
 // The same from a plain tensor [outputs,c1+c2,...], not tied to a Weight.
 std::shared_ptr<const Weight::Pack> pack_plain(const Tensor& plain, const Layout& layout);
 

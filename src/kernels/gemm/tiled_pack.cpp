@@ -63,6 +63,7 @@ class TiledPack final : public Weight::Pack {
     return plain;
   }
   const void* data() const { return data_.data(); }
+  DType dtype() const { return data_.dtype(); }
 
  private:
   Layout layout_;
@@ -103,9 +104,14 @@ std::shared_ptr<const Weight::Pack> pack_plain(const Tensor& plain, const Layout
 }
 
 std::shared_ptr<const Weight::Pack> pack(const Weight& weight, const Layout& layout) {
-  return weight.packed(layout.key(), [&](const Tensor& plain) { return pack_plain(plain, layout); });
+  if (!weight.is_held_short())
+    return weight.packed(layout.key(), [&](const Tensor& plain) { return pack_plain(plain, layout); });
+  return weight.packed_as_stored(concat(layout.key(), " in ", weight.held_as()), [&](const Tensor& held) {
+    return pack_plain(converted(held, weight.held_as()), layout);
+  });
 }
 
 const void* packed_data(const Weight::Pack& pack) { return dynamic_cast<const TiledPack&>(pack).data(); }
+DType packed_dtype(const Weight::Pack& pack) { return dynamic_cast<const TiledPack&>(pack).dtype(); }
 
 }  // namespace rocm_sd::tiled

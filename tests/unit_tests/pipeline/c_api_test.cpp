@@ -65,6 +65,34 @@ TEST_F(CApi, ProgressAndFlagCancel) {
   rocm_sd_result_free(result);
 }
 
+// At each of the load's reports in turn.
+TEST_F(CApi, LoadingCancels) {
+  struct Count {
+    int seen = 0, stop_at = 0;
+  };
+  const auto load = [](Count& count, rocm_sd_pipeline** pipeline) {
+    const auto report = [](void* user, const char* stage, int, int, double) {
+      EXPECT_STREQ(stage, "load");
+      auto& c = *static_cast<Count*>(user);
+      return ++c.seen == c.stop_at ? 1 : 0;
+    };
+    const rocm_sd_option model[] = {{"model", kDemo.c_str()}, {"dtype", "f32"}, {nullptr, nullptr}};
+    const rocm_sd_callbacks callbacks = {report, &count, nullptr};
+    return rocm_sd_create(model, &callbacks, pipeline);
+  };
+  Count all;
+  rocm_sd_pipeline* pipeline = nullptr;
+  ASSERT_EQ(load(all, &pipeline), ROCM_SD_OK) << rocm_sd_last_error();
+  rocm_sd_free(pipeline);
+  ASSERT_GE(all.seen, 3) << "text encoder, UNet, VAE";
+  for (int stop_at = 1; stop_at <= all.seen; ++stop_at) {
+    Count count{0, stop_at};
+    EXPECT_EQ(load(count, &pipeline), ROCM_SD_CANCELLED);
+    EXPECT_EQ(pipeline, nullptr);
+    EXPECT_EQ(count.seen, stop_at) << "it went on";
+  }
+}
+
 TEST_F(CApi, MistakesAreNamed) {
   rocm_sd_result* result = nullptr;
   const rocm_sd_option bad[] = {{"steps", "many"}, {nullptr, nullptr}};

@@ -30,6 +30,18 @@ TEST(Infotext, APromptCannotForgeFields) {
   EXPECT_EQ(back.prompt, info.prompt);
 }
 
+// The text is data: whoever shows it escapes it for the page that it is shown on.
+TEST(Infotext, MarkupStaysText) {
+  const std::string markup = "<script>alert('1')</script> &lt;b&gt; <img src=x onerror=\"f()\">";
+  const Infotext info{markup, markup, {{"Steps", "20"}, {"Sampler", "Euler"}, {"Model", markup}}};
+  const std::string text = format_infotext(info);
+  EXPECT_EQ(text.substr(0, markup.size()), markup);
+  const Infotext back = parse_infotext(text);
+  EXPECT_EQ(back.prompt, markup);
+  EXPECT_EQ(back.negative_prompt, markup);
+  EXPECT_EQ(back.get("Model"), markup);
+}
+
 TEST(Infotext, AnyTextIsRead) {
   EXPECT_EQ(parse_infotext("just a prompt").prompt, "just a prompt");
   EXPECT_TRUE(parse_infotext("just a prompt").fields.empty());

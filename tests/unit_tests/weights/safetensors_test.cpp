@@ -167,11 +167,30 @@ TEST(Safetensors, RefusesWhatIsNoFile) {
   close(handle);
 }
 
+// Root may read everything: it is nobody as long as one of these lives.
+class WithoutPrivilege {
+ public:
+  WithoutPrivilege() {
+    if (geteuid() == 0) changed_ = seteuid(65534) == 0;
+  }
+  ~WithoutPrivilege() {
+    if (changed_ && seteuid(0) != 0) std::abort();
+  }
+
+ private:
+  bool changed_ = false;
+};
+
 TEST(Safetensors, RefusesAnUnreadableFile) {
-  if (geteuid() == 0) GTEST_SKIP() << "root may read everything";
   const TemporaryFolder folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms{0755});
   const auto path = folder.write("secret.safetensors", one("U8", "[4]", "[0,4]", 4));
+  const auto open = folder.write("open.safetensors", one("U8", "[4]", "[0,4]", 4));
   std::filesystem::permissions(path, std::filesystem::perms::none);
+  std::filesystem::permissions(open, std::filesystem::perms{0644});
+  const WithoutPrivilege nobody;
+  if (geteuid() == 0) GTEST_SKIP() << "root, and not allowed to be another user";
+  EXPECT_NO_THROW(SafetensorsFile::open(open));
   EXPECT_THAT(error_of<FileError>([&] { SafetensorsFile::open(path); }), HasSubstr("Permission denied"));
 }
 
@@ -242,6 +261,23 @@ TEST(Safetensors, WriterRefusesBadNamesAndLeavesTheOldFile) {
   EXPECT_EQ(read_file(path, 100), "old");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
   EXPECT_THROW(write_safetensors(folder / "no/such/folder.safetensors", {w}, {}), FileError);
+}
+
+TEST(Safetensors, AFileThatGrowsGivesWhatItsHeaderSaid) {
+  for (const FileAccess access : {FileAccess::kRead, FileAccess::kMap}) {
+    const TemporaryFolder folder;
+    const auto path = folder / "grows.safetensors";
+    write_random(path, {{"v", {300}}, {"w", {5000}}});
+    std::vector<char> want(5000 * 4), got(want.size(), 'x');
+    const auto still = SafetensorsFile::open(path, access);
+    still->read(*still->find("w"), 0, want.size(), want.data());
+    const auto file = SafetensorsFile::open(path, access);
+    std::ofstream(path, std::ios::binary | std::ios::app) << std::string(1 << 20, 'z');
+    file->read(*file->find("w"), 0, got.size(), got.data());
+    EXPECT_EQ(got, want);
+    // Whoever opens it now sees a file that is longer than its header says.
+    EXPECT_THROW(SafetensorsFile::open(path, access), FormatError);
+  }
 }
 
 TEST(Safetensors, AFileThatShrinksIsAnErrorNotACrash) {
