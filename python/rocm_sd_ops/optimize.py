@@ -7,7 +7,8 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 from torch import nn
 
-from ._diffusers_blocks import group_norm_forward, resnet_forward, transformer_forward, upsample_forward
+from ._diffusers_blocks import (group_norm_forward, image_transformer_forward, resnet_forward, transformer_forward,
+                                upsample_forward)
 from ._ldm_blocks import is_ldm, optimize_ldm
 from ._patching import STATE, State, below_autograd
 from .attention_processor import RocmSDAttnProcessor
@@ -148,6 +149,8 @@ def _optimize_module(state: State, module: nn.Module, level: str, engine: Option
             state.replace_forward(child, resnet_forward(state, child, fast), "residual blocks")
         elif kind == "BasicTransformerBlock":
             state.replace_forward(child, transformer_forward(state, child, fast), "transformer blocks")
+        elif kind == "Transformer2DModel" and getattr(child, "is_input_continuous", False):
+            state.replace_forward(child, image_transformer_forward(state, child, fast), "transformers")
         elif kind == "Upsample2D":
             state.replace_forward(child, upsample_forward(state, child, fast), "upsamplings")
         elif type(child) is nn.GroupNorm and id(child) not in inside:
