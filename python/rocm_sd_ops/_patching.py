@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional
 import torch
 from torch import Tensor, nn
 
+from .ops import below
 from .packs import Pack
 
 STATE = "_rocm_sd_state"  # attribute of an optimised model
@@ -169,5 +170,10 @@ def below_autograd(module: nn.Module, original: Callable, *args: Any, **kwargs: 
     """A forward without gradients skips autograd's bookkeeping of every operator, which is Python's for ours."""
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return original(*args, **kwargs)
-    with torch._C._AutoDispatchBelowAutograd():
-        return original(*args, **kwargs)
+    outer = below.autograd
+    below.autograd = True
+    try:
+        with torch._C._AutoDispatchBelowAutograd():
+            return original(*args, **kwargs)
+    finally:
+        below.autograd = outer

@@ -126,7 +126,8 @@ class UNetForward(TextUNetForward):
                     "cross_attention_kwargs")
             unet = self._module()
             for block in unet.up_blocks:  # FreeU
-                refuse(getattr(block, "s1", None) is None and getattr(block, "b1", None) is None, "FreeU")
+                own = block.__dict__
+                refuse(own.get("s1") is None and own.get("b1") is None, "FreeU")
             added = added_cond_kwargs or {}
             embeds, ids = added.get("text_embeds"), added.get("time_ids")
             refuse(set(added) <= {"text_embeds", "time_ids"}, "added conditions other than SDXL's")
