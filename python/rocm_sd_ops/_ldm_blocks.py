@@ -34,8 +34,8 @@ def _norm(p: Parameters, norm: nn.GroupNorm, x: Tensor, silu: bool = True) -> Te
 
 
 def _conv(p: Parameters, conv: nn.Conv2d, x: Tensor, **epilogue: Any) -> Tensor:
-    return ops.conv2d_epilogue(x, conv.weight, p.f32(conv, "bias"), stride=conv.stride[0], padding=conv.padding, pack=p.pack,
-                               **epilogue)
+    return ops.conv2d_epilogue(x, conv.weight, p.f32(conv, "bias"), stride=conv.stride[0], padding=conv.padding,
+                               pack=p.pack(conv.weight), **epilogue)
 
 
 def _idle(dropout: Any) -> bool:
