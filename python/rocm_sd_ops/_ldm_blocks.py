@@ -127,7 +127,7 @@ def _geglu(state: State, packs: bool) -> Callable:
     def forward(self: nn.Module, original: Callable, x: Tensor) -> Tensor:
         if not usable(self.proj, nn.Linear) or x.dtype != self.proj.weight.dtype or x.device != self.proj.weight.device:
             return original(x)
-        return ops.linear_epilogue(x, self.proj.weight, p.f32(self.proj, "bias"), geglu=True, pack=p.pack(conv.weight))
+        return ops.linear_epilogue(x, self.proj.weight, p.f32(self.proj, "bias"), geglu=True, pack=p.pack(self.proj.weight))
 
     return forward
 
