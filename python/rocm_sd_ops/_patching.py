@@ -72,6 +72,11 @@ class Seen:
         return True
 
 
+def is_capturing(x: Tensor) -> bool:
+    """Whether what is done with x is recorded for a CUDA or HIP graph, whose replays see other values in the same memory."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def _unwatched(module: nn.Module) -> bool:
     """Neither hooked nor offloaded, and with the forward of its class or one of ours, which computes the same."""
     return (not module._forward_hooks and not module._forward_pre_hooks and not hasattr(module, "_hf_hook")
@@ -90,23 +95,22 @@ class PlainChildren:
 
     def __init__(self, kinds: dict[str, type]) -> None:
         self._kinds = kinds
-        self._root: Optional[nn.Module] = None
-        self._links: list[tuple] = []
-        self._found: tuple = ()
+        self._seen: tuple = (None, (), None)  # of whom, the way to each layer, the layers: one value, for threads
 
     def of(self, root: nn.Module) -> Optional[tuple]:
         """The layers, or None where one is not what `kinds` says, or not plain."""
         if torch.compiler.is_compiling():
             return self._look(root)[0]
-        if self._root is root:
-            for siblings, key, child, kind, attributes, forward in self._links:
+        of, links, found = self._seen
+        if of is root:
+            for siblings, key, child, kind, attributes, forward in links:
                 if (siblings.get(key) is not child or type(child) is not kind or attributes.get("forward") is not forward
                         or attributes["_forward_hooks"] or attributes["_forward_pre_hooks"] or "_hf_hook" in attributes):
                     break
             else:
-                return self._found
+                return found
         found, links = self._look(root)
-        self._root, self._links, self._found = (None, [], ()) if found is None else (root, links, found)
+        self._seen = (None, (), None) if found is None else (root, links, found)
         return found
 
     def _look(self, root: nn.Module) -> tuple[Optional[tuple], list]:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import Seen
+from ._patching import Seen, is_capturing
 
 
 def takes_parameters(attn: Any) -> bool:
@@ -30,7 +30,8 @@ class RocmSDAttnProcessor:
 
     Calls the layer's own projections, so LoRA and other wrapped layers work. cache_text: keys and values of cross-attention
     are computed once for as long as the caller passes the same text states (the steps of one picture); one processor per
-    layer is then needed. It is not used under autograd, under torch.compile or where a projection is wrapped.
+    layer is then needed. It is not used under autograd, under torch.compile, while a graph is recorded, or where a projection is
+    wrapped.
     """
 
     def __init__(self, cache_text: bool = False) -> None:
@@ -77,7 +78,7 @@ class RocmSDAttnProcessor:
         to_q, to_k, to_v, to_out = linears
         batch, length, _ = x.shape
         q = F.linear(x, to_q.weight, to_q.bias).view(batch, length, heads, -1).transpose(1, 2)  # [B,H,N,D]
-        cached = self.cache_text and text is not None
+        cached = self.cache_text and text is not None and not is_capturing(x)
         if cached and self._text is not None and self._text[0].holds(text, to_k.weight, to_v.weight):
             k, v = self._text[1], self._text[2]
         else:
@@ -102,7 +103,7 @@ class RocmSDAttnProcessor:
         if text is None:
             return self._project(attn, hidden_states)
         cached = self.cache_text and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
-        cached = cached and type(attn.to_k) is nn.Linear and type(attn.to_v) is nn.Linear
+        cached = cached and type(attn.to_k) is nn.Linear and type(attn.to_v) is nn.Linear and not is_capturing(text)
         if cached and self._text is not None and self._text[0].holds(text, attn.to_k.weight, attn.to_v.weight):
             return self._text[1], self._text[2]
         states = attn.norm_encoder_hidden_states(text) if attn.norm_cross else text
