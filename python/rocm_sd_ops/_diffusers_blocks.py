@@ -93,6 +93,19 @@ def upsample_forward(state: State, block: nn.Module, packs: bool) -> Callable:
     return forward
 
 
+def conv_forward(state: State, packs: bool) -> Callable:
+    """nn.Conv2d on pictures: first and last convolutions (of 3 or 4 channels, which cuDNN likes least), shortcuts, downsamplers."""
+    p = Parameters(state, packs)
+
+    def forward(self: nn.Conv2d, original: Callable, x: Tensor) -> Tensor:
+        if (x.ndim != 4 or type(self) is not nn.Conv2d or not _is_square(self) or hasattr(self, "_hf_hook")
+                or x.dtype != self.weight.dtype or x.device != self.weight.device):
+            return original(x)
+        return _conv(p, self, x)
+
+    return forward
+
+
 def group_norm_forward(state: State, silu: bool) -> Callable:
     """nn.GroupNorm on pictures; with silu, of the activation that follows it."""
     p = Parameters(state, False)

@@ -243,7 +243,7 @@ def print_kernels(call: Callable, most: int = 14) -> None:
         print(f"  {gap:>6.1f} us between {before[:50]} and {after[:50]}")
 
 
-def bench_vae(ops) -> None:
+def bench_vae(ops, kernels: bool) -> None:
     """The decoder of SD 1.x's VAE, 512 x 512."""
     from diffusers import AutoencoderKL
 
@@ -261,6 +261,8 @@ def bench_vae(ops) -> None:
             change()
             got = call()
             print(f"vae   {name:<30}{timed(call, 10):>9.2f} ms {db(got, want):>7.1f} dB  {ops.engine_reasons(vae)}", flush=True)
+            if kernels and change:
+                print_kernels(call, 8)
 
 
 def main() -> None:
@@ -279,7 +281,7 @@ def main() -> None:
         with torch.no_grad():
             bench_operators(ops)
     if args.vae:
-        bench_vae(ops)
+        bench_vae(ops, args.kernels)
     for kind in args.unets:
         bench_unet(ops, kind, not args.no_compile, args.tuned_compile, args.kernels)
 
