@@ -86,10 +86,10 @@ void print_times(const GenerateResult& result, const MemoryPlan& plan) {
   std::string line;
   double all = 0;
   for (const StageTime& t : result.times) {
-    line += fmt::format("{}{} {:.2f} s", line.empty() ? "" : ", ", t.stage, t.seconds);
+    line += fmt::format("{}{} {:.3f} s", line.empty() ? "" : ", ", t.stage, t.seconds);
     all += t.seconds;
   }
-  fmt::print(stderr, "time: {:.2f} s ({})\narena used: {} of {} planned\n", all, line,
+  fmt::print(stderr, "time: {:.3f} s ({})\narena used: {} of {} planned\n", all, line,
              gigabytes(result.arena_used), gigabytes(plan.arena));
   if (result.device_peak > 0)
     fmt::print(stderr, "device memory: {} at most, {} planned\n", gigabytes(result.device_peak),

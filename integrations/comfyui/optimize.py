@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Callable, Optional
 
 import rocm_sd_ops
-from rocm_sd_ops.engine_modules import LdmUNetForward
+from rocm_sd_ops.ldm import LdmUNetForward
 from torch import nn
 
 from .attention import OVERRIDE, with_attention

@@ -9,8 +9,7 @@ import weakref
 from typing import Any, Optional
 
 import rocm_sd_ops
-from rocm_sd_ops._engine_forward import Declined
-from rocm_sd_ops.engine_modules import VaeHalfForward
+from rocm_sd_ops.ldm import VaeHalfForward
 from torch import Tensor, nn
 
 
@@ -75,13 +74,6 @@ def _engines(first_stage: nn.Module) -> dict[str, VaeHalfForward]:
     return _known[first_stage]
 
 
-def _takes(engine: Optional[VaeHalfForward]) -> bool:
-    try:
-        return engine is not None and engine.model() > 0
-    except Declined:
-        return False
-
-
 def with_operators(vae: Any, bands: int = 1) -> Any:
     """A copy of a ComfyUI VAE (on the same weights) that decodes and encodes with rocm-sd. bands: of rows in decode();
     decode_tiled() takes as many as its tile's height asks for, and gives decode()'s picture."""
@@ -109,7 +101,7 @@ def _decode_tiled(self: Any, samples: Tensor, tile_x: Optional[int] = None, tile
     """Exact where the engine has the decoder: bands of tile_y rows of latents; otherwise ComfyUI's own tiles."""
     stage, method = self.first_stage_model, type(self).decode_tiled
     engines = _engines(stage)
-    if samples.ndim == 4 and _takes(engines.get("decoder")):
+    if samples.ndim == 4 and "decoder" in engines and engines["decoder"].takes():
         rows = tile_y or tile_x or 64
         with _Patched(stage, engines, -(-samples.shape[2] // max(1, rows))):
             return type(self).decode(self, samples)

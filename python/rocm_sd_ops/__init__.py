@@ -17,7 +17,7 @@ from . import _register  # noqa: E402
 
 _register.register()
 
-from . import compat, tuning  # noqa: E402
+from . import compat, ldm, tuning  # noqa: E402
 from .attention_processor import RocmSDAttnProcessor  # noqa: E402
 from .backend import Capabilities, ROCmSDBackend  # noqa: E402
 from .engine_modules import EngineUNet, EngineVAE, define_operators  # noqa: E402
@@ -35,7 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Capabilities", "EngineUNet", "EngineVAE", "Explanation", "LIBRARY_PATH", "Pack", "ROCmSDBackend", "RocmSDAttnProcessor",
     "attention", "compat", "conv2d_epilogue", "engine_reasons", "explain", "fallbacks", "geglu", "group_norm_silu",
-    "layer_norm", "layer_norm_residual", "linear_epilogue", "optimize_sd_model", "profile", "refresh",
+    "layer_norm", "layer_norm_residual", "ldm", "linear_epilogue", "optimize_sd_model", "profile", "refresh",
     "register_attention_backend", "report", "restore", "scaled_dot_product_attention", "scheduler_step", "sdpa",
     "set_kernels_enabled", "tuning", "upsample2x_conv", "vae_attention",
 ]

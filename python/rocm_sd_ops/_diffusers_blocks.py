@@ -1,15 +1,21 @@
 """Forwards of Diffusers' layers made of our operators. Each computes what the layer's own does and leaves the call to it
-where an option that they do not know is in use, or where a child was wrapped or hooked (LoRA, offloading)."""
+where an option that they do not know is in use, or where a child was wrapped or hooked (LoRA, offloading).
+
+On a fast GPU the host is what such a model waits for: what is looked at in each call is little (PlainChildren, Seen), and where
+nothing special is asked for, a transformer block calls its layers' parameters, not the layers.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import Parameters, State, is_plain
+from ._patching import Parameters, PlainChildren, Seen, State, is_plain
+from .attention_processor import RocmSDAttnProcessor, takes_parameters
 
 
 def _idle(dropout: nn.Module) -> bool:
@@ -22,37 +28,49 @@ def _group_norm(p: Parameters, norm: nn.GroupNorm, x: Tensor, silu: bool) -> Ten
 
 def _is_square(conv: nn.Module) -> bool:
     """A convolution that conv2d_epilogue takes, whoever calls it."""
-    return (is_plain(conv, nn.Conv2d) and conv.groups == 1 and conv.dilation == (1, 1) and conv.padding_mode == "zeros"
-            and not isinstance(conv.padding, str) and conv.stride[0] == conv.stride[1])
+    return (conv.groups == 1 and conv.dilation == (1, 1) and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
+            and conv.stride[0] == conv.stride[1])
 
 
 def _conv(p: Parameters, conv: nn.Conv2d, x: Tensor, **epilogue: Any) -> Tensor:
-    return ops.conv2d_epilogue(x, conv.weight, p.f32(conv, "bias"), stride=conv.stride[0], padding=conv.padding,
-                               pack=p.pack, **epilogue)
+    weight = conv.weight
+    return ops.conv2d_epilogue(x, weight, p.f32(conv, "bias"), stride=conv.stride[0], padding=conv.padding, pack=p.pack(weight),
+                               **epilogue)
+
+
+def _silu_once(state: State, temb: Tensor) -> Tensor:
+    """silu(temb), which every residual block of a forward asks for."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return F.silu(temb)
+    kept: Optional[tuple[Seen, Tensor]] = state.shared.get("silu")
+    if kept is None or not kept[0].holds(temb):
+        kept = state.shared["silu"] = (Seen(temb), F.silu(temb))
+    return kept[1]
 
 
 def resnet_forward(state: State, block: nn.Module, packs: bool) -> Callable:
     """ResnetBlock2D: each norm with its SiLU, the time shift and the shortcut in the convolutions' tails."""
     norm1, norm2, conv1, conv2 = (Parameters(state, packs and i >= 2) for i in range(4))
+    children = PlainChildren({"norm1": nn.GroupNorm, "conv1": nn.Conv2d, "norm2": nn.GroupNorm, "conv2": nn.Conv2d})
     fits = (block.time_embedding_norm == "default" and block.upsample is None and block.downsample is None
             and isinstance(block.nonlinearity, nn.SiLU) and block.output_scale_factor == 1.0)
 
     def forward(self: nn.Module, original: Callable, input_tensor: Tensor, temb: Optional[Tensor] = None, *args: Any,
                 **kwargs: Any) -> Tensor:
-        if not (fits and not args and _idle(self.dropout) and _is_square(self.conv1) and _is_square(self.conv2)
-                and is_plain(self.norm1, nn.GroupNorm) and is_plain(self.norm2, nn.GroupNorm)
-                and input_tensor.dtype == self.conv1.weight.dtype):
+        layers = children.of(self) if fits and not args else None
+        if not (layers and _idle(self.dropout) and _is_square(layers[1]) and _is_square(layers[3])
+                and input_tensor.dtype == layers[1].weight.dtype):
             return original(input_tensor, temb, *args, **kwargs)
         shift = None
         if self.time_emb_proj is not None:
-            shift = self.time_emb_proj(temb if self.skip_time_act else self.nonlinearity(temb))
+            shift = self.time_emb_proj(temb if self.skip_time_act else _silu_once(state, temb))
         elif temb is not None:
             return original(input_tensor, temb, **kwargs)
-        y = _group_norm(norm1, self.norm1, input_tensor, True)
-        y = _conv(conv1, self.conv1, y, channel_shift=shift)
-        y = _group_norm(norm2, self.norm2, y, True)
+        y = _group_norm(norm1, layers[0], input_tensor, True)
+        y = _conv(conv1, layers[1], y, channel_shift=shift)
+        y = _group_norm(norm2, layers[2], y, True)
         shortcut = input_tensor if self.conv_shortcut is None else self.conv_shortcut(input_tensor)
-        return _conv(conv2, self.conv2, y, residual=shortcut)
+        return _conv(conv2, layers[3], y, residual=shortcut)
 
     return forward
 
@@ -66,10 +84,24 @@ def upsample_forward(state: State, block: nn.Module, packs: bool) -> Callable:
         conv = getattr(self, "conv", None) if self.name == "conv" else getattr(self, "Conv2d_0", None)
         doubled = output_size is None or tuple(output_size) == tuple(2 * n for n in hidden_states.shape[-2:])
         if not (doubled and not args and self.norm is None and self.use_conv and not self.use_conv_transpose
-                and self.interpolate and _is_square(conv) and conv.stride == (1, 1) and conv.padding[0] == conv.padding[1]
-                and hidden_states.dtype == conv.weight.dtype):
+                and self.interpolate and is_plain(conv, nn.Conv2d) and _is_square(conv) and conv.stride == (1, 1)
+                and conv.padding[0] == conv.padding[1] and hidden_states.dtype == conv.weight.dtype):
             return original(hidden_states, output_size, *args, **kwargs)
-        return ops.upsample2x_conv(hidden_states, conv.weight, p.f32(conv, "bias"), padding=conv.padding[0], pack=p.pack)
+        return ops.upsample2x_conv(hidden_states, conv.weight, p.f32(conv, "bias"), padding=conv.padding[0],
+                                   pack=p.pack(conv.weight))
+
+    return forward
+
+
+def conv_forward(state: State, packs: bool) -> Callable:
+    """nn.Conv2d on pictures: first and last convolutions (of 3 or 4 channels, which cuDNN likes least), shortcuts, downsamplers."""
+    p = Parameters(state, packs)
+
+    def forward(self: nn.Conv2d, original: Callable, x: Tensor) -> Tensor:
+        if (x.ndim != 4 or type(self) is not nn.Conv2d or not _is_square(self) or hasattr(self, "_hf_hook")
+                or x.dtype != self.weight.dtype or x.device != self.weight.device):
+            return original(x)
+        return _conv(p, self, x)
 
     return forward
 
@@ -87,17 +119,18 @@ def group_norm_forward(state: State, silu: bool) -> Callable:
     return forward
 
 
+_BLOCK = {"norm1": nn.LayerNorm, "norm2": nn.LayerNorm, "norm3": nn.LayerNorm, "ff.net.0.proj": nn.Linear, "ff.net.2": nn.Linear}
+_ATTENTION = {f"{attn}.{name}": nn.Linear for attn in ("attn1", "attn2") for name in ("to_q", "to_k", "to_v", "to_out.0")}
+
+
 def transformer_forward(state: State, block: nn.Module, packs: bool) -> Callable:
     """BasicTransformerBlock with layer norms: sums inside the norms, GEGLU and the last sum in the linear layers."""
     norms = [Parameters(state, False) for _ in range(3)]
     first, second = Parameters(state, packs), Parameters(state, packs)
-
-    def fits(self: nn.Module, x: Tensor) -> bool:
-        feed = self.ff.net
-        return (self.norm_type == "layer_norm" and self.pos_embed is None and self.attn2 is not None and x.ndim == 3
-                and self._chunk_size is None and all(is_plain(n, nn.LayerNorm) for n in (self.norm1, self.norm2, self.norm3))
-                and len(feed) == 3 and type(feed[0]).__name__ == "GEGLU" and is_plain(feed[0].proj, nn.Linear)
-                and is_plain(feed[2], nn.Linear) and _idle(feed[1]) and x.dtype == feed[2].weight.dtype)
+    children, projections = PlainChildren(_BLOCK), PlainChildren(_ATTENTION)
+    known = (block.norm_type == "layer_norm" and block.pos_embed is None and block.attn2 is not None and len(block.ff.net) == 3
+             and type(block.ff.net[0]).__name__ == "GEGLU")
+    bare = known and takes_parameters(block.attn1) and takes_parameters(block.attn2) and not block.only_cross_attention
 
     def norm(i: int, layer: nn.LayerNorm) -> tuple:
         return norms[i].f32(layer, "weight"), norms[i].f32(layer, "bias"), layer.eps
@@ -106,18 +139,62 @@ def transformer_forward(state: State, block: nn.Module, packs: bool) -> Callable
                 encoder_hidden_states: Optional[Tensor] = None, encoder_attention_mask: Optional[Tensor] = None,
                 timestep: Any = None, cross_attention_kwargs: Optional[dict] = None, class_labels: Any = None,
                 added_cond_kwargs: Optional[dict] = None) -> Tensor:
-        if not fits(self, hidden_states) or (cross_attention_kwargs or {}).get("gligen") is not None:
+        layers = children.of(self) if known and hidden_states.ndim == 3 and self._chunk_size is None else None
+        if (layers is None or hidden_states.dtype != layers[4].weight.dtype or not _idle(self.ff.net[1])
+                or (cross_attention_kwargs or {}).get("gligen") is not None):
             return original(hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, timestep,
                             cross_attention_kwargs, class_labels, added_cond_kwargs)
-        extra = {k: v for k, v in (cross_attention_kwargs or {}).items() if k != "gligen"}
+        norm1, norm2, norm3, up, down = layers
         x = hidden_states
-        y = self.attn1(ops.layer_norm(x, *norm(0, self.norm1)), attention_mask=attention_mask,
-                       encoder_hidden_states=encoder_hidden_states if self.only_cross_attention else None, **extra)
-        y, x = ops.layer_norm_residual(y, x, *norm(1, self.norm2))
-        y = self.attn2(y, encoder_hidden_states=encoder_hidden_states, attention_mask=encoder_attention_mask, **extra)
-        y, x = ops.layer_norm_residual(y, x, *norm(2, self.norm3))
-        up, down = self.ff.net[0].proj, self.ff.net[2]
-        y = ops.linear_epilogue(y, up.weight, first.f32(up, "bias"), geglu=True, pack=first.pack)
-        return ops.linear_epilogue(y, down.weight, second.f32(down, "bias"), residual=x, pack=second.pack)
+        linears = None
+        if (bare and attention_mask is None and encoder_attention_mask is None and not cross_attention_kwargs
+                and encoder_hidden_states is not None and not torch.is_grad_enabled() and not torch.compiler.is_compiling()):
+            linears = projections.of(self)
+            processors = self.attn1.processor, self.attn2.processor
+            if type(processors[0]) is not RocmSDAttnProcessor or type(processors[1]) is not RocmSDAttnProcessor:
+                linears = None
+        y = ops.layer_norm(x, *norm(0, norm1))
+        if linears is not None:
+            y = processors[0].of_parameters(self.attn1.heads, linears[:4], y)
+            y, x = ops.layer_norm_residual(y, x, *norm(1, norm2))
+            y = processors[1].of_parameters(self.attn2.heads, linears[4:], y, encoder_hidden_states)
+        else:
+            extra = {k: v for k, v in (cross_attention_kwargs or {}).items() if k != "gligen"}
+            y = self.attn1(y, attention_mask=attention_mask,
+                           encoder_hidden_states=encoder_hidden_states if self.only_cross_attention else None, **extra)
+            y, x = ops.layer_norm_residual(y, x, *norm(1, norm2))
+            y = self.attn2(y, encoder_hidden_states=encoder_hidden_states, attention_mask=encoder_attention_mask, **extra)
+        y, x = ops.layer_norm_residual(y, x, *norm(2, norm3))
+        y = ops.linear_epilogue(y, up.weight, first.f32(up, "bias"), geglu=True, pack=first.pack(up.weight))
+        return ops.linear_epilogue(y, down.weight, second.f32(down, "bias"), residual=x, pack=second.pack(down.weight))
+
+    return forward
+
+
+def image_transformer_forward(state: State, block: nn.Module, packs: bool) -> Callable:
+    """Transformer2DModel of pictures: pixels as rows from the norm to the last sum, which the last projection does."""
+    norm, last = Parameters(state, False), Parameters(state, packs)
+    kind = nn.Linear if block.use_linear_projection else nn.Conv2d
+    children = PlainChildren({"norm": nn.GroupNorm, "proj_in": kind, "proj_out": kind})
+
+    def forward(self: nn.Module, original: Callable, hidden_states: Tensor, encoder_hidden_states: Optional[Tensor] = None,
+                timestep: Any = None, added_cond_kwargs: Optional[dict] = None, class_labels: Any = None,
+                cross_attention_kwargs: Optional[dict] = None, attention_mask: Optional[Tensor] = None,
+                encoder_attention_mask: Optional[Tensor] = None, return_dict: bool = True) -> Any:
+        plain = (not return_dict and attention_mask is None and encoder_attention_mask is None and not cross_attention_kwargs
+                 and not torch.is_grad_enabled() and not torch.compiler.is_compiling())
+        layers = children.of(self) if plain and self.is_input_continuous and hidden_states.ndim == 4 else None
+        if layers is None or hidden_states.dtype != layers[1].weight.dtype:
+            return original(hidden_states, encoder_hidden_states, timestep, added_cond_kwargs, class_labels, cross_attention_kwargs,
+                            attention_mask, encoder_attention_mask, return_dict)
+        n, c, h, w = hidden_states.shape
+        x = hidden_states.permute(0, 2, 3, 1).reshape(n, h * w, c)  # [N,HW,C]
+        y = _group_norm(norm, layers[0], hidden_states, False).permute(0, 2, 3, 1).reshape(n, h * w, c)
+        y = F.linear(y, layers[1].weight.flatten(1), layers[1].bias)
+        for child in self.transformer_blocks:
+            y = child(y, encoder_hidden_states=encoder_hidden_states, timestep=timestep, class_labels=class_labels)
+        weight = layers[2].weight
+        y = ops.linear_epilogue(y, weight.flatten(1), last.f32(layers[2], "bias"), residual=x, pack=last.pack(weight))
+        return (y.view(n, h, w, c).permute(0, 3, 1, 2),)
 
     return forward

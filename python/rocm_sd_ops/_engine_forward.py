@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional
 import torch
 from torch import Tensor, nn
 
-from ._patching import version
+from ._patching import Seen
 
 _log = logging.getLogger(__name__)
 _ops = torch.ops.rocm_sd
@@ -27,10 +27,10 @@ class Declined(Exception):
 
 
 class Model:
-    """An engine model's number, given back with the last reference."""
+    """An engine model's number, given back with the last reference. of: one of its weights."""
 
-    def __init__(self, id_: int) -> None:
-        self.id = id_
+    def __init__(self, id_: int, of: Tensor) -> None:
+        self.id, self.device, self.dtype = id_, of.device, of.dtype
         self._finalizer = weakref.finalize(self, _ops._drop_engine_model, id_)
         self._finalizer.atexit = False
 
@@ -46,7 +46,8 @@ def module_config(module: nn.Module) -> str:
 def new_unet(state: dict[str, Tensor], config: str = "") -> Model:
     """An engine UNet on these tensors (Diffusers' or LDM's names). Raises RuntimeError with the reason for a model that the
     engine does not have."""
-    return Model(_ops._new_engine_unet(list(state.values()), "\n".join(state), config))
+    tensors = list(state.values())
+    return Model(_ops._new_engine_unet(tensors, "\n".join(state), config), tensors[0])
 
 
 def is_ours(forward: Any) -> bool:
@@ -66,13 +67,15 @@ class _Watched:
         self.links = [(m._modules, key, child) for m in root.modules() for key, child in m._modules.items()]
         self.forwards = [(m.__dict__, _foreign_forward(m), m._forward_hooks, m._forward_pre_hooks)
                          for m in root.modules() if m is not root]
-        self.parameters = [(m._parameters, key) for m in root.modules() for key in m._parameters]
         self.processors = [m for m in root.modules() if hasattr(m, "processor")]
-        self.stamp = self._stamp()
+        self.parameters = [(m._parameters, key) for m in root.modules() for key in m._parameters]
+        self.note_values()
 
-    def _stamp(self) -> list:
-        return [None if p is None else (p.data_ptr(), version(p))
-                for p in (parameters[key] for parameters, key in self.parameters)]
+    def note_values(self) -> None:
+        """Takes the parameters' values for those that the engine has."""
+        found = [(of, key, of[key]) for of, key in self.parameters]
+        self._none = [(of, key) for of, key, p in found if p is None]
+        self._values = [(of, key, Seen(p)) for of, key, p in found if p is not None]
 
     def structure_problem(self) -> str:
         """Why the module is not what it was, or ""."""
@@ -91,7 +94,12 @@ class _Watched:
         return ""
 
     def same_values(self) -> bool:
-        return self._stamp() == self.stamp
+        """Whether nobody replaced or wrote to a parameter since note_values()."""
+        for of, key, seen in self._values:
+            p = of.get(key)
+            if p is None or not seen.holds(p):
+                return False
+        return all(of.get(key) is None for of, key in self._none)
 
 
 def refuse(ok: bool, reason: str) -> None:
@@ -116,13 +124,30 @@ class EngineForward:
     def left_alone(self) -> None:
         """Called where the engine did not run, and so has not seen the call's inputs."""
 
-    def model(self) -> int:
-        """The number of the engine's model. Raises Declined."""
+    def _willing(self) -> nn.Module:
+        """What every call asks before all else. Raises Declined."""
         module = self._module()
         assert module is not None
         refuse(not torch.jit.is_tracing(), "the call is being traced")
         refuse(not torch.is_grad_enabled(), "gradients")
         refuse(not hasattr(module, "_hf_hook"), "accelerate moves the weights")
+        return module
+
+    def _unchanged(self) -> bool:
+        """Whether the module is what the engine's model was made of."""
+        watched = self._watched
+        return watched is not None and not watched.structure_problem() and watched.same_values()
+
+    def _may_run_first(self, sample: Tensor) -> bool:
+        """Looking at a UNet takes longer than starting it, so a GPU is started first and looked at while it works; what it made of
+        a module that had changed is thrown away. Its weights stay where they are for as long as the engine's model lives."""
+        model = self._model
+        return (model is not None and sample.device.type == "cuda" and sample.device == model.device
+                and sample.dtype == model.dtype and not torch.cuda.is_current_stream_capturing())
+
+    def model(self) -> int:
+        """The number of the engine's model, after a look at the module. Raises Declined."""
+        module = self._willing()
         if self._watched is None:
             self._watched = _Watched(module)
             problem = self._first_problem(module)
@@ -141,8 +166,15 @@ class EngineForward:
                 self._model = self._make({name: t.detach() for name, t in tensors.items()})
             except RuntimeError as error:
                 raise Declined(str(error).splitlines()[0]) from None
-            self._watched.stamp = self._watched._stamp()
+            self._watched.note_values()
         return self._model.id
+
+    def takes(self) -> bool:
+        """Whether the engine has the module as it is now."""
+        try:
+            return self.model() > 0
+        except Declined:
+            return False
 
     def _first_problem(self, module: nn.Module) -> str:
         assert self._watched is not None
@@ -154,10 +186,25 @@ class EngineForward:
                 return "a layer's forward was replaced"
         return self._watched.structure_problem()
 
-    def __call__(self, run: Callable[[int], Any], original: Callable[[], Any]) -> Any:
-        """run(number), or original() where the engine declines; reason then says why."""
+    def _run(self, run: Callable[[int], Any], sample: Tensor) -> Any:
+        if not self._may_run_first(sample):
+            return run(self.model())
+        self._willing()
         try:
-            made = run(self.model())
+            made = run(self._model.id)  # type: ignore[union-attr]
+        except (Declined, RuntimeError):
+            if self._unchanged():
+                raise
+        else:
+            if self._unchanged():
+                return made
+        self.left_alone()
+        return run(self.model())
+
+    def __call__(self, run: Callable[[int], Any], original: Callable[[], Any], sample: Tensor) -> Any:
+        """run(number) on a sample, or original() where the engine declines; reason then says why."""
+        try:
+            made = self._run(run, sample)
         except Declined as declined:
             reason = str(declined)
         except RuntimeError as error:

@@ -34,8 +34,8 @@ def _norm(p: Parameters, norm: nn.GroupNorm, x: Tensor, silu: bool = True) -> Te
 
 
 def _conv(p: Parameters, conv: nn.Conv2d, x: Tensor, **epilogue: Any) -> Tensor:
-    return ops.conv2d_epilogue(x, conv.weight, p.f32(conv, "bias"), stride=conv.stride[0], padding=conv.padding, pack=p.pack,
-                               **epilogue)
+    return ops.conv2d_epilogue(x, conv.weight, p.f32(conv, "bias"), stride=conv.stride[0], padding=conv.padding,
+                               pack=p.pack(conv.weight), **epilogue)
 
 
 def _idle(dropout: Any) -> bool:
@@ -127,7 +127,7 @@ def _geglu(state: State, packs: bool) -> Callable:
     def forward(self: nn.Module, original: Callable, x: Tensor) -> Tensor:
         if not usable(self.proj, nn.Linear) or x.dtype != self.proj.weight.dtype or x.device != self.proj.weight.device:
             return original(x)
-        return ops.linear_epilogue(x, self.proj.weight, p.f32(self.proj, "bias"), geglu=True, pack=p.pack)
+        return ops.linear_epilogue(x, self.proj.weight, p.f32(self.proj, "bias"), geglu=True, pack=p.pack(self.proj.weight))
 
     return forward
 
@@ -142,7 +142,8 @@ def _upsample(state: State, packs: bool) -> Callable:
         if not (doubled and getattr(self, "scale_factor", 2.0) == 2.0 and getattr(self, "dims", 2) == 2 and _convolves(conv, x)
                 and conv.stride == (1, 1) and conv.padding[0] == conv.padding[1]):
             return original(x, *args, **kwargs)
-        return ops.upsample2x_conv(x, conv.weight, p.f32(conv, "bias"), padding=conv.padding[0], pack=p.pack)
+        return ops.upsample2x_conv(x, conv.weight, p.f32(conv, "bias"), padding=conv.padding[0],
+                                   pack=p.pack(conv.weight))
 
     return forward
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, Optional
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import version
+from ._patching import Seen, is_capturing
+
+
+def takes_parameters(attn: Any) -> bool:
+    """Whether a Diffusers Attention does nothing but projections and attention, so that RocmSDAttnProcessor.of_parameters computes
+    the same."""
+    out = getattr(attn, "to_out", None)
+    return (type(attn).__name__ == "Attention" and out is not None and len(out) == 2 and type(out[1]) is nn.Dropout
+            and out[1].p == 0.0 and all(getattr(attn, name, None) is None for name in _NORMS)
+            and not attn.residual_connection and attn.rescale_output_factor == 1.0 and attn.added_kv_proj_dim is None
+            and not getattr(attn, "is_causal", False) and attn.inner_kv_dim == attn.inner_dim)
+
+
+_NORMS = ("group_norm", "spatial_norm", "norm_q", "norm_k", "norm_cross")
 
 
 class RocmSDAttnProcessor:
@@ -17,12 +30,13 @@ class RocmSDAttnProcessor:
 
     Calls the layer's own projections, so LoRA and other wrapped layers work. cache_text: keys and values of cross-attention
     are computed once for as long as the caller passes the same text states (the steps of one picture); one processor per
-    layer is then needed. It is not used under autograd, under torch.compile or where a projection is wrapped.
+    layer is then needed. It is not used under autograd, under torch.compile, while a graph is recorded, or where a projection is
+    wrapped.
     """
 
     def __init__(self, cache_text: bool = False) -> None:
         self.cache_text = cache_text
-        self._text: Optional[tuple[weakref.ref, tuple, Tensor, Tensor]] = None
+        self._text: Optional[tuple[Seen, Tensor, Tensor]] = None
 
     def forget(self) -> None:
         """Drops the cached keys and values."""
@@ -58,6 +72,25 @@ class RocmSDAttnProcessor:
             y = y + residual
         return y if attn.rescale_output_factor == 1.0 else y / attn.rescale_output_factor
 
+    def of_parameters(self, heads: int, linears: tuple, x: Tensor, text: Optional[Tensor] = None) -> Tensor:
+        """The same of x [B,N,C] without a call of the layers: linears: to_q, to_k, to_v and to_out[0] of an attention that
+        takes_parameters(). Without gradients."""
+        to_q, to_k, to_v, to_out = linears
+        batch, length, _ = x.shape
+        q = F.linear(x, to_q.weight, to_q.bias).view(batch, length, heads, -1).transpose(1, 2)  # [B,H,N,D]
+        cached = self.cache_text and text is not None and not is_capturing(x)
+        if cached and self._text is not None and self._text[0].holds(text, to_k.weight, to_v.weight):
+            k, v = self._text[1], self._text[2]
+        else:
+            states = x if text is None else text
+            keys = states.shape[1]
+            k = F.linear(states, to_k.weight, to_k.bias).view(batch, keys, heads, -1).transpose(1, 2)
+            v = F.linear(states, to_v.weight, to_v.bias).view(batch, keys, heads, -1).transpose(1, 2)
+            if cached:
+                self._text = (Seen(text, to_k.weight, to_v.weight), k, v)
+        y = ops.attention(q, k, v)  # its memory is [B,N,H,D]
+        return F.linear(y.transpose(1, 2).reshape(batch, length, -1), to_out.weight, to_out.bias)
+
     @staticmethod
     def _heads(attn: nn.Module, x: Tensor) -> Tensor:
         return x.view(x.shape[0], -1, attn.heads, x.shape[-1] // attn.heads).transpose(1, 2)
@@ -70,15 +103,11 @@ class RocmSDAttnProcessor:
         if text is None:
             return self._project(attn, hidden_states)
         cached = self.cache_text and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
-        cached = cached and type(attn.to_k) is nn.Linear and type(attn.to_v) is nn.Linear
-        stamp: tuple = ()
-        if cached:
-            tensors = (text, attn.to_k.weight, attn.to_v.weight)
-            stamp = tuple((t.data_ptr(), version(t), t.shape, t.dtype, t.device) for t in tensors)
-            if self._text is not None and self._text[0]() is text and self._text[1] == stamp:
-                return self._text[2], self._text[3]
+        cached = cached and type(attn.to_k) is nn.Linear and type(attn.to_v) is nn.Linear and not is_capturing(text)
+        if cached and self._text is not None and self._text[0].holds(text, attn.to_k.weight, attn.to_v.weight):
+            return self._text[1], self._text[2]
         states = attn.norm_encoder_hidden_states(text) if attn.norm_cross else text
         key, value = self._project(attn, states)
         if cached:
-            self._text = (weakref.ref(text), stamp, key, value)
+            self._text = (Seen(text, attn.to_k.weight, attn.to_v.weight), key, value)
         return key, value

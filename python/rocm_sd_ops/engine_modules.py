@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ._engine_forward import EngineForward, Model, module_config, new_unet, refuse
-from ._patching import version
+from ._patching import Seen
 
 _ops = torch.ops.rocm_sd
 
@@ -27,7 +27,7 @@ class TextUNetForward(EngineForward):
     def __init__(self, unet: nn.Module, make: Callable, cache_text: bool = True) -> None:
         super().__init__(unet, make)
         self._cache_text = cache_text
-        self._text: Optional[tuple] = None
+        self._text: Optional[tuple[int, Seen]] = None
 
     def forget(self) -> None:
         super().forget()
@@ -37,9 +37,9 @@ class TextUNetForward(EngineForward):
         self._text = None
 
     def _same_text(self, model: int, text: Tensor) -> bool:
-        stamp = (model, text.data_ptr(), version(text), text.shape)
-        same = self._cache_text and self._text is not None and self._text[0]() is text and self._text[1] == stamp
-        self._text = (weakref.ref(text), stamp)
+        same = self._cache_text and self._text is not None and self._text[0] == model and self._text[1].holds(text)
+        if not same:
+            self._text = (model, Seen(text))
         return same
 
 
@@ -126,7 +126,8 @@ class UNetForward(TextUNetForward):
                     "cross_attention_kwargs")
             unet = self._module()
             for block in unet.up_blocks:  # FreeU
-                refuse(getattr(block, "s1", None) is None and getattr(block, "b1", None) is None, "FreeU")
+                own = block.__dict__
+                refuse(own.get("s1") is None and own.get("b1") is None, "FreeU")
             added = added_cond_kwargs or {}
             embeds, ids = added.get("text_embeds"), added.get("time_ids")
             refuse(set(added) <= {"text_embeds", "time_ids"}, "added conditions other than SDXL's")
@@ -143,7 +144,7 @@ class UNetForward(TextUNetForward):
 
             return UNet2DConditionOutput(sample=y)
 
-        return self(run, plain)
+        return self(run, plain, sample)
 
 
 class LdmUNetForward(TextUNetForward):
@@ -174,7 +175,7 @@ class LdmUNetForward(TextUNetForward):
             return _ops._engine_unet(model, x, times, text, None if y is None else y.to(x.dtype), None, None,
                                      self._same_text(model, text))
 
-        return self(run, original)
+        return self(run, original, x)
 
     def _first_problem(self, module: nn.Module) -> str:
         for child in module.modules():
@@ -192,7 +193,8 @@ class VaeHalfForward(EngineForward):
 
         def make(state: dict[str, Tensor]) -> Model:
             named = {f"{half}.{name}": t for name, t in state.items()}
-            return Model(_ops._new_engine_vae(list(named.values()), "\n".join(named), config, half))
+            tensors = list(named.values())
+            return Model(_ops._new_engine_vae(tensors, "\n".join(named), config, half), tensors[0])
 
         super().__init__(getattr(vae, half), make)
 
@@ -209,7 +211,7 @@ class VaeHalfForward(EngineForward):
             refuse(sample.dtype == parameter.dtype and sample.device == parameter.device, "another type than the weights'")
             return _ops._engine_vae(model, sample, bands)
 
-        return self(run, plain)
+        return self(run, plain, sample)
 
 
 class _Stand(nn.Module):

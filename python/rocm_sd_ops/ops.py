@@ -5,12 +5,46 @@ kernels. Operands of different devices, or sizes that do not fit, raise RuntimeE
 
 from __future__ import annotations
 
-from typing import Optional, Sequence, Union
+import threading
+from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 from torch import Tensor
 
-_ops = torch.ops.rocm_sd
+
+class Below(threading.local):
+    """Whether this thread has left autograd's dispatch already (a model's whole forward does)."""
+
+    autograd = False
+
+
+below = Below()
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    """torch.ops.rocm_sd.<name>. Without gradients it is called below autograd, whose wrapper of our operators is Python and costs
+    more than the operator."""
+    operator = getattr(torch.ops.rocm_sd, name).default
+
+    def call(*args: Any) -> Any:
+        if torch.compiler.is_compiling() or torch.is_grad_enabled() or below.autograd:
+            return operator(*args)
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(*args)
+
+    return call
+
+
+_attention = _operator("attention")
+_vae_attention = _operator("vae_attention")
+_group_norm_silu = _operator("group_norm_silu")
+_layer_norm = _operator("layer_norm")
+_layer_norm_residual = _operator("layer_norm_residual")
+_geglu = _operator("geglu")
+_linear_epilogue = _operator("linear_epilogue")
+_conv2d_epilogue = _operator("conv2d_epilogue")
+_upsample2x_conv = _operator("upsample2x_conv")
+_scheduler_step = _operator("scheduler_step")
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Optional[Tensor] = None, scale: Optional[float] = None,
@@ -22,12 +56,12 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Optional[Tensor] = None,
     query i sees keys 0..i. Returns [B,H,Nq,D] whose memory is [B,Nq,H,D], so that .transpose(1,2).reshape(B,Nq,H*D) is
     free. A query that sees no key gives zeros.
     """
-    return _ops.attention.default(q, k, v, mask, scale, causal)
+    return _attention(q, k, v, mask, scale, causal)
 
 
 def vae_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: Optional[float] = None) -> Tensor:
     """Attention of one head over the pixels of q, k, v [B,C,H,W] -> [B,C,H,W] in channels_last."""
-    return _ops.vae_attention.default(q, k, v, scale)
+    return _vae_attention(q, k, v, scale)
 
 
 def group_norm_silu(x: Tensor, groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
@@ -37,23 +71,23 @@ def group_norm_silu(x: Tensor, groups: int, weight: Optional[Tensor] = None, bia
     x [N,C,H,W], x2 [N,C2,H,W], weight and bias [C+C2] in x's type or float32 -> [N,C+C2,H,W] in channels_last. Statistics
     in float. An x in channels_last is read in place.
     """
-    return _ops.group_norm_silu.default(x, groups, weight, bias, eps, silu, x2)
+    return _group_norm_silu(x, groups, weight, bias, eps, silu, x2)
 
 
 def layer_norm(x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, eps: float = 1e-5) -> Tensor:
     """Layer norm of x [...,C] over its last dimension; weight and bias [C] in x's type or float32."""
-    return _ops.layer_norm.default(x, weight, bias, eps)
+    return _layer_norm(x, weight, bias, eps)
 
 
 def layer_norm_residual(x: Tensor, residual: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
                         eps: float = 1e-5) -> tuple[Tensor, Tensor]:
     """(layer_norm(x + residual), x + residual) for x and residual [...,C]."""
-    return _ops.layer_norm_residual.default(x, residual, weight, bias, eps)
+    return _layer_norm_residual(x, residual, weight, bias, eps)
 
 
 def geglu(x: Tensor) -> Tensor:
     """x [...,2C] -> first half times gelu(second half) [...,C], gelu in its erf form."""
-    return _ops.geglu.default(x)
+    return _geglu(x)
 
 
 def linear_epilogue(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, residual: Optional[Tensor] = None,
@@ -63,7 +97,7 @@ def linear_epilogue(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
     x [...,K], weight [M,K], bias [M] in x's type or float32, residual [...,M] -> [...,M] ([...,M/2] with geglu).
     act: none, silu, gelu, quick_gelu or relu. pack: Pack.id of this weight (rocm_sd_ops.Pack), 0 for none.
     """
-    return _ops.linear_epilogue.default(x, weight, bias, residual, act, geglu, pack)
+    return _linear_epilogue(x, weight, bias, residual, act, geglu, pack)
 
 
 def conv2d_epilogue(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, stride: int = 1,
@@ -77,13 +111,13 @@ def conv2d_epilogue(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *,
     pack the filter is laid out in every call.
     """
     sides = [padding] * 4 if isinstance(padding, int) else list(padding) * (2 if len(padding) == 2 else 1)
-    return _ops.conv2d_epilogue.default(x, weight, bias, stride, sides, channel_shift, residual, act, x2, pack)
+    return _conv2d_epilogue(x, weight, bias, stride, sides, channel_shift, residual, act, x2, pack)
 
 
 def upsample2x_conv(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None, *, padding: int = 1,
                     pack: int = 0) -> Tensor:
     """conv2d of x doubled by nearest neighbour, without making that: x [N,C,H,W], weight [K,C,R,S] -> channels_last."""
-    return _ops.upsample2x_conv.default(x, weight, bias, padding, pack)
+    return _upsample2x_conv(x, weight, bias, padding, pack)
 
 
 def scheduler_step(sample: Tensor, model_output: Tensor, sample_scale: float, output_scale: float, *,
@@ -94,5 +128,5 @@ def scheduler_step(sample: Tensor, model_output: Tensor, sample_scale: float, ou
     guided is model_output where it has sample's shape; where its first dimension is twice as long (unconditional half
     first) it is uncond + guidance * (cond - uncond). Summed in double on the way, returned in sample's type.
     """
-    return _ops.scheduler_step.default(sample, model_output, sample_scale, output_scale, guidance, noise, noise_scale, previous,
+    return _scheduler_step(sample, model_output, sample_scale, output_scale, guidance, noise, noise_scale, previous,
                                previous_scale)

@@ -7,7 +7,8 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 from torch import nn
 
-from ._diffusers_blocks import group_norm_forward, resnet_forward, transformer_forward, upsample_forward
+from ._diffusers_blocks import (conv_forward, group_norm_forward, image_transformer_forward, resnet_forward, transformer_forward,
+                                upsample_forward)
 from ._ldm_blocks import is_ldm, optimize_ldm
 from ._patching import STATE, State, below_autograd
 from .attention_processor import RocmSDAttnProcessor
@@ -17,6 +18,9 @@ LEVELS = ("auto", "performance", "memory")
 # Methods that write new values into weights behind PyTorch's back.
 _REWRITING = ("fuse_lora", "unfuse_lora", "load_lora_weights", "unload_lora_weights", "set_adapters", "delete_adapters",
               "load_ip_adapter", "unload_ip_adapter", "fuse_qkv_projections", "unfuse_qkv_projections", "load_state_dict")
+
+
+_CONVOLUTIONS = {"ResnetBlock2D": ("conv1", "conv2"), "Upsample2D": ("conv", "Conv2d_0"), "Transformer2DModel": ("proj_in", "proj_out")}
 
 
 def optimize_sd_model(model: Any, level: str = "auto", engine: Optional[bool] = None) -> Any:
@@ -142,16 +146,22 @@ def _optimize_module(state: State, module: nn.Module, level: str, engine: Option
                 and isinstance(getattr(m, "conv_norm_out", None), nn.GroupNorm)}
     inside = {id(n) for m in module.modules() if type(m).__name__ in ("ResnetBlock2D", "Attention")
               for n in m.modules() if isinstance(n, nn.GroupNorm)}
+    # Convolutions that their blocks' forwards compute.
+    ours = {id(getattr(m, name, None)) for m in module.modules() for name in _CONVOLUTIONS.get(type(m).__name__, ())}
     for child in module.modules():
         kind = type(child).__name__
         if kind == "ResnetBlock2D":
             state.replace_forward(child, resnet_forward(state, child, fast), "residual blocks")
         elif kind == "BasicTransformerBlock":
             state.replace_forward(child, transformer_forward(state, child, fast), "transformer blocks")
+        elif kind == "Transformer2DModel" and getattr(child, "is_input_continuous", False):
+            state.replace_forward(child, image_transformer_forward(state, child, fast), "transformers")
         elif kind == "Upsample2D":
             state.replace_forward(child, upsample_forward(state, child, fast), "upsamplings")
         elif type(child) is nn.GroupNorm and id(child) not in inside:
             state.replace_forward(child, group_norm_forward(state, id(child) in followed), "group norms")
+        elif type(child) is nn.Conv2d and id(child) not in ours:
+            state.replace_forward(child, conv_forward(state, fast), "convolutions")
         if id(getattr(child, "conv_norm_out", None)) in followed:
             state.set_attribute(child, "conv_act", nn.Identity())
     if state.counts == before:

@@ -188,13 +188,13 @@ AtTensor EngineUnet::run(OpScope& scope, const UnetInputs& inputs, ForwardMode m
            : scope.is_capturing() ? ForwardMode::kCaptured
                                   : ForwardMode::kPrepared;
   if (exec.planning()) mode = ForwardMode::kCaptured;
+  if (!inputs.same_text) ++texts_;  // also one that is not kept: "the same" would be told of it next
   if (mode == ForwardMode::kCaptured) {
     const Shape shape = sizes_of(inputs.text);
     const TextCache text = unet_.make_text_cache(exec.device(), shape[0], shape[1]);
     unet_.prepare_text(exec, row_major_of(inputs.text), text);
     return run_eager(scope, inputs, text);
   }
-  if (!inputs.same_text) ++texts_;
   Device& device = scope.on_host() ? host_device() : exec.device();  // one that outlives the call
   OfStream& of = of_stream(device, scope.stream());
   keep_text(exec, of, inputs.text, mode);

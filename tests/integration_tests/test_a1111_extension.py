@@ -66,6 +66,16 @@ def a1111(ops, monkeypatch):
     return types.SimpleNamespace(extension=extension, callbacks=callbacks, modules=made)
 
 
+def test_another_program_is_told(ops, monkeypatch):
+    """Forge has no such modules: one message, and the program goes on."""
+    for name in ("modules", "modules.hypernetworks"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "gradio", types.ModuleType("gradio"))
+    spec = importlib.util.spec_from_file_location("rocm_sd_forge", REPOSITORY / "integrations/automatic1111/scripts/rocm_sd.py")
+    with pytest.raises(ImportError, match="not loaded.*Forge.*docs/pytorch.md"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
 class _Nothing:
     def __enter__(self):
         return self

@@ -43,7 +43,17 @@ def _float(value):
     return value.float() if value.is_floating_point() else value
 
 
-def test_engine_sees_what_changes(ops):
+@pytest.fixture(params=["look first", "run first"])
+def order(ops, request, monkeypatch):
+    """A GPU is started before the module is looked at; here the host is, too."""
+    if request.param == "run first":
+        from rocm_sd_ops._engine_forward import EngineForward
+
+        monkeypatch.setattr(EngineForward, "_may_run_first", lambda self, sample: self._model is not None)
+    return request.param
+
+
+def test_engine_sees_what_changes(ops, order):
     unet, plain = tiny_unet("sd15"), tiny_unet("sd15")
     engine, inputs = ops.EngineUNet(unet), unet_inputs(unet)
     with torch.no_grad():
@@ -85,7 +95,7 @@ def _processor(unet):
 @pytest.mark.parametrize("change,word", [(_hook, "hooks"), (_forward, "forward"), (_layer, "replaced|missing"),
                                          (_processor, "processor"), (lambda u: u.enable_freeu(0.9, 0.2, 1.2, 1.4), "FreeU")],
                          ids=["hook", "forward", "layer", "processor", "freeu"])
-def test_engine_leaves_changed_modules_alone(ops, change, word, before):
+def test_engine_leaves_changed_modules_alone(ops, order, change, word, before):
     unet = tiny_unet("sd15")
     engine, inputs = ops.EngineUNet(unet), unet_inputs(unet)
     with torch.no_grad():
@@ -97,6 +107,29 @@ def test_engine_leaves_changed_modules_alone(ops, change, word, before):
         assert psnr(base, want) < 60
         assert torch.equal(engine(**inputs).sample, want)
     assert re.search(word, engine.declined), engine.declined
+
+
+def test_a_run_before_the_look_is_the_only_one(ops, monkeypatch):
+    """And a second one follows where the module had changed."""
+    from rocm_sd_ops import engine_modules
+    from rocm_sd_ops._engine_forward import EngineForward
+
+    calls, run = [], torch.ops.rocm_sd._engine_unet
+    monkeypatch.setattr(EngineForward, "_may_run_first", lambda self, sample: self._model is not None)
+    monkeypatch.setattr(engine_modules, "_ops", type("Ops", (), {
+        "_engine_unet": staticmethod(lambda *args: calls.append(args[0]) or run(*args)),
+        "_new_engine_unet": torch.ops.rocm_sd._new_engine_unet}))
+    unet = tiny_unet("sd15")
+    engine, inputs = ops.EngineUNet(unet), unet_inputs(unet)
+    with torch.no_grad():
+        engine(**inputs)
+        engine(**inputs)
+        assert len(calls) == 2
+        unet.conv_in.weight.mul_(2)
+        engine(**inputs)
+    assert len(calls) == 4 and calls[2] == calls[0] != calls[3] and engine.declined == ""
+    engine(**inputs)  # with gradients
+    assert len(calls) == 4 and engine.declined == "gradients"
 
 
 def test_engine_leaves_options_to_the_module(ops):

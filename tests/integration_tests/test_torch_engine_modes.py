@@ -117,6 +117,8 @@ def test_the_same_text_is_kept(ops, calls):
         assert torch.equal(run(mode, inputs), want)
         assert torch.equal(run(CAPTURED, changed, same_text=True), new)  # nothing is kept there
         assert torch.equal(run(mode, changed, same_text=True), want)
+        run(CAPTURED, changed)  # nor was it kept here, but seen
+        assert torch.equal(run(mode, changed, same_text=True), new)
 
 
 @torch.no_grad()

@@ -119,6 +119,36 @@ def test_vae_agrees(ops):
         assert psnr(a, b) >= 90
 
 
+def _count(function, calls):
+    return lambda *args, **kwargs: calls.append(1) or function(*args, **kwargs)
+
+
+@torch.no_grad()
+def test_plain_blocks_call_no_layers(ops, monkeypatch):
+    """Their parameters are used directly; a hook, another processor, a layer in place of one, or a mask has the layers called."""
+    unet, plain = tiny_unet("sd15"), tiny_unet("sd15")
+    inputs, calls = unet_inputs(unet), []
+    ops.optimize_sd_model(unet, "performance")
+    monkeypatch.setattr(torch.nn.Linear, "forward", _count(torch.nn.Linear.forward, calls))
+    outside = sum(isinstance(m, torch.nn.Linear) for n, m in unet.named_modules() if "transformer_blocks" not in n)
+    assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90
+    calls.clear()
+    assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90
+    inside = len(calls) - sum(isinstance(m, torch.nn.Linear) for m in plain.modules())
+    assert inside == outside
+    block, other = (m.mid_block.attentions[0].transformer_blocks[0] for m in (unet, plain))
+    for layer in ("attn1.to_v", "ff.net.2", "norm2", "attn2"):
+        hooks = [b.get_submodule(layer).register_forward_hook(lambda m, a, y: y * 0.5) for b in (block, other)]
+        assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90, layer
+        for hook in hooks:
+            hook.remove()
+    for b in (block, other):
+        b.attn1.to_q = torch.nn.Sequential(b.attn1.to_q, torch.nn.Tanh())
+    assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90
+    mask = dict(encoder_attention_mask=(torch.arange(77) < 20)[None].expand(2, -1))
+    assert psnr(unet(**inputs, **mask).sample, plain(**inputs, **mask).sample) >= 90
+
+
 def test_text_keys_are_computed_once_per_picture(ops):
     unet = tiny_unet("sd15")
     ops.optimize_sd_model(unet, "performance")
@@ -146,6 +176,8 @@ def test_weights_that_change_are_seen(ops):
         for model in (unet, plain):
             model.mid_block.resnets[0].conv1.weight.data *= 3  # behind PyTorch's back
             model.mid_block.resnets[0].norm1.weight *= 2
+            model.mid_block.attentions[0].transformer_blocks[0].attn2.to_k.weight *= 2
+            model.mid_block.attentions[0].proj_out.weight *= 2
         assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90
 
 

@@ -44,3 +44,21 @@ def assert_near(got: torch.Tensor, want: torch.Tensor, *, terms: int = 1, scale:
     size = max(want.abs().max().item(), scale)
     bound = size * (8 * ROUNDING[got.dtype] + 8 * terms ** 0.5 * ROUNDING[torch.float32])
     assert (got.double() - want).abs().max().item() <= bound
+
+
+def channels_last(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def packed_heads(b: int, h: int, n: int, d: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """[B,H,N,D] as a projection leaves it."""
+    return randn(b, n, h * d, dtype=dtype, seed=seed).view(b, n, h, d).transpose(1, 2)
+
+
+def attention_double(q, k, v, mask=None, scale=None, causal=False):
+    scores = q.double() @ k.double().transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), float("-inf"))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask.double()
+    return scores.softmax(-1).nan_to_num(0) @ v.double()

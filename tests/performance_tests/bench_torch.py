@@ -4,8 +4,10 @@ eager, channels_last, torch.compile, and ours, each with its distance from eager
 
     ROCM_SD_TORCH_LIBRARY=build/cpu/lib/librocm_sd_torch.so PYTHONPATH=python tests/performance_tests/bench_torch.py
 
---ops, --vae and --unets (sd15, sdxl) choose a part; --no-compile leaves torch.compile out. Times are medians of CUDA graphs or of
-plain calls, in ms.
+--ops, --vae and --unets (sd15, sdxl) choose a part; --no-compile leaves torch.compile of the plain model out, --tuned-compile adds its mode
+max-autotune-no-cudagraphs. Times in ms: "call" is a call and the wait for it (the least and the median), "host" until a call returns,
+"in turn" one of twenty calls without a wait between them, as a pipeline's steps come, "graph" one of ten in a CUDA graph. --kernels
+lists what the GPU ran in one call of ours.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ import torch
 import torch.nn.functional as F
 
 
-def timed(call: Callable, rounds: int = 20, warm: int = 3) -> float:
-    """Median time of a call on the GPU, host included, ms."""
+def call_times(call: Callable, rounds: int = 20, warm: int = 3) -> list[float]:
+    """Times of calls on the GPU, host included, ms, the least first."""
     for _ in range(warm):
         call()
     times = []
@@ -30,7 +32,22 @@ def timed(call: Callable, rounds: int = 20, warm: int = 3) -> float:
         call()
         torch.cuda.synchronize()
         times.append((time.perf_counter() - begin) * 1e3)
-    return statistics.median(times)
+    return sorted(times)
+
+
+def timed(call: Callable, rounds: int = 20, warm: int = 3) -> float:
+    """Median time of a call on the GPU, host included, ms."""
+    return statistics.median(call_times(call, rounds, warm))
+
+
+def in_turn(call: Callable, rounds: int = 20) -> float:
+    """Time of one of several calls that nobody waits for, ms."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(rounds):
+        call()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / rounds * 1e3
 
 
 def graph_timed(call: Callable, rounds: int = 10) -> float:
@@ -131,7 +148,7 @@ UNETS = {
 }
 
 
-def bench_unet(ops, kind: str, with_compile: bool) -> None:
+def bench_unet(ops, kind: str, with_compile: bool, tuned_compile: bool, kernels: bool) -> None:
     from diffusers import UNet2DConditionModel
 
     torch.manual_seed(0)
@@ -153,31 +170,33 @@ def bench_unet(ops, kind: str, with_compile: bool) -> None:
             begin = time.perf_counter()
             try:
                 distance = db(function(), want)
-                ms, graph = timed(function, 15, warm), graph_timed(function, 5)
+                calls = call_times(function, 25, warm)
+                host, turn, graph = host_time(function), in_turn(function), graph_timed(function, 5)
             except Exception as error:  # noqa: BLE001 (a row that fails must not hide the others)
                 print(f"{kind:<6}{name:<30} failed: {type(error).__name__}: {str(error).splitlines()[0][:150]}", flush=True)
                 return
+            ms = statistics.median(calls)
             base = base or ms
-            print(f"{kind:<6}{name:<30}{ms:>9.2f} ms  x{base / ms:<6.2f} graph {graph:>8.2f} ms {distance:>7.1f} dB   "
-                  f"(with warming {time.perf_counter() - begin:.0f} s)", flush=True)
+            print(f"{kind:<6}{name:<36}{calls[0]:>7.2f}{ms:>7.2f} x{base / ms:<5.2f}{host:>7.2f}{turn:>8.2f}{graph:>7.2f}"
+                  f"{distance:>8.1f} dB ({time.perf_counter() - begin:.0f} s)", flush=True)
 
+        print(f"{'':<42}{'call':>7}{'median':>7}{'':<6}{'host':>7}{'in turn':>8}{'graph':>7}", flush=True)
         row("eager", call)
         unet.to(memory_format=torch.channels_last)
         row("eager channels_last", call)
-        if with_compile:
-            row("torch.compile channels_last", lambda m=torch.compile(unet): call(m))
+        for mode in [*([None] if with_compile else []), *(["max-autotune-no-cudagraphs"] if tuned_compile else [])]:
+            row(f"torch.compile {mode or 'channels_last'}", lambda m=torch.compile(unet, mode=mode): call(m))
             torch._dynamo.reset()
         ops.optimize_sd_model(unet, "performance", engine=False)
         row("optimize_sd_model, layers", call)
-        with ops.profile() as profile:
-            call()
-        print(profile.table(8))
         ops.optimize_sd_model(unet, "performance")
         row("optimize_sd_model", call)
-        print(f"{kind:<6}the engine declined: {ops.engine_reasons(unet)}; host time of a call: {host_time(call):.2f} ms")
-        if with_compile:
-            row("optimize_sd_model + compile", lambda m=torch.compile(unet, fullgraph=True): call(m))
-            print(f"{kind:<6}the engine declined: {ops.engine_reasons(unet)}")
+        print(f"{kind:<6}the engine declined: {ops.engine_reasons(unet)}")
+        if kernels:
+            print_kernels(call)
+        row("optimize_sd_model + compile", lambda m=torch.compile(unet, fullgraph=True): call(m))
+        print(f"{kind:<6}the engine declined: {ops.engine_reasons(unet)}")
+        torch._dynamo.reset()
         for line in ops.fallbacks():
             print("fallback:", line[:200])
 
@@ -194,7 +213,37 @@ def host_time(call: Callable, rounds: int = 10) -> float:
     return statistics.median(times)
 
 
-def bench_vae(ops) -> None:
+def print_kernels(call: Callable, most: int = 14) -> None:
+    """What the GPU did in one call: from the host's first step to the first kernel, kernels, and the time between them."""
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    call()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
+        call()
+        torch.cuda.synchronize()
+    events = profiler.events()
+    gpu = sorted((e for e in events if e.device_type == DeviceType.CUDA), key=lambda e: e.time_range.start)
+    if not gpu:
+        print("  the profiler saw no kernels")
+        return
+    first = min(e.time_range.start for e in events if e.device_type == DeviceType.CPU)
+    busy = sum(e.time_range.elapsed_us() for e in gpu)
+    span = max(e.time_range.end for e in gpu) - gpu[0].time_range.start
+    print(f"  {len(gpu)} kernels and copies, {busy / 1e3:.3f} ms in a span of {span / 1e3:.3f} ms, which begins "
+          f"{(gpu[0].time_range.start - first) / 1e3:.3f} ms after the call")
+    by_name: dict[str, list[float]] = {}
+    for e in gpu:
+        by_name.setdefault(e.name, []).append(e.time_range.elapsed_us())
+    for name, times in sorted(by_name.items(), key=lambda kv: -sum(kv[1]))[:most]:
+        print(f"  {len(times):>4} x {sum(times) / len(times):>8.1f} us  {name[:100]}")
+    ends = [(b.time_range.start - a.time_range.end, a.name, b.name) for a, b in zip(gpu, gpu[1:])]
+    for gap, before, after in sorted(ends, reverse=True)[:4]:
+        print(f"  {gap:>6.1f} us between {before[:50]} and {after[:50]}")
+
+
+def bench_vae(ops, kernels: bool) -> None:
     """The decoder of SD 1.x's VAE, 512 x 512."""
     from diffusers import AutoencoderKL
 
@@ -212,6 +261,8 @@ def bench_vae(ops) -> None:
             change()
             got = call()
             print(f"vae   {name:<30}{timed(call, 10):>9.2f} ms {db(got, want):>7.1f} dB  {ops.engine_reasons(vae)}", flush=True)
+            if kernels and change:
+                print_kernels(call, 8)
 
 
 def main() -> None:
@@ -220,6 +271,8 @@ def main() -> None:
     parser.add_argument("--unets", nargs="*", default=[])
     parser.add_argument("--vae", action="store_true")
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--tuned-compile", action="store_true")
+    parser.add_argument("--kernels", action="store_true")
     args = parser.parse_args()
     import rocm_sd_ops as ops
 
@@ -228,9 +281,9 @@ def main() -> None:
         with torch.no_grad():
             bench_operators(ops)
     if args.vae:
-        bench_vae(ops)
+        bench_vae(ops, args.kernels)
     for kind in args.unets:
-        bench_unet(ops, kind, not args.no_compile)
+        bench_unet(ops, kind, not args.no_compile, args.tuned_compile, args.kernels)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,15 @@ from typing import Any, Optional
 import gradio as gr
 import rocm_sd_ops
 import torch
-from modules import devices, script_callbacks, scripts, sd_hijack_optimizations, sd_unet, shared
-from modules.hypernetworks import hypernetwork
-from rocm_sd_ops import engine_modules
-from rocm_sd_ops._ldm_blocks import is_ldm
+from rocm_sd_ops import ldm as engine_ldm
 from torch import Tensor
+
+try:
+    from modules import devices, script_callbacks, scripts, sd_hijack_optimizations, sd_unet, shared
+    from modules.hypernetworks import hypernetwork
+except ImportError as missing:  # the program shows this and goes on without the extension
+    raise ImportError(f"rocm-sd: not loaded: {missing}. The extension is for AUTOMATIC1111's program; Forge and its kin have neither "
+                      "its cross attention optimizations nor its SD Unet. What works there stands in docs/pytorch.md.") from missing
 
 NAME = "rocm-sd"
 LEVELS = ["auto", "performance", "memory", "off"]
@@ -100,7 +104,7 @@ class EngineUnet(sd_unet.SdUnet):
         self.engine = None  # the old weights go first
         with torch.no_grad():
             state = {name: t.detach().to(devices.device, devices.dtype_unet) for name, t in tensors.items()}
-            self.engine = engine_modules.new_unet(state)
+            self.engine = engine_ldm.UNet(state)
         self.stamp = stamp
         self.coarsest = 1 << sum(type(m).__name__ == "Downsample" for m in model.modules())
 
@@ -114,11 +118,7 @@ class EngineUnet(sd_unet.SdUnet):
         if any(size % self.coarsest for size in x.shape[-2:]):  # there the program's own UNet resizes between its levels
             pixels = 8 * self.coarsest
             raise NotImplementedError(f"the rocm-sd engine draws multiples of {pixels} pixels: choose such a size, or SD Unet None")
-        kind = devices.dtype_unet
-        with torch.no_grad():
-            out = torch.ops.rocm_sd._engine_unet(self.engine.id, x.to(kind), timesteps.float().expand(x.shape[0]).contiguous(),
-                                                 context.to(kind), None if y is None else y.to(kind), None, None, False)
-        return out.to(x.dtype)
+        return self.engine(x, timesteps, context, y)
 
 
 def merge_loras(model: Any) -> None:
@@ -204,7 +204,7 @@ class RocmSDScript(scripts.Script):
 def unet_of(p: Any) -> Any:
     """The checkpoint's UNet, or None where it has no layer that we know."""
     model = getattr(getattr(getattr(p, "sd_model", None), "model", None), "diffusion_model", None)
-    return model if model is not None and any(is_ldm(m) for m in model.modules()) else None
+    return model if engine_ldm.is_known(model) else None
 
 
 script_callbacks.on_list_optimizers(list_optimizers)

@@ -123,7 +123,8 @@ TEST_P(CodeObjects, UnknownInstructionNamesItself) {
   } catch (const KernelFault& fault) {
     const std::string said = fault.what();
     EXPECT_NE(said.find("kernel vector_add, `(no instruction)` at 0x"), std::string::npos) << said;
-    EXPECT_NE(said.find("basic.hip:"), std::string::npos) << said;  // the sum's line, by the debug information
+    EXPECT_NE(said.find("basic.hip:"), std::string::npos)
+        << said;  // the sum's line, by the debug information
   }
 }
 
