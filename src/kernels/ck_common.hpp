@@ -33,6 +33,7 @@ using S = ck::Sequence<kNumbers...>;
 using Rows = ck::tensor_layout::gemm::RowMajor;
 using Columns = ck::tensor_layout::gemm::ColumnMajor;
 using Same = ck::tensor_operation::element_wise::PassThrough;
+using Scaled = ck::tensor_operation::element_wise::Scale;
 inline constexpr auto kPadded = ck::tensor_operation::device::GemmSpecialization::MNKPadding;
 
 // The sum in float, and one rounding.
