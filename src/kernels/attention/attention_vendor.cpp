@@ -17,8 +17,12 @@ constexpr int kMostWays = 4;
 
 AttentionShape shape_of(const AttentionProblem& p) {
   const auto rows = [](const AttentionProblem::Rows& r) { return AttentionShape::Rows{r.image, r.row}; };
-  AttentionShape s{
-      .batch = p.batch, .heads = p.heads, .queries = p.queries, .keys = p.keys, .head_dim = p.head_dim};
+  AttentionShape s;
+  s.batch = p.batch;
+  s.heads = p.heads;
+  s.queries = p.queries;
+  s.keys = p.keys;
+  s.head_dim = p.head_dim;
   s.q = rows(p.q);
   s.k = rows(p.k);
   s.v = rows(p.v);
