@@ -15,7 +15,7 @@ inline constexpr CkAttentionTile kAttentionTile = kCkAttentionWmma;
 
 template <class T>
 struct Attention {
-  static constexpr int kKeys = 128;  // of one step
+  static constexpr int kKeys = 64;  // of one step: 128 would spill
   static constexpr int kWaves = 8;
   static constexpr int kTile = 16;  // a matrix instruction's side
   static constexpr __device__ auto padded() {
@@ -51,7 +51,7 @@ struct Attention {
       T, T, float, T, float, float, T, Same, Same, Scaled, Same, Same, ck::InMemoryDataOperationEnum::Set,  //
       decltype(q_grid(1, 1, 1)), decltype(k_grid(1, 1, 1)), decltype(v_grid(1, 1, 1)),
       decltype(y_grid(1, 1, 1)), kAttentionTile.queries, kKeys, kAttentionTile.depth, 8, 8,
-      kAttentionTile.columns, 64, 8, kTile, kTile, kTile, 1, 8, 4,
+      kAttentionTile.columns, 64, 8, kTile, kTile, kTile, 1, kKeys / kTile, 4,
       kAttentionTile.threads,                                            //
       S<2, 128, 1>, S<1, 0, 2>, S<1, 0, 2>, 2, 8, 8, true, false, true,  // q to registers
       S<8, 32, 1>, S<1, 0, 2>, S<1, 0, 2>, 2, 8, 8, true, true, true,    // k to LDS
