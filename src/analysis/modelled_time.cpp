@@ -14,15 +14,22 @@ int leading_number(std::string_view text) {
   return value;
 }
 
-// How many times longer whole tiles in whole rounds take than the even share of the work.
-double unevenness(const OutputTile& tile, const TiledOutput& output, int splits, int multiprocessors) {
-  if (tile.rows <= 0) return 1;
-  const double columns = tile.columns > 0 ? std::ceil(output.columns / tile.columns) : 1;
+// What whole tiles in whole rounds make of a launch's even share of the work.
+struct Rounds {
+  double longer = 1;  // how many times
+  double count = 1;   // tiles that a multiprocessor makes one after the other
+};
+
+Rounds rounds_of(const OutputTile& tile, const TiledOutput& output, int splits, int multiprocessors) {
+  if (tile.rows <= 0) return {};
+  const bool whole_rows = tile.columns <= 0;
   const double rows = std::ceil(output.rows / tile.rows);
+  const double columns = whole_rows ? 1 : std::ceil(output.columns / tile.columns);
   const double padded =
-      rows * tile.rows / output.rows * (tile.columns > 0 ? columns * tile.columns / output.columns : 1);
+      rows * tile.rows / output.rows * (whole_rows ? 1 : columns * tile.columns / output.columns);
   const double tiles = output.copies * rows * columns * splits;
-  return padded * std::ceil(tiles / multiprocessors) * multiprocessors / tiles;
+  const double count = std::ceil(tiles / multiprocessors);
+  return {padded * count * multiprocessors / tiles, count};
 }
 
 }  // namespace
@@ -54,10 +61,13 @@ double modelled_seconds(const GpuProduct& gpu, const KernelCounts& counts, const
     const auto counted = counts.kernels.find(kernel);
     const double share = counted == counts.kernels.end() ? 1 : counted->second.matrix_share;
     const double rate = peak_rate(gpu, kernel.empty() ? RateType::kF32 : RateType::kF16);
-    const double even = work.flops / (rate * share);
-    const double issue =
-        even * unevenness(tile_of_kernel(kernel), output, splits, driver_multiprocessors(gpu));
-    seconds += std::max(issue, work.bytes / (gpu.bandwidth * 1e9)) + work.launches * kLaunchSeconds;
+    const Rounds rounds = rounds_of(tile_of_kernel(kernel), output, splits, driver_multiprocessors(gpu));
+    const double issue = work.flops / (rate * share) * rounds.longer;
+    // Sums of splits go to memory as float; whoever adds them up counts their way back.
+    const double partials =
+        kernel.empty() || splits == 1 ? 0 : 4 * output.copies * output.rows * output.columns * splits;
+    seconds += std::max(issue, (work.bytes + partials) / (gpu.bandwidth * 1e9)) +
+               work.launches * (kLaunchSeconds + (kernel.empty() ? 0 : rounds.count * kTileSeconds));
   }
   return seconds;
 }

@@ -18,6 +18,9 @@ struct TiledOutput {
 // A launch costs this much beside its work: what the emulated GPUs' tuner takes as well.
 inline constexpr double kLaunchSeconds = 4e-6;
 
+// A tile's first loads and last stores, with nothing to hide them: about two ways to memory and back.
+inline constexpr double kTileSeconds = 1e-6;
+
 // Seconds of the planned launches (of one way of computing the problem). splits: of the depth or the keys,
 // each a tile's work for itself. counts: of the product's architecture, or empty. Kernels that nobody counted
 // run at the peak rate; those whose name says no tile, as if their tiles were even.

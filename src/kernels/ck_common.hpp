@@ -7,19 +7,19 @@
 
 #include <iostream>  // which its headers leave to their callers
 
-#include "ck/ck.hpp"
-#include "ck/tensor_description/multi_index_transform_helper.hpp"
-#include "ck/tensor_description/tensor_descriptor.hpp"
-#include "ck/tensor_description/tensor_descriptor_helper.hpp"
-#include "ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_v4r1.hpp"
-#include "ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_v7r3.hpp"
-#include "ck/tensor_operation/gpu/device/device_base.hpp"
-#include "ck/tensor_operation/gpu/device/gemm_specialization.hpp"
-#include "ck/tensor_operation/gpu/device/tensor_layout.hpp"
-#include "ck/tensor_operation/gpu/element/element_wise_operation.hpp"
-#include "ck/tensor_operation/gpu/grid/block_to_ctile_map.hpp"
-#include "ck/utility/common_header.hpp"
-#include "ck/utility/env.hpp"
+#include <ck/ck.hpp>
+#include <ck/tensor_description/multi_index_transform_helper.hpp>
+#include <ck/tensor_description/tensor_descriptor.hpp>
+#include <ck/tensor_description/tensor_descriptor_helper.hpp>
+#include <ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_v4r1.hpp>
+#include <ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_v7r3.hpp>
+#include <ck/tensor_operation/gpu/device/device_base.hpp>
+#include <ck/tensor_operation/gpu/device/gemm_specialization.hpp>
+#include <ck/tensor_operation/gpu/device/tensor_layout.hpp>
+#include <ck/tensor_operation/gpu/element/element_wise_operation.hpp>
+#include <ck/tensor_operation/gpu/grid/block_to_ctile_map.hpp>
+#include <ck/utility/common_header.hpp>
+#include <ck/utility/env.hpp>
 
 // Around headers whose host functions (sizes, descriptors) a kernel calls: they are compiled for the device
 // as well.

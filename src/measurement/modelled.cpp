@@ -30,8 +30,9 @@ std::optional<tuning::Record> modelled_choice(Device& device, const Workload& wo
                                               const LaunchModel& seconds) {
   const Inputs inputs(device, workload);
   std::vector<std::string> names = candidates_of(device, workload, inputs);
-  // A vendor's library is not here to be planned, and nothing is known of its kernels.
-  std::erase_if(names, [](const std::string& name) { return !name.starts_with("gpu"); });
+  if (names.empty() || !names[0].starts_with("gpu ")) return std::nullopt;
+  // What has no tiles the model knows nothing of: vendors' libraries, kernels without matrix instructions.
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with("gpu "); });
   if (names.size() < 2) return std::nullopt;
   Arena arena(device);
   const Weight weight = inputs.weight();

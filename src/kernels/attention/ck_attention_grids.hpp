@@ -4,11 +4,11 @@
 #include "kernels/attention/ck_attention_params.hpp"
 #include "kernels/ck_common.hpp"
 
-#include "ck/tensor_operation/gpu/block/blockwise_softmax.hpp"
-#include "ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_v6r1.hpp"
-#include "ck/tensor_operation/gpu/device/masking_specialization.hpp"
-#include "ck/tensor_operation/gpu/device/matrix_padder.hpp"
-#include "ck/tensor_operation/gpu/grid/gridwise_gemm_pipeline_selector.hpp"
+#include <ck/tensor_operation/gpu/block/blockwise_softmax.hpp>
+#include <ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_v6r1.hpp>
+#include <ck/tensor_operation/gpu/device/masking_specialization.hpp>
+#include <ck/tensor_operation/gpu/device/matrix_padder.hpp>
+#include <ck/tensor_operation/gpu/grid/gridwise_gemm_pipeline_selector.hpp>
 
 namespace rocm_sd::ck_entries {
 

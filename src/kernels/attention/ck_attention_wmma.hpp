@@ -3,10 +3,10 @@
 
 #include "kernels/attention/ck_attention_grids.hpp"
 
-#include "ck/tensor_operation/gpu/block/blockwise_gemm_wmma.hpp"
+#include <ck/tensor_operation/gpu/block/blockwise_gemm_wmma.hpp>
 
 ROCM_SD_CK_BEGIN
-#include "ck/tensor_operation/gpu/grid/gridwise_batched_gemm_softmax_gemm_wmma_cshuffle.hpp"
+#include <ck/tensor_operation/gpu/grid/gridwise_batched_gemm_softmax_gemm_wmma_cshuffle.hpp>
 ROCM_SD_CK_END
 
 namespace rocm_sd::ck_entries {

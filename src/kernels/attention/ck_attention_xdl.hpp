@@ -3,10 +3,10 @@
 
 #include "kernels/attention/ck_attention_grids.hpp"
 
-#include "ck/tensor_operation/gpu/block/blockwise_gemm_xdlops.hpp"
+#include <ck/tensor_operation/gpu/block/blockwise_gemm_xdlops.hpp>
 
 ROCM_SD_CK_BEGIN
-#include "ck/tensor_operation/gpu/grid/gridwise_batched_gemm_softmax_gemm_xdl_cshuffle_v1.hpp"
+#include <ck/tensor_operation/gpu/grid/gridwise_batched_gemm_softmax_gemm_xdl_cshuffle_v1.hpp>
 ROCM_SD_CK_END
 
 namespace rocm_sd::ck_entries {

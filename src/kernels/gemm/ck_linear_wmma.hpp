@@ -3,10 +3,10 @@
 
 #include "kernels/ck_common.hpp"
 
-#include "ck/tensor_operation/gpu/block/blockwise_gemm_pipeline_wmma_selector.hpp"
+#include <ck/tensor_operation/gpu/block/blockwise_gemm_pipeline_wmma_selector.hpp>
 
 ROCM_SD_CK_BEGIN
-#include "ck/tensor_operation/gpu/grid/gridwise_gemm_wmma_cshuffle_v3.hpp"
+#include <ck/tensor_operation/gpu/grid/gridwise_gemm_wmma_cshuffle_v3.hpp>
 ROCM_SD_CK_END
 
 namespace rocm_sd::ck_entries {

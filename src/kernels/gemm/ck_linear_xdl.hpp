@@ -3,12 +3,12 @@
 
 #include "kernels/ck_common.hpp"
 
-#include "ck/tensor_operation/gpu/block/blockwise_gemm_pipeline_xdlops_selector.hpp"
-#include "ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_direct_load.hpp"
-#include "ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_v6r1.hpp"
+#include <ck/tensor_operation/gpu/block/blockwise_gemm_pipeline_xdlops_selector.hpp>
+#include <ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_direct_load.hpp>
+#include <ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_v6r1.hpp>
 
 ROCM_SD_CK_BEGIN
-#include "ck/tensor_operation/gpu/grid/gridwise_gemm_xdl_cshuffle_v3_multi_d.hpp"
+#include <ck/tensor_operation/gpu/grid/gridwise_gemm_xdl_cshuffle_v3_multi_d.hpp>
 ROCM_SD_CK_END
 
 namespace rocm_sd::ck_entries {
