@@ -44,8 +44,8 @@ struct Cudnn {
   static constexpr int kReductionOp = 1600, kReductionPrecision = 1601, kReductionX = 1610,
                        kReductionY = 1611, kOpReduction = 1612;
   // cudnnPointwiseMode_t
-  static constexpr int kAdd = 0, kMultiply = 1, kDivide = 6, kSubtract = 9, kExponential = 13, kRelu = 100,
-                       kGelu = 104, kSwish = 106;
+  static constexpr int kAdd = 0, kMultiply = 1, kDivide = 6, kSubtract = 9, kExponential = 13,
+                       kLogarithm = 15, kRelu = 100, kGelu = 104, kSwish = 106;
   static constexpr int kSum = 0, kMaximum = 3;  // cudnnReduceTensorOp_t
   // cudnnBackendNumericalNote_t
   static constexpr int kTensorCore = 0, kDownConverts = 1, kReducedPrecision = 2, kNondeterministic = 4,

@@ -30,11 +30,16 @@ class AttentionGraph final : public cudnn::Graph {
     const Part y = tensor(kY, type, {s.batch, s.heads, s.queries, s.head_dim},
                           {s.queries * width, s.head_dim, width, 1}, true);
     const Part product = between(scores), scaled = between(scores), most = between(of_row),
-               below = between(scores), raised = between(scores), sum = between(of_row);
+               below = between(scores), raised = between(scores), sum = between(of_row),
+               log_sum = between(of_row), statistics = between(of_row);
     const Part weights = between(scores, type);  // the second product takes its operands in their type
+    // The engines know the form that training needs, of which the softmax's statistics are a part, kept or
+    // not.
     finish({matmul(q, k, product), pointwise(Cudnn::kMultiply, product, number(kScale), scaled),
             reduction(Cudnn::kMaximum, scaled, most), pointwise(Cudnn::kSubtract, scaled, most, below),
             pointwise(Cudnn::kExponential, below, nullptr, raised), reduction(Cudnn::kSum, raised, sum),
+            pointwise(Cudnn::kLogarithm, sum, nullptr, log_sum),
+            pointwise(Cudnn::kAdd, most, log_sum, statistics),
             pointwise(Cudnn::kDivide, raised, sum, weights), matmul(weights, v, y)});
   }
 
@@ -71,7 +76,6 @@ class CudnnAttentions final : public AttentionLibrary {
     std::vector<std::shared_ptr<Attention>> out;
     for (cudnn::Engine& engine : cudnn::engines_for(library_, *graph, shape.dtype, most))
       out.push_back(std::make_shared<CudnnAttention>(library_, graph, std::move(engine)));
-    if (out.empty()) throw LibraryError(concat(cudnn::kProduct, ": has no engine for it"));
     return out;
   }
 

@@ -128,21 +128,34 @@ void Graph::finish(const std::vector<Part>& operations) {
 
 std::vector<Engine> engines_for(const Library& library, const Graph& graph, DType dtype, int most) {
   std::vector<Engine> out;
+  int seen = 0, inexact = 0, unplanned = 0, large = 0;
   for (const int mode : {Cudnn::kModeA, Cudnn::kModeFallback}) {
     for (const Part& config : proposed(library, graph, mode, most)) {
       if (static_cast<int>(out.size()) == most) break;
-      if (!is_exact(library, *config, dtype)) continue;
+      ++seen;
+      if (!is_exact(library, *config, dtype)) {
+        ++inexact;
+        continue;
+      }
       const auto plan = std::make_shared<Descriptor>(library, Cudnn::kPlan);
       plan->set(Cudnn::kPlanHandle, Cudnn::kTypeHandle, library.handle).set(Cudnn::kPlanConfig, *config);
-      if (!plan->try_finalize()) continue;  // proposed, but not for this problem after all
+      if (!plan->try_finalize()) {  // proposed, but not for this problem after all
+        ++unplanned;
+        continue;
+      }
       int64_t bytes = 0;
       plan->get(Cudnn::kPlanWorkspace, Cudnn::kTypeInt64, 1, &bytes);
-      if (bytes < 0 || bytes > kMostWorkspace) continue;
+      if (bytes < 0 || bytes > kMostWorkspace) {
+        ++large;
+        continue;
+      }
       out.push_back({config, plan, static_cast<size_t>(bytes)});
     }
-    if (!out.empty()) break;
+    if (!out.empty()) return out;
   }
-  return out;
+  throw LibraryError(concat(kProduct, ": has no engine for it (of ", seen, " proposed ", inexact,
+                            " round, reorder or transform sums, ", unplanned, " make no plan, ", large,
+                            " want too much memory)"));
 }
 
 void execute(Library& library, const Engine& engine, const std::vector<Bound>& tensors, void* workspace,

@@ -115,7 +115,8 @@ struct Engine {
   size_t workspace_bytes = 0;
 };
 // Those that the library proposes, best first, at most `most`, that sum in float and give the same bits every
-// time. With operands of float the matrix units would round them to 10 bits: they are left out. May be none.
+// time. With operands of float the matrix units would round them to 10 bits: they are left out. Throws
+// LibraryError where none is left, with what became of those proposed.
 std::vector<Engine> engines_for(const Library& library, const Graph& graph, DType dtype, int most);
 
 // A tensor's memory: the device's, or the host's for a number.

@@ -157,6 +157,7 @@ void run_pointwise(const Backend& operation, const Memory& memory, Virtual& sums
       case 6: return v / b;
       case 9: return v - b;
       case 13: return std::exp(v);
+      case 15: return std::log(v);
       case 100: return std::max(v, 0.0);
       case 104: return 0.5 * v * std::erfc(-v / std::sqrt(2.0));
       case 106: return v / (1 + std::exp(-v));
