@@ -22,6 +22,7 @@ BENCH_DEVICE ?= cpu
 BENCH_BASELINES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rocm-sd/baselines
 EMU_TARGETS ?= gfx1100 gfx1201 gfx942
 EMU_FULL ?= *Full*/f16
+CK_TARGETS ?= gfx942 gfx1100
 
 # A passive wait: threads that spin at a barrier take the cores from those that work.
 export OMP_WAIT_POLICY ?= passive
@@ -176,6 +177,16 @@ test-vendor-headers: $(VENV)/bin/python  ## our prototypes of the vendors' libra
 	    -isystem build/vendor-headers/nvidia -isystem build/vendor-headers/nvidia/cccl tests/vendor_headers/$$library.cpp && echo "$$library: as its header says"
 	done
 
+# Opt-in: nothing else compiles these kernels. 0.9 MB of headers from Debian; each instance takes a minute to compile.
+test-ck: deps deps-gpu  ## AMD's Composable Kernel as candidates: compiled, run on emulated GPUs against the reference, reported beside ours
+	tools/fetch_ck_headers.sh build/ck-headers
+	cmake --preset cpu -B build/ck -DROCM_SD_WITH_CK=ON -DROCM_SD_CK_ROOT="$(CURDIR)/build/ck-headers" -DROCM_SD_ARCHS="$(subst $() ,;,$(CK_TARGETS))" -DROCM_SD_EMULATOR=ON
+	cmake --build build/ck -j $(JOBS) --target test_gpu_ck kernels
+	for target in $(CK_TARGETS); do
+	  ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1 ROCM_SD_KERNELS=build/ck/lib build/ck/tests/gpu_tests/test_gpu_ck
+	done
+	$(PYTHON) tools/kernel_report.py --build build/ck --beside ck_ --docs out/ck-report $(CK_TARGETS)
+
 fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
 	tools/install_deps.sh fuzz
 	cmake --preset fuzz
@@ -243,5 +254,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

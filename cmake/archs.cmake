@@ -3,6 +3,8 @@
 #
 #   ROCM_SD_ARCHS   targets (gfx1100;sm_90), families (rdna3, rdna4, cdna3, nvidia), amd or all;
 #                   auto: one target per family for which a compiler is found, and this machine's own GPUs; none.
+#   ROCM_SD_WITH_CK also compile ck_*.hip, instances of AMD's Composable Kernel, for AMD targets; ROCM_SD_CK_ROOT holds
+#                   include/ck and include/hip of one ROCm version (tools/fetch_rocm_packages.sh; else ROCm's own folder).
 #   x.<name>.hip    is for one family or target only (gemm.rdna3.hip, gemm_wgmma.sm_90a.hip): an "a" after the number
 #                   of an sm_ target compiles that file with the instructions that only this generation has.
 #
@@ -18,12 +20,17 @@ set(ROCM_SD_AMD_FAMILIES rdna3 rdna4 cdna3)
 set(ROCM_SD_ARCHS auto CACHE STRING "GPU targets or families to compile kernels for (auto, all, amd, none)")
 set(ROCM_SD_AMD_FLAGS "" CACHE STRING "More flags for clang when it compiles kernels")
 set(ROCM_SD_NVCC_FLAGS "" CACHE STRING "More flags for nvcc when it compiles kernels (-lineinfo for profilers)")
+option(ROCM_SD_WITH_CK "Compile instances of Composable Kernel as candidates for AMD GPUs" OFF)
 
 # ---- compilers ----
 if(DEFINED ENV{ROCM_PATH})
   set(rocm_root $ENV{ROCM_PATH})
 else()
   set(rocm_root /opt/rocm)
+endif()
+set(ROCM_SD_CK_ROOT ${rocm_root} CACHE PATH "Where include/ck and include/hip are, for ROCM_SD_WITH_CK")
+if(ROCM_SD_WITH_CK AND NOT (EXISTS ${ROCM_SD_CK_ROOT}/include/ck/ck.hpp AND EXISTS ${ROCM_SD_CK_ROOT}/include/hip/hip_runtime.h))
+  message(FATAL_ERROR "ROCM_SD_WITH_CK: no include/ck/ck.hpp and include/hip/hip_runtime.h in ROCM_SD_CK_ROOT (${ROCM_SD_CK_ROOT})")
 endif()
 find_program(ROCM_SD_AMD_CLANG NAMES clang++ PATHS ${rocm_root}/llvm/bin ${rocm_root}/lib/llvm/bin NO_DEFAULT_PATH
              DOC "clang++ that compiles kernels for AMD")
@@ -206,8 +213,12 @@ function(rocm_sd_compile_kernel source target object)
     # A lane is a loop's iteration already. What is more, LLVM before 21 exchanges the operands of v_cmpx_le_u32 without
     # turning it into v_cmpx_ge_u32 (llvm/llvm-project pull request 146398), and the loop vectoriser's masks are such
     # comparisons: spare rows of flash attention stayed unwritten. Behind -O3, which would turn it on again.
-    set(command ${ROCM_SD_AMD_CLANG} -x hip --offload-arch=${target} --offload-device-only --no-gpu-bundle-output -nogpuinc
-                -fuse-cuid=none --rocm-path=${rocm_root} --rocm-device-lib-path=${ROCM_SD_DEVICE_LIBRARIES} -Wall -Wextra
+    set(headers -nogpuinc --rocm-path=${rocm_root})
+    if(source MATCHES "/ck_[^/]*\\.hip$")
+      set(headers --rocm-path=${ROCM_SD_CK_ROOT} -isystem ${ROCM_SD_CK_ROOT}/include)
+    endif()
+    set(command ${ROCM_SD_AMD_CLANG} -x hip --offload-arch=${target} --offload-device-only --no-gpu-bundle-output ${headers}
+                -fuse-cuid=none --rocm-device-lib-path=${ROCM_SD_DEVICE_LIBRARIES} -Wall -Wextra
                 -Wno-unused-command-line-argument ${flags} -fno-vectorize ${ROCM_SD_AMD_FLAGS})
   endif()
   set(launcher "")
@@ -225,6 +236,9 @@ function(rocm_sd_kernel_archive target)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.hip)
   foreach(source IN LISTS sources)
     if(source MATCHES "\\.([a-z0-9_]+)\\.hip$" AND NOT CMAKE_MATCH_1 MATCHES "^(${family}|${target}|${target}a)$")
+      continue()
+    endif()
+    if(source MATCHES "/ck_[^/]*\\.hip$" AND NOT (ROCM_SD_WITH_CK AND target MATCHES "^gfx"))
       continue()
     endif()
     file(RELATIVE_PATH object ${PROJECT_SOURCE_DIR}/src/kernels ${source})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Unpacks the vendors' own headers, by package name, into a folder that only compilers look at; nothing is installed.
 #   tools/fetch_vendor_headers.sh DESTINATION [PYTHON]
-# ROCm's are in Debian's newer suites, whose package lists are kept apart from the system's; NVIDIA's are in the wheels that
+# ROCm's are in Debian's newer suites (tools/fetch_rocm_packages.sh); NVIDIA's are in the wheels that
 # PyTorch uses. DESTINATION/rocm holds rocblas, hipblaslt and miopen, DESTINATION/nvidia cublasLt.h and cudnn_graph.h.
 set -euo pipefail
 destination=${1:?usage: fetch_vendor_headers.sh DESTINATION [PYTHON]}
@@ -10,23 +10,9 @@ mkdir -p "$destination"
 destination=$(cd "$destination" && pwd)
 
 fetch_rocm() {
-  local lists=$destination/apt suite mirror
-  mkdir -p "$lists/state/partial" "$lists/cache/archives/partial" "$destination/debs"
-  # The mirror that this system uses.
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
-    awk '/\/debian\/?$/ && !first {first = $0} END {print first}')
-  for suite in sid experimental; do
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main"
-  done >"$lists/sources.list"
-  local apt=(apt-get -q -o Dir::Etc::sourcelist="$lists/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$lists/state"
-    -o Dir::Cache="$lists/cache" -o APT::Sandbox::User=root)
-  "${apt[@]}" update
-  (cd "$destination/debs" && "${apt[@]}" download librocblas-dev/experimental libhipblaslt-dev/experimental \
-    libmiopen-dev/experimental libhipblas-common-dev/experimental libamdhip64-dev/experimental)
-  mkdir -p "$destination/rocm.new"
-  for package in "$destination"/debs/*.deb; do dpkg -x "$package" "$destination/rocm.new"; done
-  mv "$destination/rocm.new" "$destination/rocm"
-  rm -rf "$destination/debs" "$lists"
+  local tools; tools=$(cd "$(dirname "$0")" && pwd)
+  "$tools/fetch_rocm_packages.sh" "$destination/rocm" librocblas-dev libhipblaslt-dev libmiopen-dev libhipblas-common-dev \
+    libamdhip64-dev
 }
 
 fetch_nvidia() {
@@ -50,6 +36,6 @@ P
   rm -rf "$wheels"
 }
 
-[ -e "$destination/rocm" ] || fetch_rocm
+fetch_rocm
 [ -e "$destination/nvidia" ] || fetch_nvidia
 test -e "$destination/rocm/usr/include/hipblaslt/hipblaslt.h" && test -e "$destination/nvidia/cublasLt.h"

@@ -6,6 +6,9 @@
                                                              spills or uses scratch that did not, lost its matrix
                                                              instructions or wide loads, or lost 5 points of matrix share,
                                                              or has comparisons that its compiler is known to get wrong
+    tools/kernel_report.py --build build/ck --beside ck_ --docs out/ck-report
+                                                             the kernels of that prefix, each beside ours that do the same;
+                                                             exits 1 where one of them uses scratch
 
 AMD objects are read with llvm-readobj and llvm-objdump, NVIDIA's from the archive's index and by the opcodes of their
 instructions. The share is a bound by counting, not a measurement: see tools/kernel_cost.py. What the emulator counted while
@@ -170,6 +173,24 @@ def regressions(before: dict[str, Row], rows: list[Row]) -> list[str]:
     return found
 
 
+def same_work(name: str, prefix: str) -> re.Pattern:
+    """Our kernels that compute what a library's does: ck_gemm_f16_bias -> gemm_f16_*, of any configuration."""
+    op, dtype = name.removeprefix(prefix).split("_")[:2]
+    ours = {"attention": "flash"}.get(op, op)
+    return re.compile(rf"{ours}_{dtype}_(d\d+_|\d+x)")
+
+
+def beside(target: str, index: dict, rows: list[Row], prefix: str) -> tuple[str, list[str]]:
+    """A table of the kernels with the prefix and of ours for the same work; and what is wrong with the former."""
+    theirs = [row for row in rows if row.name.startswith(prefix)]
+    if not theirs:
+        raise SystemExit(f"{target}: no kernel is called {prefix}*")
+    patterns = {same_work(row.name, prefix) for row in theirs}
+    ours = [row for row in rows if any(p.match(row.name) for p in patterns)]
+    text = table(target, index, theirs + ours).replace(f"# Kernels of {target}", f"# {prefix}* beside our kernels, {target}", 1)
+    return text, [f"{row.name}: scratch {row.scratch}" for row in theirs if row.scratch]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=Path("build/cpu"), help="build folder with lib/kernels_*.rsk and gpu/")
@@ -177,6 +198,7 @@ def main() -> int:
     parser.add_argument("--counts", type=Path, default=COUNTS, help="folder of what the emulator counted")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--print", action="store_true", help="print the tables, write nothing")
+    parser.add_argument("--beside", metavar="PREFIX", help="only the kernels of this prefix and ours for the same work")
     parser.add_argument("targets", nargs="*", help="default: every target that was built")
     args = parser.parse_args()
     failures = 0
@@ -194,7 +216,15 @@ def main() -> int:
                     for row in amd_rows(target, args.build / "gpu" / target / item["name"], index["compiler"], wrong)]
         missing = add_counts(rows, target, args.counts)
         path = args.docs / f"{target}.md"
-        if args.print:
+        if args.beside:
+            text, found = beside(target, index, rows, args.beside)
+            args.docs.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(text + f"{path}")
+            for line in found:
+                print(f"{target}: {line}")
+            failures += len(found)
+        elif args.print:
             print(table(target, index, rows))
         elif not args.check:
             args.docs.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ extern "C" void on_tune_interrupt(int signal) {
 
 struct TuneCommand {
   ProblemSource source;
-  std::string device = "auto", budget, table;
+  std::string device = "auto", budget, table, gpu;
   double per_problem = 0.5;
   int threads = 0;
   bool again = false, quiet = false;
@@ -281,10 +281,16 @@ void add_tune(CLI::App& app) {
   sub->add_option("--threads", c->threads, "CPU threads [all cores]")->check(CLI::Range(1, 1024));
   sub->add_flag("--again", c->again, "also shapes that the table has");
   sub->add_flag("-q,--quiet", c->quiet, "no progress");
+  auto* modelled =
+      sub->add_option("--modelled", c->gpu,
+                      "choose for a GPU that is not here, by a model and without running anything: a product "
+                      "(\"RX 7900 XTX\") or all of an architecture (gfx1100); needs --table");
+  modelled->needs(sub->get_option("--table"));
   sub->require_subcommand(0, 1);
   add_table_commands(*sub);
   sub->callback([c, sub] {
-    if (sub->get_subcommands().empty()) run_tune(*c);
+    if (!sub->get_subcommands().empty()) return;
+    c->gpu.empty() ? run_tune(*c) : run_modelled_tune(c->source, c->gpu, c->table, c->quiet);
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,11 @@ void add_problem(std::vector<measurement::PlannedWorkload>& problems, const std:
 
 // device_named(), where emulated GPUs count, which stands for their time. Before anything else opens them.
 Device& open_counting_device(const std::string& name);
+
+// `tune --modelled`: the model's choices for a GPU on paper (a product's name, or "all" of an architecture
+// that was given by one: "gfx1100"), added to the table. Throws UsageError for what names no product.
+void run_modelled_tune(const ProblemSource& source, const std::string& gpu,
+                       const std::filesystem::path& table, bool quiet);
 
 // "90", "90s", "1.5m", "2h" in seconds; UsageError otherwise.
 double parse_seconds(const std::string& text);

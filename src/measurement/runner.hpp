@@ -31,6 +31,7 @@ class Runner {
   // Runs on memory full of NaN and gives the output as floats.
   std::vector<float> output();
   size_t arena_bytes() const { return program_.arena_bytes(); }
+  const PlannedProblems& launches() const { return program_.problems(); }
 
  private:
   Arena& arena_;

@@ -150,7 +150,7 @@ const Record* Table::find(const Identity& device, std::string_view op, std::stri
   const auto found = by_problem_.find(key_of(op, problem));
   if (found == by_problem_.end()) return nullptr;
   const auto rank = [&](const Record& r) {
-    return std::tuple(match(device, r.device), r.device.code == device.code, r.origin,
+    return std::tuple(r.origin, match(device, r.device), r.device.code == device.code,
                       std::string_view(r.date));
   };
   const Record* best = nullptr;

@@ -56,8 +56,8 @@ class Table {
   void merge(const Table& other);
   void erase(const Record& record);
 
-  // The record that suits the device best: of the same product before a sibling, of the same code before
-  // another, measured before the model's, the newest. Null if there is none.
+  // The record that suits the device best: measured before the model's, of the same product before a sibling,
+  // of the same code before another, the newest. Null if there is none.
   const Record* find(const Identity& device, std::string_view op, std::string_view problem) const;
   // Of exactly this device and code: what a tuner need not do again.
   const Record* find_exact(const Identity& device, std::string_view op, std::string_view problem) const;

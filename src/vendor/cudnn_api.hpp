@@ -19,11 +19,12 @@ struct Cudnn {
   // cudnnBackendDescriptorType_t
   static constexpr int kPointwise = 0, kConvolution = 1, kEngine = 2, kEngineConfig = 3, kHeuristics = 4,
                        kPlan = 5, kConvolutionForward = 10, kOperationPointwise = 13, kGraph = 15,
-                       kVariantPack = 16, kTensor = 17;
+                       kVariantPack = 16, kTensor = 17, kMatmul = 18, kOperationMatmul = 19, kReduction = 21,
+                       kOperationReduction = 22;
   // cudnnBackendAttributeType_t
   static constexpr int kTypeHandle = 0, kTypeDataType = 1, kTypeBool = 2, kTypeInt64 = 3, kTypeFloat = 4,
                        kTypePointer = 6, kTypeConvMode = 7, kTypeHeurMode = 8, kTypeNote = 11,
-                       kTypePointwiseMode = 14, kTypeDescriptor = 15;
+                       kTypePointwiseMode = 14, kTypeDescriptor = 15, kTypeReductionOp = 18;
   // cudnnBackendAttributeName_t
   static constexpr int kPointwiseMode = 0, kPointwisePrecision = 1, kSwishBeta = 8;
   static constexpr int kConvType = 100, kConvMode = 101, kConvDilations = 102, kConvStrides = 103,
@@ -36,10 +37,16 @@ struct Cudnn {
   static constexpr int kOpPointwise = 750, kOpX = 751, kOpB = 752, kOpY = 753;
   static constexpr int kGraphHandle = 800, kGraphOps = 801;
   static constexpr int kTensorAlignment = 900, kTensorType = 901, kTensorExtents = 902, kTensorStrides = 903,
-                       kTensorId = 906, kTensorVirtual = 907;
+                       kTensorId = 906, kTensorVirtual = 907, kTensorByValue = 908;
   static constexpr int kPackIds = 1000, kPackPointers = 1001, kPackWorkspace = 1003;
+  static constexpr int kMatmulPrecision = 1500, kMatmulA = 1520, kMatmulB = 1521, kMatmulC = 1522,
+                       kOpMatmul = 1523;
+  static constexpr int kReductionOp = 1600, kReductionPrecision = 1601, kReductionX = 1610,
+                       kReductionY = 1611, kOpReduction = 1612;
   // cudnnPointwiseMode_t
-  static constexpr int kAdd = 0, kRelu = 100, kGelu = 104, kSwish = 106;
+  static constexpr int kAdd = 0, kMultiply = 1, kDivide = 6, kSubtract = 9, kExponential = 13,
+                       kLogarithm = 15, kRelu = 100, kGelu = 104, kSwish = 106;
+  static constexpr int kSum = 0, kMaximum = 3;  // cudnnReduceTensorOp_t
   // cudnnBackendNumericalNote_t
   static constexpr int kTensorCore = 0, kDownConverts = 1, kReducedPrecision = 2, kNondeterministic = 4,
                        kWinograd = 5, kNoteCount = 10;

@@ -99,3 +99,16 @@ def test_takes_the_innermost_loop_with_most_products(report):
     assert loop.matrix == 2
     assert loop.share == pytest.approx(64 / 65)
     assert cost.main_loop(code[:4], "gfx1100") is None
+
+
+def test_a_librarys_kernels_stand_beside_ours_for_the_same_work(report, row):
+    theirs = dataclasses.replace(row, name="ck_gemm_f16_bias", scratch=8)
+    attention = dataclasses.replace(row, name="ck_attention_f16")
+    others = [dataclasses.replace(row, name=name) for name in
+              ("flash_f16_d40_q16_k64_w8_s2", "flash_bf16_d40_q16_k64_w8_s2", "flash_merge_f16", "gemm_bf16_128x128x32", "gemv_f16")]
+    text, wrong = report.beside("gfx1100", {"compiler": "clang"}, [row, *others, theirs, attention], "ck_")
+    names = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
+    assert names == {"ck_gemm_f16_bias", "ck_attention_f16", "gemm_f16_128x128x32", "flash_f16_d40_q16_k64_w8_s2"}
+    assert wrong == ["ck_gemm_f16_bias: scratch 8"]
+    with pytest.raises(SystemExit, match="no kernel is called ck_"):
+        report.beside("gfx1100", {"compiler": "clang"}, [row], "ck_")

@@ -194,3 +194,31 @@ def test_emulated_gpus_are_tuned_by_their_counts(rocm_sd, shapes, tmp_path):
     assert found[0][1] == "gfx1100" and "+" in found[0][3]
     assert "1 right" in rocm_sd("tune", "verify", path, "--device", "emu:gfx1100").stdout
     assert not [name for name in os.listdir("/tmp") if name.startswith(f"rocm-sd-counts.{os.getpid()}")]
+
+
+def test_a_model_chooses_for_cards_that_are_not_here(rocm_sd, tmp_path):
+    """Marked as a model's, for every product of an architecture, and a measurement takes its place."""
+    if not (rocm_sd.path.parents[2] / "lib" / "kernels_gfx1100.rsk").exists():
+        pytest.skip("this build has no kernels for gfx1100")
+    shapes, path = tmp_path / "shapes.txt", tmp_path / "gfx1100.tsv"
+    shapes.write_text("linear 128x1280x5120 f16 bias residual\nconv2d 2x16x16x64->64 3x3 s1 p1,1,1,1 f16 bias\n"
+                      "attention f16 [2,8,256x256,40]\nlayer_norm f16 [12,320]\n")
+    done = rocm_sd("tune", "--modelled", "gfx1100", "--shapes", shapes, "--table", path)
+    assert "RX 7900 XTX (gfx1100): 3 choices" in done.stdout and "by the model: nothing was run" in done.stdout
+    rows = records(path)
+    assert {(row[0], row[2]) for row in rows} == {("RX 7900 XTX", "48"), ("RX 7900 XT", "42"), ("Radeon PRO W7900", "48")}
+    assert {row[10] for row in rows} == {"model"}
+    assert all(row[6].startswith("gpu ") and 0 < float(row[8]) <= float(row[9]) for row in rows)
+    shown = rocm_sd("tune", "show", path).stdout
+    assert shown.count("model's 20") == 9 and "measured" not in shown
+    # The same card, measured: its record is the only one that is left of the two.
+    row = next(row for row in rows if row[0] == "RX 7900 XT" and row[4] == "linear")
+    body = "\t".join([*row[:6], row[7], row[7], "1000", "1000", "measured", "2020-01-01"])
+    measured, merged = tmp_path / "measured.tsv", tmp_path / "merged.tsv"
+    measured.write_text(f"{HEADER}\n{body}\t{checksum(body)}\n")
+    for tables in ((path, measured), (measured, path)):
+        rocm_sd("tune", "merge", merged, *tables)
+        there = [r for r in records(merged) if r[0] == "RX 7900 XT" and r[4] == "linear"]
+        assert [r[10] for r in there] == ["measured"]
+    assert "neither a product" in rocm_sd("tune", "--modelled", "RX 7990", "--shapes", shapes, "--table", path, code=2).stderr
+    assert "--table" in rocm_sd("tune", "--modelled", "gfx1100", "--shapes", shapes, code=2).stderr

@@ -1,6 +1,8 @@
 #include "kernels/attention/attention.hpp"
 
 #include "kernels/attention/attention_impl.hpp"
+#include "kernels/attention/attention_vendor.hpp"
+#include "kernels/attention/ck_attention.hpp"
 #include "kernels/attention/flash_plan.hpp"
 
 namespace rocm_sd {
@@ -16,6 +18,8 @@ const ImplList<AttentionProblem> kImpls = {
         {"host_bf16", supports_attention_host_bf16, run_attention_host_bf16},
         {"scalar", supports_attention_scalar, run_attention_scalar},
         {"ref", supports_host, run_attention_ref},
+        attention_cudnn_impl(),  // these are taken where a tuning table names them
+        attention_ck_impl(),
     }};
 
 // Where the CPU multiplies bf16 in hardware: oneDNN's products use AMX, ours AVX512-BF16.
@@ -29,6 +33,8 @@ const ImplList<AttentionProblem> kHardwareBf16 = {
         {"host", supports_host_f32_or_bf16, run_attention_host},
         {"scalar", supports_attention_scalar, run_attention_scalar},
         {"ref", supports_host, run_attention_ref},
+        attention_cudnn_impl(),  // these are taken where a tuning table names them
+        attention_ck_impl(),
     }};
 
 const ImplList<AttentionProblem>& impls_for(const AttentionProblem& p) {

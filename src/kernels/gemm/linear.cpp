@@ -1,6 +1,7 @@
 #include "kernels/gemm/linear.hpp"
 
 #include "base/error.hpp"
+#include "kernels/gemm/ck_linear.hpp"
 #include "kernels/gemm/linear_eight_bit.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gemm/linear_impl.hpp"
@@ -15,6 +16,7 @@ namespace {
 ImplList<LinearProblem> with_vendors(ImplList<LinearProblem> list) {
   const std::vector<Impl<LinearProblem>> vendors = linear_vendor_impls();
   list.impls.insert(list.impls.end(), vendors.begin(), vendors.end());
+  list.impls.push_back(linear_ck_impl());
   return list;
 }
 

@@ -2,6 +2,9 @@
 // library's, written from its documentation and not shared with src/vendor.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <map>
+#include <memory>
 
 #include "fake_vendor.hpp"
 #include "state.hpp"
@@ -77,16 +80,20 @@ DType tensor_type(const Backend& tensor) {
 using Memory = std::map<int64_t, void*>;  // by a tensor's number
 using Virtual = std::map<int64_t, std::vector<double>>;
 
-// The element of a tensor at a place of y's, with extents of 1 repeated.
-double element(const Backend& tensor, const Memory& memory, const Virtual& sums, int64_t index,
-               const Extents& y) {
+// Index i of a tensor of these extents, in the order N H W C.
+Extents place_of(int64_t i, const Extents& e) {
+  return {i / (e[1] * e[2] * e[3]), i % e[1], i / (e[1] * e[3]) % e[2], i / e[1] % e[3]};
+}
+// The element of a tensor at a place, extents of 1 repeated.
+double element(const Backend& tensor, const Memory& memory, const Virtual& sums, const Extents& at) {
   const auto id = tensor.one<int64_t>(906);
-  if (const auto found = sums.find(id); found != sums.end()) return found->second[static_cast<size_t>(index)];
-  const Extents extents = extents_of(tensor, 902), strides = extents_of(tensor, 903);
-  const Extents at = {index / (y[1] * y[2] * y[3]), index % y[1], index / (y[1] * y[3]) % y[2],
-                      index / y[1] % y[3]};
+  const Extents e = extents_of(tensor, 902), strides = extents_of(tensor, 903);
+  Extents in = at;
+  for (size_t i = 0; i < 4; ++i) in[i] = e[i] == 1 ? 0 : at[i];
+  if (const auto found = sums.find(id); found != sums.end())
+    return found->second[static_cast<size_t>(((in[0] * e[2] + in[2]) * e[3] + in[3]) * e[1] + in[1])];
   int64_t place = 0;
-  for (size_t i = 0; i < 4; ++i) place += extents[i] == 1 ? 0 : at[i] * strides[i];
+  for (size_t i = 0; i < 4; ++i) place += in[i] * strides[i];
   return load(memory.at(id), tensor_type(tensor), place);
 }
 
@@ -97,9 +104,20 @@ void put(const Backend& tensor, const Memory& memory, Virtual& sums, int64_t ind
     auto& values = sums[id];
     values.resize(static_cast<size_t>(count));
     values[static_cast<size_t>(index)] = value;
-  } else {
-    store(memory.at(id), tensor_type(tensor), index, value);
+    return;
   }
+  const Extents at = place_of(index, extents_of(tensor, 902)), strides = extents_of(tensor, 903);
+  int64_t place = 0;
+  for (size_t i = 0; i < 4; ++i) place += at[i] * strides[i];
+  store(memory.at(id), tensor_type(tensor), place, value);
+}
+
+// What an operation makes of each place of its result.
+template <class Make>
+void fill(const Backend& y, const Memory& memory, Virtual& sums, const Make& make) {
+  const Extents e = extents_of(y, 902);
+  const int64_t count = e[0] * e[1] * e[2] * e[3];
+  for (int64_t i = 0; i < count; ++i) put(y, memory, sums, i, make(place_of(i, e)), count);
 }
 
 void run_forward(const Backend& operation, const Memory& memory, Virtual& sums) {
@@ -129,19 +147,53 @@ void run_forward(const Backend& operation, const Memory& memory, Virtual& sums) 
 
 void run_pointwise(const Backend& operation, const Memory& memory, Virtual& sums) {
   const Backend &x = *operation.part(751), &y = *operation.part(753);
-  const Backend* addend = operation.part(752);
+  const Backend* second = operation.part(752);
   const int mode = operation.part(750)->one<int>(0);
-  const Extents ye = extents_of(y, 902);
-  const int64_t count = ye[0] * ye[1] * ye[2] * ye[3];
-  for (int64_t i = 0; i < count; ++i) {
-    double v = element(x, memory, sums, i, ye);
-    if (mode == 0) v += element(*addend, memory, sums, i, ye);
-    if (mode == 100) v = std::max(v, 0.0);
-    if (mode == 104) v = 0.5 * v * std::erfc(-v / std::sqrt(2.0));
-    if (mode == 106) v = v / (1 + std::exp(-v));
-    put(y, memory, sums, i, v, count);
-  }
+  fill(y, memory, sums, [&](const Extents& at) {
+    const double v = element(x, memory, sums, at), b = second ? element(*second, memory, sums, at) : 0;
+    switch (mode) {
+      case 0: return v + b;
+      case 1: return v * b;
+      case 6: return v / b;
+      case 9: return v - b;
+      case 13: return std::exp(v);
+      case 15: return std::log(v);
+      case 100: return std::max(v, 0.0);
+      case 104: return 0.5 * v * std::erfc(-v / std::sqrt(2.0));
+      case 106: return v / (1 + std::exp(-v));
+      default: complain("cudnnBackendExecute: an unknown pointwise mode"); return v;
+    }
+  });
 }
+
+void run_matmul(const Backend& operation, const Memory& memory, Virtual& sums) {
+  const Backend &a = *operation.part(1520), &b = *operation.part(1521);
+  const int64_t depth = extents_of(a, 902)[3];
+  fill(*operation.part(1522), memory, sums, [&](const Extents& at) {
+    double sum = 0;
+    for (int64_t k = 0; k < depth; ++k)
+      sum += element(a, memory, sums, {at[0], at[1], at[2], k}) *
+             element(b, memory, sums, {at[0], at[1], k, at[3]});
+    return sum;
+  });
+}
+
+// Over the columns, the only reduction that attention has.
+void run_reduction(const Backend& operation, const Memory& memory, Virtual& sums) {
+  const Backend& x = *operation.part(1610);
+  const int op = operation.part(1612)->one<int>(1600);
+  const int64_t columns = extents_of(x, 902)[3];
+  fill(*operation.part(1611), memory, sums, [&](const Extents& at) {
+    double value = op == 3 ? -HUGE_VAL : 0;
+    for (int64_t c = 0; c < columns; ++c) {
+      const double v = element(x, memory, sums, {at[0], at[1], at[2], c});
+      value = op == 3 ? std::max(value, v) : value + v;
+    }
+    return value;
+  });
+}
+
+bool is_two_operand(int mode) { return mode == 0 || mode == 1 || mode == 6 || mode == 9; }
 
 const char* problem_of(const Backend& b) {
   const auto has = [&](std::initializer_list<int> names) {
@@ -155,12 +207,16 @@ const char* problem_of(const Backend& b) {
     case 10: return has({700, 701, 702, 703, 704, 705}) ? nullptr : "an incomplete forward convolution";
     case 13:
       if (!has({750, 751, 753})) return "an incomplete pointwise operation";
-      return b.part(750)->one<int>(0) == 0 && !has({752}) ? "a sum of one operand" : nullptr;
+      return is_two_operand(b.part(750)->one<int>(0)) && !has({752}) ? "an operand is missing" : nullptr;
     case 15: return has({800, 801}) ? nullptr : "an incomplete graph";
     case 16: return has({1000, 1001, 1003}) ? nullptr : "an incomplete pack";
     case 17:
       if (!has({900, 901, 902, 903, 906})) return "an incomplete tensor";
       return b.one<int64_t>(900) % 16 ? "an alignment that nobody promised" : nullptr;
+    case 18: return has({1500}) ? nullptr : "a product without a precision";
+    case 19: return has({1520, 1521, 1522, 1523}) ? nullptr : "an incomplete product";
+    case 21: return has({1600, 1601}) ? nullptr : "an incomplete reduction";
+    case 22: return has({1610, 1611, 1612}) ? nullptr : "an incomplete reduction of a tensor";
     default: return "an unknown kind";
   }
 }
@@ -266,15 +322,29 @@ int cudnnBackendExecute(CudnnHandle* handle, Backend* plan, Backend* pack) {
     if (!pointers[i]) return invalid(__func__, "a null operand");
     memory[ids[i]] = pointers[i];
   }
+  // Numbers are read now, memory when the stream comes to it.
+  std::map<int64_t, std::shared_ptr<float>> numbers;
+  const auto operations = plan->graph->all<Backend*>(801);
+  for (const Backend* operation : operations)
+    if (const Backend* number = operation->part(752); number && number->one<char>(908)) {
+      const auto id = number->one<int64_t>(906);
+      numbers[id] = std::make_shared<float>(*static_cast<const float*>(memory.at(id)));
+      memory[id] = numbers[id].get();
+    }
   auto* workspace = pack->one<void*>(1003);
   const size_t bytes = state().workspace;
   if (bytes > 0 && !workspace) return invalid(__func__, "no workspace");
-  const auto operations = plan->graph->all<Backend*>(801);
   start(handle->stream, [=] {
+    (void)numbers;  // alive as long as this
     use_workspace(workspace, bytes);
     Virtual sums;
-    for (const Backend* operation : operations)
-      operation->kind == 10 ? run_forward(*operation, memory, sums) : run_pointwise(*operation, memory, sums);
+    for (const Backend* operation : operations) switch (operation->kind) {
+        case 10: run_forward(*operation, memory, sums); break;
+        case 13: run_pointwise(*operation, memory, sums); break;
+        case 19: run_matmul(*operation, memory, sums); break;
+        case 22: run_reduction(*operation, memory, sums); break;
+        default: complain("cudnnBackendExecute: an unknown operation");
+      }
   });
   return 0;
 }

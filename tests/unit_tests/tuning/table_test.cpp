@@ -145,6 +145,8 @@ TEST(TuningTable, FindsTheRecordThatSuitsBest) {
   EXPECT_EQ(found({same, model}), "gpu same");
   EXPECT_EQ(found({model, same}), "gpu same");
   EXPECT_EQ(found({model}), "gpu model");
+  EXPECT_EQ(found({model, sibling}), "gpu sibling");  // measured, if on another card
+  EXPECT_EQ(found({other_code, model}), "gpu other code");
   Table table;
   table.add(same);
   EXPECT_EQ(table.find(here, "conv2d", sample().problem), nullptr);

@@ -1,0 +1,63 @@
+#include "kernels/attention/ck_attention.hpp"
+
+#include <algorithm>
+
+#include "kernels/attention/ck_attention_params.hpp"
+#include "kernels/gpu_launch.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// Reads and writes go by buffer descriptors, whose range and offsets are of 32 bits with a sign.
+constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;
+
+const CkAttentionTile& tile_of(const GpuTraits& traits) {
+  return traits.family == GpuFamily::kCdna3 ? kCkAttentionXdl : kCkAttentionWmma;
+}
+
+std::string kernel_name(const AttentionProblem& p, const CkAttentionTile& tile) {
+  return concat("ck_attention_", p.dtype, p.head_dim > tile.depth ? "_deep" : "");
+}
+
+bool is_aligned(const AttentionProblem::Rows& rows) {
+  return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.image % 8 == 0 && rows.row % 8 == 0;
+}
+
+Refusal supports(const Exec& ex, const AttentionProblem& p) {
+  const GpuDevice* device = gpu_device(ex);
+  if (!device || device->traits().family == GpuFamily::kNvidia) return "runs on AMD GPUs only";
+  if (p.dtype != DType::kF16) return "has an instance for f16 only";
+  if (p.masked || p.causal) return "has no instance with a mask";
+  if (p.keys == 0) return "no keys";
+  if (p.head_dim % 8 != 0 || !is_aligned(p.q) || !is_aligned(p.k) || !is_aligned(p.v))
+    return "takes rows of 16-byte pieces only";
+  const int64_t longest =
+      std::max({p.queries * p.q.row, p.keys * p.k.row, p.keys * p.v.row, p.queries * p.heads * p.head_dim});
+  if (longest * 2 > kMostBytes || p.batch * p.heads > 65535)
+    return "takes images below 2 GiB and at most 65535 heads of them";
+  return supports_kernel(ex, kernel_name(p, tile_of(device->traits())));
+}
+
+void run(Exec& ex, const AttentionProblem& p) {
+  const CkAttentionTile& tile = tile_of(gpu_device(ex)->traits());
+  const auto rows = [](const AttentionProblem::Rows& r) {
+    return CkAttentionParams::Rows{r.data, r.image, static_cast<int>(r.row)};
+  };
+  CkAttentionParams params{.q = rows(p.q), .k = rows(p.k), .v = rows(p.v), .y = p.y};
+  params.heads = static_cast<int>(p.heads);
+  params.queries = static_cast<int>(p.queries);
+  params.keys = static_cast<int>(p.keys);
+  params.head_dim = static_cast<int>(p.head_dim);
+  params.scale = p.scale;
+  const int64_t tiles =
+      ((p.queries + tile.queries - 1) / tile.queries) * ((p.head_dim + tile.columns - 1) / tile.columns);
+  launch_kernel(ex, op_info(p, "ck"), *gpu_device(ex)->find_kernel(kernel_name(p, tile)),
+                {static_cast<uint32_t>(tiles), static_cast<uint32_t>(p.batch * p.heads), 1},
+                static_cast<uint32_t>(tile.threads), 0, params);
+}
+
+}  // namespace
+
+Impl<AttentionProblem> attention_ck_impl() { return {"ck", supports, run}; }
+
+}  // namespace rocm_sd

@@ -1,0 +1,42 @@
+// What both families' attentions of Composable Kernel share: included by them only.
+#pragma once
+
+#include "kernels/attention/ck_attention_params.hpp"
+#include "kernels/ck_common.hpp"
+
+#include <ck/tensor_operation/gpu/block/blockwise_softmax.hpp>
+#include <ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_v6r1.hpp>
+#include <ck/tensor_operation/gpu/device/masking_specialization.hpp>
+#include <ck/tensor_operation/gpu/device/matrix_padder.hpp>
+#include <ck/tensor_operation/gpu/grid/gridwise_gemm_pipeline_selector.hpp>
+
+namespace rocm_sd::ck_entries {
+
+namespace ckd = ck::tensor_operation::device;
+inline constexpr auto kPaddedTwice = ckd::GemmSpecialization::MNKOPadding;
+using Unmasked = ckd::C0MatrixMask_impl<ckd::MaskDisabledPredicate>;
+
+// [rows,columns], rows `stride` elements apart; and a matrix whose columns are.
+inline __device__ auto matrix(int rows, int columns, int stride) {
+  return ck::make_naive_tensor_descriptor(ck::make_tuple(rows, columns),
+                                          ck::make_tuple(stride, ck::Number<1>{}));
+}
+inline __device__ auto transposed(int rows, int columns, int stride) {
+  return ck::make_naive_tensor_descriptor(ck::make_tuple(rows, columns),
+                                          ck::make_tuple(ck::Number<1>{}, stride));
+}
+
+// [rows,columns] as [columns/kPiece,rows,kPiece].
+template <int kPiece, class Desc>
+__device__ auto pieces(const Desc& desc) {
+  const auto rows = desc.GetLength(ck::Number<0>{});
+  const auto columns = desc.GetLength(ck::Number<1>{});
+  return ck::transform_tensor_descriptor(
+      desc,
+      ck::make_tuple(
+          ck::make_unmerge_transform(ck::make_tuple(columns / ck::Number<kPiece>{}, ck::Number<kPiece>{})),
+          ck::make_pass_through_transform(rows)),
+      ck::make_tuple(S<1>{}, S<0>{}), ck::make_tuple(S<0, 2>{}, S<1>{}));
+}
+
+}  // namespace rocm_sd::ck_entries

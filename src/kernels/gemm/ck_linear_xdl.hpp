@@ -1,0 +1,41 @@
+// Composable Kernel's product for CDNA's matrix units: included by ck_linear_entries.hpp only.
+#pragma once
+
+#include "kernels/ck_common.hpp"
+
+#include <ck/tensor_operation/gpu/block/blockwise_gemm_pipeline_xdlops_selector.hpp>
+#include <ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_direct_load.hpp>
+#include <ck/tensor_operation/gpu/block/thread_group_tensor_slice_transfer_v6r1.hpp>
+
+ROCM_SD_CK_BEGIN
+#include <ck/tensor_operation/gpu/grid/gridwise_gemm_xdl_cshuffle_v3_multi_d.hpp>
+ROCM_SD_CK_END
+
+namespace rocm_sd::ck_entries {
+
+inline constexpr CkGemmTile kTile = kCkGemmXdl;
+
+// T: the 16-bit type. Ds: the tensors that Add gets beside the sum.
+template <class T, class Ds, class DsLayout, class Add>
+struct Gemm {
+  using Grid = ck::GridwiseGemmMultiD_xdl_cshuffle_v3<
+      Rows, Columns, DsLayout, Rows, T, T, float, float, Ds, T, Same, Same, Add, kPadded, kTile.threads,
+      kTile.m, kTile.n, kTile.k, 8, 8, 32, 32, 2, 2,           //
+      S<8, 32, 1>, S<1, 0, 2>, S<1, 0, 2>, 2, 8, 8, false, 0,  // x to LDS
+      S<8, 32, 1>, S<1, 0, 2>, S<1, 0, 2>, 2, 8, 8, false, 0,  // w to LDS
+      1, 1, S<1, 32, 1, 8>, S<8, 8, 8>,                        // sums by LDS to y
+      ck::BlockGemmPipelineScheduler::Intrawave, ck::BlockGemmPipelineVersion::v3>;
+
+  template <size_t kTensors>
+  __device__ static void run(const CkGemmParams& p, typename Grid::DsGridPointer ds,
+                             const std::array<ck::index_t, kTensors>& strides) {
+    __shared__ char lds[Grid::GetSharedMemoryNumberOfByte()];
+    const typename Grid::Problem problem(p.rows, p.channels, p.depth, p.x_stride, p.depth, strides,
+                                         p.channels, 1);
+    Grid::template Run<true, ck::InMemoryDataOperationEnum::Set, ck::TailNumber::Full>(
+        static_cast<const T*>(p.x), static_cast<const T*>(p.w), ds, static_cast<T*>(p.y), lds, problem,
+        Same{}, Same{}, Add{});
+  }
+};
+
+}  // namespace rocm_sd::ck_entries

@@ -1,0 +1,36 @@
+// Choices for a GPU that is not here: each candidate is planned, a model says what its launches take, and
+// nothing is run.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "measurement/workload.hpp"
+#include "runtime/exec.hpp"
+#include "tuning/table.hpp"
+
+namespace rocm_sd::measurement {
+
+// Seconds that a candidate's launches take by the model. splits: what its name says after the last '/',
+// else 1.
+using LaunchModel = std::function<double(const PlannedProblems& launches, int splits)>;
+
+// A model's choice has to be this much better than the untuned one to take its place: an estimate against
+// another.
+inline constexpr double kLeastGain = 0.05;
+
+// The candidate of least time among this project's own kernels, as a record of Origin::kModel; nothing where
+// there is no choice to make. device: plans, and need not run (analysis/paper_gpu.hpp). Throws what planning
+// throws.
+std::optional<tuning::Record> modelled_choice(Device& device, const Workload& workload,
+                                              const LaunchModel& seconds);
+
+// The rows and columns of the workload's output as a matrix, and how many of them there are: of attention,
+// the queries of a head and its columns, and the heads of all images. Ones for other ops than attention,
+// linear and conv2d.
+struct OutputExtent {
+  double copies = 1, rows = 1, columns = 1;
+};
+OutputExtent output_extent(const Workload& workload);
+
+}  // namespace rocm_sd::measurement
