@@ -49,10 +49,22 @@ struct Costs {
 };
 // Fitted to the times of all configurations for the products of SD1.5, SDXL, the VAE and CLIP on an H200. The
 // choices took 0.8%, 0.1%, 0.2% and 1.7% more in all than the best (convolutions 0.1%); fitted to SD1.5
-// alone, 2.5% more for SDXL, and the reverse 1.1% (convolutions 0.1%). A gathered step costs more than one of
-// a matrix: its addresses are made per pixel.
-constexpr Costs kMatrix = {{270, 325, 420, 600}, 300, 17, 0.985, 500, 0.04};
-constexpr Costs kGathered = {{490, 540, 565, 685}, 0, 10.9, 0.952, 100, 0.05};
+// alone, 2.5% more for SDXL, and the reverse 1.1%. Boxes and halos: fitted to the convolutions of SD1.5,
+// SDXL, the VAE and TAESD, whose choices took 1%, 0.5%, 0.6% and 0.5% more than the best. Pixels one by one
+// are a little slower than boxes; by how much, a forward of SD1.5 says.
+constexpr Costs kMatrix = {{215, 325, 420, 600}, 300, 17, 0.985, 500, 0.04};
+constexpr Costs kGathered = {{300, 370, 440, 640}, 925, 11.2, 0.985, 370, 0.024};
+constexpr Costs kBoxes = {{229, 321, 404, 624}, 925, 11.2, 0.998, 370, 0.024};
+constexpr Costs kHalo = {{230, 307, 393, 610}, 880, 17.4, 0.994, 511, 0.01};
+const Costs& costs_of(BulkRows from) {
+  switch (from) {
+    case BulkRows::kMatrix: return kMatrix;
+    case BulkRows::kGathered: return kGathered;
+    case BulkRows::kBoxes: return kBoxes;
+    case BulkRows::kHalo: return kHalo;
+  }
+  return kMatrix;
+}
 constexpr double kGatedTail[4] = {1200, 2200, 3400, 7000};  // with 256 columns registers are short
 constexpr double kLaunch = 1800, kShare = 150, kGatheredShare = 100;
 
@@ -64,12 +76,19 @@ int class_of(int columns) { return columns <= 64 ? 0 : columns <= 128 ? 1 : colu
 struct TurnCosts {
   double step, tail;
 };
-constexpr TurnCosts kGatedTurns = {395, 4200}, kGatheredTurns = {435, 900};
-constexpr double kTurnsShared = 0.97;
+constexpr TurnCosts kGatedTurns = {395, 4200};
+// Of 64 columns and of more.
+constexpr TurnCosts kGatheredTurns[] = {{310, 600}, {400, 1500}}, kBoxesTurns[] = {{290, 600}, {375, 1500}},
+                    kHaloTurns[] = {{225, 600}, {330, 1500}};
+constexpr double kTurnsShared = 0.985;
 
 // Rounds of tiles in turns: either the steps of all follow each other, or each team is busy all the time.
-double turns_ns(const BulkExtent& extent, double steps, bool shared, int64_t rounds) {
-  const TurnCosts& of = extent.gathered ? kGatheredTurns : kGatedTurns;
+double turns_ns(const BulkTile& tile, const BulkExtent& extent, double steps, bool shared, int64_t rounds) {
+  const int width = tile.columns <= 64 ? 0 : 1;
+  const TurnCosts& of = extent.from == BulkRows::kMatrix     ? kGatedTurns
+                        : extent.from == BulkRows::kGathered ? kGatheredTurns[width]
+                        : extent.from == BulkRows::kBoxes    ? kBoxesTurns[width]
+                                                             : kHaloTurns[width];
   const double products = steps * of.step * (shared ? kTurnsShared : 1.0);
   const double wait = rounds % 2 == 0 ? products : 0;  // of the second team, whose tile is the last
   return std::max(static_cast<double>(rounds) * products + of.tail,
@@ -79,17 +98,17 @@ double turns_ns(const BulkExtent& extent, double steps, bool shared, int64_t rou
 }  // namespace
 
 double bulk_ns(const GpuTraits& traits, const BulkTile& tile, const BulkExtent& extent, BulkSplit split) {
-  const Costs& of = extent.gathered ? kGathered : kMatrix;
+  const Costs& of = costs_of(extent.from);
   const int64_t clusters =
       ceil_div(extent.rows, kRows * split.sharers) * ceil_div(extent.columns, tile.columns) * extent.layers;
   const auto steps = static_cast<double>(ceil_div(ceil_div(extent.depth, kDepth), split.splits));
   const int64_t at_once =
       std::min<int64_t>(clusters, bulk_clusters_at_once(traits, tile.groups, split.sharers * split.splits));
   const int64_t rounds = ceil_div(clusters, at_once);
-  if (tile.turns) return kLaunch + turns_ns(extent, steps, split.sharers > 1, rounds);
+  if (tile.turns) return kLaunch + turns_ns(tile, extent, steps, split.sharers > 1, rounds);
   double round = steps * of.step[class_of(tile.columns)] * (split.sharers > 1 ? of.shared : 1.0);
   round += extent.gated ? kGatedTail[class_of(tile.columns)] : of.tail + of.column * tile.columns;
-  if (split.sharers > 1) round += extent.gathered ? kGatheredShare : kShare;
+  if (split.sharers > 1) round += extent.from != BulkRows::kMatrix ? kGatheredShare : kShare;
   if (split.splits > 1)
     round +=
         of.part * (split.splits - 1) + of.byte * 4 * kRows * tile.columns * (split.splits - 1) / split.splits;

@@ -16,12 +16,20 @@ struct BulkTile {
   bool turns = false;
 };
 
+// Where the copy engine takes the rows of a step from.
+enum class BulkRows {
+  kMatrix,
+  kGathered,  // pixels of a convolution, one by one
+  kBoxes,     // pixels of a convolution, whole boxes
+  kHalo,      // the same for all taps of a filter at once
+};
+
 // The product: of all layers that run beside each other.
 struct BulkExtent {
   int64_t rows = 0, columns = 0, depth = 0;  // of one layer
   int64_t layers = 1;
-  bool gated = false;     // columns are values and gates
-  bool gathered = false;  // rows are the pixels of a convolution
+  bool gated = false;  // columns are values and gates
+  BulkRows from = BulkRows::kMatrix;
 };
 
 // A cluster: workgroups that share a tile of the weights, and parts of k.

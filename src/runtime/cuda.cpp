@@ -231,8 +231,16 @@ class CudaDriver final : public GpuDriver {
                              image = boxes.height * row;
     const unsigned long long extents[] = {boxes.channels, boxes.width, boxes.height, boxes.batch};
     const unsigned long long strides[] = {pixel, row, image};
-    const int lower[] = {boxes.first[1], boxes.first[0]}, upper[] = {boxes.last[1], boxes.last[0]};
     const unsigned steps[] = {1, boxes.stride, boxes.stride, 1};
+    if (boxes.box_columns) {
+      const unsigned box[] = {64, boxes.box_columns * boxes.stride, boxes.box_rows * boxes.stride,
+                              boxes.box_images};
+      ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeTiled(map, kTensorFloat16, 4, const_cast<void*>(boxes.data),
+                                                    extents, strides, box, steps, 0, kTensorSwizzle128,
+                                                    kTensorPromote256, 0));
+      return;
+    }
+    const int lower[] = {boxes.first[1], boxes.first[0]}, upper[] = {boxes.last[1], boxes.last[0]};
     ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeIm2col(map, kTensorFloat16, 4, const_cast<void*>(boxes.data),
                                                    extents, strides, lower, upper, 64, boxes.box_pixels,
                                                    steps, 0, kTensorSwizzle128, kTensorPromote256, 0));

@@ -66,13 +66,16 @@ struct MatrixBoxes {
 
 // Images [batch, height, width, channels] of 16-bit elements, dense, as a copy engine gathers their pixels:
 // boxes of box_pixels pixels by 64 channels. Pixels are counted over a window that goes from first (row,
-// column) of each image to last beyond its end, in steps of stride.
+// column) of each image to last beyond its end, in steps of stride. With box_columns, boxes are so many
+// columns by rows by images by 64 channels from any pixel on, every stride-th in both directions; first, last
+// and box_pixels are not used.
 struct ImageBoxes {
   const void* data = nullptr;  // aligned to 16 bytes
   uint64_t batch = 0, height = 0, width = 0, channels = 0;
   uint32_t box_pixels = 0;  // at most 1024
   uint32_t stride = 1;      // at most 8
   int first[2] = {0, 0}, last[2] = {0, 0};
+  uint32_t box_columns = 0, box_rows = 0, box_images = 0;  // the first two times stride at most 256
 };
 
 // One stream per device: launches and copies run in the order in which they were asked for. Copies between

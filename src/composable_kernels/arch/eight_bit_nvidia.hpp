@@ -54,15 +54,6 @@ struct MatrixAtom<Nvidia, T, false> {
             : "r"(b.r[0]), "r"(b.r[1]), "r"(b.r[2]), "r"(b.r[3]), "r"(a.r[2 * h]), "r"(a.r[2 * h + 1]));
     }
   }
-
- private:
-  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
-    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-  }
 };
 
 }  // namespace rocm_sd

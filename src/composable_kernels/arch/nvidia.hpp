@@ -140,6 +140,15 @@ struct Nvidia {
   }
 };
 
+// Four matrices of 8 rows of 16 bytes from LDS, a register of each: lane 8m + l gives matrix m's row l.
+ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const void* line) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(at)
+               : "memory");
+}
+
 template <class T>
 struct Atom<Nvidia, T> {
   struct A {
@@ -224,15 +233,6 @@ struct Atom<Nvidia, T> {
     else
       asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
-  }
-
- private:
-  static ROCM_SD_DEVICE void load_matrices(uint32_t (&r)[4], const T* line) {
-    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(line));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
   }
 };
 

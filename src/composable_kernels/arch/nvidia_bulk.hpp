@@ -21,6 +21,9 @@ struct BulkBarrier {
   ROCM_SD_DEVICE void expect(int bytes) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
   }
+  ROCM_SD_DEVICE void arrive() const {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+  }
   // Arrives at the barrier of this place in workgroup `rank` of the cluster. Orders nothing that this thread
   // wrote for other workgroups: that would cost a trip to memory.
   ROCM_SD_DEVICE void arrive_at(int rank) const {
@@ -84,6 +87,16 @@ struct Bulk {
         "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
         "%4, %5, %6}], [%2], {%7, %8};" ::"r"(address(lds)),
         "l"(&map), "r"(barrier.at), "r"(channel), "r"(x), "r"(y), "r"(image), "h"(right), "h"(down)
+        : "memory");
+  }
+  // The box of an image's map whose boxes are columns by rows by images (ImageBoxes): 64 channels of the
+  // pixels from (image, y, x) on. Beyond the images it is zeros.
+  static ROCM_SD_DEVICE void fetch_box(void* lds, const TensorMap& map, BulkBarrier barrier, int channel,
+                                       int x, int y, int image) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+        "%6}], [%2];" ::"r"(address(lds)),
+        "l"(&map), "r"(barrier.at), "r"(channel), "r"(x), "r"(y), "r"(image)
         : "memory");
   }
   // The box of a map of dealt rows (MatrixBoxes::dealt) from block `block` of 32 rows on: to LDS of this

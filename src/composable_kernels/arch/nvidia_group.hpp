@@ -21,12 +21,13 @@ struct WaveGroup {
   // What this thread wrote to LDS becomes visible to products, after a barrier.
   static ROCM_SD_DEVICE void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-  // A tile of rows of 128 bytes in LDS, aligned to 1024, whose 16-byte pieces are at piece ^ (row % 8).
-  static ROCM_SD_DEVICE uint64_t tile(const void* lds) {
+  // A tile of rows of 128 bytes in LDS, aligned to 1024, whose 16-byte pieces are at piece ^ (row % 8). It
+  // may begin at any row of one that is aligned so, and `stride` bytes are from one 8 rows to the next.
+  static ROCM_SD_DEVICE uint64_t tile(const void* lds, int stride = 1024) {
     const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(lds));
     // Address, stride of 8 rows (both in units of 16 bytes), 128-byte swizzle.
-    return static_cast<uint64_t>((at & 0x3ffff) >> 4) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 |
-           uint64_t{1} << 62;
+    return static_cast<uint64_t>((at & 0x3ffff) >> 4) | uint64_t{1} << 16 |
+           static_cast<uint64_t>(stride >> 4) << 32 | uint64_t{1} << 62;
   }
   static constexpr uint64_t kNextDepth = 32 >> 4;  // added to a tile: 16 elements further along k
 };

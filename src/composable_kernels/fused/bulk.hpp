@@ -10,6 +10,16 @@
 
 namespace rocm_sd {
 
+// Steps of 64 columns of a matrix, from `column` on.
+struct BulkMatrixRows {
+  const TensorMap& map;
+  int row, column;
+  ROCM_SD_DEVICE void fetch(char* to, BulkBarrier full) {
+    Bulk::fetch(to, map, full, column, row);
+    column += 64;
+  }
+};
+
 // Work: what to compute, with
 //   rows(), columns()   of the product; kGated: columns of values and of their gates
 //   steps()             of k
@@ -17,7 +27,9 @@ namespace rocm_sd {
 //   prefetch_maps()     asks for the maps ahead of their use
 //   weights()           their map; weight_row(layer, column): the row of it that a column has
 //   fresh_weights()     whether the kernel before may still be writing them
-//   fetch_rows(layer, first row, step, to, barrier): starts the copy of a step's rows
+//   rows_of(layer, first row, step)   of the steps from there on: fetch(to, barrier) starts the copy of the
+//     next one's, with halos of those of all taps
+//   halo(), tap(step)   with halos: what they are, and which of their taps a step is
 //   row(layer, row)     the row of y that a row of the product is, or -1
 //   output(rows, first channel)   what becomes of the sums of a lane's two rows (tile/bulk_output.hpp)
 // splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other (gated,
@@ -44,36 +56,37 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
   };
   if (Nvidia::uniform(Nvidia::thread() / 128) == Cfg::kConsumers / 128) {
     if constexpr (Cfg::kMovesRegisters) Bulk::give_registers<Cfg::kFetchRegisters>();
+    // One thread for weights and one for rows, of different waves: a step's waits and addresses take one
+    // about as long as its products take.
     if (Nvidia::thread() == Cfg::kConsumers) {
       work.prefetch_maps();
-      bool begun = false;
       if (work.fresh_weights()) Nvidia::begin_kernel();
       for (int item = group / cluster.size(); item < items; item += stride) {
         const Tile tile = tile_of(item);
-        const auto fetch_weights = [&](int step) {
-          const auto block = [&](int i) {
-            // Gated: a piece of values and one of their gates.
-            const int column =
-                !Work::kGated ? tile.first_column : tile.first_column / 2 + i * (work.columns() / 2);
-            return work.weight_row(tile.layer, column) / 32;
-          };
-          pipeline.fetch_weights(work.weights(), step * Cfg::kBlockK, Work::kGated ? 2 : 1, block);
+        const auto block = [&](int i) {
+          // Gated: a piece of values and one of their gates.
+          const int column =
+              !Work::kGated ? tile.first_column : tile.first_column / 2 + i * (work.columns() / 2);
+          return work.weight_row(tile.layer, column) / 32;
         };
-        int fetched = first;
-        if (!begun) {
-          for (; fetched < last && fetched < first + Cfg::kStages; ++fetched) fetch_weights(fetched);
-          Nvidia::begin_kernel();
-          Nvidia::let_next_start();
-          begun = true;
-        }
-        for (int step = first; step < last; ++step) {
-          if (step >= fetched) fetch_weights(step);
-          pipeline.fetch_rows([&](char* to, BulkBarrier full) {
-            work.fetch_rows(tile.layer, tile.first_row, step, to, full);
-          });
-        }
+        for (int step = first; step < last; ++step)
+          pipeline.fetch_weights(work.weights(), step * Cfg::kBlockK, Work::kGated ? 2 : 1, block);
       }
       pipeline.drain();
+    } else if (Nvidia::thread() == Cfg::kConsumers + 32) {
+      Nvidia::begin_kernel();
+      Nvidia::let_next_start();
+      for (int item = group / cluster.size(); item < items; item += stride) {
+        const Tile tile = tile_of(item);
+        auto rows = work.rows_of(tile.layer, tile.first_row, first);
+        const auto fetch = [&](char* to, BulkBarrier full) { rows.fetch(to, full); };
+        if constexpr (Cfg::kHalo) {
+          int step = first - work.tap(first);
+          for (; step < last; step += work.halo().taps) pipeline.fetch_halo(work.halo().bytes, fetch);
+        } else {
+          for (int step = first; step < last; ++step) pipeline.fetch_rows(fetch);
+        }
+      }
     }
     if (kMaySplit && splits > 1) pipeline.stand_by();
   } else {
@@ -89,9 +102,13 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     constexpr int kTeams = Cfg::kInTurns ? 2 : 1;
     const int team = Cfg::kInTurns ? Nvidia::uniform(Nvidia::thread() / 128) : 0;
     const int from = group / cluster.size() + team * stride, steps = last - first;
+    const auto skip = [&] {
+      pipeline.skip(steps);
+      if constexpr (Cfg::kHalo) pipeline.skip_halos(steps / work.halo().taps);
+    };
     if (Cfg::kInTurns && team == 1) {
       Bulk::let_team_start(0);
-      pipeline.skip(steps);
+      skip();
     }
     for (int item = from; item < items; item += kTeams * stride) {
       const Tile tile = tile_of(item);
@@ -100,10 +117,14 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
       for (int part = 0; part < Cfg::kParts; ++part) output_of(tile, part).begin(acc[part], pipeline);
       if (item + kTeams * stride < items) output_of(tile_of(item + kTeams * stride), 0).expect();
       if (Cfg::kInTurns) Bulk::wait_for_turn(team);
-      pipeline.multiply(acc, steps, [&] {
+      const auto started = [&] {
         if (Cfg::kInTurns && item + stride < items) Bulk::let_team_start(1 - team);
-      });
-      if (Cfg::kInTurns) pipeline.skip(steps);
+      };
+      if constexpr (Cfg::kHalo)
+        pipeline.multiply(acc, steps, work.halo(), work.tap(first), started);
+      else
+        pipeline.multiply(acc, steps, started);
+      if (Cfg::kInTurns) skip();
       ROCM_SD_UNROLL
       for (int part = 0; part < Cfg::kParts; ++part) {
         auto&& sums = float_sums(acc[part]);

@@ -11,6 +11,7 @@
 
 #include "composable_kernels/fused/gemm.hpp"
 #include "composable_kernels/tile/conv_gather.hpp"
+#include "composable_kernels/tile/pixel_boxes.hpp"
 
 namespace rocm_sd {
 
@@ -36,6 +37,8 @@ struct BulkConvParams {
   ConvParams<T> conv;   // without partials
   int sharers, splits;  // in a cluster: of a tile of the filter; of k
   bool fresh_weights;   // the filter was written by a kernel that may still be at work
+  bool boxed;           // rows of the product are the pixels of `boxes`, and the maps fetch those, or halos
+  PixelBoxes boxes;     // over the outputs: of a phase, where there are several
 };
 
 // The output pixel that pixel m of a phase's image becomes: row 2p + down, column 2q + right.

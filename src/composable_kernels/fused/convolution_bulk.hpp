@@ -1,6 +1,6 @@
 // Convolution on Hopper with pixels and filters fetched by its copy engine; see fused/convolution.hpp.
-// Mapping   fused/bulk.hpp; a step is 64 channels under one tap, which the engine gathers by itself, padding
-//           and strides included
+// Mapping   fused/bulk.hpp; a step is 64 channels under one tap, padding and strides by the engine itself:
+//           as boxes of the image, or, where those would lie badly, gathered pixel by pixel, which is slower
 // Numerics  as fused/convolution.hpp
 // Limits    as fused/convolution.hpp; 16-bit types, channels of each input in whole blocks of 64, outputs of
 //           32, shifts aligned to 16 bytes, strides up to 8, no doubled image but as phases
@@ -18,7 +18,9 @@ struct BulkConv {
   const BulkConvParams<T>& p;
 
   ROCM_SD_DEVICE const ConvImage& image() const { return p.conv.image; }
-  ROCM_SD_DEVICE int rows() const { return image().pixels; }
+  ROCM_SD_DEVICE int rows() const {
+    return Cfg::kHalo || p.boxed ? static_cast<int>(p.boxes.boxes()) * PixelBoxes::kPixels : image().pixels;
+  }
   ROCM_SD_DEVICE int columns() const { return p.conv.tail.channels; }
   ROCM_SD_DEVICE int steps() const { return p.conv.depth / Cfg::kBlockK; }
   ROCM_SD_DEVICE int layers() const { return p.conv.phases; }
@@ -28,20 +30,71 @@ struct BulkConv {
     Bulk::prefetch(p.x);
   }
   ROCM_SD_DEVICE int weight_row(int phase, int column) const { return phase * columns() + column; }
-  ROCM_SD_DEVICE void fetch_rows(int phase, int first_pixel, int step, char* to, BulkBarrier full) const {
+  // The pixels under one tap after the other of one block of channels after the other.
+  struct Rows {
+    const BulkConvParams<T>& p;
+    int image, y, x;  // of the pixel under the filter's first tap
+    int phase;
+    bool second;  // input
+    int channel, down, right;
+
+    ROCM_SD_DEVICE void fetch(char* to, BulkBarrier full) {
+      const TensorMap& map = second ? p.second : p.x;
+      if (Cfg::kHalo || p.boxed)
+        Bulk::fetch_box(to, map, full, channel, x + right + phase % 2, y + down + phase / 2, image);
+      else
+        Bulk::fetch_pixels(to, map, full, channel, x, y, image, static_cast<uint16_t>(right + phase % 2),
+                           static_cast<uint16_t>(down + phase / 2));
+      if (!Cfg::kHalo) {
+        if (++right < p.conv.image.filter_w) return;
+        right = 0;
+        if (++down < p.conv.image.filter_h) return;
+        down = 0;
+      }
+      channel += Cfg::kBlockK;
+      if (second || channel < p.conv.image.pieces[0] * 8) return;
+      second = true;
+      channel = 0;
+    }
+  };
+  ROCM_SD_DEVICE Rows rows_of(int phase, int first_row, int step) const {
     const ConvImage& of = image();
-    const int n = of.by_image.quotient(first_pixel), in_image = first_pixel - n * of.by_image.divisor;
-    const int row = of.by_row.quotient(in_image), column = in_image - row * of.by_row.divisor;
-    const int taps = of.filter_h * of.filter_w, steps_of_first = of.first_end * 8 / Cfg::kBlockK;
-    const int input = step >= steps_of_first ? 1 : 0, within = step - (input ? steps_of_first : 0);
-    const int block = within / taps, tap = within - block * taps;
-    const int r = of.by_filter_w.quotient(tap), s = tap - r * of.filter_w;
-    Bulk::fetch_pixels(to, input ? p.second : p.x, full, block * 64, column * of.stride - of.pad_left,
-                       row * of.stride - of.pad_top, n, static_cast<uint16_t>(s + phase % 2),
-                       static_cast<uint16_t>(r + phase / 2));
+    PixelBoxes::Pixel at;
+    if (Cfg::kHalo || p.boxed) {
+      at = p.boxes.corner(first_row / PixelBoxes::kPixels);
+    } else {
+      const int n = of.by_image.quotient(first_row), in_image = first_row - n * of.by_image.divisor;
+      const int row = of.by_row.quotient(in_image);
+      at = {n, row, in_image - row * of.by_row.divisor};
+    }
+    const int block = of.by_block_taps[0].quotient(step * ConvImage::kWhole),
+              of_tap = Cfg::kHalo ? 0 : tap(step);
+    const bool second = block * ConvImage::kWhole >= of.pieces[0];
+    const int down = of.by_filter_w.quotient(of_tap);
+    return {p,
+            at.image,
+            at.row * of.stride - of.pad_top,
+            at.column * of.stride - of.pad_left,
+            phase,
+            second,
+            (block * ConvImage::kWhole - (second ? of.pieces[0] : 0)) * 8,
+            down,
+            of_tap - down * of.filter_w};
   }
-  ROCM_SD_DEVICE int row(int phase, int pixel) const {
-    if (pixel >= image().pixels) return -1;
+  ROCM_SD_DEVICE int tap(int step) const {
+    const int block = image().by_block_taps[0].quotient(step * ConvImage::kWhole);
+    return step - block * image().filter_h * image().filter_w;
+  }
+  ROCM_SD_DEVICE Halo halo() const {
+    const ConvImage& of = image();
+    const int pitch = (p.boxes.box_columns() + of.filter_w - 1) * 128;
+    const int height = p.boxes.box_rows() + of.filter_h - 1;
+    return {of.filter_h * of.filter_w, of.filter_w, pitch,
+            p.boxes.box_images() > 1 ? height * pitch : 8 * pitch, p.boxes.box_images() * height * pitch};
+  }
+  ROCM_SD_DEVICE int row(int phase, int row) const {
+    const int pixel = Cfg::kHalo || p.boxed ? p.boxes.pixel(row) : row < image().pixels ? row : -1;
+    if (pixel < 0) return -1;
     return layers() > 1 ? conv_phase_pixel(image(), pixel, phase / 2, phase % 2) : pixel;
   }
   ROCM_SD_DEVICE bool fresh_weights() const { return p.fresh_weights; }

@@ -23,8 +23,8 @@ struct BulkGemm {
     Bulk::prefetch(p.x);
   }
   ROCM_SD_DEVICE int weight_row(int, int column) const { return column; }
-  ROCM_SD_DEVICE void fetch_rows(int, int first_row, int step, char* to, BulkBarrier full) const {
-    Bulk::fetch(to, p.x, full, step * Cfg::kBlockK, first_row);
+  ROCM_SD_DEVICE BulkMatrixRows rows_of(int, int first_row, int step) const {
+    return {p.x, first_row, step * Cfg::kBlockK};
   }
   ROCM_SD_DEVICE int row(int, int row) const { return row < rows() ? row : -1; }
   ROCM_SD_DEVICE bool fresh_weights() const { return p.fresh_weights; }

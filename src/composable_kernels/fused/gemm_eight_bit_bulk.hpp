@@ -33,37 +33,23 @@ struct BulkScaledOutput {
   }
   template <class Floats>
   ROCM_SD_DEVICE void finish(Floats& acc, const BulkPipeline<Cfg>& pipeline) const {
-    if (!kGated && p.tail.act == TailActivation::kNone) {
-      const float scales[2] = {row_scale_of(0), row_scale_of(1)};
-      ROCM_SD_UNROLL
-      for (int at = 0; at < 2 * kOutputs; ++at)
-        if (pipeline.owns(at / 2)) {
-          float v[8];
-          take(v, acc, at);
-          if (scale(v, at, scales[at % 2], 0)) put(v, at);
-        }
-      return;
-    }
-    // One copy of the activation's code, and a choice of what it is for.
-    ROCM_SD_ROLLED
-    for (int pass = 0; pass < 2 * kOutputs; ++pass) {
-      if (!pipeline.owns(pass / 2)) continue;
-      float v[8], gate[8];
-      ROCM_SD_UNROLL
-      for (int at = 0; at < 2 * kOutputs; ++at)
-        if (at == pass) {
-          take(v, acc, at);
-          if (kGated) take(gate, acc, at + 2 * (kPairs - kOutputs));
-        }
-      const float row_scale = row_scale_of(pass);
-      if (!scale(v, pass, row_scale, 0)) continue;
-      if constexpr (kGated) {
-        scale(gate, pass, row_scale, p.tail.channels);
-        ROCM_SD_UNROLL
-        for (int e = 0; e < 8; ++e) v[e] *= bulk_gelu(gate[e]);
-      }
-      put(v, pass);
-    }
+    const auto row_scale = [&](int at) { return row_of(at) >= 0 ? p.x_scales[row_of(at)] : 0.0f; };
+    const float scales[2] = {row_scale(0), row_scale(1)};
+    const auto scale_of = [&](int at) { return at % 2 ? scales[1] : scales[0]; };
+    bulk_finish<Cfg, kGated>(
+        acc, pipeline, p.tail.act == TailActivation::kNone,
+        [&](int at, float(&v)[8]) {
+          if (scale(v, at, scale_of(at), 0)) put(v, at);
+        },
+        [&](int at, float(&v)[8], float(&gate)[8]) {
+          if (!scale(v, at, scale_of(at), 0)) return;
+          if constexpr (kGated) {
+            scale(gate, at, scale_of(at), p.tail.channels);
+            ROCM_SD_UNROLL
+            for (int e = 0; e < 8; ++e) v[e] *= bulk_gelu(gate[e]);
+          }
+          put(v, at);
+        });
   }
 
  private:
@@ -71,13 +57,6 @@ struct BulkScaledOutput {
     return first_channel + 32 * pair + BulkPlace<Cfg>::channel();
   }
   ROCM_SD_DEVICE int row_of(int at) const { return at % 2 ? rows[1] : rows[0]; }
-  ROCM_SD_DEVICE float row_scale_of(int at) const { return row_of(at) >= 0 ? p.x_scales[row_of(at)] : 0.0f; }
-  // at: of pair at / 2, row at % 2.
-  template <class Floats>
-  static ROCM_SD_DEVICE void take(float (&v)[8], Floats& acc, int at) {
-    ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e) v[e] = acc.c[at / 2 * 2 + e / 4][0].x[e / 2 % 2 * 4 + at % 2 * 2 + e % 2];
-  }
   // Scales and biases; further: where the gates' follow. False where there is no such output.
   ROCM_SD_DEVICE bool scale(float (&v)[8], int at, float row_scale, int further) const {
     const int channel = channel_of(at / 2);
@@ -129,8 +108,8 @@ struct BulkEightBitGemm {
     Bulk::prefetch(p.x);
   }
   ROCM_SD_DEVICE int weight_row(int, int column) const { return column; }
-  ROCM_SD_DEVICE void fetch_rows(int, int first_row, int step, char* to, BulkBarrier full) const {
-    Bulk::fetch(to, p.x, full, step * Cfg::kBlockK, first_row);
+  ROCM_SD_DEVICE BulkMatrixRows rows_of(int, int first_row, int step) const {
+    return {p.x, first_row, step * Cfg::kBlockK};
   }
   ROCM_SD_DEVICE int row(int, int row) const { return row < rows() ? row : -1; }
   ROCM_SD_DEVICE BulkScaledOutput<Cfg, kGated, ToType> output(int row, int other_row,

@@ -39,6 +39,41 @@ ROCM_SD_DEVICE float bulk_gelu(float v) {
   return 0.5f * v * (v < 0.0f ? tail : 2.0f - tail);
 }
 
+// Calls plain(at, v) or, gated or where `is_plain` is false, any(at, v, gate) for what this workgroup owns of
+// a lane's sums: 8 channels of pair at / 2 and row at % 2, and gated their gates. There is one copy of what
+// any() does, with a choice of what it is for.
+template <class Cfg, bool kGated, class Floats, class Plain, class Any>
+ROCM_SD_DEVICE void bulk_finish(Floats& acc, const BulkPipeline<Cfg>& pipeline, bool is_plain,
+                                const Plain& plain, const Any& any) {
+  constexpr int kPairs = Cfg::kAtomsN / 2, kOutputs = kGated ? kPairs / 2 : kPairs;
+  const auto take = [&](float(&v)[8], int at) {
+    ROCM_SD_UNROLL
+    for (int e = 0; e < 8; ++e) v[e] = acc.c[at / 2 * 2 + e / 4][0].x[e / 2 % 2 * 4 + at % 2 * 2 + e % 2];
+  };
+  if (!kGated && is_plain) {
+    ROCM_SD_UNROLL
+    for (int at = 0; at < 2 * kOutputs; ++at)
+      if (pipeline.owns(at / 2)) {
+        float v[8];
+        take(v, at);
+        plain(at, v);
+      }
+    return;
+  }
+  ROCM_SD_ROLLED
+  for (int pass = 0; pass < 2 * kOutputs; ++pass) {
+    if (!pipeline.owns(pass / 2)) continue;
+    float v[8], gate[8];
+    ROCM_SD_UNROLL
+    for (int at = 0; at < 2 * kOutputs; ++at)
+      if (at == pass) {
+        take(v, at);
+        if (kGated) take(gate, at + 2 * (kPairs - kOutputs));
+      }
+    any(pass, v, gate);
+  }
+}
+
 // kGated: the first half of the tile's channels are values, the second their gates.
 template <class Cfg, bool kGated>
 struct BulkOutput {
@@ -97,38 +132,20 @@ struct BulkOutput {
   }
 
   ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
-    if (!kGated && p.act == TailActivation::kNone) {
-      ROCM_SD_UNROLL
-      for (int at = 0; at < 2 * kOutputs; ++at)
-        if (pipeline.owns(at / 2)) {
-          float v[8];
-          take(v, acc, at);
+    bulk_finish<Cfg, kGated>(
+        acc, pipeline, p.act == TailActivation::kNone, [&](int at, float(&v)[8]) { put(v, at); },
+        [&](int at, float(&v)[8], const float(&gate)[8]) {
+          if constexpr (kGated) {
+            ROCM_SD_UNROLL
+            for (int e = 0; e < 8; ++e) v[e] *= bulk_gelu(gate[e]);
+          } else if (p.act == TailActivation::kGelu) {
+            ROCM_SD_UNROLL
+            for (int e = 0; e < 8; ++e) v[e] = bulk_gelu(v[e]);
+          } else {
+            activate<Nvidia>(p.act, v);
+          }
           put(v, at);
-        }
-      return;
-    }
-    // One copy of the activation's code, and a choice of what it is for.
-    ROCM_SD_ROLLED
-    for (int pass = 0; pass < 2 * kOutputs; ++pass) {
-      if (!pipeline.owns(pass / 2)) continue;
-      float v[8], gate[8];
-      ROCM_SD_UNROLL
-      for (int at = 0; at < 2 * kOutputs; ++at)
-        if (at == pass) {
-          take(v, acc, at);
-          if (kGated) take(gate, acc, at + 2 * (kPairs - kOutputs));
-        }
-      if constexpr (kGated) {
-        ROCM_SD_UNROLL
-        for (int e = 0; e < 8; ++e) v[e] *= bulk_gelu(gate[e]);
-      } else if (p.act == TailActivation::kGelu) {
-        ROCM_SD_UNROLL
-        for (int e = 0; e < 8; ++e) v[e] = bulk_gelu(v[e]);
-      } else {
-        activate<Nvidia>(p.act, v);
-      }
-      put(v, pass);
-    }
+        });
   }
 
  private:
@@ -136,11 +153,7 @@ struct BulkOutput {
   ROCM_SD_DEVICE int channel_of(int pair) const {
     return first_channel + 32 * pair + BulkPlace<Cfg>::channel();
   }
-  // at: of pair at / 2, row at % 2.
-  static ROCM_SD_DEVICE void take(float (&v)[8], Sums& acc, int at) {
-    ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e) v[e] = bulk_element(pair(acc, at / 2), at % 2, e);
-  }
+  // at: as bulk_finish() says.
   ROCM_SD_DEVICE void put(const float (&v)[8], int at) const {
     const int channel = channel_of(at / 2), row = at % 2 ? rows[1] : rows[0];
     if (row >= 0 && channel < p.channels) store8(p.y + int64_t{row} * p.y_stride + channel, v, true, 8);

@@ -23,12 +23,13 @@ struct BulkCfg : ProductCfg<Storage, bulk_shape(kColumns, kStageCount)> {
   static constexpr int kStageBytes = bulk_stage_bytes(Base::kShape);
   static constexpr int kLdsBytes = bulk_lds_bytes(Base::kShape);
   static constexpr int kConsumers = 32 * Base::kWaves;  // threads; a group of four waves more fetches
-  static constexpr bool kInTurns = false;
+  static constexpr bool kInTurns = false, kHalo = false;
   static constexpr int kTeam = kConsumers;  // threads that multiply a tile
   static constexpr int kParts = 1;          // of 64 rows, of a tile, that one of its threads has
   // Alone on its multiprocessor, a workgroup's threads begin with 65536 / 384 registers, in steps of 8: 168.
   static constexpr bool kMovesRegisters = kGroups == 1;
-  static constexpr int kFetchRegisters = 40, kMultiplyRegisters = 232;
+  static constexpr int kFetchRegisters = kColumns > 160 ? 40 : 56;
+  static constexpr int kMultiplyRegisters = (504 - kFetchRegisters) / 2;
   static_assert(bulk_threads(kGroups) > kConsumers && kColumns % 32 == 0 && sizeof(Storage) <= 2);
 };
 // Two teams take whole tiles in turn: one multiplies while the other begins or ends.
@@ -38,6 +39,22 @@ struct BulkTurnsCfg : BulkCfg<Storage, kColumns, kStageCount, 1> {
   static constexpr bool kInTurns = true;
   static constexpr int kTeam = Base::kConsumers / 2, kParts = 2;
   static_assert(kColumns <= 128);  // both parts' sums in registers
+};
+
+// Either of them with the pixels of all taps fetched at once.
+template <class Base>
+struct BulkHaloCfg : Base {
+  static constexpr bool kHalo = true;
+  static constexpr int kStageBytes = halo_stage_bytes(Base::kShape);
+  static constexpr int kLdsBytes = halo_lds_bytes(Base::kShape);
+};
+
+// Pixels with all that the taps of a filter reach around them, in LDS as boxes have them: 128 bytes a pixel.
+struct Halo {
+  int taps, filter_w;
+  int pitch;  // bytes from row to row of pixels, of which 8 are a tile's
+  int part;   // bytes from the first 64 pixels of a tile to the others
+  int bytes;
 };
 
 // Sums as floats: themselves, or a copy of those of integers.
@@ -75,8 +92,8 @@ struct BulkCluster {
 };
 
 // One workgroup's view of the stages. Every thread makes one; then one thread of the last group of waves
-// calls fetch_weights() and fetch_rows(), at the end drain(), and the consumers multiply(), for the same
-// steps in the same order.
+// calls fetch_weights(), at the end drain(), one fetch_rows() or fetch_halo(), and the consumers multiply(),
+// for the same steps in the same order.
 template <class Cfg>
 class BulkPipeline {
   using T = typename Cfg::T;
@@ -88,11 +105,15 @@ class BulkPipeline {
   ROCM_SD_DEVICE BulkPipeline(char* lds, const BulkCluster& cluster) : cluster_(cluster) {
     const auto misplaced = static_cast<uint32_t>(__cvta_generic_to_shared(lds)) % 1024;
     tiles_ = lds + (1024 - misplaced) % 1024;
-    barriers_ = tiles_ + kStages * Cfg::kStageBytes;
+    barriers_ = tiles_ + kStages * Cfg::kStageBytes + (Cfg::kHalo ? 2 * kHaloBytes : 0);
     if (Nvidia::thread() == 0) {
       for (int s = 0; s < kStages; ++s) {
-        full(s).init(1);
+        full(s).init(Cfg::kHalo ? 1 : 2);
         empty(s).init(Cfg::kTeam / 32 * cluster.sharers);
+      }
+      for (int h = 0; Cfg::kHalo && h < 2; ++h) {
+        halo_full(h).init(1);
+        halo_empty(h).init(Cfg::kTeam / 32);
       }
       if (cluster.parts > 1) {
         const int end = (cluster.part + 1) * owned_pairs(),
@@ -117,11 +138,11 @@ class BulkPipeline {
   }
 
   // Starts the copies of a step's weights: the tile is `pieces` pieces of the map's box, piece i from block
-  // of rows block(i) on. Then come its rows, by fetch_rows(to, barrier).
+  // of rows block(i) on.
   template <class Block>
   ROCM_SD_DEVICE void fetch_weights(const TensorMap& w, int k, int pieces, const Block& block) {
     empty(stage_).wait(phase_ ^ 1);
-    full(stage_).expect(Cfg::kStageBytes);
+    full(stage_).expect(Cfg::kBlockN * 128);
     if (turn_ == cluster_.tile) {
       const int piece_bytes = Cfg::kBlockN / pieces * 128;
       for (int i = 0; i < pieces; ++i) {
@@ -137,16 +158,26 @@ class BulkPipeline {
     turn_ = turn_ + 1 == cluster_.sharers ? 0 : turn_ + 1;
     advance();
   }
-  // Of step `step` since the beginning.
+  // Those of its rows, which fetch(to, barrier) starts.
   template <class FetchRows>
   ROCM_SD_DEVICE void fetch_rows(const FetchRows& fetch) {
-    fetch(tiles_ + rows_stage_ * Cfg::kStageBytes + Cfg::kBlockN * 128, full(rows_stage_));
-    rows_stage_ = rows_stage_ + 1 == kStages ? 0 : rows_stage_ + 1;
+    empty(stage_).wait(phase_ ^ 1);
+    full(stage_).expect(Cfg::kBlockM * 128);
+    fetch(tiles_ + stage_ * Cfg::kStageBytes + Cfg::kBlockN * 128, full(stage_));
+    advance();
+  }
+  // Those of the rows of all taps, `bytes` of them.
+  template <class FetchRows>
+  ROCM_SD_DEVICE void fetch_halo(int bytes, const FetchRows& fetch) {
+    halo_empty(halo_).wait(halo_phase_ ^ 1);
+    halo_full(halo_).expect(bytes);
+    fetch(halo_tile(), halo_full(halo_));
+    advance_halo();
   }
 
   // Adds `steps` steps, at least one, to acc; calls started() when the last has been started. The first
-  // stands before the loop: in it, nothing but products may define the sums, or they would wait for each
-  // other.
+  // stands before the loop: in it, nothing but products may define the sums, or they
+  // would wait for each other.
   template <class Started>
   ROCM_SD_DEVICE void multiply(Sums (&acc)[Cfg::kParts], int steps, const Started& started) {
     settle_all(acc);
@@ -164,6 +195,44 @@ class BulkPipeline {
     WaveGroup::wait<0>();
     settle_all(acc);
     release(last);
+  }
+  // The same from a step of tap `tap` on, with halos.
+  template <class Started>
+  ROCM_SD_DEVICE void multiply(Sums (&acc)[Cfg::kParts], int steps, const Halo& halo, int tap,
+                               const Started& started) {
+    int right = tap % halo.filter_w, at = tap / halo.filter_w * halo.pitch + right * 128;
+    settle_all(acc);
+    start_step(acc, halo, at);
+    int last = stage_;
+    advance();
+    for (int step = 1; step < steps; ++step) {
+      const int halo_before = halo_;
+      const bool next_block = ++tap == halo.taps;
+      at += 128;
+      if (++right == halo.filter_w) right = 0, at += halo.pitch - halo.filter_w * 128;
+      if (next_block) {
+        tap = at = 0;
+        advance_halo();
+      }
+      start_step(acc, halo, at);
+      WaveGroup::wait<1>();
+      release(last);
+      if (next_block) release_halo(halo_before);
+      last = stage_;
+      advance();
+    }
+    started();
+    WaveGroup::wait<0>();
+    settle_all(acc);
+    release(last);
+    release_halo(halo_);
+    advance_halo();
+  }
+  // Leaves so many halos to the other team.
+  ROCM_SD_DEVICE void skip_halos(int halos) {
+    const int to = halo_ + halos;
+    halo_ = to & 1;
+    halo_phase_ ^= static_cast<uint32_t>(to >> 1) & 1;
   }
   // Leaves so many steps to the other team.
   ROCM_SD_DEVICE void skip(int steps) {
@@ -224,16 +293,29 @@ class BulkPipeline {
   // Starts the products of the stage, when it is there.
   ROCM_SD_DEVICE void start_step(Sums (&acc)[Cfg::kParts]) const {
     full(stage_).wait(phase_);
-    constexpr int kPartBytes = 64 * 128;
     const char* const at = tiles_ + stage_ * Cfg::kStageBytes;
-    const int own = Cfg::kInTurns ? 0 : Nvidia::uniform(Nvidia::thread() / 128) * kPartBytes;
-    uint64_t from_weights = WaveGroup::tile(at), from_rows = WaveGroup::tile(at + Cfg::kBlockN * 128 + own);
+    start_products(acc, at, WaveGroup::tile(at + Cfg::kBlockN * 128 + own_part(64 * 128)), 64 * 128);
+  }
+  // The same with the rows `tap` bytes further on in the halo.
+  ROCM_SD_DEVICE void start_step(Sums (&acc)[Cfg::kParts], const Halo& halo, int tap) const {
+    halo_full(halo_).wait(halo_phase_);
+    full(stage_).wait(phase_);
+    start_products(acc, tiles_ + stage_ * Cfg::kStageBytes,
+                   WaveGroup::tile(halo_tile() + tap + own_part(halo.part), halo.pitch), halo.part);
+  }
+  // Bytes to this team's rows where another has the first 64.
+  static ROCM_SD_DEVICE int own_part(int part) {
+    return Cfg::kInTurns ? 0 : Nvidia::uniform(Nvidia::thread() / 128) * part;
+  }
+  static ROCM_SD_DEVICE void start_products(Sums (&acc)[Cfg::kParts], const char* weights, uint64_t from_rows,
+                                            int part_bytes) {
+    uint64_t from_weights = WaveGroup::tile(weights);
     WaveGroup::begin();
     ROCM_SD_UNROLL
     for (int k = 0; k < Cfg::kBlockK; k += 16) {
       ROCM_SD_UNROLL
       for (int part = 0; part < Cfg::kParts; ++part)
-        GroupMma<T, Cfg::kBlockN>::mma(acc[part].c, from_rows + part * (kPartBytes >> 4), from_weights);
+        GroupMma<T, Cfg::kBlockN>::mma(acc[part].c, from_rows + part * (part_bytes >> 4), from_weights);
       from_rows += WaveGroup::kNextDepth;
       from_weights += WaveGroup::kNextDepth;
     }
@@ -245,6 +327,20 @@ class BulkPipeline {
   }
   // Counts the sums that come from other parts of k.
   ROCM_SD_DEVICE BulkBarrier sums() const { return BulkBarrier(barriers_ + 16 * kStages); }
+  ROCM_SD_DEVICE BulkBarrier halo_full(int halo) const {
+    return BulkBarrier(barriers_ + 16 * kStages + 8 + 8 * halo);
+  }
+  ROCM_SD_DEVICE BulkBarrier halo_empty(int halo) const {
+    return BulkBarrier(barriers_ + 16 * kStages + 24 + 8 * halo);
+  }
+  ROCM_SD_DEVICE char* halo_tile() const { return tiles_ + kStages * Cfg::kStageBytes + halo_ * kHaloBytes; }
+  ROCM_SD_DEVICE void release_halo(int halo) const {
+    if (Nvidia::lane() == 0) halo_empty(halo).arrive();
+  }
+  ROCM_SD_DEVICE void advance_halo() {
+    halo_ ^= 1;
+    if (halo_ == 0) halo_phase_ ^= 1;
+  }
   // Where the sums that another part of k made for an owned pair lie, this lane's: 4 floats, and again after
   // each 128.
   ROCM_SD_DEVICE float* part_of(int other, int owned_pair) const {
@@ -264,8 +360,10 @@ class BulkPipeline {
 
   const BulkCluster& cluster_;
   char *tiles_, *barriers_;
-  int stage_ = 0, rows_stage_ = 0, turn_ = 0;
+  int stage_ = 0, turn_ = 0;
   uint32_t phase_ = 0;
+  int halo_ = 0;
+  uint32_t halo_phase_ = 0;
 };
 
 }  // namespace rocm_sd

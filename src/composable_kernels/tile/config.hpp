@@ -58,6 +58,14 @@ constexpr int bulk_lds_bytes(const TileShape& shape) {
   return 1024 + shape.stages * (bulk_stage_bytes(shape) + 16) + 8;
 }
 
+// With the rows of all taps of a filter fetched at once: a stage is the weights of one, and there are two
+// tiles of pixels: 8 by 16, or 8 by 8 of two images, and what a filter of 3 by 3 reaches around them.
+constexpr int kHaloBytes = 2 * 10 * 10 * 128;
+constexpr int halo_stage_bytes(const TileShape& shape) { return shape.block_n * shape.block_k * 2; }
+constexpr int halo_lds_bytes(const TileShape& shape) {
+  return 1024 + shape.stages * (halo_stage_bytes(shape) + 16) + 8 + 2 * (kHaloBytes + 16);
+}
+
 // Storage: Half, Bf16 or float.
 template <class Storage, TileShape kTileShape>
 struct ProductCfg {

@@ -15,5 +15,10 @@ using namespace rocm_sd;
 #define ROCM_SD_CONV(name, n, stages, groups) \
   ROCM_SD_CONV_OF(name, n, groups, BulkCfg<Half, n, stages, groups>)
 #define ROCM_SD_CONV_TURN(n, stages) ROCM_SD_CONV_OF(turn, n, 1, BulkTurnsCfg<Half, n, stages>)
+#define ROCM_SD_CONV_HALO(n, stages) ROCM_SD_CONV_OF(halo, n, 1, BulkHaloCfg<BulkCfg<Half, n, stages, 1>>)
+#define ROCM_SD_CONV_HALO_TURN(n, stages) \
+  ROCM_SD_CONV_OF(halo_turn, n, 1, BulkHaloCfg<BulkTurnsCfg<Half, n, stages>>)
+ROCM_SD_CONV_CONFIGS_HALO(ROCM_SD_CONV_HALO)
+ROCM_SD_CONV_CONFIGS_HALO_TURNS(ROCM_SD_CONV_HALO_TURN)
 ROCM_SD_CONV_CONFIGS_BULK(ROCM_SD_CONV)
 ROCM_SD_CONV_CONFIGS_TURNS(ROCM_SD_CONV_TURN)

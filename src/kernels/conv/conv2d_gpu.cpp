@@ -82,7 +82,16 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
   const TileShape& shape = choice.config.shape;
   const ConvImage& image = params.image;
   const bool widened = static_cast<bool>(p.w.weight.scales());
-  BulkConvParams<T> bulk{{}, {}, {}, params, choice.sharers, choice.splits, widened};
+  const std::optional<PixelBoxes> in_boxes = choice.config.halo ? conv_halo_boxes(p) : conv_boxes(p);
+  BulkConvParams<T> bulk{{},
+                         {},
+                         {},
+                         params,
+                         choice.sharers,
+                         choice.splits,
+                         widened,
+                         in_boxes.has_value(),
+                         in_boxes.value_or(PixelBoxes{})};
   if (params.tail.y) {  // not while planning
     // The window that a filter's first tap wanders over; of phases, all taps of the 3x3 filter.
     const bool phases = params.phases > 1;
@@ -94,6 +103,12 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
                      .stride = static_cast<uint32_t>(image.stride),
                      .first = {-image.pad_top, -image.pad_left},
                      .last = {p.args.pad.bottom - (taps_h - 1), p.args.pad.right - (taps_w - 1)}};
+    if (in_boxes) {
+      const bool halo = choice.config.halo;
+      boxes.box_columns = static_cast<uint32_t>(in_boxes->box_columns() + (halo ? image.filter_w - 1 : 0));
+      boxes.box_rows = static_cast<uint32_t>(in_boxes->box_rows() + (halo ? image.filter_h - 1 : 0));
+      boxes.box_images = static_cast<uint32_t>(in_boxes->box_images());
+    }
     for (int i : {0, 1}) {
       if (image.pieces[i] == 0) continue;
       boxes.data = image.data[i];
@@ -101,13 +116,14 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
       device.map_boxes(i == 0 ? &bulk.x : &bulk.second, boxes);
     }
     const auto depth = static_cast<uint64_t>(params.depth);
-    const auto rows = static_cast<uint64_t>(params.phases) * static_cast<uint64_t>(params.tail.channels);
-    device.map_boxes(&bulk.filter, MatrixBoxes{params.filter, rows, depth, depth * sizeof(T),
+    const auto filters = static_cast<uint64_t>(params.phases) * static_cast<uint64_t>(params.tail.channels);
+    device.map_boxes(&bulk.filter, MatrixBoxes{params.filter, filters, depth, depth * sizeof(T),
                                                static_cast<uint32_t>(shape.block_n), true});
   }
-  const auto ceil_div = [](int a, int b) { return static_cast<uint32_t>((a + b - 1) / b); };
+  const auto ceil_div = [](int64_t a, int64_t b) { return static_cast<uint32_t>((a + b - 1) / b); };
+  const int64_t rows = in_boxes ? in_boxes->boxes() * PixelBoxes::kPixels : image.pixels;
   const auto cluster = static_cast<uint32_t>(choice.sharers * choice.splits);
-  const uint32_t tiles = ceil_div(image.pixels, shape.block_m * choice.sharers) *
+  const uint32_t tiles = ceil_div(rows, shape.block_m * choice.sharers) *
                          ceil_div(params.tail.channels, shape.block_n) * static_cast<uint32_t>(params.phases);
   const uint32_t clusters = choice.splits > 1
                                 ? tiles
@@ -116,7 +132,7 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
   launch_kernel(ex, info, conv_kernel(ex, conv_kernel_name(p.dtype(), choice.config)),
                 {clusters * cluster, 1, 1, cluster, true},
                 static_cast<uint32_t>(bulk_threads(choice.config.groups)),
-                static_cast<uint32_t>(bulk_lds_bytes(shape)), bulk);
+                static_cast<uint32_t>(choice.config.lds_bytes()), bulk);
 }
 
 template <class T>
@@ -170,9 +186,10 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
                 {conv_groups_of(pieces), 1, 1}, kConvSmallThreads, 0, reduce);
 }
 
-using ConvKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, DType, int64_t, bool>;
+using ConvKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, DType, int64_t, bool, int64_t, int64_t>;
 ConvKey key_of(const GpuTraits& traits, const ConvExtent& e) {
-  return {gpu_key(traits), e.pixels, e.outputs, e.depth, e.dtype, e.phases, e.whole_blocks};
+  return {gpu_key(traits), e.pixels,       e.outputs,      e.depth,      e.dtype,
+          e.phases,        e.whole_blocks, e.boxed_pixels, e.halo_pixels};
 }
 
 ConvChoice default_choice(const Exec& ex, const ConvExtent& extent) {
@@ -219,7 +236,9 @@ const Configs<ConvProblem> kConvGpuConfigs = {config_names, supports_config, run
 std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
   const TileShape& s = config.shape;
   return concat("conv_",
-                config.bulk         ? (config.turns ? "turn_" : "bulk_")
+                config.bulk         ? (config.halo    ? (config.turns ? "halo_turn_" : "halo_")
+                                       : config.turns ? "turn_"
+                                                      : "bulk_")
                 : config.wave_group ? "group_"
                                     : "",
                 dtype_name(dtype), "_", s.block_m, "x", s.block_n, "x", s.block_k);
@@ -248,8 +267,43 @@ ConvExtent conv_extent(const ConvProblem& p) {
                             p.channels() % 64 == 0 && p.second_channels() % 64 == 0 &&
                             p.out_channels() % 32 == 0 && p.args.stride <= 8 &&
                             (!p.args.upsample2x || conv_has_phases(p)) && (!shift || aligned(*shift));
-  return {p.batch() * p.out_h() * p.out_w(), p.out_channels(), taps * padded, p.dtype(),
-          conv_has_phases(p) ? 4 : 1,        whole_blocks};
+  const std::optional<PixelBoxes> boxes = whole_blocks ? conv_boxes(p) : std::nullopt;
+  const std::optional<PixelBoxes> halos = whole_blocks ? conv_halo_boxes(p) : std::nullopt;
+  return {p.batch() * p.out_h() * p.out_w(),
+          p.out_channels(),
+          taps * padded,
+          p.dtype(),
+          conv_has_phases(p) ? 4 : 1,
+          whole_blocks,
+          boxes ? boxes->boxes() * PixelBoxes::kPixels : 0,
+          halos ? halos->boxes() * PixelBoxes::kPixels : 0};
+}
+
+namespace {
+
+// Boxes that make() makes of the outputs of a phase, unless many would not be full.
+template <class Make>
+std::optional<PixelBoxes> full_boxes(const ConvProblem& p, const Make& make) {
+  const int64_t scale = conv_has_phases(p) ? 2 : 1, images = p.batch(), rows = p.out_h() / scale,
+                columns = p.out_w() / scale, pixels = images * rows * columns;
+  if (pixels == 0 || pixels > kMost) return std::nullopt;
+  const PixelBoxes boxes =
+      make(static_cast<int32_t>(images), static_cast<int32_t>(rows), static_cast<int32_t>(columns));
+  // A gathered step takes a seventh longer or more; so may boxes that are not full.
+  const int64_t full = (pixels + PixelBoxes::kPixels - 1) / PixelBoxes::kPixels;
+  if (boxes.boxes() * 8 > full * 9) return std::nullopt;
+  return boxes;
+}
+
+}  // namespace
+
+std::optional<PixelBoxes> conv_boxes(const ConvProblem& p) {
+  return p.args.stride <= 2 ? full_boxes(p, pixel_boxes) : std::nullopt;
+}
+
+std::optional<PixelBoxes> conv_halo_boxes(const ConvProblem& p) {
+  const bool small = p.filter_h() <= 3 && p.filter_w() <= 3 && p.filter_h() * p.filter_w() > 1;
+  return p.args.stride == 1 && small ? full_boxes(p, halo_boxes) : std::nullopt;
 }
 
 Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {

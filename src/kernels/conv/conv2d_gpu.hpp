@@ -1,10 +1,12 @@
 // The host's side of the GPU's convolution: how a problem is cut into workgroups, and the filters' layout.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "composable_kernels/fused/conv_layout.hpp"
+#include "composable_kernels/tile/pixel_boxes.hpp"
 #include "kernels/conv/conv2d_configs.hpp"
 #include "kernels/conv/conv2d_impl.hpp"
 #include "runtime/gpu.hpp"
@@ -17,13 +19,18 @@ struct ConvConfig {
   bool wave_group = false;  // multiplies by Hopper's warpgroup products
   bool bulk = false;        // and its tiles come by the copy engine, in clusters
   bool turns = false;       // and two of them are under way in a workgroup
+  bool halo = false;        // and pixels come for all taps at once
+
+  int lds_bytes() const { return halo ? halo_lds_bytes(shape) : bulk_lds_bytes(shape); }  // if bulk
 
   // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group, "b": bulk,
-  // "t": in turns
+  // "t": in turns, "h": halo
   std::string suffix() const {
     return std::to_string(shape.block_m) + "x" + std::to_string(shape.block_n) + "x" +
            std::to_string(shape.block_k) +
-           (bulk         ? (turns ? "t" : "b")
+           (bulk         ? (halo    ? (turns ? "ht" : "h")
+                            : turns ? "t"
+                                    : "b")
             : wave_group ? "g"
                          : "");
   }
@@ -44,7 +51,9 @@ struct ConvExtent {
   int64_t pixels = 0, outputs = 0, depth = 0;
   DType dtype = DType::kF16;
   int64_t phases = 1;         // whose pixels `pixels` counts together
-  bool whole_blocks = false;  // a copy engine may gather it (fused/convolution_bulk.hpp)
+  bool whole_blocks = false;  // a copy engine may fetch it (fused/convolution_bulk.hpp)
+  int64_t boxed_pixels = 0;   // of a phase, as a copy engine takes them in boxes; 0: it gathers them
+  int64_t halo_pixels = 0;    // and in boxes with halos; 0: not so
 };
 
 std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype);
@@ -54,6 +63,11 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
 ConvChoice conv_default(const GpuTraits& traits, const ConvExtent& extent);
 
 ConvExtent conv_extent(const ConvProblem& p);
+// Boxes of the outputs, of one phase where there are several, as a copy engine fetches the pixels under them;
+// none where it gathers them faster.
+std::optional<PixelBoxes> conv_boxes(const ConvProblem& p);
+// The same as a halo serves all taps of a filter.
+std::optional<PixelBoxes> conv_halo_boxes(const ConvProblem& p);
 // "conv_f16_128x128x32", "conv_group_f16_128x160x64"
 std::string conv_kernel_name(DType dtype, const ConvConfig& config);
 

@@ -22,6 +22,12 @@ constexpr ConvConfig kFloat[] = {ROCM_SD_CONV_CONFIGS_F32(ROCM_SD_CONV_ROW)};
 #define ROCM_SD_TURN_ROW(n, stages) ConvConfig{bulk_shape(n, stages), 1, true, true, true},
 constexpr ConvConfig kBulk[] = {ROCM_SD_CONV_CONFIGS_BULK(ROCM_SD_BULK_ROW)
                                     ROCM_SD_CONV_CONFIGS_TURNS(ROCM_SD_TURN_ROW)};
+#define ROCM_SD_HALO_ROW(n, stages) ConvConfig{bulk_shape(n, stages), 1, true, true, false, true},
+#define ROCM_SD_HALO_TURN_ROW(n, stages) ConvConfig{bulk_shape(n, stages), 1, true, true, true, true},
+constexpr ConvConfig kHalo[] = {ROCM_SD_CONV_CONFIGS_HALO(ROCM_SD_HALO_ROW)
+                                    ROCM_SD_CONV_CONFIGS_HALO_TURNS(ROCM_SD_HALO_TURN_ROW)};
+#undef ROCM_SD_HALO_TURN_ROW
+#undef ROCM_SD_HALO_ROW
 #undef ROCM_SD_TURN_ROW
 #undef ROCM_SD_BULK_ROW
 
@@ -128,7 +134,10 @@ std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
   switch (traits.family) {
     case GpuFamily::kNvidia:
       if (traits.arch == "sm_90") {
-        if (traits.copy_engine) add(kBulk, true);
+        if (traits.copy_engine) {
+          add(kHalo, true);
+          add(kBulk, true);
+        }
         add(kHopper, true);
         add(kFew, false);
       } else {
@@ -146,8 +155,14 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
   std::vector<std::pair<double, ConvChoice>> ranked;
   for (const ConvConfig& config : conv_configs_of(traits, extent.dtype)) {
     if (config.bulk) {
-      const BulkExtent bulk{
-          extent.pixels / extent.phases, extent.outputs, extent.depth, extent.phases, false, true};
+      if (config.halo && !extent.halo_pixels) continue;
+      const BulkRows from = config.halo           ? BulkRows::kHalo
+                            : extent.boxed_pixels ? BulkRows::kBoxes
+                                                  : BulkRows::kGathered;
+      const int64_t pixels = config.halo           ? extent.halo_pixels
+                             : extent.boxed_pixels ? extent.boxed_pixels
+                                                   : extent.pixels / extent.phases;
+      const BulkExtent bulk{pixels, extent.outputs, extent.depth, extent.phases, false, from};
       const BulkTile tile{config.shape.block_n, config.groups, config.turns};
       if (extent.whole_blocks)
         for (const BulkSplit& s : bulk_splits(traits, tile, bulk, true))

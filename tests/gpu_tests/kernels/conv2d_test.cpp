@@ -110,7 +110,16 @@ TEST_P(Conv2dOnGpu, EveryClusterOfTheCopyEngineMatchesTheReference) {
         // Two and three rounds of tiles on a multiprocessor.
         ConvCase{{3, 60, 61, 64}, 0, 160, 3, 1, Padding::same(1), false, true, true},
         ConvCase{{4, 60, 61, 64}, 64, 288, 1, 1, Padding{0, 0, 0, 0}},
-        ConvCase{{1, 6, 140, 64}, 0, 32, 5, 1, Padding{2, 1, 2, 3}}}) {
+        ConvCase{{1, 6, 140, 64}, 0, 32, 5, 1, Padding{2, 1, 2, 3}},
+        // In boxes: of one row, of several, of several images, and with some beyond the images.
+        ConvCase{{1, 3, 256, 64}, 0, 96, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{{2, 32, 32, 64}, 64, 64, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{{2, 24, 40, 64}, 0, 160, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{{5, 8, 8, 128}, 0, 288, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{{2, 32, 16, 64}, 0, 64, 3, 2, Padding{0, 0, 1, 1}},
+        ConvCase{{3, 16, 32, 128}, 0, 96, 3, 2, Padding::same(1), false, true},
+        ConvCase{{2, 8, 16, 64}, 0, 64, 3, 1, Padding::same(1), true, true},
+        ConvCase{{2, 16, 12, 192}, 64, 64, 1, 1, Padding{0, 0, 0, 0}, false, true}}) {
     const Prepared s(c, GetParam(), 4 + seed++ % 2);
     const ConvArgs args = s.gpu.args(c);
     int tried = 0;

@@ -1,5 +1,5 @@
-// The convolutions of the models at 512 x 512 (sdxl: 1024 x 1024) with guidance, as they are run: two inputs
-// where a skip connection joins, doubling where a map grows.
+// The convolutions of the models at 512 x 512 (sdxl, taesd: 1024 x 1024) with guidance, as they are run: two
+// inputs where a skip connection joins, doubling where a map grows.
 #pragma once
 
 namespace rocm_sd {
@@ -103,6 +103,13 @@ inline constexpr ConvShape kConvShapes[] = {
     {"vae_dec_1024", 5, 1, 1024, 1024, 128, 0, 128, 3, 1, 0},
     {"vae_dec_1024", 1, 1, 1024, 1024, 256, 0, 128, 1, 1, 0},
     {"vae_dec_1024", 1, 1, 1024, 1024, 128, 0, 3, 3, 1, 0},
+    {"taesd_1024", 3, 1, 1024, 1024, 64, 0, 64, 3, 1, 0},
+    {"taesd_1024", 9, 1, 512, 512, 64, 0, 64, 3, 1, 0},
+    {"taesd_1024", 9, 1, 256, 256, 64, 0, 64, 3, 1, 0},
+    {"taesd_1024", 9, 1, 128, 128, 64, 0, 64, 3, 1, 0},
+    {"taesd_1024", 1, 1, 512, 512, 64, 0, 64, 3, 1, 1},
+    {"taesd_1024", 1, 1, 256, 256, 64, 0, 64, 3, 1, 1},
+    {"taesd_1024", 1, 1, 128, 128, 64, 0, 64, 3, 1, 1},
     // clang-format on
 };
 

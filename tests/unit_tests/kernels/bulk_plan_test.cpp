@@ -9,6 +9,7 @@ namespace rocm_sd {
 namespace {
 
 constexpr int kWidths[] = {64, 128, 160, 256};
+constexpr BulkRows kSources[] = {BulkRows::kMatrix, BulkRows::kGathered, BulkRows::kBoxes, BulkRows::kHalo};
 
 GpuTraits h200() {
   GpuTraits traits;
@@ -21,20 +22,22 @@ GpuTraits h200() {
 
 // The products of SD1.5's and SDXL's widths at other sizes and batches: rows of latents of 64 to 128 on a
 // side and their halvings, each of the depths and widths that occur there.
-std::vector<BulkExtent> extents(bool gathered) {
+std::vector<BulkExtent> extents(BulkRows from) {
   std::vector<BulkExtent> out;
   for (const int64_t side : {64, 96, 128})
     for (const int64_t batch : {1, 2, 5, 8})
       for (const int64_t halving : {1, 2, 4, 8})
         for (const int64_t columns : {320, 640, 1280, 3840})
           for (const int64_t depth : {320, 1280, 2880, 11520})
-            out.push_back({batch * side * side / (halving * halving), columns, depth, 1, false, gathered});
+            out.push_back({batch * side * side / (halving * halving), columns, depth, 1, false, from});
   return out;
 }
 
 std::string describe(const BulkExtent& e) {
   return std::to_string(e.rows) + "x" + std::to_string(e.columns) + "x" + std::to_string(e.depth) +
-         (e.gathered ? " gathered" : "");
+         (e.from == BulkRows::kMatrix     ? ""
+          : e.from == BulkRows::kGathered ? " gathered"
+                                          : " in boxes");
 }
 
 // The least estimate of all that may be chosen.
@@ -45,13 +48,14 @@ double best_ns(const GpuTraits& traits, const BulkExtent& e) {
       if (const double ns = bulk_ns(traits, tile, e, s); least < 0 || ns < least) least = ns;
   };
   for (const int columns : kWidths) consider({columns});
-  if (e.gathered) consider({128, 1, true});
+  if (e.from != BulkRows::kMatrix)
+    for (const int columns : {64, 128}) consider({columns, 1, true});
   return least;
 }
 
 TEST(BulkPlan, PartsOfTheDepthAreNeverEmptyAndFillTheDeviceOnce) {
   const GpuTraits traits = h200();
-  for (const BulkExtent& e : extents(false))
+  for (const BulkExtent& e : extents(BulkRows::kMatrix))
     for (const int columns : kWidths)
       for (const BulkSplit& s : bulk_splits(traits, {columns}, e, true)) {
         EXPECT_LE(s.sharers * s.splits, 8) << describe(e);  // the largest portable cluster
@@ -72,8 +76,8 @@ TEST(BulkPlan, NoPartsOfProductsThatCannotBeSummedOrThatTakeTurns) {
 // An estimate below what the matrix units can do would be a sign that a term is missing.
 TEST(BulkPlan, EstimatesStayAboveTheMatrixUnitsPeak) {
   constexpr double kPeak = 989e3;  // operations a nanosecond
-  for (const bool gathered : {false, true})
-    for (const BulkExtent& e : extents(gathered))
+  for (const BulkRows from : kSources)
+    for (const BulkExtent& e : extents(from))
       EXPECT_GT(best_ns(h200(), e), 2.0 * static_cast<double>(e.rows * e.columns * e.depth) / kPeak)
           << describe(e);
 }
@@ -81,8 +85,8 @@ TEST(BulkPlan, EstimatesStayAboveTheMatrixUnitsPeak) {
 // Even where the last round of tiles is nearly empty.
 TEST(BulkPlan, TheBestEstimateIsDecentForLargeProducts) {
   constexpr double kDecent = 300e3;  // operations a nanosecond
-  for (const bool gathered : {false, true})
-    for (const BulkExtent& e : extents(gathered)) {
+  for (const BulkRows from : kSources)
+    for (const BulkExtent& e : extents(from)) {
       const double operations = 2.0 * static_cast<double>(e.rows * e.columns * e.depth);
       if (e.depth < 1280 || operations < 2e10) continue;
       EXPECT_LT(best_ns(h200(), e), operations / kDecent) << describe(e);
@@ -90,8 +94,8 @@ TEST(BulkPlan, TheBestEstimateIsDecentForLargeProducts) {
 }
 
 TEST(BulkPlan, MoreWorkTakesNoLessTime) {
-  for (const bool gathered : {false, true})
-    for (const BulkExtent& e : extents(gathered)) {
+  for (const BulkRows from : kSources)
+    for (const BulkExtent& e : extents(from)) {
       const double ns = best_ns(h200(), e);
       for (const auto& grow : {&BulkExtent::rows, &BulkExtent::columns, &BulkExtent::depth}) {
         BulkExtent twice = e;
@@ -105,16 +109,21 @@ TEST(BulkPlan, MoreWorkTakesNoLessTime) {
 // A small map must be cut along the depth, a large one must not; a few outputs take none of these kernels.
 TEST(BulkPlan, ConvolutionsTakeTheLeastEstimate) {
   const GpuTraits traits = h200();
-  for (const BulkExtent& e : extents(true)) {
-    const ConvChoice choice =
-        conv_default(traits, {e.rows, e.columns, e.depth, DType::kF16, 1, /*whole_blocks=*/true});
-    ASSERT_TRUE(choice.config.bulk) << describe(e);
-    EXPECT_DOUBLE_EQ(bulk_ns(traits, {choice.config.shape.block_n, 1, choice.config.turns}, e,
-                             {choice.sharers, choice.splits}),
-                     best_ns(traits, e))
-        << describe(e);
-  }
+  for (const BulkRows from : {BulkRows::kGathered, BulkRows::kBoxes})
+    for (const BulkExtent& e : extents(from)) {
+      const ConvChoice choice =
+          conv_default(traits, {e.rows, e.columns, e.depth, DType::kF16, 1, /*whole_blocks=*/true,
+                                from == BulkRows::kBoxes ? e.rows : 0});
+      ASSERT_TRUE(choice.config.bulk) << describe(e);
+      EXPECT_DOUBLE_EQ(bulk_ns(traits, {choice.config.shape.block_n, 1, choice.config.turns}, e,
+                               {choice.sharers, choice.splits}),
+                       best_ns(traits, e))
+          << describe(e);
+    }
   EXPECT_GT(conv_default(traits, {128, 1280, 11520, DType::kF16, 1, true}).splits, 3);
+  // 64 outputs take tiles of 64.
+  EXPECT_EQ(conv_default(traits, {1048576, 64, 576, DType::kF16, 1, true}).config.shape.block_n, 64);
+  EXPECT_EQ(conv_default(traits, {1048576, 64, 576, DType::kF16, 1, true, 1048576}).config.shape.block_n, 64);
   EXPECT_EQ(conv_default(traits, {262144, 128, 1152, DType::kF16, 1, true}).splits, 1);
   EXPECT_FALSE(conv_default(traits, {4096, 4, 2880, DType::kF16, 1, true}).config.bulk);
 }
