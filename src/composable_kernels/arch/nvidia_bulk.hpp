@@ -21,6 +21,9 @@ struct BulkBarrier {
   ROCM_SD_DEVICE void expect(int bytes) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
   }
+  ROCM_SD_DEVICE void arrive() const {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+  }
   // Arrives at the barrier of this place in workgroup `rank` of the cluster. Orders nothing that this thread
   // wrote for other workgroups: that would cost a trip to memory.
   ROCM_SD_DEVICE void arrive_at(int rank) const {
@@ -74,6 +77,15 @@ struct Bulk {
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
         "[%2];" ::"r"(address(lds)),
         "l"(&map), "r"(barrier.at), "r"(column), "r"(row)
+        : "memory");
+  }
+  // The box [rows, 64 channels] of a map of heads (HeadBoxes). Beyond the head or the image it is zeros.
+  static ROCM_SD_DEVICE void fetch_head(void* lds, const TensorMap& map, BulkBarrier barrier, int channel,
+                                        int head, int row, int image) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+        "%6}], [%2];" ::"r"(address(lds)),
+        "l"(&map), "r"(barrier.at), "r"(channel), "r"(head), "r"(row), "r"(image)
         : "memory");
   }
   // The box of an image's map: 64 channels of the pixels that follow (image, y, x) in the order of outputs,

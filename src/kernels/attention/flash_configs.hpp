@@ -136,6 +136,47 @@ constexpr int flash_group_lds_bytes(const FlashGroupConfig& c) {
   return 4 * ((c.head_dim + 63) / 64) * 64 * 64 * 2 + 1024;
 }
 
+// The same with tiles fetched by the copy engine (flash_bulk.hpp).
+struct FlashBulkConfig {
+  int head_dim, keys;  // keys of a tile
+  int wave_groups;     // 64 queries to a wave group
+  int groups;          // workgroups that a multiprocessor should hold at once
+  int slots;           // tiles of keys or values in LDS
+  int turns;           // 1: two wave groups multiply in turn
+};
+// X(head_dim, keys, wave_groups, groups, slots, turns)
+#define ROCM_SD_FLASH_BULK(X) \
+  X(40, 64, 2, 2, 8, 0)       \
+  X(40, 64, 2, 2, 8, 1)       \
+  X(40, 64, 4, 1, 8, 0)       \
+  X(40, 64, 1, 4, 6, 0)       \
+  X(40, 64, 3, 1, 8, 0)       \
+  X(40, 128, 3, 1, 8, 0)      \
+  X(40, 128, 2, 1, 8, 1)      \
+  X(40, 80, 2, 2, 4, 0)       \
+  X(40, 80, 1, 4, 4, 0)       \
+  X(64, 80, 2, 1, 4, 0)       \
+  X(64, 80, 1, 3, 4, 0)       \
+  X(64, 80, 1, 4, 4, 0)       \
+  X(80, 80, 1, 3, 4, 0)       \
+  X(64, 64, 2, 2, 8, 0)       \
+  X(64, 64, 2, 2, 8, 1)       \
+  X(64, 64, 4, 1, 8, 0)       \
+  X(64, 64, 1, 4, 6, 0)       \
+  X(64, 64, 3, 1, 8, 0)       \
+  X(64, 128, 2, 1, 8, 1)      \
+  X(80, 64, 1, 3, 4, 0)       \
+  X(80, 64, 3, 1, 8, 0)       \
+  X(80, 64, 2, 1, 8, 0)       \
+  X(80, 64, 2, 1, 8, 1)       \
+  X(128, 64, 2, 1, 8, 0)      \
+  X(128, 64, 2, 1, 8, 1)      \
+  X(128, 64, 1, 2, 6, 0)
+// Bytes of LDS: the tiles in panels of 64 channels, two barriers to each, and room to align them.
+constexpr int flash_bulk_lds_bytes(const FlashBulkConfig& c) {
+  return c.slots * ((c.head_dim + 63) / 64 * 64 * c.keys * 2 + 16) + 1024;
+}
+
 // flash_group_wide.hpp: Q, P, 8 slots of 16 KB, two maxima per query, and room to align them.
 inline constexpr int kFlashGroupWideLdsBytes = (10 * 64 * 64 + 8 * 128 * 64) * 2 + 2 * 64 * 4 + 1024;
 

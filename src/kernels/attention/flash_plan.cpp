@@ -21,6 +21,9 @@ constexpr FlashConfig kCdna3[] = {ROCM_SD_FLASH_CDNA3(ROW)},
 #define ROW(...) FlashGroupConfig{__VA_ARGS__},
 constexpr FlashGroupConfig kHopper[] = {ROCM_SD_FLASH_HOPPER(ROW)};
 #undef ROW
+#define ROW(...) FlashBulkConfig{__VA_ARGS__},
+constexpr FlashBulkConfig kBulk[] = {ROCM_SD_FLASH_BULK(ROW)};
+#undef ROW
 #define ROW(...) FlashWideConfig{__VA_ARGS__},
 constexpr FlashWideConfig kWideNvidia[] = {ROCM_SD_FLASH_WIDE_NVIDIA(ROW)},
                           kWideAmd[] = {ROCM_SD_FLASH_WIDE_AMD(ROW)};
@@ -77,6 +80,14 @@ std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTr
           concat("flash_group_", p.dtype, "_d", c.head_dim, "_g", c.wave_groups, "x", c.groups);
       fitting.push_back({std::move(name), 64 * c.wave_groups, 64, 4 * c.wave_groups, c.groups,
                          flash_group_lds_bytes(c), group_slowness(p)});
+    }
+  if (traits.arch == "sm_90" && traits.copy_engine && !general && p.keys > 0)
+    for (const FlashBulkConfig& c : kBulk) {
+      if (c.head_dim != p.head_dim) continue;
+      std::string name = concat("flash_bulk_", p.dtype, "_d", c.head_dim, "_k", c.keys, "_g", c.wave_groups,
+                                "x", c.groups, "_s", c.slots, "_t", c.turns);
+      fitting.push_back({std::move(name), 64 * c.wave_groups, c.keys, 4 * c.wave_groups, c.groups,
+                         flash_bulk_lds_bytes(c), 9, true});
     }
   for (const FlashWideConfig& c : wide_rows_of(traits.family)) {
     if (c.head_dim != p.head_dim) continue;
