@@ -24,7 +24,10 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
   using Arch = Nvidia;
   using T = typename Cfg::T;
   using Rows::kKeys, Rows::kTile, Rows::kPanels, Rows::kPanel;
-  static constexpr int kSlots = Cfg::kSlots, kAhead = kSlots / 2, kWaves = 4 * Cfg::kGroups;
+  static constexpr int kSlots = Cfg::kSlots, kWaves = 4 * Cfg::kGroups;
+  // Pairs of tiles under way ahead of their use. The rest of the ring is slack: the warpgroup whose thread
+  // fetches need not wait until the others have read what they have just been given.
+  static constexpr int kAhead = kSlots >= 8 ? 3 : 2;
   // Tiles begin at multiples of 1024; two barriers to each.
   static constexpr int kLdsBytes = kSlots * (kTile * 2 + 16) + 1024;
   static_assert(kSlots % 2 == 0 && kSlots >= 4 && (!Cfg::kTurns || Cfg::kGroups == 2));
@@ -78,11 +81,6 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     const bool fetches = Arch::thread() == 0;
     const int team = Cfg::kTurns ? Arch::thread() / 128 : 0;
     if (fetches) {
-      for (int i = 0; i < kSlots; ++i) {
-        full(i).init(1);
-        empty(i).init(kWaves);
-      }
-      Bulk::publish_barriers();
       fetch(k, 0);
       for (int i = 1; i < kAhead && i < count; ++i) {
         fetch(k, i);
@@ -107,7 +105,7 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     Rows::round(s, weights);
     if (Cfg::kTurns && team == 1) Bulk::let_team_start(0);
     for (int tile = 0; tile + 1 < count; ++tile) {
-      // Into the places of tiles that were read a round ago.
+      // Into the places of tiles that were read kSlots / 2 - kAhead tiles ago.
       if (fetches) {
         if (tile > 0 && tile + kAhead < count) fetch(k, tile + kAhead);
         if (tile + kAhead <= count && (tile > 0 || kAhead < count)) fetch(v, tile + kAhead - 1);
@@ -140,6 +138,17 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
   }
 
   ROCM_SD_DEVICE void run() {
+    if (Arch::thread() == 0) {
+      Bulk::prefetch(k);
+      Bulk::prefetch(v);
+      for (int i = 0; i < kSlots; ++i) {
+        full(i).init(1);
+        empty(i).init(kWaves);
+      }
+      Bulk::publish_barriers();
+    }
+    Arch::begin_kernel();
+    Arch::let_next_start();
     if (const int count = this->key_tiles()) run_keys(count);
     this->write();
   }

@@ -27,11 +27,13 @@ ROCM_SD_DEVICE void flash_bulk_kernel(const FlashBulkParams<typename Cfg::T>& p)
 
 }  // namespace rocm_sd
 
-#define ENTRY(type, T, dim, keys, wave_groups, groups, slots, turns)                                     \
-  ROCM_SD_KERNEL(flash_bulk_##type##_d##dim##_k##keys##_g##wave_groups##x##groups##_s##slots##_t##turns, \
-                 (wave_groups) * 128, groups, rocm_sd::FlashBulkParams<rocm_sd::T>) {                    \
-    rocm_sd::flash_bulk_kernel<                                                                          \
-        rocm_sd::FlashBulkCfg<rocm_sd::T, dim, keys, wave_groups, groups, slots, turns>>(p);             \
+// The body waits for the kernel ahead by itself.
+#define ENTRY(type, T, dim, keys, wave_groups, groups, slots, turns)                                   \
+  ROCM_SD_BOUNDED_KERNEL(                                                                              \
+      flash_bulk_##type##_d##dim##_k##keys##_g##wave_groups##x##groups##_s##slots##_t##turns,          \
+      __launch_bounds__((wave_groups) * 128, groups), (void)0, rocm_sd::FlashBulkParams<rocm_sd::T>) { \
+    rocm_sd::flash_bulk_kernel<                                                                        \
+        rocm_sd::FlashBulkCfg<rocm_sd::T, dim, keys, wave_groups, groups, slots, turns>>(p);           \
   }
 #define F16(...) ENTRY(f16, Half, __VA_ARGS__)
 #define BF16(...) ENTRY(bf16, Bf16, __VA_ARGS__)

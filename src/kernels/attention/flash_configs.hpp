@@ -124,13 +124,10 @@ struct FlashGroupConfig {
 // X(head_dim, wave_groups, groups)
 #define ROCM_SD_FLASH_HOPPER(X) \
   X(40, 2, 2)                   \
-  X(40, 1, 4)                   \
-  X(64, 2, 2)                   \
-  X(64, 1, 4)                   \
-  X(80, 1, 3)                   \
+  X(64, 3, 1)                   \
+  X(64, 1, 3)                   \
   X(80, 2, 1)                   \
-  X(128, 2, 1)                  \
-  X(128, 1, 2)
+  X(128, 2, 1)
 // Bytes of LDS: two tiles of keys, two of values, in panels of 64 channels, and room to align them.
 constexpr int flash_group_lds_bytes(const FlashGroupConfig& c) {
   return 4 * ((c.head_dim + 63) / 64) * 64 * 64 * 2 + 1024;
@@ -146,31 +143,26 @@ struct FlashBulkConfig {
 };
 // X(head_dim, keys, wave_groups, groups, slots, turns)
 #define ROCM_SD_FLASH_BULK(X) \
-  X(40, 64, 2, 2, 8, 0)       \
-  X(40, 64, 2, 2, 8, 1)       \
-  X(40, 64, 4, 1, 8, 0)       \
-  X(40, 64, 1, 4, 6, 0)       \
-  X(40, 64, 3, 1, 8, 0)       \
-  X(40, 128, 3, 1, 8, 0)      \
-  X(40, 128, 2, 1, 8, 1)      \
-  X(40, 80, 2, 2, 4, 0)       \
-  X(40, 80, 1, 4, 4, 0)       \
-  X(64, 80, 2, 1, 4, 0)       \
-  X(64, 80, 1, 3, 4, 0)       \
-  X(64, 80, 1, 4, 4, 0)       \
-  X(80, 80, 1, 3, 4, 0)       \
-  X(64, 64, 2, 2, 8, 0)       \
-  X(64, 64, 2, 2, 8, 1)       \
-  X(64, 64, 4, 1, 8, 0)       \
+  X(40, 64, 2, 2, 12, 0)      \
+  X(40, 64, 4, 1, 12, 0)      \
+  X(40, 64, 4, 1, 16, 0)      \
+  X(40, 128, 3, 1, 10, 0)     \
+  X(40, 80, 4, 1, 12, 0)      \
+  X(40, 80, 2, 2, 8, 0)       \
+  X(64, 64, 2, 2, 12, 0)      \
+  X(64, 64, 2, 2, 12, 1)      \
+  X(64, 64, 4, 1, 16, 0)      \
+  X(64, 64, 3, 1, 16, 0)      \
+  X(64, 80, 3, 1, 16, 0)      \
+  X(64, 80, 1, 3, 6, 0)       \
   X(64, 64, 1, 4, 6, 0)       \
-  X(64, 64, 3, 1, 8, 0)       \
-  X(64, 128, 2, 1, 8, 1)      \
-  X(80, 64, 1, 3, 4, 0)       \
-  X(80, 64, 3, 1, 8, 0)       \
-  X(80, 64, 2, 1, 8, 0)       \
-  X(80, 64, 2, 1, 8, 1)       \
-  X(128, 64, 2, 1, 8, 0)      \
-  X(128, 64, 2, 1, 8, 1)      \
+  X(80, 64, 2, 1, 12, 0)      \
+  X(80, 64, 3, 1, 12, 0)      \
+  X(80, 80, 2, 1, 8, 0)       \
+  X(128, 64, 2, 1, 12, 0)     \
+  X(128, 64, 2, 1, 12, 1)     \
+  X(128, 80, 2, 1, 10, 0)     \
+  X(128, 128, 2, 1, 6, 0)     \
   X(128, 64, 1, 2, 6, 0)
 // Bytes of LDS: the tiles in panels of 64 channels, two barriers to each, and room to align them.
 constexpr int flash_bulk_lds_bytes(const FlashBulkConfig& c) {
