@@ -68,6 +68,12 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
                        this->first_key + tile * kKeys, this->image);
     fetched.advance();
   }
+  ROCM_SD_DEVICE void fetch_all(int count) {
+    for (int i = 0; i <= count; ++i) {
+      if (i < count) fetch(k, i);
+      if (i > 0) fetch(v, i - 1);
+    }
+  }
   ROCM_SD_DEVICE const T* await_tile() const {
     full(next.slot).wait(next.round);
     return tile_at(next.slot);
@@ -78,8 +84,8 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
   }
 
   ROCM_SD_DEVICE void run_keys(int count) {
-    const bool fetches = Arch::thread() == 0;
-    const int team = Cfg::kTurns ? Arch::thread() / 128 : 0;
+    const bool fetches = !Cfg::kFetcher && Arch::thread() == 0;
+    const int team = Cfg::kTurns ? WaveGroupRows::team() : 0;
     if (fetches) {
       fetch(k, 0);
       for (int i = 1; i < kAhead && i < count; ++i) {
@@ -91,8 +97,8 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
       else
         fetch(v, count - 1);
     }
+    if (!Cfg::kFetcher) Arch::barrier();
     this->load_queries();
-    Arch::barrier();
 
     float s[Rows::kScores], factor[2];
     uint32_t weights[kKeys / 16][4];
@@ -105,12 +111,6 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     Rows::round(s, weights);
     if (Cfg::kTurns && team == 1) Bulk::let_team_start(0);
     for (int tile = 0; tile + 1 < count; ++tile) {
-      // Into the places of tiles that were read kSlots / 2 - kAhead tiles ago.
-      if (fetches) {
-        if (tile > 0 && tile + kAhead < count) fetch(k, tile + kAhead);
-        if (tile + kAhead <= count && (tile > 0 || kAhead < count)) fetch(v, tile + kAhead - 1);
-      }
-      Arch::wave_barrier();
       const T* const keys = await_tile();
       if (Cfg::kTurns) Bulk::wait_for_turn(team);
       this->multiply_keys(keys, s);
@@ -120,6 +120,12 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
       if (Cfg::kTurns) Bulk::let_team_start(1 - team);
       const BulkBarrier values_read = empty(next.slot);
       next.advance();
+      // While products are under way, into the places of tiles that were read kSlots / 2 - kAhead tiles ago.
+      if (fetches) {
+        if (tile > 0 && tile + kAhead < count) fetch(k, tile + kAhead);
+        if (tile + kAhead <= count && (tile > 0 || kAhead < count)) fetch(v, tile + kAhead - 1);
+      }
+      Arch::wave_barrier();
       WaveGroup::wait<1>();
       WaveGroupRows::pin(s);
       const bool grown = this->weigh(tile + 1, keys, s, factor);
@@ -149,7 +155,15 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     }
     Arch::begin_kernel();
     Arch::let_next_start();
-    if (const int count = this->key_tiles()) run_keys(count);
+    const int count = this->key_tiles();
+    if constexpr (Cfg::kFetcher) {
+      Arch::barrier();
+      if (Arch::thread() >= Rows::kThreads) {
+        if (Arch::lane() == 0) fetch_all(count);
+        return;
+      }
+    }
+    if (count > 0) run_keys(count);
     this->write();
   }
 };

@@ -140,30 +140,28 @@ struct FlashBulkConfig {
   int groups;          // workgroups that a multiprocessor should hold at once
   int slots;           // tiles of keys or values in LDS
   int turns;           // 1: two wave groups multiply in turn
+  int fetchers;        // 1: a wave of its own fetches
 };
-// X(head_dim, keys, wave_groups, groups, slots, turns)
+// X(head_dim, keys, wave_groups, groups, slots, turns, fetchers)
 #define ROCM_SD_FLASH_BULK(X) \
-  X(40, 64, 2, 2, 12, 0)      \
-  X(40, 64, 4, 1, 12, 0)      \
-  X(40, 64, 4, 1, 16, 0)      \
-  X(40, 128, 3, 1, 10, 0)     \
-  X(40, 80, 4, 1, 12, 0)      \
-  X(40, 80, 2, 2, 8, 0)       \
-  X(64, 64, 2, 2, 12, 0)      \
-  X(64, 64, 2, 2, 12, 1)      \
-  X(64, 64, 4, 1, 16, 0)      \
-  X(64, 64, 3, 1, 16, 0)      \
-  X(64, 80, 3, 1, 16, 0)      \
-  X(64, 80, 1, 3, 6, 0)       \
-  X(64, 64, 1, 4, 6, 0)       \
-  X(80, 64, 2, 1, 12, 0)      \
-  X(80, 64, 3, 1, 12, 0)      \
-  X(80, 80, 2, 1, 8, 0)       \
-  X(128, 64, 2, 1, 12, 0)     \
-  X(128, 64, 2, 1, 12, 1)     \
-  X(128, 80, 2, 1, 10, 0)     \
-  X(128, 128, 2, 1, 6, 0)     \
-  X(128, 64, 1, 2, 6, 0)
+  X(40, 64, 4, 1, 12, 0, 0)   \
+  X(40, 64, 4, 1, 12, 0, 1)   \
+  X(40, 80, 4, 1, 12, 0, 0)   \
+  X(40, 64, 2, 2, 12, 0, 1)   \
+  X(64, 64, 2, 2, 12, 0, 0)   \
+  X(64, 64, 2, 2, 12, 1, 0)   \
+  X(64, 64, 4, 1, 16, 0, 0)   \
+  X(64, 80, 3, 1, 16, 0, 0)   \
+  X(64, 80, 3, 1, 16, 0, 1)   \
+  X(64, 80, 1, 3, 6, 0, 0)    \
+  X(64, 64, 1, 4, 6, 0, 0)    \
+  X(80, 80, 2, 1, 8, 0, 0)    \
+  X(80, 64, 2, 1, 12, 0, 1)   \
+  X(80, 80, 2, 1, 8, 0, 1)    \
+  X(128, 80, 2, 1, 10, 0, 0)  \
+  X(128, 64, 2, 1, 12, 1, 0)  \
+  X(128, 64, 2, 1, 12, 1, 1)  \
+  X(128, 64, 1, 2, 6, 0, 0)
 // Bytes of LDS: the tiles in panels of 64 channels, two barriers to each, and room to align them.
 constexpr int flash_bulk_lds_bytes(const FlashBulkConfig& c) {
   return c.slots * ((c.head_dim + 63) / 64 * 64 * c.keys * 2 + 16) + 1024;

@@ -85,9 +85,9 @@ std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTr
     for (const FlashBulkConfig& c : kBulk) {
       if (c.head_dim != p.head_dim) continue;
       std::string name = concat("flash_bulk_", p.dtype, "_d", c.head_dim, "_k", c.keys, "_g", c.wave_groups,
-                                "x", c.groups, "_s", c.slots, "_t", c.turns);
-      fitting.push_back({std::move(name), 64 * c.wave_groups, c.keys, 4 * c.wave_groups, c.groups,
-                         flash_bulk_lds_bytes(c), 9, true});
+                                "x", c.groups, "_s", c.slots, "_t", c.turns, "_f", c.fetchers);
+      fitting.push_back({std::move(name), 64 * c.wave_groups, c.keys, 4 * c.wave_groups + c.fetchers,
+                         c.groups, flash_bulk_lds_bytes(c), 9, true});
     }
   for (const FlashWideConfig& c : wide_rows_of(traits.family)) {
     if (c.head_dim != p.head_dim) continue;
