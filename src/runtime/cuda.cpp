@@ -232,7 +232,7 @@ class CudaDriver final : public GpuDriver {
     const unsigned box[] = {64, 1, boxes.box_rows, 1}, steps[] = {1, 1, 1, 1};
     ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeTiled(map, kTensorFloat16, 4, const_cast<void*>(boxes.data),
                                                   extents, strides, box, steps, 0, kTensorSwizzle128,
-                                                  kTensorPromote128, 0));
+                                                  kTensorPromote256, 0));
   }
   void map_boxes(void* map, const ImageBoxes& boxes) override {
     if (!api_.cuTensorMapEncodeIm2col) return GpuDriver::map_boxes(map, boxes);

@@ -26,7 +26,6 @@ inline constexpr unsigned kStreamNonBlocking = 1;          // CU_STREAM_NON_BLOC
 inline constexpr int kCaptureModeThreadLocal = 1;          // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 inline constexpr int kTensorFloat16 = 6;                   // CU_TENSOR_MAP_DATA_TYPE_FLOAT16
 inline constexpr int kTensorSwizzle128 = 3;                // CU_TENSOR_MAP_SWIZZLE_128B
-inline constexpr int kTensorPromote128 = 2;                // CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 inline constexpr int kTensorPromote256 = 3;                // CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 inline constexpr unsigned kDefaultSharedBytes = 48 << 10;  // above, a function must be allowed to ask
 // CUlaunchAttributeID

@@ -68,11 +68,13 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
                        this->first_key + tile * kKeys, this->image);
     fetched.advance();
   }
-  ROCM_SD_DEVICE void fetch_all(int count) {
-    for (int i = 0; i <= count; ++i) {
-      if (i < count) fetch(k, i);
-      if (i > 0) fetch(v, i - 1);
+  // Into the places of tiles that were read kSlots / 2 - kAhead tiles ago.
+  ROCM_SD_DEVICE void fetch_next(int tile, int count) {
+    if (Arch::thread() == 0) {
+      if (tile > 0 && tile + kAhead < count) fetch(k, tile + kAhead);
+      if (tile + kAhead <= count && (tile > 0 || kAhead < count)) fetch(v, tile + kAhead - 1);
     }
+    Arch::wave_barrier();
   }
   ROCM_SD_DEVICE const T* await_tile() const {
     full(next.slot).wait(next.round);
@@ -84,9 +86,8 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
   }
 
   ROCM_SD_DEVICE void run_keys(int count) {
-    const bool fetches = !Cfg::kFetcher && Arch::thread() == 0;
     const int team = Cfg::kTurns ? WaveGroupRows::team() : 0;
-    if (fetches) {
+    if (Arch::thread() == 0) {
       fetch(k, 0);
       for (int i = 1; i < kAhead && i < count; ++i) {
         fetch(k, i);
@@ -97,8 +98,8 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
       else
         fetch(v, count - 1);
     }
-    if (!Cfg::kFetcher) Arch::barrier();
     this->load_queries();
+    Arch::barrier();
 
     float s[Rows::kScores], factor[2];
     uint32_t weights[kKeys / 16][4];
@@ -111,6 +112,7 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     Rows::round(s, weights);
     if (Cfg::kTurns && team == 1) Bulk::let_team_start(0);
     for (int tile = 0; tile + 1 < count; ++tile) {
+      if (!Cfg::kLate) fetch_next(tile, count);
       const T* const keys = await_tile();
       if (Cfg::kTurns) Bulk::wait_for_turn(team);
       this->multiply_keys(keys, s);
@@ -120,12 +122,7 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
       if (Cfg::kTurns) Bulk::let_team_start(1 - team);
       const BulkBarrier values_read = empty(next.slot);
       next.advance();
-      // While products are under way, into the places of tiles that were read kSlots / 2 - kAhead tiles ago.
-      if (fetches) {
-        if (tile > 0 && tile + kAhead < count) fetch(k, tile + kAhead);
-        if (tile + kAhead <= count && (tile > 0 || kAhead < count)) fetch(v, tile + kAhead - 1);
-      }
-      Arch::wave_barrier();
+      if (Cfg::kLate) fetch_next(tile, count);
       WaveGroup::wait<1>();
       WaveGroupRows::pin(s);
       const bool grown = this->weigh(tile + 1, keys, s, factor);
@@ -155,15 +152,7 @@ struct FlashBulk : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     }
     Arch::begin_kernel();
     Arch::let_next_start();
-    const int count = this->key_tiles();
-    if constexpr (Cfg::kFetcher) {
-      Arch::barrier();
-      if (Arch::thread() >= Rows::kThreads) {
-        if (Arch::lane() == 0) fetch_all(count);
-        return;
-      }
-    }
-    if (count > 0) run_keys(count);
+    if (const int count = this->key_tiles()) run_keys(count);
     this->write();
   }
 };

@@ -7,13 +7,13 @@
 namespace rocm_sd {
 
 template <class Storage, int kHeadDim, int kTileKeys, int kWaveGroups, int kHeld, int kTiles, bool kInTurn,
-          bool kOwnWave>
+          bool kFetchesLate>
 struct FlashBulkCfg {
   using T = Storage;
   static constexpr int kDim = kHeadDim, kKeys = kTileKeys, kGroups = kWaveGroups, kSlots = kTiles;
-  static constexpr bool kTurns = kInTurn, kFetcher = kOwnWave;
+  static constexpr bool kTurns = kInTurn, kLate = kFetchesLate;
   static constexpr int kLdsOfLauncher =
-      flash_bulk_lds_bytes({kHeadDim, kTileKeys, kWaveGroups, kHeld, kTiles, kInTurn, kOwnWave});
+      flash_bulk_lds_bytes({kHeadDim, kTileKeys, kWaveGroups, kHeld, kTiles, kInTurn, kFetchesLate});
 };
 
 template <class Cfg>
@@ -28,16 +28,13 @@ ROCM_SD_DEVICE void flash_bulk_kernel(const FlashBulkParams<typename Cfg::T>& p)
 
 }  // namespace rocm_sd
 
-// The body waits for the kernel ahead by itself. With a wave that fetches, a workgroup is no whole number of
-// warpgroups, to which launch bounds would be rounded up.
-#define BOUNDS_0(wave_groups, groups) __launch_bounds__((wave_groups) * 128, groups)
-#define BOUNDS_1(wave_groups, groups) __maxnreg__(65536 / ((groups) * ((wave_groups) * 128 + 32)) / 8 * 8)
-#define ENTRY(type, T, dim, keys, wave_groups, groups, slots, turns, fetchers)                              \
-  ROCM_SD_BOUNDED_KERNEL(                                                                                   \
-      flash_bulk_##type##_d##dim##_k##keys##_g##wave_groups##x##groups##_s##slots##_t##turns##_f##fetchers, \
-      BOUNDS_##fetchers(wave_groups, groups), (void)0, rocm_sd::FlashBulkParams<rocm_sd::T>) {              \
-    rocm_sd::flash_bulk_kernel<                                                                             \
-        rocm_sd::FlashBulkCfg<rocm_sd::T, dim, keys, wave_groups, groups, slots, turns, fetchers>>(p);      \
+// The body waits for the kernel ahead by itself.
+#define ENTRY(type, T, dim, keys, wave_groups, groups, slots, turns, late)                              \
+  ROCM_SD_BOUNDED_KERNEL(                                                                               \
+      flash_bulk_##type##_d##dim##_k##keys##_g##wave_groups##x##groups##_s##slots##_t##turns##_l##late, \
+      __launch_bounds__((wave_groups) * 128, groups), (void)0, rocm_sd::FlashBulkParams<rocm_sd::T>) {  \
+    rocm_sd::flash_bulk_kernel<                                                                         \
+        rocm_sd::FlashBulkCfg<rocm_sd::T, dim, keys, wave_groups, groups, slots, turns, late>>(p);      \
   }
 #define F16(...) ENTRY(f16, Half, __VA_ARGS__)
 #define BF16(...) ENTRY(bf16, Bf16, __VA_ARGS__)

@@ -124,7 +124,6 @@ struct FlashGroupConfig {
 // X(head_dim, wave_groups, groups)
 #define ROCM_SD_FLASH_HOPPER(X) \
   X(40, 2, 2)                   \
-  X(64, 3, 1)                   \
   X(64, 1, 3)                   \
   X(80, 2, 1)                   \
   X(128, 2, 1)
@@ -140,27 +139,17 @@ struct FlashBulkConfig {
   int groups;          // workgroups that a multiprocessor should hold at once
   int slots;           // tiles of keys or values in LDS
   int turns;           // 1: two wave groups multiply in turn
-  int fetchers;        // 1: a wave of its own fetches
+  int late;            // 1: tiles are fetched while products are under way, not before
 };
-// X(head_dim, keys, wave_groups, groups, slots, turns, fetchers)
+// X(head_dim, keys, wave_groups, groups, slots, turns, late)
 #define ROCM_SD_FLASH_BULK(X) \
-  X(40, 64, 4, 1, 12, 0, 0)   \
-  X(40, 64, 4, 1, 12, 0, 1)   \
   X(40, 80, 4, 1, 12, 0, 0)   \
-  X(40, 64, 2, 2, 12, 0, 1)   \
-  X(64, 64, 2, 2, 12, 0, 0)   \
+  X(40, 80, 2, 2, 8, 0, 0)    \
+  X(40, 80, 4, 1, 12, 0, 1)   \
   X(64, 64, 2, 2, 12, 1, 0)   \
-  X(64, 64, 4, 1, 16, 0, 0)   \
-  X(64, 80, 3, 1, 16, 0, 0)   \
-  X(64, 80, 3, 1, 16, 0, 1)   \
   X(64, 80, 1, 3, 6, 0, 0)    \
-  X(64, 64, 1, 4, 6, 0, 0)    \
+  X(64, 64, 2, 2, 12, 1, 1)   \
   X(80, 80, 2, 1, 8, 0, 0)    \
-  X(80, 64, 2, 1, 12, 0, 1)   \
-  X(80, 80, 2, 1, 8, 0, 1)    \
-  X(128, 80, 2, 1, 10, 0, 0)  \
-  X(128, 64, 2, 1, 12, 1, 0)  \
-  X(128, 64, 2, 1, 12, 1, 1)  \
   X(128, 64, 1, 2, 6, 0, 0)
 // Bytes of LDS: the tiles in panels of 64 channels, two barriers to each, and room to align them.
 constexpr int flash_bulk_lds_bytes(const FlashBulkConfig& c) {
