@@ -6,6 +6,7 @@
 //           tiles then need no maximum at all, and no sum is multiplied. kMost is what 16-bit floats hold
 //           with room to spare; weights far below 1 keep their precision, because a base that lags is
 //           smaller than the maximum.
+// Method of the lazy base: Zadouri et al., "FlashAttention-4", 2026.
 #pragma once
 
 #include "composable_kernels/arch/nvidia_group_rows.hpp"
