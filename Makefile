@@ -132,10 +132,10 @@ test-gpu: deps  ## GPU tests on the device that ROCM_SD_TEST_DEVICE names (cuda,
 	done
 	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do ROCM_SD_TEST_MODELS=$(GPU_TEST_MODELS) "$$test"; done
 
-test-gpu-sanitize: deps  ## the kernels' GPU tests on small shapes under NVIDIA's compute-sanitizer
+test-gpu-sanitize: deps  ## the kernels' GPU tests on small shapes under NVIDIA's compute-sanitizer (SANITIZE_ARGS: --few, --jobs N)
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests
-	tools/sanitize_gpu.sh $(BUILD)
+	tools/sanitize_gpu.sh $(SANITIZE_ARGS) $(BUILD)
 
 test-emu: deps deps-gpu  ## ops, models and pipeline on emulated AMD GPUs under checking, then SD 1.5's layers in real size
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON

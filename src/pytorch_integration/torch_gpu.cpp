@@ -101,6 +101,7 @@ class TorchGpu final : public GpuDevice {
     base_->launch(kernel, grid, threads, lds_bytes, params, bytes);
   }
   void map_boxes(void* map, const MatrixBoxes& boxes) override { base_->map_boxes(map, boxes); }
+  void map_boxes(void* map, const HeadBoxes& boxes) override { base_->map_boxes(map, boxes); }
   void map_boxes(void* map, const ImageBoxes& boxes) override { base_->map_boxes(map, boxes); }
   void synchronize_stream(void* stream) override { base_->synchronize_stream(stream); }
   // On a stream of ours: PyTorch's may be the default stream, on which nothing can be recorded. What is

@@ -225,6 +225,15 @@ class CudaDriver final : public GpuDriver {
                                                   extents.data(), strides.data(), box.data(), steps.data(), 0,
                                                   kTensorSwizzle128, kTensorPromote256, 0));
   }
+  void map_boxes(void* map, const HeadBoxes& boxes) override {
+    if (!api_.cuTensorMapEncodeTiled) return GpuDriver::map_boxes(map, boxes);
+    const unsigned long long extents[] = {boxes.head_dim, boxes.heads, boxes.rows, boxes.images};
+    const unsigned long long strides[] = {boxes.head_dim * 2, boxes.row_bytes, boxes.image_bytes};
+    const unsigned box[] = {64, 1, boxes.box_rows, 1}, steps[] = {1, 1, 1, 1};
+    ROCM_SD_CHECK_GPU(api_.cuTensorMapEncodeTiled(map, kTensorFloat16, 4, const_cast<void*>(boxes.data),
+                                                  extents, strides, box, steps, 0, kTensorSwizzle128,
+                                                  kTensorPromote256, 0));
+  }
   void map_boxes(void* map, const ImageBoxes& boxes) override {
     if (!api_.cuTensorMapEncodeIm2col) return GpuDriver::map_boxes(map, boxes);
     const unsigned long long pixel = boxes.channels * 2, row = boxes.width * pixel,

@@ -216,6 +216,7 @@ class DriverGpu final : public GpuDevice, public LibraryHost {
   bool hosts_libraries() const override { return kind() == DeviceKind::kHip || kind() == DeviceKind::kCuda; }
 
   void map_boxes(void* map, const MatrixBoxes& boxes) override { current().map_boxes(map, boxes); }
+  void map_boxes(void* map, const HeadBoxes& boxes) override { current().map_boxes(map, boxes); }
   void map_boxes(void* map, const ImageBoxes& boxes) override { current().map_boxes(map, boxes); }
 
   void begin_capture() override {
@@ -319,11 +320,17 @@ std::shared_ptr<void> LibraryHost::kept(const std::string& key,
 void GpuDevice::map_boxes(void*, const MatrixBoxes&) {
   throw DeviceError(concat(name(), ": has no copy engine for boxes of a matrix"));
 }
+void GpuDevice::map_boxes(void*, const HeadBoxes&) {
+  throw DeviceError(concat(name(), ": has no copy engine for boxes of heads"));
+}
 void GpuDevice::map_boxes(void*, const ImageBoxes&) {
   throw DeviceError(concat(name(), ": has no copy engine for boxes of an image"));
 }
 void GpuDriver::map_boxes(void*, const MatrixBoxes&) {
   throw DeviceError(concat(description().device, ": its driver maps no matrices for a copy engine"));
+}
+void GpuDriver::map_boxes(void*, const HeadBoxes&) {
+  throw DeviceError(concat(description().device, ": its driver maps no heads for a copy engine"));
 }
 void GpuDriver::map_boxes(void*, const ImageBoxes&) {
   throw DeviceError(concat(description().device, ": its driver maps no images for a copy engine"));

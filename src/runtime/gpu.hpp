@@ -64,6 +64,15 @@ struct MatrixBoxes {
   bool dealt = false;
 };
 
+// Rows [images, rows, heads * head_dim] of 16-bit elements as a copy engine fetches them: boxes [box_rows, 64
+// channels of one head] in the 128-byte swizzle, zeros beyond the head and the image's rows.
+struct HeadBoxes {
+  const void* data = nullptr;  // aligned to 16 bytes
+  uint64_t images = 0, rows = 0, heads = 0, head_dim = 0;
+  uint64_t image_bytes = 0, row_bytes = 0;  // from one to the next, multiples of 16; so is a head's size
+  uint32_t box_rows = 0;                    // at most 256
+};
+
 // Images [batch, height, width, channels] of 16-bit elements, dense, as a copy engine gathers their pixels:
 // boxes of box_pixels pixels by 64 channels. Pixels are counted over a window that goes from first (row,
 // column) of each image to last beyond its end, in steps of stride. With box_columns, boxes are so many
@@ -103,6 +112,7 @@ class GpuDevice : public Device {
   // copy engine take it (TensorMap in composable_kernels/types.hpp). Throws DeviceError where the driver
   // refuses.
   virtual void map_boxes(void* map, const MatrixBoxes& boxes);
+  virtual void map_boxes(void* map, const HeadBoxes& boxes);
   virtual void map_boxes(void* map, const ImageBoxes& boxes);
 
   // Waits for what was launched on that stream so far.

@@ -72,6 +72,7 @@ class GpuDriver {
   virtual void* thread_context() { return nullptr; }  // as in GpuDevice
   virtual void restore_thread_context(void*) noexcept {}
   virtual void map_boxes(void* map, const MatrixBoxes& boxes);  // as GpuDevice's
+  virtual void map_boxes(void* map, const HeadBoxes& boxes);
   virtual void map_boxes(void* map, const ImageBoxes& boxes);
 
   virtual void begin_capture() = 0;

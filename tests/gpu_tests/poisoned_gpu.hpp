@@ -36,6 +36,7 @@ class PoisonedGpu final : public GpuDevice {
     gpu_.launch(kernel, grid, threads, lds_bytes, params, bytes);
   }
   void map_boxes(void* map, const MatrixBoxes& boxes) override { gpu_.map_boxes(map, boxes); }
+  void map_boxes(void* map, const HeadBoxes& boxes) override { gpu_.map_boxes(map, boxes); }
   void map_boxes(void* map, const ImageBoxes& boxes) override { gpu_.map_boxes(map, boxes); }
   void fill_zero(void* data, size_t bytes) override { gpu_.fill_zero(data, bytes); }
   void begin_capture() override { gpu_.begin_capture(); }

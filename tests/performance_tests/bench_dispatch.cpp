@@ -39,6 +39,7 @@ class IdleGpu final : public GpuDevice {
   void free(void*, size_t) noexcept override {}
   void launch(const GpuKernel&, GpuGrid, uint32_t, uint32_t, const void*, size_t) override { ++launches; }
   void map_boxes(void*, const MatrixBoxes&) override {}
+  void map_boxes(void*, const HeadBoxes&) override {}
   void map_boxes(void*, const ImageBoxes&) override {}
   void synchronize() override {}
   void copy_to_device(void*, const void*, size_t) override {}

@@ -126,6 +126,14 @@ struct Nvidia {
     const int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
   }
+  // The same, or nothing at all, without a branch.
+  static ROCM_SD_DEVICE void copy_async_if(bool at_all, void* lds, const void* from) {
+    const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(lds));
+    asm volatile(
+        "{.reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16;}" ::"r"(to),
+        "l"(from), "r"(static_cast<int>(at_all))
+        : "memory");
+  }
   // The same through the multiprocessor's own cache, for what it reads again soon.
   static ROCM_SD_DEVICE void copy_async_cached(void* lds, const void* from, bool valid) {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(lds));

@@ -79,6 +79,15 @@ struct Bulk {
         "l"(&map), "r"(barrier.at), "r"(column), "r"(row)
         : "memory");
   }
+  // The box [rows, 64 channels] of a map of heads (HeadBoxes). Beyond the head or the image it is zeros.
+  static ROCM_SD_DEVICE void fetch_head(void* lds, const TensorMap& map, BulkBarrier barrier, int channel,
+                                        int head, int row, int image) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+        "%6}], [%2];" ::"r"(address(lds)),
+        "l"(&map), "r"(barrier.at), "r"(channel), "r"(head), "r"(row), "r"(image)
+        : "memory");
+  }
   // The box of an image's map: 64 channels of the pixels that follow (image, y, x) in the order of outputs,
   // each moved by (down, right).
   static ROCM_SD_DEVICE void fetch_pixels(void* lds, const TensorMap& map, BulkBarrier barrier, int channel,

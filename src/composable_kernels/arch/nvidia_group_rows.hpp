@@ -24,6 +24,13 @@ struct WaveGroupRows {
   }
   static constexpr uint64_t kNextRows = 16 * 128 >> 4;  // added to it: 16 rows further along k
 
+  // The thread's warpgroup, a number that the compiler sees is the wave's.
+  static ROCM_SD_DEVICE int team() { return __shfl_sync(~0u, Nvidia::thread() / 128, 0); }
+  // x, of which the compiler knows nothing before here: it cannot compute ahead from it.
+  static ROCM_SD_DEVICE int unknown(int x) {
+    asm volatile("" : "+r"(x)::"memory");
+    return x;
+  }
   // The compiler may neither read nor move accumulators across: the products' asm does not say when it writes
   // them.
   template <int kCount>
@@ -64,6 +71,8 @@ struct WaveGroupRows {
     }                                                                                                        \
   };
 ROCM_SD_GROUP_ROWS_MMA(64, 32, false, "%32, %33, %34, %35", "%36", "%37", "0")
+ROCM_SD_GROUP_ROWS_MMA(80, 40, false, "%40, %41, %42, %43", "%44", "%45", "0")
+ROCM_SD_GROUP_ROWS_MMA(128, 64, false, "%64, %65, %66, %67", "%68", "%69", "0")
 ROCM_SD_GROUP_ROWS_MMA(40, 20, true, "%20, %21, %22, %23", "%24", "%25", "1")
 ROCM_SD_GROUP_ROWS_MMA(64, 32, true, "%32, %33, %34, %35", "%36", "%37", "1")
 ROCM_SD_GROUP_ROWS_MMA(80, 40, true, "%40, %41, %42, %43", "%44", "%45", "1")

@@ -31,6 +31,13 @@ struct FlashParams {
   int32_t causal;
 };
 
+// For the copy engine: keys and values as HeadBoxes.
+template <class T>
+struct FlashBulkParams {
+  TensorMap k, v;
+  FlashParams<T> flash;
+};
+
 // A workgroup's place: query tile, head of an image, split.
 struct FlashGroup {
   int tile, head, split;

@@ -36,9 +36,10 @@ ROCM_SD_DEVICE void store_chunk(T* at, FlashChunk chunk) {
   *reinterpret_cast<FlashChunk*>(at) = chunk;
 }
 
-// A thread that has run out of items copies its own of the round before once more: a branch would cut the
-// loop's body apart, and compilers then move loads and products away from each other; another thread's item
-// would be two threads' writes to one place. Where there is one round only, the last item is everybody's.
+// Through registers, a thread that has run out of items copies its own of the round before once more: a
+// branch would cut the loop's body apart, and compilers then move loads and products away from each other;
+// another thread's item would be two threads' writes to one place. Where there is one round only, the last
+// item is everybody's. An asynchronous copy is predicated instead.
 template <int kTotal, int kThreads>
 ROCM_SD_DEVICE int flash_item(int i) {
   if (kTotal % kThreads == 0 || i < kTotal) return i;
@@ -58,13 +59,16 @@ struct RowStaging {
   ROCM_SD_DEVICE void issue(const T* from, int64_t stride, int valid, [[maybe_unused]] T* lds) {
     ROCM_SD_UNROLL
     for (int n = 0; n < kPerThread; ++n) {
-      const int i = flash_item<kTotal, kThreads>(Arch::thread() + n * kThreads);
+      const int mine = Arch::thread() + n * kThreads;
+      const int i = kHolds ? flash_item<kTotal, kThreads>(mine) : mine;
       const int row = i / kChunks, chunk = i % kChunks;
       const T* source = from + (row < valid ? row : valid - 1) * stride + chunk * 8;
       if constexpr (kHolds)
         held[n] = *reinterpret_cast<const FlashChunk*>(source);
-      else if (kTotal >= kThreads || Arch::thread() < kTotal)
+      else if ((n + 1) * kThreads <= kTotal)
         Arch::copy_async(lds + row * kLd + chunk * 8, source, true);
+      else
+        Arch::copy_async_if(mine < kTotal, lds + row * kLd + chunk * 8, source);
     }
   }
   ROCM_SD_DEVICE void land([[maybe_unused]] T* lds) {

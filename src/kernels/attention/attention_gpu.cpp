@@ -38,6 +38,16 @@ Params params_of(const AttentionProblem& p, const FlashPlan& plan) {
   return params;
 }
 
+// The copy engine's view of keys or values.
+HeadBoxes boxes_of(const AttentionProblem& p, const AttentionProblem::Rows& rows, int box_rows) {
+  const auto heads = static_cast<uint64_t>(p.heads), dim = static_cast<uint64_t>(p.head_dim);
+  const auto keys = static_cast<uint64_t>(p.keys), row = static_cast<uint64_t>(rows.row) * sizeof(uint16_t);
+  return {rows.data, static_cast<uint64_t>(p.batch),
+          keys,      heads,
+          dim,       p.batch > 1 ? static_cast<uint64_t>(rows.image) * sizeof(uint16_t) : keys * row,
+          row,       static_cast<uint32_t>(box_rows)};
+}
+
 // All of a problem that a plan may depend on; the signs of its scale, not its size.
 using FlashKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, int64_t, int64_t, DType, bool, bool, bool>;
 FlashKey key_of(const GpuTraits& traits, const AttentionProblem& p) {
@@ -120,10 +130,22 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
   }
   const GpuGrid grid{static_cast<uint32_t>(plan.tiles), static_cast<uint32_t>(p.batch * p.heads),
                      static_cast<uint32_t>(plan.splits)};
-  launch_kernel(
-      ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()), *device.find_kernel(plan.kernel.name), grid,
-      static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
-      traits.family == GpuFamily::kNvidia ? static_cast<uint32_t>(plan.kernel.lds_bytes) : 0, params);
+  const auto launch = [&](const auto& arguments) {
+    launch_kernel(
+        ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()), *device.find_kernel(plan.kernel.name), grid,
+        static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
+        traits.family == GpuFamily::kNvidia ? static_cast<uint32_t>(plan.kernel.lds_bytes) : 0, arguments);
+  };
+  if (plan.kernel.bulk) {
+    FlashBulkParams<uint16_t> bulk{{}, {}, params};
+    if (p.k.data) {  // not while planning
+      device.map_boxes(&bulk.k, boxes_of(p, p.k, plan.kernel.keys));
+      device.map_boxes(&bulk.v, boxes_of(p, p.v, plan.kernel.keys));
+    }
+    launch(bulk);
+  } else {
+    launch(params);
+  }
   if (plan.splits == 1) return;
   constexpr int64_t kRowsOfGroup = 4;  // a wave each
   const FlashMergeParams<uint16_t> merge{params.partial_sums,

@@ -124,16 +124,36 @@ struct FlashGroupConfig {
 // X(head_dim, wave_groups, groups)
 #define ROCM_SD_FLASH_HOPPER(X) \
   X(40, 2, 2)                   \
-  X(40, 1, 4)                   \
-  X(64, 2, 2)                   \
-  X(64, 1, 4)                   \
-  X(80, 1, 3)                   \
+  X(64, 1, 3)                   \
   X(80, 2, 1)                   \
-  X(128, 2, 1)                  \
-  X(128, 1, 2)
+  X(128, 2, 1)
 // Bytes of LDS: two tiles of keys, two of values, in panels of 64 channels, and room to align them.
 constexpr int flash_group_lds_bytes(const FlashGroupConfig& c) {
   return 4 * ((c.head_dim + 63) / 64) * 64 * 64 * 2 + 1024;
+}
+
+// The same with tiles fetched by the copy engine (flash_bulk.hpp).
+struct FlashBulkConfig {
+  int head_dim, keys;  // keys of a tile
+  int wave_groups;     // 64 queries to a wave group
+  int groups;          // workgroups that a multiprocessor should hold at once
+  int slots;           // tiles of keys or values in LDS
+  int turns;           // 1: two wave groups multiply in turn
+  int late;            // 1: tiles are fetched while products are under way, not before
+};
+// X(head_dim, keys, wave_groups, groups, slots, turns, late)
+#define ROCM_SD_FLASH_BULK(X) \
+  X(40, 80, 4, 1, 12, 0, 0)   \
+  X(40, 80, 2, 2, 8, 0, 0)    \
+  X(40, 80, 4, 1, 12, 0, 1)   \
+  X(64, 64, 2, 2, 12, 1, 0)   \
+  X(64, 80, 1, 3, 6, 0, 0)    \
+  X(64, 64, 2, 2, 12, 1, 1)   \
+  X(80, 80, 2, 1, 8, 0, 0)    \
+  X(128, 64, 1, 2, 6, 0, 0)
+// Bytes of LDS: the tiles in panels of 64 channels, two barriers to each, and room to align them.
+constexpr int flash_bulk_lds_bytes(const FlashBulkConfig& c) {
+  return c.slots * ((c.head_dim + 63) / 64 * 64 * c.keys * 2 + 16) + 1024;
 }
 
 // flash_group_wide.hpp: Q, P, 8 slots of 16 KB, two maxima per query, and room to align them.

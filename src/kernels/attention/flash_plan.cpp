@@ -22,6 +22,9 @@ constexpr FlashConfig kCdna3[] = {ROCM_SD_FLASH_CDNA3(ROW)},
 #define ROW(...) FlashGroupConfig{__VA_ARGS__},
 constexpr FlashGroupConfig kHopper[] = {ROCM_SD_FLASH_HOPPER(ROW)};
 #undef ROW
+#define ROW(...) FlashBulkConfig{__VA_ARGS__},
+constexpr FlashBulkConfig kBulk[] = {ROCM_SD_FLASH_BULK(ROW)};
+#undef ROW
 #define ROW(...) FlashWideConfig{__VA_ARGS__},
 constexpr FlashWideConfig kWideNvidia[] = {ROCM_SD_FLASH_WIDE_NVIDIA(ROW)},
                           kWideAmd[] = {ROCM_SD_FLASH_WIDE_AMD(ROW)};
@@ -53,6 +56,11 @@ double group_slowness(const AttentionProblem& p) {
   return p.head_dim == 40 ? 0.9 : p.head_dim == 64 ? 0.8 : 0.75;
 }
 
+// With tiles by the copy engine, measured as those. Late fetches have not been: they are for the tuner.
+double bulk_slowness(const AttentionProblem& p, const FlashBulkConfig& c) {
+  return (p.keys <= 128 ? 2.0 : 0.66) * (c.late ? 1.05 : 1.0);
+}
+
 constexpr int kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
 int64_t divide_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
@@ -79,6 +87,14 @@ std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTr
           concat("flash_group_", p.dtype, "_d", c.head_dim, "_g", c.wave_groups, "x", c.groups);
       fitting.push_back({std::move(name), 64 * c.wave_groups, 64, 4 * c.wave_groups, c.groups,
                          flash_group_lds_bytes(c), group_slowness(p)});
+    }
+  if (traits.arch == "sm_90" && traits.copy_engine && !general && p.keys > 0)
+    for (const FlashBulkConfig& c : kBulk) {
+      if (c.head_dim != p.head_dim) continue;
+      std::string name = concat("flash_bulk_", p.dtype, "_d", c.head_dim, "_k", c.keys, "_g", c.wave_groups,
+                                "x", c.groups, "_s", c.slots, "_t", c.turns, "_l", c.late);
+      fitting.push_back({std::move(name), 64 * c.wave_groups, c.keys, 4 * c.wave_groups, c.groups,
+                         flash_bulk_lds_bytes(c), bulk_slowness(p, c), true});
     }
   for (const FlashWideConfig& c : wide_rows_of(traits.family)) {
     if (c.head_dim != p.head_dim) continue;

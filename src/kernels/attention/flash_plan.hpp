@@ -17,6 +17,7 @@ struct FlashKernel {
   int groups;         // workgroups that a multiprocessor holds at once
   int lds_bytes;
   double slowness = 1;  // of its products
+  bool bulk = false;    // takes FlashBulkParams
 };
 
 struct FlashPlan {

@@ -136,9 +136,9 @@ std::vector<Timed> time_all(GpuDevice& device, const Operands& o, const ShapeRow
       t.chosen = is_chosen;
       device.fill_zero(o.y.data(), o.y.bytes());
       const int launches = static_cast<int>(std::clamp(4e11 / problem.flops(), 2.0, 20.0)) / 2 * 2;
-      // The last of the launches, whose result is judged, reads set 0.
-      t.us = median_us(device, launches,
-                       [&](Exec& ex, int i) { run_flash(ex, o.problem(s, (i + 1) % 2), plan); });
+      t.us = median_us(device, launches, [&](Exec& ex, int i) { run_flash(ex, o.problem(s, i % 2), plan); });
+      // What is judged: one more call, of set 0.
+      median_us(device, 1, [&](Exec& ex, int) { run_flash(ex, problem, plan); });
       t.error = sampled_error(device, o, s);
       timed.push_back(t);
     }
