@@ -58,7 +58,9 @@ double group_slowness(const AttentionProblem& p) {
 
 // With tiles by the copy engine, measured as those. Late fetches have not been: they are for the tuner.
 double bulk_slowness(const AttentionProblem& p, const FlashBulkConfig& c) {
-  return (p.keys <= 128 ? 2.0 : 0.66) * (c.late ? 1.05 : 1.0);
+  if (p.keys <= 128) return 2;
+  if (c.head_dim == 64 && c.keys == 80 && p.keys <= 2048) return 0.62;
+  return c.late ? 0.7 : 0.66;
 }
 
 constexpr int kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
