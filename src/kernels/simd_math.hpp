@@ -91,20 +91,4 @@ static inline Vec gelu(Vec x) {
   return x < 0.0f ? tail : x - (x > 20.0f ? Vec{} : tail);  // infinity times the vanished tail is no number
 }
 
-// The same for results that are then rounded to bf16, absolute error below 4e-5 |x|: x / 2 + x y P(y^2), y
-// being x no further out than 4.1, where the minimax polynomial of degree 7 ends at 1/2. No division and no
-// exponential.
-static inline Vec gelu_coarse(Vec x) {
-  const Vec y = vmin(splat(4.1f), vmax(splat(-4.1f), x)), s = y * y;
-  Vec p = splat(-1.2953203e-09f);
-  p = p * s + 1.05404403e-07f;
-  p = p * s - 3.73090961e-06f;
-  p = p * s + 7.64295546e-05f;
-  p = p * s - 1.02248008e-03f;
-  p = p * s + 9.58577078e-03f;
-  p = p * s - 6.60699382e-02f;
-  p = p * s + 3.98807764e-01f;
-  return x * (0.5f + y * p);
-}
-
 }  // namespace rocm_sd::ROCM_SD_ISA

@@ -141,10 +141,7 @@ Vec activated(Vec x, int activation) {  // numbers of enum Activation; checked w
 // kLanes outputs at element `at` of out and residual.
 void finish_vector(const PanelTail& p, const float* tile, const float* bias, int column, int64_t at) {
   Vec y = load(tile + column) + load(bias + column);
-  if (p.gated) {
-    const Vec gate = load(tile + column + p.columns / 2) + load(bias + column + p.columns / 2);
-    y *= p.bf16 ? gelu_coarse(gate) : gelu(gate);
-  }
+  if (p.gated) y *= gelu(load(tile + column + p.columns / 2) + load(bias + column + p.columns / 2));
   if (p.residual)
     y += p.bf16 ? load(static_cast<const uint16_t*>(p.residual) + at)
                 : load(static_cast<const float*>(p.residual) + at);
