@@ -37,6 +37,7 @@ ROCM_SD_DEVICE void gemv_lane_sums(const GemmParams<typename Cfg::T>& p, const t
       ROCM_SD_UNROLL
       for (int r = 0; r < Cfg::kPassRows; ++r) {
         row = *reinterpret_cast<const Piece*>(x[r] + k);
+        Arch::fence_schedule();  // rows one by one: widened all at once they are too many registers
         ROCM_SD_UNROLL
         for (int c = 0; c < Cfg::kChannels; ++c) ROCM_SD_UNROLL
         for (int i = 0; i < Cfg::kChunk; ++i) sums[r][c] += to_float(row.x[i]) * to_float(weights[c].x[i]);
