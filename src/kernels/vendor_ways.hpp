@@ -2,9 +2,11 @@
 // kept as long as the device.
 #pragma once
 
+#include <charconv>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,15 @@ struct FoundWays {
   std::vector<std::shared_ptr<Way>> ways;  // the library's favourite first
   Refusal refusal;                         // why there are none
 };
+
+// The place of a way in the library's ranking, from its name in a table ("3"); nothing if that is no number.
+inline std::optional<size_t> way_index(const std::string& config) {
+  size_t index = 0;
+  const char* const end = config.data() + config.size();
+  const auto [at, error] = std::from_chars(config.data(), end, index);
+  if (error != std::errc() || at != end) return std::nullopt;
+  return index;
+}
 
 // Library: a MatmulLibrary or ConvLibrary, Way: its Matmul or Convolution.
 template <class Library, class Way>

@@ -45,6 +45,16 @@ class Cli:
                         f"\n--- stderr\n{done.stderr[-4000:]}", pytrace=False)
         return done
 
+    def started(self, model, folder: Path, until: str) -> subprocess.Popen:
+        """A run of many steps into folder/a.png, after its first line of progress that names the stage `until`."""
+        process = subprocess.Popen([str(self.path), "generate", "--model", str(model), "--steps", "1000", "-W", "64", "-H", "64",
+                                    "-o", str(folder / "a.png"), "--progress", "json"],
+                                   stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        for line in process.stderr:
+            if f'"{until}"' in line:
+                break
+        return process
+
 
 @pytest.fixture(scope="session")
 def repository() -> Path:

@@ -94,12 +94,7 @@ def test_config_file(rocm_sd, model, tmp_path):
 
 
 def test_ctrl_c_stops_within_a_step(rocm_sd, model, tmp_path):
-    command = [str(rocm_sd.path), "generate", "--model", str(model), "--steps", "1000", "-W", "64", "-H", "64", "-o",
-               str(tmp_path / "a.png"), "--progress", "json"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    for line in process.stderr:
-        if '"sample"' in line:
-            break
+    process = rocm_sd.started(model, tmp_path, "sample")
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
     assert process.wait(timeout=30) == 6

@@ -298,12 +298,7 @@ def test_interlaced_picture(rocm_sd, model, tmp_path):
 
 @pytest.mark.bad_input
 def test_a_second_signal_ends_at_once(rocm_sd, model, tmp_path):
-    command = [str(rocm_sd.path), "generate", "--model", str(model), "--steps", "1000", "-W", "64", "-H", "64", "-o",
-               str(tmp_path / "a.png"), "--progress", "json"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    for line in process.stderr:
-        if '"sample"' in line:
-            break
+    process = rocm_sd.started(model, tmp_path, "sample")
     # Stopped, it cannot answer the first before it has the second; two of one kind would be told as one.
     for number in signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT:
         process.send_signal(number)
@@ -314,12 +309,7 @@ def test_a_second_signal_ends_at_once(rocm_sd, model, tmp_path):
 
 @pytest.mark.bad_input
 def test_ctrl_c_while_loading(rocm_sd, model, tmp_path):
-    command = [str(rocm_sd.path), "generate", "--model", str(model), "--steps", "1000", "-W", "64", "-H", "64", "-o",
-               str(tmp_path / "a.png"), "--progress", "json"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    for line in process.stderr:
-        if '"load"' in line:
-            break
+    process = rocm_sd.started(model, tmp_path, "load")
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
     assert process.wait(timeout=30) == 6 and "cancelled" in rest
@@ -329,12 +319,7 @@ def test_ctrl_c_while_loading(rocm_sd, model, tmp_path):
 @pytest.mark.bad_input
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_signals_leave_no_file(rocm_sd, model, tmp_path, name):
-    command = [str(rocm_sd.path), "generate", "--model", str(model), "--steps", "1000", "-W", "64", "-H", "64", "-o",
-               str(tmp_path / "a.png"), "--progress", "json"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    for line in process.stderr:
-        if '"sample"' in line:
-            break
+    process = rocm_sd.started(model, tmp_path, "sample")
     process.send_signal(getattr(signal, name))
     process.stderr.read()
     assert process.wait(timeout=30) == (6 if name == "SIGTERM" else -signal.SIGHUP)

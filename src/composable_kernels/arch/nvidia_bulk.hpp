@@ -82,11 +82,7 @@ struct Bulk {
   // The box [rows, 64 channels] of a map of heads (HeadBoxes). Beyond the head or the image it is zeros.
   static ROCM_SD_DEVICE void fetch_head(void* lds, const TensorMap& map, BulkBarrier barrier, int channel,
                                         int head, int row, int image) {
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
-        "%6}], [%2];" ::"r"(address(lds)),
-        "l"(&map), "r"(barrier.at), "r"(channel), "r"(head), "r"(row), "r"(image)
-        : "memory");
+    fetch_box(lds, map, barrier, channel, head, row, image);
   }
   // The box of an image's map: 64 channels of the pixels that follow (image, y, x) in the order of outputs,
   // each moved by (down, right).

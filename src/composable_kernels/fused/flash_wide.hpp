@@ -39,9 +39,8 @@ struct FlashWide {
   static_assert(kSteps % kStages == 0, "the slot of a step is known when the kernel is compiled");
   static_assert(kQ * Cfg::kWavesQ == kAllQ && kK * kWavesK * 16 == kKeys && kD * kWaves * 16 == kDim);
 
-  static constexpr int kPad = flash_row_pad(Arch::lanes);
-  static constexpr int kLdQ = kDim + kPad, kLdW = kKeys + kPad, kLdK = kChunkDim + kPad;
-  static constexpr int kLdV = (Cfg::kTransposed ? kChunkKeys : kDim) + kPad;
+  static constexpr int kPad = flash_row_pad(Arch::lanes), kLdQ = kDim + kPad, kLdW = kKeys + kPad;
+  static constexpr int kLdK = kChunkDim + kPad, kLdV = (Cfg::kTransposed ? kChunkKeys : kDim) + kPad;
   static constexpr int kKeySlot = kKeys * kLdK, kValueSlot = (Cfg::kTransposed ? kDim : kChunkKeys) * kLdV;
   static constexpr int kSlot = kKeySlot > kValueSlot ? kKeySlot : kValueSlot;
   static constexpr int kWeights = kQueries * kLdQ, kRing = kWeights + kQueries * kLdW;

@@ -1,7 +1,5 @@
 #include "kernels/attention/attention_vendor.hpp"
 
-#include <charconv>
-
 #include "kernels/gpu_launch.hpp"
 #include "kernels/vendor_ways.hpp"
 #include "vendor/attention.hpp"
@@ -73,26 +71,18 @@ void run_way(Exec& ex, const AttentionProblem& p, size_t index) {
 
 void run(Exec& ex, const AttentionProblem& p) { run_way(ex, p, 0); }
 
-std::optional<size_t> index_of(const std::string& config) {
-  size_t index = 0;
-  const char* const end = config.data() + config.size();
-  const auto [at, error] = std::from_chars(config.data(), end, index);
-  if (error != std::errc() || at != end) return std::nullopt;
-  return index;
-}
-
 std::vector<std::string> names(const Exec& ex, const AttentionProblem& p) {
   std::vector<std::string> out;
   for (size_t i = 0, all = ways_of(*ways_on(ex), p).ways.size(); i < all; ++i) out.push_back(concat(i));
   return out;
 }
 Refusal supports_config(const Exec& ex, const AttentionProblem& p, const std::string& config) {
-  const auto index = index_of(config);
+  const auto index = way_index(config);
   if (!index || *index >= ways_of(*ways_on(ex), p).ways.size()) return "the library has no such engine";
   return std::nullopt;
 }
 void run_config(Exec& ex, const AttentionProblem& p, const std::string& config) {
-  run_way(ex, p, index_of(config).value());
+  run_way(ex, p, way_index(config).value());
 }
 
 constexpr Configs<AttentionProblem> kConfigs = {names, supports_config, run_config};

@@ -1,7 +1,6 @@
 #include "kernels/gemm/linear_vendor.hpp"
 
 #include <array>
-#include <charconv>
 
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
@@ -160,14 +159,6 @@ void run(Exec& ex, const LinearProblem& p, const Vendor& vendor, size_t index) {
   }
 }
 
-std::optional<size_t> index_of(const std::string& config) {
-  size_t index = 0;
-  const char* const end = config.data() + config.size();
-  const auto [at, error] = std::from_chars(config.data(), end, index);
-  if (error != std::errc() || at != end) return std::nullopt;
-  return index;
-}
-
 // A row's functions have no state of their own: one set for each library.
 template <size_t kVendor>
 struct Row {
@@ -185,12 +176,12 @@ struct Row {
     return out;
   }
   static Refusal supports_config(const Exec& ex, const LinearProblem& p, const std::string& config) {
-    const auto index = index_of(config);
+    const auto index = way_index(config);
     if (!index || *index >= count(ex, p)) return "the library has no such algorithm";
     return std::nullopt;
   }
   static void run_config(Exec& ex, const LinearProblem& p, const std::string& config) {
-    rocm_sd::run(ex, p, kOf, index_of(config).value());
+    rocm_sd::run(ex, p, kOf, way_index(config).value());
   }
   static constexpr Configs<LinearProblem> kConfigs = {names, supports_config, run_config};
   static Impl<LinearProblem> impl() { return {kOf.name, supports, run, &kConfigs}; }
