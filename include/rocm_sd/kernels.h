@@ -23,9 +23,13 @@
 
 #ifdef __cplusplus
 extern "C" {
+/* A caller may set a field to any int; it is refused by value. In C++ a plain enum could not hold it. */
+#define ROCM_SD_KERNELS_ANY_INT : int
+#else
+#define ROCM_SD_KERNELS_ANY_INT
 #endif
 
-typedef enum {
+typedef enum ROCM_SD_KERNELS_ANY_INT {
   ROCM_SD_KERNELS_OK = 0,
   ROCM_SD_KERNELS_INVALID = 2,   /* an argument that no device would take: shapes that do not fit, NULL */
   ROCM_SD_KERNELS_FILE = 3,      /* an archive of kernels cannot be read */
@@ -35,13 +39,13 @@ typedef enum {
   ROCM_SD_KERNELS_INTERNAL = 70
 } rocm_sd_kernels_status;
 
-typedef enum {
+typedef enum ROCM_SD_KERNELS_ANY_INT {
   ROCM_SD_KERNELS_F32 = 0,
   ROCM_SD_KERNELS_F16 = 1,
   ROCM_SD_KERNELS_BF16 = 2
 } rocm_sd_kernels_dtype;
 
-typedef enum {
+typedef enum ROCM_SD_KERNELS_ANY_INT {
   ROCM_SD_KERNELS_NO_ACTIVATION = 0,
   ROCM_SD_KERNELS_SILU = 1,
   ROCM_SD_KERNELS_GELU = 2,       /* the erf form */
@@ -49,7 +53,7 @@ typedef enum {
   ROCM_SD_KERNELS_RELU = 4
 } rocm_sd_kernels_activation;
 
-typedef enum {
+typedef enum ROCM_SD_KERNELS_ANY_INT {
   ROCM_SD_KERNELS_ON_HOST = 0,
   ROCM_SD_KERNELS_ON_HIP = 1,
   ROCM_SD_KERNELS_ON_CUDA = 2,

@@ -25,6 +25,8 @@ print("[INFO ] stable-diffusion.cpp:1: generate_image completed in 12.5s")
 
 FAKE_COMFYUI = '''
 import http.server, json, sys
+
+pytestmark = pytest.mark.in_python
 port = int(sys.argv[sys.argv.index("--port") + 1])
 seeds = []
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -10,6 +10,8 @@ import pytest
 from pictures import read_picture
 from torch_ops import load_package
 
+pytestmark = pytest.mark.in_python
+
 
 @pytest.fixture(scope="module")
 def engine(build_dir):

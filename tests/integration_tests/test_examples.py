@@ -11,6 +11,8 @@ import pytest
 from PIL import Image
 from torch_ops import REPOSITORY
 
+pytestmark = pytest.mark.in_python
+
 
 def run(script: str, build_dir, folder, *args: str) -> subprocess.CompletedProcess:
     libraries = {"ROCM_SD_TORCH_LIBRARY": build_dir / "lib" / "librocm_sd_torch.so", "ROCM_SD_LIBRARY": engine_library(build_dir)}

@@ -13,6 +13,8 @@ from tiny_models import random_weights
 from torch import nn
 from torch_ops import load_package, randn
 
+pytestmark = pytest.mark.in_python
+
 
 @pytest.fixture(scope="module")
 def ops(build_dir):

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch.autograd import gradcheck
 from torch_ops import assert_near, attention_double, load_package, packed_heads, randn
 
+pytestmark = pytest.mark.in_python
+
 CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 
 

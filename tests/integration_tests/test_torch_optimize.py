@@ -10,6 +10,8 @@ import torch
 from tiny_models import random_weights
 from torch_ops import load_package, randn
 
+pytestmark = pytest.mark.in_python
+
 LEVELS = ["auto", "performance", "memory"]
 
 

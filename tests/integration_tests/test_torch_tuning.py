@@ -7,6 +7,8 @@ import os
 import pytest
 from torch_ops import load_package
 
+pytestmark = pytest.mark.in_python
+
 
 @pytest.fixture(scope="module")
 def tuning(build_dir):

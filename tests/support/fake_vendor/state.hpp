@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <set>
@@ -23,6 +24,7 @@ struct State {
   std::map<std::string, int> failing;
   size_t workspace = 0;
   void (*queue)(void*, void (*)(void*), void*) = nullptr;
+  std::list<std::function<void()>> queued;  // a graph runs its work again and again: kept to the end
 };
 inline State& state() {
   static auto& instance = *new State;
@@ -60,8 +62,8 @@ int destroyed(const char* function, T* object) {
 // Does the work now, or when the stream comes to it.
 inline void start(void* stream, std::function<void()> work) {
   if (!state().queue) return work();
-  auto* held = new std::function<void()>(std::move(work));  // a graph runs it again and again: never freed
-  state().queue(stream, [](void* w) { (*static_cast<std::function<void()>*>(w))(); }, held);
+  auto& held = state().queued.emplace_back(std::move(work));
+  state().queue(stream, [](void* w) { (*static_cast<std::function<void()>*>(w))(); }, &held);
 }
 
 using rocm_sd::DType;
