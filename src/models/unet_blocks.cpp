@@ -48,34 +48,37 @@ void ResBlock::visit(Visitor& v) {
 
 Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shift, int64_t groups) const {
   const DType stream = x.dtype();
-  const auto normed = [&](const Tensor& map, const Norm& norm, const Conv& conv, const Tensor* other) {
+  const auto normed = [&](Tensor map, const Norm& norm, const Conv& conv, const Tensor* other) {
+    const DType dtype = normed_type(conv);
+    const bool in_place = !other && dtype == map.dtype() && map.storage().use_count() == 1;
     return operand(ex,
                    group_norm(ex, map, norm,
                               {.groups = static_cast<int>(groups),
                                .eps = norm.eps,
                                .act = Activation::kSilu,
                                .second = other,
-                               .dtype = normed_type(conv)}),
+                               .dtype = dtype,
+                               .in_place = in_place}),
                    conv);
   };
-  Tensor h = normed(x, norm1, conv1, second ? &second : nullptr);  // [N,H,W,Cin]
+  // The shortcut first: then nobody needs x any more, and the norm may write over it.
   Tensor shortcut = x;
   if (skip && is_split(*skip)) {
-    x = split_bf16(ex, x, parts_of(*skip), second ? &second : nullptr);
-    shortcut = conv2d(ex, x, *skip, {.epilogue = {.dtype = stream}});  // [N,H,W,Cout]
+    const Tensor parts = split_bf16(ex, x, parts_of(*skip), second ? &second : nullptr);
+    shortcut = conv2d(ex, parts, *skip, {.epilogue = {.dtype = stream}});  // [N,H,W,Cout]
   } else if (skip) {
-    x = operand(ex, x, *skip);
-    if (second) second = operand(ex, second, *skip);
-    shortcut = conv2d(ex, x, *skip,
-                      {.second = second ? &second : nullptr, .epilogue = {.dtype = stream}});  // [N,H,W,Cout]
+    const Tensor other = second ? operand(ex, second, *skip) : Tensor();
+    shortcut = conv2d(ex, operand(ex, x, *skip), *skip,
+                      {.second = other ? &other : nullptr, .epilogue = {.dtype = stream}});  // [N,H,W,Cout]
   } else if (second) {
     shortcut = concat_channels(ex, x, second);
   }
-  x = second = Tensor();
+  Tensor h = normed(std::move(x), norm1, conv1, second ? &second : nullptr);  // [N,H,W,Cin]
+  second = Tensor();
   h = conv2d(ex, h, conv1,
              {.pad = Padding::same(1),
               .epilogue = {.channel_shift = shift ? &shift : nullptr, .dtype = stream}});  // [N,H,W,Cout]
-  h = normed(h, norm2, conv2, nullptr);
+  h = normed(std::move(h), norm2, conv2, nullptr);
   return conv2d(ex, h, conv2,
                 {.pad = Padding::same(1), .epilogue = {.residual = &shortcut, .dtype = stream}});
 }

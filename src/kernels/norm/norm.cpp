@@ -80,7 +80,10 @@ Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNor
                       "group_norm: activation '", activation_name(args.act), "' is not none or silu");
   require_tensor(w.gain, DType::kF32, {shape[3]}, "group_norm", "gain");
   require_tensor(w.bias, DType::kF32, {shape[3]}, "group_norm", "bias");
-  const Tensor y = ex.alloc(shape, result_of("group_norm", x, args.dtype));
+  const DType dtype = result_of("group_norm", x, args.dtype);
+  require<UsageError>(!args.in_place || (!args.second && dtype == x.dtype()),
+                      "group_norm: in place is for one input and a result of its type");
+  const Tensor y = args.in_place ? x : ex.alloc(shape, dtype);
   const GroupNormProblem problem{.x = x.data(),
                                  .second = args.second ? args.second->data() : nullptr,
                                  .gain = w.gain.as<float>(),

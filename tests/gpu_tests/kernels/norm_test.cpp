@@ -132,6 +132,26 @@ TEST_P(GpuNormTest, GroupNormThroughTheOpAndAGraph) {
   }
 }
 
+// The second norm writes over what the first one wrote.
+void expect_in_place(const Shape& shape, DType dtype) {
+  const int64_t channels = shape[3], count = shape[1] * channels / 8;
+  const Tensor x = random_tensor(shape, dtype, 1);
+  const Tensor gain = random_tensor({channels}, DType::kF32, 3),
+               bias = random_tensor({channels}, DType::kF32, 4);
+  const PlacedOp op = [&](Exec& ex, const Place& place) {
+    const NormWeight w{place(gain), place(bias)};
+    Tensor h = group_norm(ex, place(x), w, {.groups = 8});
+    return group_norm(ex, h, w, {.groups = 8, .act = Activation::kSilu, .in_place = true});
+  };
+  expect_like_reference("group_norm", op,
+                        4 * reduction_tolerance(dtype, count) + 16 * unit_roundoff(DType::kF32));
+  expect_same_bits_as_graph(op);
+}
+TEST_P(GpuNormTest, GroupNormInPlace) {
+  for (const int64_t pixels : {16, 900, 3000}) expect_in_place({2, pixels, 1, 64}, GetParam());
+}
+TEST_P(GpuNormTest, GroupNormInPlaceFull) { expect_in_place({1, 256 * 256, 1, 128}, GetParam()); }
+
 // A view that begins between two multiples of 16 bytes.
 TEST_P(GpuNormTest, TakesUnalignedViews) {
   const DType dtype = GetParam();

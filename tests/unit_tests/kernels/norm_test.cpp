@@ -82,6 +82,11 @@ TEST_P(GroupNormTest, MatchesReference) {
     const int64_t count = c.shape[1] * c.shape[2] * got.dim(3) / c.groups;
     expect_tensor_near(got, reference("group_norm", op), reduction_tolerance(dtype, count));
     expect_same_bits_when_replayed(op);
+    if (c.second) return;
+    const Tensor over = random_tensor(c.shape, dtype, 1, 3.0f);  // x again
+    const Tensor same = group_norm(test.ex, over, w, {.groups = c.groups, .act = c.act, .in_place = true});
+    EXPECT_EQ(same.data(), over.data());
+    EXPECT_EQ(to_doubles(same), to_doubles(got));
   });
 }
 
@@ -193,6 +198,9 @@ TEST(NormChecks, NameWhatDoesNotFit) {
               HasSubstr("x must be [N,H,W,C]"));
   const Tensor second = random_tensor({1, 2, 3, 6}, DType::kF32, 1);
   EXPECT_THAT(group(x, w, {.groups = 2, .second = &second}), HasSubstr("second [1,2,3,6] does not fit x"));
+  EXPECT_THAT(group(x, w, {.groups = 2, .second = &x, .in_place = true}),
+              HasSubstr("in place is for one input"));
+  EXPECT_THAT(group(x, w, {.groups = 2, .dtype = DType::kBF16, .in_place = true}), HasSubstr("in place"));
   EXPECT_THAT(message_of<Error>([&] { layer_norm(test.ex, x, random_weight(7, 1)); }),
               HasSubstr("gain must be f32 [6]"));
   EXPECT_THAT(
