@@ -53,10 +53,10 @@ class Loader final : public Visitor {
       return split(slot);
     const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
     if (Tensor ready = source_.ready(slot, dtype, device_)) return store(slot, std::move(ready));
-    const Tensor tensor = make_tensor(device_, slot.shape, dtype);
+    const Tensor tensor = make_parameter(device_, slot, dtype);
     char* to = static_cast<char*>(tensor.data());
     for (const ParameterSlot::Part& part : slot.parts) {
-      if (device_.kind() == DeviceKind::kHost)
+      if (device_.kind() == DeviceKind::kHost || tensor.storage()->mapped())
         read_in_place(part, dtype, to);
       else
         stream(part, dtype, to);
@@ -209,6 +209,7 @@ ParameterSlot weight_slot(Layer& layer, std::string name, const Shape& shape,
           true,
           precision,
           layer.eight_bit,
+          false,
           [&layer](StoredWeight w) { layer.weight = Weight(std::move(w)); },
           [&layer] { return layer.weight.stored(); },
           [&layer] { return layer.weight ? layer.weight.bytes_held() : 0; }};
@@ -220,9 +221,10 @@ ParameterSlot tensor_slot(Tensor& tensor, std::string name, const Shape& shape, 
           matrix,
           Precision::kCompute,
           false,
+          false,
           [&tensor](StoredWeight w) { tensor = std::move(w.values); },
           [&tensor] { return StoredWeight(tensor); },
-          [&tensor] { return tensor ? tensor.bytes() : 0; }};
+          [&tensor] { return tensor && !tensor.storage()->mapped() ? tensor.bytes() : 0; }};
 }
 
 template <class Layer>
@@ -232,6 +234,7 @@ ParameterSlot bias_slot(Layer& layer, std::string name, int64_t count) {
           shape,
           false,
           Precision::kCompute,
+          false,
           false,
           [&layer](StoredWeight w) { layer.bias = std::move(w.values); },
           [&layer] { return StoredWeight(*layer.bias); },
@@ -281,7 +284,9 @@ void Visitor::operator()(std::string_view name, Norm& layer) {
 }
 
 void Visitor::operator()(std::string_view name, Embedding& layer) {
-  slot(tensor_slot(layer.table, full(name, "weight"), {layer.rows, layer.channels}, true));
+  ParameterSlot table = tensor_slot(layer.table, full(name, "weight"), {layer.rows, layer.channels}, true);
+  table.rows_read = true;
+  slot(table);
 }
 
 std::string WeightFormat::name() const {
@@ -292,6 +297,12 @@ std::string WeightFormat::name() const {
 DType product_dtype(const Device& device, DType dtype) {
   const bool f32 = dtype == DType::kBF16 && device.kind() == DeviceKind::kHost && !onednn::bf16_pays();
   return f32 ? DType::kF32 : dtype;
+}
+
+Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype) {
+  constexpr int64_t kLarge = 1 << 20;  // elements
+  return slot.rows_read && slot.shape.numel() >= kLarge ? make_mapped_tensor(device, slot.shape, dtype)
+                                                        : make_tensor(device, slot.shape, dtype);
 }
 
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,

@@ -43,6 +43,7 @@ struct ParameterSlot {
   bool matrix = false;  // held in the compute dtype or as `precision` says; else f32 (norms, biases)
   Precision precision = Precision::kCompute;
   bool eight_bit = false;                   // a matrix that may be held in 8 bits
+  bool rows_read = false;                   // of which a picture reads a few rows: may lie in mapped memory
   std::function<void(StoredWeight)> store;  // hands the loaded tensor to the layer
   std::function<StoredWeight()> fetch;      // the layer's tensor in the plain layout
   std::function<size_t()> held;             // bytes that it takes now, in every layout
@@ -113,6 +114,10 @@ concept Visitable = requires(Model& model, Visitor& v) { model.visit(v); };
 // The type that a model loaded as `dtype` multiplies in on this device: f32 for bf16 where the CPU has no
 // products of bf16, or none that are faster. Its matrices are then held in bf16, and nothing else is rounded.
 DType product_dtype(const Device& device, DType dtype);
+
+// The memory of a parameter: the device's, or mapped memory of the host's for large tables of which a picture
+// reads a few rows (CLIP's vocabularies: 0.2 GB of SDXL).
+Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype);
 
 // Each of these takes the model's visit as a function, so that one compiled body serves every model.
 using VisitModel = std::function<void(Visitor&)>;

@@ -1,5 +1,7 @@
 #include "models/parked.hpp"
 
+#include <cstring>
+
 namespace rocm_sd {
 namespace {
 
@@ -15,7 +17,8 @@ class Park final : public Visitor {
 
  private:
   Tensor to_host(const Tensor& held) {
-    if (!held || held.storage()->device() == &host_device()) return held;  // loaded or unpacked there
+    if (!held || held.storage()->mapped()) return held;
+    if (held.storage()->device() == &host_device()) return held;  // loaded or unpacked there
     const Tensor value = make_tensor(host_device(), held.shape(), held.dtype());
     device_.copy_to_host(value.data(), held.data(), held.bytes());
     return value;
@@ -27,24 +30,30 @@ class Park final : public Visitor {
 
 class Restore final : public Visitor {
  public:
-  Restore(Device& device, const std::vector<StoredWeight>& values) : device_(device), values_(values) {}
+  Restore(Device& device, std::vector<StoredWeight>& values) : device_(device), values_(values) {}
 
  protected:
   void slot(const ParameterSlot& slot) override {
-    const StoredWeight& value = values_.at(next_++);
-    slot.store({to_device(value.values), to_device(value.scales), value.dtype, value.products});
+    StoredWeight& value = values_.at(next_++);
+    const Tensor values = to_device(slot, value.values);
+    if (values && values.storage()->mapped()) value.values = values;  // stays where it is from now on
+    slot.store({values, to_device(slot, value.scales), value.dtype, value.products});
   }
 
  private:
-  Tensor to_device(const Tensor& value) {
-    if (!value || &device_ == &host_device()) return value;
-    const Tensor tensor = make_tensor(device_, value.shape(), value.dtype());
-    device_.copy_to_device(tensor.data(), value.data(), value.bytes());
+  Tensor to_device(const ParameterSlot& slot, const Tensor& value) {
+    if (!value || &device_ == &host_device() || value.storage()->mapped()) return value;
+    const Tensor tensor = value.shape() == slot.shape ? make_parameter(device_, slot, value.dtype())
+                                                      : make_tensor(device_, value.shape(), value.dtype());
+    if (tensor.storage()->mapped())
+      std::memcpy(tensor.data(), value.data(), value.bytes());
+    else
+      device_.copy_to_device(tensor.data(), value.data(), value.bytes());
     return tensor;
   }
 
   Device& device_;
-  const std::vector<StoredWeight>& values_;
+  std::vector<StoredWeight>& values_;
   size_t next_ = 0;
 };
 

@@ -35,6 +35,10 @@ class Device {
   // Throws OutOfMemoryError with the size asked for.
   virtual void* allocate(size_t bytes) = 0;
   virtual void free(void* data, size_t bytes) noexcept = 0;
+  // Memory of the host's that the device reads where it lies, over the bus: for what is large and seldom
+  // read. Null where there is none. The host may read and write it, too.
+  virtual void* allocate_mapped(size_t /*bytes*/) { return nullptr; }
+  virtual void free_mapped(void* /*data*/) noexcept {}
 
   virtual void copy_to_device(void* dst, const void* src, size_t bytes) = 0;
   virtual void copy_to_host(void* dst, const void* src, size_t bytes) = 0;

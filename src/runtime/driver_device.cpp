@@ -169,6 +169,16 @@ class DriverGpu final : public GpuDevice, public LibraryHost {
       pool_.free(data, bytes);
   }
 
+  void* allocate_mapped(size_t bytes) override { return current().allocate_pinned(bytes); }
+  void free_mapped(void* data) noexcept override {
+    try {
+      synchronize();  // kernels may still read it
+      driver_->free_pinned(data);
+    } catch (const Error& error) {
+      log().warn("{}", error.what());
+    }
+  }
+
   void copy_to_device(void* dst, const void* src, size_t bytes) override {
     refuse_capture("copy_to_device");
     current();

@@ -15,6 +15,17 @@ class OwnedStorage final : public Storage {
   Device& device_;
 };
 
+class MappedStorage final : public Storage {
+ public:
+  MappedStorage(Device& device, void* data, size_t bytes) : Storage(data, bytes), device_(device) {}
+  ~MappedStorage() override { device_.free_mapped(data_); }
+  Device* device() const override { return &device_; }
+  bool mapped() const override { return true; }
+
+ private:
+  Device& device_;
+};
+
 Shape contiguous_strides(const Shape& shape) {
   Shape strides = shape;
   int64_t step = 1;
@@ -67,6 +78,13 @@ Tensor Tensor::narrow(int axis, int64_t begin, int64_t count) const {
 Tensor make_tensor(Device& device, const Shape& shape, DType dtype) {
   const size_t bytes = static_cast<size_t>(shape.numel()) * dtype_size(dtype);
   return Tensor(std::make_shared<OwnedStorage>(device, bytes), shape, dtype);
+}
+
+Tensor make_mapped_tensor(Device& device, const Shape& shape, DType dtype) {
+  const size_t bytes = static_cast<size_t>(shape.numel()) * dtype_size(dtype);
+  void* data = device.allocate_mapped(bytes);
+  if (!data) return make_tensor(device, shape, dtype);
+  return Tensor(std::make_shared<MappedStorage>(device, data, bytes), shape, dtype);
 }
 
 Tensor tensor_from(Device& device, const Shape& shape, const float* values, DType dtype) {

@@ -20,6 +20,7 @@ class Storage {
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   virtual Device* device() const { return nullptr; }  // whose memory it is, where the storage owns it
+  virtual bool mapped() const { return false; }       // Device::allocate_mapped()'s
 
  protected:
   void* data_;  // null while a forward is being planned
@@ -71,6 +72,9 @@ class Tensor {
 // A tensor with device memory of its own, outside any arena (weights, persistent inputs and outputs).
 // Uninitialised.
 Tensor make_tensor(Device& device, const Shape& shape, DType dtype);
+
+// The same in mapped memory of the host's, or the device's own where there is none (Device::allocate_mapped).
+Tensor make_mapped_tensor(Device& device, const Shape& shape, DType dtype);
 
 // Copies host values into a new tensor on the device, converted to dtype.
 Tensor tensor_from(Device& device, const Shape& shape, const float* values, DType dtype = DType::kF32);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <map>
 
@@ -66,6 +67,15 @@ class GuardedDevice final : public Device {
     }
     free_.emplace(offset, size);
   }
+  void* allocate_mapped(size_t bytes) override {
+    if (!offers_mapped_) return nullptr;
+    ++mapped_;
+    return std::malloc(bytes);
+  }
+  void free_mapped(void* data) noexcept override {
+    --mapped_;
+    std::free(data);
+  }
   void copy_to_device(void* dst, const void* src, size_t bytes) override { copy(dst, src, bytes); }
   void copy_to_host(void* dst, const void* src, size_t bytes) override { copy(dst, src, bytes); }
   void copy_on_device(void* dst, const void* src, size_t bytes) override { copy(dst, src, bytes); }
@@ -79,6 +89,8 @@ class GuardedDevice final : public Device {
 
   uint64_t peak() const { return peak_; }
   void set_capacity(uint64_t bytes) { capacity_ = bytes; }
+  void offer_mapped() { offers_mapped_ = true; }
+  int mapped() const { return mapped_; }                   // allocations that are alive
   void fail_allocation(int number) { fail_at_ = number; }  // the number-th from now on, once
 
  private:
@@ -92,7 +104,8 @@ class GuardedDevice final : public Device {
   char* base_ = nullptr;
   std::map<size_t, size_t> free_;  // offset -> size
   uint64_t capacity_, allocated_ = 0, peak_ = 0;
-  int depth_ = 0, fail_at_ = 0;
+  int depth_ = 0, fail_at_ = 0, mapped_ = 0;
+  bool offers_mapped_ = false;
 };
 
 }  // namespace rocm_sd::testing_support

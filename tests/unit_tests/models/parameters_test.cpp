@@ -192,6 +192,44 @@ TEST(Parameters, ParkAndComeBack) {
   EXPECT_EQ(product(), product_before);
 }
 
+struct Tables {
+  Embedding tokens{5000, 256}, positions{77, 256};
+  void visit(Visitor& v) {
+    v("tokens", tokens);
+    v("positions", positions);
+  }
+};
+
+TEST(Parameters, LargeTablesLieInMappedMemory) {
+  const RandomSource source;
+  testing_support::GuardedDevice device;
+  device.offer_mapped();
+  Tables there, here;
+  load_parameters(here, host_device(), source, DType::kF32);
+  const std::vector<float> want = to_floats(host_device(), here.tokens.table);
+  const VisitModel visit = [&](Visitor& v) { there.visit(v); };
+  for (const bool offloaded : {false, true}) {  // loaded for the device, or for host memory at first
+    load_parameters(there, offloaded ? host_device() : device, source, DType::kF32);
+    ParkedModel parked(visit, device);
+    if (offloaded) parked.park();
+    for (int round = 0; round < 2; ++round) {
+      parked.restore();
+      const void* data = there.tokens.table.data();
+      EXPECT_EQ(device.mapped(), 1);
+      EXPECT_EQ(bytes_held(visit), 77u * 256 * 4) << "of the device's memory";
+      EXPECT_EQ(to_floats(device, there.tokens.table), want);
+      parked.park();
+      EXPECT_EQ(device.allocated(), 0u);
+      parked.restore();
+      EXPECT_EQ(there.tokens.table.data(), data) << "a table is moved once";
+      parked.park();
+    }
+    parked.restore();
+    there = Tables();
+  }
+  EXPECT_EQ(device.mapped(), 0);
+}
+
 TEST(Parameters, ReportsEveryMissingKeyAtOnce) {
   RandomSource source;
   source.absent = {"attn.to_k.bias", "list.1.weight"};
