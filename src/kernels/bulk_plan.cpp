@@ -65,7 +65,7 @@ const Costs& costs_of(BulkRows from) {
   }
   return kMatrix;
 }
-constexpr double kGatedTail[4] = {1200, 2200, 3400, 7000};  // with 256 columns registers are short
+constexpr double kGatedTail[4] = {700, 1000, 1300, 2000};
 constexpr double kLaunch = 1800, kShare = 150, kGatheredShare = 100;
 
 int class_of(int columns) { return columns <= 64 ? 0 : columns <= 128 ? 1 : columns <= 160 ? 2 : 3; }
@@ -76,7 +76,7 @@ int class_of(int columns) { return columns <= 64 ? 0 : columns <= 128 ? 1 : colu
 struct TurnCosts {
   double step, tail;
 };
-constexpr TurnCosts kGatedTurns = {395, 4200};
+constexpr TurnCosts kGatedTurns = {380, 1500};
 // Of 64 columns and of more.
 constexpr TurnCosts kGatheredTurns[] = {{310, 600}, {400, 1500}}, kBoxesTurns[] = {{290, 600}, {375, 1500}},
                     kHaloTurns[] = {{225, 600}, {330, 1500}};

@@ -38,7 +38,9 @@ struct BulkTurnsCfg : BulkCfg<Storage, kColumns, kStageCount, 1> {
   using Base = BulkCfg<Storage, kColumns, kStageCount, 1>;
   static constexpr bool kInTurns = true;
   static constexpr int kTeam = Base::kConsumers / 2, kParts = 2;
-  static_assert(kColumns <= 128);  // both parts' sums in registers
+  static constexpr int kFetchRegisters = kColumns > 128 ? 40 : Base::kFetchRegisters;
+  static constexpr int kMultiplyRegisters = (504 - kFetchRegisters) / 2;
+  static_assert(kColumns <= 160);  // both parts' sums in registers
 };
 
 // Either of them with the pixels of all taps fetched at once.
