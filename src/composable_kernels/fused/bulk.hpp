@@ -31,7 +31,8 @@ struct BulkMatrixRows {
 //     next one's, with halos of those of all taps
 //   halo(), tap(step)   with halos: what they are, and which of their taps a step is
 //   row(layer, row)     the row of y that a row of the product is, or -1
-//   output(rows, first channel)   what becomes of the sums of a lane's two rows (tile/bulk_output.hpp)
+//   output(rows, first channel)   what becomes of the sums of a lane's two rows (tile/bulk_output.hpp): its
+//     begin() fills them and returns an Early, which its finish() gets back
 // splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other (gated,
 // tiles in turn, or two workgroups on a multiprocessor: 1); with more than one, every cluster has one tile.
 // sharers: tiles below each other that a cluster computes beside each other.
@@ -113,8 +114,11 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     for (int item = from; item < items; item += kTeams * stride) {
       const Tile tile = tile_of(item);
       Accumulators<Nvidia, Cfg> acc[Cfg::kParts];
+      using Output = decltype(output_of(tile, 0));
+      typename Output::Early early[Cfg::kParts];
       ROCM_SD_UNROLL
-      for (int part = 0; part < Cfg::kParts; ++part) output_of(tile, part).begin(acc[part], pipeline);
+      for (int part = 0; part < Cfg::kParts; ++part)
+        early[part] = output_of(tile, part).begin(acc[part], pipeline);
       if (item + kTeams * stride < items) output_of(tile_of(item + kTeams * stride), 0).expect();
       if (Cfg::kInTurns) Bulk::wait_for_turn(team);
       const auto started = [&] {
@@ -129,7 +133,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
       for (int part = 0; part < Cfg::kParts; ++part) {
         auto&& sums = float_sums(acc[part]);
         if (kMaySplit && splits > 1) pipeline.sum_parts(sums);  // then there is one part
-        output_of(tile, part).finish(sums, pipeline);
+        output_of(tile, part).finish(sums, pipeline, early[part]);
       }
     }
   }

@@ -95,9 +95,11 @@ struct BulkOutput {
   int rows[2];        // of y, of this lane; -1: none
   int first_channel;  // of y, of the tile
 
+  struct Early {};  // what begin() knows that finish() wants
+
   // What the sums of the pairs that this workgroup owns begin with; the others' with zero. Loads come first,
   // so that all are under way together, or as many as there are registers for.
-  ROCM_SD_DEVICE void begin(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
+  ROCM_SD_DEVICE Early begin(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
     constexpr int kBatch = Cfg::kMovesRegisters ? kPairs : 1;
     ROCM_SD_UNROLL
     for (int first = 0; first < kPairs; first += kBatch) {
@@ -130,16 +132,15 @@ struct BulkOutput {
             bias[i][e] + (kGated ? 0.0f : to_float(residual[i][half].x[e]));
     }
     if (!kGated && p.shift) add_shift(acc, pipeline);
+    return {};
   }
 
   // Asks for the biases of begin(), for a tile that comes later.
   ROCM_SD_DEVICE void expect() const {
-    const int thread = BulkPlace<Cfg>::thread(), channel = first_channel + 32 * (thread % kOutputs);
-    if (thread >= kPairs || !p.bias || channel >= p.channels) return;
-    Bulk::prefetch_line(p.bias + (thread < kOutputs ? 0 : p.channels) + channel);
+    if (p.bias) prefetch_channels(p.bias);
   }
 
-  ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
+  ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline, const Early&) const {
     bulk_finish<Cfg, kGated>(
         acc, pipeline, p.act == TailActivation::kNone, [&](int at, float(&v)[8]) { put(v, at); },
         [&](int at, float(&v)[8], const float(&gate)[8]) {
@@ -156,11 +157,19 @@ struct BulkOutput {
         });
   }
 
- private:
+ protected:
   static ROCM_SD_DEVICE Pair& pair(Sums& acc, int i) { return *reinterpret_cast<Pair*>(&acc.c[2 * i]); }
+  // The tile's part of a table of all channels, gated with that of the gates.
+  ROCM_SD_DEVICE void prefetch_channels(const float* table) const {
+    const int thread = BulkPlace<Cfg>::thread(), channel = first_channel + 32 * (thread % kOutputs);
+    if (thread >= kPairs || channel >= p.channels) return;
+    Bulk::prefetch_line(table + (thread < kOutputs ? 0 : p.channels) + channel);
+  }
   ROCM_SD_DEVICE int channel_of(int pair) const {
     return first_channel + 32 * pair + BulkPlace<Cfg>::channel();
   }
+
+ private:
   // at: as bulk_finish() says.
   ROCM_SD_DEVICE void put(const float (&v)[8], int at) const {
     const int channel = channel_of(at / 2), row = at % 2 ? rows[1] : rows[0];
