@@ -95,44 +95,64 @@ struct BulkOutput {
   int rows[2];        // of y, of this lane; -1: none
   int first_channel;  // of y, of the tile
 
-  struct Early {};  // what begin() knows that finish() wants
+  // Whether the residual is added in the end, for which its pieces wait in registers: their way from memory
+  // would be longer than that of the first tiles.
+  static constexpr bool kHolds = !kGated && Cfg::kMovesRegisters && Cfg::kParts == 1 && kPairs <= 5;
+  // What begin() knows that finish() wants.
+  struct Early {
+    uint4 residual[kHolds ? kPairs : 1][2];
+  };
 
   // What the sums of the pairs that this workgroup owns begin with; the others' with zero. Loads come first,
   // so that all are under way together, or as many as there are registers for.
   ROCM_SD_DEVICE Early begin(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
-    constexpr int kBatch = Cfg::kMovesRegisters ? kPairs : 1;
+    Early early = {};
+    const T* from[2];
+    ROCM_SD_UNROLL
+    for (int half = 0; half < 2; ++half)
+      from[half] = p.residual + int64_t{rows[half]} * p.y_stride + channel_of(0);
+    // Not into 8 elements, of which each would wait for its load at once.
+    const auto load_residual = [&](uint4(&to)[2], int i) {
+      ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half)
+        if (pipeline.owns(i) && channel_of(i) < p.channels && rows[half] >= 0)
+          to[half] = *reinterpret_cast<const uint4*>(from[half] + 32 * i);
+    };
+    if (kHolds && p.residual) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < (kHolds ? kPairs : 0); ++i) load_residual(early.residual[i], i);
+    }
+    constexpr int kBatch = !Cfg::kMovesRegisters ? 1 : Cfg::kParts > 1 && kPairs > 4 ? 3 : kPairs;
     ROCM_SD_UNROLL
     for (int first = 0; first < kPairs; first += kBatch) {
-      Vec8<T> residual[kBatch][2] = {};
-      if (!kGated && p.residual) {
+      const int last = first + kBatch < kPairs ? first + kBatch : kPairs;
+      uint4 residual[kBatch][2] = {};
+      if (!kGated && !kHolds && p.residual) {
         ROCM_SD_UNROLL
-        for (int i = 0; i < kBatch; ++i) ROCM_SD_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const int channel = channel_of(first + i);
-          if (pipeline.owns(first + i) && channel < p.channels && rows[half] >= 0)
-            residual[i][half] =
-                *reinterpret_cast<const Vec8<T>*>(p.residual + int64_t{rows[half]} * p.y_stride + channel);
-        }
+        for (int i = first; i < last; ++i) load_residual(residual[i - first], i);
       }
       float bias[kBatch][8] = {};
       if (p.bias) {
         ROCM_SD_UNROLL
-        for (int i = 0; i < kBatch; ++i) {
-          const bool gate = kGated && first + i >= kOutputs;
-          const int channel = channel_of(gate ? first + i - kOutputs : first + i);
-          if (pipeline.owns(first + i) && channel < p.channels)
-            load8(bias[i], p.bias + (gate ? p.channels : 0) + channel, true, 8);
+        for (int i = first; i < last; ++i) {
+          const bool gate = kGated && i >= kOutputs;
+          const int channel = channel_of(gate ? i - kOutputs : i);
+          if (pipeline.owns(i) && channel < p.channels)
+            load8(bias[i - first], p.bias + (gate ? p.channels : 0) + channel, true, 8);
         }
       }
       ROCM_SD_UNROLL
-      for (int i = 0; i < kBatch; ++i) ROCM_SD_UNROLL
+      for (int i = first; i < last; ++i) ROCM_SD_UNROLL
       for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
-      for (int e = 0; e < 8; ++e)
-        bulk_element(pair(acc, first + i), half, e) =
-            bias[i][e] + (kGated ? 0.0f : to_float(residual[i][half].x[e]));
+      for (int e = 0; e < 8; ++e) bulk_element(pair(acc, i), half, e) = bias[i - first][e];
+      if (!kGated && !kHolds && p.residual) {
+        ROCM_SD_UNROLL
+        for (int i = first; i < last; ++i) ROCM_SD_UNROLL
+        for (int half = 0; half < 2; ++half) add(acc, i, half, residual[i - first][half]);
+      }
     }
     if (!kGated && p.shift) add_shift(acc, pipeline);
-    return {};
+    return early;
   }
 
   // Asks for the biases of begin(), for a tile that comes later.
@@ -140,7 +160,12 @@ struct BulkOutput {
     if (p.bias) prefetch_channels(p.bias);
   }
 
-  ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline, const Early&) const {
+  ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline, const Early& early) const {
+    if (kHolds && p.residual) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < (kHolds ? kPairs : 0); ++i) ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) add(acc, i, half, early.residual[i][half]);
+    }
     bulk_finish<Cfg, kGated>(
         acc, pipeline, p.act == TailActivation::kNone, [&](int at, float(&v)[8]) { put(v, at); },
         [&](int at, float(&v)[8], const float(&gate)[8]) {
@@ -170,6 +195,11 @@ struct BulkOutput {
   }
 
  private:
+  static ROCM_SD_DEVICE void add(Sums& acc, int i, int half, uint4 residual) {
+    const auto piece = __builtin_bit_cast(Vec8<T>, residual);
+    ROCM_SD_UNROLL
+    for (int e = 0; e < 8; ++e) bulk_element(pair(acc, i), half, e) += to_float(piece.x[e]);
+  }
   // at: as bulk_finish() says.
   ROCM_SD_DEVICE void put(const float (&v)[8], int at) const {
     const int channel = channel_of(at / 2), row = at % 2 ? rows[1] : rows[0];
