@@ -162,7 +162,7 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
   for (const GemmChoice& choice : linear_candidates(traits, p)) {
     if (!choice.config) return choice;
     const bool bulk = choice.config->bulk;  // ahead of the others wherever it exists
-    if (bulk && (choice.config->groups > 1 || (choice.config->turns && !p.gated))) continue;
+    if (bulk && choice.config->groups > 1) continue;
     const double time =
         bulk ? bulk_ns(traits, bulk_tile(*choice.config), bulk_extent(p), {choice.sharers, choice.splits})
              : estimate(traits, p, choice);
