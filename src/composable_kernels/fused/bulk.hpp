@@ -27,6 +27,7 @@ struct BulkMatrixRows {
 //   prefetch_maps()     asks for the maps ahead of their use
 //   weights()           their map; weight_row(layer, column): the row of it that a column has
 //   fresh_weights()     whether the kernel before may still be writing them
+//   bias()              of all columns, or null
 //   rows_of(layer, first row, step)   of the steps from there on: fetch(to, barrier) starts the copy of the
 //     next one's, with halos of those of all taps
 //   halo(), tap(step)   with halos: what they are, and which of their taps a step is
@@ -87,6 +88,16 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
         } else {
           for (int step = first; step < last; ++step) pipeline.fetch_rows(fetch);
         }
+      }
+    } else if (Nvidia::thread() >= Cfg::kConsumers + 64 && Nvidia::thread() < Cfg::kConsumers + 96) {
+      // The first tile's biases come from memory, while the kernel before is still at work.
+      const int item = group / cluster.size(), line = Nvidia::lane(), half = Cfg::kBlockN / 64;
+      if (work.bias() && item < items && line < Cfg::kBlockN / 32) {
+        const int column = tile_of(item).first_column;
+        const int at = !Work::kGated ? column + 32 * line
+                       : line < half ? column / 2 + 32 * line
+                                     : (work.columns() + column) / 2 + 32 * (line - half);
+        if (at < work.columns()) Bulk::prefetch_far(work.bias() + at);
       }
     }
     if (kMaySplit && splits > 1) pipeline.stand_by();

@@ -108,6 +108,7 @@ struct BulkEightBitGemm {
   ROCM_SD_DEVICE int layers() const { return 1; }
   ROCM_SD_DEVICE const TensorMap& weights() const { return p.w; }
   ROCM_SD_DEVICE bool fresh_weights() const { return false; }
+  ROCM_SD_DEVICE const float* bias() const { return p.gemm.tail.bias; }
   ROCM_SD_DEVICE void prefetch_maps() const {
     Bulk::prefetch(p.w);
     Bulk::prefetch(p.x);
