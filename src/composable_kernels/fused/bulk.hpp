@@ -46,6 +46,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
   const int tiles_n = (work.columns() + Cfg::kBlockN - 1) / Cfg::kBlockN, tiles = tiles_m * tiles_n;
   const int first = cluster.part * split_steps;
   const int last = first + split_steps < work.steps() ? first + split_steps : work.steps();
+  if (Nvidia::thread() == Cfg::kConsumers) work.prefetch_maps();
   BulkPipeline<Cfg> pipeline(lds, cluster);
   struct Tile {
     int layer, first_row, first_column;
@@ -61,7 +62,6 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     // One thread for weights and one for rows, of different waves: a step's waits and addresses take one
     // about as long as its products take.
     if (Nvidia::thread() == Cfg::kConsumers) {
-      work.prefetch_maps();
       if (work.fresh_weights()) Nvidia::begin_kernel();
       for (int item = group / cluster.size(); item < items; item += stride) {
         const Tile tile = tile_of(item);
