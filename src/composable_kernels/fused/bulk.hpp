@@ -20,6 +20,15 @@ struct BulkMatrixRows {
   }
 };
 
+// tile_place() with as few divisions as it takes.
+ROCM_SD_DEVICE TilePlace bulk_place(int index, int tiles_m, int tiles_n) {
+  constexpr int kBand = 8;
+  const int band = index < kBand * tiles_n ? 0 : index / (kBand * tiles_n), first = band * kBand;
+  const int height = tiles_m - first < kBand ? tiles_m - first : kBand;
+  const int within = index - first * tiles_n, n = bulk_quotient(within, height);
+  return {first + within - n * height, n};
+}
+
 // Work: what to compute, with
 //   rows(), columns()   of the product; kGated: columns of values and of their gates
 //   steps()             of k
@@ -42,7 +51,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
                               int groups, char* lds) {
   constexpr bool kMaySplit = Cfg::kMovesRegisters && !Cfg::kInTurns && !Work::kGated;
   const BulkCluster cluster(group, sharers, kMaySplit ? splits : 1);
-  const int tiles_m = (work.rows() + Cfg::kBlockM * sharers - 1) / (Cfg::kBlockM * sharers);
+  const int tiles_m = bulk_quotient(work.rows() + Cfg::kBlockM * sharers - 1, Cfg::kBlockM * sharers);
   const int tiles_n = (work.columns() + Cfg::kBlockN - 1) / Cfg::kBlockN, tiles = tiles_m * tiles_n;
   const int first = cluster.part * split_steps;
   const int last = first + split_steps < work.steps() ? first + split_steps : work.steps();
@@ -51,10 +60,10 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
   struct Tile {
     int layer, first_row, first_column;
   };
-  const int stride = groups / cluster.size(), items = tiles * work.layers();
+  const int stride = bulk_quotient(groups, cluster.size()), items = tiles * work.layers();
   const auto tile_of = [&](int item) {
-    const int layer = item / tiles;
-    const TilePlace tile = tile_place(item - layer * tiles, tiles_m, tiles_n);
+    const int layer = work.layers() == 1 ? 0 : item / tiles;
+    const TilePlace tile = bulk_place(item - layer * tiles, tiles_m, tiles_n);
     return Tile{layer, (tile.m * sharers + cluster.tile) * Cfg::kBlockM, tile.n * Cfg::kBlockN};
   };
   if (Nvidia::uniform(Nvidia::thread() / 128) == Cfg::kConsumers / 128) {
@@ -63,7 +72,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     // about as long as its products take.
     if (Nvidia::thread() == Cfg::kConsumers) {
       if (work.fresh_weights()) Nvidia::begin_kernel();
-      for (int item = group / cluster.size(); item < items; item += stride) {
+      for (int item = bulk_quotient(group, cluster.size()); item < items; item += stride) {
         const Tile tile = tile_of(item);
         const auto block = [&](int i) {
           // Gated: a piece of values and one of their gates.
@@ -78,7 +87,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     } else if (Nvidia::thread() == Cfg::kConsumers + 32) {
       Nvidia::begin_kernel();
       Nvidia::let_next_start();
-      for (int item = group / cluster.size(); item < items; item += stride) {
+      for (int item = bulk_quotient(group, cluster.size()); item < items; item += stride) {
         const Tile tile = tile_of(item);
         auto rows = work.rows_of(tile.layer, tile.first_row, first);
         const auto fetch = [&](char* to, BulkBarrier full) { rows.fetch(to, full); };
@@ -91,7 +100,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
       }
     } else if (Nvidia::thread() >= Cfg::kConsumers + 64 && Nvidia::thread() < Cfg::kConsumers + 96) {
       // The first tile's biases come from memory, while the kernel before is still at work.
-      const int item = group / cluster.size(), line = Nvidia::lane(), half = Cfg::kBlockN / 64;
+      const int item = bulk_quotient(group, cluster.size()), line = Nvidia::lane(), half = Cfg::kBlockN / 64;
       if (work.bias() && item < items && line < Cfg::kBlockN / 32) {
         const int column = tile_of(item).first_column;
         const int at = !Work::kGated ? column + 32 * line
@@ -113,7 +122,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     // other has started all of its own: until then, what the barriers of its stages say is about those.
     constexpr int kTeams = Cfg::kInTurns ? 2 : 1;
     const int team = Cfg::kInTurns ? Nvidia::uniform(Nvidia::thread() / 128) : 0;
-    const int from = group / cluster.size() + team * stride, steps = last - first;
+    const int from = bulk_quotient(group, cluster.size()) + team * stride, steps = last - first;
     const auto skip = [&] {
       pipeline.skip(steps);
       if constexpr (Cfg::kHalo) pipeline.skip_halos(steps / work.halo().taps);

@@ -79,14 +79,18 @@ ROCM_SD_DEVICE decltype(auto) float_sums(Accumulators<Nvidia, Cfg>& acc) {
   }
 }
 
+// n / d of what is not negative. Most divisors are powers of two, and several divisions on the way to the
+// first copy would take as long as a step.
+ROCM_SD_DEVICE int bulk_quotient(int n, int d) { return (d & (d - 1)) == 0 ? n >> (31 - __clz(d)) : n / d; }
+
 // How the workgroups of a cluster divide their work: `sharers` tiles below each other, each in `parts` of k.
 struct BulkCluster {
   int sharers, parts;
   int tile, part;  // this workgroup's
 
   ROCM_SD_DEVICE BulkCluster(int group, int of_sharers, int of_parts) : sharers(of_sharers), parts(of_parts) {
-    const int rank = group % size();
-    part = rank / sharers;
+    const int rank = group - bulk_quotient(group, size()) * size();
+    part = bulk_quotient(rank, sharers);
     tile = rank - part * sharers;
   }
   ROCM_SD_DEVICE int size() const { return sharers * parts; }
@@ -105,7 +109,7 @@ class BulkPipeline {
 
  public:
   ROCM_SD_DEVICE BulkPipeline(char* lds, const BulkCluster& cluster)
-      : cluster_(cluster), owned_((kPairs + cluster.parts - 1) / cluster.parts) {
+      : cluster_(cluster), owned_(bulk_quotient(kPairs + cluster.parts - 1, cluster.parts)) {
     const auto misplaced = static_cast<uint32_t>(__cvta_generic_to_shared(lds)) % 1024;
     tiles_ = lds + (1024 - misplaced) % 1024;
     barriers_ = tiles_ + kStages * Cfg::kStageBytes + (Cfg::kHalo ? 2 * kHaloBytes : 0);
