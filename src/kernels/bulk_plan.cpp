@@ -65,31 +65,34 @@ const Costs& costs_of(BulkRows from) {
   }
   return kMatrix;
 }
-constexpr double kGatedTail[4] = {1200, 2200, 3400, 7000};  // with 256 columns registers are short
+constexpr double kGatedTail[4] = {1200, 1700, 2200, 3100};
 constexpr double kLaunch = 1800, kShare = 150, kGatheredShare = 100;
 
 int class_of(int columns) { return columns <= 64 ? 0 : columns <= 128 ? 1 : columns <= 160 ? 2 : 3; }
 
-// The same in turns, where a team's tail is beside the other's steps: a step, and a tail by half the threads.
-// With these among them the choices took 0.9% (SD1.5), 0% (SDXL), and of convolutions 0.2%, 0.2% and 0.3%
-// (VAE) more than the best. Of a plain matrix, turns lost everywhere.
+// The same in turns, where a team's tail is beside the other's steps: a step, and a tail by half the threads;
+// by columns as in class_of(). With these among them the choices took 0.9% (SD1.5), 0.2% (SDXL) more than
+// the best for convolutions.
 struct TurnCosts {
   double step, tail;
+  double tile = 0;  // that no other tile's steps hide
 };
-constexpr TurnCosts kGatedTurns = {395, 4200};
-// Of 64 columns and of more.
-constexpr TurnCosts kGatheredTurns[] = {{310, 600}, {400, 1500}}, kBoxesTurns[] = {{290, 600}, {375, 1500}},
-                    kHaloTurns[] = {{225, 600}, {330, 1500}};
+constexpr TurnCosts kGatedTurns = {350, 0, 1100};
+constexpr TurnCosts kMatrixTurns[] = {{240, 600}, {385, 1500}, {470, 2500}},
+                    kGatheredTurns[] = {{310, 600}, {400, 1500}, {400, 3500}},
+                    kBoxesTurns[] = {{290, 600}, {375, 1500}, {430, 2750}},
+                    kHaloTurns[] = {{225, 600}, {330, 1500}, {390, 5000}};
 constexpr double kTurnsShared = 0.985;
 
 // Rounds of tiles in turns: either the steps of all follow each other, or each team is busy all the time.
 double turns_ns(const BulkTile& tile, const BulkExtent& extent, double steps, bool shared, int64_t rounds) {
-  const int width = tile.columns <= 64 ? 0 : 1;
-  const TurnCosts& of = extent.from == BulkRows::kMatrix     ? kGatedTurns
+  const int width = class_of(tile.columns);
+  const TurnCosts& of = extent.gated                         ? kGatedTurns
+                        : extent.from == BulkRows::kMatrix   ? kMatrixTurns[width]
                         : extent.from == BulkRows::kGathered ? kGatheredTurns[width]
                         : extent.from == BulkRows::kBoxes    ? kBoxesTurns[width]
                                                              : kHaloTurns[width];
-  const double products = steps * of.step * (shared ? kTurnsShared : 1.0);
+  const double products = steps * of.step * (shared ? kTurnsShared : 1.0) + of.tile;
   const double wait = rounds % 2 == 0 ? products : 0;  // of the second team, whose tile is the last
   return std::max(static_cast<double>(rounds) * products + of.tail,
                   wait + static_cast<double>(ceil_div(rounds, 2)) * (products + of.tail));

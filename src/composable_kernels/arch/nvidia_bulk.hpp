@@ -65,7 +65,10 @@ struct Bulk {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
   }
 
-  // 128 bytes of global memory, into the multiprocessor's own cache.
+  // 128 bytes of global memory, into the last cache; and into the multiprocessor's own.
+  static ROCM_SD_DEVICE void prefetch_far(const void* from) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+  }
   static ROCM_SD_DEVICE void prefetch_line(const void* from) {
     asm volatile("prefetch.global.L1 [%0];" ::"l"(from));
   }

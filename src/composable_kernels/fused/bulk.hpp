@@ -20,6 +20,15 @@ struct BulkMatrixRows {
   }
 };
 
+// tile_place() with as few divisions as it takes.
+ROCM_SD_DEVICE TilePlace bulk_place(int index, int tiles_m, int tiles_n) {
+  constexpr int kBand = 8;
+  const int band = index < kBand * tiles_n ? 0 : index / (kBand * tiles_n), first = band * kBand;
+  const int height = tiles_m - first < kBand ? tiles_m - first : kBand;
+  const int within = index - first * tiles_n, n = bulk_quotient(within, height);
+  return {first + within - n * height, n};
+}
+
 // Work: what to compute, with
 //   rows(), columns()   of the product; kGated: columns of values and of their gates
 //   steps()             of k
@@ -27,11 +36,13 @@ struct BulkMatrixRows {
 //   prefetch_maps()     asks for the maps ahead of their use
 //   weights()           their map; weight_row(layer, column): the row of it that a column has
 //   fresh_weights()     whether the kernel before may still be writing them
+//   bias()              of all columns, or null
 //   rows_of(layer, first row, step)   of the steps from there on: fetch(to, barrier) starts the copy of the
 //     next one's, with halos of those of all taps
 //   halo(), tap(step)   with halos: what they are, and which of their taps a step is
 //   row(layer, row)     the row of y that a row of the product is, or -1
-//   output(rows, first channel)   what becomes of the sums of a lane's two rows (tile/bulk_output.hpp)
+//   output(rows, first channel)   what becomes of the sums of a lane's two rows (tile/bulk_output.hpp): its
+//     begin() fills them and returns an Early, which its finish() gets back
 // splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other (gated,
 // tiles in turn, or two workgroups on a multiprocessor: 1); with more than one, every cluster has one tile.
 // sharers: tiles below each other that a cluster computes beside each other.
@@ -40,18 +51,19 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
                               int groups, char* lds) {
   constexpr bool kMaySplit = Cfg::kMovesRegisters && !Cfg::kInTurns && !Work::kGated;
   const BulkCluster cluster(group, sharers, kMaySplit ? splits : 1);
-  const int tiles_m = (work.rows() + Cfg::kBlockM * sharers - 1) / (Cfg::kBlockM * sharers);
+  const int tiles_m = bulk_quotient(work.rows() + Cfg::kBlockM * sharers - 1, Cfg::kBlockM * sharers);
   const int tiles_n = (work.columns() + Cfg::kBlockN - 1) / Cfg::kBlockN, tiles = tiles_m * tiles_n;
   const int first = cluster.part * split_steps;
   const int last = first + split_steps < work.steps() ? first + split_steps : work.steps();
+  if (Nvidia::thread() == Cfg::kConsumers) work.prefetch_maps();
   BulkPipeline<Cfg> pipeline(lds, cluster);
   struct Tile {
     int layer, first_row, first_column;
   };
-  const int stride = groups / cluster.size(), items = tiles * work.layers();
+  const int stride = bulk_quotient(groups, cluster.size()), items = tiles * work.layers();
   const auto tile_of = [&](int item) {
-    const int layer = item / tiles;
-    const TilePlace tile = tile_place(item - layer * tiles, tiles_m, tiles_n);
+    const int layer = work.layers() == 1 ? 0 : item / tiles;
+    const TilePlace tile = bulk_place(item - layer * tiles, tiles_m, tiles_n);
     return Tile{layer, (tile.m * sharers + cluster.tile) * Cfg::kBlockM, tile.n * Cfg::kBlockN};
   };
   if (Nvidia::uniform(Nvidia::thread() / 128) == Cfg::kConsumers / 128) {
@@ -59,9 +71,8 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     // One thread for weights and one for rows, of different waves: a step's waits and addresses take one
     // about as long as its products take.
     if (Nvidia::thread() == Cfg::kConsumers) {
-      work.prefetch_maps();
       if (work.fresh_weights()) Nvidia::begin_kernel();
-      for (int item = group / cluster.size(); item < items; item += stride) {
+      for (int item = bulk_quotient(group, cluster.size()); item < items; item += stride) {
         const Tile tile = tile_of(item);
         const auto block = [&](int i) {
           // Gated: a piece of values and one of their gates.
@@ -76,7 +87,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     } else if (Nvidia::thread() == Cfg::kConsumers + 32) {
       Nvidia::begin_kernel();
       Nvidia::let_next_start();
-      for (int item = group / cluster.size(); item < items; item += stride) {
+      for (int item = bulk_quotient(group, cluster.size()); item < items; item += stride) {
         const Tile tile = tile_of(item);
         auto rows = work.rows_of(tile.layer, tile.first_row, first);
         const auto fetch = [&](char* to, BulkBarrier full) { rows.fetch(to, full); };
@@ -86,6 +97,16 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
         } else {
           for (int step = first; step < last; ++step) pipeline.fetch_rows(fetch);
         }
+      }
+    } else if (Nvidia::thread() >= Cfg::kConsumers + 64 && Nvidia::thread() < Cfg::kConsumers + 96) {
+      // The first tile's biases come from memory, while the kernel before is still at work.
+      const int item = bulk_quotient(group, cluster.size()), line = Nvidia::lane(), half = Cfg::kBlockN / 64;
+      if (work.bias() && item < items && line < Cfg::kBlockN / 32) {
+        const int column = tile_of(item).first_column;
+        const int at = !Work::kGated ? column + 32 * line
+                       : line < half ? column / 2 + 32 * line
+                                     : (work.columns() + column) / 2 + 32 * (line - half);
+        if (at < work.columns()) Bulk::prefetch_far(work.bias() + at);
       }
     }
     if (kMaySplit && splits > 1) pipeline.stand_by();
@@ -101,7 +122,7 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
     // other has started all of its own: until then, what the barriers of its stages say is about those.
     constexpr int kTeams = Cfg::kInTurns ? 2 : 1;
     const int team = Cfg::kInTurns ? Nvidia::uniform(Nvidia::thread() / 128) : 0;
-    const int from = group / cluster.size() + team * stride, steps = last - first;
+    const int from = bulk_quotient(group, cluster.size()) + team * stride, steps = last - first;
     const auto skip = [&] {
       pipeline.skip(steps);
       if constexpr (Cfg::kHalo) pipeline.skip_halos(steps / work.halo().taps);
@@ -110,26 +131,44 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
       Bulk::let_team_start(0);
       skip();
     }
+    // Gated, tails are long: the second team stays some steps behind the first, so that one multiplies while
+    // the other begins its tail.
+    constexpr bool kLags = Work::kGated && Cfg::kMovesRegisters && !Cfg::kInTurns;
+    const int lag = sharers == 1 ? 1 : 2;
+    const bool lags = kLags && steps > lag && from + stride < items;
+    bool leads = lags && Nvidia::uniform(Nvidia::thread() / 128) == 0, follows = lags && !leads;
     for (int item = from; item < items; item += kTeams * stride) {
       const Tile tile = tile_of(item);
       Accumulators<Nvidia, Cfg> acc[Cfg::kParts];
+      using Output = decltype(output_of(tile, 0));
+      typename Output::Early early[Cfg::kParts];
       ROCM_SD_UNROLL
-      for (int part = 0; part < Cfg::kParts; ++part) output_of(tile, part).begin(acc[part], pipeline);
+      for (int part = 0; part < Cfg::kParts; ++part)
+        early[part] = output_of(tile, part).begin(acc[part], pipeline);
       if (item + kTeams * stride < items) output_of(tile_of(item + kTeams * stride), 0).expect();
-      if (Cfg::kInTurns) Bulk::wait_for_turn(team);
+      if (Cfg::kInTurns || follows) Bulk::wait_for_turn(Cfg::kInTurns ? team : 1);
+      follows = false;
       const auto started = [&] {
         if (Cfg::kInTurns && item + stride < items) Bulk::let_team_start(1 - team);
       };
       if constexpr (Cfg::kHalo)
         pipeline.multiply(acc, steps, work.halo(), work.tap(first), started);
       else
-        pipeline.multiply(acc, steps, started);
+        pipeline.multiply(
+            acc, steps,
+            [&](int step) {
+              if (leads && step == lag) {
+                Bulk::let_team_start(1);
+                leads = false;
+              }
+            },
+            started);
       if (Cfg::kInTurns) skip();
       ROCM_SD_UNROLL
       for (int part = 0; part < Cfg::kParts; ++part) {
         auto&& sums = float_sums(acc[part]);
         if (kMaySplit && splits > 1) pipeline.sum_parts(sums);  // then there is one part
-        output_of(tile, part).finish(sums, pipeline);
+        output_of(tile, part).finish(sums, pipeline, early[part]);
       }
     }
   }

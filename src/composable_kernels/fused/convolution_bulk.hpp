@@ -98,6 +98,7 @@ struct BulkConv {
     return layers() > 1 ? conv_phase_pixel(image(), pixel, phase / 2, phase % 2) : pixel;
   }
   ROCM_SD_DEVICE bool fresh_weights() const { return p.fresh_weights; }
+  ROCM_SD_DEVICE const float* bias() const { return p.conv.tail.bias; }
   ROCM_SD_DEVICE BulkOutput<Cfg, kGated> output(int row, int other_row, int first_channel) const {
     return {p.conv.tail, {row, other_row}, first_channel};
   }

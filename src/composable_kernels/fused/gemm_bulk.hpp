@@ -28,6 +28,7 @@ struct BulkGemm {
   }
   ROCM_SD_DEVICE int row(int, int row) const { return row < rows() ? row : -1; }
   ROCM_SD_DEVICE bool fresh_weights() const { return p.fresh_weights; }
+  ROCM_SD_DEVICE const float* bias() const { return p.gemm.tail.bias; }
   ROCM_SD_DEVICE BulkOutput<Cfg, kGated> output(int row, int other_row, int first_channel) const {
     return {p.gemm.tail, {row, other_row}, first_channel};
   }

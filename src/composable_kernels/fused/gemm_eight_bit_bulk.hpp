@@ -22,7 +22,12 @@ struct BulkScaledOutput {
   int rows[2];        // of y, of this lane; -1: none
   int first_channel;  // of y, of the tile
 
-  ROCM_SD_DEVICE void begin(Accumulators<Nvidia, Cfg>& acc, const BulkPipeline<Cfg>&) const { acc = {}; }
+  struct Early {};  // what begin() knows that finish() wants
+
+  ROCM_SD_DEVICE Early begin(Accumulators<Nvidia, Cfg>& acc, const BulkPipeline<Cfg>&) const {
+    acc = {};
+    return {};
+  }
   // Asks for the scales and biases, for a tile that comes later.
   ROCM_SD_DEVICE void expect() const {
     const int thread = BulkPlace<Cfg>::thread(), channel = first_channel + 32 * (thread % kOutputs);
@@ -32,7 +37,7 @@ struct BulkScaledOutput {
     if (p.tail.bias) Bulk::prefetch_line(p.tail.bias + at);
   }
   template <class Floats>
-  ROCM_SD_DEVICE void finish(Floats& acc, const BulkPipeline<Cfg>& pipeline) const {
+  ROCM_SD_DEVICE void finish(Floats& acc, const BulkPipeline<Cfg>& pipeline, const Early&) const {
     const auto row_scale = [&](int at) { return row_of(at) >= 0 ? p.x_scales[row_of(at)] : 0.0f; };
     const float scales[2] = {row_scale(0), row_scale(1)};
     const auto scale_of = [&](int at) { return at % 2 ? scales[1] : scales[0]; };
@@ -103,6 +108,7 @@ struct BulkEightBitGemm {
   ROCM_SD_DEVICE int layers() const { return 1; }
   ROCM_SD_DEVICE const TensorMap& weights() const { return p.w; }
   ROCM_SD_DEVICE bool fresh_weights() const { return false; }
+  ROCM_SD_DEVICE const float* bias() const { return p.gemm.tail.bias; }
   ROCM_SD_DEVICE void prefetch_maps() const {
     Bulk::prefetch(p.w);
     Bulk::prefetch(p.x);

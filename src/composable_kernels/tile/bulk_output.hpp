@@ -25,23 +25,24 @@ ROCM_SD_DEVICE float& bulk_element(C (&pair)[2][1], int half, int i) {
   return pair[i / 4][0].x[i / 2 % 2 * 4 + half * 2 + i % 2];
 }
 
-// gelu() for results of 16 bits. erfc(z) = exp(-z^2) t P(t), t = 1 / (1 + 0.45 z), z >= 0: P fitted by least
-// squares of the relative error, reweighted towards its maximum; relative error 2.8e-5.
+// gelu() for results of 16 bits: max(v, 0) - |v| erfc(|v| / sqrt 2) / 2, without a choice by v's sign.
+// erfc(z) = exp(-z^2) t P(t), t = 1 / (1 + 0.45 z), z >= 0: P fitted by least squares of the relative error,
+// reweighted towards its maximum; relative error 2.8e-5. Below, P / 2.
 ROCM_SD_DEVICE float bulk_gelu(float v) {
-  const float t = Nvidia::reciprocal(1.0f + 0.31819805f * fabsf(v));
-  float sum = -0.126361205f;
-  sum = sum * t + 0.268264328f;
-  sum = sum * t + 0.111323674f;
-  sum = sum * t + 0.239750331f;
-  sum = sum * t + 0.253158378f;
-  sum = sum * t + 0.253892505f;
+  const float size = fabsf(v), t = Nvidia::reciprocal(1.0f + 0.31819805f * size);
+  float sum = -0.0631806025f;
+  sum = sum * t + 0.134132164f;
+  sum = sum * t + 0.055661837f;
+  sum = sum * t + 0.1198751155f;
+  sum = sum * t + 0.126579189f;
+  sum = sum * t + 0.126946256f;
   const float tail = sum * t * Nvidia::exp2(-0.72134752f * v * v);
-  return 0.5f * v * (v < 0.0f ? tail : 2.0f - tail);
+  return fmaxf(v, 0.0f) - size * tail;
 }
 
 // Calls plain(at, v) or, gated or where `is_plain` is false, any(at, v, gate) for what this workgroup owns of
-// a lane's sums: 8 channels of pair at / 2 and row at % 2, and gated their gates. There is one copy of what
-// any() does, with a choice of what it is for.
+// a lane's sums: 8 channels of pair at / 2 and row at % 2, and gated their gates. Of what any() does there is
+// one copy, with a choice of what it is for; not so of gates, where that would take longer than the work.
 template <class Cfg, bool kGated, class Floats, class Plain, class Any>
 ROCM_SD_DEVICE void bulk_finish(Floats& acc, const BulkPipeline<Cfg>& pipeline, bool is_plain,
                                 const Plain& plain, const Any& any) {
@@ -60,17 +61,24 @@ ROCM_SD_DEVICE void bulk_finish(Floats& acc, const BulkPipeline<Cfg>& pipeline, 
       }
     return;
   }
-  ROCM_SD_ROLLED
-  for (int pass = 0; pass < 2 * kOutputs; ++pass) {
-    if (!pipeline.owns(pass / 2)) continue;
-    float v[8], gate[8];
+  if constexpr (kGated) {
     ROCM_SD_UNROLL
-    for (int at = 0; at < 2 * kOutputs; ++at)
-      if (at == pass) {
-        take(v, at);
-        if (kGated) take(gate, at + 2 * (kPairs - kOutputs));
-      }
-    any(pass, v, gate);
+    for (int at = 0; at < 2 * kOutputs; ++at) {
+      float v[8], gate[8];
+      take(v, at);
+      take(gate, at + 2 * (kPairs - kOutputs));
+      any(at, v, gate);
+    }
+  } else {
+    ROCM_SD_ROLLED
+    for (int pass = 0; pass < 2 * kOutputs; ++pass) {
+      if (!pipeline.owns(pass / 2)) continue;
+      float v[8], gate[8];
+      ROCM_SD_UNROLL
+      for (int at = 0; at < 2 * kOutputs; ++at)
+        if (at == pass) take(v, at);
+      any(pass, v, gate);
+    }
   }
 }
 
@@ -87,51 +95,77 @@ struct BulkOutput {
   int rows[2];        // of y, of this lane; -1: none
   int first_channel;  // of y, of the tile
 
+  // Whether the residual is added in the end, for which its pieces wait in registers: their way from memory
+  // would be longer than that of the first tiles.
+  static constexpr bool kHolds = !kGated && Cfg::kMovesRegisters && Cfg::kParts == 1 && kPairs <= 5;
+  // What begin() knows that finish() wants.
+  struct Early {
+    uint4 residual[kHolds ? kPairs : 1][2];
+  };
+
   // What the sums of the pairs that this workgroup owns begin with; the others' with zero. Loads come first,
   // so that all are under way together, or as many as there are registers for.
-  ROCM_SD_DEVICE void begin(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
-    constexpr int kBatch = Cfg::kMovesRegisters ? kPairs : 1;
+  ROCM_SD_DEVICE Early begin(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
+    Early early = {};
+    const T* from[2];
+    ROCM_SD_UNROLL
+    for (int half = 0; half < 2; ++half)
+      from[half] = p.residual + int64_t{rows[half]} * p.y_stride + channel_of(0);
+    // Not into 8 elements, of which each would wait for its load at once.
+    const auto load_residual = [&](uint4(&to)[2], int i) {
+      ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half)
+        if (pipeline.owns(i) && channel_of(i) < p.channels && rows[half] >= 0)
+          to[half] = *reinterpret_cast<const uint4*>(from[half] + 32 * i);
+    };
+    if (kHolds && p.residual) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < (kHolds ? kPairs : 0); ++i) load_residual(early.residual[i], i);
+    }
+    constexpr int kBatch = !Cfg::kMovesRegisters ? 1 : Cfg::kParts > 1 && kPairs > 4 ? 3 : kPairs;
     ROCM_SD_UNROLL
     for (int first = 0; first < kPairs; first += kBatch) {
-      Vec8<T> residual[kBatch][2] = {};
-      if (!kGated && p.residual) {
+      const int last = first + kBatch < kPairs ? first + kBatch : kPairs;
+      uint4 residual[kBatch][2] = {};
+      if (!kGated && !kHolds && p.residual) {
         ROCM_SD_UNROLL
-        for (int i = 0; i < kBatch; ++i) ROCM_SD_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const int channel = channel_of(first + i);
-          if (pipeline.owns(first + i) && channel < p.channels && rows[half] >= 0)
-            residual[i][half] =
-                *reinterpret_cast<const Vec8<T>*>(p.residual + int64_t{rows[half]} * p.y_stride + channel);
-        }
+        for (int i = first; i < last; ++i) load_residual(residual[i - first], i);
       }
       float bias[kBatch][8] = {};
       if (p.bias) {
         ROCM_SD_UNROLL
-        for (int i = 0; i < kBatch; ++i) {
-          const bool gate = kGated && first + i >= kOutputs;
-          const int channel = channel_of(gate ? first + i - kOutputs : first + i);
-          if (pipeline.owns(first + i) && channel < p.channels)
-            load8(bias[i], p.bias + (gate ? p.channels : 0) + channel, true, 8);
+        for (int i = first; i < last; ++i) {
+          const bool gate = kGated && i >= kOutputs;
+          const int channel = channel_of(gate ? i - kOutputs : i);
+          if (pipeline.owns(i) && channel < p.channels)
+            load8(bias[i - first], p.bias + (gate ? p.channels : 0) + channel, true, 8);
         }
       }
       ROCM_SD_UNROLL
-      for (int i = 0; i < kBatch; ++i) ROCM_SD_UNROLL
+      for (int i = first; i < last; ++i) ROCM_SD_UNROLL
       for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
-      for (int e = 0; e < 8; ++e)
-        bulk_element(pair(acc, first + i), half, e) =
-            bias[i][e] + (kGated ? 0.0f : to_float(residual[i][half].x[e]));
+      for (int e = 0; e < 8; ++e) bulk_element(pair(acc, i), half, e) = bias[i - first][e];
+      if (!kGated && !kHolds && p.residual) {
+        ROCM_SD_UNROLL
+        for (int i = first; i < last; ++i) ROCM_SD_UNROLL
+        for (int half = 0; half < 2; ++half) add(acc, i, half, residual[i - first][half]);
+      }
     }
     if (!kGated && p.shift) add_shift(acc, pipeline);
+    return early;
   }
 
   // Asks for the biases of begin(), for a tile that comes later.
   ROCM_SD_DEVICE void expect() const {
-    const int thread = BulkPlace<Cfg>::thread(), channel = first_channel + 32 * (thread % kOutputs);
-    if (thread >= kPairs || !p.bias || channel >= p.channels) return;
-    Bulk::prefetch_line(p.bias + (thread < kOutputs ? 0 : p.channels) + channel);
+    if (p.bias) prefetch_channels(p.bias);
   }
 
-  ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline) const {
+  ROCM_SD_DEVICE void finish(Sums& acc, const BulkPipeline<Cfg>& pipeline, const Early& early) const {
+    if (kHolds && p.residual) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < (kHolds ? kPairs : 0); ++i) ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) add(acc, i, half, early.residual[i][half]);
+    }
     bulk_finish<Cfg, kGated>(
         acc, pipeline, p.act == TailActivation::kNone, [&](int at, float(&v)[8]) { put(v, at); },
         [&](int at, float(&v)[8], const float(&gate)[8]) {
@@ -148,10 +182,23 @@ struct BulkOutput {
         });
   }
 
- private:
+ protected:
   static ROCM_SD_DEVICE Pair& pair(Sums& acc, int i) { return *reinterpret_cast<Pair*>(&acc.c[2 * i]); }
+  // The tile's part of a table of all channels, gated with that of the gates.
+  ROCM_SD_DEVICE void prefetch_channels(const float* table) const {
+    const int thread = BulkPlace<Cfg>::thread(), channel = first_channel + 32 * (thread % kOutputs);
+    if (thread >= kPairs || channel >= p.channels) return;
+    Bulk::prefetch_line(table + (thread < kOutputs ? 0 : p.channels) + channel);
+  }
   ROCM_SD_DEVICE int channel_of(int pair) const {
     return first_channel + 32 * pair + BulkPlace<Cfg>::channel();
+  }
+
+ private:
+  static ROCM_SD_DEVICE void add(Sums& acc, int i, int half, uint4 residual) {
+    const auto piece = __builtin_bit_cast(Vec8<T>, residual);
+    ROCM_SD_UNROLL
+    for (int e = 0; e < 8; ++e) bulk_element(pair(acc, i), half, e) += to_float(piece.x[e]);
   }
   // at: as bulk_finish() says.
   ROCM_SD_DEVICE void put(const float (&v)[8], int at) const {

@@ -38,7 +38,9 @@ struct BulkTurnsCfg : BulkCfg<Storage, kColumns, kStageCount, 1> {
   using Base = BulkCfg<Storage, kColumns, kStageCount, 1>;
   static constexpr bool kInTurns = true;
   static constexpr int kTeam = Base::kConsumers / 2, kParts = 2;
-  static_assert(kColumns <= 128);  // both parts' sums in registers
+  static constexpr int kFetchRegisters = kColumns > 128 ? 40 : Base::kFetchRegisters;
+  static constexpr int kMultiplyRegisters = (504 - kFetchRegisters) / 2;
+  static_assert(kColumns <= 160);  // both parts' sums in registers
 };
 
 // Either of them with the pixels of all taps fetched at once.
@@ -77,14 +79,18 @@ ROCM_SD_DEVICE decltype(auto) float_sums(Accumulators<Nvidia, Cfg>& acc) {
   }
 }
 
+// n / d of what is not negative. Most divisors are powers of two, and several divisions on the way to the
+// first copy would take as long as a step.
+ROCM_SD_DEVICE int bulk_quotient(int n, int d) { return (d & (d - 1)) == 0 ? n >> (31 - __clz(d)) : n / d; }
+
 // How the workgroups of a cluster divide their work: `sharers` tiles below each other, each in `parts` of k.
 struct BulkCluster {
   int sharers, parts;
   int tile, part;  // this workgroup's
 
   ROCM_SD_DEVICE BulkCluster(int group, int of_sharers, int of_parts) : sharers(of_sharers), parts(of_parts) {
-    const int rank = group % size();
-    part = rank / sharers;
+    const int rank = group - bulk_quotient(group, size()) * size();
+    part = bulk_quotient(rank, sharers);
     tile = rank - part * sharers;
   }
   ROCM_SD_DEVICE int size() const { return sharers * parts; }
@@ -102,7 +108,8 @@ class BulkPipeline {
   static constexpr int kPairs = Cfg::kAtomsN / 2;  // of atoms: 32 channels
 
  public:
-  ROCM_SD_DEVICE BulkPipeline(char* lds, const BulkCluster& cluster) : cluster_(cluster) {
+  ROCM_SD_DEVICE BulkPipeline(char* lds, const BulkCluster& cluster)
+      : cluster_(cluster), owned_(bulk_quotient(kPairs + cluster.parts - 1, cluster.parts)) {
     const auto misplaced = static_cast<uint32_t>(__cvta_generic_to_shared(lds)) % 1024;
     tiles_ = lds + (1024 - misplaced) % 1024;
     barriers_ = tiles_ + kStages * Cfg::kStageBytes + (Cfg::kHalo ? 2 * kHaloBytes : 0);
@@ -175,17 +182,18 @@ class BulkPipeline {
     advance_halo();
   }
 
-  // Adds `steps` steps, at least one, to acc; calls started() when the last has been started. The first
-  // stands before the loop: in it, nothing but products may define the sums, or they
-  // would wait for each other.
-  template <class Started>
-  ROCM_SD_DEVICE void multiply(Sums (&acc)[Cfg::kParts], int steps, const Started& started) {
+  // Adds `steps` steps, at least one, to acc; calls at(step) when a step has been started, the second or a
+  // later one, and started() when the last has been. The first stands before the loop: in it, nothing but
+  // products may define the sums, or they would wait for each other.
+  template <class At, class Started>
+  ROCM_SD_DEVICE void multiply(Sums (&acc)[Cfg::kParts], int steps, const At& at, const Started& started) {
     settle_all(acc);
     start_step(acc);
     int last = stage_;
     advance();
     for (int step = 1; step < steps; ++step) {
       start_step(acc);
+      at(step);
       WaveGroup::wait<1>();
       release(last);
       last = stage_;
@@ -242,8 +250,10 @@ class BulkPipeline {
   }
 
   // Pairs of atoms that each part of k owns in the end.
-  ROCM_SD_DEVICE int owned_pairs() const { return (kPairs + cluster_.parts - 1) / cluster_.parts; }
-  ROCM_SD_DEVICE bool owns(int pair) const { return pair / owned_pairs() == cluster_.part; }
+  ROCM_SD_DEVICE int owned_pairs() const { return owned_; }
+  ROCM_SD_DEVICE bool owns(int pair) const {
+    return pair >= cluster_.part * owned_ && pair < (cluster_.part + 1) * owned_;
+  }
 
   // After the last step: every workgroup of the tile gets the whole sums of the pairs that it owns.
   // Consumers only; the fetching group calls stand_by() meanwhile.
@@ -359,6 +369,7 @@ class BulkPipeline {
   }
 
   const BulkCluster& cluster_;
+  const int owned_;
   char *tiles_, *barriers_;
   int stage_ = 0, turn_ = 0;
   uint32_t phase_ = 0;

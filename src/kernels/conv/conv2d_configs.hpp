@@ -42,11 +42,11 @@
   X(bulk, 256, 4, 1)                 \
   X(bulk, 160, 6, 1) X(bulk, 128, 6, 1) X(bulk, 64, 8, 1)
 // In turns (BulkTurnsCfg); X(channels, stages).
-#define ROCM_SD_CONV_CONFIGS_TURNS(X) X(128, 6) X(64, 8)
+#define ROCM_SD_CONV_CONFIGS_TURNS(X) X(160, 6) X(128, 6) X(64, 8)
 // Both with the pixels of all taps fetched at once, where boxes fit the image (BulkHaloCfg); X(channels,
 // stages). Other widths lost to those or to the ones above wherever they were tried.
 #define ROCM_SD_CONV_CONFIGS_HALO(X) X(160, 8)
-#define ROCM_SD_CONV_CONFIGS_HALO_TURNS(X) X(128, 10) X(64, 12)
+#define ROCM_SD_CONV_CONFIGS_HALO_TURNS(X) X(160, 8) X(128, 10) X(64, 12)
 #define ROCM_SD_CONV_CONFIGS_RDNA(X) \
   X(128, 128, 32, 2, 2, 2, 1)        \
   X(128, 160, 32, 4, 2, 2, 1)        \

@@ -52,8 +52,9 @@
   X(bulk, 256, 4, 1)                 \
   X(bulk, 160, 6, 1) X(bulk, 128, 6, 1) X(bulk, 64, 8, 1)
 #define ROCM_SD_GEGLU_CONFIGS_BULK(X) X(bulk, 256, 4, 1) X(bulk, 128, 6, 1)
-// In turns (BulkTurnsCfg), also of GEGLU; X(channels, stages).
-#define ROCM_SD_GEMM_CONFIGS_TURNS(X) X(128, 6)
+// In turns (BulkTurnsCfg); X(channels, stages).
+#define ROCM_SD_GEMM_CONFIGS_TURNS(X) X(128, 6) X(160, 6)
+#define ROCM_SD_GEGLU_CONFIGS_TURNS(X) X(128, 6)
 #define ROCM_SD_GEMM_CONFIGS_RDNA(X) \
   X(128, 128, 32, 2, 2, 2, 1)        \
   X(128, 160, 32, 4, 2, 2, 1)        \

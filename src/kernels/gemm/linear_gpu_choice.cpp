@@ -26,10 +26,10 @@ constexpr std::array kHopperGemm = {ROCM_SD_GEMM_CONFIGS_HOPPER(ROCM_SD_GROUP_RO
 constexpr std::array kHopperGeglu = {ROCM_SD_GEGLU_CONFIGS_HOPPER(ROCM_SD_GROUP_ROW)};
 #define ROCM_SD_BULK_ROW(name, n, stages, groups) GemmConfig{bulk_shape(n, stages), groups, true, true},
 #define ROCM_SD_TURN_ROW(n, stages) GemmConfig{bulk_shape(n, stages), 1, true, true, true},
-#define ROCM_SD_TURN_ROWS ROCM_SD_GEMM_CONFIGS_TURNS(ROCM_SD_TURN_ROW)
-constexpr std::array kBulkGemm = {ROCM_SD_GEMM_CONFIGS_BULK(ROCM_SD_BULK_ROW) ROCM_SD_TURN_ROWS};
-constexpr std::array kBulkGeglu = {ROCM_SD_GEGLU_CONFIGS_BULK(ROCM_SD_BULK_ROW) ROCM_SD_TURN_ROWS};
-#undef ROCM_SD_TURN_ROWS
+constexpr std::array kBulkGemm = {ROCM_SD_GEMM_CONFIGS_BULK(ROCM_SD_BULK_ROW)
+                                      ROCM_SD_GEMM_CONFIGS_TURNS(ROCM_SD_TURN_ROW)};
+constexpr std::array kBulkGeglu = {ROCM_SD_GEGLU_CONFIGS_BULK(ROCM_SD_BULK_ROW)
+                                       ROCM_SD_GEGLU_CONFIGS_TURNS(ROCM_SD_TURN_ROW)};
 #undef ROCM_SD_TURN_ROW
 #undef ROCM_SD_BULK_ROW
 #undef ROCM_SD_GEMM_ROW
@@ -162,7 +162,7 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
   for (const GemmChoice& choice : linear_candidates(traits, p)) {
     if (!choice.config) return choice;
     const bool bulk = choice.config->bulk;  // ahead of the others wherever it exists
-    if (bulk && (choice.config->groups > 1 || (choice.config->turns && !p.gated))) continue;
+    if (bulk && choice.config->groups > 1) continue;
     const double time =
         bulk ? bulk_ns(traits, bulk_tile(*choice.config), bulk_extent(p), {choice.sharers, choice.splits})
              : estimate(traits, p, choice);

@@ -24,15 +24,22 @@ struct ShapeRow {
   int64_t rows, columns, in;  // columns: of the weight
   int count;                  // calls per forward
   bool gated = false;
+  bool plain = false;  // without bias and residual
 };
 constexpr ShapeRow kShapes[] = {
-    {"sd15", 8192, 320, 320, 30},
+    {"sd15", 8192, 320, 320, 20},
+    {"sd15", 8192, 320, 320, 5, false, true},
+    {"sd15", 8192, 960, 320, 5, false, true},
     {"sd15", 8192, 2560, 320, 5, true},
     {"sd15", 8192, 320, 1280, 5},
-    {"sd15", 2048, 640, 640, 30},
+    {"sd15", 2048, 640, 640, 20},
+    {"sd15", 2048, 640, 640, 5, false, true},
+    {"sd15", 2048, 1920, 640, 5, false, true},
     {"sd15", 2048, 5120, 640, 5, true},
     {"sd15", 2048, 640, 2560, 5},
-    {"sd15", 512, 1280, 1280, 30},
+    {"sd15", 512, 1280, 1280, 20},
+    {"sd15", 512, 1280, 1280, 5, false, true},
+    {"sd15", 512, 3840, 1280, 5, false, true},
     {"sd15", 512, 10240, 1280, 5, true},
     {"sd15", 512, 1280, 5120, 5},
     {"sd15", 128, 1280, 1280, 6},
@@ -44,10 +51,14 @@ constexpr ShapeRow kShapes[] = {
     {"sd15", 2, 1280, 1280, 13},
     {"sd15", 2, 1280, 320, 1},
     {"sd15", 2, 320, 1280, 5},
-    {"sdxl", 8192, 640, 640, 70},
+    {"sdxl", 8192, 640, 640, 25},
+    {"sdxl", 8192, 640, 640, 10, false, true},
+    {"sdxl", 8192, 1920, 640, 10, false, true},
     {"sdxl", 8192, 5120, 640, 10, true},
     {"sdxl", 8192, 640, 2560, 10},
-    {"sdxl", 2048, 1280, 1280, 372},
+    {"sdxl", 2048, 1280, 1280, 126},
+    {"sdxl", 2048, 1280, 1280, 60, false, true},
+    {"sdxl", 2048, 3840, 1280, 60, false, true},
     {"sdxl", 2048, 10240, 1280, 60, true},
     {"sdxl", 2048, 1280, 5120, 60},
     {"sdxl", 154, 640, 2048, 20},
@@ -83,7 +94,7 @@ Operands make_operands(Device& device, const ShapeRow& s, DType dtype) {
   for (int i = 0; i < copies; ++i) {
     Tensor copy = make_tensor(device, w.shape(), dtype);
     device.copy_on_device(copy.data(), w.data(), w.bytes());
-    o.w.push_back({Weight(copy), bias});
+    o.w.push_back({Weight(copy), s.plain ? Tensor() : bias});
   }
   for (int i = 0; i < 2; ++i) o.x.push_back(random_on(device, {s.rows, s.in}, dtype, 3, 1));
   const int64_t out = s.gated ? s.columns / 2 : s.columns;
@@ -98,11 +109,12 @@ Operands make_operands(Device& device, const ShapeRow& s, DType dtype) {
 
 double expected(const Operands& o, const ShapeRow& s, int64_t row, int64_t column) {
   const auto product = [&](int64_t c) {
-    double sum = o.host_bias[c];
+    double sum = s.plain ? 0 : o.host_bias[c];
     for (int64_t k = 0; k < s.in; ++k)
       sum += static_cast<double>(o.host_x[row * s.in + k]) * static_cast<double>(o.host_w[c * s.in + k]);
     return sum;
   };
+  if (s.plain) return product(column);
   if (!s.gated) return product(column) + static_cast<double>(o.host_residual[row * s.columns + column]);
   const double gate = product(s.columns / 2 + column);
   return product(column) * gate * 0.5 * std::erfc(-gate / std::sqrt(2.0));
@@ -127,7 +139,7 @@ double sampled_error(Device& device, const Operands& o, const ShapeRow& s) {
 }
 
 double time(GpuDevice& device, const Operands& o, const ShapeRow& s, const GemmChoice& choice) {
-  const Epilogue epilogue{.residual = s.gated ? nullptr : &o.residual};
+  const Epilogue epilogue{.residual = s.gated || s.plain ? nullptr : &o.residual};
   return bench::median_us(device, kLaunches, [&](Exec& ex, int i) {
     const LinearProblem p{
         o.x[i % o.x.size()], o.w[i % o.w.size()], epilogue, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
@@ -181,7 +193,10 @@ int main(int argc, char** argv) {
     const std::string chosen = describe(linear_default_config(device.traits(), p));
     const double flops = 2.0 * static_cast<double>(s.rows * s.columns * s.in);
     std::printf("\n%s %lldx%lldx%lld%s x%d: default %s\n", s.model, static_cast<long long>(s.rows),
-                static_cast<long long>(s.columns), static_cast<long long>(s.in), s.gated ? " geglu" : "",
+                static_cast<long long>(s.columns), static_cast<long long>(s.in),
+                s.gated   ? " geglu"
+                : s.plain ? " plain"
+                          : "",
                 s.count, chosen.c_str());
     double default_us = std::nan("");
     if (print == "table") {

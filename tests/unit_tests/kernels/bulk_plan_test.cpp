@@ -49,7 +49,7 @@ double best_ns(const GpuTraits& traits, const BulkExtent& e) {
   };
   for (const int columns : kWidths) consider({columns});
   if (e.from != BulkRows::kMatrix)
-    for (const int columns : {64, 128}) consider({columns, 1, true});
+    for (const int columns : {64, 128, 160}) consider({columns, 1, true});
   return least;
 }
 
