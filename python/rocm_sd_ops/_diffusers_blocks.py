@@ -52,8 +52,10 @@ def resnet_forward(state: State, block: nn.Module, packs: bool) -> Callable:
     """ResnetBlock2D: each norm with its SiLU, the time shift and the shortcut in the convolutions' tails."""
     norm1, norm2, conv1, conv2 = (Parameters(state, packs and i >= 2) for i in range(4))
     children = PlainChildren({"norm1": nn.GroupNorm, "conv1": nn.Conv2d, "norm2": nn.GroupNorm, "conv2": nn.Conv2d})
-    fits = (block.time_embedding_norm == "default" and block.upsample is None and block.downsample is None
-            and isinstance(block.nonlinearity, nn.SiLU) and block.output_scale_factor == 1.0)
+    # A block without a time embedding does nothing for it, whatever the name of its kind ("group" in the VAE's decoder).
+    shifted = block.time_embedding_norm == "default" or (block.time_embedding_norm != "scale_shift" and block.time_emb_proj is None)
+    fits = (shifted and block.upsample is None and block.downsample is None and isinstance(block.nonlinearity, nn.SiLU)
+            and block.output_scale_factor == 1.0)
 
     def forward(self: nn.Module, original: Callable, input_tensor: Tensor, temb: Optional[Tensor] = None, *args: Any,
                 **kwargs: Any) -> Tensor:

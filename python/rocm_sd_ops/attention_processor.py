@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import Seen, is_capturing
+from ._patching import Seen, is_capturing, is_plain
 
 
 def takes_parameters(attn: Any) -> bool:
@@ -48,15 +48,19 @@ class RocmSDAttnProcessor:
         if attn.spatial_norm is not None:
             hidden_states = attn.spatial_norm(hidden_states, temb)
         image = hidden_states.shape if hidden_states.ndim == 4 else None
+        norm = attn.group_norm
         if image is not None:
+            if is_plain(norm, nn.GroupNorm) and hidden_states.dtype == norm.weight.dtype:
+                hidden_states = ops.group_norm_silu(hidden_states, norm.num_groups, norm.weight, norm.bias, norm.eps, silu=False)
+                norm = None
             hidden_states = hidden_states.flatten(2).transpose(1, 2)  # [B,HW,C]
         text = encoder_hidden_states
         batch, length = (hidden_states if text is None else text).shape[:2]
         if attention_mask is not None:
             attention_mask = attn.prepare_attention_mask(attention_mask, length, batch)
             attention_mask = attention_mask.view(batch, attn.heads, -1, attention_mask.shape[-1])
-        if attn.group_norm is not None:
-            hidden_states = attn.group_norm(hidden_states.transpose(1, 2)).transpose(1, 2)
+        if norm is not None:
+            hidden_states = norm(hidden_states.transpose(1, 2)).transpose(1, 2)
 
         query = self._heads(attn, attn.to_q(hidden_states))
         key, value = self._keys_and_values(attn, hidden_states, text)

@@ -119,6 +119,25 @@ def test_vae_agrees(ops):
         assert psnr(a, b) >= 90
 
 
+def test_vae_by_layers_calls_no_norm_of_pytorchs(ops, monkeypatch):
+    """Both halves: residual blocks, the attention's norm and the last one are ours, in each level."""
+    from diffusers import AutoencoderKL
+
+    vae = random_weights(AutoencoderKL(block_out_channels=(16, 32), norm_num_groups=8, layers_per_block=1,
+                                       down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2), 3).eval()
+    latent, image, calls = randn(1, 4, 8, 6), randn(1, 3, 16, 12, seed=1), []
+    for name in ("group_norm", "silu"):
+        monkeypatch.setattr(torch.nn.functional, name, _count(getattr(torch.nn.functional, name), calls))
+    with torch.no_grad():
+        want = vae.decode(latent).sample, vae.encode(image).latent_dist.mean
+        assert len(calls) > 20
+        for level in LEVELS:
+            ops.optimize_sd_model(vae, level, engine=False)
+            calls.clear()
+            got = vae.decode(latent).sample, vae.encode(image).latent_dist.mean
+            assert not calls and all(psnr(a, b) >= 90 for a, b in zip(got, want))
+
+
 def _count(function, calls):
     return lambda *args, **kwargs: calls.append(1) or function(*args, **kwargs)
 
