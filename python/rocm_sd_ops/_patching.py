@@ -124,7 +124,8 @@ class PlainChildren:
                 walked = f"{walked}.{key}"
                 links[walked] = (module._modules, key, child, type(child), child.__dict__, child.__dict__.get("forward"))
                 module = child
-            if type(module) is not kind or module.weight is None or module.weight.device.type == "meta":
+            weight = module._parameters.get("weight")  # where the forwards take it from
+            if type(module) is not kind or weight is None or weight.device.type == "meta":
                 return None, []
             found.append(module)
         return tuple(found), list(links.values())

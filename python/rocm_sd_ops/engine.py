@@ -372,12 +372,11 @@ def _write_configs(pipe: Any, folder: Path) -> None:
 
 def _output(result: _Result, output_type: str) -> EngineOutput:
     pictures: Sequence[_Picture] = [result.pictures[i] for i in range(result.count)]
-    arrays = [np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)).copy() for p in pictures]
-    images: Any = np.stack(arrays)
+    images: Any = np.stack([np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)) for p in pictures])  # a copy
     if output_type == "pil":
         from PIL import Image
 
-        images = [Image.fromarray(a) for a in arrays]
+        images = [Image.fromarray(picture) for picture in images]
     elif output_type == "pt":
         import torch
 

@@ -149,19 +149,20 @@ def test_plain_blocks_call_no_layers(ops, monkeypatch):
     inputs, calls = unet_inputs(unet), []
     ops.optimize_sd_model(unet, "performance")
     monkeypatch.setattr(torch.nn.Linear, "forward", _count(torch.nn.Linear.forward, calls))
-    outside = sum(isinstance(m, torch.nn.Linear) for n, m in unet.named_modules() if "transformer_blocks" not in n)
+    outside = sum(isinstance(m, torch.nn.Linear) for n, m in unet.named_modules() if "transformer_blocks" not in n
+                  and "time_emb_proj" not in n)
     assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90
     calls.clear()
     assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90
     inside = len(calls) - sum(isinstance(m, torch.nn.Linear) for m in plain.modules())
     assert inside == outside
-    block, other = (m.mid_block.attentions[0].transformer_blocks[0] for m in (unet, plain))
-    for layer in ("attn1.to_v", "ff.net.2", "norm2", "attn2"):
-        hooks = [b.get_submodule(layer).register_forward_hook(lambda m, a, y: y * 0.5) for b in (block, other)]
+    within = "mid_block.attentions.0.transformer_blocks.0."
+    for layer in (*(within + name for name in ("attn1.to_v", "ff.net.2", "norm2", "attn2")), "mid_block.resnets.0.time_emb_proj"):
+        hooks = [m.get_submodule(layer).register_forward_hook(lambda m, a, y: y * 0.5) for m in (unet, plain)]
         assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90, layer
         for hook in hooks:
             hook.remove()
-    for b in (block, other):
+    for b in (m.get_submodule(within.rstrip(".")) for m in (unet, plain)):
         b.attn1.to_q = torch.nn.Sequential(b.attn1.to_q, torch.nn.Tanh())
     assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90
     mask = dict(encoder_attention_mask=(torch.arange(77) < 20)[None].expand(2, -1))

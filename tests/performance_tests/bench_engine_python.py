@@ -13,6 +13,7 @@ the exit code is 1.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import statistics
 import subprocess
@@ -22,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command does; before PyTorch reads it
 PROMPT = "a photo of a cat"
 Drawn = list[tuple[float, dict[str, float]]]  # of each picture: seconds in all, of each stage
 
