@@ -86,7 +86,8 @@ def _unwatched(module: nn.Module) -> bool:
 def is_plain(module: Optional[nn.Module], kind: type) -> bool:
     """Exactly a `kind` whose own forward is what runs: no LoRA layer around it, no offloading or other hook on it, so that
     using its parameters directly computes the same."""
-    return (type(module) is kind and _unwatched(module) and module.weight is not None and module.weight.device.type != "meta")
+    return (module is not None and type(module) is kind and _unwatched(module) and module.weight is not None
+            and module.weight.device.type != "meta")
 
 
 class PlainChildren:

@@ -267,9 +267,9 @@ class ROCmOptimizedPipeline:
         handle, self._handle = getattr(self, "_handle", None), c_void_p()
         if handle:
             self._library.rocm_sd_free(handle)
-        if getattr(self, "_folder", None) is not None:
-            self._folder.cleanup()
-            self._folder = None
+        folder, self._folder = getattr(self, "_folder", None), None
+        if folder is not None:
+            folder.cleanup()
 
     def __enter__(self) -> "ROCmOptimizedPipeline":
         return self
@@ -314,7 +314,8 @@ def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
 def _inputs(image: Any, mask: Any, noise: Any) -> tuple[_Inputs, list[np.ndarray]]:
     """What the engine takes from memory, and the arrays that must live as long."""
     rgb, grey = _bytes_of(image, "image", 3), _bytes_of(mask, "mask_image", 1)
-    made, held = _Inputs(), []
+    made = _Inputs()
+    held: list[np.ndarray] = []
     for array, field_name in ((rgb, "init_rgb"), (grey, "mask")):
         if array is None:
             continue
