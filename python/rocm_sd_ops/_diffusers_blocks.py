@@ -19,7 +19,7 @@ from ._patching import Parameters, PlainChildren, Seen, State, is_plain
 from .attention_processor import RocmSDAttnProcessor, takes_parameters
 
 
-def _idle(dropout: nn.Module) -> bool:
+def _idle(dropout: Optional[nn.Module]) -> bool:
     return not isinstance(dropout, nn.Dropout) or dropout.p == 0.0 or not dropout.training
 
 
@@ -69,7 +69,7 @@ def resnet_forward(state: State, block: nn.Module, packs: bool) -> Callable:
                 **kwargs: Any) -> Tensor:
         layers = children.of(self) if fits and not args else None
         modules = self._modules
-        if not (layers and _idle(modules["dropout"]) and _is_square(layers[1]) and _is_square(layers[3])
+        if not (layers and _idle(modules.get("dropout")) and _is_square(layers[1]) and _is_square(layers[3])
                 and input_tensor.dtype == layers[1]._parameters["weight"].dtype):
             return original(input_tensor, temb, *args, **kwargs)
         shift = None
