@@ -6,7 +6,7 @@
 
 A tensor's values depend on (seed, component, name) alone, so that both layouts hold the same model. Weights are scaled by
 1/sqrt(fan-in), gains lie around 1 and biases around 0, so that activations keep their size through the network.
-Tensors are made and written one at a time: memory stays below that of the largest few.
+Tensors are made by a few threads and written in turn: memory stays below that of the largest few.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ import json
 import math
 import os
 import sys
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, Iterator
 
+import numpy as np
 import torch
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -63,13 +66,24 @@ def write_safetensors(path: Path, entries: list[Entry], metadata: dict[str, str]
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     part = path.with_name(path.name + ".part")
-    with open(part, "wb") as file:
+    threads = min(8, os.cpu_count() or 1)
+    with open(part, "wb") as file, ThreadPoolExecutor(threads) as pool:
         file.write(len(text).to_bytes(8, "little") + text)
-        for name, shape, dtype, make in entries:
-            tensor = make().to(dtype).contiguous()
-            assert tuple(tensor.shape) == shape, f"{name}: made {tuple(tensor.shape)}, announced {shape}"
-            file.write(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        ahead: deque[Future] = deque()
+        for entry in entries:
+            ahead.append(pool.submit(_made, entry))
+            if len(ahead) > threads:
+                file.write(ahead.popleft().result().data)
+        for future in ahead:
+            file.write(future.result().data)
     os.replace(part, path)
+
+
+def _made(entry: Entry) -> np.ndarray:
+    name, shape, dtype, make = entry
+    tensor = make().to(dtype).contiguous()
+    assert tuple(tensor.shape) == shape, f"{name}: made {tuple(tensor.shape)}, announced {shape}"
+    return tensor.reshape(-1).view(torch.uint8).numpy()
 
 
 class RandomModel:

@@ -6,7 +6,8 @@
 
 The real server starts headless in a folder of its own (nothing is written into the checkout), loads the node package, and draws
 the same text-to-image workflow without our nodes and with each of them; pictures must agree (at least 50 dB of the 8-bit PNGs).
-Then a long run of the Engine Sampler is interrupted. PYTHON has ComfyUI's requirements; it finds rocm_sd_ops installed, or in this
+Then the examples of integrations/comfyui/workflows are drawn as the web page would send them, each against itself without our nodes,
+and a long run of the Engine Sampler is interrupted. PYTHON has ComfyUI's requirements; it finds rocm_sd_ops installed, or in this
 checkout through ROCM_SD_TORCH_LIBRARY. Without --checkpoint one in the shapes of SD 1.5 with random weights is made (2 GB, kept in
 the system's temporary folder). Exit code 0: all agreed; 1: not, and the reason; 2: there is no checkout to test.
 """
@@ -105,6 +106,58 @@ def variants(graph: dict) -> dict[str, dict]:
     return made
 
 
+def api_form(page: dict, known: dict) -> dict:
+    """A workflow as the web page saves it in the form that it sends: widgets' values by name, links by node. known: /object_info."""
+    links = {number: [str(source), slot] for number, source, slot, *_ in page["links"]}
+    graph = {}
+    for node in page["nodes"]:
+        if node["type"] not in known:
+            raise Failed(f"the server has no node {node['type']}")
+        inputs = {i["name"]: links[i["link"]] for i in node["inputs"]}
+        values = list(node.get("widgets_values", []))
+        offered = known[node["type"]]["input"]
+        for name, spec in (offered.get("required", {}) | offered.get("optional", {})).items():
+            is_widget = isinstance(spec[0], list) or spec[0] in ("INT", "FLOAT", "STRING", "BOOLEAN", "COMBO")
+            if name in inputs or not is_widget:
+                continue
+            if not values:
+                raise Failed(f"{node['type']}: no value for {name}")
+            inputs[name] = values.pop(0)
+            if len(spec) > 1 and spec[1].get("control_after_generate"):
+                values.pop(0)
+        if values:
+            raise Failed(f"{node['type']}: values left over: {values}")
+        graph[str(node["id"])] = {"class_type": node["type"], "inputs": inputs}
+    return graph
+
+
+def without_ours(graph: dict) -> dict:
+    """The same with ComfyUI's sampler for ours, and past our other nodes to what they were given."""
+    passed = {name: next(v for k, v in node["inputs"].items() if k in ("model", "vae")) for name, node in graph.items()
+              if node["class_type"] in NODES and node["class_type"] != "RocmSDEngineSampler"}
+    return {name: {"class_type": node["class_type"].replace("RocmSDEngineSampler", "KSampler"),
+                   "inputs": {k: passed.get(v[0], v) if isinstance(v, list) else v for k, v in node["inputs"].items()}}
+            for name, node in graph.items() if name not in passed}
+
+
+def check_examples(server: Server, known: dict, checkpoint: str, size: int, steps: int) -> list[str]:
+    problems = []
+    for file in sorted((REPOSITORY / "integrations/comfyui/workflows").glob("*.json")):
+        try:
+            graph = api_form(json.loads(file.read_text()), known)
+            for node in graph.values():
+                small = {"ckpt_name": checkpoint, "width": size, "height": size, "steps": steps}
+                node["inputs"].update({k: v for k, v in small.items() if k in node["inputs"]})
+            db = psnr(server.draw(graph, 1800), server.draw(without_ours(graph), 1800))
+        except Failed as failed:
+            problems.append(f"{file.name}: {failed}")
+            continue
+        print(f"{file.name}: {db:.1f} dB", flush=True)
+        if db < LEAST_DB:
+            problems.append(f"{file.name}: {db:.1f} dB, expected at least {LEAST_DB}")
+    return problems
+
+
 def check(server: Server, checkpoint: str, size: int, steps: int, only: str) -> list[str]:
     """Draws everything and prints a line each; what failed."""
     known = server.wait_until_up(600)
@@ -133,6 +186,8 @@ def check(server: Server, checkpoint: str, size: int, steps: int, only: str) -> 
         print(f"{name}: {db:.1f} dB, {time.monotonic() - begin:.1f} s", flush=True)
         if db < LEAST_DB:
             problems.append(f"{name}: {db:.1f} dB, expected at least {LEAST_DB}")
+    if not only:
+        problems += check_examples(server, known, checkpoint, size, steps)
     long = variants(workflow(checkpoint, size, 5000))["ROCm Engine Sampler"]
     prompt = server.start(long)
     time.sleep(5)

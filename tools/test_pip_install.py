@@ -47,7 +47,7 @@ def main() -> int:
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
         python = environment / "bin" / "python"
         pip = [python, "-m", "pip", "install", "--quiet"]
-        subprocess.run([*pip, args.torch, "numpy", "scikit-build-core>=0.10", "ninja"], check=True)
+        subprocess.run([*pip, args.torch, "scikit-build-core>=0.10", "ninja"], check=True)
         # Against the environment's own PyTorch: an isolated build would fetch a second one.
         subprocess.run([*pip, "--no-build-isolation", "-C", f"cmake.define.ROCM_SD_ARCHS={args.archs}", str(REPOSITORY)], check=True)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("ROCM_SD_", "PYTHONPATH"))}

@@ -1,8 +1,9 @@
 """Forwards of Diffusers' layers made of our operators. Each computes what the layer's own does and leaves the call to it
 where an option that they do not know is in use, or where a child was wrapped or hooked (LoRA, offloading).
 
-On a fast GPU the host is what such a model waits for: what is looked at in each call is little (PlainChildren, Seen), and where
-nothing special is asked for, a transformer block calls its layers' parameters, not the layers.
+On a fast GPU the host is what such a model waits for: what is looked at in each call is little (PlainChildren, Seen), where
+nothing special is asked for, a transformer block calls its layers' parameters, not the layers, and children and parameters are taken
+from the dictionaries that hold them, since a module's own attribute look-up finds those only after everything else.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from ._patching import Parameters, PlainChildren, Seen, State, is_plain
 from .attention_processor import RocmSDAttnProcessor, takes_parameters
 
 
-def _idle(dropout: nn.Module) -> bool:
+def _idle(dropout: Optional[nn.Module]) -> bool:
     return not isinstance(dropout, nn.Dropout) or dropout.p == 0.0 or not dropout.training
 
 
 def _group_norm(p: Parameters, norm: nn.GroupNorm, x: Tensor, silu: bool) -> Tensor:
     return ops.group_norm_silu(x, norm.num_groups, p.f32(norm, "weight"), p.f32(norm, "bias"), norm.eps, silu=silu)
+
+
+def _linear(parameters: dict[str, Any], x: Tensor) -> Tensor:
+    return F.linear(x, parameters["weight"], parameters["bias"])
 
 
 def _is_square(conv: nn.Module) -> bool:
@@ -33,7 +38,9 @@ def _is_square(conv: nn.Module) -> bool:
 
 
 def _conv(p: Parameters, conv: nn.Conv2d, x: Tensor, **epilogue: Any) -> Tensor:
-    weight = conv.weight
+    weight = conv._parameters.get("weight", None)
+    if weight is None:  # computed (parametrizations)
+        weight = conv.weight
     return ops.conv2d_epilogue(x, weight, p.f32(conv, "bias"), stride=conv.stride[0], padding=conv.padding, pack=p.pack(weight),
                                **epilogue)
 
@@ -52,24 +59,31 @@ def resnet_forward(state: State, block: nn.Module, packs: bool) -> Callable:
     """ResnetBlock2D: each norm with its SiLU, the time shift and the shortcut in the convolutions' tails."""
     norm1, norm2, conv1, conv2 = (Parameters(state, packs and i >= 2) for i in range(4))
     children = PlainChildren({"norm1": nn.GroupNorm, "conv1": nn.Conv2d, "norm2": nn.GroupNorm, "conv2": nn.Conv2d})
-    fits = (block.time_embedding_norm == "default" and block.upsample is None and block.downsample is None
-            and isinstance(block.nonlinearity, nn.SiLU) and block.output_scale_factor == 1.0)
+    projection = PlainChildren({"time_emb_proj": nn.Linear})
+    # A block without a time embedding does nothing for it, whatever the name of its kind ("group" in the VAE's decoder).
+    shifted = block.time_embedding_norm == "default" or (block.time_embedding_norm != "scale_shift" and block.time_emb_proj is None)
+    fits = (shifted and block.upsample is None and block.downsample is None and isinstance(block.nonlinearity, nn.SiLU)
+            and block.output_scale_factor == 1.0)
 
     def forward(self: nn.Module, original: Callable, input_tensor: Tensor, temb: Optional[Tensor] = None, *args: Any,
                 **kwargs: Any) -> Tensor:
         layers = children.of(self) if fits and not args else None
-        if not (layers and _idle(self.dropout) and _is_square(layers[1]) and _is_square(layers[3])
-                and input_tensor.dtype == layers[1].weight.dtype):
+        modules = self._modules
+        if not (layers and _idle(modules.get("dropout")) and _is_square(layers[1]) and _is_square(layers[3])
+                and input_tensor.dtype == layers[1]._parameters["weight"].dtype):
             return original(input_tensor, temb, *args, **kwargs)
         shift = None
-        if self.time_emb_proj is not None:
-            shift = self.time_emb_proj(temb if self.skip_time_act else _silu_once(state, temb))
+        project = modules.get("time_emb_proj")
+        if project is not None:
+            shift = temb if self.skip_time_act else _silu_once(state, temb)
+            shift = _linear(project._parameters, shift) if projection.of(self) else project(shift)
         elif temb is not None:
             return original(input_tensor, temb, **kwargs)
         y = _group_norm(norm1, layers[0], input_tensor, True)
         y = _conv(conv1, layers[1], y, channel_shift=shift)
         y = _group_norm(norm2, layers[2], y, True)
-        shortcut = input_tensor if self.conv_shortcut is None else self.conv_shortcut(input_tensor)
+        shorten = modules.get("conv_shortcut")
+        shortcut = input_tensor if shorten is None else shorten(input_tensor)
         return _conv(conv2, layers[3], y, residual=shortcut)
 
     return forward
@@ -140,7 +154,9 @@ def transformer_forward(state: State, block: nn.Module, packs: bool) -> Callable
                 timestep: Any = None, cross_attention_kwargs: Optional[dict] = None, class_labels: Any = None,
                 added_cond_kwargs: Optional[dict] = None) -> Tensor:
         layers = children.of(self) if known and hidden_states.ndim == 3 and self._chunk_size is None else None
-        if (layers is None or hidden_states.dtype != layers[4].weight.dtype or not _idle(self.ff.net[1])
+        modules = self._modules
+        if (layers is None or hidden_states.dtype != layers[4]._parameters["weight"].dtype
+                or not _idle(modules["ff"]._modules["net"]._modules["1"])
                 or (cross_attention_kwargs or {}).get("gligen") is not None):
             return original(hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, timestep,
                             cross_attention_kwargs, class_labels, added_cond_kwargs)
@@ -150,14 +166,15 @@ def transformer_forward(state: State, block: nn.Module, packs: bool) -> Callable
         if (bare and attention_mask is None and encoder_attention_mask is None and not cross_attention_kwargs
                 and encoder_hidden_states is not None and not torch.is_grad_enabled() and not torch.compiler.is_compiling()):
             linears = projections.of(self)
-            processors = self.attn1.processor, self.attn2.processor
+            attn1, attn2 = modules["attn1"], modules["attn2"]
+            processors = attn1.processor, attn2.processor
             if type(processors[0]) is not RocmSDAttnProcessor or type(processors[1]) is not RocmSDAttnProcessor:
                 linears = None
         y = ops.layer_norm(x, *norm(0, norm1))
         if linears is not None:
-            y = processors[0].of_parameters(self.attn1.heads, linears[:4], y)
+            y = processors[0].of_parameters(attn1.heads, linears[:4], y)
             y, x = ops.layer_norm_residual(y, x, *norm(1, norm2))
-            y = processors[1].of_parameters(self.attn2.heads, linears[4:], y, encoder_hidden_states)
+            y = processors[1].of_parameters(attn2.heads, linears[4:], y, encoder_hidden_states)
         else:
             extra = {k: v for k, v in (cross_attention_kwargs or {}).items() if k != "gligen"}
             y = self.attn1(y, attention_mask=attention_mask,
@@ -165,8 +182,9 @@ def transformer_forward(state: State, block: nn.Module, packs: bool) -> Callable
             y, x = ops.layer_norm_residual(y, x, *norm(1, norm2))
             y = self.attn2(y, encoder_hidden_states=encoder_hidden_states, attention_mask=encoder_attention_mask, **extra)
         y, x = ops.layer_norm_residual(y, x, *norm(2, norm3))
-        y = ops.linear_epilogue(y, up.weight, first.f32(up, "bias"), geglu=True, pack=first.pack(up.weight))
-        return ops.linear_epilogue(y, down.weight, second.f32(down, "bias"), residual=x, pack=second.pack(down.weight))
+        weight, last = up._parameters["weight"], down._parameters["weight"]
+        y = ops.linear_epilogue(y, weight, first.f32(up, "bias"), geglu=True, pack=first.pack(weight))
+        return ops.linear_epilogue(y, last, second.f32(down, "bias"), residual=x, pack=second.pack(last))
 
     return forward
 
@@ -184,16 +202,17 @@ def image_transformer_forward(state: State, block: nn.Module, packs: bool) -> Ca
         plain = (not return_dict and attention_mask is None and encoder_attention_mask is None and not cross_attention_kwargs
                  and not torch.is_grad_enabled() and not torch.compiler.is_compiling())
         layers = children.of(self) if plain and self.is_input_continuous and hidden_states.ndim == 4 else None
-        if layers is None or hidden_states.dtype != layers[1].weight.dtype:
+        if layers is None or hidden_states.dtype != layers[1]._parameters["weight"].dtype:
             return original(hidden_states, encoder_hidden_states, timestep, added_cond_kwargs, class_labels, cross_attention_kwargs,
                             attention_mask, encoder_attention_mask, return_dict)
         n, c, h, w = hidden_states.shape
         x = hidden_states.permute(0, 2, 3, 1).reshape(n, h * w, c)  # [N,HW,C]
         y = _group_norm(norm, layers[0], hidden_states, False).permute(0, 2, 3, 1).reshape(n, h * w, c)
-        y = F.linear(y, layers[1].weight.flatten(1), layers[1].bias)
-        for child in self.transformer_blocks:
+        first = layers[1]._parameters
+        y = F.linear(y, first["weight"].flatten(1), first["bias"])
+        for child in self._modules["transformer_blocks"]._modules.values():
             y = child(y, encoder_hidden_states=encoder_hidden_states, timestep=timestep, class_labels=class_labels)
-        weight = layers[2].weight
+        weight = layers[2]._parameters["weight"]
         y = ops.linear_epilogue(y, weight.flatten(1), last.f32(layers[2], "bias"), residual=x, pack=last.pack(weight))
         return (y.view(n, h, w, c).permute(0, 3, 1, 2),)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ._patching import Seen
+from .ops import as_torch_raises
 
 _log = logging.getLogger(__name__)
 _ops = torch.ops.rocm_sd
@@ -210,6 +211,8 @@ class EngineForward:
         except RuntimeError as error:
             _, mark, reason = str(error).partition(_DECLINES)
             if not mark:
+                if (other := as_torch_raises(error)) is not error:
+                    raise other from None
                 raise
             reason = reason.splitlines()[0]
         else:

@@ -86,7 +86,8 @@ def _unwatched(module: nn.Module) -> bool:
 def is_plain(module: Optional[nn.Module], kind: type) -> bool:
     """Exactly a `kind` whose own forward is what runs: no LoRA layer around it, no offloading or other hook on it, so that
     using its parameters directly computes the same."""
-    return (type(module) is kind and _unwatched(module) and module.weight is not None and module.weight.device.type != "meta")
+    return (module is not None and type(module) is kind and _unwatched(module) and module.weight is not None
+            and module.weight.device.type != "meta")
 
 
 class PlainChildren:
@@ -124,7 +125,8 @@ class PlainChildren:
                 walked = f"{walked}.{key}"
                 links[walked] = (module._modules, key, child, type(child), child.__dict__, child.__dict__.get("forward"))
                 module = child
-            if type(module) is not kind or module.weight is None or module.weight.device.type == "meta":
+            weight = module._parameters.get("weight")  # where the forwards take it from
+            if type(module) is not kind or weight is None or weight.device.type == "meta":
                 return None, []
             found.append(module)
         return tuple(found), list(links.values())

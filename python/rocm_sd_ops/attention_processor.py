@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import Seen, is_capturing
+from ._patching import Seen, is_capturing, is_plain
 
 
 def takes_parameters(attn: Any) -> bool:
@@ -48,15 +48,19 @@ class RocmSDAttnProcessor:
         if attn.spatial_norm is not None:
             hidden_states = attn.spatial_norm(hidden_states, temb)
         image = hidden_states.shape if hidden_states.ndim == 4 else None
+        norm = attn.group_norm
         if image is not None:
+            if is_plain(norm, nn.GroupNorm) and hidden_states.dtype == norm.weight.dtype:
+                hidden_states = ops.group_norm_silu(hidden_states, norm.num_groups, norm.weight, norm.bias, norm.eps, silu=False)
+                norm = None
             hidden_states = hidden_states.flatten(2).transpose(1, 2)  # [B,HW,C]
         text = encoder_hidden_states
         batch, length = (hidden_states if text is None else text).shape[:2]
         if attention_mask is not None:
             attention_mask = attn.prepare_attention_mask(attention_mask, length, batch)
             attention_mask = attention_mask.view(batch, attn.heads, -1, attention_mask.shape[-1])
-        if attn.group_norm is not None:
-            hidden_states = attn.group_norm(hidden_states.transpose(1, 2)).transpose(1, 2)
+        if norm is not None:
+            hidden_states = norm(hidden_states.transpose(1, 2)).transpose(1, 2)
 
         query = self._heads(attn, attn.to_q(hidden_states))
         key, value = self._keys_and_values(attn, hidden_states, text)
@@ -75,21 +79,21 @@ class RocmSDAttnProcessor:
     def of_parameters(self, heads: int, linears: tuple, x: Tensor, text: Optional[Tensor] = None) -> Tensor:
         """The same of x [B,N,C] without a call of the layers: linears: to_q, to_k, to_v and to_out[0] of an attention that
         takes_parameters(). Without gradients."""
-        to_q, to_k, to_v, to_out = linears
+        to_q, to_k, to_v, to_out = (layer._parameters for layer in linears)
         batch, length, _ = x.shape
-        q = F.linear(x, to_q.weight, to_q.bias).view(batch, length, heads, -1).transpose(1, 2)  # [B,H,N,D]
+        q = F.linear(x, to_q["weight"], to_q["bias"]).view(batch, length, heads, -1).transpose(1, 2)  # [B,H,N,D]
         cached = self.cache_text and text is not None and not is_capturing(x)
-        if cached and self._text is not None and self._text[0].holds(text, to_k.weight, to_v.weight):
+        if cached and self._text is not None and self._text[0].holds(text, to_k["weight"], to_v["weight"]):
             k, v = self._text[1], self._text[2]
         else:
             states = x if text is None else text
             keys = states.shape[1]
-            k = F.linear(states, to_k.weight, to_k.bias).view(batch, keys, heads, -1).transpose(1, 2)
-            v = F.linear(states, to_v.weight, to_v.bias).view(batch, keys, heads, -1).transpose(1, 2)
+            k = F.linear(states, to_k["weight"], to_k["bias"]).view(batch, keys, heads, -1).transpose(1, 2)
+            v = F.linear(states, to_v["weight"], to_v["bias"]).view(batch, keys, heads, -1).transpose(1, 2)
             if cached:
-                self._text = (Seen(text, to_k.weight, to_v.weight), k, v)
+                self._text = (Seen(text, to_k["weight"], to_v["weight"]), k, v)
         y = ops.attention(q, k, v)  # its memory is [B,N,H,D]
-        return F.linear(y.transpose(1, 2).reshape(batch, length, -1), to_out.weight, to_out.bias)
+        return F.linear(y.transpose(1, 2).reshape(batch, length, -1), to_out["weight"], to_out["bias"])
 
     @staticmethod
     def _heads(attn: nn.Module, x: Tensor) -> Tensor:

@@ -49,7 +49,9 @@ class ROCmSDBackend:
         reason = self._probe(self.device)
         on_gpu = self.device.type == "cuda"
         dtypes = (torch.float32, torch.bfloat16) + ((torch.float16,) if on_gpu else ())
-        name = torch.cuda.get_device_name(self.device) if on_gpu and torch.cuda.is_available() else "CPU"
+        name = "CPU" if self.device.type == "cpu" else self.device.type
+        if on_gpu:
+            name = torch.cuda.get_device_name(self.device) if torch.cuda.is_available() else "no GPU"
         return Capabilities(str(self.device), name, reason == "", reason, () if reason else dtypes)
 
     def optimize(self, model: Any, level: str = "auto") -> Any:

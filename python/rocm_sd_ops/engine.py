@@ -202,6 +202,7 @@ class ROCmOptimizedPipeline:
         total = c_uint64()
         wanted = _options({"prompt": "", "width": width or None, "height": height or None, "batch": batch, **options})
         with self._lock:
+            self._check_open()
             self._check(self._library.rocm_sd_plan(self._handle, wanted, ctypes.byref(total)), None)
         return total.value
 
@@ -218,6 +219,7 @@ class ROCmOptimizedPipeline:
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
         inputs, held = _inputs(image, mask_image, initial_noise)
         with self._lock:
+            self._check_open()
             wanted = _options({
                 "prompt": prompt, "negative_prompt": negative_prompt, "width": width, "height": height,
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
@@ -248,6 +250,10 @@ class ROCmOptimizedPipeline:
         callbacks = _Callbacks(function, None, ctypes.pointer(self._cancel))
         return call(ctypes.byref(callbacks)), raised[0] if raised else None
 
+    def _check_open(self) -> None:
+        if not self._handle:
+            raise EngineError(2, "the pipeline was closed")
+
     def _check(self, status: int, error: Optional[BaseException]) -> None:
         if status == 0:
             return
@@ -261,9 +267,9 @@ class ROCmOptimizedPipeline:
         handle, self._handle = getattr(self, "_handle", None), c_void_p()
         if handle:
             self._library.rocm_sd_free(handle)
-        if getattr(self, "_folder", None) is not None:
-            self._folder.cleanup()
-            self._folder = None
+        folder, self._folder = getattr(self, "_folder", None), None
+        if folder is not None:
+            folder.cleanup()
 
     def __enter__(self) -> "ROCmOptimizedPipeline":
         return self
@@ -279,8 +285,12 @@ def _path(picture: Any) -> Optional[str]:
     return os.fspath(picture) if isinstance(picture, (str, os.PathLike)) else None
 
 
-def _array(values: Any) -> np.ndarray:
-    return values if isinstance(values, np.ndarray) else np.from_dlpack(values)
+def _array(values: Any, name: str) -> np.ndarray:
+    if isinstance(values, np.ndarray):
+        return values
+    if not hasattr(values, "__dlpack__"):
+        raise TypeError(f"{name}: expected a numpy array or something with __dlpack__, got {type(values).__name__}")
+    return np.from_dlpack(values)
 
 
 def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
@@ -289,7 +299,7 @@ def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
         return None
     if hasattr(picture, "convert"):  # PIL
         return np.ascontiguousarray(picture.convert("RGB" if channels == 3 else "L"))
-    values = _array(picture)
+    values = _array(picture, name)
     if np.issubdtype(values.dtype, np.floating):
         values = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
     if values.dtype != np.uint8 or values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (1, 3, 4)):
@@ -304,7 +314,8 @@ def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
 def _inputs(image: Any, mask: Any, noise: Any) -> tuple[_Inputs, list[np.ndarray]]:
     """What the engine takes from memory, and the arrays that must live as long."""
     rgb, grey = _bytes_of(image, "image", 3), _bytes_of(mask, "mask_image", 1)
-    made, held = _Inputs(), []
+    made = _Inputs()
+    held: list[np.ndarray] = []
     for array, field_name in ((rgb, "init_rgb"), (grey, "mask")):
         if array is None:
             continue
@@ -314,7 +325,7 @@ def _inputs(image: Any, mask: Any, noise: Any) -> tuple[_Inputs, list[np.ndarray
         made.height, made.width = array.shape[:2]
         held.append(array)
     if noise is not None:
-        values = np.ascontiguousarray(_array(noise), dtype=np.float32)
+        values = np.ascontiguousarray(_array(noise, "initial_noise"), dtype=np.float32)
         made.initial_noise, made.initial_noise_count = values.ctypes.data, values.size
         held.append(values)
     return made, held
@@ -337,7 +348,7 @@ def _live_tensors(components: dict[str, dict[str, Any]]) -> tuple[list[Any], cty
                     raise ValueError(f"{component} {name}: expected a contiguous tensor on the CPU")
                 data = tensor.data_ptr()
             else:
-                tensor = _array(tensor)
+                tensor = _array(tensor, f"{component} {name}")
                 if not tensor.flags.c_contiguous:
                     raise ValueError(f"{component} {name}: expected a row-major array")
                 data = tensor.ctypes.data
@@ -372,12 +383,11 @@ def _write_configs(pipe: Any, folder: Path) -> None:
 
 def _output(result: _Result, output_type: str) -> EngineOutput:
     pictures: Sequence[_Picture] = [result.pictures[i] for i in range(result.count)]
-    arrays = [np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)).copy() for p in pictures]
-    images: Any = np.stack(arrays)
+    images: Any = np.stack([np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)) for p in pictures])  # a copy
     if output_type == "pil":
         from PIL import Image
 
-        images = [Image.fromarray(a) for a in arrays]
+        images = [Image.fromarray(picture) for picture in images]
     elif output_type == "pt":
         import torch
 

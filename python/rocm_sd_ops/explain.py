@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from ._register import FAKES
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -24,8 +26,10 @@ def explain(op: str, *args, **kwargs) -> Explanation:
 
         print(rocm_sd_ops.explain("attention", q, k, v))
 
-    Raises AttributeError for an unknown operator, RuntimeError for operands that do not fit.
+    Raises ValueError for an unknown operator, RuntimeError for operands that do not fit.
     """
+    if op not in FAKES:
+        raise ValueError(f"operator {op!r}: expected one of {', '.join(FAKES)}")
     operator = getattr(torch.ops.rocm_sd, op)
     torch.ops.rocm_sd._explain(True)
     try:

@@ -1,7 +1,8 @@
 """The operators with types and documentation. Each is torch.ops.rocm_sd.<name>: it runs on the CPU and on CUDA and ROCm
 devices, under autograd and torch.compile, on PyTorch's current stream, with memory of PyTorch's allocator, and falls back
 to PyTorch's own operators (one log line per problem) where our kernels decline: float64, float16 on the CPU, a GPU without
-kernels. Operands of different devices, or sizes that do not fit, raise RuntimeError."""
+kernels. Operands of different devices, or sizes that do not fit, raise RuntimeError; where PyTorch's allocator has no memory left
+the functions of this module raise torch.OutOfMemoryError, as PyTorch's do (torch.ops.rocm_sd itself: RuntimeError)."""
 
 from __future__ import annotations
 
@@ -21,16 +22,31 @@ class Below(threading.local):
 below = Below()
 
 
+def as_torch_raises(error: RuntimeError) -> RuntimeError:
+    """The error as PyTorch would raise it: extensions over its stable ABI have but one kind, and front ends go on in tiles only where
+    they meet torch.OutOfMemoryError."""
+    if "out of memory" in str(error) and not isinstance(error, torch.OutOfMemoryError):
+        return torch.OutOfMemoryError(str(error))
+    return error
+
+
 def _operator(name: str) -> Callable[..., Any]:
     """torch.ops.rocm_sd.<name>. Without gradients it is called below autograd, whose wrapper of our operators is Python and costs
     more than the operator."""
     operator = getattr(torch.ops.rocm_sd, name).default
 
     def call(*args: Any) -> Any:
-        if torch.compiler.is_compiling() or torch.is_grad_enabled() or below.autograd:
+        if torch.compiler.is_compiling():
             return operator(*args)
-        with torch._C._AutoDispatchBelowAutograd():
-            return operator(*args)
+        try:
+            if torch.is_grad_enabled() or below.autograd:
+                return operator(*args)
+            with torch._C._AutoDispatchBelowAutograd():
+                return operator(*args)
+        except RuntimeError as error:
+            if (other := as_torch_raises(error)) is not error:
+                raise other from None
+            raise
 
     return call
 

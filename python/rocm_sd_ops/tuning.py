@@ -16,7 +16,7 @@ import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Iterable, Iterator, Union
+from typing import Any, Iterable, Iterator, Union
 
 HEADER = "# rocm-sd tuning table 1"
 _MOST_BYTES = 64 << 20
@@ -70,7 +70,8 @@ def _parse(line: str) -> Record:
     fields = body.split("\t")
     if len(fields) != 12 or checksum != _checksum(body) or fields[10] not in ("measured", "model") or not all(fields[4:7]):
         raise ValueError(line)
-    return Record(*fields[:2], int(fields[2]), *fields[3:8], float(fields[8]), float(fields[9]), *fields[10:])
+    numbers: list[Any] = [*fields[:2], int(fields[2]), *fields[3:8], float(fields[8]), float(fields[9]), *fields[10:]]
+    return Record(*numbers)
 
 
 def load(path: Union[str, Path]) -> Table:

@@ -39,10 +39,11 @@ class TorchSource final : public ParameterSource {
       const AtTensor& from = tensor_of(part);
       const Shape sizes = sizes_of(from), strides = row_major(sizes);
       AtenTensorHandle place = nullptr;
-      STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(stacked.get(), sizes.rank(), sizes.begin(),
-                                                                   strides.begin(), offset, &place));
+      check_torch(aoti_torch__reinterpret_tensor(stacked.get(), sizes.rank(), sizes.begin(), strides.begin(),
+                                                 offset, &place),
+                  "reinterpret_tensor");
       AtTensor to(place);
-      STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(to.get(), from.get(), 1));
+      check_torch(aoti_torch_copy_(to.get(), from.get(), 1), "copy_");
       offset += sizes.numel();
     }
     return view_as(stacked, slot.shape);

@@ -16,7 +16,7 @@ Tensor optional_rows(const OptionalAt& x) { return x ? row_major_of(*x) : Tensor
 
 // dst [any strides] = src, of the same sizes; converts.
 void assign(const AtTensor& dst, const AtTensor& src) {
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(dst.get(), src.get(), 1));
+  check_torch(aoti_torch_copy_(dst.get(), src.get(), 1), "copy_");
 }
 
 Shape sizes_or_none(const OptionalAt& x) { return x ? sizes_of(*x) : Shape(); }

@@ -107,8 +107,9 @@ AtTensor OpScope::give(const Tensor& y, const Shape& sizes, const Shape& strides
   if (exec_.planning() || y.numel() == 0) return empty_strided_like(like_, sizes, strides);
   const AtTensor block = device_->take(y.data());
   AtenTensorHandle made = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(
-      aoti_torch__reinterpret_tensor(block.get(), sizes.rank(), sizes.begin(), strides.begin(), 0, &made));
+  check_torch(
+      aoti_torch__reinterpret_tensor(block.get(), sizes.rank(), sizes.begin(), strides.begin(), 0, &made),
+      "reinterpret_tensor");
   return AtTensor(made);
 }
 

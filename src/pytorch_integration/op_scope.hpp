@@ -94,29 +94,36 @@ std::string fallbacks_so_far();
 template <class... Args>
 AtTensor call_plain(const char* op, const Args&... args) {
   std::array<StableIValue, sizeof...(Args)> stack{torch::stable::detail::from(args)...};
-  STABLE_TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(op, "", stack.data(), TORCH_ABI_VERSION));
+  check_torch(torch_call_dispatcher(op, "", stack.data(), TORCH_ABI_VERSION), op);
   return torch::stable::detail::to<AtTensor>(stack[0]);
 }
 template <class... Args>
 std::tuple<AtTensor, AtTensor> call_plain_pair(const char* op, const Args&... args) {
   std::array<StableIValue, sizeof...(Args)> stack{torch::stable::detail::from(args)...};
-  STABLE_TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(op, "", stack.data(), TORCH_ABI_VERSION));
+  check_torch(torch_call_dispatcher(op, "", stack.data(), TORCH_ABI_VERSION), op);
   return {torch::stable::detail::to<AtTensor>(stack[0]), torch::stable::detail::to<AtTensor>(stack[1])};
 }
 
 // ours(), or plain() where ours declines or no implementation takes the problem. problem(): its name, which
-// only a message needs.
+// only a message needs. Throws TorchRefused with both reasons where PyTorch's own does not take it either.
 template <class Problem, class Ours, class Plain>
 auto ours_or_plain(const char* op, const Problem& problem, const Ours& ours, const Plain& plain)
     -> decltype(plain()) {
+  std::string reason;
   try {
     return ours();
   } catch (const Declined& declined) {
-    note_fallback(op, problem(), declined.what());
+    reason = declined.what();
   } catch (const UsageError& refused) {  // what select() throws
-    note_fallback(op, problem(), refused.what());
+    reason = refused.what();
   }
-  return plain();
+  note_fallback(op, problem(), reason);
+  try {
+    return plain();
+  } catch (const TorchRefused& refused) {
+    throw TorchRefused(
+        concat("rocm_sd::", op, " ", problem(), ": ", reason, "; PyTorch's own: ", refused.what()));
+  }
 }
 
 }  // namespace rocm_sd::torch_ops

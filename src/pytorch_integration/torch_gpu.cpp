@@ -159,7 +159,7 @@ class GpuCall final : public TorchDevice {
  public:
   GpuCall(const AtTensor& like, int32_t index)
       : guard_(index), gpu_(gpu_at(index)), lock_(gpu_.in_use()), like_(like) {
-    STABLE_TORCH_ERROR_CODE_CHECK(backend().current_stream(index, &stream_));
+    check_torch(backend().current_stream(index, &stream_), "get_current_stream");
     gpu_.begin(like_, stream_);
   }
   ~GpuCall() override { gpu_.end(); }

@@ -1,5 +1,7 @@
 #include "pytorch_integration/torch_tensor.hpp"
 
+#include <dlfcn.h>
+
 #include <utility>
 
 #include "base/error.hpp"
@@ -35,14 +37,36 @@ int32_t code_of(DType dtype) {
 AtTensor empty_beside(const AtTensor& x, int32_t dtype, const Shape& sizes, const Shape& strides) {
   int32_t device_type = 0, device_index = 0;
   AtenTensorHandle made = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(x.get(), &device_type));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(x.get(), &device_index));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(sizes.rank(), sizes.begin(), strides.begin(), dtype,
-                                                         device_type, device_index, &made));
+  check_torch(aoti_torch_get_device_type(x.get(), &device_type), "get_device_type");
+  check_torch(aoti_torch_get_device_index(x.get(), &device_index), "get_device_index");
+  try {
+    check_torch(aoti_torch_empty_strided(sizes.rank(), sizes.begin(), strides.begin(), dtype, device_type,
+                                         device_index, &made),
+                "empty_strided");
+  } catch (const TorchRefused& refused) {  // for want of memory, if nobody says otherwise
+    throw OutOfMemoryError(
+        concat("out of memory: PyTorch's allocator gave no block for ", sizes, ": ", refused.what()));
+  }
   return AtTensor(made);
 }
 
+// What PyTorch says of the failure that this thread met last, or "".
+std::string torch_says() {
+  static const auto ask =
+      reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "torch_exception_get_what_without_backtrace"));
+  const char* said = ask ? ask() : nullptr;
+  return said ? said : "";
+}
+
 }  // namespace
+
+void check_torch(AOTITorchError status, const char* call) {
+  if (status == AOTI_TORCH_SUCCESS) [[likely]]
+    return;
+  const std::string said = torch_says();
+  require<OutOfMemoryError>(said.find("out of memory") == std::string::npos, said);
+  throw TorchRefused(said.empty() ? concat(call, " failed; PyTorch says why from version 2.13 on") : said);
+}
 
 std::optional<DType> dtype_of(const AtTensor& x) {
   switch (x.scalar_type()) {
@@ -100,7 +124,7 @@ std::optional<Tensor> rows_view(const AtTensor& x, const Shape& shape, int64_t i
 
 AtTensor empty_strided_like(const AtTensor& x, const Shape& sizes, const Shape& strides) {
   int32_t dtype = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(x.get(), &dtype));
+  check_torch(aoti_torch_get_dtype(x.get(), &dtype), "get_dtype");
   return empty_beside(x, dtype, sizes, strides);
 }
 
@@ -111,11 +135,11 @@ AtTensor empty_strided_of(const AtTensor& x, DType dtype, const Shape& sizes, co
 AtTensor seen_by_torch(const Tensor& x, const Shape& sizes, const Shape& strides, const AtTensor& beside) {
   int32_t device_type = 0, device_index = 0;
   AtenTensorHandle made = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(beside.get(), &device_type));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(beside.get(), &device_index));
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob(x.data(), sizes.rank(), sizes.begin(),
-                                                                   strides.begin(), 0, code_of(x.dtype()),
-                                                                   device_type, device_index, &made));
+  check_torch(aoti_torch_get_device_type(beside.get(), &device_type), "get_device_type");
+  check_torch(aoti_torch_get_device_index(beside.get(), &device_index), "get_device_index");
+  check_torch(aoti_torch_create_tensor_from_blob(x.data(), sizes.rank(), sizes.begin(), strides.begin(), 0,
+                                                 code_of(x.dtype()), device_type, device_index, &made),
+              "create_tensor_from_blob");
   return AtTensor(made);
 }
 
@@ -125,7 +149,7 @@ AtTensor with_strides(const AtTensor& x, const Shape& strides) {
   for (int i = 0; i < sizes.rank(); ++i) same = same && (sizes[i] <= 1 || have[i] == strides[i]);
   if (same || sizes.numel() == 0) return x;
   AtTensor copy = empty_strided_like(x, sizes, strides);
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(copy.get(), x.get(), 1));
+  check_torch(aoti_torch_copy_(copy.get(), x.get(), 1), "copy_");
   return copy;
 }
 

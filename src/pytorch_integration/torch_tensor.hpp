@@ -11,17 +11,19 @@
 #include <span>
 #include <string>
 
+#include "base/error.hpp"
 #include "runtime/tensor.hpp"
-
-// PyTorch before 2.12 has the check under its older name only.
-#ifndef STABLE_TORCH_ERROR_CODE_CHECK
-#define STABLE_TORCH_ERROR_CODE_CHECK(call) TORCH_ERROR_CODE_CHECK(call)
-#endif
 
 namespace rocm_sd::torch_ops {
 
 using AtTensor = torch::stable::Tensor;
 using OptionalAt = std::optional<AtTensor>;
+
+// PyTorch did not do what it was asked for.
+using TorchRefused = ErrorOf<ExitCode::kUsage, struct TorchRefusedTag>;
+// Throws where a call of PyTorch's failed: OutOfMemoryError where that was for memory, else TorchRefused,
+// with PyTorch's sentence where this version tells it (from 2.13 on). call: its name.
+void check_torch(AOTITorchError status, const char* call);
 
 std::optional<DType> dtype_of(const AtTensor& x);  // f32, f16 or bf16; nothing for another type
 std::string describe(const AtTensor& x);           // "bf16[2,320,64,64]", for messages

@@ -125,3 +125,16 @@ def test_errors_are_the_engines_sentences(pipe, engine, tmp_path):
             pipe("a cat", image=image)
     with pytest.raises(ValueError, match="output_type"):
         pipe("a cat", output_type="tiff")
+    for given in (dict(image=3), dict(initial_noise="noise")):
+        with pytest.raises(TypeError, match=f"{next(iter(given))}: expected"):
+            pipe("a cat", **given)
+
+
+@pytest.mark.bad_input
+def test_a_closed_pipeline_says_so(engine, tiny_model):
+    pipe = engine.ROCmOptimizedPipeline(tiny_model("sd15"), device="cpu")
+    pipe.close()
+    pipe.close()
+    for call in (lambda: pipe("a cat"), pipe.plan):
+        with pytest.raises(engine.EngineError, match="was closed"):
+            call()

@@ -162,6 +162,25 @@ def test_wrong_operands_are_errors(ops):
             print(f"operand {number}:", call())
 
 
+@pytest.mark.bad_input
+def test_what_pytorch_refuses_too_says_both_reasons(ops):
+    """Integers, say: ours decline them, and PyTorch's own answer reaches the caller (its words from 2.13 on)."""
+    says = "not implemented for" if torch.__version__ >= (2, 13) else "PyTorch says why"
+    for call in (lambda: ops.layer_norm(torch.ones(2, 3, dtype=torch.int32)), lambda: ops.geglu(torch.ones(2, 4, dtype=torch.bool))):
+        with pytest.raises(RuntimeError, match=r"rocm_sd::\w+ (Int|Bool)\[2,[34]\].*our kernels take float32.*" + says):
+            call()
+    with pytest.raises(ValueError, match="'atention': expected one of attention, "):
+        ops.explain("atention", randn(1, 1, 2, 4))
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("grad", [True, False])
+def test_no_memory_is_pytorchs_error(ops, grad):
+    """Front ends go on in tiles where they meet it."""
+    with torch.set_grad_enabled(grad), pytest.raises(torch.OutOfMemoryError, match="out of memory"):
+        ops.geglu(torch.empty(1).expand(1, 2 ** 43))
+
+
 def test_explain_names_the_kernel_and_computes_nothing(ops):
     q = packed_heads(1, 2, 9, 16, torch.float32, 1)
     told = ops.explain("attention", q, q, q)

@@ -121,6 +121,25 @@ def test_vae_agrees(ops):
         assert psnr(a, b) >= 90
 
 
+def test_vae_by_layers_calls_no_norm_of_pytorchs(ops, monkeypatch):
+    """Both halves: residual blocks, the attention's norm and the last one are ours, in each level."""
+    from diffusers import AutoencoderKL
+
+    vae = random_weights(AutoencoderKL(block_out_channels=(16, 32), norm_num_groups=8, layers_per_block=1,
+                                       down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2), 3).eval()
+    latent, image, calls = randn(1, 4, 8, 6), randn(1, 3, 16, 12, seed=1), []
+    for name in ("group_norm", "silu"):
+        monkeypatch.setattr(torch.nn.functional, name, _count(getattr(torch.nn.functional, name), calls))
+    with torch.no_grad():
+        want = vae.decode(latent).sample, vae.encode(image).latent_dist.mean
+        assert len(calls) > 20
+        for level in LEVELS:
+            ops.optimize_sd_model(vae, level, engine=False)
+            calls.clear()
+            got = vae.decode(latent).sample, vae.encode(image).latent_dist.mean
+            assert not calls and all(psnr(a, b) >= 90 for a, b in zip(got, want))
+
+
 def _count(function, calls):
     return lambda *args, **kwargs: calls.append(1) or function(*args, **kwargs)
 
@@ -132,19 +151,20 @@ def test_plain_blocks_call_no_layers(ops, monkeypatch):
     inputs, calls = unet_inputs(unet), []
     ops.optimize_sd_model(unet, "performance")
     monkeypatch.setattr(torch.nn.Linear, "forward", _count(torch.nn.Linear.forward, calls))
-    outside = sum(isinstance(m, torch.nn.Linear) for n, m in unet.named_modules() if "transformer_blocks" not in n)
+    outside = sum(isinstance(m, torch.nn.Linear) for n, m in unet.named_modules() if "transformer_blocks" not in n
+                  and "time_emb_proj" not in n)
     assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90
     calls.clear()
     assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90
     inside = len(calls) - sum(isinstance(m, torch.nn.Linear) for m in plain.modules())
     assert inside == outside
-    block, other = (m.mid_block.attentions[0].transformer_blocks[0] for m in (unet, plain))
-    for layer in ("attn1.to_v", "ff.net.2", "norm2", "attn2"):
-        hooks = [b.get_submodule(layer).register_forward_hook(lambda m, a, y: y * 0.5) for b in (block, other)]
+    within = "mid_block.attentions.0.transformer_blocks.0."
+    for layer in (*(within + name for name in ("attn1.to_v", "ff.net.2", "norm2", "attn2")), "mid_block.resnets.0.time_emb_proj"):
+        hooks = [m.get_submodule(layer).register_forward_hook(lambda m, a, y: y * 0.5) for m in (unet, plain)]
         assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90, layer
         for hook in hooks:
             hook.remove()
-    for b in (block, other):
+    for b in (m.get_submodule(within.rstrip(".")) for m in (unet, plain)):
         b.attn1.to_q = torch.nn.Sequential(b.attn1.to_q, torch.nn.Tanh())
     assert psnr(unet(**inputs).sample, plain(**inputs).sample) >= 90
     mask = dict(encoder_attention_mask=(torch.arange(77) < 20)[None].expand(2, -1))
