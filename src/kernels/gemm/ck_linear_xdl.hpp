@@ -36,6 +36,21 @@ struct Gemm {
         static_cast<const T*>(p.x), static_cast<const T*>(p.w), ds, static_cast<T*>(p.y), lds, problem,
         Same{}, Same{}, Add{});
   }
+
+  // The same over rows of x that a descriptor [depth/8,rows,8], padded to whole tiles, finds.
+  template <class XGrid, size_t kTensors>
+  __device__ static void run_over(const XGrid& x_grid, const CkGemmParams& p, typename Grid::DsGridPointer ds,
+                                  const std::array<ck::index_t, kTensors>& strides, const Add& add) {
+    __shared__ char lds[Grid::GetSharedMemoryNumberOfByte()];
+    const typename Grid::Problem of(p.rows, p.channels, p.depth, p.depth, p.depth, strides, p.channels, 1);
+    using Map = typename Grid::Block2CTileMapDefault;
+    Grid::template Run<true, ck::InMemoryDataOperationEnum::Set, ck::TailNumber::Full, Map>(
+        static_cast<const T*>(p.x), static_cast<const T*>(p.w), ds, static_cast<T*>(p.y), lds, of, Same{},
+        Same{}, add, Map{p.rows, p.channels, 4}, x_grid,
+        Grid::MakeBGridDescriptor_BK0_N_BK1(p.depth, of.KPadded, p.channels, of.NPadded, p.depth, of.BK0),
+        Grid::MakeDsGridDescriptor_M_N(p.rows, of.MPadded, p.channels, of.NPadded, strides),
+        Grid::template MakeCGridDescriptor_M_N<Rows>(p.rows, of.MPadded, p.channels, of.NPadded, p.channels));
+  }
 };
 
 }  // namespace rocm_sd::ck_entries
