@@ -12,6 +12,10 @@ namespace {
 // Reads and writes go by buffer descriptors, whose range and offsets are of 32 bits with a sign.
 constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;
 
+const CkGemmTile& tile_of(const GpuTraits& traits) {
+  return traits.family == GpuFamily::kCdna3 ? kCkConvXdl : kCkConvWmma;
+}
+
 std::string kernel_name(const ConvProblem& p) {
   return concat("ck_conv_", p.dtype(), "_bias", p.args.epilogue.residual ? "_residual" : "");
 }
@@ -26,7 +30,7 @@ std::optional<int> act_of(Activation act) {
 }
 
 Refusal supports_form(const ConvProblem& p) {
-  if (p.dtype() != DType::kF16 || p.out_dtype() != DType::kF16) return "has instances for f16 only";
+  if (dtype_size(p.dtype()) != 2 || p.out_dtype() != p.dtype()) return "has instances for 16-bit types only";
   if (p.w.weight.scales()) return "weights held in 8 bits";
   if (p.args.second || p.args.upsample2x) return "takes one input, as large as it is stored";
   if (!p.w.bias) return "has no instance without a bias";
@@ -40,13 +44,14 @@ int64_t depth_of(const ConvProblem& p) { return p.filter_h() * p.filter_w() * p.
 
 Refusal supports(const Exec& ex, const ConvProblem& p) {
   const GpuDevice* device = gpu_device(ex);
-  if (!device || device->traits().family != GpuFamily::kCdna3) return "runs on AMD's CDNA only";
+  if (!device || device->traits().family == GpuFamily::kNvidia) return "runs on AMD GPUs only";
   if (const Refusal refusal = supports_form(p)) return refusal;
-  if (const int least = kCkGemmXdl.least_depth(); depth_of(p) < least)
+  if (const int least = tile_of(device->traits()).least_depth(); depth_of(p) < least)
     return concat("windows of fewer than ", least, " values");
   const int64_t largest = std::max({p.x.numel(), p.y.numel(), depth_of(p) * p.out_channels()});
   if (largest * 2 > kMostBytes) return "an operand of 2 GiB or more";
-  if (const Refusal refusal = supports_kernel(ex, "conv_pack_f16")) return refusal;  // lays the filter out
+  if (const Refusal refusal = supports_kernel(ex, concat("conv_pack_", p.dtype())))
+    return refusal;  // lays the filter out
   return supports_kernel(ex, kernel_name(p));
 }
 
@@ -86,7 +91,7 @@ CkConvParams params_of(Exec& ex, const ConvProblem& p) {
 }
 
 void run(Exec& ex, const ConvProblem& p) {
-  constexpr CkGemmTile tile = kCkGemmXdl;
+  const CkGemmTile& tile = tile_of(gpu_device(ex)->traits());
   const CkConvParams params = params_of(ex, p);
   const int64_t rows = p.batch() * p.out_h() * p.out_w();
   const int64_t tiles = ((rows + tile.m - 1) / tile.m) * ((p.out_channels() + tile.n - 1) / tile.n);

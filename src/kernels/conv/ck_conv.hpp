@@ -6,8 +6,8 @@
 
 namespace rocm_sd {
 
-// The row "ck". Its kernels are in the archives that were built with -DROCM_SD_WITH_CK=ON. It takes f16 on
-// CDNA with a bias, a residual behind it or not, and no activation, SiLU or ReLU.
+// The row "ck". Its kernels are in the archives that were built with -DROCM_SD_WITH_CK=ON. It takes
+// 16-bit types on AMD GPUs with a bias, a residual behind it or not, and no activation, SiLU or ReLU.
 Impl<ConvProblem> conv2d_ck_impl();
 
 }  // namespace rocm_sd

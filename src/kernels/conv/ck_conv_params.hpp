@@ -17,4 +17,8 @@ struct CkConvParams {
   int act = 0;  // 0: none, 1: SiLU, 2: ReLU
 };
 
+// The windows' descriptor takes registers beside the products: on RDNA a tile of 128 rows would spill.
+inline constexpr CkGemmTile kCkConvXdl = kCkGemmXdl;
+inline constexpr CkGemmTile kCkConvWmma = {64, 128, 32, 2, 2, 256};
+
 }  // namespace rocm_sd

@@ -57,10 +57,9 @@ std::vector<double> by_ck(const PlacedOp& op) {
   return {values.begin(), values.end()};
 }
 
-bool has_instances() { return test_gpu().traits().family == GpuFamily::kCdna3; }
+class CkConvTest : public testing::TestWithParam<DType> {};
 
-TEST(CkConv, MatchesTheReference) {
-  if (!has_instances()) GTEST_SKIP() << "CDNA only: RefusesWithASentence";
+TEST_P(CkConvTest, MatchesTheReference) {
   const std::vector<Case> cases = {
       {1, 8, 16, 32, 128, 3, 1, Padding::same(1)},                               // a whole tile
       {2, 9, 7, 40, 136, 3, 1, Padding::same(1), true},                          // tails of everything
@@ -70,14 +69,16 @@ TEST(CkConv, MatchesTheReference) {
   };
   uint64_t seed = 1;
   for (const Case& c : cases) {
-    const Operands operands(c, DType::kF16, seed += 10);
+    const Operands operands(c, GetParam(), seed += 10);
     const PlacedOp op = [&](Exec& ex, const Place& place) { return operands.run(c, ex, place); };
     expect_near(by_ck(op), on_host("conv2d", op),
-                reduction_tolerance(DType::kF16, c.filter * c.filter * c.channels),
+                reduction_tolerance(GetParam(), c.filter * c.filter * c.channels),
                 fmt::format("{}x{}x{}x{}->{} {}x{}", c.batch, c.height, c.width, c.channels, c.outputs,
                             c.filter, c.filter));
   }
 }
+INSTANTIATE_TEST_SUITE_P(Types, CkConvTest, testing::Values(DType::kF16, DType::kBF16),
+                         [](const auto& info) { return concat(info.param); });
 
 TEST(CkConv, IsListedForTheTuner) {
   GpuTestExec gpu;
@@ -85,10 +86,6 @@ TEST(CkConv, IsListedForTheTuner) {
   const Operands operands(c, DType::kF16, 5);
   const CandidateRecord record("conv2d");
   operands.run(c, gpu.ex, [&](const Tensor& x) { return gpu.to_gpu(x); });
-  if (!has_instances()) {
-    EXPECT_THAT(record.candidates(), testing::Not(testing::Contains("ck")));
-    return;
-  }
   EXPECT_THAT(record.candidates(), testing::Contains("ck"));
   EXPECT_NE(record.candidates().front(), "ck") << "our own kernels come first";
 }
@@ -106,11 +103,7 @@ TEST(CkConv, RefusesWithASentence) {
   using testing::HasSubstr;
   const Case good{1, 8, 8, 64, 64, 3, 1, Padding::same(1)};
   Case c = good;
-  if (!has_instances()) {
-    EXPECT_THAT(refusal(c, DType::kF16), HasSubstr("CDNA only"));
-    return;
-  }
-  EXPECT_THAT(refusal(c, DType::kBF16), HasSubstr("f16 only"));
+  EXPECT_THAT(refusal(c, DType::kF32), HasSubstr("16-bit types only"));
   c.bias = false;
   EXPECT_THAT(refusal(c, DType::kF16), HasSubstr("without a bias"));
   c = good;

@@ -1,15 +1,27 @@
-// conv2d by Composable Kernel, f16: CDNA only, for on RDNA these tiles spill with the windows' descriptor beside them.
+// The entry points of conv2d by Composable Kernel, for one storage type: for the ck_conv_*.hip files.
 // Problem    y = act(conv(x, w) + bias + residual), images as pixels x channels
-// Mapping    CK's "universal" GEMM over windows: a workgroup of 256 lanes for a tile of ck_linear_params.hpp
-// Traffic    x once for each place of the filter, from caches as far as they hold it; w; the sums through LDS
+// Mapping    CK's "universal" GEMM over windows: 256 lanes for a tile of ck_conv_params.hpp
+// Traffic    x once for each place of the filter, from caches as far as they hold it; w; sums through LDS
 // Numerics   products in float, everything added in float, one rounding
 // Limits     channels and outputs multiples of 8; depth beyond two tiles; operands below 2 GiB
+#pragma once
+
 #include "kernels/conv/ck_conv_params.hpp"
+#if defined(__GFX9__)
 #include "kernels/gemm/ck_linear_xdl.hpp"
+#else
+#include "kernels/gemm/ck_linear_wmma.hpp"
+#endif
 
 #include <ck/tensor_operation/gpu/device/matrix_padder.hpp>
 
 namespace rocm_sd::ck_entries {
+
+#if defined(__GFX9__)
+inline constexpr CkGemmTile kConvTile = kCkConvXdl;
+#else
+inline constexpr CkGemmTile kConvTile = kCkConvWmma;
+#endif
 
 // The sum in float, its activation, and one rounding.
 struct AddAndActivate {
@@ -36,10 +48,11 @@ __device__ auto windows(const CkConvParams& p) {
       ck::make_tuple(S<0>{}, S<1>{}, S<2>{}, S<3>{}), ck::make_tuple(S<0>{}, S<1>{}, S<2>{}, S<3>{}));
   const auto moved = ck::transform_tensor_descriptor(  // [batch, filter_h,out_h, filter_w,out_w, channels]
       framed,
-      ck::make_tuple(same(p.batch),
-                     ck::make_embed_transform(ck::make_tuple(p.filter_h, p.out_h), ck::make_tuple(1, p.stride)),
-                     ck::make_embed_transform(ck::make_tuple(p.filter_w, p.out_w), ck::make_tuple(1, p.stride)),
-                     same(p.channels)),
+      ck::make_tuple(
+          same(p.batch),
+          ck::make_embed_transform(ck::make_tuple(p.filter_h, p.out_h), ck::make_tuple(1, p.stride)),
+          ck::make_embed_transform(ck::make_tuple(p.filter_w, p.out_w), ck::make_tuple(1, p.stride)),
+          same(p.channels)),
       ck::make_tuple(S<0>{}, S<1>{}, S<2>{}, S<3>{}), ck::make_tuple(S<0>{}, S<1, 2>{}, S<3, 4>{}, S<5>{}));
   const auto matrix = ck::transform_tensor_descriptor(
       moved,
@@ -47,20 +60,23 @@ __device__ auto windows(const CkConvParams& p) {
                      ck::make_merge_transform(ck::make_tuple(p.filter_h, p.filter_w, p.channels))),
       ck::make_tuple(S<0, 2, 4>{}, S<1, 3, 5>{}), ck::make_tuple(S<0>{}, S<1>{}));
   const ck::tensor_operation::device::MatrixPadder<kPadded, ck::index_t, ck::index_t, ck::index_t> padder{
-      {kTile.m, kTile.n, kTile.k}};
+      {kConvTile.m, kConvTile.n, kConvTile.k}};
   return pieces<8>(padder.PadADescriptor_M_K(matrix));
 }
 
 }  // namespace rocm_sd::ck_entries
 
-extern "C" __global__ void __launch_bounds__(256) ck_conv_f16_bias(const rocm_sd::CkConvParams p) {
-  using namespace rocm_sd::ck_entries;
-  Gemm<ck::half_t, ck::Tuple<float>, ck::Tuple<Rows>, AddAndActivate>::run_over<decltype(windows(p)), 1>(
-      windows(p), p.gemm, {p.gemm.bias}, {0}, AddAndActivate{p.act});
-}
-extern "C" __global__ void __launch_bounds__(256) ck_conv_f16_bias_residual(const rocm_sd::CkConvParams p) {
-  using namespace rocm_sd::ck_entries;
-  Gemm<ck::half_t, ck::Tuple<float, ck::half_t>, ck::Tuple<Rows, Rows>, AddAndActivate>::run_over<decltype(windows(p)), 2>(
-      windows(p), p.gemm, {p.gemm.bias, static_cast<const ck::half_t*>(p.gemm.residual)}, {0, p.gemm.channels},
-      AddAndActivate{p.act});
-}
+// T: as Composable Kernel names the type.
+#define ROCM_SD_CK_CONV(suffix, T)                                                                           \
+  extern "C" __global__ void __launch_bounds__(256) ck_conv_##suffix##_bias(const rocm_sd::CkConvParams p) { \
+    using namespace rocm_sd::ck_entries;                                                                     \
+    using Product = Gemm<kConvTile, T, ck::Tuple<float>, ck::Tuple<Rows>, AddAndActivate>;                   \
+    Product::run_over<1>(windows(p), p.gemm, {p.gemm.bias}, {0}, AddAndActivate{p.act});                     \
+  }                                                                                                          \
+  extern "C" __global__ void __launch_bounds__(256)                                                          \
+      ck_conv_##suffix##_bias_residual(const rocm_sd::CkConvParams p) {                                      \
+    using namespace rocm_sd::ck_entries;                                                                     \
+    using Product = Gemm<kConvTile, T, ck::Tuple<float, T>, ck::Tuple<Rows, Rows>, AddAndActivate>;          \
+    Product::run_over<2>(windows(p), p.gemm, {p.gemm.bias, static_cast<const T*>(p.gemm.residual)},          \
+                         {0, p.gemm.channels}, AddAndActivate{p.act});                                       \
+  }
