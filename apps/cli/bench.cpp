@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "analysis/planned_model.hpp"
 #include "apps/cli/commands.hpp"
 #include "apps/cli/tuning_problems.hpp"
 #include "base/error.hpp"
@@ -137,6 +138,11 @@ class Pictures {
   explicit Pictures(const BenchCommand& c) : command_(c) {
     require<UsageError>(c.source.models.size() == 1,
                         "bench --scenario: expected --model with one checkpoint's path");
+    for (const KnownModel& known : known_models())
+      require<UsageError>(known.name != c.source.models[0] || path_exists(known.name),
+                          "bench --scenario draws pictures: expected a checkpoint's path, got ", known.name,
+                          ", whose shapes alone are known (tools/make_random_checkpoint.py writes one of its "
+                          "size with random weights)");
     LoadOptions load;
     load.model = c.source.models[0];
     load.device = c.device;

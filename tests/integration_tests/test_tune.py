@@ -79,6 +79,19 @@ def test_bench_tunes_the_costliest(rocm_sd, shapes, tmp_path):
     assert report["table"] == str(tmp_path / "rocm-sd" / "tuning" / "host.tsv") and record[4] == "conv2d"
 
 
+def test_shapes_of_a_model_by_its_name(rocm_sd):
+    """`--shapes sdxl` and `--model sdxl` are the same shapes; both together are each shape once."""
+    listed = [rocm_sd("bench", "--mode", "list", "--op", "attention", "--device", "cpu", *more).stdout
+              for more in (("--shapes", "sdxl"), ("--model", "sdxl"), ("--shapes", "sdxl", "--model", "sdxl"))]
+    assert "4096x4096,64" in listed[0] and listed[0] == listed[1]
+    names = [[line.split(" x")[0] for line in text.splitlines()] for text in listed]
+    assert names[0] == names[2]
+    assert "cannot open" in rocm_sd("bench", "--mode", "list", "--shapes", "sdxxl", code=3).stderr
+    assert "models/demo" in rocm_sd("bench", "--mode", "list", "--model", "demo", code=2).stderr
+    scenario = rocm_sd("bench", "--scenario", "unet", "--model", "sdxl", code=2).stderr
+    assert "expected a checkpoint's path" in scenario and "make_random_checkpoint.py" in scenario
+
+
 def test_goes_on_after_a_kill(rocm_sd, tmp_path):
     shapes = tmp_path / "many.txt"
     shapes.write_text("".join(f"linear {rows}x64x64 f32\n" for rows in range(64, 264)))
