@@ -224,7 +224,7 @@ void check_without_gpu(const Examination& e, Findings& out) {
   }
   if (e.machine.cards.empty())
     out.push_back({Severity::kNote, "GPU", "there is no AMD or NVIDIA GPU on the PCI bus",
-                   "pictures are made on the CPU", "none is needed for the demo model"});
+                   "pictures are made on the CPU", "none: the CPU does, and the demo model is quick on it"});
   else if (std::none_of(out.begin(), out.end(),
                         [](const Finding& f) { return f.severity == Severity::kProblem; }))
     out.push_back({Severity::kProblem, "GPU", concat("there is a GPU that no runtime offers: ", reasons),
