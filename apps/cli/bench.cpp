@@ -124,6 +124,8 @@ void bench_problems(const BenchCommand& c) {
           },
       .cancelled = [] { return interrupted.load(std::memory_order_relaxed); }};
   const measurement::BenchReport report = measurement::bench(device, problems, options);
+  require<UsageError>(!report.rows.empty() || interrupted, "bench: no candidate's name begins with ",
+                      printable(options.impls), "; --mode list shows their names");
   write_reports(c, bench_json(report), bench_markdown(report), bench_text(report));
   require<CancelledError>(!interrupted, "cancelled");
   size_t wrong = 0;

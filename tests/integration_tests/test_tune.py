@@ -161,6 +161,13 @@ def test_bad_tables_and_arguments_are_told(rocm_sd, shapes, tmp_path):
     assert "expected --model" in rocm_sd("tune", "--device", "cpu", code=2).stderr
     assert "budget" in tune(rocm_sd, shapes, tmp_path / "t", "--budget", "soon", code=2).stderr
     assert "sd15" in rocm_sd("tune", "--device", "cpu", "--model", "sd16", code=2).stderr
+    for command in ("tune", "bench"):
+        told = rocm_sd(command, "--device", "cpu", "--model", "sd15", "--op", "linear,attn", code=2).stderr
+        assert '"attn"' in told and "attention,linear,conv2d" in told
+        assert "no problem of group_norm" in rocm_sd(command, "--device", "cpu", "--shapes", shapes, "--op", "group_norm",
+                                                     code=2).stderr
+    assert "begins with gpux" in rocm_sd("bench", "--device", "cpu", "--shapes", shapes, "--impl", "gpux", "--mode", "check",
+                                         code=2).stderr
     wrong = tmp_path / "wrong.txt"
     wrong.write_text("linear 64x64 f32\n")
     assert "wrong.txt:1: " in rocm_sd("tune", "--device", "cpu", "--shapes", wrong, "--table", tmp_path / "t", code=3).stderr
