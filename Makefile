@@ -177,7 +177,7 @@ test-vendor-headers: $(VENV)/bin/python  ## our prototypes of the vendors' libra
 	    -isystem build/vendor-headers/nvidia -isystem build/vendor-headers/nvidia/cccl tests/vendor_headers/$$library.cpp && echo "$$library: as its header says"
 	done
 
-# Opt-in: nothing else compiles these kernels. 0.9 MB of headers from Debian; each instance takes a minute to compile.
+# Opt-in: nothing else compiles these kernels. 0.9 MB of headers from Debian; six files a target, a minute each.
 test-ck: deps deps-gpu  ## AMD's Composable Kernel as candidates: compiled, run on emulated GPUs against the reference, reported beside ours
 	tools/fetch_ck_headers.sh build/ck-headers
 	cmake --preset cpu -B build/ck -DROCM_SD_WITH_CK=ON -DROCM_SD_CK_ROOT="$(CURDIR)/build/ck-headers" -DROCM_SD_ARCHS="$(subst $() ,;,$(CK_TARGETS))" -DROCM_SD_EMULATOR=ON
@@ -185,7 +185,7 @@ test-ck: deps deps-gpu  ## AMD's Composable Kernel as candidates: compiled, run 
 	for target in $(CK_TARGETS); do
 	  ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1 ROCM_SD_KERNELS=build/ck/lib build/ck/tests/gpu_tests/test_gpu_ck
 	done
-	$(PYTHON) tools/kernel_report.py --build build/ck --beside ck_ --docs out/ck-report $(CK_TARGETS)
+	$(PYTHON) tools/kernel_report.py --build build/ck --beside ck_ --docs docs/kernel-report/ck $(CK_TARGETS)
 
 fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
 	tools/install_deps.sh fuzz

@@ -215,7 +215,11 @@ function(rocm_sd_compile_kernel source target object)
     # comparisons: spare rows of flash attention stayed unwritten. Behind -O3, which would turn it on again.
     set(headers -nogpuinc --rocm-path=${rocm_root})
     if(source MATCHES "/ck_[^/]*\\.hip$")
-      set(headers --rocm-path=${ROCM_SD_CK_ROOT} -isystem ${ROCM_SD_CK_ROOT}/include)
+      # CK's loops tell the scheduler by __builtin_amdgcn_sched_group_barrier how to mix loads, LDS and matrix
+      # instructions. LLVM 19's scheduler after register allocation takes a block that the first one has ordered so, drops
+      # the hints' edges, and with them those through which a store to LDS came before the next s_barrier: the stores sank
+      # below it, and other waves read the tile before (the emulator's check of LDS found it). So there is one round only.
+      set(headers --rocm-path=${ROCM_SD_CK_ROOT} -isystem ${ROCM_SD_CK_ROOT}/include -mllvm -enable-post-misched=0)
     endif()
     set(command ${ROCM_SD_AMD_CLANG} -x hip --offload-arch=${target} --offload-device-only --no-gpu-bundle-output ${headers}
                 -fuse-cuid=none --rocm-device-lib-path=${ROCM_SD_DEVICE_LIBRARIES} -Wall -Wextra

@@ -32,7 +32,6 @@ use_checkout()
 sys.path.insert(0, str(REPOSITORY / "tools"))
 import comparison_report as reports  # noqa: E402
 import numpy as np  # noqa: E402
-import rocm_sd_ops  # noqa: E402
 import torch  # noqa: E402
 from checkout_program import WebProgram, free_port  # noqa: E402
 from diffusers import DiffusionPipeline, EulerDiscreteScheduler  # noqa: E402
@@ -174,6 +173,8 @@ def programs_of(args: argparse.Namespace, device: torch.device, dtype: str, fold
     def diffusers(name: str, optimized: bool, compiled: bool) -> Program:
         pipe = load(args, device, TYPES[dtype])
         if optimized:
+            import rocm_sd_ops
+
             rocm_sd_ops.optimize_sd_model(pipe)
         if compiled:
             pipe.unet.to(memory_format=torch.channels_last)
@@ -237,10 +238,16 @@ def describe_device(device: torch.device) -> str:
 
 def commit() -> str:
     done = subprocess.run(["git", "-C", str(REPOSITORY), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else f"rocm_sd_ops {rocm_sd_ops.__version__}"
+    if done.returncode == 0:
+        return done.stdout.strip()
+    import rocm_sd_ops
+
+    return f"rocm_sd_ops {rocm_sd_ops.__version__}"
 
 
 def compare(args: argparse.Namespace) -> dict:
+    import rocm_sd_ops  # here, so that --help needs no built library
+
     device = torch.device("cpu") if args.device == "cpu" else rocm_sd_ops.ROCmSDBackend().device
     args.engine_device = "cpu" if device.type == "cpu" else "auto"
     dtype = args.dtype or ("f16" if device.type == "cuda" else "f32")

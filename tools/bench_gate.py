@@ -66,6 +66,10 @@ def main() -> None:
         args.baseline.write_text(json.dumps(now["report"], indent=1) + "\n")
         print(f"{args.baseline}: {len(now['rows'])} problems on {now['device']}")
         return
+    if not args.baseline.exists():
+        print(f"{args.baseline}: there is no baseline of {now['device']} yet; --update (`make bench-gate UPDATE=1`) keeps this run "
+              "as one", file=sys.stderr)
+        sys.exit(2)
     then = read(args.baseline)
     if (now["device"], now["origin"]) != (then["device"], then["origin"]):
         print(f"{args.baseline} is of {then['device']} ({then['origin']}), this run of {now['device']} ({now['origin']})",

@@ -6,7 +6,7 @@
                                                              spills or uses scratch that did not, lost its matrix
                                                              instructions or wide loads, or lost 5 points of matrix share,
                                                              or has comparisons that its compiler is known to get wrong
-    tools/kernel_report.py --build build/ck --beside ck_ --docs out/ck-report
+    tools/kernel_report.py --build build/ck --beside ck_ --docs docs/kernel-report/ck
                                                              the kernels of that prefix, each beside ours that do the same;
                                                              exits 1 where one of them uses scratch
 
@@ -188,6 +188,8 @@ def beside(target: str, index: dict, rows: list[Row], prefix: str) -> tuple[str,
     patterns = {same_work(row.name, prefix) for row in theirs}
     ours = [row for row in rows if any(p.match(row.name) for p in patterns)]
     text = table(target, index, theirs + ours).replace(f"# Kernels of {target}", f"# {prefix}* beside our kernels, {target}", 1)
+    text = text.replace("Written by `make kernel-report`; `make test` compares.",
+                        f"Written by `tools/kernel_report.py --beside {prefix}` (`make test-ck`).", 1)
     return text, [f"{row.name}: scratch {row.scratch}" for row in theirs if row.scratch]
 
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "analysis/planned_model.hpp"
 #include "apps/cli/commands.hpp"
 #include "apps/cli/tuning_problems.hpp"
 #include "base/error.hpp"
@@ -123,6 +124,8 @@ void bench_problems(const BenchCommand& c) {
           },
       .cancelled = [] { return interrupted.load(std::memory_order_relaxed); }};
   const measurement::BenchReport report = measurement::bench(device, problems, options);
+  require<UsageError>(!report.rows.empty() || interrupted, "bench: no candidate's name begins with ",
+                      printable(options.impls), "; --mode list shows their names");
   write_reports(c, bench_json(report), bench_markdown(report), bench_text(report));
   require<CancelledError>(!interrupted, "cancelled");
   size_t wrong = 0;
@@ -137,6 +140,11 @@ class Pictures {
   explicit Pictures(const BenchCommand& c) : command_(c) {
     require<UsageError>(c.source.models.size() == 1,
                         "bench --scenario: expected --model with one checkpoint's path");
+    for (const KnownModel& known : known_models())
+      require<UsageError>(known.name != c.source.models[0] || path_exists(known.name),
+                          "bench --scenario draws pictures: expected a checkpoint's path, got ", known.name,
+                          ", whose shapes alone are known (tools/make_random_checkpoint.py writes one of its "
+                          "size with random weights)");
     LoadOptions load;
     load.model = c.source.models[0];
     load.device = c.device;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include "apps/cli/background_tuning.hpp"
@@ -279,7 +280,8 @@ void add_generate(CLI::App& app) {
       ->type_name("FILE")
       ->group("Output");
   sub->add_option("--tune", command->tune,
-                  "seconds after each picture to find faster kernels for its shapes, for later runs")
+                  "time after each picture to find faster kernels for its shapes, for later runs: 5, 5s, 2m")
+      ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}}))
       ->check(CLI::Range(0.0, 86400.0))
       ->group("Advanced");
   sub->add_option("--threads", command->threads, "CPU threads [all cores]")

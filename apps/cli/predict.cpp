@@ -43,8 +43,22 @@ void run_predict(const PredictCommand& c) {
                            .batch = c.batch,
                            .guidance = !c.no_guidance};
   const DType dtype = parse_compute_type(c.dtype);
+  const std::vector<GpuProduct> gpus = wanted_gpus(c);
   std::vector<ModelBound> bounds;
-  for (const GpuProduct& gpu : wanted_gpus(c)) bounds.push_back(predict(gpu, model, shape, c.steps, dtype));
+  std::string without;  // of all GPUs: those of families that were not built
+  for (const GpuProduct& gpu : gpus) {
+    try {
+      bounds.push_back(predict(gpu, model, shape, c.steps, dtype));
+    } catch (const DeviceError&) {
+      if (gpus.size() == 1) throw;
+      without += concat(without.empty() ? "" : ", ", gpu.name);
+    }
+  }
+  require<DeviceError>(!bounds.empty(),
+                       "predict: there are kernels for no GPU (ROCM_SD_ARCHS says what is built)");
+  if (!without.empty())
+    fmt::print(stderr, "left out, for there are no kernels for them (ROCM_SD_ARCHS says what is built): {}\n",
+               without);
   if (c.json) {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const ModelBound& bound : bounds) all.push_back(prediction_json(bound));
@@ -61,7 +75,9 @@ void add_predict(CLI::App& app) {
   CLI::App* sub =
       app.add_subcommand("predict", "bound the time and the memory of a model on any GPU, without one");
   sub->add_option("--gpu", c->gpu, "a name such as \"RX 7900 XTX\" [all that are known]");
-  sub->add_option("--gpu-file", c->gpu_file, "JSON that describes another GPU");
+  sub->add_option("--gpu-file", c->gpu_file,
+                  "JSON of another GPU: {\"name\": \"mine\", \"arch\": \"gfx1100\", \"multiprocessors\": 96, "
+                  "\"gigahertz\": 2.5, \"memory_gb\": 24, \"bandwidth_gb_per_s\": 960}");
   sub->add_option("--model", c->model, "sd15, sd21, sdxl or sdxl-refiner [sd15]");
   sub->add_option("-W,--width", c->width, "pixels [the model's own]");
   sub->add_option("-H,--height", c->height, "pixels [the model's own]");

@@ -116,8 +116,10 @@ Table read_given_or_own(const std::string& file, const tuning::Identity& identit
 }
 
 void print_table(const Table& table, const TableCommand& c) {
+  size_t shown = 0;
   for (const Record& r : table.records()) {
     if (!c.op.empty() && r.op != c.op) continue;
+    ++shown;
     fmt::print("{:<11} {:<58} {:<34} {:>10.1f} us{:>7.1f}%  {} {}, {} ({} units){}\n", r.op,
                printable(r.problem), printable(r.choice), r.microseconds,
                r.default_microseconds > 0 ? 100 * (r.microseconds / r.default_microseconds - 1) : 0.0,
@@ -125,7 +127,8 @@ void print_table(const Table& table, const TableCommand& c) {
                printable(r.device.product), r.device.units,
                r.choice == r.default_choice ? ", as untuned" : "");
   }
-  fmt::print("{} choices", table.size());
+  fmt::print("{} choices", shown);
+  if (shown != table.size()) fmt::print(" of {}", table.size());
   if (table.bad_lines() > 0) fmt::print(", {} damaged lines left out", table.bad_lines());
   fmt::print("\n");
 }

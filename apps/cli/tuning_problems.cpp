@@ -74,6 +74,24 @@ void add_file(std::vector<PlannedWorkload>& out, const std::string& path) {
   }
 }
 
+constexpr const char* kOps = "attention,linear,conv2d,group_norm,layer_norm";
+
+// "linear,conv2d": only these stay.
+void keep_ops(std::vector<PlannedWorkload>& problems, const std::string& ops) {
+  std::istringstream names(ops);
+  for (std::string op; std::getline(names, op, ',');)
+    require<UsageError>(measurement::is_workload_op(op), "--ops: expected of ", kOps, ", got \"",
+                        printable(op), "\"");
+  const std::string wanted = concat(",", ops, ",");
+  std::erase_if(problems, [&](const PlannedWorkload& w) {
+    return wanted.find(concat(",", w.op, ",")) == std::string::npos;
+  });
+}
+
+bool is_known(const std::string& name) {
+  return std::ranges::any_of(known_models(), [&](const KnownModel& model) { return model.name == name; });
+}
+
 bool is_path(const std::string& model) {
   return model.find('/') != std::string::npos || model.ends_with(".safetensors") || path_exists(model);
 }
@@ -99,8 +117,9 @@ Device& open_counting_device(const std::string& name) {
 void add_problem_options(CLI::App* sub, ProblemSource& source) {
   sub->add_option("--model", source.models, "sd15, sd21, sdxl, sdxl-refiner, or a checkpoint's path; several")
       ->delimiter(',');
-  sub->add_option("--shapes", source.file, "a file with one \"op problem\" a line");
-  sub->add_option("--ops,--op", source.ops, "only these: attention,linear,conv2d,group_norm,layer_norm");
+  sub->add_option("--shapes", source.file,
+                  "a file with one \"op problem\" a line, or a model's name as for --model");
+  sub->add_option("--ops,--op", source.ops, concat("only these: ", kOps));
   sub->add_option("--dtype", source.dtype, "auto, f32, f16 or bf16 [auto]");
   sub->add_option("--weights", source.weights, "of a checkpoint's UNet: auto, int8 or fp8 [auto]");
   sub->add_option("-W,--width", source.width, "pixels [the model's own]")->check(CLI::Range(8, 16384));
@@ -114,21 +133,21 @@ std::vector<PlannedWorkload> problems_of(const ProblemSource& source, Device& de
   require<UsageError>(!source.models.empty() || !source.file.empty(),
                       "expected --model (sd15, sdxl, a checkpoint's path) or --shapes FILE");
   std::vector<PlannedWorkload> out;
+  std::vector<std::string> models = source.models;
+  const bool shapes_of_model = is_known(source.file) && !path_exists(source.file);
+  if (shapes_of_model) models.push_back(source.file);
   const std::string device_name =
       device.kind() == DeviceKind::kHost ? "cpu" : device.name().substr(0, device.name().find(": "));
-  for (const std::string& model : source.models)
+  for (const std::string& model : models)
     require<UsageError>(is_path(model) || source.weights == "auto", "--weights is of a checkpoint; ",
                         printable(model), " is planned without one");
-  for (const std::string& model : source.models)
+  for (const std::string& model : models)
     is_path(model) ? add_checkpoint(out, source, model, device_name)
                    : add_known_model(out, source, model, compute_type(source.dtype, device));
-  if (!source.file.empty()) add_file(out, source.file);
-  if (!source.ops.empty()) {
-    const std::string wanted = concat(",", source.ops, ",");
-    std::erase_if(out, [&](const PlannedWorkload& w) {
-      return wanted.find(concat(",", w.op, ",")) == std::string::npos;
-    });
-  }
+  if (!source.file.empty() && !shapes_of_model) add_file(out, source.file);
+  if (!source.ops.empty()) keep_ops(out, source.ops);
+  require<UsageError>(!out.empty(), "there is no problem", source.ops.empty() ? "" : " of ",
+                      printable(source.ops), " in what was named");
   return out;
 }
 

@@ -133,7 +133,7 @@ const KnownModel& known_model(const std::string& name) {
   std::string all;
   for (const std::string& known : names) all += (all.empty() ? "" : ", ") + known;
   throw UsageError(concat("model \"", printable(name), "\" is not known (", nearest_name(name, names),
-                          "?); there are ", all));
+                          "?); there are ", all, "; a checkpoint is named by its path, such as models/demo"));
 }
 
 std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, const PictureShape& shape,

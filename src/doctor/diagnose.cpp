@@ -214,13 +214,22 @@ void check_several(const Examination& e, Findings& out) {
                    "choose with --device hip:N (rocm-sd devices lists them) or HIP_VISIBLE_DEVICES"});
 }
 
+// The last check: it looks at what the others found.
 void check_without_gpu(const Examination& e, Findings& out) {
-  const bool usable = std::any_of(e.devices.begin(), e.devices.end(),
-                                  [](const DeviceListing& d) { return d.usable && d.name != "cpu"; });
-  if (usable) return;
+  std::string reasons;
+  for (const DeviceListing& d : e.devices) {
+    if (d.name == "cpu" || d.name.starts_with("emu:")) continue;
+    if (d.usable) return;
+    reasons += concat(reasons.empty() ? "" : "; ", d.name, ": ", d.detail);
+  }
   if (e.machine.cards.empty())
     out.push_back({Severity::kNote, "GPU", "there is no AMD or NVIDIA GPU on the PCI bus",
-                   "pictures are made on the CPU", "none is needed for the demo model"});
+                   "pictures are made on the CPU", "none: the CPU does, and the demo model is quick on it"});
+  else if (std::none_of(out.begin(), out.end(),
+                        [](const Finding& f) { return f.severity == Severity::kProblem; }))
+    out.push_back({Severity::kProblem, "GPU", concat("there is a GPU that no runtime offers: ", reasons),
+                   "pictures are made on the CPU",
+                   "see what rocminfo or nvidia-smi says; the kernel's log (sudo dmesg) may name the cause"});
 }
 
 }  // namespace

@@ -44,4 +44,17 @@ struct AddAll {
   }
 };
 
+// [rows,columns] as [columns/kPiece,rows,kPiece].
+template <int kPiece, class Desc>
+__device__ auto pieces(const Desc& desc) {
+  const auto rows = desc.GetLength(ck::Number<0>{});
+  const auto columns = desc.GetLength(ck::Number<1>{});
+  return ck::transform_tensor_descriptor(
+      desc,
+      ck::make_tuple(
+          ck::make_unmerge_transform(ck::make_tuple(columns / ck::Number<kPiece>{}, ck::Number<kPiece>{})),
+          ck::make_pass_through_transform(rows)),
+      ck::make_tuple(S<1>{}, S<0>{}), ck::make_tuple(S<0, 2>{}, S<1>{}));
+}
+
 }  // namespace rocm_sd::ck_entries

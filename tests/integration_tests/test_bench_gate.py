@@ -54,6 +54,13 @@ def test_an_unexplained_slow_down_does_not_become_the_baseline(gate):
     assert done.returncode == 1 and "not timed any more: linear b f16" in done.stdout
 
 
+def test_the_first_run_says_how_to_keep_it(gate, tmp_path):
+    (tmp_path / "base" / "line.json").unlink()
+    done = gate(report({"a f16": 100.0}))
+    assert done.returncode == 2 and "no baseline of NVIDIA H200, sm_90 yet" in done.stderr and "UPDATE=1" in done.stderr
+    assert not (tmp_path / "base" / "line.json").exists()
+
+
 def test_another_device_is_no_baseline(gate):
     assert gate(report({"a f16": 1.0}, device="cuda:0: RTX 4090, sm_89")).returncode == 2
     assert gate(report({"a f16": 1.0}, origin="model")).returncode == 2

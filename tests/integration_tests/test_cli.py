@@ -131,6 +131,20 @@ def test_predict(rocm_sd, tmp_path):
     assert "gfx803" in rocm_sd("predict", "--gpu-file", str(tmp_path / "gpu.json"), code=2).stderr
     (tmp_path / "gpu.json").write_text('{"name": 3}')
     assert "name" in rocm_sd("predict", "--gpu-file", str(tmp_path / "gpu.json"), code=3).stderr
+    # --help's own example is right.
+    shown = re.search(r"\{.*?\}", " ".join(rocm_sd("predict", "--help").stdout.split())).group(0)
+    (tmp_path / "gpu.json").write_text(shown)
+    (tmp_path / "none").mkdir()
+    named = rocm_sd("predict", "--gpu-file", str(tmp_path / "gpu.json"), code=4, env={"ROCM_SD_KERNELS": str(tmp_path / "none")})
+    assert "mine" in named.stderr and "kernels_gfx1100.rsk" in named.stderr
+
+
+def test_predict_leaves_out_what_has_no_kernels(rocm_sd, build_dir, tmp_path):
+    assert "kernels for no GPU" in rocm_sd("predict", code=4, env={"ROCM_SD_KERNELS": str(tmp_path)}).stderr
+    (tmp_path / "kernels_gfx1100.rsk").symlink_to(build_dir / "lib" / "kernels_gfx1100.rsk")
+    done = rocm_sd("predict", env={"ROCM_SD_KERNELS": str(tmp_path)})
+    assert "RX 7900 XTX" in done.stdout and "RX 7600" in done.stdout and "MI300X" not in done.stdout
+    assert "left out" in done.stderr and "MI300X" in done.stderr and "RX 9070 XT" in done.stderr
 
 
 def test_budget_and_offload_draw_the_same_picture(rocm_sd, model, tmp_path):

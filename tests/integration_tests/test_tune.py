@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -79,6 +80,19 @@ def test_bench_tunes_the_costliest(rocm_sd, shapes, tmp_path):
     assert report["table"] == str(tmp_path / "rocm-sd" / "tuning" / "host.tsv") and record[4] == "conv2d"
 
 
+def test_shapes_of_a_model_by_its_name(rocm_sd):
+    """`--shapes sdxl` and `--model sdxl` are the same shapes; both together are each shape once."""
+    listed = [rocm_sd("bench", "--mode", "list", "--op", "attention", "--device", "cpu", *more).stdout
+              for more in (("--shapes", "sdxl"), ("--model", "sdxl"), ("--shapes", "sdxl", "--model", "sdxl"))]
+    assert "4096x4096,64" in listed[0] and listed[0] == listed[1]
+    names = [[line.split(" x")[0] for line in text.splitlines()] for text in listed]
+    assert names[0] == names[2]
+    assert "cannot open" in rocm_sd("bench", "--mode", "list", "--shapes", "sdxxl", code=3).stderr
+    assert "models/demo" in rocm_sd("bench", "--mode", "list", "--model", "demo", code=2).stderr
+    scenario = rocm_sd("bench", "--scenario", "unet", "--model", "sdxl", code=2).stderr
+    assert "expected a checkpoint's path" in scenario and "make_random_checkpoint.py" in scenario
+
+
 def test_goes_on_after_a_kill(rocm_sd, tmp_path):
     shapes = tmp_path / "many.txt"
     shapes.write_text("".join(f"linear {rows}x64x64 f32\n" for rows in range(64, 264)))
@@ -114,7 +128,8 @@ def test_a_budget_ends_it_and_an_interrupt_too(rocm_sd, tmp_path):
 
 def test_tables_travel(rocm_sd, table, tmp_path):
     assert "4 choices" in rocm_sd("tune", "show", table).stdout
-    assert "2 choices" in rocm_sd("tune", "show", table, "--op", "linear").stdout or "linear" in rocm_sd("tune", "show", table).stdout
+    linear = rocm_sd("tune", "show", table, "--op", "linear").stdout
+    assert "2 choices" in linear and "conv2d" not in linear
     assert "4 right, 0 refused, 0 wrong" in rocm_sd("tune", "verify", table, "--device", "cpu").stdout
     env = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     rocm_sd("tune", "import", table, "--device", "cpu", env=env)
@@ -146,6 +161,13 @@ def test_bad_tables_and_arguments_are_told(rocm_sd, shapes, tmp_path):
     assert "expected --model" in rocm_sd("tune", "--device", "cpu", code=2).stderr
     assert "budget" in tune(rocm_sd, shapes, tmp_path / "t", "--budget", "soon", code=2).stderr
     assert "sd15" in rocm_sd("tune", "--device", "cpu", "--model", "sd16", code=2).stderr
+    for command in ("tune", "bench"):
+        told = rocm_sd(command, "--device", "cpu", "--model", "sd15", "--op", "linear,attn", code=2).stderr
+        assert '"attn"' in told and "attention,linear,conv2d" in told
+        assert "no problem of group_norm" in rocm_sd(command, "--device", "cpu", "--shapes", shapes, "--op", "group_norm",
+                                                     code=2).stderr
+    assert "begins with gpux" in rocm_sd("bench", "--device", "cpu", "--shapes", shapes, "--impl", "gpux", "--mode", "check",
+                                         code=2).stderr
     wrong = tmp_path / "wrong.txt"
     wrong.write_text("linear 64x64 f32\n")
     assert "wrong.txt:1: " in rocm_sd("tune", "--device", "cpu", "--shapes", wrong, "--table", tmp_path / "t", code=3).stderr
@@ -179,6 +201,23 @@ def test_no_table_changes_what_is_right(rocm_sd, tiny_model, tmp_path):
     log = rocm_sd(*draw, "-o", tmp_path / "off.png", env={"ROCM_SD_TUNING": "off", "ROCM_SD_LOG": "dispatch"})
     assert "(tuned)" not in log.stderr
     assert (tmp_path / "off.png").read_bytes() == (tmp_path / "plain.png").read_bytes()
+
+
+def test_tunes_behind_pictures_within_its_budget(rocm_sd, tiny_model, tmp_path):
+    """`generate --tune`: the picture first and unchanged, then so much time; the next run goes on where it stopped."""
+    draw = ["generate", "--model", tiny_model("sd15"), "--device", "cpu", "--steps", "1", "-W", "64", "-H", "64", "--seed", "1"]
+    env = {"XDG_CACHE_HOME": str(tmp_path)}
+    rocm_sd(*draw, "-o", tmp_path / "plain.png")
+    known = 0
+    for budget in ("0.5", "0.5s", "10m"):
+        done = rocm_sd(*draw, "--tune", budget, "-o", tmp_path / "a.png", env=env)
+        told = re.search(r"tuning: (\d+) shapes tuned, (\d+) known, (\d+) left; for the next run", done.stderr)
+        assert int(told[1]) > 0 and int(told[2]) == known, done.stderr
+        known += int(told[1])
+        assert len(records(tmp_path / "rocm-sd" / "tuning" / "host.tsv")) == known
+        assert (tmp_path / "a.png").read_bytes() == (tmp_path / "plain.png").read_bytes()
+    assert told[3] == "0"
+    assert "--tune" in rocm_sd(*draw, "--tune", "5x", code=2).stderr
 
 
 def test_emulated_gpus_are_tuned_by_their_counts(rocm_sd, shapes, tmp_path):

@@ -26,7 +26,7 @@ bool is_aligned(const AttentionProblem::Rows& rows) {
 Refusal supports(const Exec& ex, const AttentionProblem& p) {
   const GpuDevice* device = gpu_device(ex);
   if (!device || device->traits().family == GpuFamily::kNvidia) return "runs on AMD GPUs only";
-  if (p.dtype != DType::kF16) return "has an instance for f16 only";
+  if (dtype_size(p.dtype) != 2) return "has instances for 16-bit types only";
   if (p.masked || p.causal) return "has no instance with a mask";
   if (p.keys == 0) return "no keys";
   if (p.head_dim % 8 != 0 || !is_aligned(p.q) || !is_aligned(p.k) || !is_aligned(p.v))

@@ -1,33 +1,4 @@
 // attention by Composable Kernel, f16.
-// Problem    y = softmax(scale q k^T) v of one head
-// Mapping    a workgroup of 256 lanes for 128 queries and 64 of the head's columns, over 128 keys at a time
-// Traffic    q once; k and v through LDS for every 128 queries, and once more for every 64 columns of a head
-// Numerics   scores, softmax and sums in float, its weights in 16 bits
-// Limits     no mask; head_dim a multiple of 8; an image's rows below 2 GiB
-#if defined(__GFX9__)
-#include "kernels/attention/ck_attention_xdl.hpp"
-#else
-#include "kernels/attention/ck_attention_wmma.hpp"
-#endif
+#include "kernels/attention/ck_attention_entries.hpp"
 
-namespace rocm_sd::ck_entries {
-
-template <class T, bool kLoop>
-__device__ void attend(const CkAttentionParams& p) {
-  const int image = static_cast<int>(blockIdx.y) / p.heads;
-  const int head = static_cast<int>(blockIdx.y) % p.heads;
-  const auto rows = [&](const CkAttentionParams::Rows& r) {
-    return static_cast<const T*>(r.data) + image * r.image + static_cast<int64_t>(head) * p.head_dim;
-  };
-  const int64_t y = (static_cast<int64_t>(image) * p.queries * p.heads + head) * p.head_dim;
-  Attention<T>::template run<kLoop>(p, rows(p.q), rows(p.k), rows(p.v), static_cast<T*>(p.y) + y);
-}
-
-}  // namespace rocm_sd::ck_entries
-
-extern "C" __global__ void __launch_bounds__(256) ck_attention_f16(const rocm_sd::CkAttentionParams p) {
-  rocm_sd::ck_entries::attend<ck::half_t, false>(p);
-}
-extern "C" __global__ void __launch_bounds__(256) ck_attention_f16_deep(const rocm_sd::CkAttentionParams p) {
-  rocm_sd::ck_entries::attend<ck::half_t, true>(p);
-}
+ROCM_SD_CK_ATTENTION(f16, ck::half_t)

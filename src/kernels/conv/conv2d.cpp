@@ -1,6 +1,7 @@
 #include "kernels/conv/conv2d.hpp"
 
 #include "base/error.hpp"
+#include "kernels/conv/ck_conv.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/conv/conv2d_impl.hpp"
 #include "kernels/conv/conv2d_vendor.hpp"
@@ -14,6 +15,7 @@ namespace {
 ImplList<ConvProblem> with_vendors(ImplList<ConvProblem> list) {
   const std::vector<Impl<ConvProblem>> vendors = conv2d_vendor_impls();
   list.impls.insert(list.impls.end(), vendors.begin(), vendors.end());
+  list.impls.push_back(conv2d_ck_impl());
   return list;
 }
 

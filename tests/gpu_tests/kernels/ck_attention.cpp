@@ -40,8 +40,8 @@ struct Inputs {
 };
 
 // Each weight is rounded to 16 bits for itself, and so is the result.
-double tolerance(const Case& c) {
-  return 5 * unit_roundoff(DType::kF16) + 8 * reduction_tolerance(DType::kF32, c.head_dim + c.keys);
+double tolerance(const Case& c, DType dtype) {
+  return 5 * unit_roundoff(dtype) + 8 * reduction_tolerance(DType::kF32, c.head_dim + c.keys);
 }
 
 // "ck" by name: a refusal throws, so that no problem here goes untested.
@@ -53,7 +53,9 @@ std::vector<double> by_ck(const PlacedOp& op) {
   return {values.begin(), values.end()};
 }
 
-TEST(CkAttention, MatchesTheReference) {
+class CkAttentionTest : public testing::TestWithParam<DType> {};
+
+TEST_P(CkAttentionTest, MatchesTheReference) {
   const std::vector<Case> cases = {
       {1, 128, 128, 64, 1},         // whole tiles
       {1, 1, 1, 8, 1},              // nearly nothing of a tile
@@ -64,12 +66,14 @@ TEST(CkAttention, MatchesTheReference) {
   };
   uint64_t seed = 1;
   for (const Case& c : cases) {
-    const Inputs inputs(c, DType::kF16, seed += 10);
+    const Inputs inputs(c, GetParam(), seed += 10);
     const PlacedOp op = [&](Exec& ex, const Place& place) { return inputs.run(c, ex, place); };
-    expect_near(by_ck(op), on_host("attention", op), tolerance(c),
+    expect_near(by_ck(op), on_host("attention", op), tolerance(c, GetParam()),
                 fmt::format("{}x{}x{}x{}x{}", c.batch, c.heads, c.queries, c.keys, c.head_dim));
   }
 }
+INSTANTIATE_TEST_SUITE_P(Types, CkAttentionTest, testing::Values(DType::kF16, DType::kBF16),
+                         [](const auto& info) { return concat(info.param); });
 
 TEST(CkAttention, IsListedForTheTuner) {
   GpuTestExec gpu;
@@ -91,8 +95,7 @@ TEST(CkAttention, RefusesWithASentence) {
     }
     return std::string("taken");
   };
-  EXPECT_THAT(refusal({1, 8, 8, 64, 1}, DType::kF32), testing::HasSubstr("f16 only"));
-  EXPECT_THAT(refusal({1, 8, 8, 64, 1}, DType::kBF16), testing::HasSubstr("f16 only"));
+  EXPECT_THAT(refusal({1, 8, 8, 64, 1}, DType::kF32), testing::HasSubstr("16-bit types only"));
   EXPECT_THAT(refusal({1, 8, 8, 64, 1, 0, false, true}, DType::kF16), testing::HasSubstr("mask"));
   EXPECT_THAT(refusal({1, 8, 8, 20, 1}, DType::kF16), testing::HasSubstr("16-byte pieces"));
 }

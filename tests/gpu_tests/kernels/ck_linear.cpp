@@ -70,7 +70,7 @@ TEST_P(CkLinearTest, MatchesTheReference) {
     expect_near(by_ck(op), on_host("linear", op), reduction_tolerance(GetParam(), c.in), describe(c));
   }
 }
-INSTANTIATE_TEST_SUITE_P(Types, CkLinearTest, testing::Values(DType::kF16),
+INSTANTIATE_TEST_SUITE_P(Types, CkLinearTest, testing::Values(DType::kF16, DType::kBF16),
                          [](const auto& info) { return concat(info.param); });
 
 TEST(CkLinear, IsListedForTheTuner) {

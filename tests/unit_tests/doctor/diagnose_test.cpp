@@ -135,6 +135,29 @@ TEST_F(DiagnoseTest, SeveralGpus) {
   found("GPUs");
 }
 
+TEST_F(DiagnoseTest, AGpuThatNoRuntimeOffers) {
+  devices_[1] = {.name = "hip", .detail = "hipInit: hipErrorInvalidDevice", .usable = false};
+  devices_.push_back({.name = "emu:gfx1100", .detail = "emulated", .usable = true});  // is no GPU
+  const Finding f = found("GPU");
+  EXPECT_EQ(f.severity, Severity::kProblem);
+  EXPECT_THAT(f.what, HasSubstr("hip: hipInit: hipErrorInvalidDevice"));
+  fake_.remove("dev/kfd");  // a cause that is known is named, and nothing beside it
+  found("/dev/kfd");
+  for (const Finding& other : findings()) EXPECT_NE(other.subject, "GPU") << other.what;
+}
+
+TEST(Diagnose, SaysThatThereIsNoGpu) {
+  Examination e;
+  e.machine.memory = 16ull << 30;
+  e.devices = {{.name = "cpu", .detail = "host", .usable = true},
+               {.name = "emu:gfx942", .detail = "emulated", .usable = true},
+               {.name = "cuda", .detail = "no NVIDIA driver", .usable = false}};
+  const std::vector<Finding> all = diagnose(e);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].severity, Severity::kNote);
+  EXPECT_THAT(all[0].what, HasSubstr("no AMD or NVIDIA GPU"));
+}
+
 TEST_F(DiagnoseTest, GravestFirstAndInJson) {
   targets_.clear();
   fake_.environment["MIOPEN_FIND_MODE"] = "\xff";
