@@ -289,9 +289,11 @@ std::string WeightFormat::name() const {
   return concat(eight_bit == DType::kI8 ? "int8" : "fp8", products ? "-products" : "");
 }
 
-DType product_dtype(const Device& device, DType dtype) {
-  const bool f32 = dtype == DType::kBF16 && device.kind() == DeviceKind::kHost && !onednn::bf16_pays();
-  return f32 ? DType::kF32 : dtype;
+DType product_dtype(const Device& device, DType dtype, int64_t channels) {
+  if (dtype != DType::kBF16 || device.kind() != DeviceKind::kHost) return dtype;
+  // Sums of few products also average rounding least: such a model's pictures lose most by bf16.
+  constexpr int64_t kNarrow = 256;
+  return channels < kNarrow || !onednn::bf16_pays() ? DType::kF32 : dtype;
 }
 
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,

@@ -111,8 +111,10 @@ template <class Model>
 concept Visitable = requires(Model& model, Visitor& v) { model.visit(v); };
 
 // The type that a model loaded as `dtype` multiplies in on this device: f32 for bf16 where the CPU has no
-// products of bf16, or none that are faster. Its matrices are then held in bf16, and nothing else is rounded.
-DType product_dtype(const Device& device, DType dtype);
+// products of bf16, or none that are faster: where `channels`, the most that a layer of its maps has, are so
+// few that types are converted about as long as multiplied. Its matrices are then held in bf16, and nothing
+// else is rounded.
+DType product_dtype(const Device& device, DType dtype, int64_t channels);
 
 // Each of these takes the model's visit as a function, so that one compiled body serves every model.
 using VisitModel = std::function<void(Visitor&)>;

@@ -1,5 +1,8 @@
 #include "models/unet.hpp"
 
+#include <algorithm>
+#include <ranges>
+
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embed/embed.hpp"
@@ -59,7 +62,9 @@ UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource&
                 const WeightFormat& weights) {
   UNet unet(config);
   unet.held_ = compute;
-  unet.dtype_ = weights ? compute : product_dtype(device, compute);
+  const auto channels = [](const UNetBlockConfig& block) { return block.channels; };
+  const int64_t widest = std::ranges::max(config.down | std::views::transform(channels));
+  unet.dtype_ = weights ? compute : product_dtype(device, compute, widest);
   WeightFormat format = weights;
   format.bf16_for_f32 = unet.dtype_ != compute;
   load_parameters(unet, device, source, unet.dtype_, format);

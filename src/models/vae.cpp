@@ -1,5 +1,7 @@
 #include "models/vae.hpp"
 
+#include <algorithm>
+
 #include "kernels/attention/attention.hpp"
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
@@ -95,7 +97,7 @@ VaeDecoder VaeDecoder::load(Device& device, const VaeConfig& config, const Param
                             DType compute) {
   VaeDecoder decoder(config);
   decoder.held_ = compute;
-  decoder.dtype_ = product_dtype(device, compute);
+  decoder.dtype_ = product_dtype(device, compute, std::ranges::max(config.channels));
   load_parameters(decoder, device, source, decoder.dtype_, {.bf16_for_f32 = decoder.dtype_ != compute});
   for (const ParameterSlot::Part& part : list_parameters(VaeEncoder(config))) source.ignore(part.name);
   return decoder;
@@ -160,7 +162,7 @@ VaeEncoder VaeEncoder::load(Device& device, const VaeConfig& config, const Param
                             DType compute) {
   VaeEncoder encoder(config);
   encoder.held_ = compute;
-  encoder.dtype_ = product_dtype(device, compute);
+  encoder.dtype_ = product_dtype(device, compute, std::ranges::max(config.channels));
   load_parameters(encoder, device, source, encoder.dtype_, {.bf16_for_f32 = encoder.dtype_ != compute});
   for (const ParameterSlot::Part& part : list_parameters(VaeDecoder(config))) source.ignore(part.name);
   return encoder;
