@@ -110,6 +110,15 @@ class Visitor {
 template <class Model>
 concept Visitable = requires(Model& model, Visitor& v) { model.visit(v); };
 
+// Where a model's parameters are read to, and the device that multiplies: another one where they wait in host
+// memory until their stage begins.
+struct LoadTarget {
+  Device& memory;
+  const Device& products;
+  LoadTarget(Device& device) : memory(device), products(device) {}
+  LoadTarget(Device& to, const Device& multiplies) : memory(to), products(multiplies) {}
+};
+
 // The type that a model loaded as `dtype` multiplies in on this device: f32 for bf16 where the CPU has no
 // products of bf16, or none that are faster: where `channels`, the most that a layer of its maps has, are so
 // few that types are converted about as long as multiplied. Its matrices are then held in bf16, and nothing

@@ -58,16 +58,16 @@ UNet::UNet(const UNetConfig& config)
   number_layers();
 }
 
-UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute,
-                const WeightFormat& weights) {
+UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
+                DType compute, const WeightFormat& weights) {
   UNet unet(config);
   unet.held_ = compute;
   const auto channels = [](const UNetBlockConfig& block) { return block.channels; };
   const int64_t widest = std::ranges::max(config.down | std::views::transform(channels));
-  unet.dtype_ = weights ? compute : product_dtype(device, compute, widest);
+  unet.dtype_ = weights ? compute : product_dtype(target.products, compute, widest);
   WeightFormat format = weights;
   format.bf16_for_f32 = unet.dtype_ != compute;
-  load_parameters(unet, device, source, unet.dtype_, format);
+  load_parameters(unet, target.memory, source, unet.dtype_, format);
   return unet;
 }
 

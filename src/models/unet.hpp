@@ -33,8 +33,8 @@ class UNet {
   explicit UNet(const UNetConfig& config);
   // Under weights in 8 bits the time embedding and the convolutions at either end stay in the compute type.
   // Throws what load_parameters throws.
-  static UNet load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute,
-                   const WeightFormat& weights = {});
+  static UNet load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
+                   DType compute, const WeightFormat& weights = {});
 
   const UNetConfig& config() const { return config_; }
   // The type that it was loaded as: of its matrices.

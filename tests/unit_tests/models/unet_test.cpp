@@ -131,6 +131,15 @@ TEST(UNetInBf16, MultipliesFloatWhereBf16DoesNotPay) {
   }
 }
 
+// Whatever the host multiplies in: its memory only holds the weights until the GPU takes them.
+TEST(UNetInBf16, IsForTheDeviceThatMultiplies) {
+  const RandomSource source;
+  const testing_support::PoisonedDevice gpu(DeviceKind::kEmulator);
+  const UNet unet = UNet::load({host_device(), gpu}, small(), source, DType::kBF16);
+  EXPECT_EQ(unet.compute_dtype(), DType::kBF16);
+  EXPECT_EQ(UNet::load(host_device(), small(), source, DType::kBF16).compute_dtype(), DType::kF32);
+}
+
 TEST(UNetSdxl, NeedsItsConditions) {
   UNetConfig config = small();
   config.added_time_width = 4;
