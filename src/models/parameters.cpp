@@ -291,9 +291,7 @@ std::string WeightFormat::name() const {
 
 DType product_dtype(const Device& device, DType dtype, int64_t channels) {
   if (dtype != DType::kBF16 || device.kind() != DeviceKind::kHost) return dtype;
-  // Sums of few products also average rounding least: such a model's pictures lose most by bf16.
-  constexpr int64_t kNarrow = 256;
-  return channels < kNarrow || !onednn::bf16_pays() ? DType::kF32 : dtype;
+  return is_narrow(channels) || !onednn::bf16_pays() ? DType::kF32 : dtype;
 }
 
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,

@@ -119,9 +119,13 @@ struct LoadTarget {
   LoadTarget(Device& to, const Device& multiplies) : memory(to), products(multiplies) {}
 };
 
+// Whether a model whose layers have at most so many channels is narrow: its products are few, and average
+// rounding least, so that its pictures lose most by bf16.
+inline bool is_narrow(int64_t channels) { return channels < 256; }
+
 // The type that a model loaded as `dtype` multiplies in on this device: f32 for bf16 where the CPU has no
-// products of bf16, or none that are faster: where `channels`, the most that a layer of its maps has, are so
-// few that types are converted about as long as multiplied. Its matrices are then held in bf16, and nothing
+// products of bf16, or none that are faster, as for a narrow model (channels: the most of a layer's maps),
+// where types are converted about as long as multiplied. Its matrices are then held in bf16, and nothing
 // else is rounded.
 DType product_dtype(const Device& device, DType dtype, int64_t channels);
 

@@ -74,6 +74,7 @@ class UNet {
   bool takes(DType dtype) const { return dtype == held_ || dtype == dtype_ || dtype == input_dtype(); }
   DType text_dtype(const Device& device) const;  // of the text cache and the attention over it
   void choose_precisions();
+  void split_all();
   void number_layers();
   std::vector<CrossAttention*> cross_attentions();  // in order of running
   std::vector<const CrossAttention*> cross_attentions() const;

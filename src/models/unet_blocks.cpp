@@ -156,7 +156,7 @@ Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& conte
   h = layer_norm(ex, x, norm2, norm2.eps, normed_type(cross.query));
   x = cross(ex, h, x, context);
   h = operand(ex, layer_norm(ex, x, norm3, norm3.eps, normed_type(ff_in)), ff_in);
-  h = linear_geglu(ex, h, ff_in);  // [B,N,4C]
+  h = operand(ex, linear_geglu(ex, h, ff_in), ff_out);  // [B,N,4C]
   return linear(ex, h, ff_out, {.residual = &x, .dtype = x.dtype()});
 }
 
