@@ -88,7 +88,7 @@ install: deps  ## build without tests and install below PREFIX
 	cmake --install build/release
 
 ##@ More tests
-test-full: build venv  ## one full-size UNet step of SD 1.5 and of SDXL against Diffusers (16 GB of memory)
+test-full: build venv  ## one full-size UNet step of SD 1.5 and of SDXL against Diffusers (16 GB of memory), every code point tokenized
 	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -m full -s $(PYTEST_ARGS)
 
 test-comfyui:  ## the nodes in a real ComfyUI: COMFYUI_DIR=..., COMFYUI_PYTHON=... with its requirements

@@ -48,7 +48,7 @@ void add_inspect(CLI::App& app) {
   auto file = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   CLI::App* sub = app.add_subcommand("inspect", "tell what a model file or folder holds, without loading it");
-  sub->add_option("FILE", *file, "a .safetensors file or a Diffusers folder")->required();
+  sub->add_option("FILE", *file, "a .safetensors file or a Diffusers folder")->required()->type_name("");
   sub->add_flag("--json", *json, "print JSON");
   sub->callback([file, json] {
     const nlohmann::ordered_json report = inspect(*file);
@@ -62,14 +62,19 @@ void add_inspect(CLI::App& app) {
 void add_convert(CLI::App& app) {
   auto command = std::make_shared<ConvertCommand>();
   CLI::App* sub = app.add_subcommand("convert", "single file <-> Diffusers folder, and the element type");
-  sub->add_option("FROM", command->from, "a single .safetensors file or a Diffusers folder")->required();
+  sub->add_option("FROM", command->from, "a single .safetensors file or a Diffusers folder")
+      ->required()
+      ->type_name("");
   sub->add_option("TO", command->to, "a name ending in .safetensors makes a single file, any other a folder")
-      ->required();
-  sub->add_option("--dtype", command->dtype, "f32, f16, bf16 or fp8 [as stored]");
-  sub->add_option("--vae", command->vae, "VAE to put in place of the model's own");
-  sub->add_option("--variant", command->variant, "fp16: prefer *.fp16.safetensors in a folder that has both");
+      ->required()
+      ->type_name("");
+  sub->add_option("--dtype", command->dtype, "f32, f16, bf16 or fp8 [as stored]")->type_name("TYPE");
+  sub->add_option("--vae", command->vae, "VAE to put in place of the model's own")->type_name("PATH");
+  sub->add_option("--variant", command->variant, "fp16: prefer *.fp16.safetensors in a folder that has both")
+      ->type_name("NAME");
   sub->add_option("--vocabulary", command->vocabulary,
-                  "tokenizer folder for models made from single files [the shipped one]");
+                  "tokenizer folder for models made from single files [the shipped one]")
+      ->type_name("PATH");
   sub->add_flag("--overwrite", command->overwrite, "replace an existing target");
   sub->callback([command] { run_convert(*command); });
 }

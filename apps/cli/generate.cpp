@@ -32,10 +32,10 @@ extern "C" void on_interrupt(int signal) {
 struct GenerateCommand {
   std::vector<std::pair<const OptionRow*, std::string>> set;  // in the order given
   std::string output = "out/{index:05}-{seed}.png";
-  std::string config, prompts_file, grid, progress = "auto", profile, trace;
+  std::string config, prompts_file, grid, progress = "auto", trace;
   int quality = 95, repeat = 1, threads = 0;
   double tune = 0;  // seconds after each picture
-  bool no_metadata = false, grid_labels = false, plan_only = false, quiet = false;
+  bool profile = false, no_metadata = false, grid_labels = false, plan_only = false, quiet = false;
 };
 
 // Files of options and prompts: more bytes than that are a mistake.
@@ -160,7 +160,7 @@ class Run {
     try {
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
       Pipeline pipeline = Pipeline::load(load, callbacks_);
-      if (!command_.profile.empty() || !command_.trace.empty()) pipeline.enable_profiling();
+      if (command_.profile || !command_.trace.empty()) pipeline.enable_profiling();
       if (!command_.quiet) print_model(pipeline.info());
       generate_all(pipeline, prompts);
       finish(pipeline);
@@ -214,7 +214,7 @@ class Run {
           make_sheet(cells_, command_.grid_labels ? labels_ : std::vector<std::string>{}, columns_);
       save(sheet, {1, 1, 0, pipeline.info().name}, cells_.size() == 1 ? first_parameters_ : "");
     }
-    if (!command_.profile.empty()) fmt::print(stderr, "{}", pipeline.profile_table());
+    if (command_.profile) fmt::print(stderr, "{}", pipeline.profile_table());
     if (!command_.trace.empty()) pipeline.write_profile_trace(command_.trace);
   }
 
@@ -252,40 +252,44 @@ void add_generate(CLI::App& app) {
   add_table_options(sub, command.get());
   sub->add_option("-o,--output", command->output,
                   "file name pattern with {index}, {seed}, {model}; ends in .png, .jpg or .webp")
-      ->group("Output")
-      ->capture_default_str();
-  sub->add_option("--quality", command->quality, "JPEG and WebP, 1 to 100 (WebP 100: lossless)")
+      ->option_text("PATTERN [" + command->output + "]")
+      ->group("Output");
+  sub->add_option("--quality", command->quality, "JPEG and WebP, 1 to 100 (WebP 100: lossless) [95]")
       ->check(CLI::Range(1, 100))
-      ->group("Output")
-      ->capture_default_str();
+      ->option_text("N")
+      ->group("Output");
   sub->add_flag("--no-metadata", command->no_metadata, "leave the parameters out of the file")
       ->group("Output");
-  sub->add_option("--repeat", command->repeat, "batches to make, with rising seeds")
+  sub->add_option("--repeat", command->repeat, "batches to make, with rising seeds [1]")
       ->check(CLI::Range(1, 10000))
-      ->group("Output")
-      ->capture_default_str();
-  sub->add_option("--prompts-file", command->prompts_file, "one prompt a line, in place of --prompt")
+      ->option_text("N")
       ->group("Output");
-  sub->add_option("--grid", command->grid, "one sheet of all pictures, COLUMNSxROWS")->group("Output");
+  sub->add_option("--prompts-file", command->prompts_file, "one prompt a line, in place of --prompt")
+      ->type_name("FILE")
+      ->group("Output");
+  sub->add_option("--grid", command->grid, "one sheet of all pictures")
+      ->type_name("COLUMNSxROWS")
+      ->group("Output");
   sub->add_flag("--grid-labels", command->grid_labels, "write each prompt below its picture")
       ->group("Output");
-  sub->add_option("--progress", command->progress, "auto, bar, plain, json, none")
-      ->group("Output")
-      ->capture_default_str();
+  sub->add_option("--progress", command->progress, "auto, bar, plain, json, none [auto]")
+      ->type_name("FORM")
+      ->group("Output");
   sub->add_flag("-q,--quiet", command->quiet, "print file names only")->group("Output");
   sub->add_flag("--plan", command->plan_only, "print the memory plan and stop")->group("Output");
-  sub->add_flag("--profile{table}", command->profile, "print time, GFLOP/s and GB/s per operation")
-      ->group("Output");
+  sub->add_flag("--profile", command->profile, "print time, GFLOP/s and GB/s per operation")->group("Output");
   sub->add_option("--trace", command->trace, "write a Chrome trace (JSON) of every operation")
       ->type_name("FILE")
       ->group("Output");
   sub->add_option("--tune", command->tune,
-                  "time after each picture to find faster kernels for its shapes, for later runs: 5, 5s, 2m")
+                  "look so long after each picture for faster kernels for its shapes: 5, 5s, 2m")
       ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}}))
       ->check(CLI::Range(0.0, 86400.0))
+      ->option_text("TIME")
       ->group("Advanced");
   sub->add_option("--threads", command->threads, "CPU threads [all cores]")
       ->check(CLI::Range(1, 1024))
+      ->option_text("N")
       ->group("Advanced");
   sub->add_option("--config", command->config,
                   "TOML file with options as name = value lines [" + default_config_path() + "]")

@@ -294,9 +294,9 @@ std::string WeightFormat::name() const {
   return concat(eight_bit == DType::kI8 ? "int8" : "fp8", products ? "-products" : "");
 }
 
-DType product_dtype(const Device& device, DType dtype) {
-  const bool f32 = dtype == DType::kBF16 && device.kind() == DeviceKind::kHost && !onednn::bf16_pays();
-  return f32 ? DType::kF32 : dtype;
+DType product_dtype(const Device& device, DType dtype, int64_t channels) {
+  if (dtype != DType::kBF16 || device.kind() != DeviceKind::kHost) return dtype;
+  return is_narrow(channels) || !onednn::bf16_pays() ? DType::kF32 : dtype;
 }
 
 Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype) {

@@ -111,9 +111,24 @@ class Visitor {
 template <class Model>
 concept Visitable = requires(Model& model, Visitor& v) { model.visit(v); };
 
+// Where a model's parameters are read to, and the device that multiplies: another one where they wait in host
+// memory until their stage begins.
+struct LoadTarget {
+  Device& memory;
+  const Device& products;
+  LoadTarget(Device& device) : memory(device), products(device) {}
+  LoadTarget(Device& to, const Device& multiplies) : memory(to), products(multiplies) {}
+};
+
+// Whether a model whose layers have at most so many channels is narrow: its products are few, and average
+// rounding least, so that its pictures lose most by bf16.
+inline bool is_narrow(int64_t channels) { return channels < 256; }
+
 // The type that a model loaded as `dtype` multiplies in on this device: f32 for bf16 where the CPU has no
-// products of bf16, or none that are faster. Its matrices are then held in bf16, and nothing else is rounded.
-DType product_dtype(const Device& device, DType dtype);
+// products of bf16, or none that are faster, as for a narrow model (channels: the most of a layer's maps),
+// where types are converted about as long as multiplied. Its matrices are then held in bf16, and nothing
+// else is rounded.
+DType product_dtype(const Device& device, DType dtype, int64_t channels);
 
 // The memory of a parameter: the device's, or mapped memory of the host's for large tables of which a picture
 // reads a few rows (CLIP's vocabularies: 0.2 GB of SDXL).

@@ -1,5 +1,8 @@
 #include "models/unet.hpp"
 
+#include <algorithm>
+#include <ranges>
+
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embed/embed.hpp"
@@ -12,6 +15,11 @@ namespace {
 // x in dtype, copied only if it has another one.
 Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype) {
   return x.dtype() == dtype ? x : cast(ex, x, dtype);
+}
+
+int64_t widest(const UNetConfig& config) {
+  const auto channels = [](const UNetBlockConfig& block) { return block.channels; };
+  return std::ranges::max(config.down | std::views::transform(channels));
 }
 
 }  // namespace
@@ -55,20 +63,20 @@ UNet::UNet(const UNetConfig& config)
   number_layers();
 }
 
-UNet UNet::load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute,
-                const WeightFormat& weights) {
+UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
+                DType compute, const WeightFormat& weights) {
   UNet unet(config);
   unet.held_ = compute;
-  unet.dtype_ = weights ? compute : product_dtype(device, compute);
+  unet.dtype_ = weights ? compute : product_dtype(target.products, compute, widest(config));
   WeightFormat format = weights;
   format.bf16_for_f32 = unet.dtype_ != compute;
-  load_parameters(unet, device, source, unet.dtype_, format);
+  load_parameters(unet, target.memory, source, unet.dtype_, format);
   return unet;
 }
 
 // What a model in bf16 computes with more bits: layers that bring much of the prediction's error and do
 // little of the work (docs/architecture.md, "Numerics"). The last block's rounding reaches the prediction
-// undamped, so more of its layers are among them.
+// undamped, so more of its layers are among them. Of a narrow model, all but those of the time.
 void UNet::choose_precisions() {
   conv_in_.precision = Precision::kFloat;  // all that follows sees its rounding of the latents
   conv_out_.precision = Precision::kSplit;
@@ -76,6 +84,7 @@ void UNet::choose_precisions() {
     layer->kv.precision = Precision::kHalf;  // every step of a picture sees the same error of the text
     layer->out.precision = Precision::kSplitInput;
   }
+  if (is_narrow(widest(config_))) return split_all();
   const auto choose = [](std::vector<ResBlock>& resnets, std::vector<Transformer>& transformers,
                          Precision precision) {
     for (ResBlock& block : resnets)
@@ -91,6 +100,37 @@ void UNet::choose_precisions() {
   for (std::vector<Transformer>* finest : {&down_.front().attentions, &last.attentions})
     for (Transformer& transformer : *finest)
       for (TransformerBlock& block : transformer.blocks) block.ff_in.precision = Precision::kSplitInput;
+}
+
+// Thrice the products of every layer, where all together are few.
+void UNet::split_all() {
+  const auto split = [](auto& layer) { layer.precision = Precision::kSplit; };
+  const auto split_blocks = [&](auto& block) {
+    for (ResBlock& resnet : block.resnets) {
+      split(resnet.conv1);
+      split(resnet.conv2);
+      if (resnet.skip) split(*resnet.skip);
+    }
+    for (Transformer& transformer : block.attentions) {
+      split(transformer.proj_in);
+      split(transformer.proj_out);
+      for (TransformerBlock& layers : transformer.blocks) {
+        if (layers.self) split(layers.self->qkv), split(layers.self->out);
+        split(layers.ff_in);
+        split(layers.ff_out);
+      }
+    }
+  };
+  for (CrossAttention* layer : cross_attentions()) split(layer->query), split(layer->out);
+  for (DownBlock& block : down_) {
+    split_blocks(block);
+    if (block.downsampler) split(*block.downsampler);
+  }
+  if (mid_) split_blocks(*mid_);
+  for (UpBlock& block : up_) {
+    split_blocks(block);
+    if (block.upsampler) split(*block.upsampler);
+  }
 }
 
 // Gives every residual block its columns of the time shifts and every cross attention its place in the text

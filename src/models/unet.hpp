@@ -33,8 +33,8 @@ class UNet {
   explicit UNet(const UNetConfig& config);
   // Under weights in 8 bits the time embedding and the convolutions at either end stay in the compute type.
   // Throws what load_parameters throws.
-  static UNet load(Device& device, const UNetConfig& config, const ParameterSource& source, DType compute,
-                   const WeightFormat& weights = {});
+  static UNet load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
+                   DType compute, const WeightFormat& weights = {});
 
   const UNetConfig& config() const { return config_; }
   // The type that it was loaded as: of its matrices.
@@ -74,6 +74,7 @@ class UNet {
   bool takes(DType dtype) const { return dtype == held_ || dtype == dtype_ || dtype == input_dtype(); }
   DType text_dtype(const Device& device) const;  // of the text cache and the attention over it
   void choose_precisions();
+  void split_all();
   void number_layers();
   std::vector<CrossAttention*> cross_attentions();  // in order of running
   std::vector<const CrossAttention*> cross_attentions() const;

@@ -95,7 +95,10 @@ void SelfAttention::visit(Visitor& v) {
 
 Tensor SelfAttention::operator()(Exec& ex, const Tensor& x, const Tensor& residual) const {
   const int64_t width = x.dim(2);
-  const Tensor packed = linear(ex, operand(ex, x, qkv), qkv);  // [B,N,3C]
+  // Where sums of two bf16 are multiplied, what lies between the products has more bits than bf16, too.
+  const DType product = is_split(qkv) ? DType::kF32 : qkv.weight.dtype();
+  Tensor packed = linear(ex, operand(ex, x, qkv), qkv, {.dtype = product});  // [B,N,3C]
+  if (is_split(qkv)) packed = cast(ex, packed, DType::kF16);
   const Tensor h =
       attention(ex, packed.narrow(2, 0, width), packed.narrow(2, width, width),
                 packed.narrow(2, 2 * width, width), {.heads = static_cast<int>(heads)});  // [B,N,C]
@@ -159,7 +162,7 @@ Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& conte
   h = layer_norm(ex, x, norm2, norm2.eps, normed_type(cross.query));
   x = cross(ex, h, x, context);
   h = operand(ex, layer_norm(ex, x, norm3, norm3.eps, normed_type(ff_in)), ff_in);
-  h = linear_geglu(ex, h, ff_in);  // [B,N,4C]
+  h = operand(ex, linear_geglu(ex, h, ff_in), ff_out);  // [B,N,4C]
   return linear(ex, h, ff_out, {.residual = &x, .dtype = x.dtype()});
 }
 

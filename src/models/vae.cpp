@@ -1,5 +1,7 @@
 #include "models/vae.hpp"
 
+#include <algorithm>
+
 #include "kernels/attention/attention.hpp"
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
@@ -91,12 +93,13 @@ VaeDecoder::VaeDecoder(const VaeConfig& config)
   }
 }
 
-VaeDecoder VaeDecoder::load(Device& device, const VaeConfig& config, const ParameterSource& source,
+VaeDecoder VaeDecoder::load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
                             DType compute) {
   VaeDecoder decoder(config);
   decoder.held_ = compute;
-  decoder.dtype_ = product_dtype(device, compute);
-  load_parameters(decoder, device, source, decoder.dtype_, {.bf16_for_f32 = decoder.dtype_ != compute});
+  decoder.dtype_ = product_dtype(target.products, compute, std::ranges::max(config.channels));
+  load_parameters(decoder, target.memory, source, decoder.dtype_,
+                  {.bf16_for_f32 = decoder.dtype_ != compute});
   for (const ParameterSlot::Part& part : list_parameters(VaeEncoder(config))) source.ignore(part.name);
   return decoder;
 }
@@ -156,12 +159,13 @@ VaeEncoder::VaeEncoder(const VaeConfig& config)
   }
 }
 
-VaeEncoder VaeEncoder::load(Device& device, const VaeConfig& config, const ParameterSource& source,
+VaeEncoder VaeEncoder::load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
                             DType compute) {
   VaeEncoder encoder(config);
   encoder.held_ = compute;
-  encoder.dtype_ = product_dtype(device, compute);
-  load_parameters(encoder, device, source, encoder.dtype_, {.bf16_for_f32 = encoder.dtype_ != compute});
+  encoder.dtype_ = product_dtype(target.products, compute, std::ranges::max(config.channels));
+  load_parameters(encoder, target.memory, source, encoder.dtype_,
+                  {.bf16_for_f32 = encoder.dtype_ != compute});
   for (const ParameterSlot::Part& part : list_parameters(VaeDecoder(config))) source.ignore(part.name);
   return encoder;
 }

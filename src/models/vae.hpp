@@ -48,7 +48,7 @@ class VaeDecoder {
  public:
   explicit VaeDecoder(const VaeConfig& config);
   // Throws what load_parameters throws. The encoder's tensors do not count as unused.
-  static VaeDecoder load(Device& device, const VaeConfig& config, const ParameterSource& source,
+  static VaeDecoder load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
                          DType compute);
 
   const VaeConfig& config() const { return config_; }
@@ -80,7 +80,7 @@ class VaeDecoder {
 class VaeEncoder {
  public:
   explicit VaeEncoder(const VaeConfig& config);
-  static VaeEncoder load(Device& device, const VaeConfig& config, const ParameterSource& source,
+  static VaeEncoder load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
                          DType compute);
 
   const VaeConfig& config() const { return config_; }

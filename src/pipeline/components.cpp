@@ -154,7 +154,7 @@ struct Loader {
                          ": in_channels: expected 4, 8 (instruct-pix2pix) or 9 (inpainting), got ", in);
     require<FormatError>(config.out_channels == 4, what(checkpoint(), Component::kUnet),
                          ": out_channels: expected 4, got ", config.out_channels);
-    out.unet = UNet::load(out.loading_device(), config, StoreSource(checkpoint().store(Component::kUnet)),
+    out.unet = UNet::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kUnet)),
                           out.dtype, out.weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(UNet(config)));
     report();
@@ -167,7 +167,7 @@ struct Loader {
                          what(checkpoint(), Component::kVae),
                          ": expected 4 latent and 3 picture channels, got ", config.latent_channels, " and ",
                          config.image_channels);
-    out.vae = VaeDecoder::load(out.loading_device(), config, StoreSource(checkpoint().store(Component::kVae)),
+    out.vae = VaeDecoder::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kVae)),
                                out.dtype);
     out.info.parameters += static_cast<uint64_t>(count_parameters(VaeDecoder(config)));
     report();
@@ -285,7 +285,7 @@ void Components::reload(Part part, DType compute) {
     case Part::kUnet: {
       const UNetConfig config = unet->config();
       *unet = UNet(config);
-      *unet = UNet::load(to, config, source(Component::kUnet), compute, weights);
+      *unet = UNet::load(load_target(), config, source(Component::kUnet), compute, weights);
       break;
     }
     case Part::kVae: {
@@ -293,7 +293,7 @@ void Components::reload(Part part, DType compute) {
       const bool had_encoder = loaded_encoder.has_value();
       loaded_encoder.reset();
       *vae = VaeDecoder(config);
-      *vae = VaeDecoder::load(to, config, source(Component::kVae), compute);
+      *vae = VaeDecoder::load(load_target(), config, source(Component::kVae), compute);
       if (tiny_vae) {
         const TaesdConfig tiny = tiny_vae->config();
         *tiny_vae = TaesdDecoder(tiny);
@@ -318,7 +318,7 @@ const VaeEncoder& Components::encoder() {
   if (!loaded_encoder) {
     require<FormatError>(checkpoint->find(Component::kVae) != nullptr,
                          "this model has no VAE to encode pictures with");
-    loaded_encoder = VaeEncoder::load(loading_device(), vae->config(),
+    loaded_encoder = VaeEncoder::load(load_target(), vae->config(),
                                       StoreSource(checkpoint->store(Component::kVae)), vae->dtype());
   }
   return *loaded_encoder;

@@ -52,6 +52,7 @@ struct Components {
   bool zero_empty_negative = false;  // SDXL base
   int64_t default_size = 512;        // pixels
 
+  LoadTarget load_target() const { return {loading_device(), *device}; }
   Device& loading_device() const { return loaded_for_offload ? host_device() : *device; }
   int64_t downscale() const { return vae->config().downscale(); }
   bool is_inpainting() const { return unet->config().in_channels == 9; }

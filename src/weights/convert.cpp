@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.hpp"
+#include "base/json.hpp"
 #include "weights/component_loader.hpp"
 #include "weights/component_tensors.hpp"
 
@@ -131,8 +132,8 @@ class Converter {
     }
     if (const auto tokenizer = model_.tokenizer_folder(Component::kTextEncoder);
         tokenizer && has_own_vocabulary())
-      note(concat("the model's own vocabulary (", printable_path(*tokenizer),
-                  ") does not fit into a single file"));
+      note(concat("the model's own vocabulary does not fit into a single file: to convert it back, name ",
+                  printable_path(*tokenizer), " with --vocabulary"));
     write_safetensors(to, std::move(tensors), metadata);
   }
 
@@ -142,10 +143,10 @@ class Converter {
                ? Json(*model_.scheduler_config())
                : default_scheduler_config(model_.kind(), model_.prediction(), model_.zero_terminal_snr());
   }
-  bool has_own_vocabulary() const {
-    return model_.store(Component::kTextEncoder).shape("text_model.embeddings.token_embedding.weight")[0] !=
-           49408;
+  int64_t tokens(Component text_encoder) const {
+    return model_.store(text_encoder).shape("text_model.embeddings.token_embedding.weight")[0];
   }
+  bool has_own_vocabulary() const { return tokens(Component::kTextEncoder) != 49408; }
   void note(const std::string& line) const {
     if (options_.on_note) options_.on_note(line);
   }
@@ -155,10 +156,15 @@ class Converter {
     const fs::path target = to / (second ? "tokenizer_2" : "tokenizer");
     if (const auto own = model_.tokenizer_folder(component))
       return write_tokenizer(*own, target, second || model_.kind() == ModelKind::kSd2);
-    if (!options_.vocabulary.empty() && path_exists(options_.vocabulary / "vocab.json"))
-      return write_tokenizer(options_.vocabulary, target, second || model_.kind() == ModelKind::kSd2);
-    note(concat("no vocabulary found: ", printable_path(target),
-                " was not written, Diffusers will ask for it"));
+    if (options_.vocabulary.empty() || !path_exists(options_.vocabulary / "vocab.json"))
+      return note(concat("no vocabulary found: ", printable_path(target),
+                         " was not written, Diffusers will ask for it"));
+    const auto size = static_cast<int64_t>(parse_json_file(options_.vocabulary / "vocab.json").size());
+    if (size > tokens(component))
+      return note(concat("the vocabulary has ", size, " tokens, the text encoder's table ", tokens(component),
+                         " rows: ", printable_path(target),
+                         " was not written; name the model's own with --vocabulary"));
+    write_tokenizer(options_.vocabulary, target, second || model_.kind() == ModelKind::kSd2);
   }
 
   const Checkpoint& model_;

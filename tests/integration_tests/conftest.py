@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for a model hub
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads spin, and tests run beside each other
 os.environ.setdefault("ROCM_SD_TUNING", "off")  # no table of this machine may choose what is tested
 
 

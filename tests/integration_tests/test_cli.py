@@ -33,6 +33,20 @@ def test_writes_a_picture_with_a111s_parameters(rocm_sd, model, tmp_path):
     assert rocm_sd("params", tmp_path / "a.png").stdout.rstrip("\n") == text
 
 
+def test_converts_there_and_back(rocm_sd, model, tmp_path):
+    """A single file has no place for a model's own vocabulary: both ways say so, and --vocabulary mends it."""
+    single, back = tmp_path / "one.safetensors", tmp_path / "back"
+    assert "--vocabulary" in rocm_sd("convert", model, single).stderr
+    types = [json.loads(rocm_sd("inspect", path, "--json").stdout)["type"] for path in (single, model)]
+    assert types == ["sd1", "sd1"]
+    assert re.search(r"the vocabulary has 49408 tokens.*--vocabulary", rocm_sd("convert", single, back).stderr)
+    assert not (back / "tokenizer").exists()
+    rocm_sd("convert", single, back, "--overwrite", "--vocabulary", model / "tokenizer")
+    for name, folder in ("a", model), ("b", back):
+        rocm_sd("generate", "--model", folder, "--prompt", "a cat", *FAST, "--no-metadata", "-o", tmp_path / f"{name}.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
 def test_names_a_single_file_by_its_hash(rocm_sd, model, tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     single = tiny_model("sd15", layout="single")

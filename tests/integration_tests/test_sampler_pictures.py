@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 import sampler_formulas
 import torch
-from pictures import psnr, read_picture
+from pictures import psnr
 from sampler_oracles import SD
-from test_pipeline import NEGATIVE, PROMPT, SCALE, SCHEDULERS, SEED, STEPS, diffusers_picture, drawing, link, our_picture
+from test_pipeline import (NEGATIVE, PROMPT, SCALE, SCHEDULERS, SEED, STEPS, check_three_pictures, diffusers_picture, link,
+                           our_picture)
 
 # Our sampler's name -> the schedule that the test asks for.
 FORMULAS = {
@@ -115,10 +116,4 @@ def test_pictures_of_formulas(rocm_sd, tiny_model, tmp_path, sampler):
 @pytest.mark.parametrize("sampler", [*FORMULAS, *OPTIONS])
 def test_pictures_of_formulas_with_trained_weights(rocm_sd, repository, tmp_path, sampler):
     want, model, args = oracle_and_options(repository / "models" / "demo", tmp_path / "model", sampler, 128)
-    assert psnr(our_picture(rocm_sd, model, tmp_path / "a.png", 128, *args), want) >= 60
-    for dtype in "f32", "bf16":
-        rocm_sd(*drawing(model, 128), "--dtype", dtype, "--repeat", 3, "-o", tmp_path / (dtype + "_{index}.png"), *args)
-    near = [psnr(read_picture(wide), read_picture(tmp_path / wide.name.replace("f32", "bf16")))
-            for wide in tmp_path.glob("f32_*.png")]
-    # bf16's rounding sets single pictures on another path now and then, so the median of three seeds counts.
-    assert len(near) == 3 and np.median(near) >= 40, near
+    check_three_pictures(rocm_sd, model, tmp_path, want, args)

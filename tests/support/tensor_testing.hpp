@@ -72,10 +72,12 @@ inline void expect_tensor_near(const Tensor& got, const std::vector<double>& wan
   expect_near(to_doubles(got), want, tolerance, what);
 }
 
-// An arena whose fresh tensors are full of NaN, so that an element nobody wrote is seen.
+// An arena whose fresh tensors are full of NaN, so that an element nobody wrote is seen. Of another kind than
+// the host it stands for that kind where its memory is not touched.
 class PoisonedDevice final : public Device {
  public:
-  DeviceKind kind() const override { return DeviceKind::kHost; }
+  explicit PoisonedDevice(DeviceKind kind = DeviceKind::kHost) : kind_(kind) {}
+  DeviceKind kind() const override { return kind_; }
   std::string name() const override { return "poisoned host"; }
   MemoryInfo memory() const override { return host_device().memory(); }
   void* allocate(size_t bytes) override {
@@ -95,6 +97,9 @@ class PoisonedDevice final : public Device {
   }
   void synchronize() override {}
   DType preferred_dtype() const override { return DType::kF32; }
+
+ private:
+  DeviceKind kind_;
 };
 
 // An eager Exec over poisoned memory.

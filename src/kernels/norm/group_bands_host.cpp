@@ -1,14 +1,11 @@
 // The steps of a banded group norm on the host's vector units.
 #include <algorithm>
 
-#include "kernels/host_table.hpp"
 #include "kernels/norm/group_bands_impl.hpp"
 #include "kernels/norm/norm_rows.hpp"
 
 namespace rocm_sd {
 namespace {
-
-const NormKernels& kernels() { return ROCM_SD_HOST_TABLE(kNormKernels); }
 
 NormPixels pixels_of(const void* x, DType dtype, int64_t channels, int64_t begin, int64_t end) {
   const auto size = static_cast<int64_t>(dtype_size(dtype));
@@ -20,7 +17,7 @@ void moments_of_row(const GroupMomentsProblem& p, int64_t row) {
   std::vector<float> channel(static_cast<size_t>(2 * p.channels));
   float *mean = channel.data(), *squares = mean + p.channels;
   const int64_t begin = p.begin(row), end = p.begin(row + 1), width = p.channels / p.groups;
-  kernels().channel_moments(pixels_of(p.x, p.dtype, p.channels, begin, end), mean, squares);
+  host_norm_kernels().channel_moments(pixels_of(p.x, p.dtype, p.channels, begin, end), mean, squares);
   for (int64_t g = 0; g < p.groups; ++g) {
     double sum = 0, all = 0;
     for (int64_t c = g * width; c < (g + 1) * width; ++c) sum += static_cast<double>(mean[c]);
@@ -48,9 +45,9 @@ void normalise_host(const NormaliseProblem& p) {
   for (int64_t i = 0; i < pieces; ++i) {
     const int64_t begin = i * piece, end = std::min(begin + piece, p.pixels);
     char* y = static_cast<char*>(p.y) + begin * p.channels * static_cast<int64_t>(dtype_size(p.dtype));
-    kernels().normalise_channels(pixels_of(p.x, p.dtype, p.channels, begin, end), p.scale,
-                                 p.scale + p.channels, p.bias, p.silu, y, p.channels,
-                                 p.dtype == DType::kBF16);
+    host_norm_kernels().normalise_channels(pixels_of(p.x, p.dtype, p.channels, begin, end), p.scale,
+                                           p.scale + p.channels, p.bias, p.silu, y, p.channels,
+                                           p.dtype == DType::kBF16);
   }
 }
 

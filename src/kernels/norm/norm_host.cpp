@@ -14,8 +14,6 @@
 namespace rocm_sd {
 namespace {
 
-const NormKernels& kernels() { return ROCM_SD_HOST_TABLE(kNormKernels); }
-
 // Mean and sum of squared differences of `count` values.
 struct Moments {
   double count = 0, mean = 0, squares = 0;
@@ -55,8 +53,9 @@ void measure_block(const GroupNormProblem& p, const Workspace& w, const Block& b
   float* mean = w.channel + omp_get_thread_num() * 2 * p.channels;
   float* squares = mean + p.channels;
   const int64_t first = p.first_channels(), width = p.channels / p.groups;
-  kernels().channel_moments(pixels_of(p, block, false), mean, squares);
-  if (p.second_channels) kernels().channel_moments(pixels_of(p, block, true), mean + first, squares + first);
+  host_norm_kernels().channel_moments(pixels_of(p, block, false), mean, squares);
+  if (p.second_channels)
+    host_norm_kernels().channel_moments(pixels_of(p, block, true), mean + first, squares + first);
   double* out = w.partial + (block.image * w.blocks + block.index) * p.groups * 2;
   for (int64_t g = 0; g < p.groups; ++g) {
     Moments group;
@@ -88,8 +87,8 @@ void normalise_block(const GroupNormProblem& p, const Workspace& w, const Block&
   const auto write = [&](bool second, int64_t c) {
     char* y = static_cast<char*>(p.y) +
               (block.pixel * p.channels + c) * static_cast<int64_t>(dtype_size(p.out_dtype()));
-    kernels().normalise_channels(pixels_of(p, block, second), mean + c, scale + c, p.bias + c, p.silu, y,
-                                 p.channels, p.out_dtype() == DType::kBF16);
+    host_norm_kernels().normalise_channels(pixels_of(p, block, second), mean + c, scale + c, p.bias + c,
+                                           p.silu, y, p.channels, p.out_dtype() == DType::kBF16);
   };
   write(false, 0);
   if (p.second_channels) write(true, p.first_channels());
@@ -119,14 +118,21 @@ void layer_norm_host(const LayerNormProblem& p) {
 #pragma omp parallel for schedule(static) if (tasks > 1)
   for (int64_t task = 0; task < tasks; ++task) {
     const int64_t row = task * rows_per_task, offset = row * p.cols;
-    kernels().layer_norm({static_cast<const char*>(p.x) + offset * size, p.cols, p.dtype == DType::kBF16,
-                          std::min(rows_per_task, p.rows - row), p.cols},
-                         p.gain, p.bias, p.eps, static_cast<char*>(p.y) + offset * y_size,
-                         p.out_dtype() == DType::kBF16);
+    host_norm_kernels().layer_norm({static_cast<const char*>(p.x) + offset * size, p.cols,
+                                    p.dtype == DType::kBF16, std::min(rows_per_task, p.rows - row), p.cols},
+                                   p.gain, p.bias, p.eps, static_cast<char*>(p.y) + offset * y_size,
+                                   p.out_dtype() == DType::kBF16);
   }
 }
 
 }  // namespace
+
+const NormKernels& host_norm_kernels() {
+#if defined(__x86_64__)
+  if (host_has_bf16()) return isa_v4_bf16::kNormKernels;
+#endif
+  return ROCM_SD_HOST_TABLE(kNormKernels);
+}
 
 void run_group_norm_host(Exec& ex, const GroupNormProblem& problem) {
   const GroupNormProblem& p = problem;

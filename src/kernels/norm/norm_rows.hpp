@@ -25,6 +25,13 @@ struct NormKernels {
                      bool y_bf16);
 };
 
+// Those for this CPU.
+const NormKernels& host_norm_kernels();
+
+// Needs AVX512-BF16 (host_has_bf16()) and x86-64.
+namespace isa_v4_bf16 {
+extern const NormKernels kNormKernels;
+}
 namespace isa_baseline {
 extern const NormKernels kNormKernels;
 }

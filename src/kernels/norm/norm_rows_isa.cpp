@@ -1,4 +1,5 @@
-// The host's loops of group_norm and layer_norm, compiled once per instruction set.
+// The host's loops of group_norm and layer_norm, compiled once per instruction set, and once more for CPUs
+// that round to bf16 in hardware.
 #include "kernels/norm/norm_rows.hpp"
 #include "kernels/simd_math.hpp"
 
@@ -58,6 +59,10 @@ void channel_moments(const NormPixels& x, float* mean, float* squares) {
   x.bf16 ? moments<uint16_t>(x, mean, squares) : moments<float>(x, mean, squares);
 }
 
+// silu for results that are stored as Y.
+inline Vec silu_for(const float*, Vec x) { return silu(x); }
+inline Vec silu_for(const uint16_t*, Vec x) { return silu_coarse(x); }
+
 template <class T, class Y, bool kSilu>
 void normalise(const NormPixels& x, const float* mean, const float* scale, const float* bias, Y* y,
                int64_t y_stride) {
@@ -67,7 +72,7 @@ void normalise(const NormPixels& x, const float* mean, const float* scale, const
     for_vectors(x.channels, [&](int64_t c, int64_t count) {
       const Vec v = (load_some(from + c, count) - load_some(mean + c, count)) * load_some(scale + c, count) +
                     load_some(bias + c, count);
-      store_some(to + c, kSilu ? silu(v) : v, count);
+      store_some(to + c, kSilu ? silu_for(to, v) : v, count);
     });
   }
 }

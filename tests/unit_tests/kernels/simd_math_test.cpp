@@ -62,12 +62,15 @@ TEST(SimdMath, IsAsNearAsItsCommentsSay) {
   const auto exact_exp2 = [](double x) { return x <= -127 ? 0 : std::exp2(x); };
   expect_near(exp2_nonpositive, exact_exp2, negative, exp2_bound(2e-7));
   expect_near(exp2_nonpositive_coarse, exact_exp2, negative, exp2_bound(1.2e-4));
+  expect_near(
+      silu_coarse, [](double x) { return x / (1 + std::exp(-x)); }, xs,
+      [](double, double want) { return 2e-4 * std::fabs(want) + 1e-35; });
   expect_near(gelu, exact_gelu, xs, [](double x, double) { return 3e-7 * (std::fabs(x) + 1); });
 }
 
 TEST(SimdMath, KeepsWhatIsNoNumber) {
   const Vec nan = splat(std::numeric_limits<float>::quiet_NaN());
-  for (const auto function : {exp, tanh, gelu, silu}) EXPECT_TRUE(std::isnan(function(nan)[0]));
+  for (const auto function : {exp, tanh, gelu, silu, silu_coarse}) EXPECT_TRUE(std::isnan(function(nan)[0]));
 }
 
 }  // namespace

@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "kernels/onednn.hpp"
 #include "support/random_source.hpp"
 #include "support/tensor_testing.hpp"
 
@@ -98,6 +101,43 @@ TEST_F(UNetTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(unet(test.ex, latents, time, unet.make_text_cache(host_device(), 1, 5)), ShapeError);
   EXPECT_THROW(unet.time_shifts(test.ex, {.timestep = timestep, .guidance_cond = states}), ShapeError);
   EXPECT_THROW(unet.prepare_text(test.ex, random_tensor({2, 5, 13}, DType::kF32, 2), cache), ShapeError);
+}
+
+// A model's prediction from random weights as `dtype`; its type of products is checked.
+std::vector<double> predicted(const UNetConfig& config, DType dtype, DType products) {
+  const RandomSource source;
+  const UNet unet = UNet::load(host_device(), config, source, dtype);
+  EXPECT_EQ(unet.dtype(), dtype);
+  EXPECT_EQ(unet.compute_dtype(), products);
+  testing_support::TestExec test;
+  const TextCache cache = unet.make_text_cache(host_device(), 2, 5);
+  unet.prepare_text(test.ex, random_tensor({2, 5, 12}, DType::kF32, 2), cache);
+  return to_doubles(unet(test.ex, random_tensor({2, 6, 4, 4}, DType::kF32, 1),
+                         TimeInputs{random_tensor({2}, DType::kF32, 3, 300)}, cache));
+}
+
+// Narrow ones always, others where the CPU's products of bf16 do not pay.
+TEST(UNetInBf16, MultipliesFloatWhereBf16DoesNotPay) {
+  UNetConfig wide = small();
+  wide.down[1].channels = wide.up[0].channels = 256;
+  const DType products = onednn::bf16_pays() ? DType::kBF16 : DType::kF32;
+  // 40 layers one after the other round two operands each, evenly within a unit: 4 deviations of their sum.
+  const double tolerance = 4 * std::sqrt(2 * 40 / 3.0) * testing_support::unit_roundoff(DType::kBF16);
+  for (const auto& [config, type] : {std::pair{small(), DType::kF32}, {wide, products}}) {
+    const auto want = predicted(config, DType::kF32, DType::kF32),
+               got = predicted(config, DType::kBF16, type);
+    EXPECT_NE(got, want);
+    testing_support::expect_near(got, want, tolerance);
+  }
+}
+
+// Whatever the host multiplies in: its memory only holds the weights until the GPU takes them.
+TEST(UNetInBf16, IsForTheDeviceThatMultiplies) {
+  const RandomSource source;
+  const testing_support::PoisonedDevice gpu(DeviceKind::kEmulator);
+  const UNet unet = UNet::load({host_device(), gpu}, small(), source, DType::kBF16);
+  EXPECT_EQ(unet.compute_dtype(), DType::kBF16);
+  EXPECT_EQ(UNet::load(host_device(), small(), source, DType::kBF16).compute_dtype(), DType::kF32);
 }
 
 TEST(UNetSdxl, NeedsItsConditions) {
