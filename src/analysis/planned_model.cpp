@@ -44,15 +44,17 @@ class Planner {
     UNet model = UNet::load(device_, config, NoValues(), dtype_);
     const int64_t images = shape_.batch * conditions(), height = shape_.height / 8, width = shape_.width / 8;
     const TextCache cache = model.make_text_cache(device_, images, shape_.tokens);
-    const Tensor states = make_tensor(device_, {images, shape_.tokens, config.context_width()}, dtype_);
+    const Tensor states =
+        make_tensor(device_, {images, shape_.tokens, config.context_width()}, model.input_dtype());
     TimeInputs time{.timestep = make_tensor(device_, {images}, DType::kF32)};
     if (config.has_added_conditions()) {
       const int64_t pooled = 1280, ids = (config.added_width - pooled) / config.added_time_width;
       time.time_ids = make_tensor(device_, {images, ids}, DType::kF32);
-      time.text_embeds = make_tensor(device_, {images, pooled}, dtype_);
+      time.text_embeds = make_tensor(device_, {images, pooled}, model.input_dtype());
     }
-    const Tensor shifts = make_tensor(device_, {images, model.time_channels()}, dtype_);
-    const Tensor latents = make_tensor(device_, {images, height, width, config.in_channels}, dtype_);
+    const Tensor shifts = make_tensor(device_, {images, model.time_channels()}, model.compute_dtype());
+    const Tensor latents =
+        make_tensor(device_, {images, height, width, config.in_channels}, model.input_dtype());
     PlannedStage prepare{.name = "prepare"}, step{.name = "unet", .runs = steps};
     plan(prepare, model, [&](Exec& ex) {
       model.prepare_text(ex, states, cache);

@@ -13,6 +13,8 @@ from torch_ops import load_package
 
 import comparison_report as reports
 
+pytestmark = pytest.mark.in_python
+
 FAKE_SD_CPP = '''#!{python}
 import sys
 from PIL import Image
@@ -25,8 +27,6 @@ print("[INFO ] stable-diffusion.cpp:1: generate_image completed in 12.5s")
 
 FAKE_COMFYUI = '''
 import http.server, json, sys
-
-pytestmark = pytest.mark.in_python
 port = int(sys.argv[sys.argv.index("--port") + 1])
 seeds = []
 class Handler(http.server.BaseHTTPRequestHandler):

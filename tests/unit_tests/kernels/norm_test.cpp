@@ -198,7 +198,7 @@ TEST(NormChecks, NameWhatDoesNotFit) {
               HasSubstr("x must be [N,H,W,C]"));
   const Tensor second = random_tensor({1, 2, 3, 6}, DType::kF32, 1);
   EXPECT_THAT(group(x, w, {.groups = 2, .second = &second}), HasSubstr("second [1,2,3,6] does not fit x"));
-  EXPECT_THAT(group(x, w, {.groups = 2, .second = &x, .in_place = true}),
+  EXPECT_THAT(group(x, random_weight(12, 1), {.groups = 2, .second = &x, .in_place = true}),
               HasSubstr("in place is for one input"));
   EXPECT_THAT(group(x, w, {.groups = 2, .dtype = DType::kBF16, .in_place = true}), HasSubstr("in place"));
   EXPECT_THAT(message_of<Error>([&] { layer_norm(test.ex, x, random_weight(7, 1)); }),
