@@ -52,7 +52,7 @@ struct Costs {
 // alone, 2.5% more for SDXL, and the reverse 1.1%. Boxes and halos: fitted to the convolutions of SD1.5,
 // SDXL, the VAE and TAESD, whose choices took 1%, 0.5%, 0.6% and 0.5% more than the best. Pixels one by one
 // are a little slower than boxes; by how much, a forward of SD1.5 says.
-constexpr Costs kMatrix = {{215, 325, 420, 600}, 300, 17, 0.985, 500, 0.04};
+constexpr Costs kMatrix = {{218, 311, 405, 600}, 0, 10, 0.985, 500, 0.04};
 constexpr Costs kGathered = {{300, 370, 440, 640}, 925, 11.2, 0.985, 370, 0.024};
 constexpr Costs kBoxes = {{229, 321, 404, 624}, 925, 11.2, 0.998, 370, 0.024};
 constexpr Costs kHalo = {{230, 307, 393, 610}, 880, 17.4, 0.994, 511, 0.01};
@@ -65,20 +65,21 @@ const Costs& costs_of(BulkRows from) {
   }
   return kMatrix;
 }
-constexpr double kGatedTail[4] = {1200, 1700, 2200, 3100};
+constexpr double kGatedTail[4] = {1200, 1840, 2200, 3200};
 constexpr double kLaunch = 1800, kShare = 150, kGatheredShare = 100;
 
 int class_of(int columns) { return columns <= 64 ? 0 : columns <= 128 ? 1 : columns <= 160 ? 2 : 3; }
 
 // The same in turns, where a team's tail is beside the other's steps: a step, and a tail by half the threads;
-// by columns as in class_of(). With these among them the choices took 0.9% (SD1.5), 0.2% (SDXL) more than
-// the best for convolutions.
+// by columns as in class_of(). With these among them the choices took 0.9% (SD1.5) and 1.1% (SDXL) more than
+// the best; of the latter 1% is 2048x3840x1280, which in a forward, where weights come from memory, is faster
+// by turns. Of convolutions 0.9% and 0.2%.
 struct TurnCosts {
   double step, tail;
   double tile = 0;  // that no other tile's steps hide
 };
-constexpr TurnCosts kGatedTurns = {350, 0, 1100};
-constexpr TurnCosts kMatrixTurns[] = {{240, 600}, {385, 1500}, {470, 2500}},
+constexpr TurnCosts kGatedTurns = {317, 0, 1414};
+constexpr TurnCosts kMatrixTurns[] = {{240, 600}, {355, 1270}, {415, 2170, 350}},
                     kGatheredTurns[] = {{310, 600}, {400, 1500}, {400, 3500}},
                     kBoxesTurns[] = {{290, 600}, {375, 1500}, {430, 2750}},
                     kHaloTurns[] = {{225, 600}, {330, 1500}, {390, 5000}};

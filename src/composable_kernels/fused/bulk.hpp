@@ -131,12 +131,6 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
       Bulk::let_team_start(0);
       skip();
     }
-    // Gated, tails are long: the second team stays some steps behind the first, so that one multiplies while
-    // the other begins its tail.
-    constexpr bool kLags = Work::kGated && Cfg::kMovesRegisters && !Cfg::kInTurns;
-    const int lag = sharers == 1 ? 1 : 2;
-    const bool lags = kLags && steps > lag && from + stride < items;
-    bool leads = lags && Nvidia::uniform(Nvidia::thread() / 128) == 0, follows = lags && !leads;
     for (int item = from; item < items; item += kTeams * stride) {
       const Tile tile = tile_of(item);
       Accumulators<Nvidia, Cfg> acc[Cfg::kParts];
@@ -146,23 +140,14 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
       for (int part = 0; part < Cfg::kParts; ++part)
         early[part] = output_of(tile, part).begin(acc[part], pipeline);
       if (item + kTeams * stride < items) output_of(tile_of(item + kTeams * stride), 0).expect();
-      if (Cfg::kInTurns || follows) Bulk::wait_for_turn(Cfg::kInTurns ? team : 1);
-      follows = false;
+      if (Cfg::kInTurns) Bulk::wait_for_turn(team);
       const auto started = [&] {
         if (Cfg::kInTurns && item + stride < items) Bulk::let_team_start(1 - team);
       };
       if constexpr (Cfg::kHalo)
         pipeline.multiply(acc, steps, work.halo(), work.tap(first), started);
       else
-        pipeline.multiply(
-            acc, steps,
-            [&](int step) {
-              if (leads && step == lag) {
-                Bulk::let_team_start(1);
-                leads = false;
-              }
-            },
-            started);
+        pipeline.multiply(acc, steps, started);
       if (Cfg::kInTurns) skip();
       ROCM_SD_UNROLL
       for (int part = 0; part < Cfg::kParts; ++part) {

@@ -40,11 +40,8 @@ struct FlashAttention {
   static constexpr int kStageSize = kKeySize + kValueSize;
   static constexpr int kRowsSize = kQueries * kLd;  // Q on the way in, O on the way out
   static constexpr int kStaged = kStages * kStageSize;
-  // All keys in one tile: by asynchronous copies, its own are under way together with those of the queries.
-  static constexpr bool kOneTile = kStages == 1 && Arch::kAsyncCopies;
-  static constexpr bool kRowsBeside = Cfg::kQueriesInLds || kOneTile;
   static constexpr int kLdsElements =
-      kRowsBeside ? kStaged + kRowsSize : (kStaged > kRowsSize ? kStaged : kRowsSize);
+      Cfg::kQueriesInLds ? kStaged + kRowsSize : (kStaged > kRowsSize ? kStaged : kRowsSize);
 
   using KeyStaging = RowStaging<Arch, T, kThreads, kKeys, kDim, kLd>;
   using ValueStaging =
@@ -83,18 +80,17 @@ struct FlashAttention {
     const T* rows = p.q.data + image * p.q.image + first_query * p.q.row + static_cast<int64_t>(head) * kDim;
     RowStaging<Arch, T, kThreads, kQueries, kDim, kLd> staging;
     const int valid = p.queries - first_query < kQueries ? p.queries - first_query : kQueries;
-    T* tile = lds + (kRowsBeside ? kStaged : 0);
+    T* tile = lds + (Cfg::kQueriesInLds ? kStaged : 0);
     staging.issue(rows, p.q.row, valid, tile);
     zero_columns(tile, kQueries);
     staging.land(tile);
-    if constexpr (kOneTile) fetch(first_key, 0);
     if constexpr (Arch::kAsyncCopies) {
       Arch::commit_copies();
       Arch::template wait_copies<0>();
     }
     Arch::barrier();
     if constexpr (Cfg::kQueriesInLds) return;
-    const T* mine = tile + wave * kQ * 16 * kLd;
+    const T* mine = lds + wave * kQ * 16 * kLd;
     ROCM_SD_UNROLL
     for (int a = 0; a < (Cfg::kQueriesInLds ? 0 : kQ); ++a) {
       ROCM_SD_UNROLL
@@ -132,14 +128,6 @@ struct FlashAttention {
   }
   ROCM_SD_DEVICE void issue_values(int first, int stage) {
     values.issue(v + first * p.v.row, p.v.row, tile_rows(first), value_tile(stage));
-  }
-
-  ROCM_SD_DEVICE void clear_sums() {
-    ROCM_SD_UNROLL
-    for (int a = 0; a < kQ; ++a) {
-      ROCM_SD_UNROLL
-      for (int d = 0; d < kDimAtoms; ++d) o[a][d] = C{};
-    }
   }
 
   // S^T = K Q^T
@@ -182,17 +170,7 @@ struct FlashAttention {
 
   // O^T += V^T P^T
   ROCM_SD_DEVICE void multiply_values(const T* tile, const C (&s)[kQ][kKeyAtoms]) {
-    // One tile: all at once, half the registers that their scores take; the sums take theirs only now.
-    B weights[kQ][kOneTile ? kKeyAtoms : 1];
-    ROCM_SD_UNROLL
-    for (int a = 0; a < (kOneTile ? kQ : 0); ++a) {
-      ROCM_SD_UNROLL
-      for (int j = 0; j < kKeyAtoms; ++j) weights[a][j] = M::as_b(s[a][j]);
-    }
-    if constexpr (kOneTile) {
-      Arch::barrier();
-      clear_sums();
-    }
+    B weights[kQ];
     stream_fragments(
         [&](int n) {
           const int key = n / kDimAtoms * 16, channel = n % kDimAtoms * 16;
@@ -204,8 +182,8 @@ struct FlashAttention {
         [&](int n, const A& fragment) {
           ROCM_SD_UNROLL
           for (int a = 0; a < kQ; ++a) {
-            if (!kOneTile && n % kDimAtoms == 0) weights[a][0] = M::as_b(s[a][n / kDimAtoms]);
-            M::mma(o[a][n % kDimAtoms], fragment, weights[a][kOneTile ? n / kDimAtoms : 0]);
+            if (n % kDimAtoms == 0) weights[a] = M::as_b(s[a][n / kDimAtoms]);
+            M::mma(o[a][n % kDimAtoms], fragment, weights[a]);
           }
         });
   }
@@ -217,7 +195,6 @@ struct FlashAttention {
     for (int a = 0; a < kQ; ++a) {
       ROCM_SD_UNROLL
       for (int j = 0; j < kKeyAtoms; ++j) {
-        if (kOneTile && !Cfg::kGeneral && first + j * 16 + 16 <= last_key) continue;
         ROCM_SD_UNROLL
         for (int i = 0; i < Softmax::kElements; ++i) {
           const int key = first + j * 16 + M::row(i),
@@ -239,15 +216,15 @@ struct FlashAttention {
     ROCM_SD_UNROLL
     for (int a = 0; a < kQ; ++a) {
       Softmax::maximum(s[a], most[a]);
-      if constexpr (!kOneTile) grown |= softmax[a].outgrown(most[a], scale);
+      grown |= softmax[a].outgrown(most[a], scale);
     }
-    if (kOneTile || Arch::any(grown)) {
+    if (Arch::any(grown)) {
       ROCM_SD_UNROLL
       for (int a = 0; a < kQ; ++a) {
         float factor[M::kColumns];
         softmax[a].rebase(most[a], scale, factor);
         ROCM_SD_UNROLL
-        for (int d = 0; d < (kOneTile ? 0 : kDimAtoms); ++d) {  // nothing is summed before the only tile
+        for (int d = 0; d < kDimAtoms; ++d) {
           ROCM_SD_UNROLL
           for (int i = 0; i < Softmax::kElements; ++i) o[a][d].x[i] *= factor[M::slot(i)];
         }
@@ -279,10 +256,8 @@ struct FlashAttention {
   }
 
   ROCM_SD_DEVICE void run_keys() {
-    if (!kOneTile && first_key >= last_key) return;
-    if constexpr (kOneTile) {
-      step(first_key, 0, 0);
-    } else if constexpr (Arch::kAsyncCopies) {
+    if (first_key >= last_key) return;
+    if constexpr (Arch::kAsyncCopies) {
       ROCM_SD_UNROLL
       for (int ahead = 0; ahead < kStages - 1; ++ahead) fetch(first_key + ahead * kKeys, ahead);
       for (int first = first_key, stage = 0; first < last_key; first += kKeys) {
@@ -376,8 +351,11 @@ struct FlashAttention {
 
   ROCM_SD_DEVICE void run() {
     ROCM_SD_UNROLL
-    for (int a = 0; a < kQ; ++a) softmax[a].clear();
-    if constexpr (!kOneTile) clear_sums();
+    for (int a = 0; a < kQ; ++a) {
+      softmax[a].clear();
+      ROCM_SD_UNROLL
+      for (int d = 0; d < kDimAtoms; ++d) o[a][d] = C{};
+    }
     load_queries();
     prepare_spare();
     run_keys();

@@ -182,18 +182,17 @@ class BulkPipeline {
     advance_halo();
   }
 
-  // Adds `steps` steps, at least one, to acc; calls at(step) when a step has been started, the second or a
-  // later one, and started() when the last has been. The first stands before the loop: in it, nothing but
-  // products may define the sums, or they would wait for each other.
-  template <class At, class Started>
-  ROCM_SD_DEVICE void multiply(Sums (&acc)[Cfg::kParts], int steps, const At& at, const Started& started) {
+  // Adds `steps` steps, at least one, to acc; calls started() when the last has been started. The first
+  // stands before the loop: in it, nothing but products may define the sums, or they
+  // would wait for each other.
+  template <class Started>
+  ROCM_SD_DEVICE void multiply(Sums (&acc)[Cfg::kParts], int steps, const Started& started) {
     settle_all(acc);
     start_step(acc);
     int last = stage_;
     advance();
     for (int step = 1; step < steps; ++step) {
       start_step(acc);
-      at(step);
       WaveGroup::wait<1>();
       release(last);
       last = stage_;

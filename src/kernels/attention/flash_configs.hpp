@@ -6,7 +6,7 @@ namespace rocm_sd {
 
 struct FlashConfig {
   int head_dim, queries, keys;  // queries of a wave, keys of a tile
-  int waves, stages;            // of a workgroup; tiles of keys and values in LDS (1 on NVIDIA: all keys)
+  int waves, stages;            // of a workgroup; tiles of keys and values in LDS
   int groups;                   // workgroups that a multiprocessor should hold at once
   int queries_in_lds;           // 1 where registers are too short for them
 };
@@ -28,9 +28,6 @@ struct FlashWideConfig {
   X(40, 64, 32, 4, 3, 2, 0)     \
   X(40, 32, 64, 4, 2, 3, 0)     \
   X(40, 16, 64, 4, 2, 4, 0)     \
-  X(40, 32, 80, 2, 1, 6, 0)     \
-  X(64, 32, 80, 2, 1, 4, 0)     \
-  X(80, 32, 80, 2, 1, 4, 0)     \
   X(64, 32, 32, 4, 3, 3, 0)     \
   X(64, 32, 64, 4, 2, 3, 0)     \
   X(64, 16, 64, 4, 2, 4, 0)     \
@@ -162,14 +159,13 @@ constexpr int flash_bulk_lds_bytes(const FlashBulkConfig& c) {
 // flash_group_wide.hpp: Q, P, 8 slots of 16 KB, two maxima per query, and room to align them.
 inline constexpr int kFlashGroupWideLdsBytes = (10 * 64 * 64 + 8 * 128 * 64) * 2 + 2 * 64 * 4 + 1024;
 
-// 16-bit elements of LDS; FlashAttention::kLdsElements says the same. transposed: how values are staged,
-// where no copies are asynchronous; pad: flash_row_pad().
+// 16-bit elements of LDS; FlashAttention::kLdsElements says the same. transposed: how values are staged;
+// pad: flash_row_pad().
 constexpr int flash_lds_elements(const FlashConfig& c, bool transposed, int pad) {
   const int padded = (c.head_dim + 15) / 16 * 16, ld = padded + pad;
   const int values = transposed ? padded * (c.keys + pad) : c.keys * ld;
   const int staged = c.stages * (c.keys * ld + values), rows = c.waves * c.queries * ld;
-  const bool beside = c.queries_in_lds || (c.stages == 1 && !transposed);
-  return beside ? staged + rows : (staged > rows ? staged : rows);
+  return c.queries_in_lds ? staged + rows : (staged > rows ? staged : rows);
 }
 
 constexpr int flash_wide_lds_elements(const FlashWideConfig& c, bool transposed, int pad) {

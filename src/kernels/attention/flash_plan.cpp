@@ -75,12 +75,10 @@ std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTr
   std::vector<FlashKernel> fitting;
   for (const FlashConfig& c : rows_of(traits.family, general)) {
     if (c.head_dim != p.head_dim) continue;
-    const bool one_tile = c.stages == 1 && !transposed;
-    if (one_tile && (p.keys > c.keys || p.keys == 0)) continue;
     std::string name = concat(general ? "flash_general_" : "flash_", p.dtype, "_d", c.head_dim, "_q",
                               c.queries, "_k", c.keys, "_w", c.waves, "_s", c.stages);
     // Fragments of keys and values are read from LDS for 16 queries only: measured on an H200, November 2026.
-    const double slowness = one_tile ? 3 : traits.family == GpuFamily::kNvidia && c.queries == 16 ? 1.3 : 1;
+    const double slowness = traits.family == GpuFamily::kNvidia && c.queries == 16 ? 1.3 : 1;
     fitting.push_back({std::move(name), c.queries * c.waves, c.keys, c.waves, c.groups,
                        2 * flash_lds_elements(c, transposed, pad), slowness});
   }
