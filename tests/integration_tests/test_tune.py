@@ -161,6 +161,8 @@ def test_bad_tables_and_arguments_are_told(rocm_sd, shapes, tmp_path):
     assert "expected --model" in rocm_sd("tune", "--device", "cpu", code=2).stderr
     assert "budget" in tune(rocm_sd, shapes, tmp_path / "t", "--budget", "soon", code=2).stderr
     assert "sd15" in rocm_sd("tune", "--device", "cpu", "--model", "sd16", code=2).stderr
+    # Planned in bf16 on any CPU, whose products may then be those of f32.
+    assert "linear" in rocm_sd("bench", "--device", "cpu", "--model", "sd15", "--op", "linear", "--dtype", "bf16", "--mode", "list").stdout
     for command in ("tune", "bench"):
         told = rocm_sd(command, "--device", "cpu", "--model", "sd15", "--op", "linear,attn", code=2).stderr
         assert '"attn"' in told and "attention,linear,conv2d" in told
