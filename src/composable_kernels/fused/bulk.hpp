@@ -42,7 +42,8 @@ ROCM_SD_DEVICE TilePlace bulk_place(int index, int tiles_m, int tiles_n) {
 //   halo(), tap(step)   with halos: what they are, and which of their taps a step is
 //   row(layer, row)     the row of y that a row of the product is, or -1
 //   output(rows, first channel)   what becomes of the sums of a lane's two rows (tile/bulk_output.hpp): its
-//     begin() fills them and returns an Early, which its finish() gets back
+//     begin() fills them and returns an Early, to which its midway() adds (if kHolds) and which its finish()
+//     gets
 // splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other (gated,
 // tiles in turn, or two workgroups on a multiprocessor: 1); with more than one, every cluster has one tile.
 // sharers: tiles below each other that a cluster computes beside each other.
@@ -144,10 +145,16 @@ ROCM_SD_DEVICE void bulk_body(const Work& work, int sharers, int splits, int spl
       const auto started = [&] {
         if (Cfg::kInTurns && item + stride < items) Bulk::let_team_start(1 - team);
       };
-      if constexpr (Cfg::kHalo)
+      const auto midway = [&] {
+        ROCM_SD_UNROLL
+        for (int part = 0; part < Cfg::kParts; ++part) output_of(tile, part).midway(early[part], pipeline);
+      };
+      if constexpr (Cfg::kHalo) {
+        midway();
         pipeline.multiply(acc, steps, work.halo(), work.tap(first), started);
-      else
-        pipeline.multiply(acc, steps, started);
+      } else {
+        pipeline.template multiply<Output::kHolds>(acc, steps, midway, started);
+      }
       if (Cfg::kInTurns) skip();
       ROCM_SD_UNROLL
       for (int part = 0; part < Cfg::kParts; ++part) {

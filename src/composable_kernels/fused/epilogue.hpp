@@ -87,7 +87,7 @@ ROCM_SD_DEVICE void store8(T* to, const float (&v)[8], bool wide, int count) {
     if constexpr (sizeof(T) == 2) {
       Vec8<T> piece;
       ROCM_SD_UNROLL
-      for (int i = 0; i < 8; ++i) store(piece.x[i], v[i]);
+      for (int i = 0; i < 8; i += 2) store_pair(piece.x + i, v[i], v[i + 1]);
       *reinterpret_cast<Vec8<T>*>(to) = piece;
     } else {
       struct alignas(16) Four {

@@ -23,6 +23,7 @@ struct BulkScaledOutput {
   int first_channel;  // of y, of the tile
 
   struct Early {};  // what begin() knows that finish() wants
+  static constexpr bool kHolds = false;
 
   ROCM_SD_DEVICE Early begin(Accumulators<Nvidia, Cfg>& acc, const BulkPipeline<Cfg>&) const {
     acc = {};
@@ -36,6 +37,7 @@ struct BulkScaledOutput {
     Bulk::prefetch_line(p.w_scales + at);
     if (p.tail.bias) Bulk::prefetch_line(p.tail.bias + at);
   }
+  ROCM_SD_DEVICE void midway(Early&, const BulkPipeline<Cfg>&) const {}
   template <class Floats>
   ROCM_SD_DEVICE void finish(Floats& acc, const BulkPipeline<Cfg>& pipeline, const Early&) const {
     const auto row_scale = [&](int at) { return row_of(at) >= 0 ? p.x_scales[row_of(at)] : 0.0f; };

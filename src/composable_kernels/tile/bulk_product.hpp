@@ -182,22 +182,31 @@ class BulkPipeline {
     advance_halo();
   }
 
-  // Adds `steps` steps, at least one, to acc; calls started() when the last has been started. The first
-  // stands before the loop: in it, nothing but products may define the sums, or they
-  // would wait for each other.
-  template <class Started>
-  ROCM_SD_DEVICE void multiply(Sums (&acc)[Cfg::kParts], int steps, const Started& started) {
+  // Adds `steps` steps, at least one, to acc; calls midway() after the first few, if kMidway, and started()
+  // when the last has been started. The first stands before the loop: in it, nothing but products may define
+  // the sums, or they would wait for each other.
+  template <bool kMidway, class Midway, class Started>
+  ROCM_SD_DEVICE void multiply(Sums (&acc)[Cfg::kParts], int steps, const Midway& midway,
+                               const Started& started) {
     settle_all(acc);
     start_step(acc);
     int last = stage_;
     advance();
-    for (int step = 1; step < steps; ++step) {
+    int step = 1;
+    const auto go_on = [&] {
       start_step(acc);
       WaveGroup::wait<1>();
       release(last);
       last = stage_;
       advance();
+    };
+    if constexpr (kMidway) {
+      constexpr int kFirstSteps = 5;
+      const int first = steps < kFirstSteps ? steps : kFirstSteps;
+      for (; step < first; ++step) go_on();
+      midway();
     }
+    for (; step < steps; ++step) go_on();
     started();
     WaveGroup::wait<0>();
     settle_all(acc);
