@@ -38,8 +38,8 @@ struct Recording {
 
 bool same_launch(const RecordedLaunch& a, const RecordedLaunch& b) {
   return a.kernel == b.kernel && a.grid.x == b.grid.x && a.grid.y == b.grid.y && a.grid.z == b.grid.z &&
-         a.grid.cluster == b.grid.cluster && a.threads == b.threads && a.lds_bytes == b.lds_bytes &&
-         a.params.size() == b.params.size();
+         a.grid.cluster == b.grid.cluster && a.grid.together == b.grid.together && a.threads == b.threads &&
+         a.lds_bytes == b.lds_bytes && a.params.size() == b.params.size();
 }
 
 void record(Recording& recording, const Problem& problem) {

@@ -181,9 +181,14 @@ class CudaDriver final : public GpuDriver {
   void launch_on(void* stream, void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
                  const void* params, size_t) override {
     void* arguments[] = {const_cast<void*>(params)};  // one struct; the driver knows its size
-    LaunchAttribute attributes[2] = {};
+    LaunchAttribute attributes[3] = {};
     unsigned count = 0;
-    if (overlap_ && (!grid.early || stream == own_stream_)) {
+    static const bool kTogetherOverlaps = std::getenv("ROCM_SD_TOGETHER_OVERLAP") != nullptr;
+    if (grid.together) {
+      attributes[count].id = kCooperative;
+      attributes[count++].value.cooperative = 1;
+    }
+    if (overlap_ && (!grid.early || stream == own_stream_) && (!grid.together || kTogetherOverlaps)) {
       attributes[count].id = kProgrammaticSerialization;
       attributes[count++].value.programmatic = 1;
     }

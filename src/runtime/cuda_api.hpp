@@ -29,7 +29,7 @@ inline constexpr int kTensorSwizzle128 = 3;                // CU_TENSOR_MAP_SWIZ
 inline constexpr int kTensorPromote256 = 3;                // CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 inline constexpr unsigned kDefaultSharedBytes = 48 << 10;  // above, a function must be allowed to ask
 // CUlaunchAttributeID
-inline constexpr int kClusterDimension = 4, kProgrammaticSerialization = 6;
+inline constexpr int kCooperative = 2, kClusterDimension = 4, kProgrammaticSerialization = 6;
 
 struct LaunchAttribute {  // CUlaunchAttribute
   int id;
@@ -37,6 +37,7 @@ struct LaunchAttribute {  // CUlaunchAttribute
   union {
     char bytes[64];
     unsigned cluster[3];
+    int cooperative;
     int programmatic;
   } value;
 };

@@ -36,6 +36,9 @@ struct GpuGrid {
   // The kernel reads its weights before those ahead of it have ended: they were there before those began.
   // Only believed on the device's own stream.
   bool early = false;
+  // The workgroups wait for each other: none starts before there is room for all (CUDA: a cooperative
+  // launch).
+  bool together = false;
 };
 
 // Launches recorded once and started together.

@@ -106,6 +106,43 @@ struct NormaliseLds {
   Merge merge[kThreads];
 };
 
+// Merges the parts of `groups` groups of an image from `first` on: their means and the reciprocals of their
+// deviations.
+template <class Arch, int kThreads, class T>
+ROCM_SD_DEVICE void merge_parts(const GroupNormParams<T>& p, const Block<Arch>& block, int image, int first,
+                                int groups, NormaliseLds<kThreads>& lds) {
+  constexpr int kAhead = 4;  // loads under way
+  const int width = p.channels / p.groups;
+  const float* partial = p.partial + (static_cast<int64_t>(image) * p.parts * p.groups + first) * 2;
+  const float share_of = 1.0f / (static_cast<float>(p.pixels) * static_cast<float>(width));
+  merge_groups<Arch, kThreads>(
+      block, groups, lds.merge,
+      [&](Merge& merge, int g, int share) {
+        const float base = partial[2 * g];
+        if (share == 0) lds.mean[g] = base;
+        for (int i = share; i < p.parts; i += kShares * kAhead) {
+          Pack<float, 2> moments[kAhead];
+          ROCM_SD_UNROLL
+          for (int k = 0; k < kAhead; ++k) {
+            const int part = i + k * kShares;
+            const int at = part < p.parts ? part : p.parts - 1;
+            moments[k] = load_pack<2>(partial + (static_cast<int64_t>(at) * p.groups + g) * 2);
+          }
+          ROCM_SD_UNROLL
+          for (int k = 0; k < kAhead; ++k) {
+            const int part = i + k * kShares, rest = p.pixels - part * p.part;
+            if (part < p.parts)
+              merge.add(static_cast<float>(rest < p.part ? rest : p.part) * static_cast<float>(width),
+                        moments[k].x[0] - base, moments[k].x[1]);
+          }
+        }
+      },
+      [&](const Merge& merge, int g) {
+        lds.mean[g] = merge.mean(lds.mean[g]);
+        lds.scale[g] = 1.0f / Arch::sqrt(merge.central() * share_of + p.eps);
+      });
+}
+
 }  // namespace group_norms
 
 // Measures pixels [first, first + pixels) of an image's slab: done(merge, g, base) gets the moments of the
@@ -240,34 +277,7 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
   const int own = block.thread();
   if (own < used) begin_thread(own);
 
-  const float* partial =
-      p.partial + (static_cast<int64_t>(image) * p.parts * p.groups + slab_begin / width) * 2;
-  const float share_of = 1.0f / (static_cast<float>(p.pixels) * static_cast<float>(width));
-  group_norms::merge_groups<Arch, Cfg::kThreads>(
-      block, p.slab / width, lds.merge,
-      [&](group_norms::Merge& merge, int g, int share) {
-        const float base = partial[2 * g];
-        for (int i = share; i < p.parts; i += group_norms::kShares * kAhead) {
-          Pack<float, 2> moments[kAhead];
-          ROCM_SD_UNROLL
-          for (int k = 0; k < kAhead; ++k) {
-            const int part = i + k * group_norms::kShares;
-            const int at = part < p.parts ? part : p.parts - 1;
-            moments[k] = load_pack<2>(partial + (static_cast<int64_t>(at) * p.groups + g) * 2);
-          }
-          ROCM_SD_UNROLL
-          for (int k = 0; k < kAhead; ++k) {
-            const int part = i + k * group_norms::kShares, rest = p.pixels - part * p.part;
-            if (part < p.parts)
-              merge.add(static_cast<float>(rest < p.part ? rest : p.part) * static_cast<float>(width),
-                        moments[k].x[0] - base, moments[k].x[1]);
-          }
-        }
-      },
-      [&](const group_norms::Merge& merge, int g) {
-        lds.mean[g] = merge.mean(partial[2 * g]);
-        lds.scale[g] = 1.0f / Arch::sqrt(merge.central() * share_of + p.eps);
-      });
+  group_norms::merge_parts<Arch, Cfg::kThreads>(p, block, image, slab_begin / width, p.slab / width, lds);
   block.barrier();
 
   for (int t = own; t < used; t += block.threads()) {

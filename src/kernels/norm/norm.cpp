@@ -16,6 +16,7 @@ const ImplList<GroupNormProblem> kGroupNorm = {
         {"scalar", supports_group_norm_scalar, run_group_norm_scalar},
         {"scalar_whole", supports_group_norm_whole_scalar, run_group_norm_whole_scalar},
         {"scalar_cluster", supports_group_norm_cluster_scalar, run_group_norm_cluster_scalar},
+        {"scalar_resident", supports_group_norm_resident_scalar, run_group_norm_resident_scalar},
         {"ref", supports_host, run_group_norm_ref},
     }};
 const ImplList<LayerNormProblem> kLayerNorm = {"layer_norm",

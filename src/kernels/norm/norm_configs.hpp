@@ -11,8 +11,9 @@ constexpr int kClusterThreads = 512;
 constexpr int kClusterPacks[] = {2, 4, 6, 11, 16};  // of a thread
 // Workgroups of a multiprocessor. Clusters of one each do not fill every part of the device.
 constexpr int cluster_groups(int packs) { return packs <= 6 ? 2 : 1; }
-constexpr int kPartsThreads = 256;  // of the measuring and the normalising kernel
-constexpr int kWholeBytes = 64;     // of a group that one thread keeps in registers
+constexpr int kResidentThreads = 640;  // divide evenly into the columns of 320, 640, 1280 and 512 channels
+constexpr int kPartsThreads = 256;     // of the measuring and the normalising kernel
+constexpr int kWholeBytes = 64;        // of a group that one thread keeps in registers
 constexpr int kWholeThreads[] = {256, 1024};
 struct LayerNormRow {
   int lanes, packs;  // of a row, of a lane

@@ -39,6 +39,16 @@ void run_in_clusters(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& p
                 group_norm_params<float>(p, plan, nullptr, nullptr));
 }
 
+void run_resident(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
+  const Tensor partial = ex.alloc({p.images, plan.parts, p.groups, 2}, DType::kF32);
+  const GroupNormResidentParams<float> params{group_norm_params<float>(p, plan, partial.as<float>(), nullptr),
+                                              plan.resident_packs};
+  GpuGrid grid{static_cast<uint32_t>(p.images * plan.parts)};
+  grid.together = true;
+  launch_kernel(ex, op_info(p, "gpu"), *gpu_device(ex)->find_kernel(concat("group_norm_resident_", p.dtype)),
+                grid, kResidentThreads, static_cast<uint32_t>(resident_bytes(p, plan)), params);
+}
+
 void run_in_parts(Exec& ex, const GroupNormProblem& p, const GroupNormPlan& plan) {
   const Tensor partial = ex.alloc({p.images, plan.parts, p.groups, 2}, DType::kF32);
   const Tensor merged = ex.alloc({p.images, p.groups, 2}, DType::kF32);
@@ -70,6 +80,7 @@ const LayerNormRow* layer_norm_row(const LayerNormProblem& p) {
 
 // The kernels of a plan, in any order.
 std::vector<std::string> kernels_of(const GroupNormProblem& p, const GroupNormPlan& plan) {
+  if (plan.resident_packs) return {concat("group_norm_resident_", p.dtype)};
   if (plan.cluster_packs) return {concat("group_norm_cluster_", p.dtype, "_p", plan.cluster_packs)};
   if (plan.whole_threads) return {concat(kernel_name("whole", p.dtype, plan.vec), "_t", plan.whole_threads)};
   std::vector<std::string> names = {kernel_name("measure", p.dtype, plan.vec),
@@ -128,6 +139,7 @@ void run_config(Exec& ex, const GroupNormProblem& p, const std::string& config) 
 const Configs<GroupNormProblem> kGroupNormConfigs = {config_names, supports_config, run_config};
 
 void run_group_norm_plan(Exec& ex, const GroupNormProblem& problem, const GroupNormPlan& plan) {
+  if (plan.resident_packs) return run_resident(ex, problem, plan);
   if (plan.cluster_packs) return run_in_clusters(ex, problem, plan);
   plan.whole_threads ? run_whole(ex, problem, plan) : run_in_parts(ex, problem, plan);
 }

@@ -52,6 +52,8 @@ Refusal supports_group_norm_whole_scalar(const Exec& ex, const GroupNormProblem&
 void run_group_norm_whole_scalar(Exec& ex, const GroupNormProblem& problem);
 Refusal supports_group_norm_cluster_scalar(const Exec& ex, const GroupNormProblem& problem);
 void run_group_norm_cluster_scalar(Exec& ex, const GroupNormProblem& problem);
+Refusal supports_group_norm_resident_scalar(const Exec& ex, const GroupNormProblem& problem);
+void run_group_norm_resident_scalar(Exec& ex, const GroupNormProblem& problem);
 Refusal supports_group_norm_gpu(const Exec& ex, const GroupNormProblem& problem);
 void run_group_norm_gpu(Exec& ex, const GroupNormProblem& problem);
 void run_group_norm_ref(Exec& ex, const GroupNormProblem& problem);

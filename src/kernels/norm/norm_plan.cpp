@@ -33,7 +33,8 @@ int parts_pack(const GroupNormProblem& p) {
 
 int64_t slab_of(const GroupNormProblem& p, int vec) { return group_norm_slab(p.channels, p.groups, vec); }
 
-GroupNormPlan in_parts(const GroupNormProblem& p, int multiprocessors, int parts_per_multiprocessor) {
+GroupNormPlan in_parts(const GroupNormProblem& p, int multiprocessors, int parts_per_multiprocessor,
+                       int pieces_per_multiprocessor = 8) {
   GroupNormPlan plan;
   plan.vec = parts_pack(p);
   plan.slab = slab_of(p, plan.vec);
@@ -45,7 +46,7 @@ GroupNormPlan in_parts(const GroupNormProblem& p, int multiprocessors, int parts
     count = divide_up(p.pixels, size);
   };
   cut(int64_t{multiprocessors} * parts_per_multiprocessor, 2 * rows, plan.part, plan.parts);
-  cut(int64_t{multiprocessors} * 8, 4 * rows, plan.piece, plan.pieces);
+  cut(int64_t{multiprocessors} * pieces_per_multiprocessor, 4 * rows, plan.piece, plan.pieces);
   plan.merge = plan.parts > kMostMergedParts;
   return plan;
 }
@@ -79,6 +80,7 @@ double cluster_time(const GroupNormProblem& p, const GroupNormPlan& plan, const 
   const double moved = shared * static_cast<double>(plan.piece * sectors * 32);
   return turns * (3 + moved / 12.5e3) + (plan.pieces > 1 ? 1 : 0);
 }
+double resident_time(const GroupNormProblem& p) { return 5 + p.bytes() / 3.3e6; }
 double parts_time(const GroupNormProblem& p) { return 6 + 1.5 * p.bytes() / 2.8e6; }
 
 }  // namespace
@@ -110,6 +112,35 @@ std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, uint32
   return plans;
 }
 
+int64_t resident_bytes(const GroupNormProblem& p, const GroupNormPlan& plan) {
+  const int64_t columns = p.channels / plan.vec;
+  return plan.resident_packs * (kResidentThreads / columns * columns) * plan.vec * element_bytes(p);
+}
+
+std::optional<GroupNormPlan> group_norm_resident(const GroupNormProblem& p, const GpuTraits& device,
+                                                 int64_t parts, int packs) {
+  GroupNormPlan plan;
+  plan.vec = full_pack(element_bytes(p));
+  const int64_t width = p.channels / p.groups, columns = p.channels / plan.vec;
+  if (parts == 0) parts = device.multiprocessors / p.images;
+  if (parts_pack(p) != plan.vec || p.channels % plan.vec || columns > kResidentThreads || parts == 0 ||
+      p.images * parts > device.multiprocessors || p.groups > group_norms::kMaxSlabGroups ||
+      (width < plan.vec && 2 * width != plan.vec))  // a pack would touch three groups
+    return std::nullopt;
+  const int64_t rows = kResidentThreads / columns;
+  plan.slab = p.channels;
+  plan.part = divide_up(p.pixels, std::min(parts, divide_up(p.pixels, rows)));
+  plan.parts = divide_up(p.pixels, plan.part);
+  plan.resident_packs = 1;
+  const int64_t most = (static_cast<int64_t>(device.lds_per_group) -
+                        static_cast<int64_t>(sizeof(group_norms::ResidentLds<kResidentThreads>))) /
+                       resident_bytes(p, plan),
+                needed = divide_up(plan.part, rows), kept = std::min(packs ? packs : most, needed);
+  if (kept > most || (kept < needed && kept <= group_norms::kResidentAhead)) return std::nullopt;
+  plan.resident_packs = static_cast<int>(kept);
+  return plan;
+}
+
 // Few idle threads, and no more channels than that takes, for a workgroup that normalises merges the moments
 // of its slab's groups first.
 int64_t group_norm_slab(int64_t channels, int64_t groups, int vec) {
@@ -129,6 +160,7 @@ int64_t group_norm_slab(int64_t channels, int64_t groups, int vec) {
 
 std::string GroupNormPlan::describe() const {
   if (whole_threads) return concat("whole v", vec, " t", whole_threads);
+  if (resident_packs) return concat("resident parts ", parts, " packs ", resident_packs);
   if (cluster_packs) return concat("cluster of ", pieces, " p", cluster_packs, " slab ", slab);
   return concat("parts v", vec, " slab ", slab, " parts ", parts, " pieces ", pieces, merge ? " merge" : "");
 }
@@ -150,6 +182,7 @@ GroupNormPlan default_group_norm(const GroupNormProblem& p, const GpuTraits& dev
   double least = small ? 7 : parts_time(p);
   for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster))
     if (const double time = cluster_time(p, plan, device); time < least) least = time, best = plan;
+  if (const auto plan = group_norm_resident(p, device); plan && resident_time(p) < least) best = plan;
   return best ? *best : in_parts(p, device.multiprocessors, 2);
 }
 
@@ -157,8 +190,10 @@ std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, cons
   std::vector<GroupNormPlan> plans = {default_group_norm(p, device)};
   if (const auto plan = whole(p)) plans.push_back(*plan);
   for (const int parts : {1, 2, 4, 8}) plans.push_back(in_parts(p, device.multiprocessors, parts));
-  if (device.cluster > 1)
-    for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster)) plans.push_back(plan);
+  if (device.cluster == 1) return plans;
+  for (const int pieces : {1, 2, 4}) plans.push_back(in_parts(p, device.multiprocessors, 2, pieces));
+  for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster)) plans.push_back(plan);
+  if (const auto plan = group_norm_resident(p, device)) plans.push_back(*plan);
   return plans;
 }
 

@@ -1,21 +1,23 @@
 // How the GPU's group norm (and its scalar form) cuts a problem into workgroups.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "composable_kernels/fused/group_norm.hpp"
+#include "composable_kernels/fused/group_norm_resident.hpp"
 #include "kernels/norm/norm_impl.hpp"
 #include "runtime/gpu.hpp"
 
 namespace rocm_sd {
 
 struct GroupNormPlan {
-  int vec = 1;                  // channels that a thread takes at once
-  int whole_threads = 0;        // threads of the kernel that keeps a whole group in registers; 0: in parts
-  int cluster_packs = 0;        // packs of a thread of the kernel that keeps a slab in a cluster; 0: another
-  int64_t slab = 0;             // in parts or clusters: channels of a workgroup
-  int64_t part = 0, parts = 0;  // measured: pixels of a workgroup, parts of an image
+  int vec = 1;             // channels that a thread takes at once
+  int whole_threads = 0;   // threads of the kernel that keeps a whole group in registers; 0: in parts
+  int cluster_packs = 0;   // packs of a thread of the kernel that keeps a slab in a cluster; 0: another
+  int resident_packs = 0;  // packs of a thread kept in LDS where all workgroups wait for each other; 0: no
+  int64_t slab = 0;        // in parts or clusters: channels of a workgroup
+  int64_t part = 0, parts = 0;    // measured: pixels of a workgroup, parts of an image
   int64_t piece = 0, pieces = 0;  // normalised; pieces is the size of a cluster
   bool merge = false;             // the parts are merged by a kernel of their own
 
@@ -35,6 +37,13 @@ GroupNormPlan default_group_norm(const GroupNormProblem& p, const GpuTraits& dev
 std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, const GpuTraits& device);
 // Those that keep a slab in the registers of up to `cluster` workgroups.
 std::vector<GroupNormPlan> group_norm_clusters(const GroupNormProblem& p, uint32_t cluster);
+
+// The one whose workgroups run at once, in so many parts of an image, with so many packs of a thread in LDS
+// (zero: what the device has, all that there are); nothing where it cannot be.
+std::optional<GroupNormPlan> group_norm_resident(const GroupNormProblem& p, const GpuTraits& device,
+                                                 int64_t parts = 0, int packs = 0);
+// Bytes of dynamic LDS that a workgroup of that plan asks for.
+int64_t resident_bytes(const GroupNormProblem& p, const GroupNormPlan& plan);
 
 // The ways of the implementation "gpu" by GroupNormPlan::describe().
 extern const Configs<GroupNormProblem> kGroupNormConfigs;

@@ -1,9 +1,12 @@
 // The portable bodies of group_norm and layer_norm on the host's threads.
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "composable_kernels/fused/group_norm_cluster.hpp"
 #include "composable_kernels/fused/group_norm_parts.hpp"
+#include "composable_kernels/fused/group_norm_resident.hpp"
 #include "composable_kernels/fused/group_norm_whole.hpp"
 #include "composable_kernels/fused/layer_norm.hpp"
 
@@ -34,6 +37,11 @@ struct ClusterCfg {
   using T = Storage;
   static constexpr int kVec = norm_configs::full_pack(sizeof(T));
   static constexpr int kThreads = norm_configs::kClusterThreads, kSlots = kThreads, kPacks = 16;
+};
+template <class Storage>
+struct ResidentCfg {
+  using T = Storage;
+  static constexpr int kVec = norm_configs::full_pack(sizeof(T)), kThreads = norm_configs::kResidentThreads;
 };
 template <class Storage>
 struct RowCfg {
@@ -88,6 +96,34 @@ void in_cluster(const GroupNormProblem& p, const GroupNormPlan& plan) {
 std::optional<GroupNormPlan> cluster_plan(const GroupNormProblem& p) {
   const auto plans = group_norm_clusters(p, 1);
   return plans.empty() ? std::nullopt : std::optional(plans.front());
+}
+
+// Two parts of an image and the least LDS that a ring of packs takes, which small problems are enough for.
+std::optional<GroupNormPlan> resident_plan(const GroupNormProblem& p) {
+  GpuTraits traits;
+  traits.multiprocessors = static_cast<int>(std::min<int64_t>(2 * p.images, 1 << 20));
+  traits.lds_per_group = 232448;
+  return group_norm_resident(p, traits, 2, group_norms::kResidentAhead + 1);
+}
+template <class T>
+void resident(const GroupNormProblem& p, const GroupNormPlan& plan, float* partial) {
+  using Cfg = ResidentCfg<T>;
+  struct Lds {
+    group_norms::ResidentLds<Cfg::kThreads> norm;
+    std::vector<Pack<T, Cfg::kVec>> kept;
+  };
+  const GroupNormResidentParams<T> params{group_norm_params<T>(p, plan, partial, nullptr),
+                                          plan.resident_packs};
+  std::vector<Lds> lds(static_cast<size_t>(p.images * plan.parts));
+  for (Lds& one : lds) one.kept.resize(static_cast<size_t>(resident_bytes(p, plan)) / sizeof(one.kept[0]));
+  for_each_block(p.images * plan.parts, [&](const Block<Scalar>& block) {
+    Lds& one = lds[static_cast<size_t>(block.group())];
+    group_norm_resident_measure<Scalar, Cfg>(params, block, one.kept.data(), one.norm);
+  });
+  for_each_block(p.images * plan.parts, [&](const Block<Scalar>& block) {
+    Lds& one = lds[static_cast<size_t>(block.group())];
+    group_norm_resident_normalise<Scalar, Cfg>(params, block, one.kept.data(), one.norm);
+  });
 }
 
 // Calls body with the storage type and the width of a pack, as types.
@@ -170,6 +206,20 @@ void run_group_norm_cluster_scalar(Exec& ex, const GroupNormProblem& problem) {
   if (problem.images * problem.pixels * problem.channels == 0) return;
   ex.launch(op_info(problem, "scalar_cluster"), [problem, plan = *cluster_plan(problem)] {
     with_storage(problem.dtype, [&](auto storage) { in_cluster<decltype(storage)>(problem, plan); });
+  });
+}
+Refusal supports_group_norm_resident_scalar(const Exec& ex, const GroupNormProblem& p) {
+  if (const Refusal refusal = supports_host(ex, p)) return refusal;
+  if (p.images * p.pixels * p.channels > 0 && !resident_plan(p))
+    return "takes only whole packs of at most two groups";
+  return std::nullopt;
+}
+void run_group_norm_resident_scalar(Exec& ex, const GroupNormProblem& problem) {
+  if (problem.images * problem.pixels * problem.channels == 0) return;
+  const GroupNormPlan plan = *resident_plan(problem);
+  const Tensor partial = ex.alloc({problem.images, plan.parts, problem.groups, 2}, DType::kF32);
+  ex.launch(op_info(problem, "scalar_resident"), [problem, plan, partial = partial.as<float>()] {
+    with_storage(problem.dtype, [&](auto storage) { resident<decltype(storage)>(problem, plan, partial); });
   });
 }
 void run_layer_norm_scalar(Exec& ex, const LayerNormProblem& problem) {

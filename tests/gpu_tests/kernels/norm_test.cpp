@@ -90,9 +90,15 @@ void check_every_plan(const Case& c, DType dtype, std::optional<DType> asked = s
                            .dtype = dtype,
                            .to_bf16 = result != dtype};
   ASSERT_FALSE(supports_group_norm_gpu(gpu.ex, problem)) << *supports_group_norm_gpu(gpu.ex, problem);
-  for (GroupNormPlan plan : group_norm_candidates(problem, gpu.device.traits()))
+  std::vector<GroupNormPlan> plans = group_norm_candidates(problem, gpu.device.traits());
+  // LDS for few packs: what it does not hold is read again.
+  if (gpu.device.traits().cluster > 1)
+    for (const int parts : {1, 3, 8})
+      if (const auto plan = group_norm_resident(problem, gpu.device.traits(), parts, 9))
+        plans.push_back(*plan);
+  for (GroupNormPlan plan : plans)
     for (const bool merge : {false, true}) {
-      if (merge && (plan.whole_threads || plan.cluster_packs)) continue;
+      if (merge && (plan.whole_threads || plan.cluster_packs || plan.resident_packs)) continue;
       plan.merge |= merge;
       const Tensor y = gpu.ex.alloc({c.images, c.pixels, 1, channels}, result);
       problem.y = y.data();

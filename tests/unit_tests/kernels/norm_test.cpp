@@ -57,7 +57,7 @@ using Param = std::tuple<std::string, DType, size_t>;
 std::string name_of(const testing::TestParamInfo<Param>& info) {
   return fmt::format("{}_{}_{}", std::get<0>(info.param), std::get<1>(info.param), std::get<2>(info.param));
 }
-const auto kImpls = testing::Values("host", "scalar", "scalar_whole", "scalar_cluster");
+const auto kImpls = testing::Values("host", "scalar", "scalar_whole", "scalar_cluster", "scalar_resident");
 const auto kTypes = testing::Values(DType::kF32, DType::kBF16, DType::kF16);
 
 class GroupNormTest : public testing::TestWithParam<Param> {};

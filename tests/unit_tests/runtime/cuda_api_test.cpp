@@ -28,6 +28,7 @@ TEST(CudaApi, ConstantsAreTheHeaders) {
   EXPECT_EQ(cuda::kFunctionSharedBytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   EXPECT_EQ(cuda::kStreamNonBlocking, CU_STREAM_NON_BLOCKING);
   EXPECT_EQ(cuda::kCaptureModeThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  EXPECT_EQ(cuda::kCooperative, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
   EXPECT_EQ(cuda::kClusterDimension, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
   EXPECT_EQ(cuda::kProgrammaticSerialization, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 }
@@ -45,6 +46,8 @@ TEST(CudaApi, LaunchesAreTheHeaders) {
   EXPECT_EQ(ours.value.cluster[0], 8u);
   EXPECT_EQ(ours.value.cluster[1], 2u);
   EXPECT_EQ(ours.value.cluster[2], 1u);
+  attribute.value.cooperative = 5;
+  EXPECT_EQ(std::bit_cast<cuda::LaunchAttribute>(attribute).value.cooperative, 5);
   attribute.value.programmaticStreamSerializationAllowed = 7;
   EXPECT_EQ(std::bit_cast<cuda::LaunchAttribute>(attribute).value.programmatic, 7);
 
