@@ -38,6 +38,12 @@ struct WaveGroupRows {
     ROCM_SD_UNROLL
     for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(x[i])::"memory");
   }
+  template <int kCount>
+  static ROCM_SD_DEVICE void pin(uint32_t (&x)[kCount][4]) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i)
+      asm volatile("" : "+r"(x[i][0]), "+r"(x[i][1]), "+r"(x[i][2]), "+r"(x[i][3])::"memory");
+  }
 };
 
 // clang-format off

@@ -102,6 +102,23 @@ struct FlashGroupRows {
     ROCM_SD_UNROLL
     for (int h = 0; h < 2; ++h) total[h] = sum[h];
   }
+  // The only tile's, of all keys.
+  ROCM_SD_DEVICE void weigh_only(float (&s)[kScores]) {
+    float factor[2];
+    const int mine = last_key - WaveGroupRows::unknown(Arch::lane()) % 4 * 2;
+    constexpr int kLast = kScores - 4;  // of the lane's, before those of the tile's last 8 keys
+    if (last_key <= kKeys - 8) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kLast; ++i)
+        if (i / 4 * 8 + i % 2 >= mine) s[i] = kHidden;
+    }
+    ROCM_SD_UNROLL
+    for (int i = kLast; i < kScores; ++i)
+      if (i / 4 * 8 + i % 2 >= mine) s[i] = kHidden;
+    base[0] = base[1] = kHidden;
+    rebase(s, factor);
+    exponentiate(s, total);
+  }
   // A later one's; `keys`: its tile, not yet given back. Whether, in any lane of the wave, the bases have
   // moved: the sums so far must then be multiplied by factor.
   ROCM_SD_DEVICE bool weigh(int tile, const T* keys, float (&s)[kScores], float (&factor)[2]) {

@@ -38,6 +38,15 @@ struct FlashBulkParams {
   FlashParams<T> flash;
 };
 
+// For few keys (flash_once.hpp): tiles of 64 queries, in the order of heads.
+template <class T>
+struct FlashOnceParams {
+  FlashParams<T> flash;
+  int32_t tiles, head_tiles;  // of all heads; of one
+  int32_t run_tiles;          // of a workgroup: at most head_tiles + 1
+  int32_t fresh_keys;         // k or v may have been written by a kernel that is still at work
+};
+
 // A workgroup's place: query tile, head of an image, split.
 struct FlashGroup {
   int tile, head, split;

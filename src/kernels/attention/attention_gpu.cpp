@@ -128,8 +128,8 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
     params.partial_sums = sums.as<float>();
     params.partial_stats = stats.as<float>();
   }
-  const GpuGrid grid{static_cast<uint32_t>(plan.tiles), static_cast<uint32_t>(p.batch * p.heads),
-                     static_cast<uint32_t>(plan.splits)};
+  GpuGrid grid{static_cast<uint32_t>(plan.tiles), static_cast<uint32_t>(p.batch * p.heads),
+               static_cast<uint32_t>(plan.splits)};
   const auto launch = [&](const auto& arguments) {
     launch_kernel(
         ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()), *device.find_kernel(plan.kernel.name), grid,
@@ -143,6 +143,12 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
       device.map_boxes(&bulk.v, boxes_of(p, p.v, plan.kernel.keys));
     }
     launch(bulk);
+  } else if (plan.kernel.once) {
+    const int64_t tiles = plan.tiles * p.batch * p.heads;
+    grid = {.x = static_cast<uint32_t>((tiles + plan.run_tiles - 1) / plan.run_tiles),
+            .early = p.settled_keys};
+    launch(FlashOnceParams<uint16_t>{params, static_cast<int32_t>(tiles), static_cast<int32_t>(plan.tiles),
+                                     static_cast<int32_t>(plan.run_tiles), !p.settled_keys});
   } else {
     launch(params);
   }

@@ -156,6 +156,25 @@ constexpr int flash_bulk_lds_bytes(const FlashBulkConfig& c) {
   return c.slots * ((c.head_dim + 63) / 64 * 64 * c.keys * 2 + 16) + 1024;
 }
 
+// All keys in LDS (flash_once.hpp).
+struct FlashOnceConfig {
+  int head_dim, keys;  // keys: at most so many
+  int wave_groups;     // of a workgroup
+  int groups;          // workgroups that a multiprocessor should hold at once
+};
+// X(head_dim, keys, wave_groups, groups)
+#define ROCM_SD_FLASH_ONCE(X) \
+  X(40, 80, 4, 1)             \
+  X(40, 80, 2, 2)             \
+  X(64, 80, 5, 1)             \
+  X(64, 80, 3, 1)             \
+  X(80, 80, 2, 1)             \
+  X(80, 80, 4, 1)
+// Bytes of LDS: keys and values of two heads in panels of 64 channels, and room to align them.
+constexpr int flash_once_lds_bytes(const FlashOnceConfig& c) {
+  return 2 * 2 * ((c.head_dim + 63) / 64 * 64 * c.keys * 2) + 1024;
+}
+
 // flash_group_wide.hpp: Q, P, 8 slots of 16 KB, two maxima per query, and room to align them.
 inline constexpr int kFlashGroupWideLdsBytes = (10 * 64 * 64 + 8 * 128 * 64) * 2 + 2 * 64 * 4 + 1024;
 

@@ -25,6 +25,9 @@ constexpr FlashGroupConfig kHopper[] = {ROCM_SD_FLASH_HOPPER(ROW)};
 #define ROW(...) FlashBulkConfig{__VA_ARGS__},
 constexpr FlashBulkConfig kBulk[] = {ROCM_SD_FLASH_BULK(ROW)};
 #undef ROW
+#define ROW(...) FlashOnceConfig{__VA_ARGS__},
+constexpr FlashOnceConfig kOnce[] = {ROCM_SD_FLASH_ONCE(ROW)};
+#undef ROW
 #define ROW(...) FlashWideConfig{__VA_ARGS__},
 constexpr FlashWideConfig kWideNvidia[] = {ROCM_SD_FLASH_WIDE_NVIDIA(ROW)},
                           kWideAmd[] = {ROCM_SD_FLASH_WIDE_AMD(ROW)};
@@ -98,6 +101,20 @@ std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTr
       fitting.push_back({std::move(name), 64 * c.wave_groups, c.keys, 4 * c.wave_groups, c.groups,
                          flash_bulk_lds_bytes(c), bulk_slowness(p, c), true});
     }
+  if (traits.arch == "sm_90" && !general && p.keys > 0)
+    for (const FlashOnceConfig& c : kOnce) {
+      if (c.head_dim != p.head_dim || p.keys > c.keys) continue;
+      std::string name =
+          concat("flash_once_", p.dtype, "_d", c.head_dim, "_k", c.keys, "_g", c.wave_groups, "x", c.groups);
+      fitting.push_back({.name = std::move(name),
+                         .queries = 64,
+                         .keys = c.keys,
+                         .waves = 4 * c.wave_groups,
+                         .groups = c.groups,
+                         .lds_bytes = flash_once_lds_bytes(c),
+                         .slowness = 3,
+                         .once = true});
+    }
   for (const FlashWideConfig& c : wide_rows_of(traits.family)) {
     if (c.head_dim != p.head_dim) continue;
     std::string name =
@@ -122,6 +139,13 @@ FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProbl
   const int64_t per_split = divide_up(key_tiles, std::max(splits, 1));
   plan.splits = static_cast<int>(divide_up(key_tiles, per_split));
   plan.keys_per_split = per_split * kernel.keys;
+
+  if (kernel.once) {
+    // Equal runs, one to a workgroup that has room at once; the kernel holds the keys of two heads.
+    const int64_t room = int64_t{traits.multiprocessors} * kernel.groups;
+    plan.run_tiles = std::min(divide_up(plan.tiles * p.batch * p.heads, room), plan.tiles + 1);
+    plan.run_tiles = std::max<int64_t>(plan.run_tiles, 1);
+  }
 
   // The products of a tile and its softmax, in the time of a product: exponentials and conversions cost about
   // as much as 32 channels. A workgroup begins and ends in the time of about a tile.

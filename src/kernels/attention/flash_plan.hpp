@@ -18,11 +18,13 @@ struct FlashKernel {
   int lds_bytes;
   double slowness = 1;  // of its products
   bool bulk = false;    // takes FlashBulkParams
+  bool once = false;    // takes FlashOnceParams
 };
 
 struct FlashPlan {
   FlashKernel kernel;
-  int64_t tiles = 0;           // of queries
+  int64_t tiles = 0;           // of queries, of a head
+  int64_t run_tiles = 0;       // kernel.once: tiles of any heads that a workgroup takes
   int splits = 1;              // of the keys; more than one needs the merge
   int64_t keys_per_split = 0;  // a multiple of kernel.keys
   double cost = 0;             // an estimate to compare plans by, in no unit

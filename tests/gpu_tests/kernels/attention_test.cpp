@@ -70,12 +70,7 @@ void check(const Case& c, DType dtype, const Tensor* mask = nullptr) {
   expect_like_reference("attention", op_of(in, c, mask), tolerance(c, dtype), describe(c, dtype));
 }
 
-// Every kernel that could take the case, whole and in splits.
-void check_every_plan(const Case& c, DType dtype, bool warpgroups = false) {
-  const Inputs in = random_inputs(c, dtype, 5);
-  const std::vector<double> want = on_host("attention", op_of(in, c, nullptr));
-  GpuTestExec gpu;
-  const Tensor q = gpu.to_gpu(in.q), k = gpu.to_gpu(in.k), v = gpu.to_gpu(in.v);
+AttentionProblem problem_of(const Case& c, DType dtype, const Tensor& q, const Tensor& k, const Tensor& v) {
   const int64_t width = c.heads * c.head_dim;
   AttentionProblem p{.q = {q.data(), c.queries * width, width},
                      .k = {k.data(), c.keys * width, width},
@@ -88,13 +83,24 @@ void check_every_plan(const Case& c, DType dtype, bool warpgroups = false) {
   p.keys = c.keys;
   p.head_dim = c.head_dim;
   p.scale = c.scale != 0 ? c.scale : 1 / std::sqrt(static_cast<float>(c.head_dim));
+  return p;
+}
+
+// Every kernel that could take the case, whole and in splits.
+void check_every_plan(const Case& c, DType dtype, bool warpgroups = false) {
+  const Inputs in = random_inputs(c, dtype, 5);
+  const std::vector<double> want = on_host("attention", op_of(in, c, nullptr));
+  GpuTestExec gpu;
+  const Tensor q = gpu.to_gpu(in.q), k = gpu.to_gpu(in.k), v = gpu.to_gpu(in.v);
+  AttentionProblem p = problem_of(c, dtype, q, k, v);
   const std::vector<FlashKernel> kernels = flash_candidates(p, gpu.device.traits());
   EXPECT_FALSE(kernels.empty());
   for (const FlashKernel& kernel : kernels)
     for (const int splits : {1, 3}) {
-      const bool by_warpgroups = kernel.name.find("flash_group") == 0 || kernel.name.find("flash_bulk") == 0;
+      const bool by_warpgroups = kernel.name.find("flash_group") == 0 ||
+                                 kernel.name.find("flash_bulk") == 0 || kernel.name.find("flash_once") == 0;
       if (by_warpgroups != warpgroups) continue;
-      const Tensor y = gpu.ex.alloc({c.batch, c.queries, width}, dtype);
+      const Tensor y = gpu.ex.alloc({c.batch, c.queries, c.heads * c.head_dim}, dtype);
       p.y = y.data();
       const FlashPlan plan = plan_flash(kernel, splits, p, gpu.device.traits());
       run_flash(gpu.ex, p, plan);
@@ -102,6 +108,31 @@ void check_every_plan(const Case& c, DType dtype, bool warpgroups = false) {
       expect_near({got.begin(), got.end()}, want, tolerance(c, dtype),
                   fmt::format("{} {} in {}", describe(c, dtype), kernel.name, plan.splits));
     }
+}
+
+// Kernels that hold all keys, in runs of tiles that end within heads and take every warpgroup several times.
+void check_runs(const Case& c, DType dtype) {
+  const Inputs in = random_inputs(c, dtype, 5);
+  const std::vector<double> want = on_host("attention", op_of(in, c, nullptr));
+  GpuTestExec gpu;
+  const Tensor q = gpu.to_gpu(in.q), k = gpu.to_gpu(in.k), v = gpu.to_gpu(in.v);
+  AttentionProblem p = problem_of(c, dtype, q, k, v);
+  int checked = 0;
+  for (const FlashKernel& kernel : flash_candidates(p, gpu.device.traits()))
+    for (const int64_t run : {1, 2, 5, 6, 11}) {
+      FlashPlan plan = plan_flash(kernel, 1, p, gpu.device.traits());
+      if (!kernel.once || run > plan.tiles + 1) continue;
+      plan.run_tiles = run;
+      p.settled_keys = run % 2 == 0;
+      const Tensor y = gpu.ex.alloc({c.batch, c.queries, c.heads * c.head_dim}, dtype);
+      p.y = y.data();
+      run_flash(gpu.ex, p, plan);
+      const std::vector<float> got = to_floats(gpu.device, y);
+      expect_near({got.begin(), got.end()}, want, tolerance(c, dtype),
+                  fmt::format("{} {} runs of {}", describe(c, dtype), kernel.name, run));
+      ++checked;
+    }
+  EXPECT_GT(checked, 0);
 }
 
 class GpuAttentionTest : public testing::TestWithParam<DType> {};
@@ -214,6 +245,36 @@ TEST_P(GpuAttentionTest, WarpgroupPlansMatchReference) {
     // Maxima that grow from tile to tile, a little and beyond what a float's exponent holds.
     check_every_plan({1, 70, 600, dim, 1, false, 0, 1, 0.1f}, GetParam(), true);
     check_every_plan({1, 70, 600, dim, 1, false, 0, 4, 1}, GetParam(), true);
+    check_every_plan({2, 130, 77, dim, 3}, GetParam(), true);
+  }
+}
+
+TEST_P(GpuAttentionTest, FewKeysAtOnce) {
+  if (test_gpu().traits().arch != "sm_90") GTEST_SKIP() << "only Hopper multiplies by warpgroups";
+  for (const int64_t dim : {40, 64, 80}) {
+    check_runs({2, 300, 77, dim, 3}, GetParam());
+    check_runs({1, 700, 80, dim, 2}, GetParam());
+    check_runs({3, 65, 1, dim, 2}, GetParam());
+    check_runs({1, 128, 33, dim, 2, false, 0, 6}, GetParam());
+    check_runs({1, 64, 77, dim, 2, false, 0, 1, 1}, GetParam());
+  }
+}
+
+// A NaN among the values hurts its own head only, and those of a query its own row.
+TEST_P(GpuAttentionTest, NanStaysWithFewKeys) {
+  for (const int64_t dim : {40, 64, 80}) {
+    const Case c{1, 20, 50, dim, 2};
+    Inputs in = random_inputs(c, GetParam(), 9);
+    std::vector<float> queries = to_floats(host_device(), in.q), values = to_floats(host_device(), in.v);
+    queries[static_cast<size_t>(3 * 2 * dim + 7)] = std::numeric_limits<float>::quiet_NaN();
+    values[static_cast<size_t>(dim + 5)] = std::numeric_limits<float>::quiet_NaN();
+    in.q = tensor_from(host_device(), in.q.shape(), queries.data(), GetParam());
+    in.v = tensor_from(host_device(), in.v.shape(), values.data(), GetParam());
+    const std::vector<double> got = on_gpu("attention", op_of(in, c, nullptr));
+    for (size_t i = 0; i < got.size(); ++i) {
+      const auto row = static_cast<int64_t>(i) / (2 * dim), column = static_cast<int64_t>(i) % (2 * dim);
+      ASSERT_EQ(std::isnan(got[i]), (row == 3 && column < dim) || column == dim + 5) << dim << " " << i;
+    }
   }
 }
 

@@ -63,6 +63,7 @@ struct Operands {
                        .v = {v[i].data(), s.keys * width, width},
                        .y = y.data()};
     p.causal = s.causal;
+    p.settled_keys = s.keys != s.queries;  // as cross attention's
     p.dtype = y.dtype();
     p.batch = s.batch;
     p.heads = s.heads;
