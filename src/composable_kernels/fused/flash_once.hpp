@@ -135,11 +135,6 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     }
   }
 
-  static ROCM_SD_DEVICE void publish() {
-    WaveGroup::publish();
-    Arch::barrier();
-  }
-
   // A warpgroup's place: tile `at` of the run, in head `slot` of it.
   struct Place {
     int at, slot, query;  // query: the thread's first, its second is 8 further
@@ -264,19 +259,14 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     QueryRows rows = rows_of(place);
     asm volatile("" : "+l"(rows.first), "+l"(rows.second)::"memory");  // now, not after the wait
     Staged staged;
-    if (!once.fresh_keys) {
-      issue(staged);
-      land(staged);
-      publish();
-    }
+    if (!once.fresh_keys) issue(staged);
     Arch::begin_kernel();
     Arch::let_next_start();
     if (once.fresh_keys) issue(staged);
     if (!idle) load_queries(rows);
-    if (once.fresh_keys) {
-      land(staged);
-      publish();
-    }
+    land(staged);
+    WaveGroup::publish();
+    Arch::barrier();
     if (!idle) run_tiles(place);
   }
 };
