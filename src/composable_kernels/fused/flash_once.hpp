@@ -227,12 +227,12 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
 
   ROCM_SD_DEVICE void run_tiles(Place place) {
     for (;;) {
-      const bool more = place.at + Cfg::kGroups < count;
-      const Place next = more ? place_of(place.at + Cfg::kGroups) : place;
-      if (more && kFull) prefetch_queries(rows_of(next));
       float s[kScores];
       uint32_t weights[kKeys / 16][4];
       this->multiply_keys(keys_of(place.slot), s);
+      const bool more = place.at + Cfg::kGroups < count;
+      const Place next = more ? place_of(place.at + Cfg::kGroups) : place;
+      if (more && kFull) prefetch_queries(rows_of(next));
       WaveGroup::wait<0>();
       WaveGroupRows::pin(s);
       if (more && !kFull) load_queries(rows_of(next));
