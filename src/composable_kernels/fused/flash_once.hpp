@@ -203,24 +203,27 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     total += Arch::shuffle_xor(total, 2);
     return total == 0 ? 0.0f : Arch::reciprocal(total);
   }
-  ROCM_SD_DEVICE void write(const Place& place, const float (&o)[kDim / 2], const float (&shares)[2]) const {
+  // Where the thread's first row of y begins, with its place in a group of 4 pieces.
+  ROCM_SD_DEVICE int64_t output_of(const Place& place) const {
     const Head at = head_of(place.slot);
+    const int64_t row = static_cast<int64_t>(at.image) * this->p.queries + place.query;
+    return (row * this->p.heads + at.head) * kDim + Arch::lane() % 4 * 8;
+  }
+  ROCM_SD_DEVICE void write(const Place& place, int64_t output, const float (&o)[kDim / 2],
+                            const float (&shares)[2]) const {
     ROCM_SD_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const int query = place.query + 8 * h;
-      if (query >= this->p.queries) continue;
-      const float share = shares[h];
-      const int64_t row = static_cast<int64_t>(at.image) * this->p.queries + query;
-      T* const y = this->p.y + (row * this->p.heads + at.head) * kDim;
+      if (place.query + 8 * h >= this->p.queries) continue;
+      T* const y = this->p.y + output + h * (8 * kDim * this->p.heads);
       for_groups([&](auto first, auto pieces) {
         using Words = Pack<uint32_t, decltype(pieces)::value>;
         Words words;
         ROCM_SD_UNROLL
         for (int j = 0; j < pieces; ++j) {
           const int i = 4 * (first + j) + 2 * h;
-          words.x[j] = Atom<Nvidia, T>::pack(o[i] * share, o[i + 1] * share);
+          words.x[j] = Atom<Nvidia, T>::pack(o[i] * shares[h], o[i + 1] * shares[h]);
         }
-        *reinterpret_cast<Words*>(y + first * 8 + Arch::lane() % 4 * 2 * pieces) = words;
+        *reinterpret_cast<Words*>(y + Arch::lane() % 4 * (2 * pieces - 8) + first * 8) = words;
       });
     }
   }
@@ -243,9 +246,10 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
       float(&o)[kDim / 2] = kTight ? reinterpret_cast<float(&)[kDim / 2]>(s) : own;
       multiply_values(values_of(place.slot), weights, o);
       const float shares[] = {share_of(this->total[0]), share_of(this->total[1])};
+      const int64_t output = output_of(place);
       WaveGroup::wait<0>();
       WaveGroupRows::pin(o);
-      write(place, o, shares);
+      write(place, output, o, shares);
       if (!more) return;
       if (kFull) load_queries(rows_of(next));
       place = next;
