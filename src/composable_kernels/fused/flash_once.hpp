@@ -49,9 +49,9 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     first_tile = run * params.run_tiles;
     const int left = params.tiles - first_tile;
     count = left < params.run_tiles ? left : params.run_tiles;
-    const int head = first_tile / params.head_tiles;
-    within = first_tile - head * params.head_tiles;
-    image_at = head / params.flash.heads;
+    const int head = params.head_tiles.quotient(first_tile);
+    within = first_tile - head * params.head_tiles.divisor;
+    image_at = params.heads.quotient(head);
     head_at = head - image_at * params.flash.heads;
   }
 
@@ -65,7 +65,7 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     const bool wraps = next == this->p.heads;
     return {image_at + wraps, wraps ? 0 : next};
   }
-  ROCM_SD_DEVICE int heads_of_run() const { return within + count > once.head_tiles ? 2 : 1; }
+  ROCM_SD_DEVICE int heads_of_run() const { return within + count > once.head_tiles.divisor ? 2 : 1; }
   ROCM_SD_DEVICE T* keys_of(int slot) const { return tiles + 2 * slot * kTile; }
   ROCM_SD_DEVICE T* values_of(int slot) const { return tiles + (2 * slot + 1) * kTile; }
 
@@ -140,9 +140,9 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     int at, slot, query;  // query: the thread's first, its second is 8 further
   };
   ROCM_SD_DEVICE Place place_of(int at) const {
-    const int tile = within + at, slot = tile >= once.head_tiles;
+    const int tile = within + at, slot = tile >= once.head_tiles.divisor;
     const int thread = WaveGroupRows::unknown(Arch::thread()) % 128;
-    return {at, slot, (tile - slot * once.head_tiles) * 64 + thread / 32 * 16 + thread % 32 / 4};
+    return {at, slot, (tile - slot * once.head_tiles.divisor) * 64 + thread / 32 * 16 + thread % 32 / 4};
   }
 
   // use(first piece, pieces) for every group of channels, both known to the compiler.
