@@ -33,8 +33,8 @@ struct GpuKernel {
 struct GpuGrid {
   uint32_t x = 1, y = 1, z = 1;  // workgroups
   uint32_t cluster = 1;          // neighbours along x that read each other's LDS; divides x
-  // The kernel reads its weights before those ahead of it have ended: they were there before those began.
-  // Only believed on the device's own stream.
+  // The kernel reads its weights, or a text's keys and values, before those ahead of it have ended: they were
+  // there before those began. Only believed on the device's own stream.
   bool early = false;
   // The workgroups wait for each other: none starts before there is room for all (CUDA: a cooperative
   // launch).

@@ -164,12 +164,12 @@ struct FlashOnceConfig {
 };
 // X(head_dim, keys, wave_groups, groups)
 #define ROCM_SD_FLASH_ONCE(X) \
-  X(40, 80, 4, 1)             \
   X(40, 80, 2, 2)             \
+  X(40, 80, 4, 1)             \
   X(64, 80, 5, 1)             \
   X(64, 80, 3, 1)             \
-  X(80, 80, 2, 1)             \
-  X(80, 80, 4, 1)
+  X(80, 80, 4, 1)             \
+  X(80, 80, 2, 1)
 // Bytes of LDS: keys and values of two heads in panels of 64 channels, and room to align them.
 constexpr int flash_once_lds_bytes(const FlashOnceConfig& c) {
   return 2 * 2 * ((c.head_dim + 63) / 64 * 64 * c.keys * 2) + 1024;
