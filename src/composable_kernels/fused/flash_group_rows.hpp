@@ -104,6 +104,7 @@ struct FlashGroupRows {
   }
   // The only tile's, of all keys.
   ROCM_SD_DEVICE void weigh_only(float (&s)[kScores]) {
+    float factor[2];
     const int mine = last_key - WaveGroupRows::unknown(Arch::lane()) % 4 * 2;
     constexpr int kLast = kScores - 4;  // of the lane's, before those of the tile's last 8 keys
     if (last_key <= kKeys - 8) {
@@ -114,16 +115,8 @@ struct FlashGroupRows {
     ROCM_SD_UNROLL
     for (int i = kLast; i < kScores; ++i)
       if (i / 4 * 8 + i % 2 >= mine) s[i] = kHidden;
-    float most[4] = {kHidden, kHidden, kHidden, kHidden};  // two to a query: maxima of one take turns
-    ROCM_SD_UNROLL
-    for (int i = 0; i < kScores; ++i) most[i % 4] = fmaxf(most[i % 4], s[i]);
-    ROCM_SD_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      float next = fmaxf(most[2 * h], most[2 * h + 1]);
-      next = fmaxf(next, Arch::shuffle_xor(next, 1));
-      next = fmaxf(next, Arch::shuffle_xor(next, 2)) * p.scale;
-      base[h] = next == kHidden ? 0 : next;
-    }
+    base[0] = base[1] = kHidden;
+    rebase(s, factor);
     exponentiate(s, total);
   }
   // A later one's; `keys`: its tile, not yet given back. Whether, in any lane of the wave, the bases have

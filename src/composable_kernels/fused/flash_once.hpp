@@ -49,9 +49,9 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     first_tile = run * params.run_tiles;
     const int left = params.tiles - first_tile;
     count = left < params.run_tiles ? left : params.run_tiles;
-    const int head = params.head_tiles.quotient(first_tile);
-    within = first_tile - head * params.head_tiles.divisor;
-    image_at = params.heads.quotient(head);
+    const int head = first_tile / params.head_tiles;
+    within = first_tile - head * params.head_tiles;
+    image_at = head / params.flash.heads;
     head_at = head - image_at * params.flash.heads;
   }
 
@@ -65,7 +65,7 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     const bool wraps = next == this->p.heads;
     return {image_at + wraps, wraps ? 0 : next};
   }
-  ROCM_SD_DEVICE int heads_of_run() const { return within + count > once.head_tiles.divisor ? 2 : 1; }
+  ROCM_SD_DEVICE int heads_of_run() const { return within + count > once.head_tiles ? 2 : 1; }
   ROCM_SD_DEVICE T* keys_of(int slot) const { return tiles + 2 * slot * kTile; }
   ROCM_SD_DEVICE T* values_of(int slot) const { return tiles + (2 * slot + 1) * kTile; }
 
@@ -135,14 +135,19 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     }
   }
 
+  static ROCM_SD_DEVICE void publish() {
+    WaveGroup::publish();
+    Arch::barrier();
+  }
+
   // A warpgroup's place: tile `at` of the run, in head `slot` of it.
   struct Place {
     int at, slot, query;  // query: the thread's first, its second is 8 further
   };
   ROCM_SD_DEVICE Place place_of(int at) const {
-    const int tile = within + at, slot = tile >= once.head_tiles.divisor;
+    const int tile = within + at, slot = tile >= once.head_tiles;
     const int thread = WaveGroupRows::unknown(Arch::thread()) % 128;
-    return {at, slot, (tile - slot * once.head_tiles.divisor) * 64 + thread / 32 * 16 + thread % 32 / 4};
+    return {at, slot, (tile - slot * once.head_tiles) * 64 + thread / 32 * 16 + thread % 32 / 4};
   }
 
   // use(first piece, pieces) for every group of channels, both known to the compiler.
@@ -203,39 +208,36 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     total += Arch::shuffle_xor(total, 2);
     return total == 0 ? 0.0f : Arch::reciprocal(total);
   }
-  // Where the thread's first row of y begins, with its place in a group of 4 pieces.
-  ROCM_SD_DEVICE int64_t output_of(const Place& place) const {
+  ROCM_SD_DEVICE void write(const Place& place, const float (&o)[kDim / 2], const float (&shares)[2]) const {
     const Head at = head_of(place.slot);
-    const int64_t row = static_cast<int64_t>(at.image) * this->p.queries + place.query;
-    return (row * this->p.heads + at.head) * kDim + Arch::lane() % 4 * 8;
-  }
-  ROCM_SD_DEVICE void write(const Place& place, int64_t output, const float (&o)[kDim / 2],
-                            const float (&shares)[2]) const {
     ROCM_SD_UNROLL
     for (int h = 0; h < 2; ++h) {
-      if (place.query + 8 * h >= this->p.queries) continue;
-      T* const y = this->p.y + output + h * (8 * kDim * this->p.heads);
+      const int query = place.query + 8 * h;
+      if (query >= this->p.queries) continue;
+      const float share = shares[h];
+      const int64_t row = static_cast<int64_t>(at.image) * this->p.queries + query;
+      T* const y = this->p.y + (row * this->p.heads + at.head) * kDim;
       for_groups([&](auto first, auto pieces) {
         using Words = Pack<uint32_t, decltype(pieces)::value>;
         Words words;
         ROCM_SD_UNROLL
         for (int j = 0; j < pieces; ++j) {
           const int i = 4 * (first + j) + 2 * h;
-          words.x[j] = Atom<Nvidia, T>::pack(o[i] * shares[h], o[i + 1] * shares[h]);
+          words.x[j] = Atom<Nvidia, T>::pack(o[i] * share, o[i + 1] * share);
         }
-        *reinterpret_cast<Words*>(y + Arch::lane() % 4 * (2 * pieces - 8) + first * 8) = words;
+        *reinterpret_cast<Words*>(y + first * 8 + Arch::lane() % 4 * 2 * pieces) = words;
       });
     }
   }
 
   ROCM_SD_DEVICE void run_tiles(Place place) {
     for (;;) {
-      float s[kScores];
-      uint32_t weights[kKeys / 16][4];
-      this->multiply_keys(keys_of(place.slot), s);
       const bool more = place.at + Cfg::kGroups < count;
       const Place next = more ? place_of(place.at + Cfg::kGroups) : place;
       if (more && kFull) prefetch_queries(rows_of(next));
+      float s[kScores];
+      uint32_t weights[kKeys / 16][4];
+      this->multiply_keys(keys_of(place.slot), s);
       WaveGroup::wait<0>();
       WaveGroupRows::pin(s);
       if (more && !kFull) load_queries(rows_of(next));
@@ -246,10 +248,9 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
       float(&o)[kDim / 2] = kTight ? reinterpret_cast<float(&)[kDim / 2]>(s) : own;
       multiply_values(values_of(place.slot), weights, o);
       const float shares[] = {share_of(this->total[0]), share_of(this->total[1])};
-      const int64_t output = output_of(place);
       WaveGroup::wait<0>();
       WaveGroupRows::pin(o);
-      write(place, output, o, shares);
+      write(place, o, shares);
       if (!more) return;
       if (kFull) load_queries(rows_of(next));
       place = next;
@@ -263,14 +264,19 @@ struct FlashOnce : FlashGroupRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::k
     QueryRows rows = rows_of(place);
     asm volatile("" : "+l"(rows.first), "+l"(rows.second)::"memory");  // now, not after the wait
     Staged staged;
-    if (!once.fresh_keys) issue(staged);
+    if (!once.fresh_keys) {
+      issue(staged);
+      land(staged);
+      publish();
+    }
     Arch::begin_kernel();
     Arch::let_next_start();
     if (once.fresh_keys) issue(staged);
     if (!idle) load_queries(rows);
-    land(staged);
-    WaveGroup::publish();
-    Arch::barrier();
+    if (once.fresh_keys) {
+      land(staged);
+      publish();
+    }
     if (!idle) run_tiles(place);
   }
 };

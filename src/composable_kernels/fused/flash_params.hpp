@@ -2,7 +2,6 @@
 // from a configuration.
 #pragma once
 
-#include "composable_kernels/tile/divide.hpp"
 #include "composable_kernels/types.hpp"
 
 namespace rocm_sd {
@@ -43,10 +42,9 @@ struct FlashBulkParams {
 template <class T>
 struct FlashOnceParams {
   FlashParams<T> flash;
-  FastDivide head_tiles, heads;  // tiles of a head; heads of an image
-  int32_t tiles;                 // of all heads
-  int32_t run_tiles;             // of a workgroup: at most one more than of a head
-  int32_t fresh_keys;            // k or v may have been written by a kernel that is still at work
+  int32_t tiles, head_tiles;  // of all heads; of one
+  int32_t run_tiles;          // of a workgroup: at most head_tiles + 1
+  int32_t fresh_keys;         // k or v may have been written by a kernel that is still at work
 };
 
 // A workgroup's place: query tile, head of an image, split.

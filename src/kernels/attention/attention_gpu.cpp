@@ -147,8 +147,7 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
     const int64_t tiles = plan.tiles * p.batch * p.heads;
     grid = {.x = static_cast<uint32_t>((tiles + plan.run_tiles - 1) / plan.run_tiles),
             .early = p.settled_keys};
-    launch(FlashOnceParams<uint16_t>{params, fast_divide(static_cast<int32_t>(plan.tiles)),
-                                     fast_divide(params.heads), static_cast<int32_t>(tiles),
+    launch(FlashOnceParams<uint16_t>{params, static_cast<int32_t>(tiles), static_cast<int32_t>(plan.tiles),
                                      static_cast<int32_t>(plan.run_tiles), !p.settled_keys});
   } else {
     launch(params);
