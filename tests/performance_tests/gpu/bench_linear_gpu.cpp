@@ -2,8 +2,10 @@
 // time of one launch in a replayed graph over rotating weights, TFLOP/s, % of a given peak, and the largest
 // error of sampled outputs against double precision.
 //
-//   bench_linear_gpu [device] [peak TFLOP/s] [f16|bf16|f32] [best|all|table] [wave|group|bulk|any] [model]
-//                    all: prints every candidate; table: a line per shape, "choice microseconds" each
+//   bench_linear_gpu [device] [peak TFLOP/s] [f16|bf16|f32] [best|all|table|sustained] [wave|group|bulk|any]
+//   [model]
+//                    all: prints every candidate; table: a line per shape, "choice microseconds" each;
+//                    sustained: of the five best, time, energy and power when one alone is repeated for 0.5 s
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -138,13 +140,13 @@ double sampled_error(Device& device, const Operands& o, const ShapeRow& s) {
   return worst;
 }
 
-double time(GpuDevice& device, const Operands& o, const ShapeRow& s, const GemmChoice& choice) {
-  const Epilogue epilogue{.residual = s.gated || s.plain ? nullptr : &o.residual};
-  return bench::median_us(device, kLaunches, [&](Exec& ex, int i) {
+std::function<void(Exec&, int)> launch_of(const Operands& o, const ShapeRow& s, const GemmChoice& choice) {
+  return [&o, &s, choice](Exec& ex, int i) {
+    const Epilogue epilogue{.residual = s.gated || s.plain ? nullptr : &o.residual};
     const LinearProblem p{
         o.x[i % o.x.size()], o.w[i % o.w.size()], epilogue, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
     linear_gpu_as(ex, p, choice);
-  });
+  };
 }
 
 struct Timed {
@@ -170,6 +172,7 @@ int main(int argc, char** argv) {
   std::printf("%s, %d multiprocessors, linear in %s; peak %.0f TFLOP/s\n", device.name().c_str(),
               device.traits().multiprocessors, type.c_str(), peak);
   std::vector<Sum> sums;
+  const auto counters = measurement::energy_counters(device);
   const auto wanted = [&](const GemmChoice& choice) {
     if (units == "any" || !choice.config) return true;
     return units == (choice.config->bulk ? "bulk" : choice.config->wave_group ? "group" : "wave");
@@ -185,7 +188,7 @@ int main(int argc, char** argv) {
       if (!wanted(choice)) continue;
       Timed t{choice};
       device.fill_zero(o.y.data(), o.y.bytes());
-      t.us = time(device, o, s, choice);
+      t.us = bench::median_us(device, kLaunches, launch_of(o, s, choice));
       t.error = sampled_error(device, o, s);
       timed.push_back(t);
     }
@@ -213,6 +216,14 @@ int main(int argc, char** argv) {
       const bool is_default = describe(t.choice) == chosen;
       if (is_default) default_us = t.us;
       if (print == "table") continue;
+      if (print == "sustained") {
+        if (i >= 5 && !is_default) continue;
+        const bench::Sustained load = bench::sustained(device, kLaunches, launch_of(o, s, t.choice),
+                                                       counters.empty() ? nullptr : counters[0].get());
+        std::printf("  %-16s %8.2f us, sustained %8.2f us %8.3f mJ %5.0f W%s\n", describe(t.choice).c_str(),
+                    t.us, load.us, load.joules * 1e3, load.watts, is_default ? "  <- default" : "");
+        continue;
+      }
       if (!all && i >= 5 && !is_default && t.error < 0.05) continue;
       const double rate = flops / t.us * 1e-6;
       std::printf("  %-16s %8.2f us %7.1f TFLOP/s %5.1f%%  error %.2g%s\n", describe(t.choice).c_str(), t.us,

@@ -1,6 +1,7 @@
 // Times whole models on a GPU with random weights: the captured forward's median time by events over replays,
 // the first run and the recording apart, weights, arena and the most memory held, and where the time goes, op
-// by op.
+// by op. Sustained: when replays follow each other for a second, and the card's clocks have settled at what
+// its power limit allows.
 //
 //   bench_model_gpu [device] [f16|bf16] [model...]
 //
@@ -21,6 +22,7 @@
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
+#include "performance_tests/gpu/graph_time.hpp"
 #include "performance_tests/gpu/pool_source.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/gpu.hpp"
@@ -77,6 +79,10 @@ struct Bench {
         program.flops() / times[times.size() / 2] / 1e9, planning, first, second,
         static_cast<double>(weights) / 1e6, static_cast<double>(program.arena_bytes()) / 1e6,
         static_cast<double>(most) / 1e6, bad ? fmt::format("; {} VALUES ARE NOT FINITE", bad) : "");
+    const auto counters = measurement::energy_counters(device);
+    const bench::Sustained load =
+        bench::sustained(device, 1, [&] { program.run(); }, counters.empty() ? nullptr : counters[0].get());
+    fmt::print("sustained {:.3f} ms, {:.3g} J, {:.0f} W\n", load.us * 1e-3, load.joules, load.watts);
     Profiler profiler;
     program.run(&profiler);
     fmt::print("{}", profiler.table());
