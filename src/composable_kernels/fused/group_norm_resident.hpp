@@ -171,14 +171,21 @@ ROCM_SD_DEVICE void group_norm_resident_normalise(const GroupNormResidentParams<
   constexpr int kVec = Cfg::kVec, kAhead = group_norms::kResidentAhead;
   const auto& p = params.norm;
   const group_norms::ResidentPart<kVec, Cfg::kThreads> part(p, block.group());
-  group_norms::merge_parts<Arch, Cfg::kThreads>(p, block, part.image, 0, p.groups, lds.norm);
+  // The first thread's gains do not wait for the moments.
+  group_norms::Affine<typename Cfg::T, kVec> affine;
+  const auto begin_thread = [&](int t) {
+    const int channel = t % part.columns * kVec;
+    affine.load(p.gain + channel, p.bias + channel);
+  };
+  const int own = block.thread(), used = part.measured * part.columns;
+  if (own < used) begin_thread(own);
+  group_norms::merge_parts<Arch, Cfg::kThreads, kAhead>(p, block, part.image, 0, p.groups, lds.norm);
   block.barrier();
 
-  for (int t = block.thread(); t < part.measured * part.columns; t += block.threads()) {
+  for (int t = own; t < used; t += block.threads()) {
+    if (t != own) begin_thread(t);
     const int row = t / part.columns, column = t - row * part.columns;
     const group_norms::ResidentSlots slots{part.count(row), params.kept};
-    group_norms::Affine<typename Cfg::T, kVec> affine;
-    affine.load(p.gain + column * kVec, p.bias + column * kVec);
     const int group = column * kVec / part.width, split = part.split(column);
     ROCM_SD_UNROLL
     for (int j = 0; j < kVec; ++j) {
