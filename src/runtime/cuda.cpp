@@ -170,7 +170,8 @@ class CudaDriver final : public GpuDriver {
     return function;
   }
   void allow_lds(void* function, uint32_t bytes) override {
-    if (bytes > kDefaultSharedBytes)
+    // What the kernel declares counts too, so the default may be too little for fewer bytes than it is.
+    if (bytes > kDefaultSharedBytes / 2)
       ROCM_SD_CHECK_GPU(api_.cuFuncSetAttribute(static_cast<Function>(function), kFunctionSharedBytes,
                                                 static_cast<int>(bytes)));
   }
