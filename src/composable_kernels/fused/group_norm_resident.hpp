@@ -6,6 +6,10 @@
 // Traffic   x once, y once, the parts' moments; of a part that LDS does not hold, the middle of x once more:
 //           the front stays in LDS, and what was read last is what the caches still have
 // Numerics  as group_norm_parts.hpp
+// Order     a kept pack is written (asynchronously) and read by one thread only: it waits for its own copies
+//           before it reads, and has read a place before it copies to it again. Moments and merges of other
+//           threads are read behind the barriers of merge_groups, those of other workgroups behind the
+//           barrier of the grid, which orders memory
 // Limits    channels and border between the inputs are multiples of the pack; channels / kVec <= kThreads; a
 //           pack touches at most two groups; kMaxSlabGroups groups; LDS for all packs of a thread or for more
 //           than kResidentAhead
