@@ -170,7 +170,8 @@ class CudaDriver final : public GpuDriver {
     return function;
   }
   void allow_lds(void* function, uint32_t bytes) override {
-    if (bytes > kDefaultSharedBytes)
+    // What the kernel declares counts too, so the default may be too little for fewer bytes than it is.
+    if (bytes > kDefaultSharedBytes / 2)
       ROCM_SD_CHECK_GPU(api_.cuFuncSetAttribute(static_cast<Function>(function), kFunctionSharedBytes,
                                                 static_cast<int>(bytes)));
   }
@@ -183,12 +184,11 @@ class CudaDriver final : public GpuDriver {
     void* arguments[] = {const_cast<void*>(params)};  // one struct; the driver knows its size
     LaunchAttribute attributes[3] = {};
     unsigned count = 0;
-    static const bool kTogetherOverlaps = std::getenv("ROCM_SD_TOGETHER_OVERLAP") != nullptr;
     if (grid.together) {
       attributes[count].id = kCooperative;
       attributes[count++].value.cooperative = 1;
     }
-    if (overlap_ && (!grid.early || stream == own_stream_) && (!grid.together || kTogetherOverlaps)) {
+    if (overlap_ && (!grid.early || stream == own_stream_) && !grid.together) {
       attributes[count].id = kProgrammaticSerialization;
       attributes[count++].value.programmatic = 1;
     }

@@ -27,7 +27,7 @@ inline constexpr int kCaptureModeThreadLocal = 1;          // CU_STREAM_CAPTURE_
 inline constexpr int kTensorFloat16 = 6;                   // CU_TENSOR_MAP_DATA_TYPE_FLOAT16
 inline constexpr int kTensorSwizzle128 = 3;                // CU_TENSOR_MAP_SWIZZLE_128B
 inline constexpr int kTensorPromote256 = 3;                // CU_TENSOR_MAP_L2_PROMOTION_L2_256B
-inline constexpr unsigned kDefaultSharedBytes = 48 << 10;  // above, a function must be allowed to ask
+inline constexpr unsigned kDefaultSharedBytes = 48 << 10;  // of all kinds; above, a function must be allowed
 // CUlaunchAttributeID
 inline constexpr int kCooperative = 2, kClusterDimension = 4, kProgrammaticSerialization = 6;
 

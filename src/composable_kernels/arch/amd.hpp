@@ -18,7 +18,8 @@ namespace rocm_sd {
 template <int kLanes>
 struct Amd {
   static constexpr int lanes = kLanes;
-  static constexpr bool kAsyncCopies = false;       // global memory reaches LDS through registers
+  static constexpr bool kAsyncCopies = false;  // global memory reaches LDS through registers
+  static constexpr bool kFewSpecials = false;
   static constexpr bool kDeepAtoms = kLanes == 64;  // a lane reads 16 bytes of a row for two atoms at once
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }

@@ -16,7 +16,8 @@ struct Nvidia {
   static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
   static constexpr bool kAsyncCopies = true;  // cp.async
   static constexpr bool kBufferLoads = false;
-  static constexpr bool kDeepAtoms = false;  // a lane reads 16 bytes of a row for two atoms at once
+  static constexpr bool kFewSpecials = true;  // exponentials and reciprocals: 16 a cycle, products 128
+  static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once
 
   // Waits until all that the kernel before wrote is there, which is so already where the launch did not ask
   // for an overlap. Every kernel does it at its entry, so what a kernel finds is what all kernels before it

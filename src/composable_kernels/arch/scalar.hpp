@@ -21,7 +21,8 @@ struct Scalar {
   static constexpr const char* kName = "scalar";
   static constexpr bool kAsyncCopies = false;
   static constexpr bool kBufferLoads = false;
-  static constexpr bool kDeepAtoms = false;  // a lane reads 16 bytes of a row for two atoms at once
+  static constexpr bool kFewSpecials = true;  // so that the host runs what must be right there
+  static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once
 
   static int thread() { return 0; }
   static int lane() { return 0; }

@@ -3,6 +3,8 @@
 // measures parts of the pixels, then normalises.
 #pragma once
 
+#include <type_traits>
+
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/pack.hpp"
 
@@ -68,14 +70,37 @@ struct Affine {
   }
 };
 
+// values[j] = silu(values[j]) with one reciprocal for four: 1 / a = bcd / abcd. None of the four exceeds 2^31
+// so that the product stays finite, which changes a result by at most 2^-31 of its value before.
+template <class Arch>
+ROCM_SD_DEVICE void silu_four(float* values) {
+  float a[4];
+  ROCM_SD_UNROLL
+  for (int j = 0; j < 4; ++j) a[j] = 1.0f + Arch::exp2(-Arch::max(values[j] * 1.44269504088896f, -31.0f));
+  const float front = a[0] * a[1], back = a[2] * a[3], all = Arch::reciprocal(front * back);
+  const float of_front = all * back, of_back = all * front;
+  values[0] *= of_front * a[1];
+  values[1] *= of_front * a[0];
+  values[2] *= of_back * a[3];
+  values[3] *= of_back * a[2];
+}
+
 template <class Arch, int kVec, class T>
 ROCM_SD_DEVICE Pack<T, kVec> normalise(const Pack<T, kVec>& x, const Affine<T, kVec>& affine, bool silu) {
   Pack<T, kVec> y;
   float values[kVec];
-  ROCM_SD_UNROLL
-  for (int j = 0; j < kVec; ++j) {
-    const float value = affine(j, to_float(x.x[j]));
-    values[j] = silu ? value * Arch::reciprocal(1.0f + Arch::exp(-value)) : value;
+  // Not bf16: with what its conversions take, clusters would spill registers.
+  if constexpr (Arch::kFewSpecials && std::is_same_v<T, Half> && kVec % 4 == 0) {
+    ROCM_SD_UNROLL
+    for (int j = 0; j < kVec; ++j) values[j] = affine(j, to_float(x.x[j]));
+    if (silu)
+      for (int j = 0; j < kVec; j += 4) silu_four<Arch>(values + j);
+  } else {
+    ROCM_SD_UNROLL
+    for (int j = 0; j < kVec; ++j) {
+      const float value = affine(j, to_float(x.x[j]));
+      values[j] = silu ? value * Arch::reciprocal(1.0f + Arch::exp(-value)) : value;
+    }
   }
   store_all(y, values);
   return y;

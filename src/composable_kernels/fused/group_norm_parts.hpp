@@ -107,11 +107,10 @@ struct NormaliseLds {
 };
 
 // Merges the parts of `groups` groups of an image from `first` on: their means and the reciprocals of their
-// deviations.
-template <class Arch, int kThreads, class T>
+// deviations. kAhead: loads of a thread under way.
+template <class Arch, int kThreads, int kAhead, class T>
 ROCM_SD_DEVICE void merge_parts(const GroupNormParams<T>& p, const Block<Arch>& block, int image, int first,
                                 int groups, NormaliseLds<kThreads>& lds) {
-  constexpr int kAhead = 4;  // loads under way
   const int width = p.channels / p.groups;
   const float* partial = p.partial + (static_cast<int64_t>(image) * p.parts * p.groups + first) * 2;
   const float share_of = 1.0f / (static_cast<float>(p.pixels) * static_cast<float>(width));
@@ -277,7 +276,8 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
   const int own = block.thread();
   if (own < used) begin_thread(own);
 
-  group_norms::merge_parts<Arch, Cfg::kThreads>(p, block, image, slab_begin / width, p.slab / width, lds);
+  group_norms::merge_parts<Arch, Cfg::kThreads, kAhead>(p, block, image, slab_begin / width, p.slab / width,
+                                                        lds);
   block.barrier();
 
   for (int t = own; t < used; t += block.threads()) {

@@ -6,6 +6,10 @@
 // Traffic   x once, y once, the parts' moments; of a part that LDS does not hold, the middle of x once more:
 //           the front stays in LDS, and what was read last is what the caches still have
 // Numerics  as group_norm_parts.hpp
+// Order     a kept pack is written (asynchronously) and read by one thread only: it waits for its own copies
+//           before it reads, and has read a place before it copies to it again. Moments and merges of other
+//           threads are read behind the barriers of merge_groups, those of other workgroups behind the
+//           barrier of the grid, which orders memory
 // Limits    channels and border between the inputs are multiples of the pack; channels / kVec <= kThreads; a
 //           pack touches at most two groups; kMaxSlabGroups groups; LDS for all packs of a thread or for more
 //           than kResidentAhead
@@ -171,14 +175,21 @@ ROCM_SD_DEVICE void group_norm_resident_normalise(const GroupNormResidentParams<
   constexpr int kVec = Cfg::kVec, kAhead = group_norms::kResidentAhead;
   const auto& p = params.norm;
   const group_norms::ResidentPart<kVec, Cfg::kThreads> part(p, block.group());
-  group_norms::merge_parts<Arch, Cfg::kThreads>(p, block, part.image, 0, p.groups, lds.norm);
+  // The first thread's gains do not wait for the moments.
+  group_norms::Affine<typename Cfg::T, kVec> affine;
+  const auto begin_thread = [&](int t) {
+    const int channel = t % part.columns * kVec;
+    affine.load(p.gain + channel, p.bias + channel);
+  };
+  const int own = block.thread(), used = part.measured * part.columns;
+  if (own < used) begin_thread(own);
+  group_norms::merge_parts<Arch, Cfg::kThreads, kAhead>(p, block, part.image, 0, p.groups, lds.norm);
   block.barrier();
 
-  for (int t = block.thread(); t < part.measured * part.columns; t += block.threads()) {
+  for (int t = own; t < used; t += block.threads()) {
+    if (t != own) begin_thread(t);
     const int row = t / part.columns, column = t - row * part.columns;
     const group_norms::ResidentSlots slots{part.count(row), params.kept};
-    group_norms::Affine<typename Cfg::T, kVec> affine;
-    affine.load(p.gain + column * kVec, p.bias + column * kVec);
     const int group = column * kVec / part.width, split = part.split(column);
     ROCM_SD_UNROLL
     for (int j = 0; j < kVec; ++j) {

@@ -66,22 +66,27 @@ std::optional<GroupNormPlan> whole(const GroupNormProblem& p) {
   return std::nullopt;
 }
 
-// Estimates of microseconds, fitted to an H200's. A turn of clusters waits for memory, merges and waits
-// again; what it moves counts by the pieces of 32 bytes that caches move.
-double cluster_time(const GroupNormProblem& p, const GroupNormPlan& plan, const GpuTraits& device) {
-  const int64_t bytes = plan.slab * element_bytes(p), sectors = divide_up(bytes, 32) + (bytes % 32 != 0);
-  const int64_t workgroups = p.images * (p.channels / plan.slab) * plan.pieces;
-  const int64_t resident = cluster_groups(plan.cluster_packs);
-  // Large clusters of workgroups that fill a multiprocessor each do not find room on all of them.
-  const double room = plan.pieces >= 4 && resident == 1 ? 0.8 : 1;
-  const double turns = std::ceil(static_cast<double>(workgroups) /
-                                 (room * static_cast<double>(device.multiprocessors * resident)));
-  const auto shared = static_cast<double>(std::min(resident, divide_up(workgroups, device.multiprocessors)));
-  const double moved = shared * static_cast<double>(plan.piece * sectors * 32);
-  return turns * (3 + moved / 12.5e3) + (plan.pieces > 1 ? 1 : 0);
+// The parts that a device with clusters takes by default: two workgroups of a multiprocessor in both passes,
+// for each that normalises merges the parts first.
+GroupNormPlan few_parts(const GroupNormProblem& p, int multiprocessors) {
+  return in_parts(p, multiprocessors, 2, 2);
 }
-double resident_time(const GroupNormProblem& p) { return 5 + p.bytes() / 3.3e6; }
-double parts_time(const GroupNormProblem& p) { return 6 + 1.5 * p.bytes() / 2.8e6; }
+
+// Estimates of microseconds, fitted to an H200's in f16. A turn of clusters takes longer by the packs of a
+// thread, used or not; clusters of four and more find room on half of the device only.
+double cluster_time(const GroupNormProblem& p, const GroupNormPlan& plan, const GpuTraits& device) {
+  const auto workgroups = static_cast<double>(p.images * (p.channels / plan.slab) * plan.pieces);
+  const double room = device.multiprocessors / (plan.pieces <= 2 ? 1.0 : 2.0);
+  return 3 + 0.55 * plan.cluster_packs * std::max(workgroups / room, 1.0);
+}
+double resident_time(const GroupNormProblem& p) { return 8.2 + p.bytes() / 3.05e6; }
+// A second turn of few workgroups costs as much as more; x is read again, from memory where it is large.
+double parts_time(const GroupNormProblem& p, const GpuTraits& device) {
+  constexpr double kCached = 18e6;  // bytes of x
+  const GroupNormPlan plan = few_parts(p, device.multiprocessors);
+  const bool turns = p.images * (p.channels / plan.slab) * plan.pieces > 2 * device.multiprocessors;
+  return 5.5 + p.bytes() / 2.7e6 * (turns ? 1.35 : 1) * (p.bytes() / 2 > kCached ? 1.3 : 1);
+}
 
 }  // namespace
 
@@ -179,11 +184,11 @@ GroupNormPlan default_group_norm(const GroupNormProblem& p, const GpuTraits& dev
   if (device.cluster == 1) return small ? *small : in_parts(p, device.multiprocessors, 2);
   if (small && small->whole_threads == kWholeThreads[0]) return *small;
   std::optional<GroupNormPlan> best = small;
-  double least = small ? 7 : parts_time(p);
-  for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster))
-    if (const double time = cluster_time(p, plan, device); time < least) least = time, best = plan;
+  double least = small ? 7 : parts_time(p, device);
+  for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster))  // of equals the widest slab
+    if (const double time = cluster_time(p, plan, device); time <= least) least = time, best = plan;
   if (const auto plan = group_norm_resident(p, device); plan && resident_time(p) < least) best = plan;
-  return best ? *best : in_parts(p, device.multiprocessors, 2);
+  return best ? *best : few_parts(p, device.multiprocessors);
 }
 
 std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, const GpuTraits& device) {
