@@ -187,8 +187,8 @@ Problem attention_problem(const rocm_sd_kernels_attention& p) {
   return out;
 }
 
-Problem linear_problem(const rocm_sd_kernels_linear& p) {
-  const DType dtype = dtype_of(p.dtype);
+Problem linear_problem(const rocm_sd_kernels_linear& p, const OtherTypes& types) {
+  const DType dtype = dtype_of(p.dtype), result = types.result.value_or(dtype);
   const Activation act = activation_of(p.activation);
   require_extent("linear", "rows", p.rows, 0);
   require_extent("linear", "in", p.in, 1);
@@ -203,22 +203,23 @@ Problem linear_problem(const rocm_sd_kernels_linear& p) {
                     p.has_bias ? " bias" : "", p.has_residual ? " residual" : "",
                     act == Activation::kNone ? std::string() : concat(" ", activation_name(act)));
   out.operands = {{Slot::kX, {p.rows, p.in}, {p.x_stride ? p.x_stride : p.in, 1}, dtype},
-                  dense(Slot::kWeight, {columns, p.in}, dtype),
-                  dense(Slot::kY, {p.rows, p.out}, dtype, true)};
+                  dense(Slot::kWeight, {columns, p.in}, types.weight.value_or(dtype)),
+                  dense(Slot::kY, {p.rows, p.out}, result, true)};
   if (p.has_bias) out.operands.push_back(dense(Slot::kBias, {columns}, DType::kF32));
-  if (p.has_residual) out.operands.push_back(dense(Slot::kResidual, {p.rows, p.out}, dtype));
-  out.run = [act, gated = p.gated != 0](Exec& ex, const Operands& in, const Weight& weight) {
+  if (p.has_residual) out.operands.push_back(dense(Slot::kResidual, {p.rows, p.out}, result));
+  out.run = [act, gated = p.gated != 0, to = types.result](Exec& ex, const Operands& in,
+                                                           const Weight& weight) {
     const LinearWeight w{weight, optional(in, Slot::kBias)};
     const auto residual = optional(in, Slot::kResidual);
-    const Epilogue epilogue{.residual = residual ? &*residual : nullptr, .act = act};
+    const Epilogue epilogue{.residual = residual ? &*residual : nullptr, .act = act, .dtype = to};
     const Tensor& x = in.at(Slot::kX);
     return std::vector<Result>{{Slot::kY, 0, gated ? linear_geglu(ex, x, w) : linear(ex, x, w, epilogue)}};
   };
   return out;
 }
 
-Problem conv2d_problem(const rocm_sd_kernels_conv2d& p) {
-  const DType dtype = dtype_of(p.dtype);
+Problem conv2d_problem(const rocm_sd_kernels_conv2d& p, const OtherTypes& types) {
+  const DType dtype = dtype_of(p.dtype), result = types.result.value_or(dtype);
   const Activation act = activation_of(p.activation);
   for (const auto& [name, value] : {std::pair{"batch", p.batch},
                                     {"height", p.height},
@@ -245,30 +246,31 @@ Problem conv2d_problem(const rocm_sd_kernels_conv2d& p) {
                     p.filter_h, "x", p.filter_w);
   out.operands = {
       dense(Slot::kX, {p.batch, p.height, p.width, p.channels}, dtype),
-      dense(Slot::kWeight, {p.out_channels, p.channels + p.second_channels, p.filter_h, p.filter_w}, dtype),
-      dense(Slot::kY, y, dtype, true)};
+      dense(Slot::kWeight, {p.out_channels, p.channels + p.second_channels, p.filter_h, p.filter_w},
+            types.weight.value_or(dtype)),
+      dense(Slot::kY, y, result, true)};
   if (p.second_channels)
     out.operands.push_back(dense(Slot::kSecond, {p.batch, p.height, p.width, p.second_channels}, dtype));
   if (p.has_bias) out.operands.push_back(dense(Slot::kBias, {p.out_channels}, DType::kF32));
   if (p.has_channel_shift)
     out.operands.push_back(dense(Slot::kShift, {p.batch, p.out_channels}, DType::kF32));
-  if (p.has_residual) out.operands.push_back(dense(Slot::kResidual, y, dtype));
+  if (p.has_residual) out.operands.push_back(dense(Slot::kResidual, y, result));
   const ConvArgs args{.stride = stride,
                       .pad = {p.pad_top, p.pad_left, p.pad_bottom, p.pad_right},
                       .upsample2x = p.upsample2x != 0};
-  out.run = [args, act](Exec& ex, const Operands& in, const Weight& weight) {
+  out.run = [args, act, to = types.result](Exec& ex, const Operands& in, const Weight& weight) {
     const ConvWeight w{weight, optional(in, Slot::kBias)};
     const auto second = optional(in, Slot::kSecond), shift = optional(in, Slot::kShift),
                residual = optional(in, Slot::kResidual);
     ConvArgs all = args;
     all.second = second ? &*second : nullptr;
-    all.epilogue = {shift ? &*shift : nullptr, residual ? &*residual : nullptr, act};
+    all.epilogue = {shift ? &*shift : nullptr, residual ? &*residual : nullptr, act, to};
     return std::vector<Result>{{Slot::kY, 0, conv2d(ex, in.at(Slot::kX), w, all)}};
   };
   return out;
 }
 
-Problem group_norm_problem(const rocm_sd_kernels_group_norm& p) {
+Problem group_norm_problem(const rocm_sd_kernels_group_norm& p, const OtherTypes& types) {
   const DType dtype = dtype_of(p.dtype);
   require_extent("group_norm", "batch", p.batch, 0);
   require_extent("group_norm", "pixels", p.pixels, 0);
@@ -276,15 +278,17 @@ Problem group_norm_problem(const rocm_sd_kernels_group_norm& p) {
   require_extent("group_norm", "second_channels", p.second_channels, 0);
   require(p.groups >= 1 && p.groups <= INT32_MAX, "group_norm: groups is ", p.groups);
   const int64_t channels = p.channels + p.second_channels;
-  const GroupNormArgs args{
-      .groups = static_cast<int>(p.groups), .eps = p.eps, .act = activation_of(p.activation)};
+  const GroupNormArgs args{.groups = static_cast<int>(p.groups),
+                           .eps = p.eps,
+                           .act = activation_of(p.activation),
+                           .dtype = types.result};
   Problem out;
   out.text =
       concat("group_norm ", dtype, " [", p.batch, ",", p.pixels, ",", p.channels,
              p.second_channels ? concat("+", p.second_channels) : std::string(), "] groups ", p.groups);
   out.operands = {dense(Slot::kX, {p.batch, p.pixels, 1, p.channels}, dtype),
                   dense(Slot::kWeight, {channels}, DType::kF32), dense(Slot::kBias, {channels}, DType::kF32),
-                  dense(Slot::kY, {p.batch, p.pixels, 1, channels}, dtype, true)};
+                  dense(Slot::kY, {p.batch, p.pixels, 1, channels}, types.result.value_or(dtype), true)};
   if (p.second_channels)
     out.operands.push_back(dense(Slot::kSecond, {p.batch, p.pixels, 1, p.second_channels}, dtype));
   out.run = [args](Exec& ex, const Operands& in, const Weight&) {
@@ -297,24 +301,25 @@ Problem group_norm_problem(const rocm_sd_kernels_group_norm& p) {
   return out;
 }
 
-Problem layer_norm_problem(const rocm_sd_kernels_layer_norm& p) {
+Problem layer_norm_problem(const rocm_sd_kernels_layer_norm& p, const OtherTypes& types) {
   const DType dtype = dtype_of(p.dtype);
   const Shape rows = {require_extent("layer_norm", "rows", p.rows, 0),
                       require_extent("layer_norm", "channels", p.channels, 1)};
   Problem out;
   out.text = concat("layer_norm ", dtype, " ", rows, p.has_residual ? " residual" : "");
   out.operands = {dense(Slot::kX, rows, dtype), dense(Slot::kWeight, {p.channels}, DType::kF32),
-                  dense(Slot::kBias, {p.channels}, DType::kF32), dense(Slot::kY, rows, dtype, true)};
+                  dense(Slot::kBias, {p.channels}, DType::kF32),
+                  dense(Slot::kY, rows, types.result.value_or(dtype), true)};
   if (p.has_residual) {
     out.operands.push_back(dense(Slot::kResidual, rows, dtype));
     out.operands.push_back(dense(Slot::kSum, rows, dtype, true));
   }
-  out.run = [eps = p.eps](Exec& ex, const Operands& in, const Weight&) {
+  out.run = [eps = p.eps, to = types.result](Exec& ex, const Operands& in, const Weight&) {
     const NormWeight w{in.at(Slot::kWeight), in.at(Slot::kBias)};
     const auto residual = optional(in, Slot::kResidual);
-    if (!residual) return std::vector<Result>{{Slot::kY, 0, layer_norm(ex, in.at(Slot::kX), w, eps)}};
+    if (!residual) return std::vector<Result>{{Slot::kY, 0, layer_norm(ex, in.at(Slot::kX), w, eps, to)}};
     const Tensor sum = add(ex, in.at(Slot::kX), *residual);
-    return std::vector<Result>{{Slot::kSum, 0, sum}, {Slot::kY, 0, layer_norm(ex, sum, w, eps)}};
+    return std::vector<Result>{{Slot::kSum, 0, sum}, {Slot::kY, 0, layer_norm(ex, sum, w, eps, to)}};
   };
   return out;
 }

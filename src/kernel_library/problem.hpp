@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,13 +57,24 @@ struct Problem {
   std::function<std::vector<Result>(Exec&, const Operands&, const Weight& weight)> run;
 };
 
+// Types that are not the problem's dtype, as the ops take them: linear's weight in 16 bits beside an x of
+// f32; a result (and its residual) of f32 from products of bf16, or of bf16 from a norm of f32.
+struct OtherTypes {
+  std::optional<DType> weight = std::nullopt, result = std::nullopt;
+};
+
 // Each throws ShapeError for extents that no device would take, UsageError for what this library does not.
 Problem attention_problem(const rocm_sd_kernels_attention& p);
-Problem linear_problem(const rocm_sd_kernels_linear& p);
-Problem conv2d_problem(const rocm_sd_kernels_conv2d& p);
-Problem group_norm_problem(const rocm_sd_kernels_group_norm& p);
-Problem layer_norm_problem(const rocm_sd_kernels_layer_norm& p);
+Problem linear_problem(const rocm_sd_kernels_linear& p, const OtherTypes& types);
+Problem conv2d_problem(const rocm_sd_kernels_conv2d& p, const OtherTypes& types);
+Problem group_norm_problem(const rocm_sd_kernels_group_norm& p, const OtherTypes& types);
+Problem layer_norm_problem(const rocm_sd_kernels_layer_norm& p, const OtherTypes& types);
 Problem geglu_problem(const rocm_sd_kernels_geglu& p);
+// All in the problem's dtype.
+inline Problem linear_problem(const rocm_sd_kernels_linear& p) { return linear_problem(p, {}); }
+inline Problem conv2d_problem(const rocm_sd_kernels_conv2d& p) { return conv2d_problem(p, {}); }
+inline Problem group_norm_problem(const rocm_sd_kernels_group_norm& p) { return group_norm_problem(p, {}); }
+inline Problem layer_norm_problem(const rocm_sd_kernels_layer_norm& p) { return layer_norm_problem(p, {}); }
 
 // Row-major.
 Operand dense(Slot slot, const Shape& shape, DType dtype, bool output = false);

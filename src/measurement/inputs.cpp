@@ -51,6 +51,8 @@ void round_to(std::vector<float>& values, DType type) {
 
 Inputs::Inputs(Device& device, const Workload& workload) : Inputs(device, workload.problem()) {
   if (workload.held) quantise(device, *workload.held, workload.products);
+  // As models hold them: weights in bf16 for products in f32; those in f16 are what their layers ask for.
+  if (workload.types.weight == DType::kBF16) product_type_ = workload.dtype;
 }
 
 Inputs::Inputs(Device& device, const library::Problem& problem, uint32_t seed) {
@@ -98,7 +100,10 @@ void Inputs::quantise(Device& device, DType held, bool products) {
 Weight Inputs::weight() const {
   if (eight_bit_.values) return Weight(eight_bit_);
   const auto found = operands_.find(Slot::kWeight);
-  return found == operands_.end() ? Weight() : Weight(found->second);
+  if (found == operands_.end()) return {};
+  StoredWeight stored(found->second);
+  stored.dtype = product_type_.value_or(stored.dtype);
+  return Weight(std::move(stored));
 }
 
 std::optional<DType> Inputs::rounded_to() const {

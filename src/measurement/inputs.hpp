@@ -32,7 +32,8 @@ class Inputs {
   void quantise(Device& device, DType held, bool products);
 
   library::Operands operands_;
-  StoredWeight eight_bit_;  // empty unless the weight is held so
+  StoredWeight eight_bit_;             // empty unless the weight is held so
+  std::optional<DType> product_type_;  // of a weight that is held in fewer bits than it is multiplied in
   std::map<library::Slot, std::vector<float>> blocks_;
 };
 

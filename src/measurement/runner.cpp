@@ -132,7 +132,7 @@ int64_t count_differences(const Workload& workload, const Inputs& inputs, const 
     const ExactValue exact = exact_output(workload, inputs, static_cast<int64_t>(random() % a.size()));
     rest = std::max(rest, tolerance_of(exact, choice));
   }
-  unit = workload.dtype == DType::kF32 ? 0x1p-24 : workload.dtype == DType::kF16 ? 0x1p-11 : 0x1p-8;
+  unit = workload.result() == DType::kF32 ? 0x1p-24 : workload.result() == DType::kF16 ? 0x1p-11 : 0x1p-8;
   int64_t count = 0;
 #pragma omp parallel for schedule(static) reduction(+ : count)
   for (size_t i = 0; i < a.size(); ++i) {

@@ -119,8 +119,10 @@ ExactValue exact(const rocm_sd_kernels_conv2d& p, const Inputs& in, DType dtype,
   if (p.has_residual) sum.add(in.value(Slot::kResidual, i));
   ExactValue out = finished(sum, p.activation, dtype);
   out.stored_sum = 1.2 * unit_of(dtype) * product;
-  // A doubled image's filter may be summed to four of 2x2 and stored in the type.
-  if (p.upsample2x) out.tolerance += 2 * unit_of(dtype) * sum.magnitude / std::sqrt(static_cast<double>(all));
+  // A doubled image's filter may be summed to four of 2x2 and stored in its type.
+  const DType stored = in.operands().at(Slot::kWeight).dtype();
+  if (p.upsample2x)
+    out.tolerance += 2 * unit_of(stored) * sum.magnitude / std::sqrt(static_cast<double>(all));
   return out;
 }
 
@@ -195,7 +197,7 @@ ExactValue exact(const rocm_sd_kernels_layer_norm& p, const Inputs& in, DType dt
 }  // namespace
 
 ExactValue exact_output(const Workload& workload, const Inputs& inputs, int64_t i) {
-  return std::visit([&](const auto& p) { return exact(p, inputs, workload.dtype, i); }, workload.args);
+  return std::visit([&](const auto& p) { return exact(p, inputs, workload.result(), i); }, workload.args);
 }
 
 int64_t output_count(const Workload& workload) {

@@ -23,6 +23,7 @@ std::string tunable_op_csv(const std::vector<std::string>& linear_problems) {
     } catch (const UsageError&) {
       continue;
     }
+    if (workload.types.weight || workload.types.result) continue;  // no product of PyTorch's
     const auto& p = std::get<rocm_sd_kernels_linear>(workload.args);
     const int64_t columns = p.gated ? 2 * p.out : p.out;
     const char* op = p.has_bias ? "GemmAndBiasTunableOp" : "GemmTunableOp";

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/error.hpp"
+#include "kernels/eight_bit.hpp"
 #include "kernels/epilogue.hpp"
 
 namespace rocm_sd::measurement {
@@ -37,10 +38,18 @@ class Scanner {
       if (take(dtype_name(type))) return type;
     fail("expected f32, f16 or bf16");
   }
-  DType eight_bit() {
-    for (const DType type : {DType::kI8, DType::kF8E4M3})
+  // " by f16", if a weight's type is next.
+  std::optional<DType> weight() {
+    if (!take(" by ")) return std::nullopt;
+    for (const DType type : {DType::kI8, DType::kF8E4M3, DType::kF16, DType::kBF16})
       if (take(dtype_name(type))) return type;
-    fail("expected i8 or f8e4m3");
+    fail("expected i8, f8e4m3, f16 or bf16");
+  }
+  // "->f32", if a result's type is next.
+  std::optional<DType> result(DType only) {
+    if (!take("->")) return std::nullopt;
+    expect(dtype_name(only));
+    return only;
   }
   // " silu", if an activation's name is next.
   rocm_sd_kernels_activation activation() {
@@ -101,7 +110,19 @@ void parse_attention(Scanner& in, Workload& out) {
   out.args = p;
 }
 
-// 8192x2560x320 f16 by i8 products bias residual geglu silu
+// " by i8 products", " by f16", "->f32": of a product's weight and of its result.
+void parse_types(Scanner& in, Workload& out) {
+  if (const auto weight = in.weight(); weight && is_eight_bit(*weight)) {
+    out.held = weight;
+    out.products = in.take(" products");
+  } else {
+    out.types.weight = weight;
+  }
+  out.types.result = in.result(DType::kF32);
+}
+double size_of(DType type) { return static_cast<double>(dtype_size(type)); }
+
+// 8192x2560x320 f16 by i8 products->f32 bias residual geglu silu
 void parse_linear(Scanner& in, Workload& out) {
   rocm_sd_kernels_linear p{.size = sizeof(p)};
   p.rows = in.number();
@@ -112,10 +133,7 @@ void parse_linear(Scanner& in, Workload& out) {
   in.expect(" ");
   out.dtype = in.dtype();
   p.dtype = c_dtype(out.dtype);
-  if (in.take(" by ")) {
-    out.held = in.eight_bit();
-    out.products = in.take(" products");
-  }
+  parse_types(in, out);
   p.has_bias = in.take(" bias");
   p.has_residual = in.take(" residual");
   p.gated = in.take(" geglu");
@@ -124,13 +142,13 @@ void parse_linear(Scanner& in, Workload& out) {
     in.fail("geglu takes an even number of columns, no residual and no activation");
   p.out = p.gated ? columns / 2 : columns;
   out.flops = 2 * product({p.rows, columns, p.in});
-  out.bytes = (product({p.rows, p.in}) + product({p.rows, p.out}) * (p.has_residual ? 2 : 1)) *
-                  static_cast<double>(dtype_size(out.dtype)) +
-              product({columns, p.in}) * static_cast<double>(dtype_size(out.held.value_or(out.dtype)));
+  out.bytes = product({p.rows, p.in}) * size_of(out.dtype) +
+              product({p.rows, p.out}) * (p.has_residual ? 2 : 1) * size_of(out.result()) +
+              product({columns, p.in}) * size_of(out.held.value_or(out.types.weight.value_or(out.dtype)));
   out.args = p;
 }
 
-// 2x64x64x320+320->640 3x3 s1 p1,1,1,1 f16 upsample2x bias shift residual silu
+// 2x64x64x320+320->640 3x3 s1 p1,1,1,1 f16->f32 upsample2x bias shift residual silu
 void parse_conv2d(Scanner& in, Workload& out) {
   rocm_sd_kernels_conv2d p{.size = sizeof(p)};
   p.batch = in.number();
@@ -158,6 +176,10 @@ void parse_conv2d(Scanner& in, Workload& out) {
   in.expect(" ");
   out.dtype = in.dtype();
   p.dtype = c_dtype(out.dtype);
+  out.types.weight = in.weight();
+  if (out.types.weight.value_or(DType::kBF16) != DType::kBF16)
+    in.fail("a filter of another type than bf16 is not measured alone");
+  out.types.result = in.result(DType::kF32);
   p.upsample2x = in.take(" upsample2x");
   p.has_bias = in.take(" bias");
   p.has_channel_shift = in.take(" shift");
@@ -170,17 +192,18 @@ void parse_conv2d(Scanner& in, Workload& out) {
   const double outputs = product({p.batch, high / p.stride + 1, wide / p.stride + 1, p.out_channels});
   const double taps = product({p.filter_h, p.filter_w, p.channels + p.second_channels});
   out.flops = 2 * outputs * taps;
-  out.bytes = (product({p.batch, p.height, p.width, p.channels + p.second_channels}) +
-               taps * static_cast<double>(p.out_channels) + outputs * (p.has_residual ? 2 : 1)) *
-              static_cast<double>(dtype_size(out.dtype));
+  out.bytes = product({p.batch, p.height, p.width, p.channels + p.second_channels}) * size_of(out.dtype) +
+              taps * static_cast<double>(p.out_channels) * size_of(out.types.weight.value_or(out.dtype)) +
+              outputs * (p.has_residual ? 2 : 1) * size_of(out.result());
   out.args = p;
 }
 
-// f16 [2,4096,320+320] groups 32 silu
+// f32->bf16 [2,4096,320+320] groups 32 silu
 void parse_group_norm(Scanner& in, Workload& out) {
   rocm_sd_kernels_group_norm p{.size = sizeof(p), .eps = 1e-5f};
   out.dtype = in.dtype();
   p.dtype = c_dtype(out.dtype);
+  out.types.result = in.result(DType::kBF16);
   in.expect(" [");
   p.batch = in.number();
   in.expect(",");
@@ -194,22 +217,23 @@ void parse_group_norm(Scanner& in, Workload& out) {
   if ((p.channels + p.second_channels) % p.groups != 0) in.fail("the channels are no multiple of the groups");
   const double elements = product({p.batch, p.pixels, p.channels + p.second_channels});
   out.flops = 8 * elements;
-  out.bytes = 2 * elements * static_cast<double>(dtype_size(out.dtype));
+  out.bytes = elements * (size_of(out.dtype) + size_of(out.result()));
   out.args = p;
 }
 
-// f16 [8192,320]
+// f32->bf16 [8192,320]
 void parse_layer_norm(Scanner& in, Workload& out) {
   rocm_sd_kernels_layer_norm p{.size = sizeof(p), .eps = 1e-5f};
   out.dtype = in.dtype();
   p.dtype = c_dtype(out.dtype);
+  out.types.result = in.result(DType::kBF16);
   in.expect(" [");
   p.rows = in.number();
   in.expect(",");
   p.channels = in.number(1);
   in.expect("]");
   out.flops = 8 * product({p.rows, p.channels});
-  out.bytes = 2 * product({p.rows, p.channels}) * static_cast<double>(dtype_size(out.dtype));
+  out.bytes = product({p.rows, p.channels}) * (size_of(out.dtype) + size_of(out.result()));
   out.args = p;
 }
 
@@ -223,16 +247,27 @@ constexpr OpParser kParsers[] = {{"attention", parse_attention},
                                  {"group_norm", parse_group_norm},
                                  {"layer_norm", parse_layer_norm}};
 
-library::Problem to_problem(const rocm_sd_kernels_attention& p) { return library::attention_problem(p); }
-library::Problem to_problem(const rocm_sd_kernels_linear& p) { return library::linear_problem(p); }
-library::Problem to_problem(const rocm_sd_kernels_conv2d& p) { return library::conv2d_problem(p); }
-library::Problem to_problem(const rocm_sd_kernels_group_norm& p) { return library::group_norm_problem(p); }
-library::Problem to_problem(const rocm_sd_kernels_layer_norm& p) { return library::layer_norm_problem(p); }
+using library::OtherTypes;
+library::Problem to_problem(const rocm_sd_kernels_attention& p, const OtherTypes&) {
+  return library::attention_problem(p);
+}
+library::Problem to_problem(const rocm_sd_kernels_linear& p, const OtherTypes& types) {
+  return library::linear_problem(p, types);
+}
+library::Problem to_problem(const rocm_sd_kernels_conv2d& p, const OtherTypes& types) {
+  return library::conv2d_problem(p, types);
+}
+library::Problem to_problem(const rocm_sd_kernels_group_norm& p, const OtherTypes& types) {
+  return library::group_norm_problem(p, types);
+}
+library::Problem to_problem(const rocm_sd_kernels_layer_norm& p, const OtherTypes& types) {
+  return library::layer_norm_problem(p, types);
+}
 
 }  // namespace
 
 library::Problem Workload::problem() const {
-  return std::visit([](const auto& p) { return to_problem(p); }, args);
+  return std::visit([&](const auto& p) { return to_problem(p, types); }, args);
 }
 
 bool is_workload_op(std::string_view op) {

@@ -21,9 +21,11 @@ struct Workload {
   DType dtype = DType::kF32;
   std::optional<DType> held;  // of linear: i8 or f8e4m3 where the weight is held in 8 bits
   bool products = false;      // and they may be multiplied so
+  library::OtherTypes types;  // of weight and result where they are not dtype
   double flops = 0;           // 2 per multiply-add
   double bytes = 0;           // operands read once, the output written once
 
+  DType result() const { return types.result.value_or(dtype); }
   library::Problem problem() const;
 };
 

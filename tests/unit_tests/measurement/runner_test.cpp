@@ -29,7 +29,16 @@ const std::vector<std::pair<std::string, std::string>> kProblems = {
     {"group_norm", "f32 [2,64,64] groups 32 silu"},
     {"group_norm", "bf16 [1,30,48+48] groups 32"},
     {"layer_norm", "f32 [12,320]"},
-    {"layer_norm", "bf16 [12,320]"}};
+    {"layer_norm", "bf16 [12,320]"},
+    {"linear", "33x64x48 f32 by f16 bias"},
+    {"linear", "33x64x48 f32 by bf16 bias geglu"},
+    {"linear", "65x96x128 bf16->f32 bias residual"},
+    {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 bf16->f32 bias shift residual"},
+    {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 by bf16 bias"},
+    {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 by bf16 upsample2x bias"},
+    {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 bf16->f32 upsample2x bias"},
+    {"group_norm", "f32->bf16 [2,64,64] groups 32 silu"},
+    {"layer_norm", "f32->bf16 [12,320]"}};
 
 TEST(Runner, EveryCandidateOfTheHostIsRight) {
   for (const auto& [op, text] : kProblems) {

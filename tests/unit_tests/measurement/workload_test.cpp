@@ -30,6 +30,13 @@ const std::vector<std::pair<std::string, std::string>> kTexts = {
     {"group_norm", "f32 [2,64,64] groups 32 silu"},
     {"group_norm", "f16 [1,9,64+32] groups 32"},
     {"layer_norm", "bf16 [12,320]"},
+    {"linear", "3x64x40 f32 by f16 bias"},
+    {"linear", "128x320x64 bf16->f32 bias residual"},
+    {"linear", "16x32x64 f32 by bf16 bias geglu"},
+    {"conv2d", "2x8x8x32->64 3x3 s1 p1,1,1,1 bf16->f32 bias shift residual"},
+    {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 by bf16 bias"},
+    {"group_norm", "f32->bf16 [2,64,64+32] groups 32 silu"},
+    {"layer_norm", "f32->bf16 [12,320]"},
 };
 
 // Planning the parsed problem makes the op describe it with the same words.
@@ -47,7 +54,7 @@ TEST(Workload, TheOpDescribesItWithTheSameWords) {
     EXPECT_EQ(record.choices()[0].problem, text);
     ASSERT_EQ(results.size(), 1u);
     EXPECT_EQ(results[0].tensor.numel(), output_count(workload)) << text;
-    EXPECT_EQ(results[0].tensor.dtype(), workload.dtype);
+    EXPECT_EQ(results[0].tensor.dtype(), workload.result());
     EXPECT_GT(workload.flops, 0);
     EXPECT_GT(workload.bytes, 0);
   }
@@ -57,6 +64,9 @@ TEST(Workload, CountsWork) {
   EXPECT_EQ(parse_workload("linear", "4x6x8 f16").flops, 2 * 4 * 6 * 8);
   EXPECT_EQ(parse_workload("linear", "4x6x8 f16").bytes, 2 * (4 * 8 + 6 * 8 + 4 * 6));
   EXPECT_EQ(parse_workload("linear", "4x6x8 f16 by i8").bytes, 2 * (4 * 8 + 4 * 6) + 6 * 8);
+  EXPECT_EQ(parse_workload("linear", "4x6x8 f32 by f16").bytes, 4 * (4 * 8 + 4 * 6) + 2 * 6 * 8);
+  EXPECT_EQ(parse_workload("linear", "4x6x8 bf16->f32 residual").bytes, 2 * (4 * 8 + 6 * 8) + 4 * 2 * 4 * 6);
+  EXPECT_EQ(parse_workload("layer_norm", "f32->bf16 [3,8]").bytes, 3 * 8 * (4 + 2));
   EXPECT_EQ(parse_workload("conv2d", "1x4x4x8->16 3x3 s2 p1,1,1,1 f32").flops, 2 * 4 * 16 * 9 * 8);
   EXPECT_EQ(parse_workload("attention", "f16 [2,3,5x7,8]").flops, 4 * 2 * 3 * 5 * 7 * 8);
 }
@@ -67,6 +77,11 @@ TEST(Workload, RefusesWhatIsNoProblem) {
                                                         {"linear", "128x320 f16"},
                                                         {"linear", "128x320x64"},
                                                         {"linear", "128x320x64 f64"},
+                                                        {"linear", "128x320x64 f32 by f64"},
+                                                        {"linear", "128x320x64 f32->bf16"},
+                                                        {"layer_norm", "bf16->f32 [12,320]"},
+                                                        {"conv2d", "1x4x4x8->8 1x1 s1 p0,0,0,0 f16 by i8"},
+                                                        {"conv2d", "1x4x4x8->8 1x1 s1 p0,0,0,0 f32 by f16"},
                                                         {"linear", "128x320x64 f16 bias bias"},
                                                         {"linear", "128x321x64 f16 geglu"},
                                                         {"linear", "128x320x64 f16 geglu silu"},
