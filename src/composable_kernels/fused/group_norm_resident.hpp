@@ -83,6 +83,24 @@ struct ResidentSlots {
   }
 };
 
+// What thread t of a workgroup has: its packs begin at x and lie `step` elements apart.
+template <class T>
+struct ResidentThread {
+  int row, column;
+  ResidentSlots slots;
+  const T* x;
+  int64_t step;
+
+  template <int kVec, int kThreads>
+  ROCM_SD_DEVICE ResidentThread(const GroupNormResidentParams<T>& params,
+                                const ResidentPart<kVec, kThreads>& part, int t)
+      : row(t / part.columns), column(t - row * part.columns), slots{part.count(row), params.kept} {
+    const auto from = source(params.norm, part.image, column * kVec);
+    x = from.data + (part.first + row) * from.stride;
+    step = part.rows * from.stride;
+  }
+};
+
 }  // namespace group_norms
 
 // Writes the moments of the workgroup's part and groups to partial; kept: place for its packs.
@@ -96,11 +114,7 @@ ROCM_SD_DEVICE void group_norm_resident_measure(const GroupNormResidentParams<ty
   const group_norms::ResidentPart<kVec, Cfg::kThreads> part(p, block.group());
 
   for (int t = block.thread(); t < part.measured * part.columns; t += block.threads()) {
-    const int row = t / part.columns, column = t - row * part.columns;
-    const group_norms::ResidentSlots slots{part.count(row), params.kept};
-    const auto from = group_norms::source(p, part.image, column * kVec);
-    const auto* x = from.data + (part.first + row) * from.stride;
-    const int64_t step = part.rows * from.stride;
+    const auto [row, column, slots, x, step] = group_norms::ResidentThread(params, part, t);
     const auto copy = [&](int i) {
       if (i < slots.count) Arch::copy_async(kept + t + slots.slot(i) * part.used, x + i * step, true);
       Arch::commit_copies();
@@ -188,17 +202,14 @@ ROCM_SD_DEVICE void group_norm_resident_normalise(const GroupNormResidentParams<
 
   for (int t = own; t < used; t += block.threads()) {
     if (t != own) begin_thread(t);
-    const int row = t / part.columns, column = t - row * part.columns;
-    const group_norms::ResidentSlots slots{part.count(row), params.kept};
+    const auto [row, column, slots, x, step] = group_norms::ResidentThread(params, part, t);
     const int group = column * kVec / part.width, split = part.split(column);
     ROCM_SD_UNROLL
     for (int j = 0; j < kVec; ++j) {
       const int g = j < split ? group : group + 1;
       affine.set(j, lds.norm.mean[g], lds.norm.scale[g]);
     }
-    const auto from = group_norms::source(p, part.image, column * kVec);
-    const auto* x = from.data + (part.first + row) * from.stride;
-    const int64_t step = part.rows * from.stride, y_step = static_cast<int64_t>(part.rows) * p.channels;
+    const int64_t y_step = static_cast<int64_t>(part.rows) * p.channels;
     const int64_t y =
         (static_cast<int64_t>(part.image) * p.pixels + part.first + row) * p.channels + column * kVec;
     for (int i = 0, place = 0; i < slots.count; ++i) {
