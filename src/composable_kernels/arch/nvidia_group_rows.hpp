@@ -31,6 +31,9 @@ struct WaveGroupRows {
     asm volatile("" : "+r"(x)::"memory");
     return x;
   }
+  // x = 2^x, where the code has it: the compiler would put what is done with the result right behind it.
+  static ROCM_SD_DEVICE void exp2_in_order(float& x) { asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(x)); }
+  static ROCM_SD_DEVICE void pin_one(float& x) { asm volatile("" : "+f"(x)); }
   // The compiler may neither read nor move accumulators across: the products' asm does not say when it writes
   // them.
   template <int kCount>

@@ -181,13 +181,26 @@ struct FlashGroupRows {
       base[h] = next[h];
     }
   }
+  // A batch of exponentials follows another, and is summed while the next is under way: sums in between would
+  // wait for one exponential each, and those behind them with them.
   ROCM_SD_DEVICE void exponentiate(float (&s)[kScores], float (&sum)[2]) const {
-    sum[0] = sum[1] = 0;
+    constexpr int kBatch = 8;
+    static_assert(kScores % kBatch == 0);
     ROCM_SD_UNROLL
-    for (int i = 0; i < kScores; ++i) {
-      s[i] = Arch::exp2(s[i] * p.scale - base[i / 2 % 2]);
-      sum[i / 2 % 2] += s[i];
+    for (int i = 0; i < kScores; ++i) s[i] = s[i] * p.scale - base[i / 2 % 2];
+    float sums[2][2] = {};  // two to a query, of which additions take turns
+    ROCM_SD_UNROLL
+    for (int first = 0; first <= kScores; first += kBatch) {
+      ROCM_SD_UNROLL
+      for (int i = first; i < first + kBatch && i < kScores; ++i) WaveGroupRows::exp2_in_order(s[i]);
+      ROCM_SD_UNROLL
+      for (int i = first - kBatch; i >= 0 && i < first; ++i) {
+        WaveGroupRows::pin_one(s[i]);
+        sums[i / 2 % 2][i % 2] += s[i];
+      }
     }
+    ROCM_SD_UNROLL
+    for (int h = 0; h < 2; ++h) sum[h] = sums[h][0] + sums[h][1];
   }
   // The scores once more, by this wave alone: rare.
   ROCM_SD_DEVICE void multiply_keys_again(const T* keys, float (&s)[kScores]) const {
