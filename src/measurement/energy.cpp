@@ -1,12 +1,12 @@
 #include "measurement/energy.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <optional>
 
 #include "base/dynamic_library.hpp"
 #include "base/error.hpp"
+#include "runtime/gpu.hpp"
 
 namespace rocm_sd::measurement {
 namespace {
@@ -55,36 +55,38 @@ class Nvml {
   Nvml() : library_({"libnvidia-ml.so.1"}) {
     if (!library_) return;
     const auto init = reinterpret_cast<int (*)()>(library_.symbol("nvmlInit_v2"));
-    handle_ = reinterpret_cast<int (*)(unsigned, void**)>(library_.symbol("nvmlDeviceGetHandleByIndex_v2"));
+    handle_ =
+        reinterpret_cast<int (*)(const char*, void**)>(library_.symbol("nvmlDeviceGetHandleByPciBusId_v2"));
     energy_ = reinterpret_cast<int (*)(void*, unsigned long long*)>(
         library_.symbol("nvmlDeviceGetTotalEnergyConsumption"));
     usable_ = init && handle_ && energy_ && init() == 0;
   }
   // Joules since the driver was loaded; nothing where the GPU has no such counter.
-  std::optional<double> joules(unsigned index) const {
+  std::optional<double> joules(const std::string& pci) const {
     void* device = nullptr;
     unsigned long long millijoules = 0;
-    if (!usable_ || handle_(index, &device) != 0 || energy_(device, &millijoules) != 0) return std::nullopt;
+    if (!usable_ || handle_(pci.c_str(), &device) != 0 || energy_(device, &millijoules) != 0)
+      return std::nullopt;
     return static_cast<double>(millijoules) * 1e-3;
   }
 
  private:
   DynamicLibrary library_;
-  int (*handle_)(unsigned, void**) = nullptr;
+  int (*handle_)(const char*, void**) = nullptr;
   int (*energy_)(void*, unsigned long long*) = nullptr;
   bool usable_ = false;
 };
 
 class NvmlCounter final : public EnergyCounter {
  public:
-  explicit NvmlCounter(unsigned index) : index_(index) {}
-  std::string name() const override { return concat("NVML: total energy of GPU ", index_); }
-  double joules() override { return nvml_.joules(index_).value_or(0); }
-  bool works() const { return nvml_.joules(index_).has_value(); }
+  explicit NvmlCounter(std::string pci) : pci_(std::move(pci)) {}
+  std::string name() const override { return concat("NVML: GPU ", pci_); }
+  double joules() override { return nvml_.joules(pci_).value_or(0); }
+  bool works() const { return nvml_.joules(pci_).has_value(); }
 
  private:
   Nvml nvml_;
-  unsigned index_;
+  std::string pci_;
 };
 
 std::vector<fs::path> entries(const fs::path& folder) {
@@ -107,29 +109,34 @@ void add_rapl(std::vector<std::unique_ptr<EnergyCounter>>& out, const fs::path& 
   }
 }
 
-void add_amdgpu(std::vector<std::unique_ptr<EnergyCounter>>& out, const fs::path& root) {
-  for (const fs::path& sensor : entries(root / "class" / "hwmon"))
+// The sensor whose "device" leads to the GPU.
+void add_amdgpu(std::vector<std::unique_ptr<EnergyCounter>>& out, const std::string& pci,
+                const fs::path& root) {
+  for (const fs::path& sensor : entries(root / "class" / "hwmon")) {
+    std::error_code failed;
+    if (fs::canonical(sensor / "device", failed).filename() != pci || failed) continue;
     if (read_word(sensor / "name") == "amdgpu" && read_number(sensor / "energy1_input"))
-      out.push_back(std::make_unique<FileCounter>(concat("amdgpu: ", sensor.filename().string()),
-                                                  sensor / "energy1_input", 0));
+      out.push_back(std::make_unique<FileCounter>(concat("amdgpu: GPU ", pci), sensor / "energy1_input", 0));
+  }
 }
 
 }  // namespace
 
-std::vector<std::unique_ptr<EnergyCounter>> energy_counters(Device& device, const fs::path& root) {
+std::vector<std::unique_ptr<EnergyCounter>> energy_counters(DeviceKind kind, const std::string& pci,
+                                                            const fs::path& root) {
   std::vector<std::unique_ptr<EnergyCounter>> out;
-  if (device.kind() == DeviceKind::kHost) add_rapl(out, root);
-  if (device.kind() == DeviceKind::kHip) add_amdgpu(out, root);
-  if (device.kind() == DeviceKind::kCuda) {
-    unsigned index =
-        0;  // "cuda:1: NVIDIA ..."; NVML counts as the driver does unless the environment hides some
-    const std::string name = device.name();
-    if (const size_t colon = name.find(':'); colon != std::string::npos)
-      std::from_chars(name.data() + colon + 1, name.data() + name.size(), index);
-    auto counter = std::make_unique<NvmlCounter>(index);
+  if (kind == DeviceKind::kHost) add_rapl(out, root);
+  if (kind == DeviceKind::kHip && !pci.empty()) add_amdgpu(out, pci, root);
+  if (kind == DeviceKind::kCuda && !pci.empty()) {
+    auto counter = std::make_unique<NvmlCounter>(pci);
     if (counter->works()) out.push_back(std::move(counter));
   }
   return out;
+}
+
+std::vector<std::unique_ptr<EnergyCounter>> energy_counters(Device& device, const fs::path& root) {
+  const bool gpu = device.kind() != DeviceKind::kHost;
+  return energy_counters(device.kind(), gpu ? static_cast<GpuDevice&>(device).traits().pci : "", root);
 }
 
 }  // namespace rocm_sd::measurement

@@ -73,6 +73,8 @@ GpuDescription describe(const Api& api, int index) {
   ROCM_SD_CHECK_GPU(api.cuDeviceGetName(product, sizeof(product) - 1, device));
   size_t memory = 0;
   ROCM_SD_CHECK_GPU(api.cuDeviceTotalMem_v2(&memory, device));
+  char pci[kPciBytes] = {};
+  ROCM_SD_CHECK_GPU(api.cuDeviceGetPCIBusId(pci, sizeof(pci) - 1, device));
   GpuDescription gpu{.kind = DeviceKind::kCuda,
                      .device = concat("cuda:", index),
                      .product = printable(product),
@@ -87,7 +89,8 @@ GpuDescription describe(const Api& api, int index) {
       .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
       .integrated = attribute(kIntegrated) != 0,
       .cluster = attribute(kMajor) >= 9 ? 8u : 1u,
-      .copy_engine = attribute(kMajor) >= 9 && api.cuTensorMapEncodeTiled && api.cuTensorMapEncodeIm2col};
+      .copy_engine = attribute(kMajor) >= 9 && api.cuTensorMapEncodeTiled && api.cuTensorMapEncodeIm2col,
+      .pci = pci};
   return gpu;
 }
 

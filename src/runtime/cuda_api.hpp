@@ -58,6 +58,7 @@ struct LaunchConfig {  // CUlaunchConfig
   X(cuDeviceGetName, char* name, int bytes, Ordinal device)                                       \
   X(cuDeviceGetAttribute, int* value, int attribute, Ordinal device)                              \
   X(cuDeviceTotalMem_v2, size_t* bytes, Ordinal device)                                           \
+  X(cuDeviceGetPCIBusId, char* id, int bytes, Ordinal device)                                     \
   X(cuDevicePrimaryCtxRetain, Context* context, Ordinal device)                                   \
   X(cuDevicePrimaryCtxRelease_v2, Ordinal device)                                                 \
   X(cuCtxSetCurrent, Context context)                                                             \

@@ -13,6 +13,8 @@
 
 namespace rocm_sd {
 
+inline constexpr size_t kPciBytes = 32;  // of text that names a place on the PCI bus
+
 // A GPU as its driver describes it, before anything is opened on it.
 struct GpuDescription {
   DeviceKind kind = DeviceKind::kCuda;

@@ -80,6 +80,8 @@ GpuDescription describe(const Api& api, int index) {
   ROCM_SD_CHECK_GPU(api.hipDeviceGetName(product, sizeof(product) - 1, index));
   size_t memory = 0;
   ROCM_SD_CHECK_GPU(api.hipDeviceTotalMem(&memory, index));
+  char pci[kPciBytes] = {};
+  ROCM_SD_CHECK_GPU(api.hipDeviceGetPCIBusId(pci, sizeof(pci) - 1, index));
   alignas(16) char properties[kPropertyBytes] = {};
   ROCM_SD_CHECK_GPU(api.properties(properties, index));
   const char* name = properties + api.arch_offset;
@@ -99,7 +101,8 @@ GpuDescription describe(const Api& api, int index) {
                 .multiprocessors = attribute(kMultiprocessors),
                 .lds_per_group = static_cast<size_t>(attribute(kSharedBytes)),
                 .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
-                .integrated = attribute(kIntegrated) != 0};
+                .integrated = attribute(kIntegrated) != 0,
+                .pci = pci};
   return gpu;
 }
 

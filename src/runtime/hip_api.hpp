@@ -42,6 +42,7 @@ inline constexpr size_t kArchBytes = 256;
   X(hipDeviceGetName, char* name, int bytes, Ordinal device)                                     \
   X(hipDeviceGetAttribute, int* value, int attribute, int device)                                \
   X(hipDeviceTotalMem, size_t* bytes, Ordinal device)                                            \
+  X(hipDeviceGetPCIBusId, char* id, int bytes, int device)                                       \
   X(hipSetDevice, int device)                                                                    \
   X(hipGetDevice, int* device)                                                                   \
   X(hipMemGetInfo, size_t* free, size_t* total)                                                  \

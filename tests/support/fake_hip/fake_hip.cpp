@@ -69,6 +69,12 @@ int hipDeviceGetName(char* name, int bytes, int device) {
   std::strncpy(name, "Stand-in Radeon", static_cast<size_t>(bytes));
   return kSuccess;
 }
+int hipDeviceGetPCIBusId(char* id, int bytes, int device) {
+  ENTER(false);
+  if (device != 0) return kInvalidDevice;
+  std::strncpy(id, "0000:03:00.0", static_cast<size_t>(bytes));
+  return kSuccess;
+}
 int hipDeviceGetAttribute(int* value, int attribute, int device) {
   ENTER(false);
   if (device != 0) return kInvalidDevice;

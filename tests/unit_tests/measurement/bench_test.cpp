@@ -6,7 +6,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
+#include "base/error.hpp"
 #include "measurement/energy.hpp"
 
 namespace rocm_sd::measurement {
@@ -94,6 +96,26 @@ TEST_F(FakeSysfs, ReadsPackagesOfRapl) {
   EXPECT_DOUBLE_EQ(counters[0]->joules(), 0.5);
   write(zone + "energy_uj", "500000");  // wrapped
   EXPECT_DOUBLE_EQ(counters[0]->joules(), 1.5);
+}
+
+TEST_F(FakeSysfs, ReadsTheSensorOfTheGpu) {
+  for (const auto& [sensor, gpu, energy] :
+       {std::tuple{"hwmon2", "0000:03:00.0", "7000000"}, std::tuple{"hwmon5", "0000:83:00.0", "9000000"}}) {
+    const std::string folder = concat("class/hwmon/", sensor, "/");
+    write(folder + "name", "amdgpu");
+    write(folder + "energy1_input", energy);
+    fs::create_directories(root_ / "devices" / gpu);
+    fs::create_symlink(root_ / "devices" / gpu, root_ / folder / "device");
+  }
+  const auto counters = energy_counters(DeviceKind::kHip, "0000:83:00.0", root_);
+  ASSERT_EQ(counters.size(), 1u);
+  EXPECT_EQ(counters[0]->name(), "amdgpu: GPU 0000:83:00.0");
+  EXPECT_EQ(counters[0]->joules(), 0);
+  write("class/hwmon/hwmon2/energy1_input", "8000000");  // another's
+  write("class/hwmon/hwmon5/energy1_input", "9500000");
+  EXPECT_DOUBLE_EQ(counters[0]->joules(), 0.5);
+  EXPECT_TRUE(energy_counters(DeviceKind::kHip, "0000:c3:00.0", root_).empty());
+  EXPECT_TRUE(energy_counters(DeviceKind::kHip, "", root_).empty());
 }
 
 }  // namespace
