@@ -133,10 +133,10 @@ class UNetForward(TextUNetForward):
             refuse(set(added) <= {"text_embeds", "time_ids"}, "added conditions other than SDXL's")
             refuse(sample.ndim == 4 and torch.is_tensor(encoder_hidden_states) and encoder_hidden_states.ndim == 3
                     and sample.dtype == encoder_hidden_states.dtype, "inputs of another kind")
-            times = torch.as_tensor(timestep, device=sample.device, dtype=torch.float32).reshape(-1).expand(sample.shape[0])
-            y = _ops._engine_unet(model, sample, times.contiguous(), encoder_hidden_states,
-                                  None if embeds is None else embeds.to(sample.dtype),
-                                  None if ids is None else ids.float(), timestep_cond,
+            # The operator takes times and sizes of any type and strides: the GPU waits for all that is started before it.
+            times = torch.as_tensor(timestep, device=sample.device).reshape(-1).expand(sample.shape[0])
+            y = _ops._engine_unet(model, sample, times, encoder_hidden_states,
+                                  None if embeds is None else embeds.to(sample.dtype), ids, timestep_cond,
                                   self._same_text(model, encoder_hidden_states))
             if not return_dict:
                 return (y,)
@@ -171,7 +171,7 @@ class LdmUNetForward(TextUNetForward):
             parameter = next(self._module().parameters())  # type: ignore[union-attr]
             refuse(x.dtype == parameter.dtype and x.device == parameter.device, "weights of another type or place")
             text = context.to(x.dtype)  # type: ignore[union-attr]
-            times = timesteps.float().reshape(-1).expand(x.shape[0]).contiguous()  # type: ignore[union-attr]
+            times = timesteps.reshape(-1).expand(x.shape[0])  # type: ignore[union-attr]
             return _ops._engine_unet(model, x, times, text, None if y is None else y.to(x.dtype), None, None,
                                      self._same_text(model, text))
 

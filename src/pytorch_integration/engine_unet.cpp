@@ -14,9 +14,17 @@ constexpr size_t kMostKept = 4;
 
 Tensor optional_rows(const OptionalAt& x) { return x ? row_major_of(*x) : Tensor(); }
 
-// dst [any strides] = src, of the same sizes; converts.
+// dst [any strides] = src [any strides], of the same sizes; converts.
 void assign(const AtTensor& dst, const AtTensor& src) {
   check_torch(aoti_torch_copy_(dst.get(), src.get(), 1), "copy_");
+}
+
+// x, of any type of numbers, as f32.
+Tensor floats_of(const AtTensor& x) {
+  if (dtype_of(x) == DType::kF32) return row_major_of(x);
+  const AtTensor floats = empty_strided_of(x, DType::kF32, sizes_of(x), row_major(sizes_of(x)));
+  assign(floats, x);
+  return view_as(floats, sizes_of(x));
 }
 
 Shape sizes_or_none(const OptionalAt& x) { return x ? sizes_of(*x) : Shape(); }
@@ -29,6 +37,9 @@ Tensor room_for(Device& device, const AtTensor& x, const Shape& shape) {
 }
 Tensor room_for(Device& device, const OptionalAt& x) {
   return x ? room_for(device, *x, sizes_of(*x)) : Tensor();
+}
+Tensor room_for_floats(Device& device, const OptionalAt& x) {
+  return x ? make_tensor(device, sizes_of(*x), DType::kF32) : Tensor();
 }
 
 Shape nhwc(const Shape& sizes) { return {sizes[0], sizes[2], sizes[3], sizes[1]}; }
@@ -58,8 +69,8 @@ struct EngineUnet::Prepared {
       : shapes(shapes_of(inputs)),
         dtype(*dtype_of(inputs.sample)),
         sample(room_for(device, inputs.sample, nhwc(shapes[0]))),
-        time{room_for(device, inputs.timestep, shapes[1]), room_for(device, inputs.text_embeds),
-             room_for(device, inputs.time_ids), room_for(device, inputs.guidance)},
+        time{make_tensor(device, shapes[1], DType::kF32), room_for(device, inputs.text_embeds),
+             room_for_floats(device, inputs.time_ids), room_for(device, inputs.guidance)},
         prediction(make_tensor(device, {shapes[0][0], shapes[0][2], shapes[0][3], unet.config().out_channels},
                                unet.input_dtype())),
         text(cache),
@@ -167,8 +178,9 @@ void EngineUnet::keep_text(Exec& exec, OfStream& of, const AtTensor& text, Forwa
 
 AtTensor EngineUnet::run_eager(OpScope& scope, const UnetInputs& inputs, const TextCache& text) {
   Exec& exec = scope.exec();
-  const TimeInputs time{row_major_of(inputs.timestep), optional_rows(inputs.text_embeds),
-                        optional_rows(inputs.time_ids), optional_rows(inputs.guidance)};
+  const TimeInputs time{floats_of(inputs.timestep), optional_rows(inputs.text_embeds),
+                        inputs.time_ids ? floats_of(*inputs.time_ids) : Tensor(),
+                        optional_rows(inputs.guidance)};
   const Tensor prediction = unet_(exec, nhwc_of(inputs.sample), time, text);  // of bf16's models f32
   const DType dtype = *dtype_of(inputs.sample);
   return scope.give_nchw(prediction.dtype() == dtype ? prediction : cast(exec, prediction, dtype));

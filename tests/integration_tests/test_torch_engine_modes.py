@@ -27,11 +27,9 @@ def calls(ops):
 
         def run(mode, inputs, same_text=False):
             added = inputs.get("added_cond_kwargs", {})
-            ids = added.get("time_ids")
-            times = inputs["timestep"].float().expand(inputs["sample"].shape[0]).contiguous()
+            times = inputs["timestep"].expand(inputs["sample"].shape[0])  # one integer, seen several times
             return torch.ops.rocm_sd._engine_unet(model.id, inputs["sample"], times, inputs["encoder_hidden_states"],
-                                                  added.get("text_embeds"), None if ids is None else ids.float(), None,
-                                                  same_text, mode)
+                                                  added.get("text_embeds"), added.get("time_ids"), None, same_text, mode)
 
         return run
 
