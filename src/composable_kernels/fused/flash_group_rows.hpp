@@ -117,7 +117,7 @@ struct FlashGroupRows {
       if (i / 4 * 8 + i % 2 >= mine) s[i] = kHidden;
     base[0] = base[1] = kHidden;
     rebase(s, factor);
-    exponentiate(s, total);
+    exponentiate_each(s, total);
   }
   // A later one's; `keys`: its tile, not yet given back. Whether, in any lane of the wave, the bases have
   // moved: the sums so far must then be multiplied by factor.
@@ -181,8 +181,17 @@ struct FlashGroupRows {
       base[h] = next[h];
     }
   }
-  // A batch of exponentials follows another, and is summed while the next is under way: sums in between would
-  // wait for one exponential each, and those behind them with them.
+  // Each is summed as it comes.
+  ROCM_SD_DEVICE void exponentiate_each(float (&s)[kScores], float (&sum)[2]) const {
+    sum[0] = sum[1] = 0;
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kScores; ++i) {
+      s[i] = Arch::exp2(s[i] * p.scale - base[i / 2 % 2]);
+      sum[i / 2 % 2] += s[i];
+    }
+  }
+  // The same, but a batch of exponentials follows another and is summed while the next is under way: sums in
+  // between would wait for one exponential each, and those behind them with them. Takes a few registers more.
   ROCM_SD_DEVICE void exponentiate(float (&s)[kScores], float (&sum)[2]) const {
     constexpr int kBatch = 8;
     static_assert(kScores % kBatch == 0);
