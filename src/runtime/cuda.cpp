@@ -74,7 +74,7 @@ GpuDescription describe(const Api& api, int index) {
   size_t memory = 0;
   ROCM_SD_CHECK_GPU(api.cuDeviceTotalMem_v2(&memory, device));
   char pci[kPciBytes] = {};
-  ROCM_SD_CHECK_GPU(api.cuDeviceGetPCIBusId(pci, sizeof(pci) - 1, device));
+  if (api.cuDeviceGetPCIBusId(pci, sizeof(pci) - 1, device) != kSuccess) pci[0] = 0;
   GpuDescription gpu{.kind = DeviceKind::kCuda,
                      .device = concat("cuda:", index),
                      .product = printable(product),

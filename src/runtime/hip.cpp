@@ -81,7 +81,7 @@ GpuDescription describe(const Api& api, int index) {
   size_t memory = 0;
   ROCM_SD_CHECK_GPU(api.hipDeviceTotalMem(&memory, index));
   char pci[kPciBytes] = {};
-  ROCM_SD_CHECK_GPU(api.hipDeviceGetPCIBusId(pci, sizeof(pci) - 1, index));
+  if (api.hipDeviceGetPCIBusId(pci, sizeof(pci) - 1, index) != kSuccess) pci[0] = 0;
   alignas(16) char properties[kPropertyBytes] = {};
   ROCM_SD_CHECK_GPU(api.properties(properties, index));
   const char* name = properties + api.arch_offset;
