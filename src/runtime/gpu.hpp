@@ -22,7 +22,7 @@ struct GpuTraits {
   bool integrated = false;   // shares the host's memory
   uint32_t cluster = 1;      // most workgroups that may read each other's LDS
   bool copy_engine = false;  // map_boxes() works, for kernels that fetch boxes of matrices and images
-  std::string pci;           // "0000:1b:00.0"; "": on no bus, as an emulated GPU
+  std::string pci;           // "0000:1b:00.0"; "": on no bus, as an emulated GPU, or not told
 };
 
 // A kernel that the device loaded; lives as long as the device.
