@@ -4,15 +4,19 @@ eager, channels_last, torch.compile, and ours, each with its distance from eager
 
     ROCM_SD_TORCH_LIBRARY=build/cpu/lib/librocm_sd_torch.so PYTHONPATH=python tests/performance_tests/bench_torch.py
 
---ops, --vae and --unets (sd15, sdxl) choose a part; --no-compile leaves torch.compile of the plain model out, --tuned-compile adds its mode
-max-autotune-no-cudagraphs. Times in ms: "call" is a call and the wait for it (the least and the median), "host" until a call returns,
+--ops, --vae, --unets (sd15, sdxl) and --beside (likewise) choose a part; --no-compile leaves torch.compile of the plain model out,
+--tuned-compile adds its mode max-autotune-no-cudagraphs. Times in ms: "call" is a call and the wait for it (the least and the median), "host" until a call returns,
 "in turn" one of twenty calls without a wait between them, as a pipeline's steps come, "graph" one of ten in a CUDA graph. --kernels
 lists what the GPU ran in one call of ours.
+
+--beside: torch.compile (reduce-overhead, channels_last) and ours by turns in one process, by device events around each call, in several
+rhythms: a GPU that its power limits is slower the less it rests.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import statistics
 import time
 from typing import Callable
@@ -48,6 +52,23 @@ def in_turn(call: Callable, rounds: int = 20) -> float:
         call()
     torch.cuda.synchronize()
     return (time.perf_counter() - begin) / rounds * 1e3
+
+
+def event_times(call: Callable, count: int, pause: float = 0, rest: float = 0) -> list[float]:
+    """Times of calls by device events, ms: after `rest` seconds and three calls that do not count, each waited for and `pause` seconds
+    after the one before."""
+    torch.cuda.synchronize()
+    time.sleep(rest)
+    times = []
+    for _ in range(count + 3):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
+        time.sleep(pause)
+    return times[3:]
 
 
 def graph_timed(call: Callable, rounds: int = 10) -> float:
@@ -148,7 +169,8 @@ UNETS = {
 }
 
 
-def bench_unet(ops, kind: str, with_compile: bool, tuned_compile: bool, kernels: bool) -> None:
+def random_unet(kind: str) -> tuple[torch.nn.Module, Callable]:
+    """A UNet in f16 with random weights, and a call of it, or of a model like it, with guidance's batch of two."""
     from diffusers import UNet2DConditionModel
 
     torch.manual_seed(0)
@@ -160,7 +182,38 @@ def bench_unet(ops, kind: str, with_compile: bool, tuned_compile: bool, kernels:
     if kind == "sdxl":
         inputs["added_cond_kwargs"] = dict(text_embeds=torch.randn(2, 1280, device="cuda").half(),
                                            time_ids=torch.full((2, 6), 1024.0, device="cuda").half())
-    call = lambda model=unet: model(**inputs, return_dict=False)[0]  # noqa: E731
+    return unet, lambda model=unet: model(**inputs, return_dict=False)[0]
+
+
+RHYTHMS = (
+    ("15 calls", dict(count=15)),
+    ("150 calls", dict(count=150)),
+    ("20 calls after 3 s of rest", dict(count=20, rest=3)),
+    ("25 calls, 40 ms after each", dict(count=25, pause=0.04)),
+)
+
+
+def bench_beside(ops, kind: str, rounds: int = 3) -> None:
+    unet, call = random_unet(kind)
+    unet.to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        want = call()
+        compiled = torch.compile(copy.deepcopy(unet), mode="reduce-overhead", fullgraph=True)
+        theirs = lambda: call(compiled)  # noqa: E731
+        distance = db(theirs(), want)
+        ops.optimize_sd_model(unet, "performance")
+        print(f"{kind}: {distance:.1f} dB torch.compile, {db(call(), want):.1f} dB ours; the engine declined: {ops.engine_reasons(unet)}")
+        for _ in range(rounds):
+            for name, rhythm in RHYTHMS:
+                a, b = (statistics.median(event_times(one, **rhythm)) for one in (theirs, call))
+                print(f"{kind:<6}{name:<30}torch.compile {a:>7.2f}, ours {b:>7.2f}: x{a / b:.3f}", flush=True)
+            a, b = in_turn(theirs), in_turn(call)
+            print(f"{kind:<6}{'20 that nobody waits for':<30}torch.compile {a:>7.2f}, ours {b:>7.2f}: x{a / b:.3f}", flush=True)
+    torch._dynamo.reset()
+
+
+def bench_unet(ops, kind: str, with_compile: bool, tuned_compile: bool, kernels: bool) -> None:
+    unet, call = random_unet(kind)
     with torch.no_grad():
         want = call()
         base = None
@@ -268,7 +321,8 @@ def bench_vae(ops, kernels: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", action="store_true")
-    parser.add_argument("--unets", nargs="*", default=[])
+    parser.add_argument("--unets", nargs="*", choices=UNETS, default=[])
+    parser.add_argument("--beside", nargs="*", choices=UNETS, default=[])
     parser.add_argument("--vae", action="store_true")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--tuned-compile", action="store_true")
@@ -282,6 +336,8 @@ def main() -> None:
             bench_operators(ops)
     if args.vae:
         bench_vae(ops, args.kernels)
+    for kind in args.beside:
+        bench_beside(ops, kind)
     for kind in args.unets:
         bench_unet(ops, kind, not args.no_compile, args.tuned_compile, args.kernels)
 
