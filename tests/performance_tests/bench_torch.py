@@ -5,9 +5,9 @@ eager, channels_last, torch.compile, and ours, each with its distance from eager
     ROCM_SD_TORCH_LIBRARY=build/cpu/lib/librocm_sd_torch.so PYTHONPATH=python tests/performance_tests/bench_torch.py
 
 --ops, --vae, --unets (sd15, sdxl) and --beside (likewise) choose a part; --no-compile leaves torch.compile of the plain model out,
---tuned-compile adds its mode max-autotune-no-cudagraphs. Times in ms: "call" is a call and the wait for it (the least and the median), "host" until a call returns,
-"in turn" one of twenty calls without a wait between them, as a pipeline's steps come, "graph" one of ten in a CUDA graph. --kernels
-lists what the GPU ran in one call of ours.
+--tuned-compile adds its mode max-autotune-no-cudagraphs. Times in ms: "call" is a call and the wait for it (the least and the median),
+"host" until a call returns, "in turn" one of twenty calls without a wait between them, as a pipeline's steps come, "graph" one of ten in
+a CUDA graph. --kernels lists what the GPU ran in one call of ours.
 
 --beside: torch.compile (reduce-overhead, channels_last) and ours by turns in one process, by device events around each call, in several
 rhythms: a GPU that its power limits is slower the less it rests.
