@@ -73,6 +73,12 @@ std::string thrown(const Code& code) {
   return "nothing was thrown";
 }
 
+TEST_F(HipTest, IsUsedWhereItsPlaceOnTheBusIsNotTold) {
+  fail("hipDeviceGetPCIBusId", 1);
+  EXPECT_EQ(open()->traits().pci, "");
+  fail("hipDeviceGetPCIBusId", 0);
+}
+
 TEST_F(HipTest, LeavesNothingBehind) {
   {
     const auto gpu = open();
