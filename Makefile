@@ -66,11 +66,11 @@ demo-amd: deps deps-gpu  ## draw a picture by AMD machine code on an emulated RX
 	  begin=$$SECONDS
 	  draw --device emu:$$target --dtype f16 -o out/demo_$$target.png
 	  echo "emu:$$target took $$((SECONDS - begin)) s"
-	  $(PYTHON) tools/compare_pictures.py out/demo_cpu.png out/demo_$$target.png --least 40
+	  $(PYTHON) benchmarks/compare_pictures.py out/demo_cpu.png out/demo_$$target.png --least 40
 	done
 
 test: deps deps-gpu lint build venv torch-ops  ## lint, build everything, unit and integration tests
-	$(PYTHON) tools/kernel_report.py --build $(BUILD) --check
+	$(PYTHON) tools/report/kernel_report.py --build $(BUILD) --check
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
@@ -94,15 +94,15 @@ test-full: build venv  ## one full-size UNet step of SD 1.5 and of SDXL against 
 test-comfyui:  ## the nodes in a real ComfyUI: COMFYUI_DIR=..., COMFYUI_PYTHON=... with its requirements
 	@if [ -z "$(COMFYUI_DIR)" ]; then echo "test-comfyui: not run: give COMFYUI_DIR=/path/to/ComfyUI"; else \
 	  ROCM_SD_TORCH_LIBRARY="$${ROCM_SD_TORCH_LIBRARY:-$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so}" \
-	  $(TEST_PYTHON) tools/test_comfyui.py "$(COMFYUI_DIR)" --python "$(or $(COMFYUI_PYTHON),$(TEST_PYTHON))" $(COMFYUI_ARGS); fi
+	  $(TEST_PYTHON) tests/front_ends/run_comfyui.py "$(COMFYUI_DIR)" --python "$(or $(COMFYUI_PYTHON),$(TEST_PYTHON))" $(COMFYUI_ARGS); fi
 
 test-a1111:  ## the extension in a real AUTOMATIC1111: A1111_DIR=..., A1111_PYTHON=... with its requirements
 	@if [ -z "$(A1111_DIR)" ]; then echo "test-a1111: not run: give A1111_DIR=/path/to/stable-diffusion-webui"; else \
 	  ROCM_SD_TORCH_LIBRARY="$${ROCM_SD_TORCH_LIBRARY:-$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so}" \
-	  $(TEST_PYTHON) tools/test_a1111.py "$(A1111_DIR)" --python "$(or $(A1111_PYTHON),$(TEST_PYTHON))" $(A1111_ARGS); fi
+	  $(TEST_PYTHON) tests/front_ends/run_a1111.py "$(A1111_DIR)" --python "$(or $(A1111_PYTHON),$(TEST_PYTHON))" $(A1111_ARGS); fi
 
 test-pip: venv  ## `pip install .` into a fresh environment, an operator and a picture from there
-	$(VENV)/bin/python tools/test_pip_install.py
+	$(VENV)/bin/python tests/front_ends/run_pip_install.py
 
 test-asan: deps venv  ## unit tests and the CLI's bad inputs under AddressSanitizer and UBSan
 	cmake --preset asan
@@ -128,14 +128,14 @@ test-gpu: deps  ## GPU tests on the device that ROCM_SD_TEST_DEVICE names (cuda,
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests
 	for kind in sd15 sd21v sdxl; do
-	  [ -e $(GPU_TEST_MODELS)/$$kind ] || $(GPU_TEST_PYTHON) tools/make_random_checkpoint.py $$kind $(GPU_TEST_MODELS)/$$kind --tiny --small-vocab --dtype fp32
+	  [ -e $(GPU_TEST_MODELS)/$$kind ] || $(GPU_TEST_PYTHON) tools/checkpoints/make_random_checkpoint.py $$kind $(GPU_TEST_MODELS)/$$kind --tiny --small-vocab --dtype fp32
 	done
 	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do ROCM_SD_TEST_MODELS=$(GPU_TEST_MODELS) "$$test"; done
 
 test-gpu-sanitize: deps  ## the kernels' GPU tests on small shapes under NVIDIA's compute-sanitizer (SANITIZE_ARGS: --few, --jobs N)
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests
-	tools/sanitize_gpu.sh $(SANITIZE_ARGS) $(BUILD)
+	tests/sanitize_gpu.sh $(SANITIZE_ARGS) $(BUILD)
 
 test-emu: deps deps-gpu  ## ops, models and pipeline on emulated AMD GPUs under checking, then SD 1.5's layers in real size
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
@@ -151,7 +151,7 @@ test-emu: deps deps-gpu  ## ops, models and pipeline on emulated AMD GPUs under 
 test-all-archs: deps deps-gpu  ## compile the kernels for every target that the compilers here know, and check their report
 	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
 	cmake --build build/all-archs -j $(JOBS)
-	$(PYTHON) tools/kernel_report.py --build build/all-archs --check
+	$(PYTHON) tools/report/kernel_report.py --build build/all-archs --check
 
 kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator counts in the kernels of EMU_TARGETS
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
@@ -160,10 +160,10 @@ kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator coun
 	for target in $(EMU_TARGETS); do $(BUILD)/tests/performance_tests/bench_emulated --write share/counts $$target all all; done
 
 kernel-report:  ## write docs/kernel-report anew from the kernels that PRESET has built
-	$(PYTHON) tools/kernel_report.py --build $(BUILD)
+	$(PYTHON) tools/report/kernel_report.py --build $(BUILD)
 
 test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with oneDNN 3 in place of the system's
-	tools/fetch_onednn3.sh build/onednn3-root $(VENV)/bin/python
+	tools/fetch/fetch_onednn3.sh build/onednn3-root $(VENV)/bin/python
 	cmake --preset cpu -B build/onednn3 -DROCM_SD_DNNL_ROOT="$(CURDIR)/build/onednn3-root"
 	cmake --build build/onednn3 -j $(JOBS) --target test_kernels test_models
 	LD_LIBRARY_PATH="$(CURDIR)/build/onednn3-root/lib" ctest --test-dir build/onednn3 --output-on-failure \
@@ -171,7 +171,7 @@ test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with 
 
 # Compiles only: static_asserts compare every function, struct and number that src/vendor uses.
 test-vendor-headers: $(VENV)/bin/python  ## our prototypes of the vendors' libraries against their headers (downloads 1.2 GB)
-	tools/fetch_vendor_headers.sh build/vendor-headers $(VENV)/bin/python
+	tools/fetch/fetch_vendor_headers.sh build/vendor-headers $(VENV)/bin/python
 	for library in cublaslt cudnn hipblaslt rocblas miopen; do
 	  $(or $(CXX),c++) -std=c++20 -fsyntax-only -D__HIP_PLATFORM_AMD__ -Isrc -Iinclude -Itests -isystem build/vendor-headers/rocm/usr/include \
 	    -isystem build/vendor-headers/nvidia -isystem build/vendor-headers/nvidia/cccl tests/vendor_headers/$$library.cpp && echo "$$library: as its header says"
@@ -179,27 +179,27 @@ test-vendor-headers: $(VENV)/bin/python  ## our prototypes of the vendors' libra
 
 # Opt-in: nothing else compiles these kernels. 0.9 MB of headers from Debian; six files a target, a minute each.
 test-ck: deps deps-gpu  ## AMD's Composable Kernel as candidates: compiled, run on emulated GPUs against the reference, reported beside ours
-	tools/fetch_ck_headers.sh build/ck-headers
+	tools/fetch/fetch_ck_headers.sh build/ck-headers
 	cmake --preset cpu -B build/ck -DROCM_SD_WITH_CK=ON -DROCM_SD_CK_ROOT="$(CURDIR)/build/ck-headers" -DROCM_SD_ARCHS="$(subst $() ,;,$(CK_TARGETS))" -DROCM_SD_EMULATOR=ON
 	cmake --build build/ck -j $(JOBS) --target test_gpu_ck kernels
 	for target in $(CK_TARGETS); do
 	  ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1 ROCM_SD_KERNELS=build/ck/lib build/ck/tests/gpu_tests/test_gpu_ck
 	done
-	$(PYTHON) tools/kernel_report.py --build build/ck --beside ck_ --docs docs/kernel-report/ck $(CK_TARGETS)
+	$(PYTHON) tools/report/kernel_report.py --build build/ck --beside ck_ --docs docs/kernel-report/ck $(CK_TARGETS)
 
 fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
 	tools/install_deps.sh fuzz
 	cmake --preset fuzz
 	cmake --build build/fuzz -j $(JOBS) --target fuzzers
-	tools/run_fuzzers.sh build/fuzz $(FUZZ_SECONDS)
+	tests/run_fuzzers.sh build/fuzz $(FUZZ_SECONDS)
 
 bench-cpu: build venv  ## speed of kernels and models on this CPU, beside the floor and PyTorch (20 minutes)
-	$(VENV)/bin/python tools/bench_cpu.py --build $(BUILD) $(BENCH_ARGS)
+	$(VENV)/bin/python benchmarks/bench_cpu.py --build $(BUILD) $(BENCH_ARGS)
 
 bench-gate: build  ## times SD 1.5's shapes on BENCH_DEVICE and compares with this device's baseline; UPDATE=1 keeps them
 	mkdir -p out
 	$(CLI) bench --model sd15 --device $(BENCH_DEVICE) --top 24 --json out/bench.json --quiet $(BENCH_ARGS)
-	$(PYTHON) tools/bench_gate.py out/bench.json --baseline "$(BENCH_BASELINES)/$(subst :,_,$(BENCH_DEVICE)).json" $(if $(UPDATE),--update)
+	$(PYTHON) benchmarks/bench_gate.py out/bench.json --baseline "$(BENCH_BASELINES)/$(subst :,_,$(BENCH_DEVICE)).json" $(if $(UPDATE),--update)
 
 ##@ Source
 format: $(VENV)/.lint  ## format the C++ files in place
@@ -208,19 +208,19 @@ format: $(VENV)/.lint  ## format the C++ files in place
 lint: $(VENV)/.lint  ## format, ladder of includes, lengths, documents
 	@echo "clang-format, check_layers, check_lines, check_docs, API reference, benchmark tables"
 	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
-	$(VENV)/bin/python tools/check_layers.py
-	$(VENV)/bin/python tools/check_lines.py
-	$(VENV)/bin/python tools/check_docs.py
-	$(VENV)/bin/python tools/gen_api_reference.py --check
-	$(VENV)/bin/python tools/benchmarks.py --check
+	$(VENV)/bin/python tools/lint/check_layers.py
+	$(VENV)/bin/python tools/lint/check_lines.py
+	$(VENV)/bin/python tools/lint/check_docs.py
+	$(VENV)/bin/python tools/report/gen_api_reference.py --check
+	$(VENV)/bin/python benchmarks/tables.py --check
 
 tidy: deps $(VENV)/.lint  ## clang-tidy on the files that differ from main; ALL=1 for every file
 	cmake --preset $(PRESET)
-	tools/run_clang_tidy.sh $(VENV)/bin/clang-tidy $(BUILD) $(JOBS) $(if $(ALL),all,changed)
+	tools/lint/run_clang_tidy.sh $(VENV)/bin/clang-tidy $(BUILD) $(JOBS) $(if $(ALL),all,changed)
 
 docs: $(VENV)/.lint  ## write docs/api-reference.md from the public headers, and the benchmark tables from docs/benchmarks
-	$(VENV)/bin/python tools/gen_api_reference.py
-	$(VENV)/bin/python tools/benchmarks.py
+	$(VENV)/bin/python tools/report/gen_api_reference.py
+	$(VENV)/bin/python benchmarks/tables.py
 
 ##@ What it needs
 deps:  ## install missing system packages by name
@@ -239,11 +239,11 @@ $(VENV)/bin/python: | deps-python
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.lint: tools/requirements-lint.txt | $(VENV)/bin/python
+$(VENV)/.lint: tools/lint/requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --disable-pip-version-check -q -r $< $(PIP_ARGS)
 	cp $< $@
 
-$(VENV)/.test: tools/requirements-test.txt | $(VENV)/.lint
+$(VENV)/.test: tests/requirements.txt | $(VENV)/.lint
 	$(VENV)/bin/python -m pip install --disable-pip-version-check -q -r $< $(PIP_ARGS)
 	cp $< $@
 

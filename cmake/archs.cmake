@@ -4,7 +4,7 @@
 #   ROCM_SD_ARCHS   targets (gfx1100;sm_90), families (rdna3, rdna4, cdna3, nvidia), amd or all;
 #                   auto: one target per family for which a compiler is found, and this machine's own GPUs; none.
 #   ROCM_SD_WITH_CK also compile ck_*.hip, instances of AMD's Composable Kernel, for AMD targets; ROCM_SD_CK_ROOT holds
-#                   include/ck and include/hip of one ROCm version (tools/fetch_rocm_packages.sh; else ROCm's own folder).
+#                   include/ck and include/hip of one ROCm version (tools/fetch/fetch_rocm_packages.sh; else ROCm's own folder).
 #   x.<name>.hip    is for one family or target only (gemm.rdna3.hip, gemm_wgmma.sm_90a.hip): an "a" after the number
 #                   of an sm_ target compiles that file with the instructions that only this generation has.
 #
@@ -269,10 +269,10 @@ function(rocm_sd_kernel_archive target)
 endfunction()
 
 # Also the unit tests of the archives link the packer.
-add_library(rocm_sd_pack_kernels STATIC ${PROJECT_SOURCE_DIR}/tools/pack_kernels/pack.cpp
-                                        ${PROJECT_SOURCE_DIR}/tools/pack_kernels/code_object.cpp)
+add_library(rocm_sd_pack_kernels STATIC ${PROJECT_SOURCE_DIR}/tools/pack/pack_kernels/pack.cpp
+                                        ${PROJECT_SOURCE_DIR}/tools/pack/pack_kernels/code_object.cpp)
 rocm_sd_compile_options(rocm_sd_pack_kernels)
-add_executable(pack_kernels ${PROJECT_SOURCE_DIR}/tools/pack_kernels/main.cpp)
+add_executable(pack_kernels ${PROJECT_SOURCE_DIR}/tools/pack/pack_kernels/main.cpp)
 target_link_libraries(pack_kernels PRIVATE rocm_sd_pack_kernels)
 rocm_sd_compile_options(pack_kernels)
 

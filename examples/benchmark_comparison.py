@@ -29,7 +29,8 @@ from typing import Any, Callable, Optional
 from _checkout import DEMO_MODEL, REPOSITORY, use_checkout
 
 use_checkout()
-sys.path.insert(0, str(REPOSITORY / "tools"))
+for _folder in ("benchmarks", "tests/front_ends"):
+    sys.path.insert(0, str(REPOSITORY / _folder))
 import comparison_report as reports  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402

@@ -141,10 +141,11 @@ class Pictures {
     require<UsageError>(c.source.models.size() == 1,
                         "bench --scenario: expected --model with one checkpoint's path");
     for (const KnownModel& known : known_models())
-      require<UsageError>(known.name != c.source.models[0] || path_exists(known.name),
-                          "bench --scenario draws pictures: expected a checkpoint's path, got ", known.name,
-                          ", whose shapes alone are known (tools/make_random_checkpoint.py writes one of its "
-                          "size with random weights)");
+      require<UsageError>(
+          known.name != c.source.models[0] || path_exists(known.name),
+          "bench --scenario draws pictures: expected a checkpoint's path, got ", known.name,
+          ", whose shapes alone are known (tools/checkpoints/make_random_checkpoint.py writes one of its "
+          "size with random weights)");
     LoadOptions load;
     load.model = c.source.models[0];
     load.device = c.device;

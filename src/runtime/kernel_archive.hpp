@@ -1,5 +1,5 @@
 // Kernel archive: the code objects of one GPU target in one file, kernels_<target>.rsk, made when this
-// project is built (cmake/archs.cmake, tools/pack_kernels) and read when a device looks for its kernels.
+// project is built (cmake/archs.cmake, tools/pack/pack_kernels) and read when a device looks for its kernels.
 //
 // Format, little-endian: "RSDKERN\n", u32 version (1), u32 0, u64 index bytes, the index (JSON), the objects.
 //   {"target": "gfx1100", "compiler": "...", "objects": [{"name", "offset", "size", "hash": FNV-1a 64 in hex,

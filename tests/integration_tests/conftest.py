@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "tools"))
+for _folder in ("tools/checkpoints", "tools/report", "benchmarks", "tests/front_ends"):
+    sys.path.insert(0, str(REPOSITORY / _folder))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for a model hub

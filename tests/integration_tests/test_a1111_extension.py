@@ -1,4 +1,4 @@
-"""AUTOMATIC1111's extension against stand-ins for the modules that an extension imports. tools/test_a1111.py runs it in the real
+"""AUTOMATIC1111's extension against stand-ins for the modules that an extension imports. tests/front_ends/run_a1111.py runs it in the real
 program."""
 
 from __future__ import annotations

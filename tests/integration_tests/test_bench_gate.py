@@ -1,4 +1,4 @@
-"""tools/bench_gate.py: what counts as a slow-down, and what a baseline is."""
+"""benchmarks/bench_gate.py: what counts as a slow-down, and what a baseline is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def report(times: dict[str, float], device="cuda:0: NVIDIA H200, sm_90", spread=
 def gate(repository, tmp_path):
     def run(now, *args):
         (tmp_path / "now.json").write_text(now if isinstance(now, str) else json.dumps(now))
-        return subprocess.run([sys.executable, repository / "tools" / "bench_gate.py", tmp_path / "now.json", "--baseline",
+        return subprocess.run([sys.executable, repository / "benchmarks" / "bench_gate.py", tmp_path / "now.json", "--baseline",
                                tmp_path / "base" / "line.json", *args], capture_output=True, text=True)
 
     assert run(report({"a f16": 100.0, "b f16": 50.0}), "--update").returncode == 0

@@ -1,4 +1,4 @@
-"""tools/benchmarks.py and its tables and plots: documents say what docs/benchmarks holds."""
+"""benchmarks/tables.py and its tables and plots: documents say what docs/benchmarks holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import analysis_tables
-import benchmarks
+import tables as benchmarks
 import plot_svg
 
 FACTS = {"command": "`bench`", "device": "a card", "system": "Linux", "commit": "abc1234"}

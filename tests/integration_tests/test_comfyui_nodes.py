@@ -1,5 +1,5 @@
 """ComfyUI's node package against small stand-ins written from its contracts: a ModelPatcher and a VAE of the documented shape.
-tools/test_comfyui.py runs it in the real program."""
+tests/front_ends/run_comfyui.py runs it in the real program."""
 
 from __future__ import annotations
 

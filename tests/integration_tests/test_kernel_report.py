@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def report(repository, monkeypatch):
-    monkeypatch.syspath_prepend(str(repository / "tools"))
+    monkeypatch.syspath_prepend(str(repository / "tools" / "report"))
     import kernel_report
     yield kernel_report
     for name in ("kernel_report", "kernel_cost", "kernel_objects"):

@@ -1,4 +1,4 @@
-"""tools/mlperf_harness.py: on the real LoadGen, and its parts."""
+"""benchmarks/mlperf_harness.py: on the real LoadGen, and its parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_captions(tmp_path):
     lines = tmp_path / "prompts.txt"
     lines.write_text("# comment\n\nfirst\nsecond\n")
     assert harness.read_captions(lines) == [("00000", "first"), ("00001", "second")]
-    assert len(harness.read_captions(harness.TOOLS / "mlperf_prompts.txt")) == 12
+    assert len(harness.read_captions(harness.FOLDER / "mlperf_prompts.txt")) == 12
     tsv.write_text("id\ttext\n1\tx\n")
     with pytest.raises(SystemExit, match="caption"):
         harness.read_captions(tsv)

@@ -1,4 +1,4 @@
-"""tools/picture_quality.py: figures of the authors' own evaluator (flip-evaluator 1.7) and of scikit-image 0.26."""
+"""benchmarks/picture_quality.py: figures of the authors' own evaluator (flip-evaluator 1.7) and of scikit-image 0.26."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def save(picture, path):
 
 
 def run(repository, *args):
-    return subprocess.run([sys.executable, repository / "tools" / "picture_quality.py", *map(str, args)], capture_output=True,
+    return subprocess.run([sys.executable, repository / "benchmarks" / "picture_quality.py", *map(str, args)], capture_output=True,
                           text=True)
 
 

@@ -1,4 +1,4 @@
-"""tools/picture_scores.py: FID's maths against closed forms and SciPy, the network's shape, CLIP score against transformers."""
+"""benchmarks/picture_scores.py: FID's maths against closed forms and SciPy, the network's shape, CLIP score against transformers."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def check(repository, tmp_path):
     def run(tool: str, files: dict[str, str], *args: str) -> tuple[int, str]:
         layers = {"rungs": [["base"], ["runtime"], ["models", "schedulers"], ["apps"]],
                   "public_headers": {"api.hpp": "models"}}
-        for name, text in {"tools/layers.json": json.dumps(layers), **files}.items():
+        for name, text in {"tools/lint/layers.json": json.dumps(layers), **files}.items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -29,12 +29,12 @@ def check(repository, tmp_path):
 
 @pytest.mark.parametrize("tool", ["check_layers.py", "check_lines.py", "check_docs.py"])
 def test_tree_passes(repository, tool):
-    done = subprocess.run([sys.executable, repository / "tools" / tool], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, repository / "tools" / "lint" / tool], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_api_reference_is_current(repository):
-    done = subprocess.run([sys.executable, repository / "tools" / "gen_api_reference.py", "--check"],
+    done = subprocess.run([sys.executable, repository / "tools" / "report" / "gen_api_reference.py", "--check"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -43,7 +43,7 @@ GOOD = {"src/base/a.hpp": "#pragma once\n", "src/models/m.cpp": '#include "base/
 
 
 def test_layers_accept_going_down(check):
-    assert check("check_layers.py", GOOD)[0] == 0
+    assert check("lint/check_layers.py", GOOD)[0] == 0
 
 
 @pytest.mark.parametrize("name, line, expected", [
@@ -51,7 +51,7 @@ def test_layers_accept_going_down(check):
     ("src/models/n.cpp", '#include "schedulers/s.hpp"', "sideways the ladder"),
     ("src/models/n.cpp", '#  include "nowhere/s.hpp"', "neither a folder of the ladder"),
     ("src/runtime/r.cpp", '#include "rocm_sd/api.hpp"', "up the ladder"),
-    ("src/models/n.cpp", '#include "rocm_sd/unknown.hpp"', "not in tools/layers.json"),
+    ("src/models/n.cpp", '#include "rocm_sd/unknown.hpp"', "not in tools/lint/layers.json"),
     ("src/strange/x.cpp", "", "belongs to no rung"),
     ("include/rocm_sd/api.hpp", "#include <fmt/format.h>", "only the standard library"),
     ("include/rocm_sd/api.hpp", '#include "base/a.hpp"', "only rocm_sd/"),
@@ -60,7 +60,7 @@ def test_layers_accept_going_down(check):
     ("examples/e.cpp", '#include "base/a.hpp"', "only public headers"),
 ])
 def test_layers_refuse(check, name, line, expected):
-    code, output = check("check_layers.py", GOOD | {name: "// A file.\n" + line + "\n"})
+    code, output = check("lint/check_layers.py", GOOD | {name: "// A file.\n" + line + "\n"})
     assert code == 1
     at = 1 if expected == "belongs to no rung" else 2
     assert f"{name}:{at}:" in output and expected in output
@@ -72,21 +72,21 @@ def test_layers_accept_helpers_of_tests_and_public_headers(check):
                                                           '#include "rocm_sd/api.hpp"\n',
                     "apps/cli/c.hpp": "", "apps/cli/c.cpp": '#include "apps/cli/c.hpp"\n#include "models/m.hpp"\n',
                     "include/rocm_sd/api.hpp": "#include <vector>\n#include <stdint.h>\n"}
-    assert check("check_layers.py", files) == (0, "check_layers: 8 files, 0 violations\n")
+    assert check("lint/check_layers.py", files) == (0, "check_layers: 8 files, 0 violations\n")
 
 
 def test_lines(check):
-    assert check("check_lines.py", {"src/a.cpp": "// x\n" * 600})[0] == 0
-    code, output = check("check_lines.py", {"src/a.cpp": "// x\n" * 601})
+    assert check("lint/check_lines.py", {"src/a.cpp": "// x\n" * 600})[0] == 0
+    code, output = check("lint/check_lines.py", {"src/a.cpp": "// x\n" * 601})
     assert code == 1 and "src/a.cpp:601: 601 lines" in output
-    code, output = check("check_lines.py", {"src/a.cpp": "// x\n" * 401})
+    code, output = check("lint/check_lines.py", {"src/a.cpp": "// x\n" * 401})
     assert code == 0 and "warning: 401 lines" in output
 
 
 def test_lines_name_long_functions(check):
     body = "  work();\n" * 60
     cpp = f"namespace n {{\nint short_one() {{\n  return 1;\n}}\n\nint long_one(int a,\n             int b) {{\n{body}}}\n}}\n"
-    code, output = check("check_lines.py", {"src/a.cpp": cpp, "tools/b.py": "def long_two():\n" + "    work()\n" * 60})
+    code, output = check("lint/check_lines.py", {"src/a.cpp": cpp, "tools/b.py": "def long_two():\n" + "    work()\n" * 60})
     assert code == 0
     assert "src/a.cpp:6: warning: long_one has 63 lines" in output
     assert "tools/b.py:1: warning: long_two has 61 lines" in output
@@ -95,7 +95,7 @@ def test_lines_name_long_functions(check):
 
 def test_lines_take_no_call_for_a_function(check):
     text = "void f() {\n  call(1, [&] {\n" + "    work();\n" * 50 + "  });\n  {\n    work();\n  }\n}\n"
-    assert "warning" not in check("check_lines.py", {"src/a.cpp": text})[1].replace("0 warnings", "")
+    assert "warning" not in check("lint/check_lines.py", {"src/a.cpp": text})[1].replace("0 warnings", "")
 
 
 DOCS = {"Makefile": "demo: deps\n\ttrue\n", "tools/run.sh": "", "docs/a.md": "# A heading\n",
@@ -105,7 +105,7 @@ DOCS = {"Makefile": "demo: deps\n\ttrue\n", "tools/run.sh": "", "docs/a.md": "# 
 def test_docs_accept_what_exists(check):
     text = ("[a](docs/a.md#a-heading) `docs/a.md` `make demo` `std::vector`\n\n```sh\nmake -j2 demo PROMPT=\"a b\"\n"
             "build/cpu/rocm-sd generate -p cat \\\n  --output x.png  # draws\ntools/run.sh\n```\n")
-    code, output = check("check_docs.py", DOCS | {"README.md": text})
+    code, output = check("lint/check_docs.py", DOCS | {"README.md": text})
     assert code == 0, output
 
 
@@ -120,24 +120,24 @@ def test_docs_accept_what_exists(check):
     ("```sh\ntools/none.sh\n```", "tools/none.sh: no such script"),
 ])
 def test_docs_refuse(check, text, expected):
-    code, output = check("check_docs.py", DOCS | {"README.md": text + "\n"})
+    code, output = check("lint/check_docs.py", DOCS | {"README.md": text + "\n"})
     assert code == 1 and "README.md:" in output and expected in output
 
 
 def test_benchmarks_need_their_circumstances(check):
     table = "## UNet\n\n| what | seconds |\n|---|---|\n| step | 9.1 |\n"
-    code, output = check("check_docs.py", DOCS | {"BENCHMARKS.md": table + "Command: `make demo`\n"})
+    code, output = check("lint/check_docs.py", DOCS | {"BENCHMARKS.md": table + "Command: `make demo`\n"})
     assert code == 1
     assert all(f"figures without a line `{fact}" in output for fact in ("Device:", "System:", "Commit:"))
     facts = "Command: a\nDevice: b\nSystem: c\nCommit: d\n"
-    assert check("check_docs.py", DOCS | {"BENCHMARKS.md": table + facts})[0] == 0
+    assert check("lint/check_docs.py", DOCS | {"BENCHMARKS.md": table + facts})[0] == 0
 
 
 def test_api_reference_follows_the_headers(check, tmp_path):
     header = "// Cats.\n#pragma once\nnamespace rocm_sd {\n\n// Purrs.\nclass Cat {\n public:\n  void purr();\n\n private:\n  int x_;\n};\n\n}  // namespace rocm_sd\n"
-    assert check("gen_api_reference.py", {"include/rocm_sd/cat.hpp": header, "docs/x.md": ""})[0] == 0
+    assert check("report/gen_api_reference.py", {"include/rocm_sd/cat.hpp": header, "docs/x.md": ""})[0] == 0
     written = (tmp_path / "docs" / "api-reference.md").read_text()
     assert "### Cat\n\nPurrs.\n" in written and "void purr();" in written and "x_" not in written
-    assert check("gen_api_reference.py", {}, "--check")[0] == 0
-    code, output = check("gen_api_reference.py", {"include/rocm_sd/cat.hpp": header.replace("purr()", "hiss()")}, "--check")
+    assert check("report/gen_api_reference.py", {}, "--check")[0] == 0
+    code, output = check("report/gen_api_reference.py", {"include/rocm_sd/cat.hpp": header.replace("purr()", "hiss()")}, "--check")
     assert code == 1 and "make docs" in output

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "../../tools/pack_kernels/code_object.hpp"
-#include "../../tools/pack_kernels/pack.hpp"
+#include "../../tools/pack/pack_kernels/code_object.hpp"
+#include "../../tools/pack/pack_kernels/pack.hpp"
 
 namespace rocm_sd::testing_support {
 

@@ -1,6 +1,6 @@
 // Whole pictures on a GPU in f16 and bf16 against the same engine's f32 on the CPU, which is tested against
 // Diffusers: 40 dB or better. The demo model, and every model folder or file below ROCM_SD_TEST_MODELS (made
-// by tools/make_random_checkpoint.py --tiny).
+// by tools/checkpoints/make_random_checkpoint.py --tiny).
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

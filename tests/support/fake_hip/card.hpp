@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "../../../tools/pack_kernels/code_object.hpp"
+#include "../../../tools/pack/pack_kernels/code_object.hpp"
 
 // What hipError_t and the launch list hold; written from HIP's documentation, not shared with hip.cpp.
 namespace fake_hip {

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""What the documents say exists, exists.
+
+Links and headings they point at; paths of this repository in backticks; in ```sh blocks the targets of `make`, the commands
+and options of `rocm-sd`, and the scripts of tools/. Each section of BENCHMARKS.md with a table of figures names the
+command, the device, the driver or system, and the commit that gave them. Prints file:line and exits 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator
+
+Finding = tuple[int, str]
+LINK = re.compile(r"(?<!`)!?\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
+CODE = re.compile(r"`([^`\n]+)`")
+TOP_FOLDERS = ("src", "apps", "include", "tools", "tests", "docs", "cmake", "models", "share", "examples", "benchmarks", "training", ".ci")
+PLANS = {"ROADMAP.md"}  # may name what does not exist yet
+BENCHMARK_FACTS = ("Command:", "Device:", "System:", "Commit:")
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub and GitLab give a heading."""
+    text = re.sub(r"[`*]", "", heading.strip().lower())
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+
+
+def lines_outside_fences(text: str) -> Iterator[tuple[int, str]]:
+    fenced = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            yield number, line
+
+
+def shell_commands(text: str) -> Iterator[tuple[int, str]]:
+    """Lines of ```sh blocks with continuations joined, comments and prompts off."""
+    inside, pending, first = False, "", 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("```"):
+            inside = line.strip() == "```sh"
+            continue
+        if not inside:
+            continue
+        pending, first = (pending + " " + line.strip(), first) if pending else (line.strip(), number)
+        if pending.endswith("\\"):
+            pending = pending[:-1].rstrip()
+            continue
+        if pending and not pending.startswith("#"):
+            yield first, pending
+        pending = ""
+
+
+class Repository:
+    def __init__(self, root: Path):
+        self.root = root
+        makefile = root / "Makefile"
+        self.targets = set(re.findall(r"^([a-z][a-z0-9-]*):", makefile.read_text() if makefile.is_file() else "", re.M))
+        sources = [*root.glob("apps/**/*.cpp"), *root.glob("src/pipeline/**/*.cpp")]
+        code = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sources)
+        self.words = set(re.findall(r'"(?:-{0,2}\w,)*-{0,2}([a-z][a-z0-9-]*)"', code))
+        self.words |= set(re.findall(r"--([a-z][a-z0-9-]*)", code))
+        self.shorts = set(re.findall(r'"(?:-)?([a-zA-Z])(?:,--[a-z0-9-]+)?"', code))
+
+    def check_link(self, document: Path, target: str) -> str | None:
+        if re.match(r"^[a-z]+:", target):
+            return None
+        name, _, anchor = target.partition("#")
+        path = (document.parent / name) if name else document
+        if not path.exists():
+            return f"link to {target}: no such file"
+        if anchor and path.suffix == ".md":
+            headings = [line for _, line in lines_outside_fences(path.read_text(encoding="utf-8"))]
+            if anchor not in {slug(line.lstrip("#")) for line in headings if line.startswith("#")}:
+                return f"link to {target}: no such heading"
+        return None
+
+    def check_path(self, text: str) -> str | None:
+        """A backticked word that looks like a path of the repository."""
+        word = text.split()[0] if text.split() else ""
+        word = word.split(":")[0].rstrip(",;")
+        if "/" not in word or word.split("/")[0] not in TOP_FOLDERS or re.search(r"[<>{}$]|\bNAME\b|\.\.\.", word):
+            return None
+        if "*" in word:
+            return None if any(self.root.glob(word)) else f"`{word}`: nothing matches"
+        return None if (self.root / word).exists() else f"`{word}`: no such file or folder"
+
+    def check_command(self, line: str) -> Iterator[str]:
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            yield f"cannot be read as a command: {error}"
+            return
+        while words and re.fullmatch(r"\w+=.*|sudo|nice|time|\$", words[0]):
+            words.pop(0)
+        if not words:
+            return
+        program = words[0].rsplit("/", 1)[-1]
+        if program == "make":
+            for word in words[1:]:
+                if not word.startswith("-") and "=" not in word and not word.isdigit() and word not in self.targets:
+                    yield f"`make {word}`: no such target"
+        elif program == "rocm-sd":
+            yield from self.check_cli(words[1:])
+        elif re.match(r"(\./)?(tools|tests|benchmarks|training|examples)/", words[0]) and not (self.root / words[0]).is_file():
+            yield f"{words[0]}: no such script"
+
+    def check_cli(self, words: list[str]) -> Iterator[str]:
+        if words and not words[0].startswith("-") and words[0] not in self.words:
+            yield f"`rocm-sd {words[0]}`: no such command"
+        for word in words:
+            name = word.split("=")[0]
+            if re.fullmatch(r"--[a-z][a-z0-9-]*", name) and name[2:] not in self.words:
+                yield f"`rocm-sd ... {name}`: no such option"
+            elif re.fullmatch(r"-[a-zA-Z]", name) and name[1] not in self.shorts:
+                yield f"`rocm-sd ... {name}`: no such option"
+
+
+def benchmark_sections(text: str) -> Iterator[Finding]:
+    """Sections of BENCHMARKS.md: a table with a figure in it needs every line of BENCHMARK_FACTS."""
+    start, body = 1, []
+    for number, line in enumerate([*text.splitlines(), "## end"], start=1):
+        if not line.startswith("## "):
+            body.append(line)
+            continue
+        rows = [row for row in body if row.startswith("|") and not re.fullmatch(r"[|\s:-]+", row)]
+        figures = [row for row in rows[1:] if re.search(r"\d", "|".join(row.split("|")[2:]))]
+        if figures:
+            for fact in BENCHMARK_FACTS:
+                if not any(re.match(rf"^[-*\s]*\**{fact}\**\s*\S", entry) for entry in body):
+                    yield start, f"figures without a line `{fact} ...`"
+        start, body = number, []
+
+
+def check_document(repository: Repository, path: Path) -> Iterator[Finding]:
+    text = path.read_text(encoding="utf-8")
+    for number, line in lines_outside_fences(text):
+        for target in LINK.findall(line):
+            problem = repository.check_link(path, target)
+            if problem:
+                yield number, problem
+        if path.name not in PLANS:
+            for code in CODE.findall(line):
+                problem = repository.check_path(code)
+                if problem:
+                    yield number, problem
+    for number, line in shell_commands(text):
+        for problem in repository.check_command(line):
+            yield number, problem
+    if path.name == "BENCHMARKS.md":
+        yield from benchmark_sections(text)
+
+
+def documents(root: Path) -> list[Path]:
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z", "*.md"],
+                            capture_output=True)
+    names = listed.stdout.decode().split("\0") if listed.returncode == 0 else []
+    return sorted(p for p in ([root / name for name in names if name] or root.rglob("*.md")) if p.is_file())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
+    root = parser.parse_args().root.resolve()
+    repository, count, files = Repository(root), 0, documents(root)
+    for path in files:
+        for line, problem in check_document(repository, path):
+            print(f"{path.relative_to(root)}:{line}: {problem}")
+            count += 1
+    print(f"check_docs: {len(files)} documents, {count} problems", file=sys.stderr)
+    return 1 if count or not files else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
