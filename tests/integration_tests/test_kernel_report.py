@@ -58,6 +58,36 @@ def test_names_what_got_worse(report, row, change, message):
     assert report.regressions({row.name: worse}, [row]) == []
 
 
+def test_a_kernel_that_vanished_is_told(report, row):
+    other = dataclasses.replace(row, name="conv_f16_64x64x32")
+    assert report.regressions({row.name: row, other.name: other}, [row]) == ["conv_f16_64x64x32: has vanished"]
+
+
+def test_a_stale_table_is_an_error_for_its_own_compiler(report, row, tmp_path):
+    path = tmp_path / "gfx1100.md"
+    assert report.staleness(path, "", "clang 19") == []  # no table: nothing that could be stale
+    path.write_text(report.table("gfx1100", {"compiler": "clang 19"}, [row]))
+    changed = report.table("gfx1100", {"compiler": "clang 19"}, [dataclasses.replace(row, vgpr=231)])
+    found = report.staleness(path, changed, "clang 19")
+    assert len(found) == 1 and "stale" in found[0] and "| 231 |" in found[0]
+    assert report.staleness(path, path.read_text(), "clang 19") == []
+    assert report.staleness(path, changed.replace("clang 19", "clang 20"), "clang 20") == []
+
+
+def test_no_archive_is_an_error(report, row, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["kernel_report.py", "--build", str(tmp_path), "--docs", str(tmp_path), "--check"])
+    assert report.main() == 1
+    assert "no archives" in capsys.readouterr().err
+
+
+def test_every_table_needs_its_archive(report, tmp_path):
+    for name in ("gfx1100", "gfx90a", "sm_90"):
+        (tmp_path / f"{name}.md").write_text("")
+    assert report.without_archive(tmp_path, {"gfx1100"}) == ["gfx90a"]
+    assert report.without_archive(tmp_path, {"gfx1100", "gfx90a", "sm_80"}) == ["sm_90"]
+    assert report.without_archive(tmp_path, {"gfx1100", "gfx90a", "sm_90"}) == []
+
+
 def test_a_new_kernel_must_not_spill(report, row):
     assert report.regressions({}, [row]) == []
     assert len(report.regressions({}, [dataclasses.replace(row, spills=1)])) == 1

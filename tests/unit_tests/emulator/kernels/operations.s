@@ -329,6 +329,12 @@ TEST c_wait_scalar, WAIT_SCALAR
   .endif
 .endm
 TEST c_misaligned, MISALIGNED
+.macro MISALIGNED_ATOMIC
+  LDS_LOADS
+  WAIT
+  ds_add_u64 v20, v[2:3] offset:4
+.endm
+TEST c_misaligned_atomic, MISALIGNED_ATOMIC
 
 // ---- what the checks find: a product of a product's result ----
 .macro PRODUCTS gap:vararg
