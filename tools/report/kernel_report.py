@@ -130,8 +130,9 @@ def nvidia_rows(index: dict) -> list[Row]:
         code = kernel_objects.cubin_code(item["bytes"])
         for kernel in item["kernels"]:
             count = kernel_objects.count_sass(code[kernel["name"]])
+            loop = kernel_objects.sass_main_loop(code[kernel["name"]])
             rows.append(Row(kernel["name"], kernel["registers"], None, kernel["lds"], kernel["scratch"], count["local"], None,
-                            count["matrix"], None, None, count["wide"], count["narrow"], count["generic"]))
+                            count["matrix"], loop and loop[0], loop and round(100 * loop[0] / loop[1]), count["wide"], count["narrow"], count["generic"]))
     return rows
 
 
@@ -144,6 +145,8 @@ def table(target: str, index: dict, rows: list[Row]) -> str:
              "that the compiler knows. The last four columns are what the emulator counted of the hottest loop while it ran the kernel",
              "(docs/emulator.md, Counting): the matrix instructions' part of its bound, bytes asked for of those moved, the part of LDS",
              "cycles that bank conflicts take, and the unit that bounds the loop. Bounds, never speeds.", "",
+             *(["Of NVIDIA the share is the matrix instructions' part of the main loop's instructions.", ""] if target.startswith("sm_")
+               else []),
              f"Compiler: {index['compiler']}", "",
              "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
     lines += ["| " + " | ".join(row.cells()) + " |" for row in sorted(rows, key=lambda r: r.name)]
