@@ -322,6 +322,7 @@ TEST c_wait_scalar, WAIT_SCALAR
 .macro MISALIGNED
   LDS_LOADS
   WAIT
+  v_and_b32_e32 v20, -16, v20
   .if WIDE
     ds_read_b64 v[10:11], v20 offset:4
   .else
