@@ -159,7 +159,7 @@ kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator coun
 	mkdir -p share/counts
 	for target in $(EMU_TARGETS); do $(BUILD)/tests/performance_tests/bench_emulated --write share/counts $$target all all; done
 
-kernel-report:  ## write docs/kernel-report anew from the kernels that PRESET has built
+kernel-report:  ## write docs/reference/kernel-report anew from the kernels that PRESET has built
 	$(PYTHON) tools/report/kernel_report.py --build $(BUILD)
 
 test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with oneDNN 3 in place of the system's
@@ -185,7 +185,7 @@ test-ck: deps deps-gpu  ## AMD's Composable Kernel as candidates: compiled, run 
 	for target in $(CK_TARGETS); do
 	  ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1 ROCM_SD_KERNELS=build/ck/lib build/ck/tests/gpu_tests/test_gpu_ck
 	done
-	$(PYTHON) tools/report/kernel_report.py --build build/ck --beside ck_ --docs docs/kernel-report/ck $(CK_TARGETS)
+	$(PYTHON) tools/report/kernel_report.py --build build/ck --beside ck_ --docs docs/reference/kernel-report/ck $(CK_TARGETS)
 
 fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
 	tools/install_deps.sh fuzz
@@ -218,7 +218,7 @@ tidy: deps $(VENV)/.lint  ## clang-tidy on the files that differ from main; ALL=
 	cmake --preset $(PRESET)
 	tools/lint/run_clang_tidy.sh $(VENV)/bin/clang-tidy $(BUILD) $(JOBS) $(if $(ALL),all,changed)
 
-docs: $(VENV)/.lint  ## write docs/api-reference.md from the public headers, and the benchmark tables from docs/benchmarks
+docs: $(VENV)/.lint  ## write docs/reference/api-reference.md from the public headers, and the benchmark tables from docs/benchmarks
 	$(VENV)/bin/python tools/report/gen_api_reference.py
 	$(VENV)/bin/python benchmarks/tables.py
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of BENCHMARKS.md and docs/performance-analysis.md from docs/benchmarks/*.json; --check only compares.
+"""Writes the tables of BENCHMARKS.md and docs/lab/performance-analysis.md from docs/benchmarks/*.json; --check only compares.
 
 In a document
 
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 import textwrap
@@ -34,7 +35,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import analysis_tables  # noqa: E402
 
-DOCUMENTS = ("BENCHMARKS.md", "docs/performance-analysis.md")
+DOCUMENTS = ("BENCHMARKS.md", "docs/lab/performance-analysis.md")
 FACTS = ("command", "device", "system", "commit")
 MARK = re.compile(r"<!-- (?P<file>[\w.-]+\.json) (?P<what>facts|table|plot)(?: (?P<name>[\w-]+))? -->\n(?P<body>.*?)<!-- end -->", re.S)
 
@@ -94,8 +95,8 @@ def facts(data: dict) -> list[str]:
                                       break_on_hyphens=False)]
 
 
-def filled(text: str, folder: Path) -> tuple[str, dict[str, str]]:
-    """The document with all its marked parts as the files give them, and the plots that it shows, by file name."""
+def filled(text: str, folder: Path, images: str) -> tuple[str, dict[str, str]]:
+    """The document with all marked parts as the files give them, and its plots by file name; images: the way from it to docs/images."""
     plots: dict[str, str] = {}
 
     def fill(match: re.Match) -> str:
@@ -108,7 +109,7 @@ def filled(text: str, folder: Path) -> tuple[str, dict[str, str]]:
                 name, alt, svg = analysis_tables.plot(data, match["name"])
                 file = f"{path.stem}-{name}.svg"
                 plots[file] = svg
-                lines = [f"![{alt}](images/{file})"]
+                lines = [f"![{alt}]({images}/{file})"]
             else:
                 tables = analysis_tables.tables(data) if data.get("benchmark") == "analysis" else data["tables"]
                 lines = table(tables[match["name"]])
@@ -162,7 +163,7 @@ def main(argv: list[str] | None = None) -> int:
         before = path.read_text(encoding="utf-8")
         used |= {match["file"] for match in MARK.finditer(before)}
         try:
-            after, plots = filled(before, folder)
+            after, plots = filled(before, folder, os.path.relpath("docs/images", os.path.dirname(name) or "."))
         except Problem as problem:
             print(f"{name}: {problem}", file=sys.stderr)
             return 1

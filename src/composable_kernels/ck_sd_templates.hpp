@@ -1,4 +1,4 @@
-// The kernels of Stable Diffusion as templates for a user's own .hip file: docs/templates.md has a page on
+// The kernels of Stable Diffusion as templates for a user's own .hip file: docs/reference/templates.md has a page on
 // them, and examples/kernels one file for each. A kernel is three lines:
 //
 //   using Gemm = rocm_sd::ck::BatchedGemm<rocm_sd::GpuArch,

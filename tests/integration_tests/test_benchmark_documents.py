@@ -127,7 +127,10 @@ def test_plots_reach_the_documents(root):
     path = root / "BENCHMARKS.md"
     path.write_text(path.read_text() + "\n<!-- card2.json plot lds -->\n<!-- end -->\n")
     assert run(root) == 0 and run(root, "--check") == 0
-    assert "](images/card2-lds.svg)" in path.read_text()
+    assert "](docs/images/card2-lds.svg)" in path.read_text()
+    (root / "docs" / "lab").mkdir()
+    (root / "docs" / "lab" / "performance-analysis.md").write_text("<!-- card2.json plot lds -->\n<!-- end -->\n")
+    assert run(root) == 0 and "](../images/card2-lds.svg)" in (root / "docs" / "lab" / "performance-analysis.md").read_text()
     (root / "docs" / "images" / "card2-lds.svg").write_text("other")
     assert run(root, "--check") == 1
 
