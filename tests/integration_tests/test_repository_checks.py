@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -135,6 +138,34 @@ def test_docs_have_their_place_and_sources_name_what_exists(check, files, expect
     assert check("lint/check_docs.py", DOCS)[0] == 0
     code, output = check("lint/check_docs.py", DOCS | files)
     assert code == 1 and expected in output, output
+
+
+def test_commits_of_measurements_are_in_the_history(check, tmp_path):
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e@x", *words], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    facts = {"command": "c", "device": "d", "system": "s", "commit": "1234567"}
+    code, output = check("lint/check_docs.py", DOCS | {"docs/benchmarks/a.json": json.dumps(facts)})
+    assert code == 0 and "not checked: this is no git checkout" in output
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-q", "-m", "first")
+    head = git("rev-parse", "--short=10", "HEAD")
+    code, output = check("lint/check_docs.py", DOCS)
+    assert code == 1 and "docs/benchmarks/a.json:1: commit 1234567: not in the history" in output
+    good = {"docs/benchmarks/a.json": json.dumps(facts | {"commit": head}), "BENCHMARKS.md": f"Run at {head}; [a](https://x.org/1234abcd)\n"}
+    code, output = check("lint/check_docs.py", DOCS | good)
+    assert code == 0, output
+    for commit in (head + " with uncommitted changes", None):
+        assert check("lint/check_docs.py", good | {"docs/benchmarks/a.json": json.dumps(facts | {"commit": commit})})[0] == 1
+    code, output = check("lint/check_docs.py", good | {"BENCHMARKS.md": "one\ncommits 5b8a723f and 7ac44b0\n"})
+    assert code == 1 and "BENCHMARKS.md:2: commit 7ac44b0: not in the history" in output
+    shallow = tmp_path.parent / f"{tmp_path.name}-shallow"
+    git("add", "-A"), git("commit", "-q", "-m", "second")
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{tmp_path}", shallow], check=True, capture_output=True)
+    done = subprocess.run([sys.executable, REPOSITORY / "tools/lint/check_docs.py", "--root", shallow], capture_output=True, text=True)
+    assert done.returncode == 0 and "shallow" in done.stderr, done.stdout
 
 
 def test_benchmarks_need_their_circumstances(check):

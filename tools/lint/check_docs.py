@@ -2,7 +2,7 @@
 """What the documents say exists, exists.
 
 Links and headings they point at; documents that a source file names; a document's folder below docs/ and its line in the
-index docs/README.md; paths of this repository in backticks; in ```sh blocks the targets of `make`, the commands
+index docs/README.md; commits that measurements name, in the history of HEAD; paths of this repository in backticks; in ```sh blocks the targets of `make`, the commands
 and options of `rocm-sd`, and the scripts of tools/. Each section of BENCHMARKS.md with a table of figures names the
 command, the device, the driver or system, and the commit that gave them. Prints file:line and exits 1.
 """
@@ -10,6 +10,7 @@ command, the device, the driver or system, and the commit that gave them. Prints
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 import subprocess
@@ -183,6 +184,48 @@ def check_source(root: Path, path: Path) -> Iterator[Finding]:
                 yield number, f"{name}: no such document"
 
 
+def history(root: Path) -> tuple[set[str], str]:
+    """The commits that HEAD has behind it, or none and the reason why they are not known."""
+    def git(*words: str) -> str | None:
+        done = subprocess.run(["git", "-C", root, *words], capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    top = git("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != root:
+        return set(), "this is no git checkout"
+    if git("rev-parse", "--is-shallow-repository") == "true":
+        return set(), "this clone is shallow (git fetch --unshallow)"
+    return set((git("rev-list", "HEAD") or "").split()), ""
+
+
+def named_commits(root: Path, files: list[Path]) -> Iterator[tuple[Path, int, str]]:
+    """Commits that documents with measurements, and the files of measurements, name."""
+    for path in files:
+        place = path.relative_to(root).as_posix()
+        if place not in ("README.md", "BENCHMARKS.md") and not place.startswith(("docs/lab/", "docs/explanation/", "docs/howto/")):
+            continue
+        for number, line in lines_outside_fences(path.read_text(encoding="utf-8")):
+            for word in re.findall(r"\b[0-9a-f]{7,40}\b", re.sub(r"https?://\S+", "", line)):
+                if re.search(r"\d", word) and re.search(r"[a-f]", word):
+                    yield path, number, word
+    for path in [*(root / "docs" / "benchmarks").glob("*.json"), *(root / "benchmarks" / "baselines").glob("*.json")]:
+        try:
+            commit = json.loads(path.read_text(encoding="utf-8")).get("commit")
+        except (ValueError, AttributeError) as error:
+            commit = f"none ({error})"
+        yield path, 1, commit if isinstance(commit, str) else "none"
+
+
+def check_commits(root: Path, files: list[Path]) -> Iterator[tuple[Path, int, str]]:
+    known, why = history(root)
+    if why:
+        print(f"check_docs: commits that measurements name are not checked: {why}", file=sys.stderr)
+        return
+    for path, line, commit in named_commits(root, files):
+        if not re.fullmatch(r"[0-9a-f]{7,40}", commit) or not any(full.startswith(commit) for full in known):
+            yield path, line, f"commit {commit}: not in the history"
+
+
 def tracked(root: Path, pattern: str = "*") -> list[Path]:
     """The files that git tracks or would; all files where there is no git."""
     listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z", pattern], capture_output=True)
@@ -205,7 +248,7 @@ def main() -> int:
             print(f"{path.relative_to(root)}:{line}: {problem}")
             count += 1
     elsewhere = ((path, *finding) for path in sources(root) for finding in check_source(root, path))
-    for path, line, problem in [*misplaced(root, files), *elsewhere]:
+    for path, line, problem in [*misplaced(root, files), *elsewhere, *check_commits(root, files)]:
         print(f"{path.relative_to(root)}:{line}: {problem}")
         count += 1
     print(f"check_docs: {len(files)} documents, {count} problems", file=sys.stderr)
