@@ -18,7 +18,7 @@ FUZZ_SECONDS ?= 30
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_DEVICE ?= cpu
-# Baselines are of one machine: they are not part of the repository.
+# This machine's own baselines; benchmarks/baselines has those of products that were measured for the repository.
 BENCH_BASELINES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rocm-sd/baselines
 EMU_TARGETS ?= gfx1100 gfx1201 gfx942
 EMU_FULL ?= *Full*/f16
@@ -196,10 +196,10 @@ fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
 bench-cpu: build venv  ## speed of kernels and models on this CPU, beside the floor and PyTorch (20 minutes)
 	$(VENV)/bin/python benchmarks/bench_cpu.py --build $(BUILD) $(BENCH_ARGS)
 
-bench-gate: build  ## times SD 1.5's shapes on BENCH_DEVICE and compares with this device's baseline; UPDATE=1 keeps them
+bench-gate: build  ## times SD 1.5's shapes on BENCH_DEVICE and compares with the device's baseline (this machine's, else the repository's); UPDATE=1 keeps them, UPDATE=first where there is none
 	mkdir -p out
 	$(CLI) bench --model sd15 --device $(BENCH_DEVICE) --top 24 --json out/bench.json --quiet $(BENCH_ARGS)
-	$(PYTHON) benchmarks/bench_gate.py out/bench.json --baseline "$(BENCH_BASELINES)/$(subst :,_,$(BENCH_DEVICE)).json" $(if $(UPDATE),--update)
+	$(PYTHON) benchmarks/bench_gate.py out/bench.json --baselines "$(BENCH_BASELINES)" --baselines benchmarks/baselines $(if $(UPDATE),$(if $(filter first,$(UPDATE)),--keep-first,--update))
 
 ##@ Source
 format: $(VENV)/.lint  ## format the C++ files in place

@@ -3,6 +3,7 @@ with a sentence, never a wait for ever."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import subprocess
@@ -16,15 +17,14 @@ PEER = Path(__file__).resolve().parent / "torch_peer.py"
 
 
 class PeerProcess:
-    def __init__(self, work: str, implementations: list[str], folder: Path, device: str, dtype: str, seconds: float, env: dict[str, str],
-                 program: Optional[list[str]] = None):
+    def __init__(self, work: str, implementations: list[str], folder: Path, device: str, dtype: str, seconds: float, env: dict[str, str]):
         self.work, self.implementations = work, implementations
         self.ready: dict[str, dict] = {}
         self.failures: dict[str, str] = {}
         self.notes: list[str] = []
         self.prepared = False
         self.log = folder / f"{work.replace(':', '_')}.{implementations[0]}.log"
-        command = [*(program or [sys.executable, str(PEER)]), work, "--implementations", ",".join(implementations), "--device", device,
+        command = [sys.executable, str(PEER), work, "--implementations", ",".join(implementations), "--device", device,
                    "--dtype", dtype, "--seconds", str(seconds), "--reference", str(folder / f"{work.replace(':', '_')}.pt")]
         self.stderr = self.log.open("w")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stderr, text=True, env=env)
@@ -68,7 +68,6 @@ class PeerProcess:
             self.give_up(f"ended with exit code {self.process.returncode}: {self.last_words()}")
 
     def last_words(self) -> str:
-        self.stderr.flush()
         words = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         return words[-1][:200] if words else "no message"
 
@@ -77,6 +76,7 @@ class PeerProcess:
         for name in self.implementations:
             self.failures.setdefault(name, why)
         self.ready.clear()
+        self.process.kill()
         self.close()
         self.prepared = True
 
@@ -88,25 +88,23 @@ class PeerProcess:
         try:
             self.process.stdin.write(f"{name} {count}\n")
             self.process.stdin.flush()
-        except OSError:
+        except (OSError, ValueError):  # it has ended: the answer says so
             pass
         answer = self.receive(seconds)
         if answer is None:
-            self.failures[name] = f"no answer within {seconds:.0f} s" if self.process.poll() is None else f"ended: {self.last_words()}"
-            self.close()
+            self.close(2.0 if self.lines.queue else 0.0)  # ended, or to be ended
+            self.failures[name] = f"ended: {self.last_words()}" if self.process.returncode >= 0 else f"no answer within {seconds:.0f} s"
             return None
         if "failed" in answer:
             self.failures[name] = answer["why"]
             return None
         return answer
 
-    def close(self) -> None:
-        try:
+    def close(self, seconds: float = 3.0) -> None:
+        with contextlib.suppress(OSError):
             self.process.stdin.close()
-        except OSError:
-            pass
         try:
-            self.process.wait(3)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import record
+from bench_gate import device_of, product_of
 from peer_process import PeerProcess
 
 if TYPE_CHECKING:
@@ -31,11 +32,6 @@ MODELS = {"sd15-unet": "SD 1.5 UNet", "sd21-unet": "SD 2.1 UNet", "sdxl-unet": "
 def slug(name: str) -> str:
     """"NVIDIA H200" -> "h200", "AMD Radeon RX 7900 XTX" -> "radeon_rx_7900_xtx"."""
     return re.sub(r"[^a-z0-9]+", "_", re.sub(r"\b(nvidia|amd|inc)\b", "", name.lower())).strip("_") or "device"
-
-
-def file_name(name: str) -> str:
-    """Of a baseline, as benchmarks/bench_gate.py looks for it: "NVIDIA H200" -> "NVIDIA_H200.json"."""
-    return re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") + ".json"
 
 
 def cpu_name() -> str:
@@ -175,13 +171,14 @@ def model_tables(works: list[Work]) -> dict:
 
 
 def prepare(machine: Machine, works: list[Work]) -> None:
-    """Starts all processes of PyTorch, `jobs` at once, the compiled ones first; ends when all are prepared or at the limit."""
+    """Starts all processes of PyTorch, `jobs` at once, the first models' compilers early; ends when all are prepared or at the limit."""
     if not machine.peer:
         return
     args = machine.args
     limit = args.compile_share * 60 * args.minutes
-    waiting = [] if args.no_compile else [(work, ("compiled",)) for work in works]
-    waiting = [(works[0], PLAIN), *waiting, *((work, PLAIN) for work in works[1:])] if works else []
+    compiled = [] if args.no_compile else [(work, ("compiled",)) for work in works]
+    plain = [(work, PLAIN) for work in works]
+    waiting = [*plain[:1], *compiled[:3], *plain[1:], *compiled[3:]]
     busy: list[PeerProcess] = []
     end = time.monotonic() + limit
     while (waiting or busy) and time.monotonic() < end:
@@ -214,7 +211,7 @@ def models(machine: Machine) -> None:
             if machine.left() < reserve:
                 machine.left_out.append(f"{title_of(work.text)}: no time was left")
             else:
-                if machine.peer and not any(set(peer.implementations) & set(PLAIN) for peer in work.peers):
+                if machine.peer and not any(set(peer.ready) & set(PLAIN) for peer in work.peers):
                     peer = work.start(PLAIN, 40)
                     end = time.monotonic() + 60
                     while not peer.prepared and time.monotonic() < min(end, machine.end):
@@ -241,9 +238,12 @@ def gate(machine: Machine) -> None:
     if machine.run([program, "bench", "--model", "sd15", "--device", machine.args.device, "--top", 24, "--seconds", 0.4, "--json", report,
                     "--quiet"], 90, "gate") is None:
         return
-    target = machine.out / "baselines" / file_name(machine.name)
+    data = json_file(report)
+    if data is None:
+        machine.left_out.append("gate: rocm-sd wrote no report")
+        return
+    target = machine.out / "baselines" / f"{product_of(device_of(data['device']))}.json"
     target.parent.mkdir(exist_ok=True)
-    data = json_file(report) or {}
     data["command"] = "rocm-sd bench --model sd15 --top 24 --seconds 0.4"
     target.write_text(record.dump(data), encoding="utf-8")
 

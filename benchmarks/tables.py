@@ -43,7 +43,7 @@ def cell(row: dict, column: dict) -> str:
     if value is None:
         return ""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if isinstance(value, int) and "digits" not in column:
+        if isinstance(value, int) and not {"digits", "significant"} & column.keys():
             text = str(value)
         elif "digits" in column:
             text = f"{value:.{column['digits']}f}"

@@ -180,6 +180,8 @@ def main() -> int:
                         peer.calls[name]()
                     peer.wait()
                     psnr = peer.psnr(name, args.reference)
+                if peer.cuda:
+                    torch.cuda.empty_cache()  # other models wait beside this one
                 say(ready=name, seconds=time.perf_counter() - begin, psnr=psnr,
                     ms=peer.waited(peer.calls[name], 1)[0])
             except Exception as error:  # noqa: BLE001 (the others are still worth their time)
