@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import os
 import shutil
 import subprocess
@@ -73,8 +74,19 @@ class Machine:
         path = (self.bundle or Path("/nowhere")) / name
         return path if path.is_file() else None
 
+    def lacking(self) -> str:
+        """A folder with the bundle's libraries that this system has not: another system's libcrypto may not suit its Python."""
+        folder = self.folder / "libraries"
+        folder.mkdir()
+        for library in sorted((self.bundle or self.folder).glob("*.so*")):
+            try:
+                ctypes.CDLL(library.name)
+            except OSError:
+                (folder / library.name).symlink_to(library)
+        return str(folder)
+
     def environment(self) -> dict[str, str]:
-        """PyTorch's own libraries come first in its process; the bundle's and the vendors' are found behind them."""
+        """Where children find the package, Diffusers, the kernels, the shipped files, and libraries."""
         env = dict(os.environ, HF_HUB_OFFLINE="1", OMP_WAIT_POLICY="passive", TOKENIZERS_PARALLELISM="false",
                    ROCM_SD_SHARE=str(record.REPOSITORY / "share"), XDG_CACHE_HOME=str(self.folder / "cache"))
         packages = [str(record.REPOSITORY / "python")]
@@ -87,7 +99,7 @@ class Machine:
         if self.bundle:
             env |= {"ROCM_SD_KERNELS": str(self.bundle), "ROCM_SD_TORCH_LIBRARY": str(self.bundle / "librocm_sd_torch.so"),
                     "ROCM_SD_LIBRARY": str(self.bundle / "librocm_sd.so")}
-        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(self.bundle or ""), *parts.vendor_folders(), os.environ.get("LD_LIBRARY_PATH")]))
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [self.lacking(), *parts.vendor_folders(), os.environ.get("LD_LIBRARY_PATH")]))
         return env
 
     def describe(self) -> tuple[str, str, bool]:
