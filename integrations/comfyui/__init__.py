@@ -9,7 +9,7 @@ except ModuleNotFoundError as missing:
 
     raise ImportError("rocm-sd's nodes are not loaded: the package rocm_sd_ops is not installed in ComfyUI's Python. Install it there "
                       f"from rocm-sd's source folder: {sys.executable} -m pip install . "
-                      "(docs/pytorch.md of that folder says more)") from None
+                      "(docs/reference/pytorch.md of that folder says more)") from None
 
 from .nodes import NODE_CLASS_MAPPINGS, NODE_DISPLAY_NAME_MAPPINGS
 
