@@ -17,7 +17,7 @@ STEPS = 4
 
 
 def begins(length: int, tile: int, overlap: int) -> list[int]:
-    """Where the fewest evenly spread windows begin, in latents (docs/tiled-diffusion.md)."""
+    """Where the fewest evenly spread windows begin, in latents (docs/howto/tiled-diffusion.md)."""
     if tile >= length:
         return [0]
     steps = ceil((length - tile) / (tile - overlap))

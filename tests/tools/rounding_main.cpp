@@ -1,5 +1,5 @@
 // What a UNet's rounding does to pictures, sampler by sampler: what test_bf16_pictures.py and
-// docs/samplers.md rest on.
+// docs/reference/samplers.md rest on.
 //
 //   rounding_main JOB.json  ->  JSON on standard output
 //
