@@ -8,12 +8,10 @@ own headers; callbacks, live weights, pictures and noise pass as pointers."""
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import sys
 import tempfile
 import threading
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
@@ -40,7 +38,8 @@ class _Option(ctypes.Structure):
 
 
 class _Picture(ctypes.Structure):
-    _fields_ = [("width", c_int), ("height", c_int), ("rgb", POINTER(c_uint8)), ("seed", c_uint64), ("parameters", c_char_p)]
+    _fields_ = [("width", c_int), ("height", c_int), ("rgb", POINTER(c_uint8)), ("seed", c_uint64), ("parameters", c_char_p),
+                ("latents", POINTER(c_float)), ("latents_count", c_size_t)]
 
 
 class _Result(ctypes.Structure):
@@ -54,7 +53,8 @@ class _Tensor(ctypes.Structure):
 
 class _Inputs(ctypes.Structure):
     _fields_ = [("width", c_int), ("height", c_int), ("init_rgb", c_void_p), ("mask", c_void_p), ("initial_noise", c_void_p),
-                ("initial_noise_count", c_size_t)]
+                ("initial_noise_count", c_size_t), ("init_latents", c_void_p), ("init_latents_count", c_size_t),
+                ("depth_width", c_int), ("depth_height", c_int), ("depth", c_void_p)]
 
 
 _ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int, c_int, c_double)
@@ -134,11 +134,13 @@ def _options(values: dict[str, Any]) -> ctypes.Array:
 
 @dataclass
 class EngineOutput:
-    """images: as output_type asked; seeds and A1111 parameters of each."""
+    """images: as output_type asked; seeds and A1111 parameters of each; latents [B,4,h,w] where asked for (denoising_end,
+    keep_latents)."""
 
     images: Any
     seeds: list[int] = field(default_factory=list)
     parameters: list[str] = field(default_factory=list)
+    latents: Optional[np.ndarray] = None
 
 
 class ROCmOptimizedPipeline:
@@ -150,71 +152,25 @@ class ROCmOptimizedPipeline:
     One call at a time; other threads wait. Errors are EngineError with the engine's sentence.
     """
 
-    def __init__(self, model: Union[str, Path, None] = None, device: Any = "auto", dtype: str = "auto",
+    def __init__(self, model: Union[str, Path], device: str = "auto", dtype: str = "auto",
                  progress: Optional[Progress] = None, tensors: Optional[dict[str, dict[str, Any]]] = None,
-                 torch_dtype: Any = None, **options: Any) -> None:
-        """options: the command line's model options (vae, taesd, vram_budget, offload, mmap, ...). device and torch_dtype also as
-        PyTorch has them. tensors: by component ("unet", "vae", ...) and name, numpy or through DLPack on the host, in place of the
-        folder's weight files; on the CPU they are used where they lie (row-major ones of the type that is computed in). Without a
-        model nothing is loaded: load() does it."""
+                 **options: Any) -> None:
+        """options: the command line's model options (vae, taesd, vram_budget, offload, mmap, ...). tensors: by component
+        ("unet", "vae", ...) and name, numpy or through DLPack on the host, in place of the folder's weight files; on the CPU
+        they are used where they lie (row-major ones of the type that is computed in)."""
         self._handle = c_void_p()
         self._library = engine_library()
         self._lock = threading.Lock()
         self._cancel = c_int(0)
         self._folder: Optional[tempfile.TemporaryDirectory] = None
-        self._closed = False
-        self._settings: dict[str, Any] = {"device": _device_name(device), "dtype": _dtype_name(torch_dtype, dtype), **options}
-        self._tensors = tensors or {}
-        self._model = model
-        if model is not None:
-            self._open(progress)
-
-    def _open(self, progress: Optional[Progress] = None) -> None:
-        wanted = _options({"model": self._model, **self._settings})
-        self._held, live = _live_tensors(self._tensors)
+        wanted = _options({"model": model, "device": device, "dtype": dtype, **options})
+        self._held, live = _live_tensors(tensors or {})
         self._check(*self._run(progress, lambda c: self._library.rocm_sd_create_live(wanted, live, len(live), c,
                                                                                     ctypes.byref(self._handle))))
 
-    def load(self, model: Union[str, Path], progress: Optional[Progress] = None, **options: Any) -> "ROCmOptimizedPipeline":
-        """A Diffusers folder or a single .safetensors file in place of what was loaded before; options as in the constructor are
-        added to those given there. Returns the pipeline."""
-        if "torch_dtype" in options:
-            options["dtype"] = _dtype_name(options.pop("torch_dtype"), options.get("dtype", "auto"))
-        if "device" in options:
-            options["device"] = _device_name(options["device"])
-        self.close()
-        self._closed, self._model, self._tensors = False, model, {}
-        self._settings |= options
-        self._open(progress)
-        return self
-
-    def to(self, *where: Any, device: Any = None, dtype: Any = None) -> "ROCmOptimizedPipeline":
-        """As a Diffusers pipeline's: a device ("cpu", "cuda", "cuda:1", torch.device), a torch.dtype, or both. The model is loaded
-        again where that changes something. Returns the pipeline. Raises EngineError for a device that there is not."""
-        changed = dict(self._settings)
-        for value in (*where, device, dtype):
-            if value is None:
-                continue
-            if str(value).startswith("torch.") and str(value).removeprefix("torch.") in _TYPES:
-                changed["dtype"] = _dtype_name(value, "auto")
-            else:
-                changed["device"] = _device_name(value)
-        if changed == self._settings:
-            return self
-        before, self._settings = self._settings, changed
-        if self._handle:
-            old, self._handle = self._handle, c_void_p()
-            try:
-                self._open()
-            except BaseException:
-                self._handle, self._settings = old, before  # what was loaded stays
-                raise
-            self._library.rocm_sd_free(old)
-        return self
-
     @classmethod
     def from_pretrained(cls, model: Union[str, Path], **options: Any) -> "ROCmOptimizedPipeline":
-        """A Diffusers folder or a single .safetensors file. options: as in the constructor, torch_dtype among them."""
+        """A Diffusers folder or a single .safetensors file."""
         return cls(model, **options)
 
     @classmethod
@@ -253,29 +209,28 @@ class ROCmOptimizedPipeline:
             self._check(self._library.rocm_sd_plan(self._handle, wanted, ctypes.byref(total)), None)
         return total.value
 
-    def __call__(self, prompt: str, negative_prompt: str = "", height: Optional[int] = None, width: Optional[int] = None,
+    def __call__(self, prompt: str, negative_prompt: Optional[str] = None, height: Optional[int] = None, width: Optional[int] = None,
                  num_inference_steps: int = 20, guidance_scale: float = 7.0, num_images_per_prompt: int = 1,
                  seed: int = -1, image: Any = None, mask_image: Any = None, strength: float = 0.75,
-                 initial_noise: Any = None, output_type: str = "pil", callback: Optional[Progress] = None,
-                 generator: Any = None, **options: Any) -> EngineOutput:
+                 initial_noise: Any = None, init_latents: Any = None, depth_map: Any = None, output_type: str = "pil", callback: Optional[Progress] = None,
+                 **options: Any) -> EngineOutput:
         """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
-        through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
-        picture, -1 for a random one. generator: a torch.Generator in place of the seed; a fresh one draws what Diffusers draws with it (its
-        seed and noise), and each call takes a number from it, so that the next call draws another picture. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
+        through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. init_latents: [B,4,height/8,width/8]
+        in place of an image, with denoising_start as another pipeline's denoising_end left them. depth_map: grey [H,W] for depth
+        models. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
+        picture, -1 for a random one. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
         too, and is raised here. options: the command line's (sampler, schedule, clip_skip, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
-        inputs, held = _inputs(image, mask_image, initial_noise)
+        inputs, held = _inputs(image, mask_image, initial_noise, init_latents, depth_map)
         with self._lock:
             self._check_open()
-            if generator is not None:
-                seed, rng = _seed_of(generator)
-                options = {"rng": rng} | options
             wanted = _options({
                 "prompt": prompt, "negative_prompt": negative_prompt, "width": width, "height": height,
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
                 "init_image": _path(image), "mask": _path(mask_image),
-                "strength": strength if image is not None else None, **options})
+                "depth": _path(depth_map), **(dict(mask_downscale="nearest", mask_blend="latents") if mask_image is not None else {}),
+                "strength": strength if image is not None or init_latents is not None else None, **options})
             result = POINTER(_Result)()
             self._cancel.value = 0
             status, error = self._run(callback, lambda c: self._library.rocm_sd_generate_from(self._handle, wanted, ctypes.byref(inputs),
@@ -302,10 +257,8 @@ class ROCmOptimizedPipeline:
         return call(ctypes.byref(callbacks)), raised[0] if raised else None
 
     def _check_open(self) -> None:
-        if self._handle:
-            return
-        raise EngineError(2, "the pipeline was closed" if self._closed else
-                          "no model is loaded: ROCmOptimizedPipeline.from_pretrained(PATH), or load(PATH) of this one")
+        if not self._handle:
+            raise EngineError(2, "the pipeline was closed")
 
     def _check(self, status: int, error: Optional[BaseException]) -> None:
         if status == 0:
@@ -316,8 +269,7 @@ class ROCmOptimizedPipeline:
         raise (Cancelled if status == 6 else EngineError)(status, message)
 
     def close(self) -> None:
-        """Gives the memory back; load() makes the object usable again."""
-        self._closed = True
+        """Gives the memory back; the object is of no use afterwards."""
         handle, self._handle = getattr(self, "_handle", None), c_void_p()
         if handle:
             self._library.rocm_sd_free(handle)
@@ -333,39 +285,6 @@ class ROCmOptimizedPipeline:
 
     def __del__(self) -> None:
         self.close()
-
-
-def _device_name(device: Any) -> str:
-    """The engine's name of a device as PyTorch names it: on ROCm "cuda" is AMD's."""
-    name = str(device)
-    torch = sys.modules.get("torch")
-    if (name == "cuda" or name.startswith("cuda:")) and torch is not None and torch.version.hip:
-        return "hip" + name.removeprefix("cuda")
-    return name
-
-
-def _dtype_name(torch_dtype: Any, dtype: str) -> str:
-    """The engine's name of a torch.dtype; dtype where there is none. Raises ValueError for a type that it does not compute in."""
-    if torch_dtype is None:
-        return dtype
-    kind = str(torch_dtype).removeprefix("torch.")
-    if kind not in _TYPES and kind != "auto":
-        raise ValueError(f"torch_dtype {torch_dtype}: expected torch.float32, torch.float16 or torch.bfloat16")
-    return _TYPES[kind].decode().lower() if kind in _TYPES else "auto"
-
-
-def _seed_of(generator: Any) -> tuple[int, str]:
-    """The seed that a torch.Generator stands for, and whose noise. A fresh generator's own seed, else a number drawn from it."""
-    import torch
-
-    if not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator: expected a torch.Generator, got {type(generator).__name__}; for several pictures give one, whose "
-                        "seed is the first picture's")
-    seed = generator.initial_seed()
-    fresh = torch.Generator(generator.device).manual_seed(seed)
-    is_fresh = torch.equal(generator.get_state(), fresh.get_state())
-    drawn = int(torch.randint(2 ** 53, (), generator=generator, device=generator.device))
-    return (seed if is_fresh else drawn), ("cpu" if generator.device.type == "cpu" else "gpu")
 
 
 def _path(picture: Any) -> Optional[str]:
@@ -398,7 +317,7 @@ def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
     return np.ascontiguousarray(values)
 
 
-def _inputs(image: Any, mask: Any, noise: Any) -> tuple[_Inputs, list[np.ndarray]]:
+def _inputs(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any = None) -> tuple[_Inputs, list[np.ndarray]]:
     """What the engine takes from memory, and the arrays that must live as long."""
     rgb, grey = _bytes_of(image, "image", 3), _bytes_of(mask, "mask_image", 1)
     made = _Inputs()
@@ -411,10 +330,17 @@ def _inputs(image: Any, mask: Any, noise: Any) -> tuple[_Inputs, list[np.ndarray
         setattr(made, field_name, array.ctypes.data)
         made.height, made.width = array.shape[:2]
         held.append(array)
-    if noise is not None:
-        values = np.ascontiguousarray(_array(noise, "initial_noise"), dtype=np.float32)
-        made.initial_noise, made.initial_noise_count = values.ctypes.data, values.size
+    for floats, field_name in ((noise, "initial_noise"), (latents, "init_latents")):
+        if floats is None:
+            continue
+        values = np.ascontiguousarray(_array(floats, field_name), dtype=np.float32)
+        setattr(made, field_name, values.ctypes.data)
+        setattr(made, field_name + "_count", values.size)
         held.append(values)
+    near = _bytes_of(depth, "depth_map", 1)
+    if near is not None:
+        made.depth, (made.depth_height, made.depth_width) = near.ctypes.data, near.shape
+        held.append(near)
     return made, held
 
 
@@ -459,13 +385,7 @@ def _write_configs(pipe: Any, folder: Path) -> None:
         config.architectures = config.architectures or [type(model).__name__]
         config.save_pretrained(folder / name)
         tokenizer = getattr(pipe, name.replace("text_encoder", "tokenizer"))
-        at = folder / name.replace("text_encoder", "tokenizer")
-        tokenizer.save_pretrained(at)
-        if not (at / "merges.txt").is_file():  # transformers 5 writes tokenizer.json only
-            state = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
-            (at / "vocab.json").write_text(json.dumps(state["vocab"]))
-            pairs = (pair if isinstance(pair, str) else " ".join(pair) for pair in state["merges"])
-            (at / "merges.txt").write_text("#version: 0.2\n" + "\n".join(pairs) + "\n")
+        tokenizer.save_pretrained(folder / name.replace("text_encoder", "tokenizer"))
 
 
 def _output(result: _Result, output_type: str) -> EngineOutput:
@@ -479,4 +399,10 @@ def _output(result: _Result, output_type: str) -> EngineOutput:
         import torch
 
         images = torch.from_numpy(images)
-    return EngineOutput(images, [p.seed for p in pictures], [p.parameters.decode() for p in pictures])
+    latents = None
+    if pictures and pictures[0].latents_count:
+        height, width = pictures[0].height, pictures[0].width
+        flat = np.stack([np.ctypeslib.as_array(p.latents, (p.latents_count,)) for p in pictures])  # a copy
+        scale = round((4 * height * width / flat.shape[1]) ** 0.5)
+        latents = flat.reshape(len(pictures), 4, height // scale, width // scale)
+    return EngineOutput(images, [p.seed for p in pictures], [p.parameters.decode() for p in pictures], latents)

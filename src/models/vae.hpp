@@ -47,10 +47,9 @@ struct VaeLevel {
 class VaeDecoder {
  public:
   explicit VaeDecoder(const VaeConfig& config);
-  // Under weights in 8 bits the first and the last convolution stay in the compute type. Throws what
-  // load_parameters throws. The encoder's tensors do not count as unused.
+  // Throws what load_parameters throws. The encoder's tensors do not count as unused.
   static VaeDecoder load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
-                         DType compute, const WeightFormat& weights = {});
+                         DType compute);
 
   const VaeConfig& config() const { return config_; }
   DType dtype() const { return held_; }  // that it was loaded as: of its matrices
@@ -82,7 +81,7 @@ class VaeEncoder {
  public:
   explicit VaeEncoder(const VaeConfig& config);
   static VaeEncoder load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
-                         DType compute, const WeightFormat& weights = {});
+                         DType compute);
 
   const VaeConfig& config() const { return config_; }
   DType dtype() const { return held_; }  // that it was loaded as: of its matrices
@@ -96,6 +95,8 @@ class VaeEncoder {
   // exp(logvar / 2) * noise, or the mean where noise is null. noise [N,h,w,latent_channels] f32.
   Tensor operator()(Exec& ex, const Tensor& picture, const Tensor* noise = nullptr,
                     const Tap* tap = nullptr) const;
+  // The same moments within rounding, in `count` bands of rows. picture [1,H,W,3].
+  Tensor moments_in_bands(Exec& ex, const Tensor& picture, int64_t count) const;
   // The mode, in `count` bands of rows: the same latents within rounding in less memory. picture [1,H,W,3].
   Tensor encode_in_bands(Exec& ex, const Tensor& picture, int64_t count) const;
 

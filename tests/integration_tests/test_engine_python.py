@@ -54,6 +54,18 @@ def test_pictures_in_and_out(pipe):
     assert pipe.plan(**SIZE) > 0
 
 
+def test_latents_out_and_in(pipe):
+    """A picture in two parts is the whole one; latents of a finished picture at strength 0.5 are an init image's."""
+    call = dict(num_inference_steps=4, seed=3, sampler="Euler", schedule="leading", output_type="np")
+    whole = pipe("a cat", keep_latents=True, **call, **SIZE)
+    first = pipe("a cat", denoising_end=0.5, **call, **SIZE)
+    assert first.latents.shape == whole.latents.shape == (1, 4, 8, 8)
+    second = pipe("a cat", init_latents=first.latents, denoising_start=0.5, **call, **SIZE)
+    assert not np.array_equal(first.images, whole.images) and np.array_equal(second.images, whole.images)
+    a, b = (pipe("a cat", init_latents=whole.latents * scale, strength=0.5, **call, **SIZE) for scale in (1, 0.5))
+    assert a.latents is None and not np.array_equal(a.images, b.images)
+
+
 def test_a_live_pipeline_without_a_copy(engine, tiny_model):
     import diffusers
     import torch
@@ -87,6 +99,8 @@ def test_bad_live_tensors(engine, tiny_model):
             engine.ROCmOptimizedPipeline(folder, device="cpu", tensors=tensors)
     noise = np.zeros(5, np.float32)
     with engine.ROCmOptimizedPipeline(folder, device="cpu") as pipe:
+        with pytest.raises(engine.EngineError, match="init latents: expected 256 values, got 5"):
+            pipe("a cat", num_inference_steps=1, init_latents=noise, **SIZE)
         with pytest.raises(engine.EngineError, match="noise"):
             pipe("a cat", num_inference_steps=1, initial_noise=noise, **SIZE)
         with pytest.raises(ValueError, match="expected the image's size"):
@@ -138,49 +152,3 @@ def test_a_closed_pipeline_says_so(engine, tiny_model):
     for call in (lambda: pipe("a cat"), pipe.plan):
         with pytest.raises(engine.EngineError, match="was closed"):
             call()
-
-
-def test_names_of_the_package(engine):
-    """From the package itself; pipelines of Diffusers, too."""
-    import diffusers
-    import rocm_sd_ops
-
-    assert rocm_sd_ops.ROCmOptimizedPipeline is engine.ROCmOptimizedPipeline
-    assert issubclass(rocm_sd_ops.ROCmStableDiffusionPipeline, diffusers.StableDiffusionPipeline)
-    assert issubclass(rocm_sd_ops.ROCmStableDiffusionXLPipeline, diffusers.StableDiffusionXLPipeline)
-    for name in rocm_sd_ops.__all__:
-        assert getattr(rocm_sd_ops, name) is not None, name
-    with pytest.raises(AttributeError, match="no attribute 'ROCmPipeline'"):
-        rocm_sd_ops.ROCmPipeline  # noqa: B018
-
-
-def test_as_a_diffusers_pipeline_is_used(engine, tiny_model):
-    import torch
-
-    call = dict(num_inference_steps=2, output_type="np", sampler="Euler", **SIZE)
-    empty = engine.ROCmOptimizedPipeline(device="cpu")
-    with pytest.raises(engine.EngineError, match="no model is loaded.*from_pretrained"):
-        empty("a cat", **call)
-    with empty.load(tiny_model("sd15"), torch_dtype=torch.float32) as made:
-        want = made("a cat", seed=7, rng="cpu", **call).images
-        generator = torch.Generator().manual_seed(7)
-        assert made.to("cpu") is made and np.array_equal(made("a cat", generator=generator, **call).images, want)
-        assert not np.array_equal(made("a cat", generator=generator, **call).images, want)  # it has moved on
-        assert np.array_equal(made("a cat", generator=torch.Generator().manual_seed(7), **call).images, want)
-        assert made.to(torch.bfloat16) is made and "bf16" in made("a cat", seed=7, rng="cpu", **call).parameters[0]
-        made.to(torch.device("cpu"), torch.float32)
-        assert np.array_equal(made("a cat", seed=7, rng="cpu", **call).images, want)
-        with pytest.raises(engine.EngineError, match="no such emulated GPU"):
-            made.to("emu:gfx0")
-        assert np.array_equal(made("a cat", seed=7, rng="cpu", **call).images, want)  # what was loaded stays
-        with pytest.raises(ValueError, match="torch_dtype"):
-            made.load(tiny_model("sd15"), torch_dtype=torch.float64)
-        with pytest.raises(TypeError, match="torch.Generator"):
-            made("a cat", generator=7, **call)
-
-
-def test_torch_dtype(engine, tiny_model):
-    import torch
-
-    with engine.ROCmOptimizedPipeline.from_pretrained(tiny_model("sd15"), torch_dtype=torch.bfloat16, device="cpu") as made:
-        assert "bf16" in made("a cat", num_inference_steps=1, seed=1, **SIZE).parameters[0]
