@@ -342,7 +342,7 @@ TEST_P(Modified, DotsOfIntegers) {
   EXPECT_GT(count, 4u);
 }
 
-// ---- matrix instructions of RDNA: fragment maps as /docs/emulator.md's sources state them ----
+// ---- matrix instructions of RDNA: fragment maps as docs/emulator.md's sources state them ----
 
 struct Wmma {
   const char* types;  // behind v_wmma_
