@@ -37,7 +37,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.failure_message([](const CLI::App* failed, const CLI::Error& e) {
     std::string message = e.what();
-    if (e.get_name() == "ExtrasError") {  // whose own list runs backwards
+    if (dynamic_cast<const CLI::ExtrasError*>(&e)) {  // whose own list runs backwards
       message = "not expected:";
       for (const std::string& extra : failed->remaining(true)) message += " " + extra;
     }
