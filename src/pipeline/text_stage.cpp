@@ -15,13 +15,14 @@ ChunkOptions chunk_options(const TextEncoder& encoder) {
           .pad_id = encoder.pad_id};
 }
 
-// Tags are taken out, so that they are not drawn as words, and each is named: the engine has no LoRA support
-// yet.
-std::string without_tags(const std::string& prompt, std::vector<std::string>& warnings) {
+// Tags are taken out, so that they are not drawn as words. LoRAs of the prompt are at work by then
+// (adapters.hpp); what has no effect is named.
+std::string without_tags(const std::string& prompt, bool negative, std::vector<std::string>& warnings) {
   const PromptTags tags = extract_lora_tags(prompt);
-  for (const LoraTag& lora : tags.loras)
-    warnings.push_back(concat("<lora:", printable(lora.name), ":", lora.weight,
-                              "> in the prompt has no effect: LoRA files are not supported yet"));
+  if (negative)
+    for (const LoraTag& lora : tags.loras)
+      warnings.push_back(concat("<lora:", printable(lora.name),
+                                "> has no effect in the negative prompt: put it into the prompt"));
   for (const std::string& tag : tags.unknown)
     warnings.push_back(
         concat("<", printable(tag),
@@ -65,11 +66,12 @@ TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative
     std::vector<std::string> warnings;
     std::vector<ChunkedPrompt>& prompts = chunked.emplace_back();
     for (const std::string& text : texts) {
+      const bool negative = with_negative && &text == &texts.front();
       if (request.plain_prompt)
         prompts.push_back(plain_prompt(encoder, sanitize_utf8(text), warnings));
       else
         prompts.push_back(
-            chunk_prompt(encoder.tokenizer, without_tags(text, warnings), chunk_options(encoder)));
+            chunk_prompt(encoder.tokenizer, without_tags(text, negative, warnings), chunk_options(encoder)));
     }
     out.warnings = std::move(warnings);  // every encoder finds the same ones
   }
