@@ -230,6 +230,32 @@ double scalar(const WeightStore& tensors, const std::string& name) {
   return value;
 }
 
+// Which of a module's tensors change the weight, which the bias.
+struct Roles {
+  std::optional<AdapterKind> kind;
+  bool weight = false, bias = false;
+  explicit Roles(const Parts& parts) : kind(kind_of(parts)), bias(parts.contains("diff_b")) {
+    weight = kind && (*kind != AdapterKind::kDifference || parts.contains("diff"));
+  }
+};
+
+// Every tensor must belong to a layer of the model: a file for another model fits in places only.
+void check_keys(const Grouped& grouped, const AdapterTargets& targets, const TensorSet& tensors,
+                const std::string& what, std::string_view model_kind) {
+  std::vector<std::string> strange = grouped.unknown;
+  for (const auto& [stem, parts] : grouped.modules) {
+    const Roles roles(parts);
+    if (roles.kind && (!roles.weight || targets.find(stem, "weight")) &&
+        (!roles.bias || targets.find(stem, "bias")))
+      continue;
+    for (const auto& [role, name] : parts) strange.push_back(name);
+  }
+  const std::string base = base_model_of(tensors.metadata());
+  require<FormatError>(strange.empty(), what, ": ", strange.size(), " of ", tensors.tensors().size(),
+                       " tensors belong to no layer of this ", model_kind, " model: ", list_keys(strange),
+                       base.empty() ? "" : concat("; the file says that it is for ", printable(base, 60)));
+}
+
 }  // namespace
 
 std::string_view adapter_kind_name(AdapterKind kind) {
@@ -276,10 +302,10 @@ void AdapterTargets::add(const WeightStore& store) {
     }
     const bool first = component == Component::kTextEncoder;
     constexpr std::string_view kModel = "text_model.";
-    for (const char* prefix : first
-                                  ? std::initializer_list<const char*>{"lora_te_", "lora_te1_", "lycoris_te_"}
-                                  : std::initializer_list<const char*>{"lora_te2_"})
-      add_stem(prefix + with_underscores(module), target);
+    const std::vector<std::string> kohya =
+        first ? std::vector<std::string>{"lora_te_", "lora_te1_", "lycoris_te_"}
+              : std::vector<std::string>{"lora_te2_"};
+    for (const std::string& prefix : kohya) add_stem(prefix + with_underscores(module), target);
     const std::string folder = std::string(component_name(component)) + ".";
     add_stem(folder + module, target);
     if (module.starts_with(kModel)) add_stem(folder + module.substr(kModel.size()), target);
@@ -294,57 +320,54 @@ const AdapterTargets::Target* AdapterTargets::find(std::string_view stem, std::s
 std::shared_ptr<const AdapterFile> AdapterFile::open(const std::filesystem::path& path,
                                                      const AdapterTargets& targets,
                                                      std::string_view model_kind) {
-  const TensorSet tensors = TensorSet::open(path, FileAccess::kRead);
+  return of(TensorSet::open(path, FileAccess::kRead), targets, model_kind);
+}
+
+std::shared_ptr<const AdapterFile> AdapterFile::of(const TensorSet& tensors, const AdapterTargets& targets,
+                                                   std::string_view model_kind) {
+  const std::filesystem::path& path = tensors.path();
   const std::string what = concat("lora ", printable(path.filename().string()));
   std::map<std::string, StoredTensor, std::less<>> by_name;
   for (const TensorRef& ref : tensors.tensors()) by_name[ref.entry->name] = {ref, ref.entry->shape};
   std::shared_ptr<AdapterFile> file(
       new AdapterFile(path, WeightStore(Component::kUnet, what, tensors.files(), std::move(by_name))));
 
-  Grouped grouped = group_keys(tensors);
-  std::vector<std::string> strange = std::move(grouped.unknown);
-  for (auto& [stem, parts] : grouped.modules) {
-    const auto kind = kind_of(parts);
-    const bool weight = kind && (*kind != AdapterKind::kDifference || parts.contains("diff"));
-    const bool bias = parts.contains("diff_b");
-    const AdapterTargets::Target* to_weight = targets.find(stem, "weight");
-    const AdapterTargets::Target* to_bias = targets.find(stem, "bias");
-    if (!kind || (weight && !to_weight) || (bias && !to_bias)) {
-      for (const auto& [role, name] : parts) strange.push_back(name);
-      continue;
-    }
-    if (bias) {
-      AdapterModule module{AdapterKind::kDifference, stem, to_bias->name, {{"diff", parts.at("diff_b")}}};
-      ModuleCheck(file->tensors_, module, to_bias->shape)();
-      file->modules_[to_bias->component].emplace(to_bias->name, std::move(module));
-      parts.erase("diff_b");
-    }
-    if (!weight) continue;
-    AdapterModule module{*kind, stem, to_weight->name, std::move(parts)};
-    module.rank = rank_of(module, file->tensors_);
-    if (module.has("on_input")) module.on_input = scalar(file->tensors_, module.parts.at("on_input")) != 0;
-    if (module.has("alpha") && module.rank > 0)
-      module.scale = scalar(file->tensors_, module.parts.at("alpha")) / static_cast<double>(module.rank);
-    else if (module.rank > 0)
-      module.scale =
-          PeftConfig(tensors.metadata(), to_weight->component, what)
-              .scale(std::string_view(to_weight->name).substr(0, to_weight->name.size() - 7), module.rank)
-              .value_or(1.0);
-    ModuleCheck(file->tensors_, module, to_weight->shape)();
-    const auto [at, added] = file->modules_[to_weight->component].emplace(to_weight->name, std::move(module));
-    require<FormatError>(added, what, ": ", printable(stem), " and ", printable(at->second.key),
-                         " change the same weight ", to_weight->name);
-  }
-  const std::string base = base_model_of(tensors.metadata());
-  const std::string made_for =
-      base.empty() ? "" : concat("; the file says that it is for ", printable(base, 60));
+  const Grouped grouped = group_keys(tensors);
   require<FormatError>(!grouped.modules.empty(), what,
                        ": not a LoRA: no tensor has one of the names that LoRA files have");
-  require<FormatError>(strange.empty(), what, ": ", strange.size(), " of ", tensors.tensors().size(),
-                       " tensors belong to no layer of this ", model_kind, " model: ", list_keys(strange),
-                       made_for);
+  check_keys(grouped, targets, tensors, what, model_kind);
+  for (const auto& [stem, parts] : grouped.modules) file->add(stem, parts, targets);
   file->check_finite();
   return file;
+}
+
+void AdapterFile::add(const std::string& stem, Parts parts, const AdapterTargets& targets) {
+  const Roles roles(parts);
+  const auto keep = [&](const AdapterTargets::Target& target, AdapterModule module) {
+    ModuleCheck(tensors_, module, target.shape)();
+    const auto [at, added] = modules_[target.component].emplace(target.name, std::move(module));
+    require<FormatError>(added, tensors_.title(), ": ", printable(stem), " and ", printable(at->second.key),
+                         " change the same weight ", target.name);
+  };
+  if (roles.bias) {
+    const AdapterTargets::Target& target = *targets.find(stem, "bias");
+    keep(target, {AdapterKind::kDifference, stem, target.name, {{"diff", parts.at("diff_b")}}});
+    parts.erase("diff_b");
+  }
+  if (!roles.weight) return;
+  const AdapterTargets::Target& target = *targets.find(stem, "weight");
+  AdapterModule module{*roles.kind, stem, target.name, std::move(parts)};
+  module.rank = rank_of(module, tensors_);
+  if (module.has("on_input")) module.on_input = scalar(tensors_, module.parts.at("on_input")) != 0;
+  if (module.rank > 0) {
+    const std::string_view layer = std::string_view(target.name).substr(0, target.name.rfind('.'));
+    module.scale = module.has("alpha")
+                       ? scalar(tensors_, module.parts.at("alpha")) / static_cast<double>(module.rank)
+                       : PeftConfig(metadata(), target.component, tensors_.title())
+                             .scale(layer, module.rank)
+                             .value_or(1.0);
+  }
+  keep(target, std::move(module));
 }
 
 void AdapterFile::check_finite() const {

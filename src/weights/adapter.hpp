@@ -62,6 +62,10 @@ class AdapterFile {
   static std::shared_ptr<const AdapterFile> open(const std::filesystem::path& path,
                                                  const AdapterTargets& targets, std::string_view model_kind);
 
+  // The same of tensors that are open already.
+  static std::shared_ptr<const AdapterFile> of(const TensorSet& tensors, const AdapterTargets& targets,
+                                               std::string_view model_kind);
+
   const std::filesystem::path& path() const { return path_; }
   const Metadata& metadata() const { return tensors_.files().front()->metadata(); }
   // Modules of a component by the canonical name of the tensor that they change.
@@ -77,6 +81,7 @@ class AdapterFile {
  private:
   AdapterFile(std::filesystem::path path, WeightStore tensors)
       : path_(std::move(path)), tensors_(std::move(tensors)) {}
+  void add(const std::string& stem, std::map<std::string, std::string> parts, const AdapterTargets& targets);
   void check_finite() const;
 
   std::filesystem::path path_;

