@@ -100,7 +100,7 @@ const std::vector<OptionRow>& rows() {
        integer(&Request::clip_skip, 0, 12)},
       {"lora", "", "Prompt", "FILE[:W[:TE]]",
        "LoRA to draw with and its weights for UNet and text encoders; may be given several times",
-       [](OptionTargets& t, std::string_view v) { request_of(t).loras.push_back(parse_lora_use(v)); }},
+       [](OptionTargets& t, std::string_view v) { request_of(t).loras.push_back(parse_lora_use(v)); }, true},
       {"emphasis", "", "Prompt", "MODE", "how (word:1.2) acts: original, no norm, ignore [original]",
        text(&Request::emphasis)},
       {"plain-prompt", "", "Prompt", "", "no weights, cut at 77 tokens: Diffusers' reading of a prompt",

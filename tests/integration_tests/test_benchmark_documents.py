@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import analysis_tables
+import cost_tables
 import tables as benchmarks
 import plot_svg
 import record
@@ -200,3 +201,44 @@ def test_a_report_is_kept_with_its_facts(root, tmp_path, capsys):
     assert kept["rows"] == [{"group": "read", "name": "a", "us": 1.23457, "error": 0, "bytes": 536870912}]
     report.write_text("{}")
     assert run(root, "--keep", str(report), "--as", "other.json") == 1 and "no report" in capsys.readouterr().err
+
+
+def test_bench_cpu_writes_a_record(tmp_path, monkeypatch, capsys):
+    """With stand-ins for what takes minutes: the record is whole, and is there after the first part."""
+    import bench_cpu
+
+    target, seen = tmp_path / "cpu_mine.json", []
+    monkeypatch.setattr(bench_cpu.Bench, "make_model", lambda self: None)
+    monkeypatch.setattr(bench_cpu.Bench, "floor", lambda self: {"f32": {"gflops": 100.0}, "threads": 2, "onednn": "2.6.3"})
+    monkeypatch.setattr(bench_cpu.Bench, "flops", lambda self, size: {"step": 1e12, "decode": 2e12})
+    monkeypatch.setattr(bench_cpu.Bench, "ours", lambda self, dtype, size, batch=1: seen.append(target.exists()) or {
+        "step": 5.0, "decode": 20.0, "peak": 5e9, "image": "ours"})
+    monkeypatch.setattr(bench_cpu.Bench, "torch", lambda self, dtype, size: {"step": 10.0, "decode": 15.0, "peak": 6e9, "image": "torch"})
+    monkeypatch.setattr(bench_cpu, "distance", lambda a, b: 83.0)
+    monkeypatch.setattr("sys.argv", ["bench_cpu.py", "--build", str(tmp_path), "--dtypes", "f32", "--rounds", "2", "--sizes", "256", "--batches", "1",
+                                     "--record", str(target)])
+    assert bench_cpu.main() == 0 and seen == [False, False, True]
+    data = record.read(target)
+    step, decode = data["tables"]["stages"]["rows"]
+    assert step["seconds"] == 5 and step["times_floor"] == 0.5 and step["ahead"] == 2 and decode["ahead"] == 0.75
+    assert data["tables"]["process"]["rows"] == [{"program": "rocm-sd", "type": "f32", "peak": 5, "psnr": 83}, {"program": "PyTorch", "type": "f32", "peak": 6}]
+    assert data["command"] == "`make bench-cpu BENCH_ARGS='--dtypes f32 --rounds 2 --sizes 256 --batches 1'`" and data["clocks"] is not None
+    assert "| rocm-sd | f32 | 5.00 GB | 83.0 dB |" in capsys.readouterr().out
+
+
+def test_costs_are_priced_and_sourced(repository):
+    folder = repository / "share" / "published"
+    cards, tables_ = json.loads((folder / "cards.json").read_text()), cost_tables.tables(folder)
+    for card in cards["cards"]:
+        assert card["price"] > 0 and card["watts"] > 0
+        for key in ("price_source", "watts_source"):
+            assert card[key]["url"].startswith("https://") and card[key]["date"] >= "2022"
+    for m in cards["modelled"]:
+        assert m["command"].startswith("rocm-sd predict") and m["seconds"] > 0 and m["commit"] and m["date"]
+    for name in ("sd15", "sdxl"):
+        rows = tables_[name]["rows"]
+        assert len(rows) >= 4 and {row["kind"] for row in rows} <= set(cost_tables.KINDS.values())
+        assert any("not measured" in row["kind"] for row in rows) and all(row["source"] for row in rows)
+    # 36 s of 100 W are 0.001 kWh; of 3 years of 8 hours a day, 36 s an image are 876 000 images.
+    got = cost_tables.cost({"price": 876, "watts": 100}, 36.0, {"dollars_per_kwh": 0.5, "years": 3, "hours_per_day": 8})
+    assert got == pytest.approx({"electricity": 0.5, "card": 1.0})
