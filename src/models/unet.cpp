@@ -75,7 +75,7 @@ UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const Parame
 void UNet::update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
                   const SlotFilter& only) {
   WeightFormat format = weights;
-  format.bf16_for_f32 = dtype_ != held_;
+  format.short_for_f32 = dtype_ != held_;
   load_parameters(*this, target.memory, source, dtype_, format, only);
 }
 
