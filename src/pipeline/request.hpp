@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pipeline/components.hpp"
+#include "pipeline/pixels.hpp"
 #include "schedulers/sampler.hpp"
 
 namespace rocm_sd {
@@ -14,6 +15,11 @@ struct ResolvedRequest {
   SamplingPlan sampling;
   double strength = 1;  // 1 where there is no init image
   int conditions = 2;   // per picture in one UNet call: 1, 2, or 3 (instruct-pix2pix)
+  double guidance = 7;  // of the conditions; the request's scale but where the model does without
+  MaskDownscale mask_downscale = MaskDownscale::kArea;
+  bool blends_latents = false;     // after each step, rather than every prediction
+  bool samples_posterior = false;  // of the VAE, rather than taking its mean
+  std::vector<std::string> warnings;
   bool uses_negative() const { return conditions > 1; }
 };
 
