@@ -212,6 +212,8 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   const bool from_picture = (r.init_image || !r.init_latents.empty()) && !components.is_instruct();
   out.strength = from_picture && !r.denoising_start ? r.strength : 1.0;
   out.sampling = plan_sampling(schedule, sampling_request(out, components));
+  r.tile_overlap = resolved_tile_overlap(r, components.downscale());
+  out.tiles = make_tile_grid(r, out.latent_height, out.latent_width, components.downscale());
   cut_schedule(out, schedule);
   resolve_guidance(out, components);
   return out;
@@ -258,6 +260,11 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   if (components.zero_absent_negative && r.negative_prompt == "") add("Empty negative prompt", "encoded");
   if (components.text.size() > 1 && r.prompt_2) add("Prompt 2", *r.prompt_2);
   if (components.text.size() > 1 && r.negative_prompt_2) add("Negative prompt 2", *r.negative_prompt_2);
+  if (r.tile_size > 0) {
+    add("Tile size", std::to_string(r.tile_size));
+    add("Tile overlap", std::to_string(r.tile_overlap));
+    add("Tile weights", r.tile_weights);
+  }
   add("Device", without_threads(components.info.device));
   add("Compute type", components.info.dtype);
   add("Version", concat("rocm-sd ", version()));
