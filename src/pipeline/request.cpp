@@ -77,6 +77,9 @@ void resolve_size(ResolvedRequest& out, const Components& c) {
 SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c) {
   const GenerateRequest& r = out.request;
   SamplingRequest s;
+  require<FormatError>(
+      r.sampler != "auto" || c.sampling_refusal.empty(), c.sampling_refusal,
+      "; to draw with another, name a sampler (--sampler) and a schedule (--schedule or --sigmas)");
   if (r.sampler == "auto" && c.native_sampling)
     s = *c.native_sampling;
   else if (r.sampler != "auto")
@@ -87,6 +90,8 @@ SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c
   } else if (r.sampler != "auto") {
     s.schedule = "automatic";
   }
+  // Diffusers' inpainting pipeline sets skip_prk_steps.
+  if (r.mask && s.schedule_args.pndm == PndmStart::kRungeKutta) s.schedule_args.pndm = PndmStart::kPlms;
   s.schedule_args.sdxl = c.kind == ModelKind::kSdxl || c.kind == ModelKind::kSdxlRefiner;
   s.steps = r.steps;
   s.sigmas = r.sigmas;

@@ -237,13 +237,17 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const In
   const Denoiser denoiser([this, cancel](Exec& e, const Tensor& x,
                                          double t) { return unet->step(e, x, t, profiler.get(), cancel); },
                           {.prediction = components.prediction,
+                           .sigma_data = components.sigma_data,
                            .cfg_scale = q.cfg_scale,
                            .image_cfg_scale = q.image_cfg_scale,
                            .instruct = components.is_instruct(),
                            .guidance_rescale = q.guidance_rescale,
                            .input_dtype = components.unet->input_dtype()});
   Tensor x;
-  if (init.latents.empty() || components.is_instruct() || r.strength >= 1.0) {
+  // At strength 1 image to image still adds the noise to the picture's latents, as every front end does; only
+  // inpainting starts from noise alone.
+  const bool repaints = !init.mask.empty() || components.is_inpainting();
+  if (init.latents.empty() || components.is_instruct() || (r.strength >= 1.0 && repaints)) {
     x = start_from_noise(ex, r.sampling, initial);
   } else {
     std::vector<float> repeated;
