@@ -200,3 +200,26 @@ def test_a_report_is_kept_with_its_facts(root, tmp_path, capsys):
     assert kept["rows"] == [{"group": "read", "name": "a", "us": 1.23457, "error": 0, "bytes": 536870912}]
     report.write_text("{}")
     assert run(root, "--keep", str(report), "--as", "other.json") == 1 and "no report" in capsys.readouterr().err
+
+
+def test_bench_cpu_writes_a_record(tmp_path, monkeypatch, capsys):
+    """With stand-ins for what takes minutes: the record is whole, and is there after the first part."""
+    import bench_cpu
+
+    target, seen = tmp_path / "cpu_mine.json", []
+    monkeypatch.setattr(bench_cpu.Bench, "make_model", lambda self: None)
+    monkeypatch.setattr(bench_cpu.Bench, "floor", lambda self: {"f32": {"gflops": 100.0}, "threads": 2, "onednn": "2.6.3"})
+    monkeypatch.setattr(bench_cpu.Bench, "flops", lambda self, size: {"step": 1e12, "decode": 2e12})
+    monkeypatch.setattr(bench_cpu.Bench, "ours", lambda self, dtype, size, batch=1: seen.append(target.exists()) or {
+        "step": 5.0, "decode": 20.0, "peak": 5e9, "image": "ours"})
+    monkeypatch.setattr(bench_cpu.Bench, "torch", lambda self, dtype, size: {"step": 10.0, "decode": 15.0, "peak": 6e9, "image": "torch"})
+    monkeypatch.setattr(bench_cpu, "distance", lambda a, b: 83.0)
+    monkeypatch.setattr("sys.argv", ["bench_cpu.py", "--build", str(tmp_path), "--dtypes", "f32", "--rounds", "2", "--sizes", "256", "--batches", "1",
+                                     "--record", str(target)])
+    assert bench_cpu.main() == 0 and seen == [False, False, True]
+    data = record.read(target)
+    step, decode = data["tables"]["stages"]["rows"]
+    assert step["seconds"] == 5 and step["times_floor"] == 0.5 and step["ahead"] == 2 and decode["ahead"] == 0.75
+    assert data["tables"]["process"]["rows"] == [{"program": "rocm-sd", "type": "f32", "peak": 5, "psnr": 83}, {"program": "PyTorch", "type": "f32", "peak": 6}]
+    assert data["command"] == "`make bench-cpu BENCH_ARGS='--dtypes f32 --rounds 2 --sizes 256 --batches 1'`" and data["clocks"] is not None
+    assert "| rocm-sd | f32 | 5.00 GB | 83.0 dB |" in capsys.readouterr().out
