@@ -41,11 +41,12 @@ struct LoadOptions {
   // channel: int8, fp8 (e4m3); int8-products, fp8-products: linear layers are multiplied in 8 bits, too,
   // where the GPU can.
   std::string weights = "auto";
-  std::string prediction = "auto";  // auto, epsilon, v, sample
-  std::string variant;              // "fp16": prefer *.fp16.safetensors in a folder that has both
-  bool mmap = false;                // map weight files instead of reading them
-  bool offload = false;             // keep weights in host memory; each stage puts its own on the device
-  uint64_t vram_budget = 0;         // bytes of device memory to stay within; 0: what the device has free
+  std::string vae_weights = "auto";  // the VAE's: auto, int8, fp8; not multiplied in 8 bits
+  std::string prediction = "auto";   // auto, epsilon, v, sample
+  std::string variant;               // "fp16": prefer *.fp16.safetensors in a folder that has both
+  bool mmap = false;                 // map weight files instead of reading them
+  bool offload = false;              // keep weights in host memory; each stage puts its own on the device
+  uint64_t vram_budget = 0;          // bytes of device memory to stay within; 0: what the device has free
   // In place of the weight files of `model`, a Diffusers folder, for the components that they belong to. On
   // the CPU they are used where they lie wherever the kernels take that layout and type, so their memory must
   // outlive the pipeline.
@@ -81,6 +82,13 @@ struct GenerateRequest {
   double aesthetic_score = 6.0, negative_aesthetic_score = 2.5;  // SDXL refiner
   int original_width = 0, original_height = 0, crop_left = 0,
       crop_top = 0;  // SDXL size conditions; 0: the picture's
+
+  // Tiled diffusion, for pictures larger than the model's own: the UNet runs over windows of this side, in
+  // pixels, and their predictions are averaged. Its memory is that of tile_batch windows.
+  int tile_size = 0;                     // 0: not tiled; a multiple of 8
+  int tile_overlap = -1;                 // of neighbours at least; -1: half of tile_size
+  int tile_batch = 1;                    // windows in one UNet call, 1..64
+  std::string tile_weights = "uniform";  // in the average: uniform, gaussian (the middle counts most)
 
   // Latents to start from in place of seeded noise, [batch,4,height/8,width/8] row-major, standard normal.
   // For tests of parity with other engines.

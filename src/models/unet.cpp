@@ -69,7 +69,7 @@ UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const Parame
   unet.held_ = compute;
   unet.dtype_ = weights ? compute : product_dtype(target.products, compute, widest(config));
   WeightFormat format = weights;
-  format.bf16_for_f32 = unet.dtype_ != compute;
+  format.short_for_f32 = unet.dtype_ != compute;
   load_parameters(unet, target.memory, source, unet.dtype_, format);
   return unet;
 }

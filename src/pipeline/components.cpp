@@ -45,17 +45,26 @@ WeightFormat parse_weight_format(const std::string& name, DType compute) {
   return {};
 }
 
+// Convolutions are most of a VAE, and are not multiplied in 8 bits.
+WeightFormat parse_vae_weight_format(const std::string& name) {
+  for (const DType type : {DType::kI8, DType::kF8E4M3})
+    if (const WeightFormat format{type, false}; name == format.name()) return format;
+  require<UsageError>(name == "auto", "vae-weights: expected auto, int8 or fp8, got \"", printable(name),
+                      "\"");
+  return {};
+}
+
 // What weights in 8 bits give on this device, where it is less than was asked for.
-void note_weight_format(const WeightFormat& format, DType compute, Device& device) {
+void note_weight_format(const char* option, const WeightFormat& format, DType compute, Device& device) {
   if (!format) return;
   if (device.kind() == DeviceKind::kHost) {
-    log().warn("weights: {}: the CPU widens them once, when it lays them out: they take no less memory",
+    log().warn("{}: {}: the CPU widens them once, when it lays them out: they take no less memory", option,
                format.name());
     return;
   }
   auto& gpu = static_cast<GpuDevice&>(device);
   if (format.products && (compute == DType::kF32 || !multiplies_eight_bit(gpu, format.eight_bit)))
-    log().warn("weights: {}: {} has no such products for {}: they are widened for each product",
+    log().warn("{}: {}: {} has no such products for {}: they are widened for each product", option,
                format.name(), gpu.traits().arch, compute);
 }
 
@@ -168,7 +177,7 @@ struct Loader {
                          ": expected 4 latent and 3 picture channels, got ", config.latent_channels, " and ",
                          config.image_channels);
     out.vae = VaeDecoder::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kVae)),
-                               out.dtype);
+                               out.dtype, out.vae_weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(VaeDecoder(config)));
     report();
     if (!checkpoint().find(Component::kTinyVae)) return;
@@ -239,7 +248,9 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   out.device = &device;
   out.dtype = parse_compute_type(options.dtype, device);
   out.weights = parse_weight_format(options.weights, out.dtype);
-  note_weight_format(out.weights, out.dtype, device);
+  out.vae_weights = parse_vae_weight_format(options.vae_weights);
+  note_weight_format("weights", out.weights, out.dtype, device);
+  note_weight_format("vae-weights", out.vae_weights, out.dtype, device);
   out.loaded_for_offload = options.offload;
   if (options.prediction != "auto") parse_prediction(options.prediction);
   CheckpointOptions files{.unet = options.unet,
@@ -299,7 +310,7 @@ void Components::reload(Part part, DType compute) {
       const bool had_encoder = loaded_encoder.has_value();
       loaded_encoder.reset();
       *vae = VaeDecoder(config);
-      *vae = VaeDecoder::load(load_target(), config, source(Component::kVae), compute);
+      *vae = VaeDecoder::load(load_target(), config, source(Component::kVae), compute, vae_weights);
       if (tiny_vae) {
         const TaesdConfig tiny = tiny_vae->config();
         *tiny_vae = TaesdDecoder(tiny);
@@ -317,6 +328,7 @@ std::string Components::describe_dtype() const {
   if (dtype_of(Part::kText) != unet->dtype()) types += concat(", text ", dtype_of(Part::kText));
   if (vae->dtype() != unet->dtype()) types += concat(", vae ", vae->dtype());
   if (weights) types += concat(", unet weights ", weights.name());
+  if (vae_weights) types += concat(", vae weights ", vae_weights.name());
   return types;
 }
 
@@ -324,8 +336,9 @@ const VaeEncoder& Components::encoder() {
   if (!loaded_encoder) {
     require<FormatError>(checkpoint->find(Component::kVae) != nullptr,
                          "this model has no VAE to encode pictures with");
-    loaded_encoder = VaeEncoder::load(load_target(), vae->config(),
-                                      StoreSource(checkpoint->store(Component::kVae)), vae->dtype());
+    loaded_encoder =
+        VaeEncoder::load(load_target(), vae->config(), StoreSource(checkpoint->store(Component::kVae)),
+                         vae->dtype(), vae_weights);
   }
   return *loaded_encoder;
 }

@@ -36,6 +36,7 @@ struct Components {
   ModelKind kind = ModelKind::kSd1;
   DType dtype = DType::kF32;  // asked for; a model that overflowed may compute in a wider one
   WeightFormat weights;       // how the UNet's matrices and filters are held
+  WeightFormat vae_weights;   // the VAE's
   Device* device = nullptr;
   std::vector<TextEncoder> text;  // in the order of the UNet's context columns
   std::optional<UNet> unet;

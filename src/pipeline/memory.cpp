@@ -28,7 +28,7 @@ void Pipeline::State::ready(Part part) {
 
 void Pipeline::State::prepare_stages(const ResolvedRequest& r, const TokenRows& rows) {
   const auto tokens = rows.chunks * static_cast<int64_t>(rows.rows[0].front().ids.size());
-  const UnetShape shape{r.request.batch, r.conditions, r.latent_height, r.latent_width, tokens};
+  const UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
   if (!unet || !(unet->shape() == shape)) {
     unet.reset();  // give the buffers back before the new ones are made
     unet = std::make_unique<UnetStage>(components, arena, shape);
@@ -56,6 +56,9 @@ MemoryPlan Pipeline::State::measure(const ResolvedRequest& r, const TokenRows& r
   const uint64_t latents =
       16 * static_cast<uint64_t>(r.request.batch * r.latent_height * r.latent_width * 4) * sizeof(float);
   out.buffers = text.buffer_bytes() + unet->buffer_bytes() + vae->buffer_bytes() + latents;
+  if (r.request.tile_size > 0)
+    out.buffers +=
+        tiled_buffer_bytes(r.tiles, r.request.batch * r.conditions, r.latent_height, r.latent_width);
   const std::pair<Part, uint64_t> stages[] = {
       {Part::kText, out.text}, {Part::kUnet, out.unet}, {Part::kVae, out.vae}};
   for (const auto& [part, bytes] : stages) {

@@ -78,6 +78,9 @@ const std::vector<OptionRow>& rows() {
        "how the UNet's weights are held: auto (as --dtype), or in 8 bits: int8, fp8; and multiplied: "
        "int8-products, fp8-products [auto]",
        load_text(&LoadOptions::weights)},
+      {"vae-weights", "", "Model", "TYPE",
+       "how the VAE's weights are held: auto (as --dtype), int8, fp8 [auto]",
+       load_text(&LoadOptions::vae_weights)},
       {"vram-budget", "", "Model", "BYTES", "device memory to stay within: 6G, 6000M, bytes [what is free]",
        [](OptionTargets& t, std::string_view v) { load_of(t).vram_budget = parse_bytes(v); }},
       {"offload", "", "Model", "", "keep weights in host memory; each stage puts its own on the device",
@@ -137,6 +140,15 @@ const std::vector<OptionRow>& rows() {
        integer(&Request::mask_blur, 0, 64)},
       {"image-cfg-scale", "", "Image to image", "X", "instruct-pix2pix: how close to the picture [1.5]",
        number(&Request::image_cfg_scale, 0, 100)},
+
+      {"tile-size", "", "Tiles", "PX",
+       "the UNet over windows of this side, averaged; 0: the whole picture [0]",
+       integer(&Request::tile_size, 0, kMaxSide)},
+      {"tile-overlap", "", "Tiles", "PX", "what neighbouring windows share at least [half of tile-size]",
+       integer(&Request::tile_overlap, 0, kMaxSide)},
+      {"tile-batch", "", "Tiles", "N", "windows in one UNet call [1]", integer(&Request::tile_batch, 1, 64)},
+      {"tile-weights", "", "Tiles", "NAME", "in the average: uniform, gaussian [uniform]",
+       text(&Request::tile_weights)},
 
       {"aesthetic-score", "", "Advanced", "X", "SDXL refiner [6]", number(&Request::aesthetic_score, 0, 100)},
       {"negative-aesthetic-score", "", "Advanced", "X", "SDXL refiner [2.5]",

@@ -121,6 +121,8 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   // Instruct-pix2pix reads the picture through its extra channels and starts from noise.
   out.strength = r.init_image && !components.is_instruct() ? r.strength : 1.0;
   out.sampling = plan_sampling(schedule, sampling_request(out, components));
+  r.tile_overlap = resolved_tile_overlap(r, components.downscale());
+  out.tiles = make_tile_grid(r, out.latent_height, out.latent_width, components.downscale());
   out.conditions = components.is_instruct() ? 3 : r.cfg_scale == 1.0 ? 1 : 2;
   return out;
 }
@@ -157,6 +159,11 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   if (resolved.noise == NoiseKind::kTorchCpu) add("RNG", "CPU");
   if (r.emphasis != "original") add("Emphasis", r.emphasis);
   if (r.plain_prompt) add("Plain prompt", "True");
+  if (r.tile_size > 0) {
+    add("Tile size", std::to_string(r.tile_size));
+    add("Tile overlap", std::to_string(r.tile_overlap));
+    add("Tile weights", r.tile_weights);
+  }
   add("Device", components.info.device);
   add("Compute type", components.info.dtype);
   add("Version", concat("rocm-sd ", version()));

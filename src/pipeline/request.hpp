@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pipeline/components.hpp"
+#include "pipeline/tile_grid.hpp"
 #include "schedulers/sampler.hpp"
 
 namespace rocm_sd {
@@ -14,6 +15,7 @@ struct ResolvedRequest {
   SamplingPlan sampling;
   double strength = 1;  // 1 where there is no init image
   int conditions = 2;   // per picture in one UNet call: 1, 2, or 3 (instruct-pix2pix)
+  TileGrid tiles;       // of the latents; one that covers them unless the request asks for tiles
   bool uses_negative() const { return conditions > 1; }
 };
 

@@ -10,6 +10,7 @@
 #include "pipeline/request.hpp"
 #include "pipeline/residency.hpp"
 #include "pipeline/text_stage.hpp"
+#include "pipeline/tiles.hpp"
 #include "pipeline/unet_stage.hpp"
 #include "pipeline/vae_stage.hpp"
 #include "rocm_sd/pipeline.hpp"
