@@ -148,10 +148,24 @@ test-emu: deps deps-gpu  ## ops, models and pipeline on emulated AMD GPUs under 
 	  echo "emu:$$target took $$((SECONDS - begin)) s"
 	done
 
+# Opt-in: the other emulator is not part of this repository, and neither is a script that fetches it.
+test-emu-differential:  ## our emulator against another, instruction by instruction: TINYGRAD_DIR=... or ROCM_SD_REFERENCE_EMULATOR=command
+	@if [ -z "$(TINYGRAD_DIR)$${ROCM_SD_REFERENCE_EMULATOR:-}" ]; then
+	  echo "test-emu-differential: not run: git clone https://github.com/tinygrad/tinygrad and give TINYGRAD_DIR=/path/to/tinygrad,"
+	  echo "or ROCM_SD_REFERENCE_EMULATOR='command of another emulator' (docs/emulator.md, Against another emulator)"
+	  exit 0
+	fi
+	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
+	cmake --build $(BUILD) -j $(JOBS) --target rocm-sd emulator_test_kernels
+	if [ -n "$(TINYGRAD_DIR)" ]; then
+	  export ROCM_SD_REFERENCE_EMULATOR="$(TEST_PYTHON) $(CURDIR)/tests/support/emulators/tinygrad_mockgpu.py $(TINYGRAD_DIR)"
+	fi
+	ROCM_SD_BUILD_DIR=$(BUILD) $(TEST_PYTHON) -m pytest -n $(JOBS) tests/integration_tests/test_emu_differential.py $(PYTEST_ARGS)
+
 test-all-archs: deps deps-gpu  ## compile the kernels for every target that the compilers here know, and check their report
 	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
 	cmake --build build/all-archs -j $(JOBS)
-	$(PYTHON) tools/report/kernel_report.py --build build/all-archs --check
+	$(PYTHON) tools/report/kernel_report.py --build build/all-archs --check --every
 
 kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator counts in the kernels of EMU_TARGETS
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
@@ -254,5 +268,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

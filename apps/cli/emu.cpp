@@ -37,11 +37,12 @@ void add_emu(CLI::App& app) {
 namespace {
 
 constexpr uint64_t kFileLimit = uint64_t{1} << 30;
+constexpr double kSecondsLimit = 60;
 
 struct RunCommand {
-  std::string file, kernel, grid = "1", block = "1", group = "0", stop, target;
+  std::string file, kernel, grid = "1", block = "1", group = "0", stop, target, limit;
   std::vector<std::string> arguments;
-  uint32_t lds = 0, wave = 0;
+  uint32_t lds = 0, wave = 0, stack = 16384;
   int threads = 0;
   bool trace = false, disasm = false, check = false, count = false;
 };
@@ -64,6 +65,28 @@ std::array<uint32_t, 3> parse_dim(const std::string& text, const char* name, uin
   throw UsageError(concat("--", name, ": expected X, X,Y or X,Y,Z, got \"", printable(text), '"'));
 }
 emu::Dim3 dim3(const std::array<uint32_t, 3>& v) { return {v[0], v[1], v[2]}; }
+
+// "90s", "10m", "5e9" (instructions of a wave), two of them with a comma between, or "none".
+void parse_limit(const std::string& text, emu::Options& options) {
+  if (text == "none") return;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    double value = 0;
+    const auto result = std::from_chars(text.data() + at, text.data() + comma, value);
+    const std::string_view unit(result.ptr, static_cast<size_t>(text.data() + comma - result.ptr));
+    const bool known = unit.empty() || unit == "s" || unit == "m";
+    if (result.ec != std::errc{} || !known || !(value > 0) || value > 1e18)
+      throw UsageError(concat(
+          "--limit: expected seconds (90s), minutes (10m), instructions of a wave (5e9), two of them with a "
+          "comma between, or none; got \"",
+          printable(text), '"'));
+    if (unit.empty())
+      options.instruction_limit = std::max<uint64_t>(1, static_cast<uint64_t>(value));
+    else
+      options.seconds_limit = unit == "m" ? value * 60 : value;
+    at = comma + 1;
+  }
+}
 
 struct Object {
   std::string name, target;
@@ -156,7 +179,11 @@ void run_emu(RunCommand c) {
   if (objects.size() != 1)
     throw UsageError(concat(printable(c.file), ": an archive; name one of its kernels"));
   const std::string target = emu::read_code_object(objects[0].bytes, printable(objects[0].name)).target;
-  emu::Gpu gpu(target, {.threads = c.threads, .count = c.count || c.disasm, .check = c.check});
+  emu::Options options{.threads = c.threads, .count = c.count || c.disasm, .check = c.check};
+  options.seconds_limit = c.limit.empty() ? kSecondsLimit : 0;
+  if (!c.limit.empty()) parse_limit(c.limit, options);
+  options.stack_bytes = c.stack;
+  emu::Gpu gpu(target, options);
   const emu::CodeObject code = gpu.load(objects[0].bytes, printable(objects[0].name));
   const emu::Kernel& kernel = code.kernel(only_kernel(code, c.kernel));
   if (!code.lines().damage().empty())
@@ -196,6 +223,11 @@ void run_emu(RunCommand c) {
     std::fflush(stdout);
     fmt::print(stderr, "stopped; no output was written\n");
     return;
+  } catch (const emu::KernelFault& fault) {
+    const std::string_view what = fault.what();
+    if (c.limit.empty() && what.find(": no end after ") != std::string_view::npos)
+      throw emu::KernelFault(concat(what, "\n--limit allows more (10m, none)"));
+    throw;
   }
   if (!stops.empty()) fmt::print(stderr, "wave {} of group {} never came to {}\n", c.wave, c.group, c.stop);
   if (c.trace && !tracer.seen()) fmt::print(stderr, "there is no wave {} of group {}\n", c.wave, c.group);
@@ -238,6 +270,11 @@ void add_emu(CLI::App& app) {
                   "TYPE:VALUE, null or {A,B,...} for a struct")
       ->allow_extra_args(false);
   sub->add_option("--lds", run->lds, "bytes of dynamic LDS [0]");
+  sub->add_option(
+      "--limit", run->limit,
+      "stop after 90s, 10m or 5e9 (instructions of a wave); both with a comma between; none [60s]");
+  sub->add_option("--stack", run->stack, "bytes of a lane's stack where a kernel recurses [16384]")
+      ->check(CLI::Range(0, 1 << 18));
   sub->add_option("--target", run->target, "gfx90a, ...: which object of a bundle");
   sub->add_option("--threads", run->threads, "host threads [one a core]")->check(CLI::Range(0, 1024));
   sub->add_flag("--trace", run->trace, "print each instruction of a wave and the registers that it changed");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "apps/cli/progress.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "pipeline/latents_file.hpp"
 #include "pipeline/options.hpp"
 #include "pipeline/output_name.hpp"
 #include "pipeline/sheet.hpp"
@@ -197,15 +199,23 @@ class Run {
       if (first_parameters_.empty()) first_parameters_ = picture.parameters;
       return;
     }
-    save(picture.image, {++written_, total_, picture.seed, model}, picture.parameters);
+    const std::string path =
+        save(picture.image, {++written_, total_, picture.seed, model}, picture.parameters);
+    if (picture.latents.empty()) return;
+    const double pixels = static_cast<double>(picture.image.width) * picture.image.height;
+    const auto scale = std::llround(std::sqrt(4 * pixels / static_cast<double>(picture.latents.size())));
+    save_latents(std::filesystem::path(path).replace_extension(".safetensors").string(),
+                 {1, picture.image.height / scale, picture.image.width / scale, picture.latents});
   }
 
-  void save(const Image& image, const OutputName& name, const std::string& parameters) {
+  // The path.
+  std::string save(const Image& image, const OutputName& name, const std::string& parameters) {
     const std::string path = output_name(command_.output, name);
     save_image(image, path,
                {.quality = command_.quality, .parameters = command_.no_metadata ? "" : parameters});
     fmt::print("{}\n", path);
     std::fflush(stdout);
+    return path;
   }
 
   void finish(Pipeline& pipeline) {
@@ -264,7 +274,8 @@ void add_generate(CLI::App& app) {
       ->check(CLI::Range(1, 10000))
       ->option_text("N")
       ->group("Output");
-  sub->add_option("--prompts-file", command->prompts_file, "one prompt a line, in place of --prompt")
+  sub->add_option("--prompts-file", command->prompts_file,
+                  "one prompt a line, in place of --prompt; every line begins with the same seed")
       ->type_name("FILE")
       ->group("Output");
   sub->add_option("--grid", command->grid, "one sheet of all pictures")

@@ -36,8 +36,13 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", rocm_sd::version());
   app.require_subcommand(1);
   app.failure_message([](const CLI::App* failed, const CLI::Error& e) {
-    return "error: " + std::string(e.what()) + "\nTry `" + (failed->get_parent() ? "rocm-sd " : "") +
-           failed->get_name() + " --help`.\n";
+    std::string message = e.what();
+    if (dynamic_cast<const CLI::ExtrasError*>(&e)) {  // whose own list runs backwards
+      message = "not expected:";
+      for (const std::string& extra : failed->remaining(true)) message += " " + extra;
+    }
+    return "error: " + message + "\nTry `" + (failed->get_parent() ? "rocm-sd " : "") + failed->get_name() +
+           " --help`.\n";
   });
   rocm_sd::cli::add_generate(app);
   rocm_sd::cli::add_inspect(app);

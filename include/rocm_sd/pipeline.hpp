@@ -54,9 +54,16 @@ struct LoadOptions {
 };
 
 struct GenerateRequest {
-  std::string prompt, negative_prompt;
+  std::string prompt;
+  // Absent: an empty text, or zeros where the model's pipeline asks for them (force_zeros_for_empty_prompt,
+  // as SDXL's does). An empty text that is given is encoded.
+  std::optional<std::string> negative_prompt;
+  // What SDXL's second text encoder reads; absent or empty: what the first one reads.
+  std::optional<std::string> prompt_2, negative_prompt_2;
   int width = 0, height = 0;  // multiples of 8; 0: the model's own size (or the init image's)
   int steps = 20;             // 1..1000
+  // 1: no guidance. Below 1 a distilled model (LCM, Turbo, Lightning) is not guided either, as in Diffusers;
+  // others follow the negative prompt, as in A1111. A UNet that takes the scale as an input gets it there.
   double cfg_scale = 7.0;
   std::string sampler = "auto";  // A1111's, ComfyUI's, sd.cpp's and Diffusers' names; auto: DPM++ 2M, or what
                                  // the model's scheduler_config.json names
@@ -78,10 +85,33 @@ struct GenerateRequest {
   double strength = 0.75;           // share of the steps that run on an init image, 0..1
   std::optional<Image> mask;        // white is repainted; of the init image's size
   int mask_blur = 4;                // Gaussian blur of the mask, standard deviation in pixels, 0..64
+  // How the mask comes to the latents' size: "area", the mean of each 8 x 8 pixels, rounded (A1111),
+  // "nearest", the first of each 8 x 8 pixels (Diffusers, LDM); "auto": area, nearest for inpainting models.
+  std::string mask_downscale = "auto";
+  // How a model without inputs for a mask keeps the rest: "denoised", the prediction's rest is the picture
+  // (A1111), or "latents", after each step the latents' rest is the picture with the first noise (Diffusers).
+  // Without ancestral noise and memory of earlier steps both are the same.
+  std::string mask_blend = "denoised";
+  // What the VAE makes of a picture: "mean" of its posterior, or "posterior": a sample, drawn from each
+  // image's generator where Diffusers' pipelines draw it.
+  std::string vae_sample = "mean";
+  std::optional<Image> depth;  // depth models: near is bright, any size; the grey of it counts
 
   double aesthetic_score = 6.0, negative_aesthetic_score = 2.5;  // SDXL refiner
   int original_width = 0, original_height = 0, crop_left = 0,
-      crop_top = 0;  // SDXL size conditions; 0: the picture's
+      crop_top = 0;                         // SDXL size conditions; 0: the picture's
+  int target_width = 0, target_height = 0;  // the same; not of the refiner
+  // The size conditions of the negative prompt; absent: those of the prompt (the refiner's crop: 0).
+  std::optional<int> negative_original_width, negative_original_height, negative_crop_left, negative_crop_top,
+      negative_target_width, negative_target_height;
+
+  // One picture by two models (SDXL's base and refiner): the first stops at a share of the training
+  // timesteps, 0..1, the second goes on from there. Latents pass as Picture::latents and init_latents.
+  std::optional<double> denoising_start, denoising_end;
+  // [batch,4,height/8,width/8] row-major, in place of what the VAE would make of an init image; with
+  // denoising_start noisy ones, as x0 + sigma * noise.
+  std::vector<float> init_latents;
+  bool keep_latents = false;  // fill Picture::latents; a request with denoising_end always does
 
   // Tiled diffusion, for pictures larger than the model's own: the UNet runs over windows of this side, in
   // pixels, and their predictions are averaged. Its memory is that of tile_batch windows.
@@ -126,7 +156,8 @@ struct StageTime {
 struct Picture {
   Image image;
   uint64_t seed = 0;
-  std::string parameters;  // A1111's infotext
+  std::string parameters;      // A1111's infotext
+  std::vector<float> latents;  // [4,height/8,width/8] as x0 + sigma * noise; empty unless asked for
 };
 
 struct GenerateResult {

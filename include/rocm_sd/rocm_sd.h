@@ -40,6 +40,9 @@ typedef struct {
   const uint8_t* rgb; /* [height,width,3] */
   uint64_t seed;
   const char* parameters; /* A1111's infotext */
+  const float* latents;   /* [4,height/8,width/8] as x0 + sigma * noise, where "denoising-end" or
+                             "keep-latents" asked for them; else NULL */
+  size_t latents_count;   /* their elements */
 } rocm_sd_picture;
 
 typedef struct {
@@ -99,6 +102,11 @@ typedef struct {
   const float*
       initial_noise; /* [batch,4,height/8,width/8] standard normal in place of seeded noise, or NULL */
   size_t initial_noise_count; /* its elements */
+  const float* init_latents;  /* [batch,4,height/8,width/8] in place of an init image's latents; with the
+                                 option  "denoising-start" as another model left them; or NULL */
+  size_t init_latents_count;  /* their elements */
+  int depth_width, depth_height;
+  const uint8_t* depth; /* [depth_height,depth_width], near is bright, for depth models; or NULL */
 } rocm_sd_inputs;
 
 /* rocm_sd_generate with inputs from memory, which are copied before this returns. inputs may be NULL. */

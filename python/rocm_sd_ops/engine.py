@@ -8,12 +8,11 @@ own headers; callbacks, live weights, pictures and noise pass as pointers."""
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import sys
 import tempfile
 import threading
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
@@ -40,7 +39,8 @@ class _Option(ctypes.Structure):
 
 
 class _Picture(ctypes.Structure):
-    _fields_ = [("width", c_int), ("height", c_int), ("rgb", POINTER(c_uint8)), ("seed", c_uint64), ("parameters", c_char_p)]
+    _fields_ = [("width", c_int), ("height", c_int), ("rgb", POINTER(c_uint8)), ("seed", c_uint64), ("parameters", c_char_p),
+                ("latents", POINTER(c_float)), ("latents_count", c_size_t)]
 
 
 class _Result(ctypes.Structure):
@@ -54,7 +54,8 @@ class _Tensor(ctypes.Structure):
 
 class _Inputs(ctypes.Structure):
     _fields_ = [("width", c_int), ("height", c_int), ("init_rgb", c_void_p), ("mask", c_void_p), ("initial_noise", c_void_p),
-                ("initial_noise_count", c_size_t)]
+                ("initial_noise_count", c_size_t), ("init_latents", c_void_p), ("init_latents_count", c_size_t),
+                ("depth_width", c_int), ("depth_height", c_int), ("depth", c_void_p)]
 
 
 _ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int, c_int, c_double)
@@ -134,11 +135,13 @@ def _options(values: dict[str, Any]) -> ctypes.Array:
 
 @dataclass
 class EngineOutput:
-    """images: as output_type asked; seeds and A1111 parameters of each."""
+    """images: as output_type asked; seeds and A1111 parameters of each; latents [B,4,h,w] where asked for (denoising_end,
+    keep_latents)."""
 
     images: Any
     seeds: list[int] = field(default_factory=list)
     parameters: list[str] = field(default_factory=list)
+    latents: Optional[np.ndarray] = None
 
 
 class ROCmOptimizedPipeline:
@@ -253,19 +256,21 @@ class ROCmOptimizedPipeline:
             self._check(self._library.rocm_sd_plan(self._handle, wanted, ctypes.byref(total)), None)
         return total.value
 
-    def __call__(self, prompt: str, negative_prompt: str = "", height: Optional[int] = None, width: Optional[int] = None,
+    def __call__(self, prompt: str, negative_prompt: Optional[str] = None, height: Optional[int] = None, width: Optional[int] = None,
                  num_inference_steps: int = 20, guidance_scale: float = 7.0, num_images_per_prompt: int = 1,
                  seed: int = -1, image: Any = None, mask_image: Any = None, strength: float = 0.75,
-                 initial_noise: Any = None, output_type: str = "pil", callback: Optional[Progress] = None,
-                 generator: Any = None, **options: Any) -> EngineOutput:
+                 initial_noise: Any = None, init_latents: Any = None, depth_map: Any = None, output_type: str = "pil",
+                 callback: Optional[Progress] = None, generator: Any = None, **options: Any) -> EngineOutput:
         """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
-        through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
+        through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. init_latents: [B,4,height/8,width/8]
+        in place of an image, with denoising_start as another pipeline's denoising_end left them. depth_map: grey [H,W] for depth
+        models. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
         picture, -1 for a random one. generator: a torch.Generator in place of the seed; a fresh one draws what Diffusers draws with it (its
         seed and noise), and each call takes a number from it, so that the next call draws another picture. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
         too, and is raised here. options: the command line's (sampler, schedule, clip_skip, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
-        inputs, held = _inputs(image, mask_image, initial_noise)
+        inputs, held = _inputs(image, mask_image, initial_noise, init_latents, depth_map)
         with self._lock:
             self._check_open()
             if generator is not None:
@@ -275,7 +280,8 @@ class ROCmOptimizedPipeline:
                 "prompt": prompt, "negative_prompt": negative_prompt, "width": width, "height": height,
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
                 "init_image": _path(image), "mask": _path(mask_image),
-                "strength": strength if image is not None else None, **options})
+                "depth": _path(depth_map), **(dict(mask_downscale="nearest", mask_blend="latents") if mask_image is not None else {}),
+                "strength": strength if image is not None or init_latents is not None else None, **options})
             result = POINTER(_Result)()
             self._cancel.value = 0
             status, error = self._run(callback, lambda c: self._library.rocm_sd_generate_from(self._handle, wanted, ctypes.byref(inputs),
@@ -398,7 +404,7 @@ def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
     return np.ascontiguousarray(values)
 
 
-def _inputs(image: Any, mask: Any, noise: Any) -> tuple[_Inputs, list[np.ndarray]]:
+def _inputs(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any = None) -> tuple[_Inputs, list[np.ndarray]]:
     """What the engine takes from memory, and the arrays that must live as long."""
     rgb, grey = _bytes_of(image, "image", 3), _bytes_of(mask, "mask_image", 1)
     made = _Inputs()
@@ -411,10 +417,17 @@ def _inputs(image: Any, mask: Any, noise: Any) -> tuple[_Inputs, list[np.ndarray
         setattr(made, field_name, array.ctypes.data)
         made.height, made.width = array.shape[:2]
         held.append(array)
-    if noise is not None:
-        values = np.ascontiguousarray(_array(noise, "initial_noise"), dtype=np.float32)
-        made.initial_noise, made.initial_noise_count = values.ctypes.data, values.size
+    for floats, field_name in ((noise, "initial_noise"), (latents, "init_latents")):
+        if floats is None:
+            continue
+        values = np.ascontiguousarray(_array(floats, field_name), dtype=np.float32)
+        setattr(made, field_name, values.ctypes.data)
+        setattr(made, field_name + "_count", values.size)
         held.append(values)
+    near = _bytes_of(depth, "depth_map", 1)
+    if near is not None:
+        made.depth, (made.depth_height, made.depth_width) = near.ctypes.data, near.shape
+        held.append(near)
     return made, held
 
 
@@ -459,13 +472,7 @@ def _write_configs(pipe: Any, folder: Path) -> None:
         config.architectures = config.architectures or [type(model).__name__]
         config.save_pretrained(folder / name)
         tokenizer = getattr(pipe, name.replace("text_encoder", "tokenizer"))
-        at = folder / name.replace("text_encoder", "tokenizer")
-        tokenizer.save_pretrained(at)
-        if not (at / "merges.txt").is_file():  # transformers 5 writes tokenizer.json only
-            state = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
-            (at / "vocab.json").write_text(json.dumps(state["vocab"]))
-            pairs = (pair if isinstance(pair, str) else " ".join(pair) for pair in state["merges"])
-            (at / "merges.txt").write_text("#version: 0.2\n" + "\n".join(pairs) + "\n")
+        tokenizer.save_pretrained(folder / name.replace("text_encoder", "tokenizer"))
 
 
 def _output(result: _Result, output_type: str) -> EngineOutput:
@@ -479,4 +486,10 @@ def _output(result: _Result, output_type: str) -> EngineOutput:
         import torch
 
         images = torch.from_numpy(images)
-    return EngineOutput(images, [p.seed for p in pictures], [p.parameters.decode() for p in pictures])
+    latents = None
+    if pictures and pictures[0].latents_count:
+        height, width = pictures[0].height, pictures[0].width
+        flat = np.stack([np.ctypeslib.as_array(p.latents, (p.latents_count,)) for p in pictures])  # a copy
+        scale = round((4 * height * width / flat.shape[1]) ** 0.5)
+        latents = flat.reshape(len(pictures), 4, height // scale, width // scale)
+    return EngineOutput(images, [p.seed for p in pictures], [p.parameters.decode() for p in pictures], latents)

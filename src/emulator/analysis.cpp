@@ -117,7 +117,8 @@ double matrix_cycles(const Inst& inst, std::string_view text, const CardRates& r
   const MatrixShape s = matrix_shape(name);
   const std::string_view types = std::string_view(name).substr(name.find('x'));
   double rate = r.matrix_16, blocks = 1;
-  const bool mfma = has(name, "mfma"), f32 = has(types, "f32"), f64 = has(types, "f64");
+  const bool mfma = has(name, "mfma"), f64 = has(types, "f64");
+  const bool xf32 = has(types, "xf32"), f32 = has(types, "f32") && !xf32;
   if (mfma && !f64) blocks = std::max(1.0, inst.dst.dwords * 64.0 / (s.m * s.n));
   if (mfma && f64) blocks = s.m == 4 ? 4 : 1;
   if (has(types, "iu4"))
@@ -131,6 +132,9 @@ double matrix_cycles(const Inst& inst, std::string_view text, const CardRates& r
   // Several small blocks at once, and gfx90a's older bf16, run at the rate of the generation before.
   const bool old_bf16 = has(types, "bf16") && !has(types, "_1k") && r.matrix_16 == 1024 && mfma;
   if (mfma && !f32 && !f64 && (blocks > 1 || old_bf16)) rate = std::min(rate, old_bf16 ? 512.0 : 1024.0);
+  if (xf32) rate = r.matrix_16 / 2;
+  // A sparse product counts the elements that were left out, and is as fast as a dense one of half its depth.
+  if (has(name, "smfmac") || has(name, "swmmac")) rate *= 2;
   require<InternalError>(rate > 0, "no rate of ", name, " on ", r.target);
   const double cycles = 2 * s.m * s.n * s.k * blocks / (rate / r.simds);
   return mfma ? std::max(cycles, 8.0) : cycles;  // two passes of four cycles at least

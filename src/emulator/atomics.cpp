@@ -15,13 +15,11 @@ const Operand& data_of(const Inst& in) {
   return kSpace == Space::kBuffer ? in.src[0] : in.src[1];
 }
 template <Space kSpace>
-void pointers(Wave& w, const Inst& in, uint32_t bytes, Pointers& p) {
+void pointers(Wave& w, const Inst& in, uint32_t bytes, Pointers& p, uint32_t outside[2]) {
   if constexpr (kSpace == Space::kGlobal) global_pointers(w, in, in.src[0], in.src[2], bytes, p);
   if constexpr (kSpace == Space::kFlat) flat_pointers(w, in, in.src[0], bytes, p);
   if constexpr (kSpace == Space::kBuffer) {
-    uint32_t outside[2];
     buffer_pointers(w, in, in.src[1], in.src[2], in.src[3], bytes, p, outside);
-    if (outside[0] | (w.halves == 2 ? outside[1] : 0)) fault(w, in, "an atomic outside of its buffer");
   }
   for (uint32_t h = 0; h < w.halves; ++h)
     for_active(p.active[h], [&](uint32_t l) {
@@ -30,10 +28,19 @@ void pointers(Wave& w, const Inst& in, uint32_t bytes, Pointers& p) {
     });
 }
 
+// What lanes beyond a buffer's end get.
+void return_zeros(Wave& w, uint32_t dst, uint32_t dwords, const uint32_t outside[2]) {
+  for (uint32_t h = 0; h < w.halves; ++h)
+    for_active(outside[h], [&](uint32_t l) {
+      for (uint32_t d = 0; d < dwords; ++d) ROCM_SD_ISA::vgpr(w, dst + d, h)[l] = 0;
+    });
+}
+
 template <class T, class F, Space kSpace>
 void atomic(Wave& w, const Inst& in) {
   Pointers p;
-  pointers<kSpace>(w, in, sizeof(T), p);
+  uint32_t outside[2] = {};
+  pointers<kSpace>(w, in, sizeof(T), p, outside);
   const auto apply = [](uint8_t* at, T operand) {
     auto* word = reinterpret_cast<BitsOf<T>*>(at);
     BitsOf<T> old = __atomic_load_n(word, __ATOMIC_RELAXED), next;
@@ -49,6 +56,7 @@ void atomic(Wave& w, const Inst& in) {
     atomic_lanes<T, true>(w, dst, data, p, apply);
   else
     atomic_lanes<T, false>(w, dst, data, p, apply);
+  if (in.flags & kReturns) return_zeros(w, dst, sizeof(T) / 4, outside);
 }
 
 // The data operand holds the new value, then the value to compare with.
@@ -56,7 +64,8 @@ template <class T, Space kSpace>
 void compare_swap(Wave& w, const Inst& in) {
   constexpr uint32_t kDwords = sizeof(T) / 4;
   Pointers p;
-  pointers<kSpace>(w, in, sizeof(T), p);
+  uint32_t outside[2] = {};
+  pointers<kSpace>(w, in, sizeof(T), p, outside);
   const Operand& data = data_of<kSpace>(in);
   const uint32_t dst = kSpace == Space::kBuffer ? data.reg : in.dst.reg;
   for (uint32_t h = 0; h < w.halves; ++h)
@@ -69,6 +78,7 @@ void compare_swap(Wave& w, const Inst& in) {
         for (uint32_t d = 0; d < kDwords; ++d)
           ROCM_SD_ISA::vgpr(w, dst + d, h)[l] = static_cast<uint32_t>(static_cast<uint64_t>(old) >> (32 * d));
     });
+  if (in.flags & kReturns) return_zeros(w, dst, kDwords, outside);
 }
 
 constexpr Type kA = Type::kWide;

@@ -74,6 +74,7 @@ void Checker::after(Wave& w, const Inst& in) {
   s.waits.after(in, u, program_.target, s.in_lds);
   s.hazards.after(in, u, program_.target);
   if (in.cls == Class::kLds || u.unit == Unit::kFlat || in.flags & kToLds) shadow_.done(w, in);
+  if (w.state == State::kDone) shadow_.end(w);
   if (w.state == State::kDone && !s.unwritten.empty()) {
     const Unwritten& first = s.unwritten.front();
     fault(w, *first.by,
@@ -103,14 +104,14 @@ void Checker::barrier(const std::vector<Wave>& waves) {
                    where(*first, *states_[first->index].at_barrier)));
     if (!first) first = &w;
   }
-  shadow_.barrier();
+  shadow_.barrier(waves);
 }
 
 void Checker::lds(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
   Watched& s = states_[w.index];
-  // LDS takes dwords and wider at multiples of their size only, unless a mode makes it slow; three dwords
-  // anywhere.
-  const uint32_t alignment = bytes == 12 ? 4 : bytes;
+  // HSA runs LDS in its unaligned mode, in which loads and stores are slow at odd addresses but right;
+  // atomics are not.
+  const uint32_t alignment = in.flags & kAtomic ? bytes : 1;
   for (uint32_t h = 0; h < w.halves; ++h)
     for_active(p.active[h], [&](uint32_t l) {
       const uint8_t* at = p.at[h * kRow + l];

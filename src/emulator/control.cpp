@@ -36,6 +36,7 @@ uint64_t next_address(const Inst& in) { return in.address + in.bytes; }
 void jump(Wave& w, const Inst& in, uint64_t address) {
   const Inst* target = w.program->at(address);
   if (!target) fault(w, in, concat("jump to ", address, ", where there is no instruction"));
+  if (target <= &in && (++w.loops & 0x3ff) == 0) w.state = State::kYield;  // as take()
   w.pc = target;
 }
 void getpc(Wave& w, const Inst& in) { put64(w, in.dst, next_address(in)); }
@@ -64,39 +65,47 @@ void barrier_wait(Wave& w, const Inst& in) {
   w.state = State::kBarrier;
 }
 void trap(Wave& w, const Inst& in) { fault(w, in, "trap"); }
-// A message to the host asks for a doorbell, a clock or the like.
+// A message that has an answer: the clock, whose number the translator leaves in aux. The others ask for a
+// doorbell and for where traps are handled, neither of which is here: 0.
 void message_result(Wave& w, const Inst& in) {
-  w.sgpr[in.dst.reg] = 0;
-  if (in.dst.type == kB) w.sgpr[in.dst.reg + 1] = 0;
+  const uint64_t answer = in.aux == kMessageClock ? clock_ticks() / kCyclesPerTick : 0;
+  w.sgpr[in.dst.reg] = static_cast<uint32_t>(answer);
+  if (in.dst.type == kB) w.sgpr[in.dst.reg + 1] = static_cast<uint32_t>(answer >> 32);
 }
+// Who sleeps waits for others.
+void sleep(Wave& w, const Inst&) { w.state = State::kYield; }
 void nothing(Wave&, const Inst&) {}
 
 // ---- hardware registers: aux holds id | offset << 6 | (size - 1) << 11 ----
-constexpr uint32_t kModeRegister = 1;
-
 void getreg(Wave& w, const Inst& in) {
   const uint32_t id = in.aux & 63, offset = in.aux >> 6 & 31, size = (in.aux >> 11 & 31) + 1;
-  uint32_t value = 0;
-  if (id == kModeRegister)
-    value = w.mode;
-  else if (id == 15)
-    value = w.sgpr[kPrivateBase + 1] >> 16 | (w.sgpr[kSharedBase + 1] & 0xffff0000);
+  uint32_t value = 0;  // of the numbers of units too: every wave runs on the first
+  switch (id) {
+    case kModeRegister: value = w.mode; break;
+    case kApertureRegister:
+      value = w.sgpr[kPrivateBase + 1] >> 16 | (w.sgpr[kSharedBase + 1] & 0xffff0000);
+      break;
+    case kCyclesRegister: value = static_cast<uint32_t>(clock_ticks()); break;
+    case kCyclesHighRegister: value = static_cast<uint32_t>(clock_ticks() >> 32); break;
+    case kUnitRegister: break;
+    default: fault(w, in, "not implemented: this hardware register");
+  }
   value >>= offset;
   w.sgpr[in.dst.reg] = size == 32 ? value : value & ((1u << size) - 1);
+}
+void change_mode(Wave& w, const Inst& in, uint32_t mode) {
+  if (mode & 15) fault(w, in, "not implemented: rounding other than to nearest even");
+  set_mode(w, mode);
 }
 void set_field(Wave& w, const Inst& in, uint32_t value) {
   const uint32_t id = in.aux & 63, offset = in.aux >> 6 & 31, size = (in.aux >> 11 & 31) + 1;
   if (id != kModeRegister) return;  // the others steer traps, priorities and caches
   const uint32_t mask = (size == 32 ? ~0u : (1u << size) - 1) << offset;
-  w.mode = (w.mode & ~mask) | (value << offset & mask);
-  if (w.mode & 15) fault(w, in, "not implemented: rounding other than to nearest even");
+  change_mode(w, in, (w.mode & ~mask) | (value << offset & mask));
 }
 void setreg(Wave& w, const Inst& in) { set_field(w, in, scalar(w, in.src[0])); }
-void round_mode(Wave& w, const Inst& in) {
-  w.mode = (w.mode & ~15u) | (in.aux & 15);
-  if (w.mode & 15) fault(w, in, "not implemented: rounding other than to nearest even");
-}
-void denorm_mode(Wave& w, const Inst& in) { w.mode = (w.mode & ~0xf0u) | (in.aux & 15) << 4; }
+void round_mode(Wave& w, const Inst& in) { change_mode(w, in, (w.mode & ~15u) | (in.aux & 15)); }
+void denorm_mode(Wave& w, const Inst& in) { change_mode(w, in, (w.mode & ~0xf0u) | (in.aux & 15) << 4); }
 
 constexpr Operation jump_entry(const char* name, Handler run) {
   return {name, run, Class::kBranch, 0, 1, false, kN, {Type::kB32}};
@@ -154,7 +163,8 @@ constexpr Operation kTable[] = {
     quiet("s_delay_alu"),
     quiet("s_clause"),
     quiet("s_nop"),
-    quiet("s_sleep"),
+    plain("s_sleep", &sleep, Class::kOther),
+    plain("s_sleep_var", &sleep, Class::kOther),
     quiet("s_setprio"),
     quiet("s_sendmsg"),
     quiet("s_icache_inv"),
@@ -167,6 +177,16 @@ constexpr Operation kTable[] = {
 };
 
 }  // namespace
+
+void set_mode(Wave& w, uint32_t mode) {
+  w.mode = mode;
+  // gfx12 has neither: no operation is in IEEE mode, and clamped NaN are zeros.
+  const bool gfx12 = w.program->target.gfx12, ieee = !gfx12 && mode & 1 << 9;
+  const auto unless = [mode](int bit, uint32_t flag) { return mode >> bit & 1 ? 0u : flag; };
+  w.modes = unless(4, kFlushIn32) | unless(5, kFlushOut32) | unless(6, kFlushIn16) | unless(7, kFlushOut16);
+  if (!ieee) w.modes |= unless(5, kOmod32) | unless(7, kOmod16);
+  if (!gfx12 && !(mode & 1 << 8)) w.modes |= kClampKeepsNan;
+}
 
 Operations control_operations() { return {kTable, std::size(kTable)}; }
 

@@ -51,14 +51,23 @@ bool is_modifier(std::string_view word) {
 
 std::vector<Line> disassemble(std::span<const std::byte> code, const std::string& target) {
   const Llvm& llvm = Llvm::library();
-  const std::unique_ptr<void, decltype(llvm.dispose)> context(
-      llvm.create("amdgcn-amd-amdhsa", target.c_str(), nullptr, 0, nullptr, nullptr), llvm.dispose);
-  require<InternalError>(context != nullptr, "LLVM has no disassembler for ", target);
+  const auto open = [&](const char* features) {
+    std::unique_ptr<void, decltype(llvm.dispose)> context(
+        llvm.create("amdgcn-amd-amdhsa", target.c_str(), features, nullptr, 0, nullptr, nullptr),
+        llvm.dispose);
+    require<InternalError>(context != nullptr, "LLVM has no disassembler for ", target);
+    return context;
+  };
+  const auto context = open("");
+  // LLVM 19 does not know high halves of registers (v1.h) in short encodings unless it is asked to; newer
+  // compilers write them. What it decodes without is left as it is.
+  const auto halves = target.starts_with("gfx9") ? open("") : open("+real-true16");
   std::vector<Line> out;
   char text[512];
   for (uint64_t at = 0; at + 4 <= code.size();) {
     auto* bytes = reinterpret_cast<uint8_t*>(const_cast<std::byte*>(code.data() + at));
-    const size_t size = llvm.instruction(context.get(), bytes, code.size() - at, at, text, sizeof(text));
+    size_t size = llvm.instruction(context.get(), bytes, code.size() - at, at, text, sizeof(text));
+    if (size == 0) size = llvm.instruction(halves.get(), bytes, code.size() - at, at, text, sizeof(text));
     if (size == 0) {
       out.push_back({at, 4, {}});
       at += 4;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <numeric>
@@ -35,83 +37,171 @@ struct Shared {
   std::atomic<bool> stop{false};
   std::mutex mutex;
   std::exception_ptr error;
+  std::string exceeded;             // the limit that was reached
+  std::vector<std::string> stands;  // where waves stood then
+};
+struct Exceeded {
+  std::string limit;
 };
 
-// One host thread's place to run groups in.
-class Worker {
- public:
-  Worker(const LaunchPlan& plan, const Options& options, Shared& shared)
-      : plan_(plan), options_(options), shared_(shared), waves_(plan.waves), halves_(plan.lanes / kRow) {
-    rows_ = aligned_block<uint32_t>(size_t{plan.waves} * halves_ * kRows * kRow);
-    lds_ = aligned_block<uint8_t>(plan.lds_bytes);
-    scratch_ = aligned_block<uint8_t>(size_t{plan.waves} * plan.lanes * plan.kernel.scratch_bytes);
-    if (options.count) counters.executed.resize(plan.program.code.size());
-    if (options.count) {
-      meter_ = std::make_unique<AccessMeter>(plan.program, plan.ranges);
-      group_.meter = meter_.get();
-    }
+std::string place(const Wave& w, const Inst& in) {
+  const std::string& text = w.program->texts[in.text];
+  const uint64_t offset = in.address - w.group->image;
+  const SourceLine source = w.program->lines ? w.program->lines->at(offset) : SourceLine{};
+  const std::string line = source.line ? concat(" (", printable(source.file), ":", source.line, ")") : "";
+  return concat("`", text.empty() ? "(no instruction)" : printable(text), "` at 0x",
+                fmt::format("{:x}", offset), line, ", group (", w.group->id[0], ", ", w.group->id[1], ", ",
+                w.group->id[2], ") wave ", w.index);
+}
+
+// A group on its way: its waves and their registers, LDS and scratch.
+struct Resident {
+  Resident(const LaunchPlan& plan, const Options& options, AccessMeter* meter)
+      : plan(plan), waves(plan.waves) {
+    const uint32_t halves = plan.lanes / kRow;
+    rows = aligned_block<uint32_t>(size_t{plan.waves} * halves * kRows * kRow);
+    lds = aligned_block<uint8_t>(plan.lds_bytes);
+    scratch = aligned_block<uint8_t>(size_t{plan.waves} * plan.lanes * plan.scratch_bytes);
+    group.meter = meter;
     if (options.check) {
-      check_ = std::make_unique<Checker>(plan.program, plan.waves, plan.lanes, plan.lds_bytes,
-                                         plan.kernel.scratch_bytes);
-      group_.check = check_.get();
+      check =
+          std::make_unique<Checker>(plan.program, plan.waves, plan.lanes, plan.lds_bytes, plan.scratch_bytes);
+      group.check = check.get();
     }
-    group_.ranges = plan.ranges;
-    group_.kernel = plan.kernel.name;
-    group_.image = plan.base;
+    group.ranges = plan.ranges;
+    group.kernel = plan.kernel.name;
+    group.image = plan.base;
     for (uint32_t i = 0; i < plan.waves; ++i) {
-      Wave& w = waves_[i];
-      w.halves = halves_;
+      Wave& w = waves[i];
+      w.halves = halves;
       w.lanes = plan.lanes;
       w.half_stride = kRows * kRow;
-      w.rows = rows_.get() + size_t{i} * halves_ * kRows * kRow;
+      w.rows = rows.get() + size_t{i} * halves * kRows * kRow;
       w.program = &plan.program;
-      w.group = &group_;
-      w.lds = lds_.get();
+      w.group = &group;
+      w.lds = lds.get();
       w.lds_bytes = plan.lds_bytes;
-      w.scratch_bytes = plan.kernel.scratch_bytes;
-      w.scratch = scratch_.get() + size_t{i} * plan.lanes * w.scratch_bytes;
+      w.scratch_bytes = plan.scratch_bytes;
+      w.scratch = scratch.get() + size_t{i} * plan.lanes * w.scratch_bytes;
     }
   }
 
-  void work() {
-    const Dim3& g = plan_.launch.grid;
-    for (uint64_t i; !shared_.stop && (i = shared_.next.fetch_add(1)) < plan_.groups();) {
-      group_.id[0] = static_cast<uint32_t>(i % g.x);
-      group_.id[1] = static_cast<uint32_t>(i / g.x % g.y);
-      group_.id[2] = static_cast<uint32_t>(i / g.x / g.y);
-      if (!run_group()) return;
+  void start(uint64_t index) {
+    const Dim3& g = plan.launch.grid;
+    group.id[0] = static_cast<uint32_t>(index % g.x);
+    group.id[1] = static_cast<uint32_t>(index / g.x % g.y);
+    group.id[2] = static_cast<uint32_t>(index / g.x / g.y);
+    // LDS and scratch hold a pattern, not zeros: what reads them unwritten shows.
+    std::fill_n(lds.get(), plan.lds_bytes, uint8_t{0xcd});
+    std::fill_n(scratch.get(), size_t{plan.waves} * plan.lanes * plan.scratch_bytes, uint8_t{0xcd});
+    for (uint32_t i = 0; i < plan.waves; ++i) plan.start_wave(waves[i], i);
+    if (check) check->start_group(waves);
+  }
+
+  // The instruction at which a wave waits, or the next one that it runs.
+  std::string stand(const Wave& w) const {
+    const bool waits = w.state == State::kBarrier;
+    return concat(place(w, waits ? w.pc[-1] : *w.pc), waits ? ": waits" : ": runs", ", ", w.instructions,
+                  " instructions so far");
+  }
+
+  const LaunchPlan& plan;
+  WorkGroup group;
+  std::unique_ptr<Checker> check;
+  std::vector<Wave> waves;
+  Block<uint32_t> rows;
+  Block<uint8_t> lds, scratch;
+};
+
+// One host thread. It runs group after group; one that gets nowhere for a while, because it waits for another
+// (a barrier of the whole grid), is put aside for the next.
+class Worker {
+ public:
+  Worker(const LaunchPlan& plan, const Options& options, Shared& shared, size_t most_residents)
+      : plan_(plan), options_(options), shared_(shared), most_residents_(most_residents) {
+    if (options.count) {
+      counters.executed.resize(plan.program.code.size());
+      meter_ = std::make_unique<AccessMeter>(plan.program, plan.ranges);
     }
+    if (options.seconds_limit > 0)
+      deadline_ =
+          std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                 std::chrono::duration<double>(options.seconds_limit));
+  }
+
+  void work() {
+    bool more = true;  // groups that nobody has begun
+    while (!shared_.stop) {
+      Resident* r = nullptr;
+      if (more && (!idle_.empty() || residents_.size() < most_residents_)) {
+        const uint64_t i = shared_.next.fetch_add(1);
+        more = i < plan_.groups();
+        if (more) r = begin(i);
+      }
+      if (!r) {
+        if (waiting_.empty()) {
+          if (!more) return;
+          continue;
+        }
+        r = waiting_.front();
+        waiting_.pop_front();
+      }
+      running_ = r;
+      (run_group(*r) ? idle_ : waiting_).push_back(r);
+      running_ = nullptr;
+    }
+  }
+
+  // Where waves stand that have not ended.
+  void stands(std::vector<std::string>& out) const {
+    const auto add = [&](const Resident& r) {
+      for (const Wave& w : r.waves)
+        if (w.state != State::kDone) out.push_back(r.stand(w));
+    };
+    if (running_) add(*running_);
+    for (const Resident* r : waiting_) add(*r);
   }
   std::unique_ptr<AccessMeter> take_meter() { return std::move(meter_); }
 
   Counters counters;
 
  private:
-  // False: another thread met a fault.
-  bool run_group() {
-    // LDS and scratch hold a pattern, not zeros: what reads them unwritten shows.
-    std::fill_n(lds_.get(), plan_.lds_bytes, uint8_t{0xcd});
-    std::fill_n(scratch_.get(), size_t{plan_.waves} * plan_.lanes * plan_.kernel.scratch_bytes,
-                uint8_t{0xcd});
-    for (uint32_t i = 0; i < plan_.waves; ++i) plan_.start_wave(waves_[i], i);
-    if (check_) check_->start_group(waves_);
+  static constexpr int kPatience = 16;  // turns of its waves without an end until a group is put aside
+
+  Resident* begin(uint64_t index) {
+    if (idle_.empty()) {
+      residents_.push_back(std::make_unique<Resident>(plan_, options_, meter_.get()));
+      idle_.push_back(residents_.back().get());
+    }
+    Resident* r = idle_.back();
+    idle_.pop_back();
+    r->start(index);
     counters.waves += plan_.waves;
+    return r;
+  }
+
+  // False: it has not ended.
+  bool run_group(Resident& r) {
+    check_ = r.check.get();
     uint32_t alive = plan_.waves;
-    while (alive > 0) {
+    for (int turns = 0; alive > 0 && turns < kPatience;) {
       uint32_t waiting = 0;
       alive = 0;
-      for (Wave& w : waves_) {
+      for (Wave& w : r.waves) {
         if (w.state == State::kYield) turn(w);
         if (w.state != State::kDone) ++alive;
         if (w.state == State::kBarrier) ++waiting;
       }
       if (shared_.stop) return false;
-      if (waiting == alive && waiting > 0 && check_) check_->barrier(waves_);
-      if (waiting == alive)
-        for (Wave& w : waves_)
-          if (w.state == State::kBarrier) w.state = State::kYield;
+      if (waiting < alive) {
+        ++turns;
+        continue;
+      }
+      if (waiting > 0 && check_) check_->barrier(r.waves);
+      for (Wave& w : r.waves)
+        if (w.state == State::kBarrier) w.state = State::kYield;
     }
-    return true;
+    return alive == 0;
   }
 
   void turn(Wave& w) {
@@ -161,24 +251,36 @@ class Worker {
     } while (w.state == State::kRunning);
     finish_turn(w, n);
   }
+  // Loops end a turn after 1024 times back, so that this is reached by waves that never end.
   void finish_turn(Wave& w, uint64_t n) {
     counters.instructions += n;
-    // Loops count: a wave that never ends must turn back 1024 times between two looks.
-    if (options_.instruction_limit && w.state != State::kDone && w.loops > options_.instruction_limit)
-      fault(w, w.pc[0], concat("no end after ", w.loops, " turns of its loops"));
+    w.instructions += n;
+    if (w.state == State::kDone) return;
+    if (options_.instruction_limit && w.instructions > options_.instruction_limit)
+      throw Exceeded{concat("no end after ", options_.instruction_limit, " instructions of a wave")};
+    if (options_.seconds_limit > 0 && std::chrono::steady_clock::now() > deadline_)
+      throw Exceeded{fmt::format("no end after {:g} seconds", options_.seconds_limit)};
   }
 
   const LaunchPlan& plan_;
   const Options& options_;
   Shared& shared_;
-  WorkGroup group_;
+  size_t most_residents_;
+  std::chrono::steady_clock::time_point deadline_;
   std::unique_ptr<AccessMeter> meter_;
-  std::unique_ptr<Checker> check_;
-  std::vector<Wave> waves_;
-  uint32_t halves_;
-  Block<uint32_t> rows_;
-  Block<uint8_t> lds_, scratch_;
+  std::vector<std::unique_ptr<Resident>> residents_;
+  std::deque<Resident*> idle_, waiting_;  // without a group; with one that was put aside
+  Resident* running_ = nullptr;
+  Checker* check_ = nullptr;  // of the group that runs
 };
+
+// How many groups a host thread may have under way: as many as a large card, within a GiB for all threads.
+size_t most_residents(const LaunchPlan& plan, int threads) {
+  const size_t bytes =
+      size_t{plan.waves} * plan.lanes * (kRows * sizeof(uint32_t) + plan.scratch_bytes) + plan.lds_bytes;
+  const size_t all = std::clamp<size_t>((size_t{1} << 30) / bytes, 1, 2048);
+  return std::max<size_t>(all / static_cast<size_t>(threads), 1);
+}
 
 void add(Counters& to, const Counters& from, const Program& program) {
   to.waves += from.waves;
@@ -202,11 +304,19 @@ Counters run(const LaunchPlan& plan, const Options& options) {
   threads = static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(threads), plan.groups()));
   Counters total;
   std::unique_ptr<AccessMeter> whole;
+  const size_t residents = most_residents(plan, threads);
   const auto body = [&] {
     try {
-      Worker worker(plan, options, shared);
-      worker.work();
+      Worker worker(plan, options, shared, residents);
+      try {
+        worker.work();
+      } catch (const Exceeded& e) {
+        const std::lock_guard lock(shared.mutex);
+        if (shared.exceeded.empty()) shared.exceeded = e.limit;
+        shared.stop = true;
+      }
       const std::lock_guard lock(shared.mutex);
+      if (!shared.exceeded.empty()) worker.stands(shared.stands);
       add(total, worker.counters, plan.program);
       if (auto meter = worker.take_meter()) {
         if (whole)
@@ -226,6 +336,13 @@ Counters run(const LaunchPlan& plan, const Options& options) {
     body();
   }
   if (shared.error) std::rethrow_exception(shared.error);
+  if (!shared.exceeded.empty()) {
+    constexpr size_t kShown = 16;
+    std::string message = concat("kernel ", plan.kernel.name, ": ", shared.exceeded, "; its waves stand at");
+    for (size_t i = 0; i < std::min(kShown, shared.stands.size()); ++i) message += "\n  " + shared.stands[i];
+    if (shared.stands.size() > kShown) message += concat("\n  and ", shared.stands.size() - kShown, " more");
+    throw KernelFault(message);
+  }
   if (whole) {
     total.distinct = whole->distinct();
     total.memory = std::move(whole->counts);
@@ -235,17 +352,26 @@ Counters run(const LaunchPlan& plan, const Options& options) {
 }
 
 void fault(const Wave& w, const Inst& in, std::string_view what) {
-  const std::string& text = w.program->texts[in.text];
-  const uint64_t offset = in.address - w.group->image;
-  const SourceLine source = w.program->lines ? w.program->lines->at(offset) : SourceLine{};
-  const std::string place = source.line ? concat(" (", printable(source.file), ":", source.line, ")") : "";
-  throw KernelFault(concat("kernel ", w.group->kernel, ", `",
-                           text.empty() ? "(no instruction)" : printable(text), "` at 0x",
-                           fmt::format("{:x}", offset), place, ", group (", w.group->id[0], ", ",
-                           w.group->id[1], ", ", w.group->id[2], ") wave ", w.index, ": ", what));
+  throw KernelFault(concat("kernel ", w.group->kernel, ", ", place(w, in), ": ", what));
+}
+
+std::span<const HostService> host_services() {
+  static constexpr HostService kAll[] = {
+      {"hidden_hostcall_buffer", "printf, assert or another call of the host"},
+      {"hidden_printf_buffer", "printf"},
+      {"hidden_heap_v1", "malloc in a kernel"},
+      {"hidden_multigrid_sync_arg", "a barrier of several GPUs"},
+      {"hidden_default_queue", "launches by a kernel"},
+      {"hidden_completion_action", "launches by a kernel"}};
+  return kAll;
 }
 
 uint8_t* check_access(Wave& w, const Inst& in, uint64_t address, uint32_t bytes, uint32_t lane) {
+  if (address >> 48 == kServiceWindow >> 48 && (address >> 32 & 0xffff) < host_services().size()) {
+    const HostService& service = host_services()[address >> 32 & 0xffff];
+    fault(w, in,
+          concat("asks the host for ", service.what, " (", service.argument, "), which is not emulated"));
+  }
   const auto ranges = w.group->ranges;
   const auto after = std::upper_bound(ranges.begin(), ranges.end(), address,
                                       [](uint64_t a, const Range& r) { return a < r.begin; });

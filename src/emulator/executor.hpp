@@ -14,7 +14,7 @@ class LaunchPlan {
  public:
   // Checks the launch against the kernel; throws UsageError. References must outlive the plan.
   LaunchPlan(const Program& program, uint64_t base, const Kernel& kernel, const Launch& launch,
-             std::span<const std::byte> kernarg, Memory& memory);
+             std::span<const std::byte> kernarg, Memory& memory, uint32_t stack_bytes = 0);
   ~LaunchPlan();
   LaunchPlan(const LaunchPlan&) = delete;
   LaunchPlan& operator=(const LaunchPlan&) = delete;
@@ -30,11 +30,12 @@ class LaunchPlan {
   const Inst* entry = nullptr;
   uint64_t base = 0;
   uint32_t lanes = 32, threads = 1, waves = 1;  // lanes of a wave; threads and waves of a group
-  uint32_t lds_bytes = 0;
-  uint32_t vgprs = 256, accumulators = 0;  // rows to set up
+  uint32_t lds_bytes = 0, scratch_bytes = 0;    // of a group; of a lane
+  uint32_t vgprs = 256, accumulators = 0;       // rows to set up
   std::vector<Range> ranges;
 
  private:
+  bool preloads() const;
   void fill_hidden();
   void write_packet();
   void user_scalars(Wave& wave) const;

@@ -145,7 +145,7 @@ CodeObject Gpu::load(std::span<const std::byte> file, const std::string& what) {
 Counters Gpu::launch(const CodeObject& code, std::string_view name, const Launch& launch,
                      std::span<const std::byte> kernarg) {
   const Kernel& kernel = code.kernel(name);
-  LaunchPlan plan(code.program(), code.base(), kernel, launch, kernarg, *memory_);
+  LaunchPlan plan(code.program(), code.base(), kernel, launch, kernarg, *memory_, options_.stack_bytes);
   return run(plan, options_);
 }
 

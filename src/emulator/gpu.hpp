@@ -40,11 +40,15 @@ struct Launch {
 using Trace = std::function<void(const Wave& wave, const Inst& inst, std::string_view text)>;
 
 struct Options {
-  int threads = 0;                 // host threads; 0: one a core
-  bool count = false;              // fills all of Counters; see analysis.hpp
-  bool check = false;              // what docs/emulator.md lists under Checking becomes a fault
-  uint64_t instruction_limit = 0;  // of a wave: a launch that reaches it faults; 0: none
-  Trace before, trace;             // before and after each instruction: launches run on one thread
+  int threads = 0;     // host threads; 0: one a core
+  bool count = false;  // fills all of Counters; see analysis.hpp
+  bool check = false;  // what docs/emulator.md lists under Checking becomes a fault
+  // Limits of a launch, which faults where it reaches one and says where its waves stand; 0: none.
+  uint64_t instruction_limit = 0;  // of a wave
+  double seconds_limit = 0;        // of the host's time
+  // Scratch of a lane beyond what the kernel states, where it calls functions that it does not know.
+  uint32_t stack_bytes = 16384;
+  Trace before, trace;  // before and after each instruction: launches run on one thread
 };
 
 struct Counters {
@@ -92,6 +96,8 @@ class Gpu {
   // The host's side of that memory. Throw UsageError for bytes that are not all in one live allocation.
   void write(void* to, const void* from, size_t bytes);       // from the host
   void read(void* to, const void* from, size_t bytes) const;  // to the host
+  // Of watched memory: how many of the bytes nothing has written.
+  size_t unwritten(const void* at, size_t bytes) const { return memory_->unwritten(at, bytes); }
   void copy(void* to, const void* from, size_t bytes);
   void zero(void* to, size_t bytes);
   // Host memory that kernels may access, until forget().

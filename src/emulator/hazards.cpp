@@ -17,6 +17,9 @@ uint32_t after_result(uint32_t passes, bool xdl, bool gfx90a) {
   return passes <= 2 ? 5 : passes <= 8 ? 11 : 19;
 }
 
+// A sparse product (SMFMAC) has its index third, and its addend, which is its destination, last.
+const Operand& addend_of(const Inst& in) { return in.src[3].kind == Kind::kNone ? in.src[2] : in.src[3]; }
+
 }  // namespace
 
 void HazardCheck::start() {
@@ -45,16 +48,17 @@ void HazardCheck::need(const Wave& w, const Inst& in, const Inst& other, uint64_
 
 void HazardCheck::mfma_reads(const Wave& w, const Inst& in, const Uses& u, bool gfx90a) {
   if (exec_.by) need(w, in, *exec_.by, exec_.state, 4, "a matrix instruction follows a change of exec by");
-  for (int s = 0; s < 3; ++s) {
+  for (int s = 0; s < 4; ++s) {
     const Operand& o = in.src[s];
     if (o.kind != Kind::kVgpr) continue;
+    const bool addend = &o == &addend_of(in);
     for (uint32_t r = o.reg; r < uint32_t{o.reg} + o.dwords; ++r) {
       if (const Last& v = vector_[r]; v.by)
         need(w, in, *v.by, v.state, 2, "a matrix instruction reads the result of");
       const Last& m = matrix_[r];
       if (!m.by) continue;
       uint32_t states = 0;
-      if (s < 2) {
+      if (!addend) {
         states = m.is_double ? (m.passes == 4 ? 6 : 11) : after_result(m.passes, m.is_xdl, gfx90a);
       } else if (m.registers.first == o.reg && m.registers.count == o.dwords) {
         const bool small_doubles = m.is_double && u.is_double && m.passes == 4 && u.passes == 4;
@@ -134,7 +138,7 @@ void HazardCheck::after(const Inst& in, const Uses& u, const Target& target) {
                   .passes = u.passes,
                   .is_double = u.is_double,
                   .is_xdl = u.is_xdl};
-    const Operand& c = in.src[2];
+    const Operand& c = addend_of(in);
     if (c.kind == Kind::kVgpr && u.is_xdl)
       for (uint32_t r = c.reg; r < uint32_t{c.reg} + c.dwords; ++r) read_as_c_[r] = me;
     for (uint32_t r = me.registers.first; r < uint32_t{me.registers.first} + me.registers.count; ++r) {

@@ -121,13 +121,25 @@ inline float cos_lane(float x) {
   return static_cast<float>(__builtin_cos(turn * 6.283185307179586));
 }
 
-inline float fract_lane(float x) {  // x - floor(x), below 1
+// x - floor(x), below 1: at most `most`. Of an infinity it is NaN.
+inline float fract_lane(float x, float most = 0x1.fffffep-1f) {
   const float r = x - __builtin_floorf(x);
-  return r < 0x1.fffffep-1f ? r : (x != x ? x : 0x1.fffffep-1f);
+  return r > most ? most : r;
 }
 inline double fract_lane(double x) {
-  const double r = x - __builtin_floor(x);
-  return r < 0x1.fffffffffffffp-1 ? r : (x != x ? x : 0x1.fffffffffffffp-1);
+  const double r = x - __builtin_floor(x), most = 0x1.fffffffffffffp-1;
+  return r > most ? most : r;
+}
+
+// a * b + c of f16 numbers as a float that rounds to f16 once: the product is exact in double, and so is the
+// sum wherever it could tie. To float toward odd, so that the rounding to f16 that follows is the only one.
+inline float fma_half(float a, float b, float c) {
+  const double exact = static_cast<double>(a) * b + c;
+  const float near = static_cast<float>(exact);
+  const uint32_t bits = cast<uint32_t>(near);
+  const bool inexact = static_cast<double>(near) != exact && exact == exact;
+  const bool away = __builtin_fabs(static_cast<double>(near)) > __builtin_fabs(exact);
+  return cast<float>(inexact ? ((bits - (away ? 1 : 0)) | 1) : bits);
 }
 
 inline int32_t frexp_exp(double x) {

@@ -109,9 +109,41 @@ struct Mask {  // a bit of a scalar, as 0 or 1
 template <class Ty>
 constexpr bool kIsFloat = Ty::type == Type::kF16 || Ty::type == Type::kF32 || Ty::type == Type::kF64;
 template <class Ty>
-constexpr int kBits = Ty::type == Type::kB16 || Ty::type == Type::kF16   ? 16
-                      : Ty::type == Type::kB64 || Ty::type == Type::kF64 ? 64
-                                                                         : 32;
+constexpr int kBits = Ty::type == Type::kB16 || Ty::type == Type::kF16 || Ty::type == Type::kHalfBits ? 16
+                      : Ty::type == Type::kB64 || Ty::type == Type::kF64                              ? 64
+                                                                                                      : 32;
+// Floats that are looked at, not computed with: no mode changes their denormals.
+struct RawF32 {
+  using T = float;
+  static constexpr Type type = Type::kF32;
+};
+struct RawF64 {
+  using T = double;
+  static constexpr Type type = Type::kF64;
+};
+struct HalfBits {
+  using T = uint32_t;
+  static constexpr Type type = Type::kHalfBits;
+};
+template <class Ty, class Other>
+constexpr bool kSame = false;
+template <class Ty>
+constexpr bool kSame<Ty, Ty> = true;
+// The bits of Wave::modes that flush denormals of Ty when it is read and when it is written.
+template <class Ty>
+constexpr uint32_t kFlushIn = kSame<Ty, F32>                     ? kFlushIn32
+                              : kSame<Ty, F16> || kSame<Ty, F64> ? kFlushIn16
+                                                                 : 0;
+template <class Ty>
+constexpr uint32_t kFlushOut = kSame<Ty, F32>                     ? kFlushOut32
+                               : kSame<Ty, F16> || kSame<Ty, F64> ? kFlushOut16
+                                                                  : 0;
+
+inline uint32_t flush_half(uint32_t bits) { return bits & 0x7c00 ? bits : bits & 0x8000; }
+inline uint32_t flush_single(uint32_t bits) { return bits & 0x7f800000 ? bits : bits & 0x80000000; }
+inline uint64_t flush_double(uint64_t bits) {
+  return bits & 0x7ff0000000000000ull ? bits : bits & 0x8000000000000000ull;
+}
 
 // ---- reading ----
 
@@ -181,6 +213,9 @@ inline const typename Ty::T* fetch(Wave& w, const Operand& o, uint32_t h, typena
       const uint64_t bits = low[l] | static_cast<uint64_t>(high[l]) << 32;
       buffer[l] = cast<T>((bits & clear) ^ flip);
     }
+    if constexpr (kFlushIn<Ty> != 0)
+      if (w.modes & kFlushIn<Ty>) [[unlikely]]
+        ROCM_SD_LANES buffer[l] = cast<T>(flush_double(cast<uint64_t>(buffer[l])));
     return buffer;
   } else if constexpr (kBits<Ty> == 16) {
     alignas(64) uint32_t bits[kRow];
@@ -190,9 +225,14 @@ inline const typename Ty::T* fetch(Wave& w, const Operand& o, uint32_t h, typena
     } else {
       half_row(w, o, h, o.half & 1, bits);
     }
-    if constexpr (kIsFloat<Ty>) {
+    if (o.neg || o.abs) [[unlikely]] {
       const uint32_t clear = o.abs ? 0x7fff : 0xffff, flip = o.neg ? 0x8000 : 0;
-      ROCM_SD_LANES buffer[l] = half_to_float((bits[l] & clear) ^ flip);
+      ROCM_SD_LANES bits[l] = ((bits[l] & clear) ^ flip) & 0xffff;
+    }
+    if constexpr (kIsFloat<Ty>) {
+      if (w.modes & kFlushIn<Ty>) [[unlikely]]
+        ROCM_SD_LANES bits[l] = flush_half(bits[l]);
+      ROCM_SD_LANES buffer[l] = half_to_float(bits[l]);
     } else if constexpr (static_cast<T>(-1) < 0) {
       ROCM_SD_LANES buffer[l] = static_cast<int16_t>(bits[l]);
     } else {
@@ -202,7 +242,8 @@ inline const typename Ty::T* fetch(Wave& w, const Operand& o, uint32_t h, typena
   } else {
     uint32_t* words = reinterpret_cast<uint32_t*>(buffer);
     const uint32_t* raw = raw_row(w, o, h, 0, words);
-    if (!o.modified) [[likely]]
+    const bool flushed = kFlushIn<Ty> != 0 && w.modes & kFlushIn<Ty>;
+    if (!(o.modified || flushed)) [[likely]]
       return reinterpret_cast<const T*>(raw);
     if (o.sdwa) {
       sdwa_row(o, raw, words);
@@ -210,6 +251,7 @@ inline const typename Ty::T* fetch(Wave& w, const Operand& o, uint32_t h, typena
     }
     const uint32_t clear = o.abs ? 0x7fffffff : 0xffffffff, flip = o.neg ? 0x80000000 : 0;
     ROCM_SD_LANES words[l] = (raw[l] & clear) ^ flip;
+    if (flushed) ROCM_SD_LANES words[l] = flush_single(words[l]);
     return buffer;
   }
 }
@@ -226,12 +268,29 @@ inline void store_row(Wave& w, uint32_t reg, uint32_t h, const uint32_t* value) 
   }
 }
 
-// Output modifiers of float results: times 2, times 4, half; then clamped to 0..1 (NaN becomes 0).
+// Output modifiers of float results: times 2, times 4, half, where the mode obeys them (`omod`, a bit of
+// Modes; -0 becomes 0); then clamped to 0..1 (NaN becomes 0 unless the mode keeps it).
 template <class T>
-inline void modify_result(const Inst& in, T* r) {
+inline void modify_result(const Wave& w, const Inst& in, uint32_t omod, T* r) {
   const T factor = in.omod == 1 ? T(2) : in.omod == 2 ? T(4) : in.omod == 3 ? T(0.5) : T(1);
-  if (in.omod) ROCM_SD_LANES r[l] = r[l] * factor;
-  if (in.flags & kClamp) ROCM_SD_LANES r[l] = r[l] > T(0) ? (r[l] < T(1) ? r[l] : T(1)) : T(0);
+  if (in.omod && w.modes & omod) ROCM_SD_LANES r[l] = r[l] * factor + T(0);
+  if (!(in.flags & kClamp)) return;
+  const bool keeps_nan = w.modes & kClampKeepsNan;
+  ROCM_SD_LANES {
+    const T clamped = r[l] > T(0) ? (r[l] < T(1) ? r[l] : T(1)) : T(0);
+    r[l] = keeps_nan && r[l] != r[l] ? r[l] : clamped;
+  }
+}
+
+// Float results are rounded to f16 and packed, denormals flushed where the mode says so.
+inline void halves_of(const Wave& w, const float* r, uint32_t* bits) {
+  ROCM_SD_LANES bits[l] = float_to_half(r[l]);
+  if (w.modes & kFlushOut16) [[unlikely]]
+    ROCM_SD_LANES bits[l] = flush_half(bits[l]);
+}
+inline void flush_result(const Wave& w, float* r) {
+  if (w.modes & kFlushOut32) [[unlikely]]
+    ROCM_SD_LANES r[l] = cast<float>(flush_single(cast<uint32_t>(r[l])));
 }
 
 // Writes 16 bits a lane into one half of a register; the other half stays (gfx10 and later) or is cleared.
@@ -249,7 +308,11 @@ template <class Ty>
 inline void store_result(Wave& w, const Inst& in, uint32_t h, typename Ty::T* r) {
   if constexpr (kIsFloat<Ty>)
     if (in.omod | (in.flags & kClamp)) [[unlikely]]
-      modify_result(in, r);
+      modify_result(w, in, kSame<Ty, F32> ? kOmod32 : kOmod16, r);
+  if constexpr (kSame<Ty, F32>) flush_result(w, r);
+  if constexpr (kSame<Ty, F64>)
+    if (w.modes & kFlushOut16) [[unlikely]]
+      ROCM_SD_LANES r[l] = cast<double>(flush_double(cast<uint64_t>(r[l])));
   if constexpr (kBits<Ty> == 32) {
     store_row(w, in.dst.reg, h, reinterpret_cast<const uint32_t*>(r));
   } else if constexpr (kBits<Ty> == 64) {
@@ -264,7 +327,7 @@ inline void store_result(Wave& w, const Inst& in, uint32_t h, typename Ty::T* r)
   } else {
     alignas(64) uint32_t bits[kRow];
     if constexpr (kIsFloat<Ty>) {
-      ROCM_SD_LANES bits[l] = float_to_half(r[l]);
+      halves_of(w, r, bits);
     } else {
       ROCM_SD_LANES bits[l] = static_cast<uint32_t>(r[l]);
     }

@@ -21,7 +21,8 @@ enum Property : uint32_t {
   kDispatchId = 16,
   kFlatScratchInit = 32,
   kSegmentSize = 64,
-  kWave32 = 1 << 10
+  kWave32 = 1 << 10,
+  kDynamicStack = 1 << 11
 };
 
 template <class T>
@@ -32,7 +33,7 @@ void put(std::span<std::byte> to, size_t offset, T value) {
 }  // namespace
 
 LaunchPlan::LaunchPlan(const Program& code, uint64_t image, const Kernel& k, const Launch& l,
-                       std::span<const std::byte> kernarg, Memory& memory)
+                       std::span<const std::byte> kernarg, Memory& memory, uint32_t stack_bytes)
     : program(code), kernel(k), launch(l), base(image), memory_(memory) {
   const Dim3& b = launch.block;
   const uint64_t count = uint64_t{b.x} * b.y * b.z;
@@ -46,11 +47,14 @@ LaunchPlan::LaunchPlan(const Program& code, uint64_t image, const Kernel& k, con
   const uint64_t lds = uint64_t{k.lds_bytes} + launch.dynamic_lds;
   require<UsageError>(lds <= kMaxLds, "kernel ", k.name, ": ", lds, " bytes of LDS, a group has ", kMaxLds);
   lds_bytes = static_cast<uint32_t>(lds);
-  entry = program.at(base + k.entry);
+  // Calls through pointers and recursion: how deep, the compiler could not tell.
+  scratch_bytes = k.scratch_bytes + (k.properties & kDynamicStack ? stack_bytes : 0);
+  // What fills the preloaded registers on cards that do not preload stands in the first 256 bytes; those that
+  // do begin behind it (LLVM's "User Guide for AMDGPU Backend", preloaded kernel arguments).
+  entry = program.at(base + k.entry + (preloads() ? 256 : 0));
   require<UsageError>(entry != nullptr, "kernel ", k.name, ": its entry is not an instruction");
   require<UsageError>((k.rsrc1 >> 12 & 15) == 0, "kernel ", k.name,
                       ": not emulated: rounding other than to nearest even");
-  require<UsageError>((k.rsrc1 >> 16 & 15) == 15, "kernel ", k.name, ": not emulated: flushing denormals");
 
   const uint32_t granule = program.target.gfx9 || lanes == 32 ? 8 : 4;
   vgprs = std::min(((k.rsrc1 & 63) + 1) * granule, program.target.accumulators ? 512u : 256u);
@@ -71,13 +75,15 @@ LaunchPlan::LaunchPlan(const Program& code, uint64_t image, const Kernel& k, con
       reinterpret_cast<std::byte*>((reinterpret_cast<uint64_t>(arguments_.data()) + 63) & ~uint64_t{63});
   kernarg_ = std::span(first, k.kernarg_bytes + kSlack);
   if (!kernarg.empty()) std::memcpy(first, kernarg.data(), kernarg.size());
-  fill_hidden();
   packet_.resize(64 + 256);
+  fill_hidden();
   write_packet();
   memory_.admit(kernarg_.data(), kernarg_.size());
   memory_.admit(packet_.data(), packet_.size());
   ranges = memory_.ranges();
 }
+
+bool LaunchPlan::preloads() const { return program.target.gfx9 && (kernel.kernarg_preload & 127) != 0; }
 
 LaunchPlan::~LaunchPlan() {
   memory_.forget(kernarg_.data());
@@ -98,6 +104,11 @@ void LaunchPlan::fill_hidden() {
     if (a.kind == "hidden_dynamic_lds_size") put(kernarg_, a.offset, launch.dynamic_lds);
     if (a.kind == "hidden_shared_base") put(kernarg_, a.offset, kSharedWindow);
     if (a.kind == "hidden_private_base") put(kernarg_, a.offset, kPrivateWindow);
+    if (a.kind == "hidden_queue_ptr")
+      put(kernarg_, a.offset, reinterpret_cast<uint64_t>(packet_.data()) + 64);
+    for (size_t s = 0; s < host_services().size(); ++s)
+      if (a.kind == host_services()[s].argument)
+        put(kernarg_, a.offset, kServiceWindow + (uint64_t{s} << 32));
   }
 }
 
@@ -111,7 +122,7 @@ void LaunchPlan::write_packet() {
   put(packet_, 12, g.x * b.x);
   put(packet_, 16, g.y * b.y);
   put(packet_, 20, g.z * b.z);
-  put(packet_, 24, kernel.scratch_bytes);
+  put(packet_, 24, scratch_bytes);
   put(packet_, 28, lds_bytes);
   put(packet_, 40, reinterpret_cast<uint64_t>(kernarg_.data()));
 }
@@ -132,7 +143,7 @@ void LaunchPlan::user_scalars(Wave& w) const {
   if (properties & kKernargPtr) pair(reinterpret_cast<uint64_t>(kernarg_.data()));
   if (properties & kDispatchId) pair(0);
   if (properties & kFlatScratchInit) pair(0);
-  if (properties & kSegmentSize) w.sgpr[next++] = kernel.scratch_bytes;
+  if (properties & kSegmentSize) w.sgpr[next++] = scratch_bytes;
   const uint32_t preload = kernel.kernarg_preload & 127, from = kernel.kernarg_preload >> 7;
   for (uint32_t i = 0; i < preload && next < 32; ++i)
     if ((from + i + 1) * 4 <= kernarg_.size())
@@ -161,8 +172,10 @@ void LaunchPlan::start_wave(Wave& w, uint32_t index) const {
   w.index = index;
   w.pc = entry;
   w.state = State::kYield;
-  w.mode = 0xf0;
+  // The descriptor's modes of floats; whether clamping keeps NaN and whether operations are in IEEE mode.
+  set_mode(w, (kernel.rsrc1 >> 12 & 0xff) | (kernel.rsrc1 >> 21 & 1) << 8 | (kernel.rsrc1 >> 23 & 1) << 9);
   w.loops = w.signalled = 0;
+  w.instructions = 0;
   w.hit_begin = 1, w.hit_end = 0;
   const auto window = [&](uint16_t reg, uint64_t value) {
     w.sgpr[reg] = static_cast<uint32_t>(value);

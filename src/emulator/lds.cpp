@@ -1,4 +1,5 @@
 // LDS instructions (ds_*): loads, stores, atomics, and the lane shuffles that share their encoding.
+#include <algorithm>
 #include <iterator>
 
 #include "emulator/atomic_core.hpp"
@@ -135,6 +136,23 @@ void swizzle(Wave& w, const Inst& in) {
     store_row(w, in.dst.reg, h, result);
   }
 }
+// Adds the number of active lanes to a dword, or subtracts it; all get what it was.
+template <bool kAppend>
+void append(Wave& w, const Inst& in) {
+  Pointers p;
+  shared_pointer(w, in, (w.sgpr[kM0] & 0xffff) + static_cast<uint32_t>(in.offset), p);
+  uint32_t lanes = 0, old = 0;
+  for (uint32_t h = 0; h < w.halves; ++h) lanes += static_cast<uint32_t>(__builtin_popcount(exec_of(w, h)));
+  for (uint32_t h = 0; h < w.halves; ++h)
+    for_active(p.active[h], [&](uint32_t l) {
+      std::memcpy(&old, p.at[h * kRow + l], 4);
+      const uint32_t next = kAppend ? old + lanes : old - lanes;
+      std::memcpy(p.at[h * kRow + l], &next, 4);
+    });
+  alignas(64) uint32_t row[kRow];
+  std::fill_n(row, kRow, old);
+  for (uint32_t h = 0; h < w.halves; ++h) store_row(w, in.dst.reg, h, row);
+}
 void nothing(Wave&, const Inst&) {}
 
 constexpr Type kA = Type::kWide;
@@ -184,6 +202,8 @@ constexpr Operation kTable[] = {
     entry("ds_bpermute_b32", &bpermute, 1, 2),
     entry("ds_permute_b32", &permute, 1, 2),
     entry("ds_swizzle_b32", &swizzle, 1, 1),
+    entry("ds_append", &append<true>, 1, 0),
+    entry("ds_consume", &append<false>, 1, 0),
     entry("ds_nop", &nothing, 0, 0),
 };
 

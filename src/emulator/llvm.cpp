@@ -24,7 +24,7 @@ struct Opened {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(file.symbol(name));
       if (!function && problem.empty()) problem = concat(file.name(), " has no ", name);
     };
-    find(functions.create, "LLVMCreateDisasmCPU");
+    find(functions.create, "LLVMCreateDisasmCPUFeatures");
     find(functions.dispose, "LLVMDisasmDispose");
     find(functions.instruction, "LLVMDisasmInstruction");
     for (const char* name : {"LLVMInitializeAMDGPUTargetInfo", "LLVMInitializeAMDGPUTargetMC",

@@ -6,7 +6,7 @@
 namespace rocm_sd::emu {
 
 struct Llvm {
-  decltype(&LLVMCreateDisasmCPU) create = nullptr;
+  decltype(&LLVMCreateDisasmCPUFeatures) create = nullptr;
   decltype(&LLVMDisasmDispose) dispose = nullptr;
   decltype(&LLVMDisasmInstruction) instruction = nullptr;
 

@@ -16,13 +16,22 @@ enum class Result : uint8_t { kF32, kF16, kBf16, kI32 };
 
 constexpr int kTile = 16;
 
+// Element i of a lane's fragment; of 16-bit floats neg_lo negates the even ones, neg_hi the odd ones. Of
+// integers these bits say that they are signed, which kE knows.
+template <Element kE, class T>
+void signed_row(Wave& w, const Operand& o, uint32_t h, int i, T* row) {
+  element_row<kE>(w, o, h, static_cast<uint32_t>(i), row);
+  if constexpr (kE == Element::kF16 || kE == Element::kBf16)
+    if (i % 2 ? o.neg_hi : o.neg) ROCM_SD_LANES row[l] = -row[l];
+}
+
 // A or B as [k][16].
 template <Element kE, int kDepth, class T>
 void load_fragment(Wave& w, const Inst& in, const Operand& o, T* out) {
   alignas(64) T row[kRow];
   if (!(in.flags & kGfx12)) {
     for (int k = 0; k < kDepth; ++k) {
-      element_row<kE>(w, o, 0, k, row);
+      signed_row<kE>(w, o, 0, k, row);
       for (int l = 0; l < kTile; ++l) out[k * kTile + l] = row[l];
     }
     return;
@@ -30,7 +39,7 @@ void load_fragment(Wave& w, const Inst& in, const Operand& o, T* out) {
   const int groups = static_cast<int>(w.lanes) / kTile, each = kDepth / groups;
   for (uint32_t h = 0; h < w.halves; ++h)
     for (int i = 0; i < each; ++i) {
-      element_row<kE>(w, o, h, i, row);
+      signed_row<kE>(w, o, h, i, row);
       for (int s = 0; s < 2; ++s)
         for (int l = 0; l < kTile; ++l)
           out[(i + each * (2 * static_cast<int>(h) + s)) * kTile + l] = row[s * kTile + l];

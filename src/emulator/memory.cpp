@@ -1,5 +1,6 @@
 #include "emulator/memory.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -47,6 +48,12 @@ uint8_t* Memory::written(uint64_t address) const {
 void Memory::mark_written(const void* pointer, size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (uint8_t* at = written(reinterpret_cast<uint64_t>(pointer)); at && bytes > 0) std::memset(at, 1, bytes);
+}
+
+size_t Memory::unwritten(const void* pointer, size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const uint8_t* at = written(reinterpret_cast<uint64_t>(pointer));
+  return at ? static_cast<size_t>(std::count(at, at + bytes, uint8_t{0})) : 0;
 }
 
 void Memory::copy_written(const void* to, const void* from, size_t bytes) {

@@ -31,6 +31,8 @@ class Memory {
   // kernel's store.
   void* allocate_watched(size_t bytes);
   void mark_written(const void* pointer, size_t bytes);
+  // Of watched bytes, how many were not written.
+  size_t unwritten(const void* pointer, size_t bytes) const;
   void copy_written(const void* to, const void* from, size_t bytes);
   // Throws UsageError unless `pointer` came from allocate(); null is allowed.
   void release(void* pointer);

@@ -31,12 +31,16 @@ void global_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
 void flat_pointers(Wave& w, const Inst& in, const Operand& vaddr, uint32_t bytes, Pointers& out);
 void scratch_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& saddr, uint32_t bytes,
                       Pointers& out);
-// buffer_*: lanes out of the buffer's range are not active; `outside` names them (loads give them zeros).
+// buffer_*: lanes of which a byte is out of the buffer's range are not active; `outside` [halves] names them
+// (loads give them zeros). skip: bytes that are added to the address.
 void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& resource,
-                     const Operand& soffset, uint32_t bytes, Pointers& out, uint32_t outside[2]);
+                     const Operand& soffset, uint32_t bytes, Pointers& out, uint32_t outside[2],
+                     uint32_t skip = 0);
 // ds_*: offset in bytes is added to the address operand.
 void lds_pointers(Wave& w, const Inst& in, const Operand& addr, uint32_t offset, uint32_t bytes,
                   Pointers& out);
+// The dword of LDS at an address that all lanes share, for the first active lane alone.
+void shared_pointer(Wave& w, const Inst& in, uint32_t address, Pointers& out);
 // Where the `active` lanes of a load to LDS write: a dword a lane from M0 and the instruction's offset on.
 void lane_slots(Wave& w, const Inst& in, const uint32_t active[2], Pointers& out);
 

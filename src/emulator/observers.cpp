@@ -4,16 +4,14 @@
 
 namespace rocm_sd::emu {
 
-namespace {
-constexpr uint8_t kMany = 255;
-}
-
 void LdsShadow::start_group() {
   std::fill(bytes_.begin(), bytes_.end(), Byte{});
   std::fill(arrived_.begin(), arrived_.end(), 0u);
   std::fill(settled_.begin(), settled_.end(), 0u);
   epoch_ = 1;
+  ended_ = 0;
   rewrites_.clear();
+  suspects_.clear();
 }
 
 void LdsShadow::race(const Wave& w, const Inst& in, uint32_t lane, bool writes, uint32_t at,
@@ -29,26 +27,72 @@ void LdsShadow::done(const Wave& w, const Inst& in) {
   rewrites_.clear();
 }
 
+void LdsShadow::suspect(Byte& b, const Suspect& who) {
+  b.suspects |= 1u << who.wave;
+  // What has been cleared since goes now and then, so that a loop does not fill the memory.
+  if (suspects_.size() >= 4 * bytes_.size() + 64)
+    std::erase_if(suspects_, [&](const Suspect& s) { return !(bytes_[s.at].suspects >> s.wave & 1); });
+  suspects_.push_back(who);
+}
+
+void LdsShadow::settle(const Wave& w) {
+  for (const Suspect& s : suspects_)
+    if (s.wave == w.index && bytes_[s.at].suspects >> s.wave & 1)
+      fault(w, *s.by,
+            concat("lane ", static_cast<int>(s.lane), " reads byte ", s.at,
+                   " of LDS, which an atomic of wave ", static_cast<int>(s.other),
+                   " changes between the same barriers; wave ", w.index, " does none there itself"));
+}
+
+void LdsShadow::end(const Wave& w) {
+  settle(w);
+  ended_ |= 1u << w.index;
+}
+
+void LdsShadow::barrier(const std::vector<Wave>& waves) {
+  if (!suspects_.empty())
+    for (const Wave& w : waves) settle(w);
+  suspects_.clear();
+  ++epoch_;
+  settled_ = arrived_;
+}
+
 void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane, uint32_t operation) {
   Byte& b = bytes_[at];
   const bool writes = in.flags & (kStores | kToLds), atomic = in.flags & kAtomic;
   const auto me = static_cast<uint8_t>(w.index);
+  const uint32_t bit = 1u << me;
+  if (b.atomic_epoch != epoch_) b.atomics = 0;
+  if (b.read_epoch != epoch_) b.readers = 0;
+  const bool mine = atomic || b.atomics & bit;  // this wave has synchronised here
   if ((!writes || atomic) && !b.written)
     fault(w, in, concat("lane ", lane, " reads byte ", at, " of LDS, which nothing has written"));
   if (b.write_epoch == epoch_ && b.writer != me && !(atomic && b.by_atomic)) {
-    if (writes && !atomic && !b.by_atomic)
+    const bool theirs = b.by_atomic || b.atomics >> b.writer & 1;
+    if (!theirs && writes && !atomic)
       rewrites_.push_back({at, lane, b.writer, w.lds[at]});
-    else
+    else if (!theirs || (writes && !mine))
       race(w, in, lane, writes, at, b.writer);
+    else if (!mine)
+      suspect(b, {at, me, static_cast<uint8_t>(lane), b.writer, &in});
   }
   if (b.written && b.writer != me && b.write_epoch < epoch_ && b.operation > settled_[b.writer])
     fault(w, in,
           concat("lane ", lane, (writes ? " writes" : " reads"), " byte ", at, " of LDS: wave ",
                  static_cast<int>(b.writer), " came to the barrier without a wait for its store there"));
-  if (writes && !atomic && b.read_epoch == epoch_ && b.reader != me)
-    fault(w, in,
-          concat("lane ", lane, " writes byte ", at,
-                 " of LDS, which another wave read since the last barrier"));
+  if (const uint32_t others = writes ? b.readers & ~bit & ~b.atomics : 0) {
+    if (!mine || others & ended_)
+      fault(w, in,
+            concat("lane ", lane, " writes byte ", at,
+                   " of LDS, which another wave read since the last barrier"));
+    for (uint32_t left = others; left; left &= left - 1)
+      suspect(b, {at, static_cast<uint8_t>(__builtin_ctz(left)), b.reading_lane, me, b.read_by});
+  }
+  if (atomic) {
+    b.atomics |= bit;
+    b.atomic_epoch = epoch_;
+    b.suspects &= ~bit;
+  }
   if (writes) {
     b.write_epoch = epoch_;
     b.writer = me;
@@ -56,8 +100,10 @@ void LdsShadow::touch(const Wave& w, const Inst& in, uint32_t at, uint32_t lane,
     b.by_atomic = atomic;
     b.written = true;
   } else {
-    b.reader = b.read_epoch == epoch_ && b.reader != me ? kMany : me;
+    b.readers |= bit;
     b.read_epoch = epoch_;
+    b.read_by = &in;
+    b.reading_lane = static_cast<uint8_t>(lane);
   }
 }
 

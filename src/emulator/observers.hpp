@@ -8,20 +8,23 @@
 
 namespace rocm_sd::emu {
 
-// Who touched each byte of a group's LDS since the last barrier. Throws KernelFault for a race (two waves, no
-// barrier between them, one writes, not both by atomics, and two writes differ), for a read of a byte that
-// nobody wrote, and where a wave came to the barrier without having waited for its store, which others then
-// need not see.
+// Who touched each byte of a group's LDS since the last barrier. Throws KernelFault for a race, for a read of
+// a byte that nobody wrote, and where a wave came to the barrier without having waited for its store, which
+// others then need not see.
+//
+// A race: two waves touch a byte with no barrier between, one of them writes, not both by atomics, and two
+// plain writes differ. A compare-and-swap loop begins with a plain load, which machine code does not tell
+// from any other: a plain read beside another wave's atomic is a race only if its wave comes to the barrier,
+// or ends, without an atomic of its own there.
 class LdsShadow {
  public:
   LdsShadow(uint32_t bytes, uint32_t waves) : bytes_(bytes), arrived_(waves), settled_(waves) {}
   void start_group();
   // A wave comes to a barrier; `ended`: how many of its LDS operations have.
   void arrive(uint32_t wave, uint32_t ended) { arrived_[wave] = ended; }
-  void barrier() {
-    ++epoch_;
-    settled_ = arrived_;
-  }
+  void barrier(const std::vector<Wave>& waves);
+  // A wave has ended.
+  void end(const Wave& wave);
   // operation: the number of this one among the wave's, from 1.
   void access(const Wave& wave, const Inst& inst, const Pointers& pointers, uint32_t bytes,
               uint32_t operation);
@@ -29,25 +32,36 @@ class LdsShadow {
   void done(const Wave& wave, const Inst& inst);
 
  private:
+  // Sets of waves are masks: a group has 32 at most.
   struct Byte {
-    uint32_t write_epoch = 0, read_epoch = 0;
-    uint32_t operation = 0;          // of the writer
-    uint8_t writer = 0, reader = 0;  // waves; kMany readers
+    uint32_t write_epoch = 0, read_epoch = 0, atomic_epoch = 0;
+    uint32_t operation = 0;             // of the writer
+    uint32_t readers = 0, atomics = 0;  // who read it plainly, who did atomics on it, in that epoch
+    uint32_t suspects = 0;              // whose plain reads another's atomic met
+    const Inst* read_by = nullptr;      // the last plain read
+    uint8_t writer = 0, reading_lane = 0;
     bool written = false, by_atomic = false;
   };
-  void touch(const Wave& wave, const Inst& inst, uint32_t at, uint32_t lane, uint32_t operation);
-
-  [[noreturn]] static void race(const Wave& wave, const Inst& inst, uint32_t lane, bool writes, uint32_t at,
-                                uint32_t writer);
-
+  struct Suspect {
+    uint32_t at;
+    uint8_t wave, lane, other;
+    const Inst* by;
+  };
   struct Rewrite {  // of a byte that another wave wrote
     uint32_t at, lane, writer;
     uint8_t value;  // that it had
   };
+  void touch(const Wave& wave, const Inst& inst, uint32_t at, uint32_t lane, uint32_t operation);
+  void suspect(Byte& byte, const Suspect& who);
+  void settle(const Wave& wave);  // throws for a suspect of this wave
+  [[noreturn]] static void race(const Wave& wave, const Inst& inst, uint32_t lane, bool writes, uint32_t at,
+                                uint32_t writer);
+
   std::vector<Rewrite> rewrites_;
+  std::vector<Suspect> suspects_;  // those whose bit in Byte::suspects has been cleared are none any more
   std::vector<Byte> bytes_;
   std::vector<uint32_t> arrived_, settled_;  // by wave
-  uint32_t epoch_ = 1;
+  uint32_t epoch_ = 1, ended_ = 0;
 };
 
 }  // namespace rocm_sd::emu

@@ -76,10 +76,12 @@ uint64_t float_bits(std::string_view text, Type type, double value) {
     case Type::kF64:
     case Type::kB64: return turn ? 0x3fc45f306dc9c882ull : __builtin_bit_cast(uint64_t, value);
     case Type::kF16:
-    case Type::kB16:
-    case Type::kPkF16:
-    case Type::kPkB16: return turn ? 0x3118 : ROCM_SD_ISA::float_to_half(static_cast<float>(value));
-    case Type::kPkBf16: return ROCM_SD_ISA::float_to_bf16(static_cast<float>(value));
+    case Type::kHalfBits:
+    case Type::kPkF16: return turn ? 0x3118 : ROCM_SD_ISA::float_to_half(static_cast<float>(value));
+    case Type::kBf16:
+    case Type::kPkBf16: return turn ? 0x3e22 : ROCM_SD_ISA::float_to_bf16(static_cast<float>(value));
+    // 16-bit integers are cut from the f32 pattern, packed ones are both of its halves: LLVM,
+    // getInlineEncodingV216().
     default: break;
   }
   return turn ? 0x3e22f983u : __builtin_bit_cast(uint32_t, static_cast<float>(value));

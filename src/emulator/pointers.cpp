@@ -103,7 +103,8 @@ void scratch_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Opera
 }
 
 void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operand& resource,
-                     const Operand& soffset, uint32_t bytes, Pointers& out, uint32_t outside[2]) {
+                     const Operand& soffset, uint32_t bytes, Pointers& out, uint32_t outside[2],
+                     uint32_t skip) {
   const uint64_t words = scalar64(w, resource);
   const uint64_t base = words & 0xffffffffffffull;
   const uint32_t stride = static_cast<uint32_t>(words >> 48) & 0x3fff;
@@ -122,10 +123,11 @@ void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
     const uint32_t* offset = offen ? raw_row(w, vaddr, h, idxen ? 1 : 0, b1) : nullptr;
     for_active(out.active[h], [&](uint32_t l) {
       const uint32_t lane = h * kRow + l;
-      const uint64_t at = (offset ? offset[l] : 0) + static_cast<uint64_t>(in.offset) +
+      const uint64_t at = (offset ? offset[l] : 0) + static_cast<uint64_t>(in.offset) + skip +
                           (index ? static_cast<uint64_t>(index[l]) * stride : 0);
       if (is_private) {
-        out.at[lane] = scratch_byte(w, in, static_cast<uint32_t>(at) + scalar_offset, bytes, lane);
+        // The scalar offset counts bytes of the whole wave: a stack pointer is one.
+        out.at[lane] = scratch_byte(w, in, static_cast<uint32_t>(at) + scalar_offset / w.lanes, bytes, lane);
       } else if (at + bytes > limit) {
         outside[h] |= 1u << l;
       } else {
@@ -138,6 +140,19 @@ void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
     observe_scratch(w, in, out, bytes);
   else
     observe_global(w, in, out, bytes);
+}
+
+void shared_pointer(Wave& w, const Inst& in, uint32_t address, Pointers& out) {
+  bool found = false;
+  for (uint32_t h = 0; h < w.halves; ++h) {
+    const uint32_t exec = exec_of(w, h);
+    out.active[h] = found ? 0 : exec & (0 - exec);
+    for_active(out.active[h], [&](uint32_t l) {
+      out.at[h * kRow + l] = lds_access(w, in, address, 4, h * kRow + l);
+      found = true;
+    });
+  }
+  observe_lds(w, in, out, 4);
 }
 
 void lane_slots(Wave& w, const Inst& in, const uint32_t active[2], Pointers& out) {

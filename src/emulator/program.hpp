@@ -67,6 +67,34 @@ struct WorkGroup {
 
 // Where the flat address space shows LDS and scratch: above every host address.
 constexpr uint64_t kSharedWindow = uint64_t{1} << 48, kPrivateWindow = uint64_t{2} << 48;
+// What a kernel gets in place of structures that serve it on the host (printf's buffer and the like), 4 GiB
+// each: an access there is a fault that says which service it was.
+constexpr uint64_t kServiceWindow = uint64_t{3} << 48;
+struct HostService {
+  std::string_view argument;  // the hidden argument that points to it
+  std::string_view what;
+};
+std::span<const HostService> host_services();
+
+// Hardware registers, numbered as s_getreg_b32 does here: the translator gives them by name, since families
+// number them differently.
+enum HardwareRegister : uint32_t {
+  kModeRegister = 1,
+  kUnitRegister = 2,  // which compute unit, die or queue
+  kApertureRegister = 15,
+  kCyclesRegister = 29,
+  kCyclesHighRegister = 30,
+  kUnknownRegister = 63,
+};
+constexpr uint32_t kMessageClock = 0x83;  // s_sendmsg_rtn: MSG_RTN_GET_REALTIME
+
+// The clock of the emulated GPU: nanoseconds of the host, as cycles of a shader at 1 GHz. The constant clock
+// (s_memrealtime) ticks once in kCyclesPerTick, 100 MHz as on the cards.
+uint64_t clock_ticks();
+constexpr uint64_t kCyclesPerTick = 10;
+
+// Writes the mode register. The caller has refused what is not emulated.
+void set_mode(Wave& wave, uint32_t mode);
 
 // Throws KernelFault "kernel K, instruction `text` at 0x...: <what>".
 [[noreturn]] void fault(const Wave& wave, const Inst& inst, std::string_view what);

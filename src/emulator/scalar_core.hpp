@@ -20,11 +20,13 @@ inline typename Ty::T get(Wave& w, const Operand& o) {
   if constexpr (kBits<Ty> == 64) {
     return cast<T>(scalar64(w, o));
   } else if constexpr (Ty::type == Type::kF16) {
-    const uint32_t bits = scalar(w, o) & 0xffff;
-    return half_to_float((o.abs ? bits & 0x7fff : bits) ^ (o.neg ? 0x8000 : 0));
+    uint32_t bits = scalar(w, o) & 0xffff;
+    bits = (o.abs ? bits & 0x7fff : bits) ^ (o.neg ? 0x8000 : 0);
+    return half_to_float(w.modes & kFlushIn16 ? flush_half(bits) : bits);
   } else {
-    const uint32_t bits = scalar(w, o);
-    return cast<T>((o.abs ? bits & 0x7fffffff : bits) ^ (o.neg ? 0x80000000u : 0));
+    uint32_t bits = scalar(w, o);
+    bits = (o.abs ? bits & 0x7fffffff : bits) ^ (o.neg ? 0x80000000u : 0);
+    return cast<T>(w.modes & kFlushIn<Ty> ? flush_single(bits) : bits);
   }
 }
 template <class Ty, class T>
@@ -32,10 +34,12 @@ inline void put(Wave& w, const Inst& in, T value) {
   if constexpr (kBits<Ty> == 64) {
     put64(w, in.dst, static_cast<uint64_t>(value));
   } else if constexpr (Ty::type == Type::kF16) {
-    w.sgpr[in.dst.reg] = float_to_half(value);
+    const uint32_t bits = float_to_half(value);
+    w.sgpr[in.dst.reg] = w.modes & kFlushOut16 ? flush_half(bits) : bits;
   } else if constexpr (Ty::type == Type::kF32) {
     float result[kRow] = {static_cast<float>(value)};
-    if (in.omod | (in.flags & kClamp)) modify_result(in, result);
+    if (in.omod | (in.flags & kClamp)) modify_result(w, in, kOmod32, result);
+    flush_result(w, result);
     w.sgpr[in.dst.reg] = cast<uint32_t>(result[0]);
   } else {
     w.sgpr[in.dst.reg] = static_cast<uint32_t>(value);

@@ -19,9 +19,7 @@ constexpr auto larger = [](float a, float b, u32&) { return max_num(a, b); };
 constexpr auto lowest = [](float a, float b, u32&) { return minimum(a, b); };
 constexpr auto highest = [](float a, float b, u32&) { return maximum(a, b); };
 constexpr auto fma32 = [](float a, float b, float c, u32&) { return __builtin_fmaf(a, b, c); };
-constexpr auto fma16 = [](float a, float b, float c, u32&) {
-  return static_cast<float>(static_cast<double>(a) * b + c);
-};
+constexpr auto fma16 = [](float a, float b, float c, u32&) { return fma_half(a, b, c); };
 constexpr auto same = [](auto a, u32&) { return a; };
 constexpr auto widen = [](auto a, u32&) { return static_cast<float>(a); };
 

@@ -53,11 +53,8 @@ void buffer_load(Wave& w, const Inst& in) {
   }
 }
 
-void clock_value(Wave& w, const Inst& in) {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  put64(w, in.dst, static_cast<uint64_t>(now.tv_sec) * 100000000u + static_cast<uint64_t>(now.tv_nsec) / 10);
-}
+void cycles(Wave& w, const Inst& in) { put64(w, in.dst, clock_ticks()); }
+void constant_clock(Wave& w, const Inst& in) { put64(w, in.dst, clock_ticks() / kCyclesPerTick); }
 void nothing(Wave&, const Inst&) {}
 
 constexpr Type kA = Type::kWide;
@@ -85,8 +82,8 @@ constexpr Operation kTable[] = {
     entry("s_buffer_load_b128", &buffer_load<4>),
     entry("s_buffer_load_b256", &buffer_load<8>),
     entry("s_buffer_load_b512", &buffer_load<16>),
-    {"s_memtime", &clock_value, Class::kSmem, 1, 0, false, kA, {}},
-    {"s_memrealtime", &clock_value, Class::kSmem, 1, 0, false, kA, {}},
+    {"s_memtime", &cycles, Class::kSmem, 1, 0, false, kA, {}},
+    {"s_memrealtime", &constant_clock, Class::kSmem, 1, 0, false, kA, {}},
     quiet("s_dcache_inv"),
     quiet("s_dcache_wb"),
     quiet("s_gl1_inv"),
@@ -98,6 +95,12 @@ constexpr Operation kTable[] = {
 };
 
 }  // namespace
+
+uint64_t clock_ticks() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
 
 Operations scalar_memory_operations() { return {kTable, std::size(kTable)}; }
 

@@ -1,5 +1,6 @@
 #include "emulator/translate.hpp"
 
+#include <cstring>
 #include <map>
 #include <optional>
 
@@ -14,6 +15,14 @@
 namespace rocm_sd::emu {
 
 namespace {
+
+bool is_16_bits(Type type) {
+  return type == Type::kF16 || type == Type::kB16 || type == Type::kHalfBits || type == Type::kBf16;
+}
+
+// gfx11, gfx12: an instruction of the long vector encoding (VOP3), which has bits that choose halves of
+// 16-bit operands.
+bool has_op_sel(uint32_t first_dword) { return first_dword >> 26 == 0x35; }
 
 bool is_packed(Type type) {
   return type == Type::kPkF16 || type == Type::kPkB16 || type == Type::kPkF32 || type == Type::kPkBf16;
@@ -30,9 +39,19 @@ uint8_t sdwa_select(std::string_view word) {
 // hwreg(HW_REG_MODE, 4, 2) -> id | offset << 6 | (size - 1) << 11.
 uint32_t hardware_register(std::string_view text) {
   const auto parts = list_of(text.substr(text.find('(') + 1));  // the name counts as 0
-  const uint32_t id = text.find("HW_REG_MODE") != std::string_view::npos           ? 1
-                      : text.find("HW_REG_SH_MEM_BASES") != std::string_view::npos ? 15
-                                                                                   : 63;
+  static constexpr std::pair<std::string_view, HardwareRegister> kNames[] = {
+      {"HW_REG_MODE", kModeRegister},
+      {"HW_REG_WAVE_MODE", kModeRegister},
+      {"HW_REG_SH_MEM_BASES", kApertureRegister},
+      {"HW_REG_SHADER_CYCLES_HI", kCyclesHighRegister},
+      {"HW_REG_SHADER_CYCLES", kCyclesRegister},  // and _LO
+      {"HW_REG_HW_ID", kUnitRegister},            // and HW_ID1, HW_ID2
+      {"HW_REG_WAVE_HW_ID", kUnitRegister},
+      {"HW_REG_XCC_ID", kUnitRegister},
+  };
+  uint32_t id = kUnknownRegister;
+  for (const auto& [name, number] : kNames)
+    if (id == kUnknownRegister && text.find(name) != std::string_view::npos) id = number;
   const uint32_t offset = parts.size() > 1 ? static_cast<uint32_t>(parts[1]) : 0;
   const uint32_t size = parts.size() > 2 ? static_cast<uint32_t>(parts[2]) : 32;
   return id | (offset & 31) << 6 | ((size - 1) & 31) << 11;
@@ -43,7 +62,8 @@ class Translator {
   Translator(Program& program) : program_(program) {}
 
   // Appends the instruction(s) of a line; the last one carries no fields of the line but its operation.
-  void line(const Line& line, uint64_t address) {
+  void line(const Line& line, uint64_t address, uint32_t first_dword) {
+    first_dword_ = program_.target.gfx9 ? 0 : first_dword;
     const auto text = static_cast<uint32_t>(program_.texts.size());
     program_.texts.push_back(line.text);
     const size_t first = program_.code.size();
@@ -138,11 +158,13 @@ class Translator {
       const auto o = i < words.size() ? parse_operand(words[i++], op.src[s]) : Operand{};
       if (!o) return false;
       inst.src[s] = *o;
+      if (is_packed(op.src[s])) inst.src[s].neg_hi = o->neg;  // "-v1" of a pair negates both
       inst.operands = static_cast<uint8_t>(s + 1);
     }
     if (op.srcs == 0 && i < words.size() && words[i].starts_with("hwreg("))
       inst.aux = hardware_register(words[i++]);
-    if (op.srcs == 0 && i < words.size() && words[i].starts_with("sendmsg(")) ++i;
+    if (op.srcs == 0 && i < words.size() && words[i].starts_with("sendmsg("))
+      if (words[i++].find("GET_REALTIME") != std::string_view::npos) inst.aux = kMessageClock;
     if (op.reads_dst) {
       inst.src[op.srcs] = inst.dst;
       inst.src[op.srcs].type = op.src[op.srcs];
@@ -175,6 +197,8 @@ class Translator {
     each("neg_hi", [&](size_t k, int on) {
       if (k < 4 && on) inst.src[k].neg_hi = inst.src[k].modified = true;
     });
+    choose_halves(inst, op);
+    if (name.starts_with("v_cmpx")) inst.flags |= kWritesExec;
     if (name.find("_fma_mix") != std::string::npos)
       for (int s = 0; s < 3; ++s)
         if (inst.src[s].half & 2) inst.src[s].type = Type::kF16;
@@ -228,6 +252,18 @@ class Translator {
     return sdwa(inst, op, parts) && dpp(inst, parts);
   }
 
+  // The halves that 16-bit operands take in the long encoding of gfx11 and gfx12: LLVM 19 writes them for
+  // some operations only.
+  void choose_halves(Inst& inst, const Operation& op) {
+    if (!has_op_sel(first_dword_) || op.dsts == 2) return;
+    const int total = op.srcs + (op.reads_dst ? 1 : 0);
+    const bool to_high = first_dword_ >> 14 & 1;
+    for (int s = 0; s < total && s < 3; ++s)
+      if (is_16_bits(op.src[s]) && inst.src[s].kind != Kind::kNone)
+        inst.src[s].half = s < op.srcs ? first_dword_ >> (11 + s) & 1 : to_high;
+    if (is_16_bits(op.dst)) inst.dst_half = to_high;
+  }
+
   bool sdwa(Inst& inst, const Operation& op, const Assembly& parts) {
     if (!parts.mnemonic.ends_with("_sdwa")) return true;
     static constexpr std::string_view kSources[] = {"src0_sel", "src1_sel"};
@@ -250,9 +286,11 @@ class Translator {
   }
 
   bool dpp(Inst& inst, const Assembly& parts) {
-    if (!parts.mnemonic.ends_with("_dpp")) return true;
     LaneMap map;
-    if (!lane_map(parts, map) || inst.src[0].kind != Kind::kVgpr || inst.inner) return false;
+    const bool permuted = lane_map(parts, map);
+    // Comparisons have no suffix that says so.
+    if (!permuted && !parts.mnemonic.ends_with("_dpp")) return true;
+    if (!permuted || inst.src[0].kind != Kind::kVgpr || inst.inner) return false;
     program_.lane_maps.push_back(map);
     inst.lanes = &program_.lane_maps.back();
     inst.src[0].kind = Kind::kPermuted;
@@ -314,7 +352,8 @@ class Translator {
   }
 
   Program& program_;
-  bool index_mode_ = false;  // between s_set_gpr_idx_on and _off, which stand in one basic block
+  uint32_t first_dword_ = 0;  // of the line's encoding; gfx9: 0
+  bool index_mode_ = false;   // between s_set_gpr_idx_on and _off, which stand in one basic block
   std::map<uint64_t, const uint32_t*> rows_;
 };
 
@@ -331,10 +370,12 @@ Program translate(std::span<const std::byte> image, uint64_t base,
     Program::Section section{base + begin, base + end, std::vector<int32_t>((end - begin) / 4, -1)};
     for (const Line& line : disassemble(image.subspan(begin, end - begin), target.name)) {
       section.index[line.offset / 4] = static_cast<int32_t>(program.code.size());
-      translator.line(line, section.begin + line.offset);
+      uint32_t first = 0;
+      std::memcpy(&first, image.data() + begin + line.offset, sizeof(first));
+      translator.line(line, section.begin + line.offset, first);
     }
     // Running off the end of a section faults.
-    translator.line({end - begin, 4, {}}, section.end);
+    translator.line({end - begin, 4, {}}, section.end, 0);
     program.sections.push_back(std::move(section));
   }
   for (Inst& inst : program.code)

@@ -87,7 +87,7 @@ void matrix_unit(Uses& u, const Inst& in, std::string_view name, std::string_vie
   u.is_mfma = has(name, "mfma");
   const std::string_view types = name.substr(std::min(name.size(), name.find('x')));
   u.is_double = has(types, "f64");
-  u.is_xdl = !u.is_double && (!has(types, "f32") || target.name == "gfx90a");
+  u.is_xdl = !u.is_double && (!has(types, "f32") || has(types, "xf32") || target.name == "gfx90a");
   if (!u.is_mfma) return;
   const CardRates* rates = find_rates(target.name);
   const double cycles = rates ? matrix_cycles(in, text, *rates) : 64;

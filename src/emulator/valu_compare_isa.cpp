@@ -83,13 +83,13 @@ constexpr auto class64 = [](double a, uint32_t mask) {
       cmp<Ty, Ty, X>(prefix "eq_" suffix, eq), cmp<Ty, Ty, X>(prefix "le_" suffix, le),  \
       cmp<Ty, Ty, X>(prefix "gt_" suffix, gt), cmp<Ty, Ty, X>(prefix "ne_" suffix, neq), \
       cmp<Ty, Ty, X>(prefix "ge_" suffix, ge), cmp<Ty, Ty, X>(prefix "t_" suffix, always)
-#define ALL_COMPARES(prefix, X)                                                           \
-  FLOAT_COMPARES(prefix, "f16", F16, X), FLOAT_COMPARES(prefix, "f32", F32, X),           \
-      FLOAT_COMPARES(prefix, "f64", F64, X), INT_COMPARES(prefix, "i16", I16, X),         \
-      INT_COMPARES(prefix, "u16", B16, X), INT_COMPARES(prefix, "i32", I32, X),           \
-      INT_COMPARES(prefix, "u32", B32, X), INT_COMPARES(prefix, "i64", I64, X),           \
-      INT_COMPARES(prefix, "u64", B64, X), cmp<B16, B32, X>(prefix "class_f16", class16), \
-      cmp<F32, B32, X>(prefix "class_f32", class32), cmp<F64, B32, X>(prefix "class_f64", class64)
+#define ALL_COMPARES(prefix, X)                                                                \
+  FLOAT_COMPARES(prefix, "f16", F16, X), FLOAT_COMPARES(prefix, "f32", F32, X),                \
+      FLOAT_COMPARES(prefix, "f64", F64, X), INT_COMPARES(prefix, "i16", I16, X),              \
+      INT_COMPARES(prefix, "u16", B16, X), INT_COMPARES(prefix, "i32", I32, X),                \
+      INT_COMPARES(prefix, "u32", B32, X), INT_COMPARES(prefix, "i64", I64, X),                \
+      INT_COMPARES(prefix, "u64", B64, X), cmp<HalfBits, B32, X>(prefix "class_f16", class16), \
+      cmp<RawF32, B32, X>(prefix "class_f32", class32), cmp<RawF64, B32, X>(prefix "class_f64", class64)
 
 constexpr Operation kTable[] = {ALL_COMPARES("v_cmp_", false), ALL_COMPARES("v_cmpx_", true)};
 

@@ -25,16 +25,7 @@ constexpr auto highest = [](auto a, auto b) { return maximum(a, b); };
 constexpr auto lowest3 = [](auto a, auto b, auto c) { return minimum(minimum(a, b), c); };
 constexpr auto highest3 = [](auto a, auto b, auto c) { return maximum(maximum(a, b), c); };
 constexpr auto fma32 = [](float a, float b, float c) { return __builtin_fmaf(a, b, c); };
-// Two roundings do not show: an f16 product is exact in double, and so is its sum wherever it could tie.
-constexpr auto fma16 = [](float a, float b, float c) {
-  const double exact = static_cast<double>(a) * b + c;
-  // To float toward odd, so that the rounding to f16 that follows is the only one.
-  const float near = static_cast<float>(exact);
-  const uint32_t bits = cast<uint32_t>(near);
-  const bool inexact = static_cast<double>(near) != exact && exact == exact;
-  const bool away = __builtin_fabs(static_cast<double>(near)) > __builtin_fabs(exact);
-  return cast<float>(inexact ? ((bits - (away ? 1 : 0)) | 1) : bits);
-};
+constexpr auto fma16 = [](float a, float b, float c) { return fma_half(a, b, c); };
 constexpr auto fma64 = [](double a, double b, double c) { return __builtin_fma(a, b, c); };
 constexpr auto mad32 = [](float a, float b, float c) { return a * b + c; };
 
@@ -66,8 +57,8 @@ inline T div_fixup(T a, T b, T c) {
   if (__builtin_fabs(b) == inf && __builtin_fabs(c) == inf) return nan;
   if (b == 0 || __builtin_fabs(c) == inf) return sign * inf;
   if (__builtin_fabs(b) == inf || c == 0) return sign * T(0);
-  const T magnitude = a < 0 ? -a : a;
-  return a != a ? sign * inf : sign * magnitude;
+  // The sign of a quotient that underflowed is not to be trusted, that of zero included.
+  return a != a ? sign * inf : sign * static_cast<T>(__builtin_fabs(a));
 }
 constexpr auto fixup = [](auto a, auto b, auto c) { return div_fixup(a, b, c); };
 
@@ -138,11 +129,7 @@ constexpr Operation kTable[] = {
     op1<F16, F16>("v_floor_f16", floor32),
     op1<F16, F16>("v_trunc_f16", trunc32),
     op1<F16, F16>("v_rndne_f16", rndne32),
-    op1<F16, F16>("v_fract_f16",
-                  [](float a) {
-                    const float r = a - __builtin_floorf(a);
-                    return r < 0x1.ffcp-1f ? r : (a != a ? a : 0x1.ffcp-1f);
-                  }),
+    op1<F16, F16>("v_fract_f16", [](float a) { return fract_lane(a, 0x1.ffcp-1f); }),
     op1<F16, F16>("v_exp_f16", exp2op, kTrans),
     op1<F16, F16>("v_log_f16", log2op, kTrans),
     op1<F16, F16>("v_rcp_f16", rcp, kTrans),

@@ -220,7 +220,7 @@ constexpr Operation kTable[] = {
     op3<I16, I16, I16, I16>("v_med3_i16", middle),
     op3<B16, B16, B16, B16>("v_mad_u16", [](u32 a, u32 b, u32 c) { return a * b + c; }),
     op3<B16, B16, B16, B16>("v_mad_i16", [](u32 a, u32 b, u32 c) { return a * b + c; }),
-    op2<B32, B16, B16>("v_pack_b32_f16", [](u32 a, u32 b) { return a | b << 16; }),
+    op2<B32, HalfBits, HalfBits>("v_pack_b32_f16", [](u32 a, u32 b) { return a | b << 16; }),
     op1<B16, B32>("v_sat_pk_u8_i16",
                   [](u32 a) {
                     return clamp_u(static_cast<int16_t>(a), 255) | clamp_u(static_cast<i32>(a) >> 16, 255)

@@ -10,19 +10,25 @@ namespace {
 using u32 = uint32_t;
 using i32 = int32_t;
 
+// The 16 bits of a float operand for the low (part 0) or the high result, with its modifiers.
+inline void part_bits(Wave& w, const Operand& o, uint32_t h, int part, u32* bits) {
+  half_row(w, o, h, o.half >> part & 1, bits);
+  const u32 clear = o.abs ? 0x7fff : 0xffff, flip = (part ? o.neg_hi : o.neg) ? 0x8000 : 0;
+  if (o.modified) ROCM_SD_LANES bits[l] = (bits[l] & clear) ^ flip;
+}
 // The operand of the low (part 0) or the high result.
 template <class Ty>
 inline void fetch_part(Wave& w, const Operand& o, uint32_t h, int part, typename Ty::T* out) {
   alignas(64) u32 bits[kRow];
-  half_row(w, o, h, o.half >> part & 1, bits);
-  const bool neg = part ? o.neg_hi : o.neg;
   if constexpr (kIsFloat<Ty>) {
-    const u32 flip = neg ? 0x8000 : 0;
-    ROCM_SD_LANES out[l] = half_to_float(bits[l] ^ flip);
-  } else if constexpr (static_cast<typename Ty::T>(-1) < 0) {
-    ROCM_SD_LANES out[l] = static_cast<int16_t>(bits[l]);
+    part_bits(w, o, h, part, bits);
+    if (w.modes & kFlushIn16) [[unlikely]]
+      ROCM_SD_LANES bits[l] = flush_half(bits[l]);
+    ROCM_SD_LANES out[l] = half_to_float(bits[l]);
   } else {
-    ROCM_SD_LANES out[l] = bits[l];
+    half_row(w, o, h, o.half >> part & 1, bits);
+    constexpr bool kSigned = static_cast<typename Ty::T>(-1) < 0;
+    ROCM_SD_LANES out[l] = kSigned ? static_cast<int16_t>(bits[l]) : static_cast<typename Ty::T>(bits[l]);
   }
 }
 
@@ -43,8 +49,8 @@ void packed(Wave& w, const Inst& in) {
       }
       Buffer<B32> bits;
       if constexpr (kIsFloat<Ty>) {
-        if (in.flags & kClamp) modify_result(in, r.lane);
-        ROCM_SD_LANES bits.lane[l] = float_to_half(r.lane[l]);
+        if (in.flags & kClamp) modify_result(w, in, 0, r.lane);
+        halves_of(w, r.lane, bits.lane);
       } else {
         ROCM_SD_LANES bits.lane[l] = static_cast<u32>(r.lane[l]) & 0xffff;
       }
@@ -63,6 +69,8 @@ inline void fetch_pk32(Wave& w, const Operand& o, uint32_t h, int part, float* o
   const u32* raw = raw_row(w, o, h, o.half >> part & 1, buffer);
   const u32 flip = (part ? o.neg_hi : o.neg) ? 0x80000000u : 0;
   ROCM_SD_LANES out[l] = cast<float>(raw[l] ^ flip);
+  if (w.modes & kFlushIn32) [[unlikely]]
+    ROCM_SD_LANES out[l] = cast<float>(flush_single(cast<u32>(out[l])));
 }
 template <class F, int kSources>
 void packed32(Wave& w, const Inst& in) {
@@ -79,7 +87,8 @@ void packed32(Wave& w, const Inst& in) {
       } else {
         ROCM_SD_LANES r[part].lane[l] = F{}(a.lane[l], b.lane[l]);
       }
-      if (in.flags & kClamp) modify_result(in, r[part].lane);
+      if (in.flags & kClamp) modify_result(w, in, 0, r[part].lane);
+      flush_result(w, r[part].lane);
     }
     for (int part = 0; part < 2; ++part)
       store_row(w, in.dst.reg + part, h, reinterpret_cast<u32*>(r[part].lane));
@@ -110,34 +119,44 @@ void fma_mix(Wave& w, const Inst& in) {
       s[i] = in.src[i].half & 2 ? fetch<F16>(w, in.src[i], h, buffer[i].lane)
                                 : fetch<F32>(w, in.src[i], h, buffer[i].lane);
     ROCM_SD_LANES r.lane[l] = __builtin_fmaf(s[0][l], s[1][l], s[2][l]);
-    if (in.flags & kClamp) modify_result(in, r.lane);
+    if (in.flags & kClamp) modify_result(w, in, 0, r.lane);
     if constexpr (!kToHalf) {
+      flush_result(w, r.lane);
       store_row(w, in.dst.reg, h, reinterpret_cast<u32*>(r.lane));
     } else {
       Buffer<B32> merged;
       const u32* old = vgpr(w, in.dst.reg, h);
-      ROCM_SD_LANES merged.lane[l] = kHigh ? (old[l] & 0xffff) | float_to_half(r.lane[l]) << 16
-                                           : (old[l] & 0xffff0000) | float_to_half(r.lane[l]);
+      Buffer<B32> bits;
+      halves_of(w, r.lane, bits.lane);
+      ROCM_SD_LANES merged.lane[l] =
+          kHigh ? (old[l] & 0xffff) | bits.lane[l] << 16 : (old[l] & 0xffff0000) | bits.lane[l];
       store_row(w, in.dst.reg, h, merged.lane);
     }
   }
 }
 
+// sum += a * b of both halves, each with its selection and negation; f16 and bf16 products are exact in
+// float. No mode flushes their denormals.
+template <bool kBf16>
+void add_products(Wave& w, const Inst& in, uint32_t h, float* sum) {
+  const auto widen = [](u32 x) { return kBf16 ? bf16_to_float(x) : half_to_float(x); };
+  for (int part = 0; part < 2; ++part) {
+    Buffer<B32> a, b;
+    part_bits(w, in.src[0], h, part, a.lane);
+    part_bits(w, in.src[1], h, part, b.lane);
+    ROCM_SD_LANES sum[l] = __builtin_fmaf(widen(a.lane[l]), widen(b.lane[l]), sum[l]);
+  }
+}
+// Of the addend neg_lo negates; neg_hi does nothing, as LLVM's selection relies on: it sets both for -c.
 template <bool kBf16>
 void dot2(Wave& w, const Inst& in) {
   for (uint32_t h = 0; h < w.halves; ++h) {
     if (!exec_of(w, h)) continue;
-    Buffer<B32> b0, b1;
     Buffer<F32> bc, r;
-    const u32* a = raw_row(w, in.src[0], h, 0, b0.lane);
-    const u32* b = raw_row(w, in.src[1], h, 0, b1.lane);
-    const float* c = fetch<F32>(w, in.src[2], h, bc.lane);
-    const auto widen = [](u32 x) { return kBf16 ? bf16_to_float(x & 0xffff) : half_to_float(x & 0xffff); };
-    ROCM_SD_LANES {
-      const float low = __builtin_fmaf(widen(a[l]), widen(b[l]), c[l]);
-      r.lane[l] = __builtin_fmaf(widen(a[l] >> 16), widen(b[l] >> 16), low);
-    }
-    if (in.flags & kClamp) modify_result(in, r.lane);
+    const float* c = fetch<RawF32>(w, in.src[2], h, bc.lane);
+    ROCM_SD_LANES r.lane[l] = c[l];
+    add_products<kBf16>(w, in, h, r.lane);
+    if (in.flags & kClamp) modify_result(w, in, 0, r.lane);
     store_row(w, in.dst.reg, h, reinterpret_cast<u32*>(r.lane));
   }
 }
@@ -147,17 +166,15 @@ template <bool kBf16>
 void dot2_16(Wave& w, const Inst& in) {
   for (uint32_t h = 0; h < w.halves; ++h) {
     if (!exec_of(w, h)) continue;
-    Buffer<B32> b0, b1, b2, r;
-    const u32* a = raw_row(w, in.src[0], h, 0, b0.lane);
-    const u32* b = raw_row(w, in.src[1], h, 0, b1.lane);
-    const u32* c = raw_row(w, in.src[2], h, 0, b2.lane);
+    Buffer<B32> c, r;
+    Buffer<F32> sum;
+    part_bits(w, in.src[2], h, 0, c.lane);
+    ROCM_SD_LANES sum.lane[l] = kBf16 ? bf16_to_float(c.lane[l]) : half_to_float(c.lane[l]);
+    add_products<kBf16>(w, in, h, sum.lane);
     const u32* old = vgpr(w, in.dst.reg, h);
-    const int from = in.src[2].half & 1 ? 16 : 0, to = in.dst_half ? 16 : 0;
-    const auto widen = [](u32 x) { return kBf16 ? bf16_to_float(x & 0xffff) : half_to_float(x & 0xffff); };
+    const int to = in.dst_half ? 16 : 0;
     ROCM_SD_LANES {
-      const float low = __builtin_fmaf(widen(a[l]), widen(b[l]), widen(c[l] >> from));
-      const float sum = __builtin_fmaf(widen(a[l] >> 16), widen(b[l] >> 16), low);
-      const u32 bits = kBf16 ? float_to_bf16(sum) : float_to_half(sum);
+      const u32 bits = kBf16 ? float_to_bf16(sum.lane[l]) : float_to_half(sum.lane[l]);
       r.lane[l] = (old[l] & ~(0xffffu << to)) | bits << to;
     }
     store_row(w, in.dst.reg, h, r.lane);
@@ -186,6 +203,15 @@ void dot4_f8(Wave& w, const Inst& in) {
 
 // Two, four or eight products of 16-, 8- or 4-bit integers: signed where neg_lo says so, or by the name of
 // the operation.
+template <int kBitsEach>
+const u32* dot_row(Wave& w, const Operand& o, uint32_t h, u32* buffer) {
+  if (kBitsEach != 16 || o.half == 2) return raw_row(w, o, h, 0, buffer);
+  alignas(64) u32 high[kRow];  // other halves than the usual ones
+  half_row(w, o, h, o.half & 1, buffer);
+  half_row(w, o, h, o.half & 2, high);
+  ROCM_SD_LANES buffer[l] |= high[l] << 16;
+  return buffer;
+}
 template <int kBitsEach, int kSigned>
 void dot_int(Wave& w, const Inst& in) {
   constexpr int kShift = 32 - kBitsEach;
@@ -194,8 +220,8 @@ void dot_int(Wave& w, const Inst& in) {
   for (uint32_t h = 0; h < w.halves; ++h) {
     if (!exec_of(w, h)) continue;
     Buffer<B32> b0, b1, b2, r;
-    const u32* a = raw_row(w, in.src[0], h, 0, b0.lane);
-    const u32* b = raw_row(w, in.src[1], h, 0, b1.lane);
+    const u32* a = dot_row<kBitsEach>(w, in.src[0], h, b0.lane);
+    const u32* b = dot_row<kBitsEach>(w, in.src[1], h, b1.lane);
     const u32* c = raw_row(w, in.src[2], h, 0, b2.lane);
     ROCM_SD_LANES {
       int64_t sum = kSigned ? static_cast<int64_t>(static_cast<i32>(c[l])) : static_cast<int64_t>(c[l]);
@@ -225,9 +251,7 @@ constexpr auto fmaxi = [](auto a, auto b) { return maximum(a, b); };
 constexpr auto least = [](auto a, auto b) { return a < b ? a : b; };
 constexpr auto most = [](auto a, auto b) { return a > b ? a : b; };
 constexpr auto mad = [](auto a, auto b, auto c) { return a * b + c; };
-constexpr auto fma16 = [](float a, float b, float c) {
-  return static_cast<float>(static_cast<double>(a) * b + c);
-};
+constexpr auto fma16 = [](float a, float b, float c) { return fma_half(a, b, c); };
 constexpr auto fma32 = [](float a, float b, float c) { return __builtin_fmaf(a, b, c); };
 constexpr auto shl = [](u32 a, u32 b) { return b << (a & 15); };
 constexpr auto shr = [](u32 a, u32 b) { return b >> (a & 15); };
@@ -319,14 +343,14 @@ constexpr Operation kTable[] = {
      3,
      false,
      Type::kB16,
-     {Type::kPkBf16, Type::kPkBf16, Type::kB16}},
+     {Type::kPkBf16, Type::kPkBf16, Type::kBf16}},
     dot("v_dot4_f32_fp8_fp8", &dot4_f8<false, false>, kB, kF),
     dot("v_dot4_f32_fp8_bf8", &dot4_f8<false, true>, kB, kF),
     dot("v_dot4_f32_bf8_fp8", &dot4_f8<true, false>, kB, kF),
     dot("v_dot4_f32_bf8_bf8", &dot4_f8<true, true>, kB, kF),
-    dot("v_dot2_i32_i16", &dot_int<16, 1>, kB, kB),
-    dot("v_dot2c_i32_i16", &dot_int<16, 1>, kB, kB, true),
-    dot("v_dot2_u32_u16", &dot_int<16, 0>, kB, kB),
+    dot("v_dot2_i32_i16", &dot_int<16, 1>, Type::kPkB16, kB),
+    dot("v_dot2c_i32_i16", &dot_int<16, 1>, Type::kPkB16, kB, true),
+    dot("v_dot2_u32_u16", &dot_int<16, 0>, Type::kPkB16, kB),
     dot("v_dot8c_i32_i4", &dot_int<4, 1>, kB, kB, true),
     dot("v_dot4_i32_iu8", &dot_int<8, 2>, kB, kB),
     dot("v_dot4_i32_i8", &dot_int<8, 1>, kB, kB),

@@ -1,11 +1,15 @@
 // Loads and stores of global, flat, scratch and buffer instructions.
 #include <iterator>
+#include <utility>
 
 #include "emulator/memory_core.hpp"
 #include "emulator/operations.hpp"
 
 namespace rocm_sd::emu {
 namespace {
+
+using ROCM_SD_ISA::exec_of;
+using ROCM_SD_ISA::vgpr;
 
 template <class Width>
 void global_load(Wave& w, const Inst& in) {
@@ -43,26 +47,71 @@ void scratch_store(Wave& w, const Inst& in) {
   scratch_pointers(w, in, in.src[0], in.src[2], Width::bytes, p);
   Width::store(w, in.src[1], p);
 }
+// Lanes that reach beyond a buffer's end: each of their dwords is checked on its own.
+class Pieces {
+ public:
+  Pieces(Wave& w, const Inst& in, const Operand& vaddr, const Operand& resource, const Operand& soffset,
+         const uint32_t outside[2], uint32_t dwords)
+      : dwords_(dwords) {
+    uint32_t exec[2] = {};
+    for (uint32_t h = 0; h < w.halves; ++h) exec[h] = std::exchange(w.sgpr[kExec + h], outside[h]);
+    uint32_t beyond[2];
+    for (uint32_t d = 0; d < dwords; ++d)
+      buffer_pointers(w, in, vaddr, resource, soffset, 4, at_[d], beyond, 4 * d);
+    for (uint32_t h = 0; h < w.halves; ++h) w.sgpr[kExec + h] = exec[h];
+  }
+  void load(Wave& w, uint32_t reg) const {
+    for (uint32_t d = 0; d < dwords_; ++d) load_dwords<1>(w, reg + d, at_[d]);
+  }
+  void store(Wave& w, Operand data) const {
+    for (uint32_t d = 0; d < dwords_; ++d, ++data.reg) store_dwords<1>(w, data, at_[d]);
+  }
+
+ private:
+  Pointers at_[4];
+  uint32_t dwords_;
+};
 template <class Width>
 void buffer_load(Wave& w, const Inst& in) {
   Pointers p;
-  uint32_t outside[2];
+  uint32_t outside[2] = {};
   buffer_pointers(w, in, in.src[0], in.src[1], in.src[2], Width::bytes, p, outside);
+  if (!(outside[0] | outside[1])) return Width::load(w, in.dst.reg, p);
+  // All addresses before any data: the destination may hold them.
+  const Pieces pieces(w, in, in.src[0], in.src[1], in.src[2], outside,
+                      Width::bytes > 4 ? Width::bytes / 4 : 0);
   Width::load(w, in.dst.reg, p);
-  if (!outside[0] && (w.halves == 1 || !outside[1])) return;
   alignas(16) static uint8_t zeros[16] = {};
   for (uint32_t h = 0; h < w.halves; ++h) {
     p.active[h] = outside[h];
     for (uint32_t l = 0; l < kRow; ++l) p.at[h * kRow + l] = zeros;
   }
   Width::load(w, in.dst.reg, p);
+  pieces.load(w, in.dst.reg);
 }
 template <class Width>
 void buffer_store(Wave& w, const Inst& in) {
   Pointers p;
-  uint32_t outside[2];
+  uint32_t outside[2] = {};
   buffer_pointers(w, in, in.src[1], in.src[2], in.src[3], Width::bytes, p, outside);
   Width::store(w, in.src[0], p);
+  if (Width::bytes > 4 && outside[0] | outside[1])
+    Pieces(w, in, in.src[1], in.src[2], in.src[3], outside, Width::bytes / 4).store(w, in.src[0]);
+}
+// Sixteen bytes a lane as eight numbers of 16 bits, transposed among each eight lanes: element j of lane l
+// comes from element l % 8 of lane l / 8 * 8 + j. As public measurements on a gfx1201 card found; the ISA
+// document names no lanes.
+void global_load_transposed(Wave& w, const Inst& in) {
+  if (w.lanes != 32) fault(w, in, "not implemented: in waves of 64 lanes");
+  if (exec_of(w, 0) != 0xffffffff) fault(w, in, "needs all lanes of the wave");
+  Pointers p;
+  global_pointers(w, in, in.src[0], in.src[1], 16, p);
+  uint16_t from[kRow][8], to[kRow][8];
+  for (uint32_t l = 0; l < kRow; ++l) std::memcpy(from[l], p.at[l], 16);
+  for (uint32_t l = 0; l < kRow; ++l)
+    for (uint32_t j = 0; j < 8; ++j) to[l][j] = from[l / 8 * 8 + j][l % 8];
+  for (uint32_t d = 0; d < 4; ++d)
+    for (uint32_t l = 0; l < kRow; ++l) std::memcpy(vgpr(w, in.dst.reg + d, 0) + l, to[l] + 2 * d, 4);
 }
 // To LDS, extended to a dword; what is out of a buffer's range reads as 0.
 template <class T>
@@ -146,6 +195,7 @@ constexpr Operation kTable[] = {
     ROCM_SD_STORES(SCRATCH_STORE, "scratch_"),
     ROCM_SD_LOADS(BUFFER_LOAD, "buffer_"),
     ROCM_SD_STORES(BUFFER_STORE, "buffer_"),
+    load_entry("global_load_tr_b128", &global_load_transposed, 2),
     LOADS_TO_LDS("global_", global_load_lds, 2),
     LOADS_TO_LDS("scratch_", scratch_load_lds, 2),
     LOADS_TO_LDS("buffer_", buffer_load_lds, 3),

@@ -48,8 +48,10 @@ enum class Type : uint8_t {
   kPkF16,   // two f16 in a dword
   kPkBf16,  // two bf16 in a dword
   kPkF32,   // two f32 in two dwords
-  kMask,    // one bit a lane: one scalar in wave32, two in wave64
-  kWide,    // as many dwords as the text says
+  kBf16,
+  kHalfBits,  // an f16 whose bits are moved, not computed with
+  kMask,      // one bit a lane: one scalar in wave32, two in wave64
+  kWide,      // as many dwords as the text says
 };
 
 enum class Kind : uint8_t { kNone, kVgpr, kSgpr, kConst, kSpecial, kPermuted };
@@ -95,10 +97,11 @@ enum InstFlag : uint32_t {
   kIdxen = 16,    // buffer: a VGPR index
   kGfx12 = 128,
   kGfx9 = 256,
-  kSecond = 512,   // the second half of a dual instruction: not counted on its own
-  kStores = 4096,  // writes memory
-  kAtomic = 8192,  // reads and writes it at once
-  kToLds = 16384,  // a load whose data goes to LDS
+  kSecond = 512,        // the second half of a dual instruction: not counted on its own
+  kStores = 4096,       // writes memory
+  kAtomic = 8192,       // reads and writes it at once
+  kToLds = 16384,       // a load whose data goes to LDS
+  kWritesExec = 32768,  // v_cmpx
 };
 
 enum class Class : uint8_t { kValu, kTrans, kMatrix, kSalu, kSmem, kVmem, kLds, kBranch, kWait, kOther };
@@ -126,6 +129,19 @@ struct Inst {
 
 enum class State : uint8_t { kRunning, kBarrier, kYield, kDone };
 
+// How the mode register has floats treated: Wave::modes. The fields are the mode's own, taken apart when it
+// is written (set_mode() in program.hpp). "16" is of f16 and f64, which share their fields.
+enum Modes : uint32_t {
+  kFlushIn32 = 1,  // denormals count as zeros of their sign
+  kFlushOut32 = 2,
+  kFlushIn16 = 4,
+  kFlushOut16 = 8,
+  kOmod32 =
+      16,  // output modifiers are obeyed: the hardware ignores them where denormals are kept or in IEEE mode
+  kOmod16 = 32,
+  kClampKeepsNan = 64,
+};
+
 struct Program;
 
 struct Wave {
@@ -138,7 +154,8 @@ struct Wave {
   uint32_t lanes = 32;
   const Inst* pc = nullptr;  // the next instruction
   State state = State::kRunning;
-  uint32_t mode = 0;
+  uint32_t mode = 0;   // the hardware register
+  uint32_t modes = 0;  // Modes
   uint32_t index = 0;  // in its group
   // The allocation that the last access fell into.
   uint64_t hit_begin = 1, hit_end = 0;
@@ -149,8 +166,9 @@ struct Wave {
   uint32_t lds_bytes = 0;
   uint8_t* scratch = nullptr;  // [lane][scratch_bytes]
   uint32_t scratch_bytes = 0;
-  uint32_t loops = 0;      // backward branches taken
-  uint32_t signalled = 0;  // split barriers: this wave has signalled and not yet waited
+  uint32_t loops = 0;         // backward branches taken
+  uint64_t instructions = 0;  // run so far
+  uint32_t signalled = 0;     // split barriers: this wave has signalled and not yet waited
 };
 
 // A named operation: the types of its operands in the order of the text.

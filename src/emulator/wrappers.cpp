@@ -24,6 +24,7 @@ void run_dpp(Wave& w, const Inst& in) {
   w.sgpr[kExec] = static_cast<uint32_t>(enabled);
   if (w.halves == 2) w.sgpr[kExec + 1] = static_cast<uint32_t>(enabled >> 32);
   in.inner(w, in);
+  if (in.flags & kWritesExec) return;  // what it wrote are lanes of those enabled
   w.sgpr[kExec] = static_cast<uint32_t>(exec);
   if (w.halves == 2) w.sgpr[kExec + 1] = static_cast<uint32_t>(exec >> 32);
 }

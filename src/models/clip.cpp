@@ -27,12 +27,12 @@ void ClipLayer::visit(Visitor& v) {
   v("mlp.fc2", fc2);
 }
 
-Tensor ClipLayer::operator()(Exec& ex, const Tensor& x, const ClipConfig& config) const {
+Tensor ClipLayer::operator()(Exec& ex, const Tensor& x, const ClipConfig& config, const Tensor* mask) const {
   const int64_t width = config.width;
   Tensor h = layer_norm(ex, x, norm1, norm1.eps);
   h = linear(ex, h, qkv);  // [B,T,3C]
   h = attention(ex, h.narrow(2, 0, width), h.narrow(2, width, width), h.narrow(2, 2 * width, width),
-                {.heads = static_cast<int>(config.heads), .causal = true});  // [B,T,C]
+                {.heads = static_cast<int>(config.heads), .causal = true, .mask = mask});  // [B,T,C]
   const Tensor attended = linear(ex, h, out, {.residual = &x});
   h = layer_norm(ex, attended, norm2, norm2.eps);
   h = linear(ex, h, fc1, {.act = config.activation});  // [B,T,mlp]
@@ -77,7 +77,7 @@ ClipOutput ClipTextModel::operator()(Exec& ex, const Tensor& ids, const ClipArgs
   Tensor x = embed_tokens(ex, ids, tokens_, positions_, dtype_);  // [B,T,C]
   show(args.tap, "embeddings", x);
   for (int64_t i = 0; i < run_layers; ++i) {
-    x = layers_[static_cast<size_t>(i)](ex, x, config_);
+    x = layers_[static_cast<size_t>(i)](ex, x, config_, args.mask);
     show(args.tap, concat("layers.", i), x);
     if (i + 1 == state_layers) out.states = x;
   }

@@ -21,7 +21,8 @@ struct ClipLayer {
   explicit ClipLayer(const ClipConfig& config);
   void visit(Visitor& v);
   // x [B,T,C] -> [B,T,C]
-  Tensor operator()(Exec& ex, const Tensor& x, const ClipConfig& config) const;
+  // mask: additive, or null
+  Tensor operator()(Exec& ex, const Tensor& x, const ClipConfig& config, const Tensor* mask) const;
 };
 
 struct ClipArgs {
@@ -31,7 +32,8 @@ struct ClipArgs {
   bool final_norm = true;  // apply final_layer_norm to the states (SD 1, SD 2); SDXL does not
   const Tensor* pooled_rows =
       nullptr;  // [P,1] i32 on the device: rows of [B*T] to pool (see pooled_rows()); null: no pooled output
-  const Tap* tap = nullptr;  // "embeddings", "layers.0", ...
+  const Tensor* mask = nullptr;  // [B,1,1,T] f32, added to every layer's scores beside the causal mask
+  const Tap* tap = nullptr;      // "embeddings", "layers.0", ...
 };
 
 struct ClipOutput {

@@ -56,6 +56,18 @@ double ConfigFields::number(const std::string& field, double fallback, double lo
   return x;
 }
 
+std::vector<double> ConfigFields::numbers(const std::string& field, size_t count, double low, double high) {
+  const nlohmann::json* value = find(field);
+  std::vector<double> out;
+  if (!value) return out;
+  if (value->is_array() && value->size() == count)
+    for (const nlohmann::json& item : *value)
+      if (item.is_number() && item.get<double>() >= low && item.get<double>() <= high)
+        out.push_back(item.get<double>());
+  if (out.size() != count) fail(field, concat("a list of ", count, " numbers ", low, "..", high), *value);
+  return out;
+}
+
 bool ConfigFields::boolean(const std::string& field, bool fallback) {
   const nlohmann::json* value = find(field);
   if (!value) return fallback;

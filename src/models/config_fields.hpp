@@ -25,6 +25,7 @@ class ConfigFields {
 
   int64_t integer(const std::string& field, int64_t fallback, int64_t low, int64_t high);
   double number(const std::string& field, double fallback, double low, double high);
+  std::vector<double> numbers(const std::string& field, size_t count, double low, double high);  // or none
   bool boolean(const std::string& field, bool fallback);
   std::string text(const std::string& field, const std::string& fallback);
 

@@ -237,8 +237,9 @@ VaeConfig vae_config(const nlohmann::json& json, std::string_view what) {
   config.scaling_factor = f.number("scaling_factor", 0.18215, 1e-6, 1e6);
   config.shift_factor = f.number("shift_factor", 0, -1e6, 1e6);
   config.force_upcast = f.boolean("force_upcast", true);
-  f.only("latents_mean", nullptr);
-  f.only("latents_std", nullptr);
+  const auto channels = static_cast<size_t>(config.latent_channels);
+  config.latents_mean = f.numbers("latents_mean", channels, -1e6, 1e6);
+  config.latents_std = f.numbers("latents_std", channels, 1e-6, 1e6);
   f.ignore({"sample_size"});
   f.refuse_others();
   return config;
@@ -289,6 +290,7 @@ ClipConfig clip_config(const nlohmann::json& json, std::string_view what) {
   config.positions = f.integer("max_position_embeddings", 77, 1, kMaxWidth);
   config.norm_eps = static_cast<float>(f.number("layer_norm_eps", 1e-5, 0, 1));
   config.eos_token_id = f.integer("eos_token_id", 49407, 0, INT32_MAX);
+  config.use_attention_mask = f.boolean("use_attention_mask", false);
   const std::string act = f.text("hidden_act", "quick_gelu");
   if (act != "quick_gelu" && act != "gelu") f.fail("hidden_act", "quick_gelu or gelu", act);
   config.activation = act == "gelu" ? Activation::kGelu : Activation::kQuickGelu;

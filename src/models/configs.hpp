@@ -18,7 +18,8 @@ struct ClipConfig {
   int64_t layers = 12, positions = 77;
   Activation activation = Activation::kQuickGelu;
   float norm_eps = 1e-5f;
-  int64_t projection = 0;  // width of text_projection's output; 0: the model has none
+  int64_t projection = 0;           // width of text_projection's output; 0: the model has none
+  bool use_attention_mask = false;  // padding is hidden from the tokens (Diffusers' SD 1 and 2 pipelines)
   // Whose state is the pooled one: the first token with this id. 2 (a mistake that old configs carry) means
   // the token with the highest id, which is the end of text in CLIP's own vocabulary.
   int64_t eos_token_id = 2;
@@ -70,6 +71,9 @@ struct VaeConfig {
   bool mid_attention = true;
   double scaling_factor = 0.18215;  // latents for the sampler = (z - shift_factor) * scaling_factor
   double shift_factor = 0;
+  // Of the latents, by channel; empty: none. With both, Diffusers' SDXL pipelines put latents for the sampler
+  // = (z - mean) * scaling_factor / std in place of the line above; its SD 1 and 2 pipelines read neither.
+  std::vector<double> latents_mean, latents_std;
   bool force_upcast = true;  // fp16 overflows in this VAE (bf16 does not)
 
   int64_t downscale() const { return int64_t{1} << (channels.size() - 1); }

@@ -228,10 +228,13 @@ Tensor VaeEncoder::operator()(Exec& ex, const Tensor& picture, const Tensor* noi
   return scaled(ex, sample_posterior(ex, moments(ex, picture, tap), noise));  // [N,h,w,latent_channels]
 }
 
-Tensor VaeEncoder::encode_in_bands(Exec& ex, const Tensor& picture, int64_t count) const {
+Tensor VaeEncoder::moments_in_bands(Exec& ex, const Tensor& picture, int64_t count) const {
   check_picture(picture);
-  Tensor x = levels_in_bands(ex, as_dtype(ex, picture, dtype_), count);
-  return scaled(ex, sample_posterior(ex, tail(ex, std::move(x), nullptr), nullptr));
+  return tail(ex, levels_in_bands(ex, as_dtype(ex, picture, dtype_), count), nullptr);
+}
+
+Tensor VaeEncoder::encode_in_bands(Exec& ex, const Tensor& picture, int64_t count) const {
+  return scaled(ex, sample_posterior(ex, moments_in_bands(ex, picture, count), nullptr));
 }
 
 }  // namespace rocm_sd

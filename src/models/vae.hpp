@@ -96,6 +96,8 @@ class VaeEncoder {
   // exp(logvar / 2) * noise, or the mean where noise is null. noise [N,h,w,latent_channels] f32.
   Tensor operator()(Exec& ex, const Tensor& picture, const Tensor* noise = nullptr,
                     const Tap* tap = nullptr) const;
+  // The same moments within rounding, in `count` bands of rows. picture [1,H,W,3].
+  Tensor moments_in_bands(Exec& ex, const Tensor& picture, int64_t count) const;
   // The mode, in `count` bands of rows: the same latents within rounding in less memory. picture [1,H,W,3].
   Tensor encode_in_bands(Exec& ex, const Tensor& picture, int64_t count) const;
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "pipeline/options.hpp"
 #include "rocm_sd/rocm_sd.h"
 
@@ -66,21 +67,34 @@ rocm_sd::Callbacks adapt(const rocm_sd_callbacks* c) {
   return out;
 }
 
+void check_size(const char* what, int width, int height) {
+  constexpr int kMost = 1 << 15;
+  if (width <= 0 || height <= 0 || width > kMost || height > kMost)
+    throw UsageError(std::string("inputs: ") + what + ": width and height must be 1.." +
+                     std::to_string(kMost));
+}
+
+rocm_sd::Image grey_image(int width, int height, const uint8_t* grey) {
+  const size_t pixels = static_cast<size_t>(width) * static_cast<size_t>(height);
+  rocm_sd::Image image{width, height, std::vector<uint8_t>(3 * pixels), {}};
+  for (size_t i = 0; i < 3 * pixels; ++i) image.rgb[i] = grey[i / 3];
+  return image;
+}
+
 // Copies what the caller has in memory into the request.
 void take(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
   if (in.init_rgb || in.mask) {
-    constexpr int kMost = 1 << 15;
-    if (in.width <= 0 || in.height <= 0 || in.width > kMost || in.height > kMost)
-      throw UsageError("inputs: width and height must be 1.." + std::to_string(kMost));
+    check_size("picture", in.width, in.height);
     const size_t pixels = static_cast<size_t>(in.width) * static_cast<size_t>(in.height);
     if (in.init_rgb)
       request.init_image = rocm_sd::Image{in.width, in.height, {in.init_rgb, in.init_rgb + 3 * pixels}, {}};
-    if (in.mask) {
-      rocm_sd::Image mask{in.width, in.height, std::vector<uint8_t>(3 * pixels), {}};
-      for (size_t i = 0; i < 3 * pixels; ++i) mask.rgb[i] = in.mask[i / 3];
-      request.mask = std::move(mask);
-    }
+    if (in.mask) request.mask = grey_image(in.width, in.height, in.mask);
   }
+  if (in.depth) {
+    check_size("depth", in.depth_width, in.depth_height);
+    request.depth = grey_image(in.depth_width, in.depth_height, in.depth);
+  }
+  if (in.init_latents) request.init_latents.assign(in.init_latents, in.init_latents + in.init_latents_count);
   if (in.initial_noise)
     request.initial_noise.assign(in.initial_noise, in.initial_noise + in.initial_noise_count);
 }
@@ -150,10 +164,13 @@ rocm_sd_status rocm_sd_generate_from(rocm_sd_pipeline* pipeline, const rocm_sd_o
     apply({.request = &request}, options);
     if (inputs) take(*inputs, request);
     auto result = std::make_unique<Result>();
-    result->owned = pipeline->pipeline.generate(request, adapt(callbacks)).pictures;
+    rocm_sd::GenerateResult made = pipeline->pipeline.generate(request, adapt(callbacks));
+    for (const std::string& warning : made.warnings) rocm_sd::log().warn("{}", warning);
+    result->owned = std::move(made.pictures);
     for (const rocm_sd::Picture& p : result->owned)
-      result->views.push_back(
-          {p.image.width, p.image.height, p.image.rgb.data(), p.seed, p.parameters.c_str()});
+      result->views.push_back({p.image.width, p.image.height, p.image.rgb.data(), p.seed,
+                               p.parameters.c_str(), p.latents.empty() ? nullptr : p.latents.data(),
+                               p.latents.size()});
     result->count = result->views.size();
     result->pictures = result->views.data();
     *out = result.release();

@@ -150,7 +150,8 @@ struct Loader {
         {component,
          ClipTextModel::load(out.loading_device(), config, StoreSource(checkpoint().store(component)),
                              text_compute(out.dtype, *out.device), text_stored(out.dtype)),
-         std::move(tokenizer), pad, component == Component::kTextEncoder2, sdxl ? 1 : 0, !sdxl});
+         std::move(tokenizer), pad, component == Component::kTextEncoder2, sdxl ? 1 : 0, !sdxl,
+         config.use_attention_mask && !sdxl});
     out.info.parameters += static_cast<uint64_t>(count_parameters(ClipTextModel(config)));
     report();
   }
@@ -159,10 +160,14 @@ struct Loader {
     const UNetConfig config =
         unet_config(checkpoint().config(Component::kUnet), what(checkpoint(), Component::kUnet));
     const int64_t in = config.in_channels;
-    require<FormatError>(in == 4 || in == 8 || in == 9, what(checkpoint(), Component::kUnet),
-                         ": in_channels: expected 4, 8 (instruct-pix2pix) or 9 (inpainting), got ", in);
+    require<FormatError>(in == 4 || in == 5 || in == 8 || in == 9, what(checkpoint(), Component::kUnet),
+                         ": in_channels: expected 4, 5 (depth), 8 (instruct-pix2pix) or 9 (inpainting), got ",
+                         in);
     require<FormatError>(config.out_channels == 4, what(checkpoint(), Component::kUnet),
                          ": out_channels: expected 4, got ", config.out_channels);
+    require<FormatError>(config.context_width() > 0, what(checkpoint(), Component::kUnet),
+                         ": no block attends to the text (down_block_types, up_block_types, mid_block_type): "
+                         "expected at least one with cross attention");
     out.unet = UNet::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kUnet)),
                           out.dtype, out.weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(UNet(config)));
@@ -170,24 +175,38 @@ struct Loader {
   }
 
   void load_vae() {
-    const VaeConfig config =
-        vae_config(checkpoint().config(Component::kVae), what(checkpoint(), Component::kVae));
+    if (checkpoint().find(Component::kVae) || !checkpoint().find(Component::kTinyVae)) load_full_vae();
+    report();
+    if (checkpoint().find(Component::kTinyVae)) load_tiny_vae();
+  }
+
+  void load_full_vae() {
+    VaeConfig config = vae_config(checkpoint().config(Component::kVae), what(checkpoint(), Component::kVae));
     require<FormatError>(config.latent_channels == 4 && config.image_channels == 3,
                          what(checkpoint(), Component::kVae),
                          ": expected 4 latent and 3 picture channels, got ", config.latent_channels, " and ",
                          config.image_channels);
+    const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
+    if (!sdxl || config.latents_mean.empty() || config.latents_std.empty()) {
+      config.latents_mean.clear();
+      config.latents_std.clear();
+    }
     out.vae = VaeDecoder::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kVae)),
                                out.dtype, out.vae_weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(VaeDecoder(config)));
-    report();
-    if (!checkpoint().find(Component::kTinyVae)) return;
-    const TaesdConfig tiny =
-        taesd_config(checkpoint().config(Component::kTinyVae), what(checkpoint(), Component::kTinyVae));
+  }
+
+  // In place of the VAE's decoder, or the only VAE that there is.
+  void load_tiny_vae() {
+    const std::string name = what(checkpoint(), Component::kTinyVae);
+    const TaesdConfig tiny = taesd_config(checkpoint().config(Component::kTinyVae), name);
+    require<FormatError>(tiny.latent_channels == 4, name, ": expected 4 latent channels, got ",
+                         tiny.latent_channels);
+    require<FormatError>(!out.vae || tiny.downscale() == out.downscale(), name, ": doubles the size ",
+                         tiny.downscale(), " times over, the model's VAE ", out.vae ? out.downscale() : 0);
     out.tiny_vae = TaesdDecoder::load(out.loading_device(), tiny,
                                       StoreSource(checkpoint().store(Component::kTinyVae)), out.dtype);
-    require<FormatError>(tiny.downscale() == config.downscale(), what(checkpoint(), Component::kTinyVae),
-                         ": doubles the size ", tiny.downscale(), " times over, the model's VAE ",
-                         config.downscale());
+    if (!out.vae) out.info.parameters += static_cast<uint64_t>(count_parameters(TaesdDecoder(tiny)));
   }
 
   void read_scheduler() {
@@ -208,6 +227,59 @@ struct Loader {
     if (options.prediction != "auto") out.prediction = parse_prediction(options.prediction);
   }
 
+  // Whether the pipeline's class takes no negative prompt for zeros: Diffusers' SDXL classes do unless
+  // model_index.json says otherwise, and so does the single file of SDXL's base.
+  void read_negative_rule() {
+    const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
+    const nlohmann::json* index = checkpoint().model_index();
+    out.zero_absent_negative = index ? sdxl : out.kind == ModelKind::kSdxl;
+    if (!index || !sdxl) return;
+    const auto field = index->find("force_zeros_for_empty_prompt");
+    if (field == index->end() || field->is_null()) return;
+    require<FormatError>(field->is_boolean(),
+                         "model_index.json: force_zeros_for_empty_prompt: expected true or false, got ",
+                         printable(field->dump(), 80));
+    out.zero_absent_negative = field->get<bool>();
+  }
+
+  // Models that were distilled to do without guidance say so by their scheduler or by their name alone.
+  void recognise_distilled() {
+    if (const nlohmann::json* json = checkpoint().scheduler_config()) {
+      const std::string name = text_field(*json, "_class_name");
+      const bool euler = name == "EulerDiscreteScheduler" || name == "EulerAncestralDiscreteScheduler";
+      if (name == "LCMScheduler" || name == "TCDScheduler")
+        out.distilled = concat("its scheduler is ", name);
+      else if (euler && text_field(*json, "timestep_spacing") == "trailing" &&
+               out.prediction == Prediction::kEpsilon)
+        out.distilled = concat("its scheduler is ", name, " with trailing timesteps");
+    }
+    std::string lower;
+    for (const char c : out.info.name)
+      lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c == '_' || c == ' ' ? '-' : c;
+    for (const char* mark : {"turbo", "lightning", "lcm", "hyper-sd", "hypersd", "dmd2"})
+      if (out.distilled.empty() && lower.find(mark) != std::string::npos)
+        out.distilled = concat("its name has \"", mark, "\" in it");
+  }
+
+  static std::string text_field(const nlohmann::json& json, const char* name) {
+    const auto field = json.find(name);
+    return field != json.end() && field->is_string() ? field->get<std::string>() : std::string();
+  }
+
+  // Diffusers' sample_size is one number or [height, width].
+  void read_default_size() {
+    const nlohmann::json& unet = checkpoint().config(Component::kUnet);
+    const auto field = unet.find("sample_size");
+    const bool pair = field != unet.end() && field->is_array() && field->size() == 2;
+    const auto side = [&](size_t i) {
+      const nlohmann::json value = field == unet.end() ? nlohmann::json() : pair ? (*field)[i] : *field;
+      const int64_t latents = value.is_number_integer() ? value.get<int64_t>() : 64;
+      return static_cast<int>(std::clamp<int64_t>(latents, 1, 512) * out.downscale());
+    };
+    out.info.default_height = side(0);
+    out.info.default_width = side(1);
+  }
+
   void describe() {
     ModelInfo& info = out.info;
     const std::filesystem::path path = checkpoint().path();
@@ -215,16 +287,14 @@ struct Loader {
     if (info.name.empty()) info.name = path.parent_path().filename().string();  // "models/demo/"
     info.kind = model_kind_name(out.kind);
     if (out.is_inpainting()) info.kind += " inpainting";
+    if (out.is_depth()) info.kind += " depth";
     if (out.is_instruct()) info.kind += " instruct-pix2pix";
     info.device = out.device->name();
     info.dtype = out.describe_dtype();
     info.prediction = prediction_name(out.prediction);
-    const nlohmann::json& unet = checkpoint().config(Component::kUnet);
-    const int64_t sample = unet.contains("sample_size") && unet["sample_size"].is_number_integer()
-                               ? unet["sample_size"].get<int64_t>()
-                               : 64;
-    out.default_size = std::clamp<int64_t>(sample, 1, 512) * out.downscale();
-    info.default_width = info.default_height = static_cast<int>(out.default_size);
+    read_default_size();
+    read_negative_rule();
+    recognise_distilled();
     info.notes = checkpoint().notes();
     if (!checkpoint().is_folder()) out.model_hash = hash_later(path);
     if (!options.vae.empty() && !is_folder_path(options.vae)) out.vae_hash = hash_later(options.vae);
@@ -264,7 +334,6 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   if (!options.taesd.empty()) files.tiny_vae.emplace_back(options.taesd);
   out.checkpoint = Checkpoint::open(options.model, files);
   out.kind = out.checkpoint->kind();
-  out.zero_empty_negative = out.kind == ModelKind::kSdxl;
 
   Loader loader{options, callbacks, out};
   const bool first = out.kind != ModelKind::kSdxlRefiner,
@@ -283,7 +352,7 @@ DType Components::dtype_of(Part part) const {
   switch (part) {
     case Part::kText: return text.front().model.dtype();
     case Part::kUnet: return unet->dtype();
-    case Part::kVae: return vae->dtype();
+    case Part::kVae: return vae ? vae->dtype() : tiny_vae->dtype();
   }
   return dtype;
 }
@@ -306,17 +375,20 @@ void Components::reload(Part part, DType compute) {
       break;
     }
     case Part::kVae: {
-      const VaeConfig config = vae->config();
-      const bool had_encoder = loaded_encoder.has_value();
+      const bool had_encoder = has_encoder();
       loaded_encoder.reset();
-      *vae = VaeDecoder(config);
-      *vae = VaeDecoder::load(load_target(), config, source(Component::kVae), compute, vae_weights);
+      loaded_tiny_encoder.reset();
+      if (vae) {
+        const VaeConfig config = vae->config();
+        *vae = VaeDecoder(config);
+        *vae = VaeDecoder::load(load_target(), config, source(Component::kVae), compute, vae_weights);
+      }
       if (tiny_vae) {
         const TaesdConfig tiny = tiny_vae->config();
         *tiny_vae = TaesdDecoder(tiny);
         *tiny_vae = TaesdDecoder::load(to, tiny, source(Component::kTinyVae), compute);
       }
-      if (had_encoder) encoder();
+      if (had_encoder) need_encoder();
       break;
     }
   }
@@ -326,21 +398,22 @@ void Components::reload(Part part, DType compute) {
 std::string Components::describe_dtype() const {
   std::string types(dtype_name(dtype_of(Part::kUnet)));
   if (dtype_of(Part::kText) != unet->dtype()) types += concat(", text ", dtype_of(Part::kText));
-  if (vae->dtype() != unet->dtype()) types += concat(", vae ", vae->dtype());
+  if (dtype_of(Part::kVae) != unet->dtype()) types += concat(", vae ", dtype_of(Part::kVae));
   if (weights) types += concat(", unet weights ", weights.name());
   if (vae_weights) types += concat(", vae weights ", vae_weights.name());
   return types;
 }
 
-const VaeEncoder& Components::encoder() {
-  if (!loaded_encoder) {
-    require<FormatError>(checkpoint->find(Component::kVae) != nullptr,
-                         "this model has no VAE to encode pictures with");
+void Components::need_encoder() {
+  if (has_encoder()) return;
+  if (vae)
     loaded_encoder =
         VaeEncoder::load(load_target(), vae->config(), StoreSource(checkpoint->store(Component::kVae)),
                          vae->dtype(), vae_weights);
-  }
-  return *loaded_encoder;
+  else
+    loaded_tiny_encoder =
+        TaesdEncoder::load(loading_device(), tiny_vae->config(),
+                           StoreSource(checkpoint->store(Component::kTinyVae)), tiny_vae->dtype());
 }
 
 }  // namespace rocm_sd

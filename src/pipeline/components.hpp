@@ -26,6 +26,7 @@ struct TextEncoder {
   bool pooled = false;  // its projection conditions the UNet (SDXL's last encoder)
   int native_skip = 0;  // layers that the model itself leaves out (SDXL: 1)
   bool final_norm = true;
+  bool masks_padding = false;
 };
 
 // The models of one stage, whose weights come and go together.
@@ -40,8 +41,8 @@ struct Components {
   Device* device = nullptr;
   std::vector<TextEncoder> text;  // in the order of the UNet's context columns
   std::optional<UNet> unet;
-  std::optional<VaeDecoder> vae;
-  std::optional<TaesdDecoder> tiny_vae;  // decodes in place of the VAE
+  std::optional<VaeDecoder> vae;         // absent where the model's own VAE is an AutoencoderTiny
+  std::optional<TaesdDecoder> tiny_vae;  // decodes in place of the VAE, or is it
   NoiseScheduleArgs noise;
   Prediction prediction = Prediction::kEpsilon;
   std::optional<SamplingRequest> native_sampling;  // what scheduler_config.json asks for
@@ -52,17 +53,21 @@ struct Components {
   // SHA-256 of a single-file checkpoint and of a replaced VAE, computed beside the first picture; not valid
   // for folders.
   std::shared_future<std::string> model_hash, vae_hash;
-  bool zero_empty_negative = false;  // SDXL base
-  int64_t default_size = 512;        // pixels
+  bool zero_absent_negative = false;  // without a negative prompt its states are zeros (SDXL base)
+  std::string distilled;              // what tells that the model needs no guidance; empty: nothing does
 
   LoadTarget load_target() const { return {loading_device(), *device}; }
   Device& loading_device() const { return loaded_for_offload ? host_device() : *device; }
-  int64_t downscale() const { return vae->config().downscale(); }
+  int64_t downscale() const { return vae ? vae->config().downscale() : tiny_vae->config().downscale(); }
+  // LCM: the scale of guidance is an input of the UNet, and nothing is guided beside it.
+  bool takes_guidance() const { return unet->config().time_cond_width > 0; }
   bool is_inpainting() const { return unet->config().in_channels == 9; }
   bool is_instruct() const { return unet->config().in_channels == 8; }
+  bool is_depth() const { return unet->config().in_channels == 5; }
 
-  // Loaded on first use: text to image does without it. In the VAE's type.
-  const VaeEncoder& encoder();
+  // Loads the VAE's encoder unless it is there: text to image does without it. In the VAE's type.
+  void need_encoder();
+  bool has_encoder() const { return loaded_encoder || loaded_tiny_encoder; }
   // Reads the part's weights again, for another compute type. The models stay where they are.
   void reload(Part part, DType compute);
   DType dtype_of(Part part) const;
@@ -71,6 +76,7 @@ struct Components {
   bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;
   std::optional<VaeEncoder> loaded_encoder;
+  std::optional<TaesdEncoder> loaded_tiny_encoder;  // where there is no other
 };
 
 // Opens the checkpoint, reads its configurations and loads every weight, with options.offload into host

@@ -44,7 +44,7 @@ MemoryPlan Pipeline::State::measure(const ResolvedRequest& r, const TokenRows& r
   prepare_stages(r, rows);
   const bool encoder = r.request.init_image.has_value() || components.is_inpainting();
   if (!vae->planned(encoder)) {
-    if (encoder) components.encoder();
+    if (encoder) components.need_encoder();
     ready(Part::kVae);
   }
   MemoryPlan out;
@@ -89,6 +89,7 @@ void Pipeline::State::drop_caches() {
   vae.reset();
   text.forget();
   components.loaded_encoder.reset();
+  components.loaded_tiny_encoder.reset();
   arena.release();
   scratch.release();
 }

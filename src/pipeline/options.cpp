@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "pipeline/latents_file.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -31,8 +32,17 @@ bool parse_flag(std::string_view text) {
 Setter load_text(std::string LoadOptions::* field) {
   return [=](OptionTargets& t, std::string_view v) { load_of(t).*field = v; };
 }
-Setter text(std::string Request::* field) {
-  return [=](OptionTargets& t, std::string_view v) { request_of(t).*field = v; };
+template <class Field>  // std::string, or optional
+Setter text(Field Request::* field) {
+  return [=](OptionTargets& t, std::string_view v) { request_of(t).*field = std::string(v); };
+}
+Setter optional_integer(std::optional<int> Request::* field, int64_t least, int64_t most) {
+  return [=](OptionTargets& t, std::string_view v) {
+    request_of(t).*field = static_cast<int>(parse_integer(v, least, most));
+  };
+}
+Setter share(std::optional<double> Request::* field) {
+  return [=](OptionTargets& t, std::string_view v) { request_of(t).*field = parse_number(v, 0, 1); };
 }
 template <class T>
 Setter integer(T Request::* field, int64_t least, int64_t most) {
@@ -56,6 +66,15 @@ std::vector<double> parse_list(std::string_view list) {
 }
 
 constexpr int64_t kMaxSide = 4096;
+
+void set_latents(Request& request, const std::string& path) {
+  constexpr int64_t kDownscale = 8;
+  Latents latents = load_latents(path);
+  request.width = static_cast<int>(kDownscale * latents.width);
+  request.height = static_cast<int>(kDownscale * latents.height);
+  request.batch = static_cast<int>(latents.images);
+  request.init_latents = std::move(latents.values);
+}
 
 const std::vector<OptionRow>& rows() {
   static const std::vector<OptionRow> table = {
@@ -94,7 +113,13 @@ const std::vector<OptionRow>& rows() {
 
       {"prompt", "p", "Prompt", "TEXT", "what the picture shows; (word:1.2), [word] and BREAK as in A1111",
        text(&Request::prompt)},
-      {"negative-prompt", "n", "Prompt", "TEXT", "what it does not show", text(&Request::negative_prompt)},
+      {"negative-prompt", "n", "Prompt", "TEXT",
+       "what it does not show; \"\" is an empty text, absent what the model takes for none (SDXL: zeros)",
+       text(&Request::negative_prompt)},
+      {"prompt-2", "", "Prompt", "TEXT", "what SDXL's second text encoder reads [the prompt]",
+       text(&Request::prompt_2)},
+      {"negative-prompt-2", "", "Prompt", "TEXT",
+       "what SDXL's second text encoder reads [the negative prompt]", text(&Request::negative_prompt_2)},
       {"clip-skip", "", "Prompt", "N",
        "stop N - 1 layers before the text encoder's last; 0: the model's own [0]",
        integer(&Request::clip_skip, 0, 12)},
@@ -112,7 +137,7 @@ const std::vector<OptionRow>& rows() {
        integer(&Request::seed, -1, std::numeric_limits<int64_t>::max())},
 
       {"steps", "", "Sampling", "N", "1 to 1000 [20]", integer(&Request::steps, 1, 1000)},
-      {"cfg-scale", "c", "Sampling", "X", "guidance scale; 1: none [7]",
+      {"cfg-scale", "c", "Sampling", "X", "guidance scale; 1, and for distilled models less: none [7]",
        number(&Request::cfg_scale, -100, 100)},
       {"sampler", "", "Sampling", "NAME", "\"DPM++ 2M\", euler_a, ...; `rocm-sd list samplers` [auto]",
        text(&Request::sampler)},
@@ -138,6 +163,22 @@ const std::vector<OptionRow>& rows() {
        [](OptionTargets& t, std::string_view v) { request_of(t).mask = load_image(std::string(v)); }},
       {"mask-blur", "", "Image to image", "PX", "Gaussian blur of the mask [4]",
        integer(&Request::mask_blur, 0, 64)},
+      {"mask-downscale", "", "Image to image", "HOW",
+       "mask at the latents' size: area (A1111), nearest (Diffusers) [area; inpainting models: nearest]",
+       text(&Request::mask_downscale)},
+      {"mask-blend", "", "Image to image", "HOW",
+       "what keeps the rest of a masked picture: denoised (A1111), latents (Diffusers) [denoised]",
+       text(&Request::mask_blend)},
+      {"vae-sample", "", "Image to image", "HOW",
+       "latents of a picture: mean, or posterior: drawn from the seed, as Diffusers [mean]",
+       text(&Request::vae_sample)},
+      {"init-latents", "", "Image to image", "FILE",
+       "latents to start from, as --keep-latents writes them; their size and number count",
+       [](OptionTargets& t, std::string_view v) { set_latents(request_of(t), std::string(v)); }},
+      {"keep-latents", "", "Image to image", "", "write latents, too: beside each picture as .safetensors",
+       [](OptionTargets& t, std::string_view v) { request_of(t).keep_latents = parse_flag(v); }},
+      {"depth", "", "Image to image", "FILE", "depth models: a depth map, near is bright",
+       [](OptionTargets& t, std::string_view v) { request_of(t).depth = load_image(std::string(v)); }},
       {"image-cfg-scale", "", "Image to image", "X", "instruct-pix2pix: how close to the picture [1.5]",
        number(&Request::image_cfg_scale, 0, 100)},
 
@@ -159,6 +200,26 @@ const std::vector<OptionRow>& rows() {
        integer(&Request::original_height, 0, 65536)},
       {"crop-left", "", "Advanced", "PX", "SDXL crop condition [0]", integer(&Request::crop_left, 0, 65536)},
       {"crop-top", "", "Advanced", "PX", "SDXL crop condition [0]", integer(&Request::crop_top, 0, 65536)},
+      {"target-width", "", "Advanced", "PX", "SDXL size condition [the picture's]",
+       integer(&Request::target_width, 0, 65536)},
+      {"target-height", "", "Advanced", "PX", "SDXL size condition [the picture's]",
+       integer(&Request::target_height, 0, 65536)},
+      {"negative-original-width", "", "Advanced", "PX", "of the negative prompt [the prompt's]",
+       optional_integer(&Request::negative_original_width, 0, 65536)},
+      {"negative-original-height", "", "Advanced", "PX", "of the negative prompt [the prompt's]",
+       optional_integer(&Request::negative_original_height, 0, 65536)},
+      {"negative-crop-left", "", "Advanced", "PX", "of the negative prompt [the prompt's; refiner: 0]",
+       optional_integer(&Request::negative_crop_left, 0, 65536)},
+      {"negative-crop-top", "", "Advanced", "PX", "of the negative prompt [the prompt's; refiner: 0]",
+       optional_integer(&Request::negative_crop_top, 0, 65536)},
+      {"negative-target-width", "", "Advanced", "PX", "of the negative prompt [the prompt's]",
+       optional_integer(&Request::negative_target_width, 0, 65536)},
+      {"negative-target-height", "", "Advanced", "PX", "of the negative prompt [the prompt's]",
+       optional_integer(&Request::negative_target_height, 0, 65536)},
+      {"denoising-start", "", "Advanced", "X", "begin at this share of the training timesteps (refiner) [0]",
+       share(&Request::denoising_start)},
+      {"denoising-end", "", "Advanced", "X", "stop at this share of the training timesteps (base) [1]",
+       share(&Request::denoising_end)},
   };
   return table;
 }

@@ -1,6 +1,7 @@
 #include "pipeline/pixels.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -41,6 +42,37 @@ std::vector<float> blur_rows_transposed(const std::vector<float>& mask, int widt
   return out;
 }
 
+// ITU-R BT.601 luma of a pixel, 0..1.
+float grey_of(const uint8_t* rgb) { return (0.299f * rgb[0] + 0.587f * rgb[1] + 0.114f * rgb[2]) / 255.0f; }
+
+// Weights of the four taps around a position that lies `t` behind the second one (Keys 1981, a = -0.75).
+std::array<float, 4> cubic_taps(float t) {
+  constexpr float a = -0.75f;
+  const auto near = [](float x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+  const auto far = [](float x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+  return {far(t + 1), near(t), near(1 - t), far(2 - t)};
+}
+
+// One axis of torch's bicubic interpolation (align_corners=false): [rows,from] -> [to,rows], transposed.
+std::vector<float> bicubic_transposed(const std::vector<float>& values, int rows, int from, int to) {
+  std::vector<float> out(count_of(rows, to));
+  const float scale = static_cast<float>(from) / static_cast<float>(to);
+  for (int x = 0; x < to; ++x) {
+    const float at = (static_cast<float>(x) + 0.5f) * scale - 0.5f;
+    const float whole = std::floor(at);
+    const std::array<float, 4> taps = cubic_taps(at - whole);
+    for (int y = 0; y < rows; ++y) {
+      float sum = 0;
+      for (int k = 0; k < 4; ++k)
+        sum += taps[static_cast<size_t>(k)] *
+               values[count_of(from, y) +
+                      static_cast<size_t>(std::clamp(static_cast<int>(whole) - 1 + k, 0, from - 1))];
+      out[count_of(rows, x) + static_cast<size_t>(y)] = sum;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<float> image_to_floats(const Image& image, int width, int height) {
@@ -66,8 +98,7 @@ std::vector<float> mask_to_floats(const Image& mask, int width, int height, int 
   const bool by_alpha = std::any_of(mask.alpha.begin(), mask.alpha.end(), [](uint8_t a) { return a < 255; });
   for (size_t i = 0; i < values.size(); ++i) {
     const uint8_t* p = &mask.rgb[3 * i];
-    const float grey = (0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]) / 255.0f;  // ITU-R BT.601 luma
-    values[i] = by_alpha ? 1.0f - static_cast<float>(mask.alpha[i]) / 255.0f : grey;
+    values[i] = by_alpha ? 1.0f - static_cast<float>(mask.alpha[i]) / 255.0f : grey_of(p);
   }
   values = resized(values, mask.width, mask.height, 1, width, height,
                    width < mask.width ? ResampleMode::kArea : ResampleMode::kBilinear);
@@ -77,11 +108,30 @@ std::vector<float> mask_to_floats(const Image& mask, int width, int height, int 
   return values;
 }
 
-std::vector<float> latent_mask(const std::vector<float>& mask, int width, int height, int factor) {
+std::vector<float> latent_mask(const std::vector<float>& mask, int width, int height, int factor,
+                               MaskDownscale how) {
+  if (how == MaskDownscale::kNearest) {
+    std::vector<float> out;
+    for (int y = 0; y < height / factor; ++y)
+      for (int x = 0; x < width / factor; ++x)
+        out.push_back(mask[count_of(width, y * factor) + static_cast<size_t>(x * factor)] >= 0.5f ? 1 : 0);
+    return out;
+  }
   std::vector<float> out =
       resized(mask, width, height, 1, width / factor, height / factor, ResampleMode::kArea);
   for (float& v : out) v = std::nearbyint(v);
   return out;
+}
+
+std::vector<float> depth_to_floats(const Image& depth, int width, int height) {
+  std::vector<float> values(count_of(depth.width, depth.height));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = grey_of(&depth.rgb[3 * i]);
+  values = bicubic_transposed(values, depth.height, depth.width, width);  // [width,depth.height]
+  values = bicubic_transposed(values, width, depth.height, height);       // [height,width]
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const float low = *least, range = *most - low;
+  for (float& v : values) v = range > 0 ? 2 * (v - low) / range - 1 : 0.0f;
+  return values;
 }
 
 Image composite(const Image& picture, const std::vector<float>& original, const std::vector<float>& mask) {

@@ -17,9 +17,18 @@ Image floats_to_image(const std::vector<float>& pixels, int width, int height); 
 // or bilinearly.
 std::vector<float> mask_to_floats(const Image& mask, int width, int height, int blur);
 
-// The mask at the latents' size: box means over factor x factor pixels, rounded to 0 or 1, as A1111 and
-// Diffusers mix whole latents only. [height/factor,width/factor]
-std::vector<float> latent_mask(const std::vector<float>& mask, int width, int height, int factor);
+// How a mask comes to the latents' size, each of which it keeps or repaints whole.
+enum class MaskDownscale {
+  kArea,     // box means over factor x factor pixels, rounded (A1111)
+  kNearest,  // the first pixel of each factor x factor, from 0.5 on repainted (Diffusers, LDM)
+};
+// [height/factor,width/factor] of 0 and 1
+std::vector<float> latent_mask(const std::vector<float>& mask, int width, int height, int factor,
+                               MaskDownscale how);
+
+// A depth map for the UNet at width x height: the picture's grey, resized as torch's bicubic interpolation
+// does (a = -0.75, no antialias), stretched to -1..1. One value for all of a flat map: 0.
+std::vector<float> depth_to_floats(const Image& depth, int width, int height);
 
 // picture * mask + original * (1 - mask), pixel by pixel.
 Image composite(const Image& picture, const std::vector<float>& original, const std::vector<float>& mask);

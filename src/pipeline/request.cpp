@@ -41,6 +41,18 @@ void check_numbers(const GenerateRequest& r) {
                       " for ", r.batch, " pictures, got ", std::max(r.seed, r.variation_seed));
   require<UsageError>(r.mask_blur >= 0 && r.mask_blur <= 64, "mask-blur: expected 0 to 64, got ",
                       r.mask_blur);
+  const double start = r.denoising_start.value_or(0), end = r.denoising_end.value_or(1);
+  require_range(start, 0, 1, "denoising-start");
+  require_range(end, 0, 1, "denoising-end");
+  require<UsageError>(start < end,
+                      "denoising-start, denoising-end: expected the first below the second, got ", start,
+                      " and ", end);
+  for (const int side :
+       {r.original_width, r.original_height, r.crop_left, r.crop_top, r.target_width, r.target_height,
+        r.negative_original_width.value_or(0), r.negative_original_height.value_or(0),
+        r.negative_crop_left.value_or(0), r.negative_crop_top.value_or(0),
+        r.negative_target_width.value_or(0), r.negative_target_height.value_or(0)})
+    require<UsageError>(side >= 0 && side <= 65536, "size conditions: expected 0 to 65536, got ", side);
   require_range(r.cfg_scale, -100, 100, "cfg-scale");
   require_range(r.image_cfg_scale, 0, 100, "image-cfg-scale");
   require_range(r.guidance_rescale, 0, 1, "guidance-rescale");
@@ -57,19 +69,26 @@ void check_pictures(const GenerateRequest& r, const Components& c) {
                       "init-image: this instruct-pix2pix model edits a picture, expected one");
   require<UsageError>(!c.is_inpainting() || !r.mask || r.init_image,
                       "init-image: this inpainting model needs the picture that the mask belongs to");
+  require<UsageError>(
+      !c.is_depth() || (r.depth && (r.init_image || !r.init_latents.empty())),
+      "depth, init-image: this depth model redraws a picture by its depth map, expected both");
+  require<UsageError>(!r.denoising_start || r.init_image || !r.init_latents.empty(),
+                      "denoising-start: needs latents or an init-image to go on from");
+  require<UsageError>(r.init_latents.empty() || !r.mask || r.init_image,
+                      "init latents: with a mask expected the picture, too");
 }
 
 // The size: as asked, else the init image's (rounded down to a multiple of 8), else the model's own.
 void resolve_size(ResolvedRequest& out, const Components& c) {
   const GenerateRequest& r = out.request;
   const int64_t multiple = std::max<int64_t>(8, c.downscale());
-  const auto own = [&](int64_t asked, int Image::* side) -> int64_t {
+  const auto own = [&](int64_t asked, int Image::* side, int64_t models) -> int64_t {
     if (asked != 0) return asked;
-    if (!r.init_image) return c.default_size;
+    if (!r.init_image) return models;
     return std::clamp<int64_t>((*r.init_image).*side / multiple * multiple, multiple, kMaxSide);
   };
-  out.width = checked_side(own(r.width, &Image::width), "width", multiple);
-  out.height = checked_side(own(r.height, &Image::height), "height", multiple);
+  out.width = checked_side(own(r.width, &Image::width, c.info.default_width), "width", multiple);
+  out.height = checked_side(own(r.height, &Image::height, c.info.default_height), "height", multiple);
   out.latent_width = out.width / c.downscale();
   out.latent_height = out.height / c.downscale();
 }
@@ -100,6 +119,72 @@ SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c
   return s;
 }
 
+// The part of the schedule that denoising_start and denoising_end leave, by Diffusers' rule: of the training
+// timesteps, those from round(n - end * n) on, below round(n - start * n).
+void cut_schedule(ResolvedRequest& out, const NoiseSchedule& noise) {
+  const GenerateRequest& r = out.request;
+  std::vector<NoiseLevel>& levels = out.sampling.schedule.levels;
+  const auto cutoff = [&](double share) {
+    const double steps = noise.train_steps();
+    return std::nearbyint(steps - share * steps);
+  };
+  // The last level is where the picture is, not a step.
+  const auto steps_from = [&](double least) {
+    return std::count_if(levels.begin(), levels.end() - 1,
+                         [&](const NoiseLevel& level) { return level.timestep >= least; });
+  };
+  if (r.denoising_end) {
+    const auto kept = steps_from(cutoff(*r.denoising_end));
+    if (static_cast<size_t>(kept) + 1 < levels.size()) out.sampling.finish_factor = 1;
+    levels.resize(static_cast<size_t>(kept) + 1);
+  }
+  if (r.denoising_start) {
+    const auto dropped = levels.size() > 1 ? steps_from(cutoff(*r.denoising_start)) : 0;
+    levels.erase(levels.begin(), levels.begin() + dropped);
+    out.sampling.skipped_steps += static_cast<int>(dropped);
+  }
+  if (r.denoising_start || r.denoising_end) out.sampling.schedule.calls.clear();  // PNDM goes by its levels
+  require<UsageError>(levels.size() > 1, "denoising-start, denoising-end: no step is left of ", r.steps);
+}
+
+MaskDownscale parse_mask_downscale(const std::string& name, const Components& c) {
+  if (name == "auto") return c.is_inpainting() ? MaskDownscale::kNearest : MaskDownscale::kArea;
+  require<UsageError>(name == "area" || name == "nearest",
+                      "mask-downscale: expected auto, area or nearest, got \"", printable(name), "\"");
+  return name == "area" ? MaskDownscale::kArea : MaskDownscale::kNearest;
+}
+
+// How the scale of guidance acts on this model, and how many conditions the UNet sees.
+void resolve_guidance(ResolvedRequest& out, const Components& c) {
+  const double scale = out.request.cfg_scale;
+  out.guidance = scale;
+  if (c.takes_guidance()) {
+    out.guidance = 1;
+    if (out.request.negative_prompt.value_or("") != "")
+      out.warnings.push_back(
+          "negative-prompt: no effect: this model takes the scale of guidance as an input of its UNet");
+  } else if (scale < 1 && !c.distilled.empty() && !c.is_instruct()) {
+    out.guidance = 1;
+    out.warnings.push_back(concat("cfg-scale ", scale,
+                                  ": no guidance, as for any scale up to 1: this model is distilled (",
+                                  c.distilled, ")"));
+  } else if (scale < 1) {
+    out.warnings.push_back(concat(
+        "cfg-scale ", scale,
+        scale == 0 ? ": the negative prompt alone is drawn" : ": the picture goes away from the prompt",
+        "; 1 is no guidance"));
+  }
+  out.conditions = c.is_instruct() ? 3 : out.guidance == 1.0 ? 1 : 2;
+}
+
+// "host: Xeon, 8 threads, AVX2" -> "host: Xeon, AVX2": the picture does not depend on the threads, so neither
+// does its file.
+std::string without_threads(std::string device) {
+  const size_t end = device.find(" threads, ");
+  const size_t begin = end == std::string::npos ? end : device.rfind(", ", end);
+  return begin == std::string::npos ? device : device.erase(begin, end - begin + 8);
+}
+
 std::string number_text(double value) { return fmt::format("{}", value); }
 
 }  // namespace
@@ -118,19 +203,33 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   const auto values = static_cast<size_t>(r.batch * 4 * out.latent_width * out.latent_height);
   require<UsageError>(r.initial_noise.empty() || r.initial_noise.size() == values, "initial noise: expected ",
                       values, " values, got ", r.initial_noise.size());
+  require<UsageError>(r.init_latents.empty() || r.init_latents.size() == values, "init latents: expected ",
+                      values, " values, got ", r.init_latents.size());
+  require<UsageError>(
+      std::all_of(r.init_latents.begin(), r.init_latents.end(), [](float v) { return std::isfinite(v); }),
+      "init latents: expected finite values");
+  require<UsageError>(r.vae_sample == "mean" || r.vae_sample == "posterior",
+                      "vae-sample: expected mean or posterior, got \"", printable(r.vae_sample), "\"");
+  require<UsageError>(r.mask_blend == "denoised" || r.mask_blend == "latents",
+                      "mask-blend: expected denoised or latents, got \"", printable(r.mask_blend), "\"");
+  out.blends_latents = r.mask_blend == "latents";
+  out.samples_posterior = r.vae_sample == "posterior";
+  out.mask_downscale = parse_mask_downscale(r.mask_downscale, components);
   // Instruct-pix2pix reads the picture through its extra channels and starts from noise.
-  out.strength = r.init_image && !components.is_instruct() ? r.strength : 1.0;
+  const bool from_picture = (r.init_image || !r.init_latents.empty()) && !components.is_instruct();
+  out.strength = from_picture && !r.denoising_start ? r.strength : 1.0;
   out.sampling = plan_sampling(schedule, sampling_request(out, components));
   r.tile_overlap = resolved_tile_overlap(r, components.downscale());
   out.tiles = make_tile_grid(r, out.latent_height, out.latent_width, components.downscale());
-  out.conditions = components.is_instruct() ? 3 : r.cfg_scale == 1.0 ? 1 : 2;
+  cut_schedule(out, schedule);
+  resolve_guidance(out, components);
   return out;
 }
 
 std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index) {
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
-  Infotext info{r.prompt, r.negative_prompt, {}};
+  Infotext info{r.prompt, r.negative_prompt.value_or(""), {}};
   const auto add = [&](const char* key, const std::string& value) { info.fields.emplace_back(key, value); };
   add("Steps", std::to_string(r.steps));
   add("Sampler", std::string(resolved.sampling.sampler->label));
@@ -150,21 +249,30 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
     add("Variation seed", std::to_string(r.variation_seed + index));
     add("Variation seed strength", number_text(r.variation_strength));
   }
-  if (r.init_image && !components.is_instruct()) add("Denoising strength", number_text(r.strength));
+  const bool from_picture = (r.init_image || !r.init_latents.empty()) && !components.is_instruct();
+  if (from_picture && !r.denoising_start) add("Denoising strength", number_text(r.strength));
+  if (r.denoising_start) add("Denoising start", number_text(*r.denoising_start));
+  if (r.denoising_end) add("Denoising end", number_text(*r.denoising_end));
+  if (from_picture && resolved.samples_posterior) add("VAE sample", "posterior");
   if (components.is_instruct()) add("Image CFG scale", number_text(r.image_cfg_scale));
   if (r.mask) add("Mask blur", std::to_string(r.mask_blur));
+  if (r.mask && resolved.blends_latents) add("Mask blend", "latents");
+  if (r.mask && r.mask_downscale != "auto") add("Mask downscale", r.mask_downscale);
   if (r.clip_skip > 1) add("Clip skip", std::to_string(r.clip_skip));
   if (r.eta) add("Eta", number_text(*r.eta));
   if (r.guidance_rescale > 0) add("CFG Rescale phi", number_text(r.guidance_rescale));
   if (resolved.noise == NoiseKind::kTorchCpu) add("RNG", "CPU");
   if (r.emphasis != "original") add("Emphasis", r.emphasis);
   if (r.plain_prompt) add("Plain prompt", "True");
+  if (components.zero_absent_negative && r.negative_prompt == "") add("Empty negative prompt", "encoded");
+  if (components.text.size() > 1 && r.prompt_2) add("Prompt 2", *r.prompt_2);
+  if (components.text.size() > 1 && r.negative_prompt_2) add("Negative prompt 2", *r.negative_prompt_2);
   if (r.tile_size > 0) {
     add("Tile size", std::to_string(r.tile_size));
     add("Tile overlap", std::to_string(r.tile_overlap));
     add("Tile weights", r.tile_weights);
   }
-  add("Device", components.info.device);
+  add("Device", without_threads(components.info.device));
   add("Compute type", components.info.dtype);
   add("Version", concat("rocm-sd ", version()));
   return format_infotext(info);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "pipeline/components.hpp"
+#include "pipeline/pixels.hpp"
 #include "pipeline/tile_grid.hpp"
 #include "schedulers/sampler.hpp"
 
@@ -16,6 +17,11 @@ struct ResolvedRequest {
   double strength = 1;  // 1 where there is no init image
   int conditions = 2;   // per picture in one UNet call: 1, 2, or 3 (instruct-pix2pix)
   TileGrid tiles;       // of the latents; one that covers them unless the request asks for tiles
+  double guidance = 7;  // of the conditions; the request's scale but where the model does without
+  MaskDownscale mask_downscale = MaskDownscale::kArea;
+  bool blends_latents = false;     // after each step, rather than every prediction
+  bool samples_posterior = false;  // of the VAE, rather than taking its mean
+  std::vector<std::string> warnings;
   bool uses_negative() const { return conditions > 1; }
 };
 

@@ -22,7 +22,7 @@ void Residency::track(Part part) {
       return;
     case Part::kUnet: add(*components_.unet); return;
     case Part::kVae:
-      add(*components_.vae);
+      if (components_.vae) add(*components_.vae);
       if (components_.tiny_vae) add(*components_.tiny_vae);
       has_encoder_ = false;
       follow_encoder();
@@ -32,17 +32,20 @@ void Residency::track(Part part) {
 
 // The encoder is loaded when a picture is first given, long after the decoder.
 void Residency::follow_encoder() {
-  if (has_encoder_ == components_.loaded_encoder.has_value()) return;
-  has_encoder_ = components_.loaded_encoder.has_value();
+  if (has_encoder_ == components_.has_encoder()) return;
+  has_encoder_ = components_.has_encoder();
   if (!has_encoder_) {
     std::erase_if(entries_, [](const Entry& entry) { return entry.encoder; });
     return;
   }
-  VaeEncoder& encoder = *components_.loaded_encoder;
-  entries_.push_back(
-      {Part::kVae,
-       std::make_unique<ParkedModel>([&encoder](Visitor& v) { encoder.visit(v); }, *components_.device),
-       true});
+  Components& components = components_;
+  const auto visit = [&components](Visitor& v) {
+    if (components.loaded_encoder)
+      components.loaded_encoder->visit(v);
+    else
+      components.loaded_tiny_encoder->visit(v);
+  };
+  entries_.push_back({Part::kVae, std::make_unique<ParkedModel>(visit, *components_.device), true});
   if (offload_) entries_.back().model->park();
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "kernels/step/blend.hpp"
+#include "kernels/step/step.hpp"
 #include "pipeline/pixels.hpp"
 #include "pipeline/state.hpp"
 #include "runtime/gpu.hpp"
@@ -11,39 +12,38 @@
 namespace rocm_sd {
 namespace {
 
-// [N,C,H,W] as other engines give noise -> [N,H,W,C].
-std::vector<float> to_nhwc(const std::vector<float>& nchw, const Shape& nhwc) {
-  std::vector<float> out(nchw.size());
-  const int64_t h = nhwc[1], w = nhwc[2], c = nhwc[3];
-  for (int64_t n = 0; n < nhwc[0]; ++n)
-    for (int64_t k = 0; k < c; ++k)
-      for (int64_t p = 0; p < h * w; ++p)
-        out[static_cast<size_t>((n * h * w + p) * c + k)] =
-            nchw[static_cast<size_t>((n * c + k) * h * w + p)];
-  return out;
-}
-
-// SDXL's size conditions for each condition of the batch (Podell et al., "SDXL", 2023, section 2.2).
+// SDXL's size conditions for each condition of the batch (Podell et al., "SDXL", 2023, section 2.2); those of
+// the negative prompt by the rules of Diffusers' pipelines.
 std::vector<std::vector<float>> size_conditions(const ResolvedRequest& r, bool refiner) {
   const GenerateRequest& q = r.request;
-  const auto whole = [](int64_t v) { return static_cast<float>(v); };
-  const float original_height = whole(q.original_height ? q.original_height : r.height);
-  const float original_width = whole(q.original_width ? q.original_width : r.width);
+  struct Sizes {
+    int64_t original_height, original_width, top, left, target_height, target_width;
+  };
+  const auto or_else = [](int64_t asked, int64_t own) { return asked ? asked : own; };
+  const Sizes positive{
+      or_else(q.original_height, r.height), or_else(q.original_width, r.width), q.crop_top, q.crop_left,
+      or_else(q.target_height, r.height),   or_else(q.target_width, r.width)};
+  const bool own_crop = refiner || q.negative_original_height || q.negative_original_width ||
+                        q.negative_target_height || q.negative_target_width;
+  const Sizes negative{q.negative_original_height.value_or(positive.original_height),
+                       q.negative_original_width.value_or(positive.original_width),
+                       q.negative_crop_top.value_or(own_crop ? 0 : positive.top),
+                       q.negative_crop_left.value_or(own_crop ? 0 : positive.left),
+                       q.negative_target_height.value_or(positive.target_height),
+                       q.negative_target_width.value_or(positive.target_width)};
   std::vector<std::vector<float>> out;
   for (int c = 0; c < r.conditions; ++c) {
-    std::vector<float> ids = {original_height, original_width, whole(q.crop_top), whole(q.crop_left)};
+    const bool last = c + 1 == r.conditions;
+    const Sizes& s = last ? positive : negative;
+    std::vector<double> ids = {static_cast<double>(s.original_height), static_cast<double>(s.original_width),
+                               static_cast<double>(s.top), static_cast<double>(s.left)};
     if (refiner)
-      ids.push_back(
-          static_cast<float>(c + 1 < r.conditions ? q.negative_aesthetic_score : q.aesthetic_score));
+      ids.push_back(last ? q.aesthetic_score : q.negative_aesthetic_score);
     else
-      ids.insert(ids.end(), {whole(r.height), whole(r.width)});
-    out.push_back(std::move(ids));
+      ids.insert(ids.end(), {static_cast<double>(s.target_height), static_cast<double>(s.target_width)});
+    out.emplace_back(ids.begin(), ids.end());
   }
   return out;
-}
-
-int64_t count_nonfinite(const std::vector<float>& values) {
-  return std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
 }
 
 // Keeps the host at most one step ahead of a GPU, so that progress says what is done and a cancelled run ends
@@ -77,6 +77,18 @@ struct NotFinite {
   int64_t count = 0, of = 0;
 };
 
+// latents [h,w,4] of the sampler's last level -> [4,h,w] as x0 + sigma * noise.
+std::vector<float> exchanged_latents(const ResolvedRequest& r, const std::vector<float>& latents) {
+  const double sigma = r.sampling.schedule.levels.back().sigma;
+  const bool preserving = r.sampling.sampler->space == LatentSpace::kVariancePreserving;
+  const auto scale = static_cast<float>(preserving ? std::sqrt(sigma * sigma + 1) : 1.0);
+  std::vector<float> out(latents.size());
+  const size_t pixels = latents.size() / 4;
+  for (size_t i = 0; i < pixels; ++i)
+    for (size_t c = 0; c < 4; ++c) out[c * pixels + i] = latents[4 * i + c] * scale;
+  return out;
+}
+
 }  // namespace
 
 TextStates Pipeline::State::encode_text(const TokenRows& rows, const ResolvedRequest& r,
@@ -92,64 +104,6 @@ TextStates Pipeline::State::encode_text(const TokenRows& rows, const ResolvedReq
   }
 }
 
-// pixels [H,W,3] in -1..1 -> latents [h,w,4] as the sampler wants them.
-std::vector<float> Pipeline::State::encode_picture(const ResolvedRequest& r, const std::vector<float>& pixels,
-                                                   const CancelCheck* cancel) {
-  for (;;) {
-    prepare_stages(r, rows);
-    components.encoder();
-    ready(Part::kVae);
-    std::vector<float> latents = vae->encode(pixels, profiler.get(), cancel);
-    const int64_t bad = count_nonfinite(latents);
-    if (bad == 0) return latents;
-    require<GenerationError>(widen(Part::kVae, "the VAE's encoder"), "vae encoder: ", bad, " of ",
-                             latents.size(), " values are not finite in ", components.dtype_of(Part::kVae),
-                             "; are the weights damaged?");
-  }
-}
-
-InitImage Pipeline::State::encode_init(const ResolvedRequest& r, const CancelCheck* cancel) {
-  InitImage init;
-  const int width = static_cast<int>(r.width), height = static_cast<int>(r.height);
-  if (r.request.init_image) {
-    init.pixels = image_to_floats(*r.request.init_image, width, height);
-    init.latents = encode_picture(r, init.pixels, cancel);
-  }
-  if (r.request.mask) {
-    init.mask = mask_to_floats(*r.request.mask, width, height, r.request.mask_blur);
-    init.latent_mask = latent_mask(init.mask, width, height, static_cast<int>(components.downscale()));
-  }
-  if (components.is_instruct() || components.is_inpainting()) init.extra = extra_channels(r, init, cancel);
-  return init;
-}
-
-// The UNet's further input channels, for each condition: [h*w*extra].
-std::vector<std::vector<float>> Pipeline::State::extra_channels(const ResolvedRequest& r,
-                                                                const InitImage& init,
-                                                                const CancelCheck* cancel) {
-  const auto pixels = static_cast<size_t>(r.latent_height * r.latent_width);
-  if (components.is_instruct()) {
-    // Unconditional images see no picture; the others see its latents unscaled (Brooks et al. 2023,
-    // section 3.2.1).
-    const VaeConfig& config = components.vae->config();
-    std::vector<float> raw = init.latents;
-    for (float& v : raw) v = static_cast<float>(v / config.scaling_factor + config.shift_factor);
-    return {std::vector<float>(pixels * 4, 0.0f), raw, raw};
-  }
-  // Inpainting: the mask, then the latents of the picture with the masked part grey. Without a picture all is
-  // masked.
-  std::vector<float> masked(static_cast<size_t>(r.width * r.height * 3), 0.0f);
-  for (size_t i = 0; i < init.mask.size(); ++i)
-    if (init.mask[i] < 0.5f) std::copy_n(&init.pixels[3 * i], 3, &masked[3 * i]);
-  const std::vector<float> latents = encode_picture(r, masked, cancel);
-  std::vector<float> channels;
-  for (size_t i = 0; i < pixels; ++i) {
-    channels.push_back(init.latent_mask.empty() ? 1.0f : init.latent_mask[i]);
-    channels.insert(channels.end(), &latents[4 * i], &latents[4 * i] + 4);
-  }
-  return std::vector<std::vector<float>>(static_cast<size_t>(r.conditions), channels);
-}
-
 // The UNet on the device, with everything that stays the same from step to step.
 void Pipeline::State::prepare_unet(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
                                    const CancelCheck* cancel) {
@@ -158,14 +112,15 @@ void Pipeline::State::prepare_unet(const ResolvedRequest& r, const TextStates& s
   unet->set_text(states, size_conditions(r, components.kind == ModelKind::kSdxlRefiner), profiler.get(),
                  cancel);
   if (!init.extra.empty() && r.request.tile_size == 0) unet->set_extra_channels(init.extra);
+  unet->set_guidance(r.request.cfg_scale);
   std::vector<double> timesteps;
   for (const NoiseLevel& level : r.sampling.schedule.levels)
     if (level.sigma > 0) timesteps.push_back(level.timestep);
   unet->set_schedule(timesteps, profiler.get(), cancel);
 }
 
-SamplerHooks Pipeline::State::sampler_hooks(const ResolvedRequest& r, const InitImage& init,
-                                            const Callbacks& callbacks, Clock::time_point begin) {
+SamplerHooks Pipeline::State::sampler_hooks(const ResolvedRequest& r, const Callbacks& callbacks,
+                                            Clock::time_point begin) {
   SamplerHooks hooks;
   hooks.on_step = [this, &callbacks, begin,
                    pace = std::make_shared<Pace>(*components.device)](const StepReport& report) {
@@ -179,23 +134,24 @@ SamplerHooks Pipeline::State::sampler_hooks(const ResolvedRequest& r, const Init
     return !callbacks.progress ||
            callbacks.progress({"sample", report.step, report.total, seconds_since(begin)});
   };
-  // An inpainting model sees the picture and the mask itself.
-  if (init.latent_mask.empty() || components.is_inpainting()) return hooks;
-  // The unmasked region is known: its clean latents replace the prediction at every step.
-  std::vector<float> keep, known;
-  for (int64_t n = 0; n < r.request.batch; ++n)
-    for (size_t i = 0; i < init.latent_mask.size(); ++i)
-      for (size_t c = 0; c < 4; ++c) {
-        keep.push_back(init.latent_mask[i]);
-        known.push_back(init.latents[4 * i + c]);
-      }
-  const Shape shape{r.request.batch, r.latent_height, r.latent_width, 4};
-  const Tensor mask = tensor_from(*components.device, shape, keep.data());
-  const Tensor clean = tensor_from(*components.device, shape, known.data());
-  hooks.after_denoise = [mask, clean](Exec& ex, const Tensor& denoised, const NoiseLevel&) {
-    return blend(ex, denoised, clean, mask);
-  };
   return hooks;
+}
+
+// The unmasked region is known. mask and clean [N,h,w,4]; start: the latents' noise.
+void Pipeline::State::keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask,
+                                    const Tensor& clean, const std::vector<float>& start) {
+  if (!r.blends_latents || start.empty()) {
+    hooks.after_denoise = [mask, clean](Exec& ex, const Tensor& denoised, const NoiseLevel&) {
+      return blend(ex, denoised, clean, mask);
+    };
+    return;
+  }
+  const Tensor noise = tensor_from(*components.device, clean.shape(), start.data());
+  hooks.before_denoise = [mask, clean, noise, first = true](
+                             Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space) mutable {
+    if (std::exchange(first, false)) return x;  // what the run starts from stays as it is
+    return blend(ex, x, add_noise(ex, clean, noise, level, space), mask);
+  };
 }
 
 std::vector<float> Pipeline::State::sample(const ResolvedRequest& r, const TextStates& states,
@@ -217,6 +173,26 @@ std::vector<float> Pipeline::State::sample(const ResolvedRequest& r, const TextS
   }
 }
 
+// What the sampler starts from, in its space. start: [N,h,w,4] noise, or empty with denoising_start.
+Tensor Pipeline::State::first_latents(Exec& ex, const ResolvedRequest& r, const InitImage& init,
+                                      const std::vector<float>& start, const Shape& shape) {
+  Device& device = *components.device;
+  if (r.request.denoising_start) {
+    const Tensor given = tensor_from(device, shape, init.latents.data());
+    const bool noisy = !r.request.init_latents.empty();
+    const double sigma = r.sampling.schedule.levels.front().sigma;
+    const bool preserving = r.sampling.sampler->space == LatentSpace::kVariancePreserving;
+    const double scale = noisy && preserving ? 1 / std::sqrt(sigma * sigma + 1) : 1;
+    return linear_combination(ex, {{scale, given}});
+  }
+  const Tensor noise = tensor_from(device, shape, start.data());
+  // Diffusers' inpainting pipelines take pure noise where everything is to be redrawn.
+  const bool repaints_all = r.request.mask && r.strength >= 1.0;
+  if (init.latents.empty() || components.is_instruct() || repaints_all)
+    return start_from_noise(ex, r.sampling, noise);
+  return start_from_latents(ex, r.sampling, tensor_from(device, shape, init.latents.data()), noise);
+}
+
 std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const InitImage& init,
                                               const Callbacks& callbacks) {
   const GenerateRequest& q = r.request;
@@ -226,13 +202,13 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const In
   ex.profiler = profiler.get();
   ex.cancel = cancel;
 
-  const bool varied = q.variation_strength > 0;
-  const ImageSeed first{static_cast<uint64_t>(q.seed), static_cast<uint64_t>(varied ? q.variation_seed : 0),
-                        q.variation_strength};
-  BatchNoise noise(r.noise, batch_seeds(first, q.batch), 4, r.latent_height, r.latent_width);
-  std::vector<float> start = noise.next();
+  BatchNoise noise = seeded_noise(r);
+  const NoiseDraws draws = noise_draws(r);
+  if (draws.init) noise.next_aside();
+  std::vector<float> start;
+  if (draws.start) start = noise.next();
+  if (draws.masked) noise.next_aside();
   if (!q.initial_noise.empty()) start = to_nhwc(q.initial_noise, noise.shape());
-  const Tensor initial = tensor_from(*components.device, noise.shape(), start.data());
 
   std::optional<TiledUnet> tiled;
   if (q.tile_size > 0)
@@ -242,26 +218,24 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const In
   };
   const Denoiser denoiser(predict, {.prediction = components.prediction,
                                     .sigma_data = components.sigma_data,
-                                    .cfg_scale = q.cfg_scale,
+                                    .cfg_scale = r.guidance,
                                     .image_cfg_scale = q.image_cfg_scale,
                                     .instruct = components.is_instruct(),
                                     .guidance_rescale = q.guidance_rescale,
                                     .input_dtype = components.unet->input_dtype()});
-  Tensor x;
-  // At strength 1 image to image still adds the noise to the picture's latents, as every front end does; only
-  // inpainting starts from noise alone.
-  const bool repaints = !init.mask.empty() || components.is_inpainting();
-  if (init.latents.empty() || components.is_instruct() || (r.strength >= 1.0 && repaints)) {
-    x = start_from_noise(ex, r.sampling, initial);
-  } else {
-    std::vector<float> repeated;
-    for (int i = 0; i < q.batch; ++i)
-      repeated.insert(repeated.end(), init.latents.begin(), init.latents.end());
-    x = start_from_latents(ex, r.sampling, tensor_from(*components.device, noise.shape(), repeated.data()),
-                           initial);
-  }
-  const SamplerHooks hooks = sampler_hooks(r, init, callbacks, begin);
-  return to_floats(*components.device, run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks));
+  const Tensor x = first_latents(ex, r, init, start, noise.shape());
+  SamplerHooks hooks = sampler_hooks(r, callbacks, begin);
+  // An inpainting model sees the picture and the mask itself.
+  if (init.latent_mask.empty() || components.is_inpainting())
+    return to_floats(*components.device, run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks));
+  std::vector<float> keep;
+  for (size_t i = 0; i < init.latents.size(); ++i)
+    keep.push_back(init.latent_mask[i / 4 % init.latent_mask.size()]);
+  const Tensor mask = tensor_from(*components.device, noise.shape(), keep.data());
+  const Tensor clean = tensor_from(*components.device, noise.shape(), init.latents.data());
+  keep_unmasked(hooks, r, mask, clean, start);
+  const Tensor done = run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks);
+  return to_floats(*components.device, r.blends_latents ? blend(ex, done, clean, mask) : done);
 }
 
 // latents [h,w,4] -> the picture.
@@ -293,7 +267,8 @@ GenerateResult Pipeline::State::generate(const ResolvedRequest& r, const Callbac
   };
 
   rows = text.tokenise(r.request, r.uses_negative());
-  result.warnings = rows.warnings;
+  result.warnings = r.warnings;
+  result.warnings.insert(result.warnings.end(), rows.warnings.begin(), rows.warnings.end());
   device_peak = 0;
   const MemoryPlan planned = plan(r, rows);
   if (!planned.offload) arena.reserve(planned.arena);
@@ -303,7 +278,7 @@ GenerateResult Pipeline::State::generate(const ResolvedRequest& r, const Callbac
   end_stage("text");
 
   const InitImage init = encode_init(r, cancel);
-  if (r.request.init_image) {
+  if (!init.pixels.empty()) {
     report("encode", 1, 1);
     end_stage("encode");
   }
@@ -316,7 +291,9 @@ GenerateResult Pipeline::State::generate(const ResolvedRequest& r, const Callbac
     Image image = decode(r, {from, from + per_image}, cancel);
     if (!init.mask.empty()) image = composite(image, init.pixels, init.mask);
     const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
-    result.pictures.push_back({std::move(image), seed, describe_picture(r, components, i)});
+    result.pictures.push_back({std::move(image), seed, describe_picture(r, components, i), {}});
+    if (r.request.keep_latents || r.request.denoising_end)
+      result.pictures.back().latents = exchanged_latents(r, {from, from + per_image});
     report("decode", i + 1, r.request.batch);
   }
   end_stage("decode");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,10 +28,24 @@ inline double seconds_since(Clock::time_point begin) {
 struct InitImage {
   std::vector<float> pixels;              // [H,W,3] in -1..1
   std::vector<float> mask;                // [H,W], empty where the whole picture is repainted
-  std::vector<float> latents;             // [h,w,4]
+  std::vector<float> latents;             // [batch,h,w,4]
   std::vector<float> latent_mask;         // [h,w]
-  std::vector<std::vector<float>> extra;  // the UNet's further input channels, per condition; or empty
+  std::vector<std::vector<float>> extra;  // the UNet's further input channels, per condition
+                                          // [batch,h,w,channels]; or empty
 };
+
+// Which noises the images' generators give before the first step, in this order (Diffusers' pipelines').
+struct NoiseDraws {
+  bool init = false;    // the posterior of the init image
+  bool start = true;    // the latents' noise
+  bool masked = false;  // the posterior of the masked picture
+};
+
+inline int64_t count_nonfinite(const std::vector<float>& values) {
+  return std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+}
+// [N,C,H,W] as other engines give noise -> [N,H,W,C].
+std::vector<float> to_nhwc(const std::vector<float>& nchw, const Shape& nhwc);
 
 struct Pipeline::State {
   State(Components loaded, uint64_t budget)
@@ -88,19 +103,25 @@ struct Pipeline::State {
   void drop_caches();
 
   TextStates encode_text(const TokenRows& rows, const ResolvedRequest& r, const CancelCheck* cancel);
+  // init_stage.cpp
+  BatchNoise seeded_noise(const ResolvedRequest& r) const;  // from the beginning of every image's generator
+  NoiseDraws noise_draws(const ResolvedRequest& r) const;
   InitImage encode_init(const ResolvedRequest& r, const CancelCheck* cancel);
   std::vector<float> encode_picture(const ResolvedRequest& r, const std::vector<float>& pixels,
-                                    const CancelCheck* cancel);
+                                    const std::vector<float>& noise, const CancelCheck* cancel);
   std::vector<std::vector<float>> extra_channels(const ResolvedRequest& r, const InitImage& init,
-                                                 const CancelCheck* cancel);
+                                                 const std::vector<float>& noise, const CancelCheck* cancel);
   void prepare_unet(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
                     const CancelCheck* cancel);
   std::vector<float> sample(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
                             const Callbacks& callbacks);
+  Tensor first_latents(Exec& ex, const ResolvedRequest& r, const InitImage& init,
+                       const std::vector<float>& start, const Shape& shape);
   std::vector<float> run_steps(const ResolvedRequest& r, const InitImage& init, const Callbacks& callbacks);
   Image decode(const ResolvedRequest& r, const std::vector<float>& latents, const CancelCheck* cancel);
-  SamplerHooks sampler_hooks(const ResolvedRequest& r, const InitImage& init, const Callbacks& callbacks,
-                             Clock::time_point begin);
+  SamplerHooks sampler_hooks(const ResolvedRequest& r, const Callbacks& callbacks, Clock::time_point begin);
+  void keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask, const Tensor& clean,
+                     const std::vector<float>& start);
 
   TokenRows rows;  // of the request at work
 };

@@ -1,6 +1,10 @@
 #include "pipeline/text_stage.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
@@ -15,27 +19,48 @@ ChunkOptions chunk_options(const TextEncoder& encoder) {
           .pad_id = encoder.pad_id};
 }
 
+void warn_once(std::vector<std::string>& warnings, std::string text) {
+  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end())
+    warnings.push_back(std::move(text));
+}
+
 // Tags are taken out, so that they are not drawn as words, and each is named: the engine has no LoRA support
 // yet.
 std::string without_tags(const std::string& prompt, std::vector<std::string>& warnings) {
   const PromptTags tags = extract_lora_tags(prompt);
   for (const LoraTag& lora : tags.loras)
-    warnings.push_back(concat("<lora:", printable(lora.name), ":", lora.weight,
-                              "> in the prompt has no effect: LoRA files are not supported yet"));
+    warn_once(warnings, concat("<lora:", printable(lora.name), ":", lora.weight,
+                               "> in the prompt has no effect: LoRA files are not supported yet"));
   for (const std::string& tag : tags.unknown)
-    warnings.push_back(
-        concat("<", printable(tag),
-               "> in the prompt has no effect: of tags in angle brackets only <lora:...> is known"));
+    warn_once(warnings,
+              concat("<", printable(tag),
+                     "> in the prompt has no effect: of tags in angle brackets only <lora:...> is known"));
   return tags.text;
 }
 
-bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
+// Prompts of different lengths: each one's chunks are repeated to a common number. Keys that all come equally
+// often leave a softmax as it is, so every prompt acts as if it were alone, as in A1111, where they are apart
+// in UNet calls of their own.
+void choose_common_chunks(TokenRows& rows) {
+  constexpr int64_t kMostRepeated = 64;
+  rows.chunks = 1;
+  for (const int64_t own : rows.prompt_chunks) rows.chunks = std::lcm(rows.chunks, own);
+  const int64_t most = *std::max_element(rows.prompt_chunks.begin(), rows.prompt_chunks.end());
+  if (rows.chunks == most || rows.chunks <= kMostRepeated) return;
+  warn_once(rows.warnings,
+            fmt::format("the prompts have {} chunks of tokens: the shorter ones are padded with empty chunks",
+                        fmt::join(rows.prompt_chunks, " and ")));
+  rows.chunks = most;
+  std::fill(rows.prompt_chunks.begin(), rows.prompt_chunks.end(), most);
+}
 
 ChunkedPrompt plain_prompt(const TextEncoder& encoder, const std::string& text,
                            std::vector<std::string>& warnings) {
   PlainTokens plain = plain_tokens(encoder.tokenizer, text, chunk_options(encoder));
   if (plain.truncated)
-    warnings.push_back(concat("the prompt is too long; left out: \"", printable(plain.cut_text), "\""));
+    warn_once(warnings, concat("the prompt has ", plain.tokens, " tokens, the text encoder takes ",
+                               chunk_options(encoder).max_length - 2, "; left out: \"",
+                               printable(plain.cut_text, 500), "\""));
   ChunkedPrompt out;
   out.chunks.push_back(std::move(plain.chunk));
   return out;
@@ -49,40 +74,53 @@ void upload_ints(Device& device, const Tensor& tensor, const std::vector<T>& val
 }  // namespace
 
 TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative) const {
-  require<UsageError>(
-      request.prompt.size() <= 4 * kMaxPromptChars && request.negative_prompt.size() <= 4 * kMaxPromptChars,
-      "prompt: ", std::max(request.prompt.size(), request.negative_prompt.size()), " bytes, at most ",
-      kMaxPromptChars, " characters are accepted");
+  const std::string negative = request.negative_prompt.value_or("");
+  const auto second = [](const std::optional<std::string>& own, const std::string& first) {
+    return own && !own->empty() ? *own : first;
+  };
+  // [encoder][prompt]
+  const std::vector<std::vector<std::string>> texts = {
+      {negative, request.prompt},
+      {second(request.negative_prompt_2, negative), second(request.prompt_2, request.prompt)}};
+  for (const auto& both : texts)
+    for (const std::string& text : both)
+      require<UsageError>(text.size() <= 4 * kMaxPromptChars, "prompt: ", text.size(), " bytes, at most ",
+                          kMaxPromptChars, " characters are accepted");
   TokenRows out;
-  std::vector<std::string> texts;
-  if (with_negative) texts.push_back(request.negative_prompt);
-  texts.push_back(request.prompt);
-  out.prompts = static_cast<int64_t>(texts.size());
-  out.zero_negative = with_negative && components_.zero_empty_negative && is_blank(request.negative_prompt);
+  const size_t first_prompt = with_negative ? 0 : 1;
+  out.prompts = with_negative ? 2 : 1;
+  out.zero_negative = with_negative && components_.zero_absent_negative && !request.negative_prompt &&
+                      !request.negative_prompt_2;
+  if (components_.text.size() == 1 && (request.prompt_2 || request.negative_prompt_2))
+    warn_once(out.warnings, "prompt-2, negative-prompt-2: no effect: this model has one text encoder");
 
   std::vector<std::vector<ChunkedPrompt>> chunked;  // [encoder][prompt]
-  for (const TextEncoder& encoder : components_.text) {
-    std::vector<std::string> warnings;
+  for (size_t e = 0; e < components_.text.size(); ++e) {
+    const TextEncoder& encoder = components_.text[e];
     std::vector<ChunkedPrompt>& prompts = chunked.emplace_back();
-    for (const std::string& text : texts) {
+    for (size_t p = first_prompt; p < 2; ++p) {
+      const std::string& text = texts[e][p];
       if (request.plain_prompt)
-        prompts.push_back(plain_prompt(encoder, sanitize_utf8(text), warnings));
+        prompts.push_back(plain_prompt(encoder, sanitize_utf8(text), out.warnings));
       else
         prompts.push_back(
-            chunk_prompt(encoder.tokenizer, without_tags(text, warnings), chunk_options(encoder)));
+            chunk_prompt(encoder.tokenizer, without_tags(text, out.warnings), chunk_options(encoder)));
     }
-    out.warnings = std::move(warnings);  // every encoder finds the same ones
   }
-  size_t most = 1;
-  for (const auto& prompts : chunked)
-    for (const ChunkedPrompt& p : prompts) most = std::max(most, p.chunks.size());
-  out.chunks = static_cast<int64_t>(most);
+  // Of one prompt every encoder gives the same number of chunks.
+  for (size_t p = 0; p < chunked.front().size(); ++p) {
+    size_t most = 1;
+    for (const auto& prompts : chunked) most = std::max(most, prompts[p].chunks.size());
+    out.prompt_chunks.push_back(static_cast<int64_t>(most));
+  }
+  choose_common_chunks(out);
   for (size_t e = 0; e < chunked.size(); ++e) {
     const TextEncoder& encoder = components_.text[e];
     std::vector<PromptChunk>& rows = out.rows.emplace_back();
-    for (ChunkedPrompt& p : chunked[e]) {
-      pad_chunks(p, most, encoder.tokenizer, chunk_options(encoder));
-      for (PromptChunk& chunk : p.chunks) {
+    for (size_t p = 0; p < chunked[e].size(); ++p) {
+      pad_chunks(chunked[e][p], static_cast<size_t>(out.prompt_chunks[p]), encoder.tokenizer,
+                 chunk_options(encoder));
+      for (PromptChunk& chunk : chunked[e][p].chunks) {
         check_ids(encoder.model.config(), chunk.ids);
         rows.push_back(std::move(chunk));
       }
@@ -92,8 +130,7 @@ TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative
 }
 
 bool TextStage::planned(const TokenRows& rows, int clip_skip) const {
-  return rows.prompts * rows.chunks == prepared_rows_ && rows.prompts == prepared_prompts_ &&
-         clip_skip == prepared_skip_;
+  return rows.count() == prepared_rows_ && rows.prompts == prepared_prompts_ && clip_skip == prepared_skip_;
 }
 
 void TextStage::forget() {
@@ -103,7 +140,7 @@ void TextStage::forget() {
 
 void TextStage::prepare(const TokenRows& rows, int clip_skip) {
   if (planned(rows, clip_skip)) return;
-  const int64_t count = rows.prompts * rows.chunks;
+  const int64_t count = rows.count();
   forget();
   encoders_.resize(components_.text.size());
   Device& device = *components_.device;
@@ -114,6 +151,7 @@ void TextStage::prepare(const TokenRows& rows, int clip_skip) {
     const auto tokens = static_cast<int64_t>(rows.rows[e].front().ids.size());
     encoder.ids = make_tensor(device, {count, tokens}, DType::kI32);
     encoder.states = make_tensor(device, {count, tokens, config.width}, DType::kF32);
+    if (text.masks_padding) encoder.mask = make_tensor(device, {count, 1, 1, tokens}, DType::kF32);
     if (text.pooled) {
       encoder.pooled_rows = make_tensor(device, {rows.prompts, 1}, DType::kI32);
       encoder.pooled = make_tensor(
@@ -127,7 +165,8 @@ void TextStage::prepare(const TokenRows& rows, int clip_skip) {
           const ClipOutput out = text.model(ex, encoder.ids,
                                             {.skip = skip,
                                              .final_norm = text.final_norm,
-                                             .pooled_rows = text.pooled ? &encoder.pooled_rows : nullptr});
+                                             .pooled_rows = text.pooled ? &encoder.pooled_rows : nullptr,
+                                             .mask = encoder.mask ? &encoder.mask : nullptr});
           copy_into(ex, out.states, encoder.states);
           if (text.pooled) copy_into(ex, out.pooled, encoder.pooled);
         });
@@ -150,8 +189,35 @@ size_t TextStage::plan(const TokenRows& rows, int clip_skip) {
 uint64_t TextStage::buffer_bytes() const {
   uint64_t bytes = 0;
   for (const Encoder& e : encoders_)
-    for (const Tensor* t : {&e.ids, &e.pooled_rows, &e.states, &e.pooled}) bytes += *t ? t->bytes() : 0;
+    for (const Tensor* t : {&e.ids, &e.mask, &e.pooled_rows, &e.states, &e.pooled})
+      bytes += *t ? t->bytes() : 0;
   return bytes;
+}
+
+// What the programs of encoder e read, from the rows.
+void TextStage::upload_inputs(const TokenRows& rows, size_t e) {
+  Encoder& encoder = encoders_[e];
+  Device& device = *components_.device;
+  const auto tokens = static_cast<int64_t>(rows.rows[e].front().ids.size());
+  std::vector<int32_t> ids;
+  std::vector<float> mask;
+  for (const PromptChunk& chunk : rows.rows[e]) {
+    ids.insert(ids.end(), chunk.ids.begin(), chunk.ids.end());
+    for (int64_t t = 0; t < tokens; ++t)
+      mask.push_back(t <= chunk.eos_position ? 0.0f : -std::numeric_limits<float>::infinity());
+  }
+  upload_ints(device, encoder.ids, ids);
+  if (encoder.mask) upload(device, encoder.mask, mask.data(), encoder.mask.numel());
+  if (!components_.text[e].pooled) return;
+  // Of each prompt's first chunk, as A1111 pools.
+  const std::vector<int32_t> all = pooled_rows(components_.text[e].model.config(), ids, tokens);
+  std::vector<int32_t> first;
+  size_t row = 0;
+  for (const int64_t chunks : rows.prompt_chunks) {
+    first.push_back(all[row]);
+    row += static_cast<size_t>(chunks);
+  }
+  upload_ints(device, encoder.pooled_rows, first);
 }
 
 TextStates TextStage::encode(const TokenRows& rows, const GenerateRequest& request, Profiler* profiler,
@@ -168,23 +234,23 @@ TextStates TextStage::encode(const TokenRows& rows, const GenerateRequest& reque
   for (size_t e = 0; e < encoders_.size(); ++e) {
     Encoder& encoder = encoders_[e];
     const ClipConfig& config = components_.text[e].model.config();
-    std::vector<int32_t> ids;
-    for (const PromptChunk& chunk : rows.rows[e]) ids.insert(ids.end(), chunk.ids.begin(), chunk.ids.end());
-    upload_ints(device, encoder.ids, ids);
-    if (components_.text[e].pooled) {  // of each prompt's first chunk, as A1111 pools
-      const std::vector<int32_t> all = pooled_rows(config, ids, per_chunk);
-      std::vector<int32_t> first;
-      for (int64_t p = 0; p < rows.prompts; ++p) first.push_back(all[static_cast<size_t>(p * rows.chunks)]);
-      upload_ints(device, encoder.pooled_rows, first);
-    }
+    upload_inputs(rows, e);
     encoder.program->run(profiler, cancel);
-    std::vector<float> states = to_floats(device, encoder.states);  // [prompts*chunks,tokens,width]
+    std::vector<float> states = to_floats(device, encoder.states);  // [rows,tokens,width]
+    const auto row_size = static_cast<size_t>(per_chunk * config.width);
     for (size_t r = 0; r < rows.rows[e].size(); ++r)
-      apply_token_weights(&states[r * static_cast<size_t>(per_chunk * config.width)], per_chunk, config.width,
-                          rows.rows[e][r].weights, emphasis);
-    for (int64_t row = 0; row < rows.prompts * out.tokens; ++row)
-      std::copy_n(&states[static_cast<size_t>(row * config.width)], config.width,
-                  &out.states[static_cast<size_t>(row * out.width + column)]);
+      apply_token_weights(&states[r * row_size], per_chunk, config.width, rows.rows[e][r].weights, emphasis);
+    int64_t first_row = 0;
+    for (int64_t p = 0; p < rows.prompts; ++p) {
+      const int64_t own = rows.prompt_chunks[static_cast<size_t>(p)];
+      for (int64_t token = 0; token < out.tokens; ++token) {
+        const int64_t row = first_row + token / per_chunk % own;
+        std::copy_n(&states[static_cast<size_t>((row * per_chunk + token % per_chunk) * config.width)],
+                    config.width,
+                    &out.states[static_cast<size_t>((p * out.tokens + token) * out.width + column)]);
+      }
+      first_row += own;
+    }
     column += config.width;
     if (components_.text[e].pooled) {
       out.pooled = to_floats(device, encoder.pooled);

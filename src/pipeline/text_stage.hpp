@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "pipeline/components.hpp"
@@ -16,12 +17,16 @@ struct TextStates {
   std::vector<float> pooled;  // [prompts,pooled_width]; empty for SD 1 and SD 2
 };
 
-// What is to be encoded: the rows of every encoder, all with the same number of chunks.
+// What is to be encoded: the rows of every encoder.
 struct TokenRows {
-  int64_t prompts = 0, chunks = 0;
-  std::vector<std::vector<PromptChunk>> rows;  // per encoder: [prompts * chunks], a prompt's chunks together
-  bool zero_negative = false;                  // SDXL base: an empty negative prompt counts as zeros
-  std::vector<std::string> warnings;
+  int64_t prompts = 0;
+  int64_t chunks = 0;                  // of the states that the UNet reads: a multiple of each prompt's own
+  std::vector<int64_t> prompt_chunks;  // [prompts]: its own, the same for every encoder
+  std::vector<std::vector<PromptChunk>> rows;  // per encoder: [count()], a prompt's chunks together
+  bool zero_negative = false;                  // SDXL base: no negative prompt counts as zeros
+  std::vector<std::string> warnings;           // each once
+
+  int64_t count() const { return std::accumulate(prompt_chunks.begin(), prompt_chunks.end(), int64_t{0}); }
 };
 
 class TextStage {
@@ -44,10 +49,11 @@ class TextStage {
  private:
   // One encoder for one number of rows.
   struct Encoder {
-    Tensor ids, pooled_rows, states, pooled;  // persistent
+    Tensor ids, mask, pooled_rows, states, pooled;  // persistent
     std::unique_ptr<Program> program;
   };
   void prepare(const TokenRows& rows, int clip_skip);
+  void upload_inputs(const TokenRows& rows, size_t encoder);
 
   Components& components_;
   Arena& arena_;

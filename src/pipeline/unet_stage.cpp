@@ -1,6 +1,7 @@
 #include "pipeline/unet_stage.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
@@ -20,6 +21,19 @@ void upload_per_image(Device& device, const Tensor& tensor, const std::vector<co
 }
 
 }  // namespace
+
+std::vector<float> guidance_embedding(double scale, int64_t width) {
+  const auto half = static_cast<size_t>(width / 2);
+  const float w = static_cast<float>(scale - 1) * 1000.0f;
+  const float step = std::log(10000.0f) / static_cast<float>(half > 1 ? half - 1 : 1);
+  std::vector<float> out(static_cast<size_t>(width), 0.0f);
+  for (size_t i = 0; i < half; ++i) {
+    const float angle = w * std::exp(static_cast<float>(i) * -step);
+    out[i] = std::sin(angle);
+    out[half + i] = std::cos(angle);
+  }
+  return out;
+}
 
 UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shape)
     : components_(components), arena_(arena), shape_(shape) {
@@ -42,17 +56,18 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
     added_text_ = make_tensor(device, {k, config.added_width - ids * config.added_time_width}, input_dtype);
     time_ids_ = make_tensor(device, {k, ids}, DType::kF32);
   }
+  if (config.time_cond_width > 0) guidance_ = make_tensor(device, {k, config.time_cond_width}, DType::kF32);
   cache_ = unet.make_text_cache(device, k, shape.tokens);
   prepare_ = std::make_unique<Program>("text keys and values", arena_,
                                        [this, &unet](Exec& ex) { unet.prepare_text(ex, context_, cache_); });
   shifts_ = make_tensor(device, {k, unet.time_channels()}, dtype);
   time_ = std::make_unique<Program>("time embedding", arena_, [this, &unet](Exec& ex) {
-    copy_into(
-        ex,
-        unet.time_shifts(
-            ex,
-            {.timestep = timestep_, .text_embeds = added_text_, .time_ids = time_ids_, .guidance_cond = {}}),
-        shifts_);
+    copy_into(ex,
+              unet.time_shifts(ex, {.timestep = timestep_,
+                                    .text_embeds = added_text_,
+                                    .time_ids = time_ids_,
+                                    .guidance_cond = guidance_}),
+              shifts_);
   });
   step_ = std::make_unique<Program>("unet", arena_, [this, &unet](Exec& ex) {
     const Tensor x = extra_ ? concat_channels(ex, input_, extra_) : input_;  // [K*N,h,w,Cin]
@@ -72,8 +87,8 @@ void UnetStage::replan() {
 
 uint64_t UnetStage::buffer_bytes() const {
   uint64_t bytes = 0;
-  for (const Tensor* t : {&input_, &extra_, &timestep_, &context_, &added_text_, &time_ids_, &shifts_,
-                          &schedule_shifts_, &output_})
+  for (const Tensor* t : {&input_, &extra_, &timestep_, &context_, &added_text_, &time_ids_, &guidance_,
+                          &shifts_, &schedule_shifts_, &output_})
     bytes += *t ? t->bytes() : 0;
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
   return bytes;
@@ -107,9 +122,20 @@ void UnetStage::set_text(const TextStates& text, const std::vector<std::vector<f
 }
 
 void UnetStage::set_extra_channels(const std::vector<std::vector<float>>& channels) {
-  std::vector<const float*> values;
-  for (const auto& condition : channels) values.push_back(condition.data());
-  upload_per_image(*components_.device, extra_, values, shape_.batch);
+  std::vector<float> all;  // [conditions*batch,h,w,extra]
+  for (const auto& condition : channels) all.insert(all.end(), condition.begin(), condition.end());
+  upload(*components_.device, extra_, all.data(), extra_.numel());
+}
+
+void UnetStage::set_guidance(double scale) {
+  if (!guidance_ || guidance_scale_ == scale) return;
+  const std::vector<float> embedding = guidance_embedding(scale, guidance_.dim(1));
+  upload_per_image(*components_.device, guidance_,
+                   std::vector<const float*>(static_cast<size_t>(shape_.conditions), embedding.data()),
+                   shape_.batch);
+  guidance_scale_ = scale;
+  schedule_.clear();  // the shifts depend on it
+  shifts_timestep_.reset();
 }
 
 void UnetStage::make_shifts(double timestep, Profiler* profiler, const CancelCheck* cancel) {

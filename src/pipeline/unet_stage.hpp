@@ -16,6 +16,10 @@ struct UnetShape {
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
 
+// The sinusoidal embedding of a scale of guidance that LCM's UNets read, [width]: Diffusers'
+// get_guidance_scale_embedding(scale - 1), in its float arithmetic (Luo et al. 2023, section 4.2).
+std::vector<float> guidance_embedding(double scale, int64_t width);
+
 class UnetStage {
  public:
   // components and arena must outlive the stage.
@@ -32,12 +36,15 @@ class UnetStage {
   void set_text(const TextStates& text, const std::vector<std::vector<float>>& time_ids, Profiler* profiler,
                 const CancelCheck* cancel);
 
+  // The scale of guidance, for a UNet that takes it as an input.
+  void set_guidance(double scale);
+
   // The time shifts of every timestep that the schedule will visit, made before the loop; others are made
   // when they are met. What the last call made is kept where the timesteps and the text are the same.
   void set_schedule(const std::vector<double>& timesteps, Profiler* profiler, const CancelCheck* cancel);
 
-  // Extra input channels for every condition, [conditions][h*w*extra] (the same for each image): inpainting's
-  // mask and masked latents, instruct-pix2pix's picture.
+  // Extra input channels for every condition, [conditions][batch,h,w,extra]: inpainting's mask and masked
+  // latents, instruct-pix2pix's picture, a depth map.
   void set_extra_channels(const std::vector<std::vector<float>>& channels);
   // The same in place, [K*N,h,w,extra] of input_dtype(), or empty where the model has none.
   const Tensor& extra_channels() const { return extra_; }
@@ -55,12 +62,14 @@ class UnetStage {
   UnetShape shape_;
   void make_shifts(double timestep, Profiler* profiler, const CancelCheck* cancel);
 
-  Tensor input_, extra_, timestep_, context_, added_text_, time_ids_, shifts_, output_;  // persistent
-  Tensor schedule_shifts_;                                                               // [timesteps,K*N,C]
-  std::vector<double> schedule_;                                                         // their timesteps
+  Tensor input_, extra_, timestep_, context_, added_text_, time_ids_, guidance_, shifts_,
+      output_;                    // persistent
+  Tensor schedule_shifts_;        // [timesteps,K*N,C]
+  std::vector<double> schedule_;  // their timesteps
   TextCache cache_;
   std::unique_ptr<Program> prepare_, time_, step_;
   std::optional<double> shifts_timestep_;  // that shifts_ were made for
+  std::optional<double> guidance_scale_;   // that guidance_ was made for
 };
 
 }  // namespace rocm_sd

@@ -1,12 +1,19 @@
 #include "pipeline/vae_stage.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/step/step.hpp"
 
 namespace rocm_sd {
+namespace {
+
+constexpr int64_t kLatentChannels = 4;
+constexpr float kLeastLogVariance = -30, kMostLogVariance = 20;  // Diffusers' DiagonalGaussianDistribution's
+
+}  // namespace
 
 VaeStage::VaeStage(Components& components, Arena& arena, int64_t height, int64_t width, int64_t bands)
     : components_(components),
@@ -15,9 +22,8 @@ VaeStage::VaeStage(Components& components, Arena& arena, int64_t height, int64_t
       width_(width),
       bands_(components.tiny_vae ? 1 : std::clamp<int64_t>(bands, 1, height)) {
   Device& device = *components_.device;
-  const VaeConfig& config = components_.vae->config();
-  const int64_t factor = config.downscale();
-  const Shape latent_shape{1, height, width, config.latent_channels};
+  const int64_t factor = components_.downscale();
+  const Shape latent_shape{1, height, width, kLatentChannels};
   const Shape pixel_shape{1, height * factor, width * factor, 3};
   latents_ = make_tensor(device, latent_shape, DType::kF32);
   rgb_ = make_tensor(device, pixel_shape, DType::kU8);
@@ -44,14 +50,18 @@ size_t VaeStage::plan(bool with_encoder) {
   if (!with_encoder) return decode_->arena_bytes();
   if (!pixels_) {
     pixels_ = make_tensor(*components_.device, rgb_.shape(), DType::kF32);
-    encoded_ = make_tensor(*components_.device, latents_.shape(), DType::kF32);
+    const int64_t numbers = components_.vae ? 2 : 1;  // means and log variances, or latents
+    encoded_ = make_tensor(*components_.device,
+                           {1, latents_.dim(1), latents_.dim(2), numbers * kLatentChannels}, DType::kF32);
   }
   if (!encode_) {
-    const VaeEncoder& encoder = components_.encoder();
-    encode_ = std::make_unique<Program>("vae encoder", arena_, [this, &encoder](Exec& ex) {
-      const Tensor latents =
-          bands_ == 1 ? encoder(ex, pixels_) : encoder.encode_in_bands(ex, pixels_, bands_);
-      copy_into(ex, latents, encoded_);
+    components_.need_encoder();
+    encode_ = std::make_unique<Program>("vae encoder", arena_, [this](Exec& ex) {
+      if (!components_.vae) return copy_into(ex, (*components_.loaded_tiny_encoder)(ex, pixels_), encoded_);
+      const VaeEncoder& encoder = *components_.loaded_encoder;
+      copy_into(ex,
+                bands_ == 1 ? encoder.moments(ex, pixels_) : encoder.moments_in_bands(ex, pixels_, bands_),
+                encoded_);
     });
   }
   if (!encode_->planned()) encode_->plan();
@@ -76,7 +86,17 @@ uint64_t VaeStage::buffer_bytes() const {
 VaeStage::Decoded VaeStage::decode(const std::vector<float>& latents, Profiler* profiler,
                                    const CancelCheck* cancel) {
   Device& device = *components_.device;
-  upload(device, latents_, latents.data(), latents_.numel());
+  std::vector<float> values = latents;
+  if (components_.vae && !components_.vae->config().latents_std.empty()) {
+    // The decoder divides by scaling_factor; mean and standard deviation of the channels go before it.
+    const VaeConfig& config = components_.vae->config();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t c = i % kLatentChannels;
+      values[i] = static_cast<float>(values[i] * config.latents_std[c] +
+                                     (config.latents_mean[c] - config.shift_factor) * config.scaling_factor);
+    }
+  }
+  upload(device, latents_, values.data(), latents_.numel());
   decode_->run(profiler, cancel);
   std::vector<int64_t> bad(static_cast<size_t>(bands_));
   device.copy_to_host(bad.data(), nonfinite_.data(), nonfinite_.bytes());
@@ -90,12 +110,26 @@ VaeStage::Decoded VaeStage::decode(const std::vector<float>& latents, Profiler* 
   return out;
 }
 
-std::vector<float> VaeStage::encode(const std::vector<float>& pixels, Profiler* profiler,
-                                    const CancelCheck* cancel) {
+VaeStage::Encoded VaeStage::encode(const std::vector<float>& pixels, Profiler* profiler,
+                                   const CancelCheck* cancel) {
   plan(true);
   upload(*components_.device, pixels_, pixels.data(), pixels_.numel());
   encode_->run(profiler, cancel);
-  return to_floats(*components_.device, encoded_);
+  const std::vector<float> values = to_floats(*components_.device, encoded_);
+  if (!components_.vae) return {values, {}};
+  const VaeConfig& config = components_.vae->config();
+  Encoded out;
+  for (size_t begin = 0; begin < values.size(); begin += 2 * kLatentChannels)
+    for (size_t c = 0; c < kLatentChannels; ++c) {
+      const bool centred = !config.latents_std.empty();
+      const auto shift = static_cast<float>(centred ? config.latents_mean[c] : config.shift_factor);
+      const auto scale = static_cast<float>(config.scaling_factor / (centred ? config.latents_std[c] : 1.0));
+      const float log_variance =
+          std::clamp(values[begin + kLatentChannels + c], kLeastLogVariance, kMostLogVariance);
+      out.mean.push_back((values[begin + c] - shift) * scale);
+      out.deviation.push_back(std::exp(0.5f * log_variance) * scale);
+    }
+  return out;
 }
 
 }  // namespace rocm_sd

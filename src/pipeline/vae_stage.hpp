@@ -12,7 +12,8 @@ namespace rocm_sd {
 class VaeStage {
  public:
   // height and width of the latents; bands: 1 decodes the picture whole, more in that many bands of rows,
-  // with the same result in less memory. components and arena must outlive the stage.
+  // with the same result within rounding (pictures differ by about 92 dB) in less memory. components and
+  // arena must outlive the stage.
   VaeStage(Components& components, Arena& arena, int64_t height, int64_t width, int64_t bands = 1);
 
   int64_t height() const { return height_; }
@@ -29,8 +30,13 @@ class VaeStage {
   };
   // latents [h,w,4] as the sampler leaves them (scaled).
   Decoded decode(const std::vector<float>& latents, Profiler* profiler, const CancelCheck* cancel);
-  // pixels [H,W,3] in -1..1 -> the posterior's mode, [h,w,4], scaled as the sampler wants it.
-  std::vector<float> encode(const std::vector<float>& pixels, Profiler* profiler, const CancelCheck* cancel);
+  // A picture's latents are Gaussian, and both of these scaled as the sampler wants them.
+  struct Encoded {
+    std::vector<float> mean;       // [h,w,4]
+    std::vector<float> deviation;  // [h,w,4], standard; empty where the VAE gives none (AutoencoderTiny)
+  };
+  // pixels [H,W,3] in -1..1
+  Encoded encode(const std::vector<float>& pixels, Profiler* profiler, const CancelCheck* cancel);
 
  private:
   void decode_forward(Exec& ex);

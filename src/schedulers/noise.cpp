@@ -53,13 +53,19 @@ BatchNoise::BatchNoise(NoiseKind kind, std::vector<ImageSeed> seeds, int64_t cha
 }
 
 std::vector<float> BatchNoise::next() {
+  std::vector<float> out = draw(first_);
+  first_ = false;
+  return out;
+}
+
+std::vector<float> BatchNoise::draw(bool varied) {
   const int64_t height = shape_[1], width = shape_[2], channels = shape_[3];
   const size_t count = static_cast<size_t>(height * width * channels);
   std::vector<float> out(static_cast<size_t>(shape_.numel()));
   std::vector<float> image(count);  // [C,H,W]
   for (size_t n = 0; n < seeds_.size(); ++n) {
     sources_[n]->fill(image);
-    if (first_ && seeds_[n].variation_strength > 0) {
+    if (varied && seeds_[n].variation_strength > 0) {
       std::vector<float> variation(count);
       make_noise_source(kind_, seeds_[n].variation_seed)->fill(variation);
       image = slerp_noise(seeds_[n].variation_strength, image, variation, channels, height, width);
@@ -68,7 +74,6 @@ std::vector<float> BatchNoise::next() {
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t i = 0; i < height * width; ++i) to[i * channels + c] = image[c * height * width + i];
   }
-  first_ = false;
   return out;
 }
 

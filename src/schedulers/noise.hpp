@@ -56,8 +56,13 @@ class BatchNoise {
   // layout gives. The first call has the variation mixed in; later ones (ancestral noise) come from `seed`
   // alone.
   std::vector<float> next();
+  // The same values of the generators without a variation: what is drawn beside the latents' noise (a VAE's
+  // posterior). Does not count as the first call.
+  std::vector<float> next_aside() { return draw(false); }
 
  private:
+  std::vector<float> draw(bool varied);
+
   NoiseKind kind_;
   std::vector<ImageSeed> seeds_;
   Shape shape_;

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -142,11 +141,8 @@ PlainTokens plain_tokens(const ClipTokenizer& tokenizer, std::string_view text, 
   PlainTokens out;
   out.chunk = framed(std::span(ids).first(kept), weights, tokenizer, options);
   out.truncated = kept < ids.size();
-  if (out.truncated) {
-    out.cut_text = tokenizer.decode(std::span(ids).subspan(kept));
-    log().warn("the prompt has {} tokens, the text encoder takes {}; left out: \"{}\"", ids.size(), kept,
-               printable(out.cut_text, 500));
-  }
+  out.tokens = ids.size();
+  if (out.truncated) out.cut_text = tokenizer.decode(std::span(ids).subspan(kept));
   return out;
 }
 

@@ -46,8 +46,8 @@ ChunkedPrompt chunk_prompt(const ClipTokenizer& tokenizer, std::string_view prom
 // One chunk without text.
 PromptChunk empty_chunk(const ClipTokenizer& tokenizer, const ChunkOptions& options = {});
 
-// Appends empty chunks until the prompt has `count`: positive and negative prompts and the two encoders of
-// SDXL need the same number. Tokenizer and options as the prompt was made with; never shortens.
+// Appends empty chunks until the prompt has `count`: the two encoders of SDXL need the same number. Tokenizer
+// and options as the prompt was made with; never shortens.
 void pad_chunks(ChunkedPrompt& prompt, size_t count, const ClipTokenizer& tokenizer,
                 const ChunkOptions& options = {});
 
@@ -55,10 +55,11 @@ struct PlainTokens {
   PromptChunk chunk;
   bool truncated = false;
   std::string cut_text;  // what did not fit, decoded
+  size_t tokens = 0;     // of the whole text
 };
 
-// Diffusers' way: no weights, special tokens recognised, cut at max_length - 2 tokens. Logs a warning that
-// names the cut text. options.comma_backtrack and special_tokens are not used.
+// Diffusers' way: no weights, special tokens recognised, cut at max_length - 2 tokens.
+// options.comma_backtrack and special_tokens are not used.
 PlainTokens plain_tokens(const ClipTokenizer& tokenizer, std::string_view text,
                          const ChunkOptions& options = {});
 

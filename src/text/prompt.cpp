@@ -95,13 +95,13 @@ class AttentionParser {
         multiply_from(pop(square_), kSquare);
         return 1;
       case U':': {
-        const size_t length = weight_length(rest);
-        if (length > 0 && !round_.empty()) {
-          multiply_from(pop(round_), weight(rest.substr(1, length - 2), rest));
+        const auto [number, length] = find_weight(rest);
+        if (!number.empty() && !round_.empty()) {
+          multiply_from(pop(round_), weight(number, rest.substr(0, length)));
           return length;
         }
-        add_with_breaks(rest.substr(0, length > 0 ? length : 1));
-        return length > 0 ? length : 1;
+        add_with_breaks(rest.substr(0, length));
+        return length;
       }
       default: {
         const size_t length = std::min(rest.find_first_of(U"\\()[]:"), rest.size());
@@ -113,25 +113,36 @@ class AttentionParser {
     return 1;
   }
 
-  // Length of ":<sign><digits and points>)" at the front of rest, 0 if it is something else. Any script's
-  // digits.
-  static size_t weight_length(std::u32string_view rest) {
-    size_t i = 1;
+  struct Weight {
+    std::u32string_view number;  // empty: something else
+    size_t length = 1;           // of the lexeme
+  };
+
+  // ":<sign><digits and points>)" at the front of rest, with white space around the number at will. Any
+  // script's digits.
+  static Weight find_weight(std::u32string_view rest) {
+    const auto skip_space = [&](size_t i) {
+      while (i < rest.size() && is_space(rest[i])) ++i;
+      return i;
+    };
+    const size_t begin = skip_space(1);
+    size_t i = begin;
     if (i < rest.size() && (rest[i] == U'+' || rest[i] == U'-')) ++i;
     const size_t digits = i;
     while (i < rest.size() && (rest[i] == U'.' || unicode::digit_value(rest[i]) >= 0)) ++i;
-    return i > digits && i < rest.size() && rest[i] == U')' ? i + 1 : 0;
+    const size_t close = skip_space(i);
+    if (i == digits || close == rest.size() || rest[close] != U')') return {};
+    return {rest.substr(begin, i - begin), close + 1};
   }
 
-  static double weight(std::u32string_view number, std::u32string_view rest) {
+  static double weight(std::u32string_view number, std::u32string_view lexeme) {
     std::string ascii;
     for (const char32_t c : number) {
       const int digit = unicode::digit_value(c);
       ascii += digit >= 0 ? static_cast<char>('0' + digit) : static_cast<char>(c);
     }
     const std::optional<double> value = parse_number(ascii);
-    require<UsageError>(value.has_value(), "prompt: \"",
-                        printable(to_utf8(rest.substr(0, number.size() + 2)), 60),
+    require<UsageError>(value.has_value(), "prompt: \"", printable(to_utf8(lexeme), 60),
                         "\" has a weight that is no number");
     return *value;
   }

@@ -3,9 +3,9 @@
 // Grammar (documented in the web UI's wiki, "Attention/emphasis"): (a) weighs a by 1.1, [a] by 1/1.1, (a:1.3)
 // by 1.3; brackets nest and multiply; \( \) \[ \] \\ are literal; BREAK as a word starts a new chunk. Its
 // habits are kept: an open bracket without its partner counts to the end; a closing one without is text; a
-// number is digits and points with an optional sign directly between ':' and ')', so (a:1e3), (a:nan) and
-// (a: 1.2) are text weighed by 1.1; BREAK inside brackets gets a weight of its own and so is a word, not a
-// break.
+// number is digits and points with an optional sign between ':' and ')', with white space around it (as since
+// version 1.6 of the web UI), so (a: 1.2) weighs a by 1.2, and (a:1e3) and (a:nan) are text weighed by 1.1;
+// BREAK inside brackets gets a weight of its own and so is a word, not a break.
 #pragma once
 
 #include <cstddef>

@@ -60,7 +60,7 @@ class Checkpoint {
   // model_index.json; null where there is none.
   const nlohmann::json* model_index() const;
 
-  // Folder with vocab.json and merges.txt for a text encoder (tokenizer/, tokenizer_2/); nothing for single
+  // The tokenizer's folder of a text encoder (tokenizer/, tokenizer_2/); nothing for single
   // files.
   std::optional<std::filesystem::path> tokenizer_folder(Component text_encoder) const;
 

@@ -1,5 +1,6 @@
 // Opening a checkpoint: recognising what a path holds and putting its parts together.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/json.hpp"
@@ -296,19 +297,40 @@ class CheckpointOpener {
       hints.pooled_width = second->shape("text_projection.weight")[0];
     for (auto& [component, loaded] : parts_->components) {
       const bool first_text = component == Component::kTextEncoder;
-      if (first_text && loaded.style == NameStyle::kOpenClip) mark_dropped_layer(loaded);
+      hints.drops_last_layer =
+          first_text && loaded.style == NameStyle::kOpenClip && carries_unused_layer(loaded.store);
+      if (hints.drops_last_layer) mark_dropped_layer(loaded);
       if (loaded.config) continue;
-      hints.drops_last_layer = first_text && loaded.style == NameStyle::kOpenClip;
       hints.quick_gelu = first_text && parts_->kind != ModelKind::kSd2;
       loaded.config = derive_config(loaded.store, hints);
       loaded.config_is_derived = true;
     }
   }
 
-  // SD 2.x runs OpenCLIP-H without its last layer and projection, which its single files carry all the same.
-  static void mark_dropped_layer(const LoadedComponent& loaded) {
+  // The highest number of a text layer that the file has any tensor of.
+  static int last_text_layer(const WeightStore& store) {
+    constexpr std::string_view kHead = "text_model.encoder.layers.";
     int last = -1;
-    while (loaded.store.has(fmt::format("text_model.encoder.layers.{}.layer_norm1.weight", last + 1))) ++last;
+    for (const auto& [name, weight] : store.weights()) {
+      if (!name.starts_with(kHead)) continue;
+      int number = -1;
+      std::from_chars(name.data() + kHead.size(), name.data() + name.size(), number);
+      last = std::max(last, number);
+    }
+    return last;
+  }
+
+  // SD 2.x runs OpenCLIP-H without its last layer and projection. Its published single files carry both all
+  // the same, those that converters write from a Diffusers folder have 23 layers and no projection. Of other
+  // depths the projection tells: it comes with the layer.
+  static bool carries_unused_layer(const WeightStore& store) {
+    constexpr int kAll = 24;
+    const int layers = last_text_layer(store) + 1;
+    return layers == kAll || (layers != kAll - 1 && store.has("text_projection.weight"));
+  }
+
+  static void mark_dropped_layer(const LoadedComponent& loaded) {
+    const int last = last_text_layer(loaded.store);
     const std::string head = fmt::format("text_model.encoder.layers.{}.", last);
     for (const auto& [name, weight] : loaded.store.weights())
       if (name.starts_with(head) || name == "text_projection.weight") loaded.store.mark_used(name);

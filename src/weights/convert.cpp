@@ -69,14 +69,24 @@ Json pipeline_index(const Checkpoint& model) {
   return index;
 }
 
-// vocab.json and merges.txt copied, and what CLIPTokenizer wants besides. OpenCLIP pads with "!" (id 0).
-void write_tokenizer(const fs::path& source, const fs::path& target, bool pads_with_zero) {
+// The files of a tokenizer that are there, copied: its vocabulary in either form, added tokens,
+// configuration.
+void copy_tokenizer(const fs::path& source, const fs::path& target) {
   make_folder(target);
-  for (const char* name : {"vocab.json", "merges.txt"}) {
+  for (const char* name : {"vocab.json", "merges.txt", "tokenizer.json", "added_tokens.json",
+                           "special_tokens_map.json", "tokenizer_config.json"}) {
+    if (!path_exists(source / name)) continue;
     AtomicFile file(target / name);
     file.write(read_file(source / name, 64u << 20));
     file.commit();
   }
+}
+
+// And what CLIPTokenizer wants besides, where the source does not say it. OpenCLIP pads with "!" (id 0).
+void write_tokenizer(const fs::path& source, const fs::path& target, bool pads_with_zero) {
+  copy_tokenizer(source, target);
+  if (path_exists(target / "tokenizer_config.json") || path_exists(target / "special_tokens_map.json"))
+    return;
   const std::string pad = pads_with_zero ? "!" : "<|endoftext|>";
   write_json(target / "special_tokens_map.json", {{"bos_token", "<|startoftext|>"},
                                                   {"eos_token", "<|endoftext|>"},

@@ -72,10 +72,8 @@ fs::path component_weights(const fs::path& folder, Component component, const st
 std::optional<fs::path> tokenizer_folder_in(const fs::path& folder, Component text_encoder,
                                             std::vector<std::string>& notes) {
   const fs::path path = folder / (text_encoder == Component::kTextEncoder2 ? "tokenizer_2" : "tokenizer");
-  if (path_exists(path / "vocab.json") && path_exists(path / "merges.txt")) return path;
-  if (path_exists(path / "tokenizer.json"))
-    notes.push_back(
-        concat(printable_path(path), " has no vocab.json and merges.txt: the shipped vocabulary is used"));
+  if (is_folder_path(path)) return path;  // its reader names what is missing
+  notes.push_back(concat(printable_path(path), ": no such folder: the shipped vocabulary is used"));
   return std::nullopt;
 }
 

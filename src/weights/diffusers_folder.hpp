@@ -16,8 +16,8 @@ namespace rocm_sd {
 std::filesystem::path component_weights(const std::filesystem::path& folder, Component component,
                                         const std::string& variant, std::vector<std::string>& notes);
 
-// <folder>/tokenizer or tokenizer_2 for a text encoder, where it has vocab.json and merges.txt. A line goes
-// to notes where there is a tokenizer in another form only.
+// <folder>/tokenizer or tokenizer_2 for a text encoder, where there is such a folder; else a line goes to
+// notes.
 std::optional<std::filesystem::path> tokenizer_folder_in(const std::filesystem::path& folder,
                                                          Component text_encoder,
                                                          std::vector<std::string>& notes);

@@ -197,3 +197,7 @@ def test_two_runs_at_once(rocm_sd, model, tmp_path):
     runs = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
     assert [run.wait(timeout=120) for run in runs] == [0, 0, 0]
     assert read_picture(tmp_path / "same.png").shape == (64, 64, 3)
+
+
+def test_unknown_options_are_listed_in_their_order(rocm_sd):
+    assert "not expected: --first 1 --second=2 third\n" in rocm_sd("generate", "--first", "1", "--second=2", "third", code=2).stderr

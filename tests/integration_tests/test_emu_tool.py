@@ -137,3 +137,21 @@ def test_kernel_archives(rocm_sd, build_dir, target):
     done = rocm_sd("emu", "run", f"{archive}:{name}", code=2)
     assert f"0 arguments given, the kernel takes 1: {name}(0: " in done.stderr
     assert "near it: " + name in rocm_sd("emu", "run", f"{archive}:{name}x", code=2).stderr
+
+
+def test_limits_and_what_was_never_written(rocm_sd, build_dir, tmp_path):
+    """An endless loop and a barrier that nobody else comes to end with where the waves stand; unread output is counted."""
+    code = build_dir / "emulator" / "gfx1100" / "others.O3.co"
+    if not code.exists():
+        pytest.skip(f"{code} was not built")
+    run_ = ["emu", "run", code]
+    stuck = rocm_sd(*run_, "endless", "--grid", 2, "--block", 128, "--limit", "0.5s", "--arg", "{null,zeros:u32[4],i32:0,i32:1}", code=1)
+    assert "no end after 0.5 seconds; its waves stand at" in stuck.stderr
+    assert ": waits, " in stuck.stderr and ": runs, " in stuck.stderr and "others.hip:" in stuck.stderr
+    assert "--limit: expected seconds" in rocm_sd(*run_, "endless", "--limit", "5x", "--arg", "{null,zeros:u32[4],i32:0,i32:0}", code=2).stderr
+    done = rocm_sd(*run_, "grid_barrier", "--grid", 8, "--block", 64, "--threads", 2, "--arg", "{null,zeros:u32[4],i32:4,i32:8}")
+    assert "8 8 8 8" in done.stdout
+    done = rocm_sd(*run_, "counters", "--block", 128, "--check", "--arg", "{null,out:u32[300],i32:0,i32:0}")
+    assert "(168 of 1200 bytes never written)" in done.stdout
+    read = rocm_sd(*run_, "frames", "--block", 64, "--check", "--arg", "{out:u32[600],out:u32[100],i32:5,i32:0}", code=1)
+    assert "was never written" in read.stderr

@@ -54,6 +54,18 @@ def test_pictures_in_and_out(pipe):
     assert pipe.plan(**SIZE) > 0
 
 
+def test_latents_out_and_in(pipe):
+    """A picture in two parts is the whole one; latents of a finished picture at strength 0.5 are an init image's."""
+    call = dict(num_inference_steps=4, seed=3, sampler="Euler", schedule="leading", output_type="np")
+    whole = pipe("a cat", keep_latents=True, **call, **SIZE)
+    first = pipe("a cat", denoising_end=0.5, **call, **SIZE)
+    assert first.latents.shape == whole.latents.shape == (1, 4, 8, 8)
+    second = pipe("a cat", init_latents=first.latents, denoising_start=0.5, **call, **SIZE)
+    assert not np.array_equal(first.images, whole.images) and np.array_equal(second.images, whole.images)
+    a, b = (pipe("a cat", init_latents=whole.latents * scale, strength=0.5, **call, **SIZE) for scale in (1, 0.5))
+    assert a.latents is None and not np.array_equal(a.images, b.images)
+
+
 def test_a_live_pipeline_without_a_copy(engine, tiny_model):
     import diffusers
     import torch
@@ -87,6 +99,8 @@ def test_bad_live_tensors(engine, tiny_model):
             engine.ROCmOptimizedPipeline(folder, device="cpu", tensors=tensors)
     noise = np.zeros(5, np.float32)
     with engine.ROCmOptimizedPipeline(folder, device="cpu") as pipe:
+        with pytest.raises(engine.EngineError, match="init latents: expected 256 values, got 5"):
+            pipe("a cat", num_inference_steps=1, init_latents=noise, **SIZE)
         with pytest.raises(engine.EngineError, match="noise"):
             pipe("a cat", num_inference_steps=1, initial_noise=noise, **SIZE)
         with pytest.raises(ValueError, match="expected the image's size"):

@@ -58,6 +58,59 @@ def test_names_what_got_worse(report, row, change, message):
     assert report.regressions({row.name: worse}, [row]) == []
 
 
+def test_a_kernel_that_vanished_is_told(report, row):
+    other = dataclasses.replace(row, name="conv_f16_64x64x32")
+    assert report.regressions({row.name: row, other.name: other}, [row]) == ["conv_f16_64x64x32: has vanished"]
+
+
+def test_a_stale_table_is_an_error_for_its_own_compiler(report, row, tmp_path):
+    path = tmp_path / "gfx1100.md"
+    assert report.staleness(path, "", "clang 19") == []  # no table: nothing that could be stale
+    path.write_text(report.table("gfx1100", {"compiler": "clang 19"}, [row]))
+    changed = report.table("gfx1100", {"compiler": "clang 19"}, [dataclasses.replace(row, vgpr=231)])
+    found = report.staleness(path, changed, "clang 19")
+    assert len(found) == 1 and "stale" in found[0] and "| 231 |" in found[0]
+    assert report.staleness(path, path.read_text(), "clang 19") == []
+    assert report.staleness(path, changed.replace("clang 19", "clang 20"), "clang 20") == []
+
+
+def sass(*instructions: int | tuple[int, int]) -> bytes:
+    """Instructions of 16 bytes: an opcode, or (opcode, instructions that a branch goes on from the next one)."""
+    out = b""
+    for instruction in instructions:
+        opcode, distance = instruction if isinstance(instruction, tuple) else (instruction, 0)
+        dwords = (distance * 4) & ((1 << 56) - 1)
+        far = dwords >> 8
+        out += ((opcode | (dwords & 0xff) << 16 | (far & ((1 << 30) - 1)) << 34) | far >> 30 << 64).to_bytes(16, "little")
+    return out
+
+
+def test_the_main_loop_of_nvidias_code(report):
+    objects = report.kernel_objects
+    mma, add, branch = 0x23c, 0x224, 0x947
+    # 0 and 5: a loop with one product around a loop with two of four instructions; 6: a branch that goes on; 7: to itself.
+    code = sass(add, mma, mma, add, (branch, -4), (branch, -6), (branch, 1), (branch, -1))
+    assert objects.sass_loops(code) == [(1, 4), (0, 5)]
+    assert objects.sass_main_loop(code) == (2, 4)
+    assert objects.sass_main_loop(sass(add, (branch, -2))) is None
+    long = sass(*[add] * 300, mma, (branch, -302))  # a distance of more than 8 bits
+    assert objects.sass_main_loop(long) == (1, 302)
+
+
+def test_no_archive_is_an_error(report, row, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["kernel_report.py", "--build", str(tmp_path), "--docs", str(tmp_path), "--check"])
+    assert report.main() == 1
+    assert "no archives" in capsys.readouterr().err
+
+
+def test_every_table_needs_its_archive(report, tmp_path):
+    for name in ("gfx1100", "gfx90a", "sm_90"):
+        (tmp_path / f"{name}.md").write_text("")
+    assert report.without_archive(tmp_path, {"gfx1100"}) == ["gfx90a"]
+    assert report.without_archive(tmp_path, {"gfx1100", "gfx90a", "sm_80"}) == ["sm_90"]
+    assert report.without_archive(tmp_path, {"gfx1100", "gfx90a", "sm_90"}) == []
+
+
 def test_a_new_kernel_must_not_spill(report, row):
     assert report.regressions({}, [row]) == []
     assert len(report.regressions({}, [dataclasses.replace(row, spills=1)])) == 1

@@ -87,17 +87,21 @@ def _made(entry: Entry) -> np.ndarray:
 
 
 class RandomModel:
-    """The tensors of one kind of model. vocabulary: the text encoders' number of rows."""
+    """The tensors of one kind of model. vocabulary: the text encoders' number of rows. change: edits the specification
+    (model_shapes.shapes) in place."""
 
-    def __init__(self, kind: str, tiny: bool, seed: int, dtype: torch.dtype, vocabulary: int):
+    def __init__(self, kind: str, tiny: bool, seed: int, dtype: torch.dtype, vocabulary: int,
+                 change: Callable[[dict], None] | None = None):
         import diffusers
         import transformers
 
         self.kind, self.seed, self.dtype, self.spec = kind, seed, dtype, shapes(kind, tiny)
+        if change:
+            change(self.spec)
         self.modules: dict[str, torch.nn.Module] = {}
         with torch.device("meta"):
             self.modules["unet"] = diffusers.UNet2DConditionModel(**self.spec["unet"])
-            self.modules["vae"] = diffusers.AutoencoderKL(**self.spec["vae"])
+            self.modules["vae"] = getattr(diffusers, self.spec["vae_class"])(**self.spec["vae"])
             for component, (class_name, _, config) in self.spec["text"].items():
                 text = transformers.CLIPTextConfig(
                     vocab_size=vocabulary, bos_token_id=vocabulary - 2, eos_token_id=vocabulary - 1,
@@ -138,7 +142,7 @@ class RandomModel:
         self.scheduler.save_config(folder / "scheduler")
         index = {"_class_name": self.spec["pipeline"], "_diffusers_version": self.diffusers_version,
                  **self.spec["pipeline_args"], "unet": ["diffusers", "UNet2DConditionModel"],
-                 "vae": ["diffusers", "AutoencoderKL"], "scheduler": ["diffusers", self.spec["scheduler"][0]]}
+                 "vae": ["diffusers", self.spec["vae_class"]], "scheduler": ["diffusers", self.spec["scheduler"][0]]}
         if self.spec["pipeline"].startswith("StableDiffusionXL"):
             index |= {"text_encoder": [None, None], "tokenizer": [None, None], "image_encoder": [None, None],
                       "feature_extractor": [None, None]}
@@ -181,12 +185,14 @@ class RandomModel:
         table = self.shapes_of(component)
         config = self.spec["text"][component][2]
         layers, width = config["num_hidden_layers"], config["hidden_size"]
-        if self.kind == "sd21v":  # the file keeps OpenCLIP-H's last layer and projection, which SD 2 does not use
+        unused = self.kind == "sd21v" and self.spec["unused_layer"]
+        if unused:  # the file keeps OpenCLIP-H's last layer and projection, which SD 2 does not use
             last = f"text_model.encoder.layers.{layers - 1}."
             table |= {name.replace(last, f"text_model.encoder.layers.{layers}."): shape
                       for name, shape in table.items() if name.startswith(last)}
-            table["text_projection.weight"] = (width, width)
             layers += 1
+        if self.kind == "sd21v" and self.spec["unused_projection"]:
+            table["text_projection.weight"] = (width, width)
         for name, shape in table.items():
             ldm, make = ldm_names.openclip_name(name), self.entry(component, name, shape)[3]
             if ldm == "text_projection":  # x @ P in OpenCLIP, a Linear's weight [out,in] in transformers
@@ -236,13 +242,15 @@ def write_tokenizer(folder: Path, merges: list[str], pad_token: str) -> None:
 
 
 def write_checkpoint(kind: str, target: Path, *, tiny: bool = False, seed: int = 0, dtype: str = "fp16",
-                     small_vocab: bool = False, variant: str = "") -> Path:
+                     small_vocab: bool = False, variant: str = "", change: Callable[[dict], None] | None = None,
+                     more_rows: int = 0) -> Path:
     """target ending in .safetensors: an LDM single file; else a Diffusers folder. Returns target.
 
-    small_vocab: text encoders and tokenizer with the few tokens of SMALL_MERGES; else CLIP's 49,408.
+    small_vocab: text encoders and tokenizer with the few tokens of SMALL_MERGES; else CLIP's 49,408. more_rows: of the text
+    encoders' tables, for added tokens. change: edits the specification (model_shapes.shapes) in place.
     """
-    rows = len(vocabulary_of(SMALL_MERGES)) if small_vocab else CLIP_VOCABULARY
-    model = RandomModel(kind, tiny, seed, DTYPES[dtype][0], rows)
+    rows = (len(vocabulary_of(SMALL_MERGES)) if small_vocab else CLIP_VOCABULARY) + more_rows
+    model = RandomModel(kind, tiny, seed, DTYPES[dtype][0], rows, change)
     if target.suffix == ".safetensors":
         model.write_single_file(target)
         return target

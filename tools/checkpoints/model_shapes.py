@@ -97,7 +97,8 @@ def shapes(kind: str, tiny: bool = False) -> dict:
     """Everything that a Diffusers folder of this kind holds: class names and configurations, by component."""
     unet, vae = _unet(kind, tiny), _vae(kind, tiny)
     tiny |= kind == WIDE
-    spec: dict = dict(unet=unet, vae=vae, pipeline_args={})
+    # unused_layer, unused_projection: what single files of SD 2 carry of OpenCLIP-H beside what SD 2 runs
+    spec: dict = dict(unet=unet, vae=vae, vae_class="AutoencoderKL", pipeline_args={}, unused_layer=True, unused_projection=True)
     if kind.startswith("sd15"):
         spec |= dict(pipeline={"sd15-inpaint": "StableDiffusionInpaintPipeline",
                                "sd15-pix2pix": "StableDiffusionInstructPix2PixPipeline"}.get(kind, "StableDiffusionPipeline"),

@@ -112,6 +112,31 @@ def cubin_code(cubin: bytes) -> dict[str, bytes]:
     return {name(s)[6:]: cubin[s[4]:s[4] + s[5]] for s in sections if name(s).startswith(".text.")}
 
 
+def sass_loops(code: bytes) -> list[tuple[int, int]]:
+    """Loops of a kernel of sm_90 as (first, last) instruction: branches that go back. Found by compiling loops: the distance counts
+    dwords from the next instruction, its low 8 bits stand in bits 16 to 23, the others from bit 34 on."""
+    loops = []
+    for i, (low, high) in enumerate(struct.iter_unpack("<QQ", code)):
+        if low & 0xfff != 0x947:
+            continue
+        far = low >> 34 | (high & 0x3ffff) << 30
+        distance = ((far - (1 << 48) if far >> 47 else far) << 8 | low >> 16 & 0xff) * 4
+        target = i + 1 + distance // 16
+        if distance % 16 == 0 and 0 <= target < i:
+            loops.append((target, i))
+    return loops
+
+
+def sass_main_loop(code: bytes) -> tuple[int, int] | None:
+    """Matrix instructions, and all, of the innermost loop that has the most of them; None where no loop has any."""
+    is_matrix = [SASS.get(low & 0xfff) == "matrix" for low, _ in struct.iter_unpack("<QQ", code)]
+    loops = [(first, last) for first, last in sass_loops(code) if any(is_matrix[first:last + 1])]
+    inner = [loop for loop in loops if not any(other != loop and loop[0] <= other[0] and other[1] <= loop[1] for other in loops)]
+    if not inner:
+        return None
+    return max((sum(is_matrix[first:last + 1]), last + 1 - first) for first, last in inner)
+
+
 def count_sass(code: bytes) -> collections.Counter:
     count: collections.Counter = collections.Counter()
     for low, high in struct.iter_unpack("<QQ", code):

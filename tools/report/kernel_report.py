@@ -5,7 +5,11 @@
     tools/report/kernel_report.py --build build/cpu --check         compares with the tables that are there; exits 1 where a kernel
                                                              spills or uses scratch that did not, lost its matrix
                                                              instructions or wide loads, or lost 5 points of matrix share,
-                                                             or has comparisons that its compiler is known to get wrong
+                                                             has vanished, or has comparisons that its compiler is known
+                                                             to get wrong; where a table is not what the same compiler
+                                                             makes now; and where there is no archive to look at
+    ... --check --every                                      the same, and every table must have its archive (but for
+                                                             NVIDIA's where no archive of NVIDIA's was built)
     tools/report/kernel_report.py --build build/ck --beside ck_ --docs docs/reference/kernel-report/ck
                                                              the kernels of that prefix, each beside ours that do the same;
                                                              exits 1 where one of them uses scratch
@@ -126,8 +130,9 @@ def nvidia_rows(index: dict) -> list[Row]:
         code = kernel_objects.cubin_code(item["bytes"])
         for kernel in item["kernels"]:
             count = kernel_objects.count_sass(code[kernel["name"]])
+            loop = kernel_objects.sass_main_loop(code[kernel["name"]])
             rows.append(Row(kernel["name"], kernel["registers"], None, kernel["lds"], kernel["scratch"], count["local"], None,
-                            count["matrix"], None, None, count["wide"], count["narrow"], count["generic"]))
+                            count["matrix"], loop and loop[0], loop and round(100 * loop[0] / loop[1]), count["wide"], count["narrow"], count["generic"]))
     return rows
 
 
@@ -140,6 +145,8 @@ def table(target: str, index: dict, rows: list[Row]) -> str:
              "that the compiler knows. The last four columns are what the emulator counted of the hottest loop while it ran the kernel",
              "(docs/emulator.md, Counting): the matrix instructions' part of its bound, bytes asked for of those moved, the part of LDS",
              "cycles that bank conflicts take, and the unit that bounds the loop. Bounds, never speeds.", "",
+             *(["Of NVIDIA the share is the matrix instructions' part of the main loop's instructions.", ""] if target.startswith("sm_")
+               else []),
              f"Compiler: {index['compiler']}", "",
              "| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
     lines += ["| " + " | ".join(row.cells()) + " |" for row in sorted(rows, key=lambda r: r.name)]
@@ -155,7 +162,7 @@ def read_table(path: Path) -> dict[str, Row]:
 
 def regressions(before: dict[str, Row], rows: list[Row]) -> list[str]:
     """What --check fails on; a kernel that is new must not spill at all."""
-    found = []
+    found = [f"{name}: has vanished" for name in before if name not in {row.name for row in rows}]
     for row in rows:
         old = before.get(row.name)
         for what in ("scratch", "spills"):
@@ -171,6 +178,27 @@ def regressions(before: dict[str, Row], rows: list[Row]) -> list[str]:
         if old.share is not None and (row.share or 0) < old.share - LOST_SHARE:
             found.append(f"{row.name}: matrix share {row.share}%, was {old.share}%")
     return found
+
+
+def compiler_of(path: Path) -> str | None:
+    found = re.search(r"^Compiler: (.*)$", path.read_text(), re.MULTILINE)
+    return found and found[1]
+
+
+def staleness(path: Path, text: str, compiler: str) -> list[str]:
+    """What is wrong with a table that should be `text`: tables of another compiler differ in every number and are let be."""
+    if not path.is_file() or compiler_of(path) != compiler or path.read_text() == text:
+        return []
+    old, new = path.read_text().splitlines(), text.splitlines()
+    first = next((line for line in new if line not in old), next((line for line in old if line not in new), ""))
+    return [f"the table is stale: `make kernel-report` writes it anew; first line that differs: {first[:160]}"]
+
+
+def without_archive(docs: Path, built: set[str]) -> list[str]:
+    """Targets that have a table and no archive."""
+    nvidia = any(target.startswith("sm_") for target in built)
+    return [path.stem for path in sorted(docs.glob("*.md"))
+            if path.stem not in built and (nvidia or not path.stem.startswith("sm_"))]
 
 
 def same_work(name: str, prefix: str) -> re.Pattern:
@@ -199,6 +227,7 @@ def main() -> int:
     parser.add_argument("--docs", type=Path, default=Path(__file__).resolve().parents[2] / "docs" / "reference" / "kernel-report")
     parser.add_argument("--counts", type=Path, default=COUNTS, help="folder of what the emulator counted")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--every", action="store_true", help="with --check: a table without an archive is an error")
     parser.add_argument("--print", action="store_true", help="print the tables, write nothing")
     parser.add_argument("--beside", metavar="PREFIX", help="only the kernels of this prefix and ours for the same work")
     parser.add_argument("targets", nargs="*", help="default: every target that was built")
@@ -233,16 +262,20 @@ def main() -> int:
             path.write_text(table(target, index, rows))
             print(f"{path}: {len(rows)} kernels")
         else:
-            found = regressions(read_table(path), rows) + wrong
+            found = regressions(read_table(path), rows) + wrong + staleness(path, table(target, index, rows), index["compiler"])
             for line in found:
                 print(f"{target}: {line}")
             failures += len(found)
-            stale = path.is_file() and path.read_text() != table(target, index, rows)
-            print(f"kernel_report: {target}: {len(rows)} kernels, {len(found)} regressions"
-                  + ("; the table differs: `make kernel-report` writes it anew" if stale else "")
+            print(f"kernel_report: {target}: {len(rows)} kernels, {len(found)} errors"
+                  + ("" if path.is_file() else "; it has no table")
                   + (f"; {missing} matrix kernels have no counts: `make kernel-counts`" if missing else ""), file=sys.stderr)
     if not archives:
-        print(f"kernel_report: {args.build}/lib has no archives: no GPU compiler was found", file=sys.stderr)
+        print(f"kernel_report: {args.build}/lib has no archives: nothing was compared (was a GPU compiler found?)", file=sys.stderr)
+        failures += 1
+    if args.check and args.every:
+        for target in without_archive(args.docs, {archive.stem.removeprefix("kernels_") for archive in archives}):
+            print(f"kernel_report: {target}: {args.docs / target}.md has no archive in {args.build}/lib", file=sys.stderr)
+            failures += 1
     return 1 if failures else 0
 
 

@@ -144,7 +144,7 @@ uint64_t BoundArguments::make_buffer(const ArgumentText& a) {
     b.bytes = b.type.npy.bytes;
     for (const uint64_t n : b.shape) b.bytes *= n;  // the text's parser has bounded it
   }
-  b.data = static_cast<std::byte*>(gpu_.allocate(b.bytes));
+  b.data = static_cast<std::byte*>(gpu_.allocate_watched(b.bytes));
   if (a.poisoned)
     std::memset(b.data, 0xff, b.bytes);  // not through the Gpu: to --check nothing has written it
   else if (a.from.empty())
@@ -182,6 +182,8 @@ std::vector<std::string> BoundArguments::store() const {
     }
     if (count > kShown) line += " ...";
     if (not_numbers) line += concat(" (", not_numbers, " NaN of ", count, ")");
+    if (const size_t left = gpu_.unwritten(b.data, b.bytes))
+      line += concat(" (", left, " of ", b.bytes, " bytes never written)");
     out.push_back(line);
   }
   return out;

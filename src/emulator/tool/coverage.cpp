@@ -148,6 +148,9 @@ EncodingCoverage try_encoding(const Encoding& e, const Target& target) {
     if (name == "s_nop" && std::string_view(e.name) != "SOPP") continue;
     // A branch without a target in the section is bound after translation, and is no gap.
     bool known = inst->run != run_unknown || (inst->cls == Class::kBranch && inst->operands > 0);
+    // An operation that runs without the permutation that its encoding asks for would be wrong, not done.
+    if (std::string_view(e.name).find("DPP") != std::string_view::npos && name != "v_nop")
+      known = known && inst->lanes != nullptr;
     for (const Inst* next = inst + 1;
          known && next < program.code.data() + program.code.size() && next->text == inst->text; ++next)
       known = next->run != run_unknown;

@@ -43,7 +43,7 @@ inline std::vector<std::byte> read_object(const Build& build, const std::string&
 
 class KernelTest : public testing::TestWithParam<Build> {
  protected:
-  KernelTest() : gpu(GetParam().target) { gpu.options().instruction_limit = 1 << 20; }
+  KernelTest() : gpu(GetParam().target) { gpu.options().instruction_limit = 1 << 24; }
 
   CodeObject load(const std::string& name) { return gpu.load(read_object(GetParam(), name), name); }
   bool is_cdna() const { return gpu.target().gfx9; }

@@ -48,3 +48,7 @@ add_dependencies(test_emulator emulator_test_kernels)
 list(JOIN emulator_targets "," emulator_targets)
 target_compile_definitions(test_emulator PRIVATE ROCM_SD_EMULATOR_TARGETS="${emulator_targets}"
                                                  ROCM_SD_EMULATOR_OBJECTS="${PROJECT_BINARY_DIR}/emulator")
+# Tests that assemble kernels while they run.
+file(GLOB assembling CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/modifiers_test.cpp ${CMAKE_CURRENT_LIST_DIR}/modes_test.cpp
+     ${CMAKE_CURRENT_LIST_DIR}/others_test.cpp)
+set_source_files_properties(${assembling} PROPERTIES COMPILE_DEFINITIONS "ROCM_SD_AMD_CLANG=\"${ROCM_SD_AMD_CLANG}\"")

@@ -31,8 +31,9 @@ TEST_P(Operations, InputAndOutputModifiers) {
   run("t_modifiers", [&](const In& in, const Out& out, int) {
     const float sum = -in.f(0) + std::fabs(in.f(1));
     EXPECT_FLOAT(out.f(0), std::isnan(sum) ? 0.0f : sum > 0 ? std::min(sum, 1.0f) : 0.0f);
-    EXPECT_FLOAT(out.f(1), in.f(0) * in.f(1) * 2);
-    EXPECT_FLOAT(out.f(2), std::fma(-std::fabs(in.f(0)), 1.0f, in.f(1)) * 0.5f);
+    // Where denormals are kept, output modifiers are ignored; ModeTest.OutputModifiers has them obeyed.
+    EXPECT_FLOAT(out.f(1), in.f(0) * in.f(1));
+    EXPECT_FLOAT(out.f(2), std::fma(-std::fabs(in.f(0)), 1.0f, in.f(1)));
     EXPECT_FLOAT(out.f(3), in.f(0) + -2.0f);
   });
 }

@@ -184,7 +184,8 @@ TEST(VaeConfigJson, ReadsAndRefuses) {
     j[field] = value;
     return error_of([&] { vae_config(j, "vae/config.json"); });
   };
-  EXPECT_THAT(with("latents_mean", json::parse("[0, 0, 0, 0]")), HasSubstr("latents_mean"));
+  EXPECT_THAT(with("latents_mean", json::parse("[0, 0, 0]")), HasSubstr("latents_mean"));
+  EXPECT_THAT(with("latents_std", json::parse("[1, 0, 1, 1]")), HasSubstr("latents_std"));
   EXPECT_THAT(with("scaling_factor", 0), HasSubstr("scaling_factor"));
   EXPECT_THAT(with("scaling_factor", "0.1"), HasSubstr("scaling_factor"));
   EXPECT_THAT(with("in_channels", 4), HasSubstr("in_channels"));

@@ -322,6 +322,7 @@ TEST c_wait_scalar, WAIT_SCALAR
 .macro MISALIGNED
   LDS_LOADS
   WAIT
+  v_and_b32_e32 v20, -16, v20
   .if WIDE
     ds_read_b64 v[10:11], v20 offset:4
   .else
@@ -329,6 +330,12 @@ TEST c_wait_scalar, WAIT_SCALAR
   .endif
 .endm
 TEST c_misaligned, MISALIGNED
+.macro MISALIGNED_ATOMIC
+  LDS_LOADS
+  WAIT
+  ds_add_u64 v20, v[2:3] offset:4
+.endm
+TEST c_misaligned_atomic, MISALIGNED_ATOMIC
 
 // ---- what the checks find: a product of a product's result ----
 .macro PRODUCTS gap:vararg
