@@ -51,11 +51,13 @@ class MissingKeys final : public Visitor {
 
 class Loader final : public Visitor {
  public:
-  Loader(Device& device, const ParameterSource& source, DType compute, const WeightFormat& weights)
-      : device_(device), source_(source), compute_(compute), weights_(weights) {}
+  Loader(Device& device, const ParameterSource& source, DType compute, const WeightFormat& weights,
+         const SlotFilter& only)
+      : device_(device), source_(source), compute_(compute), weights_(weights), only_(only) {}
 
  protected:
   void slot(const ParameterSlot& slot) override {
+    if (only_ && !only_(slot)) return;
     if (slot.eight_bit && weights_) return quantised(slot);
     if (slot.matrix && compute_ == DType::kBF16 && parts_in(slot.precision) > 1 && source_.readable())
       return split(slot);
@@ -203,6 +205,7 @@ class Loader final : public Visitor {
   const ParameterSource& source_;
   DType compute_;
   const WeightFormat& weights_;
+  const SlotFilter& only_;
   std::vector<char> staging_;
   std::vector<float> rows_, scales_;  // of quantised() and split()
   std::vector<char> bytes_;
@@ -337,7 +340,7 @@ Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype) {
 }
 
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
-                     const WeightFormat& weights) {
+                     const WeightFormat& weights, const SlotFilter& only) {
   require<InternalError>(compute == DType::kF32 || compute == DType::kBF16 || compute == DType::kF16,
                          "load_parameters: compute dtype f32, bf16 or f16 expected, got ", compute);
   require<InternalError>(!weights.short_for_f32 || (compute == DType::kF32 && !weights),
@@ -346,7 +349,7 @@ void load_parameters(const VisitModel& visit, Device& device, const ParameterSou
   MissingKeys missing(source);
   visit(missing);
   missing.check();
-  Loader loader(device, source, compute, weights);
+  Loader loader(device, source, compute, weights, only);
   visit(loader);
 }
 

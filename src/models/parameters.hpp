@@ -139,8 +139,10 @@ Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype);
 
 // Each of these takes the model's visit as a function, so that one compiled body serves every model.
 using VisitModel = std::function<void(Visitor&)>;
+// only: the slots to read, where a few of a loaded model's change; empty: all.
+using SlotFilter = std::function<bool(const ParameterSlot&)>;
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
-                     const WeightFormat& weights = {});
+                     const WeightFormat& weights = {}, const SlotFilter& only = {});
 int64_t count_parameters(const VisitModel& visit);
 uint64_t bytes_held(const VisitModel& visit);  // memory of all parameters, in the layouts they have now
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
@@ -153,8 +155,8 @@ std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
 // expected and the file.
 template <Visitable Model>
 void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute,
-                     const WeightFormat& weights = {}) {
-  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute, weights);
+                     const WeightFormat& weights = {}, const SlotFilter& only = {}) {
+  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute, weights, only);
 }
 
 // Elements of all parameters; no memory is needed.

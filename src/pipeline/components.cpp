@@ -357,15 +357,40 @@ DType Components::dtype_of(Part part) const {
   return dtype;
 }
 
+// A component's tensors with the adapters at work merged into them.
+class Components::Source {
+ public:
+  Source(const Components& components, Component component)
+      : plain_(components.checkpoint->store(component)),
+        adapted_(plain_, component, adapter_uses(components.adapters, component)) {}
+  operator const ParameterSource&() const { return adapted_; }
+
+ private:
+  StoreSource plain_;
+  AdaptedSource adapted_;
+};
+
+void Components::update(Part part, const std::function<bool(const std::string& name)>& changed) {
+  const SlotFilter only = [&](const ParameterSlot& slot) {
+    return std::any_of(slot.parts.begin(), slot.parts.end(),
+                       [&](const ParameterSlot::Part& tensor) { return changed(tensor.name); });
+  };
+  if (part == Part::kUnet) unet->update(load_target(), Source(*this, Component::kUnet), weights, only);
+  if (part == Part::kText)
+    for (TextEncoder& encoder : text)
+      encoder.model.update(loading_device(), Source(*this, encoder.component), only);
+}
+
 void Components::reload(Part part, DType compute) {
   Device& to = loading_device();
-  const auto source = [this](Component component) { return StoreSource(checkpoint->store(component)); };
+  const auto source = [this](Component component) { return Source(*this, component); };
   switch (part) {
     case Part::kText:
       for (TextEncoder& encoder : text) {
         const ClipConfig config = encoder.model.config();
+        const DType stored = compute == encoder.model.dtype() ? encoder.model.stored() : compute;
         encoder.model = ClipTextModel(config);  // the old weights go first: both need not fit
-        encoder.model = ClipTextModel::load(to, config, source(encoder.component), compute);
+        encoder.model = ClipTextModel::load(to, config, source(encoder.component), compute, stored);
       }
       break;
     case Part::kUnet: {

@@ -10,6 +10,7 @@
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
+#include "pipeline/adapters.hpp"
 #include "rocm_sd/pipeline.hpp"
 #include "runtime/exec.hpp"
 #include "schedulers/diffusers_config.hpp"
@@ -70,13 +71,19 @@ struct Components {
   bool has_encoder() const { return loaded_encoder || loaded_tiny_encoder; }
   // Reads the part's weights again, for another compute type. The models stay where they are.
   void reload(Part part, DType compute);
+  // Reads again, in the compute type that the part has, what `changed` names: adapters came or went.
+  void update(Part part, const std::function<bool(const std::string& name)>& changed);
   DType dtype_of(Part part) const;
   std::string describe_dtype() const;  // "bf16, text f16, unet weights int8": the UNet's, then what differs
 
-  bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
+  std::vector<ActiveAdapter> adapters;  // merged into every weight that is read
+  bool loaded_for_offload = false;      // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;
   std::optional<VaeEncoder> loaded_encoder;
   std::optional<TaesdEncoder> loaded_tiny_encoder;  // where there is no other
+
+ private:
+  class Source;
 };
 
 // Opens the checkpoint, reads its configurations and loads every weight, with options.offload into host

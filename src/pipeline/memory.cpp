@@ -167,6 +167,38 @@ bool Pipeline::State::save_memory(const std::string& reason) {
   return true;
 }
 
+void Pipeline::State::merge_adapters(std::vector<ActiveAdapter> wanted) {
+  const auto uses_of = [](const std::vector<ActiveAdapter>& list, Part part) {
+    std::vector<std::pair<Component, std::vector<AdapterUse>>> out;
+    for (const Component component : {Component::kUnet, Component::kTextEncoder, Component::kTextEncoder2})
+      if ((component == Component::kUnet) == (part == Part::kUnet))
+        out.emplace_back(component, adapter_uses(list, component));
+    return out;
+  };
+  const bool whole = std::exchange(weights_unsure, true);
+  const std::vector<ActiveAdapter> before = std::exchange(components.adapters, std::move(wanted));
+  for (const Part part : {Part::kText, Part::kUnet}) {
+    const auto old_uses = uses_of(before, part), new_uses = uses_of(components.adapters, part);
+    if (!whole && old_uses == new_uses) continue;
+    if (part == Part::kText) text.forget();
+    if (part == Part::kUnet) unet.reset();
+    const auto changed = [&](const std::string& name) {
+      for (const auto* uses : {&old_uses, &new_uses})
+        for (const auto& [component, list] : *uses)
+          for (const AdapterUse& use : list)
+            if (use.file->modules(component).contains(name)) return true;
+      return false;
+    };
+    // Weights that wait in host memory are there in every layout that they had: they are read anew.
+    if (whole || residency.offload() || !residency.resident(part))
+      components.reload(part, components.dtype_of(part));
+    else
+      components.update(part, changed);
+    residency.reloaded(part);
+  }
+  weights_unsure = false;
+}
+
 bool Pipeline::State::widen(Part part, const std::string& what) {
   const DType now = components.dtype_of(part);
   if (now == DType::kF32) return false;

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "pipeline/adapters.hpp"
 #include "pipeline/latents_file.hpp"
 
 namespace rocm_sd {
@@ -108,6 +109,8 @@ const std::vector<OptionRow>& rows() {
        load_text(&LoadOptions::prediction)},
       {"variant", "", "Model", "NAME", "fp16: prefer *.fp16.safetensors in a folder that has both",
        load_text(&LoadOptions::variant)},
+      {"lora-dir", "", "Model", "FOLDER", "where LoRAs are found by name, folders below it too",
+       load_text(&LoadOptions::lora_dir)},
       {"mmap", "", "Model", "", "map weight files instead of reading them",
        [](OptionTargets& t, std::string_view v) { load_of(t).mmap = parse_flag(v); }},
 
@@ -123,6 +126,9 @@ const std::vector<OptionRow>& rows() {
       {"clip-skip", "", "Prompt", "N",
        "stop N - 1 layers before the text encoder's last; 0: the model's own [0]",
        integer(&Request::clip_skip, 0, 12)},
+      {"lora", "", "Prompt", "FILE[:W[:TE]]",
+       "LoRA to draw with and its weights for UNet and text encoders; may be given several times",
+       [](OptionTargets& t, std::string_view v) { request_of(t).loras.push_back(parse_lora_use(v)); }, true},
       {"emphasis", "", "Prompt", "MODE", "how (word:1.2) acts: original, no norm, ignore [original]",
        text(&Request::emphasis)},
       {"plain-prompt", "", "Prompt", "", "no weights, cut at 77 tokens: Diffusers' reading of a prompt",

@@ -24,7 +24,8 @@ struct OptionRow {
   const char* value;       // placeholder: "FILE", "N"; "" for a flag
   const char* help;
   std::function<void(OptionTargets&, std::string_view value)>
-      set;  // throws UsageError without the option's name
+      set;               // throws UsageError without the option's name
+  bool repeats = false;  // each time adds to a list; of others the last counts
 };
 
 std::span<const OptionRow> option_rows();

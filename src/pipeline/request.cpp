@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <random>
 
@@ -230,6 +231,10 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
   Infotext info{r.prompt, r.negative_prompt.value_or(""), {}};
+  // As tags, which A1111 and this program read back.
+  for (const LoraUse& lora : r.loras)
+    info.prompt += concat(" <lora:", std::filesystem::path(lora.file).stem().string(), ":", lora.te_weight,
+                          lora.weight == lora.te_weight ? "" : concat(":", lora.weight), ">");
   const auto add = [&](const char* key, const std::string& value) { info.fields.emplace_back(key, value); };
   add("Steps", std::to_string(r.steps));
   add("Sampler", std::string(resolved.sampling.sampler->label));
@@ -245,6 +250,10 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   add("Model", components.info.name);
   add_hash("VAE hash", components.vae_hash);
   if (!components.vae_name.empty()) add("VAE", components.vae_name);
+  std::string hashes;
+  for (const ActiveAdapter& lora : components.adapters)
+    hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
+  if (!hashes.empty()) add("Lora hashes", hashes);
   if (varied) {
     add("Variation seed", std::to_string(r.variation_seed + index));
     add("Variation seed strength", number_text(r.variation_strength));
