@@ -113,7 +113,7 @@ class CheckpointOpener {
     }
     if (path_exists(folder / "scheduler/scheduler_config.json")) {
       parts_->scheduler =
-          parse_json_file(folder / "scheduler/scheduler_config.json", {.nonfinite_as_null = true});
+          parse_json_file(folder / "scheduler/scheduler_config.json", {.nonfinite_as_text = true});
       require<FormatError>(parts_->scheduler->is_object(),
                            printable_path(folder / "scheduler/scheduler_config.json"),
                            ": expected a JSON object");
