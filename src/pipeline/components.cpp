@@ -211,13 +211,19 @@ struct Loader {
 
   void read_scheduler() {
     out.prediction = checkpoint().prediction();
-    if (const nlohmann::json* json = checkpoint().scheduler_config()) {
+    const nlohmann::json* json = checkpoint().scheduler_config();
+    if (json) {
+      const bool sd = (out.kind == ModelKind::kSd1 || out.kind == ModelKind::kSd2) && !out.is_instruct();
       const DiffusersSchedulerConfig config =
-          parse_diffusers_scheduler(json->dump(), "scheduler_config.json");
+          read_diffusers_scheduler(json->dump(), "scheduler_config.json",
+                                   sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain);
       out.noise = config.noise;
-      out.native_sampling = config.request;
+      out.sigma_data = config.sigma_data;
+      out.sampling_refusal = config.refusal;
+      if (config.refusal.empty()) out.native_sampling = config.request;
+    } else {
+      out.noise.zero_terminal_snr = checkpoint().zero_terminal_snr();
     }
-    out.noise.zero_terminal_snr = out.noise.zero_terminal_snr || checkpoint().zero_terminal_snr();
     if (options.prediction != "auto") out.prediction = parse_prediction(options.prediction);
   }
 

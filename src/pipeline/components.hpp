@@ -47,6 +47,8 @@ struct Components {
   NoiseScheduleArgs noise;
   Prediction prediction = Prediction::kEpsilon;
   std::optional<SamplingRequest> native_sampling;  // what scheduler_config.json asks for
+  std::string sampling_refusal;  // why native_sampling is not what scheduler_config.json asks for
+  double sigma_data = 0;         // more than 0: EDM's preconditioning
   ModelInfo info;
   std::string vae_name;  // of a replaced VAE, for the receipt
   // SHA-256 of a single-file checkpoint and of a replaced VAE, computed beside the first picture; not valid

@@ -97,6 +97,9 @@ void resolve_size(ResolvedRequest& out, const Components& c) {
 SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c) {
   const GenerateRequest& r = out.request;
   SamplingRequest s;
+  require<FormatError>(
+      r.sampler != "auto" || c.sampling_refusal.empty(), c.sampling_refusal,
+      "; to draw with another, name a sampler (--sampler) and a schedule (--schedule or --sigmas)");
   if (r.sampler == "auto" && c.native_sampling)
     s = *c.native_sampling;
   else if (r.sampler != "auto")
@@ -107,6 +110,8 @@ SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c
   } else if (r.sampler != "auto") {
     s.schedule = "automatic";
   }
+  // Diffusers' inpainting pipeline sets skip_prk_steps.
+  if (r.mask && s.schedule_args.pndm == PndmStart::kRungeKutta) s.schedule_args.pndm = PndmStart::kPlms;
   s.schedule_args.sdxl = c.kind == ModelKind::kSdxl || c.kind == ModelKind::kSdxlRefiner;
   s.steps = r.steps;
   s.sigmas = r.sigmas;
@@ -137,7 +142,9 @@ void cut_schedule(ResolvedRequest& out, const NoiseSchedule& noise) {
   if (r.denoising_start) {
     const auto dropped = levels.size() > 1 ? steps_from(cutoff(*r.denoising_start)) : 0;
     levels.erase(levels.begin(), levels.begin() + dropped);
+    out.sampling.skipped_steps += static_cast<int>(dropped);
   }
+  if (r.denoising_start || r.denoising_end) out.sampling.schedule.calls.clear();  // PNDM goes by its levels
   require<UsageError>(levels.size() > 1, "denoising-start, denoising-end: no step is left of ", r.steps);
 }
 

@@ -217,6 +217,7 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const In
     return tiled ? (*tiled)(e, x, t, profiler.get(), cancel) : unet->step(e, x, t, profiler.get(), cancel);
   };
   const Denoiser denoiser(predict, {.prediction = components.prediction,
+                                    .sigma_data = components.sigma_data,
                                     .cfg_scale = r.guidance,
                                     .image_cfg_scale = q.image_cfg_scale,
                                     .instruct = components.is_instruct(),
