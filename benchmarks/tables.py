@@ -31,6 +31,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import analysis_tables  # noqa: E402
+import cost_tables  # noqa: E402
 from plot_svg import bars  # noqa: E402
 from record import BY_HAND, FACTS, SCHEMA, Problem, problems, read, rounded  # noqa: E402
 
@@ -116,7 +117,8 @@ def filled(text: str, folder: Path, images: str) -> tuple[str, dict[str, str]]:
         if match["optional"] and not path.is_file():
             words = "Not measured yet: `benchmarks/gpu_record.py` writes the figures of this section.\n" if match["what"] == "facts" else ""
             return match[0][:match.start("body") - match.start()] + words + "<!-- end -->"
-        data = read(path)
+        priced = match["file"] == "cards.json"  # of share/published: nothing that this project measured
+        data = {"tables": cost_tables.tables(folder.parents[1] / "share" / "published")} if priced else read(path)
         try:
             if match["what"] == "facts":
                 lines = facts(data)

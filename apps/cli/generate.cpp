@@ -248,6 +248,16 @@ void add_table_options(CLI::App* sub, GenerateCommand* command) {
     const auto take = [command, &row](const std::string& value) { command->set.emplace_back(&row, value); };
     if (row.value[0] == '\0')
       option = sub->add_flag_callback(names, [take] { take("true"); }, row.help);
+    else if (row.repeats)
+      option = sub->add_option_function<std::vector<std::string>>(
+                      names,
+                      [take](const std::vector<std::string>& values) {
+                        for (const std::string& value : values) take(value);
+                      },
+                      row.help)
+                   ->type_name(row.value)
+                   ->expected(1)
+                   ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     else
       option = sub->add_option_function<std::string>(names, take, row.help)->type_name(row.value);
     option->group(row.group);
@@ -307,7 +317,8 @@ void add_generate(CLI::App& app) {
       ->type_name("FILE")
       ->group("Advanced");
   for (CLI::Option* option : sub->get_options())
-    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (option->get_multi_option_policy() != CLI::MultiOptionPolicy::TakeAll)
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   sub->callback([command] {
     if (command->threads > 0) omp_set_num_threads(command->threads);
     Run run(*command);

@@ -30,6 +30,13 @@ struct LiveTensor {
   const void* data = nullptr;
 };
 
+// A LoRA (or LoHa, LoKr, DoRA, IA3) to draw with.
+struct LoraUse {
+  std::string file;      // path of a .safetensors file, or a name in LoadOptions::lora_dir
+  double weight = 1;     // of its changes to the UNet, -100..100
+  double te_weight = 1;  // of its changes to the text encoders
+};
+
 struct LoadOptions {
   std::string model;  // Diffusers folder, or a single .safetensors file
   std::string vae, unet, text_encoder,
@@ -41,11 +48,13 @@ struct LoadOptions {
   // channel: int8, fp8 (e4m3); int8-products, fp8-products: linear layers are multiplied in 8 bits, too,
   // where the GPU can.
   std::string weights = "auto";
-  std::string prediction = "auto";  // auto, epsilon, v, sample
-  std::string variant;              // "fp16": prefer *.fp16.safetensors in a folder that has both
-  bool mmap = false;                // map weight files instead of reading them
-  bool offload = false;             // keep weights in host memory; each stage puts its own on the device
-  uint64_t vram_budget = 0;         // bytes of device memory to stay within; 0: what the device has free
+  std::string vae_weights = "auto";  // the VAE's: auto, int8, fp8; not multiplied in 8 bits
+  std::string prediction = "auto";   // auto, epsilon, v, sample
+  std::string variant;               // "fp16": prefer *.fp16.safetensors in a folder that has both
+  std::string lora_dir;              // where LoRAs are found by name, folders below it too
+  bool mmap = false;                 // map weight files instead of reading them
+  bool offload = false;              // keep weights in host memory; each stage puts its own on the device
+  uint64_t vram_budget = 0;          // bytes of device memory to stay within; 0: what the device has free
   // In place of the weight files of `model`, a Diffusers folder, for the components that they belong to. On
   // the CPU they are used where they lie wherever the kernels take that layout and type, so their memory must
   // outlive the pipeline.
@@ -79,6 +88,9 @@ struct GenerateRequest {
   double variation_strength = 0;      // 0..1
   bool plain_prompt = false;          // no weights, one chunk of 77 tokens: Diffusers' reading of a prompt
   std::string emphasis = "original";  // how (word:1.2) acts: original, no norm, ignore
+  // Merged into the weights, in this order, after those of the prompt's <lora:name:weight[:unet weight]>
+  // tags. They stay until a request asks for others.
+  std::vector<LoraUse> loras;
 
   std::optional<Image> init_image;  // image to image, inpainting, instruct-pix2pix
   double strength = 0.75;           // share of the steps that run on an init image, 0..1
@@ -111,6 +123,13 @@ struct GenerateRequest {
   // denoising_start noisy ones, as x0 + sigma * noise.
   std::vector<float> init_latents;
   bool keep_latents = false;  // fill Picture::latents; a request with denoising_end always does
+
+  // Tiled diffusion, for pictures larger than the model's own: the UNet runs over windows of this side, in
+  // pixels, and their predictions are averaged. Its memory is that of tile_batch windows.
+  int tile_size = 0;                     // 0: not tiled; a multiple of 8
+  int tile_overlap = -1;                 // of neighbours at least; -1: half of tile_size
+  int tile_batch = 1;                    // windows in one UNet call, 1..64
+  std::string tile_weights = "uniform";  // in the average: uniform, gaussian (the middle counts most)
 
   // Latents to start from in place of seeded noise, [batch,4,height/8,width/8] row-major, standard normal.
   // For tests of parity with other engines.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import rocm_sd_ops
+from rocm_sd_ops.comfyui import optimized, with_attention
 
-from .attention import with_attention
-from .optimize import optimized
 from .vae import with_operators
 
 CATEGORY = "rocm_sd"
+LEVELS = ["auto", "performance", "memory", "off"]
+FIRST_LEVELS = ["Auto", "Performance", "Memory"]  # as the first description of the nodes writes them
 
 
 class RocmSDAttention:
@@ -34,7 +35,7 @@ class RocmSDOptimizeModel:
 
     @classmethod
     def INPUT_TYPES(cls) -> dict:
-        return {"required": {"model": ("MODEL",), "level": (["auto", "performance", "memory", "off"], {"default": "auto"})},
+        return {"required": {"model": ("MODEL",), "level": (LEVELS, {"default": "auto"})},
                 "optional": {"engine": (["auto", "on", "off"], {"default": "auto"})}}
 
     RETURN_TYPES = ("MODEL",)
@@ -98,7 +99,7 @@ class RocmSDEngineSampler:
 
 
 class RocmSDDoctor:
-    """What rocm-sd can do on this machine, as text."""
+    """What rocm-sd can do on this machine, what is missing, what each gap costs and how it is mended, as text."""
 
     @classmethod
     def INPUT_TYPES(cls) -> dict:
@@ -108,16 +109,55 @@ class RocmSDDoctor:
     FUNCTION = "report"
     OUTPUT_NODE = True
     CATEGORY = CATEGORY
+    DESCRIPTION = "The findings of rocm-sd doctor (GPUs, drivers, libraries, settings), and what this ComfyUI's PyTorch runs."
+
+    @classmethod
+    def IS_CHANGED(cls) -> float:
+        return float("nan")  # never what it was: drivers and settings change
 
     def report(self) -> dict:
-        backend = rocm_sd_ops.ROCmSDBackend()
-        lines = [repr(backend), *rocm_sd_ops.fallbacks()]
-        text = "\n".join(lines)
+        text = "\n".join([rocm_sd_ops.doctor().rstrip(), "", repr(rocm_sd_ops.ROCmSDBackend()), *rocm_sd_ops.fallbacks()])
         return {"ui": {"text": [text]}, "result": (text,)}
 
 
-NODE_CLASS_MAPPINGS = {"RocmSDAttention": RocmSDAttention, "RocmSDOptimizeModel": RocmSDOptimizeModel, "RocmSDVAE": RocmSDVAE,
-                       "RocmSDEngineSampler": RocmSDEngineSampler, "RocmSDDoctor": RocmSDDoctor}
-NODE_DISPLAY_NAME_MAPPINGS = {"RocmSDAttention": "ROCm Optimized Attention", "RocmSDOptimizeModel": "ROCm Optimize Model",
-                              "RocmSDVAE": "ROCm Optimized VAE", "RocmSDEngineSampler": "ROCm Engine Sampler",
-                              "RocmSDDoctor": "ROCm Doctor"}
+class ROCmOptimizedAttention:
+    """Attention, or the whole model, by rocm-sd, under the name and with the input of the project's first description."""
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict:
+        return {"required": {"model": ("MODEL",), "optimization_level": (FIRST_LEVELS, {"default": "Auto"})}}
+
+    RETURN_TYPES = ("MODEL",)
+    FUNCTION = "apply_optimization"
+    CATEGORY = "ROCm Optimizations"
+    DESCRIPTION = ("The model's attention and layers by rocm-sd; optimization_level as in ROCm Optimize Model, which can also choose the "
+                   "engine.")
+
+    def apply_optimization(self, model: Any, optimization_level: str = "Auto") -> tuple:
+        return (rocm_sd_ops.optimize_sd_model(model, optimization_level),)
+
+
+class ROCmOptimizedVAE:
+    """The VAE by rocm-sd, under the name and with the input of the project's first description."""
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict:
+        return {"required": {"vae": ("VAE",), "optimization_level": (FIRST_LEVELS, {"default": "Auto"})}}
+
+    RETURN_TYPES = ("VAE",)
+    FUNCTION = "apply_optimization"
+    CATEGORY = "ROCm Optimizations"
+    DESCRIPTION = "Decodes and encodes with rocm-sd's engine; \"memory\" decodes in bands of rows, which gives the same picture."
+
+    def apply_optimization(self, vae: Any, optimization_level: str = "Auto") -> tuple:
+        return (with_operators(vae, MEMORY_BANDS if optimization_level.lower() == "memory" else 1),)
+
+
+MEMORY_BANDS = 4
+NODES = {"RocmSDAttention": (RocmSDAttention, "ROCm Optimized Attention"),
+         "RocmSDOptimizeModel": (RocmSDOptimizeModel, "ROCm Optimize Model"), "RocmSDVAE": (RocmSDVAE, "ROCm Optimized VAE"),
+         "RocmSDEngineSampler": (RocmSDEngineSampler, "ROCm Engine Sampler"), "RocmSDDoctor": (RocmSDDoctor, "ROCm Doctor"),
+         "ROCmOptimizedAttention": (ROCmOptimizedAttention, "ROCm Optimized Attention (level)"),
+         "ROCmOptimizedVAE": (ROCmOptimizedVAE, "ROCm Optimized VAE (level)")}
+NODE_CLASS_MAPPINGS = {key: node for key, (node, _) in NODES.items()}
+NODE_DISPLAY_NAME_MAPPINGS = {key: name for key, (_, name) in NODES.items()}

@@ -4,6 +4,9 @@ where an option that they do not know is in use, or where a child was wrapped or
 On a fast GPU the host is what such a model waits for: what is looked at in each call is little (PlainChildren, Seen), where
 nothing special is asked for, a transformer block calls its layers' parameters, not the layers, and children and parameters are taken
 from the dictionaries that hold them, since a module's own attribute look-up finds those only after everything else.
+
+Each function here makes the forward of one module for its Patch (_patching.py): (patch, module, packs) -> function(module, original,
+*arguments). What it keeps is made of that module alone.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import Parameters, PlainChildren, Seen, State, is_plain
+from ._patching import PATCH, Parameters, Patch, PlainChildren, is_overridden, is_plain, is_watched
 from .attention_processor import RocmSDAttnProcessor, takes_parameters
 
 
@@ -45,37 +48,45 @@ def _conv(p: Parameters, conv: nn.Conv2d, x: Tensor, **epilogue: Any) -> Tensor:
                                **epilogue)
 
 
-def _silu_once(state: State, temb: Tensor) -> Tensor:
-    """silu(temb), which every residual block of a forward asks for."""
-    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+_SILU = "_rocm_sd_silu"  # attribute of a tensor: silu of it, and its count of writes then; or that it has been through silu
+
+
+def _silu_once(temb: Tensor) -> Tensor:
+    """silu(temb), which every residual block of a forward asks for: kept on the tensor while writes to it are counted."""
+    if (torch.is_grad_enabled() or torch.compiler.is_compiling() or temb.is_inference() or torch.is_inference_mode_enabled()):
         return F.silu(temb)
-    kept: Optional[tuple[Seen, Tensor]] = state.shared.get("silu")
-    if kept is None or not kept[0].holds(temb):
-        kept = state.shared["silu"] = (Seen(temb), F.silu(temb))
+    kept = getattr(temb, _SILU, None)
+    if kept is None or kept[0] != temb._version:
+        kept = (temb._version, F.silu(temb))
+        setattr(temb, _SILU, kept)
     return kept[1]
 
 
-def resnet_forward(state: State, block: nn.Module, packs: bool) -> Callable:
+def resnet_forward(patch: Patch, block: nn.Module, packs: bool) -> Callable:
     """ResnetBlock2D: each norm with its SiLU, the time shift and the shortcut in the convolutions' tails."""
-    norm1, norm2, conv1, conv2 = (Parameters(state, packs and i >= 2) for i in range(4))
-    children = PlainChildren({"norm1": nn.GroupNorm, "conv1": nn.Conv2d, "norm2": nn.GroupNorm, "conv2": nn.Conv2d})
-    projection = PlainChildren({"time_emb_proj": nn.Linear})
-    # A block without a time embedding does nothing for it, whatever the name of its kind ("group" in the VAE's decoder).
-    shifted = block.time_embedding_norm == "default" or (block.time_embedding_norm != "scale_shift" and block.time_emb_proj is None)
-    fits = (shifted and block.upsample is None and block.downsample is None and isinstance(block.nonlinearity, nn.SiLU)
-            and block.output_scale_factor == 1.0)
+    norm1, norm2, conv1, conv2 = (Parameters(patch, packs and i >= 2) for i in range(4))
+    children = PlainChildren(block, {"norm1": nn.GroupNorm, "conv1": nn.Conv2d, "norm2": nn.GroupNorm, "conv2": nn.Conv2d,
+                                     "nonlinearity": nn.SiLU})
+    projection = PlainChildren(block, {"time_emb_proj": nn.Linear})
+
+    def fits(of: dict[str, Any], modules: dict[str, Any]) -> bool:
+        # A block without a time embedding does nothing for it, whatever the name of its kind ("group" in the VAE's decoder).
+        shifted = of["time_embedding_norm"] == "default" or (of["time_embedding_norm"] != "scale_shift"
+                                                             and modules.get("time_emb_proj") is None)
+        return (shifted and of.get("upsample") is None and modules.get("upsample") is None and of.get("downsample") is None
+                and modules.get("downsample") is None and of["output_scale_factor"] == 1.0)
 
     def forward(self: nn.Module, original: Callable, input_tensor: Tensor, temb: Optional[Tensor] = None, *args: Any,
                 **kwargs: Any) -> Tensor:
-        layers = children.of(self) if fits and not args else None
         modules = self._modules
+        layers = children.of(self) if not args and fits(self.__dict__, modules) else None
         if not (layers and _idle(modules.get("dropout")) and _is_square(layers[1]) and _is_square(layers[3])
                 and input_tensor.dtype == layers[1]._parameters["weight"].dtype):
             return original(input_tensor, temb, *args, **kwargs)
         shift = None
         project = modules.get("time_emb_proj")
         if project is not None:
-            shift = temb if self.skip_time_act else _silu_once(state, temb)
+            shift = temb if self.skip_time_act else _silu_once(temb)
             shift = _linear(project._parameters, shift) if projection.of(self) else project(shift)
         elif temb is not None:
             return original(input_tensor, temb, **kwargs)
@@ -89,9 +100,9 @@ def resnet_forward(state: State, block: nn.Module, packs: bool) -> Callable:
     return forward
 
 
-def upsample_forward(state: State, block: nn.Module, packs: bool) -> Callable:
+def upsample_forward(patch: Patch, block: nn.Module, packs: bool) -> Callable:
     """Upsample2D: the doubling in the convolution's gather."""
-    p = Parameters(state, packs)
+    p = Parameters(patch, packs)
 
     def forward(self: nn.Module, original: Callable, hidden_states: Tensor, output_size: Optional[int] = None, *args: Any,
                 **kwargs: Any) -> Tensor:
@@ -107,28 +118,51 @@ def upsample_forward(state: State, block: nn.Module, packs: bool) -> Callable:
     return forward
 
 
-def conv_forward(state: State, packs: bool) -> Callable:
+def conv_forward(patch: Patch, conv: nn.Module, packs: bool) -> Callable:
     """nn.Conv2d on pictures: first and last convolutions (of 3 or 4 channels, which cuDNN likes least), shortcuts, downsamplers."""
-    p = Parameters(state, packs)
+    # Few weights are laid out anew in each call: then nothing of them is kept.
+    p = Parameters(patch, packs and (conv.weight is None or conv.weight.numel() > 1024))
 
     def forward(self: nn.Conv2d, original: Callable, x: Tensor) -> Tensor:
-        if (x.ndim != 4 or type(self) is not nn.Conv2d or not _is_square(self) or hasattr(self, "_hf_hook")
-                or x.dtype != self.weight.dtype or x.device != self.weight.device):
+        if (x.ndim != 4 or not _is_square(self) or is_overridden(self) or x.dtype != self.weight.dtype
+                or x.device != self.weight.device):
             return original(x)
         return _conv(p, self, x)
 
     return forward
 
 
-def group_norm_forward(state: State, silu: bool) -> Callable:
-    """nn.GroupNorm on pictures; with silu, of the activation that follows it."""
-    p = Parameters(state, False)
+def group_norm_forward(patch: Patch, layer: nn.Module, packs: bool) -> Callable:
+    """nn.GroupNorm on pictures; with a partner in the patch, also of the SiLU that follows it, which is told by a mark on the result
+    (activation_forward)."""
+    p = Parameters(patch, False)
+
+    def followed() -> bool:
+        act, owner = patch.partner, None if patch.owner is None else patch.owner()
+        return (act is not None and owner is not None and not torch.compiler.is_compiling() and not torch.is_grad_enabled()
+                and owner._modules.get("conv_act") is act and not is_watched(act.__dict__) and PATCH in act.__dict__)
 
     def forward(self: nn.GroupNorm, original: Callable, x: Tensor) -> Tensor:
-        if x.ndim != 4 or self.weight is None or hasattr(self, "_hf_hook") or x.dtype not in (self.weight.dtype, torch.float32):
-            y = original(x)
-            return nn.functional.silu(y) if silu else y
-        return _group_norm(p, self, x, silu)
+        if (x.ndim != 4 or self.weight is None or is_overridden(self) or x.dtype not in (self.weight.dtype, torch.float32)
+                or x.device != self.weight.device):
+            return original(x)
+        silu = followed() and not is_watched(self.__dict__)
+        y = _group_norm(p, self, x, silu)
+        if silu:
+            setattr(y, _SILU, True)
+        return y
+
+    return forward
+
+
+def activation_forward(patch: Patch, layer: nn.Module, packs: bool) -> Callable:
+    """nn.SiLU behind a norm that has done it."""
+
+    def forward(self: nn.SiLU, original: Callable, x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling() or getattr(x, _SILU, None) is not True:
+            return original(x)
+        delattr(x, _SILU)
+        return x
 
     return forward
 
@@ -137,11 +171,11 @@ _BLOCK = {"norm1": nn.LayerNorm, "norm2": nn.LayerNorm, "norm3": nn.LayerNorm, "
 _ATTENTION = {f"{attn}.{name}": nn.Linear for attn in ("attn1", "attn2") for name in ("to_q", "to_k", "to_v", "to_out.0")}
 
 
-def transformer_forward(state: State, block: nn.Module, packs: bool) -> Callable:
+def transformer_forward(patch: Patch, block: nn.Module, packs: bool) -> Callable:
     """BasicTransformerBlock with layer norms: sums inside the norms, GEGLU and the last sum in the linear layers."""
-    norms = [Parameters(state, False) for _ in range(3)]
-    first, second = Parameters(state, packs), Parameters(state, packs)
-    children, projections = PlainChildren(_BLOCK), PlainChildren(_ATTENTION)
+    norms = [Parameters(patch, False) for _ in range(3)]
+    first, second = Parameters(patch, packs), Parameters(patch, packs)
+    children, projections = PlainChildren(block, _BLOCK), PlainChildren(block, _ATTENTION)
     known = (block.norm_type == "layer_norm" and block.pos_embed is None and block.attn2 is not None and len(block.ff.net) == 3
              and type(block.ff.net[0]).__name__ == "GEGLU")
     bare = known and takes_parameters(block.attn1) and takes_parameters(block.attn2) and not block.only_cross_attention
@@ -168,8 +202,9 @@ def transformer_forward(state: State, block: nn.Module, packs: bool) -> Callable
             linears = projections.of(self)
             attn1, attn2 = modules["attn1"], modules["attn2"]
             processors = attn1.processor, attn2.processor
-            if type(processors[0]) is not RocmSDAttnProcessor or type(processors[1]) is not RocmSDAttnProcessor:
-                linears = None
+            for processor in processors:
+                if type(processor) is not RocmSDAttnProcessor or processor.steps_aside():
+                    linears = None
         y = ops.layer_norm(x, *norm(0, norm1))
         if linears is not None:
             y = processors[0].of_parameters(attn1.heads, linears[:4], y)
@@ -189,11 +224,11 @@ def transformer_forward(state: State, block: nn.Module, packs: bool) -> Callable
     return forward
 
 
-def image_transformer_forward(state: State, block: nn.Module, packs: bool) -> Callable:
+def image_transformer_forward(patch: Patch, block: nn.Module, packs: bool) -> Callable:
     """Transformer2DModel of pictures: pixels as rows from the norm to the last sum, which the last projection does."""
-    norm, last = Parameters(state, False), Parameters(state, packs)
+    norm, last = Parameters(patch, False), Parameters(patch, packs)
     kind = nn.Linear if block.use_linear_projection else nn.Conv2d
-    children = PlainChildren({"norm": nn.GroupNorm, "proj_in": kind, "proj_out": kind})
+    children = PlainChildren(block, {"norm": nn.GroupNorm, "proj_in": kind, "proj_out": kind})
 
     def forward(self: nn.Module, original: Callable, hidden_states: Tensor, encoder_hidden_states: Optional[Tensor] = None,
                 timestep: Any = None, added_cond_kwargs: Optional[dict] = None, class_labels: Any = None,

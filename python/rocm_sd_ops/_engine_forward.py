@@ -11,7 +11,8 @@ from typing import Any, Callable, Optional
 import torch
 from torch import Tensor, nn
 
-from ._patching import Seen
+from ._patching import base_of, changes_meaning, is_original, layers_are_pytorchs
+from ._values import Fingerprint, Seen
 from .ops import as_torch_raises
 
 _log = logging.getLogger(__name__)
@@ -21,6 +22,12 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 _DECLINES = "rocm-sd declines: "  # in errors of the library: no kernel takes what the engine was asked for
+
+
+def _steps_aside(processor: Any) -> bool:
+    """Whether another program gave the processor's class another __call__."""
+    aside = getattr(processor, "steps_aside", None)
+    return aside() if aside is not None else not type(processor).__call__.__module__.startswith("diffusers.")
 
 
 class Declined(Exception):
@@ -65,7 +72,9 @@ class _Watched:
     """What a module was made of when the engine read it: classes, forwards, hooks, children and parameters."""
 
     def __init__(self, root: nn.Module) -> None:
-        self.links = [(m._modules, key, child) for m in root.modules() for key, child in m._modules.items()]
+        self.classes = [(cls, cls.forward) for cls in {base_of(type(m)) for m in root.modules()}]
+        self.convolutions = [m.__dict__ for m in root.modules() if isinstance(m, nn.Conv2d)]
+        self.links = [(m._modules, key, child, type(child)) for m in root.modules() for key, child in m._modules.items()]
         self.forwards = [(m.__dict__, _foreign_forward(m), m._forward_hooks, m._forward_pre_hooks)
                          for m in root.modules() if m is not root]
         self.processors = [m for m in root.modules() if hasattr(m, "processor")]
@@ -75,13 +84,15 @@ class _Watched:
     def note_values(self) -> None:
         """Takes the parameters' values for those that the engine has."""
         found = [(of, key, of[key]) for of, key in self.parameters]
+        self._fingerprint = Fingerprint()
+        self._fingerprint.changed_of([p for _, _, p in found if p is not None])
         self._none = [(of, key) for of, key, p in found if p is None]
         self._values = [(of, key, Seen(p)) for of, key, p in found if p is not None]
 
     def structure_problem(self) -> str:
         """Why the module is not what it was, or ""."""
-        for children, key, child in self.links:
-            if children.get(key) is not child:
+        for children, key, child, cls in self.links:
+            if children.get(key) is not child or (type(child) is not cls and base_of(type(child)) is not base_of(cls)):
                 return f"the layer {key} was replaced"
         for attributes, forward, hooks, pre_hooks in self.forwards:
             now = attributes.get("forward")
@@ -89,18 +100,31 @@ class _Watched:
                 return "a layer's forward was replaced"
             if hooks or pre_hooks:
                 return "a layer has hooks"
+        for cls, function in self.classes:
+            if cls.forward is not function:
+                return f"the forward of class {cls.__name__} was replaced"
+        for attributes in self.convolutions:
+            if "_conv_forward" in attributes:
+                return "a convolution's _conv_forward was replaced"
+        if not layers_are_pytorchs():
+            return "a method of PyTorch's layers was replaced, or all modules are hooked"
         for module in self.processors:
-            if type(module.processor).__name__ not in _PLAIN_PROCESSORS:
+            if type(module.processor).__name__ not in _PLAIN_PROCESSORS or _steps_aside(module.processor):
                 return f"attention processor {type(module.processor).__name__}"
         return ""
 
-    def same_values(self) -> bool:
-        """Whether nobody replaced or wrote to a parameter since note_values()."""
+    def same_values(self, on_gpu: bool = False) -> bool:
+        """Whether nobody replaced or wrote to a parameter since note_values(). On the CPU samples of the values are compared, too;
+        on a GPU with on_gpu, which waits for it."""
+        parameters = []
         for of, key, seen in self._values:
             p = of.get(key)
             if p is None or not seen.holds(p):
                 return False
-        return all(of.get(key) is None for of, key in self._none)
+            parameters.append(p)
+        if not all(of.get(key) is None for of, key in self._none):
+            return False
+        return not ((on_gpu or not parameters[0].is_cuda) and self._fingerprint.changed_of(parameters))
 
 
 def refuse(ok: bool, reason: str) -> None:
@@ -122,6 +146,10 @@ class EngineForward:
         """Drops the engine's model; the next call makes it anew."""
         self._model = self._watched = None
 
+    def new_input(self) -> bool:
+        """Whether the call that is being made is one at which a GPU's weights are read back: a new text, or any picture."""
+        return True
+
     def left_alone(self) -> None:
         """Called where the engine did not run, and so has not seen the call's inputs."""
 
@@ -129,7 +157,7 @@ class EngineForward:
         """What every call asks before all else. Raises Declined."""
         module = self._module()
         assert module is not None
-        refuse(not torch.jit.is_tracing(), "the call is being traced")
+        refuse(not changes_meaning(), "autocast, forward-mode derivatives, torch.func or tracing")
         refuse(not torch.is_grad_enabled(), "gradients")
         refuse(not hasattr(module, "_hf_hook"), "accelerate moves the weights")
         return module
@@ -137,7 +165,7 @@ class EngineForward:
     def _unchanged(self) -> bool:
         """Whether the module is what the engine's model was made of."""
         watched = self._watched
-        return watched is not None and not watched.structure_problem() and watched.same_values()
+        return watched is not None and not watched.structure_problem() and watched.same_values(self.new_input())
 
     def _may_run_first(self, sample: Tensor) -> bool:
         """Looking at a UNet takes longer than starting it, so a GPU is started first and looked at while it works; what it made of
@@ -158,7 +186,7 @@ class EngineForward:
             if problem:
                 self.forget()  # looked at anew by the next call
                 raise Declined(problem)
-        if self._model is None or not self._watched.same_values():
+        if self._model is None or not self._watched.same_values():  # (on a GPU the first call of a kind comes here)
             self._model = None  # the old weights go first
             tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
             dtypes = {t.dtype for t in tensors.values()}
@@ -185,6 +213,8 @@ class EngineForward:
                 return f"a layer is a {type(child).__module__}.{type(child).__name__}"
             if child is not module and _foreign_forward(child) is not None:
                 return "a layer's forward was replaced"
+            if type(child).__module__.startswith("diffusers.") and not is_original(type(child)):
+                return f"the forward of class {type(child).__name__} was replaced"
         return self._watched.structure_problem()
 
     def _run(self, run: Callable[[int], Any], sample: Tensor) -> Any:

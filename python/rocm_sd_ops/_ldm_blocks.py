@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import Parameters, State
+from ._patching import Parameters, Patch, base_of, layers_are_pytorchs, put_on
 
 
 def usable(layer: Any, kind: type) -> bool:
     """A `kind` (or a front end's subclass of its name) whose weights are what its forward uses."""
     return (isinstance(layer, kind) and type(layer).__name__ == kind.__name__ and "forward" not in layer.__dict__
+            and "_conv_forward" not in layer.__dict__ and layers_are_pytorchs()
             and kind.forward.__module__ == kind.__module__  # else a front end patched PyTorch's class (LoRA)
             and not layer._forward_hooks and not layer._forward_pre_hooks
             and not getattr(layer, "comfy_cast_weights", False) and not getattr(layer, "weight_function", None)
@@ -43,9 +44,9 @@ def _idle(dropout: Any) -> bool:
 
 
 class _Block:
-    def __init__(self, state: State, packs: bool) -> None:
-        self.norm1, self.norm2 = Parameters(state, False), Parameters(state, False)
-        self.conv1, self.conv2 = Parameters(state, packs), Parameters(state, packs)
+    def __init__(self, patch: Patch, packs: bool) -> None:
+        self.norm1, self.norm2 = Parameters(patch, False), Parameters(patch, False)
+        self.conv1, self.conv2 = Parameters(patch, packs), Parameters(patch, packs)
 
     def run(self, x: Tensor, norm1: Any, conv1: Any, shift: Optional[Tensor], norm2: Any, conv2: Any, shortcut: Tensor) -> Tensor:
         y = _conv(self.conv1, conv1, _norm(self.norm1, norm1, x), channel_shift=shift)
@@ -57,9 +58,9 @@ class _Block:
                 and _convolves(conv2, x))
 
 
-def _res_block(state: State, packs: bool) -> Callable:
+def _res_block(patch: Patch, module: nn.Module, packs: bool) -> Callable:
     """The UNet's ResBlock: in_layers, emb_layers, out_layers, skip_connection."""
-    block = _Block(state, packs)
+    block = _Block(patch, packs)
 
     def forward(self: nn.Module, original: Callable, x: Tensor, emb: Optional[Tensor] = None, *args: Any, **kwargs: Any) -> Tensor:
         first, last = self.in_layers, self.out_layers
@@ -75,9 +76,9 @@ def _res_block(state: State, packs: bool) -> Callable:
     return forward
 
 
-def _resnet_block(state: State, packs: bool) -> Callable:
+def _resnet_block(patch: Patch, module: nn.Module, packs: bool) -> Callable:
     """The VAE's ResnetBlock."""
-    block = _Block(state, packs)
+    block = _Block(patch, packs)
 
     def forward(self: nn.Module, original: Callable, x: Tensor, temb: Optional[Tensor] = None, *args: Any, **kwargs: Any) -> Tensor:
         if (args or kwargs or temb is not None or not _idle(self.dropout)
@@ -91,9 +92,9 @@ def _resnet_block(state: State, packs: bool) -> Callable:
     return forward
 
 
-def _attn_block(state: State, packs: bool) -> Callable:
+def _attn_block(patch: Patch, module: nn.Module, packs: bool) -> Callable:
     """The VAE's attention over pixels."""
-    norm = Parameters(state, False)
+    norm = Parameters(patch, False)
 
     def forward(self: nn.Module, original: Callable, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if args or kwargs or x.ndim != 4 or not usable(self.norm, nn.GroupNorm):
@@ -104,7 +105,7 @@ def _attn_block(state: State, packs: bool) -> Callable:
     return forward
 
 
-def _cross_attention(state: State, packs: bool) -> Callable:
+def _cross_attention(patch: Patch, module: nn.Module, packs: bool) -> Callable:
     """CrossAttention without a mask and without another's override."""
 
     def forward(self: nn.Module, original: Callable, x: Tensor, context: Optional[Tensor] = None, value: Optional[Tensor] = None,
@@ -121,8 +122,8 @@ def _cross_attention(state: State, packs: bool) -> Callable:
     return forward
 
 
-def _geglu(state: State, packs: bool) -> Callable:
-    p = Parameters(state, packs)
+def _geglu(patch: Patch, module: nn.Module, packs: bool) -> Callable:
+    p = Parameters(patch, packs)
 
     def forward(self: nn.Module, original: Callable, x: Tensor) -> Tensor:
         if not usable(self.proj, nn.Linear) or x.dtype != self.proj.weight.dtype or x.device != self.proj.weight.device:
@@ -132,8 +133,8 @@ def _geglu(state: State, packs: bool) -> Callable:
     return forward
 
 
-def _upsample(state: State, packs: bool) -> Callable:
-    p = Parameters(state, packs)
+def _upsample(patch: Patch, module: nn.Module, packs: bool) -> Callable:
+    p = Parameters(patch, packs)
 
     def forward(self: nn.Module, original: Callable, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         shape = kwargs.get("output_shape", args[0] if args else None)
@@ -159,10 +160,14 @@ def is_ldm(module: nn.Module) -> bool:
     return "ldm" in parts or "sgm" in parts
 
 
-def optimize_ldm(state: State, module: nn.Module, packs: bool) -> None:
-    """Replaces the forwards of the layers that are known by their names."""
-    for child in module.modules():
-        own = type(child).forward.__module__ == type(child).__module__  # else a front end has put its forward there
-        if type(child).__name__ in _FORWARDS and is_ldm(child) and own:
-            make, what = _FORWARDS[type(child).__name__]
-            state.replace_forward(child, make(state, packs), what)
+def optimize_ldm(module: nn.Module, packs: bool, level: str) -> int:
+    """Replaces the forwards of the layers that are known by their names; how many."""
+    count = 0
+    for child in list(module.modules()):
+        cls = base_of(type(child))
+        own = cls.forward.__module__ == cls.__module__  # else a front end has put its forward there
+        if cls.__name__ in _FORWARDS and is_ldm(child) and own:
+            make, what = _FORWARDS[cls.__name__]
+            put_on(child, Patch(make, what, packs, level))
+            count += 1
+    return count

@@ -1,132 +1,343 @@
-"""How a model is changed and changed back: forwards replaced on instances, parameters held in the form that kernels want."""
+"""How a model is changed and changed back.
+
+A module whose forward is ours gets another class: a subclass of its own of the same name, which says what its forward is, and a
+Patch in its attributes, which holds what that forward keeps (packed weights, keys and values). All of it belongs to the module:
+copy.deepcopy gives the copy a Patch of its own; a pickle, copy.copy and the replicas of data-parallel training are the plain module;
+another program's forward on the instance, or a class made on top of ours, goes first. Nothing is kept on whoever asked for the
+change, so two owners of one module see the same.
+"""
 
 from __future__ import annotations
 
-import types
+import copy
+import copyreg
+import functools
+import os
 import weakref
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
+from ._values import Seen
 from .ops import below
 from .packs import Pack
 
-STATE = "_rocm_sd_state"  # attribute of an optimised model
+PATCH = "_rocm_sd_patch"  # attribute of a module whose forward is ours
+_BASE = "_rocm_sd_base"  # attribute of a class of ours: the class that it stands for
+# Methods of models that write new values into weights behind PyTorch's back.
+_REWRITING = ("fuse_lora", "unfuse_lora", "set_adapters", "delete_adapters", "load_lora_adapter", "unload_lora", "load_state_dict",
+              "fuse_qkv_projections", "unfuse_qkv_projections")
+
+_PACKAGES = [os.path.dirname(torch.__file__) + os.sep]
 
 
-class State:
-    """What restore() undoes, last change first, and what refresh() forgets."""
+def _is_original(cls: type) -> bool:
+    """Whether a class of PyTorch's or Diffusers' has the forward that it came with: its code lies in that package."""
+    package = cls.__module__.split(".")[0]
+    code = getattr(getattr(cls, "forward", None), "__code__", None)
+    if code is None:
+        return False
+    if package == "diffusers" and len(_PACKAGES) == 1:
+        import diffusers
 
-    def __init__(self, level: str) -> None:
-        self.level = level
-        self.undo: list[Callable[[], None]] = []
-        self.forget: list[Callable[[], None]] = []
-        self.counts: dict[str, int] = {}
-        self.engines: dict[str, Any] = {}
-        self.shared: dict[str, Any] = {}  # what several layers of one forward need
-        self.forget.append(self.shared.clear)
+        _PACKAGES.append(os.path.dirname(diffusers.__file__) + os.sep)
+    return package not in ("torch", "diffusers") or code.co_filename.startswith(tuple(_PACKAGES))
 
-    def count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
 
-    def replace_forward(self, module: nn.Module, function: Callable, what: str) -> None:
-        """module.forward becomes function(module, original, ...), where original is the bound forward of before."""
-        had = module.__dict__.get("forward")
-        original = module.forward
+def base_of(cls: type) -> type:
+    """The class that a class of ours stands for; another class is its own."""
+    return cls.__dict__.get(_BASE, cls)
 
-        def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            return function(self, original, *args, **kwargs)
 
-        forward.rocm_sd_forward = True  # type: ignore[attr-defined]  # for those who look for others' changes
-        module.forward = types.MethodType(forward, module)  # type: ignore[method-assign]
+def is_original(cls: type) -> bool:
+    """Whether nobody gave the class (or the one that it stands for) another forward."""
+    return _is_original(base_of(cls))
 
-        def undo() -> None:
-            if had is None:
-                module.__dict__.pop("forward", None)
+
+# Layers that our forwards compute without calling them, and what of their classes says how they compute.
+_LAYERS = [(cls, name, getattr(cls, name)) for cls, name in (
+    (nn.Linear, "forward"), (nn.Conv2d, "forward"), (nn.Conv2d, "_conv_forward"), (nn.GroupNorm, "forward"), (nn.LayerNorm, "forward"),
+    (nn.SiLU, "forward"), (nn.Module, "__call__"), (nn.Module, "_call_impl"))]
+_AT_IMPORT = all(function.__module__.startswith("torch.") for _, _, function in _LAYERS)
+
+
+def layers_are_pytorchs() -> bool:
+    """Whether PyTorch's layers are what they were: no program replaced a method on a class, or hooked all modules."""
+    for cls, name, function in _LAYERS:
+        if getattr(cls, name) is not function:
+            return False
+    return _AT_IMPORT and (torch.compiler.is_compiling() or not nn.modules.module._has_any_global_hook())
+
+
+def changes_meaning() -> bool:
+    """Whether a mode is on under which PyTorch gives operators another meaning (autocast, forward-mode derivatives, torch.func's
+    transforms, tracing): the model's own code runs then."""
+    if torch.compiler.is_compiling():
+        return torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
+    return (torch._C._is_any_autocast_enabled() or forward_ad._current_level >= 0
+            or torch._C._functorch.peek_interpreter_stack() is not None or torch.jit.is_tracing())
+
+
+class Patch:
+    """What a module with a forward of ours holds.
+
+    make(patch, module, packs) -> function(module, original, *args), where original is the bound forward of the module's own class.
+    what: the kind of layer, for report(); "" is not reported. packs: whether weights are kept laid out for the kernels.
+    partner, owner: of a norm that also computes the activation behind it: that module, and the one that has both.
+    """
+
+    def __init__(self, make: Callable, what: str, packs: bool, level: str, partner: Optional[nn.Module] = None,
+                 owner: Optional[nn.Module] = None) -> None:
+        self.make, self.what, self.packs, self.level, self.partner = make, what, packs, level, partner
+        self.owner = None if owner is None else weakref.ref(owner)
+        self.engine: Any = None  # the C++ engine's forward, where it takes the module's
+        self.engine_name = ""
+        self.forgets: list[Callable[[], None]] = []
+        self._module: Any = None
+        self._own: Any = None
+        self._run: Any = None
+
+    def belong_to(self, module: nn.Module) -> None:
+        self._module, self._own, self._run = weakref.ref(module), base_of(_ours_in(type(module))).forward, None
+
+    def bind(self, module: nn.Module) -> None:
+        self.belong_to(module)
+        self._run = self.make(self, module, self.packs)
+
+    def function_for(self, module: nn.Module, base: Any) -> Optional[Callable]:
+        """The forward, or None where the module's own code is to run."""
+        if base.forward is not self._own or changes_meaning():
+            return None
+        if torch.compiler.is_compiling():
+            return self._run
+        if self._module() is not module:
+            return None  # a shallow copy, which has another's attributes
+        return self.made(module)
+
+    def belongs_to(self, module: nn.Module) -> bool:
+        return self._module() is module
+
+    def made(self, module: nn.Module) -> Callable:
+        if self._run is None:  # of a deep copy, which is whole by its first call
+            self._run = self.make(self, module, self.packs)
+        return self._run
+
+    def forget(self) -> None:
+        for forget in self.forgets:
+            forget()
+
+    def __deepcopy__(self, memo: dict) -> "Patch":
+        owner = None if self.owner is None else memo.get(id(self.owner()))
+        return Patch(self.make, self.what, self.packs, self.level, copy.deepcopy(self.partner, memo), owner)
+
+    def __reduce__(self) -> tuple:
+        return type(None), ()
+
+
+def _ours_in(cls: type) -> type:
+    """The class of ours that cls is, or is made on top of; else cls."""
+    return next((c for c in cls.__mro__ if _BASE in c.__dict__), cls)
+
+
+_classes: dict[type, type] = {}  # ours, by what they stand for
+
+
+def _class_for(base: type) -> type:
+    if base in _classes:
+        return _classes[base]
+
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        patch = self.__dict__.get(PATCH)
+        function = None if patch is None else patch.function_for(self, base)
+        if function is None:
+            return base.forward(self, *args, **kwargs)  # type: ignore[attr-defined]
+        return function(self, functools.partial(base.forward, self), *args, **kwargs)  # type: ignore[attr-defined]
+
+    def __deepcopy__(self: nn.Module, memo: dict) -> nn.Module:
+        made = copy._reconstruct(self, memo, *base.__reduce_ex__(self, 4))  # type: ignore[attr-defined]
+        if made.__dict__.get(PATCH) is not None:
+            made.__dict__[PATCH].belong_to(made)
+        return made
+
+    def __reduce_ex__(self: nn.Module, protocol: int) -> Any:
+        """The plain module: a pickle is read where this package is not."""
+        reduced = base.__reduce_ex__(self, protocol)  # type: ignore[arg-type]
+        if not isinstance(reduced, tuple) or len(reduced) < 3:
+            return reduced
+        build, args, state, *rest = reduced
+        if isinstance(state, dict):
+            state = {k: v for k, v in state.items() if k != PATCH}
+        if build is copyreg.__newobj__ and args == (made,):  # which pickle would hold against the class of what it writes
+            build, args = copyreg._reconstructor, (base, object, None)  # type: ignore[attr-defined]
+        return (build, tuple(base if a is made else a for a in args), state, *rest)
+
+    names: dict[str, Any] = {"forward": forward, "__deepcopy__": __deepcopy__, "__reduce_ex__": __reduce_ex__, _BASE: base,
+                             "__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    for name in _REWRITING if hasattr(base, "config") or "load_lora_adapter" in dir(base) else ():
+        if callable(getattr(base, name, None)):
+            names[name] = _then_forgetting(base, name)
+    made = _classes[base] = type(base)(base.__name__, (base,), names)
+    return made
+
+
+def _then_forgetting(base: type, name: str) -> Callable:
+    def method(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return getattr(base, name)(self, *args, **kwargs)
+        finally:
+            for _, patch in patches(self):
+                patch.forget()
+            forget_processors(self)
+
+    method.__name__, method.__doc__ = name, getattr(base, name).__doc__
+    return method
+
+
+def put_on(module: nn.Module, patch: Patch) -> None:
+    """Gives the module our forward. A module that has one already keeps the class and gets this patch."""
+    if PATCH not in module.__dict__ and _ours_in(type(module)) is type(module) and _BASE not in type(module).__dict__:
+        module.__class__ = _class_for(type(module))
+    module.__dict__[PATCH] = patch
+    patch.bind(module)
+
+
+def take_off(module: nn.Module) -> None:
+    """Undoes put_on. A class that somebody made on top of ours stays; its forward is then the plain one."""
+    module.__dict__.pop(PATCH, None)
+    if _BASE in type(module).__dict__:
+        module.__class__ = base_of(type(module))
+
+
+def patches(root: nn.Module) -> Iterator[tuple[nn.Module, Patch]]:
+    """Each module below root with a forward of ours. Replicas and shallow copies, whose patch is another's, are left out."""
+    for module in root.modules():
+        patch = module.__dict__.get(PATCH)
+        if patch is not None and patch.belongs_to(module):
+            yield module, patch
+
+
+def forget_processors(root: nn.Module) -> None:
+    for module in root.modules():
+        forget = getattr(module.__dict__.get("processor"), "forget", None)
+        if forget is not None:
+            forget()
+
+
+class Switched:
+    """The forwards that a module has from optimize_sd_model, taken off it and put back for the length of a with block: for front ends
+    in which several users share the module. May be nested."""
+
+    def __init__(self, root: nn.Module) -> None:
+        self._ours = list(patches(root))
+        for module, _ in self._ours:
+            take_off(module)
+        self._depth = 0
+
+    def __enter__(self) -> "Switched":
+        if self._depth == 0:
+            self._before = [module.__dict__.get(PATCH) for module, _ in self._ours]
+            for module, patch in self._ours:
+                if _BASE not in type(module).__dict__:
+                    module.__class__ = _class_for(type(module))
+                module.__dict__[PATCH] = patch
+        self._depth += 1
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
+        for (module, _), before in zip(self._ours, self._before):
+            if before is None:
+                take_off(module)
             else:
-                module.forward = had  # type: ignore[method-assign]
+                module.__dict__[PATCH] = before
 
-        self.undo.append(undo)
-        self.count(what)
-
-    def set_attribute(self, owner: Any, name: str, value: Any) -> None:
-        before = getattr(owner, name)
-        setattr(owner, name, value)
-        self.undo.append(lambda: setattr(owner, name, before))
+    def forget(self) -> None:
+        """Drops what the forwards keep of the weights."""
+        for _, patch in self._ours:
+            patch.forget()
 
 
-class Seen:
-    """Tensors as they were: whether they are still the same ones, neither moved nor written to in place. Every call asks, so it
-    is the least of Python that can tell. Tensors of inference mode count no writes. Holds no tensor alive."""
-
-    __slots__ = ("_of",)
-
-    def __init__(self, *tensors: Tensor) -> None:
-        self._of = [(weakref.ref(t), t.data_ptr(), None if t.is_inference() else t._version) for t in tensors]
-
-    def holds(self, *tensors: Tensor) -> bool:
-        for (of, data, count), t in zip(self._of, tensors):
-            if of() is not t or t.data_ptr() != data or (count is not None and t._version != count):
-                return False
-        return True
+def is_watched(attributes: dict) -> bool:
+    """Whether a module with these attributes does more than its class's forward: hooks, offloading, a method of its own."""
+    return bool("forward" in attributes or attributes["_forward_hooks"] or attributes["_forward_pre_hooks"]
+                or attributes["_backward_hooks"] or attributes["_backward_pre_hooks"] or "_hf_hook" in attributes
+                or "_conv_forward" in attributes)
 
 
-def is_capturing(x: Tensor) -> bool:
-    """Whether what is done with x is recorded for a CUDA or HIP graph, whose replays see other values in the same memory."""
-    return x.is_cuda and torch.cuda.is_current_stream_capturing()
-
-
-def _unwatched(module: nn.Module) -> bool:
-    """Neither hooked nor offloaded, and with the forward of its class or one of ours, which computes the same."""
-    return (not module._forward_hooks and not module._forward_pre_hooks and not hasattr(module, "_hf_hook")
-            and getattr(module.__dict__.get("forward"), "rocm_sd_forward", "forward" not in module.__dict__))
+def is_overridden(layer: nn.Module) -> bool:
+    """Whether a layer that is being called computes something else than its class says: offloaded weights, a convolution's
+    _conv_forward of its own (seamless tiling), a method replaced on PyTorch's class."""
+    return "_hf_hook" in layer.__dict__ or "_conv_forward" in layer.__dict__ or not layers_are_pytorchs()
 
 
 def is_plain(module: Optional[nn.Module], kind: type) -> bool:
     """Exactly a `kind` whose own forward is what runs: no LoRA layer around it, no offloading or other hook on it, so that
     using its parameters directly computes the same."""
-    return (module is not None and type(module) is kind and _unwatched(module) and module.weight is not None
-            and module.weight.device.type != "meta")
+    return (module is not None and base_of(type(module)) is kind and not is_watched(module.__dict__)
+            and layers_are_pytorchs() and module.weight is not None and module.weight.device.type != "meta")
 
 
 class PlainChildren:
     """The layers of a block whose parameters a forward uses directly, in the order of `kinds` (path: class). What is looked at once
     is remembered; each call then asks only whether a layer on the way was replaced, hooked or given another forward."""
 
-    def __init__(self, kinds: dict[str, type]) -> None:
+    def __init__(self, root: nn.Module, kinds: dict[str, type]) -> None:
         self._kinds = kinds
         self._seen: tuple = (None, (), None)  # of whom, the way to each layer, the layers: one value, for threads
+        # What the classes between root and the layers compute, if it is what they came with.
+        self._between: dict[str, tuple[type, Any]] = {}
+        for path in kinds:
+            *inner, _ = path.split(".")
+            module, walked = root, ""
+            for key in inner:
+                child = module._modules.get(key)
+                if child is None:
+                    break
+                walked, module = f"{walked}.{key}", child
+                if _is_original(type(child)):
+                    self._between[walked] = (type(child), type(child).forward)
 
     def of(self, root: nn.Module) -> Optional[tuple]:
         """The layers, or None where one is not what `kinds` says, or not plain."""
+        if not layers_are_pytorchs():
+            return None
         if torch.compiler.is_compiling():
             return self._look(root)[0]
         of, links, found = self._seen
-        if of is root:
-            for siblings, key, child, kind, attributes, forward in links:
-                if (siblings.get(key) is not child or type(child) is not kind or attributes.get("forward") is not forward
-                        or attributes["_forward_hooks"] or attributes["_forward_pre_hooks"] or "_hf_hook" in attributes):
+        if of is not None and of() is root:
+            for siblings, key, child, kind, attributes, function in links:
+                if (siblings.get(key) is not child or type(child) is not kind or kind.forward is not function
+                        or is_watched(attributes)):
                     break
             else:
                 return found
         found, links = self._look(root)
-        self._seen = (None, (), None) if found is None else (root, links, found)
+        self._seen = (None, (), None) if found is None else (weakref.ref(root), links, found)
         return found
 
     def _look(self, root: nn.Module) -> tuple[Optional[tuple], list]:
         found, links = [], {}
         for path, kind in self._kinds.items():
             module, walked = root, ""
-            for key in path.split("."):
+            keys = path.split(".")
+            for depth, key in enumerate(keys):
                 child = module._modules.get(key)
-                if child is None or not _unwatched(child):
+                if child is None or is_watched(child.__dict__):
                     return None, []
                 walked = f"{walked}.{key}"
-                links[walked] = (module._modules, key, child, type(child), child.__dict__, child.__dict__.get("forward"))
+                cls = type(child)
+                if depth < len(keys) - 1:
+                    between = self._between.get(walked)
+                    if between is None or between[0] is not cls or cls.forward is not between[1]:
+                        return None, []
+                links[walked] = (module._modules, key, child, cls, child.__dict__, cls.forward)
                 module = child
             weight = module._parameters.get("weight")  # where the forwards take it from
-            if type(module) is not kind or weight is None or weight.device.type == "meta":
+            if type(module) is not kind or (kind is not nn.SiLU and (weight is None or weight.device.type == "meta")):
                 return None, []
             found.append(module)
         return tuple(found), list(links.values())
@@ -135,11 +346,11 @@ class PlainChildren:
 class Parameters:
     """A layer's weight in a pack and its vectors in float32, made again when the layer's parameters change."""
 
-    def __init__(self, state: State, packs: bool) -> None:
+    def __init__(self, patch: Patch, packs: bool) -> None:
         self._pack = Pack() if packs else None
         self._packed: Optional[Seen] = None
         self._vectors: dict[str, tuple[Seen, Tensor]] = {}
-        state.forget.append(self.forget)
+        patch.forgets.append(self.forget)
 
     def pack(self, weight: Tensor) -> int:
         """The number of the pack that holds this weight as it is now; 0 for none."""
@@ -154,10 +365,12 @@ class Parameters:
         return self._pack.id
 
     def f32(self, owner: nn.Module, name: str) -> Optional[Tensor]:
+        """The layer's vector; in float32 where a GPU would cast it in each call."""
         value = owner._parameters.get(name)
         if value is None:  # none, or computed (parametrizations)
             value = getattr(owner, name)
-        if value is None or value.dtype == torch.float32 or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if (value is None or value.dtype == torch.float32 or not value.is_cuda or torch.is_grad_enabled()
+                or torch.compiler.is_compiling()):
             return value
         held = self._vectors.get(name)
         if held is None or not held[0].holds(value):
@@ -172,7 +385,7 @@ class Parameters:
             self._pack.forget()
 
 
-def below_autograd(module: nn.Module, original: Callable, *args: Any, **kwargs: Any) -> Any:
+def below_autograd(original: Callable, *args: Any, **kwargs: Any) -> Any:
     """A forward without gradients skips autograd's bookkeeping of every operator, which is Python's for ours."""
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return original(*args, **kwargs)
@@ -183,3 +396,13 @@ def below_autograd(module: nn.Module, original: Callable, *args: Any, **kwargs: 
             return original(*args, **kwargs)
     finally:
         below.autograd = outer
+
+
+def all_modules(roots: Iterable[nn.Module]) -> Iterator[nn.Module]:
+    """Each module below the roots, once."""
+    seen: set[int] = set()
+    for root in roots:
+        for module in root.modules():
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield module

@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _plain
 
@@ -81,34 +82,132 @@ PLAIN: dict[str, tuple[Callable, int]] = {
 }
 
 
+# What torch.autocast makes of each: like PyTorch's own, matrix products run in autocast's type and norms in float32; the others take
+# what they are given, in the widest type among it.
+_LOWER = ("attention", "vae_attention", "linear_epilogue", "conv2d_epilogue", "upsample2x_conv")
+_FLOAT = ("group_norm_silu", "layer_norm", "layer_norm_residual")
+
+
+def _checked(name: str, fake: Callable) -> Callable:
+    """The fake function, for operands of one device: the kernels refuse others, and PyTorch asks a fake function, not a kernel, where
+    any of the operands is on the device "meta"."""
+
+    def call(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        for other in (*args, *kwargs.values()):
+            if isinstance(other, Tensor) and other.device != x.device:
+                raise RuntimeError(f"rocm_sd::{name}: an operand is on {other.device}, the first one on {x.device}")
+        if name == "attention":
+            mask = args[2] if len(args) > 2 else kwargs.get("mask")
+            if mask is not None and mask.dtype != torch.bool and not mask.is_floating_point():
+                raise RuntimeError(f"rocm_sd::attention: mask is {mask.dtype}: expected bool (True is seen) or a float type")
+        return fake(x, *args, **kwargs)
+
+    return call
+
+
 def _save_inputs(ctx: Any, inputs: tuple, output: Any) -> None:
     ctx.is_tensor = [isinstance(x, Tensor) for x in inputs]
     ctx.others = [None if isinstance(x, Tensor) else x for x in inputs]
     ctx.save_for_backward(*(x for x in inputs if isinstance(x, Tensor)))
 
 
-def _gradient_of(plain: Callable, count: int) -> Callable:
-    """backward() that runs `plain` again under autograd and takes its gradients."""
+def _gradients(plain: Callable, count: int, ctx: Any, grads: tuple) -> tuple:
+    """`plain` again under autograd, and its gradients; those can be differentiated where create_graph asks for it."""
+    saved = iter(ctx.saved_tensors)
+    args = [next(saved) if is_tensor else other for is_tensor, other in zip(ctx.is_tensor, ctx.others)]
+    wanted = [i for i, needed in enumerate(ctx.needs_input_grad) if needed and isinstance(args[i], Tensor)]
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        for i in wanted:  # each its own: the same tensor may be several operands
+            args[i] = args[i].view_as(args[i]) if again else args[i].detach().requires_grad_()
+        made = _differentiable(plain, args[:count]) if again else plain(*args[:count])
+    outputs = made if isinstance(made, tuple) else (made,)
+    pairs = [(y, g) for y, g in zip(outputs, grads) if g is not None and y.requires_grad]
+    gradients: list = [None] * len(args)
+    if pairs and wanted:
+        found = torch.autograd.grad([y for y, _ in pairs], [args[i] for i in wanted], [g for _, g in pairs],
+                                    create_graph=again, allow_unused=True)
+        for i, gradient in zip(wanted, found):
+            gradients[i] = gradient
+    return tuple(gradients)
 
-    def backward(ctx: Any, *grads: Tensor) -> tuple:
-        saved = iter(ctx.saved_tensors)
-        args = [next(saved) if is_tensor else other for is_tensor, other in zip(ctx.is_tensor, ctx.others)]
-        wanted = [i for i, needed in enumerate(ctx.needs_input_grad) if needed and isinstance(args[i], Tensor)]
-        with torch.enable_grad():
-            for i in wanted:
-                args[i] = args[i].detach().requires_grad_()
-            made = plain(*args[:count])
-        outputs = made if isinstance(made, tuple) else (made,)
-        pairs = [(y, g) for y, g in zip(outputs, grads) if g is not None and y.requires_grad]
-        gradients: list = [None] * len(args)
-        if pairs and wanted:
-            found = torch.autograd.grad([y for y, _ in pairs], [args[i] for i in wanted], [g for _, g in pairs],
-                                        allow_unused=True)
-            for i, gradient in zip(wanted, found):
-                gradients[i] = gradient
-        return tuple(gradients)
 
-    return backward
+def _differentiable(plain: Callable, args: Any) -> Any:
+    """`plain` with the one of PyTorch's attentions that has all derivatives."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with sdpa_kernel(SDPBackend.MATH):
+        return plain(*args)
+
+
+def _autograd_kernel(name: str, plain: Callable, count: int) -> Callable:
+    """What the operator does at PyTorch's autograd key: notes what the gradients need, and passes the call on. Where forward-mode
+    derivatives are being computed it is the plain composition, whose parts know theirs."""
+    operator = getattr(torch.ops.rocm_sd, name).default
+    below = torch._C._after_autograd_keyset  # type: ignore[attr-defined]
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, keyset: Any, *args: Any) -> Any:
+            with torch._C._AutoDispatchBelowAutograd():
+                result = operator.redispatch(keyset & below, *args)
+            _save_inputs(ctx, args, result)
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor) -> tuple:
+            ctx_needs = ctx.needs_input_grad[1:]
+            return (None, *_gradients(plain, count, _Context(ctx, ctx_needs), grads))
+
+    Function.__name__ = f"RocmSd_{name}"
+
+    def kernel(keyset: Any, *args: Any) -> Any:
+        if forward_ad._current_level >= 0 and any(isinstance(x, Tensor) and _has_tangent(x) for x in args):
+            return _differentiable(plain, args[:count])
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args):  # type: ignore[attr-defined]
+            return Function.apply(keyset, *args)
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator.redispatch(keyset & below, *args)
+
+    return kernel
+
+
+class _Context:
+    """An autograd context without the first operand."""
+
+    def __init__(self, ctx: Any, needs_input_grad: tuple) -> None:
+        self.is_tensor, self.others, self.saved_tensors = ctx.is_tensor, ctx.others, ctx.saved_tensors
+        self.needs_input_grad = needs_input_grad
+
+
+def _has_tangent(x: Tensor) -> bool:
+    return forward_ad.unpack_dual(x).tangent is not None
+
+
+def _autocast_kernel(name: str, device: str) -> Callable:
+    operator = getattr(torch.ops.rocm_sd, name).default
+    key = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU if device == "cpu" else torch._C.DispatchKey.AutocastCUDA)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        floats = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor) and x.is_floating_point()]
+        if any(x.dtype == torch.float64 for x in floats):
+            wide = None  # as PyTorch's autocast: float64 stays
+        elif name in _LOWER:
+            wide = torch.get_autocast_dtype(device)
+        elif name in _FLOAT:
+            wide = torch.float32
+        else:
+            wide = None
+            for x in floats:
+                wide = x.dtype if wide is None else torch.promote_types(wide, x.dtype)
+
+        def cast(x: Any) -> Any:
+            return x.to(wide) if wide is not None and isinstance(x, Tensor) and x.is_floating_point() else x
+
+        with torch._C._ExcludeDispatchKeyGuard(key):
+            return operator(*(cast(x) for x in args), **{k: cast(v) for k, v in kwargs.items()})
+
+    return kernel
 
 
 def register() -> None:
@@ -117,7 +216,7 @@ def register() -> None:
         LIBRARY.define(name + schema)
         LIBRARY.impl(name, function, "CompositeImplicitAutograd")
     for name, fake in FAKES.items():
-        torch.library.register_fake(f"rocm_sd::{name}", fake, lib=LIBRARY)
-        plain, count = PLAIN[name]
-        torch.library.register_autograd(f"rocm_sd::{name}", _gradient_of(plain, count), setup_context=_save_inputs,
-                                        lib=LIBRARY)
+        torch.library.register_fake(f"rocm_sd::{name}", _checked(name, fake), lib=LIBRARY)
+        LIBRARY.impl(name, _autograd_kernel(name, *PLAIN[name]), "Autograd", with_keyset=True)
+        LIBRARY.impl(name, _autocast_kernel(name, "cpu"), "AutocastCPU")
+        LIBRARY.impl(name, _autocast_kernel(name, "cuda"), "AutocastCUDA")

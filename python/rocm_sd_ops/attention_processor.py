@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 from typing import Any, Optional
 
 import torch
@@ -9,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import Seen, is_capturing, is_plain
+from ._patching import changes_meaning, is_plain
+from ._values import Seen, SeenText
 
 
 def takes_parameters(attn: Any) -> bool:
@@ -36,14 +39,51 @@ class RocmSDAttnProcessor:
 
     def __init__(self, cache_text: bool = False) -> None:
         self.cache_text = cache_text
-        self._text: Optional[tuple[Seen, Tensor, Tensor]] = None
+        self.replaces: Any = None  # the processor in whose place optimize_sd_model put this one, and how its class calls it
+        self._called: Any = None
+        self._text: Optional[tuple[SeenText, Seen, Tensor, Tensor]] = None
+
+    @classmethod
+    def in_place_of(cls, processor: Any, cache_text: bool) -> "RocmSDAttnProcessor":
+        """For optimize_sd_model: a pickle has `processor`, which also runs where another program changed how its class calls it."""
+        made = cls(cache_text)
+        made.replaces, made._called = processor, type(processor).__call__
+        return made
 
     def forget(self) -> None:
         """Drops the cached keys and values."""
         self._text = None
 
+    def steps_aside(self) -> bool:
+        """Whether the processor that this one replaced is to run."""
+        return self.replaces is not None and (type(self.replaces).__call__ is not self._called or changes_meaning())
+
+    def __deepcopy__(self, memo: dict) -> "RocmSDAttnProcessor":
+        made = type(self)(self.cache_text)
+        made.replaces, made._called = copy.deepcopy(self.replaces, memo), self._called
+        return made
+
+    def __copy__(self) -> "RocmSDAttnProcessor":
+        return self.__deepcopy__({})
+
+    def __reduce__(self) -> Any:
+        if self.replaces is not None:
+            return operator.itemgetter(0), ((self.replaces,),)  # (of the standard library: read where this package is not)
+        return type(self), (self.cache_text,)
+
+    def _kept(self, text: Optional[Tensor], *weights: Tensor) -> Optional[tuple[Tensor, Tensor]]:
+        kept = self._text
+        if text is None or kept is None or not kept[0].holds(text) or not kept[1].holds(*weights):
+            return None
+        return kept[2], kept[3]
+
+    def _keep(self, text: Tensor, weights: tuple[Tensor, ...], key: Tensor, value: Tensor) -> None:
+        self._text = (SeenText(text), Seen(*weights, content=True), key, value) if SeenText.may_keep(text) else None
+
     def __call__(self, attn: nn.Module, hidden_states: Tensor, encoder_hidden_states: Optional[Tensor] = None,
                  attention_mask: Optional[Tensor] = None, temb: Optional[Tensor] = None, *args: Any, **kwargs: Any) -> Tensor:
+        if self.steps_aside():
+            return self.replaces(attn, hidden_states, encoder_hidden_states, attention_mask, temb, *args, **kwargs)
         residual = hidden_states
         if attn.spatial_norm is not None:
             hidden_states = attn.spatial_norm(hidden_states, temb)
@@ -82,16 +122,16 @@ class RocmSDAttnProcessor:
         to_q, to_k, to_v, to_out = (layer._parameters for layer in linears)
         batch, length, _ = x.shape
         q = F.linear(x, to_q["weight"], to_q["bias"]).view(batch, length, heads, -1).transpose(1, 2)  # [B,H,N,D]
-        cached = self.cache_text and text is not None and not is_capturing(x)
-        if cached and self._text is not None and self._text[0].holds(text, to_k["weight"], to_v["weight"]):
-            k, v = self._text[1], self._text[2]
+        kept = self._kept(text, to_k["weight"], to_v["weight"]) if self.cache_text else None
+        if kept is not None:
+            k, v = kept
         else:
             states = x if text is None else text
             keys = states.shape[1]
             k = F.linear(states, to_k["weight"], to_k["bias"]).view(batch, keys, heads, -1).transpose(1, 2)
             v = F.linear(states, to_v["weight"], to_v["bias"]).view(batch, keys, heads, -1).transpose(1, 2)
-            if cached:
-                self._text = (Seen(text, to_k["weight"], to_v["weight"]), k, v)
+            if self.cache_text and text is not None:
+                self._keep(text, (to_k["weight"], to_v["weight"]), k, v)
         y = ops.attention(q, k, v)  # its memory is [B,N,H,D]
         return F.linear(y.transpose(1, 2).reshape(batch, length, -1), to_out["weight"], to_out["bias"])
 
@@ -106,12 +146,15 @@ class RocmSDAttnProcessor:
     def _keys_and_values(self, attn: nn.Module, hidden_states: Tensor, text: Optional[Tensor]) -> tuple[Tensor, Tensor]:
         if text is None:
             return self._project(attn, hidden_states)
-        cached = self.cache_text and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
-        cached = cached and type(attn.to_k) is nn.Linear and type(attn.to_v) is nn.Linear and not is_capturing(text)
-        if cached and self._text is not None and self._text[0].holds(text, attn.to_k.weight, attn.to_v.weight):
-            return self._text[1], self._text[2]
+        cached = (self.cache_text and not torch.is_grad_enabled() and not torch.compiler.is_compiling() and not changes_meaning()
+                  and is_plain(attn.to_k, nn.Linear) and is_plain(attn.to_v, nn.Linear) and attn.norm_cross is None
+                  and attn.norm_k is None)
+        if cached:
+            kept = self._kept(text, attn.to_k.weight, attn.to_v.weight)
+            if kept is not None:
+                return kept
         states = attn.norm_encoder_hidden_states(text) if attn.norm_cross else text
         key, value = self._project(attn, states)
         if cached:
-            self._text = (Seen(text, attn.to_k.weight, attn.to_v.weight), key, value)
+            self._keep(text, (attn.to_k.weight, attn.to_v.weight), key, value)
         return key, value

@@ -4,7 +4,8 @@ LoRA, IP-Adapter, callbacks, schedulers and offloading are Diffusers' own.
     from rocm_sd_ops.diffusers_pipelines import ROCmStableDiffusionXLPipeline
     pipe = ROCmStableDiffusionXLPipeline.from_pretrained(path, torch_dtype=torch.float16).to("cuda")
 
-The models are optimised at the first call, when they are where they will run; `pipe.rocm_sd_level = "memory"` before it, or
+The models are optimised at the first call, when they are where they will run (those that another pipeline shares and has optimised
+stay as they are); `pipe.rocm_sd_level = "memory"` before it, or
 pipe.optimize(level) at any time, chooses the level, None leaves them plain.
 """
 
@@ -18,8 +19,7 @@ from diffusers import (StableDiffusionControlNetImg2ImgPipeline, StableDiffusion
                        StableDiffusionXLControlNetPipeline, StableDiffusionXLImg2ImgPipeline,
                        StableDiffusionXLInpaintPipeline, StableDiffusionXLPipeline)
 
-from ._patching import STATE
-from .optimize import optimize_sd_model, restore
+from .optimize import optimize_rest, optimize_sd_model, restore
 
 
 class _Optimized:
@@ -33,8 +33,8 @@ class _Optimized:
         return restore(self) if level is None else optimize_sd_model(self, level)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.rocm_sd_level is not None and STATE not in self.__dict__:
-            optimize_sd_model(self, self.rocm_sd_level)
+        if self.rocm_sd_level is not None:
+            optimize_rest(self, self.rocm_sd_level)
         return super().__call__(*args, **kwargs)  # type: ignore[misc]
 
 

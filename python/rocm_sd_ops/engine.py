@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import tempfile
 import threading
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
@@ -152,25 +153,71 @@ class ROCmOptimizedPipeline:
     One call at a time; other threads wait. Errors are EngineError with the engine's sentence.
     """
 
-    def __init__(self, model: Union[str, Path], device: str = "auto", dtype: str = "auto",
+    def __init__(self, model: Union[str, Path, None] = None, device: Any = "auto", dtype: str = "auto",
                  progress: Optional[Progress] = None, tensors: Optional[dict[str, dict[str, Any]]] = None,
-                 **options: Any) -> None:
-        """options: the command line's model options (vae, taesd, vram_budget, offload, mmap, ...). tensors: by component
-        ("unet", "vae", ...) and name, numpy or through DLPack on the host, in place of the folder's weight files; on the CPU
-        they are used where they lie (row-major ones of the type that is computed in)."""
+                 torch_dtype: Any = None, **options: Any) -> None:
+        """options: the command line's model options (vae, taesd, vram_budget, offload, mmap, ...). device and torch_dtype also as
+        PyTorch has them. tensors: by component ("unet", "vae", ...) and name, numpy or through DLPack on the host, in place of the
+        folder's weight files; on the CPU they are used where they lie (row-major ones of the type that is computed in). Without a
+        model nothing is loaded: load() does it."""
         self._handle = c_void_p()
         self._library = engine_library()
         self._lock = threading.Lock()
         self._cancel = c_int(0)
         self._folder: Optional[tempfile.TemporaryDirectory] = None
-        wanted = _options({"model": model, "device": device, "dtype": dtype, **options})
-        self._held, live = _live_tensors(tensors or {})
+        self._closed = False
+        self._settings: dict[str, Any] = {"device": _device_name(device), "dtype": _dtype_name(torch_dtype, dtype), **options}
+        self._tensors = tensors or {}
+        self._model = model
+        if model is not None:
+            self._open(progress)
+
+    def _open(self, progress: Optional[Progress] = None) -> None:
+        wanted = _options({"model": self._model, **self._settings})
+        self._held, live = _live_tensors(self._tensors)
         self._check(*self._run(progress, lambda c: self._library.rocm_sd_create_live(wanted, live, len(live), c,
                                                                                     ctypes.byref(self._handle))))
 
+    def load(self, model: Union[str, Path], progress: Optional[Progress] = None, **options: Any) -> "ROCmOptimizedPipeline":
+        """A Diffusers folder or a single .safetensors file in place of what was loaded before; options as in the constructor are
+        added to those given there. Returns the pipeline."""
+        if "torch_dtype" in options:
+            options["dtype"] = _dtype_name(options.pop("torch_dtype"), options.get("dtype", "auto"))
+        if "device" in options:
+            options["device"] = _device_name(options["device"])
+        self.close()
+        self._closed, self._model, self._tensors = False, model, {}
+        self._settings |= options
+        self._open(progress)
+        return self
+
+    def to(self, *where: Any, device: Any = None, dtype: Any = None) -> "ROCmOptimizedPipeline":
+        """As a Diffusers pipeline's: a device ("cpu", "cuda", "cuda:1", torch.device), a torch.dtype, or both. The model is loaded
+        again where that changes something. Returns the pipeline. Raises EngineError for a device that there is not."""
+        changed = dict(self._settings)
+        for value in (*where, device, dtype):
+            if value is None:
+                continue
+            if str(value).startswith("torch.") and str(value).removeprefix("torch.") in _TYPES:
+                changed["dtype"] = _dtype_name(value, "auto")
+            else:
+                changed["device"] = _device_name(value)
+        if changed == self._settings:
+            return self
+        before, self._settings = self._settings, changed
+        if self._handle:
+            old, self._handle = self._handle, c_void_p()
+            try:
+                self._open()
+            except BaseException:
+                self._handle, self._settings = old, before  # what was loaded stays
+                raise
+            self._library.rocm_sd_free(old)
+        return self
+
     @classmethod
     def from_pretrained(cls, model: Union[str, Path], **options: Any) -> "ROCmOptimizedPipeline":
-        """A Diffusers folder or a single .safetensors file."""
+        """A Diffusers folder or a single .safetensors file. options: as in the constructor, torch_dtype among them."""
         return cls(model, **options)
 
     @classmethod
@@ -212,19 +259,23 @@ class ROCmOptimizedPipeline:
     def __call__(self, prompt: str, negative_prompt: Optional[str] = None, height: Optional[int] = None, width: Optional[int] = None,
                  num_inference_steps: int = 20, guidance_scale: float = 7.0, num_images_per_prompt: int = 1,
                  seed: int = -1, image: Any = None, mask_image: Any = None, strength: float = 0.75,
-                 initial_noise: Any = None, init_latents: Any = None, depth_map: Any = None, output_type: str = "pil", callback: Optional[Progress] = None,
-                 **options: Any) -> EngineOutput:
+                 initial_noise: Any = None, init_latents: Any = None, depth_map: Any = None, output_type: str = "pil",
+                 callback: Optional[Progress] = None, generator: Any = None, **options: Any) -> EngineOutput:
         """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
         through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. init_latents: [B,4,height/8,width/8]
         in place of an image, with denoising_start as another pipeline's denoising_end left them. depth_map: grey [H,W] for depth
         models. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
-        picture, -1 for a random one. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
+        picture, -1 for a random one. generator: a torch.Generator in place of the seed; a fresh one draws what Diffusers draws with it (its
+        seed and noise), and each call takes a number from it, so that the next call draws another picture. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
         too, and is raised here. options: the command line's (sampler, schedule, clip_skip, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
         inputs, held = _inputs(image, mask_image, initial_noise, init_latents, depth_map)
         with self._lock:
             self._check_open()
+            if generator is not None:
+                seed, rng = _seed_of(generator)
+                options = {"rng": rng} | options
             wanted = _options({
                 "prompt": prompt, "negative_prompt": negative_prompt, "width": width, "height": height,
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
@@ -257,8 +308,10 @@ class ROCmOptimizedPipeline:
         return call(ctypes.byref(callbacks)), raised[0] if raised else None
 
     def _check_open(self) -> None:
-        if not self._handle:
-            raise EngineError(2, "the pipeline was closed")
+        if self._handle:
+            return
+        raise EngineError(2, "the pipeline was closed" if self._closed else
+                          "no model is loaded: ROCmOptimizedPipeline.from_pretrained(PATH), or load(PATH) of this one")
 
     def _check(self, status: int, error: Optional[BaseException]) -> None:
         if status == 0:
@@ -269,7 +322,8 @@ class ROCmOptimizedPipeline:
         raise (Cancelled if status == 6 else EngineError)(status, message)
 
     def close(self) -> None:
-        """Gives the memory back; the object is of no use afterwards."""
+        """Gives the memory back; load() makes the object usable again."""
+        self._closed = True
         handle, self._handle = getattr(self, "_handle", None), c_void_p()
         if handle:
             self._library.rocm_sd_free(handle)
@@ -285,6 +339,39 @@ class ROCmOptimizedPipeline:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _device_name(device: Any) -> str:
+    """The engine's name of a device as PyTorch names it: on ROCm "cuda" is AMD's."""
+    name = str(device)
+    torch = sys.modules.get("torch")
+    if (name == "cuda" or name.startswith("cuda:")) and torch is not None and torch.version.hip:
+        return "hip" + name.removeprefix("cuda")
+    return name
+
+
+def _dtype_name(torch_dtype: Any, dtype: str) -> str:
+    """The engine's name of a torch.dtype; dtype where there is none. Raises ValueError for a type that it does not compute in."""
+    if torch_dtype is None:
+        return dtype
+    kind = str(torch_dtype).removeprefix("torch.")
+    if kind not in _TYPES and kind != "auto":
+        raise ValueError(f"torch_dtype {torch_dtype}: expected torch.float32, torch.float16 or torch.bfloat16")
+    return _TYPES[kind].decode().lower() if kind in _TYPES else "auto"
+
+
+def _seed_of(generator: Any) -> tuple[int, str]:
+    """The seed that a torch.Generator stands for, and whose noise. A fresh generator's own seed, else a number drawn from it."""
+    import torch
+
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator: expected a torch.Generator, got {type(generator).__name__}; for several pictures give one, whose "
+                        "seed is the first picture's")
+    seed = generator.initial_seed()
+    fresh = torch.Generator(generator.device).manual_seed(seed)
+    is_fresh = torch.equal(generator.get_state(), fresh.get_state())
+    drawn = int(torch.randint(2 ** 53, (), generator=generator, device=generator.device))
+    return (seed if is_fresh else drawn), ("cpu" if generator.device.type == "cpu" else "gpu")
 
 
 def _path(picture: Any) -> Optional[str]:

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from ._engine_forward import EngineForward, Model, module_config, new_unet, refuse
-from ._patching import Seen
+from ._patching import PATCH, Patch, put_on, take_off
+from ._values import SeenText
 
 _ops = torch.ops.rocm_sd
 
@@ -27,7 +28,9 @@ class TextUNetForward(EngineForward):
     def __init__(self, unet: nn.Module, make: Callable, cache_text: bool = True) -> None:
         super().__init__(unet, make)
         self._cache_text = cache_text
-        self._text: Optional[tuple[int, Seen]] = None
+        self._text: Optional[tuple[int, SeenText]] = None
+        self._last: Any = None  # the text of the last call
+        self._new = True
 
     def forget(self) -> None:
         super().forget()
@@ -37,10 +40,15 @@ class TextUNetForward(EngineForward):
         self._text = None
 
     def _same_text(self, model: int, text: Tensor) -> bool:
+        self._new = self._last is None or self._last() is not text
+        self._last = weakref.ref(text)
         same = self._cache_text and self._text is not None and self._text[0] == model and self._text[1].holds(text)
         if not same:
-            self._text = (model, Seen(text))
+            self._text = (model, SeenText(text)) if SeenText.may_keep(text) else None
         return same
+
+    def new_input(self) -> bool:
+        return self._new
 
 
 def define_operators(library: torch.library.Library) -> None:
@@ -225,6 +233,8 @@ class _Stand(nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
+            if name.startswith("__") or "_modules" not in self.__dict__:  # while it is copied
+                raise
             return getattr(super().__getattr__("model"), name)
 
 
@@ -233,11 +243,20 @@ class EngineUNet(_Stand):
 
     It computes what the model does, on the model's weights; what the engine declines the model computes itself, and
     `declined` says why. cache_text: keys and values of the text are kept while the caller passes the same states.
+    Copies and pickles have an engine of their own.
     """
 
     def __init__(self, unet: nn.Module, cache_text: bool = True) -> None:
         super().__init__(unet)
+        self._cache_text = cache_text
         self._engine = UNetForward(unet, cache_text)
+
+    def __getstate__(self) -> dict:
+        return {k: v for k, v in self.__dict__.items() if k != "_engine"}
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self._engine = UNetForward(self.model, self._cache_text)
 
     @property
     def declined(self) -> str:
@@ -245,7 +264,7 @@ class EngineUNet(_Stand):
         return self._engine.reason
 
     def forward(self, sample: Tensor, timestep: Any, encoder_hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or self._engine._module() is not self.model:  # a shallow copy's is another's
             return self.model.forward(sample, timestep, encoder_hidden_states, *args, **kwargs)
         return self._engine.try_forward(self.model.forward, sample, timestep, encoder_hidden_states, *args, **kwargs)
 
@@ -256,30 +275,28 @@ class EngineVAE(_Stand):
 
     def __init__(self, vae: nn.Module) -> None:
         super().__init__(vae)
-        self._halves = {half: VaeHalfForward(vae, half) for half in ("decoder", "encoder") if hasattr(vae, half)}
-        for half, engine in self._halves.items():
-            module = getattr(vae, half)
-            module.forward = _bound(engine, module.forward)
+        from ._model_forwards import vae_half_forward
+
+        for half in ("decoder", "encoder"):
+            if hasattr(vae, half):
+                put_on(getattr(vae, half), Patch(vae_half_forward(half, True), "", True, "auto", owner=vae))
+
+    def _halves(self) -> dict[str, Any]:
+        found = {half: getattr(self.model, half, None) for half in ("decoder", "encoder")}
+        held = {half: module.__dict__.get(PATCH) for half, module in found.items() if module is not None}
+        return {half: patch.engine for half, patch in held.items() if patch is not None and patch.engine is not None}
 
     @property
     def declined(self) -> str:
         """Why the last call of a half was left to the model; "" where the engine ran."""
-        return "; ".join(f"{half}: {engine.reason}" for half, engine in self._halves.items() if engine.reason)
+        return "; ".join(f"{half}: {engine.reason}" for half, engine in self._halves().items() if engine.reason)
 
     def detach(self) -> nn.Module:
         """The model, with its own forwards."""
-        for half in self._halves:
-            getattr(self.model, half).__dict__.pop("forward", None)
+        for half in ("decoder", "encoder"):
+            if hasattr(self.model, half):
+                take_off(getattr(self.model, half))
         return self.model
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.model(*args, **kwargs)
-
-
-def _bound(engine: VaeHalfForward, original: Callable) -> Callable:
-    def forward(sample: Tensor, latent_embeds: Any = None) -> Tensor:
-        if torch.compiler.is_compiling():
-            return original(sample) if latent_embeds is None else original(sample, latent_embeds)
-        return engine.try_forward(original, sample, latent_embeds)
-
-    return forward

@@ -44,6 +44,11 @@ def explain(op: str, *args, **kwargs) -> Explanation:
     return Explanation("+".join(kernels) or "none", lines)
 
 
+def doctor() -> str:
+    """What this machine can do with rocm-sd, what is missing, what each gap costs and how it is mended: `rocm-sd doctor`'s text."""
+    return torch.ops.rocm_sd._doctor()
+
+
 def fallbacks() -> list[str]:
     """Every problem that was left to PyTorch so far, with the reason."""
     return torch.ops.rocm_sd._fallbacks().splitlines()

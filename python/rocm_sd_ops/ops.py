@@ -11,6 +11,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 class Below(threading.local):
@@ -39,7 +40,7 @@ def _operator(name: str) -> Callable[..., Any]:
         if torch.compiler.is_compiling():
             return operator(*args)
         try:
-            if torch.is_grad_enabled() or below.autograd:
+            if torch.is_grad_enabled() or below.autograd or forward_ad._current_level >= 0:
                 return operator(*args)
             with torch._C._AutoDispatchBelowAutograd():
                 return operator(*args)
@@ -49,6 +50,27 @@ def _operator(name: str) -> Callable[..., Any]:
             raise
 
     return call
+
+
+_triton: Any = None  # the module triton_kernels, where its functions are to be used
+
+
+def use_triton(enabled: bool = True) -> bool:
+    """Whether attention, group_norm_silu and geglu of this package run Triton's kernels (triton_kernels) where those take the operands:
+    in every thread, without gradients. torch.ops.rocm_sd.* stay ours. Returns what was set before. Raises ImportError without
+    Triton."""
+    global _triton
+    before = _triton is not None
+    if enabled:
+        try:
+            from . import triton_kernels
+        except ModuleNotFoundError as missing:
+            raise ImportError(f"rocm_sd_ops.use_triton: {missing}: install PyTorch's GPU build, which brings it, or the package triton"
+                              ) from missing
+        _triton = triton_kernels
+    else:
+        _triton = None
+    return before
 
 
 _attention = _operator("attention")
@@ -72,6 +94,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Optional[Tensor] = None,
     query i sees keys 0..i. Returns [B,H,Nq,D] whose memory is [B,Nq,H,D], so that .transpose(1,2).reshape(B,Nq,H*D) is
     free. A query that sees no key gives zeros.
     """
+    if _triton is not None and _triton.takes_attention(q, k, v, mask, scale):
+        return _triton.attention(q, k, v, scale, causal)
     return _attention(q, k, v, mask, scale, causal)
 
 
@@ -87,6 +111,8 @@ def group_norm_silu(x: Tensor, groups: int, weight: Optional[Tensor] = None, bia
     x [N,C,H,W], x2 [N,C2,H,W], weight and bias [C+C2] in x's type or float32 -> [N,C+C2,H,W] in channels_last. Statistics
     in float. An x in channels_last is read in place.
     """
+    if _triton is not None and _triton.takes_group_norm_silu(x, groups, weight, bias, x2):
+        return _triton.group_norm_silu(x, groups, weight, bias, eps, silu)
     return _group_norm_silu(x, groups, weight, bias, eps, silu, x2)
 
 
@@ -103,6 +129,8 @@ def layer_norm_residual(x: Tensor, residual: Tensor, weight: Optional[Tensor] = 
 
 def geglu(x: Tensor) -> Tensor:
     """x [...,2C] -> first half times gelu(second half) [...,C], gelu in its erf form."""
+    if _triton is not None and _triton.takes_geglu(x):
+        return _triton.geglu(x)
     return _geglu(x)
 
 

@@ -78,8 +78,8 @@ class StrictBuilder {
   uint64_t values_ = 0;
 };
 
-// NaN, Infinity and -Infinity outside of strings as null.
-std::string without_nonfinite(std::string_view text) {
+// NaN, Infinity and -Infinity outside of strings as strings.
+std::string with_quoted_nonfinite(std::string_view text) {
   std::string out;
   bool in_string = false;
   for (size_t i = 0; i < text.size();) {
@@ -87,7 +87,7 @@ std::string without_nonfinite(std::string_view text) {
     for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
       if (!in_string && text.substr(i).starts_with(word)) length = word.size();
     if (length > 0) {
-      out += "null";
+      out += concat('"', text.substr(i, length), '"');
       i += length;
       continue;
     }
@@ -109,8 +109,8 @@ json parse_json(std::string_view text, const JsonLimits& limits, std::string_vie
   require<FormatError>(!text.starts_with("\xef\xbb\xbf"), what, ": byte order mark before JSON");
   require<FormatError>(is_valid_utf8(text), what, ": not valid UTF-8");
   StrictBuilder builder(limits, what);
-  const std::string finite = limits.nonfinite_as_null ? without_nonfinite(text) : std::string();
-  if (limits.nonfinite_as_null) text = finite;
+  const std::string finite = limits.nonfinite_as_text ? with_quoted_nonfinite(text) : std::string();
+  if (limits.nonfinite_as_text) text = finite;
   const bool ok = json::sax_parse(text.begin(), text.end(), &builder);
   require<FormatError>(ok, what, ": not valid JSON");
   return std::move(builder.result);

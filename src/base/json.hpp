@@ -14,8 +14,9 @@ struct JsonLimits {
   int max_depth = 16;               // containers inside containers; 1 is a flat object
   uint64_t max_values = 1'000'000;  // scalars, objects and arrays together
   // Python writes NaN, Infinity and -Infinity, which JSON does not have (Diffusers' scheduler configurations
-  // hold "lambda_min_clipped": -Infinity). They read as null where this is set and are refused otherwise.
-  bool nonfinite_as_null = false;
+  // hold "lambda_min_clipped": -Infinity). They read as strings of their names where this is set, so that no
+  // reader takes them for a missing number, and are refused otherwise.
+  bool nonfinite_as_text = false;
 };
 
 // Parses one JSON value. Throws FormatError naming `what` (usually a path) on a syntax error, invalid UTF-8,

@@ -326,6 +326,13 @@ bool bf16_pays() {
 #endif
 }
 
+void multiply(const float* a, const float* b, float* c, int64_t rows, int64_t inner, int64_t columns) {
+  const auto status =
+      dnnl::sgemm('N', 'N', rows, columns, inner, 1.0f, a, inner, b, columns, 0.0f, c, columns);
+  require<InternalError>(status == dnnl::status::success, "oneDNN: sgemm [", rows, ",", inner, "] x [", inner,
+                         ",", columns, "]: status ", static_cast<int>(status));
+}
+
 std::string version() {
   const dnnl_version_t* v = dnnl_version();
   return fmt::format("{}.{}.{}", v->major, v->minor, v->patch);

@@ -84,6 +84,10 @@ std::optional<std::string> refuses(DType dtype);
 // are on AMD's CPUs, while Intel's take 1.8 times as long for a UNet (a Xeon with AMX switched off).
 bool bf16_pays();
 
+// c [rows,columns] = a [rows,inner] b [inner,columns], f32, row-major, at once on all cores: for work on
+// weights outside any forward.
+void multiply(const float* a, const float* b, float* c, int64_t rows, int64_t inner, int64_t columns);
+
 std::string version();  // "2.6.3"
 
 }  // namespace rocm_sd::onednn

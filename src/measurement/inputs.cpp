@@ -51,8 +51,9 @@ void round_to(std::vector<float>& values, DType type) {
 
 Inputs::Inputs(Device& device, const Workload& workload) : Inputs(device, workload.problem()) {
   if (workload.held) quantise(device, *workload.held, workload.products);
-  // As models hold them: weights in bf16 for products in f32; those in f16 are what their layers ask for.
-  if (workload.types.weight == DType::kBF16) product_type_ = workload.dtype;
+  // As models hold them: weights in 16 bits for products in f32.
+  if (workload.types.weight == DType::kBF16 || workload.types.weight == DType::kF16)
+    product_type_ = workload.dtype;
 }
 
 Inputs::Inputs(Device& device, const library::Problem& problem, uint32_t seed) {

@@ -177,8 +177,9 @@ void parse_conv2d(Scanner& in, Workload& out) {
   out.dtype = in.dtype();
   p.dtype = c_dtype(out.dtype);
   out.types.weight = in.weight();
-  if (out.types.weight.value_or(DType::kBF16) != DType::kBF16)
-    in.fail("a filter of another type than bf16 is not measured alone");
+  const DType filter = out.types.weight.value_or(out.dtype);
+  if (filter != out.dtype && filter != DType::kBF16 && (filter != DType::kF16 || out.dtype != DType::kF32))
+    in.fail("a filter of another type than bf16, or f16 under f32, is not measured alone");
   out.types.result = in.result(DType::kF32);
   p.upsample2x = in.take(" upsample2x");
   p.has_bias = in.take(" bias");

@@ -51,9 +51,14 @@ ClipTextModel::ClipTextModel(const ClipConfig& config)
 ClipTextModel ClipTextModel::load(Device& device, const ClipConfig& config, const ParameterSource& source,
                                   DType compute, DType stored) {
   ClipTextModel model(config);
-  load_parameters(model, device, source, stored);
+  model.stored_ = stored;
+  model.update(device, source);
   model.dtype_ = compute;
   return model;
+}
+
+void ClipTextModel::update(Device& device, const ParameterSource& source, const SlotFilter& only) {
+  load_parameters(*this, device, source, stored_, {}, only);
 }
 
 void ClipTextModel::visit(Visitor& v) {

@@ -53,7 +53,11 @@ class ClipTextModel {
     return load(device, config, source, compute, compute);
   }
 
+  // Reads parameters of a loaded model again, those that `only` names or all, as load() did.
+  void update(Device& device, const ParameterSource& source, const SlotFilter& only = {});
+
   const ClipConfig& config() const { return config_; }
+  DType stored() const { return stored_; }
   DType dtype() const { return dtype_; }
   void visit(Visitor& v);
 
@@ -64,7 +68,7 @@ class ClipTextModel {
 
  private:
   ClipConfig config_;
-  DType dtype_ = DType::kF32;
+  DType dtype_ = DType::kF32, stored_ = DType::kF32;
   Embedding tokens_, positions_;
   std::vector<ClipLayer> layers_;
   Norm final_norm_;

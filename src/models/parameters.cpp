@@ -1,6 +1,8 @@
 #include "models/parameters.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "kernels/eight_bit.hpp"
 #include "kernels/onednn.hpp"
@@ -13,6 +15,12 @@ constexpr size_t kNamedMissing = 20;
 
 // What is converted and copied to a GPU at a time.
 constexpr int64_t kStagingBytes = int64_t{32} << 20;
+
+// For tests: bf16 is computed as wide models compute it, whatever the model and the CPU.
+bool always_multiplies_bf16() {
+  const char* asked = std::getenv("ROCM_SD_BF16");
+  return asked && std::string_view(asked) == "products";
+}
 
 class MissingKeys final : public Visitor {
  public:
@@ -43,17 +51,30 @@ class MissingKeys final : public Visitor {
 
 class Loader final : public Visitor {
  public:
-  Loader(Device& device, const ParameterSource& source, DType compute, const WeightFormat& weights)
-      : device_(device), source_(source), compute_(compute), weights_(weights) {}
+  Loader(Device& device, const ParameterSource& source, DType compute, const WeightFormat& weights,
+         const SlotFilter& only)
+      : device_(device), source_(source), compute_(compute), weights_(weights), only_(only) {}
 
  protected:
   void slot(const ParameterSlot& slot) override {
+    if (only_ && !only_(slot)) return;
     if (slot.eight_bit && weights_) return quantised(slot);
     if (slot.matrix && compute_ == DType::kBF16 && parts_in(slot.precision) > 1 && source_.readable())
       return split(slot);
     const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
     if (Tensor ready = source_.ready(slot, dtype, device_)) return store(slot, std::move(ready));
-    const Tensor tensor = make_parameter(device_, slot, dtype);
+    const bool is_short = weights_.short_for_f32 && dtype == DType::kF16;
+    if (is_short)
+      if (Tensor ready = source_.ready(slot, DType::kBF16, device_)) return store(slot, std::move(ready));
+    const Tensor tensor = load(slot, dtype);
+    const bool beyond =
+        is_short && has_infinity(tensor);  // in bf16 it is what the file says, or infinite, too
+    store(slot, beyond ? load(slot, DType::kBF16) : tensor);
+  }
+
+ private:
+  Tensor load(const ParameterSlot& slot, DType dtype) {
+    Tensor tensor = make_parameter(device_, slot, dtype);
     char* to = static_cast<char*>(tensor.data());
     for (const ParameterSlot::Part& part : slot.parts) {
       if (device_.kind() == DeviceKind::kHost || tensor.storage()->mapped())
@@ -62,13 +83,19 @@ class Loader final : public Visitor {
         stream(part, dtype, to);
       to += static_cast<size_t>(part.shape.numel()) * dtype_size(dtype);
     }
-    store(slot, tensor);
+    return tensor;
   }
-
- private:
+  // Of f16 in memory that the host reads.
+  bool has_infinity(const Tensor& tensor) const {
+    const DeviceAccess access(device_);
+    constexpr uint16_t kMagnitude = 0x7fff, kInfinity = 0x7c00;
+    const auto* values = static_cast<const uint16_t*>(tensor.data());
+    return std::any_of(values, values + tensor.numel(),
+                       [](uint16_t bits) { return (bits & kMagnitude) == kInfinity; });
+  }
   // Narrow weights of wide products.
   void store(const ParameterSlot& slot, Tensor tensor) {
-    const bool narrow = weights_.bf16_for_f32 && tensor.dtype() == DType::kBF16;
+    const bool narrow = slot.matrix && weights_.short_for_f32 && tensor.dtype() != compute_;
     slot.store(narrow ? StoredWeight(std::move(tensor), Tensor(), compute_)
                       : StoredWeight(std::move(tensor)));
   }
@@ -76,10 +103,11 @@ class Loader final : public Visitor {
     return precision == Precision::kSplit ? 3 : precision == Precision::kSplitInput ? 2 : 1;
   }
   DType matrix_dtype(Precision precision) const {
-    const bool bf16 = compute_ == DType::kBF16 || weights_.bf16_for_f32;
+    if (weights_.short_for_f32) return precision == Precision::kFloat ? DType::kF32 : DType::kF16;
+    const bool bf16 = compute_ == DType::kBF16;
     if (bf16 && precision == Precision::kHalf) return DType::kF16;
     if (bf16 && precision == Precision::kFloat) return DType::kF32;
-    return bf16 ? DType::kBF16 : compute_;
+    return compute_;
   }
   void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
     const DeviceAccess access(device_);
@@ -177,6 +205,7 @@ class Loader final : public Visitor {
   const ParameterSource& source_;
   DType compute_;
   const WeightFormat& weights_;
+  const SlotFilter& only_;
   std::vector<char> staging_;
   std::vector<float> rows_, scales_;  // of quantised() and split()
   std::vector<char> bytes_;
@@ -294,8 +323,13 @@ std::string WeightFormat::name() const {
   return concat(eight_bit == DType::kI8 ? "int8" : "fp8", products ? "-products" : "");
 }
 
+bool is_narrow(int64_t channels) {
+  constexpr int64_t kWide = 256;
+  return channels < kWide && !always_multiplies_bf16();
+}
+
 DType product_dtype(const Device& device, DType dtype, int64_t channels) {
-  if (dtype != DType::kBF16 || device.kind() != DeviceKind::kHost) return dtype;
+  if (dtype != DType::kBF16 || device.kind() != DeviceKind::kHost || always_multiplies_bf16()) return dtype;
   return is_narrow(channels) || !onednn::bf16_pays() ? DType::kF32 : dtype;
 }
 
@@ -306,16 +340,16 @@ Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype) {
 }
 
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
-                     const WeightFormat& weights) {
+                     const WeightFormat& weights, const SlotFilter& only) {
   require<InternalError>(compute == DType::kF32 || compute == DType::kBF16 || compute == DType::kF16,
                          "load_parameters: compute dtype f32, bf16 or f16 expected, got ", compute);
-  require<InternalError>(!weights.bf16_for_f32 || (compute == DType::kF32 && !weights),
-                         "load_parameters: weights in bf16 for products in f32 go with neither ", compute,
+  require<InternalError>(!weights.short_for_f32 || (compute == DType::kF32 && !weights),
+                         "load_parameters: weights in 16 bits for products in f32 go with neither ", compute,
                          " nor 8 bits");
   MissingKeys missing(source);
   visit(missing);
   missing.check();
-  Loader loader(device, source, compute, weights);
+  Loader loader(device, source, compute, weights, only);
   visit(loader);
 }
 

@@ -20,13 +20,15 @@
 
 namespace rocm_sd {
 
-// How matrices and filters are held: in the compute type, in bf16 under products in f32, or in 8 bits with a
+// How matrices and filters are held: in the compute type, in f16 under products in f32, or in 8 bits with a
 // scale per output channel; with products, linear layers are multiplied so, too, where the device has such
 // products.
 struct WeightFormat {
   DType eight_bit = DType::kF32;  // kI8 or kF8E4M3; else in the compute type
   bool products = false;
-  bool bf16_for_f32 = false;  // where the compute type is f32
+  // Where the compute type is f32: in f16, or, where a tensor has values beyond it, in bf16. Under products
+  // in f32 rounded weights are all the error there is, and those of f16 lose an eighth of what bf16's do.
+  bool short_for_f32 = false;
 
   explicit operator bool() const { return eight_bit != DType::kF32; }
   std::string name() const;  // "", "int8", "fp8-products"
@@ -121,13 +123,14 @@ struct LoadTarget {
 };
 
 // Whether a model whose layers have at most so many channels is narrow: its products are few, and average
-// rounding least, so that its pictures lose most by bf16.
-inline bool is_narrow(int64_t channels) { return channels < 256; }
+// rounding least, so that its pictures lose most by bf16. ROCM_SD_BF16=products in the environment, for
+// tests: no model is.
+bool is_narrow(int64_t channels);
 
 // The type that a model loaded as `dtype` multiplies in on this device: f32 for bf16 where the CPU has no
 // products of bf16, or none that are faster, as for a narrow model (channels: the most of a layer's maps),
-// where types are converted about as long as multiplied. Its matrices are then held in bf16, and nothing
-// else is rounded.
+// where types are converted about as long as multiplied. Its matrices are then held in 16 bits
+// (short_for_f32), and nothing else is rounded. ROCM_SD_BF16=products, for tests: `dtype` on any CPU.
 DType product_dtype(const Device& device, DType dtype, int64_t channels);
 
 // The memory of a parameter: the device's, or mapped memory of the host's for large tables of which a picture
@@ -136,8 +139,10 @@ Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype);
 
 // Each of these takes the model's visit as a function, so that one compiled body serves every model.
 using VisitModel = std::function<void(Visitor&)>;
+// only: the slots to read, where a few of a loaded model's change; empty: all.
+using SlotFilter = std::function<bool(const ParameterSlot&)>;
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
-                     const WeightFormat& weights = {});
+                     const WeightFormat& weights = {}, const SlotFilter& only = {});
 int64_t count_parameters(const VisitModel& visit);
 uint64_t bytes_held(const VisitModel& visit);  // memory of all parameters, in the layouts they have now
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
@@ -150,8 +155,8 @@ std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
 // expected and the file.
 template <Visitable Model>
 void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute,
-                     const WeightFormat& weights = {}) {
-  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute, weights);
+                     const WeightFormat& weights = {}, const SlotFilter& only = {}) {
+  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute, weights, only);
 }
 
 // Elements of all parameters; no memory is needed.

@@ -68,10 +68,15 @@ UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const Parame
   UNet unet(config);
   unet.held_ = compute;
   unet.dtype_ = weights ? compute : product_dtype(target.products, compute, widest(config));
-  WeightFormat format = weights;
-  format.bf16_for_f32 = unet.dtype_ != compute;
-  load_parameters(unet, target.memory, source, unet.dtype_, format);
+  unet.update(target, source, weights);
   return unet;
+}
+
+void UNet::update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
+                  const SlotFilter& only) {
+  WeightFormat format = weights;
+  format.short_for_f32 = dtype_ != held_;
+  load_parameters(*this, target.memory, source, dtype_, format, only);
 }
 
 // What a model in bf16 computes with more bits: layers that bring much of the prediction's error and do

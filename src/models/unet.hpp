@@ -35,6 +35,10 @@ class UNet {
   // Throws what load_parameters throws.
   static UNet load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
                    DType compute, const WeightFormat& weights = {});
+  // Reads parameters of a loaded model again, those that `only` names or all, as load() did. What was planned
+  // or captured with the model must be planned anew.
+  void update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
+              const SlotFilter& only = {});
 
   const UNetConfig& config() const { return config_; }
   // The type that it was loaded as: of its matrices.

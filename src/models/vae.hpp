@@ -47,9 +47,10 @@ struct VaeLevel {
 class VaeDecoder {
  public:
   explicit VaeDecoder(const VaeConfig& config);
-  // Throws what load_parameters throws. The encoder's tensors do not count as unused.
+  // Under weights in 8 bits the first and the last convolution stay in the compute type. Throws what
+  // load_parameters throws. The encoder's tensors do not count as unused.
   static VaeDecoder load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
-                         DType compute);
+                         DType compute, const WeightFormat& weights = {});
 
   const VaeConfig& config() const { return config_; }
   DType dtype() const { return held_; }  // that it was loaded as: of its matrices
@@ -81,7 +82,7 @@ class VaeEncoder {
  public:
   explicit VaeEncoder(const VaeConfig& config);
   static VaeEncoder load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
-                         DType compute);
+                         DType compute, const WeightFormat& weights = {});
 
   const VaeConfig& config() const { return config_; }
   DType dtype() const { return held_; }  // that it was loaded as: of its matrices

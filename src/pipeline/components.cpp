@@ -45,17 +45,26 @@ WeightFormat parse_weight_format(const std::string& name, DType compute) {
   return {};
 }
 
+// Convolutions are most of a VAE, and are not multiplied in 8 bits.
+WeightFormat parse_vae_weight_format(const std::string& name) {
+  for (const DType type : {DType::kI8, DType::kF8E4M3})
+    if (const WeightFormat format{type, false}; name == format.name()) return format;
+  require<UsageError>(name == "auto", "vae-weights: expected auto, int8 or fp8, got \"", printable(name),
+                      "\"");
+  return {};
+}
+
 // What weights in 8 bits give on this device, where it is less than was asked for.
-void note_weight_format(const WeightFormat& format, DType compute, Device& device) {
+void note_weight_format(const char* option, const WeightFormat& format, DType compute, Device& device) {
   if (!format) return;
   if (device.kind() == DeviceKind::kHost) {
-    log().warn("weights: {}: the CPU widens them once, when it lays them out: they take no less memory",
+    log().warn("{}: {}: the CPU widens them once, when it lays them out: they take no less memory", option,
                format.name());
     return;
   }
   auto& gpu = static_cast<GpuDevice&>(device);
   if (format.products && (compute == DType::kF32 || !multiplies_eight_bit(gpu, format.eight_bit)))
-    log().warn("weights: {}: {} has no such products for {}: they are widened for each product",
+    log().warn("{}: {}: {} has no such products for {}: they are widened for each product", option,
                format.name(), gpu.traits().arch, compute);
 }
 
@@ -183,7 +192,7 @@ struct Loader {
       config.latents_std.clear();
     }
     out.vae = VaeDecoder::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kVae)),
-                               out.dtype);
+                               out.dtype, out.vae_weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(VaeDecoder(config)));
   }
 
@@ -202,13 +211,19 @@ struct Loader {
 
   void read_scheduler() {
     out.prediction = checkpoint().prediction();
-    if (const nlohmann::json* json = checkpoint().scheduler_config()) {
+    const nlohmann::json* json = checkpoint().scheduler_config();
+    if (json) {
+      const bool sd = (out.kind == ModelKind::kSd1 || out.kind == ModelKind::kSd2) && !out.is_instruct();
       const DiffusersSchedulerConfig config =
-          parse_diffusers_scheduler(json->dump(), "scheduler_config.json");
+          read_diffusers_scheduler(json->dump(), "scheduler_config.json",
+                                   sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain);
       out.noise = config.noise;
-      out.native_sampling = config.request;
+      out.sigma_data = config.sigma_data;
+      out.sampling_refusal = config.refusal;
+      if (config.refusal.empty()) out.native_sampling = config.request;
+    } else {
+      out.noise.zero_terminal_snr = checkpoint().zero_terminal_snr();
     }
-    out.noise.zero_terminal_snr = out.noise.zero_terminal_snr || checkpoint().zero_terminal_snr();
     if (options.prediction != "auto") out.prediction = parse_prediction(options.prediction);
   }
 
@@ -303,7 +318,9 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   out.device = &device;
   out.dtype = parse_compute_type(options.dtype, device);
   out.weights = parse_weight_format(options.weights, out.dtype);
-  note_weight_format(out.weights, out.dtype, device);
+  out.vae_weights = parse_vae_weight_format(options.vae_weights);
+  note_weight_format("weights", out.weights, out.dtype, device);
+  note_weight_format("vae-weights", out.vae_weights, out.dtype, device);
   out.loaded_for_offload = options.offload;
   if (options.prediction != "auto") parse_prediction(options.prediction);
   CheckpointOptions files{.unet = options.unet,
@@ -340,15 +357,40 @@ DType Components::dtype_of(Part part) const {
   return dtype;
 }
 
+// A component's tensors with the adapters at work merged into them.
+class Components::Source {
+ public:
+  Source(const Components& components, Component component)
+      : plain_(components.checkpoint->store(component)),
+        adapted_(plain_, component, adapter_uses(components.adapters, component)) {}
+  operator const ParameterSource&() const { return adapted_; }
+
+ private:
+  StoreSource plain_;
+  AdaptedSource adapted_;
+};
+
+void Components::update(Part part, const std::function<bool(const std::string& name)>& changed) {
+  const SlotFilter only = [&](const ParameterSlot& slot) {
+    return std::any_of(slot.parts.begin(), slot.parts.end(),
+                       [&](const ParameterSlot::Part& tensor) { return changed(tensor.name); });
+  };
+  if (part == Part::kUnet) unet->update(load_target(), Source(*this, Component::kUnet), weights, only);
+  if (part == Part::kText)
+    for (TextEncoder& encoder : text)
+      encoder.model.update(loading_device(), Source(*this, encoder.component), only);
+}
+
 void Components::reload(Part part, DType compute) {
   Device& to = loading_device();
-  const auto source = [this](Component component) { return StoreSource(checkpoint->store(component)); };
+  const auto source = [this](Component component) { return Source(*this, component); };
   switch (part) {
     case Part::kText:
       for (TextEncoder& encoder : text) {
         const ClipConfig config = encoder.model.config();
+        const DType stored = compute == encoder.model.dtype() ? encoder.model.stored() : compute;
         encoder.model = ClipTextModel(config);  // the old weights go first: both need not fit
-        encoder.model = ClipTextModel::load(to, config, source(encoder.component), compute);
+        encoder.model = ClipTextModel::load(to, config, source(encoder.component), compute, stored);
       }
       break;
     case Part::kUnet: {
@@ -364,7 +406,7 @@ void Components::reload(Part part, DType compute) {
       if (vae) {
         const VaeConfig config = vae->config();
         *vae = VaeDecoder(config);
-        *vae = VaeDecoder::load(load_target(), config, source(Component::kVae), compute);
+        *vae = VaeDecoder::load(load_target(), config, source(Component::kVae), compute, vae_weights);
       }
       if (tiny_vae) {
         const TaesdConfig tiny = tiny_vae->config();
@@ -383,14 +425,16 @@ std::string Components::describe_dtype() const {
   if (dtype_of(Part::kText) != unet->dtype()) types += concat(", text ", dtype_of(Part::kText));
   if (dtype_of(Part::kVae) != unet->dtype()) types += concat(", vae ", dtype_of(Part::kVae));
   if (weights) types += concat(", unet weights ", weights.name());
+  if (vae_weights) types += concat(", vae weights ", vae_weights.name());
   return types;
 }
 
 void Components::need_encoder() {
   if (has_encoder()) return;
   if (vae)
-    loaded_encoder = VaeEncoder::load(load_target(), vae->config(),
-                                      StoreSource(checkpoint->store(Component::kVae)), vae->dtype());
+    loaded_encoder =
+        VaeEncoder::load(load_target(), vae->config(), StoreSource(checkpoint->store(Component::kVae)),
+                         vae->dtype(), vae_weights);
   else
     loaded_tiny_encoder =
         TaesdEncoder::load(loading_device(), tiny_vae->config(),

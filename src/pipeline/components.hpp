@@ -10,6 +10,7 @@
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
+#include "pipeline/adapters.hpp"
 #include "rocm_sd/pipeline.hpp"
 #include "runtime/exec.hpp"
 #include "schedulers/diffusers_config.hpp"
@@ -37,6 +38,7 @@ struct Components {
   ModelKind kind = ModelKind::kSd1;
   DType dtype = DType::kF32;  // asked for; a model that overflowed may compute in a wider one
   WeightFormat weights;       // how the UNet's matrices and filters are held
+  WeightFormat vae_weights;   // the VAE's
   Device* device = nullptr;
   std::vector<TextEncoder> text;  // in the order of the UNet's context columns
   std::optional<UNet> unet;
@@ -45,6 +47,8 @@ struct Components {
   NoiseScheduleArgs noise;
   Prediction prediction = Prediction::kEpsilon;
   std::optional<SamplingRequest> native_sampling;  // what scheduler_config.json asks for
+  std::string sampling_refusal;  // why native_sampling is not what scheduler_config.json asks for
+  double sigma_data = 0;         // more than 0: EDM's preconditioning
   ModelInfo info;
   std::string vae_name;  // of a replaced VAE, for the receipt
   // SHA-256 of a single-file checkpoint and of a replaced VAE, computed beside the first picture; not valid
@@ -67,13 +71,19 @@ struct Components {
   bool has_encoder() const { return loaded_encoder || loaded_tiny_encoder; }
   // Reads the part's weights again, for another compute type. The models stay where they are.
   void reload(Part part, DType compute);
+  // Reads again, in the compute type that the part has, what `changed` names: adapters came or went.
+  void update(Part part, const std::function<bool(const std::string& name)>& changed);
   DType dtype_of(Part part) const;
   std::string describe_dtype() const;  // "bf16, text f16, unet weights int8": the UNet's, then what differs
 
-  bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
+  std::vector<ActiveAdapter> adapters;  // merged into every weight that is read
+  bool loaded_for_offload = false;      // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;
   std::optional<VaeEncoder> loaded_encoder;
   std::optional<TaesdEncoder> loaded_tiny_encoder;  // where there is no other
+
+ private:
+  class Source;
 };
 
 // Opens the checkpoint, reads its configurations and loads every weight, with options.offload into host

@@ -28,7 +28,7 @@ void Pipeline::State::ready(Part part) {
 
 void Pipeline::State::prepare_stages(const ResolvedRequest& r, const TokenRows& rows) {
   const auto tokens = rows.chunks * static_cast<int64_t>(rows.rows[0].front().ids.size());
-  const UnetShape shape{r.request.batch, r.conditions, r.latent_height, r.latent_width, tokens};
+  const UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
   if (!unet || !(unet->shape() == shape)) {
     unet.reset();  // give the buffers back before the new ones are made
     unet = std::make_unique<UnetStage>(components, arena, shape);
@@ -56,6 +56,9 @@ MemoryPlan Pipeline::State::measure(const ResolvedRequest& r, const TokenRows& r
   const uint64_t latents =
       16 * static_cast<uint64_t>(r.request.batch * r.latent_height * r.latent_width * 4) * sizeof(float);
   out.buffers = text.buffer_bytes() + unet->buffer_bytes() + vae->buffer_bytes() + latents;
+  if (r.request.tile_size > 0)
+    out.buffers +=
+        tiled_buffer_bytes(r.tiles, r.request.batch * r.conditions, r.latent_height, r.latent_width);
   const std::pair<Part, uint64_t> stages[] = {
       {Part::kText, out.text}, {Part::kUnet, out.unet}, {Part::kVae, out.vae}};
   for (const auto& [part, bytes] : stages) {
@@ -162,6 +165,38 @@ bool Pipeline::State::save_memory(const std::string& reason) {
   caches_dropped = true;
   drop_caches();
   return true;
+}
+
+void Pipeline::State::merge_adapters(std::vector<ActiveAdapter> wanted) {
+  const auto uses_of = [](const std::vector<ActiveAdapter>& list, Part part) {
+    std::vector<std::pair<Component, std::vector<AdapterUse>>> out;
+    for (const Component component : {Component::kUnet, Component::kTextEncoder, Component::kTextEncoder2})
+      if ((component == Component::kUnet) == (part == Part::kUnet))
+        out.emplace_back(component, adapter_uses(list, component));
+    return out;
+  };
+  const bool whole = std::exchange(weights_unsure, true);
+  const std::vector<ActiveAdapter> before = std::exchange(components.adapters, std::move(wanted));
+  for (const Part part : {Part::kText, Part::kUnet}) {
+    const auto old_uses = uses_of(before, part), new_uses = uses_of(components.adapters, part);
+    if (!whole && old_uses == new_uses) continue;
+    if (part == Part::kText) text.forget();
+    if (part == Part::kUnet) unet.reset();
+    const auto changed = [&](const std::string& name) {
+      for (const auto* uses : {&old_uses, &new_uses})
+        for (const auto& [component, list] : *uses)
+          for (const AdapterUse& use : list)
+            if (use.file->modules(component).contains(name)) return true;
+      return false;
+    };
+    // Weights that wait in host memory are there in every layout that they had: they are read anew.
+    if (whole || residency.offload() || !residency.resident(part))
+      components.reload(part, components.dtype_of(part));
+    else
+      components.update(part, changed);
+    residency.reloaded(part);
+  }
+  weights_unsure = false;
 }
 
 bool Pipeline::State::widen(Part part, const std::string& what) {

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "pipeline/adapters.hpp"
 #include "pipeline/latents_file.hpp"
 
 namespace rocm_sd {
@@ -97,6 +98,9 @@ const std::vector<OptionRow>& rows() {
        "how the UNet's weights are held: auto (as --dtype), or in 8 bits: int8, fp8; and multiplied: "
        "int8-products, fp8-products [auto]",
        load_text(&LoadOptions::weights)},
+      {"vae-weights", "", "Model", "TYPE",
+       "how the VAE's weights are held: auto (as --dtype), int8, fp8 [auto]",
+       load_text(&LoadOptions::vae_weights)},
       {"vram-budget", "", "Model", "BYTES", "device memory to stay within: 6G, 6000M, bytes [what is free]",
        [](OptionTargets& t, std::string_view v) { load_of(t).vram_budget = parse_bytes(v); }},
       {"offload", "", "Model", "", "keep weights in host memory; each stage puts its own on the device",
@@ -105,6 +109,8 @@ const std::vector<OptionRow>& rows() {
        load_text(&LoadOptions::prediction)},
       {"variant", "", "Model", "NAME", "fp16: prefer *.fp16.safetensors in a folder that has both",
        load_text(&LoadOptions::variant)},
+      {"lora-dir", "", "Model", "FOLDER", "where LoRAs are found by name, folders below it too",
+       load_text(&LoadOptions::lora_dir)},
       {"mmap", "", "Model", "", "map weight files instead of reading them",
        [](OptionTargets& t, std::string_view v) { load_of(t).mmap = parse_flag(v); }},
 
@@ -120,6 +126,9 @@ const std::vector<OptionRow>& rows() {
       {"clip-skip", "", "Prompt", "N",
        "stop N - 1 layers before the text encoder's last; 0: the model's own [0]",
        integer(&Request::clip_skip, 0, 12)},
+      {"lora", "", "Prompt", "FILE[:W[:TE]]",
+       "LoRA to draw with and its weights for UNet and text encoders; may be given several times",
+       [](OptionTargets& t, std::string_view v) { request_of(t).loras.push_back(parse_lora_use(v)); }, true},
       {"emphasis", "", "Prompt", "MODE", "how (word:1.2) acts: original, no norm, ignore [original]",
        text(&Request::emphasis)},
       {"plain-prompt", "", "Prompt", "", "no weights, cut at 77 tokens: Diffusers' reading of a prompt",
@@ -178,6 +187,15 @@ const std::vector<OptionRow>& rows() {
        [](OptionTargets& t, std::string_view v) { request_of(t).depth = load_image(std::string(v)); }},
       {"image-cfg-scale", "", "Image to image", "X", "instruct-pix2pix: how close to the picture [1.5]",
        number(&Request::image_cfg_scale, 0, 100)},
+
+      {"tile-size", "", "Tiles", "PX",
+       "the UNet over windows of this side, averaged; 0: the whole picture [0]",
+       integer(&Request::tile_size, 0, kMaxSide)},
+      {"tile-overlap", "", "Tiles", "PX", "what neighbouring windows share at least [half of tile-size]",
+       integer(&Request::tile_overlap, 0, kMaxSide)},
+      {"tile-batch", "", "Tiles", "N", "windows in one UNet call [1]", integer(&Request::tile_batch, 1, 64)},
+      {"tile-weights", "", "Tiles", "NAME", "in the average: uniform, gaussian [uniform]",
+       text(&Request::tile_weights)},
 
       {"aesthetic-score", "", "Advanced", "X", "SDXL refiner [6]", number(&Request::aesthetic_score, 0, 100)},
       {"negative-aesthetic-score", "", "Advanced", "X", "SDXL refiner [2.5]",

@@ -19,12 +19,13 @@ struct OptionTargets {
 struct OptionRow {
   const char* name;        // "cfg-scale"
   const char* short_name;  // "n", or ""
-  const char*
-      group;  // of the help text: "Model", "Prompt", "Picture", "Sampling", "Image to image", "Advanced"
-  const char* value;  // placeholder: "FILE", "N"; "" for a flag
+  const char* group;       // of the help text: "Model", "Prompt", "Picture", "Sampling", "Image to image",
+                           // "Tiles", "Advanced"
+  const char* value;       // placeholder: "FILE", "N"; "" for a flag
   const char* help;
   std::function<void(OptionTargets&, std::string_view value)>
-      set;  // throws UsageError without the option's name
+      set;               // throws UsageError without the option's name
+  bool repeats = false;  // each time adds to a list; of others the last counts
 };
 
 std::span<const OptionRow> option_rows();

@@ -16,8 +16,8 @@ Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
 
 Pipeline load_pipeline(const LoadOptions& options, Device& device, const Callbacks& callbacks) {
   const auto load = [&](const LoadOptions& how) {
-    return Pipeline(
-        std::make_unique<Pipeline::State>(load_components(how, device, callbacks), options.vram_budget));
+    return Pipeline(std::make_unique<Pipeline::State>(load_components(how, device, callbacks),
+                                                      options.vram_budget, options.lora_dir));
   };
   if (options.offload || &device == &host_device()) return load(options);
   try {
@@ -58,16 +58,24 @@ auto Pipeline::State::with_savings(const Work& work) {
   }
 }
 
+void Pipeline::State::use_loras(const GenerateRequest& request) {
+  std::vector<ActiveAdapter> wanted = adapters.open(requested_loras(request), *components.checkpoint);
+  if (wanted == components.adapters && !weights_unsure) return;
+  with_savings([&] { merge_adapters(wanted); });
+}
+
 MemoryPlan Pipeline::plan(const GenerateRequest& request) {
   State& s = *state_;
   const ResolvedRequest resolved = resolve_request(request, s.components, s.schedule);
   const TokenRows rows = s.text.tokenise(request, resolved.uses_negative());
+  s.use_loras(request);
   return s.with_savings([&] { return s.plan(resolved, rows); });
 }
 
 GenerateResult Pipeline::generate(const GenerateRequest& request, const Callbacks& callbacks) {
   State& s = *state_;
   const ResolvedRequest resolved = resolve_request(request, s.components, s.schedule);
+  s.use_loras(request);
   return s.with_savings([&] { return s.generate(resolved, callbacks); });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <random>
 
@@ -96,6 +97,9 @@ void resolve_size(ResolvedRequest& out, const Components& c) {
 SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c) {
   const GenerateRequest& r = out.request;
   SamplingRequest s;
+  require<FormatError>(
+      r.sampler != "auto" || c.sampling_refusal.empty(), c.sampling_refusal,
+      "; to draw with another, name a sampler (--sampler) and a schedule (--schedule or --sigmas)");
   if (r.sampler == "auto" && c.native_sampling)
     s = *c.native_sampling;
   else if (r.sampler != "auto")
@@ -106,6 +110,8 @@ SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c
   } else if (r.sampler != "auto") {
     s.schedule = "automatic";
   }
+  // Diffusers' inpainting pipeline sets skip_prk_steps.
+  if (r.mask && s.schedule_args.pndm == PndmStart::kRungeKutta) s.schedule_args.pndm = PndmStart::kPlms;
   s.schedule_args.sdxl = c.kind == ModelKind::kSdxl || c.kind == ModelKind::kSdxlRefiner;
   s.steps = r.steps;
   s.sigmas = r.sigmas;
@@ -136,7 +142,9 @@ void cut_schedule(ResolvedRequest& out, const NoiseSchedule& noise) {
   if (r.denoising_start) {
     const auto dropped = levels.size() > 1 ? steps_from(cutoff(*r.denoising_start)) : 0;
     levels.erase(levels.begin(), levels.begin() + dropped);
+    out.sampling.skipped_steps += static_cast<int>(dropped);
   }
+  if (r.denoising_start || r.denoising_end) out.sampling.schedule.calls.clear();  // PNDM goes by its levels
   require<UsageError>(levels.size() > 1, "denoising-start, denoising-end: no step is left of ", r.steps);
 }
 
@@ -212,6 +220,8 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   const bool from_picture = (r.init_image || !r.init_latents.empty()) && !components.is_instruct();
   out.strength = from_picture && !r.denoising_start ? r.strength : 1.0;
   out.sampling = plan_sampling(schedule, sampling_request(out, components));
+  r.tile_overlap = resolved_tile_overlap(r, components.downscale());
+  out.tiles = make_tile_grid(r, out.latent_height, out.latent_width, components.downscale());
   cut_schedule(out, schedule);
   resolve_guidance(out, components);
   return out;
@@ -221,6 +231,10 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
   Infotext info{r.prompt, r.negative_prompt.value_or(""), {}};
+  // As tags, which A1111 and this program read back.
+  for (const LoraUse& lora : r.loras)
+    info.prompt += concat(" <lora:", std::filesystem::path(lora.file).stem().string(), ":", lora.te_weight,
+                          lora.weight == lora.te_weight ? "" : concat(":", lora.weight), ">");
   const auto add = [&](const char* key, const std::string& value) { info.fields.emplace_back(key, value); };
   add("Steps", std::to_string(r.steps));
   add("Sampler", std::string(resolved.sampling.sampler->label));
@@ -236,6 +250,10 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   add("Model", components.info.name);
   add_hash("VAE hash", components.vae_hash);
   if (!components.vae_name.empty()) add("VAE", components.vae_name);
+  std::string hashes;
+  for (const ActiveAdapter& lora : components.adapters)
+    hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
+  if (!hashes.empty()) add("Lora hashes", hashes);
   if (varied) {
     add("Variation seed", std::to_string(r.variation_seed + index));
     add("Variation seed strength", number_text(r.variation_strength));
@@ -258,6 +276,11 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   if (components.zero_absent_negative && r.negative_prompt == "") add("Empty negative prompt", "encoded");
   if (components.text.size() > 1 && r.prompt_2) add("Prompt 2", *r.prompt_2);
   if (components.text.size() > 1 && r.negative_prompt_2) add("Negative prompt 2", *r.negative_prompt_2);
+  if (r.tile_size > 0) {
+    add("Tile size", std::to_string(r.tile_size));
+    add("Tile overlap", std::to_string(r.tile_overlap));
+    add("Tile weights", r.tile_weights);
+  }
   add("Device", without_threads(components.info.device));
   add("Compute type", components.info.dtype);
   add("Version", concat("rocm-sd ", version()));

@@ -3,6 +3,7 @@
 
 #include "pipeline/components.hpp"
 #include "pipeline/pixels.hpp"
+#include "pipeline/tile_grid.hpp"
 #include "schedulers/sampler.hpp"
 
 namespace rocm_sd {
@@ -15,6 +16,7 @@ struct ResolvedRequest {
   SamplingPlan sampling;
   double strength = 1;  // 1 where there is no init image
   int conditions = 2;   // per picture in one UNet call: 1, 2, or 3 (instruct-pix2pix)
+  TileGrid tiles;       // of the latents; one that covers them unless the request asks for tiles
   double guidance = 7;  // of the conditions; the request's scale but where the model does without
   MaskDownscale mask_downscale = MaskDownscale::kArea;
   bool blends_latents = false;     // after each step, rather than every prediction

@@ -111,7 +111,7 @@ void Pipeline::State::prepare_unet(const ResolvedRequest& r, const TextStates& s
   ready(Part::kUnet);
   unet->set_text(states, size_conditions(r, components.kind == ModelKind::kSdxlRefiner), profiler.get(),
                  cancel);
-  if (!init.extra.empty()) unet->set_extra_channels(init.extra);
+  if (!init.extra.empty() && r.request.tile_size == 0) unet->set_extra_channels(init.extra);
   unet->set_guidance(r.request.cfg_scale);
   std::vector<double> timesteps;
   for (const NoiseLevel& level : r.sampling.schedule.levels)
@@ -210,14 +210,19 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const In
   if (draws.masked) noise.next_aside();
   if (!q.initial_noise.empty()) start = to_nhwc(q.initial_noise, noise.shape());
 
-  const Denoiser denoiser([this, cancel](Exec& e, const Tensor& x,
-                                         double t) { return unet->step(e, x, t, profiler.get(), cancel); },
-                          {.prediction = components.prediction,
-                           .cfg_scale = r.guidance,
-                           .image_cfg_scale = q.image_cfg_scale,
-                           .instruct = components.is_instruct(),
-                           .guidance_rescale = q.guidance_rescale,
-                           .input_dtype = components.unet->input_dtype()});
+  std::optional<TiledUnet> tiled;
+  if (q.tile_size > 0)
+    tiled.emplace(*components.device, *unet, r.tiles, q.batch, r.latent_height, r.latent_width, init.extra);
+  const auto predict = [&](Exec& e, const Tensor& x, double t) {
+    return tiled ? (*tiled)(e, x, t, profiler.get(), cancel) : unet->step(e, x, t, profiler.get(), cancel);
+  };
+  const Denoiser denoiser(predict, {.prediction = components.prediction,
+                                    .sigma_data = components.sigma_data,
+                                    .cfg_scale = r.guidance,
+                                    .image_cfg_scale = q.image_cfg_scale,
+                                    .instruct = components.is_instruct(),
+                                    .guidance_rescale = q.guidance_rescale,
+                                    .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
   SamplerHooks hooks = sampler_hooks(r, callbacks, begin);
   // An inpainting model sees the picture and the mask itself.

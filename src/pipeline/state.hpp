@@ -11,6 +11,7 @@
 #include "pipeline/request.hpp"
 #include "pipeline/residency.hpp"
 #include "pipeline/text_stage.hpp"
+#include "pipeline/tiles.hpp"
 #include "pipeline/unet_stage.hpp"
 #include "pipeline/vae_stage.hpp"
 #include "rocm_sd/pipeline.hpp"
@@ -47,13 +48,14 @@ inline int64_t count_nonfinite(const std::vector<float>& values) {
 std::vector<float> to_nhwc(const std::vector<float>& nchw, const Shape& nhwc);
 
 struct Pipeline::State {
-  State(Components loaded, uint64_t budget)
+  State(Components loaded, uint64_t budget, std::string lora_dir)
       : components(std::move(loaded)),
         residency(components),
         arena(*components.device),
         scratch(*components.device),
         schedule(components.noise),
         text(components, arena),
+        adapters(std::move(lora_dir)),
         vram_budget(budget) {}
 
   Components components;
@@ -65,6 +67,11 @@ struct Pipeline::State {
   std::unique_ptr<UnetStage> unet;
   std::unique_ptr<VaeStage> vae;
   std::unique_ptr<Profiler> profiler;
+  AdapterLibrary adapters;
+
+  // Makes the request's LoRAs those that the weights hold. Every file is opened and checked before a weight
+  // is touched.
+  void use_loras(const GenerateRequest& request);
 
   // Memory (memory.cpp).
   uint64_t vram_budget = 0;  // as asked for; 0: what the device has free
@@ -94,6 +101,7 @@ struct Pipeline::State {
   GenerateResult generate(const ResolvedRequest& r, const Callbacks& callbacks);
 
  private:
+  void merge_adapters(std::vector<ActiveAdapter> wanted);
   void prepare_stages(const ResolvedRequest& r, const TokenRows& rows);
   MemoryPlan measure(const ResolvedRequest& r, const TokenRows& rows);
   MemoryPlan choose_bands(const ResolvedRequest& r, const TokenRows& rows, const MemoryPlan& whole,
@@ -122,7 +130,8 @@ struct Pipeline::State {
   void keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask, const Tensor& clean,
                      const std::vector<float>& start);
 
-  TokenRows rows;  // of the request at work
+  TokenRows rows;               // of the request at work
+  bool weights_unsure = false;  // merging adapters did not end: the parts are to be read whole
 };
 
 }  // namespace rocm_sd

@@ -24,13 +24,14 @@ void warn_once(std::vector<std::string>& warnings, std::string text) {
     warnings.push_back(std::move(text));
 }
 
-// Tags are taken out, so that they are not drawn as words, and each is named: the engine has no LoRA support
-// yet.
-std::string without_tags(const std::string& prompt, std::vector<std::string>& warnings) {
+// Tags are taken out, so that they are not drawn as words. LoRAs of the prompt are at work by then
+// (adapters.hpp); what has no effect is named.
+std::string without_tags(const std::string& prompt, bool negative, std::vector<std::string>& warnings) {
   const PromptTags tags = extract_lora_tags(prompt);
-  for (const LoraTag& lora : tags.loras)
-    warn_once(warnings, concat("<lora:", printable(lora.name), ":", lora.weight,
-                               "> in the prompt has no effect: LoRA files are not supported yet"));
+  if (negative)
+    for (const LoraTag& lora : tags.loras)
+      warn_once(warnings, concat("<lora:", printable(lora.name),
+                                 "> has no effect in the negative prompt: put it into the prompt"));
   for (const std::string& tag : tags.unknown)
     warn_once(warnings,
               concat("<", printable(tag),
@@ -103,8 +104,8 @@ TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative
       if (request.plain_prompt)
         prompts.push_back(plain_prompt(encoder, sanitize_utf8(text), out.warnings));
       else
-        prompts.push_back(
-            chunk_prompt(encoder.tokenizer, without_tags(text, out.warnings), chunk_options(encoder)));
+        prompts.push_back(chunk_prompt(encoder.tokenizer, without_tags(text, p == 0, out.warnings),
+                                       chunk_options(encoder)));
     }
   }
   // Of one prompt every encoder gives the same number of chunks.

@@ -46,6 +46,8 @@ class UnetStage {
   // Extra input channels for every condition, [conditions][batch,h,w,extra]: inpainting's mask and masked
   // latents, instruct-pix2pix's picture, a depth map.
   void set_extra_channels(const std::vector<std::vector<float>>& channels);
+  // The same in place, [K*N,h,w,extra] of input_dtype(), or empty where the model has none.
+  const Tensor& extra_channels() const { return extra_; }
 
   // scaled_input [K*N,h,w,4] of the UNet's input_dtype() -> the model's output [K*N,h,w,4] f32, overwritten
   // by the next call.

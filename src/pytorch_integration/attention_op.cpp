@@ -82,7 +82,11 @@ Tensor mask_view(const AtTensor& mask) {
 }
 
 void check_mask(const AtTensor& q, const AtTensor& mask, const Extents& e) {
+  using torch::headeronly::ScalarType;
   check_alike("rocm_sd::attention", q, mask, "mask", false);
+  const ScalarType type = mask.scalar_type();
+  check(type == ScalarType::Bool || type == ScalarType::Double || dtype_of(mask).has_value(),
+        "rocm_sd::attention: mask ", shown(mask), ": expected bool (True is seen) or a float type");
   const Shape have = sizes_of(mask), full = {e.batch, e.heads, e.queries, e.keys};
   bool fits = have.rank() <= 4;
   for (int i = 1; fits && i <= have.rank(); ++i)

@@ -76,6 +76,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(rocm_sd, m) {
       "scheduler_step(Tensor sample, Tensor model_output, float sample_scale, float output_scale,"
       " float guidance=1.0, Tensor? noise=None, float noise_scale=0.0, Tensor? previous=None,"
       " float previous_scale=0.0) -> Tensor");
+  m.def("_doctor() -> str");
   m.def("_explain(bool begin) -> str");
   m.def("_fallbacks() -> str");
   m.def("_set_kernels_enabled(bool enabled) -> bool");
@@ -92,6 +93,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(rocm_sd, m) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(rocm_sd, CompositeExplicitAutograd, m) {
+  m.impl("_doctor", TORCH_BOX(&doctor_report));
   m.impl("_explain", TORCH_BOX(&explain));
   m.impl("_fallbacks", TORCH_BOX(&fallbacks));
   m.impl("_set_kernels_enabled", TORCH_BOX(&enable_kernels));

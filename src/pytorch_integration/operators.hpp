@@ -47,4 +47,7 @@ AtTensor scheduler_step(AtTensor sample, AtTensor model_output, double sample_sc
                         double guidance, OptionalAt noise, double noise_scale, OptionalAt previous,
                         double previous_scale);
 
+// What this machine can do and lacks, as `rocm-sd doctor` prints it.
+std::string doctor_report();
+
 }  // namespace rocm_sd::torch_ops

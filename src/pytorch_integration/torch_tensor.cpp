@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -20,6 +21,9 @@ class TorchStorage final : public Storage {
  private:
   AtTensor tensor_;
 };
+
+// Kernels and BLAS count the elements of a row in 32 bits; rows that lie further apart are copied.
+constexpr int64_t kMaxRowStride = std::numeric_limits<int32_t>::max();
 
 Shape shape_of(torch::headeronly::IntHeaderOnlyArrayRef dims) {
   require(dims.size() <= Shape::kMaxRank, "a tensor of ", dims.size(), " dimensions: at most ",
@@ -118,6 +122,7 @@ std::optional<Tensor> rows_view(const AtTensor& x, const Shape& shape, int64_t i
   if (rows <= 1) row = images <= 1 ? columns : image;
   if (images <= 1) image = rows * row;
   if (row < columns || row < 1 || image % row != 0 || image / row < rows) return std::nullopt;
+  if (row > kMaxRowStride) return std::nullopt;
   // The storage is said to reach to the end of the last whole row; nobody reads beyond the last element.
   return view_as(x, {images, image / row, row}).narrow(1, 0, rows).narrow(2, 0, columns);
 }

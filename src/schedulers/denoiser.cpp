@@ -29,6 +29,10 @@ Denoiser::Denoiser(UnetCall unet, const DenoiserArgs& args) : unet_(std::move(un
                       "guidance rescale must be within 0..1, not ", args.guidance_rescale);
   require<UsageError>(!args.instruct || args.guidance_rescale == 0,
                       "guidance rescale is not defined for instruct-pix2pix guidance");
+  require<UsageError>(std::isfinite(args.sigma_data) && args.sigma_data >= 0,
+                      "sigma_data must be 0 or more, not ", args.sigma_data);
+  require<UsageError>(args.sigma_data == 0 || args.prediction != Prediction::kSample,
+                      "an EDM model predicts epsilon or v, not the clean latents");
   guidance_ = args.instruct ? Guidance::kInstruct : args.cfg_scale == 1 ? Guidance::kNone : Guidance::kPrompt;
 }
 
@@ -53,14 +57,27 @@ Tensor Denoiser::guided(Exec& ex, const Tensor& output) const {
                                  {text, whole.narrow(0, 2 * images, images)}});
 }
 
-Tensor Denoiser::operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space) const {
-  const bool exploding = space == LatentSpace::kVarianceExploding;
-  const double scale = exploding ? 1 / std::sqrt(level.sigma * level.sigma + 1) : 1;
+Tensor Denoiser::predict(Exec& ex, const Tensor& x, double scale, double timestep) const {
   const Tensor input = scale_model_input(ex, x, scale, conditions(), args_.input_dtype);  // [K*N,H,W,C]
-  const Tensor output = unet_(ex, input, level.timestep);
+  const Tensor output = unet_(ex, input, timestep);
   require(output.rank() == 4 && output.shape() == input.shape(), "denoiser: the UNet returned ",
           output.shape(), " for an input of ", input.shape());
-  const Tensor model = guided(ex, output);  // [N,H,W,C]
+  return guided(ex, output);
+}
+
+Tensor Denoiser::denoise_edm(Exec& ex, const Tensor& x, const NoiseLevel& level, double exploded) const {
+  const double data = args_.sigma_data, square = level.sigma * level.sigma + data * data;
+  const Tensor model = predict(ex, x, exploded / std::sqrt(square), level.timestep);  // [N,H,W,C]
+  const double sign = args_.prediction == Prediction::kV ? -1 : 1;
+  return linear_combination(
+      ex, {{exploded * data * data / square, x}, {sign * level.sigma * data / std::sqrt(square), model}});
+}
+
+Tensor Denoiser::operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space) const {
+  const bool exploding = space == LatentSpace::kVarianceExploding;
+  if (args_.sigma_data > 0) return denoise_edm(ex, x, level, exploding ? 1 : 1 / std::sqrt(level.alpha_bar));
+  const double scale = exploding ? 1 / std::sqrt(level.sigma * level.sigma + 1) : 1;
+  const Tensor model = predict(ex, x, scale, level.timestep);  // [N,H,W,C]
 
   // x / norm = signal * x0 + noise * epsilon with signal^2 + noise^2 = 1.
   const double norm = exploding ? std::sqrt(level.sigma * level.sigma + 1) : 1;

@@ -26,6 +26,9 @@ enum class Guidance {
 
 struct DenoiserArgs {
   Prediction prediction = Prediction::kEpsilon;
+  // More than 0: EDM's preconditioning with this sigma_data (Karras et al. 2022, table 1), v with the
+  // output's sign turned.
+  double sigma_data = 0;
   double cfg_scale = 7.5;           // 1 leaves the unconditional half out
   double image_cfg_scale = 1.5;     // kInstruct only
   bool instruct = false;            // three conditions per image
@@ -40,7 +43,8 @@ class Denoiser {
   // persistent tensor that the next call overwrites.
   using UnetCall = std::function<Tensor(Exec&, const Tensor& scaled_input, double timestep)>;
 
-  // Throws UsageError for scales that are not finite and rescale outside 0..1.
+  // Throws UsageError for scales that are not finite, rescale outside 0..1, and sigma_data below 0 or with a
+  // model that predicts the clean latents.
   Denoiser(UnetCall unet, const DenoiserArgs& args);
 
   Guidance guidance() const { return guidance_; }
@@ -53,6 +57,10 @@ class Denoiser {
 
  private:
   Tensor guided(Exec& ex, const Tensor& output) const;
+  // The UNet's output for scale * x, guidance applied, [N,H,W,C] f32.
+  Tensor predict(Exec& ex, const Tensor& x, double scale, double timestep) const;
+  // x * exploded is in kVarianceExploding.
+  Tensor denoise_edm(Exec& ex, const Tensor& x, const NoiseLevel& level, double exploded) const;
 
   UnetCall unet_;
   DenoiserArgs args_;

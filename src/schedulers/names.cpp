@@ -38,6 +38,19 @@ std::string normalized_name(std::string_view name) {
   return out;
 }
 
+std::optional<std::string> similar_name(std::string_view name, std::span<const std::string> known) {
+  constexpr size_t kMaxEdits = 3;
+  const std::string wanted = normalized_name(name);
+  std::optional<std::string> out;
+  size_t least = kMaxEdits + 1;
+  for (const std::string& k : known) {
+    const size_t edits = edit_distance(wanted, normalized_name(k));
+    if (edits < least) out = k;
+    least = std::min(least, edits);
+  }
+  return out;
+}
+
 void throw_unknown_name(std::string_view what, std::string_view name, std::span<const std::string> known) {
   const std::string wanted = normalized_name(name);
   const auto nearest = std::ranges::min_element(

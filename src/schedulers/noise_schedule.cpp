@@ -33,6 +33,24 @@ double cosine_alpha_bar(double t) {
   return c * c;
 }
 
+// Diffusers' betas_for_alpha_bar: "laplace" and "exp".
+double laplace_alpha_bar(double t) {
+  const double half = 0.5 - t;
+  const double lambda = -0.5 * std::copysign(1.0, half) * std::log(1 - 2 * std::fabs(half) + 1e-6);
+  const double snr = std::exp(lambda);
+  return std::sqrt(snr / (1 + snr));
+}
+double exponential_alpha_bar(double t) { return std::exp(t * -12.0); }
+
+std::vector<float> betas_of_alpha_bar(double (*alpha_bar)(double), int n) {
+  std::vector<float> betas;
+  for (int i = 0; i < n; ++i) {
+    const double ratio = alpha_bar((i + 1.0) / n) / alpha_bar(static_cast<double>(i) / n);
+    betas.push_back(static_cast<float>(std::min(1 - ratio, 0.999)));
+  }
+  return betas;
+}
+
 std::vector<float> make_betas(const NoiseScheduleArgs& args) {
   if (!args.trained_betas.empty()) return {args.trained_betas.begin(), args.trained_betas.end()};
   const int n = args.train_steps;
@@ -45,12 +63,14 @@ std::vector<float> make_betas(const NoiseScheduleArgs& args) {
       for (float& b : betas) b *= b;
       return betas;
     }
-    case BetaSchedule::kSquaredCosine: {
-      std::vector<float> betas;
-      for (int i = 0; i < n; ++i) {
-        const double ratio = cosine_alpha_bar((i + 1.0) / n) / cosine_alpha_bar(static_cast<double>(i) / n);
-        betas.push_back(static_cast<float>(std::min(1 - ratio, 0.999)));
-      }
+    case BetaSchedule::kSquaredCosine: return betas_of_alpha_bar(cosine_alpha_bar, n);
+    case BetaSchedule::kLaplace: return betas_of_alpha_bar(laplace_alpha_bar, n);
+    case BetaSchedule::kExponential: return betas_of_alpha_bar(exponential_alpha_bar, n);
+    case BetaSchedule::kSigmoid: {
+      std::vector<float> betas = linspace(-6, 6, n);
+      const float start = static_cast<float>(args.beta_start);
+      const float range = static_cast<float>(args.beta_end - args.beta_start);
+      for (float& b : betas) b = 1 / (1 + std::exp(-b)) * range + start;
       return betas;
     }
   }
@@ -82,17 +102,41 @@ BetaSchedule parse_beta_schedule(std::string_view name) {
   if (wanted == "linear") return BetaSchedule::kLinear;
   if (wanted == "scaledlinear") return BetaSchedule::kScaledLinear;
   if (wanted == "squaredcoscapv2") return BetaSchedule::kSquaredCosine;
-  const std::array<std::string, 3> known = {"linear", "scaled_linear", "squaredcos_cap_v2"};
+  if (wanted == "sigmoid") return BetaSchedule::kSigmoid;
+  if (wanted == "laplace") return BetaSchedule::kLaplace;
+  if (wanted == "exp") return BetaSchedule::kExponential;
+  const std::array<std::string, 6> known = {"linear",  "scaled_linear", "squaredcos_cap_v2",
+                                            "sigmoid", "laplace",       "exp"};
   throw_unknown_name("beta schedule", name, known);
 }
 
-NoiseSchedule::NoiseSchedule(const NoiseScheduleArgs& args) : zero_terminal_snr_(args.zero_terminal_snr) {
+void NoiseSchedule::fill_edm(const NoiseScheduleArgs& args) {
+  const auto [low, high] = *args.edm;
+  require<UsageError>(std::isfinite(high) && low > 0 && low < high,
+                      "noise schedule: expected 0 < sigma_min < ", "sigma_max, got ", low, " and ", high);
+  for (int i = 0; i < args.train_steps; ++i) {
+    const double w = args.train_steps == 1 ? 1 : static_cast<double>(i) / (args.train_steps - 1);
+    const double sigma = std::exp((1 - w) * std::log(low) + w * std::log(high));
+    sigmas_.push_back(static_cast<float>(sigma));
+    log_sigmas_.push_back(std::log(sigma));
+    alphas_cumprod_.push_back(1 / (1 + sigma * sigma));
+  }
+}
+
+NoiseSchedule::NoiseSchedule(const NoiseScheduleArgs& args)
+    : zero_terminal_snr_(args.zero_terminal_snr),
+      log_sigma_timesteps_(args.log_sigma_timesteps || args.edm),
+      edm_(args.edm.has_value()) {
   const size_t steps = args.trained_betas.empty() ? static_cast<size_t>(std::max(args.train_steps, 0))
                                                   : args.trained_betas.size();
   require<UsageError>(
       steps >= 1 && steps <= kMaxTrainSteps, "noise schedule: training steps must be 1..", kMaxTrainSteps,
       ", not ",
       args.trained_betas.empty() ? static_cast<int64_t>(args.train_steps) : static_cast<int64_t>(steps));
+  if (edm_) {
+    fill_edm(args);
+    return;
+  }
   const auto check = [](double beta, std::string_view what) {
     require<UsageError>(beta > 0 && beta < 1, "noise schedule: ", what, " must lie between 0 and 1, not ",
                         beta);
@@ -123,6 +167,7 @@ NoiseSchedule::NoiseSchedule(const NoiseScheduleArgs& args) : zero_terminal_snr_
 }
 
 double NoiseSchedule::sigma(double timestep) const {
+  if (log_sigma_timesteps_) return std::clamp(std::exp(4 * timestep), sigma_min(), sigma_max());
   const double t = std::clamp(timestep, 0.0, static_cast<double>(train_steps() - 1));
   const size_t low = static_cast<size_t>(t);
   if (low + 1 >= sigmas_.size()) return sigmas_.back();
@@ -131,14 +176,19 @@ double NoiseSchedule::sigma(double timestep) const {
   return std::exp((1 - w) * log_sigmas_[low] + w * log_sigmas_[low + 1]);
 }
 
-double NoiseSchedule::sigma_linear(double timestep) const {
-  const double t = std::clamp(timestep, 0.0, static_cast<double>(train_steps() - 1));
+double NoiseSchedule::sigma_linear(double index) const {
+  const double t = std::clamp(index, 0.0, static_cast<double>(train_steps() - 1));
   const size_t low = static_cast<size_t>(t);
   if (low + 1 >= sigmas_.size()) return sigmas_.back();
   return sigmas_[low] + (t - static_cast<double>(low)) * (sigmas_[low + 1] - sigmas_[low]);
 }
 
+double NoiseSchedule::timestep_of_index(int index) const {
+  return log_sigma_timesteps_ ? timestep(sigmas_[static_cast<size_t>(index)]) : index;
+}
+
 double NoiseSchedule::timestep(double sigma) const {
+  if (log_sigma_timesteps_) return 0.25 * std::log(std::max(sigma, 1e-10));
   const auto at = std::ranges::lower_bound(sigmas_, static_cast<double>(static_cast<float>(sigma)));
   if (at == sigmas_.end()) return train_steps() - 1;
   if (*at == static_cast<float>(sigma) || at == sigmas_.begin())

@@ -1,6 +1,7 @@
 // One run of a sampler: denoising, noise, hooks and reports.
 #include "schedulers/sampler.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -38,10 +39,55 @@ SamplerRun::SamplerRun(Exec& exec, const NoiseSchedule& schedule, const Sampling
       noise_(noise),
       hooks_(hooks) {}
 
-Tensor SamplerRun::denoise(Tensor& x, const NoiseLevel& level) {
+namespace {
+
+// torch.quantile's of the sizes of `values`: linear between neighbours.
+float quantile_of_sizes(std::span<const float> values, double ratio) {
+  std::vector<float> sizes;
+  for (const float v : values) sizes.push_back(std::fabs(v));
+  std::ranges::sort(sizes);
+  const double at = ratio * static_cast<double>(sizes.size() - 1);
+  const size_t low = static_cast<size_t>(at), high = std::min(low + 1, sizes.size() - 1);
+  return static_cast<float>(sizes[low] + (at - static_cast<double>(low)) * (sizes[high] - sizes[low]));
+}
+
+// [H,W,N*C] -> [N,H,W,C].
+std::vector<float> images_of_channels(const std::vector<float>& in, const Shape& shape) {
+  const int64_t images = shape[0], pixels = shape[1] * shape[2], channels = shape[3];
+  std::vector<float> out(in.size());
+  for (int64_t n = 0; n < images; ++n)
+    for (int64_t p = 0; p < pixels; ++p)
+      for (int64_t c = 0; c < channels; ++c)
+        out[static_cast<size_t>((n * pixels + p) * channels + c)] =
+            in[static_cast<size_t>((p * images + n) * channels + c)];
+  return out;
+}
+
+}  // namespace
+
+// Both are meant for pixels, not latents, and rare: the host does them.
+Tensor SamplerRun::limited(const Tensor& denoised) const {
+  if (!options.thresholding && options.clip_sample <= 0) return denoised;
+  std::vector<float> values = to_floats(ex.device(), denoised);
+  const size_t per_image = values.size() / static_cast<size_t>(denoised.dim(0));
+  for (size_t begin = 0; begin < values.size(); begin += per_image) {
+    const std::span<float> image = std::span(values).subspan(begin, per_image);
+    float limit = static_cast<float>(options.clip_sample), divisor = 1;
+    if (options.thresholding) {
+      const float most = static_cast<float>(options.thresholding->most);
+      divisor = limit = std::min(std::max(quantile_of_sizes(image, options.thresholding->ratio), 1.0f), most);
+    }
+    for (float& v : image) v = std::min(std::max(v, -limit), limit) / divisor;
+  }
+  return tensor_from(ex.device(), denoised.shape(), values.data());
+}
+
+Tensor SamplerRun::denoise(Tensor& x, const NoiseLevel& level, Tensor* raw) {
   const LatentSpace space = plan.sampler->space;
   if (hooks_.before_denoise) x = hooks_.before_denoise(ex, x, level, space);
   Tensor denoised = denoiser_(ex, x, level, space);
+  if (raw) *raw = denoised;
+  denoised = limited(denoised);
   if (hooks_.after_denoise) denoised = hooks_.after_denoise(ex, denoised, level);
   return denoised;
 }
@@ -64,10 +110,16 @@ Tensor SamplerRun::noise_between(double from, double to) {
     const double low = last.sigma > 0 ? last.sigma : levels[levels.size() - 2].sigma;
     std::vector<uint64_t> seeds;
     for (const ImageSeed& image : noise_source().seeds()) seeds.push_back(image.seed);
-    brownian_ = std::make_unique<BrownianNoise>(noise_->kind(), std::move(seeds), noise_->shape(), low,
-                                                plan.full_sigma_max);
+    Shape shape = noise_->shape();
+    if (options.path_seed) {  // one path of all images' values: [1,H,W,N*C]
+      seeds = {*options.path_seed};
+      shape = {1, shape[1], shape[2], shape[0] * shape[3]};
+    }
+    brownian_ =
+        std::make_unique<BrownianNoise>(noise_->kind(), std::move(seeds), shape, low, plan.full_sigma_max);
   }
-  const std::vector<float> values = brownian_->between(from, to);
+  std::vector<float> values = brownian_->between(from, to);
+  if (options.path_seed) values = images_of_channels(values, noise_->shape());
   return tensor_from(ex.device(), noise_->shape(), values.data());
 }
 

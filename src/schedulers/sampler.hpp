@@ -21,6 +21,12 @@ namespace rocm_sd {
 enum class SolverType { kMidpoint, kHeun, kBh1, kBh2 };
 enum class StepNoise { kBrownian, kIndependent };
 
+// Dynamic thresholding (Saharia et al., "Imagen", 2022, section 2.3): each image's clean latents are clamped
+// to the `ratio` quantile of their sizes, within 1..most, and divided by it.
+struct Thresholding {
+  double ratio = 0.995, most = 1;
+};
+
 // Unset fields take the sampler's own default.
 struct SamplerOptions {
   std::optional<double> eta;  // share of the full stochastic step, >= 0; TCD: gamma, 0..1
@@ -31,6 +37,16 @@ struct SamplerOptions {
   std::optional<SolverType> solver;
   std::optional<StepNoise> step_noise;    // SDE samplers: a Brownian path (k-diffusion) or fresh (Diffusers)
   std::optional<bool> lower_order_final;  // the order falls towards the last step
+  // Of Diffusers' configurations:
+  bool euler_at_final = false;   // DPM-Solver multistep: the last step is of order 1
+  bool predict_noise = false;    // DPM-Solver, UniPC, SA-Solver: integrate epsilon, not the clean latents
+  bool large_variance = false;   // DDPM: variance_type fixed_large
+  double timestep_scaling = 10;  // LCM's boundary condition
+  std::optional<int> corrector_order;  // SA-Solver; its predictor's is `order`
+  std::vector<int> uncorrected_steps;  // UniPC: disable_corrector
+  std::optional<uint64_t> path_seed;   // SDE samplers: of one Brownian path for the whole batch
+  double clip_sample = 0;              // more than 0: clean latents are clamped to -clip_sample..clip_sample
+  std::optional<Thresholding> thresholding;
 };
 
 struct StepReport {
@@ -60,7 +76,8 @@ struct SamplerRow {
   bool discard_penultimate = false;  // the last sigma before 0 is left out
   bool end_at_sigma_min = false;     // for schedules made of timesteps
   LatentSpace space = LatentSpace::kVarianceExploding;
-  double eta = 0;  // default; more than 0: draws noise
+  bool needs_timesteps = false;  // those of training: not with NoiseSchedule::log_sigma_timesteps()
+  double eta = 0;                // default; more than 0: draws noise
   int order = 1, max_order = 1;
   SolverType solver = SolverType::kMidpoint;
   StepNoise step_noise = StepNoise::kIndependent;
@@ -98,6 +115,7 @@ struct SamplingPlan {
   ScheduleKind schedule_kind = ScheduleKind::kNormal;
   Schedule schedule;          // the levels that will be visited
   double full_sigma_max = 0;  // before truncation: the Brownian path's range
+  int skipped_steps = 0;      // by strength: what the schedule had before its first level
   double start_factor = 1;    // of the initial noise
   double finish_factor = 1;   // of the latents after the last step
   int unet_calls() const;     // how often the UNet will run, guidance being one batch
@@ -129,13 +147,15 @@ class SamplerRun {
   int total;  // steps that report() announces; a sampler with steps of its own sets it first
 
   int steps() const { return plan.schedule.steps(); }
+  int full_steps() const { return plan.skipped_steps + steps(); }  // without strength
   double sigma(int i) const { return levels[static_cast<size_t>(i)].sigma; }
   Prediction prediction() const { return denoiser_.args().prediction; }
 
   // Clean latents for x at levels[i], at any level, or at a sigma between levels. Where hooks.before_denoise
-  // is set, x becomes what it returned.
+  // is set, x becomes what it returned. raw: receives the prediction before options.clip_sample and
+  // options.thresholding.
   Tensor denoise(Tensor& x, int i) { return denoise(x, levels[static_cast<size_t>(i)]); }
-  Tensor denoise(Tensor& x, const NoiseLevel& level);
+  Tensor denoise(Tensor& x, const NoiseLevel& level, Tensor* raw = nullptr);
   Tensor denoise_at(Tensor& x, double sigma) { return denoise(x, level_of_sigma(noise_schedule, sigma)); }
 
   Tensor noise();                                // fresh, [N,H,W,C] f32
@@ -145,6 +165,7 @@ class SamplerRun {
 
  private:
   BatchNoise& noise_source();
+  Tensor limited(const Tensor& denoised) const;
 
   const Denoiser& denoiser_;
   BatchNoise* noise_;

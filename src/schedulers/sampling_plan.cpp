@@ -81,6 +81,10 @@ bool made_of_timesteps(ScheduleKind kind) {
 
 SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& request) {
   const auto [row, suffix] = resolve(request.sampler);
+  require<UsageError>(
+      !noise.log_sigma_timesteps() || !row->needs_timesteps, "sampler ", row->label,
+      " works on the timesteps 0..", noise.train_steps() - 1,
+      " of training; this model is told log(sigma) / 4 in their place: take Euler or DPM++ 2M");
   SamplingPlan plan;
   plan.sampler = row;
   plan.options = fill_options(*row, request.options);
@@ -92,7 +96,7 @@ SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& re
     const std::optional<ScheduleKind> named = parse_schedule(request.schedule);
     args.kind = named ? *named : suffix.value_or(row->schedule);
     args.discard_penultimate = row->discard_penultimate;
-    if (row->end_at_sigma_min && made_of_timesteps(args.kind)) args.end_at_sigma_min = true;
+    if (row->end_at_sigma_min && made_of_timesteps(args.kind)) args.last = LastLevel::kSigmaMin;
     if (row->space == LatentSpace::kVariancePreserving) args.grid = TimestepGrid::kRounded;
     if (args.kind == ScheduleKind::kLeading && !named && args.steps_offset == 0) args.steps_offset = 1;
   }
@@ -104,7 +108,11 @@ SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& re
   plan.full_sigma_max = plan.schedule.levels.front().sigma;
   // Where the sampler lands by timesteps of its own, the stride says so; other samplers go to the next level.
   if (row->name != "ddim" && row->name != "ddim_trailing" && row->name != "plms") plan.schedule.stride = 0;
-  plan.schedule = truncate_for_strength(plan.schedule, request.strength, request.strength_rule);
+  if (row->name != "plms") plan.schedule.calls.clear();
+  const int steps = plan.schedule.steps();
+  plan.schedule = truncate_for_strength(noise, plan.schedule, request.strength, request.strength_rule,
+                                        request.schedule_is_set ? request.steps : 0);
+  plan.skipped_steps = steps - plan.schedule.steps();
 
   if (row->space == LatentSpace::kVarianceExploding) {
     const double first = plan.schedule.levels.front().sigma, last = plan.schedule.levels.back().sigma;
@@ -114,6 +122,9 @@ SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& re
   return plan;
 }
 
-int SamplingPlan::unet_calls() const { return sampler->unet_calls(schedule.steps()); }
+int SamplingPlan::unet_calls() const {
+  return schedule.calls.empty() ? sampler->unet_calls(schedule.steps())
+                                : static_cast<int>(schedule.calls.size());
+}
 
 }  // namespace rocm_sd

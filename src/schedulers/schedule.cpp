@@ -82,30 +82,68 @@ std::vector<int> beta_timesteps(int steps, int last, const ScheduleArgs& args) {
   return out;
 }
 
-// Diffusers' timestep_spacing (Lin et al. 2024, table 2).
-std::vector<double> spaced_timesteps(const ScheduleArgs& args, int train) {
+// np.arange(from, 0, -stride): its second value is rounded before it becomes the increment. Diffusers keeps a
+// value above 0 that the count's own rounding may leave (61 steps of 1000: timestep -1); it is dropped here.
+std::vector<double> descending_range(int from, double stride, int count) {
+  const double increment = (from - stride) - from;
+  std::vector<double> out;
+  for (int i = 0; i < count && i * stride < from; ++i) out.push_back(from + i * increment);
+  return out;
+}
+
+// Diffusers' timestep_spacing (Lin et al. 2024, table 2). last: the timesteps of 0..last - 1 are used.
+std::vector<double> spaced_timesteps(const ScheduleArgs& args, int train, int last) {
   const int n = args.steps;
+  const bool solver = args.grid == TimestepGrid::kSolver;
   std::vector<double> out;
   if (args.kind == ScheduleKind::kLinspace) {
-    const bool solver = args.grid == TimestepGrid::kSolver;
     for (int i = 0; i < n; ++i) {
       const int count = solver ? n + 1 : n;
       // NumPy's linspace: step * index from 0 upwards.
-      const double step = count == 1 ? 0 : static_cast<double>(train - 1) / (count - 1);
-      const double t = i == 0 && count > 1 ? train - 1 : step * (count - 1 - i);
+      const double step = count == 1 ? 0 : static_cast<double>(last - 1) / (count - 1);
+      const double t = i == 0 && count > 1 ? last - 1 : step * (count - 1 - i);
       out.push_back(args.grid == TimestepGrid::kFractional ? static_cast<float>(t) : std::nearbyint(t));
     }
   } else if (args.kind == ScheduleKind::kLeading) {
-    const bool solver = args.grid == TimestepGrid::kSolver;
-    const int stride = train / (solver ? n + 1 : n);
+    const int stride = last / (solver ? n + 1 : n);
     for (int i = 0; i < n; ++i)
       out.push_back((solver ? n - i : n - 1 - i) * static_cast<double>(stride) + args.steps_offset);
   } else {
-    const double stride = static_cast<double>(train) / n;
-    for (int i = 0; i < n; ++i) out.push_back(std::nearbyint(train - i * stride) - 1);
+    for (const double t : descending_range(last, static_cast<double>(train) / n, n))
+      out.push_back(std::nearbyint(t) - 1);
   }
   for (double& t : out) t = std::clamp(t, 0.0, static_cast<double>(train - 1));
   return out;
+}
+
+// Diffusers' lambda_min_clipped: how many timesteps are left.
+int unclipped_timesteps(const NoiseSchedule& noise, double lambda_min) {
+  const auto below =
+      std::ranges::find_if(noise.sigmas(), [&](double s) { return -std::log(s) < lambda_min; });
+  return static_cast<int>(below - noise.sigmas().begin());
+}
+
+// Diffusers' PNDM calls the UNet at these timesteps; levels are descending.
+void add_pndm_calls(Schedule& schedule, PndmStart start, int stride) {
+  std::vector<int> t;
+  for (size_t i = 0; i + 1 < schedule.levels.size(); ++i)
+    t.push_back(static_cast<int>(schedule.levels[i].timestep));
+  if (start == PndmStart::kPlms) {
+    if (t.size() > 1) t.insert(t.begin() + 1, t[1]);
+    schedule.calls = std::move(t);
+    return;
+  }
+  require<UsageError>(t.size() >= 4, "PNDM's Runge-Kutta start (skip_prk_steps false) needs 4 steps, not ",
+                      t.size());
+  std::vector<int> rk = {t[0]};
+  for (size_t i = 1; i < 4; ++i) {
+    const int middle = t[i] + stride / 2;
+    rk.insert(rk.end(), {middle, middle, t[i]});
+    if (i < 3) rk.push_back(t[i]);
+  }
+  schedule.runge_kutta_calls = rk;
+  schedule.calls = std::move(rk);
+  schedule.calls.insert(schedule.calls.end(), t.begin() + 3, t.end());
 }
 
 // LCM and TCD: a subset of the timesteps that the student was distilled on.
@@ -124,7 +162,8 @@ std::vector<int> distilled_timesteps(const ScheduleArgs& args, int train) {
 
 class Builder {
  public:
-  Builder(const NoiseSchedule& noise, const ScheduleArgs& args) : noise_(noise), args_(args) {
+  Builder(const NoiseSchedule& noise, const ScheduleArgs& args)
+      : noise_(noise), args_(args), end_(args.last) {
     low_ = args.sigma_min > 0 ? args.sigma_min : noise.sigma_min();
     high_ = args.sigma_max > 0 ? args.sigma_max : noise.sigma_max();
     require<UsageError>(std::isfinite(low_) && std::isfinite(high_) && low_ < high_, "schedule: sigma_min (",
@@ -143,7 +182,7 @@ class Builder {
       case ScheduleKind::kSgmUniform: {
         const double from = noise_.timestep(high_), to = noise_.timestep(low_);
         const int count = args_.kind == ScheduleKind::kNormal ? n : n + 1;
-        for (int i = 0; i < n; ++i) add_fractional(static_cast<float>(point(from, to, i, count)));
+        for (int i = 0; i < n; ++i) add_fractional(point(from, to, i, count));
         break;
       }
       case ScheduleKind::kSimple: {
@@ -208,41 +247,66 @@ class Builder {
   // Sigmas are rounded to float as in every Python project, whose noise depends on them.
   void add_sigma(double sigma) {
     NoiseLevel level = level_of_sigma(noise_, static_cast<float>(sigma));
+    if (noise_.log_sigma_timesteps()) return add(level);
     if (args_.rounding == TimestepRounding::kNearest) level.timestep = std::nearbyint(level.timestep);
     if (args_.rounding == TimestepRounding::kDown)
       level.timestep = std::floor(noise_.interpolated_timestep(sigma));
     add(level);
   }
   void add_timestep(int t) { add(level_of_timestep(noise_, t)); }
-  void add_fractional(double t) {
+  void add_fractional(double exact) {
+    if (noise_.log_sigma_timesteps()) return add_sigma(noise_.sigma(exact));
+    const double t = static_cast<float>(exact);
     if (t == std::floor(t)) return add_timestep(static_cast<int>(t));
     NoiseLevel level = level_of_sigma(noise_, static_cast<float>(noise_.sigma(t)));
     level.timestep = t;
     add(level);
   }
 
+  // The levels that Diffusers visits for timesteps that need not belong to their sigmas.
+  void add_log_linear(const std::vector<double>& timesteps) {
+    const double high = std::log(noise_.sigma_max()), low = std::log(noise_.sigma_min());
+    const size_t count = timesteps.size() + 1;
+    // Where the UNet is told sigmas, all count + 1 are steps and the configuration's end follows.
+    const bool all = noise_.log_sigma_timesteps();
+    for (size_t i = 0; i + (all ? 0 : 1) < count; ++i) {
+      const double sigma = std::exp(point(high, low, static_cast<int>(i), static_cast<int>(count)));
+      NoiseLevel level = level_of_sigma(noise_, static_cast<float>(sigma));
+      if (!all) level.timestep = timesteps[i];
+      add(level);
+    }
+    if (!all) end_ = LastLevel::kSigmaMin;
+  }
+
   void add_spaced() {
     need_own_timesteps();
-    const std::vector<double> timesteps = spaced_timesteps(args_, noise_.train_steps());
+    const int train = noise_.train_steps();
+    const bool solver = args_.grid == TimestepGrid::kSolver;
+    const int last = solver ? unclipped_timesteps(noise_, args_.lambda_min) : train;
+    require<UsageError>(last >= args_.steps, "schedule: lambda_min_clipped leaves ", last, " timesteps for ",
+                        args_.steps, " steps");
+    const std::vector<double> timesteps = spaced_timesteps(args_, train, last);
     if (args_.reshape) {
       // Karras and the like run over the spaced range; the solvers take the model's whole range.
-      const bool whole = args_.grid == TimestepGrid::kSolver;
+      const bool whole = solver || args_.log_linear;
       const double high = whole || args_.sigma_max > 0 ? high_ : noise_.sigma_linear(timesteps.front());
       const double low = whole || args_.sigma_min > 0 ? low_ : noise_.sigma_linear(timesteps.back());
       for (int i = 0; i < args_.steps; ++i)
         add_sigma(formula_sigma(*args_.reshape, point(0, 1, i, args_.steps), low, high, args_));
       return;
     }
+    if (args_.log_linear) return add_log_linear(timesteps);
     for (const double t : timesteps) {
       if (t == std::floor(t)) {
         add_timestep(static_cast<int>(t));
         continue;
       }
       NoiseLevel level = level_of_sigma(noise_, static_cast<float>(noise_.sigma_linear(t)));
-      level.timestep = t;
+      if (!noise_.log_sigma_timesteps()) level.timestep = t;
       add(level);
     }
-    if (args_.grid == TimestepGrid::kRounded) schedule_.stride = noise_.train_steps() / args_.steps;
+    if (args_.grid == TimestepGrid::kRounded && !noise_.log_sigma_timesteps())
+      schedule_.stride = noise_.train_steps() / args_.steps;
   }
 
   void add_explicit() {
@@ -259,16 +323,18 @@ class Builder {
 
   Schedule finish() {
     if (args_.discard_penultimate && schedule_.levels.size() > 1) schedule_.levels.pop_back();
-    if (args_.end_at_sigma_min) {
-      schedule_.levels.push_back(level_of_timestep(noise_, 0));
-    } else {
-      schedule_.levels.push_back({0, 1, 0});
+    switch (end_) {
+      case LastLevel::kZero: schedule_.levels.push_back({0, 1, 0}); break;
+      case LastLevel::kSigmaMin: schedule_.levels.push_back(level_of_timestep(noise_, 0)); break;
+      case LastLevel::kRepeatsLast: schedule_.levels.push_back(NoiseLevel(schedule_.levels.back())); break;
     }
+    if (args_.pndm != PndmStart::kNone) add_pndm_calls(schedule_, args_.pndm, schedule_.stride);
     return std::move(schedule_);
   }
 
   const NoiseSchedule& noise_;
   const ScheduleArgs& args_;
+  LastLevel end_;
   double low_ = 0, high_ = 0;
   Schedule schedule_;
 };
@@ -281,7 +347,7 @@ NoiseLevel level_of_sigma(const NoiseSchedule& noise, double sigma) {
 
 NoiseLevel level_of_timestep(const NoiseSchedule& noise, int timestep) {
   const size_t t = static_cast<size_t>(std::clamp(timestep, 0, noise.train_steps() - 1));
-  return {noise.sigmas()[t], noise.alphas_cumprod()[t], static_cast<double>(t)};
+  return {noise.sigmas()[t], noise.alphas_cumprod()[t], noise.timestep_of_index(static_cast<int>(t))};
 }
 
 std::vector<double> Schedule::sigmas() const {
@@ -305,16 +371,29 @@ Schedule make_schedule(const NoiseSchedule& noise, const ScheduleArgs& args) {
   return Builder(noise, padded).build();
 }
 
-Schedule truncate_for_strength(const Schedule& schedule, double strength, StrengthRule rule) {
+Schedule truncate_for_strength(const NoiseSchedule& noise, const Schedule& schedule, double strength,
+                               StrengthRule rule, int asked) {
   require<UsageError>(strength >= 0 && strength <= 1, "strength must be within 0..1, not ", strength);
-  const int steps = schedule.steps();
+  const int steps = asked > 0 ? asked : schedule.steps();
   const auto product = [&](double s) { return static_cast<int>(std::floor(steps * s)); };
   int kept = std::min(product(strength), steps);
   if (rule == StrengthRule::kA1111 && strength < 1)
     kept = std::min(product(std::min(strength, 0.999)) + 1, steps);
-  require<UsageError>(kept >= 1, "strength ", strength, " leaves none of the ", steps, " steps");
+  const int dropped = steps - kept;
+  require<UsageError>(kept >= 1 && dropped < schedule.steps(), "strength ", strength, " leaves none of the ",
+                      schedule.steps(), " steps");
   Schedule out = schedule;
-  out.levels.erase(out.levels.begin(), out.levels.end() - (kept + 1));
+  if (schedule.calls.empty()) {
+    out.levels.erase(out.levels.begin(), out.levels.begin() + dropped);
+    return out;
+  }
+  out.calls.erase(out.calls.begin(), out.calls.begin() + dropped);
+  const NoiseLevel end = out.levels.back();
+  out.levels.clear();
+  for (const int t : out.calls)
+    if (out.levels.empty() || t < out.levels.back().timestep)
+      out.levels.push_back(level_of_timestep(noise, t));
+  out.levels.push_back(end);
   return out;
 }
 

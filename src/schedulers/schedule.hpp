@@ -1,6 +1,7 @@
 // The noise levels that a sampler visits: A1111's, ComfyUI's, sd.cpp's and Diffusers' schedules.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,8 +18,8 @@ struct NoiseLevel {
   double alpha_bar = 1;
   double timestep = 0;  // what the UNet is told; may be fractional
 };
-NoiseLevel level_of_sigma(const NoiseSchedule& noise, double sigma);  // timestep by interpolation
-NoiseLevel level_of_timestep(const NoiseSchedule& noise, int timestep);
+NoiseLevel level_of_sigma(const NoiseSchedule& noise, double sigma);     // timestep by interpolation
+NoiseLevel level_of_timestep(const NoiseSchedule& noise, int timestep);  // an index of the table, clamped
 
 // steps + 1 levels, noisiest first; the last is where the picture is (sigma 0 unless asked otherwise).
 struct Schedule {
@@ -26,6 +27,9 @@ struct Schedule {
   // Diffusers' DDIM and PNDM step from timestep t to t - stride, whatever level comes next; 0: to the next
   // one.
   int stride = 0;
+  // Diffusers' PNDM: the timestep of each UNet call, of which the first `runge_kutta_calls` of the whole
+  // schedule are Runge-Kutta's (they stay whole where strength drops calls). Empty for other samplers.
+  std::vector<int> calls, runge_kutta_calls;
   int steps() const { return static_cast<int>(levels.size()) - 1; }
   std::vector<double> sigmas() const;
 };
@@ -61,6 +65,19 @@ enum class TimestepGrid {
 
 enum class TimestepRounding { kNone, kNearest, kDown };
 
+enum class LastLevel {
+  kZero,
+  kSigmaMin,     // the table's first entry: final_sigmas_type "sigma_min", set_alpha_to_one false
+  kRepeatsLast,  // the last level once more: DEIS, UniPC and SASolver over reshaped sigmas
+};
+
+// Diffusers' PNDM: what is called beside each level once.
+enum class PndmStart {
+  kNone,        // not PNDM
+  kPlms,        // the second level twice (skip_prk_steps)
+  kRungeKutta,  // twelve calls for the first three levels
+};
+
 struct ScheduleArgs {
   ScheduleKind kind = ScheduleKind::kNormal;
   int steps = 20;
@@ -77,8 +94,14 @@ struct ScheduleArgs {
   std::optional<ScheduleKind>
       reshape;  // kKarras, kExponential or kBeta over the spaced sigmas (use_*_sigmas)
   TimestepRounding rounding = TimestepRounding::kNone;  // of timesteps found by interpolation
-  bool end_at_sigma_min = false;  // final_sigmas_type "sigma_min", set_alpha_to_one false: not to sigma 0
-  int lcm_original_steps = 50;    // kLcm
+  LastLevel last = LastLevel::kZero;
+  int lcm_original_steps = 50;  // kLcm
+  // Euler's interpolation_type "log_linear": sigmas uniform in log sigma, the last of them the end, whatever
+  // the timesteps.
+  bool log_linear = false;
+  // kSolver: timesteps whose log(alpha / sigma) lies below are left out (lambda_min_clipped).
+  double lambda_min = -std::numeric_limits<double>::infinity();
+  PndmStart pndm = PndmStart::kNone;
 };
 
 // Throws UsageError for steps outside 1..1000 or above the training steps where each must be a timestep of
@@ -90,9 +113,11 @@ enum class StrengthRule {
   kDiffusers,  // the last floor(steps * strength) steps
   kA1111,      // the last floor(steps * min(strength, 0.999)) + 1 steps
 };
-// Drops leading levels; strength 1 keeps all. Throws UsageError unless 0 <= strength <= 1, or where not one
-// step is left.
-Schedule truncate_for_strength(const Schedule& schedule, double strength, StrengthRule rule);
+// Drops leading levels (of PNDM: calls); strength 1 keeps all. `asked` steps are what the strength is a share
+// of where the schedule has others, 0: the schedule's. Throws UsageError unless 0 <= strength <= 1, or where
+// not one step is left.
+Schedule truncate_for_strength(const NoiseSchedule& noise, const Schedule& schedule, double strength,
+                               StrengthRule rule, int asked = 0);
 
 // A schedule's name in A1111 ("SGM Uniform"), ComfyUI and sd.cpp ("sgm_uniform"), in any case, with spaces,
 // dashes and underscores alike. Empty for "automatic" (the sampler's own). Throws UsageError with the nearest

@@ -149,9 +149,13 @@ class Converter {
 
  private:
   Json scheduler() const {
-    return model_.scheduler_config() != nullptr
-               ? Json(*model_.scheduler_config())
-               : default_scheduler_config(model_.kind(), model_.prediction(), model_.zero_terminal_snr());
+    if (model_.scheduler_config() == nullptr)
+      return default_scheduler_config(model_.kind(), model_.prediction(), model_.zero_terminal_snr());
+    Json config(*model_.scheduler_config());
+    // -Infinity is the default, which JSON cannot say; the reader made a string of it.
+    if (config.contains("lambda_min_clipped") && config["lambda_min_clipped"].is_string())
+      config.erase("lambda_min_clipped");
+    return config;
   }
   int64_t tokens(Component text_encoder) const {
     return model_.store(text_encoder).shape("text_model.embeddings.token_embedding.weight")[0];

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/file.hpp"
 
 namespace rocm_sd {
@@ -42,15 +43,12 @@ std::string lookup(const nlohmann::json& cache, const std::string& key, const st
              : "";
 }
 
-}  // namespace
-
-std::string sha256_of_file(const std::filesystem::path& path) {
-  const InputFile file(path);
+std::string sha256_from(const InputFile& file, uint64_t begin) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   require<InternalError>(context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1,
                          "SHA-256: the crypto library cannot start it");
   std::vector<char> piece(std::min(kPiece, std::max<uint64_t>(file.size(), 1)));
-  for (uint64_t at = 0; at < file.size(); at += piece.size()) {
+  for (uint64_t at = begin; at < file.size(); at += piece.size()) {
     const uint64_t bytes = std::min<uint64_t>(piece.size(), file.size() - at);
     file.read_at(at, piece.data(), bytes);
     EVP_DigestUpdate(context.get(), piece.data(), bytes);
@@ -60,6 +58,21 @@ std::string sha256_of_file(const std::filesystem::path& path) {
   std::string hex;
   for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
   return hex;
+}
+
+}  // namespace
+
+std::string sha256_of_file(const std::filesystem::path& path) { return sha256_from(InputFile(path), 0); }
+
+std::string sha256_of_tensors(const std::filesystem::path& path) {
+  const InputFile file(path);
+  unsigned char length[8];  // of the header, little-endian
+  file.read_at(0, length, sizeof length);
+  uint64_t header = 0;
+  for (int i = 7; i >= 0; --i) header = header << 8 | length[i];
+  require<FormatError>(header <= file.size() - sizeof length, printable(path.string()),
+                       ": not a safetensors file");
+  return sha256_from(file, sizeof length + header);
 }
 
 std::string cached_sha256(const std::filesystem::path& path, const std::filesystem::path& cache) {

@@ -9,6 +9,8 @@ namespace rocm_sd {
 
 // 64 lower-case hex digits. Throws FileError as InputFile does.
 std::string sha256_of_file(const std::filesystem::path& path);
+// Of a safetensors file without its header: what A1111 calls a LoRA's hash.
+std::string sha256_of_tensors(const std::filesystem::path& path);
 
 // The same, looked up in and added to the JSON file `cache` under the file's absolute path, size and time of
 // change. A cache that cannot be read or written is worth a debug line, never an error.

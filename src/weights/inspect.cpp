@@ -1,8 +1,10 @@
 #include "weights/inspect.hpp"
+#include "weights/adapter.hpp"
 
 #include <algorithm>
 
 #include "base/file.hpp"
+#include "weights/adapter.hpp"
 #include "weights/checkpoint.hpp"
 #include "weights/layout.hpp"
 
@@ -86,6 +88,22 @@ void add_kind(Report& report, const fs::path& path, bool known) {
   }
 }
 
+// What a LoRA's file says without a model.
+void add_adapter(Report& report, const AdapterSummary& adapter) {
+  report.erase("problem");  // it is no model and need not load as one
+  Report& to = report["adapter"] = Report::object();
+  to["base_model"] = adapter.base_model;
+  const auto counts = [](const auto& map) {
+    Report out = Report::object();
+    for (const auto& [name, modules] : map) out[fmt::format("{}", name)] = modules;
+    return out;
+  };
+  to["algorithms"] = counts(adapter.algorithms);
+  to["components"] = counts(adapter.components);
+  to["ranks"] = counts(adapter.ranks);
+  to["unknown"] = adapter.unknown;
+}
+
 Report inspect_file(const fs::path& path, size_t largest) {
   const TensorSet tensors = TensorSet::open(path);
   Report report = {{"path", printable(path.native(), 4096)}, {"bytes", 0}};
@@ -109,6 +127,8 @@ Report inspect_file(const fs::path& path, size_t largest) {
   }
   sort_leftovers(tensors, parts, keys);
   if (parts.empty()) add_component(report, "tensors", "unknown", tensors.tensors());
+  if (parts.empty())
+    if (const auto adapter = summarise_adapter(tensors)) add_adapter(report, *adapter);
   report["metadata"] = tensors.metadata();
   add_largest(report, tensors.tensors(), largest);
   report["harmless"] = keys.harmless;
@@ -170,6 +190,20 @@ void append_names(std::string& out, std::string_view title, const Report& names)
   }
 }
 
+void append_adapter(std::string& out, const Report& adapter) {
+  const std::string base = text_of(adapter, "base_model");
+  if (!base.empty()) out += "adapter      for " + base + '\n';
+  const auto list = [&](const char* key, const char* format) {
+    for (const auto& [name, modules] : adapter.at(key).items())
+      fmt::format_to(std::back_inserter(out), fmt::runtime(format), name, modules.get<int64_t>());
+  };
+  list("algorithms", "  {}: {} modules\n");
+  list("components", "  {}: {} modules\n");
+  list("ranks", "  rank {}: {} modules\n");
+  if (const auto unknown = adapter.at("unknown").get<int64_t>(); unknown > 0)
+    fmt::format_to(std::back_inserter(out), "  {} tensors of unknown use\n", unknown);
+}
+
 }  // namespace
 
 Report inspect(const fs::path& path, size_t largest) {
@@ -191,6 +225,7 @@ std::string inspect_text(const Report& report) {
     line("predicts", concat(text_of(report, "prediction"), " (", text_of(report, "prediction_source"), ")",
                             report.at("zero_terminal_snr").get<bool>() ? ", zero terminal SNR" : ""));
   line("problem", text_of(report, "problem"));
+  if (report.contains("adapter")) append_adapter(out, report.at("adapter"));
   out += "components\n";
   for (const auto& component : report.at("components")) {
     std::string dtypes;

@@ -9,7 +9,8 @@ namespace rocm_sd {
 
 // Keys: path, bytes, type ("sdxl", "a LoRA", "unknown"), problem (why it would not load; absent if it would),
 // prediction, in_channels, components [{name, layout, parameters, bytes, dtypes {name: {tensors, bytes}}}],
-// tensors, metadata, largest [{name, dtype, shape, bytes}], harmless, unexpected, notes. Throws FileError and
+// tensors, metadata, largest [{name, dtype, shape, bytes}], harmless, unexpected, notes;
+// of a LoRA: adapter {base_model, algorithms, components, ranks, unknown}. Throws FileError and
 // FormatError where the file itself cannot be read.
 nlohmann::ordered_json inspect(const std::filesystem::path& path, size_t largest = 10);
 

@@ -92,7 +92,7 @@ def rocm_sd(program) -> Cli:
 def tiny_model(tmp_path_factory):
     """tiny_model(kind, ...): path of a tiny random checkpoint, made once per session.
 
-    kind: sd15, sd15-inpaint, sd15-pix2pix, sd21v, sdxl, refiner. layout: "folder" (Diffusers) or "single" (LDM file).
+    kind: sd15, sd15-inpaint, sd15-pix2pix, sd21v, sdxl, refiner, sd15-wide. layout: "folder" (Diffusers) or "single" (LDM file).
     dtype: fp32, fp16, bf16, fp8. Folders bring a small vocabulary; single files have CLIP's 49,408 rows, because such a
     file has no vocabulary of its own (small_vocab=True overrides it, for tests that never run the tokenizer).
     The same kind and seed give the same values in either layout, except for the token embedding's number of rows.

@@ -53,9 +53,11 @@ def error(got, want, before=0.0) -> float:
 
 
 def toy_unet(x: np.ndarray, t: float, sigmas: np.ndarray, alphas_cumprod: np.ndarray, prediction: str,
-             conditions: int = 1) -> np.ndarray:
+             conditions: int = 1, continuous: bool = False) -> np.ndarray:
     t = float(t)
-    if t == math.floor(t):
+    if continuous:  # the timestep is log(sigma) / 4
+        alpha_bar = 1 / (1 + math.exp(8 * t))
+    elif t == math.floor(t):
         alpha_bar = float(alphas_cumprod[int(t)])
     else:
         sigma = math.exp(np.interp(t, np.arange(len(sigmas)), np.log(sigmas)))
@@ -69,6 +71,16 @@ def toy_unet(x: np.ndarray, t: float, sigmas: np.ndarray, alphas_cumprod: np.nda
     out = {"epsilon": (x - signal * clean) / spread, "v_prediction": (signal * x - clean) / spread,
            "sample": clean}[prediction]
     return out.astype(np.float32)
+
+
+def edm_toy_unet(x: np.ndarray, t: float, sigma_data: float, prediction: str) -> np.ndarray:
+    """The same clean latents by an EDM model: clean = c_skip * latents + c_out * output."""
+    sigma = math.exp(4 * float(t))
+    root = math.sqrt(sigma**2 + sigma_data**2)
+    x = np.asarray(x, np.float64)
+    clean = 0.6 * 0.5 * math.cos(float(t) * 0.003) + 0.4 * np.tanh(x)
+    sign = -1 if prediction == "v_prediction" else 1
+    return ((clean - sigma_data**2 / root * x) * root / (sign * sigma * sigma_data)).astype(np.float32)
 
 
 def table(scheduler):

@@ -39,11 +39,12 @@ def a1111(ops, monkeypatch):
         if parent:
             setattr(made[parent], child, made[name])
 
-    callbacks = {"optimizers": [], "app": [], "unets": []}
+    callbacks = {"optimizers": [], "app": [], "unets": [], "step": []}
     module("modules", shared=types.SimpleNamespace(loaded_hypernetworks=[], opts=types.SimpleNamespace(upcast_attn=False)))
     monkeypatch.setitem(sys.modules, "modules.shared", made["modules"].shared)
     module("modules.script_callbacks", on_list_optimizers=callbacks["optimizers"].append,
-           on_app_started=callbacks["app"].append, on_list_unets=callbacks["unets"].append)
+           on_app_started=callbacks["app"].append, on_list_unets=callbacks["unets"].append,
+           on_cfg_denoiser=callbacks["step"].append)
     module("modules.devices", device=torch.device("cpu"), dtype_unet=torch.float32)
     module("modules.sd_unet", SdUnet=torch.nn.Module, SdUnetOption=type("SdUnetOption", (), {}), current_unet=None,
            current_unet_option=None, get_unet_option=lambda: None)
@@ -52,7 +53,8 @@ def a1111(ops, monkeypatch):
     module("modules.sd_hijack_optimizations", SdOptimization=type("SdOptimization", (), {}))
     module("modules.hypernetworks")
     module("modules.hypernetworks.hypernetwork", apply_hypernetworks=lambda nets, context: (context, context))
-    module("gradio", Accordion=lambda *a, **k: _Nothing(), Dropdown=lambda choices, **k: ("dropdown", choices, k))
+    module("gradio", Accordion=lambda *a, **k: _Nothing(), Checkbox=lambda value, **k: ("checkbox", value, k),
+           Radio=lambda choices, **k: ("radio", choices, k))
     for stack in ("ldm", "sgm"):
         module(stack)
         module(f"{stack}.modules")
@@ -109,18 +111,26 @@ def test_a1111_optimization(a1111, monkeypatch):
 
 
 def test_a1111_script(a1111, ops):
-    script = a1111.extension.RocmSDScript()
-    (level,) = script.ui(False)
-    assert level[1] == ["auto", "performance", "memory", "off"] and script.infotext_fields[0][1] == "ROCm SD level"
-    p = types.SimpleNamespace(extra_generation_params={})
-    script.process(p, "off")
-    try:
-        assert p.extra_generation_params == {"ROCm SD level": "off"}
-        q = randn(1, 1, 4, 8)
-        assert ops.explain("attention", q, q, q).kernel == "pytorch"
-    finally:
+    script = a1111.extension.ROCmOptimizationScript()
+    enabled, level = script.ui(False)
+    assert enabled[:2] == ("checkbox", True) and level[:2] == ("radio", ["auto", "performance", "memory", "off"])
+    (box, ticked), (_, name) = script.infotext_fields
+    assert box is enabled and ticked({"ROCm SD level": "off"}) is False and ticked({}) is None and name == "ROCm SD level"
+    q = randn(1, 1, 4, 8)
+    for args in (("off",), (False, "performance"), (True, "off")):  # [level] is the form of earlier versions
+        p = types.SimpleNamespace(extra_generation_params={})
+        script.process(p, *args)
+        try:
+            assert p.extra_generation_params == {"ROCm SD level": "off"}
+            assert ops.explain("attention", q, q, q).kernel == "pytorch"
+        finally:
+            script.postprocess(p, None)
+        assert ops.explain("attention", q, q, q).kernel != "pytorch"
+    for args in (("memory",), (True, "Memory")):
+        p = types.SimpleNamespace(extra_generation_params={})
+        script.process(p, *args)
+        assert p.extra_generation_params == {"ROCm SD level": "memory"}
         script.postprocess(p, None)
-    assert ops.explain("attention", q, q, q).kernel != "pytorch"
     with pytest.raises(ValueError, match="expected one of"):
         script.process(p, "fastest")
 
@@ -160,7 +170,7 @@ def test_a1111_engine_unet(a1111, tiny_model, monkeypatch):
     engine.coarsest = 1
     model.get_parameter("out.2.weight").mul_(2)  # as a LoRA does
     monkeypatch.setattr(a1111.modules["modules.sd_unet"], "current_unet", engine)
-    a1111.extension.RocmSDScript().process_batch(None)
+    a1111.extension.ROCmOptimizationScript().process_batch(None)
     unet.conv_out.weight.mul_(2)
     assert psnr(engine.forward(*inputs), unet(*inputs).sample) >= 90
     other, _, refiner = ldm_unet(tiny_model)  # another checkpoint in the middle of a picture
@@ -178,7 +188,7 @@ def test_a1111_level_reaches_the_unet(a1111, ops):
     unet = Ldm().eval()
     p = types.SimpleNamespace(extra_generation_params={},
                               sd_model=types.SimpleNamespace(model=types.SimpleNamespace(diffusion_model=unet)))
-    script = a1111.extension.RocmSDScript()
+    script = a1111.extension.ROCmOptimizationScript()
     script.process(p, "memory")
     assert ops.report(unet)["residual blocks"] == script.changed["residual blocks"] == 2 and p.extra_generation_params == {"ROCm SD level": "memory"}
     script.postprocess(p, None)
@@ -194,8 +204,54 @@ def test_a1111_level_with_the_engine_chosen(a1111, ops, monkeypatch):
     p = types.SimpleNamespace(extra_generation_params={},
                               sd_model=types.SimpleNamespace(model=types.SimpleNamespace(diffusion_model=unet)))
     monkeypatch.setattr(a1111.modules["modules.sd_unet"], "get_unet_option", a1111.extension.EngineUnetOption)
-    script, q = a1111.extension.RocmSDScript(), randn(1, 1, 4, 8)
+    script, q = a1111.extension.ROCmOptimizationScript(), randn(1, 1, 4, 8)
     for level in ("performance", "off"):
         script.process(p, level)
         assert ops.report(unet) == {} and ops.explain("attention", q, q, q).kernel != "pytorch"
         script.postprocess(p, None)
+
+
+def picture_of(unet, **more):
+    return types.SimpleNamespace(extra_generation_params={}, **more,
+                                 sd_model=types.SimpleNamespace(model=types.SimpleNamespace(diffusion_model=unet)))
+
+
+def test_a1111_pictures_that_fail(a1111, ops):
+    """The program closes a picture's parameters whatever happened; where it cannot, the next picture puts all back."""
+    from test_torch_engine import Ldm
+
+    unet, other, closed = Ldm().eval(), Ldm().eval(), []
+    script, q = a1111.extension.ROCmOptimizationScript(), randn(1, 1, 4, 8)
+    p = picture_of(unet, close=lambda: closed.append(1))
+    script.process(p, True, "memory")
+    assert ops.report(unet)
+    p.close()
+    assert ops.report(unet) == {} and closed == [1]
+    script.process(picture_of(unet), True, "memory")
+    script.process(picture_of(other), False)
+    assert ops.report(unet) == ops.report(other) == {} and ops.explain("attention", q, q, q).kernel == "pytorch"
+    script.postprocess(p, None)
+    assert ops.explain("attention", q, q, q).kernel != "pytorch"
+
+
+@torch.no_grad()
+def test_a1111_checkpoints_that_are_swapped_in(a1111, ops, monkeypatch):
+    """A refiner, or the checkpoint of hires fix: the level that the infotext names holds for it, too."""
+    from test_torch_engine import Ldm
+
+    base, refiner = Ldm().eval(), Ldm().eval()
+    script, (before_step,) = a1111.extension.ROCmOptimizationScript(), a1111.callbacks["step"]
+    shared = a1111.modules["modules"].shared
+    p = picture_of(base)
+    monkeypatch.setattr(shared, "sd_model", p.sd_model, raising=False)
+    before_step(None)
+    assert ops.report(base) == {}  # no picture is being drawn
+    script.process(p, True, "memory")
+    patch = base.block._rocm_sd_patch
+    before_step(None)
+    assert base.block._rocm_sd_patch is patch  # it is not done again
+    monkeypatch.setattr(shared, "sd_model", picture_of(refiner).sd_model)
+    before_step(None)
+    assert ops.report(refiner)["residual blocks"] == 2
+    script.postprocess(p, None)
+    assert ops.report(base) == ops.report(refiner) == {}

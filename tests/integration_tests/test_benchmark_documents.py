@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import analysis_tables
+import cost_tables
 import tables as benchmarks
 import plot_svg
 import record
@@ -223,3 +224,21 @@ def test_bench_cpu_writes_a_record(tmp_path, monkeypatch, capsys):
     assert data["tables"]["process"]["rows"] == [{"program": "rocm-sd", "type": "f32", "peak": 5, "psnr": 83}, {"program": "PyTorch", "type": "f32", "peak": 6}]
     assert data["command"] == "`make bench-cpu BENCH_ARGS='--dtypes f32 --rounds 2 --sizes 256 --batches 1'`" and data["clocks"] is not None
     assert "| rocm-sd | f32 | 5.00 GB | 83.0 dB |" in capsys.readouterr().out
+
+
+def test_costs_are_priced_and_sourced(repository):
+    folder = repository / "share" / "published"
+    cards, tables_ = json.loads((folder / "cards.json").read_text()), cost_tables.tables(folder)
+    for card in cards["cards"]:
+        assert card["price"] > 0 and card["watts"] > 0
+        for key in ("price_source", "watts_source"):
+            assert card[key]["url"].startswith("https://") and card[key]["date"] >= "2022"
+    for m in cards["modelled"]:
+        assert m["command"].startswith("rocm-sd predict") and m["seconds"] > 0 and m["commit"] and m["date"]
+    for name in ("sd15", "sdxl"):
+        rows = tables_[name]["rows"]
+        assert len(rows) >= 4 and {row["kind"] for row in rows} <= set(cost_tables.KINDS.values())
+        assert any("not measured" in row["kind"] for row in rows) and all(row["source"] for row in rows)
+    # 36 s of 100 W are 0.001 kWh; of 3 years of 8 hours a day, 36 s an image are 876 000 images.
+    got = cost_tables.cost({"price": 876, "watts": 100}, 36.0, {"dollars_per_kwh": 0.5, "years": 3, "hours_per_day": 8})
+    assert got == pytest.approx({"electricity": 0.5, "card": 1.0})

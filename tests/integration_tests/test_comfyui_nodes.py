@@ -77,7 +77,8 @@ def comfyui(ops, monkeypatch):
 def test_comfyui_nodes_keep_the_contract(comfyui):
     assert not hasattr(comfyui, "comfy_entrypoint")  # both would hide one of them
     for name, node in comfyui.NODE_CLASS_MAPPINGS.items():
-        assert set(node.INPUT_TYPES()) <= {"required", "optional", "hidden"} and node.CATEGORY == "rocm_sd"
+        assert set(node.INPUT_TYPES()) <= {"required", "optional", "hidden"}
+        assert node.CATEGORY == ("ROCm Optimizations" if name.startswith("ROCm") else "rocm_sd")
         assert callable(getattr(node, node.FUNCTION)) and isinstance(node.RETURN_TYPES, tuple)
         assert name in comfyui.NODE_DISPLAY_NAME_MAPPINGS
 
@@ -183,6 +184,54 @@ def test_comfyui_workflows(comfyui):
             assert len(node.get("widgets_values", [])) == len(known) - len(linked) + controls
 
 
-def test_comfyui_doctor(comfyui):
+def test_comfyui_doctor(comfyui, rocm_sd):
     told = comfyui.NODE_CLASS_MAPPINGS["RocmSDDoctor"]().report()
-    assert "ROCmSDBackend" in told["ui"]["text"][0] and told["result"][0] == told["ui"]["text"][0]
+    text = told["result"][0]
+    assert "ROCmSDBackend" in text and told["ui"]["text"] == [text] and text.startswith(rocm_sd("doctor").stdout.rstrip())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("level", ["Auto", "Performance", "Memory"])
+def test_nodes_of_the_first_description(comfyui, tiny_model, level):
+    from test_torch_engine import Ldm
+    from test_torch_optimize import psnr
+    from tiny_models import random_weights
+
+    mappings = comfyui.NODE_CLASS_MAPPINGS
+    for key in ("ROCmOptimizedAttention", "ROCmOptimizedVAE"):
+        assert level in mappings[key].INPUT_TYPES()["required"]["optimization_level"][0]
+    model = random_weights(Ldm(), 1).eval().requires_grad_(False)
+    inputs = randn(2, 8, 5, 6), randn(2, 12, seed=1), randn(2, 7, 6, seed=2)
+    patcher = ModelPatcher()
+    patcher.model = types.SimpleNamespace(diffusion_model=model)
+    (clone,) = mappings["ROCmOptimizedAttention"]().apply_optimization(patcher, level)
+    (wrapper,) = clone.wrappers.values()
+    assert wrapper.level == level.lower() and patcher.wrappers == {} and "optimized_attention_override" in clone.model_options["transformer_options"]
+    want = model(*inputs)
+    assert psnr(wrapper(PlainExecutor(model), *inputs), want) >= 100
+    model.block.out_layers[3].weight.data.mul_(2)  # as ComfyUI merges a LoRA; it then says that the model was loaded
+    wrapper.forget()
+    assert psnr(model(*inputs), want) < 60 and psnr(wrapper(PlainExecutor(model), *inputs), model(*inputs)) >= 100
+    assert not any("rocm_sd" in key for m in model.modules() for key in (*m.__dict__, *type(m).__dict__))
+    vae, samples = ComfyVAE(), randn(1, 16, 4, 5)
+    (ours,) = mappings["ROCmOptimizedVAE"]().apply_optimization(vae, level)
+    assert psnr(ours.decode(samples), vae.decode(samples)) >= 90
+
+
+class PlainExecutor:
+    def __init__(self, model):
+        self.class_obj = model
+
+    def __call__(self, *args, **kwargs):
+        return self.class_obj(*args, **kwargs)
+
+
+def test_comfyui_without_the_package(monkeypatch):
+    """Says what to install, and where."""
+    monkeypatch.setitem(sys.modules, "rocm_sd_ops", None)
+    for name in [n for n in sys.modules if n.startswith("rocm_sd_comfyui")]:
+        monkeypatch.delitem(sys.modules, name)
+    spec = importlib.util.spec_from_file_location("rocm_sd_comfyui", REPOSITORY / "integrations/comfyui/__init__.py",
+                                                  submodule_search_locations=[str(REPOSITORY / "integrations/comfyui")])
+    with pytest.raises(ImportError, match="rocm_sd_ops is not installed.*-m pip install"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))

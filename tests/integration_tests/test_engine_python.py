@@ -152,3 +152,49 @@ def test_a_closed_pipeline_says_so(engine, tiny_model):
     for call in (lambda: pipe("a cat"), pipe.plan):
         with pytest.raises(engine.EngineError, match="was closed"):
             call()
+
+
+def test_names_of_the_package(engine):
+    """From the package itself; pipelines of Diffusers, too."""
+    import diffusers
+    import rocm_sd_ops
+
+    assert rocm_sd_ops.ROCmOptimizedPipeline is engine.ROCmOptimizedPipeline
+    assert issubclass(rocm_sd_ops.ROCmStableDiffusionPipeline, diffusers.StableDiffusionPipeline)
+    assert issubclass(rocm_sd_ops.ROCmStableDiffusionXLPipeline, diffusers.StableDiffusionXLPipeline)
+    for name in rocm_sd_ops.__all__:
+        assert getattr(rocm_sd_ops, name) is not None, name
+    with pytest.raises(AttributeError, match="no attribute 'ROCmPipeline'"):
+        rocm_sd_ops.ROCmPipeline  # noqa: B018
+
+
+def test_as_a_diffusers_pipeline_is_used(engine, tiny_model):
+    import torch
+
+    call = dict(num_inference_steps=2, output_type="np", sampler="Euler", **SIZE)
+    empty = engine.ROCmOptimizedPipeline(device="cpu")
+    with pytest.raises(engine.EngineError, match="no model is loaded.*from_pretrained"):
+        empty("a cat", **call)
+    with empty.load(tiny_model("sd15"), torch_dtype=torch.float32) as made:
+        want = made("a cat", seed=7, rng="cpu", **call).images
+        generator = torch.Generator().manual_seed(7)
+        assert made.to("cpu") is made and np.array_equal(made("a cat", generator=generator, **call).images, want)
+        assert not np.array_equal(made("a cat", generator=generator, **call).images, want)  # it has moved on
+        assert np.array_equal(made("a cat", generator=torch.Generator().manual_seed(7), **call).images, want)
+        assert made.to(torch.bfloat16) is made and "bf16" in made("a cat", seed=7, rng="cpu", **call).parameters[0]
+        made.to(torch.device("cpu"), torch.float32)
+        assert np.array_equal(made("a cat", seed=7, rng="cpu", **call).images, want)
+        with pytest.raises(engine.EngineError, match="no such emulated GPU"):
+            made.to("emu:gfx0")
+        assert np.array_equal(made("a cat", seed=7, rng="cpu", **call).images, want)  # what was loaded stays
+        with pytest.raises(ValueError, match="torch_dtype"):
+            made.load(tiny_model("sd15"), torch_dtype=torch.float64)
+        with pytest.raises(TypeError, match="torch.Generator"):
+            made("a cat", generator=7, **call)
+
+
+def test_torch_dtype(engine, tiny_model):
+    import torch
+
+    with engine.ROCmOptimizedPipeline.from_pretrained(tiny_model("sd15"), torch_dtype=torch.bfloat16, device="cpu") as made:
+        assert "bf16" in made("a cat", num_inference_steps=1, seed=1, **SIZE).parameters[0]

@@ -99,17 +99,14 @@ def test_weights_in_eight_bits(rocm_sd, repository, tmp_path, weights, floor):
 def test_every_sampler(rocm_sd, tiny_model, tmp_path, sampler):
     model = with_scheduler(tiny_model("sd15"), tmp_path / "model", sampler)
     want = diffusers_picture(model, 64)
-    # Diffusers' pipelines hand eta = 0 to every scheduler that takes one; TCD's own default is 0.3.
-    args = ["--eta", 0] if sampler == "tcd" else []
-    assert psnr(our_picture(rocm_sd, model, tmp_path / "a.png", 64, *args), want) >= 60
+    assert psnr(our_picture(rocm_sd, model, tmp_path / "a.png", 64), want) >= 60
 
 
 @pytest.mark.parametrize("sampler", SCHEDULERS)
 def test_every_sampler_with_trained_weights(rocm_sd, repository, tmp_path, sampler):
     model = with_scheduler(repository / "models" / "demo", tmp_path / "model", sampler)
     want = diffusers_picture(model, 128)
-    args = ["--eta", 0] if sampler == "tcd" else []
-    check_three_pictures(rocm_sd, model, tmp_path, want, args)
+    check_three_pictures(rocm_sd, model, tmp_path, want, [])
 
 
 def check_three_pictures(rocm_sd, model, folder, want, args):

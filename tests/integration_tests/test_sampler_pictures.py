@@ -37,6 +37,8 @@ PENULTIMATE_LEFT_OUT = {"dpmpp_3m_sde"}  # A1111 drops the last sigma above 0 th
 # Diffusers' bh1 is infinity times 0, so it ends at the least sigma.
 OPTIONS = {
     "uni_pc": ("UniPCMultistepScheduler", {"solver_type": "bh1", "solver_order": 3, "final_sigmas_type": "sigma_min"}),
+    "dpmpp_2s_sde": ("DPMSolverSinglestepScheduler", {"algorithm_type": "sde-dpmsolver++"}),
+    "sa_solver": ("SASolverScheduler", {}),
     "ddim_trailing": ("DDIMScheduler", {"clip_sample": False, "timestep_spacing": "trailing"}),
 }
 # Names of test_pipeline.py's table (Diffusers' words) for samplers that we list under another name.

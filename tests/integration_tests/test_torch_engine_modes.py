@@ -165,7 +165,7 @@ def test_one_operator_of_a_compiled_graph(ops, kind):
 def test_opcheck_of_the_compiled_operator(ops):
     unet = tiny_unet("sd15")
     ops.optimize_sd_model(unet, "performance", engine=True)
-    engine = unet._rocm_sd_state.engines["unet"]
+    engine = unet._rocm_sd_patch.engine
     inputs = unet_inputs(unet)
     torch.library.opcheck(torch.ops.rocm_sd._unet_forward.default,
                           (engine.key, inputs["sample"], torch.full((2,), 500), inputs["encoder_hidden_states"], None, None, None))

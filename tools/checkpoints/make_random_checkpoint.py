@@ -28,7 +28,7 @@ import torch
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tools" / "checkpoints"))
 import ldm_names
-from model_shapes import CLIP_VOCABULARY, KINDS, shapes
+from model_shapes import CLIP_VOCABULARY, KINDS, WIDE, shapes
 
 DTYPES = {"fp32": (torch.float32, "F32"), "fp16": (torch.float16, "F16"), "bf16": (torch.bfloat16, "BF16"),
           "fp8": (torch.float8_e4m3fn, "F8_E4M3")}
@@ -264,7 +264,7 @@ def write_checkpoint(kind: str, target: Path, *, tiny: bool = False, seed: int =
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("kind", choices=(*KINDS, WIDE))
     parser.add_argument("target", type=Path, help="a folder to make, or a file name ending in .safetensors")
     parser.add_argument("--dtype", choices=DTYPES, default="fp16")
     parser.add_argument("--tiny", action="store_true", help="small widths, the same topology")

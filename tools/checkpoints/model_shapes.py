@@ -10,6 +10,10 @@ from __future__ import annotations
 
 KINDS = ("sd15", "sd15-inpaint", "sd15-pix2pix", "sd21v", "sdxl", "refiner")
 
+# Of few layers, and tiny but for its width: from 256 channels on a model in bf16 is computed in products of bf16
+# (docs/architecture.md, "Numerics"). It has one size.
+WIDE = "sd15-wide"
+
 CLIP_VOCABULARY = 49408
 
 _SCALED_LINEAR = dict(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", num_train_timesteps=1000,
@@ -25,7 +29,11 @@ def _unet(kind: str, tiny: bool) -> dict:
     if kind.startswith("sd15"):
         unet |= dict(_ALL_CROSS, sample_size=64, cross_attention_dim=768, attention_head_dim=8,
                      block_out_channels=(320, 640, 1280, 1280))
-        unet["in_channels"] = {"sd15": 4, "sd15-inpaint": 9, "sd15-pix2pix": 8}[kind]
+        unet["in_channels"] = {"sd15-inpaint": 9, "sd15-pix2pix": 8}.get(kind, 4)
+        if kind == WIDE:
+            return unet | dict(sample_size=8, cross_attention_dim=64, attention_head_dim=8, layers_per_block=1,
+                               block_out_channels=(320, 320), down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+                               up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"))
         if tiny:
             unet |= dict(sample_size=8, cross_attention_dim=64, attention_head_dim=8,
                          block_out_channels=(32, 64, 64, 64))
@@ -64,9 +72,11 @@ def _unet(kind: str, tiny: bool) -> dict:
 
 def _vae(kind: str, tiny: bool) -> dict:
     xl = kind in ("sdxl", "refiner")
+    tiny |= kind == WIDE
+    widths = (32, 64, 128, 256) if kind == WIDE else (32, 32, 64, 64) if tiny else (128, 256, 512, 512)
     return dict(in_channels=3, out_channels=3, latent_channels=4, layers_per_block=1 if tiny else 2,
                 norm_num_groups=32, act_fn="silu",
-                block_out_channels=(32, 32, 64, 64) if tiny else (128, 256, 512, 512),
+                block_out_channels=widths,
                 down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4,
                 sample_size=64 if tiny else (1024 if xl else 512), scaling_factor=0.13025 if xl else 0.18215,
                 force_upcast=xl)
@@ -86,11 +96,12 @@ def _text(name: str, tiny: bool) -> dict:
 def shapes(kind: str, tiny: bool = False) -> dict:
     """Everything that a Diffusers folder of this kind holds: class names and configurations, by component."""
     unet, vae = _unet(kind, tiny), _vae(kind, tiny)
+    tiny |= kind == WIDE
     # unused_layer, unused_projection: what single files of SD 2 carry of OpenCLIP-H beside what SD 2 runs
     spec: dict = dict(unet=unet, vae=vae, vae_class="AutoencoderKL", pipeline_args={}, unused_layer=True, unused_projection=True)
     if kind.startswith("sd15"):
-        spec |= dict(pipeline={"sd15": "StableDiffusionPipeline", "sd15-inpaint": "StableDiffusionInpaintPipeline",
-                               "sd15-pix2pix": "StableDiffusionInstructPix2PixPipeline"}[kind],
+        spec |= dict(pipeline={"sd15-inpaint": "StableDiffusionInpaintPipeline",
+                               "sd15-pix2pix": "StableDiffusionInstructPix2PixPipeline"}.get(kind, "StableDiffusionPipeline"),
                      text={"text_encoder": ("CLIPTextModel", "clip_l", _text("clip_l", tiny))},
                      scheduler=("PNDMScheduler", {k: v for k, v in _SCALED_LINEAR.items() if k != "clip_sample"}
                                 | dict(set_alpha_to_one=False, skip_prk_steps=True)))

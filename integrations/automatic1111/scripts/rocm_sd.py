@@ -152,17 +152,18 @@ def add_api(_demo: Any, app: Any) -> None:
         attention, unet = sd_hijack.current_optimizer, sd_unet.current_unet_option
         return {"device": can.device, "name": can.name, "kernels": can.kernels, "reason": can.reason,
                 "fallbacks": rocm_sd_ops.fallbacks(), "attention": attention and attention.name, "unet": unet and unet.label,
-                "layers": RocmSDScript.changed}
+                "layers": ROCmOptimizationScript.changed}
 
     app.add_api_route("/rocm_sd/v1/status", status, methods=["GET"])
 
 
-class RocmSDScript(scripts.Script):
-    """For one picture: "off" draws it with PyTorch's own attention; the other levels put the operators into the UNet's
-    layers, too. The infotext says which."""
+class ROCmOptimizationScript(scripts.Script):
+    """For one picture: "off" (or the box not ticked) draws it with PyTorch's own attention; the other levels put the operators into the
+    UNet's layers, too. The infotext says which. Arguments: [enabled, level], or [level] alone, as earlier versions had it."""
 
-    optimized: Any = None
     changed: dict[str, int] = {}  # layers, by the last picture's level
+    level: Optional[str] = None  # of the picture that is being drawn, where its UNets are to be optimised
+    optimized: list = []  # those that are; a refiner or the checkpoint of hires fix comes while a picture is drawn
 
     def title(self) -> str:
         return "ROCm SD Optimization"
@@ -172,33 +173,69 @@ class RocmSDScript(scripts.Script):
 
     def ui(self, is_img2img: bool) -> list:
         with gr.Accordion(self.title(), open=False):
-            level = gr.Dropdown(LEVELS, value="auto", label="Level")
-        self.infotext_fields = [(level, "ROCm SD level")]
-        return [level]
+            enabled = gr.Checkbox(True, label="Enable")
+            level = gr.Radio(LEVELS, value="auto", label="Optimization level")
+        self.infotext_fields = [(enabled, lambda d: d["ROCm SD level"] != "off" if "ROCm SD level" in d else None),
+                                (level, "ROCm SD level")]
+        return [enabled, level]
 
-    def process(self, p: Any, level: str = "auto", *args: Any) -> None:
-        if level not in LEVELS:
-            raise ValueError(f"ROCm SD level {level!r}: expected one of {', '.join(LEVELS)}")
+    def process(self, p: Any, enabled: Any = True, level: str = "auto", *args: Any) -> None:
+        cls = ROCmOptimizationScript
+        cls.finish()  # what a picture left that was never finished
+        wanted = enabled if isinstance(enabled, str) else level if enabled else "off"
+        wanted = str(wanted).lower()
+        if wanted not in LEVELS:
+            raise ValueError(f"ROCm SD level {wanted!r}: expected one of {', '.join(LEVELS)}")
         # The option that this picture's settings name; the program applies it after this.
         unet = sd_unet.get_unet_option()
-        rocm_sd_ops.set_kernels_enabled(level != "off" or isinstance(unet, EngineUnetOption))
-        RocmSDScript.changed = {}
-        if level != "off" and unet is None:
-            self.optimized = unet_of(p)
-            if self.optimized is not None:
-                rocm_sd_ops.optimize_sd_model(self.optimized, level, engine=False)
-                RocmSDScript.changed = rocm_sd_ops.report(self.optimized)
-        p.extra_generation_params["ROCm SD level"] = level
+        rocm_sd_ops.set_kernels_enabled(wanted != "off" or isinstance(unet, EngineUnetOption))
+        cls.changed = {}
+        finish_with(p, cls.finish)
+        if wanted != "off" and unet is None:
+            cls.level = wanted
+            cls.optimize(unet_of(p))
+        p.extra_generation_params["ROCm SD level"] = wanted
+
+    @classmethod
+    def optimize(cls, unet: Any) -> None:
+        """The UNet that draws now, if this picture's level asks for it and it has not been done."""
+        if cls.level is None or unet is None or any(unet is known for known in cls.optimized):
+            return
+        rocm_sd_ops.optimize_sd_model(unet, cls.level, engine=False)
+        cls.optimized = [*cls.optimized, unet]
+        cls.changed = rocm_sd_ops.report(unet)
+
+    @classmethod
+    def finish(cls) -> None:
+        """Puts all back. Done after a picture, when the program closes it (also where it failed), and before the next."""
+        rocm_sd_ops.set_kernels_enabled(True)
+        unets, cls.optimized, cls.level = cls.optimized, [], None
+        for unet in unets:
+            rocm_sd_ops.restore(unet)
 
     def process_batch(self, p: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(sd_unet.current_unet, EngineUnet):
             sd_unet.current_unet.refresh()
 
     def postprocess(self, p: Any, processed: Any, *args: Any) -> None:
-        rocm_sd_ops.set_kernels_enabled(True)
-        if self.optimized is not None:
-            rocm_sd_ops.restore(self.optimized)
-            self.optimized = None
+        self.finish()
+
+
+def finish_with(p: Any, finish: Any) -> None:
+    """finish() when the program closes p, which it does where a picture failed, too, or drops it."""
+    close = getattr(p, "close", None)
+    if close is not None:
+        def closing() -> Any:
+            finish()
+            return close()
+
+        p.close = closing
+
+
+def before_each_step(_params: Any) -> None:
+    """A checkpoint that was swapped in (refiner, hires fix) gets the picture's level before its first step."""
+    if ROCmOptimizationScript.level is not None:
+        ROCmOptimizationScript.optimize(unet_of(shared))
 
 
 def unet_of(p: Any) -> Any:
@@ -207,6 +244,7 @@ def unet_of(p: Any) -> Any:
     return model if engine_ldm.is_known(model) else None
 
 
+script_callbacks.on_cfg_denoiser(before_each_step)
 script_callbacks.on_list_optimizers(list_optimizers)
 script_callbacks.on_list_unets(list_unets)
 script_callbacks.on_app_started(add_api)

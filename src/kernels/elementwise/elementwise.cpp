@@ -58,13 +58,16 @@ Tensor map_like(Exec& ex, const char* name, Map map, const Tensor& x, float p0 =
 void copy(Exec& ex, const char* name, const Tensor& x, const Tensor& y) {
   require<UsageError>(is_activation_type(x.dtype()) && is_activation_type(y.dtype()), name,
                       ": cannot convert ", x.dtype(), " to ", y.dtype(), "; both must be f32, bf16 or f16");
-  require_contiguous(y, name, "y");
-  const Rows from = as_rows(x, name);
+  if (x.numel() == 0) return;
+  const Rows from = as_rows(x, name), to = as_rows(y, name);
+  const Rows& shorter = to.cols < from.cols ? to : from;  // rows of the one are parts of the other's
+  require(from.cols == to.cols || (&shorter == &to ? from : to).rows == 1, name, ": the rows of ", x.shape(),
+          " do not fit those of ", y.shape());
   MapProblem problem = flat(name, Map::kCopy, x, y);
-  problem.rows = from.rows;
-  problem.cols = from.cols;
-  problem.a_stride = from.stride;
-  problem.y_stride = from.cols;
+  problem.rows = shorter.rows;
+  problem.cols = shorter.cols;
+  problem.a_stride = from.cols == shorter.cols ? from.stride : shorter.cols;
+  problem.y_stride = to.cols == shorter.cols ? to.stride : shorter.cols;
   run_map(ex, problem);
 }
 

@@ -28,7 +28,8 @@ Tensor cast(Exec& ex, const Tensor& x, DType dtype);
 // Higher-Precision Computations", 2019).
 Tensor split_bf16(Exec& ex, const Tensor& x, int64_t parts, const Tensor* second = nullptr);
 // Copies x into y (same numel; converts between float types, any type to itself): how a forward leaves its
-// result in a persistent tensor.
+// result in a persistent tensor. Either may be rows that lie apart, as a window of a map does. Throws
+// ShapeError for strides that need more than two levels.
 void copy_into(Exec& ex, const Tensor& x, const Tensor& y);
 
 }  // namespace rocm_sd

@@ -51,6 +51,8 @@ Tensor sample_lms(SamplerRun& run, Tensor x);
 Tensor sample_ipndm(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_2s_ancestral(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_singlestep(SamplerRun& run, Tensor x);
+Tensor sample_dpmpp_singlestep_sde(SamplerRun& run, Tensor x);
+Tensor sample_sa_solver(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_2m(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_2m_v2(SamplerRun& run, Tensor x);
 Tensor sample_dpmpp_sde(SamplerRun& run, Tensor x);

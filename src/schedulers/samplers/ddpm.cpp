@@ -1,5 +1,5 @@
-// DDPM: Ho et al., "Denoising Diffusion Probabilistic Models", 2020, equations 6 and 7 (the smaller
-// variance), between any two levels.
+// DDPM: Ho et al., "Denoising Diffusion Probabilistic Models", 2020, equations 6 and 7, between any two
+// levels; the smaller variance, or section 3.2's larger one, with which the last step draws noise, too.
 #include "schedulers/samplers/common.hpp"
 
 namespace rocm_sd {
@@ -12,7 +12,8 @@ Tensor sample_ddpm(SamplerRun& run, Tensor x) {
     const Tensor denoised = run.denoise(x, i);
     std::vector<Term> terms = {{std::sqrt(kept) * (1 - to) / (1 - from), x},
                                {std::sqrt(to) * (1 - kept) / (1 - from), denoised}};
-    const double variance = (1 - to) / (1 - from) * (1 - kept);
+    const double variance =
+        run.options.large_variance ? (level.timestep > 0 ? 1 - kept : 0) : (1 - to) / (1 - from) * (1 - kept);
     if (variance > 0 && *run.options.eta > 0)
       terms.push_back({*run.options.eta * std::sqrt(variance) * run.options.s_noise, run.noise()});
     x = linear_combination(run.ex, terms);

@@ -2,6 +2,7 @@
 // DPMSolverSinglestep). A block of k schedule steps makes one step of order k: each level is evaluated once,
 // and every level inside a block is reached from the block's start.
 #include "schedulers/samplers/common.hpp"
+#include "schedulers/samplers/solver_weights.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -31,47 +32,48 @@ std::vector<int> block_orders(int steps, int order, bool lower_final, bool ends_
   return orders;
 }
 
-}  // namespace
-
-Tensor sample_dpmpp_singlestep(SamplerRun& run, Tensor x) {
-  const std::vector<int> orders = block_orders(run.steps(), *run.options.order,
+Tensor sample_singlestep(SamplerRun& run, Tensor x, double eta) {
+  const std::vector<int> orders = block_orders(run.full_steps(), *run.options.order,
                                                *run.options.lower_order_final, run.sigma(run.steps()) == 0);
   const bool heun = *run.options.solver == SolverType::kHeun;
-  std::deque<Tensor> denoised;  // newest first
-  Tensor start;                 // x at the block's first level
+  std::deque<Tensor> outputs;  // newest first
+  Tensor start;                // x at the block's first level
   for (int i = 0; i < run.steps(); ++i) {
-    push_history(denoised, run.denoise(x, i), 3);
-    const int order = std::min(orders[static_cast<size_t>(i)], i + 1);
+    const Tensor denoised = run.denoise(x, i);
+    push_history(outputs, solver_output(run, x, denoised, run.sigma(i)), 3);
+    const int order = std::min(orders[static_cast<size_t>(run.plan.skipped_steps + i)], i + 1);
     const int first = i - order + 1;
     if (order == 1) start = x;
     const double from = run.sigma(first), to = run.sigma(i + 1);
-    if (order == 1) {
-      x = euler_step(run.ex, start, denoised[0], from, to);
-    } else {
+    const SolverWeights w = solver_weights(from, to, eta, run.options.predict_noise);
+    const Tensor& base = outputs[static_cast<size_t>(order) - 1];
+    std::vector<Term> terms = {{w.x, start}, {w.d0, base}};
+    if (order > 1) {
       const double h = std::log(from / to);
-      const double phi1 = -std::expm1(-h), phi2 = 1 - phi1 / h;
       const double r0 = std::log(from / run.sigma(i)) / h;
-      if (order == 2) {
-        const double w = (heun ? phi2 : 0.5 * phi1) / r0;
-        x = linear_combination(run.ex, {{to / from, start}, {phi1 - w, denoised[1]}, {w, denoised[0]}});
-      } else {
+      double newest = (order == 3 || heun ? w.d1 : w.d1_midpoint) / r0,
+             middle = 0;  // of m0 - base, m1 - base
+      if (order == 3 && heun) {
         const double r1 = std::log(from / run.sigma(i - 1)) / h;
-        double w1 = 0, w0 = phi2;  // of (m1 - m2) / r1 and (m0 - m2) / r0
-        if (heun) {
-          const double phi3 = 0.5 - phi2 / h;
-          w1 = (phi2 * r0 - 2 * phi3) / (r0 - r1);
-          w0 = (2 * phi3 - phi2 * r1) / (r0 - r1);
-        }
-        w1 /= r1;
-        w0 /= r0;
-        x = linear_combination(
-            run.ex,
-            {{to / from, start}, {phi1 - w1 - w0, denoised[2]}, {w1, denoised[1]}, {w0, denoised[0]}});
+        newest = (2 * w.d2 - w.d1 * r1) / (r0 - r1) / r0;
+        middle = (w.d1 * r0 - 2 * w.d2) / (r0 - r1) / r1;
       }
+      terms[1].factor -= newest + middle;
+      terms.push_back({newest, outputs[0]});
+      if (order == 3) terms.push_back({middle, outputs[1]});
     }
-    run.report(i, run.sigma(i), x, denoised[0]);
+    if (w.noise > 0) terms.push_back({w.noise * run.options.s_noise, run.noise_between(from, to)});
+    x = linear_combination(run.ex, terms);
+    run.report(i, run.sigma(i), x, denoised);
   }
   return x;
+}
+
+}  // namespace
+
+Tensor sample_dpmpp_singlestep(SamplerRun& run, Tensor x) { return sample_singlestep(run, std::move(x), 0); }
+Tensor sample_dpmpp_singlestep_sde(SamplerRun& run, Tensor x) {
+  return sample_singlestep(run, std::move(x), *run.options.eta);
 }
 
 }  // namespace rocm_sd

@@ -5,9 +5,9 @@
 namespace rocm_sd {
 
 Tensor sample_lcm(SamplerRun& run, Tensor x) {
-  constexpr double kSigmaData = 0.5, kTimestepScale = 10;
+  constexpr double kSigmaData = 0.5;
   for (int i = 0; i < run.steps(); ++i) {
-    const double t = kTimestepScale * run.levels[static_cast<size_t>(i)].timestep;
+    const double t = run.options.timestep_scaling * run.levels[static_cast<size_t>(i)].timestep;
     const double norm = t * t + kSigmaData * kSigmaData;
     const Tensor predicted = run.denoise(x, i);
     const Tensor denoised =

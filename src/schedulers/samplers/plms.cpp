@@ -1,6 +1,8 @@
 // PLMS: pseudo linear multistep of order 4 (Liu et al., "Pseudo Numerical Methods for Diffusion Models on
 // Manifolds", 2022, equations 9 and 12), started by one step that is evaluated at both ends. Diffusers calls
-// it PNDM (skip_prk_steps).
+// it PNDM, which may start with pseudo Runge-Kutta steps (equation 13) instead.
+#include <algorithm>
+
 #include "schedulers/samplers/common.hpp"
 
 namespace rocm_sd {
@@ -31,9 +33,65 @@ Tensor transfer(SamplerRun& run, const Tensor& x, double from, double to, std::s
   return linear_combination(run.ex, terms);
 }
 
+// Diffusers' PNDMScheduler, call for call. Where strength or rounding makes the list of calls uneven, it
+// takes x for being at other timesteps than it is; pictures of image to image depend on that.
+Tensor replay_pndm(SamplerRun& run, Tensor x) {
+  const Schedule& schedule = run.plan.schedule;
+  const std::vector<int>& calls = schedule.calls;
+  const std::vector<int>& first_calls = schedule.runge_kutta_calls;
+  const int last = run.noise_schedule.train_steps() - 1;
+  const auto alpha_bar = [&](int t) {
+    if (t < 0) return run.levels.back().alpha_bar;
+    return run.noise_schedule.alphas_cumprod()[static_cast<size_t>(std::min(t, last))];
+  };
+  std::deque<Tensor> history;  // newest first
+  std::vector<Term> gathered;  // of a Runge-Kutta step
+  Tensor start;                // x that a step of several calls sets out from
+  const bool plms = first_calls.empty();
+  run.total = static_cast<int>(calls.size()) - (plms && calls.size() > 1 ? 1 : 0);
+  for (size_t call = 0; call < calls.size(); ++call) {
+    const int t = calls[call];
+    const Tensor denoised = run.denoise(x, level_of_timestep(run.noise_schedule, t));
+    const Tensor output = model_output(run, x, denoised, alpha_bar(t));
+    int from = t, to = t - schedule.stride;
+    std::vector<Tensor> outputs = {output};
+    std::vector<double> weights = {1};
+    Tensor base = x;
+    if (call < first_calls.size()) {
+      to = t - (call % 2 == 0 ? schedule.stride / 2 : 0);
+      from = first_calls[call / 4 * 4];
+      if (call % 4 == 0) {
+        push_history(history, output, 4);
+        gathered.clear();
+        start = x;
+      }
+      gathered.push_back({call % 4 == 0 || call % 4 == 3 ? 1.0 / 6 : 1.0 / 3, output});
+      if (call % 4 == 3) outputs = {linear_combination(run.ex, gathered)};
+      base = start;
+    } else if (plms && call == 1) {
+      to = t;
+      from = t + schedule.stride;
+      outputs.push_back(history[0]);
+      weights = {0.5, 0.5};
+      base = start;
+    } else {
+      if (call == 0) start = x;
+      push_history(history, output, 4);
+      outputs.assign(history.begin(), history.end());
+      const std::span<const double> fixed = fixed_adams_bashforth(static_cast<int>(outputs.size()));
+      weights.assign(fixed.begin(), fixed.end());
+    }
+    x = transfer(run, base, alpha_bar(from), alpha_bar(to), weights, outputs);
+    const int step = static_cast<int>(call) - (plms && calls.size() > 1 ? 1 : 0);
+    if (step >= 0) run.report(step, level_of_timestep(run.noise_schedule, t).sigma, x, denoised);
+  }
+  return x;
+}
+
 }  // namespace
 
 Tensor sample_plms(SamplerRun& run, Tensor x) {
+  if (!run.plan.schedule.calls.empty()) return replay_pndm(run, std::move(x));
   std::deque<Tensor> history;  // newest first
   for (int i = 0; i < run.steps(); ++i) {
     const double from = run.levels[static_cast<size_t>(i)].alpha_bar, to = next_alpha_bar(run, i);

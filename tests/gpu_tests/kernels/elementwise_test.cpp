@@ -57,6 +57,15 @@ TEST_P(GpuElementwiseTest, ConcatenatesAndCopiesViews) {
     check([&, ca = ca, cb = cb](
               Exec& ex, const Place& place) { return cast(ex, place(both).narrow(2, ca, cb), DType::kF32); },
           0, concat("view ", ca, "+", cb));
+    // A view written in place: the rest of the rows stays.
+    check(
+        [&, ca = ca, cb = cb](Exec& ex, const Place& place) {
+          const Tensor rows = cast(ex, place(both), dtype);
+          copy_into(ex, place(b), rows.narrow(2, ca, cb));
+          copy_into(ex, place(a).narrow(2, 1, 2), rows.narrow(2, 0, 2));
+          return rows;
+        },
+        0, concat("into a view ", ca, "+", cb));
   }
   const Tensor line = random_tensor({1000}, dtype, 4);
   check([&](Exec& ex, const Place& place) { return affine(ex, place(line).narrow(0, 3, 990), 2, 0); }, 0,

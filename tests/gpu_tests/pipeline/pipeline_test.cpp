@@ -119,6 +119,46 @@ TEST_P(PipelineOnGpu, DrawsASmallPictureFromWeightsInEightBits) {
   }
 }
 
+// The VAE's filters in 8 bits: the host's picture of the same bytes, and less memory.
+TEST_P(PipelineOnGpu, DrawsASmallPictureFromAVaeInEightBits) {
+  GenerateRequest request = apple();
+  request.width = request.height = 64;
+  request.steps = 2;
+  const auto load = [](const char* format, const std::string& dtype, Device& device) {
+    return load_pipeline({.model = kDemo, .dtype = dtype, .vae_weights = format}, device);
+  };
+  const Image plain = load("auto", "f32", host_device()).generate(request).pictures[0].image;
+  const uint64_t bytes = load("auto", GetParam(), test_gpu()).plan(request).weights;
+  for (const auto& [format, floor] : {std::pair{"int8", 38.0}, {"fp8", 30.0}}) {
+    Pipeline gpu = load(format, GetParam(), test_gpu());
+    const Picture chosen = gpu.generate(request).pictures[0];
+    RecordProperty(concat("psnr_", format), fmt::format("{:.1f}", psnr(chosen.image, plain)));
+    EXPECT_GE(psnr(chosen.image, plain), floor) << format;
+    EXPECT_GE(psnr(chosen.image, load(format, "f32", host_device()).generate(request).pictures[0].image), 40);
+    EXPECT_NE(chosen.parameters.find(concat("vae weights ", format)), std::string::npos);
+    EXPECT_LT(gpu.plan(request).weights, bytes) << format;
+  }
+}
+
+// Windows are cut, predicted and averaged on the device: the host's picture, and one window is the whole.
+TEST_P(PipelineOnGpu, DrawsInTiles) {
+  Pipeline gpu = load(kDemo, GetParam(), test_gpu()), host = load(kDemo, "f32", host_device());
+  GenerateRequest request = apple();
+  request.width = 104;
+  request.height = 72;
+  request.steps = 2;
+  const Image whole = gpu.generate(request).pictures[0].image;
+  request.tile_size = 512;
+  EXPECT_EQ(gpu.generate(request).pictures[0].image.rgb, whole.rgb);
+  request.tile_size = 64;
+  request.tile_overlap = 24;
+  request.tile_batch = 2;
+  request.tile_weights = "gaussian";
+  const Image got = gpu.generate(request).pictures[0].image;
+  EXPECT_GE(psnr(got, host.generate(request).pictures[0].image), 40);
+  EXPECT_LT(psnr(got, whole), 40) << "tiles drew the plain picture";
+}
+
 TEST_P(PipelineOnGpu, WeightsInEightBitsTakeHalf) {
   GenerateRequest request = apple();
   request.width = request.height = 64;

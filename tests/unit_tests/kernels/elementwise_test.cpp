@@ -137,6 +137,20 @@ TEST_P(ElementwiseTest, ConcatenatesAndCopiesViews) {
     const Tensor copy = make_tensor(host_device(), {30}, DType::kF32);
     copy_into(test.ex, both.narrow(2, 4, 5), copy);
     EXPECT_EQ(to_doubles(copy), to_doubles(b));
+    // And into one, from contiguous memory and from another view; what lies between stays.
+    copy_into(test.ex, b, both.narrow(2, 1, 5));
+    EXPECT_EQ(to_doubles(cast(test.ex, both.narrow(2, 1, 5), DType::kF32)), to_doubles(b));
+    copy_into(test.ex, a.narrow(2, 1, 2), both.narrow(2, 6, 2));
+    EXPECT_EQ(to_doubles(cast(test.ex, both.narrow(2, 6, 2), DType::kF32)),
+              to_doubles(cast(test.ex, a.narrow(2, 1, 2), DType::kF32)));
+    EXPECT_EQ(to_doubles(cast(test.ex, both.narrow(2, 0, 1), DType::kF32)),
+              to_doubles(cast(test.ex, a.narrow(2, 0, 1), DType::kF32)));
+    EXPECT_EQ(to_doubles(cast(test.ex, both.narrow(2, 8, 1), DType::kF32)),
+              to_doubles(cast(test.ex, b.narrow(2, 4, 1), DType::kF32)));
+    // Rows of 2 and of 5 do not fit into each other.
+    EXPECT_THROW(copy_into(test.ex, random_tensor({5, 4}, dtype(), 1).narrow(1, 0, 2),
+                           random_tensor({2, 6}, dtype(), 1).narrow(1, 0, 5)),
+                 ShapeError);
     const Tensor middle = b.narrow(1, 1, 1);  // [2,1,5]
     EXPECT_EQ(to_doubles(cast(test.ex, middle, DType::kF32))[7], to_doubles(b)[15 + 5 + 2]);
   });

@@ -36,6 +36,7 @@ const std::vector<std::pair<std::string, std::string>> kProblems = {
     {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 bf16->f32 bias shift residual"},
     {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 by bf16 bias"},
     {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 by bf16 upsample2x bias"},
+    {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 by f16 bias"},
     {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 bf16->f32 upsample2x bias"},
     {"group_norm", "f32->bf16 [2,64,64] groups 32 silu"},
     {"layer_norm", "f32->bf16 [12,320]"}};

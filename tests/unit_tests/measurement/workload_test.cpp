@@ -35,6 +35,7 @@ const std::vector<std::pair<std::string, std::string>> kTexts = {
     {"linear", "16x32x64 f32 by bf16 bias geglu"},
     {"conv2d", "2x8x8x32->64 3x3 s1 p1,1,1,1 bf16->f32 bias shift residual"},
     {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 by bf16 bias"},
+    {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 by f16 bias"},
     {"group_norm", "f32->bf16 [2,64,64+32] groups 32 silu"},
     {"layer_norm", "f32->bf16 [12,320]"},
 };
@@ -81,7 +82,7 @@ TEST(Workload, RefusesWhatIsNoProblem) {
                                                         {"linear", "128x320x64 f32->bf16"},
                                                         {"layer_norm", "bf16->f32 [12,320]"},
                                                         {"conv2d", "1x4x4x8->8 1x1 s1 p0,0,0,0 f16 by i8"},
-                                                        {"conv2d", "1x4x4x8->8 1x1 s1 p0,0,0,0 f32 by f16"},
+                                                        {"conv2d", "1x4x4x8->8 1x1 s1 p0,0,0,0 bf16 by f16"},
                                                         {"linear", "128x320x64 f16 bias bias"},
                                                         {"linear", "128x321x64 f16 geglu"},
                                                         {"linear", "128x320x64 f16 geglu silu"},

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/gemm/linear.hpp"
@@ -55,6 +57,38 @@ TEST(Parameters, LoadsAndStacks) {
   const Tensor stacked = layer.qkv.weight.plain();
   EXPECT_TRUE(std::equal(key.begin(), key.end(), stacked.as<uint16_t>() + 16));
   EXPECT_FALSE(layer.list[1].bias.has_value());
+}
+
+// The values of one tensor are beyond f16, whose largest is 65504.
+class LargeSource : public RandomSource {
+ public:
+  void read(const std::string& name, const Shape& shape, DType dtype, void* dst) const override {
+    if (name != "list.0.weight") return RandomSource::read(name, shape, dtype, dst);
+    const std::vector<float> values(static_cast<size_t>(shape.numel()), 1e5f);
+    convert_elements(values.data(), DType::kF32, dst, dtype, shape.numel());
+  }
+};
+
+TEST(Parameters, HoldsMatricesOfProductsInFloatInSixteenBits) {
+  const LargeSource source;
+  Layer layer;
+  layer.list[1].precision = Precision::kFloat;
+  load_parameters(layer, host_device(), source, DType::kF32, WeightFormat{.short_for_f32 = true});
+  EXPECT_EQ(layer.norm.gain.dtype(), DType::kF32);
+  EXPECT_EQ(layer.qkv.weight.dtype(), DType::kF32);
+  EXPECT_EQ(layer.qkv.weight.held_as(), DType::kF16);
+  EXPECT_EQ(layer.list[0].weight.dtype(), DType::kF32);
+  EXPECT_EQ(layer.list[0].weight.held_as(), DType::kBF16) << "beyond f16";
+  EXPECT_FALSE(layer.list[1].weight.is_held_short());
+  const float large = to_floats(host_device(), layer.list[0].weight.plain())[0];
+  EXPECT_NEAR(large, 1e5f, 1e5f / 256);
+  // f16 rounds by at most 2^-11 of a value, a normal one.
+  Layer exact;
+  load_parameters(exact, host_device(), source, DType::kF32);
+  const auto got = to_floats(host_device(), layer.qkv.weight.plain()),
+             want = to_floats(host_device(), exact.qkv.weight.plain());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], std::abs(want[i]) / 2048 + 1e-7f);
+  EXPECT_NE(got, want);
 }
 
 TEST(Parameters, HoldsMatricesInEightBits) {

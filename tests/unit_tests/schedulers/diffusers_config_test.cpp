@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "base/error.hpp"
@@ -91,10 +92,66 @@ TEST(DiffusersConfig, RefusesBadFiles) {
   EXPECT_NE(field("beta_schedule", "\"odd\\u001b\"").find("\\x1b"), std::string::npos);
   EXPECT_NE(field("prediction_type", "\"flow\"").find("prediction type"), std::string::npos);
   EXPECT_NE(field("timestep_spacing", "\"odd\"").find("timestep_spacing"), std::string::npos);
-  EXPECT_NE(field("skip_prk_steps", "false").find("Runge-Kutta"), std::string::npos);
-  EXPECT_NE(field("thresholding", "true").find("thresholding"), std::string::npos);
-  EXPECT_NE(field("clip_sample", "true").find("clip_sample"), std::string::npos);
+  EXPECT_NE(field("skip_prk_steps", "1").find("skip_prk_steps"), std::string::npos);
+  EXPECT_EQ(field("thresholding", "true"), "accepted");  // of other classes
   EXPECT_EQ(field("trained_betas", "null"), "accepted");
+}
+
+TEST(DiffusersConfig, OfAnUnknownClassStillSaysHowTheModelWasTrained) {
+  const auto config = read_diffusers_scheduler(
+      R"({"_class_name": "EulerDiscretScheduler", "beta_start": 0.00085, "beta_end": 0.012,
+          "beta_schedule": "scaled_linear", "prediction_type": "v_prediction"})",
+      "x");
+  EXPECT_NE(config.refusal.find("did you mean \"EulerDiscreteScheduler\"?"), std::string::npos)
+      << config.refusal;
+  EXPECT_EQ(config.prediction, Prediction::kV);
+  EXPECT_EQ(NoiseSchedule(config.noise).sigma_max(), NoiseSchedule().sigma_max());
+  // Its defaults are not known, so that a missing beta cannot be guessed.
+  EXPECT_NE(refusal(R"({"_class_name": "FlowMatchEulerDiscreteScheduler"})").find("flow-matching"),
+            std::string::npos);
+  EXPECT_EQ(refusal(R"({"_class_name": "FlowMatchEulerDiscreteScheduler"})").find("did you mean"),
+            std::string::npos);
+}
+
+TEST(DiffusersConfig, RefusedSamplingLeavesTraining) {
+  const auto config = read_diffusers_scheduler(
+      R"({"_class_name": "DPMSolverMultistepScheduler", "use_flow_sigmas": true, "beta_end": 0.012})", "x");
+  EXPECT_NE(config.refusal.find("use_flow_sigmas"), std::string::npos);
+  EXPECT_EQ(config.noise.beta_end, 0.012);
+}
+
+TEST(DiffusersConfig, StableDiffusionPipelinesRepairTheConfiguration) {
+  const char* text = R"({"_class_name": "DDIMScheduler", "steps_offset": 0, "clip_sample": true})";
+  const auto repaired = read_diffusers_scheduler(text, "x", DiffusersPipeline::kStableDiffusion);
+  EXPECT_EQ(repaired.request.schedule_args.steps_offset, 1);
+  EXPECT_EQ(repaired.request.options.clip_sample, 0);
+  const auto plain = read_diffusers_scheduler(text, "x");
+  EXPECT_EQ(plain.request.schedule_args.steps_offset, 0);
+  EXPECT_EQ(plain.request.options.clip_sample, 1);
+}
+
+TEST(DiffusersConfig, NoNumberIsNotTheDefault) {
+  const std::string start = R"({"_class_name": "DPMSolverMultistepScheduler", )";
+  EXPECT_NE(refusal(start + R"("beta_start": "NaN"})").find("beta_start"), std::string::npos);
+  EXPECT_EQ(refusal(start + R"("lambda_min_clipped": "-Infinity"})"), "accepted");
+}
+
+TEST(DiffusersConfig, OfEdm) {
+  const auto config = parse_diffusers_scheduler(
+      R"({"_class_name": "EDMEulerScheduler", "sigma_max": 120, "sigma_data": 1.0, "prediction_type": "v_prediction"})",
+      "x");
+  EXPECT_EQ(config.sigma_data, 1);
+  const NoiseSchedule noise(config.noise);
+  EXPECT_TRUE(noise.is_edm());
+  SamplingRequest request = config.request;
+  request.steps = 3;
+  const SamplingPlan plan = plan_sampling(noise, request);
+  EXPECT_EQ(plan.schedule.levels.front().sigma, 120);
+  EXPECT_NEAR(plan.schedule.levels.front().timestep, 0.25 * std::log(120.0), 1e-12);
+  // Any sampler that does not count training's timesteps runs on it; those that do say so.
+  EXPECT_NO_THROW(plan_sampling(noise, {.sampler = "DPM++ 2M Karras"}));
+  EXPECT_NO_THROW(plan_sampling(noise, {.sampler = "DDIM"}));
+  EXPECT_THROW(plan_sampling(noise, {.sampler = "LCM"}), UsageError);
 }
 
 TEST(DiffusersConfig, DamageNeverCrashes) {

@@ -157,7 +157,7 @@ TEST(Schedule, StrengthKeepsTheEnd) {
   const NoiseSchedule noise;
   const Schedule full = make_schedule(noise, {.steps = 20});
   const auto kept = [&](double strength, StrengthRule rule) {
-    return truncate_for_strength(full, strength, rule).steps();
+    return truncate_for_strength(noise, full, strength, rule).steps();
   };
   EXPECT_EQ(kept(1, StrengthRule::kDiffusers), 20);
   EXPECT_EQ(kept(0.75, StrengthRule::kDiffusers), 15);
@@ -166,7 +166,7 @@ TEST(Schedule, StrengthKeepsTheEnd) {
   EXPECT_EQ(kept(0.75, StrengthRule::kA1111), 16);
   EXPECT_EQ(kept(1, StrengthRule::kA1111), 20);
   EXPECT_EQ(kept(0, StrengthRule::kA1111), 1);
-  EXPECT_EQ(truncate_for_strength(full, 0.5, StrengthRule::kDiffusers).levels[0].sigma,
+  EXPECT_EQ(truncate_for_strength(noise, full, 0.5, StrengthRule::kDiffusers).levels[0].sigma,
             full.levels[10].sigma);
   for (const double bad : {-0.1, 1.1, std::nan(""), 0.01})
     EXPECT_THROW(kept(bad, StrengthRule::kDiffusers), UsageError) << bad;

@@ -1,0 +1,126 @@
+#include "pipeline/adapters.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "pipeline/options.hpp"
+#include "text/prompt.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr double kMaxWeight = 100;
+constexpr std::string_view kEnding = ".safetensors";
+
+// "a:0.5" -> {"a", 0.5}; nothing where what follows the last colon is no number.
+std::optional<std::pair<std::string_view, double>> trailing_number(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == text.npos || colon == 0) return std::nullopt;
+  try {
+    return std::pair{text.substr(0, colon), parse_number(text.substr(colon + 1), -kMaxWeight, kMaxWeight)};
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
+AdapterTargets targets_of(const Checkpoint& checkpoint) {
+  AdapterTargets targets;
+  for (const Component component : {Component::kUnet, Component::kTextEncoder, Component::kTextEncoder2})
+    if (const WeightStore* store = checkpoint.find(component)) targets.add(*store);
+  return targets;
+}
+
+}  // namespace
+
+std::vector<AdapterUse> adapter_uses(const std::vector<ActiveAdapter>& adapters, Component component) {
+  std::vector<AdapterUse> out;
+  for (const ActiveAdapter& adapter : adapters)
+    if (adapter.strength(component) != 0 && !adapter.file->modules(component).empty())
+      out.push_back({adapter.file, adapter.strength(component)});
+  return out;
+}
+
+LoraUse parse_lora_use(std::string_view text) {
+  LoraUse use;
+  std::string_view file = text;
+  if (const auto last = trailing_number(file)) {
+    file = last->first;
+    use.weight = use.te_weight = last->second;
+    if (const auto first = trailing_number(file)) {
+      file = first->first;
+      use.weight = first->second;
+    }
+  }
+  require<UsageError>(!file.empty(), "expected FILE[:WEIGHT[:TE_WEIGHT]], got \"", printable(text), "\"");
+  use.file = file;
+  return use;
+}
+
+std::vector<LoraUse> requested_loras(const GenerateRequest& request) {
+  std::vector<LoraUse> out;
+  if (!request.plain_prompt)
+    for (const LoraTag& tag : extract_lora_tags(request.prompt).loras)
+      out.push_back({tag.name, tag.weight, tag.te_weight});
+  out.insert(out.end(), request.loras.begin(), request.loras.end());
+  return out;
+}
+
+void AdapterLibrary::look_through_folder() {
+  namespace fs = std::filesystem;
+  by_name_.clear();
+  std::error_code error;
+  auto entry = fs::recursive_directory_iterator(
+      folder_,
+      fs::directory_options::follow_directory_symlink | fs::directory_options::skip_permission_denied, error);
+  require<FileError>(!error, "lora-dir: ", printable(folder_), ": ", error.message());
+  for (; entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    require<FileError>(!error, "lora-dir: ", printable(folder_), ": ", error.message());
+    if (entry.depth() > 16) entry.disable_recursion_pending();  // links in a circle
+    if (entry->path().extension() == kEnding && entry->is_regular_file(error))
+      by_name_.try_emplace(entry->path().stem().string(), entry->path());
+  }
+}
+
+std::filesystem::path AdapterLibrary::find(const std::string& name) {
+  if (path_exists(name) && !is_folder_path(name)) return name;
+  const bool looks_like_path = name.find('/') != name.npos || name.ends_with(kEnding);
+  if (folder_.empty() || looks_like_path) {
+    require<FileError>(!looks_like_path, "lora: ", printable(name), ": no such file");
+    throw UsageError(
+        concat("lora: ", printable(name), ": no such file, and --lora-dir names no folder to look in"));
+  }
+  if (!by_name_.contains(name)) look_through_folder();  // a file may be new
+  if (const auto found = by_name_.find(name); found != by_name_.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, path] : by_name_) names.push_back(known);
+  require<UsageError>(!names.empty(), "lora: ", printable(name), ": ", printable(folder_),
+                      " holds no .safetensors files");
+  throw UsageError(concat("lora: no \"", printable(name), "\" among the ", names.size(), " files in ",
+                          printable(folder_), "; did you mean \"", printable(nearest_name(name, names)),
+                          "\"?"));
+}
+
+std::vector<ActiveAdapter> AdapterLibrary::open(const std::vector<LoraUse>& uses,
+                                                const Checkpoint& checkpoint) {
+  std::vector<ActiveAdapter> out;
+  std::optional<AdapterTargets> targets;
+  for (const LoraUse& use : uses) {
+    require<UsageError>(std::abs(use.weight) <= kMaxWeight && std::abs(use.te_weight) <= kMaxWeight,
+                        "lora: ", printable(use.file), ": expected weights from ", -kMaxWeight, " to ",
+                        kMaxWeight, ", got ", use.weight, " and ", use.te_weight);
+    const std::filesystem::path path = find(use.file);
+    std::error_code error;
+    const auto changed = std::filesystem::last_write_time(path, error);
+    Opened& known = opened_[path];
+    if (!known.file || known.changed != changed) {
+      if (!targets) targets = targets_of(checkpoint);
+      known = {changed, AdapterFile::open(path, *targets, model_kind_name(checkpoint.kind()))};
+    }
+    out.push_back({known.file, path.stem().string(), use.weight, use.te_weight});
+  }
+  return out;
+}
+
+}  // namespace rocm_sd
