@@ -106,9 +106,11 @@ class CheckpointOpener {
                          ", but ", printable_path(at), " is no folder");
       put(parts_->loader.open_folder(at, component));
     }
-    for (const Component component : {Component::kTextEncoder, Component::kTextEncoder2})
+    for (const Component component : {Component::kTextEncoder, Component::kTextEncoder2}) {
+      if (indexed_class(index, component, what).empty()) continue;
       if (const auto at = tokenizer_folder_in(folder, component, parts_->loader.notes))
         parts_->tokenizers.emplace(component, *at);
+    }
     if (path_exists(folder / "scheduler/scheduler_config.json")) {
       parts_->scheduler =
           parse_json_file(folder / "scheduler/scheduler_config.json", {.nonfinite_as_text = true});

@@ -138,7 +138,7 @@ def test_guidance_below_one_elsewhere(rocm_sd, model, tmp_path):
     """A1111's arithmetic: uncond + scale (cond - uncond). At 0 the negative prompt alone is drawn."""
     folder = model("sd15")
     done = rocm_sd(*command(folder, tmp_path / "a.png", "--plain-prompt", scale=0))
-    assert "warning: cfg-scale 0" in done.stderr
+    assert "warning: cfg-scale 0" in done.stderr and "vocabulary" not in done.stderr
     same(read_picture(tmp_path / "a.png"), ours(rocm_sd, folder, tmp_path / "b.png", scale=1, prompt=NEGATIVE))
 
 
