@@ -47,7 +47,7 @@ TiledUnet::TiledUnet(Device& device, UnetStage& stage, const TileGrid& grid, int
   std::vector<float> all;
   for (const std::vector<float>& condition : extra) all.insert(all.end(), condition.begin(), condition.end());
   const Tensor& part = stage.extra_channels();
-  extra_ = tensor_from(device, {conditions_, height, width, part.dim(3)}, all.data(), part.dtype());
+  extra_ = tensor_from(device, {conditions_ * images, height, width, part.dim(3)}, all.data(), part.dtype());
 }
 
 uint64_t TiledUnet::buffer_bytes() const {
@@ -69,7 +69,8 @@ void TiledUnet::gather(Exec& ex, const Tensor& scaled_input, int64_t first, cons
       for (int64_t n = 0; n < images_; ++n) {
         const int64_t row = (k * grid_.batch + g) * images_ + n;
         copy_into(ex, cut(scaled_input, k * images_ + n, window), input.narrow(0, row, 1));
-        if (extra_) copy_into(ex, cut(extra_, k, window), stage_.extra_channels().narrow(0, row, 1));
+        if (extra_)
+          copy_into(ex, cut(extra_, k * images_ + n, window), stage_.extra_channels().narrow(0, row, 1));
       }
     }
 }

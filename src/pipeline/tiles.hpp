@@ -15,8 +15,8 @@ namespace rocm_sd {
 // What the UNet's stage is to a denoiser, over windows. The stage's batch is images * grid.batch.
 class TiledUnet {
  public:
-  // stage must outlive it. extra: the UNet's further input channels of the whole picture for every condition,
-  // [conditions][height*width*extra], or empty.
+  // stage must outlive it. extra: the UNet's further input channels of the whole pictures for every
+  // condition, [conditions][images,height,width,extra], or empty.
   TiledUnet(Device& device, UnetStage& stage, const TileGrid& grid, int64_t images, int64_t height,
             int64_t width, const std::vector<std::vector<float>>& extra);
 
@@ -39,7 +39,7 @@ class TiledUnet {
   TileGrid grid_;
   int64_t images_, conditions_;
   std::vector<Window> windows_;
-  Tensor extra_;  // [K,height,width,extra] or empty
+  Tensor extra_;  // [K*images,height,width,extra] or empty
   Tensor whole_;  // [K*images,height,width,4] f32
 };
 

@@ -137,6 +137,21 @@ def test_a_window_sees_its_part_of_the_mask(rocm_sd, tiny_model, tmp_path):
     assert psnr(got, want) >= 60
 
 
+def test_images_of_a_batch_keep_their_own_channels(rocm_sd, tiny_model, tmp_path):
+    """Mask and masked latents belong to an image and a condition, the windows of a call to both."""
+    model = tiny_model("sd15-inpaint")
+    mask = np.zeros((64, 96), np.uint8)
+    mask[16:48, 24:80] = 255
+    Image.fromarray(gradient(96, 64)).save(tmp_path / "init.png")
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    args = ["-m", model, "-p", PROMPT, "-W", 96, "-H", 64, "--steps", 2, "--dtype", "f32", "-i", tmp_path / "init.png", "--strength", 1,
+            "--mask", tmp_path / "mask.png", "--vae-sample", "posterior", "--tile-size", 48, "--tile-overlap", 16, "--tile-batch", 2]
+    rocm_sd("generate", *args, "-s", 1, "--batch", 2, "-o", tmp_path / "both_{index}.png")
+    for index in 1, 2:
+        rocm_sd("generate", *args, "-s", index, "-o", tmp_path / "alone.png")
+        assert psnr(read_picture(tmp_path / f"both_{index}.png"), read_picture(tmp_path / "alone.png")) >= 60
+
+
 @pytest.mark.parametrize("kind", ["sd15", "sdxl", "sd15-pix2pix"])
 def test_one_window_is_the_plain_picture(rocm_sd, tiny_model, tmp_path, kind):
     model = tiny_model(kind)
