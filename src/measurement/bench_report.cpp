@@ -1,5 +1,8 @@
 // Benchmarks as JSON, as columns and as Markdown.
 #include "base/error.hpp"
+
+#include <nlohmann/json.hpp>
+#include "base/format.hpp"
 #include "measurement/bench.hpp"
 
 namespace rocm_sd::measurement {

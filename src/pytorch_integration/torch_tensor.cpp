@@ -1,10 +1,13 @@
 #include "pytorch_integration/torch_tensor.hpp"
 
+#include <fmt/format.h>
+
 #include <dlfcn.h>
 
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace rocm_sd::torch_ops {
 namespace {

@@ -1,7 +1,9 @@
 // Opening a checkpoint: recognising what a path holds and putting its parts together.
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "base/format.hpp"
 #include "base/json.hpp"
 #include "weights/checkpoint_parts.hpp"
 #include "weights/derive_config.hpp"

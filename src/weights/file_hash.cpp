@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
-#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/log.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -69,7 +69,7 @@ std::string cached_sha256(const std::filesystem::path& path, const std::filesyst
   try {
     if (const std::string known = lookup(read_cache(cache), key, now); !known.empty()) return known;
   } catch (const std::exception& e) {
-    spdlog::debug("hash cache: {}", e.what());
+    log().debug("hash cache: {}", e.what());
   }
   const std::string hash = sha256_of_file(path);
   try {
@@ -80,7 +80,7 @@ std::string cached_sha256(const std::filesystem::path& path, const std::filesyst
     out.write(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     out.commit();
   } catch (const std::exception& e) {
-    spdlog::debug("hash cache: {}", e.what());
+    log().debug("hash cache: {}", e.what());
   }
   return hash;
 }

@@ -1,8 +1,10 @@
 #include "weights/inspect.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/file.hpp"
+#include "base/format.hpp"
 #include "weights/checkpoint.hpp"
 #include "weights/layout.hpp"
 

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "models/clip.hpp"
 #include "models/taesd.hpp"
