@@ -19,7 +19,7 @@ FUZZ_SECONDS ?= 30
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_DEVICE ?= cpu
-# Baselines are of one machine: they are not part of the repository.
+# This machine's own baselines; benchmarks/baselines has those of products that were measured for the repository.
 BENCH_BASELINES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rocm-sd/baselines
 EMU_TARGETS ?= gfx1100 gfx1201 gfx942
 EMU_FULL ?= *Full*/f16
@@ -200,7 +200,7 @@ kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator coun
 	mkdir -p share/counts
 	for target in $(EMU_TARGETS); do $(BUILD)/tests/performance_tests/bench_emulated --write share/counts $$target all all; done
 
-kernel-report:  ## write docs/kernel-report anew from the kernels that PRESET has built
+kernel-report:  ## write docs/reference/kernel-report anew from the kernels that PRESET has built
 	$(PYTHON) tools/report/kernel_report.py --build $(BUILD)
 
 test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with oneDNN 3 in place of the system's
@@ -226,7 +226,7 @@ test-ck: deps deps-gpu  ## AMD's Composable Kernel as candidates: compiled, run 
 	for target in $(CK_TARGETS); do
 	  ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1 ROCM_SD_KERNELS=build/ck/lib build/ck/tests/gpu_tests/test_gpu_ck
 	done
-	$(PYTHON) tools/report/kernel_report.py --build build/ck --beside ck_ --docs docs/kernel-report/ck $(CK_TARGETS)
+	$(PYTHON) tools/report/kernel_report.py --build build/ck --beside ck_ --docs docs/reference/kernel-report/ck $(CK_TARGETS)
 
 fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
 	tools/install_deps.sh fuzz
@@ -237,10 +237,10 @@ fuzz-short: deps  ## each libFuzzer target for FUZZ_SECONDS (30)
 bench-cpu: build venv  ## speed of kernels and models on this CPU, beside the floor and PyTorch (20 minutes)
 	$(VENV)/bin/python benchmarks/bench_cpu.py --build $(BUILD) $(BENCH_ARGS)
 
-bench-gate: build  ## times SD 1.5's shapes on BENCH_DEVICE and compares with this device's baseline; UPDATE=1 keeps them
+bench-gate: build  ## times SD 1.5's shapes on BENCH_DEVICE and compares with the device's baseline (this machine's, else the repository's); UPDATE=1 keeps them, UPDATE=first where there is none
 	mkdir -p out
 	$(CLI) bench --model sd15 --device $(BENCH_DEVICE) --top 24 --json out/bench.json --quiet $(BENCH_ARGS)
-	$(PYTHON) benchmarks/bench_gate.py out/bench.json --baseline "$(BENCH_BASELINES)/$(subst :,_,$(BENCH_DEVICE)).json" $(if $(UPDATE),--update)
+	$(PYTHON) benchmarks/bench_gate.py out/bench.json --baselines "$(BENCH_BASELINES)" --baselines benchmarks/baselines $(if $(UPDATE),$(if $(filter first,$(UPDATE)),--keep-first,--update))
 
 ##@ Source
 format: $(VENV)/.lint  ## format the C++ and HIP files in place, and mend what ruff can
@@ -261,7 +261,7 @@ tidy: deps $(VENV)/.lint  ## clang-tidy on the files that differ from main; ALL=
 	cmake --preset $(PRESET)
 	tools/lint/run_clang_tidy.sh $(VENV)/bin/clang-tidy $(BUILD) $(JOBS) $(if $(ALL),all,changed)
 
-docs: $(VENV)/.lint  ## write docs/api-reference.md from the public headers, and the benchmark tables from docs/benchmarks
+docs: $(VENV)/.lint  ## write docs/reference/api-reference.md from the public headers, and the benchmark tables from docs/benchmarks
 	$(VENV)/bin/python tools/report/gen_api_reference.py
 	$(VENV)/bin/python benchmarks/tables.py
 

@@ -1,4 +1,4 @@
-"""Tables and plots of docs/performance-analysis.md from what bench_analysis_gpu wrote: times of a card, or an emulated card's counts.
+"""Tables and plots of docs/lab/performance-analysis.md from what bench_analysis_gpu wrote: times of a card, or an emulated card's counts.
 
     tables(data)["read"]        as benchmarks/tables.py shows them
     plot(data, "read")          (name, what it shows, the SVG's text)

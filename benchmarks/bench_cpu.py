@@ -3,7 +3,8 @@
 
 Beside each time stand its ratio to the floor (what the stage's multiplications alone would take at the speed that oneDNN
 sustains, measured in the same run) and PyTorch with Diffusers (interleaved rounds, medians), and beside those the distance
-of the picture from the one that PyTorch draws in fp32. Prints Markdown in the form of BENCHMARKS.md.
+of the picture from the one that PyTorch draws in fp32. Prints Markdown in the form of BENCHMARKS.md; --record FILE writes the record
+(benchmarks/record.py) after each part, for docs/benchmarks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from pathlib import Path
 from statistics import median
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "tools" / "checkpoints"))
+sys.path[:0] = [str(REPOSITORY / "tools" / "checkpoints"), str(REPOSITORY / "benchmarks")]
+import record  # noqa: E402
+from clocks import ClockLog, meter_for  # noqa: E402
 PROMPT, SEED, SCALE = "a photo of a red cat", 7, 7.5
 
 
@@ -116,15 +119,12 @@ def distance(a: Path, b: Path) -> float:
     return math.inf if error == 0 else 10 * math.log10(255 * 255 / error)
 
 
-def circumstances(device: str, floor: dict) -> str:
-    commit = subprocess.run(["git", "-C", REPOSITORY, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True)
-    dirty = subprocess.run(["git", "-C", REPOSITORY, "status", "--porcelain"], capture_output=True, text=True).stdout
+def torch_version(without: bool) -> list[str]:
+    if without:
+        return []
     import torch
 
-    return (f"- Command: `make bench-cpu{' BENCH_ARGS=' + shlex.quote(' '.join(sys.argv[3:])) if sys.argv[3:] else ''}`\n"
-            f"- Device: {device}\n"
-            f"- System: {platform.system()} {platform.release()}, oneDNN {floor['onednn']}, PyTorch {torch.__version__}\n"
-            f"- Commit: {commit.stdout.strip()}{' with uncommitted changes' if dirty else ''}\n")
+    return [f"PyTorch {torch.__version__}"]
 
 
 def cpu_name() -> str:
@@ -134,7 +134,8 @@ def cpu_name() -> str:
     return platform.processor()
 
 
-def compare(bench: Bench, floor: dict, dtypes: list[str], size: int, rounds: int, with_torch: bool) -> str:
+def compare(bench: Bench, floor: dict, dtypes: list[str], size: int, rounds: int, with_torch: bool) -> dict:
+    """The tables "stages" and "process" of a record."""
     work = bench.flops(size)
     results: dict[tuple[str, str], list[dict]] = {}
     for number in range(rounds):
@@ -142,36 +143,45 @@ def compare(bench: Bench, floor: dict, dtypes: list[str], size: int, rounds: int
             for who in ["ours", "torch"] if with_torch else ["ours"]:
                 print(f"round {number + 1}/{rounds}: {who} {dtype} ...", file=sys.stderr)
                 results.setdefault((who, dtype), []).append(getattr(bench, who)(dtype, size))
-    lines = [f"| {bench.kind}, {size} x {size} | type | seconds | times the floor | PyTorch, seconds | ahead of PyTorch |",
-             "|---|---|---|---|---|---|"]
+    stages = []
     for stage, title in (("step", "UNet step with guidance"), ("decode", "VAE decoding")):
         for dtype in dtypes:
             ours = median(r[stage] for r in results["ours", dtype])
-            # A type that oneDNN does not multiply here has no floor of its own.
-            bound = work[stage] / floor[dtype]["gflops"] / 1e9 if dtype in floor else math.nan
-            row = [f"{title} ({work[stage] / 1e12:.3f} TFLOP)", dtype, f"{ours:.2f}",
-                   f"{ours / bound:.2f} (floor {bound:.2f} s)" if dtype in floor else "-"]
+            row = {"work": f"{bench.kind}, {size} x {size}: {title} ({work[stage] / 1e12:.3f} TFLOP)", "type": dtype, "seconds": ours}
+            if dtype in floor:  # a type that oneDNN does not multiply here has no floor of its own
+                bound = work[stage] / floor[dtype]["gflops"] / 1e9
+                row |= {"floor": bound, "times_floor": ours / bound}
             if with_torch:
                 theirs = median(r[stage] for r in results["torch", dtype])
-                row += [f"{theirs:.2f}", f"{theirs / ours:.2f}x"]
-            lines.append("| " + " | ".join(row + ["-"] * (6 - len(row))) + " |")
-    lines += ["", "| whole process | type | peak resident memory | PSNR against PyTorch in fp32 |", "|---|---|---|---|"]
-    reference = results.get(("torch", "f32"))
+                row |= {"torch": theirs, "ahead": theirs / ours}
+            stages.append(row)
+    reference, process = results.get(("torch", "f32")), []
     for (who, dtype), rows in results.items():
-        psnr = f"{distance(rows[0]['image'], reference[0]['image']):.1f} dB" if reference else "-"
-        lines.append(f"| {'rocm-sd' if who == 'ours' else 'PyTorch'} | {dtype} | {rows[0]['peak'] / 1e9:.2f} GB | {psnr} |")
-    return "\n".join(lines) + "\n"
+        row = {"program": "rocm-sd" if who == "ours" else "PyTorch", "type": dtype, "peak": rows[0]["peak"] / 1e9}
+        if reference and (who, dtype) != ("torch", "f32"):
+            row["psnr"] = distance(rows[0]["image"], reference[0]["image"])
+        process.append({key: value for key, value in row.items() if value != math.inf})
+    seconds = {"digits": 2, "unit": " s"}
+    return {"stages": record.table({"work": "stage", "type": "type", "seconds": seconds | {"title": "`rocm-sd`"}, "floor": seconds | {"title": "floor"},
+                                    "times_floor": {"title": "times the floor", "digits": 2}, "torch": seconds | {"title": "PyTorch"},
+                                    "ahead": {"title": "PyTorch / `rocm-sd`", "digits": 2, "unit": "x"}}, stages),
+            "process": record.table({"program": "whole process", "type": "type",
+                                     "peak": {"title": "peak resident memory", "digits": 2, "unit": " GB"},
+                                     "psnr": {"title": "PSNR to PyTorch in fp32", "digits": 1, "unit": " dB"}}, process)}
 
 
-def growth(bench: Bench, dtype: str, sizes: list[int], batches: list[int]) -> str:
-    lines = ["| picture | batch | type | UNet step, seconds | per picture | VAE decoding, seconds | peak memory |",
-             "|---|---|---|---|---|---|---|"]
+def growth(bench: Bench, dtype: str, sizes: list[int], batches: list[int]) -> dict:
+    """The table "sizes" of a record."""
+    rows = []
     for size, batch in [(size, 1) for size in sizes] + [(min(512, max(sizes)), batch) for batch in batches if batch > 1]:
         print(f"growth: {size} px, batch {batch} ...", file=sys.stderr)
         r = bench.ours(dtype, size, batch)
-        lines.append(f"| {size} x {size} | {batch} | {dtype} | {r['step']:.2f} | {r['step'] / batch:.2f} | {r['decode']:.2f} | "
-                     f"{r['peak'] / 1e9:.2f} GB |")
-    return "\n".join(lines) + "\n"
+        rows.append({"image": f"{size} x {size}", "batch": batch, "type": dtype, "step": r["step"], "each": r["step"] / batch,
+                     "decode": r["decode"], "peak": r["peak"] / 1e9})
+    seconds = {"digits": 2, "unit": " s"}
+    return {"sizes": record.table({"image": "image", "batch": "batch", "type": "type", "step": seconds | {"title": "UNet step"},
+                                   "each": seconds | {"title": "per image"}, "decode": seconds | {"title": "VAE decoding"},
+                                   "peak": {"title": "peak memory", "digits": 2, "unit": " GB"}}, rows)}
 
 
 def main() -> int:
@@ -185,6 +195,7 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, nargs="*", default=[256, 512, 768, 1024], help="for the growth of time; none: off")
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the record, docs/benchmarks/NAME.json")
     args = parser.parse_args()
 
     build = args.build.resolve()
@@ -192,10 +203,28 @@ def main() -> int:
     bench.make_model()
     floor = bench.floor()
     speeds = ", ".join(f"{floor[dtype]['gflops']:.0f} GFLOP/s in {dtype}" for dtype in ("f32", "bf16") if dtype in floor)
-    print(circumstances(f"{cpu_name()}, {floor['threads']} threads; oneDNN sustains {speeds}", floor))
-    print(compare(bench, floor, args.dtypes, args.size, args.rounds, not args.no_torch), flush=True)
-    if args.sizes:
-        print(growth(bench, "bf16" if "bf16" in floor else "f32", args.sizes, args.batches))
+    from tables import facts, table
+
+    words = [word for i, word in enumerate(sys.argv[1:]) if "--record" not in sys.argv[i:i + 2] and "--build" not in sys.argv[i:i + 2]]
+    command = "make bench-cpu" + (f" BENCH_ARGS={shlex.quote(shlex.join(words))}" if words else "")
+    tables: dict = {}
+    peers = [] if args.no_torch else ["PyTorch with Diffusers, channels_last"]
+
+    def keep(log: ClockLog, more: dict) -> None:
+        tables.update(more)
+        data = record.new("cpu", f"`{command}`", f"{cpu_name()}, {floor['threads']} threads; oneDNN sustains {speeds}", record.system(),
+                          record.system(f"oneDNN {floor['onednn']}", *torch_version(args.no_torch)), record.commit(), log.summary(), peers, tables)
+        if args.record:
+            record.write(args.record, data)
+        if len(tables) == len(more):
+            print("\n".join(facts(data)) + "\n")
+        for name in more:
+            print("\n".join(table(record.rounded(more[name]))) + "\n", flush=True)
+
+    with ClockLog(meter_for("cpu"), 1.0) as log:
+        keep(log, compare(bench, floor, args.dtypes, args.size, args.rounds, not args.no_torch))
+        if args.sizes:
+            keep(log, growth(bench, "bf16" if "bf16" in floor else "f32", args.sizes, args.batches))
     return 0
 
 

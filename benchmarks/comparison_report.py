@@ -1,8 +1,8 @@
-"""The report of examples/benchmark_comparison.py: medians, spread, percentages of published figures; JSON, Markdown, plots.
+"""The report of benchmarks/picture_comparison.py: medians, spread, percentages of published figures; JSON, Markdown, plots.
 
     write(report, folder)     folder/comparison.{json,md}, seconds.svg, distance.svg, pictures/
 
-A report is a dict as benchmark_comparison.py makes it. Percentages compare with share/published/figures.json, which others
+A report is a dict as picture_comparison.py makes it. Percentages compare with share/published/figures.json, which others
 measured on other machines: they say where a result stands, not which program is better.
 """
 
@@ -77,6 +77,22 @@ def markdown(report: dict) -> str:
     elif report["baseline"]:
         lines += [f"No figure of {report['baseline']} is published for {report['work']} ({PUBLISHED.name} has none)."]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def record_tables(report: dict) -> tuple[dict, dict]:
+    """The tables and plots of a record (benchmarks/record.py), which documents show by benchmarks/tables.py."""
+    base = next((p["median"] for p in report["programs"] if p["name"] == "Diffusers"), report["programs"][0]["median"])
+    rows = [{"program": p["name"], "dtype": p["dtype"], "seconds": p["median"], "spread": 100 * p["spread"], "steps": p["steps_per_second"],
+             "ratio": base / p["median"], "psnr": None if p["psnr_db"] is None or not math.isfinite(p["psnr_db"]) else p["psnr_db"]}
+            for p in report["programs"]]
+    columns = [{"key": "program", "title": "program"}, {"key": "dtype", "title": "type"},
+               {"key": "seconds", "title": "seconds an image, median", "significant": 3}, {"key": "spread", "title": "spread", "digits": 0, "unit": "%"},
+               {"key": "steps", "title": "steps a second", "significant": 3}, {"key": "ratio", "title": "against Diffusers, eager", "digits": 2, "unit": "x"},
+               {"key": "psnr", "title": f"PSNR to {report['reference']}", "digits": 1, "unit": " dB"}]
+    tables = {"programs": {"columns": columns, "rows": [{k: v for k, v in row.items() if v is not None} for row in rows]}}
+    plots = {"seconds": {"table": "programs", "title": "Seconds an image, median (less is better)", "unit": "s", "label": "program", "value": "seconds"},
+             "psnr": {"table": "programs", "title": f"PSNR to {report['reference']} (more is better)", "unit": "dB", "label": "program", "value": "psnr"}}
+    return tables, plots
 
 
 def plots(report: dict, folder: Path) -> list[Path]:

@@ -1,31 +1,29 @@
 #!/usr/bin/env python3
-"""Writes the tables of BENCHMARKS.md and docs/performance-analysis.md from docs/benchmarks/*.json; --check only compares.
+"""Writes the tables of BENCHMARKS.md and the documents beside it from docs/benchmarks/*.json; --check only compares.
 
 In a document
 
-    <!-- h200.json facts -->            command, device, system and commit, as the file has them
+    <!-- h200_models.json facts -->         command, device, driver, clocks, system, commit and date, as the file has them
     <!-- end -->
-    <!-- h200.json table products -->   the file's table of that name
+    <!-- h200_models.json table models -->  the file's table of that name
+    <!-- end -->
+    <!-- h200_pictures.json plot seconds -->  a plot of it, docs/images/h200_pictures-seconds.svg
     <!-- end -->
 
-What stands between is written anew. A file holds
-
-    {"command": "...", "device": "...", "system": "...", "commit": "...", "tables": {"products": {
-        "columns": [{"key": "work", "title": "work"}, {"key": "ms", "title": "rocm-sd, ms", "digits": 2, "unit": " ms"}],
-        "rows": [{"work": "SD 1.5 UNet", "ms": 5.68}]}}}
-
-A report of bench_analysis_gpu comes there by
+What stands between is written anew. "h200_models.json?" may be missing: a sentence then says that nothing was measured yet. Files
+are written by the programs that measure, in the schema of benchmarks/record.py. A report of bench_analysis_gpu comes there by
 
     benchmarks/tables.py --keep analysis.json --as analysis_card.json --command "..." --system "..." [--commit ...]
 
-digits: behind the point; significant: in all; without either a number is shown as it stands. Files that bench_analysis_gpu wrote get their tables and
-plots from benchmarks/analysis_tables.py.
+Of a column, digits: behind the point; significant: in all; without either a number is shown as it stands. Files that
+bench_analysis_gpu wrote get their tables and plots from benchmarks/analysis_tables.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 import textwrap
@@ -33,29 +31,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import analysis_tables  # noqa: E402
+from plot_svg import bars  # noqa: E402
+from record import BY_HAND, FACTS, SCHEMA, Problem, problems, read, rounded  # noqa: E402
 
-DOCUMENTS = ("BENCHMARKS.md", "docs/performance-analysis.md")
-FACTS = ("command", "device", "system", "commit")
-MARK = re.compile(r"<!-- (?P<file>[\w.-]+\.json) (?P<what>facts|table|plot)(?: (?P<name>[\w-]+))? -->\n(?P<body>.*?)<!-- end -->", re.S)
-
-
-class Problem(Exception):
-    pass
-
-
-def read(path: Path) -> dict:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path.name}: {error}") from None
-    check_facts(path, data)
-    return data
-
-
-def check_facts(path: Path, data: dict) -> None:
-    missing = [fact for fact in FACTS if not isinstance(data.get(fact), str) or not data[fact].strip()]
-    if missing:
-        raise Problem(f"{path.name}: a measurement without its {', '.join(missing)}")
+DOCUMENTS = ("README.md", "BENCHMARKS.md", "docs/lab/*.md", "docs/explanation/*.md")
+MARK = re.compile(r"<!-- (?P<file>[\w.-]+\.json)(?P<optional>\??) (?P<what>facts|table|plot)(?: (?P<name>[\w-]+))? -->\n(?P<body>.*?)<!-- end -->", re.S)
 
 
 def cell(row: dict, column: dict) -> str:
@@ -63,7 +43,7 @@ def cell(row: dict, column: dict) -> str:
     if value is None:
         return ""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if isinstance(value, int) and "digits" not in column:
+        if isinstance(value, int) and not {"digits", "significant"} & column.keys():
             text = str(value)
         elif "digits" in column:
             text = f"{value:.{column['digits']}f}"
@@ -88,27 +68,63 @@ def table(data: dict) -> list[str]:
     return [line(header), "|" + "---|" * len(columns)] + [line([cell(row, column) for column in columns]) for row in data["rows"]]
 
 
+def clock_text(clocks: dict | None) -> str:
+    if clocks is None:
+        return "not readable"
+    core = clocks["core_mhz"]
+    text = f"core {core['min']:.0f} to {core['max']:.0f} MHz, median {core['median']:.0f}"
+    for key, words in (("core_max_mhz", "at most {:.0f} MHz possible"), ("memory_mhz", "memory {:.0f} MHz"),
+                       ("watts_max", "{:.0f} W at most"), ("celsius_max", "{:.0f} C at most")):
+        if key in clocks:
+            text += ", " + words.format(clocks[key])
+    return f"{text} ({clocks['source']})"
+
+
 def facts(data: dict) -> list[str]:
-    return [line for fact in FACTS
-            for line in textwrap.wrap(f"- {fact.capitalize()}: {data[fact]}", 128, subsequent_indent="  ", break_long_words=False,
-                                      break_on_hyphens=False)]
+    entries = {fact.capitalize(): data[fact] for fact in FACTS}
+    if data.get("driver"):
+        entries["Device"] += f", driver {data['driver']}"
+    if data.get("schema") == SCHEMA and "clocks" in data:
+        entries["Clocks"] = clock_text(data["clocks"])
+    if data.get("work"):
+        entries["Work"] = data["work"]
+    if data.get("date"):
+        entries["Commit"] += f", {data['date']}"
+    if data.get("benchmark") == BY_HAND:
+        entries["Record"] = f"{BY_HAND} from the output of the command; clocks were not recorded"
+    lines = [line for name, text in entries.items()
+             for line in textwrap.wrap(f"- {name}: {text}", 128, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)]
+    for reason in data.get("left_out", []):
+        lines += textwrap.wrap(f"- Left out: {reason}", 128, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return lines
 
 
-def filled(text: str, folder: Path) -> tuple[str, dict[str, str]]:
-    """The document with all its marked parts as the files give them, and the plots that it shows, by file name."""
+def plot_of(data: dict, name: str) -> tuple[str, str, str]:
+    """Name, alternative text and SVG of a plot that the record describes."""
+    plot = data["plots"][name]
+    rows = data["tables"][plot["table"]]["rows"]
+    values = {row[plot["label"]]: {plot["unit"]: row[plot["value"]]} for row in rows if plot["value"] in row}
+    return name, plot["title"], bars(plot["title"], plot["unit"], values).svg()
+
+
+def filled(text: str, folder: Path, images: str) -> tuple[str, dict[str, str]]:
+    """The document with all marked parts as the files give them, and its plots by file name; images: the way from it to docs/images."""
     plots: dict[str, str] = {}
 
     def fill(match: re.Match) -> str:
         path = folder / match["file"]
+        if match["optional"] and not path.is_file():
+            words = "Not measured yet: `benchmarks/gpu_record.py` writes the figures of this section.\n" if match["what"] == "facts" else ""
+            return match[0][:match.start("body") - match.start()] + words + "<!-- end -->"
         data = read(path)
         try:
             if match["what"] == "facts":
                 lines = facts(data)
             elif match["what"] == "plot":
-                name, alt, svg = analysis_tables.plot(data, match["name"])
+                name, alt, svg = (analysis_tables.plot if data.get("benchmark") == "analysis" else plot_of)(data, match["name"])
                 file = f"{path.stem}-{name}.svg"
                 plots[file] = svg
-                lines = [f"![{alt}](images/{file})"]
+                lines = [f"![{alt}]({images}/{file})"]
             else:
                 tables = analysis_tables.tables(data) if data.get("benchmark") == "analysis" else data["tables"]
                 lines = table(tables[match["name"]])
@@ -119,20 +135,15 @@ def filled(text: str, folder: Path) -> tuple[str, dict[str, str]]:
     return MARK.sub(fill, text), plots
 
 
-def rounded(value):
-    """Six digits: more are noise. Whole numbers stay."""
-    if not isinstance(value, float):
-        return value
-    return int(value) if value.is_integer() else float(f"{value:.6g}")
-
-
 def keep(source: Path, target: Path, given: dict) -> None:
     """A report of bench_analysis_gpu with what it does not know itself, a row to a line."""
     report = json.loads(source.read_text(encoding="utf-8"))
     if report.get("benchmark") != "analysis" or not report.get("rows"):
         raise Problem(f"{source}: no report of bench_analysis_gpu --json")
-    head = {fact: given.get(fact) or report.get(fact) for fact in FACTS} | {k: v for k, v in report.items() if k not in (*FACTS, "rows")}
-    check_facts(target, head)
+    head = {"schema": SCHEMA} | {fact: given.get(fact) or report.get(fact) for fact in FACTS}
+    head |= {k: v for k, v in report.items() if k not in (*FACTS, "rows", "schema")}
+    if found := problems(target.name, head):
+        raise Problem("; ".join(found))
     lines = [json.dumps({k: rounded(v) for k, v in row.items()}) for row in report["rows"]]
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n  ' + ",\n  ".join(lines) + "]\n}\n", encoding="utf-8")
@@ -155,14 +166,12 @@ def main(argv: list[str] | None = None) -> int:
             print(problem, file=sys.stderr)
             return 1
     used: set[str] = set()
-    for name in DOCUMENTS:
-        path = args.root / name
-        if not path.is_file():
-            continue
+    for path in sorted({path for pattern in DOCUMENTS for path in args.root.glob(pattern)}):
+        name = path.relative_to(args.root).as_posix()
         before = path.read_text(encoding="utf-8")
         used |= {match["file"] for match in MARK.finditer(before)}
         try:
-            after, plots = filled(before, folder)
+            after, plots = filled(before, folder, os.path.relpath("docs/images", os.path.dirname(name) or "."))
         except Problem as problem:
             print(f"{name}: {problem}", file=sys.stderr)
             return 1

@@ -35,7 +35,7 @@ if(SKBUILD AND TARGET rocm_sd AND TARGET rocm_sd_python)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/ DESTINATION rocm_sd_ops/share COMPONENT python)
 endif()
 
-# The templates for a user's own .hip files: -I<prefix>/include/rocm_sd, docs/templates.md.
+# The templates for a user's own .hip files: -I<prefix>/include/rocm_sd, docs/reference/templates.md.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/composable_kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rocm_sd
         FILES_MATCHING PATTERN "*.hpp")
 

@@ -11,7 +11,7 @@ function(rocm_sd_compile_options target)
   endif()
 endfunction()
 
-# Code that no loop over pixels or weights spends its time in: -O1 compiles a third faster than -O3 (docs/building.md).
+# Code that no loop over pixels or weights spends its time in: -O1 compiles a third faster than -O3 (docs/howto/building.md).
 # Kernels, the emulator, samplers and the runtime keep -O3.
 function(rocm_sd_host_code target)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")

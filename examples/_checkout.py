@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait sleep; read when PyTorch is imported (docs/pytorch.md)
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait sleep; read when PyTorch is imported (docs/reference/pytorch.md)
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEMO_MODEL = REPOSITORY / "models" / "demo"
 

@@ -18,8 +18,10 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "measurement/bench.hpp"
+#include "measurement/clocks.hpp"
 #include "measurement/energy.hpp"
 #include "measurement/explore.hpp"
+#include "measurement/record.hpp"
 #include "measurement/scenario.hpp"
 #include "rocm_sd/pipeline.hpp"
 #include "tuning/choices.hpp"
@@ -138,7 +140,8 @@ void bench_problems(const BenchCommand& c) {
 
 class Pictures {
  public:
-  explicit Pictures(const BenchCommand& c) : command_(c) {
+  explicit Pictures(const BenchCommand& c)
+      : command_(c), clocks_(measurement::clock_meter(open_counting_device(c.device))) {
     require<UsageError>(c.source.models.size() == 1,
                         "bench --scenario: expected --model with one checkpoint's path");
     for (const KnownModel& known : known_models())
@@ -172,6 +175,7 @@ class Pictures {
     const Callbacks callbacks{.progress = {},
                               .cancelled = [] { return interrupted.load(std::memory_order_relaxed); }};
     const GenerateResult result = pipeline_->generate(request, callbacks);
+    clocks_.read_due();
     for (const StageTime& t : result.times) stages_[t.stage].push_back(t.seconds);
     peak_ = std::max(peak_, result.device_peak);
   }
@@ -184,9 +188,11 @@ class Pictures {
   const std::map<std::string, std::vector<double>>& stages() const { return stages_; }
   int steps() const { return request_.steps; }
   int drawn() const { return drawn_; }
+  const measurement::ClockLog& clocks() const { return clocks_; }
 
  private:
   const BenchCommand& command_;
+  measurement::ClockLog clocks_;
   std::optional<Pipeline> pipeline_;
   GenerateRequest request_;
   double load_seconds_ = 0;
@@ -248,20 +254,26 @@ void bench_pictures(const BenchCommand& c) {
   const MemoryPlan plan = pictures.plan();
   Device& device = open_counting_device(c.device);
   const auto counters = measurement::energy_counters(device);
-  nlohmann::ordered_json json = {{"scenario", c.scenario},
-                                 {"model", pictures.info().name},
-                                 {"device", device.name()},
-                                 {"dtype", pictures.info().dtype},
-                                 {"steps", c.source.steps},
-                                 {"version", version()},
-                                 {"load_seconds", pictures.load_seconds()},
-                                 {"planned_bytes", plan.total()}};
+  nlohmann::ordered_json json = measurement::record_head("bench " + c.scenario, device);
+  json.update({{"scenario", c.scenario},
+               {"model", pictures.info().name},
+               {"dtype", pictures.info().dtype},
+               {"width", c.source.width},
+               {"height", c.source.height},
+               {"steps", c.source.steps},
+               {"version", version()},
+               {"load_seconds", pictures.load_seconds()},
+               {"planned_bytes", plan.total()}});
   std::string text =
       fmt::format("{} on {}, {}, {} steps; loaded in {:.2f} s\n", pictures.info().name, device.name(),
                   pictures.info().dtype, c.source.steps, pictures.load_seconds());
   const double before = counters.empty() ? 0 : counters[0]->joules();
   const bool stages = c.scenario == "unet" || c.scenario == "vae" || c.scenario == "e2e";
   stages ? bench_stages(c, pictures, json, text) : bench_requests(c, pictures, json, text);
+  if (const nlohmann::ordered_json clocks = pictures.clocks().json(); !clocks.is_null())
+    json["clocks"] = clocks;
+  text += fmt::format("{}; driver {}, commit {}\n", pictures.clocks().text(), json.value("driver", ""),
+                      json.value("commit", ""));
   if (pictures.peak() > 0) json["peak_bytes"] = pictures.peak();
   text += fmt::format(
       "memory     {:.3f} GB planned{}\n", static_cast<double>(plan.total()) * 1e-9,

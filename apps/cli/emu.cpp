@@ -256,7 +256,8 @@ void add_emu(CLI::App& app) {
   sub->add_option("--target", list->target, "which object of a bundle");
   sub->add_flag("--json", list->json, "print JSON");
   sub->callback([list] { list_emu(*list); });
-  emu->add_subcommand("coverage", "print which instructions are implemented, as docs/emulator-coverage.md")
+  emu->add_subcommand("coverage",
+                      "print which instructions are implemented, as docs/reference/emulator-coverage.md")
       ->callback([] { fmt::print("{}", emu::coverage_markdown()); });
 }
 

@@ -6,7 +6,7 @@
     rocm_sd_ops.tuning.export_tunable_op(table, "gemm.csv")   # for torch.cuda.tunable.tune_gemm_in_file
     rocm_sd_ops.tuning.use("linear.tsv")                      # in place of the user's table, before the first operator
 
-The operators look the user's and the shipped table up themselves; docs/pytorch.md has the recipe for TunableOp.
+The operators look the user's and the shipped table up themselves; docs/reference/pytorch.md has the recipe for TunableOp.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-// The kernels of Stable Diffusion as templates for a user's own .hip file: docs/templates.md has a page on
-// them, and examples/kernels one file for each. A kernel is three lines:
+// The kernels of Stable Diffusion as templates for a user's own .hip file: docs/reference/templates.md has a
+// page on them, and examples/kernels one file for each. A kernel is three lines:
 //
 //   using Gemm = rocm_sd::ck::BatchedGemm<rocm_sd::GpuArch,
 //                                         rocm_sd::ck::ProductCfgOf<rocm_sd::Half, 64, 64, 32, 2, 2, 2>>;

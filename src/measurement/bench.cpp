@@ -4,7 +4,9 @@
 
 #include "base/error.hpp"
 #include "kernels/choice_record.hpp"
+#include "measurement/clocks.hpp"
 #include "measurement/energy.hpp"
+#include "measurement/record.hpp"
 #include "tuning/race.hpp"
 
 namespace rocm_sd::measurement {
@@ -46,11 +48,15 @@ class Bench {
         options_(options),
         stopwatch_(make_stopwatch(device)),
         counters_(energy_counters(device)),
+        clocks_(clock_meter(device)),
         product_(product_of(device)) {}
 
   BenchReport operator()(const std::vector<PlannedWorkload>& problems) {
     const tuning::Identity identity = tuning::identity_of(device_);
-    report_ = {.device = device_.name(), .code = identity.code, .model = stopwatch_->is_model()};
+    report_ = {.head = record_head("bench", device_),
+               .device = device_.name(),
+               .code = identity.code,
+               .model = stopwatch_->is_model()};
     if (!counters_.empty()) report_.energy_counter = counters_[0]->name();
     for (const PlannedWorkload& problem : problems) {
       if (options_.cancelled && options_.cancelled()) break;
@@ -62,6 +68,8 @@ class Bench {
         report_.rows.push_back({.op = problem.op, .problem = problem.text, .failure = error.what()});
       }
     }
+    report_.clocks = clocks_.json();
+    report_.clock_text = clocks_.text();
     return std::move(report_);
   }
 
@@ -136,16 +144,29 @@ class Bench {
       double time = -1;
       if (entries[i].runner)
         guard(entries[i], [&] { time = entries[i].runner->time(*stopwatch_, options_.caches); });
+      clocks_.read_due();
       return time;
     };
+    clocks_.read();
+    const size_t first_reading = clocks_.readings().size();
     tuning::RaceResult race = tuning::race(entries.size(), time_once, rules, options_.cancelled);
+    clocks_.read();
+    const std::optional<double> core_mhz = median_clock(first_reading);
     for (size_t i = 0; i < entries.size(); ++i) {
       BenchRow& row = entries[i].row;
       set_times(row, std::move(race.times[i]));
       if (row.seconds.empty()) continue;
+      row.core_mhz = core_mhz;
       if (product_) row.roofline_share = bound(*product_, workload) / row.median;
       if (!counters_.empty()) row.joules = energy_of(*entries[i].runner, row.median);
     }
+  }
+
+  std::optional<double> median_clock(size_t first) const {
+    std::vector<double> values;
+    for (size_t i = first; i < clocks_.readings().size(); ++i)
+      if (const auto mhz = clocks_.readings()[i].core_mhz) values.push_back(*mhz);
+    return values.empty() ? std::nullopt : std::optional(tuning::median(values));
   }
 
   // Counters tick slowly: as many runs as take half a second, with the caches as they are.
@@ -174,6 +195,7 @@ class Bench {
   const BenchOptions& options_;
   std::unique_ptr<Stopwatch> stopwatch_;
   std::vector<std::unique_ptr<EnergyCounter>> counters_;
+  ClockLog clocks_;
   std::optional<GpuProduct> product_;
   BenchReport report_;
 };

@@ -35,12 +35,16 @@ struct BenchRow {
   std::optional<double> roofline_share;  // of the bound's time in the median; where the GPU's rates are known
   std::optional<Accuracy> accuracy;
   uint64_t arena_bytes = 0;
-  std::optional<double> joules;  // of one run, by the device's counter
-  std::string failure;           // why there is nothing else
+  std::optional<double> joules;    // of one run, by the device's counter
+  std::optional<double> core_mhz;  // the device's clock while it was timed, the median of the readings
+  std::string failure;             // why there is nothing else
 };
 
 struct BenchReport {
+  nlohmann::ordered_json head;  // record_head()
   std::string device, code, energy_counter;
+  nlohmann::ordered_json clocks;  // ClockLog::json() of all timed runs; null where there are none
+  std::string clock_text;
   bool model = false;  // times are an emulated GPU's bounds
   std::vector<BenchRow> rows;
 };

@@ -1,4 +1,6 @@
 // Benchmarks as JSON, as columns and as Markdown.
+#include <algorithm>
+
 #include "base/error.hpp"
 
 #include <nlohmann/json.hpp>
@@ -22,11 +24,37 @@ std::string head(const BenchReport& r) {
                      r.model ? "; times are bounds from counts, nothing was timed" : "");
 }
 
+// The circumstances that a time depends on.
+std::string circumstances(const BenchReport& r) {
+  if (!r.head.is_object()) return "";
+  return fmt::format("driver {}, commit {}, {}; {}\n", r.head.value("driver", ""), r.head.value("commit", ""),
+                     r.head.value("date", ""), r.clock_text);
+}
+
+bool is_library(const std::string& choice) {
+  constexpr std::string_view kLibraries[] = {"cublaslt", "cudnn", "hipblaslt", "rocblas", "miopen", "onednn"};
+  return std::ranges::any_of(kLibraries, [&](std::string_view name) { return choice.starts_with(name); });
+}
+
+// The fastest candidate of a vendor's library for the row's problem in this run, or null.
+const BenchRow* peer_of(const BenchReport& r, const BenchRow& row) {
+  const BenchRow* best = nullptr;
+  if (!row.chosen || row.seconds.empty() || is_library(row.choice)) return best;
+  for (const BenchRow& other : r.rows)
+    if (other.op == row.op && other.problem == row.problem && is_library(other.choice) &&
+        !other.seconds.empty() && (!best || other.median < best->median))
+      best = &other;
+  return best;
+}
+
 }  // namespace
 
 nlohmann::ordered_json bench_json(const BenchReport& r) {
-  nlohmann::ordered_json out = {
-      {"device", r.device}, {"code", r.code}, {"origin", r.model ? "model" : "measured"}};
+  nlohmann::ordered_json out = r.head.is_object() ? r.head : nlohmann::ordered_json::object();
+  out["device"] = r.device;
+  out["code"] = r.code;
+  out["origin"] = r.model ? "model" : "measured";
+  if (!r.clocks.is_null()) out["clocks"] = r.clocks;
   if (!r.energy_counter.empty()) out["energy_counter"] = r.energy_counter;
   out["rows"] = nlohmann::ordered_json::array();
   for (const BenchRow& row : r.rows) {
@@ -49,13 +77,18 @@ nlohmann::ordered_json bench_json(const BenchReport& r) {
                     {"samples", row.accuracy->samples}};
     if (row.arena_bytes) j["arena_bytes"] = row.arena_bytes;
     if (row.joules) j["joules"] = *row.joules;
+    if (row.core_mhz) j["core_mhz"] = *row.core_mhz;
+    if (const BenchRow* peer = peer_of(r, row)) {  // above 1: the chosen kernel is faster
+      j["peer"] = peer->choice;
+      j["ratio_to_peer"] = peer->median / row.median;
+    }
     out["rows"].push_back(std::move(j));
   }
   return out;
 }
 
 std::string bench_text(const BenchReport& r) {
-  std::string out = head(r) + "\n";
+  std::string out = head(r) + "\n" + circumstances(r);
   std::string last;
   for (const BenchRow& row : r.rows) {
     const std::string problem = concat(row.op, " ", row.problem);
@@ -76,8 +109,8 @@ std::string bench_text(const BenchReport& r) {
 }
 
 std::string bench_markdown(const BenchReport& r) {
-  std::string out = head(r) +
-                    "\n\n| op | problem | choice | us | +- | TFLOP/s | GB/s | roofline | error |\n"
+  std::string out = head(r) + "\n" + circumstances(r) +
+                    "\n| op | problem | choice | us | +- | TFLOP/s | GB/s | roofline | error |\n"
                     "|---|---|---|---:|---:|---:|---:|---:|---:|\n";
   for (const BenchRow& row : r.rows) {
     out += fmt::format("| {} | {} | {}{} |", row.op, row.problem, row.choice, row.chosen ? " *" : "");

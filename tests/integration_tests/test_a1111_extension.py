@@ -72,7 +72,7 @@ def test_another_program_is_told(ops, monkeypatch):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, "gradio", types.ModuleType("gradio"))
     spec = importlib.util.spec_from_file_location("rocm_sd_forge", REPOSITORY / "integrations/automatic1111/scripts/rocm_sd.py")
-    with pytest.raises(ImportError, match="not loaded.*Forge.*docs/pytorch.md"):
+    with pytest.raises(ImportError, match="not loaded.*Forge.*docs/reference/pytorch.md"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+import bench_gate
+
 
 def report(times: dict[str, float], device="cuda:0: NVIDIA H200, sm_90", spread=0.01, origin="measured") -> dict:
     rows = [{"op": "linear", "problem": problem, "choice": "gpu 128x128x64", "chosen": True, "median_us": time, "spread": spread}
@@ -67,3 +69,31 @@ def test_another_device_is_no_baseline(gate):
     assert gate(report({"a f16": 100.0}, device="cuda:3: NVIDIA H200, sm_90")).returncode == 0
     for broken in ("{", "[]", '{"device": "x", "origin": "measured"}', json.dumps(report({}))):
         assert gate(broken).returncode == 2
+
+
+def test_baselines_are_chosen_by_the_devices_name(repository, tmp_path):
+    own, shipped = tmp_path / "own", tmp_path / "shipped"
+
+    def run(now, *args):
+        (tmp_path / "now.json").write_text(json.dumps(now))
+        return subprocess.run([sys.executable, repository / "benchmarks" / "bench_gate.py", tmp_path / "now.json", "--baselines", own,
+                               "--baselines", shipped, *args], capture_output=True, text=True)
+
+    assert run(report({"a f16": 100.0})).returncode == 2 and not own.exists()
+    shipped.mkdir()
+    (shipped / "NVIDIA_H200.json").write_text(json.dumps(report({"a f16": 100.0}, device="cuda:4: NVIDIA H200, sm_90")))
+    assert run(report({"a f16": 101.0})).returncode == 0
+    done = run(report({"a f16": 150.0}))
+    assert done.returncode == 1 and "SLOWER: linear a f16" in done.stdout
+    assert run(report({"a f16": 150.0}), "--keep-first").returncode == 1  # there is one
+    assert run(report({"a f16": 150.0}), "--update", "--explain", "linear a f16=a slower host").returncode == 0
+    assert (own / "NVIDIA_H200.json").is_file() and run(report({"a f16": 150.0})).returncode == 0  # its own comes first
+    other = report({"a f16": 9.0}, device="hip:0: AMD Radeon RX 7900 XTX, gfx1100")
+    assert run(other).returncode == 2 and run(other, "--keep-first").returncode == 0
+    assert (own / "AMD_Radeon_RX_7900_XTX.json").is_file() and run(other).returncode == 0
+
+
+def test_the_repositorys_baselines_are_reports_of_their_device(repository):
+    for path in (repository / "benchmarks" / "baselines").glob("*.json"):
+        data = json.loads(path.read_text())
+        assert path.stem == bench_gate.product_of(bench_gate.device_of(data["device"])) and data["rows"] and data["schema"] == 1, path

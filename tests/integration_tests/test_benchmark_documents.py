@@ -11,8 +11,9 @@ import pytest
 import analysis_tables
 import tables as benchmarks
 import plot_svg
+import record
 
-FACTS = {"command": "`bench`", "device": "a card", "system": "Linux", "commit": "abc1234"}
+FACTS = {"schema": 0, "benchmark": "typed by hand", "command": "`bench`", "device": "a card", "system": "Linux", "commit": "abc1234"}
 
 
 @pytest.fixture
@@ -37,7 +38,8 @@ def run(root: Path, *words: str) -> int:
 def test_writes_and_checks(root):
     assert run(root, "--check") == 1 and run(root) == 0 and run(root, "--check") == 0
     text = (root / "BENCHMARKS.md").read_text()
-    assert "- Command: `bench`\n- Device: a card\n- System: Linux\n- Commit: abc1234\n<!-- end -->\n\ntext" in text
+    assert ("- Command: `bench`\n- Device: a card\n- System: Linux\n- Commit: abc1234\n- Record: typed by hand from the output of the command; "
+            "clocks were not recorded\n<!-- end -->\n\ntext") in text
     assert "| work | ms |\n" not in text and "| work | ms | |\n|---|---|---|\n| UNet | 5.60 | 1.5x |\n| VAE | off | |\n<!-- end -->\nrest" in text
     (root / "BENCHMARKS.md").write_text(text.replace("5.60", "4.60"))
     assert run(root, "--check") == 1
@@ -55,6 +57,49 @@ def test_refuses(root, change, words, capsys):
     change(data)
     path.write_text(json.dumps(data))
     assert run(root) == 1 and words in capsys.readouterr().err
+
+
+RECORD = {"schema": 1, "benchmark": "pictures", "command": "`gpu_record.py`", "device": "a card", "driver": "580.1", "system": "Linux",
+          "commit": "abc1234", "date": "2026-11-23T03:00:00Z", "peers": ["eager"], "left_out": ["compile: late"],
+          "clocks": {"source": "NVML", "core_mhz": {"min": 1710, "median": 1905, "max": 1980}, "watts_max": 650},
+          "tables": {"programs": {"columns": [{"key": "program", "title": "program"}, {"key": "s", "title": "seconds"}],
+                                  "rows": [{"program": "ours", "s": 0.5}, {"program": "eager", "s": 1.5}]}},
+          "plots": {"seconds": {"table": "programs", "title": "Seconds", "unit": "s", "label": "program", "value": "s"}}}
+
+
+def test_a_record_that_may_be_missing(root):
+    path = root / "BENCHMARKS.md"
+    path.write_text(path.read_text() + "".join(f"\n<!-- new.json? {what} -->\n<!-- end -->\n" for what in ("facts", "table programs", "plot seconds")))
+    assert run(root) == 0 and "Not measured yet" in path.read_text()
+    write(root, "new.json", RECORD)
+    assert run(root, "--check") == 1 and run(root) == 0 and run(root, "--check") == 0
+    text = path.read_text()
+    assert "- Device: a card, driver 580.1\n" in text and "- Commit: abc1234, 2026-11-23T03:00:00Z\n" in text
+    assert "- Clocks: core 1710 to 1980 MHz, median 1905, 650 W at most (NVML)\n" in text and "- Left out: compile: late\n" in text
+    assert "| ours | 0.5 |" in text and "](docs/images/new-seconds.svg)" in text and "Not measured yet" not in text
+    assert "ours" in (root / "docs" / "images" / "new-seconds.svg").read_text()
+
+
+@pytest.mark.parametrize("change,words", [
+    (lambda d: d.pop("driver"), "a record without its driver"), (lambda d: d.pop("date"), "without its date"),
+    (lambda d: d.pop("clocks"), "without its clocks"), (lambda d: d.pop("peers"), "without its peers"),
+    (lambda d: d.update(clocks={"source": "NVML"}), "clocks: expected"), (lambda d: d.update(schema=2), "schema 2: expected 1"),
+    (lambda d: d.update(schema=0), 'schema 0 is for what was "typed by hand"'), (lambda d: d.pop("commit"), "without its commit"),
+    (lambda d: d["tables"]["programs"]["rows"][0].update(other=1), "a row has other")])
+def test_a_record_is_whole(change, words, tmp_path):
+    data = json.loads(json.dumps(RECORD))
+    change(data)
+    assert words in "; ".join(record.problems("new.json", data))
+    with pytest.raises(record.Problem):
+        record.write(tmp_path / "new.json", data)
+    assert not list(tmp_path.iterdir())
+    record.write(tmp_path / "new.json", RECORD | {"x": [float("nan"), 1 / 3]})
+    assert record.read(tmp_path / "new.json")["x"] == [None, 0.333333] and len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_documents_records_are_whole(repository):
+    for path in (repository / "docs" / "benchmarks").glob("*.json"):
+        record.read(path)
 
 
 def test_a_file_that_nobody_shows(root, capsys):
@@ -127,7 +172,10 @@ def test_plots_reach_the_documents(root):
     path = root / "BENCHMARKS.md"
     path.write_text(path.read_text() + "\n<!-- card2.json plot lds -->\n<!-- end -->\n")
     assert run(root) == 0 and run(root, "--check") == 0
-    assert "](images/card2-lds.svg)" in path.read_text()
+    assert "](docs/images/card2-lds.svg)" in path.read_text()
+    (root / "docs" / "lab").mkdir()
+    (root / "docs" / "lab" / "performance-analysis.md").write_text("<!-- card2.json plot lds -->\n<!-- end -->\n")
+    assert run(root) == 0 and "](../images/card2-lds.svg)" in (root / "docs" / "lab" / "performance-analysis.md").read_text()
     (root / "docs" / "images" / "card2-lds.svg").write_text("other")
     assert run(root, "--check") == 1
 
@@ -152,3 +200,26 @@ def test_a_report_is_kept_with_its_facts(root, tmp_path, capsys):
     assert kept["rows"] == [{"group": "read", "name": "a", "us": 1.23457, "error": 0, "bytes": 536870912}]
     report.write_text("{}")
     assert run(root, "--keep", str(report), "--as", "other.json") == 1 and "no report" in capsys.readouterr().err
+
+
+def test_bench_cpu_writes_a_record(tmp_path, monkeypatch, capsys):
+    """With stand-ins for what takes minutes: the record is whole, and is there after the first part."""
+    import bench_cpu
+
+    target, seen = tmp_path / "cpu_mine.json", []
+    monkeypatch.setattr(bench_cpu.Bench, "make_model", lambda self: None)
+    monkeypatch.setattr(bench_cpu.Bench, "floor", lambda self: {"f32": {"gflops": 100.0}, "threads": 2, "onednn": "2.6.3"})
+    monkeypatch.setattr(bench_cpu.Bench, "flops", lambda self, size: {"step": 1e12, "decode": 2e12})
+    monkeypatch.setattr(bench_cpu.Bench, "ours", lambda self, dtype, size, batch=1: seen.append(target.exists()) or {
+        "step": 5.0, "decode": 20.0, "peak": 5e9, "image": "ours"})
+    monkeypatch.setattr(bench_cpu.Bench, "torch", lambda self, dtype, size: {"step": 10.0, "decode": 15.0, "peak": 6e9, "image": "torch"})
+    monkeypatch.setattr(bench_cpu, "distance", lambda a, b: 83.0)
+    monkeypatch.setattr("sys.argv", ["bench_cpu.py", "--build", str(tmp_path), "--dtypes", "f32", "--rounds", "2", "--sizes", "256", "--batches", "1",
+                                     "--record", str(target)])
+    assert bench_cpu.main() == 0 and seen == [False, False, True]
+    data = record.read(target)
+    step, decode = data["tables"]["stages"]["rows"]
+    assert step["seconds"] == 5 and step["times_floor"] == 0.5 and step["ahead"] == 2 and decode["ahead"] == 0.75
+    assert data["tables"]["process"]["rows"] == [{"program": "rocm-sd", "type": "f32", "peak": 5, "psnr": 83}, {"program": "PyTorch", "type": "f32", "peak": 6}]
+    assert data["command"] == "`make bench-cpu BENCH_ARGS='--dtypes f32 --rounds 2 --sizes 256 --batches 1'`" and data["clocks"] is not None
+    assert "| rocm-sd | f32 | 5.00 GB | 83.0 dB |" in capsys.readouterr().out

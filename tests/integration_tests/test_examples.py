@@ -48,3 +48,20 @@ def test_optimized_pipeline(build_dir, tmp_path):
     same = re.search(r"the same picture to (the last bit|([\d.]+) dB)", done.stdout)
     assert same and (same[2] is None or float(same[2]) >= 60), done.stdout
     assert "residual blocks" in done.stdout and "rocm_sd::" in done.stdout and (tmp_path / "cat.png").is_file()
+
+
+def test_benchmark_comparison(build_dir, tmp_path):
+    done = run("benchmark_comparison.py", build_dir, tmp_path, "--steps", "2", "--rounds", "1", "--size", "64", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"^\| ([\w +,]+) \| ([\d.e-]+) \| ([\d.]+)x \| (inf|[\d.]+) dB \|$", done.stdout, re.M)
+    assert [row[0] for row in rows] == ["Diffusers", "Diffusers, optimize_sd_model", "C++ engine"], done.stdout
+    assert all(float(row[1]) > 0 and float(row[3]) > 60 for row in rows), done.stdout
+
+
+def test_examples_stand_alone():
+    """An example is read, copied and run by itself: it imports nothing from the workshop's folders."""
+    for script in (REPOSITORY / "examples").glob("*.py"):
+        workshop = {path.stem for folder in ("tools", "benchmarks", "training", "tests") for path in (REPOSITORY / folder).rglob("*.py")}
+        names = set(re.findall(r"^\s*(?:from|import) (\w+)", script.read_text(), re.M))
+        assert not (names & (workshop - {"conftest"})) and "sys.path" not in script.read_text().replace(
+            'sys.path.insert(0, str(REPOSITORY / "python"))', ""), script.name

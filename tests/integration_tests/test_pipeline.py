@@ -84,7 +84,7 @@ def test_text_to_image(rocm_sd, tiny_model, tmp_path, kind, size):
     assert psnr(bf16, want) >= 40
 
 
-# 45.0 and 37.3 dB were measured for this kind of picture (docs/eight-bit-weights.md); 5 dB are left for other seeds' noise.
+# 45.0 and 37.3 dB were measured for this kind of picture (docs/explanation/eight-bit-weights.md); 5 dB are left for other seeds' noise.
 @pytest.mark.parametrize("weights,floor", [("int8", 40), ("fp8", 32)])
 def test_weights_in_eight_bits(rocm_sd, repository, tmp_path, weights, floor):
     model = repository / "models" / "demo"

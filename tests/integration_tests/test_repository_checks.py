@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -100,12 +103,12 @@ def test_lines_take_no_call_for_a_function(check):
     assert "warning" not in check("lint/check_lines.py", {"src/a.cpp": text})[1].replace("0 warnings", "")
 
 
-DOCS = {"Makefile": "demo: deps\n\ttrue\n", "tools/run.sh": "", "docs/a.md": "# A heading\n",
+DOCS = {"Makefile": "demo: deps\n\ttrue\n", "tools/run.sh": "", "docs/howto/a.md": "# A heading\n", "docs/README.md": "[a](howto/a.md)\n",
         "apps/cli/main.cpp": 'add("generate"); option("prompt", "p"); app("-o,--output");\n'}
 
 
 def test_docs_accept_what_exists(check):
-    text = ("[a](docs/a.md#a-heading) `docs/a.md` `make demo` `std::vector`\n\n```sh\nmake -j2 demo PROMPT=\"a b\"\n"
+    text = ("[a](docs/howto/a.md#a-heading) `docs/howto/a.md` `make demo` `std::vector`\n\n```sh\nmake -j2 demo PROMPT=\"a b\"\n"
             "build/cpu/rocm-sd generate -p cat \\\n  --output x.png  # draws\ntools/run.sh\n```\n")
     code, output = check("lint/check_docs.py", DOCS | {"README.md": text})
     assert code == 0, output
@@ -113,7 +116,7 @@ def test_docs_accept_what_exists(check):
 
 @pytest.mark.parametrize("text, expected", [
     ("see [b](docs/b.md)", "link to docs/b.md: no such file"),
-    ("see [b](docs/a.md#nothing)", "no such heading"),
+    ("see [b](docs/howto/a.md#nothing)", "no such heading"),
     ("in `src/base/none.hpp`", "no such file or folder"),
     ("```sh\nmake demoo\n```", "`make demoo`: no such target"),
     ("```sh\nrocm-sd paint\n```", "`rocm-sd paint`: no such command"),
@@ -124,6 +127,47 @@ def test_docs_accept_what_exists(check):
 def test_docs_refuse(check, text, expected):
     code, output = check("lint/check_docs.py", DOCS | {"README.md": text + "\n"})
     assert code == 1 and "README.md:" in output and expected in output
+
+
+@pytest.mark.parametrize("files, expected", [
+    ({"docs/b.md": "b", "docs/README.md": "[a](howto/a.md) [b](b.md)"}, "docs/b.md:1: documents lie in docs/{"),
+    ({"docs/notes/b.md": "b", "docs/README.md": "[a](howto/a.md) [b](notes/b.md)"}, "docs/notes/b.md:1: documents lie in docs/{"),
+    ({"docs/lab/b.md": "b"}, "docs/lab/b.md:1: docs/README.md does not name it"),
+    ({"src/a.cpp": "// one\n// docs/gone.md says why\n"}, "src/a.cpp:2: docs/gone.md: no such document"),
+    ({"Makefile": "demo: ## see docs/gone.md\n"}, "Makefile:1: docs/gone.md: no such document"),
+])
+def test_docs_have_their_place_and_sources_name_what_exists(check, files, expected):
+    assert check("lint/check_docs.py", DOCS)[0] == 0
+    code, output = check("lint/check_docs.py", DOCS | files)
+    assert code == 1 and expected in output, output
+
+
+def test_commits_of_measurements_are_in_the_history(check, tmp_path):
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e@x", *words], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    facts = {"command": "c", "device": "d", "system": "s", "commit": "1234567"}
+    code, output = check("lint/check_docs.py", DOCS | {"docs/benchmarks/a.json": json.dumps(facts)})
+    assert code == 0 and "not checked: this is no git checkout" in output
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-q", "-m", "first")
+    head = git("rev-parse", "--short=10", "HEAD")
+    code, output = check("lint/check_docs.py", DOCS)
+    assert code == 1 and "docs/benchmarks/a.json:1: commit 1234567: not in the history" in output
+    good = {"docs/benchmarks/a.json": json.dumps(facts | {"commit": head}), "BENCHMARKS.md": f"Run at {head}; [a](https://x.org/1234abcd)\n"}
+    code, output = check("lint/check_docs.py", DOCS | good)
+    assert code == 0, output
+    for commit in (head + " with uncommitted changes", None):
+        assert check("lint/check_docs.py", good | {"docs/benchmarks/a.json": json.dumps(facts | {"commit": commit})})[0] == 1
+    code, output = check("lint/check_docs.py", good | {"BENCHMARKS.md": "one\ncommits 5b8a723f and 7ac44b0\n"})
+    assert code == 1 and "BENCHMARKS.md:2: commit 7ac44b0: not in the history" in output
+    shallow = tmp_path.parent / f"{tmp_path.name}-shallow"
+    git("add", "-A"), git("commit", "-q", "-m", "second")
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{tmp_path}", shallow], check=True, capture_output=True)
+    done = subprocess.run([sys.executable, REPOSITORY / "tools/lint/check_docs.py", "--root", shallow], capture_output=True, text=True)
+    assert done.returncode == 0 and "shallow" in done.stderr, done.stdout
 
 
 def test_benchmarks_need_their_circumstances(check):
@@ -138,7 +182,7 @@ def test_benchmarks_need_their_circumstances(check):
 def test_api_reference_follows_the_headers(check, tmp_path):
     header = "// Cats.\n#pragma once\nnamespace rocm_sd {\n\n// Purrs.\nclass Cat {\n public:\n  void purr();\n\n private:\n  int x_;\n};\n\n}  // namespace rocm_sd\n"
     assert check("report/gen_api_reference.py", {"include/rocm_sd/cat.hpp": header, "docs/x.md": ""})[0] == 0
-    written = (tmp_path / "docs" / "api-reference.md").read_text()
+    written = (tmp_path / "docs" / "reference" / "api-reference.md").read_text()
     assert "### Cat\n\nPurrs.\n" in written and "void purr();" in written and "x_" not in written
     assert check("report/gen_api_reference.py", {}, "--check")[0] == 0
     code, output = check("report/gen_api_reference.py", {"include/rocm_sd/cat.hpp": header.replace("purr()", "hiss()")}, "--check")

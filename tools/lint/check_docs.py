@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the documents say exists, exists.
 
-Links and headings they point at; paths of this repository in backticks; in ```sh blocks the targets of `make`, the commands
+Links and headings they point at; documents that a source file names; a document's folder below docs/ and its line in the
+index docs/README.md; commits that measurements name, in the history of HEAD; paths of this repository in backticks; in ```sh blocks the targets of `make`, the commands
 and options of `rocm-sd`, and the scripts of tools/. Each section of BENCHMARKS.md with a table of figures names the
 command, the device, the driver or system, and the commit that gave them. Prints file:line and exits 1.
 """
@@ -9,6 +10,7 @@ command, the device, the driver or system, and the commit that gave them. Prints
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 import subprocess
@@ -20,6 +22,9 @@ Finding = tuple[int, str]
 LINK = re.compile(r"(?<!`)!?\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 CODE = re.compile(r"`([^`\n]+)`")
 TOP_FOLDERS = ("src", "apps", "include", "tools", "tests", "docs", "cmake", "models", "share", "examples", "benchmarks", "training", ".ci")
+DOC_FOLDERS = {"tutorials", "howto", "reference", "explanation", "lab"}  # a document's purpose is its folder
+DOC_TOP = {"README.md", "architecture.md", "emulator.md"}  # the index, and two that others name by their path
+NOT_TEXT = {".png", ".svg", ".safetensors", ".rsk", ".json", ".bin", ".npy", ".md"}
 PLANS = {"ROADMAP.md"}  # may name what does not exist yet
 BENCHMARK_FACTS = ("Command:", "Device:", "System:", "Commit:")
 
@@ -157,22 +162,95 @@ def check_document(repository: Repository, path: Path) -> Iterator[Finding]:
         yield from benchmark_sections(text)
 
 
-def documents(root: Path) -> list[Path]:
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z", "*.md"],
-                            capture_output=True)
-    names = listed.stdout.decode().split("\0") if listed.returncode == 0 else []
-    return sorted(p for p in ([root / name for name in names if name] or root.rglob("*.md")) if p.is_file())
+def misplaced(root: Path, files: list[Path]) -> Iterator[tuple[Path, int, str]]:
+    """Documents below docs/ that no folder of a purpose holds, or that the index docs/README.md does not name."""
+    index = root / "docs" / "README.md"
+    named = {(index.parent / target.partition("#")[0]).resolve() for target in LINK.findall(index.read_text(encoding="utf-8"))} if index.is_file() else set()
+    for path in files:
+        place = path.relative_to(root).parts
+        if place[0] != "docs" or len(place) < 2:
+            continue
+        if (len(place) == 2 and place[1] not in DOC_TOP) or (len(place) > 2 and place[1] not in DOC_FOLDERS):
+            yield path, 1, f"documents lie in docs/{{{','.join(sorted(DOC_FOLDERS))}}}"
+        elif path != index and not ({path.resolve(), *path.resolve().parents} & named - {index.parent.resolve()}):
+            yield path, 1, "docs/README.md does not name it"
+
+
+def check_source(root: Path, path: Path) -> Iterator[Finding]:
+    """A comment or a message of a source file that names a document: the document exists."""
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        for name in re.findall(r"(?<![\w/.-])docs/[\w./-]+\.md\b", line):
+            if not (root / name).is_file():
+                yield number, f"{name}: no such document"
+
+
+def history(root: Path) -> tuple[set[str], str]:
+    """The commits that HEAD has behind it, or none and the reason why they are not known."""
+    def git(*words: str) -> str | None:
+        done = subprocess.run(["git", "-C", root, *words], capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    top = git("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != root:
+        return set(), "this is no git checkout"
+    if git("rev-parse", "--is-shallow-repository") == "true":
+        return set(), "this clone is shallow (git fetch --unshallow)"
+    return set((git("rev-list", "HEAD") or "").split()), ""
+
+
+def named_commits(root: Path, files: list[Path]) -> Iterator[tuple[Path, int, str]]:
+    """Commits that documents with measurements, and the files of measurements, name."""
+    for path in files:
+        place = path.relative_to(root).as_posix()
+        if place not in ("README.md", "BENCHMARKS.md") and not place.startswith(("docs/lab/", "docs/explanation/", "docs/howto/")):
+            continue
+        for number, line in lines_outside_fences(path.read_text(encoding="utf-8")):
+            for word in re.findall(r"\b[0-9a-f]{7,40}\b", re.sub(r"https?://\S+", "", line)):
+                if re.search(r"\d", word) and re.search(r"[a-f]", word):
+                    yield path, number, word
+    for path in [*(root / "docs" / "benchmarks").glob("*.json"), *(root / "benchmarks" / "baselines").glob("*.json")]:
+        try:
+            commit = json.loads(path.read_text(encoding="utf-8")).get("commit")
+        except (ValueError, AttributeError) as error:
+            commit = f"none ({error})"
+        yield path, 1, commit if isinstance(commit, str) else "none"
+
+
+def check_commits(root: Path, files: list[Path]) -> Iterator[tuple[Path, int, str]]:
+    known, why = history(root)
+    if why:
+        print(f"check_docs: commits that measurements name are not checked: {why}", file=sys.stderr)
+        return
+    for path, line, commit in named_commits(root, files):
+        if not re.fullmatch(r"[0-9a-f]{7,40}", commit) or not any(full.startswith(commit) for full in known):
+            yield path, line, f"commit {commit}: not in the history"
+
+
+def tracked(root: Path, pattern: str = "*") -> list[Path]:
+    """The files that git tracks or would; all files where there is no git."""
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z", pattern], capture_output=True)
+    names = [name for name in listed.stdout.decode().split("\0") if name] if listed.returncode == 0 else []
+    return sorted(p for p in ([root / name for name in names] or root.rglob(pattern)) if p.is_file() and not p.is_symlink())
+
+
+def sources(root: Path) -> list[Path]:
+    """Files in which a document may be named; not the test that plants wrong names."""
+    return [p for p in tracked(root) if p.suffix not in NOT_TEXT and p.name != "test_repository_checks.py"]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
     root = parser.parse_args().root.resolve()
-    repository, count, files = Repository(root), 0, documents(root)
+    repository, count, files = Repository(root), 0, tracked(root, "*.md")
     for path in files:
         for line, problem in check_document(repository, path):
             print(f"{path.relative_to(root)}:{line}: {problem}")
             count += 1
+    elsewhere = ((path, *finding) for path in sources(root) for finding in check_source(root, path))
+    for path, line, problem in [*misplaced(root, files), *elsewhere, *check_commits(root, files)]:
+        print(f"{path.relative_to(root)}:{line}: {problem}")
+        count += 1
     print(f"check_docs: {len(files)} documents, {count} problems", file=sys.stderr)
     return 1 if count or not files else 0
 

@@ -3,7 +3,7 @@
 
 Checked are src/, apps/, include/, examples/ and tests/. Public headers (include/rocm_sd) include public headers and the
 standard library only; tests of a folder may use what the folder itself may, and tests/support. Headers of src/ and apps/ do not
-include libraries that take a second to parse (HEAVY; docs/building.md). Prints file:line for each
+include libraries that take a second to parse (HEAVY; docs/howto/building.md). Prints file:line for each
 violation and exits 1 if there is one.
 """
 
@@ -66,7 +66,7 @@ def check_file(root: Path, path: Path, ladder: Ladder) -> list[tuple[int, str]]:
                 found.append((number, f"public header includes <{angled}>: only the standard library is allowed"))
             continue
         if angled and HEAVY.match(angled) and parts[0] in ("src", "apps") and path.suffix == ".hpp" and "/".join(parts) not in HEAVY_ALLOWED:
-            found.append((number, f"header includes <{angled}>: .cpp files only (nlohmann/json_fwd.hpp, base/format.hpp; docs/building.md)"))
+            found.append((number, f"header includes <{angled}>: .cpp files only (nlohmann/json_fwd.hpp, base/format.hpp; docs/howto/building.md)"))
             continue
         header = quoted or (angled if angled.startswith("rocm_sd/") else None)
         if header is None:

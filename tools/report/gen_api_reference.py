@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/api-reference.md from the public headers: each declaration with the comment above it.
+"""Writes docs/reference/api-reference.md from the public headers: each declaration with the comment above it.
 
 --check: exit 1 where the file differs from what the headers give. The headers are the only source: nothing is written here
 that does not stand there.
@@ -130,9 +130,10 @@ def main() -> int:
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    target = args.root / "docs" / "api-reference.md"
+    target = args.root / "docs" / "reference" / "api-reference.md"
     text = reference(args.root)
     if not args.check:
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
         return 0
     if not target.is_file() or target.read_text(encoding="utf-8") != text:

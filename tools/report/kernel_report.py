@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What the compilers made of the kernels: one table per target, docs/kernel-report/<target>.md.
+"""What the compilers made of the kernels: one table per target, docs/reference/kernel-report/<target>.md.
 
     tools/report/kernel_report.py --build build/cpu                 writes the tables of the targets that were built
     tools/report/kernel_report.py --build build/cpu --check         compares with the tables that are there; exits 1 where a kernel
                                                              spills or uses scratch that did not, lost its matrix
                                                              instructions or wide loads, or lost 5 points of matrix share,
                                                              or has comparisons that its compiler is known to get wrong
-    tools/report/kernel_report.py --build build/ck --beside ck_ --docs docs/kernel-report/ck
+    tools/report/kernel_report.py --build build/ck --beside ck_ --docs docs/reference/kernel-report/ck
                                                              the kernels of that prefix, each beside ours that do the same;
                                                              exits 1 where one of them uses scratch
 
@@ -196,7 +196,7 @@ def beside(target: str, index: dict, rows: list[Row], prefix: str) -> tuple[str,
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=Path("build/cpu"), help="build folder with lib/kernels_*.rsk and gpu/")
-    parser.add_argument("--docs", type=Path, default=Path(__file__).resolve().parents[2] / "docs" / "kernel-report")
+    parser.add_argument("--docs", type=Path, default=Path(__file__).resolve().parents[2] / "docs" / "reference" / "kernel-report")
     parser.add_argument("--counts", type=Path, default=COUNTS, help="folder of what the emulator counted")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--print", action="store_true", help="print the tables, write nothing")

@@ -21,7 +21,7 @@ try:
     from modules.hypernetworks import hypernetwork
 except ImportError as missing:  # the program shows this and goes on without the extension
     raise ImportError(f"rocm-sd: not loaded: {missing}. The extension is for AUTOMATIC1111's program; Forge and its kin have neither "
-                      "its cross attention optimizations nor its SD Unet. What works there stands in docs/pytorch.md.") from missing
+                      "its cross attention optimizations nor its SD Unet. What works there stands in docs/reference/pytorch.md.") from missing
 
 NAME = "rocm-sd"
 LEVELS = ["auto", "performance", "memory", "off"]

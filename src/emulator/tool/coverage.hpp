@@ -18,7 +18,7 @@ struct EncodingCoverage {
 // emulated.
 std::vector<EncodingCoverage> coverage(const std::string& target);
 
-// docs/emulator-coverage.md, from coverage() of one target a family.
+// docs/reference/emulator-coverage.md, from coverage() of one target a family.
 std::string coverage_markdown();
 
 }  // namespace rocm_sd::emu

@@ -1,4 +1,4 @@
-// The measurements of docs/performance-analysis.md: reads with gaps between lanes, LDS bank conflicts,
+// The measurements of docs/lab/performance-analysis.md: reads with gaps between lanes, LDS bank conflicts,
 // products and attention by hand and as the library does them, fusing, and ways to decode a large picture. On
 // an emulated GPU memory lines and bank conflicts are counted in small shapes, and nothing is timed.
 //

@@ -11,9 +11,9 @@ namespace {
 
 TEST(Coverage, TheDocumentIsUpToDate) {
   const std::string document =
-      read_file(std::string(ROCM_SD_SOURCE_DIR) + "/docs/emulator-coverage.md", 1 << 20);
+      read_file(std::string(ROCM_SD_SOURCE_DIR) + "/docs/reference/emulator-coverage.md", 1 << 20);
   EXPECT_TRUE(document == coverage_markdown())
-      << "run: build/cpu/apps/cli/rocm-sd emu coverage >docs/emulator-coverage.md";
+      << "run: build/cpu/apps/cli/rocm-sd emu coverage >docs/reference/emulator-coverage.md";
 }
 
 bool implemented(const std::vector<EncodingCoverage>& all, const std::string& encoding,

@@ -59,6 +59,18 @@ TEST(Bench, TimesWhatTheOpPicksOrWhatIsNamed) {
               1e-9);
   EXPECT_TRUE(json["rows"][0]["error"]["ok"].get<bool>());
   EXPECT_EQ(json["origin"], "measured");
+  EXPECT_EQ(json["schema"], 1);
+  for (const char* key : {"command", "driver", "commit", "date", "system"})
+    EXPECT_TRUE(json.contains(key)) << key;
+  EXPECT_THAT(bench_text(picked), testing::HasSubstr("driver Linux"));
+  EXPECT_THAT(bench_text(picked), testing::HasSubstr("clocks: "));
+  EXPECT_FALSE(json["rows"][0].contains("peer"));  // nothing else was timed
+  const nlohmann::ordered_json beside =
+      bench_json(bench(host_device(), kProblems, {.impls = "*", .seconds = 0}));
+  EXPECT_EQ(beside["rows"][0]["peer"], "onednn");
+  EXPECT_DOUBLE_EQ(
+      beside["rows"][0]["ratio_to_peer"].get<double>(),
+      beside["rows"][1]["median_us"].get<double>() / beside["rows"][0]["median_us"].get<double>());
   EXPECT_THAT(bench_text(picked), testing::HasSubstr("linear 64x64x64 f32 bias x3"));
   EXPECT_THAT(bench_markdown(picked), testing::HasSubstr("| linear | 64x64x64 f32 bias | tiled * |"));
 }

@@ -1,4 +1,4 @@
-"""examples/benchmark_comparison.py on the demo model: everything draws the same picture, the report holds what was measured; other
+"""benchmarks/picture_comparison.py on the demo model: everything draws the same picture, the report holds what was measured; other
 programs by stand-ins with their command lines and answers."""
 
 from __future__ import annotations
@@ -55,18 +55,15 @@ def example(build_dir, repository):
     """The program as a module, over the tested build."""
     os.environ["ROCM_SD_LIBRARY"] = str(build_dir / "librocm_sd.so")
     load_package(build_dir)  # fails where the operators were not built
-    sys.path.insert(0, str(repository / "examples"))
-    try:
-        import benchmark_comparison
-    finally:
-        sys.path.remove(str(repository / "examples"))
-    return benchmark_comparison
+    import picture_comparison
+
+    return picture_comparison
 
 
 @pytest.fixture
 def run(example, monkeypatch, capsys):
     def call(*words) -> str:
-        monkeypatch.setattr(sys, "argv", ["benchmark_comparison.py", "--device", "cpu", *map(str, words)])
+        monkeypatch.setattr(sys, "argv", ["picture_comparison.py", "--device", "cpu", *map(str, words)])
         example.main()
         return capsys.readouterr().out
 
@@ -89,16 +86,19 @@ def test_the_demo_model(run, tmp_path):
                "--prediction v", "--comfyui", comfyui)
     report = json.loads((out / "comparison.json").read_text())
     programs = {p["name"]: p for p in report["programs"]}
-    assert list(programs) == ["Diffusers", "Diffusers, optimize_sd_model", "C++ engine", "stable-diffusion.cpp", "ComfyUI"]
+    assert list(programs) == ["Diffusers", "Diffusers, channels_last", "Diffusers, optimize_sd_model", "C++ engine", "stable-diffusion.cpp", "ComfyUI"]
     assert report["left_out"] == [] and report["rounds"] == 2 and report["width"] == 64 and report["commit"]
     for name, program in programs.items():
         assert len(program["seconds"]) == 2 and all(s > 0 for s in program["seconds"]), name
         assert program["steps_per_second"] == pytest.approx(2 / program["median"])
         assert program["psnr_db"] is None or program["psnr_db"] > 60, name  # None: equal
     assert programs["stable-diffusion.cpp"]["seconds"] == [12.5, 12.5]
+    tables, plots = reports.record_tables(report)
+    rows = {row["program"]: row for row in tables["programs"]["rows"]}
+    assert rows["stable-diffusion.cpp"]["ratio"] == pytest.approx(programs["Diffusers"]["median"] / 12.5) and plots["seconds"]["value"] == "seconds"
     text = (out / "comparison.md").read_text()
     assert "PSNR is to Diffusers' in float32" in text and "No figure of RTX 4090" in text and text.splitlines()[0] in done
-    assert (out / "seconds.svg").read_text().startswith("<svg") and len(list((out / "pictures").iterdir())) == 6
+    assert (out / "seconds.svg").read_text().startswith("<svg") and len(list((out / "pictures").iterdir())) == 7
 
 
 def test_one_that_fails_is_left_out_and_named(run, tmp_path):
