@@ -1,5 +1,6 @@
 // What `rocm-sd emu` is made of: arguments as text, their layout, listings, traces and stops.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/format.hpp"
 #include "emulator/offload_bundle.hpp"
