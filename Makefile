@@ -12,6 +12,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 PREFIX ?= /usr/local
+ARCHS ?= auto
 PROMPT ?=
 DEMO_ARGS ?=
 FUZZ_SECONDS ?= 30
@@ -33,23 +34,30 @@ export CCACHE_BASEDIR ?= $(CURDIR)
 GPU_TEST_MODELS = $(CURDIR)/$(BUILD)/gpu_test_models
 TEST_PYTHON = $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,$(PYTHON))
 GPU_TEST_PYTHON = $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,$(PYTHON))
-CXX_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.h')
+CXX_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.h' '*.hip')
 CLI = $(BUILD)/apps/cli/rocm-sd
+DEMO_CLI = build/demo/apps/cli/rocm-sd
 
 ##@ First steps
 demo: deps  ## draw a labelled 4x4 sheet with the shipped model; PROMPT="..." draws one picture
-	cmake --preset cpu >build-cpu.log 2>&1 || { cat build-cpu.log; exit 1; }
-	rm -f build-cpu.log
-	cmake --build build/cpu --target rocm-sd -j $(JOBS)
+	cmake --preset demo >build-demo.log 2>&1 || { cat build-demo.log; exit 1; }
+	rm -f build-demo.log
+	todo=$$(ninja -C build/demo -n rocm-sd 2>/dev/null | grep -c Building || true)
+	# A file took 1.6 s of one core of a Xeon of 2023, the pictures a minute of two.
+	echo "make demo: [1/2] compiles the program: $$todo files, about $$(( (todo * 16 / 10 / $(JOBS) + 59) / 60 )) min with $(JOBS) jobs"
+	cmake --build build/demo --target rocm-sd -j $(JOBS)
 	mkdir -p out
 	if [ -n "$$DEMO_PROMPT" ]; then
-	  build/cpu/apps/cli/rocm-sd generate --model models/demo --prompt "$$DEMO_PROMPT" --sampler "DPM++ 2M Karras" --cfg-scale 4 -o out/demo.png $(DEMO_ARGS)
+	  echo "make demo: [2/2] draws one picture on the CPU: some seconds"
+	  $(DEMO_CLI) generate --model models/demo --prompt "$$DEMO_PROMPT" --sampler "DPM++ 2M Karras" --cfg-scale 4 -o out/demo.png $(DEMO_ARGS)
 	  echo "The picture is in $(CURDIR)/out/demo.png"
 	else
-	  build/cpu/apps/cli/rocm-sd generate --model models/demo --prompts-file models/demo/demo_prompts.txt \
+	  echo "make demo: [2/2] draws 16 pictures of 20 steps on the CPU: about a minute"
+	  $(DEMO_CLI) generate --model models/demo --prompts-file models/demo/demo_prompts.txt \
 	    --sampler "DPM++ 2M Karras" --cfg-scale 4 --seed 1 --grid 4x4 --grid-labels -o out/demo_sheet.png $(DEMO_ARGS)
 	  echo "The sheet is in $(CURDIR)/out/demo_sheet.png"
 	fi
+	echo "The program is $(CURDIR)/$(DEMO_CLI): see $(DEMO_CLI) --help. make build builds all commands into build/cpu."
 demo: export DEMO_PROMPT := $(value PROMPT)
 
 demo-amd: deps deps-gpu  ## draw a picture by AMD machine code on an emulated RX 7900 XTX and MI300X, and compare it with the CPU's
@@ -78,14 +86,33 @@ build: deps  ## configure and build everything of PRESET (cpu, asan, tsan, relea
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS)
 
-torch-ops: build venv  ## the operators for PyTorch (python/rocm_sd_ops), against the PyTorch of VENV
+torch-ops: deps venv  ## the operators for PyTorch (python/rocm_sd_ops) and the engine's library, against the PyTorch of VENV
 	cmake --preset $(PRESET) -DROCM_SD_TORCH_PYTHON="$(abspath $(VENV))/bin/python"
-	cmake --build $(BUILD) -j $(JOBS) --target rocm_sd_torch
+	cmake --build $(BUILD) -j $(JOBS) --target rocm_sd_torch rocm_sd
 
-install: deps  ## build without tests and install below PREFIX
-	cmake --preset release -DCMAKE_INSTALL_PREFIX="$(PREFIX)"
+install: deps  ## build without tests and install below PREFIX, with the kernels of ARCHS (auto; all, amd, gfx1100, none)
+	cmake --preset release -DCMAKE_INSTALL_PREFIX="$(PREFIX)" -DROCM_SD_ARCHS="$(ARCHS)"
 	cmake --build build/release -j $(JOBS)
 	cmake --install build/release
+
+archive: VERSION = $(shell sed -n 's/^project(rocm_sd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+archive: ARCHIVE = rocm-sd-$(VERSION)-linux-$(shell uname -m)
+archive: deps deps-gpu  ## a release's archive below out/, with the kernels of ARCHS; unpacks it elsewhere and draws with it
+	rm -rf "out/$(ARCHIVE)"
+	$(MAKE) install PREFIX="$(CURDIR)/out/$(ARCHIVE)"
+	tar -C out -czf "out/$(ARCHIVE).tar.gz" "$(ARCHIVE)"
+	(cd out && sha256sum "$(ARCHIVE).tar.gz" >"$(ARCHIVE).tar.gz.sha256")
+	# What the build folder has must not help: it is out of the way while the unpacked copy draws.
+	place=$$(mktemp -d)
+	trap 'rm -rf "$$place"; mv build/release.away build/release' EXIT
+	mv build/release build/release.away
+	tar -C "$$place" -xzf "out/$(ARCHIVE).tar.gz"
+	"$$place/$(ARCHIVE)/bin/rocm-sd" generate --model models/demo --prompts-file models/demo/demo_prompts.txt --steps 2 \
+	  --grid 4x4 --grid-labels -o "$$place/sheet.png"
+	test -s "$$place/sheet.png"
+	awk '/^## \[/ {on = index($$0, "[$(VERSION)]")} on' CHANGELOG.md >out/release_notes.md
+	test -s out/release_notes.md
+	ls -l "out/$(ARCHIVE).tar.gz"
 
 ##@ More tests
 test-full: build venv  ## one full-size UNet step of SD 1.5 and of SDXL against Diffusers (16 GB of memory), every code point tokenized
@@ -124,13 +151,27 @@ test-tsan: deps  ## unit tests under ThreadSanitizer
 	# report_signal_unsafe: the SIGBUS guard leaves its handler by siglongjmp, and what follows is no handler any more.
 	OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1:report_signal_unsafe=0 ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
 
-test-gpu: deps  ## GPU tests on the device that ROCM_SD_TEST_DEVICE names (cuda, hip:1), else the first usable one
+# Needs no network and no Diffusers: ROCM_SD_SKIP_DEPS=1 where the packages cannot be asked for. Python files are taken by their
+# mark, so that others, which import Diffusers, are not even read.
+test-gpu: deps  ## everything on a GPU: the device that ROCM_SD_TEST_DEVICE names (cuda, hip:1), else the first usable one
 	cmake --preset $(PRESET)
-	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests
-	for kind in sd15 sd21v sdxl; do
-	  [ -e $(GPU_TEST_MODELS)/$$kind ] || $(GPU_TEST_PYTHON) tools/checkpoints/make_random_checkpoint.py $$kind $(GPU_TEST_MODELS)/$$kind --tiny --small-vocab --dtype fp32
-	done
-	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do ROCM_SD_TEST_MODELS=$(GPU_TEST_MODELS) "$$test"; done
+	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests rocm-sd rocm_sd
+	missing=$$($(GPU_TEST_PYTHON) -c 'import importlib.util as u; print(*[m for m in ("torch", "numpy", "safetensors", "PIL", "pytest") if not u.find_spec(m)])' 2>/dev/null || echo Python)
+	if [ -z "$$missing" ]; then
+	  for kind in sd15 sd21v sdxl; do
+	    [ -e $(GPU_TEST_MODELS)/$$kind ] || $(GPU_TEST_PYTHON) tools/checkpoints/make_random_checkpoint.py $$kind $(GPU_TEST_MODELS)/$$kind --tiny --small-vocab --dtype fp32
+	  done
+	fi
+	status=0
+	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do ROCM_SD_TEST_MODELS=$(GPU_TEST_MODELS) "$$test" || status=1; done
+	if [ -n "$$missing" ]; then
+	  echo "test-gpu: the Python half was not run, because $(GPU_TEST_PYTHON) has no $$missing"
+	else
+	  cmake --preset $(PRESET) -DROCM_SD_TORCH_PYTHON="$$($(GPU_TEST_PYTHON) -c 'import sys; print(sys.executable)')"
+	  cmake --build $(BUILD) -j $(JOBS) --target rocm_sd_torch
+	  ROCM_SD_BUILD_DIR=$(BUILD) ROCM_SD_TUNING=off $(GPU_TEST_PYTHON) -m pytest -m gpu $(PYTEST_ARGS) $$(grep -l 'mark\.gpu' tests/integration_tests/test_*.py) || status=1
+	fi
+	exit $$status
 
 test-gpu-sanitize: deps  ## the kernels' GPU tests on small shapes under NVIDIA's compute-sanitizer (SANITIZE_ARGS: --few, --jobs N)
 	cmake --preset $(PRESET)
@@ -216,12 +257,14 @@ bench-gate: build  ## times SD 1.5's shapes on BENCH_DEVICE and compares with th
 	$(PYTHON) benchmarks/bench_gate.py out/bench.json --baselines "$(BENCH_BASELINES)" --baselines benchmarks/baselines $(if $(UPDATE),$(if $(filter first,$(UPDATE)),--keep-first,--update))
 
 ##@ Source
-format: $(VENV)/.lint  ## format the C++ files in place
+format: $(VENV)/.lint  ## format the C++ and HIP files in place, and mend what ruff can
 	@$(VENV)/bin/clang-format -i $(CXX_FILES)
+	$(VENV)/bin/ruff check --fix .
 
-lint: $(VENV)/.lint  ## format, ladder of includes, lengths, documents
-	@echo "clang-format, check_layers, check_lines, check_docs, API reference, benchmark tables"
+lint: $(VENV)/.lint  ## format, Python (ruff), ladder of includes, lengths, documents
+	@echo "clang-format, ruff, check_layers, check_lines, check_docs, API reference, benchmark tables"
 	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
+	$(VENV)/bin/ruff check --quiet .
 	$(VENV)/bin/python tools/lint/check_layers.py
 	$(VENV)/bin/python tools/lint/check_lines.py
 	$(VENV)/bin/python tools/lint/check_docs.py
@@ -268,5 +311,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

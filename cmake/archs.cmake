@@ -2,7 +2,8 @@
 # lib/kernels_<target>.rsk, that devices load when the program runs (src/runtime/kernel_archive.hpp).
 #
 #   ROCM_SD_ARCHS   targets (gfx1100;sm_90), families (rdna3, rdna4, cdna3, nvidia), amd or all;
-#                   auto: one target per family for which a compiler is found, and this machine's own GPUs; none.
+#                   auto: one target per family for which a compiler is found, and this machine's own GPUs;
+#                   native: this machine's own GPUs alone (what `pip install .` takes); none.
 #   ROCM_SD_WITH_CK also compile ck_*.hip, instances of AMD's Composable Kernel, for AMD targets; ROCM_SD_CK_ROOT holds
 #                   include/ck and include/hip of one ROCm version (tools/fetch/fetch_rocm_packages.sh; else ROCm's own folder).
 #   x.<name>.hip    is for one family or target only (gemm.rdna3.hip, gemm_wgmma.sm_90a.hip): an "a" after the number
@@ -17,7 +18,7 @@ set(ROCM_SD_TARGETS_cdna3 gfx942 gfx90a gfx950)
 set(ROCM_SD_TARGETS_nvidia sm_90 sm_80 sm_86 sm_89)
 set(ROCM_SD_AMD_FAMILIES rdna3 rdna4 cdna3)
 
-set(ROCM_SD_ARCHS auto CACHE STRING "GPU targets or families to compile kernels for (auto, all, amd, none)")
+set(ROCM_SD_ARCHS auto CACHE STRING "GPU targets or families to compile kernels for (auto, native, all, amd, none)")
 set(ROCM_SD_AMD_FLAGS "" CACHE STRING "More flags for clang when it compiles kernels")
 set(ROCM_SD_NVCC_FLAGS "" CACHE STRING "More flags for nvcc when it compiles kernels (-lineinfo for profilers)")
 option(ROCM_SD_WITH_CK "Compile instances of Composable Kernel as candidates for AMD GPUs" OFF)
@@ -146,11 +147,13 @@ foreach(word IN LISTS ROCM_SD_ARCHS)
   set(choice "")
   if(word STREQUAL "none")
     continue()
-  elseif(word STREQUAL "auto")
-    foreach(family IN LISTS ROCM_SD_AMD_FAMILIES ITEMS nvidia)
-      list(GET ROCM_SD_TARGETS_${family} 0 first)
-      list(APPEND choice ${first})
-    endforeach()
+  elseif(word MATCHES "^(auto|native)$")
+    if(word STREQUAL "auto")
+      foreach(family IN LISTS ROCM_SD_AMD_FAMILIES ITEMS nvidia)
+        list(GET ROCM_SD_TARGETS_${family} 0 first)
+        list(APPEND choice ${first})
+      endforeach()
+    endif()
     rocm_sd_native_targets(native)
     foreach(target IN LISTS native)
       if(target IN_LIST all_targets)
@@ -170,7 +173,7 @@ foreach(word IN LISTS ROCM_SD_ARCHS)
     endif()
     list(APPEND ROCM_SD_TARGETS ${word})
   else()
-    message(FATAL_ERROR "ROCM_SD_ARCHS: \"${word}\" is no target or family; known: auto none all amd rdna3 rdna4 cdna3 nvidia ${all_targets}")
+    message(FATAL_ERROR "ROCM_SD_ARCHS: \"${word}\" is no target or family; known: auto native none all amd rdna3 rdna4 cdna3 nvidia ${all_targets}")
   endif()
   foreach(target IN LISTS choice)
     rocm_sd_can_compile(${target} possible)
@@ -182,7 +185,11 @@ foreach(word IN LISTS ROCM_SD_ARCHS)
   endforeach()
 endforeach()
 list(REMOVE_DUPLICATES ROCM_SD_TARGETS)
-message(STATUS "GPU kernels for: ${ROCM_SD_TARGETS}")
+if(ROCM_SD_TARGETS)
+  message(STATUS "GPU kernels for: ${ROCM_SD_TARGETS} (about 3 minutes of 2 cores for each; ROCM_SD_ARCHS=none leaves them out)")
+else()
+  message(STATUS "GPU kernels for: no target (ROCM_SD_ARCHS=${ROCM_SD_ARCHS}); programs of this build compute on the CPU")
+endif()
 
 # ---- compiling and packing ----
 set(amd_targets ${ROCM_SD_TARGETS})

@@ -1,5 +1,6 @@
 # What `cmake --install` puts in place: the program, one shared library with the C and C++ interfaces, the public headers,
-# a CMake package and a pkg-config file.
+# a CMake package and a pkg-config file, the kernel archives (archs.cmake), the shipped files. A prefix may be moved: nothing
+# installed holds a path of the machine that built it (tests/integration_tests/test_install.py).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -38,8 +39,11 @@ endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/composable_kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rocm_sd
         FILES_MATCHING PATTERN "*.hpp")
 
-# What the emulator counted in the kernels: `rocm-sd predict` reads it (src/analysis/kernel_counts.hpp).
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/counts ${PROJECT_SOURCE_DIR}/share/tuning DESTINATION ${CMAKE_INSTALL_DATADIR}/rocm-sd OPTIONAL)
+# Everything that the programs read when they run, found relative to themselves (src/base/paths.hpp): vocabularies, the
+# font of labels, tables of tuned choices, what the emulator counted in the kernels. And what they owe to others.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR}/rocm-sd PATTERN published EXCLUDE)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/rocm-sd)
 
 # The kernels without the engine: a C interface alone (include/rocm_sd/kernels.h).
 if(TARGET rocm_sd_kernel_library)

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "apps/cli/commands.hpp"
 

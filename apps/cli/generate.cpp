@@ -293,7 +293,9 @@ void add_generate(CLI::App& app) {
       ->group("Output");
   sub->add_flag("--grid-labels", command->grid_labels, "write each prompt below its picture")
       ->group("Output");
-  sub->add_option("--progress", command->progress, "auto, bar, plain, json, none [auto]")
+  sub->add_option("--progress", command->progress,
+                  "auto (bar on a terminal, else line), bar, line (one per picture), plain (one per step), "
+                  "json, none [auto]")
       ->type_name("FORM")
       ->group("Output");
   sub->add_flag("-q,--quiet", command->quiet, "print file names only")->group("Output");

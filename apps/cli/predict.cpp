@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "apps/cli/commands.hpp"
 #include "base/error.hpp"

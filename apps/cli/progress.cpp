@@ -23,10 +23,11 @@ std::string clock_text(double seconds) {
 ProgressStyle parse_progress_style(const std::string& name) {
   if (name == "auto") return ProgressStyle::kAuto;
   if (name == "bar") return ProgressStyle::kBar;
+  if (name == "line") return ProgressStyle::kLine;
   if (name == "plain") return ProgressStyle::kPlain;
   if (name == "json") return ProgressStyle::kJson;
   if (name == "none") return ProgressStyle::kNone;
-  throw UsageError("progress: expected auto, bar, plain, json or none, got \"" + name + "\"");
+  throw UsageError("progress: expected auto, bar, line, plain, json or none, got \"" + name + "\"");
 }
 
 std::string progress_line(const Progress& p) {
@@ -47,7 +48,7 @@ std::string progress_line(const Progress& p) {
 
 ProgressPrinter::ProgressPrinter(ProgressStyle style) : style_(style) {
   if (style_ == ProgressStyle::kAuto)
-    style_ = isatty(STDERR_FILENO) ? ProgressStyle::kBar : ProgressStyle::kPlain;
+    style_ = isatty(STDERR_FILENO) ? ProgressStyle::kBar : ProgressStyle::kLine;
 }
 
 void ProgressPrinter::operator()(const Progress& p) {
@@ -60,6 +61,9 @@ void ProgressPrinter::operator()(const Progress& p) {
           nlohmann::json{{"stage", p.stage}, {"step", p.step}, {"total", p.total}, {"seconds", p.seconds}}
               .dump());
       return;
+    case ProgressStyle::kLine:
+      if (p.stage != "sample" || p.step < p.total) return;
+      [[fallthrough]];
     case ProgressStyle::kPlain: fmt::print(stderr, "{}: {}\n", p.stage, progress_line(p)); return;
     case ProgressStyle::kBar:
       if (open_ && p.stage != stage_) finish();

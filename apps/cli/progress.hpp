@@ -1,4 +1,5 @@
-// Progress on standard error: tqdm's line on a terminal, plain lines elsewhere, or one JSON object a line.
+// Progress on standard error: tqdm's line on a terminal, elsewhere one line per picture (or per step: plain),
+// or one JSON object a line.
 #pragma once
 
 #include <string>
@@ -7,9 +8,9 @@
 
 namespace rocm_sd::cli {
 
-enum class ProgressStyle { kAuto, kBar, kPlain, kJson, kNone };
+enum class ProgressStyle { kAuto, kBar, kLine, kPlain, kJson, kNone };
 
-// "auto", "bar", "plain", "json", "none"; throws UsageError else.
+// "auto", "bar", "line", "plain", "json", "none"; throws UsageError else.
 ProgressStyle parse_progress_style(const std::string& name);
 
 // tqdm's form: " 35%|###5      | 7/20 [00:03<00:05,  2.31it/s]", s/it below one step a second.

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-import torch
 from torch import Tensor, nn
 
 from . import ops

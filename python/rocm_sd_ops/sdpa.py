@@ -6,7 +6,6 @@ import threading
 from contextlib import contextmanager
 from typing import Any, Iterator, Optional
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 

@@ -1,6 +1,7 @@
 #include "analysis/kernel_counts.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/error.hpp"

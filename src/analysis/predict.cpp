@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "analysis/kernel_counts.hpp"
 #include "analysis/paper_gpu.hpp"
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "tuning/choices.hpp"
 
 namespace rocm_sd {

@@ -4,7 +4,7 @@
 // is the peak times what matrix instructions can take of that kernel's main loop. A bound, not a speed.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

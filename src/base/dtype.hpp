@@ -1,11 +1,10 @@
 // Element types of tensors in memory and in files, and their conversions.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace rocm_sd {
@@ -14,6 +13,7 @@ enum class DType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kF64, kI64, kI
 
 size_t dtype_size(DType type);            // bytes per element
 std::string_view dtype_name(DType type);  // "f32", "bf16", ...
+inline std::string to_text(DType type) { return std::string(dtype_name(type)); }
 bool is_float(DType type);
 
 // safetensors' spelling ("F32", "BF16", "F8_E4M3"), both ways; nothing for a type we do not hold.
@@ -35,11 +35,3 @@ float f8e5m2_to_float(uint8_t bits);
 void convert_elements(const void* src, DType src_type, void* dst, DType dst_type, int64_t count);
 
 }  // namespace rocm_sd
-
-template <>
-struct fmt::formatter<rocm_sd::DType> : fmt::formatter<std::string_view> {
-  template <class Context>
-  auto format(rocm_sd::DType type, Context& context) const {
-    return fmt::formatter<std::string_view>::format(rocm_sd::dtype_name(type), context);
-  }
-};

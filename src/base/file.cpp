@@ -8,6 +8,8 @@
 #include <cstring>
 #include <random>
 
+#include "base/format.hpp"
+
 namespace rocm_sd {
 namespace {
 

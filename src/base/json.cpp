@@ -1,5 +1,6 @@
 #include "base/json.hpp"
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/file.hpp"

@@ -1,6 +1,8 @@
 #include "base/log.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdlib>
 #include <memory>
@@ -39,9 +41,29 @@ LogSetup& setup() {
   return instance;
 }
 
+spdlog::level::level_enum of_spdlog(Log::Level level) {
+  switch (level) {
+    case Log::Level::kDebug: return spdlog::level::debug;
+    case Log::Level::kInfo: return spdlog::level::info;
+    case Log::Level::kWarn: return spdlog::level::warn;
+    case Log::Level::kOff: break;
+  }
+  return spdlog::level::off;
+}
+
 }  // namespace
 
-spdlog::logger& log() { return *setup().logger; }
+void Log::set_level(Level least) { setup().logger->set_level(of_spdlog(least)); }
+
+void Log::write(Level level, fmt::string_view text, fmt::format_args args) {
+  spdlog::logger& logger = *setup().logger;
+  if (logger.should_log(of_spdlog(level))) logger.log(of_spdlog(level), fmt::vformat(text, args));
+}
+
+Log& log() {
+  static Log instance;
+  return instance;
+}
 bool log_topic(std::string_view topic) { return setup().topics.contains(topic); }
 
 }  // namespace rocm_sd

@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
-
-#include <fmt/format.h>
+#include <string>
 
 namespace rocm_sd {
 
@@ -44,13 +43,6 @@ class Shape {
   int rank_ = 0;
 };
 
-}  // namespace rocm_sd
+std::string to_text(const Shape& shape);  // "[2,64,64,320]"
 
-template <>
-struct fmt::formatter<rocm_sd::Shape> {
-  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
-  template <class Context>
-  auto format(const rocm_sd::Shape& shape, Context& context) const {
-    return fmt::format_to(context.out(), "[{}]", fmt::join(shape.begin(), shape.end(), ","));
-  }
-};
+}  // namespace rocm_sd

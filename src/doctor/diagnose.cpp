@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/gpu_family.hpp"
 #include "runtime/kernel_archive.hpp"
 

@@ -1,7 +1,7 @@
 // What a machine can do with rocm-sd, what is missing, what each gap costs and how it is mended.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

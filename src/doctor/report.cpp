@@ -1,5 +1,6 @@
 // The two faces of a diagnosis: JSON for programs, text for people.
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "doctor/diagnose.hpp"

@@ -1,4 +1,5 @@
 #include "emulator/checker.hpp"
+#include "base/format.hpp"
 
 #include <algorithm>
 #include <bit>

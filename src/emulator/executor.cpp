@@ -10,6 +10,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/format.hpp"
 #include "emulator/checker.hpp"
 
 namespace rocm_sd::emu {

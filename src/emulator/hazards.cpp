@@ -1,4 +1,5 @@
 #include "emulator/hazards.hpp"
+#include "base/format.hpp"
 
 #include <algorithm>
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace rocm_sd::emu {
 

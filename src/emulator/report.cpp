@@ -1,6 +1,7 @@
 #include "emulator/report.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "emulator/analysis.hpp"

@@ -1,7 +1,7 @@
 // What a launch counted, as JSON: the one form that the tool, `predict` and the kernel report read.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "emulator/gpu.hpp"
 

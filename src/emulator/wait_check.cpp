@@ -1,4 +1,5 @@
 #include "emulator/wait_check.hpp"
+#include "base/format.hpp"
 
 namespace rocm_sd::emu {
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "kernels/choice_record.hpp"
 
 namespace rocm_sd::library {
@@ -83,7 +84,7 @@ void Plan::check(const Pointers& pointers) const {
     const char* name = slot_name(static_cast<Slot>(i));
     require(wanted[i] || !pointers[i], problem_.text, ": takes no ", name);
     require(!program_ || reinterpret_cast<uintptr_t>(pointers[i]) % kGpuAlignment == 0, problem_.text, ": ",
-            name, " at ", fmt::ptr(pointers[i]), " is not aligned to ", kGpuAlignment, " bytes");
+            name, " at ", pointers[i], " is not aligned to ", kGpuAlignment, " bytes");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace rocm_sd::onednn {
 namespace {

@@ -2,6 +2,9 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+
+#include <nlohmann/json.hpp>
+#include "base/format.hpp"
 #include "measurement/bench.hpp"
 
 namespace rocm_sd::measurement {

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "tuning/race.hpp"
 

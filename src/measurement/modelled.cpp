@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "measurement/runner.hpp"
 
 namespace rocm_sd::measurement {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "kernels/select.hpp"
 #include "measurement/sampled_reference.hpp"
 

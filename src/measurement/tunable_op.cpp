@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "measurement/workload.hpp"
 
 namespace rocm_sd::measurement {

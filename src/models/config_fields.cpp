@@ -1,6 +1,9 @@
 #include "models/config_fields.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace rocm_sd {
 namespace {

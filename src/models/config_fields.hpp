@@ -1,7 +1,7 @@
 // ConfigFields: checked access to the fields of a config.json from an untrusted source.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <string_view>

@@ -1,6 +1,11 @@
 // Config rows from the JSON of Diffusers and transformers. Field names and defaults are those of
 // UNet2DConditionModel, AutoencoderKL, AutoencoderTiny and CLIPTextConfig.
 #include "models/config_fields.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
 #include "models/configs.hpp"
 
 namespace rocm_sd {

@@ -1,7 +1,5 @@
 #include "pipeline/components.hpp"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -80,7 +78,7 @@ std::shared_future<std::string> hash_later(const std::filesystem::path& path) {
                       try {
                         return cached_sha256(path, hash_cache_file());
                       } catch (const std::exception& e) {
-                        spdlog::debug("hash: {}", e.what());
+                        log().debug("hash: {}", e.what());
                         return "";
                       }
                     })

@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "rocm_sd/image.hpp"
 
 namespace rocm_sd {

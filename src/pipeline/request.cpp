@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "pipeline/infotext.hpp"
 #include "text/chunks.hpp"
 

@@ -1,11 +1,14 @@
 #include "pytorch_integration/torch_tensor.hpp"
 
+#include <fmt/format.h>
+
 #include <dlfcn.h>
 
 #include <limits>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace rocm_sd::torch_ops {
 namespace {

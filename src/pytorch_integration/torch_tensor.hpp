@@ -5,8 +5,6 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/tensor.h>
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +31,7 @@ struct Shown {
   const AtTensor& tensor;
 };
 inline Shown shown(const AtTensor& x) { return {x}; }
+inline std::string to_text(const Shown& x) { return describe(x.tensor); }
 
 bool same_device(const AtTensor& a, const AtTensor& b);
 bool same_sizes(const AtTensor& a, const AtTensor& b);
@@ -64,11 +63,3 @@ Tensor nhwc_of(const AtTensor& x);
 Tensor row_major_of(const AtTensor& x);
 
 }  // namespace rocm_sd::torch_ops
-
-template <>
-struct fmt::formatter<rocm_sd::torch_ops::Shown> : fmt::formatter<std::string> {
-  template <class Context>
-  auto format(const rocm_sd::torch_ops::Shown& x, Context& context) const {
-    return fmt::formatter<std::string>::format(rocm_sd::torch_ops::describe(x.tensor), context);
-  }
-};

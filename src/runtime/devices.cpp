@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "runtime/gpu_driver.hpp"
 #include "runtime/kernel_archive.hpp"

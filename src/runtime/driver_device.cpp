@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "runtime/driver_memory.hpp"
 #include "runtime/kernel_archive.hpp"

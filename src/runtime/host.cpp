@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/device.hpp"
 
 namespace rocm_sd {

@@ -1,14 +1,15 @@
 #include "runtime/kernel_archive.hpp"
 
-#include <dlfcn.h>
-
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/checked.hpp"
 #include "base/json.hpp"
+#include "base/paths.hpp"
 
 namespace rocm_sd {
 namespace fs = std::filesystem;
@@ -140,21 +141,13 @@ std::string KernelArchive::read(const ArchivedObject& object) const {
 std::vector<fs::path> kernel_folders() {
   if (const char* set = std::getenv("ROCM_SD_KERNELS"); set && *set) return {fs::path(set)};
   std::vector<fs::path> folders;
-  const auto add_beside = [&](const fs::path& file) {
-    const fs::path here = file.parent_path();
-    for (const fs::path& folder : {here, here / "rocm-sd", here.parent_path() / "lib" / "rocm-sd"})
-      folders.push_back(folder);
-  };
-  std::error_code failed;  // no /proc in some chroots: the other places remain
-  const fs::path executable = fs::read_symlink("/proc/self/exe", failed);
-  if (!failed && executable.has_parent_path()) add_beside(executable);
-  Dl_info self{};
-  if (dladdr(reinterpret_cast<const void*>(&kernel_folders), &self) != 0 && self.dli_fname) {
-    const fs::path library = fs::weakly_canonical(self.dli_fname, failed);
-    if (!failed && library != executable && library.has_parent_path()) add_beside(library);
+  for (const fs::path& here : program_folders()) {
+    const fs::path above = here.parent_path();
+    for (const fs::path& folder :
+         {here, here / "rocm-sd", above / "lib" / "rocm-sd", above / ROCM_SD_INSTALLED_KERNELS})
+      if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
   }
-  folders.emplace_back(ROCM_SD_BUILD_KERNELS);
-  folders.emplace_back(ROCM_SD_INSTALLED_KERNELS);
+  if (const auto build = build_folder()) folders.push_back(*build / "lib");
   return folders;
 }
 

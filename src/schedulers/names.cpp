@@ -1,6 +1,8 @@
 // Names that users type: compared without case, spaces, dashes and underscores, with a hint at the nearest.
 #include "schedulers/names.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 

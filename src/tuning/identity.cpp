@@ -1,6 +1,7 @@
 #include "tuning/identity.hpp"
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/kernel_archive.hpp"

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/format.hpp"
 
 namespace rocm_sd::tuning {
 namespace {

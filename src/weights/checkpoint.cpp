@@ -1,5 +1,7 @@
 #include "weights/checkpoint.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "weights/checkpoint_parts.hpp"
 
 namespace rocm_sd {

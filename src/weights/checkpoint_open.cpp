@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "base/format.hpp"
 #include "base/json.hpp"
 #include "weights/checkpoint_parts.hpp"
 #include "weights/derive_config.hpp"

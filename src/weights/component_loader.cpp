@@ -1,6 +1,7 @@
 #include "weights/component_loader.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/json.hpp"
 #include "weights/diffusers_folder.hpp"

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
+#include "base/format.hpp"
 #include "weights/ldm_export.hpp"
 #include "weights/name_map.hpp"
 

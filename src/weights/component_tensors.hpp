@@ -1,7 +1,7 @@
 // The tensors of a component as a converter writes them.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
 

@@ -1,7 +1,9 @@
 #include "weights/derive_config.hpp"
 
+#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/format.hpp"
 #include "weights/name_map.hpp"
 
 namespace rocm_sd {

@@ -1,7 +1,7 @@
 // A component's configuration, told from the shapes of its tensors.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "weights/store.hpp"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/file.hpp"
+#include "base/format.hpp"
 
 namespace rocm_sd {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
-#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/log.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -82,7 +82,7 @@ std::string cached_sha256(const std::filesystem::path& path, const std::filesyst
   try {
     if (const std::string known = lookup(read_cache(cache), key, now); !known.empty()) return known;
   } catch (const std::exception& e) {
-    spdlog::debug("hash cache: {}", e.what());
+    log().debug("hash cache: {}", e.what());
   }
   const std::string hash = sha256_of_file(path);
   try {
@@ -93,7 +93,7 @@ std::string cached_sha256(const std::filesystem::path& path, const std::filesyst
     out.write(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     out.commit();
   } catch (const std::exception& e) {
-    spdlog::debug("hash cache: {}", e.what());
+    log().debug("hash cache: {}", e.what());
   }
   return hash;
 }

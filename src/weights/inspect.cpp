@@ -1,9 +1,10 @@
 #include "weights/inspect.hpp"
-#include "weights/adapter.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/file.hpp"
+#include "base/format.hpp"
 #include "weights/adapter.hpp"
 #include "weights/checkpoint.hpp"
 #include "weights/layout.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/format.hpp"
 #include "weights/name_map.hpp"
 
 namespace rocm_sd {

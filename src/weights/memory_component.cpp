@@ -1,5 +1,7 @@
 #include "weights/memory_component.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "weights/derive_config.hpp"
 
 namespace rocm_sd {

@@ -1,4 +1,5 @@
 // Names of CLIP text encoders: transformers' CLIPTextModel, and OpenCLIP's with packed attention projections.
+#include "base/format.hpp"
 #include "weights/name_map.hpp"
 
 namespace rocm_sd {

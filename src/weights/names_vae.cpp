@@ -1,5 +1,6 @@
 // Names of AutoencoderKL in CompVis single files (ldm/modules/diffusionmodules/model.py) and older Diffusers
 // files, and of TAESD's numbered layers.
+#include "base/format.hpp"
 #include "weights/name_map.hpp"
 
 namespace rocm_sd {

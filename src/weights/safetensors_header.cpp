@@ -6,11 +6,14 @@
 //   stricter: no duplicate keys, no unknown fields, no NUL, integers only, at most 1 M tensors, 8 dimensions
 //   of at most
 //     2^40 each, names of at most 1,024 bytes without control bytes.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "base/checked.hpp"
+
 #include "base/utf8.hpp"
 #include "weights/safetensors.hpp"
 

@@ -1,5 +1,7 @@
 #include "weights/tensor_set.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "base/json.hpp"
 
 namespace rocm_sd {

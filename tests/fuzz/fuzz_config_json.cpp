@@ -1,6 +1,7 @@
 // config.json of every model class: whatever the bytes, a configuration whose model can be laid out, or an
 // Error.
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/json.hpp"

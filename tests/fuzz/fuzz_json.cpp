@@ -2,6 +2,7 @@
 // round trip.
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/json.hpp"

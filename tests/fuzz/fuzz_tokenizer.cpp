@@ -59,7 +59,7 @@ void fuzz(unsigned char kind, std::string_view rest) {
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   if (size == 0) return 0;
-  log().set_level(spdlog::level::off);
+  log().set_level(Log::Level::kOff);
   try {
     fuzz(data[0], {reinterpret_cast<const char*>(data) + 1, size - 1});
   } catch (const Error&) {  // a refusal is a right answer

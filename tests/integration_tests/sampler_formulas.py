@@ -106,7 +106,7 @@ def lms(denoise, x, sigmas, noise, path, order=4, **_):
         slopes = [(x - denoise(x, s)) / s] + slopes[: order - 1]
         points = [sigmas[i - k] for k in range(len(slopes))]
         for j, slope in enumerate(slopes):
-            basis = lambda t, j=j: math.prod((t - p) / (points[j] - p) for k, p in enumerate(points) if k != j)
+            basis = lambda t, j=j, points=points: math.prod((t - p) / (points[j] - p) for k, p in enumerate(points) if k != j)
             x = x + scipy.integrate.quad(basis, s, sigmas[i + 1], epsrel=1e-12)[0] * slope
     return x
 

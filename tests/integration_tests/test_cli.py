@@ -77,6 +77,9 @@ def test_memory_plan_comes_first_and_holds(rocm_sd, model, tmp_path):
 def test_progress_styles(rocm_sd, model, tmp_path):
     plain = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png").stderr
     assert re.search(r"sample: 100%\|#{10}\| 2/2 \[00:0\d<00:00, .*(it/s|s/it)\]", plain)
+    assert plain.count("sample:") == 1 and "decode:" not in plain  # no terminal: a line per picture, not per step
+    steps = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", "--progress", "plain").stderr
+    assert steps.count("sample:") >= 2
     lines = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", "--progress", "json", "--quiet").stderr
     assert lines == "", "--quiet prints file names only"
     lines = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", "--progress", "json").stderr.splitlines()

@@ -61,6 +61,8 @@ def test_layers_accept_going_down(check):
     ("tests/unit_tests/base/a_test.cpp", '#include "models/m.hpp"', "up the ladder"),
     ("apps/cli/c.cpp", '#include "apps/server/s.hpp"', "neither a folder of the ladder"),
     ("examples/e.cpp", '#include "base/a.hpp"', "only public headers"),
+    ("src/base/h.hpp", "#include <nlohmann/json.hpp>", ".cpp files only"),
+    ("apps/cli/h.hpp", "#include <fmt/format.h>", ".cpp files only"),
 ])
 def test_layers_refuse(check, name, line, expected):
     code, output = check("lint/check_layers.py", GOOD | {name: "// A file.\n" + line + "\n"})

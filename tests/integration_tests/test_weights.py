@@ -278,7 +278,7 @@ def test_sharded_folder(tiny_model, dump, tmp_path):
     for i, part in enumerate((names[::2], names[1::2])):
         shard = f"diffusion_pytorch_model-0000{i + 1}-of-00002.safetensors"
         save_file({n: tensors[n] for n in part}, folder / "unet" / shard)
-        weight_map |= {n: shard for n in part}
+        weight_map |= dict.fromkeys(part, shard)
     (folder / "unet" / "diffusion_pytorch_model.safetensors.index.json").write_text(
         json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}))
     got, _ = dump(folder)

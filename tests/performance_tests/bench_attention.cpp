@@ -11,6 +11,7 @@
 #include <ctime>
 #include <dnnl.hpp>
 
+#include "base/format.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/select.hpp"
 

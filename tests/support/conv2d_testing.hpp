@@ -2,13 +2,12 @@
 // reference.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <optional>
 #include <random>
 #include <vector>
 
+#include "base/format.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/select.hpp"
 #include "support/tensor_testing.hpp"

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/json.hpp"
 #include "kernels/elementwise/elementwise.hpp"

@@ -27,12 +27,12 @@ import torch
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tools" / "checkpoints"))
-import ldm_names
-from model_shapes import CLIP_VOCABULARY, KINDS, WIDE, shapes
+import ldm_names  # noqa: E402
+from model_shapes import CLIP_VOCABULARY, KINDS, WIDE, shapes  # noqa: E402
 
 DTYPES = {"fp32": (torch.float32, "F32"), "fp16": (torch.float16, "F16"), "bf16": (torch.bfloat16, "BF16"),
           "fp8": (torch.float8_e4m3fn, "F8_E4M3")}
-_SAFETENSORS_NAME = {torch_type: name for torch_type, name in DTYPES.values()} | {torch.int64: "I64"}
+_SAFETENSORS_NAME = dict(DTYPES.values()) | {torch.int64: "I64"}
 _RESIDUAL_TAILS = ("to_out.0", "proj_out", "conv2", "ff.net.2", "fc2", "out_proj")  # scaled down: they add up
 
 Entry = tuple[str, tuple[int, ...], torch.dtype, Callable[[], torch.Tensor]]

@@ -2,7 +2,8 @@
 """The ladder of folders: a folder of src/ includes only from itself and from lower rungs of tools/lint/layers.json.
 
 Checked are src/, apps/, include/, examples/ and tests/. Public headers (include/rocm_sd) include public headers and the
-standard library only; tests of a folder may use what the folder itself may, and tests/support. Prints file:line for each
+standard library only; tests of a folder may use what the folder itself may, and tests/support. Headers of src/ and apps/ do not
+include libraries that take a second to parse (HEAVY; docs/howto/building.md). Prints file:line for each
 violation and exits 1 if there is one.
 """
 
@@ -17,6 +18,8 @@ from pathlib import Path
 
 TEMPLATES = "composable_kernels/ck_sd_templates.hpp"  # installed below include/rocm_sd, with what it includes
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")')
+HEAVY = re.compile(r"^(fmt/(format|ranges|chrono|std)\.h|spdlog/.*|nlohmann/json\.hpp)$")
+HEAVY_ALLOWED = {"src/weights/component_loader.hpp", "src/measurement/bench.hpp"}  # hold values of JSON; few files include them
 SUFFIXES = {".hpp", ".cpp", ".h", ".c", ".hip", ".cu"}
 # Headers of C and C++: no folder, no suffix; or a C header's old name.
 STANDARD = re.compile(r"^[a-z_]+$|^(assert|errno|float|inttypes|limits|math|stdarg|stdbool|stddef|stdint|stdio|stdlib|"
@@ -61,6 +64,9 @@ def check_file(root: Path, path: Path, ladder: Ladder) -> list[tuple[int, str]]:
         if public and angled is not None and not angled.startswith("rocm_sd/"):
             if not STANDARD.match(angled):
                 found.append((number, f"public header includes <{angled}>: only the standard library is allowed"))
+            continue
+        if angled and HEAVY.match(angled) and parts[0] in ("src", "apps") and path.suffix == ".hpp" and "/".join(parts) not in HEAVY_ALLOWED:
+            found.append((number, f"header includes <{angled}>: .cpp files only (nlohmann/json_fwd.hpp, base/format.hpp; docs/howto/building.md)"))
             continue
         header = quoted or (angled if angled.startswith("rocm_sd/") else None)
         if header is None:

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/dtype.hpp"
+#include "base/format.hpp"
 
 namespace rocm_sd::emu {
 

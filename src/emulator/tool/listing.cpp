@@ -1,7 +1,9 @@
 #include "emulator/tool/listing.hpp"
 
 #include <charconv>
+#include <nlohmann/json.hpp>
 
+#include "base/format.hpp"
 #include "emulator/tool/bound_arguments.hpp"
 
 namespace rocm_sd::emu {

@@ -1,7 +1,7 @@
 // Texts about code objects: their kernels, and their disassembly with what ran how often.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "emulator/gpu.hpp"
 

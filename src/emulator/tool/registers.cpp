@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/format.hpp"
 #include "emulator/lanes.hpp"
 
 namespace rocm_sd::emu {

@@ -1,6 +1,7 @@
 #include "kernels/conv/conv2d.hpp"
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "kernels/conv/ck_conv.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/conv/conv2d_impl.hpp"

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/format.hpp"
 #include "kernels/conv/conv2d_parts.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/resample/resample.hpp"

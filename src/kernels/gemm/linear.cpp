@@ -1,6 +1,7 @@
 #include "kernels/gemm/linear.hpp"
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "kernels/gemm/ck_linear.hpp"
 #include "kernels/gemm/linear_eight_bit.hpp"
 #include "kernels/gemm/linear_gpu.hpp"

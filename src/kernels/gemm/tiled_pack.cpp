@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "kernels/gemm/tile_kernel.hpp"
 #include "kernels/gemm/tiled.hpp"
 

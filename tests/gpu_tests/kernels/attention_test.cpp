@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
 #include "kernels/attention/flash_plan.hpp"
 #include "kernels/gpu_launch.hpp"

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
 
 namespace rocm_sd {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
 #include "kernels/conv/conv2d.hpp"
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
 
 namespace rocm_sd {

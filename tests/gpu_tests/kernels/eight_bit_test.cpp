@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/gemm/linear_eight_bit.hpp"

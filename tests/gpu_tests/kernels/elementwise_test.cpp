@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
 #include "kernels/step/step.hpp"
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
 
 namespace rocm_sd {

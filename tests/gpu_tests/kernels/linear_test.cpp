@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/format.hpp"
 #include "gpu_tests/poisoned_gpu.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gpu_launch.hpp"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "kernels/norm/norm_plan.hpp"

@@ -12,6 +12,7 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "gpu_tests/gpu_test.hpp"
 #include "kernels/select.hpp"
 #include "pipeline/load.hpp"

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/format.hpp"
 #include "kernels/attention/flash_plan.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "performance_tests/gpu/graph_time.hpp"

@@ -20,6 +20,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/format.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "measurement/clocks.hpp"
 #include "measurement/record.hpp"

@@ -1,6 +1,7 @@
 // Options::check and Options::count: planted faults are found and named, right kernels are left alone, and
 // the counts say what was planted.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "emulator/analysis.hpp"
 #include "emulator/report.hpp"

@@ -1,6 +1,8 @@
 // What `rocm-sd emu` is made of: arguments as text, their layout, listings, traces and stops.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "base/format.hpp"
 #include "emulator/offload_bundle.hpp"
 #include "emulator/report.hpp"
 #include "emulator/tool/bound_arguments.hpp"

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/dtype.hpp"
+#include "base/format.hpp"
 #include "composable_kernels/eight_bit.hpp"
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/gemm/linear.hpp"

@@ -6,6 +6,7 @@
 
 #include <bit>
 
+#include "base/format.hpp"
 #include "kernels/step/step.hpp"
 #include "support/implementations.hpp"
 

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/format.hpp"
 #include "support/implementations.hpp"
 
 namespace rocm_sd {

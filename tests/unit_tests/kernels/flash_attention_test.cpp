@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "base/format.hpp"
 #include "composable_kernels/arch/scalar.hpp"
 #include "composable_kernels/fused/flash_wide.hpp"
 #include "kernels/attention/attention.hpp"

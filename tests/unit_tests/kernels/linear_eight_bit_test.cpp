@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "base/format.hpp"
 #include "composable_kernels/fused/gemm_eight_bit.hpp"
 #include "kernels/eight_bit.hpp"
 #include "kernels/scalar_launch.hpp"

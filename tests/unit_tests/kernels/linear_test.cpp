@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "base/format.hpp"
 #include "unit_tests/kernels/product_testing.hpp"
 
 namespace rocm_sd {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/format.hpp"
 #include "kernels/norm/norm_plan.hpp"
 #include "support/implementations.hpp"
 
