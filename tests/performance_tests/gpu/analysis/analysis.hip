@@ -1,7 +1,6 @@
-// Kernels with one fault each, beside the same work without it (docs/lab/performance-analysis.md); no part of
-// the library.
-// Problem   reads with gaps between lanes, sums of rows, transposes, LDS reads that meet in a bank, a product
-//           and an attention by hand
+// Kernels with one fault each, beside the same work without it (docs/lab/performance-analysis.md); no part of the library.
+// Problem   reads with gaps between lanes, sums of rows, transposes, LDS reads that meet in a bank, a product and
+//           an attention by hand
 // Mapping   256 threads; params.hpp says which lane has what
 // Traffic   that is what they differ in
 // Numerics  float; 16-bit results are rounded once       Limits  extents as params.hpp says
