@@ -89,7 +89,8 @@ class Machine:
         """Where children find the package, Diffusers, the kernels, the shipped files, and libraries."""
         env = dict(os.environ, HF_HUB_OFFLINE="1", OMP_WAIT_POLICY="passive", TOKENIZERS_PARALLELISM="false",
                    ROCM_SD_SHARE=str(record.REPOSITORY / "share"), XDG_CACHE_HOME=str(self.folder / "cache"))
-        packages = [str(record.REPOSITORY / "python")]
+        packed = (self.bundle or self.folder) / "python"  # its structs are those of the bundle's libraries
+        packages = [str(packed if packed.is_dir() else record.REPOSITORY / "python")]
         for wheel in sorted((self.bundle or self.folder).glob("wheels/*.whl")):
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(self.folder / "packages")

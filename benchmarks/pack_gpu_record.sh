@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packs what benchmarks/gpu_record.py needs on a GPU machine without network: built programs, the shared libraries that they
-# need and PyTorch does not bring, kernel archives, the commit, and wheels of pure Python.
+# need and PyTorch does not bring, kernel archives, the Python package, the commit, and wheels of pure Python.
 #
 #   benchmarks/pack_gpu_record.sh OUT.tar.xz [BUILD] [TARGET] [WHEEL...]
 #   benchmarks/pack_gpu_record.sh out/gpu-record.tar.xz build/cpu sm_90 diffusers-*.whl
@@ -24,6 +24,10 @@ for file in "$build/apps/cli/rocm-sd" "$build/tests/gpu_tests/bench_model_gpu" "
     grep -vE '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*|libtorch[^/]*|libc10[^/]*|libcu[^/]*|libnv[^/]*)\.so|/(torch|nvidia)/lib' |
     while read -r library; do cp -Lu "$library" "$folder/"; done
 done
+# The Python package of the same commit: its structs are those of librocm_sd.so.
+mkdir -p "$folder/python/rocm_sd_ops"
+cp -r "$(dirname "$0")"/../python/rocm_sd_ops/. "$folder/python/rocm_sd_ops/"
+rm -rf "$folder/python/rocm_sd_ops/lib" && find "$folder/python" -name __pycache__ -prune -exec rm -rf {} +
 if [ $# -gt 0 ]; then mkdir "$folder/wheels" && cp "$@" "$folder/wheels/"; fi
 sed -nE 's/^const char\* const kBuiltFromCommit = "(.*)";$/\1/p' "$build/src/measurement/commit.cpp" >"$folder/commit"
 mkdir -p "$(dirname "$out")"

@@ -92,6 +92,7 @@ class Peer:
         self.cuda = device.startswith("cuda")
         self.module, self.call = make_model(work, device, dtype)
         self.calls: dict[str, Callable] = {}
+        self.modules: dict[str, torch.nn.Module] = {}
         self.vae = parse_work(work)[0].endswith("vae")
 
     def wait(self) -> None:
@@ -112,10 +113,16 @@ class Peer:
             import rocm_sd_ops
 
             rocm_sd_ops.optimize_sd_model(module, "performance", engine=name == "optimized")
-            reasons = rocm_sd_ops.engine_reasons(module) if name == "optimized" else []
-            if reasons:
-                say(note=f"optimized: the engine declined: {reasons}")
+        self.modules[name] = module
         return lambda m=module: self.call(m)
+
+    def declined(self, name: str) -> dict:
+        """Why the engine left the last call to the layers, by part of the model."""
+        if name != "optimized":
+            return {}
+        import rocm_sd_ops
+
+        return {part: why for part, why in rocm_sd_ops.engine_reasons(self.modules[name]).items() if why}
 
     def psnr(self, name: str, reference: Path) -> float | None:
         got = self.calls[name]().double()
@@ -180,6 +187,8 @@ def main() -> int:
                         peer.calls[name]()
                     peer.wait()
                     psnr = peer.psnr(name, args.reference)
+                if declined := peer.declined(name):
+                    say(note=f"optimized: the engine declined: {declined}")
                 if peer.cuda:
                     torch.cuda.empty_cache()  # other models wait beside this one
                 say(ready=name, seconds=time.perf_counter() - begin, psnr=psnr,

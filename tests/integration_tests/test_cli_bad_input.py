@@ -68,11 +68,10 @@ def test_prompt_that_is_not_utf8(rocm_sd, model, tmp_path):
 
 
 def test_tags_without_effect_are_named(rocm_sd, model, tmp_path):
-    done = rocm_sd("generate", "--model", model, *FAST, "--prompt", "a cat <lora:style:0.8> <lora:style:0.8> <hypernet:x:1>", "-o", tmp_path / "a.png")
+    done = rocm_sd("generate", "--model", model, *FAST, "--prompt", "a cat <style:y> <hypernet:x:1> <style:y>", "-o", tmp_path / "a.png")
     warnings = [line for line in done.stderr.splitlines() if "no effect" in line]
     assert len(warnings) == 2, done.stderr  # each once, however often it holds
-    assert "<lora:style:0.8>" in warnings[0] and "LoRA files are not supported yet" in warnings[0]
-    assert "<hypernet:x:1>" in warnings[1]
+    assert "<style:y>" in warnings[0] and "<hypernet:x:1>" in warnings[1]
     rocm_sd("generate", "--model", model, *FAST, "--prompt", "a cat", "-o", tmp_path / "b.png")
     assert np.array_equal(read_picture(tmp_path / "a.png"), read_picture(tmp_path / "b.png"))
 

@@ -319,11 +319,12 @@ def test_cancelling(tool):
 @pytest.mark.parametrize("config,part", [({"trained_betas": []}, "trained_betas"), ({"trained_betas": [2.0]}, "beta"),
                                          ({"beta_start": "x"}, "beta_start"), ({"num_train_timesteps": 0}, "num_train"),
                                          ({"num_train_timesteps": 1e9}, "num_train"),
-                                         ({"thresholding": True}, "thresholding"), ({"clip_sample": True}, "clip_sample"),
+                                         ({"interpolation_type": "odd"}, "interpolation_type"),
+                                         ({"use_karras_sigmas": True, "use_beta_sigmas": True}, "use_beta_sigmas"),
                                          ({"timestep_spacing": "odd"}, "timestep_spacing"),
                                          ({"beta_schedule": "odd"}, "beta schedule"),
                                          ({"prediction_type": "odd"}, "prediction type"),
-                                         ({"steps_offset": -1}, "steps_offset"), ({"_class_name": "Odd"}, "did you mean")])
+                                         ({"steps_offset": -1}, "steps_offset"), ({"_class_name": "EulerDiscretScheduler"}, "did you mean")])
 def test_bad_configurations(tool, config, part):
     job = {"config": {"_class_name": "EulerDiscreteScheduler"} | config, "shape": SHAPE, "seeds": [1]}
     message = tool(job, code=2 if config.get("trained_betas") else 3)

@@ -12,6 +12,8 @@
 #include <optional>
 
 #include "base/gpu_products.hpp"
+#include "measurement/clocks.hpp"
+#include "measurement/record.hpp"
 #include "performance_tests/gpu/analysis/memory_cases.hpp"
 #include "performance_tests/gpu/analysis/product_cases.hpp"
 #include "performance_tests/gpu/analysis/vae_cases.hpp"
@@ -58,8 +60,9 @@ const GpuProduct* product_of(const GpuDevice& device) {
   return nullptr;
 }
 
-ordered_json describe(const GpuDevice& device) {
-  ordered_json out = {{"benchmark", "analysis"}, {"device", device.name()}, {"arch", device.traits().arch}};
+ordered_json describe(GpuDevice& device) {
+  ordered_json out = measurement::record_head("analysis", device);
+  out["arch"] = device.traits().arch;
   if (const GpuProduct* gpu = product_of(device))
     out["peak"] = {{"gpu", gpu->name},
                    {"gb_per_s", gpu->bandwidth},
@@ -88,12 +91,19 @@ int run(int argc, char** argv) {
   if (name.starts_with("emu:")) counts.emplace();
   const auto demo = open_with_analysis(name), library = open(name);
   Lab lab(*demo, *library, counts ? &*counts : nullptr);
-  if (asks("memory")) MemoryCases(lab).run();
-  if (asks("products")) ProductCases(lab).run();
-  if (asks("vae") && !lab.emulated()) VaeCases(lab).run();
+  measurement::ClockLog clocks(measurement::clock_meter(*library));
+  const auto run_part = [&](const char* part, const auto& body) {
+    if (!asks(part)) return;
+    body();
+    clocks.read();
+  };
+  run_part("memory", [&] { MemoryCases(lab).run(); });
+  run_part("products", [&] { ProductCases(lab).run(); });
+  if (!lab.emulated()) run_part("vae", [&] { VaeCases(lab).run(); });
   const int code = lab.wrong() > 0 ? 1 : 0;
   if (file.empty()) return code;
   ordered_json report = describe(*library);
+  if (!lab.emulated()) report["clocks"] = clocks.json();
   report["rows"] = lab.rows();
   std::ofstream out(file);
   out << report.dump(1) << "\n";
