@@ -14,7 +14,9 @@
 
 #include "analysis/planned_model.hpp"
 #include "apps/cli/commands.hpp"
+#include "apps/cli/interrupt.hpp"
 #include "apps/cli/tuning_problems.hpp"
+#include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "measurement/bench.hpp"
@@ -29,11 +31,6 @@
 
 namespace rocm_sd::cli {
 namespace {
-
-std::atomic<bool> interrupted{false};
-extern "C" void on_bench_interrupt(int signal) {
-  if (interrupted.exchange(true)) std::_Exit(128 + signal);
-}
 
 struct BenchCommand {
   ProblemSource source;
@@ -78,7 +75,7 @@ void tune_problems(const BenchCommand& c, Device& device,
                                  fmt::print(stderr, "{}/{} {} {}\n", p.done, p.all, p.op, p.text);
                              },
                          .note = [](const std::string& text) { fmt::print(stderr, "note: {}\n", text); },
-                         .cancelled = [] { return interrupted.load(std::memory_order_relaxed); }});
+                         .cancelled = interrupted});
   journal.compact();
   const nlohmann::ordered_json json = {{"mode", "tune"},
                                        {"device", device.name()},
@@ -125,12 +122,12 @@ void bench_problems(const BenchCommand& c) {
           [&](const std::string& text) {
             if (!c.quiet) fmt::print(stderr, "{}\n", text);
           },
-      .cancelled = [] { return interrupted.load(std::memory_order_relaxed); }};
+      .cancelled = interrupted};
   const measurement::BenchReport report = measurement::bench(device, problems, options);
-  require<UsageError>(!report.rows.empty() || interrupted, "bench: no candidate's name begins with ",
+  require<UsageError>(!report.rows.empty() || interrupted(), "bench: no candidate's name begins with ",
                       printable(options.impls), "; --mode list shows their names");
   write_reports(c, bench_json(report), bench_markdown(report), bench_text(report));
-  require<CancelledError>(!interrupted, "cancelled");
+  require<CancelledError>(!interrupted(), "cancelled");
   size_t wrong = 0;
   for (const measurement::BenchRow& row : report.rows) wrong += row.accuracy && !row.accuracy->ok();
   require<GenerationError>(wrong == 0, "bench: ", wrong, " candidates gave wrong results");
@@ -172,8 +169,7 @@ class Pictures {
     request.batch = count;
     request.seed += drawn_;
     drawn_ += count;
-    const Callbacks callbacks{.progress = {},
-                              .cancelled = [] { return interrupted.load(std::memory_order_relaxed); }};
+    const Callbacks callbacks{.progress = {}, .cancelled = interrupted};
     const GenerateResult result = pipeline_->generate(request, callbacks);
     clocks_.read_due();
     for (const StageTime& t : result.times) stages_[t.stage].push_back(t.seconds);
@@ -206,8 +202,8 @@ void bench_stages(const BenchCommand& c, Pictures& pictures, nlohmann::ordered_j
                   std::string& text) {
   for (int i = 0; i < c.warm_up; ++i) pictures.draw(1);
   pictures.forget();
-  for (int i = 0; i < c.queries && !interrupted; ++i) pictures.draw(1);
-  require<CancelledError>(!interrupted, "cancelled");
+  for (int i = 0; i < c.queries && !interrupted(); ++i) pictures.draw(1);
+  require<CancelledError>(!interrupted(), "cancelled");
   double all = 0;
   for (const auto& [stage, seconds] : pictures.stages()) {
     const double median = tuning::median(seconds);
@@ -231,7 +227,7 @@ void bench_requests(const BenchCommand& c, Pictures& pictures, nlohmann::ordered
                     std::string& text) {
   using measurement::ScenarioKind;
   measurement::ScenarioHooks hooks = measurement::real_time([&](int count) { pictures.draw(count); });
-  hooks.cancelled = [] { return interrupted.load(std::memory_order_relaxed); };
+  hooks.cancelled = interrupted;
   const measurement::ScenarioResult result =
       measurement::run_scenario({.kind = c.scenario == "stream"    ? ScenarioKind::kStream
                                          : c.scenario == "offline" ? ScenarioKind::kOffline
@@ -288,8 +284,9 @@ void bench_pictures(const BenchCommand& c) {
 
 void run_bench(BenchCommand& c) {
   if (c.threads > 0) omp_set_num_threads(c.threads);
-  std::signal(SIGINT, on_bench_interrupt);
-  std::signal(SIGTERM, on_bench_interrupt);
+  for (const std::string& file : {c.json, c.markdown})
+    if (!file.empty() && file != "-") require_writable(file);
+  catch_interrupts();
   c.scenario.empty() ? bench_problems(c) : bench_pictures(c);
 }
 
@@ -306,17 +303,17 @@ void add_bench(CLI::App& app) {
                   "candidates by the beginning of their names: gpu,onednn; '*' all [what the op picks]");
   sub->add_option("--scenario", c->scenario, "whole pictures: unet, vae, e2e, stream, offline or server")
       ->check(CLI::IsMember({"unet", "vae", "e2e", "stream", "offline", "server"}));
-  sub->add_option("--seconds", c->seconds, "of timing a shape [0.5]")->check(CLI::Range(0.0, 3600.0));
-  sub->add_option("--top", c->top, "only so many shapes, those with most work")->check(CLI::Range(1, 100000));
+  add_number(sub, "--seconds", c->seconds, "of timing a shape [0.5]", 0, 3600);
+  add_number(sub, "--top", c->top, "only so many shapes, those with most work", 1, 100000);
   sub->add_flag("--warm", c->warm_caches, "leave in the caches what the run before left there");
-  sub->add_option("--queries", c->queries, "pictures of a scenario [5]")->check(CLI::Range(1, 1000000));
-  sub->add_option("--warm-up", c->warm_up, "pictures that are not counted [1]")->check(CLI::Range(0, 1000));
-  sub->add_option("--rate", c->per_second, "queries a second of the server scenario [0.1]");
+  add_number(sub, "--queries", c->queries, "pictures of a scenario [5]", 1, 1000000);
+  add_number(sub, "--warm-up", c->warm_up, "pictures that are not counted [1]", 0, 1000);
+  add_number(sub, "--rate", c->per_second, "queries a second of the server scenario [0.1]", 1e-6, 1e6);
   sub->add_option("--prompt", c->prompt, "of a scenario's pictures");
   sub->add_option("--sampler", c->sampler, "of a scenario's pictures [auto]");
-  sub->add_option("--json", c->json, "write JSON to this file; -: print it");
-  sub->add_option("--markdown", c->markdown, "write a Markdown table to this file; -: print it");
-  sub->add_option("--threads", c->threads, "CPU threads [all cores]")->check(CLI::Range(1, 1024));
+  add_text(sub, "--json", c->json, "write JSON to this file; -: print it");
+  add_text(sub, "--markdown", c->markdown, "write a Markdown table to this file; -: print it");
+  add_number(sub, "--threads", c->threads, "CPU threads [all cores]", 1, 1024);
   sub->add_flag("-q,--quiet", c->quiet, "no progress");
   sub->callback([c] { run_bench(*c); });
 }

@@ -6,8 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/commands.hpp"
+#include "apps/cli/interrupt.hpp"
+#include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/paths.hpp"
+#include "models/completeness.hpp"
 #include "rocm_sd/pipeline.hpp"
 #include "weights/convert.hpp"
 #include "weights/inspect.hpp"
@@ -38,6 +41,9 @@ void run_convert(const ConvertCommand& c) {
   options.vocabulary =
       c.vocabulary.empty() ? share_path("vocab/clip/merges.txt").parent_path().string() : c.vocabulary;
   options.overwrite = c.overwrite;
+  options.check = [](const Checkpoint& model) { require_complete(model); };
+  options.cancelled = interrupted;
+  catch_interrupts();
   options.on_note = [](const std::string& note) { fmt::print(stderr, "note: {}\n", note); };
   convert(c.from, c.to, options);
   fmt::print("{}\n", c.to);
@@ -52,7 +58,8 @@ void add_inspect(CLI::App& app) {
   sub->add_option("FILE", *file, "a .safetensors file or a Diffusers folder")->required()->type_name("");
   sub->add_flag("--json", *json, "print JSON");
   sub->callback([file, json] {
-    const nlohmann::ordered_json report = inspect(*file);
+    const nlohmann::ordered_json report =
+        inspect(*file, 10, [](const Checkpoint& model) { require_complete(model); });
     if (*json)
       fmt::print("{}\n", report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     else
@@ -70,8 +77,8 @@ void add_convert(CLI::App& app) {
       ->required()
       ->type_name("");
   sub->add_option("--dtype", command->dtype, "f32, f16, bf16 or fp8 [as stored]")->type_name("TYPE");
-  sub->add_option("--vae", command->vae, "VAE to put in place of the model's own")->type_name("PATH");
-  sub->add_option("--variant", command->variant, "fp16: prefer *.fp16.safetensors in a folder that has both")
+  add_text(sub, "--vae", command->vae, "VAE to put in place of the model's own")->type_name("PATH");
+  add_text(sub, "--variant", command->variant, "fp16: prefer *.fp16.safetensors in a folder that has both")
       ->type_name("NAME");
   sub->add_option("--vocabulary", command->vocabulary,
                   "tokenizer folder for models made from single files [the shipped one]")

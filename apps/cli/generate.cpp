@@ -3,33 +3,30 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
-#include <map>
+#include <set>
 #include <sstream>
 
 #include "apps/cli/background_tuning.hpp"
 #include "apps/cli/commands.hpp"
+#include "apps/cli/interrupt.hpp"
+#include "apps/cli/option_notes.hpp"
 #include "apps/cli/progress.hpp"
+#include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/utf8.hpp"
 #include "pipeline/latents_file.hpp"
 #include "pipeline/options.hpp"
 #include "pipeline/output_name.hpp"
 #include "pipeline/sheet.hpp"
+#include "text/prompt.hpp"
 
 namespace rocm_sd::cli {
 namespace {
-
-std::atomic<bool> interrupted{false};
-
-extern "C" void on_interrupt(int signal) {
-  if (interrupted.exchange(true)) std::_Exit(128 + signal);  // the second time: at once
-}
 
 struct GenerateCommand {
   std::vector<std::pair<const OptionRow*, std::string>> set;  // in the order given
@@ -45,13 +42,29 @@ constexpr uint64_t kMaxConfigBytes = 1 << 20, kMaxPromptsBytes = 64 << 20;
 constexpr int64_t kMaxPictures = 10'000'000;
 
 std::vector<std::string> read_prompts(const std::string& path) {
-  std::istringstream file(read_file(path, kMaxPromptsBytes));
+  std::string text = read_file(path, kMaxPromptsBytes);
+  const std::string problem = utf8_problem(text);
+  require<FormatError>(problem.empty(), printable(path), ": ", problem, "; expected text, one prompt a line");
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // a byte order mark
+  const auto control = std::find_if(text.begin(), text.end(), [](unsigned char c) {
+    return c < 0x20 && c != '\n' && c != '\r' && c != '\t';
+  });
+  require<FormatError>(control == text.end(), printable(path), ": control byte ",
+                       control == text.end() ? 0 : int{*control}, " at offset ", control - text.begin(),
+                       "; expected text, one prompt a line");
+  std::istringstream file(std::move(text));
   std::vector<std::string> prompts;
   constexpr size_t kMaxPrompts = 10000;
+  int number = 0;
   for (std::string line; std::getline(file, line);) {
+    ++number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty() || line[0] == '#') continue;
     require<UsageError>(prompts.size() < kMaxPrompts, printable(path), ": at most ", kMaxPrompts, " prompts");
+    const auto characters =
+        std::count_if(line.begin(), line.end(), [](unsigned char c) { return (c & 0xc0) != 0x80; });
+    require<UsageError>(characters <= static_cast<ptrdiff_t>(kMaxPromptChars), printable(path), ": line ",
+                        number, " has ", characters, " characters; a prompt has at most ", kMaxPromptChars);
     prompts.push_back(line);
   }
   require<FormatError>(!prompts.empty(), printable(path), ": no prompts; expected one a line");
@@ -113,7 +126,10 @@ void read_config(const std::string& asked, OptionTargets& targets) {
   const std::string path = asked.empty() ? default_config_path() : asked;
   if (asked.empty() && (path.empty() || !path_exists(path))) return;
   require<UsageError>(path_exists(path), "config: cannot open ", printable(path));
-  std::istringstream file(read_file(path, kMaxConfigBytes));
+  std::string text = read_file(path, kMaxConfigBytes);
+  const std::string problem = utf8_problem(text);
+  require<FormatError>(problem.empty(), printable(path), ": ", problem);
+  std::istringstream file(std::move(text));
   try {
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {
       if (item.name == "++" || item.name == "--") continue;  // a section begins or ends
@@ -136,7 +152,10 @@ class Run {
     LoadOptions load;
     OptionTargets targets{&load, &request_};
     read_config(command_.config, targets);
-    for (const auto& [row, value] : command_.set) set_option(targets, row->name, value);
+    for (const auto& [row, value] : command_.set) {
+      set_option(targets, row->name, value);
+      given_.insert(row->name);
+    }
     require<UsageError>(!load.model.empty(), "model: expected --model PATH");
     std::vector<std::string> prompts = {request_.prompt};
     if (!command_.prompts_file.empty()) prompts = read_prompts(command_.prompts_file);
@@ -146,24 +165,24 @@ class Run {
     const int64_t last_round = int64_t{command_.repeat - 1} * request_.batch;
     require<UsageError>(request_.seed <= std::numeric_limits<int64_t>::max() - last_round,
                         "seed: ", request_.seed, " leaves no seeds for ", command_.repeat, " rounds");
-    if (command_.grid.empty())
-      output_name(command_.output,
-                  {.index = 1, .count = total_, .seed = 0, .model = ""});  // a bad pattern fails now
-    else
-      columns_ = grid_columns(command_.grid);
+    if (!command_.grid.empty()) columns_ = grid_columns(command_.grid);
+    // A bad pattern, and files that cannot be written, fail now.
+    const OutputName first{.index = 1, .count = columns_ > 0 ? 1 : total_, .seed = 0, .model = ""};
+    if (!command_.plan_only) require_writable(output_name(command_.output, first));
+    if (!command_.trace.empty()) require_writable(command_.trace);
 
-    std::signal(SIGINT, on_interrupt);
-    std::signal(SIGTERM, on_interrupt);
+    catch_interrupts();
     callbacks_.progress = [this](const Progress& p) {
       if (!command_.quiet) printer_(p);
       return true;
     };
-    callbacks_.cancelled = [] { return interrupted.load(std::memory_order_relaxed); };
+    callbacks_.cancelled = interrupted;
     try {
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
       Pipeline pipeline = Pipeline::load(load, callbacks_);
       if (command_.profile || !command_.trace.empty()) pipeline.enable_profiling();
       if (!command_.quiet) print_model(pipeline.info());
+      if (!command_.quiet) warn_of_options(pipeline.info());
       generate_all(pipeline, prompts);
       finish(pipeline);
     } catch (...) {
@@ -173,6 +192,15 @@ class Run {
   }
 
  private:
+  void warn_of_options(const ModelInfo& model) const {
+    std::vector<std::string> lines = options_without_effect(given_, request_, model);
+    if (command_.grid_labels && columns_ == 0)
+      lines.emplace_back("--grid-labels has no effect: there is no --grid");
+    if (!command_.prompts_file.empty() && given_.contains("prompt"))
+      lines.emplace_back("--prompt has no effect: --prompts-file stands in its place");
+    for (const std::string& line : lines) fmt::print(stderr, "warning: {}\n", line);
+  }
+
   void generate_all(Pipeline& pipeline, const std::vector<std::string>& prompts) {
     for (const std::string& prompt : prompts) {
       request_.prompt = prompt;
@@ -233,6 +261,7 @@ class Run {
   ProgressPrinter printer_;
   Callbacks callbacks_;
   std::optional<BackgroundTuning> tuning_;
+  std::set<std::string> given_;  // options of the command line, not of the configuration file
   int total_ = 1, written_ = 0, columns_ = 0;
   bool planned_ = false;
   std::vector<Image> cells_;
@@ -270,25 +299,23 @@ void add_generate(CLI::App& app) {
   auto command = std::make_shared<GenerateCommand>();
   CLI::App* sub = app.add_subcommand("generate", "make pictures from prompts");
   add_table_options(sub, command.get());
-  sub->add_option("-o,--output", command->output,
-                  "file name pattern with {index}, {seed}, {model}; ends in .png, .jpg or .webp")
+  add_text(sub, "-o,--output", command->output,
+           "file name pattern with {index}, {seed}, {model}; ends in .png, .jpg or .webp")
       ->option_text("PATTERN [" + command->output + "]")
       ->group("Output");
-  sub->add_option("--quality", command->quality, "JPEG and WebP, 1 to 100 (WebP 100: lossless) [95]")
-      ->check(CLI::Range(1, 100))
+  add_number(sub, "--quality", command->quality, "JPEG and WebP, 1 to 100 (WebP 100: lossless) [95]", 1, 100)
       ->option_text("N")
       ->group("Output");
   sub->add_flag("--no-metadata", command->no_metadata, "leave the parameters out of the file")
       ->group("Output");
-  sub->add_option("--repeat", command->repeat, "batches to make, with rising seeds [1]")
-      ->check(CLI::Range(1, 10000))
+  add_number(sub, "--repeat", command->repeat, "batches to make, with rising seeds [1]", 1, 10000)
       ->option_text("N")
       ->group("Output");
-  sub->add_option("--prompts-file", command->prompts_file,
-                  "one prompt a line, in place of --prompt; every line begins with the same seed")
+  add_text(sub, "--prompts-file", command->prompts_file,
+           "one prompt a line, in place of --prompt; every line begins with the same seed")
       ->type_name("FILE")
       ->group("Output");
-  sub->add_option("--grid", command->grid, "one sheet of all pictures")
+  add_text(sub, "--grid", command->grid, "one sheet of all pictures")
       ->type_name("COLUMNSxROWS")
       ->group("Output");
   sub->add_flag("--grid-labels", command->grid_labels, "write each prompt below its picture")
@@ -301,21 +328,18 @@ void add_generate(CLI::App& app) {
   sub->add_flag("-q,--quiet", command->quiet, "print file names only")->group("Output");
   sub->add_flag("--plan", command->plan_only, "print the memory plan and stop")->group("Output");
   sub->add_flag("--profile", command->profile, "print time, GFLOP/s and GB/s per operation")->group("Output");
-  sub->add_option("--trace", command->trace, "write a Chrome trace (JSON) of every operation")
+  add_text(sub, "--trace", command->trace, "write a Chrome trace (JSON) of every operation")
       ->type_name("FILE")
       ->group("Output");
-  sub->add_option("--tune", command->tune,
-                  "look so long after each picture for faster kernels for its shapes: 5, 5s, 2m")
-      ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}, {"h", 3600}}))
-      ->check(CLI::Range(0.0, 86400.0))
+  add_seconds(sub, "--tune", command->tune,
+              "look so long after each picture for faster kernels for its shapes: 5, 5s, 2m")
       ->option_text("TIME")
       ->group("Advanced");
-  sub->add_option("--threads", command->threads, "CPU threads [all cores]")
-      ->check(CLI::Range(1, 1024))
+  add_number(sub, "--threads", command->threads, "CPU threads [all cores]", 1, 1024)
       ->option_text("N")
       ->group("Advanced");
-  sub->add_option("--config", command->config,
-                  "TOML file with options as name = value lines [" + default_config_path() + "]")
+  add_text(sub, "--config", command->config,
+           "TOML file with options as name = value lines [" + default_config_path() + "]")
       ->type_name("FILE")
       ->group("Advanced");
   for (CLI::Option* option : sub->get_options())

@@ -2,9 +2,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <system_error>
 
@@ -54,6 +56,7 @@ int run(int argc, char** argv) {
   rocm_sd::cli::add_tune(app);
   rocm_sd::cli::add_bench(app);
   rocm_sd::cli::add_params(app);
+  rocm_sd::cli::add_tokenize(app);
   rocm_sd::cli::add_emu(app);
   try {
     app.parse(argc, argv);
@@ -65,12 +68,24 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
+// What was printed must have arrived: a full disk behind a redirection is an error of the command. A reader
+// that has gone (`rocm-sd list samplers | head`) is not.
+int finish_output(int code) {
+  errno = 0;
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  const int error = errno;
+  if (!failed || error == EPIPE || code != 0) return code;
+  std::fprintf(stderr, "error: standard output: cannot write: %s\n",
+               error ? std::strerror(error) : "I/O error");
+  return static_cast<int>(rocm_sd::ExitCode::kFile);
+}
+
 int main(int argc, char** argv) {
   open_standard_streams();
   wait_passively(argv);
   std::signal(SIGPIPE, SIG_IGN);  // `rocm-sd list samplers | head` ends quietly
   try {
-    return run(argc, argv);
+    return finish_output(run(argc, argv));
   } catch (const rocm_sd::Error& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return static_cast<int>(e.exit_code());
@@ -80,6 +95,10 @@ int main(int argc, char** argv) {
   } catch (const std::system_error& e) {
     // A stream whose reader has gone (`rocm-sd generate ... 2>&1 | head -1`): nobody is left to tell.
     if (e.code() == std::errc::broken_pipe) return static_cast<int>(rocm_sd::ExitCode::kGenerationFailed);
+    if (std::ferror(stdout)) {
+      std::fprintf(stderr, "error: standard output: cannot write: %s\n", e.code().message().c_str());
+      return static_cast<int>(rocm_sd::ExitCode::kFile);
+    }
     std::fprintf(stderr, "error: %s\n", e.what());
     return static_cast<int>(rocm_sd::ExitCode::kInternal);
   } catch (const std::exception& e) {

@@ -7,12 +7,18 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/commands.hpp"
+#include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 
 namespace rocm_sd::cli {
 namespace {
+
+constexpr const char* kBuildKernels =
+    "`make deps-gpu`, then `cmake --build build/cpu --target kernels_gfx1100` builds those of one "
+    "architecture "
+    "(ROCM_SD_ARCHS lists them)";
 
 struct PredictCommand {
   std::string gpu, gpu_file, model = "sd15", dtype = "f16";
@@ -43,6 +49,8 @@ void run_predict(const PredictCommand& c) {
                            .width = c.width ? c.width : model.side,
                            .batch = c.batch,
                            .guidance = !c.no_guidance};
+  for (const auto& [name, side] : {std::pair("width", shape.width), {"height", shape.height}})
+    require<UsageError>(side % 8 == 0, name, ": expected a multiple of 8, got ", side);
   const DType dtype = parse_compute_type(c.dtype);
   const std::vector<GpuProduct> gpus = wanted_gpus(c);
   std::vector<ModelBound> bounds;
@@ -50,16 +58,14 @@ void run_predict(const PredictCommand& c) {
   for (const GpuProduct& gpu : gpus) {
     try {
       bounds.push_back(predict(gpu, model, shape, c.steps, dtype));
-    } catch (const DeviceError&) {
-      if (gpus.size() == 1) throw;
+    } catch (const DeviceError& e) {
+      if (gpus.size() == 1) throw DeviceError(concat(e.what(), "; ", kBuildKernels));
       without += concat(without.empty() ? "" : ", ", gpu.name);
     }
   }
-  require<DeviceError>(!bounds.empty(),
-                       "predict: there are kernels for no GPU (ROCM_SD_ARCHS says what is built)");
+  require<DeviceError>(!bounds.empty(), "predict: there are kernels for no GPU; ", kBuildKernels);
   if (!without.empty())
-    fmt::print(stderr, "left out, for there are no kernels for them (ROCM_SD_ARCHS says what is built): {}\n",
-               without);
+    fmt::print(stderr, "left out, for there are no kernels for them: {}\n{}\n", without, kBuildKernels);
   if (c.json) {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const ModelBound& bound : bounds) all.push_back(prediction_json(bound));
@@ -80,10 +86,10 @@ void add_predict(CLI::App& app) {
                   "JSON of another GPU: {\"name\": \"mine\", \"arch\": \"gfx1100\", \"multiprocessors\": 96, "
                   "\"gigahertz\": 2.5, \"memory_gb\": 24, \"bandwidth_gb_per_s\": 960}");
   sub->add_option("--model", c->model, "sd15, sd21, sdxl or sdxl-refiner [sd15]");
-  sub->add_option("-W,--width", c->width, "pixels [the model's own]");
-  sub->add_option("-H,--height", c->height, "pixels [the model's own]");
-  sub->add_option("--batch", c->batch, "pictures at once [1]");
-  sub->add_option("--steps", c->steps, "UNet runs a picture [20]");
+  add_number(sub, "-W,--width", c->width, "pixels, a multiple of 8 [the model's own]", 8, 16384);
+  add_number(sub, "-H,--height", c->height, "pixels, a multiple of 8 [the model's own]", 8, 16384);
+  add_number(sub, "--batch", c->batch, "pictures at once [1]", 1, 1024);
+  add_number(sub, "--steps", c->steps, "UNet runs a picture [20]", 1, 10000);
   sub->add_option("--dtype", c->dtype, "f16 or bf16 [f16]");
   sub->add_flag("--no-guidance", c->no_guidance, "one UNet pass a picture and step");
   sub->add_flag("--json", c->json, "print JSON");

@@ -10,7 +10,9 @@
 #include <memory>
 
 #include "apps/cli/commands.hpp"
+#include "apps/cli/interrupt.hpp"
 #include "apps/cli/tuning_problems.hpp"
+#include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "measurement/explore.hpp"
@@ -23,15 +25,10 @@ namespace {
 using tuning::Record;
 using tuning::Table;
 
-std::atomic<bool> interrupted{false};
-extern "C" void on_tune_interrupt(int signal) {
-  if (interrupted.exchange(true)) std::_Exit(128 + signal);  // the second time: at once
-}
-
 struct TuneCommand {
   ProblemSource source;
-  std::string device = "auto", budget, table, gpu;
-  double per_problem = 0.5;
+  std::string device = "auto", table, gpu;
+  double per_problem = 0.5, budget = 0;  // seconds; 0: no end
   int threads = 0;
   bool again = false, quiet = false;
 };
@@ -74,15 +71,13 @@ void run_tune(const TuneCommand& c) {
   const auto problems = problems_of(c.source, device);
   tuning::Journal journal(table_path(c.table, identity));
   ProgressLine line(c.quiet);
-  std::signal(SIGINT, on_tune_interrupt);
-  std::signal(SIGTERM, on_tune_interrupt);
-  const measurement::TuneOptions options{
-      .seconds = c.budget.empty() ? 0 : parse_seconds(c.budget),
-      .again = c.again,
-      .per_problem = c.per_problem,
-      .progress = [&](const measurement::TuneProgress& p) { line(p); },
-      .note = [&](const std::string& text) { line.note(text); },
-      .cancelled = [] { return interrupted.load(std::memory_order_relaxed); }};
+  catch_interrupts();
+  const measurement::TuneOptions options{.seconds = c.budget,
+                                         .again = c.again,
+                                         .per_problem = c.per_problem,
+                                         .progress = [&](const measurement::TuneProgress& p) { line(p); },
+                                         .note = [&](const std::string& text) { line.note(text); },
+                                         .cancelled = interrupted};
   const measurement::TuneReport report = measurement::tune(device, problems, journal, options);
   line.clear();
   journal.compact();
@@ -177,7 +172,7 @@ Checked check(const Table& table, Device& device) {
   const tuning::Identity identity = tuning::identity_of(device);
   Checked out;
   for (const Record& r : table.records()) {
-    if (interrupted) throw CancelledError("cancelled");
+    if (interrupted()) throw CancelledError("cancelled");
     if (tuning::match(identity, r.device) == tuning::Match::kNone) {
       ++out.foreign;
       continue;
@@ -277,11 +272,10 @@ void add_tune(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("tune", "find the fastest kernels for a model's shapes on this device");
   add_problem_options(sub, c->source);
   sub->add_option("--device", c->device, "cpu, auto, hip[:N], cuda[:N] or emu:TARGET [auto]");
-  sub->add_option("--budget", c->budget, "stop after this time: 90s, 10m, 2h [when all is done]");
-  sub->add_option("--per-shape", c->per_problem, "seconds of timing for a shape [0.5]")
-      ->check(CLI::Range(0.0, 600.0));
+  add_seconds(sub, "--budget", c->budget, "stop after this time: 90s, 10m, 2h [when all is done]");
+  add_number(sub, "--per-shape", c->per_problem, "seconds of timing for a shape [0.5]", 0, 600);
   sub->add_option("--table", c->table, "another table than the user's own");
-  sub->add_option("--threads", c->threads, "CPU threads [all cores]")->check(CLI::Range(1, 1024));
+  add_number(sub, "--threads", c->threads, "CPU threads [all cores]", 1, 1024);
   sub->add_flag("--again", c->again, "also shapes that the table has");
   sub->add_flag("-q,--quiet", c->quiet, "no progress");
   auto* modelled =

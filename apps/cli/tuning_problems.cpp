@@ -1,11 +1,11 @@
 #include "apps/cli/tuning_problems.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <sstream>
 
 #include "analysis/planned_model.hpp"
+#include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "kernels/choice_record.hpp"
@@ -122,10 +122,10 @@ void add_problem_options(CLI::App* sub, ProblemSource& source) {
   sub->add_option("--ops,--op", source.ops, concat("only these: ", kOps));
   sub->add_option("--dtype", source.dtype, "auto, f32, f16 or bf16 [auto]");
   sub->add_option("--weights", source.weights, "of a checkpoint's UNet: auto, int8 or fp8 [auto]");
-  sub->add_option("-W,--width", source.width, "pixels [the model's own]")->check(CLI::Range(8, 16384));
-  sub->add_option("-H,--height", source.height, "pixels [the model's own]")->check(CLI::Range(8, 16384));
-  sub->add_option("--batch", source.batch, "pictures at once [1]")->check(CLI::Range(1, 1024));
-  sub->add_option("--steps", source.steps, "UNet runs a picture [20]")->check(CLI::Range(1, 10000));
+  add_number(sub, "-W,--width", source.width, "pixels [the model's own]", 8, 16384);
+  add_number(sub, "-H,--height", source.height, "pixels [the model's own]", 8, 16384);
+  add_number(sub, "--batch", source.batch, "pictures at once [1]", 1, 1024);
+  add_number(sub, "--steps", source.steps, "UNet runs a picture [20]", 1, 10000);
   sub->add_flag("--no-guidance", source.no_guidance, "one UNet pass a picture and step");
 }
 
@@ -149,16 +149,6 @@ std::vector<PlannedWorkload> problems_of(const ProblemSource& source, Device& de
   require<UsageError>(!out.empty(), "there is no problem", source.ops.empty() ? "" : " of ",
                       printable(source.ops), " in what was named");
   return out;
-}
-
-double parse_seconds(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
-  require<UsageError>(error == std::errc() && scale > 0 && std::isfinite(value) && value > 0,
-                      "budget: expected a time such as 90s, 10m or 2h, got \"", printable(text), "\"");
-  return value * scale;
 }
 
 }  // namespace rocm_sd::cli

@@ -38,7 +38,4 @@ Device& open_counting_device(const std::string& name);
 void run_modelled_tune(const ProblemSource& source, const std::string& gpu,
                        const std::filesystem::path& table, bool quiet);
 
-// "90", "90s", "1.5m", "2h" in seconds; UsageError otherwise.
-double parse_seconds(const std::string& text);
-
 }  // namespace rocm_sd::cli

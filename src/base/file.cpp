@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "base/format.hpp"
 
@@ -84,10 +85,40 @@ bool is_folder_path(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
+namespace {
+
+// The file that a path leads to through symbolic links, also where the last of them leads to none yet.
+std::filesystem::path followed(std::filesystem::path path) {
+  constexpr int kMostLinks = 40;
+  std::error_code error;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, error); ++i) {
+    const std::filesystem::path link = std::filesystem::read_symlink(path, error);
+    if (error) break;
+    path = link.is_absolute() ? link : path.parent_path() / link;
+  }
+  return path;
+}
+
+// Whether something other than a regular file is there to be written to. stat() looks through links such as
+// /dev/stdout, whose text is no path.
+bool is_stream(const std::filesystem::path& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target), place_(target) {
+  if (is_stream(target)) {
+    descriptor_ = open(target.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    require<FileError>(descriptor_ >= 0, printable_path(target), ": cannot write: ", reason(errno));
+    return;
+  }
+  require<FileError>(!is_folder_path(target), printable_path(target), ": cannot write: it is a folder");
+  place_ = followed(target);
   std::random_device random;
   for (int attempt = 0; attempt < 16; ++attempt) {
-    temporary_ = target;
+    temporary_ = place_;
     temporary_ += fmt::format(".{:08x}.part", random());
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ >= 0 || errno != EEXIST) break;
@@ -98,7 +129,13 @@ AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   close(descriptor_);
-  unlink(temporary_.c_str());
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void require_writable(const std::filesystem::path& target) {
+  if (!is_stream(target)) AtomicFile probe(target);  // a FIFO would wait for its reader
+  require<FileError>(!is_stream(target) || access(target.c_str(), W_OK) == 0, printable_path(target),
+                     ": cannot write: ", reason(errno));
 }
 
 void AtomicFile::write(const void* data, uint64_t bytes) {
@@ -113,13 +150,18 @@ void AtomicFile::write(const void* data, uint64_t bytes) {
 }
 
 void AtomicFile::commit() {
+  if (temporary_.empty()) {
+    const int closed = close(std::exchange(descriptor_, -1));
+    require<FileError>(closed == 0, printable_path(target_), ": cannot write: ", reason(errno));
+    return;
+  }
   require<FileError>(fsync(descriptor_) == 0, printable_path(target_), ": cannot write: ", reason(errno));
-  require<FileError>(rename(temporary_.c_str(), target_.c_str()) == 0, printable_path(target_),
+  require<FileError>(rename(temporary_.c_str(), place_.c_str()) == 0, printable_path(target_),
                      ": cannot rename the finished file: ", reason(errno));
   close(descriptor_);
   descriptor_ = -1;
   // The rename itself must survive a power cut; a folder that cannot be synced is not worth an error now.
-  const std::filesystem::path folder = target_.has_parent_path() ? target_.parent_path() : ".";
+  const std::filesystem::path folder = place_.has_parent_path() ? place_.parent_path() : ".";
   const int handle = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle >= 0) {
     fsync(handle);

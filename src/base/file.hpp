@@ -37,8 +37,9 @@ class InputFile {
 std::string read_file(const std::filesystem::path& path, uint64_t max_bytes);
 
 // Writes a new file beside the target and renames it over the target on commit(); without commit() the
-// temporary file is removed and the old target stays as it was. Every failure is a FileError with the path
-// and the system's reason.
+// temporary file is removed and the old target stays as it was. A symbolic link is followed: it stays, and
+// the file that it points to is the target. What is no file (a FIFO, /dev/stdout, a device) is written to
+// directly. Every failure is a FileError with the path and the system's reason.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& target);
@@ -51,9 +52,13 @@ class AtomicFile {
   void commit();  // fsync of the file, rename, fsync of the folder
 
  private:
-  std::filesystem::path target_, temporary_;
+  std::filesystem::path target_, place_, temporary_;  // as named; where it lies; until commit(), or empty
   int descriptor_ = -1;
 };
+
+// Throws the FileError that writing the file would, as far as it can be told before: no folder, no
+// permission, a folder in its place. Nothing is left behind.
+void require_writable(const std::filesystem::path& target);
 
 // False also where the path cannot be examined.
 bool path_exists(const std::filesystem::path& path);

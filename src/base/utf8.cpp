@@ -1,5 +1,7 @@
 #include "base/utf8.hpp"
 
+#include <fmt/format.h>
+
 namespace rocm_sd {
 
 Utf8Char decode_utf8(std::string_view text, size_t pos) {
@@ -38,13 +40,22 @@ void append_utf8(std::string& out, char32_t c) {
   }
 }
 
-bool is_valid_utf8(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
+size_t invalid_utf8_at(std::string_view text) {
+  size_t i = 0;
+  while (i < text.size()) {
     const Utf8Char c = decode_utf8(text, i);
-    if (!c.valid) return false;
+    if (!c.valid) break;
     i += c.length;
   }
-  return true;
+  return i;
+}
+
+bool is_valid_utf8(std::string_view text) { return invalid_utf8_at(text) == text.size(); }
+
+std::string utf8_problem(std::string_view text) {
+  const size_t at = invalid_utf8_at(text);
+  if (at == text.size()) return "";
+  return fmt::format("not valid UTF-8: byte 0x{:02x} at offset {}", static_cast<unsigned char>(text[at]), at);
 }
 
 std::string sanitize_utf8(std::string_view text) {

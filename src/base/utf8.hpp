@@ -22,6 +22,12 @@ void append_utf8(std::string& out, char32_t code_point);
 
 bool is_valid_utf8(std::string_view text);
 
+// The offset of the first byte that is not valid UTF-8; text.size() where all are.
+size_t invalid_utf8_at(std::string_view text);
+
+// "not valid UTF-8: byte 0xe9 at offset 3"; empty where the text is valid.
+std::string utf8_problem(std::string_view text);
+
 // Replaces each invalid byte by U+FFFD, as Python's bytes.decode("utf-8", "replace") does for lone bytes.
 std::string sanitize_utf8(std::string_view text);
 

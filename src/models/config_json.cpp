@@ -23,9 +23,9 @@ const std::string kMid = "UNetMidBlock2D", kCrossMid = "UNetMidBlock2DCrossAttn"
 // with one number per resnet.
 std::vector<int> transformer_layers(ConfigFields& f, const std::string& field, const nlohmann::json& value,
                                     int resnets) {
-  const std::string expected = concat("an integer 0..", kMaxTransformers, ", or a list of ", resnets);
+  const std::string expected = concat("an integer 1..", kMaxTransformers, ", or a list of ", resnets);
   const auto one = [&](const nlohmann::json& item) {
-    if (!item.is_number_integer() || item < 0 || item > kMaxTransformers) f.fail(field, expected, value);
+    if (!item.is_number_integer() || item < 1 || item > kMaxTransformers) f.fail(field, expected, value);
     return item.get<int>();
   };
   if (!value.is_array()) return std::vector<int>(static_cast<size_t>(resnets), one(value));

@@ -9,7 +9,9 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "kernels/gemm/linear_eight_bit.hpp"
+#include "models/completeness.hpp"
 #include "models/store_source.hpp"
+#include "pipeline/model_tokenizer.hpp"
 #include "weights/file_hash.hpp"
 
 namespace rocm_sd {
@@ -64,11 +66,6 @@ void note_weight_format(const char* option, const WeightFormat& format, DType co
   if (format.products && (compute == DType::kF32 || !multiplies_eight_bit(gpu, format.eight_bit)))
     log().warn("{}: {}: {} has no such products for {}: they are widened for each product", option,
                format.name(), gpu.traits().arch, compute);
-}
-
-std::string what(const Checkpoint& checkpoint, Component component) {
-  return concat(checkpoint.store(component).title(),
-                checkpoint.config_is_derived(component) ? "" : " (config.json)");
 }
 
 // In a thread of its own: a picture takes longer than hashing does. "" where the file cannot be read again.
@@ -136,19 +133,18 @@ struct Loader {
   // position: 0 for the first encoder of the UNet's context columns.
   void load_text_encoder(Component component) {
     const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
-    const bool open_clip = component == Component::kTextEncoder2 || out.kind == ModelKind::kSd2;
-    const ClipConfig config = clip_config(checkpoint().config(component), what(checkpoint(), component));
-    const auto folder = checkpoint().tokenizer_folder(component);
-    ClipTokenizer tokenizer = folder ? ClipTokenizer::from_folder(*folder) : ClipTokenizer::shipped();
-    require<FormatError>(tokenizer.vocab_size() <= config.vocabulary, what(checkpoint(), component),
+    const ClipConfig config =
+        clip_config(checkpoint().config(component), config_title(checkpoint(), component));
+    ModelTokenizer own = open_tokenizer(checkpoint(), component, config.positions);
+    ClipTokenizer& tokenizer = own.tokenizer;
+    require<FormatError>(tokenizer.vocab_size() <= config.vocabulary, config_title(checkpoint(), component),
                          ": the vocabulary has ", tokenizer.vocab_size(),
                          " tokens, the text encoder's table ", config.vocabulary, " rows");
-    const int32_t pad = folder ? tokenizer.pad_id() : open_clip ? 0 : tokenizer.eos_id();
     out.text.push_back(
         {component,
          ClipTextModel::load(out.loading_device(), config, StoreSource(checkpoint().store(component)),
                              text_compute(out.dtype, *out.device), text_stored(out.dtype)),
-         std::move(tokenizer), pad, component == Component::kTextEncoder2, sdxl ? 1 : 0, !sdxl,
+         std::move(tokenizer), own.chunks.pad_id, component == Component::kTextEncoder2, sdxl ? 1 : 0, !sdxl,
          config.use_attention_mask && !sdxl});
     out.info.parameters += static_cast<uint64_t>(count_parameters(ClipTextModel(config)));
     report();
@@ -156,14 +152,14 @@ struct Loader {
 
   void load_unet() {
     const UNetConfig config =
-        unet_config(checkpoint().config(Component::kUnet), what(checkpoint(), Component::kUnet));
+        unet_config(checkpoint().config(Component::kUnet), config_title(checkpoint(), Component::kUnet));
     const int64_t in = config.in_channels;
-    require<FormatError>(in == 4 || in == 5 || in == 8 || in == 9, what(checkpoint(), Component::kUnet),
-                         ": in_channels: expected 4, 5 (depth), 8 (instruct-pix2pix) or 9 (inpainting), got ",
-                         in);
-    require<FormatError>(config.out_channels == 4, what(checkpoint(), Component::kUnet),
+    require<FormatError>(
+        in == 4 || in == 5 || in == 8 || in == 9, config_title(checkpoint(), Component::kUnet),
+        ": in_channels: expected 4, 5 (depth), 8 (instruct-pix2pix) or 9 (inpainting), got ", in);
+    require<FormatError>(config.out_channels == 4, config_title(checkpoint(), Component::kUnet),
                          ": out_channels: expected 4, got ", config.out_channels);
-    require<FormatError>(config.context_width() > 0, what(checkpoint(), Component::kUnet),
+    require<FormatError>(config.context_width() > 0, config_title(checkpoint(), Component::kUnet),
                          ": no block attends to the text (down_block_types, up_block_types, mid_block_type): "
                          "expected at least one with cross attention");
     out.unet = UNet::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kUnet)),
@@ -179,9 +175,10 @@ struct Loader {
   }
 
   void load_full_vae() {
-    VaeConfig config = vae_config(checkpoint().config(Component::kVae), what(checkpoint(), Component::kVae));
+    VaeConfig config =
+        vae_config(checkpoint().config(Component::kVae), config_title(checkpoint(), Component::kVae));
     require<FormatError>(config.latent_channels == 4 && config.image_channels == 3,
-                         what(checkpoint(), Component::kVae),
+                         config_title(checkpoint(), Component::kVae),
                          ": expected 4 latent and 3 picture channels, got ", config.latent_channels, " and ",
                          config.image_channels);
     const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
@@ -196,7 +193,7 @@ struct Loader {
 
   // In place of the VAE's decoder, or the only VAE that there is.
   void load_tiny_vae() {
-    const std::string name = what(checkpoint(), Component::kTinyVae);
+    const std::string name = config_title(checkpoint(), Component::kTinyVae);
     const TaesdConfig tiny = taesd_config(checkpoint().config(Component::kTinyVae), name);
     require<FormatError>(tiny.latent_channels == 4, name, ": expected 4 latent channels, got ",
                          tiny.latent_channels);
@@ -211,10 +208,17 @@ struct Loader {
     out.prediction = checkpoint().prediction();
     const nlohmann::json* json = checkpoint().scheduler_config();
     if (json) {
+      const std::filesystem::path& model = checkpoint().path();
+      const std::string file =
+          checkpoint().is_folder() ? (model / "scheduler/scheduler_config.json").string() : model.string();
       const bool sd = (out.kind == ModelKind::kSd1 || out.kind == ModelKind::kSd2) && !out.is_instruct();
-      const DiffusersSchedulerConfig config =
-          read_diffusers_scheduler(json->dump(), "scheduler_config.json",
-                                   sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain);
+      const DiffusersSchedulerConfig config = read_diffusers_scheduler(
+          json->dump(), file, sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain);
+      try {
+        NoiseSchedule check(config.noise);
+      } catch (const UsageError& e) {
+        throw FormatError(concat(printable(file), ": ", e.what()));
+      }
       out.noise = config.noise;
       out.sigma_data = config.sigma_data;
       out.sampling_refusal = config.refusal;
@@ -297,9 +301,7 @@ struct Loader {
     if (!checkpoint().is_folder()) out.model_hash = hash_later(path);
     if (!options.vae.empty() && !is_folder_path(options.vae)) out.vae_hash = hash_later(options.vae);
     if (!options.vae.empty()) out.vae_name = std::filesystem::path(options.vae).filename().string();
-    const KeyReport keys = checkpoint().key_report();
-    std::vector<std::string> extra = keys.unexpected;
-    extra.insert(extra.end(), keys.unused.begin(), keys.unused.end());
+    const std::vector<std::string> extra = checkpoint().key_report().unexpected;
     if (extra.empty()) return;
     std::string names;
     for (size_t i = 0; i < std::min<size_t>(extra.size(), 5); ++i)
@@ -316,6 +318,7 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   out.device = &device;
   out.dtype = parse_compute_type(options.dtype, device);
   out.weights = parse_weight_format(options.weights, out.dtype);
+  out.weights_are_auto = options.weights == "auto";
   out.vae_weights = parse_vae_weight_format(options.vae_weights);
   note_weight_format("weights", out.weights, out.dtype, device);
   note_weight_format("vae-weights", out.vae_weights, out.dtype, device);
@@ -331,6 +334,7 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   files.live = live_components(options.live);
   if (!options.taesd.empty()) files.tiny_vae.emplace_back(options.taesd);
   out.checkpoint = Checkpoint::open(options.model, files);
+  require_complete(*out.checkpoint);
   out.kind = out.checkpoint->kind();
 
   Loader loader{options, callbacks, out};

@@ -36,9 +36,10 @@ inline constexpr size_t kParts = 3;
 
 struct Components {
   ModelKind kind = ModelKind::kSd1;
-  DType dtype = DType::kF32;  // asked for; a model that overflowed may compute in a wider one
-  WeightFormat weights;       // how the UNet's matrices and filters are held
-  WeightFormat vae_weights;   // the VAE's
+  DType dtype = DType::kF32;      // asked for; a model that overflowed may compute in a wider one
+  WeightFormat weights;           // how the UNet's matrices and filters are held
+  bool weights_are_auto = false;  // nobody asked for a form of them
+  WeightFormat vae_weights;       // the VAE's
   Device* device = nullptr;
   std::vector<TextEncoder> text;  // in the order of the UNet's context columns
   std::optional<UNet> unet;

@@ -1,6 +1,7 @@
-// How a pipeline stays within its memory: it plans, and where the plan or the device says no, it saves in
-// this order: what is kept between pictures, the VAE in bands, weights in host memory. Attention is not cut
-// further: its kernels go through the keys in tiles and never hold the scores in memory.
+// How a pipeline stays within its memory: it plans, and where the plan or the device says no, it saves: what
+// is kept between pictures, then what helps the stage that takes the most: the VAE in bands, weights in host
+// memory, the UNet's weights in 8 bits. Attention is not cut further: its kernels go through the keys in
+// tiles and never hold the scores in memory.
 #include <limits>
 
 #include "base/error.hpp"
@@ -18,6 +19,7 @@ std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_c
 }  // namespace
 
 void Pipeline::State::ready(Part part) {
+  at_work = part;
   if (residency.offload() && !residency.resident(part)) arena.release();  // the stage before may need more
   if (!residency.need(part)) return;
   switch (part) {
@@ -95,6 +97,41 @@ void Pipeline::State::drop_caches() {
   scratch.release();
 }
 
+// Who holds the device's memory, and what would take less of it: for an error's end.
+std::string Pipeline::State::memory_advice() const {
+  std::string text;
+  const Device& device = *components.device;
+  if (device.kind() != DeviceKind::kHost) {
+    const MemoryInfo memory = device.memory();
+    const uint64_t own = device.allocated(), held = memory.total - std::min(memory.total, memory.free);
+    text = concat("; of the device's ", megabytes(memory.total), " other programs and the driver hold ",
+                  megabytes(held - std::min(held, own)), ", this one ", megabytes(own), ", ",
+                  megabytes(memory.free), " are free");
+  }
+  text += "; what takes less: a smaller picture or batch";
+  if (!residency.offload()) text += ", weights in host memory (--offload)";
+  if (!components.weights && device.kind() != DeviceKind::kHost)
+    text += ", the UNet's weights in 8 bits (--weights int8)";
+  return text;
+}
+
+// Weights of the UNet in 8 bits, where the user left their form to us and the device holds them so. The
+// picture is another one, by little (docs/explanation/eight-bit-weights.md), so that this comes last and says
+// so.
+bool Pipeline::State::shrink_weights() {
+  if (!components.weights_are_auto || components.weights || components.device->kind() == DeviceKind::kHost ||
+      components.dtype_of(Part::kUnet) == DType::kF32)
+    return false;
+  const DType dtype = components.dtype_of(Part::kUnet);
+  unet.reset();
+  arena.release();
+  components.weights = {.eight_bit = DType::kI8};
+  components.loaded_for_offload = components.loaded_for_offload || residency.offload();
+  components.reload(Part::kUnet, dtype);
+  residency.reloaded(Part::kUnet);
+  return true;
+}
+
 // The fewest bands that fit, or those that take the least.
 MemoryPlan Pipeline::State::choose_bands(const ResolvedRequest& r, const TokenRows& rows,
                                          const MemoryPlan& whole, uint64_t most) {
@@ -140,11 +177,22 @@ MemoryPlan Pipeline::State::plan(const ResolvedRequest& r, const TokenRows& rows
     residency.begin_offload();
     plan = measure(r, rows);
   }
+  const auto unet_takes_most = [&] {
+    return residency.weight_bytes(Part::kUnet) + plan.unet >= residency.weight_bytes(Part::kVae) + plan.vae;
+  };
+  if (plan.total() > most && unet_takes_most() && shrink_weights()) {
+    note("the UNet's weights in 8 bits (--weights int8), which changes the picture a little");
+    plan = measure(r, rows);
+  }
+  if (plan.total() > most && !components.tiny_vae && residency.offload() && !unet_takes_most()) {
+    plan = choose_bands(r, rows, plan, most);
+    if (vae_bands > 1) note(concat("the VAE works in ", vae_bands, " bands"));
+  }
   refused = plan.total() > most;
   require<OutOfMemoryError>(!refused, "memory: the picture takes ", megabytes(plan.total()),
                             " with every saving (weights ", megabytes(plan.weights), ", arena ",
                             megabytes(plan.arena), ", buffers ", megabytes(plan.buffers), "), ", limit,
-                            megabytes(most), "; a smaller picture or batch takes less");
+                            megabytes(most), memory_advice());
   return plan;
 }
 
@@ -152,14 +200,18 @@ bool Pipeline::State::save_memory(const std::string& reason) {
   const auto note = [&](const std::string& saving) {
     log().warn("out of memory ({}): {}, then once more", reason, saving);
   };
+  // Bands make the VAE's stage smaller and no other.
+  const bool bands_help = at_work == Part::kVae && !components.tiny_vae && vae_bands < kMostBands / 2;
   if (!caches_dropped) {
     note("dropping what is kept between pictures");
-  } else if (!components.tiny_vae && vae_bands < kMostBands / 2) {
+  } else if (bands_help) {
     vae_bands = vae_bands == 1 ? 4 : 4 * vae_bands;
     note(concat("the VAE works in ", vae_bands, " bands"));
   } else if (!residency.offload()) {
     note("weights wait in host memory (--offload)");
     residency.begin_offload();
+  } else if (at_work == Part::kUnet && shrink_weights()) {
+    note("the UNet's weights in 8 bits (--weights int8), which changes the picture a little");
   } else {
     return false;
   }

@@ -1,10 +1,12 @@
 #include "pipeline/options.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "base/utf8.hpp"
 #include "pipeline/adapters.hpp"
 #include "pipeline/latents_file.hpp"
 
@@ -31,11 +33,18 @@ bool parse_flag(std::string_view text) {
 }
 
 Setter load_text(std::string LoadOptions::* field) {
-  return [=](OptionTargets& t, std::string_view v) { load_of(t).*field = v; };
+  return [=](OptionTargets& t, std::string_view v) {
+    require<UsageError>(!v.empty(), "expected a value, got an empty text");
+    load_of(t).*field = v;
+  };
 }
 template <class Field>  // std::string, or optional
 Setter text(Field Request::* field) {
-  return [=](OptionTargets& t, std::string_view v) { request_of(t).*field = std::string(v); };
+  return [=](OptionTargets& t, std::string_view v) {
+    const std::string problem = utf8_problem(v);
+    require<UsageError>(problem.empty(), problem);
+    request_of(t).*field = std::string(v);
+  };
 }
 Setter optional_integer(std::optional<int> Request::* field, int64_t least, int64_t most) {
   return [=](OptionTargets& t, std::string_view v) {
@@ -57,13 +66,22 @@ Setter number(double Request::* field, double least, double most) {
 
 std::vector<double> parse_list(std::string_view list) {
   std::vector<double> out;
-  while (!list.empty()) {
+  for (;;) {
     const size_t comma = std::min(list.find(','), list.size());
     out.push_back(parse_number(list.substr(0, comma), 0, 1e9));
     require<UsageError>(out.size() <= 1001, "at most 1001 sigmas");
-    list = list.substr(std::min(comma + 1, list.size()));
+    if (comma == list.size()) return out;
+    list = list.substr(comma + 1);
   }
-  return out;
+}
+
+// Letters, digits, "_" and "-", and points between them: what a part of a file's name may be.
+bool is_word(std::string_view text) {
+  const auto ordinary = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  };
+  return !text.empty() && text.find("..") == text.npos && text.front() != '.' && text.back() != '.' &&
+         std::all_of(text.begin(), text.end(), [&](char c) { return ordinary(c) || c == '.'; });
 }
 
 constexpr int64_t kMaxSide = 4096;
@@ -108,7 +126,10 @@ const std::vector<OptionRow>& rows() {
       {"prediction", "", "Model", "TYPE", "auto, epsilon, v, sample [auto]",
        load_text(&LoadOptions::prediction)},
       {"variant", "", "Model", "NAME", "fp16: prefer *.fp16.safetensors in a folder that has both",
-       load_text(&LoadOptions::variant)},
+       [](OptionTargets& t, std::string_view v) {
+         require<UsageError>(is_word(v), "expected a plain word such as fp16, got \"", printable(v), "\"");
+         load_of(t).variant = v;
+       }},
       {"lora-dir", "", "Model", "FOLDER", "where LoRAs are found by name, folders below it too",
        load_text(&LoadOptions::lora_dir)},
       {"mmap", "", "Model", "", "map weight files instead of reading them",
@@ -230,12 +251,21 @@ const std::vector<OptionRow>& rows() {
   return table;
 }
 
+// No zeros in front of other digits, and no sign where no number below 0 is taken ("-0").
+bool is_plain(std::string_view text, bool unsigned_only) {
+  if (text.starts_with('-')) {
+    if (unsigned_only) return false;
+    text.remove_prefix(1);
+  }
+  return !(text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9');
+}
+
 }  // namespace
 
 int64_t parse_integer(std::string_view text, int64_t least, int64_t most) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
+  const bool whole = error == std::errc() && end == text.data() + text.size() && is_plain(text, least >= 0);
   require<UsageError>(whole && value >= least && value <= most, "expected a whole number from ", least,
                       " to ", most, ", got \"", printable(text), "\"");
   return value;
@@ -257,7 +287,8 @@ uint64_t parse_bytes(std::string_view text) {
 double parse_number(std::string_view text, double least, double most) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);  // no locale
-  const bool whole = error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+  const bool whole = error == std::errc() && end == text.data() + text.size() && std::isfinite(value) &&
+                     is_plain(text, least >= 0);
   require<UsageError>(whole && value >= least && value <= most, "expected a number from ", least, " to ",
                       most, ", got \"", printable(text), "\"");
   return value;

@@ -23,7 +23,7 @@ struct Expansion {
 };
 
 Expansion expand(const std::string& pattern, const OutputName& values) {
-  static const std::regex kPlaceholder(R"(\{([a-z]*)(?::0?(\d{1,2}))?\}|%0?(\d{1,2})?d)");
+  static const std::regex kPlaceholder(R"(\{([a-z]*)(?::0?(\d{1,2})d?)?\}|%0?(\d{1,2})?d)");
   Expansion out;
   size_t at = 0;
   for (auto it = std::sregex_iterator(pattern.begin(), pattern.end(), kPlaceholder);
@@ -46,6 +46,13 @@ Expansion expand(const std::string& pattern, const OutputName& values) {
     out.unique = out.unique || name == "index" || name == "seed";
   }
   out.text += pattern.substr(at);
+  // A brace with anything else in it was meant as a placeholder, too.
+  static const std::regex kBraces(R"(\{[^{}/]*\})");
+  std::string rest = std::regex_replace(pattern, kPlaceholder, "");
+  if (std::smatch match; std::regex_search(rest, match, kBraces))
+    throw UsageError(
+        concat("output: \"", printable(match.str()),
+               "\" is no placeholder; expected {index}, {seed} or {model}, with a width as in {index:05}"));
   return out;
 }
 

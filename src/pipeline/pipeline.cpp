@@ -54,7 +54,7 @@ auto Pipeline::State::with_savings(const Work& work) {
       reason = e.what();
     }
     // Outside the handler: what the attempt held is gone by now.
-    if (!save_memory(reason)) throw OutOfMemoryError(reason);
+    if (!save_memory(reason)) throw OutOfMemoryError(reason + memory_advice());
   }
 }
 

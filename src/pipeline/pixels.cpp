@@ -12,6 +12,12 @@ namespace {
 
 size_t count_of(int width, int height) { return static_cast<size_t>(width) * static_cast<size_t>(height); }
 
+// v over white, rounded as Pillow's paste does.
+uint8_t on_white(uint8_t v, uint8_t alpha) {
+  const unsigned sum = v * unsigned{alpha} + 255u * (255u - alpha) + 128u;
+  return static_cast<uint8_t>(((sum >> 8) + sum) >> 8);
+}
+
 // pixels [height,width,channels] at another size.
 std::vector<float> resized(const std::vector<float>& pixels, int width, int height, int channels,
                            int new_width, int new_height, ResampleMode mode) {
@@ -77,8 +83,10 @@ std::vector<float> bicubic_transposed(const std::vector<float>& values, int rows
 
 std::vector<float> image_to_floats(const Image& image, int width, int height) {
   std::vector<float> pixels(image.rgb.size());
-  std::transform(image.rgb.begin(), image.rgb.end(), pixels.begin(),
-                 [](uint8_t v) { return static_cast<float>(v) / 127.5f - 1.0f; });
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    const uint8_t value = image.alpha.empty() ? image.rgb[i] : on_white(image.rgb[i], image.alpha[i / 3]);
+    pixels[i] = static_cast<float>(value) / 127.5f - 1.0f;
+  }
   const bool smaller = width < image.width || height < image.height;
   return resized(pixels, image.width, image.height, 3, width, height,
                  smaller ? ResampleMode::kLanczos3 : ResampleMode::kBicubic);

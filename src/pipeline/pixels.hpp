@@ -8,7 +8,8 @@
 
 namespace rocm_sd {
 
-// Resized by Lanczos to width x height where it differs; values in -1..1, [height,width,3].
+// Transparent pixels over white, as A1111 lays them (img2img_background_color); resized by Lanczos to width x
+// height where it differs; values in -1..1, [height,width,3].
 std::vector<float> image_to_floats(const Image& image, int width, int height);
 Image floats_to_image(const std::vector<float>& pixels, int width, int height);  // from -1..1; half to even
 

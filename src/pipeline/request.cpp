@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/utf8.hpp"
 #include "pipeline/infotext.hpp"
 #include "text/chunks.hpp"
 
@@ -193,6 +194,14 @@ std::string number_text(double value) { return fmt::format("{}", value); }
 
 ResolvedRequest resolve_request(const GenerateRequest& request, const Components& components,
                                 const NoiseSchedule& schedule) {
+  const auto check_text = [](const char* name, const std::string& text) {
+    const std::string problem = utf8_problem(text);
+    require<UsageError>(problem.empty(), name, ": ", problem);
+  };
+  check_text("prompt", request.prompt);
+  check_text("negative-prompt", request.negative_prompt.value_or(""));
+  check_text("prompt-2", request.prompt_2.value_or(""));
+  check_text("negative-prompt-2", request.negative_prompt_2.value_or(""));
   check_numbers(request);
   check_pictures(request, components);
   ResolvedRequest out;

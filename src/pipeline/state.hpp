@@ -78,6 +78,7 @@ struct Pipeline::State {
   int64_t vae_bands = 1;
   bool caches_dropped = false;  // since the last picture
   bool refused = false;         // by plan(): no other attempt can help
+  Part at_work = Part::kText;   // the stage that asked for memory last
   uint64_t device_peak = 0;     // most memory held when somebody looked
 
   void note_memory() {
@@ -90,6 +91,7 @@ struct Pipeline::State {
   MemoryPlan plan(const ResolvedRequest& r, const TokenRows& rows);
   // After the device ran out of memory: takes the next step of saving, and logs it. False: none is left.
   bool save_memory(const std::string& reason);
+  std::string memory_advice() const;
   template <class Work>
   auto with_savings(const Work& work);
   // The part's weights on the device, and what was planned with them valid.
@@ -107,6 +109,7 @@ struct Pipeline::State {
   MemoryPlan choose_bands(const ResolvedRequest& r, const TokenRows& rows, const MemoryPlan& whole,
                           uint64_t most);
   uint64_t available_memory() const;
+  bool shrink_weights();  // false: they are in 8 bits already, or are to stay as they are
   void drop_caches();
 
   TextStates encode_text(const TokenRows& rows, const ResolvedRequest& r, const CancelCheck* cancel);

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/launch_timer.hpp"
+#include "runtime/stop_request.hpp"
 #include "runtime/trace_range.hpp"
 
 namespace rocm_sd {
@@ -17,14 +18,16 @@ GpuDevice* gpu_of(Device& device) {
 
 void run_body(const OpInfo& info, const LaunchBody& body, Profiler* profiler, LaunchTimer* timer,
               const CancelCheck* cancel) {
-  require<CancelledError>(!cancel || !*cancel || !(*cancel)(), "cancelled");
+  const auto go_on = [cancel] { require<CancelledError>(!cancel || !*cancel || !(*cancel)(), "cancelled"); };
+  go_on();
   std::optional<TraceRange> range;
   if (TraceRange::enabled()) range.emplace(concat(info.op, " ", info.detail));
   if (timer) return timer->run(info, body);
-  if (!profiler) return body();
-  const auto begin = Profiler::Clock::now();
+  const StopScope stoppable(cancel);
+  const auto begin = profiler ? Profiler::Clock::now() : Profiler::Clock::time_point();
   body();
-  profiler->record(info, begin, Profiler::Clock::now());
+  go_on();  // a body that was asked to stop has left its work undone
+  if (profiler) profiler->record(info, begin, Profiler::Clock::now());
 }
 
 // Ends the arena's replay also when a launch throws.

@@ -1,12 +1,12 @@
 #include "runtime/profiler.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/format.hpp"
 
 namespace rocm_sd {
@@ -87,11 +87,10 @@ void Profiler::write_chrome_trace(const std::string& path) const {
            {"dur", e.duration_us},
            {"args", {{"detail", e.info.detail}, {"flops", e.info.flops}, {"bytes", e.info.bytes}}}});
   }
-  std::ofstream file(path);
-  file << nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
-  file.flush();
-  require<FileError>(file.good(), path, ": cannot write the trace");
+  AtomicFile file(path);
+  file.write(nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump(
+      -1, ' ', false, nlohmann::json::error_handler_t::replace));
+  file.commit();
 }
 
 }  // namespace rocm_sd

@@ -268,6 +268,11 @@ std::string ClipTokenizer::decode(std::span<const int32_t> ids) const {
   return out;
 }
 
+std::string ClipTokenizer::token(int32_t id) const {
+  const auto found = state_->texts.find(id);
+  return found == state_->texts.end() ? "" : found->second;
+}
+
 int32_t ClipTokenizer::bos_id() const { return state_->bos; }
 int32_t ClipTokenizer::eos_id() const { return state_->eos; }
 int32_t ClipTokenizer::pad_id() const { return state_->pad; }

@@ -68,6 +68,7 @@ class ClipTokenizer {
   int32_t pad_id() const;      // of the tokenizer's configuration; SD1 49407, OpenCLIP-type folders 0 ("!")
   int64_t vocab_size() const;  // largest id + 1: the rows that the embedding table needs
   int max_length() const;      // model_max_length of the configuration, else 77; bos and eos included
+  std::string token(int32_t id) const;  // the id's spelling in vocab.json; empty where there is none
   std::optional<int32_t> token_id(std::string_view token) const;  // in vocab.json's spelling, e.g. ",</w>"
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -292,6 +293,27 @@ std::optional<std::string> read_text_file(const fs::path& file, size_t max_bytes
   return text;
 }
 
+// Every token of more than one symbol comes from a merge, but for those that are added whole. Where some do
+// not, merges.txt is empty, cut short or another model's, and words would be divided into other tokens
+// without a word.
+void require_merges(const TokenizerFiles& files, const std::string& merges_file) {
+  std::unordered_set<std::string> made;
+  for (const auto& [left, right] : files.merges) made.insert(left + right);
+  for (const AddedToken& token : files.added) made.insert(token.content);
+  size_t without = 0;
+  std::string first;
+  for (const auto& [token, id] : files.vocabulary) {
+    std::string_view symbols = token;
+    if (symbols.ends_with("</w>") && symbols.size() > 4) symbols.remove_suffix(4);
+    if (decode_utf8(symbols, 0).length == symbols.size() || made.contains(token)) continue;
+    if (without++ == 0 || token < first) first = token;
+  }
+  require<FormatError>(without == 0, printable(merges_file, 1024), ": its ", files.merges.size(),
+                       " merges make ", without, " of the ", files.vocabulary.size(),
+                       " tokens of vocab.json not, such as \"", printable(first, 40),
+                       "\"; the file is cut short, or of another vocabulary");
+}
+
 TokenizerFiles read_tokenizer_folder(const fs::path& folder) {
   const auto vocab = read_text_file(folder / "vocab.json");
   const auto merges = read_text_file(folder / "merges.txt");
@@ -312,6 +334,7 @@ TokenizerFiles read_tokenizer_folder(const fs::path& folder) {
                          .added_tokens = read_text_file(folder / "added_tokens.json")},
                         files);
   resolve_added_tokens(files);
+  if (!path_exists(folder / "tokenizer.json")) require_merges(files, (folder / "merges.txt").string());
   return files;
 }
 

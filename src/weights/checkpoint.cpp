@@ -1,8 +1,10 @@
 #include "weights/checkpoint.hpp"
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "weights/checkpoint_parts.hpp"
+#include "weights/ldm_export.hpp"
 
 namespace rocm_sd {
 
@@ -29,7 +31,7 @@ const WeightStore* Checkpoint::find(Component component) const { return parts_->
 
 int Checkpoint::in_channels() const {
   const WeightStore* unet = find(Component::kUnet);
-  if (unet == nullptr) return 4;
+  if (unet == nullptr || !unet->has("conv_in.weight")) return 4;
   const Shape& shape = unet->shape("conv_in.weight");
   require(shape.rank() == 4 && shape[1] <= 1024, "conv_in.weight: expected [channels,in,3,3], ",
           unet->title(), " has ", shape);
@@ -51,6 +53,32 @@ bool Checkpoint::config_is_derived(Component component) const {
   store(component);
   return parts_->components.at(component).config_is_derived;
 }
+const std::vector<std::string>& Checkpoint::unknown_tensors(Component component) const {
+  store(component);
+  return parts_->components.at(component).unknown;
+}
+
+std::vector<std::string> Checkpoint::names_in_file(Component component,
+                                                   const std::vector<std::string>& names) const {
+  store(component);
+  const LoadedComponent& loaded = parts_->components.at(component);
+  const std::set<std::string, std::less<>> all(names.begin(), names.end());
+  const auto has = [&](const std::string& name) { return all.contains(name); };
+  int levels = 0;
+  while (has(fmt::format("decoder.up_blocks.{}.resnets.0.conv1.weight", levels))) ++levels;
+  const bool ldm = loaded.style == NameStyle::kLdm;
+  const LdmUnetExport unet(ldm ? LdmUnetExport::Has(has) : [](const std::string&) { return false; });
+  std::vector<std::string> out;
+  for (const std::string& name : names) {
+    std::optional<std::string> named;
+    if (ldm) named = component == Component::kUnet ? unet.ldm_name(name) : ldm_vae_name(name, levels);
+    if (loaded.style == NameStyle::kOpenClip) named = open_clip_name(name);
+    if (loaded.style == NameStyle::kDiffusers || loaded.style == NameStyle::kTransformers) named = name;
+    out.push_back(named ? loaded.prefix + *named : name);
+  }
+  return out;
+}
+
 const json* Checkpoint::scheduler_config() const { return parts_->scheduler ? &*parts_->scheduler : nullptr; }
 const json* Checkpoint::model_index() const { return parts_->index ? &*parts_->index : nullptr; }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -30,6 +31,8 @@ class Checkpoint {
   // Throws FileError, FormatError: not a model, not one of the supported kinds (the message says what it is
   // instead), or only .bin/.ckpt weights.
   static Checkpoint open(const std::filesystem::path& model, const CheckpointOptions& options = {});
+  // Of a single file that is open already.
+  static Checkpoint open(const TensorSet& tensors, const CheckpointOptions& options = {});
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
@@ -55,6 +58,11 @@ class Checkpoint {
   // Throws like store().
   const nlohmann::json& config(Component component) const;
   bool config_is_derived(Component component) const;
+  // Tensors that stand among the component's own and that no known structure has, by their names in the file.
+  const std::vector<std::string>& unknown_tensors(Component component) const;
+  // What the file would call these canonical names, in their order, for messages about missing ones: `names`
+  // are all that the component should have. A name that the layout does not know is given back as it is.
+  std::vector<std::string> names_in_file(Component component, const std::vector<std::string>& names) const;
   // scheduler/scheduler_config.json; null where there is none.
   const nlohmann::json* scheduler_config() const;
   // model_index.json; null where there is none.
@@ -77,5 +85,8 @@ class Checkpoint {
   explicit Checkpoint(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };
+
+// Throws where a checkpoint is not what its user needs.
+using CheckpointCheck = std::function<void(const Checkpoint&)>;
 
 }  // namespace rocm_sd

@@ -1,6 +1,5 @@
 // Opening a checkpoint: recognising what a path holds and putting its parts together.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +8,7 @@
 #include "weights/checkpoint_parts.hpp"
 #include "weights/derive_config.hpp"
 #include "weights/diffusers_folder.hpp"
+#include "weights/name_extent.hpp"
 
 namespace rocm_sd {
 
@@ -28,9 +28,10 @@ std::string indexed_class(const json& index, Component component, const std::str
 
 ModelKind kind_by_width(int64_t width, bool has_added_embedding, const std::string& what) {
   if (has_added_embedding) return width == 1280 ? ModelKind::kSdxlRefiner : ModelKind::kSdxl;
-  require<FormatError>(width == 768 || width == 1024, what,
-                       ": cannot tell the model's kind: its UNet attends to states of width ", width,
-                       ", expected 768 (SD 1.x), 1024 (SD 2.x), or an SDXL UNet");
+  require<FormatError>(
+      width == 768 || width == 1024, what,
+      ": cannot tell the model's kind: its UNet attends to states of width ", width,
+      ", expected 768 (SD 1.x), 1024 (SD 2.x), or an SDXL UNet with its label_emb (add_embedding)");
   return width == 768 ? ModelKind::kSd1 : ModelKind::kSd2;
 }
 
@@ -57,6 +58,16 @@ bool looks_like_v_prediction(const WeightStore& unet) {
   return std::sqrt(squares / static_cast<double>(values.size()) - mean * mean) > 0.09;
 }
 
+int64_t text_width(const WeightStore& text) {
+  const int64_t width = dim_of(
+      text,
+      {"text_model.embeddings.token_embedding.weight", "text_model.embeddings.position_embedding.weight"}, 1,
+      0);
+  require<FormatError>(width > 0, text.title(),
+                       ": tensor \"text_model.embeddings.token_embedding.weight\" is missing");
+  return width;
+}
+
 }  // namespace
 
 // Fills a Checkpoint's parts from a path and the options.
@@ -78,6 +89,16 @@ class CheckpointOpener {
       open_folder(model);
     else
       open_file(model);
+    return finish();
+  }
+
+  std::unique_ptr<Parts> open(const TensorSet& tensors) {
+    open_tensors(tensors);
+    return finish();
+  }
+
+ private:
+  std::unique_ptr<Parts> finish() {
     open_replacements();
     if (!parts_->folder) guess_kind();
     if (const WeightStore* unet = parts_->find(Component::kUnet)) check_context(*unet);
@@ -86,7 +107,6 @@ class CheckpointOpener {
     return std::move(parts_);
   }
 
- private:
   void put(LoadedComponent loaded) {
     const Component component = loaded.store.component();
     parts_->components.insert_or_assign(component, std::move(loaded));
@@ -113,7 +133,18 @@ class CheckpointOpener {
       if (const auto at = tokenizer_folder_in(folder, component, parts_->loader.notes))
         parts_->tokenizers.emplace(component, *at);
     }
-    if (path_exists(folder / "scheduler/scheduler_config.json")) {
+    const bool scheduler = path_exists(folder / "scheduler/scheduler_config.json");
+    const auto named = index.find("scheduler");
+    require<FormatError>(
+        scheduler || named == index.end() || !named->is_array() || named->back().is_null(),
+        printable_path(folder / "scheduler/scheduler_config.json"),
+        ": is missing, though model_index.json names a scheduler; it says what the UNet predicts "
+        "and with which noise it was trained");
+    if (!scheduler)
+      parts_->loader.notes.push_back(
+          "no scheduler/scheduler_config.json: assumed are epsilon prediction and Stable Diffusion's noise "
+          "(--prediction says otherwise)");
+    if (scheduler) {
       parts_->scheduler =
           parse_json_file(folder / "scheduler/scheduler_config.json", {.nonfinite_as_text = true});
       require<FormatError>(parts_->scheduler->is_object(),
@@ -157,9 +188,10 @@ class CheckpointOpener {
     put(parts_->loader.open_folder(folder, component));
   }
 
-  void open_file(const fs::path& file) {
-    const TensorSet tensors = TensorSet::open(file, options_.access);
-    const std::string what = printable_path(file);
+  void open_file(const fs::path& file) { open_tensors(TensorSet::open(file, options_.access)); }
+
+  void open_tensors(const TensorSet& tensors) {
+    const std::string what = printable_path(tensors.path());
     parts_->metadata = tensors.metadata();
     for (const std::string_view key : {"edm_mean", "edm_std", "edm_vpred.sigma_max"})
       require<FormatError>(tensors.find(key) == nullptr, what, ": an EDM-trained model (key ", key,
@@ -192,16 +224,14 @@ class CheckpointOpener {
     const WeightStore* unet = parts_->find(Component::kUnet);
     if (components.contains(Component::kTextEncoder2)) {
       parts_->kind = first != components.end() ? ModelKind::kSdxl : ModelKind::kSdxlRefiner;
-    } else if (first != components.end() &&
-               (unet == nullptr || !unet->has("add_embedding.linear_1.weight"))) {
-      const bool h = first->second.style == NameStyle::kOpenClip ||
-                     first->second.store.shape("text_model.embeddings.token_embedding.weight")[-1] == 1024;
+    } else if (first != components.end() && (unet == nullptr || !has_any(*unet, "add_embedding."))) {
+      const bool h = first->second.style == NameStyle::kOpenClip || text_width(first->second.store) == 1024;
       parts_->kind = h ? ModelKind::kSd2 : ModelKind::kSd1;
       require<FormatError>(unet == nullptr || !unet->has("class_embedding.linear_1.weight"),
                            unet ? unet->title() : "", ": unCLIP models are not supported");
     } else if (unet != nullptr) {
-      parts_->kind = kind_by_width(cross_attention_width(*unet), unet->has("add_embedding.linear_1.weight"),
-                                   unet->title());
+      parts_->kind =
+          kind_by_width(cross_attention_width(*unet), has_any(*unet, "add_embedding."), unet->title());
     }
   }
 
@@ -256,7 +286,7 @@ class CheckpointOpener {
                                                              : parts_->kind >= ModelKind::kSdxl;
       if (!used) continue;
       if (text == nullptr) return;
-      width += text->shape("text_model.embeddings.token_embedding.weight")[-1];
+      width += text_width(*text);
       made_of += concat(made_of.empty() ? "" : " and ", text->title());
     }
     const int64_t wanted = cross_attention_width(unet);
@@ -301,27 +331,22 @@ class CheckpointOpener {
       hints.pooled_width = second->shape("text_projection.weight")[0];
     for (auto& [component, loaded] : parts_->components) {
       const bool first_text = component == Component::kTextEncoder;
-      hints.drops_last_layer =
-          first_text && loaded.style == NameStyle::kOpenClip && carries_unused_layer(loaded.store);
-      if (hints.drops_last_layer) mark_dropped_layer(loaded);
+      const bool open_clip = first_text && loaded.style == NameStyle::kOpenClip;
+      hints.drops_last_layer = open_clip && carries_unused_layer(loaded.store);
       if (loaded.config) continue;
       hints.quick_gelu = first_text && parts_->kind != ModelKind::kSd2;
       loaded.config = derive_config(loaded.store, hints);
       loaded.config_is_derived = true;
+      if (open_clip && !hints.drops_last_layer) note_layers(loaded);
     }
   }
 
-  // The highest number of a text layer that the file has any tensor of.
-  static int last_text_layer(const WeightStore& store) {
-    constexpr std::string_view kHead = "text_model.encoder.layers.";
-    int last = -1;
-    for (const auto& [name, weight] : store.weights()) {
-      if (!name.starts_with(kHead)) continue;
-      int number = -1;
-      std::from_chars(name.data() + kHead.size(), name.data() + name.size(), number);
-      last = std::max(last, number);
-    }
-    return last;
+  // SD 2.x runs OpenCLIP-H without its last layer, which most of its single files carry all the same.
+  void note_layers(const LoadedComponent& loaded) {
+    const int stored = extent(loaded.store, "text_model.encoder.layers.");
+    if (loaded.config->at("num_hidden_layers") == stored)
+      parts_->loader.notes.push_back(
+          concat(loaded.store.title(), ": has ", stored, " layers, those that SD 2 runs: all are used"));
   }
 
   // SD 2.x runs OpenCLIP-H without its last layer and projection. Its published single files carry both all
@@ -329,15 +354,8 @@ class CheckpointOpener {
   // depths the projection tells: it comes with the layer.
   static bool carries_unused_layer(const WeightStore& store) {
     constexpr int kAll = 24;
-    const int layers = last_text_layer(store) + 1;
+    const int layers = extent(store, "text_model.encoder.layers.");
     return layers == kAll || (layers != kAll - 1 && store.has("text_projection.weight"));
-  }
-
-  static void mark_dropped_layer(const LoadedComponent& loaded) {
-    const int last = last_text_layer(loaded.store);
-    const std::string head = fmt::format("text_model.encoder.layers.{}.", last);
-    for (const auto& [name, weight] : loaded.store.weights())
-      if (name.starts_with(head) || name == "text_projection.weight") loaded.store.mark_used(name);
   }
 
   const CheckpointOptions& options_;
@@ -347,6 +365,9 @@ class CheckpointOpener {
 
 Checkpoint Checkpoint::open(const fs::path& model, const CheckpointOptions& options) {
   return Checkpoint(CheckpointOpener(model, options).open());
+}
+Checkpoint Checkpoint::open(const TensorSet& tensors, const CheckpointOptions& options) {
+  return Checkpoint(CheckpointOpener(tensors.path(), options).open(tensors));
 }
 
 }  // namespace rocm_sd

@@ -43,6 +43,14 @@ std::optional<nlohmann::json> config_beside(const fs::path& folder, Component co
   return config;
 }
 
+void require_no_gaps(std::span<const std::string> gaps, const LayoutPart& part, const std::string& what) {
+  std::string names;
+  for (const std::string& gap : gaps.first(std::min<size_t>(gaps.size(), 8)))
+    names += concat(names.empty() ? "" : ", ", part.prefix, printable(gap));
+  require<FormatError>(gaps.empty(), component_name(part.component), " of ", what, ": no tensor of ", names,
+                       gaps.size() > 8 ? ", ..." : "", ", though blocks of higher numbers are there");
+}
+
 std::string parts_text(std::span<const LayoutPart> parts) {
   std::string out;
   for (const LayoutPart& part : parts) out += concat(out.empty() ? "" : ", ", component_name(part.component));
@@ -59,17 +67,27 @@ LoadedComponent ComponentLoader::take(const TensorSet& tensors, Component compon
                                       std::span<const LayoutPart> parts) {
   WeightMap weights;
   NameStyle style = NameStyle::kDiffusers;
+  std::string prefix;
+  std::vector<std::string> unknown;
   for (const LayoutPart& part : parts) {
     if (part.component != component) continue;
     style = part.style;
+    prefix = part.prefix;
     const std::vector<NamedTensor> named = tensors_of(tensors, part, parts);
     MappedNames mapped = map_names(component, part.style, named);
+    require_no_gaps(mapped.gaps, part, printable_path(tensors.path()));
     weights.merge(mapped.weights);
     keys.unexpected.insert(keys.unexpected.end(), mapped.unexpected.begin(), mapped.unexpected.end());
+    unknown.insert(unknown.end(), mapped.unexpected.begin(), mapped.unexpected.end());
     keys.harmless.insert(keys.harmless.end(), mapped.harmless.begin(), mapped.harmless.end());
   }
   const std::string title = concat(component_name(component), " of ", printable_path(tensors.path()));
-  LoadedComponent out{WeightStore(component, title, tensors.files(), std::move(weights)), style, {}, false};
+  LoadedComponent out{WeightStore(component, title, tensors.files(), std::move(weights)),
+                      style,
+                      {},
+                      false,
+                      std::move(prefix),
+                      std::move(unknown)};
   const auto text = tensors.metadata().find(config_metadata_key(component));
   if (text != tensors.metadata().end())
     out.config =
@@ -99,13 +117,19 @@ LoadedComponent ComponentLoader::take_wanted(const TensorSet& tensors, Component
   return take(tensors, component, parts);
 }
 
-LoadedComponent ComponentLoader::open_folder(const fs::path& folder, Component component) {
+LoadedComponent ComponentLoader::open_folder(const fs::path& folder, Component component, ConfigJson wanted) {
   const auto in_memory = live.find(component);
   const TensorSet tensors =
       in_memory != live.end() ? TensorSet::of(in_memory->second)
                               : TensorSet::open(component_weights(folder, component, variant, notes), access);
   LoadedComponent out = take_wanted(tensors, component);
   if (auto config = config_beside(folder, out.store.component())) out.config = std::move(config);
+  require<FormatError>(
+      out.config || wanted == ConfigJson::kOptional, printable_path(folder / "config.json"), ": ",
+      path_exists(folder / "config.json") ? concat("describes no ", component_name(out.store.component()))
+                                          : "is missing",
+      "; it says what the tensors alone do not, such as the number of attention heads or the "
+      "latents' scale");
   sort_leftovers(tensors, find_parts(tensors), keys);
   return out;
 }
@@ -114,7 +138,7 @@ LoadedComponent ComponentLoader::open_any(const fs::path& path, Component compon
   if (is_folder_path(path)) {
     if (path_exists(path / "model_index.json"))
       return open_folder(path / component_name(component), component);
-    return open_folder(path, component);
+    return open_folder(path, component, ConfigJson::kOptional);
   }
   LoadedComponent out = take_wanted(TensorSet::open(path, access), component);
   if (!out.config && out.style != NameStyle::kLdm && out.style != NameStyle::kOpenClip)

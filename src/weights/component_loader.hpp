@@ -13,7 +13,13 @@ struct LoadedComponent {
   NameStyle style = NameStyle::kDiffusers;
   std::optional<nlohmann::json> config;  // nothing: to be derived
   bool config_is_derived = false;
+  std::string prefix = {};  // of its names in the file: "model.diffusion_model."
+  std::vector<std::string> unknown =
+      {};  // tensors below the prefix that no known structure has, by file name
 };
+
+// Whether a component's folder must have its config.json, or the structure may be told from the tensors.
+enum class ConfigJson { kRequired, kOptional };
 
 struct ComponentLoader {
   std::string variant;
@@ -26,8 +32,10 @@ struct ComponentLoader {
   LoadedComponent take(const TensorSet& tensors, Component component, std::span<const LayoutPart> parts);
 
   // A component's Diffusers folder: config.json and weights. Where the file's own parts name another
-  // component (TAESD in vae/) that one is returned.
-  LoadedComponent open_folder(const std::filesystem::path& folder, Component component);
+  // component (TAESD in vae/) that one is returned. Throws FormatError where a configuration is asked for and
+  // there is none of that component's.
+  LoadedComponent open_folder(const std::filesystem::path& folder, Component component,
+                              ConfigJson config = ConfigJson::kRequired);
 
   // Any path that a user gives for a component. Throws FormatError where it does not hold that component.
   LoadedComponent open_any(const std::filesystem::path& path, Component component);

@@ -1,6 +1,7 @@
 #include "weights/convert.hpp"
 
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "base/file.hpp"
 #include "base/json.hpp"
@@ -103,12 +104,55 @@ void write_tokenizer(const fs::path& source, const fs::path& target, bool pads_w
                                                 {"unk_token", "<|endoftext|>"}});
 }
 
+// A folder that is filled beside its place and then takes it; what is left of it goes with this object. Where
+// the place is taken, the files are moved into that folder.
+class NewFolder {
+ public:
+  explicit NewFolder(const fs::path& place) : place_(place.has_filename() ? place : place.parent_path()) {
+    path_ = place_;
+    path_ += fmt::format(".{:08x}.part", std::random_device()());
+    make_folder(path_);
+  }
+  ~NewFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+  void commit() const {
+    std::error_code error;
+    if (!path_exists(place_)) {
+      fs::rename(path_, place_, error);
+    } else {
+      for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path_)) {
+        const fs::path target = place_ / fs::relative(entry.path(), path_);
+        if (entry.is_directory())
+          make_folder(target);
+        else if (!error)
+          fs::rename(entry.path(), target, error);
+      }
+    }
+    require<FileError>(!error, printable_path(place_),
+                       ": cannot put the finished folder there: ", error.message());
+  }
+
+ private:
+  fs::path place_, path_;
+};
+
 class Converter {
  public:
   Converter(const Checkpoint& model, const ConvertOptions& options) : model_(model), options_(options) {}
 
   void write_folder(const fs::path& to) const {
-    make_folder(to);
+    const NewFolder folder_made(to);
+    write_into(folder_made.path(), to);
+    folder_made.commit();
+  }
+
+  void write_into(const fs::path& to, const fs::path& named) const {
     for (const Component component : kConverted) {
       if (model_.find(component) == nullptr) continue;
       const bool text = component == Component::kTextEncoder || component == Component::kTextEncoder2;
@@ -116,10 +160,10 @@ class Converter {
       make_folder(folder);
       const WeightStore& store = model_.store(component);
       write_safetensors(folder / (text ? "model.safetensors" : "diffusion_pytorch_model.safetensors"),
-                        diffusers_tensors(store, model_.config(component), options_.dtype),
+                        stoppable(diffusers_tensors(store, model_.config(component), options_.dtype)),
                         {{"format", "pt"}});
       write_json(folder / "config.json", model_.config(component));
-      if (text) add_tokenizer(to, component);
+      if (text) add_tokenizer(to, named, component);
     }
     make_folder(to / "scheduler");
     write_json(to / "scheduler/scheduler_config.json", scheduler());
@@ -144,7 +188,7 @@ class Converter {
         tokenizer && has_own_vocabulary())
       note(concat("the model's own vocabulary does not fit into a single file: to convert it back, name ",
                   printable_path(*tokenizer), " with --vocabulary"));
-    write_safetensors(to, std::move(tensors), metadata);
+    write_safetensors(to, stoppable(std::move(tensors)), metadata);
   }
 
  private:
@@ -160,23 +204,35 @@ class Converter {
   int64_t tokens(Component text_encoder) const {
     return model_.store(text_encoder).shape("text_model.embeddings.token_embedding.weight")[0];
   }
+  // The same tensors; asked for the next piece they see first whether to go on.
+  std::vector<TensorToWrite> stoppable(std::vector<TensorToWrite> tensors) const {
+    if (!options_.cancelled) return tensors;
+    for (TensorToWrite& tensor : tensors)
+      tensor.fill = [fill = std::move(tensor.fill), this](uint64_t offset, uint64_t bytes, void* dst) {
+        require<CancelledError>(!options_.cancelled(), "cancelled");
+        fill(offset, bytes, dst);
+      };
+    return tensors;
+  }
   bool has_own_vocabulary() const { return tokens(Component::kTextEncoder) != 49408; }
   void note(const std::string& line) const {
     if (options_.on_note) options_.on_note(line);
   }
 
-  void add_tokenizer(const fs::path& to, Component component) const {
+  // named: what `to` will be called.
+  void add_tokenizer(const fs::path& to, const fs::path& named, Component component) const {
     const bool second = component == Component::kTextEncoder2;
-    const fs::path target = to / (second ? "tokenizer_2" : "tokenizer");
+    const char* folder = second ? "tokenizer_2" : "tokenizer";
+    const fs::path target = to / folder;
     if (const auto own = model_.tokenizer_folder(component))
       return write_tokenizer(*own, target, second || model_.kind() == ModelKind::kSd2);
     if (options_.vocabulary.empty() || !path_exists(options_.vocabulary / "vocab.json"))
-      return note(concat("no vocabulary found: ", printable_path(target),
+      return note(concat("no vocabulary found: ", printable_path(named / folder),
                          " was not written, Diffusers will ask for it"));
     const auto size = static_cast<int64_t>(parse_json_file(options_.vocabulary / "vocab.json").size());
     if (size > tokens(component))
       return note(concat("the vocabulary has ", size, " tokens, the text encoder's table ", tokens(component),
-                         " rows: ", printable_path(target),
+                         " rows: ", printable_path(named / folder),
                          " was not written; name the model's own with --vocabulary"));
     write_tokenizer(options_.vocabulary, target, second || model_.kind() == ModelKind::kSd2);
   }
@@ -213,6 +269,7 @@ void convert(const fs::path& from, const fs::path& to, const ConvertOptions& opt
   require<UsageError>(!options.dtype || is_float(*options.dtype), "dtype ",
                       options.dtype.value_or(DType::kF32), " is not a type that weights can have");
   const Checkpoint model = Checkpoint::open(from, options.source);
+  if (options.check) options.check(model);
   if (options.on_note)
     for (const std::string& line : model.notes()) options.on_note(line);
   const Converter converter(model, options);

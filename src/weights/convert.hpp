@@ -16,12 +16,15 @@ struct ConvertOptions {
   std::filesystem::path
       vocabulary;  // folder with vocab.json and merges.txt, for folders made from single files
   bool overwrite = false;
+  CheckpointCheck check;                            // of the source, before anything is written; may be empty
   std::function<void(const std::string&)> on_note;  // a line for the user; may be empty
+  std::function<bool()> cancelled;                  // asked every few MB; true: CancelledError, and no target
 };
 
 // Writes `to`: an LDM single file where the name ends in ".safetensors", else a Diffusers folder. Every file
-// is written beside its place and renamed; a folder is complete before its model_index.json appears. Memory
-// stays at a few tens of MB. Throws UsageError where the target exists, FileError and FormatError.
+// is written beside its place and renamed, and so is a folder as a whole (into one that exists already its
+// files are moved when all are written). Memory stays at a few tens of MB. Throws UsageError where the target
+// exists, FileError, FormatError and CancelledError; then nothing is left behind.
 void convert(const std::filesystem::path& from, const std::filesystem::path& to,
              const ConvertOptions& options);
 

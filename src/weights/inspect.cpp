@@ -6,7 +6,6 @@
 #include "base/file.hpp"
 #include "base/format.hpp"
 #include "weights/adapter.hpp"
-#include "weights/checkpoint.hpp"
 #include "weights/layout.hpp"
 
 namespace rocm_sd {
@@ -68,7 +67,7 @@ void add_largest(Report& report, std::vector<TensorRef> refs, size_t largest) {
 }
 
 // Type and prediction as the loader sees them, or the reason why it would refuse.
-void add_kind(Report& report, const fs::path& path, bool known) {
+void add_kind(Report& report, const fs::path& path, bool known, const CheckpointCheck& check) {
   try {
     const Checkpoint checkpoint = Checkpoint::open(path);
     const int channels = checkpoint.in_channels();
@@ -83,6 +82,8 @@ void add_kind(Report& report, const fs::path& path, bool known) {
       report["type"] = "component";
     }
     report["notes"] = checkpoint.notes();
+    known = false;  // what follows leaves the type
+    if (check) check(checkpoint);
   } catch (const Error& error) {
     if (known) report["type"] = "unknown";
     report["problem"] = error.what();
@@ -105,7 +106,7 @@ void add_adapter(Report& report, const AdapterSummary& adapter) {
   to["unknown"] = adapter.unknown;
 }
 
-Report inspect_file(const fs::path& path, size_t largest) {
+Report inspect_file(const fs::path& path, size_t largest, const CheckpointCheck& check) {
   const TensorSet tensors = TensorSet::open(path);
   Report report = {{"path", printable(path.native(), 4096)}, {"bytes", 0}};
   uint64_t bytes = 0;
@@ -114,7 +115,7 @@ Report inspect_file(const fs::path& path, size_t largest) {
   const std::vector<LayoutPart> parts = find_parts(tensors);
   const std::string foreign = describe_foreign(tensors);
   report["type"] = foreign.empty() ? "unknown" : foreign;
-  add_kind(report, path, !parts.empty());
+  add_kind(report, path, !parts.empty(), check);
   report["components"] = Report::array();
   KeyReport keys;
   for (const LayoutPart& part : parts) {
@@ -137,10 +138,10 @@ Report inspect_file(const fs::path& path, size_t largest) {
   return report;
 }
 
-Report inspect_folder(const fs::path& path, size_t largest) {
+Report inspect_folder(const fs::path& path, size_t largest, const CheckpointCheck& check) {
   const Checkpoint checkpoint = Checkpoint::open(path);
   Report report = {{"path", printable(path.native(), 4096)}, {"bytes", 0}, {"type", "unknown"}};
-  add_kind(report, path, true);
+  add_kind(report, path, true, check);
   report["components"] = Report::array();
   uint64_t bytes = 0;
   std::vector<TensorRef> all;
@@ -207,9 +208,9 @@ void append_adapter(std::string& out, const Report& adapter) {
 
 }  // namespace
 
-Report inspect(const fs::path& path, size_t largest) {
-  return is_folder_path(path) || path.filename() == "model_index.json" ? inspect_folder(path, largest)
-                                                                       : inspect_file(path, largest);
+Report inspect(const fs::path& path, size_t largest, const CheckpointCheck& check) {
+  return is_folder_path(path) || path.filename() == "model_index.json" ? inspect_folder(path, largest, check)
+                                                                       : inspect_file(path, largest, check);
 }
 
 std::string inspect_text(const Report& report) {

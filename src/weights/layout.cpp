@@ -39,7 +39,10 @@ constexpr int64_t kBigGWidth = 1280;
 
 class Finder {
  public:
-  explicit Finder(const TensorSet& tensors) : tensors_(tensors) {}
+  explicit Finder(const TensorSet& tensors) : tensors_(tensors) {
+    for (const TensorRef& ref : tensors.tensors()) names_.emplace_back(ref.entry->name);
+    std::sort(names_.begin(), names_.end());
+  }
 
   // The styles in which the component stands under the prefix.
   std::vector<NameStyle> styles(Component component, std::string_view prefix) const {
@@ -63,38 +66,65 @@ class Finder {
     return entry != nullptr && entry->shape.rank() == 4;
   }
 
+  // Whether a name begins so.
+  bool any(std::string_view prefix, std::string_view name) const {
+    const std::string head = concat(prefix, name);
+    const auto it = std::lower_bound(names_.begin(), names_.end(), head);
+    return it != names_.end() && it->starts_with(head);
+  }
+  // A part of which one tensor is missing is still that part: one of its marks is enough, beside its blocks.
+  bool is_unet(std::string_view p, std::initializer_list<std::string_view> blocks,
+               std::initializer_list<std::string_view> marks) const {
+    const auto there =
+        std::count_if(marks.begin(), marks.end(), [&](std::string_view mark) { return has(p, mark); });
+    return there == static_cast<ptrdiff_t>(marks.size()) ||
+           (there > 0 &&
+            std::all_of(blocks.begin(), blocks.end(), [&](std::string_view head) { return any(p, head); }));
+  }
+  bool any_of(std::string_view prefix, std::initializer_list<std::string_view> marks) const {
+    return std::any_of(marks.begin(), marks.end(), [&](std::string_view mark) { return has(prefix, mark); });
+  }
+
   std::vector<NameStyle> unet(std::string_view p) const {
-    if (has(p, "input_blocks.0.0.weight") && has(p, "time_embed.0.weight") && has(p, "out.2.weight"))
+    // A ControlNet has the first two marks too, but no way up; a motion module has no mark.
+    if (is_unet(p, {"input_blocks.", "output_blocks."},
+                {"input_blocks.0.0.weight", "time_embed.0.weight", "out.2.weight"}))
       return {NameStyle::kLdm};
-    // A ControlNet has conv_in and a time embedding too, but no output.
-    if (has(p, "conv_in.weight") && has(p, "time_embedding.linear_1.weight") && has(p, "conv_out.weight"))
+    if (is_unet(p, {"down_blocks.", "up_blocks."},
+                {"conv_in.weight", "time_embedding.linear_1.weight", "conv_out.weight"}))
       return {NameStyle::kDiffusers};
     return {};
   }
   std::vector<NameStyle> vae(std::string_view p) const {
-    for (const std::string_view half : {"decoder.", "encoder."}) {
+    for (const auto& [half, list] : {std::pair("decoder.", "up"), std::pair("encoder.", "down")}) {
       const std::string head = concat(p, half);
-      if (!has(head, "conv_in.weight")) continue;
-      if (has(head, "mid.block_1.norm1.weight")) return {NameStyle::kLdm};
-      if (has(head, "mid_block.resnets.0.norm1.weight")) return {NameStyle::kDiffusers};
+      if (!any_of(head, {"conv_in.weight", "conv_out.weight", "conv_in.bias"})) continue;
+      if (any(head, "mid.block_1.") || any(head, concat(list, "."))) return {NameStyle::kLdm};
+      if (any(head, "mid_block.resnets.0.") || any(head, concat(list, "_blocks.")))
+        return {NameStyle::kDiffusers};
     }
     return {};
   }
   std::vector<NameStyle> text(std::string_view p, bool second) const {
     // Without a prefix only the width tells SDXL's second encoder from the others.
-    const auto in_place = [&](const TensorEntry* positions) {
-      const bool wide =
-          positions != nullptr && positions->shape.rank() == 2 && positions->shape[1] == kBigGWidth;
+    const auto in_place = [&](const TensorEntry* table, const TensorEntry* other) {
+      if (table == nullptr) table = other;
+      const bool wide = table != nullptr && table->shape.rank() == 2 && table->shape[1] == kBigGWidth;
       return !p.empty() || wide == second;
     };
-    if (has(p, "token_embedding.weight") && has(p, "positional_embedding"))
-      return in_place(find(p, "positional_embedding")) ? std::vector{NameStyle::kOpenClip}
-                                                       : std::vector<NameStyle>{};
+    if (any(p, "transformer.resblocks.") &&
+        any_of(p, {"token_embedding.weight", "positional_embedding", "ln_final.weight"}))
+      return in_place(find(p, "positional_embedding"), find(p, "token_embedding.weight"))
+                 ? std::vector{NameStyle::kOpenClip}
+                 : std::vector<NameStyle>{};
     for (const std::string_view head : {"text_model.", ""}) {
-      const std::string at = concat(p, head, "embeddings.");
-      if (has(at, "token_embedding.weight"))
-        return in_place(find(at, "position_embedding.weight")) ? std::vector{NameStyle::kTransformers}
-                                                               : std::vector<NameStyle>{};
+      const std::string model = concat(p, head), at = model + "embeddings.";
+      if (!any_of(at, {"token_embedding.weight", "position_embedding.weight"}) ||
+          !(any(model, "encoder.layers.") || has(at, "token_embedding.weight")))
+        continue;
+      return in_place(find(at, "position_embedding.weight"), find(at, "token_embedding.weight"))
+                 ? std::vector{NameStyle::kTransformers}
+                 : std::vector<NameStyle>{};
     }
     return {};
   }
@@ -113,6 +143,7 @@ class Finder {
   }
 
   const TensorSet& tensors_;
+  std::vector<std::string_view> names_;  // sorted
 };
 
 }  // namespace

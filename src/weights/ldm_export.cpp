@@ -49,9 +49,9 @@ std::optional<std::string> renamed(std::string_view name, std::span<const Rename
   return std::nullopt;
 }
 
-int count(const WeightStore& store, const std::string& head, std::string_view tail) {
+int count(const LdmUnetExport::Has& has, const std::string& head, std::string_view tail) {
   int n = 0;
-  while (n < 1000 && store.has(fmt::format("{}{}{}", head, n, tail))) ++n;
+  while (n < 1000 && has(fmt::format("{}{}{}", head, n, tail))) ++n;
   return n;
 }
 
@@ -67,21 +67,24 @@ std::string vae_resnet(std::string_view rest, const std::string& head) {
 
 }  // namespace
 
-LdmUnetExport::LdmUnetExport(const WeightStore& unet) {
+LdmUnetExport::LdmUnetExport(const WeightStore& unet)
+    : LdmUnetExport([&](const std::string& name) { return unet.has(name); }) {}
+
+LdmUnetExport::LdmUnetExport(const Has& has) {
   int down_blocks = 1, up_blocks = 0;  // input block 0 is the first convolution
-  for (int b = 0; unet.has(fmt::format("down_blocks.{}.resnets.0.conv1.weight", b)); ++b) {
+  for (int b = 0; has(fmt::format("down_blocks.{}.resnets.0.conv1.weight", b)); ++b) {
     const std::string block = fmt::format("down_blocks.{}.", b);
-    const int resnets = count(unet, block + "resnets.", ".conv1.weight");
-    down_.push_back({down_blocks, resnets, unet.has(block + "attentions.0.norm.weight")});
+    const int resnets = count(has, block + "resnets.", ".conv1.weight");
+    down_.push_back({down_blocks, resnets, has(block + "attentions.0.norm.weight")});
     down_blocks += resnets + 1;  // and the downsampler
   }
-  for (int b = 0; unet.has(fmt::format("up_blocks.{}.resnets.0.conv1.weight", b)); ++b) {
+  for (int b = 0; has(fmt::format("up_blocks.{}.resnets.0.conv1.weight", b)); ++b) {
     const std::string block = fmt::format("up_blocks.{}.", b);
-    const int resnets = count(unet, block + "resnets.", ".conv1.weight");
-    up_.push_back({up_blocks, resnets, unet.has(block + "attentions.0.norm.weight")});
+    const int resnets = count(has, block + "resnets.", ".conv1.weight");
+    up_.push_back({up_blocks, resnets, has(block + "attentions.0.norm.weight")});
     up_blocks += resnets;
   }
-  middle_attention_ = unet.has("mid_block.attentions.0.norm.weight");
+  middle_attention_ = has("mid_block.attentions.0.norm.weight");
 }
 
 std::optional<std::string> LdmUnetExport::ldm_name(std::string_view name) const {
@@ -139,6 +142,17 @@ std::optional<std::string> ldm_vae_name(std::string_view name, int levels) {
   if (decoder && block->rest.starts_with(kUp))
     return fmt::format("{}.upsample.conv.{}", level, block->rest.substr(kUp.size()));
   return std::nullopt;
+}
+
+std::optional<std::string> open_clip_name(std::string_view canonical) {
+  if (auto top = renamed(canonical, kOpenClipTop, "")) return top;
+  const auto layer = numbered(canonical, "text_model.encoder.layers.");
+  if (!layer) return std::nullopt;
+  const std::string head = fmt::format("transformer.resblocks.{}.", layer->number);
+  for (const std::string_view part : {"self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj."})
+    if (layer->rest.starts_with(part))
+      return fmt::format("{}attn.in_proj_{}", head, layer->rest.substr(part.size()));
+  return renamed(layer->rest, kOpenClipLayer, head);
 }
 
 std::vector<OpenClipTensor> open_clip_tensors(const WeightStore& text) {

@@ -1,6 +1,7 @@
 // From canonical names to those of LDM single files: the inverse of name_map.hpp.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@ namespace rocm_sd {
 // UNet: block numbers run through all levels, so they come from the names present.
 class LdmUnetExport {
  public:
+  using Has = std::function<bool(const std::string& canonical)>;
+  explicit LdmUnetExport(const Has& has);
   explicit LdmUnetExport(const WeightStore& unet);
   std::optional<std::string> ldm_name(std::string_view canonical) const;  // without "model.diffusion_model."
 
@@ -28,6 +31,9 @@ class LdmUnetExport {
 
 // VAE: decoder levels are counted from the other end. levels: up blocks of the decoder.
 std::optional<std::string> ldm_vae_name(std::string_view canonical, int levels);
+
+// OpenCLIP: the name of the tensor that holds a canonical one, of which q, k and v are packed in one.
+std::optional<std::string> open_clip_name(std::string_view canonical);
 
 // One tensor of an OpenCLIP encoder: a whole canonical tensor, or q, k and v one below the other.
 struct OpenClipTensor {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weights/derive_config.hpp"
+#include "weights/name_extent.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -11,8 +12,7 @@ namespace {
 ModelKind kind_of(const WeightStore& store) {
   if (store.component() != Component::kUnet) return ModelKind::kSd1;
   const int64_t width = cross_attention_width(store);
-  if (store.has("add_embedding.linear_1.weight"))
-    return width == 1280 ? ModelKind::kSdxlRefiner : ModelKind::kSdxl;
+  if (has_any(store, "add_embedding.")) return width == 1280 ? ModelKind::kSdxlRefiner : ModelKind::kSdxl;
   return width == 1024 ? ModelKind::kSd2 : ModelKind::kSd1;
 }
 

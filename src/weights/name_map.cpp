@@ -22,6 +22,7 @@ bool is_harmless_buffer(Component component, std::string_view name) {
       if (name.starts_with(head)) return true;
     return name.ends_with("position_ids") || name == "logit_scale" || name == "attn_mask";
   }
+  if (name.ends_with(".comfy_quant")) return true;  // names the format that the scale beside it tells, too
   return component == Component::kVae && (name.starts_with("loss.") || name.starts_with("model_ema."));
 }
 
@@ -40,12 +41,15 @@ Mapper simple(std::function<std::optional<std::string>(std::string_view)> canoni
   };
 }
 
-Mapper mapper_for(Component component, NameStyle style, std::span<const NamedTensor> tensors) {
+Mapper mapper_for(Component component, NameStyle style, std::span<const NamedTensor> tensors,
+                  std::vector<std::string>& gaps) {
   switch (style) {
     case NameStyle::kLdm:
-      if (component == Component::kUnet)
-        return simple(
-            [names = LdmUnetNames(tensors)](std::string_view name) { return names.canonical(name); });
+      if (component == Component::kUnet) {
+        LdmUnetNames unet(tensors);
+        gaps = unet.gaps();
+        return simple([names = std::move(unet)](std::string_view name) { return names.canonical(name); });
+      }
       return simple([names = LdmVaeNames(tensors)](std::string_view name) { return names.canonical(name); });
     case NameStyle::kTransformers: return simple(transformers_clip_name);
     case NameStyle::kOpenClip: return add_open_clip_weights;
@@ -91,7 +95,7 @@ std::string_view name_style_name(NameStyle style) {
 MappedNames map_names(Component component, NameStyle style, std::span<const NamedTensor> tensors) {
   MappedNames out;
   std::unordered_map<std::string, TensorRef> scales;  // by the full name of the tensor that they scale
-  const Mapper map = mapper_for(component, style, tensors);
+  const Mapper map = mapper_for(component, style, tensors, out.gaps);
   for (const NamedTensor& tensor : tensors) {
     const std::string& file_name = tensor.ref.entry->name;
     if (ends_with_any(file_name, kScaleSuffixes)) {

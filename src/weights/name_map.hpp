@@ -32,6 +32,7 @@ struct NamedTensor {
 struct MappedNames {
   WeightMap weights;
   std::vector<std::string> unexpected, harmless;  // full names in the file
+  std::vector<std::string> gaps;  // numbered blocks without any tensor below others that have some
 };
 
 // Maps a component's tensors. Scaled fp8 factors (".scale_weight") are read and attached. Throws FormatError
@@ -48,8 +49,10 @@ class LdmUnetNames {
  public:
   explicit LdmUnetNames(std::span<const NamedTensor> tensors);
   std::optional<std::string> canonical(std::string_view name) const;
+  const std::vector<std::string>& gaps() const { return gaps_; }  // "input_blocks.3", "middle_block.1"
 
  private:
+  std::vector<std::string> gaps_;
   // "input_blocks.4.1" -> "down_blocks.1.attentions.0"
   std::map<std::string, std::string, std::less<>> modules_;
 };

@@ -1,5 +1,6 @@
 // Names of the UNet in CompVis/Stability single files (ldm/modules/diffusionmodules/openaimodel.py,
 // UNetModel).
+#include <algorithm>
 #include <set>
 
 #include "base/format.hpp"
@@ -32,8 +33,10 @@ enum class Child { kResnet, kAttention, kDownsample, kUpsample };
 using Children = std::map<int, Child>;
 
 std::optional<Child> child_of(std::string_view rest) {
-  if (rest.starts_with("in_layers.") || rest.starts_with("out_layers.")) return Child::kResnet;
-  if (rest.starts_with("transformer_blocks.") || rest.starts_with("proj_in.")) return Child::kAttention;
+  for (const std::string_view part : {"in_layers.", "out_layers.", "emb_layers.", "skip_connection."})
+    if (rest.starts_with(part)) return Child::kResnet;
+  for (const std::string_view part : {"transformer_blocks.", "proj_in.", "proj_out.", "norm."})
+    if (rest.starts_with(part)) return Child::kAttention;
   if (rest.starts_with("op.")) return Child::kDownsample;
   if (rest.starts_with("conv.")) return Child::kUpsample;
   return std::nullopt;
@@ -41,6 +44,57 @@ std::optional<Child> child_of(std::string_view rest) {
 
 std::string numbered_name(std::string_view block, int level, std::string_view list, int index) {
   return fmt::format("{}.{}.{}.{}", block, level, list, index);
+}
+
+// The modules of one side, block after block; `ends(number, children)` says where a level ends.
+template <class Ends>
+void name_blocks(const std::map<int, Children>& blocks, std::string_view ldm, std::string_view diffusers,
+                 std::map<std::string, std::string, std::less<>>& modules, const Ends& ends) {
+  int level = 0, layer = 0;
+  for (const auto& [number, children] : blocks) {
+    for (const auto& [position, kind] : children) {
+      std::string& name = modules[fmt::format("{}.{}.{}", ldm, number, position)];
+      switch (kind) {
+        case Child::kResnet: name = numbered_name(diffusers, level, "resnets", layer); break;
+        case Child::kAttention: name = numbered_name(diffusers, level, "attentions", layer); break;
+        case Child::kDownsample: name = numbered_name(diffusers, level, "downsamplers", 0); break;
+        case Child::kUpsample: name = numbered_name(diffusers, level, "upsamplers", 0); break;
+      }
+    }
+    const bool level_ends = ends(number, children);
+    if (level_ends) ++level;
+    layer = level_ends ? 0 : layer + 1;
+  }
+}
+
+bool holds(const Children& children, Child wanted) {
+  return std::any_of(children.begin(), children.end(),
+                     [&](const auto& child) { return child.second == wanted; });
+}
+
+// Numbers from `first` to the highest that have nothing.
+void note_gaps(const auto& numbers, int first, const std::string& head, std::vector<std::string>& gaps) {
+  for (const auto& [number, value] : numbers)
+    for (; first <= number; ++first)
+      if (first < number) gaps.push_back(fmt::format("{}{}", head, first));
+}
+
+// Where the levels of the way up end, finest last. An upsampler ends a level; where one is missing, the
+// residual blocks of the way down say how many blocks each level has: one more.
+std::set<int> level_ends(const std::map<int, Children>& input, const std::map<int, Children>& output) {
+  std::vector<int> resnets = {0};
+  for (const auto& [number, children] : input)
+    if (holds(children, Child::kDownsample))
+      resnets.push_back(0);
+    else
+      resnets.back() += holds(children, Child::kResnet) ? 1 : 0;
+  std::set<int> by_upsampler, by_count;
+  for (const auto& [number, children] : output)
+    if (holds(children, Child::kUpsample)) by_upsampler.insert(number);
+  if (by_upsampler.size() + 1 == resnets.size()) return by_upsampler;
+  int last = -1;
+  for (size_t level = resnets.size(); level-- > 1;) by_count.insert(last += resnets[level] + 1);
+  return by_count;
 }
 
 }  // namespace
@@ -65,39 +119,28 @@ LdmUnetNames::LdmUnetNames(std::span<const NamedTensor> tensors) {
       if (const auto kind = child_of(child->rest)) children[child->number] = *kind;
   };
   for (const NamedTensor& tensor : tensors) {
-    if (const auto block = numbered(tensor.name, "input_blocks.")) note(input[block->number], block->rest);
+    // Input block 0 is the first convolution.
+    if (const auto block = numbered(tensor.name, "input_blocks."); block && block->number > 0)
+      note(input[block->number], block->rest);
     if (const auto block = numbered(tensor.name, "output_blocks.")) note(output[block->number], block->rest);
     if (tensor.name.starts_with("middle_block.")) note(middle, tensor.name.substr(13));
   }
-  const auto walk = [this](const std::map<int, Children>& blocks, std::string_view ldm,
-                           std::string_view diffusers) {
-    int level = 0, layer = 0;
-    for (const auto& [number, children] : blocks) {
-      bool level_ends = false;
-      for (const auto& [position, kind] : children) {
-        std::string& name = modules_[fmt::format("{}.{}.{}", ldm, number, position)];
-        switch (kind) {
-          case Child::kResnet: name = numbered_name(diffusers, level, "resnets", layer); break;
-          case Child::kAttention: name = numbered_name(diffusers, level, "attentions", layer); break;
-          case Child::kDownsample: name = numbered_name(diffusers, level, "downsamplers", 0); break;
-          case Child::kUpsample: name = numbered_name(diffusers, level, "upsamplers", 0); break;
-        }
-        level_ends |= kind == Child::kDownsample || kind == Child::kUpsample;
-      }
-      if (children.empty()) continue;  // input_blocks.0 is the first convolution
-      if (level_ends) ++level;
-      layer = level_ends ? 0 : layer + 1;
-    }
-  };
-  walk(input, "input_blocks", "down_blocks");
-  walk(output, "output_blocks", "up_blocks");
+  note_gaps(input, 1, "input_blocks.", gaps_);
+  note_gaps(output, 0, "output_blocks.", gaps_);
+  note_gaps(middle, 0, "middle_block.", gaps_);
+  for (const auto& [name, blocks] : {std::pair("input_blocks", &input), {"output_blocks", &output}})
+    for (const auto& [number, children] : *blocks)
+      note_gaps(children, 0, fmt::format("{}.{}.", name, number), gaps_);
+  name_blocks(input, "input_blocks", "down_blocks", modules_,
+              [](int, const Children& children) { return holds(children, Child::kDownsample); });
+  name_blocks(
+      output, "output_blocks", "up_blocks", modules_,
+      [ends = level_ends(input, output)](int number, const Children&) { return ends.contains(number); });
   int resnets = 0, attentions = 0;
   for (const auto& [position, kind] : middle) {
-    if (kind == Child::kResnet)
-      modules_[fmt::format("middle_block.{}", position)] = fmt::format("mid_block.resnets.{}", resnets++);
-    if (kind == Child::kAttention)
-      modules_[fmt::format("middle_block.{}", position)] =
-          fmt::format("mid_block.attentions.{}", attentions++);
+    std::string& name = modules_[fmt::format("middle_block.{}", position)];
+    if (kind == Child::kResnet) name = fmt::format("mid_block.resnets.{}", resnets++);
+    if (kind == Child::kAttention) name = fmt::format("mid_block.attentions.{}", attentions++);
   }
 }
 

@@ -54,9 +54,11 @@ std::optional<std::string> half_name(std::string_view half, std::string_view nam
 }  // namespace
 
 LdmVaeNames::LdmVaeNames(std::span<const NamedTensor> tensors) {
+  // Both halves have the same levels: the encoder's count where the decoder's coarsest is missing.
   for (const NamedTensor& tensor : tensors)
-    if (const auto level = numbered(tensor.name, "decoder.up."))
-      decoder_levels_ = std::max(decoder_levels_, level->number + 1);
+    for (const std::string_view list : {"decoder.up.", "encoder.down."})
+      if (const auto level = numbered(tensor.name, list))
+        decoder_levels_ = std::max(decoder_levels_, level->number + 1);
 }
 
 std::optional<std::string> LdmVaeNames::canonical(std::string_view name) const {

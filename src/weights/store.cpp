@@ -99,13 +99,21 @@ void WeightStore::read(std::string_view name, const Shape& expected, DType want,
   read_part(name, expected, 0, expected.numel(), want, dst);
 }
 
+const StoredTensor& WeightStore::check(std::string_view name, const Shape& expected) const {
+  const StoredTensor& weight = at(name);
+  const auto named = [&] {
+    return weight.file_name() == name ? "" : concat(" (as \"", printable(weight.file_name()), "\")");
+  };
+  require(shapes_compatible(weight.shape, expected), name, ": expected ", expected, ", ", title_, " has ",
+          weight.shape, named(), ", file ", printable_path(weight.ref.file->path()));
+  require<FormatError>(is_float(weight.dtype()), name, ": expected floating-point numbers, ", title_, " has ",
+                       weight.dtype(), named(), ", file ", printable_path(weight.ref.file->path()));
+  return weight;
+}
+
 void WeightStore::read_part(std::string_view name, const Shape& expected, int64_t begin, int64_t count,
                             DType want, void* dst) const {
-  const StoredTensor& weight = at(name);
-  require(shapes_compatible(weight.shape, expected), name, ": expected ", expected, ", ", title_, " has ",
-          weight.shape,
-          weight.file_name() == name ? "" : concat(" (as \"", printable(weight.file_name()), "\")"),
-          ", file ", printable_path(weight.ref.file->path()));
+  const StoredTensor& weight = check(name, expected);
   used_[positions_.at(&weight)].store(true, std::memory_order_relaxed);
   read_range(weight, begin, count, want, dst);
 }

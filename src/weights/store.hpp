@@ -74,7 +74,10 @@ class WeightStore {
   // Elements [begin, begin + count) of that.
   void read_part(std::string_view name, const Shape& expected, int64_t begin, int64_t count, DType want,
                  void* dst) const;
-  // The same without a check of the shape.
+  // What read() checks before it reads: throws ShapeError where the tensor has another shape, FormatError
+  // where it is missing or holds integers or booleans.
+  const StoredTensor& check(std::string_view name, const Shape& expected) const;
+  // The same as read_part without a check.
   void read_range(const StoredTensor& weight, int64_t begin, int64_t count, DType want, void* dst) const;
 
   // The canonical names that were never read. A tensor that a model knows of but does not need can be marked.

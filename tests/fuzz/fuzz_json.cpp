@@ -8,7 +8,11 @@
 #include "base/json.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const rocm_sd::JsonLimits limits{.max_bytes = 1 << 16, .max_depth = 8, .max_values = 1000};
+  // The first byte says whether Python's NaN and Infinity may stand there.
+  const bool nonfinite = size > 0 && data[0] == 'N';
+  if (nonfinite) ++data, --size;
+  const rocm_sd::JsonLimits limits{
+      .max_bytes = 1 << 16, .max_depth = 8, .max_values = 1000, .nonfinite_as_text = nonfinite};
   try {
     const nlohmann::json value =
         rocm_sd::parse_json({reinterpret_cast<const char*>(data), size}, limits, "fuzz");

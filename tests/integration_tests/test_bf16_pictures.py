@@ -44,15 +44,19 @@ def rounding(program, tmp_path):
     return run
 
 
-def check(found: dict, samplers: list[str]) -> None:
+def misses(found: dict, samplers: list[str]) -> dict[str, str]:
+    """The samplers whose median picture is below 40 dB and further off than what is disturbed alike, with the figures."""
     assert found["products"] == "bf16", "this would prove nothing: the model did not multiply in bf16"
     assert set(found["results"]) == set(samplers)
+    out = {}
     for sampler, rows in found["results"].items():
         errors = [row["error"] for row in rows]
         # Of bf16's 2^-9 a sum leaves less; none at all, or whole per cents, would be another way of computing.
         assert all(2e-3 < error < 2e-2 for error in errors), (sampler, errors)
         picture, noise, mirrored = (float(np.median([row[key] for row in rows])) for key in ("picture", "noise", "mirrored"))
-        assert picture >= min(40, noise - MARGIN, mirrored - MARGIN), f"{sampler}: {picture:.1f} dB; noise {noise:.1f}, {mirrored:.1f}"
+        if picture < min(40, noise - MARGIN, mirrored - MARGIN):
+            out[sampler] = f"{picture:.1f} dB; noise {noise:.1f}, mirrored {mirrored:.1f}"
+    return out
 
 
 def test_the_groups_are_all_samplers(rocm_sd):
@@ -62,12 +66,16 @@ def test_the_groups_are_all_samplers(rocm_sd):
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_wide_model_in_bf16(rounding, tiny_model, group):
-    check(rounding(model=tiny_model("sd15-wide", dtype="fp16"), samplers=GROUPS[group], seeds=[1], size=64, steps=4), GROUPS[group])
+    job = dict(model=tiny_model("sd15-wide", dtype="fp16"), size=64, steps=4)
+    assert not misses(rounding(**job, samplers=GROUPS[group], seeds=[1]), GROUPS[group])
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_trained_weights_as_wide_models_compute(rounding, repository, group):
-    check(rounding(model=repository / "models" / "demo", samplers=GROUPS[group], seeds=[1, 2], size=64, steps=8), GROUPS[group])
+    """Single pictures scatter by 10 dB: samplers that two seeds show too far off are measured with seven."""
+    job = dict(model=repository / "models" / "demo", size=64, steps=8)
+    far = list(misses(rounding(**job, samplers=GROUPS[group], seeds=[1, 2]), GROUPS[group]))
+    assert not far or not misses(rounding(**job, samplers=far, seeds=[*range(1, 8)]), far)
 
 
 def test_wide_models_multiply_in_bf16_by_themselves(rocm_sd, tiny_model, tmp_path):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import zlib
@@ -14,6 +16,7 @@ import zlib
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from pictures import psnr, read_parameters, read_picture
 
@@ -61,10 +64,15 @@ def test_bad_options(rocm_sd, model, tmp_path, args, code, word):
 
 @pytest.mark.bad_input
 def test_prompt_that_is_not_utf8(rocm_sd, model, tmp_path):
-    command = [os.fsencode(rocm_sd.path), b"generate", b"--model", os.fsencode(model), b"--prompt", b"\xff\xfe cat \xed\xa0\x80", b"--steps", b"1",
-               b"-W", b"64", b"-H", b"64", b"-o", os.fsencode(tmp_path / "a.png")]
-    assert subprocess.run(command, capture_output=True).returncode == 0
-    assert "\ufffd" in read_parameters(tmp_path / "a.png")
+    for option, text, at in ((b"--prompt", b"caf\xe9", 3), (b"--negative-prompt", b"a cat \xed\xa0\x80", 6), (b"--prompt", b"\xff", 0)):
+        command = [os.fsencode(rocm_sd.path), b"generate", b"--model", os.fsencode(model), option, text, b"-o", os.fsencode(tmp_path / "a.png")]
+        done = subprocess.run(command, capture_output=True)
+        assert done.returncode == 2 and b"offset %d" % at in done.stderr and option[2:] in done.stderr, done.stderr
+    for name, option in (("prompts", "--prompts-file"), ("config", "--config")):
+        (tmp_path / name).write_bytes(b"steps = 1\nsampler = \"caf\xe9\"\n")
+        done = rocm_sd("generate", "--model", model, option, tmp_path / name, "-o", tmp_path / "a.png", code=None)
+        assert done.returncode in (2, 3) and "offset 24" in done.stderr and str(tmp_path / name) in done.stderr
+    assert not (tmp_path / "a.png").exists()
 
 
 def test_tags_without_effect_are_named(rocm_sd, model, tmp_path):
@@ -203,10 +211,128 @@ def test_text_files_that_are_none(rocm_sd, model, tmp_path, option):
 
 @pytest.mark.bad_input
 def test_prompts_files(rocm_sd, model, tmp_path):
-    for text, code in ((b"", 3), (b"# only a comment\n", 3), (b"a" * 11_000_000, 2), (b"x\n" * 10_001, 2), (b"cat\0dog \xff\r\n", 0)):
+    for text, code in ((b"", 3), (b"# only a comment\n", 3), (b"a" * 11_000_000, 2), (b"x\n" * 10_001, 2), (b"cat\0dog\n", 3),
+                       (bytes(range(256)) * 40, 3), (b"one\n" + b"x" * 32_001, 2), (b"\xef\xbb\xbfcat\r\n", 0)):
         (tmp_path / "prompts.txt").write_bytes(text)
         rocm_sd("generate", "--model", model, *FAST, "--prompts-file", tmp_path / "prompts.txt", "-o", tmp_path / "a.png", code=code)
         assert (tmp_path / "a.png").exists() == (code == 0)
+    (tmp_path / "prompts.txt").write_bytes(b"one\n# two\n" + b"x" * 32_001)
+    assert "prompts.txt: line 3 has 32001 characters" in rocm_sd(
+        "generate", "--model", model, "--prompts-file", tmp_path / "prompts.txt", code=2).stderr
+
+
+ODD_NUMBERS = [("generate", "--threads", bad) for bad in ("0x10", " 1", "1 ", "01", "+1", "-0", "")]
+ODD_NUMBERS += [("generate", "--quality", "1e1"), ("generate", "--repeat", " 1"), ("generate", "--steps", "010"), ("generate", "--strength", "1e-400"),
+                ("generate", "--tune", "1e-400"), ("generate", "--tune", "-0"), ("generate", "--tune", "0x10"), ("generate", "--tune", "5\n"),
+                ("generate", "--sigmas", ""), ("generate", "--grid", ""), ("generate", "--grid", "01"), ("generate", "--vae", ""),
+                ("generate", "--unet", ""), ("generate", "--taesd", ""), ("generate", "--trace", ""), ("generate", "--prompts-file", ""),
+                ("generate", "--config", ""), ("generate", "--variant", "../.."), ("generate", "-o", "{seed:x}.png"),
+                ("bench", "--seconds", "nan"), ("bench", "--rate", "inf"), ("bench", "--threads", "0x1"), ("tune", "--budget", "1d"),
+                ("tune", "--per-shape", "nan"), ("predict", "-W", "100000"), ("predict", "-H", "65"), ("predict", "--batch", "100000000"),
+                ("predict", "--steps", "1 ")]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("command,option,value", ODD_NUMBERS, ids=[" ".join(case).strip() for case in ODD_NUMBERS])
+def test_odd_values_are_refused_by_name(rocm_sd, model, tmp_path, command, option, value):
+    done = rocm_sd(command, "--model", "sd15" if command == "predict" else model, option, value, code=2, cwd=tmp_path, timeout=60)
+    assert {"-o": "output", "-W": "width", "-H": "height"}.get(option, option.lstrip("-")) in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_without_effect_are_named(rocm_sd, model, tmp_path):
+    args = ["--eta", "0.5", "--sampler", "euler", "--strength", "0.5", "--mask-blur", "2", "--image-cfg-scale", "2", "--crop-top", "8",
+            "--aesthetic-score", "5", "--variation-seed", "3", "--grid-labels"]
+    done = rocm_sd("generate", "--model", model, *FAST, *args, "-o", tmp_path / "a.png")
+    named = [line for line in done.stderr.splitlines() if line.startswith("warning: --") and "has no effect" in line]
+    assert len(named) == 8, done.stderr
+    done = rocm_sd("generate", "--model", model, *FAST, "--eta", "0.5", "--sampler", "euler_a", "-i", tmp_path / "a.png", "--strength", "0.5",
+                   "-o", tmp_path / "b.png")
+    assert "has no effect" not in done.stderr
+
+
+@pytest.mark.bad_input
+def test_standard_output_that_cannot_be_written(rocm_sd, model, tmp_path):
+    for args in (["inspect", "--json", model], ["inspect", model], ["list", "samplers"], ["list", "schedules"], ["--help"], ["generate", "--help"],
+                 ["--version"], ["devices"], ["tokenize", "a cat"], ["bench", "--model", "sd15", "--mode", "list", "--top", "1", "-W", "64", "-H", "64",
+                                                                     "--device", "cpu", "--json", "-"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([str(rocm_sd.path), *map(str, args)], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 3 and "standard output: cannot write" in done.stderr, (args, done)
+        early = subprocess.run(f"{shlex.join([str(rocm_sd.path), *map(str, args)])} | head -c 1", shell=True, capture_output=True, text=True)
+        assert "error" not in early.stderr, (args, early)
+
+
+@pytest.mark.bad_input
+def test_outputs_are_looked_at_before_the_work(rocm_sd, model, tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full.json").symlink_to("/dev/full")
+    for option, path in (("--trace", tmp_path / "none" / "t.json"), ("--trace", tmp_path), ("-o", tmp_path / "file" / "a.png"), ("--trace", "/proc/t.json")):
+        done = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", option, path, code=3)
+        assert str(path).removesuffix("/a.png") in done.stderr and "sample" not in done.stderr and not (tmp_path / "a.png").exists()
+    done = rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "a.png", "--trace", tmp_path / "full.json", code=3)
+    assert "full.json: cannot write: No space left" in done.stderr
+    done = rocm_sd("bench", "--model", "sd15", "--mode", "list", "--top", "1", "-W", "64", "-H", "64", "--device", "cpu", "--json",
+                   tmp_path / "full.json", code=3)
+    assert "full.json: cannot write: No space left" in done.stderr
+    assert (tmp_path / "full.json").is_symlink() and sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "file", "full.json"]
+
+
+def test_links_are_followed_and_fifos_written_to(rocm_sd, model, tmp_path):
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "old.png").write_bytes(b"old")
+    (tmp_path / "link.png").symlink_to("real/old.png")
+    (tmp_path / "dangling.png").symlink_to("real/new.png")
+    os.mkfifo(tmp_path / "fifo.png")
+    for name in ("link.png", "dangling.png"):
+        rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / name)
+        assert (tmp_path / name).is_symlink()
+    reader = subprocess.Popen(["cat", str(tmp_path / "fifo.png")], stdout=subprocess.PIPE)
+    rocm_sd("generate", "--model", model, *FAST, "-o", tmp_path / "fifo.png", timeout=60)
+    (tmp_path / "copy.png").write_bytes(reader.communicate(timeout=60)[0])
+    pictures = [read_picture(path) for path in (real / "old.png", real / "new.png", tmp_path / "copy.png")]
+    assert all(np.array_equal(pictures[0], other) for other in pictures[1:])
+    assert stat.S_ISFIFO((tmp_path / "fifo.png").stat().st_mode)
+    assert sorted(p.name for p in real.iterdir()) == ["new.png", "old.png"]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("key", ["model.diffusion_model.input_blocks.1.1.transformer_blocks.0.norm1.weight",
+                                 "model.diffusion_model.output_blocks.2.1.conv.bias", "first_stage_model.post_quant_conv.weight",
+                                 "cond_stage_model.transformer.text_model.encoder.layers.0.layer_norm1.weight"])
+def test_a_missing_tensor_is_named_everywhere(rocm_sd, tiny_model, tmp_path, key):
+    """All tensors: tests/unit_tests/models/completeness_test.cpp."""
+    tensors = load_file(tiny_model("sd15", "single", small_vocab=True))
+    del tensors[key]
+    path = tmp_path / "m.safetensors"
+    save_file(tensors, path)
+    assert key in rocm_sd("generate", "--model", path, *FAST, "-o", tmp_path / "a.png", code=3).stderr
+    assert key in json.loads(rocm_sd("inspect", "--json", path).stdout)["problem"]
+    assert key in rocm_sd("convert", path, tmp_path / "folder", code=3).stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.safetensors"]
+
+
+@pytest.mark.bad_input
+def test_files_missing_from_a_folder(rocm_sd, model, tmp_path):
+    for missing, word in (("unet/config.json", "is missing"), ("vae/config.json", "is missing"), ("text_encoder/config.json", "is missing"),
+                          ("scheduler/scheduler_config.json", "is missing"), ("tokenizer/merges.txt", "merges.txt")):
+        folder = tmp_path / missing.replace("/", "-")
+        shutil.copytree(model, folder)
+        if missing.startswith("tokenizer"):
+            (folder / missing).write_text("#version: 0.2\n")
+        else:
+            (folder / missing).unlink()
+        done = rocm_sd("generate", "--model", folder, *FAST, "-o", tmp_path / "a.png", code=3)
+        assert missing in done.stderr and word in done.stderr
+    folder = tmp_path / "nan"
+    shutil.copytree(model, folder)
+    path = folder / "scheduler" / "scheduler_config.json"
+    for field, value in (("beta_start", "NaN"), ("beta_end", "1.5")):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {field: float(value)}))
+        done = rocm_sd("generate", "--model", folder, *FAST, "-o", tmp_path / "a.png", code=3)
+        assert field in done.stderr and str(path) in done.stderr
+        path.write_text((model / "scheduler" / "scheduler_config.json").read_text())
 
 
 @pytest.mark.bad_input

@@ -3,6 +3,7 @@ import json
 import random
 
 import pytest
+
 from clip_reference import byte_symbols, our_ids, read_merges, reference_tokenizer, vocabulary
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
@@ -213,3 +214,37 @@ def test_small_vocabulary_with_unknown_bytes(tmp_path):
     rng = random.Random(9)
     texts = ["".join(rng.choices("abcdeaaaabbcd fgxé!", k=rng.randint(0, 30))) for _ in range(3000)]
     assert_same(CLIPTokenizer.from_pretrained(str(tmp_path)), texts, str(tmp_path))
+
+
+COMMAND_TEXTS = ["", "a photo of a cat", "café, naïve \U0001f431 42nd!", "supercalifragilisticexpialidocious " * 12, "<|endoftext|> x"]
+
+
+@pytest.mark.parametrize("text", COMMAND_TEXTS, ids=range(len(COMMAND_TEXTS)))
+def test_tokenize_command_gives_the_ids_of_transformers(rocm_sd, text):
+    reference = reference_tokenizer()
+    want = reference(text, padding="max_length", max_length=77, truncation=True)["input_ids"]
+    (got,) = json.loads(rocm_sd("tokenize", "--plain-prompt", "--json", "--", text).stdout)
+    (chunk,) = got["chunks"]
+    assert chunk["ids"] == want
+    assert chunk["pieces"] == reference.convert_ids_to_tokens(want)
+    assert got["tokens"] == min(75, len(reference(text)["input_ids"]) - 2)
+    shown = rocm_sd("tokenize", "--plain-prompt", "--", text).stdout
+    assert all(str(number) in shown for number in want)
+
+
+def test_tokenize_command_takes_a_models_vocabularies(rocm_sd, tiny_model, tmp_path):
+    from transformers import CLIPTokenizer
+
+    model = tiny_model("sdxl")
+    encoders = json.loads(rocm_sd("tokenize", "--model", model, "--json", "a (cat:1.5) BREAK dog").stdout)
+    assert [e["encoder"] for e in encoders] == ["text_encoder", "text_encoder_2"]
+    for encoder, folder in zip(encoders, ("tokenizer", "tokenizer_2")):
+        reference = CLIPTokenizer.from_pretrained(model / folder)
+        first, second = encoder["chunks"]
+        cat = reference("cat", add_special_tokens=False)["input_ids"]
+        assert first["ids"][:1] == [reference.bos_token_id] and first["ids"][-1] == reference.pad_token_id
+        assert [i for i, w in zip(first["ids"], first["weights"]) if w == 1.5] == cat
+        assert second["ids"][1:second["eos_position"]] == reference("dog", add_special_tokens=False)["input_ids"]
+    rocm_sd("tokenize", "--tokenizer", model / "tokenizer", "a cat")
+    assert "got both" in rocm_sd("tokenize", "--tokenizer", model / "tokenizer", "--model", model, "a cat", code=2).stderr
+    assert "vocab.json" in rocm_sd("tokenize", "--tokenizer", tmp_path, "a cat", code=3).stderr

@@ -7,6 +7,7 @@
 #include "kernels/attention/attention_impl.hpp"
 #include "kernels/attention/attention_tile.hpp"
 #include "kernels/host_table.hpp"
+#include "runtime/stop_request.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -78,8 +79,10 @@ void pack(const AttentionProblem& p, const Workspace& w) {
 void attend(const AttentionProblem& p, const Workspace& w) {
   const AttentionTiling& t = w.tiling;
   const int64_t tiles = divide_up(t.queries, t.tile_queries);
+  StopRequest stop;
 #pragma omp parallel for schedule(dynamic) num_threads(w.threads)
   for (int64_t i = 0; i < p.batch * p.heads * tiles; ++i) {
+    if (stop.asked()) continue;
     const int64_t head = i / tiles, b = head / p.heads, h = head % p.heads;
     const int64_t y = (b * p.queries * p.heads + h) * p.head_dim;
     w.code->attend({.tiling = &t,

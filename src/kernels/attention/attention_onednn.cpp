@@ -14,6 +14,7 @@
 #include "kernels/attention/attention_soften.hpp"
 #include "kernels/host_table.hpp"
 #include "kernels/onednn.hpp"
+#include "runtime/stop_request.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -186,12 +187,13 @@ void attend(const AttentionProblem& p, const Workspace& w, int64_t head, int64_t
 
 void attend_all(const AttentionProblem& p, const Workspace& w) {
   const int64_t tiles = divide_up(p.queries, w.tile_queries);
+  StopRequest stop;
 #pragma omp parallel num_threads(w.threads)
   {
     const Scratch scratch(w.scratch + static_cast<size_t>(omp_get_thread_num()) * w.scratch_bytes, p, w);
 #pragma omp for schedule(dynamic)
     for (int64_t i = 0; i < p.batch * p.heads * tiles; ++i)
-      attend(p, w, i / tiles, i % tiles * w.tile_queries, scratch);
+      if (!stop.asked()) attend(p, w, i / tiles, i % tiles * w.tile_queries, scratch);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "kernels/conv/winograd.hpp"
 #include "kernels/gemm/tile_kernel.hpp"
 #include "kernels/host_table.hpp"
+#include "runtime/stop_request.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -194,6 +195,7 @@ void run(const Winograd& w, float* workspace) {
   float* zeros = bias + w.p.batch * l.panels() * l.columns;
   tiled::fill_bias(w.p, bias);
   std::fill_n(zeros, w.channels(), 0.0f);
+  StopRequest stop;
 #pragma omp parallel num_threads(w.threads)
   {
     float* images = workspace + w.shared_floats + static_cast<size_t>(omp_get_thread_num()) * w.thread_floats;
@@ -201,6 +203,7 @@ void run(const Winograd& w, float* workspace) {
     float* pixels = products + kWinogradProducts * w.product_stride;
 #pragma omp for schedule(dynamic, 1)
     for (int64_t first = 0; first < w.tiles(); first += w.task_tiles) {
+      if (stop.asked()) continue;
       const int64_t count = std::min(w.task_tiles, w.tiles() - first);
       const int64_t rows = ceil_div(count, kStripRows) * kStripRows;
       transform_images(w, first, count, zeros, images);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/gemm/tile_kernel.hpp"
+#include "runtime/stop_request.hpp"
 
 namespace rocm_sd::tiled {
 namespace {
@@ -292,6 +293,7 @@ void run(const Product& p, const Plan& plan, void* workspace) {
                 bias, zeros, dtype_size(p.dtype), dtype_size(p.weight_dtype)};
   shared.blocks = group_segments(p.layout, shared.segments);
   char* per_thread = static_cast<char*>(workspace) + plan.shared_bytes;
+  StopRequest stop;
 #pragma omp parallel num_threads(plan.threads)
   {
     Carver carver{per_thread + static_cast<size_t>(omp_get_thread_num()) * plan.bytes_per_thread};
@@ -299,7 +301,7 @@ void run(const Product& p, const Plan& plan, void* workspace) {
     scratch.carve(carver, p, plan);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t task = 0; task < plan.chunks * plan.row_blocks; ++task)
-      run_task(shared, task % plan.row_blocks, task / plan.row_blocks, scratch);
+      if (!stop.asked()) run_task(shared, task % plan.row_blocks, task / plan.row_blocks, scratch);
   }
 }
 

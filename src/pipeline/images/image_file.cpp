@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "pipeline/images/codecs.hpp"
 
 namespace rocm_sd {
@@ -74,16 +75,6 @@ ImageFormat sniff(Bytes bytes, const std::string& name) {
                            printable(start), "\""));
 }
 
-bool write_all(int fd, Bytes bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return true;
-}
-
 }  // namespace
 }  // namespace images
 
@@ -139,20 +130,9 @@ std::vector<uint8_t> encode_image(const Image& image, ImageFormat format, const 
 
 void save_image(const Image& image, const std::string& path, const ImageWriteOptions& options) {
   const std::vector<uint8_t> bytes = encode_image(image, image_format_of(path), options);
-  const std::string part = concat(path, ".", ::getpid(), ".part");
-  bool ok;
-  int error = 0;
-  {
-    images::File file(part, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    ok = file.fd() >= 0 && images::write_all(file.fd(), bytes) && ::fsync(file.fd()) == 0 && file.close();
-    error = errno;
-  }
-  if (ok && ::rename(part.c_str(), path.c_str()) != 0) {
-    ok = false;
-    error = errno;
-  }
-  if (!ok) ::unlink(part.c_str());
-  require<FileError>(ok, printable(path), ": cannot write (", std::strerror(error), ")");
+  AtomicFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
 }
 
 }  // namespace rocm_sd

@@ -8,6 +8,8 @@
 
 #include <jpeglib.h>
 
+#include <jerror.h>
+
 #include "base/error.hpp"
 #include "pipeline/images/codecs.hpp"
 
@@ -25,12 +27,20 @@ void leave(j_common_ptr info) {
   error->manager.format_message(info, error->message);
   std::longjmp(error->jump, 1);
 }
-void stay_silent(j_common_ptr, int) {}
+// A warning (a level below 0) says that pixels were made up: the file is cut short, or its code is broken. A
+// few are about what is beside the pixels.
+void count_warning(j_common_ptr info, int level) {
+  if (level >= 0) return;
+  const int code = info->err->msg_code;
+  if (code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM) return;
+  auto* error = reinterpret_cast<JumpingError*>(info->err);
+  if (info->err->num_warnings++ == 0) info->err->format_message(info, error->message);
+}
 
 void install(JumpingError& error, jpeg_error_mgr*& slot) {
   slot = jpeg_std_error(&error.manager);
   error.manager.error_exit = leave;
-  error.manager.emit_message = stay_silent;
+  error.manager.emit_message = count_warning;
 }
 
 // Pixels as the file's colour space gives them: 3 channels, or 4 for CMYK. `pixels` grows through the
@@ -68,7 +78,6 @@ bool decode(Bytes bytes, int64_t max_pixels, Decoded& out, JumpingError& error) 
     // A file cut short decodes with a warning and grey rows; a picture with invented rows is not what was
     // asked for.
     if (info.err->num_warnings > 0) {
-      std::strcpy(error.message, "the file is damaged or cut short");
       jpeg_destroy_decompress(&info);
       return false;
     }
@@ -142,7 +151,7 @@ Image decode_jpeg(Bytes bytes, const std::string& name) {
   JumpingError error{};
   const bool ok = decode(bytes, kMaxPixels, d, error);
   const std::unique_ptr<uint8_t, decltype(&std::free)> pixels(d.pixels, &std::free);
-  require<FormatError>(ok, name, ": not a readable JPEG (", error.message, ")");
+  require<FormatError>(ok, name, ": not a readable JPEG: damaged or cut short (", error.message, ")");
   require_size(d.width, d.height, name);
   require<OutOfMemoryError>(pixels != nullptr, name, ": no memory for ", d.width, " x ", d.height, " pixels");
   Image out{d.width, d.height, {}, {}};

@@ -1,10 +1,13 @@
-// PNG through libpng's simplified API; text chunks by a bounded walk of our own, so that no callback can
-// jump.
+// PNG through libpng. Its errors leave by longjmp, so the function that decodes owns nothing with a
+// destructor; text and EXIF come by a bounded walk of our own, so that no callback can jump.
 #include <png.h>
 #include <zlib.h>
 
 #include <algorithm>
+#include <csetjmp>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
@@ -104,38 +107,120 @@ void append_text_chunk(std::vector<uint8_t>& out, const std::string& text) {
     append_chunk(out, "iTXt", key + std::string("\0\0\0\0\0", 5) + sanitize_utf8(text));
 }
 
-struct PngReader {
+struct PngWriter {
   png_image image{};
-  PngReader() { image.version = PNG_IMAGE_VERSION; }
-  ~PngReader() { png_image_free(&image); }
+  PngWriter() { image.version = PNG_IMAGE_VERSION; }
+  ~PngWriter() { png_image_free(&image); }
 };
+
+// What is read so far, and what libpng said; in reach of its callbacks.
+struct Source {
+  Bytes bytes;
+  size_t at = 0;
+  char message[200] = "";
+};
+
+void read_bytes(png_structp png, png_bytep to, size_t count) {
+  auto& source = *static_cast<Source*>(png_get_io_ptr(png));
+  if (count > source.bytes.size() - source.at) png_error(png, "the file is cut short");
+  std::memcpy(to, source.bytes.data() + source.at, count);
+  source.at += count;
+}
+void keep_error(png_structp png, png_const_charp text) {
+  auto& source = *static_cast<Source*>(png_get_error_ptr(png));
+  std::strncpy(source.message, text, sizeof(source.message) - 1);
+  png_longjmp(png, 1);
+}
+void ignore_warning(png_structp, png_const_charp) {}
+
+struct Decoded {
+  int64_t width = 0, height = 0;
+  bool has_alpha = false;
+  uint8_t* rgba = nullptr;    // malloc'd
+  png_bytep* rows = nullptr;  // malloc'd: where each row lies in it
+};
+
+// Eight bits a sample as the file has them: of 16 bits the high eight, as Pillow reads them, and no gamma.
+// The caller frees what `out` has, whatever comes back.
+bool decode(Source& source, Decoded& out) {
+  png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source, keep_error, ignore_warning);
+  png_infop info = png ? png_create_info_struct(png) : nullptr;
+  if (!info || setjmp(png_jmpbuf(png))) {
+    png_destroy_read_struct(&png, &info, nullptr);
+    return false;
+  }
+  png_set_read_fn(png, &source, read_bytes);
+  png_set_user_limits(png, 0x7fffffff, 0x7fffffff);  // the size is checked below, with its own message
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+  png_read_info(png, info);
+  out.width = png_get_image_width(png, info);
+  out.height = png_get_image_height(png, info);
+  if (out.width <= kMaxPixels && out.height <= kMaxPixels && out.width * out.height <= kMaxPixels) {
+    const int type = png_get_color_type(png, info);
+    out.has_alpha = (type & PNG_COLOR_MASK_ALPHA) != 0 || png_get_valid(png, info, PNG_INFO_tRNS) != 0;
+    png_set_expand(png);  // palettes, grey below 8 bits, tRNS
+    png_set_strip_16(png);
+    if ((type & PNG_COLOR_MASK_COLOR) == 0) png_set_gray_to_rgb(png);
+    png_set_add_alpha(png, 0xff, PNG_FILLER_AFTER);
+    png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    const auto height = static_cast<size_t>(out.height), row = static_cast<size_t>(out.width) * 4;
+    if (png_get_rowbytes(png, info) != row) png_error(png, "unknown layout of pixels");
+    out.rgba = static_cast<uint8_t*>(std::calloc(height, row));
+    out.rows = static_cast<png_bytep*>(std::calloc(height, sizeof(png_bytep)));
+    if (!out.rgba || !out.rows) png_error(png, "no memory");
+    for (size_t y = 0; y < height; ++y) out.rows[y] = out.rgba + y * row;
+    png_read_image(png, out.rows);
+    png_read_end(png, nullptr);
+  }
+  png_destroy_read_struct(&png, &info, nullptr);
+  return true;
+}
+
+// The data of the chunks of a file in order, until `take(type, data)` returns true.
+template <class Take>
+void walk_chunks(Bytes bytes, const Take& take) {
+  for (size_t at = sizeof(kSignature); bytes.size() >= at + 12;) {
+    const size_t length = big_endian(&bytes[at]);
+    if (length > bytes.size() - at - 12) break;
+    const std::string_view type(reinterpret_cast<const char*>(&bytes[at + 4]), 4);
+    if (length <= kMaxTextBytes && take(type, bytes.subspan(at + 8, length))) break;
+    at += 12 + length;
+  }
+}
+
+int orientation_of(Bytes bytes) {
+  int orientation = 1;
+  walk_chunks(bytes, [&](std::string_view type, Bytes data) {
+    if (type == "eXIf") orientation = parse_exif(data).orientation;
+    return type == "eXIf";
+  });
+  return orientation;
+}
 
 }  // namespace
 
 Image decode_png(Bytes bytes, const std::string& name) {
-  PngReader reader;
-  png_image& png = reader.image;
-  require<FormatError>(png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) != 0, name,
-                       ": not a readable PNG (", png.message, ")");
-  require_size(png.width, png.height, name);
-  const bool has_alpha = (png.format & PNG_FORMAT_FLAG_ALPHA) != 0;
-  png.format = PNG_FORMAT_RGBA;
-  std::vector<uint8_t> rgba(size_t{png.width} * png.height * 4);
-  require<FormatError>(png_image_finish_read(&png, nullptr, rgba.data(), 0, nullptr) != 0, name,
-                       ": damaged PNG (", png.message, ")");
-  Image out{static_cast<int>(png.width), static_cast<int>(png.height), {}, {}};
-  const size_t pixels = rgba.size() / 4;
-  out.rgb.resize(pixels * 3);
-  if (has_alpha) out.alpha.resize(pixels);
-  for (size_t i = 0; i < pixels; ++i) {
-    std::copy_n(&rgba[4 * i], 3, &out.rgb[3 * i]);
-    if (has_alpha) out.alpha[i] = rgba[4 * i + 3];
+  Source source{bytes};
+  Decoded d;
+  const bool ok = decode(source, d);
+  const std::unique_ptr<uint8_t, decltype(&std::free)> pixels(d.rgba, &std::free);
+  const std::unique_ptr<png_bytep, decltype(&std::free)> rows(d.rows, &std::free);
+  require<FormatError>(ok, name, ": not a readable PNG (", printable(source.message), ")");
+  require_size(d.width, d.height, name);
+  Image out{static_cast<int>(d.width), static_cast<int>(d.height), {}, {}};
+  const size_t count = static_cast<size_t>(d.width) * static_cast<size_t>(d.height);
+  out.rgb.resize(count * 3);
+  if (d.has_alpha) out.alpha.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    std::copy_n(d.rgba + 4 * i, 3, &out.rgb[3 * i]);
+    if (d.has_alpha) out.alpha[i] = d.rgba[4 * i + 3];
   }
-  return out;
+  return upright(out, orientation_of(bytes));
 }
 
 std::vector<uint8_t> encode_png(const Image& image, const std::string& parameters) {
-  PngReader writer;
+  PngWriter writer;
   png_image& png = writer.image;
   png.width = static_cast<png_uint_32>(image.width);
   png.height = static_cast<png_uint_32>(image.height);
@@ -156,15 +241,13 @@ std::vector<uint8_t> encode_png(const Image& image, const std::string& parameter
 std::string png_parameters(Bytes bytes, const std::string& name) {
   require<FormatError>(bytes.size() >= 8 && std::memcmp(bytes.data(), kSignature, 8) == 0, name,
                        ": not a PNG");
-  for (size_t at = 8; bytes.size() - at >= 12;) {
-    const size_t length = big_endian(&bytes[at]);
-    if (length > bytes.size() - at - 12) break;
-    const std::string_view type(reinterpret_cast<const char*>(&bytes[at + 4]), 4);
-    if (length <= kMaxTextBytes)
-      if (auto text = chunk_text(type, bytes.subspan(at + 8, length))) return *text;
-    at += 12 + length;
-  }
-  return "";
+  std::string out;
+  walk_chunks(bytes, [&](std::string_view type, Bytes data) {
+    auto text = chunk_text(type, data);
+    if (text) out = std::move(*text);
+    return text.has_value();
+  });
+  return out;
 }
 
 }  // namespace rocm_sd::images

@@ -109,12 +109,12 @@ class WideModel {
 };
 
 TEST(WideModelInBf16, DrawsTheHostsPictureWithEverySampler) {
-  if (test_gpu_is_emulated()) GTEST_SKIP() << "40 million parameters take an emulator hours";
   const WideModel model;
   Pipeline gpu = model.load("bf16", test_gpu()), exact = model.load("f32", host_device());
   for (const SamplerRow& sampler : samplers()) {
+    if (test_gpu_is_emulated() && sampler.name != "euler") continue;
     GenerateRequest request = apple(sampler.name, 1);
-    request.steps = 4;
+    request.steps = test_gpu_is_emulated() ? 1 : 4;
     const Image want = exact.generate(request).pictures[0].image;
     const double distance = psnr(gpu.generate(request).pictures[0].image, want);
     fmt::print("{:20} {:.1f} dB\n", sampler.name, distance);

@@ -32,6 +32,14 @@ TEST(StrictJson, RefusesWhatHidesSomething) {
     EXPECT_THROW(parse_json(text, {}, "t"), FormatError) << text;
 }
 
+TEST(StrictJson, NonfiniteNumbersAreTextsThatNobodyTakesForANumber) {
+  const auto json = parse_json(R"({"a": NaN, "b": [-Infinity, Infinity], "c": "NaN Infinity"})",
+                               {.nonfinite_as_text = true}, "t");
+  EXPECT_EQ(json["a"], "NaN");
+  EXPECT_EQ(json["b"], (nlohmann::json{"-Infinity", "Infinity"}));
+  EXPECT_EQ(json["c"], "NaN Infinity");
+}
+
 TEST(StrictJson, KeepsItsLimits) {
   EXPECT_NO_THROW(parse_json("[[[]]]", {.max_depth = 3}, "t"));
   EXPECT_THROW(parse_json("[[[]]]", {.max_depth = 2}, "t"), FormatError);

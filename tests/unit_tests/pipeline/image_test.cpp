@@ -11,8 +11,11 @@
 #include <fstream>
 #include <random>
 
+#include <zlib.h>
+
 #include "base/error.hpp"
 #include "pipeline/images/codecs.hpp"
+#include "pipeline/pixels.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -59,7 +62,7 @@ TEST(Image, TruncationAtEveryByteIsAnErrorOrAWholePicture) {
     for (size_t n = 0; n + 1 < whole.size(); ++n) {
       const std::vector<uint8_t> part(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(n));
       try {
-        EXPECT_EQ(decode_image(part, "part").rgb.size(), image.rgb.size());
+        EXPECT_EQ(decode_image(part, "part").rgb, decode_image(whole, "whole").rgb) << n;
       } catch (const FormatError&) {
       }
       try {
@@ -68,6 +71,100 @@ TEST(Image, TruncationAtEveryByteIsAnErrorOrAWholePicture) {
       }
     }
   }
+}
+
+// A larger JPEG, cut anywhere in its pixels, baseline as our own writer makes it: half a picture is none.
+TEST(Image, CutJpegsAreRefused) {
+  const auto whole = encode_image(gradient(96, 80), ImageFormat::kJpeg, {.quality = 80});
+  for (size_t n = 2; n + 16 < whole.size(); n += 3)
+    EXPECT_THROW(decode_image({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(n)}, "cut"), FormatError)
+        << n;
+  // An end marker behind the cut does not make it whole; bytes behind the end do no harm.
+  for (const double part : {0.5, 0.9}) {
+    std::vector<uint8_t> cut(
+        whole.begin(), whole.begin() + static_cast<ptrdiff_t>(part * static_cast<double>(whole.size())));
+    cut.insert(cut.end(), {0xff, 0xd9});
+    EXPECT_THROW(decode_image(cut, "cut"), FormatError) << part;
+  }
+  std::vector<uint8_t> more = whole;
+  more.insert(more.end(), 100, 0x20);
+  EXPECT_EQ(decode_image(more, "more").rgb, decode_image(whole, "whole").rgb);
+}
+
+// PNG files by hand: chunks around raw samples, as the specification has them.
+std::vector<uint8_t> png_chunk(const std::string& type, std::vector<uint8_t> data) {
+  std::vector<uint8_t> out;
+  const auto append = [&out](uint32_t v) {
+    for (const int shift : {24, 16, 8, 0}) out.push_back(static_cast<uint8_t>(v >> shift));
+  };
+  append(static_cast<uint32_t>(data.size()));
+  data.insert(data.begin(), type.begin(), type.end());
+  out.insert(out.end(), data.begin(), data.end());
+  append(static_cast<uint32_t>(crc32(0, data.data(), static_cast<uInt>(data.size()))));
+  return out;
+}
+std::vector<uint8_t> png_file(uint8_t width, uint8_t height, uint8_t bits, uint8_t type,
+                              const std::vector<uint8_t>& rows, const std::vector<uint8_t>& extra = {}) {
+  std::vector<uint8_t> out = {0x89, 'P', 'N', 'G', 13, 10, 26, 10};
+  const auto add = [&out](const std::vector<uint8_t>& bytes) {
+    out.insert(out.end(), bytes.begin(), bytes.end());
+  };
+  add(png_chunk("IHDR", {0, 0, 0, width, 0, 0, 0, height, bits, type, 0, 0, 0}));
+  add(extra);
+  uLongf size = compressBound(static_cast<uLong>(rows.size()));
+  std::vector<uint8_t> packed(size);
+  compress(packed.data(), &size, rows.data(), static_cast<uLong>(rows.size()));
+  packed.resize(size);
+  add(png_chunk("IDAT", packed));
+  add(png_chunk("IEND", {}));
+  return out;
+}
+
+TEST(Image, SixteenBitPngsGiveTheHighByteWhateverGammaTheyName) {
+  // Colour types: grey, RGB, grey and alpha, RGBA.
+  for (const auto& [type, samples] : {std::pair(0, 1), {2, 3}, {4, 2}, {6, 4}}) {
+    std::vector<uint8_t> wide, narrow;
+    for (int y = 0; y < 3; ++y) {
+      wide.push_back(0);  // no filter
+      narrow.push_back(0);
+      for (int i = 0; i < 4 * samples; ++i) {
+        const auto v = static_cast<uint8_t>(30 + 17 * i + 40 * y);
+        wide.insert(wide.end(), {v, static_cast<uint8_t>(255 - v)});
+        narrow.push_back(v);
+      }
+    }
+    const auto gamma = png_chunk("gAMA", {0, 1, 0x86, 0xa0});  // 1.0
+    const Image eight = decode_image(png_file(4, 3, 8, static_cast<uint8_t>(type), narrow), "eight");
+    EXPECT_EQ(eight.rgb[0], 30);
+    for (const auto& extra : {std::vector<uint8_t>(), gamma}) {
+      const Image sixteen =
+          decode_image(png_file(4, 3, 16, static_cast<uint8_t>(type), wide, extra), "sixteen");
+      EXPECT_EQ(sixteen.rgb, eight.rgb) << type;
+      EXPECT_EQ(sixteen.alpha, eight.alpha) << type;
+      EXPECT_EQ(sixteen.alpha.empty(), type < 4);
+    }
+  }
+}
+
+TEST(Image, OrientationOfPngs) {
+  const std::vector<uint8_t> rows = {0, 0, 1, 2, 0, 3, 4, 5};  // 3 x 2, grey
+  const Image plain = decode_image(png_file(3, 2, 8, 0, rows), "plain");
+  for (uint8_t orientation = 1; orientation <= 8; ++orientation) {
+    // A TIFF header and one entry: Orientation, SHORT.
+    const auto exif = png_chunk("eXIf", {'M', 'M', 0, 42, 0, 0, 0,           8, 0, 1, 0x01, 0x12, 0,
+                                         3,   0,   0, 0,  1, 0, orientation, 0, 0, 0, 0,    0,    0});
+    const Image turned = decode_image(png_file(3, 2, 8, 0, rows, exif), "turned");
+    EXPECT_EQ(turned.rgb, images::upright(plain, orientation).rgb) << int{orientation};
+    EXPECT_EQ(turned.width, orientation < 5 ? 3 : 2);
+  }
+}
+
+TEST(Image, TransparencyIsLaidOverWhite) {
+  // 0, a half and all of a dark pixel: Pillow's paste gives these.
+  const Image image{3, 1, {40, 80, 120, 40, 80, 120, 40, 80, 120}, {0, 128, 255}};
+  const std::vector<float> pixels = image_to_floats(image, 3, 1);
+  const int want[] = {255, 255, 255, 147, 167, 187, 40, 80, 120};
+  for (size_t i = 0; i < 9; ++i) EXPECT_EQ(std::lround((pixels[i] + 1) * 127.5f), want[i]) << i;
 }
 
 TEST(Image, RandomDamageNeverCrashes) {

@@ -69,7 +69,21 @@ TEST_F(OptionsTest, BadValuesAreRefusedByName) {
   EXPECT_TRUE(refusal("batch", "1000000").starts_with("batch: expected"));
   EXPECT_TRUE(refusal("strength", "nan").starts_with("strength: expected"));
   EXPECT_TRUE(refusal("mmap", "maybe").starts_with("mmap: expected"));
-  EXPECT_TRUE(refusal("sigmas", "1,,2").starts_with("sigmas: expected"));
+  for (const char* bad : {"1,,2", "", ",", "1,", ",1"})
+    EXPECT_TRUE(refusal("sigmas", bad).starts_with("sigmas: expected")) << bad;
+  for (const char* bad : {"01", "-0", "0x10", "1 ", "+1", "1\n"})
+    EXPECT_TRUE(refusal("steps", bad).starts_with("steps: expected")) << bad;
+  for (const char* bad : {"-0", "1e-400", "0x1p3", "00.5", "1\n", "+1"})
+    EXPECT_TRUE(refusal("strength", bad).starts_with("strength: expected")) << bad;
+  for (const char* name :
+       {"model", "vae", "unet", "text-encoder", "text-encoder-2", "taesd", "device", "variant"})
+    EXPECT_TRUE(refusal(name, "").find("expected") != std::string::npos) << name;
+  for (const char* bad : {"../..", "..", ".", "a/b", "a b", "x..y", ".x"})
+    EXPECT_TRUE(refusal("variant", bad).starts_with("variant: expected")) << bad;
+  for (const char* name : {"prompt", "negative-prompt"})
+    for (const auto& [bad, at] :
+         {std::pair("caf\xe9", "offset 3"), {"\xff", "offset 0"}, {"\xed\xa0\x80", "offset 0"}})
+      EXPECT_NE(refusal(name, bad).find(at), std::string::npos) << refusal(name, bad);
   EXPECT_EQ(refusal("setps", "3"), "unknown option \"setps\"; did you mean \"steps\"?");
   EXPECT_NE(refusal("\x1b[31m", "3").find("\\x1b"), std::string::npos);
 }
@@ -100,7 +114,10 @@ TEST(OutputName, FillsInAndNumbers) {
   EXPECT_EQ(output_name(dir + "same.webp", {2, 2, 0, ""}), dir + "same_2.webp");
   EXPECT_TRUE(std::filesystem::is_directory(dir));
   std::filesystem::remove_all(dir);
-  EXPECT_THROW(output_name("{nonsense}.png", {}), UsageError);
+  EXPECT_EQ(output_name(dir + "{index:05d}.png", {3, 9, 42, ""}), dir + "00003.png");
+  for (const char* bad : {"{nonsense}.png", "{seed:x}.png", "{index:05f}.png", "{index:}.png", "{Index}.png",
+                          "{ seed }.png", "{index:+3}.png"})
+    EXPECT_THROW(output_name(dir + bad, {}), UsageError) << bad;
   EXPECT_THROW(output_name("picture.gif", {}), UsageError);
   EXPECT_THROW(output_name("/proc/nowhere/picture.png", {}), FileError);
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "runtime/stop_request.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -55,6 +56,29 @@ TEST_F(ProgramTest, PlansThenCapturesThenReplays) {
       1 << 16);  // the arena moves: the graph must be captured again, not replayed into freed memory
   program.run();
   EXPECT_EQ(to_floats(host_device(), y)[0], 12.0f);
+}
+
+// A long launch on the host looks at the request itself; what it leaves undone is never used.
+TEST(StopRequest, IsSeenInsideALaunch) {
+  Arena arena(host_device());
+  Exec ex(arena);
+  int asked = 0, done = 0;
+  const CancelCheck check = [&] { return ++asked > 10; };
+  const auto body = [&] {
+    StopRequest stop;
+    for (int i = 0; i < 1000; ++i)
+      if (!stop.asked()) ++done;
+  };
+  ex.launch({"long", "test", 1, 1}, body);
+  EXPECT_EQ(done, 1000) << "nobody can ask";
+  done = 0;
+  ex.cancel = &check;
+  EXPECT_THROW(ex.launch({"long", "test", 1, 1}, body), CancelledError);
+  EXPECT_EQ(done, 9);  // one question came before the launch
+  ex.cancel = nullptr;
+  done = 0;
+  ex.launch({"long", "test", 1, 1}, body);
+  EXPECT_EQ(done, 1000) << "the request ended with its launch";
 }
 
 TEST_F(ProgramTest, StopsWhenCancelled) {

@@ -223,6 +223,19 @@ TEST_F(TokenizerFolder, NamesAGitLfsPointer) {
   EXPECT_NE(load_error().find("Git LFS"), std::string::npos);
 }
 
+TEST_F(TokenizerFolder, MergesThatDoNotMakeTheVocabulary) {
+  write("vocab.json", byte_vocabulary(",\"a\":610,\"b</w>\":611,\"ab</w>\":612"));
+  write("merges.txt", "#version: 0.2\na b</w>\n");
+  EXPECT_EQ(ClipTokenizer::from_folder(folder_).encode("ab"), Ids{612});
+  for (const char* merges : {"", "#version: 0.2\n"}) {
+    write("merges.txt", merges);
+    EXPECT_NE(load_error().find("merges.txt: its 0 merges"), std::string::npos) << load_error();
+    EXPECT_NE(load_error().find("ab</w>"), std::string::npos);
+  }
+  write("special_tokens_map.json", R"({"pad_token": "ab</w>"})");  // added whole: no merge is needed
+  EXPECT_NO_THROW(ClipTokenizer::from_folder(folder_));
+}
+
 TEST_F(TokenizerFolder, ReadsTheConfiguration) {
   write("vocab.json", byte_vocabulary(",\"a</w>\":610,\"!\":611"));
   write("merges.txt", "#version: 0.2\n");

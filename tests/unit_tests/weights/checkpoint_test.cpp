@@ -134,6 +134,22 @@ TEST(Checkpoint, RefusesBrokenFolders) {
   }
 }
 
+// What a Diffusers model names must be there, and numbers must be numbers.
+TEST(Checkpoint, SchedulersOfFolders) {
+  const TemporaryFolder folder;
+  write_folder(folder, 48, 48);
+  EXPECT_THAT(Checkpoint::open(folder.path()).notes(), testing::Contains(HasSubstr("assumed are epsilon")));
+  const std::string scheduler = R"("scheduler":["diffusers","PNDMScheduler"])";
+  folder.write("model_index.json", concat(R"({"_class_name":"StableDiffusionPipeline",
+      "unet":["diffusers","UNet2DConditionModel"],"text_encoder":["transformers","CLIPTextModel"],)",
+                                          scheduler, "}"));
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("scheduler/scheduler_config.json: is missing"));
+  folder.write("scheduler/scheduler_config.json", R"({"beta_start": NaN, "lambda_min_clipped": -Infinity})");
+  const Checkpoint model = Checkpoint::open(folder.path());
+  EXPECT_EQ(model.scheduler_config()->at("beta_start"), "NaN");
+  EXPECT_EQ(model.scheduler_config()->at("lambda_min_clipped"), "-Infinity");
+}
+
 TEST(Checkpoint, PicklesOnlyNameTheConversion) {
   const TemporaryFolder folder;
   write_folder(folder, 48, 48);
@@ -208,6 +224,23 @@ TEST(Inspect, EscapesWhatFilesSay) {
   EXPECT_THAT(text, HasSubstr("red \\x1b[31m\\x0aSteps: 1"));
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_EQ(report["components"][0]["dtypes"]["f16"]["bytes"], 4);
+}
+
+TEST(Convert, ACancelledRunLeavesNothing) {
+  for (const char* target : {"new.safetensors", "new"}) {
+    const TemporaryFolder folder;
+    write_folder(folder, 48, 48);
+    int pieces = 0;
+    EXPECT_THROW(convert(folder.path(), folder / target, {.cancelled = [&] { return ++pieces > 3; }}),
+                 CancelledError);
+    EXPECT_EQ(pieces, 4);
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("new")) << entry.path();
+    // And the whole run may follow, into a folder that is there already, too.
+    convert(folder.path(), folder / target, {});
+    convert(folder.path(), folder / target, {.overwrite = true});
+    EXPECT_TRUE(std::filesystem::exists(folder / target));
+  }
 }
 
 TEST(Convert, RefusesTargetsThatExistAndOddTypes) {

@@ -1,0 +1,48 @@
+#include "apps/cli/option_notes.hpp"
+
+#include "base/error.hpp"
+#include "schedulers/sampler.hpp"
+
+namespace rocm_sd::cli {
+namespace {
+
+// Whether the sampler draws noise by eta, or can: DDIM's and DPM++ SDE's kin.
+bool uses_eta(const std::string& sampler) {
+  if (sampler == "auto") return true;  // what that is, is known later
+  const SamplerRow& row = find_sampler(sampler);
+  return row.eta > 0 || row.name.starts_with("ddim");
+}
+
+}  // namespace
+
+std::vector<std::string> options_without_effect(const std::set<std::string>& given,
+                                                const GenerateRequest& request, const ModelInfo& model) {
+  std::vector<std::string> out;
+  const auto note = [&](const char* name, bool has_effect, const std::string& why) {
+    if (given.contains(name) && !has_effect) out.push_back(concat("--", name, " has no effect: ", why));
+  };
+  const bool sdxl = model.kind.starts_with("sdxl"), refiner = model.kind.starts_with("sdxl_refiner");
+  const bool instruct = model.kind.find("instruct") != model.kind.npos;
+  const std::string is = concat("this model is ", model.kind);
+  try {
+    note("eta", uses_eta(request.sampler), concat("the sampler ", request.sampler, " draws no noise by it"));
+  } catch (const UsageError&) {  // an unknown sampler is refused by name, later
+  }
+  note("strength", request.init_image.has_value() && !instruct,
+       instruct ? is : "there is no --init-image to start from");
+  note("mask-blur", request.mask.has_value(), "there is no --mask");
+  note("image-cfg-scale", instruct, concat(is, ", not instruct-pix2pix"));
+  note("variation-seed", request.variation_strength > 0, "--variation-strength is 0");
+  note("variation-strength", request.variation_strength > 0, "0 is no variation");
+  note("emphasis", !request.plain_prompt, "--plain-prompt reads no weights");
+  note("schedule", request.sigmas.empty(), "--sigmas names the noise levels");
+  for (const char* name : {"aesthetic-score", "negative-aesthetic-score"})
+    note(name, refiner, concat(is, ", not the SDXL refiner"));
+  for (const char* name : {"original-width", "original-height", "crop-left", "crop-top"})
+    note(name, sdxl, concat(is, ", not SDXL"));
+  note("text-encoder-2", sdxl, concat(is, ", which has one text encoder"));
+  note("text-encoder", !refiner, concat(is, ", which has the second text encoder alone"));
+  return out;
+}
+
+}  // namespace rocm_sd::cli

@@ -1,0 +1,132 @@
+// rocm-sd tokenize: what a prompt becomes: token ids, their pieces of text, weights and chunks.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/commands.hpp"
+#include "apps/cli/values.hpp"
+#include "base/error.hpp"
+#include "base/utf8.hpp"
+#include "pipeline/model_tokenizer.hpp"
+
+namespace rocm_sd::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TokenizeCommand {
+  std::string prompt, model, tokenizer;
+  bool plain = false, json = false;
+};
+
+struct NamedTokenizer {
+  std::string encoder;
+  ModelTokenizer own;
+};
+
+// The tokenizers of a model's text encoders, a folder's, or CLIP's.
+std::vector<NamedTokenizer> wanted_tokenizers(const TokenizeCommand& c) {
+  std::vector<NamedTokenizer> out;
+  if (!c.model.empty()) {
+    const Checkpoint model = Checkpoint::open(c.model);
+    for (const Component component : {Component::kTextEncoder, Component::kTextEncoder2}) {
+      if (model.find(component) == nullptr) continue;
+      const nlohmann::json& config = model.config(component);
+      const auto positions = config.find("max_position_embeddings");
+      const bool given = positions != config.end() && positions->is_number_integer();
+      out.push_back({std::string(component_name(component)),
+                     open_tokenizer(model, component, given ? positions->get<int64_t>() : 77)});
+    }
+    require<FormatError>(!out.empty(), printable(c.model), ": has no text encoder");
+    return out;
+  }
+  const bool shipped = c.tokenizer.empty();
+  ModelTokenizer own{shipped ? ClipTokenizer::shipped() : ClipTokenizer::from_folder(c.tokenizer),
+                     {},
+                     shipped ? "shipped" : printable(c.tokenizer)};
+  own.chunks.max_length = own.tokenizer.max_length();
+  own.chunks.pad_id = own.tokenizer.pad_id();
+  out.push_back({"tokenizer", std::move(own)});
+  return out;
+}
+
+Json chunk_json(const PromptChunk& chunk, const ClipTokenizer& tokenizer) {
+  Json pieces = Json::array();
+  for (const int32_t id : chunk.ids) pieces.push_back(tokenizer.token(id));
+  return {{"ids", chunk.ids},
+          {"pieces", pieces},
+          {"weights", chunk.weights},
+          {"eos_position", chunk.eos_position}};
+}
+
+Json tokenized(const NamedTokenizer& named, const TokenizeCommand& c) {
+  const ModelTokenizer& own = named.own;
+  Json out = {
+      {"encoder", named.encoder}, {"vocabulary", own.vocabulary}, {"chunk_length", own.chunks.max_length}};
+  ChunkedPrompt prompt;
+  if (c.plain) {
+    PlainTokens plain = plain_tokens(own.tokenizer, c.prompt, own.chunks);
+    prompt.token_count = plain.chunk.eos_position - 1;
+    prompt.chunks.push_back(std::move(plain.chunk));
+    out["left_out"] = plain.cut_text;
+  } else {
+    prompt = chunk_prompt(own.tokenizer, extract_lora_tags(c.prompt).text, own.chunks);
+  }
+  out["tokens"] = prompt.token_count;
+  out["chunks"] = Json::array();
+  for (const PromptChunk& chunk : prompt.chunks) out["chunks"].push_back(chunk_json(chunk, own.tokenizer));
+  return out;
+}
+
+void print_text(const Json& encoder) {
+  const Json& chunks = encoder.at("chunks");
+  fmt::print("{}: {} tokens in {} chunk{} of {} ids, vocabulary: {}\n",
+             encoder.at("encoder").get<std::string>(), encoder.at("tokens").get<int>(), chunks.size(),
+             chunks.size() == 1 ? "" : "s", encoder.at("chunk_length").get<int>(),
+             encoder.at("vocabulary").get<std::string>());
+  for (size_t n = 0; n < chunks.size(); ++n) {
+    const Json& chunk = chunks[n];
+    const auto last = chunk.at("eos_position").get<size_t>(), length = chunk.at("ids").size();
+    fmt::print("chunk {}\n", n + 1);
+    for (size_t i = 0; i <= last; ++i) {
+      const auto weight = chunk.at("weights")[i].get<float>();
+      fmt::print("  {:>3}  {:>6}  {}{}\n", i, chunk.at("ids")[i].get<int>(),
+                 printable(chunk.at("pieces")[i].get<std::string>()),
+                 weight == 1.0f ? "" : fmt::format("  weight {:g}", weight));
+    }
+    if (last + 1 < length)
+      fmt::print("  {:>3}  {:>6}  {}  padding, {} times\n", last + 1, chunk.at("ids")[last + 1].get<int>(),
+                 printable(chunk.at("pieces")[last + 1].get<std::string>()), length - last - 1);
+  }
+}
+
+void run_tokenize(const TokenizeCommand& c) {
+  const std::string problem = utf8_problem(c.prompt);
+  require<UsageError>(problem.empty(), "prompt: ", problem);
+  require<UsageError>(c.model.empty() || c.tokenizer.empty(), "expected --model or --tokenizer, got both");
+  Json all = Json::array();
+  for (const NamedTokenizer& named : wanted_tokenizers(c)) all.push_back(tokenized(named, c));
+  if (c.json) return fmt::print("{}\n", all.dump(2));
+  for (const Json& encoder : all) print_text(encoder);
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  auto c = std::make_shared<TokenizeCommand>();
+  CLI::App* sub = app.add_subcommand("tokenize", "print a prompt's token ids, pieces, weights and chunks");
+  sub->add_option("PROMPT", c->prompt, "the text, with (word:1.2), [word] and BREAK as in A1111")
+      ->required()
+      ->type_name("");
+  add_text(sub, "-m,--model", c->model, "a model, whose text encoders' vocabularies are used [CLIP's]")
+      ->type_name("PATH");
+  add_text(sub, "--tokenizer", c->tokenizer, "a folder with vocab.json and merges.txt, or tokenizer.json")
+      ->type_name("FOLDER");
+  sub->add_flag("--plain-prompt", c->plain,
+                "no weights, one chunk that is cut: Diffusers' reading of a prompt");
+  sub->add_flag("--json", c->json, "print JSON");
+  sub->callback([c] { run_tokenize(*c); });
+}
+
+}  // namespace rocm_sd::cli
