@@ -221,6 +221,16 @@ int64_t rank_of(const AdapterModule& module, const WeightStore& tensors) {
   }
 }
 
+// A flag, which tools store as a bool, an integer or a float.
+bool flag(const WeightStore& tensors, const std::string& name) {
+  const TensorEntry& entry = *tensors.at(name).ref.entry;
+  require<FormatError>(entry.numel() == 1, tensors.title(), ": ", printable(name),
+                       ": expected one value, got ", entry.shape);
+  char bytes[8] = {};
+  tensors.at(name).ref.file->read(entry, 0, std::min<uint64_t>(entry.bytes, sizeof bytes), bytes);
+  return std::any_of(std::begin(bytes), std::end(bytes), [](char byte) { return byte != 0; });
+}
+
 double scalar(const WeightStore& tensors, const std::string& name) {
   require<FormatError>(tensors.shape(name).numel() == 1, tensors.title(), ": ", printable(name),
                        ": expected one number, got ", tensors.shape(name));
@@ -359,7 +369,7 @@ void AdapterFile::add(const std::string& stem, Parts parts, const AdapterTargets
   const AdapterTargets::Target& target = *targets.find(stem, "weight");
   AdapterModule module{*roles.kind, stem, target.name, std::move(parts)};
   module.rank = rank_of(module, tensors_);
-  if (module.has("on_input")) module.on_input = scalar(tensors_, module.parts.at("on_input")) != 0;
+  if (module.has("on_input")) module.on_input = flag(tensors_, module.parts.at("on_input"));
   if (module.rank > 0) {
     const std::string_view layer = std::string_view(target.name).substr(0, target.name.rfind('.'));
     module.scale = module.has("alpha")
@@ -374,6 +384,7 @@ void AdapterFile::add(const std::string& stem, Parts parts, const AdapterTargets
 void AdapterFile::check_finite() const {
   std::vector<float> values;
   for (const auto& [name, tensor] : tensors_.weights()) {
+    if (parse_adapter_key(name).role == "on_input") continue;  // a flag
     values.resize(static_cast<size_t>(tensor.shape.numel()));
     tensors_.read(name, tensor.shape, DType::kF32, values.data());
     const auto bad = std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });

@@ -223,7 +223,7 @@ def lora_tucker(weight, r=3):
 def ia3(weight, on_input):
     v = torch.randn(weight.shape[1] if on_input else weight.shape[0]) * 0.5
     shape = [1, -1] if on_input else [-1, 1]
-    return ({"weight": v.reshape(shape), "on_input": torch.tensor(bool(on_input)).to(torch.uint8)},
+    return ({"weight": v.reshape(shape), "on_input": torch.tensor(bool(on_input))},
             weight * (1 + v.reshape(shape + [1] * (weight.dim() - 2))))
 
 

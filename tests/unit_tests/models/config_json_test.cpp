@@ -122,8 +122,10 @@ TEST(UNetConfigJson, HostileValuesAreNamed) {
   EXPECT_THAT(with("norm_num_groups", 0), HasSubstr("norm_num_groups"));
   EXPECT_THAT(with("norm_eps", "x"), HasSubstr("norm_eps: expected a number"));
   EXPECT_THAT(with("transformer_layers_per_block", 1000000), HasSubstr("transformer_layers_per_block"));
+  for (const char* field : {"transformer_layers_per_block", "reverse_transformer_layers_per_block"})
+    EXPECT_THAT(with(field, 0), HasSubstr(concat(field, ": expected an integer 1..64")));
   EXPECT_THAT(with("transformer_layers_per_block", json::parse("[[1], 1, 1, 1]")),
-              HasSubstr("transformer_layers_per_block: expected an integer 0..64, or a list of 2"));
+              HasSubstr("transformer_layers_per_block: expected an integer 1..64, or a list of 2"));
   json deep = sd15_unet();
   deep["layers_per_block"] = 16;
   deep["transformer_layers_per_block"] = 64;
