@@ -207,5 +207,5 @@ def _set_processors(module: nn.Module, cache_text: bool) -> int:
 
 
 def _is_diffusers(cls: type) -> bool:
-    call = getattr(cls, "__call__", None)
+    call = getattr(cls, "__call__", None)  # noqa: B004 (its module, not whether it can be called)
     return cls.__module__.startswith("diffusers.") and getattr(call, "__module__", "").startswith("diffusers.")

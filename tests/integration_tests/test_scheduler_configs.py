@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import random
 import re
 
@@ -262,7 +261,7 @@ def test_refusals_are_of_what_diffusers_has_too(tool):
     """What is refused stays a short list: each of these fields, and no other."""
     refused = set()
     for name in CLASSES:
-        jobs = [j for j in jobs_of(name, False)]
+        jobs = list(jobs_of(name, False))
         for job, got in zip(jobs, tool({"jobs": [j | {"plan_only": True} for j in jobs]})):
             if "error" in got:
                 refused |= {f for f in re.findall(r'"(\w+)"', got["error"]) if f in job["config"]}

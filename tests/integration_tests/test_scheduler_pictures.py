@@ -9,8 +9,8 @@ import diffusers
 import numpy as np
 import pytest
 import torch
-from pictures import psnr, read_picture
-from test_pipeline import NEGATIVE, PROMPT, SCALE, SEED, STEPS, deterministic, diffusers_picture, drawing, init_image, link, our_picture
+from pictures import psnr
+from test_pipeline import NEGATIVE, PROMPT, SCALE, SEED, STEPS, diffusers_picture, drawing, init_image, link, our_picture
 
 
 def with_config(model, folder, class_name: str, **options):

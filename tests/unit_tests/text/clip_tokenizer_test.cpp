@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/paths.hpp"
 
 namespace rocm_sd {
