@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/format.hpp"
 #include "models/clip.hpp"
 #include "models/taesd.hpp"
 #include "models/unet.hpp"

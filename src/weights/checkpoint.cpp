@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/format.hpp"
 #include "weights/checkpoint_parts.hpp"
 #include "weights/ldm_export.hpp"
 

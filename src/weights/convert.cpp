@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/file.hpp"
+#include "base/format.hpp"
 #include "base/json.hpp"
 #include "weights/component_loader.hpp"
 #include "weights/component_tensors.hpp"

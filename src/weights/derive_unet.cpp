@@ -1,8 +1,10 @@
 #include "weights/derive_unet.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/format.hpp"
 #include "weights/name_extent.hpp"
 
 namespace rocm_sd {

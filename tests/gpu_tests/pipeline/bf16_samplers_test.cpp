@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "gpu_tests/gpu_test.hpp"
 #include "models/unet.hpp"
 #include "pipeline/load.hpp"

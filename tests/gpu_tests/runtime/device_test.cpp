@@ -1,4 +1,5 @@
 // A GPU as the runtime uses it: memory, copies, launches, graphs, events, and what goes wrong.
+#include <cstring>
 #include <numeric>
 #include <random>
 

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/dtype.hpp"
+#include "base/format.hpp"
 #include "unit_tests/emulator/assembler.hpp"
 
 namespace rocm_sd::emu {
