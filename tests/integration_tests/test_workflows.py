@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 # Goals that a machine of GitHub's runs by other means, or that need what no runner has.
-NOT_NIGHTLY = {"test", "test-gpu-sanitize"}  # .ci/run on every push; NVIDIA's compute-sanitizer takes hours
+# .ci/run on every push; NVIDIA's compute-sanitizer takes hours; another emulator's checkout, which the user names.
+NOT_NIGHTLY = {"test", "test-gpu-sanitize", "test-emu-differential"}
 
 
 @pytest.fixture(scope="module")
