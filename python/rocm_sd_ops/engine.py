@@ -120,13 +120,16 @@ def engine_version() -> str:
 
 
 def _options(values: dict[str, Any]) -> ctypes.Array:
-    """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on."""
+    """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on, a list of LoRAs or
+    embeddings is one option each."""
     pairs = []
     for name, value in values.items():
         if value is None or value is False:
             continue
-        text = "true" if value is True else ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-        pairs.append((name.replace("_", "-").encode(), text.encode()))
+        repeats = name in ("lora", "embedding") and isinstance(value, (list, tuple))
+        for one in value if repeats else [value]:
+            text = "true" if one is True else ",".join(map(str, one)) if isinstance(one, (list, tuple)) else str(one)
+            pairs.append((name.replace("_", "-").encode(), text.encode()))
     array = (_Option * (len(pairs) + 1))()
     for slot, pair in zip(array, pairs):
         slot.name, slot.value = pair
@@ -168,6 +171,7 @@ class ROCmOptimizedPipeline:
         self._closed = False
         self._settings: dict[str, Any] = {"device": _device_name(device), "dtype": _dtype_name(torch_dtype, dtype), **options}
         self._tensors = tensors or {}
+        self._embeddings: dict[str, str] = {}
         self._model = model
         if model is not None:
             self._open(progress)
@@ -243,6 +247,20 @@ class ROCmOptimizedPipeline:
         made._folder = folder
         return made
 
+    def load_textual_inversion(self, path: Union[str, Path], token: Optional[str] = None) -> None:
+        """Vectors of a .safetensors file, for which later prompts may write its name or the token that it holds; with `token`
+        that name only."""
+        if token is not None and (not token or "=" in token):
+            raise ValueError(f"token {token!r}: expected a name without =")
+        self._embeddings[token if token is not None else str(path)] = f"{token}={path}" if token is not None else str(path)
+
+    def unload_textual_inversion(self, token: Optional[str] = None) -> None:
+        """Forgets what was loaded as `token` (or as that path), or everything."""
+        if token is None:
+            self._embeddings.clear()
+        elif self._embeddings.pop(token, None) is None:
+            raise ValueError(f"token {token!r}: no textual inversion was loaded as that, only {sorted(self._embeddings)}")
+
     def cancel(self) -> None:
         """From another thread: stops the running call within a step; it raises Cancelled."""
         self._cancel.value = 1
@@ -276,6 +294,7 @@ class ROCmOptimizedPipeline:
             if generator is not None:
                 seed, rng = _seed_of(generator)
                 options = {"rng": rng} | options
+            options["embedding"] = [*self._embeddings.values(), *_listed(options.get("embedding"))]
             wanted = _options({
                 "prompt": prompt, "negative_prompt": negative_prompt, "width": width, "height": height,
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
@@ -339,6 +358,10 @@ class ROCmOptimizedPipeline:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _listed(value: Any) -> list:
+    return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _device_name(device: Any) -> str:
