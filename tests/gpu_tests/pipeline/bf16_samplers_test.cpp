@@ -57,8 +57,9 @@ TEST(Bf16AsWideModelsCompute, LosesNoMoreThanOnTheCpu) {
            cpu = load_pipeline({.model = model, .dtype = "bf16"}, host_device());
   unsetenv("ROCM_SD_BF16");
   Pipeline exact = load_pipeline({.model = model, .dtype = "f32"}, host_device());
-  // Small pictures of a small model are chaotic: over 30 samplers on an H200 the difference of two such medians had a
-  // standard deviation of 5 dB. A sampler may fall three of them behind; their mean, of which the deviation is 1 dB, 3 dB.
+  // Small pictures of a small model are chaotic: over 30 samplers on an H200 the difference of two such
+  // medians had a standard deviation of 5 dB. A sampler may fall three of them behind; their mean, of which
+  // the deviation is 1 dB, 3 dB.
   constexpr double kMargin = 15, kMeanMargin = 3;
   double gpu_sum = 0, cpu_sum = 0;
   int drawn = 0;

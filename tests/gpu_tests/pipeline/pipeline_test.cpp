@@ -257,7 +257,8 @@ TEST(PipelineMemory, TheUnetsWeightsShrinkWhereNothingElseHelps) {
   Pipeline pipeline = load_pipeline(options, test_gpu());
   EXPECT_LE(pipeline.plan(request).total(), options.vram_budget);
   // Its VAE works in bands, the other's does not: another order of sums.
-  EXPECT_GE(psnr(pipeline.generate(request).pictures[0].image, narrow.generate(request).pictures[0].image), 50);
+  EXPECT_GE(psnr(pipeline.generate(request).pictures[0].image, narrow.generate(request).pictures[0].image),
+            50);
   EXPECT_NE(pipeline.info().dtype.find("int8"), std::string::npos);
   options.weights = "f16";
   EXPECT_THROW(load_pipeline(options, test_gpu()).plan(request), OutOfMemoryError);
