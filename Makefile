@@ -152,21 +152,22 @@ test-tsan: deps  ## unit tests under ThreadSanitizer
 	# report_signal_unsafe: the SIGBUS guard leaves its handler by siglongjmp, and what follows is no handler any more.
 	OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1:report_signal_unsafe=0 ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
 
-# Needs no network and no Diffusers: ROCM_SD_SKIP_DEPS=1 where the packages cannot be asked for. Python files are taken by their
-# mark, so that others, which import Diffusers, are not even read.
+# Needs no network: ROCM_SD_SKIP_DEPS=1 where the packages cannot be asked for. Diffusers and transformers make the small random
+# models. Python files are taken by their mark, so that others, which need more, are not even read.
 test-gpu: deps  ## everything on a GPU: the device that ROCM_SD_TEST_DEVICE names (cuda, hip:1), else the first usable one
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests rocm-sd rocm_sd
-	missing=$$($(GPU_TEST_PYTHON) -c 'import importlib.util as u; print(*[m for m in ("torch", "numpy", "safetensors", "PIL", "pytest") if not u.find_spec(m)])' 2>/dev/null || echo Python)
+	missing=$$($(GPU_TEST_PYTHON) -c 'import importlib.util as u; print(*[m for m in ("torch", "numpy", "safetensors", "PIL", "pytest", "diffusers", "transformers") if not u.find_spec(m)])' 2>/dev/null || echo Python)
 	if [ -z "$$missing" ]; then
 	  for kind in sd15 sd21v sdxl; do
 	    [ -e $(GPU_TEST_MODELS)/$$kind ] || $(GPU_TEST_PYTHON) tools/checkpoints/make_random_checkpoint.py $$kind $(GPU_TEST_MODELS)/$$kind --tiny --small-vocab --dtype fp32
 	  done
 	fi
 	status=0
-	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do ROCM_SD_TEST_MODELS=$(GPU_TEST_MODELS) "$$test" || status=1; done
+	[ ! -d $(GPU_TEST_MODELS) ] || export ROCM_SD_TEST_MODELS=$(GPU_TEST_MODELS)
+	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do "$$test" || status=1; done
 	if [ -n "$$missing" ]; then
-	  echo "test-gpu: the Python half was not run, because $(GPU_TEST_PYTHON) has no $$missing"
+	  echo "test-gpu: the Python half was not run, and of the models the demo model alone, because $(GPU_TEST_PYTHON) has no $$missing"
 	else
 	  cmake --preset $(PRESET) -DROCM_SD_TORCH_PYTHON="$$($(GPU_TEST_PYTHON) -c 'import sys; print(sys.executable)')"
 	  cmake --build $(BUILD) -j $(JOBS) --target rocm_sd_torch
