@@ -207,7 +207,7 @@ def test_textual_inversion_as_diffusers_names_it(pipe, tmp_path):
     def draw(prompt):
         return pipe(prompt, num_inference_steps=2, seed=7, output_type="np", guidance_scale=9.0, **SIZE).images
 
-    width = 24
+    width = 64
     save_file({"<toy>": torch.randn(2, width, generator=torch.Generator().manual_seed(0))}, tmp_path / "toy.safetensors")
     plain = draw("a <toy>, red")
     pipe.load_textual_inversion(tmp_path / "toy.safetensors", token="<other>")
