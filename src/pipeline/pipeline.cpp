@@ -68,7 +68,7 @@ void Pipeline::State::use_loras(const GenerateRequest& request) {
 MemoryPlan Pipeline::plan(const GenerateRequest& request) {
   State& s = *state_;
   const ResolvedRequest resolved = resolve_request(request, s.components, s.schedule);
-  const TokenRows rows = s.text.tokenise(request, resolved.uses_negative());
+  const TokenRows rows = s.text.tokenise(resolved);
   s.use_loras(request);
   return s.with_savings([&] { return s.plan(resolved, rows); });
 }
