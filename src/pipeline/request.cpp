@@ -138,7 +138,8 @@ void cut_schedule(ResolvedRequest& out, const NoiseSchedule& noise) {
   };
   if (r.denoising_end) {
     const auto kept = steps_from(cutoff(*r.denoising_end));
-    if (static_cast<size_t>(kept) + 1 < levels.size()) out.sampling.finish_factor = 1;
+    out.sampling.cut_steps = out.sampling.schedule.steps() - static_cast<int>(kept);
+    if (out.sampling.cut_steps > 0) out.sampling.finish_factor = 1;
     levels.resize(static_cast<size_t>(kept) + 1);
   }
   if (r.denoising_start) {

@@ -105,7 +105,9 @@ SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& re
   }
   plan.schedule_kind = args.kind;
   plan.schedule = make_schedule(noise, args);
-  plan.full_sigma_max = plan.schedule.levels.front().sigma;
+  const std::vector<NoiseLevel>& levels = plan.schedule.levels;
+  plan.full_sigma_max = levels.front().sigma;
+  plan.full_sigma_min = levels.back().sigma > 0 ? levels.back().sigma : levels[levels.size() - 2].sigma;
   // Where the sampler lands by timesteps of its own, the stride says so; other samplers go to the next level.
   if (row->name != "ddim" && row->name != "ddim_trailing" && row->name != "plms") plan.schedule.stride = 0;
   if (row->name != "plms") plan.schedule.calls.clear();
