@@ -106,12 +106,7 @@ SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c
     s = *c.native_sampling;
   else if (r.sampler != "auto")
     s.sampler = r.sampler;
-  if (r.schedule != "auto" && r.schedule != "automatic") {
-    s.schedule = r.schedule;
-    s.schedule_is_set = false;
-  } else if (r.sampler != "auto") {
-    s.schedule = "automatic";
-  }
+  set_schedule(s, r.schedule);
   // Diffusers' inpainting pipeline sets skip_prk_steps.
   if (r.mask && s.schedule_args.pndm == PndmStart::kRungeKutta) s.schedule_args.pndm = PndmStart::kPlms;
   s.schedule_args.sdxl = c.kind == ModelKind::kSdxl || c.kind == ModelKind::kSdxlRefiner;

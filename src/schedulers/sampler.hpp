@@ -122,6 +122,10 @@ struct SamplingPlan {
   double finish_factor = 1;  // of the latents after the last step
   int unet_calls() const;    // how often the UNet will run, guidance being one batch
 };
+// Gives the request another schedule: a spacing of Diffusers' in place of that of the configuration that the
+// request comes from, or any other schedule, which takes nothing of a configuration's. "automatic" leaves it.
+// Throws UsageError for an unknown name.
+void set_schedule(SamplingRequest& request, const std::string& name);
 // Resolves names and options and makes the schedule. Throws UsageError that names the offending option.
 SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& request);
 

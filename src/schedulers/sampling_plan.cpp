@@ -66,18 +66,30 @@ SamplerOptions fill_options(const SamplerRow& row, const SamplerOptions& given) 
   return options;
 }
 
+bool is_spacing(ScheduleKind kind) {
+  return kind == ScheduleKind::kLinspace || kind == ScheduleKind::kLeading || kind == ScheduleKind::kTrailing;
+}
 bool made_of_timesteps(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::kDdim:
-    case ScheduleKind::kDdimUniform:
-    case ScheduleKind::kLinspace:
-    case ScheduleKind::kLeading:
-    case ScheduleKind::kTrailing: return true;
-    default: return false;
-  }
+  return is_spacing(kind) || kind == ScheduleKind::kDdim || kind == ScheduleKind::kDdimUniform;
 }
 
 }  // namespace
+
+void set_schedule(SamplingRequest& request, const std::string& name) {
+  const std::optional<ScheduleKind> kind = parse_schedule(name);
+  if (!kind) return;
+  ScheduleArgs& args = request.schedule_args;
+  if (!request.schedule_is_set || !is_spacing(*kind)) {
+    args = {};
+    request.schedule = name;
+    request.schedule_is_set = false;
+    return;
+  }
+  if (args.grid == TimestepGrid::kFractional && is_spacing(args.kind))
+    request.start_scale =
+        *kind == ScheduleKind::kLeading ? StartScale::kVariancePreserving : StartScale::kSigma;
+  args.kind = *kind;
+}
 
 SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& request) {
   const auto [row, suffix] = resolve(request.sampler);
@@ -112,8 +124,9 @@ SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& re
   if (row->name != "ddim" && row->name != "ddim_trailing" && row->name != "plms") plan.schedule.stride = 0;
   if (row->name != "plms") plan.schedule.calls.clear();
   const int steps = plan.schedule.steps();
-  plan.schedule = truncate_for_strength(noise, plan.schedule, request.strength, request.strength_rule,
-                                        request.schedule_is_set ? request.steps : 0);
+  plan.schedule =
+      truncate_for_strength(noise, plan.schedule, request.strength, request.strength_rule,
+                            request.schedule_is_set && request.sigmas.empty() ? request.steps : 0);
   plan.skipped_steps = steps - plan.schedule.steps();
 
   if (row->space == LatentSpace::kVarianceExploding) {

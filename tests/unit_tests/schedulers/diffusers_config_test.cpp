@@ -161,6 +161,56 @@ TEST(DiffusersConfig, OfEdm) {
   EXPECT_THROW(plan_sampling(noise, {.sampler = "LCM"}), UsageError);
 }
 
+// A schedule of another project is the same with a configuration as without one: PNDM's calls and stride, the
+// end at the least sigma and rounded timesteps belong to the file's spacing.
+TEST(DiffusersConfig, ANamedScheduleTakesNothingOfTheFiles) {
+  for (const std::string name : {"PNDMScheduler", "DEISMultistepScheduler", "DDIMScheduler",
+                                 "EulerDiscreteScheduler", "UniPCMultistepScheduler", "LCMScheduler"}) {
+    const auto config = parse_diffusers_scheduler(
+        "{\"_class_name\": \"" + name +
+            R"(", "beta_start": 0.00085, "beta_end": 0.012, "set_alpha_to_one": false, "use_karras_sigmas": true,
+               "final_sigmas_type": "sigma_min", "skip_prk_steps": true})",
+        "x");
+    const NoiseSchedule noise(config.noise);
+    SamplingRequest request = config.request;
+    request.steps = 12;
+    set_schedule(request, "Exponential");
+    const SamplingPlan plan = plan_sampling(noise, request);
+    const SamplingPlan want =
+        plan_sampling(noise, {.sampler = config.request.sampler, .schedule = "exponential", .steps = 12});
+    EXPECT_EQ(plan.schedule.sigmas(), want.schedule.sigmas()) << name;
+    EXPECT_EQ(plan.schedule.calls, want.schedule.calls) << name;
+    for (size_t i = 0; i < want.schedule.levels.size(); ++i)
+      EXPECT_EQ(plan.schedule.levels[i].timestep, want.schedule.levels[i].timestep) << name << ' ' << i;
+  }
+}
+
+// What Class.from_config(config, timestep_spacing=...) does.
+TEST(DiffusersConfig, ANamedSpacingReplacesTheFiles) {
+  const auto plan_of = [](const std::string& text, const char* schedule) {
+    auto config = parse_diffusers_scheduler(text, "x");
+    config.request.steps = 10;
+    set_schedule(config.request, schedule);
+    return plan_sampling(NoiseSchedule(config.noise), config.request);
+  };
+  const SamplingPlan pndm = plan_of(kSd15, "trailing");
+  EXPECT_EQ(pndm.schedule.calls.size(), 11u);
+  EXPECT_EQ(pndm.schedule.stride, 100);
+  EXPECT_EQ(pndm.schedule.levels.front().timestep, 999);
+  EXPECT_EQ(plan_of(R"({"_class_name": "DDIMScheduler"})", "trailing").schedule.levels.back().sigma, 0);
+  const SamplingPlan euler =
+      plan_of(R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": "leading"})", "linspace");
+  EXPECT_EQ(euler.start_factor, euler.schedule.levels.front().sigma);
+  EXPECT_EQ(plan_of(kSd15, "Automatic").schedule.levels.front().timestep, 901);  // the file's own
+}
+
+TEST(DiffusersConfig, StrengthIsAShareOfGivenSigmas) {
+  auto config = parse_diffusers_scheduler(kSd15, "x");
+  config.request.sigmas = {10, 5, 2, 1, 0.5};
+  config.request.strength = 0.6;
+  EXPECT_EQ(plan_sampling(NoiseSchedule(config.noise), config.request).schedule.steps(), 3);
+}
+
 TEST(DiffusersConfig, DamageNeverCrashes) {
   std::mt19937 random(3);
   for (int round = 0; round < 3000; ++round) {
