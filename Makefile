@@ -23,6 +23,7 @@ BENCH_DEVICE ?= cpu
 BENCH_BASELINES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rocm-sd/baselines
 EMU_TARGETS ?= gfx1100 gfx1201 gfx942
 EMU_FULL ?= *Full*/f16
+COUNT_TARGETS ?= gfx1100 gfx1151 gfx1200 gfx1201 gfx90a gfx942
 CK_TARGETS ?= gfx942 gfx1100
 
 # A passive wait: threads that spin at a barrier take the cores from those that work.
@@ -182,12 +183,12 @@ test-gpu-sanitize: deps  ## the kernels' GPU tests on small shapes under NVIDIA'
 
 test-emu: deps deps-gpu  ## ops, models and pipeline on emulated AMD GPUs under checking, then SD 1.5's layers in real size
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
-	cmake --build $(BUILD) --target kernels test_gpu_kernels test_gpu_models test_gpu_pipeline -j $(JOBS)
+	cmake --build $(BUILD) --target kernels test_gpu_kernels test_gpu_models test_gpu_pipeline test_gpu_measurement -j $(JOBS)
 	for target in $(EMU_TARGETS); do
 	  export ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1
 	  begin=$$SECONDS
 	  for test in kernels models pipeline; do $(BUILD)/tests/gpu_tests/test_gpu_$$test; done
-	  for test in kernels models; do $(BUILD)/tests/gpu_tests/test_gpu_$$test --gtest_filter='$(EMU_FULL)'; done
+	  for test in kernels models measurement; do $(BUILD)/tests/gpu_tests/test_gpu_$$test --gtest_filter='$(EMU_FULL)'; done
 	  echo "emu:$$target took $$((SECONDS - begin)) s"
 	done
 
@@ -210,14 +211,24 @@ test-all-archs: deps deps-gpu  ## compile the kernels for every target that the 
 	cmake --build build/all-archs -j $(JOBS)
 	$(PYTHON) tools/report/kernel_report.py --build build/all-archs --check --every
 
-kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator counts in the kernels of EMU_TARGETS
+kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator counts in the kernels of COUNT_TARGETS
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
-	cmake --build $(BUILD) --target bench_emulated $(addprefix kernels_,$(EMU_TARGETS)) -j $(JOBS)
+	cmake --build $(BUILD) --target bench_emulated -j $(JOBS)
+	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
+	cmake --build build/all-archs --target $(addprefix kernels_,$(COUNT_TARGETS)) -j $(JOBS)
 	mkdir -p share/counts
-	for target in $(EMU_TARGETS); do $(BUILD)/tests/performance_tests/bench_emulated --write share/counts $$target all all; done
+	for target in $(COUNT_TARGETS); do
+	  ROCM_SD_KERNELS=build/all-archs/lib $(BUILD)/tests/performance_tests/bench_emulated --write share/counts $$target all all
+	done
 
-kernel-report:  ## write docs/reference/kernel-report anew from the kernels that PRESET has built
+kernel-report:  ## write docs/reference/kernel-report anew from the kernels that PRESET has built (all-archs: every table)
 	$(PYTHON) tools/report/kernel_report.py --build $(BUILD)
+
+model-shapes: deps  ## write tests/data/model_shapes.txt anew: the problems of SD 1.5 and SDXL in full size, from the planner
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) --target rocm-sd -j $(JOBS)
+	$(CLI) bench --mode shapes >tests/data/model_shapes.new
+	mv tests/data/model_shapes.new tests/data/model_shapes.txt
 
 test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with oneDNN 3 in place of the system's
 	tools/fetch/fetch_onednn3.sh build/onednn3-root $(VENV)/bin/python
@@ -313,5 +324,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: model-shapes demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

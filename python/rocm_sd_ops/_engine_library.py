@@ -112,13 +112,16 @@ def engine_version() -> str:
 
 
 def option_list(values: dict[str, Any]) -> ctypes.Array:
-    """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on."""
+    """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on, a list of LoRAs or
+    embeddings is one option each."""
     pairs = []
     for name, value in values.items():
         if value is None or value is False:
             continue
-        text = "true" if value is True else ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-        pairs.append((name.replace("_", "-").encode(), text.encode()))
+        repeats = name in ("lora", "embedding") and isinstance(value, (list, tuple))
+        for one in value if repeats else [value]:
+            text = "true" if one is True else ",".join(map(str, one)) if isinstance(one, (list, tuple)) else str(one)
+            pairs.append((name.replace("_", "-").encode(), text.encode()))
     array = (Option * (len(pairs) + 1))()
     for slot, pair in zip(array, pairs):
         slot.name, slot.value = pair

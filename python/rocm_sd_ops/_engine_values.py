@@ -16,6 +16,11 @@ from ._engine_library import Inputs, Picture, Result, Tensor
 TYPES = {"float32": b"F32", "float16": b"F16", "bfloat16": b"BF16"}
 
 
+def listed(value: Any) -> list:
+    """What an option that may be given several times was given: one value or a list."""
+    return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+
+
 def device_name(device: Any) -> str:
     """The engine's name of a device as PyTorch names it: on ROCm "cuda" is AMD's."""
     name = str(device)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Union
 
 from ._engine_library import Callbacks, Cancelled, EngineError, ProgressFn, Result, engine_library, engine_version, option_list
-from ._engine_values import (TYPES, EngineOutput, device_name, dtype_name, inputs_of, live_tensors, output_of, path_of, seed_of,
+from ._engine_values import (TYPES, EngineOutput, device_name, dtype_name, inputs_of, listed, live_tensors, output_of, path_of, seed_of,
                              write_configs)
 
 __all__ = ["Cancelled", "EngineError", "EngineOutput", "Progress", "ROCmOptimizedPipeline", "engine_library", "engine_version"]
@@ -49,6 +49,7 @@ class ROCmOptimizedPipeline:
         self._closed = False
         self._settings: dict[str, Any] = {"device": device_name(device), "dtype": dtype_name(torch_dtype, dtype), **options}
         self._tensors = tensors or {}
+        self._embeddings: dict[str, str] = {}
         self._model = model
         if model is not None:
             self._open(progress)
@@ -133,6 +134,20 @@ class ROCmOptimizedPipeline:
         made._folder = folder
         return made
 
+    def load_textual_inversion(self, path: Union[str, Path], token: Optional[str] = None) -> None:
+        """Vectors of a .safetensors file, for which later prompts may write its name or the token that it holds; with `token`
+        that name only."""
+        if token is not None and (not token or "=" in token):
+            raise ValueError(f"token {token!r}: expected a name without =")
+        self._embeddings[token if token is not None else str(path)] = f"{token}={path}" if token is not None else str(path)
+
+    def unload_textual_inversion(self, token: Optional[str] = None) -> None:
+        """Forgets what was loaded as `token` (or as that path), or everything."""
+        if token is None:
+            self._embeddings.clear()
+        elif self._embeddings.pop(token, None) is None:
+            raise ValueError(f"token {token!r}: no textual inversion was loaded as that, only {sorted(self._embeddings)}")
+
     def cancel(self) -> None:
         """From another thread: stops the running call within a step; it raises Cancelled."""
         self._cancel.value = 1
@@ -169,6 +184,7 @@ class ROCmOptimizedPipeline:
             if generator is not None:
                 seed, rng = seed_of(generator)
                 options = {"rng": rng} | options
+            options["embedding"] = [*self._embeddings.values(), *listed(options.get("embedding"))]
             wanted = option_list({
                 "prompt": prompt, "negative_prompt": negative_prompt, "width": width, "height": height,
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,

@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "base/utf8.hpp"
 #include "pipeline/adapters.hpp"
+#include "pipeline/embeddings.hpp"
 #include "pipeline/latents_file.hpp"
 
 namespace rocm_sd {
@@ -132,6 +133,9 @@ const std::vector<OptionRow>& rows() {
        }},
       {"lora-dir", "", "Model", "FOLDER", "where LoRAs are found by name, folders below it too",
        load_text(&LoadOptions::lora_dir)},
+      {"embedding-dir", "", "Model", "FOLDER",
+       "where embeddings (textual inversion) are found by name, folders below it too",
+       load_text(&LoadOptions::embedding_dir)},
       {"mmap", "", "Model", "", "map weight files instead of reading them",
        [](OptionTargets& t, std::string_view v) { load_of(t).mmap = parse_flag(v); }},
 
@@ -150,6 +154,12 @@ const std::vector<OptionRow>& rows() {
       {"lora", "", "Prompt", "FILE[:W[:TE]]",
        "LoRA to draw with and its weights for UNet and text encoders; may be given several times",
        [](OptionTargets& t, std::string_view v) { request_of(t).loras.push_back(parse_lora_use(v)); }, true},
+      {"embedding", "", "Prompt", "[NAME=]FILE",
+       "textual inversion that the prompts may name; may be given several times",
+       [](OptionTargets& t, std::string_view v) {
+         request_of(t).embeddings.push_back(parse_embedding_use(v));
+       },
+       true},
       {"emphasis", "", "Prompt", "MODE", "how (word:1.2) acts: original, no norm, ignore [original]",
        text(&Request::emphasis)},
       {"plain-prompt", "", "Prompt", "", "no weights, cut at 77 tokens: Diffusers' reading of a prompt",
