@@ -237,7 +237,8 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   return out;
 }
 
-std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index) {
+std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index,
+                             const std::string& embedding_hashes) {
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
   Infotext info{r.prompt, r.negative_prompt.value_or(""), {}};
@@ -260,10 +261,13 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   add("Model", components.info.name);
   add_hash("VAE hash", components.vae_hash);
   if (!components.vae_name.empty()) add("VAE", components.vae_name);
+  if (!components.tiny_vae && components.vae->config().half_size_finest)
+    add("VAE decoder", "finest level at half size");
   std::string hashes;
   for (const ActiveAdapter& lora : components.adapters)
     hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
   if (!hashes.empty()) add("Lora hashes", hashes);
+  if (!embedding_hashes.empty()) add("TI hashes", embedding_hashes);
   if (varied) {
     add("Variation seed", std::to_string(r.variation_seed + index));
     add("Variation seed strength", number_text(r.variation_strength));
