@@ -2,6 +2,7 @@
 #include "server/server.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "apps/cli/commands.hpp"
 #include "apps/cli/values.hpp"
@@ -60,7 +61,13 @@ void add_models(CLI::App* sub, ServeCommand& c) {
     const std::string name = row.name;
     if (std::string_view(row.group) != "Model" || name == "model" || name == "device" || name == "lora-dir")
       continue;
-    const auto take = [&o, name](const std::string& value) { o.load.emplace_back(name, value); };
+    // Workers have a folder of their own as the current one.
+    const std::string_view kind = row.value;
+    const bool is_path = kind == "PATH" || kind == "FOLDER" || kind == "FILE";
+    const auto take = [&o, name, is_path](const std::string& value) {
+      o.load.emplace_back(name,
+                          is_path && !value.empty() ? std::filesystem::absolute(value).string() : value);
+    };
     if (row.value[0] == '\0')
       sub->add_flag_callback("--" + name, [take] { take("true"); }, row.help)->group("Models");
     else

@@ -200,7 +200,7 @@ def test_a_damaged_picture_fails_its_job_alone(server):
     (b"OPTIONS /v1/jobs HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.com\r\nConnection: close\r\n\r\n", b" 403 "),
 ])
 def test_bad_http(server, data, status):
-    answer = server.raw(data)
+    answer = server.raw(data, seconds=1)
     assert status in answer.split(b"\r\n", 1)[0], answer[:300]
     assert server.get("/health").status_code == 200
 
