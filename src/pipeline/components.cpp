@@ -171,7 +171,9 @@ struct Loader {
   void load_vae() {
     if (checkpoint().find(Component::kVae) || !checkpoint().find(Component::kTinyVae)) load_full_vae();
     report();
-    if (checkpoint().find(Component::kTinyVae)) load_tiny_vae();
+    if (!checkpoint().find(Component::kTinyVae)) return;
+    if (options.fast_vae) log().warn("fast-vae: no effect: the tiny VAE decodes");
+    load_tiny_vae();
   }
 
   void load_full_vae() {
@@ -186,6 +188,10 @@ struct Loader {
       config.latents_mean.clear();
       config.latents_std.clear();
     }
+    require<UsageError>(!options.fast_vae || config.channels.size() > 1,
+                        "fast-vae: ", config_title(checkpoint(), Component::kVae),
+                        " has one level and doubles nothing");
+    config.half_size_finest = options.fast_vae;
     out.vae = VaeDecoder::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kVae)),
                                out.dtype, out.vae_weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(VaeDecoder(config)));

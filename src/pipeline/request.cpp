@@ -261,6 +261,8 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   add("Model", components.info.name);
   add_hash("VAE hash", components.vae_hash);
   if (!components.vae_name.empty()) add("VAE", components.vae_name);
+  if (!components.tiny_vae && components.vae->config().half_size_finest)
+    add("VAE decoder", "finest level at half size");
   std::string hashes;
   for (const ActiveAdapter& lora : components.adapters)
     hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
