@@ -221,7 +221,7 @@ struct Loader {
           checkpoint().is_folder() ? (model / "scheduler/scheduler_config.json").string() : model.string();
       const bool sd = (out.kind == ModelKind::kSd1 || out.kind == ModelKind::kSd2) && !out.is_instruct();
       const DiffusersSchedulerConfig config = read_diffusers_scheduler(
-          json->dump(), file, sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain);
+          *json, file, sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain);
       try {
         NoiseSchedule check(config.noise);
       } catch (const UsageError& e) {
