@@ -48,10 +48,14 @@ json edm_scheduler_config(const TensorSet& tensors) {
   // CosXL: the schedule that its folder has.
   const double least = tensors.find(kLeast) ? values_of(tensors, kLeast, 1)[0] : 0.002;
   const double most = values_of(tensors, kMost, 1)[0];
-  require<FormatError>(least < most, printable(tensors.path().string()), ": ", kLeast, ": expected less than ",
-                       kMost, ", ", most, ", got ", least);
-  return {{"_class_name", "EDMEulerScheduler"}, {"prediction_type", "v_prediction"}, {"sigma_data", 1.0},
-          {"sigma_max", most},                  {"sigma_min", least},                {"sigma_schedule", "exponential"}};
+  require<FormatError>(least < most, printable(tensors.path().string()), ": ", kLeast,
+                       ": expected less than ", kMost, ", ", most, ", got ", least);
+  return {{"_class_name", "EDMEulerScheduler"},
+          {"prediction_type", "v_prediction"},
+          {"sigma_data", 1.0},
+          {"sigma_max", most},
+          {"sigma_min", least},
+          {"sigma_schedule", "exponential"}};
 }
 
 json edm_vae_fields(const TensorSet& tensors) {
