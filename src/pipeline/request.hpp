@@ -29,7 +29,9 @@ struct ResolvedRequest {
 ResolvedRequest resolve_request(const GenerateRequest& request, const Components& components,
                                 const NoiseSchedule& schedule);
 
-// A1111's infotext for picture `index` of the batch.
-std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index);
+// A1111's infotext for picture `index` of the batch. embedding_hashes: of the embeddings that the prompts
+// name.
+std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index,
+                             const std::string& embedding_hashes);
 
 }  // namespace rocm_sd

@@ -198,3 +198,25 @@ def test_torch_dtype(engine, tiny_model):
 
     with engine.ROCmOptimizedPipeline.from_pretrained(tiny_model("sd15"), torch_dtype=torch.bfloat16, device="cpu") as made:
         assert "bf16" in made("a cat", num_inference_steps=1, seed=1, **SIZE).parameters[0]
+
+
+def test_textual_inversion_as_diffusers_names_it(pipe, tmp_path):
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    def draw(prompt):
+        return pipe(prompt, num_inference_steps=2, seed=7, output_type="np", guidance_scale=9.0, **SIZE).images
+
+    width = 64
+    save_file({"<toy>": torch.randn(2, width, generator=torch.Generator().manual_seed(0))}, tmp_path / "toy.safetensors")
+    plain = draw("a <toy>, red")
+    pipe.load_textual_inversion(tmp_path / "toy.safetensors", token="<other>")
+    assert np.array_equal(draw("a <toy>, red"), plain)
+    other = draw("a <other>, red")
+    pipe.unload_textual_inversion("<other>")
+    pipe.load_textual_inversion(tmp_path / "toy.safetensors")
+    assert np.array_equal(draw("a <toy>, red"), other) and not np.array_equal(other, plain)
+    pipe.unload_textual_inversion()
+    assert np.array_equal(draw("a <toy>, red"), plain)
+    with pytest.raises(ValueError, match="no textual inversion was loaded as that"):
+        pipe.unload_textual_inversion("<toy>")
