@@ -46,8 +46,10 @@ struct EmbeddingUse {
 struct LoadOptions {
   std::string model;  // Diffusers folder, or a single .safetensors file
   std::string vae, unet, text_encoder,
-      text_encoder_2;           // replace a component: file or folder; empty: the model's own
-  std::string taesd;            // decode with TAESD or TAESDXL instead of the VAE
+      text_encoder_2;  // replace a component: file or folder; empty: the model's own
+  std::string taesd;   // decode with TAESD or TAESDXL instead of the VAE
+  // Decode with the VAE's finest level at half size, and resize the picture twofold: an approximation.
+  bool fast_vae = false;
   std::string device = "auto";  // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
   std::string dtype = "auto";   // auto, f16 (GPUs), bf16, f32: what products are computed in
   // How the UNet's matrices and filters are held: auto (as dtype says), or 8 bits and a scale for each output

@@ -1,4 +1,5 @@
-"""The engine's library and its C interface in ctypes: structs, the search for librocm_sd.so, option lists."""
+"""The engine's library and its C interface in ctypes: structs, the search for librocm_sd.so, option lists. Needs nothing but the
+standard library, so that benchmarks/engine.py reads this file without the package and its PyTorch."""
 
 from __future__ import annotations
 
@@ -65,6 +66,20 @@ def _library_candidates() -> list[str]:
     return [str(path) for path in found if path.is_file()] + ["librocm_sd.so", "librocm_sd.so.0.1"]
 
 
+def open_library(path: str) -> ctypes.CDLL:
+    """The library in this file, its functions with their types. Raises OSError for a file that cannot be loaded."""
+    library = ctypes.CDLL(path)
+    library.rocm_sd_version.restype = library.rocm_sd_last_error.restype = c_char_p
+    library.rocm_sd_create.argtypes = [POINTER(Option), POINTER(Callbacks), POINTER(c_void_p)]
+    library.rocm_sd_free.argtypes = [c_void_p]
+    library.rocm_sd_plan.argtypes = [c_void_p, POINTER(Option), POINTER(c_uint64)]
+    library.rocm_sd_create_live.argtypes = [POINTER(Option), POINTER(Tensor), c_size_t, POINTER(Callbacks), POINTER(c_void_p)]
+    library.rocm_sd_generate_from.argtypes = [c_void_p, POINTER(Option), POINTER(Inputs), POINTER(Callbacks),
+                                              POINTER(POINTER(Result))]
+    library.rocm_sd_result_free.argtypes = [POINTER(Result)]
+    return library
+
+
 def _load_library() -> ctypes.CDLL:
     share = Path(__file__).resolve().parent / "share"
     if share.is_dir():  # the package's own vocabularies
@@ -72,20 +87,9 @@ def _load_library() -> ctypes.CDLL:
     problems = []
     for candidate in _library_candidates():
         try:
-            library = ctypes.CDLL(candidate)
+            return open_library(candidate)
         except OSError as error:
             problems.append(str(error))
-            continue
-        library.rocm_sd_version.restype = library.rocm_sd_last_error.restype = c_char_p
-        library.rocm_sd_create.argtypes = [POINTER(Option), POINTER(Callbacks), POINTER(c_void_p)]
-        library.rocm_sd_free.argtypes = [c_void_p]
-        library.rocm_sd_plan.argtypes = [c_void_p, POINTER(Option), POINTER(c_uint64)]
-        library.rocm_sd_create_live.argtypes = [POINTER(Option), POINTER(Tensor), c_size_t, POINTER(Callbacks),
-                                                POINTER(c_void_p)]
-        library.rocm_sd_generate_from.argtypes = [c_void_p, POINTER(Option), POINTER(Inputs), POINTER(Callbacks),
-                                                  POINTER(POINTER(Result))]
-        library.rocm_sd_result_free.argtypes = [POINTER(Result)]
-        return library
     raise ImportError("the engine's library was not found (ROCM_SD_LIBRARY names it): " + "; ".join(problems))
 
 

@@ -71,7 +71,10 @@ def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
     if picture is None or path_of(picture) is not None:
         return None
     if hasattr(picture, "convert"):  # PIL
-        return np.ascontiguousarray(picture.convert("RGB" if channels == 3 else "L"))
+        if picture.mode.startswith("I"):  # 16 bits, which convert() would clip
+            picture = np.rint(np.clip(np.asarray(picture), 0, 65535) / 257).astype(np.uint8)
+        else:
+            picture = np.asarray(picture.convert("RGB" if channels == 3 else "L"))
     values = _array(picture, name)
     if np.issubdtype(values.dtype, np.floating):
         values = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 import tempfile
 import threading
+from contextlib import contextmanager
 from ctypes import POINTER, c_int, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Iterator, Optional, Union
 
 from ._engine_library import Callbacks, Cancelled, EngineError, ProgressFn, Result, engine_library, engine_version, option_list
 from ._engine_values import (TYPES, EngineOutput, device_name, dtype_name, inputs_of, listed, live_tensors, output_of, path_of, seed_of,
@@ -28,7 +29,8 @@ class ROCmOptimizedPipeline:
         pipe = ROCmOptimizedPipeline.from_pretrained("models/demo")
         image = pipe("a smiling cat", num_inference_steps=12, seed=1).images[0]
 
-    One call at a time; other threads wait. Errors are EngineError with the engine's sentence.
+    One call at a time; other threads wait, and a callback may not use the pipeline that called it (but cancel() it). Errors are
+    EngineError with the engine's sentence.
     """
 
     def __init__(self, model: Union[str, Path, None] = None, device: Any = "auto", dtype: str = "auto",
@@ -41,6 +43,7 @@ class ROCmOptimizedPipeline:
         self._handle = c_void_p()
         self._library = engine_library()
         self._lock = threading.Lock()
+        self._user = 0  # the thread that has the lock
         self._cancel = c_int(0)
         self._folder: Optional[tempfile.TemporaryDirectory] = None
         self._closed = False
@@ -64,35 +67,44 @@ class ROCmOptimizedPipeline:
             options["dtype"] = dtype_name(options.pop("torch_dtype"), options.get("dtype", "auto"))
         if "device" in options:
             options["device"] = device_name(options["device"])
-        self.close()
-        self._closed, self._model, self._tensors = False, model, {}
-        self._settings |= options
-        self._open(progress)
+        with self._alone():
+            self._give_back()
+            before, self._settings = self._settings, self._settings | options
+            self._closed, self._model = False, model
+            try:
+                self._open(progress)
+            except BaseException:
+                self._settings, self._model = before, None
+                raise
         return self
 
     def to(self, *where: Any, device: Any = None, dtype: Any = None) -> "ROCmOptimizedPipeline":
         """As a Diffusers pipeline's: a device ("cpu", "cuda", "cuda:1", torch.device), a torch.dtype, or both. The model is loaded
         again where that changes something. Returns the pipeline. Raises EngineError for a device that there is not."""
-        changed = dict(self._settings)
-        for value in (*where, device, dtype):
-            if value is None:
-                continue
-            if str(value).startswith("torch.") and str(value).removeprefix("torch.") in TYPES:
-                changed["dtype"] = dtype_name(value, "auto")
-            else:
-                changed["device"] = device_name(value)
-        if changed == self._settings:
-            return self
-        before, self._settings = self._settings, changed
-        if self._handle:
-            old, self._handle = self._handle, c_void_p()
-            try:
-                self._open()
-            except BaseException:
-                self._handle, self._settings = old, before  # what was loaded stays
-                raise
-            self._library.rocm_sd_free(old)
+        with self._alone():
+            changed = dict(self._settings)
+            for value in (*where, device, dtype):
+                if value is None:
+                    continue
+                if str(value).startswith("torch.") and str(value).removeprefix("torch.") in TYPES:
+                    changed["dtype"] = dtype_name(value, "auto")
+                else:
+                    changed["device"] = device_name(value)
+            if changed != self._settings:
+                self._change(changed)
         return self
+
+    def _change(self, settings: dict[str, Any]) -> None:
+        before, self._settings = self._settings, settings
+        if not self._handle:
+            return
+        old, self._handle = self._handle, c_void_p()
+        try:
+            self._open()
+        except BaseException:
+            self._handle, self._settings = old, before  # what was loaded stays
+            raise
+        self._library.rocm_sd_free(old)
 
     @classmethod
     def from_pretrained(cls, model: Union[str, Path], **options: Any) -> "ROCmOptimizedPipeline":
@@ -144,7 +156,7 @@ class ROCmOptimizedPipeline:
         """Bytes that such a call will take in all: weights, arena and buffers."""
         total = c_uint64()
         wanted = option_list({"prompt": "", "width": width or None, "height": height or None, "batch": batch, **options})
-        with self._lock:
+        with self._alone():
             self._check_open()
             self._check(self._library.rocm_sd_plan(self._handle, wanted, ctypes.byref(total)), None)
         return total.value
@@ -163,8 +175,11 @@ class ROCmOptimizedPipeline:
         too, and is raised here. options: the command line's (sampler, schedule, clip_skip, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
+        for name, text in (("prompt", prompt), ("negative_prompt", negative_prompt)):
+            if text is not None and not isinstance(text, str):  # a list, which Diffusers takes, would be joined to another text
+                raise TypeError(f"{name}: expected a str, got {type(text).__name__}")
         inputs, held = inputs_of(image, mask_image, initial_noise, init_latents, depth_map)
-        with self._lock:
+        with self._alone():
             self._check_open()
             if generator is not None:
                 seed, rng = seed_of(generator)
@@ -177,7 +192,6 @@ class ROCmOptimizedPipeline:
                 "depth": path_of(depth_map), **(dict(mask_downscale="nearest", mask_blend="latents") if mask_image is not None else {}),
                 "strength": strength if image is not None or init_latents is not None else None, **options})
             result = POINTER(Result)()
-            self._cancel.value = 0
             status, error = self._run(callback, lambda c: self._library.rocm_sd_generate_from(self._handle, wanted, ctypes.byref(inputs),
                                                                                               c, ctypes.byref(result)))
             del held
@@ -189,6 +203,7 @@ class ROCmOptimizedPipeline:
 
     def _run(self, callback: Optional[Progress], call: Callable) -> tuple[int, Optional[BaseException]]:
         raised: list[BaseException] = []
+        self._cancel.value = 0
 
         def progress(_user: Any, stage: bytes, step: int, total: int, seconds: float) -> int:
             try:
@@ -215,9 +230,24 @@ class ROCmOptimizedPipeline:
             raise error
         raise (Cancelled if status == 6 else EngineError)(status, message)
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._user == threading.get_ident():  # it would wait for itself
+            raise EngineError(2, "the pipeline is in use: a callback can only cancel the call that it was called by")
+        with self._lock:
+            self._user = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._user = 0
+
     def close(self) -> None:
         """Gives the memory back; load() makes the object usable again."""
-        self._closed = True
+        with self._alone():
+            self._give_back()
+
+    def _give_back(self) -> None:
+        self._closed, self._held, self._tensors = True, [], {}
         handle, self._handle = getattr(self, "_handle", None), c_void_p()
         if handle:
             self._library.rocm_sd_free(handle)
@@ -232,4 +262,4 @@ class ROCmOptimizedPipeline:
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        self._give_back()

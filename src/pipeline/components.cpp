@@ -171,7 +171,9 @@ struct Loader {
   void load_vae() {
     if (checkpoint().find(Component::kVae) || !checkpoint().find(Component::kTinyVae)) load_full_vae();
     report();
-    if (checkpoint().find(Component::kTinyVae)) load_tiny_vae();
+    if (!checkpoint().find(Component::kTinyVae)) return;
+    if (options.fast_vae) log().warn("fast-vae: no effect: the tiny VAE decodes");
+    load_tiny_vae();
   }
 
   void load_full_vae() {
@@ -181,11 +183,16 @@ struct Loader {
                          config_title(checkpoint(), Component::kVae),
                          ": expected 4 latent and 3 picture channels, got ", config.latent_channels, " and ",
                          config.image_channels);
+    config.shift_factor = 0;  // no pipeline of Stable Diffusion reads it in Diffusers
     const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
     if (!sdxl || config.latents_mean.empty() || config.latents_std.empty()) {
       config.latents_mean.clear();
       config.latents_std.clear();
     }
+    require<UsageError>(!options.fast_vae || config.channels.size() > 1,
+                        "fast-vae: ", config_title(checkpoint(), Component::kVae),
+                        " has one level and doubles nothing");
+    config.half_size_finest = options.fast_vae;
     out.vae = VaeDecoder::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kVae)),
                                out.dtype, out.vae_weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(VaeDecoder(config)));
@@ -194,7 +201,8 @@ struct Loader {
   // In place of the VAE's decoder, or the only VAE that there is.
   void load_tiny_vae() {
     const std::string name = config_title(checkpoint(), Component::kTinyVae);
-    const TaesdConfig tiny = taesd_config(checkpoint().config(Component::kTinyVae), name);
+    TaesdConfig tiny = taesd_config(checkpoint().config(Component::kTinyVae), name);
+    tiny.shift_factor = 0;
     require<FormatError>(tiny.latent_channels == 4, name, ": expected 4 latent channels, got ",
                          tiny.latent_channels);
     require<FormatError>(!out.vae || tiny.downscale() == out.downscale(), name, ": doubles the size ",
@@ -213,7 +221,7 @@ struct Loader {
           checkpoint().is_folder() ? (model / "scheduler/scheduler_config.json").string() : model.string();
       const bool sd = (out.kind == ModelKind::kSd1 || out.kind == ModelKind::kSd2) && !out.is_instruct();
       const DiffusersSchedulerConfig config = read_diffusers_scheduler(
-          json->dump(), file, sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain);
+          *json, file, sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain);
       try {
         NoiseSchedule check(config.noise);
       } catch (const UsageError& e) {
