@@ -62,8 +62,10 @@ class Collector {
     };
     const auto found = std::find_if(out_.texts.begin(), out_.texts.end(), same);
     if (found != out_.texts.end()) return found - out_.texts.begin();
-    require<UsageError>(out_.texts.size() < kMaxPromptTexts, "prompt: its editing and alternating words come to "
-                        "more than ", kMaxPromptTexts, " texts");
+    require<UsageError>(out_.texts.size() < kMaxPromptTexts,
+                        "prompt: its editing and alternating words come to "
+                        "more than ",
+                        kMaxPromptTexts, " texts");
     out_.texts.push_back(std::move(text));
     return static_cast<int64_t>(out_.texts.size()) - 1;
   }

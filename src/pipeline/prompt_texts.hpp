@@ -17,8 +17,8 @@ struct PromptText {
 
 struct PromptTexts {
   std::vector<PromptText> texts;  // each once, the negative ones first
-  // Which text each condition of the UNet's batch reads at each of its calls, [calls][conditions]; the last entry
-  // also serves what comes after it.
+  // Which text each condition of the UNet's batch reads at each of its calls, [calls][conditions]; the last
+  // entry also serves what comes after it.
   std::vector<std::vector<int64_t>> calls;
   std::vector<std::string> warnings;  // each once
 };
@@ -26,8 +26,8 @@ struct PromptTexts {
 // The parts that AND joins, and what of a prompt is tags (<lora:...>) left out; plain prompts have one part.
 std::vector<PromptPart> prompt_parts(const GenerateRequest& request, const std::string& prompt);
 
-// Throws UsageError for prompts that cannot be read, for more than kMaxPromptTexts texts, and where prompt-2 has
-// another number of parts.
+// Throws UsageError for prompts that cannot be read, for more than kMaxPromptTexts texts, and where prompt-2
+// has another number of parts.
 PromptTexts prompt_texts(const ResolvedRequest& resolved);
 
 }  // namespace rocm_sd

@@ -51,7 +51,8 @@ double value_of(std::u32string_view number) {
   return std::strtod(ascii.c_str(), nullptr);
 }
 
-// [sign] digits [. digits] or . digits, then, if allowed, an exponent: the length of it at the front of text, or 0.
+// [sign] digits [. digits] or . digits, then, if allowed, an exponent: the length of it at the front of text,
+// or 0.
 size_t number_length(std::u32string_view text, bool exponent) {
   const auto digits = [&](size_t i) {
     while (i < text.size() && is_digit(text[i])) ++i;
