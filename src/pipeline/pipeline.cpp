@@ -60,9 +60,13 @@ auto Pipeline::State::with_savings(const Work& work) {
 }
 
 void Pipeline::State::use_loras(const GenerateRequest& request) {
+  const Clock::time_point begin = Clock::now();
   std::vector<ActiveAdapter> wanted = adapters.open(requested_loras(request), *components.checkpoint);
   if (wanted == components.adapters && !weights_unsure) return;
   with_savings([&] { merge_adapters(wanted); });
+  components.device->synchronize();
+  log().debug("loras: {} at work, opened and merged in {:.3f} s, {:.1f} MB of weights kept as they were",
+              wanted.size(), seconds_since(begin), static_cast<double>(components.bases.bytes()) / 1e6);
 }
 
 MemoryPlan Pipeline::plan(const GenerateRequest& request) {
