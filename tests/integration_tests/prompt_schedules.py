@@ -46,7 +46,7 @@ def _text(node, step: int, steps: int) -> str:
         return ""
     if isinstance(node, lark.Token):
         return str(node)
-    inner = [c for c in node.children]
+    inner = list(node.children)
     if node.data == "edit":
         before, after, _, number, _ = inner
         return _text(before if step <= _when(str(number), steps) else after, step, steps)
