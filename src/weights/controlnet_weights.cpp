@@ -119,7 +119,8 @@ std::vector<int64_t> hint_widths(const WeightStore& store) {
 // What shapes do not say a ControlNet has from the UNet that it is a copy of.
 void copy_from_unet(const json& unet, json& config) {
   const auto same = [&](const char* key) {
-    const auto a = unet.find(key), b = config.find(key);
+    const auto a = unet.find(key);
+    const auto b = config.find(key);
     return a != unet.end() && b != config.end() && *a == *b;
   };
   if (!same("block_out_channels")) return;
