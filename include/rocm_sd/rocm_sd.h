@@ -60,8 +60,9 @@ typedef struct {
   const volatile int* cancel; /* may be NULL; another thread sets it to non-zero to stop within a step */
 } rocm_sd_callbacks;
 
-/* Changes whenever a struct or a function of this header does: a program that reads the structs by itself (ctypes, FFI)
- * compares rocm_sd_abi_version() with the number that it was written for before it calls anything else. */
+/* Changes whenever a struct or a function of this header does: a program that reads the structs by itself
+ * (ctypes, FFI) compares rocm_sd_abi_version() with the number that it was written for before it calls
+ * anything else. */
 #define ROCM_SD_ABI_VERSION 2
 int rocm_sd_abi_version(void);
 

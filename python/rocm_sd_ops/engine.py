@@ -22,6 +22,9 @@ import numpy as np
 Progress = Callable[[str, int, int, float], Any]
 
 
+ABI = 2  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
+
+
 class EngineError(RuntimeError):
     """The engine's message; status is its exit code (2 wrong use, 3 file or format, 4 no device, 5 out of memory, ...)."""
 
@@ -52,10 +55,15 @@ class _Tensor(ctypes.Structure):
                 ("data", c_void_p)]
 
 
+class _ControlImage(ctypes.Structure):
+    _fields_ = [("width", c_int), ("height", c_int), ("rgb", c_void_p)]
+
+
 class _Inputs(ctypes.Structure):
     _fields_ = [("width", c_int), ("height", c_int), ("init_rgb", c_void_p), ("mask", c_void_p), ("initial_noise", c_void_p),
                 ("initial_noise_count", c_size_t), ("init_latents", c_void_p), ("init_latents_count", c_size_t),
-                ("depth_width", c_int), ("depth_height", c_int), ("depth", c_void_p)]
+                ("depth_width", c_int), ("depth_height", c_int), ("depth", c_void_p),
+                ("control_images", POINTER(_ControlImage)), ("control_images_count", c_size_t)]
 
 
 _ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int, c_int, c_double)
@@ -77,6 +85,22 @@ def _library_candidates() -> list[str]:
     return [str(path) for path in found if path.is_file()] + ["librocm_sd.so", "librocm_sd.so.0.1"]
 
 
+def _check_abi(library: ctypes.CDLL, path: str) -> None:
+    """Raises ImportError for a library whose structs are not those of this file: it would read them as something else."""
+    try:
+        library.rocm_sd_version.restype = c_char_p
+        version = library.rocm_sd_version().decode()
+    except AttributeError:
+        raise ImportError(f"{path} is no rocm-sd library: it has no rocm_sd_version()") from None
+    found = getattr(library, "rocm_sd_abi_version", None)
+    number = found() if found is not None else 1  # the first libraries did not say
+    if number == ABI:
+        return
+    what = "an older" if number < ABI else "a newer"
+    raise ImportError(f"{path} is {what} librocm_sd.so than this rocm_sd_ops was made for: its C interface has number {number} (version "
+                      f"{version}), expected {ABI}; install both from one version, or name a fitting library in ROCM_SD_LIBRARY")
+
+
 def _load_library() -> ctypes.CDLL:
     share = Path(__file__).resolve().parent / "share"
     if share.is_dir():  # the package's own vocabularies
@@ -88,6 +112,7 @@ def _load_library() -> ctypes.CDLL:
         except OSError as error:
             problems.append(str(error))
             continue
+        _check_abi(library, candidate)
         library.rocm_sd_version.restype = library.rocm_sd_last_error.restype = c_char_p
         library.rocm_sd_create.argtypes = [POINTER(_Option), POINTER(_Callbacks), POINTER(c_void_p)]
         library.rocm_sd_free.argtypes = [c_void_p]
@@ -119,9 +144,10 @@ def engine_version() -> str:
     return engine_library().rocm_sd_version().decode()
 
 
-def _options(values: dict[str, Any]) -> ctypes.Array:
-    """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on."""
-    pairs = []
+def _options(values: dict[str, Any], more: Sequence[tuple[str, Any]] = ()) -> ctypes.Array:
+    """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on. more: options that
+    may come several times."""
+    pairs = [(name.encode(), str(value).encode()) for name, value in more]
     for name, value in values.items():
         if value is None or value is False:
             continue
@@ -158,14 +184,16 @@ class ROCmOptimizedPipeline:
                  torch_dtype: Any = None, **options: Any) -> None:
         """options: the command line's model options (vae, taesd, vram_budget, offload, mmap, ...). device and torch_dtype also as
         PyTorch has them. tensors: by component ("unet", "vae", ...) and name, numpy or through DLPack on the host, in place of the
-        folder's weight files; on the CPU they are used where they lie (row-major ones of the type that is computed in). Without a
-        model nothing is loaded: load() does it."""
+        folder's weight files; on the CPU they are used where they lie (row-major ones of the type that is computed in). controlnet: a
+        ControlNet's folder or file, or a list of them, for calls that bring a control_image and name none. Without a model nothing is
+        loaded: load() does it."""
         self._handle = c_void_p()
         self._library = engine_library()
         self._lock = threading.Lock()
         self._cancel = c_int(0)
         self._folder: Optional[tempfile.TemporaryDirectory] = None
         self._closed = False
+        self._controlnet = options.pop("controlnet", None)
         self._settings: dict[str, Any] = {"device": _device_name(device), "dtype": _dtype_name(torch_dtype, dtype), **options}
         self._tensors = tensors or {}
         self._model = model
@@ -260,17 +288,29 @@ class ROCmOptimizedPipeline:
                  num_inference_steps: int = 20, guidance_scale: float = 7.0, num_images_per_prompt: int = 1,
                  seed: int = -1, image: Any = None, mask_image: Any = None, strength: float = 0.75,
                  initial_noise: Any = None, init_latents: Any = None, depth_map: Any = None, output_type: str = "pil",
-                 callback: Optional[Progress] = None, generator: Any = None, **options: Any) -> EngineOutput:
+                 callback: Optional[Progress] = None, generator: Any = None, control_image: Any = None, controlnet: Any = None,
+                 controlnet_conditioning_scale: Any = None, control_guidance_start: Any = None, control_guidance_end: Any = None,
+                 guess_mode: bool = False, control_preprocess: Any = None, control_resize: Any = None,
+                 **options: Any) -> EngineOutput:
         """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
         through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. init_latents: [B,4,height/8,width/8]
         in place of an image, with denoising_start as another pipeline's denoising_end left them. depth_map: grey [H,W] for depth
         models. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
         picture, -1 for a random one. generator: a torch.Generator in place of the seed; a fresh one draws what Diffusers draws with it (its
         seed and noise), and each call takes a number from it, so that the next call draws another picture. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
-        too, and is raised here. options: the command line's (sampler, schedule, clip_skip, ...)."""
+        too, and is raised here. control_image: what the ControlNets see, a picture as `image` for each, or a list; controlnet: their
+        folders or files, by default the constructor's; controlnet_conditioning_scale, control_guidance_start, control_guidance_end and
+        guess_mode as in Diffusers, control_preprocess and control_resize as on the command line, each one value for all or a list.
+        options: the command line's (sampler, schedule, clip_skip, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
-        inputs, held = _inputs(image, mask_image, initial_noise, init_latents, depth_map)
+        if controlnet is None and control_image is not None:
+            controlnet = self._controlnet
+        controls, control_images = _controls(controlnet, control_image, {
+            "control-strength": controlnet_conditioning_scale, "control-start": control_guidance_start,
+            "control-end": control_guidance_end, "control-mode": "guess" if guess_mode else None,
+            "control-preprocess": control_preprocess, "control-resize": control_resize})
+        inputs, held = _inputs(image, mask_image, initial_noise, init_latents, depth_map, control_images)
         with self._lock:
             self._check_open()
             if generator is not None:
@@ -281,7 +321,7 @@ class ROCmOptimizedPipeline:
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
                 "init_image": _path(image), "mask": _path(mask_image),
                 "depth": _path(depth_map), **(dict(mask_downscale="nearest", mask_blend="latents") if mask_image is not None else {}),
-                "strength": strength if image is not None or init_latents is not None else None, **options})
+                "strength": strength if image is not None or init_latents is not None else None, **options}, controls)
             result = POINTER(_Result)()
             self._cancel.value = 0
             status, error = self._run(callback, lambda c: self._library.rocm_sd_generate_from(self._handle, wanted, ctypes.byref(inputs),
@@ -404,7 +444,39 @@ def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
     return np.ascontiguousarray(values)
 
 
-def _inputs(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any = None) -> tuple[_Inputs, list[np.ndarray]]:
+def _controls(models: Any, images: Any, values: dict[str, Any]) -> tuple[list[tuple[str, Any]], list[Any]]:
+    """The options of ControlNets in the engine's order, and the pictures that lie in memory. Raises ValueError where there are more
+    values than models."""
+    def each(value: Any) -> list:
+        return list(value) if isinstance(value, (list, tuple)) else [value]
+
+    names = [] if models is None else [os.fspath(model) for model in each(models)]
+    given = {name: value for name, value in values.items() if value is not None}
+    if not names and (images is not None or given):
+        wanted = ", ".join((["control_image"] if images is not None else []) + [name.replace("-", "_") for name in given])
+        raise ValueError(f"{wanted}: there is no ControlNet: name one with controlnet=, in this call or when the pipeline is made")
+    pictures = [] if images is None else each(images)
+    options: list[tuple[str, Any]] = [("control", name) for name in names]
+    for name, value in given.items():
+        listed = each(value) if isinstance(value, (list, tuple)) else [value] * len(names)
+        if len(listed) != len(names):
+            raise ValueError(f"{name.replace('-', '_')}: expected one value, or {len(names)}, one for each ControlNet, got {len(listed)}")
+        options += [(name, one) for one in listed]
+    if len(pictures) not in (0, len(names)):
+        raise ValueError(f"control_image: expected {len(names)}, one for each ControlNet, got {len(pictures)}")
+    files = [_path(picture) for picture in pictures]
+    if any(file is not None for file in files):
+        if not all(file is not None for file in files):  # the engine counts files and pictures in memory apart
+            from PIL import Image
+
+            pictures = [picture if file is None else Image.open(file) for picture, file in zip(pictures, files)]
+        else:
+            return options + [("control-image", file) for file in files], []
+    return options, pictures
+
+
+def _inputs(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any = None,
+            controls: Sequence[Any] = ()) -> tuple[_Inputs, list[np.ndarray]]:
     """What the engine takes from memory, and the arrays that must live as long."""
     rgb, grey = _bytes_of(image, "image", 3), _bytes_of(mask, "mask_image", 1)
     made = _Inputs()
@@ -428,6 +500,11 @@ def _inputs(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any =
     if near is not None:
         made.depth, (made.depth_height, made.depth_width) = near.ctypes.data, near.shape
         held.append(near)
+    seen = [_bytes_of(picture, "control_image", 3) for picture in controls]
+    if seen:
+        made.control_images = (_ControlImage * len(seen))(*[_ControlImage(p.shape[1], p.shape[0], p.ctypes.data) for p in seen])
+        made.control_images_count = len(seen)
+        held += seen
     return made, held
 
 

@@ -52,7 +52,8 @@ Tensor operand(Exec& ex, const Tensor& x, const Conv& layer) {
 
 std::string controlnet_refusal(const ControlNetConfig& control, const UNetConfig& unet, int64_t downscale) {
   const UNetConfig& trunk = control.trunk;
-  if (trunk.in_channels != 4) return concat("it reads ", trunk.in_channels, " channels of latents, expected 4");
+  if (trunk.in_channels != 4)
+    return concat("it reads ", trunk.in_channels, " channels of latents, expected 4");
   if (trunk.context_width() != unet.context_width())
     return concat("it attends to text states of width ", trunk.context_width(), ", the model's are of width ",
                   unet.context_width());
@@ -66,7 +67,8 @@ std::string controlnet_refusal(const ControlNetConfig& control, const UNetConfig
   if (trunk.mid.has_value() != unet.mid.has_value())
     return concat("it has ", trunk.mid ? "a" : "no", " middle block, the model ", unet.mid ? "one" : "none");
   if (control.hint_scale() != downscale)
-    return concat("it makes one latent of ", control.hint_scale(), " pixels a side, the model's VAE of ", downscale);
+    return concat("it makes one latent of ", control.hint_scale(), " pixels a side, the model's VAE of ",
+                  downscale);
   return {};
 }
 
@@ -109,7 +111,8 @@ ControlNet::ControlNet(const ControlNetConfig& config)
   const auto last = [&](int64_t width) {
     Conv conv(width, width, 1);
     conv.eight_bit = false;
-    conv.precision = is_narrow(*std::ranges::max_element(channels)) ? Precision::kSplit : Precision::kSplitInput;
+    conv.precision =
+        is_narrow(*std::ranges::max_element(channels)) ? Precision::kSplit : Precision::kSplitInput;
     return conv;
   };
   for (const int64_t width : channels) down_.push_back(last(width));
@@ -120,7 +123,8 @@ ControlNet ControlNet::load(const LoadTarget& target, const ControlNetConfig& co
                             const ParameterSource& source, DType compute, const WeightFormat& weights) {
   ControlNet model(config);
   model.trunk_.choose_types(target, compute, weights);
-  load_parameters(model, target.memory, source, model.trunk_.compute_dtype(), model.trunk_.format_of(weights));
+  load_parameters(model, target.memory, source, model.trunk_.compute_dtype(),
+                  model.trunk_.format_of(weights));
   return model;
 }
 
@@ -133,13 +137,13 @@ void ControlNet::visit(Visitor& v) {
 
 Tensor ControlNet::hint(Exec& ex, const Tensor& picture) const {
   require(picture.rank() == 4 && picture.dim(3) == config_.hint_channels && picture.dtype() == DType::kF32,
-          "controlnet: expected a picture [N,H,W,", config_.hint_channels, "] f32, got ", picture.shape(), " ",
-          picture.dtype());
+          "controlnet: expected a picture [N,H,W,", config_.hint_channels, "] f32, got ", picture.shape(),
+          " ", picture.dtype());
   return hint_(ex, picture, trunk_.input_dtype());
 }
 
-// What the last convolution makes of a map; its mean over the picture where the model says so, of which a mean
-// beforehand is the same.
+// What the last convolution makes of a map; its mean over the picture where the model says so, of which a
+// mean beforehand is the same.
 Tensor ControlNet::residual(Exec& ex, const Tensor& map, const Conv& conv) const {
   const auto run = [&](const Tensor& x) {
     return conv2d(ex, operand(ex, x, conv), conv, {.epilogue = {.dtype = map.dtype()}});
@@ -150,13 +154,15 @@ Tensor ControlNet::residual(Exec& ex, const Tensor& map, const Conv& conv) const
 }
 
 void ControlNet::operator()(Exec& ex, const Tensor& latents, const Tensor& hint, const Tensor& shifts,
-                            const TextCache& text, const Tensor& factors, UNetSkips& skips, const Tap* tap) const {
+                            const TextCache& text, const Tensor& factors, UNetSkips& skips,
+                            const Tap* tap) const {
   require(skips.skips.size() == down_.size(), "controlnet: has ", down_.size(),
           " residuals for the skips, the UNet ", skips.skips.size(), " skips");
-  require(factors.shape() == Shape{residuals(), latents.dim(0)}, "controlnet: expected factors [", residuals(), ",",
-          latents.dim(0), "], got ", factors.shape());
+  require(factors.shape() == Shape{residuals(), latents.dim(0)}, "controlnet: expected factors [",
+          residuals(), ",", latents.dim(0), "], got ", factors.shape());
   UNetSkips own = trunk_.encode(ex, latents, shifts, text, {.tap = tap, .conv_in_residual = &hint});
-  const auto add = [&](Tensor& target, Tensor& map, const Conv& conv, int64_t index, const std::string& name) {
+  const auto add = [&](Tensor& target, Tensor& map, const Conv& conv, int64_t index,
+                       const std::string& name) {
     const Tensor made = residual(ex, map, conv);
     map = Tensor();
     show(tap, name, made);
@@ -164,7 +170,8 @@ void ControlNet::operator()(Exec& ex, const Tensor& latents, const Tensor& hint,
   };
   add(skips.middle, own.middle, middle_, residuals() - 1, "controlnet_mid_block");
   for (size_t i = 0; i < down_.size(); ++i)
-    add(skips.skips[i], own.skips[i], down_[i], static_cast<int64_t>(i), concat("controlnet_down_blocks.", i));
+    add(skips.skips[i], own.skips[i], down_[i], static_cast<int64_t>(i),
+        concat("controlnet_down_blocks.", i));
 }
 
 }  // namespace rocm_sd

@@ -1,6 +1,6 @@
-// ControlNet: a copy of a UNet's way down that also sees a picture (edges, depth, a pose, ...) and adds what it
-// makes of it to the UNet's skips (Zhang et al., "Adding Conditional Control to Text-to-Image Diffusion Models",
-// 2023).
+// ControlNet: a copy of a UNet's way down that also sees a picture (edges, depth, a pose, ...) and adds what
+// it makes of it to the UNet's skips (Zhang et al., "Adding Conditional Control to Text-to-Image Diffusion
+// Models", 2023).
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ struct ControlNetConfig {
 // From the JSON of Diffusers' ControlNetModel. Throws as unet_config does.
 ControlNetConfig controlnet_config(const nlohmann::json& json, std::string_view what);
 
-// Why a ControlNet cannot steer a UNet whose VAE makes one latent of downscale x downscale pixels: a sentence with
-// both numbers; empty where it can.
+// Why a ControlNet cannot steer a UNet whose VAE makes one latent of downscale x downscale pixels: a sentence
+// with both numbers; empty where it can.
 std::string controlnet_refusal(const ControlNetConfig& control, const UNetConfig& unet, int64_t downscale);
 
 // What stands in Diffusers' `guess_mode` for the strength of residual i of n: 10^(i / (n - 1) - 1).
@@ -54,12 +54,12 @@ class ControlNet {
   int64_t residuals() const { return static_cast<int64_t>(down_.size()) + 1; }  // skips and the middle
   void visit(Visitor& v);
 
-  // picture [N,H,W,3] f32 in 0..1, its channels as config().bgr says -> [N,h,w,C0] in the trunk's input_dtype(): once
-  // per picture.
+  // picture [N,H,W,3] f32 in 0..1, its channels as config().bgr says -> [N,h,w,C0] in the trunk's
+  // input_dtype(): once per picture.
   Tensor hint(Exec& ex, const Tensor& picture) const;
 
-  // Adds factors[i,n] * residual i of image n to what the UNet's way down left: i counts the skips, and the middle
-  // comes last. latents [B,h,w,4], hint [B,h,w,C0]; shifts and text are of this model's trunk; factors
+  // Adds factors[i,n] * residual i of image n to what the UNet's way down left: i counts the skips, and the
+  // middle comes last. latents [B,h,w,4], hint [B,h,w,C0]; shifts and text are of this model's trunk; factors
   // [residuals(),B] f32 in device memory, read when a launch runs. Reads device memory by pointer only.
   void operator()(Exec& ex, const Tensor& latents, const Tensor& hint, const Tensor& shifts,
                   const TextCache& text, const Tensor& factors, UNetSkips& skips,

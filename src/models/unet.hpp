@@ -50,8 +50,8 @@ class UNet {
   void update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
               const SlotFilter& only = {});
 
-  // What load() does before it reads, for a model that this one is a part of: settles the types, and says how its
-  // weights are held then.
+  // What load() does before it reads, for a model that this one is a part of: settles the types, and says how
+  // its weights are held then.
   void choose_types(const LoadTarget& target, DType compute, const WeightFormat& weights);
   WeightFormat format_of(const WeightFormat& weights) const;
 

@@ -103,7 +103,8 @@ void take(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
     if (!image.rgb) continue;
     check_size("control image", image.width, image.height);
     const size_t pixels = static_cast<size_t>(image.width) * static_cast<size_t>(image.height);
-    request.controls[i].image = rocm_sd::Image{image.width, image.height, {image.rgb, image.rgb + 3 * pixels}, {}};
+    request.controls[i].image =
+        rocm_sd::Image{image.width, image.height, {image.rgb, image.rgb + 3 * pixels}, {}};
   }
   if (in.init_latents) request.init_latents.assign(in.init_latents, in.init_latents + in.init_latents_count);
   if (in.initial_noise)

@@ -1,5 +1,5 @@
-// Canny's edges with the rules of OpenCV's cv::Canny (aperture 3, L1 norm), so that ControlNets see what they were
-// trained on.
+// Canny's edges with the rules of OpenCV's cv::Canny (aperture 3, L1 norm), so that ControlNets see what they
+// were trained on.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -70,8 +70,8 @@ class Canny {
   int size_at(int x, int y) const {  // nothing lies outside
     return x < 0 || y < 0 || x >= width_ || y >= height_ ? 0 : gradients_[index(x, y)].size();
   }
-  // Whether no neighbour along the gradient is larger. Its direction is one of four; of two equal neighbours in a
-  // row or column the first counts, on a diagonal neither.
+  // Whether no neighbour along the gradient is larger. Its direction is one of four; of two equal neighbours
+  // in a row or column the first counts, on a diagonal neither.
   bool is_ridge(int x, int y) const {
     constexpr int kShift = 15, kTan22 = 13573;  // tan(22.5 degrees) in 1/2^15
     const Gradient& g = gradients_[index(x, y)];

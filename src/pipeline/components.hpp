@@ -81,11 +81,12 @@ struct Components {
   std::vector<ActiveAdapter> adapters;  // merged into every weight that is read
   // ControlNets that are loaded: weights of Part::kUnet, which reload() reads again, too.
   std::vector<std::shared_ptr<LoadedControl>> controls;
-  // A ControlNet of this file: one that is loaded and has not changed since, else opened anew, without its weights.
+  // A ControlNet of this file: one that is loaded and has not changed since, else opened anew, without its
+  // weights.
   std::shared_ptr<LoadedControl> find_control(const std::filesystem::path& path) const;
   void load_control(LoadedControl& control) const;
   ControlFiles control_files;
-  bool loaded_for_offload = false;      // weights lie in host memory until a stage needs them
+  bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;
   std::optional<VaeEncoder> loaded_encoder;
   std::optional<TaesdEncoder> loaded_tiny_encoder;  // where there is no other

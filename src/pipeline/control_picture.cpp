@@ -67,7 +67,8 @@ Image grey(const Image& picture) {
 Image tile(const Image& picture, double factor) {
   if (factor <= 1) return picture;
   const auto smaller = [&](int side) { return std::max(1, static_cast<int>(std::nearbyint(side / factor))); };
-  return resized(resized(picture, smaller(picture.width), smaller(picture.height)), picture.width, picture.height);
+  return resized(resized(picture, smaller(picture.width), smaller(picture.height)), picture.width,
+                 picture.height);
 }
 
 }  // namespace
@@ -75,7 +76,8 @@ Image tile(const Image& picture, double factor) {
 ControlResize parse_control_resize(std::string_view name) {
   if (name == "just") return ControlResize::kStretch;
   if (name == "crop") return ControlResize::kCrop;
-  require<UsageError>(name == "fill", "control-resize: expected just, crop or fill, got \"", printable(name), "\"");
+  require<UsageError>(name == "fill", "control-resize: expected just, crop or fill, got \"", printable(name),
+                      "\"");
   return ControlResize::kFill;
 }
 
@@ -90,7 +92,8 @@ const char* control_resize_label(ControlResize how) {
 
 Image resize_control(const Image& picture, ControlResize how, int width, int height) {
   require<UsageError>(picture.width >= 1 && picture.height >= 1, "control-image: has no pixels");
-  const double across = static_cast<double>(width) / picture.width, down = static_cast<double>(height) / picture.height;
+  const double across = static_cast<double>(width) / picture.width,
+               down = static_cast<double>(height) / picture.height;
   if (how == ControlResize::kStretch || across == down) return resized(picture, width, height);
   const bool crop = how == ControlResize::kCrop;
   const double scale = crop ? std::max(across, down) : std::min(across, down);
@@ -117,19 +120,20 @@ ControlPreprocess parse_control_preprocess(std::string_view text) {
     begin = end;
   }
   const bool is_canny = out.name == "canny", is_tile = out.name == "tile";
-  require<UsageError>(is_canny || is_tile || out.name == "none" || out.name == "invert" || out.name == "grey" ||
-                          out.name == "inpaint",
-                      "control-preprocess: expected none, canny[:LOW:HIGH], invert, grey, tile[:FACTOR] or inpaint, got \"",
-                      printable(text), "\"");
+  require<UsageError>(
+      is_canny || is_tile || out.name == "none" || out.name == "invert" || out.name == "grey" ||
+          out.name == "inpaint",
+      "control-preprocess: expected none, canny[:LOW:HIGH], invert, grey, tile[:FACTOR] or inpaint, got \"",
+      printable(text), "\"");
   const size_t takes = is_canny ? 2 : is_tile ? 1 : 0;
-  require<UsageError>(numbers.empty() || numbers.size() == takes, "control-preprocess: ", out.name, " takes ", takes,
-                      " numbers, or none, got \"", printable(text), "\"");
+  require<UsageError>(numbers.empty() || numbers.size() == takes, "control-preprocess: ", out.name, " takes ",
+                      takes, " numbers, or none, got \"", printable(text), "\"");
   if (is_canny && !numbers.empty()) out.low = numbers[0], out.high = numbers[1];
   if (is_tile && !numbers.empty()) out.factor = numbers[0];
-  require<UsageError>(out.low <= out.high, "control-preprocess: canny: expected LOW up to HIGH, got ", out.low,
-                      " and ", out.high);
-  require<UsageError>(out.factor >= 1 && out.factor <= 64, "control-preprocess: tile: expected a factor from 1 to 64, got ",
-                      out.factor);
+  require<UsageError>(out.low <= out.high, "control-preprocess: canny: expected LOW up to HIGH, got ",
+                      out.low, " and ", out.high);
+  require<UsageError>(out.factor >= 1 && out.factor <= 64,
+                      "control-preprocess: tile: expected a factor from 1 to 64, got ", out.factor);
   return out;
 }
 

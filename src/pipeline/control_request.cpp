@@ -12,8 +12,8 @@ namespace {
 constexpr double kMaxStrength = 10;
 
 double in_range(double value, double least, double most, const char* name) {
-  require<UsageError>(std::isfinite(value) && value >= least && value <= most, name, ": expected a number from ",
-                      least, " to ", most, ", got ", value);
+  require<UsageError>(std::isfinite(value) && value >= least && value <= most, name,
+                      ": expected a number from ", least, " to ", most, ", got ", value);
   return value;
 }
 
@@ -40,24 +40,26 @@ std::vector<ResolvedControl> resolve_controls(const GenerateRequest& r) {
   size_t models = 0;
   for (const ControlUse& use : r.controls) models += use.model.empty() ? 0 : 1;
   for (const ControlUse& use : r.controls) {
-    require<UsageError>(!use.model.empty(), options_of(use), ": given ", r.controls.size(), " times for ", models,
-                        " --control: the first belongs to the first, and so on");
+    require<UsageError>(!use.model.empty(), options_of(use), ": given ", r.controls.size(), " times for ",
+                        models, " --control: the first belongs to the first, and so on");
     ResolvedControl c;
     c.model = use.model;
     c.strength = in_range(use.strength.value_or(1), -kMaxStrength, kMaxStrength, "control-strength");
     c.start = in_range(use.start.value_or(0), 0, 1, "control-start");
     c.end = in_range(use.end.value_or(1), 0, 1, "control-end");
-    require<UsageError>(c.start < c.end, "control-start, control-end: expected the first below the second, got ",
-                        c.start, " and ", c.end);
+    require<UsageError>(c.start < c.end,
+                        "control-start, control-end: expected the first below the second, got ", c.start,
+                        " and ", c.end);
     const std::string mode = use.mode.value_or("balanced");
-    require<UsageError>(mode == "balanced" || mode == "guess", "control-mode: expected balanced or guess, got \"",
-                        printable(mode), "\"");
+    require<UsageError>(mode == "balanced" || mode == "guess",
+                        "control-mode: expected balanced or guess, got \"", printable(mode), "\"");
     c.guess = mode == "guess";
     c.resize = parse_control_resize(use.resize.value_or("crop"));
     c.preprocess = parse_control_preprocess(use.preprocess.value_or("none"));
     require<UsageError>(use.image || r.init_image, "control-image: ", printable(use.model),
                         ": expected a picture for it to see, or an init-image");
-    require<UsageError>(c.preprocess.name != "inpaint" || r.mask, "control-preprocess: inpaint: needs a mask");
+    require<UsageError>(c.preprocess.name != "inpaint" || r.mask,
+                        "control-preprocess: inpaint: needs a mask");
     out.push_back(std::move(c));
   }
   return out;

@@ -22,11 +22,10 @@ ControlStage::ControlStage(const ControlNet& model, Arena& arena, const ControlS
   hint_ = make_tensor(device_, {rows, shape.height, shape.width, width}, maps);
   factors_ = make_tensor(device_, {model.residuals(), rows}, DType::kF32);
   cache_ = model.trunk().make_text_cache(device_, rows, context.dim(1));
-  prepare_ = std::make_unique<Program>("control text", arena, [this, context](Exec& ex) {
-    model_.trunk().prepare_text(ex, context, cache_);
-  });
-  embed_ = std::make_unique<Program>(
-      "control picture", arena, [this](Exec& ex) { copy_into(ex, model_.hint(ex, picture_), whole_); });
+  prepare_ = std::make_unique<Program>(
+      "control text", arena, [this, context](Exec& ex) { model_.trunk().prepare_text(ex, context, cache_); });
+  embed_ = std::make_unique<Program>("control picture", arena,
+                                     [this](Exec& ex) { copy_into(ex, model_.hint(ex, picture_), whole_); });
 }
 
 uint64_t ControlStage::buffer_bytes() const {
@@ -36,7 +35,9 @@ uint64_t ControlStage::buffer_bytes() const {
   return bytes;
 }
 
-void ControlStage::set_text(Profiler* profiler, const CancelCheck* cancel) { prepare_->run(profiler, cancel); }
+void ControlStage::set_text(Profiler* profiler, const CancelCheck* cancel) {
+  prepare_->run(profiler, cancel);
+}
 
 void ControlStage::set(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel) {
   upload(device_, picture_, setting.pixels.data(), static_cast<int64_t>(setting.pixels.size()));
@@ -57,7 +58,8 @@ void ControlStage::set_factors(const ControlSetting& setting) {
     const double factor = setting.strength * (setting.guess && !pools ? guess_factor(i, count) : 1.0);
     for (int64_t c = 0; c < shape_.conditions; ++c) {
       const bool acts = !conditional_only || c + 1 == shape_.conditions;
-      factors.insert(factors.end(), static_cast<size_t>(shape_.batch), acts ? static_cast<float>(factor) : 0.0f);
+      factors.insert(factors.end(), static_cast<size_t>(shape_.batch),
+                     acts ? static_cast<float>(factor) : 0.0f);
     }
   }
   upload(device_, factors_, factors.data(), factors_.numel());

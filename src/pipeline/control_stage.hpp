@@ -1,5 +1,5 @@
-// A ControlNet at work beside the UNet: its text, its time shifts, its picture and its strength, all in persistent
-// memory, so that a captured step sees what they are now.
+// A ControlNet at work beside the UNet: its text, its time shifts, its picture and its strength, all in
+// persistent memory, so that a captured step sees what they are now.
 #pragma once
 
 #include <memory>

@@ -14,12 +14,13 @@
 namespace rocm_sd {
 namespace {
 
-constexpr size_t kNamed = 12;                  // tensors that a message names; the rest are counted
+constexpr size_t kNamed = 12;                    // tensors that a message names; the rest are counted
 constexpr int64_t kLookedAt = int64_t{1} << 20;  // elements of a tensor whose values are looked at beforehand
 
 std::string listed(const std::vector<std::string>& names) {
   std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kNamed); ++i) out += concat(i ? ", " : "", printable(names[i]));
+  for (size_t i = 0; i < std::min(names.size(), kNamed); ++i)
+    out += concat(i ? ", " : "", printable(names[i]));
   if (names.size() > kNamed) out += concat(" and ", names.size() - kNamed, " more");
   return out;
 }
@@ -36,10 +37,11 @@ void require_complete(const WeightStore& store, const ControlNet& model) {
   for (const auto& [name, tensor] : store.weights())
     if (!wanted.contains(name)) extra.push_back(tensor.file_name());
   require<FormatError>(missing.empty(), store.title(), ": ", missing.size(), " of ", parts.size(),
-                       " expected tensors ", missing.size() == 1 ? "is" : "are", " missing: ", listed(missing));
+                       " expected tensors ", missing.size() == 1 ? "is" : "are",
+                       " missing: ", listed(missing));
   require<FormatError>(extra.empty(), store.title(), ": ", extra.size(),
-                       extra.size() == 1 ? " tensor has" : " tensors have", " no place in a ControlNet: ",
-                       listed(extra));
+                       extra.size() == 1 ? " tensor has" : " tensors have",
+                       " no place in a ControlNet: ", listed(extra));
   for (const ParameterSlot::Part& part : parts) store.check(part.name, part.shape);
 }
 
@@ -63,7 +65,8 @@ void LoadedControl::load(const LoadTarget& target, DType compute, const WeightFo
 }
 
 std::shared_ptr<LoadedControl> open_control(const std::filesystem::path& path, const Checkpoint& checkpoint,
-                                            const UNetConfig& unet, int64_t downscale, const ControlFiles& files) {
+                                            const UNetConfig& unet, int64_t downscale,
+                                            const ControlFiles& files) {
   require<FileError>(path_exists(path), "control: ", printable(path.native()), ": no such file or folder");
   const SteeredUnet steered{checkpoint.config(Component::kUnet), checkpoint.kind()};
   ControlNetWeights opened = open_controlnet(path, steered, files.variant, files.access);

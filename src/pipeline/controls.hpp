@@ -1,4 +1,5 @@
-// ControlNets of a pipeline: read from their files, checked against the model, kept while requests ask for them.
+// ControlNets of a pipeline: read from their files, checked against the model, kept while requests ask for
+// them.
 #pragma once
 
 #include <filesystem>
@@ -29,9 +30,10 @@ struct ControlFiles {
 };
 
 // Opens a ControlNet for the model and compares names, shapes and small values; no weights are loaded. Throws
-// FileError; FormatError for a file that is no ControlNet, one for another base model (what differs), tensors that
-// are missing or left over (their names), and values that are not finite; ShapeError for a shape.
+// FileError; FormatError for a file that is no ControlNet, one for another base model (what differs), tensors
+// that are missing or left over (their names), and values that are not finite; ShapeError for a shape.
 std::shared_ptr<LoadedControl> open_control(const std::filesystem::path& path, const Checkpoint& checkpoint,
-                                            const UNetConfig& unet, int64_t downscale, const ControlFiles& files);
+                                            const UNetConfig& unet, int64_t downscale,
+                                            const ControlFiles& files);
 
 }  // namespace rocm_sd

@@ -243,7 +243,8 @@ const std::vector<OptionRow>& rows() {
        number(&Request::image_cfg_scale, 0, 100)},
 
       {"control", "", "ControlNet", "PATH",
-       "model: Diffusers' folder or a .safetensors file; may be given several times, and then the first of the options "
+       "model: Diffusers' folder or a .safetensors file; may be given several times, and then the first of "
+       "the options "
        "below belongs to the first, and so on",
        set_control_model, true},
       {"control-image", "", "ControlNet", "FILE", "what it sees: edges, a depth map, ... [the init image]",
@@ -258,7 +259,8 @@ const std::vector<OptionRow>& rows() {
        "balanced, or guess: not on the negative prompt, and weakest in the first blocks [balanced]",
        control_text(&ControlUse::mode), true},
       {"control-resize", "", "ControlNet", "HOW",
-       "a picture of another shape: just (stretched), crop (the middle), fill (with its border's colour) [crop]",
+       "a picture of another shape: just (stretched), crop (the middle), fill (with its border's colour) "
+       "[crop]",
        control_text(&ControlUse::resize), true},
       {"control-preprocess", "", "ControlNet", "NAME",
        "none, canny[:LOW:HIGH], invert, grey, tile[:FACTOR], inpaint (of the mask) [none]",

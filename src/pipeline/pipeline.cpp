@@ -74,7 +74,8 @@ void Pipeline::State::use_controls(const ResolvedRequest& r) {
   }
   controls.clear();
   const auto loaded = [&](const auto& control) {
-    return std::find(components.controls.begin(), components.controls.end(), control) != components.controls.end();
+    return std::find(components.controls.begin(), components.controls.end(), control) !=
+           components.controls.end();
   };
   if (!std::all_of(wanted.begin(), wanted.end(), loaded)) with_savings([&] { set_controls(wanted); });
   controls = std::move(units);
@@ -82,7 +83,9 @@ void Pipeline::State::use_controls(const ResolvedRequest& r) {
 
 // Those that are not kept give their weights' memory back, whoever else holds them.
 void Pipeline::State::keep_controls(const std::vector<std::shared_ptr<LoadedControl>>& kept) {
-  const auto goes = [&](const auto& control) { return std::find(kept.begin(), kept.end(), control) == kept.end(); };
+  const auto goes = [&](const auto& control) {
+    return std::find(kept.begin(), kept.end(), control) == kept.end();
+  };
   const auto before = components.controls;
   if (std::none_of(before.begin(), before.end(), goes)) return;
   std::erase_if(components.controls, goes);
@@ -97,7 +100,8 @@ void Pipeline::State::set_controls(const std::vector<std::shared_ptr<LoadedContr
   unet.reset();
   keep_controls(wanted);
   for (const auto& control : wanted) {
-    if (std::find(components.controls.begin(), components.controls.end(), control) != components.controls.end())
+    if (std::find(components.controls.begin(), components.controls.end(), control) !=
+        components.controls.end())
       continue;
     components.load_control(*control);
     components.controls.push_back(control);

@@ -267,7 +267,7 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
     hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
   if (!hashes.empty()) add("Lora hashes", hashes);
   for (size_t i = 0; i < controls.size(); ++i)
-    info.fields.emplace_back(concat("ControlNet ", i), describe_control(resolved.controls[i], *controls[i]));
+    add(concat("ControlNet ", i).c_str(), describe_control(resolved.controls[i], *controls[i]));
   if (varied) {
     add("Variation seed", std::to_string(r.variation_seed + index));
     add("Variation seed strength", number_text(r.variation_strength));

@@ -6,7 +6,8 @@ namespace rocm_sd {
 
 ShiftTable::ShiftTable(const UNet& model, Arena& arena, const TimeInputs& inputs)
     : device_(arena.device()),
-      current_(make_tensor(arena.device(), {inputs.timestep.dim(0), model.time_channels()}, model.compute_dtype())),
+      current_(make_tensor(arena.device(), {inputs.timestep.dim(0), model.time_channels()},
+                           model.compute_dtype())),
       program_(std::make_unique<Program>("time embedding", arena, [&model, inputs, to = current_](Exec& ex) {
         copy_into(ex, model.time_shifts(ex, inputs), to);
       })) {}

@@ -240,7 +240,8 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const In
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
   SamplerHooks hooks = sampler_hooks(r, callbacks, begin);
   const auto& sampled = r.sampling.schedule;
-  unet->set_progress(0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));
+  unet->set_progress(
+      0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));
   // An inpainting model sees the picture and the mask itself.
   if (init.latent_mask.empty() || components.is_inpainting())
     return to_floats(*components.device, run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks));

@@ -73,7 +73,8 @@ struct Pipeline::State {
   // is touched.
   void use_loras(const GenerateRequest& request);
 
-  // Loads the request's ControlNets. Those of earlier requests stay until others are asked for, or memory is short.
+  // Loads the request's ControlNets. Those of earlier requests stay until others are asked for, or memory is
+  // short.
   void use_controls(const ResolvedRequest& r);
   std::vector<std::shared_ptr<LoadedControl>> controls;  // one for each of the request's, in their order
 

@@ -62,16 +62,14 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   cache_ = unet.make_text_cache(device, k, shape.tokens);
   prepare_ = std::make_unique<Program>("text keys and values", arena_,
                                        [this, &unet](Exec& ex) { unet.prepare_text(ex, context_, cache_); });
-  TimeInputs time{.timestep = timestep_,
-                  .text_embeds = added_text_,
-                  .time_ids = time_ids_,
-                  .guidance_cond = guidance_};
+  TimeInputs time{
+      .timestep = timestep_, .text_embeds = added_text_, .time_ids = time_ids_, .guidance_cond = guidance_};
   shifts_ = std::make_unique<ShiftTable>(unet, arena_, time);
   time.guidance_cond = Tensor();  // ControlNets have no input for it
-  const ControlShape control{shape.batch, shape.conditions, shape.height, shape.width, shape.picture_height,
-                             shape.picture_width};
-  require<UsageError>(shape.controls.size() <= kMaxControls, "control: at most ", kMaxControls, " at once, got ",
-                      shape.controls.size());
+  const ControlShape control{shape.batch, shape.conditions,     shape.height,
+                             shape.width, shape.picture_height, shape.picture_width};
+  require<UsageError>(shape.controls.size() <= kMaxControls, "control: at most ", kMaxControls,
+                      " at once, got ", shape.controls.size());
   for (const ControlNet* model : shape.controls)
     controls_.push_back(std::make_unique<ControlStage>(*model, arena_, control, context_, time));
   step_program(0);

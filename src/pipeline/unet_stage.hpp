@@ -15,8 +15,8 @@ namespace rocm_sd {
 // Everything that the shapes of a UNet call depend on.
 struct UnetShape {
   int64_t batch = 1, conditions = 2, height = 64, width = 64, tokens = 77;
-  std::vector<const ControlNet*> controls = {};        // at work beside the UNet
-  int64_t picture_height = 0, picture_width = 0;       // what they see, in pixels; 0 without them
+  std::vector<const ControlNet*> controls = {};   // at work beside the UNet
+  int64_t picture_height = 0, picture_width = 0;  // what they see, in pixels; 0 without them
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
 
@@ -86,8 +86,8 @@ class UnetStage {
   uint32_t active_ = 0;  // bit i: controls_[i] acts in this step
   std::unique_ptr<Program> prepare_;
   std::map<uint32_t, std::unique_ptr<Program>> step_programs_;  // by what acts; 0: the plain UNet
-  std::optional<double> shifts_timestep_;  // that the current shifts were made for
-  std::optional<double> guidance_scale_;   // that guidance_ was made for
+  std::optional<double> shifts_timestep_;                       // that the current shifts were made for
+  std::optional<double> guidance_scale_;                        // that guidance_ was made for
 };
 
 }  // namespace rocm_sd

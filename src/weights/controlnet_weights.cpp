@@ -43,7 +43,8 @@ class LdmControlNames {
  public:
   explicit LdmControlNames(std::span<const NamedTensor> tensors) : trunk_(tensors) {
     for (const NamedTensor& tensor : tensors)
-      if (const auto layer = numbered(tensor.name, kLdmHint)) last_hint_ = std::max(last_hint_, layer->number);
+      if (const auto layer = numbered(tensor.name, kLdmHint))
+        last_hint_ = std::max(last_hint_, layer->number);
   }
   const std::vector<std::string>& gaps() const { return trunk_.gaps(); }
   std::optional<std::string> canonical(std::string_view name) const {
@@ -66,7 +67,8 @@ class LdmControlNames {
 
 std::string listed(const std::vector<std::string>& names) {
   std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kNamed); ++i) out += concat(i ? ", " : "", printable(names[i]));
+  for (size_t i = 0; i < std::min(names.size(), kNamed); ++i)
+    out += concat(i ? ", " : "", printable(names[i]));
   if (names.size() > kNamed) out += concat(" and ", names.size() - kNamed, " more");
   return out;
 }
@@ -99,8 +101,8 @@ WeightStore store_of(const TensorSet& tensors) {
     require<FormatError>(is_new, what, ": two tensors claim to be ", *name);
   }
   require<FormatError>(unknown.empty(), what, ": ", unknown.size(),
-                       unknown.size() == 1 ? " tensor has" : " tensors have", " no place in a ControlNet: ",
-                       listed(unknown));
+                       unknown.size() == 1 ? " tensor has" : " tensors have",
+                       " no place in a ControlNet: ", listed(unknown));
   return {Component::kUnet, concat("controlnet of ", what), tensors.files(), std::move(weights)};
 }
 
@@ -148,11 +150,13 @@ json derived(const WeightStore& store, const SteeredUnet& unet) {
 std::shared_ptr<const json> config_beside(const fs::path& folder) {
   if (!path_exists(folder / "config.json")) return nullptr;
   auto config = std::make_shared<json>(parse_json_file(folder / "config.json"));
-  require<FormatError>(config->is_object(), printable_path(folder / "config.json"), ": expected a JSON object");
+  require<FormatError>(config->is_object(), printable_path(folder / "config.json"),
+                       ": expected a JSON object");
   return config;
 }
 
-ControlNetWeights with_config(WeightStore store, const SteeredUnet& unet, std::shared_ptr<const json> config) {
+ControlNetWeights with_config(WeightStore store, const SteeredUnet& unet,
+                              std::shared_ptr<const json> config) {
   const bool is_derived = config == nullptr;
   if (is_derived) config = std::make_shared<json>(derived(store, unet));
   return {std::move(store), std::move(config), is_derived};
@@ -170,8 +174,9 @@ ControlNetWeights open_controlnet(const fs::path& path, const SteeredUnet& unet,
                                   FileAccess access) {
   if (is_folder_path(path)) {
     auto config = config_beside(path);
-    require<FormatError>(config != nullptr, printable_path(path / "config.json"),
-                         ": is missing; a ControlNet's folder has it beside diffusion_pytorch_model.safetensors");
+    require<FormatError>(
+        config != nullptr, printable_path(path / "config.json"),
+        ": is missing; a ControlNet's folder has it beside diffusion_pytorch_model.safetensors");
     std::vector<std::string> notes;
     const TensorSet tensors =
         TensorSet::open(component_weights(path, Component::kUnet, variant, notes), access);

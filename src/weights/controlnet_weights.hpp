@@ -1,4 +1,5 @@
-// A ControlNet's file: Diffusers' folder or single file, or an LDM single file (control_model.*), under Diffusers' names.
+// A ControlNet's file: Diffusers' folder or single file, or an LDM single file (control_model.*), under
+// Diffusers' names.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +12,7 @@
 namespace rocm_sd {
 
 struct ControlNetWeights {
-  WeightStore store;  // titled "controlnet of NAME"
+  WeightStore store;                             // titled "controlnet of NAME"
   std::shared_ptr<const nlohmann::json> config;  // with the keys of ControlNetModel's config.json
   bool config_is_derived = false;                // from the shapes, and from the UNet's configuration
 };
@@ -22,9 +23,9 @@ struct SteeredUnet {
   ModelKind kind = ModelKind::kSd1;
 };
 
-// path: a folder with config.json and weights, or a file. variant: as in CheckpointOptions. Throws FileError, and
-// FormatError for a file that holds no ControlNet (what it holds instead), that has numbered blocks missing, or names
-// that no ControlNet has.
+// path: a folder with config.json and weights, or a file. variant: as in CheckpointOptions. Throws FileError,
+// and FormatError for a file that holds no ControlNet (what it holds instead), that has numbered blocks
+// missing, or names that no ControlNet has.
 ControlNetWeights open_controlnet(const std::filesystem::path& path, const SteeredUnet& unet,
                                   const std::string& variant = "", FileAccess access = FileAccess::kRead);
 // Of tensors that are open already, which have no config.json.

@@ -1,7 +1,8 @@
 // model_main: runs one model of a folder on given tensors, for comparison with Diffusers and transformers.
 //   model_main KIND FOLDER INPUTS.safetensors OUTPUTS.safetensors [f32|bf16]
-// KIND: clip, unet, controlnet (with control/ in FOLDER), vae-decoder, vae-encoder, taesd-decoder, taesd-encoder. FOLDER holds config.json and
-// model.safetensors with canonical names. Writes every tap as "tap.<name>", the results of an eager run
+// KIND: clip, unet, controlnet (with control/ in FOLDER), vae-decoder, vae-encoder, taesd-decoder,
+// taesd-encoder. FOLDER holds config.json and model.safetensors with canonical names. Writes every tap as
+// "tap.<name>", the results of an eager run
 // ("output", ...), and those of a planned and replayed one ("replayed.output", ...), all f32.
 #include <fmt/format.h>
 
@@ -106,7 +107,8 @@ Forward unet_forward(const Job& job) {
   }
   return [=](Exec& ex, const Tap* tap) -> Results {
     model->prepare_text(ex, context, cache);
-    return {{"output", (*model)(ex, latents, time, cache, {.tap = tap, .residuals = residuals ? &*residuals : nullptr})}};
+    return {{"output", (*model)(ex, latents, time, cache,
+                                {.tap = tap, .residuals = residuals ? &*residuals : nullptr})}};
   };
 }
 
@@ -114,14 +116,14 @@ Forward unet_forward(const Job& job) {
 Forward controlnet_forward(const Job& job, const std::filesystem::path& folder) {
   auto unet = std::make_shared<UNet>(
       UNet::load(job.device, unet_config(job.config, "config.json"), job.weights, job.dtype));
-  auto control = std::make_shared<ControlNet>(
-      ControlNet::load(job.device, controlnet_config(parse_json_file(folder / "control/config.json"), "config.json"),
-                       FileSource(folder / "control/model.safetensors"), job.dtype));
+  auto control = std::make_shared<ControlNet>(ControlNet::load(
+      job.device, controlnet_config(parse_json_file(folder / "control/config.json"), "config.json"),
+      FileSource(folder / "control/model.safetensors"), job.dtype));
   const Tensor latents = input(job, "latents"), context = input(job, "context");
   const TextCache cache = unet->make_text_cache(job.device, context.dim(0), context.dim(1));
   const TextCache own = control->trunk().make_text_cache(job.device, context.dim(0), context.dim(1));
-  const TimeInputs time{job.inputs.tensor("timestep"), job.inputs.tensor("text_embeds"),
-                        job.inputs.tensor("time_ids"), {}};
+  const TimeInputs time{
+      job.inputs.tensor("timestep"), job.inputs.tensor("text_embeds"), job.inputs.tensor("time_ids"), {}};
   const Tensor picture = job.inputs.tensor("picture"), factors = job.inputs.tensor("factors");
   return [=](Exec& ex, const Tap* tap) -> Results {
     unet->prepare_text(ex, context, cache);

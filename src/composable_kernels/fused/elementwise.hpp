@@ -1,5 +1,6 @@
 // Elementwise maps over rows.
-// Problem   y[r,c] = map(a[r,c], b[r,c]), rows strided at will; the maps are the types in namespace maps; AddScaled
+// Problem   y[r,c] = map(a[r,c], b[r,c]), rows strided at will; the maps are the types in namespace maps;
+// AddScaled
 //           has a factor for each row, read from memory
 // Mapping   a thread takes eight neighbouring elements of a row at a time, the grid's threads in turn
 // Traffic   each operand once, in pieces of up to 16 bytes where rows begin at multiples of them
@@ -19,9 +20,9 @@ struct MapParams {
   Y* y;
   int64_t rows, cols, a_stride, b_stride, y_stride, part_stride;
   float p0, p1;
-  uint32_t groups;  // of the grid
-  int32_t aligned;  // whether every row, and every part, begins at a multiple of a pack's alignment
-  int32_t parts;    // 1; of Split 2 or 3
+  uint32_t groups;       // of the grid
+  int32_t aligned;       // whether every row, and every part, begins at a multiple of a pack's alignment
+  int32_t parts;         // 1; of Split 2 or 3
   const float* factors;  // of AddScaled: [rows]; else null
 };
 

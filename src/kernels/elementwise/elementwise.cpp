@@ -129,7 +129,8 @@ Tensor add(Exec& ex, const Tensor& a, const Tensor& b) {
 }
 
 Tensor add_scaled(Exec& ex, const Tensor& a, const Tensor& b, const Tensor& factors) {
-  require(a.rank() >= 1 && a.shape() == b.shape(), "add_scaled: b ", b.shape(), " does not fit a ", a.shape());
+  require(a.rank() >= 1 && a.shape() == b.shape(), "add_scaled: b ", b.shape(), " does not fit a ",
+          a.shape());
   require(factors.shape() == Shape{a.dim(0)} && factors.dtype() == DType::kF32,
           "add_scaled: factors: expected [", a.dim(0), "] f32, got ", factors.shape(), " ", factors.dtype());
   require_activation_type(a, "add_scaled", "a");

@@ -33,8 +33,8 @@ struct MapProblem {
   int64_t rows = 1, cols = 0;
   int64_t a_stride = 0, b_stride = 0, y_stride = 0;  // elements from row to row
   float p0 = 1, p1 = 0;
-  int64_t part_stride = 0;  // kSplit's, in elements of y
-  int parts = 1;            // of y for each element of a
+  int64_t part_stride = 0;         // kSplit's, in elements of y
+  int parts = 1;                   // of y for each element of a
   const float* factors = nullptr;  // kAddScaled's, [rows], read when the map runs
 
   bool binary() const { return map == Map::kAdd || map == Map::kMulGelu || map == Map::kAddScaled; }

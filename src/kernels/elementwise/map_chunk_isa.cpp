@@ -6,7 +6,20 @@ namespace rocm_sd::ROCM_SD_ISA {
 namespace {
 
 // In the order of enum Map (map_host.cpp checks it).
-enum { kCopy, kSilu, kGelu, kQuickGelu, kRelu, kAdd, kMulGelu, kAffine, kSoftClamp, kRgb8, kSplit, kAddScaled };
+enum {
+  kCopy,
+  kSilu,
+  kGelu,
+  kQuickGelu,
+  kRelu,
+  kAdd,
+  kMulGelu,
+  kAffine,
+  kSoftClamp,
+  kRgb8,
+  kSplit,
+  kAddScaled
+};
 
 template <int M>
 Vec apply(Vec a, Vec b, float p0, float p1) {
