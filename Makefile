@@ -23,6 +23,7 @@ BENCH_DEVICE ?= cpu
 BENCH_BASELINES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rocm-sd/baselines
 EMU_TARGETS ?= gfx1100 gfx1201 gfx942
 EMU_FULL ?= *Full*/f16
+COUNT_TARGETS ?= gfx1100 gfx1151 gfx1200 gfx1201 gfx90a gfx942
 CK_TARGETS ?= gfx942 gfx1100
 
 # A passive wait: threads that spin at a barrier take the cores from those that work.
@@ -152,21 +153,22 @@ test-tsan: deps  ## unit tests under ThreadSanitizer
 	# report_signal_unsafe: the SIGBUS guard leaves its handler by siglongjmp, and what follows is no handler any more.
 	OMP_NUM_THREADS=1 TSAN_OPTIONS=halt_on_error=1:report_signal_unsafe=0 ctest --test-dir build/tsan --output-on-failure -j $(JOBS)
 
-# Needs no network and no Diffusers: ROCM_SD_SKIP_DEPS=1 where the packages cannot be asked for. Python files are taken by their
-# mark, so that others, which import Diffusers, are not even read.
+# Needs no network: ROCM_SD_SKIP_DEPS=1 where the packages cannot be asked for. Diffusers and transformers make the small random
+# models. Python files are taken by their mark, so that others, which need more, are not even read.
 test-gpu: deps  ## everything on a GPU: the device that ROCM_SD_TEST_DEVICE names (cuda, hip:1), else the first usable one
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target gpu_tests rocm-sd rocm_sd
-	missing=$$($(GPU_TEST_PYTHON) -c 'import importlib.util as u; print(*[m for m in ("torch", "numpy", "safetensors", "PIL", "pytest") if not u.find_spec(m)])' 2>/dev/null || echo Python)
+	missing=$$($(GPU_TEST_PYTHON) -c 'import importlib.util as u; print(*[m for m in ("torch", "numpy", "safetensors", "PIL", "pytest", "diffusers", "transformers") if not u.find_spec(m)])' 2>/dev/null || echo Python)
 	if [ -z "$$missing" ]; then
 	  for kind in sd15 sd21v sdxl; do
 	    [ -e $(GPU_TEST_MODELS)/$$kind ] || $(GPU_TEST_PYTHON) tools/checkpoints/make_random_checkpoint.py $$kind $(GPU_TEST_MODELS)/$$kind --tiny --small-vocab --dtype fp32
 	  done
 	fi
 	status=0
-	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do ROCM_SD_TEST_MODELS=$(GPU_TEST_MODELS) "$$test" || status=1; done
+	[ ! -d $(GPU_TEST_MODELS) ] || export ROCM_SD_TEST_MODELS=$(GPU_TEST_MODELS)
+	for test in $(BUILD)/tests/gpu_tests/test_gpu_*; do "$$test" || status=1; done
 	if [ -n "$$missing" ]; then
-	  echo "test-gpu: the Python half was not run, because $(GPU_TEST_PYTHON) has no $$missing"
+	  echo "test-gpu: the Python half was not run, and of the models the demo model alone, because $(GPU_TEST_PYTHON) has no $$missing"
 	else
 	  cmake --preset $(PRESET) -DROCM_SD_TORCH_PYTHON="$$($(GPU_TEST_PYTHON) -c 'import sys; print(sys.executable)')"
 	  cmake --build $(BUILD) -j $(JOBS) --target rocm_sd_torch
@@ -181,12 +183,12 @@ test-gpu-sanitize: deps  ## the kernels' GPU tests on small shapes under NVIDIA'
 
 test-emu: deps deps-gpu  ## ops, models and pipeline on emulated AMD GPUs under checking, then SD 1.5's layers in real size
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
-	cmake --build $(BUILD) --target kernels test_gpu_kernels test_gpu_models test_gpu_pipeline -j $(JOBS)
+	cmake --build $(BUILD) --target kernels test_gpu_kernels test_gpu_models test_gpu_pipeline test_gpu_measurement -j $(JOBS)
 	for target in $(EMU_TARGETS); do
 	  export ROCM_SD_TEST_DEVICE=emu:$$target ROCM_SD_EMULATOR_CHECK=1
 	  begin=$$SECONDS
 	  for test in kernels models pipeline; do $(BUILD)/tests/gpu_tests/test_gpu_$$test; done
-	  for test in kernels models; do $(BUILD)/tests/gpu_tests/test_gpu_$$test --gtest_filter='$(EMU_FULL)'; done
+	  for test in kernels models measurement; do $(BUILD)/tests/gpu_tests/test_gpu_$$test --gtest_filter='$(EMU_FULL)'; done
 	  echo "emu:$$target took $$((SECONDS - begin)) s"
 	done
 
@@ -209,14 +211,24 @@ test-all-archs: deps deps-gpu  ## compile the kernels for every target that the 
 	cmake --build build/all-archs -j $(JOBS)
 	$(PYTHON) tools/report/kernel_report.py --build build/all-archs --check --every
 
-kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator counts in the kernels of EMU_TARGETS
+kernel-counts: deps deps-gpu  ## write share/counts anew: what the emulator counts in the kernels of COUNT_TARGETS
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON
-	cmake --build $(BUILD) --target bench_emulated $(addprefix kernels_,$(EMU_TARGETS)) -j $(JOBS)
+	cmake --build $(BUILD) --target bench_emulated -j $(JOBS)
+	cmake --preset all-archs -DROCM_SD_KERNELS_ONLY=ON
+	cmake --build build/all-archs --target $(addprefix kernels_,$(COUNT_TARGETS)) -j $(JOBS)
 	mkdir -p share/counts
-	for target in $(EMU_TARGETS); do $(BUILD)/tests/performance_tests/bench_emulated --write share/counts $$target all all; done
+	for target in $(COUNT_TARGETS); do
+	  ROCM_SD_KERNELS=build/all-archs/lib $(BUILD)/tests/performance_tests/bench_emulated --write share/counts $$target all all
+	done
 
-kernel-report:  ## write docs/reference/kernel-report anew from the kernels that PRESET has built
+kernel-report:  ## write docs/reference/kernel-report anew from the kernels that PRESET has built (all-archs: every table)
 	$(PYTHON) tools/report/kernel_report.py --build $(BUILD)
+
+model-shapes: deps  ## write tests/data/model_shapes.txt anew: the problems of SD 1.5 and SDXL in full size, from the planner
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) --target rocm-sd -j $(JOBS)
+	$(CLI) bench --mode shapes >tests/data/model_shapes.new
+	mv tests/data/model_shapes.new tests/data/model_shapes.txt
 
 test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with oneDNN 3 in place of the system's
 	tools/fetch/fetch_onednn3.sh build/onednn3-root $(VENV)/bin/python
@@ -312,5 +324,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: model-shapes demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

@@ -1,4 +1,4 @@
-"""rocm-sd from Python through its C interface (include/rocm_sd/rocm_sd.h), for tools that need neither PyTorch nor a build.
+"""rocm-sd from Python through its C interface (include/rocm_sd/rocm_sd.h), for tools that need no PyTorch.
 
     with Engine("build/cpu/librocm_sd.so", model="models/demo", device="cpu") as engine:
         picture = engine.draw(prompt="a red apple", steps=8, seed=1)[0]   # [H,W,3] of uint8
@@ -7,48 +7,34 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 
-class Option(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_char_p)]
+def _c_interface() -> Any:
+    """rocm_sd_ops._engine_library without the package, which would load PyTorch."""
+    path = Path(__file__).resolve().parents[1] / "python" / "rocm_sd_ops" / "_engine_library.py"
+    spec = importlib.util.spec_from_file_location("_rocm_sd_engine_library", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-class Picture(ctypes.Structure):
-    _fields_ = [("width", ctypes.c_int), ("height", ctypes.c_int), ("rgb", ctypes.POINTER(ctypes.c_uint8)),
-                ("seed", ctypes.c_uint64), ("parameters", ctypes.c_char_p)]
-
-
-class Result(ctypes.Structure):
-    _fields_ = [("count", ctypes.c_size_t), ("pictures", ctypes.POINTER(Picture))]
-
-
-class EngineError(RuntimeError):
-    def __init__(self, status: int, message: str):
-        super().__init__(message)
-        self.status = status
-
-
-def options(values: dict) -> ctypes.Array:
-    """The C interface's list: names with dashes, ended by a NULL."""
-    pairs = [Option(name.replace("_", "-").encode(), str(value).encode()) for name, value in values.items() if value is not None]
-    return (Option * (len(pairs) + 1))(*pairs, Option(None, None))
+_c = _c_interface()
+EngineError = _c.EngineError
 
 
 class Engine:
     """One pipeline: one call at a time. Options are the command line's long ones, as keywords."""
 
-    def __init__(self, library: str | Path, **load):
-        self.library = ctypes.CDLL(str(Path(library).resolve()))
-        self.library.rocm_sd_last_error.restype = ctypes.c_char_p
-        self.library.rocm_sd_version.restype = ctypes.c_char_p
-        self.library.rocm_sd_free.argtypes = [ctypes.c_void_p]
-        self.library.rocm_sd_generate.argtypes = [ctypes.c_void_p, ctypes.POINTER(Option), ctypes.c_void_p,
-                                                  ctypes.POINTER(ctypes.POINTER(Result))]
+    def __init__(self, library: str | Path, **load: Any):
+        self.library = _c.open_library(str(Path(library).resolve()))
         self.pipeline = ctypes.c_void_p()
-        self.check(self.library.rocm_sd_create(options(load), None, ctypes.byref(self.pipeline)))
+        self.check(self.library.rocm_sd_create(_c.option_list(load), None, ctypes.byref(self.pipeline)))
 
     def check(self, status: int) -> None:
         if status != 0:
@@ -58,9 +44,9 @@ class Engine:
     def version(self) -> str:
         return self.library.rocm_sd_version().decode()
 
-    def draw(self, **request) -> list[np.ndarray]:
-        result = ctypes.POINTER(Result)()
-        self.check(self.library.rocm_sd_generate(self.pipeline, options(request), None, ctypes.byref(result)))
+    def draw(self, **request: Any) -> list[np.ndarray]:
+        result = ctypes.POINTER(_c.Result)()
+        self.check(self.library.rocm_sd_generate_from(self.pipeline, _c.option_list(request), None, None, ctypes.byref(result)))
         try:
             pictures = result.contents.pictures[:result.contents.count]
             return [np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)).copy() for p in pictures]
@@ -75,5 +61,5 @@ class Engine:
     def __enter__(self) -> Engine:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: Any) -> None:
         self.close()

@@ -14,19 +14,17 @@ JSON, Markdown, plots and the pictures. Published figures of other GPUs come fro
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
 import os
 import platform
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 for _folder in ("tests/front_ends", "benchmarks", "examples"):
@@ -41,6 +39,7 @@ from checkout_program import WebProgram, free_port  # noqa: E402
 from diffusers import DiffusionPipeline, EulerDiscreteScheduler  # noqa: E402
 from picture_quality import psnr  # noqa: E402
 from PIL import Image  # noqa: E402
+from time_limit import time_limit  # noqa: E402
 
 PROGRAMS = ("diffusers", "channels_last", "optimized", "engine", "compile", "optimized-compile")
 TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -61,24 +60,6 @@ class Program:
         self.picture, own = drawn if isinstance(drawn, tuple) else (drawn, None)
         if counted:
             self.seconds.append(own if own is not None else took)
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """TimeoutError after so many seconds, between two instructions of Python; 0: never."""
-    def over(*_: Any) -> None:
-        raise TimeoutError(f"not ready after {seconds:.0f} s")
-
-    if seconds <= 0:
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def load(args: argparse.Namespace, device: torch.device, dtype: torch.dtype) -> DiffusionPipeline:

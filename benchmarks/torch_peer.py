@@ -16,20 +16,20 @@ Implementations: eager, channels_last, compiled (torch.compile, reduce-overhead,
 from __future__ import annotations
 
 import argparse
-import contextlib
 import copy
 import json
 import re
-import signal
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools" / "checkpoints"))
 from model_shapes import shapes  # noqa: E402
+
+from time_limit import time_limit  # noqa: E402
 
 KINDS = {"sd15-unet": "sd15", "sd21-unet": "sd21v", "sdxl-unet": "sdxl", "tiny-unet": "sd15", "vae": "sd15", "tiny-vae": "sd15"}
 IMPLEMENTATIONS = ("eager", "channels_last", "compiled", "layers", "optimized")
@@ -45,21 +45,6 @@ def parse_work(text: str) -> tuple[str, int, int, int]:
 
 def say(**what: object) -> None:
     print(json.dumps(what), flush=True)
-
-
-@contextlib.contextmanager
-def limit(seconds: float) -> Iterator[None]:
-    """TimeoutError in the main thread after so many seconds, between two instructions of Python."""
-    def over(*_: object) -> None:
-        raise TimeoutError(f"not ready after {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def make_model(work: str, device: str, dtype: torch.dtype) -> tuple[torch.nn.Module, Callable]:
@@ -181,7 +166,7 @@ def main() -> int:
         for name in names:
             begin = time.perf_counter()
             try:
-                with limit(args.seconds):
+                with time_limit(args.seconds):
                     peer.calls[name] = peer.prepare(name)
                     for _ in range(3):  # compiles, records, plans
                         peer.calls[name]()

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "analysis/model_shapes.hpp"
 #include "analysis/planned_model.hpp"
 #include "apps/cli/commands.hpp"
 #include "apps/cli/interrupt.hpp"
@@ -282,7 +283,28 @@ void bench_pictures(const BenchCommand& c) {
   write_reports(c, json, "```\n" + text + "```\n", text);
 }
 
+// ---- shapes ----
+
+// The problems of known models as --shapes reads them: nothing is run, whatever the device.
+void print_shapes(const BenchCommand& c) {
+  require<UsageError>(c.source.file.empty() && c.source.ops.empty() && c.source.weights == "auto",
+                      "bench --mode shapes lists what is planned for --model: it takes no --shapes, --ops or "
+                      "--weights");
+  std::vector<ShapeSet> sets;
+  for (const std::string& name : c.source.models) {
+    require<UsageError>(
+        name.find('/') == std::string::npos && !path_exists(name),
+        "bench --mode shapes plans known models: expected sd15, sd21, sdxl or sdxl-refiner, got ",
+        printable(name), " (--mode list plans a checkpoint)");
+    const KnownModel& model = known_model(name);
+    sets.push_back(
+        {name, c.source.height ? c.source.height : model.side, c.source.width ? c.source.width : model.side});
+  }
+  fmt::print("{}", model_shapes_text(sets.empty() ? default_shape_sets() : sets));
+}
+
 void run_bench(BenchCommand& c) {
+  if (c.mode == "shapes") return print_shapes(c);
   if (c.threads > 0) omp_set_num_threads(c.threads);
   for (const std::string& file : {c.json, c.markdown})
     if (!file.empty() && file != "-") require_writable(file);
@@ -297,8 +319,11 @@ void add_bench(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("bench", "time and check ops on a model's shapes, or whole pictures");
   add_problem_options(sub, c->source);
   sub->add_option("--device", c->device, "cpu, auto, hip[:N], cuda[:N] or emu:TARGET [auto]");
-  sub->add_option("--mode", c->mode, "time, check, list or tune (into the user's table), of ops [time]")
-      ->check(CLI::IsMember({"time", "check", "list", "tune"}));
+  sub->add_option(
+         "--mode", c->mode,
+         "time, check, list or tune (into the user's table), of ops; shapes: print the models' problems for "
+         "--shapes [time]")
+      ->check(CLI::IsMember({"time", "check", "list", "tune", "shapes"}));
   sub->add_option("--impl", c->impls,
                   "candidates by the beginning of their names: gpu,onednn; '*' all [what the op picks]");
   sub->add_option("--scenario", c->scenario, "whole pictures: unet, vae, e2e, stream, offline or server")

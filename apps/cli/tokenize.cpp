@@ -8,6 +8,7 @@
 #include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/utf8.hpp"
+#include "pipeline/embeddings.hpp"
 #include "pipeline/model_tokenizer.hpp"
 
 namespace rocm_sd::cli {
@@ -16,7 +17,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct TokenizeCommand {
-  std::string prompt, model, tokenizer;
+  std::string prompt, model, tokenizer, embedding_dir;
+  std::vector<std::string> embeddings;
   bool plain = false, json = false;
 };
 
@@ -51,31 +53,42 @@ std::vector<NamedTokenizer> wanted_tokenizers(const TokenizeCommand& c) {
   return out;
 }
 
-Json chunk_json(const PromptChunk& chunk, const ClipTokenizer& tokenizer) {
-  Json pieces = Json::array();
+Json chunk_json(const PromptChunk& chunk, const ClipTokenizer& tokenizer, const EmbeddingNames& names) {
+  Json pieces = Json::array(), embeddings = Json::array();
   for (const int32_t id : chunk.ids) pieces.push_back(tokenizer.token(id));
+  for (const InsertedVector& inserted : chunk.inserted) {
+    const std::string& name = names.names()[static_cast<size_t>(inserted.name)];
+    embeddings.push_back({{"position", inserted.position}, {"name", name}, {"vector", inserted.vector}});
+    pieces[static_cast<size_t>(inserted.position)] =
+        concat("embedding ", name, ", vector ", inserted.vector + 1);
+  }
   return {{"ids", chunk.ids},
           {"pieces", pieces},
           {"weights", chunk.weights},
-          {"eos_position", chunk.eos_position}};
+          {"eos_position", chunk.eos_position},
+          {"embeddings", embeddings}};
 }
 
-Json tokenized(const NamedTokenizer& named, const TokenizeCommand& c) {
+Json tokenized(const NamedTokenizer& named, const TokenizeCommand& c, const RequestEmbeddings& embeddings) {
   const ModelTokenizer& own = named.own;
+  const EmbeddingNames names = embeddings.names(own.tokenizer);
+  ChunkOptions options = own.chunks;
+  options.embeddings = &names;
   Json out = {
       {"encoder", named.encoder}, {"vocabulary", own.vocabulary}, {"chunk_length", own.chunks.max_length}};
   ChunkedPrompt prompt;
   if (c.plain) {
-    PlainTokens plain = plain_tokens(own.tokenizer, c.prompt, own.chunks);
+    PlainTokens plain = plain_tokens(own.tokenizer, c.prompt, options);
     prompt.token_count = plain.chunk.eos_position - 1;
     prompt.chunks.push_back(std::move(plain.chunk));
     out["left_out"] = plain.cut_text;
   } else {
-    prompt = chunk_prompt(own.tokenizer, extract_lora_tags(c.prompt).text, own.chunks);
+    prompt = chunk_prompt(own.tokenizer, extract_lora_tags(c.prompt).text, options);
   }
   out["tokens"] = prompt.token_count;
   out["chunks"] = Json::array();
-  for (const PromptChunk& chunk : prompt.chunks) out["chunks"].push_back(chunk_json(chunk, own.tokenizer));
+  for (const PromptChunk& chunk : prompt.chunks)
+    out["chunks"].push_back(chunk_json(chunk, own.tokenizer, names));
   return out;
 }
 
@@ -105,8 +118,12 @@ void run_tokenize(const TokenizeCommand& c) {
   const std::string problem = utf8_problem(c.prompt);
   require<UsageError>(problem.empty(), "prompt: ", problem);
   require<UsageError>(c.model.empty() || c.tokenizer.empty(), "expected --model or --tokenizer, got both");
+  EmbeddingLibrary library(c.embedding_dir);
+  std::vector<EmbeddingUse> uses;
+  for (const std::string& use : c.embeddings) uses.push_back(parse_embedding_use(use));
+  const RequestEmbeddings embeddings(library, uses);
   Json all = Json::array();
-  for (const NamedTokenizer& named : wanted_tokenizers(c)) all.push_back(tokenized(named, c));
+  for (const NamedTokenizer& named : wanted_tokenizers(c)) all.push_back(tokenized(named, c, embeddings));
   if (c.json) return fmt::print("{}\n", all.dump(2));
   for (const Json& encoder : all) print_text(encoder);
 }
@@ -122,6 +139,10 @@ void add_tokenize(CLI::App& app) {
   add_text(sub, "-m,--model", c->model, "a model, whose text encoders' vocabularies are used [CLIP's]")
       ->type_name("PATH");
   add_text(sub, "--tokenizer", c->tokenizer, "a folder with vocab.json and merges.txt, or tokenizer.json")
+      ->type_name("FOLDER");
+  sub->add_option("--embedding", c->embeddings, "textual inversion that the prompt may name; several times")
+      ->type_name("[NAME=]FILE");
+  add_text(sub, "--embedding-dir", c->embedding_dir, "where embeddings are found by name")
       ->type_name("FOLDER");
   sub->add_flag("--plain-prompt", c->plain,
                 "no weights, one chunk that is cut: Diffusers' reading of a prompt");

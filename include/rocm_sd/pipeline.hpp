@@ -49,11 +49,19 @@ struct ControlUse {
       preprocess;  // none (the default), canny[:LOW:HIGH], invert, grey, tile[:FACTOR], inpaint
 };
 
+// Textual inversion: vectors that a name in the prompt, or in the negative prompt, stands for.
+struct EmbeddingUse {
+  std::string file;  // path of a .safetensors file
+  std::string name;  // in the prompt; empty: the file's name without its ending, and the token that it holds
+};
+
 struct LoadOptions {
   std::string model;  // Diffusers folder, or a single .safetensors file
   std::string vae, unet, text_encoder,
-      text_encoder_2;           // replace a component: file or folder; empty: the model's own
-  std::string taesd;            // decode with TAESD or TAESDXL instead of the VAE
+      text_encoder_2;  // replace a component: file or folder; empty: the model's own
+  std::string taesd;   // decode with TAESD or TAESDXL instead of the VAE
+  // Decode with the VAE's finest level at half size, and resize the picture twofold: an approximation.
+  bool fast_vae = false;
   std::string device = "auto";  // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
   std::string dtype = "auto";   // auto, f16 (GPUs), bf16, f32: what products are computed in
   // How the UNet's matrices and filters are held: auto (as dtype says), or 8 bits and a scale for each output
@@ -64,6 +72,7 @@ struct LoadOptions {
   std::string prediction = "auto";   // auto, epsilon, v, sample
   std::string variant;               // "fp16": prefer *.fp16.safetensors in a folder that has both
   std::string lora_dir;              // where LoRAs are found by name, folders below it too
+  std::string embedding_dir;         // where embeddings are found by name, folders below it too
   bool mmap = false;                 // map weight files instead of reading them
   bool offload = false;              // keep weights in host memory; each stage puts its own on the device
   uint64_t vram_budget = 0;          // bytes of device memory to stay within; 0: what the device has free
@@ -103,6 +112,9 @@ struct GenerateRequest {
   // Merged into the weights, in this order, after those of the prompt's <lora:name:weight[:unet weight]>
   // tags. They stay until a request asks for others.
   std::vector<LoraUse> loras;
+  // Beside those of LoadOptions::embedding_dir. A name counts where the prompts have it, as does ComfyUI's
+  // "embedding:name".
+  std::vector<EmbeddingUse> embeddings;
 
   // At most 8, added up. The models stay loaded until a request asks for others, or memory is short.
   std::vector<ControlUse> controls;

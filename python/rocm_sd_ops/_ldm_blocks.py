@@ -105,14 +105,14 @@ def _attn_block(patch: Patch, module: nn.Module, packs: bool) -> Callable:
 
 
 def _cross_attention(patch: Patch, module: nn.Module, packs: bool) -> Callable:
-    """CrossAttention without a mask and without another's override."""
+    """CrossAttention without a mask and without another's override. args: third is ComfyUI's value, the others' mask."""
 
-    def forward(self: nn.Module, original: Callable, x: Tensor, context: Optional[Tensor] = None, value: Optional[Tensor] = None,
-                mask: Optional[Tensor] = None, transformer_options: Optional[dict] = None, **kwargs: Any) -> Tensor:
-        options = {} if transformer_options is None else {"transformer_options": transformer_options}
-        if mask is not None or kwargs or (transformer_options or {}).get("optimized_attention_override") is not None:
-            given = {"value": value, "mask": mask}
-            return original(x, context, **{k: v for k, v in given.items() if v is not None}, **options, **kwargs)
+    def forward(self: nn.Module, original: Callable, x: Tensor, context: Optional[Tensor] = None, *args: Any,
+                value: Optional[Tensor] = None, mask: Optional[Tensor] = None, transformer_options: Optional[dict] = None,
+                **kwargs: Any) -> Tensor:
+        if args or mask is not None or kwargs or (transformer_options or {}).get("optimized_attention_override") is not None:
+            given = {"value": value, "mask": mask, "transformer_options": transformer_options}
+            return original(x, context, *args, **{k: v for k, v in given.items() if v is not None}, **kwargs)
         states = x if context is None else context
         q, k, v = self.to_q(x), self.to_k(states), self.to_v(states if value is None else value)
         q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k, v))  # [B,H,N,D]

@@ -130,8 +130,8 @@ class UNetForward(TextUNetForward):
             extra = (class_labels, attention_mask, down_block_additional_residuals, mid_block_additional_residual,
                      down_intrablock_additional_residuals, encoder_attention_mask)
             refuse(all(x is None for x in extra), "class labels, masks or additional residuals")
-            refuse(not {k: v for k, v in (cross_attention_kwargs or {}).items() if v not in (None, 1.0) or k != "scale"},
-                    "cross_attention_kwargs")
+            refuse(all(k == "scale" and isinstance(v, (int, float, type(None))) and v in (None, 1.0)
+                       for k, v in (cross_attention_kwargs or {}).items()), "cross_attention_kwargs")
             unet = self._module()
             for block in unet.up_blocks:  # FreeU
                 own = block.__dict__
@@ -222,12 +222,25 @@ class VaeHalfForward(EngineForward):
         return self(run, plain, sample)
 
 
+def _plain_names(stand: nn.Module, state: dict, prefix: str, *_: Any) -> None:
+    for key in [k for k in state if k.startswith(f"{prefix}model.")]:
+        state[prefix + key.removeprefix(f"{prefix}model.")] = state.pop(key)
+
+
+def _own_names(stand: nn.Module, state: dict, prefix: str, *_: Any) -> None:
+    for key in [k for k in state if k.startswith(prefix)]:
+        state[f"{prefix}model.{key.removeprefix(prefix)}"] = state.pop(key)
+
+
 class _Stand(nn.Module):
-    """Stands in for a Diffusers model: attributes, parameters and everything but forward are the model's."""
+    """Stands in for a Diffusers model: attributes, parameters, their names in a state_dict and everything but forward are the
+    model's."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
+        self.register_state_dict_post_hook(_plain_names)
+        self.register_load_state_dict_pre_hook(_own_names)
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -99,9 +99,9 @@ def report(model: Any) -> dict[str, int]:
 
 
 def optimize_rest(model: Any, level: str) -> Any:
-    """optimize_sd_model for those models of a pipeline that are not optimised yet; others stay as they are."""
+    """optimize_sd_model for those models of a pipeline that are not optimised yet, not even in parts; others stay as they are."""
     for component in _components(model):
-        if PATCH not in component.__dict__:
+        if next(patches(component), None) is None:
             try:
                 optimize_sd_model(component, level)
             except TypeError:  # nothing that we know in this one

@@ -53,6 +53,14 @@ def _attention(q, k, v, y, q_batch, q_head, q_row, k_batch, k_head, k_row, v_bat
 
 
 @triton.jit
+def _place(i, group, per_group, channels, pixels, LAST: tl.constexpr):
+    # The channel, the pixel and the place in memory of the i-th element of a group.
+    channel = group * per_group + (i % per_group if LAST else i // pixels)
+    pixel = i // per_group if LAST else i % pixels
+    return channel, pixel, pixel.to(tl.int64) * channels + channel if LAST else channel.to(tl.int64) * pixels + pixel
+
+
+@triton.jit
 def _group_norm(x, y, gain, offset, channels, pixels, groups, eps, LAST: tl.constexpr, AFFINE: tl.constexpr, SILU: tl.constexpr,
                 BLOCK: tl.constexpr):
     # One program a group of one image: mean, then variance about it, then the result. LAST: x is channels_last; y always is.
@@ -64,25 +72,19 @@ def _group_norm(x, y, gain, offset, channels, pixels, groups, eps, LAST: tl.cons
     mean = tl.zeros([BLOCK], tl.float32)
     for start in range(0, count, BLOCK):
         i = start + tl.arange(0, BLOCK)
-        channel = group * per_group + (i % per_group if LAST else i // pixels)
-        pixel = i // per_group if LAST else i % pixels
-        at = pixel.to(tl.int64) * channels + channel if LAST else channel.to(tl.int64) * pixels + pixel
+        channel, pixel, at = _place(i, group, per_group, channels, pixels, LAST)
         mean += tl.load(x + at, mask=i < count, other=0.0).to(tl.float32)
     center = tl.sum(mean, 0) / count
     spread = tl.zeros([BLOCK], tl.float32)
     for start in range(0, count, BLOCK):
         i = start + tl.arange(0, BLOCK)
-        channel = group * per_group + (i % per_group if LAST else i // pixels)
-        pixel = i // per_group if LAST else i % pixels
-        at = pixel.to(tl.int64) * channels + channel if LAST else channel.to(tl.int64) * pixels + pixel
+        channel, pixel, at = _place(i, group, per_group, channels, pixels, LAST)
         off = tl.where(i < count, tl.load(x + at, mask=i < count, other=0.0).to(tl.float32) - center, 0.0)
         spread += off * off
     scale = 1.0 / tl.sqrt(tl.sum(spread, 0) / count + eps)
     for start in range(0, count, BLOCK):
         i = start + tl.arange(0, BLOCK)
-        channel = group * per_group + (i % per_group if LAST else i // pixels)
-        pixel = i // per_group if LAST else i % pixels
-        at = pixel.to(tl.int64) * channels + channel if LAST else channel.to(tl.int64) * pixels + pixel
+        channel, pixel, at = _place(i, group, per_group, channels, pixels, LAST)
         value = (tl.load(x + at, mask=i < count, other=0.0).to(tl.float32) - center) * scale
         if AFFINE:
             value = (value * tl.load(gain + channel, mask=i < count, other=0.0).to(tl.float32)
@@ -108,15 +110,19 @@ def _interpreted() -> bool:
 
 
 def _runs(*tensors: Optional[Tensor]) -> bool:
+    """On one device, which for a GPU is the current one: Triton starts its kernels there."""
     given = [t for t in tensors if t is not None]
-    return (all(t.dtype in _FLOATS and t.numel() > 0 and (t.is_cuda or _interpreted()) for t in given)
+    device = given[0].device
+    here = device.index == torch.cuda.current_device() if device.type == "cuda" else device.type == "cpu" and _interpreted()
+    return (here and all(t.dtype in _FLOATS and t.numel() > 0 and t.device == device for t in given)
             and not (torch.is_grad_enabled() and any(t.requires_grad for t in given)) and not torch.compiler.is_compiling())
 
 
 def takes_attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor] = None, scale: Optional[float] = None) -> bool:
     """Whether attention() takes these: no mask, one type, heads of at most 256, dense in their last dimension."""
     return (mask is None and scale != 0 and _runs(q, k, v) and q.ndim == k.ndim == v.ndim == 4 and q.dtype == k.dtype == v.dtype
-            and q.shape[3] <= 256 and k.shape == v.shape and k.shape[:2] == q.shape[:2] and k.shape[3] == q.shape[3]
+            and q.shape[3] <= 256 and q.shape[0] * q.shape[1] < 2 ** 16  # the most of a grid's second dimension
+            and k.shape == v.shape and k.shape[:2] == q.shape[:2] and k.shape[3] == q.shape[3]
             and all(t.stride(3) == 1 or t.shape[3] == 1 for t in (q, k, v)))
 
 
@@ -140,7 +146,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, scale: Optional[float] = None, ca
 
 def takes_group_norm_silu(x: Tensor, groups: int, weight: Optional[Tensor], bias: Optional[Tensor], x2: Optional[Tensor]) -> bool:
     """Whether group_norm_silu() takes these: one input, dense, with both parameters or none."""
-    return (x2 is None and _runs(x, weight, bias) and x.ndim == 4 and x.shape[1] % groups == 0 and (weight is None) == (bias is None)
+    return (x2 is None and _runs(x, weight, bias) and x.ndim == 4 and groups > 0 and x.shape[1] % groups == 0 and (weight is None) == (bias is None)
             and all(p is None or (p.shape == (x.shape[1],) and p.is_contiguous()) for p in (weight, bias))
             and x[0].numel() < 2 ** 31 and (x.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)))
 

@@ -75,6 +75,15 @@ class Planner {
     return stage;
   }
 
+  PlannedStage encoder(const VaeConfig& config) {
+    VaeEncoder model = VaeEncoder::load(device_, config, NoValues(), dtype_);
+    const Tensor picture =
+        make_tensor(device_, {1, shape_.height, shape_.width, config.image_channels}, DType::kF32);
+    PlannedStage stage{.name = "vae-encode", .runs = static_cast<int>(shape_.batch)};
+    plan(stage, model, [&](Exec& ex) { model(ex, picture); });
+    return stage;
+  }
+
  private:
   int64_t conditions() const { return shape_.guidance ? 2 : 1; }
 
@@ -110,6 +119,13 @@ class Planner {
   DType dtype_;
 };
 
+void require_picture(const PictureShape& shape) {
+  require(shape.height > 0 && shape.width > 0 && shape.height % 8 == 0 && shape.width % 8 == 0, "picture ",
+          shape.width, " x ", shape.height, ": both must be positive multiples of 8");
+  require(shape.batch > 0 && shape.tokens > 0 && shape.tokens % 77 == 0, "picture: a batch of ", shape.batch,
+          " with ", shape.tokens, " tokens: expected at least one, and a multiple of 77");
+}
+
 }  // namespace
 
 const std::vector<KnownModel>& known_models() {
@@ -140,16 +156,18 @@ const KnownModel& known_model(const std::string& name) {
 
 std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, const PictureShape& shape,
                                      int steps, DType dtype) {
-  require(shape.height > 0 && shape.width > 0 && shape.height % 8 == 0 && shape.width % 8 == 0, "picture ",
-          shape.width, " x ", shape.height, ": both must be positive multiples of 8");
-  require(shape.batch > 0 && shape.tokens > 0 && shape.tokens % 77 == 0, "picture: a batch of ", shape.batch,
-          " with ", shape.tokens, " tokens: expected at least one, and a multiple of 77");
+  require_picture(shape);
   require<UsageError>(steps > 0, "steps: expected at least 1, got ", steps);
   Planner planner(device, shape, dtype);
   std::vector<PlannedStage> stages{planner.text(model.encoders)};
   for (PlannedStage& stage : planner.unet(model.unet, steps)) stages.push_back(std::move(stage));
   stages.push_back(planner.vae(model.vae));
   return stages;
+}
+
+PlannedStage plan_encoder(Device& device, const KnownModel& model, const PictureShape& shape, DType dtype) {
+  require_picture(shape);
+  return Planner(device, shape, dtype).encoder(model.vae);
 }
 
 std::vector<PlannedChoice> picture_problems(const KnownModel& model, const PictureShape& shape, int steps,

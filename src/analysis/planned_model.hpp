@@ -52,6 +52,10 @@ struct PlannedStage {
 std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, const PictureShape& shape,
                                      int steps, DType dtype);
 
+// The VAE's encoder on one picture, "vae-encode": what a picture that begins from another one needs beside
+// plan_model's stages. Throws as plan_model.
+PlannedStage plan_encoder(Device& device, const KnownModel& model, const PictureShape& shape, DType dtype);
+
 // What a tuner works on: the problems of a picture, whichever device will compute them, with how often it
 // needs each. Planned on the host without preparing anything.
 std::vector<PlannedChoice> picture_problems(const KnownModel& model, const PictureShape& shape, int steps,

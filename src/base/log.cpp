@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace rocm_sd {
 namespace {
@@ -17,8 +18,11 @@ struct LogSetup {
   std::set<std::string, std::less<>> topics;
 
   LogSetup() {
-    logger =
-        std::make_shared<spdlog::logger>("rocm-sd", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+    // https://no-color.org; spdlog itself looks at TERM and at whether stderr is a terminal.
+    if (const char* plain = std::getenv("NO_COLOR"); plain && *plain)
+      sink->set_color_mode(spdlog::color_mode::never);
+    logger = std::make_shared<spdlog::logger>("rocm-sd", std::move(sink));
     logger->set_pattern("%^%l%$: %v");
     logger->set_level(spdlog::level::info);
     const char* env = std::getenv("ROCM_SD_LOG");

@@ -125,13 +125,12 @@ void scale_by_vector(const Values& v, bool on_input, double strength, const Shap
 }
 
 // DoRA (Liu et al. 2024, equation 5): the changed weight gets the magnitudes that were learned, one for each
-// output, or for each input in files of older tools. Strength moves from the weight to that result.
-void decompose(const Values& magnitude, const Values& changed, double strength, const Shape& shape,
-               float* weight) {
+// output, or for each input. Strength moves from the weight to that result.
+void decompose(const Values& magnitude, bool on_input, const Values& changed, double strength,
+               const Shape& shape, float* weight) {
   const int64_t out = shape[0], in = shape.rank() > 1 ? shape[1] : 1, pixels = shape.numel() / out / in;
-  const bool by_output = static_cast<int64_t>(magnitude.size()) == out;
   std::vector<double> squares(magnitude.size(), 0.0);
-  const auto index = [&](int64_t o, int64_t i) { return static_cast<size_t>(by_output ? o : i); };
+  const auto index = [&](int64_t o, int64_t i) { return static_cast<size_t>(on_input ? i : o); };
   for (int64_t o = 0; o < out; ++o)
     for (int64_t i = 0; i < in; ++i)
       for (int64_t k = 0; k < pixels; ++k) {
@@ -163,7 +162,7 @@ void merge_adapter(const AdapterFile& file, const AdapterModule& module, double 
     return;
   }
   for (size_t i = 0; i < change.size(); ++i) change[i] = weight[i] + scale * change[i];
-  decompose(file.values(module, "magnitude"), change, strength, shape, weight);
+  decompose(file.values(module, "magnitude"), module.magnitude_on_input, change, strength, shape, weight);
 }
 
 bool AdaptedSource::changes(const std::string& name) const {

@@ -69,6 +69,24 @@ void ClipTextModel::visit(Visitor& v) {
   v("text_projection", projection_);
 }
 
+// ids [B,T] -> [B,T,C]. Rows of the vocabulary and the vectors beside them become one table, of which
+// positions then pick: an embedding each, with no position and with no vocabulary.
+Tensor ClipTextModel::embed(Exec& ex, const Tensor& ids, const ClipArgs& args) const {
+  if (!args.vectors) return embed_tokens(ex, ids, tokens_, positions_, dtype_);
+  const Tensor &vectors = *args.vectors, &rows = *args.rows;
+  const int64_t count = ids.numel(), added = vectors.dim(0);
+  require(vectors.shape() == Shape{added, config_.width} && vectors.dtype() == table_dtype() &&
+              rows.shape() == ids.shape(),
+          "text encoder: expected vectors [E,", config_.width, "] ", table_dtype(), " and rows ", ids.shape(),
+          ", got ", vectors.shape(), " ", vectors.dtype(), " and ", rows.shape());
+  const EmbeddingWeight no_positions{affine(ex, positions_.table.narrow(0, 0, ids.dim(1)), 0, 0)};  // [T,C]
+  const Tensor words = embed_tokens(ex, ids, tokens_, no_positions, table_dtype());                 // [B,T,C]
+  const Tensor table = ex.alloc({count + added, config_.width}, table_dtype());
+  copy_into(ex, words.reshape({count, config_.width}), table.narrow(0, 0, count));
+  copy_into(ex, vectors, table.narrow(0, count, added));
+  return embed_tokens(ex, rows, EmbeddingWeight{table}, positions_, dtype_);  // [B,T,C]
+}
+
 ClipOutput ClipTextModel::operator()(Exec& ex, const Tensor& ids, const ClipArgs& args) const {
   require(ids.rank() == 2 && ids.dtype() == DType::kI32 && ids.dim(1) <= config_.positions,
           "text encoder: expected ids [B,T<=", config_.positions, "] i32, got ", ids.shape(), " ",
@@ -79,7 +97,7 @@ ClipOutput ClipTextModel::operator()(Exec& ex, const Tensor& ids, const ClipArgs
   const int64_t run_layers = args.pooled_rows ? config_.layers : state_layers;
 
   ClipOutput out;
-  Tensor x = embed_tokens(ex, ids, tokens_, positions_, dtype_);  // [B,T,C]
+  Tensor x = embed(ex, ids, args);  // [B,T,C]
   show(args.tap, "embeddings", x);
   for (int64_t i = 0; i < run_layers; ++i) {
     x = layers_[static_cast<size_t>(i)](ex, x, config_, args.mask);

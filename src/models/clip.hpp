@@ -34,6 +34,9 @@ struct ClipArgs {
       nullptr;  // [P,1] i32 on the device: rows of [B*T] to pool (see pooled_rows()); null: no pooled output
   const Tensor* mask = nullptr;  // [B,1,1,T] f32, added to every layer's scores beside the causal mask
   const Tap* tap = nullptr;      // "embeddings", "layers.0", ...
+  // Vectors that stand in place of rows of the vocabulary (textual inversion), both or none: vectors [E,C] in
+  // table_dtype(); rows [B,T] i32: B*T + i for vector i, b*T + t where ids[b,t] counts.
+  const Tensor *vectors = nullptr, *rows = nullptr;
 };
 
 struct ClipOutput {
@@ -59,6 +62,7 @@ class ClipTextModel {
   const ClipConfig& config() const { return config_; }
   DType stored() const { return stored_; }
   DType dtype() const { return dtype_; }
+  DType table_dtype() const { return tokens_.table.dtype(); }  // of the vocabulary
   void visit(Visitor& v);
 
   // ids [B,T] i32 in device memory, T <= config.positions; each 77-token chunk of a prompt is a row. Ids must
@@ -67,6 +71,8 @@ class ClipTextModel {
   ClipOutput operator()(Exec& ex, const Tensor& ids, const ClipArgs& args = {}) const;
 
  private:
+  Tensor embed(Exec& ex, const Tensor& ids, const ClipArgs& args) const;
+
   ClipConfig config_;
   DType dtype_ = DType::kF32, stored_ = DType::kF32;
   Embedding tokens_, positions_;

@@ -75,6 +75,10 @@ struct VaeConfig {
   // = (z - mean) * scaling_factor / std in place of the line above; its SD 1 and 2 pipelines read neither.
   std::vector<double> latents_mean, latents_std;
   bool force_upcast = true;  // fp16 overflows in this VAE (bf16 does not)
+  // Not the model's: the decoder leaves out its last doubling, so that the finest level, most of its work,
+  // sees a quarter of the pixels, and its picture is resized twofold at the end. An approximation; needs two
+  // levels or more.
+  bool half_size_finest = false;
 
   int64_t downscale() const { return int64_t{1} << (channels.size() - 1); }
 };

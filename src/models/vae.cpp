@@ -7,6 +7,7 @@
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/gemm/linear.hpp"
 #include "kernels/norm/norm.hpp"
+#include "kernels/resample/resample.hpp"
 #include "kernels/step/posterior.hpp"
 
 namespace rocm_sd {
@@ -142,11 +143,17 @@ Tensor VaeDecoder::operator()(Exec& ex, const Tensor& latents, const Tap* tap) c
     for (const ResBlock& resnet : levels_[i].resnets)
       x = resnet(ex, std::move(x), {}, {}, config_.norm_groups);
     if (levels_[i].upsampler)
-      x = conv2d(ex, x, *levels_[i].upsampler, {.pad = Padding::same(1), .upsample2x = true});  // [N,2H,2W,C]
+      x = conv2d(ex, x, *levels_[i].upsampler,
+                 {.pad = Padding::same(1), .upsample2x = doubles(i)});  // [N,2H,2W,C]
     show(tap, concat("up_blocks.", i), x);
   }
   x = normed_silu(ex, x, norm_out_, config_.norm_groups);
-  return same_conv(ex, x, conv_out_);  // [N,8h,8w,3]
+  return full_size(ex, same_conv(ex, x, conv_out_));  // [N,8h,8w,3]
+}
+
+Tensor VaeDecoder::full_size(Exec& ex, const Tensor& picture) const {
+  if (!config_.half_size_finest) return picture;
+  return resample(ex, picture, 2 * picture.dim(1), 2 * picture.dim(2), ResampleMode::kBicubic);
 }
 
 VaeEncoder::VaeEncoder(const VaeConfig& config)

@@ -61,13 +61,18 @@ class VaeDecoder {
   Tensor operator()(Exec& ex, const Tensor& latents, const Tap* tap = nullptr) const;
 
   // The same picture within rounding, in `count` bands of rows: less memory, more launches. latents
-  // [1,h,w,latent_channels]. sink(band [1,R,W,3], row) gets the bands from the top.
+  // [1,h,w,latent_channels]. sink(band [1,R,W,3], row) gets the bands from the top; with half_size_finest the
+  // whole picture at once.
   using BandSink = std::function<void(const Tensor& band, int64_t row)>;
   void decode_in_bands(Exec& ex, const Tensor& latents, int64_t count, const BandSink& sink) const;
 
  private:
   // Up to the first level: [N,h,w,C].
   Tensor head(Exec& ex, const Tensor& latents, const Tap* tap) const;
+  // A picture that was decoded at half size, resized; any other as it is.
+  Tensor full_size(Exec& ex, const Tensor& picture) const;
+  // Whether the convolution after a level doubles the size before it.
+  bool doubles(size_t level) const { return !config_.half_size_finest || level + 2 < levels_.size(); }
 
   VaeConfig config_;
   DType dtype_ = DType::kF32, held_ = DType::kF32;  // dtype_: of maps and products (product_dtype)

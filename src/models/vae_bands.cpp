@@ -207,13 +207,21 @@ void VaeDecoder::decode_in_bands(Exec& ex, const Tensor& latents, int64_t count,
   BandedMap x = cut_into_bands(ex, head(ex, latents, nullptr), count);
   for (const VaeLevel& level : levels_) {
     for (const ResBlock& block : level.resnets) x = resnet(ex, block, std::move(x), config_.norm_groups);
-    if (level.upsampler) x = upsample(ex, *level.upsampler, std::move(x));
+    if (!level.upsampler) continue;
+    const bool doubling = doubles(static_cast<size_t>(&level - levels_.data()));
+    x = doubling ? upsample(ex, *level.upsampler, std::move(x)) : conv3x3(ex, *level.upsampler, std::move(x));
   }
   const Tensor scale = scale_of(ex, x, norm_out_, config_.norm_groups);
+  BandedMap picture = like(x);
   for (size_t i = 0; i < x.count(); ++i) {
-    sink(norm_conv(ex, x, i, norm_out_, scale, conv_out_), x.begins[i]);
+    Tensor band = norm_conv(ex, x, i, norm_out_, scale, conv_out_);
     release_above(x, i);
+    if (config_.half_size_finest)
+      picture.bands[i] = std::move(band);  // small: three channels
+    else
+      sink(band, x.begins[i]);
   }
+  if (config_.half_size_finest) sink(full_size(ex, joined(ex, picture)), 0);
 }
 
 }  // namespace rocm_sd

@@ -84,9 +84,10 @@ void AdapterLibrary::look_through_folder() {
 }
 
 std::filesystem::path AdapterLibrary::find(const std::string& name) {
-  if (path_exists(name) && !is_folder_path(name)) return name;
   const bool looks_like_path = name.find('/') != name.npos || name.ends_with(kEnding);
   if (folder_.empty() || looks_like_path) {
+    // A bare name is a file of the working folder only where there is no other folder to look in.
+    if (path_exists(name) && !is_folder_path(name)) return name;
     require<FileError>(!looks_like_path, "lora: ", printable(name), ": no such file");
     throw UsageError(
         concat("lora: ", printable(name), ": no such file, and --lora-dir names no folder to look in"));

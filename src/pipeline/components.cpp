@@ -171,7 +171,9 @@ struct Loader {
   void load_vae() {
     if (checkpoint().find(Component::kVae) || !checkpoint().find(Component::kTinyVae)) load_full_vae();
     report();
-    if (checkpoint().find(Component::kTinyVae)) load_tiny_vae();
+    if (!checkpoint().find(Component::kTinyVae)) return;
+    if (options.fast_vae) log().warn("fast-vae: no effect: the tiny VAE decodes");
+    load_tiny_vae();
   }
 
   void load_full_vae() {
@@ -186,6 +188,10 @@ struct Loader {
       config.latents_mean.clear();
       config.latents_std.clear();
     }
+    require<UsageError>(!options.fast_vae || config.channels.size() > 1,
+                        "fast-vae: ", config_title(checkpoint(), Component::kVae),
+                        " has one level and doubles nothing");
+    config.half_size_finest = options.fast_vae;
     out.vae = VaeDecoder::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kVae)),
                                out.dtype, out.vae_weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(VaeDecoder(config)));
@@ -213,7 +219,7 @@ struct Loader {
           checkpoint().is_folder() ? (model / "scheduler/scheduler_config.json").string() : model.string();
       const bool sd = (out.kind == ModelKind::kSd1 || out.kind == ModelKind::kSd2) && !out.is_instruct();
       const DiffusersSchedulerConfig config = read_diffusers_scheduler(
-          json->dump(), file, sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain);
+          *json, file, sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain);
       try {
         NoiseSchedule check(config.noise);
       } catch (const UsageError& e) {
@@ -349,112 +355,6 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   loader.read_scheduler();
   loader.describe();
   return out;
-}
-
-DType Components::dtype_of(Part part) const {
-  switch (part) {
-    case Part::kText: return text.front().model.dtype();
-    case Part::kUnet: return unet->dtype();
-    case Part::kVae: return vae ? vae->dtype() : tiny_vae->dtype();
-  }
-  return dtype;
-}
-
-// A component's tensors with the adapters at work merged into them.
-class Components::Source {
- public:
-  Source(const Components& components, Component component)
-      : plain_(components.checkpoint->store(component)),
-        adapted_(plain_, component, adapter_uses(components.adapters, component)) {}
-  operator const ParameterSource&() const { return adapted_; }
-
- private:
-  StoreSource plain_;
-  AdaptedSource adapted_;
-};
-
-void Components::update(Part part, const std::function<bool(const std::string& name)>& changed) {
-  const SlotFilter only = [&](const ParameterSlot& slot) {
-    return std::any_of(slot.parts.begin(), slot.parts.end(),
-                       [&](const ParameterSlot::Part& tensor) { return changed(tensor.name); });
-  };
-  if (part == Part::kUnet) unet->update(load_target(), Source(*this, Component::kUnet), weights, only);
-  if (part == Part::kText)
-    for (TextEncoder& encoder : text)
-      encoder.model.update(loading_device(), Source(*this, encoder.component), only);
-}
-
-void Components::reload(Part part, DType compute) {
-  Device& to = loading_device();
-  const auto source = [this](Component component) { return Source(*this, component); };
-  switch (part) {
-    case Part::kText:
-      for (TextEncoder& encoder : text) {
-        const ClipConfig config = encoder.model.config();
-        const DType stored = compute == encoder.model.dtype() ? encoder.model.stored() : compute;
-        encoder.model = ClipTextModel(config);  // the old weights go first: both need not fit
-        encoder.model = ClipTextModel::load(to, config, source(encoder.component), compute, stored);
-      }
-      break;
-    case Part::kUnet: {
-      const UNetConfig config = unet->config();
-      *unet = UNet(config);
-      *unet = UNet::load(load_target(), config, source(Component::kUnet), compute, weights);
-      for (const auto& control : controls) load_control(*control);
-      break;
-    }
-    case Part::kVae: {
-      const bool had_encoder = has_encoder();
-      loaded_encoder.reset();
-      loaded_tiny_encoder.reset();
-      if (vae) {
-        const VaeConfig config = vae->config();
-        *vae = VaeDecoder(config);
-        *vae = VaeDecoder::load(load_target(), config, source(Component::kVae), compute, vae_weights);
-      }
-      if (tiny_vae) {
-        const TaesdConfig tiny = tiny_vae->config();
-        *tiny_vae = TaesdDecoder(tiny);
-        *tiny_vae = TaesdDecoder::load(to, tiny, source(Component::kTinyVae), compute);
-      }
-      if (had_encoder) need_encoder();
-      break;
-    }
-  }
-  info.dtype = describe_dtype();
-}
-
-std::shared_ptr<LoadedControl> Components::find_control(const std::filesystem::path& path) const {
-  std::error_code error;
-  const auto changed = std::filesystem::last_write_time(path, error);
-  for (const auto& control : controls)
-    if (control->path == path && control->changed == changed) return control;
-  return open_control(path, *checkpoint, unet->config(), downscale(), control_files);
-}
-
-void Components::load_control(LoadedControl& control) const {
-  control.load(load_target(), dtype_of(Part::kUnet), weights);
-}
-
-std::string Components::describe_dtype() const {
-  std::string types(dtype_name(dtype_of(Part::kUnet)));
-  if (dtype_of(Part::kText) != unet->dtype()) types += concat(", text ", dtype_of(Part::kText));
-  if (dtype_of(Part::kVae) != unet->dtype()) types += concat(", vae ", dtype_of(Part::kVae));
-  if (weights) types += concat(", unet weights ", weights.name());
-  if (vae_weights) types += concat(", vae weights ", vae_weights.name());
-  return types;
-}
-
-void Components::need_encoder() {
-  if (has_encoder()) return;
-  if (vae)
-    loaded_encoder =
-        VaeEncoder::load(load_target(), vae->config(), StoreSource(checkpoint->store(Component::kVae)),
-                         vae->dtype(), vae_weights);
-  else
-    loaded_tiny_encoder =
-        TaesdEncoder::load(loading_device(), tiny_vae->config(),
-                           StoreSource(checkpoint->store(Component::kTinyVae)), tiny_vae->dtype());
 }
 
 }  // namespace rocm_sd

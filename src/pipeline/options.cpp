@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "base/utf8.hpp"
 #include "pipeline/adapters.hpp"
+#include "pipeline/embeddings.hpp"
 #include "pipeline/latents_file.hpp"
 
 namespace rocm_sd {
@@ -140,6 +141,9 @@ const std::vector<OptionRow>& rows() {
        load_text(&LoadOptions::text_encoder_2)},
       {"taesd", "", "Model", "PATH", "decode with TAESD or TAESDXL: fast, approximate",
        load_text(&LoadOptions::taesd)},
+      {"fast-vae", "", "Model", "",
+       "decode with the VAE's finest level at half size: half of its memory, less time, approximate",
+       [](OptionTargets& t, std::string_view v) { load_of(t).fast_vae = parse_flag(v); }},
       {"device", "", "Model", "NAME", "auto, cpu, hip, cuda, hip:1, ...; `rocm-sd devices` [auto]",
        load_text(&LoadOptions::device)},
       {"dtype", "", "Model", "TYPE",
@@ -165,6 +169,9 @@ const std::vector<OptionRow>& rows() {
        }},
       {"lora-dir", "", "Model", "FOLDER", "where LoRAs are found by name, folders below it too",
        load_text(&LoadOptions::lora_dir)},
+      {"embedding-dir", "", "Model", "FOLDER",
+       "where embeddings (textual inversion) are found by name, folders below it too",
+       load_text(&LoadOptions::embedding_dir)},
       {"mmap", "", "Model", "", "map weight files instead of reading them",
        [](OptionTargets& t, std::string_view v) { load_of(t).mmap = parse_flag(v); }},
 
@@ -183,6 +190,12 @@ const std::vector<OptionRow>& rows() {
       {"lora", "", "Prompt", "FILE[:W[:TE]]",
        "LoRA to draw with and its weights for UNet and text encoders; may be given several times",
        [](OptionTargets& t, std::string_view v) { request_of(t).loras.push_back(parse_lora_use(v)); }, true},
+      {"embedding", "", "Prompt", "[NAME=]FILE",
+       "textual inversion that the prompts may name; may be given several times",
+       [](OptionTargets& t, std::string_view v) {
+         request_of(t).embeddings.push_back(parse_embedding_use(v));
+       },
+       true},
       {"emphasis", "", "Prompt", "MODE", "how (word:1.2) acts: original, no norm, ignore [original]",
        text(&Request::emphasis)},
       {"plain-prompt", "", "Prompt", "", "no weights, cut at 77 tokens: Diffusers' reading of a prompt",

@@ -17,7 +17,8 @@ Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
 Pipeline load_pipeline(const LoadOptions& options, Device& device, const Callbacks& callbacks) {
   const auto load = [&](const LoadOptions& how) {
     return Pipeline(std::make_unique<Pipeline::State>(load_components(how, device, callbacks),
-                                                      options.vram_budget, options.lora_dir));
+                                                      options.vram_budget, options.lora_dir,
+                                                      options.embedding_dir));
   };
   if (options.offload || &device == &host_device()) return load(options);
   try {

@@ -106,12 +106,7 @@ SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c
     s = *c.native_sampling;
   else if (r.sampler != "auto")
     s.sampler = r.sampler;
-  if (r.schedule != "auto" && r.schedule != "automatic") {
-    s.schedule = r.schedule;
-    s.schedule_is_set = false;
-  } else if (r.sampler != "auto") {
-    s.schedule = "automatic";
-  }
+  set_schedule(s, r.schedule);
   // Diffusers' inpainting pipeline sets skip_prk_steps.
   if (r.mask && s.schedule_args.pndm == PndmStart::kRungeKutta) s.schedule_args.pndm = PndmStart::kPlms;
   s.schedule_args.sdxl = c.kind == ModelKind::kSdxl || c.kind == ModelKind::kSdxlRefiner;
@@ -138,7 +133,8 @@ void cut_schedule(ResolvedRequest& out, const NoiseSchedule& noise) {
   };
   if (r.denoising_end) {
     const auto kept = steps_from(cutoff(*r.denoising_end));
-    if (static_cast<size_t>(kept) + 1 < levels.size()) out.sampling.finish_factor = 1;
+    out.sampling.cut_steps = out.sampling.schedule.steps() - static_cast<int>(kept);
+    if (out.sampling.cut_steps > 0) out.sampling.finish_factor = 1;
     levels.resize(static_cast<size_t>(kept) + 1);
   }
   if (r.denoising_start) {
@@ -239,6 +235,7 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
 }
 
 std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index,
+                             const std::string& embedding_hashes,
                              const std::vector<std::shared_ptr<LoadedControl>>& controls) {
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
@@ -262,10 +259,13 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   add("Model", components.info.name);
   add_hash("VAE hash", components.vae_hash);
   if (!components.vae_name.empty()) add("VAE", components.vae_name);
+  if (!components.tiny_vae && components.vae->config().half_size_finest)
+    add("VAE decoder", "finest level at half size");
   std::string hashes;
   for (const ActiveAdapter& lora : components.adapters)
     hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
   if (!hashes.empty()) add("Lora hashes", hashes);
+  if (!embedding_hashes.empty()) add("TI hashes", embedding_hashes);
   for (size_t i = 0; i < controls.size(); ++i)
     add(concat("ControlNet ", i).c_str(), describe_control(resolved.controls[i], *controls[i]));
   if (varied) {

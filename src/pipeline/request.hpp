@@ -48,9 +48,10 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
 // What ControlNet `index` of the request sees, [height,width,3]; bgr: in this order. Throws UsageError.
 std::vector<float> control_pixels(const ResolvedRequest& r, size_t index, bool bgr);
 
-// A1111's infotext for picture `index` of the batch.
-// controls: the models of the request's ControlNets, in their order.
+// A1111's infotext for picture `index` of the batch. embedding_hashes: of the embeddings that the prompts
+// name. controls: the models of the request's ControlNets, in their order.
 std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index,
+                             const std::string& embedding_hashes,
                              const std::vector<std::shared_ptr<LoadedControl>>& controls = {});
 
 }  // namespace rocm_sd

@@ -303,12 +303,14 @@ GenerateResult Pipeline::State::generate(const ResolvedRequest& r, const Callbac
   end_stage("sample");
 
   const auto per_image = latents.size() / static_cast<size_t>(r.request.batch);
+  const std::string hashes = embedding_hashes(rows.embeddings);
   for (int i = 0; i < r.request.batch; ++i) {
     const auto* from = latents.data() + static_cast<size_t>(i) * per_image;
     Image image = decode(r, {from, from + per_image}, cancel);
     if (!init.mask.empty()) image = composite(image, init.pixels, init.mask);
     const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
-    result.pictures.push_back({std::move(image), seed, describe_picture(r, components, i, controls), {}});
+    result.pictures.push_back(
+        {std::move(image), seed, describe_picture(r, components, i, hashes, controls), {}});
     if (r.request.keep_latents || r.request.denoising_end)
       result.pictures.back().latents = exchanged_latents(r, {from, from + per_image});
     report("decode", i + 1, r.request.batch);

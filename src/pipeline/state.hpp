@@ -48,13 +48,14 @@ inline int64_t count_nonfinite(const std::vector<float>& values) {
 std::vector<float> to_nhwc(const std::vector<float>& nchw, const Shape& nhwc);
 
 struct Pipeline::State {
-  State(Components loaded, uint64_t budget, std::string lora_dir)
+  State(Components loaded, uint64_t budget, std::string lora_dir, std::string embedding_dir)
       : components(std::move(loaded)),
         residency(components),
         arena(*components.device),
         scratch(*components.device),
         schedule(components.noise),
-        text(components, arena),
+        embeddings(std::move(embedding_dir)),
+        text(components, arena, embeddings),
         adapters(std::move(lora_dir)),
         vram_budget(budget) {}
 
@@ -63,6 +64,7 @@ struct Pipeline::State {
   Arena arena;    // of the planned forwards, one at a time
   Arena scratch;  // latents between them
   NoiseSchedule schedule;
+  EmbeddingLibrary embeddings;
   TextStage text;
   std::unique_ptr<UnetStage> unet;
   std::unique_ptr<VaeStage> vae;

@@ -55,9 +55,9 @@ void choose_common_chunks(TokenRows& rows) {
   std::fill(rows.prompt_chunks.begin(), rows.prompt_chunks.end(), most);
 }
 
-ChunkedPrompt plain_prompt(const TextEncoder& encoder, const std::string& text,
+ChunkedPrompt plain_prompt(const TextEncoder& encoder, const std::string& text, const ChunkOptions& options,
                            std::vector<std::string>& warnings) {
-  PlainTokens plain = plain_tokens(encoder.tokenizer, text, chunk_options(encoder));
+  PlainTokens plain = plain_tokens(encoder.tokenizer, text, options);
   if (plain.truncated)
     warn_once(warnings, concat("the prompt has ", plain.tokens, " tokens, the text encoder takes ",
                                chunk_options(encoder).max_length - 2, "; left out: \"",
@@ -66,6 +66,21 @@ ChunkedPrompt plain_prompt(const TextEncoder& encoder, const std::string& text,
   out.chunks.push_back(std::move(plain.chunk));
   return out;
 }
+
+// The embedding's name as a word of its own in the text.
+bool has_word(std::string_view text, std::string_view word) {
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c < 0;
+  };
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
+  }
+  return false;
+}
+
+// Rows of the table of vectors that a program is made for: few programs serve many prompts.
+int64_t vector_capacity(const TokenRows& rows) { return (rows.vectors + 15) / 16 * 16; }
 
 template <class T>
 void upload_ints(Device& device, const Tensor& tensor, const std::vector<T>& values) {
@@ -95,19 +110,39 @@ TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative
   if (components_.text.size() == 1 && (request.prompt_2 || request.negative_prompt_2))
     warn_once(out.warnings, "prompt-2, negative-prompt-2: no effect: this model has one text encoder");
 
+  RequestEmbeddings embeddings(embeddings_, request.embeddings);
+  for (const std::string& name : embeddings_.pickles())
+    for (const auto& both : texts)
+      if (has_word(both[0], name) || has_word(both[1], name))
+        warn_once(out.warnings, concat("embedding-dir: ", printable(name),
+                                       " is a pickle (.pt, .bin), which is not "
+                                       "read: its name counts as words; expected .safetensors"));
   std::vector<std::vector<ChunkedPrompt>> chunked;  // [encoder][prompt]
   for (size_t e = 0; e < components_.text.size(); ++e) {
     const TextEncoder& encoder = components_.text[e];
+    const EmbeddingNames names = embeddings.names(encoder.tokenizer);
+    ChunkOptions options = chunk_options(encoder);
+    options.embeddings = &names;
     std::vector<ChunkedPrompt>& prompts = chunked.emplace_back();
     for (size_t p = first_prompt; p < 2; ++p) {
       const std::string& text = texts[e][p];
       if (request.plain_prompt)
-        prompts.push_back(plain_prompt(encoder, sanitize_utf8(text), out.warnings));
+        prompts.push_back(plain_prompt(encoder, sanitize_utf8(text), options, out.warnings));
       else
-        prompts.push_back(chunk_prompt(encoder.tokenizer, without_tags(text, p == 0, out.warnings),
-                                       chunk_options(encoder)));
+        prompts.push_back(chunk_prompt(encoder.tokenizer, without_tags(text, p == 0, out.warnings), options));
+      for (PromptChunk& chunk : prompts.back().chunks) {
+        for (const InsertedVector& inserted : chunk.inserted)
+          if (const auto name = static_cast<size_t>(inserted.name); names.is_vocabulary_word(name))
+            warn_once(out.warnings, concat("embedding ", printable(names.names()[name]),
+                                           ": the word stands for the embedding, no longer for itself"));
+        embeddings.note_used(chunk);
+      }
     }
+    for (const UsedEmbedding& used : embeddings.used())
+      used.file->of_encoder(encoder.component, encoder.model.config().width, is_sdxl());
   }
+  out.embeddings = embeddings.used();
+  out.vectors = embeddings.vectors();
   // Of one prompt every encoder gives the same number of chunks.
   for (size_t p = 0; p < chunked.front().size(); ++p) {
     size_t most = 1;
@@ -131,7 +166,8 @@ TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative
 }
 
 bool TextStage::planned(const TokenRows& rows, int clip_skip) const {
-  return rows.count() == prepared_rows_ && rows.prompts == prepared_prompts_ && clip_skip == prepared_skip_;
+  return rows.count() == prepared_rows_ && rows.prompts == prepared_prompts_ && clip_skip == prepared_skip_ &&
+         vector_capacity(rows) == prepared_vectors_;
 }
 
 void TextStage::forget() {
@@ -158,6 +194,10 @@ void TextStage::prepare(const TokenRows& rows, int clip_skip) {
       encoder.pooled = make_tensor(
           device, {rows.prompts, config.projection > 0 ? config.projection : config.width}, DType::kF32);
     }
+    if (const int64_t capacity = vector_capacity(rows); capacity > 0) {
+      encoder.vectors = make_tensor(device, {capacity, config.width}, text.model.table_dtype());
+      encoder.rows = make_tensor(device, {count, tokens}, DType::kI32);
+    }
     const int skip = clip_skip > 0 ? std::max(clip_skip - 1, text.native_skip) : text.native_skip;
     require<UsageError>(skip < config.layers, "clip-skip: ", clip_skip, ", the text encoder has ",
                         config.layers, " layers");
@@ -167,13 +207,16 @@ void TextStage::prepare(const TokenRows& rows, int clip_skip) {
                                             {.skip = skip,
                                              .final_norm = text.final_norm,
                                              .pooled_rows = text.pooled ? &encoder.pooled_rows : nullptr,
-                                             .mask = encoder.mask ? &encoder.mask : nullptr});
+                                             .mask = encoder.mask ? &encoder.mask : nullptr,
+                                             .vectors = encoder.vectors ? &encoder.vectors : nullptr,
+                                             .rows = encoder.rows ? &encoder.rows : nullptr});
           copy_into(ex, out.states, encoder.states);
           if (text.pooled) copy_into(ex, out.pooled, encoder.pooled);
         });
   }
   prepared_rows_ = count;
   prepared_prompts_ = rows.prompts;
+  prepared_vectors_ = vector_capacity(rows);
   prepared_skip_ = clip_skip;
 }
 
@@ -190,9 +233,33 @@ size_t TextStage::plan(const TokenRows& rows, int clip_skip) {
 uint64_t TextStage::buffer_bytes() const {
   uint64_t bytes = 0;
   for (const Encoder& e : encoders_)
-    for (const Tensor* t : {&e.ids, &e.mask, &e.pooled_rows, &e.states, &e.pooled})
+    for (const Tensor* t : {&e.ids, &e.mask, &e.pooled_rows, &e.states, &e.pooled, &e.vectors, &e.rows})
       bytes += *t ? t->bytes() : 0;
   return bytes;
+}
+
+// The vectors of the prompts' embeddings, and which places of the rows they take.
+void TextStage::upload_embeddings(const TokenRows& rows, size_t e) {
+  Encoder& encoder = encoders_[e];
+  if (!encoder.vectors) return;
+  const TextEncoder& text = components_.text[e];
+  const auto width = static_cast<size_t>(text.model.config().width);
+  std::vector<float> table(static_cast<size_t>(encoder.vectors.numel()));
+  for (const UsedEmbedding& used : rows.embeddings) {
+    const EmbeddingMatrix& matrix =
+        used.file->of_encoder(text.component, static_cast<int64_t>(width), is_sdxl());
+    std::copy(matrix.values.begin(), matrix.values.end(),
+              table.begin() + static_cast<ptrdiff_t>(used.first * matrix.width));
+  }
+  upload(*components_.device, encoder.vectors, table.data(), encoder.vectors.numel());
+  std::vector<int32_t> places(static_cast<size_t>(encoder.rows.numel()));
+  std::iota(places.begin(), places.end(), 0);
+  const auto tokens = static_cast<size_t>(encoder.rows.dim(1));
+  for (size_t r = 0; r < rows.rows[e].size(); ++r)
+    for (const InsertedVector& inserted : rows.rows[e][r].inserted)
+      places[r * tokens + static_cast<size_t>(inserted.position)] = static_cast<int32_t>(
+          encoder.rows.numel() + rows.embeddings[static_cast<size_t>(inserted.name)].first + inserted.vector);
+  upload_ints(*components_.device, encoder.rows, places);
 }
 
 // What the programs of encoder e read, from the rows.
@@ -208,6 +275,7 @@ void TextStage::upload_inputs(const TokenRows& rows, size_t e) {
       mask.push_back(t <= chunk.eos_position ? 0.0f : -std::numeric_limits<float>::infinity());
   }
   upload_ints(device, encoder.ids, ids);
+  upload_embeddings(rows, e);
   if (encoder.mask) upload(device, encoder.mask, mask.data(), encoder.mask.numel());
   if (!components_.text[e].pooled) return;
   // Of each prompt's first chunk, as A1111 pools.

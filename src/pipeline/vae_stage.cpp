@@ -27,7 +27,8 @@ VaeStage::VaeStage(Components& components, Arena& arena, int64_t height, int64_t
   const Shape pixel_shape{1, height * factor, width * factor, 3};
   latents_ = make_tensor(device, latent_shape, DType::kF32);
   rgb_ = make_tensor(device, pixel_shape, DType::kU8);
-  nonfinite_ = make_tensor(device, {bands_}, DType::kI64);
+  const bool whole = bands_ == 1 || components_.vae->config().half_size_finest;  // the picture comes at once
+  nonfinite_ = make_tensor(device, {whole ? 1 : bands_}, DType::kI64);
   decode_ = std::make_unique<Program>("vae decoder", arena_, [this](Exec& ex) { decode_forward(ex); });
 }
 
@@ -98,7 +99,7 @@ VaeStage::Decoded VaeStage::decode(const std::vector<float>& latents, Profiler* 
   }
   upload(device, latents_, values.data(), latents_.numel());
   decode_->run(profiler, cancel);
-  std::vector<int64_t> bad(static_cast<size_t>(bands_));
+  std::vector<int64_t> bad(static_cast<size_t>(nonfinite_.numel()));
   device.copy_to_host(bad.data(), nonfinite_.data(), nonfinite_.bytes());
   Decoded out;
   for (const int64_t count : bad) out.nonfinite += count;

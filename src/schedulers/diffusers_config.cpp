@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/log.hpp"
 #include "schedulers/diffusers_fields.hpp"
 #include "schedulers/names.hpp"
@@ -310,9 +312,9 @@ void read_sampler(const DiffusersFields& fields, const ClassRow& row, DiffusersP
 
 }  // namespace
 
-DiffusersSchedulerConfig read_diffusers_scheduler(std::string_view text, std::string_view name,
+DiffusersSchedulerConfig read_diffusers_scheduler(const nlohmann::json& config, std::string_view name,
                                                   DiffusersPipeline pipeline, std::string_view class_name) {
-  const DiffusersFields fields(text, name);
+  const DiffusersFields fields(config, name);
   DiffusersSchedulerConfig out;
   out.class_name = class_name.empty() ? fields.text("_class_name", "") : std::string(class_name);
   const ClassRow* row = find_class(out.class_name);
@@ -331,7 +333,9 @@ DiffusersSchedulerConfig read_diffusers_scheduler(std::string_view text, std::st
 
 DiffusersSchedulerConfig parse_diffusers_scheduler(std::string_view text, std::string_view name,
                                                    std::string_view class_name) {
-  DiffusersSchedulerConfig out = read_diffusers_scheduler(text, name, DiffusersPipeline::kPlain, class_name);
+  const nlohmann::json config = parse_json(text, {.nonfinite_as_text = true}, printable(name));
+  DiffusersSchedulerConfig out =
+      read_diffusers_scheduler(config, name, DiffusersPipeline::kPlain, class_name);
   if (!out.refusal.empty()) throw FormatError(out.refusal);
   return out;
 }

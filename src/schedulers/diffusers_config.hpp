@@ -1,6 +1,7 @@
 // Reads Diffusers' scheduler_config.json: what the model was trained with and which sampler it suggests.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -24,15 +25,15 @@ struct DiffusersSchedulerConfig {
   std::string refusal;
 };
 
-// text: the file's content; class_name replaces its _class_name where not empty (what
+// config: the file's content; class_name replaces its _class_name where not empty (what
 // Class.from_config(other.config) does); name: for messages. Fields that the class does not have are ignored,
 // as Diffusers does; each that it has is used, or refused by name. Throws FormatError for JSON that is not an
 // object, and for training values (betas, prediction type) of a wrong type or out of range.
-DiffusersSchedulerConfig read_diffusers_scheduler(std::string_view text, std::string_view name,
+DiffusersSchedulerConfig read_diffusers_scheduler(const nlohmann::json& config, std::string_view name,
                                                   DiffusersPipeline pipeline = DiffusersPipeline::kPlain,
                                                   std::string_view class_name = {});
 
-// The same, but throws FormatError with the refusal where there is one.
+// The same from text, but throws FormatError with the refusal where there is one.
 DiffusersSchedulerConfig parse_diffusers_scheduler(std::string_view text, std::string_view name,
                                                    std::string_view class_name = {});
 

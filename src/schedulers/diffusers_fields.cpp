@@ -2,19 +2,16 @@
 #include "schedulers/diffusers_fields.hpp"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 
 namespace rocm_sd {
-namespace {
-constexpr size_t kMaxBytes = size_t{4} << 20;
-}
 
 using nlohmann::json;
 
-DiffusersFields::DiffusersFields(std::string_view text, std::string_view name) : file_(printable(name)) {
-  require<FormatError>(text.size() <= kMaxBytes, file_, ": larger than ", kMaxBytes, " bytes");
-  object_ = json::parse(text, nullptr, /*allow_exceptions=*/false);
+DiffusersFields::DiffusersFields(const json& object, std::string_view name)
+    : file_(printable(name)), object_(object) {
   require<FormatError>(object_.is_object(), file_, ": not a JSON object");
 }
 

@@ -1,7 +1,7 @@
 // The fields of one scheduler_config.json, each checked for type and range.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,8 +12,9 @@ namespace rocm_sd {
 // file's and the field's name for a value of a wrong type or out of range.
 class DiffusersFields {
  public:
-  // text: the file's content; name: for messages. Throws FormatError for text that is not a JSON object.
-  DiffusersFields(std::string_view text, std::string_view name);
+  // object: the file's content, which must outlive this; name: for messages. Throws FormatError for JSON that
+  // is no object.
+  DiffusersFields(const nlohmann::json& object, std::string_view name);
 
   const std::string& file() const { return file_; }
   bool has(const char* key) const { return find(key) != nullptr; }
@@ -37,7 +38,7 @@ class DiffusersFields {
   double to_number(const nlohmann::json& value, const char* key) const;
 
   std::string file_;
-  nlohmann::json object_;
+  const nlohmann::json& object_;
 };
 
 }  // namespace rocm_sd

@@ -44,7 +44,7 @@ namespace {
 // torch.quantile's of the sizes of `values`: linear between neighbours.
 float quantile_of_sizes(std::span<const float> values, double ratio) {
   std::vector<float> sizes;
-  for (const float v : values) sizes.push_back(std::fabs(v));
+  for (const float v : values) sizes.push_back(std::isnan(v) ? HUGE_VALF : std::fabs(v));  // sorts
   std::ranges::sort(sizes);
   const double at = ratio * static_cast<double>(sizes.size() - 1);
   const size_t low = static_cast<size_t>(at), high = std::min(low + 1, sizes.size() - 1);
@@ -106,8 +106,6 @@ Tensor SamplerRun::noise() {
 Tensor SamplerRun::noise_between(double from, double to) {
   if (*options.step_noise == StepNoise::kIndependent) return noise();
   if (!brownian_) {
-    const NoiseLevel& last = levels.back();
-    const double low = last.sigma > 0 ? last.sigma : levels[levels.size() - 2].sigma;
     std::vector<uint64_t> seeds;
     for (const ImageSeed& image : noise_source().seeds()) seeds.push_back(image.seed);
     Shape shape = noise_->shape();
@@ -115,8 +113,8 @@ Tensor SamplerRun::noise_between(double from, double to) {
       seeds = {*options.path_seed};
       shape = {1, shape[1], shape[2], shape[0] * shape[3]};
     }
-    brownian_ =
-        std::make_unique<BrownianNoise>(noise_->kind(), std::move(seeds), shape, low, plan.full_sigma_max);
+    brownian_ = std::make_unique<BrownianNoise>(noise_->kind(), std::move(seeds), shape, plan.full_sigma_min,
+                                                plan.full_sigma_max);
   }
   std::vector<float> values = brownian_->between(from, to);
   if (options.path_seed) values = images_of_channels(values, noise_->shape());

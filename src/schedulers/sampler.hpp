@@ -114,12 +114,18 @@ struct SamplingPlan {
   SamplerOptions options;  // every default filled in
   ScheduleKind schedule_kind = ScheduleKind::kNormal;
   Schedule schedule;          // the levels that will be visited
-  double full_sigma_max = 0;  // before truncation: the Brownian path's range
-  int skipped_steps = 0;      // by strength: what the schedule had before its first level
-  double start_factor = 1;    // of the initial noise
-  double finish_factor = 1;   // of the latents after the last step
-  int unet_calls() const;     // how often the UNet will run, guidance being one batch
+  double full_sigma_min = 0;  // before truncation: the Brownian path's range
+  double full_sigma_max = 0;
+  int skipped_steps = 0;     // by strength: what the schedule had before its first level
+  int cut_steps = 0;         // by denoising_end: what it had after its last one
+  double start_factor = 1;   // of the initial noise
+  double finish_factor = 1;  // of the latents after the last step
+  int unet_calls() const;    // how often the UNet will run, guidance being one batch
 };
+// Gives the request another schedule: a spacing of Diffusers' in place of that of the configuration that the
+// request comes from, or any other schedule, which takes nothing of a configuration's. "automatic" leaves it.
+// Throws UsageError for an unknown name.
+void set_schedule(SamplingRequest& request, const std::string& name);
 // Resolves names and options and makes the schedule. Throws UsageError that names the offending option.
 SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& request);
 
@@ -147,7 +153,9 @@ class SamplerRun {
   int total;  // steps that report() announces; a sampler with steps of its own sets it first
 
   int steps() const { return plan.schedule.steps(); }
-  int full_steps() const { return plan.skipped_steps + steps(); }  // without strength
+  // Of the schedule before strength and denoising_end: how many steps it has, and has from step i on.
+  int full_steps() const { return plan.skipped_steps + steps_left(0); }
+  int steps_left(int i) const { return steps() + plan.cut_steps - i; }
   double sigma(int i) const { return levels[static_cast<size_t>(i)].sigma; }
   Prediction prediction() const { return denoiser_.args().prediction; }
 

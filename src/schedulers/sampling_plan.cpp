@@ -66,18 +66,30 @@ SamplerOptions fill_options(const SamplerRow& row, const SamplerOptions& given) 
   return options;
 }
 
+bool is_spacing(ScheduleKind kind) {
+  return kind == ScheduleKind::kLinspace || kind == ScheduleKind::kLeading || kind == ScheduleKind::kTrailing;
+}
 bool made_of_timesteps(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::kDdim:
-    case ScheduleKind::kDdimUniform:
-    case ScheduleKind::kLinspace:
-    case ScheduleKind::kLeading:
-    case ScheduleKind::kTrailing: return true;
-    default: return false;
-  }
+  return is_spacing(kind) || kind == ScheduleKind::kDdim || kind == ScheduleKind::kDdimUniform;
 }
 
 }  // namespace
+
+void set_schedule(SamplingRequest& request, const std::string& name) {
+  const std::optional<ScheduleKind> kind = parse_schedule(name);
+  if (!kind) return;
+  ScheduleArgs& args = request.schedule_args;
+  if (!request.schedule_is_set || !is_spacing(*kind)) {
+    args = {};
+    request.schedule = name;
+    request.schedule_is_set = false;
+    return;
+  }
+  if (args.grid == TimestepGrid::kFractional && is_spacing(args.kind))
+    request.start_scale =
+        *kind == ScheduleKind::kLeading ? StartScale::kVariancePreserving : StartScale::kSigma;
+  args.kind = *kind;
+}
 
 SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& request) {
   const auto [row, suffix] = resolve(request.sampler);
@@ -105,13 +117,16 @@ SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& re
   }
   plan.schedule_kind = args.kind;
   plan.schedule = make_schedule(noise, args);
-  plan.full_sigma_max = plan.schedule.levels.front().sigma;
+  const std::vector<NoiseLevel>& levels = plan.schedule.levels;
+  plan.full_sigma_max = levels.front().sigma;
+  plan.full_sigma_min = levels.back().sigma > 0 ? levels.back().sigma : levels[levels.size() - 2].sigma;
   // Where the sampler lands by timesteps of its own, the stride says so; other samplers go to the next level.
   if (row->name != "ddim" && row->name != "ddim_trailing" && row->name != "plms") plan.schedule.stride = 0;
   if (row->name != "plms") plan.schedule.calls.clear();
   const int steps = plan.schedule.steps();
-  plan.schedule = truncate_for_strength(noise, plan.schedule, request.strength, request.strength_rule,
-                                        request.schedule_is_set ? request.steps : 0);
+  plan.schedule =
+      truncate_for_strength(noise, plan.schedule, request.strength, request.strength_rule,
+                            request.schedule_is_set && request.sigmas.empty() ? request.steps : 0);
   plan.skipped_steps = steps - plan.schedule.steps();
 
   if (row->space == LatentSpace::kVarianceExploding) {

@@ -20,19 +20,38 @@ void check(const ChunkOptions& options) {
       "; expected 3 to 65536 and at least 0");
 }
 
-// The tokens of one chunk, at most max_length - 2, with what frames them.
-PromptChunk framed(std::span<const int32_t> ids, std::span<const float> weights,
-                   const ClipTokenizer& tokenizer, const ChunkOptions& options) {
+// A token or a vector of a chunk.
+struct Place {
+  int32_t id = 0;
+  float weight = 1;
+  int name = -1, vector = 0;
+};
+
+// The places of one chunk, at most max_length - 2, with what frames them.
+PromptChunk framed(std::span<const Place> places, const ClipTokenizer& tokenizer,
+                   const ChunkOptions& options) {
   const auto length = static_cast<size_t>(options.max_length);
   PromptChunk chunk;
   chunk.ids.assign(length, pad_of(tokenizer, options));
   chunk.weights.assign(length, 1.0f);
   chunk.ids[0] = tokenizer.bos_id();
-  std::copy(ids.begin(), ids.end(), chunk.ids.begin() + 1);
-  std::copy(weights.begin(), weights.end(), chunk.weights.begin() + 1);
-  chunk.eos_position = static_cast<int>(ids.size()) + 1;
+  for (size_t i = 0; i < places.size(); ++i) {
+    chunk.ids[i + 1] = places[i].id;
+    chunk.weights[i + 1] = places[i].weight;
+    if (places[i].name >= 0)
+      chunk.inserted.push_back({static_cast<int>(i) + 1, places[i].name, places[i].vector});
+  }
+  chunk.eos_position = static_cast<int>(places.size()) + 1;
   chunk.ids[chunk.eos_position] = tokenizer.eos_id();
   return chunk;
+}
+
+std::vector<PromptUnit> units_of(const ClipTokenizer& tokenizer, std::string_view text,
+                                 const ChunkOptions& options) {
+  if (options.embeddings) return options.embeddings->units(text, options.special_tokens);
+  std::vector<PromptUnit> out;
+  for (const int32_t id : tokenizer.encode(text, options.special_tokens)) out.push_back({.id = id});
+  return out;
 }
 
 class Chunker {
@@ -45,50 +64,49 @@ class Chunker {
       close(capacity());
       return;
     }
-    for (const int32_t id : tokenizer_.encode(piece.text, options_.special_tokens))
-      add_token(id, static_cast<float>(piece.weight));
+    for (const PromptUnit& unit : units_of(tokenizer_, piece.text, options_))
+      add_unit(unit, static_cast<float>(piece.weight));
   }
 
   ChunkedPrompt finish() {
-    if (!ids_.empty() || out_.chunks.empty()) close(ids_.size());
+    if (!places_.empty() || out_.chunks.empty()) close(places_.size());
     return std::move(out_);
   }
 
  private:
   size_t capacity() const { return static_cast<size_t>(options_.max_length) - 2; }
 
-  void add_token(int32_t id, float weight) {
-    const bool full = ids_.size() == capacity();
-    if (id == comma_)
-      last_comma_ = static_cast<int>(ids_.size());
+  void add_unit(const PromptUnit& unit, float weight) {
+    const auto vectors = static_cast<size_t>(unit.vectors);
+    require<UsageError>(vectors <= capacity(), "embedding ",
+                        unit.name >= 0 ? printable(options_.embeddings->names()[unit.name]) : "", ": ",
+                        vectors, " vectors; a chunk of the prompt has ", capacity(), " places");
+    const bool full = places_.size() == capacity();
+    if (unit.name < 0 && unit.id == comma_)
+      last_comma_ = static_cast<int>(places_.size());
     else if (full && last_comma_ >= 0 &&
-             static_cast<int>(ids_.size()) - last_comma_ <= options_.comma_backtrack)
+             static_cast<int>(places_.size()) - last_comma_ <= options_.comma_backtrack)
       close_at_comma();
-    if (ids_.size() == capacity()) close(capacity());
-    ids_.push_back(id);
-    weights_.push_back(weight);
+    if (places_.size() + vectors > capacity()) close(capacity());
+    for (int i = 0; i < unit.vectors; ++i) places_.push_back({unit.id, weight, unit.name, i});
     out_.weighted = out_.weighted || weight != 1.0f;
   }
 
   // Ends the chunk behind its last comma and takes the tokens after it into the next one.
   void close_at_comma() {
     const auto cut = static_cast<std::ptrdiff_t>(last_comma_) + 1;
-    std::vector<int32_t> ids(ids_.begin() + cut, ids_.end());
-    std::vector<float> weights(weights_.begin() + cut, weights_.end());
-    ids_.resize(cut);
-    weights_.resize(cut);
+    std::vector<Place> moved(places_.begin() + cut, places_.end());
+    places_.resize(static_cast<size_t>(cut));
     close(capacity());
-    ids_ = std::move(ids);
-    weights_ = std::move(weights);
+    places_ = std::move(moved);
   }
 
   void close(size_t counted) {
     require<UsageError>(out_.chunks.size() < kMaxChunks, "prompt: more than ", kMaxChunks, " chunks of ",
                         capacity(), " tokens");
     out_.token_count += static_cast<int>(counted);
-    out_.chunks.push_back(framed(ids_, weights_, tokenizer_, options_));
-    ids_.clear();
-    weights_.clear();
+    out_.chunks.push_back(framed(places_, tokenizer_, options_));
+    places_.clear();
     last_comma_ = -1;
   }
 
@@ -96,8 +114,7 @@ class Chunker {
   const ChunkOptions& options_;
   const int32_t comma_;
   int last_comma_ = -1;  // position in the open chunk
-  std::vector<int32_t> ids_;
-  std::vector<float> weights_;
+  std::vector<Place> places_;
   ChunkedPrompt out_;
 };
 
@@ -125,7 +142,7 @@ ChunkedPrompt chunk_prompt(const ClipTokenizer& tokenizer, std::string_view prom
 
 PromptChunk empty_chunk(const ClipTokenizer& tokenizer, const ChunkOptions& options) {
   check(options);
-  return framed({}, {}, tokenizer, options);
+  return framed({}, tokenizer, options);
 }
 
 void pad_chunks(ChunkedPrompt& prompt, size_t count, const ClipTokenizer& tokenizer,
@@ -135,14 +152,22 @@ void pad_chunks(ChunkedPrompt& prompt, size_t count, const ClipTokenizer& tokeni
 
 PlainTokens plain_tokens(const ClipTokenizer& tokenizer, std::string_view text, const ChunkOptions& options) {
   check(options);
-  const std::vector<int32_t> ids = tokenizer.encode(text, SpecialTokens::kRecognise);
-  const size_t kept = std::min(ids.size(), static_cast<size_t>(options.max_length) - 2);
-  const std::vector<float> weights(kept, 1.0f);
+  std::vector<Place> places;
+  if (options.embeddings) {
+    for (const PromptUnit& unit : options.embeddings->plain_units(text))
+      for (int i = 0; i < unit.vectors; ++i) places.push_back({unit.id, 1, unit.name, i});
+  } else {
+    for (const int32_t id : tokenizer.encode(text, SpecialTokens::kRecognise)) places.push_back({.id = id});
+  }
+  const size_t kept = std::min(places.size(), static_cast<size_t>(options.max_length) - 2);
   PlainTokens out;
-  out.chunk = framed(std::span(ids).first(kept), weights, tokenizer, options);
-  out.truncated = kept < ids.size();
-  out.tokens = ids.size();
-  if (out.truncated) out.cut_text = tokenizer.decode(std::span(ids).subspan(kept));
+  out.chunk = framed(std::span(places).first(kept), tokenizer, options);
+  out.truncated = kept < places.size();
+  out.tokens = places.size();
+  std::vector<int32_t> cut;
+  for (size_t i = kept; i < places.size(); ++i)
+    if (places[i].name < 0) cut.push_back(places[i].id);
+  if (out.truncated) out.cut_text = tokenizer.decode(cut);
   return out;
 }
 

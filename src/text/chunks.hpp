@@ -9,14 +9,23 @@
 #include <vector>
 
 #include "text/clip_tokenizer.hpp"
+#include "text/embedding_names.hpp"
 #include "text/prompt.hpp"
 
 namespace rocm_sd {
 
+// A place of a chunk whose vector is not the vocabulary's: vector `vector` of the embedding `name`.
+struct InsertedVector {
+  int position = 0;  // in PromptChunk::ids, where 0 stands
+  int name = 0;      // index in EmbeddingNames::names()
+  int vector = 0;
+};
+
 struct PromptChunk {
-  std::vector<int32_t> ids;    // [max_length]: bos, tokens, eos, padding
-  std::vector<float> weights;  // [max_length]: 1 for bos, eos and padding
-  int eos_position = 0;        // of the eos that ends the tokens
+  std::vector<int32_t> ids;              // [max_length]: bos, tokens, eos, padding
+  std::vector<float> weights;            // [max_length]: 1 for bos, eos and padding
+  int eos_position = 0;                  // of the eos that ends the tokens
+  std::vector<InsertedVector> inserted;  // in order of position
 };
 
 struct ChunkOptions {
@@ -25,6 +34,7 @@ struct ChunkOptions {
   int comma_backtrack =
       20;  // a chunk may end at a comma up to this many tokens back (A1111's default); 0: never
   SpecialTokens special_tokens = SpecialTokens::kAsText;
+  const EmbeddingNames* embeddings = nullptr;  // names that stand for vectors; null: none do
 };
 
 struct ChunkedPrompt {
@@ -33,8 +43,9 @@ struct ChunkedPrompt {
   bool weighted = false;            // some weight differs from 1
 };
 
-// Weighted pieces -> chunks of max_length - 2 tokens each, as A1111 divides them; BREAK fills up its chunk.
-// Throws UsageError for more than kMaxChunks chunks.
+// Weighted pieces -> chunks of max_length - 2 tokens each, as A1111 divides them; BREAK fills up its chunk,
+// and the vectors of an embedding stay in one chunk. Throws UsageError for more than kMaxChunks chunks and
+// for an embedding of more vectors than a chunk has places.
 constexpr int kMaxChunks = 512;
 ChunkedPrompt chunk_prompt(const ClipTokenizer& tokenizer, std::span<const PromptPiece> pieces,
                            const ChunkOptions& options = {});
@@ -55,7 +66,7 @@ struct PlainTokens {
   PromptChunk chunk;
   bool truncated = false;
   std::string cut_text;  // what did not fit, decoded
-  size_t tokens = 0;     // of the whole text
+  size_t tokens = 0;     // of the whole text, an embedding counting once for each vector
 };
 
 // Diffusers' way: no weights, special tokens recognised, cut at max_length - 2 tokens.

@@ -6,11 +6,41 @@
 #include <set>
 
 #include "base/json.hpp"
+#include "weights/adapter_check.hpp"
 #include "weights/adapter_keys.hpp"
 #include "weights/file_hash.hpp"
-#include "weights/ldm_export.hpp"
 
 namespace rocm_sd {
+
+// Diffusers writes PEFT's configuration into the metadata: {"unet.lora_alpha": 8, "unet.alpha_pattern":
+// {...}}.
+class PeftConfig {
+ public:
+  PeftConfig(const Metadata& metadata, const std::string& what) {
+    const auto found = metadata.find("lora_adapter_metadata");
+    if (found == metadata.end()) return;
+    json_ = parse_json(found->second, {}, concat(what, ": lora_adapter_metadata"));
+    require<FormatError>(json_.is_object(), what, ": lora_adapter_metadata: expected an object");
+  }
+  // alpha / rank of a module, or nothing.
+  std::optional<double> scale(Component of, std::string_view module, int64_t rank) const {
+    const std::string component = concat(component_name(of), ".");
+    const auto alpha = json_.find(component + "lora_alpha");
+    if (alpha == json_.end() || !alpha->is_number()) return std::nullopt;
+    double value = alpha->get<double>();
+    if (const auto pattern = json_.find(component + "alpha_pattern");
+        pattern != json_.end() && pattern->is_object())
+      for (const auto& [name, own] : pattern->items())
+        if (own.is_number() && (module == name || module.ends_with("." + name))) value = own.get<double>();
+    const auto root = json_.find(component + "use_rslora");
+    const bool by_root = root != json_.end() && root->is_boolean() && root->get<bool>();
+    return value / (by_root ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
+  }
+
+ private:
+  nlohmann::json json_ = nlohmann::json::object();
+};
+
 namespace {
 
 constexpr size_t kNamedKeys = 10;  // that a message lists
@@ -73,154 +103,6 @@ std::string list_keys(const std::vector<std::string>& keys) {
   return keys.size() > kNamedKeys ? concat(names, ", and ", keys.size() - kNamedKeys, " more") : names;
 }
 
-// Diffusers writes PEFT's configuration into the metadata: {"unet.lora_alpha": 8, "unet.alpha_pattern":
-// {...}}.
-struct PeftConfig {
-  nlohmann::json json = nlohmann::json::object();
-  std::string component;  // "unet."
-
-  PeftConfig(const Metadata& metadata, Component of, const std::string& what)
-      : component(concat(component_name(of), ".")) {
-    const auto found = metadata.find("lora_adapter_metadata");
-    if (found == metadata.end()) return;
-    json = parse_json(found->second, {}, concat(what, ": lora_adapter_metadata"));
-    require<FormatError>(json.is_object(), what, ": lora_adapter_metadata: expected an object");
-  }
-  // alpha / rank of a module, or nothing.
-  std::optional<double> scale(std::string_view module, int64_t rank) const {
-    const auto alpha = json.find(component + "lora_alpha");
-    if (alpha == json.end() || !alpha->is_number()) return std::nullopt;
-    double value = alpha->get<double>();
-    if (const auto pattern = json.find(component + "alpha_pattern");
-        pattern != json.end() && pattern->is_object())
-      for (const auto& [name, own] : pattern->items())
-        if (own.is_number() && (module == name || module.ends_with("." + name))) value = own.get<double>();
-    const auto root = json.find(component + "use_rslora");
-    const bool by_root = root != json.end() && root->is_boolean() && root->get<bool>();
-    return value / (by_root ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
-  }
-};
-
-// Sizes of one module's parts, checked against each other and against the weight.
-class ModuleCheck {
- public:
-  ModuleCheck(const WeightStore& tensors, const AdapterModule& module, const Shape& target)
-      : tensors_(tensors), module_(module), target_(target) {}
-
-  void operator()() const {
-    switch (module_.kind) {
-      case AdapterKind::kLora: lora(); break;
-      case AdapterKind::kLoha: loha(); break;
-      case AdapterKind::kLokr: lokr(); break;
-      case AdapterKind::kIa3: fits(part("ia3").numel() == (module_.on_input ? in() : out()), "ia3"); break;
-      case AdapterKind::kDifference: fits(part("diff").numel() == target_.numel(), "diff"); break;
-    }
-    if (!module_.is_dora()) return;
-    const Shape& magnitude = part("magnitude");
-    fits(magnitude.numel() == out() || magnitude.numel() == in(), "magnitude");
-  }
-
-  const Shape& part(const std::string& role) const {
-    const auto found = module_.parts.find(role);
-    require<FormatError>(found != module_.parts.end(), tensors_.title(), ": ", printable(module_.key),
-                         ": the module has ", list_roles(), " and no ", role);
-    return tensors_.shape(found->second);
-  }
-
- private:
-  int64_t out() const { return target_[0]; }
-  int64_t in() const { return target_.rank() > 1 ? target_[1] : 1; }
-  int64_t inner() const { return target_.numel() / out(); }  // in * kh * kw
-  int64_t pixels() const { return inner() / in(); }
-
-  std::string list_roles() const {
-    std::string roles;
-    for (const auto& [role, name] : module_.parts) roles += concat(roles.empty() ? "" : ", ", role);
-    return roles;
-  }
-  void fits(bool ok, const std::string& role) const {
-    require<ShapeError>(ok, tensors_.title(), ": ", printable(module_.parts.at(role)), " ", part(role),
-                        " does not fit ", module_.target, " ", target_,
-                        " of this model: was the file made for another base model?");
-  }
-  void same_rank(int64_t a, int64_t b, const char* first, const char* second) const {
-    require<FormatError>(a == b, tensors_.title(), ": ", printable(module_.key), ": ", first, " is of rank ",
-                         a, ", ", second, " of rank ", b);
-  }
-  int64_t dim(const std::string& role, int i) const {
-    const Shape& shape = part(role);
-    require<FormatError>(shape.rank() >= 2, tensors_.title(), ": ", printable(module_.parts.at(role)),
-                         ": expected a matrix or filter, got ", shape);
-    return shape[i];
-  }
-  // [rows,columns...]: columns may be spread over the filter's dimensions.
-  void matrix(const std::string& role, int64_t rows, int64_t columns) const {
-    fits(dim(role, 0) == rows && part(role).numel() == rows * columns, role);
-  }
-
-  void lora() const {
-    const int64_t rank = dim("down", 0);
-    same_rank(rank, dim("up", 1), "down", "up");
-    matrix("up", out(), rank);
-    if (!module_.has("mid")) return matrix("down", rank, inner());
-    matrix("down", rank, in());
-    matrix("mid", rank, rank * pixels());
-  }
-  void loha() const {
-    for (const char* half : {"hada_w1", "hada_w2"}) {
-      const std::string a = concat(half, "_a"), b = concat(half, "_b"), t = concat("hada_t", half[6]);
-      const int64_t rank = dim(b, 0);
-      if (module_.has(t)) {  // Tucker: a [rank,out], b [rank,in], t [rank,rank,kh,kw]
-        matrix(a, dim(a, 0), out());
-        matrix(b, rank, in());
-        matrix(t, dim(a, 0), rank * pixels());
-      } else {
-        same_rank(dim(a, 1), rank, a.c_str(), b.c_str());
-        matrix(a, out(), rank);
-        matrix(b, rank, inner());
-      }
-    }
-  }
-  void lokr() const {
-    const auto rows_columns = [&](const char* side) -> std::pair<int64_t, int64_t> {
-      const std::string whole = side, a = concat(side, "_a"), b = concat(side, "_b");
-      if (module_.has(whole)) return {dim(whole, 0), part(whole).numel() / dim(whole, 0)};
-      if (whole == "lokr_w2" && module_.has("lokr_t2")) {
-        matrix("lokr_t2", dim(a, 0), dim(b, 0) * pixels());
-        return {dim(a, 1), dim(b, 1) * pixels()};
-      }
-      same_rank(dim(a, 1), dim(b, 0), a.c_str(), b.c_str());
-      return {dim(a, 0), part(b).numel() / dim(b, 0)};
-    };
-    const auto [rows1, columns1] = rows_columns("lokr_w1");
-    const auto [rows2, columns2] = rows_columns("lokr_w2");
-    require<ShapeError>(rows1 * rows2 == out() && columns1 * columns2 == inner(), tensors_.title(), ": ",
-                        printable(module_.key), ": [", rows1, ",", columns1, "] x [", rows2, ",", columns2,
-                        "] does not fit ", module_.target, " ", target_,
-                        " of this model: was the file made for another base model?");
-  }
-
-  const WeightStore& tensors_;
-  const AdapterModule& module_;
-  const Shape& target_;
-};
-
-// The rank that alpha is divided by; 0 where there is none (whole matrices, vectors).
-int64_t rank_of(const AdapterModule& module, const WeightStore& tensors) {
-  const auto rows = [&](const char* role) -> int64_t {
-    const auto found = module.parts.find(role);
-    if (found == module.parts.end()) return 0;
-    const Shape& shape = tensors.shape(found->second);
-    return shape.rank() > 0 ? shape[0] : 0;
-  };
-  switch (module.kind) {
-    case AdapterKind::kLora: return rows("down");
-    case AdapterKind::kLoha: return rows("hada_w1_b");
-    case AdapterKind::kLokr: return rows("lokr_w2_b") ? rows("lokr_w2_b") : rows("lokr_w1_b");
-    default: return 0;
-  }
-}
-
 // A flag, which tools store as a bool, an integer or a float.
 bool flag(const WeightStore& tensors, const std::string& name) {
   const TensorEntry& entry = *tensors.at(name).ref.entry;
@@ -280,54 +162,6 @@ std::string_view adapter_kind_name(AdapterKind kind) {
   return "";
 }
 
-void AdapterTargets::add_stem(std::string stem, const Target& target) {
-  const size_t dot = target.name.rfind('.');
-  targets_.try_emplace(stem + target.name.substr(dot), target);
-}
-
-void AdapterTargets::add(const WeightStore& store) {
-  const Component component = store.component();
-  const bool unet = component == Component::kUnet;
-  if (!unet && component != Component::kTextEncoder && component != Component::kTextEncoder2) return;
-  std::optional<LdmUnetExport> ldm;
-  if (unet) ldm.emplace(store);
-  for (const auto& [name, weight] : store.weights()) {
-    const size_t dot = name.rfind('.');
-    if (dot == name.npos) continue;
-    const std::string module = name.substr(0, dot);
-    const Target target{component, name, weight.shape};
-    if (unet) {
-      for (const char* prefix : {"lora_unet_", "lycoris_unet_", "lycoris_"})
-        add_stem(prefix + with_underscores(module), target);
-      for (const char* prefix : {"unet.", ""}) {
-        add_stem(prefix + module, target);
-        if (const std::string processor = processor_stem(module); !processor.empty())
-          add_stem(prefix + processor, target);
-      }
-      if (const auto original = ldm->ldm_name(name)) {
-        const std::string ldm_module = original->substr(0, original->rfind('.'));
-        add_stem("lora_unet_" + with_underscores(ldm_module), target);
-        add_stem("diffusion_model." + ldm_module, target);
-      }
-      continue;
-    }
-    const bool first = component == Component::kTextEncoder;
-    constexpr std::string_view kModel = "text_model.";
-    const std::vector<std::string> kohya =
-        first ? std::vector<std::string>{"lora_te_", "lora_te1_", "lycoris_te_"}
-              : std::vector<std::string>{"lora_te2_"};
-    for (const std::string& prefix : kohya) add_stem(prefix + with_underscores(module), target);
-    const std::string folder = std::string(component_name(component)) + ".";
-    add_stem(folder + module, target);
-    if (module.starts_with(kModel)) add_stem(folder + module.substr(kModel.size()), target);
-  }
-}
-
-const AdapterTargets::Target* AdapterTargets::find(std::string_view stem, std::string_view leaf) const {
-  const auto found = targets_.find(concat(stem, ".", leaf));
-  return found == targets_.end() ? nullptr : &found->second;
-}
-
 std::shared_ptr<const AdapterFile> AdapterFile::open(const std::filesystem::path& path,
                                                      const AdapterTargets& targets,
                                                      std::string_view model_kind) {
@@ -339,7 +173,11 @@ std::shared_ptr<const AdapterFile> AdapterFile::of(const TensorSet& tensors, con
   const std::filesystem::path& path = tensors.path();
   const std::string what = concat("lora ", printable(path.filename().string()));
   std::map<std::string, StoredTensor, std::less<>> by_name;
-  for (const TensorRef& ref : tensors.tensors()) by_name[ref.entry->name] = {ref, ref.entry->shape};
+  for (const TensorRef& ref : tensors.tensors()) {
+    require<FormatError>(ref.entry->numel() > 0, what, ": ", printable(ref.entry->name), " ",
+                         ref.entry->shape, ": expected at least one value");
+    by_name[ref.entry->name] = {ref, ref.entry->shape};
+  }
   std::shared_ptr<AdapterFile> file(
       new AdapterFile(path, WeightStore(Component::kUnet, what, tensors.files(), std::move(by_name))));
 
@@ -347,15 +185,17 @@ std::shared_ptr<const AdapterFile> AdapterFile::of(const TensorSet& tensors, con
   require<FormatError>(!grouped.modules.empty(), what,
                        ": not a LoRA: no tensor has one of the names that LoRA files have");
   check_keys(grouped, targets, tensors, what, model_kind);
-  for (const auto& [stem, parts] : grouped.modules) file->add(stem, parts, targets);
+  const PeftConfig peft(file->metadata(), what);
+  for (const auto& [stem, parts] : grouped.modules) file->add(stem, parts, targets, peft);
   file->check_finite();
   return file;
 }
 
-void AdapterFile::add(const std::string& stem, Parts parts, const AdapterTargets& targets) {
+void AdapterFile::add(const std::string& stem, Parts parts, const AdapterTargets& targets,
+                      const PeftConfig& peft) {
   const Roles roles(parts);
   const auto keep = [&](const AdapterTargets::Target& target, AdapterModule module) {
-    ModuleCheck(tensors_, module, target.shape)();
+    check_module(tensors_, module, target.shape);
     const auto [at, added] = modules_[target.component].emplace(target.name, std::move(module));
     require<FormatError>(added, tensors_.title(), ": ", printable(stem), " and ", printable(at->second.key),
                          " change the same weight ", target.name);
@@ -369,14 +209,13 @@ void AdapterFile::add(const std::string& stem, Parts parts, const AdapterTargets
   const AdapterTargets::Target& target = *targets.find(stem, "weight");
   AdapterModule module{*roles.kind, stem, target.name, std::move(parts)};
   module.rank = rank_of(module, tensors_);
+  if (module.is_dora()) module.magnitude_on_input = magnitude_is_on_input(module, tensors_);
   if (module.has("on_input")) module.on_input = flag(tensors_, module.parts.at("on_input"));
   if (module.rank > 0) {
     const std::string_view layer = std::string_view(target.name).substr(0, target.name.rfind('.'));
     module.scale = module.has("alpha")
                        ? scalar(tensors_, module.parts.at("alpha")) / static_cast<double>(module.rank)
-                       : PeftConfig(metadata(), target.component, tensors_.title())
-                             .scale(layer, module.rank)
-                             .value_or(1.0);
+                       : peft.scale(target.component, layer, module.rank).value_or(1.0);
   }
   keep(target, std::move(module));
 }

@@ -30,6 +30,7 @@ struct AdapterModule {
   double scale = 1;                          // alpha / rank
   int64_t rank = 0;                          // 0 where there is none
   bool on_input = false;                     // IA3: scales inputs rather than outputs
+  bool magnitude_on_input = false;           // DoRA: one magnitude for each input rather than output
 
   bool has(const std::string& role) const { return parts.contains(role); }
   bool is_dora() const { return has("magnitude"); }
@@ -52,6 +53,8 @@ class AdapterTargets {
   void add_stem(std::string stem, const Target& target);
   std::map<std::string, Target, std::less<>> targets_;  // by stem + "." + leaf
 };
+
+class PeftConfig;  // what a file says of its scales in its metadata
 
 // An adapter's file, every tensor of it understood and checked against the model. Immutable; thread-safe.
 class AdapterFile {
@@ -81,7 +84,8 @@ class AdapterFile {
  private:
   AdapterFile(std::filesystem::path path, WeightStore tensors)
       : path_(std::move(path)), tensors_(std::move(tensors)) {}
-  void add(const std::string& stem, std::map<std::string, std::string> parts, const AdapterTargets& targets);
+  void add(const std::string& stem, std::map<std::string, std::string> parts, const AdapterTargets& targets,
+           const PeftConfig& peft);
   void check_finite() const;
 
   std::filesystem::path path_;

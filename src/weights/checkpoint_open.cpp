@@ -58,16 +58,6 @@ bool looks_like_v_prediction(const WeightStore& unet) {
   return std::sqrt(squares / static_cast<double>(values.size()) - mean * mean) > 0.09;
 }
 
-int64_t text_width(const WeightStore& text) {
-  const int64_t width = dim_of(
-      text,
-      {"text_model.embeddings.token_embedding.weight", "text_model.embeddings.position_embedding.weight"}, 1,
-      0);
-  require<FormatError>(width > 0, text.title(),
-                       ": tensor \"text_model.embeddings.token_embedding.weight\" is missing");
-  return width;
-}
-
 }  // namespace
 
 // Fills a Checkpoint's parts from a path and the options.

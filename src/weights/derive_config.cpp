@@ -67,12 +67,7 @@ int known_layers(int64_t width, int64_t vocabulary) {
 
 json derive_text(const WeightStore& store, const DeriveHints& hints) {
   const std::string head = "text_model.encoder.layers.", layer = head + "0.";
-  const int64_t width = dim_of(
-      store,
-      {"text_model.embeddings.token_embedding.weight", "text_model.embeddings.position_embedding.weight"}, 1,
-      0);
-  require<FormatError>(width > 0, store.title(),
-                       ": tensor \"text_model.embeddings.token_embedding.weight\" is missing");
+  const int64_t width = text_width(store);
   const int64_t vocabulary = dim_of(store, {"text_model.embeddings.token_embedding.weight"}, 0, 49408);
   const int stored = extent(store, head), known = known_layers(width, vocabulary);
   require<FormatError>(stored >= 1, store.title(), ": tensor \"", layer, "layer_norm1.weight\" is missing");
@@ -140,6 +135,16 @@ json derive_tiny_vae(const WeightStore& store) {
 }
 
 }  // namespace
+
+int64_t text_width(const WeightStore& text) {
+  const int64_t width = dim_of(
+      text,
+      {"text_model.embeddings.token_embedding.weight", "text_model.embeddings.position_embedding.weight"}, 1,
+      0);
+  require<FormatError>(width > 0, text.title(),
+                       ": tensor \"text_model.embeddings.token_embedding.weight\" is missing");
+  return width;
+}
 
 int64_t cross_attention_width(const WeightStore& unet) {
   for (const auto& [name, weight] : unet.weights())

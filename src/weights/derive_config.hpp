@@ -20,6 +20,9 @@ struct DeriveHints {
 // tensor that is missing or has a shape that no such model has.
 nlohmann::json derive_config(const WeightStore& store, const DeriveHints& hints);
 
+// Width of a text encoder's states. Throws FormatError where its token table is missing.
+int64_t text_width(const WeightStore& text);
+
 // Width of the text states that the UNet attends to; 0 where it attends to none.
 int64_t cross_attention_width(const WeightStore& unet);
 

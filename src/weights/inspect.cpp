@@ -6,6 +6,7 @@
 #include "base/file.hpp"
 #include "base/format.hpp"
 #include "weights/adapter.hpp"
+#include "weights/embedding_file.hpp"
 #include "weights/layout.hpp"
 
 namespace rocm_sd {
@@ -106,6 +107,19 @@ void add_adapter(Report& report, const AdapterSummary& adapter) {
   to["unknown"] = adapter.unknown;
 }
 
+// What a file of textual inversion says without a model.
+void add_embedding(Report& report, const TensorSet& tensors) {
+  if (tensors.files().size() != 1 || tensors.tensors().size() > 2) return;
+  try {
+    const auto file = EmbeddingFile::of(*tensors.files().front());
+    report["embedding"] = {{"vectors", file->vectors()}, {"token", file->token()}, {"sdxl", file->is_sdxl()}};
+  } catch (const Error&) {
+    return;  // it is none
+  }
+  report.erase("problem");  // it is no model and need not load as one
+  report["type"] = "textual inversion";
+}
+
 Report inspect_file(const fs::path& path, size_t largest, const CheckpointCheck& check) {
   const TensorSet tensors = TensorSet::open(path);
   Report report = {{"path", printable(path.native(), 4096)}, {"bytes", 0}};
@@ -129,8 +143,12 @@ Report inspect_file(const fs::path& path, size_t largest, const CheckpointCheck&
   }
   sort_leftovers(tensors, parts, keys);
   if (parts.empty()) add_component(report, "tensors", "unknown", tensors.tensors());
-  if (parts.empty())
-    if (const auto adapter = summarise_adapter(tensors)) add_adapter(report, *adapter);
+  if (parts.empty()) {
+    if (const auto adapter = summarise_adapter(tensors))
+      add_adapter(report, *adapter);
+    else
+      add_embedding(report, tensors);
+  }
   report["metadata"] = tensors.metadata();
   add_largest(report, tensors.tensors(), largest);
   report["harmless"] = keys.harmless;

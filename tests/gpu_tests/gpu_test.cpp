@@ -1,6 +1,7 @@
 // main() of the GPU tests.
 #include "gpu_tests/gpu_test.hpp"
 
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
@@ -32,6 +33,17 @@ GpuDevice& test_gpu() { return *opened; }
 bool test_gpu_is_emulated() {
   const char* small = std::getenv("ROCM_SD_TEST_SMALL");  // a tool that is as slow watches a real one
   return opened->kind() == DeviceKind::kEmulator || (small && std::string_view(small) == "1");
+}
+
+double test_gpu_most_flops() {
+  constexpr double kInterpreted = 4e9;
+  const char* asked = std::getenv("ROCM_SD_TEST_GFLOP");
+  if (!asked || !*asked) return test_gpu_is_emulated() ? kInterpreted : HUGE_VAL;
+  char* end = nullptr;
+  const double giga = std::strtod(asked, &end);
+  require<UsageError>(*end == 0 && giga > 0, "ROCM_SD_TEST_GFLOP: expected a positive number, got \"", asked,
+                      "\"");
+  return giga * 1e9;
 }
 
 }  // namespace rocm_sd

@@ -18,4 +18,9 @@ GpuDevice& test_gpu();
 // access: tests then leave out the problems named *Full.
 bool test_gpu_is_emulated();
 
+// The most work of a problem in full size, in operations: no limit on a GPU; where test_gpu_is_emulated(),
+// what is interpreted in half a minute. ROCM_SD_TEST_GFLOP=0.5 sets another one. Throws UsageError for what
+// is no number.
+double test_gpu_most_flops();
+
 }  // namespace rocm_sd

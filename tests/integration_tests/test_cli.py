@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -204,3 +205,24 @@ def test_two_runs_at_once(rocm_sd, model, tmp_path):
 
 def test_unknown_options_are_listed_in_their_order(rocm_sd):
     assert "not expected: --first 1 --second=2 third\n" in rocm_sd("generate", "--first", "1", "--second=2", "third", code=2).stderr
+
+
+@pytest.mark.parametrize("no_color, coloured", [(None, True), ("", True), ("1", False)])
+def test_no_color_leaves_messages_plain(rocm_sd, model, tmp_path, no_color, coloured):
+    ours, terminal = os.openpty()
+    env = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm-256color", "ROCM_SD_LOG": "dispatch"}
+    if no_color is not None:
+        env["NO_COLOR"] = no_color
+    process = subprocess.Popen([str(rocm_sd.path), "generate", "--model", str(model), "--prompt", "x", *FAST, "-q", "-o",
+                                str(tmp_path / "a.png")], stderr=terminal, stdout=subprocess.DEVNULL, env=env)
+    os.close(terminal)
+    written = b""
+    while True:
+        try:
+            part = os.read(ours, 1 << 16)
+        except OSError:  # Linux: the other end is closed
+            break
+        written += part
+    os.close(ours)
+    assert process.wait() == 0 and b"dispatch: " in written
+    assert (b"\x1b[" in written) == coloured, written[:500]

@@ -196,7 +196,7 @@ def test_a_library_of_another_version_is_refused(tmp_path, repository, kind, wor
     assert compiler
     subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "x.so", tmp_path / "x.c"], check=True)
     code = "import importlib.util as u; s = u.spec_from_file_location('engine', %r); m = u.module_from_spec(s); import sys; " \
-           "sys.modules['engine'] = m; s.loader.exec_module(m); m.engine_library()" % str(repository / "python/rocm_sd_ops/engine.py")
+           "sys.modules['engine'] = m; s.loader.exec_module(m); m.engine_library()" % str(repository / "python/rocm_sd_ops/_engine_library.py")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"ROCM_SD_LIBRARY": str(tmp_path / "x.so")})
     assert done.returncode == 1 and "ImportError" in done.stderr and all(word in done.stderr for word in words), done.stderr
 
@@ -206,8 +206,10 @@ def test_structs_are_the_headers(engine, repository, tmp_path):
     import ctypes
     import subprocess
 
-    structs = {"rocm_sd_inputs": engine._Inputs, "rocm_sd_picture": engine._Picture, "rocm_sd_tensor": engine._Tensor,
-               "rocm_sd_control_image": engine._ControlImage, "rocm_sd_result": engine._Result, "rocm_sd_option": engine._Option}
+    from rocm_sd_ops import _engine_library as library
+
+    structs = {"rocm_sd_inputs": library.Inputs, "rocm_sd_picture": library.Picture, "rocm_sd_tensor": library.Tensor,
+               "rocm_sd_control_image": library.ControlImage, "rocm_sd_result": library.Result, "rocm_sd_option": library.Option}
     rows = [f'printf("{name} %zu\\n", sizeof({name}));' for name in structs]
     rows += [f'printf("{name}.{field[0]} %zu\\n", offsetof({name}, {field[0]}));' for name, kind in structs.items() for field in kind._fields_]
     (tmp_path / "x.c").write_text('#include <stdio.h>\n#include "rocm_sd/rocm_sd.h"\nint main(void) {\n' + "\n".join(rows) + "\nreturn 0; }\n")
@@ -218,8 +220,8 @@ def test_structs_are_the_headers(engine, repository, tmp_path):
         for field in kind._fields_:
             assert int(shown[f"{name}.{field[0]}"]) == getattr(kind, field[0]).offset, (name, field[0])
     header = (repository / "include/rocm_sd/rocm_sd.h").read_text()
-    assert f"#define ROCM_SD_ABI_VERSION {engine.ABI}\n" in header
-    assert engine.engine_library().rocm_sd_abi_version() == engine.ABI
+    assert f"#define ROCM_SD_ABI_VERSION {library.ABI}\n" in header
+    assert engine.engine_library().rocm_sd_abi_version() == library.ABI
 
 
 @pytest.mark.bad_input
@@ -294,3 +296,25 @@ def test_torch_dtype(engine, tiny_model):
 
     with engine.ROCmOptimizedPipeline.from_pretrained(tiny_model("sd15"), torch_dtype=torch.bfloat16, device="cpu") as made:
         assert "bf16" in made("a cat", num_inference_steps=1, seed=1, **SIZE).parameters[0]
+
+
+def test_textual_inversion_as_diffusers_names_it(pipe, tmp_path):
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    def draw(prompt):
+        return pipe(prompt, num_inference_steps=2, seed=7, output_type="np", guidance_scale=9.0, **SIZE).images
+
+    width = 64
+    save_file({"<toy>": torch.randn(2, width, generator=torch.Generator().manual_seed(0))}, tmp_path / "toy.safetensors")
+    plain = draw("a <toy>, red")
+    pipe.load_textual_inversion(tmp_path / "toy.safetensors", token="<other>")
+    assert np.array_equal(draw("a <toy>, red"), plain)
+    other = draw("a <other>, red")
+    pipe.unload_textual_inversion("<other>")
+    pipe.load_textual_inversion(tmp_path / "toy.safetensors")
+    assert np.array_equal(draw("a <toy>, red"), other) and not np.array_equal(other, plain)
+    pipe.unload_textual_inversion()
+    assert np.array_equal(draw("a <toy>, red"), plain)
+    with pytest.raises(ValueError, match="no textual inversion was loaded as that"):
+        pipe.unload_textual_inversion("<toy>")

@@ -227,13 +227,26 @@ def ia3(weight, on_input):
             weight * (1 + v.reshape(shape + [1] * (weight.dim() - 2))))
 
 
+def dora(weight, on_input, r=3):
+    """LyCORIS's dora_scale: [1,in,...] where its option wd_on_output is off, [out,1,...] where it is on."""
+    down, up = torch.randn(r, weight[0].numel()) * 0.2, torch.randn(weight.shape[0], r) * 0.2
+    changed = weight + (up @ down).reshape(weight.shape)
+    axes = [d for d in range(weight.dim()) if d != (1 if on_input else 0)]
+    norm = changed.pow(2).sum(dim=axes, keepdim=True).sqrt()
+    magnitude = norm * (torch.rand_like(norm) * 0.4 + 0.8)
+    parts = {"lora_down.weight": down.reshape(r, *weight.shape[1:]), "lora_up.weight": up.reshape(-1, r, *[1] * (weight.dim() - 2)),
+             "dora_scale": magnitude}
+    return parts, changed * magnitude / norm
+
+
 def difference(weight):
     d = torch.randn(weight.shape) * 0.1
     return {"diff": d}, weight + d
 
 
 ALGORITHMS = {"loha": lycoris_loha, "loha-tucker": lycoris_loha_tucker, "lokr": lycoris_lokr, "lora-tucker": lora_tucker,
-              "ia3-in": lambda w: ia3(w, True), "ia3-out": lambda w: ia3(w, False), "diff": difference}
+              "ia3-in": lambda w: ia3(w, True), "ia3-out": lambda w: ia3(w, False), "diff": difference,
+              "dora-in": lambda w: dora(w, True), "dora-out": lambda w: dora(w, False)}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -321,13 +334,15 @@ def broken(tensors: dict, what: str) -> dict:
             tensors[key] = torch.randn(4, tensors[key].shape[1] + 8)
         case "key":
             tensors["unet.down_blocks.7.attn1.to_k.lora_A.weight"] = tensors[key].clone()
+        case "empty":
+            tensors[key], tensors[up] = tensors[key][:0], tensors[up][:, :0].contiguous()
         case "strange":
             tensors["something.else"] = tensors[key].clone()
     return tensors
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize("what, message", [("nan", "values are not finite"), ("rank", "rank 5"), ("half", "no up"),
+@pytest.mark.parametrize("what, message", [("nan", "values are not finite"), ("rank", "rank 5"), ("half", "no up"), ("empty", "expected at least one value"),
                                            ("width", "made for another base model"), ("key", "belong to no layer of this sd1 model"),
                                            ("strange", "something.else")])
 def test_bad_files(rocm_sd, made, tmp_path, what, message):
@@ -344,14 +359,19 @@ def test_wrong_base_model_and_names(rocm_sd, tiny_model, made, tmp_path):
     save_file(to_kohya(lora, True, True), tmp_path / "style.safetensors", metadata={"ss_base_model_version": "sdxl_base_v1-0"})
     model = tiny_model("sd15")
 
-    def refused(*args, prompt=()):
-        return rocm_sd(*drawing(model, SIZE), *args, "-o", tmp_path / "a.png", code=None)
+    def refused(*args, cwd=None):
+        return rocm_sd(*drawing(model, SIZE), *args, "-o", tmp_path / "a.png", code=None, cwd=cwd)
 
     done = refused("--lora", tmp_path / "style.safetensors")
     assert done.returncode == 3 and "for sdxl_base_v1-0" in done.stderr and "sd1 model" in done.stderr
     done = refused("--lora", "stile", "--lora-dir", tmp_path)
     assert done.returncode == 2 and 'did you mean "style"?' in done.stderr
     assert refused("--lora", "style").returncode == 2
+    # A name is looked for in the folder, whatever lies in the working folder.
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "style").write_bytes(b"no LoRA")
+    done = refused("--lora", "style", "--lora-dir", tmp_path, cwd=tmp_path / "here")
+    assert done.returncode == 3 and "for sdxl_base_v1-0" in done.stderr
     assert refused("--lora", tmp_path / "none.safetensors").returncode == 3
     assert refused("--lora", "style:1e9", "--lora-dir", tmp_path).returncode == 2
     done = refused("--lora", model / "unet" / "diffusion_pytorch_model.safetensors")

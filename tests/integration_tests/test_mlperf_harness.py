@@ -88,6 +88,10 @@ def test_draws_through_the_c_interface(build_dir, tiny_model):
         assert first.shape == (64, 64, 3) and first.std() > 1
         assert (engine.draw(prompt="a", **request)[0] == first).all()
         assert (engine.draw(prompt="b", **request)[0] != first).any()
+        both = engine.draw(prompt="a", batch=2, **request)
+        assert len(both) == 2 and both[0].shape == both[1].shape and abs(both[0].astype(int) - first).max() <= 1
+        second = engine.draw(prompt="a", **(request | dict(seed=1)))[0]
+        assert abs(both[1].astype(int) - second).max() <= 1
         with pytest.raises(EngineError, match="colour"):
             engine.draw(prompt="a", colour="red")
     with pytest.raises(EngineError) as failed:

@@ -104,11 +104,12 @@ def test_lines_take_no_call_for_a_function(check):
 
 
 DOCS = {"Makefile": "demo: deps\n\ttrue\n", "tools/run.sh": "", "docs/howto/a.md": "# A heading\n", "docs/README.md": "[a](howto/a.md)\n",
-        "apps/cli/main.cpp": 'add("generate"); option("prompt", "p"); app("-o,--output");\n'}
+        "apps/cli/main.cpp": 'add("generate"); option("prompt", "p"); app("-o,--output"); flag("--help"); getenv("ROCM_SD_LOG");\n'}
 
 
 def test_docs_accept_what_exists(check):
-    text = ("[a](docs/howto/a.md#a-heading) `docs/howto/a.md` `make demo` `std::vector`\n\n```sh\nmake -j2 demo PROMPT=\"a b\"\n"
+    text = ("[a](docs/howto/a.md#a-heading) `docs/howto/a.md` `make demo` `std::vector` `ROCM_SD_LOG=x` `rocm-sd COMMAND --help` `widen`\n\n"
+            "```sh\nmake -j2 demo PROMPT=\"a b\"\n"
             "build/cpu/rocm-sd generate -p cat \\\n  --output x.png  # draws\ntools/run.sh\n```\n")
     code, output = check("lint/check_docs.py", DOCS | {"README.md": text})
     assert code == 0, output
@@ -123,6 +124,12 @@ def test_docs_accept_what_exists(check):
     ("```sh\nrocm-sd generate --promt x\n```", "--promt`: no such option"),
     ("```sh\nrocm-sd generate -z x\n```", "-z`: no such option"),
     ("```sh\ntools/none.sh\n```", "tools/none.sh: no such script"),
+    ("as `rocm-sd paint` does", "`rocm-sd paint`: no such command"),
+    ("as `rocm-sd generate --promt x` does", "--promt`: no such option"),
+    ("after `make demoo`", "`make demoo`: no such target"),
+    ("set `ROCM_SD_NONE=1`", "`ROCM_SD_NONE`: no source file names it"),
+    ("one\nweights are widened", 'README.md:2: "widened": say dequantize'),
+    ("by the Copy engine", '"Copy engine": say TMA'),
 ])
 def test_docs_refuse(check, text, expected):
     code, output = check("lint/check_docs.py", DOCS | {"README.md": text + "\n"})

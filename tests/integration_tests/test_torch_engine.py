@@ -146,6 +146,10 @@ def test_engine_leaves_options_to_the_module(ops):
                         mid_block_additional_residual=torch.ones(()))
         assert torch.equal(engine(**inputs, **residual).sample, unet(**inputs, **residual).sample)
         assert "residuals" in engine.declined
+        for name in ("scale", "mine"):  # of which Diffusers' processors ignore the second
+            given = dict(cross_attention_kwargs={name: torch.ones(2)})
+            engine(**inputs, **given)
+            assert engine.declined == "cross_attention_kwargs"
         engine(**inputs)
         assert engine.declined == ""
 
@@ -320,10 +324,13 @@ def test_ldm_layers(ops, level):
     options = [{}, {"mask": torch.arange(7)[None].expand(2, -1) < 4}, {"size": (2, 16, 9, 11)}]
     with torch.no_grad():
         wants = [model(*inputs, **o) for o in options]
+        tokens, by_place = randn(2, 5, 16, seed=3), (inputs[2], options[1]["mask"])
+        masked = model.attention(tokens, *by_place)
         ops.optimize_sd_model(model, level)
         assert ops.report(model) == {"residual blocks": 2, "upsamplings": 1, "attention layers": 1, "gated layers": 1}
         for o, want in zip(options, wants):
             assert psnr(model(*inputs, **o), want) >= 100
+        assert psnr(model.attention(tokens, *by_place), masked) >= 100
         model.block.in_layers[2].register_forward_hook(lambda module, args, y: y * 2)  # as LoRA extensions do
         assert psnr(model(*inputs), wants[0]) < 60
         ops.restore(model)

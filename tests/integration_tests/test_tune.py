@@ -94,6 +94,21 @@ def test_shapes_of_a_model_by_its_name(rocm_sd):
     assert "expected a checkpoint's path" in scenario and "make_random_checkpoint.py" in scenario
 
 
+def test_prints_the_problems_of_a_model_as_it_reads_them(rocm_sd, tmp_path):
+    """64 x 128 pixels are latents of 8 x 16: 128 places, 8 heads of 40, guidance's two images."""
+    text = rocm_sd("bench", "--mode", "shapes", "--model", "sd15", "-W", 64, "-H", 128).stdout
+    assert "# sd15 64x128 unet\n" in text and "# sd15 64x128 vae-encode\n" in text
+    assert "attention f16 [2,8,128x128,40]\n" in text and "conv2d 2x16x8x4->320 3x3 s1 p1,1,1,1 f16 bias\n" in text
+    problems = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert len(problems) == len(set(problems)) > 60
+    (tmp_path / "shapes.txt").write_text(text)
+    listed = rocm_sd("bench", "--mode", "list", "--shapes", tmp_path / "shapes.txt", "--op", "attention", "--device", "cpu", "--quiet").stdout
+    assert all(problem.split(" ", 1)[1] in listed for problem in problems if problem.startswith("attention"))
+    assert "it takes no --shapes" in rocm_sd("bench", "--mode", "shapes", "--ops", "linear", code=2).stderr
+    assert "expected sd15" in rocm_sd("bench", "--mode", "shapes", "--model", "models/demo", code=2).stderr
+    assert "multiples of 8" in rocm_sd("bench", "--mode", "shapes", "--model", "sd15,sdxl", "-H", 12, code=3).stderr
+
+
 def test_goes_on_after_a_kill(rocm_sd, tmp_path):
     shapes = tmp_path / "many.txt"
     shapes.write_text("".join(f"linear {rows}x64x64 f32\n" for rows in range(64, 264)))

@@ -73,6 +73,17 @@ def in_place_of_ours(ops, kernels) -> None:
     print("in place of ours")
 
 
+def left_alone(ops, kernels) -> None:
+    """What our operators (or PyTorch's) take, or refuse with their own message."""
+    q, x, c = randn(1, 2, 5, 16), randn(1, 8, 3, 3), torch.ones(8)
+    many = torch.zeros(1, 1, 1, 8).expand(1, 2 ** 16, 1, 8)
+    for taken in (kernels.takes_attention(q, q.to("meta"), q), kernels.takes_attention(*[q.to("meta")] * 3),
+                  kernels.takes_attention(many, many, many), kernels.takes_group_norm_silu(x, 2, c.to("meta"), c, None),
+                  kernels.takes_group_norm_silu(x, 0, c, c, None), kernels.takes_group_norm_silu(x, -2, c, c, None)):
+        assert not taken
+    print("left alone")
+
+
 def bad(ops, kernels) -> None:
     for call in (lambda: kernels.attention(randn(1, 1, 2, 300), randn(1, 1, 2, 300), randn(1, 1, 2, 300)),
                  lambda: kernels.group_norm_silu(randn(1, 5, 2, 2), 2), lambda: kernels.geglu(randn(2, 3)),
@@ -91,7 +102,7 @@ def main() -> None:
 
     ops = load_package(Path(os.environ["ROCM_SD_BUILD_DIR"]))
     kernels = ops.triton_kernels
-    for cases in (attention, group_norm, geglu, in_place_of_ours, bad):
+    for cases in (attention, group_norm, geglu, in_place_of_ours, left_alone, bad):
         cases(ops, kernels)
 
 

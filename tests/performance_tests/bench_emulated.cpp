@@ -236,28 +236,34 @@ class Bench {
     }
   }
   void attention() {
-    for (const int64_t head_dim : {40, 64, 80, 128, 160, 512}) {
-      AttentionProblem p;
-      p.dtype = dtype_;
-      p.batch = p.heads = 1;
-      p.keys = 512;
-      p.head_dim = head_dim;
-      p.scale = 1 / std::sqrt(static_cast<float>(head_dim));
-      p.queries = 128;
-      const Tensor q = random_on(device_, {p.queries, head_dim}, dtype_);
-      const Tensor k = random_on(device_, {p.keys, head_dim}, dtype_);
-      const Tensor y = make_tensor(device_, {p.queries, head_dim}, dtype_);
-      p.q = {q.data(), p.queries * head_dim, head_dim};
-      p.k = p.v = {k.data(), p.keys * head_dim, head_dim};
-      p.y = y.data();
-      for (const FlashKernel& kernel : flash_candidates(p, device_.traits())) {
-        if (!wanted(kernel.name)) continue;
-        run([&](Exec& ex) { run_flash(ex, p, plan_flash(kernel, 1, p, device_.traits())); });
-      }
-    }
+    for (const int64_t head_dim : {32, 40, 64, 80, 128, 160, 512})
+      for (const bool causal : {false, true}) attention(head_dim, causal);
   }
 
  private:
+  // causal: the kernels that take masks (text encoders); the others are counted without one, as the UNet and
+  // the VAE run them.
+  void attention(int64_t head_dim, bool causal) {
+    AttentionProblem p;
+    p.dtype = dtype_;
+    p.batch = p.heads = 1;
+    p.keys = 512;
+    p.causal = causal;
+    p.head_dim = head_dim;
+    p.scale = 1 / std::sqrt(static_cast<float>(head_dim));
+    p.queries = causal ? p.keys : 128;
+    const Tensor q = random_on(device_, {p.queries, head_dim}, dtype_);
+    const Tensor k = random_on(device_, {p.keys, head_dim}, dtype_);
+    const Tensor y = make_tensor(device_, {p.queries, head_dim}, dtype_);
+    p.q = {q.data(), p.queries * head_dim, head_dim};
+    p.k = p.v = {k.data(), p.keys * head_dim, head_dim};
+    p.y = y.data();
+    for (const FlashKernel& kernel : flash_candidates(p, device_.traits())) {
+      if (causal && !kernel.name.starts_with("flash_general")) continue;
+      if (!wanted(kernel.name)) continue;
+      run([&](Exec& ex) { run_flash(ex, p, plan_flash(kernel, 1, p, device_.traits())); });
+    }
+  }
   bool wanted(const std::string& kernel) const {
     return kernel.find(options_.filter) != std::string::npos && device_.find_kernel(kernel) != nullptr;
   }

@@ -49,7 +49,8 @@ class Predictor {
       : components(load_components(options, device, {})), arena_(device), scratch_(device) {}
 
   void prepare(const ResolvedRequest& r) {
-    TextStage text(components, arena_);
+    EmbeddingLibrary embeddings("");
+    TextStage text(components, arena_, embeddings);
     const TokenRows rows = text.tokenise(r.request, r.uses_negative());
     const TextStates states = text.encode(rows, r.request, nullptr, nullptr);
     const UnetShape shape{r.request.batch, r.conditions, r.latent_height, r.latent_width, states.tokens};

@@ -151,7 +151,7 @@ json run_job(const json& job) {
   if (job.contains("config")) {
     const bool sd = job.value("pipeline", "xl") == "sd";
     const auto config = read_diffusers_scheduler(
-        job["config"].dump(), "job", sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain,
+        job["config"], "job", sd ? DiffusersPipeline::kStableDiffusion : DiffusersPipeline::kPlain,
         job.value("class", ""));
     require<FormatError>(config.refusal.empty(), config.refusal);
     request = config.request;

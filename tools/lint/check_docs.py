@@ -2,9 +2,10 @@
 """What the documents say exists, exists.
 
 Links and headings they point at; documents that a source file names; a document's folder below docs/ and its line in the
-index docs/README.md; commits that measurements name, in the history of HEAD; paths of this repository in backticks; in ```sh blocks the targets of `make`, the commands
-and options of `rocm-sd`, and the scripts of tools/. Each section of BENCHMARKS.md with a table of figures names the
-command, the device, the driver or system, and the commit that gave them. Prints file:line and exits 1.
+index docs/README.md; commits that measurements name, in the history of HEAD; paths of this repository and environment variables
+ROCM_SD_... in backticks; in ```sh blocks, and in backticks, the targets of `make`, the commands and options of `rocm-sd`, and in
+blocks the scripts of tools/. Each section of BENCHMARKS.md with a table of figures names the command, the device, the driver or
+system, and the commit that gave them. Documents say the field's terms (TERMS). Prints file:line and exits 1.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ DOC_FOLDERS = {"tutorials", "howto", "reference", "explanation", "lab"}  # a doc
 DOC_TOP = {"README.md", "architecture.md", "emulator.md"}  # the index, and two that others name by their path
 NOT_TEXT = {".png", ".svg", ".safetensors", ".rsk", ".json", ".bin", ".npy", ".md"}
 PLANS = {"ROADMAP.md"}  # may name what does not exist yet
+HISTORY = ("CHANGELOG.md", "docs/lab/")  # may name what existed
+VARIABLE = re.compile(r"\bROCM_SD_[A-Z0-9_]*[A-Z0-9]\b(?!\*)")
+# What this project once called things, and what a reader from the field would search for.
+TERMS = {r"copy engine": "TMA", r"gated layers?": "GEGLU", r"widen(s|ed|ing)?": "dequantize, or convert to a wider type", r"by turns": "alternated",
+         r"per cent": "%"}
+TERM = re.compile(r"\b(" + "|".join(TERMS) + r")\b", re.IGNORECASE)
 BENCHMARK_FACTS = ("Command:", "Device:", "System:", "Commit:")
 
 
@@ -72,6 +79,7 @@ class Repository:
         self.words = set(re.findall(r'"(?:-{0,2}\w,)*-{0,2}([a-z][a-z0-9-]*)"', code))
         self.words |= set(re.findall(r"--([a-z][a-z0-9-]*)", code))
         self.shorts = set(re.findall(r'"(?:-)?([a-zA-Z])(?:,--[a-z0-9-]+)?"', code))
+        self.variables: set[str] | None = None  # read when the first document names one
 
     def check_link(self, document: Path, target: str) -> str | None:
         if re.match(r"^[a-z]+:", target):
@@ -96,6 +104,14 @@ class Repository:
             return None if any(self.root.glob(word)) else f"`{word}`: nothing matches"
         return None if (self.root / word).exists() else f"`{word}`: no such file or folder"
 
+    def check_variables(self, text: str) -> Iterator[str]:
+        names = VARIABLE.findall(text)
+        if names and self.variables is None:
+            self.variables = {name for path in sources(self.root) for name in VARIABLE.findall(path.read_text(encoding="utf-8", errors="replace"))}
+        for name in names:
+            if name not in (self.variables or ()):
+                yield f"`{name}`: no source file names it"
+
     def check_command(self, line: str) -> Iterator[str]:
         try:
             words = shlex.split(line, comments=True)
@@ -109,7 +125,7 @@ class Repository:
         program = words[0].rsplit("/", 1)[-1]
         if program == "make":
             for word in words[1:]:
-                if not word.startswith("-") and "=" not in word and not word.isdigit() and word not in self.targets:
+                if not word.startswith("-") and "=" not in word and re.search(r"[a-z]", word) and word not in self.targets:
                     yield f"`make {word}`: no such target"
         elif program == "rocm-sd":
             yield from self.check_cli(words[1:])
@@ -117,7 +133,7 @@ class Repository:
             yield f"{words[0]}: no such script"
 
     def check_cli(self, words: list[str]) -> Iterator[str]:
-        if words and not words[0].startswith("-") and words[0] not in self.words:
+        if words and not words[0].startswith("-") and not words[0].isupper() and words[0] not in self.words:
             yield f"`rocm-sd {words[0]}`: no such command"
         for word in words:
             name = word.split("=")[0]
@@ -143,6 +159,16 @@ def benchmark_sections(text: str) -> Iterator[Finding]:
         start, body = number, []
 
 
+def foreign_terms(root: Path, path: Path, text: str) -> Iterator[Finding]:
+    """Words of this project's own that the field does not have, outside of code and of documents that a program writes."""
+    if path.relative_to(root).as_posix().startswith((*HISTORY, "docs/reference/kernel-report/", "docs/reference/api-reference.md")):
+        return
+    for number, line in lines_outside_fences(text):
+        for match in TERM.finditer(CODE.sub("", line)):
+            term = next(better for old, better in TERMS.items() if re.fullmatch(old, match[0], re.IGNORECASE))
+            yield number, f"\"{match[0]}\": say {term}"
+
+
 def check_document(repository: Repository, path: Path) -> Iterator[Finding]:
     text = path.read_text(encoding="utf-8")
     for number, line in lines_outside_fences(text):
@@ -155,6 +181,10 @@ def check_document(repository: Repository, path: Path) -> Iterator[Finding]:
                 problem = repository.check_path(code)
                 if problem:
                     yield number, problem
+                if not path.relative_to(repository.root).as_posix().startswith(HISTORY):
+                    inline = repository.check_command(code) if re.match(r"(make|rocm-sd) [a-z]", code) else ()
+                    yield from ((number, problem) for problem in [*repository.check_variables(code), *inline])
+    yield from foreign_terms(repository.root, path, text)
     for number, line in shell_commands(text):
         for problem in repository.check_command(line):
             yield number, problem

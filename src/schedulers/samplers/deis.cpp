@@ -35,7 +35,7 @@ Tensor sample_deis(SamplerRun& run, Tensor x) {
     const Tensor denoised = run.denoise(x, i);
     const double to = run.sigma(i + 1);
     int order = std::min(*run.options.order, i + 1);
-    if (*run.options.lower_order_final && run.full_steps() < 15) order = std::min(order, run.steps() - i);
+    if (*run.options.lower_order_final && run.full_steps() < 15) order = std::min(order, run.steps_left(i));
     push_history(slopes, slope(run.ex, x, denoised, run.sigma(i)), *run.options.order);
     sigmas.push_front(run.sigma(i));
     sigmas.resize(slopes.size());

@@ -13,7 +13,7 @@ Tensor sample_lcm(SamplerRun& run, Tensor x) {
     const Tensor denoised =
         linear_combination(run.ex, {{t / std::sqrt(norm), predicted}, {kSigmaData * kSigmaData / norm, x}});
     x = denoised;
-    if (i + 1 < run.steps()) {
+    if (run.steps_left(i) > 1) {
       const double to = run.levels[static_cast<size_t>(i) + 1].alpha_bar;
       const double spread = std::sqrt(1 - to) * run.options.s_noise;
       x = linear_combination(run.ex, {{std::sqrt(to), denoised}, {spread, run.noise()}});

@@ -31,7 +31,7 @@ std::vector<std::pair<double, double>> plan_steps(const std::vector<double>& sch
     length = steps >= 36 ? steps / 4 : 9;
     times = steps >= 36 ? 2 : 1;
     sigmas = karras(steps - length * times, scheduled[scheduled.size() - 2], scheduled.front());
-    sigmas.push_back(0);
+    sigmas.push_back(scheduled.back());
   }
   std::vector<std::pair<double, double>> out;
   const size_t low = nearest(sigmas, 0.1), high = nearest(sigmas, 2);

@@ -87,7 +87,7 @@ Tensor sample_sa_solver(SamplerRun& run, Tensor x) {
   Stage stage;
   for (int i = 0; i < run.steps(); ++i) {
     const Tensor denoised = run.denoise(x, i);
-    const int left = run.steps() - i;
+    const int left = run.steps_left(i);
     push_history(outputs, solver_output(run, x, denoised, run.sigma(i)), kept + 1);
     sigmas.push_front(run.sigma(i));
     sigmas.resize(outputs.size());

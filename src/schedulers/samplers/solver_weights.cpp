@@ -39,7 +39,7 @@ Tensor solver_output(SamplerRun& run, const Tensor& x, const Tensor& denoised, d
 }
 
 int multistep_order(const SamplerRun& run, int i) {
-  const int left = run.steps() - i;
+  const int left = run.steps_left(i);
   if (run.sigma(i + 1) == 0 || run.sigma(i + 1) >= run.sigma(i)) return 1;
   if (left == 1 && run.options.euler_at_final) return 1;
   int order = std::min(*run.options.order, i + 1);

@@ -7,7 +7,7 @@ namespace rocm_sd {
 Tensor sample_tcd(SamplerRun& run, Tensor x) {
   const double gamma = *run.options.eta;
   for (int i = 0; i < run.steps(); ++i) {
-    const bool last = i + 1 == run.steps();
+    const bool last = run.steps_left(i) == 1;
     const double from = run.levels[static_cast<size_t>(i)].alpha_bar;
     const NoiseLevel next =
         last ? level_of_timestep(run.noise_schedule, 0) : run.levels[static_cast<size_t>(i) + 1];

@@ -105,7 +105,7 @@ Tensor sample_unipc(SamplerRun& run, Tensor x) {
     if (i > 0 && !skipped) x = advance(run, stage, start, outputs, &output);
     push_history(outputs, output, kMaxOrder);
     int order = std::min(*run.options.order, i + 1);
-    if (*run.options.lower_order_final) order = std::min(order, run.steps() - i);
+    if (*run.options.lower_order_final) order = std::min(order, run.steps_left(i));
     if (run.sigma(i + 1) == 0 || run.sigma(i + 1) >= run.sigma(i)) order = 1;
     stage = make_stage(run, i, order);
     start = x;

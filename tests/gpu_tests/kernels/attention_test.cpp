@@ -230,11 +230,6 @@ TEST_P(GpuAttentionTest, ShapesOfModels) {
                         Case{1, 256, 231, 64, 20}, Case{2, 256, 77, 80, 8}})
     check(c, GetParam());
 }
-TEST_P(GpuAttentionTest, ShapesOfModelsFull) {
-  for (const Case& c : {Case{2, 1024, 1024, 80, 8}, Case{1, 4096, 4096, 40, 2}, Case{1, 4096, 4096, 64, 2},
-                        Case{1, 4096, 77, 40, 8}, Case{1, 2048, 2048, 512, 1}})
-    check(c, GetParam());
-}
 
 TEST_P(GpuAttentionTest, WarpgroupPlansMatchReference) {
   if (test_gpu().traits().arch != "sm_90") GTEST_SKIP() << "only Hopper multiplies by warpgroups";

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
 #include "kernels/norm/norm.hpp"
+#include "support/model_shapes.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -65,7 +68,11 @@ TEST_P(GpuGroupBands, AreAGroupNorm) {
 }
 
 TEST_P(GpuGroupBands, OfTheVaeFull) {
-  check({512, 512, 128, 32, {64, 128, 192, 256, 320, 384, 448}}, GetParam());
+  const VaeNorm norm = finest_vae_norm();
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(norm.pixels))));
+  std::vector<int64_t> cuts;
+  for (int64_t row = side / 8; row < side; row += side / 8) cuts.push_back(row);
+  check({side, side, norm.channels, norm.groups, cuts}, GetParam());
 }
 
 }  // namespace

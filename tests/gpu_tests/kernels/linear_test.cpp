@@ -75,10 +75,8 @@ std::vector<std::pair<int64_t, int64_t>> stretches(int64_t rows, int64_t outputs
   return out;
 }
 
-enum class Which { kEvery, kDefault };  // candidates
-
-void check_candidates(const std::vector<Case>& cases, DType dtype, Which which,
-                      std::optional<DType> asked = std::nullopt) {
+void check_every_candidate(const std::vector<Case>& cases, DType dtype,
+                           std::optional<DType> asked = std::nullopt) {
   const DType result = asked.value_or(dtype);
   uint64_t seed = 1;
   for (const Case& c : cases) {
@@ -90,9 +88,7 @@ void check_candidates(const std::vector<Case>& cases, DType dtype, Which which,
                            c.out,          c.in + c.extra_columns};
     };
     const LinearProblem any = problem(operands.gpu_residual);
-    const auto candidates = which == Which::kEvery
-                                ? linear_candidates(test.device.traits(), any)
-                                : std::vector{linear_default_config(test.device.traits(), any)};
+    const auto candidates = linear_candidates(test.device.traits(), any);
     ASSERT_FALSE(candidates.empty()) << describe(c);
     const auto parts = stretches(c.rows, c.out);
     std::vector<std::vector<double>> wanted;
@@ -109,11 +105,6 @@ void check_candidates(const std::vector<Case>& cases, DType dtype, Which which,
       }
     }
   }
-}
-
-void check_every_candidate(const std::vector<Case>& cases, DType dtype,
-                           std::optional<DType> asked = std::nullopt) {
-  check_candidates(cases, dtype, Which::kEvery, asked);
 }
 
 class GpuLinearTest : public testing::TestWithParam<DType> {};
@@ -185,23 +176,6 @@ TEST_P(GpuLinearTest, ManyRoundsOfTilesFull) {
                          {4100, 136, 672, true, false, true},
                          {4100, 648, 672, true, false, true}},
                         GetParam());
-}
-
-TEST_P(GpuLinearTest, ShapesOfTheModelsFull) {
-  std::vector<Case> cases = {
-      {8192, 320, 320, true, true},
-      {2048, 640, 640, true, false, false, Activation::kNone, 640},
-      {512, 1280, 1280, true, true},
-      {154, 768, 320, false},
-      {2, 1280, 1280, true, false, false, Activation::kSilu},
-      {2048, 1280, 1280, true, true},
-      {512, 640, 2560, true, false, true},
-      {128, 1280, 640, true, false, true},
-      {154, 3072, 768, true, false, false, Activation::kQuickGelu},
-  };
-  if (GetParam() == DType::kF32) cases.resize(5);
-  // Every candidate takes minutes on an emulated GPU, and meets the small cases there.
-  check_candidates(cases, GetParam(), test_gpu_is_emulated() ? Which::kDefault : Which::kEvery);
 }
 
 // Through the op: dispatch, the plan and the replay give the same bits as an eager run.

@@ -57,7 +57,12 @@ TEST(Bf16AsWideModelsCompute, LosesNoMoreThanOnTheCpu) {
            cpu = load_pipeline({.model = model, .dtype = "bf16"}, host_device());
   unsetenv("ROCM_SD_BF16");
   Pipeline exact = load_pipeline({.model = model, .dtype = "f32"}, host_device());
-  constexpr double kMargin = 8;  // of medians of few seeds of chaotic pictures
+  // Small pictures of a small model are chaotic: over 30 samplers on an H200 the difference of two such
+  // medians had a standard deviation of 5 dB. A sampler may fall three of them behind; their mean, of which
+  // the deviation is 1 dB, 3 dB.
+  constexpr double kMargin = 15, kMeanMargin = 3;
+  double gpu_sum = 0, cpu_sum = 0;
+  int drawn = 0;
   const int64_t seeds = test_gpu_is_emulated() ? 1 : 5;
   for (const SamplerRow& sampler : samplers()) {
     if (test_gpu_is_emulated() && sampler.name != "euler") continue;
@@ -73,7 +78,12 @@ TEST(Bf16AsWideModelsCompute, LosesNoMoreThanOnTheCpu) {
     fmt::print("{:20} GPU {:.1f} dB, CPU {:.1f} dB\n", sampler.name, median(on_gpu), median(on_cpu));
     EXPECT_GE(median(on_gpu), std::min(40.0, median(on_cpu) - kMargin)) << sampler.name;
     EXPECT_LT(median(on_gpu), 99) << sampler.name << ": bf16 rounds";
+    gpu_sum += median(on_gpu);
+    cpu_sum += median(on_cpu);
+    ++drawn;
   }
+  fmt::print("{:20} GPU {:.1f} dB, CPU {:.1f} dB\n", "mean", gpu_sum / drawn, cpu_sum / drawn);
+  if (drawn > 1) EXPECT_GE(gpu_sum / drawn, cpu_sum / drawn - kMeanMargin);
 }
 
 // The demo folder with a random UNet of 320 channels in place of its own.

@@ -256,7 +256,9 @@ TEST(PipelineMemory, TheUnetsWeightsShrinkWhereNothingElseHelps) {
   options.weights = "auto";
   Pipeline pipeline = load_pipeline(options, test_gpu());
   EXPECT_LE(pipeline.plan(request).total(), options.vram_budget);
-  EXPECT_EQ(pipeline.generate(request).pictures[0].image.rgb, narrow.generate(request).pictures[0].image.rgb);
+  // Its VAE works in bands, the other's does not: another order of sums.
+  EXPECT_GE(psnr(pipeline.generate(request).pictures[0].image, narrow.generate(request).pictures[0].image),
+            50);
   EXPECT_NE(pipeline.info().dtype.find("int8"), std::string::npos);
   options.weights = "f16";
   EXPECT_THROW(load_pipeline(options, test_gpu()).plan(request), OutOfMemoryError);

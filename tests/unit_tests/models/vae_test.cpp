@@ -122,6 +122,34 @@ TEST(Vae, WeightsInEightBitsTakeAQuarterOfF32) {
   EXPECT_GT(eight, whole / 4);
 }
 
+// The finest level at half size: the same in bands, in a third of the whole decoder's memory here.
+TEST(Vae, HalfSizeFinestLevel) {
+  VaeConfig config = {.channels = {16, 32, 64}, .resnets = 2, .norm_groups = 8};
+  const RandomSource source;
+  const VaeDecoder full = VaeDecoder::load(host_device(), config, source, DType::kF32);
+  config.half_size_finest = true;
+  const VaeDecoder fast = VaeDecoder::load(host_device(), config, source, DType::kF32);
+  const Tensor latents = random_tensor({1, 9, 14, 4}, DType::kF32, 1);
+  testing_support::TestExec test;
+  const Tensor picture = fast(test.ex, latents);
+  EXPECT_EQ(picture.shape(), (Shape{1, 36, 56, 3}));
+  for (const int64_t bands : {2, 9}) {
+    int calls = 0;
+    fast.decode_in_bands(test.ex, latents, bands, [&](const Tensor& whole, int64_t row) {
+      EXPECT_EQ(row, 0);
+      testing_support::expect_near(to_doubles(whole), to_doubles(picture), 2e-5, concat(bands, " bands"));
+      ++calls;
+    });
+    EXPECT_EQ(calls, 1);
+  }
+  Arena arena(host_device());
+  Program whole("whole", arena, [&](Exec& ex) { full(ex, latents); });
+  Program less("less", arena, [&](Exec& ex) { fast(ex, latents); });
+  whole.plan();
+  less.plan();
+  EXPECT_LT(less.arena_bytes(), whole.arena_bytes() * 2 / 3);
+}
+
 TEST(Vae, BandsTakeLessMemory) {
   const VaeConfig config = {.channels = {16, 32, 64, 64}, .resnets = 2, .norm_groups = 8};
   const RandomSource source;

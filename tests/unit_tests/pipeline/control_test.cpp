@@ -1,5 +1,5 @@
-// ControlNets in the pipeline: on a device whose memory the host cannot reach, under offload and budgets, coming and
-// going; the memory plan; the C interface's pictures.
+// ControlNets in the pipeline: on a device whose memory the host cannot reach, under offload and budgets,
+// coming and going; the memory plan; the C interface's pictures.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -45,9 +45,10 @@ class Controls : public testing::Test {
       std::vector<float> values(static_cast<size_t>(part.shape.numel()));
       RandomSource().read(part.name, part.shape, DType::kF32, values.data());
       for (float& value : values) value *= last ? scale : 1.0f;
-      tensors.push_back({part.name, DType::kF32, part.shape, [values](uint64_t offset, uint64_t bytes, void* to) {
-                           std::memcpy(to, reinterpret_cast<const char*>(values.data()) + offset, bytes);
-                         }});
+      tensors.push_back(
+          {part.name, DType::kF32, part.shape, [values](uint64_t offset, uint64_t bytes, void* to) {
+             std::memcpy(to, reinterpret_cast<const char*>(values.data()) + offset, bytes);
+           }});
     }
     const std::filesystem::path path = folder_ / (name + ".safetensors");
     write_safetensors(path, std::move(tensors), {});
@@ -180,16 +181,24 @@ TEST_F(Controls, PicturesFromTheCInterface) {
   rocm_sd_pipeline* pipeline = nullptr;
   const rocm_sd_option model[] = {{"model", kModel.c_str()}, {"dtype", "f32"}, {nullptr, nullptr}};
   ASSERT_EQ(rocm_sd_create(model, nullptr, &pipeline), ROCM_SD_OK) << rocm_sd_last_error();
-  const rocm_sd_option options[] = {{"prompt", "a red apple"}, {"negative-prompt", "a car"}, {"steps", "3"},
-                                    {"seed", "3"},             {"sampler", "Euler"},         {"width", "64"},
-                                    {"height", "64"},          {"control", net.c_str()},     {nullptr, nullptr}};
+  const rocm_sd_option options[] = {{"prompt", "a red apple"},
+                                    {"negative-prompt", "a car"},
+                                    {"steps", "3"},
+                                    {"seed", "3"},
+                                    {"sampler", "Euler"},
+                                    {"width", "64"},
+                                    {"height", "64"},
+                                    {"control", net.c_str()},
+                                    {nullptr, nullptr}};
   const Image seen = picture(64, 64);
-  const rocm_sd_control_image images[] = {{64, 64, seen.rgb.data()}, {64, 64, seen.rgb.data()}, {0, 64, seen.rgb.data()}};
+  const rocm_sd_control_image images[] = {
+      {64, 64, seen.rgb.data()}, {64, 64, seen.rgb.data()}, {0, 64, seen.rgb.data()}};
   rocm_sd_inputs inputs = {};
   inputs.control_images = images;
   inputs.control_images_count = 1;
   rocm_sd_result* result = nullptr;
-  ASSERT_EQ(rocm_sd_generate_from(pipeline, options, &inputs, nullptr, &result), ROCM_SD_OK) << rocm_sd_last_error();
+  ASSERT_EQ(rocm_sd_generate_from(pipeline, options, &inputs, nullptr, &result), ROCM_SD_OK)
+      << rocm_sd_last_error();
   Pipeline own = load_pipeline(kDemo, host_device());
   GenerateRequest request = this->request();
   request.controls = {{.model = net, .image = seen}};
@@ -227,9 +236,11 @@ TEST(ControlPictures, ShapesOfOnePixelAndOddOnes) {
       const Image sized = resize_control(image, how, 24, 16);
       EXPECT_EQ(sized.rgb, std::vector<uint8_t>(3 * 24 * 16, 90)) << width << 'x' << height;
       for (const char* name : {"canny", "invert", "grey", "tile:64", "none"})
-        EXPECT_EQ(preprocess_control(sized, parse_control_preprocess(name)).rgb.size(), sized.rgb.size()) << name;
+        EXPECT_EQ(preprocess_control(sized, parse_control_preprocess(name)).rgb.size(), sized.rgb.size())
+            << name;
     }
-    EXPECT_EQ(canny(image, 0, 0).rgb, std::vector<uint8_t>(image.rgb.size(), 0)) << "a flat picture has no edges";
+    EXPECT_EQ(canny(image, 0, 0).rgb, std::vector<uint8_t>(image.rgb.size(), 0))
+        << "a flat picture has no edges";
   }
 }
 

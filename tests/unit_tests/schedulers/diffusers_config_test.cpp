@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/error.hpp"
@@ -73,11 +74,13 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(DiffusersConfig, RefusesBadFiles) {
-  for (const char* text :
-       {"", "null", "[]", "7", "{", "{\"a\": }", "\xff\xfe", "version https://git-lfs.github.com"})
+  for (const char* text : {"null", "[]", "7"})
     EXPECT_NE(refusal(text).find("not a JSON object"), std::string::npos) << text;
-  EXPECT_NE(refusal(std::string(5 << 20, ' ')).find("larger"), std::string::npos);
-  EXPECT_NE(refusal(std::string(100'000, '[')).find("not a JSON object"), std::string::npos);
+  for (const char* text : {"", "{", "{\"a\": }", "\xff\xfe", "version https://git-lfs.github.com"})
+    EXPECT_NE(refusal(text).find("scheduler_config.json: not valid"), std::string::npos) << text;
+  EXPECT_NE(refusal(std::string(17 << 20, ' ')).find("at most"), std::string::npos);
+  const std::string open(2'000'000, '['), close(2'000'000, ']');
+  EXPECT_NE(refusal("{\"beta_start\": " + open + close + "}").find("nested deeper"), std::string::npos);
   EXPECT_NE(refusal("{}").find("scheduler class"), std::string::npos);
   EXPECT_NE(refusal(R"({"_class_name": "EulerDiscretScheduler"})").find("EulerDiscreteScheduler"),
             std::string::npos);
@@ -97,11 +100,14 @@ TEST(DiffusersConfig, RefusesBadFiles) {
   EXPECT_EQ(field("trained_betas", "null"), "accepted");
 }
 
+DiffusersSchedulerConfig read(const char* text, DiffusersPipeline pipeline = DiffusersPipeline::kPlain) {
+  return read_diffusers_scheduler(nlohmann::json::parse(text), "x", pipeline);
+}
+
 TEST(DiffusersConfig, OfAnUnknownClassStillSaysHowTheModelWasTrained) {
-  const auto config = read_diffusers_scheduler(
+  const auto config = read(
       R"({"_class_name": "EulerDiscretScheduler", "beta_start": 0.00085, "beta_end": 0.012,
-          "beta_schedule": "scaled_linear", "prediction_type": "v_prediction"})",
-      "x");
+          "beta_schedule": "scaled_linear", "prediction_type": "v_prediction"})");
   EXPECT_NE(config.refusal.find("did you mean \"EulerDiscreteScheduler\"?"), std::string::npos)
       << config.refusal;
   EXPECT_EQ(config.prediction, Prediction::kV);
@@ -114,18 +120,18 @@ TEST(DiffusersConfig, OfAnUnknownClassStillSaysHowTheModelWasTrained) {
 }
 
 TEST(DiffusersConfig, RefusedSamplingLeavesTraining) {
-  const auto config = read_diffusers_scheduler(
-      R"({"_class_name": "DPMSolverMultistepScheduler", "use_flow_sigmas": true, "beta_end": 0.012})", "x");
+  const auto config =
+      read(R"({"_class_name": "DPMSolverMultistepScheduler", "use_flow_sigmas": true, "beta_end": 0.012})");
   EXPECT_NE(config.refusal.find("use_flow_sigmas"), std::string::npos);
   EXPECT_EQ(config.noise.beta_end, 0.012);
 }
 
 TEST(DiffusersConfig, StableDiffusionPipelinesRepairTheConfiguration) {
   const char* text = R"({"_class_name": "DDIMScheduler", "steps_offset": 0, "clip_sample": true})";
-  const auto repaired = read_diffusers_scheduler(text, "x", DiffusersPipeline::kStableDiffusion);
+  const auto repaired = read(text, DiffusersPipeline::kStableDiffusion);
   EXPECT_EQ(repaired.request.schedule_args.steps_offset, 1);
   EXPECT_EQ(repaired.request.options.clip_sample, 0);
-  const auto plain = read_diffusers_scheduler(text, "x");
+  const auto plain = read(text);
   EXPECT_EQ(plain.request.schedule_args.steps_offset, 0);
   EXPECT_EQ(plain.request.options.clip_sample, 1);
 }
@@ -134,6 +140,7 @@ TEST(DiffusersConfig, NoNumberIsNotTheDefault) {
   const std::string start = R"({"_class_name": "DPMSolverMultistepScheduler", )";
   EXPECT_NE(refusal(start + R"("beta_start": "NaN"})").find("beta_start"), std::string::npos);
   EXPECT_EQ(refusal(start + R"("lambda_min_clipped": "-Infinity"})"), "accepted");
+  EXPECT_EQ(refusal(start + R"("lambda_min_clipped": -Infinity})"), "accepted");
 }
 
 TEST(DiffusersConfig, OfEdm) {
@@ -152,6 +159,56 @@ TEST(DiffusersConfig, OfEdm) {
   EXPECT_NO_THROW(plan_sampling(noise, {.sampler = "DPM++ 2M Karras"}));
   EXPECT_NO_THROW(plan_sampling(noise, {.sampler = "DDIM"}));
   EXPECT_THROW(plan_sampling(noise, {.sampler = "LCM"}), UsageError);
+}
+
+// A schedule of another project is the same with a configuration as without one: PNDM's calls and stride, the
+// end at the least sigma and rounded timesteps belong to the file's spacing.
+TEST(DiffusersConfig, ANamedScheduleTakesNothingOfTheFiles) {
+  for (const std::string name : {"PNDMScheduler", "DEISMultistepScheduler", "DDIMScheduler",
+                                 "EulerDiscreteScheduler", "UniPCMultistepScheduler", "LCMScheduler"}) {
+    const auto config = parse_diffusers_scheduler(
+        "{\"_class_name\": \"" + name +
+            R"(", "beta_start": 0.00085, "beta_end": 0.012, "set_alpha_to_one": false, "use_karras_sigmas": true,
+               "final_sigmas_type": "sigma_min", "skip_prk_steps": true})",
+        "x");
+    const NoiseSchedule noise(config.noise);
+    SamplingRequest request = config.request;
+    request.steps = 12;
+    set_schedule(request, "Exponential");
+    const SamplingPlan plan = plan_sampling(noise, request);
+    const SamplingPlan want =
+        plan_sampling(noise, {.sampler = config.request.sampler, .schedule = "exponential", .steps = 12});
+    EXPECT_EQ(plan.schedule.sigmas(), want.schedule.sigmas()) << name;
+    EXPECT_EQ(plan.schedule.calls, want.schedule.calls) << name;
+    for (size_t i = 0; i < want.schedule.levels.size(); ++i)
+      EXPECT_EQ(plan.schedule.levels[i].timestep, want.schedule.levels[i].timestep) << name << ' ' << i;
+  }
+}
+
+// What Class.from_config(config, timestep_spacing=...) does.
+TEST(DiffusersConfig, ANamedSpacingReplacesTheFiles) {
+  const auto plan_of = [](const std::string& text, const char* schedule) {
+    auto config = parse_diffusers_scheduler(text, "x");
+    config.request.steps = 10;
+    set_schedule(config.request, schedule);
+    return plan_sampling(NoiseSchedule(config.noise), config.request);
+  };
+  const SamplingPlan pndm = plan_of(kSd15, "trailing");
+  EXPECT_EQ(pndm.schedule.calls.size(), 11u);
+  EXPECT_EQ(pndm.schedule.stride, 100);
+  EXPECT_EQ(pndm.schedule.levels.front().timestep, 999);
+  EXPECT_EQ(plan_of(R"({"_class_name": "DDIMScheduler"})", "trailing").schedule.levels.back().sigma, 0);
+  const SamplingPlan euler =
+      plan_of(R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": "leading"})", "linspace");
+  EXPECT_EQ(euler.start_factor, euler.schedule.levels.front().sigma);
+  EXPECT_EQ(plan_of(kSd15, "Automatic").schedule.levels.front().timestep, 901);  // the file's own
+}
+
+TEST(DiffusersConfig, StrengthIsAShareOfGivenSigmas) {
+  auto config = parse_diffusers_scheduler(kSd15, "x");
+  config.request.sigmas = {10, 5, 2, 1, 0.5};
+  config.request.strength = 0.6;
+  EXPECT_EQ(plan_sampling(NoiseSchedule(config.noise), config.request).schedule.steps(), 3);
 }
 
 TEST(DiffusersConfig, DamageNeverCrashes) {

@@ -230,6 +230,54 @@ TEST_P(EverySampler, HooksReplaceWhatTheyAreGiven) {
   for (const float v : out) EXPECT_NEAR(v, 0, 1e-3 + 5 * left);
 }
 
+// With denoising_end a run is the first part of the whole one, whatever orders and noise its last steps have.
+TEST_P(EverySampler, CutShortGoesTheSameWay) {
+  if (GetParam() == "dpm_fast") return;  // steps of its own between the ends
+  const SamplingRequest request{.sampler = GetParam(), .steps = 12};
+  Problem whole(request), part(request);
+  whole.run();
+  part.plan.cut_steps = 5;
+  part.plan.schedule.levels.resize(whole.plan.schedule.levels.size() - 5);
+  EXPECT_EQ(part.run(), whole.trajectory[whole.trajectory.size() - 6]);
+}
+
+TEST(Sampler, RestartEndsWhereItsScheduleDoes) {
+  Problem problem({.sampler = "restart", .steps = 30});
+  problem.plan.cut_steps = 5;
+  problem.plan.schedule.levels.resize(26);
+  double last = 0;
+  problem.hooks.before_denoise = [&, inner = problem.hooks.before_denoise](
+                                     Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space) {
+    last = level.sigma;
+    return inner(ex, x, level, space);
+  };
+  problem.run();
+  EXPECT_NEAR(last, problem.plan.schedule.levels.back().sigma, 1e-6);
+}
+
+// A value that is no number counts as the largest: the others' order, and memory, stay whole.
+TEST(Sampler, ThresholdingSurvivesNoNumbers) {
+  const NoiseSchedule noise;
+  const SamplingPlan plan = plan_sampling(
+      noise, {.sampler = "euler", .steps = 1, .options = {.thresholding = Thresholding{0.5, 100}}});
+  std::vector<float> values;
+  for (int i = 0; i < 64; ++i) values.push_back(i % 8 == 3 ? NAN : static_cast<float>(64 - i));
+  const Tensor clean = tensor_from(host_device(), {1, 4, 4, 4}, values.data());
+  const Denoiser denoiser([&](Exec&, const Tensor&, double) { return clean; },
+                          {.prediction = Prediction::kSample, .cfg_scale = 1});
+  Arena arena(host_device());
+  Exec ex(arena);
+  std::vector<float> got;
+  run_sampler(ex, noise, plan, denoiser, nullptr, clean, {.on_step = [&](const StepReport& report) {
+                got = to_floats(host_device(), report.denoised);
+                return true;
+              }});
+  ASSERT_EQ(got.size(), 64u);
+  EXPECT_EQ(got[0], 1);
+  EXPECT_TRUE(std::isnan(got[19]));
+  EXPECT_NEAR(got[63], 1 / 37.0, 1e-6);  // between 36 and 38; 37 is none
+}
+
 TEST(Sampler, WithoutEtaNoNoiseIsDrawn) {
   for (const char* name : {"euler_a", "dpm2_a", "dpmpp_2s_a", "dpmpp_sde", "dpmpp_2m_sde", "dpmpp_3m_sde",
                            "dpmpp_2s_sde", "sa_solver", "dpm_fast"}) {

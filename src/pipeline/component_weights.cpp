@@ -1,0 +1,115 @@
+// Weights of loaded components that are read again: another compute type, adapters that came or went.
+#include <algorithm>
+
+#include "models/store_source.hpp"
+#include "pipeline/components.hpp"
+
+namespace rocm_sd {
+
+DType Components::dtype_of(Part part) const {
+  switch (part) {
+    case Part::kText: return text.front().model.dtype();
+    case Part::kUnet: return unet->dtype();
+    case Part::kVae: return vae ? vae->dtype() : tiny_vae->dtype();
+  }
+  return dtype;
+}
+
+// A component's tensors with the adapters at work merged into them.
+class Components::Source {
+ public:
+  Source(const Components& components, Component component)
+      : plain_(components.checkpoint->store(component)),
+        adapted_(plain_, component, adapter_uses(components.adapters, component)) {}
+  operator const ParameterSource&() const { return adapted_; }
+
+ private:
+  StoreSource plain_;
+  AdaptedSource adapted_;
+};
+
+void Components::update(Part part, const std::function<bool(const std::string& name)>& changed) {
+  const SlotFilter only = [&](const ParameterSlot& slot) {
+    return std::any_of(slot.parts.begin(), slot.parts.end(),
+                       [&](const ParameterSlot::Part& tensor) { return changed(tensor.name); });
+  };
+  if (part == Part::kUnet) unet->update(load_target(), Source(*this, Component::kUnet), weights, only);
+  if (part == Part::kText)
+    for (TextEncoder& encoder : text)
+      encoder.model.update(loading_device(), Source(*this, encoder.component), only);
+}
+
+void Components::reload(Part part, DType compute) {
+  Device& to = loading_device();
+  const auto source = [this](Component component) { return Source(*this, component); };
+  switch (part) {
+    case Part::kText:
+      for (TextEncoder& encoder : text) {
+        const ClipConfig config = encoder.model.config();
+        const DType stored = compute == encoder.model.dtype() ? encoder.model.stored() : compute;
+        encoder.model = ClipTextModel(config);  // the old weights go first: both need not fit
+        encoder.model = ClipTextModel::load(to, config, source(encoder.component), compute, stored);
+      }
+      break;
+    case Part::kUnet: {
+      const UNetConfig config = unet->config();
+      *unet = UNet(config);
+      *unet = UNet::load(load_target(), config, source(Component::kUnet), compute, weights);
+      for (const auto& control : controls) load_control(*control);
+      break;
+    }
+    case Part::kVae: {
+      const bool had_encoder = has_encoder();
+      loaded_encoder.reset();
+      loaded_tiny_encoder.reset();
+      if (vae) {
+        const VaeConfig config = vae->config();
+        *vae = VaeDecoder(config);
+        *vae = VaeDecoder::load(load_target(), config, source(Component::kVae), compute, vae_weights);
+      }
+      if (tiny_vae) {
+        const TaesdConfig tiny = tiny_vae->config();
+        *tiny_vae = TaesdDecoder(tiny);
+        *tiny_vae = TaesdDecoder::load(to, tiny, source(Component::kTinyVae), compute);
+      }
+      if (had_encoder) need_encoder();
+      break;
+    }
+  }
+  info.dtype = describe_dtype();
+}
+
+std::shared_ptr<LoadedControl> Components::find_control(const std::filesystem::path& path) const {
+  std::error_code error;
+  const auto changed = std::filesystem::last_write_time(path, error);
+  for (const auto& control : controls)
+    if (control->path == path && control->changed == changed) return control;
+  return open_control(path, *checkpoint, unet->config(), downscale(), control_files);
+}
+
+void Components::load_control(LoadedControl& control) const {
+  control.load(load_target(), dtype_of(Part::kUnet), weights);
+}
+
+std::string Components::describe_dtype() const {
+  std::string types(dtype_name(dtype_of(Part::kUnet)));
+  if (dtype_of(Part::kText) != unet->dtype()) types += concat(", text ", dtype_of(Part::kText));
+  if (dtype_of(Part::kVae) != unet->dtype()) types += concat(", vae ", dtype_of(Part::kVae));
+  if (weights) types += concat(", unet weights ", weights.name());
+  if (vae_weights) types += concat(", vae weights ", vae_weights.name());
+  return types;
+}
+
+void Components::need_encoder() {
+  if (has_encoder()) return;
+  if (vae)
+    loaded_encoder =
+        VaeEncoder::load(load_target(), vae->config(), StoreSource(checkpoint->store(Component::kVae)),
+                         vae->dtype(), vae_weights);
+  else
+    loaded_tiny_encoder =
+        TaesdEncoder::load(loading_device(), tiny_vae->config(),
+                           StoreSource(checkpoint->store(Component::kTinyVae)), tiny_vae->dtype());
+}
+
+}  // namespace rocm_sd
