@@ -35,7 +35,7 @@ export CCACHE_BASEDIR ?= $(CURDIR)
 GPU_TEST_MODELS = $(CURDIR)/$(BUILD)/gpu_test_models
 TEST_PYTHON = $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,$(PYTHON))
 GPU_TEST_PYTHON = $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,$(PYTHON))
-CXX_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.h')
+CXX_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.h' '*.hip')
 CLI = $(BUILD)/apps/cli/rocm-sd
 DEMO_CLI = build/demo/apps/cli/rocm-sd
 

@@ -13,7 +13,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -114,9 +113,9 @@ def distance(a: Path, b: Path) -> float:
     import numpy as np
     from PIL import Image
 
-    x, y = (np.asarray(Image.open(path).convert("RGB"), dtype=np.float64) for path in (a, b))
-    error = float(np.mean((x - y) ** 2))
-    return math.inf if error == 0 else 10 * math.log10(255 * 255 / error)
+    from picture_quality import psnr
+
+    return psnr(*(np.asarray(Image.open(path).convert("RGB")) / 255 for path in (a, b)))
 
 
 def torch_version(without: bool) -> list[str]:
@@ -125,13 +124,6 @@ def torch_version(without: bool) -> list[str]:
     import torch
 
     return [f"PyTorch {torch.__version__}"]
-
-
-def cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
 
 
 def compare(bench: Bench, floor: dict, dtypes: list[str], size: int, rounds: int, with_torch: bool) -> dict:
@@ -212,7 +204,7 @@ def main() -> int:
 
     def keep(log: ClockLog, more: dict) -> None:
         tables.update(more)
-        data = record.new("cpu", f"`{command}`", f"{cpu_name()}, {floor['threads']} threads; oneDNN sustains {speeds}", record.system(),
+        data = record.new("cpu", f"`{command}`", f"{record.cpu_name()}, {floor['threads']} threads; oneDNN sustains {speeds}", record.system(),
                           record.system(f"oneDNN {floor['onednn']}", *torch_version(args.no_torch)), record.commit(), log.summary(), peers, tables)
         if args.record:
             record.write(args.record, data)

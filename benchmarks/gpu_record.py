@@ -114,7 +114,7 @@ class Machine:
                 if found.get(key)]
         if "diffusers" not in found:
             self.left_out.append(f"PyTorch's implementations: {found.get('why', 'PyTorch cannot be imported or sees no GPU')}")
-        name = found.get("name") or (self.args.device if self.args.device != "cpu" else parts.cpu_name())
+        name = found.get("name") or (self.args.device if self.args.device != "cpu" else record.cpu_name())
         return name, record.system(*more), "diffusers" in found
 
     def run(self, command: list, seconds: float, log: str = "") -> Optional[str]:

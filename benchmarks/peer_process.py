@@ -92,8 +92,10 @@ class PeerProcess:
             pass
         answer = self.receive(seconds)
         if answer is None:
-            self.close(2.0 if self.lines.queue else 0.0)  # ended, or to be ended
-            self.failures[name] = f"ended: {self.last_words()}" if self.process.returncode >= 0 else f"no answer within {seconds:.0f} s"
+            ended = bool(self.lines.queue)
+            self.close(2.0 if ended else 0.0)
+            self.failures[name] = (f"ended with exit code {self.process.returncode}: {self.last_words()}" if ended
+                                   else f"no answer within {seconds:.0f} s")
             return None
         if "failed" in answer:
             self.failures[name] = answer["why"]

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import platform
 import re
 import shlex
 import subprocess
@@ -34,8 +33,8 @@ from _checkout import DEMO_MODEL, use_checkout  # noqa: E402
 use_checkout()
 import comparison_report as reports  # noqa: E402
 import numpy as np  # noqa: E402
+import record  # noqa: E402
 import torch  # noqa: E402
-from checkout_program import WebProgram, free_port  # noqa: E402
 from diffusers import DiffusionPipeline, EulerDiscreteScheduler  # noqa: E402
 from picture_quality import psnr  # noqa: E402
 from PIL import Image  # noqa: E402
@@ -129,12 +128,9 @@ def comfyui_program(args: argparse.Namespace, folder: Path, dtype: str) -> Progr
         (folder / name).mkdir(parents=True)
     checkpoint = Path(args.checkpoint).resolve()
     (folder / "models" / "checkpoints" / checkpoint.name).symlink_to(checkpoint)
-    port = free_port()
-    kinds = {"f32": "32", "f16": "16", "bf16": "bf16"}
-    precision = [f"--{'bf16' if dtype == 'bf16' else 'fp' + kinds[dtype]}-{part}" for part in ("unet", "vae")]
-    server = WebProgram([args.comfyui_python, "main.py", "--port", str(port), "--base-directory", str(folder),
-                         "--disable-auto-launch", *precision, *(["--cpu"] if args.device == "cpu" else [])],
-                        Path(args.comfyui).resolve(), folder / "server.log", port)
+    kinds = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
+    server = run_comfyui.Server(Path(args.comfyui).resolve(), args.comfyui_python, folder, "cpu" if args.device == "cpu" else "",
+                                [f"--{kinds[dtype]}-{part}" for part in ("unet", "vae")], poll=0.005)
     first: list[np.ndarray] = []
 
     def draw() -> np.ndarray:
@@ -142,31 +138,17 @@ def comfyui_program(args: argparse.Namespace, folder: Path, dtype: str) -> Progr
         graph["yes"]["inputs"]["text"], graph["no"]["inputs"]["text"] = args.prompt, args.negative
         graph["sample"]["inputs"] |= {"seed": args.seed + draw.count, "cfg": args.guidance}
         draw.count += 1
-        picture = np.asarray(Image.open(io.BytesIO(run_comfyui.Server.draw(server, graph, 3600))).convert("RGB"))
+        picture = np.asarray(Image.open(io.BytesIO(server.draw(graph, 3600))).convert("RGB"))
         first.append(picture)
         return first[0]
 
     draw.count = 0
-    server.start = lambda graph: run_comfyui.Server.start(server, graph)
-    server.finish = lambda prompt, seconds: finish_at_once(server, prompt, seconds)
     try:
-        server.wait_for("/object_info", 600)
+        server.wait_until_up(600)
     except BaseException:
         server.stop()
         raise
     return Program("ComfyUI", dtype, draw, "a prompt to its server", server.stop)
-
-
-def finish_at_once(server: WebProgram, prompt: str, seconds: float) -> dict:
-    """run_comfyui asks twice a second, which a short picture would feel."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        history = server.request(f"/history/{prompt}")
-        if prompt in history:
-            return history[prompt]
-        server.check_alive()
-        time.sleep(0.005)
-    raise RuntimeError(f"no picture after {seconds:.0f} s")
 
 
 def programs_of(args: argparse.Namespace, device: torch.device, dtype: str, folder: Path) -> tuple[list[Program], list[str]]:
@@ -231,26 +213,22 @@ def kind_of_work(args: argparse.Namespace, pipe: DiffusionPipeline) -> str:
 
 
 def describe_system() -> str:
-    parts = [f"{platform.system()} {platform.release().split('-')[0]}", f"PyTorch {torch.__version__}"]
     import diffusers
 
-    parts.append(f"Diffusers {diffusers.__version__}")
-    if torch.version.hip or torch.version.cuda:
-        parts.append(f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}")
-    return ", ".join(parts)
+    gpu = [f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"] if torch.version.hip or torch.version.cuda else []
+    return record.system(f"PyTorch {torch.__version__}", f"Diffusers {diffusers.__version__}", *gpu)
 
 
 def describe_device(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    names = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M) if Path("/proc/cpuinfo").exists() else []
-    return f"{names[0] if names else platform.machine()}, {torch.get_num_threads()} threads"
+    return f"{record.cpu_name()}, {torch.get_num_threads()} threads"
 
 
 def commit() -> str:
-    done = subprocess.run(["git", "-C", str(REPOSITORY), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    if done.returncode == 0:
-        return done.stdout.strip()
+    known = record.commit()
+    if known != "unknown":
+        return known
     import rocm_sd_ops
 
     return f"rocm_sd_ops {rocm_sd_ops.__version__}"

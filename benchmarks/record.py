@@ -121,6 +121,15 @@ def commit(root: Path = REPOSITORY) -> str:
     return "unknown" if not head else head + (" with uncommitted changes" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
+def cpu_name() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        text = ""
+    return next((line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name")),
+                platform.processor() or platform.machine() or "CPU")
+
+
 def system(*more: str) -> str:
     return ", ".join([f"{platform.system()} {platform.release().split('-')[0]}", *more])
 

@@ -34,14 +34,6 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", re.sub(r"\b(nvidia|amd|inc)\b", "", name.lower())).strip("_") or "device"
 
 
-def cpu_name() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        text = ""
-    return next((line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name")), "CPU")
-
-
 def json_of(text: Optional[str], otherwise: str) -> Any:
     """The last line that is JSON."""
     for line in reversed((text or otherwise).splitlines()):

@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools" / "checkpoi
 from model_shapes import shapes  # noqa: E402
 
 from time_limit import time_limit  # noqa: E402
+from torch_times import in_turn, waited  # noqa: E402
 
 KINDS = {"sd15-unet": "sd15", "sd21-unet": "sd21v", "sdxl-unet": "sdxl", "tiny-unet": "sd15", "vae": "sd15", "tiny-vae": "sd15"}
 IMPLEMENTATIONS = ("eager", "channels_last", "compiled", "layers", "optimized")
@@ -122,31 +123,6 @@ class Peer:
         error = (got - want).square().mean()
         return (10 * torch.log10((want.max() - want.min()) ** 2 / error.clamp_min(1e-300))).item()
 
-    def waited(self, call: Callable, count: int) -> list[float]:
-        times = []
-        for _ in range(count):
-            self.wait()
-            if self.cuda:
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                begin.record()
-                call()
-                end.record()
-                torch.cuda.synchronize()
-                times.append(begin.elapsed_time(end))
-            else:
-                start = time.perf_counter()
-                call()
-                times.append((time.perf_counter() - start) * 1e3)
-        return times
-
-    def in_turn(self, call: Callable, count: int) -> float:
-        self.wait()
-        start = time.perf_counter()
-        for _ in range(count):
-            call()
-        self.wait()
-        return (time.perf_counter() - start) / count * 1e3
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -177,7 +153,7 @@ def main() -> int:
                 if peer.cuda:
                     torch.cuda.empty_cache()  # other models wait beside this one
                 say(ready=name, seconds=time.perf_counter() - begin, psnr=psnr,
-                    ms=peer.waited(peer.calls[name], 1)[0])
+                    ms=waited(peer.calls[name], 1, peer.cuda)[0])
             except Exception as error:  # noqa: BLE001 (the others are still worth their time)
                 peer.calls.pop(name, None)
                 lines = str(error).strip().splitlines()
@@ -189,8 +165,9 @@ def main() -> int:
                 say(failed=name, why="not prepared")
                 continue
             try:
-                peer.waited(peer.calls[name], 3)
-                say(implementation=name, waited_ms=peer.waited(peer.calls[name], int(count)), in_turn_ms=peer.in_turn(peer.calls[name], int(count)))
+                call = peer.calls[name]
+                waited(call, 3, peer.cuda)
+                say(implementation=name, waited_ms=waited(call, int(count), peer.cuda), in_turn_ms=in_turn(call, int(count), peer.cuda))
             except Exception as error:  # noqa: BLE001
                 say(failed=name, why=f"{type(error).__name__}: {error}"[:300])
     return 0

@@ -183,6 +183,7 @@ struct Loader {
                          config_title(checkpoint(), Component::kVae),
                          ": expected 4 latent and 3 picture channels, got ", config.latent_channels, " and ",
                          config.image_channels);
+    config.shift_factor = 0;  // no pipeline of Stable Diffusion reads it in Diffusers
     const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
     if (!sdxl || config.latents_mean.empty() || config.latents_std.empty()) {
       config.latents_mean.clear();
@@ -200,7 +201,8 @@ struct Loader {
   // In place of the VAE's decoder, or the only VAE that there is.
   void load_tiny_vae() {
     const std::string name = config_title(checkpoint(), Component::kTinyVae);
-    const TaesdConfig tiny = taesd_config(checkpoint().config(Component::kTinyVae), name);
+    TaesdConfig tiny = taesd_config(checkpoint().config(Component::kTinyVae), name);
+    tiny.shift_factor = 0;
     require<FormatError>(tiny.latent_channels == 4, name, ": expected 4 latent channels, got ",
                          tiny.latent_channels);
     require<FormatError>(!out.vae || tiny.downscale() == out.downscale(), name, ": doubles the size ",

@@ -8,6 +8,7 @@
 #include "weights/checkpoint_parts.hpp"
 #include "weights/derive_config.hpp"
 #include "weights/diffusers_folder.hpp"
+#include "weights/edm_keys.hpp"
 #include "weights/name_extent.hpp"
 
 namespace rocm_sd {
@@ -183,9 +184,6 @@ class CheckpointOpener {
   void open_tensors(const TensorSet& tensors) {
     const std::string what = printable_path(tensors.path());
     parts_->metadata = tensors.metadata();
-    for (const std::string_view key : {"edm_mean", "edm_std", "edm_vpred.sigma_max"})
-      require<FormatError>(tensors.find(key) == nullptr, what, ": an EDM-trained model (key ", key,
-                           "), which is not supported");
     const std::vector<LayoutPart> found = find_parts(tensors, &parts_->loader.notes);
     if (found.empty()) {
       const std::string foreign = describe_foreign(tensors);
@@ -200,6 +198,10 @@ class CheckpointOpener {
     sort_leftovers(tensors, found, parts_->loader.keys);
     has_v_marker_ = tensors.find("v_pred") != nullptr;
     parts_->zero_terminal_snr = tensors.find("ztsnr") != nullptr;
+    if (has_edm_keys(tensors)) {
+      parts_->scheduler = edm_scheduler_config(tensors);
+      vae_fields_ = edm_vae_fields(tensors);
+    }
     if (const auto text = tensors.metadata().find(kSchedulerMetadataKey); text != tensors.metadata().end()) {
       parts_->scheduler = parse_json(text->second, {}, concat(what, ": metadata ", text->first));
       require<FormatError>(parts_->scheduler->is_object(), what, ": metadata ", text->first,
@@ -326,6 +328,7 @@ class CheckpointOpener {
       if (loaded.config) continue;
       hints.quick_gelu = first_text && parts_->kind != ModelKind::kSd2;
       loaded.config = derive_config(loaded.store, hints);
+      if (component == Component::kVae) loaded.config->update(vae_fields_);
       loaded.config_is_derived = true;
       if (open_clip && !hints.drops_last_layer) note_layers(loaded);
     }
@@ -351,6 +354,7 @@ class CheckpointOpener {
   const CheckpointOptions& options_;
   std::unique_ptr<Parts> parts_;
   bool has_v_marker_ = false;
+  json vae_fields_ = json::object();  // that other tensors of the file tell
 };
 
 Checkpoint Checkpoint::open(const fs::path& model, const CheckpointOptions& options) {

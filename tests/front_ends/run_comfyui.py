@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 from checkout_program import LEAST_DB, REPOSITORY, Failed, WebProgram, free_port, make_checkpoint, psnr
 
@@ -29,12 +29,13 @@ NODES = ("RocmSDAttention", "RocmSDOptimizeModel", "RocmSDVAE", "RocmSDEngineSam
 
 
 class Server(WebProgram):
-    """A running ComfyUI over the folder `base`."""
+    """A running ComfyUI over the folder `base`. poll: seconds between looks at whether a picture is there."""
 
-    def __init__(self, checkout: Path, python: str, base: Path, device: str) -> None:
-        port = free_port()
-        command = [python, "main.py", "--port", str(port), "--base-directory", str(base), "--disable-auto-launch",
-                   "--fp32-unet", "--fp32-vae", "--fp32-text-enc"] + (["--cpu"] if device == "cpu" else [])
+    def __init__(self, checkout: Path, python: str, base: Path, device: str,
+                 precision: Sequence[str] = ("--fp32-unet", "--fp32-vae", "--fp32-text-enc"), poll: float = 0.5) -> None:
+        self.poll, port = poll, free_port()
+        command = [python, "main.py", "--port", str(port), "--base-directory", str(base), "--disable-auto-launch", *precision,
+                   *(["--cpu"] if device == "cpu" else [])]
         super().__init__(command, checkout, base / "server.log", port)
 
     def wait_until_up(self, seconds: float) -> dict:
@@ -51,7 +52,7 @@ class Server(WebProgram):
             if prompt in history:
                 return history[prompt]
             self.check_alive()
-            time.sleep(0.5)
+            time.sleep(self.poll)
         raise Failed(f"no picture after {seconds:.0f} s:\n{self.tail()}")
 
     def draw(self, graph: dict, seconds: float) -> Any:

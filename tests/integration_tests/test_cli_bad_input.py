@@ -242,13 +242,17 @@ def test_odd_values_are_refused_by_name(rocm_sd, model, tmp_path, command, optio
 
 def test_options_without_effect_are_named(rocm_sd, model, tmp_path):
     args = ["--eta", "0.5", "--sampler", "euler", "--strength", "0.5", "--mask-blur", "2", "--image-cfg-scale", "2", "--crop-top", "8",
-            "--aesthetic-score", "5", "--variation-seed", "3", "--grid-labels"]
+            "--aesthetic-score", "5", "--variation-seed", "3", "--grid-labels", "--mask-blend", "latents", "--tile-batch", "2", "--target-width", "64"]
     done = rocm_sd("generate", "--model", model, *FAST, *args, "-o", tmp_path / "a.png")
     named = [line for line in done.stderr.splitlines() if line.startswith("warning: --") and "has no effect" in line]
-    assert len(named) == 8, done.stderr
+    assert len(named) == 11, done.stderr
     done = rocm_sd("generate", "--model", model, *FAST, "--eta", "0.5", "--sampler", "euler_a", "-i", tmp_path / "a.png", "--strength", "0.5",
-                   "-o", tmp_path / "b.png")
+                   "--keep-latents", "-o", tmp_path / "b.png")
     assert "has no effect" not in done.stderr
+    latents = ["--init-latents", tmp_path / "b.safetensors", "--strength", "0.5", "-o", tmp_path / "c.png"]
+    assert "has no effect" not in rocm_sd("generate", "--model", model, *FAST, *latents).stderr
+    done = rocm_sd("generate", "--model", model, *FAST, *latents, "--denoising-start", "0.5")
+    assert "--strength has no effect: --denoising-start" in done.stderr
 
 
 @pytest.mark.bad_input

@@ -354,7 +354,7 @@ def test_mean_and_deviation_of_latents(rocm_sd, model, tmp_path, picture):
 
 # --- one picture by two models ---
 
-@pytest.mark.parametrize("scheduler", [EULER, DDIM])
+@pytest.mark.parametrize("scheduler", [EULER, DDIM, SOLVER, ("UniPCMultistepScheduler", BETAS), LCM])
 def test_from_base_to_refiner(rocm_sd, model, tmp_path, scheduler):
     base, refiner = model("sdxl", scheduler), model("refiner", scheduler)
     first = diffusers.DiffusionPipeline.from_pretrained(base, torch_dtype=torch.float32)

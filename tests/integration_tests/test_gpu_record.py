@@ -101,7 +101,7 @@ def test_one_call_leaves_every_record(machine, tmp_path, capsys):
     assert data["commit"] == "abc1234" and data["driver"] == "580.159.04" and "--parts models" in data["command"]
     reasons = "\n".join(data["left_out"])
     for words in ("torch.compile (reduce-overhead, channels_last), SD 1.5 UNet, 512 x 512: not ready when", "VAE decoder, 512 x 512: RuntimeError: no compiler",
-                  "bench_model_gpu vae:512x512:1: no room", "VAE decoder, 512 x 512: ended: out of memory"):
+                  "bench_model_gpu vae:512x512:1: no room", "VAE decoder, 512 x 512: ended with exit code 1: out of memory"):
         assert words in reasons, reasons
     op = record.read(out / "h200_ops.json")["tables"]["ops"]["rows"]
     assert op == [{"work": "SD 1.5, 512 x 512: linear", "problems": 2, "all_ms": 4, "compared": 1, "ours_ms": 2, "peer_ms": 2.5, "ratio": 1.25,
@@ -161,6 +161,21 @@ def test_clocks_from_files(tmp_path):
         time.sleep(0.05)
     assert log.summary() == {"source": "amdgpu", "core_mhz": {"min": 2304, "median": 2304, "max": 2304}, "core_max_mhz": 2482, "watts_max": 250}
     assert clocks.ClockLog(None).summary() is None
+
+
+@pytest.mark.parametrize("end,why", [("os.kill(os.getpid(), 9)", "ended with exit code -9: no message"), ("time.sleep(60)", "no answer within 1 s"),
+                                     ("sys.exit('out of memory')", "ended with exit code 1: out of memory")])
+def test_how_a_peer_ended(tmp_path, monkeypatch, end, why):
+    """A driver that kills the process is no limit of time."""
+    text = ("import json, os, sys, time\nprint(json.dumps(dict(ready='eager', ms=1.0)))\nprint(json.dumps(dict(prepared=True)), flush=True)\n"
+            f"sys.stdin.readline()\n{end}\n")
+    (tmp_path / "peer.py").write_text(text)
+    monkeypatch.setattr(peer_process, "PEER", tmp_path / "peer.py")
+    peer = peer_process.PeerProcess("tiny-unet:64x64:1", ["eager"], tmp_path, "cpu", "f32", 10, dict(os.environ))
+    while not peer.prepared:
+        peer.poll()
+        time.sleep(0.01)
+    assert peer.measure("eager", 3, 1.0 if "sleep" in end else 30.0) is None and peer.failures == {"eager": why}
 
 
 def test_a_peer_measures_what_it_prepared(tmp_path, monkeypatch, capsys):

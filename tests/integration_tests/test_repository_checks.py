@@ -98,6 +98,14 @@ def test_lines_name_long_functions(check):
     assert "short_one" not in output
 
 
+def test_lines_name_labels_that_a_formatter_joined(check):
+    head = "// A kernel.\n// Problem   y = x\n// Numerics  float      Limits  none\n"
+    assert check("lint/check_lines.py", {"src/a.hip": head + "int x;  // as Problem  says\n"})[0] == 0
+    code, output = check("lint/check_lines.py", {"src/a.hip": "// A kernel. Problem   y = x\n// twice Mapping\n// one lane\n"})
+    assert code == 1
+    assert "src/a.hip:1: Problem is joined" in output and "src/a.hip:2: Mapping is joined" in output
+
+
 def test_lines_take_no_call_for_a_function(check):
     text = "void f() {\n  call(1, [&] {\n" + "    work();\n" * 50 + "  });\n  {\n    work();\n  }\n}\n"
     assert "warning" not in check("lint/check_lines.py", {"src/a.cpp": text})[1].replace("0 warnings", "")

@@ -18,11 +18,16 @@ from __future__ import annotations
 import argparse
 import copy
 import statistics
+import sys
 import time
+from pathlib import Path
 from typing import Callable
 
 import torch
 import torch.nn.functional as F
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from torch_times import in_turn, waited  # noqa: E402
 
 
 def call_times(call: Callable, rounds: int = 20, warm: int = 3) -> list[float]:
@@ -44,31 +49,12 @@ def timed(call: Callable, rounds: int = 20, warm: int = 3) -> float:
     return statistics.median(call_times(call, rounds, warm))
 
 
-def in_turn(call: Callable, rounds: int = 20) -> float:
-    """Time of one of several calls that nobody waits for, ms."""
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(rounds):
-        call()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - begin) / rounds * 1e3
-
-
 def event_times(call: Callable, count: int, pause: float = 0, rest: float = 0) -> list[float]:
-    """Times of calls by device events, ms: after `rest` seconds and three calls that do not count, each waited for and `pause` seconds
-    after the one before."""
+    """Times of calls by device events, ms: after `rest` seconds and three calls that do not count, each `pause` seconds after the one
+    before."""
     torch.cuda.synchronize()
     time.sleep(rest)
-    times = []
-    for _ in range(count + 3):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        call()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end))
-        time.sleep(pause)
-    return times[3:]
+    return waited(call, count + 3, pause=pause)[3:]
 
 
 def graph_timed(call: Callable, rounds: int = 10) -> float:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Lengths: a source file over 600 lines fails, over 400 is named; so is a function over 60 lines.
+"""Lengths: a source file over 600 lines fails, over 400 is named; so is a function over 60 lines. Heads of kernels: a label
+(Problem, Mapping, Traffic, Numerics, Limits) that a formatter joined to the text before it fails.
 
 A function's length is taken where it can be told surely: Python by its syntax tree, C++ where clang-format has put the
 opening brace at the end of a line and the closing one alone at the same indentation. Warnings never fail the check.
@@ -18,6 +19,21 @@ FAIL_LINES, WARN_LINES, WARN_FUNCTION = 600, 400, 60
 SUFFIXES = {".cpp", ".hpp", ".h", ".hip", ".py"}
 _NOT_A_FUNCTION = re.compile(r"^\s*(namespace|class|struct|enum|union|if|for|while|switch|do|else|try|catch|extern|return|"
                              r"public|private|protected|case)\b")
+
+# One blank before it: three or more set a second label of the line apart.
+_JOINED_LABEL = re.compile(r"\S (Problem|Mapping|Traffic|Numerics|Limits)(  +|$)")
+
+
+def joined_labels(text: str) -> list[tuple[int, str]]:
+    """(line, label) in the comment that a file begins with."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.startswith("//"):
+            break
+        label = _JOINED_LABEL.search(line.removeprefix("//"))
+        if label:
+            found.append((number, label[1]))
+    return found
 
 
 def python_functions(text: str) -> list[tuple[int, str, int]]:
@@ -80,6 +96,9 @@ def main() -> int:
         elif length > WARN_LINES:
             print(f"{name}:{WARN_LINES + 1}: warning: {length} lines: more than {WARN_LINES} need a reason")
             warnings += 1
+        for line, label in joined_labels(text):
+            print(f"{name}:{line}: {label} is joined to the text before it: expected at the beginning of a line")
+            failures += 1
         functions = python_functions(text) if path.suffix == ".py" else cpp_functions(text)
         for line, function, lines in functions:
             if lines > WARN_FUNCTION:

@@ -1,9 +1,11 @@
 // Layouts of a convolution's operands: filters with k last, as the gather walks it, and pixels padded to
-// whole 16-byte pieces. Problem   packed[n, (input, r, s, c)] = plain[n, input's first + c, r, s], zeros for
-// channels that only the
+// whole 16-byte pieces.
+// Problem   packed[n, (input, r, s, c)] = plain[n, input's first + c, r, s], zeros for channels that only the
 //           padding has; the same back; padded[pixel, c] = x[pixel, c] or zero
 // Mapping   one lane per piece of 16 bytes (plain: per element)
-// Traffic   each operand once from memory      Numerics  copies      Limits  fewer than 2^63 elements
+// Traffic   each operand once from memory
+// Numerics  copies
+// Limits    fewer than 2^63 elements
 #pragma once
 
 #include "composable_kernels/types.hpp"

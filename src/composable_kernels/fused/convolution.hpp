@@ -1,7 +1,6 @@
 // Convolution as an implicit GEMM on NHWC.
 // Problem   y[m, n] = tail(sum over k = (input, r, s, c) of x[pixel of m under (r, s), c] w[n, k]), or
-// partial
-//           sums over a part of k
+//           partial sums over a part of k
 // Mapping   a workgroup per tile of pixels x channels of y (grid x) and part of k (grid y); waves as in the
 //           main loop; the phases of a doubled image are grid z
 // Traffic   tile/main_loop.hpp; neighbouring workgroups share pixels, then filters (tile_place)

@@ -1,8 +1,11 @@
 // Embeddings of tokens with positions, and of timesteps.
 // Problem   y[r] = table[id[r]] + positions[r % tokens];  y[b] = [cos, sin](t[b] * frequency[i]), or sines
-// first Mapping   tokens: one wave per row, a lane owns every lanes-th pack of columns; timesteps: a thread
-// per angle Traffic   each operand once Numerics  float; frequencies by a double exponential, for an angle of
-// 999 leaves no digit to spare Limits    ids outside the table read row 0; packs where the width allows
+//           first
+// Mapping   tokens: one wave per row, a lane owns every lanes-th pack of columns; timesteps: a thread per
+//           angle
+// Traffic   each operand once
+// Numerics  float; frequencies by a double exponential, for an angle of 999 leaves no digit to spare
+// Limits    ids outside the table read row 0; packs where the width allows
 #pragma once
 
 #include "composable_kernels/block.hpp"

@@ -4,8 +4,7 @@
 // Mapping   grid (query tiles, batch * heads, splits of the keys); a warpgroup owns 64 queries: Q, P and O
 //           lie in registers, K and V in LDS as rows of 128 bytes
 // Traffic   q and y once, k and v once per query tile (from L2); kSlots tiles of keys or values in LDS, in
-// the
-//           order of their use: K0 K1 V0 K2 V1 ...
+//           the order of their use: K0 K1 V0 K2 V1 ...
 // Numerics  FlashGroupRows
 // Limits    no mask; scale > 0; kDim % 8 == 0, kDim <= 128; at least one key
 // Method: Shah et al., "FlashAttention-3", 2024, sections 3.1 and 3.2.

@@ -1,7 +1,7 @@
 // GEMM: a linear layer as one product of matrices.
 // Problem   y[m, n] = tail(sum over k of x[m, k] w[n, k]), or its gated form, or partial sums over a part of
-// k Mapping   a workgroup per tile of y (grid x), per part of k and matrix of a batch (grid y); waves as in
-// the
+//           k
+// Mapping   a workgroup per tile of y (grid x), per part of k and matrix of a batch (grid y); waves as in the
 //           main loop
 // Traffic   tile/main_loop.hpp; neighbouring workgroups take tiles of a few rows of tiles, so that both
 //           operands stay in the last cache

@@ -2,13 +2,11 @@
 // normalise.
 // Problem   GroupNormParams
 // Mapping   a workgroup takes some pixels of a slab of whole groups; a thread owns one pack of channels of
-// every
-//           rows-th of them
+//           every rows-th of them
 // Traffic   x twice (the second time from cache where it fits), y once, the parts' moments
 // Numerics  each thread sums in float relative to its first element, channel by channel, which bounds the
-// loss
-//           by the number of its pixels; threads and parts are merged relative to the first of them, in an
-//           order that depends on the shape and the number of parts alone
+//           loss by the number of its pixels; threads and parts are merged relative to the first of them, in
+//           an order that depends on the shape and the number of parts alone
 // Limits    slab and border between the inputs are multiples of the pack; slab / kVec <= kThreads;
 //           kMaxSlabGroups groups per slab
 #pragma once

@@ -5,8 +5,7 @@
 // Numerics  two passes over the registers in float, the first relative to the group's first element; lanes
 //           summed as a tree, waves in order
 // Limits    the group's width and the border between the inputs are multiples of the pack; a group has at
-// most
-//           kThreads / columns * kPacks pixels
+//           most kThreads / columns * kPacks pixels
 #pragma once
 
 #include "composable_kernels/fused/group_norm.hpp"

@@ -1,8 +1,8 @@
 // Resizing of NHWC maps by weights per axis, and those weights.
 // Problem   y[n,i,j,c] = sum over a, b of row_weights[i,a] col_weights[j,b] x[n, row_first[i]+a,
-// col_first[j]+b, c] Mapping   a thread takes a pack of channels of one output pixel, the grid's threads in
-// turn; weights: a thread
-//           per row or column of the result
+//           col_first[j]+b, c]
+// Mapping   a thread takes a pack of channels of one output pixel, the grid's threads in turn; weights: a
+//           thread per row or column of the result
 // Traffic   x as often as windows overlap (from cache), y once
 // Numerics  float, columns inside; weights in double, rounded once
 // Limits    2^31 packs

@@ -1,15 +1,13 @@
 // A whole transformer block of the UNet for small images: one workgroup takes an image through all of it.
 // Problem   x += attend(norm1(x)); x += attend(norm2(x), context); x += feed_forward(norm3(x)), in 16 bits,
-// with
-//           GEGLU in the feed-forward and biases on the way out, as BasicTransformerBlock has them
+//           with GEGLU in the feed-forward and biases on the way out, as BasicTransformerBlock has them
 // Mapping   grid (images); phase by phase, a barrier between them; products tile by tile, attention head by
-// head Traffic   the weights once per image and tile of rows; what is between phases lies in the caller's
-// work memory,
-//           which stays in the last cache
+//           head
+// Traffic   the weights once per image and tile of rows; what is between phases lies in the caller's work
+//           memory, which stays in the last cache
 // Numerics  as its parts: float accumulators and statistics, 16 bits between the phases
 // Limits    channels = heads * head_dim, all widths multiples of 8; pays where an image has few tokens and
-// there
-//           are images enough to fill the device; large ones take a launch for each part
+//           there are images enough to fill the device; large ones take a launch for each part
 #pragma once
 
 #include "composable_kernels/fused/flash_attention.hpp"

@@ -1,7 +1,8 @@
 // The main loop by NVIDIA's warpgroup products: both operands are read from LDS by the matrix unit itself,
-// while the threads go on to start the copies of later steps. Mapping   a group of four waves multiplies 64
-// rows by all kBlockN channels: waves_m is kBlockM / 16, waves_n 1 Traffic   tiles [rows][64] without
-// padding, 16-byte pieces swizzled as the matrix unit expects, in kStages
+// while the threads go on to start the copies of later steps.
+// Mapping   a group of four waves multiplies 64 rows by all kBlockN channels: waves_m is kBlockM / 16,
+//           waves_n 1
+// Traffic   tiles [rows][64] without padding, 16-byte pieces swizzled as the matrix unit expects, in kStages
 //           stages by async copies kStages - 2 steps ahead; one product stays under way across the barrier
 // Numerics  as tile/main_loop.hpp
 #pragma once

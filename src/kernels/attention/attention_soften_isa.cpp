@@ -1,9 +1,10 @@
 // The softmax between attention's two matrix products, compiled once per instruction set, and once more for
 // CPUs that round to bf16 in hardware.
 // Problem   weights = e^(scale s + mask - highest) of one tile, with the running maximum and total of each
-// row Mapping   one thread per tile, row by row: the maximum, then the weights while the row is in L1 Traffic
-// the scores once from L2; the weights once to it Numerics  float; scores in units of log2 e; 2^x to 2e-7, or
-// to 1e-4 where the weights are then rounded to
+//           row
+// Mapping   one thread per tile, row by row: the maximum, then the weights while the row is in L1
+// Traffic   the scores once from L2; the weights once to it
+// Numerics  float; scores in units of log2 e; 2^x to 2e-7, or to 1e-4 where the weights are then rounded to
 //           bf16 (2e-3); the running maximum is exact; totals are of the weights before that rounding
 // Limits    none
 #include "kernels/attention/attention_soften.hpp"

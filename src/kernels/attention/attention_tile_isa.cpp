@@ -1,9 +1,13 @@
-// The host's attention, compiled once per instruction set, and once more for CPUs that multiply bf16: there a
-// cell is a pair of bf16 and a step of the depth is one vdpbf16ps, with sums in float and weights rounded to
-// bf16. Problem   y = softmax(scale q k^T + mask) v for one tile of queries of one head Mapping   one thread
-// per tile; per tile of keys: scores by strips of 4 (AVX-512: 8) rows x 3 vectors, softmax, sums Traffic
-// packed keys and values from L2, one panel at a time in L1; scores stay in L2 Numerics  float; scores in
-// units of log2 e; e^x to 2e-7; the running maximum is exact, sums in order of keys Limits    none
+// The host's attention, compiled once per instruction set, and once more for CPUs that multiply bf16: there
+// a cell is a pair of bf16 and a step of the depth is one vdpbf16ps, with sums in float and weights rounded
+// to bf16.
+// Problem   y = softmax(scale q k^T + mask) v for one tile of queries of one head
+// Mapping   one thread per tile; per tile of keys: scores by strips of 4 (AVX-512: 8) rows x 3 vectors,
+//           softmax, sums
+// Traffic   packed keys and values from L2, one panel at a time in L1; scores stay in L2
+// Numerics  float; scores in units of log2 e; e^x to 2e-7; the running maximum is exact, sums in order of
+//           keys
+// Limits    none
 #include "kernels/attention/attention_tile.hpp"
 #include "kernels/simd_math.hpp"
 

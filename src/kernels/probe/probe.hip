@@ -1,9 +1,9 @@
 // Kernels that show whether a device runs this project's code at all: for `doctor` and the runtime's tests.
 // Problem   probe_axpy: y[i] += scale x[i]; probe_reverse: each run of 64 elements turned round, through LDS
-// that
-//           the launch asks for; probe_spin: y[0] += x[0] rounds times, one after the other
+//           that the launch asks for; probe_spin: y[0] += x[0] rounds times, one after the other
 // Mapping   an element per lane; probe_spin: one lane
-// Numerics  float       Limits  none; count need not be a multiple of anything
+// Numerics  float
+// Limits    none; count need not be a multiple of anything
 #include "runtime/probe.hpp"
 
 #include "composable_kernels/arch/target.hpp"

@@ -1,4 +1,5 @@
-// Kernels with one fault each, beside the same work without it (docs/lab/performance-analysis.md); no part of the library.
+// Kernels with one fault each, beside the same work without it (docs/lab/performance-analysis.md); no part of
+// the library.
 // Problem   reads with gaps between lanes, sums of rows, transposes, LDS reads that meet in a bank, a product and
 //           an attention by hand
 // Mapping   256 threads; params.hpp says which lane has what

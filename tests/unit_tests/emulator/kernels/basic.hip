@@ -101,19 +101,21 @@ KERNEL bits(Bits p) {
   p.out[6 * p.n + i] = __builtin_bswap32(a) + (a & 0xff00ff) * 3;
   p.out[7 * p.n + i] = (uint)(((ulong)a * b) >> 32) ^ (uint)(((long)(int)a * (int)b) >> 32);
   p.out[8 * p.n + i] = (a & b) | (~a & 0x0ff00ff0);
-  p.out[9 * p.n + i] = (uint)((int)(a << 7) >> 20) + (a >> 5 & 0x1ff) + (uint)(unsigned short)(a * b) + (uint)(signed char)b;
+  p.out[9 * p.n + i] =
+      (uint)((int)(a << 7) >> 20) + (a >> 5 & 0x1ff) + (uint)(unsigned short)(a * b) + (uint)(signed char)b;
   p.out64[i] = wide << (a % 64);
   p.out64[p.n + i] = wide >> (a % 64);
   p.out64[2 * p.n + i] = (ulong)((long)wide >> (b % 64));
-  p.out64[3 * p.n + i] = wide * 0x9e3779b97f4a7c15ull + __builtin_popcountll(wide) + (wide ? __builtin_clzll(wide) : 64);
+  p.out64[3 * p.n + i] =
+      wide * 0x9e3779b97f4a7c15ull + __builtin_popcountll(wide) + (wide ? __builtin_clzll(wide) : 64);
 }
 
 struct Histogram {
   const uint* values;
-  uint* counts;     // [64]
-  uint* extremes;   // min, max, or, xor
-  float* sum;       // 1
-  ulong* sum64;     // 1
+  uint* counts;    // [64]
+  uint* extremes;  // min, max, or, xor
+  float* sum;      // 1
+  ulong* sum64;    // 1
   int n;
 };
 KERNEL histogram(Histogram p) {
@@ -199,6 +201,7 @@ KERNEL small_integers(Small p) {
   typedef short short2 __attribute__((ext_vector_type(2)));
   typedef unsigned short ushort2 __attribute__((ext_vector_type(2)));
   p.out[4 * p.n + i] = __builtin_elementwise_add_sat(short2{a, b}, short2{b, b}).x;
-  p.out[5 * p.n + i] = __builtin_elementwise_sub_sat(ushort2{(unsigned short)a, 0}, ushort2{(unsigned short)b, 1}).x;
+  p.out[5 * p.n + i] =
+      __builtin_elementwise_sub_sat(ushort2{(unsigned short)a, 0}, ushort2{(unsigned short)b, 1}).x;
   p.bytes[i] = (signed char)(a ^ b >> 4);
 }

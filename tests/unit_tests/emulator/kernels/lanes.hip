@@ -30,7 +30,7 @@ KERNEL softmax(Rows p) {
 }
 
 struct GroupNorm {
-  const half* x;   // [n][hw][c]
+  const half* x;  // [n][hw][c]
   const float *gain, *bias;
   half* y;
   int hw, c, groups;
@@ -81,12 +81,12 @@ KERNEL lane_moves(Lanes p) {
   const int t = thread_x();
   const int v = p.in[t];
   int* out = p.out + t;
-  out[0 * 64] = DPP(v, 0x1b, 15, 15, false);   // quad_perm:[3,2,1,0]
-  out[1 * 64] = DPP(v, 0x111, 15, 15, true);   // row_shr:1
-  out[2 * 64] = DPP(v, 0x103, 15, 15, true);   // row_shl:3
-  out[3 * 64] = DPP(v, 0x125, 15, 15, false);  // row_ror:5
-  out[4 * 64] = DPP(v, 0x140, 15, 15, false);  // row_mirror
-  out[5 * 64] = DPP(v, 0x141, 15, 15, false);  // row_half_mirror
+  out[0 * 64] = DPP(v, 0x1b, 15, 15, false);                                 // quad_perm:[3,2,1,0]
+  out[1 * 64] = DPP(v, 0x111, 15, 15, true);                                 // row_shr:1
+  out[2 * 64] = DPP(v, 0x103, 15, 15, true);                                 // row_shl:3
+  out[3 * 64] = DPP(v, 0x125, 15, 15, false);                                // row_ror:5
+  out[4 * 64] = DPP(v, 0x140, 15, 15, false);                                // row_mirror
+  out[5 * 64] = DPP(v, 0x141, 15, 15, false);                                // row_half_mirror
   out[6 * 64] = __builtin_amdgcn_update_dpp(-7, v, 0x112, 0x5, 0x9, false);  // row_shr:2, old value kept
   out[7 * 64] = __builtin_amdgcn_ds_swizzle(v, 0x041f);                      // xor 1
   out[8 * 64] = __builtin_amdgcn_ds_permute((t * 7 % 32) * 4, v);
@@ -120,7 +120,8 @@ KERNEL ballots(Ballot p) {
   if (v % 3 != 0) {  // part of the lanes
     const ulong odd = __builtin_amdgcn_ballot_w64(v & 1);
     p.out[t] = odd;
-    if (v > 40) p.out[64 + t] = (ulong)__builtin_amdgcn_readfirstlane(v) << 32 | (uint)__builtin_popcountll(odd);
+    if (v > 40)
+      p.out[64 + t] = (ulong)__builtin_amdgcn_readfirstlane(v) << 32 | (uint)__builtin_popcountll(odd);
   }
 }
 
@@ -162,8 +163,8 @@ struct Planted {
   float* out;
   int n, mode;
 };
-// Faults that a card hides. 128 threads. Mode 0 is right; 1 leaves out a barrier; 2 reads LDS that nobody wrote;
-// 3 writes before the others have read; 4 is right, but strides over memory.
+// Faults that a card hides. 128 threads. Mode 0 is right; 1 leaves out a barrier; 2 reads LDS that nobody
+// wrote; 3 writes before the others have read; 4 is right, but strides over memory.
 KERNEL planted(Planted p) {
   SHARED static float tile[256];
   const int t = thread_x();

@@ -52,8 +52,8 @@ KERNEL functions(Functions p) {
 
 struct Halves {
   const half *a, *b, *c;
-  half* out;   // [8][n]
-  float* sums; // [n]
+  half* out;    // [8][n]
+  float* sums;  // [n]
   int n;
 };
 KERNEL halves(Halves p) {

@@ -16,7 +16,8 @@ typedef int i32x8 __attribute__((ext_vector_type(8)));
 typedef int i32x16 __attribute__((ext_vector_type(16)));
 typedef double f64x4 __attribute__((ext_vector_type(4)));
 
-#if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1151__) || defined(__gfx1150__)
+#if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1151__) || \
+    defined(__gfx1150__)
 #define RDNA3 1
 #elif defined(__gfx1200__) || defined(__gfx1201__)
 #define RDNA4 1
@@ -32,7 +33,9 @@ typedef f32x8 frag_c;
 #define EACH_C 8
 DEVICE int k_of(int i) { return i; }
 DEVICE int row_of(int i) { return 2 * i + lane() / 16; }
-DEVICE frag_c mma(frag16 a, frag16 b, frag_c c) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c); }
+DEVICE frag_c mma(frag16 a, frag16 b, frag_c c) {
+  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c);
+}
 #elif RDNA4
 typedef f16x8 frag16;
 typedef f32x8 frag_c;
@@ -40,7 +43,9 @@ typedef f32x8 frag_c;
 #define EACH_C 8
 DEVICE int k_of(int i) { return i + 8 * (lane() / 16); }
 DEVICE int row_of(int i) { return i + 8 * (lane() / 16); }
-DEVICE frag_c mma(frag16 a, frag16 b, frag_c c) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c); }
+DEVICE frag_c mma(frag16 a, frag16 b, frag_c c) {
+  return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(a, b, c);
+}
 #else
 typedef f16x4 frag16;
 typedef f32x4 frag_c;
@@ -48,7 +53,9 @@ typedef f32x4 frag_c;
 #define EACH_C 4
 DEVICE int k_of(int i) { return i + 4 * (lane() / 16); }
 DEVICE int row_of(int i) { return i + 4 * (lane() / 16); }
-DEVICE frag_c mma(frag16 a, frag16 b, frag_c c) { return __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0); }
+DEVICE frag_c mma(frag16 a, frag16 b, frag_c c) {
+  return __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0);
+}
 #endif
 
 struct Tile {
@@ -142,12 +149,12 @@ KERNEL tile_i8(TileI8 p) {
 
 #if CDNA
 struct Large {
-  const half *a, *b;  // [32][8], [8][32]
-  const float *fa, *fb;  // [32][2], [2][32]
+  const half *a, *b;      // [32][8], [8][32]
+  const float *fa, *fb;   // [32][2], [2][32]
   const double *da, *db;  // [16][4], [4][16]
-  float* d;           // [32][32]
-  float* f;           // [32][32]
-  double* e;          // [16][16]
+  float* d;               // [32][32]
+  float* f;               // [32][32]
+  double* e;              // [16][16]
 };
 KERNEL tile_large(Large p) {
   const int t = lane() % 32, g = lane() / 32;
@@ -191,7 +198,8 @@ KERNEL gemm(Gemm p) {
       for (int i = 0; i < per; ++i) {
         const int tile = wave * per + i, r = tile / 4 * 16, c = tile % 4 * 16;
         frag16 a, b;
-        for (int e = 0; e < EACH; ++e) a[e] = ta[r + lane() % 16][kk + k_of(e)], b[e] = tb[c + lane() % 16][kk + k_of(e)];
+        for (int e = 0; e < EACH; ++e)
+          a[e] = ta[r + lane() % 16][kk + k_of(e)], b[e] = tb[c + lane() % 16][kk + k_of(e)];
         acc[i] = mma(a, b, acc[i]);
       }
     barrier();
@@ -250,5 +258,6 @@ KERNEL attention(Attention p) {
     barrier();
   }
   for (int d = 0; d < 4; ++d)
-    for (int e = 0; e < EACH_C; ++e) p.o[base + (long)(q0 + row_of(e)) * 64 + d * 16 + t] = out[d][e] / total[e];
+    for (int e = 0; e < EACH_C; ++e)
+      p.o[base + (long)(q0 + row_of(e)) * 64 + d * 16 + t] = out[d][e] / total[e];
 }

@@ -1,5 +1,5 @@
-// What kernels of others do and this project's do not: recursion, calls that use the stack, clocks, barriers of the whole
-// grid, endless loops, counters in LDS, and what the checks must leave alone or find.
+// What kernels of others do and this project's do not: recursion, calls that use the stack, clocks, barriers
+// of the whole grid, endless loops, counters in LDS, and what the checks must leave alone or find.
 #include "device.hpp"
 
 struct Args {
@@ -47,7 +47,8 @@ KERNEL waits_by_the_clock(Args p) {
 KERNEL grid_barrier(Args p) {
   uint* arrived = p.out;  // one counter a round
   for (int round = 0; round < p.n; ++round) {
-    if (thread_x() == 0) __hip_atomic_fetch_add(arrived + round, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+    if (thread_x() == 0)
+      __hip_atomic_fetch_add(arrived + round, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
     while (__hip_atomic_load(arrived + round, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT) < (uint)p.mode) {
     }
     barrier();
@@ -101,7 +102,8 @@ KERNEL swaps(Args p) {
   barrier();
   p.out[t] = best;
 }
-// 128 threads. Mode 0: a barrier between plain reads and another wave's atomics; 1: none, the atomics come after; 2: before.
+// 128 threads. Mode 0: a barrier between plain reads and another wave's atomics; 1: none, the atomics come
+// after; 2: before.
 KERNEL reads_beside_atomics(Args p) {
   SHARED static uint cell;
   const int t = thread_x();
@@ -112,7 +114,8 @@ KERNEL reads_beside_atomics(Args p) {
   if (p.mode == 2 && first) __hip_atomic_fetch_add(&cell, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
   if (p.mode == 2 ? !first : first) seen = *(volatile uint*)&cell;
   if (p.mode == 0) barrier();
-  if (p.mode != 2 && !first) __hip_atomic_fetch_add(&cell, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+  if (p.mode != 2 && !first)
+    __hip_atomic_fetch_add(&cell, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
   barrier();
   p.out[t] = cell + seen;
 }
@@ -140,8 +143,8 @@ typedef int i4 __attribute__((ext_vector_type(4)));
 DEVICE f4 one(f4 a, f4 b, f4 c, uint index) {
   const h4 ha = __builtin_convertvector(a, h4), hb = __builtin_convertvector(b, h4);
   f4 d = __builtin_amdgcn_mfma_f32_16x16x16f16(ha, hb, c, 0, 0, 0);
-  d = __builtin_amdgcn_mfma_f32_16x16x16f16(hb, ha, d, 0, 0, 0);                       // into the same sum
-  d = __builtin_amdgcn_mfma_f32_16x16x4f32(d[0], d[1], d, 0, 0, 0);                    // its result as operands
+  d = __builtin_amdgcn_mfma_f32_16x16x16f16(hb, ha, d, 0, 0, 0);     // into the same sum
+  d = __builtin_amdgcn_mfma_f32_16x16x4f32(d[0], d[1], d, 0, 0, 0);  // its result as operands
   d = __builtin_amdgcn_mfma_f32_4x4x4f16(__builtin_convertvector(d, h4), ha, d, 0, 0, 0);
 #if defined(__gfx942__)
   d = __builtin_amdgcn_mfma_f32_16x16x8_xf32(f2{d[0], d[1]}, f2{d[2], d[3]}, d, 0, 0, 0);
@@ -149,7 +152,8 @@ DEVICE f4 one(f4 a, f4 b, f4 c, uint index) {
   const h8 wide = {hb[0], hb[1], hb[2], hb[3], ha[0], ha[1], ha[2], ha[3]};
   d = __builtin_amdgcn_smfmac_f32_16x16x32_f16(ha, wide, d, index, 0, 0);
   d = __builtin_amdgcn_smfmac_f32_16x16x32_f16(ha, wide, d, index + 1, 0, 0);
-  d = __builtin_amdgcn_smfmac_f32_16x16x32_f16(__builtin_convertvector(d, h4), wide, d, __builtin_bit_cast(uint, d[1]), 0, 0);
+  d = __builtin_amdgcn_smfmac_f32_16x16x32_f16(__builtin_convertvector(d, h4), wide, d,
+                                               __builtin_bit_cast(uint, d[1]), 0, 0);
   d = __builtin_amdgcn_mfma_f32_16x16x8_xf32(f2{d[0], d[1]}, f2{d[2], d[3]}, d, 0, 0, 0);
 #endif
   (void)index;  // gfx90a has no sparse products
@@ -190,8 +194,8 @@ KERNEL matrix_chains(Args p) { p.out[thread_x()] = 0; }
 typedef short s8 __attribute__((ext_vector_type(8)));
 KERNEL transposed_load(Args p) {
   const int lane = thread_x();
-  const s8 got = __builtin_amdgcn_global_load_tr_b128_v8i16(
-      (__attribute__((address_space(1))) s8*)((ulong)p.in + 2 * ((8 * (lane / 16) + lane % 8) * p.n + lane / 8 % 2 * 8)));
+  const s8 got = __builtin_amdgcn_global_load_tr_b128_v8i16((__attribute__((
+      address_space(1))) s8*)((ulong)p.in + 2 * ((8 * (lane / 16) + lane % 8) * p.n + lane / 8 % 2 * 8)));
   *(s8*)((ulong)p.out + 16 * lane) = got;
 }
 #else

@@ -1,5 +1,5 @@
-// Waves of 64 lanes, also where the target's own are of 32 (-mwavefrontsize64): branches and loops that split a wave
-// across its halves, and the masks that lanes see in them.
+// Waves of 64 lanes, also where the target's own are of 32 (-mwavefrontsize64): branches and loops that split
+// a wave across its halves, and the masks that lanes see in them.
 #include "device.hpp"
 
 struct Seen {

@@ -1,0 +1,11 @@
+// The description of every route for programs, served at /openapi.json. A test compares it with the table of
+// routes and with what the server answers.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace rocm_sd::server {
+
+nlohmann::json openapi_document();  // OpenAPI 3.0.3
+
+}  // namespace rocm_sd::server
