@@ -57,7 +57,7 @@ void ControlStage::set_factors(const ControlSetting& setting) {
   for (int64_t i = 0; i < count; ++i) {
     const double factor = setting.strength * (setting.guess && !pools ? guess_factor(i, count) : 1.0);
     for (int64_t c = 0; c < shape_.conditions; ++c) {
-      const bool acts = !conditional_only || c + 1 == shape_.conditions;
+      const bool acts = !conditional_only || c > 0;  // the unconditional one comes first
       factors.insert(factors.end(), static_cast<size_t>(shape_.batch),
                      acts ? static_cast<float>(factor) : 0.0f);
     }

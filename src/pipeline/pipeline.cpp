@@ -60,9 +60,13 @@ auto Pipeline::State::with_savings(const Work& work) {
 }
 
 void Pipeline::State::use_loras(const GenerateRequest& request) {
+  const Clock::time_point begin = Clock::now();
   std::vector<ActiveAdapter> wanted = adapters.open(requested_loras(request), *components.checkpoint);
   if (wanted == components.adapters && !weights_unsure) return;
   with_savings([&] { merge_adapters(wanted); });
+  components.device->synchronize();
+  log().debug("loras: {} at work, opened and merged in {:.3f} s, {:.1f} MB of weights kept as they were",
+              wanted.size(), seconds_since(begin), static_cast<double>(components.bases.bytes()) / 1e6);
 }
 
 void Pipeline::State::use_controls(const ResolvedRequest& r) {
@@ -113,7 +117,7 @@ void Pipeline::State::set_controls(const std::vector<std::shared_ptr<LoadedContr
 MemoryPlan Pipeline::plan(const GenerateRequest& request) {
   State& s = *state_;
   const ResolvedRequest resolved = resolve_request(request, s.components, s.schedule);
-  const TokenRows rows = s.text.tokenise(request, resolved.uses_negative());
+  const TokenRows rows = s.text.tokenise(resolved);
   s.use_loras(request);
   s.use_controls(resolved);
   return s.with_savings([&] { return s.plan(resolved, rows); });

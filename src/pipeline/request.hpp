@@ -6,6 +6,7 @@
 #include "pipeline/pixels.hpp"
 #include "pipeline/tile_grid.hpp"
 #include "schedulers/sampler.hpp"
+#include "text/prompt_schedule.hpp"
 
 namespace rocm_sd {
 
@@ -25,8 +26,11 @@ struct ResolvedRequest {
   NoiseKind noise = NoiseKind::kPhilox;
   SamplingPlan sampling;
   double strength = 1;  // 1 where there is no init image
-  int conditions = 2;   // per picture in one UNet call: 1, 2, or 3 (instruct-pix2pix)
-  TileGrid tiles;       // of the latents; one that covers them unless the request asks for tiles
+  // Per picture in one UNet call: 1, 2, 3 (instruct-pix2pix), or 1 and one for each part of the prompt.
+  int conditions = 2;
+  std::vector<double> part_weights;  // of the parts that AND joins: one or more
+  int text_calls = 20;               // calls of the UNet that prompt editing counts by: as if strength were 1
+  TileGrid tiles;                    // of the latents; one that covers them unless the request asks for tiles
   double guidance = 7;  // of the conditions; the request's scale but where the model does without
   MaskDownscale mask_downscale = MaskDownscale::kArea;
   bool blends_latents = false;     // after each step, rather than every prediction

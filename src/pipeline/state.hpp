@@ -137,14 +137,18 @@ struct Pipeline::State {
                             const Callbacks& callbacks);
   Tensor first_latents(Exec& ex, const ResolvedRequest& r, const InitImage& init,
                        const std::vector<float>& start, const Shape& shape);
-  std::vector<float> run_steps(const ResolvedRequest& r, const InitImage& init, const Callbacks& callbacks);
+  // The text of the UNet's call number `call`, where another one was at work.
+  void use_text(const ResolvedRequest& r, const TextStates& states, size_t call, const CancelCheck* cancel);
+  std::vector<float> run_steps(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
+                               const Callbacks& callbacks);
   Image decode(const ResolvedRequest& r, const std::vector<float>& latents, const CancelCheck* cancel);
   SamplerHooks sampler_hooks(const ResolvedRequest& r, const Callbacks& callbacks, Clock::time_point begin);
   void keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask, const Tensor& clean,
                      const std::vector<float>& start);
 
-  TokenRows rows;               // of the request at work
-  bool weights_unsure = false;  // merging adapters did not end: the parts are to be read whole
+  TokenRows rows;                        // of the request at work
+  std::vector<int64_t> prompts_at_work;  // TokenRows::prompts_at that the UNet has
+  bool weights_unsure = false;           // merging adapters did not end: the parts are to be read whole
 };
 
 }  // namespace rocm_sd

@@ -133,15 +133,15 @@ uint64_t UnetStage::buffer_bytes() const {
   return bytes;
 }
 
-void UnetStage::set_text(const TextStates& text, const std::vector<std::vector<float>>& time_ids,
-                         Profiler* profiler, const CancelCheck* cancel) {
+void UnetStage::set_text(const TextStates& text, const std::vector<int64_t>& prompts,
+                         const std::vector<std::vector<float>>& time_ids, Profiler* profiler,
+                         const CancelCheck* cancel) {
   Device& device = *components_.device;
   require(text.width == context_.dim(2), "the text encoders give states of width ", text.width,
           ", the UNet reads ", context_.dim(2));
-  // Condition c reads prompt 0 (negative) but for the last, which reads the prompt itself.
   std::vector<const float*> states, pooled, ids;
   for (int64_t c = 0; c < shape_.conditions; ++c) {
-    const int64_t prompt = c + 1 == shape_.conditions ? text.prompts - 1 : 0;
+    const int64_t prompt = prompts[static_cast<size_t>(c)];
     states.push_back(&text.states[static_cast<size_t>(prompt * text.tokens * text.width)]);
     if (added_text_) {
       pooled.push_back(&text.pooled[static_cast<size_t>(prompt * text.pooled_width)]);

@@ -35,9 +35,11 @@ class UnetStage {
   bool planned() const { return step_programs_.at(0)->planned(); }
   uint64_t buffer_bytes() const;
 
-  // Once per prompt: every image of the batch gets the same states; condition 0 is the negative prompt where
-  // there is one. time_ids: [conditions][ids] numbers of SDXL's size conditions, empty otherwise.
-  void set_text(const TextStates& text, const std::vector<std::vector<float>>& time_ids, Profiler* profiler,
+  // Keys and values made anew, in place: what was captured goes on. Every image of the batch gets the same
+  // states; prompts: which of the text each condition reads, the negative one first. time_ids:
+  // [conditions][ids] numbers of SDXL's size conditions, empty otherwise.
+  void set_text(const TextStates& text, const std::vector<int64_t>& prompts,
+                const std::vector<std::vector<float>>& time_ids, Profiler* profiler,
                 const CancelCheck* cancel);
 
   // The scale of guidance, for a UNet that takes it as an input.
