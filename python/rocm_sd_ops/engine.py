@@ -1,6 +1,6 @@
 """ROCmOptimizedPipeline: the C++ engine behind a call like Diffusers'. It needs librocm_sd.so (ROCM_SD_LIBRARY names it;
-else beside the package's own library, below the build it came from, or where the system's loader looks) and no PyTorch to
-draw: pictures are numpy arrays, which torch.from_numpy takes without a copy.
+else beside the package's own library, below the build it came from, or where the system's loader looks). The package imports
+PyTorch, but nothing of it draws: pictures are numpy arrays, which torch.from_numpy takes without a copy.
 
 The engine is reached through its C interface with ctypes, so that one package serves every CPython and no compiler meets Python's
 own headers; callbacks, live weights, pictures and noise pass as pointers."""
