@@ -69,6 +69,7 @@ void Components::reload(Part part, DType compute) {
       const UNetConfig config = unet->config();
       *unet = UNet(config);
       *unet = UNet::load(load_target(), config, source(Component::kUnet), compute, weights);
+      for (const auto& control : controls) load_control(*control);
       break;
     }
     case Part::kVae: {
@@ -90,6 +91,18 @@ void Components::reload(Part part, DType compute) {
     }
   }
   info.dtype = describe_dtype();
+}
+
+std::shared_ptr<LoadedControl> Components::find_control(const std::filesystem::path& path) const {
+  std::error_code error;
+  const auto changed = std::filesystem::last_write_time(path, error);
+  for (const auto& control : controls)
+    if (control->path == path && control->changed == changed) return control;
+  return open_control(path, *checkpoint, unet->config(), downscale(), control_files);
+}
+
+void Components::load_control(LoadedControl& control) const {
+  control.load(load_target(), dtype_of(Part::kUnet), weights);
 }
 
 std::string Components::describe_dtype() const {

@@ -357,6 +357,7 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
                           .tiny_vae = {},
                           .variant = options.variant,
                           .access = options.mmap ? FileAccess::kMap : FileAccess::kRead};
+  out.control_files = {options.variant, files.access};
   files.live = live_components(options.live);
   if (!options.taesd.empty()) files.tiny_vae.emplace_back(options.taesd);
   out.checkpoint = Checkpoint::open(options.model, files);

@@ -11,6 +11,7 @@
 #include "models/unet.hpp"
 #include "models/vae.hpp"
 #include "pipeline/adapters.hpp"
+#include "pipeline/controls.hpp"
 #include "rocm_sd/pipeline.hpp"
 #include "runtime/exec.hpp"
 #include "schedulers/diffusers_config.hpp"
@@ -80,7 +81,14 @@ struct Components {
 
   std::vector<ActiveAdapter> adapters;  // merged into every weight that is read
   AdapterBases bases;                   // of weights that adapters changed on the device
-  bool loaded_for_offload = false;      // weights lie in host memory until a stage needs them
+  // ControlNets that are loaded: weights of Part::kUnet, which reload() reads again, too.
+  std::vector<std::shared_ptr<LoadedControl>> controls;
+  // A ControlNet of this file: one that is loaded and has not changed since, else opened anew, without its
+  // weights.
+  std::shared_ptr<LoadedControl> find_control(const std::filesystem::path& path) const;
+  void load_control(LoadedControl& control) const;
+  ControlFiles control_files;
+  bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;
   std::optional<VaeEncoder> loaded_encoder;
   std::optional<TaesdEncoder> loaded_tiny_encoder;  // where there is no other

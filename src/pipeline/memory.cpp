@@ -31,7 +31,9 @@ void Pipeline::State::ready(Part part) {
 
 void Pipeline::State::prepare_stages(const ResolvedRequest& r, const TokenRows& rows) {
   const auto tokens = rows.chunks * static_cast<int64_t>(rows.rows[0].front().ids.size());
-  const UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
+  UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
+  for (const auto& control : controls) shape.controls.push_back(&control->model);
+  if (!controls.empty()) shape.picture_height = r.height, shape.picture_width = r.width;
   if (!unet || !(unet->shape() == shape)) {
     unet.reset();  // give the buffers back before the new ones are made
     unet = std::make_unique<UnetStage>(components, arena, shape);
@@ -94,6 +96,7 @@ void Pipeline::State::drop_caches() {
   text.forget();
   components.loaded_encoder.reset();
   components.loaded_tiny_encoder.reset();
+  keep_controls(controls);
   components.bases.clear();
   arena.release();
   scratch.release();

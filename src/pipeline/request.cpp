@@ -278,13 +278,15 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   out.sampling = plan_sampling(schedule, sampling_request(out, components));
   r.tile_overlap = resolved_tile_overlap(r, components.downscale());
   out.tiles = make_tile_grid(r, out.latent_height, out.latent_width, components.downscale());
+  out.controls = resolve_controls(r);
   cut_schedule(out, schedule);
   resolve_guidance(out, components);
   return out;
 }
 
 std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index,
-                             const std::string& embedding_hashes) {
+                             const std::string& embedding_hashes,
+                             const std::vector<std::shared_ptr<LoadedControl>>& controls) {
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
   Infotext info{r.prompt, r.negative_prompt.value_or(""), {}};
@@ -314,6 +316,8 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
     hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
   if (!hashes.empty()) add("Lora hashes", hashes);
   if (!embedding_hashes.empty()) add("TI hashes", embedding_hashes);
+  for (size_t i = 0; i < controls.size(); ++i)
+    add(concat("ControlNet ", i).c_str(), describe_control(resolved.controls[i], *controls[i]));
   if (varied) {
     add("Variation seed", std::to_string(r.variation_seed + index));
     add("Variation seed strength", number_text(r.variation_strength));

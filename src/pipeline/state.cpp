@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "kernels/step/blend.hpp"
 #include "kernels/step/step.hpp"
+#include "pipeline/control_picture.hpp"
 #include "pipeline/pixels.hpp"
 #include "pipeline/state.hpp"
 #include "runtime/gpu.hpp"
@@ -125,6 +126,16 @@ TextStates Pipeline::State::encode_text(const TokenRows& rows, const ResolvedReq
   }
 }
 
+// What the request asks of each ControlNet, its picture as the model reads it.
+std::vector<ControlSetting> Pipeline::State::control_settings(const ResolvedRequest& r) const {
+  std::vector<ControlSetting> out;
+  for (size_t i = 0; i < controls.size(); ++i) {
+    const ResolvedControl& c = r.controls[i];
+    out.push_back({c.strength, c.start, c.end, c.guess, control_pixels(r, i, controls[i]->config.bgr)});
+  }
+  return out;
+}
+
 void Pipeline::State::use_text(const ResolvedRequest& r, const TextStates& states, size_t call,
                                const CancelCheck* cancel) {
   const std::vector<int64_t>& prompts = rows.prompts_at(call);
@@ -143,6 +154,7 @@ void Pipeline::State::prepare_unet(const ResolvedRequest& r, const TextStates& s
   use_text(r, states, 0, cancel);
   if (!init.extra.empty() && r.request.tile_size == 0) unet->set_extra_channels(init.extra);
   unet->set_guidance(r.request.cfg_scale);
+  if (!controls.empty()) unet->set_controls(control_settings(r), profiler.get(), cancel);
   std::vector<double> timesteps;
   for (const NoiseLevel& level : r.sampling.schedule.levels)
     if (level.sigma > 0) timesteps.push_back(level.timestep);
@@ -155,6 +167,7 @@ SamplerHooks Pipeline::State::sampler_hooks(const ResolvedRequest& r, const Call
   hooks.on_step = [this, &callbacks, begin,
                    pace = std::make_shared<Pace>(*components.device)](const StepReport& report) {
     note_memory();
+    unet->set_progress(report.step, report.total);
     pace->step();
     // What overflows does so at once, as a rule: the other steps would be wasted.
     if (report.step == 1) {
@@ -199,7 +212,8 @@ std::vector<float> Pipeline::State::sample(const ResolvedRequest& r, const TextS
     }
     const DType dtype = components.dtype_of(Part::kUnet);
     require<GenerationError>(widen(Part::kUnet, "the UNet"), "sampling: ", bad.count, " of ", bad.of,
-                             " latent values are not finite in ", dtype, "; are the weights damaged?");
+                             " latent values are not finite in ", dtype, "; are the weights damaged",
+                             controls.empty() ? "?" : ", or those of a ControlNet?");
   }
 }
 
@@ -262,6 +276,9 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const Te
                                     .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
   SamplerHooks hooks = sampler_hooks(r, callbacks, begin);
+  const auto& sampled = r.sampling.schedule;
+  unet->set_progress(
+      0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));
   // An inpainting model sees the picture and the mask itself.
   if (init.latent_mask.empty() || components.is_inpainting())
     return to_floats(*components.device, run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks));
@@ -329,7 +346,8 @@ GenerateResult Pipeline::State::generate(const ResolvedRequest& r, const Callbac
     Image image = decode(r, {from, from + per_image}, cancel);
     if (!init.mask.empty()) image = composite(image, init.pixels, init.mask);
     const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
-    result.pictures.push_back({std::move(image), seed, describe_picture(r, components, i, hashes), {}});
+    result.pictures.push_back(
+        {std::move(image), seed, describe_picture(r, components, i, hashes, controls), {}});
     if (r.request.keep_latents || r.request.denoising_end)
       result.pictures.back().latents = exchanged_latents(r, {from, from + per_image});
     report("decode", i + 1, r.request.batch);
