@@ -188,6 +188,7 @@ def main() -> int:
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--no-torch", action="store_true")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write the record, docs/benchmarks/NAME.json")
+    parser.add_argument("--commit", help="of the programs that are measured, where they were built elsewhere")
     args = parser.parse_args()
 
     build = args.build.resolve()
@@ -197,7 +198,8 @@ def main() -> int:
     speeds = ", ".join(f"{floor[dtype]['gflops']:.0f} GFLOP/s in {dtype}" for dtype in ("f32", "bf16") if dtype in floor)
     from tables import facts, table
 
-    words = [word for i, word in enumerate(sys.argv[1:]) if "--record" not in sys.argv[i:i + 2] and "--build" not in sys.argv[i:i + 2]]
+    about_files = {"--record", "--build", "--commit"}  # and not about what is measured
+    words = [word for i, word in enumerate(sys.argv[1:]) if not about_files & set(sys.argv[i:i + 2])]
     command = "make bench-cpu" + (f" BENCH_ARGS={shlex.quote(shlex.join(words))}" if words else "")
     tables: dict = {}
     peers = [] if args.no_torch else ["PyTorch with Diffusers, channels_last"]
@@ -205,7 +207,7 @@ def main() -> int:
     def keep(log: ClockLog, more: dict) -> None:
         tables.update(more)
         data = record.new("cpu", f"`{command}`", f"{record.cpu_name()}, {floor['threads']} threads; oneDNN sustains {speeds}", record.system(),
-                          record.system(f"oneDNN {floor['onednn']}", *torch_version(args.no_torch)), record.commit(), log.summary(), peers, tables)
+                          record.system(f"oneDNN {floor['onednn']}", *torch_version(args.no_torch)), args.commit or record.commit(), log.summary(), peers, tables)
         if args.record:
             record.write(args.record, data)
         if len(tables) == len(more):

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 """Attention, group norm with SiLU and GEGLU of Stable Diffusion's shapes on a GPU: ours, Triton's kernels of rocm_sd_ops, and PyTorch's
-own, alternated in one process. Prints a table; --json writes every number.
+own, alternated in one process. Prints a table; --record FILE writes the record (benchmarks/record.py), for docs/benchmarks.
 
-    ROCM_SD_TORCH_LIBRARY=build/cpu/lib/librocm_sd_torch.so benchmarks/bench_triton.py --dtype f16 --json out.json
+    ROCM_SD_TORCH_LIBRARY=build/cpu/lib/librocm_sd_torch.so benchmarks/bench_triton.py --dtype f16 --record h200_triton.json
 
-A row is the median of the rounds; a round times `--calls` calls between two events, after warm-up calls that compile and load kernels.
-Results are compared with PyTorch's own first, so that a speed-up cannot hide a wrong result.
+A row is the median of the rounds; a round replays a CUDA graph of `--calls` calls between two events, so that the host's part of a call does
+not count. Errors are relative to PyTorch's own in fp32: the root mean square of the difference over that of the result.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -21,7 +20,9 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+import record  # noqa: E402
 import rocm_sd_ops as ops  # noqa: E402
+from clocks import ClockLog, meter_for  # noqa: E402
 
 # Of a step with guidance: (images, heads, queries, keys, head_dim); (images, channels, height and width); (rows, width of a half).
 ATTENTION = [(2, 8, 4096, 4096, 40), (2, 8, 4096, 77, 40), (2, 8, 1024, 1024, 80), (2, 8, 256, 256, 160), (2, 10, 4096, 4096, 64),
@@ -31,12 +32,27 @@ GATED = [(2 * 4096, 1280), (2 * 1024, 2560), (2 * 256, 5120), (2 * 4096, 2560), 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
+def graph_of(call: Callable, calls: int) -> Callable:
+    """What replays so many calls: kernels are compiled and loaded by then."""
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            call()
+    return graph.replay
+
+
+def relative(got: torch.Tensor, want: torch.Tensor) -> float:
+    return ((got.double() - want.double()).norm() / want.double().norm()).item()
+
+
 def timed(call: Callable, calls: int) -> float:
-    """Microseconds of a call."""
+    """Microseconds of a call, of which `call` makes so many."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
-    for _ in range(calls):
-        call()
+    call()
     end.record()
     end.synchronize()
     return begin.elapsed_time(end) * 1000 / calls
@@ -49,19 +65,22 @@ def problems(dtype: torch.dtype) -> list[tuple[str, dict[str, Callable]]]:
         q, k, v = (torch.randn(b, size, h, d, device="cuda", dtype=dtype).transpose(1, 2) for size in (n, m, m))
         rows.append((f"attention {b}x{h} {n}x{m} d{d}", {
             "ours": lambda q=q, k=k, v=v: ops.attention(q, k, v), "triton": lambda q=q, k=k, v=v: kernels.attention(q, k, v),
-            "torch": lambda q=q, k=k, v=v: F.scaled_dot_product_attention(q, k, v)}))
+            "torch": lambda q=q, k=k, v=v: F.scaled_dot_product_attention(q, k, v),
+            "exact": lambda q=q, k=k, v=v: F.scaled_dot_product_attention(q.float(), k.float(), v.float())}))
     for n, c, side in NORMS:
         x = torch.randn(n, c, side, side, device="cuda", dtype=dtype).contiguous(memory_format=torch.channels_last)
         gain, offset = torch.ones(c, device="cuda", dtype=dtype), torch.zeros(c, device="cuda", dtype=dtype)
         rows.append((f"group_norm_silu {n}x{c}x{side}x{side}", {
             "ours": lambda x=x, g=gain, o=offset: ops.group_norm_silu(x, 32, g, o),
             "triton": lambda x=x, g=gain, o=offset: kernels.group_norm_silu(x, 32, g, o),
-            "torch": lambda x=x, g=gain, o=offset: F.silu(F.group_norm(x, 32, g, o))}))
+            "torch": lambda x=x, g=gain, o=offset: F.silu(F.group_norm(x, 32, g, o)),
+            "exact": lambda x=x, g=gain, o=offset: F.silu(F.group_norm(x.float(), 32, g.float(), o.float()))}))
     for count, width in GATED:
         x = torch.randn(count, 2 * width, device="cuda", dtype=dtype)
         rows.append((f"geglu {count}x{width}", {
             "ours": lambda x=x: ops.geglu(x), "triton": lambda x=x: kernels.geglu(x),
-            "torch": lambda x=x, w=width: x[:, :w] * F.gelu(x[:, w:])}))
+            "torch": lambda x=x, w=width: x[:, :w] * F.gelu(x[:, w:]),
+            "exact": lambda x=x, w=width: x[:, :w].float() * F.gelu(x[:, w:].float())}))
     return rows
 
 
@@ -70,37 +89,44 @@ def main() -> int:
     parser.add_argument("--dtype", choices=DTYPES, default="f16")
     parser.add_argument("--calls", type=int, default=20, help="calls of a round [20]")
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each implementation [15]")
-    parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the record, docs/benchmarks/NAME.json")
+    parser.add_argument("--commit", help="of the library that is measured, where it was built elsewhere")
     args = parser.parse_args()
     if not torch.cuda.is_available():
         print("bench_triton: PyTorch finds no GPU", file=sys.stderr)
         return 4
     import triton
+    from tables import table
 
-    found: dict[str, Any] = {"command": " ".join(sys.argv), "device": torch.cuda.get_device_name(), "torch": torch.__version__,
-                             "triton": triton.__version__, "hip": torch.version.hip, "dtype": args.dtype, "rows": []}
-    print(f"{found['device']}, PyTorch {torch.__version__}, Triton {triton.__version__}, {args.dtype}\n")
-    print("| problem | ours, us | Triton, us | PyTorch, us | ours / Triton | ours / PyTorch |\n|---|---|---|---|---|---|")
-    with torch.no_grad():
+    rows: list[dict[str, Any]] = []
+    meter = meter_for("cuda")
+    with torch.no_grad(), ClockLog(meter, 0.25) as log:
         for name, ways in problems(DTYPES[args.dtype]):
-            want = ways["torch"]()
-            for way in ("ours", "triton"):
-                error = (ways[way]().double() - want.double()).abs().max().item()
-                if not error <= 0.05 * max(want.abs().max().item(), 1.0):
-                    print(f"bench_triton: {name}: {way} is {error:.3g} from PyTorch's result", file=sys.stderr)
+            want = ways.pop("exact")()
+            row: dict[str, Any] = {"problem": name}
+            for way, call in ways.items():
+                row[f"error_{way}"] = error = relative(call(), want)
+                if not error <= 0.02:
+                    print(f"bench_triton: {name}: {way} is {error:.3g} from PyTorch's result in fp32", file=sys.stderr)
                     return 1
-            for call in ways.values():
-                timed(call, args.calls)
-            times = {way: [] for way in ways}
-            for _ in range(args.rounds):
-                for way, call in ways.items():
+            graphs = {way: graph_of(call, args.calls) for way, call in ways.items()}
+            times: dict[str, list[float]] = {way: [] for way in ways}
+            for _ in range(args.rounds + 1):
+                for way, call in graphs.items():
                     times[way].append(timed(call, args.calls))
-            median = {way: statistics.median(values) for way, values in times.items()}
-            found["rows"].append({"problem": name, "median_us": median, "least_us": {w: min(t) for w, t in times.items()}})
-            print(f"| {name} | {median['ours']:.1f} | {median['triton']:.1f} | {median['torch']:.1f} "
-                  f"| {median['ours'] / median['triton']:.2f} | {median['ours'] / median['torch']:.2f} |", flush=True)
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+            row |= {way: statistics.median(values[1:]) for way, values in times.items()}
+            rows.append(row | {"to_triton": row["triton"] / row["ours"], "to_torch": row["torch"] / row["ours"]})
+    micro, ratio, error_form = {"significant": 3, "unit": " us"}, {"digits": 2, "unit": "x"}, {"significant": 2}
+    made = record.table({"problem": f"{args.dtype}", "ours": micro | {"title": "ours"}, "triton": micro | {"title": "Triton"},
+                         "torch": micro | {"title": "PyTorch"}, "to_triton": ratio | {"title": "Triton / ours"},
+                         "to_torch": ratio | {"title": "PyTorch / ours"}, "error_ours": error_form | {"title": "error, ours"},
+                         "error_triton": error_form | {"title": "Triton"}, "error_torch": error_form | {"title": "PyTorch"}}, rows)
+    if args.record:
+        command = f"`benchmarks/bench_triton.py --dtype {args.dtype} --calls {args.calls} --rounds {args.rounds}`"
+        system = record.system(f"PyTorch {torch.__version__}", f"Triton {triton.__version__}")
+        record.write(args.record, record.new("triton", command, torch.cuda.get_device_name(), (meter and meter.driver()) or record.system(), system,
+                                             args.commit or record.commit(), log.summary(), ["Triton", "PyTorch"], {"kernels": made}))
+    print("\n".join(table(record.rounded(made))))
     return 0
 
 

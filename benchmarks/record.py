@@ -8,9 +8,6 @@ holds tables that documents show. The program that measured writes it, by write(
      "clocks": {"source": "NVML", "core_mhz": {"min": 1710, "median": 1905, "max": 1980}, "core_max_mhz": 1980},
      "peers": ["Diffusers eager", "..."], "left_out": ["..."],
      "tables": {"unets": {"columns": [{"key": "work", "title": "work"}, ...], "rows": [{"work": "..."}]}}}
-
-Files of before (schema 0) were typed by hand from the programs' output: they have no clocks, no date and no peers, and documents
-say so.
 """
 
 from __future__ import annotations
@@ -29,7 +26,6 @@ SCHEMA = 1
 REPOSITORY = Path(__file__).resolve().parents[1]
 FACTS = ("command", "device", "system", "commit")  # of every file
 HEAD = ("schema", "benchmark", *FACTS, "driver", "date", "clocks", "peers", "tables")  # of a record
-BY_HAND = "typed by hand"  # the benchmark of schema 0
 
 
 class Problem(Exception):
@@ -44,10 +40,8 @@ def problems(name: str, data: Any) -> list[str]:
              if not isinstance(data.get(fact), str) or not data[fact].strip()]
     if data.get("benchmark") == "analysis":  # bench_analysis_gpu: its tables are made from rows
         return found
-    if data.get("schema") == 0:
-        return found + ([] if data.get("benchmark") == BY_HAND else [f'{name}: schema 0 is for what was "{BY_HAND}"'])
     if data.get("schema") != SCHEMA:
-        return found + [f"{name}: schema {data.get('schema')!r}: expected {SCHEMA}, or 0 for what was typed by hand"]
+        return found + [f"{name}: schema {data.get('schema')!r}: expected {SCHEMA}"]
     found += [f"{name}: a record without its {key}" for key in HEAD if key not in data and key not in FACTS]
     clocks = data.get("clocks")
     if clocks is not None and not (isinstance(clocks, dict) and {"source", "core_mhz"} <= clocks.keys()):

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import analysis_tables  # noqa: E402
 import cost_tables  # noqa: E402
 from plot_svg import bars  # noqa: E402
-from record import BY_HAND, FACTS, SCHEMA, Problem, problems, read, rounded  # noqa: E402
+from record import FACTS, SCHEMA, Problem, problems, read, rounded  # noqa: E402
 
 DOCUMENTS = ("README.md", "BENCHMARKS.md", "docs/lab/*.md", "docs/explanation/*.md")
 MARK = re.compile(r"<!-- (?P<file>[\w.-]+\.json)(?P<optional>\??) (?P<what>facts|table|plot)(?: (?P<name>[\w-]+))? -->\n(?P<body>.*?)<!-- end -->", re.S)
@@ -91,8 +91,6 @@ def facts(data: dict) -> list[str]:
         entries["Work"] = data["work"]
     if data.get("date"):
         entries["Commit"] += f", {data['date']}"
-    if data.get("benchmark") == BY_HAND:
-        entries["Record"] = f"{BY_HAND} from the output of the command; clocks were not recorded"
     lines = [line for name, text in entries.items()
              for line in textwrap.wrap(f"- {name}: {text}", 128, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)]
     for reason in data.get("left_out", []):

@@ -22,6 +22,18 @@ else()
   target_link_libraries(rocm_sd_dnnl INTERFACE ${ROCM_SD_DNNL_LIBRARY})
 endif()
 
+# Boost.Beast and Boost.Asio, headers alone: src/server/http_server.cpp.
+if(ROCM_SD_SERVER)
+  if(POLICY CMP0167)
+    cmake_policy(SET CMP0167 NEW)
+  endif()
+  find_package(Boost 1.74 QUIET)
+  if(NOT Boost_FOUND)
+    message(STATUS "Boost not found (libboost-dev): no command serve")
+    set(ROCM_SD_SERVER OFF)
+  endif()
+endif()
+
 # LLVM's C interface, for the disassembler of the emulated AMD GPU, which opens the library when it first runs
 # (src/emulator/llvm.cpp): 130 MB that nothing else should wait for. ON asks for it wherever it is installed.
 option(ROCM_SD_EMULATOR "Build the emulated AMD GPU (needs LLVM 19 with the AMDGPU target)" ON)

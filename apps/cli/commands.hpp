@@ -17,5 +17,6 @@ void add_doctor(CLI::App& app);
 void add_predict(CLI::App& app);
 void add_tune(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_serve(CLI::App& app);  // and serve-worker
 
 }  // namespace rocm_sd::cli

@@ -28,9 +28,15 @@ std::vector<std::string> options_without_effect(const std::set<std::string>& giv
     note("eta", uses_eta(request.sampler), concat("the sampler ", request.sampler, " draws no noise by it"));
   } catch (const UsageError&) {  // an unknown sampler is refused by name, later
   }
-  note("strength", request.init_image.has_value() && !instruct,
-       instruct ? is : "there is no --init-image to start from");
-  note("mask-blur", request.mask.has_value(), "there is no --mask");
+  const bool from_picture = request.init_image.has_value() || !request.init_latents.empty();
+  note("strength", from_picture && !instruct && !request.denoising_start,
+       instruct       ? is
+       : from_picture ? "--denoising-start says where to begin"
+                      : "there is no --init-image to start from");
+  for (const char* name : {"mask-blur", "mask-downscale", "mask-blend"})
+    note(name, request.mask.has_value(), "there is no --mask");
+  for (const char* name : {"tile-batch", "tile-weights"})
+    note(name, request.tile_size > 0, "there is no --tile-size");
   note("image-cfg-scale", instruct, concat(is, ", not instruct-pix2pix"));
   note("variation-seed", request.variation_strength > 0, "--variation-strength is 0");
   note("variation-strength", request.variation_strength > 0, "0 is no variation");
@@ -38,8 +44,13 @@ std::vector<std::string> options_without_effect(const std::set<std::string>& giv
   note("schedule", request.sigmas.empty(), "--sigmas names the noise levels");
   for (const char* name : {"aesthetic-score", "negative-aesthetic-score"})
     note(name, refiner, concat(is, ", not the SDXL refiner"));
-  for (const char* name : {"original-width", "original-height", "crop-left", "crop-top"})
+  for (const char* name :
+       {"original-width", "original-height", "crop-left", "crop-top", "negative-original-width",
+        "negative-original-height", "negative-crop-left", "negative-crop-top"})
     note(name, sdxl, concat(is, ", not SDXL"));
+  for (const char* name :
+       {"target-width", "target-height", "negative-target-width", "negative-target-height"})
+    note(name, sdxl && !refiner, concat(is, ", not SDXL's base"));
   note("text-encoder-2", sdxl, concat(is, ", which has one text encoder"));
   note("text-encoder", !refiner, concat(is, ", which has the second text encoder alone"));
   return out;

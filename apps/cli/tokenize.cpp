@@ -10,6 +10,7 @@
 #include "base/utf8.hpp"
 #include "pipeline/embeddings.hpp"
 #include "pipeline/model_tokenizer.hpp"
+#include "text/prompt_schedule.hpp"
 
 namespace rocm_sd::cli {
 namespace {
@@ -19,6 +20,7 @@ using Json = nlohmann::ordered_json;
 struct TokenizeCommand {
   std::string prompt, model, tokenizer, embedding_dir;
   std::vector<std::string> embeddings;
+  int steps = 20;
   bool plain = false, json = false;
 };
 
@@ -69,6 +71,23 @@ Json chunk_json(const PromptChunk& chunk, const ClipTokenizer& tokenizer, const 
           {"embeddings", embeddings}};
 }
 
+// What AND and prompt editing make of the prompt: of each part its weight and which text is drawn from which
+// call of the UNet to which.
+Json scheduled(const std::string& prompt, int calls) {
+  Json out = Json::array();
+  for (const PromptPart& part : split_prompt_parts(prompt)) {
+    const std::vector<std::string> texts = PromptSchedule(part.text).texts(calls);
+    Json runs = Json::array();
+    for (size_t call = 0; call < texts.size(); ++call) {
+      if (call == 0 || texts[call] != texts[call - 1])
+        runs.push_back({{"from", call}, {"to", call}, {"text", texts[call]}});
+      runs.back()["to"] = call;
+    }
+    out.push_back({{"weight", part.weight}, {"texts", runs}});
+  }
+  return out;
+}
+
 Json tokenized(const NamedTokenizer& named, const TokenizeCommand& c, const RequestEmbeddings& embeddings) {
   const ModelTokenizer& own = named.own;
   const EmbeddingNames names = embeddings.names(own.tokenizer);
@@ -83,7 +102,8 @@ Json tokenized(const NamedTokenizer& named, const TokenizeCommand& c, const Requ
     prompt.chunks.push_back(std::move(plain.chunk));
     out["left_out"] = plain.cut_text;
   } else {
-    prompt = chunk_prompt(own.tokenizer, extract_lora_tags(c.prompt).text, options);
+    out["parts"] = scheduled(extract_lora_tags(c.prompt).text, c.steps);
+    prompt = chunk_prompt(own.tokenizer, out["parts"][0]["texts"][0]["text"].get<std::string>(), options);
   }
   out["tokens"] = prompt.token_count;
   out["chunks"] = Json::array();
@@ -94,6 +114,14 @@ Json tokenized(const NamedTokenizer& named, const TokenizeCommand& c, const Requ
 
 void print_text(const Json& encoder) {
   const Json& chunks = encoder.at("chunks");
+  const Json parts = encoder.value("parts", Json::array());
+  if (parts.size() > 1 || (!parts.empty() && parts[0].at("texts").size() > 1)) {
+    for (const Json& part : parts)
+      for (const Json& text : part.at("texts"))
+        fmt::print("calls {} to {}, weight {:g}: {}\n", text.at("from").get<int>(), text.at("to").get<int>(),
+                   part.at("weight").get<double>(), printable(text.at("text").get<std::string>(), 1000));
+    fmt::print("the first of these texts:\n");
+  }
   fmt::print("{}: {} tokens in {} chunk{} of {} ids, vocabulary: {}\n",
              encoder.at("encoder").get<std::string>(), encoder.at("tokens").get<int>(), chunks.size(),
              chunks.size() == 1 ? "" : "s", encoder.at("chunk_length").get<int>(),
@@ -144,6 +172,7 @@ void add_tokenize(CLI::App& app) {
       ->type_name("[NAME=]FILE");
   add_text(sub, "--embedding-dir", c->embedding_dir, "where embeddings are found by name")
       ->type_name("FOLDER");
+  add_number(sub, "--steps", c->steps, "calls of the UNet that prompt editing counts by [20]", 1, 2000);
   sub->add_flag("--plain-prompt", c->plain,
                 "no weights, one chunk that is cut: Diffusers' reading of a prompt");
   sub->add_flag("--json", c->json, "print JSON");

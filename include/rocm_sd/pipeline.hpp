@@ -37,6 +37,18 @@ struct LoraUse {
   double te_weight = 1;  // of its changes to the text encoders
 };
 
+// A ControlNet to draw with. What is absent takes its default.
+struct ControlUse {
+  std::string model;  // Diffusers' folder, or a single .safetensors file with Diffusers' or LDM names
+  std::optional<Image> image;         // what it sees; default: the init image
+  std::optional<double> strength;     // factor of what it adds to the UNet, -10..10; default 1
+  std::optional<double> start, end;   // shares of the steps between which it acts; default 0 and 1
+  std::optional<std::string> mode;    // "balanced", or "guess": Diffusers' guess mode; default balanced
+  std::optional<std::string> resize;  // for a picture of another shape: "just", "crop" (the default), "fill"
+  std::optional<std::string>
+      preprocess;  // none (the default), canny[:LOW:HIGH], invert, grey, tile[:FACTOR], inpaint
+};
+
 // Textual inversion: vectors that a name in the prompt, or in the negative prompt, stands for.
 struct EmbeddingUse {
   std::string file;  // path of a .safetensors file
@@ -103,6 +115,9 @@ struct GenerateRequest {
   // Beside those of LoadOptions::embedding_dir. A name counts where the prompts have it, as does ComfyUI's
   // "embedding:name".
   std::vector<EmbeddingUse> embeddings;
+
+  // At most 8, added up. The models stay loaded until a request asks for others, or memory is short.
+  std::vector<ControlUse> controls;
 
   std::optional<Image> init_image;  // image to image, inpainting, instruct-pix2pix
   double strength = 0.75;           // share of the steps that run on an init image, 0..1

@@ -60,6 +60,12 @@ typedef struct {
   const volatile int* cancel; /* may be NULL; another thread sets it to non-zero to stop within a step */
 } rocm_sd_callbacks;
 
+/* Changes whenever a struct or a function of this header does: a program that reads the structs by itself
+ * (ctypes, FFI) compares rocm_sd_abi_version() with the number that it was written for before it calls
+ * anything else. */
+#define ROCM_SD_ABI_VERSION 2
+int rocm_sd_abi_version(void);
+
 const char* rocm_sd_version(void);
 /* The message of this thread's last failure; "" if there was none. Valid until its next failing call. */
 const char* rocm_sd_last_error(void);
@@ -94,6 +100,12 @@ rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* op
 rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option* options,
                                 const rocm_sd_callbacks* callbacks, rocm_sd_result** out);
 
+/* A picture for a ControlNet. */
+typedef struct {
+  int width, height;
+  const uint8_t* rgb; /* [height,width,3], or NULL: none from memory */
+} rocm_sd_control_image;
+
 /* Pictures and noise that a request takes from memory in place of files. */
 typedef struct {
   int width, height;       /* of init_rgb and mask */
@@ -107,6 +119,8 @@ typedef struct {
   size_t init_latents_count;  /* their elements */
   int depth_width, depth_height;
   const uint8_t* depth; /* [depth_height,depth_width], near is bright, for depth models; or NULL */
+  const rocm_sd_control_image* control_images; /* for the first "control" option, the second, ...; or NULL */
+  size_t control_images_count;
 } rocm_sd_inputs;
 
 /* rocm_sd_generate with inputs from memory, which are copied before this returns. inputs may be NULL. */

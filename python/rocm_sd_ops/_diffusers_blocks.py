@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import PATCH, Parameters, Patch, PlainChildren, is_overridden, is_plain, is_watched
+from ._layers import PlainChildren, is_overridden, is_plain, is_watched
+from ._patching import PATCH, Parameters, Patch
 from .attention_processor import RocmSDAttnProcessor, takes_parameters
 
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional
 import torch
 from torch import Tensor, nn
 
-from ._patching import base_of, changes_meaning, is_original, layers_are_pytorchs
+from ._layers import base_of, changes_meaning, is_original, layers_are_pytorchs
 from ._values import Fingerprint, Seen
 from .ops import as_torch_raises
 

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 
+ABI = 2  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
+
+
 class EngineError(RuntimeError):
     """The engine's message; status is its exit code (2 wrong use, 3 file or format, 4 no device, 5 out of memory, ...)."""
 
@@ -41,10 +44,15 @@ class Tensor(ctypes.Structure):
                 ("data", c_void_p)]
 
 
+class ControlImage(ctypes.Structure):
+    _fields_ = [("width", c_int), ("height", c_int), ("rgb", c_void_p)]
+
+
 class Inputs(ctypes.Structure):
     _fields_ = [("width", c_int), ("height", c_int), ("init_rgb", c_void_p), ("mask", c_void_p), ("initial_noise", c_void_p),
                 ("initial_noise_count", c_size_t), ("init_latents", c_void_p), ("init_latents_count", c_size_t),
-                ("depth_width", c_int), ("depth_height", c_int), ("depth", c_void_p)]
+                ("depth_width", c_int), ("depth_height", c_int), ("depth", c_void_p),
+                ("control_images", POINTER(ControlImage)), ("control_images_count", c_size_t)]
 
 
 ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int, c_int, c_double)
@@ -66,9 +74,27 @@ def _library_candidates() -> list[str]:
     return [str(path) for path in found if path.is_file()] + ["librocm_sd.so", "librocm_sd.so.0.1"]
 
 
+def _check_abi(library: ctypes.CDLL, path: str) -> None:
+    """Raises ImportError for a library whose structs are not those of this file: it would read them as something else."""
+    try:
+        library.rocm_sd_version.restype = c_char_p
+        version = library.rocm_sd_version().decode()
+    except AttributeError:
+        raise ImportError(f"{path} is no rocm-sd library: it has no rocm_sd_version()") from None
+    found = getattr(library, "rocm_sd_abi_version", None)
+    number = found() if found is not None else 1  # the first libraries did not say
+    if number == ABI:
+        return
+    what = "an older" if number < ABI else "a newer"
+    raise ImportError(f"{path} is {what} librocm_sd.so than this rocm_sd_ops was made for: its C interface has number {number} (version "
+                      f"{version}), expected {ABI}; install both from one version, or name a fitting library in ROCM_SD_LIBRARY")
+
+
 def open_library(path: str) -> ctypes.CDLL:
-    """The library in this file, its functions with their types. Raises OSError for a file that cannot be loaded."""
+    """The library in this file, its functions with their types. Raises OSError for a file that cannot be loaded, ImportError for one
+    whose C interface is another version's."""
     library = ctypes.CDLL(path)
+    _check_abi(library, path)
     library.rocm_sd_version.restype = library.rocm_sd_last_error.restype = c_char_p
     library.rocm_sd_create.argtypes = [POINTER(Option), POINTER(Callbacks), POINTER(c_void_p)]
     library.rocm_sd_free.argtypes = [c_void_p]
@@ -112,13 +138,13 @@ def engine_version() -> str:
 
 
 def option_list(values: dict[str, Any]) -> ctypes.Array:
-    """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on, a list of LoRAs or
-    embeddings is one option each."""
+    """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on, a list of LoRAs,
+    embeddings or values for ControlNets is one option each."""
     pairs = []
     for name, value in values.items():
         if value is None or value is False:
             continue
-        repeats = name in ("lora", "embedding") and isinstance(value, (list, tuple))
+        repeats = (name in ("lora", "embedding") or name.startswith("control")) and isinstance(value, (list, tuple))
         for one in value if repeats else [value]:
             text = "true" if one is True else ",".join(map(str, one)) if isinstance(one, (list, tuple)) else str(one)
             pairs.append((name.replace("_", "-").encode(), text.encode()))

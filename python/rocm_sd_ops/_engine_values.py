@@ -11,7 +11,7 @@ from typing import Any, Optional, Sequence
 
 import numpy as np
 
-from ._engine_library import Inputs, Picture, Result, Tensor
+from ._engine_library import ControlImage, Inputs, Picture, Result, Tensor
 
 TYPES = {"float32": b"F32", "float16": b"F16", "bfloat16": b"BF16"}
 
@@ -87,7 +87,33 @@ def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
     return np.ascontiguousarray(values)
 
 
-def inputs_of(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any = None) -> tuple[Inputs, list[np.ndarray]]:
+def controls_of(models: Any, images: Any, values: dict[str, Any]) -> tuple[dict[str, list], list[Any]]:
+    """The options of ControlNets, a list for each, and the pictures that lie in memory. values: by option, one for all or a list; None is
+    left out. Raises ValueError where there are more pictures or values than models, or fewer."""
+    names = [os.fspath(model) for model in listed(models)]
+    given = {name: value for name, value in values.items() if value is not None}
+    if not names and (images is not None or given):
+        wanted = ", ".join((["control_image"] if images is not None else []) + list(given))
+        raise ValueError(f"{wanted}: there is no ControlNet: name one with controlnet=, in this call or when the pipeline is made")
+    options: dict[str, list] = {"control": names} if names else {}
+    for name, value in given.items():
+        options[name] = list(value) if isinstance(value, (list, tuple)) else [value] * len(names)
+    pictures = listed(images)
+    for name, held in [*options.items(), ("control_image", pictures or names)]:
+        if len(held) != len(names):
+            raise ValueError(f"{name}: expected {len(names)}, one for each ControlNet, got {len(held)}")
+    files = [path_of(picture) for picture in pictures]
+    if files and all(file is not None for file in files):
+        return options | {"control_image": files}, []
+    if any(file is not None for file in files):  # the engine counts files and pictures in memory apart
+        from PIL import Image
+
+        pictures = [picture if file is None else Image.open(file) for picture, file in zip(pictures, files)]
+    return options, pictures
+
+
+def inputs_of(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any = None,
+              controls: Sequence[Any] = ()) -> tuple[Inputs, list[np.ndarray]]:
     """What the engine takes from memory, and the arrays that must live as long."""
     rgb, grey = _bytes_of(image, "image", 3), _bytes_of(mask, "mask_image", 1)
     made = Inputs()
@@ -111,6 +137,11 @@ def inputs_of(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any
     if near is not None:
         made.depth, (made.depth_height, made.depth_width) = near.ctypes.data, near.shape
         held.append(near)
+    seen = [array for picture in controls if (array := _bytes_of(picture, "control_image", 3)) is not None]
+    if seen:
+        made.control_images = (ControlImage * len(seen))(*[ControlImage(p.shape[1], p.shape[0], p.ctypes.data) for p in seen])
+        made.control_images_count = len(seen)
+        held += seen
     return made, held
 
 

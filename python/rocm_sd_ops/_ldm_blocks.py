@@ -9,7 +9,8 @@ from typing import Any, Callable, Optional
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import Parameters, Patch, base_of, layers_are_pytorchs, put_on
+from ._layers import base_of, layers_are_pytorchs
+from ._patching import Parameters, Patch, put_on
 
 
 def usable(layer: Any, kind: type) -> bool:

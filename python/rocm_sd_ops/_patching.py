@@ -12,72 +12,21 @@ from __future__ import annotations
 import copy
 import copyreg
 import functools
-import os
 import weakref
 from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
+from ._layers import BASE, base_of, changes_meaning
 from ._values import Seen
 from .ops import below
 from .packs import Pack
 
 PATCH = "_rocm_sd_patch"  # attribute of a module whose forward is ours
-_BASE = "_rocm_sd_base"  # attribute of a class of ours: the class that it stands for
 # Methods of models that write new values into weights behind PyTorch's back.
 _REWRITING = ("fuse_lora", "unfuse_lora", "set_adapters", "delete_adapters", "load_lora_adapter", "unload_lora", "load_state_dict",
               "fuse_qkv_projections", "unfuse_qkv_projections")
-
-_PACKAGES = [os.path.dirname(torch.__file__) + os.sep]
-
-
-def _is_original(cls: type) -> bool:
-    """Whether a class of PyTorch's or Diffusers' has the forward that it came with: its code lies in that package."""
-    package = cls.__module__.split(".")[0]
-    code = getattr(getattr(cls, "forward", None), "__code__", None)
-    if code is None:
-        return False
-    if package == "diffusers" and len(_PACKAGES) == 1:
-        import diffusers
-
-        _PACKAGES.append(os.path.dirname(diffusers.__file__) + os.sep)
-    return package not in ("torch", "diffusers") or code.co_filename.startswith(tuple(_PACKAGES))
-
-
-def base_of(cls: type) -> type:
-    """The class that a class of ours stands for; another class is its own."""
-    return cls.__dict__.get(_BASE, cls)
-
-
-def is_original(cls: type) -> bool:
-    """Whether nobody gave the class (or the one that it stands for) another forward."""
-    return _is_original(base_of(cls))
-
-
-# Layers that our forwards compute without calling them, and what of their classes says how they compute.
-_LAYERS = [(cls, name, getattr(cls, name)) for cls, name in (
-    (nn.Linear, "forward"), (nn.Conv2d, "forward"), (nn.Conv2d, "_conv_forward"), (nn.GroupNorm, "forward"), (nn.LayerNorm, "forward"),
-    (nn.SiLU, "forward"), (nn.Module, "__call__"), (nn.Module, "_call_impl"))]
-_AT_IMPORT = all(function.__module__.startswith("torch.") for _, _, function in _LAYERS)
-
-
-def layers_are_pytorchs() -> bool:
-    """Whether PyTorch's layers are what they were: no program replaced a method on a class, or hooked all modules."""
-    for cls, name, function in _LAYERS:
-        if getattr(cls, name) is not function:
-            return False
-    return _AT_IMPORT and (torch.compiler.is_compiling() or not nn.modules.module._has_any_global_hook())
-
-
-def changes_meaning() -> bool:
-    """Whether a mode is on under which PyTorch gives operators another meaning (autocast, forward-mode derivatives, torch.func's
-    transforms, tracing): the model's own code runs then."""
-    if torch.compiler.is_compiling():
-        return torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
-    return (torch._C._is_any_autocast_enabled() or forward_ad._current_level >= 0
-            or torch._C._functorch.peek_interpreter_stack() is not None or torch.jit.is_tracing())
 
 
 class Patch:
@@ -138,7 +87,7 @@ class Patch:
 
 def _ours_in(cls: type) -> type:
     """The class of ours that cls is, or is made on top of; else cls."""
-    return next((c for c in cls.__mro__ if _BASE in c.__dict__), cls)
+    return next((c for c in cls.__mro__ if BASE in c.__dict__), cls)
 
 
 _classes: dict[type, type] = {}  # ours, by what they stand for
@@ -173,7 +122,7 @@ def _class_for(base: type) -> type:
             build, args = copyreg._reconstructor, (base, object, None)  # type: ignore[attr-defined]
         return (build, tuple(base if a is made else a for a in args), state, *rest)
 
-    names: dict[str, Any] = {"forward": forward, "__deepcopy__": __deepcopy__, "__reduce_ex__": __reduce_ex__, _BASE: base,
+    names: dict[str, Any] = {"forward": forward, "__deepcopy__": __deepcopy__, "__reduce_ex__": __reduce_ex__, BASE: base,
                              "__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
     for name in _REWRITING if hasattr(base, "config") or "load_lora_adapter" in dir(base) else ():
         if callable(getattr(base, name, None)):
@@ -197,7 +146,7 @@ def _then_forgetting(base: type, name: str) -> Callable:
 
 def put_on(module: nn.Module, patch: Patch) -> None:
     """Gives the module our forward. A module that has one already keeps the class and gets this patch."""
-    if PATCH not in module.__dict__ and _ours_in(type(module)) is type(module) and _BASE not in type(module).__dict__:
+    if PATCH not in module.__dict__ and _ours_in(type(module)) is type(module) and BASE not in type(module).__dict__:
         module.__class__ = _class_for(type(module))
     module.__dict__[PATCH] = patch
     patch.bind(module)
@@ -206,7 +155,7 @@ def put_on(module: nn.Module, patch: Patch) -> None:
 def take_off(module: nn.Module) -> None:
     """Undoes put_on. A class that somebody made on top of ours stays; its forward is then the plain one."""
     module.__dict__.pop(PATCH, None)
-    if _BASE in type(module).__dict__:
+    if BASE in type(module).__dict__:
         module.__class__ = base_of(type(module))
 
 
@@ -239,7 +188,7 @@ class Switched:
         if self._depth == 0:
             self._before = [module.__dict__.get(PATCH) for module, _ in self._ours]
             for module, patch in self._ours:
-                if _BASE not in type(module).__dict__:
+                if BASE not in type(module).__dict__:
                     module.__class__ = _class_for(type(module))
                 module.__dict__[PATCH] = patch
         self._depth += 1
@@ -259,88 +208,6 @@ class Switched:
         """Drops what the forwards keep of the weights."""
         for _, patch in self._ours:
             patch.forget()
-
-
-def is_watched(attributes: dict) -> bool:
-    """Whether a module with these attributes does more than its class's forward: hooks, offloading, a method of its own."""
-    return bool("forward" in attributes or attributes["_forward_hooks"] or attributes["_forward_pre_hooks"]
-                or attributes["_backward_hooks"] or attributes["_backward_pre_hooks"] or "_hf_hook" in attributes
-                or "_conv_forward" in attributes)
-
-
-def is_overridden(layer: nn.Module) -> bool:
-    """Whether a layer that is being called computes something else than its class says: offloaded weights, a convolution's
-    _conv_forward of its own (seamless tiling), a method replaced on PyTorch's class."""
-    return "_hf_hook" in layer.__dict__ or "_conv_forward" in layer.__dict__ or not layers_are_pytorchs()
-
-
-def is_plain(module: Optional[nn.Module], kind: type) -> bool:
-    """Exactly a `kind` whose own forward is what runs: no LoRA layer around it, no offloading or other hook on it, so that
-    using its parameters directly computes the same."""
-    return (module is not None and base_of(type(module)) is kind and not is_watched(module.__dict__)
-            and layers_are_pytorchs() and module.weight is not None and module.weight.device.type != "meta")
-
-
-class PlainChildren:
-    """The layers of a block whose parameters a forward uses directly, in the order of `kinds` (path: class). What is looked at once
-    is remembered; each call then asks only whether a layer on the way was replaced, hooked or given another forward."""
-
-    def __init__(self, root: nn.Module, kinds: dict[str, type]) -> None:
-        self._kinds = kinds
-        self._seen: tuple = (None, (), None)  # of whom, the way to each layer, the layers: one value, for threads
-        # What the classes between root and the layers compute, if it is what they came with.
-        self._between: dict[str, tuple[type, Any]] = {}
-        for path in kinds:
-            *inner, _ = path.split(".")
-            module, walked = root, ""
-            for key in inner:
-                child = module._modules.get(key)
-                if child is None:
-                    break
-                walked, module = f"{walked}.{key}", child
-                if _is_original(type(child)):
-                    self._between[walked] = (type(child), type(child).forward)
-
-    def of(self, root: nn.Module) -> Optional[tuple]:
-        """The layers, or None where one is not what `kinds` says, or not plain."""
-        if not layers_are_pytorchs():
-            return None
-        if torch.compiler.is_compiling():
-            return self._look(root)[0]
-        of, links, found = self._seen
-        if of is not None and of() is root:
-            for siblings, key, child, kind, attributes, function in links:
-                if (siblings.get(key) is not child or type(child) is not kind or kind.forward is not function
-                        or is_watched(attributes)):
-                    break
-            else:
-                return found
-        found, links = self._look(root)
-        self._seen = (None, (), None) if found is None else (weakref.ref(root), links, found)
-        return found
-
-    def _look(self, root: nn.Module) -> tuple[Optional[tuple], list]:
-        found, links = [], {}
-        for path, kind in self._kinds.items():
-            module, walked = root, ""
-            keys = path.split(".")
-            for depth, key in enumerate(keys):
-                child = module._modules.get(key)
-                if child is None or is_watched(child.__dict__):
-                    return None, []
-                walked = f"{walked}.{key}"
-                cls = type(child)
-                if depth < len(keys) - 1:
-                    between = self._between.get(walked)
-                    if between is None or between[0] is not cls or cls.forward is not between[1]:
-                        return None, []
-                links[walked] = (module._modules, key, child, cls, child.__dict__, cls.forward)
-                module = child
-            weight = module._parameters.get("weight")  # where the forwards take it from
-            if type(module) is not kind or (kind is not nn.SiLU and (weight is None or weight.device.type == "meta")):
-                return None, []
-            found.append(module)
-        return tuple(found), list(links.values())
 
 
 class Parameters:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import ops
-from ._patching import changes_meaning, is_plain
+from ._layers import changes_meaning, is_plain
 from ._values import Seen, SeenText
 
 

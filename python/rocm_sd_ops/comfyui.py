@@ -53,7 +53,7 @@ def make_override(previous: Optional[Callable] = None) -> Callable:
             return previous(func, q, k, v, heads, *args, **kwargs)
         return func(q, k, v, heads, *args, **kwargs)
 
-    override.rocm_sd_override = previous is None  # type: ignore[attr-defined]  # nobody else's is behind it
+    override.rocm_sd_override = previous is None or is_ours(previous)  # type: ignore[attr-defined]  # nobody else's is behind it
     return override
 
 
@@ -122,10 +122,13 @@ class ModelWrapper:
 
 
 def with_wrapper(model: Any, wrapper: ModelWrapper) -> Any:
-    """A clone of a ModelPatcher with the wrapper innermost among those of its kind."""
+    """A clone of a ModelPatcher with the wrapper innermost among those of its kind, in place of one that an earlier node of ours put
+    there: two would keep two engines on the same weights."""
     clone = model.clone()
+    clone.remove_wrappers_with_key(DIFFUSION_MODEL, KEY)
     clone.add_wrapper_with_key(DIFFUSION_MODEL, KEY, wrapper)
     if hasattr(clone, "add_callback_with_key"):
+        clone.remove_callbacks_with_key(_on_load(), KEY)
         clone.add_callback_with_key(_on_load(), KEY, wrapper.forget)
     return clone
 

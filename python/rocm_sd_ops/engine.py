@@ -1,6 +1,6 @@
 """ROCmOptimizedPipeline: the C++ engine behind a call like Diffusers'. It needs librocm_sd.so (ROCM_SD_LIBRARY names it;
-else beside the package's own library, below the build it came from, or where the system's loader looks) and no PyTorch to
-draw: pictures are numpy arrays, which torch.from_numpy takes without a copy.
+else beside the package's own library, below the build it came from, or where the system's loader looks). The package imports
+PyTorch, but nothing of it draws: pictures are numpy arrays, which torch.from_numpy takes without a copy.
 
 The engine is reached through its C interface with ctypes, so that one package serves every CPython and no compiler meets Python's
 own headers; callbacks, live weights, pictures and noise pass as pointers."""
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Union
 
 from ._engine_library import Callbacks, Cancelled, EngineError, ProgressFn, Result, engine_library, engine_version, option_list
-from ._engine_values import (TYPES, EngineOutput, device_name, dtype_name, inputs_of, listed, live_tensors, output_of, path_of, seed_of,
+from ._engine_values import (TYPES, EngineOutput, controls_of, device_name, dtype_name, inputs_of, listed, live_tensors, output_of, path_of, seed_of,
                              write_configs)
 
 __all__ = ["Cancelled", "EngineError", "EngineOutput", "Progress", "ROCmOptimizedPipeline", "engine_library", "engine_version"]
@@ -38,8 +38,9 @@ class ROCmOptimizedPipeline:
                  torch_dtype: Any = None, **options: Any) -> None:
         """options: the command line's model options (vae, taesd, vram_budget, offload, mmap, ...). device and torch_dtype also as
         PyTorch has them. tensors: by component ("unet", "vae", ...) and name, numpy or through DLPack on the host, in place of the
-        folder's weight files; on the CPU they are used where they lie (row-major ones of the type that is computed in). Without a
-        model nothing is loaded: load() does it."""
+        folder's weight files; on the CPU they are used where they lie (row-major ones of the type that is computed in). controlnet: a
+        ControlNet's folder or file, or a list of them, for calls that bring a control_image and name none. Without a model nothing is
+        loaded: load() does it."""
         self._handle = c_void_p()
         self._library = engine_library()
         self._lock = threading.Lock()
@@ -47,6 +48,7 @@ class ROCmOptimizedPipeline:
         self._cancel = c_int(0)
         self._folder: Optional[tempfile.TemporaryDirectory] = None
         self._closed = False
+        self._controlnet = options.pop("controlnet", None)
         self._settings: dict[str, Any] = {"device": device_name(device), "dtype": dtype_name(torch_dtype, dtype), **options}
         self._tensors = tensors or {}
         self._embeddings: dict[str, str] = {}
@@ -165,20 +167,32 @@ class ROCmOptimizedPipeline:
                  num_inference_steps: int = 20, guidance_scale: float = 7.0, num_images_per_prompt: int = 1,
                  seed: int = -1, image: Any = None, mask_image: Any = None, strength: float = 0.75,
                  initial_noise: Any = None, init_latents: Any = None, depth_map: Any = None, output_type: str = "pil",
-                 callback: Optional[Progress] = None, generator: Any = None, **options: Any) -> EngineOutput:
+                 callback: Optional[Progress] = None, generator: Any = None, control_image: Any = None, controlnet: Any = None,
+                 controlnet_conditioning_scale: Any = None, control_guidance_start: Any = None, control_guidance_end: Any = None,
+                 guess_mode: bool = False, control_preprocess: Any = None, control_resize: Any = None,
+                 **options: Any) -> EngineOutput:
         """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
         through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. init_latents: [B,4,height/8,width/8]
         in place of an image, with denoising_start as another pipeline's denoising_end left them. depth_map: grey [H,W] for depth
         models. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
         picture, -1 for a random one. generator: a torch.Generator in place of the seed; a fresh one draws what Diffusers draws with it (its
         seed and noise), and each call takes a number from it, so that the next call draws another picture. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
-        too, and is raised here. options: the command line's (sampler, schedule, clip_skip, ...)."""
+        too, and is raised here. control_image: what the ControlNets see, a picture as `image` for each, or a list; controlnet: their
+        folders or files, by default the constructor's; controlnet_conditioning_scale, control_guidance_start, control_guidance_end and
+        guess_mode as in Diffusers, control_preprocess and control_resize as on the command line, each one value for all or a list.
+        options: the command line's (sampler, schedule, clip_skip, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
         for name, text in (("prompt", prompt), ("negative_prompt", negative_prompt)):
             if text is not None and not isinstance(text, str):  # a list, which Diffusers takes, would be joined to another text
                 raise TypeError(f"{name}: expected a str, got {type(text).__name__}")
-        inputs, held = inputs_of(image, mask_image, initial_noise, init_latents, depth_map)
+        if controlnet is None and control_image is not None:
+            controlnet = self._controlnet
+        controls, control_images = controls_of(controlnet, control_image, {
+            "control_strength": controlnet_conditioning_scale, "control_start": control_guidance_start,
+            "control_end": control_guidance_end, "control_mode": "guess" if guess_mode else None,
+            "control_preprocess": control_preprocess, "control_resize": control_resize})
+        inputs, held = inputs_of(image, mask_image, initial_noise, init_latents, depth_map, control_images)
         with self._alone():
             self._check_open()
             if generator is not None:
@@ -190,7 +204,7 @@ class ROCmOptimizedPipeline:
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
                 "init_image": path_of(image), "mask": path_of(mask_image),
                 "depth": path_of(depth_map), **(dict(mask_downscale="nearest", mask_blend="latents") if mask_image is not None else {}),
-                "strength": strength if image is not None or init_latents is not None else None, **options})
+                "strength": strength if image is not None or init_latents is not None else None, **controls, **options})
             result = POINTER(Result)()
             status, error = self._run(callback, lambda c: self._library.rocm_sd_generate_from(self._handle, wanted, ctypes.byref(inputs),
                                                                                               c, ctypes.byref(result)))

@@ -10,10 +10,10 @@ from torch import nn
 
 from ._diffusers_blocks import (activation_forward, conv_forward, group_norm_forward, image_transformer_forward, resnet_forward,
                                 transformer_forward, upsample_forward)
+from ._layers import base_of, is_original, layers_are_pytorchs
 from ._ldm_blocks import is_ldm, optimize_ldm
 from ._model_forwards import model_forward, vae_half_forward
-from ._patching import (PATCH, Patch, all_modules, base_of, forget_processors, is_original, layers_are_pytorchs, patches, put_on,
-                        take_off)
+from ._patching import PATCH, Patch, all_modules, forget_processors, patches, put_on, take_off
 from .attention_processor import RocmSDAttnProcessor
 
 LEVELS = ("auto", "performance", "memory")

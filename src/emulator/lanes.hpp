@@ -66,65 +66,31 @@ inline uint32_t float_to_bf16(float value) {
 
 // ---- types of operands ----
 
-struct B16 {
-  using T = uint32_t;
-  static constexpr Type type = Type::kB16;
+template <class Value, Type kType>
+struct Lane {
+  using T = Value;
+  static constexpr Type type = kType;
 };
-struct I16 {
-  using T = int32_t;
-  static constexpr Type type = Type::kB16;
-};
-struct F16 {
-  using T = float;
-  static constexpr Type type = Type::kF16;
-};
-struct B32 {
-  using T = uint32_t;
-  static constexpr Type type = Type::kB32;
-};
-struct I32 {
-  using T = int32_t;
-  static constexpr Type type = Type::kB32;
-};
-struct F32 {
-  using T = float;
-  static constexpr Type type = Type::kF32;
-};
-struct B64 {
-  using T = uint64_t;
-  static constexpr Type type = Type::kB64;
-};
-struct I64 {
-  using T = int64_t;
-  static constexpr Type type = Type::kB64;
-};
-struct F64 {
-  using T = double;
-  static constexpr Type type = Type::kF64;
-};
-struct Mask {  // a bit of a scalar, as 0 or 1
-  using T = uint32_t;
-  static constexpr Type type = Type::kMask;
-};
+struct B16 : Lane<uint32_t, Type::kB16> {};
+struct I16 : Lane<int32_t, Type::kB16> {};
+struct F16 : Lane<float, Type::kF16> {};
+struct B32 : Lane<uint32_t, Type::kB32> {};
+struct I32 : Lane<int32_t, Type::kB32> {};
+struct F32 : Lane<float, Type::kF32> {};
+struct B64 : Lane<uint64_t, Type::kB64> {};
+struct I64 : Lane<int64_t, Type::kB64> {};
+struct F64 : Lane<double, Type::kF64> {};
+struct Mask : Lane<uint32_t, Type::kMask> {};  // a bit of a scalar, as 0 or 1
+// Floats that are looked at, not computed with: no mode changes their denormals.
+struct RawF32 : Lane<float, Type::kF32> {};
+struct RawF64 : Lane<double, Type::kF64> {};
+struct HalfBits : Lane<uint32_t, Type::kHalfBits> {};
 template <class Ty>
 constexpr bool kIsFloat = Ty::type == Type::kF16 || Ty::type == Type::kF32 || Ty::type == Type::kF64;
 template <class Ty>
 constexpr int kBits = Ty::type == Type::kB16 || Ty::type == Type::kF16 || Ty::type == Type::kHalfBits ? 16
                       : Ty::type == Type::kB64 || Ty::type == Type::kF64                              ? 64
                                                                                                       : 32;
-// Floats that are looked at, not computed with: no mode changes their denormals.
-struct RawF32 {
-  using T = float;
-  static constexpr Type type = Type::kF32;
-};
-struct RawF64 {
-  using T = double;
-  static constexpr Type type = Type::kF64;
-};
-struct HalfBits {
-  using T = uint32_t;
-  static constexpr Type type = Type::kHalfBits;
-};
 template <class Ty, class Other>
 constexpr bool kSame = false;
 template <class Ty>

@@ -165,22 +165,14 @@ void merge_adapter(const AdapterFile& file, const AdapterModule& module, double 
   decompose(file.values(module, "magnitude"), module.magnitude_on_input, change, strength, shape, weight);
 }
 
-bool AdaptedSource::changes(const std::string& name) const {
-  return std::any_of(uses_.begin(), uses_.end(), [&](const AdapterUse& use) {
-    return use.strength != 0 && use.file->modules(component_).contains(name);
-  });
-}
-
 const std::vector<float>& AdaptedSource::merged(const std::string& name, const Shape& shape) const {
   if (last_name_ == name) return last_;
   last_name_.clear();
   last_.resize(static_cast<size_t>(shape.numel()));
   base_.read(name, shape, DType::kF32, last_.data());
-  for (const AdapterUse& use : uses_) {
-    const auto& modules = use.file->modules(component_);
-    if (const auto module = modules.find(name); module != modules.end())
-      merge_adapter(*use.file, module->second, use.strength, shape, last_.data());
-  }
+  for (const AdapterUse& use : uses_)
+    if (const AdapterModule* module = use.module(component_, name))
+      merge_adapter(*use.file, *module, use.strength, shape, last_.data());
   last_name_ = name;
   return last_;
 }
@@ -200,6 +192,8 @@ void AdaptedSource::read_part(const std::string& name, const Shape& shape, int64
 }
 
 Tensor AdaptedSource::ready(const ParameterSlot& slot, DType dtype, Device& device) const {
+  if (merge_)
+    if (Tensor made = merge_->ready(slot, dtype, device)) return made;
   for (const ParameterSlot::Part& part : slot.parts)
     if (changes(part.name)) return {};
   return base_.ready(slot, dtype, device);

@@ -5,17 +5,11 @@
 #include <mutex>
 #include <vector>
 
+#include "models/adapter_use.hpp"
+#include "models/device_merge.hpp"
 #include "models/parameters.hpp"
-#include "weights/adapter.hpp"
 
 namespace rocm_sd {
-
-// An adapter at work and how strongly: weight + strength * change. One model's part (UNet, text encoder).
-struct AdapterUse {
-  std::shared_ptr<const AdapterFile> file;
-  double strength = 1;
-  friend bool operator==(const AdapterUse&, const AdapterUse&) = default;
-};
 
 // weight [out,in,...] of `shape` in f32, changed in place. Products in f32, scales in double. DoRA's
 // normalisation sees the weight as it is then: adapters before it have changed it.
@@ -25,11 +19,13 @@ void merge_adapter(const AdapterFile& file, const AdapterModule& module, double 
 // The base must outlive the source. Adapters act in their order.
 class AdaptedSource final : public ParameterSource {
  public:
-  AdaptedSource(const ParameterSource& base, Component component, std::vector<AdapterUse> uses)
-      : base_(base), component_(component), uses_(std::move(uses)) {}
+  // merge: makes what it can of a loaded model on its GPU; null: everything is read from the base.
+  AdaptedSource(const ParameterSource& base, Component component, std::vector<AdapterUse> uses,
+                DeviceMerge* merge = nullptr)
+      : base_(base), component_(component), uses_(std::move(uses)), merge_(merge) {}
 
   // Whether any adapter changes this tensor.
-  bool changes(const std::string& name) const;
+  bool changes(const std::string& name) const { return any_changes(uses_, component_, name); }
 
   std::string title() const override { return base_.title(); }
   bool has(const std::string& name) const override { return base_.has(name); }
@@ -47,6 +43,7 @@ class AdaptedSource final : public ParameterSource {
   const ParameterSource& base_;
   Component component_;
   std::vector<AdapterUse> uses_;
+  DeviceMerge* merge_;
   mutable std::mutex mutex_;
   mutable std::string last_name_;
   mutable std::vector<float> last_;

@@ -66,18 +66,26 @@ UNet::UNet(const UNetConfig& config)
 UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
                 DType compute, const WeightFormat& weights) {
   UNet unet(config);
-  unet.held_ = compute;
-  unet.on_host_ = target.products.kind() == DeviceKind::kHost;
-  unet.dtype_ = weights ? compute : product_dtype(target.products, compute, widest(config));
+  unet.choose_types(target, compute, weights);
   unet.update(target, source, weights);
   return unet;
 }
 
-void UNet::update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
-                  const SlotFilter& only) {
+void UNet::choose_types(const LoadTarget& target, DType compute, const WeightFormat& weights) {
+  held_ = compute;
+  on_host_ = target.products.kind() == DeviceKind::kHost;
+  dtype_ = weights ? compute : product_dtype(target.products, compute, widest(config_));
+}
+
+WeightFormat UNet::format_of(const WeightFormat& weights) const {
   WeightFormat format = weights;
   format.short_for_f32 = dtype_ != held_;
-  load_parameters(*this, target.memory, source, dtype_, format, only);
+  return format;
+}
+
+void UNet::update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
+                  const SlotFilter& only) {
+  load_parameters(*this, target.memory, source, dtype_, format_of(weights), only);
 }
 
 // What a model in bf16 computes with more bits: layers that bring much of the prediction's error and do
@@ -100,12 +108,15 @@ void UNet::choose_precisions() {
   for (DownBlock& block : down_) choose(block.resnets, block.attentions, Precision::kSplitInput);
   if (mid_) choose(mid_->resnets, mid_->attentions, Precision::kSplitInput);
   for (UpBlock& block : up_) choose(block.resnets, block.attentions, Precision::kSplitInput);
+  std::vector<std::vector<Transformer>*> finest = {&down_.front().attentions};
+  if (!up_.empty()) finest.push_back(&up_.back().attentions);
+  for (std::vector<Transformer>* transformers : finest)
+    for (Transformer& transformer : *transformers)
+      for (TransformerBlock& block : transformer.blocks) block.ff_in.precision = Precision::kSplitInput;
+  if (up_.empty()) return;
   UpBlock& last = up_.back();
   choose(last.resnets, last.attentions, Precision::kSplit);
   last.resnets.back().conv2.precision = Precision::kSplitInput;
-  for (std::vector<Transformer>* finest : {&down_.front().attentions, &last.attentions})
-    for (Transformer& transformer : *finest)
-      for (TransformerBlock& block : transformer.blocks) block.ff_in.precision = Precision::kSplitInput;
 }
 
 // Thrice the products of every layer, where all together are few.
@@ -186,6 +197,7 @@ void UNet::visit(Visitor& v) {
   v("", time_projections_);
   v("down_blocks", down_);
   v("mid_block", mid_);
+  if (up_.empty()) return;
   v("up_blocks", up_);
   v("conv_norm_out", norm_out_);
   v("conv_out", conv_out_);
@@ -255,37 +267,64 @@ Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
   return linear(ex, both, *added1_, {.act = Activation::kSilu});
 }
 
-Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
-                        const UNetArgs& args) const {
+UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const {
+  return {shifts, &text.keys_values, config_.norm_groups, args.tap};
+}
+
+// The convolutions at either end.
+Tensor UNet::edge_conv(Exec& ex, const Tensor& x, const Conv& layer, const Tensor* residual) const {
+  return conv2d(
+      ex, is_split(layer) ? split_bf16(ex, x, parts_of(layer)) : as_dtype(ex, x, layer.weight.dtype()), layer,
+      {.pad = Padding::same((layer.kernel - 1) / 2),
+       .epilogue = {.residual = residual, .dtype = input_dtype()}});
+}
+
+UNetSkips UNet::encode(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
+                       const UNetArgs& args) const {
   require(latents.rank() == 4 && latents.dim(3) == config_.in_channels && takes(latents.dtype()),
           "unet: expected latents [B,h,w,", config_.in_channels, "] ", dtype_, ", got ", latents.shape(), " ",
           latents.dtype());
   require(shifts.shape() == Shape{latents.dim(0), time_channels()}, "unet: expected time shifts [",
           latents.dim(0), ",", time_channels(), "], got ", shifts.shape());
-  const UNetContext context{shifts, &text.keys_values, config_.norm_groups, args.tap};
-  const DType maps = input_dtype();
-  const auto conv = [&](const Tensor& x, const Conv& layer) {
-    return conv2d(
-        ex, is_split(layer) ? split_bf16(ex, x, parts_of(layer)) : as_dtype(ex, x, layer.weight.dtype()),
-        layer, {.pad = Padding::same((layer.kernel - 1) / 2), .epilogue = {.dtype = maps}});
-  };
-  Tensor x = conv(config_.center_input ? affine(ex, latents, 2, -1) : latents, conv_in_);  // [B,h,w,C0]
+  const UNetContext run = context(shifts, text, args);
+  Tensor x = edge_conv(ex, config_.center_input ? affine(ex, latents, 2, -1) : latents, conv_in_,
+                       args.conv_in_residual);  // [B,h,w,C0]
   show(args.tap, "conv_in", x);
-  std::vector<Tensor> skips = {x};
+  UNetSkips out{{x}, {}};
   for (size_t i = 0; i < down_.size(); ++i)
-    x = down_[i](ex, std::move(x), skips, context, concat("down_blocks.", i));
+    x = down_[i](ex, std::move(x), out.skips, run, concat("down_blocks.", i));
   if (mid_) {
-    x = (*mid_)(ex, std::move(x), context);
+    x = (*mid_)(ex, std::move(x), run);
     show(args.tap, "mid_block", x);
   }
+  out.middle = std::move(x);
+  if (!args.residuals) return out;
+  const UNetSkips& residuals = *args.residuals;
+  require(residuals.skips.size() == out.skips.size(), "unet: expected ", out.skips.size(),
+          " residuals, one for each skip, got ", residuals.skips.size());
+  out.middle = add(ex, out.middle, residuals.middle);
+  for (size_t i = 0; i < out.skips.size(); ++i) out.skips[i] = add(ex, out.skips[i], residuals.skips[i]);
+  return out;
+}
+
+Tensor UNet::decode(Exec& ex, UNetSkips skips, const Tensor& shifts, const TextCache& text,
+                    const UNetArgs& args) const {
+  require<InternalError>(!up_.empty(), "unet: there is no way up");
+  const UNetContext run = context(shifts, text, args);
+  Tensor x = std::move(skips.middle);
   for (size_t i = 0; i < up_.size(); ++i)
-    x = up_[i](ex, std::move(x), skips, context, concat("up_blocks.", i));
+    x = up_[i](ex, std::move(x), skips.skips, run, concat("up_blocks.", i));
   x = group_norm(ex, x, norm_out_,
                  {.groups = static_cast<int>(config_.norm_groups),
                   .eps = norm_out_.eps,
                   .act = Activation::kSilu,
                   .dtype = is_split(conv_out_) ? DType::kF32 : dtype_});
-  return conv(x, conv_out_);  // [B,h,w,out_channels]
+  return edge_conv(ex, x, conv_out_);  // [B,h,w,out_channels]
+}
+
+Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
+                        const UNetArgs& args) const {
+  return decode(ex, encode(ex, latents, shifts, text, args), shifts, text, args);
 }
 
 }  // namespace rocm_sd

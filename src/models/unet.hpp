@@ -24,10 +24,20 @@ struct TimeInputs {
   Tensor guidance_cond;  // [B,config.time_cond_width] (LCM), or empty: zero
 };
 
-struct UNetArgs {
-  const Tap* tap = nullptr;  // "conv_in", "down_blocks.0.resnets.0", "down_blocks.0", "mid_block", ...
+// What the way down leaves for the way up. Maps of input_dtype().
+struct UNetSkips {
+  std::vector<Tensor> skips;  // [B,h,w,C] each in the order of running, that of conv_in first
+  Tensor middle;              // what the way up begins with: the middle block's result
 };
 
+struct UNetArgs {
+  const Tap* tap = nullptr;  // "conv_in", "down_blocks.0.resnets.0", "down_blocks.0", "mid_block", ...
+  // Added to the skips and to the middle (ControlNet, T2I-Adapter): of their number, shapes and type.
+  const UNetSkips* residuals = nullptr;
+  const Tensor* conv_in_residual = nullptr;  // added to what conv_in makes: [B,h,w,C0] in input_dtype()
+};
+
+// Without up blocks in its configuration it is the half that encode() runs: what a ControlNet is a copy of.
 class UNet {
  public:
   explicit UNet(const UNetConfig& config);
@@ -39,6 +49,11 @@ class UNet {
   // or captured with the model must be planned anew.
   void update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
               const SlotFilter& only = {});
+
+  // What load() does before it reads, for a model that this one is a part of: settles the types, and says how
+  // its weights are held then.
+  void choose_types(const LoadTarget& target, DType compute, const WeightFormat& weights);
+  WeightFormat format_of(const WeightFormat& weights) const;
 
   const UNetConfig& config() const { return config_; }
   // The type that it was loaded as: of its matrices.
@@ -68,13 +83,20 @@ class UNet {
   // only: it can be planned and captured.
   Tensor operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
                     const UNetArgs& args = {}) const;
-  // Both in one.
+  // Its two halves: conv_in to the middle block, and the way up. args.residuals are the first half's.
+  UNetSkips encode(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
+                   const UNetArgs& args = {}) const;
+  Tensor decode(Exec& ex, UNetSkips skips, const Tensor& shifts, const TextCache& text,
+                const UNetArgs& args = {}) const;
+  // All in one.
   Tensor operator()(Exec& ex, const Tensor& latents, const TimeInputs& time, const TextCache& text,
                     const UNetArgs& args = {}) const {
     return (*this)(ex, latents, time_shifts(ex, time), text, args);
   }
 
  private:
+  UNetContext context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const;
+  Tensor edge_conv(Exec& ex, const Tensor& x, const Conv& layer, const Tensor* residual = nullptr) const;
   bool takes(DType dtype) const { return dtype == held_ || dtype == dtype_ || dtype == input_dtype(); }
   DType text_dtype() const;  // of the text cache and the attention over it
   void choose_precisions();

@@ -94,6 +94,18 @@ void take(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
     check_size("depth", in.depth_width, in.depth_height);
     request.depth = grey_image(in.depth_width, in.depth_height, in.depth);
   }
+  if (in.control_images_count > request.controls.size())
+    throw UsageError("inputs: control_images: " + std::to_string(in.control_images_count) + " pictures for " +
+                     std::to_string(request.controls.size()) + " \"control\" options");
+  require_argument(in.control_images || in.control_images_count == 0, "control_images");
+  for (size_t i = 0; i < in.control_images_count; ++i) {
+    const rocm_sd_control_image& image = in.control_images[i];
+    if (!image.rgb) continue;
+    check_size("control image", image.width, image.height);
+    const size_t pixels = static_cast<size_t>(image.width) * static_cast<size_t>(image.height);
+    request.controls[i].image =
+        rocm_sd::Image{image.width, image.height, {image.rgb, image.rgb + 3 * pixels}, {}};
+  }
   if (in.init_latents) request.init_latents.assign(in.init_latents, in.init_latents + in.init_latents_count);
   if (in.initial_noise)
     request.initial_noise.assign(in.initial_noise, in.initial_noise + in.initial_noise_count);
@@ -108,6 +120,8 @@ struct Result : rocm_sd_result {
 }  // namespace
 
 extern "C" {
+
+int rocm_sd_abi_version(void) { return ROCM_SD_ABI_VERSION; }
 
 const char* rocm_sd_version(void) {
   static const std::string text = rocm_sd::version();

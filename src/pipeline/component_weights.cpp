@@ -18,9 +18,9 @@ DType Components::dtype_of(Part part) const {
 // A component's tensors with the adapters at work merged into them.
 class Components::Source {
  public:
-  Source(const Components& components, Component component)
+  Source(const Components& components, Component component, DeviceMerge* merge = nullptr)
       : plain_(components.checkpoint->store(component)),
-        adapted_(plain_, component, adapter_uses(components.adapters, component)) {}
+        adapted_(plain_, component, adapter_uses(components.adapters, component), merge) {}
   operator const ParameterSource&() const { return adapted_; }
 
  private:
@@ -28,15 +28,27 @@ class Components::Source {
   AdaptedSource adapted_;
 };
 
-void Components::update(Part part, const std::function<bool(const std::string& name)>& changed) {
-  const SlotFilter only = [&](const ParameterSlot& slot) {
-    return std::any_of(slot.parts.begin(), slot.parts.end(),
-                       [&](const ParameterSlot::Part& tensor) { return changed(tensor.name); });
+void Components::update(Part part, const std::vector<ActiveAdapter>& before) {
+  const auto update_one = [&](Component component, const auto& read) {
+    const std::vector<AdapterUse> old_uses = adapter_uses(before, component),
+                                  uses = adapter_uses(adapters, component);
+    DeviceMerge merge(bases, component, old_uses, uses);
+    const Source source(*this, component, &merge);
+    read(source, [&](const ParameterSlot& slot) {
+      return std::any_of(slot.parts.begin(), slot.parts.end(), [&](const ParameterSlot::Part& tensor) {
+        return any_changes(old_uses, component, tensor.name) || any_changes(uses, component, tensor.name);
+      });
+    });
   };
-  if (part == Part::kUnet) unet->update(load_target(), Source(*this, Component::kUnet), weights, only);
+  if (part == Part::kUnet)
+    update_one(Component::kUnet, [&](const Source& source, const SlotFilter& only) {
+      unet->update(load_target(), source, weights, only);
+    });
   if (part == Part::kText)
     for (TextEncoder& encoder : text)
-      encoder.model.update(loading_device(), Source(*this, encoder.component), only);
+      update_one(encoder.component, [&](const Source& source, const SlotFilter& only) {
+        encoder.model.update(loading_device(), source, only);
+      });
 }
 
 void Components::reload(Part part, DType compute) {
@@ -45,6 +57,7 @@ void Components::reload(Part part, DType compute) {
   switch (part) {
     case Part::kText:
       for (TextEncoder& encoder : text) {
+        bases.drop(encoder.component);
         const ClipConfig config = encoder.model.config();
         const DType stored = compute == encoder.model.dtype() ? encoder.model.stored() : compute;
         encoder.model = ClipTextModel(config);  // the old weights go first: both need not fit
@@ -52,9 +65,11 @@ void Components::reload(Part part, DType compute) {
       }
       break;
     case Part::kUnet: {
+      bases.drop(Component::kUnet);
       const UNetConfig config = unet->config();
       *unet = UNet(config);
       *unet = UNet::load(load_target(), config, source(Component::kUnet), compute, weights);
+      for (const auto& control : controls) load_control(*control);
       break;
     }
     case Part::kVae: {
@@ -76,6 +91,18 @@ void Components::reload(Part part, DType compute) {
     }
   }
   info.dtype = describe_dtype();
+}
+
+std::shared_ptr<LoadedControl> Components::find_control(const std::filesystem::path& path) const {
+  std::error_code error;
+  const auto changed = std::filesystem::last_write_time(path, error);
+  for (const auto& control : controls)
+    if (control->path == path && control->changed == changed) return control;
+  return open_control(path, *checkpoint, unet->config(), downscale(), control_files);
+}
+
+void Components::load_control(LoadedControl& control) const {
+  control.load(load_target(), dtype_of(Part::kUnet), weights);
 }
 
 std::string Components::describe_dtype() const {

@@ -296,9 +296,8 @@ struct Loader {
     info.name = checkpoint().is_folder() ? path.filename().string() : path.stem().string();
     if (info.name.empty()) info.name = path.parent_path().filename().string();  // "models/demo/"
     info.kind = model_kind_name(out.kind);
-    if (out.is_inpainting()) info.kind += " inpainting";
-    if (out.is_depth()) info.kind += " depth";
-    if (out.is_instruct()) info.kind += " instruct-pix2pix";
+    const std::string_view variant = unet_variant(out.unet->config().in_channels);
+    if (!variant.empty()) info.kind += concat(" ", variant);
     info.device = out.device->name();
     info.dtype = out.describe_dtype();
     info.prediction = prediction_name(out.prediction);
@@ -339,6 +338,7 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
                           .tiny_vae = {},
                           .variant = options.variant,
                           .access = options.mmap ? FileAccess::kMap : FileAccess::kRead};
+  out.control_files = {options.variant, files.access};
   files.live = live_components(options.live);
   if (!options.taesd.empty()) files.tiny_vae.emplace_back(options.taesd);
   out.checkpoint = Checkpoint::open(options.model, files);

@@ -11,6 +11,7 @@
 #include "models/unet.hpp"
 #include "models/vae.hpp"
 #include "pipeline/adapters.hpp"
+#include "pipeline/controls.hpp"
 #include "rocm_sd/pipeline.hpp"
 #include "runtime/exec.hpp"
 #include "schedulers/diffusers_config.hpp"
@@ -72,13 +73,22 @@ struct Components {
   bool has_encoder() const { return loaded_encoder || loaded_tiny_encoder; }
   // Reads the part's weights again, for another compute type. The models stay where they are.
   void reload(Part part, DType compute);
-  // Reads again, in the compute type that the part has, what `changed` names: adapters came or went.
-  void update(Part part, const std::function<bool(const std::string& name)>& changed);
+  // Makes anew what `before` or the adapters at work change: on a GPU by its own products where it can, else
+  // read from the files. The weights hold `before`.
+  void update(Part part, const std::vector<ActiveAdapter>& before);
   DType dtype_of(Part part) const;
   std::string describe_dtype() const;  // "bf16, text f16, unet weights int8": the UNet's, then what differs
 
   std::vector<ActiveAdapter> adapters;  // merged into every weight that is read
-  bool loaded_for_offload = false;      // weights lie in host memory until a stage needs them
+  AdapterBases bases;                   // of weights that adapters changed on the device
+  // ControlNets that are loaded: weights of Part::kUnet, which reload() reads again, too.
+  std::vector<std::shared_ptr<LoadedControl>> controls;
+  // A ControlNet of this file: one that is loaded and has not changed since, else opened anew, without its
+  // weights.
+  std::shared_ptr<LoadedControl> find_control(const std::filesystem::path& path) const;
+  void load_control(LoadedControl& control) const;
+  ControlFiles control_files;
+  bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;
   std::optional<VaeEncoder> loaded_encoder;
   std::optional<TaesdEncoder> loaded_tiny_encoder;  // where there is no other

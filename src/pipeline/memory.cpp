@@ -31,7 +31,9 @@ void Pipeline::State::ready(Part part) {
 
 void Pipeline::State::prepare_stages(const ResolvedRequest& r, const TokenRows& rows) {
   const auto tokens = rows.chunks * static_cast<int64_t>(rows.rows[0].front().ids.size());
-  const UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
+  UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
+  for (const auto& control : controls) shape.controls.push_back(&control->model);
+  if (!controls.empty()) shape.picture_height = r.height, shape.picture_width = r.width;
   if (!unet || !(unet->shape() == shape)) {
     unet.reset();  // give the buffers back before the new ones are made
     unet = std::make_unique<UnetStage>(components, arena, shape);
@@ -74,6 +76,7 @@ MemoryPlan Pipeline::State::measure(const ResolvedRequest& r, const TokenRows& r
       out.arena = bytes;
     }
   }
+  out.weights += components.bases.bytes();
   out.vae_bands = static_cast<int>(vae->bands());
   out.offload = residency.offload();
   return out;
@@ -93,6 +96,8 @@ void Pipeline::State::drop_caches() {
   text.forget();
   components.loaded_encoder.reset();
   components.loaded_tiny_encoder.reset();
+  keep_controls(controls);
+  components.bases.clear();
   arena.release();
   scratch.release();
 }
@@ -235,18 +240,11 @@ void Pipeline::State::merge_adapters(std::vector<ActiveAdapter> wanted) {
     if (!whole && old_uses == new_uses) continue;
     if (part == Part::kText) text.forget();
     if (part == Part::kUnet) unet.reset();
-    const auto changed = [&](const std::string& name) {
-      for (const auto* uses : {&old_uses, &new_uses})
-        for (const auto& [component, list] : *uses)
-          for (const AdapterUse& use : list)
-            if (use.file->modules(component).contains(name)) return true;
-      return false;
-    };
     // Weights that wait in host memory are there in every layout that they had: they are read anew.
     if (whole || residency.offload() || !residency.resident(part))
       components.reload(part, components.dtype_of(part));
     else
-      components.update(part, changed);
+      components.update(part, before);
     residency.reloaded(part);
   }
   weights_unsure = false;

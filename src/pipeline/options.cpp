@@ -17,6 +17,8 @@ namespace {
 using Setter = std::function<void(OptionTargets&, std::string_view)>;
 using Request = GenerateRequest;
 
+constexpr size_t kMaxControls = 8;
+
 LoadOptions& load_of(OptionTargets& t) {
   require<UsageError>(t.load != nullptr, "is set when the model is loaded, not here");
   return *t.load;
@@ -65,6 +67,28 @@ Setter number(double Request::* field, double least, double most) {
   return [=](OptionTargets& t, std::string_view v) { request_of(t).*field = parse_number(v, least, most); };
 }
 
+// The n-th time an option of ControlNets is given it belongs to the n-th one: the first that lacks it.
+template <class Lacks>
+ControlUse& control_without(OptionTargets& t, const Lacks& lacks) {
+  std::vector<ControlUse>& controls = request_of(t).controls;
+  for (ControlUse& use : controls)
+    if (lacks(use)) return use;
+  require<UsageError>(controls.size() < kMaxControls, "given more than ", kMaxControls, " times");
+  return controls.emplace_back();
+}
+template <class Value>
+ControlUse& control_without(OptionTargets& t, std::optional<Value> ControlUse::* field) {
+  return control_without(t, [field](const ControlUse& use) { return !(use.*field); });
+}
+Setter control_number(std::optional<double> ControlUse::* field, double least, double most) {
+  return [=](OptionTargets& t, std::string_view v) {
+    control_without(t, field).*field = parse_number(v, least, most);
+  };
+}
+Setter control_text(std::optional<std::string> ControlUse::* field) {
+  return [=](OptionTargets& t, std::string_view v) { control_without(t, field).*field = std::string(v); };
+}
+
 std::vector<double> parse_list(std::string_view list) {
   std::vector<double> out;
   for (;;) {
@@ -86,6 +110,15 @@ bool is_word(std::string_view text) {
 }
 
 constexpr int64_t kMaxSide = 4096;
+
+void set_control_model(OptionTargets& t, std::string_view v) {
+  require<UsageError>(!v.empty(), "expected a file or folder, got an empty text");
+  control_without(t, [](const ControlUse& use) { return use.model.empty(); }).model = v;
+}
+void set_control_image(OptionTargets& t, std::string_view v) {
+  Image image = load_image(std::string(v));
+  control_without(t, &ControlUse::image).image = std::move(image);
+}
 
 void set_latents(Request& request, const std::string& path) {
   constexpr int64_t kDownscale = 8;
@@ -221,6 +254,30 @@ const std::vector<OptionRow>& rows() {
        [](OptionTargets& t, std::string_view v) { request_of(t).depth = load_image(std::string(v)); }},
       {"image-cfg-scale", "", "Image to image", "X", "instruct-pix2pix: how close to the picture [1.5]",
        number(&Request::image_cfg_scale, 0, 100)},
+
+      {"control", "", "ControlNet", "PATH",
+       "model: Diffusers' folder or a .safetensors file; may be given several times, and then the first of "
+       "the options "
+       "below belongs to the first, and so on",
+       set_control_model, true},
+      {"control-image", "", "ControlNet", "FILE", "what it sees: edges, a depth map, ... [the init image]",
+       set_control_image, true},
+      {"control-strength", "", "ControlNet", "X", "factor of what it adds to the UNet [1]",
+       control_number(&ControlUse::strength, -10, 10), true},
+      {"control-start", "", "ControlNet", "X", "share of the steps after which it acts [0]",
+       control_number(&ControlUse::start, 0, 1), true},
+      {"control-end", "", "ControlNet", "X", "share of the steps up to which it acts [1]",
+       control_number(&ControlUse::end, 0, 1), true},
+      {"control-mode", "", "ControlNet", "NAME",
+       "balanced, or guess: not on the negative prompt, and weakest in the first blocks [balanced]",
+       control_text(&ControlUse::mode), true},
+      {"control-resize", "", "ControlNet", "HOW",
+       "a picture of another shape: just (stretched), crop (the middle), fill (with its border's colour) "
+       "[crop]",
+       control_text(&ControlUse::resize), true},
+      {"control-preprocess", "", "ControlNet", "NAME",
+       "none, canny[:LOW:HIGH], invert, grey, tile[:FACTOR], inpaint (of the mask) [none]",
+       control_text(&ControlUse::preprocess), true},
 
       {"tile-size", "", "Tiles", "PX",
        "the UNet over windows of this side, averaged; 0: the whole picture [0]",

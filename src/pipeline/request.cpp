@@ -10,6 +10,7 @@
 #include "base/format.hpp"
 #include "base/utf8.hpp"
 #include "pipeline/infotext.hpp"
+#include "pipeline/prompt_texts.hpp"
 #include "text/chunks.hpp"
 
 namespace rocm_sd {
@@ -153,6 +154,25 @@ MaskDownscale parse_mask_downscale(const std::string& name, const Components& c)
   return name == "area" ? MaskDownscale::kArea : MaskDownscale::kNearest;
 }
 
+// The parts that AND joins are conditions of their own, and so is the negative prompt beside them.
+void resolve_parts(ResolvedRequest& out, const Components& c) {
+  const std::vector<PromptPart> parts = prompt_parts(out.request, out.request.prompt);
+  for (const PromptPart& part : parts) out.part_weights.push_back(part.weight);
+  const int count = static_cast<int>(parts.size());
+  require<UsageError>(count == 1 || !c.is_instruct(), "prompt: AND joins ", count,
+                      " parts; an instruct-pix2pix model takes one");
+  require<UsageError>(count == 1 || out.request.guidance_rescale == 0,
+                      "guidance-rescale: not defined for a prompt of ", count, " parts joined by AND");
+  if (count == 1 && parts[0].weight != 1) {
+    out.warnings.push_back(concat("prompt: it ends in \":", parts[0].weight,
+                                  "\", which is the weight of the whole prompt, as in A1111, and not drawn"));
+    if (!c.takes_guidance()) out.guidance *= parts[0].weight;
+  }
+  out.conditions = c.is_instruct() ? 3 : count > 1 ? 1 + count : out.guidance == 1.0 ? 1 : 2;
+  const bool two_calls = out.sampling.sampler->unet_calls(100) > 150;  // of a step
+  out.text_calls = out.request.steps * (two_calls ? 2 : 1);
+}
+
 // How the scale of guidance acts on this model, and how many conditions the UNet sees.
 void resolve_guidance(ResolvedRequest& out, const Components& c) {
   const double scale = out.request.cfg_scale;
@@ -173,7 +193,7 @@ void resolve_guidance(ResolvedRequest& out, const Components& c) {
         scale == 0 ? ": the negative prompt alone is drawn" : ": the picture goes away from the prompt",
         "; 1 is no guidance"));
   }
-  out.conditions = c.is_instruct() ? 3 : out.guidance == 1.0 ? 1 : 2;
+  resolve_parts(out, c);
 }
 
 // "host: Xeon, 8 threads, AVX2" -> "host: Xeon, AVX2": the picture does not depend on the threads, so neither
@@ -228,13 +248,15 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   out.sampling = plan_sampling(schedule, sampling_request(out, components));
   r.tile_overlap = resolved_tile_overlap(r, components.downscale());
   out.tiles = make_tile_grid(r, out.latent_height, out.latent_width, components.downscale());
+  out.controls = resolve_controls(r);
   cut_schedule(out, schedule);
   resolve_guidance(out, components);
   return out;
 }
 
 std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index,
-                             const std::string& embedding_hashes) {
+                             const std::string& embedding_hashes,
+                             const std::vector<std::shared_ptr<LoadedControl>>& controls) {
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
   Infotext info{r.prompt, r.negative_prompt.value_or(""), {}};
@@ -264,6 +286,8 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
     hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
   if (!hashes.empty()) add("Lora hashes", hashes);
   if (!embedding_hashes.empty()) add("TI hashes", embedding_hashes);
+  for (size_t i = 0; i < controls.size(); ++i)
+    add(concat("ControlNet ", i).c_str(), describe_control(resolved.controls[i], *controls[i]));
   if (varied) {
     add("Variation seed", std::to_string(r.variation_seed + index));
     add("Variation seed strength", number_text(r.variation_strength));

@@ -2,11 +2,22 @@
 #pragma once
 
 #include "pipeline/components.hpp"
+#include "pipeline/control_picture.hpp"
 #include "pipeline/pixels.hpp"
 #include "pipeline/tile_grid.hpp"
 #include "schedulers/sampler.hpp"
+#include "text/prompt_schedule.hpp"
 
 namespace rocm_sd {
+
+// One of the request's ControlNets.
+struct ResolvedControl {
+  std::string model;
+  double strength = 1, start = 0, end = 1;
+  bool guess = false;
+  ControlResize resize = ControlResize::kCrop;
+  ControlPreprocess preprocess;
+};
 
 struct ResolvedRequest {
   GenerateRequest request;        // seeds drawn, sizes set
@@ -15,23 +26,36 @@ struct ResolvedRequest {
   NoiseKind noise = NoiseKind::kPhilox;
   SamplingPlan sampling;
   double strength = 1;  // 1 where there is no init image
-  int conditions = 2;   // per picture in one UNet call: 1, 2, or 3 (instruct-pix2pix)
-  TileGrid tiles;       // of the latents; one that covers them unless the request asks for tiles
+  // Per picture in one UNet call: 1, 2, 3 (instruct-pix2pix), or 1 and one for each part of the prompt.
+  int conditions = 2;
+  std::vector<double> part_weights;  // of the parts that AND joins: one or more
+  int text_calls = 20;               // calls of the UNet that prompt editing counts by: as if strength were 1
+  TileGrid tiles;                    // of the latents; one that covers them unless the request asks for tiles
   double guidance = 7;  // of the conditions; the request's scale but where the model does without
   MaskDownscale mask_downscale = MaskDownscale::kArea;
   bool blends_latents = false;     // after each step, rather than every prediction
   bool samples_posterior = false;  // of the VAE, rather than taking its mean
   std::vector<std::string> warnings;
+  std::vector<ResolvedControl> controls;  // of request.controls, in their order
   bool uses_negative() const { return conditions > 1; }
 };
+
+// control_request.cpp
+std::vector<ResolvedControl> resolve_controls(const GenerateRequest& request);
+// As A1111's extension writes it: "Module: canny, Model: NAME [hash], Weight: 1, ...".
+std::string describe_control(const ResolvedControl& control, const LoadedControl& model);
 
 // Throws UsageError naming the option, what was expected and what came.
 ResolvedRequest resolve_request(const GenerateRequest& request, const Components& components,
                                 const NoiseSchedule& schedule);
 
+// What ControlNet `index` of the request sees, [height,width,3]; bgr: in this order. Throws UsageError.
+std::vector<float> control_pixels(const ResolvedRequest& r, size_t index, bool bgr);
+
 // A1111's infotext for picture `index` of the batch. embedding_hashes: of the embeddings that the prompts
-// name.
+// name. controls: the models of the request's ControlNets, in their order.
 std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index,
-                             const std::string& embedding_hashes);
+                             const std::string& embedding_hashes,
+                             const std::vector<std::shared_ptr<LoadedControl>>& controls = {});
 
 }  // namespace rocm_sd

@@ -20,7 +20,10 @@ void Residency::track(Part part) {
     case Part::kText:
       for (TextEncoder& encoder : components_.text) add(encoder.model);
       return;
-    case Part::kUnet: add(*components_.unet); return;
+    case Part::kUnet:
+      add(*components_.unet);
+      for (const auto& control : components_.controls) track_control(*control);
+      return;
     case Part::kVae:
       if (components_.vae) add(*components_.vae);
       if (components_.tiny_vae) add(*components_.tiny_vae);
@@ -28,6 +31,27 @@ void Residency::track(Part part) {
       follow_encoder();
       return;
   }
+}
+
+void Residency::track_control(LoadedControl& control) {
+  const auto visit = [&model = control.model](Visitor& v) { model.visit(v); };
+  entries_.push_back(
+      {Part::kUnet, std::make_unique<ParkedModel>(visit, *components_.device), false, &control});
+}
+
+void Residency::controls_changed() {
+  const auto& now = components_.controls;
+  std::erase_if(entries_, [&](const Entry& entry) {
+    return entry.control &&
+           std::none_of(now.begin(), now.end(), [&](const auto& c) { return c.get() == entry.control; });
+  });
+  for (const auto& control : now) {
+    const auto known = [&](const Entry& entry) { return entry.control == control.get(); };
+    if (std::any_of(entries_.begin(), entries_.end(), known)) continue;
+    track_control(*control);
+    if (offload_) entries_.back().model->park();
+  }
+  moved_[static_cast<size_t>(Part::kUnet)] = true;
 }
 
 // The encoder is loaded when a picture is first given, long after the decoder.

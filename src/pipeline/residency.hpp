@@ -23,6 +23,8 @@ class Residency {
   // part's weights lie elsewhere than when it was last asked for: what was planned with them must be planned
   // anew.
   bool need(Part part);
+  // components.controls are others than before; those that went are still alive.
+  void controls_changed();
   // The part's models were loaded anew.
   void reloaded(Part part);
   bool resident(Part part) const;
@@ -34,8 +36,10 @@ class Residency {
     Part part;
     std::unique_ptr<ParkedModel> model;
     bool encoder = false;
+    const LoadedControl* control = nullptr;
   };
   void track(Part part);
+  void track_control(LoadedControl& control);
   void follow_encoder();
 
   Components& components_;

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "kernels/step/blend.hpp"
 #include "kernels/step/step.hpp"
+#include "pipeline/control_picture.hpp"
 #include "pipeline/pixels.hpp"
 #include "pipeline/state.hpp"
 #include "runtime/gpu.hpp"
@@ -33,12 +34,12 @@ std::vector<std::vector<float>> size_conditions(const ResolvedRequest& r, bool r
                        q.negative_target_width.value_or(positive.target_width)};
   std::vector<std::vector<float>> out;
   for (int c = 0; c < r.conditions; ++c) {
-    const bool last = c + 1 == r.conditions;
-    const Sizes& s = last ? positive : negative;
+    const bool is_part = c + static_cast<int>(r.part_weights.size()) >= r.conditions;
+    const Sizes& s = is_part ? positive : negative;
     std::vector<double> ids = {static_cast<double>(s.original_height), static_cast<double>(s.original_width),
                                static_cast<double>(s.top), static_cast<double>(s.left)};
     if (refiner)
-      ids.push_back(last ? q.aesthetic_score : q.negative_aesthetic_score);
+      ids.push_back(is_part ? q.aesthetic_score : q.negative_aesthetic_score);
     else
       ids.insert(ids.end(), {static_cast<double>(s.target_height), static_cast<double>(s.target_width)});
     out.emplace_back(ids.begin(), ids.end());
@@ -104,15 +105,35 @@ TextStates Pipeline::State::encode_text(const TokenRows& rows, const ResolvedReq
   }
 }
 
+// What the request asks of each ControlNet, its picture as the model reads it.
+std::vector<ControlSetting> Pipeline::State::control_settings(const ResolvedRequest& r) const {
+  std::vector<ControlSetting> out;
+  for (size_t i = 0; i < controls.size(); ++i) {
+    const ResolvedControl& c = r.controls[i];
+    out.push_back({c.strength, c.start, c.end, c.guess, control_pixels(r, i, controls[i]->config.bgr)});
+  }
+  return out;
+}
+
+void Pipeline::State::use_text(const ResolvedRequest& r, const TextStates& states, size_t call,
+                               const CancelCheck* cancel) {
+  const std::vector<int64_t>& prompts = rows.prompts_at(call);
+  if (prompts == prompts_at_work) return;
+  unet->set_text(states, prompts, size_conditions(r, components.kind == ModelKind::kSdxlRefiner),
+                 profiler.get(), cancel);
+  prompts_at_work = prompts;
+}
+
 // The UNet on the device, with everything that stays the same from step to step.
 void Pipeline::State::prepare_unet(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
                                    const CancelCheck* cancel) {
   prepare_stages(r, rows);
   ready(Part::kUnet);
-  unet->set_text(states, size_conditions(r, components.kind == ModelKind::kSdxlRefiner), profiler.get(),
-                 cancel);
+  prompts_at_work.clear();
+  use_text(r, states, 0, cancel);
   if (!init.extra.empty() && r.request.tile_size == 0) unet->set_extra_channels(init.extra);
   unet->set_guidance(r.request.cfg_scale);
+  if (!controls.empty()) unet->set_controls(control_settings(r), profiler.get(), cancel);
   std::vector<double> timesteps;
   for (const NoiseLevel& level : r.sampling.schedule.levels)
     if (level.sigma > 0) timesteps.push_back(level.timestep);
@@ -125,6 +146,7 @@ SamplerHooks Pipeline::State::sampler_hooks(const ResolvedRequest& r, const Call
   hooks.on_step = [this, &callbacks, begin,
                    pace = std::make_shared<Pace>(*components.device)](const StepReport& report) {
     note_memory();
+    unet->set_progress(report.step, report.total);
     pace->step();
     // What overflows does so at once, as a rule: the other steps would be wasted.
     if (report.step == 1) {
@@ -161,7 +183,7 @@ std::vector<float> Pipeline::State::sample(const ResolvedRequest& r, const TextS
     prepare_unet(r, states, init, cancel);
     NotFinite bad;
     try {
-      std::vector<float> latents = run_steps(r, init, callbacks);
+      std::vector<float> latents = run_steps(r, states, init, callbacks);
       bad = {count_nonfinite(latents), static_cast<int64_t>(latents.size())};
       if (bad.count == 0) return latents;
     } catch (const NotFinite& found) {
@@ -169,7 +191,8 @@ std::vector<float> Pipeline::State::sample(const ResolvedRequest& r, const TextS
     }
     const DType dtype = components.dtype_of(Part::kUnet);
     require<GenerationError>(widen(Part::kUnet, "the UNet"), "sampling: ", bad.count, " of ", bad.of,
-                             " latent values are not finite in ", dtype, "; are the weights damaged?");
+                             " latent values are not finite in ", dtype, "; are the weights damaged",
+                             controls.empty() ? "?" : ", or those of a ControlNet?");
   }
 }
 
@@ -193,8 +216,8 @@ Tensor Pipeline::State::first_latents(Exec& ex, const ResolvedRequest& r, const 
   return start_from_latents(ex, r.sampling, tensor_from(device, shape, init.latents.data()), noise);
 }
 
-std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const InitImage& init,
-                                              const Callbacks& callbacks) {
+std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const TextStates& states,
+                                              const InitImage& init, const Callbacks& callbacks) {
   const GenerateRequest& q = r.request;
   const CancelCheck* cancel = callbacks.cancelled ? &callbacks.cancelled : nullptr;
   const auto begin = Clock::now();
@@ -213,7 +236,9 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const In
   std::optional<TiledUnet> tiled;
   if (q.tile_size > 0)
     tiled.emplace(*components.device, *unet, r.tiles, q.batch, r.latent_height, r.latent_width, init.extra);
+  size_t call = 0;
   const auto predict = [&](Exec& e, const Tensor& x, double t) {
+    use_text(r, states, call++, cancel);
     return tiled ? (*tiled)(e, x, t, profiler.get(), cancel) : unet->step(e, x, t, profiler.get(), cancel);
   };
   const Denoiser denoiser(predict, {.prediction = components.prediction,
@@ -221,10 +246,14 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const In
                                     .cfg_scale = r.guidance,
                                     .image_cfg_scale = q.image_cfg_scale,
                                     .instruct = components.is_instruct(),
+                                    .part_weights = r.part_weights,
                                     .guidance_rescale = q.guidance_rescale,
                                     .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
   SamplerHooks hooks = sampler_hooks(r, callbacks, begin);
+  const auto& sampled = r.sampling.schedule;
+  unet->set_progress(
+      0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));
   // An inpainting model sees the picture and the mask itself.
   if (init.latent_mask.empty() || components.is_inpainting())
     return to_floats(*components.device, run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks));
@@ -266,7 +295,7 @@ GenerateResult Pipeline::State::generate(const ResolvedRequest& r, const Callbac
     begin = Clock::now();
   };
 
-  rows = text.tokenise(r.request, r.uses_negative());
+  rows = text.tokenise(r);
   result.warnings = r.warnings;
   result.warnings.insert(result.warnings.end(), rows.warnings.begin(), rows.warnings.end());
   device_peak = 0;
@@ -292,7 +321,8 @@ GenerateResult Pipeline::State::generate(const ResolvedRequest& r, const Callbac
     Image image = decode(r, {from, from + per_image}, cancel);
     if (!init.mask.empty()) image = composite(image, init.pixels, init.mask);
     const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
-    result.pictures.push_back({std::move(image), seed, describe_picture(r, components, i, hashes), {}});
+    result.pictures.push_back(
+        {std::move(image), seed, describe_picture(r, components, i, hashes, controls), {}});
     if (r.request.keep_latents || r.request.denoising_end)
       result.pictures.back().latents = exchanged_latents(r, {from, from + per_image});
     report("decode", i + 1, r.request.batch);

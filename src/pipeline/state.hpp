@@ -75,6 +75,11 @@ struct Pipeline::State {
   // is touched.
   void use_loras(const GenerateRequest& request);
 
+  // Loads the request's ControlNets. Those of earlier requests stay until others are asked for, or memory is
+  // short.
+  void use_controls(const ResolvedRequest& r);
+  std::vector<std::shared_ptr<LoadedControl>> controls;  // one for each of the request's, in their order
+
   // Memory (memory.cpp).
   uint64_t vram_budget = 0;  // as asked for; 0: what the device has free
   int64_t vae_bands = 1;
@@ -107,6 +112,8 @@ struct Pipeline::State {
  private:
   void merge_adapters(std::vector<ActiveAdapter> wanted);
   void prepare_stages(const ResolvedRequest& r, const TokenRows& rows);
+  void set_controls(const std::vector<std::shared_ptr<LoadedControl>>& wanted);
+  void keep_controls(const std::vector<std::shared_ptr<LoadedControl>>& kept);
   MemoryPlan measure(const ResolvedRequest& r, const TokenRows& rows);
   MemoryPlan choose_bands(const ResolvedRequest& r, const TokenRows& rows, const MemoryPlan& whole,
                           uint64_t most);
@@ -123,20 +130,25 @@ struct Pipeline::State {
                                     const std::vector<float>& noise, const CancelCheck* cancel);
   std::vector<std::vector<float>> extra_channels(const ResolvedRequest& r, const InitImage& init,
                                                  const std::vector<float>& noise, const CancelCheck* cancel);
+  std::vector<ControlSetting> control_settings(const ResolvedRequest& r) const;
   void prepare_unet(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
                     const CancelCheck* cancel);
   std::vector<float> sample(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
                             const Callbacks& callbacks);
   Tensor first_latents(Exec& ex, const ResolvedRequest& r, const InitImage& init,
                        const std::vector<float>& start, const Shape& shape);
-  std::vector<float> run_steps(const ResolvedRequest& r, const InitImage& init, const Callbacks& callbacks);
+  // The text of the UNet's call number `call`, where another one was at work.
+  void use_text(const ResolvedRequest& r, const TextStates& states, size_t call, const CancelCheck* cancel);
+  std::vector<float> run_steps(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
+                               const Callbacks& callbacks);
   Image decode(const ResolvedRequest& r, const std::vector<float>& latents, const CancelCheck* cancel);
   SamplerHooks sampler_hooks(const ResolvedRequest& r, const Callbacks& callbacks, Clock::time_point begin);
   void keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask, const Tensor& clean,
                      const std::vector<float>& start);
 
-  TokenRows rows;               // of the request at work
-  bool weights_unsure = false;  // merging adapters did not end: the parts are to be read whole
+  TokenRows rows;                        // of the request at work
+  std::vector<int64_t> prompts_at_work;  // TokenRows::prompts_at that the UNet has
+  bool weights_unsure = false;           // merging adapters did not end: the parts are to be read whole
 };
 
 }  // namespace rocm_sd

@@ -24,21 +24,6 @@ void warn_once(std::vector<std::string>& warnings, std::string text) {
     warnings.push_back(std::move(text));
 }
 
-// Tags are taken out, so that they are not drawn as words. LoRAs of the prompt are at work by then
-// (adapters.hpp); what has no effect is named.
-std::string without_tags(const std::string& prompt, bool negative, std::vector<std::string>& warnings) {
-  const PromptTags tags = extract_lora_tags(prompt);
-  if (negative)
-    for (const LoraTag& lora : tags.loras)
-      warn_once(warnings, concat("<lora:", printable(lora.name),
-                                 "> has no effect in the negative prompt: put it into the prompt"));
-  for (const std::string& tag : tags.unknown)
-    warn_once(warnings,
-              concat("<", printable(tag),
-                     "> in the prompt has no effect: of tags in angle brackets only <lora:...> is known"));
-  return tags.text;
-}
-
 // Prompts of different lengths: each one's chunks are repeated to a common number. Keys that all come equally
 // often leave a softmax as it is, so every prompt acts as if it were alone, as in A1111, where they are apart
 // in UNet calls of their own.
@@ -79,6 +64,12 @@ bool has_word(std::string_view text, std::string_view word) {
   return false;
 }
 
+// Rows that a program takes at once: prompts of more go through it several times.
+int64_t slice_rows(const TokenRows& rows) {
+  constexpr int64_t kMost = 64;
+  return std::min(rows.count(), kMost);
+}
+
 // Rows of the table of vectors that a program is made for: few programs serve many prompts.
 int64_t vector_capacity(const TokenRows& rows) { return (rows.vectors + 15) / 16 * 16; }
 
@@ -89,31 +80,28 @@ void upload_ints(Device& device, const Tensor& tensor, const std::vector<T>& val
 
 }  // namespace
 
-TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative) const {
-  const std::string negative = request.negative_prompt.value_or("");
-  const auto second = [](const std::optional<std::string>& own, const std::string& first) {
-    return own && !own->empty() ? *own : first;
-  };
-  // [encoder][prompt]
-  const std::vector<std::vector<std::string>> texts = {
-      {negative, request.prompt},
-      {second(request.negative_prompt_2, negative), second(request.prompt_2, request.prompt)}};
-  for (const auto& both : texts)
-    for (const std::string& text : both)
-      require<UsageError>(text.size() <= 4 * kMaxPromptChars, "prompt: ", text.size(), " bytes, at most ",
-                          kMaxPromptChars, " characters are accepted");
+TokenRows TextStage::tokenise(const ResolvedRequest& resolved) const {
+  const GenerateRequest& request = resolved.request;
+  const std::string none;
+  for (const std::string* text : {&request.prompt, request.prompt_2 ? &*request.prompt_2 : &none,
+                                  request.negative_prompt ? &*request.negative_prompt : &none,
+                                  request.negative_prompt_2 ? &*request.negative_prompt_2 : &none})
+    require<UsageError>(text->size() <= 4 * kMaxPromptChars, "prompt: ", text->size(), " bytes, at most ",
+                        kMaxPromptChars, " characters are accepted");
+  PromptTexts prompts = prompt_texts(resolved);
   TokenRows out;
-  const size_t first_prompt = with_negative ? 0 : 1;
-  out.prompts = with_negative ? 2 : 1;
-  out.zero_negative = with_negative && components_.zero_absent_negative && !request.negative_prompt &&
-                      !request.negative_prompt_2;
+  out.prompts = static_cast<int64_t>(prompts.texts.size());
+  out.calls = std::move(prompts.calls);
+  out.warnings = std::move(prompts.warnings);
+  out.zero_negative = resolved.uses_negative() && components_.zero_absent_negative &&
+                      !request.negative_prompt && !request.negative_prompt_2;
   if (components_.text.size() == 1 && (request.prompt_2 || request.negative_prompt_2))
     warn_once(out.warnings, "prompt-2, negative-prompt-2: no effect: this model has one text encoder");
 
   RequestEmbeddings embeddings(embeddings_, request.embeddings);
   for (const std::string& name : embeddings_.pickles())
-    for (const auto& both : texts)
-      if (has_word(both[0], name) || has_word(both[1], name))
+    for (const PromptText& text : prompts.texts)
+      if (has_word(text.first, name) || has_word(text.second, name))
         warn_once(out.warnings, concat("embedding-dir: ", printable(name),
                                        " is a pickle (.pt, .bin), which is not "
                                        "read: its name counts as words; expected .safetensors"));
@@ -123,14 +111,12 @@ TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative
     const EmbeddingNames names = embeddings.names(encoder.tokenizer);
     ChunkOptions options = chunk_options(encoder);
     options.embeddings = &names;
-    std::vector<ChunkedPrompt>& prompts = chunked.emplace_back();
-    for (size_t p = first_prompt; p < 2; ++p) {
-      const std::string& text = texts[e][p];
-      if (request.plain_prompt)
-        prompts.push_back(plain_prompt(encoder, sanitize_utf8(text), options, out.warnings));
-      else
-        prompts.push_back(chunk_prompt(encoder.tokenizer, without_tags(text, p == 0, out.warnings), options));
-      for (PromptChunk& chunk : prompts.back().chunks) {
+    std::vector<ChunkedPrompt>& own = chunked.emplace_back();
+    for (const PromptText& prompt : prompts.texts) {
+      const std::string& text = e == 0 ? prompt.first : prompt.second;
+      own.push_back(request.plain_prompt ? plain_prompt(encoder, text, options, out.warnings)
+                                         : chunk_prompt(encoder.tokenizer, text, options));
+      for (PromptChunk& chunk : own.back().chunks) {
         for (const InsertedVector& inserted : chunk.inserted)
           if (const auto name = static_cast<size_t>(inserted.name); names.is_vocabulary_word(name))
             warn_once(out.warnings, concat("embedding ", printable(names.names()[name]),
@@ -166,7 +152,7 @@ TokenRows TextStage::tokenise(const GenerateRequest& request, bool with_negative
 }
 
 bool TextStage::planned(const TokenRows& rows, int clip_skip) const {
-  return rows.count() == prepared_rows_ && rows.prompts == prepared_prompts_ && clip_skip == prepared_skip_ &&
+  return slice_rows(rows) == prepared_rows_ && clip_skip == prepared_skip_ &&
          vector_capacity(rows) == prepared_vectors_;
 }
 
@@ -177,7 +163,7 @@ void TextStage::forget() {
 
 void TextStage::prepare(const TokenRows& rows, int clip_skip) {
   if (planned(rows, clip_skip)) return;
-  const int64_t count = rows.count();
+  const int64_t count = slice_rows(rows);
   forget();
   encoders_.resize(components_.text.size());
   Device& device = *components_.device;
@@ -190,9 +176,9 @@ void TextStage::prepare(const TokenRows& rows, int clip_skip) {
     encoder.states = make_tensor(device, {count, tokens, config.width}, DType::kF32);
     if (text.masks_padding) encoder.mask = make_tensor(device, {count, 1, 1, tokens}, DType::kF32);
     if (text.pooled) {
-      encoder.pooled_rows = make_tensor(device, {rows.prompts, 1}, DType::kI32);
-      encoder.pooled = make_tensor(
-          device, {rows.prompts, config.projection > 0 ? config.projection : config.width}, DType::kF32);
+      encoder.pooled_rows = make_tensor(device, {count, 1}, DType::kI32);
+      encoder.pooled =
+          make_tensor(device, {count, config.projection > 0 ? config.projection : config.width}, DType::kF32);
     }
     if (const int64_t capacity = vector_capacity(rows); capacity > 0) {
       encoder.vectors = make_tensor(device, {capacity, config.width}, text.model.table_dtype());
@@ -215,7 +201,6 @@ void TextStage::prepare(const TokenRows& rows, int clip_skip) {
         });
   }
   prepared_rows_ = count;
-  prepared_prompts_ = rows.prompts;
   prepared_vectors_ = vector_capacity(rows);
   prepared_skip_ = clip_skip;
 }
@@ -239,7 +224,7 @@ uint64_t TextStage::buffer_bytes() const {
 }
 
 // The vectors of the prompts' embeddings, and which places of the rows they take.
-void TextStage::upload_embeddings(const TokenRows& rows, size_t e) {
+void TextStage::upload_embeddings(const TokenRows& rows, size_t e, Slice slice) {
   Encoder& encoder = encoders_[e];
   if (!encoder.vectors) return;
   const TextEncoder& text = components_.text[e];
@@ -255,45 +240,60 @@ void TextStage::upload_embeddings(const TokenRows& rows, size_t e) {
   std::vector<int32_t> places(static_cast<size_t>(encoder.rows.numel()));
   std::iota(places.begin(), places.end(), 0);
   const auto tokens = static_cast<size_t>(encoder.rows.dim(1));
-  for (size_t r = 0; r < rows.rows[e].size(); ++r)
-    for (const InsertedVector& inserted : rows.rows[e][r].inserted)
+  for (size_t r = 0; r < slice.size(); ++r)
+    for (const InsertedVector& inserted : slice[r].inserted)
       places[r * tokens + static_cast<size_t>(inserted.position)] = static_cast<int32_t>(
           encoder.rows.numel() + rows.embeddings[static_cast<size_t>(inserted.name)].first + inserted.vector);
   upload_ints(*components_.device, encoder.rows, places);
 }
 
-// What the programs of encoder e read, from the rows.
-void TextStage::upload_inputs(const TokenRows& rows, size_t e) {
+// What the program of encoder e reads, from the slice of the rows; what is behind it stays as it was.
+void TextStage::upload_inputs(const TokenRows& rows, size_t e, Slice slice) {
   Encoder& encoder = encoders_[e];
   Device& device = *components_.device;
-  const auto tokens = static_cast<int64_t>(rows.rows[e].front().ids.size());
+  const int64_t tokens = encoder.ids.dim(1);
   std::vector<int32_t> ids;
   std::vector<float> mask;
-  for (const PromptChunk& chunk : rows.rows[e]) {
+  const auto add = [&](const PromptChunk& chunk) {
     ids.insert(ids.end(), chunk.ids.begin(), chunk.ids.end());
     for (int64_t t = 0; t < tokens; ++t)
       mask.push_back(t <= chunk.eos_position ? 0.0f : -std::numeric_limits<float>::infinity());
-  }
+  };
+  for (const PromptChunk& chunk : slice) add(chunk);
+  while (static_cast<int64_t>(ids.size()) < encoder.ids.numel()) add(slice.back());
   upload_ints(device, encoder.ids, ids);
-  upload_embeddings(rows, e);
+  upload_embeddings(rows, e, slice);
   if (encoder.mask) upload(device, encoder.mask, mask.data(), encoder.mask.numel());
-  if (!components_.text[e].pooled) return;
-  // Of each prompt's first chunk, as A1111 pools.
-  const std::vector<int32_t> all = pooled_rows(components_.text[e].model.config(), ids, tokens);
-  std::vector<int32_t> first;
-  size_t row = 0;
-  for (const int64_t chunks : rows.prompt_chunks) {
-    first.push_back(all[row]);
-    row += static_cast<size_t>(chunks);
+  if (components_.text[e].pooled)
+    upload_ints(device, encoder.pooled_rows, pooled_rows(components_.text[e].model.config(), ids, tokens));
+}
+
+TextStage::RowStates TextStage::run_rows(const TokenRows& rows, size_t e, Profiler* profiler,
+                                         const CancelCheck* cancel) {
+  Encoder& encoder = encoders_[e];
+  Device& device = *components_.device;
+  const Slice all = rows.rows[e];
+  RowStates out;
+  const auto take = [&](const Tensor& from, size_t count, std::vector<float>& to) {
+    const std::vector<float> values = to_floats(device, from);
+    const auto used = static_cast<ptrdiff_t>(values.size() / static_cast<size_t>(from.dim(0)) * count);
+    to.insert(to.end(), values.begin(), values.begin() + used);
+  };
+  const auto most = static_cast<size_t>(encoder.ids.dim(0));
+  for (size_t begin = 0; begin < all.size(); begin += most) {
+    const Slice slice = all.subspan(begin, std::min(most, all.size() - begin));
+    upload_inputs(rows, e, slice);
+    encoder.program->run(profiler, cancel);
+    take(encoder.states, slice.size(), out.states);
+    if (encoder.pooled) take(encoder.pooled, slice.size(), out.pooled);
   }
-  upload_ints(device, encoder.pooled_rows, first);
+  return out;
 }
 
 TextStates TextStage::encode(const TokenRows& rows, const GenerateRequest& request, Profiler* profiler,
                              const CancelCheck* cancel) {
   plan(rows, request.clip_skip);
   const Emphasis emphasis = emphasis_from_name(request.emphasis);
-  Device& device = *components_.device;
   const auto per_chunk = static_cast<int64_t>(rows.rows[0].front().ids.size());
   TextStates out{.prompts = rows.prompts, .tokens = rows.chunks * per_chunk, .states = {}, .pooled = {}};
   for (const TextEncoder& encoder : components_.text) out.width += encoder.model.config().width;
@@ -301,14 +301,14 @@ TextStates TextStage::encode(const TokenRows& rows, const GenerateRequest& reque
 
   int64_t column = 0;
   for (size_t e = 0; e < encoders_.size(); ++e) {
-    Encoder& encoder = encoders_[e];
     const ClipConfig& config = components_.text[e].model.config();
-    upload_inputs(rows, e);
-    encoder.program->run(profiler, cancel);
-    std::vector<float> states = to_floats(device, encoder.states);  // [rows,tokens,width]
+    RowStates made = run_rows(rows, e, profiler, cancel);
+    std::vector<float>& states = made.states;
     const auto row_size = static_cast<size_t>(per_chunk * config.width);
     for (size_t r = 0; r < rows.rows[e].size(); ++r)
       apply_token_weights(&states[r * row_size], per_chunk, config.width, rows.rows[e][r].weights, emphasis);
+    const bool pooled = components_.text[e].pooled;
+    if (pooled) out.pooled_width = encoders_[e].pooled.dim(1);
     int64_t first_row = 0;
     for (int64_t p = 0; p < rows.prompts; ++p) {
       const int64_t own = rows.prompt_chunks[static_cast<size_t>(p)];
@@ -318,13 +318,12 @@ TextStates TextStage::encode(const TokenRows& rows, const GenerateRequest& reque
                     config.width,
                     &out.states[static_cast<size_t>((p * out.tokens + token) * out.width + column)]);
       }
+      // Of each prompt's first chunk, as A1111 pools.
+      const auto first = made.pooled.begin() + (pooled ? first_row * out.pooled_width : 0);
+      if (pooled) out.pooled.insert(out.pooled.end(), first, first + out.pooled_width);
       first_row += own;
     }
     column += config.width;
-    if (components_.text[e].pooled) {
-      out.pooled = to_floats(device, encoder.pooled);
-      out.pooled_width = encoder.pooled.dim(1);
-    }
   }
   if (rows.zero_negative) {
     std::fill_n(out.states.begin(), out.tokens * out.width, 0.0f);

@@ -69,6 +69,7 @@ void TiledUnet::gather(Exec& ex, const Tensor& scaled_input, int64_t first, cons
       for (int64_t n = 0; n < images_; ++n) {
         const int64_t row = (k * grid_.batch + g) * images_ + n;
         copy_into(ex, cut(scaled_input, k * images_ + n, window), input.narrow(0, row, 1));
+        for (const auto& control : stage_.controls()) control->cut_hint(ex, row, window.row, window.col);
         if (extra_)
           copy_into(ex, cut(extra_, k * images_ + n, window), stage_.extra_channels().narrow(0, row, 1));
       }

@@ -9,6 +9,8 @@
 namespace rocm_sd {
 namespace {
 
+constexpr size_t kMaxControls = 8;
+
 // values [conditions][size] -> tensor rows [conditions*batch,size], each condition's row once per image.
 void upload_per_image(Device& device, const Tensor& tensor, const std::vector<const float*>& values,
                       int64_t batch) {
@@ -40,7 +42,7 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   Device& device = *components_.device;
   const UNet& unet = *components_.unet;
   const UNetConfig& config = unet.config();
-  const DType dtype = unet.compute_dtype(), input_dtype = unet.input_dtype();
+  const DType input_dtype = unet.input_dtype();
   const int64_t k = rows();
   constexpr int64_t kLatentChannels = 4;
   input_ = make_tensor(device, {k, shape.height, shape.width, kLatentChannels}, input_dtype);
@@ -60,49 +62,86 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   cache_ = unet.make_text_cache(device, k, shape.tokens);
   prepare_ = std::make_unique<Program>("text keys and values", arena_,
                                        [this, &unet](Exec& ex) { unet.prepare_text(ex, context_, cache_); });
-  shifts_ = make_tensor(device, {k, unet.time_channels()}, dtype);
-  time_ = std::make_unique<Program>("time embedding", arena_, [this, &unet](Exec& ex) {
-    copy_into(ex,
-              unet.time_shifts(ex, {.timestep = timestep_,
-                                    .text_embeds = added_text_,
-                                    .time_ids = time_ids_,
-                                    .guidance_cond = guidance_}),
-              shifts_);
-  });
-  step_ = std::make_unique<Program>("unet", arena_, [this, &unet](Exec& ex) {
-    const Tensor x = extra_ ? concat_channels(ex, input_, extra_) : input_;  // [K*N,h,w,Cin]
-    copy_into(ex, unet(ex, x, shifts_, cache_), output_);
-  });
+  TimeInputs time{
+      .timestep = timestep_, .text_embeds = added_text_, .time_ids = time_ids_, .guidance_cond = guidance_};
+  shifts_ = std::make_unique<ShiftTable>(unet, arena_, time);
+  time.guidance_cond = Tensor();  // ControlNets have no input for it
+  const ControlShape control{shape.batch, shape.conditions,     shape.height,
+                             shape.width, shape.picture_height, shape.picture_width};
+  require<UsageError>(shape.controls.size() <= kMaxControls, "control: at most ", kMaxControls,
+                      " at once, got ", shape.controls.size());
+  for (const ControlNet* model : shape.controls)
+    controls_.push_back(std::make_unique<ControlStage>(*model, arena_, control, context_, time));
+  step_program(0);
+  step_program(all_controls());
+}
+
+uint32_t UnetStage::all_controls() const { return (uint32_t{1} << controls_.size()) - 1; }
+
+// The UNet with the ControlNets whose bits are set: its way down, what they add, its way up.
+void UnetStage::forward(Exec& ex, uint32_t active) {
+  const UNet& unet = *components_.unet;
+  const Tensor x = extra_ ? concat_channels(ex, input_, extra_) : input_;  // [K*N,h,w,Cin]
+  UNetSkips skips = unet.encode(ex, x, shifts_->current(), cache_);
+  for (size_t i = 0; i < controls_.size(); ++i)
+    if (active >> i & 1) controls_[i]->add(ex, input_, skips);
+  copy_into(ex, unet.decode(ex, std::move(skips), shifts_->current(), cache_), output_);
+}
+
+Program& UnetStage::step_program(uint32_t active) {
+  std::unique_ptr<Program>& program = step_programs_[active];
+  if (!program)
+    program = std::make_unique<Program>(active ? "unet and controls" : "unet", arena_,
+                                        [this, active](Exec& ex) { forward(ex, active); });
+  return *program;
+}
+
+std::vector<Program*> UnetStage::programs() {
+  std::vector<Program*> out = {prepare_.get(), &shifts_->program()};
+  for (const auto& control : controls_)
+    for (Program* program : control->programs()) out.push_back(program);
+  for (const auto& [active, program] : step_programs_) out.push_back(program.get());
+  return out;
+}
+
+std::vector<ShiftTable*> UnetStage::shift_tables() {
+  std::vector<ShiftTable*> out = {shifts_.get()};
+  for (const auto& control : controls_) out.push_back(&control->shifts());
+  return out;
 }
 
 size_t UnetStage::plan() {
-  for (Program* p : {prepare_.get(), time_.get(), step_.get()})
+  size_t most = 0;
+  for (Program* p : programs()) {
     if (!p->planned()) p->plan();
-  return std::max({prepare_->arena_bytes(), time_->arena_bytes(), step_->arena_bytes()});
+    most = std::max(most, p->arena_bytes());
+  }
+  return most;
 }
 
 void UnetStage::replan() {
-  for (Program* p : {prepare_.get(), time_.get(), step_.get()}) p->plan();
+  for (Program* p : programs()) p->plan();
 }
 
 uint64_t UnetStage::buffer_bytes() const {
-  uint64_t bytes = 0;
-  for (const Tensor* t : {&input_, &extra_, &timestep_, &context_, &added_text_, &time_ids_, &guidance_,
-                          &shifts_, &schedule_shifts_, &output_})
+  uint64_t bytes = shifts_->bytes();
+  for (const Tensor* t :
+       {&input_, &extra_, &timestep_, &context_, &added_text_, &time_ids_, &guidance_, &output_})
     bytes += *t ? t->bytes() : 0;
+  for (const auto& control : controls_) bytes += control->buffer_bytes();
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
   return bytes;
 }
 
-void UnetStage::set_text(const TextStates& text, const std::vector<std::vector<float>>& time_ids,
-                         Profiler* profiler, const CancelCheck* cancel) {
+void UnetStage::set_text(const TextStates& text, const std::vector<int64_t>& prompts,
+                         const std::vector<std::vector<float>>& time_ids, Profiler* profiler,
+                         const CancelCheck* cancel) {
   Device& device = *components_.device;
   require(text.width == context_.dim(2), "the text encoders give states of width ", text.width,
           ", the UNet reads ", context_.dim(2));
-  // Condition c reads prompt 0 (negative) but for the last, which reads the prompt itself.
   std::vector<const float*> states, pooled, ids;
   for (int64_t c = 0; c < shape_.conditions; ++c) {
-    const int64_t prompt = c + 1 == shape_.conditions ? text.prompts - 1 : 0;
+    const int64_t prompt = prompts[static_cast<size_t>(c)];
     states.push_back(&text.states[static_cast<size_t>(prompt * text.tokens * text.width)]);
     if (added_text_) {
       pooled.push_back(&text.pooled[static_cast<size_t>(prompt * text.pooled_width)]);
@@ -119,6 +158,21 @@ void UnetStage::set_text(const TextStates& text, const std::vector<std::vector<f
   if (added_text_) schedule_.clear();  // SDXL's shifts depend on the pooled text
   shifts_timestep_.reset();
   prepare_->run(profiler, cancel);
+  for (const auto& control : controls_) control->set_text(profiler, cancel);
+}
+
+void UnetStage::set_controls(std::vector<ControlSetting> settings, Profiler* profiler,
+                             const CancelCheck* cancel) {
+  require<InternalError>(settings.size() == controls_.size(), "controls: ", settings.size(), " settings for ",
+                         controls_.size());
+  settings_ = std::move(settings);
+  for (size_t i = 0; i < controls_.size(); ++i) controls_[i]->set(settings_[i], profiler, cancel);
+}
+
+void UnetStage::set_progress(int step, int total) {
+  active_ = 0;
+  for (size_t i = 0; i < settings_.size(); ++i)
+    if (settings_[i].acts(step, total)) active_ |= uint32_t{1} << i;
 }
 
 void UnetStage::set_extra_channels(const std::vector<std::vector<float>>& channels) {
@@ -141,7 +195,7 @@ void UnetStage::set_guidance(double scale) {
 void UnetStage::make_shifts(double timestep, Profiler* profiler, const CancelCheck* cancel) {
   const std::vector<float> times(static_cast<size_t>(rows()), static_cast<float>(timestep));
   upload(*components_.device, timestep_, times.data(), rows());
-  time_->run(profiler, cancel);
+  for (ShiftTable* table : shift_tables()) table->program().run(profiler, cancel);
 }
 
 void UnetStage::set_schedule(const std::vector<double>& timesteps, Profiler* profiler,
@@ -153,15 +207,11 @@ void UnetStage::set_schedule(const std::vector<double>& timesteps, Profiler* pro
   if (wanted.size() > kMost) wanted.resize(kMost);
   if (wanted == schedule_) return;
   schedule_.clear();
-  Device& device = *components_.device;
   const auto count = static_cast<int64_t>(wanted.size());
-  if (!schedule_shifts_ || schedule_shifts_.dim(0) != count) {
-    schedule_shifts_ = Tensor();
-    schedule_shifts_ = make_tensor(device, {count, rows(), shifts_.dim(1)}, shifts_.dtype());
-  }
+  for (ShiftTable* table : shift_tables()) table->make_room(count);
   for (int64_t i = 0; i < count; ++i) {
     make_shifts(wanted[static_cast<size_t>(i)], profiler, cancel);
-    device.copy_on_device(schedule_shifts_.narrow(0, i, 1).data(), shifts_.data(), shifts_.bytes());
+    for (ShiftTable* table : shift_tables()) table->keep(i);
   }
   schedule_ = std::move(wanted);
   shifts_timestep_.reset();
@@ -175,10 +225,10 @@ Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, Pr
     if (found == schedule_.end())
       make_shifts(timestep, profiler, cancel);
     else
-      copy_into(ex, schedule_shifts_.narrow(0, found - schedule_.begin(), 1), shifts_);
+      for (ShiftTable* table : shift_tables()) table->take(ex, found - schedule_.begin());
     shifts_timestep_ = timestep;
   }
-  step_->run(profiler, cancel);
+  step_program(active_).run(profiler, cancel);
   return output_;
 }
 

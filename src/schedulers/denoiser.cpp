@@ -33,7 +33,15 @@ Denoiser::Denoiser(UnetCall unet, const DenoiserArgs& args) : unet_(std::move(un
                       "sigma_data must be 0 or more, not ", args.sigma_data);
   require<UsageError>(args.sigma_data == 0 || args.prediction != Prediction::kSample,
                       "an EDM model predicts epsilon or v, not the clean latents");
-  guidance_ = args.instruct ? Guidance::kInstruct : args.cfg_scale == 1 ? Guidance::kNone : Guidance::kPrompt;
+  const size_t parts = args.part_weights.size();
+  require<UsageError>(parts >= 1 && parts <= 11 && (parts == 1 || !args.instruct),
+                      "guidance: expected 1 to 11 parts of the prompt, 1 for instruct-pix2pix, got ", parts);
+  require<UsageError>(parts == 1 || args.guidance_rescale == 0,
+                      "guidance rescale is not defined for several parts of a prompt");
+  guidance_ = args.instruct         ? Guidance::kInstruct
+              : parts > 1           ? Guidance::kParts
+              : args.cfg_scale == 1 ? Guidance::kNone
+                                    : Guidance::kPrompt;
 }
 
 int Denoiser::conditions() const {
@@ -41,6 +49,7 @@ int Denoiser::conditions() const {
     case Guidance::kNone: return 1;
     case Guidance::kPrompt: return 2;
     case Guidance::kInstruct: return 3;
+    case Guidance::kParts: return 1 + static_cast<int>(args_.part_weights.size());
   }
   return 1;
 }
@@ -50,11 +59,24 @@ Tensor Denoiser::guided(Exec& ex, const Tensor& output) const {
     return apply_guidance(ex, output, {.scale = args_.cfg_scale, .rescale = args_.guidance_rescale});
   const Tensor whole = output.dtype() == DType::kF32 ? output : cast(ex, output, DType::kF32);
   if (guidance_ == Guidance::kNone) return whole;
+  if (guidance_ == Guidance::kParts) return joined(ex, whole);
   const int64_t images = whole.dim(0) / 3;
   const double text = args_.cfg_scale, image = args_.image_cfg_scale;
   return linear_combination(ex, {{1 - image, whole.narrow(0, 0, images)},
                                  {image - text, whole.narrow(0, images, images)},
                                  {text, whole.narrow(0, 2 * images, images)}});
+}
+
+// unconditional + scale * sum of weight * (part - unconditional)
+Tensor Denoiser::joined(Exec& ex, const Tensor& whole) const {
+  const int64_t images = whole.dim(0) / conditions();
+  std::vector<Term> terms = {{1, whole.narrow(0, 0, images)}};
+  for (const double weight : args_.part_weights) {
+    terms[0].factor -= args_.cfg_scale * weight;
+    const auto part = static_cast<int64_t>(terms.size());
+    terms.push_back({args_.cfg_scale * weight, whole.narrow(0, part * images, images)});
+  }
+  return linear_combination(ex, terms);
 }
 
 Tensor Denoiser::predict(Exec& ex, const Tensor& x, double scale, double timestep) const {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string_view>
+#include <vector>
 #include "base/prediction.hpp"
 
 #include "kernels/step/step.hpp"
@@ -22,6 +23,7 @@ enum class Guidance {
   kNone,      // [conditional]: cfg_scale 1
   kPrompt,    // [unconditional, conditional]
   kInstruct,  // [unconditional, image only, image and text] (Brooks et al. 2023, equation 3)
+  kParts,     // [unconditional, part 1, part 2, ...] (Liu et al., "Compositional Visual Generation", 2022)
 };
 
 struct DenoiserArgs {
@@ -29,11 +31,12 @@ struct DenoiserArgs {
   // More than 0: EDM's preconditioning with this sigma_data (Karras et al. 2022, table 1), v with the
   // output's sign turned.
   double sigma_data = 0;
-  double cfg_scale = 7.5;           // 1 leaves the unconditional half out
-  double image_cfg_scale = 1.5;     // kInstruct only
-  bool instruct = false;            // three conditions per image
-  double guidance_rescale = 0;      // 0..1, Lin et al. 2024, section 3.4
-  DType input_dtype = DType::kF32;  // of the UNet's input
+  double cfg_scale = 7.5;                  // 1 leaves the unconditional half out
+  double image_cfg_scale = 1.5;            // kInstruct only
+  bool instruct = false;                   // three conditions per image
+  std::vector<double> part_weights = {1};  // kParts where there are several
+  double guidance_rescale = 0;             // 0..1, Lin et al. 2024, section 3.4
+  DType input_dtype = DType::kF32;         // of the UNet's input
 };
 
 class Denoiser {
@@ -43,12 +46,12 @@ class Denoiser {
   // persistent tensor that the next call overwrites.
   using UnetCall = std::function<Tensor(Exec&, const Tensor& scaled_input, double timestep)>;
 
-  // Throws UsageError for scales that are not finite, rescale outside 0..1, and sigma_data below 0 or with a
-  // model that predicts the clean latents.
+  // Throws UsageError for scales that are not finite, rescale outside 0..1 or where it is not defined, more
+  // than 11 parts, and sigma_data below 0 or with a model that predicts the clean latents.
   Denoiser(UnetCall unet, const DenoiserArgs& args);
 
   Guidance guidance() const { return guidance_; }
-  int conditions() const;  // K: 1, 2 or 3
+  int conditions() const;  // K: 1, 2, 3, or 1 + parts
   const DenoiserArgs& args() const { return args_; }
 
   // x [N,H,W,C] f32 at `level`, written in `space` -> the clean latents predicted for it, [N,H,W,C] f32.
@@ -57,6 +60,7 @@ class Denoiser {
 
  private:
   Tensor guided(Exec& ex, const Tensor& output) const;
+  Tensor joined(Exec& ex, const Tensor& whole) const;
   // The UNet's output for scale * x, guidance applied, [N,H,W,C] f32.
   Tensor predict(Exec& ex, const Tensor& x, double scale, double timestep) const;
   // x * exploded is in kVarianceExploding.

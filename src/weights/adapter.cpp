@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -221,15 +222,34 @@ void AdapterFile::add(const std::string& stem, Parts parts, const AdapterTargets
 }
 
 void AdapterFile::check_finite() const {
-  std::vector<float> values;
-  for (const auto& [name, tensor] : tensors_.weights()) {
-    if (parse_adapter_key(name).role == "on_input") continue;  // a flag
-    values.resize(static_cast<size_t>(tensor.shape.numel()));
-    tensors_.read(name, tensor.shape, DType::kF32, values.data());
-    const auto bad = std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
-    require<FormatError>(bad == 0, tensors_.title(), ": ", printable(name), ": ", bad, " of ", values.size(),
-                         " values are not finite");
+  std::vector<const std::pair<const std::string, StoredTensor>*> all;
+  for (const auto& entry : tensors_.weights())
+    if (parse_adapter_key(entry.first).role != "on_input") all.push_back(&entry);  // which is a flag
+  std::exception_ptr error;
+  size_t first = all.size();  // of the tensors with an error: the same one is named each time
+#pragma omp parallel
+  {
+    std::vector<float> values;
+#pragma omp for schedule(dynamic)
+    for (size_t i = 0; i < all.size(); ++i) {
+      try {
+        const auto& [name, tensor] = *all[i];
+        values.resize(static_cast<size_t>(tensor.shape.numel()));
+        tensors_.read(name, tensor.shape, DType::kF32, values.data());
+        const auto bad =
+            std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+        require<FormatError>(bad == 0, tensors_.title(), ": ", printable(name), ": ", bad, " of ",
+                             values.size(), " values are not finite");
+      } catch (...) {
+#pragma omp critical(rocm_sd_adapter_finite)
+        if (i < first) {
+          first = i;
+          error = std::current_exception();
+        }
+      }
+    }
   }
+  if (error) std::rethrow_exception(error);
 }
 
 const AdapterFile::Modules& AdapterFile::modules(Component component) const {

@@ -18,13 +18,15 @@ using nlohmann::json;
 
 namespace {
 
-// The class of a component in model_index.json; empty where the pipeline goes without it.
-std::string indexed_class(const json& index, Component component, const std::string& what) {
-  const auto it = index.find(component_name(component));
+// The class of an entry of model_index.json; empty where the pipeline goes without it.
+std::string indexed_class(const json& index, std::string_view entry, const std::string& what) {
+  const auto it = index.find(entry);
   if (it == index.end()) return {};
-  require<FormatError>(it->is_array() && it->size() == 2, what, ": ", component_name(component),
-                       ": expected [library, class]");
+  require<FormatError>(it->is_array() && it->size() == 2, what, ": ", entry, ": expected [library, class]");
   return (*it)[1].is_string() ? (*it)[1].get<std::string>() : std::string();
+}
+std::string indexed_class(const json& index, Component component, const std::string& what) {
+  return indexed_class(index, component_name(component), what);
 }
 
 ModelKind kind_by_width(int64_t width, bool has_added_embedding, const std::string& what) {
@@ -98,6 +100,13 @@ class CheckpointOpener {
     return std::move(parts_);
   }
 
+  void set_scheduler(json config, const std::string& what) {
+    require<FormatError>(config.is_object(), what, ": expected a JSON object");
+    const auto name = config.find("_class_name");
+    require<FormatError>(name == config.end() || name->is_string(), what, ": _class_name: expected a string");
+    parts_->scheduler = std::move(config);
+  }
+
   void put(LoadedComponent loaded) {
     const Component component = loaded.store.component();
     parts_->components.insert_or_assign(component, std::move(loaded));
@@ -124,24 +133,18 @@ class CheckpointOpener {
       if (const auto at = tokenizer_folder_in(folder, component, parts_->loader.notes))
         parts_->tokenizers.emplace(component, *at);
     }
-    const bool scheduler = path_exists(folder / "scheduler/scheduler_config.json");
-    const auto named = index.find("scheduler");
+    const fs::path config = folder / "scheduler/scheduler_config.json";
+    const bool scheduler = path_exists(config);
     require<FormatError>(
-        scheduler || named == index.end() || !named->is_array() || named->back().is_null(),
-        printable_path(folder / "scheduler/scheduler_config.json"),
+        scheduler || indexed_class(index, "scheduler", what).empty(), printable_path(config),
         ": is missing, though model_index.json names a scheduler; it says what the UNet predicts "
         "and with which noise it was trained");
     if (!scheduler)
       parts_->loader.notes.push_back(
           "no scheduler/scheduler_config.json: assumed are epsilon prediction and Stable Diffusion's noise "
           "(--prediction says otherwise)");
-    if (scheduler) {
-      parts_->scheduler =
-          parse_json_file(folder / "scheduler/scheduler_config.json", {.nonfinite_as_text = true});
-      require<FormatError>(parts_->scheduler->is_object(),
-                           printable_path(folder / "scheduler/scheduler_config.json"),
-                           ": expected a JSON object");
-    }
+    if (scheduler)
+      set_scheduler(parse_json_file(config, {.nonfinite_as_text = true}), printable_path(config));
     parts_->kind = folder_kind(what);
   }
 
@@ -203,9 +206,8 @@ class CheckpointOpener {
       vae_fields_ = edm_vae_fields(tensors);
     }
     if (const auto text = tensors.metadata().find(kSchedulerMetadataKey); text != tensors.metadata().end()) {
-      parts_->scheduler = parse_json(text->second, {}, concat(what, ": metadata ", text->first));
-      require<FormatError>(parts_->scheduler->is_object(), what, ": metadata ", text->first,
-                           ": expected an object");
+      const std::string title = concat(what, ": metadata ", text->first);
+      set_scheduler(parse_json(text->second, {}, title), title);
     }
   }
 

@@ -23,6 +23,15 @@ std::string_view model_kind_name(ModelKind kind) {
   return "?";
 }
 
+std::string_view unet_variant(int64_t in_channels) {
+  switch (in_channels) {
+    case 9: return "inpainting";
+    case 8: return "instruct-pix2pix";
+    case 5: return "depth";
+    default: return "";
+  }
+}
+
 std::string_view prediction_name(Prediction prediction) {
   switch (prediction) {
     case Prediction::kEpsilon: return "epsilon";

@@ -34,10 +34,12 @@ void write_json(const fs::path& path, const Json& json) {
 Json pipeline_index(const Checkpoint& model) {
   const ModelKind kind = model.kind();
   const bool xl = kind == ModelKind::kSdxl || kind == ModelKind::kSdxlRefiner;
-  const int channels = model.in_channels();
+  const std::string_view variant = unet_variant(model.in_channels());
+  const bool depth = variant == "depth";
   const std::string head = xl ? "StableDiffusionXL" : "StableDiffusion";
-  const std::string tail = channels == 9                     ? "InpaintPipeline"
-                           : channels == 8                   ? "InstructPix2PixPipeline"
+  const std::string tail = variant == "inpainting"           ? "InpaintPipeline"
+                           : variant == "instruct-pix2pix"   ? "InstructPix2PixPipeline"
+                           : depth                           ? "Depth2ImgPipeline"
                            : kind == ModelKind::kSdxlRefiner ? "Img2ImgPipeline"
                                                              : "Pipeline";
   const Json scheduler = model.scheduler_config() != nullptr
@@ -49,14 +51,13 @@ Json pipeline_index(const Checkpoint& model) {
   };
   const auto has = [&](Component component) { return model.find(component) != nullptr; };
   if (xl) {
-    const bool inpaints = kind == ModelKind::kSdxlRefiner || channels == 9;
-    if (kind == ModelKind::kSdxlRefiner || inpaints)
+    if (kind == ModelKind::kSdxlRefiner || variant == "inpainting")
       index["requires_aesthetics_score"] = kind == ModelKind::kSdxlRefiner;
     index["force_zeros_for_empty_prompt"] = kind == ModelKind::kSdxl;
   } else {
     add("feature_extractor", "transformers", nullptr);
-    add("safety_checker", "stable_diffusion", nullptr);
-    index["requires_safety_checker"] = false;
+    add(depth ? "depth_estimator" : "safety_checker", "diffusers", nullptr);
+    if (!depth) index["requires_safety_checker"] = false;
   }
   add("scheduler", "diffusers", scheduler.value("_class_name", "EulerDiscreteScheduler"));
   add("text_encoder", "transformers", has(Component::kTextEncoder) ? Json("CLIPTextModel") : Json(nullptr));

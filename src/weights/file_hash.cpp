@@ -43,13 +43,15 @@ std::string lookup(const nlohmann::json& cache, const std::string& key, const st
              : "";
 }
 
-std::string sha256_from(const InputFile& file, uint64_t begin) {
+// Of bytes [begin, end) of the file, which may be shorter.
+std::string sha256_from(const InputFile& file, uint64_t begin, uint64_t end = UINT64_MAX) {
+  end = std::min(end, file.size());
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   require<InternalError>(context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1,
                          "SHA-256: the crypto library cannot start it");
   std::vector<char> piece(std::min(kPiece, std::max<uint64_t>(file.size(), 1)));
-  for (uint64_t at = begin; at < file.size(); at += piece.size()) {
-    const uint64_t bytes = std::min<uint64_t>(piece.size(), file.size() - at);
+  for (uint64_t at = begin; at < end; at += piece.size()) {
+    const uint64_t bytes = std::min<uint64_t>(piece.size(), end - at);
     file.read_at(at, piece.data(), bytes);
     EVP_DigestUpdate(context.get(), piece.data(), bytes);
   }
@@ -63,6 +65,11 @@ std::string sha256_from(const InputFile& file, uint64_t begin) {
 }  // namespace
 
 std::string sha256_of_file(const std::filesystem::path& path) { return sha256_from(InputFile(path), 0); }
+
+std::string short_hash_of_file(const std::filesystem::path& path) {
+  constexpr uint64_t kBegin = 0x100000, kBytes = 0x10000;
+  return sha256_from(InputFile(path), kBegin, kBegin + kBytes).substr(0, 8);
+}
 
 std::string sha256_of_tensors(const std::filesystem::path& path) {
   const InputFile file(path);

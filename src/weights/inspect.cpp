@@ -67,14 +67,17 @@ void add_largest(Report& report, std::vector<TensorRef> refs, size_t largest) {
   }
 }
 
-// Type and prediction as the loader sees them, or the reason why it would refuse.
-void add_kind(Report& report, const fs::path& path, bool known, const CheckpointCheck& check) {
+// Type and prediction as the loader sees them, or the reason why it would refuse. open: Checkpoint() or const
+// Checkpoint&().
+template <class Open>
+void add_kind(Report& report, const Open& open, bool known, const CheckpointCheck& check) {
   try {
-    const Checkpoint checkpoint = Checkpoint::open(path);
+    const Checkpoint& checkpoint = open();
     const int channels = checkpoint.in_channels();
     if (checkpoint.find(Component::kUnet) != nullptr) {
       report["type"] = model_kind_name(checkpoint.kind());
-      report["variant"] = channels == 9 ? "inpainting" : channels == 8 ? "instruct-pix2pix" : "text to image";
+      const std::string_view variant = unet_variant(channels);
+      report["variant"] = variant.empty() ? "text to image" : variant;
       report["in_channels"] = channels;
       report["prediction"] = prediction_name(checkpoint.prediction());
       report["prediction_source"] = checkpoint.prediction_source();
@@ -129,7 +132,7 @@ Report inspect_file(const fs::path& path, size_t largest, const CheckpointCheck&
   const std::vector<LayoutPart> parts = find_parts(tensors);
   const std::string foreign = describe_foreign(tensors);
   report["type"] = foreign.empty() ? "unknown" : foreign;
-  add_kind(report, path, !parts.empty(), check);
+  add_kind(report, [&] { return Checkpoint::open(tensors); }, !parts.empty(), check);
   report["components"] = Report::array();
   KeyReport keys;
   for (const LayoutPart& part : parts) {
@@ -159,7 +162,7 @@ Report inspect_file(const fs::path& path, size_t largest, const CheckpointCheck&
 Report inspect_folder(const fs::path& path, size_t largest, const CheckpointCheck& check) {
   const Checkpoint checkpoint = Checkpoint::open(path);
   Report report = {{"path", printable(path.native(), 4096)}, {"bytes", 0}, {"type", "unknown"}};
-  add_kind(report, path, true, check);
+  add_kind(report, [&]() -> const Checkpoint& { return checkpoint; }, true, check);
   report["components"] = Report::array();
   uint64_t bytes = 0;
   std::vector<TensorRef> all;

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/utf8.hpp"
 #include "text/chunks.hpp"
+#include "text/prompt_schedule.hpp"
 #include "text_fuzzing.hpp"
 
 namespace {
@@ -19,6 +20,14 @@ void fuzz(std::string_view prompt) {
   for (const LoraTag& lora : tags.loras) {
     check(!lora.name.empty() && lora.name.find_first_of("/\\") == std::string::npos);
     check(std::abs(lora.weight) <= kMaxPromptWeight && std::abs(lora.te_weight) <= kMaxPromptWeight);
+  }
+  for (const PromptPart& part : split_prompt_parts(tags.text)) {
+    check(std::abs(part.weight) <= kMaxPromptWeight && is_valid_utf8(part.text));
+    const PromptSchedule schedule(part.text);
+    const auto texts = schedule.texts(5);
+    check(texts.size() == 5);
+    for (const std::string& text : texts) check(is_valid_utf8(text) && text.size() <= part.text.size());
+    check(schedule.changes() || texts[4] == part.text);
   }
   const auto pieces = parse_prompt_attention(tags.text);
   check(!pieces.empty());

@@ -14,7 +14,8 @@ import tables as benchmarks
 import plot_svg
 import record
 
-FACTS = {"schema": 0, "benchmark": "typed by hand", "command": "`bench`", "device": "a card", "system": "Linux", "commit": "abc1234"}
+FACTS = {"schema": 1, "benchmark": "bench", "command": "`bench`", "device": "a card", "driver": "580.1", "system": "Linux", "commit": "abc1234",
+         "date": "2026-11-23T03:50:00Z", "clocks": None, "peers": []}
 
 
 @pytest.fixture
@@ -39,8 +40,7 @@ def run(root: Path, *words: str) -> int:
 def test_writes_and_checks(root):
     assert run(root, "--check") == 1 and run(root) == 0 and run(root, "--check") == 0
     text = (root / "BENCHMARKS.md").read_text()
-    assert ("- Command: `bench`\n- Device: a card\n- System: Linux\n- Commit: abc1234\n- Record: typed by hand from the output of the command; "
-            "clocks were not recorded\n<!-- end -->\n\ntext") in text
+    assert "- Command: `bench`\n- Device: a card, driver 580.1\n- System: Linux\n- Commit: abc1234, 2026-11-23T03:50:00Z\n" in text
     assert "| work | ms |\n" not in text and "| work | ms | |\n|---|---|---|\n| UNet | 5.60 | 1.5x |\n| VAE | off | |\n<!-- end -->\nrest" in text
     (root / "BENCHMARKS.md").write_text(text.replace("5.60", "4.60"))
     assert run(root, "--check") == 1
@@ -85,7 +85,7 @@ def test_a_record_that_may_be_missing(root):
     (lambda d: d.pop("driver"), "a record without its driver"), (lambda d: d.pop("date"), "without its date"),
     (lambda d: d.pop("clocks"), "without its clocks"), (lambda d: d.pop("peers"), "without its peers"),
     (lambda d: d.update(clocks={"source": "NVML"}), "clocks: expected"), (lambda d: d.update(schema=2), "schema 2: expected 1"),
-    (lambda d: d.update(schema=0), 'schema 0 is for what was "typed by hand"'), (lambda d: d.pop("commit"), "without its commit"),
+    (lambda d: d.update(schema=0), "schema 0: expected 1"), (lambda d: d.pop("commit"), "without its commit"),
     (lambda d: d["tables"]["programs"]["rows"][0].update(other=1), "a row has other")])
 def test_a_record_is_whole(change, words, tmp_path):
     data = json.loads(json.dumps(RECORD))

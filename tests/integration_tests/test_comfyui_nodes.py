@@ -20,19 +20,32 @@ def ops(build_dir):
 
 
 class ModelPatcher:
+    """Several wrappers and callbacks may have one key, as in ComfyUI."""
+
     def __init__(self, options=None):
         self.model_options = options or {"transformer_options": {}}
         self.wrappers: dict = {}
+        self.callbacks: dict = {}
         self.model = None
 
     def clone(self):
         options = {k: dict(v) if isinstance(v, dict) else v for k, v in self.model_options.items()}
         made = ModelPatcher(options)
-        made.model, made.wrappers = self.model, dict(self.wrappers)
+        made.model = self.model
+        made.wrappers, made.callbacks = ({name: list(held) for name, held in of.items()} for of in (self.wrappers, self.callbacks))
         return made
 
     def add_wrapper_with_key(self, kind, key, wrapper):
-        self.wrappers[kind, key] = wrapper
+        self.wrappers.setdefault((kind, key), []).append(wrapper)
+
+    def remove_wrappers_with_key(self, kind, key):
+        self.wrappers.pop((kind, key), None)
+
+    def add_callback_with_key(self, kind, key, callback):
+        self.callbacks.setdefault((kind, key), []).append(callback)
+
+    def remove_callbacks_with_key(self, kind, key):
+        self.callbacks.pop((kind, key), None)
 
 
 def comfy_attention(q, k, v, heads, mask=None, attn_precision=None, skip_reshape=False, skip_output_reshape=False, **kwargs):
@@ -144,7 +157,7 @@ def test_comfyui_optimize_model(comfyui, tiny_model):
     patcher.model = types.SimpleNamespace(diffusion_model=model)
     assert node.patch(patcher, "off")[0].wrappers == {} and patcher.wrappers == {}
     (clone,) = node.patch(patcher, "performance", "on")
-    ((kind, key, wrapper),) = [(*name, w) for name, w in clone.wrappers.items()]
+    ((kind, key, wrapper),) = [(*name, w) for name, (w,) in clone.wrappers.items()]
     assert (kind, key) == ("diffusion_model", "rocm_sd") and patcher.wrappers == {}
     options = clone.model_options["transformer_options"]
     assert psnr(wrapper(Executor(model), *inputs, None, None, options), want) >= 90 and calls == []
@@ -160,6 +173,23 @@ def test_comfyui_optimize_model(comfyui, tiny_model):
     ours, *rest = sampled[1]
     assert sampled[0] == "sampled" and rest == [1, 2, 3.0, "euler", "normal", "+", "-", {}] and sampled[2] == {"denoise": 1.0}
     assert ours is not patcher and len(ours.wrappers) == 1
+
+
+@torch.no_grad()
+def test_nodes_of_ours_in_a_chain(comfyui, tiny_model):
+    """Attention, Optimize Model, then the Engine Sampler: one engine, which runs."""
+    model, calls, unet = ldm_unet(tiny_model)
+    inputs = randn(2, 4, 8, 8), torch.tensor([500.0, 20.0]), randn(2, 77, unet.config.cross_attention_dim, seed=1)
+    patcher = ModelPatcher()
+    patcher.model = types.SimpleNamespace(diffusion_model=model)
+    nodes = comfyui.NODE_CLASS_MAPPINGS
+    (first,) = nodes["RocmSDAttention"]().patch(patcher)
+    (second,) = nodes["RocmSDOptimizeModel"]().patch(first, "performance", "on")
+    third = nodes["RocmSDEngineSampler"]().sample(second, 1, 2, 3.0, "euler", "normal", "+", "-", {})[1][0]
+    ((wrapper,),), ((forget,),) = third.wrappers.values(), third.callbacks.values()
+    assert second.wrappers != third.wrappers and len(second.wrappers) == len(second.callbacks) == 1 and forget == wrapper.forget
+    wrapper(Executor(model), *inputs, None, None, third.model_options["transformer_options"])
+    assert wrapper.declined == "" and calls == []
 
 
 def test_comfyui_workflows(comfyui):
@@ -205,7 +235,7 @@ def test_nodes_of_the_first_description(comfyui, tiny_model, level):
     patcher = ModelPatcher()
     patcher.model = types.SimpleNamespace(diffusion_model=model)
     (clone,) = mappings["ROCmOptimizedAttention"]().apply_optimization(patcher, level)
-    (wrapper,) = clone.wrappers.values()
+    ((wrapper,),) = clone.wrappers.values()
     assert wrapper.level == level.lower() and patcher.wrappers == {} and "optimized_attention_override" in clone.model_options["transformer_options"]
     want = model(*inputs)
     assert psnr(wrapper(PlainExecutor(model), *inputs), want) >= 100

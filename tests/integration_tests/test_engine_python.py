@@ -126,6 +126,104 @@ def test_callbacks_and_cancel(pipe, engine):
     assert pipe("a cat", num_inference_steps=1, **SIZE).images  # serves on
 
 
+@pytest.fixture(scope="module")
+def control(tiny_model, tmp_path_factory):
+    from control_models import control_folder
+
+    return control_folder(tiny_model("sd15"), tmp_path_factory.mktemp("controls") / "net")
+
+
+def test_controlnets(engine, pipe, control, rocm_sd, tiny_model, tmp_path):
+    """Pictures from memory and from files, one ControlNet and two, named in the call and beforehand: as the command line's."""
+    from control_models import drawing
+    from PIL import Image
+
+    files = [drawing(tmp_path / f"{i}.png", 64, 64, seed=i) for i in range(2)]
+    values = [np.asarray(Image.open(file)) for file in files]
+    call = dict(num_inference_steps=2, seed=7, sampler="Euler", output_type="np", **SIZE)
+    args = ["generate", "--model", tiny_model("sd15"), "--prompt", "a cat", "--steps", 2, "--seed", 7, "--sampler", "Euler", "-W", 64, "-H", 64,
+            "--device", "cpu", "--control", control]
+    rocm_sd(*args, "--control-image", files[0], "--control-strength", 0.7, "--control-end", 0.5, "--control-mode", "guess",
+            "--control-preprocess", "invert", "-o", tmp_path / "a.png")
+    options = dict(controlnet_conditioning_scale=0.7, control_guidance_end=0.5, guess_mode=True, control_preprocess="invert")
+    want = read_picture(tmp_path / "a.png")
+    for picture in (files[0], values[0], Image.open(files[0])):
+        assert np.array_equal(pipe("a cat", controlnet=control, control_image=picture, **options, **call).images[0], want)
+    rocm_sd(*args, "--control", control, "--control-image", files[0], "--control-image", files[1], "--control-strength", 0.5,
+            "--control-strength", 0.3, "-o", tmp_path / "b.png")
+    two = dict(controlnet=[control, control], controlnet_conditioning_scale=[0.5, 0.3])
+    for pictures in (files, values, [files[0], values[1]]):
+        assert np.array_equal(pipe("a cat", control_image=pictures, **two, **call).images[0], read_picture(tmp_path / "b.png"))
+    plain = pipe("a cat", **call).images
+    with engine.ROCmOptimizedPipeline.from_pretrained(tiny_model("sd15"), device="cpu", controlnet=control) as made:
+        assert np.array_equal(made("a cat", **call).images, plain)  # no picture, no ControlNet
+        assert np.array_equal(made("a cat", control_image=values[0], **options, **call).images[0], want)
+    assert not np.array_equal(plain[0], want)
+
+
+@pytest.mark.bad_input
+def test_bad_controlnets(engine, pipe, control):
+    picture = np.zeros((64, 64, 3), np.uint8)
+    for given, word in ((dict(control_image=picture), "there is no ControlNet"), (dict(controlnet_conditioning_scale=1.0), "there is no ControlNet"),
+                        (dict(controlnet=control, control_image=[picture] * 2), "expected 1, one for each"),
+                        (dict(controlnet=[control] * 2, control_image=[picture] * 2, controlnet_conditioning_scale=[1]), "control_strength"),
+                        (dict(controlnet=control, control_image=np.zeros((4, 4, 7), np.uint8)), "control_image: expected")):
+        with pytest.raises(ValueError, match=word):
+            pipe("a cat", num_inference_steps=1, **given)
+    for given, word in ((dict(controlnet=control), "expected a picture for it to see"), (dict(controlnet="none", control_image=picture), "no such file"),
+                        (dict(controlnet=control, control_image=picture, controlnet_conditioning_scale=99), "-10 to 10")):
+        with pytest.raises(engine.EngineError, match=word):
+            pipe("a cat", num_inference_steps=1, **given, **SIZE)
+
+
+LIBRARIES = {"older": 'const char* rocm_sd_version(void) { return "0.1.0"; }',
+             "newer": 'const char* rocm_sd_version(void) { return "9.9.9"; } int rocm_sd_abi_version(void) { return 99; }',
+             "foreign": "int nothing;"}
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("kind,words", [("older", ["an older librocm_sd.so", "number 1 (version 0.1.0), expected"]),
+                                        ("newer", ["a newer librocm_sd.so", "number 99 (version 9.9.9), expected"]),
+                                        ("foreign", ["no rocm-sd library"])])
+def test_a_library_of_another_version_is_refused(tmp_path, repository, kind, words):
+    """Its structs would be read as something else: a sentence, and no crash."""
+    import shutil
+    import subprocess
+    import sys
+
+    (tmp_path / "x.c").write_text(LIBRARIES[kind])
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "x.so", tmp_path / "x.c"], check=True)
+    code = "import importlib.util as u; s = u.spec_from_file_location('engine', %r); m = u.module_from_spec(s); import sys; " \
+           "sys.modules['engine'] = m; s.loader.exec_module(m); m.engine_library()" % str(repository / "python/rocm_sd_ops/_engine_library.py")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"ROCM_SD_LIBRARY": str(tmp_path / "x.so")})
+    assert done.returncode == 1 and "ImportError" in done.stderr and all(word in done.stderr for word in words), done.stderr
+
+
+def test_structs_are_the_headers(engine, repository, tmp_path):
+    """The number beside the Python structs is that of the header, and that of the library; sizes and places of fields agree, too."""
+    import ctypes
+    import subprocess
+
+    from rocm_sd_ops import _engine_library as library
+
+    structs = {"rocm_sd_inputs": library.Inputs, "rocm_sd_picture": library.Picture, "rocm_sd_tensor": library.Tensor,
+               "rocm_sd_control_image": library.ControlImage, "rocm_sd_result": library.Result, "rocm_sd_option": library.Option}
+    rows = [f'printf("{name} %zu\\n", sizeof({name}));' for name in structs]
+    rows += [f'printf("{name}.{field[0]} %zu\\n", offsetof({name}, {field[0]}));' for name, kind in structs.items() for field in kind._fields_]
+    (tmp_path / "x.c").write_text('#include <stdio.h>\n#include "rocm_sd/rocm_sd.h"\nint main(void) {\n' + "\n".join(rows) + "\nreturn 0; }\n")
+    subprocess.run(["cc", "-I", repository / "include", "-o", tmp_path / "x", tmp_path / "x.c"], check=True)
+    shown = dict(line.split() for line in subprocess.run([tmp_path / "x"], capture_output=True, text=True, check=True).stdout.splitlines())
+    for name, kind in structs.items():
+        assert int(shown[name]) == ctypes.sizeof(kind), name
+        for field in kind._fields_:
+            assert int(shown[f"{name}.{field[0]}"]) == getattr(kind, field[0]).offset, (name, field[0])
+    header = (repository / "include/rocm_sd/rocm_sd.h").read_text()
+    assert f"#define ROCM_SD_ABI_VERSION {library.ABI}\n" in header
+    assert engine.engine_library().rocm_sd_abi_version() == library.ABI
+
+
 @pytest.mark.bad_input
 def test_errors_are_the_engines_sentences(pipe, engine, tmp_path):
     with pytest.raises(engine.EngineError) as missing:

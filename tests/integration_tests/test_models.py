@@ -143,6 +143,73 @@ def test_unet_in_bf16(run_model, kind):
     assert rms_relative(got, want) <= bf16_tolerance(model)
 
 
+@pytest.mark.parametrize(("kind", "options", "height", "width"), [
+    ("sd15", {}, 8, 16), ("sd15", {}, 9, 7), ("sd21", {}, 8, 8), ("sdxl", {}, 8, 8), ("sdxl", {}, 5, 13), ("lcm", {}, 8, 8),
+    ("sd15", dict(controlnet_conditioning_channel_order="bgr"), 8, 8), ("sd15", dict(global_pool_conditions=True), 8, 6),
+    ("sd15", dict(conditioning_embedding_out_channels=(16, 24, 32)), 8, 8), ("ssd-1b", {}, 8, 8)])
+def test_controlnet_matches_diffusers_block_by_block(run_model, tmp_path, kind, options, height, width):
+    unet = tiny_models.unet(kind)
+    if kind == "ssd-1b":
+        options = dict(mid_block_type="UNetMidBlock2D")
+    control = tiny_models.controlnet(unet, seed=1, **options)
+    tiny_models.write_model(control, tmp_path / "model" / "control")
+    ours, theirs = unet_inputs(unet, 2, height, width)
+    scale = 2 ** (len(control.config.conditioning_embedding_out_channels) - 1)
+    picture = seeded(6, 2, 3, scale * height, scale * width).abs()
+    count = len(control.controlnet_down_blocks) + 1
+    factors = seeded(7, count, 2)
+    bgr = options.get("controlnet_conditioning_channel_order") == "bgr"  # Diffusers turns the channels round, we the picture
+    ours |= {"picture": nhwc(picture.flip(1) if bgr else picture), "factors": factors}
+    for inputs in (ours, theirs):  # a ControlNet has no input for the scale of guidance
+        inputs.pop("guidance_cond", None), inputs.pop("timestep_cond", None)
+    recorder = Recorder(control)
+    with torch.no_grad():
+        down, middle = control(**theirs, controlnet_cond=picture, return_dict=False)
+        down = [d * factors[i, :, None, None, None] for i, d in enumerate(down)]
+        want = unet(**theirs, down_block_additional_residuals=down, mid_block_additional_residual=middle * factors[-1, :, None, None, None]).sample
+        plain = unet(**theirs).sample
+    assert relative(plain, want) > 0.05, "the ControlNet changes too little to prove anything"
+    results = run_model("controlnet", unet, ours)
+    recorder.outputs["conv_in"] = recorder.outputs["conv_in"] + recorder.outputs["controlnet_cond_embedding"]
+    if not options.get("global_pool_conditions"):
+        compare_taps(results, recorder, least=8 + count)
+    assert relative(results["output"], nhwc(want)) <= F32_TOLERANCE
+
+
+def test_controlnet_in_bf16(run_model, tmp_path):
+    unet = tiny_models.unet("sd15")
+    control = tiny_models.controlnet(unet, seed=1)
+    tiny_models.write_model(control, tmp_path / "model" / "control")
+    ours, theirs = unet_inputs(unet, 2, 8, 8)
+    picture, factors = seeded(6, 2, 3, 64, 64).abs(), torch.ones(len(control.controlnet_down_blocks) + 1, 2)
+    with torch.no_grad():
+        down, middle = control(**theirs, controlnet_cond=picture, return_dict=False)
+        want = nhwc(unet(**theirs, down_block_additional_residuals=down, mid_block_additional_residual=middle).sample)
+    got = run_model("controlnet", unet, ours | {"picture": nhwc(picture), "factors": factors}, "bf16")["output"]
+    assert rms_relative(got, want) <= bf16_tolerance(unet)
+
+
+@pytest.mark.parametrize("kind", ["sd15", "sdxl", "small-sd"])
+def test_residuals_are_added_to_skips_and_middle(run_model, kind):
+    model = tiny_models.unet(kind)
+    ours, theirs = unet_inputs(model, 2, 8, 6)
+    skips = []
+    hook = model.up_blocks[0].register_forward_pre_hook(lambda module, args, kwargs: skips.append(kwargs["hidden_states"]), with_kwargs=True)
+    shapes = []
+    hooks = [hook] + [model.conv_in.register_forward_hook(lambda m, a, out: shapes.append(out.shape))]
+    hooks += [block.register_forward_hook(lambda m, a, out: shapes.extend(x.shape for x in out[1])) for block in model.down_blocks]
+    with torch.no_grad():
+        plain = model(**theirs).sample
+        for h in hooks:
+            h.remove()
+        down = [seeded(10 + i, *shape) for i, shape in enumerate(shapes)]
+        middle = seeded(9, *skips[0].shape)
+        want = model(**theirs, down_block_additional_residuals=down, mid_block_additional_residual=middle).sample
+    assert relative(plain, want) > 0.05
+    ours |= {f"residual.{i}": nhwc(d) for i, d in enumerate(down)} | {"residual.middle": nhwc(middle)}
+    assert relative(run_model("unet", model, ours)["output"], nhwc(want)) <= F32_TOLERANCE
+
+
 def decode(model, latents: torch.Tensor) -> torch.Tensor:
     shift = getattr(model.config, "shift_factor", None) or 0.0
     with torch.no_grad():

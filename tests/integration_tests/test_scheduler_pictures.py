@@ -48,6 +48,19 @@ def test_image_to_image(rocm_sd, tiny_model, tmp_path, class_name, options, stre
 
 
 @pytest.mark.parametrize("class_name,options", [
+    ("PNDMScheduler", {"skip_prk_steps": True, "set_alpha_to_one": False}), ("DDIMScheduler", {"set_alpha_to_one": True}),
+    ("EulerDiscreteScheduler", {"timestep_spacing": "leading"})])
+def test_a_schedule_in_place_of_the_files(rocm_sd, tiny_model, tmp_path, class_name, options):
+    """One of Diffusers' spacings is the file's with another timestep_spacing; karras is that of the sampler without a file."""
+    model = with_config(tiny_model("sd15"), tmp_path / "model", class_name, **options)
+    want = diffusers_picture(with_config(model, tmp_path / "trailing", class_name, timestep_spacing="trailing"), 64)
+    assert psnr(our_picture(rocm_sd, model, tmp_path / "a.png", 64, "--schedule", "trailing"), want) >= 60
+    named = {"PNDMScheduler": "plms", "DDIMScheduler": "ddim", "EulerDiscreteScheduler": "euler"}[class_name]
+    alone = our_picture(rocm_sd, model, tmp_path / "b.png", 64, "--sampler", named, "--schedule", "karras")
+    assert psnr(our_picture(rocm_sd, model, tmp_path / "c.png", 64, "--schedule", "karras"), alone) >= 50
+
+
+@pytest.mark.parametrize("class_name,options", [
     ("EDMEulerScheduler", {"sigma_min": 0.002, "sigma_max": 120.0, "sigma_data": 1.0, "sigma_schedule": "exponential",
                            "prediction_type": "v_prediction"}),  # CosXL
     ("EDMDPMSolverMultistepScheduler", {"sigma_min": 0.002, "sigma_max": 80.0, "sigma_data": 0.5}),  # Playground 2.5

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 import torch
-from diffusers import AutoencoderKL, AutoencoderTiny, UNet2DConditionModel
+from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from safetensors.torch import save_file
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
@@ -65,6 +65,16 @@ def random_weights(model: torch.nn.Module, seed: int) -> torch.nn.Module:
 
 def unet(kind: str, seed: int = 0) -> UNet2DConditionModel:
     return random_weights(UNet2DConditionModel(**UNETS[kind]), seed)
+
+
+def controlnet(unet: UNet2DConditionModel, seed: int = 0, **options) -> ControlNetModel:
+    """A ControlNet for this UNet, whose last convolutions are not zero as a new one's are. options: of its configuration."""
+    fields = ("flip_sin_to_cos", "freq_shift", "down_block_types", "mid_block_type", "only_cross_attention", "block_out_channels",
+              "layers_per_block", "norm_num_groups", "norm_eps", "cross_attention_dim", "transformer_layers_per_block",
+              "attention_head_dim", "use_linear_projection", "addition_embed_type", "addition_time_embed_dim",
+              "projection_class_embeddings_input_dim", "upcast_attention")
+    config = {field: unet.config[field] for field in fields}
+    return random_weights(ControlNetModel(**(config | dict(conditioning_embedding_out_channels=(8, 16, 24, 32)) | options)), seed)
 
 
 def vae(seed: int = 0, **options) -> AutoencoderKL:

@@ -14,7 +14,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def attention(ops, kernels) -> None:
-    for dtype in DTYPES[:2]:  # the interpreter multiplies bf16's bits as integers; test_torch_gpu.py has bf16
+    for dtype in DTYPES[:2]:  # the interpreter multiplies bf16's bits as integers; test_torch_gpu_modes.py has bf16
         for b, h, queries, keys, dim, causal in ((1, 2, 5, 7, 40, False), (2, 1, 130, 77, 64, False), (1, 1, 65, 65, 80, True),
                                                  (1, 1, 3, 1, 160, False), (1, 1, 1, 200, 8, True)):
             q, k, v = (packed_heads(b, h, n, dim, dtype, seed) for seed, n in enumerate((queries, keys, keys)))

@@ -1,7 +1,8 @@
 // model_main: runs one model of a folder on given tensors, for comparison with Diffusers and transformers.
 //   model_main KIND FOLDER INPUTS.safetensors OUTPUTS.safetensors [f32|bf16]
-// KIND: clip, unet, vae-decoder, vae-encoder, taesd-decoder, taesd-encoder. FOLDER holds config.json and
-// model.safetensors with canonical names. Writes every tap as "tap.<name>", the results of an eager run
+// KIND: clip, unet, controlnet (with control/ in FOLDER), vae-decoder, vae-encoder, taesd-decoder,
+// taesd-encoder. FOLDER holds config.json and model.safetensors with canonical names. Writes every tap as
+// "tap.<name>", the results of an eager run
 // ("output", ...), and those of a planned and replayed one ("replayed.output", ...), all f32.
 #include <fmt/format.h>
 
@@ -13,6 +14,7 @@
 #include "base/json.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "models/clip.hpp"
+#include "models/controlnet.hpp"
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
@@ -97,9 +99,40 @@ Forward unet_forward(const Job& job) {
   const TextCache cache = model->make_text_cache(job.device, context.dim(0), context.dim(1));
   const TimeInputs time{job.inputs.tensor("timestep"), job.inputs.tensor("text_embeds"),
                         job.inputs.tensor("time_ids"), job.inputs.tensor("guidance_cond")};
+  std::optional<UNetSkips> residuals;  // "residual.0", ..., "residual.middle", or none
+  if (job.inputs.has("residual.middle")) {
+    residuals.emplace().middle = input(job, "residual.middle");
+    for (int i = 0; job.inputs.has(concat("residual.", i)); ++i)
+      residuals->skips.push_back(input(job, concat("residual.", i)));
+  }
   return [=](Exec& ex, const Tap* tap) -> Results {
     model->prepare_text(ex, context, cache);
-    return {{"output", (*model)(ex, latents, time, cache, {tap})}};
+    return {{"output", (*model)(ex, latents, time, cache,
+                                {.tap = tap, .residuals = residuals ? &*residuals : nullptr})}};
+  };
+}
+
+// The folder's UNet with the ControlNet in control/, and with the inputs "residual.0", ... of another one's.
+Forward controlnet_forward(const Job& job, const std::filesystem::path& folder) {
+  auto unet = std::make_shared<UNet>(
+      UNet::load(job.device, unet_config(job.config, "config.json"), job.weights, job.dtype));
+  auto control = std::make_shared<ControlNet>(ControlNet::load(
+      job.device, controlnet_config(parse_json_file(folder / "control/config.json"), "config.json"),
+      FileSource(folder / "control/model.safetensors"), job.dtype));
+  const Tensor latents = input(job, "latents"), context = input(job, "context");
+  const TextCache cache = unet->make_text_cache(job.device, context.dim(0), context.dim(1));
+  const TextCache own = control->trunk().make_text_cache(job.device, context.dim(0), context.dim(1));
+  const TimeInputs time{
+      job.inputs.tensor("timestep"), job.inputs.tensor("text_embeds"), job.inputs.tensor("time_ids"), {}};
+  const Tensor picture = job.inputs.tensor("picture"), factors = job.inputs.tensor("factors");
+  return [=](Exec& ex, const Tap* tap) -> Results {
+    unet->prepare_text(ex, context, cache);
+    control->trunk().prepare_text(ex, context, own);
+    const Tensor shifts = unet->time_shifts(ex, time);
+    UNetSkips skips = unet->encode(ex, latents, shifts, cache);
+    (*control)(ex, latents, control->hint(ex, picture), control->trunk().time_shifts(ex, time), own, factors,
+               skips, tap);
+    return {{"output", unet->decode(ex, std::move(skips), shifts, cache)}};
   };
 }
 
@@ -132,9 +165,10 @@ Forward taesd_forward(const Job& job, bool decode) {
   return [=](Exec& ex, const Tap* tap) -> Results { return {{"output", (*model)(ex, picture, tap)}}; };
 }
 
-Forward forward_of(const std::string& kind, const Job& job) {
+Forward forward_of(const std::string& kind, const Job& job, const std::filesystem::path& folder) {
   if (kind == "clip") return clip_forward(job);
   if (kind == "unet") return unet_forward(job);
+  if (kind == "controlnet") return controlnet_forward(job, folder);
   if (kind.starts_with("vae-")) return vae_forward(job, kind == "vae-decoder");
   if (kind.starts_with("taesd-")) return taesd_forward(job, kind == "taesd-decoder");
   throw UsageError(concat("model_main: unknown kind ", kind));
@@ -187,7 +221,7 @@ void run(int argc, char** argv) {
                 .weights = FileSource(folder / "model.safetensors"),
                 .inputs = FileSource(argv[3]),
                 .dtype = argc > 5 && std::string(argv[5]) == "bf16" ? DType::kBF16 : DType::kF32};
-  const Forward forward = forward_of(argv[1], job);
+  const Forward forward = forward_of(argv[1], job, folder);
   Results results = run_eager(forward);
   results.merge(run_replayed(forward));
   write(argv[4], results);

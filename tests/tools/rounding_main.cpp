@@ -51,12 +51,12 @@ class Predictor {
   void prepare(const ResolvedRequest& r) {
     EmbeddingLibrary embeddings("");
     TextStage text(components, arena_, embeddings);
-    const TokenRows rows = text.tokenise(r.request, r.uses_negative());
+    const TokenRows rows = text.tokenise(r);
     const TextStates states = text.encode(rows, r.request, nullptr, nullptr);
     const UnetShape shape{r.request.batch, r.conditions, r.latent_height, r.latent_width, states.tokens};
     if (!unet_ || !(unet_->shape() == shape)) unet_ = std::make_unique<UnetStage>(components, arena_, shape);
     unet_->plan();
-    unet_->set_text(states, {}, nullptr, nullptr);
+    unet_->set_text(states, rows.prompts_at(0), {}, nullptr, nullptr);
   }
   // input [K*N,h,w,4] -> the model's output.
   Floats predict(const Tensor& input, double timestep) {

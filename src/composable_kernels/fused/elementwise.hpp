@@ -1,5 +1,7 @@
 // Elementwise maps over rows.
-// Problem   y[r,c] = map(a[r,c], b[r,c]), rows strided at will; the maps are the types in namespace maps
+// Problem   y[r,c] = map(a[r,c], b[r,c]), rows strided at will; the maps are the types in namespace maps;
+// AddScaled
+//           has a factor for each row, read from memory
 // Mapping   a thread takes eight neighbouring elements of a row at a time, the grid's threads in turn
 // Traffic   each operand once, in pieces of up to 16 bytes where rows begin at multiples of them
 // Numerics  float      Limits  2^31 pieces of eight
@@ -18,9 +20,10 @@ struct MapParams {
   Y* y;
   int64_t rows, cols, a_stride, b_stride, y_stride, part_stride;
   float p0, p1;
-  uint32_t groups;  // of the grid
-  int32_t aligned;  // whether every row, and every part, begins at a multiple of a pack's alignment
-  int32_t parts;    // 1; of Split 2 or 3
+  uint32_t groups;       // of the grid
+  int32_t aligned;       // whether every row, and every part, begins at a multiple of a pack's alignment
+  int32_t parts;         // 1; of Split 2 or 3
+  const float* factors;  // of AddScaled: [rows]; else null
 };
 
 namespace maps {
@@ -65,6 +68,13 @@ struct Add {
   template <class Arch>
   ROCM_SD_DEVICE static float apply(float a, float b, float, float) {
     return a + b;
+  }
+};
+struct AddScaled {
+  static constexpr bool kBinary = true;
+  template <class Arch>
+  ROCM_SD_DEVICE static float apply(float a, float b, float factor, float) {
+    return a + factor * b;
   }
 };
 struct MulGelu {
@@ -123,6 +133,8 @@ ROCM_SD_DEVICE void map_body(const MapParams<typename Cfg::A, typename Cfg::Y>& 
     const A* a = p.a + row * p.a_stride + c;
     const A* b = Map::kBinary ? p.b + row * p.b_stride + c : a;
     Y* y = p.y + row * p.y_stride + c;
+    float p0 = p.p0;
+    if constexpr (std::is_same_v<Map, maps::AddScaled>) p0 = p.factors[row];
     if (p.aligned && c + kVec <= p.cols) {
       const auto from = load_pack<kVec>(a);
       auto other = from;
@@ -130,7 +142,7 @@ ROCM_SD_DEVICE void map_body(const MapParams<typename Cfg::A, typename Cfg::Y>& 
       Pack<Y, kVec> to;
       ROCM_SD_UNROLL
       for (int j = 0; j < kVec; ++j)
-        store(to.x[j], Map::template apply<Arch>(to_float(from.x[j]), to_float(other.x[j]), p.p0, p.p1));
+        store(to.x[j], Map::template apply<Arch>(to_float(from.x[j]), to_float(other.x[j]), p0, p.p1));
       store_pack(y, to);
       if constexpr (std::is_same_v<Map, maps::Split>) {
         if (p.parts == 3) store_pack(y + 2 * p.part_stride, to);
@@ -140,7 +152,7 @@ ROCM_SD_DEVICE void map_body(const MapParams<typename Cfg::A, typename Cfg::Y>& 
       }
     } else {
       for (int j = 0; j < kVec && c + j < p.cols; ++j) {
-        store(y[j], Map::template apply<Arch>(to_float(a[j]), to_float(b[j]), p.p0, p.p1));
+        store(y[j], Map::template apply<Arch>(to_float(a[j]), to_float(b[j]), p0, p.p1));
         if constexpr (std::is_same_v<Map, maps::Split>) {
           if (p.parts == 3) y[2 * p.part_stride + j] = y[j];
           store(y[p.part_stride + j], to_float(a[j]) - to_float(y[j]));

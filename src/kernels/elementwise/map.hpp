@@ -18,6 +18,7 @@ enum class Map {
   kRgb8,       // 8 bits of a picture in -1..1
   kSplit,      // bf16(a), and at part_stride what that rounding takes away, and at twice that, if parts is 3,
                // bf16(a)
+  kAddScaled,  // a + factors[r] * b
 };
 
 // y[r, c] = map(a[r, c], b[r, c]) for rows strided at will. a, b and y f32, bf16 or f16; y u8 for kRgb8
@@ -32,10 +33,11 @@ struct MapProblem {
   int64_t rows = 1, cols = 0;
   int64_t a_stride = 0, b_stride = 0, y_stride = 0;  // elements from row to row
   float p0 = 1, p1 = 0;
-  int64_t part_stride = 0;  // kSplit's, in elements of y
-  int parts = 1;            // of y for each element of a
+  int64_t part_stride = 0;         // kSplit's, in elements of y
+  int parts = 1;                   // of y for each element of a
+  const float* factors = nullptr;  // kAddScaled's, [rows], read when the map runs
 
-  bool binary() const { return map == Map::kAdd || map == Map::kMulGelu; }
+  bool binary() const { return map == Map::kAdd || map == Map::kMulGelu || map == Map::kAddScaled; }
   const char* op() const { return name; }
   std::string describe() const;
   double flops() const { return map == Map::kCopy ? 0.0 : static_cast<double>(rows * cols); }

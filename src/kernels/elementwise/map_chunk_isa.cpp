@@ -6,7 +6,20 @@ namespace rocm_sd::ROCM_SD_ISA {
 namespace {
 
 // In the order of enum Map (map_host.cpp checks it).
-enum { kCopy, kSilu, kGelu, kQuickGelu, kRelu, kAdd, kMulGelu, kAffine, kSoftClamp, kRgb8, kSplit };
+enum {
+  kCopy,
+  kSilu,
+  kGelu,
+  kQuickGelu,
+  kRelu,
+  kAdd,
+  kMulGelu,
+  kAffine,
+  kSoftClamp,
+  kRgb8,
+  kSplit,
+  kAddScaled
+};
 
 template <int M>
 Vec apply(Vec a, Vec b, float p0, float p1) {
@@ -16,6 +29,7 @@ Vec apply(Vec a, Vec b, float p0, float p1) {
   if constexpr (M == kRelu) return a < 0.0f ? Vec{} : a;
   if constexpr (M == kAdd) return a + b;
   if constexpr (M == kMulGelu) return a * gelu(b);
+  if constexpr (M == kAddScaled) return a + p0 * b;
   if constexpr (M == kAffine) return a * p0 + p1;
   if constexpr (M == kSoftClamp) return p0 * tanh(a / p0);
   return a;
@@ -23,7 +37,7 @@ Vec apply(Vec a, Vec b, float p0, float p1) {
 
 template <int M, class A, class Y>
 void loop(const MapChunk& m) {
-  constexpr bool kBinary = M == kAdd || M == kMulGelu;
+  constexpr bool kBinary = M == kAdd || M == kMulGelu || M == kAddScaled;
   const A* a = static_cast<const A*>(m.a);
   const A* b = static_cast<const A*>(m.b);  // of a's type in every binary map
   Y* y = static_cast<Y*>(m.y);
@@ -89,6 +103,7 @@ void map(const MapChunk& m) {
     case kRelu: return loop_typed<kRelu>(m);
     case kAdd: return loop_typed<kAdd>(m);
     case kMulGelu: return loop_typed<kMulGelu>(m);
+    case kAddScaled: return loop_typed<kAddScaled>(m);
     case kAffine: return loop_typed<kAffine>(m);
     case kSoftClamp: return loop_typed<kSoftClamp>(m);
     case kRgb8: return m.a_bf16 ? loop_rgb8<uint16_t>(m) : loop_rgb8<float>(m);

@@ -21,6 +21,7 @@ const char* map_name(Map map) {
     case Map::kSoftClamp: return "soft_clamp";
     case Map::kRgb8: return "rgb8";
     case Map::kSplit: return "split";
+    case Map::kAddScaled: return "add_scaled";
   }
   return "?";
 }

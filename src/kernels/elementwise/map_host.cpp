@@ -9,8 +9,8 @@ namespace rocm_sd {
 namespace {
 
 static_assert(static_cast<int>(Map::kCopy) == 0 && static_cast<int>(Map::kMulGelu) == 6 &&
-              static_cast<int>(Map::kRgb8) == 9 &&
-              static_cast<int>(Map::kSplit) == 10);  // map_chunk_isa.cpp counts on it
+              static_cast<int>(Map::kRgb8) == 9 && static_cast<int>(Map::kSplit) == 10 &&
+              static_cast<int>(Map::kAddScaled) == 11);  // map_chunk_isa.cpp counts on it
 
 constexpr int64_t kPiece =
     16384;  // elements per task: 64 KB, so that starting a task costs nothing beside it
@@ -33,7 +33,7 @@ void map_piece(const MapProblem& p, int64_t row, int64_t begin, int64_t count) {
             .b_bf16 = p.b_type == DType::kBF16,
             .y_bf16 = p.y_type == DType::kBF16,
             .count = count,
-            .p0 = p.p0,
+            .p0 = p.factors ? p.factors[row] : p.p0,
             .p1 = p.p1,
             .part_stride = p.part_stride,
             .parts = p.parts});

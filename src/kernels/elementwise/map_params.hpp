@@ -31,7 +31,8 @@ MapParams<A, Y> map_params(const MapProblem& p, int64_t groups) {
           p.p1,
           static_cast<uint32_t>(groups),
           aligned,
-          p.parts};
+          p.parts,
+          p.factors};
 }
 
 // Nothing unless the portable body cannot take the problem, else why not.

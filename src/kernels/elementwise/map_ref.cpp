@@ -10,7 +10,7 @@ namespace {
 
 double gelu(double x) { return x / 2 * std::erfc(-x * std::sqrt(0.5)); }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double apply(const MapProblem& p, double a, double b) {
+double apply(const MapProblem& p, int64_t row, double a, double b) {
   const double p0 = p.p0;
   switch (p.map) {
     case Map::kCopy: return a;
@@ -20,6 +20,7 @@ double apply(const MapProblem& p, double a, double b) {
     case Map::kRelu: return a < 0 ? 0 : a;
     case Map::kAdd: return a + b;
     case Map::kMulGelu: return a * gelu(b);
+    case Map::kAddScaled: return a + static_cast<double>(p.factors[row]) * b;
     case Map::kAffine: return a * p0 + static_cast<double>(p.p1);
     case Map::kSoftClamp: return p0 * std::tanh(a / p0);
     case Map::kSplit: return a;
@@ -35,7 +36,7 @@ double apply(const MapProblem& p, double a, double b) {
 void map_row(const MapProblem& p, int64_t r) {
   for (int64_t c = 0; c < p.cols; ++c) {
     const double b = p.binary() ? ref::load(p.b, p.b_type, r * p.b_stride + c) : 0.0;
-    const double y = apply(p, ref::load(p.a, p.a_type, r * p.a_stride + c), b);
+    const double y = apply(p, r, ref::load(p.a, p.a_type, r * p.a_stride + c), b);
     if (p.y_type == DType::kU8)
       static_cast<uint8_t*>(p.y)[r * p.y_stride + c] = static_cast<uint8_t>(y);
     else

@@ -35,6 +35,9 @@ TEST_P(GpuElementwiseTest, MapsMatchReference) {
             concat(what, " ", activation_name(act)));
     check([&](Exec& ex, const Place& place) { return add(ex, place(x), place(y)); }, tolerance,
           what + " add");
+    const Tensor factors = random_tensor({shape[0]}, DType::kF32, 3);
+    check([&](Exec& ex, const Place& place) { return add_scaled(ex, place(x), place(y), place(factors)); },
+          tolerance, what + " add_scaled");
     check([&](Exec& ex, const Place& place) { return affine(ex, place(x), -0.3f, 1.25f); }, tolerance,
           what + " affine");
     check([&](Exec& ex, const Place& place) { return soft_clamp(ex, place(x), 3.0f); }, tolerance,

@@ -117,6 +117,8 @@ TEST_P(ElementwiseTest, MapsMatchReference) {
          {Activation::kNone, Activation::kSilu, Activation::kGelu, Activation::kQuickGelu, Activation::kRelu})
       check([&](Exec& ex) { return activate(ex, x, act); }, tolerance);
     check([&](Exec& ex) { return add(ex, x, y); }, tolerance);
+    const Tensor factors = random_tensor({shape[0]}, DType::kF32, 3);
+    check([&](Exec& ex) { return add_scaled(ex, x, y, factors); }, tolerance);
     check([&](Exec& ex) { return affine(ex, x, -0.3f, 1.25f); }, tolerance);
     check([&](Exec& ex) { return soft_clamp(ex, x, 3.0f); }, tolerance);
     if (shape[-1] % 2 == 0) check([&](Exec& ex) { return geglu(ex, x); }, tolerance);
@@ -155,6 +157,27 @@ TEST_P(ElementwiseTest, ConcatenatesAndCopiesViews) {
     const Tensor middle = b.narrow(1, 1, 1);  // [2,1,5]
     EXPECT_EQ(to_doubles(cast(test.ex, middle, DType::kF32))[7], to_doubles(b)[15 + 5 + 2]);
   });
+}
+
+TEST(Elementwise, AddsWhatTheFactorsAreWhenItRuns) {
+  const Tensor a = random_tensor({2, 3, 5}, DType::kF32, 1), b = random_tensor({2, 3, 5}, DType::kF32, 2);
+  const Tensor factors = make_tensor(host_device(), {2}, DType::kF32);
+  const Tensor y = make_tensor(host_device(), a.shape(), DType::kF32);
+  for (const char* impl : {"host", "scalar", "ref"})
+    with_implementation("elementwise", impl, [&] {
+      Arena arena(host_device());
+      Program program("adds", arena, [&](Exec& ex) { copy_into(ex, add_scaled(ex, a, b, factors), y); });
+      for (const std::array<float, 2> now : {std::array{0.5f, 2.0f}, std::array{0.0f, -1.0f}}) {
+        upload(host_device(), factors, now.data(), 2);
+        program.run();
+        const std::vector<double> left = to_doubles(a), right = to_doubles(b), got = to_doubles(y);
+        for (size_t i = 0; i < got.size(); ++i)
+          EXPECT_NEAR(got[i], left[i] + static_cast<double>(now[i / 15]) * right[i], 1e-6);
+      }
+      TestExec test;
+      EXPECT_THROW(add_scaled(test.ex, a, b, make_tensor(host_device(), {3}, DType::kF32)), ShapeError);
+      EXPECT_THROW(add_scaled(test.ex, a, b.narrow(0, 0, 1), factors), ShapeError);
+    });
 }
 
 TEST(Elementwise, SplitsIntoTwoBf16) {

@@ -88,6 +88,26 @@ TEST_F(OptionsTest, BadValuesAreRefusedByName) {
   EXPECT_NE(refusal("\x1b[31m", "3").find("\\x1b"), std::string::npos);
 }
 
+TEST_F(OptionsTest, TheNthOptionOfControlNetsIsTheNthOnes) {
+  set("control-strength", "0.5");
+  set("control", "a");
+  set("control", "b");
+  set("control-end", "0.4");
+  set("control-strength", "0.7");
+  set("control-end", "0.6");
+  ASSERT_EQ(request_.controls.size(), 2u);
+  EXPECT_EQ(request_.controls[0].model, "a");
+  EXPECT_EQ(request_.controls[0].strength, 0.5);
+  EXPECT_EQ(request_.controls[0].end, 0.4);
+  EXPECT_EQ(request_.controls[1].model, "b");
+  EXPECT_EQ(request_.controls[1].strength, 0.7);
+  EXPECT_EQ(request_.controls[1].end, 0.6);
+  EXPECT_FALSE(request_.controls[0].start);
+  for (int i = 2; i < 8; ++i) set("control", "c");
+  EXPECT_EQ(refusal("control", "d"), "control: given more than 8 times");
+  EXPECT_EQ(refusal("control", ""), "control: expected a file or folder, got an empty text");
+}
+
 TEST_F(OptionsTest, LoadingAndRequestOptionsKeepApart) {
   OptionTargets loading{&load_, nullptr};
   EXPECT_THROW(set_option(loading, "prompt", "x"), UsageError);

@@ -115,6 +115,8 @@ TEST(Checkpoint, RefusesBrokenFolders) {
         {"model_index.json",
          R"({"_class_name":"StableDiffusionPipeline","vae":["diffusers","AutoencoderKL"]})", "no folder"},
         {"model_index.json", "{\"a\":1,\"a\":2}", "duplicate key"},
+        {"model_index.json", R"({"_class_name":"StableDiffusionPipeline","scheduler":[]})",
+         "scheduler: expected [library, class]"},
         {"model_index.json", "\xff", "UTF-8"},
         {"unet/config.json", "[1]", "expected a JSON object"},
         {"unet/config.json", "{", "not valid JSON"},
@@ -123,6 +125,7 @@ TEST(Checkpoint, RefusesBrokenFolders) {
          "git-LFS"},
         {"scheduler/scheduler_config.json", R"({"prediction_type":"flow"})", "prediction_type"},
         {"scheduler/scheduler_config.json", R"({"prediction_type":[1]})", "prediction_type"},
+        {"scheduler/scheduler_config.json", R"({"_class_name":5})", "_class_name: expected a string"},
         {"scheduler/scheduler_config.json", "7", "expected a JSON object"}}) {
     const TemporaryFolder folder;
     write_folder(folder, 48, 48);
@@ -221,6 +224,27 @@ TEST(Inspect, EscapesWhatFilesSay) {
   EXPECT_THAT(text, HasSubstr("red \\x1b[31m\\x0aSteps: 1"));
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_EQ(report["components"][0]["dtypes"]["f16"]["bytes"], 4);
+}
+
+TEST(Inspect, NamesWhatTheInputsSay) {
+  const std::pair<int64_t, const char*> kVariants[] = {
+      {4, "text to image"}, {5, "depth"}, {8, "instruct-pix2pix"}, {9, "inpainting"}};
+  for (const auto& [channels, variant] : kVariants) {
+    const TemporaryFolder folder;
+    write_random(folder / "unet.safetensors", unet_tensors(768, channels));
+    EXPECT_EQ(inspect(folder / "unet.safetensors")["variant"], variant);
+  }
+}
+
+// With StableDiffusionPipeline, Diffusers would not draw with a UNet of 5 inputs.
+TEST(Convert, WritesThePipelineOfDepthModels) {
+  const TemporaryFolder folder;
+  write_folder(folder, 48, 48);
+  write_random(folder / "unet/diffusion_pytorch_model.safetensors", unet_tensors(48, 5));
+  convert(folder.path(), folder / "new", {});
+  const auto index = nlohmann::json::parse(read_file(folder / "new/model_index.json", 1 << 20));
+  EXPECT_EQ(index["_class_name"], "StableDiffusionDepth2ImgPipeline");
+  EXPECT_TRUE(index.contains("depth_estimator") && !index.contains("safety_checker"));
 }
 
 TEST(Convert, ACancelledRunLeavesNothing) {

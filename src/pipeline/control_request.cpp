@@ -1,0 +1,91 @@
+// A request's ControlNets: defaults, rules, pictures, and their line in the infotext.
+#include <cmath>
+
+#include "base/error.hpp"
+#include "pipeline/infotext.hpp"
+#include "pipeline/pixels.hpp"
+#include "pipeline/request.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr double kMaxStrength = 10;
+
+double in_range(double value, double least, double most, const char* name) {
+  require<UsageError>(std::isfinite(value) && value >= least && value <= most, name,
+                      ": expected a number from ", least, " to ", most, ", got ", value);
+  return value;
+}
+
+// The options that a unit without a model has, for the message.
+std::string options_of(const ControlUse& use) {
+  std::string out;
+  const auto note = [&](bool given, const char* name) {
+    if (given) out += concat(out.empty() ? "" : ", ", name);
+  };
+  note(use.image.has_value(), "control-image");
+  note(use.strength.has_value(), "control-strength");
+  note(use.start.has_value(), "control-start");
+  note(use.end.has_value(), "control-end");
+  note(use.mode.has_value(), "control-mode");
+  note(use.resize.has_value(), "control-resize");
+  note(use.preprocess.has_value(), "control-preprocess");
+  return out;
+}
+
+}  // namespace
+
+std::vector<ResolvedControl> resolve_controls(const GenerateRequest& r) {
+  std::vector<ResolvedControl> out;
+  size_t models = 0;
+  for (const ControlUse& use : r.controls) models += use.model.empty() ? 0 : 1;
+  for (const ControlUse& use : r.controls) {
+    require<UsageError>(!use.model.empty(), options_of(use), ": given ", r.controls.size(), " times for ",
+                        models, " --control: the first belongs to the first, and so on");
+    ResolvedControl c;
+    c.model = use.model;
+    c.strength = in_range(use.strength.value_or(1), -kMaxStrength, kMaxStrength, "control-strength");
+    c.start = in_range(use.start.value_or(0), 0, 1, "control-start");
+    c.end = in_range(use.end.value_or(1), 0, 1, "control-end");
+    require<UsageError>(c.start < c.end,
+                        "control-start, control-end: expected the first below the second, got ", c.start,
+                        " and ", c.end);
+    const std::string mode = use.mode.value_or("balanced");
+    require<UsageError>(mode == "balanced" || mode == "guess",
+                        "control-mode: expected balanced or guess, got \"", printable(mode), "\"");
+    c.guess = mode == "guess";
+    c.resize = parse_control_resize(use.resize.value_or("crop"));
+    c.preprocess = parse_control_preprocess(use.preprocess.value_or("none"));
+    require<UsageError>(use.image || r.init_image, "control-image: ", printable(use.model),
+                        ": expected a picture for it to see, or an init-image");
+    require<UsageError>(c.preprocess.name != "inpaint" || r.mask,
+                        "control-preprocess: inpaint: needs a mask");
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+std::vector<float> control_pixels(const ResolvedRequest& r, size_t index, bool bgr) {
+  const ControlUse& use = r.request.controls.at(index);
+  const ResolvedControl& control = r.controls.at(index);
+  const int width = static_cast<int>(r.width), height = static_cast<int>(r.height);
+  const Image sized =
+      resize_control(use.image ? *use.image : *r.request.init_image, control.resize, width, height);
+  std::vector<float> mask;
+  if (control.preprocess.name == "inpaint") mask = mask_to_floats(*r.request.mask, width, height, 0);
+  return control_floats(preprocess_control(sized, control.preprocess), bgr, mask);
+}
+
+std::string describe_control(const ResolvedControl& c, const LoadedControl& model) {
+  std::string out = concat("Module: ", c.preprocess.name, ", Model: ", model.name);
+  if (!model.hash.empty()) out += concat(" [", model.hash, "]");
+  out += concat(", Weight: ", c.strength, ", Resize Mode: ", control_resize_label(c.resize));
+  if (c.preprocess.name == "canny")
+    out += concat(", Threshold A: ", c.preprocess.low, ", Threshold B: ", c.preprocess.high);
+  if (c.preprocess.name == "tile") out += concat(", Threshold A: ", c.preprocess.factor);
+  out += concat(", Guidance Start: ", c.start, ", Guidance End: ", c.end,
+                ", Pixel Perfect: True, Control Mode: ", c.guess ? "Guess" : "Balanced");
+  return out;
+}
+
+}  // namespace rocm_sd

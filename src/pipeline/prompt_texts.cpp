@@ -1,0 +1,121 @@
+#include "pipeline/prompt_texts.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/utf8.hpp"
+#include "text/prompt.hpp"
+
+namespace rocm_sd {
+namespace {
+
+void warn_once(std::vector<std::string>& warnings, std::string text) {
+  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end())
+    warnings.push_back(std::move(text));
+}
+
+// Tags are taken out, so that they are not drawn as words. LoRAs of the prompt are at work by then
+// (adapters.hpp); what has no effect is named.
+void warn_of_tags(const std::string& prompt, bool negative, std::vector<std::string>& warnings) {
+  const PromptTags tags = extract_lora_tags(prompt);
+  if (negative)
+    for (const LoraTag& lora : tags.loras)
+      warn_once(warnings, concat("<lora:", printable(lora.name),
+                                 "> has no effect in the negative prompt: put it into the prompt"));
+  for (const std::string& tag : tags.unknown)
+    warn_once(warnings,
+              concat("<", printable(tag),
+                     "> in the prompt has no effect: of tags in angle brackets only <lora:...> is known"));
+}
+
+std::string without_tags(const GenerateRequest& request, const std::string& prompt) {
+  return request.plain_prompt ? sanitize_utf8(prompt) : extract_lora_tags(prompt).text;
+}
+
+// A prompt's text at each call, one where it stays the same.
+std::vector<std::string> texts_of_calls(const GenerateRequest& request, const std::string& text, int calls) {
+  if (request.plain_prompt) return {text};
+  const PromptSchedule schedule(text);
+  return schedule.texts(schedule.changes() ? calls : 1);
+}
+
+class Collector {
+ public:
+  Collector(const ResolvedRequest& resolved, PromptTexts& out) : resolved_(resolved), out_(out) {}
+
+  // The index of each call's text, of one prompt as both encoders read it.
+  std::vector<int64_t> add(const std::string& first, const std::string& second, bool negative) {
+    const GenerateRequest& request = resolved_.request;
+    const auto firsts = texts_of_calls(request, first, resolved_.text_calls);
+    const auto seconds = texts_of_calls(request, second, resolved_.text_calls);
+    std::vector<int64_t> out;
+    for (size_t call = 0; call < std::max(firsts.size(), seconds.size()); ++call)
+      out.push_back(index_of({firsts[std::min(call, firsts.size() - 1)],
+                              seconds[std::min(call, seconds.size() - 1)], negative}));
+    return out;
+  }
+
+ private:
+  int64_t index_of(PromptText text) {
+    const auto same = [&](const PromptText& known) {
+      return known.negative == text.negative && known.first == text.first && known.second == text.second;
+    };
+    const auto found = std::find_if(out_.texts.begin(), out_.texts.end(), same);
+    if (found != out_.texts.end()) return found - out_.texts.begin();
+    require<UsageError>(out_.texts.size() < kMaxPromptTexts,
+                        "prompt: its editing and alternating words come to "
+                        "more than ",
+                        kMaxPromptTexts, " texts");
+    out_.texts.push_back(std::move(text));
+    return static_cast<int64_t>(out_.texts.size()) - 1;
+  }
+
+  const ResolvedRequest& resolved_;
+  PromptTexts& out_;
+};
+
+}  // namespace
+
+std::vector<PromptPart> prompt_parts(const GenerateRequest& request, const std::string& prompt) {
+  const std::string text = without_tags(request, prompt);
+  if (request.plain_prompt) return {{text, 1}};
+  return split_prompt_parts(text);
+}
+
+PromptTexts prompt_texts(const ResolvedRequest& resolved) {
+  const GenerateRequest& request = resolved.request;
+  const std::string negative = request.negative_prompt.value_or("");
+  const auto second = [](const std::optional<std::string>& own, const std::string& first) {
+    return own && !own->empty() ? *own : first;
+  };
+  const std::string negative_2 = second(request.negative_prompt_2, negative);
+  const std::string prompt_2 = second(request.prompt_2, request.prompt);
+  PromptTexts out;
+  if (!request.plain_prompt) {
+    for (const std::string* text : {&negative, &negative_2}) warn_of_tags(*text, true, out.warnings);
+    for (const std::string* text : {&request.prompt, &prompt_2}) warn_of_tags(*text, false, out.warnings);
+  }
+  const std::vector<PromptPart> firsts = prompt_parts(request, request.prompt);
+  const std::vector<PromptPart> seconds = prompt_parts(request, prompt_2);
+  require<UsageError>(seconds.size() == firsts.size() || seconds.size() == 1, "prompt-2: ", seconds.size(),
+                      " parts joined by AND; expected ", firsts.size(), " as the prompt has, or one");
+  Collector collector(resolved, out);
+  std::vector<std::vector<int64_t>> columns;  // [conditions][calls]
+  const size_t parts = firsts.size(), conditions = static_cast<size_t>(resolved.conditions);
+  if (conditions > parts) {
+    const auto column =
+        collector.add(without_tags(request, negative), without_tags(request, negative_2), true);
+    columns.assign(conditions - parts, column);
+  }
+  for (size_t i = 0; i < parts; ++i)
+    columns.push_back(collector.add(firsts[i].text, seconds[seconds.size() == 1 ? 0 : i].text, false));
+  size_t calls = 1;
+  for (const auto& column : columns) calls = std::max(calls, column.size());
+  for (size_t call = 0; call < calls; ++call) {
+    std::vector<int64_t>& row = out.calls.emplace_back();
+    for (const auto& column : columns) row.push_back(column[std::min(call, column.size() - 1)]);
+  }
+  return out;
+}
+
+}  // namespace rocm_sd

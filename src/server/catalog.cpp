@@ -1,0 +1,158 @@
+#include "server/catalog.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "models/completeness.hpp"
+#include "server/http.hpp"
+#include "weights/inspect.hpp"
+
+namespace rocm_sd::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMaxDepth = 16;  // links in a circle
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  return text;
+}
+
+// What a client may call it: the name, the file's name, the title with a hash behind it.
+std::string plain_name(std::string name) {
+  if (const size_t hash = name.rfind(" ["); hash != name.npos && name.ends_with(']')) name.resize(hash);
+  if (name.ends_with(".safetensors")) name.resize(name.size() - std::string_view(".safetensors").size());
+  return lower(std::move(name));
+}
+
+}  // namespace
+
+std::string model_title(const ModelEntry& model) { return model.path.filename().string(); }
+
+void Catalog::add(const fs::path& path) {
+  const fs::path whole = fs::canonical(path);
+  const auto report = inspect(whole, 1, [](const Checkpoint& checkpoint) { require_complete(checkpoint); });
+  if (report.contains("problem"))
+    throw FormatError(concat(printable_path(path), ": ", report["problem"].get<std::string>()));
+  require<FormatError>(report.contains("prediction"), printable_path(path), ": expected a model, this is ",
+                       report.value("type", "unknown"));
+  ModelEntry entry;
+  entry.path = whole;
+  entry.name = fs::is_directory(whole) ? whole.filename().string() : whole.stem().string();
+  entry.kind = report.value("type", "unknown");
+  for (const ModelEntry& known : models_) {
+    if (known.path == whole) return;
+    require<UsageError>(plain_name(known.name) != plain_name(entry.name), "model: ", printable_path(path),
+                        " and ", printable_path(known.path), " have the same name");
+  }
+  models_.push_back(std::move(entry));
+}
+
+Catalog::Catalog(const std::vector<std::string>& models, const std::string& models_folder,
+                 std::string lora_folder)
+    : lora_folder_(std::move(lora_folder)) {
+  for (const std::string& model : models) {
+    require<FileError>(path_exists(model), "model: ", printable(model), ": no such file or folder");
+    add(model);
+  }
+  if (!models_folder.empty()) {
+    require<FileError>(is_folder_path(models_folder), "models-dir: ", printable(models_folder),
+                       ": no such folder");
+    std::vector<fs::path> found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(models_folder))
+      if (entry.path().extension() == ".safetensors" || path_exists(entry.path() / "model_index.json"))
+        found.push_back(entry.path());
+    std::ranges::sort(found);
+    for (const fs::path& path : found) {
+      try {
+        add(path);
+      } catch (const Error& e) {
+        log().warn("models-dir: left out: {}", e.what());
+      }
+    }
+  }
+  require<UsageError>(!models_.empty(),
+                      "model: expected --model PATH, or --models-dir FOLDER with models in it");
+  if (lora_folder_.empty()) return;
+  require<FileError>(is_folder_path(lora_folder_), "lora-dir: ", printable(lora_folder_), ": no such folder");
+  lora_folder_ = fs::canonical(lora_folder_).string();
+}
+
+std::vector<ModelEntry> Catalog::models() const {
+  const std::lock_guard lock(mutex_);
+  return models_;
+}
+
+ModelEntry Catalog::current() const {
+  const std::lock_guard lock(mutex_);
+  return models_[current_];
+}
+
+ModelEntry Catalog::find(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  if (name.empty()) return models_[current_];
+  const std::string wanted = plain_name(name);
+  std::string known;
+  for (const ModelEntry& model : models_) {
+    if (plain_name(model.name) == wanted) return model;
+    known += (known.empty() ? "" : ", ") + printable(model.name);
+  }
+  throw RequestError(
+      {404, "model_not_found", concat("model: no \"", printable(name), "\"; there are: ", known), "model"});
+}
+
+void Catalog::set_current(const std::string& name) {
+  const ModelEntry wanted = find(name);
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < models_.size(); ++i)
+    if (models_[i].path == wanted.path) current_ = i;
+}
+
+void Catalog::set_default_size(const std::string& name, int width, int height) {
+  const std::lock_guard lock(mutex_);
+  for (ModelEntry& model : models_)
+    if (model.name == name) {
+      model.default_width = width;
+      model.default_height = height;
+    }
+}
+
+std::vector<LoraEntry> Catalog::loras() const {
+  std::map<std::string, fs::path> by_name;
+  if (!lora_folder_.empty()) {
+    std::error_code error;
+    const auto options =
+        fs::directory_options::follow_directory_symlink | fs::directory_options::skip_permission_denied;
+    auto entry = fs::recursive_directory_iterator(lora_folder_, options, error);
+    for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+      if (entry.depth() > kMaxDepth) entry.disable_recursion_pending();
+      if (entry->path().extension() == ".safetensors" && entry->is_regular_file(error))
+        by_name.try_emplace(entry->path().stem().string(), entry->path());
+    }
+  }
+  std::vector<LoraEntry> out;
+  for (const auto& [name, path] : by_name) out.push_back({name, path});
+  return out;
+}
+
+void Catalog::require_loras(const std::vector<std::string>& names, const std::string& field) const {
+  if (names.empty()) return;
+  std::vector<std::string> known;
+  for (const LoraEntry& lora : loras()) known.push_back(lora.name);
+  for (const std::string& name : names) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    const std::string hint = known.empty()
+                                 ? std::string("this server has none (--lora-dir)")
+                                 : concat("did you mean \"", printable(nearest_name(name, known)), "\"?");
+    throw RequestError({400, "lora_not_found",
+                        concat(printable(field), ": no LoRA \"", printable(name), "\"; ", hint), field});
+  }
+}
+
+}  // namespace rocm_sd::server

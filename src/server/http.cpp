@@ -1,0 +1,140 @@
+#include "server/http.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/utf8.hpp"
+
+namespace rocm_sd::server {
+namespace {
+
+constexpr size_t kMaxQueryFields = 64;
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool parse_query(std::string_view text, HttpRequest& request) {
+  size_t fields = 0;
+  while (!text.empty()) {
+    const std::string_view field = text.substr(0, text.find('&'));
+    text.remove_prefix(std::min(text.size(), field.size() + 1));
+    if (field.empty()) continue;
+    const size_t equals = std::min(field.find('='), field.size());
+    const auto name = percent_decode(field.substr(0, equals), true);
+    const auto value = percent_decode(field.substr(std::min(field.size(), equals + 1)), true);
+    if (!name || !value || ++fields > kMaxQueryFields) return false;
+    request.query[*name] = *value;
+  }
+  return true;
+}
+
+// No part may lead out of the tree of paths.
+bool is_plain_path(std::string_view path) {
+  if (path.empty() || path[0] != '/' || path.find('\\') != path.npos) return false;
+  while (!path.empty()) {
+    path.remove_prefix(1);
+    const std::string_view part = path.substr(0, path.find('/'));
+    if (part == "." || part == "..") return false;
+    path.remove_prefix(part.size());
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string_view HttpRequest::header(std::string_view name) const {
+  for (const auto& [known, value] : headers)
+    if (known == name) return value;
+  return {};
+}
+
+std::optional<std::string> percent_decode(std::string_view text, bool plus_is_blank) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (c == '%') {
+      if (i + 2 >= text.size()) return std::nullopt;
+      const int high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
+      if (high < 0 || low < 0) return std::nullopt;
+      c = static_cast<char>(high * 16 + low);
+      i += 2;
+    } else if (c == '+' && plus_is_blank) {
+      c = ' ';
+    }
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return std::nullopt;
+    out += c;
+  }
+  if (!is_valid_utf8(out)) return std::nullopt;
+  return out;
+}
+
+bool parse_target(std::string_view target, HttpRequest& request) {
+  target = target.substr(0, target.find('#'));
+  const size_t question = std::min(target.find('?'), target.size());
+  const auto path = percent_decode(target.substr(0, question));
+  if (!path || !is_plain_path(*path)) return false;
+  request.path = *path;
+  return parse_query(target.substr(std::min(target.size(), question + 1)), request);
+}
+
+HttpResponse json_response(const nlohmann::json& body, int status) {
+  HttpResponse response;
+  response.status = status;
+  response.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return response;
+}
+
+HttpResponse error_response(std::string_view path, const ApiError& error) {
+  using nlohmann::json;
+  if (path.starts_with("/sdapi/")) {
+    // The web UI validates by pydantic: `detail` of a 422 is a list of places, else a text.
+    json detail = error.message;
+    if (error.status == 422)
+      detail = json::array({{{"loc", {"body", error.param}}, {"msg", error.message}, {"type", error.type}}});
+    return json_response({{"error", error.type}, {"detail", detail}, {"body", ""}, {"errors", error.message}},
+                         error.status);
+  }
+  json param = nullptr;
+  if (!error.param.empty()) param = error.param;
+  const bool of_client = error.status < 500 && error.status != 429;
+  return json_response({{"error",
+                         {{"message", error.message},
+                          {"type", of_client ? "invalid_request_error" : error.type},
+                          {"param", param},
+                          {"code", error.type}}}},
+                       error.status);
+}
+
+std::string_view reason_phrase(int status) {
+  switch (status) {
+    case 200: return "OK";
+    case 202: return "Accepted";
+    case 204: return "No Content";
+    case 304: return "Not Modified";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 409: return "Conflict";
+    case 410: return "Gone";
+    case 413: return "Payload Too Large";
+    case 414: return "URI Too Long";
+    case 415: return "Unsupported Media Type";
+    case 422: return "Unprocessable Entity";
+    case 429: return "Too Many Requests";
+    case 431: return "Request Header Fields Too Large";
+    case 501: return "Not Implemented";
+    case 503: return "Service Unavailable";
+    case 504: return "Gateway Timeout";
+    default: return status < 500 ? "Error" : "Internal Server Error";
+  }
+}
+
+}  // namespace rocm_sd::server

@@ -1,0 +1,77 @@
+// A job: what is to be drawn, how far it is, what came of it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rocm_sd::server {
+
+enum class JobState { kQueued, kRunning, kCompleted, kFailed, kCancelled };
+std::string_view to_string(JobState state);
+inline bool is_final(JobState state) { return state > JobState::kRunning; }
+
+struct Attachment {
+  std::string option;  // "init-image"
+  std::string bytes;   // of an image file
+};
+
+struct JobRequest {
+  std::string model;                                         // a name of the catalog
+  std::vector<std::pair<std::string, std::string>> options;  // of pipeline/options.hpp, checked
+  std::vector<Attachment> files;
+  int rounds = 1;  // batches with rising seeds
+  int batch = 1, steps = 20;
+  std::string format = "png";  // png, jpeg, webp
+  int quality = 95;
+  bool inverts_mask = false;
+  bool metadata = true;  // whether files hold the parameters
+
+  size_t images() const { return static_cast<size_t>(rounds) * static_cast<size_t>(batch); }
+};
+
+struct JobImage {
+  std::string bytes;  // of a file in JobRequest::format
+  uint64_t seed = 0;
+  int width = 0, height = 0;
+  std::string parameters;  // A1111's infotext
+};
+
+struct JobProgress {
+  std::string stage;        // "load", "text", "encode", "sample", "decode"
+  int step = 0, total = 0;  // of the stage
+  int round = 0;            // 0-based
+};
+
+struct JobError {
+  int status = 500;  // as HTTP says it
+  std::string type, message;
+};
+
+using JobTime = std::chrono::system_clock::time_point;
+
+// A job as it was when somebody looked.
+struct JobView {
+  std::string id, client;
+  JobRequest request;  // without the attachments' bytes
+  JobState state = JobState::kQueued;
+  size_t position = 0;  // jobs before it in the queue
+  JobProgress progress;
+  double seconds = 0;  // since it began to run
+  JobTime created, started, finished;
+  std::vector<std::shared_ptr<const JobImage>> images;
+  JobError error;
+  std::vector<std::string> warnings;
+  std::string device;  // of the worker that runs it
+
+  // 0..1 of all rounds; sampling counts.
+  double fraction() const;
+};
+
+// The job as /v1/jobs tells it.
+std::string job_json(const JobView& job);
+
+}  // namespace rocm_sd::server

@@ -1,0 +1,299 @@
+#include "server/job_store.hpp"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "base/error.hpp"
+#include "server/http.hpp"
+
+namespace rocm_sd::server {
+namespace {
+
+constexpr size_t kMaxExpired = 1024;
+using Lock = std::lock_guard<std::mutex>;
+
+}  // namespace
+
+std::string random_id() {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::random_device device;
+  std::string id;
+  for (int word = 0; word < 4; ++word) {
+    const uint32_t bits = device();
+    for (int i = 0; i < 8; ++i) id += kDigits[bits >> (4 * i) & 15];
+  }
+  return id;
+}
+
+JobStore::Job* JobStore::find(const std::string& id) {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+const JobStore::Job* JobStore::find(const std::string& id) const {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+JobView JobStore::view_of(const Job& job) const {
+  JobView view = job.view;
+  if (view.state == JobState::kQueued) {
+    const auto place = std::ranges::find(queue_, view.id);
+    view.position = static_cast<size_t>(place - queue_.begin());
+  }
+  if (view.state == JobState::kRunning)
+    view.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - job.began).count();
+  return view;
+}
+
+void JobStore::tell(Job& job, const std::string& what) {
+  if (job.watchers.empty()) return;
+  const std::string text = job_json(view_of(job));
+  const bool last = is_final(job.view.state);
+  for (const auto& [key, watcher] : job.watchers) watcher(what, text, last);
+  if (last) job.watchers.clear();
+}
+
+std::string JobStore::submit(JobRequest request, const std::string& client) {
+  std::string id = random_id();
+  {
+    const Lock lock(mutex_);
+    if (!closed_.empty()) throw RequestError({503, "shutting_down", closed_, ""});
+    expire_locked();
+    const auto of_client = std::ranges::count_if(
+        queue_, [&](const std::string& queued) { return jobs_.at(queued).view.client == client; });
+    if (queue_.size() >= limits_.queued || static_cast<size_t>(of_client) >= limits_.queued_per_client) {
+      ++counts_.rejected;
+      const bool full = queue_.size() >= limits_.queued;
+      throw RequestError({429, "queue_full",
+                          full ? concat("the queue is full: ", queue_.size(), " jobs wait")
+                               : concat("this client has ", of_client, " jobs waiting, which is its share"),
+                          ""});
+    }
+    Job& job = jobs_[id];
+    job.view.id = id;
+    job.view.client = client;
+    job.view.created = std::chrono::system_clock::now();
+    job.request = std::make_shared<const JobRequest>(std::move(request));
+    job.view.request = *job.request;
+    for (Attachment& file : job.view.request.files) std::string().swap(file.bytes);
+    queue_.push_back(id);
+    ++counts_.submitted;
+  }
+  if (wake_) wake_();
+  return id;
+}
+
+std::optional<JobState> JobStore::cancel(const std::string& id) {
+  {
+    const Lock lock(mutex_);
+    Job* job = find(id);
+    if (job == nullptr) return std::nullopt;
+    if (job->view.state == JobState::kQueued) {
+      std::erase(queue_, id);
+      finish(*job, JobState::kCancelled);
+    } else if (job->view.state == JobState::kRunning) {
+      job->cancel_asked = true;
+    }
+    if (is_final(job->view.state)) return job->view.state;
+  }
+  if (wake_) wake_();
+  return JobState::kRunning;
+}
+
+void JobStore::skip_running() {
+  {
+    const Lock lock(mutex_);
+    for (auto& [id, job] : jobs_) job.skip_asked = job.skip_asked || job.view.state == JobState::kRunning;
+  }
+  if (wake_) wake_();
+}
+
+void JobStore::cancel_running() {
+  for (const std::string& id : running()) cancel(id);
+}
+
+std::vector<std::string> JobStore::running() const {
+  const Lock lock(mutex_);
+  std::vector<std::string> out;
+  for (const auto& [id, job] : jobs_)
+    if (job.view.state == JobState::kRunning) out.push_back(id);
+  return out;
+}
+
+std::optional<JobView> JobStore::view(const std::string& id) const {
+  const Lock lock(mutex_);
+  const Job* job = find(id);
+  if (job == nullptr) return std::nullopt;
+  return view_of(*job);
+}
+
+bool JobStore::was_known(const std::string& id) const {
+  const Lock lock(mutex_);
+  return std::ranges::find(expired_, id) != expired_.end();
+}
+
+std::vector<JobView> JobStore::list() const {
+  const Lock lock(mutex_);
+  std::vector<JobView> out;
+  for (const auto& [id, job] : jobs_) out.push_back(view_of(job));
+  std::ranges::sort(out, [](const JobView& a, const JobView& b) { return a.created > b.created; });
+  return out;
+}
+
+JobCounts JobStore::counts() const {
+  const Lock lock(mutex_);
+  JobCounts counts = counts_;
+  counts.queued = queue_.size();
+  counts.running = 0;
+  for (const auto& [id, job] : jobs_) counts.running += job.view.state == JobState::kRunning ? 1 : 0;
+  return counts;
+}
+
+bool JobStore::idle() const {
+  const JobCounts now = counts();
+  return now.queued == 0 && now.running == 0;
+}
+
+bool JobStore::watch(const std::string& id, uint64_t key, Watcher watcher) {
+  const Lock lock(mutex_);
+  Job* job = find(id);
+  if (job == nullptr) return false;
+  const bool last = is_final(job->view.state);
+  watcher(std::string(to_string(job->view.state)), job_json(view_of(*job)), last);
+  if (!last) job->watchers[key] = std::move(watcher);
+  return true;
+}
+
+void JobStore::unwatch(const std::string& id, uint64_t key) {
+  const Lock lock(mutex_);
+  if (Job* job = find(id)) job->watchers.erase(key);
+}
+
+std::optional<Work> JobStore::take(const std::string& device) {
+  const Lock lock(mutex_);
+  if (queue_.empty()) return std::nullopt;
+  const std::string id = queue_.front();
+  queue_.pop_front();
+  Job& job = jobs_.at(id);
+  job.view.state = JobState::kRunning;
+  job.view.device = device;
+  job.view.started = std::chrono::system_clock::now();
+  job.began = std::chrono::steady_clock::now();
+  tell(job, "running");
+  return Work{id, job.request};
+}
+
+bool JobStore::cancel_asked(const std::string& id) const {
+  const Lock lock(mutex_);
+  const Job* job = find(id);
+  return job != nullptr && job->cancel_asked;
+}
+
+bool JobStore::take_skip(const std::string& id) {
+  const Lock lock(mutex_);
+  Job* job = find(id);
+  return job != nullptr && std::exchange(job->skip_asked, false);
+}
+
+void JobStore::progress(const std::string& id, JobProgress progress) {
+  const Lock lock(mutex_);
+  if (Job* job = find(id)) {
+    job->view.progress = std::move(progress);
+    tell(*job, "progress");
+  }
+}
+
+void JobStore::add_image(const std::string& id, JobImage image) {
+  const Lock lock(mutex_);
+  Job* job = find(id);
+  if (job == nullptr) return;
+  job->bytes += image.bytes.size();
+  counts_.result_bytes += image.bytes.size();
+  ++counts_.images;
+  job->view.images.push_back(std::make_shared<const JobImage>(std::move(image)));
+  tell(*job, "image");
+}
+
+// Its request is of no further use: attachments are large.
+void JobStore::finish(Job& job, JobState state) {
+  job.view.seconds = job.view.state == JobState::kRunning
+                         ? std::chrono::duration<double>(std::chrono::steady_clock::now() - job.began).count()
+                         : 0;
+  job.view.state = state;
+  job.view.finished = std::chrono::system_clock::now();
+  job.request.reset();
+  finished_.push_back(job.view.id);
+  if (state == JobState::kCompleted) {
+    ++counts_.completed;
+    counts_.run_seconds += job.view.seconds;
+  }
+  if (state == JobState::kFailed) ++counts_.failed;
+  if (state == JobState::kCancelled) ++counts_.cancelled;
+  tell(job, std::string(to_string(state)));
+}
+
+void JobStore::complete(const std::string& id, std::vector<std::string> warnings) {
+  const Lock lock(mutex_);
+  Job* job = find(id);
+  if (job == nullptr) return;
+  job->view.warnings = std::move(warnings);
+  finish(*job, JobState::kCompleted);
+  expire_locked();
+}
+
+void JobStore::fail(const std::string& id, JobError error) {
+  const Lock lock(mutex_);
+  Job* job = find(id);
+  if (job == nullptr) return;
+  job->view.error = std::move(error);
+  finish(*job, JobState::kFailed);
+}
+
+void JobStore::cancelled(const std::string& id) {
+  const Lock lock(mutex_);
+  if (Job* job = find(id)) finish(*job, JobState::kCancelled);
+}
+
+void JobStore::forget(const std::string& id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return;
+  counts_.result_bytes -= found->second.bytes;
+  jobs_.erase(found);
+  expired_.push_back(id);
+  if (expired_.size() > kMaxExpired) expired_.pop_front();
+}
+
+bool JobStore::remove(const std::string& id) {
+  const Lock lock(mutex_);
+  const Job* job = find(id);
+  if (job == nullptr || !is_final(job->view.state)) return false;
+  std::erase(finished_, id);
+  forget(id);
+  return true;
+}
+
+void JobStore::expire_locked() {
+  const auto oldest = std::chrono::system_clock::now() - limits_.keep_results;
+  while (!finished_.empty()) {
+    const Job& job = jobs_.at(finished_.front());
+    // The last result stays, however large: somebody waits for it.
+    const bool too_much = counts_.result_bytes > limits_.keep_bytes && finished_.size() > 1;
+    if (job.view.finished > oldest && !too_much) return;
+    forget(finished_.front());
+    finished_.pop_front();
+  }
+}
+
+void JobStore::expire() {
+  const Lock lock(mutex_);
+  expire_locked();
+}
+
+void JobStore::close(const std::string& reason) {
+  const Lock lock(mutex_);
+  closed_ = reason;
+  for (const std::string& id : std::exchange(queue_, {})) finish(jobs_.at(id), JobState::kCancelled);
+}
+
+}  // namespace rocm_sd::server

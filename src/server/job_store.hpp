@@ -1,0 +1,107 @@
+// The jobs of a server: the bounded queue, those at work, and results for a while. Thread-safe.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "server/job.hpp"
+
+namespace rocm_sd::server {
+
+struct JobLimits {
+  size_t queued = 64, queued_per_client = 8;
+  std::chrono::seconds keep_results{600};
+  uint64_t keep_bytes = 256u << 20;  // of results; the oldest go first
+};
+
+// What a worker gets: the whole request.
+struct Work {
+  std::string id;
+  std::shared_ptr<const JobRequest> request;
+};
+
+struct JobCounts {
+  size_t queued = 0, running = 0;
+  uint64_t submitted = 0, completed = 0, failed = 0, cancelled = 0, rejected = 0, images = 0;
+  double run_seconds = 0;  // of completed jobs
+  uint64_t result_bytes = 0;
+};
+
+class JobStore {
+ public:
+  // Called with the store locked, after each change of the job: it must return at once and may not call the
+  // store. `what`: "progress", "image", or the new state.
+  using Watcher = std::function<void(const std::string& what, const std::string& job_json, bool is_final)>;
+
+  explicit JobStore(const JobLimits& limits) : limits_(limits) {}
+
+  // The new job's id. Throws RequestError: 429 where the queue or the client's share of it is full, 503
+  // after close().
+  std::string submit(JobRequest request, const std::string& client);
+  // A queued job is cancelled at once; a running one when its worker has stopped. Nothing: no such job.
+  std::optional<JobState> cancel(const std::string& id);
+  // The running jobs' worker is to go on with the next round.
+  void skip_running();
+  std::vector<std::string> running() const;
+
+  std::optional<JobView> view(const std::string& id) const;
+  bool was_known(const std::string& id) const;  // existed, and has expired
+  std::vector<JobView> list() const;            // newest first, without images
+  bool remove(const std::string& id);           // forgets a finished job; false where there is none
+  JobCounts counts() const;
+
+  // False: no such job. The watcher is told the present state first, and lives until the job's last event.
+  bool watch(const std::string& id, uint64_t key, Watcher watcher);
+  void unwatch(const std::string& id, uint64_t key);
+
+  // For workers.
+  std::optional<Work> take(const std::string& device);
+  bool cancel_asked(const std::string& id) const;
+  bool take_skip(const std::string& id);  // whether skip_running() was called since the last look
+  void progress(const std::string& id, JobProgress progress);
+  void add_image(const std::string& id, JobImage image);
+  void complete(const std::string& id, std::vector<std::string> warnings);
+  void fail(const std::string& id, JobError error);
+  void cancelled(const std::string& id);
+
+  void on_work(std::function<void()> wake) { wake_ = std::move(wake); }  // before the first submit
+  void expire();                          // forgets what is older than the limits
+  void close(const std::string& reason);  // takes no more jobs and cancels the queued ones
+  void cancel_running();
+  bool idle() const;
+
+ private:
+  struct Job {
+    JobView view;
+    std::shared_ptr<const JobRequest> request;
+    std::chrono::steady_clock::time_point began;
+    bool cancel_asked = false, skip_asked = false;
+    uint64_t bytes = 0;
+    std::map<uint64_t, Watcher> watchers;
+  };
+  JobView view_of(const Job& job) const;
+  void tell(Job& job, const std::string& what);
+  void finish(Job& job, JobState state);
+  Job* find(const std::string& id);
+  const Job* find(const std::string& id) const;
+  void forget(const std::string& id);
+  void expire_locked();
+
+  const JobLimits limits_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Job> jobs_;
+  std::deque<std::string> queue_, finished_;  // ids; finished ones oldest first
+  std::deque<std::string> expired_;           // ids, for 410 in place of 404
+  JobCounts counts_;
+  std::string closed_;
+  std::function<void()> wake_;
+};
+
+// 128 random bits in hexadecimal.
+std::string random_id();
+
+}  // namespace rocm_sd::server

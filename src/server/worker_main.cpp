@@ -1,0 +1,283 @@
+#include "server/worker_main.hpp"
+
+#include <omp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/error.hpp"
+#include "pipeline/options.hpp"
+#include "server/frame.hpp"
+
+namespace rocm_sd::server {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+// The bytes of an attachment under a path: what reads option files reads these, and nothing is on a disk.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::string_view bytes) : descriptor_(memfd_create("rocm-sd", MFD_CLOEXEC)) {
+    require<FileError>(descriptor_ >= 0, "cannot make a file in memory");
+    while (!bytes.empty()) {
+      const ssize_t put = ::write(descriptor_, bytes.data(), bytes.size());
+      require<FileError>(put > 0, "cannot write a file in memory");
+      bytes.remove_prefix(static_cast<size_t>(put));
+    }
+  }
+  ~MemoryFile() { ::close(descriptor_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+void invert(Image& mask) {
+  for (uint8_t& value : mask.rgb) value = static_cast<uint8_t>(255 - value);
+  for (uint8_t& value : mask.alpha) value = static_cast<uint8_t>(255 - value);
+}
+
+ImageFormat format_named(const std::string& name) {
+  return name == "jpeg" ? ImageFormat::kJpeg : name == "webp" ? ImageFormat::kWebp : ImageFormat::kPng;
+}
+
+class Worker {
+ public:
+  explicit Worker(int socket) : socket_(socket) {}
+
+  int run() {
+    std::thread([this] { read_orders(); }).detach();  // ends with the process
+    for (;;) {
+      const Frame order = next_order();
+      const json head = json::parse(order.json);
+      const std::string type = head.at("type");
+      if (type == "configure") configure(head);
+      if (type == "job") work(head, order.bytes);
+    }
+  }
+
+ private:
+  void send(const json& head, std::string_view bytes = {}) {
+    const std::lock_guard lock(write_mutex_);
+    const std::string text = head.dump(-1, ' ', false, json::error_handler_t::replace);
+    if (!write_frame(socket_, text, bytes)) std::_Exit(0);  // nobody is left to work for
+  }
+
+  // On a thread of its own: a cancel must be seen while the other one draws.
+  void read_orders() {
+    FrameReader reader;
+    std::string piece(1 << 16, '\0');
+    for (;;) {
+      const ssize_t got = ::recv(socket_, piece.data(), piece.size(), 0);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) std::_Exit(0);
+      reader.append(std::string_view(piece).substr(0, static_cast<size_t>(got)));
+      while (auto frame = reader.next()) {
+        const json head = json::parse(frame->json);
+        const std::string type = head.at("type");
+        if (type == "cancel") cancel_ = head.at("id").get<std::string>() == job_id() || cancel_;
+        if (type == "skip") skip_ = true;
+        if (type == "quit") std::_Exit(0);
+        if (type == "job") begin(head.at("id"));
+        if (type == "configure" || type == "job") push(std::move(*frame));
+      }
+    }
+  }
+
+  void push(Frame frame) {
+    const std::lock_guard lock(mutex_);
+    orders_.push_back(std::move(frame));
+    arrived_.notify_one();
+  }
+  Frame next_order() {
+    std::unique_lock lock(mutex_);
+    arrived_.wait(lock, [this] { return !orders_.empty(); });
+    Frame frame = std::move(orders_.front());
+    orders_.pop_front();
+    return frame;
+  }
+  // Here and not where the job is drawn: a cancel that follows at once must find it.
+  void begin(const std::string& id) {
+    const std::lock_guard lock(mutex_);
+    id_ = id;
+    cancel_ = skip_ = false;
+  }
+  std::string job_id() {
+    const std::lock_guard lock(mutex_);
+    return id_;
+  }
+
+  void configure(const json& head) {
+    load_ = LoadOptions();
+    OptionTargets targets{&load_, nullptr};
+    for (const auto& [name, value] : head.at("load").get<LoadPairs>()) set_option(targets, name, value);
+    if (const int threads = head.value("threads", 0); threads > 0) omp_set_num_threads(threads);
+    report("load_failed", "", [&] { load(head.at("model")); });
+    send({{"type", "idle"}});
+  }
+
+  // Progress at most 20 times a second but for a stage's ends, and a sign of life every half second.
+  Callbacks callbacks() {
+    Callbacks callbacks;
+    callbacks.progress = [this](const Progress& p) {
+      const auto now = Clock::now();
+      if (p.step < p.total && p.stage == stage_ && now - told_ < std::chrono::milliseconds(50)) return true;
+      stage_ = p.stage;
+      told_ = alive_ = now;
+      send({{"type", "progress"},
+            {"stage", p.stage},
+            {"step", p.step},
+            {"total", p.total},
+            {"round", round_}});
+      return true;
+    };
+    callbacks.cancelled = [this] {
+      if (Clock::now() - alive_ > std::chrono::milliseconds(500)) {
+        alive_ = Clock::now();
+        send({{"type", "alive"}});
+      }
+      return cancel_.load(std::memory_order_relaxed) || skip_.load(std::memory_order_relaxed);
+    };
+    return callbacks;
+  }
+
+  void load(const std::string& path) {
+    if (pipeline_ && path == load_.model) return;
+    pipeline_.reset();  // two models may not fit
+    load_.model = path;
+    send({{"type", "loading"}});
+    pipeline_.emplace(Pipeline::load(load_, callbacks()));
+    const ModelInfo& info = pipeline_->info();
+    send({{"type", "loaded"},
+          {"path", path},
+          {"device", info.device},
+          {"dtype", info.dtype},
+          {"width", info.default_width},
+          {"height", info.default_height}});
+  }
+
+  void work(const json& head, std::string_view bytes) {
+    round_ = 0;
+    report("failed", head.at("id"), [&] { draw(head, bytes); });
+    send({{"type", "idle"}});
+  }
+
+  GenerateRequest read_request(const json& head, std::string_view bytes) {
+    GenerateRequest request;
+    OptionTargets targets{nullptr, &request};
+    for (const auto& [name, value] : head.at("options").get<LoadPairs>()) set_option(targets, name, value);
+    for (const json& file : head.at("files")) {
+      const MemoryFile memory(bytes.substr(file.at("offset").get<size_t>(), file.at("size").get<size_t>()));
+      const std::string name = file.at("option");
+      try {
+        set_option(targets, name, memory.path());
+      } catch (const Error& e) {  // without the path, which says nothing to a client
+        std::string message = e.what();
+        if (const size_t at = message.find(memory.path() + ": "); at != message.npos)
+          message.erase(at, memory.path().size() + 2);
+        throw UsageError(message.starts_with(name) ? message : concat(name, ": ", message));
+      }
+    }
+    if (head.value("invert_mask", false) && request.mask) invert(*request.mask);
+    return request;
+  }
+
+  void draw(const json& head, std::string_view bytes) {
+    GenerateRequest request = read_request(head, bytes);
+    load(head.at("model"));
+    std::vector<std::string> warnings;
+    const int rounds = head.at("rounds");
+    for (round_ = 0; round_ < rounds; ++round_) {
+      GenerateRequest one = request;
+      if (one.seed >= 0) one.seed += int64_t{round_} * one.batch;
+      if (one.variation_seed >= 0) one.variation_seed += int64_t{round_} * one.batch;
+      try {
+        const GenerateResult result = pipeline_->generate(one, callbacks());
+        for (const Picture& picture : result.pictures) send_image(head, picture);
+        warnings = result.warnings;
+      } catch (const CancelledError&) {
+        if (cancel_ || !skip_.exchange(false)) throw;  // a skip ends this round alone
+      }
+    }
+    send({{"type", "done"}, {"id", head.at("id")}, {"warnings", warnings}});
+  }
+
+  void send_image(const json& head, const Picture& picture) {
+    const bool metadata = head.at("metadata");
+    const std::vector<uint8_t> file =
+        encode_image(picture.image, format_named(head.at("format")),
+                     {.quality = head.at("quality"), .parameters = metadata ? picture.parameters : ""});
+    send({{"type", "image"},
+          {"id", head.at("id")},
+          {"seed", picture.seed},
+          {"width", picture.image.width},
+          {"height", picture.image.height},
+          {"parameters", picture.parameters}},
+         {reinterpret_cast<const char*>(file.data()), file.size()});
+  }
+
+  // Runs `body`; what it throws is told under `type`.
+  template <class Body>
+  void report(const char* type, const std::string& id, const Body& body) {
+    const auto tell = [&](ExitCode code, const char* message) {
+      send({{"type", type}, {"id", id}, {"code", static_cast<int>(code)}, {"message", message}});
+    };
+    try {
+      body();
+    } catch (const Error& e) {
+      tell(e.exit_code(), e.what());
+      // What a device does after a fault of its own cannot be relied on.
+      if (e.exit_code() == ExitCode::kNoDevice || e.exit_code() == ExitCode::kInternal) std::_Exit(70);
+    } catch (const std::bad_alloc&) {
+      tell(ExitCode::kOutOfMemory, "out of memory");
+    } catch (const std::exception& e) {
+      tell(ExitCode::kInternal, e.what());
+    }
+  }
+
+  using LoadPairs = std::vector<std::pair<std::string, std::string>>;
+
+  const int socket_;
+  std::mutex mutex_, write_mutex_;
+  std::condition_variable arrived_;
+  std::deque<Frame> orders_;
+  std::string id_;
+  std::atomic<bool> cancel_{false}, skip_{false};
+
+  LoadOptions load_;
+  std::optional<Pipeline> pipeline_;
+  int round_ = 0;
+  std::string stage_;
+  Clock::time_point told_, alive_;
+};
+
+}  // namespace
+
+int run_worker(int socket) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGINT, SIG_IGN);  // of the terminal's process group: the supervisor decides
+  signal(SIGTERM, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);  // a core would hold prompts and pictures
+  // Relative names reach nothing: prompts name LoRAs, and those are looked up in the folder alone.
+  if (chdir("/") != 0) return static_cast<int>(ExitCode::kInternal);
+  return Worker(socket).run();
+}
+
+}  // namespace rocm_sd::server

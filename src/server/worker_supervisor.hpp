@@ -1,0 +1,56 @@
+// One device's worker and the thread that looks after it: gives it jobs, takes its results, ends and restarts
+// it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "server/catalog.hpp"
+#include "server/job_store.hpp"
+#include "server/options.hpp"
+
+namespace rocm_sd::server {
+
+struct WorkerStatus {
+  std::string device;              // as asked for
+  std::string device_name;         // as the engine describes it, once a model is loaded
+  std::string state = "starting";  // starting, loading, idle, busy, waiting (to be restarted)
+  std::string model;               // that is loaded
+  std::string error;               // of the last failure
+  int pid = 0, restarts = 0;
+  uint64_t steps = 0;
+  double step_seconds = 0;  // of those steps
+};
+
+class WorkerSupervisor {
+ public:
+  // All must outlive it.
+  WorkerSupervisor(std::string device, const ServerOptions& options, Catalog& catalog, JobStore& jobs);
+  ~WorkerSupervisor();  // ends the worker
+
+  void wake();  // something in the store has changed
+  WorkerStatus status() const;
+  bool ready() const;  // has a model in memory
+
+ private:
+  class Loop;
+  void change(const std::function<void(WorkerStatus&)>& how);
+
+  const std::string device_;
+  const ServerOptions& options_;
+  Catalog& catalog_;
+  JobStore& jobs_;
+  int wake_descriptor_ = -1;
+  mutable std::mutex mutex_;
+  WorkerStatus status_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace rocm_sd::server

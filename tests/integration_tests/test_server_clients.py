@@ -1,0 +1,295 @@
+"""The server's APIs as their own clients speak them: webuiapi (AUTOMATIC1111), openai, and schemathesis' reading of
+/openapi.json."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import threading
+
+import numpy as np
+import openai
+import pytest
+import webuiapi
+from PIL import Image
+from serving import Server, wait_for
+
+
+@pytest.fixture(scope="module")
+def server(rocm_sd, repository, tmp_path_factory):
+    with Server(rocm_sd.path, "--model", repository / "models" / "demo", "--lora-dir", tmp_path_factory.mktemp("loras")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def web_ui(server):
+    return webuiapi.WebUIApi(baseurl=server.url + "/sdapi/v1", sampler="DPM++ 2M", scheduler="Karras", steps=4)
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="none is asked for", max_retries=0)
+
+
+def square(colour, side: int = 128, mode: str = "RGB") -> Image.Image:
+    return Image.new(mode, (side, side), colour)
+
+
+# AUTOMATIC1111
+
+
+def test_txt2img(server, web_ui):
+    result = web_ui.txt2img(prompt="a red apple", negative_prompt="blue", seed=5, width=128, height=128, cfg_scale=4, batch_size=2, n_iter=2)
+    info = result.info
+    assert [image.size for image in result.images] == [(128, 128)] * 4
+    assert info["all_seeds"] == [5, 6, 7, 8] and info["seed"] == 5
+    assert info["sampler_name"] == "DPM++ 2M" and info["steps"] == 4 and info["cfg_scale"] == 4 and info["width"] == 128
+    assert info["all_prompts"] == ["a red apple"] * 4 and info["negative_prompt"] == "blue"
+    assert info["infotexts"][2] == result.images[2].info["parameters"] and "Schedule type: Karras" in info["infotexts"][0]
+    assert result.parameters["prompt"] == "a red apple"
+    job = server.draw(prompt="a red apple", negative_prompt="blue", seed=5, cfg_scale=4, batch=2, steps=4, sampler="dpmpp_2m", schedule="karras",
+                      width=128, height=128, eta=1.0)
+    assert np.array_equal(np.asarray(server.image(job)), np.asarray(result.images[0]))
+
+
+def test_old_names_of_samplers(server):
+    done = server.post("/sdapi/v1/txt2img", {"prompt": "a fox", "sampler_index": "DPM++ 2M Karras", "steps": 2, "width": 64.0, "height": 64})
+    info = json.loads(done.json()["info"])
+    assert info["sampler_name"] == "DPM++ 2M" and info["scheduler"] == "Karras" and info["width"] == 64
+
+
+def test_img2img_and_inpainting(web_ui):
+    white = square((255, 255, 255))
+    result = web_ui.img2img(images=[white], prompt="a red apple", seed=1, width=128, height=128, denoising_strength=0.5)
+    assert result.info["denoising_strength"] == 0.5 and result.parameters["init_images"] is None
+    left = Image.fromarray(np.repeat(np.arange(128)[None, :] < 64, 128, 0).astype(np.uint8) * 255)
+    keywords = dict(images=[white], prompt="a black cat", seed=1, width=128, height=128, denoising_strength=1, mask_blur=0,
+                    inpainting_fill=1, inpaint_full_res=False)
+    painted = np.asarray(web_ui.img2img(mask_image=left, **keywords).image.convert("L"))
+    inverted = np.asarray(web_ui.img2img(mask_image=left, inpainting_mask_invert=1, **keywords).image.convert("L"))
+    assert painted[:, 64:].min() > 200 > painted[:, :64].min()
+    assert inverted[:, :64].min() > 200 > inverted[:, 64:].min()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("body", "field"), [
+    ({"enable_hr": True}, "enable_hr"),
+    ({"restore_faces": True}, "restore_faces"),
+    ({"tiling": True}, "tiling"),
+    ({"styles": ["anime"]}, "styles"),
+    ({"s_churn": 1}, "s_churn"),
+    ({"script_name": "x/y/z plot"}, "script_name"),
+    ({"alwayson_scripts": {"ControlNet": {"args": [{"image": "x"}]}}}, "alwayson_scripts.ControlNet"),
+    ({"override_settings": {"sd_vae": "other.safetensors"}}, "override_settings.sd_vae"),
+    ({"override_settings": {"sd_model_checkpoint": "../../etc/passwd"}}, "model"),
+    ({"save_images": True}, "save_images"),
+    ({"sampler_name": "Wrong"}, "sampler_name"),
+    ({"scheduler": "Wrong"}, "scheduler"),
+    ({"no_such_field": 1}, "no_such_field"),
+    ({"steps": "20"}, "steps"),
+    ({"steps": 2.5}, "steps"),
+    ({"n_iter": 100}, "images"),
+    ({"width": 100}, "width"),
+    ({"subseed_strength": 2}, "subseed_strength"),
+])
+def test_what_is_not_supported_is_named(server, body, field):
+    refused = server.post("/sdapi/v1/txt2img", {"prompt": "a"} | body)
+    assert refused.status_code in (404, 422), refused.text
+    answer = refused.json()
+    assert field in answer["errors"] and {"error", "detail", "body"} <= answer.keys()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("body", "field"), [
+    ({}, "init_images"), ({"init_images": []}, "init_images"), ({"init_images": ["x", "y"]}, "init_images"),
+    ({"init_images": ["http://example.org/a.png"]}, "init_images"), ({"init_images": "abc"}, "init_images"),
+    ({"mask": "P", "inpainting_fill": 0}, "inpainting_fill"), ({"mask": "P", "inpaint_full_res": True}, "inpaint_full_res"),
+    ({"resize_mode": 1}, "resize_mode"), ({"mask": "P", "mask_blur_x": 4, "mask_blur_y": 5}, "mask_blur_y"),
+])
+def test_bad_img2img(server, body, field):
+    out = io.BytesIO()
+    square(0, 64).save(out, "PNG")
+    picture = base64.b64encode(out.getvalue()).decode()
+    body = {"prompt": "a", "init_images": [picture]} | body if body else {"prompt": "a"}
+    body = {key: picture if value == "P" else value for key, value in body.items()}
+    refused = server.post("/sdapi/v1/img2img", body)
+    assert refused.status_code == 422 and field in refused.json()["errors"]
+
+
+def test_interrupt_and_progress(web_ui):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(web_ui.txt2img(prompt="a", steps=1000, sampler_name="Euler", width=128, height=128)))
+    thread.start()
+    progress = wait_for(lambda: (p := web_ui.get_progress())["progress"] > 0 and p, 30, "progress")
+    assert progress["state"]["sampling_steps"] == 1000 and progress["eta_relative"] > 0
+    assert web_ui.interrupt() == {}
+    thread.join(30)
+    assert not thread.is_alive() and results[0].images == [] and results[0].info["interrupted"]
+    assert web_ui.get_progress()["progress"] == 0
+
+
+def test_skip_goes_on_with_the_next_batch(web_ui):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(
+        web_ui.txt2img(prompt="a", steps=300, n_iter=2, seed=3, sampler_name="Euler", width=128, height=128)))
+    thread.start()
+    wait_for(lambda: web_ui.get_progress()["state"]["sampling_step"] > 1, 30, "a step")
+    assert web_ui.skip() == {}
+    thread.join(60)
+    assert results[0].info["all_seeds"] == [4]
+
+
+def test_lists_and_options(server, web_ui):
+    assert {"Euler a", "DPM++ 2M", "DDIM"} <= set(web_ui.util_get_sampler_names())
+    assert {"automatic", "karras"} <= set(web_ui.util_get_scheduler_names())
+    assert web_ui.util_get_model_names() == ["demo"] and web_ui.util_get_current_model() == "demo"
+    web_ui.util_set_model("demo")
+    for empty in (web_ui.get_upscalers(), web_ui.get_latent_upscale_modes(), web_ui.get_loras(), web_ui.get_sd_vae()):
+        assert empty == []
+    assert web_ui.get_embeddings() == {"loaded": {}, "skipped": {}}
+    assert web_ui.get_memory()["ram"]["total"] > 0 and web_ui.get_cmd_flags()["api"] is True
+    assert web_ui.refresh_checkpoints() is None
+    assert server.post("/sdapi/v1/options", {"sd_vae": "x"}).status_code == 422
+    assert server.post("/sdapi/v1/options", {"sd_model_checkpoint": "other"}).status_code == 404
+
+
+def test_png_info(server, web_ui):
+    drawn = web_ui.txt2img(prompt="a frog, green", seed=9, width=64, height=64)
+    answer = server.post("/sdapi/v1/png-info", {"image": raw_picture(server)}).json()
+    assert answer["info"] == answer["items"]["parameters"] and answer["parameters"]["Prompt"] == "a frog, green"
+    assert answer["parameters"]["Seed"] == "9" and drawn.info["infotexts"][0] == answer["info"]
+    out = io.BytesIO()
+    square(0, 8).save(out, "PNG")
+    plain = server.post("/sdapi/v1/png-info", {"image": base64.b64encode(out.getvalue()).decode()}).json()
+    assert plain == {"info": "", "items": {}, "parameters": {}}
+    assert server.post("/sdapi/v1/png-info", {"image": "%%%"}).status_code == 422
+
+
+def raw_picture(server) -> str:
+    newest = server.get("/v1/jobs").json()["jobs"][0]
+    return "data:image/png;base64," + base64.b64encode(server.get(newest["images"][0]["url"]).content).decode()
+
+
+# OpenAI
+
+
+def test_generations(server, client):
+    result = client.images.generate(prompt="a red apple", n=2, size="64x128", quality="low", output_format="png",
+                                    extra_body={"seed": 11, "cfg_scale": 4})
+    pictures = [Image.open(io.BytesIO(base64.b64decode(one.b64_json))) for one in result.data]
+    assert [picture.size for picture in pictures] == [(64, 128)] * 2 and result.size == "64x128"
+    assert "Steps: 10" in pictures[0].info["parameters"] and "Seed: 12" in pictures[1].info["parameters"]
+
+
+def test_formats_and_urls(server, client):
+    jpeg = client.images.generate(prompt="a tree", size="auto", output_format="jpeg", output_compression=70, extra_body={"steps": 2})
+    assert Image.open(io.BytesIO(base64.b64decode(jpeg.data[0].b64_json))).format == "JPEG"
+    linked = client.images.generate(prompt="a tree", response_format="url", extra_body={"steps": 2})
+    picture = Image.open(io.BytesIO(server.session.get(linked.data[0].url, timeout=30).content))
+    assert picture.size == (128, 128)
+
+
+def test_stream(client):
+    events = list(client.images.generate(prompt="a bird", stream=True, partial_images=0, extra_body={"steps": 2}))
+    assert [event.type for event in events] == ["image_generation.completed"]
+    assert Image.open(io.BytesIO(base64.b64decode(events[0].b64_json))).size == (128, 128)
+
+
+def test_edits_repaint_what_is_transparent(client):
+    def file(image: Image.Image):
+        out = io.BytesIO()
+        image.save(out, "PNG")
+        return ("a.png", out.getvalue(), "image/png")
+
+    mask = np.zeros((128, 128, 4), np.uint8)
+    mask[:, 64:, 3] = 255  # the right half is kept
+    result = client.images.edit(image=file(square((255, 255, 255))), mask=file(Image.fromarray(mask, "RGBA")), prompt="a black cat", n=1,
+                                extra_body={"steps": 6, "strength": 1, "mask_blur": 0, "seed": 2})
+    drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(result.data[0].b64_json))).convert("L"))
+    assert drawn[:, 64:].min() > 200 > drawn[:, :64].min()
+
+
+def test_models(client):
+    assert [model.id for model in client.models.list()] == ["demo"]
+    assert client.models.retrieve("demo").owned_by == "rocm-sd"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("dall-e-3")
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("options", "param"), [
+    ({"size": "65x64"}, "width"), ({"size": "huge"}, "size"), ({"n": 11}, "n"), ({"background": "transparent"}, "background"),
+    ({"quality": "best"}, "quality"), ({"style": "vivid"}, "style"), ({"extra_body": {"steps": 0}}, "steps"),
+    ({"model": "dall-e-3"}, "model"), ({"output_format": "gif"}, "output_format"),
+])
+def test_errors_are_openais(client, options, param):
+    with pytest.raises(openai.APIStatusError) as caught:
+        client.images.generate(**({"prompt": "a"} | options))
+    assert caught.value.status_code in (400, 404)
+    assert caught.value.body["param"] == param and caught.value.body["type"] == "invalid_request_error" and caught.value.body["code"]
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("body", [
+    b"", b"--x", b"--x\r\n\r\n\r\n--x--", b'--x\r\nContent-Disposition: form-data; name="image"\r\n\r\nabc',
+    b'--x\r\nContent-Disposition: form-data; name="prompt"\r\n\r\na\r\n--x--', b"--x\r\n" * 1000,
+    b'--x\r\nContent-Disposition: form-data; name="image"; filename="../../x.py"\r\n\r\nabc\r\n--x--'])
+@pytest.mark.parametrize("boundary", ["boundary=x", "", "boundary=" + "y" * 100])
+def test_bad_forms(server, body, boundary):
+    refused = server.session.post(server.url + "/v1/images/edits", data=body, timeout=30,
+                                  headers={"Content-Type": "multipart/form-data; " + boundary})
+    assert refused.status_code == 400 and refused.json()["error"]["message"]
+
+
+def test_a_client_that_leaves_cancels_its_job(server):
+    import socket
+    body = json.dumps({"prompt": "a", "steps": 1000, "sampler_name": "Euler"}).encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(b"POST /sdapi/v1/txt2img HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                           b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        wait_for(lambda: server.get("/v1/jobs").json()["jobs"][0]["state"] == "running", 30, "a running job")
+        newest = server.get("/v1/jobs").json()["jobs"][0]["id"]
+    assert server.wait(newest)["state"] == "cancelled"
+
+
+# The document
+
+
+def test_openapi_names_every_route_and_no_other(server, repository):
+    document = server.get("/openapi.json").json()
+    described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+    source = "".join((repository / "src" / "server" / f"api_{name}.cpp").read_text() for name in ("jobs", "status", "openai", "web_ui"))
+    assert described == set(re.findall(r'\{"(GET|POST|DELETE)", "(/[^"]*)"', source))
+
+
+def test_answers_are_as_the_document_says(server):
+    """Every GET without a part to fill in, and a job, by a validator of JSON schemas."""
+    import jsonschema_rs
+
+    document = server.get("/openapi.json").json()
+    schemas = json.loads(json.dumps(document["components"]["schemas"]).replace("#/components/schemas/", "#/$defs/"))
+
+    def closed(schema):
+        """OpenAPI 3.0's nullable as JSON schema has it."""
+        if isinstance(schema, list):
+            return [closed(one) for one in schema]
+        if not isinstance(schema, dict):
+            return schema
+        out = {key: closed(value) for key, value in schema.items() if key != "nullable"}
+        return {"anyOf": [out, {"type": "null"}]} if schema.get("nullable") is True else out
+
+    definitions = {name: closed(schema) for name, schema in schemas.items()}
+    job = server.draw(prompt="a cup", steps=2)
+    answers = {"Job": job}
+    for path, item in document["paths"].items():
+        if "get" in item and "{" not in path:
+            content = item["get"]["responses"]["200"].get("content", {}).get("application/json")
+            if content and "$ref" in content["schema"]:
+                answers[content["schema"]["$ref"].rsplit("/", 1)[1] + " " + path] = server.get(path).json()
+    assert len(answers) > 15
+    for name, answer in answers.items():
+        schema = {"$defs": definitions, "$ref": "#/$defs/" + name.split()[0]}
+        problems = [error.message for error in jsonschema_rs.validator_for(schema).iter_errors(answer)]
+        assert not problems, (name, problems)

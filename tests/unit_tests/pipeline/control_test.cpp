@@ -1,0 +1,248 @@
+// ControlNets in the pipeline: on a device whose memory the host cannot reach, under offload and budgets,
+// coming and going; the memory plan; the C interface's pictures.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "base/json.hpp"
+#include "models/controlnet.hpp"
+#include "pipeline/control_picture.hpp"
+#include "pipeline/control_stage.hpp"
+#include "pipeline/load.hpp"
+#include "rocm_sd/rocm_sd.h"
+#include "support/guarded_device.hpp"
+#include "support/random_source.hpp"
+#include "weights/safetensors.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace rocm_sd {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::GuardedDevice;
+using testing_support::RandomSource;
+
+const std::string kModel = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo";
+const LoadOptions kDemo = {.model = kModel, .dtype = "f32"};
+
+// Random ControlNets for the demo model; their last convolutions are small, so that pictures stay pictures.
+class Controls : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("rocm_sd_control_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, float scale) {
+    ControlNetConfig config;
+    config.trunk = unet_config(parse_json_file(kModel + "/unet/config.json"), "config.json");
+    config.trunk.up.clear();
+    std::vector<TensorToWrite> tensors;
+    for (const ParameterSlot::Part& part : list_parameters(ControlNet(config))) {
+      const bool last = part.name.starts_with("controlnet_down") || part.name.starts_with("controlnet_mid");
+      std::vector<float> values(static_cast<size_t>(part.shape.numel()));
+      RandomSource().read(part.name, part.shape, DType::kF32, values.data());
+      for (float& value : values) value *= last ? scale : 1.0f;
+      tensors.push_back(
+          {part.name, DType::kF32, part.shape, [values](uint64_t offset, uint64_t bytes, void* to) {
+             std::memcpy(to, reinterpret_cast<const char*>(values.data()) + offset, bytes);
+           }});
+    }
+    const std::filesystem::path path = folder_ / (name + ".safetensors");
+    write_safetensors(path, std::move(tensors), {});
+    return path.string();
+  }
+
+  static Image picture(int width, int height) {
+    Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height)), {}};
+    for (size_t i = 0; i < image.rgb.size(); ++i) image.rgb[i] = static_cast<uint8_t>((i * 31) % 251);
+    return image;
+  }
+  static GenerateRequest request() {
+    GenerateRequest request;
+    request.prompt = "a red apple";
+    request.negative_prompt = "a car";
+    request.width = request.height = 64;
+    request.steps = 3;
+    request.seed = 3;
+    request.sampler = "Euler";
+    return request;
+  }
+  static std::vector<uint8_t> draw(Pipeline& pipeline, const GenerateRequest& request) {
+    return pipeline.generate(request).pictures.at(0).image.rgb;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Controls, DrawTheSamePictureWhereverTheMemoryIs) {
+  const std::string net = write("a", 0.2f);
+  GenerateRequest request = this->request();
+  request.batch = 2;
+  request.controls = {{.model = net, .image = picture(64, 64), .strength = 0.8, .end = 0.5},
+                      {.model = net, .image = picture(80, 40), .start = 0.3, .mode = "guess"}};
+  Pipeline plain = load_pipeline(kDemo, host_device());
+  const std::vector<uint8_t> want = draw(plain, request);
+  GuardedDevice device;
+  {
+    Pipeline guarded = load_pipeline(kDemo, device);
+    EXPECT_EQ(draw(guarded, request), want);
+    request.controls[0].strength = 0.1;  // the captured programs see it
+    const std::vector<uint8_t> other = draw(guarded, request);
+    EXPECT_NE(other, want);
+    EXPECT_EQ(other, draw(plain, request));
+    LoadOptions options = kDemo;
+    options.offload = true;
+    Pipeline offloaded = load_pipeline(options, device);
+    EXPECT_EQ(draw(offloaded, request), other);
+    EXPECT_EQ(draw(offloaded, request), other);
+  }
+  EXPECT_EQ(device.allocated(), 0u);
+}
+
+TEST_F(Controls, ComeAndGo) {
+  const std::string first = write("a", 0.2f), second = write("b", 0.3f);
+  GuardedDevice device;
+  Pipeline pipeline = load_pipeline(kDemo, device);
+  const GenerateRequest without = request();
+  GenerateRequest with_first = without, with_second = without;
+  with_first.controls = {{.model = first, .image = picture(64, 64)}};
+  with_second.controls = {{.model = second, .image = picture(64, 64)}};
+  const std::vector<uint8_t> plain = draw(pipeline, without), a = draw(pipeline, with_first);
+  const uint64_t with_one = device.allocated();
+  const std::vector<uint8_t> b = draw(pipeline, with_second);
+  EXPECT_EQ(device.allocated(), with_one) << "the first one's weights are given back";
+  EXPECT_NE(a, plain);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(draw(pipeline, without), plain);
+  EXPECT_EQ(draw(pipeline, with_first), a);
+  with_first.controls[0].end = 1e-9;  // in no step
+  EXPECT_EQ(draw(pipeline, with_first), plain);
+  // A file that is written anew is read anew.
+  write("a", 0.3f);
+  with_first.controls[0].end = 1;
+  EXPECT_EQ(draw(pipeline, with_first), b);
+}
+
+TEST_F(Controls, AreCountedByThePlan) {
+  const std::string net = write("a", 0.2f);
+  for (const char* dtype : {"f32", "bf16"}) {
+    LoadOptions options = kDemo;
+    options.dtype = dtype;
+    GuardedDevice device;
+    const bool guarded = options.dtype == "f32";
+    Pipeline pipeline = load_pipeline(options, guarded ? static_cast<Device&>(device) : host_device());
+    GenerateRequest request = this->request();
+    request.width = request.height = 128;
+    const MemoryPlan plain = pipeline.plan(request);
+    request.controls = {{.model = net, .image = picture(64, 64)}};
+    const MemoryPlan plan = pipeline.plan(request);
+    const uint64_t file = std::filesystem::file_size(net);
+    const uint64_t least = dtype == std::string("f32") ? file / 10 * 9 : file / 10 * 4;
+    EXPECT_GT(plan.weights, plain.weights + least) << dtype;
+    EXPECT_GT(plan.buffers, plain.buffers);
+    EXPECT_GT(plan.unet, plain.unet);
+    const GenerateResult made = pipeline.generate(request);
+    EXPECT_LE(made.arena_used, plan.arena) << dtype;
+    EXPECT_LE(static_cast<double>(made.device_peak), 1.03 * static_cast<double>(plan.total())) << dtype;
+  }
+}
+
+TEST_F(Controls, ThatNobodyAsksForGoWhenMemoryIsShort) {
+  const std::string net = write("a", 0.2f);
+  GuardedDevice device;
+  GenerateRequest with = request();
+  with.controls = {{.model = net, .image = picture(64, 64)}};
+  uint64_t budget = 0;
+  {
+    Pipeline free = load_pipeline(kDemo, device);
+    budget = free.plan(request()).total();
+  }
+  Pipeline roomy = load_pipeline(kDemo, device);
+  const std::vector<uint8_t> plain = draw(roomy, request()), want = draw(roomy, with);
+  LoadOptions options = kDemo;
+  options.vram_budget = budget + budget / 50;
+  Pipeline tight = load_pipeline(options, device);
+  EXPECT_EQ(draw(tight, request()), plain);
+  EXPECT_EQ(draw(tight, with), want) << "with weights in host memory";
+  EXPECT_EQ(draw(tight, request()), plain);
+  for (const int number : {1, 9, 40, 90}) {
+    Pipeline pipeline = load_pipeline(kDemo, device);
+    device.fail_allocation(number);
+    EXPECT_EQ(draw(pipeline, with), want) << number;
+    device.fail_allocation(0);
+  }
+}
+
+TEST_F(Controls, PicturesFromTheCInterface) {
+  const std::string net = write("a", 0.2f);
+  rocm_sd_pipeline* pipeline = nullptr;
+  const rocm_sd_option model[] = {{"model", kModel.c_str()}, {"dtype", "f32"}, {nullptr, nullptr}};
+  ASSERT_EQ(rocm_sd_create(model, nullptr, &pipeline), ROCM_SD_OK) << rocm_sd_last_error();
+  const rocm_sd_option options[] = {{"prompt", "a red apple"},
+                                    {"negative-prompt", "a car"},
+                                    {"steps", "3"},
+                                    {"seed", "3"},
+                                    {"sampler", "Euler"},
+                                    {"width", "64"},
+                                    {"height", "64"},
+                                    {"control", net.c_str()},
+                                    {nullptr, nullptr}};
+  const Image seen = picture(64, 64);
+  const rocm_sd_control_image images[] = {
+      {64, 64, seen.rgb.data()}, {64, 64, seen.rgb.data()}, {0, 64, seen.rgb.data()}};
+  rocm_sd_inputs inputs = {};
+  inputs.control_images = images;
+  inputs.control_images_count = 1;
+  rocm_sd_result* result = nullptr;
+  ASSERT_EQ(rocm_sd_generate_from(pipeline, options, &inputs, nullptr, &result), ROCM_SD_OK)
+      << rocm_sd_last_error();
+  Pipeline own = load_pipeline(kDemo, host_device());
+  GenerateRequest request = this->request();
+  request.controls = {{.model = net, .image = seen}};
+  const std::vector<uint8_t> want = draw(own, request);
+  EXPECT_EQ(std::vector<uint8_t>(result->pictures[0].rgb, result->pictures[0].rgb + want.size()), want);
+  EXPECT_THAT(result->pictures[0].parameters, HasSubstr("ControlNet 0: \"Module: none, Model: a ["));
+  rocm_sd_result_free(result);
+  inputs.control_images_count = 2;
+  EXPECT_EQ(rocm_sd_generate_from(pipeline, options, &inputs, nullptr, &result), ROCM_SD_USAGE);
+  EXPECT_THAT(rocm_sd_last_error(), HasSubstr("2 pictures for 1 \"control\" options"));
+  inputs.control_images = images + 2;
+  inputs.control_images_count = 1;
+  EXPECT_EQ(rocm_sd_generate_from(pipeline, options, &inputs, nullptr, &result), ROCM_SD_USAGE);
+  EXPECT_THAT(rocm_sd_last_error(), HasSubstr("control image: width and height"));
+  inputs.control_images = nullptr;
+  EXPECT_EQ(rocm_sd_generate_from(pipeline, options, &inputs, nullptr, &result), ROCM_SD_USAGE);
+  rocm_sd_free(pipeline);
+  EXPECT_EQ(rocm_sd_abi_version(), ROCM_SD_ABI_VERSION);
+}
+
+TEST(ControlSettings, ActInDiffusersSteps) {
+  const ControlSetting middle{.strength = 1, .start = 0.2, .end = 0.6};
+  std::vector<int> acts;
+  for (int i = 0; i < 10; ++i)
+    if (middle.acts(i, 10)) acts.push_back(i);
+  EXPECT_EQ(acts, (std::vector<int>{2, 3, 4, 5}));
+  EXPECT_FALSE((ControlSetting{.strength = 0}).acts(0, 10));
+  EXPECT_TRUE((ControlSetting{.strength = -1}).acts(9, 10));
+}
+
+TEST(ControlPictures, ShapesOfOnePixelAndOddOnes) {
+  for (const auto& [width, height] : {std::pair{1, 1}, {1, 9}, {9, 1}, {33, 7}}) {
+    Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height), 90), {}};
+    for (const ControlResize how : {ControlResize::kStretch, ControlResize::kCrop, ControlResize::kFill}) {
+      const Image sized = resize_control(image, how, 24, 16);
+      EXPECT_EQ(sized.rgb, std::vector<uint8_t>(3 * 24 * 16, 90)) << width << 'x' << height;
+      for (const char* name : {"canny", "invert", "grey", "tile:64", "none"})
+        EXPECT_EQ(preprocess_control(sized, parse_control_preprocess(name)).rgb.size(), sized.rgb.size())
+            << name;
+    }
+    EXPECT_EQ(canny(image, 0, 0).rgb, std::vector<uint8_t>(image.rgb.size(), 0))
+        << "a flat picture has no edges";
+  }
+}
+
+}  // namespace
+}  // namespace rocm_sd

@@ -1,0 +1,136 @@
+// The queue and the results: order, bounds, events, expiry.
+#include "server/job_store.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "server/http.hpp"
+
+namespace rocm_sd::server {
+namespace {
+
+JobRequest request(int rounds = 1) {
+  JobRequest r;
+  r.model = "m";
+  r.rounds = rounds;
+  return r;
+}
+JobImage image(size_t bytes) { return {std::string(bytes, 'x'), 1, 8, 8, "text"}; }
+
+TEST(JobStore, GivesJobsInOrderAndKeepsResults) {
+  JobStore store({});
+  const std::string first = store.submit(request(2), "a"), second = store.submit(request(), "a");
+  EXPECT_EQ(first.size(), 32u);
+  EXPECT_EQ(store.view(second)->position, 1u);
+  ASSERT_EQ(store.take("cpu")->id, first);
+  EXPECT_EQ(store.view(second)->position, 0u);
+  store.progress(first, {"sample", 5, 10, 1});
+  EXPECT_DOUBLE_EQ(store.view(first)->fraction(), 0.75);
+  store.add_image(first, image(10));
+  store.complete(first, {"a warning"});
+  const JobView done = *store.view(first);
+  EXPECT_EQ(done.state, JobState::kCompleted);
+  EXPECT_EQ(done.images.size(), 1u);
+  EXPECT_EQ(done.fraction(), 1);
+  EXPECT_EQ(store.take("cpu")->id, second);
+  EXPECT_FALSE(store.take("cpu").has_value());
+  EXPECT_FALSE(store.view("nothing").has_value());
+}
+
+TEST(JobStore, RefusesMoreThanTheQueueHolds) {
+  JobStore store({.queued = 3, .queued_per_client = 2});
+  store.submit(request(), "a");
+  store.submit(request(), "a");
+  const auto status = [&](const char* client) {
+    try {
+      store.submit(request(), client);
+    } catch (const RequestError& e) {
+      return e.error().status;
+    }
+    return 0;
+  };
+  EXPECT_EQ(status("a"), 429);  // its share
+  EXPECT_EQ(status("b"), 0);
+  EXPECT_EQ(status("c"), 429);  // all
+  EXPECT_EQ(store.counts().rejected, 2u);
+  store.take("cpu");
+  EXPECT_EQ(status("c"), 0);
+  store.close("ends");
+  EXPECT_EQ(status("d"), 503);
+}
+
+TEST(JobStore, CancelsOnceAndForAll) {
+  JobStore store({});
+  const std::string queued = store.submit(request(), "a"), running = store.submit(request(), "a");
+  EXPECT_EQ(store.cancel(queued), JobState::kCancelled);
+  EXPECT_EQ(store.cancel(queued), JobState::kCancelled);
+  ASSERT_EQ(store.take("cpu")->id, running);
+  EXPECT_EQ(store.cancel(running), JobState::kRunning);
+  EXPECT_TRUE(store.cancel_asked(running));
+  store.cancelled(running);
+  EXPECT_EQ(store.view(running)->state, JobState::kCancelled);
+  EXPECT_EQ(store.cancel("nothing"), std::nullopt);
+  EXPECT_EQ(store.counts().cancelled, 2u);
+}
+
+TEST(JobStore, TellsWatchersEachChange) {
+  JobStore store({});
+  const std::string id = store.submit(request(), "a");
+  std::vector<std::string> told;
+  const auto watcher = [&](const std::string& what, const std::string& text, bool is_final) {
+    EXPECT_NE(text.find("\"id\":\"" + id), std::string::npos);
+    told.push_back(what + (is_final ? "!" : ""));
+  };
+  ASSERT_TRUE(store.watch(id, 1, watcher));
+  store.take("cpu");
+  store.progress(id, {"sample", 1, 2, 0});
+  store.fail(id, {500, "type", "message"});
+  store.progress(id, {"sample", 2, 2, 0});  // nobody listens any more
+  EXPECT_EQ(told, (std::vector<std::string>{"queued", "running", "progress", "failed!"}));
+  told.clear();
+  ASSERT_TRUE(store.watch(id, 2, watcher));
+  EXPECT_EQ(told, std::vector<std::string>{"failed!"});
+  EXPECT_FALSE(store.watch("nothing", 3, watcher));
+}
+
+TEST(JobStore, DropsTheOldestResultsFirst) {
+  JobStore store({.keep_bytes = 25});
+  std::vector<std::string> ids;
+  for (int i = 0; i < 4; ++i) {
+    ids.push_back(store.submit(request(), "a"));
+    store.take("cpu");
+    store.add_image(ids.back(), image(10));
+    store.complete(ids.back(), {});
+  }
+  EXPECT_FALSE(store.view(ids[0]) || store.view(ids[1]));
+  EXPECT_TRUE(store.was_known(ids[0]) && !store.was_known("nothing"));
+  EXPECT_TRUE(store.view(ids[2]) && store.view(ids[3]));
+  EXPECT_EQ(store.counts().result_bytes, 20u);
+  EXPECT_TRUE(store.remove(ids[3]));
+  EXPECT_FALSE(store.remove(ids[3]));
+  EXPECT_EQ(store.counts().result_bytes, 10u);
+}
+
+TEST(JobStore, DropsResultsThatAreTooOld) {
+  JobStore store({.keep_results = std::chrono::seconds(0)});
+  const std::string id = store.submit(request(), "a");
+  store.take("cpu");
+  store.complete(id, {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  store.expire();
+  EXPECT_FALSE(store.view(id).has_value());
+}
+
+TEST(JobStore, SkipsTheRunningOnly) {
+  JobStore store({});
+  const std::string running = store.submit(request(), "a"), queued = store.submit(request(), "a");
+  store.take("cpu");
+  store.skip_running();
+  EXPECT_TRUE(store.take_skip(running));
+  EXPECT_FALSE(store.take_skip(running));
+  EXPECT_FALSE(store.take_skip(queued));
+}
+
+}  // namespace
+}  // namespace rocm_sd::server
