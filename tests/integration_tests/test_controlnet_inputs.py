@@ -220,7 +220,7 @@ def test_what_is_no_controlnet(rocm_sd, control, hint, tmp_path):
     (["--control", "NET", "--control-image", "HINT", "--control-strength", "nan"], "control-strength"),
     (["--control", "NET", "--control-image", "HINT", "--control-start", 0.5, "--control-end", 0.5], "expected the first below the second"),
     (["--control", "NET", "--control-image", "HINT", "--control-end", 1.5], "control-end: expected a number from 0 to 1"),
-    (["--control", "NET", "--control-image", "HINT", "--control-mode", "loud"], "expected balanced or guess"),
+    (["--control", "NET", "--control-image", "HINT", "--control-mode", "loud"], "expected balanced, prompt, control or guess"),
     (["--control", "NET", "--control-image", "HINT", "--control-resize", "stretch"], "expected just, crop or fill"),
     (["--control", "NET", "--control-image", "HINT", "--control-preprocess", "depth"], "expected none, canny"),
     (["--control", "NET", "--control-image", "HINT", "--control-preprocess", "canny:200:100"], "expected LOW up to HIGH"),
