@@ -130,6 +130,19 @@ test-a1111:  ## the extension in a real AUTOMATIC1111: A1111_DIR=..., A1111_PYTH
 	  ROCM_SD_TORCH_LIBRARY="$${ROCM_SD_TORCH_LIBRARY:-$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so}" \
 	  $(TEST_PYTHON) tests/front_ends/run_a1111.py "$(A1111_DIR)" --python "$(or $(A1111_PYTHON),$(TEST_PYTHON))" $(A1111_ARGS); fi
 
+test-page: deps venv  ## the server's page in Chromium: drawing, mask, gallery, reload, keyboard, contrast
+	tools/install_deps.sh page
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) -j $(JOBS) --target rocm-sd
+	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -q tests/integration_tests/test_server_page.py $(PYTEST_ARGS)
+
+test-server: deps venv  ## the server for long: 10,000 bad requests, a storm of clients, a soak, schemathesis over its document
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) -j $(JOBS) --target rocm-sd test_server
+	$(BUILD)/tests/unit_tests/test_server
+	ROCM_SD_BUILD_DIR=$(BUILD) ROCM_SD_BAD_REQUESTS=10000 $(VENV)/bin/python -m pytest -m "full or not full" -q $(PYTEST_ARGS) \
+	  tests/integration_tests/test_server.py tests/integration_tests/test_server_clients.py tests/integration_tests/test_server_load.py
+
 test-pip: venv  ## `pip install .` into a fresh environment, an operator and a picture from there
 	$(VENV)/bin/python tests/front_ends/run_pip_install.py
 
@@ -324,5 +337,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: model-shapes demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: test-page test-server model-shapes demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, by Debian/Ubuntu package name. Quick, and needs no root, where all of it is there.
 #
-#   tools/install_deps.sh [build] [python] [fuzz] [gpu]      (default: build)
+#   tools/install_deps.sh [build] [python] [fuzz] [gpu] [page]      (default: build)
 #
 # "a|b|c" is satisfied by any of the three; the first that the package lists know is installed. "?a" is left out, and said
 # so, where the lists know none: an older release cannot compile AMD's kernels, but everything else.
@@ -19,6 +19,8 @@ python=()
 # torch.compile builds extensions of Python: their headers, for the same.
 "${PYTHON:-python3}" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
   2>/dev/null || python+=(python3-dev)
+# A browser for the tests of the server's page.
+page=("?chromium")
 fuzz=(clang-19 libclang-rt-19-dev libomp-19-dev)
 
 # What compiles kernels for AMD and reads the result; ROCm's own clang under /opt/rocm is preferred where it is.
@@ -33,8 +35,9 @@ for group in "${@:-build}"; do
     build) wanted+=("${build[@]}") ;;
     python) wanted+=("${python[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
+    page) wanted+=("${page[@]}") ;;
     gpu) wanted+=("${gpu[@]}") ;;
-    *) say "unknown group '$group': expected build, python, fuzz or gpu"; exit 2 ;;
+    *) say "unknown group '$group': expected build, python, fuzz, gpu or page"; exit 2 ;;
   esac
 done
 
@@ -81,7 +84,7 @@ for choice in "${missing[@]}"; do
     if [ -n "$(apt-cache show "$name" 2>/dev/null | head -n 1)" ]; then found=$name; break; fi
   done
   if [ -z "$found" ] && [ -n "$optional" ]; then
-    say "the package lists know none of: ${choice//|/, }; kernels for AMD GPUs are not compiled here"
+    say "the package lists know none of: ${choice//|/, }; what needs it is left out here"
     continue
   fi
   if [ -z "$found" ]; then say "the package lists know none of: ${choice//|/, }"; exit 1; fi

@@ -94,6 +94,9 @@ void add_network(CLI::App* sub, ServeCommand& c) {
   sub->add_option("--cors-origin", o.access.cors_origins, "other web site whose pages may use this server")
       ->type_name("ORIGIN")
       ->group("Network");
+  sub->add_flag_callback(
+         "--no-page", [&o] { o.page = false; }, "APIs alone, without the page at /")
+      ->group("Network");
 }
 
 void add_limits(CLI::App* sub, ServeCommand& c) {
@@ -107,6 +110,7 @@ void add_limits(CLI::App* sub, ServeCommand& c) {
       ->group("Limits");
   add_number(sub, "--max-batch", o.draw.batch, "images in one UNet call [8]", 1, 64)->group("Limits");
   add_number(sub, "--max-images", o.draw.images, "images of one request [16]", 1, 1000)->group("Limits");
+  add_number(sub, "--max-steps", o.draw.steps, "steps of one image [1000]", 1, 1000)->group("Limits");
   add_number(sub, "--max-connections", o.http.connections, "connections at a time [256]", size_t{1},
              size_t{100'000})
       ->group("Limits");

@@ -143,6 +143,7 @@ void capabilities(ApiContext& context, Exchange& exchange) {
   const json limits = {{"pixels", o.draw.pixels},
                        {"batch", o.draw.batch},
                        {"images", o.draw.images},
+                       {"steps", o.draw.steps},
                        {"queue", o.jobs.queued},
                        {"queue_per_client", o.jobs.queued_per_client},
                        {"body_bytes", o.http.body_bytes},
@@ -160,7 +161,9 @@ void capabilities(ApiContext& context, Exchange& exchange) {
                                       {"limits", limits}}));
 }
 
-void openapi(ApiContext&, Exchange& exchange) { exchange.reply->send(json_response(openapi_document())); }
+void openapi(ApiContext& context, Exchange& exchange) {
+  exchange.reply->send(json_response(openapi_document(context.options.draw)));
+}
 
 constexpr Route kRoutes[] = {
     {"GET", "/health", health},        {"GET", "/ready", ready},

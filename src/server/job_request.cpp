@@ -221,6 +221,8 @@ JobRequest RequestBuilder::finish() {
            concat("width * height: expected at most ", limits_.pixels, " pixels, got ", width * height));
   if (request.batch > limits_.batch)
     refuse("batch", concat("expected at most ", limits_.batch, " on this server, got ", request.batch));
+  if (request.steps > limits_.steps)
+    refuse("steps", concat("expected at most ", limits_.steps, " on this server, got ", request.steps));
   if (request.rounds < 1 || request.images() > static_cast<size_t>(limits_.images))
     refuse("count",
            concat("expected at most ", limits_.images, " images of one request, got ", request.images()));

@@ -28,7 +28,20 @@ json object(json properties) {
   return {{"type", "object"}, {"properties", std::move(properties)}, {"required", required}};
 }
 
-json option_schema(const KnownOption& option) {
+// The bounds that are told in advance; what depends on the model is told by an error.
+void add_bounds(json& schema, const std::string& name, const DrawLimits& limits) {
+  if (name == "steps") schema.update({{"minimum", 1}, {"maximum", limits.steps}});
+  if (name == "batch") schema.update({{"minimum", 1}, {"maximum", limits.batch}});
+  if (name == "width" || name == "height")
+    schema.update({{"minimum", 0}, {"maximum", 4096}, {"multipleOf", 8}});
+  if (name == "seed" || name == "variation_seed") schema["minimum"] = -1;
+  if (name == "mask_blur") schema.update({{"minimum", 0}, {"maximum", 64}});
+  if (name == "strength" || name == "variation_strength" || name == "guidance_rescale")
+    schema.update({{"minimum", 0}, {"maximum", 1}});
+  if (name == "prompt" || name == "negative_prompt") schema["maxLength"] = 32000;
+}
+
+json option_schema(const KnownOption& option, const DrawLimits& limits) {
   json schema;
   switch (option.type) {
     case OptionType::kInteger: schema = integer(); break;
@@ -45,18 +58,23 @@ json option_schema(const KnownOption& option) {
     default: schema = text();
   }
   schema["description"] = option.help;
+  add_bounds(schema, option.name, limits);
   return nullable(std::move(schema));
 }
 
-json job_request_schema() {
+json job_request_schema(const DrawLimits& limits) {
   json properties = {
       {"model", text()},
-      {"count", {{"type", "integer"}, {"minimum", 1}, {"description", "batches, with rising seeds"}}},
+      {"count",
+       {{"type", "integer"},
+        {"minimum", 1},
+        {"maximum", limits.images},
+        {"description", "batches, with rising seeds"}}},
       {"format", {{"type", "string"}, {"enum", {"png", "jpeg", "webp"}}}},
       {"quality", {{"type", "integer"}, {"minimum", 1}, {"maximum", 100}}},
       {"metadata", {{"type", "boolean"}, {"description", "whether files hold the parameters"}}},
       {"invert_mask", {{"type", "boolean"}, {"description", "black is repainted"}}}};
-  for (const KnownOption& option : request_options()) properties[option.name] = option_schema(option);
+  for (const KnownOption& option : request_options()) properties[option.name] = option_schema(option, limits);
   properties["prompt"].erase("nullable");
   return {{"type", "object"},
           {"properties", properties},
@@ -100,7 +118,7 @@ json choice(std::initializer_list<const char*> values) {
 }
 
 // OpenAI's fields, and those of a job beside them.
-json images_request_schema(bool edit) {
+json images_request_schema(bool edit, const DrawLimits& limits) {
   json properties = {
       {"model", nullable(text())},
       {"n", nullable({{"type", "integer"}, {"minimum", 1}, {"maximum", 10}})},
@@ -115,7 +133,7 @@ json images_request_schema(bool edit) {
       {"partial_images", nullable({{"type", "integer"}, {"minimum", 0}, {"maximum", 3}})},
       {"user", nullable(text())},
       {"safety_identifier", nullable(text())}};
-  for (const KnownOption& option : request_options()) properties[option.name] = option_schema(option);
+  for (const KnownOption& option : request_options()) properties[option.name] = option_schema(option, limits);
   properties["prompt"].erase("nullable");
   json required = {"prompt"};
   if (edit) {
@@ -222,7 +240,7 @@ void add_web_ui_paths(OpenApiPaths& paths) {
     paths.post(std::string("/sdapi/v1/") + what, "Nothing: lists are always fresh").answers(200, "Nothing");
 }
 
-json schemas() {
+json schemas(const DrawLimits& limits) {
   const json worker = object({{"device", text()},
                               {"device_name", text()},
                               {"state", text()},
@@ -231,7 +249,7 @@ json schemas() {
                               {"pid", integer()},
                               {"restarts", integer()},
                               {"seconds_per_step", number()}});
-  json all = {{"JobRequest", job_request_schema()},
+  json all = {{"JobRequest", job_request_schema(limits)},
               {"Job", job_schema()},
               {"Jobs", object({{"jobs", list_of(ref("Job"))}})},
               {"Health", object({{"status", text()}, {"version", text()}, {"uptime", number()}})},
@@ -244,8 +262,8 @@ json schemas() {
                                                   {"param", nullable(text())},
                                                   {"code", nullable(text())}})}})},
               {"Object", {{"type", "object"}}},
-              {"ImagesRequest", images_request_schema(false)},
-              {"EditRequest", images_request_schema(true)},
+              {"ImagesRequest", images_request_schema(false, limits)},
+              {"EditRequest", images_request_schema(true, limits)},
               {"Images", images_schema()}};
   add_web_ui_schemas(all);
   return all;
@@ -253,7 +271,7 @@ json schemas() {
 
 }  // namespace
 
-json openapi_document() {
+json openapi_document(const DrawLimits& limits) {
   OpenApiPaths paths("Error");
   paths.get("/health", "The server lives").answers(200, "Health");
   paths.get("/ready", "A model is loaded, and what the workers do")
@@ -281,7 +299,7 @@ json openapi_document() {
             {"version", version()},
             {"description", "Stable Diffusion over HTTP: jobs, AUTOMATIC1111's API, OpenAI's images API."}}},
           {"paths", paths.document()},
-          {"components", {{"schemas", schemas()}}}};
+          {"components", {{"schemas", schemas(limits)}}}};
 }
 
 }  // namespace rocm_sd::server

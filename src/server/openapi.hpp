@@ -4,8 +4,10 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "server/options.hpp"
+
 namespace rocm_sd::server {
 
-nlohmann::json openapi_document();  // OpenAPI 3.0.3
+nlohmann::json openapi_document(const DrawLimits& limits);  // OpenAPI 3.0.3
 
 }  // namespace rocm_sd::server

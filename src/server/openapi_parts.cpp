@@ -14,6 +14,7 @@ struct OpenApiPaths::State {
 
   json& route() { return document[path][method]; }
   json content(const std::string& schema, const std::string& type) const {
+    if (type == "text/event-stream") return {{type, json::object()}};  // events have no schema in OpenAPI 3.0
     json body = {{"type", "string"}};
     if (!schema.empty()) body = {{"$ref", "#/components/schemas/" + schema}};
     return {{type, {{"schema", body}}}};

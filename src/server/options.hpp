@@ -27,6 +27,7 @@ struct DrawLimits {
   int64_t pixels = int64_t{4096} * 4096;  // of one image
   int batch = 8;                          // images in one UNet call
   int images = 16;                        // of one request
+  int steps = 1000;
 };
 
 using LoadPairs = std::vector<std::pair<std::string, std::string>>;  // options of loading, by name
@@ -49,7 +50,7 @@ struct ServerOptions {
   std::chrono::milliseconds step_time{60'000};   // without a sign of life while drawing
   std::chrono::milliseconds load_time{600'000};  // the same while loading
   std::chrono::seconds grace{10};                // for running jobs at the end
-  bool page = false;
+  bool page = true;
   bool log_prompts = false;
 };
 

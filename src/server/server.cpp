@@ -38,6 +38,7 @@ constexpr PageFile kPageFiles[] = {
     {"/app.css", "app.css", "text/css; charset=utf-8"},
     {"/app.js", "app.js", "text/javascript; charset=utf-8"},
     {"/mask.js", "mask.js", "text/javascript; charset=utf-8"},
+    {"/store.js", "store.js", "text/javascript; charset=utf-8"},
     {"/icon.svg", "icon.svg", "image/svg+xml"},
 };
 

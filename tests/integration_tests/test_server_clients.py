@@ -8,7 +8,6 @@ import io
 import json
 import re
 import threading
-import time
 
 import numpy as np
 import openai
@@ -125,10 +124,9 @@ def test_interrupt_and_progress(web_ui):
     thread.start()
     progress = wait_for(lambda: (p := web_ui.get_progress())["progress"] > 0 and p, 30, "progress")
     assert progress["state"]["sampling_steps"] == 1000 and progress["eta_relative"] > 0
-    begin = time.monotonic()
     assert web_ui.interrupt() == {}
     thread.join(30)
-    assert time.monotonic() - begin < 10 and results[0].images == [] and results[0].info["interrupted"]
+    assert not thread.is_alive() and results[0].images == [] and results[0].info["interrupted"]
     assert web_ui.get_progress()["progress"] == 0
 
 
