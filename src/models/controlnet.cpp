@@ -79,7 +79,8 @@ double control_factor(ControlMode mode, int64_t index, int64_t count) {
     case ControlMode::kPrompt:
     case ControlMode::kControl: return std::pow(kSoft, kSkips - static_cast<double>(index));
     case ControlMode::kGuess:
-      return count < 2 ? 1.0 : std::pow(10.0, static_cast<double>(index) / static_cast<double>(count - 1) - 1);
+      return count < 2 ? 1.0
+                       : std::pow(10.0, static_cast<double>(index) / static_cast<double>(count - 1) - 1);
   }
   return 1;
 }

@@ -32,7 +32,7 @@ enum class ControlMode {
   kBalanced,  // all alike
   kPrompt,    // A1111's "My prompt is more important": residual i times 0.825^(12 - i)
   kControl,   // A1111's "ControlNet is more important": the same, not for the negative prompt
-  kGuess,     // Diffusers' guess_mode: residual i of n times 10^(i / (n - 1) - 1), not for the negative prompt
+  kGuess,  // Diffusers' guess_mode: residual i of n times 10^(i / (n - 1) - 1), not for the negative prompt
 };
 // The factor of residual `index` of `count`, of which the middle's is the last.
 double control_factor(ControlMode mode, int64_t index, int64_t count);

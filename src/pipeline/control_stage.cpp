@@ -56,7 +56,8 @@ void ControlStage::set_factors(const ControlSetting& setting) {
   const int64_t count = model_.residuals();
   std::vector<float> factors;
   for (int64_t i = 0; i < count; ++i) {
-    const ControlMode mode = pools && setting.mode == ControlMode::kGuess ? ControlMode::kBalanced : setting.mode;
+    const ControlMode mode =
+        pools && setting.mode == ControlMode::kGuess ? ControlMode::kBalanced : setting.mode;
     const double factor = setting.strength * control_factor(mode, i, count);
     for (int64_t c = 0; c < shape_.conditions; ++c) {
       const bool acts = !conditional_only || c > 0;  // the unconditional one comes first

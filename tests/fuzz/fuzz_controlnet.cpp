@@ -14,15 +14,51 @@ namespace {
 
 using namespace rocm_sd;
 
-constexpr const char* kHeads[] = {
-    "control_model.", "", "controlnet_cond_embedding.", "controlnet_down_blocks.", "controlnet_mid_block.", "down_blocks.",
-    "mid_block.", "time_embedding.", "add_embedding.", "control_model.input_blocks.", "control_model.middle_block.",
-    "control_model.zero_convs.", "control_model.middle_block_out.", "control_model.input_hint_block.",
-    "control_model.time_embed.", "input_hint_block.", "lora_"};
-constexpr const char* kPieces[] = {
-    "conv_in.", "conv_out.", "blocks.", "0.", "1.", "2.", "3.", "4.", "14.", "resnets.0.", "attentions.0.", "conv1.",
-    "conv_shortcut.", "transformer_blocks.0.", "attn1.", "attn2.", "to_q.", "to_k.", "to_v.", "to_out.0.", "proj_in.",
-    "linear_1.", "linear_2.", "in_layers.2.", "op.", "downsamplers.0.conv.", "norm1.", "999."};
+constexpr const char* kHeads[] = {"control_model.",
+                                  "",
+                                  "controlnet_cond_embedding.",
+                                  "controlnet_down_blocks.",
+                                  "controlnet_mid_block.",
+                                  "down_blocks.",
+                                  "mid_block.",
+                                  "time_embedding.",
+                                  "add_embedding.",
+                                  "control_model.input_blocks.",
+                                  "control_model.middle_block.",
+                                  "control_model.zero_convs.",
+                                  "control_model.middle_block_out.",
+                                  "control_model.input_hint_block.",
+                                  "control_model.time_embed.",
+                                  "input_hint_block.",
+                                  "lora_"};
+constexpr const char* kPieces[] = {"conv_in.",
+                                   "conv_out.",
+                                   "blocks.",
+                                   "0.",
+                                   "1.",
+                                   "2.",
+                                   "3.",
+                                   "4.",
+                                   "14.",
+                                   "resnets.0.",
+                                   "attentions.0.",
+                                   "conv1.",
+                                   "conv_shortcut.",
+                                   "transformer_blocks.0.",
+                                   "attn1.",
+                                   "attn2.",
+                                   "to_q.",
+                                   "to_k.",
+                                   "to_v.",
+                                   "to_out.0.",
+                                   "proj_in.",
+                                   "linear_1.",
+                                   "linear_2.",
+                                   "in_layers.2.",
+                                   "op.",
+                                   "downsamplers.0.conv.",
+                                   "norm1.",
+                                   "999."};
 constexpr const char* kLeaves[] = {"weight", "bias", "", "alpha"};
 constexpr int64_t kDims[] = {0, 1, 3, 4, 8, 16, 32, 64};
 
@@ -45,10 +81,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (bytes.next() % 2) tensors.clear();
   while (bytes.left > 2 && tensors.size() < 24) {
     std::string name = kHeads[bytes.next() % std::size(kHeads)];
-    for (int pieces = bytes.next() % 5; pieces > 0; --pieces) name += kPieces[bytes.next() % std::size(kPieces)];
+    for (int pieces = bytes.next() % 5; pieces > 0; --pieces)
+      name += kPieces[bytes.next() % std::size(kPieces)];
     name += kLeaves[bytes.next() % std::size(kLeaves)];
     std::vector<int64_t> dims;
-    for (int rank = bytes.next() % 5; rank > 0; --rank) dims.push_back(kDims[bytes.next() % std::size(kDims)]);
+    for (int rank = bytes.next() % 5; rank > 0; --rank)
+      dims.push_back(kDims[bytes.next() % std::size(kDims)]);
     int64_t count = 1;
     for (const int64_t dim : dims) count *= dim;
     if (count > static_cast<int64_t>(values.size())) dims = {8};

@@ -1,4 +1,5 @@
-// A random ControlNet for a model, as a file; its last convolutions are small, so that pictures stay pictures.
+// A random ControlNet for a model, as a file; its last convolutions are small, so that pictures stay
+// pictures.
 #pragma once
 
 #include <cstring>
@@ -15,7 +16,8 @@
 namespace rocm_sd::testing_support {
 
 // model: a Diffusers folder. scale: of the last convolutions.
-inline std::string write_random_control(const std::filesystem::path& path, const std::string& model, float scale) {
+inline std::string write_random_control(const std::filesystem::path& path, const std::string& model,
+                                        float scale) {
   ControlNetConfig config;
   config.trunk = unet_config(parse_json_file(model + "/unet/config.json"), "config.json");
   config.trunk.up.clear();

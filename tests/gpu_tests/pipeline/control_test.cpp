@@ -1,5 +1,5 @@
-// ControlNets on the GPU against the CPU: one and two at once, guess mode, strengths that change between pictures
-// without a new capture, steps in which none acts.
+// ControlNets on the GPU against the CPU: one and two at once, guess mode, strengths that change between
+// pictures without a new capture, steps in which none acts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,8 +22,8 @@ double psnr(const Image& a, const Image& b) {
 }
 
 TEST(GpuControls, DrawWhatTheCpuDraws) {
-  const std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("rocm_sd_gpu_control_" + std::to_string(::getpid()) + ".safetensors");
+  const std::filesystem::path path = std::filesystem::temp_directory_path() /
+                                     ("rocm_sd_gpu_control_" + std::to_string(::getpid()) + ".safetensors");
   const std::string net = testing_support::write_random_control(path, kModel, 0.2f);
   Image picture{64, 64, std::vector<uint8_t>(3 * 64 * 64), {}};
   for (size_t i = 0; i < picture.rgb.size(); ++i) picture.rgb[i] = static_cast<uint8_t>((i * 31) % 251);
@@ -42,7 +42,8 @@ TEST(GpuControls, DrawWhatTheCpuDraws) {
     for (const double strength : {0.8, 0.2}) {
       request.controls = {{.model = net, .image = picture, .strength = strength},
                           {.model = net, .image = picture, .strength = 0.5, .end = 0.5, .mode = "guess"}};
-      const Image want = cpu.generate(request).pictures[0].image, got = gpu.generate(request).pictures[0].image;
+      const Image want = cpu.generate(request).pictures[0].image,
+                  got = gpu.generate(request).pictures[0].image;
       EXPECT_GE(psnr(got, want), floor) << dtype << " strength " << strength;
       EXPECT_LT(psnr(want, plain), 30) << "the ControlNets change too little to prove anything";
     }
