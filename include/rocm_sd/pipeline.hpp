@@ -43,7 +43,7 @@ struct ControlUse {
   std::optional<Image> image;         // what it sees; default: the init image
   std::optional<double> strength;     // factor of what it adds to the UNet, -10..10; default 1
   std::optional<double> start, end;   // shares of the steps between which it acts; default 0 and 1
-  std::optional<std::string> mode;    // "balanced", or "guess": Diffusers' guess mode; default balanced
+  std::optional<std::string> mode;    // balanced (the default), prompt, control, guess
   std::optional<std::string> resize;  // for a picture of another shape: "just", "crop" (the default), "fill"
   std::optional<std::string>
       preprocess;  // none (the default), canny[:LOW:HIGH], invert, grey, tile[:FACTOR], inpaint

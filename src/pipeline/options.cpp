@@ -288,7 +288,8 @@ const std::vector<OptionRow>& rows() {
       {"control-end", "", "ControlNet", "X", "share of the steps up to which it acts [1]",
        control_number(&ControlUse::end, 0, 1), true},
       {"control-mode", "", "ControlNet", "NAME",
-       "balanced, or guess: not on the negative prompt, and weakest in the first blocks [balanced]",
+       "balanced; prompt, control: A1111's \"... is more important\"; guess: Diffusers' guess mode "
+       "[balanced]",
        control_text(&ControlUse::mode), true},
       {"control-resize", "", "ControlNet", "HOW",
        "a picture of another shape: just (stretched), crop (the middle), fill (with its border's colour) "

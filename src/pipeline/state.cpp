@@ -131,7 +131,7 @@ std::vector<ControlSetting> Pipeline::State::control_settings(const ResolvedRequ
   std::vector<ControlSetting> out;
   for (size_t i = 0; i < controls.size(); ++i) {
     const ResolvedControl& c = r.controls[i];
-    out.push_back({c.strength, c.start, c.end, c.guess, control_pixels(r, i, controls[i]->config.bgr)});
+    out.push_back({c.strength, c.start, c.end, c.mode, control_pixels(r, i, controls[i]->config.bgr)});
   }
   return out;
 }
