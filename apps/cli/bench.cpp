@@ -290,6 +290,9 @@ void print_shapes(const BenchCommand& c) {
   require<UsageError>(c.source.file.empty() && c.source.ops.empty() && c.source.weights == "auto",
                       "bench --mode shapes lists what is planned for --model: it takes no --shapes, --ops or "
                       "--weights");
+  require<UsageError>(c.source.dtype == "auto" || c.source.dtype == "f16" || c.source.dtype == "bf16",
+                      "bench --mode shapes lists what a GPU computes: expected --dtype f16 or bf16, got ",
+                      printable(c.source.dtype));
   std::vector<ShapeSet> sets;
   for (const std::string& name : c.source.models) {
     require<UsageError>(
@@ -297,8 +300,9 @@ void print_shapes(const BenchCommand& c) {
         "bench --mode shapes plans known models: expected sd15, sd21, sdxl or sdxl-refiner, got ",
         printable(name), " (--mode list plans a checkpoint)");
     const KnownModel& model = known_model(name);
-    sets.push_back(
-        {name, c.source.height ? c.source.height : model.side, c.source.width ? c.source.width : model.side});
+    sets.push_back({name, c.source.height ? c.source.height : model.side,
+                    c.source.width ? c.source.width : model.side,
+                    c.source.dtype == "bf16" ? DType::kBF16 : DType::kF16});
   }
   fmt::print("{}", model_shapes_text(sets.empty() ? default_shape_sets() : sets));
 }

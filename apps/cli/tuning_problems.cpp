@@ -25,13 +25,14 @@ DType compute_type(const std::string& name, const Device& device) {
 }
 
 void add_known_model(std::vector<PlannedWorkload>& out, const ProblemSource& source, const std::string& name,
-                     DType dtype) {
+                     const Device& device) {
   const KnownModel& model = known_model(name);
   const PictureShape shape{.height = source.height ? source.height : model.side,
                            .width = source.width ? source.width : model.side,
                            .batch = source.batch,
                            .guidance = !source.no_guidance};
-  for (const PlannedChoice& choice : picture_problems(model, shape, source.steps, dtype))
+  for (const PlannedChoice& choice :
+       picture_problems(device, model, shape, source.steps, compute_type(source.dtype, device)))
     add_problem(out, choice.op, choice.problem, choice.count);
 }
 
@@ -143,7 +144,7 @@ std::vector<PlannedWorkload> problems_of(const ProblemSource& source, Device& de
                         printable(model), " is planned without one");
   for (const std::string& model : models)
     is_path(model) ? add_checkpoint(out, source, model, device_name)
-                   : add_known_model(out, source, model, compute_type(source.dtype, device));
+                   : add_known_model(out, source, model, device);
   if (!source.file.empty() && !shapes_of_model) add_file(out, source.file);
   if (!source.ops.empty()) keep_ops(out, source.ops);
   require<UsageError>(!out.empty(), "there is no problem", source.ops.empty() ? "" : " of ",

@@ -26,13 +26,18 @@ class NoValues final : public ParameterSource {
 
 class Planner {
  public:
-  Planner(Device& device, const PictureShape& shape, DType dtype)
-      : device_(device), shape_(shape), dtype_(dtype) {}
+  // products: the device that would multiply, whose types the problems have.
+  Planner(Device& device, const Device& products, const PictureShape& shape, DType dtype)
+      : device_(device), target_(device, products), shape_(shape), dtype_(dtype) {}
 
   PlannedStage text(const std::vector<ClipConfig>& encoders) {
     PlannedStage stage{.name = "text"};
+    // As the pipeline loads them: bf16 is not enough for the text (pipeline/components.cpp).
+    const DType stored = dtype_ == DType::kBF16 ? DType::kF16 : dtype_;
+    const bool host = target_.products.kind() == DeviceKind::kHost;
+    const DType compute = dtype_ == DType::kBF16 && host ? DType::kF32 : stored;
     for (const ClipConfig& config : encoders) {
-      ClipTextModel model = ClipTextModel::load(device_, config, NoValues(), dtype_);
+      ClipTextModel model = ClipTextModel::load(device_, config, NoValues(), compute, stored);
       const Tensor ids = make_tensor(device_, {conditions() * shape_.tokens / 77, 77}, DType::kI32);
       plan(stage, model, [&](Exec& ex) { model(ex, ids); });
     }
@@ -41,7 +46,7 @@ class Planner {
 
   // The UNet's two stages: once a picture, then every step.
   std::vector<PlannedStage> unet(const UNetConfig& config, int steps) {
-    UNet model = UNet::load(device_, config, NoValues(), dtype_);
+    UNet model = UNet::load(target_, config, NoValues(), dtype_);
     const int64_t images = shape_.batch * conditions(), height = shape_.height / 8, width = shape_.width / 8;
     const TextCache cache = model.make_text_cache(device_, images, shape_.tokens);
     const Tensor states =
@@ -65,7 +70,7 @@ class Planner {
   }
 
   PlannedStage vae(const VaeConfig& config) {
-    VaeDecoder model = VaeDecoder::load(device_, config, NoValues(), dtype_);
+    VaeDecoder model = VaeDecoder::load(target_, config, NoValues(), dtype_);
     const Tensor latents = make_tensor(
         device_,
         {1, shape_.height / config.downscale(), shape_.width / config.downscale(), config.latent_channels},
@@ -76,7 +81,7 @@ class Planner {
   }
 
   PlannedStage encoder(const VaeConfig& config) {
-    VaeEncoder model = VaeEncoder::load(device_, config, NoValues(), dtype_);
+    VaeEncoder model = VaeEncoder::load(target_, config, NoValues(), dtype_);
     const Tensor picture =
         make_tensor(device_, {1, shape_.height, shape_.width, config.image_channels}, DType::kF32);
     PlannedStage stage{.name = "vae-encode", .runs = static_cast<int>(shape_.batch)};
@@ -115,6 +120,7 @@ class Planner {
   }
 
   Device& device_;
+  LoadTarget target_;
   PictureShape shape_;
   DType dtype_;
 };
@@ -156,26 +162,32 @@ const KnownModel& known_model(const std::string& name) {
 
 std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, const PictureShape& shape,
                                      int steps, DType dtype) {
+  return plan_model(device, device, model, shape, steps, dtype);
+}
+
+std::vector<PlannedStage> plan_model(Device& device, const Device& products, const KnownModel& model,
+                                     const PictureShape& shape, int steps, DType dtype) {
   require_picture(shape);
   require<UsageError>(steps > 0, "steps: expected at least 1, got ", steps);
-  Planner planner(device, shape, dtype);
+  Planner planner(device, products, shape, dtype);
   std::vector<PlannedStage> stages{planner.text(model.encoders)};
   for (PlannedStage& stage : planner.unet(model.unet, steps)) stages.push_back(std::move(stage));
   stages.push_back(planner.vae(model.vae));
   return stages;
 }
 
-PlannedStage plan_encoder(Device& device, const KnownModel& model, const PictureShape& shape, DType dtype) {
+PlannedStage plan_encoder(Device& device, const Device& products, const KnownModel& model,
+                          const PictureShape& shape, DType dtype) {
   require_picture(shape);
-  return Planner(device, shape, dtype).encoder(model.vae);
+  return Planner(device, products, shape, dtype).encoder(model.vae);
 }
 
-std::vector<PlannedChoice> picture_problems(const KnownModel& model, const PictureShape& shape, int steps,
-                                            DType dtype) {
+std::vector<PlannedChoice> picture_problems(const Device& products, const KnownModel& model,
+                                            const PictureShape& shape, int steps, DType dtype) {
   // The references lay no weight out, and take every type.
   const ForcedImpl linear("linear", "ref"), conv("conv2d", "ref"), attention("attention", "ref");
   std::vector<PlannedChoice> out;
-  for (const PlannedStage& stage : plan_model(host_device(), model, shape, steps, dtype))
+  for (const PlannedStage& stage : plan_model(host_device(), products, model, shape, steps, dtype))
     for (const PlannedChoice& choice : stage.choices) {
       const auto same = std::ranges::find_if(
           out, [&](const PlannedChoice& c) { return c.op == choice.op && c.problem == choice.problem; });

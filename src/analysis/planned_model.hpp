@@ -51,14 +51,19 @@ struct PlannedStage {
 // or not positive, and what loading and planning throw (OutOfMemoryError where a stage does not fit).
 std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, const PictureShape& shape,
                                      int steps, DType dtype);
+// The same on `device` with the types of `products`, which would multiply: in bf16 a GPU and a CPU compute
+// parts of a model in other types.
+std::vector<PlannedStage> plan_model(Device& device, const Device& products, const KnownModel& model,
+                                     const PictureShape& shape, int steps, DType dtype);
 
 // The VAE's encoder on one picture, "vae-encode": what a picture that begins from another one needs beside
 // plan_model's stages. Throws as plan_model.
-PlannedStage plan_encoder(Device& device, const KnownModel& model, const PictureShape& shape, DType dtype);
+PlannedStage plan_encoder(Device& device, const Device& products, const KnownModel& model,
+                          const PictureShape& shape, DType dtype);
 
-// What a tuner works on: the problems of a picture, whichever device will compute them, with how often it
-// needs each. Planned on the host without preparing anything.
-std::vector<PlannedChoice> picture_problems(const KnownModel& model, const PictureShape& shape, int steps,
-                                            DType dtype);
+// What a tuner works on: the problems of a picture that `products` will compute, with how often it needs
+// each. Planned on the host without preparing anything.
+std::vector<PlannedChoice> picture_problems(const Device& products, const KnownModel& model,
+                                            const PictureShape& shape, int steps, DType dtype);
 
 }  // namespace rocm_sd

@@ -1,11 +1,14 @@
 #include "base/dtype.hpp"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/f16_blocks.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -108,9 +111,17 @@ void convert_from(const Load& load, void* dst, DType type, int64_t count) {
   const auto as_float = [&](int64_t i) { return static_cast<float>(load(i)); };
   switch (type) {
     case DType::kF32: return convert_loop(count, as_float, typed_store<float>(dst));
-    case DType::kF16:
-      return convert_loop(
-          count, [&](int64_t i) { return float_to_f16(as_float(i)); }, typed_store<uint16_t>(dst));
+    case DType::kF16: {
+      std::array<float, 512> floats;
+      std::array<uint16_t, 512> halves;
+      for (int64_t begin = 0; begin < count; begin += 512) {
+        const int64_t block = std::min<int64_t>(512, count - begin);
+        for (int64_t i = 0; i < block; ++i) floats[static_cast<size_t>(i)] = as_float(begin + i);
+        floats_to_f16(floats.data(), halves.data(), block);
+        std::memcpy(static_cast<char*>(dst) + 2 * begin, halves.data(), static_cast<size_t>(2 * block));
+      }
+      return;
+    }
     case DType::kBF16:
       return convert_loop(
           count, [&](int64_t i) { return float_to_bf16(as_float(i)); }, typed_store<uint16_t>(dst));
@@ -196,6 +207,10 @@ void convert_elements(const void* src, DType src_type, void* dst, DType dst_type
     std::memcpy(dst, src, static_cast<size_t>(count) * dtype_size(src_type));
     return;
   }
+  const bool aligned = reinterpret_cast<uintptr_t>(src) % alignof(uint16_t) == 0 &&
+                       reinterpret_cast<uintptr_t>(dst) % alignof(float) == 0;
+  if (src_type == DType::kF16 && dst_type == DType::kF32 && aligned)
+    return f16_to_floats(static_cast<const uint16_t*>(src), static_cast<float*>(dst), count);
   with_loader(src, src_type, [&](const auto& load) { convert_from(load, dst, dst_type, count); });
 }
 

@@ -95,17 +95,23 @@ Tensor DeviceMerge::ready(const ParameterSlot& slot, DType dtype, Device& device
     for (const AdapterUse& use : after_)
       if (const AdapterModule* module = use.module(component_, part.name))
         if (!is_plain_lora(*module)) return {};
-  Tensor changed = merged(slot, base, device);
+  // Memory that the last merge filled takes the next.
+  Tensor target = slot.fetch().values;
+  if (target.storage() == base.storage() || target.dtype() != dtype) target = Tensor();
+  Tensor changed = merged(slot, base, std::move(target), device);
   bases_.keep(component_, key, std::move(base));
   return changed;
 }
 
-Tensor DeviceMerge::merged(const ParameterSlot& slot, const Tensor& base, Device& device) const {
+Tensor DeviceMerge::merged(const ParameterSlot& slot, const Tensor& base, Tensor target,
+                           Device& device) const {
   Arena arena(device);
   Exec ex(arena);
   const int64_t columns = slot.shape.numel() / slot.shape[0];
   const Tensor plain = base.reshape({slot.shape[0], columns});
-  Tensor out = slot.parts.size() > 1 ? make_tensor(device, plain.shape(), base.dtype()) : Tensor();
+  Tensor out = target                  ? target.reshape(plain.shape())
+               : slot.parts.size() > 1 ? make_tensor(device, plain.shape(), base.dtype())
+                                       : Tensor();
   int64_t begin = 0;
   for (const ParameterSlot::Part& part : slot.parts) {
     const int64_t rows = part.shape[0];

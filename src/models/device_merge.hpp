@@ -45,7 +45,7 @@ class DeviceMerge {
   Tensor ready(const ParameterSlot& slot, DType dtype, Device& device);
 
  private:
-  Tensor merged(const ParameterSlot& slot, const Tensor& base, Device& device) const;
+  Tensor merged(const ParameterSlot& slot, const Tensor& base, Tensor target, Device& device) const;
 
   AdapterBases& bases_;
   Component component_;

@@ -73,6 +73,7 @@ UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const Parame
 
 void UNet::choose_types(const LoadTarget& target, DType compute, const WeightFormat& weights) {
   held_ = compute;
+  on_host_ = target.products.kind() == DeviceKind::kHost;
   dtype_ = weights ? compute : product_dtype(target.products, compute, widest(config_));
 }
 
@@ -203,20 +204,20 @@ void UNet::visit(Visitor& v) {
 }
 
 // The host multiplies f32 by f16, a GPU f16 by f16.
-DType UNet::text_dtype(const Device& device) const {
+DType UNet::text_dtype() const {
   if (dtype_ != DType::kBF16) return dtype_;
-  return device.kind() == DeviceKind::kHost ? DType::kF32 : DType::kF16;
+  return on_host_ ? DType::kF32 : DType::kF16;
 }
 
 TextCache UNet::make_text_cache(Device& device, int64_t batch, int64_t tokens) const {
   TextCache cache;
   for (const CrossAttention* layer : cross_attentions())
-    cache.keys_values.push_back(make_tensor(device, {batch, tokens, layer->kv.rows()}, text_dtype(device)));
+    cache.keys_values.push_back(make_tensor(device, {batch, tokens, layer->kv.rows()}, text_dtype()));
   return cache;
 }
 
 void UNet::prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) const {
-  const DType compute = text_dtype(ex.device());
+  const DType compute = text_dtype();
   Tensor x = states;
   for (const CrossAttention* layer : cross_attentions()) {
     require(states.rank() == 3 && states.dim(2) == layer->kv.in && takes(states.dtype()),

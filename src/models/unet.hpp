@@ -98,7 +98,7 @@ class UNet {
   UNetContext context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const;
   Tensor edge_conv(Exec& ex, const Tensor& x, const Conv& layer, const Tensor* residual = nullptr) const;
   bool takes(DType dtype) const { return dtype == held_ || dtype == dtype_ || dtype == input_dtype(); }
-  DType text_dtype(const Device& device) const;  // of the text cache and the attention over it
+  DType text_dtype() const;  // of the text cache and the attention over it
   void choose_precisions();
   void split_all();
   void number_layers();
@@ -108,6 +108,7 @@ class UNet {
 
   UNetConfig config_;
   DType dtype_ = DType::kF32, held_ = DType::kF32;
+  bool on_host_ = true;  // where it multiplies
   Conv conv_in_, conv_out_;
   Linear time1_, time2_;
   std::optional<Linear> time_cond_;

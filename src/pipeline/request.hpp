@@ -14,7 +14,7 @@ namespace rocm_sd {
 struct ResolvedControl {
   std::string model;
   double strength = 1, start = 0, end = 1;
-  bool guess = false;
+  ControlMode mode = ControlMode::kBalanced;
   ControlResize resize = ControlResize::kCrop;
   ControlPreprocess preprocess;
 };

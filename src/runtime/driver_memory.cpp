@@ -10,7 +10,7 @@ namespace rocm_sd {
 namespace {
 
 constexpr size_t kStagingBytes = 8 << 20;   // of each of the two pinned blocks that copies go through
-constexpr size_t kCachedBlock = 1 << 20;    // a freed block up to this size is kept for the next asker
+constexpr size_t kCachedBlock = 32 << 20;   // a freed block up to this size is kept for the next asker
 constexpr size_t kCachedTotal = 256 << 20;  // of all blocks that are kept
 constexpr size_t kBlockGranularity = 512;
 

@@ -97,7 +97,9 @@ def test_shapes_of_a_model_by_its_name(rocm_sd):
 def test_prints_the_problems_of_a_model_as_it_reads_them(rocm_sd, tmp_path):
     """64 x 128 pixels are latents of 8 x 16: 128 places, 8 heads of 40, guidance's two images."""
     text = rocm_sd("bench", "--mode", "shapes", "--model", "sd15", "-W", 64, "-H", 128).stdout
-    assert "# sd15 64x128 unet\n" in text and "# sd15 64x128 vae-encode\n" in text
+    assert "# f16 sd15 64x128 unet\n" in text and "# f16 sd15 64x128 vae-encode\n" in text
+    assert "# bf16 sd15 64x128 unet\n" in rocm_sd("bench", "--mode", "shapes", "--model", "sd15", "-W", 64, "-H", 128, "--dtype", "bf16").stdout
+    assert "expected --dtype f16 or bf16" in rocm_sd("bench", "--mode", "shapes", "--dtype", "f32", code=2).stderr
     assert "attention f16 [2,8,128x128,40]\n" in text and "conv2d 2x16x8x4->320 3x3 s1 p1,1,1,1 f16 bias\n" in text
     problems = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert len(problems) == len(set(problems)) > 60

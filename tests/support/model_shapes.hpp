@@ -13,21 +13,22 @@
 namespace rocm_sd::testing_support {
 
 struct ModelShape {
-  std::string section;  // "sd15 512x512 unet"
-  std::string text;     // "8192x320x320 f16 bias": the problem as the op describes it, in f16
+  std::string section;  // "f16 sd15 512x512 unet"
+  std::string text;     // "8192x320x320 f16 bias": the problem as the op describes it
 };
 
-inline std::vector<ModelShape> model_shapes(std::string_view op) {
+// type: of the models, "f16" or "bf16"; in bf16 some of a model's problems have other types.
+inline std::vector<ModelShape> model_shapes(std::string_view op, std::string_view type) {
   std::vector<ModelShape> out;
   std::ifstream file(ROCM_SD_SOURCE_DIR "/tests/data/model_shapes.txt");
   std::string line, section;
   while (std::getline(file, line)) {
     if (line.starts_with("# ")) section = line.substr(2);
     const std::string_view rest = line;
-    if (rest.starts_with(op) && rest.substr(op.size()).starts_with(' '))
+    if (section.starts_with(type) && rest.starts_with(op) && rest.substr(op.size()).starts_with(' '))
       out.push_back({section, line.substr(op.size() + 1)});
   }
-  EXPECT_FALSE(out.empty()) << "tests/data/model_shapes.txt has no problem of " << op;
+  EXPECT_FALSE(out.empty()) << "tests/data/model_shapes.txt has no problem of " << op << " in " << type;
   return out;
 }
 
@@ -38,8 +39,8 @@ struct VaeNorm {
 };
 inline VaeNorm finest_vae_norm() {
   VaeNorm out;
-  for (const ModelShape& shape : model_shapes("group_norm")) {
-    if (shape.section != "sd15 512x512 vae") continue;
+  for (const ModelShape& shape : model_shapes("group_norm", "f16")) {
+    if (shape.section != "f16 sd15 512x512 vae") continue;
     long long pixels = 0, channels = 0;
     int groups = 0;
     const int read =

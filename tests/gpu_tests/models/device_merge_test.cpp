@@ -26,10 +26,12 @@ struct Layers {
     v("mid_block.conv", conv);
   }
   // Every weight as it is now.
-  std::vector<std::vector<double>> values() const {
+  std::vector<std::vector<double>> values(Device& device) const {
     std::vector<std::vector<double>> out;
-    for (const Weight* w : {&one.weight, &three.weight, &conv.weight})
-      out.push_back(to_doubles(w->stored().values));
+    for (const Weight* w : {&one.weight, &three.weight, &conv.weight}) {
+      const std::vector<float> floats = to_floats(device, w->stored().values);
+      out.emplace_back(floats.begin(), floats.end());
+    }
     return out;
   }
 };
@@ -101,7 +103,7 @@ class DeviceMergeTest : public testing::TestWithParam<DType> {
     Layers host;
     const AdaptedSource adapted(source_, Component::kUnet, now_);
     load_parameters(host, host_device(), adapted, DType::kF32);
-    const auto want = host.values(), got = layers_.values();
+    const auto want = host.values(host_device()), got = layers_.values(test_gpu());
     const double unit = GetParam() == DType::kF32 ? 1e-6 : GetParam() == DType::kF16 ? 0x1p-11 : 0x1p-8;
     for (size_t i = 0; i < want.size(); ++i) {
       double largest = 0, change = 0;
@@ -118,7 +120,7 @@ class DeviceMergeTest : public testing::TestWithParam<DType> {
 };
 
 TEST_P(DeviceMergeTest, MergesChangesAndTakesBack) {
-  const auto before = layers_.values();
+  const auto before = layers_.values(test_gpu());
   const auto first = make_adapter({{"unet.mid_block.one.lora_A.weight", {5, 24}},
                                    {"unet.mid_block.one.lora_B.weight", {40, 5}},
                                    {"unet.mid_block.three.q.lora_A.weight", {4, 24}},
@@ -141,14 +143,14 @@ TEST_P(DeviceMergeTest, MergesChangesAndTakesBack) {
   change_to({{second, 1}});
   expect_merged(before);
   change_to({});
-  EXPECT_EQ(layers_.values(), before) << "taken back to the bit";
+  EXPECT_EQ(layers_.values(test_gpu()), before) << "taken back to the bit";
   EXPECT_EQ(bases_.bytes(), 0u);
   EXPECT_EQ(reads_, 0) << "the model's file is left alone";
 }
 
 // What is no plain LoRA, and what was before is not known: read from the file.
 TEST_P(DeviceMergeTest, LeavesTheRestToTheFile) {
-  const auto before = layers_.values();
+  const auto before = layers_.values(test_gpu());
   const auto whole = make_adapter({{"unet.mid_block.one.diff", {40, 24}}}, 7);
   const auto plain = make_adapter(
       {{"unet.mid_block.one.lora_A.weight", {5, 24}}, {"unet.mid_block.one.lora_B.weight", {40, 5}}}, 9);
@@ -158,12 +160,12 @@ TEST_P(DeviceMergeTest, LeavesTheRestToTheFile) {
   expect_merged(before);
   EXPECT_EQ(bases_.bytes(), 0u) << "what it was before is not known";
   change_to({});
-  EXPECT_EQ(layers_.values(), before);
+  EXPECT_EQ(layers_.values(test_gpu()), before);
   change_to({{plain, 0.5}});
   EXPECT_GT(bases_.bytes(), 0u);
   bases_.clear();  // as where memory is short
   change_to({});
-  EXPECT_EQ(layers_.values(), before);
+  EXPECT_EQ(layers_.values(test_gpu()), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, DeviceMergeTest, testing::Values(DType::kF16, DType::kBF16, DType::kF32),

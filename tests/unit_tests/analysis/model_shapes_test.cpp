@@ -38,11 +38,11 @@ TEST(ModelShapes, HasWhatTheArchitecturesSay) {
   EXPECT_THAT(
       lines,
       testing::IsSupersetOf({
-          "# sd15 512x512 text",
-          "# sd15 512x512 unet",
-          "# sd15 512x512 vae",
-          "# sd15 512x512 vae-encode",
-          "# sdxl 1024x1024 unet",
+          "# f16 sd15 512x512 text",
+          "# f16 sd15 512x512 unet",
+          "# f16 sd15 512x512 vae",
+          "# f16 sd15 512x512 vae-encode",
+          "# f16 sdxl 1024x1024 unet",
           // 8 heads of 40 channels over 64 x 64 places, and over the text; CLIP's causal ones.
           "attention f16 [2,8,4096x4096,40]",
           "attention f16 [2,8,4096x77,40]",
@@ -57,6 +57,23 @@ TEST(ModelShapes, HasWhatTheArchitecturesSay) {
       }));
   std::set<std::string> once;
   for (const std::string& line : lines) EXPECT_TRUE(line.empty() || once.insert(line).second) << line;
+}
+
+// Whatever this machine's CPU multiplies: a GPU's UNet in bf16 has maps in f32 and products in bf16, and f16
+// for the text.
+TEST(ModelShapes, AreAGpusInBf16) {
+  const std::vector<std::string> lines = lines_of(model_shapes_text({{"sd15", 512, 512, DType::kBF16}}));
+  EXPECT_THAT(lines, testing::IsSupersetOf({
+                         "# bf16 sd15 512x512 text",
+                         "linear 154x2304x768 f16 bias",
+                         "attention f16 [2,12,77x77,64] causal",
+                         "linear 154x640x768 f16",
+                         "attention bf16 [2,8,4096x4096,40]",
+                         "attention f16 [2,8,4096x77,40]",
+                         "group_norm f32->bf16 [2,4096,320] groups 32 silu",
+                         "layer_norm f32->bf16 [8192,320]",
+                         "linear 8192x320x1280 bf16->f32 bias residual",
+                     }));
 }
 
 TEST(ModelShapes, RefusesWhatIsNoModelAndNoPicture) {

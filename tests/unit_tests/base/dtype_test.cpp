@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -66,6 +67,33 @@ TEST(DType, ConvertsAndSaturates) {
   convert_elements(values.data(), DType::kF64, longs.data(), DType::kI64,
                    static_cast<int64_t>(values.size()));
   EXPECT_EQ(longs[6], std::numeric_limits<int64_t>::max());
+}
+
+// Many at once are converted by the CPU's own instructions: the same bits as one by one, of every half, of
+// floats about every rounding, of NaN, infinities and what overflows, at odd counts and addresses.
+TEST(DType, HalvesInBlocksHaveTheBitsOfEach) {
+  std::vector<uint16_t> halves(65536 + 1);
+  for (size_t i = 0; i < 65536; ++i) halves[i + 1] = static_cast<uint16_t>(i);
+  std::vector<float> floats(65536);
+  for (const size_t count : {size_t{65536}, size_t{65535}, size_t{7}, size_t{1}}) {
+    std::fill(floats.begin(), floats.end(), 77.0f);
+    convert_elements(&halves[1], DType::kF16, floats.data(), DType::kF32, static_cast<int64_t>(count));
+    for (size_t i = 0; i < floats.size(); ++i)
+      ASSERT_EQ(std::bit_cast<uint32_t>(floats[i]),
+                std::bit_cast<uint32_t>(i < count ? f16_to_float(halves[i + 1]) : 77.0f))
+          << i;
+  }
+  std::vector<float> values = {1e30f,    -1e30f,    65519.9f, 65520.0f, NAN,   -NAN,
+                               INFINITY, -INFINITY, 0.0f,     -0.0f,    1e-8f, -2.98e-8f};
+  for (uint32_t high = 0; high < 65536; high += 3)  // about every half's rounding
+    for (const uint32_t low : {0x0000u, 0x0fffu, 0x1000u, 0x1001u, 0x7fffu})
+      values.push_back(std::bit_cast<float>(high << 16 | low));
+  for (const size_t begin : {size_t{0}, size_t{3}}) {
+    std::vector<uint16_t> got(values.size() - begin, 0x5555);
+    convert_elements(&values[begin], DType::kF32, got.data(), DType::kF16, static_cast<int64_t>(got.size()));
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_EQ(got[i], float_to_f16(values[begin + i])) << values[begin + i];
+  }
 }
 
 TEST(DType, SafetensorsNamesRoundTrip) {
