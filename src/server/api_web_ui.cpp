@@ -231,7 +231,9 @@ void embeddings(ApiContext& context, Exchange& exchange) {
 }
 
 // The ControlNet extension's own paths.
-void control_version(ApiContext&, Exchange& exchange) { exchange.reply->send(json_response({{"version", 3}})); }
+void control_version(ApiContext&, Exchange& exchange) {
+  exchange.reply->send(json_response({{"version", 3}}));
+}
 void control_models(ApiContext& context, Exchange& exchange) {
   json list = json::array();
   for (const NamedFile& one : context.catalog.controls()) list.push_back(one.name);

@@ -80,14 +80,16 @@ void Catalog::add(const fs::path& path) {
   models_.push_back(std::move(entry));
 }
 
-Catalog::Catalog(const std::vector<std::string>& models, CatalogFolders folders) : folders_(std::move(folders)) {
+Catalog::Catalog(const std::vector<std::string>& models, CatalogFolders folders)
+    : folders_(std::move(folders)) {
   for (const std::string& model : models) {
     require<FileError>(path_exists(model), "model: ", printable(model), ": no such file or folder");
     add(model);
   }
   if (!folders_.models.empty()) {
     std::vector<fs::path> found;
-    for (const fs::directory_entry& entry : fs::directory_iterator(whole_folder(folders_.models, "models-dir")))
+    for (const fs::directory_entry& entry :
+         fs::directory_iterator(whole_folder(folders_.models, "models-dir")))
       if (entry.path().extension() == ".safetensors" || path_exists(entry.path() / "model_index.json"))
         found.push_back(entry.path());
     std::ranges::sort(found);
@@ -169,8 +171,8 @@ NamedFile Catalog::find_control(const std::string& name, const std::string& fiel
     known += (known.empty() ? "" : ", ") + printable(control.name);
   }
   throw RequestError({400, "control_not_found",
-                      concat(printable(field), ": no ControlNet \"", printable(name), "\"; there are: ",
-                             known.empty() ? std::string("none (--control-dir)") : known),
+                      concat(printable(field), ": no ControlNet \"", printable(name),
+                             "\"; there are: ", known.empty() ? std::string("none (--control-dir)") : known),
                       field});
 }
 

@@ -71,7 +71,7 @@ std::vector<KnownOption> request_options() {
   for (const OptionRow& row : option_rows()) {
     // What loading takes is refused by a request's setter, whatever its value is.
     if (std::string_view(row.group) == "Model" || type_of(row) == OptionType::kRefused) continue;
-    if (std::string_view(row.name) == "keep-latents") continue;  // results are pictures
+    if (std::string_view(row.name) == "keep-latents") continue;        // results are pictures
     if (std::string_view(row.name).starts_with("control-")) continue;  // each of a list, below
     std::string name = row.name;
     std::ranges::replace(name, '-', '_');
@@ -156,7 +156,8 @@ std::string RequestBuilder::decode_image(const std::string& field, std::string_v
   return std::move(*bytes);
 }
 
-void RequestBuilder::set_base64(const std::string& field, const std::string& table_name, std::string_view text) {
+void RequestBuilder::set_base64(const std::string& field, const std::string& table_name,
+                                std::string_view text) {
   set_image(field, table_name, decode_image(field, text));
 }
 
@@ -165,16 +166,18 @@ void RequestBuilder::add_control(const std::string& field, const std::string& na
                                  const std::vector<std::pair<std::string, std::string>>& options) {
   const auto count =
       std::ranges::count_if(request.options, [](const auto& option) { return option.first == "control"; });
-  if (static_cast<size_t>(count) >= kMaxControls) refuse(field, concat("at most ", kMaxControls, " ControlNets"));
+  if (static_cast<size_t>(count) >= kMaxControls)
+    refuse(field, concat("at most ", kMaxControls, " ControlNets"));
   check_image(field + ".image", image);
   std::vector<std::pair<std::string, std::string>> all = {
-      {"control-strength", "1"}, {"control-start", "0"},     {"control-end", "1"},
+      {"control-strength", "1"},    {"control-start", "0"},     {"control-end", "1"},
       {"control-mode", "balanced"}, {"control-resize", "crop"}, {"control-preprocess", "none"}};
   for (auto& [option, value] : all)
     for (const auto& [given, text] : options)
       if (given == option) value = text;
   const std::string path = catalog_.find_control(name, field + ".model").path.string();
-  for (const auto& [option, value] : all) set_text(field + option.substr(7).replace(0, 1, "."), option, value);
+  for (const auto& [option, value] : all)
+    set_text(field + option.substr(7).replace(0, 1, "."), option, value);
   request.options.emplace_back("control", path);
   request.files.push_back({"control-image", std::move(image)});
 }

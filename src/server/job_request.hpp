@@ -13,7 +13,17 @@
 namespace rocm_sd::server {
 
 // How an option of the table appears in JSON.
-enum class OptionType { kText, kInteger, kNumber, kFlag, kImage, kNumberList, kLoraList, kControlList, kRefused };
+enum class OptionType {
+  kText,
+  kInteger,
+  kNumber,
+  kFlag,
+  kImage,
+  kNumberList,
+  kLoraList,
+  kControlList,
+  kRefused
+};
 
 struct KnownOption {
   std::string name;   // "cfg_scale"

@@ -251,7 +251,8 @@ void add_web_ui_paths(OpenApiPaths& paths) {
       .answers(200, "WebUiPngInfo")
       .fails({422});
   for (const char* what : {"version", "model_list", "module_list"})
-    paths.get(std::string("/controlnet/") + what, "What the ControlNet extension tells").answers(200, "Object");
+    paths.get(std::string("/controlnet/") + what, "What the ControlNet extension tells")
+        .answers(200, "Object");
   for (const char* what : {"refresh-checkpoints", "refresh-loras"})
     paths.post(std::string("/sdapi/v1/") + what, "Nothing: lists are always fresh").answers(200, "Nothing");
 }

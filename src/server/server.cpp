@@ -76,8 +76,8 @@ class Server {
  public:
   explicit Server(const ServerOptions& options)
       : options_(options),
-        catalog_(options.models,
-                 {options.models_folder, options.lora_folder, options.embedding_folder, options.control_folder}),
+        catalog_(options.models, {options.models_folder, options.lora_folder, options.embedding_folder,
+                                  options.control_folder}),
         jobs_(options.jobs),
         context_{options_, catalog_, jobs_, workers_, {}, {}, {}},
         http_(options.address, options.port, options.http, callbacks()) {

@@ -76,12 +76,8 @@ const std::map<std::string, std::vector<json>, std::less<>>& neutral_fields() {
 // The extension's words for the engine's preprocessors.
 const std::map<std::string, std::string, std::less<>>& control_modules() {
   static const std::map<std::string, std::string, std::less<>> table = {
-      {"none", "none"},
-      {"canny", "canny"},
-      {"invert (from white bg & black line)", "invert"},
-      {"invert", "invert"},
-      {"tile_resample", "tile"},
-      {"inpaint_only", "inpaint"},
+      {"none", "none"},     {"canny", "canny"},        {"invert (from white bg & black line)", "invert"},
+      {"invert", "invert"}, {"tile_resample", "tile"}, {"inpaint_only", "inpaint"},
   };
   return table;
 }
@@ -239,9 +235,10 @@ class Reader {
       } else if (key == "threshold_b") {
         high = static_cast<int64_t>(builder_.number(field, value));
       } else if (key == "resize_mode") {
-        options.emplace_back("control-resize",
-                             one_of(builder_, field, value,
-                                    {{"Just Resize", "just"}, {"Crop and Resize", "crop"}, {"Resize and Fill", "fill"}}));
+        options.emplace_back(
+            "control-resize",
+            one_of(builder_, field, value,
+                   {{"Just Resize", "just"}, {"Crop and Resize", "crop"}, {"Resize and Fill", "fill"}}));
       } else if (key == "control_mode") {
         one_of(builder_, field, value, {{"Balanced", "balanced"}});
       } else if (key == "mask" || key == "mask_image") {
@@ -252,7 +249,8 @@ class Reader {
     }
     const auto preprocess = control_modules().find(module);
     if (preprocess == control_modules().end())
-      builder_.refuse(at("module"), concat("no preprocessor \"", printable(module), "\"; /controlnet/module_list has those that there are"));
+      builder_.refuse(at("module"), concat("no preprocessor \"", printable(module),
+                                           "\"; /controlnet/module_list has those that there are"));
     std::string how = preprocess->second;
     if (how == "canny") how += concat(":", low, ":", high);
     options.emplace_back("control-preprocess", how);
@@ -268,7 +266,8 @@ class Reader {
       const json args = script.is_object() ? script.value("args", json::array()) : script;
       if ((name == "ControlNet" || name == "controlnet") && args.is_array()) {
         for (size_t i = 0; i < args.size(); ++i)
-          if (args[i] != false) add_control_unit(concat("alwayson_scripts.", name, ".args[", i, "]"), args[i]);
+          if (args[i] != false)
+            add_control_unit(concat("alwayson_scripts.", name, ".args[", i, "]"), args[i]);
         continue;
       }
       const bool off = args.is_array() && (args.empty() || args[0] == false);
