@@ -267,7 +267,7 @@ def pictures(machine: Machine) -> None:
     tables, plots = record_tables(report)
     machine.write("pictures", machine.command("pictures"), log.summary(), [p["name"] for p in report["programs"]], tables, plots=plots,
                   work=f"SD 1.5, {report['width']} x {report['height']}, {report['steps']} steps, guidance {report['guidance']}, Euler, "
-                       f"random weights, {report['rounds']} rounds by turns")
+                       f"random weights, {report['rounds']} rounds, alternated")
 
 
 # ---- each op beside the vendor's library ----

@@ -122,7 +122,7 @@ std::string default_config_path() {
 
 // Applies the file's options; those of the command line come after and win. Without a name the user's own
 // file is read if it is there.
-void read_config(const std::string& asked, OptionTargets& targets) {
+void read_config(const std::string& asked, OptionTargets& targets, std::set<std::string>& names) {
   const std::string path = asked.empty() ? default_config_path() : asked;
   if (asked.empty() && (path.empty() || !path_exists(path))) return;
   require<UsageError>(path_exists(path), "config: cannot open ", printable(path));
@@ -137,6 +137,7 @@ void read_config(const std::string& asked, OptionTargets& targets) {
       std::replace(name.begin(), name.end(), '_', '-');
       require<UsageError>(item.inputs.size() == 1, name, ": expected one value");
       set_option(targets, name, item.inputs.front());
+      names.insert(name);
     }
   } catch (const Error& e) {
     throw UsageError(concat(printable(path), ": ", e.what()));
@@ -151,10 +152,12 @@ class Run {
   void operator()() {
     LoadOptions load;
     OptionTargets targets{&load, &request_};
-    read_config(command_.config, targets);
+    std::set<std::string> chosen;  // by the command line or the config file
+    read_config(command_.config, targets, chosen);
     for (const auto& [row, value] : command_.set) {
       set_option(targets, row->name, value);
       given_.insert(row->name);
+      chosen.insert(row->name);
     }
     require<UsageError>(!load.model.empty(), "model: expected --model PATH");
     std::vector<std::string> prompts = {request_.prompt};
@@ -181,6 +184,7 @@ class Run {
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
       Pipeline pipeline = Pipeline::load(load, callbacks_);
       if (command_.profile || !command_.trace.empty()) pipeline.enable_profiling();
+      use_proposal(pipeline.default_request(), chosen);
       if (!command_.quiet) print_model(pipeline.info());
       if (!command_.quiet) warn_of_options(pipeline.info());
       generate_all(pipeline, prompts);
@@ -192,6 +196,15 @@ class Run {
   }
 
  private:
+  // What the model proposes, where nobody chose.
+  void use_proposal(const GenerateRequest& proposed, const std::set<std::string>& chosen) {
+    if (!chosen.contains("steps")) request_.steps = proposed.steps;
+    if (!chosen.contains("cfg-scale")) request_.cfg_scale = proposed.cfg_scale;
+    if (chosen.contains("sampler") || chosen.contains("schedule") || chosen.contains("sigmas")) return;
+    request_.sampler = proposed.sampler;
+    request_.schedule = proposed.schedule;
+  }
+
   void warn_of_options(const ModelInfo& model) const {
     std::vector<std::string> lines = options_without_effect(given_, request_, model);
     if (command_.grid_labels && columns_ == 0)

@@ -40,6 +40,9 @@ std::vector<std::string> options_without_effect(const std::set<std::string>& giv
   note("image-cfg-scale", instruct, concat(is, ", not instruct-pix2pix"));
   note("variation-seed", request.variation_strength > 0, "--variation-strength is 0");
   note("variation-strength", request.variation_strength > 0, "0 is no variation");
+  note("negative-min-sigma-all", request.negative_min_sigma > 0, "--negative-min-sigma is 0");
+  note("dynamic-threshold-max", request.dynamic_threshold > 0, "--dynamic-threshold is 0");
+  note("mimic-percentile", request.mimic_scale > 0, "--mimic-scale is 0");
   note("emphasis", !request.plain_prompt, "--plain-prompt reads no weights");
   note("schedule", request.sigmas.empty(), "--sigmas names the noise levels");
   for (const char* name : {"aesthetic-score", "negative-aesthetic-score"})

@@ -43,7 +43,7 @@ struct ControlUse {
   std::optional<Image> image;         // what it sees; default: the init image
   std::optional<double> strength;     // factor of what it adds to the UNet, -10..10; default 1
   std::optional<double> start, end;   // shares of the steps between which it acts; default 0 and 1
-  std::optional<std::string> mode;    // "balanced", or "guess": Diffusers' guess mode; default balanced
+  std::optional<std::string> mode;    // balanced (the default), prompt, control, guess
   std::optional<std::string> resize;  // for a picture of another shape: "just", "crop" (the default), "fill"
   std::optional<std::string>
       preprocess;  // none (the default), canny[:LOW:HIGH], invert, grey, tile[:FACTOR], inpaint
@@ -102,7 +102,23 @@ struct GenerateRequest {
   int batch = 1;                  // pictures in one UNet call, 1..64
   std::optional<double> eta;      // stochastic share of ancestral, SDE and DDIM samplers
   double guidance_rescale = 0;    // 0..1
-  double image_cfg_scale = 1.5;   // instruct-pix2pix models
+  // Guidance acts from step int(start * steps) on, before step int(end * steps) (Kynkäänniemi et al.,
+  // "Applying Guidance in a Limited Interval", 2024); elsewhere the prompt's prediction counts alone. Shares
+  // of the steps, 0..1.
+  double guidance_start = 0, guidance_end = 1;
+  // A1111's "negative guidance minimum sigma": below it every second call, or every one, leaves guidance out.
+  double negative_min_sigma = 0;
+  bool negative_min_sigma_all = false;
+  // Dynamic thresholding (Saharia et al., "Imagen", 2022) of clean latents: the quantile that they are
+  // clamped to, 0..1; 0: none; and the most that it may be.
+  double dynamic_threshold = 0, dynamic_threshold_max = 1;
+  // Perturbed-attention guidance (Ahn et al. 2024), beside that of the prompt: away from a third prediction,
+  // whose self attention in the middle block sees nothing. 0: none.
+  double pag_scale = 0;
+  // More than 0: guidance of cfg_scale with the values that this scale would give, deviations beyond the
+  // percentile (0..1) clamped, as the Dynamic Thresholding extension does.
+  double mimic_scale = 0, mimic_percentile = 1;
+  double image_cfg_scale = 1.5;  // instruct-pix2pix models
   int clip_skip = 0;        // 0: the model's own; n: stop n - 1 layers before the last (A1111's counting)
   std::string rng = "gpu";  // gpu (A1111's default), cpu (PyTorch on the CPU: Diffusers, ComfyUI)
   int64_t variation_seed = -1;
@@ -206,12 +222,21 @@ struct GenerateResult {
   std::vector<std::string> warnings;
 };
 
+// What a model asks to be drawn with: those distilled for few steps.
+struct SamplingProposal {
+  std::string reason;  // by what the model is known; empty: it is an ordinary one
+  int steps = 20;
+  double cfg_scale = 7;
+  std::string sampler = "auto", schedule = "auto";
+};
+
 struct ModelInfo {
   std::string name, kind;  // "dreamshaper_8", "sd1"
   std::string device, dtype;
   std::string prediction;
   int default_width = 0, default_height = 0;
   uint64_t parameters = 0;
+  SamplingProposal proposal;
   std::vector<std::string> notes;  // what the loader chose or found odd, one line each
 };
 
@@ -224,6 +249,10 @@ class Pipeline {
   Pipeline& operator=(Pipeline&&) noexcept;
 
   const ModelInfo& info() const;
+  // A request with the model's proposal (ModelInfo::proposal) for steps, scale, sampler and schedule: what
+  // the command line, the C interface and Python start from. GenerateRequest{} has the values of an ordinary
+  // model.
+  GenerateRequest default_request() const;
   // What the request will take, from a dry run; also prepares the weights. Throws UsageError for a bad
   // request.
   MemoryPlan plan(const GenerateRequest& request);

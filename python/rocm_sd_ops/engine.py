@@ -164,7 +164,7 @@ class ROCmOptimizedPipeline:
         return total.value
 
     def __call__(self, prompt: str, negative_prompt: Optional[str] = None, height: Optional[int] = None, width: Optional[int] = None,
-                 num_inference_steps: int = 20, guidance_scale: float = 7.0, num_images_per_prompt: int = 1,
+                 num_inference_steps: Optional[int] = None, guidance_scale: Optional[float] = None, num_images_per_prompt: int = 1,
                  seed: int = -1, image: Any = None, mask_image: Any = None, strength: float = 0.75,
                  initial_noise: Any = None, init_latents: Any = None, depth_map: Any = None, output_type: str = "pil",
                  callback: Optional[Progress] = None, generator: Any = None, control_image: Any = None, controlnet: Any = None,
@@ -174,7 +174,8 @@ class ROCmOptimizedPipeline:
         """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
         through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. init_latents: [B,4,height/8,width/8]
         in place of an image, with denoising_start as another pipeline's denoising_end left them. depth_map: grey [H,W] for depth
-        models. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). seed: of the first
+        models. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). num_inference_steps
+        and guidance_scale: absent, what the model asks for (20 and 7.0, distilled models less). seed: of the first
         picture, -1 for a random one. generator: a torch.Generator in place of the seed; a fresh one draws what Diffusers draws with it (its
         seed and noise), and each call takes a number from it, so that the next call draws another picture. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
         too, and is raised here. control_image: what the ControlNets see, a picture as `image` for each, or a list; controlnet: their

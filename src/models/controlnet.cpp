@@ -72,8 +72,17 @@ std::string controlnet_refusal(const ControlNetConfig& control, const UNetConfig
   return {};
 }
 
-double guess_factor(int64_t index, int64_t count) {
-  return count < 2 ? 1.0 : std::pow(10.0, static_cast<double>(index) / static_cast<double>(count - 1) - 1);
+double control_factor(ControlMode mode, int64_t index, int64_t count) {
+  constexpr double kSoft = 0.825, kSkips = 12;  // of SD 1, whatever the model
+  switch (mode) {
+    case ControlMode::kBalanced: return 1;
+    case ControlMode::kPrompt:
+    case ControlMode::kControl: return std::pow(kSoft, kSkips - static_cast<double>(index));
+    case ControlMode::kGuess:
+      return count < 2 ? 1.0
+                       : std::pow(10.0, static_cast<double>(index) / static_cast<double>(count - 1) - 1);
+  }
+  return 1;
 }
 
 HintEncoder::HintEncoder(const ControlNetConfig& config, int64_t out)

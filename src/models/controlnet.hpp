@@ -27,8 +27,15 @@ ControlNetConfig controlnet_config(const nlohmann::json& json, std::string_view 
 // with both numbers; empty where it can.
 std::string controlnet_refusal(const ControlNetConfig& control, const UNetConfig& unet, int64_t downscale);
 
-// What stands in Diffusers' `guess_mode` for the strength of residual i of n: 10^(i / (n - 1) - 1).
-double guess_factor(int64_t index, int64_t count);
+// How strongly each residual acts, and for whom.
+enum class ControlMode {
+  kBalanced,  // all alike
+  kPrompt,    // A1111's "My prompt is more important": residual i times 0.825^(12 - i)
+  kControl,   // A1111's "ControlNet is more important": the same, not for the negative prompt
+  kGuess,  // Diffusers' guess_mode: residual i of n times 10^(i / (n - 1) - 1), not for the negative prompt
+};
+// The factor of residual `index` of `count`, of which the middle's is the last.
+double control_factor(ControlMode mode, int64_t index, int64_t count);
 
 // The picture's way to the latents' size: convolutions with SiLU, of which every other one halves the size.
 struct HintEncoder {

@@ -162,7 +162,7 @@ void rocm_sd_free(rocm_sd_pipeline* pipeline) { delete pipeline; }
 rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* options, uint64_t* bytes) {
   return guarded([&] {
     require_argument(pipeline && bytes, "pipeline and bytes");
-    rocm_sd::GenerateRequest request;
+    rocm_sd::GenerateRequest request = pipeline->pipeline.default_request();
     apply({.request = &request}, options);
     *bytes = pipeline->pipeline.plan(request).total();
   });
@@ -174,7 +174,7 @@ rocm_sd_status rocm_sd_generate_from(rocm_sd_pipeline* pipeline, const rocm_sd_o
   if (out) *out = nullptr;
   return guarded([&] {
     require_argument(pipeline && out, "pipeline and out");
-    rocm_sd::GenerateRequest request;
+    rocm_sd::GenerateRequest request = pipeline->pipeline.default_request();
     apply({.request = &request}, options);
     if (inputs) take(*inputs, request);
     auto result = std::make_unique<Result>();

@@ -11,6 +11,7 @@
 #include "kernels/gemm/linear_eight_bit.hpp"
 #include "models/completeness.hpp"
 #include "models/store_source.hpp"
+#include "pipeline/distilled.hpp"
 #include "pipeline/model_tokenizer.hpp"
 #include "weights/file_hash.hpp"
 
@@ -271,6 +272,23 @@ struct Loader {
         out.distilled = concat("its name has \"", mark, "\" in it");
   }
 
+  void propose() {
+    const nlohmann::json* json = checkpoint().scheduler_config();
+    ModelInfo& info = out.info;
+    const UNetConfig& config = out.unet->config();
+    info.proposal = propose_sampling(config, json ? text_field(*json, "_class_name") : "", info.name,
+                                     out.native_sampling.has_value() || !out.sampling_refusal.empty());
+    if (const std::string smaller = describe_smaller_unet(config, out.kind); !smaller.empty())
+      info.notes.push_back(smaller);
+    const SamplingProposal& p = info.proposal;
+    if (p.reason.empty()) return;
+    std::string what = concat("a distilled model (", p.reason, "): where nothing else is asked for, ",
+                              p.steps, p.steps == 1 ? " step" : " steps", ", cfg-scale ", p.cfg_scale);
+    if (p.sampler != "auto") what += concat(", sampler ", p.sampler);
+    if (p.schedule != "auto") what += concat(", schedule ", p.schedule);
+    info.notes.push_back(what);
+  }
+
   static std::string text_field(const nlohmann::json& json, const char* name) {
     const auto field = json.find(name);
     return field != json.end() && field->is_string() ? field->get<std::string>() : std::string();
@@ -305,6 +323,7 @@ struct Loader {
     read_negative_rule();
     recognise_distilled();
     info.notes = checkpoint().notes();
+    propose();
     if (!checkpoint().is_folder()) out.model_hash = hash_later(path);
     if (!options.vae.empty() && !is_folder_path(options.vae)) out.vae_hash = hash_later(options.vae);
     if (!options.vae.empty()) out.vae_name = std::filesystem::path(options.vae).filename().string();

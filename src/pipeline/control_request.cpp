@@ -17,6 +17,25 @@ double in_range(double value, double least, double most, const char* name) {
   return value;
 }
 
+ControlMode parse_mode(const std::string& name) {
+  if (name == "balanced") return ControlMode::kBalanced;
+  if (name == "prompt") return ControlMode::kPrompt;
+  if (name == "control") return ControlMode::kControl;
+  require<UsageError>(name == "guess", "control-mode: expected balanced, prompt, control or guess, got \"",
+                      printable(name), "\"");
+  return ControlMode::kGuess;
+}
+
+const char* mode_label(ControlMode mode) {
+  switch (mode) {
+    case ControlMode::kBalanced: return "Balanced";
+    case ControlMode::kPrompt: return "My prompt is more important";
+    case ControlMode::kControl: return "ControlNet is more important";
+    case ControlMode::kGuess: return "Guess";
+  }
+  return "?";
+}
+
 // The options that a unit without a model has, for the message.
 std::string options_of(const ControlUse& use) {
   std::string out;
@@ -50,10 +69,7 @@ std::vector<ResolvedControl> resolve_controls(const GenerateRequest& r) {
     require<UsageError>(c.start < c.end,
                         "control-start, control-end: expected the first below the second, got ", c.start,
                         " and ", c.end);
-    const std::string mode = use.mode.value_or("balanced");
-    require<UsageError>(mode == "balanced" || mode == "guess",
-                        "control-mode: expected balanced or guess, got \"", printable(mode), "\"");
-    c.guess = mode == "guess";
+    c.mode = parse_mode(use.mode.value_or("balanced"));
     c.resize = parse_control_resize(use.resize.value_or("crop"));
     c.preprocess = parse_control_preprocess(use.preprocess.value_or("none"));
     require<UsageError>(use.image || r.init_image, "control-image: ", printable(use.model),
@@ -84,7 +100,7 @@ std::string describe_control(const ResolvedControl& c, const LoadedControl& mode
     out += concat(", Threshold A: ", c.preprocess.low, ", Threshold B: ", c.preprocess.high);
   if (c.preprocess.name == "tile") out += concat(", Threshold A: ", c.preprocess.factor);
   out += concat(", Guidance Start: ", c.start, ", Guidance End: ", c.end,
-                ", Pixel Perfect: True, Control Mode: ", c.guess ? "Guess" : "Balanced");
+                ", Pixel Perfect: True, Control Mode: ", mode_label(c.mode));
   return out;
 }
 

@@ -48,14 +48,17 @@ void ControlStage::set(const ControlSetting& setting, Profiler* profiler, const 
     device_.copy_on_device(hint_.narrow(0, row, 1).data(), whole_.data(), whole_.bytes());
 }
 
-// In guess mode, and where a model's residuals are means, the UNet's unconditional rows stay as they are.
+// In some modes, and where a model's residuals are means, the UNet's unconditional rows stay as they are.
 void ControlStage::set_factors(const ControlSetting& setting) {
   const bool pools = model_.config().pools;
-  const bool conditional_only = (setting.guess || pools) && shape_.conditions > 1;
+  const bool for_prompt = setting.mode == ControlMode::kGuess || setting.mode == ControlMode::kControl;
+  const bool conditional_only = (for_prompt || pools) && shape_.conditions > 1;
   const int64_t count = model_.residuals();
   std::vector<float> factors;
   for (int64_t i = 0; i < count; ++i) {
-    const double factor = setting.strength * (setting.guess && !pools ? guess_factor(i, count) : 1.0);
+    const ControlMode mode =
+        pools && setting.mode == ControlMode::kGuess ? ControlMode::kBalanced : setting.mode;
+    const double factor = setting.strength * control_factor(mode, i, count);
     for (int64_t c = 0; c < shape_.conditions; ++c) {
       const bool acts = !conditional_only || c > 0;  // the unconditional one comes first
       factors.insert(factors.end(), static_cast<size_t>(shape_.batch),

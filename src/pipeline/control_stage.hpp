@@ -14,8 +14,8 @@ namespace rocm_sd {
 // What a request asks of one ControlNet.
 struct ControlSetting {
   double strength = 1, start = 0, end = 1;  // start, end: shares of the run's steps
-  bool guess = false;                       // Diffusers' guess mode
-  std::vector<float> pixels;                // [H,W,3] in 0..1, in the order of the model's channels
+  ControlMode mode = ControlMode::kBalanced;
+  std::vector<float> pixels;  // [H,W,3] in 0..1, in the order of the model's channels
 
   // Whether it acts in step `step` (0-based) of `total`, by the rule of Diffusers' pipelines.
   bool acts(int step, int total) const;

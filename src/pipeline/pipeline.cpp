@@ -43,6 +43,16 @@ std::vector<DeviceInfo> devices() {
 
 const ModelInfo& Pipeline::info() const { return state_->components.info; }
 
+GenerateRequest Pipeline::default_request() const {
+  GenerateRequest request;
+  const SamplingProposal& proposal = info().proposal;
+  request.steps = proposal.steps;
+  request.cfg_scale = proposal.cfg_scale;
+  request.sampler = proposal.sampler;
+  request.schedule = proposal.schedule;
+  return request;
+}
+
 // work(), again after each step of saving where the device's memory was not enough.
 template <class Work>
 auto Pipeline::State::with_savings(const Work& work) {

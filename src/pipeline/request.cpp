@@ -60,6 +60,18 @@ void check_numbers(const GenerateRequest& r) {
   require_range(r.cfg_scale, -100, 100, "cfg-scale");
   require_range(r.image_cfg_scale, 0, 100, "image-cfg-scale");
   require_range(r.guidance_rescale, 0, 1, "guidance-rescale");
+  require_range(r.guidance_start, 0, 1, "guidance-start");
+  require_range(r.guidance_end, 0, 1, "guidance-end");
+  require<UsageError>(r.guidance_start <= r.guidance_end,
+                      "guidance-start, guidance-end: expected the first not above the second, got ",
+                      r.guidance_start, " and ", r.guidance_end);
+  require_range(r.negative_min_sigma, 0, 100, "negative-min-sigma");
+  require_range(r.dynamic_threshold, 0, 1, "dynamic-threshold");
+  require_range(r.dynamic_threshold_max, 1, 1000, "dynamic-threshold-max");
+  require_range(r.mimic_scale, 0, 100, "mimic-scale");
+  require_range(r.pag_scale, 0, 100, "pag-scale");
+  require<UsageError>(r.mimic_percentile > 0 && r.mimic_percentile <= 1,
+                      "mimic-percentile: expected a number above 0, at most 1, got ", r.mimic_percentile);
   require_range(r.strength, 0, 1, "strength");
   require_range(r.variation_strength, 0, 1, "variation-strength");
   require_range(r.aesthetic_score, 0, 100, "aesthetic-score");
@@ -115,6 +127,7 @@ SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c
   s.sigmas = r.sigmas;
   s.strength = out.strength;
   if (r.eta) s.options.eta = r.eta;
+  if (r.dynamic_threshold > 0) s.options.thresholding = {r.dynamic_threshold, r.dynamic_threshold_max};
   return s;
 }
 
@@ -154,6 +167,29 @@ MaskDownscale parse_mask_downscale(const std::string& name, const Components& c)
   return name == "area" ? MaskDownscale::kArea : MaskDownscale::kNearest;
 }
 
+// Options that change when and how guidance acts, on what is guided by one prompt and its negative prompt.
+void check_guidance_options(ResolvedRequest& out, const Components& c) {
+  const GenerateRequest& r = out.request;
+  const bool at_times = r.guidance_start > 0 || r.guidance_end < 1 || r.negative_min_sigma > 0;
+  require<UsageError>(!at_times || !c.is_instruct(),
+                      "guidance-start, guidance-end, negative-min-sigma: not for an instruct-pix2pix model");
+  require<UsageError>(r.mimic_scale == 0 || out.conditions <= 2,
+                      "mimic-scale: not defined for AND and instruct-pix2pix models");
+  require<UsageError>(
+      r.mimic_scale == 0 || r.guidance_rescale == 0,
+      "mimic-scale, guidance-rescale: both change the values of guidance; expected one of them");
+  const bool plain = r.guidance_rescale == 0 && r.mimic_scale == 0 && r.controls.empty();
+  require<UsageError>(r.pag_scale == 0 || (plain && out.conditions <= 2),
+                      "pag-scale: not with AND, instruct-pix2pix "
+                      "models, guidance-rescale, mimic-scale and ControlNets");
+  require<UsageError>(
+      r.pag_scale == 0 || (c.unet->config().mid && !c.unet->config().mid->transformer_layers.empty()),
+      "pag-scale: this model's UNet has no attention in its middle block to perturb");
+  if (out.conditions == 1 && (at_times || r.mimic_scale > 0))
+    out.warnings.emplace_back(
+        "guidance-start, guidance-end, negative-min-sigma, mimic-scale: no effect: there is no guidance");
+}
+
 // The parts that AND joins are conditions of their own, and so is the negative prompt beside them.
 void resolve_parts(ResolvedRequest& out, const Components& c) {
   const std::vector<PromptPart> parts = prompt_parts(out.request, out.request.prompt);
@@ -168,7 +204,11 @@ void resolve_parts(ResolvedRequest& out, const Components& c) {
                                   "\", which is the weight of the whole prompt, as in A1111, and not drawn"));
     if (!c.takes_guidance()) out.guidance *= parts[0].weight;
   }
-  out.conditions = c.is_instruct() ? 3 : count > 1 ? 1 + count : out.guidance == 1.0 ? 1 : 2;
+  const bool unguided = out.guidance == 1.0 && (c.takes_guidance() || !out.sampling.sampler->uses_negative);
+  out.conditions = c.is_instruct() ? 3 : count > 1 ? 1 + count : unguided ? 1 : 2;
+  check_guidance_options(out, c);
+  out.perturbed = out.request.pag_scale > 0;
+  if (out.perturbed) ++out.conditions;
   const bool two_calls = out.sampling.sampler->unet_calls(100) > 150;  // of a step
   out.text_calls = out.request.steps * (two_calls ? 2 : 1);
 }
@@ -304,6 +344,18 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   if (r.clip_skip > 1) add("Clip skip", std::to_string(r.clip_skip));
   if (r.eta) add("Eta", number_text(*r.eta));
   if (r.guidance_rescale > 0) add("CFG Rescale phi", number_text(r.guidance_rescale));
+  if (r.guidance_start > 0) add("Guidance start", number_text(r.guidance_start));
+  if (r.guidance_end < 1) add("Guidance end", number_text(r.guidance_end));
+  if (r.negative_min_sigma > 0) add("NGMS", number_text(r.negative_min_sigma));
+  if (r.negative_min_sigma > 0 && r.negative_min_sigma_all) add("NGMS all steps", "True");
+  if (r.dynamic_threshold > 0)
+    add("Dynamic threshold",
+        concat(number_text(r.dynamic_threshold), " of ", number_text(r.dynamic_threshold_max)));
+  if (r.pag_scale > 0) add("PAG scale", number_text(r.pag_scale));
+  if (r.mimic_scale > 0) {
+    add("Mimic scale", number_text(r.mimic_scale));
+    add("Threshold percentile", number_text(100 * r.mimic_percentile));
+  }
   if (resolved.noise == NoiseKind::kTorchCpu) add("RNG", "CPU");
   if (r.emphasis != "original") add("Emphasis", r.emphasis);
   if (r.plain_prompt) add("Plain prompt", "True");

@@ -34,7 +34,7 @@ std::vector<std::vector<float>> size_conditions(const ResolvedRequest& r, bool r
                        q.negative_target_width.value_or(positive.target_width)};
   std::vector<std::vector<float>> out;
   for (int c = 0; c < r.conditions; ++c) {
-    const bool is_part = c + static_cast<int>(r.part_weights.size()) >= r.conditions;
+    const bool is_part = c >= r.first_part();
     const Sizes& s = is_part ? positive : negative;
     std::vector<double> ids = {static_cast<double>(s.original_height), static_cast<double>(s.original_width),
                                static_cast<double>(s.top), static_cast<double>(s.left)};
@@ -73,6 +73,27 @@ class Pace {
   std::unique_ptr<GpuEvent> begin_, last_;
 };
 
+// Which calls leave guidance out: steps outside of the interval (Diffusers' rule for its guiders), and calls
+// below the minimum sigma (A1111's rule). Empty: none does.
+std::function<bool(const NoiseLevel&)> unguided_calls(const ResolvedRequest& r) {
+  const GenerateRequest& q = r.request;
+  if (q.guidance_start <= 0 && q.guidance_end >= 1 && q.negative_min_sigma <= 0) return {};
+  std::vector<double> sigmas;  // that the steps begin with
+  for (const NoiseLevel& level : r.sampling.schedule.levels) sigmas.push_back(level.sigma);
+  sigmas.pop_back();
+  const auto steps = static_cast<double>(sigmas.size());
+  const int first = static_cast<int>(q.guidance_start * steps),
+            end = static_cast<int>(q.guidance_end * steps);
+  return [sigmas, first, end, least = q.negative_min_sigma, all = q.negative_min_sigma_all,
+          call = 0](const NoiseLevel& level) mutable {
+    constexpr double kSame = 1 + 1e-9;
+    const auto step = std::count_if(sigmas.begin(), sigmas.end(),
+                                    [&](double sigma) { return sigma > level.sigma * kSame; });
+    const bool second = call++ % 2 == 1;
+    return step < first || step >= end || (level.sigma < least && (second || all));
+  };
+}
+
 // Thrown within sample() when a step's result is not finite.
 struct NotFinite {
   int64_t count = 0, of = 0;
@@ -110,7 +131,7 @@ std::vector<ControlSetting> Pipeline::State::control_settings(const ResolvedRequ
   std::vector<ControlSetting> out;
   for (size_t i = 0; i < controls.size(); ++i) {
     const ResolvedControl& c = r.controls[i];
-    out.push_back({c.strength, c.start, c.end, c.guess, control_pixels(r, i, controls[i]->config.bgr)});
+    out.push_back({c.strength, c.start, c.end, c.mode, control_pixels(r, i, controls[i]->config.bgr)});
   }
   return out;
 }
@@ -248,6 +269,11 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const Te
                                     .instruct = components.is_instruct(),
                                     .part_weights = r.part_weights,
                                     .guidance_rescale = q.guidance_rescale,
+                                    .pag_scale = q.pag_scale,
+                                    .mimic_scale = q.mimic_scale,
+                                    .mimic_percentile = q.mimic_percentile,
+                                    .needs_negative = r.sampling.sampler->uses_negative && r.uses_negative(),
+                                    .without_negative = unguided_calls(r),
                                     .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
   SamplerHooks hooks = sampler_hooks(r, callbacks, begin);

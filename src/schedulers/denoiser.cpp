@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <span>
 #include <string>
 
 #include "base/error.hpp"
@@ -38,84 +39,138 @@ Denoiser::Denoiser(UnetCall unet, const DenoiserArgs& args) : unet_(std::move(un
                       "guidance: expected 1 to 11 parts of the prompt, 1 for instruct-pix2pix, got ", parts);
   require<UsageError>(parts == 1 || args.guidance_rescale == 0,
                       "guidance rescale is not defined for several parts of a prompt");
-  guidance_ = args.instruct         ? Guidance::kInstruct
-              : parts > 1           ? Guidance::kParts
-              : args.cfg_scale == 1 ? Guidance::kNone
-                                    : Guidance::kPrompt;
+  guidance_ = args.instruct                                 ? Guidance::kInstruct
+              : parts > 1                                   ? Guidance::kParts
+              : args.cfg_scale == 1 && !args.needs_negative ? Guidance::kNone
+                                                            : Guidance::kPrompt;
+  require<UsageError>(
+      args.mimic_scale == 0 || (guidance_ != Guidance::kInstruct && guidance_ != Guidance::kParts),
+      "mimic scale is defined for one prompt and its negative prompt");
+  require<UsageError>(
+      args.pag_scale == 0 ||
+          (args.pag_scale > 0 && (guidance_ == Guidance::kNone || guidance_ == Guidance::kPrompt) &&
+           args.mimic_scale == 0 && args.guidance_rescale == 0),
+      "perturbed-attention guidance is defined for one prompt and its negative prompt, without "
+      "rescale and mimic scale");
+  require<UsageError>(args.mimic_percentile > 0 && args.mimic_percentile <= 1,
+                      "mimic percentile must be above 0 and at most 1, not ", args.mimic_percentile);
 }
 
 int Denoiser::conditions() const {
+  const int perturbed = args_.pag_scale > 0 ? 1 : 0;
   switch (guidance_) {
-    case Guidance::kNone: return 1;
-    case Guidance::kPrompt: return 2;
+    case Guidance::kNone: return 1 + perturbed;
+    case Guidance::kPrompt: return 2 + perturbed;
     case Guidance::kInstruct: return 3;
     case Guidance::kParts: return 1 + static_cast<int>(args_.part_weights.size());
   }
   return 1;
 }
 
-Tensor Denoiser::guided(Exec& ex, const Tensor& output) const {
-  if (guidance_ == Guidance::kPrompt)
-    return apply_guidance(ex, output, {.scale = args_.cfg_scale, .rescale = args_.guidance_rescale});
-  const Tensor whole = output.dtype() == DType::kF32 ? output : cast(ex, output, DType::kF32);
-  if (guidance_ == Guidance::kNone) return whole;
-  if (guidance_ == Guidance::kParts) return joined(ex, whole);
-  const int64_t images = whole.dim(0) / 3;
-  const double text = args_.cfg_scale, image = args_.image_cfg_scale;
-  return linear_combination(ex, {{1 - image, whole.narrow(0, 0, images)},
-                                 {image - text, whole.narrow(0, images, images)},
-                                 {text, whole.narrow(0, 2 * images, images)}});
+Tensor Denoiser::part(Exec& ex, const Tensor& output, int condition) const {
+  const int64_t images = output.dim(0) / conditions();
+  const Tensor own = output.narrow(0, condition * images, images);
+  return own.dtype() == DType::kF32 ? own : cast(ex, own, DType::kF32);
 }
 
-// unconditional + scale * sum of weight * (part - unconditional)
-Tensor Denoiser::joined(Exec& ex, const Tensor& whole) const {
-  const int64_t images = whole.dim(0) / conditions();
-  std::vector<Term> terms = {{1, whole.narrow(0, 0, images)}};
+Tensor Denoiser::guided(Exec& ex, const Tensor& output, bool with_negative) const {
+  const Tensor led = led_by_text(ex, output, with_negative);
+  if (args_.pag_scale == 0) return led;
+  const int last = conditions() - 1;
+  return linear_combination(
+      ex,
+      {{1, led}, {args_.pag_scale, part(ex, output, last - 1)}, {-args_.pag_scale, part(ex, output, last)}});
+}
+
+Tensor Denoiser::led_by_text(Exec& ex, const Tensor& output, bool with_negative) const {
+  switch (guidance_) {
+    case Guidance::kNone: return part(ex, output, 0);
+    case Guidance::kPrompt:
+      if (!with_negative) return part(ex, output, 1);
+      return apply_guidance(ex, output.narrow(0, 0, output.dim(0) / conditions() * 2),
+                            {.scale = args_.cfg_scale, .rescale = args_.guidance_rescale});
+    case Guidance::kParts: return joined(ex, output, with_negative);
+    case Guidance::kInstruct: break;
+  }
+  const double text = args_.cfg_scale, image = args_.image_cfg_scale;
+  return linear_combination(
+      ex,
+      {{1 - image, part(ex, output, 0)}, {image - text, part(ex, output, 1)}, {text, part(ex, output, 2)}});
+}
+
+// base + scale * sum of weight * (part - base): the base is unconditional, or, where that is left out, the
+// first part, at a scale of 1 (as A1111 has it).
+Tensor Denoiser::joined(Exec& ex, const Tensor& output, bool with_negative) const {
+  const double scale = with_negative ? args_.cfg_scale : 1;
+  std::vector<Term> terms = {{1, part(ex, output, with_negative ? 0 : 1)}};
+  int condition = 1;
   for (const double weight : args_.part_weights) {
-    terms[0].factor -= args_.cfg_scale * weight;
-    const auto part = static_cast<int64_t>(terms.size());
-    terms.push_back({args_.cfg_scale * weight, whole.narrow(0, part * images, images)});
+    terms[0].factor -= scale * weight;
+    terms.push_back({scale * weight, part(ex, output, condition++)});
   }
   return linear_combination(ex, terms);
 }
 
-Tensor Denoiser::predict(Exec& ex, const Tensor& x, double scale, double timestep) const {
-  const Tensor input = scale_model_input(ex, x, scale, conditions(), args_.input_dtype);  // [K*N,H,W,C]
-  const Tensor output = unet_(ex, input, timestep);
-  require(output.rank() == 4 && output.shape() == input.shape(), "denoiser: the UNet returned ",
-          output.shape(), " for an input of ", input.shape());
-  return guided(ex, output);
+// The values decide about each other, so that the host does it, as it does with Thresholding.
+Tensor Denoiser::mimic(Exec& ex, const Tensor& negative, const Tensor& positive) const {
+  const std::vector<float> a = to_floats(ex.device(), negative), b = to_floats(ex.device(), positive);
+  const auto channels = static_cast<size_t>(negative.dim(3));
+  const size_t per_image = a.size() / static_cast<size_t>(negative.dim(0));
+  std::vector<float> all;
+  for (size_t begin = 0; begin < a.size(); begin += per_image) {
+    const auto image =
+        mimicked(std::span(a).subspan(begin, per_image), std::span(b).subspan(begin, per_image), channels,
+                 {args_.cfg_scale, args_.mimic_scale, args_.mimic_percentile});
+    all.insert(all.end(), image.begin(), image.end());
+  }
+  return tensor_from(ex.device(), negative.shape(), all.data());
 }
 
-Tensor Denoiser::denoise_edm(Exec& ex, const Tensor& x, const NoiseLevel& level, double exploded) const {
-  const double data = args_.sigma_data, square = level.sigma * level.sigma + data * data;
-  const Tensor model = predict(ex, x, exploded / std::sqrt(square), level.timestep);  // [N,H,W,C]
-  const double sign = args_.prediction == Prediction::kV ? -1 : 1;
-  return linear_combination(
-      ex, {{exploded * data * data / square, x}, {sign * level.sigma * data / std::sqrt(square), model}});
-}
-
-Tensor Denoiser::operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space) const {
+Denoiser::Conversion Denoiser::conversion(const NoiseLevel& level, LatentSpace space) const {
   const bool exploding = space == LatentSpace::kVarianceExploding;
-  if (args_.sigma_data > 0) return denoise_edm(ex, x, level, exploding ? 1 : 1 / std::sqrt(level.alpha_bar));
-  const double scale = exploding ? 1 / std::sqrt(level.sigma * level.sigma + 1) : 1;
-  const Tensor model = predict(ex, x, scale, level.timestep);  // [N,H,W,C]
-
+  if (args_.sigma_data > 0) {  // EDM; x * exploded is in kVarianceExploding
+    const double exploded = exploding ? 1 : 1 / std::sqrt(level.alpha_bar);
+    const double data = args_.sigma_data, square = level.sigma * level.sigma + data * data;
+    const double sign = args_.prediction == Prediction::kV ? -1 : 1;
+    return {exploded / std::sqrt(square), exploded * data * data / square,
+            sign * level.sigma * data / std::sqrt(square)};
+  }
   // x / norm = signal * x0 + noise * epsilon with signal^2 + noise^2 = 1.
   const double norm = exploding ? std::sqrt(level.sigma * level.sigma + 1) : 1;
   const double signal = exploding ? 1 / norm : std::sqrt(level.alpha_bar);
   const double noise = exploding ? level.sigma / norm : std::sqrt(1 - level.alpha_bar);
+  const double input = exploding ? 1 / std::sqrt(level.sigma * level.sigma + 1) : 1;
   switch (args_.prediction) {
     case Prediction::kEpsilon:
       require<UsageError>(
           signal > 0,
           "a model that predicts epsilon cannot start at zero terminal SNR with this sampler; "
           "the checkpoint needs v prediction");
-      return linear_combination(ex, {{1 / (norm * signal), x}, {-noise / signal, model}});
-    case Prediction::kV: return linear_combination(ex, {{signal / norm, x}, {-noise, model}});
-    case Prediction::kSample: return linear_combination(ex, {{1, model}});
+      return {input, 1 / (norm * signal), -noise / signal};
+    case Prediction::kV: return {input, signal / norm, -noise};
+    case Prediction::kSample: return {input, 0, 1};
   }
   throw InternalError("denoiser: unknown prediction type");
+}
+
+Tensor Denoiser::operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space,
+                            Tensor* negative) const {
+  const Conversion c = conversion(level, space);
+  const auto clean = [&](const Tensor& model) {
+    if (c.x == 0) return linear_combination(ex, {{c.model, model}});
+    return linear_combination(ex, {{c.x, x}, {c.model, model}});
+  };
+  const bool with_negative =
+      guidance_ == Guidance::kInstruct || !args_.without_negative || !args_.without_negative(level);
+  const Tensor input = scale_model_input(ex, x, c.input, conditions(), args_.input_dtype);  // [K*N,H,W,C]
+  const Tensor output = unet_(ex, input, level.timestep);
+  require(output.rank() == 4 && output.shape() == input.shape(), "denoiser: the UNet returned ",
+          output.shape(), " for an input of ", input.shape());
+  const bool left_out = !with_negative && guidance_ != Guidance::kNone;
+  if (negative) *negative = clean(part(ex, output, left_out ? 1 : 0));
+  if (args_.mimic_scale > 0 && guidance_ == Guidance::kPrompt && with_negative)
+    return mimic(ex, clean(part(ex, output, 0)), clean(part(ex, output, 1)));
+  return clean(guided(ex, output, with_negative));
 }
 
 }  // namespace rocm_sd

@@ -8,6 +8,7 @@
 
 #include "kernels/step/step.hpp"
 #include "runtime/exec.hpp"
+#include "schedulers/mimic.hpp"
 #include "schedulers/schedule.hpp"
 
 namespace rocm_sd {
@@ -36,7 +37,15 @@ struct DenoiserArgs {
   bool instruct = false;                   // three conditions per image
   std::vector<double> part_weights = {1};  // kParts where there are several
   double guidance_rescale = 0;             // 0..1, Lin et al. 2024, section 3.4
-  DType input_dtype = DType::kF32;         // of the UNet's input
+  double pag_scale =
+      0;  // more than 0: one condition more, the last, with perturbed attention (Ahn et al. 2024)
+  double mimic_scale = 0;  // more than 0: values as at this scale (mimic.hpp); kPrompt only
+  double mimic_percentile = 1;
+  bool needs_negative = false;  // the unconditional prediction is asked for, at a scale of 1 too
+  // Asked once for each call: true leaves the unconditional prediction out, as a scale of 1 would; the UNet's
+  // batch stays what it is. Not for kInstruct. Empty: never.
+  std::function<bool(const NoiseLevel&)> without_negative;
+  DType input_dtype = DType::kF32;  // of the UNet's input
 };
 
 class Denoiser {
@@ -51,20 +60,28 @@ class Denoiser {
   Denoiser(UnetCall unet, const DenoiserArgs& args);
 
   Guidance guidance() const { return guidance_; }
-  int conditions() const;  // K: 1, 2, 3, or 1 + parts
+  int conditions() const;  // K: 1, 2, 3, or 1 + parts; and one where pag_scale is set
   const DenoiserArgs& args() const { return args_; }
 
   // x [N,H,W,C] f32 at `level`, written in `space` -> the clean latents predicted for it, [N,H,W,C] f32.
   // Throws UsageError for epsilon prediction at alpha_bar 0 in kVariancePreserving, where x0 is undefined.
-  Tensor operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space) const;
+  // negative: receives the same of the first condition alone (the conditional one where that is left out).
+  Tensor operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space,
+                    Tensor* negative = nullptr) const;
 
  private:
-  Tensor guided(Exec& ex, const Tensor& output) const;
-  Tensor joined(Exec& ex, const Tensor& whole) const;
-  // The UNet's output for scale * x, guidance applied, [N,H,W,C] f32.
-  Tensor predict(Exec& ex, const Tensor& x, double scale, double timestep) const;
-  // x * exploded is in kVarianceExploding.
-  Tensor denoise_edm(Exec& ex, const Tensor& x, const NoiseLevel& level, double exploded) const;
+  // How the clean latents follow: x times `x` plus the model's output times `model`; the UNet sees x times
+  // `input`.
+  struct Conversion {
+    double input, x, model;
+  };
+  Conversion conversion(const NoiseLevel& level, LatentSpace space) const;
+  // One condition's part of the output, in f32: [N,H,W,C].
+  Tensor part(Exec& ex, const Tensor& output, int condition) const;
+  Tensor guided(Exec& ex, const Tensor& output, bool with_negative) const;
+  Tensor led_by_text(Exec& ex, const Tensor& output, bool with_negative) const;
+  Tensor joined(Exec& ex, const Tensor& output, bool with_negative) const;
+  Tensor mimic(Exec& ex, const Tensor& negative, const Tensor& positive) const;
 
   UnetCall unet_;
   DenoiserArgs args_;

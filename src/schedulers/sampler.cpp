@@ -82,10 +82,10 @@ Tensor SamplerRun::limited(const Tensor& denoised) const {
   return tensor_from(ex.device(), denoised.shape(), values.data());
 }
 
-Tensor SamplerRun::denoise(Tensor& x, const NoiseLevel& level, Tensor* raw) {
+Tensor SamplerRun::denoise(Tensor& x, const NoiseLevel& level, Tensor* raw, Tensor* negative) {
   const LatentSpace space = plan.sampler->space;
   if (hooks_.before_denoise) x = hooks_.before_denoise(ex, x, level, space);
-  Tensor denoised = denoiser_(ex, x, level, space);
+  Tensor denoised = denoiser_(ex, x, level, space, negative);
   if (raw) *raw = denoised;
   denoised = limited(denoised);
   if (hooks_.after_denoise) denoised = hooks_.after_denoise(ex, denoised, level);

@@ -82,6 +82,7 @@ struct SamplerRow {
   SolverType solver = SolverType::kMidpoint;
   StepNoise step_noise = StepNoise::kIndependent;
   bool lower_order_final = false;
+  bool uses_negative = false;  // the unconditional prediction, at any scale of guidance
   int (*unet_calls)(int steps) = [](int steps) { return steps; };  // where the schedule ends at sigma 0
 };
 std::span<const SamplerRow> samplers();
@@ -161,9 +162,9 @@ class SamplerRun {
 
   // Clean latents for x at levels[i], at any level, or at a sigma between levels. Where hooks.before_denoise
   // is set, x becomes what it returned. raw: receives the prediction before options.clip_sample and
-  // options.thresholding.
+  // options.thresholding; negative: the unconditional one.
   Tensor denoise(Tensor& x, int i) { return denoise(x, levels[static_cast<size_t>(i)]); }
-  Tensor denoise(Tensor& x, const NoiseLevel& level, Tensor* raw = nullptr);
+  Tensor denoise(Tensor& x, const NoiseLevel& level, Tensor* raw = nullptr, Tensor* negative = nullptr);
   Tensor denoise_at(Tensor& x, double sigma) { return denoise(x, level_of_sigma(noise_schedule, sigma)); }
 
   Tensor noise();                                // fresh, [N,H,W,C] f32

@@ -6,6 +6,7 @@
 #include "base/file.hpp"
 #include "base/format.hpp"
 #include "weights/adapter.hpp"
+#include "weights/controlnet_weights.hpp"
 #include "weights/embedding_file.hpp"
 #include "weights/layout.hpp"
 
@@ -110,6 +111,17 @@ void add_adapter(Report& report, const AdapterSummary& adapter) {
   to["unknown"] = adapter.unknown;
 }
 
+// What a ControlNet's file says without a model: the text that it attends to tells which models it is for.
+void add_controlnet(Report& report, const TensorSet& tensors) {
+  report.erase("problem");  // it is no model and need not load as one
+  int64_t width = 0;
+  for (const TensorRef& ref : tensors.tensors())
+    if (ref.entry->name.ends_with("attn2.to_k.weight") && ref.entry->shape.rank() == 2)
+      width = ref.entry->shape[1];
+  const char* family = width == 768 ? "SD 1.x" : width == 1024 ? "SD 2.x" : width == 2048 ? "SDXL" : "";
+  report["controlnet"] = {{"text_width", width}, {"for", family}};
+}
+
 // What a file of textual inversion says without a model.
 void add_embedding(Report& report, const TensorSet& tensors) {
   if (tensors.files().size() != 1 || tensors.tensors().size() > 2) return;
@@ -147,7 +159,9 @@ Report inspect_file(const fs::path& path, size_t largest, const CheckpointCheck&
   sort_leftovers(tensors, parts, keys);
   if (parts.empty()) add_component(report, "tensors", "unknown", tensors.tensors());
   if (parts.empty()) {
-    if (const auto adapter = summarise_adapter(tensors))
+    if (holds_controlnet(tensors))
+      add_controlnet(report, tensors);
+    else if (const auto adapter = summarise_adapter(tensors))
       add_adapter(report, *adapter);
     else
       add_embedding(report, tensors);
@@ -249,6 +263,12 @@ std::string inspect_text(const Report& report) {
                             report.at("zero_terminal_snr").get<bool>() ? ", zero terminal SNR" : ""));
   line("problem", text_of(report, "problem"));
   if (report.contains("adapter")) append_adapter(out, report.at("adapter"));
+  if (report.contains("controlnet")) {
+    const Report& control = report.at("controlnet");
+    const std::string family = text_of(control, "for");
+    line("controlnet", concat("attends to text states of width ", control.at("text_width").get<int64_t>(),
+                              family.empty() ? "" : ": for " + family));
+  }
   out += "components\n";
   for (const auto& component : report.at("components")) {
     std::string dtypes;

@@ -10,6 +10,7 @@ import torch
 from control_models import control_folder, drawing, ldm_file, single_file
 from PIL import Image
 from pictures import psnr, read_parameters, read_picture
+from safetensors.torch import save_file
 from test_diffusers_pipelines import SIZE, command, mask, model, ours, picture, same, theirs  # noqa: F401 (fixtures)
 
 TEXT = {"sd15": "StableDiffusionControlNetPipeline", "sd21v": "StableDiffusionControlNetPipeline",
@@ -171,6 +172,55 @@ def test_guess_mode(rocm_sd, control, hint, tmp_path, kind, scale):
     want = theirs(folder, their_pipe(folder, [net], TEXT[kind]), image=opened(hint), guess_mode=True, guidance_scale=scale)
     same(ours(rocm_sd, folder, tmp_path / "a.png", "--control", net, "--control-image", hint, "--control-mode", "guess", scale=scale), want)
     assert "Control Mode: Guess" in read_parameters(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("mode", ["prompt", "control"])
+@pytest.mark.parametrize("kind", ["sd15", "sdxl"])
+def test_modes_of_a1111(rocm_sd, control, hint, tmp_path, mode, kind):
+    """Its extension's soft weights, and no residuals beside the negative prompt: written down over Diffusers' ControlNet."""
+    folder, net = control(kind)
+    pipe = their_pipe(folder, [net], TEXT[kind])
+    forward = pipe.controlnet.forward
+
+    def weighted(*args, **kwargs):
+        down, middle = forward(*args, **kwargs)
+        out = [residual * 0.825 ** (12 - i) for i, residual in enumerate([*down, middle])]
+        if mode == "control":
+            for residual in out:
+                residual[: len(residual) // 2] = 0
+        return out[:-1], out[-1]
+
+    pipe.controlnet.forward = weighted
+    want = theirs(folder, pipe, image=opened(hint))
+    same(ours(rocm_sd, folder, tmp_path / "a.png", "--control", net, "--control-image", hint, "--control-mode", mode), want)
+    label = {"prompt": "My prompt", "control": "ControlNet"}[mode]
+    assert f"Control Mode: {label} is more important" in read_parameters(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("words", ["a photo of [the red cat:the thing:0.5]", "a photo AND the red cat :0.7"])
+def test_prompt_control(rocm_sd, control, hint, tmp_path, words):
+    """Another text in the middle of the run, and further conditions, reach the ControlNet: a step of which it makes nothing is the
+    plain one, one of which it makes something is not."""
+    folder, net = control("sd15")
+    plain = ours(rocm_sd, folder, tmp_path / "a.png", prompt=words, plain=False, steps=4)
+    units = ["--control", net, "--control-image", hint]
+    none = ours(rocm_sd, folder, tmp_path / "b.png", *units, "--control-strength", "0.000000001", prompt=words, plain=False, steps=4)
+    some = ours(rocm_sd, folder, tmp_path / "c.png", *units, prompt=words, plain=False, steps=4)
+    assert psnr(none, plain) >= 60 and psnr(some, plain) < 32
+
+
+def test_with_a_lora(rocm_sd, control, hint, tmp_path):
+    from test_lora import add_random_lora, state, with_alpha
+
+    folder, net = control("sd15")
+    pipe = their_pipe(folder, [net], TEXT["sd15"])
+    plain = theirs(folder, pipe, image=opened(hint))
+    add_random_lora(pipe)
+    want = theirs(folder, pipe, image=opened(hint))
+    save_file(with_alpha(state(pipe)), tmp_path / "style.safetensors")
+    got = ours(rocm_sd, folder, tmp_path / "a.png", "--control", net, "--control-image", hint, "--lora", tmp_path / "style.safetensors")
+    same(got, want)
+    assert psnr(want, plain) < 35
 
 
 def test_batches(rocm_sd, control, hint, tmp_path):

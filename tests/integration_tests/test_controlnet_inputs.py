@@ -130,6 +130,15 @@ def test_as_a1111_names_its_hash(rocm_sd, control, hint, tmp_path):
     assert f"Model: edges [{digest}]" in read_parameters(tmp_path / "a.png")
 
 
+@pytest.mark.parametrize("kind", ["sd15", "sdxl"])
+def test_inspect(rocm_sd, control, tmp_path, kind):  # noqa: F811
+    folder, net = control(kind)
+    width = {"sd15": 64, "sdxl": 192}[kind]
+    for file in (single_file(net, tmp_path / "a.safetensors"), ldm_file(net, folder, tmp_path / "b.safetensors")):
+        shown = rocm_sd("inspect", file).stdout
+        assert "a ControlNet" in shown and f"attends to text states of width {width}" in shown and "problem" not in shown, shown
+
+
 # --- bad files and requests ---
 
 def changed(net, path, what, kind_of_file="diffusers", folder=None):
@@ -211,7 +220,7 @@ def test_what_is_no_controlnet(rocm_sd, control, hint, tmp_path):
     (["--control", "NET", "--control-image", "HINT", "--control-strength", "nan"], "control-strength"),
     (["--control", "NET", "--control-image", "HINT", "--control-start", 0.5, "--control-end", 0.5], "expected the first below the second"),
     (["--control", "NET", "--control-image", "HINT", "--control-end", 1.5], "control-end: expected a number from 0 to 1"),
-    (["--control", "NET", "--control-image", "HINT", "--control-mode", "loud"], "expected balanced or guess"),
+    (["--control", "NET", "--control-image", "HINT", "--control-mode", "loud"], "expected balanced, prompt, control or guess"),
     (["--control", "NET", "--control-image", "HINT", "--control-resize", "stretch"], "expected just, crop or fill"),
     (["--control", "NET", "--control-image", "HINT", "--control-preprocess", "depth"], "expected none, canny"),
     (["--control", "NET", "--control-image", "HINT", "--control-preprocess", "canny:200:100"], "expected LOW up to HIGH"),

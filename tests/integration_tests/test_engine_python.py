@@ -318,3 +318,11 @@ def test_textual_inversion_as_diffusers_names_it(pipe, tmp_path):
     assert np.array_equal(draw("a <toy>, red"), plain)
     with pytest.raises(ValueError, match="no textual inversion was loaded as that"):
         pipe.unload_textual_inversion("<toy>")
+
+
+def test_a_distilled_models_own_steps_and_scale(engine, tiny_model, tmp_path):
+    (tmp_path / "sd-turbo.safetensors").symlink_to(tiny_model("sd15", layout="single"))
+    with engine.ROCmOptimizedPipeline(tmp_path / "sd-turbo.safetensors", device="cpu") as pipe:
+        assert "Steps: 4, Sampler: Euler a," in pipe("a", seed=1, **SIZE).parameters[0]
+        asked = pipe("a", seed=1, num_inference_steps=2, guidance_scale=3.0, sampler="Euler", guidance_end=0.5, **SIZE).parameters[0]
+        assert "Steps: 2, Sampler: Euler," in asked and "CFG scale: 3," in asked and "Guidance end: 0.5" in asked

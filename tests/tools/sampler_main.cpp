@@ -186,8 +186,11 @@ json run_job(const json& job) {
   const DenoiserArgs args{.prediction = prediction,
                           .sigma_data = sigma_data,
                           .cfg_scale = job.value("cfg_scale", 1.0),
-                          .guidance_rescale = job.value("rescale", 0.0)};
-  const int conditions = args.cfg_scale == 1 ? 1 : 2;
+                          .guidance_rescale = job.value("rescale", 0.0),
+                          .mimic_scale = job.value("mimic_scale", 0.0),
+                          .mimic_percentile = job.value("mimic_percentile", 1.0),
+                          .needs_negative = plan.sampler->uses_negative};
+  const int conditions = args.cfg_scale == 1 && !args.needs_negative ? 1 : 2;
   out["calls"] = json::array();
   out["inputs"] = json::array();
   const double perturbation = job.value("perturbation", 0.0);

@@ -68,6 +68,9 @@ Tensor sample_ddpm(SamplerRun& run, Tensor x);
 Tensor sample_plms(SamplerRun& run, Tensor x);
 Tensor sample_lcm(SamplerRun& run, Tensor x);
 Tensor sample_tcd(SamplerRun& run, Tensor x);
+Tensor sample_euler_cfg_pp(SamplerRun& run, Tensor x);
+Tensor sample_euler_ancestral_cfg_pp(SamplerRun& run, Tensor x);
+Tensor sample_dpmpp_2m_cfg_pp(SamplerRun& run, Tensor x);
 
 // alpha_bar that a step from levels[i] leads to: the next level's, or by Schedule::stride.
 double next_alpha_bar(const SamplerRun& run, int i);

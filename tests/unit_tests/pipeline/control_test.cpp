@@ -4,29 +4,23 @@
 
 #include <filesystem>
 
-#include "base/json.hpp"
-#include "models/controlnet.hpp"
 #include "pipeline/control_picture.hpp"
 #include "pipeline/control_stage.hpp"
 #include "pipeline/load.hpp"
 #include "rocm_sd/rocm_sd.h"
 #include "support/guarded_device.hpp"
-#include "support/random_source.hpp"
-#include "weights/safetensors.hpp"
-
-#include <nlohmann/json.hpp>
+#include "support/random_control.hpp"
 
 namespace rocm_sd {
 namespace {
 
 using testing::HasSubstr;
 using testing_support::GuardedDevice;
-using testing_support::RandomSource;
 
 const std::string kModel = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo";
 const LoadOptions kDemo = {.model = kModel, .dtype = "f32"};
 
-// Random ControlNets for the demo model; their last convolutions are small, so that pictures stay pictures.
+// Random ControlNets for the demo model.
 class Controls : public testing::Test {
  protected:
   void SetUp() override {
@@ -36,23 +30,7 @@ class Controls : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::string write(const std::string& name, float scale) {
-    ControlNetConfig config;
-    config.trunk = unet_config(parse_json_file(kModel + "/unet/config.json"), "config.json");
-    config.trunk.up.clear();
-    std::vector<TensorToWrite> tensors;
-    for (const ParameterSlot::Part& part : list_parameters(ControlNet(config))) {
-      const bool last = part.name.starts_with("controlnet_down") || part.name.starts_with("controlnet_mid");
-      std::vector<float> values(static_cast<size_t>(part.shape.numel()));
-      RandomSource().read(part.name, part.shape, DType::kF32, values.data());
-      for (float& value : values) value *= last ? scale : 1.0f;
-      tensors.push_back(
-          {part.name, DType::kF32, part.shape, [values](uint64_t offset, uint64_t bytes, void* to) {
-             std::memcpy(to, reinterpret_cast<const char*>(values.data()) + offset, bytes);
-           }});
-    }
-    const std::filesystem::path path = folder_ / (name + ".safetensors");
-    write_safetensors(path, std::move(tensors), {});
-    return path.string();
+    return testing_support::write_random_control(folder_ / (name + ".safetensors"), kModel, scale);
   }
 
   static Image picture(int width, int height) {
