@@ -112,6 +112,9 @@ struct GenerateRequest {
   // Dynamic thresholding (Saharia et al., "Imagen", 2022) of clean latents: the quantile that they are
   // clamped to, 0..1; 0: none; and the most that it may be.
   double dynamic_threshold = 0, dynamic_threshold_max = 1;
+  // Perturbed-attention guidance (Ahn et al. 2024), beside that of the prompt: away from a third prediction,
+  // whose self attention in the middle block sees nothing. 0: none.
+  double pag_scale = 0;
   // More than 0: guidance of cfg_scale with the values that this scale would give, deviations beyond the
   // percentile (0..1) clamped, as the Dynamic Thresholding extension does.
   double mimic_scale = 0, mimic_percentile = 1;

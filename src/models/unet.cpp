@@ -268,7 +268,7 @@ Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
 }
 
 UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const {
-  return {shifts, &text.keys_values, config_.norm_groups, args.tap};
+  return {shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed};
 }
 
 // The convolutions at either end.

@@ -34,6 +34,9 @@ struct UNetArgs {
   const Tap* tap = nullptr;  // "conv_in", "down_blocks.0.resnets.0", "down_blocks.0", "mid_block", ...
   // Added to the skips and to the middle (ControlNet, T2I-Adapter): of their number, shapes and type.
   const UNetSkips* residuals = nullptr;
+  // Images at the batch's end whose self attention in the middle block is the identity (perturbed-attention
+  // guidance).
+  int64_t perturbed = 0;
   const Tensor* conv_in_residual = nullptr;  // added to what conv_in makes: [B,h,w,C0] in input_dtype()
 };
 

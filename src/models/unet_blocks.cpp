@@ -93,15 +93,28 @@ void SelfAttention::visit(Visitor& v) {
   v("to_out.0", out);
 }
 
-Tensor SelfAttention::operator()(Exec& ex, const Tensor& x, const Tensor& residual) const {
+Tensor SelfAttention::operator()(Exec& ex, const Tensor& x, const Tensor& residual, int64_t perturbed) const {
   const int64_t width = x.dim(2);
+  const AttentionArgs args{.heads = static_cast<int>(heads)};
   // Where sums of two bf16 are multiplied, what lies between the products has more bits than bf16, too.
   const DType product = is_split(qkv) ? DType::kF32 : qkv.weight.dtype();
   Tensor packed = linear(ex, operand(ex, x, qkv), qkv, {.dtype = product});  // [B,N,3C]
   if (is_split(qkv)) packed = cast(ex, packed, DType::kF16);
-  const Tensor h =
-      attention(ex, packed.narrow(2, 0, width), packed.narrow(2, width, width),
-                packed.narrow(2, 2 * width, width), {.heads = static_cast<int>(heads)});  // [B,N,C]
+  const auto attended = [&](const Tensor& qkv_of) {
+    return attention(ex, qkv_of.narrow(2, 0, width), qkv_of.narrow(2, width, width),
+                     qkv_of.narrow(2, 2 * width, width), args);  // [B,N,C]
+  };
+  Tensor h;
+  if (perturbed == 0) {
+    h = attended(packed);
+  } else {
+    const int64_t seeing = x.dim(0) - perturbed;
+    const Tensor first = attended(packed.narrow(0, 0, seeing));
+    h = ex.alloc({x.dim(0), x.dim(1), width}, first.dtype());
+    copy_into(ex, first, h.narrow(0, 0, seeing));
+    copy_into(ex, packed.narrow(0, seeing, perturbed).narrow(2, 2 * width, width),
+              h.narrow(0, seeing, perturbed));
+  }
   return linear(ex, operand(ex, h, out), out, {.residual = &residual, .dtype = residual.dtype()});
 }
 
@@ -159,7 +172,7 @@ void TransformerBlock::visit(Visitor& v) {
 Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
   Tensor h =
       layer_norm(ex, x, norm1, norm1.eps, self ? normed_type(self->qkv) : normed_type(first_cross->query));
-  x = self ? (*self)(ex, h, x) : (*first_cross)(ex, h, x, context);
+  x = self ? (*self)(ex, h, x, context.perturbed) : (*first_cross)(ex, h, x, context);
   h = layer_norm(ex, x, norm2, norm2.eps, normed_type(cross.query));
   x = cross(ex, h, x, context);
   h = operand(ex, layer_norm(ex, x, norm3, norm3.eps, normed_type(ff_in)), ff_in);
@@ -246,7 +259,9 @@ void MidBlock::visit(Visitor& v) {
   v("attentions", attentions);
 }
 
-Tensor MidBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
+Tensor MidBlock::operator()(Exec& ex, Tensor x, const UNetContext& whole) const {
+  UNetContext context = whole;
+  context.perturbed = whole.perturbed_middle;
   for (size_t i = 0; i < resnets.size(); ++i) {
     if (i > 0) x = attentions[i - 1](ex, std::move(x), context);
     x = resnets[i](ex, std::move(x), {}, shift_of(resnets[i], context), context.norm_groups);

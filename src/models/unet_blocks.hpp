@@ -21,6 +21,9 @@ struct UNetContext {
   const std::vector<Tensor>* keys_values = nullptr;  // per cross attention: [B,T,2C], keys first
   int64_t norm_groups = 32;
   const Tap* tap = nullptr;
+  // Images at the batch's end in whose self attention every pixel sees itself alone (perturbed-attention
+  // guidance): of the middle block's layers, and of the layer at work.
+  int64_t perturbed_middle = 0, perturbed = 0;
 };
 
 // Residual block of UNet and VAE: (norm, SiLU, convolution) twice, beside a shortcut.
@@ -45,7 +48,8 @@ struct SelfAttention {
   SelfAttention(int64_t width, int64_t heads);
   void visit(Visitor& v);
   // x [B,N,C] normalised, residual [B,N,C] -> residual + attention, [B,N,C]
-  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& residual) const;
+  // perturbed: images at the batch's end that take their values as they are.
+  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& residual, int64_t perturbed = 0) const;
 };
 
 // Attention over the text, whose keys and values are made once per prompt (UNet::prepare_text).

@@ -32,6 +32,7 @@ void Pipeline::State::ready(Part part) {
 void Pipeline::State::prepare_stages(const ResolvedRequest& r, const TokenRows& rows) {
   const auto tokens = rows.chunks * static_cast<int64_t>(rows.rows[0].front().ids.size());
   UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
+  shape.perturbed = r.perturbed;
   for (const auto& control : controls) shape.controls.push_back(&control->model);
   if (!controls.empty()) shape.picture_height = r.height, shape.picture_width = r.width;
   if (!unet || !(unet->shape() == shape)) {

@@ -234,6 +234,8 @@ const std::vector<OptionRow>& rows() {
        number(&Request::dynamic_threshold, 0, 1)},
       {"dynamic-threshold-max", "", "Sampling", "X", "the most that the quantile may be [1]",
        number(&Request::dynamic_threshold_max, 1, 1000)},
+      {"pag-scale", "", "Sampling", "X", "perturbed-attention guidance of the middle block; 0: not [0]",
+       number(&Request::pag_scale, 0, 100)},
       {"mimic-scale", "", "Sampling", "X", "guidance with the values that this scale would give; 0: not [0]",
        number(&Request::mimic_scale, 0, 100)},
       {"mimic-percentile", "", "Sampling", "X", "deviations beyond it are clamped, 0 to 1 [1]",

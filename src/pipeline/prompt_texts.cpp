@@ -101,14 +101,15 @@ PromptTexts prompt_texts(const ResolvedRequest& resolved) {
                       " parts joined by AND; expected ", firsts.size(), " as the prompt has, or one");
   Collector collector(resolved, out);
   std::vector<std::vector<int64_t>> columns;  // [conditions][calls]
-  const size_t parts = firsts.size(), conditions = static_cast<size_t>(resolved.conditions);
-  if (conditions > parts) {
+  const size_t parts = firsts.size();
+  if (resolved.uses_negative()) {
     const auto column =
         collector.add(without_tags(request, negative), without_tags(request, negative_2), true);
-    columns.assign(conditions - parts, column);
+    columns.assign(static_cast<size_t>(resolved.first_part()), column);
   }
   for (size_t i = 0; i < parts; ++i)
     columns.push_back(collector.add(firsts[i].text, seconds[seconds.size() == 1 ? 0 : i].text, false));
+  if (resolved.perturbed) columns.push_back(columns.back());
   size_t calls = 1;
   for (const auto& column : columns) calls = std::max(calls, column.size());
   for (size_t call = 0; call < calls; ++call) {

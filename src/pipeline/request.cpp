@@ -69,6 +69,7 @@ void check_numbers(const GenerateRequest& r) {
   require_range(r.dynamic_threshold, 0, 1, "dynamic-threshold");
   require_range(r.dynamic_threshold_max, 1, 1000, "dynamic-threshold-max");
   require_range(r.mimic_scale, 0, 100, "mimic-scale");
+  require_range(r.pag_scale, 0, 100, "pag-scale");
   require<UsageError>(r.mimic_percentile > 0 && r.mimic_percentile <= 1,
                       "mimic-percentile: expected a number above 0, at most 1, got ", r.mimic_percentile);
   require_range(r.strength, 0, 1, "strength");
@@ -177,6 +178,13 @@ void check_guidance_options(ResolvedRequest& out, const Components& c) {
   require<UsageError>(
       r.mimic_scale == 0 || r.guidance_rescale == 0,
       "mimic-scale, guidance-rescale: both change the values of guidance; expected one of them");
+  const bool plain = r.guidance_rescale == 0 && r.mimic_scale == 0 && r.controls.empty();
+  require<UsageError>(r.pag_scale == 0 || (plain && out.conditions <= 2),
+                      "pag-scale: not with AND, instruct-pix2pix "
+                      "models, guidance-rescale, mimic-scale and ControlNets");
+  require<UsageError>(
+      r.pag_scale == 0 || (c.unet->config().mid && !c.unet->config().mid->transformer_layers.empty()),
+      "pag-scale: this model's UNet has no attention in its middle block to perturb");
   if (out.conditions == 1 && (at_times || r.mimic_scale > 0))
     out.warnings.emplace_back(
         "guidance-start, guidance-end, negative-min-sigma, mimic-scale: no effect: there is no guidance");
@@ -199,6 +207,8 @@ void resolve_parts(ResolvedRequest& out, const Components& c) {
   const bool unguided = out.guidance == 1.0 && (c.takes_guidance() || !out.sampling.sampler->uses_negative);
   out.conditions = c.is_instruct() ? 3 : count > 1 ? 1 + count : unguided ? 1 : 2;
   check_guidance_options(out, c);
+  out.perturbed = out.request.pag_scale > 0;
+  if (out.perturbed) ++out.conditions;
   const bool two_calls = out.sampling.sampler->unet_calls(100) > 150;  // of a step
   out.text_calls = out.request.steps * (two_calls ? 2 : 1);
 }
@@ -341,6 +351,7 @@ std::string describe_picture(const ResolvedRequest& resolved, const Components& 
   if (r.dynamic_threshold > 0)
     add("Dynamic threshold",
         concat(number_text(r.dynamic_threshold), " of ", number_text(r.dynamic_threshold_max)));
+  if (r.pag_scale > 0) add("PAG scale", number_text(r.pag_scale));
   if (r.mimic_scale > 0) {
     add("Mimic scale", number_text(r.mimic_scale));
     add("Threshold percentile", number_text(100 * r.mimic_percentile));

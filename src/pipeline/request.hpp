@@ -28,6 +28,7 @@ struct ResolvedRequest {
   double strength = 1;  // 1 where there is no init image
   // Per picture in one UNet call: 1, 2, 3 (instruct-pix2pix), or 1 and one for each part of the prompt.
   int conditions = 2;
+  bool perturbed = false;  // the last condition is the prompt once more, with perturbed self attention
   std::vector<double> part_weights;  // of the parts that AND joins: one or more
   int text_calls = 20;               // calls of the UNet that prompt editing counts by: as if strength were 1
   TileGrid tiles;                    // of the latents; one that covers them unless the request asks for tiles
@@ -37,7 +38,9 @@ struct ResolvedRequest {
   bool samples_posterior = false;  // of the VAE, rather than taking its mean
   std::vector<std::string> warnings;
   std::vector<ResolvedControl> controls;  // of request.controls, in their order
-  bool uses_negative() const { return conditions > 1; }
+  // The first condition that reads the prompt; those before it read the negative one.
+  int first_part() const { return conditions - static_cast<int>(part_weights.size()) - (perturbed ? 1 : 0); }
+  bool uses_negative() const { return first_part() > 0; }
 };
 
 // control_request.cpp

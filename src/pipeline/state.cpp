@@ -34,7 +34,7 @@ std::vector<std::vector<float>> size_conditions(const ResolvedRequest& r, bool r
                        q.negative_target_width.value_or(positive.target_width)};
   std::vector<std::vector<float>> out;
   for (int c = 0; c < r.conditions; ++c) {
-    const bool is_part = c + static_cast<int>(r.part_weights.size()) >= r.conditions;
+    const bool is_part = c >= r.first_part();
     const Sizes& s = is_part ? positive : negative;
     std::vector<double> ids = {static_cast<double>(s.original_height), static_cast<double>(s.original_width),
                                static_cast<double>(s.top), static_cast<double>(s.left)};
@@ -269,9 +269,10 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const Te
                                     .instruct = components.is_instruct(),
                                     .part_weights = r.part_weights,
                                     .guidance_rescale = q.guidance_rescale,
+                                    .pag_scale = q.pag_scale,
                                     .mimic_scale = q.mimic_scale,
                                     .mimic_percentile = q.mimic_percentile,
-                                    .needs_negative = r.sampling.sampler->uses_negative && r.conditions > 1,
+                                    .needs_negative = r.sampling.sampler->uses_negative && r.uses_negative(),
                                     .without_negative = unguided_calls(r),
                                     .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());

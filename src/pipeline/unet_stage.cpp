@@ -82,7 +82,8 @@ uint32_t UnetStage::all_controls() const { return (uint32_t{1} << controls_.size
 void UnetStage::forward(Exec& ex, uint32_t active) {
   const UNet& unet = *components_.unet;
   const Tensor x = extra_ ? concat_channels(ex, input_, extra_) : input_;  // [K*N,h,w,Cin]
-  UNetSkips skips = unet.encode(ex, x, shifts_->current(), cache_);
+  UNetSkips skips =
+      unet.encode(ex, x, shifts_->current(), cache_, {.perturbed = shape_.perturbed ? shape_.batch : 0});
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add(ex, input_, skips);
   copy_into(ex, unet.decode(ex, std::move(skips), shifts_->current(), cache_), output_);

@@ -46,14 +46,21 @@ Denoiser::Denoiser(UnetCall unet, const DenoiserArgs& args) : unet_(std::move(un
   require<UsageError>(
       args.mimic_scale == 0 || (guidance_ != Guidance::kInstruct && guidance_ != Guidance::kParts),
       "mimic scale is defined for one prompt and its negative prompt");
+  require<UsageError>(
+      args.pag_scale == 0 ||
+          (args.pag_scale > 0 && (guidance_ == Guidance::kNone || guidance_ == Guidance::kPrompt) &&
+           args.mimic_scale == 0 && args.guidance_rescale == 0),
+      "perturbed-attention guidance is defined for one prompt and its negative prompt, without "
+      "rescale and mimic scale");
   require<UsageError>(args.mimic_percentile > 0 && args.mimic_percentile <= 1,
                       "mimic percentile must be above 0 and at most 1, not ", args.mimic_percentile);
 }
 
 int Denoiser::conditions() const {
+  const int perturbed = args_.pag_scale > 0 ? 1 : 0;
   switch (guidance_) {
-    case Guidance::kNone: return 1;
-    case Guidance::kPrompt: return 2;
+    case Guidance::kNone: return 1 + perturbed;
+    case Guidance::kPrompt: return 2 + perturbed;
     case Guidance::kInstruct: return 3;
     case Guidance::kParts: return 1 + static_cast<int>(args_.part_weights.size());
   }
@@ -67,11 +74,21 @@ Tensor Denoiser::part(Exec& ex, const Tensor& output, int condition) const {
 }
 
 Tensor Denoiser::guided(Exec& ex, const Tensor& output, bool with_negative) const {
+  const Tensor led = led_by_text(ex, output, with_negative);
+  if (args_.pag_scale == 0) return led;
+  const int last = conditions() - 1;
+  return linear_combination(
+      ex,
+      {{1, led}, {args_.pag_scale, part(ex, output, last - 1)}, {-args_.pag_scale, part(ex, output, last)}});
+}
+
+Tensor Denoiser::led_by_text(Exec& ex, const Tensor& output, bool with_negative) const {
   switch (guidance_) {
     case Guidance::kNone: return part(ex, output, 0);
     case Guidance::kPrompt:
       if (!with_negative) return part(ex, output, 1);
-      return apply_guidance(ex, output, {.scale = args_.cfg_scale, .rescale = args_.guidance_rescale});
+      return apply_guidance(ex, output.narrow(0, 0, output.dim(0) / conditions() * 2),
+                            {.scale = args_.cfg_scale, .rescale = args_.guidance_rescale});
     case Guidance::kParts: return joined(ex, output, with_negative);
     case Guidance::kInstruct: break;
   }
@@ -149,7 +166,7 @@ Tensor Denoiser::operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, 
   const Tensor output = unet_(ex, input, level.timestep);
   require(output.rank() == 4 && output.shape() == input.shape(), "denoiser: the UNet returned ",
           output.shape(), " for an input of ", input.shape());
-  const bool left_out = !with_negative && conditions() > 1;
+  const bool left_out = !with_negative && guidance_ != Guidance::kNone;
   if (negative) *negative = clean(part(ex, output, left_out ? 1 : 0));
   if (args_.mimic_scale > 0 && guidance_ == Guidance::kPrompt && with_negative)
     return mimic(ex, clean(part(ex, output, 0)), clean(part(ex, output, 1)));

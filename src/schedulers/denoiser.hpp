@@ -37,7 +37,9 @@ struct DenoiserArgs {
   bool instruct = false;                   // three conditions per image
   std::vector<double> part_weights = {1};  // kParts where there are several
   double guidance_rescale = 0;             // 0..1, Lin et al. 2024, section 3.4
-  double mimic_scale = 0;                  // more than 0: values as at this scale (mimic.hpp); kPrompt only
+  double pag_scale =
+      0;  // more than 0: one condition more, the last, with perturbed attention (Ahn et al. 2024)
+  double mimic_scale = 0;  // more than 0: values as at this scale (mimic.hpp); kPrompt only
   double mimic_percentile = 1;
   bool needs_negative = false;  // the unconditional prediction is asked for, at a scale of 1 too
   // Asked once for each call: true leaves the unconditional prediction out, as a scale of 1 would; the UNet's
@@ -58,7 +60,7 @@ class Denoiser {
   Denoiser(UnetCall unet, const DenoiserArgs& args);
 
   Guidance guidance() const { return guidance_; }
-  int conditions() const;  // K: 1, 2, 3, or 1 + parts
+  int conditions() const;  // K: 1, 2, 3, or 1 + parts; and one where pag_scale is set
   const DenoiserArgs& args() const { return args_; }
 
   // x [N,H,W,C] f32 at `level`, written in `space` -> the clean latents predicted for it, [N,H,W,C] f32.
@@ -77,6 +79,7 @@ class Denoiser {
   // One condition's part of the output, in f32: [N,H,W,C].
   Tensor part(Exec& ex, const Tensor& output, int condition) const;
   Tensor guided(Exec& ex, const Tensor& output, bool with_negative) const;
+  Tensor led_by_text(Exec& ex, const Tensor& output, bool with_negative) const;
   Tensor joined(Exec& ex, const Tensor& output, bool with_negative) const;
   Tensor mimic(Exec& ex, const Tensor& negative, const Tensor& positive) const;
 

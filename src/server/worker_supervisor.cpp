@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -71,6 +72,8 @@ class WorkerSupervisor::Loop {
     LoadPairs load = o_.options_.load;
     load.emplace_back("device", o_.device_);
     if (!o_.catalog_.lora_folder().empty()) load.emplace_back("lora-dir", o_.catalog_.lora_folder());
+    if (!o_.options_.embedding_folder.empty())
+      load.emplace_back("embedding-dir", std::filesystem::canonical(o_.options_.embedding_folder).string());
     o_.change([&](WorkerStatus& s) {
       s.state = "starting";
       s.pid = process_->pid();

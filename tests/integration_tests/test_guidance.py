@@ -191,3 +191,30 @@ def test_distilled_models_by_configuration(rocm_sd, tiny_model, tmp_path):
     done = rocm_sd("generate", "--model", model, "--prompt", "a", "-W", 64, "-H", 64, "-o", tmp_path / "a.png")
     assert "its scheduler is LCMScheduler" in done.stderr
     assert "Steps: 4, Sampler: LCM," in read_parameters(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("kind", ["sd15", "sdxl"])
+@pytest.mark.parametrize("scale", [1.0, 5.0])
+def test_perturbed_attention_as_diffusers(rocm_sd, tiny_model, tmp_path, kind, scale):
+    model = tiny_model(kind)
+    side = 64 if kind == "sdxl" else 192  # a middle block of one pixel would have nothing to perturb
+    made = diffusers.StableDiffusionXLPAGPipeline if kind == "sdxl" else diffusers.StableDiffusionPAGPipeline
+    pipeline = made.from_pretrained(model, torch_dtype=torch.float32, pag_applied_layers="mid")
+    pipeline.set_progress_bar_config(disable=True)
+    size = ["-W", side, "-H", side]
+    pictures = []
+    for pag in (0.0, 60.0):  # the random models follow it little
+        images = pipeline("a red cat", negative_prompt="blurry", num_inference_steps=STEPS, guidance_scale=scale, width=side, height=side,
+                          generator=torch.Generator().manual_seed(SEED), output_type="np", pag_scale=pag).images
+        pictures.append(np.rint(images[0] * 255).astype(np.uint8))
+    ours(rocm_sd, model, tmp_path / "a.png", "a red cat", "blurry", "--cfg-scale", scale, "--pag-scale", 60, *size, "--plain-prompt")
+    assert psnr(read_picture(tmp_path / "a.png"), pictures[1]) >= 60 and psnr(*pictures) < 50
+    assert "PAG scale: 60" in read_parameters(tmp_path / "a.png")
+    # In a batch, with other seeds beside it.
+    ours(rocm_sd, model, tmp_path / "b{index}.png", "a red cat", "blurry", "--cfg-scale", scale, "--pag-scale", 60, *size, "--batch", 2)
+    assert psnr(read_picture(tmp_path / "b1.png"), pictures[1]) >= 60
+
+
+def test_perturbed_attention_needs_a_layer_to_perturb(rocm_sd, tiny_model, tmp_path):
+    done = ours(rocm_sd, tiny_model("sd15"), tmp_path / "x.png", "a AND b", "", "--pag-scale", 2, code=2)
+    assert "pag-scale: not with AND" in done.stderr
