@@ -54,12 +54,19 @@ void add_models(CLI::App* sub, ServeCommand& c) {
   add_text(sub, "--lora-dir", o.lora_folder, "offer the LoRAs in this folder and below")
       ->type_name("FOLDER")
       ->group("Models");
+  add_text(sub, "--embedding-dir", o.embedding_folder, "offer the embeddings in this folder and below")
+      ->type_name("FOLDER")
+      ->group("Models");
+  add_text(sub, "--control-dir", o.control_folder, "offer the ControlNets in this folder")
+      ->type_name("FOLDER")
+      ->group("Models");
   sub->add_option("--device", o.devices, "device of a worker process; several make several workers [auto]")
       ->type_name("NAME")
       ->group("Models");
   for (const OptionRow& row : option_rows()) {
     const std::string name = row.name;
-    if (std::string_view(row.group) != "Model" || name == "model" || name == "device" || name == "lora-dir")
+    if (std::string_view(row.group) != "Model" || name == "model" || name == "device" || name == "lora-dir" ||
+        name == "embedding-dir")
       continue;
     // Workers have a folder of their own as the current one.
     const std::string_view kind = row.value;

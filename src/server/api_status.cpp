@@ -119,6 +119,7 @@ const char* type_name(OptionType type) {
     case OptionType::kImage: return "image";
     case OptionType::kNumberList: return "numbers";
     case OptionType::kLoraList: return "loras";
+    case OptionType::kControlList: return "controls";
     default: return "text";
   }
 }
@@ -139,7 +140,10 @@ void capabilities(ApiContext& context, Exchange& exchange) {
                       {"width", model.default_width},
                       {"height", model.default_height},
                       {"current", model.name == context.catalog.current().name}});
-  for (const LoraEntry& lora : context.catalog.loras()) loras.push_back(lora.name);
+  json embeddings = json::array(), controls = json::array();
+  for (const NamedFile& lora : context.catalog.loras()) loras.push_back(lora.name);
+  for (const NamedFile& one : context.catalog.embeddings()) embeddings.push_back(one.name);
+  for (const NamedFile& one : context.catalog.controls()) controls.push_back(one.name);
   const json limits = {{"pixels", o.draw.pixels},
                        {"batch", o.draw.batch},
                        {"images", o.draw.images},
@@ -155,6 +159,8 @@ void capabilities(ApiContext& context, Exchange& exchange) {
   exchange.reply->send(json_response({{"version", version()},
                                       {"models", models},
                                       {"loras", loras},
+                                      {"embeddings", embeddings},
+                                      {"controls", controls},
                                       {"samplers", sampler_names()},
                                       {"schedules", schedule_names_list()},
                                       {"options", options},

@@ -209,7 +209,7 @@ void models_list(ApiContext& context, Exchange& exchange) {
 
 void loras_list(ApiContext& context, Exchange& exchange) {
   json list = json::array();
-  for (const LoraEntry& lora : context.catalog.loras())
+  for (const NamedFile& lora : context.catalog.loras())
     list.push_back({{"name", lora.name},
                     {"alias", lora.name},
                     {"path", lora.path.filename().string()},
@@ -219,8 +219,28 @@ void loras_list(ApiContext& context, Exchange& exchange) {
 
 // There are none: the lists are true.
 void empty_list(ApiContext&, Exchange& exchange) { exchange.reply->send(json_response(json::array())); }
-void embeddings(ApiContext&, Exchange& exchange) {
-  exchange.reply->send(json_response({{"loaded", json::object()}, {"skipped", json::object()}}));
+void embeddings(ApiContext& context, Exchange& exchange) {
+  json loaded = json::object();
+  for (const NamedFile& one : context.catalog.embeddings())
+    loaded[one.name] = {{"step", nullptr},
+                        {"sd_checkpoint", nullptr},
+                        {"sd_checkpoint_name", nullptr},
+                        {"shape", nullptr},
+                        {"vectors", nullptr}};
+  exchange.reply->send(json_response({{"loaded", loaded}, {"skipped", json::object()}}));
+}
+
+// The ControlNet extension's own paths.
+void control_version(ApiContext&, Exchange& exchange) {
+  exchange.reply->send(json_response({{"version", 3}}));
+}
+void control_models(ApiContext& context, Exchange& exchange) {
+  json list = json::array();
+  for (const NamedFile& one : context.catalog.controls()) list.push_back(one.name);
+  exchange.reply->send(json_response({{"model_list", list}}));
+}
+void control_modules(ApiContext&, Exchange& exchange) {
+  exchange.reply->send(json_response({{"module_list", control_module_names()}}));
 }
 void scripts(ApiContext&, Exchange& exchange) {
   exchange.reply->send(json_response({{"txt2img", json::array()}, {"img2img", json::array()}}));
@@ -302,6 +322,9 @@ constexpr Route kRoutes[] = {
     {"GET", "/sdapi/v1/cmd-flags", cmd_flags},
     {"GET", "/sdapi/v1/memory", memory},
     {"POST", "/sdapi/v1/png-info", png_info, BodySize::kImages},
+    {"GET", "/controlnet/version", control_version},
+    {"GET", "/controlnet/model_list", control_models},
+    {"GET", "/controlnet/module_list", control_modules},
     {"POST", "/sdapi/v1/refresh-checkpoints", nothing},
     {"POST", "/sdapi/v1/refresh-loras", nothing},
 };

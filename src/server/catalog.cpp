@@ -31,6 +31,32 @@ std::string plain_name(std::string name) {
   return lower(std::move(name));
 }
 
+// The folder's whole path, or "" for none.
+std::string whole_folder(const std::string& folder, const char* option) {
+  if (folder.empty()) return "";
+  require<FileError>(is_folder_path(folder), option, ": ", printable(folder), ": no such folder");
+  return fs::canonical(folder).string();
+}
+
+// Its .safetensors files by their names, folders below it too; of equal names the first that is met.
+std::vector<NamedFile> files_below(const std::string& folder) {
+  std::map<std::string, fs::path> by_name;
+  if (!folder.empty()) {
+    std::error_code error;
+    const auto options =
+        fs::directory_options::follow_directory_symlink | fs::directory_options::skip_permission_denied;
+    auto entry = fs::recursive_directory_iterator(folder, options, error);
+    for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+      if (entry.depth() > kMaxDepth) entry.disable_recursion_pending();
+      if (entry->path().extension() == ".safetensors" && entry->is_regular_file(error))
+        by_name.try_emplace(entry->path().stem().string(), entry->path());
+    }
+  }
+  std::vector<NamedFile> out;
+  for (const auto& [name, path] : by_name) out.push_back({name, path});
+  return out;
+}
+
 }  // namespace
 
 std::string model_title(const ModelEntry& model) { return model.path.filename().string(); }
@@ -54,18 +80,16 @@ void Catalog::add(const fs::path& path) {
   models_.push_back(std::move(entry));
 }
 
-Catalog::Catalog(const std::vector<std::string>& models, const std::string& models_folder,
-                 std::string lora_folder)
-    : lora_folder_(std::move(lora_folder)) {
+Catalog::Catalog(const std::vector<std::string>& models, CatalogFolders folders)
+    : folders_(std::move(folders)) {
   for (const std::string& model : models) {
     require<FileError>(path_exists(model), "model: ", printable(model), ": no such file or folder");
     add(model);
   }
-  if (!models_folder.empty()) {
-    require<FileError>(is_folder_path(models_folder), "models-dir: ", printable(models_folder),
-                       ": no such folder");
+  if (!folders_.models.empty()) {
     std::vector<fs::path> found;
-    for (const fs::directory_entry& entry : fs::directory_iterator(models_folder))
+    for (const fs::directory_entry& entry :
+         fs::directory_iterator(whole_folder(folders_.models, "models-dir")))
       if (entry.path().extension() == ".safetensors" || path_exists(entry.path() / "model_index.json"))
         found.push_back(entry.path());
     std::ranges::sort(found);
@@ -79,9 +103,9 @@ Catalog::Catalog(const std::vector<std::string>& models, const std::string& mode
   }
   require<UsageError>(!models_.empty(),
                       "model: expected --model PATH, or --models-dir FOLDER with models in it");
-  if (lora_folder_.empty()) return;
-  require<FileError>(is_folder_path(lora_folder_), "lora-dir: ", printable(lora_folder_), ": no such folder");
-  lora_folder_ = fs::canonical(lora_folder_).string();
+  folders_.loras = whole_folder(folders_.loras, "lora-dir");
+  folders_.embeddings = whole_folder(folders_.embeddings, "embedding-dir");
+  folders_.controls = whole_folder(folders_.controls, "control-dir");
 }
 
 std::vector<ModelEntry> Catalog::models() const {
@@ -123,28 +147,39 @@ void Catalog::set_default_size(const std::string& name, int width, int height) {
     }
 }
 
-std::vector<LoraEntry> Catalog::loras() const {
-  std::map<std::string, fs::path> by_name;
-  if (!lora_folder_.empty()) {
-    std::error_code error;
-    const auto options =
-        fs::directory_options::follow_directory_symlink | fs::directory_options::skip_permission_denied;
-    auto entry = fs::recursive_directory_iterator(lora_folder_, options, error);
-    for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-      if (entry.depth() > kMaxDepth) entry.disable_recursion_pending();
-      if (entry->path().extension() == ".safetensors" && entry->is_regular_file(error))
-        by_name.try_emplace(entry->path().stem().string(), entry->path());
-    }
+std::vector<NamedFile> Catalog::loras() const { return files_below(folders_.loras); }
+std::vector<NamedFile> Catalog::embeddings() const { return files_below(folders_.embeddings); }
+
+std::vector<NamedFile> Catalog::controls() const {
+  std::vector<NamedFile> out;
+  if (folders_.controls.empty()) return out;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folders_.controls, error)) {
+    if (entry.path().extension() == ".safetensors")
+      out.push_back({entry.path().stem().string(), entry.path()});
+    else if (path_exists(entry.path() / "config.json"))
+      out.push_back({entry.path().filename().string(), entry.path()});
   }
-  std::vector<LoraEntry> out;
-  for (const auto& [name, path] : by_name) out.push_back({name, path});
+  std::ranges::sort(out, {}, &NamedFile::name);
   return out;
+}
+
+NamedFile Catalog::find_control(const std::string& name, const std::string& field) const {
+  std::string known;
+  for (const NamedFile& control : controls()) {
+    if (control.name == name) return control;
+    known += (known.empty() ? "" : ", ") + printable(control.name);
+  }
+  throw RequestError({400, "control_not_found",
+                      concat(printable(field), ": no ControlNet \"", printable(name),
+                             "\"; there are: ", known.empty() ? std::string("none (--control-dir)") : known),
+                      field});
 }
 
 void Catalog::require_loras(const std::vector<std::string>& names, const std::string& field) const {
   if (names.empty()) return;
   std::vector<std::string> known;
-  for (const LoraEntry& lora : loras()) known.push_back(lora.name);
+  for (const NamedFile& lora : loras()) known.push_back(lora.name);
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) != known.end()) continue;
     const std::string hint = known.empty()

@@ -15,16 +15,21 @@ struct ModelEntry {
   int default_width = 0, default_height = 0;  // 0 until it has been loaded once
 };
 
-struct LoraEntry {
+// A LoRA, an embedding or a ControlNet.
+struct NamedFile {
   std::string name;
   std::filesystem::path path;
+};
+
+struct CatalogFolders {
+  std::string models, loras, embeddings, controls;  // empty: none
 };
 
 class Catalog {
  public:
   // Opens what is named and lists what the folder holds, headers only. Throws FileError, FormatError or
   // UsageError for a named model that would not load; of the folder such files are left out with a log line.
-  Catalog(const std::vector<std::string>& models, const std::string& models_folder, std::string lora_folder);
+  Catalog(const std::vector<std::string>& models, CatalogFolders folders);
 
   std::vector<ModelEntry> models() const;
   ModelEntry current() const;  // of requests that name none
@@ -34,10 +39,15 @@ class Catalog {
   void set_current(const std::string& name);  // throws as find()
   void set_default_size(const std::string& name, int width, int height);
 
-  std::vector<LoraEntry> loras() const;  // looks anew
+  // These look anew: a file may have come.
+  std::vector<NamedFile> loras() const;
+  std::vector<NamedFile> embeddings() const;
+  std::vector<NamedFile> controls() const;
+  // Throws RequestError (400) for a name that is not among them.
+  NamedFile find_control(const std::string& name, const std::string& field) const;
   // Throws RequestError (400) for a name that is not among them.
   void require_loras(const std::vector<std::string>& names, const std::string& field) const;
-  const std::string& lora_folder() const { return lora_folder_; }
+  const std::string& lora_folder() const { return folders_.loras; }
 
  private:
   void add(const std::filesystem::path& path);
@@ -45,7 +55,7 @@ class Catalog {
   mutable std::mutex mutex_;
   std::vector<ModelEntry> models_;
   size_t current_ = 0;
-  std::string lora_folder_;
+  CatalogFolders folders_;
 };
 
 // "name.safetensors" as the web UI lists models.

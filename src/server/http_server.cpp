@@ -33,7 +33,7 @@ using tcp = net::ip::tcp;
 using Failure = beast::error_code;
 using std::chrono::seconds;
 
-constexpr size_t kHandlerThreads = 2;
+constexpr size_t kHandlerThreads = 4;
 constexpr uint64_t kLeastBytesPerSecond = 64 << 10;  // of a body that comes, and of a response that goes
 constexpr size_t kMostUnsent = 4u << 20;             // of a stream; a client that reads slower is cut off
 constexpr auto kLingerTime = seconds(2);             // for what a refused client is still sending
@@ -454,8 +454,7 @@ HttpServer::HttpServer(const std::string& address, uint16_t port, const HttpLimi
 
 // Handlers go first: they hold replies. Connections that are still open close with the context.
 HttpServer::~HttpServer() {
-  impl_->handlers.stop();
-  impl_->handlers.join();
+  join_handlers();
   Failure ignored;
   impl_->acceptor.close(ignored);
   for (Impl::Session* session : std::set<Impl::Session*>(impl_->sessions)) session->close();
@@ -482,6 +481,11 @@ void HttpServer::stop_accepting() {
 }
 
 void HttpServer::stop() { impl_->io.stop(); }
+
+void HttpServer::join_handlers() {
+  impl_->handlers.stop();
+  impl_->handlers.join();
+}
 
 void HttpServer::post(std::function<void()> work) { net::post(impl_->handlers, std::move(work)); }
 

@@ -31,6 +31,7 @@ class HttpServer {
   void run();             // serves until stop(); on the calling thread
   void stop_accepting();  // thread-safe, as are those below
   void stop();
+  void join_handlers();                   // after run(): none works any more
   void post(std::function<void()> work);  // onto the threads of handlers
   size_t connections() const;
 

@@ -20,11 +20,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxImageBytes = 50'000'000, kMaxLoras = 32;
+constexpr size_t kMaxImageBytes = 50'000'000, kMaxLoras = 32, kMaxControls = 8;
 
 OptionType type_of(const OptionRow& row) {
   const std::string_view value = row.value;
   if (std::string_view(row.name) == "lora") return OptionType::kLoraList;
+  if (std::string_view(row.name) == "control") return OptionType::kControlList;
   if (value.empty()) return OptionType::kFlag;
   if (value == "N" || value == "PX") return OptionType::kInteger;
   if (value == "X") return OptionType::kNumber;
@@ -70,10 +71,12 @@ std::vector<KnownOption> request_options() {
   for (const OptionRow& row : option_rows()) {
     // What loading takes is refused by a request's setter, whatever its value is.
     if (std::string_view(row.group) == "Model" || type_of(row) == OptionType::kRefused) continue;
-    if (std::string_view(row.name) == "keep-latents") continue;  // results are pictures
+    if (std::string_view(row.name) == "keep-latents") continue;        // results are pictures
+    if (std::string_view(row.name).starts_with("control-")) continue;  // each of a list, below
     std::string name = row.name;
     std::ranges::replace(name, '-', '_');
     if (type_of(row) == OptionType::kLoraList) name = "loras";
+    if (type_of(row) == OptionType::kControlList) name = "controls";
     out.push_back({std::move(name), row.name, type_of(row), row.group, row.help});
   }
   return out;
@@ -132,21 +135,75 @@ void RequestBuilder::set_text(const std::string& field, const std::string& table
   if (table_name == "steps") request.steps = scratch.steps;
 }
 
-void RequestBuilder::set_image(const std::string& field, const std::string& table_name, std::string bytes) {
+void RequestBuilder::check_image(const std::string& field, std::string_view bytes) const {
   if (bytes.size() > kMaxImageBytes)
     refuse(field, concat(bytes.size(), " bytes, at most ", kMaxImageBytes, " are accepted for a picture"));
   if (!looks_like_image(bytes)) refuse(field, "expected a PNG, JPEG or WebP picture");
+}
+
+void RequestBuilder::set_image(const std::string& field, const std::string& table_name, std::string bytes) {
+  check_image(field, bytes);
   std::erase_if(request.files, [&](const Attachment& file) { return file.option == table_name; });
   request.files.push_back({table_name, std::move(bytes)});
 }
 
-void RequestBuilder::set_base64(const std::string& field, const std::string& table_name,
-                                std::string_view text) {
+std::string RequestBuilder::decode_image(const std::string& field, std::string_view text) const {
   if (text.starts_with("http://") || text.starts_with("https://"))
     refuse(field, "expected base64 or a data URL: this server fetches nothing from other addresses");
   auto bytes = decode_data_url(text);
   if (!bytes) refuse(field, "expected a picture in base64");
-  set_image(field, table_name, std::move(*bytes));
+  check_image(field, *bytes);
+  return std::move(*bytes);
+}
+
+void RequestBuilder::set_base64(const std::string& field, const std::string& table_name,
+                                std::string_view text) {
+  set_image(field, table_name, decode_image(field, text));
+}
+
+// Options that come several times belong together by their order, so each ControlNet has all of them.
+void RequestBuilder::add_control(const std::string& field, const std::string& name, std::string image,
+                                 const std::vector<std::pair<std::string, std::string>>& options) {
+  const auto count =
+      std::ranges::count_if(request.options, [](const auto& option) { return option.first == "control"; });
+  if (static_cast<size_t>(count) >= kMaxControls)
+    refuse(field, concat("at most ", kMaxControls, " ControlNets"));
+  check_image(field + ".image", image);
+  std::vector<std::pair<std::string, std::string>> all = {
+      {"control-strength", "1"},    {"control-start", "0"},     {"control-end", "1"},
+      {"control-mode", "balanced"}, {"control-resize", "crop"}, {"control-preprocess", "none"}};
+  for (auto& [option, value] : all)
+    for (const auto& [given, text] : options)
+      if (given == option) value = text;
+  const std::string path = catalog_.find_control(name, field + ".model").path.string();
+  for (const auto& [option, value] : all)
+    set_text(field + option.substr(7).replace(0, 1, "."), option, value);
+  request.options.emplace_back("control", path);
+  request.files.push_back({"control-image", std::move(image)});
+}
+
+void RequestBuilder::add_controls(const std::string& field, const json& list) {
+  if (!list.is_array()) refuse(field, "expected a list of {\"model\", \"image\", ...}");
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string place = concat(field, "[", i, "]");
+    const json& one = list[i];
+    if (!one.is_object() || !one.contains("model") || !one.contains("image"))
+      refuse(place, "expected {\"model\": ..., \"image\": ...}");
+    std::vector<std::pair<std::string, std::string>> options;
+    for (const auto& [key, value] : one.items()) {
+      const std::string name = concat(place, ".", key);
+      if (key == "strength" || key == "start" || key == "end") {
+        number(name, value);
+        options.emplace_back("control-" + key, number_text(value));
+      } else if (key == "mode" || key == "resize" || key == "preprocess") {
+        options.emplace_back("control-" + key, text(name, value));
+      } else if (key != "model" && key != "image") {
+        refuse(name, "unknown field");
+      }
+    }
+    add_control(place, text(place + ".model", one["model"]),
+                decode_image(place + ".image", text(place + ".image", one["image"])), options);
+  }
 }
 
 void RequestBuilder::add_loras(const std::string& field, const json& list) {
@@ -182,6 +239,7 @@ void RequestBuilder::set(const std::string& field, const KnownOption& option, co
     case OptionType::kFlag: set_text(field, option.table, flag(field, value) ? "true" : "false"); return;
     case OptionType::kImage: set_base64(field, option.table, text(field, value)); return;
     case OptionType::kLoraList: add_loras(field, value); return;
+    case OptionType::kControlList: add_controls(field, value); return;
     case OptionType::kNumberList: {
       if (!value.is_array() || value.empty()) refuse(field, "expected a list of numbers");
       std::string list;

@@ -13,7 +13,17 @@
 namespace rocm_sd::server {
 
 // How an option of the table appears in JSON.
-enum class OptionType { kText, kInteger, kNumber, kFlag, kImage, kNumberList, kLoraList, kRefused };
+enum class OptionType {
+  kText,
+  kInteger,
+  kNumber,
+  kFlag,
+  kImage,
+  kNumberList,
+  kLoraList,
+  kControlList,
+  kRefused
+};
 
 struct KnownOption {
   std::string name;   // "cfg_scale"
@@ -37,6 +47,8 @@ class RequestBuilder {
   void set_text(const std::string& field, const std::string& table_name, const std::string& value);
   void set_image(const std::string& field, const std::string& table_name, std::string bytes);
   void set_base64(const std::string& field, const std::string& table_name, std::string_view text);
+  // The bytes of a picture in base64 or a data URL.
+  std::string decode_image(const std::string& field, std::string_view text) const;
   [[noreturn]] void refuse(const std::string& field, const std::string& message) const;
 
   int64_t integer(const std::string& field, const nlohmann::json& value, int64_t least, int64_t most) const;
@@ -46,11 +58,17 @@ class RequestBuilder {
 
   JobRequest request;  // model, rounds, format and quality are set directly
 
+  // Adds a ControlNet by its name. image: of a file; options: of the table, without the model and the image.
+  void add_control(const std::string& field, const std::string& name, std::string image,
+                   const std::vector<std::pair<std::string, std::string>>& options);
+
   // The whole: sizes and counts within the limits, sampler and schedule known, LoRAs of the prompt known.
   JobRequest finish();
 
  private:
   void add_loras(const std::string& field, const nlohmann::json& list);
+  void add_controls(const std::string& field, const nlohmann::json& list);
+  void check_image(const std::string& field, std::string_view bytes) const;
 
   const Catalog& catalog_;
   const DrawLimits& limits_;

@@ -55,6 +55,20 @@ json option_schema(const KnownOption& option, const DrawLimits& limits) {
                         {"required", {"name"}},
                         {"additionalProperties", false}});
       break;
+    case OptionType::kControlList:
+      schema = list_of({{"type", "object"},
+                        {"properties",
+                         {{"model", text()},
+                          {"image", {{"type", "string"}, {"format", "byte"}}},
+                          {"strength", number()},
+                          {"start", number()},
+                          {"end", number()},
+                          {"mode", text()},
+                          {"resize", text()},
+                          {"preprocess", text()}}},
+                        {"required", {"model", "image"}},
+                        {"additionalProperties", false}});
+      break;
     default: schema = text();
   }
   schema["description"] = option.help;
@@ -236,6 +250,9 @@ void add_web_ui_paths(OpenApiPaths& paths) {
       .takes("WebUiPicture")
       .answers(200, "WebUiPngInfo")
       .fails({422});
+  for (const char* what : {"version", "model_list", "module_list"})
+    paths.get(std::string("/controlnet/") + what, "What the ControlNet extension tells")
+        .answers(200, "Object");
   for (const char* what : {"refresh-checkpoints", "refresh-loras"})
     paths.post(std::string("/sdapi/v1/") + what, "Nothing: lists are always fresh").answers(200, "Nothing");
 }

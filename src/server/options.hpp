@@ -35,7 +35,8 @@ using LoadPairs = std::vector<std::pair<std::string, std::string>>;  // options 
 struct ServerOptions {
   std::vector<std::string> models;  // files and folders; the first is loaded at once
   std::string models_folder;        // more of them: every .safetensors file and Diffusers folder in it
-  std::string lora_folder;
+  std::string lora_folder, embedding_folder;
+  std::string control_folder;        // ControlNets
   std::vector<std::string> devices;  // one worker each; empty: "auto"
   LoadPairs load;                    // "dtype", "weights", "vram-budget", ... for every model
   int threads = 0;                   // CPU threads of each worker; 0: all cores

@@ -76,7 +76,8 @@ class Server {
  public:
   explicit Server(const ServerOptions& options)
       : options_(options),
-        catalog_(options.models, options.models_folder, options.lora_folder),
+        catalog_(options.models, {options.models_folder, options.lora_folder, options.embedding_folder,
+                                  options.control_folder}),
         jobs_(options.jobs),
         context_{options_, catalog_, jobs_, workers_, {}, {}, {}},
         http_(options.address, options.port, options.http, callbacks()) {
@@ -99,6 +100,7 @@ class Server {
     std::thread keeper([this] { keep(); });
     std::thread waiter([this, signals] { wait_for_end(signals); });
     http_.run();
+    http_.join_handlers();
     {
       const std::lock_guard lock(mutex_);
       ended_ = true;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -71,6 +72,8 @@ class WorkerSupervisor::Loop {
     LoadPairs load = o_.options_.load;
     load.emplace_back("device", o_.device_);
     if (!o_.catalog_.lora_folder().empty()) load.emplace_back("lora-dir", o_.catalog_.lora_folder());
+    if (!o_.options_.embedding_folder.empty())
+      load.emplace_back("embedding-dir", std::filesystem::canonical(o_.options_.embedding_folder).string());
     o_.change([&](WorkerStatus& s) {
       s.state = "starting";
       s.pid = process_->pid();
@@ -118,7 +121,13 @@ class WorkerSupervisor::Loop {
   void take(const json& head, std::string bytes) {
     const std::string type = head.at("type");
     alive();
-    if (type == "loading") loading_ = true;
+    if (type == "loading") {
+      loading_ = true;
+      o_.change([&](WorkerStatus& s) {
+        s.model.clear();  // the one that was in memory makes room
+        if (!job_) s.state = "loading";
+      });
+    }
     if (type == "loaded") loaded(head);
     if (type == "load_failed") load_refused_ = head.at("message");
     if (type == "idle") idle();

@@ -23,7 +23,7 @@ void check(bool ok) {
 }
 
 const Catalog& catalog() {
-  static const Catalog models({ROCM_SD_SOURCE_DIR "/models/demo"}, "", "");
+  static const Catalog models({ROCM_SD_SOURCE_DIR "/models/demo"}, {});
   return models;
 }
 

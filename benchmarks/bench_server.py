@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""What a request to `rocm-sd serve` costs beside the same image on the command line: one client, one image at a time.
+
+Both draw the same prompt with the same options, in turns of --turn images; the first image of each turn is left out. A time of the
+command line lies between two file names that `generate --repeat` prints, one of the server between a request and its whole answer.
+Prints a table with medians and the least times, which other load on the machine disturbs less; --json writes all times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def start_server(program: str, args: argparse.Namespace) -> tuple[subprocess.Popen, str]:
+    server = subprocess.Popen([program, "serve", "--model", args.model, "--device", args.device, "--port", "0", "--no-page"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    url = server.stdout.readline().strip().rstrip("/")
+    while True:
+        try:
+            urllib.request.urlopen(url + "/ready", timeout=10)
+            return server, url
+        except OSError:
+            time.sleep(0.1)
+
+
+def ask(url: str, body: dict) -> bytes:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=600) as response:
+        return response.read()
+
+
+def own_api(url: str, args: argparse.Namespace, seed: int) -> float:
+    """Submits, waits for the events' end, fetches the file."""
+    begin = time.perf_counter()
+    job = json.loads(ask(url + "/v1/jobs", {"prompt": args.prompt, "steps": args.steps, "seed": seed}))
+    with urllib.request.urlopen(f"{url}/v1/jobs/{job['id']}/events", timeout=600) as events:
+        events.read()
+    with urllib.request.urlopen(f"{url}/v1/jobs/{job['id']}/images/0", timeout=60) as image:
+        image.read()
+    return time.perf_counter() - begin
+
+
+def web_ui(url: str, args: argparse.Namespace, seed: int) -> float:
+    begin = time.perf_counter()
+    ask(url + "/sdapi/v1/txt2img", {"prompt": args.prompt, "steps": args.steps, "seed": seed})
+    return time.perf_counter() - begin
+
+
+def command_line(program: str, args: argparse.Namespace, seed: int) -> list[float]:
+    with tempfile.TemporaryDirectory() as folder:
+        run = subprocess.Popen([program, "generate", "--model", args.model, "--device", args.device, "-p", args.prompt, "--steps",
+                                str(args.steps), "--seed", str(seed), "--repeat", str(args.turn + 1), "-q", "-o", f"{folder}/{{index}}.png"],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        times = [time.perf_counter() for _ in run.stdout]
+        if run.wait() != 0:
+            raise SystemExit("bench_server: generate failed")
+    return [b - a for a, b in zip(times, times[1:])]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "cpu")
+    parser.add_argument("--model", default=str(REPOSITORY / "models" / "demo"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--prompt", default="a red apple on a white background")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--turn", type=int, default=20, help="images of each kind in a turn")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    program = str(args.build / "apps" / "cli" / "rocm-sd")
+    times: dict[str, list[float]] = {"command line": [], "/v1/jobs": [], "/sdapi/v1/txt2img": []}
+    server, url = start_server(program, args)
+    try:
+        for turn in range(args.turns):
+            times["command line"] += command_line(program, args, turn * 1000)
+            for name, draw in (("/v1/jobs", own_api), ("/sdapi/v1/txt2img", web_ui)):
+                draw(url, args, 1)
+                times[name] += [draw(url, args, turn * 1000 + i) for i in range(args.turn)]
+    finally:
+        server.terminate()
+        server.wait()
+    base = statistics.median(times["command line"]), min(times["command line"])
+    print("| | median | to the command line | least | to the command line |\n|---|---|---|---|---|")
+    for name, all_times in times.items():
+        middle, least = statistics.median(all_times), min(all_times)
+        print(f"| {name} | {1e3 * middle:.1f} ms | {middle / base[0]:.3f} | {1e3 * least:.1f} ms | {least / base[1]:.3f} |")
+    if args.json:
+        args.json.write_text(json.dumps(times))
+
+
+if __name__ == "__main__":
+    main()
