@@ -161,8 +161,7 @@ void Pipeline::State::prepare_unet(const ResolvedRequest& r, const TextStates& s
   unet->set_schedule(timesteps, profiler.get(), cancel);
 }
 
-SamplerHooks Pipeline::State::sampler_hooks(const ResolvedRequest& r, const Callbacks& callbacks,
-                                            Clock::time_point begin) {
+SamplerHooks Pipeline::State::sampler_hooks(const Callbacks& callbacks, Clock::time_point begin) {
   SamplerHooks hooks;
   hooks.on_step = [this, &callbacks, begin,
                    pace = std::make_shared<Pace>(*components.device)](const StepReport& report) {
@@ -276,7 +275,7 @@ std::vector<float> Pipeline::State::run_steps(const ResolvedRequest& r, const Te
                                     .without_negative = unguided_calls(r),
                                     .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
-  SamplerHooks hooks = sampler_hooks(r, callbacks, begin);
+  SamplerHooks hooks = sampler_hooks(callbacks, begin);
   const auto& sampled = r.sampling.schedule;
   unet->set_progress(
       0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));

@@ -142,7 +142,7 @@ struct Pipeline::State {
   std::vector<float> run_steps(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
                                const Callbacks& callbacks);
   Image decode(const ResolvedRequest& r, const std::vector<float>& latents, const CancelCheck* cancel);
-  SamplerHooks sampler_hooks(const ResolvedRequest& r, const Callbacks& callbacks, Clock::time_point begin);
+  SamplerHooks sampler_hooks(const Callbacks& callbacks, Clock::time_point begin);
   void keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask, const Tensor& clean,
                      const std::vector<float>& start);
 
