@@ -98,10 +98,8 @@ std::vector<std::vector<float>> Pipeline::State::extra_channels(const ResolvedRe
     // section 3.2.1).
     const double scale = components.vae ? components.vae->config().scaling_factor
                                         : components.tiny_vae->config().scaling_factor;
-    const double shift =
-        components.vae ? components.vae->config().shift_factor : components.tiny_vae->config().shift_factor;
     std::vector<float> raw = init.latents;
-    for (float& v : raw) v = static_cast<float>(v / scale + shift);
+    for (float& v : raw) v = static_cast<float>(v / scale);
     return {std::vector<float>(raw.size(), 0.0f), raw, raw};
   }
   std::vector<float> channels;

@@ -73,6 +73,7 @@ void Pipeline::State::use_loras(const GenerateRequest& request) {
   const Clock::time_point begin = Clock::now();
   std::vector<ActiveAdapter> wanted = adapters.open(requested_loras(request), *components.checkpoint);
   if (wanted == components.adapters && !weights_unsure) return;
+  refused = false;  // what a plan said of an earlier request
   with_savings([&] { merge_adapters(wanted); });
   components.device->synchronize();
   log().debug("loras: {} at work, opened and merged in {:.3f} s, {:.1f} MB of weights kept as they were",

@@ -94,7 +94,7 @@ VaeStage::Decoded VaeStage::decode(const std::vector<float>& latents, Profiler* 
     for (size_t i = 0; i < values.size(); ++i) {
       const size_t c = i % kLatentChannels;
       values[i] = static_cast<float>(values[i] * config.latents_std[c] +
-                                     (config.latents_mean[c] - config.shift_factor) * config.scaling_factor);
+                                     config.latents_mean[c] * config.scaling_factor);
     }
   }
   upload(device, latents_, values.data(), latents_.numel());
@@ -123,7 +123,7 @@ VaeStage::Encoded VaeStage::encode(const std::vector<float>& pixels, Profiler* p
   for (size_t begin = 0; begin < values.size(); begin += 2 * kLatentChannels)
     for (size_t c = 0; c < kLatentChannels; ++c) {
       const bool centred = !config.latents_std.empty();
-      const auto shift = static_cast<float>(centred ? config.latents_mean[c] : config.shift_factor);
+      const auto shift = static_cast<float>(centred ? config.latents_mean[c] : 0);
       const auto scale = static_cast<float>(config.scaling_factor / (centred ? config.latents_std[c] : 1.0));
       const float log_variance =
           std::clamp(values[begin + kLatentChannels + c], kLeastLogVariance, kMostLogVariance);

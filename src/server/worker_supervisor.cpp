@@ -121,7 +121,13 @@ class WorkerSupervisor::Loop {
   void take(const json& head, std::string bytes) {
     const std::string type = head.at("type");
     alive();
-    if (type == "loading") loading_ = true;
+    if (type == "loading") {
+      loading_ = true;
+      o_.change([&](WorkerStatus& s) {
+        s.model.clear();  // the one that was in memory makes room
+        if (!job_) s.state = "loading";
+      });
+    }
     if (type == "loaded") loaded(head);
     if (type == "load_failed") load_refused_ = head.at("message");
     if (type == "idle") idle();

@@ -95,7 +95,7 @@ const EmbeddingMatrix& EmbeddingFile::of_encoder(Component encoder, int64_t widt
                       "trained on another base model?");
   require<ShapeError>(!is_sdxl() || sdxl, name, ": clip_l [", first_.vectors, ",", first_.width,
                       "] and clip_g: trained on SDXL; this model has one text encoder, of width ", width);
-  const EmbeddingMatrix& out = encoder == Component::kTextEncoder2 ? *clip_g_ : first_;
+  const EmbeddingMatrix& out = encoder == Component::kTextEncoder2 && clip_g_ ? *clip_g_ : first_;
   require<ShapeError>(out.width == width, name, ": ", printable(out.key), " [", out.vectors, ",", out.width,
                       "]: this model's ", component_name(encoder), " takes vectors of ", width,
                       " numbers; was it trained on another base model?");

@@ -218,3 +218,24 @@ def test_perturbed_attention_as_diffusers(rocm_sd, tiny_model, tmp_path, kind, s
 def test_perturbed_attention_needs_a_layer_to_perturb(rocm_sd, tiny_model, tmp_path):
     done = ours(rocm_sd, tiny_model("sd15"), tmp_path / "x.png", "a AND b", "", "--pag-scale", 2, code=2)
     assert "pag-scale: not with AND" in done.stderr
+
+
+def test_parts_without_the_negative_prompt(rocm_sd, tiny_model, tmp_path):
+    """Where guidance is left out, parts joined by AND are weighed against the first of them, at a scale of 1 (A1111's rule)."""
+    model = with_scheduler(tiny_model("sd15"), tmp_path / "model", "euler")
+    pipeline = load(model)
+    states = [encoded(pipeline, text, "blurry") for text in ("a red cat", " a big house")]
+    text = torch.cat([state["prompt_embeds"] for state in states])
+    scheduler = diffusers.EulerDiscreteScheduler.from_config(pipeline.scheduler.config)
+    scheduler.set_timesteps(STEPS)
+    x = torch.randn(1, 4, SIZE // 8, SIZE // 8, generator=torch.Generator().manual_seed(SEED)) * scheduler.init_noise_sigma
+    with torch.no_grad():
+        for t in scheduler.timesteps:
+            a, b = pipeline.unet(scheduler.scale_model_input(x, t).repeat(2, 1, 1, 1), t, encoder_hidden_states=text).sample.chunk(2)
+            x = scheduler.step(a + 40 * (b - a), t, x).prev_sample
+        image = pipeline.vae.decode(x / pipeline.vae.config.scaling_factor).sample
+    want = np.rint((image[0] / 2 + 0.5).clamp(0, 1).permute(1, 2, 0).numpy() * 255).astype(np.uint8)
+    ours(rocm_sd, model, tmp_path / "a.png", "a red cat AND a big house :40", "blurry", "--guidance-end", 0)
+    assert psnr(read_picture(tmp_path / "a.png"), want) >= 60
+    ours(rocm_sd, model, tmp_path / "one.png", "a red cat", "blurry", "--guidance-end", 0)
+    assert psnr(read_picture(tmp_path / "one.png"), want) < 50

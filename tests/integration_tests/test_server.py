@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import os
+import shutil
 import signal
 import socket
 import time
@@ -363,3 +364,16 @@ def test_two_models_and_two_workers(rocm_sd, demo, tiny_model):
         assert [f"Model: {job['model']}" in job["images"][0]["parameters"] for job in done] == [True] * 4
         names = [model["name"] for model in server.get("/v1/capabilities").json()["models"]]
         assert names == [demo.name, other.name]
+
+
+def test_a_model_that_cannot_be_loaded_fails_its_job(rocm_sd, demo, tmp_path):
+    """Found whole when the server starts, gone when it is asked for."""
+    other = tmp_path / "other"
+    shutil.copytree(demo, other)
+    with Server(rocm_sd.path, "--model", demo, "--model", other) as server:
+        shutil.rmtree(other / "unet")
+        job = server.wait(server.submit(prompt="a cat", steps=2, model="other"))
+        assert job["state"] == "failed" and job["error"]["type"] == "invalid_file" and "unet" in job["error"]["message"]
+        assert server.worker()["model"] is None and server.get("/ready").status_code == 503
+        assert server.draw(prompt="a cat", steps=2)["model"] == "demo"  # the same worker goes on
+        assert server.worker()["restarts"] == 0 and server.get("/ready").status_code == 200
