@@ -25,6 +25,7 @@ GROUPS = {
     "dpmpp": ["dpmpp_2s_a", "dpmpp_2s", "dpmpp_2m", "dpmpp_2m_v2", "dpmpp_sde", "dpmpp_2m_sde", "dpmpp_2m_sde_heun",
               "dpmpp_3m_sde", "dpmpp_2s_sde", "dpm_fast"],
     "others": ["restart", "res_multistep", "ipndm", "ipndm_v", "deis", "uni_pc", "uni_pc_bh2", "sa_solver", "lcm", "tcd"],
+    "cfg_pp": ["euler_cfg_pp", "euler_a_cfg_pp", "dpmpp_2m_cfg_pp"],
 }
 # dB between medians of few seeds of pictures that are disturbed alike: one picture in ten turns into another one.
 MARGIN = 8

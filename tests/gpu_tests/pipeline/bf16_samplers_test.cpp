@@ -83,7 +83,9 @@ TEST(Bf16AsWideModelsCompute, LosesNoMoreThanOnTheCpu) {
     ++drawn;
   }
   fmt::print("{:20} GPU {:.1f} dB, CPU {:.1f} dB\n", "mean", gpu_sum / drawn, cpu_sum / drawn);
-  if (drawn > 1) EXPECT_GE(gpu_sum / drawn, cpu_sum / drawn - kMeanMargin);
+  if (drawn > 1) {
+    EXPECT_GE(gpu_sum / drawn, cpu_sum / drawn - kMeanMargin);
+  }
 }
 
 // The demo folder with a random UNet of 320 channels in place of its own.
