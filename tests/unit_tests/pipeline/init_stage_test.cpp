@@ -2,6 +2,7 @@
 // guidance.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -50,7 +51,10 @@ TEST(GuidanceEmbedding, IsDiffusers) {
 
 class LatentsFile : public ::testing::Test {
  protected:
-  LatentsFile() : path_(std::filesystem::temp_directory_path() / "rocm-sd-latents-test.safetensors") {}
+  // Its own in each process: tests run side by side.
+  LatentsFile()
+      : path_(std::filesystem::temp_directory_path() /
+              concat("rocm-sd-latents-test-", getpid(), ".safetensors")) {}
   ~LatentsFile() override { std::filesystem::remove(path_); }
   std::string refusal() const {
     try {
