@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "base/error.hpp"
+
 namespace rocm_sd {
 namespace {
 
@@ -39,6 +41,12 @@ std::string nearest_name(std::string_view wanted, std::span<const std::string> n
     }
   }
   return best;
+}
+
+std::string listed_names(std::span<const std::string> names, size_t most) {
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), most); ++i) out += concat(i ? ", " : "", printable(names[i]));
+  return names.size() > most ? concat(out, " and ", names.size() - most, " more") : out;
 }
 
 }  // namespace rocm_sd

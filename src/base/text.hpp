@@ -10,4 +10,7 @@ namespace rocm_sd {
 // The name with the smallest edit distance (Levenshtein), upper and lower case alike; "" for no names.
 std::string nearest_name(std::string_view wanted, std::span<const std::string> names);
 
+// "a, b and 3 more": the first `most` of them, made printable (error.hpp), and how many there are besides.
+std::string listed_names(std::span<const std::string> names, size_t most);
+
 }  // namespace rocm_sd

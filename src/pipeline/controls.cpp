@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/text.hpp"
 #include "models/store_source.hpp"
 #include "weights/controlnet_weights.hpp"
 #include "weights/file_hash.hpp"
@@ -16,14 +17,6 @@ namespace {
 
 constexpr size_t kNamed = 12;                    // tensors that a message names; the rest are counted
 constexpr int64_t kLookedAt = int64_t{1} << 20;  // elements of a tensor whose values are looked at beforehand
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kNamed); ++i)
-    out += concat(i ? ", " : "", printable(names[i]));
-  if (names.size() > kNamed) out += concat(" and ", names.size() - kNamed, " more");
-  return out;
-}
 
 // Every tensor of the model is there, of the right shape, and no other is.
 void require_complete(const WeightStore& store, const ControlNet& model) {
@@ -38,10 +31,10 @@ void require_complete(const WeightStore& store, const ControlNet& model) {
     if (!wanted.contains(name)) extra.push_back(tensor.file_name());
   require<FormatError>(missing.empty(), store.title(), ": ", missing.size(), " of ", parts.size(),
                        " expected tensors ", missing.size() == 1 ? "is" : "are",
-                       " missing: ", listed(missing));
+                       " missing: ", listed_names(missing, kNamed));
   require<FormatError>(extra.empty(), store.title(), ": ", extra.size(),
                        extra.size() == 1 ? " tensor has" : " tensors have",
-                       " no place in a ControlNet: ", listed(extra));
+                       " no place in a ControlNet: ", listed_names(extra, kNamed));
   for (const ParameterSlot::Part& part : parts) store.check(part.name, part.shape);
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/json.hpp"
+#include "base/text.hpp"
 #include "weights/adapter_check.hpp"
 #include "weights/adapter_keys.hpp"
 #include "weights/file_hash.hpp"
@@ -97,13 +98,6 @@ std::string base_model_of(const Metadata& metadata) {
   return "";
 }
 
-std::string list_keys(const std::vector<std::string>& keys) {
-  std::string names;
-  for (size_t i = 0; i < std::min(keys.size(), kNamedKeys); ++i)
-    names += concat(i ? ", " : "", printable(keys[i]));
-  return keys.size() > kNamedKeys ? concat(names, ", and ", keys.size() - kNamedKeys, " more") : names;
-}
-
 // A flag, which tools store as a bool, an integer or a float.
 bool flag(const WeightStore& tensors, const std::string& name) {
   const TensorEntry& entry = *tensors.at(name).ref.entry;
@@ -146,7 +140,8 @@ void check_keys(const Grouped& grouped, const AdapterTargets& targets, const Ten
   }
   const std::string base = base_model_of(tensors.metadata());
   require<FormatError>(strange.empty(), what, ": ", strange.size(), " of ", tensors.tensors().size(),
-                       " tensors belong to no layer of this ", model_kind, " model: ", list_keys(strange),
+                       " tensors belong to no layer of this ", model_kind,
+                       " model: ", listed_names(strange, kNamedKeys),
                        base.empty() ? "" : concat("; the file says that it is for ", printable(base, 60)));
 }
 

@@ -6,6 +6,7 @@
 #include "base/file.hpp"
 #include "base/format.hpp"
 #include "base/json.hpp"
+#include "base/text.hpp"
 #include "weights/derive_unet.hpp"
 #include "weights/diffusers_folder.hpp"
 #include "weights/layout.hpp"
@@ -65,14 +66,6 @@ class LdmControlNames {
   int last_hint_ = 0;
 };
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kNamed); ++i)
-    out += concat(i ? ", " : "", printable(names[i]));
-  if (names.size() > kNamed) out += concat(" and ", names.size() - kNamed, " more");
-  return out;
-}
-
 WeightStore store_of(const TensorSet& tensors) {
   const std::string what = printable_path(tensors.path());
   const auto place = place_of(tensors);
@@ -86,7 +79,7 @@ WeightStore store_of(const TensorSet& tensors) {
   std::optional<LdmControlNames> ldm;
   if (place->ldm) ldm.emplace(named);
   if (ldm)
-    require<FormatError>(ldm->gaps().empty(), what, ": no tensor of ", listed(ldm->gaps()),
+    require<FormatError>(ldm->gaps().empty(), what, ": no tensor of ", listed_names(ldm->gaps(), kNamed),
                          ", though blocks of higher numbers are there");
   WeightMap weights;
   std::vector<std::string> unknown;
@@ -102,7 +95,7 @@ WeightStore store_of(const TensorSet& tensors) {
   }
   require<FormatError>(unknown.empty(), what, ": ", unknown.size(),
                        unknown.size() == 1 ? " tensor has" : " tensors have",
-                       " no place in a ControlNet: ", listed(unknown));
+                       " no place in a ControlNet: ", listed_names(unknown, kNamed));
   return {Component::kUnet, concat("controlnet of ", what), tensors.files(), std::move(weights)};
 }
 
