@@ -58,10 +58,10 @@ inline GpuTraits nominal_traits(const std::string& arch) {
   traits.lanes = traits.family == GpuFamily::kCdna3 ? 64 : 32;
   const std::map<std::string, int> compute_units = {{"gfx1100", 48}, {"gfx1201", 32}, {"gfx942", 304},
                                                     {"gfx90a", 110}, {"sm_80", 108},  {"sm_90", 132}};
-  traits.multiprocessors = compute_units.at(arch);
+  traits.compute_units = compute_units.at(arch);
   traits.lds_per_group = arch == "sm_90" ? 232448 : arch == "sm_80" ? 166912 : 65536;
   traits.l2_bytes = 32 << 20;
-  traits.copy_engine = arch == "sm_90";
+  traits.tma = arch == "sm_90";
   traits.cluster = arch == "sm_90" ? 8 : 1;
   return traits;
 }
