@@ -25,7 +25,7 @@ struct WarpgroupRows {
   static constexpr uint64_t kNextRows = 16 * 128 >> 4;  // added to it: 16 rows further along k
 
   // The thread's warpgroup, a number that the compiler sees is the wave's.
-  static ROCM_SD_DEVICE int team() { return __shfl_sync(~0u, Nvidia::thread() / 128, 0); }
+  static ROCM_SD_DEVICE int consumer() { return __shfl_sync(~0u, Nvidia::thread() / 128, 0); }
   // x, of which the compiler knows nothing before here: it cannot compute ahead from it.
   static ROCM_SD_DEVICE int unknown(int x) {
     asm volatile("" : "+r"(x)::"memory");
