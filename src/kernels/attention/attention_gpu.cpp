@@ -131,19 +131,19 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
   GpuGrid grid{static_cast<uint32_t>(plan.tiles), static_cast<uint32_t>(p.batch * p.heads),
                static_cast<uint32_t>(plan.splits)};
   const auto launch = [&](const auto& arguments) {
-    launch_kernel(
-        ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()), *device.find_kernel(plan.kernel.name), grid,
-        static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
-        traits.family == GpuFamily::kNvidia ? static_cast<uint32_t>(plan.kernel.lds_bytes) : 0, arguments);
+    launch_kernel(ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()),
+                  *device.find_kernel(plan.kernel.name), grid,
+                  static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
+                  kernel_tables(traits).dynamic_lds(plan.kernel.lds_bytes), arguments);
   };
-  if (plan.kernel.tma) {
+  if (plan.kernel.algorithm == FlashAlgorithm::kTma) {
     FlashTmaParams<uint16_t> tma{{}, {}, params};
     if (p.k.data) {  // not while planning
       device.map_boxes(&tma.k, boxes_of(p, p.k, plan.kernel.keys));
       device.map_boxes(&tma.v, boxes_of(p, p.v, plan.kernel.keys));
     }
     launch(tma);
-  } else if (plan.kernel.once) {
+  } else if (plan.kernel.algorithm == FlashAlgorithm::kSingleTileKv) {
     const int64_t tiles = plan.tiles * p.batch * p.heads;
     grid = {.x = static_cast<uint32_t>((tiles + plan.run_tiles - 1) / plan.run_tiles),
             .early = p.pdl_keys_ready};

@@ -68,7 +68,7 @@ class ScalarGpu final : public GpuDevice {
   void add_config(const std::string& type) {
     constexpr TileShape kOne{kShape.block_m, kShape.block_n, kShape.block_k, 1, 1, 2};
     using Cfg = ProductCfg<T, kOne>;
-    add("conv_" + type + "_" + ConvConfig{kShape, 1}.suffix(), [](const void* params, int x, int y, int z) {
+    add("conv_" + type + "_" + describe(GemmConfig{kShape, 1}), [](const void* params, int x, int y, int z) {
       std::vector<Vec8<Half>> lds((Cfg::kLdsBytes + 15) / 16);
       conv_body<Scalar, Cfg>(*static_cast<const ConvParams<T>*>(params), x, y, z,
                              reinterpret_cast<char*>(lds.data()));
@@ -149,7 +149,7 @@ TEST_P(Conv2dGpuTest, EveryConfigurationMatchesTheReference) {
     TestExec host;
     const ConvWeight reference = operands.conv_weight(gpu, c), w = operands.conv_weight(gpu, c);
     const Tensor want = reference_conv2d(host.ex, operands.x, reference, args);
-    for (const ConvConfig& config : conv_configs_of(gpu.traits(), dtype))
+    for (const GemmConfig& config : conv_configs_of(gpu.traits(), dtype))
       for (const int splits : {1, 3}) {
         Arena arena(gpu);
         Exec ex(arena);
