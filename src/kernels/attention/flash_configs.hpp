@@ -11,7 +11,7 @@ struct FlashConfig {
   int queries_in_lds;           // 1 where registers are too short for them
 };
 
-// Heads too wide for a wave: flash_wide.hpp.
+// Heads too wide for a wave: flash_large_d.hpp.
 struct FlashWideConfig {
   int head_dim, queries, keys;  // queries and keys of a workgroup's tile
   int waves_q, waves_k;         // the waves' rectangle of its scores

@@ -4,7 +4,7 @@
 
 #include "composable_kernels/arch/target.hpp"
 #include "composable_kernels/fused/flash_attention.hpp"
-#include "composable_kernels/fused/flash_wide.hpp"
+#include "composable_kernels/fused/flash_large_d.hpp"
 #include "kernels/attention/flash_configs.hpp"
 
 namespace rocm_sd {
@@ -15,7 +15,9 @@ struct FlashCfg {
   using T = Storage;
   static constexpr int kDim = kHeadDim, kQueryAtoms = kWaveQueries / 16, kKeys = kTileKeys;
   static constexpr int kWaves = kWaveCount, kStages = kStageCount;
-  static constexpr bool kGeneral = kAnyMask, kTransposed = !GpuArch::kAsyncCopies, kQueriesInLds = kInLds;
+  using Pipeline = PipelineOf<GpuArch>;
+  static constexpr bool kGeneral = kAnyMask, kTransposed = Pipeline::kTransposesValues,
+                        kQueriesInLds = kInLds;
   static constexpr FlashConfig kRow = {kHeadDim,    kWaveQueries, kTileKeys, kWaveCount,
                                        kStageCount, kGroups,      kInLds};
   static constexpr int kLdsOfLauncher = flash_lds_elements(kRow, kTransposed, flash_row_pad(GpuArch::lanes));
@@ -28,7 +30,8 @@ struct FlashWideCfg {
   static constexpr int kDim = kHeadDim, kQueries = kTileQueries, kKeys = kTileKeys;
   static constexpr int kWavesQ = kWavesOfQ, kWavesK = kWavesOfK, kStages = kStageCount;
   static constexpr int kChunkDim = kPieceDim, kChunkKeys = kPieceKeys;
-  static constexpr bool kTransposed = !GpuArch::kAsyncCopies;
+  using Pipeline = PipelineOf<GpuArch>;
+  static constexpr bool kTransposed = Pipeline::kTransposesValues;
   static constexpr FlashWideConfig kRow = {kHeadDim,  kTileQueries, kTileKeys,  kWavesOfQ,
                                            kWavesOfK, kPieceDim,    kPieceKeys, kStageCount};
   static constexpr int kLdsOfLauncher =
@@ -63,7 +66,7 @@ ROCM_SD_DEVICE void flash_kernel(const FlashParams<typename Cfg::T>& p) {
       flash_wide_##type##_d##dim##_q##queries##_k##keys##_w##wq##x##wk##_c##cd##x##ck##_s##stages, \
       (wq) * (wk) * rocm_sd::GpuArch::lanes, 1, rocm_sd::FlashParams<rocm_sd::T>) {                \
     using Cfg = rocm_sd::FlashWideCfg<rocm_sd::T, dim, queries, keys, wq, wk, cd, ck, stages>;     \
-    rocm_sd::flash_kernel<rocm_sd::FlashWide, Cfg>(p);                                             \
+    rocm_sd::flash_kernel<rocm_sd::FlashLargeD, Cfg>(p);                                           \
   }
 #define ROCM_SD_FLASH_WIDE_F16(...) ROCM_SD_FLASH_WIDE_ENTRY(f16, Half, __VA_ARGS__)
 #define ROCM_SD_FLASH_WIDE_BF16(...) ROCM_SD_FLASH_WIDE_ENTRY(bf16, Bf16, __VA_ARGS__)

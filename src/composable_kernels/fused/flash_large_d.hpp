@@ -1,0 +1,220 @@
+// Flash attention for large head dimensions (the VAE's 512): the waves of a workgroup share the scores of its
+// queries and own slices of the channels of the output.
+// Problem   y = softmax(scale q k^T + mask) v for each head; 16-bit in and out
+// Mapping   grid (query tiles, batch * heads, splits of the keys). kWavesQ x kWavesK waves compute
+//           S^T = K Q^T by rectangles, agree on the maxima and put P into LDS; then each wave multiplies
+//           its kDim / waves rows of V^T by all of P^T
+// Traffic   q and y once, k and v once per query tile (from L2), through kStages slots of LDS that hold
+//           in turn [kKeys][kChunkDim] of K and [kChunkKeys][kDim] of V; Q stays in LDS
+// Numerics  as FlashAttention; the weights are summed before they are rounded
+// Limits    kDim % (16 waves) == 0; rows at multiples of 16 bytes
+#pragma once
+
+#include <type_traits>
+
+#include "composable_kernels/fused/flash_softmax.hpp"
+#include "composable_kernels/fused/flash_work.hpp"
+#include "composable_kernels/pipeline/policy.hpp"
+#include "composable_kernels/tile/mma.hpp"
+
+namespace rocm_sd {
+
+// Cfg: T; kDim; kQueries, kKeys (of the workgroup's tile); kWavesQ, kWavesK; kChunkDim, kChunkKeys; kStages;
+// kTransposed (values reach LDS transposed); Pipeline.
+template <class Architecture, class Cfg>
+struct FlashLargeDShape {
+  using Arch = Architecture;
+  using T = typename Cfg::T;
+  static constexpr int kWaves = Cfg::kWavesQ * Cfg::kWavesK, kThreads = kWaves * Arch::lanes;
+  static constexpr int kStages = Cfg::kStages, kPad = flash_row_pad(Arch::lanes);
+  using KeyChunk = LdsTile<T, Cfg::kKeys, Cfg::kChunkDim, RowMajor<Cfg::kChunkDim + kPad>>;
+  using ValueChunk = LdsTile<
+      T, Cfg::kChunkKeys, Cfg::kDim,
+      std::conditional_t<Cfg::kTransposed, ColumnMajor<Cfg::kChunkKeys + kPad>, RowMajor<Cfg::kDim + kPad>>>;
+};
+
+template <class Arch, class Cfg>
+struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
+  using T = typename Cfg::T;
+  using M = Atom<Arch, T>;
+  using Shape = FlashLargeDShape<Arch, Cfg>;
+  using Pipeline = typename Cfg::Pipeline;
+  using Chunks = typename Pipeline::template Chunks<Shape>;
+  static constexpr int kDim = Cfg::kDim, kQueries = Cfg::kQueries, kKeys = Cfg::kKeys;
+  static constexpr int kWavesK = Cfg::kWavesK, kWaves = Shape::kWaves, kThreads = Shape::kThreads;
+  static constexpr int kWaveQueries = kQueries / Cfg::kWavesQ, kWaveKeys = kKeys / kWavesK;  // of its scores
+  static constexpr int kWaveDim = kDim / kWaves;                                             // of its output
+  static_assert(kWaveQueries * Cfg::kWavesQ == kQueries && kWaveKeys * kWavesK == kKeys);
+  static_assert(kWaveDim * kWaves == kDim);
+
+  using QueryTile = LdsTile<T, kQueries, kDim, RowMajor<kDim + Shape::kPad>>;
+  using WeightTile = LdsTile<T, kQueries, kKeys, RowMajor<kKeys + Shape::kPad>>;
+  static constexpr int kWeights = QueryTile::kElements, kRing = kWeights + WeightTile::kElements;
+  static constexpr int kFolds = kRing + Chunks::kLdsElements;     // floats [kWavesK][kQueries]
+  static constexpr int kBases = kFolds + 2 * kWavesK * kQueries;  // floats [2][kQueries], by turns
+  static constexpr int kLdsElements = kBases + 4 * kQueries;
+  using Scores = RegTile<M, kWaveKeys, kWaveQueries>;
+  using WaveVec = ColVec<M, kWaveQueries>;
+  using Vec = ColVec<M, kQueries>;
+  using Work = FlashWork<T, kDim, kQueries>;
+  using Work::p, Work::first_key, Work::last_key;
+
+  T* lds;
+  int wave;
+  RegTile<M, kWaveDim, kQueries> o;
+  OnlineSoftmax<Arch, M, kWaveQueries> softmax;  // of the wave's own rectangle
+  int turn = 0;                                  // which bases are valid
+
+  ROCM_SD_DEVICE FlashLargeD(const FlashParams<T>& params, T* memory, FlashGroup at)
+      : Work(params, at), lds(memory) {
+    wave = Arch::uniform(Arch::thread() / Arch::lanes);
+    this->leave_out_the_future();
+  }
+
+  ROCM_SD_DEVICE int wave_query() const { return wave / kWavesK * kWaveQueries; }  // first of its rectangle
+  ROCM_SD_DEVICE int wave_key() const { return wave % kWavesK * kWaveKeys; }
+  ROCM_SD_DEVICE QueryTile queries_in_lds() const { return {lds}; }
+  ROCM_SD_DEVICE WeightTile weights() const { return {lds + kWeights}; }
+  ROCM_SD_DEVICE float* folds() const { return reinterpret_cast<float*>(lds + kFolds); }
+  ROCM_SD_DEVICE float* bases(int which) const {
+    return reinterpret_cast<float*>(lds + kBases) + which * kQueries;
+  }
+
+  ROCM_SD_DEVICE void load_queries() {
+    constexpr int kPart = 16;  // rows at a time, for the sake of registers
+    const auto all = this->queries();
+    for (int row = 0; row < kQueries; row += kPart) {
+      const auto part = rows_from<kPart>(queries_in_lds(), row);
+      typename Pipeline::template Copy<Arch, kThreads, kDim, std::remove_const_t<decltype(part)>> copy;
+      copy.issue(rows_from(all, row < all.rows ? row : all.rows - 1, kPart), part);
+      copy.land(part);
+    }
+    Pipeline::template commit<Arch>();
+  }
+
+  // One value per query of the wave's rectangle, for fold().
+  ROCM_SD_DEVICE void publish(const WaveVec& value) const {
+    float* const mine = folds() + wave % kWavesK * kQueries + wave_query();
+    once_per_column(value, [&](float x, int query) { mine[query] = x; });
+  }
+  // What the waves have published for the queries from `first` on, folded.
+  template <int kCount, class Fold>
+  ROCM_SD_DEVICE ColVec<M, kCount> folded(int first, const Fold& fold) const {
+    ColVec<M, kCount> value;
+    for_each_column(value, [&](float& x, int query) {
+      const float* const column = folds() + first + query;
+      x = column[0];
+      for (int w = 1; w < kWavesK; ++w) x = fold(x, column[w * kQueries]);
+    });
+    return value;
+  }
+  template <int kCount>
+  ROCM_SD_DEVICE ColVec<M, kCount> maxima(int first) const {
+    return folded<kCount>(first, [](float x, float y) { return Arch::max(x, y); });
+  }
+  // The state of all queries but for their totals.
+  ROCM_SD_DEVICE OnlineSoftmax<Arch, M, kQueries> shared_state() const {
+    OnlineSoftmax<Arch, M, kQueries> state;
+    state.clear();
+    for_each_column(state.base, [&](float& x, int query) { x = bases(turn)[query]; });
+    return state;
+  }
+
+  // After a barrier: all waves find the same new bases. Maxima are read again where they are needed again:
+  // they would cost registers.
+  ROCM_SD_DEVICE bool outgrown() const {
+    Vec most = maxima<kQueries>(0);
+    return Arch::any(shared_state().outgrown(most, 1.0f));  // alike in all waves
+  }
+  ROCM_SD_DEVICE void rebase() {
+    OnlineSoftmax<Arch, M, kQueries> state = shared_state();
+    Vec factor;
+    state.rebase(factor, maxima<kQueries>(0), 1.0f);
+    scale(o, factor);
+    once_per_column(state.base, [&](float x, int query) {
+      if (wave == 0) bases(1 - turn)[query] = x;
+    });
+    WaveVec unused;
+    softmax.rebase(unused, maxima<kWaveQueries>(wave_query()), 1.0f);
+    turn = 1 - turn;
+  }
+  // The wave's weights go to LDS.
+  ROCM_SD_DEVICE void weigh(Scores& s) {
+    if (outgrown()) rebase();
+    softmax.template exponentiate<true>(s, 1.0f);
+    store_columns(columns_from<kWaveKeys>(rows_from<kWaveQueries>(weights(), wave_query()), wave_key()), s);
+    Arch::barrier();
+  }
+
+  ROCM_SD_DEVICE void run_tile(Chunks& chunks, int first) {
+    const auto queries = rows_from<kWaveQueries>(queries_in_lds(), wave_query());
+    Scores s;
+    zero(s);
+    unrolled<Chunks::kKeyChunks>([&](int n) {  // S^T = K Q^T, some channels at a time
+      chunks.begin(first, n);
+      mma_ABt<Arch>(s, rows_from<kWaveKeys>(chunks.keys(n), wave_key()),
+                    columns_from<Cfg::kChunkDim>(queries, n * Cfg::kChunkDim));
+      if (n + 1 == Chunks::kKeyChunks) publish_maxima(s, first);
+      chunks.end(n);
+    });
+    unrolled<Chunks::kValueChunks>([&](int n) {  // O^T += V^T P^T, some keys at a time
+      const int chunk = Chunks::kKeyChunks + n;
+      chunks.begin(first, chunk);
+      if (n == 0) weigh(s);
+      mma_AtBt<Arch>(o, columns_from<kWaveDim>(chunks.values(chunk), wave * kWaveDim),
+                     columns_from<Cfg::kChunkKeys>(weights(), n * Cfg::kChunkKeys));
+      chunks.end(chunk);
+    });
+  }
+  ROCM_SD_DEVICE void publish_maxima(Scores& s, int first) const {
+    WaveVec most;
+    this->finish_scores(s, first + wave_key(), this->first_query + wave_query());
+    col_max<Arch>(most, s);
+    publish(most);
+  }
+
+  ROCM_SD_DEVICE void run_keys() {
+    if (first_key >= last_key) {  // Q must not arrive over what is written there next
+      Pipeline::template wait<Arch>();
+      return;
+    }
+    Chunks chunks(lds + kRing, this->keys(), this->values());
+    chunks.start(first_key);
+    for (int first = first_key; first < last_key; first += kKeys) run_tile(chunks, first);
+  }
+
+  // The weights' totals of all queries.
+  ROCM_SD_DEVICE Vec totals() const {
+    WaveVec mine = softmax.total;
+    Arch::barrier();  // the last maxima have been read
+    sum_lanes(mine);
+    publish(mine);
+    Arch::barrier();
+    return folded<kQueries>(0, [](float x, float y) { return x + y; });
+  }
+
+  ROCM_SD_DEVICE void write_output() {
+    Vec share = totals();
+    invert<Arch>(share);
+    scale(o, share);
+    store_columns(columns_from<kWaveDim>(queries_in_lds(), wave * kWaveDim), o);  // over Q
+    Arch::barrier();
+    store_rows<Arch, kThreads, kDim>(this->output(), queries_in_lds());
+  }
+
+  ROCM_SD_DEVICE void run() {
+    softmax.clear();
+    zero(o);
+    for (int i = Arch::thread(); i < kQueries; i += kThreads) bases(0)[i] = softmax.kHidden;
+    load_queries();
+    run_keys();
+    if (p.splits > 1) {
+      Vec total = totals();
+      this->store_partial(o, wave * kWaveDim, this->first_query, shared_state().base, total);
+    } else {
+      write_output();
+    }
+  }
+};
+
+}  // namespace rocm_sd
