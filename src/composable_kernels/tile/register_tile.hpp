@@ -6,6 +6,7 @@
 // The methods row(), column(), slot() and as_b() are those of atom.hpp.
 #pragma once
 
+#include "composable_kernels/atom.hpp"
 #include "composable_kernels/tile/lds_tile.hpp"
 
 namespace rocm_sd {
