@@ -139,7 +139,7 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
     turn = 1 - turn;
   }
   // The wave's weights go to LDS.
-  ROCM_SD_DEVICE void weigh(Scores& s) {
+  ROCM_SD_DEVICE void online_softmax(Scores& s) {
     if (outgrown()) rebase();
     softmax.template exponentiate<true>(s, 1.0f);
     store_columns(columns_from<kWaveKeys>(rows_from<kWaveQueries>(weights(), wave_query()), wave_key()), s);
@@ -160,7 +160,7 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
     unrolled<Chunks::kValueChunks>([&](int n) {  // O^T += V^T P^T, some keys at a time
       const int chunk = Chunks::kKeyChunks + n;
       chunks.begin(first, chunk);
-      if (n == 0) weigh(s);
+      if (n == 0) online_softmax(s);
       mma_AtBt<Arch>(o, columns_from<kWaveDim>(chunks.values(chunk), wave * kWaveDim),
                      columns_from<Cfg::kChunkKeys>(weights(), n * Cfg::kChunkKeys));
       chunks.end(chunk);
