@@ -5,6 +5,7 @@
     tools/report/compare_archives.py ../base/build/all-archs build/all-archs gfx1100    this one
     tools/report/compare_archives.py old/flash.gfx1100.co new/flash.gfx1100.co          two code objects or cubins
     ... --all                                                                           lists the identical kernels, too
+    ... --renamed flash_wide=flash_large_d                                              what OLD calls so (several: more of them)
 
 OLD and NEW are build folders (with lib/kernels_<target>.rsk) or code objects. A kernel is `identical` where its instructions are
 (addresses apart), `equal` where allocated registers, spills, scratch, LDS, and the numbers of instructions (of the kernel, of its main
@@ -130,14 +131,22 @@ def main() -> int:
     parser.add_argument("new", type=Path)
     parser.add_argument("targets", nargs="*")
     parser.add_argument("--all", action="store_true", help="list identical kernels, too")
+    parser.add_argument("--renamed", metavar="OLD=NEW", action="append", default=[], help="parts of kernels' names")
     args = parser.parse_args()
+
+    def renamed(kernels: dict[str, Code]) -> dict[str, Code]:
+        names = {name: name for name in kernels}
+        for before, after in (pair.split("=") for pair in args.renamed):
+            names = {name: now.replace(before, after) for name, now in names.items()}
+        return {names[name]: code for name, code in kernels.items()}
+
     if args.old.is_file():
-        return int(compare(args.new.name, object_code(args.old), object_code(args.new), args.all) > 0)
+        return int(compare(args.new.name, renamed(object_code(args.old)), object_code(args.new), args.all) > 0)
     both = [path.stem.removeprefix("kernels_") for path in sorted((args.old / "lib").glob("kernels_*.rsk"))
             if (args.new / "lib" / path.name).is_file()]
     if not both:
         raise SystemExit("compare_archives: no archive of one target is in both folders")
-    return int(sum(compare(target, archive_code(args.old, target), archive_code(args.new, target), args.all)
+    return int(sum(compare(target, renamed(archive_code(args.old, target)), archive_code(args.new, target), args.all)
                    for target in args.targets or both) > 0)
 
 
