@@ -8,14 +8,16 @@
 
 namespace rocm_sd {
 
-inline constexpr bool kValuesTransposed = KernelFamily::kValues == ValueLayout::kTransposed;
+// The launcher counts LDS by what the family says of its pipeline.
+static_assert(PipelineOf<GpuArch>::kTransposesValues == (KernelFamily::kValues == ValueLayout::kTransposed));
 
 template <class Storage, FlashConfig kConfig, FlashMask kMask>
 struct FlashCfg {
   using T = Storage;
   static constexpr int kDim = kConfig.head_dim, kQueryAtoms = kConfig.queries / 16, kKeys = kConfig.keys;
   static constexpr int kWaves = kConfig.waves, kStages = kConfig.stages;
-  static constexpr bool kGeneral = kMask == FlashMask::kAny, kTransposed = kValuesTransposed;
+  using Pipeline = PipelineOf<GpuArch>;
+  static constexpr bool kGeneral = kMask == FlashMask::kAny, kTransposed = Pipeline::kTransposesValues;
   static constexpr bool kQueriesInLds = kConfig.query_store == QueryStore::kLds;
   static constexpr int kLdsOfLauncher =
       flash_lds_elements(kConfig, kTransposed, flash_row_pad(GpuArch::lanes));
@@ -27,7 +29,8 @@ struct FlashLargeDCfg {
   static constexpr int kDim = kConfig.head_dim, kQueries = kConfig.queries, kKeys = kConfig.keys;
   static constexpr int kWavesQ = kConfig.waves_q, kWavesK = kConfig.waves_k, kStages = kConfig.stages;
   static constexpr int kChunkDim = kConfig.chunk_dim, kChunkKeys = kConfig.chunk_keys;
-  static constexpr bool kTransposed = kValuesTransposed;
+  using Pipeline = PipelineOf<GpuArch>;
+  static constexpr bool kTransposed = Pipeline::kTransposesValues;
   static constexpr int kLdsOfLauncher =
       flash_large_d_lds_elements(kConfig, kTransposed, flash_row_pad(GpuArch::lanes));
 };
