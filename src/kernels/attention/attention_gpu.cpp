@@ -1,11 +1,14 @@
 // attention on a GPU: flash attention in 16 bits, one wave per query for everything else.
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "composable_kernels/fused/flash_params.hpp"
 #include "kernels/attention/attention_params.hpp"
 #include "kernels/attention/flash_plan.hpp"
 #include "kernels/choice_memo.hpp"
+#include "kernels/family/cost_model.hpp"
+#include "kernels/family/explanation.hpp"
 #include "kernels/gpu_launch.hpp"
 
 namespace rocm_sd {
@@ -93,7 +96,29 @@ std::optional<FlashPlan> plan_named(const Exec& ex, const AttentionProblem& p, c
   });
 }
 
+Explanation explain(const AttentionProblem& p, const GpuTraits& traits) {
+  const CostModel& costs = cost_model(kernel_tables(traits).name);
+  Explanation out{"gpu", costs.family, "no unit", {}, {}};
+  std::set<FlashAlgorithm> taken;
+  for (const FlashPlan& plan : flash_plans(p, traits)) {
+    const AttentionMapRow& row = *plan.kernel.row;
+    taken.insert(row.algorithm);
+    const AttentionCosts::Entry& relative = costs.attention.entry(row.cost);
+    out.candidates.push_back({describe(plan), to_text(row.algorithm), row.reason,
+                              concat("relative cost \"", row.cost, "\" ", relative.cost, ", ",
+                                     source_text(costs, relative.source)),
+                              0, plan.cost});
+  }
+  for (const AttentionMapRow& row : attention_map())
+    if (!taken.contains(row.algorithm))
+      out.refused.push_back(
+          concat(to_text(row.algorithm), ": takes ", conditions_of(row), " on ", to_text(row.families)));
+  return out;
+}
+
 std::vector<std::string> config_names(const Exec& ex, const AttentionProblem& p) {
+  if (ExplanationRecord* record = ExplanationRecord::current())
+    record->add(explain(p, gpu_device(ex)->traits()));
   std::vector<std::string> names;
   for (const FlashPlan& plan : flash_plans(p, gpu_device(ex)->traits())) names.push_back(describe(plan));
   return names;

@@ -1,5 +1,7 @@
 #include "kernels/attention/attention_map.hpp"
 
+#include "base/error.hpp"
+
 namespace rocm_sd {
 namespace {
 
@@ -117,6 +119,21 @@ const char* to_text(FlashAlgorithm algorithm) {
     case FlashAlgorithm::kWgmmaLargeD: return "wgmma_large_d";
   }
   return "";
+}
+
+std::string conditions_of(const AttentionMapRow& row) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += concat(text.empty() ? "" : ", ", part); };
+  const auto add_range = [&](const char* name, const Range& range) {
+    if (range != kAny) add(concat(name, " ", to_text(range)));
+  };
+  add_range("head_dim", row.head_dim);
+  add_range("keys", row.keys);
+  if (row.mask == FlashMask::kNone) add("no mask");
+  add_range("tiles of queries", row.tile_queries);
+  add_range("tiles of keys", row.tile_keys);
+  if (row.prefetches_after_mma) add("tiles fetched after the MMA started");
+  return text.empty() ? "any" : text;
 }
 
 FlashMask mask_of(const AttentionProblem& p) {

@@ -37,6 +37,7 @@ struct AttentionMapRow {
   const char* reason;
 };
 std::span<const AttentionMapRow> attention_map();
+std::string conditions_of(const AttentionMapRow& row);  // "keys 1 to 80, no mask"
 
 // Whether the problem has scores that only kernels for any mask compute.
 FlashMask mask_of(const AttentionProblem& problem);

@@ -209,6 +209,8 @@ std::optional<ConvChoice> choice_named(const Exec& ex, const ConvProblem& p, con
 }
 
 std::vector<std::string> config_names(const Exec& ex, const ConvProblem& p) {
+  if (ExplanationRecord* record = ExplanationRecord::current())
+    record->add(conv_explanation(gpu_device(ex)->traits(), conv_extent(p)));
   std::vector<std::string> names;
   for (const ConvChoice& choice : conv_candidates(gpu_device(ex)->traits(), conv_extent(p)))
     names.push_back(describe(choice));

@@ -10,6 +10,7 @@
 #include "composable_kernels/tile/pixel_boxes.hpp"
 #include "kernels/conv/conv2d_configs.hpp"
 #include "kernels/conv/conv2d_impl.hpp"
+#include "kernels/family/explanation.hpp"
 #include "kernels/family/gemm_map.hpp"
 #include "runtime/gpu.hpp"
 
@@ -44,6 +45,7 @@ struct ConvReason {
   double ns = 0;
 };
 ConvReason reason_of(const GpuTraits& traits, const ConvExtent& extent, const ConvChoice& choice);
+Explanation conv_explanation(const GpuTraits& traits, const ConvExtent& extent);
 // A decent choice without timing: from the rounds that its workgroups take on the device's compute units.
 ConvChoice conv_default(const GpuTraits& traits, const ConvExtent& extent);
 

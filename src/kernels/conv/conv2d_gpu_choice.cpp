@@ -123,6 +123,23 @@ ConvReason reason_of(const GpuTraits& traits, const ConvExtent& extent, const Co
           estimated_ns(traits, extent, choice)};
 }
 
+Explanation conv_explanation(const GpuTraits& traits, const ConvExtent& extent) {
+  const CostModel& costs = cost_model(kernel_tables(traits).name);
+  Explanation out{"gpu", costs.family, "nanoseconds", {}, {}};
+  for (const ConvChoice& choice : conv_candidates(traits, extent)) {
+    const ConvReason reason = reason_of(traits, extent, choice);
+    const GemmAlgorithm algorithm = reason.row->algorithm;
+    const std::string& source = is_ping_pong(algorithm)              ? costs.tma_ping_pong->source
+                                : uses_tma(algorithm)                ? costs.tma->source
+                                : algorithm == GemmAlgorithm::kWgmma ? costs.conv_wgmma->source
+                                                                     : costs.conv.source;
+    out.candidates.push_back({describe(choice), to_text(algorithm), reason.row->reason,
+                              source_text(costs, source), reason.row->rank, reason.ns});
+  }
+  out.refused = refusals_of(conv_map(), kernel_tables(traits), facts_of(extent));
+  return out;
+}
+
 std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExtent& extent) {
   const KernelTables& family = kernel_tables(traits);
   const GemmFacts facts = facts_of(extent);

@@ -116,6 +116,23 @@ const GemmMapRow* gemm_row(std::span<const GemmMapRow> map, const KernelTables& 
   return nullptr;
 }
 
+std::string conditions_of(const GemmMapRow& row) {
+  std::string text = to_text(row.elements);
+  if (row.shape != GemmShape::kAny) text += concat("; ", to_text(row.shape));
+  if (row.columns != kAny) text += concat("; columns of the output ", to_text(row.columns));
+  return text;
+}
+
+std::vector<std::string> refusals_of(std::span<const GemmMapRow> map, const KernelTables& family,
+                                     const GemmFacts& facts) {
+  std::vector<std::string> out;
+  for (const GemmMapRow& row : map)
+    if (row.elements == facts.elements && !gemm_row(map, family, facts, row.algorithm))
+      out.push_back(
+          concat(to_text(row.algorithm), ": takes ", conditions_of(row), " on ", to_text(row.families)));
+  return out;
+}
+
 std::string describe(const GemmConfig& config, int elements_per_step) {
   const auto letters = [&] {
     switch (config.algorithm) {
@@ -153,7 +170,7 @@ const char* to_text(GemmShape shape) {
     case GemmShape::kWholeBlocks:
       return "channels in blocks of 64, outputs a multiple of 32, y in x's type, stride at most 8";
     case GemmShape::kHalos:
-      return "the same, stride 1, a filter of at most 3x3, and boxes of pixels that are full";
+      return "as TMA takes them, stride 1, a filter of at most 3x3, full boxes of pixels";
   }
   return "";
 }

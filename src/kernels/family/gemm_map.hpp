@@ -3,6 +3,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <vector>
 
 #include "kernels/family/kernel_map.hpp"
 #include "kernels/family/kernel_tables.hpp"
@@ -48,6 +50,11 @@ std::span<const GemmMapRow> conv_map();
 // The first row for the algorithm, or null: the family does not compute the problem so.
 const GemmMapRow* gemm_row(std::span<const GemmMapRow> map, const KernelTables& family,
                            const GemmFacts& facts, GemmAlgorithm algorithm);
+
+std::string conditions_of(const GemmMapRow& row);  // "f16, bf16; at most 8 rows"
+// The algorithms of the map that do not take the problem, with what they take.
+std::vector<std::string> refusals_of(std::span<const GemmMapRow> map, const KernelTables& family,
+                                     const GemmFacts& facts);
 
 // "128x160x64g": rows, columns and depth of a step, and a letter or two for the algorithm, as choices name
 // them. elements_per_step: 2 where the depth counts pairs.

@@ -143,6 +143,7 @@ std::optional<EightBitChoice> choice_named(const Exec& ex, const LinearProblem& 
 
 std::vector<std::string> config_names(const Exec& ex, const LinearProblem& p) {
   const GpuTraits& traits = gpu_device(ex)->traits();
+  if (ExplanationRecord* record = ExplanationRecord::current()) record->add(eight_bit_explanation(traits, p));
   std::vector<std::string> names = {describe(eight_bit_default(traits, p))};
   for (const EightBitChoice& choice : eight_bit_candidates(traits, p))
     if (std::string name = describe(choice); name != names[0]) names.push_back(std::move(name));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "composable_kernels/families/gemm_config.hpp"
+#include "kernels/family/explanation.hpp"
 #include "kernels/family/gemm_map.hpp"
 #include "kernels/gemm/linear_impl.hpp"
 #include "runtime/gpu.hpp"
@@ -35,6 +36,7 @@ struct EightBitReason {
   double cost = 0;
 };
 EightBitReason reason_of(const GpuTraits& traits, const LinearProblem& p, const EightBitChoice& choice);
+Explanation eight_bit_explanation(const GpuTraits& traits, const LinearProblem& p);
 
 // "gemm_i8_f16_128x128x64", "geglu_tma_f8e4m3_bf16_128x256x128".
 std::string eight_bit_kernel_name(const EightBitChoice& choice, const LinearProblem& p);

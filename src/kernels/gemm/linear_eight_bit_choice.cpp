@@ -90,6 +90,20 @@ EightBitReason reason_of(const GpuTraits& traits, const LinearProblem& p, const 
                    : estimated_cycles(traits, p, choice)};
 }
 
+Explanation eight_bit_explanation(const GpuTraits& traits, const LinearProblem& p) {
+  const CostModel& costs = cost_model(kernel_tables(traits).name);
+  Explanation out{"gpu_eight_bit", costs.family, "cycles of a compute unit; by TMA nanoseconds", {}, {}};
+  for (const EightBitChoice& choice : eight_bit_candidates(traits, p)) {
+    const EightBitReason reason = reason_of(traits, p, choice);
+    out.candidates.push_back(
+        {describe(choice), to_text(reason.row->algorithm), reason.row->reason,
+         source_text(costs, choice.tma() ? costs.tma->source : costs.gemm_eight_bit->source),
+         reason.row->rank, reason.cost});
+  }
+  out.refused = refusals_of(linear_map(), kernel_tables(traits), facts_of(p));
+  return out;
+}
+
 EightBitChoice eight_bit_default(const GpuTraits& traits, const LinearProblem& p) {
   const std::vector<EightBitChoice> all = eight_bit_candidates(traits, p);
   require<InternalError>(!all.empty(), "linear: no products of 8 bits for ", traits.arch);

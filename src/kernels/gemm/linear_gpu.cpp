@@ -149,6 +149,7 @@ std::optional<GemmChoice> choice_named(const Exec& ex, const LinearProblem& p, c
 
 std::vector<std::string> config_names(const Exec& ex, const LinearProblem& p) {
   const GpuTraits& traits = gpu_device(ex)->traits();
+  if (ExplanationRecord* record = ExplanationRecord::current()) record->add(linear_explanation(traits, p));
   std::vector<std::string> names = {describe(linear_default_config(traits, p))};
   for (const GemmChoice& choice : linear_candidates(traits, p))
     if (std::string name = describe(choice); name != names[0]) names.push_back(std::move(name));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "composable_kernels/families/gemm_config.hpp"
+#include "kernels/family/explanation.hpp"
 #include "kernels/family/gemm_map.hpp"
 #include "kernels/gemm/linear_impl.hpp"
 #include "runtime/gpu.hpp"
@@ -28,6 +29,7 @@ struct GemmReason {
   double cost = 0;
 };
 GemmReason reason_of(const GpuTraits& traits, const LinearProblem& p, const GemmChoice& choice);
+Explanation linear_explanation(const GpuTraits& traits, const LinearProblem& p);
 
 // Every choice worth measuring, for a tuner; and the one that is taken untuned, by an estimate of its time.
 std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearProblem& p);

@@ -111,6 +111,23 @@ GemmReason reason_of(const GpuTraits& traits, const LinearProblem& p, const Gemm
                    : estimated_cycles(traits, p, choice)};
 }
 
+Explanation linear_explanation(const GpuTraits& traits, const LinearProblem& p) {
+  const CostModel& costs = cost_model(kernel_tables(traits).name);
+  Explanation out{"gpu", costs.family, "cycles of a compute unit; by TMA nanoseconds", {}, {}};
+  for (const GemmChoice& choice : linear_candidates(traits, p)) {
+    const GemmReason reason = reason_of(traits, p, choice);
+    const GemmAlgorithm algorithm = reason.row->algorithm;
+    const std::string source = algorithm == GemmAlgorithm::kGemv ? ""
+                               : is_ping_pong(algorithm) ? source_text(costs, costs.tma_ping_pong->source)
+                               : uses_tma(algorithm)     ? source_text(costs, costs.tma->source)
+                                                         : source_text(costs, costs.gemm.source);
+    out.candidates.push_back(
+        {describe(choice), to_text(algorithm), reason.row->reason, source, reason.row->rank, reason.cost});
+  }
+  out.refused = refusals_of(linear_map(), kernel_tables(traits), facts_of(p));
+  return out;
+}
+
 GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p) {
   GemmChoice best;
   GemmReason least;
