@@ -17,7 +17,8 @@ def check(repository, tmp_path):
     """check(tool, files): the tool's exit code and output on a small tree of the given files."""
 
     def run(tool: str, files: dict[str, str], *args: str) -> tuple[int, str]:
-        layers = {"rungs": [["base"], ["runtime"], ["models", "schedulers"], ["apps"]],
+        layers = {"rungs": [["base"], ["runtime"], ["rooms"], ["models", "schedulers"], ["apps"]],
+                  "inside": {"rooms": [["types.hpp"], ["arch"], ["tile", "grid"], ["fused"], ["whole.hpp"]]},
                   "public_headers": {"api.hpp": "models"}}
         for name, text in {"tools/lint/layers.json": json.dumps(layers), **files}.items():
             path = tmp_path / name
@@ -69,6 +70,31 @@ def test_layers_refuse(check, name, line, expected):
     assert code == 1
     at = 1 if expected == "belongs to no rung" else 2
     assert f"{name}:{at}:" in output and expected in output
+
+
+ROOMS = {"src/rooms/types.hpp": '#include "base/a.hpp"\n', "src/rooms/arch/a.hpp": '#include "rooms/types.hpp"\n',
+         "src/rooms/tile/t.hpp": '#include "rooms/arch/a.hpp"\n#include "rooms/tile/u.hpp"\n', "src/rooms/tile/u.hpp": "",
+         "src/rooms/fused/f.hpp": '#include "rooms/tile/t.hpp"\n#include "base/a.hpp"\n',
+         "src/rooms/whole.hpp": '#include "rooms/fused/f.hpp"\n', "src/models/n.cpp": '#include "rooms/tile/t.hpp"\n'}
+
+
+def test_layers_accept_going_down_inside_a_folder(check):
+    assert check("lint/check_layers.py", GOOD | ROOMS)[0] == 0
+
+
+@pytest.mark.parametrize("name, line, expected", [
+    ("src/rooms/arch/b.hpp", '#include "rooms/tile/t.hpp"', "arch (rung 1) includes \"rooms/tile/t.hpp\" of tile (rung 2): up"),
+    ("src/rooms/grid/g.hpp", '#include "rooms/tile/t.hpp"', "sideways the ladder"),
+    ("src/rooms/types.hpp", '#include "rooms/whole.hpp"', "up the ladder"),
+    ("src/rooms/fused/g.hpp", '#include "rooms/hall/h.hpp"', "rooms/hall belongs to no rung of rooms"),
+    ("src/rooms/fused/g.hpp", '#include "models/m.hpp"', "rooms (rung 2) includes"),
+    ("src/rooms/hall/h.hpp", "", "rooms/hall belongs to no rung of rooms"),
+    ("src/rooms/other.hpp", "", "rooms/other.hpp belongs to no rung of rooms"),
+])
+def test_layers_refuse_inside_a_folder(check, name, line, expected):
+    code, output = check("lint/check_layers.py", GOOD | ROOMS | {name: "// A file.\n" + line + "\n"})
+    assert code == 1
+    assert f"{name}:{1 if not line else 2}:" in output and expected in output
 
 
 def test_layers_accept_helpers_of_tests_and_public_headers(check):

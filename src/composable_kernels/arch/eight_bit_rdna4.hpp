@@ -2,7 +2,7 @@
 #pragma once
 
 #include "composable_kernels/arch/rdna4.hpp"
-#include "composable_kernels/tile/eight_bit_atom.hpp"
+#include "composable_kernels/arch/eight_bit_atom.hpp"
 
 namespace rocm_sd {
 

@@ -11,7 +11,7 @@
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/fused/gemm.hpp"
 #include "composable_kernels/pack.hpp"
-#include "composable_kernels/tile/eight_bit_atom.hpp"
+#include "composable_kernels/arch/eight_bit_atom.hpp"
 
 namespace rocm_sd {
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "composable_kernels/tile/copy.hpp"
-#include "composable_kernels/tile/plain_atom.hpp"
+#include "composable_kernels/arch/plain_atom.hpp"
 
 namespace rocm_sd {
 

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "composable_kernels/eight_bit.hpp"
-#include "composable_kernels/tile/plain_atom.hpp"
+#include "composable_kernels/arch/plain_atom.hpp"
 
 namespace rocm_sd {
 
