@@ -1,4 +1,4 @@
-// The pixels under a convolution's filter as rows of a matrix: a Source (tile/copy.hpp) that gathers 16 bytes
+// The pixels under a convolution's filter as rows of a matrix: a Source (tile/matrix_rows.hpp) that gathers 16 bytes
 // at a time from one or two NHWC images, padded with zeros and doubled by nearest neighbour without being
 // made.
 //
@@ -9,7 +9,7 @@
 // instructions.
 #pragma once
 
-#include "composable_kernels/tile/copy.hpp"
+#include "composable_kernels/tile/matrix_rows.hpp"
 #include "composable_kernels/tile/divide.hpp"
 
 namespace rocm_sd {
