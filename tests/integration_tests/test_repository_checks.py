@@ -31,7 +31,7 @@ def check(repository, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("tool", ["check_layers.py", "check_lines.py", "check_docs.py"])
+@pytest.mark.parametrize("tool", ["check_layers.py", "check_lines.py", "check_kernels.py", "check_docs.py"])
 def test_tree_passes(repository, tool):
     done = subprocess.run([sys.executable, repository / "tools" / "lint" / tool], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -130,6 +130,49 @@ def test_lines_name_labels_that_a_formatter_joined(check):
     code, output = check("lint/check_lines.py", {"src/a.hip": "// A kernel. Problem   y = x\n// twice Mapping\n// one lane\n"})
     assert code == 1
     assert "src/a.hip:1: Problem is joined" in output and "src/a.hip:2: Mapping is joined" in output
+
+
+KERNEL = ("// A kernel.\n// Problem   y = x\n// Mapping   a lane per\n//           element\n// Traffic   once\n"
+          "// Numerics  float\n// Limits    none\n#pragma once\n\ntemplate <class T>\nROCM_SD_DEVICE void copy_body(T* y) {}\n")
+
+
+def kernel_tree(allowed: dict[str, int], **files: str) -> dict[str, str]:
+    return {"tools/lint/kernels.json": json.dumps({"raw": allowed})} | {
+        f"src/composable_kernels/{name.replace('__', '/')}.hpp": text for name, text in files.items()}
+
+
+def test_kernels_accept_five_labels_and_no_raw_loops(check):
+    beside = "// A part.\nROCM_SD_DEVICE int part() { return 1; }\n"  # no body: needs no labels
+    assert check("lint/check_kernels.py", kernel_tree({}, fused__copy=KERNEL, fused__part=beside, hopper__copy=KERNEL,
+                                                      tile__t="ROCM_SD_UNROLL\n"))[0] == 0
+
+
+@pytest.mark.parametrize("old, new, expected", [
+    ("// Traffic   once\n", "", "1: a kernel's head has no line for Traffic"),
+    ("// Numerics  float\n// Limits    none\n", "// Numerics  float      Limits  none\n", "6: Limits is not at the start of its line"),
+    ("// Traffic   once\n// Numerics  float\n", "// Numerics  float\n// Traffic   once\n", "1: labels are Problem, Mapping, Numerics"),
+    ("{}", "{\n  ROCM_SD_UNROLL\n}", "12: 1 unroll pragmas"),
+    ("{}", "{\n  ROCM_SD_ROLLED\n}", "12: 1 unroll pragmas"),
+    ("{}", "{ typename Atom::C c[2][4]; }", "11: 1 unroll pragmas and arrays of fragments"),
+    ("void copy_body(T* y) {}", "void copy_part(T* y) {}\nstruct Copy {\n  ROCM_SD_DEVICE void run() const;\n};", None),
+])
+def test_kernels_refuse(check, old, new, expected):
+    text = KERNEL.replace(old, new)
+    assert text != KERNEL
+    code, output = check("lint/check_kernels.py", kernel_tree({}, fused__copy=text))
+    if expected is None:
+        assert code == 0
+        code, output = check("lint/check_kernels.py", kernel_tree({}, fused__copy=text.replace("// Limits    none\n", "")))
+        expected = "1: a kernel's head has no line for Limits"
+    assert code == 1 and f"fused/copy.hpp:{expected}" in output
+
+
+def test_kernels_count_what_is_still_allowed(check):
+    raw = KERNEL.replace("{}", "{\n  ROCM_SD_UNROLL\n  ROCM_SD_UNROLL\n}")
+    assert check("lint/check_kernels.py", kernel_tree({"copy.hpp": 2}, fused__copy=raw))[0] == 0
+    assert "13: 2 unroll pragmas" in check("lint/check_kernels.py", kernel_tree({"copy.hpp": 1}, fused__copy=raw))[1]
+    code, output = check("lint/check_kernels.py", kernel_tree({"copy.hpp": 3, "gone.hpp": 1}, fused__copy=raw))
+    assert code == 1 and "still allows 3" in output and "gone.hpp is no file" in output
 
 
 def test_lines_take_no_call_for_a_function(check):
