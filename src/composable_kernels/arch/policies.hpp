@@ -5,8 +5,8 @@ namespace rocm_sd {
 
 // Arch::kTileCopies: how a tile gets from global memory to LDS (pipeline/).
 enum class TileCopies {
-  kThroughRegisters,  // loads, then stores: pipeline/register_staged.hpp
-  kAsync,             // copies without a register between: pipeline/async_copy.hpp
+  kThroughRegisters,  // loads, then stores: pipeline/product_register_staged.hpp
+  kAsync,             // copies without a register between: pipeline/product_async_copies.hpp
 };
 
 // Arch::kEpilogueCode: how often a kernel has the code of its epilogue.

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "composable_kernels/fused/epilogue.hpp"
-#include "composable_kernels/pipeline/choice.hpp"
+#include "composable_kernels/pipeline/product_policy.hpp"
 #include "composable_kernels/tile/output.hpp"
 
 namespace rocm_sd {
@@ -54,7 +54,7 @@ struct WaveProduct {
   template <class Weights, class Rows>
   static ROCM_SD_DEVICE void multiply(Accumulators<Arch, Cfg>& acc, char* lds, const Weights& weights,
                                       const Rows& rows, int first, int last) {
-    PipelineOf<Arch, Cfg, Weights, Rows> tiles(lds, weights, rows, last);
+    ProductPipeline<Arch, Cfg, Weights, Rows> tiles(lds, weights, rows, last);
     main_loop(acc, tiles, first, last);
   }
 };

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "composable_kernels/arch/nvidia_group.hpp"
-#include "composable_kernels/pipeline/async_copy.hpp"
+#include "composable_kernels/pipeline/product_async_copies.hpp"
 
 namespace rocm_sd {
 

@@ -44,7 +44,7 @@ class AsyncChunks {
 };
 
 template <class Arch, class Cfg, class Weights, class Rows>
-class AsyncCopy {
+class AsyncCopiesProduct {
   using T = typename Cfg::T;
   static_assert(Cfg::kStages >= 2);
 
@@ -53,7 +53,7 @@ class AsyncCopy {
   static constexpr Prefetch kPrefetch = Prefetch::kBeforeMma;
 
   // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
-  ROCM_SD_DEVICE AsyncCopy(char* lds, const Weights& weights, const Rows& rows, int last)
+  ROCM_SD_DEVICE AsyncCopiesProduct(char* lds, const Weights& weights, const Rows& rows, int last)
       : ring_(reinterpret_cast<T*>(lds), kAhead), weights_(weights), rows_(rows), last_(last) {}
 
   ROCM_SD_DEVICE void start(int first) {

@@ -94,7 +94,7 @@ class RegisterChunks {
 };
 
 template <class Arch, class Cfg, class Weights, class Rows>
-class RegisterStaged {
+class RegisterStagedProduct {
   using T = typename Cfg::T;
   static_assert(Cfg::kStages == 1 || Cfg::kStages == 2);
 
@@ -103,7 +103,7 @@ class RegisterStaged {
   static constexpr Prefetch kPrefetch = Prefetch::kBeforeMma;
 
   // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
-  ROCM_SD_DEVICE RegisterStaged(char* lds, const Weights& weights, const Rows& rows, int last)
+  ROCM_SD_DEVICE RegisterStagedProduct(char* lds, const Weights& weights, const Rows& rows, int last)
       : ring_(reinterpret_cast<T*>(lds), Cfg::kStages - 1), weights_(weights), rows_(rows), last_(last) {}
 
   ROCM_SD_DEVICE void start(int first) { prefetch(first); }
