@@ -54,7 +54,10 @@ struct WaveProduct {
   template <class Weights, class Rows>
   static ROCM_SD_DEVICE void multiply(Accumulators<Arch, Cfg>& acc, char* lds, const Weights& weights,
                                       const Rows& rows, int first, int last) {
-    ProductPipeline<Arch, Cfg, Weights, Rows> tiles(lds, weights, rows, last);
+    using Pipeline = ProductPipeline<Arch, Cfg, Weights, Rows>;
+    typename Pipeline::WeightCopy weight_copy(weights);
+    typename Pipeline::RowCopy row_copy(rows);
+    Pipeline tiles(lds, weight_copy, row_copy, last);
     main_loop(acc, tiles, first, last);
   }
 };

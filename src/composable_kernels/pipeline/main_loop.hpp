@@ -5,9 +5,8 @@
 // A pipeline (pipeline/<policy>.hpp) has
 //   kAhead               steps whose copies are under way
 //   kPrefetch            when a step starts the copies of a later one
-//   start(step)          the copies of the first kAhead steps start
 //   receive()            the step's tiles have come, for the whole workgroup
-//   prefetch(step)       the copies of that step start; none if it is beyond the last
+//   prefetch(step)       the copies of that step start, into the next stage; none if it is beyond the last
 //   mma(acc)             acc += weights x rows^T, of the step's tiles
 //   advance()            the next step
 //   finish(acc)          acc may be read
@@ -23,12 +22,14 @@ enum class Prefetch { kBeforeMma, kAfterMma };
 template <class Pipeline, class Acc>
 ROCM_SD_DEVICE void main_loop(Acc& acc, Pipeline& tiles, int first, int last) {
   constexpr bool kEarly = Pipeline::kPrefetch == Prefetch::kBeforeMma;
-  tiles.start(first);
+  const auto prefetch = [&](int step) { tiles.prefetch(step); };
+  ROCM_SD_UNROLL
+  for (int ahead = 0; ahead < Pipeline::kAhead; ++ahead) prefetch(first + ahead);
   for (int step = first; step < last; ++step) {
     tiles.receive();
-    if (kEarly) tiles.prefetch(step + Pipeline::kAhead);
+    if (kEarly) prefetch(step + Pipeline::kAhead);
     tiles.mma(acc);
-    if (!kEarly) tiles.prefetch(step + Pipeline::kAhead);
+    if (!kEarly) prefetch(step + Pipeline::kAhead);
     tiles.advance();
   }
   tiles.finish(acc);

@@ -53,14 +53,19 @@ class AsyncCopiesProduct {
   static constexpr Prefetch kPrefetch = Prefetch::kBeforeMma;
 
   // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
-  ROCM_SD_DEVICE AsyncCopiesProduct(char* lds, const Weights& weights, const Rows& rows, int last)
-      : ring_(reinterpret_cast<T*>(lds), kAhead), weights_(weights), rows_(rows), last_(last) {}
+  using WeightCopy = AsyncChunks<Arch, Cfg, Cfg::kBlockN, Weights>;
+  using RowCopy = AsyncChunks<Arch, Cfg, Cfg::kBlockM, Rows>;
+  ROCM_SD_DEVICE AsyncCopiesProduct(char* lds, WeightCopy& weights, RowCopy& rows, int last)
+      : ring_{reinterpret_cast<T*>(lds)}, weights_(weights), rows_(rows), last_(last) {}
 
-  ROCM_SD_DEVICE void start(int first) {
-    ROCM_SD_UNROLL
-    for (int s = 0; s < kAhead; ++s) copy(first + s, s);
+  ROCM_SD_DEVICE void prefetch(int step) {
+    if (step < last_) {
+      weights_.copy(ring_.weights(ring_.free), step * Cfg::kBlockK);
+      rows_.copy(ring_.rows(ring_.free), step * Cfg::kBlockK);
+    }
+    Arch::commit_copies();
+    ring_.fill();
   }
-  ROCM_SD_DEVICE void prefetch(int step) const { copy(step, ring_.free); }
   ROCM_SD_DEVICE void receive() const {
     Arch::template wait_copies<kAhead - 1>();
     Arch::barrier();
@@ -72,18 +77,10 @@ class AsyncCopiesProduct {
   ROCM_SD_DEVICE void finish(Accumulators<Arch, Cfg>&) const {}
 
  private:
-  ROCM_SD_DEVICE void copy(int step, int stage) const {
-    if (step < last_) {
-      weights_.copy(ring_.weights(stage), step * Cfg::kBlockK);
-      rows_.copy(ring_.rows(stage), step * Cfg::kBlockK);
-    }
-    Arch::commit_copies();
-  }
-
   const WavePlace<Arch, Cfg> place_;
   StageRing<Cfg> ring_;
-  AsyncChunks<Arch, Cfg, Cfg::kBlockN, Weights> weights_;
-  AsyncChunks<Arch, Cfg, Cfg::kBlockM, Rows> rows_;
+  WeightCopy& weights_;
+  RowCopy& rows_;
   const int last_;
 };
 

@@ -103,14 +103,16 @@ class RegisterStagedProduct {
   static constexpr Prefetch kPrefetch = Prefetch::kBeforeMma;
 
   // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
-  ROCM_SD_DEVICE RegisterStagedProduct(char* lds, const Weights& weights, const Rows& rows, int last)
-      : ring_(reinterpret_cast<T*>(lds), Cfg::kStages - 1), weights_(weights), rows_(rows), last_(last) {}
+  using WeightCopy = RegisterChunks<Arch, Cfg, Cfg::kBlockN, Weights>;
+  using RowCopy = RegisterChunks<Arch, Cfg, Cfg::kBlockM, Rows>;
+  ROCM_SD_DEVICE RegisterStagedProduct(char* lds, WeightCopy& weights, RowCopy& rows, int last)
+      : ring_{reinterpret_cast<T*>(lds)}, weights_(weights), rows_(rows), last_(last) {}
 
-  ROCM_SD_DEVICE void start(int first) { prefetch(first); }
   ROCM_SD_DEVICE void prefetch(int step) {
-    if (step >= last_) return;
-    weights_.load(step * Cfg::kBlockK);
-    rows_.load(step * Cfg::kBlockK);
+    if (step < last_) {
+      weights_.load(step * Cfg::kBlockK);
+      rows_.load(step * Cfg::kBlockK);
+    }
   }
   ROCM_SD_DEVICE void receive() {
     if constexpr (Cfg::kStages == 1) Arch::barrier();  // the tile's last readers
@@ -128,8 +130,8 @@ class RegisterStagedProduct {
  private:
   const WavePlace<Arch, Cfg> place_;
   StageRing<Cfg> ring_;
-  RegisterChunks<Arch, Cfg, Cfg::kBlockN, Weights> weights_;
-  RegisterChunks<Arch, Cfg, Cfg::kBlockM, Rows> rows_;
+  WeightCopy& weights_;
+  RowCopy& rows_;
   const int last_;
 };
 

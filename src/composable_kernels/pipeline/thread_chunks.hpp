@@ -33,16 +33,16 @@ struct StageRing {
   static constexpr int kRowsAt = Cfg::kBlockN * Cfg::kLd, kStageSize = (Cfg::kBlockN + Cfg::kBlockM) * Cfg::kLd;
 
   T* const tiles;
-  int stage = 0, free;  // of this step; the one that the next copy goes to
+  int stage = 0, free = 0;  // the one of this step; the one that the next copies go to
 
-  ROCM_SD_DEVICE StageRing(T* at, int first_free) : tiles(at), free(first_free) {}
   ROCM_SD_DEVICE T* weights(int of) const { return tiles + of * kStageSize; }
   ROCM_SD_DEVICE T* rows(int of) const { return weights(of) + kRowsAt; }
-  ROCM_SD_DEVICE void advance() {
-    if constexpr (kStages > 1) {
-      stage = stage + 1 == kStages ? 0 : stage + 1;
-      free = free + 1 == kStages ? 0 : free + 1;
-    }
+  ROCM_SD_DEVICE void advance() { step(stage); }
+  ROCM_SD_DEVICE void fill() { step(free); }
+
+ private:
+  static ROCM_SD_DEVICE void step(int& of) {
+    if constexpr (kStages > 1) of = of + 1 == kStages ? 0 : of + 1;
   }
 };
 
