@@ -8,10 +8,10 @@
 // Limits    depth and strides are multiples of 16, operands aligned to 16 bytes; depth below 2^16
 #pragma once
 
+#include "composable_kernels/arch/eight_bit_atom.hpp"
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/fused/gemm.hpp"
 #include "composable_kernels/pack.hpp"
-#include "composable_kernels/arch/eight_bit_atom.hpp"
 
 namespace rocm_sd {
 

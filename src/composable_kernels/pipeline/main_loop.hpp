@@ -1,6 +1,6 @@
 // The main loop of every product: C[n][m] += sum over k of weight[n][k] * activation[m][k], a step of kBlockK
-// at a time. GEMM and convolution share it; of what type the operands are is the atom's matter, how tiles come
-// to the matrix units the pipeline's.
+// at a time. GEMM and convolution share it; of what type the operands are is the atom's matter, how tiles
+// come to the matrix units the pipeline's.
 //
 // A pipeline (pipeline/<policy>.hpp) has
 //   kAhead               steps whose copies are under way

@@ -4,6 +4,7 @@
 // Limits    kStages at least 2
 #pragma once
 
+#include "composable_kernels/pipeline/async_copies.hpp"
 #include "composable_kernels/pipeline/main_loop.hpp"
 #include "composable_kernels/pipeline/thread_chunks.hpp"
 #include "composable_kernels/tile/wave_tile.hpp"
@@ -44,7 +45,7 @@ class AsyncChunks {
 };
 
 template <class Arch, class Cfg, class Weights, class Rows>
-class AsyncCopiesProduct {
+class AsyncCopies::Product {
   using T = typename Cfg::T;
   static_assert(Cfg::kStages >= 2);
 
@@ -55,7 +56,7 @@ class AsyncCopiesProduct {
   // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
   using WeightCopy = AsyncChunks<Arch, Cfg, Cfg::kBlockN, Weights>;
   using RowCopy = AsyncChunks<Arch, Cfg, Cfg::kBlockM, Rows>;
-  ROCM_SD_DEVICE AsyncCopiesProduct(char* lds, WeightCopy& weights, RowCopy& rows, int last)
+  ROCM_SD_DEVICE Product(char* lds, WeightCopy& weights, RowCopy& rows, int last)
       : ring_{reinterpret_cast<T*>(lds)}, weights_(weights), rows_(rows), last_(last) {}
 
   ROCM_SD_DEVICE void prefetch(int step) {
@@ -71,7 +72,8 @@ class AsyncCopiesProduct {
     Arch::barrier();
   }
   ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc) const {
-    mma_ABt(acc, ring_.weights(ring_.stage) + place_.n * Cfg::kLd, ring_.rows(ring_.stage) + place_.m * Cfg::kLd);
+    mma_ABt(acc, ring_.weights(ring_.stage) + place_.n * Cfg::kLd,
+            ring_.rows(ring_.stage) + place_.m * Cfg::kLd);
   }
   ROCM_SD_DEVICE void advance() { ring_.advance(); }
   ROCM_SD_DEVICE void finish(Accumulators<Arch, Cfg>&) const {}

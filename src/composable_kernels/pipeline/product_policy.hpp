@@ -1,6 +1,8 @@
-// Which pipeline a configuration's tiles take: its own, where it names one, else its family's.
+// Which pipeline the operands of a product take: the configuration's own, where it names one, else its
+// family's.
 #pragma once
 
+#include "composable_kernels/pipeline/policy.hpp"
 #include "composable_kernels/pipeline/product_async_copies.hpp"
 #include "composable_kernels/pipeline/product_register_staged.hpp"
 
@@ -8,8 +10,7 @@ namespace rocm_sd {
 
 template <class Arch, class Cfg, class Weights, class Rows>
 struct ProductPipelineChoice {
-  using Type = std::conditional_t<Arch::kTileCopies == TileCopies::kAsync, AsyncCopiesProduct<Arch, Cfg, Weights, Rows>,
-                                  RegisterStagedProduct<Arch, Cfg, Weights, Rows>>;
+  using Type = typename PipelineOf<Arch>::template Product<Arch, Cfg, Weights, Rows>;
 };
 template <class Arch, class Cfg, class Weights, class Rows>
   requires requires { typename Cfg::template Pipeline<Weights, Rows>; }

@@ -6,6 +6,7 @@
 // Limits    kStages 1 or 2
 #pragma once
 
+#include "composable_kernels/pipeline/register_staged.hpp"
 #include "composable_kernels/pipeline/main_loop.hpp"
 #include "composable_kernels/pipeline/thread_chunks.hpp"
 #include "composable_kernels/tile/wave_tile.hpp"
@@ -82,7 +83,8 @@ class RegisterChunks {
       for (int i = 0; i < kCount; ++i) {
         if (!Chunks::has(i)) continue;
         if (!Chunks::kOneColumn && i > 0) column = source_.column(k, Chunks::column(i));
-        words_[i] = Arch::template load_buffer<Words4>(from, source_.offset(rows_[i], column, Arch::kNowhere));
+        words_[i] =
+            Arch::template load_buffer<Words4>(from, source_.offset(rows_[i], column, Arch::kNowhere));
       }
     }
   }
@@ -94,7 +96,7 @@ class RegisterChunks {
 };
 
 template <class Arch, class Cfg, class Weights, class Rows>
-class RegisterStagedProduct {
+class RegisterStaged::Product {
   using T = typename Cfg::T;
   static_assert(Cfg::kStages == 1 || Cfg::kStages == 2);
 
@@ -105,7 +107,7 @@ class RegisterStagedProduct {
   // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
   using WeightCopy = RegisterChunks<Arch, Cfg, Cfg::kBlockN, Weights>;
   using RowCopy = RegisterChunks<Arch, Cfg, Cfg::kBlockM, Rows>;
-  ROCM_SD_DEVICE RegisterStagedProduct(char* lds, WeightCopy& weights, RowCopy& rows, int last)
+  ROCM_SD_DEVICE Product(char* lds, WeightCopy& weights, RowCopy& rows, int last)
       : ring_{reinterpret_cast<T*>(lds)}, weights_(weights), rows_(rows), last_(last) {}
 
   ROCM_SD_DEVICE void prefetch(int step) {
@@ -122,7 +124,8 @@ class RegisterStagedProduct {
     Arch::barrier();
   }
   ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc) const {
-    mma_ABt(acc, ring_.weights(ring_.stage) + place_.n * Cfg::kLd, ring_.rows(ring_.stage) + place_.m * Cfg::kLd);
+    mma_ABt(acc, ring_.weights(ring_.stage) + place_.n * Cfg::kLd,
+            ring_.rows(ring_.stage) + place_.m * Cfg::kLd);
   }
   ROCM_SD_DEVICE void advance() { ring_.advance(); }
   ROCM_SD_DEVICE void finish(Accumulators<Arch, Cfg>&) const {}

@@ -17,9 +17,7 @@ struct ThreadChunks {
 
   static ROCM_SD_DEVICE bool has(int i) { return kEven || Arch::thread() + i * kThreads < kTotal; }
   static ROCM_SD_DEVICE int row(int i) { return has(i) ? (Arch::thread() + i * kThreads) / kPerRow : 0; }
-  static ROCM_SD_DEVICE int column(int i) {
-    return (Arch::thread() + i * kThreads) % kPerRow * Cfg::kChunk;
-  }
+  static ROCM_SD_DEVICE int column(int i) { return (Arch::thread() + i * kThreads) % kPerRow * Cfg::kChunk; }
   // Elements from the tile's first.
   static ROCM_SD_DEVICE int place(int i) { return Cfg::element(row(i), column(i)); }
 };
@@ -30,7 +28,8 @@ template <class Cfg>
 struct StageRing {
   using T = typename Cfg::T;
   static constexpr int kStages = Cfg::kStages;
-  static constexpr int kRowsAt = Cfg::kBlockN * Cfg::kLd, kStageSize = (Cfg::kBlockN + Cfg::kBlockM) * Cfg::kLd;
+  static constexpr int kRowsAt = Cfg::kBlockN * Cfg::kLd,
+                       kStageSize = (Cfg::kBlockN + Cfg::kBlockM) * Cfg::kLd;
 
   T* const tiles;
   int stage = 0, free = 0;  // the one of this step; the one that the next copies go to

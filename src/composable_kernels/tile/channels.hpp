@@ -1,5 +1,5 @@
-// Channels: eight consecutive channels of one row, in float. What an epilogue works on between accumulators and
-// memory. Verbs are free functions, destination first.
+// Channels: eight consecutive channels of one row, in float. What an epilogue works on between accumulators
+// and memory. Verbs are free functions, destination first.
 #pragma once
 
 #include "composable_kernels/types.hpp"

@@ -68,8 +68,8 @@ struct MatrixRows {
   }
 };
 
-// Rows of a GEGLU's weight in the order that finish_tile pairs: per wave, half of its channels as values, then
-// their gates.
+// Rows of a GEGLU's weight in the order that finish_tile pairs: per wave, half of its channels as values,
+// then their gates.
 template <class Cfg>
 struct GatedRows : MatrixRows<typename Cfg::T> {
   ROCM_SD_DEVICE const void* base(int) const { return this->data + this->first / 2 * this->stride; }

@@ -2,6 +2,7 @@
 // 8 consecutive channels of one row in float, whatever the matrix unit's layout.
 #pragma once
 
+#include "composable_kernels/arch/policies.hpp"
 #include "composable_kernels/tile/wave_tile.hpp"
 
 namespace rocm_sd {
