@@ -14,7 +14,7 @@ namespace rocm_sd {
 struct Nvidia {
   static constexpr const char* kName = "nvidia";
   static constexpr int lanes = 32;
-  static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
+  static constexpr int kFragmentsAhead = 2;  // read from LDS ahead of their use
   static constexpr TileCopies kTileCopies = TileCopies::kAsync;
   static constexpr EpilogueCode kEpilogueCode = EpilogueCode::kOnce;
   static constexpr int kEpilogueLoads = 5;  // pieces whose loads an epilogue keeps under way together

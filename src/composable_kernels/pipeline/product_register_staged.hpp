@@ -6,8 +6,8 @@
 // Limits    kStages 1 or 2
 #pragma once
 
-#include "composable_kernels/pipeline/register_staged.hpp"
 #include "composable_kernels/pipeline/main_loop.hpp"
+#include "composable_kernels/pipeline/register_staged.hpp"
 #include "composable_kernels/pipeline/thread_chunks.hpp"
 #include "composable_kernels/tile/wave_tile.hpp"
 
