@@ -83,7 +83,7 @@ std::shared_future<std::string> hash_later(const std::filesystem::path& path) {
       .share();
 }
 
-constexpr int64_t kMostElements = int64_t{1} << 40;  // of a live tensor: far from overflow
+constexpr int64_t kMaxElements = int64_t{1} << 40;  // of a live tensor: far from overflow
 
 LiveComponents live_components(const std::vector<LiveTensor>& tensors) {
   std::map<Component, std::vector<MemoryTensor>> by_component;
@@ -96,7 +96,7 @@ LiveComponents live_components(const std::vector<LiveTensor>& tensors) {
                         " dimensions");
     int64_t elements = 1;
     for (const int64_t n : tensor.shape) {
-      require<UsageError>(n > 0 && n <= kMostElements / elements, printable(tensor.name), ": a dimension of ",
+      require<UsageError>(n > 0 && n <= kMaxElements / elements, printable(tensor.name), ": a dimension of ",
                           n);
       elements *= n;
     }
@@ -133,7 +133,7 @@ struct Loader {
 
   // position: 0 for the first encoder of the UNet's context columns.
   void load_text_encoder(Component component) {
-    const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
+    const bool sdxl = out.is_sdxl();
     const ClipConfig config =
         clip_config(checkpoint().config(component), config_title(checkpoint(), component));
     ModelTokenizer own = open_tokenizer(checkpoint(), component, config.positions);
@@ -185,7 +185,7 @@ struct Loader {
                          ": expected 4 latent and 3 picture channels, got ", config.latent_channels, " and ",
                          config.image_channels);
     config.shift_factor = 0;  // no pipeline of Stable Diffusion reads it in Diffusers
-    const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
+    const bool sdxl = out.is_sdxl();
     if (!sdxl || config.latents_mean.empty() || config.latents_std.empty()) {
       config.latents_mean.clear();
       config.latents_std.clear();
@@ -241,7 +241,7 @@ struct Loader {
   // Whether the pipeline's class takes no negative prompt for zeros: Diffusers' SDXL classes do unless
   // model_index.json says otherwise, and so does the single file of SDXL's base.
   void read_negative_rule() {
-    const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
+    const bool sdxl = out.is_sdxl();
     const nlohmann::json* index = checkpoint().model_index();
     out.zero_absent_negative = index ? sdxl : out.kind == ModelKind::kSdxl;
     if (!index || !sdxl) return;
