@@ -13,7 +13,7 @@ enum class QueryStore { kRegisters, kLds };
 // Two warpgroups multiply at the same time, or alternate: one multiplies while the other exponentiates.
 enum class WarpgroupSchedule { kTogether, kPingPong };
 // When the next tile is fetched: before the products of this one start, or while they run.
-enum class Prefetch { kBeforeMma, kAfterMma };
+enum class FlashPrefetch { kBeforeMma, kAfterMma };
 
 // fused/flash_attention.hpp: every family.
 struct FlashConfig {
@@ -78,12 +78,12 @@ struct FlashTmaConfig {
   int occupancy = 1;
   int stages = 6;  // tiles of keys or values in LDS
   WarpgroupSchedule schedule = WarpgroupSchedule::kTogether;
-  Prefetch prefetch = Prefetch::kBeforeMma;
+  FlashPrefetch prefetch = FlashPrefetch::kBeforeMma;
 };
 constexpr KernelName kernel_name(const FlashTmaConfig& c, const char* type) {
   return KernelName("flash_tma_", type, "_d", c.head_dim, "_k", c.keys, "_g", c.warpgroups, "x", c.occupancy,
                     "_s", c.stages, "_t", c.schedule == WarpgroupSchedule::kPingPong ? 1 : 0, "_l",
-                    c.prefetch == Prefetch::kAfterMma ? 1 : 0);
+                    c.prefetch == FlashPrefetch::kAfterMma ? 1 : 0);
 }
 // Bytes of LDS: the tiles in panels of 64 channels, two barriers to each, and room to align them.
 constexpr int flash_lds_bytes(const FlashTmaConfig& c) {

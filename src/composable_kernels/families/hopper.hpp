@@ -17,7 +17,7 @@ struct HopperFamily : NvidiaFamily {
   static constexpr auto kFlashTma = std::to_array<FlashTmaConfig>({
       {.head_dim = 40, .keys = 80, .warpgroups = 4, .stages = 12},
       {.head_dim = 40, .keys = 80, .warpgroups = 2, .occupancy = 2, .stages = 8},
-      {.head_dim = 40, .keys = 80, .warpgroups = 4, .stages = 12, .prefetch = Prefetch::kAfterMma},
+      {.head_dim = 40, .keys = 80, .warpgroups = 4, .stages = 12, .prefetch = FlashPrefetch::kAfterMma},
       {.head_dim = 64, .keys = 64, .warpgroups = 1, .occupancy = 4, .stages = 6},
       {.head_dim = 64, .keys = 80, .warpgroups = 1, .occupancy = 3, .stages = 6},
       {.head_dim = 64,
@@ -26,7 +26,7 @@ struct HopperFamily : NvidiaFamily {
        .occupancy = 2,
        .stages = 12,
        .schedule = WarpgroupSchedule::kPingPong,
-       .prefetch = Prefetch::kAfterMma},
+       .prefetch = FlashPrefetch::kAfterMma},
       {.head_dim = 80, .keys = 80, .warpgroups = 2, .stages = 8},
       {.head_dim = 128, .keys = 64, .warpgroups = 1, .occupancy = 2, .stages = 6},
   });

@@ -146,7 +146,7 @@ const AttentionMapRow* attention_row(const KernelTables& family, const Attention
     if (row.algorithm == algorithm && row.families.has(family.index) && row.head_dim.has(p.head_dim) &&
         row.keys.has(p.keys) && (row.mask == FlashMask::kAny || mask_of(p) == FlashMask::kNone) &&
         row.tile_queries.has(tile.queries) && row.tile_keys.has(tile.keys) &&
-        (!row.prefetches_after_mma || tile.prefetch == Prefetch::kAfterMma))
+        (!row.prefetches_after_mma || tile.prefetch == FlashPrefetch::kAfterMma))
       return &row;
   return nullptr;
 }

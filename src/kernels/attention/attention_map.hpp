@@ -23,7 +23,7 @@ const char* to_text(FlashAlgorithm algorithm);
 // What of a configuration a row may ask for.
 struct FlashTile {
   int queries = 0, keys = 0;  // of a wave (kWaves), of the workgroup
-  Prefetch prefetch = Prefetch::kBeforeMma;
+  FlashPrefetch prefetch = FlashPrefetch::kBeforeMma;
 };
 
 struct AttentionMapRow {

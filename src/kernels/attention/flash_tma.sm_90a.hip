@@ -10,7 +10,7 @@ struct FlashTmaCfg {
   static constexpr int kDim = kConfig.head_dim, kKeys = kConfig.keys, kGroups = kConfig.warpgroups;
   static constexpr int kSlots = kConfig.stages;
   static constexpr bool kPingPong = kConfig.schedule == WarpgroupSchedule::kPingPong;
-  static constexpr bool kPrefetchAfterMma = kConfig.prefetch == Prefetch::kAfterMma;
+  static constexpr bool kPrefetchAfterMma = kConfig.prefetch == FlashPrefetch::kAfterMma;
   static constexpr int kLdsOfLauncher = flash_lds_bytes(kConfig);
 };
 
