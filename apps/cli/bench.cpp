@@ -319,15 +319,17 @@ void explain_problem(const BenchCommand& c) {
                       printable(c.explain));
   const measurement::Workload workload =
       measurement::parse_workload(c.explain.substr(0, blank), c.explain.substr(blank + 1));
-  if (c.gpu.empty()) {
-    fmt::print("{}", measurement::explain(open_counting_device(c.device), workload));
-    return;
+  std::unique_ptr<GpuDevice> paper;
+  if (!c.gpu.empty()) {
+    const GpuProduct* product = find_gpu_product(c.gpu);
+    require<UsageError>(product != nullptr, "bench --gpu: ", printable(c.gpu),
+                        " is not in the table; `rocm-sd predict` lists them");
+    paper = make_paper_gpu(*product);
   }
-  const GpuProduct* product = find_gpu_product(c.gpu);
-  require<UsageError>(product != nullptr, "bench --gpu: ", printable(c.gpu),
-                      " is not in the table; `rocm-sd predict` lists them");
-  const auto gpu = make_paper_gpu(*product);
-  fmt::print("{}", measurement::explain(*gpu, workload));
+  Device& device = paper ? *paper : open_counting_device(c.device);
+  const measurement::Explained explained = measurement::explain(device, workload);
+  write_reports(c, explained_json(explained), "```\n" + explained_text(explained) + "```\n",
+                explained_text(explained));
 }
 
 void run_bench(BenchCommand& c) {

@@ -104,10 +104,13 @@ Explanation explain(const AttentionProblem& p, const GpuTraits& traits) {
     const AttentionMapRow& row = *plan.kernel.row;
     taken.insert(row.algorithm);
     const AttentionCosts::Entry& relative = costs.attention.entry(row.cost);
-    out.candidates.push_back({describe(plan), to_text(row.algorithm), row.reason,
-                              concat("relative cost \"", row.cost, "\" ", relative.cost, ", ",
-                                     source_text(costs, relative.source)),
-                              0, plan.cost});
+    out.candidates.push_back({.choice = describe(plan),
+                              .algorithm = to_text(row.algorithm),
+                              .reason = row.reason,
+                              .source = concat("relative cost ", row.cost, " = ", relative.cost, ", ",
+                                               source_text(costs, relative.source)),
+                              .cost_name = row.cost,
+                              .cost = plan.cost});
   }
   for (const AttentionMapRow& row : attention_map())
     if (!taken.contains(row.algorithm))

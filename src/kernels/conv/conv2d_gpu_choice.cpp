@@ -134,7 +134,7 @@ Explanation conv_explanation(const GpuTraits& traits, const ConvExtent& extent) 
                                 : algorithm == GemmAlgorithm::kWgmma ? costs.conv_wgmma->source
                                                                      : costs.conv.source;
     out.candidates.push_back({describe(choice), to_text(algorithm), reason.row->reason,
-                              source_text(costs, source), reason.row->rank, reason.ns});
+                              source_text(costs, source), "", reason.row->rank, reason.ns});
   }
   out.refused = refusals_of(conv_map(), kernel_tables(traits), facts_of(extent));
   return out;

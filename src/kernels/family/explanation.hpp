@@ -13,6 +13,7 @@ struct ExplainedCandidate {
   std::string algorithm;  // of the map's row
   std::string reason;     // the row's
   std::string source;     // where the numbers of the estimate come from
+  std::string cost_name;  // of attention: of its relative cost in share/cost
   int rank = 0;           // of the row: the least that a problem has is taken
   double cost = 0;        // the estimate; candidates of one rank are compared by it
 };

@@ -97,7 +97,7 @@ Explanation eight_bit_explanation(const GpuTraits& traits, const LinearProblem& 
     const EightBitReason reason = reason_of(traits, p, choice);
     out.candidates.push_back(
         {describe(choice), to_text(reason.row->algorithm), reason.row->reason,
-         source_text(costs, choice.tma() ? costs.tma->source : costs.gemm_eight_bit->source),
+         source_text(costs, choice.tma() ? costs.tma->source : costs.gemm_eight_bit->source), "",
          reason.row->rank, reason.cost});
   }
   out.refused = refusals_of(linear_map(), kernel_tables(traits), facts_of(p));

@@ -121,8 +121,8 @@ Explanation linear_explanation(const GpuTraits& traits, const LinearProblem& p) 
                                : is_ping_pong(algorithm) ? source_text(costs, costs.tma_ping_pong->source)
                                : uses_tma(algorithm)     ? source_text(costs, costs.tma->source)
                                                          : source_text(costs, costs.gemm.source);
-    out.candidates.push_back(
-        {describe(choice), to_text(algorithm), reason.row->reason, source, reason.row->rank, reason.cost});
+    out.candidates.push_back({describe(choice), to_text(algorithm), reason.row->reason, source, "",
+                              reason.row->rank, reason.cost});
   }
   out.refused = refusals_of(linear_map(), kernel_tables(traits), facts_of(p));
   return out;
