@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "composable_kernels/fused/group_norm_cluster.hpp"
+#include "composable_kernels/hopper/group_norm_cluster.hpp"
 #include "composable_kernels/fused/group_norm_parts.hpp"
 #include "kernels/norm/norm_configs.hpp"
 
