@@ -33,7 +33,8 @@ void Pipeline::State::prepare_stages(const ResolvedRequest& r, const TokenRows& 
   const auto tokens = rows.chunks * static_cast<int64_t>(rows.rows[0].front().ids.size());
   UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
   shape.perturbed = r.perturbed;
-  for (const auto& control : controls) shape.controls.push_back(&control->model);
+  planned_controls = plan_controls(r, controls);
+  for (const PlannedControl& control : planned_controls) shape.controls.push_back(control.unit);
   if (!controls.empty()) shape.picture_height = r.height, shape.picture_width = r.width;
   if (!unet || !(unet->shape() == shape)) {
     unet.reset();  // give the buffers back before the new ones are made

@@ -95,6 +95,7 @@ void Pipeline::State::use_controls(const ResolvedRequest& r) {
   };
   if (!std::all_of(wanted.begin(), wanted.end(), loaded)) with_savings([&] { set_controls(wanted); });
   controls = std::move(units);
+  planned_controls = plan_controls(r, controls);
 }
 
 // Those that are not kept give their weights' memory back, whoever else holds them.
@@ -107,7 +108,7 @@ void Pipeline::State::keep_controls(const std::vector<std::shared_ptr<LoadedCont
   std::erase_if(components.controls, goes);
   residency.controls_changed();
   for (const auto& control : before)
-    if (goes(control)) control->model = ControlNet(control->config);
+    if (goes(control)) control->drop();
 }
 
 // All are checked. Those that go give their memory back first.

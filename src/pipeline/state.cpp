@@ -126,16 +126,6 @@ TextStates Pipeline::State::encode_text(const TokenRows& rows, const ResolvedReq
   }
 }
 
-// What the request asks of each ControlNet, its picture as the model reads it.
-std::vector<ControlSetting> Pipeline::State::control_settings(const ResolvedRequest& r) const {
-  std::vector<ControlSetting> out;
-  for (size_t i = 0; i < controls.size(); ++i) {
-    const ResolvedControl& c = r.controls[i];
-    out.push_back({c.strength, c.start, c.end, c.mode, control_pixels(r, i, controls[i]->config.bgr)});
-  }
-  return out;
-}
-
 void Pipeline::State::use_text(const ResolvedRequest& r, const TextStates& states, size_t call,
                                const CancelCheck* cancel) {
   const std::vector<int64_t>& prompts = rows.prompts_at(call);
@@ -154,7 +144,7 @@ void Pipeline::State::prepare_unet(const ResolvedRequest& r, const TextStates& s
   use_text(r, states, 0, cancel);
   if (!init.extra.empty() && r.request.tile_size == 0) unet->set_extra_channels(init.extra);
   unet->set_guidance(r.request.cfg_scale);
-  if (!controls.empty()) unet->set_controls(control_settings(r), profiler.get(), cancel);
+  if (!controls.empty()) unet->set_controls(control_settings(r, planned_controls), profiler.get(), cancel);
   std::vector<double> timesteps;
   for (const NoiseLevel& level : r.sampling.schedule.levels)
     if (level.sigma > 0) timesteps.push_back(level.timestep);

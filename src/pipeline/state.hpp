@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/control_units.hpp"
 #include "pipeline/request.hpp"
 #include "pipeline/residency.hpp"
 #include "pipeline/text_stage.hpp"
@@ -79,6 +80,7 @@ struct Pipeline::State {
   // short.
   void use_controls(const ResolvedRequest& r);
   std::vector<std::shared_ptr<LoadedControl>> controls;  // one for each of the request's, in their order
+  std::vector<PlannedControl> planned_controls;          // the same as they act together
 
   // Memory (memory.cpp).
   uint64_t vram_budget = 0;  // as asked for; 0: what the device has free
@@ -130,7 +132,6 @@ struct Pipeline::State {
                                     const std::vector<float>& noise, const CancelCheck* cancel);
   std::vector<std::vector<float>> extra_channels(const ResolvedRequest& r, const InitImage& init,
                                                  const std::vector<float>& noise, const CancelCheck* cancel);
-  std::vector<ControlSetting> control_settings(const ResolvedRequest& r) const;
   void prepare_unet(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
                     const CancelCheck* cancel);
   std::vector<float> sample(const ResolvedRequest& r, const TextStates& states, const InitImage& init,

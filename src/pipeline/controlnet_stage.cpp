@@ -1,0 +1,155 @@
+#include "pipeline/controlnet_stage.hpp"
+
+#include "base/error.hpp"
+#include "kernels/elementwise/elementwise.hpp"
+
+namespace rocm_sd {
+
+ControlNetStage::ControlNetStage(const ControlUnit& unit, Arena& arena, const ControlShape& shape,
+                                 const Tensor& context, const TimeInputs& inputs)
+    : unit_(unit), model_(*unit.model->net()), device_(arena.device()), shape_(shape) {
+  TimeInputs time = inputs;
+  if (const auto& mixer = model_.config().mixer) {
+    types_ = make_tensor(device_, {shape.rows(), mixer->types}, DType::kF32);
+    added_ = make_tensor(device_, {shape.rows(), mixer->time_width}, model_.trunk().compute_dtype());
+    embed_types_ = std::make_unique<Program>("control types", arena, [this](Exec& ex) {
+      copy_into(ex, model_.type_embedding(ex, types_), added_);
+    });
+    time.added = added_;
+  }
+  shifts_ = std::make_unique<ShiftTable>(model_.trunk(), arena, time);
+  cache_ = model_.trunk().make_text_cache(device_, shape.rows(), context.dim(1));
+  prepare_ = std::make_unique<Program>(
+      "control text", arena, [this, context](Exec& ex) { model_.trunk().prepare_text(ex, context, cache_); });
+  make_views(arena);
+  for (const int64_t level : model_.residual_levels()) {
+    const int64_t cells = halved(shape.height, level) * halved(shape.width, level);
+    factors_.push_back(make_tensor(device_, {shape.rows() * (unit.masked ? cells : 1)}, DType::kF32));
+  }
+}
+
+void ControlNetStage::make_views(Arena& arena) {
+  const int64_t rows = shape_.rows(), scale = model_.config().hint_scale(), count = unit_.pictures;
+  const int64_t width = model_.config().trunk.down.front().channels;
+  const DType maps = model_.trunk().input_dtype();
+  picture_ = make_tensor(device_, {count, shape_.picture_height, shape_.picture_width, 3}, DType::kF32);
+  for (int64_t i = 0; i < unit_.views; ++i) {
+    View& view = views_.emplace_back();
+    view.whole = make_tensor(
+        device_, {count, shape_.picture_height / scale, shape_.picture_width / scale, width}, maps);
+    view.sight.hint = make_tensor(device_, {rows, shape_.height, shape_.width, width}, maps);
+    if (model_.config().mixer) {
+      view.sight.type = make_tensor(device_, {rows, 1}, DType::kI32);
+      view.sight.scales = make_tensor(device_, {rows}, DType::kF32);
+    }
+    view.embed = std::make_unique<Program>("control picture", arena, [this, to = view.whole](Exec& ex) {
+      copy_into(ex, model_.hint(ex, picture_), to);
+    });
+  }
+}
+
+std::vector<Program*> ControlNetStage::programs() {
+  std::vector<Program*> out = {&shifts_->program(), prepare_.get()};
+  for (const View& view : views_) out.push_back(view.embed.get());
+  if (embed_types_) out.push_back(embed_types_.get());
+  return out;
+}
+
+uint64_t ControlNetStage::buffer_bytes() const {
+  uint64_t bytes = shifts_->bytes() + picture_.bytes();
+  for (const Tensor& t : {types_, added_}) bytes += t ? t.bytes() : 0;
+  for (const Tensor& t : factors_) bytes += t.bytes();
+  for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
+  for (const View& view : views_) bytes += view.whole.bytes() + view.sight.hint.bytes();
+  return bytes;
+}
+
+void ControlNetStage::set_text(Profiler* profiler, const CancelCheck* cancel) {
+  prepare_->run(profiler, cancel);
+}
+
+bool ControlNetStage::set(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel) {
+  require<InternalError>(setting.views.size() == views_.size(), "control: ", setting.views.size(),
+                         " pictures for ", views_.size());
+  for (size_t i = 0; i < views_.size(); ++i) set_view(views_[i], setting.views[i], profiler, cancel);
+  set_factors(setting);
+  return set_types(setting, profiler, cancel);
+}
+
+void ControlNetStage::set_view(View& view, const ControlView& now, Profiler* profiler,
+                               const CancelCheck* cancel) {
+  std::vector<float> all;
+  for (const std::vector<float>& pixels : now.pixels) all.insert(all.end(), pixels.begin(), pixels.end());
+  upload(device_, picture_, all.data(), static_cast<int64_t>(all.size()));
+  view.embed->run(profiler, cancel);
+  const Tensor& hint = view.sight.hint;
+  const int64_t rows = hint.dim(0);
+  if (view.sight.type) {
+    const std::vector<int32_t> types(static_cast<size_t>(rows), now.type);
+    device_.copy_to_device(view.sight.type.data(), types.data(), types.size() * sizeof(int32_t));
+    const std::vector<float> scales(static_cast<size_t>(rows), static_cast<float>(now.scale));
+    upload(device_, view.sight.scales, scales.data(), rows);
+  }
+  if (view.whole.dim(1) != hint.dim(1) || view.whole.dim(2) != hint.dim(2))
+    return;  // cut_hint() brings windows
+  for (int64_t row = 0; row < rows; ++row) {
+    const Tensor from = view.whole.narrow(0, row % unit_.pictures, 1);
+    device_.copy_on_device(hint.narrow(0, row, 1).data(), from.data(), from.bytes());
+  }
+}
+
+// In some modes, and where a model's residuals are means, the UNet's unconditional rows stay as they are.
+void ControlNetStage::set_factors(const ControlSetting& setting) {
+  const bool pools = model_.config().pools;
+  const bool for_prompt = setting.mode == ControlMode::kGuess || setting.mode == ControlMode::kControl;
+  const bool conditional_only = (for_prompt || pools) && shape_.conditions > 1;
+  const int64_t count = model_.residuals();
+  const std::vector<int64_t> levels = model_.residual_levels();
+  for (int64_t i = 0; i < count; ++i) {
+    const ControlMode mode =
+        pools && setting.mode == ControlMode::kGuess ? ControlMode::kBalanced : setting.mode;
+    const double factor = setting.strength * control_factor(mode, i, count);
+    std::vector<float> factors;  // of each row
+    for (int64_t c = 0; c < shape_.conditions; ++c) {
+      const bool acts = !conditional_only || c > 0;  // the unconditional one comes first
+      factors.insert(factors.end(), static_cast<size_t>(shape_.batch),
+                     acts ? static_cast<float>(factor) : 0.0f);
+    }
+    const int64_t level = levels[static_cast<size_t>(i)];
+    if (unit_.masked)
+      factors = masked_factors(factors, setting.mask, shape_, halved(shape_.height, level),
+                               halved(shape_.width, level));
+    const Tensor& to = factors_[static_cast<size_t>(i)];
+    upload(device_, to, factors.data(), to.numel());
+  }
+}
+
+bool ControlNetStage::set_types(const ControlSetting& setting, Profiler* profiler,
+                                const CancelCheck* cancel) {
+  if (!types_) return false;
+  std::vector<float> types(static_cast<size_t>(types_.numel()), 0.0f);
+  for (const ControlView& view : setting.views)
+    for (int64_t row = 0; row < types_.dim(0); ++row)
+      types[static_cast<size_t>(row * types_.dim(1) + view.type)] = 1;
+  upload(device_, types_, types.data(), types_.numel());
+  embed_types_->run(profiler, cancel);
+  return std::exchange(types_set_, types) != types;
+}
+
+void ControlNetStage::cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) {
+  for (const View& view : views_) {
+    const Tensor& hint = view.sight.hint;
+    const Tensor window = view.whole.narrow(0, row % unit_.pictures, 1)
+                              .narrow(1, top, hint.dim(1))
+                              .narrow(2, left, hint.dim(2));
+    copy_into(ex, window, hint.narrow(0, row, 1));
+  }
+}
+
+void ControlNetStage::add(Exec& ex, const Tensor& latents, UNetSkips& skips) const {
+  std::vector<ControlSight> sights;
+  for (const View& view : views_) sights.push_back(view.sight);
+  model_(ex, latents, sights, shifts_->current(), cache_, factors_, skips);
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,46 @@
+// A ControlNet, or a union ControlNet with its pictures, beside the UNet.
+#pragma once
+
+#include "pipeline/control_stage.hpp"
+
+namespace rocm_sd {
+
+class ControlNetStage final : public ControlStage {
+ public:
+  ControlNetStage(const ControlUnit& unit, Arena& arena, const ControlShape& shape, const Tensor& context,
+                  const TimeInputs& inputs);
+
+  std::vector<Program*> programs() override;
+  uint64_t buffer_bytes() const override;
+  ShiftTable* shifts() override { return shifts_.get(); }
+  void set_text(Profiler* profiler, const CancelCheck* cancel) override;
+  bool set(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel) override;
+  void cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) override;
+  void add(Exec& ex, const Tensor& latents, UNetSkips& skips) const override;
+
+ private:
+  struct View {
+    Tensor whole;        // [pictures,H/8,W/8,C0], the pictures' hints
+    ControlSight sight;  // of all rows
+    std::unique_ptr<Program> embed;
+  };
+  void make_views(Arena& arena);
+  void set_view(View& view, const ControlView& now, Profiler* profiler, const CancelCheck* cancel);
+  void set_factors(const ControlSetting& setting);
+  bool set_types(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel);
+
+  const ControlUnit unit_;
+  const ControlNet& model_;
+  Device& device_;
+  ControlShape shape_;
+  TextCache cache_;
+  Tensor picture_;  // [pictures,H,W,3] f32
+  std::vector<View> views_;
+  std::vector<Tensor> factors_;  // of each residual [rows], or of a masked unit [rows*h*w], f32
+  Tensor types_, added_;         // of a union ControlNet: [rows,types] and [rows,E]
+  std::vector<float> types_set_;
+  std::unique_ptr<ShiftTable> shifts_;
+  std::unique_ptr<Program> prepare_, embed_types_;
+};
+
+}  // namespace rocm_sd
