@@ -1,7 +1,6 @@
 #include "models/control_mixer.hpp"
 
 #include "base/error.hpp"
-#include "kernels/attention/attention.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/gemm/linear.hpp"
 #include "kernels/norm/norm.hpp"
@@ -19,12 +18,6 @@ Linear exact(int64_t in, int64_t out) {
 }
 
 Tensor as(Exec& ex, const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(ex, x, dtype); }
-
-// The mean of a map over its pixels: [B,1,C].
-Tensor mean(Exec& ex, const Tensor& map, DType dtype) {
-  const Tensor one = resample(ex, map, 1, 1, ResampleMode::kArea);  // [B,1,1,C]
-  return as(ex, one.reshape({map.dim(0), 1, map.dim(3)}), dtype);
-}
 
 }  // namespace
 
@@ -45,14 +38,12 @@ void ControlMixer::Layer::visit(Visitor& v) {
   v("mlp.c_proj", fc2);
 }
 
-Tensor ControlMixer::Layer::operator()(Exec& ex, const Tensor& x, int64_t heads) const {
+Tensor ControlMixer::Layer::operator()(Exec& ex, const Tensor& x) const {
   const int64_t width = x.dim(2);
-  Tensor h = linear(ex, layer_norm(ex, x, norm1, norm1.eps), qkv);  // [B,P,3C]
-  h = attention(ex, h.narrow(2, 0, width), h.narrow(2, width, width), h.narrow(2, 2 * width, width),
-                {.heads = static_cast<int>(heads)});  // [B,P,C]
-  const Tensor attended = linear(ex, h, out, {.residual = &x});
+  Tensor h = linear(ex, layer_norm(ex, x, norm1, norm1.eps), qkv);                           // [N,1,3C]
+  const Tensor attended = linear(ex, h.narrow(2, 2 * width, width), out, {.residual = &x});  // [N,1,C]
   h = linear(ex, layer_norm(ex, attended, norm2, norm2.eps), fc1, {.act = Activation::kQuickGelu});
-  return linear(ex, h, fc2, {.residual = &attended});  // [B,P,C]
+  return linear(ex, h, fc2, {.residual = &attended});  // [N,1,C]
 }
 
 ControlMixer::ControlMixer(const ControlMixerConfig& config)
@@ -84,38 +75,21 @@ Tensor ControlMixer::type_embedding(Exec& ex, const Tensor& types, DType dtype) 
   return as(ex, linear(ex, h, time2_), dtype);  // [B,time_width]
 }
 
-Tensor ControlMixer::operator()(Exec& ex, const Tensor& map, std::span<const ControlSight> sights,
-                                const Tap* tap) const {
-  const int64_t batch = map.dim(0), width = config_.channels;
-  const auto pictures = static_cast<int64_t>(sights.size());
-  require(map.rank() == 4 && map.dim(3) == width && pictures > 0, "union controlnet: expected a map [B,h,w,",
-          width, "] and a picture at least, got ", map.shape(), " and ", pictures);
-  const DType type = projection_.weight.dtype();
+Tensor ControlMixer::operator()(Exec& ex, const Tensor& hint, const Tensor& type,
+                                const Tensor& scales) const {
+  const int64_t count = hint.dim(0), width = config_.channels;
+  require(hint.rank() == 4 && hint.dim(3) == width && type.shape() == Shape{count, 1},
+          "union controlnet: expected a hint [N,h,w,", width, "] and types [N,1], got ", hint.shape(),
+          " and ", type.shape());
+  const DType dtype = projection_.weight.dtype();
   const EmbeddingWeight nowhere{affine(ex, tasks_.table.narrow(0, 0, 1), 0, 0)};  // [1,C]
-  const Tensor tokens = ex.alloc({batch, pictures + 1, width}, type);
-  for (int64_t i = 0; i < pictures; ++i) {
-    const ControlSight& sight = sights[static_cast<size_t>(i)];
-    const Tensor task = as(ex, embed_tokens(ex, sight.type, tasks_, nowhere, tasks_.table.dtype()), type);
-    const Tensor token = add(ex, mean(ex, sight.hint, type), task);  // [B,1,C]
-    copy_into(ex, add_scaled(ex, affine(ex, token, 0, 0), token, sight.scales), tokens.narrow(1, i, 1));
-  }
-  copy_into(ex, mean(ex, map, type), tokens.narrow(1, pictures, 1));
-  Tensor x = tokens;
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    x = layers_[i](ex, x, config_.heads);  // [B,P+1,C]
-    show(tap, concat("transformer_layes.", i), x);
-  }
-  x = linear(ex, x, projection_);  // [B,P+1,C]
-  Tensor out = map, shift;
-  for (int64_t i = 0; i < pictures; ++i) {
-    const ControlSight& sight = sights[static_cast<size_t>(i)];
-    out = add_scaled(ex, out, sight.hint, sight.scales);
-    const Tensor one = ex.alloc({batch, 1, 1, width}, type);
-    copy_into(ex, x.narrow(1, i, 1), one);
-    shift = add_scaled(ex, shift ? shift : affine(ex, one, 0, 0), one, sight.scales);
-  }
-  const Tensor spread = resample(ex, shift, map.dim(1), map.dim(2), ResampleMode::kNearest);
-  return add(ex, out, as(ex, spread, map.dtype()));
+  const auto scaled = [&](const Tensor& x) { return add_scaled(ex, affine(ex, x, 0, 0), x, scales); };
+  const Tensor task = as(ex, embed_tokens(ex, type, tasks_, nowhere, tasks_.table.dtype()), dtype);
+  const Tensor mean = resample(ex, hint, 1, 1, ResampleMode::kArea).reshape({count, 1, width});
+  Tensor x = scaled(add(ex, as(ex, mean, dtype), task));  // [N,1,C]
+  for (const Layer& layer : layers_) x = layer(ex, x);
+  x = as(ex, linear(ex, x, projection_), hint.dtype()).reshape({count, 1, 1, width});
+  return scaled(add(ex, hint, resample(ex, x, hint.dim(1), hint.dim(2), ResampleMode::kNearest)));
 }
 
 }  // namespace rocm_sd

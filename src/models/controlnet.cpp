@@ -176,23 +176,19 @@ Tensor ControlNet::type_embedding(Exec& ex, const Tensor& types) const {
   return mixer_->type_embedding(ex, types, trunk_.compute_dtype());
 }
 
-void ControlNet::operator()(Exec& ex, const Tensor& latents, std::span<const ControlSight> sights,
-                            const Tensor& shifts, const TextCache& text, std::span<const Tensor> factors,
-                            UNetSkips& skips, const Tap* tap) const {
+Tensor ControlNet::weigh(Exec& ex, const Tensor& hint, const Tensor& type, const Tensor& scales) const {
+  require<InternalError>(mixer_.has_value(), "controlnet: it knows no types");
+  return (*mixer_)(ex, hint, type, scales);
+}
+
+void ControlNet::operator()(Exec& ex, const Tensor& latents, const Tensor& hint, const Tensor& shifts,
+                            const TextCache& text, std::span<const Tensor> factors, UNetSkips& skips,
+                            const Tap* tap) const {
   require(skips.skips.size() == down_.size(), "controlnet: has ", down_.size(),
           " residuals for the skips, the UNet ", skips.skips.size(), " skips");
   require(static_cast<int64_t>(factors.size()) == residuals(), "controlnet: expected ", residuals(),
           " factors, got ", factors.size());
-  require(mixer_ ? !sights.empty() : sights.size() == 1, "controlnet: sees one picture, got ", sights.size());
-  UNetArgs args{.tap = tap};
-  const std::function<Tensor(Exec&, const Tensor&)> mix = [&](Exec& run, const Tensor& map) {
-    return (*mixer_)(run, map, sights, tap);
-  };
-  if (mixer_)
-    args.after_conv_in = &mix;
-  else
-    args.conv_in_residual = &sights.front().hint;
-  UNetSkips own = trunk_.encode(ex, latents, shifts, text, args);
+  UNetSkips own = trunk_.encode(ex, latents, shifts, text, {.tap = tap, .conv_in_residual = &hint});
   const auto add = [&](Tensor& target, Tensor& map, const Conv& conv, int64_t index,
                        const std::string& name) {
     const Tensor made = residual(ex, map, conv);

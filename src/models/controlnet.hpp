@@ -73,14 +73,16 @@ class ControlNet {
   // input_dtype(): once per picture.
   Tensor hint(Exec& ex, const Tensor& picture) const;
 
-  // Of a union ControlNet: what its time embedding gets added (ControlMixer::type_embedding).
+  // Of a union ControlNet: what its time embedding gets added (ControlMixer::type_embedding), and what a
+  // picture's hint counts for (ControlMixer::operator()); those of several pictures are added up.
   Tensor type_embedding(Exec& ex, const Tensor& types) const;
+  Tensor weigh(Exec& ex, const Tensor& hint, const Tensor& type, const Tensor& scales) const;
 
   // Adds factors[i] * residual i to what the UNet's way down left: i counts the skips, and the middle comes
-  // last. latents [B,h,w,4]; sights: one picture, several of a union ControlNet; shifts and text are of this
-  // model's trunk; factors [B] each, or [B*h*w] of the residual's size, f32 in device memory, read when a
-  // launch runs. Reads device memory by pointer only.
-  void operator()(Exec& ex, const Tensor& latents, std::span<const ControlSight> sights, const Tensor& shifts,
+  // last. latents [B,h,w,4], hint [B,h,w,C0]; shifts and text are of this model's trunk; factors [B] each, or
+  // [B*h*w] of the residual's size, f32 in device memory, read when a launch runs. Reads device memory by
+  // pointer only.
+  void operator()(Exec& ex, const Tensor& latents, const Tensor& hint, const Tensor& shifts,
                   const TextCache& text, std::span<const Tensor> factors, UNetSkips& skips,
                   const Tap* tap = nullptr) const;
 

@@ -30,14 +30,11 @@ std::optional<ControlMixerConfig> mixer_config(ConfigFields& f) {
   ControlMixerConfig mixer;
   mixer.types = types;
   mixer.channels = f.integer("num_trans_channel", 320, 1, kMaxChannels);
-  mixer.heads = f.integer("num_trans_head", 8, 1, mixer.channels);
   mixer.layers = f.integer("num_trans_layer", 1, 0, kMaxMixerLayers);
   mixer.type_width = f.integer("addition_time_embed_dim", 256, 1, kMaxChannels);
   const int64_t out = f.integer("num_proj_channel", mixer.channels, 1, kMaxChannels);
   f.check(out == mixer.channels, "num_proj_channel", "expected num_trans_channel (", mixer.channels,
           "), got ", out);
-  f.check(mixer.channels % mixer.heads == 0, "num_trans_head", "expected a divisor of ", mixer.channels,
-          ", got ", mixer.heads);
   return mixer;
 }
 

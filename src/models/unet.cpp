@@ -291,7 +291,6 @@ UNetSkips UNet::encode(Exec& ex, const Tensor& latents, const Tensor& shifts, co
   Tensor x = edge_conv(ex, config_.center_input ? affine(ex, latents, 2, -1) : latents, conv_in_,
                        args.conv_in_residual);  // [B,h,w,C0]
   show(args.tap, "conv_in", x);
-  if (args.after_conv_in) x = (*args.after_conv_in)(ex, x);
   UNetSkips out{{x}, {}};
   const auto additions = [&](size_t block) {
     return args.additions && !(*args.additions)[block].empty() ? &(*args.additions)[block] : nullptr;

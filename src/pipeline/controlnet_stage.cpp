@@ -21,46 +21,49 @@ ControlNetStage::ControlNetStage(const ControlUnit& unit, Arena& arena, const Co
   cache_ = model_.trunk().make_text_cache(device_, shape.rows(), context.dim(1));
   prepare_ = std::make_unique<Program>(
       "control text", arena, [this, context](Exec& ex) { model_.trunk().prepare_text(ex, context, cache_); });
-  make_views(arena);
+  make_hints(arena);
   for (const int64_t level : model_.residual_levels()) {
     const int64_t cells = halved(shape.height, level) * halved(shape.width, level);
     factors_.push_back(make_tensor(device_, {shape.rows() * (unit.masked ? cells : 1)}, DType::kF32));
   }
 }
 
-void ControlNetStage::make_views(Arena& arena) {
-  const int64_t rows = shape_.rows(), scale = model_.config().hint_scale(), count = unit_.pictures;
+void ControlNetStage::make_hints(Arena& arena) {
+  const int64_t scale = model_.config().hint_scale(), count = unit_.pictures;
   const int64_t width = model_.config().trunk.down.front().channels;
   const DType maps = model_.trunk().input_dtype();
   picture_ = make_tensor(device_, {count, shape_.picture_height, shape_.picture_width, 3}, DType::kF32);
-  for (int64_t i = 0; i < unit_.views; ++i) {
-    View& view = views_.emplace_back();
-    view.whole = make_tensor(
-        device_, {count, shape_.picture_height / scale, shape_.picture_width / scale, width}, maps);
-    view.sight.hint = make_tensor(device_, {rows, shape_.height, shape_.width, width}, maps);
-    if (model_.config().mixer) {
-      view.sight.type = make_tensor(device_, {rows, 1}, DType::kI32);
-      view.sight.scales = make_tensor(device_, {rows}, DType::kF32);
-    }
-    view.embed = std::make_unique<Program>("control picture", arena, [this, to = view.whole](Exec& ex) {
-      copy_into(ex, model_.hint(ex, picture_), to);
-    });
+  whole_ =
+      make_tensor(device_, {count, shape_.picture_height / scale, shape_.picture_width / scale, width}, maps);
+  hint_ = make_tensor(device_, {shape_.rows(), shape_.height, shape_.width, width}, maps);
+  if (model_.config().mixer) {
+    type_ = make_tensor(device_, {count, 1}, DType::kI32);
+    scales_ = make_tensor(device_, {count}, DType::kF32);
   }
+  const auto hint = [this](Exec& ex) {
+    const Tensor made = model_.hint(ex, picture_);
+    return type_ ? model_.weigh(ex, made, type_, scales_) : made;
+  };
+  embed_ = std::make_unique<Program>("control picture", arena,
+                                     [this, hint](Exec& ex) { copy_into(ex, hint(ex), whole_); });
+  if (unit_.views > 1)
+    embed_more_ = std::make_unique<Program>("control pictures", arena, [this, hint](Exec& ex) {
+      copy_into(ex, rocm_sd::add(ex, whole_, hint(ex)), whole_);
+    });
 }
 
 std::vector<Program*> ControlNetStage::programs() {
-  std::vector<Program*> out = {&shifts_->program(), prepare_.get()};
-  for (const View& view : views_) out.push_back(view.embed.get());
-  if (embed_types_) out.push_back(embed_types_.get());
+  std::vector<Program*> out = {&shifts_->program(), prepare_.get(), embed_.get()};
+  for (Program* program : {embed_more_.get(), embed_types_.get()})
+    if (program) out.push_back(program);
   return out;
 }
 
 uint64_t ControlNetStage::buffer_bytes() const {
-  uint64_t bytes = shifts_->bytes() + picture_.bytes();
+  uint64_t bytes = shifts_->bytes() + picture_.bytes() + whole_.bytes() + hint_.bytes();
   for (const Tensor& t : {types_, added_}) bytes += t ? t.bytes() : 0;
   for (const Tensor& t : factors_) bytes += t.bytes();
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
-  for (const View& view : views_) bytes += view.whole.bytes() + view.sight.hint.bytes();
   return bytes;
 }
 
@@ -69,33 +72,30 @@ void ControlNetStage::set_text(Profiler* profiler, const CancelCheck* cancel) {
 }
 
 bool ControlNetStage::set(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel) {
-  require<InternalError>(setting.views.size() == views_.size(), "control: ", setting.views.size(),
-                         " pictures for ", views_.size());
-  for (size_t i = 0; i < views_.size(); ++i) set_view(views_[i], setting.views[i], profiler, cancel);
+  require<InternalError>(static_cast<int64_t>(setting.views.size()) == unit_.views,
+                         "control: ", setting.views.size(), " pictures for ", unit_.views);
+  for (size_t i = 0; i < setting.views.size(); ++i) set_view(i, setting.views[i], profiler, cancel);
+  if (whole_.dim(1) == hint_.dim(1) && whole_.dim(2) == hint_.dim(2))  // else cut_hint() brings windows
+    for (int64_t row = 0; row < hint_.dim(0); ++row) {
+      const Tensor from = whole_.narrow(0, row % unit_.pictures, 1);
+      device_.copy_on_device(hint_.narrow(0, row, 1).data(), from.data(), from.bytes());
+    }
   set_factors(setting);
   return set_types(setting, profiler, cancel);
 }
 
-void ControlNetStage::set_view(View& view, const ControlView& now, Profiler* profiler,
+void ControlNetStage::set_view(size_t index, const ControlView& now, Profiler* profiler,
                                const CancelCheck* cancel) {
   std::vector<float> all;
   for (const std::vector<float>& pixels : now.pixels) all.insert(all.end(), pixels.begin(), pixels.end());
   upload(device_, picture_, all.data(), static_cast<int64_t>(all.size()));
-  view.embed->run(profiler, cancel);
-  const Tensor& hint = view.sight.hint;
-  const int64_t rows = hint.dim(0);
-  if (view.sight.type) {
-    const std::vector<int32_t> types(static_cast<size_t>(rows), now.type);
-    device_.copy_to_device(view.sight.type.data(), types.data(), types.size() * sizeof(int32_t));
-    const std::vector<float> scales(static_cast<size_t>(rows), static_cast<float>(now.scale));
-    upload(device_, view.sight.scales, scales.data(), rows);
+  if (type_) {
+    const std::vector<int32_t> types(now.pixels.size(), now.type);
+    device_.copy_to_device(type_.data(), types.data(), types.size() * sizeof(int32_t));
+    const std::vector<float> scales(now.pixels.size(), static_cast<float>(now.scale));
+    upload(device_, scales_, scales.data(), scales_.numel());
   }
-  if (view.whole.dim(1) != hint.dim(1) || view.whole.dim(2) != hint.dim(2))
-    return;  // cut_hint() brings windows
-  for (int64_t row = 0; row < rows; ++row) {
-    const Tensor from = view.whole.narrow(0, row % unit_.pictures, 1);
-    device_.copy_on_device(hint.narrow(0, row, 1).data(), from.data(), from.bytes());
-  }
+  (index == 0 ? embed_ : embed_more_)->run(profiler, cancel);
 }
 
 // In some modes, and where a model's residuals are means, the UNet's unconditional rows stay as they are.
@@ -137,19 +137,13 @@ bool ControlNetStage::set_types(const ControlSetting& setting, Profiler* profile
 }
 
 void ControlNetStage::cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) {
-  for (const View& view : views_) {
-    const Tensor& hint = view.sight.hint;
-    const Tensor window = view.whole.narrow(0, row % unit_.pictures, 1)
-                              .narrow(1, top, hint.dim(1))
-                              .narrow(2, left, hint.dim(2));
-    copy_into(ex, window, hint.narrow(0, row, 1));
-  }
+  const Tensor window =
+      whole_.narrow(0, row % unit_.pictures, 1).narrow(1, top, hint_.dim(1)).narrow(2, left, hint_.dim(2));
+  copy_into(ex, window, hint_.narrow(0, row, 1));
 }
 
 void ControlNetStage::add(Exec& ex, const Tensor& latents, UNetSkips& skips) const {
-  std::vector<ControlSight> sights;
-  for (const View& view : views_) sights.push_back(view.sight);
-  model_(ex, latents, sights, shifts_->current(), cache_, factors_, skips);
+  model_(ex, latents, hint_, shifts_->current(), cache_, factors_, skips);
 }
 
 }  // namespace rocm_sd

@@ -19,13 +19,8 @@ class ControlNetStage final : public ControlStage {
   void add(Exec& ex, const Tensor& latents, UNetSkips& skips) const override;
 
  private:
-  struct View {
-    Tensor whole;        // [pictures,H/8,W/8,C0], the pictures' hints
-    ControlSight sight;  // of all rows
-    std::unique_ptr<Program> embed;
-  };
-  void make_views(Arena& arena);
-  void set_view(View& view, const ControlView& now, Profiler* profiler, const CancelCheck* cancel);
+  void make_hints(Arena& arena);
+  void set_view(size_t index, const ControlView& now, Profiler* profiler, const CancelCheck* cancel);
   void set_factors(const ControlSetting& setting);
   bool set_types(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel);
 
@@ -34,13 +29,15 @@ class ControlNetStage final : public ControlStage {
   Device& device_;
   ControlShape shape_;
   TextCache cache_;
-  Tensor picture_;  // [pictures,H,W,3] f32
-  std::vector<View> views_;
+  Tensor picture_;               // [pictures,H,W,3] f32, of one view
+  Tensor whole_;                 // [pictures,H/8,W/8,C0], the hints of all views together
+  Tensor hint_;                  // [rows,h,w,C0]
   std::vector<Tensor> factors_;  // of each residual [rows], or of a masked unit [rows*h*w], f32
-  Tensor types_, added_;         // of a union ControlNet: [rows,types] and [rows,E]
+  // Of a union ControlNet: [pictures,1] i32 and [pictures] f32 of one view, [rows,types] and [rows,E].
+  Tensor type_, scales_, types_, added_;
   std::vector<float> types_set_;
   std::unique_ptr<ShiftTable> shifts_;
-  std::unique_ptr<Program> prepare_, embed_types_;
+  std::unique_ptr<Program> prepare_, embed_, embed_more_, embed_types_;
 };
 
 }  // namespace rocm_sd

@@ -144,10 +144,9 @@ void copy_from_unet(const json& unet, json& config) {
     config["addition_time_embed_dim"] = unet.at("addition_time_embed_dim");
 }
 
-// What a union ControlNet's transformer is; heads are those of every published one.
+// What a union ControlNet's transformer is.
 void derive_mixer(const WeightStore& store, json& config) {
   if (!store.has("task_embedding.weight")) return;
-  constexpr int64_t kHeads = 8;
   const int64_t types = dim_of(store, {"task_embedding.weight"}, 0, 0),
                 width = dim_of(store, {"control_add_embedding.linear_1.weight"}, 1, 0);
   require<FormatError>(types > 0 && width > 0 && width % types == 0, store.title(),
@@ -156,7 +155,6 @@ void derive_mixer(const WeightStore& store, json& config) {
   config["_class_name"] = "ControlNetUnionModel";
   config["num_control_type"] = types;
   config["num_trans_channel"] = config["num_proj_channel"] = dim_of(store, {"task_embedding.weight"}, 1, 0);
-  config["num_trans_head"] = kHeads;
   config["num_trans_layer"] = std::min(extent(store, "transformer_layes."), 64);
   config["addition_time_embed_dim"] = width / types;
 }

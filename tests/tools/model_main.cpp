@@ -130,11 +130,12 @@ Forward controlnet_forward(const Job& job, const std::filesystem::path& folder) 
       job.inputs.tensor("timestep"), job.inputs.tensor("text_embeds"), job.inputs.tensor("time_ids"), {}, {}};
   // "picture", or of a union ControlNet "picture.0" with "type.0" and "scale.0", ... and "types".
   std::vector<Tensor> pictures;
-  std::vector<ControlSight> known;
+  std::vector<Tensor> kinds, scales;
   const bool several = job.inputs.has("picture.0");
   for (int i = 0; several ? job.inputs.has(concat("picture.", i)) : i < 1; ++i) {
     pictures.push_back(job.inputs.tensor(several ? concat("picture.", i) : "picture"));
-    known.push_back({{}, job.inputs.tensor(concat("type.", i)), job.inputs.tensor(concat("scale.", i))});
+    kinds.push_back(job.inputs.tensor(concat("type.", i)));
+    scales.push_back(job.inputs.tensor(concat("scale.", i)));
   }
   const Tensor factors = job.inputs.tensor("factors"), types = job.inputs.tensor("types");
   return [=](Exec& ex, const Tap* tap) -> Results {
@@ -145,11 +146,15 @@ Forward controlnet_forward(const Job& job, const std::filesystem::path& folder) 
     std::vector<Tensor> each;
     for (int64_t i = 0; i < factors.dim(0); ++i)
       each.push_back(factors.narrow(0, i, 1).reshape({factors.dim(1)}));
-    std::vector<ControlSight> sights = known;
-    for (size_t i = 0; i < sights.size(); ++i) sights[i].hint = control->hint(ex, pictures[i]);
+    Tensor hint;
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      Tensor one = control->hint(ex, pictures[i]);
+      if (types) one = control->weigh(ex, one, kinds[i], scales[i]);
+      hint = hint ? add(ex, hint, one) : one;
+    }
     TimeInputs own_time = time;
     if (types) own_time.added = control->type_embedding(ex, types);
-    (*control)(ex, latents, sights, control->trunk().time_shifts(ex, own_time), own, each, skips, tap);
+    (*control)(ex, latents, hint, control->trunk().time_shifts(ex, own_time), own, each, skips, tap);
     return {{"output", unet->decode(ex, std::move(skips), shifts, cache)}};
   };
 }
