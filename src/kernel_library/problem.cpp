@@ -13,7 +13,7 @@
 namespace rocm_sd::library {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{1} << 41;  // of an operand: no GPU has as much
+constexpr int64_t kMaxBytes = int64_t{1} << 41;  // of an operand: no GPU has as much
 
 DType dtype_of(rocm_sd_kernels_dtype dtype) {
   switch (dtype) {
@@ -36,7 +36,7 @@ Activation activation_of(rocm_sd_kernels_activation act) {
 }
 
 int64_t require_extent(const char* op, const char* name, int64_t value, int64_t least) {
-  require(value >= least && value < kMostBytes, op, ": ", name, " is ", value, ", expected ", least,
+  require(value >= least && value < kMaxBytes, op, ": ", name, " is ", value, ", expected ", least,
           " or more");
   return value;
 }
@@ -49,8 +49,8 @@ size_t span_bytes(const Shape& shape, const Shape& strides, DType dtype) {
     int64_t step = 0;
     const bool overflow =
         __builtin_mul_overflow(shape[i] - 1, strides[i], &step) || __builtin_add_overflow(last, step, &last);
-    require(!overflow && strides[i] >= 0 && last < kMostBytes, "an operand ", shape, " with strides ",
-            strides, " is larger than any memory, or has a negative stride");
+    require(!overflow && strides[i] >= 0 && last < kMaxBytes, "an operand ", shape, " with strides ", strides,
+            " is larger than any memory, or has a negative stride");
   }
   return static_cast<size_t>(last + 1) * dtype_size(dtype);
 }

@@ -10,7 +10,7 @@
 namespace rocm_sd::measurement {
 namespace {
 
-constexpr int64_t kMostExtent = int64_t{1} << 31;
+constexpr int64_t kMaxExtent = int64_t{1} << 31;
 
 // Reads a text from left to right.
 class Scanner {
@@ -28,7 +28,7 @@ class Scanner {
   int64_t number(int64_t least = 0) {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-    if (error != std::errc() || value < least || value > kMostExtent)
+    if (error != std::errc() || value < least || value > kMaxExtent)
       fail(concat("expected a number from ", least));
     rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
     return value;
