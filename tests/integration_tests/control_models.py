@@ -93,8 +93,8 @@ def union_folder(model: Path, folder: Path, types: int = 8, seed: int = 3, scale
     return folder
 
 
-def adapter_folder(folder: Path, kind: str, channels: tuple[int, ...], in_channels: int = 3, seed: int = 4, scale: float = 0.3) -> Path:
-    """A T2I-Adapter. scale: of what is added beside each shortcut, so that a picture stays one."""
+def adapter_folder(folder: Path, kind: str, channels: tuple[int, ...], in_channels: int = 3, seed: int = 4, scale: float = 3.0) -> Path:
+    """A T2I-Adapter. scale: of its first layer, so that it changes enough and a picture stays one."""
     adapter = diffusers.T2IAdapter(in_channels=in_channels, channels=list(channels), num_res_blocks=4 if kind == "light_adapter" else 2,
                                    downscale_factor=16 if kind.endswith("xl") else 8, adapter_type=kind)
     tiny_models.random_weights(adapter, seed)
