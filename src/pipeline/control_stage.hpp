@@ -9,6 +9,7 @@
 #include "models/t2i_adapter.hpp"
 #include "pipeline/controls.hpp"
 #include "pipeline/shift_table.hpp"
+#include "pipeline/stage.hpp"
 #include "runtime/exec.hpp"
 
 namespace rocm_sd {
@@ -46,18 +47,16 @@ struct ControlShape {
   int64_t rows() const { return batch * conditions; }
 };
 
-class ControlStage {
+class ControlStage : public Stage {
  public:
-  virtual ~ControlStage() = default;
+  explicit ControlStage(Arena& arena) : Stage(Part::kUnet, arena) {}
 
-  virtual std::vector<Program*> programs() = 0;
-  virtual uint64_t buffer_bytes() const = 0;
   virtual ShiftTable* shifts() { return nullptr; }
 
-  virtual void set_text(Profiler*, const CancelCheck*) {}
+  virtual void set_text(const RunWatch&) {}
   // The pictures go through what is run once; where they are the size of the latents, they reach all rows.
   // True where the time shifts must be made anew.
-  virtual bool set(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel) = 0;
+  virtual bool set(const ControlSetting& setting, const RunWatch& watch) = 0;
   // Of a larger picture: the window at (top, left), in latents, for one row of the next step.
   virtual void cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) = 0;
 

@@ -7,24 +7,24 @@ namespace rocm_sd {
 
 ControlNetStage::ControlNetStage(const ControlUnit& unit, Arena& arena, const ControlShape& shape,
                                  const Tensor& context, const TimeInputs& inputs)
-    : unit_(unit), model_(*unit.model->net()), device_(arena.device()), shape_(shape) {
+    : ControlStage(arena), unit_(unit), model_(*unit.model->net()), shape_(shape) {
   TimeInputs time = inputs;
   if (const auto& mixer = model_.config().mixer) {
-    types_ = make_tensor(device_, {shape.rows(), mixer->types}, DType::kF32);
-    added_ = make_tensor(device_, {shape.rows(), mixer->time_width}, model_.trunk().compute_dtype());
+    types_ = make_tensor(device(), {shape.rows(), mixer->types}, DType::kF32);
+    added_ = make_tensor(device(), {shape.rows(), mixer->time_width}, model_.trunk().compute_dtype());
     embed_types_ = std::make_unique<Program>("control types", arena, [this](Exec& ex) {
       copy_into(ex, model_.type_embedding(ex, types_), added_);
     });
     time.added = added_;
   }
   shifts_ = std::make_unique<ShiftTable>(model_.trunk(), arena, time);
-  cache_ = model_.trunk().make_text_cache(device_, shape.rows(), context.dim(1));
+  cache_ = model_.trunk().make_text_cache(device(), shape.rows(), context.dim(1));
   prepare_ = std::make_unique<Program>(
       "control text", arena, [this, context](Exec& ex) { model_.trunk().prepare_text(ex, context, cache_); });
   make_hints(arena);
   for (const int64_t level : model_.residual_levels()) {
     const int64_t cells = halved(shape.height, level) * halved(shape.width, level);
-    factors_.push_back(make_tensor(device_, {shape.rows() * (unit.masked ? cells : 1)}, DType::kF32));
+    factors_.push_back(make_tensor(device(), {shape.rows() * (unit.masked ? cells : 1)}, DType::kF32));
   }
 }
 
@@ -32,13 +32,13 @@ void ControlNetStage::make_hints(Arena& arena) {
   const int64_t scale = model_.config().hint_scale(), count = unit_.pictures;
   const int64_t width = model_.config().trunk.down.front().channels;
   const DType maps = model_.trunk().input_dtype();
-  picture_ = make_tensor(device_, {count, shape_.picture_height, shape_.picture_width, 3}, DType::kF32);
-  whole_ =
-      make_tensor(device_, {count, shape_.picture_height / scale, shape_.picture_width / scale, width}, maps);
-  hint_ = make_tensor(device_, {shape_.rows(), shape_.height, shape_.width, width}, maps);
+  picture_ = make_tensor(device(), {count, shape_.picture_height, shape_.picture_width, 3}, DType::kF32);
+  whole_ = make_tensor(device(), {count, shape_.picture_height / scale, shape_.picture_width / scale, width},
+                       maps);
+  hint_ = make_tensor(device(), {shape_.rows(), shape_.height, shape_.width, width}, maps);
   if (model_.config().mixer) {
-    type_ = make_tensor(device_, {count, 1}, DType::kI32);
-    scales_ = make_tensor(device_, {count}, DType::kF32);
+    type_ = make_tensor(device(), {count, 1}, DType::kI32);
+    scales_ = make_tensor(device(), {count}, DType::kF32);
   }
   const auto hint = [this](Exec& ex) {
     const Tensor made = model_.hint(ex, picture_);
@@ -67,35 +67,32 @@ uint64_t ControlNetStage::buffer_bytes() const {
   return bytes;
 }
 
-void ControlNetStage::set_text(Profiler* profiler, const CancelCheck* cancel) {
-  prepare_->run(profiler, cancel);
-}
+void ControlNetStage::set_text(const RunWatch& watch) { prepare_->run(watch.profiler, watch.cancel); }
 
-bool ControlNetStage::set(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel) {
+bool ControlNetStage::set(const ControlSetting& setting, const RunWatch& watch) {
   require<InternalError>(static_cast<int64_t>(setting.views.size()) == unit_.views,
                          "control: ", setting.views.size(), " pictures for ", unit_.views);
-  for (size_t i = 0; i < setting.views.size(); ++i) set_view(i, setting.views[i], profiler, cancel);
+  for (size_t i = 0; i < setting.views.size(); ++i) set_view(i, setting.views[i], watch);
   if (whole_.dim(1) == hint_.dim(1) && whole_.dim(2) == hint_.dim(2))  // else cut_hint() brings windows
     for (int64_t row = 0; row < hint_.dim(0); ++row) {
       const Tensor from = whole_.narrow(0, row % unit_.pictures, 1);
-      device_.copy_on_device(hint_.narrow(0, row, 1).data(), from.data(), from.bytes());
+      device().copy_on_device(hint_.narrow(0, row, 1).data(), from.data(), from.bytes());
     }
   set_factors(setting);
-  return set_types(setting, profiler, cancel);
+  return set_types(setting, watch);
 }
 
-void ControlNetStage::set_view(size_t index, const ControlView& now, Profiler* profiler,
-                               const CancelCheck* cancel) {
+void ControlNetStage::set_view(size_t index, const ControlView& now, const RunWatch& watch) {
   std::vector<float> all;
   for (const std::vector<float>& pixels : now.pixels) all.insert(all.end(), pixels.begin(), pixels.end());
-  upload(device_, picture_, all.data(), static_cast<int64_t>(all.size()));
+  upload(device(), picture_, all.data(), static_cast<int64_t>(all.size()));
   if (type_) {
     const std::vector<int32_t> types(now.pixels.size(), now.type);
-    device_.copy_to_device(type_.data(), types.data(), types.size() * sizeof(int32_t));
+    device().copy_to_device(type_.data(), types.data(), types.size() * sizeof(int32_t));
     const std::vector<float> scales(now.pixels.size(), static_cast<float>(now.scale));
-    upload(device_, scales_, scales.data(), scales_.numel());
+    upload(device(), scales_, scales.data(), scales_.numel());
   }
-  (index == 0 ? embed_ : embed_more_)->run(profiler, cancel);
+  (index == 0 ? embed_ : embed_more_)->run(watch.profiler, watch.cancel);
 }
 
 // In some modes, and where a model's residuals are means, the UNet's unconditional rows stay as they are.
@@ -120,19 +117,18 @@ void ControlNetStage::set_factors(const ControlSetting& setting) {
       factors = masked_factors(factors, setting.mask, shape_, halved(shape_.height, level),
                                halved(shape_.width, level));
     const Tensor& to = factors_[static_cast<size_t>(i)];
-    upload(device_, to, factors.data(), to.numel());
+    upload(device(), to, factors.data(), to.numel());
   }
 }
 
-bool ControlNetStage::set_types(const ControlSetting& setting, Profiler* profiler,
-                                const CancelCheck* cancel) {
+bool ControlNetStage::set_types(const ControlSetting& setting, const RunWatch& watch) {
   if (!types_) return false;
   std::vector<float> types(static_cast<size_t>(types_.numel()), 0.0f);
   for (const ControlView& view : setting.views)
     for (int64_t row = 0; row < types_.dim(0); ++row)
       types[static_cast<size_t>(row * types_.dim(1) + view.type)] = 1;
-  upload(device_, types_, types.data(), types_.numel());
-  embed_types_->run(profiler, cancel);
+  upload(device(), types_, types.data(), types_.numel());
+  embed_types_->run(watch.profiler, watch.cancel);
   return std::exchange(types_set_, types) != types;
 }
 

@@ -10,23 +10,23 @@ class ControlNetStage final : public ControlStage {
   ControlNetStage(const ControlUnit& unit, Arena& arena, const ControlShape& shape, const Tensor& context,
                   const TimeInputs& inputs);
 
+  DType dtype() const override { return model_.trunk().dtype(); }
   std::vector<Program*> programs() override;
   uint64_t buffer_bytes() const override;
   ShiftTable* shifts() override { return shifts_.get(); }
-  void set_text(Profiler* profiler, const CancelCheck* cancel) override;
-  bool set(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel) override;
+  void set_text(const RunWatch& watch) override;
+  bool set(const ControlSetting& setting, const RunWatch& watch) override;
   void cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) override;
   void add(Exec& ex, const Tensor& latents, UNetSkips& skips) const override;
 
  private:
   void make_hints(Arena& arena);
-  void set_view(size_t index, const ControlView& now, Profiler* profiler, const CancelCheck* cancel);
+  void set_view(size_t index, const ControlView& now, const RunWatch& watch);
   void set_factors(const ControlSetting& setting);
-  bool set_types(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel);
+  bool set_types(const ControlSetting& setting, const RunWatch& watch);
 
   const ControlUnit unit_;
   const ControlNet& model_;
-  Device& device_;
   ControlShape shape_;
   TextCache cache_;
   Tensor picture_;               // [pictures,H,W,3] f32, of one view

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "composable_kernels/arch/policies.hpp"
 #include "composable_kernels/atom.hpp"
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/pack.hpp"
@@ -19,7 +20,9 @@ struct Scalar {
 
   static constexpr int kFragmentsAhead = 1;
   static constexpr const char* kName = "scalar";
-  static constexpr bool kAsyncCopies = false;
+  static constexpr TileCopies kTileCopies = TileCopies::kThroughRegisters;
+  static constexpr EpilogueCode kEpilogueCode = EpilogueCode::kUnrolled;
+  static constexpr int kEpilogueLoads = 1;  // pieces whose loads an epilogue keeps under way together
   static constexpr bool kBufferLoads = false;
   static constexpr bool kFewSpecials = true;  // so that the host runs what must be right there
   static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once
@@ -38,6 +41,9 @@ struct Scalar {
   static Pack<float, 2> read_cluster(const Pack<float, 2>* lds, int) { return *lds; }
   static void copy_async(void* lds, const void* from, bool valid) {
     valid ? std::memcpy(lds, from, 16) : std::memset(lds, 0, 16);
+  }
+  static void copy_async_if(bool at_all, void* lds, const void* from) {
+    if (at_all) copy_async(lds, from, true);
   }
   static void commit_copies() {}
   template <int>
