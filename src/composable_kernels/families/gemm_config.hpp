@@ -38,10 +38,10 @@ struct GemmConfig {
 };
 
 // Steps of 64 of the depth, 16 rows to a wave.
-struct WgmmaTile {
+struct WgmmaShape {
   int rows = 128, columns = 0, stages = 0, occupancy = 1;
 };
-constexpr GemmConfig wgmma_gemm(WgmmaTile t) {
+constexpr GemmConfig wgmma_gemm(WgmmaShape t) {
   return {.shape = {t.rows, t.columns, 64, t.rows / 16, 1, t.stages},
           .occupancy = t.occupancy,
           .algorithm = GemmAlgorithm::kWgmma};
