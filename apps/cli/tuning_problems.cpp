@@ -75,13 +75,18 @@ void add_file(std::vector<PlannedWorkload>& out, const std::string& path) {
   }
 }
 
-constexpr const char* kOps = "attention,linear,conv2d,group_norm,layer_norm";
+// "attention,linear,..."
+std::string op_names() {
+  std::string out;
+  for (const AnyOp& op : all_ops()) out += concat(out.empty() ? "" : ",", op.name);
+  return out;
+}
 
 // "linear,conv2d": only these stay.
 void keep_ops(std::vector<PlannedWorkload>& problems, const std::string& ops) {
   std::istringstream names(ops);
   for (std::string op; std::getline(names, op, ',');)
-    require<UsageError>(measurement::is_workload_op(op), "--ops: expected of ", kOps, ", got \"",
+    require<UsageError>(measurement::is_workload_op(op), "--ops: expected of ", op_names(), ", got \"",
                         printable(op), "\"");
   const std::string wanted = concat(",", ops, ",");
   std::erase_if(problems, [&](const PlannedWorkload& w) {
@@ -120,7 +125,7 @@ void add_problem_options(CLI::App* sub, ProblemSource& source) {
       ->delimiter(',');
   sub->add_option("--shapes", source.file,
                   "a file with one \"op problem\" a line, or a model's name as for --model");
-  sub->add_option("--ops,--op", source.ops, concat("only these: ", kOps));
+  sub->add_option("--ops,--op", source.ops, concat("only these: ", op_names()));
   sub->add_option("--dtype", source.dtype, "auto, f32, f16 or bf16 [auto]");
   sub->add_option("--weights", source.weights, "of a checkpoint's UNet: auto, int8 or fp8 [auto]");
   add_number(sub, "-W,--width", source.width, "pixels [the model's own]", 8, 16384);

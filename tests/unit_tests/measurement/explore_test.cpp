@@ -117,7 +117,7 @@ std::pair<std::string, Accuracy> under_table(const std::string& choice, const Wo
   Table table;
   table.add({tuning::identity_of(host_device()), workload.op, workload.text, choice, "", 1, 1,
              Origin::kMeasured, ""});
-  const Inputs inputs(host_device(), workload.problem());
+  const Inputs inputs(host_device(), workload);
   Arena arena(host_device());
   const Weight weight = inputs.weight();
   const tuning::TuningScope scope(&table);

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "measurement/sampled_reference.hpp"
 
 namespace rocm_sd::measurement {
 namespace {
@@ -61,13 +60,13 @@ TEST(Runner, EveryCandidateOfTheHostIsRight) {
 
 TEST(Runner, CandidatesComeInTheListsOrderWithoutReferences) {
   const Workload workload = parse_workload("linear", "64x64x64 f32 bias");
-  const Inputs inputs(host_device(), workload.problem());
+  const Inputs inputs(host_device(), workload);
   EXPECT_THAT(candidates_of(host_device(), workload, inputs), testing::ElementsAre("tiled", "onednn"));
 }
 
 TEST(Runner, TimesARun) {
   const Workload workload = parse_workload("linear", "256x256x256 f32");
-  const Inputs inputs(host_device(), workload.problem());
+  const Inputs inputs(host_device(), workload);
   const Weight weight = inputs.weight();
   Arena arena(host_device());
   Runner runner(arena, workload, inputs, weight, "");
@@ -82,7 +81,7 @@ TEST(Runner, TimesARun) {
 
 TEST(Runner, ARefusedChoiceSaysWhy) {
   const Workload workload = parse_workload("linear", "64x64x64 f32");
-  const Inputs inputs(host_device(), workload.problem());
+  const Inputs inputs(host_device(), workload);
   const Weight weight = inputs.weight();
   Arena arena(host_device());
   for (const char* choice : {"gpu", "gpu 128x128x32", "tiled 3", "nothing"})
@@ -121,11 +120,10 @@ TEST_F(WrongOutput, OneWrongElementIsSeenByTheComparison) {
 }
 // One product of 512 left out: the smallest mistake that a kernel makes.
 TEST_F(WrongOutput, AMissingProductIsBeyondTheTolerance) {
-  const ExactValue exact = exact_output(workload_, inputs_, 0);
+  const ExactValue exact = workload_.exact(inputs_, 0);
   double largest = 0;
   for (int k = 0; k < 512; ++k)
-    largest = std::max(
-        largest, std::fabs(inputs_.value(library::Slot::kX, k) * inputs_.value(library::Slot::kWeight, k)));
+    largest = std::max(largest, std::fabs(inputs_.value(Role::kX, k) * inputs_.value(Role::kWeight, k)));
   EXPECT_GT(largest, 10 * exact.tolerance);
 }
 TEST_F(WrongOutput, UnwrittenOutputIsSeen) {

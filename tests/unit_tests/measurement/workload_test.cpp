@@ -6,7 +6,6 @@
 #include "base/error.hpp"
 #include "kernels/choice_record.hpp"
 #include "measurement/inputs.hpp"
-#include "measurement/sampled_reference.hpp"
 #include "runtime/device.hpp"
 
 namespace rocm_sd::measurement {
@@ -45,17 +44,17 @@ TEST(Workload, TheOpDescribesItWithTheSameWords) {
   for (const auto& [op, text] : kTexts) {
     const Workload workload = parse_workload(op, text);
     const Inputs inputs(host_device(), workload);
-    EXPECT_EQ(inputs.rounded_to().has_value(), workload.products);
+    EXPECT_EQ(inputs.rounded_to().has_value(), workload.eight_bit_products);
     Arena arena(host_device());
     Exec ex(arena);
     const ChoiceRecord record;
-    const auto results = workload.problem().run(ex, inputs.operands(), inputs.weight());
+    const auto results = workload.run(ex, inputs.operands(), inputs.weight());
     ASSERT_EQ(record.choices().size(), 1u) << text;
     EXPECT_EQ(record.choices()[0].op, op);
     EXPECT_EQ(record.choices()[0].problem, text);
     ASSERT_EQ(results.size(), 1u);
     EXPECT_EQ(results[0].tensor.numel(), output_count(workload)) << text;
-    EXPECT_EQ(results[0].tensor.dtype(), workload.result());
+    EXPECT_EQ(results[0].tensor.dtype(), result_type(workload));
     EXPECT_GT(workload.flops, 0);
     EXPECT_GT(workload.bytes, 0);
   }
