@@ -39,7 +39,7 @@ def device_of(name: str) -> str:
 
 
 def product_of(device: str) -> str:
-    """"NVIDIA H200, sm_90, 132 multiprocessors" -> "NVIDIA_H200"."""
+    """"NVIDIA H200, sm_90, 132 compute units" -> "NVIDIA_H200"."""
     return re.sub(r"[^A-Za-z0-9]+", "_", device.split(",")[0]).strip("_")
 
 

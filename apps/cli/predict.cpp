@@ -83,7 +83,7 @@ void add_predict(CLI::App& app) {
       app.add_subcommand("predict", "bound the time and the memory of a model on any GPU, without one");
   sub->add_option("--gpu", c->gpu, "a name such as \"RX 7900 XTX\" [all that are known]");
   sub->add_option("--gpu-file", c->gpu_file,
-                  "JSON of another GPU: {\"name\": \"mine\", \"arch\": \"gfx1100\", \"multiprocessors\": 96, "
+                  "JSON of another GPU: {\"name\": \"mine\", \"arch\": \"gfx1100\", \"compute_units\": 96, "
                   "\"gigahertz\": 2.5, \"memory_gb\": 24, \"bandwidth_gb_per_s\": 960}");
   sub->add_option("--model", c->model, "sd15, sd21, sdxl or sdxl-refiner [sd15]");
   add_number(sub, "-W,--width", c->width, "pixels, a multiple of 8 [the model's own]", 8, 16384);

@@ -58,8 +58,8 @@ void add_checkpoint(std::vector<PlannedWorkload>& out, const ProblemSource& sour
 }
 
 void add_file(std::vector<PlannedWorkload>& out, const std::string& path) {
-  constexpr uint64_t kMostBytes = 4 << 20;
-  std::istringstream lines(read_file(path, kMostBytes));
+  constexpr uint64_t kMaxBytes = 4 << 20;
+  std::istringstream lines(read_file(path, kMaxBytes));
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;

@@ -81,10 +81,10 @@ void rocm_sd_kernels_close(rocm_sd_kernels_context* context);
 typedef struct {
   size_t size;
   rocm_sd_kernels_device_kind kind;
-  const char* name;    /* as a person reads it; lives as long as the context, like arch */
-  const char* arch;    /* "gfx1100", "sm_90": the target whose kernels run; "" on the host */
-  int lanes;           /* of a wave; 1 on the host */
-  int multiprocessors; /* of the host: threads */
+  const char* name;  /* as a person reads it; lives as long as the context, like arch */
+  const char* arch;  /* "gfx1100", "sm_90": the target whose kernels run; "" on the host */
+  int lanes;         /* of a wave; 1 on the host */
+  int compute_units; /* of the host: threads */
 } rocm_sd_kernels_device;
 rocm_sd_kernels_status rocm_sd_kernels_describe(const rocm_sd_kernels_context* context,
                                                 rocm_sd_kernels_device* device);

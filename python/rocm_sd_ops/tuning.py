@@ -18,7 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Union
 
-HEADER = "# rocm-sd tuning table 1"
+HEADER = "# rocm-sd tuning table 2"
+_HEADER_1 = "# rocm-sd tuning table 1"  # differs in the names of attention's kernels alone
+_RENAMED = {
+    "gpu flash_group_wide_": "gpu flash_wgmma_large_d_",
+    "gpu flash_group_": "gpu flash_wgmma_",
+    "gpu flash_bulk_": "gpu flash_tma_",
+    "gpu flash_once_": "gpu flash_single_tile_kv_",
+    "gpu flash_wide_": "gpu flash_large_d_",
+}
 _MOST_BYTES = 64 << 20
 _LINEAR = re.compile(r"(\d{1,12})x(\d{1,12})x(\d{1,12}) (f32|f16|bf16)((?: \w+)*)")
 _TORCH_NAMES = {"f32": "float", "f16": "Half", "bf16": "BFloat16"}
@@ -65,12 +73,20 @@ def _checksum(body: str) -> str:
     return f"{value:016x}"
 
 
+def _renamed(choice: str) -> str:
+    """A choice of version 1 by its name of today."""
+    for old, now in _RENAMED.items():
+        if choice.startswith(old):
+            return now + choice[len(old) :]
+    return choice
+
+
 def _parse(line: str) -> Record:
     body, _, checksum = line.rpartition("\t")
     fields = body.split("\t")
     if len(fields) != 12 or checksum != _checksum(body) or fields[10] not in ("measured", "model") or not all(fields[4:7]):
         raise ValueError(line)
-    numbers: list[Any] = [*fields[:2], int(fields[2]), *fields[3:8], float(fields[8]), float(fields[9]), *fields[10:]]
+    numbers: list[Any] = [*fields[:2], int(fields[2]), *fields[3:6], *map(_renamed, fields[6:8]), float(fields[8]), float(fields[9]), *fields[10:]]
     return Record(*numbers)
 
 
@@ -83,7 +99,7 @@ def load(path: Union[str, Path]) -> Table:
     if len(content) > _MOST_BYTES:
         raise ValueError(f"{path}: more than {_MOST_BYTES >> 20} MiB")
     lines = content.decode("utf-8", "replace").split("\n")
-    if lines[0].rstrip("\r") != HEADER:
+    if lines[0].rstrip("\r") not in (HEADER, _HEADER_1):
         raise ValueError(f"{path}: expected a tuning table, which begins with {HEADER!r}")
     table = Table()
     for line in lines[1:]:

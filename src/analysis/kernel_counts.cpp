@@ -78,7 +78,7 @@ std::string kernel_of_problem(std::string_view problem, DType dtype) {
                        : op.starts_with("linear")       ? "gemm_"
                                                         : nullptr;
   if (!kernel) return {};
-  return concat(kernel, group ? "group_" : "", dtype_name(dtype), "_", config);
+  return concat(kernel, group ? "wgmma_" : "", dtype_name(dtype), "_", config);
 }
 
 }  // namespace rocm_sd

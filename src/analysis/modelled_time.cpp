@@ -17,10 +17,10 @@ int leading_number(std::string_view text) {
 // What whole tiles in whole rounds make of a launch's even share of the work.
 struct Rounds {
   double longer = 1;  // how many times
-  double count = 1;   // tiles that a multiprocessor makes one after the other
+  double count = 1;   // tiles that a compute unit makes one after the other
 };
 
-Rounds rounds_of(const OutputTile& tile, const TiledOutput& output, int splits, int multiprocessors) {
+Rounds rounds_of(const OutputTile& tile, const TiledOutput& output, int splits, int compute_units) {
   if (tile.rows <= 0) return {};
   const bool whole_rows = tile.columns <= 0;
   const double rows = std::ceil(output.rows / tile.rows);
@@ -28,8 +28,8 @@ Rounds rounds_of(const OutputTile& tile, const TiledOutput& output, int splits, 
   const double padded =
       rows * tile.rows / output.rows * (whole_rows ? 1 : columns * tile.columns / output.columns);
   const double tiles = output.copies * rows * columns * splits;
-  const double count = std::ceil(tiles / multiprocessors);
-  return {padded * count * multiprocessors / tiles, count};
+  const double count = std::ceil(tiles / compute_units);
+  return {padded * count * compute_units / tiles, count};
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ OutputTile tile_of_kernel(std::string_view kernel) {
     const size_t queries = kernel.find("_q"), waves = kernel.find("_w", 6);
     if (queries == std::string_view::npos) return {};
     const int of_wave = leading_number(kernel.substr(queries + 2));
-    const bool wide = kernel.starts_with("flash_wide");  // its q is of the workgroup
+    const bool wide = kernel.starts_with("flash_large_d");  // its q is of the workgroup
     const int of_group =
         waves == std::string_view::npos || wide ? 1 : leading_number(kernel.substr(waves + 2));
     return {of_wave * std::max(1, of_group), 0};
@@ -61,7 +61,7 @@ double modelled_seconds(const GpuProduct& gpu, const KernelCounts& counts, const
     const auto counted = counts.kernels.find(kernel);
     const double share = counted == counts.kernels.end() ? 1 : counted->second.matrix_share;
     const double rate = peak_rate(gpu, kernel.empty() ? RateType::kF32 : RateType::kF16);
-    const Rounds rounds = rounds_of(tile_of_kernel(kernel), output, splits, driver_multiprocessors(gpu));
+    const Rounds rounds = rounds_of(tile_of_kernel(kernel), output, splits, driver_compute_units(gpu));
     const double issue = work.flops / (rate * share) * rounds.longer;
     // Sums of splits go to memory as float; whoever adds them up counts their way back.
     const double partials =

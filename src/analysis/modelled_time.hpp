@@ -1,5 +1,5 @@
 // What a way of computing one problem takes on a GPU that need not be here, to choose between ways: the bound
-// of predict.hpp, and beside it that an output is made of whole tiles, that a multiprocessor takes tiles one
+// of predict.hpp, and beside it that an output is made of whole tiles, that a compute unit takes tiles one
 // after the other, and that a launch has a beginning and an end. A model, not a measurement: tables mark what
 // it chose.
 #pragma once

@@ -81,7 +81,7 @@ ModelBound predict(const GpuProduct& gpu, const KnownModel& model, const Picture
   const KernelCounts counts = kernel_counts_for(gpu).value_or(KernelCounts{});
   out.counted = counts.target;
   uint64_t largest = 0;
-  // A table's choices may be kernels that a GPU on paper cannot plan: clusters, a copy engine's tiles.
+  // A table's choices may be kernels that a GPU on paper cannot plan: clusters, TMA's tiles.
   const tuning::TuningScope untuned(nullptr);
   for (const PlannedStage& stage : plan_model(*device, model, shape, steps, dtype)) {
     out.stages.push_back(bound_stage(gpu, stage, dtype, counts));
@@ -101,7 +101,7 @@ GpuProduct gpu_product_from_json(const nlohmann::json& json, std::string_view wh
   GpuProduct gpu;
   gpu.name = text_field(json, "name", what);
   gpu.arch = text_field(json, "arch", what);
-  gpu.multiprocessors = static_cast<int>(number_field(json, "multiprocessors", what, 1, 100'000));
+  gpu.compute_units = static_cast<int>(number_field(json, "compute_units", what, 1, 100'000));
   gpu.gigahertz = number_field(json, "gigahertz", what, 0.01, 100);
   gpu.memory_gb = number_field(json, "memory_gb", what, 0.1, 100'000);
   gpu.bandwidth = number_field(json, "bandwidth_gb_per_s", what, 1, 1e6);

@@ -49,7 +49,7 @@ struct ModelBound {
 ModelBound predict(const GpuProduct& gpu, const KnownModel& model, const PictureShape& shape, int steps,
                    DType dtype);
 
-// A GPU from JSON: {"name", "arch", "multiprocessors", "gigahertz", "memory_gb", "bandwidth_gb_per_s",
+// A GPU from JSON: {"name", "arch", "compute units", "gigahertz", "memory_gb", "bandwidth_gb_per_s",
 // "l2_mb", "last_level_mb"}; the last two may be missing. Throws FormatError naming the field.
 GpuProduct gpu_product_from_json(const nlohmann::json& json, std::string_view what);
 

@@ -89,9 +89,9 @@ namespace {
 
 // The file that a path leads to through symbolic links, also where the last of them leads to none yet.
 std::filesystem::path followed(std::filesystem::path path) {
-  constexpr int kMostLinks = 40;
+  constexpr int kMaxLinks = 40;
   std::error_code error;
-  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, error); ++i) {
+  for (int i = 0; i < kMaxLinks && std::filesystem::is_symlink(path, error); ++i) {
     const std::filesystem::path link = std::filesystem::read_symlink(path, error);
     if (error) break;
     path = link.is_absolute() ? link : path.parent_path() / link;

@@ -63,9 +63,9 @@ const GpuProduct* find_gpu_product(std::string_view name) {
   return nullptr;
 }
 
-int driver_multiprocessors(const GpuProduct& gpu) {
+int driver_compute_units(const GpuProduct& gpu) {
   const bool rdna = gpu.arch.starts_with("gfx1");
-  return rdna ? gpu.multiprocessors / 2 : gpu.multiprocessors;
+  return rdna ? gpu.compute_units / 2 : gpu.compute_units;
 }
 
 const ArchRates* find_arch_rates(std::string_view arch) {
@@ -81,7 +81,7 @@ double peak_rate(const GpuProduct& gpu, RateType type) {
                         : type == RateType::kF16 ? rates->f16
                         : type == RateType::kF8  ? rates->f8
                                                  : rates->i8;
-  return per_clock * gpu.gigahertz * 1e9 * gpu.multiprocessors;
+  return per_clock * gpu.gigahertz * 1e9 * gpu.compute_units;
 }
 
 }  // namespace rocm_sd

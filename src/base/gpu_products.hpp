@@ -12,14 +12,14 @@ namespace rocm_sd {
 struct GpuProduct {
   std::string name;                     // "RX 7900 XTX"
   std::string arch;                     // "gfx1100"
-  int multiprocessors = 0;              // compute units, streaming multiprocessors
+  int compute_units = 0;                // on NVIDIA: SMs
   double gigahertz = 0;                 // boost clock
   double memory_gb = 0;                 // 10^9 bytes as its maker counts (GiB in the driver's)
   double bandwidth = 0;                 // of the memory, GB/s
   double l2_mb = 0, last_level_mb = 0;  // Infinity Cache; 0: none
 };
 
-// Dense floating-point (and 8-bit integer) operations a clock of one multiprocessor, 2 per multiply-add, with
+// Dense floating-point (and 8-bit integer) operations a clock of one compute unit, 2 per multiply-add, with
 // fp32 accumulation. 0: there is no such instruction.
 struct ArchRates {
   std::string_view arch;  // a target, or the beginning of several targets' names
@@ -35,8 +35,8 @@ std::span<const ArchRates> arch_rates();
 
 // The row whose name is this, upper and lower case and blanks alike ("rx7900xtx"); null where there is none.
 const GpuProduct* find_gpu_product(std::string_view name);
-// As drivers count: on RDNA a work-group processor of two compute units is one multiprocessor.
-int driver_multiprocessors(const GpuProduct& gpu);
+// As drivers count: on RDNA a work-group processor of two compute units counts as one.
+int driver_compute_units(const GpuProduct& gpu);
 // Null for an architecture that is not listed.
 const ArchRates* find_arch_rates(std::string_view arch);
 

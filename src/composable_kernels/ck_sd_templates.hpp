@@ -64,7 +64,7 @@ struct BatchedGemmParams {
   int64_t x_stride, w_stride, y_stride;  // elements from row to row
   int64_t x_batch, w_batch, y_batch;     // from matrix to matrix; 0: all read the same
   int32_t batch, rows, columns, depth;
-  TailActivation act;
+  EpilogueActivation act;
 };
 
 template <class Architecture, class Cfg>
@@ -91,14 +91,14 @@ struct BatchedGemm {
     g.splits = 1;
     g.split_steps = p.depth;
     g.aligned = true;
-    g.tail.y = p.y;
-    g.tail.residual = p.residual ? p.residual + at.y * p.y_batch : nullptr;
-    g.tail.bias = p.bias;
-    g.tail.y_stride = p.y_stride;
-    g.tail.rows = p.rows;
-    g.tail.channels = p.columns;
-    g.tail.rows_per_image = 1;
-    g.tail.act = p.act;
+    g.epilogue.y = p.y;
+    g.epilogue.residual = p.residual ? p.residual + at.y * p.y_batch : nullptr;
+    g.epilogue.bias = p.bias;
+    g.epilogue.y_stride = p.y_stride;
+    g.epilogue.rows = p.rows;
+    g.epilogue.channels = p.columns;
+    g.epilogue.rows_per_image = 1;
+    g.epilogue.act = p.act;
     gemm_body<Arch, Cfg, false>(g, static_cast<int>(at.x), static_cast<int>(at.y), lds);
   }
 };
@@ -113,7 +113,7 @@ struct Convolution {
   static constexpr int kThreads = Cfg::kWaves * Arch::lanes, kLdsBytes = Cfg::kLdsBytes;
 
   static ROCM_SD_DEVICE constexpr Grid grid(const Params& p) {
-    return {divide_up(p.image.pixels, Cfg::kBlockM) * divide_up(p.tail.channels, Cfg::kBlockN), 1, 1};
+    return {divide_up(p.image.pixels, Cfg::kBlockM) * divide_up(p.epilogue.channels, Cfg::kBlockN), 1, 1};
   }
   static ROCM_SD_DEVICE void run(const Params& p, Grid at, char* lds) {
     conv_body<Arch, Cfg>(p, static_cast<int>(at.x), 0, 0, lds);

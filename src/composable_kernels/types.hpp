@@ -101,7 +101,7 @@ ROCM_SD_DEVICE void store_pair(Half* to, float low, float high) {
 #endif
 }
 
-// How a copy engine walks a matrix: the driver's own form, made by GpuDevice::map_tiles, part of a kernel's
+// How TMA walks a matrix: the driver's own form, made by GpuDevice::map_tiles, part of a kernel's
 // argument.
 struct alignas(128) TensorMap {
   uint64_t words[16];

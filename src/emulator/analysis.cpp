@@ -269,7 +269,7 @@ Analysis analyse(const CodeObject& code, std::string_view name, const Launch& la
   out.group_cycles = out.cycles.bound(rates) / groups;
   // A group has one compute unit, or both of a work-group processor in that mode (bit 29 of rsrc1).
   const double share = !program.target.gfx9 && kernel.rsrc1 >> 29 & 1 ? 2 : 1;
-  out.card_unit_cycles = std::ceil(groups / (rates.card->multiprocessors / share)) * out.group_cycles / share;
+  out.card_unit_cycles = std::ceil(groups / (rates.card->compute_units / share)) * out.group_cycles / share;
   const double bytes = 64.0 * static_cast<double>(counters.distinct.read + counters.distinct.written);
   out.card_memory_cycles = bytes / (rates.card->bandwidth / rates.card->gigahertz);
   return out;

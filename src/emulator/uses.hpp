@@ -22,12 +22,12 @@ struct Uses {
     uint16_t first = 0;
     uint8_t count = 0;
   };
-  template <size_t kMost>
+  template <size_t kMax>
   struct List {
-    std::array<Registers, kMost> of{};
+    std::array<Registers, kMax> of{};
     uint8_t size = 0;
     void add(const Operand& o) {
-      if (size < kMost && o.reg < kSpareRow) of[size++] = {o.reg, o.dwords};
+      if (size < kMax && o.reg < kSpareRow) of[size++] = {o.reg, o.dwords};
     }
     const Registers* begin() const { return of.data(); }
     const Registers* end() const { return of.data() + size; }

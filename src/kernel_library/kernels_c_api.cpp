@@ -71,8 +71,8 @@ void require_argument(bool ok, const char* name) { rocm_sd::require(ok, name, ":
 template <class Struct>
 Struct read(const Struct* given, const char* name) {
   require_argument(given != nullptr, name);
-  constexpr size_t kMost = 1 << 16;
-  rocm_sd::require(given->size >= sizeof(size_t) && given->size <= kMost, name,
+  constexpr size_t kMax = 1 << 16;
+  rocm_sd::require(given->size >= sizeof(size_t) && given->size <= kMax, name,
                    ": size must be sizeof the struct, is ", given->size);
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof(Struct); i < given->size; ++i)
@@ -172,7 +172,7 @@ rocm_sd_kernels_status rocm_sd_kernels_describe(const rocm_sd_kernels_context* c
     write(device,
           {0, static_cast<rocm_sd_kernels_device_kind>(context->device.kind()), context->name.c_str(),
            context->arch.c_str(), gpu ? gpu->traits().lanes : 1,
-           gpu ? gpu->traits().multiprocessors : rocm_sd::host_threads()},
+           gpu ? gpu->traits().compute_units : rocm_sd::host_threads()},
           "device");
   });
 }

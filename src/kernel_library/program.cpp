@@ -13,8 +13,8 @@ namespace rocm_sd::library {
 namespace {
 
 constexpr uint64_t kFirstBase = uint64_t{1} << 44, kSecondBase = kFirstBase + (uint64_t{3} << 42);
-constexpr size_t kAlignment = 256;    // of what lies in the workspace
-constexpr size_t kMostParams = 4096;  // CUDA's limit
+constexpr size_t kAlignment = 256;   // of what lies in the workspace
+constexpr size_t kMaxParams = 4096;  // CUDA's limit
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -95,7 +95,7 @@ uint64_t word_at(const RecordedLaunch& launch, size_t offset) {
 template <class Found>
 void for_each_address(const std::string& text, const LaunchRecorder& gpu, const RecordedLaunch& a,
                       const RecordedLaunch& b, const Found& found) {
-  require<InternalError>(same_launch(a, b) && a.params.size() <= kMostParams, text, ": ", a.kernel->name,
+  require<InternalError>(same_launch(a, b) && a.params.size() <= kMaxParams, text, ": ", a.kernel->name,
                          " depends on addresses");
   for (size_t offset = 0; offset < a.params.size(); offset += 8) {
     const uint64_t word = word_at(a, offset), other = word_at(b, offset);
@@ -165,7 +165,7 @@ LaunchProgram plan_launches(GpuDevice& gpu, const Problem& problem) {
 
 void start(GpuDevice& gpu, const std::vector<PlannedLaunch>& launches, const Pointers& pointers,
            void* stream) {
-  alignas(16) std::byte params[kMostParams];
+  alignas(16) std::byte params[kMaxParams];
   for (const PlannedLaunch& launch : launches) {
     std::memcpy(params, launch.params.data(), launch.params.size());
     for (const PlannedLaunch::Pointer& pointer : launch.pointers) {

@@ -23,7 +23,7 @@ class LaunchRecorder final : public GpuDevice {
   // base: where the addresses begin; far from anything that a parameter may be by chance is not needed, see
   // program.cpp. The GPU must outlive the recorder.
   LaunchRecorder(GpuDevice& gpu, uint64_t base) : gpu_(gpu), traits_(gpu.traits()), next_(base) {
-    traits_.copy_engine = false;  // its maps hold addresses that could not be replaced
+    traits_.tma = false;  // its maps hold addresses that could not be replaced
   }
 
   struct Region {

@@ -13,8 +13,8 @@ namespace rocm_sd {
 // All that a choice of kernels may know of a GPU.
 using GpuKey = std::tuple<std::string, GpuFamily, int, int, size_t, size_t, uint32_t, bool>;
 inline GpuKey gpu_key(const GpuTraits& gpu) {
-  return {gpu.arch,          gpu.family,   gpu.lanes,   gpu.multiprocessors,
-          gpu.lds_per_group, gpu.l2_bytes, gpu.cluster, gpu.copy_engine};
+  return {gpu.arch,          gpu.family,   gpu.lanes,   gpu.compute_units,
+          gpu.lds_per_group, gpu.l2_bytes, gpu.cluster, gpu.tma};
 }
 
 // For one thread (thread_local): it locks nothing.
@@ -25,12 +25,12 @@ class ChoiceMemo {
   template <class Make>
   const Value& of(const Key& key, const Make& make) {
     if (const auto found = values_.find(key); found != values_.end()) return found->second;
-    if (values_.size() >= kMost) values_.clear();
+    if (values_.size() >= kMax) values_.clear();
     return values_.emplace(key, make()).first->second;
   }
   size_t size() const { return values_.size(); }
 
-  static constexpr size_t kMost = 4096;
+  static constexpr size_t kMax = 4096;
 
  private:
   std::map<Key, Value> values_;

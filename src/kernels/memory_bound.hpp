@@ -213,7 +213,7 @@ uint32_t groups_of(const Exec& ex, const P& p, int per_unit) {
   int64_t at_once = kMemoryBoundThreads;
   if constexpr (requires { P::kWaves; }) at_once = P::kWaves;
   int64_t groups = std::max<int64_t>((p.items() + at_once - 1) / at_once, 1);
-  if (per_unit > 0) groups = std::min(groups, int64_t{gpu_device(ex)->traits().multiprocessors} * per_unit);
+  if (per_unit > 0) groups = std::min(groups, int64_t{gpu_device(ex)->traits().compute_units} * per_unit);
   return static_cast<uint32_t>(groups);
 }
 template <class P>

@@ -13,8 +13,9 @@
 
 namespace rocm_sd::onednn {
 
-// One convolution or matrix product with a fused tail: dst = act(src * weights + bias (+ dst) (+ addend)).
-// A matrix product has filter_h = 0; its src is [height,channels] and its dst [height,out_channels].
+// One convolution or matrix product with a fused epilogue: dst = act(src * weights + bias (+ dst) (+
+// addend)). A matrix product has filter_h = 0; its src is [height,channels] and its dst
+// [height,out_channels].
 struct ProductSpec {
   int64_t batch = 1, height = 0, width = 1, channels = 0;
   int64_t out_channels = 0, filter_h = 0, filter_w = 0;

@@ -262,9 +262,9 @@ Verification verify(Device& device, const Record& record) {
   try {
     const Workload workload = parse_workload(record.op, record.problem);
     // A table may name anything: what would fill the memory or the day is not run.
-    constexpr double kMostFlops = 2e13;
+    constexpr double kMaxFlops = 2e13;
     const auto memory = static_cast<double>(device.memory().free);
-    if (workload.flops > kMostFlops || 3 * workload.bytes > memory)
+    if (workload.flops > kMaxFlops || 3 * workload.bytes > memory)
       return {Verdict::kRefused, "is too large to be checked here"};
     const Inputs inputs(device, workload);
     const std::vector<std::string> names = candidates_of(device, workload, inputs, Slow::kIncluded);

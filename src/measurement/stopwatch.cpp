@@ -77,7 +77,7 @@ class GpuStopwatch final : public Stopwatch {
   Tensor flush_;
 };
 
-// The bound of each launch's counts: the unit that its instructions keep busiest, on the multiprocessor that
+// The bound of each launch's counts: the unit that its instructions keep busiest, on the compute unit that
 // gets most workgroups, or every distinct line crossing the memory once; and a start for each launch.
 class EmulatedStopwatch final : public Stopwatch {
  public:
@@ -112,8 +112,8 @@ class EmulatedStopwatch final : public Stopwatch {
     const double units = bound.at("card_unit_cycles"), memory = bound.at("card_memory_cycles");
     const double groups = counts.at("grid")[0].get<double>() * counts.at("grid")[1].get<double>() *
                           counts.at("grid")[2].get<double>();
-    const double multiprocessors = std::max(1, device_.traits().multiprocessors);
-    const double busiest = std::ceil(groups / multiprocessors) * multiprocessors / std::max(groups, 1.0);
+    const double compute_units = std::max(1, device_.traits().compute_units);
+    const double busiest = std::ceil(groups / compute_units) * compute_units / std::max(groups, 1.0);
     const double cycles = std::max(units, memory), microseconds = bound.at("microseconds");
     const double per_cycle = cycles > 0 ? microseconds * 1e-6 / cycles : 0;
     return kStart + std::max(units * busiest, memory) * per_cycle;

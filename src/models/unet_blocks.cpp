@@ -140,7 +140,7 @@ Tensor CrossAttention::operator()(Exec& ex, const Tensor& x, const Tensor& resid
   if (q.dtype() != wide) q = cast(ex, q, wide);
   // The text's keys and values are older than q.
   const Tensor h = attention(ex, q, packed.narrow(2, 0, width), packed.narrow(2, width, width),
-                             {.heads = static_cast<int>(heads), .settled_keys = true});  // [B,N,C]
+                             {.heads = static_cast<int>(heads), .pdl_keys_ready = true});  // [B,N,C]
   return linear(ex, operand(ex, h, out), out, {.residual = &residual, .dtype = residual.dtype()});
 }
 

@@ -68,10 +68,10 @@ rocm_sd::Callbacks adapt(const rocm_sd_callbacks* c) {
 }
 
 void check_size(const char* what, int width, int height) {
-  constexpr int kMost = 1 << 15;
-  if (width <= 0 || height <= 0 || width > kMost || height > kMost)
+  constexpr int kMax = 1 << 15;
+  if (width <= 0 || height <= 0 || width > kMax || height > kMax)
     throw UsageError(std::string("inputs: ") + what + ": width and height must be 1.." +
-                     std::to_string(kMost));
+                     std::to_string(kMax));
 }
 
 rocm_sd::Image grey_image(int width, int height, const uint8_t* grey) {

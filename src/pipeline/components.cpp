@@ -83,7 +83,7 @@ std::shared_future<std::string> hash_later(const std::filesystem::path& path) {
       .share();
 }
 
-constexpr int64_t kMostElements = int64_t{1} << 40;  // of a live tensor: far from overflow
+constexpr int64_t kMaxElements = int64_t{1} << 40;  // of a live tensor: far from overflow
 
 LiveComponents live_components(const std::vector<LiveTensor>& tensors) {
   std::map<Component, std::vector<MemoryTensor>> by_component;
@@ -96,7 +96,7 @@ LiveComponents live_components(const std::vector<LiveTensor>& tensors) {
                         " dimensions");
     int64_t elements = 1;
     for (const int64_t n : tensor.shape) {
-      require<UsageError>(n > 0 && n <= kMostElements / elements, printable(tensor.name), ": a dimension of ",
+      require<UsageError>(n > 0 && n <= kMaxElements / elements, printable(tensor.name), ": a dimension of ",
                           n);
       elements *= n;
     }

@@ -9,7 +9,7 @@ namespace rocm_sd {
 namespace {
 
 constexpr const char* kName = "latents";
-constexpr int64_t kChannels = 4, kMostSide = 4096, kMostImages = 64;
+constexpr int64_t kChannels = 4, kMaxSide = 4096, kMaxImages = 64;
 
 }  // namespace
 
@@ -19,10 +19,10 @@ Latents load_latents(const std::string& path) {
   require<FormatError>(entry != nullptr, printable(path), ": no tensor \"", kName, "\"");
   const Shape& shape = entry->shape;
   const bool fits = entry->dtype == DType::kF32 && shape.rank() == 4 && shape[1] == kChannels &&
-                    shape[0] > 0 && shape[0] <= kMostImages && shape[2] > 0 && shape[2] <= kMostSide &&
-                    shape[3] > 0 && shape[3] <= kMostSide;
+                    shape[0] > 0 && shape[0] <= kMaxImages && shape[2] > 0 && shape[2] <= kMaxSide &&
+                    shape[3] > 0 && shape[3] <= kMaxSide;
   require<FormatError>(fits, printable(path), ": ", kName,
-                       ": expected [N,4,height/8,width/8] f32 of at most ", kMostImages, " images, got ",
+                       ": expected [N,4,height/8,width/8] f32 of at most ", kMaxImages, " images, got ",
                        shape, " ", entry->dtype);
   Latents out{shape[0], shape[2], shape[3], std::vector<float>(static_cast<size_t>(shape.numel()))};
   file->read(*entry, 0, entry->bytes, out.values.data());

@@ -12,7 +12,7 @@
 namespace rocm_sd {
 namespace {
 
-constexpr int64_t kMostBands = 32;
+constexpr int64_t kMaxBands = 32;
 
 std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
@@ -148,7 +148,7 @@ MemoryPlan Pipeline::State::choose_bands(const ResolvedRequest& r, const TokenRo
   };
   int64_t best = vae_bands;
   uint64_t least = whole.vae;
-  for (int64_t bands = 2 * vae_bands; bands <= std::min(kMostBands, r.latent_height); bands *= 2) {
+  for (int64_t bands = 2 * vae_bands; bands <= std::min(kMaxBands, r.latent_height); bands *= 2) {
     const MemoryPlan plan = with_bands(bands);
     if (plan.total() <= most) return plan;
     if (plan.vae >= least) continue;
@@ -207,7 +207,7 @@ bool Pipeline::State::save_memory(const std::string& reason) {
     log().warn("out of memory ({}): {}, then once more", reason, saving);
   };
   // Bands make the VAE's stage smaller and no other.
-  const bool bands_help = at_work == Part::kVae && !components.tiny_vae && vae_bands < kMostBands / 2;
+  const bool bands_help = at_work == Part::kVae && !components.tiny_vae && vae_bands < kMaxBands / 2;
   if (!caches_dropped) {
     note("dropping what is kept between pictures");
   } else if (bands_help) {

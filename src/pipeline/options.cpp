@@ -370,8 +370,8 @@ uint64_t parse_bytes(std::string_view text) {
     if (last == 'G' || last == 'g') unit = 1 << 30;
   }
   if (unit > 1) text.remove_suffix(1);
-  constexpr int64_t kMost = int64_t{1} << 50;
-  return static_cast<uint64_t>(parse_integer(text, 1, kMost / unit) * unit);
+  constexpr int64_t kMax = int64_t{1} << 50;
+  return static_cast<uint64_t>(parse_integer(text, 1, kMax / unit) * unit);
 }
 
 double parse_number(std::string_view text, double least, double most) {

@@ -28,11 +28,11 @@ void warn_once(std::vector<std::string>& warnings, std::string text) {
 // often leave a softmax as it is, so every prompt acts as if it were alone, as in A1111, where they are apart
 // in UNet calls of their own.
 void choose_common_chunks(TokenRows& rows) {
-  constexpr int64_t kMostRepeated = 64;
+  constexpr int64_t kMaxRepeated = 64;
   rows.chunks = 1;
   for (const int64_t own : rows.prompt_chunks) rows.chunks = std::lcm(rows.chunks, own);
   const int64_t most = *std::max_element(rows.prompt_chunks.begin(), rows.prompt_chunks.end());
-  if (rows.chunks == most || rows.chunks <= kMostRepeated) return;
+  if (rows.chunks == most || rows.chunks <= kMaxRepeated) return;
   warn_once(rows.warnings,
             fmt::format("the prompts have {} chunks of tokens: the shorter ones are padded with empty chunks",
                         fmt::join(rows.prompt_chunks, " and ")));
@@ -66,8 +66,8 @@ bool has_word(std::string_view text, std::string_view word) {
 
 // Rows that a program takes at once: prompts of more go through it several times.
 int64_t slice_rows(const TokenRows& rows) {
-  constexpr int64_t kMost = 64;
-  return std::min(rows.count(), kMost);
+  constexpr int64_t kMax = 64;
+  return std::min(rows.count(), kMax);
 }
 
 // Rows of the table of vectors that a program is made for: few programs serve many prompts.

@@ -201,11 +201,11 @@ void UnetStage::make_shifts(double timestep, Profiler* profiler, const CancelChe
 
 void UnetStage::set_schedule(const std::vector<double>& timesteps, Profiler* profiler,
                              const CancelCheck* cancel) {
-  constexpr size_t kMost = 128;  // 18 MB for SD 1.5 with guidance
+  constexpr size_t kMax = 128;  // 18 MB for SD 1.5 with guidance
   std::vector<double> wanted;
   for (const double t : timesteps)
     if (std::find(wanted.begin(), wanted.end(), t) == wanted.end()) wanted.push_back(t);
-  if (wanted.size() > kMost) wanted.resize(kMost);
+  if (wanted.size() > kMax) wanted.resize(kMax);
   if (wanted == schedule_) return;
   schedule_.clear();
   const auto count = static_cast<int64_t>(wanted.size());

@@ -11,7 +11,7 @@ namespace rocm_sd {
 namespace {
 
 constexpr int64_t kLatentChannels = 4;
-constexpr float kLeastLogVariance = -30, kMostLogVariance = 20;  // Diffusers' DiagonalGaussianDistribution's
+constexpr float kLeastLogVariance = -30, kMaxLogVariance = 20;  // Diffusers' DiagonalGaussianDistribution's
 
 }  // namespace
 
@@ -126,7 +126,7 @@ VaeStage::Encoded VaeStage::encode(const std::vector<float>& pixels, Profiler* p
       const auto shift = static_cast<float>(centred ? config.latents_mean[c] : 0);
       const auto scale = static_cast<float>(config.scaling_factor / (centred ? config.latents_std[c] : 1.0));
       const float log_variance =
-          std::clamp(values[begin + kLatentChannels + c], kLeastLogVariance, kMostLogVariance);
+          std::clamp(values[begin + kLatentChannels + c], kLeastLogVariance, kMaxLogVariance);
       out.mean.push_back((values[begin + c] - shift) * scale);
       out.deviation.push_back(std::exp(0.5f * log_variance) * scale);
     }

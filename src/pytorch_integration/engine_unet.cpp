@@ -10,7 +10,7 @@ namespace rocm_sd::torch_ops {
 namespace {
 
 // Shapes, and streams, whose plans and memory are kept; then the one that was not used for the longest goes.
-constexpr size_t kMostKept = 4;
+constexpr size_t kMaxKept = 4;
 
 Tensor optional_rows(const OptionalAt& x) { return x ? row_major_of(*x) : Tensor(); }
 
@@ -55,7 +55,7 @@ T& latest(std::vector<std::unique_ptr<T>>& kept, const Is& is, const Make& make)
   if (found != kept.end()) {
     std::rotate(found, found + 1, kept.end());
   } else {
-    if (kept.size() == kMostKept) kept.erase(kept.begin());
+    if (kept.size() == kMaxKept) kept.erase(kept.begin());
     kept.push_back(make());
   }
   return *kept.back();

@@ -80,17 +80,16 @@ GpuDescription describe(const Api& api, int index) {
                      .product = printable(product),
                      .memory_bytes = memory,
                      .targets = targets_of(attribute(kMajor), attribute(kMinor))};
-  gpu.traits = {
-      .arch = gpu.targets.front(),
-      .family = GpuFamily::kNvidia,
-      .lanes = 32,
-      .multiprocessors = attribute(kMultiprocessors),
-      .lds_per_group = static_cast<size_t>(attribute(kSharedBytesOptin)),
-      .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
-      .integrated = attribute(kIntegrated) != 0,
-      .cluster = attribute(kMajor) >= 9 ? 8u : 1u,
-      .copy_engine = attribute(kMajor) >= 9 && api.cuTensorMapEncodeTiled && api.cuTensorMapEncodeIm2col,
-      .pci = pci};
+  gpu.traits = {.arch = gpu.targets.front(),
+                .family = GpuFamily::kNvidia,
+                .lanes = 32,
+                .compute_units = attribute(kComputeUnits),
+                .lds_per_group = static_cast<size_t>(attribute(kSharedBytesOptin)),
+                .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
+                .integrated = attribute(kIntegrated) != 0,
+                .cluster = attribute(kMajor) >= 9 ? 8u : 1u,
+                .tma = attribute(kMajor) >= 9 && api.cuTensorMapEncodeTiled && api.cuTensorMapEncodeIm2col,
+                .pci = pci};
   return gpu;
 }
 
@@ -220,12 +219,12 @@ class CudaDriver final : public GpuDriver {
     if (!api_.cuTensorMapEncodeTiled) return GpuDriver::map_boxes(map, boxes);
     using Extents = std::array<unsigned long long, 5>;
     const unsigned long long row = boxes.stride_bytes;
-    // Dealt: the matrix as (block of 32, j, t, e, column), the box in that order.
-    const unsigned rank = boxes.dealt ? 5 : 2;
-    const Extents extents = boxes.dealt ? Extents{boxes.columns, 2, 4, 4, boxes.rows / 32}
-                                        : Extents{boxes.columns, boxes.rows},
-                  strides = boxes.dealt ? Extents{row, 8 * row, 2 * row, 32 * row} : Extents{row};
-    const std::array<unsigned, 5> box = boxes.dealt
+    // Permuted: the matrix as (block of 32, j, t, e, column), the box in that order.
+    const unsigned rank = boxes.permuted ? 5 : 2;
+    const Extents extents = boxes.permuted ? Extents{boxes.columns, 2, 4, 4, boxes.rows / 32}
+                                           : Extents{boxes.columns, boxes.rows},
+                  strides = boxes.permuted ? Extents{row, 8 * row, 2 * row, 32 * row} : Extents{row};
+    const std::array<unsigned, 5> box = boxes.permuted
                                             ? std::array<unsigned, 5>{64, 2, 4, 4, boxes.box_rows / 32}
                                             : std::array<unsigned, 5>{64, boxes.box_rows},
                                   steps = {1, 1, 1, 1, 1};

@@ -19,7 +19,7 @@ using GraphExec = struct GraphExecTag*;
 
 inline constexpr Status kSuccess = 0, kOutOfMemory = 2;
 // CUdevice_attribute
-inline constexpr int kMultiprocessors = 16, kIntegrated = 18, kL2Bytes = 38, kMajor = 75, kMinor = 76,
+inline constexpr int kComputeUnits = 16, kIntegrated = 18, kL2Bytes = 38, kMajor = 75, kMinor = 76,
                      kSharedBytesOptin = 97;
 inline constexpr int kFunctionSharedBytes = 8;             // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 inline constexpr unsigned kStreamNonBlocking = 1;          // CU_STREAM_NON_BLOCKING

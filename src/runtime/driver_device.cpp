@@ -126,9 +126,8 @@ class DriverGpu final : public GpuDevice, public LibraryHost {
         staging_(*driver_) {
     if (kernels_.archive()) traits_.arch = kernels_.archive()->target();
     const GpuDescription& gpu = driver_->description();
-    name_ =
-        fmt::format("{}: {}, {}, {} multiprocessors, {:.1f} GiB", gpu.device, gpu.product, gpu.traits.arch,
-                    traits_.multiprocessors, static_cast<double>(gpu.memory_bytes) / (1 << 30));
+    name_ = fmt::format("{}: {}, {}, {} compute_units, {:.1f} GiB", gpu.device, gpu.product, gpu.traits.arch,
+                        traits_.compute_units, static_cast<double>(gpu.memory_bytes) / (1 << 30));
     const char* sync = std::getenv("ROCM_SD_SYNC");
     synchronous_ = sync && std::string_view(sync) == "1";
   }
@@ -329,22 +328,22 @@ std::shared_ptr<void> LibraryHost::kept(const std::string& key,
   return found;
 }
 void GpuDevice::map_boxes(void*, const MatrixBoxes&) {
-  throw DeviceError(concat(name(), ": has no copy engine for boxes of a matrix"));
+  throw DeviceError(concat(name(), ": has no TMA (tensor memory accelerator) for boxes of a matrix"));
 }
 void GpuDevice::map_boxes(void*, const HeadBoxes&) {
-  throw DeviceError(concat(name(), ": has no copy engine for boxes of heads"));
+  throw DeviceError(concat(name(), ": has no TMA (tensor memory accelerator) for boxes of heads"));
 }
 void GpuDevice::map_boxes(void*, const ImageBoxes&) {
-  throw DeviceError(concat(name(), ": has no copy engine for boxes of an image"));
+  throw DeviceError(concat(name(), ": has no TMA (tensor memory accelerator) for boxes of an image"));
 }
 void GpuDriver::map_boxes(void*, const MatrixBoxes&) {
-  throw DeviceError(concat(description().device, ": its driver maps no matrices for a copy engine"));
+  throw DeviceError(concat(description().device, ": its driver maps no matrices for TMA"));
 }
 void GpuDriver::map_boxes(void*, const HeadBoxes&) {
-  throw DeviceError(concat(description().device, ": its driver maps no heads for a copy engine"));
+  throw DeviceError(concat(description().device, ": its driver maps no heads for TMA"));
 }
 void GpuDriver::map_boxes(void*, const ImageBoxes&) {
-  throw DeviceError(concat(description().device, ": its driver maps no images for a copy engine"));
+  throw DeviceError(concat(description().device, ": its driver maps no images for TMA"));
 }
 
 std::string gpu_call_failed(const GpuDescription& gpu, std::string_view call, std::string_view reason) {

@@ -17,8 +17,8 @@ constexpr size_t kBlockGranularity = 512;
 }  // namespace
 
 size_t MemoryPool::rounded_up(size_t bytes) const {
-  constexpr size_t kMost = SIZE_MAX - kBlockGranularity;
-  const size_t some = std::clamp<size_t>(bytes, 1, kMost);
+  constexpr size_t kMax = SIZE_MAX - kBlockGranularity;
+  const size_t some = std::clamp<size_t>(bytes, 1, kMax);
   if (driver_.exact_blocks()) return some;
   return (some + kBlockGranularity - 1) / kBlockGranularity * kBlockGranularity;
 }

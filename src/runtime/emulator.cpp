@@ -40,7 +40,7 @@ GpuDescription describe(const GpuProduct& gpu) {
           .traits = {.arch = gpu.arch,
                      .family = family,
                      .lanes = family == GpuFamily::kCdna3 ? 64 : 32,
-                     .multiprocessors = driver_multiprocessors(gpu),
+                     .compute_units = driver_compute_units(gpu),
                      .lds_per_group = kLdsBytes,
                      .l2_bytes = static_cast<size_t>(gpu.l2_mb * (1 << 20)),
                      .integrated = gpu.arch.starts_with("gfx115")},

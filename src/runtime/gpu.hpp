@@ -16,12 +16,12 @@ struct GpuTraits {
   std::string arch;  // "gfx1100", "sm_90": the archive's target
   GpuFamily family = GpuFamily::kNvidia;
   int lanes = 32;            // of a wave
-  int multiprocessors = 1;   // compute units (RDNA: of 2 SIMDs each), streaming multiprocessors
+  int compute_units = 1;     // as the driver counts: on RDNA work-group processors of two, on NVIDIA SMs
   size_t lds_per_group = 0;  // most bytes of LDS (shared memory) that one workgroup may ask for
   size_t l2_bytes = 0;       // of the last cache before memory
   bool integrated = false;   // shares the host's memory
   uint32_t cluster = 1;      // most workgroups that may read each other's LDS
-  bool copy_engine = false;  // map_boxes() works, for kernels that fetch boxes of matrices and images
+  bool tma = false;          // map_boxes() works, for kernels that fetch boxes of matrices and images
   std::string pci;           // "0000:1b:00.0"; "": on no bus, as an emulated GPU, or not told
 };
 
@@ -57,7 +57,7 @@ class GpuEvent {
   virtual double milliseconds_since(const GpuEvent& earlier) = 0;  // waits for both
 };
 
-// A matrix of 16-bit elements as a copy engine fetches it: boxes [box_rows, 64 columns] in the 128-byte
+// A matrix of 16-bit elements as TMA fetches it: boxes [box_rows, 64 columns] in the 128-byte
 // swizzle.
 struct MatrixBoxes {
   const void* data = nullptr;                        // aligned to 16 bytes
@@ -65,10 +65,10 @@ struct MatrixBoxes {
   uint32_t box_rows = 0;                             // at most 256
   // Of every 32 rows, row 8t + 2j + e (t, j < 4) lies at row 8j + 2t + e of the box, so that the matrix
   // unit's layout deals each lane neighbouring rows. rows and box_rows are then multiples of 32.
-  bool dealt = false;
+  bool permuted = false;
 };
 
-// Rows [images, rows, heads * head_dim] of 16-bit elements as a copy engine fetches them: boxes [box_rows, 64
+// Rows [images, rows, heads * head_dim] of 16-bit elements as TMA fetches them: boxes [box_rows, 64
 // channels of one head] in the 128-byte swizzle, zeros beyond the head and the image's rows.
 struct HeadBoxes {
   const void* data = nullptr;  // aligned to 16 bytes
@@ -77,7 +77,7 @@ struct HeadBoxes {
   uint32_t box_rows = 0;                    // at most 256
 };
 
-// Images [batch, height, width, channels] of 16-bit elements, dense, as a copy engine gathers their pixels:
+// Images [batch, height, width, channels] of 16-bit elements, dense, as TMA gathers their pixels:
 // boxes of box_pixels pixels by 64 channels. Pixels are counted over a window that goes from first (row,
 // column) of each image to last beyond its end, in steps of stride. With box_columns, boxes are so many
 // columns by rows by images by 64 channels from any pixel on, every stride-th in both directions; first, last
@@ -113,7 +113,7 @@ class GpuDevice : public Device {
                          uint32_t lds_bytes, const void* params, size_t bytes);
   virtual void fill_zero(void* data, size_t bytes) = 0;  // on the stream
   // Writes the driver's description of the matrix to `map` (128 bytes, aligned to them) as kernels with a
-  // copy engine take it (TensorMap in composable_kernels/types.hpp). Throws DeviceError where the driver
+  // TMA take it (TensorMap in composable_kernels/types.hpp). Throws DeviceError where the driver
   // refuses.
   virtual void map_boxes(void* map, const MatrixBoxes& boxes);
   virtual void map_boxes(void* map, const HeadBoxes& boxes);

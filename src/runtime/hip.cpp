@@ -98,7 +98,7 @@ GpuDescription describe(const Api& api, int index) {
   gpu.traits = {.arch = arch,
                 .family = family_of(arch),
                 .lanes = attribute(kLanes),
-                .multiprocessors = attribute(kMultiprocessors),
+                .compute_units = attribute(kComputeUnits),
                 .lds_per_group = static_cast<size_t>(attribute(kSharedBytes)),
                 .l2_bytes = static_cast<size_t>(attribute(kL2Bytes)),
                 .integrated = attribute(kIntegrated) != 0,

@@ -35,7 +35,7 @@ using std::chrono::seconds;
 
 constexpr size_t kHandlerThreads = 4;
 constexpr uint64_t kLeastBytesPerSecond = 64 << 10;  // of a body that comes, and of a response that goes
-constexpr size_t kMostUnsent = 4u << 20;             // of a stream; a client that reads slower is cut off
+constexpr size_t kMaxUnsent = 4u << 20;              // of a stream; a client that reads slower is cut off
 constexpr auto kLingerTime = seconds(2);             // for what a refused client is still sending
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // when descriptors run out
 
@@ -131,7 +131,7 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
   }
   void write(uint64_t exchange, const std::string& part) {
     if (exchange != exchange_ || state_ != State::kStreaming || part.empty() || is_head_) return;
-    if (unsent_ > kMostUnsent) return close();
+    if (unsent_ > kMaxUnsent) return close();
     char size[20];
     snprintf(size, sizeof(size), "%zx\r\n", part.size());
     queue(chunked_ ? size + part + "\r\n" : part);

@@ -142,10 +142,10 @@ class Reader {
 
   // Clients in JavaScript and Lua write 20.0 for 20.
   static json whole(const json& value) {
-    constexpr double kMost = 9.0e15;
+    constexpr double kMax = 9.0e15;
     if (!value.is_number_float()) return value;
     const double number = value.get<double>();
-    if (number >= -kMost && number <= kMost && number == static_cast<double>(static_cast<int64_t>(number)))
+    if (number >= -kMax && number <= kMax && number == static_cast<double>(static_cast<int64_t>(number)))
       return static_cast<int64_t>(number);
     return value;
   }

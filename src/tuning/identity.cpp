@@ -48,7 +48,7 @@ Identity identity_of(Device& device) {
   const GpuTraits& traits = static_cast<GpuDevice&>(device).traits();
   out.product = out.product.substr(0, out.product.find(", "));  // not its memory: MI300X in any slot
   out.arch = traits.arch;
-  out.units = traits.multiprocessors;
+  out.units = traits.compute_units;
   out.code += archive_hash(traits.arch);
   return out;
 }

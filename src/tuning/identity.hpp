@@ -10,7 +10,7 @@ namespace rocm_sd::tuning {
 struct Identity {
   std::string product;  // "NVIDIA H200", "AMD EPYC 9354, 2 threads, AVX-512"
   std::string arch;     // "sm_90"; "host"
-  int units = 0;        // multiprocessors; threads of the host
+  int units = 0;        // compute units; threads of the host
   std::string code;     // "0.1.0+0123456789abcdef": version, and a hash of the device's kernel archive
 
   bool operator==(const Identity&) const = default;
@@ -20,7 +20,7 @@ struct Identity {
 Identity identity_of(Device& device);
 
 // How well a choice that was made for `there` suits `here`. Choices of another architecture, of another
-// number of multiprocessors, or of another CPU are of no use: the default without tuning is closer.
+// number of compute units, or of another CPU are of no use: the default without tuning is closer.
 enum class Match { kNone, kSibling, kSame };  // kSibling: another product of the same chip and size
 Match match(const Identity& here, const Identity& there);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -12,14 +13,14 @@
 namespace rocm_sd::tuning {
 namespace {
 
-constexpr uint64_t kMostBytes = 64 << 20;  // of a file
-constexpr size_t kMostField = 300;         // bytes
+constexpr uint64_t kMaxBytes = 64 << 20;  // of a file
+constexpr size_t kMaxField = 300;         // bytes
 constexpr size_t kFields = 12;
-constexpr int kMostUnits = 1'000'000;
+constexpr int kMaxUnits = 1'000'000;
 
 // What may stand between tabs.
 bool is_field(std::string_view text) {
-  return text.size() <= kMostField &&
+  return text.size() <= kMaxField &&
          std::ranges::all_of(text, [](unsigned char c) { return c >= 0x20 && c != 0x7f; });
 }
 
@@ -31,12 +32,12 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-constexpr double kMostMicroseconds = 1e12;
+constexpr double kMaxMicroseconds = 1e12;
 
 // A time: not negative, and less than a fortnight.
 std::optional<double> parse_time(std::string_view text) {
   const auto value = parse_number<double>(text);
-  return value && *value >= 0 && *value < kMostMicroseconds ? value : std::nullopt;
+  return value && *value >= 0 && *value < kMaxMicroseconds ? value : std::nullopt;
 }
 
 std::string key_of(std::string_view op, std::string_view problem) { return concat(op, "\t", problem); }
@@ -47,6 +48,21 @@ bool same_place(const Record& a, const Record& b) { return a.device == b.device;
 bool better_founded(const Record& a, const Record& b) {
   if (a.origin != b.origin) return a.origin == Origin::kMeasured;
   return a.date > b.date;
+}
+
+// What version 1 called attention's kernels, in the order in which a prefix is looked for.
+constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+    {"gpu flash_group_wide_", "gpu flash_wgmma_large_d_"},
+    {"gpu flash_group_", "gpu flash_wgmma_"},
+    {"gpu flash_bulk_", "gpu flash_tma_"},
+    {"gpu flash_once_", "gpu flash_single_tile_kv_"},
+    {"gpu flash_wide_", "gpu flash_large_d_"},
+};
+// A choice by its name of today. A journal that version 1 began has records of both.
+std::string renamed(std::string_view choice) {
+  for (const auto& [old, now] : kRenamed)
+    if (choice.starts_with(old)) return concat(now, choice.substr(old.size()));
+  return std::string(choice);
 }
 
 }  // namespace
@@ -87,15 +103,15 @@ std::optional<Record> parse_record(std::string_view line) {
   if (field[kFields] != record_checksum(body)) return std::nullopt;
   const auto units = parse_number<int>(field[2]);
   const auto time = parse_time(field[8]), default_time = parse_time(field[9]);
-  if (!units || *units < 0 || *units > kMostUnits || !time || !default_time) return std::nullopt;
+  if (!units || *units < 0 || *units > kMaxUnits || !time || !default_time) return std::nullopt;
   if (field[4].empty() || field[5].empty() || field[6].empty()) return std::nullopt;
   if (field[10] != "measured" && field[10] != "model") return std::nullopt;
   const auto text = [&](size_t i) { return std::string(field[i]); };
   return Record{{text(0), text(1), *units, text(3)},
                 text(4),
                 text(5),
-                text(6),
-                text(7),
+                renamed(field[6]),
+                renamed(field[7]),
                 *time,
                 *default_time,
                 field[10] == "measured" ? Origin::kMeasured : Origin::kModel,
@@ -104,8 +120,8 @@ std::optional<Record> parse_record(std::string_view line) {
 
 Table Table::parse(std::string_view text, std::string_view what) {
   const std::string_view first = text.substr(0, text.find('\n'));
-  require<FormatError>(first == kTableHeader, what, ": expected a first line \"", kTableHeader, "\", got \"",
-                       printable(first, 80), "\"");
+  require<FormatError>(first == kTableHeader || first == kTableHeader1, what, ": expected a first line \"",
+                       kTableHeader, "\", got \"", printable(first, 80), "\"");
   Table out;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -121,7 +137,7 @@ Table Table::parse(std::string_view text, std::string_view what) {
 }
 
 Table Table::read(const std::filesystem::path& path) {
-  return parse(read_file(path, kMostBytes), printable_path(path));
+  return parse(read_file(path, kMaxBytes), printable_path(path));
 }
 
 void Table::add(Record record) {

@@ -2,8 +2,8 @@
 // itself only. A table may come from anywhere: what it says is checked against what the op can do before it
 // is used (kernels/select.hpp), so that the worst of tables makes a run slow.
 //
-// Format: UTF-8 lines. The first is "# rocm-sd tuning table 1"; further ones with '#' are comments. A record
-// has 12 fields with tabs between them:
+// Format: UTF-8 lines. The first is "# rocm-sd tuning table 2" (or 1, see kTableHeader1); further ones with
+// '#' are comments. A record has 12 fields with tabs between them:
 //   product  arch  units  code  op  problem  choice  default  microseconds  microseconds of the default
 //   "measured" or "model"  date (2026-11-21), then the checksum of all before: FNV-1a, 64 bits, 16 hex digits
 #pragma once
@@ -73,6 +73,8 @@ class Table {
   size_t bad_lines_ = 0;
 };
 
-inline constexpr std::string_view kTableHeader = "# rocm-sd tuning table 1";
+inline constexpr std::string_view kTableHeader = "# rocm-sd tuning table 2";
+// Tables of version 1 differ in the names of attention's kernels alone, which are read as today's.
+inline constexpr std::string_view kTableHeader1 = "# rocm-sd tuning table 1";
 
 }  // namespace rocm_sd::tuning

@@ -14,7 +14,7 @@
 namespace rocm_sd::vendor {
 
 // What is done to the sum before it is stored: y = act(sum + bias + residual), in float.
-struct ConvTail {
+struct ConvEpilogue {
   bool bias = false;      // [outputs] of f32
   bool residual = false;  // y's shape and type
   enum class Activation { kNone, kSilu, kGelu, kRelu } act = Activation::kNone;
@@ -30,7 +30,7 @@ struct ConvShape {
   int64_t stride = 1, pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   DType dtype = DType::kF16;   // of x and filter
   DType result = DType::kF16;  // of y and residual: dtype, or f32
-  ConvTail tail;
+  ConvEpilogue epilogue;
 };
 
 // Device memory.
@@ -53,8 +53,8 @@ class Convolution {
 class ConvLibrary {
  public:
   virtual ~ConvLibrary() = default;
-  // Whether it adds tails, and whether it stores sums as float where x is of 16 bits.
-  virtual bool fuses_tails() const = 0;
+  // Whether it adds epilogues, and whether it stores sums as float where x is of 16 bits.
+  virtual bool fuses_epilogues() const = 0;
   virtual bool widens() const = 0;
   // The ways of computing the shape, the library's favourite first, at most `most`. Throws LibraryError where
   // it has none. The library must outlive them.

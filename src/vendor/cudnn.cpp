@@ -1,4 +1,5 @@
-// cuDNN's convolutions, found when the program runs: a convolution and its tail as one graph of operations.
+// cuDNN's convolutions, found when the program runs: a convolution and its epilogue as one graph of
+// operations.
 #include "vendor/convolution.hpp"
 #include "vendor/cudnn_graph.hpp"
 
@@ -23,10 +24,10 @@ class ConvGraph final : public cudnn::Graph {
     return tensor(id, type, extents, nhwc(extents), in_memory);
   }
 
-  // The tail's steps in order, each from one virtual tensor of float to the next; the last into y.
+  // The epilogue's steps in order, each from one virtual tensor of float to the next; the last into y.
   void make() {
     const ConvShape& s = shape_;
-    const ConvTail& tail = s.tail;
+    const ConvEpilogue& epilogue = s.epilogue;
     const Extents out = {s.batch, s.outputs, s.out_h, s.out_w};
     struct Step {
       int mode;
@@ -34,14 +35,14 @@ class ConvGraph final : public cudnn::Graph {
     };
     std::vector<Step> steps;
     const Extents per_channel = {1, s.outputs, 1, 1};
-    if (tail.bias)
+    if (epilogue.bias)
       steps.push_back({Cudnn::kAdd, tensor(kBias, Cudnn::kFloat, per_channel, nhwc(per_channel), true)});
-    if (tail.residual) steps.push_back({Cudnn::kAdd, dense(kResidual, type_of(s.result), out)});
-    using Activation = ConvTail::Activation;
-    if (tail.act != Activation::kNone)
-      steps.push_back({tail.act == Activation::kSilu   ? Cudnn::kSwish
-                       : tail.act == Activation::kGelu ? Cudnn::kGelu
-                                                       : Cudnn::kRelu,
+    if (epilogue.residual) steps.push_back({Cudnn::kAdd, dense(kResidual, type_of(s.result), out)});
+    using Activation = ConvEpilogue::Activation;
+    if (epilogue.act != Activation::kNone)
+      steps.push_back({epilogue.act == Activation::kSilu   ? Cudnn::kSwish
+                       : epilogue.act == Activation::kGelu ? Cudnn::kGelu
+                                                           : Cudnn::kRelu,
                        nullptr});
 
     int64_t next_id = kFirstVirtual;
@@ -96,10 +97,10 @@ class CudnnConvolution final : public Convolution {
   size_t workspace_bytes() const override { return engine_.workspace_bytes; }
 
   void run(void* stream, const ConvOperands& o) override {
-    const ConvTail& tail = graph_->shape().tail;
+    const ConvEpilogue& epilogue = graph_->shape().epilogue;
     std::vector<cudnn::Bound> tensors = {{kX, o.x}, {kFilter, o.filter}};
-    if (tail.bias) tensors.push_back({kBias, o.bias});
-    if (tail.residual) tensors.push_back({kResidual, o.residual});
+    if (epilogue.bias) tensors.push_back({kBias, o.bias});
+    if (epilogue.residual) tensors.push_back({kResidual, o.residual});
     tensors.push_back({kY, o.y});
     cudnn::execute(library_, engine_, tensors, o.workspace, stream);
   }
@@ -113,7 +114,7 @@ class CudnnConvolution final : public Convolution {
 
 class CudnnConvolutions final : public ConvLibrary {
  public:
-  bool fuses_tails() const override { return true; }
+  bool fuses_epilogues() const override { return true; }
   bool widens() const override { return true; }
 
   std::vector<std::shared_ptr<Convolution>> prepare(const ConvShape& shape, int most) override {

@@ -145,7 +145,7 @@ std::vector<Engine> engines_for(const Library& library, const Graph& graph, DTyp
       }
       int64_t bytes = 0;
       plan->get(Cudnn::kPlanWorkspace, Cudnn::kTypeInt64, 1, &bytes);
-      if (bytes < 0 || bytes > kMostWorkspace) {
+      if (bytes < 0 || bytes > kMaxWorkspace) {
         ++large;
         continue;
       }

@@ -16,7 +16,7 @@ namespace rocm_sd::vendor::cudnn {
 
 inline constexpr const char* kProduct = "cuDNN";
 // Plans that ask for more are left out.
-inline constexpr int64_t kMostWorkspace = int64_t{256} << 20;
+inline constexpr int64_t kMaxWorkspace = int64_t{256} << 20;
 
 inline int type_of(DType dtype) {
   return dtype == DType::kF32 ? Cudnn::kFloat : dtype == DType::kF16 ? Cudnn::kHalf : Cudnn::kBfloat16;

@@ -139,7 +139,7 @@ class MiopenLibrary final : public ConvLibrary {
   }
   ~MiopenLibrary() override { library_.api.miopenDestroy(library_.handle); }
 
-  bool fuses_tails() const override { return false; }
+  bool fuses_epilogues() const override { return false; }
   bool widens() const override { return false; }
 
   // Solutions are compiled here: nothing is left for a capture to do.
@@ -173,13 +173,13 @@ class MiopenLibrary final : public ConvLibrary {
 
  private:
   std::shared_ptr<Problem> problem_of(const ConvShape& s) {
-    constexpr int64_t kMost = std::numeric_limits<int>::max();
-    require<LibraryError>(s.tail.empty() && s.result == s.dtype, kProduct, ": stores sums as they are");
+    constexpr int64_t kMax = std::numeric_limits<int>::max();
+    require<LibraryError>(s.epilogue.empty() && s.result == s.dtype, kProduct, ": stores sums as they are");
     require<LibraryError>(s.pad_top == s.pad_bottom && s.pad_left == s.pad_right, kProduct,
                           ": pads both sides alike");
-    require<LibraryError>(s.batch * s.height * s.width * s.channels <= kMost &&
-                              s.batch * s.out_h * s.out_w * s.outputs <= kMost,
-                          kProduct, ": counts to 2^31");
+    require<LibraryError>(
+        s.batch * s.height * s.width * s.channels <= kMax && s.batch * s.out_h * s.out_w * s.outputs <= kMax,
+        kProduct, ": counts to 2^31");
     return std::make_shared<Problem>(library_, s);
   }
 

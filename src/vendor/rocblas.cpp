@@ -90,11 +90,11 @@ class RocblasMatmul final : public Matmul {
 };
 
 std::vector<std::shared_ptr<Matmul>> RocblasLibrary::prepare(const MatmulShape& shape, int) {
-  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  constexpr int64_t kMax = std::numeric_limits<int>::max();
   require<LibraryError>(!shape.bias, kProduct, ": adds no bias");
   require<LibraryError>(
-      shape.rows <= kMost && shape.columns <= kMost && shape.depth <= kMost && shape.x_stride <= kMost,
-      kProduct, ": counts to 2^31");
+      shape.rows <= kMax && shape.columns <= kMax && shape.depth <= kMax && shape.x_stride <= kMax, kProduct,
+      ": counts to 2^31");
   return {std::make_shared<RocblasMatmul>(*this, shape)};
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kMean = "edm_mean", kStd = "edm_std", kMost = "edm_vpred.sigma_max",
+constexpr std::string_view kMean = "edm_mean", kStd = "edm_std", kMax = "edm_vpred.sigma_max",
                            kLeast = "edm_vpred.sigma_min";
 constexpr int64_t kLatentChannels = 4;
 
@@ -36,7 +36,7 @@ bool is_playground(const TensorSet& tensors) { return tensors.find(kMean) || ten
 
 }  // namespace
 
-bool has_edm_keys(const TensorSet& tensors) { return is_playground(tensors) || tensors.find(kMost); }
+bool has_edm_keys(const TensorSet& tensors) { return is_playground(tensors) || tensors.find(kMax); }
 
 json edm_scheduler_config(const TensorSet& tensors) {
   if (is_playground(tensors))  // as published beside Playground 2.5
@@ -47,9 +47,9 @@ json edm_scheduler_config(const TensorSet& tensors) {
             {"sigma_min", 0.002}};
   // CosXL: the schedule that its folder has.
   const double least = tensors.find(kLeast) ? values_of(tensors, kLeast, 1)[0] : 0.002;
-  const double most = values_of(tensors, kMost, 1)[0];
+  const double most = values_of(tensors, kMax, 1)[0];
   require<FormatError>(least < most, printable(tensors.path().string()), ": ", kLeast,
-                       ": expected less than ", kMost, ", ", most, ", got ", least);
+                       ": expected less than ", kMax, ", ", most, ", got ", least);
   return {{"_class_name", "EDMEulerScheduler"},
           {"prediction_type", "v_prediction"},
           {"sigma_data", 1.0},

@@ -60,11 +60,11 @@ class WebProgram:
                 return self.request(path, seconds=10)
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 time.sleep(1)
-        raise Failed(f"the program did not come up:\n{self.tail()}")
+        raise Failed(f"the program did not come up:\n{self.epilogue()}")
 
     def check_alive(self) -> None:
         if self.process.poll() is not None:
-            raise Failed(f"the program ended with {self.process.returncode}:\n{self.tail()}")
+            raise Failed(f"the program ended with {self.process.returncode}:\n{self.epilogue()}")
 
     def tail(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-30:])

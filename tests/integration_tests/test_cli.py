@@ -144,7 +144,7 @@ def test_doctor(rocm_sd, tmp_path):
 def test_predict(rocm_sd, tmp_path):
     bad = rocm_sd("predict", "--gpu", "RX 7900 XTZ", code=2)
     assert "RX 7900 XTX?" in bad.stderr
-    gpu = {"name": "mine", "arch": "gfx803", "multiprocessors": 9, "gigahertz": 1, "memory_gb": 8, "bandwidth_gb_per_s": 99}
+    gpu = {"name": "mine", "arch": "gfx803", "compute_units": 9, "gigahertz": 1, "memory_gb": 8, "bandwidth_gb_per_s": 99}
     (tmp_path / "gpu.json").write_text(json.dumps(gpu))
     assert "gfx803" in rocm_sd("predict", "--gpu-file", str(tmp_path / "gpu.json"), code=2).stderr
     (tmp_path / "gpu.json").write_text('{"name": 3}')

@@ -20,7 +20,7 @@ conv2d 1x16x16x32->32 3x3 s1 p1,1,1,1 f32 bias
 attention f32 [1,2,64x64,40]
 layer_norm f32 [12,320]
 """
-HEADER = "# rocm-sd tuning table 1"
+HEADER = "# rocm-sd tuning table 2"
 
 
 def checksum(body: str) -> str:

@@ -59,11 +59,11 @@ class IdleGpu final : public GpuDevice {
 };
 
 GpuTraits traits_of(const std::string& arch) {
-  GpuTraits traits{.arch = arch, .family = *gpu_family(arch), .multiprocessors = 132, .lds_per_group = 65536};
+  GpuTraits traits{.arch = arch, .family = *gpu_family(arch), .compute_units = 132, .lds_per_group = 65536};
   if (traits.family != GpuFamily::kNvidia) return traits;
   traits.lds_per_group = 232448;
   traits.cluster = 8;
-  traits.copy_engine = true;
+  traits.tma = true;
   return traits;
 }
 

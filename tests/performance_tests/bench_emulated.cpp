@@ -63,7 +63,7 @@ nlohmann::ordered_json row_of(const nlohmann::json& j) {
           {"waves_per_simd", j["occupancy"]["waves_per_simd"]},
           {"coalescing", rounded(lines > 0 ? useful / (64 * lines) : 1)},
           {"lds_conflicts", rounded(lds > 0 ? conflicts / lds : 0)},
-          {"cycles_of_a_turn", turn}};
+          {"cycles_per_iteration", turn}};
 }
 
 // The rows of one target, and what they are compared with or written into.

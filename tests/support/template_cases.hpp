@@ -91,7 +91,7 @@ void check_batched_gemm(Bench& bench, int batch, int rows, int columns, int dept
   p.x_batch = int64_t{rows} * depth;
   p.w_batch = int64_t{columns} * depth;
   p.y_batch = int64_t{rows} * columns;
-  p.act = TailActivation::kGelu;
+  p.act = EpilogueActivation::kGelu;
   bench.template run<ScalarGemm>("example_batched_gemm", 4, p);
   std::vector<double> want;
   for (int b = 0; b < batch; ++b) {
@@ -121,10 +121,10 @@ void check_convolution(Bench& bench, const ConvGeometry& g) {
   auto* y = typed<Bf16>(bench.output(count, dtype));
   auto p = conv_params<Bf16>(g, typed<Bf16>(bench.put(x)),
                              g.second_channels ? typed<Bf16>(bench.put(second)) : nullptr, packed, y);
-  p.tail.bias = typed<float>(bench.put(bias));
-  p.tail.shift = bench.put(shift);
-  p.tail.residual = typed<Bf16>(bench.put(residual));
-  p.tail.act = TailActivation::kSilu;
+  p.epilogue.bias = typed<float>(bench.put(bias));
+  p.epilogue.shift = bench.put(shift);
+  p.epilogue.residual = typed<Bf16>(bench.put(residual));
+  p.epilogue.act = EpilogueActivation::kSilu;
   bench.template run<ScalarConvolution>("example_convolution", 4, p);
   const Tensor want = conv2d(references.ex, x, {Weight(w), bias},
                              {.stride = g.stride,

@@ -22,14 +22,14 @@ struct Nvidia {
   // Waits until all that the kernel before wrote is there, which is so already where the launch did not ask
   // for an overlap. Every kernel does it at its entry, so what a kernel finds is what all kernels before it
   // left.
-  static ROCM_SD_DEVICE void begin_kernel() {
+  static ROCM_SD_DEVICE void pdl_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
   }
-  // After begin_kernel(): the next kernel may start where this one's workgroups leave room. What it does
+  // After pdl_wait(): the next kernel may start where this one's workgroups leave room. What it does
   // before its own wait, and the launch itself, run beside this one.
-  static ROCM_SD_DEVICE void let_next_start() {
+  static ROCM_SD_DEVICE void pdl_launch_next() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif

@@ -31,7 +31,7 @@ using GpuArch = Cdna3;
 
 // ROCM_SD_KERNEL(name, threads, groups, Params) { ...p... }: an entry point that the host finds by name, with
 // one plain struct p as its only argument. threads: of a workgroup, fixed; groups: how many of them a
-// multiprocessor should hold at once (bounds the registers).
+// compute unit should hold at once (bounds the registers).
 #if defined(__CUDACC__)
 // The struct comes last: the commas of a template's arguments are its own.
 #define ROCM_SD_BOUNDED_KERNEL(name, bounds, begin, ...)                          \
@@ -43,14 +43,14 @@ using GpuArch = Cdna3;
   static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p)
 #define ROCM_SD_KERNEL(name, threads, groups, Params)              \
   ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, groups), \
-                         (rocm_sd::Nvidia::begin_kernel(), rocm_sd::Nvidia::let_next_start()), Params)
-// For the bodies of fused/bulk.hpp, which begin before the kernel ahead has ended and wait for it by
+                         (rocm_sd::Nvidia::pdl_wait(), rocm_sd::Nvidia::pdl_launch_next()), Params)
+// For the bodies of hopper/tma_body.hpp, which begin before the kernel ahead has ended and wait for it by
 // themselves; groups: 1 or 2. Two have the registers of exactly their threads: with products of warpgroups,
 // launch bounds would be rounded up to whole ones.
-#define ROCM_SD_BULK_BOUNDS_1 __launch_bounds__(rocm_sd::bulk_threads(1), 1)
-#define ROCM_SD_BULK_BOUNDS_2 __maxnreg__(65536 / (2 * rocm_sd::bulk_threads(2)) / 8 * 8)
-#define ROCM_SD_BULK_KERNEL(name, groups, Params) \
-  ROCM_SD_BOUNDED_KERNEL(name, ROCM_SD_BULK_BOUNDS_##groups, (void)0, Params)
+#define ROCM_SD_TMA_BOUNDS_1 __launch_bounds__(rocm_sd::tma_threads(1), 1)
+#define ROCM_SD_TMA_BOUNDS_2 __maxnreg__(65536 / (2 * rocm_sd::tma_threads(2)) / 8 * 8)
+#define ROCM_SD_TMA_KERNEL(name, groups, Params) \
+  ROCM_SD_BOUNDED_KERNEL(name, ROCM_SD_TMA_BOUNDS_##groups, (void)0, Params)
 #else
 #if defined(__GFX9__)
 // Two waves to a SIMD leave a wave 256 registers. Compilers then let matrix instructions write the registers

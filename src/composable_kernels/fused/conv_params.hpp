@@ -83,19 +83,19 @@ ConvImage conv_image(const ConvGeometry& g, const T* x, const T* second) {
   return out;
 }
 
-// All of it, without splits and with an empty tail but for y [batch, rows, columns, outputs]: a caller sets
-// the tail's bias, shift, residual and activation. filter: packed.
+// All of it, without splits and with an empty epilogue but for y [batch, rows, columns, outputs]: a caller
+// sets the epilogue's bias, shift, residual and activation. filter: packed.
 template <class T>
 ConvParams<T> conv_params(const ConvGeometry& g, const T* x, const T* second, const T* filter, T* y) {
   ConvParams<T> p{};
   p.image = conv_image(g, x, second);
   p.filter = filter;
-  p.tail.y = y;
-  p.tail.y_stride = p.tail.channels = g.outputs;
-  p.tail.rows = p.image.pixels;
-  p.tail.rows_per_image = g.rows() * g.columns();
-  p.tail.shift_is_float = true;
-  p.tail.shift_stride = g.outputs;
+  p.epilogue.y = y;
+  p.epilogue.y_stride = p.epilogue.channels = g.outputs;
+  p.epilogue.rows = p.image.pixels;
+  p.epilogue.rows_per_image = g.rows() * g.columns();
+  p.epilogue.shift_is_float = true;
+  p.epilogue.shift_stride = g.outputs;
   p.depth = static_cast<int32_t>(conv_filter_layout(g, sizeof(T)).depth());
   p.split_steps = p.depth;
   p.phases = 1;

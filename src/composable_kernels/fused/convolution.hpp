@@ -1,5 +1,5 @@
 // Convolution as an implicit GEMM on NHWC.
-// Problem   y[m, n] = tail(sum over k = (input, r, s, c) of x[pixel of m under (r, s), c] w[n, k]), or
+// Problem   y[m, n] = epilogue(sum over k = (input, r, s, c) of x[pixel of m under (r, s), c] w[n, k]), or
 //           partial sums over a part of k
 // Mapping   a workgroup per tile of pixels x channels of y (grid x) and part of k (grid y); waves as in the
 //           main loop; the phases of a doubled image are grid z
@@ -17,27 +17,27 @@ namespace rocm_sd {
 template <class T>
 struct ConvParams {
   ConvImage image;
-  const T* filter;      // [channels, depth], as conv_layout.hpp packs it
-  float* partials;      // null, or [splits][pixels][channels]: then tail is left to the reduction
-  TailParams<T> tail;   // rows: pixels; channels: outputs
-  int32_t depth;        // elements of k
-  int32_t split_steps;  // of kBlockK, in each part of k
+  const T* filter;             // [channels, depth], as conv_layout.hpp packs it
+  float* partials;             // null, or [splits][pixels][channels]: then epilogue is left to the reduction
+  EpilogueParams<T> epilogue;  // rows: pixels; channels: outputs
+  int32_t depth;               // elements of k
+  int32_t split_steps;         // of kBlockK, in each part of k
   // 1, or 4: a 3x3 filter on a doubled image as four 2x2 filters on the image itself, one for each parity of
-  // output row and column. image is then the undoubled one, filter [4][channels, depth], tail that of all
+  // output row and column. image is then the undoubled one, filter [4][channels, depth], epilogue that of all
   // pixels.
   int32_t phases;
 };
 
-// With the maps by which fused/convolution_bulk.hpp fetches the inputs' pixels and the filter, a matrix of
+// With the maps by which hopper/convolution_tma.hpp fetches the inputs' pixels and the filter, a matrix of
 // all phases' rows.
 template <class T>
-struct BulkConvParams {
+struct TmaConvParams {
   TensorMap x, second, filter;
-  ConvParams<T> conv;   // without partials
-  int sharers, splits;  // in a cluster: of a tile of the filter; of k
-  bool fresh_weights;   // the filter was written by a kernel that may still be at work
-  bool boxed;           // rows of the product are the pixels of `boxes`, and the maps fetch those, or halos
-  PixelBoxes boxes;     // over the outputs: of a phase, where there are several
+  ConvParams<T> conv;          // without partials
+  int multicast_size, splits;  // in a cluster: of a tile of the filter; of k
+  bool pdl_wait_weights;       // the filter was written by a kernel that may still be at work
+  bool boxed;        // rows of the product are the pixels of `boxes`, and the maps fetch those, or halos
+  PixelBoxes boxes;  // over the outputs: of a phase, where there are several
 };
 
 // The output pixel that pixel m of a phase's image becomes: row 2p + down, column 2q + right.
@@ -49,7 +49,7 @@ ROCM_SD_DEVICE int conv_phase_pixel(const ConvImage& image, int m, int down, int
 // What finish_tile does with 8 channels of a pixel of the tile.
 template <class Arch, class T>
 struct ConvFinish {
-  using Early = typename TailFinish<Arch, T>::Early;
+  using Operands = typename EpilogueFinish<Arch, T>::Operands;
   const ConvParams<T>& p;
   float* partial;  // of this part of k, or null
   int first_pixel, first_channel, down, right;
@@ -60,18 +60,18 @@ struct ConvFinish {
     if (m >= p.image.pixels) return -1;
     return p.phases > 1 ? conv_phase_pixel(p.image, m, down, right) : m;
   }
-  ROCM_SD_DEVICE Early early(int row, int channel) const {
+  ROCM_SD_DEVICE Operands operands(int row, int channel) const {
     const int at = pixel(row);
     if (at < 0 || partial) return {};
-    return TailFinish<Arch, T>{p.tail, 0, first_channel}.early(at, channel);
+    return EpilogueFinish<Arch, T>{p.epilogue, 0, first_channel}.operands(at, channel);
   }
-  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Early& e) const {
+  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Operands& e) const {
     const int at = pixel(row);
     if (at < 0) return;
     if (partial)
-      store_partial(partial, p.tail.rows, p.tail.channels, at, first_channel + channel, v);
+      store_partial(partial, p.epilogue.rows, p.epilogue.channels, at, first_channel + channel, v);
     else
-      TailFinish<Arch, T>{p.tail, 0, first_channel}(at, channel, v, e);
+      EpilogueFinish<Arch, T>{p.epilogue, 0, first_channel}(at, channel, v, e);
   }
 };
 
@@ -81,7 +81,7 @@ template <class Arch, class Cfg, class Product = WaveProduct<Arch, Cfg>>
 ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, int split, int phase,
                               char* lds) {
   using T = typename Cfg::T;
-  const int pixels = p.image.pixels, channels = p.tail.channels;
+  const int pixels = p.image.pixels, channels = p.epilogue.channels;
   const TilePlace tile = tile_place(index, (pixels + Cfg::kBlockM - 1) / Cfg::kBlockM,
                                     (channels + Cfg::kBlockN - 1) / Cfg::kBlockN);
   const int first_pixel = tile.m * Cfg::kBlockM, first_channel = tile.n * Cfg::kBlockN;
@@ -95,7 +95,7 @@ ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, i
   Product::multiply(acc, lds, w, x, first, last);
 
   float* const partial =
-      p.partials ? p.partials + static_cast<int64_t>(split) * p.tail.rows * channels : nullptr;
+      p.partials ? p.partials + static_cast<int64_t>(split) * p.epilogue.rows * channels : nullptr;
   finish_tile<Arch, Cfg, false>(acc, lds,
                                 ConvFinish<Arch, T>{p, partial, first_pixel, first_channel, down, right});
 }

@@ -1,5 +1,5 @@
-// The tail of products (GEMM and convolution): what happens to 8 consecutive channels of one row between the
-// accumulators and memory.
+// The epilogue of products (GEMM and convolution): what happens to 8 consecutive channels of one row between
+// the accumulators and memory.
 // Numerics  float throughout; one rounding, at the store
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace rocm_sd {
 
 // In the order of kernels/epilogue.hpp.
-enum class TailActivation : int { kNone, kSilu, kGelu, kQuickGelu, kRelu };
+enum class EpilogueActivation : int { kNone, kSilu, kGelu, kQuickGelu, kRelu };
 
 // Whose results may be float: products of bf16, whose 8 bits are too few for what many layers add to.
 template <class T>
@@ -19,7 +19,7 @@ inline constexpr bool kMayWiden<Bf16> = true;
 // y = act(product + bias + shift + residual), rows [rows, channels] of y and residual dense or y_stride
 // apart. Any extents; stores are 16 bytes wide where channels and y_stride are multiples of 8 elements.
 template <class T>
-struct TailParams {
+struct EpilogueParams {
   T* y;               // under float_result of float
   const T* residual;  // at the places of y and of its type, or null
   const float* bias;  // [channels] or null
@@ -30,7 +30,7 @@ struct TailParams {
   int rows_per_image;  // used with shift
   bool shift_is_float;
   bool float_result;  // only where kMayWiden<T>
-  TailActivation act;
+  EpilogueActivation act;
 };
 
 template <class Arch>
@@ -39,21 +39,21 @@ ROCM_SD_DEVICE float gelu(float v) {
 }
 
 template <class Arch>
-ROCM_SD_DEVICE void activate(TailActivation act, float (&v)[8]) {
+ROCM_SD_DEVICE void activate(EpilogueActivation act, float (&v)[8]) {
   const auto each = [&](const auto& function) {
     ROCM_SD_UNROLL
     for (int i = 0; i < 8; ++i) v[i] = function(v[i]);
   };
   switch (act) {
-    case TailActivation::kNone: break;
-    case TailActivation::kSilu:
+    case EpilogueActivation::kNone: break;
+    case EpilogueActivation::kSilu:
       each([](float x) { return x * Arch::reciprocal(1.0f + Arch::exp(-x)); });
       break;
-    case TailActivation::kGelu: each([](float x) { return gelu<Arch>(x); }); break;
-    case TailActivation::kQuickGelu:
+    case EpilogueActivation::kGelu: each([](float x) { return gelu<Arch>(x); }); break;
+    case EpilogueActivation::kQuickGelu:
       each([](float x) { return x * Arch::reciprocal(1.0f + Arch::exp(-1.702f * x)); });
       break;
-    case TailActivation::kRelu: each([](float x) { return x < 0.0f ? 0.0f : x; }); break;
+    case EpilogueActivation::kRelu: each([](float x) { return x < 0.0f ? 0.0f : x; }); break;
   }
 }
 
@@ -110,15 +110,15 @@ ROCM_SD_DEVICE void store8(T* to, const float (&v)[8], bool wide, int count) {
 
 // Whether the 8 channels from `channel` on are all there and lie in 16-byte pieces.
 template <class T>
-ROCM_SD_DEVICE bool tail_is_wide(const TailParams<T>& p, int channel) {
+ROCM_SD_DEVICE bool epilogue_is_wide(const EpilogueParams<T>& p, int channel) {
   return channel + 8 <= p.channels && p.channels % 8 == 0 && p.y_stride % 8 == 0;
 }
 
-// The tail of a tile whose first row and channel are given: early() loads what does not depend on the
+// The epilogue of a tile whose first row and channel are given: operands() loads what does not depend on the
 // product, the call finishes channels channel .. channel + 7 of a row and drops what lies outside y.
 template <class Arch, class T>
-struct TailFinish {
-  const TailParams<T>& p;
+struct EpilogueFinish {
+  const EpilogueParams<T>& p;
   int first_row, first_channel;
 
   ROCM_SD_DEVICE bool is_float() const {
@@ -126,18 +126,18 @@ struct TailFinish {
     return false;
   }
 
-  struct Early {
+  struct Operands {
     float sum[8];      // bias and shift, and a residual of float
     Vec8<T> residual;  // of wide pieces
   };
 
-  ROCM_SD_DEVICE Early early(int row, int channel) const {
+  ROCM_SD_DEVICE Operands operands(int row, int channel) const {
     row += first_row;
     channel += first_channel;
-    Early e{};
+    Operands e{};
     const int count = p.channels - channel;
     if (row >= p.rows || count <= 0) return e;
-    const bool wide = tail_is_wide(p, channel);
+    const bool wide = epilogue_is_wide(p, channel);
     if (p.bias) load8(e.sum, p.bias + channel, wide, count);
     if (p.shift) {
       float term[8];
@@ -164,12 +164,12 @@ struct TailFinish {
     }
     return e;
   }
-  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Early& e) const {
+  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Operands& e) const {
     row += first_row;
     channel += first_channel;
     const int count = p.channels - channel;
     if (row >= p.rows || count <= 0) return;
-    const bool wide = tail_is_wide(p, channel);
+    const bool wide = epilogue_is_wide(p, channel);
     const int64_t at = row * p.y_stride + channel;
     ROCM_SD_UNROLL
     for (int i = 0; i < 8; ++i) v[i] += e.sum[i];
@@ -192,47 +192,47 @@ struct TailFinish {
 
 // The same for one piece, counted from y's first row and channel.
 template <class Arch, class T>
-ROCM_SD_DEVICE void finish_tail(const TailParams<T>& p, int row, int channel, float (&v)[8]) {
-  const TailFinish<Arch, T> finish{p, 0, 0};
-  finish(row, channel, v, finish.early(row, channel));
+ROCM_SD_DEVICE void finish_epilogue(const EpilogueParams<T>& p, int row, int channel, float (&v)[8]) {
+  const EpilogueFinish<Arch, T> finish{p, 0, 0};
+  finish(row, channel, v, finish.operands(row, channel));
 }
 
-// GEGLU: y = (v + bias) gelu(gate + gate bias); the gates' biases follow the values'. The rest of the tail is
-// not taken.
+// GEGLU: y = (v + bias) gelu(gate + gate bias); the gates' biases follow the values'. The rest of the
+// epilogue is not taken.
 template <class Arch, class T>
 struct GatedFinish {
-  const TailParams<T>& p;
+  const EpilogueParams<T>& p;
   int first_row, first_channel;
 
-  struct Early {
+  struct Operands {
     float bias[8], gate_bias[8];
   };
 
-  ROCM_SD_DEVICE Early early(int, int channel) const {
+  ROCM_SD_DEVICE Operands operands(int, int channel) const {
     channel += first_channel;
-    Early e{};
+    Operands e{};
     const int count = p.channels - channel;
     if (!p.bias || count <= 0) return e;
-    load8(e.bias, p.bias + channel, tail_is_wide(p, channel), count);
-    load8(e.gate_bias, p.bias + p.channels + channel, tail_is_wide(p, channel), count);
+    load8(e.bias, p.bias + channel, epilogue_is_wide(p, channel), count);
+    load8(e.gate_bias, p.bias + p.channels + channel, epilogue_is_wide(p, channel), count);
     return e;
   }
   ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], float (&gate)[8],
-                                 const Early& e) const {
+                                 const Operands& e) const {
     row += first_row;
     channel += first_channel;
     const int count = p.channels - channel;
     if (row >= p.rows || count <= 0) return;
     ROCM_SD_UNROLL
     for (int i = 0; i < 8; ++i) v[i] = (v[i] + e.bias[i]) * gelu<Arch>(gate[i] + e.gate_bias[i]);
-    store8(p.y + row * p.y_stride + channel, v, tail_is_wide(p, channel), count);
+    store8(p.y + row * p.y_stride + channel, v, epilogue_is_wide(p, channel), count);
   }
 };
 template <class Arch, class T>
-ROCM_SD_DEVICE void finish_gated(const TailParams<T>& p, int row, int channel, float (&v)[8],
+ROCM_SD_DEVICE void finish_gated(const EpilogueParams<T>& p, int row, int channel, float (&v)[8],
                                  float (&gate)[8]) {
   const GatedFinish<Arch, T> finish{p, 0, 0};
-  finish(row, channel, v, gate, finish.early(row, channel));
+  finish(row, channel, v, gate, finish.operands(row, channel));
 }
 
 // A split product's partial sums: [rows][channels] floats, dense.

@@ -31,20 +31,20 @@ struct FlashParams {
   int32_t causal;
 };
 
-// For the copy engine: keys and values as HeadBoxes.
+// For TMA: keys and values as HeadBoxes.
 template <class T>
-struct FlashBulkParams {
+struct FlashTmaParams {
   TensorMap k, v;
   FlashParams<T> flash;
 };
 
-// For few keys (flash_once.hpp): tiles of 64 queries, in the order of heads.
+// For few keys (flash_single_tile_kv.hpp): tiles of 64 queries, in the order of heads.
 template <class T>
-struct FlashOnceParams {
+struct FlashSingleTileKvParams {
   FlashParams<T> flash;
   int32_t tiles, head_tiles;  // of all heads; of one
   int32_t run_tiles;          // of a workgroup: at most head_tiles + 1
-  int32_t fresh_keys;         // k or v may have been written by a kernel that is still at work
+  int32_t pdl_wait_keys;      // k or v may have been written by a kernel that is still at work
 };
 
 // A workgroup's place: query tile, head of an image, split.

@@ -1,5 +1,5 @@
 // GEMM: a linear layer as one product of matrices.
-// Problem   y[m, n] = tail(sum over k of x[m, k] w[n, k]), or its gated form, or partial sums over a part of
+// Problem   y[m, n] = epilogue(sum over k of x[m, k] w[n, k]), or its gated form, or partial sums over a part of
 //           k
 // Mapping   a workgroup per tile of y (grid x), per part of k and matrix of a batch (grid y); waves as in the
 //           main loop
@@ -16,9 +16,9 @@ namespace rocm_sd {
 
 template <class T>
 struct GemmParams {
-  const T *x, *w;      // [rows, depth], [columns, depth]; gated: w is [2 tail.channels, depth], values first
-  float* partials;     // null, or [splits][rows][columns]: then tail is left to the reduction
-  TailParams<T> tail;  // tail.rows rows; tail.channels columns (gated: half of w's)
+  const T *x, *w;   // [rows, depth], [columns, depth]; gated: w is [2 epilogue.channels, depth], values first
+  float* partials;  // null, or [splits][rows][columns]: then epilogue is left to the reduction
+  EpilogueParams<T> epilogue;         // epilogue.rows rows; epilogue.channels columns (gated: half of w's)
   int64_t x_stride, w_stride;         // elements from row to row
   int64_t x_batch, w_batch, y_batch;  // from matrix to matrix of the batch
   int depth;
@@ -26,13 +26,13 @@ struct GemmParams {
   bool aligned;             // rows of x and w begin at multiples of 16 bytes (else only gemv)
 };
 
-// With the maps by which fused/gemm_bulk.hpp fetches x and w.
+// With the maps by which hopper/gemm_tma.hpp fetches x and w.
 template <class T>
-struct BulkGemmParams {
+struct TmaGemmParams {
   TensorMap x, w;
-  GemmParams<T> gemm;  // splits: within a cluster, without partials
-  int sharers;         // of a tile of w, in a cluster
-  bool fresh_weights;  // w was written by a kernel that may still be at work
+  GemmParams<T> gemm;     // splits: within a cluster, without partials
+  int multicast_size;     // of a tile of w, in a cluster
+  bool pdl_wait_weights;  // w was written by a kernel that may still be at work
 };
 
 // The tile of workgroup `index`: in bands of kBand tiles of rows, down a band's column first.
@@ -66,7 +66,7 @@ struct GatedRows : MatrixRows<typename Cfg::T> {
 template <class Arch, class Cfg, bool kGated, class Product = WaveProduct<Arch, Cfg>>
 ROCM_SD_DEVICE void gemm_body(const GemmParams<typename Cfg::T>& p, int index, int part, char* lds) {
   using T = typename Cfg::T;
-  const int rows = p.tail.rows, columns = kGated ? 2 * p.tail.channels : p.tail.channels;
+  const int rows = p.epilogue.rows, columns = kGated ? 2 * p.epilogue.channels : p.epilogue.channels;
   const TilePlace tile = tile_place(index, (rows + Cfg::kBlockM - 1) / Cfg::kBlockM,
                                     (columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
   const int split = part % p.splits, matrix = part / p.splits;
@@ -79,45 +79,45 @@ ROCM_SD_DEVICE void gemm_body(const GemmParams<typename Cfg::T>& p, int index, i
   Accumulators<Arch, Cfg> acc{};
   Product::multiply(acc, lds, w, x, first, last);
 
-  TailParams<T> tail = p.tail;
-  tail.y += matrix * p.y_batch;
+  EpilogueParams<T> epilogue = p.epilogue;
+  epilogue.y += matrix * p.y_batch;
   if constexpr (kGated) {
-    finish_tile<Arch, Cfg, true>(acc, lds, GatedFinish<Arch, T>{tail, first_row, first_column / 2});
+    finish_tile<Arch, Cfg, true>(acc, lds, GatedFinish<Arch, T>{epilogue, first_row, first_column / 2});
   } else if (p.partials) {
     float* const partial = p.partials + static_cast<int64_t>(part) * rows * columns;
     finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
       store_partial(partial, rows, columns, first_row + row, first_column + channel, v);
     });
   } else {
-    finish_tile<Arch, Cfg, false>(acc, lds, TailFinish<Arch, T>{tail, first_row, first_column});
+    finish_tile<Arch, Cfg, false>(acc, lds, EpilogueFinish<Arch, T>{epilogue, first_row, first_column});
   }
 }
 
 template <class T>
 struct GemmReduceParams {
   const float* partials;  // [splits][rows][columns]
-  TailParams<T> tail;
+  EpilogueParams<T> epilogue;
   int splits;
-  bool gated;  // columns = 2 tail.channels, else tail.channels
+  bool gated;  // columns = 2 epilogue.channels, else epilogue.channels
 };
 
 // Sums the parts in order and finishes. index: of 8 channels of a row, row by row, of
 // rows * ceil(channels / 8).
 template <class Arch, class T>
 ROCM_SD_DEVICE void gemm_reduce_body(const GemmReduceParams<T>& p, int64_t index) {
-  const int pieces = (p.tail.channels + 7) / 8;
+  const int pieces = (p.epilogue.channels + 7) / 8;
   const auto row = static_cast<int>(index / pieces);
   const int channel = static_cast<int>(index % pieces) * 8;
-  if (row >= p.tail.rows) return;
-  const int columns = p.gated ? 2 * p.tail.channels : p.tail.channels;
-  const int64_t size = static_cast<int64_t>(p.tail.rows) * columns;
-  const bool wide = p.tail.channels % 8 == 0;
+  if (row >= p.epilogue.rows) return;
+  const int columns = p.gated ? 2 * p.epilogue.channels : p.epilogue.channels;
+  const int64_t size = static_cast<int64_t>(p.epilogue.rows) * columns;
+  const bool wide = p.epilogue.channels % 8 == 0;
   const auto sum = [&](float(&v)[8], int column) {
     const float* from = p.partials + static_cast<int64_t>(row) * columns + column;
-    load8(v, from, wide, p.tail.channels - channel);
+    load8(v, from, wide, p.epilogue.channels - channel);
     for (int s = 1; s < p.splits; ++s) {
       float term[8];
-      load8(term, from + s * size, wide, p.tail.channels - channel);
+      load8(term, from + s * size, wide, p.epilogue.channels - channel);
       ROCM_SD_UNROLL
       for (int i = 0; i < 8; ++i) v[i] += term[i];
     }
@@ -126,10 +126,10 @@ ROCM_SD_DEVICE void gemm_reduce_body(const GemmReduceParams<T>& p, int64_t index
   sum(v, channel);
   if (p.gated) {
     float gate[8];
-    sum(gate, p.tail.channels + channel);
-    finish_gated<Arch>(p.tail, row, channel, v, gate);
+    sum(gate, p.epilogue.channels + channel);
+    finish_gated<Arch>(p.epilogue, row, channel, v, gate);
   } else {
-    finish_tail<Arch>(p.tail, row, channel, v);
+    finish_epilogue<Arch>(p.epilogue, row, channel, v);
   }
 }
 

@@ -1,6 +1,6 @@
 // GEMM of 8-bit operands: a linear layer whose weight is held in 8 bits and whose activations are quantised
 // for it, a row at a time.
-// Problem   y[m, n] = tail(x_scales[m] w_scales[n] * sum over k of x[m, k] w[n, k]), or its gated form, or
+// Problem   y[m, n] = epilogue(x_scales[m] w_scales[n] * sum over k of x[m, k] w[n, k]), or its gated form, or
 //           the scaled partial sums over a part of k; x[m, k] = round(from[m, k] / x_scales[m])
 // Mapping   as fused/gemm.hpp; quantising: a wave per row, the grid's waves in turn
 // Traffic   as fused/gemm.hpp, with half its bytes; quantising: from twice (from cache the second time)
@@ -19,18 +19,18 @@ template <class EightBit, class T>
 struct EightBitGemmParams {
   const EightBit *x, *w;  // [rows, depth], [columns, depth], dense; gated: values first
   const float *x_scales, *w_scales;
-  float* partials;     // null, or [splits][rows][columns]: then tail is left to the reduction
-  TailParams<T> tail;  // tail.rows rows; tail.channels columns (gated: half of w's)
+  float* partials;             // null, or [splits][rows][columns]: then epilogue is left to the reduction
+  EpilogueParams<T> epilogue;  // epilogue.rows rows; epilogue.channels columns (gated: half of w's)
   int depth;
   int splits, split_steps;  // parts of k, and steps of kBlockK in each
 };
 
-// With the maps by which fused/gemm_eight_bit_bulk.hpp fetches x and w.
+// With the maps by which hopper/gemm_eight_bit_tma.hpp fetches x and w.
 template <class EightBit, class T>
-struct BulkEightBitParams {
+struct TmaEightBitParams {
   TensorMap x, w;
   EightBitGemmParams<EightBit, T> gemm;  // splits: within a cluster, without partials
-  int sharers;                           // of a tile of w, in a cluster
+  int multicast_size;                    // of a tile of w, in a cluster
 };
 
 // Scales 8 sums. Beyond the last channel nothing is read and nothing matters.
@@ -39,38 +39,38 @@ ROCM_SD_DEVICE void scale_sums(float (&v)[8], float row_scale, const float (&sca
   for (int i = 0; i < 8; ++i) v[i] *= row_scale * scales[i];
 }
 
-// The finishes of fused/epilogue.hpp with scales before them. kGated: GatedFinish, else TailFinish.
+// The finishes of fused/epilogue.hpp with scales before them. kGated: GatedFinish, else EpilogueFinish.
 template <class Arch, class EightBit, class T, bool kGated>
 struct ScaledFinish {
-  using Finish = std::conditional_t<kGated, GatedFinish<Arch, T>, TailFinish<Arch, T>>;
+  using Finish = std::conditional_t<kGated, GatedFinish<Arch, T>, EpilogueFinish<Arch, T>>;
   const EightBitGemmParams<EightBit, T>& p;
   int first_row, first_channel;
 
-  struct Early {
-    typename Finish::Early tail;
+  struct Operands {
+    typename Finish::Operands epilogue;
     float row_scale, scales[8], gate_scales[8];
   };
 
-  ROCM_SD_DEVICE Early early(int row, int channel) const {
-    Early e{};
-    e.tail = Finish{p.tail, first_row, first_channel}.early(row, channel);
-    const int at = first_channel + channel, count = p.tail.channels - at;
-    if (first_row + row >= p.tail.rows || count <= 0) return e;
-    const bool wide = tail_is_wide(p.tail, at);
+  ROCM_SD_DEVICE Operands operands(int row, int channel) const {
+    Operands e{};
+    e.epilogue = Finish{p.epilogue, first_row, first_channel}.operands(row, channel);
+    const int at = first_channel + channel, count = p.epilogue.channels - at;
+    if (first_row + row >= p.epilogue.rows || count <= 0) return e;
+    const bool wide = epilogue_is_wide(p.epilogue, at);
     e.row_scale = p.x_scales[first_row + row];
     load8(e.scales, p.w_scales + at, wide, count);
-    if constexpr (kGated) load8(e.gate_scales, p.w_scales + p.tail.channels + at, wide, count);
+    if constexpr (kGated) load8(e.gate_scales, p.w_scales + p.epilogue.channels + at, wide, count);
     return e;
   }
-  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Early& e) const {
+  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Operands& e) const {
     scale_sums(v, e.row_scale, e.scales);
-    Finish{p.tail, first_row, first_channel}(row, channel, v, e.tail);
+    Finish{p.epilogue, first_row, first_channel}(row, channel, v, e.epilogue);
   }
   ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], float (&gate)[8],
-                                 const Early& e) const {
+                                 const Operands& e) const {
     scale_sums(v, e.row_scale, e.scales);
     scale_sums(gate, e.row_scale, e.gate_scales);
-    Finish{p.tail, first_row, first_channel}(row, channel, v, gate, e.tail);
+    Finish{p.epilogue, first_row, first_channel}(row, channel, v, gate, e.epilogue);
   }
 };
 
@@ -79,7 +79,7 @@ template <class Arch, class Cfg, bool kGated, class T>
 ROCM_SD_DEVICE void eight_bit_gemm_body(const EightBitGemmParams<typename Cfg::T, T>& p, int index, int split,
                                         char* lds) {
   using EightBit = typename Cfg::T;
-  const int rows = p.tail.rows, columns = kGated ? 2 * p.tail.channels : p.tail.channels;
+  const int rows = p.epilogue.rows, columns = kGated ? 2 * p.epilogue.channels : p.epilogue.channels;
   const TilePlace tile = tile_place(index, (rows + Cfg::kBlockM - 1) / Cfg::kBlockM,
                                     (columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
   const int first_row = tile.m * Cfg::kBlockM, first_column = tile.n * Cfg::kBlockN;
@@ -125,7 +125,7 @@ struct QuantiseParams {
 template <class Arch, class EightBit, class From>
 ROCM_SD_DEVICE void quantise_body(const QuantiseParams<EightBit, From>& p, const Block<Arch>& block) {
   constexpr int kVec = 8;
-  constexpr float kMost = kEightBitMost<EightBit>;
+  constexpr float kMax = kEightBitMost<EightBit>;
   for (int64_t row = block.first_row(); row < p.rows; row += block.row_stride()) {
     const From* from = p.from + row * p.stride;
     float most = 0, poison = 0;
@@ -140,8 +140,8 @@ ROCM_SD_DEVICE void quantise_body(const QuantiseParams<EightBit, From>& p, const
     }
     most = Arch::wave_max(most);
     poison = Arch::wave_sum(poison);
-    const float inverse = poison == 0 && most > kEightBitLeast ? kMost / most : 0.0f;
-    if (block.lane() == 0) p.scales[row] = (most / kMost + poison) * p.factor;
+    const float inverse = poison == 0 && most > kEightBitLeast ? kMax / most : 0.0f;
+    if (block.lane() == 0) p.scales[row] = (most / kMax + poison) * p.factor;
     for (int k = block.lane() * kVec; k < p.depth; k += Arch::lanes * kVec) {
       const auto pack = load_pack<kVec>(from + k);
       Pack<EightBit, kVec> to;

@@ -59,7 +59,7 @@ ROCM_SD_DEVICE void gemv_products(const GemmParams<typename Cfg::T>& p, int firs
   const T *x[4], *w[8];
   ROCM_SD_UNROLL
   for (int r = 0; r < Cfg::kPassRows; ++r) {
-    const int row = first_row + r < p.tail.rows ? first_row + r : p.tail.rows - 1;
+    const int row = first_row + r < p.epilogue.rows ? first_row + r : p.epilogue.rows - 1;
     x[r] = p.x + row * p.x_stride;
   }
   ROCM_SD_UNROLL
@@ -91,15 +91,16 @@ ROCM_SD_DEVICE void gemv_products(const GemmParams<typename Cfg::T>& p, int firs
 template <class Arch, class Cfg>
 ROCM_SD_DEVICE void gemv_body(const GemmParams<typename Cfg::T>& p, int piece, int pass, char* lds) {
   const int channel = piece * Cfg::kChannels, first_row = pass * Cfg::kPassRows;
-  gemv_products<Arch, Cfg>(p, first_row, channel, p.tail.channels, lds, [&](int r, float(&v)[8]) {
-    finish_tail<Arch>(p.tail, first_row + r, channel, v);
+  gemv_products<Arch, Cfg>(p, first_row, channel, p.epilogue.channels, lds, [&](int r, float(&v)[8]) {
+    finish_epilogue<Arch>(p.epilogue, first_row + r, channel, v);
   });
 }
 
 // The gated form: the thread that finishes a row keeps its values while the gates are computed.
 template <class Arch, class Cfg>
 ROCM_SD_DEVICE void gemv_gated_body(const GemmParams<typename Cfg::T>& p, int piece, int pass, char* lds) {
-  const int channel = piece * Cfg::kChannels, first_row = pass * Cfg::kPassRows, outputs = p.tail.channels;
+  const int channel = piece * Cfg::kChannels, first_row = pass * Cfg::kPassRows,
+            outputs = p.epilogue.channels;
   constexpr int kKept = Cfg::kWaves * Arch::lanes >= Cfg::kPassRows ? 1 : Cfg::kPassRows;
   float values[kKept][8];
   gemv_products<Arch, Cfg>(p, first_row, channel, outputs, lds, [&](int r, float(&v)[8]) {
@@ -107,7 +108,7 @@ ROCM_SD_DEVICE void gemv_gated_body(const GemmParams<typename Cfg::T>& p, int pi
     for (int c = 0; c < Cfg::kChannels; ++c) values[r % kKept][c] = v[c];
   });
   gemv_products<Arch, Cfg>(p, first_row, outputs + channel, 2 * outputs, lds, [&](int r, float(&gate)[8]) {
-    finish_gated<Arch>(p.tail, first_row + r, channel, values[r % kKept], gate);
+    finish_gated<Arch>(p.epilogue, first_row + r, channel, values[r % kKept], gate);
   });
 }
 

@@ -104,25 +104,25 @@ struct TransformerBlock {
     g.splits = 1;
     g.split_steps = depth;
     g.aligned = true;
-    g.tail.y = to;
-    g.tail.bias = w.bias;
-    g.tail.y_stride = columns;
-    g.tail.rows = rows;
-    g.tail.channels = columns;
-    g.tail.rows_per_image = 1;
+    g.epilogue.y = to;
+    g.epilogue.bias = w.bias;
+    g.epilogue.y_stride = columns;
+    g.epilogue.rows = rows;
+    g.epilogue.channels = columns;
+    g.epilogue.rows_per_image = 1;
     return g;
   }
   // An element of x is read and written by one thread.
   ROCM_SD_DEVICE static GemmParams<T> added(GemmParams<T> g) {
-    g.tail.residual = g.tail.y;
+    g.epilogue.residual = g.epilogue.y;
     return g;
   }
 
   template <bool kGated>
   ROCM_SD_DEVICE void product(const GemmParams<T>& g) const {
-    const int columns = kGated ? 2 * g.tail.channels : g.tail.channels;
-    const int tiles =
-        (g.tail.rows + Gemm::kBlockM - 1) / Gemm::kBlockM * ((columns + Gemm::kBlockN - 1) / Gemm::kBlockN);
+    const int columns = kGated ? 2 * g.epilogue.channels : g.epilogue.channels;
+    const int tiles = (g.epilogue.rows + Gemm::kBlockM - 1) / Gemm::kBlockM *
+                      ((columns + Gemm::kBlockN - 1) / Gemm::kBlockN);
     for (int tile = 0; tile < tiles; ++tile) {
       gemm_body<Arch, Gemm, kGated>(g, tile, 0, lds);
       Arch::barrier();  // the next tile's copies overwrite what this one's waves still read

@@ -39,23 +39,23 @@ constexpr int product_lds_bytes(const TileShape& shape, int element_bytes) {
   return loop > output ? loop : output;
 }
 
-// The same for tile/group_product.hpp: no padding, and room to align tiles to 1024.
-constexpr int group_lds_bytes(const TileShape& shape) {
+// The same for hopper/wgmma_product.hpp: no padding, and room to align tiles to 1024.
+constexpr int wgmma_lds_bytes(const TileShape& shape) {
   const int loop = 1024 + shape.stages * (shape.block_m + shape.block_n) * shape.block_k * 2;
   const int output = output_lds_bytes(shape);
   return loop > output ? loop : output;
 }
 
-// The tiles of tile/bulk_product.hpp: 128 rows by two groups of four waves, 64 of depth.
-constexpr TileShape bulk_shape(int columns, int stages) { return {128, columns, 64, 8, 1, stages}; }
-// Four waves more fetch, or one where a multiprocessor holds two workgroups.
-constexpr int bulk_threads(int groups) { return groups == 1 ? 384 : 288; }
-constexpr int bulk_stage_bytes(const TileShape& shape) {
+// The tiles of hopper/tma_pipeline.hpp: 128 rows by two warpgroups, 64 of depth.
+constexpr TileShape tma_shape(int columns, int stages) { return {128, columns, 64, 8, 1, stages}; }
+// Four waves more fetch, or one where a compute unit holds two workgroups.
+constexpr int tma_threads(int groups) { return groups == 1 ? 384 : 288; }
+constexpr int tma_stage_bytes(const TileShape& shape) {
   return (shape.block_m + shape.block_n) * shape.block_k * 2;
 }
 // With room to align tiles to 1024, two barriers of 8 bytes to a stage, and one more.
-constexpr int bulk_lds_bytes(const TileShape& shape) {
-  return 1024 + shape.stages * (bulk_stage_bytes(shape) + 16) + 8;
+constexpr int tma_lds_bytes(const TileShape& shape) {
+  return 1024 + shape.stages * (tma_stage_bytes(shape) + 16) + 8;
 }
 
 // With the rows of all taps of a filter fetched at once: a stage is the weights of one, and there are two
@@ -78,7 +78,8 @@ struct ProductCfg {
   static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));     // elements that one copy moves
   static constexpr int kLd = kBlockK + kLdsPadBytes / static_cast<int>(sizeof(T));  // row of a tile in LDS
   static constexpr int kLdsBytes = product_lds_bytes(kShape, sizeof(T));
-  static constexpr int kTailPieces = 5;  // whose loads the output's tail keeps under way, where it can
+  static constexpr int kEpiloguePieces =
+      5;  // whose loads the output's epilogue keeps under way, where it can
   // Where element (row, column) of a tile lies in LDS; column is the first of a chunk.
   static ROCM_SD_DEVICE constexpr int element(int row, int column) { return row * kLd + column; }
 

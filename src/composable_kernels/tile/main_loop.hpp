@@ -99,7 +99,7 @@ ROCM_SD_DEVICE void main_loop(Accumulators<Arch, Cfg>& acc, char* lds, const Wei
   }
 }
 
-// The main loop as bodies take it, so that a family may offer another (tile/group_product.hpp).
+// The main loop as bodies take it, so that a family may offer another (hopper/wgmma_product.hpp).
 template <class Arch, class Cfg>
 struct WaveProduct {
   template <class Weights, class Rows>

@@ -9,13 +9,14 @@ namespace rocm_sd {
 // What a finish that reads nothing keeps between its two calls.
 struct NothingEarly {};
 
-// Calls finish(row, channel, v, early) for every row and every 8th channel of the wave's part of the
+// Calls finish(row, channel, v, operands) for every row and every 8th channel of the wave's part of the
 // workgroup's tile (counted from the tile's first), v being the products of channel .. channel + 7. If gated,
-// finish(row, channel, v, gate, early): of the channels of each wave's part the first half are values and the
-// second half their gates; channel counts values only, 0 .. kBlockN / 2. early = finish.early(row, channel)
-// was asked for before, for several pieces at a time, so that what it loads arrives together. A finish
-// without early() is called without the last argument. kStaged: atoms of 16 channels (values and gates) that
-// pass through LDS at once; staged: 16 * (16 * kStaged + kStagePad) floats for each wave of the workgroup.
+// finish(row, channel, v, gate, operands): of the channels of each wave's part the first half are values and
+// the second half their gates; channel counts values only, 0 .. kBlockN / 2. operands = finish.operands(row,
+// channel) was asked for before, for several pieces at a time, so that what it loads arrives together. A
+// finish without operands() is called without the last argument. kStaged: atoms of 16 channels (values and
+// gates) that pass through LDS at once; staged: 16 * (16 * kStaged + kStagePad) floats for each wave of the
+// workgroup.
 template <class Arch, class Cfg, bool kGated, int kStaged, class Finish>
 ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* staged, const Finish& finish) {
   using Atom = AtomOf<Arch, typename Cfg::T>;
@@ -24,21 +25,21 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
   constexpr int kCount = static_cast<int>(sizeof(acc.c[0][0].x) / sizeof(float));
   constexpr int kTotal = 16 * kWidth / 8, kPieces = (kTotal + Arch::lanes - 1) / Arch::lanes;
   static_assert(Cfg::kAtomsN % kStaged == 0 && (!kGated || kParts == 1 || kStaged % 2 == 0));
-  // Pieces whose loads are under way together, in even parts. One on AMD: copies of the tail cost code, and
-  // registers that the accumulators hold.
-  constexpr int kMost = Arch::kAsyncCopies ? Cfg::kTailPieces : 1;
-  constexpr int kBatches = (kPieces + kMost - 1) / kMost, kBatch = (kPieces + kBatches - 1) / kBatches;
-  constexpr bool kEarly = requires { finish.early(0, 0); };
+  // Pieces whose loads are under way together, in even parts. One on AMD: copies of the epilogue cost code,
+  // and registers that the accumulators hold.
+  constexpr int kMax = Arch::kAsyncCopies ? Cfg::kEpiloguePieces : 1;
+  constexpr int kBatches = (kPieces + kMax - 1) / kMax, kBatch = (kPieces + kBatches - 1) / kBatches;
+  constexpr bool kHasOperands = requires { finish.operands(0, 0); };
   const WavePlace<Arch, Cfg> place;
   staged += place.wave * 16 * kLd;  // [16][kLd]
   const int first_channel = kGated ? place.n / 2 : place.n;
-  const auto early_of = [&](int row, int channel) {
-    if constexpr (kEarly)
-      return finish.early(row, channel);
+  const auto operands_of = [&](int row, int channel) {
+    if constexpr (kHasOperands)
+      return finish.operands(row, channel);
     else
       return NothingEarly{};
   };
-  const auto finish_piece = [&](int at, int tile_row, int channel, const auto& early) {
+  const auto finish_piece = [&](int at, int tile_row, int channel, const auto& operands) {
     const float* from = staged + at / (kWidth / 8) * kLd + at % (kWidth / 8) * 8;
     float v[8];
     ROCM_SD_UNROLL
@@ -47,13 +48,13 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
       float gate[8];
       ROCM_SD_UNROLL
       for (int e = 0; e < 8; ++e) gate[e] = from[kWidth + e];
-      if constexpr (kEarly)
-        finish(tile_row, channel, v, gate, early);
+      if constexpr (kHasOperands)
+        finish(tile_row, channel, v, gate, operands);
       else
         finish(tile_row, channel, v, gate);
     } else {
-      if constexpr (kEarly)
-        finish(tile_row, channel, v, early);
+      if constexpr (kHasOperands)
+        finish(tile_row, channel, v, operands);
       else
         finish(tile_row, channel, v);
     }
@@ -71,22 +72,22 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
   };
   const auto finish_staged = [&](int j, int part) {
     for (int first = 0; first < kPieces; first += kBatch) {
-      decltype(early_of(0, 0)) early[kBatch];
+      decltype(operands_of(0, 0)) operands[kBatch];
       const auto row_of = [&](int at) { return place.m + 16 * j + at / (kWidth / 8); };
       const auto channel_of = [&](int at) { return first_channel + part * kWidth + at % (kWidth / 8) * 8; };
       ROCM_SD_UNROLL
       for (int b = 0; b < kBatch; ++b) {
         const int at = Arch::lane() + (first + b) * Arch::lanes;
-        if (at < kTotal) early[b] = early_of(row_of(at), channel_of(at));
+        if (at < kTotal) operands[b] = operands_of(row_of(at), channel_of(at));
       }
       ROCM_SD_UNROLL
       for (int b = 0; b < kBatch; ++b) {
         const int at = Arch::lane() + (first + b) * Arch::lanes;
-        if (at < kTotal) finish_piece(at, row_of(at), channel_of(at), early[b]);
+        if (at < kTotal) finish_piece(at, row_of(at), channel_of(at), operands[b]);
       }
     }
   };
-  if constexpr (Arch::kAsyncCopies) {  // one copy of the tail's code, and a choice of what is staged
+  if constexpr (Arch::kAsyncCopies) {  // one copy of the epilogue's code, and a choice of what is staged
     ROCM_SD_ROLLED
     for (int pass = 0; pass < Cfg::kAtomsM * kParts; ++pass) {
       ROCM_SD_UNROLL

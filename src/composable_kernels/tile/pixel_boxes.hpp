@@ -1,4 +1,4 @@
-// Pixels of images in boxes, columns by rows by images, as a copy engine fetches them at once: which box is
+// Pixels of images in boxes, columns by rows by images, as TMA fetches them at once: which box is
 // where, and which pixel each of its pixels is.
 #pragma once
 
@@ -60,7 +60,7 @@ inline PixelBoxes pixel_boxes(int32_t images, int32_t rows, int32_t columns) {
   return best;
 }
 
-// The fewer of boxes of 8 columns by 16 rows, or by 8 rows of two images, as BulkHaloCfg takes them.
+// The fewer of boxes of 8 columns by 16 rows, or by 8 rows of two images, as TmaHaloCfg takes them.
 inline PixelBoxes halo_boxes(int32_t images, int32_t rows, int32_t columns) {
   const PixelBoxes tall = pixel_boxes_of(images, rows, columns, 3, 4);
   const PixelBoxes two = pixel_boxes_of(images, rows, columns, 3, 3);

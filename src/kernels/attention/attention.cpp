@@ -94,7 +94,7 @@ Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, co
   const Tensor y = ex.alloc(q.shape(), q.dtype());
   AttentionProblem problem{.q = rows_of(q), .k = rows_of(k), .v = rows_of(v), .y = y.data()};
   problem.causal = args.causal;
-  problem.settled_keys = args.settled_keys;
+  problem.pdl_keys_ready = args.pdl_keys_ready;
   problem.dtype = q.dtype();
   problem.batch = q.dim(0);
   problem.heads = args.heads;

@@ -12,7 +12,7 @@ struct AttentionArgs {
   bool causal = false;           // token i sees tokens 0..i (text encoders)
   const Tensor* mask = nullptr;  // additive, f32 [1|B,1|heads,1|Nq,Nk]; -infinity hides a key
   // k and v were written before the last op of the Exec: kernels may read them while that is still at work.
-  bool settled_keys = false;
+  bool pdl_keys_ready = false;
 };
 
 // q [B,Nq,heads*D], k and v [B,Nk,heads*D], f32, bf16 or f16, elements of a row contiguous, rows and images

@@ -38,7 +38,7 @@ Params params_of(const AttentionProblem& p, const FlashPlan& plan) {
   return params;
 }
 
-// The copy engine's view of keys or values.
+// TMA's view of keys or values.
 HeadBoxes boxes_of(const AttentionProblem& p, const AttentionProblem::Rows& rows, int box_rows) {
   const auto heads = static_cast<uint64_t>(p.heads), dim = static_cast<uint64_t>(p.head_dim);
   const auto keys = static_cast<uint64_t>(p.keys), row = static_cast<uint64_t>(rows.row) * sizeof(uint16_t);
@@ -73,8 +73,8 @@ Refusal supports_flash(const Exec& ex, const AttentionProblem& p) {
                   traits.lds_per_group, " bytes of LDS");
   if (!is_aligned(p.q) || !is_aligned(p.k) || !is_aligned(p.v) || !is_aligned(p.y))
     return "takes rows that begin at multiples of 16 bytes only";
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
-  if (p.keys > kMost || p.batch * p.heads > 65535 || p.batch * p.heads * p.queries > kMost)
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max() / 2;
+  if (p.keys > kMax || p.batch * p.heads > 65535 || p.batch * p.heads * p.queries > kMax)
     return "takes at most 2^30 queries of all heads, 2^30 keys and 65535 heads of images";
   return supports_kernel(ex, plan->kernel.name);
 }
@@ -136,19 +136,20 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
         static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
         traits.family == GpuFamily::kNvidia ? static_cast<uint32_t>(plan.kernel.lds_bytes) : 0, arguments);
   };
-  if (plan.kernel.bulk) {
-    FlashBulkParams<uint16_t> bulk{{}, {}, params};
+  if (plan.kernel.tma) {
+    FlashTmaParams<uint16_t> tma{{}, {}, params};
     if (p.k.data) {  // not while planning
-      device.map_boxes(&bulk.k, boxes_of(p, p.k, plan.kernel.keys));
-      device.map_boxes(&bulk.v, boxes_of(p, p.v, plan.kernel.keys));
+      device.map_boxes(&tma.k, boxes_of(p, p.k, plan.kernel.keys));
+      device.map_boxes(&tma.v, boxes_of(p, p.v, plan.kernel.keys));
     }
-    launch(bulk);
+    launch(tma);
   } else if (plan.kernel.once) {
     const int64_t tiles = plan.tiles * p.batch * p.heads;
     grid = {.x = static_cast<uint32_t>((tiles + plan.run_tiles - 1) / plan.run_tiles),
-            .early = p.settled_keys};
-    launch(FlashOnceParams<uint16_t>{params, static_cast<int32_t>(tiles), static_cast<int32_t>(plan.tiles),
-                                     static_cast<int32_t>(plan.run_tiles), !p.settled_keys});
+            .early = p.pdl_keys_ready};
+    launch(FlashSingleTileKvParams<uint16_t>{params, static_cast<int32_t>(tiles),
+                                             static_cast<int32_t>(plan.tiles),
+                                             static_cast<int32_t>(plan.run_tiles), !p.pdl_keys_ready});
   } else {
     launch(params);
   }
@@ -188,7 +189,7 @@ void run_attention_gpu_wave(Exec& ex, const AttentionProblem& p) {
   GpuDevice& device = *gpu_device(ex);
   const GpuTraits& traits = device.traits();
   AttentionParams<float> params = attention_params<float>(p);
-  params.groups = static_cast<uint32_t>(std::min<int64_t>(rows, int64_t{traits.multiprocessors} * 64));
+  params.groups = static_cast<uint32_t>(std::min<int64_t>(rows, int64_t{traits.compute_units} * 64));
   launch_kernel(ex, op_info(p, "gpu_wave"), *device.find_kernel(wave_kernel(p)), {params.groups},
                 static_cast<uint32_t>(traits.lanes), 0, params);
 }

@@ -17,7 +17,7 @@ struct AttentionProblem {
   const float* mask = nullptr;             // null where there is none, and always while planning
   int64_t mask_strides[4] = {0, 0, 0, 0};  // of image, head, query, key; 0 where the mask is broadcast
   bool masked = false, causal = false;
-  bool settled_keys = false;  // as AttentionArgs
+  bool pdl_keys_ready = false;  // as AttentionArgs
   DType dtype = DType::kF32;
   int64_t batch = 0, heads = 1, queries = 0, keys = 0, head_dim = 0;
   float scale = 1;

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "kernels/attention/attention_impl.hpp"
-#include "kernels/attention/attention_soften.hpp"
+#include "kernels/attention/attention_softmax.hpp"
 #include "kernels/host_table.hpp"
 #include "kernels/onednn.hpp"
 #include "runtime/stop_request.hpp"
@@ -166,7 +166,7 @@ void attend(const AttentionProblem& p, const Workspace& w, int64_t head, int64_t
     job.first_key = key;
     job.keys = std::min(w.tile_keys, p.keys - key);
     job.mask = mask ? mask + key : nullptr;
-    kernels().soften(job);
+    kernels().softmax(job);
     job.first = false;
     w.sums->execute({.src = s.weights,
                      .weights = w.values + tile * w.value_bytes,

@@ -172,7 +172,7 @@ void hide(const AttentionTileJob& job, float* scores, int64_t query, int64_t fir
 
 // Scores to weights in place, with the running maximum and total of the row; row_scale is what the old sums
 // are multiplied with. `first`: there are no old sums.
-void soften_row(float* scores, int64_t vectors, bool first, float& highest, float& total, float& row_scale) {
+void softmax_row(float* scores, int64_t vectors, bool first, float& highest, float& total, float& row_scale) {
   Vec most0 = splat(kHidden), most1 = most0;
   int64_t i = 0;
   for (; i + 2 <= vectors; i += 2) {
@@ -236,7 +236,7 @@ void attend(const AttentionTileJob& job) {
     for (int64_t r = 0; r < padded_rows; ++r) {
       float* scores = s.scores + r * t.tile_keys;
       hide(job, scores, job.first_query + least(r, rows - 1), k, keys);
-      soften_row(scores, vectors, k == 0, s.highest[r], s.total[r], s.row_scale[r]);
+      softmax_row(scores, vectors, k == 0, s.highest[r], s.total[r], s.row_scale[r]);
     }
     multiply_panels({.a = s.scores,
                      .a_stride = t.tile_keys,

@@ -1,17 +1,17 @@
 #include "kernels/attention/attention_vendor.hpp"
 
 #include "kernels/gpu_launch.hpp"
-#include "kernels/vendor_ways.hpp"
+#include "kernels/vendor_algorithms.hpp"
 #include "vendor/attention.hpp"
 
 namespace rocm_sd {
 namespace {
 
 using vendor::AttentionShape;
-using Ways = VendorWays<vendor::AttentionLibrary, vendor::Attention>;
+using Algorithms = VendorAlgorithms<vendor::AttentionLibrary, vendor::Attention>;
 
 // Engines that a tuner may try.
-constexpr int kMostWays = 4;
+constexpr int kMaxAlgorithms = 4;
 
 AttentionShape shape_of(const AttentionProblem& p) {
   const auto rows = [](const AttentionProblem::Rows& r) { return AttentionShape::Rows{r.image, r.row}; };
@@ -28,16 +28,17 @@ AttentionShape shape_of(const AttentionProblem& p) {
   return s;
 }
 
-std::shared_ptr<Ways> ways_on(const Exec& ex) {
-  return Ways::on(*library_host(ex.device()), "cudnn attention", vendor::open_cudnn_attention);
+std::shared_ptr<Algorithms> algorithms_on(const Exec& ex) {
+  return Algorithms::on(*library_host(ex.device()), "cudnn attention", vendor::open_cudnn_attention);
 }
 
-const FoundWays<vendor::Attention>& ways_of(Ways& ways, const AttentionProblem& p) {
+const FoundAlgorithms<vendor::Attention>& algorithms_of(Algorithms& ways, const AttentionProblem& p) {
   const AttentionShape s = shape_of(p);
   const auto rows = [](const AttentionShape::Rows& r) { return concat(r.image, "/", r.row); };
   const std::string key = concat(s.dtype, " ", s.batch, "x", s.heads, "x", s.queries, "x", s.keys, "x",
                                  s.head_dim, " ", rows(s.q), " ", rows(s.k), " ", rows(s.v));
-  return ways.find(key, [&](vendor::AttentionLibrary& library) { return library.prepare(s, kMostWays); });
+  return ways.find(key,
+                   [&](vendor::AttentionLibrary& library) { return library.prepare(s, kMaxAlgorithms); });
 }
 
 bool is_aligned(const AttentionProblem::Rows& rows) {
@@ -52,13 +53,13 @@ Refusal supports(const Exec& ex, const AttentionProblem& p) {
   if (p.queries == 0 || p.keys == 0) return "no rows";
   if (p.head_dim % 8 != 0 || !is_aligned(p.q) || !is_aligned(p.k) || !is_aligned(p.v))
     return "takes rows of 16-byte pieces only";
-  const auto ways = ways_on(ex);
-  return ways->library() ? ways_of(*ways, p).refusal : ways->problem();
+  const auto ways = algorithms_on(ex);
+  return ways->library() ? algorithms_of(*ways, p).refusal : ways->problem();
 }
 
 void run_way(Exec& ex, const AttentionProblem& p, size_t index) {
-  const auto ways = ways_on(ex);
-  const std::shared_ptr<vendor::Attention> way = ways_of(*ways, p).ways.at(index);
+  const auto ways = algorithms_on(ex);
+  const std::shared_ptr<vendor::Attention> way = algorithms_of(*ways, p).ways.at(index);
   Tensor workspace;
   if (const auto bytes = static_cast<int64_t>(way->workspace_bytes()); bytes > 0)
     workspace = ex.alloc({(bytes + 3) / 4}, DType::kF32);
@@ -73,12 +74,14 @@ void run(Exec& ex, const AttentionProblem& p) { run_way(ex, p, 0); }
 
 std::vector<std::string> names(const Exec& ex, const AttentionProblem& p) {
   std::vector<std::string> out;
-  for (size_t i = 0, all = ways_of(*ways_on(ex), p).ways.size(); i < all; ++i) out.push_back(concat(i));
+  for (size_t i = 0, all = algorithms_of(*algorithms_on(ex), p).ways.size(); i < all; ++i)
+    out.push_back(concat(i));
   return out;
 }
 Refusal supports_config(const Exec& ex, const AttentionProblem& p, const std::string& config) {
   const auto index = way_index(config);
-  if (!index || *index >= ways_of(*ways_on(ex), p).ways.size()) return "the library has no such engine";
+  if (!index || *index >= algorithms_of(*algorithms_on(ex), p).ways.size())
+    return "the library has no such engine";
   return std::nullopt;
 }
 void run_config(Exec& ex, const AttentionProblem& p, const std::string& config) {

@@ -9,7 +9,7 @@ namespace rocm_sd {
 namespace {
 
 // Reads and writes go by buffer descriptors, whose range and offsets are of 32 bits with a sign.
-constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxBytes = (int64_t{1} << 31) - 1;
 
 const CkAttentionTile& tile_of(const GpuTraits& traits) {
   return traits.family == GpuFamily::kCdna3 ? kCkAttentionXdl : kCkAttentionWmma;
@@ -33,7 +33,7 @@ Refusal supports(const Exec& ex, const AttentionProblem& p) {
     return "takes rows of 16-byte pieces only";
   const int64_t longest =
       std::max({p.queries * p.q.row, p.keys * p.k.row, p.keys * p.v.row, p.queries * p.heads * p.head_dim});
-  if (longest * 2 > kMostBytes || p.batch * p.heads > 65535)
+  if (longest * 2 > kMaxBytes || p.batch * p.heads > 65535)
     return "takes images below 2 GiB and at most 65535 heads of them";
   return supports_kernel(ex, kernel_name(p, tile_of(device->traits())));
 }

@@ -4,7 +4,7 @@
 
 #include "composable_kernels/arch/target.hpp"
 #include "composable_kernels/fused/flash_attention.hpp"
-#include "composable_kernels/fused/flash_wide.hpp"
+#include "composable_kernels/fused/flash_large_d.hpp"
 #include "kernels/attention/flash_configs.hpp"
 
 namespace rocm_sd {
@@ -23,16 +23,16 @@ struct FlashCfg {
 
 template <class Storage, int kHeadDim, int kTileQueries, int kTileKeys, int kWavesOfQ, int kWavesOfK,
           int kPieceDim, int kPieceKeys, int kStageCount>
-struct FlashWideCfg {
+struct FlashLargeDCfg {
   using T = Storage;
   static constexpr int kDim = kHeadDim, kQueries = kTileQueries, kKeys = kTileKeys;
   static constexpr int kWavesQ = kWavesOfQ, kWavesK = kWavesOfK, kStages = kStageCount;
   static constexpr int kChunkDim = kPieceDim, kChunkKeys = kPieceKeys;
   static constexpr bool kTransposed = !GpuArch::kAsyncCopies;
-  static constexpr FlashWideConfig kRow = {kHeadDim,  kTileQueries, kTileKeys,  kWavesOfQ,
-                                           kWavesOfK, kPieceDim,    kPieceKeys, kStageCount};
+  static constexpr FlashLargeDConfig kRow = {kHeadDim,  kTileQueries, kTileKeys,  kWavesOfQ,
+                                             kWavesOfK, kPieceDim,    kPieceKeys, kStageCount};
   static constexpr int kLdsOfLauncher =
-      flash_wide_lds_elements(kRow, kTransposed, flash_row_pad(GpuArch::lanes));
+      flash_large_d_lds_elements(kRow, kTransposed, flash_row_pad(GpuArch::lanes));
 };
 
 template <template <class, class> class Form, class Cfg>
@@ -58,12 +58,12 @@ ROCM_SD_DEVICE void flash_kernel(const FlashParams<typename Cfg::T>& p) {
 #define ROCM_SD_FLASH_F16_GENERAL(...) ROCM_SD_FLASH_ENTRY(flash_general, f16, Half, true, __VA_ARGS__)
 #define ROCM_SD_FLASH_BF16_GENERAL(...) ROCM_SD_FLASH_ENTRY(flash_general, bf16, Bf16, true, __VA_ARGS__)
 
-#define ROCM_SD_FLASH_WIDE_ENTRY(type, T, dim, queries, keys, wq, wk, cd, ck, stages)              \
-  ROCM_SD_KERNEL(                                                                                  \
-      flash_wide_##type##_d##dim##_q##queries##_k##keys##_w##wq##x##wk##_c##cd##x##ck##_s##stages, \
-      (wq) * (wk) * rocm_sd::GpuArch::lanes, 1, rocm_sd::FlashParams<rocm_sd::T>) {                \
-    using Cfg = rocm_sd::FlashWideCfg<rocm_sd::T, dim, queries, keys, wq, wk, cd, ck, stages>;     \
-    rocm_sd::flash_kernel<rocm_sd::FlashWide, Cfg>(p);                                             \
+#define ROCM_SD_FLASH_LARGE_D_ENTRY(type, T, dim, queries, keys, wq, wk, cd, ck, stages)              \
+  ROCM_SD_KERNEL(                                                                                     \
+      flash_large_d_##type##_d##dim##_q##queries##_k##keys##_w##wq##x##wk##_c##cd##x##ck##_s##stages, \
+      (wq) * (wk) * rocm_sd::GpuArch::lanes, 1, rocm_sd::FlashParams<rocm_sd::T>) {                   \
+    using Cfg = rocm_sd::FlashLargeDCfg<rocm_sd::T, dim, queries, keys, wq, wk, cd, ck, stages>;      \
+    rocm_sd::flash_kernel<rocm_sd::FlashLargeD, Cfg>(p);                                              \
   }
-#define ROCM_SD_FLASH_WIDE_F16(...) ROCM_SD_FLASH_WIDE_ENTRY(f16, Half, __VA_ARGS__)
-#define ROCM_SD_FLASH_WIDE_BF16(...) ROCM_SD_FLASH_WIDE_ENTRY(bf16, Bf16, __VA_ARGS__)
+#define ROCM_SD_FLASH_LARGE_D_F16(...) ROCM_SD_FLASH_LARGE_D_ENTRY(f16, Half, __VA_ARGS__)
+#define ROCM_SD_FLASH_LARGE_D_BF16(...) ROCM_SD_FLASH_LARGE_D_ENTRY(bf16, Bf16, __VA_ARGS__)

@@ -14,11 +14,11 @@ struct FlashKernel {
   std::string name;   // "flash_f16_d64_q16_k64_w8_s2"
   int queries, keys;  // of a workgroup's tile
   int waves;          // of a workgroup
-  int groups;         // workgroups that a multiprocessor holds at once
+  int groups;         // workgroups that a compute unit holds at once
   int lds_bytes;
-  double slowness = 1;  // of its products
-  bool bulk = false;    // takes FlashBulkParams
-  bool once = false;    // takes FlashOnceParams
+  double relative_cost = 1;  // of its products
+  bool tma = false;          // takes FlashTmaParams
+  bool once = false;         // takes FlashSingleTileKvParams
 };
 
 struct FlashPlan {

@@ -10,7 +10,7 @@ namespace rocm_sd {
 namespace {
 
 // Reads and writes go by buffer descriptors, whose range and offsets are of 32 bits with a sign.
-constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxBytes = (int64_t{1} << 31) - 1;
 
 const CkGemmTile& tile_of(const GpuTraits& traits) {
   return traits.family == GpuFamily::kCdna3 ? kCkConvXdl : kCkConvWmma;
@@ -49,7 +49,7 @@ Refusal supports(const Exec& ex, const ConvProblem& p) {
   if (const int least = tile_of(device->traits()).least_depth(); depth_of(p) < least)
     return concat("windows of fewer than ", least, " values");
   const int64_t largest = std::max({p.x.numel(), p.y.numel(), depth_of(p) * p.out_channels()});
-  if (largest * 2 > kMostBytes) return "an operand of 2 GiB or more";
+  if (largest * 2 > kMaxBytes) return "an operand of 2 GiB or more";
   if (const Refusal refusal = supports_kernel(ex, concat("conv_pack_", p.dtype())))
     return refusal;  // lays the filter out
   return supports_kernel(ex, kernel_name(p));

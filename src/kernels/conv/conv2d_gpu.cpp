@@ -6,16 +6,16 @@
 
 #include "composable_kernels/fused/conv_layout.hpp"
 #include "composable_kernels/fused/conv_params.hpp"
-#include "kernels/bulk_plan.hpp"
 #include "kernels/choice_memo.hpp"
 #include "kernels/conv/conv2d_parts.hpp"
 #include "kernels/dequantize/dequantize.hpp"
+#include "kernels/tma_plan.hpp"
 
 namespace rocm_sd {
 namespace {
 
-constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
-constexpr int64_t kMostNear =
+constexpr int64_t kMax = std::numeric_limits<int32_t>::max() / 2;
+constexpr int64_t kMaxNear =
     (int64_t{1} << 28) - 1;  // pieces of 16 bytes in an input that AMD's gather counts
 
 template <class T>
@@ -74,25 +74,25 @@ const T* filter_of(Exec& ex, const ConvProblem& p, Tensor& wide) {
   return static_cast<const T*>(static_cast<const GpuFilter&>(*pack).packed().data());
 }
 
-// Tiles by the copy engine. Clusters that run at once take all tiles in turn; with splits each takes one.
+// Tiles by TMA. Clusters that run at once take all tiles in turn; with splits each takes one.
 template <class T>
-void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvChoice& choice,
-                 const ConvParams<T>& params) {
+void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvChoice& choice,
+                const ConvParams<T>& params) {
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config.shape;
   const ConvImage& image = params.image;
   const bool dequantized = static_cast<bool>(p.w.weight.scales());
   const std::optional<PixelBoxes> in_boxes = choice.config.halo ? conv_halo_boxes(p) : conv_boxes(p);
-  BulkConvParams<T> bulk{{},
-                         {},
-                         {},
-                         params,
-                         choice.sharers,
-                         choice.splits,
-                         dequantized,
-                         in_boxes.has_value(),
-                         in_boxes.value_or(PixelBoxes{})};
-  if (params.tail.y) {  // not while planning
+  TmaConvParams<T> tma{{},
+                       {},
+                       {},
+                       params,
+                       choice.multicast_size,
+                       choice.splits,
+                       dequantized,
+                       in_boxes.has_value(),
+                       in_boxes.value_or(PixelBoxes{})};
+  if (params.epilogue.y) {  // not while planning
     // The window that a filter's first tap wanders over; of phases, all taps of the 3x3 filter.
     const bool phases = params.phases > 1;
     const int taps_h = phases ? 3 : image.filter_h, taps_w = phases ? 3 : image.filter_w;
@@ -113,26 +113,28 @@ void launch_bulk(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvC
       if (image.pieces[i] == 0) continue;
       boxes.data = image.data[i];
       boxes.channels = static_cast<uint64_t>(image.pieces[i]) * 8;
-      device.map_boxes(i == 0 ? &bulk.x : &bulk.second, boxes);
+      device.map_boxes(i == 0 ? &tma.x : &tma.second, boxes);
     }
     const auto depth = static_cast<uint64_t>(params.depth);
-    const auto filters = static_cast<uint64_t>(params.phases) * static_cast<uint64_t>(params.tail.channels);
-    device.map_boxes(&bulk.filter, MatrixBoxes{params.filter, filters, depth, depth * sizeof(T),
-                                               static_cast<uint32_t>(shape.block_n), true});
+    const auto filters =
+        static_cast<uint64_t>(params.phases) * static_cast<uint64_t>(params.epilogue.channels);
+    device.map_boxes(&tma.filter, MatrixBoxes{params.filter, filters, depth, depth * sizeof(T),
+                                              static_cast<uint32_t>(shape.block_n), true});
   }
   const auto ceil_div = [](int64_t a, int64_t b) { return static_cast<uint32_t>((a + b - 1) / b); };
   const int64_t rows = in_boxes ? in_boxes->boxes() * PixelBoxes::kPixels : image.pixels;
-  const auto cluster = static_cast<uint32_t>(choice.sharers * choice.splits);
-  const uint32_t tiles = ceil_div(rows, shape.block_m * choice.sharers) *
-                         ceil_div(params.tail.channels, shape.block_n) * static_cast<uint32_t>(params.phases);
+  const auto cluster = static_cast<uint32_t>(choice.multicast_size * choice.splits);
+  const uint32_t tiles = ceil_div(rows, shape.block_m * choice.multicast_size) *
+                         ceil_div(params.epilogue.channels, shape.block_n) *
+                         static_cast<uint32_t>(params.phases);
   const uint32_t clusters = choice.splits > 1
                                 ? tiles
-                                : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config.groups,
-                                                                        static_cast<int>(cluster)));
+                                : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config.groups,
+                                                                       static_cast<int>(cluster)));
   launch_kernel(ex, info, conv_kernel(ex, conv_kernel_name(p.dtype(), choice.config)),
                 {clusters * cluster, 1, 1, cluster, true},
-                static_cast<uint32_t>(bulk_threads(choice.config.groups)),
-                static_cast<uint32_t>(choice.config.lds_bytes()), bulk);
+                static_cast<uint32_t>(tma_threads(choice.config.groups)),
+                static_cast<uint32_t>(choice.config.lds_bytes()), tma);
 }
 
 template <class T>
@@ -145,7 +147,7 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
 
   ConvParams<T> params{};
   params.image = image_of<T>(p, x, second);
-  params.tail = conv_tail<T>(p);
+  params.epilogue = conv_epilogue<T>(p);
   Tensor wide;  // lives until the launch
   params.filter = filter_of<T>(ex, p, wide);
   params.phases = phases ? 4 : 1;
@@ -154,22 +156,22 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   params.split_steps = (steps + choice.splits - 1) / choice.splits;
   // Every part has a step: fewer parts may be enough than were asked for.
   const int splits = (steps + params.split_steps - 1) / params.split_steps;
-  if (choice.config.bulk) {
-    const ConvChoice fewer{choice.config, splits, choice.sharers};
+  if (choice.config.tma) {
+    const ConvChoice fewer{choice.config, splits, choice.multicast_size};
     const OpInfo info = p.info(concat(phases ? "gpu phases " : "gpu ", describe(fewer)).c_str());
-    return launch_bulk(ex, info, p, fewer, params);
+    return launch_tma(ex, info, p, fewer, params);
   }
   Tensor partials;
   if (splits > 1) {
-    partials = ex.alloc({splits, params.tail.rows, params.tail.channels}, DType::kF32);
+    partials = ex.alloc({splits, params.epilogue.rows, params.epilogue.channels}, DType::kF32);
     params.partials = partials.as<float>();
   }
   const int tiles_m = (params.image.pixels + shape.block_m - 1) / shape.block_m;
-  const int tiles_n = (params.tail.channels + shape.block_n - 1) / shape.block_n;
+  const int tiles_n = (params.epilogue.channels + shape.block_n - 1) / shape.block_n;
   // AMD's kernels declare their LDS themselves.
   const bool dynamic_lds = device.traits().family == GpuFamily::kNvidia;
-  const int lds_bytes = choice.config.wave_group ? group_lds_bytes(shape)
-                                                 : product_lds_bytes(shape, static_cast<int>(sizeof(T)));
+  const int lds_bytes = choice.config.warpgroup ? wgmma_lds_bytes(shape)
+                                                : product_lds_bytes(shape, static_cast<int>(sizeof(T)));
   const std::string name = conv_kernel_name(p.dtype(), choice.config);
   launch_kernel(ex,
                 p.info(concat(phases ? "gpu phases " : "gpu ", choice.config.suffix(), "/", splits).c_str()),
@@ -179,8 +181,8 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
                 static_cast<uint32_t>(shape.waves() * device.traits().lanes),
                 dynamic_lds ? static_cast<uint32_t>(lds_bytes) : 0, params);
   if (splits == 1) return;
-  const GemmReduceParams<T> reduce{params.partials, params.tail, splits, false};
-  const int64_t pieces = static_cast<int64_t>(params.tail.rows) * ((params.tail.channels + 7) / 8);
+  const GemmReduceParams<T> reduce{params.partials, params.epilogue, splits, false};
+  const int64_t pieces = static_cast<int64_t>(params.epilogue.rows) * ((params.epilogue.channels + 7) / 8);
   launch_kernel(ex, {"conv2d", concat("gpu reduce ", p.describe()), 0, static_cast<double>(partials.bytes())},
                 conv_kernel(ex, concat("conv_reduce_", dtype_name(p.dtype()))),
                 {conv_groups_of(pieces), 1, 1}, kConvSmallThreads, 0, reduce);
@@ -236,17 +238,17 @@ const Configs<ConvProblem> kConvGpuConfigs = {config_names, supports_config, run
 std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
   const TileShape& s = config.shape;
   return concat("conv_",
-                config.bulk         ? (config.halo    ? (config.turns ? "halo_turn_" : "halo_")
-                                       : config.turns ? "turn_"
-                                                      : "bulk_")
-                : config.wave_group ? "group_"
-                                    : "",
+                config.tma         ? (config.halo        ? (config.ping_pong ? "halo_ping_pong_" : "halo_")
+                                      : config.ping_pong ? "ping_pong_"
+                                                         : "tma_")
+                : config.warpgroup ? "wgmma_"
+                                   : "",
                 dtype_name(dtype), "_", s.block_m, "x", s.block_n, "x", s.block_k);
 }
 
 std::string describe(const ConvChoice& choice) {
-  return concat(choice.config.suffix(), choice.config.bulk ? concat(choice.sharers) : std::string(), "/",
-                choice.splits);
+  return concat(choice.config.suffix(), choice.config.tma ? concat(choice.multicast_size) : std::string(),
+                "/", choice.splits);
 }
 
 bool conv_has_phases(const ConvProblem& p) {
@@ -286,7 +288,7 @@ template <class Make>
 std::optional<PixelBoxes> full_boxes(const ConvProblem& p, const Make& make) {
   const int64_t scale = conv_has_phases(p) ? 2 : 1, images = p.batch(), rows = p.out_h() / scale,
                 columns = p.out_w() / scale, pixels = images * rows * columns;
-  if (pixels == 0 || pixels > kMost) return std::nullopt;
+  if (pixels == 0 || pixels > kMax) return std::nullopt;
   const PixelBoxes boxes =
       make(static_cast<int32_t>(images), static_cast<int32_t>(rows), static_cast<int32_t>(columns));
   // A gathered step takes a seventh longer or more; so may boxes that are not full.
@@ -314,8 +316,8 @@ Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {
   const ConvExtent extent = conv_extent(p);
   const auto piece = static_cast<int64_t>(16 / dtype_size(p.dtype()));
   const int64_t padded = conv_padded_channels(std::max(p.channels(), p.second_channels()), p.dtype());
-  const int64_t most = device->traits().family == GpuFamily::kNvidia ? kMost : kMostNear;
-  if (extent.pixels > kMost || extent.outputs > kMost || extent.depth > kMost ||
+  const int64_t most = device->traits().family == GpuFamily::kNvidia ? kMax : kMaxNear;
+  if (extent.pixels > kMax || extent.outputs > kMax || extent.depth > kMax ||
       p.batch() * p.height() * p.width() > most / (padded / piece))
     return "more pixels than it counts";
   return supports_kernel(ex, conv_kernel_name(p.dtype(), default_choice(ex, extent).config));

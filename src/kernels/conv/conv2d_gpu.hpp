@@ -15,34 +15,34 @@ namespace rocm_sd {
 
 struct ConvConfig {
   TileShape shape;
-  int groups;               // workgroups that a multiprocessor should hold
-  bool wave_group = false;  // multiplies by Hopper's warpgroup products
-  bool bulk = false;        // and its tiles come by the copy engine, in clusters
-  bool turns = false;       // and two of them are under way in a workgroup
-  bool halo = false;        // and pixels come for all taps at once
+  int groups;              // workgroups that a compute unit should hold
+  bool warpgroup = false;  // multiplies by Hopper's warpgroup products
+  bool tma = false;        // and its tiles come by TMA, in clusters
+  bool ping_pong = false;  // and two of them are under way in a workgroup
+  bool halo = false;       // and pixels come for all taps at once
 
-  int lds_bytes() const { return halo ? halo_lds_bytes(shape) : bulk_lds_bytes(shape); }  // if bulk
+  int lds_bytes() const { return halo ? halo_lds_bytes(shape) : tma_lds_bytes(shape); }  // if tma
 
-  // "128x128x32": pixels, channels, depth of a step; "g" after it: wave_group, "b": bulk,
-  // "t": in turns, "h": halo
+  // "128x128x32": pixels, channels, depth of a step; "g" after it: warpgroup, "b": tma,
+  // "t": in ping-pong, "h": halo
   std::string suffix() const {
     return std::to_string(shape.block_m) + "x" + std::to_string(shape.block_n) + "x" +
            std::to_string(shape.block_k) +
-           (bulk         ? (halo    ? (turns ? "ht" : "h")
-                            : turns ? "t"
-                                    : "b")
-            : wave_group ? "g"
-                         : "");
+           (tma         ? (halo        ? (ping_pong ? "ht" : "h")
+                           : ping_pong ? "t"
+                                       : "b")
+            : warpgroup ? "g"
+                        : "");
   }
 };
 
 // One way to compute a problem: a configuration, and the parts of k that are summed apart and then together.
 struct ConvChoice {
   ConvConfig config;
-  int splits = 1;   // bulk: within a cluster
-  int sharers = 1;  // bulk: workgroups of a cluster that share a tile of the filter
+  int splits = 1;          // tma: within a cluster
+  int multicast_size = 1;  // tma: workgroups of a cluster that share a tile of the filter
 };
-// "128x160x64g/4": 4 splits; "128x160x64b2/1": 2 sharers
+// "128x160x64g/4": 4 splits; "128x160x64b2/1": 2 multicast_size
 std::string describe(const ConvChoice& choice);
 
 // What the choice depends on: an implicit GEMM of pixels x outputs x depth, in elements of `dtype`; of all
@@ -51,24 +51,24 @@ struct ConvExtent {
   int64_t pixels = 0, outputs = 0, depth = 0;
   DType dtype = DType::kF16;
   int64_t phases = 1;         // whose pixels `pixels` counts together
-  bool whole_blocks = false;  // a copy engine may fetch it (fused/convolution_bulk.hpp)
-  int64_t boxed_pixels = 0;   // of a phase, as a copy engine takes them in boxes; 0: it gathers them
+  bool whole_blocks = false;  // TMA may fetch it (hopper/convolution_tma.hpp)
+  int64_t boxed_pixels = 0;   // of a phase, as TMA takes them in boxes; 0: it gathers them
   int64_t halo_pixels = 0;    // and in boxes with halos; 0: not so
 };
 
 std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype);
 // Every choice worth timing, the default first.
 std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExtent& extent);
-// A decent choice without timing: from the rounds that its workgroups take on the device's multiprocessors.
+// A decent choice without timing: from the rounds that its workgroups take on the device's compute units.
 ConvChoice conv_default(const GpuTraits& traits, const ConvExtent& extent);
 
 ConvExtent conv_extent(const ConvProblem& p);
-// Boxes of the outputs, of one phase where there are several, as a copy engine fetches the pixels under them;
+// Boxes of the outputs, of one phase where there are several, as TMA fetches the pixels under them;
 // none where it gathers them faster.
 std::optional<PixelBoxes> conv_boxes(const ConvProblem& p);
 // The same as a halo serves all taps of a filter.
 std::optional<PixelBoxes> conv_halo_boxes(const ConvProblem& p);
-// "conv_f16_128x128x32", "conv_group_f16_128x160x64"
+// "conv_f16_128x128x32", "conv_wgmma_f16_128x160x64"
 std::string conv_kernel_name(DType dtype, const ConvConfig& config);
 
 Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p);

@@ -3,8 +3,8 @@
 #include <limits>
 #include <tuple>
 
-#include "kernels/bulk_plan.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
+#include "kernels/tma_plan.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -18,24 +18,24 @@ constexpr ConvConfig kRdna[] = {ROCM_SD_CONV_CONFIGS_RDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kCdna[] = {ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_ROW)};
 constexpr ConvConfig kFloat[] = {ROCM_SD_CONV_CONFIGS_F32(ROCM_SD_CONV_ROW)};
 #undef ROCM_SD_CONV_ROW
-#define ROCM_SD_BULK_ROW(name, n, stages, groups) ConvConfig{bulk_shape(n, stages), groups, true, true},
-#define ROCM_SD_TURN_ROW(n, stages) ConvConfig{bulk_shape(n, stages), 1, true, true, true},
-constexpr ConvConfig kBulk[] = {ROCM_SD_CONV_CONFIGS_BULK(ROCM_SD_BULK_ROW)
-                                    ROCM_SD_CONV_CONFIGS_TURNS(ROCM_SD_TURN_ROW)};
-#define ROCM_SD_HALO_ROW(n, stages) ConvConfig{bulk_shape(n, stages), 1, true, true, false, true},
-#define ROCM_SD_HALO_TURN_ROW(n, stages) ConvConfig{bulk_shape(n, stages), 1, true, true, true, true},
+#define ROCM_SD_TMA_ROW(name, n, stages, groups) ConvConfig{tma_shape(n, stages), groups, true, true},
+#define ROCM_SD_PING_PONG_ROW(n, stages) ConvConfig{tma_shape(n, stages), 1, true, true, true},
+constexpr ConvConfig kTma[] = {ROCM_SD_CONV_CONFIGS_TMA(ROCM_SD_TMA_ROW)
+                                   ROCM_SD_CONV_CONFIGS_PING_PONG(ROCM_SD_PING_PONG_ROW)};
+#define ROCM_SD_HALO_ROW(n, stages) ConvConfig{tma_shape(n, stages), 1, true, true, false, true},
+#define ROCM_SD_HALO_PING_PONG_ROW(n, stages) ConvConfig{tma_shape(n, stages), 1, true, true, true, true},
 constexpr ConvConfig kHalo[] = {ROCM_SD_CONV_CONFIGS_HALO(ROCM_SD_HALO_ROW)
-                                    ROCM_SD_CONV_CONFIGS_HALO_TURNS(ROCM_SD_HALO_TURN_ROW)};
-#undef ROCM_SD_HALO_TURN_ROW
+                                    ROCM_SD_CONV_CONFIGS_HALO_PING_PONG(ROCM_SD_HALO_PING_PONG_ROW)};
+#undef ROCM_SD_HALO_PING_PONG_ROW
 #undef ROCM_SD_HALO_ROW
-#undef ROCM_SD_TURN_ROW
-#undef ROCM_SD_BULK_ROW
+#undef ROCM_SD_PING_PONG_ROW
+#undef ROCM_SD_TMA_ROW
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Rough speeds of a device; only their ratios decide.
 struct Rates {
-  double products_per_ns;  // multiply-adds of one multiprocessor
+  double products_per_ns;  // multiply-adds of one compute unit
   double bytes_per_ns;     // of the whole device's memory and last cache, for partial sums
   double launch_ns;        // of the reduction's kernel
 };
@@ -61,29 +61,29 @@ double efficiency(const ConvConfig& config, int resident) {
 }
 
 // Warpgroup products as measured on an H200: nanoseconds of a step of 64 where a workgroup is alone on its
-// multiprocessor, and of each where as many as fit share it.
-struct GroupStep {
+// compute unit, and of each where as many as fit share it.
+struct WgmmaStep {
   int block_m, block_n;
   double alone_ns, shared_ns;
 };
-constexpr GroupStep kGroupSteps[] = {{128, 256, 1049, 1049}, {128, 160, 679, 679},   {128, 128, 1082, 1181},
+constexpr WgmmaStep kWgmmaSteps[] = {{128, 256, 1049, 1049}, {128, 160, 679, 679},   {128, 128, 1082, 1181},
                                      {256, 128, 1074, 1074}, {256, 160, 1361, 1361}, {128, 64, 465, 729},
                                      {64, 160, 966, 1039},   {64, 128, 449, 582},    {64, 64, 367, 559}};
 constexpr double kGroupLaunch = 2370, kGroupFill = 3840,
                  kGroupReduce = 240;                         // ns: of a kernel, a round, a reduction
 constexpr double kGroupOutput = 2500, kGroupPartial = 4400;  // bytes per ns
 
-double estimated_group_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
+double estimated_wgmma_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
   const TileShape& s = choice.config.shape;
-  const auto step = std::find_if(std::begin(kGroupSteps), std::end(kGroupSteps), [&](const GroupStep& g) {
+  const auto step = std::find_if(std::begin(kWgmmaSteps), std::end(kWgmmaSteps), [&](const WgmmaStep& g) {
     return g.block_m == s.block_m && g.block_n == s.block_n;
   });
-  if (step == std::end(kGroupSteps)) return std::numeric_limits<double>::max();
+  if (step == std::end(kWgmmaSteps)) return std::numeric_limits<double>::max();
   const int64_t steps = ceil_div(e.depth, s.block_k), part = ceil_div(steps, choice.splits);
   const int64_t tiles =
       ceil_div(e.pixels, s.block_m) * ceil_div(e.outputs, s.block_n) * ceil_div(steps, part);
-  // Rounds of the busiest multiprocessor, the last of which may be less full.
-  const int64_t most = ceil_div(tiles, std::max(1, traits.multiprocessors)), fit = choice.config.groups;
+  // Rounds of the busiest compute unit, the last of which may be less full.
+  const int64_t most = ceil_div(tiles, std::max(1, traits.compute_units)), fit = choice.config.groups;
   const auto round_ns = [&](int64_t resident) {
     const double share = fit > 1 ? static_cast<double>(resident - 1) / static_cast<double>(fit - 1) : 0.0;
     return kGroupFill +
@@ -97,15 +97,15 @@ double estimated_group_ns(const GpuTraits& traits, const ConvExtent& e, const Co
 }
 
 double estimated_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
-  if (choice.config.wave_group) return estimated_group_ns(traits, e, choice);
+  if (choice.config.warpgroup) return estimated_wgmma_ns(traits, e, choice);
   const TileShape& s = choice.config.shape;
   const Rates rates = rates_of(traits, e.dtype);
   const int64_t steps = ceil_div(e.depth, s.block_k), part = ceil_div(steps, choice.splits);
   const int64_t groups = ceil_div(e.pixels, s.block_m) * ceil_div(e.outputs, s.block_n) * choice.splits;
-  const int64_t multiprocessors = std::max(1, traits.multiprocessors);
-  // The busiest multiprocessor's workgroups, so many of which run at once. Start, end and the first loads of
+  const int64_t compute_units = std::max(1, traits.compute_units);
+  // The busiest compute unit's workgroups, so many of which run at once. Start, end and the first loads of
   // a workgroup cost about four steps.
-  const int64_t most = ceil_div(groups, multiprocessors);
+  const int64_t most = ceil_div(groups, compute_units);
   const int resident = static_cast<int>(std::min<int64_t>(most, std::max(1, choice.config.groups)));
   const double products =
       static_cast<double>(most) * s.block_m * s.block_n * static_cast<double>((part + 4) * s.block_k);
@@ -121,9 +121,9 @@ double estimated_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoi
 
 std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
   std::vector<ConvConfig> out;
-  const auto add = [&](const auto& table, bool wave_group) {
+  const auto add = [&](const auto& table, bool warpgroup) {
     for (ConvConfig config : table) {
-      config.wave_group = wave_group;
+      config.warpgroup = warpgroup;
       out.push_back(config);
     }
   };
@@ -134,9 +134,9 @@ std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
   switch (traits.family) {
     case GpuFamily::kNvidia:
       if (traits.arch == "sm_90") {
-        if (traits.copy_engine) {
+        if (traits.tma) {
           add(kHalo, true);
-          add(kBulk, true);
+          add(kTma, true);
         }
         add(kHopper, true);
         add(kFew, false);
@@ -154,19 +154,19 @@ std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype) {
 std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExtent& extent) {
   std::vector<std::pair<double, ConvChoice>> ranked;
   for (const ConvConfig& config : conv_configs_of(traits, extent.dtype)) {
-    if (config.bulk) {
+    if (config.tma) {
       if (config.halo && !extent.halo_pixels) continue;
-      const BulkRows from = config.halo           ? BulkRows::kHalo
-                            : extent.boxed_pixels ? BulkRows::kBoxes
-                                                  : BulkRows::kGathered;
+      const TmaRows from = config.halo           ? TmaRows::kHalo
+                           : extent.boxed_pixels ? TmaRows::kBoxes
+                                                 : TmaRows::kGathered;
       const int64_t pixels = config.halo           ? extent.halo_pixels
                              : extent.boxed_pixels ? extent.boxed_pixels
                                                    : extent.pixels / extent.phases;
-      const BulkExtent bulk{pixels, extent.outputs, extent.depth, extent.phases, false, from};
-      const BulkTile tile{config.shape.block_n, config.groups, config.turns};
+      const TmaExtent tma{pixels, extent.outputs, extent.depth, extent.phases, false, from};
+      const TmaTile tile{config.shape.block_n, config.groups, config.ping_pong};
       if (extent.whole_blocks)
-        for (const BulkSplit& s : bulk_splits(traits, tile, bulk, true))
-          ranked.emplace_back(bulk_ns(traits, tile, bulk, s), ConvChoice{config, s.splits, s.sharers});
+        for (const TmaSplit& s : tma_splits(traits, tile, tma, true))
+          ranked.emplace_back(tma_ns(traits, tile, tma, s), ConvChoice{config, s.splits, s.multicast_size});
       continue;
     }
     const int64_t tiles =
@@ -174,7 +174,7 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
     const int64_t steps = ceil_div(extent.depth, config.shape.block_k);
     for (const int splits : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32}) {
       // Parts of at least 6 steps; no more workgroups than three rounds of the device.
-      if (splits > 1 && (steps < 6 * splits || tiles * splits > 3 * int64_t{traits.multiprocessors})) break;
+      if (splits > 1 && (steps < 6 * splits || tiles * splits > 3 * int64_t{traits.compute_units})) break;
       const ConvChoice choice{config, splits};
       ranked.emplace_back(estimated_ns(traits, extent, choice), choice);
     }
@@ -183,11 +183,10 @@ std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExten
   const bool few = extent.outputs <= 32;
   const auto rank = [&](const std::pair<double, ConvChoice>& r) {
     const ConvConfig& config = r.second.config;
-    return std::tuple(!config.bulk || few, config.wave_group == few, config.bulk && config.groups > 1,
-                      r.first);
+    return std::tuple(!config.tma || few, config.warpgroup == few, config.tma && config.groups > 1, r.first);
   };
   const bool has_groups =
-      std::any_of(ranked.begin(), ranked.end(), [](const auto& r) { return r.second.config.wave_group; });
+      std::any_of(ranked.begin(), ranked.end(), [](const auto& r) { return r.second.config.warpgroup; });
   std::stable_sort(ranked.begin(), ranked.end(), [&](const auto& a, const auto& b) {
     return has_groups ? rank(a) < rank(b) : a.first < b.first;
   });

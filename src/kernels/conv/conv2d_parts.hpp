@@ -1,4 +1,4 @@
-// What every way of convolving on a GPU needs beside its product: whole pieces of pixels, and the tail.
+// What every way of convolving on a GPU needs beside its product: whole pieces of pixels, and the epilogue.
 #pragma once
 
 #include "composable_kernels/fused/conv_params.hpp"
@@ -39,9 +39,9 @@ Tensor conv_whole_pieces(Exec& ex, const Tensor& x) {
 
 // What the kernels do to a sum before it is stored.
 template <class T>
-TailParams<T> conv_tail(const ConvProblem& p) {
+EpilogueParams<T> conv_epilogue(const ConvProblem& p) {
   const Epilogue& e = p.args.epilogue;
-  TailParams<T> out{};
+  EpilogueParams<T> out{};
   out.y = static_cast<T*>(p.y.data());
   out.rows = static_cast<int>(p.batch() * p.out_h() * p.out_w());
   out.channels = static_cast<int>(p.out_channels());
@@ -55,9 +55,9 @@ TailParams<T> conv_tail(const ConvProblem& p) {
     out.shift_stride = e.channel_shift->stride(0);
     out.shift_is_float = e.channel_shift->dtype() == DType::kF32;
   }
-  static_assert(static_cast<int>(TailActivation::kRelu) == static_cast<int>(Activation::kRelu) &&
-                static_cast<int>(TailActivation::kGelu) == static_cast<int>(Activation::kGelu));
-  out.act = static_cast<TailActivation>(e.act);
+  static_assert(static_cast<int>(EpilogueActivation::kRelu) == static_cast<int>(Activation::kRelu) &&
+                static_cast<int>(EpilogueActivation::kGelu) == static_cast<int>(Activation::kGelu));
+  out.act = static_cast<EpilogueActivation>(e.act);
   return out;
 }
 

@@ -6,47 +6,47 @@
 #include "kernels/conv/conv2d_parts.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/resample/resample.hpp"
-#include "kernels/vendor_ways.hpp"
+#include "kernels/vendor_algorithms.hpp"
 #include "vendor/convolution.hpp"
 
 namespace rocm_sd {
 namespace {
 
+using vendor::ConvEpilogue;
 using vendor::ConvLibrary;
 using vendor::Convolution;
 using vendor::ConvOperands;
 using vendor::ConvShape;
-using vendor::ConvTail;
-using Ways = VendorWays<ConvLibrary, Convolution>;
+using Algorithms = VendorAlgorithms<ConvLibrary, Convolution>;
 
 // Engines or solutions that a tuner may try: making a plan of each takes a moment.
-constexpr int kMostWays = 4;
+constexpr int kMaxAlgorithms = 4;
 
 struct Vendor {
   const char* name;
   DeviceKind device;
-  Ways::Open open;
+  Algorithms::Open open;
 };
 constexpr std::array kVendors = {Vendor{"cudnn", DeviceKind::kCuda, vendor::open_cudnn},
                                  Vendor{"miopen", DeviceKind::kHip, vendor::open_miopen}};
 
-std::shared_ptr<Ways> ways_on(const Exec& ex, const Vendor& vendor) {
-  return Ways::on(*library_host(ex.device()), vendor.name, vendor.open);
+std::shared_ptr<Algorithms> algorithms_on(const Exec& ex, const Vendor& vendor) {
+  return Algorithms::on(*library_host(ex.device()), vendor.name, vendor.open);
 }
 
 // The epilogue as a library does it; nothing where none does.
-std::optional<ConvTail> tail_of(const ConvProblem& p) {
+std::optional<ConvEpilogue> epilogue_of(const ConvProblem& p) {
   const Epilogue& e = p.args.epilogue;
-  ConvTail tail;
-  tail.bias = p.w.bias.has_value();
+  ConvEpilogue epilogue;
+  epilogue.bias = p.w.bias.has_value();
   // On an H200 cuDNN's engine for a graph with such a shift read at misaligned addresses: our kernel adds it.
   if (e.channel_shift) return std::nullopt;
-  tail.residual = e.residual != nullptr;
+  epilogue.residual = e.residual != nullptr;
   switch (e.act) {
-    case Activation::kNone: return tail;
-    case Activation::kSilu: tail.act = ConvTail::Activation::kSilu; return tail;
-    case Activation::kGelu: tail.act = ConvTail::Activation::kGelu; return tail;
-    case Activation::kRelu: tail.act = ConvTail::Activation::kRelu; return tail;
+    case Activation::kNone: return epilogue;
+    case Activation::kSilu: epilogue.act = ConvEpilogue::Activation::kSilu; return epilogue;
+    case Activation::kGelu: epilogue.act = ConvEpilogue::Activation::kGelu; return epilogue;
+    case Activation::kRelu: epilogue.act = ConvEpilogue::Activation::kRelu; return epilogue;
     case Activation::kQuickGelu: return std::nullopt;
   }
   return std::nullopt;
@@ -74,15 +74,15 @@ ConvShape shape_of(const ConvProblem& p) {
           .result = p.dtype()};
 }
 
-// How the library's convolution becomes y: with the tail in it, or with ours behind its sums.
+// How the library's convolution becomes y: with the epilogue in it, or with ours behind its sums.
 struct Plan {
   ConvShape shape;
   bool finish = false;
-  const FoundWays<Convolution>* found = nullptr;
+  const FoundAlgorithms<Convolution>* found = nullptr;
 };
 
 std::string key_of(const ConvShape& s) {
-  const ConvTail& t = s.tail;
+  const ConvEpilogue& t = s.epilogue;
   return fmt::format("{}x{}x{}x{} {}x{}x{} {}x{} s{} p{},{},{},{} {} {}{}{} act {}", s.batch, s.height,
                      s.width, s.channels, s.out_h, s.out_w, s.outputs, s.filter_h, s.filter_w, s.stride,
                      s.pad_top, s.pad_left, s.pad_bottom, s.pad_right, dtype_name(s.dtype),
@@ -90,25 +90,26 @@ std::string key_of(const ConvShape& s) {
                      static_cast<int>(t.act));
 }
 
-const FoundWays<Convolution>& ways_of(Ways& ways, const ConvShape& shape) {
-  return ways.find(key_of(shape), [&](ConvLibrary& library) { return library.prepare(shape, kMostWays); });
+const FoundAlgorithms<Convolution>& algorithms_of(Algorithms& ways, const ConvShape& shape) {
+  return ways.find(key_of(shape),
+                   [&](ConvLibrary& library) { return library.prepare(shape, kMaxAlgorithms); });
 }
 
-Plan plan_of(Ways& ways, const ConvProblem& p) {
+Plan plan_of(Algorithms& ways, const ConvProblem& p) {
   Plan plan;
   const ConvLibrary& library = *ways.library();
-  const auto tail = tail_of(p);
-  if (tail && (tail->empty() || library.fuses_tails())) {
+  const auto epilogue = epilogue_of(p);
+  if (epilogue && (epilogue->empty() || library.fuses_epilogues())) {
     plan.shape = shape_of(p);
-    plan.shape.tail = *tail;
+    plan.shape.epilogue = *epilogue;
     plan.shape.result = p.out_dtype();
-    plan.found = &ways_of(ways, plan.shape);
+    plan.found = &algorithms_of(ways, plan.shape);
     if (!plan.found->refusal) return plan;
   }
   plan.finish = true;
   plan.shape = shape_of(p);
   if (library.widens()) plan.shape.result = DType::kF32;
-  plan.found = &ways_of(ways, plan.shape);
+  plan.found = &algorithms_of(ways, plan.shape);
   return plan;
 }
 
@@ -131,7 +132,7 @@ class SearchMemory {
 };
 
 // What the library's search finds for the shape, searched once.
-const FoundWays<Convolution>& searched(const Exec& ex, Ways& ways, const ConvShape& shape) {
+const FoundAlgorithms<Convolution>& searched(const Exec& ex, Algorithms& ways, const ConvShape& shape) {
   return ways.find(concat("find ", key_of(shape)), [&](ConvLibrary& library) {
     GpuDevice& device = *gpu_device(ex);
     const SearchMemory memory(device, shape, library.search_workspace(shape));
@@ -148,7 +149,7 @@ Refusal supports(const Exec& ex, const ConvProblem& p, const Vendor& vendor) {
   // The kernels that prepare operands and finish sums are ours.
   for (const char* kernel : {"conv_pack_", "conv_pad_", "conv_reduce_"})
     if (Refusal refusal = supports_kernel(ex, concat(kernel, dtype_name(p.dtype())))) return refusal;
-  const auto ways = ways_on(ex, vendor);
+  const auto ways = algorithms_on(ex, vendor);
   if (!ways->library()) return ways->problem();
   const Plan plan = plan_of(*ways, p);
   if (plan.found->refusal) return plan.found->refusal;
@@ -175,8 +176,8 @@ const void* filter_of(GpuDevice& device, const ConvProblem& p) {
 template <class T>
 void launch_finish(Exec& ex, const ConvProblem& p, const Tensor& sums) {
   const Tensor wide = sums.dtype() == DType::kF32 ? sums : cast(ex, sums, DType::kF32);
-  const GemmReduceParams<T> params{wide.as<float>(), conv_tail<T>(p), 1, false};
-  const int64_t pieces = static_cast<int64_t>(params.tail.rows) * ((params.tail.channels + 7) / 8);
+  const GemmReduceParams<T> params{wide.as<float>(), conv_epilogue<T>(p), 1, false};
+  const int64_t pieces = static_cast<int64_t>(params.epilogue.rows) * ((params.epilogue.channels + 7) / 8);
   const auto bytes = static_cast<double>(wide.bytes() + p.y.bytes());
   launch_kernel(ex, {"conv2d", concat("gpu epilogue: ", p.describe()), 0, bytes},
                 conv_kernel(ex, concat("conv_reduce_", dtype_name(p.dtype()))),
@@ -185,9 +186,10 @@ void launch_finish(Exec& ex, const ConvProblem& p, const Tensor& sums) {
 
 template <class T>
 void run_as(Exec& ex, const ConvProblem& p, const Vendor& vendor, const std::string& config) {
-  const auto ways = ways_on(ex, vendor);
+  const auto ways = algorithms_on(ex, vendor);
   const Plan plan = plan_of(*ways, p);
-  const FoundWays<Convolution>& found = config == "find" ? searched(ex, *ways, plan.shape) : *plan.found;
+  const FoundAlgorithms<Convolution>& found =
+      config == "find" ? searched(ex, *ways, plan.shape) : *plan.found;
   std::shared_ptr<Convolution> way = found.ways.at(0);
   for (const auto& other : found.ways)
     if (other->name() == config) way = other;
@@ -226,14 +228,14 @@ struct Row {
   static Refusal supports(const Exec& ex, const ConvProblem& p) { return rocm_sd::supports(ex, p, kOf); }
   static void run(Exec& ex, const ConvProblem& p) { rocm_sd::run(ex, p, kOf, ""); }
   static std::vector<std::string> names(const Exec& ex, const ConvProblem& p) {
-    const auto ways = ways_on(ex, kOf);
+    const auto ways = algorithms_on(ex, kOf);
     std::vector<std::string> out;
     for (const auto& way : plan_of(*ways, p).found->ways) out.push_back(way->name());
     if (ways->library()->searches()) out.push_back("find");
     return out;
   }
   static Refusal supports_config(const Exec& ex, const ConvProblem& p, const std::string& config) {
-    const auto ways = ways_on(ex, kOf);
+    const auto ways = algorithms_on(ex, kOf);
     const Plan plan = plan_of(*ways, p);
     if (config == "find" && ways->library()->searches()) return searched(ex, *ways, plan.shape).refusal;
     for (const auto& way : plan.found->ways)

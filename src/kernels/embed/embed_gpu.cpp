@@ -10,7 +10,7 @@ namespace {
 
 using namespace embed_configs;
 
-constexpr int64_t kMost = int64_t{1} << 30;  // rows, columns or angles: the kernels count in 32 bits
+constexpr int64_t kMax = int64_t{1} << 30;  // rows, columns or angles: the kernels count in 32 bits
 
 std::string tokens_kernel(const EmbedTokensProblem& p) {
   return concat("embed_tokens_", p.table_type, "_", p.y_type);
@@ -25,8 +25,7 @@ bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 1
 Refusal supports_embed_tokens_gpu(const Exec& ex, const EmbedTokensProblem& p) {
   if (!gpu_device(ex)) return "runs on a GPU only";
   if (p.table_type != p.positions_type) return "takes tables of one type";
-  if (p.rows > kMost || p.tokens > kMost || p.rows * p.tokens > kMost)
-    return "takes no more than 2^30 tokens";
+  if (p.rows > kMax || p.tokens > kMax || p.rows * p.tokens > kMax) return "takes no more than 2^30 tokens";
   if (!is_aligned(p.table) || !is_aligned(p.positions)) return "takes data at multiples of 16 bytes only";
   return supports_kernel(ex, tokens_kernel(p));
 }
@@ -49,7 +48,7 @@ void run_embed_tokens_gpu(Exec& ex, const EmbedTokensProblem& p) {
 }
 
 Refusal supports_timestep_embedding_gpu(const Exec& ex, const TimestepEmbeddingProblem& p) {
-  if (p.count > kMost || p.dim > kMost || p.count * p.dim > kMost) return "takes no more than 2^30 angles";
+  if (p.count > kMax || p.dim > kMax || p.count * p.dim > kMax) return "takes no more than 2^30 angles";
   return supports_kernel(ex, timestep_kernel(p));
 }
 void run_timestep_embedding_gpu(Exec& ex, const TimestepEmbeddingProblem& p) {

@@ -8,7 +8,7 @@ namespace rocm_sd {
 namespace {
 
 // Reads and writes go by buffer descriptors, whose range and offsets are of 32 bits with a sign.
-constexpr int64_t kMostBytes = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxBytes = (int64_t{1} << 31) - 1;
 
 const CkGemmTile& tile_of(const GpuTraits& traits) {
   return traits.family == GpuFamily::kCdna3 ? kCkGemmXdl : kCkGemmWmma;
@@ -22,7 +22,7 @@ Refusal supports_layout(const LinearProblem& p) {
   const auto size = static_cast<int64_t>(dtype_size(p.dtype()));
   const int64_t x_bytes = ((p.rows - 1) * p.row_stride + p.in) * size;
   if (!linear_rows_aligned(p) || p.out % 8 != 0) return "rows that are not of 16-byte pieces";
-  if (std::max({x_bytes, p.in * p.out * size, p.rows * p.out * size}) > kMostBytes)
+  if (std::max({x_bytes, p.in * p.out * size, p.rows * p.out * size}) > kMaxBytes)
     return "an operand of 2 GiB or more";
   return std::nullopt;
 }

@@ -5,7 +5,7 @@
 #include "composable_kernels/tile/config.hpp"
 
 // X(rows, channels, block_k, waves along rows, waves along channels, stages, workgroups that a
-// multiprocessor should hold). One family has one configuration of a given rows x channels x block_k.
+// compute unit should hold). One family has one configuration of a given rows x channels x block_k.
 // 160 channels: SD's widths 320, 640, 1280 ... are multiples of it, and 2048x1280 makes 128 tiles of them.
 #define ROCM_SD_GEMM_CONFIGS_NVIDIA(X) \
   X(128, 128, 32, 2, 2, 4, 2)          \
@@ -46,15 +46,15 @@
   X(64, 256, 64, 4, 1, 5, 1)            \
   X(64, 128, 64, 4, 1, 4, 2)            \
   X(64, 64, 64, 4, 1, 6, 2)
-// The same with tiles fetched by the copy engine (linear_bulk_*.sm_90a.hip): 128 rows;
-// X(name, channels, stages, workgroups that a multiprocessor holds).
-#define ROCM_SD_GEMM_CONFIGS_BULK(X) \
-  X(bulk, 256, 4, 1)                 \
-  X(bulk, 160, 6, 1) X(bulk, 128, 6, 1) X(bulk, 64, 8, 1)
-#define ROCM_SD_GEGLU_CONFIGS_BULK(X) X(bulk, 256, 4, 1) X(bulk, 128, 6, 1)
-// In turns (BulkTurnsCfg); X(channels, stages).
-#define ROCM_SD_GEMM_CONFIGS_TURNS(X) X(128, 6) X(160, 6)
-#define ROCM_SD_GEGLU_CONFIGS_TURNS(X) X(128, 6)
+// The same with tiles fetched by TMA (linear_tma_*.sm_90a.hip): 128 rows;
+// X(name, channels, stages, workgroups that a compute unit holds).
+#define ROCM_SD_GEMM_CONFIGS_TMA(X) \
+  X(tma, 256, 4, 1)                 \
+  X(tma, 160, 6, 1) X(tma, 128, 6, 1) X(tma, 64, 8, 1)
+#define ROCM_SD_GEGLU_CONFIGS_TMA(X) X(tma, 256, 4, 1) X(tma, 128, 6, 1)
+// In turns (TmaPingPongCfg); X(channels, stages).
+#define ROCM_SD_GEMM_CONFIGS_PING_PONG(X) X(128, 6) X(160, 6)
+#define ROCM_SD_GEGLU_CONFIGS_PING_PONG(X) X(128, 6)
 #define ROCM_SD_GEMM_CONFIGS_RDNA(X) \
   X(128, 128, 32, 2, 2, 2, 1)        \
   X(128, 160, 32, 4, 2, 2, 1)        \

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "composable_kernels/fused/gemm_eight_bit.hpp"
-#include "kernels/bulk_plan.hpp"
 #include "kernels/eight_bit.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_eight_bit_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
 #include "kernels/gpu_launch.hpp"
+#include "kernels/tma_plan.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -63,29 +63,29 @@ OpInfo product_info(const LinearProblem& p, const EightBitChoice& choice) {
 }
 
 template <class EightBit, class T>
-void launch_bulk(Exec& ex, const LinearProblem& p, const EightBitChoice& choice,
-                 const EightBitGemmParams<EightBit, T>& params) {
+void launch_tma(Exec& ex, const LinearProblem& p, const EightBitChoice& choice,
+                const EightBitGemmParams<EightBit, T>& params) {
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  BulkEightBitParams<EightBit, T> bulk{{}, {}, params, choice.sharers};
+  TmaEightBitParams<EightBit, T> tma{{}, {}, params, choice.multicast_size};
   if (params.x) {  // not while planning; pairs of elements are mapped as elements of 16 bits
     const auto pairs = static_cast<uint64_t>(p.in / 2), bytes = static_cast<uint64_t>(p.in);
-    device.map_boxes(&bulk.x, MatrixBoxes{params.x, static_cast<uint64_t>(p.rows), pairs, bytes,
-                                          static_cast<uint32_t>(shape.block_m)});
-    device.map_boxes(&bulk.w, MatrixBoxes{params.w, static_cast<uint64_t>(columns), pairs, bytes,
-                                          static_cast<uint32_t>(shape.block_n / (p.gated ? 2 : 1)), true});
+    device.map_boxes(&tma.x, MatrixBoxes{params.x, static_cast<uint64_t>(p.rows), pairs, bytes,
+                                         static_cast<uint32_t>(shape.block_m)});
+    device.map_boxes(&tma.w, MatrixBoxes{params.w, static_cast<uint64_t>(columns), pairs, bytes,
+                                         static_cast<uint32_t>(shape.block_n / (p.gated ? 2 : 1)), true});
   }
-  const auto cluster = static_cast<uint32_t>(choice.sharers * choice.splits);
-  const auto tiles = static_cast<uint32_t>(ceil_div(p.rows, int64_t{shape.block_m} * choice.sharers) *
+  const auto cluster = static_cast<uint32_t>(choice.multicast_size * choice.splits);
+  const auto tiles = static_cast<uint32_t>(ceil_div(p.rows, int64_t{shape.block_m} * choice.multicast_size) *
                                            ceil_div(columns, shape.block_n));
   const uint32_t clusters =
       choice.splits > 1
           ? tiles
-          : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.groups, static_cast<int>(cluster)));
+          : std::min(tiles, tma_clusters_at_once(device.traits(), choice.groups, static_cast<int>(cluster)));
   launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)),
-                {clusters * cluster, 1, 1, cluster, true}, static_cast<uint32_t>(bulk_threads(choice.groups)),
-                static_cast<uint32_t>(choice.lds_bytes()), bulk);
+                {clusters * cluster, 1, 1, cluster, true}, static_cast<uint32_t>(tma_threads(choice.groups)),
+                static_cast<uint32_t>(choice.lds_bytes()), tma);
 }
 
 template <class EightBit, class T>
@@ -94,12 +94,12 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const EightBitChoice& choice
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  GemmReduceParams<T> reduce{nullptr, params.tail, choice.splits, p.gated};
+  GemmReduceParams<T> reduce{nullptr, params.epilogue, choice.splits, p.gated};
   Tensor partials;
   if (choice.splits > 1) {
     partials = ex.alloc({choice.splits, p.rows, columns}, DType::kF32);
     reduce.partials = params.partials = partials.as<float>();
-    params.tail.channels = static_cast<int>(columns);
+    params.epilogue.channels = static_cast<int>(columns);
   }
   const auto tiles =
       static_cast<uint32_t>(ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n));
@@ -124,16 +124,16 @@ void run_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
   params.w = static_cast<const EightBit*>(weight.values.data());
   params.x_scales = x.scales.as<float>();
   params.w_scales = weight.scales.as<float>();
-  params.tail = gemm_params<T>(p).tail;
+  params.epilogue = gemm_params<T>(p).epilogue;
   params.depth = static_cast<int>(p.in);
   params.splits = choice.splits;
   params.split_steps = static_cast<int>(ceil_div(ceil_div(p.in, choice.depth()), choice.splits));
-  choice.bulk ? launch_bulk(ex, p, choice, params) : launch_tiles(ex, p, choice, params);
+  choice.tma ? launch_tma(ex, p, choice, params) : launch_tiles(ex, p, choice, params);
 }
 
 // The kernels of a choice are in the archive.
 Refusal supports_choice(const Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
-  if (choice.splits > 1 && !choice.bulk)
+  if (choice.splits > 1 && !choice.tma)
     if (const Refusal refusal = supports_kernel(ex, concat("gemm_reduce_", p.dtype()))) return refusal;
   return supports_kernel(ex, eight_bit_kernel_name(choice, p));
 }

@@ -12,14 +12,14 @@ namespace rocm_sd {
 
 // Tiles of `shape` with the depth cut into `splits` parts.
 struct EightBitChoice {
-  TileShape shape;    // bulk: of pairs of elements along k
-  int groups = 1;     // workgroups that a multiprocessor should hold
-  bool bulk = false;  // tiles come by Hopper's copy engine, in clusters
-  int splits = 1;     // bulk: within a cluster
-  int sharers = 1;    // bulk: workgroups of a cluster that share a tile of the weight
+  TileShape shape;         // tma: of pairs of elements along k
+  int groups = 1;          // workgroups that a compute unit should hold
+  bool tma = false;        // tiles come by TMA, in clusters
+  int splits = 1;          // tma: within a cluster
+  int multicast_size = 1;  // tma: workgroups of a cluster that share a tile of the weight
 
-  int depth() const { return bulk ? 2 * shape.block_k : shape.block_k; }  // of a step, in elements
-  int lds_bytes() const { return bulk ? bulk_lds_bytes(shape) : product_lds_bytes(shape, 1); }
+  int depth() const { return tma ? 2 * shape.block_k : shape.block_k; }  // of a step, in elements
+  int lds_bytes() const { return tma ? tma_lds_bytes(shape) : product_lds_bytes(shape, 1); }
 };
 
 // Whether the device's archive has products of this type: i8 or f8e4m3.
@@ -29,9 +29,9 @@ bool multiplies_eight_bit(GpuDevice& device, DType type);
 std::vector<EightBitChoice> eight_bit_candidates(const GpuTraits& traits, const LinearProblem& p);
 EightBitChoice eight_bit_default(const GpuTraits& traits, const LinearProblem& p);
 
-// "gemm_i8_f16_128x128x64", "geglu_bulk_f8e4m3_bf16_128x256x128".
+// "gemm_i8_f16_128x128x64", "geglu_tma_f8e4m3_bf16_128x256x128".
 std::string eight_bit_kernel_name(const EightBitChoice& choice, const LinearProblem& p);
-// "128x128x64/3": 3 splits; "128x256x128b2": by the copy engine with 2 sharers.
+// "128x128x64/3": 3 splits; "128x256x128b2": by TMA with 2 multicast_size.
 std::string describe(const EightBitChoice& choice);
 
 // The weight is held in 8 bits and asks for such products, there are more than a few rows of 16-byte pieces,

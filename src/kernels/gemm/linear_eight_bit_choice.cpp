@@ -3,25 +3,25 @@
 #include <span>
 
 #include "base/error.hpp"
-#include "kernels/bulk_plan.hpp"
 #include "kernels/gemm/linear_eight_bit.hpp"
 #include "kernels/gemm/linear_eight_bit_configs.hpp"
+#include "kernels/tma_plan.hpp"
 
 namespace rocm_sd {
 namespace {
 
 #define ROCM_SD_EIGHT_BIT_ROW(m, n, k, waves_m, waves_n, stages, groups) \
   EightBitChoice{TileShape{m, n, k, waves_m, waves_n, stages}, groups},
-#define ROCM_SD_BULK_ROW(name, n, stages, groups) EightBitChoice{bulk_shape(n, stages), groups, true},
+#define ROCM_SD_TMA_ROW(name, n, stages, groups) EightBitChoice{tma_shape(n, stages), groups, true},
 constexpr EightBitChoice kNvidia[] = {ROCM_SD_EIGHT_BIT_GEMM_NVIDIA(ROCM_SD_EIGHT_BIT_ROW)};
 constexpr EightBitChoice kRdna4[] = {ROCM_SD_EIGHT_BIT_GEMM_RDNA4(ROCM_SD_EIGHT_BIT_ROW)};
 constexpr EightBitChoice kCdna3[] = {ROCM_SD_EIGHT_BIT_GEMM_CDNA3(ROCM_SD_EIGHT_BIT_ROW)};
-constexpr EightBitChoice kBulk[] = {ROCM_SD_EIGHT_BIT_GEMM_BULK(ROCM_SD_BULK_ROW)};
-constexpr EightBitChoice kBulkGated[] = {ROCM_SD_EIGHT_BIT_GEGLU_BULK(ROCM_SD_BULK_ROW)};
+constexpr EightBitChoice kTma[] = {ROCM_SD_EIGHT_BIT_GEMM_TMA(ROCM_SD_TMA_ROW)};
+constexpr EightBitChoice kTmaGated[] = {ROCM_SD_EIGHT_BIT_GEGLU_TMA(ROCM_SD_TMA_ROW)};
 #undef ROCM_SD_EIGHT_BIT_ROW
-#undef ROCM_SD_BULK_ROW
+#undef ROCM_SD_TMA_ROW
 
-constexpr int kMostSplits = 8, kLeastSteps = 4;
+constexpr int kMaxSplits = 8, kLeastSteps = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -39,39 +39,39 @@ bool fits(const GpuTraits& traits, const EightBitChoice& choice) {
   return static_cast<size_t>(choice.lds_bytes()) <= traits.lds_per_group;
 }
 
-// Guessed, as for 16-bit products on families that were not measured: products of a multiprocessor in a
+// Guessed, as for 16-bit products on families that were not measured: products of a compute unit in a
 // cycle, cycles of a workgroup outside its loop, of the reduction's start and per byte of partial sums.
 constexpr double kProducts = 2000, kStart = 1500, kLaunch = 2000, kPartial = 0.05;
 
 double estimate(const GpuTraits& traits, const LinearProblem& p, const EightBitChoice& choice) {
   const TileShape& s = choice.shape;
-  const int64_t columns = p.gated ? 2 * p.out : p.out, multiprocessors = std::max(1, traits.multiprocessors);
+  const int64_t columns = p.gated ? 2 * p.out : p.out, compute_units = std::max(1, traits.compute_units);
   const int64_t groups = ceil_div(p.rows, s.block_m) * ceil_div(columns, s.block_n) * choice.splits;
   const int64_t depth = ceil_div(ceil_div(p.in, s.block_k), choice.splits) * s.block_k;
   const double reuse = 2.0 / (1.0 / s.wave_m() + 1.0 / s.wave_n());
   const double rate = kProducts * reuse / (reuse + 32.0);
-  double time = static_cast<double>(ceil_div(groups, multiprocessors)) *
+  double time = static_cast<double>(ceil_div(groups, compute_units)) *
                 (static_cast<double>(depth * s.block_m * s.block_n) / rate + kStart);
   if (choice.splits > 1)
     time += kLaunch + kPartial * 4.0 * static_cast<double>(p.rows * columns * choice.splits) /
-                          static_cast<double>(multiprocessors);
+                          static_cast<double>(compute_units);
   return time;
 }
 
-// A step of the copy engine's products has the bytes, and takes the time, of one of 16-bit elements with half
+// A step of TMA's products has the bytes, and takes the time, of one of 16-bit elements with half
 // the depth.
-BulkTile bulk_tile(const EightBitChoice& choice) { return {choice.shape.block_n, choice.groups}; }
-BulkExtent bulk_extent(const LinearProblem& p) {
+TmaTile tma_tile(const EightBitChoice& choice) { return {choice.shape.block_n, choice.groups}; }
+TmaExtent tma_extent(const LinearProblem& p) {
   return {p.rows, p.gated ? 2 * p.out : p.out, p.in / 2, 1, p.gated};
 }
 
-void add_bulk(const GpuTraits& traits, const LinearProblem& p, std::vector<EightBitChoice>& out) {
-  if (traits.arch != "sm_90" || !traits.copy_engine || p.out % 32 != 0) return;
-  const std::span<const EightBitChoice> all = p.gated ? std::span<const EightBitChoice>(kBulkGated) : kBulk;
+void add_tma(const GpuTraits& traits, const LinearProblem& p, std::vector<EightBitChoice>& out) {
+  if (traits.arch != "sm_90" || !traits.tma || p.out % 32 != 0) return;
+  const std::span<const EightBitChoice> all = p.gated ? std::span<const EightBitChoice>(kTmaGated) : kTma;
   for (const EightBitChoice& config : all) {
     if (!fits(traits, config)) continue;
-    for (const BulkSplit& s : bulk_splits(traits, bulk_tile(config), bulk_extent(p), !p.gated))
-      out.push_back({config.shape, config.groups, true, s.splits, s.sharers});
+    for (const TmaSplit& s : tma_splits(traits, tma_tile(config), tma_extent(p), !p.gated))
+      out.push_back({config.shape, config.groups, true, s.splits, s.multicast_size});
   }
 }
 
@@ -83,8 +83,8 @@ void add_tiles(const GpuTraits& traits, const LinearProblem& p, std::vector<Eigh
     const int64_t steps = ceil_div(p.in, shape.block_k), columns = p.gated ? 2 * p.out : p.out;
     const int64_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
     if (!p.gated || &config == all.data()) out.push_back(config);  // one configuration has a gated form
-    for (int splits = 2; splits <= kMostSplits; ++splits) {
-      if (tiles * (splits - 1) >= 2LL * traits.multiprocessors || steps / splits < kLeastSteps) break;
+    for (int splits = 2; splits <= kMaxSplits; ++splits) {
+      if (tiles * (splits - 1) >= 2LL * traits.compute_units || steps / splits < kLeastSteps) break;
       if (ceil_div(steps, ceil_div(steps, splits)) == splits)
         out.push_back({shape, config.groups, false, splits});
     }
@@ -95,20 +95,20 @@ void add_tiles(const GpuTraits& traits, const LinearProblem& p, std::vector<Eigh
 
 std::vector<EightBitChoice> eight_bit_candidates(const GpuTraits& traits, const LinearProblem& p) {
   std::vector<EightBitChoice> out;
-  add_bulk(traits, p, out);
+  add_tma(traits, p, out);
   add_tiles(traits, p, out);
   return out;
 }
 
 EightBitChoice eight_bit_default(const GpuTraits& traits, const LinearProblem& p) {
   std::vector<EightBitChoice> all;
-  add_bulk(traits, p, all);
-  const bool bulk = !all.empty();  // ahead of the others wherever it exists
-  if (!bulk) add_tiles(traits, p, all);
+  add_tma(traits, p, all);
+  const bool tma = !all.empty();  // ahead of the others wherever it exists
+  if (!tma) add_tiles(traits, p, all);
   require<InternalError>(!all.empty(), "linear: no products of 8 bits for ", traits.arch);
   const auto time = [&](const EightBitChoice& c) {
-    return bulk ? bulk_ns(traits, bulk_tile(c), bulk_extent(p), {c.sharers, c.splits})
-                : estimate(traits, p, c);
+    return tma ? tma_ns(traits, tma_tile(c), tma_extent(p), {c.multicast_size, c.splits})
+               : estimate(traits, p, c);
   };
   return *std::min_element(all.begin(), all.end(), [&](const EightBitChoice& a, const EightBitChoice& b) {
     return time(a) < time(b);
@@ -117,14 +117,14 @@ EightBitChoice eight_bit_default(const GpuTraits& traits, const LinearProblem& p
 
 std::string eight_bit_kernel_name(const EightBitChoice& choice, const LinearProblem& p) {
   const TileShape& s = choice.shape;
-  return concat(p.gated && (choice.splits == 1) ? "geglu_" : "gemm_", choice.bulk ? "bulk_" : "", p.held_as(),
+  return concat(p.gated && (choice.splits == 1) ? "geglu_" : "gemm_", choice.tma ? "tma_" : "", p.held_as(),
                 "_", p.dtype(), "_", s.block_m, "x", s.block_n, "x", choice.depth());
 }
 
 std::string describe(const EightBitChoice& choice) {
   const TileShape& s = choice.shape;
   return concat(s.block_m, "x", s.block_n, "x", choice.depth(),
-                choice.bulk ? concat("b", choice.sharers) : std::string(),
+                choice.tma ? concat("b", choice.multicast_size) : std::string(),
                 choice.splits > 1 ? concat("/", choice.splits) : std::string());
 }
 

@@ -19,16 +19,16 @@
                                               GpuArch::lds<Cfg::kLdsBytes>());                        \
   }
 
-// The same with tiles fetched by Hopper's copy engine; the file includes
-// composable_kernels/fused/gemm_eight_bit_bulk.hpp.
-#define ROCM_SD_EIGHT_BIT_BULK_ENTRY(op, eight, EightBit, storage, Storage, kGated, name, n, stages, groups) \
-  using op##_##name##_##eight##_##storage##_##n##_params = rocm_sd::BulkEightBitParams<EightBit, Storage>;   \
-  ROCM_SD_BULK_KERNEL(op##_##name##_##eight##_##storage##_128x##n##x128, groups,                             \
-                      op##_##name##_##eight##_##storage##_##n##_params) {                                    \
-    using namespace rocm_sd;                                                                                 \
-    using Cfg = BulkCfg<EightBit, n, stages, groups>;                                                        \
-    eight_bit_bulk_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                \
-                                     static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>()); \
+// The same with tiles fetched by TMA; the file includes
+// composable_kernels/hopper/gemm_eight_bit_tma.hpp.
+#define ROCM_SD_EIGHT_BIT_TMA_ENTRY(op, eight, EightBit, storage, Storage, kGated, name, n, stages, groups) \
+  using op##_##name##_##eight##_##storage##_##n##_params = rocm_sd::TmaEightBitParams<EightBit, Storage>;   \
+  ROCM_SD_TMA_KERNEL(op##_##name##_##eight##_##storage##_128x##n##x128, groups,                             \
+                     op##_##name##_##eight##_##storage##_##n##_params) {                                    \
+    using namespace rocm_sd;                                                                                \
+    using Cfg = TmaCfg<EightBit, n, stages, groups>;                                                        \
+    eight_bit_tma_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                \
+                                    static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>()); \
   }
 
 // What does not depend on the configuration. A macro's argument ends at a comma: types get names first.

@@ -18,28 +18,28 @@
   }
 
 // The same by Hopper's warpgroup products.
-#define ROCM_SD_GROUP_ENTRY(prefix, Storage, kGated, m, n, k, waves_m, waves_n, stages, groups)     \
+#define ROCM_SD_WGMMA_ENTRY(prefix, Storage, kGated, m, n, k, waves_m, waves_n, stages, groups)     \
   ROCM_SD_KERNEL(prefix##_##m##x##n##x##k, (waves_m) * (waves_n) * rocm_sd::GpuArch::lanes, groups, \
                  rocm_sd::GemmParams<Storage>) {                                                    \
     using namespace rocm_sd;                                                                        \
-    using Cfg = GroupCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                    \
-    gemm_body<GpuArch, Cfg, kGated, GroupProduct<Cfg>>(p, static_cast<int>(GpuArch::group_x()),     \
+    using Cfg = WgmmaCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                    \
+    gemm_body<GpuArch, Cfg, kGated, WgmmaProduct<Cfg>>(p, static_cast<int>(GpuArch::group_x()),     \
                                                        static_cast<int>(GpuArch::group_y()),        \
                                                        GpuArch::lds<Cfg::kLdsBytes>());             \
   }
 
-// The same with tiles fetched by the copy engine; the file includes composable_kernels/fused/gemm_bulk.hpp.
-#define ROCM_SD_BULK_ENTRY_OF(op, name, suffix, Storage, kGated, n, groups, ...)                         \
-  ROCM_SD_BULK_KERNEL(op##_##name##_##suffix##_128x##n##x64, groups, rocm_sd::BulkGemmParams<Storage>) { \
-    using namespace rocm_sd;                                                                             \
-    using Cfg = __VA_ARGS__;                                                                             \
-    gemm_bulk_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                 \
-                                static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>());  \
+// The same with tiles fetched by TMA; the file includes composable_kernels/hopper/gemm_tma.hpp.
+#define ROCM_SD_TMA_ENTRY_OF(op, name, suffix, Storage, kGated, n, groups, ...)                        \
+  ROCM_SD_TMA_KERNEL(op##_##name##_##suffix##_128x##n##x64, groups, rocm_sd::TmaGemmParams<Storage>) { \
+    using namespace rocm_sd;                                                                           \
+    using Cfg = __VA_ARGS__;                                                                           \
+    gemm_tma_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                \
+                               static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>()); \
   }
-#define ROCM_SD_BULK_ENTRY(op, suffix, Storage, kGated, name, n, stages, groups) \
-  ROCM_SD_BULK_ENTRY_OF(op, name, suffix, Storage, kGated, n, groups, BulkCfg<Storage, n, stages, groups>)
-#define ROCM_SD_TURN_ENTRY(op, suffix, Storage, kGated, n, stages) \
-  ROCM_SD_BULK_ENTRY_OF(op, turn, suffix, Storage, kGated, n, 1, BulkTurnsCfg<Storage, n, stages>)
+#define ROCM_SD_TMA_ENTRY(op, suffix, Storage, kGated, name, n, stages, groups) \
+  ROCM_SD_TMA_ENTRY_OF(op, name, suffix, Storage, kGated, n, groups, TmaCfg<Storage, n, stages, groups>)
+#define ROCM_SD_PING_PONG_ENTRY(op, suffix, Storage, kGated, n, stages) \
+  ROCM_SD_TMA_ENTRY_OF(op, ping_pong, suffix, Storage, kGated, n, 1, TmaPingPongCfg<Storage, n, stages>)
 
 // The kernels that every storage type has: few rows, and the sum of split products.
 #define ROCM_SD_GEMM_SMALL(suffix, Storage)                                                                  \

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "composable_kernels/fused/gemv.hpp"
-#include "kernels/bulk_plan.hpp"
 #include "kernels/choice_memo.hpp"
 #include "kernels/dequantize/dequantize.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
 #include "kernels/gpu_launch.hpp"
+#include "kernels/tma_plan.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 uint32_t ceil_div(int64_t a, int64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 
 // Grids have at most this many workgroups in y.
-constexpr int64_t kMostGroupsY = 65535;
+constexpr int64_t kMaxGroupsY = 65535;
 
 // NVIDIA's LDS is dynamic, so that it may exceed 48 KiB; AMD's is part of the kernel.
 uint32_t dynamic_lds(const GpuDevice& device, int bytes) {
@@ -35,36 +35,36 @@ void launch_rows(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, cons
                 dynamic_lds(device, Cfg::kLdsBytes), params);
 }
 
-// Tiles by the copy engine. Clusters that run at once take all tiles in turn; with splits each takes one.
+// Tiles by TMA. Clusters that run at once take all tiles in turn; with splits each takes one.
 template <class T>
-void launch_bulk(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const GemmChoice& choice,
-                 const GemmParams<T>& params) {
+void launch_tma(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const GemmChoice& choice,
+                const GemmParams<T>& params) {
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config->shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  BulkGemmParams<T> bulk{{}, {}, params, choice.sharers, p.held_as() != p.weight_dtype()};
+  TmaGemmParams<T> tma{{}, {}, params, choice.multicast_size, p.held_as() != p.weight_dtype()};
   const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k));
-  bulk.gemm.splits = choice.splits;
-  bulk.gemm.split_steps = (steps + choice.splits - 1) / choice.splits;
+  tma.gemm.splits = choice.splits;
+  tma.gemm.split_steps = (steps + choice.splits - 1) / choice.splits;
   if (params.x) {  // not while planning
     const auto depth = static_cast<uint64_t>(p.in);
-    device.map_boxes(&bulk.x, MatrixBoxes{params.x, static_cast<uint64_t>(p.rows), depth,
-                                          static_cast<uint64_t>(params.x_stride) * sizeof(T),
-                                          static_cast<uint32_t>(shape.block_m)});
-    device.map_boxes(&bulk.w, MatrixBoxes{params.w, static_cast<uint64_t>(columns), depth, depth * sizeof(T),
-                                          static_cast<uint32_t>(shape.block_n / (p.gated ? 2 : 1)), true});
+    device.map_boxes(&tma.x, MatrixBoxes{params.x, static_cast<uint64_t>(p.rows), depth,
+                                         static_cast<uint64_t>(params.x_stride) * sizeof(T),
+                                         static_cast<uint32_t>(shape.block_m)});
+    device.map_boxes(&tma.w, MatrixBoxes{params.w, static_cast<uint64_t>(columns), depth, depth * sizeof(T),
+                                         static_cast<uint32_t>(shape.block_n / (p.gated ? 2 : 1)), true});
   }
-  const auto cluster = static_cast<uint32_t>(choice.sharers * choice.splits);
+  const auto cluster = static_cast<uint32_t>(choice.multicast_size * choice.splits);
   const uint32_t tiles =
-      ceil_div(p.rows, int64_t{shape.block_m} * choice.sharers) * ceil_div(columns, shape.block_n);
-  const uint32_t clusters =
-      choice.splits > 1 ? tiles
-                        : std::min(tiles, bulk_clusters_at_once(device.traits(), choice.config->groups,
-                                                                static_cast<int>(cluster)));
+      ceil_div(p.rows, int64_t{shape.block_m} * choice.multicast_size) * ceil_div(columns, shape.block_n);
+  const uint32_t clusters = choice.splits > 1
+                                ? tiles
+                                : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config->groups,
+                                                                       static_cast<int>(cluster)));
   launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
                 {clusters * cluster, 1, 1, cluster, true},
-                static_cast<uint32_t>(bulk_threads(choice.config->groups)),
-                static_cast<uint32_t>(choice.config->lds_bytes(sizeof(T))), bulk);
+                static_cast<uint32_t>(tma_threads(choice.config->groups)),
+                static_cast<uint32_t>(choice.config->lds_bytes(sizeof(T))), tma);
 }
 
 template <class T>
@@ -75,14 +75,14 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, con
   const int64_t columns = p.gated ? 2 * p.out : p.out;
   const auto threads = static_cast<uint32_t>(shape.waves() * device.traits().lanes);
   const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k));
-  GemmReduceParams<T> reduce{nullptr, params.tail, choice.splits, p.gated};
+  GemmReduceParams<T> reduce{nullptr, params.epilogue, choice.splits, p.gated};
   Tensor partials;
   if (choice.splits > 1) {
     partials = ex.alloc({choice.splits, p.rows, columns}, DType::kF32);
     reduce.partials = params.partials = partials.as<float>();
     params.splits = choice.splits;
     params.split_steps = (steps + choice.splits - 1) / choice.splits;
-    params.tail.channels = static_cast<int>(columns);
+    params.epilogue.channels = static_cast<int>(columns);
   }
   const uint32_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
   launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
@@ -105,8 +105,8 @@ void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   const Tensor wide = stored.scales ? dequantize(ex, stored.values, stored.scales, p.dtype()) : Tensor();
   // What is stored lives as long as the weight: no pack of a linear layer replaces it.
   params.w = static_cast<const T*>((wide ? wide : stored.values).data());
-  if (choice.config && choice.config->bulk)
-    launch_bulk(ex, p, kernel, choice, params);
+  if (choice.config && choice.config->tma)
+    launch_tma(ex, p, kernel, choice, params);
   else if (choice.config)
     launch_tiles(ex, p, kernel, choice, params);
   else
@@ -128,12 +128,11 @@ GemmChoice default_choice(const Exec& ex, const LinearProblem& p) {
 
 // The kernels of a choice are in the archive.
 Refusal supports_choice(const Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
-  if (!choice.config && (p.rows + 3) / 4 > kMostGroupsY)
+  if (!choice.config && (p.rows + 3) / 4 > kMaxGroupsY)
     return "rows that are not of 16-byte pieces, and too many of them";
   if (const Refusal refusal = supports_kernel(ex, gemm_kernel_name(choice, p.dtype(), p.gated)))
     return refusal;
-  if (choice.splits > 1 && !choice.config->bulk)
-    return supports_kernel(ex, concat("gemm_reduce_", p.dtype()));
+  if (choice.splits > 1 && !choice.config->tma) return supports_kernel(ex, concat("gemm_reduce_", p.dtype()));
   return std::nullopt;
 }
 

@@ -11,14 +11,14 @@ namespace rocm_sd {
 
 struct GemmConfig {
   TileShape shape;
-  int groups = 1;           // workgroups that a multiprocessor should hold
-  bool wave_group = false;  // multiplies by Hopper's warpgroup products (sm_90 only)
-  bool bulk = false;        // and its tiles come by the copy engine, in clusters
-  bool turns = false;       // and two of them are under way in a workgroup
+  int groups = 1;          // workgroups that a compute unit should hold
+  bool warpgroup = false;  // multiplies by Hopper's warpgroup products (sm_90 only)
+  bool tma = false;        // and its tiles come by TMA, in clusters
+  bool ping_pong = false;  // and two of them are under way in a workgroup
 
   constexpr int lds_bytes(int element_bytes) const {
-    if (bulk) return bulk_lds_bytes(shape);
-    return wave_group ? group_lds_bytes(shape) : product_lds_bytes(shape, element_bytes);
+    if (tma) return tma_lds_bytes(shape);
+    return warpgroup ? wgmma_lds_bytes(shape) : product_lds_bytes(shape, element_bytes);
   }
 };
 
@@ -26,8 +26,8 @@ struct GemmConfig {
 // config, by the kernel for few rows.
 struct GemmChoice {
   const GemmConfig* config = nullptr;
-  int splits = 1;   // bulk: within a cluster
-  int sharers = 1;  // bulk: workgroups of a cluster that share a tile of the weight
+  int splits = 1;          // tma: within a cluster
+  int multicast_size = 1;  // tma: workgroups of a cluster that share a tile of the weight
 };
 
 // Those compiled for this GPU and type whose LDS it has; gated: with a kernel that pairs values and gates.
@@ -39,8 +39,8 @@ GemmChoice linear_default_config(const GpuTraits& traits, const LinearProblem& p
 
 // "gemm_f16_128x128x32", "gemv_geglu_bf16".
 std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated);
-// "128x128x32/3": 3 splits; "128x256x64g": by warpgroup products; "128x256x64b2": by the copy engine with 2
-// sharers, "t2": in turns; "gemv".
+// "128x128x32/3": 3 splits; "128x256x64g": by warpgroup products; "128x256x64b2": by TMA with 2
+// multicast_size, "t2": in ping-pong; "gemv".
 std::string describe(const GemmChoice& choice);
 
 Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p);

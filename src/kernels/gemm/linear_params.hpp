@@ -6,12 +6,13 @@
 
 namespace rocm_sd {
 
-constexpr TailActivation tail_activation(Activation act) {
-  static_assert(static_cast<int>(Activation::kSilu) == static_cast<int>(TailActivation::kSilu) &&
-                static_cast<int>(Activation::kGelu) == static_cast<int>(TailActivation::kGelu) &&
-                static_cast<int>(Activation::kQuickGelu) == static_cast<int>(TailActivation::kQuickGelu) &&
-                static_cast<int>(Activation::kRelu) == static_cast<int>(TailActivation::kRelu));
-  return static_cast<TailActivation>(act);
+constexpr EpilogueActivation epilogue_activation(Activation act) {
+  static_assert(static_cast<int>(Activation::kSilu) == static_cast<int>(EpilogueActivation::kSilu) &&
+                static_cast<int>(Activation::kGelu) == static_cast<int>(EpilogueActivation::kGelu) &&
+                static_cast<int>(Activation::kQuickGelu) ==
+                    static_cast<int>(EpilogueActivation::kQuickGelu) &&
+                static_cast<int>(Activation::kRelu) == static_cast<int>(EpilogueActivation::kRelu));
+  return static_cast<EpilogueActivation>(act);
 }
 
 // Rows of x and of the weight begin at multiples of 16 bytes and have such a length: what tiles need.
@@ -26,15 +27,16 @@ template <class T>
 GemmParams<T> gemm_params(const LinearProblem& p) {
   GemmParams<T> params{};
   params.x = static_cast<const T*>(p.x.data());
-  params.tail.y = static_cast<T*>(p.y.data());
-  params.tail.residual = p.epilogue.residual ? static_cast<const T*>(p.epilogue.residual->data()) : nullptr;
-  params.tail.bias = p.w.bias ? p.w.bias->as<float>() : nullptr;
-  params.tail.y_stride = p.out;
-  params.tail.rows = static_cast<int>(p.rows);
-  params.tail.channels = static_cast<int>(p.out);
-  params.tail.rows_per_image = 1;
-  params.tail.act = tail_activation(p.epilogue.act);
-  params.tail.float_result = p.out_dtype() != p.dtype();
+  params.epilogue.y = static_cast<T*>(p.y.data());
+  params.epilogue.residual =
+      p.epilogue.residual ? static_cast<const T*>(p.epilogue.residual->data()) : nullptr;
+  params.epilogue.bias = p.w.bias ? p.w.bias->as<float>() : nullptr;
+  params.epilogue.y_stride = p.out;
+  params.epilogue.rows = static_cast<int>(p.rows);
+  params.epilogue.channels = static_cast<int>(p.out);
+  params.epilogue.rows_per_image = 1;
+  params.epilogue.act = epilogue_activation(p.epilogue.act);
+  params.epilogue.float_result = p.out_dtype() != p.dtype();
   params.x_stride = p.row_stride;
   params.w_stride = p.in;
   params.depth = static_cast<int>(p.in);
@@ -46,8 +48,8 @@ GemmParams<T> gemm_params(const LinearProblem& p) {
 
 // The extents fit the kernels' 32-bit counters.
 inline Refusal linear_extents_fit(const LinearProblem& p) {
-  constexpr int64_t kMost = int64_t{1} << 30;
-  if (p.rows > kMost || p.out > kMost / 2 || p.in > kMost) return "an extent beyond 2^30";
+  constexpr int64_t kMax = int64_t{1} << 30;
+  if (p.rows > kMax || p.out > kMax / 2 || p.in > kMax) return "an extent beyond 2^30";
   return std::nullopt;
 }
 

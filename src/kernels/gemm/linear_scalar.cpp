@@ -19,9 +19,9 @@ using ScalarSplitGemm = ProductCfg<T, TileShape{.block_m = 16, .block_n = 48, .b
 
 template <class Cfg, bool kGated>
 void run_tiles(const GemmParams<typename Cfg::T>& p) {
-  const int64_t columns = kGated ? 2 * p.tail.channels : p.tail.channels;
+  const int64_t columns = kGated ? 2 * p.epilogue.channels : p.epilogue.channels;
   const int64_t tiles =
-      (p.tail.rows + Cfg::kBlockM - 1) / Cfg::kBlockM * ((columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
+      (p.epilogue.rows + Cfg::kBlockM - 1) / Cfg::kBlockM * ((columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
   for_each_block(tiles * p.splits, [&](const Block<Scalar>& block) {
     alignas(16) char lds[Cfg::kLdsBytes];
     gemm_body<Scalar, Cfg, kGated>(p, static_cast<int>(block.index % tiles),
@@ -32,7 +32,7 @@ void run_tiles(const GemmParams<typename Cfg::T>& p) {
 template <class T>
 void run_rows(const GemmParams<T>& p, bool gated) {
   using Cfg = GemvCfg<T, 1>;
-  const int64_t pieces = (p.tail.channels + 7) / 8, passes = (p.tail.rows + 3) / 4;
+  const int64_t pieces = (p.epilogue.channels + 7) / 8, passes = (p.epilogue.rows + 3) / 4;
   for_each_block(pieces * passes, [&](const Block<Scalar>& block) {
     alignas(16) char lds[Cfg::kLdsBytes];
     const auto piece = static_cast<int>(block.index % pieces), pass = static_cast<int>(block.index / pieces);
@@ -49,10 +49,10 @@ void run_split(GemmParams<T> p, bool gated) {
   const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK;
   p.splits = kSplits;
   p.split_steps = (steps + kSplits - 1) / kSplits;
-  GemmReduceParams<T> reduce{p.partials, p.tail, p.splits, gated};
-  if (gated) p.tail.channels *= 2;  // the parts are plain products
+  GemmReduceParams<T> reduce{p.partials, p.epilogue, p.splits, gated};
+  if (gated) p.epilogue.channels *= 2;  // the parts are plain products
   run_tiles<Cfg, false>(p);
-  for_each_block(static_cast<int64_t>(p.tail.rows) * ((reduce.tail.channels + 7) / 8),
+  for_each_block(static_cast<int64_t>(p.epilogue.rows) * ((reduce.epilogue.channels + 7) / 8),
                  [&](const Block<Scalar>& block) { gemm_reduce_body<Scalar>(reduce, block.index); });
 }
 

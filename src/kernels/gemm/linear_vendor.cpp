@@ -5,7 +5,7 @@
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
 #include "kernels/gpu_launch.hpp"
-#include "kernels/vendor_ways.hpp"
+#include "kernels/vendor_algorithms.hpp"
 #include "vendor/matmul.hpp"
 
 namespace rocm_sd {
@@ -15,15 +15,15 @@ using vendor::Matmul;
 using vendor::MatmulLibrary;
 using vendor::MatmulOperands;
 using vendor::MatmulShape;
-using Ways = VendorWays<MatmulLibrary, Matmul>;
+using Algorithms = VendorAlgorithms<MatmulLibrary, Matmul>;
 
 // Algorithms that a tuner may try.
-constexpr int kMostWays = 8;
+constexpr int kMaxAlgorithms = 8;
 
 struct Vendor {
   const char* name;
   DeviceKind device;
-  Ways::Open open;
+  Algorithms::Open open;
 };
 constexpr std::array kVendors = {Vendor{"cublaslt", DeviceKind::kCuda, vendor::open_cublaslt},
                                  Vendor{"hipblaslt", DeviceKind::kHip, vendor::open_hipblaslt},
@@ -89,16 +89,16 @@ Plan plan_of(const Exec& ex, const LinearProblem& p, const MatmulLibrary& librar
   return plan;
 }
 
-std::shared_ptr<Ways> ways_on(const Exec& ex, const Vendor& vendor) {
-  return Ways::on(*library_host(ex.device()), vendor.name, vendor.open);
+std::shared_ptr<Algorithms> algorithms_on(const Exec& ex, const Vendor& vendor) {
+  return Algorithms::on(*library_host(ex.device()), vendor.name, vendor.open);
 }
 
-const FoundWays<Matmul>& ways_of(Ways& ways, const Plan& plan) {
+const FoundAlgorithms<Matmul>& algorithms_of(Algorithms& ways, const Plan& plan) {
   const MatmulShape& s = plan.shape;
   const std::string key =
       concat(s.rows, "x", s.columns, "x", s.depth, "/", s.x_stride, " ", s.dtype, " ", s.result,
              s.bias ? concat(" bias ", *s.bias) : std::string(), s.residual ? " residual" : "");
-  return ways.find(key, [&](MatmulLibrary& library) { return library.prepare(s, kMostWays); });
+  return ways.find(key, [&](MatmulLibrary& library) { return library.prepare(s, kMaxAlgorithms); });
 }
 
 // Whether the library could be asked at all.
@@ -113,17 +113,17 @@ Refusal cannot_ask(const Exec& ex, const LinearProblem& p, const Vendor& vendor)
 
 Refusal supports(const Exec& ex, const LinearProblem& p, const Vendor& vendor) {
   if (Refusal refusal = cannot_ask(ex, p, vendor)) return refusal;
-  const auto ways = ways_on(ex, vendor);
+  const auto ways = algorithms_on(ex, vendor);
   if (!ways->library()) return ways->problem();
   const Plan plan = plan_of(ex, p, *ways->library());
   if (plan.finish)
     if (Refusal refusal = supports_kernel(ex, concat("gemm_reduce_", p.dtype()))) return refusal;
-  return ways_of(*ways, plan).refusal;
+  return algorithms_of(*ways, plan).refusal;
 }
 
 template <class T>
 void launch_finish(Exec& ex, const LinearProblem& p, const Tensor& sums) {
-  const GemmReduceParams<T> params{sums.as<float>(), gemm_params<T>(p).tail, 1, p.gated};
+  const GemmReduceParams<T> params{sums.as<float>(), gemm_params<T>(p).epilogue, 1, p.gated};
   const GpuKernel& kernel = *gpu_device(ex)->find_kernel(concat("gemm_reduce_", p.dtype()));
   const int64_t pieces = p.rows * ((p.out + 7) / 8);
   const auto groups = static_cast<uint32_t>((pieces + kGemmReduceThreads - 1) / kGemmReduceThreads);
@@ -133,9 +133,9 @@ void launch_finish(Exec& ex, const LinearProblem& p, const Tensor& sums) {
 }
 
 void run(Exec& ex, const LinearProblem& p, const Vendor& vendor, size_t index) {
-  const auto ways = ways_on(ex, vendor);
+  const auto ways = algorithms_on(ex, vendor);
   const Plan plan = plan_of(ex, p, *ways->library());
-  const std::shared_ptr<Matmul> way = ways_of(*ways, plan).ways.at(index);
+  const std::shared_ptr<Matmul> way = algorithms_of(*ways, plan).ways.at(index);
   Tensor sums, workspace;
   if (plan.finish) sums = ex.alloc({plan.shape.rows, plan.shape.columns}, DType::kF32);
   if (const auto bytes = static_cast<int64_t>(way->workspace_bytes()); bytes > 0)
@@ -164,8 +164,8 @@ template <size_t kVendor>
 struct Row {
   static constexpr const Vendor& kOf = kVendors[kVendor];
   static size_t count(const Exec& ex, const LinearProblem& p) {
-    const auto ways = ways_on(ex, kOf);
-    return ways_of(*ways, plan_of(ex, p, *ways->library())).ways.size();
+    const auto ways = algorithms_on(ex, kOf);
+    return algorithms_of(*ways, plan_of(ex, p, *ways->library())).ways.size();
   }
 
   static Refusal supports(const Exec& ex, const LinearProblem& p) { return rocm_sd::supports(ex, p, kOf); }

@@ -1,5 +1,6 @@
-// The host's GEMM inner loops: a strip of rows times a panel of packed weights, and the tail that finishes a
-// tile. Compiled per instruction set (tile_kernel_isa.cpp); nothing here may have an inline function.
+// The host's GEMM inner loops: a strip of rows times a panel of packed weights, and the epilogue that
+// finishes a tile. Compiled per instruction set (tile_kernel_isa.cpp); nothing here may have an inline
+// function.
 //
 // Terms: a strip is kStripRows rows of the left matrix, given by pointers; a panel is `columns` columns of
 // the right matrix, packed so that row k of the panel is contiguous; a tile is one strip times one panel,
@@ -27,7 +28,7 @@ struct PanelProduct {
 
 // Writes out = act(tile + bias + residual), or value * gelu(gate) where gated (value: the first half of the
 // panel's columns). Row r of the tiles belongs to element out_offset[r] of out and of residual.
-struct PanelTail {
+struct PanelEpilogue {
   const float* tiles;        // [strips, kStripRows, columns]
   int rows;                  // those that are written
   int columns;               // of a tile
@@ -49,7 +50,7 @@ struct TileKernels {
   // bf16 in pairs, summed in float; segment lengths are even. Fast only if host_has_bf16().
   void (*multiply_wide_paired)(const PanelProduct&);
   void (*multiply_narrow_paired)(const PanelProduct&);
-  void (*finish)(const PanelTail&);
+  void (*finish)(const PanelEpilogue&);
   void (*bf16_to_float)(const uint16_t* from, float* to, int64_t count);
   void (*f16_to_float)(const uint16_t* from, float* to, int64_t count);
 };

@@ -139,7 +139,7 @@ Vec activated(Vec x, int activation) {  // numbers of enum Activation; checked w
 }
 
 // kLanes outputs at element `at` of out and residual.
-void finish_vector(const PanelTail& p, const float* tile, const float* bias, int column, int64_t at) {
+void finish_vector(const PanelEpilogue& p, const float* tile, const float* bias, int column, int64_t at) {
   Vec y = load(tile + column) + load(bias + column);
   if (p.gated) y *= gelu(load(tile + column + p.columns / 2) + load(bias + column + p.columns / 2));
   if (p.residual)
@@ -153,19 +153,19 @@ void finish_vector(const PanelTail& p, const float* tile, const float* bias, int
 }
 
 // The last `count` < kLanes outputs of a row: through memory that is a full vector long.
-void finish_rest(const PanelTail& p, const float* tile, const float* bias, int column, int count,
+void finish_rest(const PanelEpilogue& p, const float* tile, const float* bias, int column, int count,
                  int64_t at) {
   const int size = p.bf16 ? 2 : 4;
   alignas(64) char residual[4 * kLanes] = {}, out[4 * kLanes];
   if (p.residual) __builtin_memcpy(residual, static_cast<const char*>(p.residual) + at * size, count * size);
-  PanelTail rest = p;
+  PanelEpilogue rest = p;
   rest.residual = p.residual ? residual : nullptr;
   rest.out = out;
   finish_vector(rest, tile, bias, column, 0);
   __builtin_memcpy(static_cast<char*>(p.out) + at * size, out, count * size);
 }
 
-void finish(const PanelTail& p) {
+void finish(const PanelEpilogue& p) {
   for (int r = 0; r < p.rows; ++r) {
     const float* tile = p.tiles + int64_t{r} * p.columns;
     int column = 0;

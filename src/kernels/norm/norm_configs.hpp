@@ -6,10 +6,10 @@
 namespace rocm_sd::norm_configs {
 
 constexpr int kLayerNormWaves = 4;   // of a workgroup: rows at a time
-constexpr int kLayerNormGroups = 8;  // workgroups of a multiprocessor at most
+constexpr int kLayerNormGroups = 8;  // workgroups of a compute unit at most
 constexpr int kClusterThreads = 512;
 constexpr int kClusterPacks[] = {2, 4, 6, 11, 16};  // of a thread
-// Workgroups of a multiprocessor. Clusters of one each do not fill every part of the device.
+// Workgroups of a compute unit. Clusters of one each do not fill every part of the device.
 constexpr int cluster_groups(int packs) { return packs <= 6 ? 2 : 1; }
 constexpr int kResidentThreads = 640;  // divide evenly into the columns of 320, 640, 1280 and 512 channels
 constexpr int kPartsThreads = 256;     // of the measuring and the normalising kernel
@@ -20,7 +20,7 @@ struct LayerNormRow {
 };
 // By the length of the rows that they take; 40, 80 and 160 packs (320, 640 and 1280 columns) exactly.
 constexpr LayerNormRow kLayerNormRows[] = {{8, 5}, {16, 5}, {32, 3}, {32, 5}, {32, 8}, {32, 10}};
-constexpr int kMostMergedParts = 128;  // that the normalising kernel merges itself
+constexpr int kMaxMergedParts = 128;  // that the normalising kernel merges itself
 
 // Elements of 16 bytes.
 constexpr int full_pack(int element_bytes) { return 16 / element_bytes; }

@@ -164,7 +164,7 @@ void run_layer_norm_gpu(Exec& ex, const LayerNormProblem& p) {
   const LayerNormRow* row = layer_norm_row(p);
   const int64_t per_group = int64_t{kLayerNormWaves} * (row ? traits.lanes / row->lanes : 1);
   // As many workgroups as the device holds at once: a wave keeps gain and bias for its further rows.
-  const int64_t most = int64_t{traits.multiprocessors} * kLayerNormGroups;
+  const int64_t most = int64_t{traits.compute_units} * kLayerNormGroups;
   const int64_t groups = std::min((p.rows + per_group - 1) / per_group, most);
   const LayerNormParams<float> params{static_cast<const float*>(p.x), p.gain, p.bias,
                                       static_cast<float*>(p.y),       p.rows, static_cast<int32_t>(p.cols),

@@ -33,8 +33,8 @@ int parts_pack(const GroupNormProblem& p) {
 
 int64_t slab_of(const GroupNormProblem& p, int vec) { return group_norm_slab(p.channels, p.groups, vec); }
 
-GroupNormPlan in_parts(const GroupNormProblem& p, int multiprocessors, int parts_per_multiprocessor,
-                       int pieces_per_multiprocessor = 8) {
+GroupNormPlan in_parts(const GroupNormProblem& p, int compute_units, int parts_per_compute_unit,
+                       int pieces_per_compute_unit = 8) {
   GroupNormPlan plan;
   plan.vec = parts_pack(p);
   plan.slab = slab_of(p, plan.vec);
@@ -45,9 +45,9 @@ GroupNormPlan in_parts(const GroupNormProblem& p, int multiprocessors, int parts
     size = divide_up(std::max(divide_up(p.pixels, wanted), std::min(least, p.pixels)), rows) * rows;
     count = divide_up(p.pixels, size);
   };
-  cut(int64_t{multiprocessors} * parts_per_multiprocessor, 2 * rows, plan.part, plan.parts);
-  cut(int64_t{multiprocessors} * pieces_per_multiprocessor, 4 * rows, plan.piece, plan.pieces);
-  plan.merge = plan.parts > kMostMergedParts;
+  cut(int64_t{compute_units} * parts_per_compute_unit, 2 * rows, plan.part, plan.parts);
+  cut(int64_t{compute_units} * pieces_per_compute_unit, 4 * rows, plan.piece, plan.pieces);
+  plan.merge = plan.parts > kMaxMergedParts;
   return plan;
 }
 
@@ -66,25 +66,25 @@ std::optional<GroupNormPlan> whole(const GroupNormProblem& p) {
   return std::nullopt;
 }
 
-// The parts that a device with clusters takes by default: two workgroups of a multiprocessor in both passes,
+// The parts that a device with clusters takes by default: two workgroups of a compute unit in both passes,
 // for each that normalises merges the parts first.
-GroupNormPlan few_parts(const GroupNormProblem& p, int multiprocessors) {
-  return in_parts(p, multiprocessors, 2, 2);
+GroupNormPlan few_parts(const GroupNormProblem& p, int compute_units) {
+  return in_parts(p, compute_units, 2, 2);
 }
 
 // Estimates of microseconds, fitted to an H200's in f16. A turn of clusters takes longer by the packs of a
 // thread, used or not; clusters of four and more find room on half of the device only.
 double cluster_time(const GroupNormProblem& p, const GroupNormPlan& plan, const GpuTraits& device) {
   const auto workgroups = static_cast<double>(p.images * (p.channels / plan.slab) * plan.pieces);
-  const double room = device.multiprocessors / (plan.pieces <= 2 ? 1.0 : 2.0);
+  const double room = device.compute_units / (plan.pieces <= 2 ? 1.0 : 2.0);
   return 3 + 0.55 * plan.cluster_packs * std::max(workgroups / room, 1.0);
 }
 double resident_time(const GroupNormProblem& p) { return 8.2 + p.bytes() / 3.05e6; }
 // A second turn of few workgroups costs as much as more; x is read again, from memory where it is large.
 double parts_time(const GroupNormProblem& p, const GpuTraits& device) {
   constexpr double kCached = 18e6;  // bytes of x
-  const GroupNormPlan plan = few_parts(p, device.multiprocessors);
-  const bool turns = p.images * (p.channels / plan.slab) * plan.pieces > 2 * device.multiprocessors;
+  const GroupNormPlan plan = few_parts(p, device.compute_units);
+  const bool turns = p.images * (p.channels / plan.slab) * plan.pieces > 2 * device.compute_units;
   return 5.5 + p.bytes() / 2.7e6 * (turns ? 1.35 : 1) * (p.bytes() / 2 > kCached ? 1.3 : 1);
 }
 
@@ -127,9 +127,9 @@ std::optional<GroupNormPlan> group_norm_resident(const GroupNormProblem& p, cons
   GroupNormPlan plan;
   plan.vec = full_pack(element_bytes(p));
   const int64_t width = p.channels / p.groups, columns = p.channels / plan.vec;
-  if (parts == 0) parts = device.multiprocessors / p.images;
+  if (parts == 0) parts = device.compute_units / p.images;
   if (parts_pack(p) != plan.vec || p.channels % plan.vec || columns > kResidentThreads || parts == 0 ||
-      p.images * parts > device.multiprocessors || p.groups > group_norms::kMaxSlabGroups ||
+      p.images * parts > device.compute_units || p.groups > group_norms::kMaxSlabGroups ||
       (width < plan.vec && 2 * width != plan.vec))  // a pack would touch three groups
     return std::nullopt;
   const int64_t rows = kResidentThreads / columns;
@@ -171,9 +171,8 @@ std::string GroupNormPlan::describe() const {
 }
 
 Refusal refuse_group_norm(const GroupNormProblem& p) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() / 2;
-  if (p.images > kMost || p.pixels > kMost || p.channels > kMost)
-    return concat("takes no extent above ", kMost);
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max() / 2;
+  if (p.images > kMax || p.pixels > kMax || p.channels > kMax) return concat("takes no extent above ", kMax);
   if (p.images * p.pixels * p.channels > 0 && slab_of(p, parts_pack(p)) == 0)
     return concat("takes groups of at most ", kPartsThreads * parts_pack(p), " channels");
   return std::nullopt;
@@ -181,22 +180,22 @@ Refusal refuse_group_norm(const GroupNormProblem& p) {
 
 GroupNormPlan default_group_norm(const GroupNormProblem& p, const GpuTraits& device) {
   const auto small = whole(p);
-  if (device.cluster == 1) return small ? *small : in_parts(p, device.multiprocessors, 2);
+  if (device.cluster == 1) return small ? *small : in_parts(p, device.compute_units, 2);
   if (small && small->whole_threads == kWholeThreads[0]) return *small;
   std::optional<GroupNormPlan> best = small;
   double least = small ? 7 : parts_time(p, device);
   for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster))  // of equals the widest slab
     if (const double time = cluster_time(p, plan, device); time <= least) least = time, best = plan;
   if (const auto plan = group_norm_resident(p, device); plan && resident_time(p) < least) best = plan;
-  return best ? *best : few_parts(p, device.multiprocessors);
+  return best ? *best : few_parts(p, device.compute_units);
 }
 
 std::vector<GroupNormPlan> group_norm_candidates(const GroupNormProblem& p, const GpuTraits& device) {
   std::vector<GroupNormPlan> plans = {default_group_norm(p, device)};
   if (const auto plan = whole(p)) plans.push_back(*plan);
-  for (const int parts : {1, 2, 4, 8}) plans.push_back(in_parts(p, device.multiprocessors, parts));
+  for (const int parts : {1, 2, 4, 8}) plans.push_back(in_parts(p, device.compute_units, parts));
   if (device.cluster == 1) return plans;
-  for (const int pieces : {1, 2, 4}) plans.push_back(in_parts(p, device.multiprocessors, 2, pieces));
+  for (const int pieces : {1, 2, 4}) plans.push_back(in_parts(p, device.compute_units, 2, pieces));
   for (const GroupNormPlan& plan : group_norm_clusters(p, device.cluster)) plans.push_back(plan);
   if (const auto plan = group_norm_resident(p, device)) plans.push_back(*plan);
   return plans;

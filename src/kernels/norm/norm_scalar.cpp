@@ -18,8 +18,8 @@
 namespace rocm_sd {
 namespace {
 
-// Multiprocessors that the plan is made for; few, and constant, so that the order of the sums is.
-constexpr int kMultiprocessors = 4;
+// Compute units that the plan is made for; few, and constant, so that the order of the sums is.
+constexpr int kComputeUnits = 4;
 
 template <class Storage, int kWidth>
 struct PartsCfg {
@@ -101,7 +101,7 @@ std::optional<GroupNormPlan> cluster_plan(const GroupNormProblem& p) {
 // Two parts of an image and the least LDS that a ring of packs takes, which small problems are enough for.
 std::optional<GroupNormPlan> resident_plan(const GroupNormProblem& p) {
   GpuTraits traits;
-  traits.multiprocessors = static_cast<int>(std::min<int64_t>(2 * p.images, 1 << 20));
+  traits.compute_units = static_cast<int>(std::min<int64_t>(2 * p.images, 1 << 20));
   traits.lds_per_group = 232448;
   return group_norm_resident(p, traits, 2, group_norms::kResidentAhead + 1);
 }
@@ -176,7 +176,7 @@ Refusal supports_group_norm_whole_scalar(const Exec& ex, const GroupNormProblem&
 void run_group_norm_scalar(Exec& ex, const GroupNormProblem& problem) {
   if (problem.images * problem.pixels * problem.channels == 0) return;
   GpuTraits traits;
-  traits.multiprocessors = kMultiprocessors;
+  traits.compute_units = kComputeUnits;
   GroupNormPlan plan = group_norm_candidates(problem, traits).back();
   plan.merge = plan.parts > 2;  // both ways are met by small problems
   const Tensor partial = ex.alloc({problem.images, plan.parts, problem.groups, 2}, DType::kF32);

@@ -69,10 +69,10 @@ inline ResampleTables resample_tables(Exec& ex, const ResampleProblem& p) {
 }
 
 inline Refusal refuse_resample_body(const ResampleProblem& p) {
-  constexpr double kMost = 0x1p31;
+  constexpr double kMax = 0x1p31;
   const double pixels =
       static_cast<double>(p.images) * static_cast<double>(p.height) * static_cast<double>(p.width);
-  if (pixels * static_cast<double>(p.channels) / resample_pack(p) >= kMost)
+  if (pixels * static_cast<double>(p.channels) / resample_pack(p) >= kMax)
     return "takes no more than 2^31 packs of channels";
   return std::nullopt;
 }

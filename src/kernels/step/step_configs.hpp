@@ -3,7 +3,7 @@
 
 namespace rocm_sd::step_configs {
 
-constexpr int kThreads = 256;      // of a workgroup
-constexpr int kMostCounts = 1024;  // workgroups that count
+constexpr int kThreads = 256;     // of a workgroup
+constexpr int kMaxCounts = 1024;  // workgroups that count
 
 }  // namespace rocm_sd::step_configs

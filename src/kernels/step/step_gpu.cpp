@@ -11,7 +11,7 @@ using namespace step_configs;
 // Workgroups for so many elements, `vec` to a thread; further ones are taken in turn.
 uint32_t groups_of(const Exec& ex, int64_t size, int vec) {
   const int64_t per_group = int64_t{kThreads} * vec;
-  const int64_t most = int64_t{gpu_device(ex)->traits().multiprocessors} * 16;
+  const int64_t most = int64_t{gpu_device(ex)->traits().compute_units} * 16;
   return static_cast<uint32_t>(std::clamp<int64_t>((size + per_group - 1) / per_group, 1, most));
 }
 
@@ -77,7 +77,7 @@ Refusal supports_count_nonfinite_gpu(const Exec& ex, const CountNonfiniteProblem
   return supports_kernel(ex, concat("count_nonfinite_", p.dtype));
 }
 void run_count_nonfinite_gpu(Exec& ex, const CountNonfiniteProblem& p) {
-  const uint32_t groups = std::min<uint32_t>(groups_of(ex, p.size, 8), kMostCounts);
+  const uint32_t groups = std::min<uint32_t>(groups_of(ex, p.size, 8), kMaxCounts);
   const Tensor partial = ex.alloc({groups}, DType::kF64);
   const auto params = count_nonfinite_params<float>(p, partial.as<double>(), groups);
   launch(ex, op_info(p, "gpu"), concat("count_nonfinite_", p.dtype), groups, kThreads, params);

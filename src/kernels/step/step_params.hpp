@@ -46,8 +46,8 @@ struct GuidanceParts {
   int32_t parts = 0;
 };
 inline GuidanceParts guidance_parts(const GuidanceProblem& p) {
-  constexpr int64_t kLeast = 2048, kMost = 64;  // elements of a part, parts
-  const int64_t part = std::max(kLeast, (p.size + kMost - 1) / kMost);
+  constexpr int64_t kLeast = 2048, kMax = 64;  // elements of a part, parts
+  const int64_t part = std::max(kLeast, (p.size + kMax - 1) / kMax);
   return {part, static_cast<int32_t>((p.size + part - 1) / part)};
 }
 

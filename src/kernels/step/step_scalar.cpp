@@ -5,9 +5,9 @@
 namespace rocm_sd {
 namespace {
 
-constexpr int64_t kMostBlocks = 1024;
+constexpr int64_t kMaxBlocks = 1024;
 
-int64_t blocks_of(int64_t size) { return std::min(size, kMostBlocks); }
+int64_t blocks_of(int64_t size) { return std::min(size, kMaxBlocks); }
 
 void linear_combination_scalar(const LinearCombinationProblem& p) {
   const LinearCombinationParams params = linear_combination_params(p, 1);

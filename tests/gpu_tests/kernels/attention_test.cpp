@@ -98,8 +98,8 @@ void check_every_plan(const Case& c, DType dtype, bool warpgroups = false) {
   EXPECT_FALSE(kernels.empty());
   for (const FlashKernel& kernel : kernels)
     for (const int splits : {1, 3}) {
-      const bool by_warpgroups = kernel.name.find("flash_group") == 0 ||
-                                 kernel.name.find("flash_bulk") == 0 || kernel.name.find("flash_once") == 0;
+      const bool by_warpgroups = kernel.name.find("flash_wgmma") == 0 || kernel.name.find("flash_tma") == 0 ||
+                                 kernel.name.find("flash_single_tile_kv") == 0;
       if (by_warpgroups != warpgroups) continue;
       const Tensor y = gpu.ex.alloc({c.batch, c.queries, c.heads * c.head_dim}, dtype);
       p.y = y.data();
@@ -124,7 +124,7 @@ void check_runs(const Case& c, DType dtype) {
       FlashPlan plan = plan_flash(kernel, 1, p, gpu.device.traits());
       if (!kernel.once || run > plan.tiles + 1) continue;
       plan.run_tiles = run;
-      p.settled_keys = run % 2 == 0;
+      p.pdl_keys_ready = run % 2 == 0;
       const Tensor y = gpu.ex.alloc({c.batch, c.queries, c.heads * c.head_dim}, dtype);
       p.y = y.data();
       run_flash(gpu.ex, p, plan);

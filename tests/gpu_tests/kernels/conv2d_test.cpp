@@ -67,7 +67,7 @@ TEST_P(Conv2dOnGpu, MatchesTheReference) { match_the_reference(GetParam(), GetPa
 TEST(Conv2dOnGpuTypes, Bf16GivesFloat) { match_the_reference(DType::kBF16, DType::kF32); }
 
 // Pixels and outputs beyond a tile of every configuration, two inputs, odd sizes; whole and split.
-void every_configuration(DType dtype, bool wave_groups, std::optional<DType> asked = std::nullopt) {
+void every_configuration(DType dtype, bool warpgroups, std::optional<DType> asked = std::nullopt) {
   const DType result = asked.value_or(dtype);
   for (const ConvCase& c :
        {ConvCase{{2, 13, 15, 40}, 16, 264, 3, 1, Padding::same(1), false, true, true, true},
@@ -77,7 +77,7 @@ void every_configuration(DType dtype, bool wave_groups, std::optional<DType> ask
     const ConvArgs args = s.gpu.args(c);
     for (const ConvConfig& config : conv_configs_of(test_gpu().traits(), dtype))
       for (const int splits : {1, 3}) {
-        if (config.bulk || config.wave_group != wave_groups) continue;
+        if (config.tma || config.warpgroup != warpgroups) continue;
         Arena arena(test_gpu());
         Exec ex(arena);
         const Tensor y = poisoned(test_gpu(), s.want.shape(), result);
@@ -98,8 +98,8 @@ TEST_P(Conv2dOnGpu, EveryWarpgroupConfigurationMatchesTheReference) {
 
 // Odd sizes, strides, padding, two inputs and phases, in every cluster of every tile.
 TEST_P(Conv2dOnGpu, EveryClusterOfTheCopyEngineMatchesTheReference) {
-  if (GetParam() == DType::kF32 || !test_gpu().traits().copy_engine)
-    GTEST_SKIP() << "the copy engine's kernels multiply 16-bit types on sm_90";
+  if (GetParam() == DType::kF32 || !test_gpu().traits().tma)
+    GTEST_SKIP() << "TMA's kernels multiply 16-bit types on sm_90";
   uint64_t seed = 0;
   for (const ConvCase& c :
        {ConvCase{{2, 13, 15, 64}, 128, 352, 3, 1, Padding::same(1), false, true, true, true},
@@ -107,7 +107,7 @@ TEST_P(Conv2dOnGpu, EveryClusterOfTheCopyEngineMatchesTheReference) {
         ConvCase{{2, 10, 12, 192}, 0, 160, 3, 2, Padding::same(1), false, false, true},
         ConvCase{{1, 7, 12, 64}, 0, 288, 3, 1, Padding::same(1), true},
         ConvCase{{2, 11, 31, 320}, 64, 64, 1, 1, Padding{0, 0, 0, 0}, false, true},
-        // Two and three rounds of tiles on a multiprocessor.
+        // Two and three rounds of tiles on a compute unit.
         ConvCase{{3, 60, 61, 64}, 0, 160, 3, 1, Padding::same(1), false, true, true},
         ConvCase{{4, 60, 61, 64}, 64, 288, 1, 1, Padding{0, 0, 0, 0}},
         ConvCase{{1, 6, 140, 64}, 0, 32, 5, 1, Padding{2, 1, 2, 3}},
@@ -128,7 +128,7 @@ TEST_P(Conv2dOnGpu, EveryClusterOfTheCopyEngineMatchesTheReference) {
     const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
     const ConvProblem problem{s.gpu.x, s.weight, args, y};
     for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem))) {
-      if (!choice.config.bulk) continue;
+      if (!choice.config.tma) continue;
       const Tensor to = poisoned(test_gpu(), s.want.shape(), GetParam());
       conv2d_gpu_by(ex, ConvProblem{s.gpu.x, s.weight, args, to}, choice);
       expect_near(on_host(to), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));

@@ -132,7 +132,7 @@ TEST_P(GpuEightBitTest, RunsInAGraph) {
   const std::function<Tensor(Exec&)> ops[] = {
       [&](Exec& ex) { return linear(ex, x, matrix); },
       [&](Exec& ex) { return conv2d(ex, image, filter, {.pad = Padding::same(1), .upsample2x = true}); },
-      // By the copy engine where there is one: what was just dequantized is waited for.
+      // By TMA where there is one: what was just dequantized is waited for.
       [&](Exec& ex) {
         const ForcedImpl dequantized("linear", "gpu");
         return linear(ex, linear(ex, wide_x, wide_matrix), matrix_back);

@@ -153,7 +153,7 @@ TEST_P(GpuLinearTest, UnalignedRows) {
   check_every_candidate(cases, GetParam());
 }
 
-// What Hopper's copy engine fetches: channels in blocks of 32, tiles and clusters that are not full.
+// What TMA fetches: channels in blocks of 32, tiles and clusters that are not full.
 TEST_P(GpuLinearTest, OddShapesOfWholeBlocks) {
   const std::vector<Case> cases = {
       {300, 136, 320, true, true},
@@ -167,10 +167,10 @@ TEST_P(GpuLinearTest, OddShapesOfWholeBlocks) {
   check_every_candidate(cases, GetParam());
 }
 
-// More than two rounds of tiles on every multiprocessor, of fewer and of more steps than there are stages.
+// More than two rounds of tiles on every compute unit, of fewer and of more steps than there are stages.
 TEST_P(GpuLinearTest, ManyRoundsOfTilesFull) {
-  if (GetParam() == DType::kF32 || !test_gpu().traits().copy_engine)
-    GTEST_SKIP() << "only the copy engine's kernels take tiles in rounds: 16-bit types on sm_90";
+  if (GetParam() == DType::kF32 || !test_gpu().traits().tma)
+    GTEST_SKIP() << "only TMA's kernels take tiles in rounds: 16-bit types on sm_90";
   check_every_candidate({{4300, 200, 1312, true, true},
                          {4300, 904, 1312, false, true, false, Activation::kSilu},
                          {4100, 136, 672, true, false, true},
@@ -219,7 +219,7 @@ TEST(GpuLinear, WarpgroupProductsAreCandidatesOnHopper) {
         operands.gpu_x, operands.gpu_weight, none, gated, operands.gpu_residual, 256, 128, 256, 128};
     int groups = 0;
     for (const GemmChoice& choice : linear_candidates(test.device.traits(), p))
-      groups += choice.config->wave_group;
+      groups += choice.config->warpgroup;
     EXPECT_GT(groups, 3);
   }
 }

@@ -38,7 +38,7 @@ TEST(GpuDevice, DescribesItself) {
   const GpuTraits& traits = test_gpu().traits();
   EXPECT_TRUE(gpu_family(traits.arch).has_value()) << traits.arch;
   EXPECT_TRUE(traits.lanes == 32 || traits.lanes == 64);
-  EXPECT_GT(traits.multiprocessors, 0);
+  EXPECT_GT(traits.compute_units, 0);
   EXPECT_GE(traits.lds_per_group, 32u << 10);
   const MemoryInfo memory = test_gpu().memory();
   EXPECT_GT(memory.total, 0u);

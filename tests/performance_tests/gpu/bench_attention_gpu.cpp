@@ -64,7 +64,7 @@ struct Operands {
                        .v = {v[i].data(), s.keys * width, width},
                        .y = y.data()};
     p.causal = s.causal;
-    p.settled_keys = s.keys != s.queries;  // as cross attention's
+    p.pdl_keys_ready = s.keys != s.queries;  // as cross attention's
     p.dtype = y.dtype();
     p.batch = s.batch;
     p.heads = s.heads;
@@ -130,9 +130,9 @@ std::vector<Timed> time_all(GpuDevice& device, const Operands& o, const ShapeRow
     for (const int splits : {1, 2, 3, 4, 8}) {
       const FlashPlan plan = plan_flash(kernel, splits, problem, device.traits());
       const bool is_chosen = same(plan, chosen);
-      // Splits only where one workgroup per tile leaves multiprocessors idle.
+      // Splits only where one workgroup per tile leaves compute units idle.
       const int64_t groups = plan.tiles * s.batch * s.heads;
-      if (plan.splits != splits || (splits > 1 && groups > 3 * device.traits().multiprocessors && !is_chosen))
+      if (plan.splits != splits || (splits > 1 && groups > 3 * device.traits().compute_units && !is_chosen))
         continue;
       Timed t{plan};
       t.chosen = is_chosen;

@@ -1,7 +1,7 @@
 // Times the GPU's convolution on the shapes of real models: every configuration with its likeliest splits,
 // against the choice made without timing. No argument is needed.
 //   bench_conv2d_gpu [--device cuda] [--model TEXT] [--dtype f16|bf16|f32] [--splits N per configuration]
-//                    [--units wave|group|bulk|all] [--peak TFLOP/s] [--all]
+//                    [--units wave|group|tma|all] [--peak TFLOP/s] [--all]
 // Each time is the median of event times over a graph of launches on rotating buffers (cold in the last cache
 // where they fit in memory), the reduction of splits included. TFLOP/s count the formula's work. The error is
 // the largest, relative to the root mean square, on sampled outputs in double precision. --all prints every
@@ -211,7 +211,7 @@ struct Timed {
 void run(const Options& o) {
   auto& device = static_cast<GpuDevice&>(device_named(o.device));
   require<UsageError>(device.kind() != DeviceKind::kHost, "bench_conv2d_gpu needs a GPU");
-  std::printf("%s, %d multiprocessors, %s\n", device.name().c_str(), device.traits().multiprocessors,
+  std::printf("%s, %d compute_units, %s\n", device.name().c_str(), device.traits().compute_units,
               std::string(dtype_name(o.dtype)).c_str());
   std::printf("%-12s %5s %-36s %9s %6s %5s %8s | %9s %s\n", "model", "count", "shape", "best us", "TF",
               "peak", "error", "default", "best; default");
@@ -227,7 +227,7 @@ void run(const Options& o) {
     std::vector<Timed> timed;
     double worst = 0;
     for (const ConvChoice& choice : conv_candidates(device.traits(), bench.extent())) {
-      const char* units = choice.config.bulk ? "bulk" : choice.config.wave_group ? "group" : "wave";
+      const char* units = choice.config.tma ? "tma" : choice.config.warpgroup ? "group" : "wave";
       if (o.units != "all" && o.units != units) continue;
       if (taken[choice.config.suffix()]++ >= o.splits) continue;
       bench.poison();

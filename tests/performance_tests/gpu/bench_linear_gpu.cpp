@@ -2,7 +2,7 @@
 // time of one launch in a replayed graph over rotating weights, TFLOP/s, % of a given peak, and the largest
 // error of sampled outputs against double precision.
 //
-//   bench_linear_gpu [device] [peak TFLOP/s] [f16|bf16|f32] [best|all|table|sustained] [wave|group|bulk|any]
+//   bench_linear_gpu [device] [peak TFLOP/s] [f16|bf16|f32] [best|all|table|sustained] [wave|group|tma|any]
 //   [model]
 //                    all: prints every candidate; table: a line per shape, "choice microseconds" each;
 //                    sustained: of the five best, time, energy and power when one alone is repeated for 0.5 s
@@ -77,7 +77,7 @@ constexpr ShapeRow kShapes[] = {
 };
 constexpr int kLaunches = 20;                       // in a graph
 constexpr size_t kRotatedBytes = size_t{96} << 20;  // of weights: more than the last cache
-constexpr int kMostCopies = 16;
+constexpr int kMaxCopies = 16;
 
 struct Operands {
   std::vector<Tensor> x;
@@ -90,7 +90,7 @@ Operands make_operands(Device& device, const ShapeRow& s, DType dtype) {
   Operands o;
   const float scale = 1.7f / std::sqrt(static_cast<float>(s.in));
   const size_t weight_bytes = static_cast<size_t>(s.columns * s.in) * dtype_size(dtype);
-  const auto copies = static_cast<int>(std::clamp<size_t>(kRotatedBytes / weight_bytes, 2, kMostCopies));
+  const auto copies = static_cast<int>(std::clamp<size_t>(kRotatedBytes / weight_bytes, 2, kMaxCopies));
   const Tensor w = random_on(device, {s.columns, s.in}, dtype, 1, scale);
   const Tensor bias = random_on(device, {s.columns}, DType::kF32, 2, 1);
   for (int i = 0; i < copies; ++i) {
@@ -169,13 +169,13 @@ int main(int argc, char** argv) {
   const std::string only = argc > 6 ? argv[6] : "";
   const bool all = print == "all";
   const DType dtype = type == "bf16" ? DType::kBF16 : type == "f32" ? DType::kF32 : DType::kF16;
-  std::printf("%s, %d multiprocessors, linear in %s; peak %.0f TFLOP/s\n", device.name().c_str(),
-              device.traits().multiprocessors, type.c_str(), peak);
+  std::printf("%s, %d compute_units, linear in %s; peak %.0f TFLOP/s\n", device.name().c_str(),
+              device.traits().compute_units, type.c_str(), peak);
   std::vector<Sum> sums;
   const auto counters = measurement::energy_counters(device);
   const auto wanted = [&](const GemmChoice& choice) {
     if (units == "any" || !choice.config) return true;
-    return units == (choice.config->bulk ? "bulk" : choice.config->wave_group ? "group" : "wave");
+    return units == (choice.config->tma ? "tma" : choice.config->warpgroup ? "group" : "wave");
   };
   for (const ShapeRow& s : kShapes) {
     if (std::string(s.model).find(only) == std::string::npos) continue;

@@ -259,8 +259,8 @@ int main(int argc, char** argv) {
   const bool all = argc > 3;
   const DType dtype = type == "bf16" ? DType::kBF16 : type == "f32" ? DType::kF32 : DType::kF16;
   const double copy_rate = copy_bandwidth(device);
-  std::printf("%s, %d multiprocessors, in %s; a copy of 256 MiB: %.0f GB/s\n", device.name().c_str(),
-              device.traits().multiprocessors, type.c_str(), copy_rate);
+  std::printf("%s, %d compute_units, in %s; a copy of 256 MiB: %.0f GB/s\n", device.name().c_str(),
+              device.traits().compute_units, type.c_str(), copy_rate);
   std::vector<Sums> sums;
   for (const NormShape& s : kNormShapes) {
     if (sums.empty() || std::string(sums.back().model) != s.model) sums.push_back({s.model});

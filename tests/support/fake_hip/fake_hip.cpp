@@ -81,7 +81,7 @@ int hipDeviceGetAttribute(int* value, int attribute, int device) {
   switch (attribute) {
     case 16: *value = 0; return kSuccess;                                          // integrated
     case 19: *value = 6 << 20; return kSuccess;                                    // L2
-    case 63: *value = 48; return kSuccess;                                         // multiprocessors
+    case 63: *value = 48; return kSuccess;                                         // compute units
     case 74: *value = 64 << 10; return kSuccess;                                   // LDS of a group
     case 87: *value = card().arch.starts_with("gfx9") ? 64 : 32; return kSuccess;  // lanes
     default: return invalid(__func__, "an attribute that the stand-in does not know");

@@ -52,7 +52,7 @@ TEST(KernelCounts, StandInForTargetsThatMultiplyAsFast) {
 TEST(KernelCounts, ProblemsNameTheirKernels) {
   const auto name = [](const char* problem) { return kernel_of_problem(problem, DType::kF16); };
   EXPECT_EQ(name("linear gpu 128x64x32 8192x320x320 f16 bias"), "gemm_f16_128x64x32");
-  EXPECT_EQ(name("linear gpu 128x64x32g/4 8192x320x320 f16"), "gemm_group_f16_128x64x32");
+  EXPECT_EQ(name("linear gpu 128x64x32g/4 8192x320x320 f16"), "gemm_wgmma_f16_128x64x32");
   EXPECT_EQ(name("linear_geglu gpu 128x128x32 512x5120x640 f16"), "geglu_f16_128x128x32");
   EXPECT_EQ(name("linear_geglu gpu 128x128x32/2 512x5120x640 f16"), "gemm_f16_128x128x32");
   EXPECT_EQ(name("conv2d gpu 64x64x32/1 2x64x64x4->320"), "conv_f16_64x64x32");

@@ -6,7 +6,7 @@
 namespace rocm_sd {
 namespace {
 
-// 10 multiprocessors (CDNA: of one compute unit each), 1 GHz x 2048 FLOP a clock each: 20.48 TFLOP/s; 1000
+// 10 compute units (CDNA: of one compute unit each), 1 GHz x 2048 FLOP a clock each: 20.48 TFLOP/s; 1000
 // GB/s.
 GpuProduct card() { return {"a card", "gfx942", 10, 1, 16, 1000}; }
 KernelCounts half_share() {
@@ -25,7 +25,7 @@ TEST(ModelledTime, TilesAreWhole) {
   EXPECT_EQ(tile_of_kernel("conv_bf16_64x64x32").rows, 64);
   EXPECT_EQ(tile_of_kernel("flash_f16_d64_q32_k32_w4_s3").rows, 128);
   EXPECT_EQ(tile_of_kernel("flash_f16_d64_q32_k32_w4_s3").columns, 0);
-  EXPECT_EQ(tile_of_kernel("flash_wide_f16_d512_q64").rows, 64);
+  EXPECT_EQ(tile_of_kernel("flash_large_d_f16_d512_q64").rows, 64);
   EXPECT_EQ(tile_of_kernel("gemv_f16").rows, 0);
   EXPECT_EQ(tile_of_kernel("").rows, 0);
   EXPECT_EQ(tile_of_kernel("gemm_f16_x128").rows, 0);
@@ -37,7 +37,7 @@ TEST(ModelledTime, ALaunchIsItsWorkInRoundsOfTiles) {
                            const KernelCounts& counts = half_share()) {
     return modelled_seconds(card(), counts, launches, output, splits, DType::kF16) - kLaunchSeconds;
   };
-  // 10 tiles on 10 multiprocessors, at half of the peak; without counts at the peak.
+  // 10 tiles on 10 compute units, at half of the peak; without counts at the peak.
   EXPECT_NEAR(seconds({1, 1280, 128}), 2 + kTileSeconds, 1e-9);
   EXPECT_NEAR(seconds({1, 1280, 128}, 1, {}), 1 + kTileSeconds, 1e-9);
   // 11 tiles take two rounds, of which 20/11 is used.

@@ -37,8 +37,8 @@ TEST(PaperGpu, CountsMemoryAndRunsNothing) {
   const auto device = make_paper_gpu(gpu);
   EXPECT_EQ(device->traits().arch, "gfx942");
   EXPECT_EQ(device->traits().lanes, 64);
-  EXPECT_EQ(device->traits().multiprocessors, 304);
-  EXPECT_EQ(make_paper_gpu(*find_gpu_product("RX 7900 XTX"))->traits().multiprocessors, 48);
+  EXPECT_EQ(device->traits().compute_units, 304);
+  EXPECT_EQ(make_paper_gpu(*find_gpu_product("RX 7900 XTX"))->traits().compute_units, 48);
   void* most = device->allocate(900u << 20);
   ASSERT_NE(most, nullptr);
   device->copy_to_device(most, "abc", 3);  // no such memory: must not be touched
@@ -130,11 +130,11 @@ TEST(Predict, RefusesWhatIsNotAPicture) {
 
 TEST(Predict, ReadsAGpuFromJson) {
   const auto json = nlohmann::json::parse(
-      R"({"name": "mine", "arch": "gfx1100", "multiprocessors": 60, "gigahertz": 2.0, "memory_gb": 16, "bandwidth_gb_per_s": 500})");
+      R"({"name": "mine", "arch": "gfx1100", "compute_units": 60, "gigahertz": 2.0, "memory_gb": 16, "bandwidth_gb_per_s": 500})");
   const GpuProduct gpu = gpu_product_from_json(json, "gpu.json");
   EXPECT_NEAR(peak_rate(gpu, RateType::kF16), 60 * 2e9 * 512, 1);
   for (const char* field :
-       {"name", "arch", "multiprocessors", "gigahertz", "memory_gb", "bandwidth_gb_per_s"}) {
+       {"name", "arch", "compute_units", "gigahertz", "memory_gb", "bandwidth_gb_per_s"}) {
     auto broken = json;
     broken[field] = -1;
     EXPECT_THROW(gpu_product_from_json(broken, "gpu.json"), FormatError) << field;

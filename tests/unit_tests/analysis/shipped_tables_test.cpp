@@ -44,7 +44,7 @@ TEST(ShippedTables, AreWholeAndMarked) {
       const GpuProduct* product = find_gpu_product(r.device.product);
       ASSERT_NE(product, nullptr) << r.device.product;
       EXPECT_EQ(product->arch, r.device.arch);
-      EXPECT_EQ(driver_multiprocessors(*product), r.device.units);
+      EXPECT_EQ(driver_compute_units(*product), r.device.units);
     }
   }
   EXPECT_THAT(archs, testing::IsSupersetOf(

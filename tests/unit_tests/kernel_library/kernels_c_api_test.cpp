@@ -321,7 +321,7 @@ TEST_F(KernelsCApi, StructsOfOtherVersions) {
   device.size = sizeof(device);
   EXPECT_EQ(rocm_sd_kernels_describe(context_, &device), ROCM_SD_KERNELS_OK);
   EXPECT_EQ(device.kind, ROCM_SD_KERNELS_ON_HOST);
-  EXPECT_GE(device.multiprocessors, 1);
+  EXPECT_GE(device.compute_units, 1);
 }
 
 }  // namespace

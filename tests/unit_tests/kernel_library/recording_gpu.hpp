@@ -66,7 +66,7 @@ inline GpuTraits traits_of(const std::string& arch) {
   traits.arch = arch;
   traits.family = *gpu_family(arch);
   traits.lanes = traits.family == GpuFamily::kCdna3 ? 64 : 32;
-  traits.multiprocessors = 96;
+  traits.compute_units = 96;
   traits.lds_per_group = traits.family == GpuFamily::kNvidia ? 166912 : 65536;
   traits.l2_bytes = 6 << 20;
   return traits;

@@ -21,9 +21,9 @@ TEST(ChoiceMemo, AsksOnce) {
 TEST(ChoiceMemo, StaysSmall) {
   using Memo = ChoiceMemo<size_t, size_t>;
   Memo memo;
-  for (size_t i = 0; i < 3 * Memo::kMost; ++i) {
+  for (size_t i = 0; i < 3 * Memo::kMax; ++i) {
     ASSERT_EQ(memo.of(i, [&] { return i * i; }), i * i);
-    ASSERT_LE(memo.size(), Memo::kMost);
+    ASSERT_LE(memo.size(), Memo::kMax);
   }
 }
 
@@ -35,7 +35,7 @@ TEST(ChoiceMemo, AFailedChoiceIsNoChoice) {
 }
 
 TEST(ChoiceMemo, GpusDifferByEachTrait) {
-  const GpuTraits base{.arch = "sm_90", .multiprocessors = 132, .lds_per_group = 1000, .l2_bytes = 50};
+  const GpuTraits base{.arch = "sm_90", .compute_units = 132, .lds_per_group = 1000, .l2_bytes = 50};
   const auto changed = [&](auto change) {
     GpuTraits traits = base;
     change(traits);
@@ -45,9 +45,9 @@ TEST(ChoiceMemo, GpusDifferByEachTrait) {
   for (const GpuKey& other :
        {changed([](GpuTraits& t) { t.arch = "sm_80"; }),
         changed([](GpuTraits& t) { t.family = GpuFamily::kRdna3; }),
-        changed([](GpuTraits& t) { t.lanes = 64; }), changed([](GpuTraits& t) { t.multiprocessors = 114; }),
+        changed([](GpuTraits& t) { t.lanes = 64; }), changed([](GpuTraits& t) { t.compute_units = 114; }),
         changed([](GpuTraits& t) { t.lds_per_group = 999; }), changed([](GpuTraits& t) { t.l2_bytes = 51; }),
-        changed([](GpuTraits& t) { t.cluster = 8; }), changed([](GpuTraits& t) { t.copy_engine = true; })})
+        changed([](GpuTraits& t) { t.cluster = 8; }), changed([](GpuTraits& t) { t.tma = true; })})
     EXPECT_NE(gpu_key(base), other);
 }
 

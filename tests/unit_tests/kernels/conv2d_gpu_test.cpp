@@ -26,7 +26,7 @@ class ScalarGpu final : public GpuDevice {
     traits_.arch = "scalar";
     traits_.family = GpuFamily::kRdna3;
     traits_.lanes = 1;
-    traits_.multiprocessors = 8;
+    traits_.compute_units = 8;
     add_type<Half>("f16");
     add_type<Bf16>("bf16");
     add_float();
@@ -210,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(All, Conv2dGpuTest, testing::Values(DType::kF16, DType:
 TEST(Conv2dGpu, ChoosesSplitsForSmallMapsOnly) {
   GpuTraits h200;
   h200.family = GpuFamily::kNvidia;
-  h200.multiprocessors = 132;
+  h200.compute_units = 132;
   const ConvExtent small{128, 1280, 11520, DType::kF16}, large{262144, 128, 1152, DType::kF16};
   EXPECT_GT(conv_default(h200, small).splits, 4);
   EXPECT_EQ(conv_default(h200, large).splits, 1);

@@ -7,7 +7,7 @@
 
 #include "base/format.hpp"
 #include "composable_kernels/arch/scalar.hpp"
-#include "composable_kernels/fused/flash_wide.hpp"
+#include "composable_kernels/fused/flash_large_d.hpp"
 #include "kernels/attention/attention.hpp"
 #include "support/implementations.hpp"
 
@@ -205,15 +205,15 @@ TYPED_TEST(FlashAttentionTest, WideHeadsMatchReference) {
   for (const std::span<const Case> cases :
        {std::span<const Case>(kPlain), std::span<const Case>(kMasked), std::span<const Case>(kSplit)})
     for (const Case& c : cases) {
-      check<Rows, FlashWide<Scalar, Rows>>(c);
-      check<Transposed, FlashWide<Scalar, Transposed>>(c);
+      check<Rows, FlashLargeD<Scalar, Rows>>(c);
+      check<Transposed, FlashLargeD<Scalar, Transposed>>(c);
     }
 }
 
 TYPED_TEST(FlashAttentionTest, NoKeysGiveZeros) {
   using Wide = WideCfg<TypeParam, 48, 1, true>;
   check<Cfg<TypeParam, 40, 32, 1, 2, true, true>>({1, 2, 5, 0});
-  check<Wide, FlashWide<Scalar, Wide>>({1, 2, 5, 0});
+  check<Wide, FlashLargeD<Scalar, Wide>>({1, 2, 5, 0});
 }
 
 // Maxima that grow from tile to tile by more than the slack of the softmax's base, and scores of hundreds.
@@ -222,7 +222,7 @@ TYPED_TEST(FlashAttentionTest, FollowsGrowingScores) {
   for (const Case& c :
        {Case{1, 1, 33, 300, false, false, 1, 0, 6}, Case{1, 1, 33, 300, false, false, 2, 0, 6}}) {
     check<Cfg<TypeParam, 40, 32, 1, 2, true, true>>(c);
-    check<Wide, FlashWide<Scalar, Wide>>(c);
+    check<Wide, FlashLargeD<Scalar, Wide>>(c);
   }
 }
 

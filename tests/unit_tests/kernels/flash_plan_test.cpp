@@ -9,9 +9,9 @@ namespace {
 GpuTraits h200() {
   GpuTraits traits;
   traits.arch = "sm_90";
-  traits.multiprocessors = 132;
+  traits.compute_units = 132;
   traits.lds_per_group = 227 * 1024;
-  traits.copy_engine = true;
+  traits.tma = true;
   return traits;
 }
 
@@ -52,7 +52,7 @@ TEST(FlashPlan, WhatDoesNotFitAtOnceIsNot) {
     EXPECT_FALSE(takes_all_keys_at_once(p, h200())) << p.describe();
   GpuTraits ampere = h200();
   ampere.arch = "sm_80";
-  ampere.copy_engine = false;
+  ampere.tma = false;
   EXPECT_FALSE(takes_all_keys_at_once(fits, ampere));
 }
 
@@ -75,7 +75,7 @@ TEST(FlashPlan, RunsTouchTwoHeadsAndCoverAllTiles) {
             EXPECT_GE(plan.run_tiles, 1);
             EXPECT_LE(plan.run_tiles, plan.tiles + 1);
             if (plan.run_tiles <= plan.tiles) {
-              EXPECT_LE(runs, int64_t{traits.multiprocessors} * kernel.groups) << p.describe();
+              EXPECT_LE(runs, int64_t{traits.compute_units} * kernel.groups) << p.describe();
             }
           }
         }

@@ -76,9 +76,9 @@ struct Operands {
 
 template <class EightBit, class Cfg, bool kGated>
 void run_tiles(const EightBitGemmParams<EightBit, float>& p) {
-  const int columns = kGated ? 2 * p.tail.channels : p.tail.channels;
+  const int columns = kGated ? 2 * p.epilogue.channels : p.epilogue.channels;
   const int tiles =
-      (p.tail.rows + Cfg::kBlockM - 1) / Cfg::kBlockM * ((columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
+      (p.epilogue.rows + Cfg::kBlockM - 1) / Cfg::kBlockM * ((columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
   for (int split = 0; split < p.splits; ++split)
     for (int tile = 0; tile < tiles; ++tile) {
       alignas(16) char lds[Cfg::kLdsBytes];
@@ -96,20 +96,20 @@ std::vector<double> run(const Case& c, const Operands<EightBit>& o) {
   p.w = o.w.data();
   p.x_scales = o.x_scales.data();
   p.w_scales = o.w_scales.data();
-  p.tail.y = y.data();
-  p.tail.bias = c.bias ? o.bias.data() : nullptr;
-  p.tail.residual = c.residual ? o.residual.data() : nullptr;
-  p.tail.y_stride = p.tail.channels = c.out;
-  p.tail.rows = c.rows;
-  p.tail.rows_per_image = 1;
+  p.epilogue.y = y.data();
+  p.epilogue.bias = c.bias ? o.bias.data() : nullptr;
+  p.epilogue.residual = c.residual ? o.residual.data() : nullptr;
+  p.epilogue.y_stride = p.epilogue.channels = c.out;
+  p.epilogue.rows = c.rows;
+  p.epilogue.rows_per_image = 1;
   p.depth = c.depth;
   p.splits = c.splits;
   p.split_steps = ((c.depth + 31) / 32 + c.splits - 1) / c.splits;
   std::vector<float> partials;
   if (c.splits > 1) {
-    GemmReduceParams<float> reduce{nullptr, p.tail, c.splits, c.gated};
-    if (c.gated) p.tail.channels *= 2;
-    partials.assign(static_cast<size_t>(c.splits * c.rows * p.tail.channels),
+    GemmReduceParams<float> reduce{nullptr, p.epilogue, c.splits, c.gated};
+    if (c.gated) p.epilogue.channels *= 2;
+    partials.assign(static_cast<size_t>(c.splits * c.rows * p.epilogue.channels),
                     std::numeric_limits<float>::quiet_NaN());
     reduce.partials = p.partials = partials.data();
     run_tiles<EightBit, SplitTile, false>(p);
@@ -176,8 +176,8 @@ TEST(LinearEightBitChoice, CoversTheDepthAndFillsTheDevice) {
                                      {"sm_89", GpuFamily::kNvidia},
                                      {"sm_90", GpuFamily::kNvidia}}) {
     GpuTraits traits{.arch = arch, .family = family};
-    traits.multiprocessors = 100;
-    traits.copy_engine = traits.arch == "sm_90";
+    traits.compute_units = 100;
+    traits.tma = traits.arch == "sm_90";
     traits.lds_per_group = family == GpuFamily::kNvidia ? 227 << 10 : 64 << 10;
     for (const bool gated : {false, true}) {
       const auto problem = [&](int64_t rows, int64_t out, int64_t in) {
@@ -185,11 +185,11 @@ TEST(LinearEightBitChoice, CoversTheDepthAndFillsTheDevice) {
       };
       const LinearProblem large = problem(8192, 1280, 1280), small = problem(64, 1280, 5120);
       EXPECT_EQ(eight_bit_default(traits, large).splits, 1) << arch;
-      // The copy engine's gated products are never split.
-      EXPECT_EQ(eight_bit_default(traits, small).splits > 1, !(gated && traits.copy_engine)) << arch;
-      EXPECT_EQ(eight_bit_default(traits, large).bulk, traits.copy_engine);
+      // TMA's gated products are never split.
+      EXPECT_EQ(eight_bit_default(traits, small).splits > 1, !(gated && traits.tma)) << arch;
+      EXPECT_EQ(eight_bit_default(traits, large).tma, traits.tma);
       const LinearProblem odd = problem(8192, 1272, 1280);
-      EXPECT_FALSE(eight_bit_default(traits, odd).bulk) << "channels in blocks of 32";
+      EXPECT_FALSE(eight_bit_default(traits, odd).tma) << "channels in blocks of 32";
       std::set<std::string> names;
       for (const EightBitChoice& choice : eight_bit_candidates(traits, small)) {
         EXPECT_TRUE(names.insert(describe(choice)).second) << describe(choice);

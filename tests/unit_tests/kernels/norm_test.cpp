@@ -193,7 +193,7 @@ GroupNormProblem f16_problem(int64_t images, int64_t pixels, int64_t channels, i
 }
 GpuTraits hopper() {
   GpuTraits traits;
-  traits.multiprocessors = 132;
+  traits.compute_units = 132;
   traits.lds_per_group = 232448;
   traits.cluster = 8;
   return traits;
@@ -218,7 +218,7 @@ TEST(GroupNormPlan, ResidentPlansFitTheDevice) {
   const GroupNormProblem p = f16_problem(3, 5000, 960, 320);
   GpuTraits traits = hopper();
   const GroupNormPlan plan = group_norm_resident(p, traits).value();
-  EXPECT_LE(p.images * plan.parts, traits.multiprocessors);
+  EXPECT_LE(p.images * plan.parts, traits.compute_units);
   EXPECT_GE(plan.part * plan.parts, p.pixels);
   EXPECT_LT(plan.part * (plan.parts - 1), p.pixels);  // no part is empty
   EXPECT_LE(resident_bytes(p, plan), static_cast<int64_t>(traits.lds_per_group));

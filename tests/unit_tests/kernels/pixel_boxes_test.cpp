@@ -1,4 +1,4 @@
-// Boxes of pixels: each pixel of the images is in one place of one box, where the copy engine would put it.
+// Boxes of pixels: each pixel of the images is in one place of one box, where TMA would put it.
 #include "composable_kernels/tile/pixel_boxes.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST_P(PixelBoxesTest, HoldEveryPixelOnceAtItsPlaceInTheBox) {
     std::vector<int> seen(static_cast<size_t>(images * rows * columns));
     for (int box = 0; box < boxes.boxes(); ++box) {
       const PixelBoxes::Pixel corner = boxes.corner(box);
-      // As a copy engine counts: columns first, then rows, then images.
+      // As TMA counts: columns first, then rows, then images.
       for (int at = 0; at < PixelBoxes::kPixels; ++at) {
         const int column = corner.column + at % boxes.box_columns();
         const int row = corner.row + at / boxes.box_columns() % boxes.box_rows();

@@ -25,7 +25,7 @@ TEST(HipApi, ConstantsAreTheHeaders) {
   EXPECT_EQ(hip::kOutOfMemory, hipErrorOutOfMemory);
   EXPECT_EQ(hip::kIntegrated, hipDeviceAttributeIntegrated);
   EXPECT_EQ(hip::kL2Bytes, hipDeviceAttributeL2CacheSize);
-  EXPECT_EQ(hip::kMultiprocessors, hipDeviceAttributeMultiprocessorCount);
+  EXPECT_EQ(hip::kComputeUnits, hipDeviceAttributeMultiprocessorCount);
   EXPECT_EQ(hip::kSharedBytes, hipDeviceAttributeMaxSharedMemoryPerBlock);
   EXPECT_EQ(hip::kLanes, hipDeviceAttributeWarpSize);
   EXPECT_EQ(hip::kStreamNonBlocking, unsigned{hipStreamNonBlocking});

@@ -86,7 +86,7 @@ TEST_F(HipTest, LeavesNothingBehind) {
     EXPECT_EQ(gpu->traits().arch, "gfx1100");
     EXPECT_EQ(gpu->traits().family, GpuFamily::kRdna3);
     EXPECT_EQ(gpu->traits().lanes, 32);
-    EXPECT_EQ(gpu->traits().multiprocessors, 48);
+    EXPECT_EQ(gpu->traits().compute_units, 48);
     EXPECT_EQ(gpu->traits().pci, "0000:03:00.0");
     std::vector<float> ones(1000, 1);
     const Tensor x = tensor_from(*gpu, {1000}, ones.data()), y = tensor_from(*gpu, {1000}, ones.data());

@@ -102,8 +102,29 @@ TEST(TuningTable, DamagedLinesCostThemselvesOnly) {
 }
 
 TEST(TuningTable, AnotherFormatIsNoTable) {
-  for (const std::string text : {"", "# rocm-sd tuning table 2\n", "{}", "PT_VERSION,2.4\n"})
+  for (const std::string text : {"", "# rocm-sd tuning table 3\n", "{}", "PT_VERSION,2.4\n"})
     EXPECT_THROW(Table::parse(text, "t"), FormatError) << text;
+}
+
+TEST(TuningTable, TheFirstVersionIsReadUnderTodaysNames) {
+  const auto choice_of = [](std::string_view header, const std::string& choice) {
+    Record record = sample();
+    record.choice = record.default_choice = choice;
+    const auto records = Table::parse(concat(header, "\n", format_record(record), "\n"), "t").records();
+    EXPECT_EQ(records.size(), 1u);
+    EXPECT_EQ(records.at(0).choice, records.at(0).default_choice);
+    return records.at(0).choice;
+  };
+  for (const std::string_view header : {kTableHeader1, kTableHeader}) {  // a journal may have both
+    EXPECT_EQ(choice_of(header, "gpu flash_group_wide_f16_d512/2"), "gpu flash_wgmma_large_d_f16_d512/2");
+    EXPECT_EQ(choice_of(header, "gpu flash_group_f16_d64_g1x3"), "gpu flash_wgmma_f16_d64_g1x3");
+    EXPECT_EQ(choice_of(header, "gpu flash_bulk_bf16_d64_k64"), "gpu flash_tma_bf16_d64_k64");
+    EXPECT_EQ(choice_of(header, "gpu flash_once_f16_d40"), "gpu flash_single_tile_kv_f16_d40");
+    EXPECT_EQ(choice_of(header, "gpu flash_wide_f16_d512"), "gpu flash_large_d_f16_d512");
+    for (const char* kept :
+         {"gpu flash_f16_d64_q16_k64_w8_s2/3", "gpu 128x160x64b2", "flash_wide_f16", "ref"})
+      EXPECT_EQ(choice_of(header, kept), kept);
+  }
 }
 
 TEST(TuningTable, RandomBytesNeverDoHarm) {

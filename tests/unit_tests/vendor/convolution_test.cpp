@@ -13,7 +13,7 @@ namespace rocm_sd::vendor {
 namespace {
 
 using testing::HasSubstr;
-using Activation = ConvTail::Activation;
+using Activation = ConvEpilogue::Activation;
 
 class ConvolutionTest : public testing::Test {
  protected:
@@ -92,8 +92,8 @@ struct Operands {
   ConvOperands pointers() {
     return {.x = x.data(),
             .filter = filter.data(),
-            .bias = shape.tail.bias ? bias.data() : nullptr,
-            .residual = shape.tail.residual ? residual.data() : nullptr,
+            .bias = shape.epilogue.bias ? bias.data() : nullptr,
+            .residual = shape.epilogue.residual ? residual.data() : nullptr,
             .y = y.data(),
             .workspace = workspace.empty() ? nullptr : workspace.data()};
   }
@@ -113,7 +113,7 @@ struct Operands {
     return out;
   }
   void expect_right() const {
-    const ConvTail& tail = shape.tail;
+    const ConvEpilogue& tail = shape.epilogue;
     const auto xs = loaded(x, shape.dtype), ws = loaded(filter, shape.dtype), got = loaded(y, shape.result),
                biases = loaded(bias, DType::kF32), rest = loaded(residual, shape.result);
     const double unit = shape.result == DType::kF32   ? 0x1p-24
@@ -146,7 +146,7 @@ void expect_all_right(ConvLibrary& library, const ConvShape& shape, size_t works
 }
 
 // The stand-in proposes four engines, of which one does not work after all and one sums in any order.
-TEST_F(ConvolutionTest, CudnnDoesEveryTail) {
+TEST_F(ConvolutionTest, CudnnDoesEveryEpilogue) {
   fake.workspace(640);
   {
     const auto library = open_cudnn();
@@ -155,12 +155,12 @@ TEST_F(ConvolutionTest, CudnnDoesEveryTail) {
         ConvShape shape = uneven(dtype);
         if (wide) shape.result = DType::kF32;
         expect_all_right(*library, shape, 640, 2);
-        shape.tail.bias = true;
+        shape.epilogue.bias = true;
         expect_all_right(*library, shape, 640, 2);
-        shape.tail.residual = true;
+        shape.epilogue.residual = true;
         expect_all_right(*library, shape, 640, 2);
         for (const Activation act : {Activation::kSilu, Activation::kGelu, Activation::kRelu}) {
-          shape.tail.act = act;
+          shape.epilogue.act = act;
           expect_all_right(*library, shape, 640, 2);
         }
       }
@@ -177,7 +177,7 @@ TEST_F(ConvolutionTest, MiopenConvolvesAndRefusesTheRest) {
     EXPECT_THAT(thrown<LibraryError>([&] { library->prepare(uneven(DType::kF16), 1); }),
                 HasSubstr("both sides"));
     ConvShape with_bias = even(DType::kF16);
-    with_bias.tail.bias = true;
+    with_bias.epilogue.bias = true;
     EXPECT_THAT(thrown<LibraryError>([&] { library->prepare(with_bias, 1); }), HasSubstr("sums as they are"));
   }
   EXPECT_EQ(fake.live(), 0u);

@@ -172,7 +172,7 @@ ROCM_SD_KERNEL(analysis_product_matrix, MatrixCfg::kWaves* GpuArch::lanes, 1, Ge
 }
 
 ROCM_SD_KERNEL(analysis_softmax, kThreads, 1, SoftmaxParams) {
-  constexpr int kWaves = kThreads / GpuArch::lanes, kPieces = kMostColumns / kThreads / 8;
+  constexpr int kWaves = kThreads / GpuArch::lanes, kPieces = kMaxColumns / kThreads / 8;
   auto* lds = reinterpret_cast<float*>(GpuArch::lds<2 * kWaves * 4>());
   Half* row = p.x + static_cast<int64_t>(GpuArch::group_x()) * p.columns;
   const Block<GpuArch> block{1, kWaves};

@@ -122,7 +122,7 @@ class MemoryCases {
   void lds(int32_t stride) {
     const int32_t rounds = lab_.emulated() ? 16 : 256;
     const uint32_t groups =
-        lab_.emulated() ? 2 : static_cast<uint32_t>(lab_.demo.traits().multiprocessors) * 16;
+        lab_.emulated() ? 2 : static_cast<uint32_t>(lab_.demo.traits().compute_units) * 16;
     const Tensor y = make_tensor(lab_.demo, {groups * kThreads}, DType::kF32);
     const LdsParams p{y.as<float>(), stride, rounds};
     constexpr uint32_t kBytes = (kLdsWords + kAhead * kLdsStep) * 4;

@@ -50,8 +50,8 @@ struct ProductParams {
 };
 constexpr int kProductTile = 64, kProductDepth = 16;
 
-// Rows of softmax(scale x) in place; a workgroup to a row. columns: a multiple of 8, at most kMostColumns.
-constexpr int kMostColumns = kThreads * 8 * 4;
+// Rows of softmax(scale x) in place; a workgroup to a row. columns: a multiple of 8, at most kMaxColumns.
+constexpr int kMaxColumns = kThreads * 8 * 4;
 struct SoftmaxParams {
   Half* x;
   int32_t columns;

@@ -55,11 +55,11 @@ class ProductCases {
     g.depth = g.split_steps = p.depth;
     g.splits = 1;
     g.aligned = true;
-    g.tail.y = p.y;
-    g.tail.y_stride = p.y_stride;
-    g.tail.rows = p.rows;
-    g.tail.channels = p.columns;
-    g.tail.rows_per_image = 1;
+    g.epilogue.y = p.y;
+    g.epilogue.y_stride = p.y_stride;
+    g.epilogue.rows = p.rows;
+    g.epilogue.channels = p.columns;
+    g.epilogue.rows_per_image = 1;
     const auto tiles = [](int32_t extent, int block) {
       return static_cast<uint32_t>((extent + block - 1) / block);
     };

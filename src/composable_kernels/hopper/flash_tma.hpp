@@ -1,0 +1,159 @@
+// Flash attention by NVIDIA's warpgroup products (sm_90a) with tiles fetched by TMA: no thread
+// copies, and warpgroups wait for tiles only, not for each other.
+// Problem   y = softmax(scale q k^T) v for each head; 16-bit in and out
+// Mapping   grid (query tiles, batch * heads, splits of the keys); a warpgroup owns 64 queries: Q, P and O
+//           lie in registers, K and V in LDS as rows of 128 bytes
+// Traffic   q and y once, k and v once per query tile (from L2); kSlots tiles of keys or values in LDS, in
+//           the order of their use: K0 K1 V0 K2 V1 ...
+// Numerics  FlashWgmmaRows
+// Limits    no mask; scale > 0; kDim % 8 == 0, kDim <= 128; at least one key
+// Method: Shah et al., "FlashAttention-3", 2024, sections 3.1 and 3.2.
+#pragma once
+
+#include "composable_kernels/arch/hopper_tma.hpp"
+#include "composable_kernels/hopper/flash_wgmma_rows.hpp"
+
+namespace rocm_sd {
+
+// Cfg: T; kDim; kKeys, of a tile; kGroups, warpgroups of a workgroup; kSlots, even, at least 4; kPingPong:
+// two warpgroups start their products in turn, so that one weighs while the other's are under way.
+template <class Cfg>
+struct FlashTma : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kGroups> {
+  using Rows = FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kGroups>;
+  using Arch = Nvidia;
+  using T = typename Cfg::T;
+  using Rows::kKeys, Rows::kTile, Rows::kPanels, Rows::kPanel;
+  static constexpr int kSlots = Cfg::kSlots, kWaves = 4 * Cfg::kGroups;
+  // Pairs of tiles under way ahead of their use. The rest of the ring is slack: the warpgroup whose thread
+  // fetches need not wait until the others have read what they have just been given.
+  static constexpr int kAhead = kSlots >= 8 ? 3 : 2;
+  // Tiles begin at multiples of 1024; two barriers to each.
+  static constexpr int kLdsBytes = kSlots * (kTile * 2 + 16) + 1024;
+  static_assert(kSlots % 2 == 0 && kSlots >= 4 && (!Cfg::kPingPong || Cfg::kGroups == 2));
+
+  // A place in the ring of tiles, and the parity of its round.
+  struct Place {
+    int slot = 0;
+    uint32_t round = 0;
+    ROCM_SD_DEVICE void advance() {
+      if (++slot == kSlots) slot = 0, round ^= 1;
+    }
+  };
+
+  const TensorMap &k, &v;
+  T* tiles;
+  Place next, fetched;  // to be read; to be fetched, of the one thread that does
+
+  ROCM_SD_DEVICE FlashTma(const FlashTmaParams<T>& params, char* lds, FlashGroup at)
+      : Rows(params.flash, at), k(params.k), v(params.v) {
+    const auto misplaced = static_cast<uint32_t>(__cvta_generic_to_shared(lds)) % 1024;
+    tiles = reinterpret_cast<T*>(lds + (1024 - misplaced) % 1024);
+  }
+
+  ROCM_SD_DEVICE T* tile_at(int slot) const { return tiles + slot * kTile; }
+  ROCM_SD_DEVICE TmaBarrier full(int slot) const {
+    return TmaBarrier(reinterpret_cast<char*>(tiles + kSlots * kTile) + slot * 16);
+  }
+  ROCM_SD_DEVICE TmaBarrier empty(int slot) const {
+    return TmaBarrier(reinterpret_cast<char*>(tiles + kSlots * kTile) + slot * 16 + 8);
+  }
+
+  ROCM_SD_DEVICE void fetch(const TensorMap& map, int tile) {
+    empty(fetched.slot).wait(fetched.round ^ 1);
+    full(fetched.slot).expect(kTile * 2);
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kPanels; ++i)
+      Tma::fetch_head(tile_at(fetched.slot) + i * kPanel, map, full(fetched.slot), i * 64, this->head,
+                      this->first_key + tile * kKeys, this->image);
+    fetched.advance();
+  }
+  // Into the places of tiles that were read kSlots / 2 - kAhead tiles ago.
+  ROCM_SD_DEVICE void fetch_next(int tile, int count) {
+    if (Arch::thread() == 0) {
+      if (tile > 0 && tile + kAhead < count) fetch(k, tile + kAhead);
+      if (tile + kAhead <= count && (tile > 0 || kAhead < count)) fetch(v, tile + kAhead - 1);
+    }
+    Arch::wave_barrier();
+  }
+  ROCM_SD_DEVICE const T* await_tile() const {
+    full(next.slot).wait(next.round);
+    return tile_at(next.slot);
+  }
+  static ROCM_SD_DEVICE void release(TmaBarrier empty) {
+    Arch::wave_barrier();
+    if (Arch::lane() == 0) empty.arrive();
+  }
+
+  ROCM_SD_DEVICE void run_keys(int count) {
+    const int team = Cfg::kPingPong ? WarpgroupRows::consumer() : 0;
+    if (Arch::thread() == 0) {
+      fetch(k, 0);
+      for (int i = 1; i < kAhead && i < count; ++i) {
+        fetch(k, i);
+        fetch(v, i - 1);
+      }
+      if (kAhead < count)
+        fetch(k, kAhead);
+      else
+        fetch(v, count - 1);
+    }
+    this->load_queries();
+    Arch::barrier();
+
+    float s[Rows::kScores], factor[2];
+    uint32_t weights[kKeys / 16][4];
+    this->multiply_keys(await_tile(), s);
+    Warpgroup::wait<0>();
+    WarpgroupRows::pin(s);
+    release(empty(next.slot));
+    next.advance();
+    this->weigh_first(s);
+    Rows::round(s, weights);
+    if (Cfg::kPingPong && team == 1) Tma::let_consumer_start(0);
+    for (int tile = 0; tile + 1 < count; ++tile) {
+      if (!Cfg::kPrefetchAfterMma) fetch_next(tile, count);
+      const T* const keys = await_tile();
+      if (Cfg::kPingPong) Tma::wait_for_turn(team);
+      this->multiply_keys(keys, s);
+      const TmaBarrier keys_read = empty(next.slot);
+      next.advance();
+      this->multiply_values(await_tile(), weights);
+      if (Cfg::kPingPong) Tma::let_consumer_start(1 - team);
+      const TmaBarrier values_read = empty(next.slot);
+      next.advance();
+      if (Cfg::kPrefetchAfterMma) fetch_next(tile, count);
+      Warpgroup::wait<1>();
+      WarpgroupRows::pin(s);
+      const bool grown = this->online_softmax(tile + 1, keys, s, factor);
+      WarpgroupRows::pin(s);  // or the compiler would weigh after the wait
+      release(keys_read);
+      Warpgroup::wait<0>();
+      WarpgroupRows::pin(this->o);
+      release(values_read);
+      if (grown) this->scale_sums(factor);
+      Rows::round(s, weights);
+    }
+    if (Cfg::kPingPong && team == 0) Tma::wait_for_turn(0);
+    this->multiply_values(await_tile(), weights);
+    Warpgroup::wait<0>();
+    WarpgroupRows::pin(this->o);
+  }
+
+  ROCM_SD_DEVICE void run() {
+    if (Arch::thread() == 0) {
+      Tma::prefetch(k);
+      Tma::prefetch(v);
+      for (int i = 0; i < kSlots; ++i) {
+        full(i).init(1);
+        empty(i).init(kWaves);
+      }
+      Tma::publish_barriers();
+    }
+    Arch::pdl_wait();
+    Arch::pdl_launch_next();
+    if (const int count = this->key_tiles()) run_keys(count);
+    this->write();
+  }
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,247 @@
+// The output of a product whose weights came by permuted rows (MatrixBoxes::permuted): the matrix unit's
+// layout then gives each lane, of every 32 channels, 8 consecutive ones of two rows, so that sums start from
+// and end in global memory by 16 bytes a lane and no LDS. What the epilogue adds (bias, shift, residual) is
+// where the sums begin, while the first tiles are on their way.
+#pragma once
+
+#include "composable_kernels/fused/epilogue.hpp"
+#include "composable_kernels/hopper/tma_pipeline.hpp"
+
+namespace rocm_sd {
+
+// A lane's place in the tile of its consumer group.
+template <class Cfg>
+struct TmaPlace {
+  static ROCM_SD_DEVICE int thread() { return Nvidia::thread() % Cfg::kConsumerGroupThreads; }
+  // Rows row() and row() + 8, and 64 below in each further part; channels channel() .. channel() + 7 of
+  // every 32.
+  static ROCM_SD_DEVICE int row() { return thread() / 32 * 16 + Nvidia::lane() / 4; }
+  static ROCM_SD_DEVICE int channel() { return Nvidia::lane() % 4 * 8; }
+};
+
+// Sums of 8 consecutive channels (TmaPlace) of 32: element i of row `half` in the two atoms.
+template <class C>
+ROCM_SD_DEVICE float& tma_element(C (&pair)[2][1], int half, int i) {
+  return pair[i / 4][0].x[i / 2 % 2 * 4 + half * 2 + i % 2];
+}
+
+// gelu() for results of 16 bits: max(v, 0) - |v| Q(|v|) without a choice by v's sign, Q the normal
+// distribution's epilogue. log2 Q is nearly a parabola: the polynomial is its minimax fit on [0, 6.2],
+// to 5.5e-6 below 4.2 and 1e-4 above, and falls on from there. Relative error 4e-6 above -4, 8e-5 above -6,
+// where the result is below 6e-9.
+ROCM_SD_DEVICE float erf_gelu(float v) {
+  const float size = fabsf(v);
+  float log_tail = -1.66952793e-6f;
+  log_tail = log_tail * size + 5.87698269e-5f;
+  log_tail = log_tail * size - 9.12065851e-4f;
+  log_tail = log_tail * size + 8.44989251e-3f;
+  log_tail = log_tail * size - 0.0538694151f;
+  log_tail = log_tail * size - 0.458529502f;
+  log_tail = log_tail * size - 1.15123427f;
+  log_tail = log_tail * size - 0.999995947f;
+  return fmaxf(v, 0.0f) - size * Nvidia::exp2(log_tail);
+}
+
+// Calls plain(at, v) or, gated or where `is_plain` is false, any(at, v, gate) for what this workgroup owns of
+// a lane's sums: 8 channels of pair at / 2 and row at % 2, and gated their gates. Of what any() does there is
+// one copy, with a choice of what it is for; not so of gates, where that would take longer than the work.
+template <class Cfg, bool kGated, class Floats, class Plain, class Any>
+ROCM_SD_DEVICE void tma_finish(Floats& acc, const TmaPipeline<Cfg>& pipeline, bool is_plain,
+                               const Plain& plain, const Any& any) {
+  constexpr int kPairs = Cfg::kAtomsN / 2, kOutputs = kGated ? kPairs / 2 : kPairs;
+  const auto take = [&](float(&v)[8], int at) {
+    ROCM_SD_UNROLL
+    for (int e = 0; e < 8; ++e) v[e] = acc.c[at / 2 * 2 + e / 4][0].x[e / 2 % 2 * 4 + at % 2 * 2 + e % 2];
+  };
+  if (!kGated && is_plain) {
+    ROCM_SD_UNROLL
+    for (int at = 0; at < 2 * kOutputs; ++at)
+      if (pipeline.owns(at / 2)) {
+        float v[8];
+        take(v, at);
+        plain(at, v);
+      }
+    return;
+  }
+  if constexpr (kGated) {
+    ROCM_SD_UNROLL
+    for (int at = 0; at < 2 * kOutputs; ++at) {
+      float v[8], gate[8];
+      take(v, at);
+      take(gate, at + 2 * (kPairs - kOutputs));
+      any(at, v, gate);
+    }
+  } else {
+    ROCM_SD_ROLLED
+    for (int pass = 0; pass < 2 * kOutputs; ++pass) {
+      if (!pipeline.owns(pass / 2)) continue;
+      float v[8], gate[8];
+      ROCM_SD_UNROLL
+      for (int at = 0; at < 2 * kOutputs; ++at)
+        if (at == pass) take(v, at);
+      any(pass, v, gate);
+    }
+  }
+}
+
+// kGated: the first half of the tile's channels are values, the second their gates.
+template <class Cfg, bool kGated>
+struct TmaOutput {
+  using T = typename Cfg::T;
+  using Sums = Accumulators<Nvidia, Cfg>;
+  using Pair = typename AtomOf<Nvidia, T>::C[2][1];
+  static constexpr int kPairs = Cfg::kAtomsN / 2, kOutputs = kGated ? kPairs / 2 : kPairs;
+  static_assert(!kGated || kPairs % 2 == 0);
+
+  const EpilogueParams<T>& p;
+  int rows[2];        // of y, of this lane; -1: none
+  int first_channel;  // of y, of the tile
+
+  // Whether the residual is added in the end, for which its pieces wait in registers: their way from memory
+  // would be longer than that of the first tiles.
+  static constexpr bool kHolds = !kGated && Cfg::kMovesRegisters && Cfg::kParts == 1 && kPairs <= 5;
+  // What begin() knows that finish() wants.
+  struct Operands {
+    uint4 residual[kHolds ? kPairs : 1][2];
+  };
+
+  // What the sums of the pairs that this workgroup owns begin with; the others' with zero. Loads come first,
+  // so that all are under way together, or as many as there are registers for.
+  ROCM_SD_DEVICE Operands begin(Sums& acc, const TmaPipeline<Cfg>& pipeline) const {
+    const Operands operands = {};
+    const ResidualRows from = residual_rows();
+    constexpr int kBatch = !Cfg::kMovesRegisters ? 1 : Cfg::kParts > 1 && kPairs > 4 ? 3 : kPairs;
+    ROCM_SD_UNROLL
+    for (int first = 0; first < kPairs; first += kBatch) {
+      const int last = first + kBatch < kPairs ? first + kBatch : kPairs;
+      uint4 residual[kBatch][2] = {};
+      if (!kGated && !kHolds && p.residual) {
+        ROCM_SD_UNROLL
+        for (int i = first; i < last; ++i) load_residual(residual[i - first], i, from, pipeline);
+      }
+      float bias[kBatch][8] = {};
+      if (p.bias) {
+        ROCM_SD_UNROLL
+        for (int i = first; i < last; ++i) {
+          const bool gate = kGated && i >= kOutputs;
+          const int channel = channel_of(gate ? i - kOutputs : i);
+          if (pipeline.owns(i) && channel < p.channels)
+            load8(bias[i - first], p.bias + (gate ? p.channels : 0) + channel, true, 8);
+        }
+      }
+      ROCM_SD_UNROLL
+      for (int i = first; i < last; ++i) ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
+      for (int e = 0; e < 8; ++e) tma_element(pair(acc, i), half, e) = bias[i - first][e];
+      if (!kGated && !kHolds && p.residual) {
+        ROCM_SD_UNROLL
+        for (int i = first; i < last; ++i) ROCM_SD_UNROLL
+        for (int half = 0; half < 2; ++half) add(acc, i, half, residual[i - first][half]);
+      }
+    }
+    if (!kGated && p.shift) add_shift(acc, pipeline);
+    return operands;
+  }
+
+  // The rest of what finish() wants, when the first tiles are there: before, it would be in their way.
+  ROCM_SD_DEVICE void midway(Operands& operands, const TmaPipeline<Cfg>& pipeline) const {
+    if constexpr (kHolds) {
+      if (!p.residual) return;
+      const ResidualRows from = residual_rows();
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kPairs; ++i) load_residual(operands.residual[i], i, from, pipeline);
+    }
+  }
+
+  // Asks for the biases of begin(), for a tile that comes later.
+  ROCM_SD_DEVICE void expect() const {
+    if (p.bias) prefetch_channels(p.bias);
+  }
+
+  ROCM_SD_DEVICE void finish(Sums& acc, const TmaPipeline<Cfg>& pipeline, const Operands& operands) const {
+    if (kHolds && p.residual) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < (kHolds ? kPairs : 0); ++i) ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) add(acc, i, half, operands.residual[i][half]);
+    }
+    tma_finish<Cfg, kGated>(
+        acc, pipeline, p.act == EpilogueActivation::kNone, [&](int at, float(&v)[8]) { put(v, at); },
+        [&](int at, float(&v)[8], const float(&gate)[8]) {
+          if constexpr (kGated) {
+            ROCM_SD_UNROLL
+            for (int e = 0; e < 8; ++e) v[e] *= erf_gelu(gate[e]);
+          } else if (p.act == EpilogueActivation::kGelu) {
+            ROCM_SD_UNROLL
+            for (int e = 0; e < 8; ++e) v[e] = erf_gelu(v[e]);
+          } else {
+            activate<Nvidia>(p.act, v);
+          }
+          put(v, at);
+        });
+  }
+
+ protected:
+  static ROCM_SD_DEVICE Pair& pair(Sums& acc, int i) { return *reinterpret_cast<Pair*>(&acc.c[2 * i]); }
+  // The tile's part of a table of all channels, gated with that of the gates.
+  ROCM_SD_DEVICE void prefetch_channels(const float* table) const {
+    const int thread = TmaPlace<Cfg>::thread(), channel = first_channel + 32 * (thread % kOutputs);
+    if (thread >= kPairs || channel >= p.channels) return;
+    Tma::prefetch_line(table + (thread < kOutputs ? 0 : p.channels) + channel);
+  }
+  ROCM_SD_DEVICE int channel_of(int pair) const {
+    return first_channel + 32 * pair + TmaPlace<Cfg>::channel();
+  }
+
+ private:
+  struct ResidualRows {
+    const T* at[2];
+  };
+  ROCM_SD_DEVICE ResidualRows residual_rows() const {
+    ResidualRows from;
+    ROCM_SD_UNROLL
+    for (int half = 0; half < 2; ++half)
+      from.at[half] = p.residual + int64_t{rows[half]} * p.y_stride + channel_of(0);
+    return from;
+  }
+  // Not into 8 elements, of which each would wait for its load at once.
+  ROCM_SD_DEVICE void load_residual(uint4 (&to)[2], int i, const ResidualRows& from,
+                                    const TmaPipeline<Cfg>& pipeline) const {
+    ROCM_SD_UNROLL
+    for (int half = 0; half < 2; ++half)
+      if (pipeline.owns(i) && channel_of(i) < p.channels && rows[half] >= 0)
+        to[half] = *reinterpret_cast<const uint4*>(from.at[half] + 32 * i);
+  }
+  static ROCM_SD_DEVICE void add(Sums& acc, int i, int half, uint4 residual) {
+    const auto piece = __builtin_bit_cast(Vec8<T>, residual);
+    ROCM_SD_UNROLL
+    for (int e = 0; e < 8; ++e) tma_element(pair(acc, i), half, e) += to_float(piece.x[e]);
+  }
+  // at: as tma_finish() says.
+  ROCM_SD_DEVICE void put(const float (&v)[8], int at) const {
+    const int channel = channel_of(at / 2), row = at % 2 ? rows[1] : rows[0];
+    if (row >= 0 && channel < p.channels) store8(p.y + int64_t{row} * p.y_stride + channel, v, true, 8);
+  }
+  ROCM_SD_DEVICE void add_shift(Sums& acc, const TmaPipeline<Cfg>& pipeline) const {
+    const auto add = [&](const auto* table) {
+      ROCM_SD_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        if (rows[half] < 0) continue;
+        const auto* const of_image = table + rows[half] / p.rows_per_image * p.shift_stride;
+        ROCM_SD_UNROLL
+        for (int i = 0; i < kPairs; ++i) {
+          if (!pipeline.owns(i) || channel_of(i) >= p.channels) continue;
+          float term[8];
+          load8(term, of_image + channel_of(i), true, 8);
+          ROCM_SD_UNROLL
+          for (int e = 0; e < 8; ++e) tma_element(pair(acc, i), half, e) += term[e];
+        }
+      }
+    };
+    if (p.shift_is_float)
+      add(static_cast<const float*>(p.shift));
+    else
+      add(static_cast<const T*>(p.shift));
+  }
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,50 @@
+// In which clusters the products of composable_kernels/hopper/tma_body.hpp run, and how long they may take.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/gpu.hpp"
+
+namespace rocm_sd {
+
+// A configuration: 128 rows by so many columns, so many workgroups at once on a multiprocessor; turns: two
+// tiles are under way in one.
+struct TmaTile {
+  int columns = 0, groups = 1;
+  bool ping_pong = false;
+};
+
+// Where TMA takes the rows of a step from.
+enum class TmaRows {
+  kMatrix,
+  kGathered,  // pixels of a convolution, one by one
+  kBoxes,     // pixels of a convolution, whole boxes
+  kHalo,      // the same for all taps of a filter at once
+};
+
+// The product: of all layers that run beside each other.
+struct TmaExtent {
+  int64_t rows = 0, columns = 0, depth = 0;  // of one layer
+  int64_t layers = 1;
+  bool gated = false;  // columns are values and gates
+  TmaRows from = TmaRows::kMatrix;
+};
+
+// A cluster: workgroups that share a tile of the weights, and parts of k.
+struct TmaSplit {
+  int multicast_size = 1, splits = 1;
+};
+
+// Clusters of so many workgroups, `groups` of which a multiprocessor holds, that run at the same time.
+uint32_t tma_clusters_at_once(const GpuTraits& traits, int groups, int workgroups);
+
+// Those worth timing; may_split: whether the product can be summed from parts.
+std::vector<TmaSplit> tma_splits(const GpuTraits& traits, const TmaTile& tile, const TmaExtent& extent,
+                                 bool may_split);
+
+// An estimate in nanoseconds, to compare choices by.
+double tma_ns(const GpuTraits& traits, const TmaTile& tile, const TmaExtent& extent, TmaSplit split);
+
+}  // namespace rocm_sd

@@ -1,0 +1,132 @@
+// Which clusters TMA's products run in: what holds for any product, measured or not.
+#include "kernels/tma_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include "kernels/conv/conv2d_gpu.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr int kWidths[] = {64, 128, 160, 256};
+constexpr TmaRows kSources[] = {TmaRows::kMatrix, TmaRows::kGathered, TmaRows::kBoxes, TmaRows::kHalo};
+
+GpuTraits h200() {
+  GpuTraits traits;
+  traits.family = GpuFamily::kNvidia;
+  traits.arch = "sm_90";
+  traits.compute_units = 132;
+  traits.tma = true;
+  return traits;
+}
+
+// The products of SD1.5's and SDXL's widths at other sizes and batches: rows of latents of 64 to 128 on a
+// side and their halvings, each of the depths and widths that occur there.
+std::vector<TmaExtent> extents(TmaRows from) {
+  std::vector<TmaExtent> out;
+  for (const int64_t side : {64, 96, 128})
+    for (const int64_t batch : {1, 2, 5, 8})
+      for (const int64_t halving : {1, 2, 4, 8})
+        for (const int64_t columns : {320, 640, 1280, 3840})
+          for (const int64_t depth : {320, 1280, 2880, 11520})
+            out.push_back({batch * side * side / (halving * halving), columns, depth, 1, false, from});
+  return out;
+}
+
+std::string describe(const TmaExtent& e) {
+  return std::to_string(e.rows) + "x" + std::to_string(e.columns) + "x" + std::to_string(e.depth) +
+         (e.from == TmaRows::kMatrix     ? ""
+          : e.from == TmaRows::kGathered ? " gathered"
+                                         : " in boxes");
+}
+
+// The least estimate of all that may be chosen.
+double best_ns(const GpuTraits& traits, const TmaExtent& e) {
+  double least = -1;
+  const auto consider = [&](const TmaTile& tile) {
+    for (const TmaSplit& s : tma_splits(traits, tile, e, true))
+      if (const double ns = tma_ns(traits, tile, e, s); least < 0 || ns < least) least = ns;
+  };
+  for (const int columns : kWidths) consider({columns});
+  if (e.from != TmaRows::kMatrix)
+    for (const int columns : {64, 128, 160}) consider({columns, 1, true});
+  return least;
+}
+
+TEST(TmaPlan, PartsOfTheDepthAreNeverEmptyAndFillTheDeviceOnce) {
+  const GpuTraits traits = h200();
+  for (const TmaExtent& e : extents(TmaRows::kMatrix))
+    for (const int columns : kWidths)
+      for (const TmaSplit& s : tma_splits(traits, {columns}, e, true)) {
+        EXPECT_LE(s.multicast_size * s.splits, 8) << describe(e);  // the largest portable cluster
+        const int64_t steps = (e.depth + 63) / 64, part = (steps + s.splits - 1) / s.splits;
+        EXPECT_GT(steps, part * (s.splits - 1)) << describe(e);
+        const int64_t tiles = (e.rows + 127) / 128 * ((e.columns + columns - 1) / columns);
+        if (s.splits > 1) EXPECT_LE(tiles * s.splits, traits.compute_units) << describe(e);
+      }
+}
+
+TEST(TmaPlan, NoPartsOfProductsThatCannotBeSummedOrThatTakeTurns) {
+  const TmaExtent small{128, 1280, 11520};
+  for (const TmaSplit& s : tma_splits(h200(), {128}, small, false)) EXPECT_EQ(s.splits, 1);
+  for (const TmaSplit& s : tma_splits(h200(), {128, 1, true}, small, true)) EXPECT_EQ(s.splits, 1);
+  EXPECT_GT(tma_splits(h200(), {128}, small, true).size(), 4u);
+}
+
+// An estimate below what the matrix units can do would be a sign that a term is missing.
+TEST(TmaPlan, EstimatesStayAboveTheMatrixUnitsPeak) {
+  constexpr double kPeak = 989e3;  // operations a nanosecond
+  for (const TmaRows from : kSources)
+    for (const TmaExtent& e : extents(from))
+      EXPECT_GT(best_ns(h200(), e), 2.0 * static_cast<double>(e.rows * e.columns * e.depth) / kPeak)
+          << describe(e);
+}
+
+// Even where the last round of tiles is nearly empty.
+TEST(TmaPlan, TheBestEstimateIsDecentForLargeProducts) {
+  constexpr double kDecent = 300e3;  // operations a nanosecond
+  for (const TmaRows from : kSources)
+    for (const TmaExtent& e : extents(from)) {
+      const double operations = 2.0 * static_cast<double>(e.rows * e.columns * e.depth);
+      if (e.depth < 1280 || operations < 2e10) continue;
+      EXPECT_LT(best_ns(h200(), e), operations / kDecent) << describe(e);
+    }
+}
+
+TEST(TmaPlan, MoreWorkTakesNoLessTime) {
+  for (const TmaRows from : kSources)
+    for (const TmaExtent& e : extents(from)) {
+      const double ns = best_ns(h200(), e);
+      for (const auto& grow : {&TmaExtent::rows, &TmaExtent::columns, &TmaExtent::depth}) {
+        TmaExtent twice = e;
+        twice.*grow *= 2;
+        // Fits of several kernels cross: two tiles can share weights, one cannot.
+        EXPECT_GE(best_ns(h200(), twice), 0.97 * ns) << describe(e) << " and " << describe(twice);
+      }
+    }
+}
+
+// A small map must be cut along the depth, a large one must not; a few outputs take none of these kernels.
+TEST(TmaPlan, ConvolutionsTakeTheLeastEstimate) {
+  const GpuTraits traits = h200();
+  for (const TmaRows from : {TmaRows::kGathered, TmaRows::kBoxes})
+    for (const TmaExtent& e : extents(from)) {
+      const ConvChoice choice =
+          conv_default(traits, {e.rows, e.columns, e.depth, DType::kF16, 1, /*whole_blocks=*/true,
+                                from == TmaRows::kBoxes ? e.rows : 0});
+      ASSERT_TRUE(choice.config.tma) << describe(e);
+      EXPECT_DOUBLE_EQ(tma_ns(traits, {choice.config.shape.block_n, 1, choice.config.ping_pong}, e,
+                              {choice.multicast_size, choice.splits}),
+                       best_ns(traits, e))
+          << describe(e);
+    }
+  EXPECT_GT(conv_default(traits, {128, 1280, 11520, DType::kF16, 1, true}).splits, 3);
+  // 64 outputs take tiles of 64.
+  EXPECT_EQ(conv_default(traits, {1048576, 64, 576, DType::kF16, 1, true}).config.shape.block_n, 64);
+  EXPECT_EQ(conv_default(traits, {1048576, 64, 576, DType::kF16, 1, true, 1048576}).config.shape.block_n, 64);
+  EXPECT_EQ(conv_default(traits, {262144, 128, 1152, DType::kF16, 1, true}).splits, 1);
+  EXPECT_FALSE(conv_default(traits, {4096, 4, 2880, DType::kF16, 1, true}).config.tma);
+}
+
+}  // namespace
+}  // namespace rocm_sd
