@@ -55,6 +55,13 @@ def _fake_upsample(x, weight, bias=None, padding=1, pack=0):
                        2 * x.shape[3] + 2 * padding - weight.shape[3] + 1)
 
 
+def _fake_run_op(inputs, op, problem):
+    dtype, *extents = torch.ops.rocm_sd._op_result(op, problem).split()
+    return inputs[0].new_empty([int(n) for n in extents], dtype=_DTYPES[dtype])
+
+
+_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
 FAKES: dict[str, Callable] = {
     "attention": _fake_attention,
     "vae_attention": _fake_image,
@@ -215,6 +222,7 @@ def register() -> None:
     for name, (schema, function) in _plain.SCHEMAS.items():
         LIBRARY.define(name + schema)
         LIBRARY.impl(name, function, "CompositeImplicitAutograd")
+    torch.library.register_fake("rocm_sd::run_op", _fake_run_op, lib=LIBRARY)
     for name, fake in FAKES.items():
         torch.library.register_fake(f"rocm_sd::{name}", _checked(name, fake), lib=LIBRARY)
         LIBRARY.impl(name, _autograd_kernel(name, *PLAIN[name]), "Autograd", with_keyset=True)

@@ -11,9 +11,10 @@
 //   body<Arch, T...>(params, block)
 //   items()                    what the grid's threads take in turn, or its waves, where there is kWaves
 // and, where they say something:
-//   kWaves                     of a workgroup; without it a workgroup is kMemoryBoundThreads threads
+//   kThreads or kWaves         of a workgroup; without them kMemoryBoundThreads
 //   kGroupsPerUnit             workgroups per compute unit beyond which items are taken in turn
-//   refuse()                   why the body cannot take the problem
+//   refuse(), refuse_gpu()     why the body, or a GPU, cannot take the problem
+//   bytes()                    where not all of each operand is read
 //   kernel_name()              where it is not the op and its types
 //   host_impls()               faster implementations for the host
 #pragma once
@@ -31,13 +32,6 @@
 #include "kernels/storages.hpp"
 
 namespace rocm_sd {
-
-template <size_t kCount>
-struct BodyTypes {
-  DType all[kCount];
-};
-template <class... Types>
-BodyTypes(Types...) -> BodyTypes<sizeof...(Types)>;
 
 namespace memory_bound {
 
@@ -126,6 +120,9 @@ std::vector<Operand> operands_of(const P& p) {
   return all.all;
 }
 
+// Whether data begins at a multiple of 16 bytes, as the widest loads of GPUs need it.
+inline bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+
 inline double value_of(double value) { return value; }
 inline double value_of(const exact::Sum& sum) { return sum.value; }
 inline exact::Sum sum_of(double value) { return {value, std::fabs(value)}; }
@@ -134,7 +131,10 @@ inline exact::Sum sum_of(const exact::Sum& sum) { return sum; }
 template <class P>
 double bytes_of(const P& p) {
   double bytes = 0;
-  for (const Operand& operand : operands_of(p)) bytes += static_cast<double>(operand.bytes());
+  if constexpr (requires { p.bytes(); })
+    bytes = p.bytes();
+  else
+    for (const Operand& operand : operands_of(p)) bytes += static_cast<double>(operand.bytes());
   return bytes;
 }
 template <class P>
@@ -147,7 +147,7 @@ auto body_types(const P& p) {
   if constexpr (requires { p.types(); })
     return p.types();
   else
-    return BodyTypes{p.dtype};
+    return std::array{p.dtype};
 }
 template <class P>
 auto body_storages(const P&) {
@@ -159,7 +159,7 @@ auto body_storages(const P&) {
 
 template <class P>
 Refusal refusal_of_body(const P& p) {
-  if (!has_storages(body_storages(p), body_types(p).all)) return "takes other types";
+  if (!has_storages(body_storages(p), body_types(p))) return "takes other types";
   if constexpr (requires { p.refuse(); }) return p.refuse();
   return std::nullopt;
 }
@@ -186,7 +186,7 @@ Refusal supports_scalar(const Exec& ex, const P& p) {
 template <class P>
 void run_scalar(Exec& ex, const P& problem) {
   ex.launch(info_of(problem, "scalar"), [p = problem] {
-    with_storages(body_storages(p), body_types(p).all, [&]<class... T>() {
+    with_storages(body_storages(p), body_types(p), [&]<class... T>() {
       const auto params = p.template params<T...>(1);
       for_each_block(std::min(p.items(), kMaxBlocks),
                      [&](const Block<Scalar>& block) { P::template body<Scalar, T...>(params, block); });
@@ -198,19 +198,27 @@ template <class P>
 std::string kernel_name(const P& p) {
   if constexpr (requires { p.kernel_name(); }) return p.kernel_name();
   std::string name = P::kOp;
-  for (const DType type : body_types(p).all) name += concat("_", type);
+  for (const DType type : body_types(p)) name += concat("_", type);
   return name;
 }
 template <class P>
 Refusal supports_gpu(const Exec& ex, const P& p) {
   if (const Refusal refusal = supports_kernel(ex, kernel_name(p))) return refusal;
+  if constexpr (requires { p.refuse_gpu(); })
+    if (const Refusal refusal = p.refuse_gpu()) return refusal;
   return refusal_of_body(p);
+}
+
+template <class P>
+constexpr uint32_t threads_of() {
+  if constexpr (requires { P::kThreads; }) return P::kThreads;
+  return kMemoryBoundThreads;
 }
 
 // The grid's size: a workgroup for each of its items, or at most so many per compute unit (0: no matter).
 template <class P>
 uint32_t groups_of(const Exec& ex, const P& p, int per_unit) {
-  int64_t at_once = kMemoryBoundThreads;
+  int64_t at_once = threads_of<P>();
   if constexpr (requires { P::kWaves; }) at_once = P::kWaves;
   int64_t groups = std::max<int64_t>((p.items() + at_once - 1) / at_once, 1);
   if (per_unit > 0) groups = std::min(groups, int64_t{gpu_device(ex)->traits().compute_units} * per_unit);
@@ -227,9 +235,9 @@ void launch_gpu(Exec& ex, const P& p, int per_unit) {
   GpuDevice& device = *gpu_device(ex);
   const GpuKernel& kernel = *device.find_kernel(kernel_name(p));
   const uint32_t groups = groups_of(ex, p, per_unit);
-  uint32_t threads = kMemoryBoundThreads;
+  uint32_t threads = threads_of<P>();
   if constexpr (requires { P::kWaves; }) threads = static_cast<uint32_t>(P::kWaves * device.traits().lanes);
-  with_storages(body_storages(p), body_types(p).all, [&]<class... T>() {
+  with_storages(body_storages(p), body_types(p), [&]<class... T>() {
     launch_kernel(ex, info_of(p, "gpu"), kernel, {groups}, threads, 0, p.template params<T...>(groups));
   });
 }

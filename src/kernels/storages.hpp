@@ -1,6 +1,8 @@
 // From types that are known when the program runs to those that kernel bodies are templates of.
 #pragma once
 
+#include <array>
+
 #include "base/dtype.hpp"
 #include "composable_kernels/eight_bit.hpp"
 #include "composable_kernels/types.hpp"
@@ -47,13 +49,14 @@ bool holds(OneOf<T...>, DType type) {
 
 // Calls body.operator()<T...>() with the storage of each type; nothing where one is not in its list.
 template <class... Lists, class Body>
-void with_storages(Storages<Lists...> lists, const DType (&types)[sizeof...(Lists)], const Body& body) {
-  storages::choose(types, lists, OneOf<>{}, body);
+void with_storages(Storages<Lists...> lists, const std::array<DType, sizeof...(Lists)>& types,
+                   const Body& body) {
+  storages::choose(types.data(), lists, OneOf<>{}, body);
 }
 // Whether with_storages() calls anything.
 template <class... Lists>
-bool has_storages(Storages<Lists...>, const DType (&types)[sizeof...(Lists)]) {
-  const DType* type = types;
+bool has_storages(Storages<Lists...>, const std::array<DType, sizeof...(Lists)>& types) {
+  [[maybe_unused]] const DType* type = types.data();
   return (storages::holds(Lists{}, *type++) && ...);
 }
 

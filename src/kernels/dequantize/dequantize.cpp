@@ -32,12 +32,14 @@ struct DequantizeProblem {
   double exact(const auto& in, int64_t i) const { return in(0, i) * in(1, i / depth); }
 
   using Kernels = DequantizeKernels;
-  BodyTypes<2> types() const { return {from, dtype}; }
+  std::array<DType, 2> types() const { return {from, dtype}; }
   int64_t items() const { return (rows * depth + kDequantizePack - 1) / kDequantizePack; }
   Refusal refuse() const {
-    if (reinterpret_cast<uintptr_t>(values) % 16) return "takes data at multiples of 16 bytes only";
-    if (rows * depth > int64_t{1} << 30) return "more than 2^30 elements";
-    return std::nullopt;
+    return rows * depth > int64_t{1} << 30 ? Refusal("more than 2^30 elements") : std::nullopt;
+  }
+  Refusal refuse_gpu() const {
+    return memory_bound::is_aligned(values) ? std::nullopt
+                                            : Refusal("takes data at multiples of 16 bytes only");
   }
   template <class From, class To>
   DequantizeParams<From, To> params(uint32_t groups) const {

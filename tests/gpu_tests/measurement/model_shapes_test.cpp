@@ -9,7 +9,6 @@
 #include "base/error.hpp"
 #include "gpu_tests/gpu_test.hpp"
 #include "measurement/runner.hpp"
-#include "measurement/sampled_reference.hpp"
 #include "support/model_shapes.hpp"
 #include "tuning/choices.hpp"
 

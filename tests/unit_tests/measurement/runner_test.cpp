@@ -40,8 +40,11 @@ const std::vector<std::pair<std::string, std::string>> kProblems = {
     {"group_norm", "f32->bf16 [2,64,64] groups 32 silu"},
     {"layer_norm", "f32->bf16 [12,320]"}};
 
+// And the example of every op that there is.
 TEST(Runner, EveryCandidateOfTheHostIsRight) {
-  for (const auto& [op, text] : kProblems) {
+  auto problems = kProblems;
+  for (const AnyOp& op : all_ops()) problems.emplace_back(op.name, op.example);
+  for (const auto& [op, text] : problems) {
     const Workload workload = parse_workload(op, text);
     const Inputs inputs(host_device(), workload);
     const auto names = candidates_of(host_device(), workload, inputs, Slow::kIncluded);
