@@ -150,10 +150,11 @@ struct AttentionCfg {
   static constexpr bool kGeneral = kAnyMask, kQueriesInLds = false;
 };
 
-// AMD's families stage values transposed.
+// How tiles come to Arch's LDS.
 template <class Arch, class Cfg>
 struct StagedAttentionCfg : Cfg {
-  static constexpr bool kTransposed = !Arch::kAsyncCopies;
+  using Pipeline = PipelineOf<Arch>;
+  static constexpr bool kTransposed = Pipeline::kTransposesValues;
 };
 
 // y = softmax(scale q k^T + mask) v for each head, by online softmax. Params: FlashParams, as

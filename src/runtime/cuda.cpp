@@ -5,9 +5,9 @@
 
 #include "base/dynamic_library.hpp"
 #include "base/error.hpp"
-#include "base/log.hpp"
 #include "runtime/cuda_api.hpp"
 #include "runtime/gpu_driver.hpp"
+#include "runtime/vendor_driver.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -93,21 +93,56 @@ GpuDescription describe(const Api& api, int index) {
   return gpu;
 }
 
+// What VendorDriver calls.
+struct CudaVendor {
+  using Api = cuda::Api;
+  using Stream = cuda::Stream;
+  using Event = cuda::Event;
+  using Module = cuda::Module;
+  using Function = cuda::Function;
+  using Graph = cuda::Graph;
+  using GraphExec = cuda::GraphExec;
+  static constexpr int kSuccess = cuda::kSuccess, kCaptureModeThreadLocal = cuda::kCaptureModeThreadLocal;
+  static constexpr unsigned kStreamNonBlocking = cuda::kStreamNonBlocking;
+  static std::string reason(const Api& api, int status) { return rocm_sd::reason(api, status); }
+
+  static constexpr auto kCount = ROCM_SD_VENDOR_CALL(Api, cuDeviceGetCount);
+  static constexpr auto kMemory = ROCM_SD_VENDOR_CALL(Api, cuMemGetInfo_v2);
+  static constexpr auto kAllocatePinned = ROCM_SD_VENDOR_CALL(Api, cuMemHostAlloc);
+  static constexpr auto kFreePinned = ROCM_SD_VENDOR_CALL(Api, cuMemFreeHost);
+  static constexpr auto kCreateStream = ROCM_SD_VENDOR_CALL(Api, cuStreamCreate);
+  static constexpr auto kDestroyStream = ROCM_SD_VENDOR_CALL(Api, cuStreamDestroy_v2);
+  static constexpr auto kSynchronize = ROCM_SD_VENDOR_CALL(Api, cuStreamSynchronize);
+  static constexpr auto kLoadModule = ROCM_SD_VENDOR_CALL(Api, cuModuleLoadData);
+  static constexpr auto kUnloadModule = ROCM_SD_VENDOR_CALL(Api, cuModuleUnload);
+  static constexpr auto kFindFunction = ROCM_SD_VENDOR_CALL(Api, cuModuleGetFunction);
+  static constexpr auto kBeginCapture = ROCM_SD_VENDOR_CALL(Api, cuStreamBeginCapture_v2);
+  static constexpr auto kEndCapture = ROCM_SD_VENDOR_CALL(Api, cuStreamEndCapture);
+  static constexpr auto kMakeExec = ROCM_SD_VENDOR_CALL(Api, cuGraphInstantiateWithFlags);
+  static constexpr auto kDestroyGraph = ROCM_SD_VENDOR_CALL(Api, cuGraphDestroy);
+  static constexpr auto kLaunchGraph = ROCM_SD_VENDOR_CALL(Api, cuGraphLaunch);
+  static constexpr auto kDestroyExec = ROCM_SD_VENDOR_CALL(Api, cuGraphExecDestroy);
+  static constexpr auto kCreateEvent = ROCM_SD_VENDOR_CALL(Api, cuEventCreate);
+  static constexpr auto kDestroyEvent = ROCM_SD_VENDOR_CALL(Api, cuEventDestroy_v2);
+  static constexpr auto kRecordEvent = ROCM_SD_VENDOR_CALL(Api, cuEventRecord);
+  static constexpr auto kWaitEvent = ROCM_SD_VENDOR_CALL(Api, cuEventSynchronize);
+  static constexpr auto kElapsed = ROCM_SD_VENDOR_CALL(Api, cuEventElapsedTime);
+};
+
 Pointer pointer(const void* data) { return reinterpret_cast<Pointer>(data); }
 
-class CudaDriver final : public GpuDriver {
+class CudaDriver final : public VendorDriver<CudaVendor> {
  public:
   // context: of the caller's, or null for the device's primary one.
   CudaDriver(const Api& api, int index, Context context)
-      : api_(api), gpu_(describe(api, index)), context_(context), adopted_(context != nullptr) {
+      : VendorDriver(api, describe(api, index)), context_(context), adopted_(context != nullptr) {
     ROCM_SD_CHECK_GPU(api_.cuDeviceGet(&device_, index));
     if (!adopted_) ROCM_SD_CHECK_GPU(api_.cuDevicePrimaryCtxRetain(&context_, device_));
     try {
       make_current();
       const char* overlap = std::getenv("ROCM_SD_OVERLAP");
       overlap_ = gpu_.traits.cluster > 1 && !(overlap && std::string_view(overlap) == "0");
-      ROCM_SD_CHECK_GPU(api_.cuStreamCreate(&own_stream_, kStreamNonBlocking));
-      stream_ = own_stream_;
+      make_own_stream();
     } catch (...) {
       if (!adopted_) api_.cuDevicePrimaryCtxRelease_v2(device_);
       throw;
@@ -115,21 +150,11 @@ class CudaDriver final : public GpuDriver {
   }
   ~CudaDriver() override {
     api_.cuCtxSetCurrent(context_);
-    forgive(api_.cuStreamDestroy_v2(own_stream_), "cuStreamDestroy");
-    if (!adopted_) forgive(api_.cuDevicePrimaryCtxRelease_v2(device_), "cuDevicePrimaryCtxRelease");
+    destroy_own_stream();
+    if (!adopted_) forgive(ROCM_SD_VENDOR_CALL(Api, cuDevicePrimaryCtxRelease_v2), device_);
   }
 
-  const GpuDescription& description() const override { return gpu_; }
   void make_current() override { ROCM_SD_CHECK_GPU(api_.cuCtxSetCurrent(context_)); }
-  void use_stream(void* stream) override { stream_ = static_cast<Stream>(stream); }
-  void use_own_stream() override { stream_ = own_stream_; }
-  void* stream() override { return stream_; }
-  MemoryInfo memory() override {
-    size_t free = 0, total = 0;
-    ROCM_SD_CHECK_GPU(api_.cuMemGetInfo_v2(&free, &total));
-    return {total, free};
-  }
-
   void* allocate(size_t bytes) override {
     Pointer data = 0;
     const Status status = api_.cuMemAlloc_v2(&data, bytes);
@@ -137,13 +162,7 @@ class CudaDriver final : public GpuDriver {
     check(status, "cuMemAlloc");
     return reinterpret_cast<void*>(data);
   }
-  void free(void* data) noexcept override { forgive(api_.cuMemFree_v2(pointer(data)), "cuMemFree"); }
-  void* allocate_pinned(size_t bytes) override {
-    void* data = nullptr;
-    return api_.cuMemHostAlloc(&data, bytes, 0) == kSuccess ? data : nullptr;
-  }
-  void free_pinned(void* data) noexcept override { forgive(api_.cuMemFreeHost(data), "cuMemFreeHost"); }
-
+  void free(void* data) noexcept override { forgive(ROCM_SD_VENDOR_CALL(Api, cuMemFree_v2), pointer(data)); }
   void copy_to_device_async(void* dst, const void* src, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.cuMemcpyHtoDAsync_v2(pointer(dst), src, bytes, stream_));
   }
@@ -156,30 +175,11 @@ class CudaDriver final : public GpuDriver {
   void fill_zero_async(void* data, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.cuMemsetD8Async(pointer(data), 0, bytes, stream_));
   }
-  void synchronize() override { ROCM_SD_CHECK_GPU(api_.cuStreamSynchronize(stream_)); }
-
-  void* load_module(const std::string& code) override {
-    Module module = nullptr;
-    ROCM_SD_CHECK_GPU(api_.cuModuleLoadData(&module, code.data()));
-    return module;
-  }
-  void unload_module(void* module) noexcept override {
-    forgive(api_.cuModuleUnload(static_cast<Module>(module)), "cuModuleUnload");
-  }
-  void* function(void* module, const std::string& name) override {
-    Function function = nullptr;
-    ROCM_SD_CHECK_GPU(api_.cuModuleGetFunction(&function, static_cast<Module>(module), name.c_str()));
-    return function;
-  }
   void allow_lds(void* function, uint32_t bytes) override {
     // What the kernel declares counts too, so the default may be too little for fewer bytes than it is.
     if (bytes > kDefaultSharedBytes / 2)
       ROCM_SD_CHECK_GPU(api_.cuFuncSetAttribute(static_cast<Function>(function), kFunctionSharedBytes,
                                                 static_cast<int>(bytes)));
-  }
-  void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
-                    size_t bytes) override {
-    launch_on(stream_, function, grid, threads, lds_bytes, params, bytes);
   }
   void launch_on(void* stream, void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
                  const void* params, size_t) override {
@@ -204,16 +204,14 @@ class CudaDriver final : public GpuDriver {
         grid.x, grid.y, grid.z, threads, 1, 1, lds_bytes, static_cast<Stream>(stream), attributes, count};
     ROCM_SD_CHECK_GPU(api_.cuLaunchKernelEx(&config, static_cast<Function>(function), arguments, nullptr));
   }
-  void synchronize_stream(void* stream) override {
-    ROCM_SD_CHECK_GPU(api_.cuStreamSynchronize(static_cast<Stream>(stream)));
-  }
   void* thread_context() override {
     Context context = nullptr;
     ROCM_SD_CHECK_GPU(api_.cuCtxGetCurrent(&context));
     return context;
   }
   void restore_thread_context(void* context) noexcept override {
-    if (context != context_) forgive(api_.cuCtxSetCurrent(static_cast<Context>(context)), "cuCtxSetCurrent");
+    if (context != context_)
+      forgive(ROCM_SD_VENDOR_CALL(Api, cuCtxSetCurrent), static_cast<Context>(context));
   }
   void map_boxes(void* map, const MatrixBoxes& boxes) override {
     if (!api_.cuTensorMapEncodeTiled) return GpuDriver::map_boxes(map, boxes);
@@ -262,62 +260,10 @@ class CudaDriver final : public GpuDriver {
                                                    steps, 0, kTensorSwizzle128, kTensorPromote256, 0));
   }
 
-  void begin_capture() override {
-    ROCM_SD_CHECK_GPU(api_.cuStreamBeginCapture_v2(stream_, kCaptureModeThreadLocal));
-  }
-  void* end_capture(std::string& problem) override {
-    Graph graph = nullptr;
-    GraphExec exec = nullptr;
-    Status status = api_.cuStreamEndCapture(stream_, &graph);
-    if (status == kSuccess) status = api_.cuGraphInstantiateWithFlags(&exec, graph, 0);
-    if (graph) forgive(api_.cuGraphDestroy(graph), "cuGraphDestroy");
-    if (status == kSuccess) return exec;
-    problem = reason(api_, status);
-    return nullptr;
-  }
-  void launch_graph_async(void* graph) override {
-    ROCM_SD_CHECK_GPU(api_.cuGraphLaunch(static_cast<GraphExec>(graph), stream_));
-  }
-  void destroy_graph(void* graph) noexcept override {
-    forgive(api_.cuGraphExecDestroy(static_cast<GraphExec>(graph)), "cuGraphExecDestroy");
-  }
-
-  void* create_event() override {
-    Event event = nullptr;
-    ROCM_SD_CHECK_GPU(api_.cuEventCreate(&event, 0));
-    return event;
-  }
-  void destroy_event(void* event) noexcept override {
-    forgive(api_.cuEventDestroy_v2(static_cast<Event>(event)), "cuEventDestroy");
-  }
-  void record_event(void* event) override {
-    ROCM_SD_CHECK_GPU(api_.cuEventRecord(static_cast<Event>(event), stream_));
-  }
-  void wait_event(void* event) override {
-    ROCM_SD_CHECK_GPU(api_.cuEventSynchronize(static_cast<Event>(event)));
-  }
-  double milliseconds(void* earlier, void* later) const override {
-    float elapsed = 0;
-    ROCM_SD_CHECK_GPU(
-        api_.cuEventElapsedTime(&elapsed, static_cast<Event>(earlier), static_cast<Event>(later)));
-    return static_cast<double>(elapsed);
-  }
-
  private:
-  void check(Status status, const char* call) const {
-    if (status != kSuccess) throw DeviceError(gpu_call_failed(gpu_, call, reason(api_, status)));
-  }
-  // Where nothing can be done about it: a device that was lost, a process that ends.
-  void forgive(Status status, const char* call) const noexcept {
-    if (status != kSuccess) log().warn("{}: {}: {}", gpu_.device, call, reason(api_, status));
-  }
-
-  const Api& api_;
-  GpuDescription gpu_;
   Ordinal device_ = 0;
   Context context_ = nullptr;
-  bool adopted_ = false;                            // the context is the caller's
-  Stream own_stream_ = nullptr, stream_ = nullptr;  // stream_: the one in use
+  bool adopted_ = false;  // the context is the caller's
   // Whether a kernel may start while its predecessor's last workgroups run: each one waits for all of it
   // before it touches memory (target.hpp).
   bool overlap_ = false;
@@ -326,16 +272,8 @@ class CudaDriver final : public GpuDriver {
 }  // namespace
 
 GpuReport cuda_gpus() {
-  const Library& cuda = library();
-  GpuReport report{.problem = cuda.problem};
-  if (!report.problem.empty()) return report;
-  int count = 0;
-  if (const Status status = cuda.functions.cuDeviceGetCount(&count); status != kSuccess)
-    report.problem = concat("cuDeviceGetCount: ", reason(cuda.functions, status));
-  else if (count == 0)
-    report.problem = "the NVIDIA driver reports no GPU";
-  for (int i = 0; i < count; ++i) report.gpus.push_back(describe(cuda.functions, i));
-  return report;
+  return report_gpus<CudaVendor>(library().functions, library().problem, "the NVIDIA driver reports no GPU",
+                                 describe);
 }
 
 std::unique_ptr<GpuDriver> open_cuda(int index) {

@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "runtime/gpu_driver.hpp"
 #include "runtime/hip_api.hpp"
+#include "runtime/vendor_driver.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -106,26 +107,51 @@ GpuDescription describe(const Api& api, int index) {
   return gpu;
 }
 
-class HipDriver final : public GpuDriver {
+// What VendorDriver calls.
+struct HipVendor {
+  using Api = hip::Api;
+  using Stream = hip::Stream;
+  using Event = hip::Event;
+  using Module = hip::Module;
+  using Function = hip::Function;
+  using Graph = hip::Graph;
+  using GraphExec = hip::GraphExec;
+  static constexpr int kSuccess = hip::kSuccess, kCaptureModeThreadLocal = hip::kCaptureModeThreadLocal;
+  static constexpr unsigned kStreamNonBlocking = hip::kStreamNonBlocking;
+  static std::string reason(const Api& api, int status) { return rocm_sd::reason(api, status); }
+
+  static constexpr auto kCount = ROCM_SD_VENDOR_CALL(Api, hipGetDeviceCount);
+  static constexpr auto kMemory = ROCM_SD_VENDOR_CALL(Api, hipMemGetInfo);
+  static constexpr auto kAllocatePinned = ROCM_SD_VENDOR_CALL(Api, hipHostMalloc);
+  static constexpr auto kFreePinned = ROCM_SD_VENDOR_CALL(Api, hipHostFree);
+  static constexpr auto kCreateStream = ROCM_SD_VENDOR_CALL(Api, hipStreamCreateWithFlags);
+  static constexpr auto kDestroyStream = ROCM_SD_VENDOR_CALL(Api, hipStreamDestroy);
+  static constexpr auto kSynchronize = ROCM_SD_VENDOR_CALL(Api, hipStreamSynchronize);
+  static constexpr auto kLoadModule = ROCM_SD_VENDOR_CALL(Api, hipModuleLoadData);
+  static constexpr auto kUnloadModule = ROCM_SD_VENDOR_CALL(Api, hipModuleUnload);
+  static constexpr auto kFindFunction = ROCM_SD_VENDOR_CALL(Api, hipModuleGetFunction);
+  static constexpr auto kBeginCapture = ROCM_SD_VENDOR_CALL(Api, hipStreamBeginCapture);
+  static constexpr auto kEndCapture = ROCM_SD_VENDOR_CALL(Api, hipStreamEndCapture);
+  static constexpr auto kMakeExec = ROCM_SD_VENDOR_CALL(Api, hipGraphInstantiateWithFlags);
+  static constexpr auto kDestroyGraph = ROCM_SD_VENDOR_CALL(Api, hipGraphDestroy);
+  static constexpr auto kLaunchGraph = ROCM_SD_VENDOR_CALL(Api, hipGraphLaunch);
+  static constexpr auto kDestroyExec = ROCM_SD_VENDOR_CALL(Api, hipGraphExecDestroy);
+  static constexpr auto kCreateEvent = ROCM_SD_VENDOR_CALL(Api, hipEventCreateWithFlags);
+  static constexpr auto kDestroyEvent = ROCM_SD_VENDOR_CALL(Api, hipEventDestroy);
+  static constexpr auto kRecordEvent = ROCM_SD_VENDOR_CALL(Api, hipEventRecord);
+  static constexpr auto kWaitEvent = ROCM_SD_VENDOR_CALL(Api, hipEventSynchronize);
+  static constexpr auto kElapsed = ROCM_SD_VENDOR_CALL(Api, hipEventElapsedTime);
+};
+
+class HipDriver final : public VendorDriver<HipVendor> {
  public:
-  HipDriver(const Api& api, int index) : api_(api), gpu_(describe(api, index)), index_(index) {
+  HipDriver(const Api& api, int index) : VendorDriver(api, describe(api, index)), index_(index) {
     make_current();
-    ROCM_SD_CHECK_GPU(api_.hipStreamCreateWithFlags(&own_stream_, kStreamNonBlocking));
-    stream_ = own_stream_;
+    make_own_stream();
   }
-  ~HipDriver() override { forgive(api_.hipStreamDestroy(own_stream_), "hipStreamDestroy"); }
+  ~HipDriver() override { destroy_own_stream(); }
 
-  const GpuDescription& description() const override { return gpu_; }
   void make_current() override { ROCM_SD_CHECK_GPU(api_.hipSetDevice(index_)); }
-  void use_stream(void* stream) override { stream_ = static_cast<Stream>(stream); }
-  void use_own_stream() override { stream_ = own_stream_; }
-  void* stream() override { return stream_; }
-  MemoryInfo memory() override {
-    size_t free = 0, total = 0;
-    ROCM_SD_CHECK_GPU(api_.hipMemGetInfo(&free, &total));
-    return {total, free};
-  }
-
   void* allocate(size_t bytes) override {
     void* data = nullptr;
     const Status status = api_.hipMalloc(&data, bytes);
@@ -133,13 +159,7 @@ class HipDriver final : public GpuDriver {
     check(status, "hipMalloc");
     return data;
   }
-  void free(void* data) noexcept override { forgive(api_.hipFree(data), "hipFree"); }
-  void* allocate_pinned(size_t bytes) override {
-    void* data = nullptr;
-    return api_.hipHostMalloc(&data, bytes, 0) == kSuccess ? data : nullptr;
-  }
-  void free_pinned(void* data) noexcept override { forgive(api_.hipHostFree(data), "hipHostFree"); }
-
+  void free(void* data) noexcept override { forgive(ROCM_SD_VENDOR_CALL(Api, hipFree), data); }
   void copy_to_device_async(void* dst, const void* src, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.hipMemcpyAsync(dst, src, bytes, kHostToDevice, stream_));
   }
@@ -152,35 +172,13 @@ class HipDriver final : public GpuDriver {
   void fill_zero_async(void* data, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.hipMemsetAsync(data, 0, bytes, stream_));
   }
-  void synchronize() override { ROCM_SD_CHECK_GPU(api_.hipStreamSynchronize(stream_)); }
-
-  void* load_module(const std::string& code) override {
-    Module module = nullptr;
-    ROCM_SD_CHECK_GPU(api_.hipModuleLoadData(&module, code.data()));
-    return module;
-  }
-  void unload_module(void* module) noexcept override {
-    forgive(api_.hipModuleUnload(static_cast<Module>(module)), "hipModuleUnload");
-  }
-  void* function(void* module, const std::string& name) override {
-    Function function = nullptr;
-    ROCM_SD_CHECK_GPU(api_.hipModuleGetFunction(&function, static_cast<Module>(module), name.c_str()));
-    return function;
-  }
   void allow_lds(void*, uint32_t) override {}  // AMD has one limit, which the launch was checked against
-  void launch_async(void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes, const void* params,
-                    size_t bytes) override {
-    launch_on(stream_, function, grid, threads, lds_bytes, params, bytes);
-  }
   void launch_on(void* stream, void* function, GpuGrid grid, uint32_t threads, uint32_t lds_bytes,
                  const void* params, size_t bytes) override {
     void* extra[] = {kParamBuffer, const_cast<void*>(params), kParamBytes, &bytes, kParamEnd};
     ROCM_SD_CHECK_GPU(api_.hipModuleLaunchKernel(static_cast<Function>(function), grid.x, grid.y, grid.z,
                                                  threads, 1, 1, lds_bytes, static_cast<Stream>(stream),
                                                  nullptr, extra));
-  }
-  void synchronize_stream(void* stream) override {
-    ROCM_SD_CHECK_GPU(api_.hipStreamSynchronize(static_cast<Stream>(stream)));
   }
   // The device's number, as a pointer.
   void* thread_context() override {
@@ -190,78 +188,17 @@ class HipDriver final : public GpuDriver {
   }
   void restore_thread_context(void* context) noexcept override {
     const auto device = static_cast<int>(reinterpret_cast<intptr_t>(context));
-    if (device != index_) forgive(api_.hipSetDevice(device), "hipSetDevice");
-  }
-
-  void begin_capture() override {
-    ROCM_SD_CHECK_GPU(api_.hipStreamBeginCapture(stream_, kCaptureModeThreadLocal));
-  }
-  void* end_capture(std::string& problem) override {
-    Graph graph = nullptr;
-    GraphExec exec = nullptr;
-    Status status = api_.hipStreamEndCapture(stream_, &graph);
-    if (status == kSuccess) status = api_.hipGraphInstantiateWithFlags(&exec, graph, 0);
-    if (graph) forgive(api_.hipGraphDestroy(graph), "hipGraphDestroy");
-    if (status == kSuccess) return exec;
-    problem = reason(api_, status);
-    return nullptr;
-  }
-  void launch_graph_async(void* graph) override {
-    ROCM_SD_CHECK_GPU(api_.hipGraphLaunch(static_cast<GraphExec>(graph), stream_));
-  }
-  void destroy_graph(void* graph) noexcept override {
-    forgive(api_.hipGraphExecDestroy(static_cast<GraphExec>(graph)), "hipGraphExecDestroy");
-  }
-
-  void* create_event() override {
-    Event event = nullptr;
-    ROCM_SD_CHECK_GPU(api_.hipEventCreateWithFlags(&event, 0));
-    return event;
-  }
-  void destroy_event(void* event) noexcept override {
-    forgive(api_.hipEventDestroy(static_cast<Event>(event)), "hipEventDestroy");
-  }
-  void record_event(void* event) override {
-    ROCM_SD_CHECK_GPU(api_.hipEventRecord(static_cast<Event>(event), stream_));
-  }
-  void wait_event(void* event) override {
-    ROCM_SD_CHECK_GPU(api_.hipEventSynchronize(static_cast<Event>(event)));
-  }
-  double milliseconds(void* earlier, void* later) const override {
-    float elapsed = 0;
-    ROCM_SD_CHECK_GPU(
-        api_.hipEventElapsedTime(&elapsed, static_cast<Event>(earlier), static_cast<Event>(later)));
-    return static_cast<double>(elapsed);
+    if (device != index_) forgive(ROCM_SD_VENDOR_CALL(Api, hipSetDevice), device);
   }
 
  private:
-  void check(Status status, const char* call) const {
-    if (status != kSuccess) throw DeviceError(gpu_call_failed(gpu_, call, reason(api_, status)));
-  }
-  // Where nothing can be done about it: a device that was lost, a process that ends.
-  void forgive(Status status, const char* call) const noexcept {
-    if (status != kSuccess) log().warn("{}: {}: {}", gpu_.device, call, reason(api_, status));
-  }
-
-  const Api& api_;
-  GpuDescription gpu_;
   int index_;
-  Stream own_stream_ = nullptr, stream_ = nullptr;  // stream_: the one in use
 };
 
 }  // namespace
 
 GpuReport hip_gpus() {
-  const Library& rocm = library();
-  GpuReport report{.problem = rocm.problem};
-  if (!report.problem.empty()) return report;
-  int count = 0;
-  if (const Status status = rocm.functions.hipGetDeviceCount(&count); status != kSuccess)
-    report.problem = concat("hipGetDeviceCount: ", reason(rocm.functions, status));
-  else if (count == 0)
-    report.problem = "ROCm reports no GPU";
-  for (int i = 0; i < count; ++i) report.gpus.push_back(describe(rocm.functions, i));
-  return report;
+  return report_gpus<HipVendor>(library().functions, library().problem, "ROCm reports no GPU", describe);
 }
 
 std::unique_ptr<GpuDriver> open_hip(int index) {

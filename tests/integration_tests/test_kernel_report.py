@@ -13,7 +13,7 @@ def report(repository, monkeypatch):
     monkeypatch.syspath_prepend(str(repository / "tools" / "report"))
     import kernel_report
     yield kernel_report
-    for name in ("kernel_report", "kernel_cost", "kernel_objects"):
+    for name in ("kernel_report", "kernel_cost", "kernel_objects", "compare_archives"):
         sys.modules.pop(name, None)
 
 
@@ -165,3 +165,17 @@ def test_a_librarys_kernels_stand_beside_ours_for_the_same_work(report, row):
     assert wrong == ["ck_gemm_f16_bias: scratch 8"]
     with pytest.raises(SystemExit, match="no kernel is called ck_"):
         report.beside("gfx1100", {"compiler": "clang"}, [row], "ck_")
+
+
+@pytest.mark.parametrize("change, same_code, word", [
+    ({}, True, "identical"), ({}, False, "equal"), ({"vgpr": 104}, False, "equal"), ({"loop": 90}, False, "equal"), ({"loop": 101}, False, "equal"),
+    ({"loop": 102}, False, "WORSE"), ({"spills": 1}, False, "WORSE"), ({"allocated": 112, "vgpr": 105}, False, "WORSE"),
+])
+def test_compares_machine_code(report, change, same_code, word):
+    import compare_archives
+    numbers = {"allocated": 104, "vgpr": 100, "spills": 0, "loop": 100}
+    old, new = (compare_archives.Code(dict(numbers, **c), code) for c, code in (({}, "a"), (change, "a" if same_code else "b")))
+    found, text = compare_archives.verdict(old, new)
+    assert found == word
+    assert all(f"{key} {numbers[key]}>{value}" in text for key, value in change.items())
+    assert compare_archives.compare("gfx1100", {"k": old}, {}, True) == 1

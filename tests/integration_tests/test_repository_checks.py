@@ -30,7 +30,7 @@ def check(repository, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("tool", ["check_layers.py", "check_lines.py", "check_docs.py"])
+@pytest.mark.parametrize("tool", ["check_layers.py", "check_lines.py", "check_docs.py", "check_words.py"])
 def test_tree_passes(repository, tool):
     done = subprocess.run([sys.executable, repository / "tools" / "lint" / tool], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -104,6 +104,23 @@ def test_lines_name_labels_that_a_formatter_joined(check):
     code, output = check("lint/check_lines.py", {"src/a.hip": "// A kernel. Problem   y = x\n// twice Mapping\n// one lane\n"})
     assert code == 1
     assert "src/a.hip:1: Problem is joined" in output and "src/a.hip:2: Mapping is joined" in output
+
+
+@pytest.mark.parametrize("line, term", [
+    ("int bulk_plan(int);", "TMA"), ("struct BulkTile {};", "TMA"), ("// By the copy engine.", "TMA"), ("int wave_groups;", "warpgroup"),
+    ("int sharers;", "multicast_size"), ("constexpr int kMostKeys = 8;", "kMax"), ("double slowness;", "relative_cost"),
+    ("int multiprocessors;", "compute unit"), ("TailParams<T> p;", "epilogue"), ("bool settled_keys;", "pdl_"),
+    ("// flash_wide.hpp", "flash_large_d"), ("// What a multiprocessor holds.", "compute unit"),
+])
+def test_words_of_old_are_refused(check, line, term):
+    code, output = check("lint/check_words.py", {"src/kernels/a.hpp": "// A file.\n" + line + "\n"})
+    assert code == 1 and "src/kernels/a.hpp:2:" in output and term in output
+
+
+def test_words_accept_the_fields_terms(check):
+    text = ('asm("cp.async.bulk.tensor.2d");\nint tma_plan;  // warpgroup, multicast\nint most;\nstruct FlashGroup {};\n')
+    cuda = "// As many as a multiprocessor holds.\n"
+    assert check("lint/check_words.py", {"src/a.hpp": text, "src/runtime/cuda.cpp": cuda})[0] == 0
 
 
 def test_lines_take_no_call_for_a_function(check):

@@ -9,8 +9,8 @@ eager, channels_last, torch.compile, and ours, each with its distance from eager
 "host" until a call returns, "in turn" one of twenty calls without a wait between them, as a pipeline's steps come, "graph" one of ten in
 a CUDA graph. --kernels lists what the GPU ran in one call of ours.
 
---beside: torch.compile (reduce-overhead, channels_last) and ours by turns in one process, by device events around each call, in several
-rhythms: a GPU that its power limits is slower the less it rests.
+--beside: torch.compile (reduce-overhead, channels_last) and ours alternated in one process, by device events around each call, in several
+call patterns: a GPU that its power limits is slower the less it rests.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def random_unet(kind: str) -> tuple[torch.nn.Module, Callable]:
     return unet, lambda model=unet: model(**inputs, return_dict=False)[0]
 
 
-RHYTHMS = (
+CALL_PATTERNS = (
     ("15 calls", dict(count=15)),
     ("150 calls", dict(count=150)),
     ("20 calls after 3 s of rest", dict(count=20, rest=3)),
@@ -190,8 +190,8 @@ def bench_beside(ops, kind: str, rounds: int = 3) -> None:
         ops.optimize_sd_model(unet, "performance")
         print(f"{kind}: {distance:.1f} dB torch.compile, {db(call(), want):.1f} dB ours; the engine declined: {ops.engine_reasons(unet)}")
         for _ in range(rounds):
-            for name, rhythm in RHYTHMS:
-                a, b = (statistics.median(event_times(one, **rhythm)) for one in (theirs, call))
+            for name, pattern in CALL_PATTERNS:
+                a, b = (statistics.median(event_times(one, **pattern)) for one in (theirs, call))
                 print(f"{kind:<6}{name:<30}torch.compile {a:>7.2f}, ours {b:>7.2f}: x{a / b:.3f}", flush=True)
             a, b = in_turn(theirs), in_turn(call)
             print(f"{kind:<6}{'20 that nobody waits for':<30}torch.compile {a:>7.2f}, ours {b:>7.2f}: x{a / b:.3f}", flush=True)

@@ -84,8 +84,8 @@ def loop_cost(body: list[Instruction], target: str) -> Loop:
     return Loop(sum(is_matrix(i.name) for i in body), matrix / bound if bound else 0)
 
 
-def main_loop(instructions: list[Instruction], target: str) -> Loop | None:
-    """The innermost loop with the most matrix instructions; None where no loop has any."""
+def main_loop_body(instructions: list[Instruction]) -> list[Instruction]:
+    """The innermost loop with the most matrix instructions; empty where no loop has any."""
     loops = []
     for i in instructions:
         if i.target is not None and i.target <= i.address and "branch" in i.name:
@@ -99,21 +99,36 @@ def main_loop(instructions: list[Instruction], target: str) -> Loop | None:
                     and any(is_matrix(i.name) for i in instructions if f <= i.address <= l) for f, l in loops)
         if not inner and sum(is_matrix(i.name) for i in body) > sum(is_matrix(i.name) for i in best):
             best = body
-    return loop_cost(best, target) if best else None
+    return best
+
+
+def main_loop(instructions: list[Instruction], target: str) -> Loop | None:
+    """The cost of main_loop_body; None where there is none."""
+    body = main_loop_body(instructions)
+    return loop_cost(body, target) if body else None
+
+
+def allocated_registers(kernel: AmdKernel, target: str) -> int:
+    """Vector registers that the hardware gives a lane: the kernel's, rounded up to the granule."""
+    granule = register_file(target)[1]
+    return max(granule, -(-kernel.vgpr // granule) * granule)  # the notes count accumulators in
+
+
+def register_file(target: str) -> tuple[int, int, int]:
+    """Vector registers of a SIMD's lane, their granule, and the waves that a SIMD holds at most."""
+    if not is_rdna(target):
+        return 512, 8, 8
+    return (1536, 24, 16) if target in ("gfx1100", "gfx1101", "gfx1151", "gfx1200", "gfx1201") else (1024, 16, 16)
 
 
 def occupancy(kernel: AmdKernel, target: str) -> int:
     """Waves of the kernel that a SIMD holds at once, by its registers and the LDS that it declares."""
+    registers, _, most = register_file(target)
     if is_rdna(target):
-        full = target in ("gfx1100", "gfx1101", "gfx1151", "gfx1200", "gfx1201")
-        registers, granule, most = (1536, 24, 16) if full else (1024, 16, 16)
         lds, simds = (128 << 10, 4)  # of a work-group processor
-        used = kernel.vgpr
     else:
-        registers, granule, most = 512, 8, 8
         lds, simds = ((160 << 10) if target == "gfx950" else (64 << 10), 4)
-        used = kernel.vgpr  # the notes count accumulators in
-    waves = min(most, registers // max(granule, -(-used // granule) * granule))
+    waves = min(most, registers // allocated_registers(kernel, target))
     if kernel.lds:
         group_waves = -(-kernel.threads // kernel.lanes)
         groups = lds // kernel.lds

@@ -55,11 +55,11 @@ struct Tma {
     asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" ::: "memory");
   }
   // Two consumer groups of 128 threads in turn: a consumer group waits until the other has let it start.
-  static ROCM_SD_DEVICE void wait_for_turn(int team) {
-    asm volatile("bar.sync %0, 256;" ::"r"(team + 1) : "memory");
+  static ROCM_SD_DEVICE void wait_for_turn(int consumer) {
+    asm volatile("bar.sync %0, 256;" ::"r"(consumer + 1) : "memory");
   }
-  static ROCM_SD_DEVICE void let_consumer_start(int team) {
-    asm volatile("bar.arrive %0, 256;" ::"r"(team + 1) : "memory");
+  static ROCM_SD_DEVICE void let_consumer_start(int consumer) {
+    asm volatile("bar.arrive %0, 256;" ::"r"(consumer + 1) : "memory");
   }
   static ROCM_SD_DEVICE void prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

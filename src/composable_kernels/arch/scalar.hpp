@@ -39,6 +39,9 @@ struct Scalar {
   static void copy_async(void* lds, const void* from, bool valid) {
     valid ? std::memcpy(lds, from, 16) : std::memset(lds, 0, 16);
   }
+  static void copy_async_if(bool at_all, void* lds, const void* from) {
+    if (at_all) copy_async(lds, from, true);
+  }
   static void commit_copies() {}
   template <int>
   static void wait_copies() {}

@@ -258,9 +258,9 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
   }
 
   ROCM_SD_DEVICE void run() {
-    const int team = WarpgroupRows::consumer();
-    const bool idle = team >= count;
-    const Place place = place_of(idle ? 0 : team);
+    const int consumer = WarpgroupRows::consumer();
+    const bool idle = consumer >= count;
+    const Place place = place_of(idle ? 0 : consumer);
     QueryRows rows = rows_of(place);
     asm volatile("" : "+l"(rows.first), "+l"(rows.second)::"memory");  // now, not after the wait
     Staged staged;

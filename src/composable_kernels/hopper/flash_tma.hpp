@@ -85,7 +85,7 @@ struct FlashTma : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kG
   }
 
   ROCM_SD_DEVICE void run_keys(int count) {
-    const int team = Cfg::kPingPong ? WarpgroupRows::consumer() : 0;
+    const int consumer = Cfg::kPingPong ? WarpgroupRows::consumer() : 0;
     if (Arch::thread() == 0) {
       fetch(k, 0);
       for (int i = 1; i < kAhead && i < count; ++i) {
@@ -109,16 +109,16 @@ struct FlashTma : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kG
     next.advance();
     this->weigh_first(s);
     Rows::round(s, weights);
-    if (Cfg::kPingPong && team == 1) Tma::let_consumer_start(0);
+    if (Cfg::kPingPong && consumer == 1) Tma::let_consumer_start(0);
     for (int tile = 0; tile + 1 < count; ++tile) {
       if (!Cfg::kPrefetchAfterMma) fetch_next(tile, count);
       const T* const keys = await_tile();
-      if (Cfg::kPingPong) Tma::wait_for_turn(team);
+      if (Cfg::kPingPong) Tma::wait_for_turn(consumer);
       this->multiply_keys(keys, s);
       const TmaBarrier keys_read = empty(next.slot);
       next.advance();
       this->multiply_values(await_tile(), weights);
-      if (Cfg::kPingPong) Tma::let_consumer_start(1 - team);
+      if (Cfg::kPingPong) Tma::let_consumer_start(1 - consumer);
       const TmaBarrier values_read = empty(next.slot);
       next.advance();
       if (Cfg::kPrefetchAfterMma) fetch_next(tile, count);
@@ -133,7 +133,7 @@ struct FlashTma : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kG
       if (grown) this->scale_sums(factor);
       Rows::round(s, weights);
     }
-    if (Cfg::kPingPong && team == 0) Tma::wait_for_turn(0);
+    if (Cfg::kPingPong && consumer == 0) Tma::wait_for_turn(0);
     this->multiply_values(await_tile(), weights);
     Warpgroup::wait<0>();
     WarpgroupRows::pin(this->o);

@@ -124,13 +124,13 @@ ROCM_SD_DEVICE void tma_body(const Work& work, int multicast_size, int splits, i
     // its steps when the other has started all of its own: until then, what the barriers of its stages say is
     // about those.
     constexpr int kConsumerGroups = Cfg::kPingPong ? 2 : 1;
-    const int team = Cfg::kPingPong ? Nvidia::uniform(Nvidia::thread() / 128) : 0;
-    const int from = fast_quotient(group, cluster.size()) + team * stride, steps = last - first;
+    const int consumer = Cfg::kPingPong ? Nvidia::uniform(Nvidia::thread() / 128) : 0;
+    const int from = fast_quotient(group, cluster.size()) + consumer * stride, steps = last - first;
     const auto skip = [&] {
       pipeline.skip(steps);
       if constexpr (Cfg::kHalo) pipeline.skip_halos(steps / work.halo().taps);
     };
-    if (Cfg::kPingPong && team == 1) {
+    if (Cfg::kPingPong && consumer == 1) {
       Tma::let_consumer_start(0);
       skip();
     }
@@ -144,9 +144,9 @@ ROCM_SD_DEVICE void tma_body(const Work& work, int multicast_size, int splits, i
         operands[part] = output_of(tile, part).begin(acc[part], pipeline);
       if (item + kConsumerGroups * stride < items)
         output_of(tile_of(item + kConsumerGroups * stride), 0).expect();
-      if (Cfg::kPingPong) Tma::wait_for_turn(team);
+      if (Cfg::kPingPong) Tma::wait_for_turn(consumer);
       const auto started = [&] {
-        if (Cfg::kPingPong && item + stride < items) Tma::let_consumer_start(1 - team);
+        if (Cfg::kPingPong && item + stride < items) Tma::let_consumer_start(1 - consumer);
       };
       const auto midway = [&] {
         ROCM_SD_UNROLL

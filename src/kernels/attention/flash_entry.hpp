@@ -15,7 +15,9 @@ struct FlashCfg {
   using T = Storage;
   static constexpr int kDim = kHeadDim, kQueryAtoms = kWaveQueries / 16, kKeys = kTileKeys;
   static constexpr int kWaves = kWaveCount, kStages = kStageCount;
-  static constexpr bool kGeneral = kAnyMask, kTransposed = !GpuArch::kAsyncCopies, kQueriesInLds = kInLds;
+  using Pipeline = PipelineOf<GpuArch>;
+  static constexpr bool kGeneral = kAnyMask, kTransposed = Pipeline::kTransposesValues,
+                        kQueriesInLds = kInLds;
   static constexpr FlashConfig kRow = {kHeadDim,    kWaveQueries, kTileKeys, kWaveCount,
                                        kStageCount, kGroups,      kInLds};
   static constexpr int kLdsOfLauncher = flash_lds_elements(kRow, kTransposed, flash_row_pad(GpuArch::lanes));
@@ -28,7 +30,8 @@ struct FlashLargeDCfg {
   static constexpr int kDim = kHeadDim, kQueries = kTileQueries, kKeys = kTileKeys;
   static constexpr int kWavesQ = kWavesOfQ, kWavesK = kWavesOfK, kStages = kStageCount;
   static constexpr int kChunkDim = kPieceDim, kChunkKeys = kPieceKeys;
-  static constexpr bool kTransposed = !GpuArch::kAsyncCopies;
+  using Pipeline = PipelineOf<GpuArch>;
+  static constexpr bool kTransposed = Pipeline::kTransposesValues;
   static constexpr FlashLargeDConfig kRow = {kHeadDim,  kTileQueries, kTileKeys,  kWavesOfQ,
                                              kWavesOfK, kPieceDim,    kPieceKeys, kStageCount};
   static constexpr int kLdsOfLauncher =

@@ -1,6 +1,6 @@
 // The merge of flash attention's splits, for every family.
 #include "composable_kernels/arch/target.hpp"
-#include "composable_kernels/fused/flash_attention.hpp"
+#include "composable_kernels/fused/flash_merge.hpp"
 
 namespace rocm_sd {
 namespace {

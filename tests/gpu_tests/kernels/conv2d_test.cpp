@@ -97,7 +97,7 @@ TEST_P(Conv2dOnGpu, EveryWarpgroupConfigurationMatchesTheReference) {
 }
 
 // Odd sizes, strides, padding, two inputs and phases, in every cluster of every tile.
-TEST_P(Conv2dOnGpu, EveryClusterOfTheCopyEngineMatchesTheReference) {
+TEST_P(Conv2dOnGpu, EveryTmaClusterMatchesTheReference) {
   if (GetParam() == DType::kF32 || !test_gpu().traits().tma)
     GTEST_SKIP() << "TMA's kernels multiply 16-bit types on sm_90";
   uint64_t seed = 0;

@@ -8,6 +8,7 @@
 #include "base/format.hpp"
 #include "composable_kernels/arch/scalar.hpp"
 #include "composable_kernels/fused/flash_large_d.hpp"
+#include "composable_kernels/fused/flash_merge.hpp"
 #include "kernels/attention/attention.hpp"
 #include "support/implementations.hpp"
 
@@ -19,16 +20,18 @@ using namespace testing_support;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 template <class Storage, int kDim_, int kKeys_, int kAtoms, int kStages_, bool kGeneral_, bool kTransposed_,
-          bool kInLds = false>
+          bool kInLds = false, class Policy = RegisterStaged>
 struct Cfg {
   using T = Storage;
+  using Pipeline = Policy;
   static constexpr int kDim = kDim_, kQueryAtoms = kAtoms, kKeys = kKeys_, kWaves = 1, kStages = kStages_;
   static constexpr bool kGeneral = kGeneral_, kTransposed = kTransposed_, kQueriesInLds = kInLds;
 };
 
-template <class Storage, int kChunk, int kStages_, bool kTransposed_>
-struct WideCfg {
+template <class Storage, int kChunk, int kStages_, bool kTransposed_, class Policy = RegisterStaged>
+struct LargeDCfg {
   using T = Storage;
+  using Pipeline = Policy;
   static constexpr int kDim = 96, kQueries = 32, kKeys = 48, kWavesQ = 1, kWavesK = 1;
   static constexpr int kChunkDim = kChunk, kChunkKeys = 16, kStages = kStages_;
   static constexpr bool kTransposed = kTransposed_;
@@ -188,6 +191,7 @@ TYPED_TEST(FlashAttentionTest, MatchesReferenceForEveryHeadDim) {
     check<Cfg<T, 40, 64, 1, 2, false, false>>(c);
     check<Cfg<T, 64, 32, 2, 1, false, false>>(c);
     check<Cfg<T, 160, 32, 1, 1, false, true, true>>(c);
+    check<Cfg<T, 40, 32, 2, 3, false, false, false, AsyncCopies>>(c);
   }
 }
 
@@ -199,30 +203,32 @@ TYPED_TEST(FlashAttentionTest, MergesSplits) {
   for (const Case& c : kSplit) check<Cfg<TypeParam, 40, 32, 1, 2, true, true>>(c);
 }
 
-TYPED_TEST(FlashAttentionTest, WideHeadsMatchReference) {
-  using Rows = WideCfg<TypeParam, 32, 3, false>;
-  using Transposed = WideCfg<TypeParam, 48, 1, true>;
+TYPED_TEST(FlashAttentionTest, LargeHeadDimMatchesReference) {
+  using Rows = LargeDCfg<TypeParam, 32, 3, false>;
+  using Transposed = LargeDCfg<TypeParam, 48, 1, true>;
+  using Async = LargeDCfg<TypeParam, 32, 3, false, AsyncCopies>;
   for (const std::span<const Case> cases :
        {std::span<const Case>(kPlain), std::span<const Case>(kMasked), std::span<const Case>(kSplit)})
     for (const Case& c : cases) {
       check<Rows, FlashLargeD<Scalar, Rows>>(c);
       check<Transposed, FlashLargeD<Scalar, Transposed>>(c);
+      check<Async, FlashLargeD<Scalar, Async>>(c);
     }
 }
 
 TYPED_TEST(FlashAttentionTest, NoKeysGiveZeros) {
-  using Wide = WideCfg<TypeParam, 48, 1, true>;
+  using LargeD = LargeDCfg<TypeParam, 48, 1, true>;
   check<Cfg<TypeParam, 40, 32, 1, 2, true, true>>({1, 2, 5, 0});
-  check<Wide, FlashLargeD<Scalar, Wide>>({1, 2, 5, 0});
+  check<LargeD, FlashLargeD<Scalar, LargeD>>({1, 2, 5, 0});
 }
 
 // Maxima that grow from tile to tile by more than the slack of the softmax's base, and scores of hundreds.
 TYPED_TEST(FlashAttentionTest, FollowsGrowingScores) {
-  using Wide = WideCfg<TypeParam, 48, 1, true>;
+  using LargeD = LargeDCfg<TypeParam, 48, 1, true>;
   for (const Case& c :
        {Case{1, 1, 33, 300, false, false, 1, 0, 6}, Case{1, 1, 33, 300, false, false, 2, 0, 6}}) {
     check<Cfg<TypeParam, 40, 32, 1, 2, true, true>>(c);
-    check<Wide, FlashLargeD<Scalar, Wide>>(c);
+    check<LargeD, FlashLargeD<Scalar, LargeD>>(c);
   }
 }
 

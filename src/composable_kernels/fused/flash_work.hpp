@@ -1,0 +1,77 @@
+// What the bodies of flash attention share: a workgroup's part of the problem as views of global memory, and
+// its results on their way out.
+#pragma once
+
+#include "composable_kernels/fused/flash_params.hpp"
+#include "composable_kernels/tile/register_tile.hpp"
+
+namespace rocm_sd {
+
+// kQueries: of a workgroup; keys [first_key, last_key).
+template <class T, int kDim, int kQueries>
+struct FlashWork {
+  using View = GlobalView<const T>;
+  const FlashParams<T>& p;
+  const FlashGroup group;
+  int image, head, first_query, first_key, last_key;
+
+  ROCM_SD_DEVICE FlashWork(const FlashParams<T>& params, FlashGroup at) : p(params), group(at) {
+    image = group.head / p.heads;
+    head = group.head % p.heads;
+    first_query = group.tile * kQueries;
+    first_key = group.split * p.keys_per_split;
+    last_key = first_key + p.keys_per_split < p.keys ? first_key + p.keys_per_split : p.keys;
+  }
+  // Keys behind the workgroup's last query are hidden from all of its queries.
+  ROCM_SD_DEVICE void leave_out_the_future() {
+    if (p.causal && first_query + kQueries < last_key) last_key = first_query + kQueries;
+  }
+
+  ROCM_SD_DEVICE View queries() const {  // from first_query on
+    const T* const data =
+        p.q.data + image * p.q.image + first_query * p.q.row + static_cast<int64_t>(head) * kDim;
+    return {data, p.q.row, p.queries - first_query};
+  }
+  ROCM_SD_DEVICE View keys() const { return rows_of(p.k); }
+  ROCM_SD_DEVICE View values() const { return rows_of(p.v); }
+  ROCM_SD_DEVICE GlobalView<T> output() const {
+    T* const data = p.y + ((static_cast<int64_t>(image) * p.queries + first_query) * p.heads + head) * kDim;
+    return {data, static_cast<int64_t>(p.heads) * kDim, p.queries - first_query};
+  }
+
+  // Scores of keys (rows, from `key` on) and queries (columns, from `query` on): scaled, masked,
+  // in binary logarithms.
+  template <class M, int kRows, int kCols>
+  ROCM_SD_DEVICE void finish_scores(RegTile<M, kRows, kCols>& s, int key, int query) const {
+    for_each(s, [&](float& x, int row, int column) {
+      x = flash_score(p, x, image, head, query + column, key + row, last_key);
+    });
+  }
+
+  // Of a split: sums [channels from `channel` on][queries from `query` on], and their softmax.
+  template <class M, int kRows, int kCols>
+  ROCM_SD_DEVICE void store_partial(RegTile<M, kRows, kCols>& sums, int channel, int query,
+                                    const ColVec<M, kCols>& base, const ColVec<M, kCols>& total) const {
+    const int64_t rows = (static_cast<int64_t>(group.split) * p.batch_heads + group.head) * p.queries;
+    float* const to = p.partial_sums + rows * kDim;
+    float* const stats = p.partial_stats + rows * 2;
+    for_each(
+        sums,
+        [&](float x, int row, int column, float from, float sum) {
+          const int at = query + column, d = channel + row;
+          if (at >= p.queries) return;
+          if (kDim % 16 == 0 || d < kDim) to[static_cast<int64_t>(at) * kDim + d] = x;
+          if (d != 0) return;
+          stats[at * 2] = from;
+          stats[at * 2 + 1] = sum;
+        },
+        base, total);
+  }
+
+ private:
+  ROCM_SD_DEVICE View rows_of(const typename FlashParams<T>::Rows& rows) const {
+    return {rows.data + image * rows.image + static_cast<int64_t>(head) * kDim, rows.row, last_key};
+  }
+};
+
+}  // namespace rocm_sd

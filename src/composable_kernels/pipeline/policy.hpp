@@ -1,0 +1,14 @@
+// The pipelines by name, and the one that an architecture has.
+#pragma once
+
+#include <type_traits>
+
+#include "composable_kernels/pipeline/async_copies.hpp"
+#include "composable_kernels/pipeline/register_staged.hpp"
+
+namespace rocm_sd {
+
+template <class Arch>
+using PipelineOf = std::conditional_t<Arch::kAsyncCopies, AsyncCopies, RegisterStaged>;
+
+}  // namespace rocm_sd
