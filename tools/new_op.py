@@ -67,7 +67,7 @@ CONTRACT = """\
 
 namespace rocm_sd {
 
-// factor * x: x any shape, contiguous, f32, bf16 or f16 -> the same shape and type. Throws UsageError for others.
+// factor * x: x contiguous, f32, bf16 or f16 -> x's shape and type. Throws UsageError for other types.
 Tensor @name@(Exec& ex, const Tensor& x, float factor);
 
 }  // namespace rocm_sd
@@ -129,8 +129,7 @@ Tensor @name@(Exec& ex, const Tensor& x, float factor) {
 """
 
 TEST = """\
-// @name@ against its formula. Every op of the list against its exact result: measurement's runner_test.cpp, and on
-// GPUs gpu_tests/measurement/ops_test.cpp.
+// @name@ against its formula. All ops' examples: measurement/runner_test.cpp, gpu_tests/measurement/ops_test.cpp.
 #include "kernels/@name@/@name@.hpp"
 
 #include "kernels/select.hpp"
@@ -138,7 +137,7 @@ TEST = """\
 
 namespace rocm_sd::testing_support {
 
-TEST(@Name@, IsTheFormula) {
+TEST(@Name@, ScalarAndReferenceAreTheFormula) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
     for (const int64_t size : {0, 1, 3, 1000})
       for (const char* impl : {"scalar", "ref"}) {
