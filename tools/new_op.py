@@ -129,7 +129,7 @@ Tensor @name@(Exec& ex, const Tensor& x, float factor) {
 """
 
 TEST = """\
-// @name@ against its formula. All ops' examples: measurement/runner_test.cpp, gpu_tests/measurement/ops_test.cpp.
+// @name@ against its formula. Its example runs with those of all ops: measurement/runner_test.cpp, and on GPUs.
 #include "kernels/@name@/@name@.hpp"
 
 #include "kernels/select.hpp"
