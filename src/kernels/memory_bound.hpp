@@ -86,20 +86,22 @@ class Binder {
   size_t used_ = 0;
 };
 
-// The elements of the host's memory.
+// The elements of the host's memory, and where the first output is.
 class Reader {
  public:
   void input(const char*, const void* data, const Shape&, DType type, float = 0, float = 0) {
     inputs_.push_back({data, type});
   }
   void output(const char*, void* data, const Shape& shape, DType type) {
-    if (!y) *this = Reader(std::move(inputs_), data, type, shape.numel());
+    if (y) return;
+    y = data;
+    y_type = type;
+    count = shape.numel();
   }
   double operator()(int n, int64_t i) const {
     return ref::load(inputs_[static_cast<size_t>(n)].data, inputs_[static_cast<size_t>(n)].type, i);
   }
-  Reader() = default;
-  void* y = nullptr;  // the first output
+  void* y = nullptr;
   DType y_type = DType::kF32;
   int64_t count = 0;
 
@@ -108,8 +110,6 @@ class Reader {
     const void* data;
     DType type;
   };
-  Reader(std::vector<Input> inputs, void* to, DType type, int64_t elements)
-      : y(to), y_type(type), count(elements), inputs_(std::move(inputs)) {}
   std::vector<Input> inputs_;
 };
 
