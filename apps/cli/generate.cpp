@@ -98,7 +98,7 @@ void print_plan(const MemoryPlan& plan) {
              gigabytes(plan.unet), gigabytes(plan.vae), gigabytes(plan.buffers));
 }
 
-void print_times(const GenerateResult& result, const MemoryPlan& plan) {
+void print_times(const GenerateResult& result) {
   std::string line;
   double all = 0;
   for (const StageTime& t : result.times) {
@@ -106,10 +106,10 @@ void print_times(const GenerateResult& result, const MemoryPlan& plan) {
     all += t.seconds;
   }
   fmt::print(stderr, "time: {:.3f} s ({})\narena used: {} of {} planned\n", all, line,
-             gigabytes(result.arena_used), gigabytes(plan.arena));
+             gigabytes(result.arena_used), gigabytes(result.plan.arena));
   if (result.device_peak > 0)
     fmt::print(stderr, "device memory: {} at most, {} planned\n", gigabytes(result.device_peak),
-               gigabytes(plan.total()));
+               gigabytes(result.plan.total()));
   for (const std::string& warning : result.warnings) fmt::print(stderr, "warning: {}\n", warning);
 }
 
@@ -180,6 +180,7 @@ class Run {
       return true;
     };
     callbacks_.cancelled = interrupted;
+    callbacks_.planned = [this](const MemoryPlan& plan) { show_plan(plan); };
     try {
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
       Pipeline pipeline = Pipeline::load(load, callbacks_);
@@ -220,17 +221,20 @@ class Run {
       for (int round = 0; round < command_.repeat; ++round) {
         GenerateRequest request = request_;
         if (request.seed >= 0) request.seed += int64_t{round} * request.batch;
-        const MemoryPlan plan = pipeline.plan(request);
-        if (!command_.quiet && !planned_) print_plan(plan);
-        planned_ = true;
-        if (command_.plan_only) return;
+        if (command_.plan_only) return show_plan(pipeline.plan(request));
         const GenerateResult result = pipeline.generate(request, callbacks_);
         printer_.finish();
-        if (!command_.quiet) print_times(result, plan);
+        if (!command_.quiet) print_times(result);
         for (const Picture& picture : result.pictures) keep(picture, prompt, pipeline.info().name);
         if (tuning_) tuning_->spend();
       }
     }
+  }
+
+  // The first one: those of further images are the same, as a rule.
+  void show_plan(const MemoryPlan& plan) {
+    if (!command_.quiet && !planned_) print_plan(plan);
+    planned_ = true;
   }
 
   void keep(const Picture& picture, const std::string& prompt, const std::string& model) {

@@ -185,13 +185,6 @@ struct Progress {
   double seconds = 0;       // since the stage began
 };
 
-struct Callbacks {
-  // Called on the generating thread; false cancels.
-  std::function<bool(const Progress&)> progress;
-  // Asked between any two kernels, on the generating thread; true cancels.
-  std::function<bool()> cancelled;
-};
-
 struct MemoryPlan {
   uint64_t weights = 0;                  // bytes of parameters, in the layouts that kernels use
   uint64_t text = 0, unet = 0, vae = 0;  // the arena that each stage needs; they share one
@@ -200,6 +193,16 @@ struct MemoryPlan {
   int vae_bands = 1;                     // bands of rows that the VAE works in; 1: the whole picture at once
   bool offload = false;                  // weights and arena count the stage that takes the most
   uint64_t total() const { return weights + arena + buffers; }
+};
+
+struct Callbacks {
+  // Called on the generating thread; false cancels.
+  std::function<bool(const Progress&)> progress;
+  // Asked between any two kernels, on the generating thread; true cancels.
+  std::function<bool()> cancelled;
+  // Told what the request will take, before its first stage; once more where memory ran short and the plan is
+  // another one.
+  std::function<void(const MemoryPlan&)> planned;
 };
 
 struct StageTime {
@@ -217,6 +220,7 @@ struct Picture {
 struct GenerateResult {
   std::vector<Picture> pictures;
   std::vector<StageTime> times;
+  MemoryPlan plan;           // that it was drawn by
   uint64_t arena_used = 0;   // bytes of the arena that were really handed out
   uint64_t device_peak = 0;  // most bytes of device memory held at once
   std::vector<std::string> warnings;

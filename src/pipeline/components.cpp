@@ -133,7 +133,7 @@ struct Loader {
 
   // position: 0 for the first encoder of the UNet's context columns.
   void load_text_encoder(Component component) {
-    const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
+    const bool sdxl = out.is_sdxl();
     const ClipConfig config =
         clip_config(checkpoint().config(component), config_title(checkpoint(), component));
     ModelTokenizer own = open_tokenizer(checkpoint(), component, config.positions);
@@ -185,7 +185,7 @@ struct Loader {
                          ": expected 4 latent and 3 picture channels, got ", config.latent_channels, " and ",
                          config.image_channels);
     config.shift_factor = 0;  // no pipeline of Stable Diffusion reads it in Diffusers
-    const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
+    const bool sdxl = out.is_sdxl();
     if (!sdxl || config.latents_mean.empty() || config.latents_std.empty()) {
       config.latents_mean.clear();
       config.latents_std.clear();
@@ -241,7 +241,7 @@ struct Loader {
   // Whether the pipeline's class takes no negative prompt for zeros: Diffusers' SDXL classes do unless
   // model_index.json says otherwise, and so does the single file of SDXL's base.
   void read_negative_rule() {
-    const bool sdxl = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
+    const bool sdxl = out.is_sdxl();
     const nlohmann::json* index = checkpoint().model_index();
     out.zero_absent_negative = index ? sdxl : out.kind == ModelKind::kSdxl;
     if (!index || !sdxl) return;

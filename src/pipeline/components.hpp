@@ -12,6 +12,7 @@
 #include "models/vae.hpp"
 #include "pipeline/adapters.hpp"
 #include "pipeline/controls.hpp"
+#include "pipeline/part.hpp"
 #include "rocm_sd/pipeline.hpp"
 #include "runtime/exec.hpp"
 #include "schedulers/diffusers_config.hpp"
@@ -31,14 +32,10 @@ struct TextEncoder {
   bool masks_padding = false;
 };
 
-// The models of one stage, whose weights come and go together.
-enum class Part { kText, kUnet, kVae };
-inline constexpr size_t kParts = 3;
-
 struct Components {
   ModelKind kind = ModelKind::kSd1;
   DType dtype = DType::kF32;      // asked for; a model that overflowed may compute in a wider one
-  WeightFormat weights;           // how the UNet's matrices and filters are held
+  WeightFormat weights;           // how the UNet's matrices and filters are stored
   bool weights_are_auto = false;  // nobody asked for a form of them
   WeightFormat vae_weights;       // the VAE's
   Device* device = nullptr;
@@ -64,6 +61,7 @@ struct Components {
   int64_t downscale() const { return vae ? vae->config().downscale() : tiny_vae->config().downscale(); }
   // LCM: the scale of guidance is an input of the UNet, and nothing is guided beside it.
   bool takes_guidance() const { return unet->config().time_cond_width > 0; }
+  bool is_sdxl() const { return kind == ModelKind::kSdxl || kind == ModelKind::kSdxlRefiner; }
   bool is_inpainting() const { return unet->config().in_channels == 9; }
   bool is_instruct() const { return unet->config().in_channels == 8; }
   bool is_depth() const { return unet->config().in_channels == 5; }

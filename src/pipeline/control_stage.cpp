@@ -13,15 +13,15 @@ bool ControlSetting::acts(int step, int total) const {
 
 ControlStage::ControlStage(const ControlNet& model, Arena& arena, const ControlShape& shape,
                            const Tensor& context, const TimeInputs& inputs)
-    : model_(model), device_(arena.device()), shape_(shape), shifts_(model.trunk(), arena, inputs) {
+    : Stage(Part::kUnet, arena), model_(model), shape_(shape), shifts_(model.trunk(), arena, inputs) {
   const int64_t rows = shape.batch * shape.conditions, scale = model.config().hint_scale();
   const int64_t width = model.config().trunk.down.front().channels;
   const DType maps = model.trunk().input_dtype();
-  picture_ = make_tensor(device_, {1, shape.picture_height, shape.picture_width, 3}, DType::kF32);
-  whole_ = make_tensor(device_, {1, shape.picture_height / scale, shape.picture_width / scale, width}, maps);
-  hint_ = make_tensor(device_, {rows, shape.height, shape.width, width}, maps);
-  factors_ = make_tensor(device_, {model.residuals(), rows}, DType::kF32);
-  cache_ = model.trunk().make_text_cache(device_, rows, context.dim(1));
+  picture_ = make_tensor(device(), {1, shape.picture_height, shape.picture_width, 3}, DType::kF32);
+  whole_ = make_tensor(device(), {1, shape.picture_height / scale, shape.picture_width / scale, width}, maps);
+  hint_ = make_tensor(device(), {rows, shape.height, shape.width, width}, maps);
+  factors_ = make_tensor(device(), {model.residuals(), rows}, DType::kF32);
+  cache_ = model.trunk().make_text_cache(device(), rows, context.dim(1));
   prepare_ = std::make_unique<Program>(
       "control text", arena, [this, context](Exec& ex) { model_.trunk().prepare_text(ex, context, cache_); });
   embed_ = std::make_unique<Program>("control picture", arena,
@@ -29,8 +29,7 @@ ControlStage::ControlStage(const ControlNet& model, Arena& arena, const ControlS
 }
 
 uint64_t ControlStage::buffer_bytes() const {
-  uint64_t bytes = shifts_.bytes();
-  for (const Tensor* t : {&picture_, &whole_, &hint_, &factors_}) bytes += t->bytes();
+  uint64_t bytes = shifts_.bytes() + bytes_of({&picture_, &whole_, &hint_, &factors_});
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
   return bytes;
 }
@@ -40,12 +39,12 @@ void ControlStage::set_text(Profiler* profiler, const CancelCheck* cancel) {
 }
 
 void ControlStage::set(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel) {
-  upload(device_, picture_, setting.pixels.data(), static_cast<int64_t>(setting.pixels.size()));
+  upload(device(), picture_, setting.pixels.data(), static_cast<int64_t>(setting.pixels.size()));
   embed_->run(profiler, cancel);
   set_factors(setting);
   if (whole_.dim(1) != hint_.dim(1) || whole_.dim(2) != hint_.dim(2)) return;  // cut_hint() brings windows
   for (int64_t row = 0; row < hint_.dim(0); ++row)
-    device_.copy_on_device(hint_.narrow(0, row, 1).data(), whole_.data(), whole_.bytes());
+    device().copy_on_device(hint_.narrow(0, row, 1).data(), whole_.data(), whole_.bytes());
 }
 
 // In some modes, and where a model's residuals are means, the UNet's unconditional rows stay as they are.
@@ -65,7 +64,7 @@ void ControlStage::set_factors(const ControlSetting& setting) {
                      acts ? static_cast<float>(factor) : 0.0f);
     }
   }
-  upload(device_, factors_, factors.data(), factors_.numel());
+  upload(device(), factors_, factors.data(), factors_.numel());
 }
 
 void ControlStage::cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) {

@@ -7,6 +7,7 @@
 
 #include "models/controlnet.hpp"
 #include "pipeline/shift_table.hpp"
+#include "pipeline/stage.hpp"
 #include "runtime/exec.hpp"
 
 namespace rocm_sd {
@@ -26,14 +27,15 @@ struct ControlShape {
   int64_t picture_height = 512, picture_width = 512;           // of the whole picture, in pixels
 };
 
-class ControlStage {
+class ControlStage final : public Stage {
  public:
   // context [rows,T,width] and inputs: the UNet's, filled by its stage. model and arena must outlive this.
   ControlStage(const ControlNet& model, Arena& arena, const ControlShape& shape, const Tensor& context,
                const TimeInputs& inputs);
 
-  std::vector<Program*> programs() { return {&shifts_.program(), prepare_.get(), embed_.get()}; }
-  uint64_t buffer_bytes() const;
+  DType dtype() const override { return model_.trunk().dtype(); }
+  std::vector<Program*> programs() override { return {&shifts_.program(), prepare_.get(), embed_.get()}; }
+  uint64_t buffer_bytes() const override;
   ShiftTable& shifts() { return shifts_; }
 
   void set_text(Profiler* profiler, const CancelCheck* cancel);
@@ -49,7 +51,6 @@ class ControlStage {
   void set_factors(const ControlSetting& setting);
 
   const ControlNet& model_;
-  Device& device_;
   ControlShape shape_;
   ShiftTable shifts_;
   TextCache cache_;

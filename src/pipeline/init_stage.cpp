@@ -1,4 +1,4 @@
-// What a request brings besides its prompt, as the sampler and the UNet want it: pictures, masks, depth maps,
+// What a request brings besides its prompt, as the sampler and the UNet want it: images, masks, depth maps,
 // latents; and the noise of the images' generators in the order in which Diffusers' pipelines draw it.
 #include "base/error.hpp"
 #include "pipeline/pixels.hpp"
@@ -38,28 +38,13 @@ NoiseDraws Pipeline::State::noise_draws(const ResolvedRequest& r) const {
 
 // pixels [H,W,3] in -1..1 -> latents [batch,h,w,4] as the sampler wants them. noise [batch,h,w,4]: a sample
 // of the posterior for each image; empty: its mean.
-std::vector<float> Pipeline::State::encode_picture(const ResolvedRequest& r, const std::vector<float>& pixels,
-                                                   const std::vector<float>& noise,
-                                                   const CancelCheck* cancel) {
-  for (;;) {
-    prepare_stages(r, rows);
-    components.need_encoder();
-    ready(Part::kVae);
-    const VaeStage::Encoded encoded = vae->encode(pixels, profiler.get(), cancel);
-    std::vector<float> latents;
-    for (int64_t n = 0; n < r.request.batch; ++n)
-      latents.insert(latents.end(), encoded.mean.begin(), encoded.mean.end());
-    for (size_t i = 0; i < noise.size(); ++i)
-      latents[i] += encoded.deviation[i % encoded.deviation.size()] * noise[i];
-    const int64_t bad = count_nonfinite(latents);
-    if (bad == 0) return latents;
-    require<GenerationError>(widen(Part::kVae, "the VAE's encoder"), "vae encoder: ", bad, " of ",
-                             latents.size(), " values are not finite in ", components.dtype_of(Part::kVae),
-                             "; are the weights damaged?");
-  }
+Tensor Pipeline::State::encode_image(const PreparedRequest& r, const std::vector<float>& pixels,
+                                     const std::vector<float>& noise, const RunWatch& watch) {
+  components.need_encoder();
+  return run_with_retry(Part::kVae, r, [&] { return vae->encode(pixels, r.request.batch, noise, watch); });
 }
 
-InitImage Pipeline::State::encode_init(const ResolvedRequest& r, const CancelCheck* cancel) {
+InitImage Pipeline::State::encode_init(const PreparedRequest& r, const RunWatch& watch) {
   const GenerateRequest& q = r.request;
   InitImage init;
   const int width = static_cast<int>(r.width), height = static_cast<int>(r.height);
@@ -73,54 +58,54 @@ InitImage Pipeline::State::encode_init(const ResolvedRequest& r, const CancelChe
   }
   if (q.init_image) init.pixels = image_to_floats(*q.init_image, width, height);
   if (!q.init_latents.empty())
-    init.latents = to_nhwc(q.init_latents, noise.shape());
+    init.latents =
+        tensor_from(*components.device, noise.shape(), to_nhwc(q.init_latents, noise.shape()).data());
   else if (q.init_image)
-    init.latents = encode_picture(r, init.pixels, for_init, cancel);
+    init.latents = encode_image(r, init.pixels, for_init, watch);
   if (q.mask) {
     init.mask = mask_to_floats(*q.mask, width, height, q.mask_blur);
     init.latent_mask =
         latent_mask(init.mask, width, height, static_cast<int>(components.downscale()), r.mask_downscale);
   }
-  init.extra = extra_channels(r, init, for_masked, cancel);
+  init.extra = extra_channels(r, init, for_masked, watch);
   return init;
 }
 
-// The UNet's input channels beside the latents, for each condition: [batch,h,w,extra]; empty where it has
-// none. noise: for the posterior of the masked picture, or empty.
-std::vector<std::vector<float>> Pipeline::State::extra_channels(const ResolvedRequest& r,
-                                                                const InitImage& init,
-                                                                const std::vector<float>& noise,
-                                                                const CancelCheck* cancel) {
+// The UNet's input channels beside the latents: [conditions*batch,h,w,extra]; empty where it has none. noise:
+// for the posterior of the masked image, or empty.
+Tensor Pipeline::State::extra_channels(const PreparedRequest& r, const InitImage& init,
+                                       const std::vector<float>& noise, const RunWatch& watch) {
+  if (components.unet->config().in_channels == 4) return {};
+  const int64_t batch = r.request.batch, extra = components.unet->config().in_channels - 4;
   const auto pixels = static_cast<size_t>(r.latent_height * r.latent_width);
-  const auto batch = static_cast<size_t>(r.request.batch);
+  Device& device = *components.device;
+  std::vector<float> channels;  // of one condition, [batch,h,w,extra]
   if (components.is_instruct()) {
-    // Unconditional images see no picture; the others see its latents unscaled (Brooks et al. 2023,
-    // section 3.2.1).
+    // The image's latents unscaled (Brooks et al. 2023, section 3.2.1).
     const double scale = components.vae ? components.vae->config().scaling_factor
                                         : components.tiny_vae->config().scaling_factor;
-    std::vector<float> raw = init.latents;
-    for (float& v : raw) v = static_cast<float>(v / scale);
-    return {std::vector<float>(raw.size(), 0.0f), raw, raw};
-  }
-  std::vector<float> channels;
-  if (components.is_depth()) {
+    channels = to_floats(device, init.latents);
+    for (float& v : channels) v = static_cast<float>(v / scale);
+  } else if (components.is_depth()) {
     const std::vector<float> depth = depth_to_floats(*r.request.depth, static_cast<int>(r.latent_width),
                                                      static_cast<int>(r.latent_height));
-    for (size_t n = 0; n < batch; ++n) channels.insert(channels.end(), depth.begin(), depth.end());
-  } else if (components.is_inpainting()) {
-    // The mask, then the latents of the picture with the masked part grey. Without a picture all is masked.
+    for (int64_t n = 0; n < batch; ++n) channels.insert(channels.end(), depth.begin(), depth.end());
+  } else {
+    // The mask, then the latents of the image with the masked part grey. Without an image all is masked.
     std::vector<float> masked(static_cast<size_t>(r.width * r.height * 3), 0.0f);
     for (size_t i = 0; i < init.mask.size(); ++i)
       if (init.mask[i] < 0.5f) std::copy_n(&init.pixels[3 * i], 3, &masked[3 * i]);
-    const std::vector<float> latents = encode_picture(r, masked, noise, cancel);
-    for (size_t i = 0; i < batch * pixels; ++i) {
+    const std::vector<float> latents = to_floats(device, encode_image(r, masked, noise, watch));
+    for (size_t i = 0; i < static_cast<size_t>(batch) * pixels; ++i) {
       channels.push_back(init.latent_mask.empty() ? 1.0f : init.latent_mask[i % pixels]);
       channels.insert(channels.end(), &latents[4 * i], &latents[4 * i] + 4);
     }
-  } else {
-    return {};
   }
-  return std::vector<std::vector<float>>(static_cast<size_t>(r.conditions), channels);
+  std::vector<float> all;
+  for (int c = 0; c < r.conditions; ++c) all.insert(all.end(), channels.begin(), channels.end());
+  // Unconditional images of an instruct-pix2pix model see no image.
+  if (components.is_instruct()) std::fill_n(all.begin(), channels.size(), 0.0f);
+  return tensor_from(device, {r.conditions * batch, r.latent_height, r.latent_width, extra}, all.data());
 }
 
 }  // namespace rocm_sd

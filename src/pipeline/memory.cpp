@@ -1,13 +1,14 @@
 // How a pipeline stays within its memory: it plans, and where the plan or the device says no, it saves: what
-// is kept between pictures, then what helps the stage that takes the most: the VAE in bands, weights in host
+// is kept between images, then what helps the stage that takes the most: the VAE in bands, weights in host
 // memory, the UNet's weights in 8 bits. Attention is not cut further: its kernels go through the keys in
-// tiles and never hold the scores in memory.
+// tiles and never store the scores in memory.
 #include <limits>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "pipeline/state.hpp"
+#include "pipeline/tiles.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -18,63 +19,48 @@ std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_c
 
 }  // namespace
 
-void Pipeline::State::ready(Part part) {
-  at_work = part;
-  if (residency.offload() && !residency.resident(part)) arena.release();  // the stage before may need more
-  if (!residency.need(part)) return;
-  switch (part) {
-    case Part::kText: return text.forget();
-    case Part::kUnet: return unet ? unet->replan() : void();
-    case Part::kVae: return vae ? vae->replan() : void();
-  }
+void Pipeline::State::note_memory() {
+  // On the CPU what waits off the device lies in the same memory: there is nothing to tell apart.
+  if (residency.offload() && components.device == &host_device()) return;
+  device_peak_ = std::max(device_peak_, components.device->allocated());
 }
 
-void Pipeline::State::prepare_stages(const ResolvedRequest& r, const TokenRows& rows) {
-  const auto tokens = rows.chunks * static_cast<int64_t>(rows.rows[0].front().ids.size());
-  UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
-  shape.perturbed = r.perturbed;
-  for (const auto& control : controls) shape.controls.push_back(&control->model);
-  if (!controls.empty()) shape.picture_height = r.height, shape.picture_width = r.width;
-  if (!unet || !(unet->shape() == shape)) {
-    unet.reset();  // give the buffers back before the new ones are made
-    unet = std::make_unique<UnetStage>(components, arena, shape);
-  }
-  if (vae && (vae->height() != r.latent_height || vae->width() != r.latent_width)) {
-    vae.reset();
-    vae_bands = 1;
-  }
-  if (!vae) vae = std::make_unique<VaeStage>(components, arena, r.latent_height, r.latent_width, vae_bands);
+namespace {
+
+// What the stages hand to each other: the text's states, and latents, of which a sampler keeps several.
+uint64_t handed_over_bytes(const PreparedRequest& r, const UNetConfig& config, int64_t tokens) {
+  const int64_t text = r.rows.prompts * (tokens * config.context_width() + config.added_width);
+  const int64_t latents = 16 * r.request.batch * r.latent_height * r.latent_width * 4;
+  return static_cast<uint64_t>(text + latents) * sizeof(float);
 }
 
-MemoryPlan Pipeline::State::measure(const ResolvedRequest& r, const TokenRows& rows) {
-  prepare_stages(r, rows);
-  const bool encoder = r.request.init_image.has_value() || components.is_inpainting();
-  if (!vae->planned(encoder)) {
-    if (encoder) components.need_encoder();
-    ready(Part::kVae);
-  }
+}  // namespace
+
+MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
+  make_stages(r);
+  vae->need_encoder(r.request.init_image || components.is_inpainting());
+  PerPart<uint64_t> arenas;
   MemoryPlan out;
-  out.vae = vae->plan(encoder);
-  if (!unet->planned()) ready(Part::kUnet);
-  out.unet = unet->plan();
-  if (!text.planned(rows, r.request.clip_skip)) ready(Part::kText);
-  out.text = text.plan(rows, r.request.clip_skip);
-  const uint64_t latents =
-      16 * static_cast<uint64_t>(r.request.batch * r.latent_height * r.latent_width * 4) * sizeof(float);
-  out.buffers = text.buffer_bytes() + unet->buffer_bytes() + vae->buffer_bytes() + latents;
+  for (const Part part : {Part::kVae, Part::kUnet, Part::kText}) {
+    if (!stage(part)->planned()) ready(part);
+    arenas[part] = stage(part)->plan();
+    out.buffers += stage(part)->buffer_bytes();
+  }
+  out.text = arenas[Part::kText];
+  out.unet = arenas[Part::kUnet];
+  out.vae = arenas[Part::kVae];
+  out.buffers += handed_over_bytes(r, components.unet->config(), unet->shape().tokens);
   if (r.request.tile_size > 0)
     out.buffers +=
         tiled_buffer_bytes(r.tiles, r.request.batch * r.conditions, r.latent_height, r.latent_width);
-  const std::pair<Part, uint64_t> stages[] = {
-      {Part::kText, out.text}, {Part::kUnet, out.unet}, {Part::kVae, out.vae}};
-  for (const auto& [part, bytes] : stages) {
+  for (const Part part : kParts) {
     const uint64_t weights = residency.weight_bytes(part);
     if (!residency.offload()) {
       out.weights += weights;
-      out.arena = std::max(out.arena, bytes);
-    } else if (weights + bytes > out.weights + out.arena) {  // of the stage that takes the most
+      out.arena = std::max(out.arena, arenas[part]);
+    } else if (weights + arenas[part] > out.weights + out.arena) {  // of the stage that takes the most
       out.weights = weights;
-      out.arena = bytes;
+      out.arena = arenas[part];
     }
   }
   out.weights += components.bases.bytes();
@@ -85,33 +71,31 @@ MemoryPlan Pipeline::State::measure(const ResolvedRequest& r, const TokenRows& r
 
 // What the device can hold for this pipeline; part of a GPU's memory is the driver's.
 uint64_t Pipeline::State::available_memory() const {
-  if (vram_budget > 0) return vram_budget;
+  if (vram_budget_ > 0) return vram_budget_;
   const Device& device = *components.device;
   if (device.kind() == DeviceKind::kHost) return std::numeric_limits<uint64_t>::max();
   return (device.memory().free + device.allocated()) / 100 * 97;
 }
 
 void Pipeline::State::drop_caches() {
-  unet.reset();
-  vae.reset();
-  text.forget();
+  for (const Part part : kParts) drop(part);
   components.loaded_encoder.reset();
   components.loaded_tiny_encoder.reset();
-  keep_controls(controls);
+  keep_controls(controls_);
   components.bases.clear();
   arena.release();
   scratch.release();
 }
 
-// Who holds the device's memory, and what would take less of it: for an error's end.
+// Who has the device's memory, and what would take less of it: for an error's end.
 std::string Pipeline::State::memory_advice() const {
   std::string text;
   const Device& device = *components.device;
   if (device.kind() != DeviceKind::kHost) {
     const MemoryInfo memory = device.memory();
-    const uint64_t own = device.allocated(), held = memory.total - std::min(memory.total, memory.free);
+    const uint64_t own = device.allocated(), taken = memory.total - std::min(memory.total, memory.free);
     text = concat("; of the device's ", megabytes(memory.total), " other programs and the driver hold ",
-                  megabytes(held - std::min(held, own)), ", this one ", megabytes(own), ", ",
+                  megabytes(taken - std::min(taken, own)), ", this one ", megabytes(own), ", ",
                   megabytes(memory.free), " are free");
   }
   text += "; what takes less: a smaller picture or batch";
@@ -121,15 +105,15 @@ std::string Pipeline::State::memory_advice() const {
   return text;
 }
 
-// Weights of the UNet in 8 bits, where the user left their form to us and the device holds them so. The
-// picture is another one, by little (docs/explanation/eight-bit-weights.md), so that this comes last and says
+// Weights of the UNet in 8 bits, where the user left their form to us and the device stores them so. The
+// image is another one, by little (docs/explanation/eight-bit-weights.md), so that this comes last and says
 // so.
 bool Pipeline::State::shrink_weights() {
   if (!components.weights_are_auto || components.weights || components.device->kind() == DeviceKind::kHost ||
       components.dtype_of(Part::kUnet) == DType::kF32)
     return false;
   const DType dtype = components.dtype_of(Part::kUnet);
-  unet.reset();
+  drop(Part::kUnet);
   arena.release();
   components.weights = {.eight_bit = DType::kI8};
   components.loaded_for_offload = components.loaded_for_offload || residency.offload();
@@ -139,18 +123,17 @@ bool Pipeline::State::shrink_weights() {
 }
 
 // The fewest bands that fit, or those that take the least.
-MemoryPlan Pipeline::State::choose_bands(const ResolvedRequest& r, const TokenRows& rows,
-                                         const MemoryPlan& whole, uint64_t most) {
+MemoryPlan Pipeline::State::choose_bands(const PreparedRequest& r, const MemoryPlan& whole,
+                                         uint64_t max_bytes) {
   const auto with_bands = [&](int64_t bands) {
-    vae_bands = bands;
-    vae.reset();
-    return measure(r, rows);
+    vae_shape_.bands = bands;
+    return measure(r);
   };
-  int64_t best = vae_bands;
+  int64_t best = vae_shape_.bands;
   uint64_t least = whole.vae;
-  for (int64_t bands = 2 * vae_bands; bands <= std::min(kMaxBands, r.latent_height); bands *= 2) {
+  for (int64_t bands = 2 * vae_shape_.bands; bands <= std::min(kMaxBands, r.latent_height); bands *= 2) {
     const MemoryPlan plan = with_bands(bands);
-    if (plan.total() <= most) return plan;
+    if (plan.total() <= max_bytes) return plan;
     if (plan.vae >= least) continue;
     least = plan.vae;
     best = bands;
@@ -158,44 +141,44 @@ MemoryPlan Pipeline::State::choose_bands(const ResolvedRequest& r, const TokenRo
   return with_bands(best);
 }
 
-MemoryPlan Pipeline::State::plan(const ResolvedRequest& r, const TokenRows& rows) {
-  refused = false;
-  MemoryPlan plan = measure(r, rows);
+MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
+  refused_ = false;
+  MemoryPlan plan = measure(r);
   const uint64_t most = available_memory(), first = plan.total();
   if (first <= most) return plan;
-  const char* limit = vram_budget > 0 ? "the budget is " : "the device has ";
+  const char* limit = vram_budget_ > 0 ? "the budget is " : "the device has ";
   const auto note = [&](const std::string& saving) {
     log().warn("memory: {} planned, {}{}: {}", megabytes(plan.total()), limit, megabytes(most), saving);
   };
-  if (!caches_dropped) {
-    note("dropping what is kept between pictures");
+  if (!caches_dropped_) {
+    note("dropping what is kept between images");
     drop_caches();
-    caches_dropped = true;
-    plan = measure(r, rows);
+    caches_dropped_ = true;
+    plan = measure(r);
   }
   if (plan.total() > most && plan.vae > std::max(plan.text, plan.unet) && !components.tiny_vae) {
-    const MemoryPlan banded = choose_bands(r, rows, plan, most);
-    if (vae_bands > 1) note(concat("the VAE works in ", vae_bands, " bands"));
+    const MemoryPlan banded = choose_bands(r, plan, most);
+    if (vae_shape_.bands > 1) note(concat("the VAE works in ", vae_shape_.bands, " bands"));
     plan = banded;
   }
   if (plan.total() > most && !residency.offload()) {
     note("weights wait in host memory (--offload)");
     residency.begin_offload();
-    plan = measure(r, rows);
+    plan = measure(r);
   }
   const auto unet_takes_most = [&] {
     return residency.weight_bytes(Part::kUnet) + plan.unet >= residency.weight_bytes(Part::kVae) + plan.vae;
   };
   if (plan.total() > most && unet_takes_most() && shrink_weights()) {
-    note("the UNet's weights in 8 bits (--weights int8), which changes the picture a little");
-    plan = measure(r, rows);
+    note("the UNet's weights in 8 bits (--weights int8), which changes the image a little");
+    plan = measure(r);
   }
   if (plan.total() > most && !components.tiny_vae && residency.offload() && !unet_takes_most()) {
-    plan = choose_bands(r, rows, plan, most);
-    if (vae_bands > 1) note(concat("the VAE works in ", vae_bands, " bands"));
+    plan = choose_bands(r, plan, most);
+    if (vae_shape_.bands > 1) note(concat("the VAE works in ", vae_shape_.bands, " bands"));
   }
-  refused = plan.total() > most;
-  require<OutOfMemoryError>(!refused, "memory: the picture takes ", megabytes(plan.total()),
+  refused_ = plan.total() > most;
+  require<OutOfMemoryError>(!refused_, "memory: the image takes ", megabytes(plan.total()),
                             " with every saving (weights ", megabytes(plan.weights), ", arena ",
                             megabytes(plan.arena), ", buffers ", megabytes(plan.buffers), "), ", limit,
                             megabytes(most), memory_advice());
@@ -207,67 +190,22 @@ bool Pipeline::State::save_memory(const std::string& reason) {
     log().warn("out of memory ({}): {}, then once more", reason, saving);
   };
   // Bands make the VAE's stage smaller and no other.
-  const bool bands_help = at_work == Part::kVae && !components.tiny_vae && vae_bands < kMaxBands / 2;
-  if (!caches_dropped) {
-    note("dropping what is kept between pictures");
+  const bool bands_help = at_work_ == Part::kVae && !components.tiny_vae && vae_shape_.bands < kMaxBands / 2;
+  if (!caches_dropped_) {
+    note("dropping what is kept between images");
   } else if (bands_help) {
-    vae_bands = vae_bands == 1 ? 4 : 4 * vae_bands;
-    note(concat("the VAE works in ", vae_bands, " bands"));
+    vae_shape_.bands = vae_shape_.bands == 1 ? 4 : 4 * vae_shape_.bands;
+    note(concat("the VAE works in ", vae_shape_.bands, " bands"));
   } else if (!residency.offload()) {
     note("weights wait in host memory (--offload)");
     residency.begin_offload();
-  } else if (at_work == Part::kUnet && shrink_weights()) {
-    note("the UNet's weights in 8 bits (--weights int8), which changes the picture a little");
+  } else if (at_work_ == Part::kUnet && shrink_weights()) {
+    note("the UNet's weights in 8 bits (--weights int8), which changes the image a little");
   } else {
     return false;
   }
-  caches_dropped = true;
+  caches_dropped_ = true;
   drop_caches();
-  return true;
-}
-
-void Pipeline::State::merge_adapters(std::vector<ActiveAdapter> wanted) {
-  const auto uses_of = [](const std::vector<ActiveAdapter>& list, Part part) {
-    std::vector<std::pair<Component, std::vector<AdapterUse>>> out;
-    for (const Component component : {Component::kUnet, Component::kTextEncoder, Component::kTextEncoder2})
-      if ((component == Component::kUnet) == (part == Part::kUnet))
-        out.emplace_back(component, adapter_uses(list, component));
-    return out;
-  };
-  const bool whole = std::exchange(weights_unsure, true);
-  const std::vector<ActiveAdapter> before = std::exchange(components.adapters, std::move(wanted));
-  for (const Part part : {Part::kText, Part::kUnet}) {
-    const auto old_uses = uses_of(before, part), new_uses = uses_of(components.adapters, part);
-    if (!whole && old_uses == new_uses) continue;
-    if (part == Part::kText) text.forget();
-    if (part == Part::kUnet) unet.reset();
-    // Weights that wait in host memory are there in every layout that they had: they are read anew.
-    if (whole || residency.offload() || !residency.resident(part))
-      components.reload(part, components.dtype_of(part));
-    else
-      components.update(part, before);
-    residency.reloaded(part);
-  }
-  weights_unsure = false;
-}
-
-bool Pipeline::State::widen(Part part, const std::string& what) {
-  const DType now = components.dtype_of(part);
-  if (now == DType::kF32) return false;
-  const DType next = now == DType::kF16 ? DType::kBF16 : DType::kF32;
-  log().warn("{} overflowed in {}: run again in {}", what, now, next);
-  if (part == Part::kText) text.forget();
-  if (part == Part::kUnet) unet.reset();
-  if (part == Part::kVae) vae.reset();
-  try {
-    components.reload(part, next);
-  } catch (const OutOfMemoryError& e) {
-    log().warn("out of memory ({}): weights wait in host memory (--offload)", e.what());
-    residency.begin_offload();
-    components.loaded_for_offload = true;
-    components.reload(part, next);
-  }
-  residency.reloaded(part);
   return true;
 }
 

@@ -53,93 +53,10 @@ GenerateRequest Pipeline::default_request() const {
   return request;
 }
 
-// work(), again after each step of saving where the device's memory was not enough.
-template <class Work>
-auto Pipeline::State::with_savings(const Work& work) {
-  for (;;) {
-    std::string reason;
-    try {
-      return work();
-    } catch (const OutOfMemoryError& e) {
-      if (refused) throw;
-      reason = e.what();
-    }
-    // Outside the handler: what the attempt held is gone by now.
-    if (!save_memory(reason)) throw OutOfMemoryError(reason + memory_advice());
-  }
-}
-
-void Pipeline::State::use_loras(const GenerateRequest& request) {
-  const Clock::time_point begin = Clock::now();
-  std::vector<ActiveAdapter> wanted = adapters.open(requested_loras(request), *components.checkpoint);
-  if (wanted == components.adapters && !weights_unsure) return;
-  refused = false;  // what a plan said of an earlier request
-  with_savings([&] { merge_adapters(wanted); });
-  components.device->synchronize();
-  log().debug("loras: {} at work, opened and merged in {:.3f} s, {:.1f} MB of weights kept as they were",
-              wanted.size(), seconds_since(begin), static_cast<double>(components.bases.bytes()) / 1e6);
-}
-
-void Pipeline::State::use_controls(const ResolvedRequest& r) {
-  std::vector<std::shared_ptr<LoadedControl>> wanted, units;
-  for (const ResolvedControl& control : r.controls) {
-    const auto same = [&](const auto& known) { return known->path == control.model; };
-    const auto listed = std::find_if(wanted.begin(), wanted.end(), same);
-    units.push_back(listed != wanted.end() ? *listed : components.find_control(control.model));
-    if (listed == wanted.end()) wanted.push_back(units.back());
-  }
-  controls.clear();
-  const auto loaded = [&](const auto& control) {
-    return std::find(components.controls.begin(), components.controls.end(), control) !=
-           components.controls.end();
-  };
-  if (!std::all_of(wanted.begin(), wanted.end(), loaded)) with_savings([&] { set_controls(wanted); });
-  controls = std::move(units);
-}
-
-// Those that are not kept give their weights' memory back, whoever else holds them.
-void Pipeline::State::keep_controls(const std::vector<std::shared_ptr<LoadedControl>>& kept) {
-  const auto goes = [&](const auto& control) {
-    return std::find(kept.begin(), kept.end(), control) == kept.end();
-  };
-  const auto before = components.controls;
-  if (std::none_of(before.begin(), before.end(), goes)) return;
-  std::erase_if(components.controls, goes);
-  residency.controls_changed();
-  for (const auto& control : before)
-    if (goes(control)) control->model = ControlNet(control->config);
-}
-
-// All are checked. Those that go give their memory back first.
-void Pipeline::State::set_controls(const std::vector<std::shared_ptr<LoadedControl>>& wanted) {
-  at_work = Part::kUnet;
-  unet.reset();
-  keep_controls(wanted);
-  for (const auto& control : wanted) {
-    if (std::find(components.controls.begin(), components.controls.end(), control) !=
-        components.controls.end())
-      continue;
-    components.load_control(*control);
-    components.controls.push_back(control);
-    residency.controls_changed();
-  }
-}
-
-MemoryPlan Pipeline::plan(const GenerateRequest& request) {
-  State& s = *state_;
-  const ResolvedRequest resolved = resolve_request(request, s.components, s.schedule);
-  const TokenRows rows = s.text.tokenise(resolved);
-  s.use_loras(request);
-  s.use_controls(resolved);
-  return s.with_savings([&] { return s.plan(resolved, rows); });
-}
+MemoryPlan Pipeline::plan(const GenerateRequest& request) { return state_->plan(state_->prepare(request)); }
 
 GenerateResult Pipeline::generate(const GenerateRequest& request, const Callbacks& callbacks) {
-  State& s = *state_;
-  const ResolvedRequest resolved = resolve_request(request, s.components, s.schedule);
-  s.use_loras(request);
-  s.use_controls(resolved);
-  return s.with_savings([&] { return s.generate(resolved, callbacks); });
+  return state_->generate(state_->prepare(request), callbacks);
 }
 
 void Pipeline::enable_profiling() {

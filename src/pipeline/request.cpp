@@ -294,9 +294,9 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   return out;
 }
 
-std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index,
-                             const std::string& embedding_hashes,
-                             const std::vector<std::shared_ptr<LoadedControl>>& controls) {
+std::string describe_image(const ResolvedRequest& resolved, const Components& components, int index,
+                           const std::string& embedding_hashes,
+                           const std::vector<std::shared_ptr<LoadedControl>>& controls) {
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
   Infotext info{r.prompt, r.negative_prompt.value_or(""), {}};

@@ -57,8 +57,8 @@ std::vector<float> control_pixels(const ResolvedRequest& r, size_t index, bool b
 
 // A1111's infotext for picture `index` of the batch. embedding_hashes: of the embeddings that the prompts
 // name. controls: the models of the request's ControlNets, in their order.
-std::string describe_picture(const ResolvedRequest& resolved, const Components& components, int index,
-                             const std::string& embedding_hashes,
-                             const std::vector<std::shared_ptr<LoadedControl>>& controls = {});
+std::string describe_image(const ResolvedRequest& resolved, const Components& components, int index,
+                           const std::string& embedding_hashes,
+                           const std::vector<std::shared_ptr<LoadedControl>>& controls = {});
 
 }  // namespace rocm_sd

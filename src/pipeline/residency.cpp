@@ -6,15 +6,15 @@ namespace rocm_sd {
 
 Residency::Residency(Components& components)
     : components_(components), offload_(components.loaded_for_offload) {
-  for (const Part part : {Part::kText, Part::kUnet, Part::kVae}) track(part);
+  for (const Part part : kParts) track(part);
   if (!offload_) return;
-  for (const Entry& entry : entries_) entry.model->park();
+  for (const Entry& entry : entries_) entry.model->offload();
 }
 
 void Residency::track(Part part) {
   const auto add = [&](auto& model) {
-    entries_.push_back(
-        {part, std::make_unique<ParkedModel>([&model](Visitor& v) { model.visit(v); }, *components_.device)});
+    entries_.push_back({part, std::make_unique<OffloadedModel>([&model](Visitor& v) { model.visit(v); },
+                                                               *components_.device)});
   };
   switch (part) {
     case Part::kText:
@@ -36,7 +36,7 @@ void Residency::track(Part part) {
 void Residency::track_control(LoadedControl& control) {
   const auto visit = [&model = control.model](Visitor& v) { model.visit(v); };
   entries_.push_back(
-      {Part::kUnet, std::make_unique<ParkedModel>(visit, *components_.device), false, &control});
+      {Part::kUnet, std::make_unique<OffloadedModel>(visit, *components_.device), false, &control});
 }
 
 void Residency::controls_changed() {
@@ -49,9 +49,9 @@ void Residency::controls_changed() {
     const auto known = [&](const Entry& entry) { return entry.control == control.get(); };
     if (std::any_of(entries_.begin(), entries_.end(), known)) continue;
     track_control(*control);
-    if (offload_) entries_.back().model->park();
+    if (offload_) entries_.back().model->offload();
   }
-  moved_[static_cast<size_t>(Part::kUnet)] = true;
+  moved_[Part::kUnet] = true;
 }
 
 // The encoder is loaded when a picture is first given, long after the decoder.
@@ -69,8 +69,8 @@ void Residency::follow_encoder() {
     else
       components.loaded_tiny_encoder->visit(v);
   };
-  entries_.push_back({Part::kVae, std::make_unique<ParkedModel>(visit, *components_.device), true});
-  if (offload_) entries_.back().model->park();
+  entries_.push_back({Part::kVae, std::make_unique<OffloadedModel>(visit, *components_.device), true});
+  if (offload_) entries_.back().model->offload();
 }
 
 void Residency::reloaded(Part part) {
@@ -78,18 +78,18 @@ void Residency::reloaded(Part part) {
   track(part);
   if (offload_)
     for (const Entry& entry : entries_)
-      if (entry.part == part) entry.model->park();
-  moved_[static_cast<size_t>(part)] = true;
+      if (entry.part == part) entry.model->offload();
+  moved_[part] = true;
 }
 
 bool Residency::need(Part part) {
   follow_encoder();
   if (offload_)
     for (const Entry& entry : entries_)
-      if (entry.part != part) entry.model->park();
-  bool& moved = moved_[static_cast<size_t>(part)];
+      if (entry.part != part) entry.model->offload();
+  bool& moved = moved_[part];
   for (const Entry& entry : entries_)
-    if (entry.part == part && entry.model->parked()) {
+    if (entry.part == part && entry.model->offloaded()) {
       entry.model->restore();
       moved = true;
     }
@@ -98,7 +98,7 @@ bool Residency::need(Part part) {
 
 bool Residency::resident(Part part) const {
   return std::none_of(entries_.begin(), entries_.end(),
-                      [&](const Entry& entry) { return entry.part == part && entry.model->parked(); });
+                      [&](const Entry& entry) { return entry.part == part && entry.model->offloaded(); });
 }
 
 uint64_t Residency::weight_bytes(Part part) const {

@@ -1,11 +1,10 @@
 // Residency: which models' weights are on the device. Under offload only those of the stage at work are.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <vector>
 
-#include "models/parked.hpp"
+#include "models/offloaded_model.hpp"
 #include "pipeline/components.hpp"
 
 namespace rocm_sd {
@@ -28,13 +27,13 @@ class Residency {
   // The part's models were loaded anew.
   void reloaded(Part part);
   bool resident(Part part) const;
-  // Bytes of the device that the part's weights take, or took before they were parked.
+  // Bytes of the device that the part's weights take, or took before they were offloaded.
   uint64_t weight_bytes(Part part) const;
 
  private:
   struct Entry {
     Part part;
-    std::unique_ptr<ParkedModel> model;
+    std::unique_ptr<OffloadedModel> model;
     bool encoder = false;
     const LoadedControl* control = nullptr;
   };
@@ -46,7 +45,7 @@ class Residency {
   bool offload_;
   std::vector<Entry> entries_;
   bool has_encoder_ = false;
-  std::array<bool, kParts> moved_{};
+  PerPart<bool> moved_;
 };
 
 }  // namespace rocm_sd

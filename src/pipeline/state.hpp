@@ -1,17 +1,14 @@
-// What a pipeline holds between calls: the models, the stages, their memory, and how it saves memory.
+// What a pipeline keeps between calls: the models, the stages, their memory, and how it saves memory.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "pipeline/request.hpp"
 #include "pipeline/residency.hpp"
 #include "pipeline/text_stage.hpp"
-#include "pipeline/tiles.hpp"
+#include "pipeline/token_rows.hpp"
 #include "pipeline/unet_stage.hpp"
 #include "pipeline/vae_stage.hpp"
 #include "rocm_sd/pipeline.hpp"
@@ -24,26 +21,22 @@ inline double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// What an init image means for the latents.
+// What an init image means for the latents. Tensors are f32, on the device.
 struct InitImage {
-  std::vector<float> pixels;              // [H,W,3] in -1..1
-  std::vector<float> mask;                // [H,W], empty where the whole picture is repainted
-  std::vector<float> latents;             // [batch,h,w,4]
-  std::vector<float> latent_mask;         // [h,w]
-  std::vector<std::vector<float>> extra;  // the UNet's further input channels, per condition
-                                          // [batch,h,w,channels]; or empty
+  std::vector<float> pixels;       // [H,W,3] in -1..1
+  std::vector<float> mask;         // [H,W], empty where the whole image is repainted
+  std::vector<float> latent_mask;  // [h,w]
+  Tensor latents;                  // [batch,h,w,4]
+  Tensor extra;  // the UNet's further input channels [conditions*batch,h,w,channels]; or empty
 };
 
 // Which noises the images' generators give before the first step, in this order (Diffusers' pipelines').
 struct NoiseDraws {
   bool init = false;    // the posterior of the init image
   bool start = true;    // the latents' noise
-  bool masked = false;  // the posterior of the masked picture
+  bool masked = false;  // the posterior of the masked image
 };
 
-inline int64_t count_nonfinite(const std::vector<float>& values) {
-  return std::count_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
-}
 // [N,C,H,W] as other engines give noise -> [N,H,W,C].
 std::vector<float> to_nhwc(const std::vector<float>& nchw, const Shape& nhwc);
 
@@ -55,9 +48,8 @@ struct Pipeline::State {
         scratch(*components.device),
         schedule(components.noise),
         embeddings(std::move(embedding_dir)),
-        text(components, arena, embeddings),
         adapters(std::move(lora_dir)),
-        vram_budget(budget) {}
+        vram_budget_(budget) {}
 
   Components components;
   Residency residency;
@@ -65,90 +57,126 @@ struct Pipeline::State {
   Arena scratch;  // latents between them
   NoiseSchedule schedule;
   EmbeddingLibrary embeddings;
-  TextStage text;
+  std::unique_ptr<TextStage> text;  // made for the shapes of a request, kept while requests have the same
   std::unique_ptr<UnetStage> unet;
   std::unique_ptr<VaeStage> vae;
   std::unique_ptr<Profiler> profiler;
   AdapterLibrary adapters;
 
-  // Makes the request's LoRAs those that the weights hold. Every file is opened and checked before a weight
-  // is touched.
-  void use_loras(const GenerateRequest& request);
+  // Fills in defaults, checks every rule, reads the prompts, and brings the request's LoRAs and ControlNets.
+  PreparedRequest prepare(const GenerateRequest& request);
+  // Both plan first, and save memory and begin again where the device's is not enough.
+  MemoryPlan plan(const PreparedRequest& r);
+  GenerateResult generate(const PreparedRequest& r, const Callbacks& callbacks);
 
+ private:
+  // Makes the request's LoRAs those that the weights contain. Every file is opened and checked before a
+  // weight is touched.
+  void use_loras(const GenerateRequest& request);
+  void merge_adapters(std::vector<ActiveAdapter> wanted);
   // Loads the request's ControlNets. Those of earlier requests stay until others are asked for, or memory is
   // short.
   void use_controls(const ResolvedRequest& r);
-  std::vector<std::shared_ptr<LoadedControl>> controls;  // one for each of the request's, in their order
+  void set_controls(const std::vector<std::shared_ptr<LoadedControl>>& wanted);
+  void keep_controls(const std::vector<std::shared_ptr<LoadedControl>>& kept);
+
+  // Stages (stages.cpp). Those of the request's shapes, made where there are others or none.
+  void make_stages(const PreparedRequest& r);
+  Stage* stage(Part part) const;
+  void drop(Part part);  // its weights are others, or of another type
+  // The part's weights on the device, and what was planned with them valid.
+  void ready(Part part);
+  // run() with the part's stage ready. Where its result is not finite, the part is loaded in the next wider
+  // type and runs again.
+  template <class Run>
+  auto run_with_retry(Part part, const PreparedRequest& r, const Run& run);
+  void retry_in_wider_type(Part part, const NotFinite& found);  // throws GenerationError where there is none
 
   // Memory (memory.cpp).
-  uint64_t vram_budget = 0;  // as asked for; 0: what the device has free
-  int64_t vae_bands = 1;
-  bool caches_dropped = false;  // since the last picture
-  bool refused = false;         // by plan(): no other attempt can help
-  Part at_work = Part::kText;   // the stage that asked for memory last
-  uint64_t device_peak = 0;     // most memory held when somebody looked
-
-  void note_memory() {
-    // On the CPU what waits off the device lies in the same memory: there is nothing to tell apart.
-    if (residency.offload() && components.device == &host_device()) return;
-    device_peak = std::max(device_peak, components.device->allocated());
-  }
   // Prepares the stages and says what they take, after saving as much as the budget asks for. Throws
   // OutOfMemoryError where nothing is left to save.
-  MemoryPlan plan(const ResolvedRequest& r, const TokenRows& rows);
+  MemoryPlan plan_within_budget(const PreparedRequest& r);
+  MemoryPlan measure(const PreparedRequest& r);
+  MemoryPlan choose_bands(const PreparedRequest& r, const MemoryPlan& whole, uint64_t max_bytes);
   // After the device ran out of memory: takes the next step of saving, and logs it. False: none is left.
   bool save_memory(const std::string& reason);
   std::string memory_advice() const;
   template <class Work>
   auto with_savings(const Work& work);
-  // The part's weights on the device, and what was planned with them valid.
-  void ready(Part part);
-
-  // A part whose results were not finite is loaded again in the next wider type. False: there is none.
-  bool widen(Part part, const std::string& what);
-
-  GenerateResult generate(const ResolvedRequest& r, const Callbacks& callbacks);
-
- private:
-  void merge_adapters(std::vector<ActiveAdapter> wanted);
-  void prepare_stages(const ResolvedRequest& r, const TokenRows& rows);
-  void set_controls(const std::vector<std::shared_ptr<LoadedControl>>& wanted);
-  void keep_controls(const std::vector<std::shared_ptr<LoadedControl>>& kept);
-  MemoryPlan measure(const ResolvedRequest& r, const TokenRows& rows);
-  MemoryPlan choose_bands(const ResolvedRequest& r, const TokenRows& rows, const MemoryPlan& whole,
-                          uint64_t most);
   uint64_t available_memory() const;
   bool shrink_weights();  // false: they are in 8 bits already, or are to stay as they are
   void drop_caches();
+  void note_memory();
 
-  TextStates encode_text(const TokenRows& rows, const ResolvedRequest& r, const CancelCheck* cancel);
+  // One attempt, stage by stage (generate.cpp).
+  GenerateResult draw(const PreparedRequest& r, const Callbacks& callbacks);
+  RunWatch watch(const Callbacks& callbacks) const;
+  TextStates encode_text(const PreparedRequest& r, const RunWatch& watch);
+  Image decode(const PreparedRequest& r, const Tensor& latents, const RunWatch& watch);
   // init_stage.cpp
   BatchNoise seeded_noise(const ResolvedRequest& r) const;  // from the beginning of every image's generator
   NoiseDraws noise_draws(const ResolvedRequest& r) const;
-  InitImage encode_init(const ResolvedRequest& r, const CancelCheck* cancel);
-  std::vector<float> encode_picture(const ResolvedRequest& r, const std::vector<float>& pixels,
-                                    const std::vector<float>& noise, const CancelCheck* cancel);
-  std::vector<std::vector<float>> extra_channels(const ResolvedRequest& r, const InitImage& init,
-                                                 const std::vector<float>& noise, const CancelCheck* cancel);
+  InitImage encode_init(const PreparedRequest& r, const RunWatch& watch);
+  Tensor encode_image(const PreparedRequest& r, const std::vector<float>& pixels,
+                      const std::vector<float>& noise, const RunWatch& watch);
+  Tensor extra_channels(const PreparedRequest& r, const InitImage& init, const std::vector<float>& noise,
+                        const RunWatch& watch);
+  // sampling.cpp
+  Tensor sample(const PreparedRequest& r, const TextStates& states, const InitImage& init,
+                const Callbacks& callbacks);
   std::vector<ControlSetting> control_settings(const ResolvedRequest& r) const;
-  void prepare_unet(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
-                    const CancelCheck* cancel);
-  std::vector<float> sample(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
-                            const Callbacks& callbacks);
+  void prepare_unet(const PreparedRequest& r, const TextStates& states, const InitImage& init,
+                    const RunWatch& watch);
   Tensor first_latents(Exec& ex, const ResolvedRequest& r, const InitImage& init,
                        const std::vector<float>& start, const Shape& shape);
   // The text of the UNet's call number `call`, where another one was at work.
-  void use_text(const ResolvedRequest& r, const TextStates& states, size_t call, const CancelCheck* cancel);
-  std::vector<float> run_steps(const ResolvedRequest& r, const TextStates& states, const InitImage& init,
-                               const Callbacks& callbacks);
-  Image decode(const ResolvedRequest& r, const std::vector<float>& latents, const CancelCheck* cancel);
-  SamplerHooks sampler_hooks(const Callbacks& callbacks, Clock::time_point begin);
+  void use_text(const PreparedRequest& r, const TextStates& states, size_t call, const RunWatch& watch);
+  Tensor run_steps(Exec& ex, const PreparedRequest& r, const TextStates& states, const InitImage& init,
+                   const Callbacks& callbacks);
+  SamplerHooks sampler_hooks(Exec& ex, const Callbacks& callbacks);
   void keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask, const Tensor& clean,
                      const std::vector<float>& start);
 
-  TokenRows rows;                        // of the request at work
-  std::vector<int64_t> prompts_at_work;  // TokenRows::prompts_at that the UNet has
-  bool weights_unsure = false;           // merging adapters did not end: the parts are to be read whole
+  std::vector<std::shared_ptr<LoadedControl>> controls_;  // one for each of the request's, in their order
+  std::vector<int64_t> prompts_at_work_;                  // TokenRows::prompts_at that the UNet has
+  bool weights_unsure_ = false;  // merging adapters did not end: the parts are to be read whole
+  uint64_t vram_budget_ = 0;     // as asked for; 0: what the device has free
+  VaeShape vae_shape_;           // asked for last
+  bool caches_dropped_ = false;  // since the last image
+  bool refused_ = false;         // by plan_within_budget(): no other attempt can help
+  Part at_work_ = Part::kText;   // the stage that asked for memory last
+  uint64_t device_peak_ = 0;     // most memory allocated when somebody looked
 };
+
+// work(), again after each step of saving where the device's memory was not enough.
+template <class Work>
+auto Pipeline::State::with_savings(const Work& work) {
+  for (;;) {
+    std::string reason;
+    try {
+      return work();
+    } catch (const OutOfMemoryError& e) {
+      if (refused_) throw;
+      reason = e.what();
+    }
+    // Outside the handler: what the attempt kept is gone by now.
+    if (!save_memory(reason)) throw OutOfMemoryError(reason + memory_advice());
+  }
+}
+
+template <class Run>
+auto Pipeline::State::run_with_retry(Part part, const PreparedRequest& r, const Run& run) {
+  for (;;) {
+    make_stages(r);
+    ready(part);
+    NotFinite found;
+    try {
+      return run();
+    } catch (const NotFinite& thrown) {
+      found = thrown;
+    }
+    retry_in_wider_type(part, found);
+  }
+}
 
 }  // namespace rocm_sd

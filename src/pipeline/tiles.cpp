@@ -18,12 +18,13 @@ uint64_t tiled_buffer_bytes(const TileGrid& grid, int64_t rows, int64_t height, 
   return static_cast<uint64_t>(values * kLatentChannels) * sizeof(float);
 }
 
-TiledUnet::TiledUnet(Device& device, UnetStage& stage, const TileGrid& grid, int64_t images, int64_t height,
-                     int64_t width, const std::vector<std::vector<float>>& extra)
+TiledUnet::TiledUnet(Exec& ex, UnetStage& stage, const TileGrid& grid, int64_t images, int64_t height,
+                     int64_t width, const Tensor& extra)
     : stage_(stage), grid_(grid), images_(images), conditions_(stage.shape().conditions) {
   require(stage.shape().batch == images * grid.batch && stage.shape().height == grid.height &&
               stage.shape().width == grid.width,
           "tiles: the UNet's stage is of another shape");
+  Device& device = ex.device();
   const Shape shape{conditions_ * images, height, width, kLatentChannels};
   const std::vector<float> zeros(static_cast<size_t>(shape.numel()));
   whole_ = tensor_from(device, shape, zeros.data());  // finite, so that a share of 0 leaves nothing of it
@@ -43,11 +44,9 @@ TiledUnet::TiledUnet(Device& device, UnetStage& stage, const TileGrid& grid, int
       const Shape window{1, grid.height, grid.width, kLatentChannels};
       windows_.push_back({row, col, tensor_from(device, window, share.data())});
     }
-  if (extra.empty()) return;
-  std::vector<float> all;
-  for (const std::vector<float>& condition : extra) all.insert(all.end(), condition.begin(), condition.end());
-  const Tensor& part = stage.extra_channels();
-  extra_ = tensor_from(device, {conditions_ * images, height, width, part.dim(3)}, all.data(), part.dtype());
+  if (!extra) return;
+  extra_ = make_tensor(device, extra.shape(), stage.extra_channels().dtype());
+  copy_into(ex, extra, extra_);
 }
 
 uint64_t TiledUnet::buffer_bytes() const {
@@ -91,14 +90,13 @@ void TiledUnet::average(Exec& ex, const Tensor& predicted, int64_t first) const 
       }
 }
 
-Tensor TiledUnet::operator()(Exec& ex, const Tensor& scaled_input, double timestep, Profiler* profiler,
-                             const CancelCheck* cancel) {
+Tensor TiledUnet::operator()(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch) {
   const Tensor input =
       ex.alloc({conditions_ * grid_.batch * images_, grid_.height, grid_.width, kLatentChannels},
                scaled_input.dtype());
   for (int64_t first = 0; first < grid_.count(); first += grid_.batch) {
     gather(ex, scaled_input, first, input);
-    average(ex, stage_.step(ex, input, timestep, profiler, cancel), first);
+    average(ex, stage_.step(ex, input, timestep, watch), first);
   }
   return whole_;
 }

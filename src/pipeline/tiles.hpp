@@ -15,15 +15,14 @@ namespace rocm_sd {
 // What the UNet's stage is to a denoiser, over windows. The stage's batch is images * grid.batch.
 class TiledUnet {
  public:
-  // stage must outlive it. extra: the UNet's further input channels of the whole pictures for every
-  // condition, [conditions][images,height,width,extra], or empty.
-  TiledUnet(Device& device, UnetStage& stage, const TileGrid& grid, int64_t images, int64_t height,
-            int64_t width, const std::vector<std::vector<float>>& extra);
+  // stage must outlive it. extra: the UNet's further input channels of the whole images,
+  // [conditions*images,height,width,extra], or empty.
+  TiledUnet(Exec& ex, UnetStage& stage, const TileGrid& grid, int64_t images, int64_t height, int64_t width,
+            const Tensor& extra);
 
   // scaled_input [K*images,height,width,4] of the UNet's input_dtype() -> its output over the whole, f32,
   // overwritten by the next call.
-  Tensor operator()(Exec& ex, const Tensor& scaled_input, double timestep, Profiler* profiler,
-                    const CancelCheck* cancel);
+  Tensor operator()(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch);
   uint64_t buffer_bytes() const;
 
  private:

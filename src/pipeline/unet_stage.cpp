@@ -38,8 +38,8 @@ std::vector<float> guidance_embedding(double scale, int64_t width) {
 }
 
 UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shape)
-    : components_(components), arena_(arena), shape_(shape) {
-  Device& device = *components_.device;
+    : Stage(Part::kUnet, arena), components_(components), shape_(shape) {
+  Device& device = this->device();
   const UNet& unet = *components_.unet;
   const UNetConfig& config = unet.config();
   const DType input_dtype = unet.input_dtype();
@@ -60,18 +60,18 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   }
   if (config.time_cond_width > 0) guidance_ = make_tensor(device, {k, config.time_cond_width}, DType::kF32);
   cache_ = unet.make_text_cache(device, k, shape.tokens);
-  prepare_ = std::make_unique<Program>("text keys and values", arena_,
+  prepare_ = std::make_unique<Program>("text keys and values", arena,
                                        [this, &unet](Exec& ex) { unet.prepare_text(ex, context_, cache_); });
   TimeInputs time{
       .timestep = timestep_, .text_embeds = added_text_, .time_ids = time_ids_, .guidance_cond = guidance_};
-  shifts_ = std::make_unique<ShiftTable>(unet, arena_, time);
+  shifts_ = std::make_unique<ShiftTable>(unet, arena, time);
   time.guidance_cond = Tensor();  // ControlNets have no input for it
   const ControlShape control{shape.batch, shape.conditions,     shape.height,
                              shape.width, shape.picture_height, shape.picture_width};
   require<UsageError>(shape.controls.size() <= kMaxControls, "control: at most ", kMaxControls,
                       " at once, got ", shape.controls.size());
   for (const ControlNet* model : shape.controls)
-    controls_.push_back(std::make_unique<ControlStage>(*model, arena_, control, context_, time));
+    controls_.push_back(std::make_unique<ControlStage>(*model, arena, control, context_, time));
   step_program(0);
   step_program(all_controls());
 }
@@ -92,7 +92,7 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
 Program& UnetStage::step_program(uint32_t active) {
   std::unique_ptr<Program>& program = step_programs_[active];
   if (!program)
-    program = std::make_unique<Program>(active ? "unet and controls" : "unet", arena_,
+    program = std::make_unique<Program>(active ? "unet and controls" : "unet", arena(),
                                         [this, active](Exec& ex) { forward(ex, active); });
   return *program;
 }
@@ -111,63 +111,47 @@ std::vector<ShiftTable*> UnetStage::shift_tables() {
   return out;
 }
 
-size_t UnetStage::plan() {
-  size_t most = 0;
-  for (Program* p : programs()) {
-    if (!p->planned()) p->plan();
-    most = std::max(most, p->arena_bytes());
-  }
-  return most;
-}
-
-void UnetStage::replan() {
-  for (Program* p : programs()) p->plan();
-}
-
 uint64_t UnetStage::buffer_bytes() const {
-  uint64_t bytes = shifts_->bytes();
-  for (const Tensor* t :
-       {&input_, &extra_, &timestep_, &context_, &added_text_, &time_ids_, &guidance_, &output_})
-    bytes += *t ? t->bytes() : 0;
+  uint64_t bytes = shifts_->bytes() + bytes_of({&input_, &extra_, &timestep_, &context_, &added_text_,
+                                                &time_ids_, &guidance_, &output_});
   for (const auto& control : controls_) bytes += control->buffer_bytes();
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
   return bytes;
 }
 
-void UnetStage::set_text(const TextStates& text, const std::vector<int64_t>& prompts,
-                         const std::vector<std::vector<float>>& time_ids, Profiler* profiler,
-                         const CancelCheck* cancel) {
-  Device& device = *components_.device;
-  require(text.width == context_.dim(2), "the text encoders give states of width ", text.width,
-          ", the UNet reads ", context_.dim(2));
-  std::vector<const float*> states, pooled, ids;
-  for (int64_t c = 0; c < shape_.conditions; ++c) {
-    const int64_t prompt = prompts[static_cast<size_t>(c)];
-    states.push_back(&text.states[static_cast<size_t>(prompt * text.tokens * text.width)]);
-    if (added_text_) {
-      pooled.push_back(&text.pooled[static_cast<size_t>(prompt * text.pooled_width)]);
-      ids.push_back(time_ids[static_cast<size_t>(c)].data());
-    }
-  }
-  upload_per_image(device, context_, states, shape_.batch);
-  if (added_text_) {
-    require(text.pooled_width == added_text_.dim(1), "the text encoder gives a pooled embedding of ",
-            text.pooled_width, " numbers, the UNet reads ", added_text_.dim(1));
-    upload_per_image(device, added_text_, pooled, shape_.batch);
-    upload_per_image(device, time_ids_, ids, shape_.batch);
-  }
-  if (added_text_) schedule_.clear();  // SDXL's shifts depend on the pooled text
-  shifts_timestep_.reset();
-  prepare_->run(profiler, cancel);
-  for (const auto& control : controls_) control->set_text(profiler, cancel);
+void UnetStage::spread(Exec& ex, const Tensor& from, const std::vector<int64_t>& rows,
+                       const Tensor& to) const {
+  for (int64_t c = 0; c < shape_.conditions; ++c)
+    for (int64_t n = 0; n < shape_.batch; ++n)
+      copy_into(ex, from.narrow(0, rows[static_cast<size_t>(c)], 1), to.narrow(0, c * shape_.batch + n, 1));
 }
 
-void UnetStage::set_controls(std::vector<ControlSetting> settings, Profiler* profiler,
-                             const CancelCheck* cancel) {
+void UnetStage::set_text(const TextStates& text, const std::vector<int64_t>& prompts,
+                         const std::vector<std::vector<float>>& time_ids, const RunWatch& watch) {
+  require(text.states.dim(2) == context_.dim(2), "the text encoders give states of width ",
+          text.states.dim(2), ", the UNet reads ", context_.dim(2));
+  Exec ex = eager(watch);
+  spread(ex, text.states, prompts, context_);
+  if (added_text_) {
+    const int64_t pooled = text.pooled ? text.pooled.dim(1) : 0;
+    require(pooled == added_text_.dim(1), "the text encoder gives a pooled embedding of ", pooled,
+            " numbers, the UNet reads ", added_text_.dim(1));
+    spread(ex, text.pooled, prompts, added_text_);
+    std::vector<const float*> ids;
+    for (const std::vector<float>& condition : time_ids) ids.push_back(condition.data());
+    upload_per_image(device(), time_ids_, ids, shape_.batch);
+    schedule_.clear();  // SDXL's shifts depend on the pooled text
+  }
+  shifts_timestep_.reset();
+  prepare_->run(watch.profiler, watch.cancel);
+  for (const auto& control : controls_) control->set_text(watch.profiler, watch.cancel);
+}
+
+void UnetStage::set_controls(std::vector<ControlSetting> settings, const RunWatch& watch) {
   require<InternalError>(settings.size() == controls_.size(), "controls: ", settings.size(), " settings for ",
                          controls_.size());
   settings_ = std::move(settings);
-  for (size_t i = 0; i < controls_.size(); ++i) controls_[i]->set(settings_[i], profiler, cancel);
+  for (size_t i = 0; i < controls_.size(); ++i) controls_[i]->set(settings_[i], watch.profiler, watch.cancel);
 }
 
 void UnetStage::set_progress(int step, int total) {
@@ -176,16 +160,15 @@ void UnetStage::set_progress(int step, int total) {
     if (settings_[i].acts(step, total)) active_ |= uint32_t{1} << i;
 }
 
-void UnetStage::set_extra_channels(const std::vector<std::vector<float>>& channels) {
-  std::vector<float> all;  // [conditions*batch,h,w,extra]
-  for (const auto& condition : channels) all.insert(all.end(), condition.begin(), condition.end());
-  upload(*components_.device, extra_, all.data(), extra_.numel());
+void UnetStage::set_extra_channels(const Tensor& channels) {
+  Exec ex = eager();
+  copy_into(ex, channels, extra_);
 }
 
 void UnetStage::set_guidance(double scale) {
   if (!guidance_ || guidance_scale_ == scale) return;
   const std::vector<float> embedding = guidance_embedding(scale, guidance_.dim(1));
-  upload_per_image(*components_.device, guidance_,
+  upload_per_image(device(), guidance_,
                    std::vector<const float*>(static_cast<size_t>(shape_.conditions), embedding.data()),
                    shape_.batch);
   guidance_scale_ = scale;
@@ -193,43 +176,41 @@ void UnetStage::set_guidance(double scale) {
   shifts_timestep_.reset();
 }
 
-void UnetStage::make_shifts(double timestep, Profiler* profiler, const CancelCheck* cancel) {
+void UnetStage::make_shifts(double timestep, const RunWatch& watch) {
   const std::vector<float> times(static_cast<size_t>(rows()), static_cast<float>(timestep));
-  upload(*components_.device, timestep_, times.data(), rows());
-  for (ShiftTable* table : shift_tables()) table->program().run(profiler, cancel);
+  upload(device(), timestep_, times.data(), rows());
+  for (ShiftTable* table : shift_tables()) table->program().run(watch.profiler, watch.cancel);
 }
 
-void UnetStage::set_schedule(const std::vector<double>& timesteps, Profiler* profiler,
-                             const CancelCheck* cancel) {
-  constexpr size_t kMax = 128;  // 18 MB for SD 1.5 with guidance
+void UnetStage::set_schedule(const std::vector<double>& timesteps, const RunWatch& watch) {
+  constexpr size_t kMaxTimesteps = 128;  // 18 MB for SD 1.5 with guidance
   std::vector<double> wanted;
   for (const double t : timesteps)
     if (std::find(wanted.begin(), wanted.end(), t) == wanted.end()) wanted.push_back(t);
-  if (wanted.size() > kMax) wanted.resize(kMax);
+  if (wanted.size() > kMaxTimesteps) wanted.resize(kMaxTimesteps);
   if (wanted == schedule_) return;
   schedule_.clear();
   const auto count = static_cast<int64_t>(wanted.size());
   for (ShiftTable* table : shift_tables()) table->make_room(count);
   for (int64_t i = 0; i < count; ++i) {
-    make_shifts(wanted[static_cast<size_t>(i)], profiler, cancel);
+    make_shifts(wanted[static_cast<size_t>(i)], watch);
     for (ShiftTable* table : shift_tables()) table->keep(i);
   }
   schedule_ = std::move(wanted);
   shifts_timestep_.reset();
 }
 
-Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, Profiler* profiler,
-                       const CancelCheck* cancel) {
+Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch) {
   copy_into(ex, scaled_input, input_);
   if (shifts_timestep_ != timestep) {
     const auto found = std::find(schedule_.begin(), schedule_.end(), timestep);
     if (found == schedule_.end())
-      make_shifts(timestep, profiler, cancel);
+      make_shifts(timestep, watch);
     else
       for (ShiftTable* table : shift_tables()) table->take(ex, found - schedule_.begin());
     shifts_timestep_ = timestep;
   }
-  step_program(active_).run(profiler, cancel);
+  step_program(active_).run(watch.profiler, watch.cancel);
   return output_;
 }
 

@@ -1,50 +1,60 @@
-// Latents to pictures and back, one picture at a time.
+// Latents to images and back, one image at a time.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "pipeline/components.hpp"
-#include "runtime/exec.hpp"
+#include "pipeline/stage.hpp"
 
 namespace rocm_sd {
 
-class VaeStage {
+struct VaeShape {
+  int64_t height = 64, width = 64;  // of the latents
+  // 1 decodes the image whole, more in that many bands of rows, with the same result within rounding (images
+  // differ by about 92 dB) in less memory.
+  int64_t bands = 1;
+  friend bool operator==(const VaeShape&, const VaeShape&) = default;
+};
+
+class VaeStage final : public Stage {
  public:
-  // height and width of the latents; bands: 1 decodes the picture whole, more in that many bands of rows,
-  // with the same result within rounding (pictures differ by about 92 dB) in less memory. components and
-  // arena must outlive the stage.
-  VaeStage(Components& components, Arena& arena, int64_t height, int64_t width, int64_t bands = 1);
+  // components and arena must outlive the stage.
+  VaeStage(Components& components, Arena& arena, const VaeShape& shape);
 
-  int64_t height() const { return height_; }
-  int64_t width() const { return width_; }
-  int64_t bands() const { return bands_; }
-  size_t plan(bool with_encoder);  // arena bytes
-  void replan();                   // after the VAE's weights have moved
-  bool planned(bool with_encoder) const;
-  uint64_t buffer_bytes() const;
+  const VaeShape& shape() const { return shape_; }
+  DType dtype() const override { return components_.dtype_of(Part::kVae); }
+  int64_t bands() const { return bands_; }  // fewer than asked for where there are fewer rows
+  std::vector<Program*> programs() override;
+  uint64_t buffer_bytes() const override;
+  void replan() override;
+  // Whether the encoder is among the programs. Loads its weights where it is and they are not there.
+  void need_encoder(bool needed);
 
-  struct Decoded {
-    Image image;            // 8-bit RGB
-    int64_t nonfinite = 0;  // values that were not finite: more than 0 makes the image worthless
-  };
-  // latents [h,w,4] as the sampler leaves them (scaled).
-  Decoded decode(const std::vector<float>& latents, Profiler* profiler, const CancelCheck* cancel);
-  // A picture's latents are Gaussian, and both of these scaled as the sampler wants them.
-  struct Encoded {
-    std::vector<float> mean;       // [h,w,4]
-    std::vector<float> deviation;  // [h,w,4], standard; empty where the VAE gives none (AutoencoderTiny)
-  };
-  // pixels [H,W,3] in -1..1
-  Encoded encode(const std::vector<float>& pixels, Profiler* profiler, const CancelCheck* cancel);
+  // latents [1,h,w,4] f32 as the sampler leaves them (scaled) -> 8-bit RGB. Throws NotFinite.
+  Image decode(const Tensor& latents, const RunWatch& watch);
+  // pixels [H,W,3] in -1..1 -> latents [N,h,w,4] f32 as the sampler wants them: for each image the mean of
+  // the posterior, or, with noise [N,h,w,4], a sample of it. An AutoencoderTiny has no posterior. Throws
+  // NotFinite.
+  Tensor encode(const std::vector<float>& pixels, int64_t images, const std::vector<float>& noise,
+                const RunWatch& watch);
 
  private:
   void decode_forward(Exec& ex);
+  void encode_forward(Exec& ex);
+  void make_encode();
+  void upload_centred(const Tensor& latents);
+  // A Gaussian of latents, [h,w,4] each, scaled as the sampler wants them.
+  struct Posterior {
+    std::vector<float> mean, deviation;  // deviation: standard; empty where the VAE gives none
+  };
+  Posterior posterior(const std::vector<float>& encoded) const;
 
   Components& components_;
-  Arena& arena_;
-  int64_t height_, width_, bands_;
+  VaeShape shape_;
+  int64_t bands_;
   Tensor latents_, rgb_, nonfinite_, pixels_, encoded_;  // persistent
+  bool needs_encoder_ = false;
   std::unique_ptr<Program> decode_, encode_;
 };
 

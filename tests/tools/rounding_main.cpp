@@ -50,13 +50,14 @@ class Predictor {
 
   void prepare(const ResolvedRequest& r) {
     EmbeddingLibrary embeddings("");
-    TextStage text(components, arena_, embeddings);
-    const TokenRows rows = text.tokenise(r);
-    const TextStates states = text.encode(rows, r.request, nullptr, nullptr);
-    const UnetShape shape{r.request.batch, r.conditions, r.latent_height, r.latent_width, states.tokens};
+    const PreparedRequest prepared{r, tokenise(r, components, embeddings)};
+    TextStage text(components, arena_, text_shape(prepared));
+    const TextStates states = text.run(prepared, {});
+    const UnetShape shape{r.request.batch, r.conditions, r.latent_height, r.latent_width,
+                          states.states.dim(1)};
     if (!unet_ || !(unet_->shape() == shape)) unet_ = std::make_unique<UnetStage>(components, arena_, shape);
     unet_->plan();
-    unet_->set_text(states, rows.prompts_at(0), {}, nullptr, nullptr);
+    unet_->set_text(states, prepared.rows.prompts_at(0), {}, {});
   }
   // input [K*N,h,w,4] -> the model's output.
   Floats predict(const Tensor& input, double timestep) {
@@ -64,7 +65,7 @@ class Predictor {
     const Floats values = to_floats(host_device(), input);
     const Tensor x = tensor_from(device, input.shape(), values.data(), components.unet->input_dtype());
     Exec ex(scratch_);
-    return to_floats(device, unet_->step(ex, x, timestep, nullptr, nullptr));
+    return to_floats(device, unet_->step(ex, x, timestep, {}));
   }
 
   Components components;
@@ -102,9 +103,9 @@ struct Comparison {
     const Tensor start =
         start_from_noise(ex, r.sampling, tensor_from(host_device(), noise.shape(), first.data()));
     const Tensor latents = run_sampler(ex, schedule, r.sampling, denoiser, &noise, start, {});
-    if (!vae) vae = std::make_unique<VaeStage>(exact.components, arena, r.latent_height, r.latent_width);
-    vae->plan(false);
-    return vae->decode(to_floats(host_device(), latents), nullptr, nullptr).image;
+    if (!vae)
+      vae = std::make_unique<VaeStage>(exact.components, arena, VaeShape{r.latent_height, r.latent_width});
+    return vae->decode(latents, {});
   }
 
   json compare(const GenerateRequest& request) {

@@ -6,7 +6,7 @@
 #include "gpu_tests/gpu_test.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "models/clip.hpp"
-#include "models/parked.hpp"
+#include "models/offloaded_model.hpp"
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
@@ -236,7 +236,7 @@ TEST_P(ModelsOnGpu, EncodersAndTaesd) {
   EXPECT_GE(signal_to_noise(decode(test_gpu(), GetParam()), decode(host_device(), DType::kF32)), least());
 }
 
-TEST_P(ModelsOnGpu, ParkedWeightsComeBack) {
+TEST_P(ModelsOnGpu, OffloadedWeightsComeBack) {
   VaeDecoder model = VaeDecoder::load(test_gpu(), kVae, source, GetParam());
   const Tensor latents = random_tensor({1, 6, 6, 4}, DType::kF32, 1);
   const auto run = [&] {
@@ -245,11 +245,11 @@ TEST_P(ModelsOnGpu, ParkedWeightsComeBack) {
   };
   const auto before = run();
   const uint64_t loaded = test_gpu().allocated();
-  ParkedModel parked([&](Visitor& v) { model.visit(v); }, test_gpu());
-  const uint64_t bytes = parked.bytes();
-  parked.park();
+  OffloadedModel waiting([&](Visitor& v) { model.visit(v); }, test_gpu());
+  const uint64_t bytes = waiting.bytes();
+  waiting.offload();
   EXPECT_LE(test_gpu().allocated() + bytes, loaded);
-  parked.restore();
+  waiting.restore();
   EXPECT_EQ(run(), before);
 }
 

@@ -9,7 +9,7 @@
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/gemm/linear.hpp"
-#include "models/parked.hpp"
+#include "models/offloaded_model.hpp"
 #include "models/vae.hpp"
 #include "support/guarded_device.hpp"
 #include "support/random_source.hpp"
@@ -125,7 +125,7 @@ TEST(Parameters, HoldsMatricesInEightBits) {
   }
 }
 
-TEST(Parameters, ParksEightBitsAsTheyAre) {
+TEST(Parameters, OffloadsEightBitsAsTheyAre) {
   const RandomSource source;
   testing_support::GuardedDevice device;
   Layer layer;
@@ -133,10 +133,10 @@ TEST(Parameters, ParksEightBitsAsTheyAre) {
   const auto before = to_floats(device, layer.qkv.weight.plain());
   const VisitModel visit = [&](Visitor& v) { layer.visit(v); };
   const uint64_t bytes = bytes_held(visit);
-  ParkedModel parked(visit, device);
-  parked.park();
+  OffloadedModel waiting(visit, device);
+  waiting.offload();
   EXPECT_EQ(bytes_held(visit), 0u);
-  parked.restore();
+  waiting.restore();
   EXPECT_EQ(bytes_held(visit), bytes);
   EXPECT_EQ(layer.qkv.weight.stored().values.dtype(), DType::kI8);
   EXPECT_EQ(to_floats(device, layer.qkv.weight.plain()), before);
@@ -194,7 +194,7 @@ TEST(Parameters, PartsOfATensorAreCutFromTheWhole) {
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 7));
 }
 
-TEST(Parameters, ParkAndComeBack) {
+TEST(Parameters, OffloadAndComeBack) {
   const RandomSource source;
   testing_support::GuardedDevice device;
   Layer layer;
@@ -207,21 +207,21 @@ TEST(Parameters, ParkAndComeBack) {
   Exec ex(arena);
   const auto product = [&] { return to_floats(device, linear(ex, x, layer.qkv)); };
   const auto product_before = product();  // may put a packed layout in place of the plain one
-  ParkedModel parked([&](Visitor& v) { layer.visit(v); }, device);
-  const uint64_t bytes = parked.bytes();
+  OffloadedModel waiting([&](Visitor& v) { layer.visit(v); }, device);
+  const uint64_t bytes = waiting.bytes();
   EXPECT_EQ(bytes, bytes_held([&](Visitor& v) { layer.visit(v); }));
-  parked.park();
-  EXPECT_TRUE(parked.parked());
+  waiting.offload();
+  EXPECT_TRUE(waiting.offloaded());
   EXPECT_EQ(device.allocated(), 64u) << "x alone";
-  EXPECT_EQ(parked.bytes(), bytes);
-  parked.park();
+  EXPECT_EQ(waiting.bytes(), bytes);
+  waiting.offload();
   device.set_capacity(200);
-  EXPECT_THROW(parked.restore(), OutOfMemoryError);
-  EXPECT_TRUE(parked.parked());
+  EXPECT_THROW(waiting.restore(), OutOfMemoryError);
+  EXPECT_TRUE(waiting.offloaded());
   EXPECT_EQ(device.allocated(), 64u);
   device.set_capacity(1 << 20);
-  parked.restore();
-  EXPECT_FALSE(parked.parked());
+  waiting.restore();
+  EXPECT_FALSE(waiting.offloaded());
   EXPECT_EQ(values(), before);
   EXPECT_EQ(product(), product_before);
 }
@@ -244,21 +244,21 @@ TEST(Parameters, LargeTablesLieInMappedMemory) {
   const VisitModel visit = [&](Visitor& v) { there.visit(v); };
   for (const bool offloaded : {false, true}) {  // loaded for the device, or for host memory at first
     load_parameters(there, offloaded ? host_device() : device, source, DType::kF32);
-    ParkedModel parked(visit, device);
-    if (offloaded) parked.park();
+    OffloadedModel waiting(visit, device);
+    if (offloaded) waiting.offload();
     for (int round = 0; round < 2; ++round) {
-      parked.restore();
+      waiting.restore();
       const void* data = there.tokens.table.data();
       EXPECT_EQ(device.mapped(), 1);
       EXPECT_EQ(bytes_held(visit), 77u * 256 * 4) << "of the device's memory";
       EXPECT_EQ(to_floats(device, there.tokens.table), want);
-      parked.park();
+      waiting.offload();
       EXPECT_EQ(device.allocated(), 0u);
-      parked.restore();
+      waiting.restore();
       EXPECT_EQ(there.tokens.table.data(), data) << "a table is moved once";
-      parked.park();
+      waiting.offload();
     }
-    parked.restore();
+    waiting.restore();
     there = Tables();
   }
   EXPECT_EQ(device.mapped(), 0);

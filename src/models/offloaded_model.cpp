@@ -1,13 +1,13 @@
-#include "models/parked.hpp"
+#include "models/offloaded_model.hpp"
 
 #include <cstring>
 
 namespace rocm_sd {
 namespace {
 
-class Park final : public Visitor {
+class Offload final : public Visitor {
  public:
-  Park(Device& device, std::vector<StoredWeight>& values) : device_(device), values_(values) {}
+  Offload(Device& device, std::vector<StoredWeight>& values) : device_(device), values_(values) {}
 
  protected:
   void slot(const ParameterSlot& slot) override {
@@ -64,22 +64,22 @@ class Clear final : public Visitor {
 
 }  // namespace
 
-void ParkedModel::park() {
-  if (parked_) return;
+void OffloadedModel::offload() {
+  if (offloaded_) return;
   bytes_ = bytes_held(visit_);
   if (values_.empty()) {
     std::vector<StoredWeight> values;
-    Park park(device_, values);
-    visit_(park);  // where the host runs out of memory the model is still whole
+    Offload offload(device_, values);
+    visit_(offload);  // where the host runs out of memory the model is still whole
     values_ = std::move(values);
   }
   Clear clear;
   visit_(clear);
-  parked_ = true;
+  offloaded_ = true;
 }
 
-void ParkedModel::restore() {
-  if (!parked_) return;
+void OffloadedModel::restore() {
+  if (!offloaded_) return;
   try {
     Restore restore(device_, values_);
     visit_(restore);
@@ -88,7 +88,7 @@ void ParkedModel::restore() {
     visit_(clear);
     throw;
   }
-  parked_ = false;
+  offloaded_ = false;
   if (&device_ == &host_device()) values_.clear();  // the same memory, which packed layouts replace
 }
 

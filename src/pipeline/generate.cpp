@@ -1,0 +1,106 @@
+// The stages of one image, in order: text, init image, sampling, decoding.
+#include <cmath>
+
+#include "base/error.hpp"
+#include "pipeline/pixels.hpp"
+#include "pipeline/state.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// latents [h,w,4] of the sampler's last level -> [4,h,w] as x0 + sigma * noise.
+std::vector<float> exchanged_latents(const ResolvedRequest& r, const std::vector<float>& latents) {
+  const double sigma = r.sampling.schedule.levels.back().sigma;
+  const bool preserving = r.sampling.sampler->space == LatentSpace::kVariancePreserving;
+  const auto scale = static_cast<float>(preserving ? std::sqrt(sigma * sigma + 1) : 1.0);
+  std::vector<float> out(latents.size());
+  const size_t pixels = latents.size() / 4;
+  for (size_t i = 0; i < pixels; ++i)
+    for (size_t c = 0; c < 4; ++c) out[c * pixels + i] = latents[4 * i + c] * scale;
+  return out;
+}
+
+}  // namespace
+
+PreparedRequest Pipeline::State::prepare(const GenerateRequest& request) {
+  PreparedRequest r{resolve_request(request, components, schedule), {}};
+  r.rows = tokenise(r, components, embeddings);
+  use_loras(request);
+  use_controls(r);
+  return r;
+}
+
+MemoryPlan Pipeline::State::plan(const PreparedRequest& r) {
+  return with_savings([&] { return plan_within_budget(r); });
+}
+
+GenerateResult Pipeline::State::generate(const PreparedRequest& r, const Callbacks& callbacks) {
+  return with_savings([&] { return draw(r, callbacks); });
+}
+
+RunWatch Pipeline::State::watch(const Callbacks& callbacks) const {
+  return {profiler.get(), callbacks.cancelled ? &callbacks.cancelled : nullptr};
+}
+
+TextStates Pipeline::State::encode_text(const PreparedRequest& r, const RunWatch& watch) {
+  return run_with_retry(Part::kText, r, [&] { return text->run(r, watch); });
+}
+
+// latents [1,h,w,4] -> the image.
+Image Pipeline::State::decode(const PreparedRequest& r, const Tensor& latents, const RunWatch& watch) {
+  return run_with_retry(Part::kVae, r, [&] { return vae->decode(latents, watch); });
+}
+
+GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& callbacks) {
+  const RunWatch who = watch(callbacks);
+  GenerateResult result;
+  Clock::time_point begin = Clock::now();
+  const auto report = [&](const char* stage, int step, int total) {
+    note_memory();
+    const bool go_on = !callbacks.progress || callbacks.progress({stage, step, total, seconds_since(begin)});
+    require<CancelledError>(go_on, "cancelled");
+  };
+  const auto end_stage = [&](const char* stage) {
+    result.times.push_back({stage, seconds_since(begin)});
+    begin = Clock::now();
+  };
+
+  result.warnings = r.warnings;
+  result.warnings.insert(result.warnings.end(), r.rows.warnings.begin(), r.rows.warnings.end());
+  device_peak_ = 0;
+  result.plan = plan_within_budget(r);
+  if (!result.plan.offload) arena.reserve(result.plan.arena);
+  if (callbacks.planned) callbacks.planned(result.plan);
+  end_stage("plan");
+  const TextStates states = encode_text(r, who);
+  report("text", 1, 1);
+  end_stage("text");
+
+  const InitImage init = encode_init(r, who);
+  if (!init.pixels.empty()) {
+    report("encode", 1, 1);
+    end_stage("encode");
+  }
+  const Tensor latents = sample(r, states, init, callbacks);  // [batch,h,w,4]
+  end_stage("sample");
+
+  const std::string hashes = embedding_hashes(r.rows.embeddings);
+  for (int i = 0; i < r.request.batch; ++i) {
+    const Tensor own = latents.narrow(0, i, 1);
+    Image image = decode(r, own, who);
+    if (!init.mask.empty()) image = composite(image, init.pixels, init.mask);
+    const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
+    result.pictures.push_back(
+        {std::move(image), seed, describe_image(r, components, i, hashes, controls_), {}});
+    if (r.request.keep_latents || r.request.denoising_end)
+      result.pictures.back().latents = exchanged_latents(r, to_floats(*components.device, own));
+    report("decode", i + 1, r.request.batch);
+  }
+  end_stage("decode");
+  result.arena_used = arena.used_peak();
+  result.device_peak = device_peak_;
+  caches_dropped_ = false;
+  return result;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,224 @@
+// Sampling: the UNet and the sampler, from the first latents to the last.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "kernels/step/blend.hpp"
+#include "kernels/step/step.hpp"
+#include "pipeline/state.hpp"
+#include "pipeline/step_throttle.hpp"
+#include "pipeline/tiles.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// SDXL's size conditions for each condition of the batch (Podell et al., "SDXL", 2023, section 2.2); those of
+// the negative prompt by the rules of Diffusers' pipelines.
+std::vector<std::vector<float>> size_conditions(const ResolvedRequest& r, bool refiner) {
+  const GenerateRequest& q = r.request;
+  struct Sizes {
+    int64_t original_height, original_width, top, left, target_height, target_width;
+  };
+  const auto or_else = [](int64_t asked, int64_t own) { return asked ? asked : own; };
+  const Sizes positive{
+      or_else(q.original_height, r.height), or_else(q.original_width, r.width), q.crop_top, q.crop_left,
+      or_else(q.target_height, r.height),   or_else(q.target_width, r.width)};
+  const bool own_crop = refiner || q.negative_original_height || q.negative_original_width ||
+                        q.negative_target_height || q.negative_target_width;
+  const Sizes negative{q.negative_original_height.value_or(positive.original_height),
+                       q.negative_original_width.value_or(positive.original_width),
+                       q.negative_crop_top.value_or(own_crop ? 0 : positive.top),
+                       q.negative_crop_left.value_or(own_crop ? 0 : positive.left),
+                       q.negative_target_height.value_or(positive.target_height),
+                       q.negative_target_width.value_or(positive.target_width)};
+  std::vector<std::vector<float>> out;
+  for (int c = 0; c < r.conditions; ++c) {
+    const bool is_part = c >= r.first_part();
+    const Sizes& s = is_part ? positive : negative;
+    std::vector<double> ids = {static_cast<double>(s.original_height), static_cast<double>(s.original_width),
+                               static_cast<double>(s.top), static_cast<double>(s.left)};
+    if (refiner)
+      ids.push_back(is_part ? q.aesthetic_score : q.negative_aesthetic_score);
+    else
+      ids.insert(ids.end(), {static_cast<double>(s.target_height), static_cast<double>(s.target_width)});
+    out.emplace_back(ids.begin(), ids.end());
+  }
+  return out;
+}
+
+// Which calls leave guidance out: steps outside of the interval (Diffusers' rule for its guiders), and calls
+// below the minimum sigma (A1111's rule). Empty: none does.
+std::function<bool(const NoiseLevel&)> unguided_calls(const ResolvedRequest& r) {
+  const GenerateRequest& q = r.request;
+  if (q.guidance_start <= 0 && q.guidance_end >= 1 && q.negative_min_sigma <= 0) return {};
+  std::vector<double> sigmas;  // that the steps begin with
+  for (const NoiseLevel& level : r.sampling.schedule.levels) sigmas.push_back(level.sigma);
+  sigmas.pop_back();
+  const auto steps = static_cast<double>(sigmas.size());
+  const int first = static_cast<int>(q.guidance_start * steps),
+            end = static_cast<int>(q.guidance_end * steps);
+  return [sigmas, first, end, least = q.negative_min_sigma, all = q.negative_min_sigma_all,
+          call = 0](const NoiseLevel& level) mutable {
+    constexpr double kSame = 1 + 1e-9;
+    const auto step = std::count_if(sigmas.begin(), sigmas.end(),
+                                    [&](double sigma) { return sigma > level.sigma * kSame; });
+    const bool second = call++ % 2 == 1;
+    return step < first || step >= end || (level.sigma < least && (second || all));
+  };
+}
+
+}  // namespace
+
+// What the request asks of each ControlNet, its picture as the model reads it.
+std::vector<ControlSetting> Pipeline::State::control_settings(const ResolvedRequest& r) const {
+  std::vector<ControlSetting> out;
+  for (size_t i = 0; i < controls_.size(); ++i) {
+    const ResolvedControl& c = r.controls[i];
+    out.push_back({c.strength, c.start, c.end, c.mode, control_pixels(r, i, controls_[i]->config.bgr)});
+  }
+  return out;
+}
+
+void Pipeline::State::use_text(const PreparedRequest& r, const TextStates& states, size_t call,
+                               const RunWatch& watch) {
+  const std::vector<int64_t>& prompts = r.rows.prompts_at(call);
+  if (prompts == prompts_at_work_) return;
+  unet->set_text(states, prompts, size_conditions(r, components.kind == ModelKind::kSdxlRefiner), watch);
+  prompts_at_work_ = prompts;
+}
+
+// Everything that stays the same from step to step.
+void Pipeline::State::prepare_unet(const PreparedRequest& r, const TextStates& states, const InitImage& init,
+                                   const RunWatch& watch) {
+  prompts_at_work_.clear();
+  use_text(r, states, 0, watch);
+  if (init.extra && r.request.tile_size == 0) unet->set_extra_channels(init.extra);
+  unet->set_guidance(r.request.cfg_scale);
+  if (!controls_.empty()) unet->set_controls(control_settings(r), watch);
+  std::vector<double> timesteps;
+  for (const NoiseLevel& level : r.sampling.schedule.levels)
+    if (level.sigma > 0) timesteps.push_back(level.timestep);
+  unet->set_schedule(timesteps, watch);
+}
+
+SamplerHooks Pipeline::State::sampler_hooks(Exec& ex, const Callbacks& callbacks) {
+  SamplerHooks hooks;
+  hooks.on_step = [this, &ex, &callbacks, begin = Clock::now(),
+                   throttle = std::make_shared<StepThrottle>(*components.device)](const StepReport& report) {
+    note_memory();
+    unet->set_progress(report.step, report.total);
+    throttle->step();
+    // What overflows does so at once, as a rule: the other steps would be wasted.
+    if (report.step == 1) {
+      const NotFinite found{"UNet", nonfinite_values(ex, report.denoised), report.denoised.numel()};
+      if (found.count > 0) throw found;
+    }
+    return !callbacks.progress ||
+           callbacks.progress({"sample", report.step, report.total, seconds_since(begin)});
+  };
+  return hooks;
+}
+
+// The unmasked region is known. mask and clean [N,h,w,4]; start: the latents' noise.
+void Pipeline::State::keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask,
+                                    const Tensor& clean, const std::vector<float>& start) {
+  if (!r.blends_latents || start.empty()) {
+    hooks.after_denoise = [mask, clean](Exec& ex, const Tensor& denoised, const NoiseLevel&) {
+      return blend(ex, denoised, clean, mask);
+    };
+    return;
+  }
+  const Tensor noise = tensor_from(*components.device, clean.shape(), start.data());
+  hooks.before_denoise = [mask, clean, noise, first = true](
+                             Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space) mutable {
+    if (std::exchange(first, false)) return x;  // what the run starts from stays as it is
+    return blend(ex, x, add_noise(ex, clean, noise, level, space), mask);
+  };
+}
+
+// -> latents [N,h,w,4] f32 of the sampler's last level.
+Tensor Pipeline::State::sample(const PreparedRequest& r, const TextStates& states, const InitImage& init,
+                               const Callbacks& callbacks) {
+  const RunWatch who = watch(callbacks);
+  return run_with_retry(Part::kUnet, r, [&] {
+    prepare_unet(r, states, init, who);
+    Exec ex(scratch);
+    ex.profiler = who.profiler;
+    ex.cancel = who.cancel;
+    Tensor latents = run_steps(ex, r, states, init, callbacks);
+    const NotFinite found{"UNet", nonfinite_values(ex, latents), latents.numel()};
+    if (found.count > 0) throw found;
+    return latents;
+  });
+}
+
+// What the sampler starts from, in its space. start: [N,h,w,4] noise, or empty with denoising_start.
+Tensor Pipeline::State::first_latents(Exec& ex, const ResolvedRequest& r, const InitImage& init,
+                                      const std::vector<float>& start, const Shape& shape) {
+  Device& device = *components.device;
+  if (r.request.denoising_start) {
+    const bool noisy = !r.request.init_latents.empty();
+    const double sigma = r.sampling.schedule.levels.front().sigma;
+    const bool preserving = r.sampling.sampler->space == LatentSpace::kVariancePreserving;
+    const double scale = noisy && preserving ? 1 / std::sqrt(sigma * sigma + 1) : 1;
+    return linear_combination(ex, {{scale, init.latents}});
+  }
+  const Tensor noise = tensor_from(device, shape, start.data());
+  // Diffusers' inpainting pipelines take pure noise where everything is to be redrawn.
+  const bool repaints_all = r.request.mask && r.strength >= 1.0;
+  if (!init.latents || components.is_instruct() || repaints_all)
+    return start_from_noise(ex, r.sampling, noise);
+  return start_from_latents(ex, r.sampling, init.latents, noise);
+}
+
+Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const TextStates& states,
+                                  const InitImage& init, const Callbacks& callbacks) {
+  const GenerateRequest& q = r.request;
+  const RunWatch who = watch(callbacks);
+  BatchNoise noise = seeded_noise(r);
+  const NoiseDraws draws = noise_draws(r);
+  if (draws.init) noise.next_aside();
+  std::vector<float> start;
+  if (draws.start) start = noise.next();
+  if (draws.masked) noise.next_aside();
+  if (!q.initial_noise.empty()) start = to_nhwc(q.initial_noise, noise.shape());
+
+  std::optional<TiledUnet> tiled;
+  if (q.tile_size > 0)
+    tiled.emplace(ex, *unet, r.tiles, q.batch, r.latent_height, r.latent_width, init.extra);
+  size_t call = 0;
+  const auto predict = [&](Exec& e, const Tensor& x, double t) {
+    use_text(r, states, call++, who);
+    return tiled ? (*tiled)(e, x, t, who) : unet->step(e, x, t, who);
+  };
+  const Denoiser denoiser(predict, {.prediction = components.prediction,
+                                    .sigma_data = components.sigma_data,
+                                    .cfg_scale = r.guidance,
+                                    .image_cfg_scale = q.image_cfg_scale,
+                                    .instruct = components.is_instruct(),
+                                    .part_weights = r.part_weights,
+                                    .guidance_rescale = q.guidance_rescale,
+                                    .pag_scale = q.pag_scale,
+                                    .mimic_scale = q.mimic_scale,
+                                    .mimic_percentile = q.mimic_percentile,
+                                    .needs_negative = r.sampling.sampler->uses_negative && r.uses_negative(),
+                                    .without_negative = unguided_calls(r),
+                                    .input_dtype = components.unet->input_dtype()});
+  const Tensor x = first_latents(ex, r, init, start, noise.shape());
+  SamplerHooks hooks = sampler_hooks(ex, callbacks);
+  const auto& sampled = r.sampling.schedule;
+  unet->set_progress(
+      0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));
+  // An inpainting model sees the image and the mask itself.
+  if (init.latent_mask.empty() || components.is_inpainting())
+    return run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks);
+  std::vector<float> keep;
+  for (int64_t i = 0; i < init.latents.numel(); ++i)
+    keep.push_back(init.latent_mask[static_cast<size_t>(i) / 4 % init.latent_mask.size()]);
+  const Tensor mask = tensor_from(*components.device, noise.shape(), keep.data());
+  keep_unmasked(hooks, r, mask, init.latents, start);
+  const Tensor done = run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks);
+  return r.blends_latents ? blend(ex, done, init.latents, mask) : done;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,75 @@
+// The stages of a pipeline: made for a request's shapes, brought to the device, and made anew in a wider type
+// after a result that was not finite.
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "pipeline/state.hpp"
+
+namespace rocm_sd {
+namespace {
+
+template <class StageT, class Shape>
+void make(std::unique_ptr<StageT>& stage, Components& components, Arena& arena, const Shape& shape) {
+  if (stage && stage->shape() == shape) return;
+  stage.reset();  // gives its buffers back before the new ones are made
+  stage = std::make_unique<StageT>(components, arena, shape);
+}
+
+}  // namespace
+
+void Pipeline::State::make_stages(const PreparedRequest& r) {
+  const TextShape text_rows = text_shape(r);
+  const int64_t tokens = r.rows.chunks * text_rows.tokens.front();
+  UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
+  shape.perturbed = r.perturbed;
+  for (const auto& control : controls_) shape.controls.push_back(&control->model);
+  if (!controls_.empty()) shape.picture_height = r.height, shape.picture_width = r.width;
+  if (vae_shape_.height != r.latent_height || vae_shape_.width != r.latent_width)
+    vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short
+  make(unet, components, arena, shape);
+  make(vae, components, arena, vae_shape_);
+  make(text, components, arena, text_rows);
+}
+
+Stage* Pipeline::State::stage(Part part) const {
+  switch (part) {
+    case Part::kText: return text.get();
+    case Part::kUnet: return unet.get();
+    case Part::kVae: return vae.get();
+  }
+  return nullptr;
+}
+
+void Pipeline::State::drop(Part part) {
+  switch (part) {
+    case Part::kText: return text.reset();
+    case Part::kUnet: return unet.reset();
+    case Part::kVae: return vae.reset();
+  }
+}
+
+void Pipeline::State::ready(Part part) {
+  at_work_ = part;
+  if (residency.offload() && !residency.resident(part)) arena.release();  // the stage before may need more
+  if (residency.need(part) && stage(part)) stage(part)->replan();
+}
+
+void Pipeline::State::retry_in_wider_type(Part part, const NotFinite& found) {
+  const DType now = components.dtype_of(part);
+  require<GenerationError>(now != DType::kF32, found.model, ": ", found.count, " of ", found.of,
+                           " values are not finite in ", now, "; are the weights damaged",
+                           part == Part::kUnet && !controls_.empty() ? ", or those of a ControlNet?" : "?");
+  const DType next = now == DType::kF16 ? DType::kBF16 : DType::kF32;
+  log().warn("the {} overflowed in {}: run again in {}", found.model, now, next);
+  drop(part);
+  try {
+    components.reload(part, next);
+  } catch (const OutOfMemoryError& e) {
+    log().warn("out of memory ({}): weights wait in host memory (--offload)", e.what());
+    residency.begin_offload();
+    components.loaded_for_offload = true;
+    components.reload(part, next);
+  }
+  residency.reloaded(part);
+}
+
+}  // namespace rocm_sd
