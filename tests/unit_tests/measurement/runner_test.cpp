@@ -93,7 +93,7 @@ TEST(Runner, ARefusedChoiceSaysWhy) {
 
 class WrongOutput : public testing::Test {
  protected:
-  WrongOutput() : inputs_(host_device(), workload_.problem()) {
+  WrongOutput() : inputs_(host_device(), workload_) {
     const Weight weight = inputs_.weight();
     Arena arena(host_device());
     right_ = Runner(arena, workload_, inputs_, weight, "ref").output();
