@@ -25,7 +25,8 @@ BODY = """\
 // Problem   y[i] = factor * x[i]
 // Mapping   a thread takes an element, the grid's threads in turn
 // Traffic   x once, y once
-// Numerics  float, rounded once      Limits  none
+// Numerics  float, rounded once
+// Limits    none
 #pragma once
 
 #include "composable_kernels/block.hpp"
