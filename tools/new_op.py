@@ -130,7 +130,7 @@ Tensor @name@(Exec& ex, const Tensor& x, float factor) {
 """
 
 TEST = """\
-// @name@ against its formula. Its example runs with those of all ops: measurement/runner_test.cpp, and on GPUs.
+// @name@ against its formula. Its example runs with those of all ops (measurement/runner_test.cpp).
 #include "kernels/@name@/@name@.hpp"
 
 #include "kernels/select.hpp"
