@@ -21,22 +21,21 @@ using testing_support::NominalGpu;
 constexpr const char* kFile = ROCM_SD_SOURCE_DIR "/tests/data/default_choices.txt";
 
 std::vector<std::string> own_candidates(NominalGpu& gpu, const Workload& workload) {
-  const library::Problem problem = workload.problem();
-  library::Operands operands;
-  for (const library::Operand& operand : problem.operands) {
+  Operands operands;
+  for (const Operand& operand : workload.operands) {
     if (operand.output) continue;
     const auto count = static_cast<int64_t>(operand.bytes() / dtype_size(operand.dtype));
     const Tensor memory = make_tensor(gpu, {count}, operand.dtype);
-    operands.emplace(operand.slot, Tensor(memory.storage(), operand.shape, operand.strides, operand.dtype));
+    operands.emplace(operand.role, Tensor(memory.storage(), operand.shape, operand.strides, operand.dtype));
   }
   Weight weight;
-  if (const auto plain = operands.find(library::Slot::kWeight); plain != operands.end()) {
+  if (const auto plain = operands.find(Role::kWeight); plain != operands.end()) {
     StoredWeight stored(plain->second);
-    if (workload.held)
-      stored = {make_tensor(gpu, plain->second.shape(), *workload.held),
+    if (workload.eight_bit_weight)
+      stored = {make_tensor(gpu, plain->second.shape(), *workload.eight_bit_weight),
                 make_tensor(gpu, {plain->second.dim(0)}, DType::kF32), plain->second.dtype(),
-                workload.products};
-    else if (workload.types.weight == DType::kBF16 || workload.types.weight == DType::kF16)
+                workload.eight_bit_products};
+    else if (dtype_size(stored.dtype) == 2)
       stored.dtype = workload.dtype;
     weight = Weight(std::move(stored));
   }
@@ -45,7 +44,7 @@ std::vector<std::string> own_candidates(NominalGpu& gpu, const Workload& workloa
   const CandidateRecord record(workload.op);
   const tuning::TuningScope untuned(nullptr);
   arena.begin_plan();
-  problem.run(ex, operands, weight);
+  workload.run(ex, operands, weight);
   arena.end_plan();
   std::vector<std::string> out;
   for (const std::string& name : record.candidates())
