@@ -21,9 +21,9 @@ def pipe_of(folder, name="DiffusionPipeline", **options):
 
 
 @pytest.mark.parametrize("kind, width, height", [("sd15", 64, 64), ("sd15", 88, 72), ("sd21v", 64, 64), ("sdxl", 64, 64), ("sdxl", 72, 104)])
-@pytest.mark.parametrize("values", [FREEU, dict(b1=1.2, b2=1.0, s1=0.0, s2=3.0)])
+@pytest.mark.parametrize("values", [FREEU, dict(b1=1.2, b2=0.9, s1=0.1, s2=3.0)])
 def test_freeu(rocm_sd, model, tmp_path, kind, width, height, values):  # noqa: F811
-    """At sizes of one pixel, odd ones and those of no power of two, too: Diffusers' filter by FFT is a sum over seven functions."""
+    """At maps of one pixel, odd ones and those of no power of two, too: Diffusers' filter by FFT is a sum over seven functions."""
     folder = model(kind)
     pipe = pipe_of(folder)
     pipe.enable_freeu(**values)
