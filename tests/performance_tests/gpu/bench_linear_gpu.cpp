@@ -79,15 +79,15 @@ constexpr int kLaunches = 20;                       // in a graph
 constexpr size_t kRotatedBytes = size_t{96} << 20;  // of weights: more than the last cache
 constexpr int kMaxCopies = 16;
 
-struct Operands {
+struct LayerOperands {
   std::vector<Tensor> x;
   std::vector<LinearWeight> w;
   Tensor y, residual;
   std::vector<float> host_x, host_w, host_bias, host_residual;  // of copy 0, as rounded
 };
 
-Operands make_operands(Device& device, const ShapeRow& s, DType dtype) {
-  Operands o;
+LayerOperands make_operands(Device& device, const ShapeRow& s, DType dtype) {
+  LayerOperands o;
   const float scale = 1.7f / std::sqrt(static_cast<float>(s.in));
   const size_t weight_bytes = static_cast<size_t>(s.columns * s.in) * dtype_size(dtype);
   const auto copies = static_cast<int>(std::clamp<size_t>(kRotatedBytes / weight_bytes, 2, kMaxCopies));
@@ -109,7 +109,7 @@ Operands make_operands(Device& device, const ShapeRow& s, DType dtype) {
   return o;
 }
 
-double expected(const Operands& o, const ShapeRow& s, int64_t row, int64_t column) {
+double expected(const LayerOperands& o, const ShapeRow& s, int64_t row, int64_t column) {
   const auto product = [&](int64_t c) {
     double sum = s.plain ? 0 : o.host_bias[c];
     for (int64_t k = 0; k < s.in; ++k)
@@ -122,7 +122,7 @@ double expected(const Operands& o, const ShapeRow& s, int64_t row, int64_t colum
   return product(column) * gate * 0.5 * std::erfc(-gate / std::sqrt(2.0));
 }
 
-double sampled_error(Device& device, const Operands& o, const ShapeRow& s) {
+double sampled_error(Device& device, const LayerOperands& o, const ShapeRow& s) {
   const int64_t out = o.y.dim(1);
   double worst = 0;
   std::mt19937 random(7);
@@ -140,7 +140,8 @@ double sampled_error(Device& device, const Operands& o, const ShapeRow& s) {
   return worst;
 }
 
-std::function<void(Exec&, int)> launch_of(const Operands& o, const ShapeRow& s, const GemmChoice& choice) {
+std::function<void(Exec&, int)> launch_of(const LayerOperands& o, const ShapeRow& s,
+                                          const GemmChoice& choice) {
   return [&o, &s, choice](Exec& ex, int i) {
     const Epilogue epilogue{.residual = s.gated || s.plain ? nullptr : &o.residual};
     const LinearProblem p{
@@ -180,7 +181,7 @@ int main(int argc, char** argv) {
   for (const ShapeRow& s : kShapes) {
     if (std::string(s.model).find(only) == std::string::npos) continue;
     if (sums.empty() || std::string(sums.back().model) != s.model) sums.push_back({s.model});
-    const Operands o = make_operands(device, s, dtype);
+    const LayerOperands o = make_operands(device, s, dtype);
     const Epilogue none;
     const LinearProblem p{o.x[0], o.w[0], none, s.gated, o.y, s.rows, s.in, o.y.dim(1), s.in};
     std::vector<Timed> timed;
