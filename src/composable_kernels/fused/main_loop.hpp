@@ -4,7 +4,7 @@
 #pragma once
 
 #include "composable_kernels/pipeline/policy.hpp"
-#include "composable_kernels/tile/register_tile.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
