@@ -154,9 +154,8 @@ struct GatedFinish {
     Operands e{};
     const int count = p.channels - channel;
     if (!p.bias || count <= 0) return e;
-    const ChannelSpan span{count, epilogue_is_wide(p, channel)};
-    load(e.bias, p.bias + channel, span);
-    load(e.gate_bias, p.bias + p.channels + channel, span);
+    load(e.bias, p.bias + channel, {count, epilogue_is_wide(p, channel)});
+    load(e.gate_bias, p.bias + p.channels + channel, {count, epilogue_is_wide(p, channel)});
     return e;
   }
   ROCM_SD_DEVICE void operator()(int row, int channel, Channels& v, Channels& gate, const Operands& e) const {
@@ -164,12 +163,11 @@ struct GatedFinish {
     channel += first_channel;
     const int count = p.channels - channel;
     if (row >= p.rows || count <= 0) return;
-    const ChannelSpan span{count, epilogue_is_wide(p, channel)};
     map(
         v,
         [](float x, float bias, float g, float gate_bias) { return (x + bias) * gelu<Arch>(g + gate_bias); },
         e.bias, gate, e.gate_bias);
-    store(p.y + row * p.y_stride + channel, v, span);
+    store(p.y + row * p.y_stride + channel, v, {count, epilogue_is_wide(p, channel)});
   }
 };
 template <class Arch, class T>
