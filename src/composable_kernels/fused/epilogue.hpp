@@ -80,14 +80,13 @@ struct EpilogueFinish {
     const ChannelSpan span{count, epilogue_is_wide(p, channel)};
     if (p.bias) load(e.sum, p.bias + channel, span);
     if (p.shift) add_shift(e.sum, row, channel, span);
-    const int64_t at = row * p.y_stride + channel;
     if (is_float()) {
       if (!p.residual) return e;
       Channels term;
-      load(term, reinterpret_cast<const float*>(p.residual) + at, span);
-      e.sum += term;
+      load(term, reinterpret_cast<const float*>(p.residual) + row * p.y_stride + channel, span);
+      add(e.sum, term);
     } else if (p.residual && span.wide) {
-      e.residual = *reinterpret_cast<const Vec8<T>*>(p.residual + at);
+      e.residual = *reinterpret_cast<const Vec8<T>*>(p.residual + row * p.y_stride + channel);
     }
     return e;
   }
@@ -98,7 +97,7 @@ struct EpilogueFinish {
     if (row >= p.rows || count <= 0) return;
     const ChannelSpan span{count, epilogue_is_wide(p, channel)};
     const int64_t at = row * p.y_stride + channel;
-    v += e.sum;
+    add(v, e.sum);
     if (is_float()) {  // the residual is in the sum
       activate<Arch>(p.act, v);
       return store(reinterpret_cast<float*>(p.y) + at, v, span);
@@ -106,7 +105,7 @@ struct EpilogueFinish {
     if (p.residual && span.wide)
       add(v, e.residual);
     else if (p.residual)
-      add(v, p.residual + at, span.count);
+      add_first(v, p.residual + at, span.count);
     activate<Arch>(p.act, v);
     store(p.y + at, v, span);
   }
@@ -127,7 +126,7 @@ struct EpilogueFinish {
       load_from(static_cast<const float*>(p.shift) + at);
     else
       load_from(static_cast<const T*>(p.shift) + at);
-    sum += term;
+    add(sum, term);
   }
 };
 

@@ -108,7 +108,7 @@ ROCM_SD_DEVICE void gemm_reduce_body(const GemmReduceParams<T>& p, int64_t index
     for (int s = 1; s < p.splits; ++s) {
       Channels term;
       load(term, from + s * size, span);
-      v += term;
+      add(v, term);
     }
   };
   Channels v;

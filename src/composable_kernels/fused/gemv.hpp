@@ -46,7 +46,7 @@ ROCM_SD_DEVICE void gemv_products(const GemmParams<typename Cfg::T>& p, int firs
   Arch::barrier();
   for (int r = Arch::thread(); r < Cfg::kPassRows; r += kLanes) {
     Channels v = {};
-    for (int s = 0; s < Cfg::kWaves; ++s) v += shared[s].x[r];
+    for (int s = 0; s < Cfg::kWaves; ++s) add(v, shared[s].x[r]);
     take(r, v);
   }
 }
@@ -68,7 +68,7 @@ ROCM_SD_DEVICE void gemv_gated_body(const GemmParams<typename Cfg::T>& p, int pi
   constexpr int kKept = Cfg::kWaves * Arch::lanes >= Cfg::kPassRows ? 1 : Cfg::kPassRows;
   Channels values[kKept];
   gemv_products<Arch, Cfg>(p, first_row, channel, outputs, lds,
-                           [&](int r, const Channels& v) { values[r % kKept] = v; });
+                           [&](int r, const Channels& v) { copy(values[r % kKept], v); });
   gemv_products<Arch, Cfg>(p, first_row, outputs + channel, 2 * outputs, lds, [&](int r, Channels& gate) {
     finish_gated<Arch>(p.epilogue, first_row + r, channel, values[r % kKept], gate);
   });

@@ -79,7 +79,7 @@ struct TmaScaledOutput {
   static ROCM_SD_DEVICE void add_all(Channels& v, const From* from) {
     Channels term;
     load(term, from, all_channels());
-    v += term;
+    add(v, term);
   }
   // Residual, activation, and to memory.
   ROCM_SD_DEVICE void put(Channels& v, int at) const {

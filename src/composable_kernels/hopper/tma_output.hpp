@@ -51,7 +51,7 @@ ROCM_SD_DEVICE void tma_finish(Floats& acc, const TmaPipeline<Cfg>& pipeline, bo
   constexpr int kPairs = Cfg::kAtomsN / 2, kOutputs = kGated ? kPairs / 2 : kPairs;
   const auto take = [&](Channels& v, int at) {
     ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e) v.x[e] = acc.c[at / 2 * 2 + e / 4][0].x[e / 2 % 2 * 4 + at % 2 * 2 + e % 2];
+    for (int e = 0; e < 8; ++e) v[e] = acc.c[at / 2 * 2 + e / 4][0].x[e / 2 % 2 * 4 + at % 2 * 2 + e % 2];
   };
   if (!kGated && is_plain) {
     ROCM_SD_UNROLL
@@ -132,7 +132,7 @@ struct TmaOutput {
       ROCM_SD_UNROLL
       for (int i = first; i < last; ++i) ROCM_SD_UNROLL
       for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
-      for (int e = 0; e < 8; ++e) tma_element(pair(acc, i), half, e) = bias[i - first].x[e];
+      for (int e = 0; e < 8; ++e) tma_element(pair(acc, i), half, e) = bias[i - first][e];
       if (!kGated && !kHolds && p.residual) {
         ROCM_SD_UNROLL
         for (int i = first; i < last; ++i) ROCM_SD_UNROLL
@@ -231,7 +231,7 @@ struct TmaOutput {
           Channels term;
           load(term, of_image + channel_of(i), all_channels());
           ROCM_SD_UNROLL
-          for (int e = 0; e < 8; ++e) tma_element(pair(acc, i), half, e) += term.x[e];
+          for (int e = 0; e < 8; ++e) tma_element(pair(acc, i), half, e) += term[e];
         }
       }
     };

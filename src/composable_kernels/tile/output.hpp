@@ -44,11 +44,11 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
     const float* from = staged + at / (kWidth / 8) * kLd + at % (kWidth / 8) * 8;
     Channels v;
     ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e) v.x[e] = from[e];
+    for (int e = 0; e < 8; ++e) v[e] = from[e];
     if constexpr (kGated) {
       Channels gate;
       ROCM_SD_UNROLL
-      for (int e = 0; e < 8; ++e) gate.x[e] = from[kWidth + e];
+      for (int e = 0; e < 8; ++e) gate[e] = from[kWidth + e];
       if constexpr (kHasOperands)
         finish(tile_row, channel, v, gate, operands);
       else
