@@ -51,7 +51,7 @@ struct HintEncoder {
 class ControlNet {
  public:
   explicit ControlNet(const ControlNetConfig& config);
-  // As UNet::load; the hint encoder and the last convolutions, little work, are never held in 8 bits.
+  // As UNet::load.
   static ControlNet load(const LoadTarget& target, const ControlNetConfig& config,
                          const ParameterSource& source, DType compute, const WeightFormat& weights = {});
 
@@ -60,6 +60,7 @@ class ControlNet {
   const UNet& trunk() const { return trunk_; }
   int64_t residuals() const { return static_cast<int64_t>(down_.size()) + 1; }  // skips and the middle
   void visit(Visitor& v);
+  std::vector<PrecisionRow> precisions() const;
 
   // picture [N,H,W,3] f32 in 0..1, its channels as config().bgr says -> [N,h,w,C0] in the trunk's
   // input_dtype(): once per picture.
