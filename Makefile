@@ -287,12 +287,13 @@ format: $(VENV)/.lint  ## format the C++ and HIP files in place, and mend what r
 	@$(VENV)/bin/clang-format -i $(CXX_FILES)
 	$(VENV)/bin/ruff check --fix .
 
-lint: $(VENV)/.lint  ## format, Python (ruff), ladder of includes, lengths, terms, documents
-	@echo "clang-format, ruff, check_layers, check_lines, check_words, check_docs, API reference, benchmark tables"
+lint: $(VENV)/.lint  ## format, Python (ruff), ladder of includes, lengths, heads of kernels, terms, documents
+	@echo "clang-format, ruff, check_layers, check_lines, check_kernels, check_words, check_docs, API reference, benchmark tables"
 	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 	$(VENV)/bin/ruff check --quiet .
 	$(VENV)/bin/python tools/lint/check_layers.py
 	$(VENV)/bin/python tools/lint/check_lines.py
+	$(VENV)/bin/python tools/lint/check_kernels.py
 	$(VENV)/bin/python tools/lint/check_words.py
 	$(VENV)/bin/python tools/lint/check_docs.py
 	$(VENV)/bin/python tools/report/gen_api_reference.py --check

@@ -17,7 +17,8 @@ def check(repository, tmp_path):
     """check(tool, files): the tool's exit code and output on a small tree of the given files."""
 
     def run(tool: str, files: dict[str, str], *args: str) -> tuple[int, str]:
-        layers = {"rungs": [["base"], ["runtime"], ["models", "schedulers"], ["apps"]],
+        layers = {"rungs": [["base"], ["runtime"], ["rooms"], ["models", "schedulers"], ["apps"]],
+                  "inside": {"rooms": [["types.hpp"], ["arch"], ["tile", "grid"], ["fused"], ["whole.hpp"]]},
                   "public_headers": {"api.hpp": "models"}}
         for name, text in {"tools/lint/layers.json": json.dumps(layers), **files}.items():
             path = tmp_path / name
@@ -30,7 +31,7 @@ def check(repository, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("tool", ["check_layers.py", "check_lines.py", "check_docs.py", "check_words.py"])
+@pytest.mark.parametrize("tool", ["check_layers.py", "check_lines.py", "check_kernels.py", "check_docs.py", "check_words.py"])
 def test_tree_passes(repository, tool):
     done = subprocess.run([sys.executable, repository / "tools" / "lint" / tool], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -71,6 +72,31 @@ def test_layers_refuse(check, name, line, expected):
     assert f"{name}:{at}:" in output and expected in output
 
 
+ROOMS = {"src/rooms/types.hpp": '#include "base/a.hpp"\n', "src/rooms/arch/a.hpp": '#include "rooms/types.hpp"\n',
+         "src/rooms/tile/t.hpp": '#include "rooms/arch/a.hpp"\n#include "rooms/tile/u.hpp"\n', "src/rooms/tile/u.hpp": "",
+         "src/rooms/fused/f.hpp": '#include "rooms/tile/t.hpp"\n#include "base/a.hpp"\n',
+         "src/rooms/whole.hpp": '#include "rooms/fused/f.hpp"\n', "src/models/n.cpp": '#include "rooms/tile/t.hpp"\n'}
+
+
+def test_layers_accept_going_down_inside_a_folder(check):
+    assert check("lint/check_layers.py", GOOD | ROOMS)[0] == 0
+
+
+@pytest.mark.parametrize("name, line, expected", [
+    ("src/rooms/arch/b.hpp", '#include "rooms/tile/t.hpp"', "arch (rung 1) includes \"rooms/tile/t.hpp\" of tile (rung 2): up"),
+    ("src/rooms/grid/g.hpp", '#include "rooms/tile/t.hpp"', "sideways the ladder"),
+    ("src/rooms/types.hpp", '#include "rooms/whole.hpp"', "up the ladder"),
+    ("src/rooms/fused/g.hpp", '#include "rooms/hall/h.hpp"', "rooms/hall belongs to no rung of rooms"),
+    ("src/rooms/fused/g.hpp", '#include "models/m.hpp"', "rooms (rung 2) includes"),
+    ("src/rooms/hall/h.hpp", "", "rooms/hall belongs to no rung of rooms"),
+    ("src/rooms/other.hpp", "", "rooms/other.hpp belongs to no rung of rooms"),
+])
+def test_layers_refuse_inside_a_folder(check, name, line, expected):
+    code, output = check("lint/check_layers.py", GOOD | ROOMS | {name: "// A file.\n" + line + "\n"})
+    assert code == 1
+    assert f"{name}:{1 if not line else 2}:" in output and expected in output
+
+
 def test_layers_accept_helpers_of_tests_and_public_headers(check):
     files = GOOD | {"tests/support/s.hpp": "", "tests/unit_tests/models/helper.hpp": "",
                     "tests/unit_tests/models/m_test.cpp": '#include "support/s.hpp"\n#include "helper.hpp"\n'
@@ -104,6 +130,49 @@ def test_lines_name_labels_that_a_formatter_joined(check):
     code, output = check("lint/check_lines.py", {"src/a.hip": "// A kernel. Problem   y = x\n// twice Mapping\n// one lane\n"})
     assert code == 1
     assert "src/a.hip:1: Problem is joined" in output and "src/a.hip:2: Mapping is joined" in output
+
+
+KERNEL = ("// A kernel.\n// Problem   y = x\n// Mapping   a lane per\n//           element\n// Traffic   once\n"
+          "// Numerics  float\n// Limits    none\n#pragma once\n\ntemplate <class T>\nROCM_SD_DEVICE void copy_body(T* y) {}\n")
+
+
+def kernel_tree(allowed: dict[str, int], **files: str) -> dict[str, str]:
+    return {"tools/lint/kernels.json": json.dumps({"raw": allowed})} | {
+        f"src/composable_kernels/{name.replace('__', '/')}.hpp": text for name, text in files.items()}
+
+
+def test_kernels_accept_five_labels_and_no_raw_loops(check):
+    beside = "// A part.\nROCM_SD_DEVICE int part() { return 1; }\n"  # no body: needs no labels
+    assert check("lint/check_kernels.py", kernel_tree({}, fused__copy=KERNEL, fused__part=beside, hopper__copy=KERNEL,
+                                                      tile__t="ROCM_SD_UNROLL\n"))[0] == 0
+
+
+@pytest.mark.parametrize("old, new, expected", [
+    ("// Traffic   once\n", "", "1: a kernel's head has no line for Traffic"),
+    ("// Numerics  float\n// Limits    none\n", "// Numerics  float      Limits  none\n", "6: Limits is not at the start of its line"),
+    ("// Traffic   once\n// Numerics  float\n", "// Numerics  float\n// Traffic   once\n", "1: labels are Problem, Mapping, Numerics"),
+    ("{}", "{\n  ROCM_SD_UNROLL\n}", "12: 1 unroll pragmas"),
+    ("{}", "{\n  ROCM_SD_ROLLED\n}", "12: 1 unroll pragmas"),
+    ("{}", "{ typename Atom::C c[2][4]; }", "11: 1 unroll pragmas and arrays of fragments"),
+    ("void copy_body(T* y) {}", "void copy_part(T* y) {}\nstruct Copy {\n  ROCM_SD_DEVICE void run() const;\n};", None),
+])
+def test_kernels_refuse(check, old, new, expected):
+    text = KERNEL.replace(old, new)
+    assert text != KERNEL
+    code, output = check("lint/check_kernels.py", kernel_tree({}, fused__copy=text))
+    if expected is None:
+        assert code == 0
+        code, output = check("lint/check_kernels.py", kernel_tree({}, fused__copy=text.replace("// Limits    none\n", "")))
+        expected = "1: a kernel's head has no line for Limits"
+    assert code == 1 and f"fused/copy.hpp:{expected}" in output
+
+
+def test_kernels_count_what_is_still_allowed(check):
+    raw = KERNEL.replace("{}", "{\n  ROCM_SD_UNROLL\n  ROCM_SD_UNROLL\n}")
+    assert check("lint/check_kernels.py", kernel_tree({"copy.hpp": 2}, fused__copy=raw))[0] == 0
+    assert "13: 2 unroll pragmas" in check("lint/check_kernels.py", kernel_tree({"copy.hpp": 1}, fused__copy=raw))[1]
+    code, output = check("lint/check_kernels.py", kernel_tree({"copy.hpp": 3, "gone.hpp": 1}, fused__copy=raw))
+    assert code == 1 and "still allows 3" in output and "gone.hpp is no file" in output
 
 
 @pytest.mark.parametrize("line, term", [

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The ladder of folders: a folder of src/ includes only from itself and from lower rungs of tools/lint/layers.json.
 
+A folder may have a ladder of its own ("inside"), of its folders and of the files that lie beside them.
+
 Checked are src/, apps/, include/, examples/ and tests/. Public headers (include/rocm_sd) include public headers and the
 standard library only; tests of a folder may use what the folder itself may, and tests/support. Headers of src/ and apps/ do not
 include libraries that take a second to parse (HEAVY; docs/howto/building.md). Prints file:line for each
@@ -30,6 +32,8 @@ class Ladder:
     def __init__(self, table: dict):
         self.rung = {module: height for height, rung in enumerate(table["rungs"]) for module in rung}
         self.public = table["public_headers"]
+        self.inside = {module: {name: height for height, rung in enumerate(rungs) for name in rung}
+                       for module, rungs in table.get("inside", {}).items()}
 
     def refuses(self, includer: str, header: str) -> str | None:
         """Why a file of module `includer` may not include the project header; None where it may."""
@@ -42,11 +46,22 @@ class Ladder:
             module = folder
         else:
             return f'"{header}" is neither a folder of the ladder nor a header beside the file'
-        if module == includer or self.rung[module] < self.rung[includer]:
-            return None
-        way = "sideways" if self.rung[module] == self.rung[includer] else "up"
-        return (f'{includer} (rung {self.rung[includer]}) includes "{header}" of {module} '
-                f"(rung {self.rung[module]}): {way} the ladder")
+        return climbs(self.rung, includer, header, module)
+
+    def refuses_inside(self, module: str, room: str, header: str) -> str | None:
+        """The same of a file in folder `room` of a module that has a ladder inside, and a header of the module."""
+        rung, other = self.inside[module], header.split("/")[1]
+        if other not in rung:
+            return f'"{header}": {module}/{other} belongs to no rung of {module} in tools/lint/layers.json'
+        return climbs(rung, room, header, other)
+
+
+def climbs(rung: dict[str, int], includer: str, header: str, module: str) -> str | None:
+    """Why `includer` may not include the header of `module`, by their rungs; None where it may."""
+    if module == includer or rung[module] < rung[includer]:
+        return None
+    way = "sideways" if rung[module] == rung[includer] else "up"
+    return f'{includer} (rung {rung[includer]}) includes "{header}" of {module} (rung {rung[module]}): {way} the ladder'
 
 
 def check_file(root: Path, path: Path, ladder: Ladder) -> list[tuple[int, str]]:
@@ -55,6 +70,9 @@ def check_file(root: Path, path: Path, ladder: Ladder) -> list[tuple[int, str]]:
     includer = module_of(parts, ladder)
     if includer is not None and includer not in ladder.rung:
         return [(1, f"folder {'/'.join(parts[:-1])} belongs to no rung of tools/lint/layers.json")]
+    room = parts[2] if parts[0] == "src" and parts[1] in ladder.inside else None
+    if room is not None and room not in ladder.inside[parts[1]]:
+        return [(1, f"{parts[1]}/{room} belongs to no rung of {parts[1]} in tools/lint/layers.json")]
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         match = INCLUDE.match(line)
@@ -79,7 +97,10 @@ def check_file(root: Path, path: Path, ladder: Ladder) -> list[tuple[int, str]]:
         if parts[0] == "examples" and header != TEMPLATES and not header.startswith("rocm_sd/"):
             found.append((number, f'example includes "{header}": only public headers are allowed'))
             continue
-        why = ladder.refuses(includer or top(ladder), header)
+        if room is not None and header.startswith(f"{parts[1]}/"):
+            why = ladder.refuses_inside(parts[1], room, header)
+        else:
+            why = ladder.refuses(includer or top(ladder), header)
         if why:
             found.append((number, why))
     return found

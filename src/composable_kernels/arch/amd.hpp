@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "composable_kernels/arch/policies.hpp"
 #include "composable_kernels/types.hpp"
 
 extern "C" {
@@ -18,7 +19,11 @@ namespace rocm_sd {
 template <int kLanes>
 struct Amd {
   static constexpr int lanes = kLanes;
-  static constexpr bool kAsyncCopies = false;  // global memory reaches LDS through registers
+  static constexpr TileCopies kTileCopies = TileCopies::kThroughRegisters;
+  static constexpr EpilogueCode kEpilogueCode = EpilogueCode::kUnrolled;
+  // Pieces whose loads an epilogue keeps under way together: more of them cost registers that the
+  // accumulators hold.
+  static constexpr int kEpilogueLoads = 1;
   static constexpr bool kFewSpecials = false;
   static constexpr bool kDeepAtoms = kLanes == 64;  // a lane reads 16 bytes of a row for two atoms at once
 

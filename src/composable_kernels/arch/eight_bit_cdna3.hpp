@@ -3,7 +3,7 @@
 #pragma once
 
 #include "composable_kernels/arch/cdna3.hpp"
-#include "composable_kernels/tile/eight_bit_atom.hpp"
+#include "composable_kernels/arch/eight_bit_atom.hpp"
 
 namespace rocm_sd {
 

@@ -3,8 +3,8 @@
 // bits (PTX ISA 8, "mma.m16n8k32").
 #pragma once
 
+#include "composable_kernels/arch/eight_bit_atom.hpp"
 #include "composable_kernels/arch/nvidia.hpp"
-#include "composable_kernels/tile/eight_bit_atom.hpp"
 
 namespace rocm_sd {
 

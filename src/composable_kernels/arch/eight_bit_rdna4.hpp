@@ -1,8 +1,8 @@
 // Products of 8-bit elements on RDNA4: WMMA 16x16x16 of e4m3 or of signed integers.
 #pragma once
 
+#include "composable_kernels/arch/eight_bit_atom.hpp"
 #include "composable_kernels/arch/rdna4.hpp"
-#include "composable_kernels/tile/eight_bit_atom.hpp"
 
 namespace rocm_sd {
 

@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "composable_kernels/arch/policies.hpp"
 #include "composable_kernels/atom.hpp"
 #include "composable_kernels/pack.hpp"
 
@@ -13,8 +14,10 @@ namespace rocm_sd {
 struct Nvidia {
   static constexpr const char* kName = "nvidia";
   static constexpr int lanes = 32;
-  static constexpr int kFragmentsAhead = 2;   // read from LDS ahead of their use
-  static constexpr bool kAsyncCopies = true;  // cp.async
+  static constexpr int kFragmentsAhead = 2;  // read from LDS ahead of their use
+  static constexpr TileCopies kTileCopies = TileCopies::kAsync;
+  static constexpr EpilogueCode kEpilogueCode = EpilogueCode::kOnce;
+  static constexpr int kEpilogueLoads = 5;  // pieces whose loads an epilogue keeps under way together
   static constexpr bool kBufferLoads = false;
   static constexpr bool kFewSpecials = true;  // exponentials and reciprocals: 16 a cycle, products 128
   static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once

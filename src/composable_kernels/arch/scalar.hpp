@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "composable_kernels/arch/policies.hpp"
 #include "composable_kernels/atom.hpp"
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/pack.hpp"
@@ -19,7 +20,9 @@ struct Scalar {
 
   static constexpr int kFragmentsAhead = 1;
   static constexpr const char* kName = "scalar";
-  static constexpr bool kAsyncCopies = false;
+  static constexpr TileCopies kTileCopies = TileCopies::kThroughRegisters;
+  static constexpr EpilogueCode kEpilogueCode = EpilogueCode::kUnrolled;
+  static constexpr int kEpilogueLoads = 1;  // pieces whose loads an epilogue keeps under way together
   static constexpr bool kBufferLoads = false;
   static constexpr bool kFewSpecials = true;  // so that the host runs what must be right there
   static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once

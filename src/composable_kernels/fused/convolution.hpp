@@ -3,7 +3,7 @@
 //           partial sums over a part of k
 // Mapping   a workgroup per tile of pixels x channels of y (grid x) and part of k (grid y); waves as in the
 //           main loop; the phases of a doubled image are grid z
-// Traffic   tile/main_loop.hpp; neighbouring workgroups share pixels, then filters (tile_place)
+// Traffic   pipeline/; neighbouring workgroups share pixels, then filters (tile_place)
 // Numerics  float accumulators, k ascending; parts of k are summed in order by gemm_reduce_body
 // Limits    pixels of whole 16-byte pieces (conv_layout.hpp pads); fewer than 2^31 pixels and pieces
 #pragma once

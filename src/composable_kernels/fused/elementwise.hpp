@@ -1,10 +1,10 @@
 // Elementwise maps over rows.
 // Problem   y[r,c] = map(a[r,c], b[r,c]), rows strided at will; the maps are the types in namespace maps;
-// AddScaled
-//           has a factor for each row, read from memory
+//           AddScaled has a factor for each row, read from memory
 // Mapping   a thread takes eight neighbouring elements of a row at a time, the grid's threads in turn
 // Traffic   each operand once, in pieces of up to 16 bytes where rows begin at multiples of them
-// Numerics  float      Limits  2^31 pieces of eight
+// Numerics  float
+// Limits    2^31 pieces of eight
 #pragma once
 
 #include <type_traits>

@@ -3,13 +3,14 @@
 //           k
 // Mapping   a workgroup per tile of y (grid x), per part of k and matrix of a batch (grid y); waves as in the
 //           main loop
-// Traffic   tile/main_loop.hpp; neighbouring workgroups take tiles of a few rows of tiles, so that both
+// Traffic   pipeline/; neighbouring workgroups take tiles of a few rows of tiles, so that both
 //           operands stay in the last cache
 // Numerics  float accumulators, k ascending; parts of k are summed in order by gemm_reduce_body
 // Limits    depth and strides are multiples of 16 bytes, operands aligned to them; rows and columns any
 #pragma once
 
 #include "composable_kernels/fused/epilogue.hpp"
+#include "composable_kernels/pipeline/product_policy.hpp"
 #include "composable_kernels/tile/output.hpp"
 
 namespace rocm_sd {
@@ -47,17 +48,17 @@ ROCM_SD_DEVICE TilePlace tile_place(int index, int tiles_m, int tiles_n) {
   return {first + within % height, within / height};
 }
 
-// Rows of a gated weight in the order that finish_tile pairs: per wave, half of its channels as values, then
-// their gates.
-template <class Cfg>
-struct GatedRows : MatrixRows<typename Cfg::T> {
-  ROCM_SD_DEVICE const void* base(int) const { return this->data + this->first / 2 * this->stride; }
-  ROCM_SD_DEVICE typename MatrixRows<typename Cfg::T>::Row row(int r) const {
-    constexpr int kHalf = Cfg::kWaveN / 2;
-    const int wave = r / Cfg::kWaveN, at = r % Cfg::kWaveN, outputs = this->rows / 2;
-    const int value = this->first / 2 + wave * kHalf + at % kHalf;
-    const int clamped = value < outputs ? value : outputs - 1;
-    return this->row_at(at < kHalf ? clamped : outputs + clamped, this->first / 2);
+// The main loop as bodies take it, so that a family may offer another (hopper/wgmma_product.hpp).
+template <class Arch, class Cfg>
+struct WaveProduct {
+  template <class Weights, class Rows>
+  static ROCM_SD_DEVICE void multiply(Accumulators<Arch, Cfg>& acc, char* lds, const Weights& weights,
+                                      const Rows& rows, int first, int last) {
+    using Pipeline = ProductPipeline<Arch, Cfg, Weights, Rows>;
+    typename Pipeline::WeightCopy weight_copy(weights);
+    typename Pipeline::RowCopy row_copy(rows);
+    Pipeline tiles(lds, weight_copy, row_copy, last);
+    main_loop(acc, tiles, first, last);
   }
 };
 

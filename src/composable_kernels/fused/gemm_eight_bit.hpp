@@ -8,10 +8,10 @@
 // Limits    depth and strides are multiples of 16, operands aligned to 16 bytes; depth below 2^16
 #pragma once
 
+#include "composable_kernels/arch/eight_bit_atom.hpp"
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/fused/gemm.hpp"
 #include "composable_kernels/pack.hpp"
-#include "composable_kernels/tile/eight_bit_atom.hpp"
 
 namespace rocm_sd {
 
@@ -89,7 +89,7 @@ ROCM_SD_DEVICE void eight_bit_gemm_body(const EightBitGemmParams<typename Cfg::T
   const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK, first = split * p.split_steps;
   const int last = first + p.split_steps < steps ? first + p.split_steps : steps;
   Accumulators<Arch, Cfg> acc{};
-  main_loop<Arch, Cfg>(acc, lds, w, x, first, last);
+  WaveProduct<Arch, Cfg>::multiply(acc, lds, w, x, first, last);
 
   if constexpr (!kGated) {
     if (p.partials) {

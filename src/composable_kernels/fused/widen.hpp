@@ -3,7 +3,8 @@
 //           8 bits as the convolution's gather walks them
 // Mapping   a thread takes 16 neighbouring elements, the grid's threads in turn; phases: 8; layouts: one
 // Traffic   from once, to once; the product that follows finds `to` in the last cache
-// Numerics  a product in float, rounded once      Limits  fewer than 2^31 elements
+// Numerics  a product in float, rounded once
+// Limits    fewer than 2^31 elements
 #pragma once
 
 #include "composable_kernels/block.hpp"

@@ -1,6 +1,8 @@
-// Convolution on Hopper with pixels and filters fetched by TMA; see fused/convolution.hpp.
+// Convolution on Hopper with pixels and filters fetched by TMA.
+// Problem   as fused/convolution.hpp, without partial sums in memory
 // Mapping   hopper/tma_body.hpp; a step is 64 channels under one tap, padding and strides by TMA itself:
 //           as boxes of the image, or, where those would lie badly, gathered pixel by pixel, which is slower
+// Traffic   hopper/tma_body.hpp; a pixel once for each tap, or once for all taps (halos)
 // Numerics  as fused/convolution.hpp
 // Limits    as fused/convolution.hpp; 16-bit types, channels of each input in whole blocks of 64, outputs of
 //           32, shifts aligned to 16 bytes, strides up to 8, no doubled image but as phases

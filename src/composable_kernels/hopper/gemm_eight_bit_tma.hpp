@@ -1,4 +1,5 @@
-// GEMM of 8-bit operands on Hopper with tiles fetched by TMA; see fused/gemm_eight_bit.hpp.
+// GEMM of 8-bit operands on Hopper with tiles fetched by TMA.
+// Problem   as fused/gemm_eight_bit.hpp, without partial sums in memory
 // Mapping   hopper/tma_body.hpp; the maps are those of half as many elements of 16 bits
 // Traffic   hopper/tma_body.hpp; scales, biases and residuals after the products
 // Numerics  as fused/gemm_eight_bit.hpp; e4m3 is summed by Hopper's matrix unit, whose sums within a step

@@ -1,5 +1,8 @@
-// GEMM on Hopper with tiles fetched by TMA; see fused/gemm.hpp.
-// Mapping   hopper/tma_body.hpp      Numerics  as fused/gemm.hpp
+// GEMM on Hopper with tiles fetched by TMA.
+// Problem   as fused/gemm.hpp, without partial sums in memory
+// Mapping   hopper/tma_body.hpp
+// Traffic   hopper/tma_body.hpp
+// Numerics  as fused/gemm.hpp
 // Limits    16-bit types, one matrix; channels (gated: of the output) in whole blocks of 32
 #pragma once
 

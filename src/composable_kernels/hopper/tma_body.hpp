@@ -1,8 +1,11 @@
 // Products on Hopper with tiles fetched by TMA: the part that GEMM and convolution share.
+// Problem   output(sum over k of rows[m, k] weights[n, k]); what rows and output are is the Work's matter
 // Mapping   clusters of workgroups take tiles (of rows below each other), or parts of k of them, in turn; a
 //           group of waves fetches, two multiply
 // Traffic   hopper/tma_pipeline.hpp, hopper/tma_output.hpp; weights of the first tile are fetched while the
 //           kernel before is still at work
+// Numerics  hopper/tma_pipeline.hpp
+// Limits    16-bit or 8-bit operands whose maps TMA takes; columns in whole blocks of 32
 #pragma once
 
 #include "composable_kernels/fused/gemm.hpp"

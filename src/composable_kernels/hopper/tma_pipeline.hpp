@@ -5,12 +5,12 @@
 //           parts of k, which they sum through each other's LDS
 // Traffic   tiles [rows][64] in the 128-byte swizzle; a stage's barriers count its bytes in (`full`) and its
 //           readers out, of all workgroups that share weights (`empty`)
-// Numerics  as tile/main_loop.hpp; parts of k are summed from the owner's on, then in their order
+// Numerics  as tile/wave_tile.hpp; parts of k are summed from the owner's on, then in their order
 #pragma once
 
 #include "composable_kernels/arch/hopper_tma.hpp"
 #include "composable_kernels/arch/hopper_wgmma.hpp"
-#include "composable_kernels/tile/main_loop.hpp"
+#include "composable_kernels/tile/wave_tile.hpp"
 
 namespace rocm_sd {
 

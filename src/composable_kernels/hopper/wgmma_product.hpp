@@ -4,11 +4,11 @@
 //           waves_n 1
 // Traffic   tiles [rows][64] without padding, 16-byte pieces swizzled as the matrix unit expects, in kStages
 //           stages by async copies kStages - 2 steps ahead; one product stays under way across the barrier
-// Numerics  as tile/main_loop.hpp
+// Numerics  as tile/wave_tile.hpp
 #pragma once
 
 #include "composable_kernels/arch/hopper_wgmma.hpp"
-#include "composable_kernels/tile/main_loop.hpp"
+#include "composable_kernels/pipeline/product_async_copies.hpp"
 
 namespace rocm_sd {
 
@@ -29,7 +29,7 @@ template <class Cfg>
 struct WgmmaProduct {
   using T = typename Cfg::T;
 
-  // As main_loop(); lds: Cfg::kLdsBytes.
+  // As WaveProduct; lds: Cfg::kLdsBytes.
   template <class Weights, class Rows>
   static ROCM_SD_DEVICE void multiply(Accumulators<Nvidia, Cfg>& acc, char* lds, const Weights& weights,
                                       const Rows& rows, int first, int last) {
@@ -38,13 +38,13 @@ struct WgmmaProduct {
     const auto misplaced = static_cast<uint32_t>(__cvta_generic_to_shared(lds)) % 1024;
     T* const tiles = reinterpret_cast<T*>(lds + (1024 - misplaced) % 1024);
     const int group_at = Nvidia::uniform(Nvidia::thread() / 128) * 64 * Cfg::kLd;
-    TileCopy<Nvidia, Cfg, Cfg::kBlockN, Weights> weight_copy(weights);
-    TileCopy<Nvidia, Cfg, Cfg::kBlockM, Rows> row_copy(rows);
+    AsyncChunks<Nvidia, Cfg, Cfg::kBlockN, Weights> weight_copy(weights);
+    AsyncChunks<Nvidia, Cfg, Cfg::kBlockM, Rows> row_copy(rows);
     const auto issue = [&](int step, int stage) {
       if (step < last) {
         T* const at = tiles + stage * kStageSize;
-        weight_copy.issue(at, step * Cfg::kBlockK);
-        row_copy.issue(at + kRowsAt, step * Cfg::kBlockK);
+        weight_copy.copy(at, step * Cfg::kBlockK);
+        row_copy.copy(at + kRowsAt, step * Cfg::kBlockK);
       }
       Nvidia::commit_copies();
     };

@@ -47,6 +47,9 @@ struct AsyncCopies {
   class Pairs;
   template <class Shape>
   class Chunks;
+  // Of a product's operands: pipeline/product_async_copies.hpp.
+  template <class Arch, class Cfg, class Weights, class Rows>
+  class Product;
 };
 
 template <class Shape>

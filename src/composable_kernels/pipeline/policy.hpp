@@ -3,12 +3,13 @@
 
 #include <type_traits>
 
+#include "composable_kernels/arch/policies.hpp"
 #include "composable_kernels/pipeline/async_copies.hpp"
 #include "composable_kernels/pipeline/register_staged.hpp"
 
 namespace rocm_sd {
 
 template <class Arch>
-using PipelineOf = std::conditional_t<Arch::kAsyncCopies, AsyncCopies, RegisterStaged>;
+using PipelineOf = std::conditional_t<Arch::kTileCopies == TileCopies::kAsync, AsyncCopies, RegisterStaged>;
 
 }  // namespace rocm_sd

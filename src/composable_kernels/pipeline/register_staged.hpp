@@ -90,6 +90,9 @@ struct RegisterStaged {
   class Pairs;
   template <class Shape>
   class Chunks;
+  // Of a product's operands: pipeline/product_register_staged.hpp.
+  template <class Arch, class Cfg, class Weights, class Rows>
+  class Product;
 };
 
 // One tile ahead: keys land when those of this tile have been read, values likewise.

@@ -78,8 +78,6 @@ struct ProductCfg {
   static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));     // elements that one copy moves
   static constexpr int kLd = kBlockK + kLdsPadBytes / static_cast<int>(sizeof(T));  // row of a tile in LDS
   static constexpr int kLdsBytes = product_lds_bytes(kShape, sizeof(T));
-  static constexpr int kEpiloguePieces =
-      5;  // whose loads the output's epilogue keeps under way, where it can
   // Where element (row, column) of a tile lies in LDS; column is the first of a chunk.
   static ROCM_SD_DEVICE constexpr int element(int row, int column) { return row * kLd + column; }
 

@@ -1,6 +1,6 @@
-// The pixels under a convolution's filter as rows of a matrix: a Source (tile/copy.hpp) that gathers 16 bytes
-// at a time from one or two NHWC images, padded with zeros and doubled by nearest neighbour without being
-// made.
+// The pixels under a convolution's filter as rows of a matrix: a Source (tile/matrix_rows.hpp) that gathers
+// 16 bytes at a time from one or two NHWC images, padded with zeros and doubled by nearest neighbour without
+// being made.
 //
 // Row m is output pixel m, column k runs over (input, block of channels, r, s, channel of the
 // block), so that the taps of a block follow each other while its pixels are in the cache; each input's
@@ -9,8 +9,8 @@
 // instructions.
 #pragma once
 
-#include "composable_kernels/tile/copy.hpp"
 #include "composable_kernels/tile/divide.hpp"
+#include "composable_kernels/tile/matrix_rows.hpp"
 
 namespace rocm_sd {
 

@@ -2,7 +2,8 @@
 // 8 consecutive channels of one row in float, whatever the matrix unit's layout.
 #pragma once
 
-#include "composable_kernels/tile/main_loop.hpp"
+#include "composable_kernels/arch/policies.hpp"
+#include "composable_kernels/tile/wave_tile.hpp"
 
 namespace rocm_sd {
 
@@ -25,10 +26,9 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
   constexpr int kCount = static_cast<int>(sizeof(acc.c[0][0].x) / sizeof(float));
   constexpr int kTotal = 16 * kWidth / 8, kPieces = (kTotal + Arch::lanes - 1) / Arch::lanes;
   static_assert(Cfg::kAtomsN % kStaged == 0 && (!kGated || kParts == 1 || kStaged % 2 == 0));
-  // Pieces whose loads are under way together, in even parts. One on AMD: copies of the epilogue cost code,
-  // and registers that the accumulators hold.
-  constexpr int kMax = Arch::kAsyncCopies ? Cfg::kEpiloguePieces : 1;
-  constexpr int kBatches = (kPieces + kMax - 1) / kMax, kBatch = (kPieces + kBatches - 1) / kBatches;
+  // Pieces whose loads are under way together, in even parts.
+  constexpr int kBatches = (kPieces + Arch::kEpilogueLoads - 1) / Arch::kEpilogueLoads,
+                kBatch = (kPieces + kBatches - 1) / kBatches;
   constexpr bool kHasOperands = requires { finish.operands(0, 0); };
   const WavePlace<Arch, Cfg> place;
   staged += place.wave * 16 * kLd;  // [16][kLd]
@@ -87,7 +87,7 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
       }
     }
   };
-  if constexpr (Arch::kAsyncCopies) {  // one copy of the epilogue's code, and a choice of what is staged
+  if constexpr (Arch::kEpilogueCode == EpilogueCode::kOnce) {
     ROCM_SD_ROLLED
     for (int pass = 0; pass < Cfg::kAtomsM * kParts; ++pass) {
       ROCM_SD_UNROLL

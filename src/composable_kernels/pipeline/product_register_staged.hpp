@@ -1,0 +1,141 @@
+// Pipeline: global memory -> registers -> LDS, one step ahead. What a family takes whose copies cannot reach
+// LDS by themselves.
+// Mapping   every thread loads its chunks of the next step's tiles before this step's products and writes them
+//           to LDS after these
+// Traffic   Cfg::kStages 2: double-buffered, one barrier a step; 1: one tile in LDS, two barriers a step
+// Limits    kStages 1 or 2
+#pragma once
+
+#include "composable_kernels/pipeline/main_loop.hpp"
+#include "composable_kernels/pipeline/register_staged.hpp"
+#include "composable_kernels/pipeline/thread_chunks.hpp"
+#include "composable_kernels/tile/wave_tile.hpp"
+
+namespace rocm_sd {
+
+// A thread's chunks of a tile [kRows][Cfg::kBlockK] of a source, in registers.
+template <class Arch, class Cfg, int kRows, class Source>
+class RegisterChunks {
+  using T = typename Cfg::T;
+  using Chunks = ThreadChunks<Arch, Cfg, kRows>;
+  static constexpr int kCount = Chunks::kCount;
+  static constexpr bool kMasked = kCount <= 32;  // store() puts zeros in place: no load is awaited before
+
+ public:
+  ROCM_SD_DEVICE explicit RegisterChunks(const Source& source) : source_(source) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i) rows_[i] = source.row(Chunks::row(i));
+  }
+
+  // k: of the tile's first column.
+  ROCM_SD_DEVICE void load(int k) {
+    if (buffered()) return load_buffered(k);
+    valid_ = 0;
+    typename Source::Column column = source_.column(k, Chunks::column(0));
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      if (!Chunks::has(i)) continue;
+      if (!Chunks::kOneColumn && i > 0) column = source_.column(k, Chunks::column(i));
+      const Chunk<T> chunk = chunk_of(rows_[i], column);
+      words_[i] = *reinterpret_cast<const Words4*>(chunk.data);
+      if constexpr (kMasked)
+        valid_ |= static_cast<uint32_t>(chunk.valid) << i;
+      else if (!chunk.valid)
+        words_[i] = Words4{};
+    }
+  }
+  // To LDS; after a barrier the workgroup may read the tile.
+  ROCM_SD_DEVICE void store(T* tile) const {
+    if (buffered()) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kCount; ++i)
+        if (Chunks::has(i)) *reinterpret_cast<Words4*>(tile + Chunks::place(i)) = words_[i];
+      return;
+    }
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      if (!Chunks::has(i)) continue;
+      const bool valid = !kMasked || (valid_ >> (i % 32) & 1) != 0;
+      *reinterpret_cast<Words4*>(tile + Chunks::place(i)) = valid ? words_[i] : Words4{};
+    }
+  }
+
+ private:
+  ROCM_SD_DEVICE Chunk<T> chunk_of(const typename Source::Row& row,
+                                   const typename Source::Column& column) const {
+    if constexpr (Arch::kBufferLoads)
+      return source_.near_chunk(row, column);
+    else
+      return source_.chunk(row, column);
+  }
+  // The same in all threads: whether loads put zeros in place by themselves.
+  ROCM_SD_DEVICE bool buffered() const {
+    if constexpr (Arch::kBufferLoads)
+      return source_.one_base();
+    else
+      return false;
+  }
+  ROCM_SD_DEVICE void load_buffered(int k) {
+    if constexpr (Arch::kBufferLoads) {
+      const auto from = Arch::buffer(source_.base(k));
+      typename Source::Column column = source_.column(k, Chunks::column(0));
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        if (!Chunks::has(i)) continue;
+        if (!Chunks::kOneColumn && i > 0) column = source_.column(k, Chunks::column(i));
+        words_[i] =
+            Arch::template load_buffer<Words4>(from, source_.offset(rows_[i], column, Arch::kNowhere));
+      }
+    }
+  }
+
+  Source source_;
+  typename Source::Row rows_[kCount];
+  Words4 words_[kCount];
+  uint32_t valid_ = 0;  // bit i: chunk i
+};
+
+template <class Arch, class Cfg, class Weights, class Rows>
+class RegisterStaged::Product {
+  using T = typename Cfg::T;
+  static_assert(Cfg::kStages == 1 || Cfg::kStages == 2);
+
+ public:
+  static constexpr int kAhead = 1;  // steps under way
+  static constexpr Prefetch kPrefetch = Prefetch::kBeforeMma;
+
+  // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
+  using WeightCopy = RegisterChunks<Arch, Cfg, Cfg::kBlockN, Weights>;
+  using RowCopy = RegisterChunks<Arch, Cfg, Cfg::kBlockM, Rows>;
+  ROCM_SD_DEVICE Product(char* lds, WeightCopy& weights, RowCopy& rows, int last)
+      : ring_{reinterpret_cast<T*>(lds)}, weights_(weights), rows_(rows), last_(last) {}
+
+  ROCM_SD_DEVICE void prefetch(int step) {
+    if (step < last_) {
+      weights_.load(step * Cfg::kBlockK);
+      rows_.load(step * Cfg::kBlockK);
+    }
+  }
+  ROCM_SD_DEVICE void receive() {
+    if constexpr (Cfg::kStages == 1) Arch::barrier();  // the tile's last readers
+    T* const at = ring_.weights(ring_.stage);
+    weights_.store(at);
+    rows_.store(at + ring_.kRowsAt);
+    Arch::barrier();
+  }
+  ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc) const {
+    mma_ABt(acc, ring_.weights(ring_.stage) + place_.n * Cfg::kLd,
+            ring_.rows(ring_.stage) + place_.m * Cfg::kLd);
+  }
+  ROCM_SD_DEVICE void advance() { ring_.advance(); }
+  ROCM_SD_DEVICE void finish(Accumulators<Arch, Cfg>&) const {}
+
+ private:
+  const WavePlace<Arch, Cfg> place_;
+  StageRing<Cfg> ring_;
+  WeightCopy& weights_;
+  RowCopy& rows_;
+  const int last_;
+};
+
+}  // namespace rocm_sd

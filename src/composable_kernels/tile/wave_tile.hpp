@@ -1,0 +1,55 @@
+// The part of a workgroup's output tile that one wave holds in registers, and its product from tiles in LDS.
+// Mapping   waves divide the tile in both directions; a wave holds [kAtomsN][kAtomsM] atoms of 16 channels by
+//           16 rows
+// Numerics  16-bit (or 8-bit) operands, float (or 32-bit integer) accumulators, k ascending
+#pragma once
+
+#include "composable_kernels/arch/plain_atom.hpp"
+#include "composable_kernels/tile/config.hpp"
+
+namespace rocm_sd {
+
+template <class Arch, class Cfg>
+struct Accumulators {
+  using Atom = AtomOf<Arch, typename Cfg::T>;
+  typename Atom::C c[Cfg::kAtomsN][Cfg::kAtomsM];
+};
+
+// Which part of the workgroup's tile a wave computes.
+template <class Arch, class Cfg>
+struct WavePlace {
+  int wave, m, n;  // m, n: its first row and channel in the tile
+
+  ROCM_SD_DEVICE WavePlace() {
+    wave = Arch::uniform(Arch::thread() / Arch::lanes);
+    m = wave % Cfg::kShape.waves_m * Cfg::kWaveM;
+    n = wave / Cfg::kShape.waves_m * Cfg::kWaveN;
+  }
+};
+
+// acc += weights x rows^T over kBlockK: tiles [channels][kBlockK] and [rows][kBlockK] in LDS.
+template <class Arch, class Cfg>
+ROCM_SD_DEVICE void mma_ABt(Accumulators<Arch, Cfg>& acc, const typename Cfg::T* weights,
+                            const typename Cfg::T* rows) {
+  using Atom = AtomOf<Arch, typename Cfg::T>;
+  typename Atom::B b[2];  // the next one is on its way while this one is multiplied
+  b[0] = Atom::template load_b_at<Cfg>(rows, 0);
+  ROCM_SD_UNROLL
+  for (int k = 0; k < Cfg::kBlockK; k += Atom::kDepth) {
+    typename Atom::A a[Cfg::kAtomsN];
+    ROCM_SD_UNROLL
+    for (int i = 0; i < Cfg::kAtomsN; ++i) a[i] = Atom::template load_at<Cfg>(weights + 16 * i * Cfg::kLd, k);
+    ROCM_SD_UNROLL
+    for (int j = 0; j < Cfg::kAtomsM; ++j) {
+      const int at = k / Atom::kDepth * Cfg::kAtomsM + j;
+      const bool last_row = j + 1 == Cfg::kAtomsM;
+      if (!last_row || k + Atom::kDepth < Cfg::kBlockK)
+        b[(at + 1) % 2] = Atom::template load_b_at<Cfg>(rows + (last_row ? 0 : 16 * (j + 1) * Cfg::kLd),
+                                                        last_row ? k + Atom::kDepth : k);
+      ROCM_SD_UNROLL
+      for (int i = 0; i < Cfg::kAtomsN; ++i) Atom::mma(acc.c[i][j], a[i], b[at % 2]);
+    }
+  }
+}
+
+}  // namespace rocm_sd
