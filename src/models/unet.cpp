@@ -1,51 +1,10 @@
 #include "models/unet.hpp"
 
-#include <algorithm>
-#include <ranges>
-
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embed/embed.hpp"
 #include "models/layer_ops.hpp"
 
 namespace rocm_sd {
-namespace {
-
-int64_t widest(const UNetConfig& config) {
-  const auto channels = [](const UNetBlockConfig& block) { return block.channels; };
-  return std::ranges::max(config.down | std::views::transform(channels));
-}
-
-}  // namespace
-
-UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
-                DType compute, const WeightFormat& weights) {
-  UNet unet(config);
-  unet.choose_types(target, compute, weights);
-  unet.update(target, source, weights);
-  return unet;
-}
-
-std::vector<PrecisionRow> UNet::precisions() const {
-  return precision_rows(Network::kUnet, is_narrow(widest(config_)));
-}
-
-void UNet::choose_types(const LoadTarget& target, DType compute, const WeightFormat& weights) {
-  loaded_as_ = compute;
-  on_host_ = target.products.kind() == DeviceKind::kHost;
-  dtype_ = weights ? compute : product_dtype(target.products, compute, widest(config_));
-}
-
-WeightFormat UNet::format_of(const WeightFormat& weights) const {
-  WeightFormat format = weights;
-  format.short_for_f32 = dtype_ != loaded_as_;
-  return format;
-}
-
-void UNet::update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
-                  const SlotFilter& only) {
-  load_parameters(*this, target.memory, source, dtype_, format_of(weights), only);
-}
-
 // The host multiplies f32 by f16, a GPU f16 by f16.
 DType UNet::text_dtype() const {
   if (dtype_ != DType::kBF16) return dtype_;

@@ -1,10 +1,19 @@
-// What a UNet consists of: its layers by their names in the checkpoint, made from its configuration.
+// What a UNet consists of: its layers by their names in the checkpoint, made from its configuration, and the
+// types that they are loaded as.
+#include <algorithm>
+#include <ranges>
+
 #include "models/unet.hpp"
 
 namespace rocm_sd {
 namespace {
 
 constexpr float kTransformerNormEps = 1e-6f;  // of the norm before proj_in, whatever the UNet's norm_eps
+
+int64_t widest(const UNetConfig& config) {
+  const auto channels = [](const UNetBlockConfig& block) { return block.channels; };
+  return std::ranges::max(config.down | std::views::transform(channels));
+}
 
 }  // namespace
 
@@ -163,6 +172,35 @@ UNet::UNet(const UNetConfig& config)
     width = block.channels;
   }
   number_layers();
+}
+
+UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
+                DType compute, const WeightFormat& weights) {
+  UNet unet(config);
+  unet.choose_types(target, compute, weights);
+  unet.update(target, source, weights);
+  return unet;
+}
+
+std::vector<PrecisionRow> UNet::precisions() const {
+  return precision_rows(Network::kUnet, is_narrow(widest(config_)));
+}
+
+void UNet::choose_types(const LoadTarget& target, DType compute, const WeightFormat& weights) {
+  loaded_as_ = compute;
+  on_host_ = target.products.kind() == DeviceKind::kHost;
+  dtype_ = weights ? compute : product_dtype(target.products, compute, widest(config_));
+}
+
+WeightFormat UNet::format_of(const WeightFormat& weights) const {
+  WeightFormat format = weights;
+  format.short_for_f32 = dtype_ != loaded_as_;
+  return format;
+}
+
+void UNet::update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
+                  const SlotFilter& only) {
+  load_parameters(*this, target.memory, source, dtype_, format_of(weights), only);
 }
 
 void UNet::visit(Visitor& v) {
