@@ -84,6 +84,11 @@ struct Nvidia {
   }
 #endif
 
+  // x, of which the compiler knows nothing before here: it cannot compute ahead from it.
+  static ROCM_SD_DEVICE int opaque(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+  }
   static ROCM_SD_DEVICE void fence_schedule() {}  // ptxas orders well by itself
 
   template <class Number>

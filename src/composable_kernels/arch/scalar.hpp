@@ -33,6 +33,7 @@ struct Scalar {
   // LDS changes its type from phase to phase: the compiler must not move accesses across.
   static void barrier() { std::atomic_signal_fence(std::memory_order_seq_cst); }
   static void wave_barrier() { barrier(); }
+  static int opaque(int x) { return x; }
   static void fence_schedule() {}
   // Clusters are of one workgroup.
   static void cluster_barrier() { barrier(); }

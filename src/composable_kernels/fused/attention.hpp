@@ -8,6 +8,7 @@
 #pragma once
 
 #include "composable_kernels/block.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -63,22 +64,20 @@ ROCM_SD_DEVICE void attention_body(const AttentionParams<typename Cfg::T>& p, co
         sum += weights[j] = Arch::exp(weights[j] - base);
       total = total * shrink + Arch::wave_sum(sum);
       block.barrier();
-      ROCM_SD_UNROLL
-      for (int at = 0; at < kPerLane; ++at) {
+      unrolled<kPerLane>([&](int at) {
         const int64_t d = block.lane() + at * Arch::lanes;
-        if (d >= p.head_dim) continue;
+        if (d >= p.head_dim) return;
         float channel = sums[at] * shrink;
         for (int64_t j = 0; j < tile; ++j) channel += weights[j] * to_float(v[(first + j) * p.v.row + d]);
         sums[at] = channel;
-      }
+      });
       block.barrier();
     }
     const float share = highest == kHidden && total == 0 ? 0.0f : 1.0f / total;
-    ROCM_SD_UNROLL
-    for (int at = 0; at < kPerLane; ++at) {
+    unrolled<kPerLane>([&](int at) {
       const int64_t d = block.lane() + at * Arch::lanes;
       if (d < p.head_dim) store(p.y[((b * p.queries + i) * p.heads + h) * p.head_dim + d], sums[at] * share);
-    }
+    });
   }
 }
 

@@ -87,7 +87,7 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
   // Keys and values of all heads of the run, all under way before the first has come. Rows behind the last
   // key are zeros, which no weight makes anything of.
   struct Staged {
-    FlashChunk held[kHeads][kEach][2];
+    Chunk16 held[kHeads][kEach][2];
   };
   ROCM_SD_DEVICE void issue(Staged& staged) const {
     const int used = heads_of_run();
@@ -100,11 +100,11 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
       for (int n = 0; n < kEach; ++n) {
         const Item item(n);
         const int row = static_cast<int>(item.row), column = static_cast<int>(item.piece) * 8;
-        FlashChunk(&held)[2] = staged.held[slot][n];
-        held[0] = held[1] = FlashChunk{};
+        Chunk16(&held)[2] = staged.held[slot][n];
+        held[0] = held[1] = Chunk16{};
         if (slot < used && item.exists() && row < this->p.keys) {
-          held[0] = *reinterpret_cast<const FlashChunk*>(k + row * this->p.k.row + column);
-          held[1] = *reinterpret_cast<const FlashChunk*>(v + row * this->p.v.row + column);
+          held[0] = *reinterpret_cast<const Chunk16*>(k + row * this->p.k.row + column);
+          held[1] = *reinterpret_cast<const Chunk16*>(v + row * this->p.v.row + column);
         }
       }
     }
@@ -115,14 +115,14 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
       if (slot < heads_of_run()) put(slot, staged.held[slot]);
     }
   }
-  ROCM_SD_DEVICE void put(int slot, const FlashChunk (&held)[kEach][2]) const {
+  ROCM_SD_DEVICE void put(int slot, const Chunk16 (&held)[kEach][2]) const {
     ROCM_SD_UNROLL
     for (int n = 0; n < kEach; ++n) {
       const Item item(n);
       if (!item.exists()) continue;
       ROCM_SD_UNROLL
       for (int which = 0; which < 2; ++which) {
-        const FlashChunk& chunk = held[n][which];
+        const Chunk16& chunk = held[n][which];
         const uint32_t words[] = {chunk.x, chunk.y, chunk.z, chunk.w};
         T* const tile = which ? values_of(slot) : keys_of(slot);
         ROCM_SD_UNROLL
@@ -130,8 +130,8 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
       }
       // Channels of keys that the products read beyond the head's.
       if (kSpare > 0 && item.piece == 0)
-        *reinterpret_cast<FlashChunk*>(keys_of(slot) + Rows::place(static_cast<int>(item.row), kPieces)) =
-            FlashChunk{};
+        *reinterpret_cast<Chunk16*>(keys_of(slot) + Rows::place(static_cast<int>(item.row), kPieces)) =
+            Chunk16{};
     }
   }
 

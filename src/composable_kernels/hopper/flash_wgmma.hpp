@@ -72,7 +72,7 @@ struct FlashWgmmaProduct : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, 64, Cfg::k
     if constexpr (kSpare > 0)
       for (int i = Arch::thread(); i < kSlots * kKeys * kSpare; i += kThreads) {
         const int at = i / kSpare % kKeys, chunk = kDim / 8 + i % kSpare;
-        *reinterpret_cast<FlashChunk*>(key_slot(i / kSpare / kKeys) + Rows::place(at, chunk)) = FlashChunk{};
+        *reinterpret_cast<Chunk16*>(key_slot(i / kSpare / kKeys) + Rows::place(at, chunk)) = Chunk16{};
       }
   }
 

@@ -11,7 +11,7 @@
 
 #include "composable_kernels/arch/hopper_wgmma_rows.hpp"
 #include "composable_kernels/fused/flash_params.hpp"
-#include "composable_kernels/fused/flash_staging.hpp"
+#include "composable_kernels/tile/lds_tile.hpp"
 
 namespace rocm_sd {
 
@@ -25,7 +25,7 @@ struct FlashWgmmaLargeD {
   static_assert(kSteps % kSlots == 0 && kChunkKeys * kDim == kSlot);
   static constexpr int kWeights = 8 * kPanel, kRing = kWeights + 2 * kPanel, kMaxima = kRing + kSlots * kSlot;
   static constexpr int kLdsBytes = kMaxima * 2 + 2 * kQueries * 4 + 1024;  // tiles begin at multiples of 1024
-  static constexpr float kHidden = -__builtin_inff(), kSlack = 8;          // as FlashSoftmax
+  static constexpr float kHidden = -__builtin_inff(), kSlack = 8;          // as OnlineSoftmax
 
   const FlashParams<T>& p;
   T* lds;

@@ -11,7 +11,7 @@
 
 #include "composable_kernels/arch/hopper_wgmma_rows.hpp"
 #include "composable_kernels/fused/flash_params.hpp"
-#include "composable_kernels/fused/flash_staging.hpp"
+#include "composable_kernels/tile/lds_tile.hpp"
 
 namespace rocm_sd {
 

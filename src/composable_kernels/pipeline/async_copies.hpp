@@ -18,12 +18,14 @@ struct AsyncCopy {
     ROCM_SD_UNROLL
     for (int n = 0; n < kPerThread; ++n) {
       const int i = Arch::thread() + n * kThreads;
-      const int row = i / kChunks, column = i % kChunks * 8;
-      const T* source = from.row_or_last(row) + column;
+      // No sum with the column is kept in registers from tile to tile.
+      const int row = i / kChunks, column = Arch::opaque(i % kChunks * 8);
+      const T* const source = from.row_or_last(row) + column;
+      T* const to = tile.at(row, 0) + column;
       if ((n + 1) * kThreads <= kTotal)
-        Arch::copy_async(tile.at(row, column), source, true);
+        Arch::copy_async(to, source, true);
       else
-        Arch::copy_async_if(i < kTotal, tile.at(row, column), source);
+        Arch::copy_async_if(i < kTotal, to, source);
     }
   }
   ROCM_SD_DEVICE void land(const Tile&) {}

@@ -8,6 +8,7 @@
 
 #include "composable_kernels/atom.hpp"
 #include "composable_kernels/tile/lds_tile.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -40,13 +41,6 @@ struct ColVec {
 
   float x[kColAtoms][M::kColumns];
 };
-
-// step(0), ..., step(kCount - 1), each known to the compiler.
-template <int kCount, class Step>
-ROCM_SD_DEVICE void unrolled(const Step& step) {
-  ROCM_SD_UNROLL
-  for (int n = 0; n < kCount; ++n) step(n);
-}
 
 // ---- ColVec ----
 
