@@ -55,9 +55,9 @@ TEST(MemoryPlans, AreToldOnceBeforeTheFirstStage) {
     return true;
   };
   Pipeline pipeline = Pipeline::load(options);
+  const MemoryPlan asked = pipeline.plan(request);
   const GenerateResult result = pipeline.generate(request, callbacks);
   EXPECT_EQ(events, (std::vector<std::string>{"plan", "text", "sample", "decode"}));
-  const MemoryPlan asked = pipeline.plan(request);
   for (const MemoryPlan& plan : {told, result.plan}) {
     EXPECT_EQ(plan.total(), asked.total());
     EXPECT_EQ(plan.arena, asked.arena);
