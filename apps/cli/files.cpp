@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/paths.hpp"
 #include "models/completeness.hpp"
+#include "pipeline/baked_adapters.hpp"
 #include "rocm_sd/pipeline.hpp"
 #include "weights/convert.hpp"
 #include "weights/inspect.hpp"
@@ -29,7 +30,8 @@ std::optional<DType> parse_stored_type(const std::string& name) {
 }
 
 struct ConvertCommand {
-  std::string from, to, dtype, vae, variant, vocabulary;
+  std::string from, to, dtype, vae, variant, vocabulary, lora_dir;
+  std::vector<std::string> baked_loras;
   bool overwrite = false;
 };
 
@@ -41,6 +43,13 @@ void run_convert(const ConvertCommand& c) {
   options.vocabulary =
       c.vocabulary.empty() ? share_path("vocab/clip/merges.txt").parent_path().string() : c.vocabulary;
   options.overwrite = c.overwrite;
+  if (!c.baked_loras.empty()) {
+    std::vector<LoraUse> uses;
+    for (const std::string& text : c.baked_loras) uses.push_back(parse_lora_use(text));
+    options.change = [uses, folder = c.lora_dir](const Checkpoint& model) {
+      return bake_adapters(model, uses, folder);
+    };
+  }
   options.check = [](const Checkpoint& model) { require_complete(model); };
   options.cancelled = interrupted;
   catch_interrupts();
@@ -83,6 +92,12 @@ void add_convert(CLI::App& app) {
   sub->add_option("--vocabulary", command->vocabulary,
                   "tokenizer folder for models made from single files [the shipped one]")
       ->type_name("PATH");
+  sub->add_option("--bake-lora", command->baked_loras,
+                  "LoRA to merge into the weights, as generate's --lora takes it; may be given several times")
+      ->type_name("FILE[:W[:TE]][:lbw=LIST]")
+      ->allow_extra_args(false);
+  add_text(sub, "--lora-dir", command->lora_dir, "where LoRAs are found by name, folders below it too")
+      ->type_name("FOLDER");
   sub->add_flag("--overwrite", command->overwrite, "replace an existing target");
   sub->callback([command] { run_convert(*command); });
 }

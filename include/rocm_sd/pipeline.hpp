@@ -35,15 +35,22 @@ struct LoraUse {
   std::string file;      // path of a .safetensors file, or a name in LoadOptions::lora_dir
   double weight = 1;     // of its changes to the UNet, -100..100
   double te_weight = 1;  // of its changes to the text encoders
+  // Factors of both for each block: "1,0,0.5,...", 17 or 26 numbers (SD 1 and 2), 12 or 20 (SDXL), or a
+  // preset's name ("OUTALL"); empty: 1 everywhere.
+  std::string blocks = {};
 };
 
-// A ControlNet to draw with. What is absent takes its default.
+// A ControlNet, T2I-Adapter or ControlNet-LoRA to draw with. What is absent takes its default. A union
+// ControlNet that is named several times in a row sees all of these pictures at once.
 struct ControlUse {
-  std::string model;  // Diffusers' folder, or a single .safetensors file with Diffusers' or LDM names
-  std::optional<Image> image;         // what it sees; default: the init image
-  std::optional<double> strength;     // factor of what it adds to the UNet, -10..10; default 1
-  std::optional<double> start, end;   // shares of the steps between which it acts; default 0 and 1
-  std::optional<std::string> mode;    // balanced (the default), prompt, control, guess
+  std::string model;  // Diffusers' folder, or a single .safetensors file with Diffusers' or original names
+  std::optional<Image> image;            // what it sees; default: the init image
+  std::vector<Image> images = {};        // in place of it, one for each image of the batch
+  std::optional<Image> mask = {};        // where it acts: white, and in part grey; default: everywhere
+  std::optional<std::string> type = {};  // of a union ControlNet: "canny", "depth", ..., or a number
+  std::optional<double> strength;        // factor of what it adds to the UNet, -10..10; default 1
+  std::optional<double> start, end;      // shares of the steps between which it acts; default 0 and 1
+  std::optional<std::string> mode;       // balanced (the default), prompt, control, guess
   std::optional<std::string> resize;  // for a picture of another shape: "just", "crop" (the default), "fill"
   std::optional<std::string>
       preprocess;  // none (the default), canny[:LOW:HIGH], invert, grey, tile[:FACTOR], inpaint

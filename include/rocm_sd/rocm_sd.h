@@ -63,7 +63,7 @@ typedef struct {
 /* Changes whenever a struct or a function of this header does: a program that reads the structs by itself
  * (ctypes, FFI) compares rocm_sd_abi_version() with the number that it was written for before it calls
  * anything else. */
-#define ROCM_SD_ABI_VERSION 2
+#define ROCM_SD_ABI_VERSION 3
 int rocm_sd_abi_version(void);
 
 const char* rocm_sd_version(void);
@@ -100,7 +100,7 @@ rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* op
 rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option* options,
                                 const rocm_sd_callbacks* callbacks, rocm_sd_result** out);
 
-/* A picture for a ControlNet. */
+/* A picture for a ControlNet, or where it acts. */
 typedef struct {
   int width, height;
   const uint8_t* rgb; /* [height,width,3], or NULL: none from memory */
@@ -121,6 +121,11 @@ typedef struct {
   const uint8_t* depth; /* [depth_height,depth_width], near is bright, for depth models; or NULL */
   const rocm_sd_control_image* control_images; /* for the first "control" option, the second, ...; or NULL */
   size_t control_images_count;
+  size_t control_images_each; /* 0 or 1: one picture for each option; N: N in a row, one for each image of the
+                                 batch */
+  const rocm_sd_control_image*
+      control_masks; /* in the same order, one each: white is where it acts; or NULL */
+  size_t control_masks_count;
 } rocm_sd_inputs;
 
 /* rocm_sd_generate with inputs from memory, which are copied before this returns. inputs may be NULL. */

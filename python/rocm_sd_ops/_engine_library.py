@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 
-ABI = 2  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
+ABI = 3  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
 
 
 class EngineError(RuntimeError):
@@ -52,7 +52,8 @@ class Inputs(ctypes.Structure):
     _fields_ = [("width", c_int), ("height", c_int), ("init_rgb", c_void_p), ("mask", c_void_p), ("initial_noise", c_void_p),
                 ("initial_noise_count", c_size_t), ("init_latents", c_void_p), ("init_latents_count", c_size_t),
                 ("depth_width", c_int), ("depth_height", c_int), ("depth", c_void_p),
-                ("control_images", POINTER(ControlImage)), ("control_images_count", c_size_t)]
+                ("control_images", POINTER(ControlImage)), ("control_images_count", c_size_t), ("control_images_each", c_size_t),
+                ("control_masks", POINTER(ControlImage)), ("control_masks_count", c_size_t)]
 
 
 ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int, c_int, c_double)

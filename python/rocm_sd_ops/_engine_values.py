@@ -102,18 +102,29 @@ def controls_of(models: Any, images: Any, values: dict[str, Any]) -> tuple[dict[
     for name, held in [*options.items(), ("control_image", pictures or names)]:
         if len(held) != len(names):
             raise ValueError(f"{name}: expected {len(names)}, one for each ControlNet, got {len(held)}")
+    counts = {len(one) for one in pictures if isinstance(one, (list, tuple))}
+    if counts:  # a picture for each image of the batch
+        if len(counts) > 1 or not all(isinstance(one, (list, tuple)) for one in pictures):
+            raise ValueError("control_image: expected one picture for each image of the batch and ControlNet, got lists of other lengths")
+        return options, [_opened(one) for several in pictures for one in several]
     files = [path_of(picture) for picture in pictures]
     if files and all(file is not None for file in files):
         return options | {"control_image": files}, []
     if any(file is not None for file in files):  # the engine counts files and pictures in memory apart
-        from PIL import Image
-
-        pictures = [picture if file is None else Image.open(file) for picture, file in zip(pictures, files)]
+        pictures = [_opened(picture) for picture in pictures]
     return options, pictures
 
 
+def _opened(picture: Any) -> Any:
+    from PIL import Image
+
+    file = path_of(picture)
+    return picture if file is None else Image.open(file)
+
+
 def inputs_of(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any = None,
-              controls: Sequence[Any] = ()) -> tuple[Inputs, list[np.ndarray]]:
+              controls: Sequence[Any] = (), control_masks: Sequence[Any] = (),
+              control_count: int = 0) -> tuple[Inputs, list[np.ndarray]]:
     """What the engine takes from memory, and the arrays that must live as long."""
     rgb, grey = _bytes_of(image, "image", 3), _bytes_of(mask, "mask_image", 1)
     made = Inputs()
@@ -141,7 +152,16 @@ def inputs_of(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any
     if seen:
         made.control_images = (ControlImage * len(seen))(*[ControlImage(p.shape[1], p.shape[0], p.ctypes.data) for p in seen])
         made.control_images_count = len(seen)
+        made.control_images_each = max(1, len(seen) // max(1, control_count))
         held += seen
+    if control_masks:
+        if len(control_masks) != control_count:
+            raise ValueError(f"control_mask: expected {control_count}, one for each ControlNet (or None), got {len(control_masks)}")
+        masks = [None if mask is None else _bytes_of(_opened(mask), "control_mask", 3) for mask in control_masks]
+        made.control_masks = (ControlImage * len(masks))(*[ControlImage(0, 0, None) if mask is None else ControlImage(
+            mask.shape[1], mask.shape[0], mask.ctypes.data) for mask in masks])
+        made.control_masks_count = len(masks)
+        held += [mask for mask in masks if mask is not None]
     return made, held
 
 

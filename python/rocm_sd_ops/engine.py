@@ -170,7 +170,7 @@ class ROCmOptimizedPipeline:
                  callback: Optional[Progress] = None, generator: Any = None, control_image: Any = None, controlnet: Any = None,
                  controlnet_conditioning_scale: Any = None, control_guidance_start: Any = None, control_guidance_end: Any = None,
                  guess_mode: bool = False, control_preprocess: Any = None, control_resize: Any = None,
-                 **options: Any) -> EngineOutput:
+                 control_type: Any = None, control_mask: Any = None, **options: Any) -> EngineOutput:
         """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
         through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. init_latents: [B,4,height/8,width/8]
         in place of an image, with denoising_start as another pipeline's denoising_end left them. depth_map: grey [H,W] for depth
@@ -180,7 +180,8 @@ class ROCmOptimizedPipeline:
         seed and noise), and each call takes a number from it, so that the next call draws another picture. callback(stage, step, total, seconds): a true result cancels; an exception in it does,
         too, and is raised here. control_image: what the ControlNets see, a picture as `image` for each, or a list; controlnet: their
         folders or files, by default the constructor's; controlnet_conditioning_scale, control_guidance_start, control_guidance_end and
-        guess_mode as in Diffusers, control_preprocess and control_resize as on the command line, each one value for all or a list.
+        guess_mode as in Diffusers, control_preprocess, control_resize and control_type (of a union ControlNet) as on the command line, each one value for all or a
+        list; control_image may be a list of lists, a picture for each image of the batch; control_mask: where each acts, or None.
         options: the command line's (sampler, schedule, clip_skip, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
@@ -192,8 +193,9 @@ class ROCmOptimizedPipeline:
         controls, control_images = controls_of(controlnet, control_image, {
             "control_strength": controlnet_conditioning_scale, "control_start": control_guidance_start,
             "control_end": control_guidance_end, "control_mode": "guess" if guess_mode else None,
-            "control_preprocess": control_preprocess, "control_resize": control_resize})
-        inputs, held = inputs_of(image, mask_image, initial_noise, init_latents, depth_map, control_images)
+            "control_preprocess": control_preprocess, "control_resize": control_resize, "control_type": control_type})
+        inputs, held = inputs_of(image, mask_image, initial_noise, init_latents, depth_map, control_images, listed(control_mask),
+                                 len(controls.get("control", [])))
         with self._alone():
             self._check_open()
             if generator is not None:

@@ -172,7 +172,7 @@ const std::vector<float>& AdaptedSource::merged(const std::string& name, const S
   base_.read(name, shape, DType::kF32, last_.data());
   for (const AdapterUse& use : uses_)
     if (const AdapterModule* module = use.module(component_, name))
-      merge_adapter(*use.file, *module, use.strength, shape, last_.data());
+      merge_adapter(*use.file, *module, use.strength_of(*module), shape, last_.data());
   last_name_ = name;
   return last_;
 }

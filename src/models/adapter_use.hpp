@@ -13,14 +13,15 @@ namespace rocm_sd {
 struct AdapterUse {
   std::shared_ptr<const AdapterFile> file;
   double strength = 1;
+  BlockWeights blocks = {};  // factors of it
   friend bool operator==(const AdapterUse&, const AdapterUse&) = default;
 
+  double strength_of(const AdapterModule& module) const { return strength * blocks.of(module.block); }
   // Its change to a tensor of the component; null: none.
   const AdapterModule* module(Component component, const std::string& tensor) const {
-    if (strength == 0) return nullptr;
     const auto& modules = file->modules(component);
     const auto found = modules.find(tensor);
-    return found == modules.end() ? nullptr : &found->second;
+    return found == modules.end() || strength_of(found->second) == 0 ? nullptr : &found->second;
   }
 };
 

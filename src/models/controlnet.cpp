@@ -109,6 +109,7 @@ ControlNet::ControlNet(const ControlNetConfig& config)
   const std::vector<int64_t> channels = skip_channels(config.trunk);
   for (const int64_t width : channels) down_.emplace_back(width, width, 1);
   middle_ = Conv(channels.back(), channels.back(), 1);
+  if (config.mixer) mixer_.emplace(*config.mixer);
 }
 
 std::vector<PrecisionRow> ControlNet::precisions() const {
@@ -124,9 +125,17 @@ ControlNet ControlNet::load(const LoadTarget& target, const ControlNetConfig& co
   return model;
 }
 
+std::vector<int64_t> ControlNet::residual_levels() const {
+  std::vector<int64_t> out;
+  for (const int level : skip_levels(config_.trunk)) out.push_back(level);
+  out.push_back(out.back());
+  return out;
+}
+
 void ControlNet::visit(Visitor& v) {
   v("", trunk_);
   v("controlnet_cond_embedding", hint_);
+  if (mixer_) mixer_->visit(v);
   v("controlnet_down_blocks", down_);
   v("controlnet_mid_block", middle_);
 }
@@ -147,20 +156,30 @@ Tensor ControlNet::residual(Exec& ex, const Tensor& map, const Conv& conv) const
   return resample(ex, mean, map.dim(1), map.dim(2), ResampleMode::kNearest);
 }
 
+Tensor ControlNet::type_embedding(Exec& ex, const Tensor& types) const {
+  require<InternalError>(mixer_.has_value(), "controlnet: it knows no types");
+  return mixer_->type_embedding(ex, types, trunk_.compute_dtype());
+}
+
+Tensor ControlNet::weigh(Exec& ex, const Tensor& hint, const Tensor& type, const Tensor& scales) const {
+  require<InternalError>(mixer_.has_value(), "controlnet: it knows no types");
+  return (*mixer_)(ex, hint, type, scales);
+}
+
 void ControlNet::operator()(Exec& ex, const Tensor& latents, const Tensor& hint, const Tensor& shifts,
-                            const TextCache& text, const Tensor& factors, UNetSkips& skips,
+                            const TextCache& text, std::span<const Tensor> factors, UNetSkips& skips,
                             const Tap* tap) const {
   require(skips.skips.size() == down_.size(), "controlnet: has ", down_.size(),
           " residuals for the skips, the UNet ", skips.skips.size(), " skips");
-  require(factors.shape() == Shape{residuals(), latents.dim(0)}, "controlnet: expected factors [",
-          residuals(), ",", latents.dim(0), "], got ", factors.shape());
+  require(static_cast<int64_t>(factors.size()) == residuals(), "controlnet: expected ", residuals(),
+          " factors, got ", factors.size());
   UNetSkips own = trunk_.encode(ex, latents, shifts, text, {.tap = tap, .conv_in_residual = &hint});
   const auto add = [&](Tensor& target, Tensor& map, const Conv& conv, int64_t index,
                        const std::string& name) {
     const Tensor made = residual(ex, map, conv);
     map = Tensor();
     show(tap, name, made);
-    target = add_scaled(ex, target, made, factors.narrow(0, index, 1).reshape({latents.dim(0)}));
+    target = add_map(ex, target, {made, factors[static_cast<size_t>(index)]});
   };
   add(skips.middle, own.middle, middle_, residuals() - 1, "controlnet_mid_block");
   for (size_t i = 0; i < down_.size(); ++i)

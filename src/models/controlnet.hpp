@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/control_mixer.hpp"
 #include "models/unet.hpp"
 
 namespace rocm_sd {
@@ -16,6 +17,7 @@ struct ControlNetConfig {
   std::vector<int64_t> hint_widths = {16, 32, 96, 256};  // of the hint encoder, finest first
   bool bgr = false;                                      // the order of the picture's channels
   bool pools = false;  // residuals are their means over the picture (ControlNets of a style)
+  std::optional<ControlMixerConfig> mixer = {};  // of a union ControlNet
 
   int64_t hint_scale() const { return int64_t{1} << (hint_widths.size() - 1); }  // pixels of a latent
 };
@@ -26,6 +28,11 @@ ControlNetConfig controlnet_config(const nlohmann::json& json, std::string_view 
 // Why a ControlNet cannot steer a UNet whose VAE makes one latent of downscale x downscale pixels: a sentence
 // with both numbers; empty where it can.
 std::string controlnet_refusal(const ControlNetConfig& control, const UNetConfig& unet, int64_t downscale);
+
+// A side that is halved so many times, upwards.
+constexpr int64_t halved(int64_t side, int64_t times) {
+  return times == 0 ? side : halved((side + 1) / 2, times - 1);
+}
 
 // How strongly each residual acts, and for whom.
 enum class ControlMode {
@@ -59,6 +66,7 @@ class ControlNet {
   // Its own text cache, time shifts and types.
   const UNet& trunk() const { return trunk_; }
   int64_t residuals() const { return static_cast<int64_t>(down_.size()) + 1; }  // skips and the middle
+  std::vector<int64_t> residual_levels() const;  // how many times each is halved
   void visit(Visitor& v);
   std::vector<PrecisionRow> precisions() const;
 
@@ -66,11 +74,17 @@ class ControlNet {
   // input_dtype(): once per picture.
   Tensor hint(Exec& ex, const Tensor& picture) const;
 
-  // Adds factors[i,n] * residual i of image n to what the UNet's way down left: i counts the skips, and the
-  // middle comes last. latents [B,h,w,4], hint [B,h,w,C0]; shifts and text are of this model's trunk; factors
-  // [residuals(),B] f32 in device memory, read when a launch runs. Reads device memory by pointer only.
+  // Of a union ControlNet: what its time embedding gets added (ControlMixer::type_embedding), and what a
+  // picture's hint counts for (ControlMixer::operator()); those of several pictures are added up.
+  Tensor type_embedding(Exec& ex, const Tensor& types) const;
+  Tensor weigh(Exec& ex, const Tensor& hint, const Tensor& type, const Tensor& scales) const;
+
+  // Adds factors[i] * residual i to what the UNet's way down left: i counts the skips, and the middle comes
+  // last. latents [B,h,w,4], hint [B,h,w,C0]; shifts and text are of this model's trunk; factors [B] each, or
+  // [B*h*w] of the residual's size, f32 in device memory, read when a launch runs. Reads device memory by
+  // pointer only.
   void operator()(Exec& ex, const Tensor& latents, const Tensor& hint, const Tensor& shifts,
-                  const TextCache& text, const Tensor& factors, UNetSkips& skips,
+                  const TextCache& text, std::span<const Tensor> factors, UNetSkips& skips,
                   const Tap* tap = nullptr) const;
 
  private:
@@ -79,6 +93,7 @@ class ControlNet {
   ControlNetConfig config_;
   UNet trunk_;
   HintEncoder hint_;
+  std::optional<ControlMixer> mixer_;
   std::vector<Conv> down_;  // 1x1, one for each skip
   Conv middle_;
 };

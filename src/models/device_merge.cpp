@@ -47,7 +47,7 @@ Factors gather_factors(const std::vector<AdapterUse>& uses, Component component,
     const AdapterModule* module = use.module(component, name);
     if (!module) continue;
     const std::vector<float> up = use.file->values(*module, "up"), down = use.file->values(*module, "down");
-    const auto scale = static_cast<float>(module->scale * use.strength);
+    const auto scale = static_cast<float>(module->scale * use.strength_of(*module));
     const int64_t rank = module->rank, whole = out.rank;
     float *to_up = out.up.data() + begin, *to_down = out.down.data() + begin;
 #pragma omp parallel for

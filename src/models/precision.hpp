@@ -25,8 +25,8 @@ struct LayerPrecision {
   friend bool operator==(const LayerPrecision&, const LayerPrecision&) = default;
 };
 
-enum class Network { kUnet, kControlNet, kVae };  // which table; a ControlNet has the UNet's rows, too
-enum class Widths { kAll, kWide, kNarrow };       // of models: see is_narrow()
+enum class Network { kUnet, kControlNet, kT2iAdapter, kVae };  // a ControlNet has the UNet's rows, too
+enum class Widths { kAll, kWide, kNarrow };                    // of models: see is_narrow()
 enum class EightBit { kAllowed, kNever };
 
 struct PrecisionRow {

@@ -50,6 +50,13 @@ constexpr PrecisionRow kTable[] = {
     {kControlNet, kNarrow, "controlnet_down_blocks.*", kSplit, kNo8Bit, "little work; added to the skips"},
     {kControlNet, kNarrow, "controlnet_mid_block", kSplit, kNo8Bit, "little work; added to the middle"},
 
+    // A union ControlNet's types and mixer: a handful of rows.
+    {kControlNet, kAll, "control_add_embedding.*", kFloat, kNo8Bit, "a handful of rows"},
+    {kControlNet, kAll, "transformer_layes.*", kFloat, kNo8Bit, "a handful of rows"},
+    {kControlNet, kAll, "spatial_ch_projs", kFloat, kNo8Bit, "a handful of rows"},
+
+    {kT2iAdapter, kAll, "adapter.*", kFloat, kNo8Bit, "once per image"},
+
     // The VAE's error in bf16 is 55 dB below the image.
     {kVae, kAll, "decoder.conv_in", kCompute, kNo8Bit, "little memory, and every value passes through it"},
     {kVae, kAll, "decoder.conv_out", kCompute, kNo8Bit, "little memory, and every value passes through it"},

@@ -40,11 +40,12 @@ Tensor UNet::time_shifts(Exec& ex, const TimeInputs& inputs) const {
     h = linear(ex, as_dtype(ex, inputs.guidance_cond, dtype_), *time_cond_, {.residual = &h});
   }
   h = linear(ex, h, time1_, {.act = Activation::kSilu});  // [B,E]
+  const Tensor* more = inputs.added ? &inputs.added : nullptr;
   if (!config_.has_added_conditions()) {
-    h = linear(ex, h, time2_, {.act = Activation::kSilu});
+    h = linear(ex, h, time2_, {.residual = more, .act = Activation::kSilu});
   } else {
-    const Tensor added = added_conditions(ex, inputs);  // [B,E]
-    const Tensor embedding = linear(ex, h, time2_);     // [B,E]
+    const Tensor added = added_conditions(ex, inputs);                   // [B,E]
+    const Tensor embedding = linear(ex, h, time2_, {.residual = more});  // [B,E]
     h = linear(ex, added, *added2_, {.residual = &embedding, .act = Activation::kSilu});
   }
   return linear(ex, h, time_projections_);  // [B,sum of channels]
@@ -93,12 +94,19 @@ UNetSkips UNet::encode(Exec& ex, const Tensor& latents, const Tensor& shifts, co
                        args.conv_in_residual);  // [B,h,w,C0]
   show(args.tap, "conv_in", x);
   UNetSkips out{{x}, {}};
+  const auto additions = [&](size_t block) {
+    return args.additions && !(*args.additions)[block].empty() ? &(*args.additions)[block] : nullptr;
+  };
+  require(!args.additions || args.additions->size() == down_.size() + 1, "unet: expected additions for ",
+          down_.size(), " down blocks and the middle");
   for (size_t i = 0; i < down_.size(); ++i)
-    x = down_[i](ex, std::move(x), out.skips, run, concat("down_blocks.", i));
+    x = down_[i](ex, std::move(x), out.skips, run, concat("down_blocks.", i), additions(i));
   if (mid_) {
     x = (*mid_)(ex, std::move(x), run);
     show(args.tap, "mid_block", x);
   }
+  if (const auto* added = additions(down_.size()))
+    for (const ScaledMap& map : *added) x = add_map(ex, x, map);
   out.middle = std::move(x);
   if (!args.residuals) return out;
   const UNetSkips& residuals = *args.residuals;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/scaled_map.hpp"
 #include "models/unet_blocks.hpp"
 
 namespace rocm_sd {
@@ -22,6 +23,7 @@ struct TimeInputs {
   Tensor time_ids;       // [B,ids] f32 (SDXL: 6, refiner: 5); else empty, also where text_embeds has all of
                          // added_width, the ids embedded
   Tensor guidance_cond;  // [B,config.time_cond_width] (LCM), or empty: zero
+  Tensor added = {};     // [B,config.time_width] of the compute dtype, or empty: what else the embedding sums
 };
 
 // What the way down leaves for the way up. Maps of input_dtype().
@@ -38,6 +40,9 @@ struct UNetArgs {
   // guidance).
   int64_t perturbed = 0;
   const Tensor* conv_in_residual = nullptr;  // added to what conv_in makes: [B,h,w,C0] in input_dtype()
+  // Of T2I-Adapters: added to what each down block makes, before its downsampler where it has attention, else
+  // at its end, and after the last of them to what the middle block makes. Empty lists: nothing.
+  const std::vector<std::vector<ScaledMap>>* additions = nullptr;
 };
 
 // Without up blocks in its configuration it is the half that encode() runs: what a ControlNet is a copy of.

@@ -86,7 +86,11 @@ Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) c
 }
 
 Tensor DownBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
-                             const std::string& name) const {
+                             const std::string& name, const std::vector<ScaledMap>* added) const {
+  const auto add_all = [&](bool here) {
+    if (added && here)
+      for (const ScaledMap& map : *added) x = add_map(ex, x, map);
+  };
   for (size_t i = 0; i < resnets.size(); ++i) {
     x = resnets[i](ex, std::move(x), {}, shift_of(resnets[i], context), context.norm_groups);
     show(context.tap, concat(name, ".resnets.", i), x);
@@ -94,6 +98,8 @@ Tensor DownBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, con
       x = attentions[i](ex, std::move(x), context);
       show(context.tap, concat(name, ".attentions.", i), x);
     }
+    const bool last = i + 1 == resnets.size();
+    add_all(last && (!attentions.empty() || !downsampler));
     skips.push_back(x);
   }
   if (downsampler) {
@@ -101,6 +107,7 @@ Tensor DownBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, con
     x = conv2d(ex, std::move(x), *downsampler,
                {.stride = 2, .pad = Padding::same(1), .epilogue = {.dtype = maps}});
     show(context.tap, name + ".downsamplers.0", x);
+    add_all(attentions.empty());
     skips.push_back(x);
   }
   return x;

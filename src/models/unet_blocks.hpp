@@ -10,6 +10,7 @@
 
 #include "models/configs.hpp"
 #include "models/parameters.hpp"
+#include "models/scaled_map.hpp"
 #include "models/tap.hpp"
 #include "runtime/exec.hpp"
 
@@ -97,9 +98,10 @@ struct DownBlock {
 
   DownBlock(int64_t in, const UNetBlockConfig& config, float eps);
   void visit(Visitor& v);
-  // x [N,H,W,Cin] -> [N,H',W',C], H' = ceil(H/2) if it downsamples; appends every result to skips.
+  // x [N,H,W,Cin] -> [N,H',W',C], H' = ceil(H/2) if it downsamples; appends every result to skips. added:
+  // to the last attention's result, or to the block's where it has none; null: nothing.
   Tensor operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
-                    const std::string& name) const;
+                    const std::string& name, const std::vector<ScaledMap>* added = nullptr) const;
 };
 
 struct MidBlock {

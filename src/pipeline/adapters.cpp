@@ -38,13 +38,20 @@ std::vector<AdapterUse> adapter_uses(const std::vector<ActiveAdapter>& adapters,
   std::vector<AdapterUse> out;
   for (const ActiveAdapter& adapter : adapters)
     if (adapter.strength(component) != 0 && !adapter.file->modules(component).empty())
-      out.push_back({adapter.file, adapter.strength(component)});
+      out.push_back({adapter.file, adapter.strength(component), adapter.blocks});
   return out;
 }
 
 LoraUse parse_lora_use(std::string_view text) {
   LoraUse use;
+  constexpr std::string_view kBlocks = ":lbw=";
   std::string_view file = text;
+  if (const size_t at = text.rfind(kBlocks); at != text.npos) {
+    use.blocks = text.substr(at + kBlocks.size());
+    require<UsageError>(!use.blocks.empty(), "expected block weights after \"lbw=\", got \"", printable(text),
+                        "\"");
+    file = text.substr(0, at);
+  }
   if (const auto last = trailing_number(file)) {
     file = last->first;
     use.weight = use.te_weight = last->second;
@@ -53,7 +60,8 @@ LoraUse parse_lora_use(std::string_view text) {
       use.weight = first->second;
     }
   }
-  require<UsageError>(!file.empty(), "expected FILE[:WEIGHT[:TE_WEIGHT]], got \"", printable(text), "\"");
+  require<UsageError>(!file.empty(), "expected FILE[:WEIGHT[:TE_WEIGHT]][:lbw=BLOCKS], got \"",
+                      printable(text), "\"");
   use.file = file;
   return use;
 }
@@ -62,7 +70,7 @@ std::vector<LoraUse> requested_loras(const GenerateRequest& request) {
   std::vector<LoraUse> out;
   if (!request.plain_prompt)
     for (const LoraTag& tag : extract_lora_tags(request.prompt).loras)
-      out.push_back({tag.name, tag.weight, tag.te_weight});
+      out.push_back({tag.name, tag.weight, tag.te_weight, tag.blocks});
   out.insert(out.end(), request.loras.begin(), request.loras.end());
   return out;
 }
@@ -111,6 +119,12 @@ std::vector<ActiveAdapter> AdapterLibrary::open(const std::vector<LoraUse>& uses
     require<UsageError>(std::abs(use.weight) <= kMaxWeight && std::abs(use.te_weight) <= kMaxWeight,
                         "lora: ", printable(use.file), ": expected weights from ", -kMaxWeight, " to ",
                         kMaxWeight, ", got ", use.weight, " and ", use.te_weight);
+    BlockWeights blocks;
+    if (!use.blocks.empty()) try {
+        blocks = parse_block_weights(use.blocks, checkpoint.kind());
+      } catch (const UsageError& e) {
+        throw UsageError(concat("lora: ", printable(use.file), ": ", e.what()));
+      }
     const std::filesystem::path path = find(use.file);
     std::error_code error;
     const auto changed = std::filesystem::last_write_time(path, error);
@@ -119,7 +133,7 @@ std::vector<ActiveAdapter> AdapterLibrary::open(const std::vector<LoraUse>& uses
       if (!targets) targets = targets_of(checkpoint);
       known = {changed, AdapterFile::open(path, *targets, model_kind_name(checkpoint.kind()))};
     }
-    out.push_back({known.file, path.stem().string(), use.weight, use.te_weight});
+    out.push_back({known.file, path.stem().string(), use.weight, use.te_weight, std::move(blocks)});
   }
   return out;
 }

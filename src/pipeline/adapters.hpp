@@ -18,6 +18,7 @@ struct ActiveAdapter {
   std::shared_ptr<const AdapterFile> file;
   std::string name;  // file name without its ending
   double weight = 1, te_weight = 1;
+  BlockWeights blocks = {};
 
   double strength(Component component) const { return component == Component::kUnet ? weight : te_weight; }
   friend bool operator==(const ActiveAdapter&, const ActiveAdapter&) = default;
@@ -26,7 +27,7 @@ struct ActiveAdapter {
 // The component's share of them; those without strength or modules are left out.
 std::vector<AdapterUse> adapter_uses(const std::vector<ActiveAdapter>& adapters, Component component);
 
-// "FILE[:WEIGHT[:TE_WEIGHT]]" as --lora takes it; one number weighs both. Throws UsageError.
+// "FILE[:WEIGHT[:TE_WEIGHT]][:lbw=BLOCKS]" as --lora takes it; one number weighs both. Throws UsageError.
 LoraUse parse_lora_use(std::string_view text);
 
 // The prompt's <lora:...> tags, then the request's own list.

@@ -82,6 +82,39 @@ rocm_sd::Image grey_image(int width, int height, const uint8_t* grey) {
 }
 
 // Copies what the caller has in memory into the request.
+void require_one_each(const char* what, size_t count, size_t controls) {
+  if (count > controls)
+    throw UsageError(std::string("inputs: ") + what + ": " + std::to_string(count) + " pictures for " +
+                     std::to_string(controls) + " \"control\" options");
+}
+
+// Nothing where there are no pixels.
+std::optional<rocm_sd::Image> copy_of(const rocm_sd_control_image& image, const char* what) {
+  if (!image.rgb) return std::nullopt;
+  check_size(what, image.width, image.height);
+  const size_t pixels = static_cast<size_t>(image.width) * static_cast<size_t>(image.height);
+  return rocm_sd::Image{image.width, image.height, {image.rgb, image.rgb + 3 * pixels}, {}};
+}
+
+void take_control_images(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
+  const size_t each = std::max<size_t>(in.control_images_each, 1), count = in.control_images_count;
+  require_one_each("control_images", count / each + (count % each ? 1 : 0), request.controls.size());
+  require_one_each("control_masks", in.control_masks_count, request.controls.size());
+  require_argument(in.control_images || count == 0, "control_images");
+  require_argument(in.control_masks || in.control_masks_count == 0, "control_masks");
+  for (size_t i = 0; i < count; ++i) {
+    std::optional<rocm_sd::Image> image = copy_of(in.control_images[i], "control image");
+    if (!image) continue;
+    rocm_sd::ControlUse& use = request.controls[i / each];
+    if (each > 1)
+      use.images.push_back(std::move(*image));
+    else
+      use.image = std::move(image);
+  }
+  for (size_t i = 0; i < in.control_masks_count; ++i)
+    if (auto mask = copy_of(in.control_masks[i], "control mask")) request.controls[i].mask = std::move(mask);
+}
+
 void take(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
   if (in.init_rgb || in.mask) {
     check_size("picture", in.width, in.height);
@@ -94,18 +127,7 @@ void take(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
     check_size("depth", in.depth_width, in.depth_height);
     request.depth = grey_image(in.depth_width, in.depth_height, in.depth);
   }
-  if (in.control_images_count > request.controls.size())
-    throw UsageError("inputs: control_images: " + std::to_string(in.control_images_count) + " pictures for " +
-                     std::to_string(request.controls.size()) + " \"control\" options");
-  require_argument(in.control_images || in.control_images_count == 0, "control_images");
-  for (size_t i = 0; i < in.control_images_count; ++i) {
-    const rocm_sd_control_image& image = in.control_images[i];
-    if (!image.rgb) continue;
-    check_size("control image", image.width, image.height);
-    const size_t pixels = static_cast<size_t>(image.width) * static_cast<size_t>(image.height);
-    request.controls[i].image =
-        rocm_sd::Image{image.width, image.height, {image.rgb, image.rgb + 3 * pixels}, {}};
-  }
+  take_control_images(in, request);
   if (in.init_latents) request.init_latents.assign(in.init_latents, in.init_latents + in.init_latents_count);
   if (in.initial_noise)
     request.initial_noise.assign(in.initial_noise, in.initial_noise + in.initial_noise_count);

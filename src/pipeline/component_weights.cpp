@@ -102,7 +102,7 @@ std::shared_ptr<LoadedControl> Components::find_control(const std::filesystem::p
 }
 
 void Components::load_control(LoadedControl& control) const {
-  control.load(load_target(), dtype_of(Part::kUnet), weights);
+  control.load(load_target(), dtype_of(Part::kUnet), weights, unet->input_dtype());
 }
 
 std::string Components::describe_dtype() const {

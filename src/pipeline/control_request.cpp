@@ -49,6 +49,8 @@ std::string options_of(const ControlUse& use) {
   note(use.mode.has_value(), "control-mode");
   note(use.resize.has_value(), "control-resize");
   note(use.preprocess.has_value(), "control-preprocess");
+  note(use.type.has_value(), "control-type");
+  note(use.mask.has_value(), "control-mask");
   return out;
 }
 
@@ -72,8 +74,13 @@ std::vector<ResolvedControl> resolve_controls(const GenerateRequest& r) {
     c.mode = parse_mode(use.mode.value_or("balanced"));
     c.resize = parse_control_resize(use.resize.value_or("crop"));
     c.preprocess = parse_control_preprocess(use.preprocess.value_or("none"));
-    require<UsageError>(use.image || r.init_image, "control-image: ", printable(use.model),
+    require<UsageError>(use.image || !use.images.empty() || r.init_image,
+                        "control-image: ", printable(use.model),
                         ": expected a picture for it to see, or an init-image");
+    require<UsageError>(use.images.empty() || use.images.size() == static_cast<size_t>(r.batch),
+                        "control-image: ", printable(use.model), ": expected one picture for each of the ",
+                        r.batch, " images of the batch, got ", use.images.size());
+    if (use.type && *use.type != "none") c.type = parse_control_type(*use.type);
     require<UsageError>(c.preprocess.name != "inpaint" || r.mask,
                         "control-preprocess: inpaint: needs a mask");
     out.push_back(std::move(c));
@@ -81,15 +88,20 @@ std::vector<ResolvedControl> resolve_controls(const GenerateRequest& r) {
   return out;
 }
 
-std::vector<float> control_pixels(const ResolvedRequest& r, size_t index, bool bgr) {
+std::vector<std::vector<float>> control_pixels(const ResolvedRequest& r, size_t index, bool bgr) {
   const ControlUse& use = r.request.controls.at(index);
   const ResolvedControl& control = r.controls.at(index);
   const int width = static_cast<int>(r.width), height = static_cast<int>(r.height);
-  const Image sized =
-      resize_control(use.image ? *use.image : *r.request.init_image, control.resize, width, height);
   std::vector<float> mask;
   if (control.preprocess.name == "inpaint") mask = mask_to_floats(*r.request.mask, width, height, 0);
-  return control_floats(preprocess_control(sized, control.preprocess), bgr, mask);
+  std::vector<std::vector<float>> out;
+  const auto add = [&](const Image& picture) {
+    const Image sized = resize_control(picture, control.resize, width, height);
+    out.push_back(control_floats(preprocess_control(sized, control.preprocess), bgr, mask));
+  };
+  for (const Image& picture : use.images) add(picture);
+  if (use.images.empty()) add(use.image ? *use.image : *r.request.init_image);
+  return out;
 }
 
 std::string describe_control(const ResolvedControl& c, const LoadedControl& model) {
@@ -99,6 +111,7 @@ std::string describe_control(const ResolvedControl& c, const LoadedControl& mode
   if (c.preprocess.name == "canny")
     out += concat(", Threshold A: ", c.preprocess.low, ", Threshold B: ", c.preprocess.high);
   if (c.preprocess.name == "tile") out += concat(", Threshold A: ", c.preprocess.factor);
+  if (c.type) out += concat(", Union Control Type: ", control_type_label(*c.type));
   out += concat(", Guidance Start: ", c.start, ", Guidance End: ", c.end,
                 ", Pixel Perfect: True, Control Mode: ", mode_label(c.mode));
   return out;

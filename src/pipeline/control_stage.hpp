@@ -1,64 +1,80 @@
-// A ControlNet at work beside the UNet: its text, its time shifts, its picture and its strength, all in
-// persistent memory, so that a captured step sees what they are now.
+// A control model at work beside the UNet: its pictures, its strengths, and what is made of them once per
+// request, all in persistent memory, so that a captured step sees what they are now.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "models/controlnet.hpp"
+#include "models/t2i_adapter.hpp"
+#include "pipeline/controls.hpp"
 #include "pipeline/shift_table.hpp"
 #include "pipeline/stage.hpp"
 #include "runtime/exec.hpp"
 
 namespace rocm_sd {
 
-// What a request asks of one ControlNet.
+// A picture that a control model sees, or one for each image of the batch.
+struct ControlView {
+  std::vector<std::vector<float>> pixels;  // [H,W,3] each in 0..1, in the order of the model's channels
+  int type = 0;                            // of a union ControlNet: its kind
+  double scale = 1;                        // how much of it counts among several
+};
+
+// What a request asks of one control model.
 struct ControlSetting {
   double strength = 1, start = 0, end = 1;  // start, end: shares of the run's steps
   ControlMode mode = ControlMode::kBalanced;
-  std::vector<float> pixels;  // [H,W,3] in 0..1, in the order of the model's channels
+  std::vector<ControlView> views;  // one; of a union ControlNet several
+  std::vector<float> mask = {};    // [H,W] in 0..1, where it acts; empty: everywhere
 
   // Whether it acts in step `step` (0-based) of `total`, by the rule of Diffusers' pipelines.
   bool acts(int step, int total) const;
 };
 
+// A control model and how many pictures it sees: what its memory depends on.
+struct ControlUnit {
+  const LoadedControl* model = nullptr;
+  int64_t views = 1;     // pictures of one image
+  int64_t pictures = 1;  // of one view: 1, or one for each image of the batch
+  bool masked = false;
+  friend bool operator==(const ControlUnit&, const ControlUnit&) = default;
+};
+
 struct ControlShape {
   int64_t batch = 1, conditions = 2, height = 64, width = 64;  // of the UNet's latents
   int64_t picture_height = 512, picture_width = 512;           // of the whole picture, in pixels
+  int64_t rows() const { return batch * conditions; }
 };
 
-class ControlStage final : public Stage {
+class ControlStage : public Stage {
  public:
-  // context [rows,T,width] and inputs: the UNet's, filled by its stage. model and arena must outlive this.
-  ControlStage(const ControlNet& model, Arena& arena, const ControlShape& shape, const Tensor& context,
-               const TimeInputs& inputs);
+  explicit ControlStage(Arena& arena) : Stage(Part::kUnet, arena) {}
 
-  DType dtype() const override { return model_.trunk().dtype(); }
-  std::vector<Program*> programs() override { return {&shifts_.program(), prepare_.get(), embed_.get()}; }
-  uint64_t buffer_bytes() const override;
-  ShiftTable& shifts() { return shifts_; }
+  virtual ShiftTable* shifts() { return nullptr; }
 
-  void set_text(Profiler* profiler, const CancelCheck* cancel);
-  // The picture goes through the hint encoder; where it is the size of the latents it reaches all rows.
-  void set(const ControlSetting& setting, Profiler* profiler, const CancelCheck* cancel);
+  virtual void set_text(const RunWatch&) {}
+  // The pictures go through what is run once; where they are the size of the latents, they reach all rows.
+  // True where the time shifts must be made anew.
+  virtual bool set(const ControlSetting& setting, const RunWatch& watch) = 0;
   // Of a larger picture: the window at (top, left), in latents, for one row of the next step.
-  void cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left);
+  virtual void cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) = 0;
 
-  // Adds to the UNet's skips. latents [rows,h,w,4].
-  void add(Exec& ex, const Tensor& latents, UNetSkips& skips) const;
-
- private:
-  void set_factors(const ControlSetting& setting);
-
-  const ControlNet& model_;
-  ControlShape shape_;
-  ShiftTable shifts_;
-  TextCache cache_;
-  Tensor picture_;  // [1,H,W,3] f32
-  Tensor whole_;    // [1,H/8,W/8,C0], the picture's hint
-  Tensor hint_;     // [rows,h,w,C0]
-  Tensor factors_;  // [residuals,rows] f32
-  std::unique_ptr<Program> prepare_, embed_;
+  // Before the UNet's way down: what its blocks get added.
+  virtual void add_to_blocks(std::vector<std::vector<ScaledMap>>&) const {}
+  // After it: adds to the skips. latents [rows,h,w,4].
+  virtual void add(Exec&, const Tensor& /*latents*/, UNetSkips&) const {}
 };
+
+// context [rows,T,width] and inputs: the UNet's, filled by its stage. What the unit names and the arena must
+// outlive the stage.
+std::unique_ptr<ControlStage> make_control_stage(const ControlUnit& unit, Arena& arena,
+                                                 const ControlShape& shape, const Tensor& context,
+                                                 const TimeInputs& inputs);
+
+// Factors of a map [rows,height,width] that a mask [picture_height,picture_width] limits,
+// [rows*height*width]: each row's times the mean of the mask's pixels under each cell.
+std::vector<float> masked_factors(const std::vector<float>& per_row, const std::vector<float>& mask,
+                                  const ControlShape& shape, int64_t height, int64_t width);
 
 }  // namespace rocm_sd

@@ -7,20 +7,26 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/json.hpp"
 #include "base/text.hpp"
+#include "models/control_lora_source.hpp"
 #include "models/store_source.hpp"
 #include "weights/controlnet_weights.hpp"
+#include "weights/diffusers_folder.hpp"
 #include "weights/file_hash.hpp"
+#include "weights/layout.hpp"
+#include "weights/t2i_weights.hpp"
 
 namespace rocm_sd {
 namespace {
 
+namespace fs = std::filesystem;
 constexpr size_t kNamed = 12;                    // tensors that a message names; the rest are counted
 constexpr int64_t kLookedAt = int64_t{1} << 20;  // elements of a tensor whose values are looked at beforehand
 
 // Every tensor of the model is there, of the right shape, and no other is.
-void require_complete(const WeightStore& store, const ControlNet& model) {
-  const std::vector<ParameterSlot::Part> parts = list_parameters(model);
+void require_complete(const WeightStore& store, const std::vector<ParameterSlot::Part>& parts,
+                      const char* what) {
   std::vector<std::string> missing, extra;
   std::set<std::string_view> wanted;
   for (const ParameterSlot::Part& part : parts) {
@@ -33,8 +39,8 @@ void require_complete(const WeightStore& store, const ControlNet& model) {
                        " expected tensors ", missing.size() == 1 ? "is" : "are",
                        " missing: ", listed_names(missing, kNamed));
   require<FormatError>(extra.empty(), store.title(), ": ", extra.size(),
-                       extra.size() == 1 ? " tensor has" : " tensors have",
-                       " no place in a ControlNet: ", listed_names(extra, kNamed));
+                       extra.size() == 1 ? " tensor has" : " tensors have", " no place in ", what, ": ",
+                       listed_names(extra, kNamed));
   for (const ParameterSlot::Part& part : parts) store.check(part.name, part.shape);
 }
 
@@ -50,34 +56,102 @@ void require_finite(const WeightStore& store) {
   }
 }
 
-}  // namespace
+struct Opened {
+  WeightStore store;
+  const WeightStore* unet = nullptr;
+  std::variant<ControlNet, T2iAdapter> model;
+};
 
-void LoadedControl::load(const LoadTarget& target, DType compute, const WeightFormat& weights) {
-  model = ControlNet(config);  // the old weights go first: both need not fit
-  model = ControlNet::load(target, config, StoreSource(store), compute, weights);
+// What a file for another base model is refused with.
+void require_fit(const std::string& refusal, const WeightStore& store, const Checkpoint& checkpoint) {
+  require<FormatError>(refusal.empty(), store.title(), ": made for another base model than this ",
+                       model_kind_name(checkpoint.kind()), " one: ", refusal);
 }
 
-std::shared_ptr<LoadedControl> open_control(const std::filesystem::path& path, const Checkpoint& checkpoint,
-                                            const UNetConfig& unet, int64_t downscale,
-                                            const ControlFiles& files) {
-  require<FileError>(path_exists(path), "control: ", printable(path.native()), ": no such file or folder");
+Opened open_net(const fs::path& path, const Checkpoint& checkpoint, const UNetConfig& unet, int64_t downscale,
+                const ControlFiles& files) {
   const SteeredUnet steered{checkpoint.config(Component::kUnet), checkpoint.kind()};
   ControlNetWeights opened = open_controlnet(path, steered, files.variant, files.access);
   const ControlNetConfig config = controlnet_config(
       *opened.config, concat(opened.store.title(), opened.config_is_derived ? "" : " (config.json)"));
-  const std::string refusal = controlnet_refusal(config, unet, downscale);
-  require<FormatError>(refusal.empty(), opened.store.title(), ": made for another base model than this ",
-                       model_kind_name(checkpoint.kind()), " one: ", refusal);
+  require_fit(controlnet_refusal(config, unet, downscale), opened.store, checkpoint);
   ControlNet model(config);
-  require_complete(opened.store, model);
-  require_finite(opened.store);
+  const WeightStore* base = opened.low_rank ? &checkpoint.store(Component::kUnet) : nullptr;
+  if (base)
+    ControlLoraSource(opened.store, *base).check(list_parameters(model));
+  else
+    require_complete(opened.store, list_parameters(model), "a ControlNet");
+  return {std::move(opened.store), base, std::move(model)};
+}
+
+std::shared_ptr<const nlohmann::json> adapter_config(const fs::path& folder) {
+  if (!path_exists(folder / "config.json")) return nullptr;
+  auto config = std::make_shared<nlohmann::json>(parse_json_file(folder / "config.json"));
+  const bool ours = config->is_object() && config->value("_class_name", nlohmann::json()) == "T2IAdapter";
+  return ours ? config : nullptr;
+}
+
+// Nothing where the path holds no T2I-Adapter.
+std::optional<Opened> open_adapter(const fs::path& path, const Checkpoint& checkpoint, const UNetConfig& unet,
+                                   int64_t downscale, const ControlFiles& files) {
+  const bool folder = is_folder_path(path);
+  auto config = adapter_config(folder ? path : path.parent_path());
+  if (folder && !config) return std::nullopt;
+  std::vector<std::string> notes;
+  const TensorSet tensors = TensorSet::open(
+      folder ? component_weights(path, Component::kUnet, files.variant, notes) : path, files.access);
+  if (!holds_t2i_adapter(tensors)) return std::nullopt;
+  T2iWeights opened = t2i_of(tensors, std::move(config));
+  const T2iConfig adapter = t2i_config(*opened.config, opened.store.title());
+  require_fit(t2i_refusal(adapter, unet, downscale), opened.store, checkpoint);
+  T2iAdapter model(adapter);
+  require_complete(opened.store, list_parameters(model), "a T2I-Adapter");
+  return Opened{std::move(opened.store), nullptr, std::move(model)};
+}
+
+}  // namespace
+
+void LoadedControl::load(const LoadTarget& target, DType compute, const WeightFormat& weights,
+                         DType unet_maps) {
+  drop();  // both need not fit
+  maps = unet_maps;
+  if (const T2iAdapter* old = adapter()) {
+    model = T2iAdapter::load(target, old->config(), StoreSource(store), compute);
+    return;
+  }
+  const ControlNetConfig config = net()->config();
+  if (unet)
+    model = ControlNet::load(target, config, ControlLoraSource(store, *unet), compute, weights);
+  else
+    model = ControlNet::load(target, config, StoreSource(store), compute, weights);
+}
+
+void LoadedControl::drop() {
+  if (net())
+    model = ControlNet(ControlNetConfig(net()->config()));
+  else
+    model = T2iAdapter(T2iConfig(adapter()->config()));
+}
+
+void LoadedControl::visit(Visitor& v) {
+  std::visit([&](auto& held) { held.visit(v); }, model);
+}
+
+std::shared_ptr<LoadedControl> open_control(const fs::path& path, const Checkpoint& checkpoint,
+                                            const UNetConfig& unet, int64_t downscale,
+                                            const ControlFiles& files) {
+  require<FileError>(path_exists(path), "control: ", printable(path.native()), ": no such file or folder");
+  std::optional<Opened> opened = open_adapter(path, checkpoint, unet, downscale, files);
+  if (!opened) opened = open_net(path, checkpoint, unet, downscale, files);
+  require_finite(opened->store);
   const bool folder = is_folder_path(path);
   std::error_code error;
   std::string name = (folder ? path.filename() : path.stem()).string();
   if (name.empty()) name = path.parent_path().filename().string();  // "canny/"
-  return std::make_shared<LoadedControl>(LoadedControl{
-      path, std::filesystem::last_write_time(path, error), std::move(name),
-      folder ? std::string() : short_hash_of_file(path), std::move(opened.store), config, std::move(model)});
+  return std::make_shared<LoadedControl>(
+      LoadedControl{path, fs::last_write_time(path, error), std::move(name),
+                    folder ? std::string() : short_hash_of_file(path), std::move(opened->store), opened->unet,
+                    std::move(opened->model)});
 }
 
 }  // namespace rocm_sd

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/text.hpp"
 #include "base/utf8.hpp"
 #include "pipeline/adapters.hpp"
@@ -111,13 +113,48 @@ bool is_word(std::string_view text) {
 
 constexpr int64_t kMaxSide = 4096;
 
+// The pictures of a folder in the order of their names.
+std::vector<Image> load_images(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string ending = entry.path().extension().string();
+    if (ending == ".png" || ending == ".jpg" || ending == ".jpeg" || ending == ".webp")
+      paths.push_back(entry.path());
+  }
+  require<FileError>(!error && !paths.empty(), printable(folder),
+                     ": expected a folder of pictures (.png, .jpg, .webp)", error ? ": " : "",
+                     error ? error.message() : "");
+  constexpr size_t kMaxBatch = 64;
+  require<UsageError>(paths.size() <= kMaxBatch, printable(folder), ": expected at most ", kMaxBatch,
+                      " pictures, found ", paths.size());
+  std::sort(paths.begin(), paths.end());
+  std::vector<Image> out;
+  for (const fs::path& path : paths) out.push_back(load_image(path.string()));
+  return out;
+}
+
 void set_control_model(OptionTargets& t, std::string_view v) {
   require<UsageError>(!v.empty(), "expected a file or folder, got an empty text");
   control_without(t, [](const ControlUse& use) { return use.model.empty(); }).model = v;
 }
 void set_control_image(OptionTargets& t, std::string_view v) {
+  if (is_folder_path(std::string(v))) {
+    const auto lacks = [](const ControlUse& use) { return !use.image && use.images.empty(); };
+    ControlUse& use = control_without(t, lacks);
+    use.images = load_images(std::string(v));
+    return;
+  }
   Image image = load_image(std::string(v));
-  control_without(t, &ControlUse::image).image = std::move(image);
+  const auto lacks = [](const ControlUse& use) { return !use.image && use.images.empty(); };
+  control_without(t, lacks).image = std::move(image);
+}
+
+void set_control_mask(OptionTargets& t, std::string_view v) {
+  Image image{1, 1, {255, 255, 255}, {}};  // "none": everywhere
+  if (v != "none") image = load_image(std::string(v));
+  control_without(t, &ControlUse::mask).mask = std::move(image);
 }
 
 void set_latents(Request& request, const std::string& path) {
@@ -187,8 +224,10 @@ const std::vector<OptionRow>& rows() {
       {"clip-skip", "", "Prompt", "N",
        "stop N - 1 layers before the text encoder's last; 0: the model's own [0]",
        integer(&Request::clip_skip, 0, 12)},
-      {"lora", "", "Prompt", "FILE[:W[:TE]]",
-       "LoRA to draw with and its weights for UNet and text encoders; may be given several times",
+      {"lora", "", "Prompt", "FILE[:W[:TE]][:lbw=LIST]",
+       "LoRA to draw with, its weights for UNet and text encoders, and factors of them for each block; may "
+       "be "
+       "given several times",
        [](OptionTargets& t, std::string_view v) { request_of(t).loras.push_back(parse_lora_use(v)); }, true},
       {"embedding", "", "Prompt", "[NAME=]FILE",
        "textual inversion that the prompts may name; may be given several times",
@@ -279,8 +318,17 @@ const std::vector<OptionRow>& rows() {
        "the options "
        "below belongs to the first, and so on",
        set_control_model, true},
-      {"control-image", "", "ControlNet", "FILE", "what it sees: edges, a depth map, ... [the init image]",
+      {"control-image", "", "ControlNet", "FILE",
+       "what it sees: edges, a depth map, ...; of a folder one picture for each of the batch [the init "
+       "image]",
        set_control_image, true},
+      {"control-type", "", "ControlNet", "NAME",
+       "what kind of picture a union ControlNet sees: openpose, depth, softedge, canny, normal, segment, "
+       "tile, "
+       "inpaint, or its number; one that is named several times in a row sees all its pictures at once",
+       control_text(&ControlUse::type), true},
+      {"control-mask", "", "ControlNet", "FILE",
+       "where it acts: white, and in part grey; none: everywhere [none]", set_control_mask, true},
       {"control-strength", "", "ControlNet", "X", "factor of what it adds to the UNet [1]",
        control_number(&ControlUse::strength, -10, 10), true},
       {"control-start", "", "ControlNet", "X", "share of the steps after which it acts [0]",

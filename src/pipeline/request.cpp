@@ -303,7 +303,8 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   // As tags, which A1111 and this program read back.
   for (const LoraUse& lora : r.loras)
     info.prompt += concat(" <lora:", std::filesystem::path(lora.file).stem().string(), ":", lora.te_weight,
-                          lora.weight == lora.te_weight ? "" : concat(":", lora.weight), ">");
+                          lora.weight == lora.te_weight ? "" : concat(":", lora.weight),
+                          lora.blocks.empty() ? "" : concat(":lbw=", lora.blocks), ">");
   const auto add = [&](const char* key, const std::string& value) { info.fields.emplace_back(key, value); };
   add("Steps", std::to_string(r.steps));
   add("Sampler", std::string(resolved.sampling.sampler->label));

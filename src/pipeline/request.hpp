@@ -17,6 +17,7 @@ struct ResolvedControl {
   ControlMode mode = ControlMode::kBalanced;
   ControlResize resize = ControlResize::kCrop;
   ControlPreprocess preprocess;
+  std::optional<int> type = {};  // of a union ControlNet
 };
 
 struct ResolvedRequest {
@@ -47,13 +48,17 @@ struct ResolvedRequest {
 std::vector<ResolvedControl> resolve_controls(const GenerateRequest& request);
 // As A1111's extension writes it: "Module: canny, Model: NAME [hash], Weight: 1, ...".
 std::string describe_control(const ResolvedControl& control, const LoadedControl& model);
+// The kinds of pictures that union ControlNets know, by xinsir's numbers: "canny", "3". Throws UsageError.
+int parse_control_type(std::string_view text);
+std::string control_type_label(int type);  // "Canny", as A1111 shows it
 
 // Throws UsageError naming the option, what was expected and what came.
 ResolvedRequest resolve_request(const GenerateRequest& request, const Components& components,
                                 const NoiseSchedule& schedule);
 
-// What ControlNet `index` of the request sees, [height,width,3]; bgr: in this order. Throws UsageError.
-std::vector<float> control_pixels(const ResolvedRequest& r, size_t index, bool bgr);
+// What control model `index` of the request sees, [height,width,3], one picture or one for each image of the
+// batch; bgr: in this order. Throws UsageError.
+std::vector<std::vector<float>> control_pixels(const ResolvedRequest& r, size_t index, bool bgr);
 
 // A1111's infotext for picture `index` of the batch. embedding_hashes: of the embeddings that the prompts
 // name. controls: the models of the request's ControlNets, in their order.

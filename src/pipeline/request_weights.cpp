@@ -55,6 +55,7 @@ void Pipeline::State::use_controls(const ResolvedRequest& r) {
   };
   if (!std::all_of(wanted.begin(), wanted.end(), loaded)) with_savings([&] { set_controls(wanted); });
   controls_ = std::move(units);
+  planned_controls_ = plan_controls(r, controls_);
 }
 
 // Those that are not kept give their weights' memory back, whoever else refers to them.
@@ -67,7 +68,7 @@ void Pipeline::State::keep_controls(const std::vector<std::shared_ptr<LoadedCont
   std::erase_if(components.controls, goes);
   residency.controls_changed();
   for (const auto& control : before)
-    if (goes(control)) control->model = ControlNet(control->config);
+    if (goes(control)) control->drop();
 }
 
 // All are checked. Those that go give their memory back first.

@@ -34,7 +34,7 @@ void Residency::track(Part part) {
 }
 
 void Residency::track_control(LoadedControl& control) {
-  const auto visit = [&model = control.model](Visitor& v) { model.visit(v); };
+  const auto visit = [&control](Visitor& v) { control.visit(v); };
   entries_.push_back(
       {Part::kUnet, std::make_unique<OffloadedModel>(visit, *components_.device), false, &control});
 }

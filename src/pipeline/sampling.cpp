@@ -69,16 +69,6 @@ std::function<bool(const NoiseLevel&)> unguided_calls(const ResolvedRequest& r) 
 
 }  // namespace
 
-// What the request asks of each ControlNet, its picture as the model reads it.
-std::vector<ControlSetting> Pipeline::State::control_settings(const ResolvedRequest& r) const {
-  std::vector<ControlSetting> out;
-  for (size_t i = 0; i < controls_.size(); ++i) {
-    const ResolvedControl& c = r.controls[i];
-    out.push_back({c.strength, c.start, c.end, c.mode, control_pixels(r, i, controls_[i]->config.bgr)});
-  }
-  return out;
-}
-
 void Pipeline::State::use_text(const PreparedRequest& r, const TextStates& states, size_t call,
                                const RunWatch& watch) {
   const std::vector<int64_t>& prompts = r.rows.prompts_at(call);
@@ -94,7 +84,7 @@ void Pipeline::State::prepare_unet(const PreparedRequest& r, const TextStates& s
   use_text(r, states, 0, watch);
   if (init.extra && r.request.tile_size == 0) unet->set_extra_channels(init.extra);
   unet->set_guidance(r.request.cfg_scale);
-  if (!controls_.empty()) unet->set_controls(control_settings(r), watch);
+  if (!controls_.empty()) unet->set_controls(control_settings(r, planned_controls_), watch);
   std::vector<double> timesteps;
   for (const NoiseLevel& level : r.sampling.schedule.levels)
     if (level.sigma > 0) timesteps.push_back(level.timestep);

@@ -21,7 +21,8 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   const int64_t tokens = r.rows.chunks * text_rows.tokens.front();
   UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
   shape.perturbed = r.perturbed;
-  for (const auto& control : controls_) shape.controls.push_back(&control->model);
+  planned_controls_ = plan_controls(r, controls_);
+  for (const PlannedControl& control : planned_controls_) shape.controls.push_back(control.unit);
   if (!controls_.empty()) shape.picture_height = r.height, shape.picture_width = r.width;
   if (vae_shape_.height != r.latent_height || vae_shape_.width != r.latent_width)
     vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/control_units.hpp"
 #include "pipeline/residency.hpp"
 #include "pipeline/text_stage.hpp"
 #include "pipeline/token_rows.hpp"
@@ -124,7 +125,6 @@ struct Pipeline::State {
   // sampling.cpp
   Tensor sample(const PreparedRequest& r, const TextStates& states, const InitImage& init,
                 const Callbacks& callbacks);
-  std::vector<ControlSetting> control_settings(const ResolvedRequest& r) const;
   void prepare_unet(const PreparedRequest& r, const TextStates& states, const InitImage& init,
                     const RunWatch& watch);
   Tensor first_latents(Exec& ex, const ResolvedRequest& r, const InitImage& init,
@@ -138,6 +138,7 @@ struct Pipeline::State {
                      const std::vector<float>& start);
 
   std::vector<std::shared_ptr<LoadedControl>> controls_;  // one for each of the request's, in their order
+  std::vector<PlannedControl> planned_controls_;          // the same as they act together
   std::vector<int64_t> prompts_at_work_;                  // TokenRows::prompts_at that the UNet has
   bool weights_unsure_ = false;  // merging adapters did not end: the parts are to be read whole
   uint64_t vram_budget_ = 0;     // as asked for; 0: what the device has free

@@ -70,8 +70,8 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
                              shape.width, shape.picture_height, shape.picture_width};
   require<UsageError>(shape.controls.size() <= kMaxControls, "control: at most ", kMaxControls,
                       " at once, got ", shape.controls.size());
-  for (const ControlNet* model : shape.controls)
-    controls_.push_back(std::make_unique<ControlStage>(*model, arena, control, context_, time));
+  for (const ControlUnit& unit : shape.controls)
+    controls_.push_back(make_control_stage(unit, arena, control, context_, time));
   step_program(0);
   step_program(all_controls());
 }
@@ -82,8 +82,12 @@ uint32_t UnetStage::all_controls() const { return (uint32_t{1} << controls_.size
 void UnetStage::forward(Exec& ex, uint32_t active) {
   const UNet& unet = *components_.unet;
   const Tensor x = extra_ ? concat_channels(ex, input_, extra_) : input_;  // [K*N,h,w,Cin]
-  UNetSkips skips =
-      unet.encode(ex, x, shifts_->current(), cache_, {.perturbed = shape_.perturbed ? shape_.batch : 0});
+  std::vector<std::vector<ScaledMap>> additions(unet.config().down.size() + 1);
+  for (size_t i = 0; i < controls_.size(); ++i)
+    if (active >> i & 1) controls_[i]->add_to_blocks(additions);
+  UNetSkips skips = unet.encode(
+      ex, x, shifts_->current(), cache_,
+      {.perturbed = shape_.perturbed ? shape_.batch : 0, .additions = active ? &additions : nullptr});
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add(ex, input_, skips);
   copy_into(ex, unet.decode(ex, std::move(skips), shifts_->current(), cache_), output_);
@@ -107,7 +111,8 @@ std::vector<Program*> UnetStage::programs() {
 
 std::vector<ShiftTable*> UnetStage::shift_tables() {
   std::vector<ShiftTable*> out = {shifts_.get()};
-  for (const auto& control : controls_) out.push_back(&control->shifts());
+  for (const auto& control : controls_)
+    if (ShiftTable* shifts = control->shifts()) out.push_back(shifts);
   return out;
 }
 
@@ -144,14 +149,19 @@ void UnetStage::set_text(const TextStates& text, const std::vector<int64_t>& pro
   }
   shifts_timestep_.reset();
   prepare_->run(watch.profiler, watch.cancel);
-  for (const auto& control : controls_) control->set_text(watch.profiler, watch.cancel);
+  for (const auto& control : controls_) control->set_text(watch);
 }
 
 void UnetStage::set_controls(std::vector<ControlSetting> settings, const RunWatch& watch) {
   require<InternalError>(settings.size() == controls_.size(), "controls: ", settings.size(), " settings for ",
                          controls_.size());
   settings_ = std::move(settings);
-  for (size_t i = 0; i < controls_.size(); ++i) controls_[i]->set(settings_[i], watch.profiler, watch.cancel);
+  bool stale = false;
+  for (size_t i = 0; i < controls_.size(); ++i)
+    if (controls_[i]->set(settings_[i], watch)) stale = true;
+  if (!stale) return;
+  schedule_.clear();  // the shifts depend on the types of pictures
+  shifts_timestep_.reset();
 }
 
 void UnetStage::set_progress(int step, int total) {

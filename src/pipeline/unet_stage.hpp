@@ -14,7 +14,7 @@ namespace rocm_sd {
 // Everything that the shapes of a UNet call depend on.
 struct UnetShape {
   int64_t batch = 1, conditions = 2, height = 64, width = 64, tokens = 77;
-  std::vector<const ControlNet*> controls = {};   // at work beside the UNet
+  std::vector<ControlUnit> controls = {};         // at work beside the UNet
   int64_t picture_height = 0, picture_width = 0;  // what they see, in pixels; 0 without them
   bool perturbed = false;                         // the last condition, in its self attention
   friend bool operator==(const UnetShape&, const UnetShape&) = default;

@@ -171,7 +171,8 @@ void RequestBuilder::add_control(const std::string& field, const std::string& na
   check_image(field + ".image", image);
   std::vector<std::pair<std::string, std::string>> all = {
       {"control-strength", "1"},    {"control-start", "0"},     {"control-end", "1"},
-      {"control-mode", "balanced"}, {"control-resize", "crop"}, {"control-preprocess", "none"}};
+      {"control-mode", "balanced"}, {"control-resize", "crop"}, {"control-preprocess", "none"},
+      {"control-type", "none"}};
   for (auto& [option, value] : all)
     for (const auto& [given, text] : options)
       if (given == option) value = text;
@@ -195,7 +196,7 @@ void RequestBuilder::add_controls(const std::string& field, const json& list) {
       if (key == "strength" || key == "start" || key == "end") {
         number(name, value);
         options.emplace_back("control-" + key, number_text(value));
-      } else if (key == "mode" || key == "resize" || key == "preprocess") {
+      } else if (key == "mode" || key == "resize" || key == "preprocess" || key == "type") {
         options.emplace_back("control-" + key, text(name, value));
       } else if (key != "model" && key != "image") {
         refuse(name, "unknown field");
@@ -208,19 +209,25 @@ void RequestBuilder::add_controls(const std::string& field, const json& list) {
 
 void RequestBuilder::add_loras(const std::string& field, const json& list) {
   if (!list.is_array() || list.size() > kMaxLoras)
-    refuse(field, concat("expected a list of at most ", kMaxLoras, " {\"name\", \"weight\", \"te_weight\"}"));
+    refuse(field, concat("expected a list of at most ", kMaxLoras,
+                         " {\"name\", \"weight\", \"te_weight\", \"blocks\"}"));
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string place = concat(field, "[", i, "]");
     const json& one = list[i];
     if (!one.is_object() || !one.contains("name"))
-      refuse(place, "expected {\"name\": ..., \"weight\": ..., \"te_weight\": ...}");
+      refuse(place, "expected {\"name\": ..., \"weight\": ..., \"te_weight\": ..., \"blocks\": ...}");
     for (const auto& [key, value] : one.items())
-      if (key != "name" && key != "weight" && key != "te_weight") refuse(place + "." + key, "unknown field");
+      if (key != "name" && key != "weight" && key != "te_weight" && key != "blocks")
+        refuse(place + "." + key, "unknown field");
     const std::string name = text(place + ".name", one["name"]);
     catalog_.require_loras({name}, place + ".name");
     const double weight = one.contains("weight") ? number(place + ".weight", one["weight"]) : 1;
     const double te = one.contains("te_weight") ? number(place + ".te_weight", one["te_weight"]) : weight;
-    set_text(place, "lora", fmt::format("{}:{}:{}", name, weight, te));
+    const std::string blocks = one.contains("blocks") ? text(place + ".blocks", one["blocks"]) : "";
+    if (one.contains("blocks") && blocks.find_first_not_of("0123456789.,-+eE") != blocks.npos)
+      refuse(place + ".blocks", "expected numbers with commas between them");
+    set_text(place, "lora",
+             fmt::format("{}:{}:{}{}{}", name, weight, te, blocks.empty() ? "" : ":lbw=", blocks));
   }
 }
 

@@ -50,10 +50,12 @@ json option_schema(const KnownOption& option, const DrawLimits& limits) {
     case OptionType::kImage: schema = {{"type", "string"}, {"format", "byte"}}; break;
     case OptionType::kNumberList: schema = list_of(number()); break;
     case OptionType::kLoraList:
-      schema = list_of({{"type", "object"},
-                        {"properties", {{"name", text()}, {"weight", number()}, {"te_weight", number()}}},
-                        {"required", {"name"}},
-                        {"additionalProperties", false}});
+      schema =
+          list_of({{"type", "object"},
+                   {"properties",
+                    {{"name", text()}, {"weight", number()}, {"te_weight", number()}, {"blocks", text()}}},
+                   {"required", {"name"}},
+                   {"additionalProperties", false}});
       break;
     case OptionType::kControlList:
       schema = list_of({{"type", "object"},
@@ -65,7 +67,8 @@ json option_schema(const KnownOption& option, const DrawLimits& limits) {
                           {"end", number()},
                           {"mode", text()},
                           {"resize", text()},
-                          {"preprocess", text()}}},
+                          {"preprocess", text()},
+                          {"type", text()}}},
                         {"required", {"model", "image"}},
                         {"additionalProperties", false}});
       break;

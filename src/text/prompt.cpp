@@ -234,6 +234,10 @@ LoraTag lora_tag(std::u32string_view arguments, std::string_view tag) {
       named_te = tag_weight(part.substr(3), tag);
     } else if (part.starts_with("unet=")) {
       named_unet = tag_weight(part.substr(5), tag);
+    } else if (part.starts_with("lbw=") || (position >= 2 && part.find(',') != std::string::npos)) {
+      require<UsageError>(lora.blocks.empty() && part != "lbw=", "prompt: \"", printable(tag, 80),
+                          "\": expected one list of block weights");
+      lora.blocks = part.starts_with("lbw=") ? part.substr(4) : part;
     } else {
       require<UsageError>(position < 3 && part.find('=') == std::string::npos, "prompt: \"",
                           printable(tag, 80), "\": \"", printable(part, 40),

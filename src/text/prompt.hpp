@@ -32,11 +32,12 @@ struct PromptPiece {
 std::vector<PromptPiece> parse_prompt_attention(std::string_view prompt);
 
 // One <lora:name:unet> or <lora:name:te:unet> tag, as A1111 reads it: <lora:name> weighs both by 1, one
-// number both.
+// number both. <lora:name:1:lbw=1,0,...> and <lora:name:1:1,0,...> have block weights, too.
 struct LoraTag {
   std::string name;
-  double weight = 1.0;     // of the UNet
-  double te_weight = 1.0;  // of the text encoders
+  double weight = 1.0;      // of the UNet
+  double te_weight = 1.0;   // of the text encoders
+  std::string blocks = {};  // block weights as they stand after "lbw="; empty: none
   friend bool operator==(const LoraTag&, const LoraTag&) = default;
 };
 

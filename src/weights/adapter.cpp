@@ -191,6 +191,7 @@ void AdapterFile::add(const std::string& stem, Parts parts, const AdapterTargets
                       const PeftConfig& peft) {
   const Roles roles(parts);
   const auto keep = [&](const AdapterTargets::Target& target, AdapterModule module) {
+    module.block = target.block;
     check_module(tensors_, module, target.shape);
     const auto [at, added] = modules_[target.component].emplace(target.name, std::move(module));
     require<FormatError>(added, tensors_.title(), ": ", printable(stem), " and ", printable(at->second.key),

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "weights/block_weights.hpp"
 #include "weights/store.hpp"
 
 namespace rocm_sd {
@@ -31,6 +32,7 @@ struct AdapterModule {
   int64_t rank = 0;                          // 0 where there is none
   bool on_input = false;                     // IA3: scales inputs rather than outputs
   bool magnitude_on_input = false;           // DoRA: one magnitude for each input rather than output
+  int block = -1;                            // that it belongs to (lora_block())
 
   bool has(const std::string& role) const { return parts.contains(role); }
   bool is_dora() const { return has("magnitude"); }
@@ -43,6 +45,7 @@ class AdapterTargets {
     Component component = Component::kUnet;
     std::string name;  // canonical, with ".weight" or ".bias"
     Shape shape;
+    int block = -1;  // lora_block()
   };
   // Names of every component that the model has. The UNet's LDM names count too.
   void add(const WeightStore& store);

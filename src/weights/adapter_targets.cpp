@@ -20,7 +20,8 @@ void AdapterTargets::add(const WeightStore& store) {
     const size_t dot = name.rfind('.');
     if (dot == name.npos) continue;
     const std::string module = name.substr(0, dot);
-    const Target target{component, name, weight.shape};
+    const auto original = unet ? ldm->ldm_name(name) : std::nullopt;
+    const Target target{component, name, weight.shape, lora_block(component, original.value_or(""))};
     if (unet) {
       for (const char* prefix : {"lora_unet_", "lycoris_unet_", "lycoris_"})
         add_stem(prefix + with_underscores(module), target);
@@ -29,7 +30,7 @@ void AdapterTargets::add(const WeightStore& store) {
         if (const std::string processor = processor_stem(module); !processor.empty())
           add_stem(prefix + processor, target);
       }
-      if (const auto original = ldm->ldm_name(name)) {
+      if (original) {
         const std::string ldm_module = original->substr(0, original->rfind('.'));
         add_stem("lora_unet_" + with_underscores(ldm_module), target);
         add_stem("diffusion_model." + ldm_module, target);

@@ -31,35 +31,51 @@ Shape matrix_shape(const Shape& shape, bool convolution) {
   return convolution ? Shape{shape[0], shape[1], 1, 1} : Shape{shape[0], shape[1]};
 }
 
-TensorToWrite tensor_to_write(const WeightStore& store, const StoredTensor& weight, std::string name,
-                              const Shape& shape, std::optional<DType> dtype) {
-  const DType type = written_type(weight, dtype);
+// What is written of a component, and how.
+struct Written {
+  const WeightStore& store;
+  std::optional<DType> dtype;
+  const ChangedWeights* changed = nullptr;
+
+  DType type(const std::string& name) const { return written_type(store.at(name), dtype); }
+  void read(const std::string& name, int64_t begin, int64_t count, DType type, void* dst) const {
+    const StoredTensor& weight = store.at(name);
+    if (changed && changed->changes(store.component(), name))
+      changed->read(store.component(), name, weight.shape, begin, count, type, dst);
+    else
+      store.read_range(weight, begin, count, type, dst);
+  }
+};
+
+TensorToWrite tensor_to_write(const Written& from, const std::string& canonical, std::string name,
+                              const Shape& shape) {
+  const DType type = from.type(canonical);
   const auto size = static_cast<int64_t>(dtype_size(type));
   return {std::move(name), type, shape,
-          [&store, &weight, type, size](uint64_t offset, uint64_t bytes, void* dst) {
-            store.read_range(weight, static_cast<int64_t>(offset) / size, static_cast<int64_t>(bytes) / size,
-                             type, dst);
+          [from, canonical, type, size](uint64_t offset, uint64_t bytes, void* dst) {
+            from.read(canonical, static_cast<int64_t>(offset) / size, static_cast<int64_t>(bytes) / size,
+                      type, dst);
           }};
 }
 
 // Several canonical tensors one below the other; `transposed` swaps the axes of a single matrix. Buffered
 // whole: such tensors are a text encoder's, a few MB each.
-TensorToWrite joined_tensor(const WeightStore& store, const OpenClipTensor& joined,
-                            std::optional<DType> dtype) {
+TensorToWrite joined_tensor(const Written& from, const OpenClipTensor& joined) {
+  const WeightStore& store = from.store;
   const StoredTensor& first = store.at(joined.sources.front());
-  const DType type = written_type(first, dtype);
+  const DType type = from.type(joined.sources.front());
   Shape shape = first.shape;
   for (const std::string& source : joined.sources)
     require(store.shape(source) == first.shape, source, ": expected ", first.shape, ", ", store.title(),
             " has ", store.shape(source));
   shape[0] *= static_cast<int64_t>(joined.sources.size());
   if (joined.transposed) shape = {shape[1], shape[0]};
-  auto fill = [&store, joined, type](uint64_t offset, uint64_t bytes, void* dst) {
-    const StoredTensor& part = store.at(joined.sources.front());
+  auto fill = [from, joined, type](uint64_t offset, uint64_t bytes, void* dst) {
+    const StoredTensor& part = from.store.at(joined.sources.front());
     const size_t size = dtype_size(type), part_bytes = static_cast<size_t>(part.shape.numel()) * size;
     std::vector<char> all(part_bytes * joined.sources.size());
     for (size_t i = 0; i < joined.sources.size(); ++i)
-      store.read_range(store.at(joined.sources[i]), 0, part.shape.numel(), type, all.data() + i * part_bytes);
+      from.read(joined.sources[i], 0, part.shape.numel(), type, all.data() + i * part_bytes);
     if (!joined.transposed) {
       std::memcpy(dst, all.data() + offset, bytes);
       return;
@@ -83,12 +99,13 @@ std::string text_prefix(Component component, ModelKind kind) {
                                          : "conditioner.embedders.1.model.";
 }
 
-std::vector<TensorToWrite> ldm_text(const WeightStore& store, const std::vector<std::string>& names,
-                                    const std::string& prefix, std::optional<DType> dtype) {
+std::vector<TensorToWrite> ldm_text(const Written& from, const std::vector<std::string>& names,
+                                    const std::string& prefix) {
+  const WeightStore& store = from.store;
   std::vector<TensorToWrite> out;
   if (prefix.ends_with("transformer.")) {
     for (const std::string& name : names)
-      out.push_back(tensor_to_write(store, store.at(name), prefix + name, store.shape(name), dtype));
+      out.push_back(tensor_to_write(from, name, prefix + name, store.shape(name)));
     return out;
   }
   size_t taken = 0;
@@ -96,7 +113,7 @@ std::vector<TensorToWrite> ldm_text(const WeightStore& store, const std::vector<
     if (std::find(names.begin(), names.end(), tensor.sources.front()) == names.end()) continue;
     taken += tensor.sources.size();
     tensor.name = prefix + tensor.name;
-    out.push_back(joined_tensor(store, tensor, dtype));
+    out.push_back(joined_tensor(from, tensor));
   }
   require<FormatError>(taken == names.size(), store.title(), ": ", names.size() - taken,
                        " tensors have no place in an OpenCLIP text encoder");
@@ -120,37 +137,37 @@ std::vector<std::string> written_names(const WeightStore& store, const nlohmann:
 }
 
 std::vector<TensorToWrite> diffusers_tensors(const WeightStore& store, const nlohmann::json& config,
-                                             std::optional<DType> dtype) {
+                                             std::optional<DType> dtype, const ChangedWeights* changed) {
+  const Written from{store, dtype, changed};
   std::vector<TensorToWrite> out;
   for (const std::string& name : written_names(store, config)) {
-    const StoredTensor& weight = store.at(name);
+    const Shape& shape = store.shape(name);
     const bool matrix = store.component() == Component::kVae && is_vae_attention_matrix(name);
-    out.push_back(tensor_to_write(store, weight, name,
-                                  matrix ? matrix_shape(weight.shape, false) : weight.shape, dtype));
+    out.push_back(tensor_to_write(from, name, name, matrix ? matrix_shape(shape, false) : shape));
   }
   return out;
 }
 
 std::vector<TensorToWrite> ldm_tensors(const WeightStore& store, const nlohmann::json& config, ModelKind kind,
-                                       std::optional<DType> dtype) {
+                                       std::optional<DType> dtype, const ChangedWeights* changed) {
+  const Written from{store, dtype, changed};
   const std::vector<std::string> names = written_names(store, config);
   const Component component = store.component();
   if (component == Component::kTextEncoder || component == Component::kTextEncoder2)
-    return ldm_text(store, names, text_prefix(component, kind), dtype);
+    return ldm_text(from, names, text_prefix(component, kind));
   const LdmUnetExport unet(store);
   int levels = 0;
   while (store.has(fmt::format("decoder.up_blocks.{}.resnets.0.conv1.weight", levels))) ++levels;
   std::vector<TensorToWrite> out;
   for (const std::string& name : names) {
-    const StoredTensor& weight = store.at(name);
+    const Shape& shape = store.shape(name);
     const auto ldm = component == Component::kUnet ? unet.ldm_name(name) : ldm_vae_name(name, levels);
     require<FormatError>(ldm.has_value(), store.title(), ": tensor \"", printable(name),
                          "\" has no place in a single file of this kind");
     const bool matrix = component == Component::kVae && is_vae_attention_matrix(name);
     const std::string prefix =
         component == Component::kUnet ? "model.diffusion_model." : "first_stage_model.";
-    out.push_back(tensor_to_write(store, weight, prefix + *ldm,
-                                  matrix ? matrix_shape(weight.shape, true) : weight.shape, dtype));
+    out.push_back(tensor_to_write(from, name, prefix + *ldm, matrix ? matrix_shape(shape, true) : shape));
   }
   return out;
 }

@@ -39,6 +39,22 @@ std::optional<Place> place_of(const TensorSet& tensors) {
   return std::nullopt;
 }
 
+// The mark of Stability's ControlNet-LoRAs.
+constexpr std::string_view kLowRankMark = "lora_controlnet";
+
+bool is_low_rank(const TensorSet& tensors) {
+  return tensors.find(kLowRankMark) != nullptr && any_begins(tensors, kLdmHint);
+}
+
+// What union ControlNets name without a module, under the names of layers.
+std::string as_layer(std::string_view name) {
+  constexpr std::string_view kPacked = ".attn.in_proj_";
+  if (name == "task_embedding") return "task_embedding.weight";
+  const size_t at = name.find(kPacked);
+  if (at == name.npos || !name.starts_with("transformer_layes.")) return std::string(name);
+  return concat(name.substr(0, at), ".attn.in_proj.", name.substr(at + kPacked.size()));
+}
+
 // LDM's names: the trunk's are a UNet's; the hint encoder counts its activations, too.
 class LdmControlNames {
  public:
@@ -84,7 +100,8 @@ WeightStore store_of(const TensorSet& tensors) {
   WeightMap weights;
   std::vector<std::string> unknown;
   for (const NamedTensor& tensor : named) {
-    const auto name = ldm ? ldm->canonical(tensor.name) : std::optional<std::string>(tensor.name);
+    const auto name = ldm ? ldm->canonical(tensor.name) : as_layer(tensor.name);
+    if (tensor.name == kLowRankMark) continue;
     if (!name) {
       if (!is_harmless_leftover(tensor.name)) unknown.push_back(tensor.ref.entry->name);
       continue;
@@ -127,6 +144,32 @@ void copy_from_unet(const json& unet, json& config) {
     config["addition_time_embed_dim"] = unet.at("addition_time_embed_dim");
 }
 
+// What a union ControlNet's transformer is.
+void derive_mixer(const WeightStore& store, json& config) {
+  if (!store.has("task_embedding.weight")) return;
+  const int64_t types = dim_of(store, {"task_embedding.weight"}, 0, 0),
+                width = dim_of(store, {"control_add_embedding.linear_1.weight"}, 1, 0);
+  require<FormatError>(types > 0 && width > 0 && width % types == 0, store.title(),
+                       ": expected control_add_embedding.linear_1.weight [C,", types, " n], found ", width,
+                       " inputs");
+  config["_class_name"] = "ControlNetUnionModel";
+  config["num_control_type"] = types;
+  config["num_trans_channel"] = config["num_proj_channel"] = dim_of(store, {"task_embedding.weight"}, 1, 0);
+  config["num_trans_layer"] = std::min(extent(store, "transformer_layes."), 64);
+  config["addition_time_embed_dim"] = width / types;
+}
+
+// Of a ControlNet-LoRA: the UNet's own, but for its way up.
+json of_unet(const WeightStore& store, const SteeredUnet& unet) {
+  json config = unet.config;
+  for (const char* key : {"up_block_types", "out_channels", "reverse_transformer_layers_per_block",
+                          "time_cond_proj_dim", "_name_or_path"})
+    config.erase(key);
+  config["_class_name"] = "ControlNetModel";
+  config["conditioning_embedding_out_channels"] = hint_widths(store);
+  return config;
+}
+
 json derived(const WeightStore& store, const SteeredUnet& unet) {
   json config = derive_unet(store, {.kind = unet.kind, .pooled_width = 1280});
   for (const char* key : {"up_block_types", "out_channels", "reverse_transformer_layers_per_block"})
@@ -136,6 +179,7 @@ json derived(const WeightStore& store, const SteeredUnet& unet) {
   if (!has_any(store, "mid_block.attentions.") && unet.config.contains("mid_block_type"))
     config["mid_block_type"] = unet.config.at("mid_block_type");
   copy_from_unet(unet.config, config);
+  derive_mixer(store, config);
   return config;
 }
 
@@ -148,11 +192,19 @@ std::shared_ptr<const json> config_beside(const fs::path& folder) {
   return config;
 }
 
-ControlNetWeights with_config(WeightStore store, const SteeredUnet& unet,
+ControlNetWeights with_config(const TensorSet& tensors, const SteeredUnet& unet,
                               std::shared_ptr<const json> config) {
+  WeightStore store = store_of(tensors);
+  const bool low_rank = is_low_rank(tensors);
+  if (low_rank) config = nullptr;
   const bool is_derived = config == nullptr;
-  if (is_derived) config = std::make_shared<json>(derived(store, unet));
-  return {std::move(store), std::move(config), is_derived};
+  if (is_derived) config = std::make_shared<json>(low_rank ? of_unet(store, unet) : derived(store, unet));
+  return {std::move(store), std::move(config), is_derived, low_rank};
+}
+
+bool is_controlnet_class(const json& config) {
+  const json name = config.value("_class_name", json());
+  return name == "ControlNetModel" || name == "ControlNetUnionModel" || name == "ControlNetModel_Union";
 }
 
 }  // namespace
@@ -160,7 +212,7 @@ ControlNetWeights with_config(WeightStore store, const SteeredUnet& unet,
 bool holds_controlnet(const TensorSet& tensors) { return place_of(tensors).has_value(); }
 
 ControlNetWeights controlnet_of(const TensorSet& tensors, const SteeredUnet& unet) {
-  return with_config(store_of(tensors), unet, nullptr);
+  return with_config(tensors, unet, nullptr);
 }
 
 ControlNetWeights open_controlnet(const fs::path& path, const SteeredUnet& unet, const std::string& variant,
@@ -173,13 +225,13 @@ ControlNetWeights open_controlnet(const fs::path& path, const SteeredUnet& unet,
     std::vector<std::string> notes;
     const TensorSet tensors =
         TensorSet::open(component_weights(path, Component::kUnet, variant, notes), access);
-    return with_config(store_of(tensors), unet, std::move(config));
+    return with_config(tensors, unet, std::move(config));
   }
   const TensorSet tensors = TensorSet::open(path, access);
-  WeightStore store = store_of(tensors);
-  auto config = place_of(tensors)->ldm ? nullptr : config_beside(path.parent_path());
-  if (config && config->value("_class_name", json()) != "ControlNetModel") config = nullptr;
-  return with_config(std::move(store), unet, std::move(config));
+  const auto place = place_of(tensors);
+  auto config = !place || place->ldm ? nullptr : config_beside(path.parent_path());
+  if (config && !is_controlnet_class(*config)) config = nullptr;
+  return with_config(tensors, unet, std::move(config));
 }
 
 }  // namespace rocm_sd

@@ -1,5 +1,5 @@
-// A ControlNet's file: Diffusers' folder or single file, or an LDM single file (control_model.*), under
-// Diffusers' names.
+// A ControlNet's file: Diffusers' folder or single file (union ControlNets, too), an LDM single file
+// (control_model.*), or a ControlNet-LoRA (Stability's control-lora), under Diffusers' names.
 #pragma once
 
 #include <filesystem>
@@ -15,6 +15,8 @@ struct ControlNetWeights {
   WeightStore store;                             // titled "controlnet of NAME"
   std::shared_ptr<const nlohmann::json> config;  // with the keys of ControlNetModel's config.json
   bool config_is_derived = false;                // from the shapes, and from the UNet's configuration
+  // ControlNet-LoRA: what the store has not is the UNet's, and "x.up" times "x.down" is added to "x.weight".
+  bool low_rank = false;
 };
 
 // The UNet that is to be steered, for what a file without a config.json does not say: heads, norm groups.

@@ -7,7 +7,6 @@
 #include "base/format.hpp"
 #include "base/json.hpp"
 #include "weights/component_loader.hpp"
-#include "weights/component_tensors.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -146,7 +145,8 @@ class NewFolder {
 
 class Converter {
  public:
-  Converter(const Checkpoint& model, const ConvertOptions& options) : model_(model), options_(options) {}
+  Converter(const Checkpoint& model, const ConvertOptions& options)
+      : model_(model), options_(options), changed_(options.change ? options.change(model) : nullptr) {}
 
   void write_folder(const fs::path& to) const {
     const NewFolder folder_made(to);
@@ -161,9 +161,10 @@ class Converter {
       const fs::path folder = to / component_name(component);
       make_folder(folder);
       const WeightStore& store = model_.store(component);
-      write_safetensors(folder / (text ? "model.safetensors" : "diffusion_pytorch_model.safetensors"),
-                        stoppable(diffusers_tensors(store, model_.config(component), options_.dtype)),
-                        {{"format", "pt"}});
+      write_safetensors(
+          folder / (text ? "model.safetensors" : "diffusion_pytorch_model.safetensors"),
+          stoppable(diffusers_tensors(store, model_.config(component), options_.dtype, changed_.get())),
+          {{"format", "pt"}});
       write_json(folder / "config.json", model_.config(component));
       if (text) add_tokenizer(to, named, component);
     }
@@ -183,7 +184,7 @@ class Converter {
       const nlohmann::json& config = model_.config(component);
       metadata[config_metadata_key(component)] = config.dump();
       for (TensorToWrite& tensor :
-           ldm_tensors(model_.store(component), config, model_.kind(), options_.dtype))
+           ldm_tensors(model_.store(component), config, model_.kind(), options_.dtype, changed_.get()))
         tensors.push_back(std::move(tensor));
     }
     if (const auto tokenizer = model_.tokenizer_folder(Component::kTextEncoder);
@@ -241,6 +242,7 @@ class Converter {
 
   const Checkpoint& model_;
   const ConvertOptions& options_;
+  std::shared_ptr<const ChangedWeights> changed_;
 };
 
 }  // namespace

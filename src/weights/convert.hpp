@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "weights/checkpoint.hpp"
+#include "weights/component_tensors.hpp"
 
 namespace rocm_sd {
 
@@ -15,6 +17,8 @@ struct ConvertOptions {
   CheckpointOptions source;    // replaced components, variant, access
   std::filesystem::path
       vocabulary;  // folder with vocab.json and merges.txt, for folders made from single files
+  // Asked of the opened source, before anything is written: weights that are written changed. May be empty.
+  std::function<std::shared_ptr<const ChangedWeights>(const Checkpoint&)> change;
   bool overwrite = false;
   CheckpointCheck check;                            // of the source, before anything is written; may be empty
   std::function<void(const std::string&)> on_note;  // a line for the user; may be empty

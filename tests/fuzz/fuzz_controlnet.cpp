@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "models/control_lora_source.hpp"
 #include "models/controlnet.hpp"
 #include "weights/controlnet_weights.hpp"
 
@@ -30,7 +31,14 @@ constexpr const char* kHeads[] = {"control_model.",
                                   "control_model.input_hint_block.",
                                   "control_model.time_embed.",
                                   "input_hint_block.",
-                                  "lora_"};
+                                  "lora_",
+                                  "lora_controlnet",
+                                  "task_embedding",
+                                  "control_add_embedding.",
+                                  "transformer_layes.",
+                                  "spatial_ch_projs.",
+                                  "input_blocks.",
+                                  "time_embed."};
 constexpr const char* kPieces[] = {"conv_in.",
                                    "conv_out.",
                                    "blocks.",
@@ -59,7 +67,7 @@ constexpr const char* kPieces[] = {"conv_in.",
                                    "downsamplers.0.conv.",
                                    "norm1.",
                                    "999."};
-constexpr const char* kLeaves[] = {"weight", "bias", "", "alpha"};
+constexpr const char* kLeaves[] = {"weight", "bias", "", "alpha", "up", "down", "attn.in_proj_weight"};
 constexpr int64_t kDims[] = {0, 1, 3, 4, 8, 16, 32, 64};
 
 struct Bytes {
@@ -98,7 +106,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const ControlNetConfig config = controlnet_config(*opened.config, "fuzz");
     controlnet_refusal(config, config.trunk, 8);
     // What was accepted can be asked for its parameters.
-    for (const ParameterSlot::Part& part : list_parameters(ControlNet(config)))
+    const std::vector<ParameterSlot::Part> parts = list_parameters(ControlNet(config));
+    if (opened.low_rank) ControlLoraSource(opened.store, opened.store).check(parts);
+    for (const ParameterSlot::Part& part : parts)
       if (opened.store.has(part.name)) opened.store.check(part.name, part.shape);
   } catch (const Error&) {
   }

@@ -161,6 +161,30 @@ def test_controlnets(engine, pipe, control, rocm_sd, tiny_model, tmp_path):
     assert not np.array_equal(plain[0], want)
 
 
+def test_masks_and_batches_of_controlnets(engine, pipe, control, rocm_sd, tiny_model, tmp_path):
+    """A picture for each image of the batch, and where the ControlNet acts: as the command line's."""
+    from control_models import drawing
+    from PIL import Image
+
+    (tmp_path / "seen").mkdir()
+    files = [drawing(tmp_path / "seen" / f"{i}.png", 64, 64, seed=i) for i in range(2)]
+    mask = drawing(tmp_path / "mask.png", 64, 64, seed=8)
+    rocm_sd("generate", "--model", tiny_model("sd15"), "--prompt", "a cat", "--steps", 2, "--seed", 7, "--sampler", "Euler", "-W", 64, "-H", 64,
+            "--device", "cpu", "--batch", 2, "--control", control, "--control-image", tmp_path / "seen", "--control-mask", mask,
+            "-o", tmp_path / "{index}.png")
+    call = dict(num_inference_steps=2, seed=7, sampler="Euler", output_type="np", num_images_per_prompt=2, controlnet=control, **SIZE)
+    for pictures, region in ((files, mask), ([np.asarray(Image.open(f)) for f in files], Image.open(mask))):
+        images = pipe("a cat", control_image=[pictures], control_mask=region, **call).images
+        for i in range(2):
+            assert np.array_equal(images[i], read_picture(tmp_path / f"{i + 1}.png"))
+    with pytest.raises(ValueError, match="control_mask: expected 1"):
+        pipe("a cat", control_image=[files], control_mask=[mask, mask], **call)
+    with pytest.raises(ValueError, match="lists of other lengths"):
+        pipe("a cat", control_image=[files, files[:1]], **(call | dict(controlnet=[control, control])))
+    with pytest.raises(engine.EngineError, match="no union ControlNet"):
+        pipe("a cat", control_image=[files], control_type="canny", **call)
+
+
 @pytest.mark.bad_input
 def test_bad_controlnets(engine, pipe, control):
     picture = np.zeros((64, 64, 3), np.uint8)

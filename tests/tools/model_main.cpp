@@ -1,6 +1,6 @@
 // model_main: runs one model of a folder on given tensors, for comparison with Diffusers and transformers.
 //   model_main KIND FOLDER INPUTS.safetensors OUTPUTS.safetensors [f32|bf16]
-// KIND: clip, unet, controlnet (with control/ in FOLDER), vae-decoder, vae-encoder, taesd-decoder,
+// KIND: clip, unet, controlnet and t2i (with control/ in FOLDER), vae-decoder, vae-encoder, taesd-decoder,
 // taesd-encoder. FOLDER holds config.json and model.safetensors with canonical names. Writes every tap as
 // "tap.<name>", the results of an eager run
 // ("output", ...), and those of a planned and replayed one ("replayed.output", ...), all f32.
@@ -15,6 +15,7 @@
 #include "kernels/elementwise/elementwise.hpp"
 #include "models/clip.hpp"
 #include "models/controlnet.hpp"
+#include "models/t2i_adapter.hpp"
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
@@ -97,8 +98,11 @@ Forward unet_forward(const Job& job) {
       UNet::load(job.device, unet_config(job.config, "config.json"), job.weights, job.dtype));
   const Tensor latents = input(job, "latents"), context = input(job, "context");
   const TextCache cache = model->make_text_cache(job.device, context.dim(0), context.dim(1));
-  const TimeInputs time{job.inputs.tensor("timestep"), job.inputs.tensor("text_embeds"),
-                        job.inputs.tensor("time_ids"), job.inputs.tensor("guidance_cond")};
+  const TimeInputs time{job.inputs.tensor("timestep"),
+                        job.inputs.tensor("text_embeds"),
+                        job.inputs.tensor("time_ids"),
+                        job.inputs.tensor("guidance_cond"),
+                        {}};
   std::optional<UNetSkips> residuals;  // "residual.0", ..., "residual.middle", or none
   if (job.inputs.has("residual.middle")) {
     residuals.emplace().middle = input(job, "residual.middle");
@@ -123,16 +127,66 @@ Forward controlnet_forward(const Job& job, const std::filesystem::path& folder) 
   const TextCache cache = unet->make_text_cache(job.device, context.dim(0), context.dim(1));
   const TextCache own = control->trunk().make_text_cache(job.device, context.dim(0), context.dim(1));
   const TimeInputs time{
-      job.inputs.tensor("timestep"), job.inputs.tensor("text_embeds"), job.inputs.tensor("time_ids"), {}};
-  const Tensor picture = job.inputs.tensor("picture"), factors = job.inputs.tensor("factors");
+      job.inputs.tensor("timestep"), job.inputs.tensor("text_embeds"), job.inputs.tensor("time_ids"), {}, {}};
+  // "picture", or of a union ControlNet "picture.0" with "type.0" and "scale.0", ... and "types".
+  std::vector<Tensor> pictures;
+  std::vector<Tensor> kinds, scales;
+  const bool several = job.inputs.has("picture.0");
+  for (int i = 0; several ? job.inputs.has(concat("picture.", i)) : i < 1; ++i) {
+    pictures.push_back(job.inputs.tensor(several ? concat("picture.", i) : "picture"));
+    kinds.push_back(job.inputs.tensor(concat("type.", i)));
+    scales.push_back(job.inputs.tensor(concat("scale.", i)));
+  }
+  const Tensor factors = job.inputs.tensor("factors"), types = job.inputs.tensor("types");
   return [=](Exec& ex, const Tap* tap) -> Results {
     unet->prepare_text(ex, context, cache);
     control->trunk().prepare_text(ex, context, own);
     const Tensor shifts = unet->time_shifts(ex, time);
     UNetSkips skips = unet->encode(ex, latents, shifts, cache);
-    (*control)(ex, latents, control->hint(ex, picture), control->trunk().time_shifts(ex, time), own, factors,
-               skips, tap);
+    std::vector<Tensor> each;
+    for (int64_t i = 0; i < factors.dim(0); ++i)
+      each.push_back(factors.narrow(0, i, 1).reshape({factors.dim(1)}));
+    Tensor hint;
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      Tensor one = control->hint(ex, pictures[i]);
+      if (types) one = control->weigh(ex, one, kinds[i], scales[i]);
+      hint = hint ? add(ex, hint, one) : one;
+    }
+    TimeInputs own_time = time;
+    if (types) own_time.added = control->type_embedding(ex, types);
+    (*control)(ex, latents, hint, control->trunk().time_shifts(ex, own_time), own, each, skips, tap);
     return {{"output", unet->decode(ex, std::move(skips), shifts, cache)}};
+  };
+}
+
+// The folder's UNet with the T2I-Adapter in control/.
+Forward adapter_forward(const Job& job, const std::filesystem::path& folder) {
+  auto unet = std::make_shared<UNet>(
+      UNet::load(job.device, unet_config(job.config, "config.json"), job.weights, job.dtype));
+  auto adapter = std::make_shared<T2iAdapter>(
+      T2iAdapter::load(job.device, t2i_config(parse_json_file(folder / "control/config.json"), "config.json"),
+                       FileSource(folder / "control/model.safetensors"), job.dtype));
+  const Tensor latents = input(job, "latents"), context = input(job, "context");
+  const TextCache cache = unet->make_text_cache(job.device, context.dim(0), context.dim(1));
+  const TimeInputs time{
+      job.inputs.tensor("timestep"), job.inputs.tensor("text_embeds"), job.inputs.tensor("time_ids"), {}, {}};
+  const Tensor picture = job.inputs.tensor("picture"), factors = job.inputs.tensor("factors");  // [B]
+  const int64_t batch = picture.dim(0), height = picture.dim(1), width = picture.dim(2);
+  const int64_t d = adapter->config().downscale, size = height * width * 3;
+  std::vector<float> squares;
+  for (int64_t n = 0; n < batch; ++n) {
+    const float* from = picture.as<float>() + n * size;
+    const std::vector<float> one = adapter->unshuffled({from, from + size}, height, width);
+    squares.insert(squares.end(), one.begin(), one.end());
+  }
+  const int64_t channels = static_cast<int64_t>(squares.size()) * d * d / (batch * height * width);
+  const Tensor seen = tensor_from(job.device, {batch, height / d, width / d, channels}, squares.data());
+  return [=](Exec& ex, const Tap* tap) -> Results {
+    unet->prepare_text(ex, context, cache);
+    std::vector<std::vector<ScaledMap>> additions(unet->config().down.size() + 1);
+    const std::vector<Tensor> maps = (*adapter)(ex, seen, unet->input_dtype(), tap);
+    for (size_t i = 0; i < maps.size(); ++i) additions[i].push_back({maps[i], factors});
+    return {{"output", (*unet)(ex, latents, time, cache, {.additions = &additions})}};
   };
 }
 
@@ -169,6 +223,7 @@ Forward forward_of(const std::string& kind, const Job& job, const std::filesyste
   if (kind == "clip") return clip_forward(job);
   if (kind == "unet") return unet_forward(job);
   if (kind == "controlnet") return controlnet_forward(job, folder);
+  if (kind == "t2i") return adapter_forward(job, folder);
   if (kind.starts_with("vae-")) return vae_forward(job, kind == "vae-decoder");
   if (kind.starts_with("taesd-")) return taesd_forward(job, kind == "taesd-decoder");
   throw UsageError(concat("model_main: unknown kind ", kind));

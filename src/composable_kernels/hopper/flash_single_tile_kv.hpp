@@ -27,15 +27,15 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
   using Rows = FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kGroups>;
   using Arch = Nvidia;
   using T = typename Cfg::T;
-  using Rows::kDim, Rows::kKeys, Rows::kTile, Rows::kThreads, Rows::kScores;
+  using Rows::kDim, Rows::kKeys, Rows::kTile, Rows::kThreads;
   static constexpr int kPieces = kDim / 8, kSpare = (Rows::kPadded - kDim) / 8;
   static constexpr int kHeads = 2, kItems = kKeys * kPieces;  // pieces of a head's keys, or values
   static constexpr int kEach = (kItems + kThreads - 1) / kThreads;
   // Registers are short: the next queries wait in the cache, and outputs take the registers of the scores.
   // Where registers are not short, compilers do worse with the latter, unless both are equally many.
-  static constexpr bool kFull = Cfg::kGroups > 4, kTight = kFull || kDim / 2 == kScores;
+  static constexpr bool kFull = Cfg::kGroups > 4, kTight = kFull || kDim == kKeys;
   static constexpr int kLdsBytes = kHeads * 2 * kTile * 2 + 1024;  // tiles begin at multiples of 1024
-  static_assert(kPieces % 4 != 3 && kDim / 2 <= kScores);
+  static_assert(kPieces % 4 != 3 && kDim <= kKeys);
 
   const FlashSingleTileKvParams<T>& once;
   T* tiles;
@@ -174,13 +174,13 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
     ROCM_SD_UNROLL
     for (int h = 0; h < 2; ++h) {
       const T* const row = this->p.q.data + (h ? rows.second : rows.first);
-      if constexpr (kSpare > 0) this->q[kPieces / 2][2 + h] = 0;
+      if constexpr (kSpare > 0) this->q.x[kPieces / 2][2 + h] = 0;
       for_groups([&](auto first, auto pieces) {
         using Words = Pack<uint32_t, decltype(pieces)::value>;
         const T* const from = row + Arch::lane() % 4 * (2 * pieces - 8) + first * 8;
         const Words words = *reinterpret_cast<const Words*>(from);
         ROCM_SD_UNROLL
-        for (int j = 0; j < pieces; ++j) this->q[(first + j) / 2][(first + j) % 2 * 2 + h] = words.x[j];
+        for (int j = 0; j < pieces; ++j) this->q.x[(first + j) / 2][(first + j) % 2 * 2 + h] = words.x[j];
       });
     }
   }
@@ -191,30 +191,19 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
     if (lane < 2) Tma::prefetch_line(this->p.q.data + (lane ? rows.second : rows.first));
   }
 
-  // What o held is left out.
-  static ROCM_SD_DEVICE void multiply_values(const T* values, const uint32_t (&weights)[kKeys / 16][4],
-                                             float (&o)[kDim / 2]) {
-    Warpgroup::begin();
-    const uint64_t from = WarpgroupRows::tile_along_columns(values, Rows::kPanel * 2);
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kKeys / 16; ++j)
-      WgmmaRows<T, kDim, true>::mma(o, weights[j], from + j * WarpgroupRows::kNextRows, j > 0);
-    Warpgroup::commit();
-  }
-
   // Of a weight in the query's total, whose parts four lanes hold.
-  static ROCM_SD_DEVICE float share_of(float total) {
-    total += Arch::shuffle_xor(total, 1);
-    total += Arch::shuffle_xor(total, 2);
-    return total == 0 ? 0.0f : Arch::reciprocal(total);
+  static ROCM_SD_DEVICE RowPair shares_of(RowPair total) {
+    sum_lanes(total);
+    for_rows([&](int h) { total.x[h] = total.x[h] == 0 ? 0.0f : Arch::reciprocal(total.x[h]); });
+    return total;
   }
-  ROCM_SD_DEVICE void write(const Place& place, const float (&o)[kDim / 2], const float (&shares)[2]) const {
+  ROCM_SD_DEVICE void write(const Place& place, const WgmmaTile<kDim>& o, const RowPair& shares) const {
     const Head at = head_of(place.slot);
     ROCM_SD_UNROLL
     for (int h = 0; h < 2; ++h) {
       const int query = place.query + 8 * h;
       if (query >= this->p.queries) continue;
-      const float share = shares[h];
+      const float share = shares.x[h];
       const int64_t row = static_cast<int64_t>(at.image) * this->p.queries + query;
       T* const y = this->p.y + (row * this->p.heads + at.head) * kDim;
       for_groups([&](auto first, auto pieces) {
@@ -223,7 +212,7 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
         ROCM_SD_UNROLL
         for (int j = 0; j < pieces; ++j) {
           const int i = 4 * (first + j) + 2 * h;
-          words.x[j] = Atom<Nvidia, T>::pack(o[i] * share, o[i + 1] * share);
+          words.x[j] = Atom<Nvidia, T>::pack(o.x[i] * share, o.x[i + 1] * share);
         }
         *reinterpret_cast<Words*>(y + first * 8 + Arch::lane() % 4 * 2 * pieces) = words;
       });
@@ -235,21 +224,19 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
       const bool more = place.at + Cfg::kGroups < count;
       const Place next = more ? place_of(place.at + Cfg::kGroups) : place;
       if (more && kFull) prefetch_queries(rows_of(next));
-      float s[kScores];
-      uint32_t weights[kKeys / 16][4];
-      this->multiply_keys(keys_of(place.slot), s);
-      Warpgroup::wait<0>();
-      WarpgroupRows::pin(s);
+      typename Rows::Scores s;
+      typename Rows::Weights weights;
+      this->multiply_keys(s, keys_of(place.slot));  // S = Q K^T
+      wait<0>(s);
       if (more && !kFull) load_queries(rows_of(next));
       this->weigh_only(s);
-      Rows::round(s, weights);
-      WarpgroupRows::pin(weights);  // or the compiler would finish them between the products
-      [[maybe_unused]] float own[kDim / 2] = {};
-      float(&o)[kDim / 2] = kTight ? reinterpret_cast<float(&)[kDim / 2]>(s) : own;
-      multiply_values(values_of(place.slot), weights, o);
-      const float shares[] = {share_of(this->total[0]), share_of(this->total[1])};
-      Warpgroup::wait<0>();
-      WarpgroupRows::pin(o);
+      convert(weights, s);  // P
+      pin(weights);         // or the compiler would finish them between the products
+      [[maybe_unused]] WgmmaTile<kDim> own{};
+      WgmmaTile<kDim>& o = kTight ? reinterpret_cast<WgmmaTile<kDim>&>(s) : own;
+      start_mma_AB<Rows::kPanel, Accumulation::kReplace>(o, weights, values_of(place.slot));  // O = P V
+      const RowPair shares = shares_of(this->total);
+      wait<0>(o);
       write(place, o, shares);
       if (!more) return;
       if (kFull) load_queries(rows_of(next));

@@ -100,43 +100,40 @@ struct FlashTma : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kG
     this->load_queries();
     Arch::barrier();
 
-    float s[Rows::kScores], factor[2];
-    uint32_t weights[kKeys / 16][4];
-    this->multiply_keys(await_tile(), s);
-    Warpgroup::wait<0>();
-    WarpgroupRows::pin(s);
+    typename Rows::Scores s;
+    typename Rows::Weights weights;
+    RowPair factor;
+    this->multiply_keys(s, await_tile());
+    wait<0>(s);
     release(empty(next.slot));
     next.advance();
     this->weigh_first(s);
-    Rows::round(s, weights);
+    convert(weights, s);
     if (Cfg::kPingPong && consumer == 1) Tma::let_consumer_start(0);
     for (int tile = 0; tile + 1 < count; ++tile) {
       if (!Cfg::kPrefetchAfterMma) fetch_next(tile, count);
       const T* const keys = await_tile();
       if (Cfg::kPingPong) Tma::wait_for_turn(consumer);
-      this->multiply_keys(keys, s);
+      this->multiply_keys(s, keys);  // S = Q K^T, of the next tile
       const TmaBarrier keys_read = empty(next.slot);
       next.advance();
-      this->multiply_values(await_tile(), weights);
+      this->multiply_values(await_tile(), weights);  // O += P V, of this one
       if (Cfg::kPingPong) Tma::let_consumer_start(1 - consumer);
       const TmaBarrier values_read = empty(next.slot);
       next.advance();
       if (Cfg::kPrefetchAfterMma) fetch_next(tile, count);
-      Warpgroup::wait<1>();
-      WarpgroupRows::pin(s);
-      const bool grown = this->online_softmax(tile + 1, keys, s, factor);
-      WarpgroupRows::pin(s);  // or the compiler would weigh after the wait
+      wait<1>(s);
+      const bool grown = this->online_softmax(s, factor, tile + 1, keys);
+      pin(s);  // or the compiler would do this after the next wait
       release(keys_read);
-      Warpgroup::wait<0>();
-      WarpgroupRows::pin(this->o);
+      wait<0>(this->o);
       release(values_read);
-      if (grown) this->scale_sums(factor);
-      Rows::round(s, weights);
+      if (grown) scale(this->o, factor);
+      convert(weights, s);  // P
     }
     if (Cfg::kPingPong && consumer == 0) Tma::wait_for_turn(0);
     this->multiply_values(await_tile(), weights);
-    Warpgroup::wait<0>();
-    WarpgroupRows::pin(this->o);
+    wait<0>(this->o);
   }
 
   ROCM_SD_DEVICE void run() {

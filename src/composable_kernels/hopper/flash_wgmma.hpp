@@ -77,36 +77,33 @@ struct FlashWgmmaProduct : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, 64, Cfg::k
   }
 
   ROCM_SD_DEVICE void run_keys(int count) {
-    float s[Rows::kScores], factor[2];
-    uint32_t weights[kKeys / 16][4];
+    typename Rows::Scores s;
+    typename Rows::Weights weights;
+    RowPair factor;
     zero_spare();
     fetch(0);
     this->load_queries();
     await_tiles();
     fetch(1);
-    this->multiply_keys(key_slot(0), s);
-    Warpgroup::wait<0>();
-    WarpgroupRows::pin(s);
+    this->multiply_keys(s, key_slot(0));
+    wait<0>(s);
     this->weigh_first(s);
-    Rows::round(s, weights);
+    convert(weights, s);
     for (int tile = 0; tile + 1 < count; ++tile) {
       await_tiles();
       fetch(tile + 2);
-      this->multiply_keys(key_slot(tile + 1), s);
-      this->multiply_values(value_slot(tile), weights);
-      Warpgroup::wait<1>();
-      WarpgroupRows::pin(s);
-      const bool grown = this->online_softmax(tile + 1, key_slot(tile + 1), s, factor);
-      WarpgroupRows::pin(s);  // or the compiler would weigh after the wait
-      Warpgroup::wait<0>();
-      WarpgroupRows::pin(this->o);
-      if (grown) this->scale_sums(factor);
-      Rows::round(s, weights);
+      this->multiply_keys(s, key_slot(tile + 1));        // S = Q K^T, of the next tile
+      this->multiply_values(value_slot(tile), weights);  // O += P V, of this one
+      wait<1>(s);
+      const bool grown = this->online_softmax(s, factor, tile + 1, key_slot(tile + 1));
+      pin(s);  // or the compiler would do this after the next wait
+      wait<0>(this->o);
+      if (grown) scale(this->o, factor);
+      convert(weights, s);  // P
     }
     await_tiles();
     this->multiply_values(value_slot(count - 1), weights);
-    Warpgroup::wait<0>();
-    WarpgroupRows::pin(this->o);
+    wait<0>(this->o);
   }
 
   ROCM_SD_DEVICE void run() {

@@ -9,9 +9,8 @@
 // Limits    no mask; scale > 0
 #pragma once
 
-#include "composable_kernels/arch/hopper_wgmma_rows.hpp"
 #include "composable_kernels/fused/flash_params.hpp"
-#include "composable_kernels/tile/lds_tile.hpp"
+#include "composable_kernels/hopper/wgmma_tile.hpp"
 
 namespace rocm_sd {
 
@@ -26,6 +25,7 @@ struct FlashWgmmaLargeD {
   static constexpr int kWeights = 8 * kPanel, kRing = kWeights + 2 * kPanel, kMaxima = kRing + kSlots * kSlot;
   static constexpr int kLdsBytes = kMaxima * 2 + 2 * kQueries * 4 + 1024;  // tiles begin at multiples of 1024
   static constexpr float kHidden = -__builtin_inff(), kSlack = 8;          // as OnlineSoftmax
+  using Scores = WgmmaTile<64>;                                            // of a warpgroup's keys
 
   const FlashParams<T>& p;
   T* lds;
@@ -34,8 +34,8 @@ struct FlashWgmmaLargeD {
       row;  // half: of the warpgroup; row: the thread's first query in the tile, and 8 further
   int first_key, last_key;
   const T *k, *v;
-  float o[128];
-  float base[2], total[2];  // total: of the keys of this warpgroup
+  WgmmaTile<256> o;     // of this warpgroup's channels
+  RowPair base, total;  // total: of the keys of this warpgroup
 
   ROCM_SD_DEVICE FlashWgmmaLargeD(const FlashParams<T>& params, char* memory, FlashGroup at)
       : p(params), group(at) {
@@ -85,13 +85,13 @@ struct FlashWgmmaLargeD {
     Arch::commit_copies();
   }
 
-  ROCM_SD_DEVICE void multiply_keys(int step, float (&s)[32]) const {
+  ROCM_SD_DEVICE void multiply_keys(Scores& s, int step) const {
     uint64_t queries = Warpgroup::tile(lds + step * kPanel),
              keys = Warpgroup::tile(slot(step) + half * kPanel);
     Warpgroup::begin();
     ROCM_SD_UNROLL
     for (int d = 0; d < 4; ++d)
-      GroupKeysMma<T>::mma(s, queries + d * Warpgroup::kNextDepth, keys + d * Warpgroup::kNextDepth,
+      GroupKeysMma<T>::mma(s.x, queries + d * Warpgroup::kNextDepth, keys + d * Warpgroup::kNextDepth,
                            step + d > 0);
     Warpgroup::commit();
   }
@@ -101,101 +101,90 @@ struct FlashWgmmaLargeD {
         Warpgroup::tile(lds + kWeights + chunk / 4 * kPanel) + chunk % 4 * Warpgroup::kNextDepth;
     Warpgroup::begin();
     GroupAlongMma<T>::mma(
-        o, weights,
+        o.x, weights,
         WarpgroupRows::tile_along_columns(slot(step) + half * 4 * (kChunkKeys * 64), kChunkKeys * 64 * 2));
     Warpgroup::commit();
   }
 
+  // One value per query, for the other warpgroup.
+  ROCM_SD_DEVICE void publish(const RowPair& value) const {
+    for_rows([&](int h) {
+      if (Arch::lane() % 4 == 0) maxima()[half * kQueries + row + 8 * h] = value.x[h];
+    });
+  }
+  ROCM_SD_DEVICE float published(int by, int h) const { return maxima()[by * kQueries + row + 8 * h]; }
+
   // Scores become weights in LDS. No product is under way; all threads come here.
-  ROCM_SD_DEVICE void online_softmax(int first, float (&s)[32]) {
+  ROCM_SD_DEVICE void online_softmax(Scores& s, int first) {
     const int left = last_key - (first + half * 64);
-    if (left < 64) {
-      ROCM_SD_UNROLL
-      for (int i = 0; i < 32; ++i)
-        if (i / 4 * 8 + Arch::lane() % 4 * 2 + i % 2 >= left) s[i] = kHidden;
-    }
-    float next[2] = {kHidden, kHidden};
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 32; ++i) next[i / 2 % 2] = fmaxf(next[i / 2 % 2], s[i]);
-    ROCM_SD_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      next[h] = fmaxf(next[h], Arch::shuffle_xor(next[h], 1));
-      next[h] = fmaxf(next[h], Arch::shuffle_xor(next[h], 2)) * p.scale;
-      if (Arch::lane() % 4 == 0) maxima()[half * kQueries + row + 8 * h] = next[h];
-    }
+    if (left < 64)
+      for_each(s, [&](float& x, int, int key) {
+        if (key + Arch::lane() % 4 * 2 >= left) x = kHidden;
+      });
+    RowPair next, factor;
+    row_max(next, s);
+    for_rows([&](int h) { next.x[h] *= p.scale; });
+    publish(next);
     Arch::barrier();
     bool grown = false;
-    ROCM_SD_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      next[h] = fmaxf(next[h], maxima()[(1 - half) * kQueries + row + 8 * h]);
-      grown |= next[h] > base[h] + kSlack;
-    }
+    for_rows([&](int h) {
+      next.x[h] = fmaxf(next.x[h], published(1 - half, h));
+      grown |= next.x[h] > base.x[h] + kSlack;
+    });
     if (Arch::any(grown)) {  // alike in the waves of either half that hold these queries
-      ROCM_SD_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        const float moved = fmaxf(base[h], next[h]);
-        const float factor = base[h] == kHidden ? 0.0f : Arch::exp2(base[h] - moved);
-        base[h] = moved;
-        total[h] *= factor;
-        ROCM_SD_UNROLL
-        for (int i = 0; i < 64; ++i) o[i / 2 * 4 + 2 * h + i % 2] *= factor;
-      }
+      for_rows([&](int h) {
+        const float moved = fmaxf(base.x[h], next.x[h]);
+        factor.x[h] = base.x[h] == kHidden ? 0.0f : Arch::exp2(base.x[h] - moved);
+        base.x[h] = moved;
+        total.x[h] *= factor.x[h];
+      });
+      scale(o, factor);
     }
     T* const weights = lds + kWeights + half * kPanel;
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 32; i += 2) {
-      const int h = i / 2 % 2;
-      const float from = base[h] == kHidden ? 0.0f : base[h];
-      const float x = Arch::exp2(s[i] * p.scale - from), y = Arch::exp2(s[i + 1] * p.scale - from);
-      total[h] += x + y;
-      *reinterpret_cast<uint32_t*>(weights + place(row + 8 * h, i / 4) + Arch::lane() % 4 * 2) =
+    for_pairs(s, [&](float& low, float& high, int h, int column) {
+      const float from = base.x[h] == kHidden ? 0.0f : base.x[h];
+      const float x = Arch::exp2(low * p.scale - from), y = Arch::exp2(high * p.scale - from);
+      total.x[h] += x + y;
+      *reinterpret_cast<uint32_t*>(weights + place(row + 8 * h, column / 8) + Arch::lane() % 4 * 2) =
           Atom<Nvidia, T>::pack(x, y);
-    }
+    });
     Warpgroup::publish();
     Arch::barrier();
   }
 
   ROCM_SD_DEVICE void run_tile(int first) {
-    float s[32];
+    Scores s;
     ROCM_SD_UNROLL
     for (int n = 0; n < kSteps; ++n) {
       Arch::template wait_copies<kAhead - 1>();
       Warpgroup::publish();
       Arch::barrier();
       fetch(n + kAhead < kSteps ? first : first + kKeys, (n + kAhead) % kSteps);
-      if (n == kKeySteps) online_softmax(first, s);
+      if (n == kKeySteps) online_softmax(s, first);
       if (n < kKeySteps) {
-        multiply_keys(n, s);
-        Warpgroup::wait<0>();
-        WarpgroupRows::pin(s);
+        multiply_keys(s, n);
+        wait<0>(s);
       } else {
         multiply_values(n);
-        Warpgroup::wait<0>();
-        WarpgroupRows::pin(o);
+        wait<0>(o);
       }
     }
   }
 
   ROCM_SD_DEVICE void run() {
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 128; ++i) o[i] = 0;
-    ROCM_SD_UNROLL
-    for (int h = 0; h < 2; ++h) base[h] = kHidden, total[h] = 0;
+    fill(o, 0);
+    fill(base, kHidden);
+    fill(total, 0);
     if (first_key < last_key) {
       load_queries();  // with the first group of copies
       for (int n = 0; n < kAhead; ++n) fetch(first_key, n);
       for (int first = first_key; first < last_key; first += kKeys) run_tile(first);
     }
     Arch::barrier();
-    ROCM_SD_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      total[h] += Arch::shuffle_xor(total[h], 1);
-      total[h] += Arch::shuffle_xor(total[h], 2);
-      if (Arch::lane() % 4 == 0) maxima()[half * kQueries + row + 8 * h] = total[h];
-    }
+    sum_lanes(total);
+    publish(total);
     Arch::barrier();
-    ROCM_SD_UNROLL
-    for (int h = 0; h < 2; ++h) write(h, maxima()[row + 8 * h] + maxima()[kQueries + row + 8 * h]);
+    for_rows([&](int h) { write(h, published(0, h) + published(1, h)); });
   }
 
   ROCM_SD_DEVICE void write(int h, float sum) const {
@@ -203,19 +192,13 @@ struct FlashWgmmaLargeD {
     if (query >= p.queries) return;
     if (p.splits > 1) {
       const int64_t at = (static_cast<int64_t>(group.split) * p.batch_heads + group.head) * p.queries + query;
-      ROCM_SD_UNROLL
-      for (int i = 0; i < 32; ++i)
-        *reinterpret_cast<float2*>(p.partial_sums + at * kDim + i * 8 + column) = {o[4 * i + 2 * h],
-                                                                                   o[4 * i + 2 * h + 1]};
-      if (column == 0) *reinterpret_cast<float2*>(p.partial_stats + at * 2) = {base[h], sum};
+      store_row(p.partial_sums + at * kDim + column, o, h);
+      if (column == 0) *reinterpret_cast<float2*>(p.partial_stats + at * 2) = {base.x[h], sum};
       return;
     }
     const float share = sum == 0 ? 0.0f : Arch::reciprocal(sum);
-    T* y = p.y + ((static_cast<int64_t>(image) * p.queries + query) * p.heads + head) * kDim + column;
-    ROCM_SD_UNROLL
-    for (int i = 0; i < 32; ++i)
-      *reinterpret_cast<uint32_t*>(y + i * 8) =
-          Atom<Nvidia, T>::pack(o[4 * i + 2 * h] * share, o[4 * i + 2 * h + 1] * share);
+    store_row(p.y + ((static_cast<int64_t>(image) * p.queries + query) * p.heads + head) * kDim + column, o,
+              h, share);
   }
 };
 

@@ -88,6 +88,15 @@ TEST(LoraTags, AreTakenOut) {
                                       LoraTag{"q", 0.2, 0.1}));
 }
 
+TEST(LoraTags, HaveBlockWeights) {
+  const PromptTags tags =
+      extract_lora_tags("<lora:a:0.5:lbw=1,0,0.5><lora:b:1:1,0><lora:c:lbw=OUTALL:te=0.1>");
+  EXPECT_THAT(tags.loras, ElementsAre(LoraTag{"a", 0.5, 0.5, "1,0,0.5"}, LoraTag{"b", 1, 1, "1,0"},
+                                      LoraTag{"c", 0.1, 0.1, "OUTALL"}));
+  for (const std::string bad : {"<lora:a:1,0>", "<lora:a:1:lbw=>", "<lora:a:1:1,0:lbw=1,0>"})
+    EXPECT_THROW(extract_lora_tags(bad), UsageError) << bad;
+}
+
 TEST(LoraTags, OtherTagsAreReported) {
   const PromptTags tags = extract_lora_tags("a<hypernet:x:1> <3 <b> <lora:> <lora x> <:a> <lora:y");
   EXPECT_EQ(tags.text, "a <3 <b> <lora:> <lora x> <:a> <lora:y");

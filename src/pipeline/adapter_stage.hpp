@@ -1,0 +1,30 @@
+// A T2I-Adapter beside the UNet: its maps are made once per request.
+#pragma once
+
+#include "pipeline/control_stage.hpp"
+
+namespace rocm_sd {
+
+class AdapterStage final : public ControlStage {
+ public:
+  // inputs are not read: an adapter knows neither text nor time.
+  AdapterStage(const ControlUnit& unit, Arena& arena, const ControlShape& shape, const TimeInputs& inputs);
+
+  DType dtype() const override { return unit_.model->maps; }
+  std::vector<Program*> programs() override { return {program_.get()}; }
+  uint64_t buffer_bytes() const override;
+  bool set(const ControlSetting& setting, const RunWatch& watch) override;
+  void cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) override;
+  void add_to_blocks(std::vector<std::vector<ScaledMap>>& blocks) const override;
+
+ private:
+  const ControlUnit unit_;
+  const T2iAdapter& model_;
+  ControlShape shape_;
+  Tensor squares_;                // [pictures,H/d,W/d,C] f32
+  std::vector<Tensor> made_;      // of each level [pictures,h,w,C]
+  std::vector<ScaledMap> added_;  // the same for all rows
+  std::unique_ptr<Program> program_;
+};
+
+}  // namespace rocm_sd
