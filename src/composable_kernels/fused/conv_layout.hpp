@@ -8,7 +8,7 @@
 // Limits    fewer than 2^63 elements
 #pragma once
 
-#include "composable_kernels/types.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -63,8 +63,7 @@ ROCM_SD_DEVICE void conv_pack_body(const FilterParams<T>& p, int64_t index) {
   struct alignas(16) Piece {
     T x[kChunk];
   } piece;
-  ROCM_SD_UNROLL
-  for (int i = 0; i < kChunk; ++i) piece.x[i] = c + i < channels ? from[(c + i) * l.taps + tap] : T{};
+  unrolled<kChunk>([&](int i) { piece.x[i] = c + i < channels ? from[(c + i) * l.taps + tap] : T{}; });
   *reinterpret_cast<Piece*>(p.to + first) = piece;
 }
 
@@ -126,8 +125,7 @@ ROCM_SD_DEVICE void conv_pad_body(const PadParams<T>& p, int64_t index) {
   struct alignas(16) Piece {
     T x[kChunk];
   } piece;
-  ROCM_SD_UNROLL
-  for (int i = 0; i < kChunk; ++i) piece.x[i] = c + i < p.channels ? p.x[pixel * p.channels + c + i] : T{};
+  unrolled<kChunk>([&](int i) { piece.x[i] = c + i < p.channels ? p.x[pixel * p.channels + c + i] : T{}; });
   *reinterpret_cast<Piece*>(p.y + first) = piece;
 }
 

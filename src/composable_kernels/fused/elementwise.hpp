@@ -11,6 +11,7 @@
 
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/pack.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -140,14 +141,13 @@ ROCM_SD_DEVICE void map_body(const MapParams<typename Cfg::A, typename Cfg::Y>& 
       auto other = from;
       if constexpr (Map::kBinary) other = load_pack<kVec>(b);
       Pack<Y, kVec> to;
-      ROCM_SD_UNROLL
-      for (int j = 0; j < kVec; ++j)
+      unrolled<kVec>([&](int j) {
         store(to.x[j], Map::template apply<Arch>(to_float(from.x[j]), to_float(other.x[j]), p0, p.p1));
+      });
       store_pack(y, to);
       if constexpr (std::is_same_v<Map, maps::Split>) {
         if (p.parts == 3) store_pack(y + 2 * p.part_stride, to);
-        ROCM_SD_UNROLL
-        for (int j = 0; j < kVec; ++j) store(to.x[j], to_float(from.x[j]) - to_float(to.x[j]));
+        unrolled<kVec>([&](int j) { store(to.x[j], to_float(from.x[j]) - to_float(to.x[j])); });
         store_pack(y + p.part_stride, to);
       }
     } else {

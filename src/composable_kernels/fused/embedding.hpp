@@ -10,6 +10,7 @@
 
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/pack.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -39,8 +40,7 @@ ROCM_SD_DEVICE void embed_tokens_body(
         const auto a = load_pack<kVec>(table + c);
         const auto b = load_pack<kVec>(position + c);
         Pack<typename Cfg::Y, kVec> sum;
-        ROCM_SD_UNROLL
-        for (int j = 0; j < kVec; ++j) store(sum.x[j], to_float(a.x[j]) + to_float(b.x[j]));
+        unrolled<kVec>([&](int j) { store(sum.x[j], to_float(a.x[j]) + to_float(b.x[j])); });
         store_pack(y + c, sum);
       }
     } else {

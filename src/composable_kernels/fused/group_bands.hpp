@@ -115,13 +115,12 @@ ROCM_SD_DEVICE void normalise_channels_body(const NormaliseParams<typename Cfg::
     for (int j = 0; j < kVec; ++j) affine.set(j, mean.x[j], 1);
     for (; row < pixels; row += kAhead * rows, x += kAhead * step, y += kAhead * step) {
       Pack<T, kVec> packs[kAhead];
-      ROCM_SD_UNROLL
-      for (int k = 0; k < kAhead; ++k)
-        packs[k] = load_pack<kVec>(x + (row + k * rows < pixels ? k * step : 0));
-      ROCM_SD_UNROLL
-      for (int k = 0; k < kAhead; ++k)
+      unrolled<kAhead>(
+          [&](int k) { packs[k] = load_pack<kVec>(x + (row + k * rows < pixels ? k * step : 0)); });
+      unrolled<kAhead>([&](int k) {
         if (row + k * rows < pixels)
           store_pack(y + k * step, group_norms::normalise<Arch, kVec>(packs[k], affine, p.silu != 0));
+      });
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/pack.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -75,8 +76,7 @@ struct Affine {
 template <class Arch>
 ROCM_SD_DEVICE void silu_four(float* values) {
   float a[4];
-  ROCM_SD_UNROLL
-  for (int j = 0; j < 4; ++j) a[j] = 1.0f + Arch::exp2(-Arch::max(values[j] * 1.44269504088896f, -31.0f));
+  unrolled<4>([&](int j) { a[j] = 1.0f + Arch::exp2(-Arch::max(values[j] * 1.44269504088896f, -31.0f)); });
   const float front = a[0] * a[1], back = a[2] * a[3], all = Arch::reciprocal(front * back);
   const float of_front = all * back, of_back = all * front;
   values[0] *= of_front * a[1];
@@ -91,16 +91,14 @@ ROCM_SD_DEVICE Pack<T, kVec> normalise(const Pack<T, kVec>& x, const Affine<T, k
   float values[kVec];
   // Not bf16: with what its conversions take, clusters would spill registers.
   if constexpr (Arch::kFewSpecials && std::is_same_v<T, Half> && kVec % 4 == 0) {
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) values[j] = affine(j, to_float(x.x[j]));
+    unrolled<kVec>([&](int j) { values[j] = affine(j, to_float(x.x[j])); });
     if (silu)
       for (int j = 0; j < kVec; j += 4) silu_four<Arch>(values + j);
   } else {
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) {
+    unrolled<kVec>([&](int j) {
       const float value = affine(j, to_float(x.x[j]));
       values[j] = silu ? value * Arch::reciprocal(1.0f + Arch::exp(-value)) : value;
-    }
+    });
   }
   store_all(y, values);
   return y;

@@ -57,8 +57,7 @@ ROCM_SD_DEVICE void merge_groups(const Block<Arch>& block, int groups, Merge* ld
     block.barrier();
     for (int g = block.thread(); g < round; g += block.threads()) {
       Merge merge = lds[g * kShares];
-      ROCM_SD_UNROLL
-      for (int share = 1; share < kShares; ++share) merge.add(lds[g * kShares + share]);
+      unrolled<kShares - 1>([&](int share) { merge.add(lds[g * kShares + share + 1]); });
       done(merge, first + g);
     }
   }
@@ -82,12 +81,11 @@ struct Sums {
   float base[kVec], steps[kVec] = {}, squares[kVec] = {};
   template <class T>
   ROCM_SD_DEVICE void add(const Pack<T, kVec>& pack) {
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) {
+    unrolled<kVec>([&](int j) {
       const float d = to_float(pack.x[j]) - base[j];
       steps[j] += d;
       squares[j] += d * d;
-    }
+    });
   }
 };
 
@@ -119,19 +117,17 @@ ROCM_SD_DEVICE void merge_parts(const GroupNormParams<T>& p, const Block<Arch>& 
         if (share == 0) lds.mean[g] = base;
         for (int i = share; i < p.parts; i += kShares * kAhead) {
           Pack<float, 2> moments[kAhead];
-          ROCM_SD_UNROLL
-          for (int k = 0; k < kAhead; ++k) {
+          unrolled<kAhead>([&](int k) {
             const int part = i + k * kShares;
             const int at = part < p.parts ? part : p.parts - 1;
             moments[k] = load_pack<2>(partial + (static_cast<int64_t>(at) * p.groups + g) * 2);
-          }
-          ROCM_SD_UNROLL
-          for (int k = 0; k < kAhead; ++k) {
+          });
+          unrolled<kAhead>([&](int k) {
             const int part = i + k * kShares, rest = p.pixels - part * p.part;
             if (part < p.parts)
               merge.add(static_cast<float>(rest < p.part ? rest : p.part) * static_cast<float>(width),
                         moments[k].x[0] - base, moments[k].x[1]);
-          }
+          });
         }
       },
       [&](const Merge& merge, int g) {
@@ -164,16 +160,15 @@ ROCM_SD_DEVICE void group_norm_measure(const GroupNormParams<typename Cfg::T>& p
     group_norms::Sums<kVec> sums;
     for (int i = 0; i < count; i += kAhead) {
       Pack<typename Cfg::T, kVec> packs[kAhead];
-      ROCM_SD_UNROLL
-      for (int k = 0; k < kAhead; ++k) {
+      unrolled<kAhead>([&](int k) {
         const int at = i + k < count ? i + k : count - 1;  // loaded again rather than branched around
         packs[k] = load_pack<kVec>(x + at * step);
-      }
+      });
       if (i == 0)
         for (int j = 0; j < kVec; ++j) sums.base[j] = to_float(packs[0].x[j]);
-      ROCM_SD_UNROLL
-      for (int k = 0; k < kAhead; ++k)
+      unrolled<kAhead>([&](int k) {
         if (i + k < count) sums.add(packs[k]);
+      });
     }
     const float share = 1.0f / static_cast<float>(count);
     for (int j = 0; j < kVec; ++j) {
@@ -259,11 +254,10 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
   group_norms::Affine<T, kVec> affine;
   Pack<T, kVec> packs[kAhead];
   const auto fetch = [&](int pixel) {
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kAhead; ++k) {
+    unrolled<kAhead>([&](int k) {
       const int at = pixel + k * rows < end ? pixel + k * rows : end - 1;
       packs[k] = load_pack<kVec>(from.data + at * from.stride);
-    }
+    });
   };
   const auto begin_thread = [&](int t) {
     const int channel = slab_begin + t % columns * kVec;
@@ -282,19 +276,18 @@ ROCM_SD_DEVICE void group_norm_normalise_body(const GroupNormParams<typename Cfg
     if (t != own) begin_thread(t);
     const int in_slab = t % columns * kVec;
     int g = in_slab / width, left = (g + 1) * width - in_slab;  // channels of group g
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) {
+    unrolled<kVec>([&](int j) {
       if (left == 0) ++g, left = width;
       --left;
       affine.set(j, lds.mean[g], lds.scale[g]);
-    }
+    });
     const int64_t y = static_cast<int64_t>(image) * p.pixels * p.channels + slab_begin + in_slab;
     for (int pixel = first + t / columns; pixel < end;) {
-      ROCM_SD_UNROLL
-      for (int k = 0; k < kAhead; ++k)
+      unrolled<kAhead>([&](int k) {
         if (pixel + k * rows < end)
           group_norms::write<Arch>(p, y + static_cast<int64_t>(pixel + k * rows) * p.channels, packs[k],
                                    affine);
+      });
       pixel += kAhead * rows;
       if (pixel < end) fetch(pixel);
     }

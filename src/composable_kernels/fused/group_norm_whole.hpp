@@ -28,17 +28,16 @@ ROCM_SD_DEVICE void group_norm_whole_body(const GroupNormParams<typename Cfg::T>
   Pack<T, kVec> kept[kSlots][kPacks];
   // Calls body(slot, row, channel) for every slot of this thread that has pixels to do with.
   const auto for_slots = [&](const auto& body) {
-    ROCM_SD_UNROLL
-    for (int slot = 0; slot < kSlots; ++slot) {
+    unrolled<kSlots>([&](int slot) {
       const int t = block.thread() + slot * block.threads(), row = t / columns;
       if (row < rows) body(slot, row, begin + t % columns * kVec);
-    }
+    });
   };
   // Calls body(pack, pixel) for every pack of the slot.
   const auto for_packs = [&](int slot, int row, const auto& body) {
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kPacks; ++k)
+    unrolled<kPacks>([&](int k) {
       if (row + k * rows < p.pixels) body(kept[slot][k], row + k * rows);
+    });
   };
 
   float sum = 0, squares = 0;

@@ -10,6 +10,7 @@
 
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/pack.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -35,11 +36,7 @@ ROCM_SD_DEVICE void layer_norm_body(const LayerNormParams<typename Cfg::T>& p, c
   const float share = 1.0f / static_cast<float>(p.cols);
   const int lane = block.lane() % kLanes;
   const auto column = [&](int k) { return (lane + k * kLanes) * kVec; };
-  const auto row_sum = [](float x) {
-    ROCM_SD_UNROLL
-    for (int mask = kLanes / 2; mask > 0; mask /= 2) x += Arch::shuffle_xor(x, mask);
-    return x;
-  };
+  const auto row_sum = [](float x) { return sum_of_lanes<Arch, kLanes>(x); };
 
   Pack<float, kVec> gain[kKeepGain ? kPacks : 1], bias[kKeepGain ? kPacks : 1];
   const auto load_gain = [&](int k, int to) {
@@ -52,34 +49,35 @@ ROCM_SD_DEVICE void layer_norm_body(const LayerNormParams<typename Cfg::T>& p, c
     const T* x = p.x + row * p.cols;
     Pack<T, kVec> kept[kPacks];
     float sum = 0;
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kPacks; ++k)
+    unrolled<kPacks>([&](int k) {
       if (column(k) < p.cols) kept[k] = load_pack<kVec>(x + column(k));
+    });
     if constexpr (kKeepGain) {  // behind the row's loads, before they are waited for
       if (first) {
-        ROCM_SD_UNROLL
-        for (int k = 0; k < kPacks; ++k)
+        unrolled<kPacks>([&](int k) {
           if (column(k) < p.cols) load_gain(k, k);
+        });
       }
       first = false;
     }
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kPacks; ++k)
+    unrolled<kPacks>([&](int k) {
       if (column(k) < p.cols)
         for (int j = 0; j < kVec; ++j) sum += to_float(kept[k].x[j]);
+    });
     const float mean = row_sum(sum) * share;
     float squares = 0;
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kPacks; ++k)
+    unrolled<kPacks>([&](int k) {
       if (column(k) < p.cols)
         for (int j = 0; j < kVec; ++j) {
           const float d = to_float(kept[k].x[j]) - mean;
           squares += d * d;
         }
+    });
     const float scale = 1.0f / Arch::sqrt(row_sum(squares) * share + p.eps);
     if (own >= p.rows) continue;
+    // No unrolled(): of its lambda clang vectorises the conversions across packs, for 4 to 24 more registers.
     ROCM_SD_UNROLL
-    for (int k = 0; k < kPacks; ++k)
+    for (int k = 0; k < kPacks; ++k) {
       if (column(k) < p.cols) {
         if constexpr (!kKeepGain) load_gain(k, 0);
         const int at = kKeepGain ? k : 0;
@@ -98,6 +96,7 @@ ROCM_SD_DEVICE void layer_norm_body(const LayerNormParams<typename Cfg::T>& p, c
         store_all(out, values);
         store_pack(p.y + row * p.cols + column(k), out);
       }
+    }
   }
 }
 

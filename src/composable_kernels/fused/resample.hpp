@@ -10,6 +10,7 @@
 
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/pack.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -47,16 +48,13 @@ ROCM_SD_DEVICE void resample_body(const ResampleParams<typename Cfg::T>& p, cons
       for (int64_t b = 0; b < p.cols.count[j]; ++b) {
         const auto from = load_pack<kVec>(row + b * p.channels);
         const float weight = p.cols.weights[j * p.cols.width + b];
-        ROCM_SD_UNROLL
-        for (int k = 0; k < kVec; ++k) inner[k] += weight * to_float(from.x[k]);
+        unrolled<kVec>([&](int k) { inner[k] += weight * to_float(from.x[k]); });
       }
       const float weight = p.rows.weights[i * p.rows.width + a];
-      ROCM_SD_UNROLL
-      for (int k = 0; k < kVec; ++k) sum[k] += weight * inner[k];
+      unrolled<kVec>([&](int k) { sum[k] += weight * inner[k]; });
     }
     Pack<typename Cfg::T, kVec> to;
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kVec; ++k) store(to.x[k], sum[k]);
+    unrolled<kVec>([&](int k) { store(to.x[k], sum[k]); });
     store_pack(p.y + static_cast<int64_t>(pixel) * p.channels + c, to);
   }
 }

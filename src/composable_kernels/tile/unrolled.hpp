@@ -12,4 +12,12 @@ ROCM_SD_DEVICE void unrolled(const Step& step) {
   for (int n = 0; n < kCount; ++n) step(n);
 }
 
+// The sum over each kLanes neighbouring lanes of a wave, as a tree; the same in each of them.
+template <class Arch, int kLanes>
+ROCM_SD_DEVICE float sum_of_lanes(float x) {
+  ROCM_SD_UNROLL
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) x += Arch::shuffle_xor(x, mask);
+  return x;
+}
+
 }  // namespace rocm_sd

@@ -1,6 +1,6 @@
 // The kernels of group_norm whose workgroups read each other's LDS.
 #include "composable_kernels/arch/target.hpp"
-#include "composable_kernels/fused/group_norm_cluster.hpp"
+#include "composable_kernels/hopper/group_norm_cluster.hpp"
 
 #include "kernels/norm/norm_configs.hpp"
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <numeric>
 
-#include "composable_kernels/fused/group_norm_cluster.hpp"
 #include "composable_kernels/fused/group_norm_parts.hpp"
+#include "composable_kernels/hopper/group_norm_cluster.hpp"
 #include "kernels/norm/norm_configs.hpp"
 
 namespace rocm_sd {

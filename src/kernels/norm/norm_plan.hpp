@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "composable_kernels/fused/group_norm_resident.hpp"
+#include "composable_kernels/hopper/group_norm_resident.hpp"
 #include "kernels/norm/norm_impl.hpp"
 #include "runtime/gpu.hpp"
 

@@ -2,7 +2,7 @@
 #include <cooperative_groups.h>
 
 #include "composable_kernels/arch/target.hpp"
-#include "composable_kernels/fused/group_norm_resident.hpp"
+#include "composable_kernels/hopper/group_norm_resident.hpp"
 
 #include "kernels/norm/norm_configs.hpp"
 

@@ -4,11 +4,11 @@
 #include <optional>
 #include <vector>
 
-#include "composable_kernels/fused/group_norm_cluster.hpp"
 #include "composable_kernels/fused/group_norm_parts.hpp"
-#include "composable_kernels/fused/group_norm_resident.hpp"
 #include "composable_kernels/fused/group_norm_whole.hpp"
 #include "composable_kernels/fused/layer_norm.hpp"
+#include "composable_kernels/hopper/group_norm_cluster.hpp"
+#include "composable_kernels/hopper/group_norm_resident.hpp"
 
 #include "kernels/norm/norm_configs.hpp"
 #include "kernels/norm/norm_impl.hpp"

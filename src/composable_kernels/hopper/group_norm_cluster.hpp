@@ -59,30 +59,29 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
   group_norms::ClusterThread threads[kSlots];
   // Calls body(slot, thread) for every slot that has pixels.
   const auto for_slots = [&](const auto& body) {
-    ROCM_SD_UNROLL
-    for (int slot = 0; slot < kSlots; ++slot)
+    unrolled<kSlots>([&](int slot) {
       if (threads[slot].count > 0) body(slot, threads[slot]);
+    });
   };
 
-  ROCM_SD_UNROLL
-  for (int slot = 0; slot < kSlots; ++slot) {
+  unrolled<kSlots>([&](int slot) {
     const int t = block.thread() + slot * block.threads(), row = t / columns, column = t - row * columns;
     auto& thread = threads[slot];
     thread = {row, column, 0, 0, 0};
-    if (row >= rows || row >= pixels) continue;
+    if (row >= rows || row >= pixels) return;
     const int channel = slab_begin + column * kVec;
     const auto from = group_norms::source(p, place.image, channel);
     const T* x = from.data + (first + row) * from.stride;
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kPacks; ++k)
+    unrolled<kPacks>([&](int k) {
       if (row + k * rows < pixels) {
         kept[slot][k] = load_pack<kVec>(x + k * rows * from.stride);
         ++thread.count;
       }
+    });
     thread.group = column * kVec / width;
     const int left = (thread.group + 1) * width - column * kVec;
     thread.split = left < kVec ? left : kVec;
-  }
+  });
 
   for (int c = block.thread(); c < p.slab; c += block.threads()) {
     lds.gain[c] = p.gain[slab_begin + c];
@@ -93,28 +92,25 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
   float means[kSlots][2], squares[kSlots][2];
   for_slots([&](int slot, const group_norms::ClusterThread& thread) {
     float sums[kVec] = {}, both[2] = {}, all[2] = {};
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kPacks; ++k)
+    unrolled<kPacks>([&](int k) {
       if (k < thread.count)
         for (int j = 0; j < kVec; ++j) sums[j] += to_float(kept[slot][k].x[j]);
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) (j < thread.split ? both[0] : both[1]) += sums[j];
+    });
+    unrolled<kVec>([&](int j) { (j < thread.split ? both[0] : both[1]) += sums[j]; });
     means[slot][0] = both[0] / static_cast<float>(thread.count * thread.split);
     means[slot][1] = 0;
     if (thread.split < kVec)
       means[slot][1] = both[1] / static_cast<float>(thread.count * (kVec - thread.split));
     float mean[kVec], of[kVec] = {};
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) mean[j] = j < thread.split ? means[slot][0] : means[slot][1];
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kPacks; ++k)
+    unrolled<kVec>([&](int j) { mean[j] = j < thread.split ? means[slot][0] : means[slot][1]; });
+    unrolled<kPacks>([&](int k) {
       if (k < thread.count)
         for (int j = 0; j < kVec; ++j) {
           const float d = to_float(kept[slot][k].x[j]) - mean[j];
           of[j] += d * d;
         }
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) (j < thread.split ? all[0] : all[1]) += of[j];
+    });
+    unrolled<kVec>([&](int j) { (j < thread.split ? all[0] : all[1]) += of[j]; });
     squares[slot][0] = all[0];
     squares[slot][1] = all[1];
     if (thread.row > 0) return;  // the first threads' means are what all sums are relative to
@@ -123,14 +119,13 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
   });
   block.barrier();
   for_slots([&](int slot, const group_norms::ClusterThread& thread) {
-    ROCM_SD_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      if (half == 1 && thread.split == kVec) break;
+    unrolled<2>([&](int half) {
+      if (half == 1 && thread.split == kVec) return;
       const int channels = half ? kVec - thread.split : thread.split;
       const float step = means[slot][half] - lds.base[thread.group + half];
       const float sum = static_cast<float>(thread.count * channels) * step;
       lds.sums[half][thread.row * columns + thread.column] = {{sum, squares[slot][half] + sum * step}};
-    }
+    });
   });
   block.barrier();
 
@@ -170,11 +165,10 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
   Arch::cluster_barrier();
   for (int g = block.thread(); g < groups; g += block.threads()) {
     Pack<float, 2> parts[group_norms::kMaxCluster], sum{};
-    ROCM_SD_UNROLL
-    for (int i = 0; i < group_norms::kMaxCluster; ++i)
+    unrolled<group_norms::kMaxCluster>([&](int i) {
       if (i < p.pieces) parts[i] = Arch::read_cluster(&lds.own[g], i);
-    ROCM_SD_UNROLL
-    for (int i = 0; i < group_norms::kMaxCluster; ++i)
+    });
+    unrolled<group_norms::kMaxCluster>([&](int i) {
       if (i < p.pieces) {
         const int rest = p.pixels - i * p.piece, some = rest < p.piece ? rest : p.piece;
         const float count = static_cast<float>(some > 0 ? some : 0) * static_cast<float>(width);
@@ -182,6 +176,7 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
         sum.x[0] += count * step;
         sum.x[1] += parts[i].x[1] + count * step * step;
       }
+    });
     const float count = static_cast<float>(p.pixels) * static_cast<float>(width);
     const auto moments = moments_of(sum, count, parts[0].x[0]);
     lds.mean[g] = moments.x[0];
@@ -193,17 +188,16 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
   for_slots([&](int slot, const group_norms::ClusterThread& thread) {
     group_norms::Affine<T, kVec> affine;
     affine.load(lds.gain + thread.column * kVec, lds.bias + thread.column * kVec);
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) {
+    unrolled<kVec>([&](int j) {
       const int g = j < thread.split ? thread.group : thread.group + 1;
       affine.set(j, lds.mean[g], lds.scale[g]);
-    }
+    });
     const int64_t y = (static_cast<int64_t>(place.image) * p.pixels + first + thread.row) * p.channels +
                       slab_begin + thread.column * kVec;
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kPacks; ++k)
+    unrolled<kPacks>([&](int k) {
       if (k < thread.count)
         group_norms::write<Arch>(p, y + static_cast<int64_t>(k * rows) * p.channels, kept[slot][k], affine);
+    });
   });
   Arch::cluster_wait();  // the others have read this one's LDS
 }

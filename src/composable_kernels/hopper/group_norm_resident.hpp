@@ -119,12 +119,10 @@ ROCM_SD_DEVICE void group_norm_resident_measure(const GroupNormResidentParams<ty
       if (i < slots.count) Arch::copy_async(kept + t + slots.slot(i) * part.used, x + i * step, true);
       Arch::commit_copies();
     };
-    ROCM_SD_UNROLL
-    for (int i = 0; i < kAhead; ++i) copy(i);
+    unrolled<kAhead>([&](int i) { copy(i); });
     group_norms::Sums<kVec> sums;
     Arch::template wait_copies<kAhead - 1>();
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) sums.base[j] = to_float(kept[t].x[j]);
+    unrolled<kVec>([&](int j) { sums.base[j] = to_float(kept[t].x[j]); });
     for (int i = 0; i < slots.count; ++i) {
       Arch::template wait_copies<kAhead - 1>();
       const auto pack = kept[t + slots.slot(i) * part.used];
@@ -136,21 +134,19 @@ ROCM_SD_DEVICE void group_norm_resident_measure(const GroupNormResidentParams<ty
     const auto pixels = static_cast<float>(slots.count);
     const float share = 1.0f / pixels;
     float mean = 0, squares = 0, other_mean = 0, other_squares = 0;
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) {
+    unrolled<kVec>([&](int j) {
       sums.base[j] += sums.steps[j] * share;  // from here on the channel's mean
       mean += j < split ? sums.base[j] : 0.0f;
       other_mean += j < split ? 0.0f : sums.base[j];
-    }
+    });
     mean /= static_cast<float>(split);
     if (split < kVec) other_mean /= static_cast<float>(kVec - split);
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) {
+    unrolled<kVec>([&](int j) {
       const float d = sums.base[j] - (j < split ? mean : other_mean);
       const float central = sums.squares[j] - sums.steps[j] * (sums.steps[j] * share) + pixels * d * d;
       squares += j < split ? central : 0.0f;
       other_squares += j < split ? 0.0f : central;
-    }
+    });
     lds.moments[0][t] = {{mean, squares}};
     lds.moments[1][t] = {{other_mean, other_squares}};
   }
@@ -204,11 +200,10 @@ ROCM_SD_DEVICE void group_norm_resident_normalise(const GroupNormResidentParams<
     if (t != own) begin_thread(t);
     const auto [row, column, slots, x, step] = group_norms::ResidentThread(params, part, t);
     const int group = column * kVec / part.width, split = part.split(column);
-    ROCM_SD_UNROLL
-    for (int j = 0; j < kVec; ++j) {
+    unrolled<kVec>([&](int j) {
       const int g = j < split ? group : group + 1;
       affine.set(j, lds.norm.mean[g], lds.norm.scale[g]);
-    }
+    });
     const int64_t y_step = static_cast<int64_t>(part.rows) * p.channels;
     const int64_t y =
         (static_cast<int64_t>(part.image) * p.pixels + part.first + row) * p.channels + column * kVec;
