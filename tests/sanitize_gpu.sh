@@ -19,7 +19,7 @@ while (($#)); do
       tests='*/f16:*/f8e4m3_f16:GpuStep.*:GpuNorm.*:Examples.*'
       # Other shapes, graphs and views of kernels that the others above launch too.
       tests+=':-*Full*:*Random*:*Unaligned*:*Replays*:*RunsInAGraph*:*ThroughTheOp*:*TheSameBits*:*HoldsFilters*:*ShapesOfModels*'
-      tests+=':*WidensToTheHosts*:*Masks*:*HiddenRows*:*NoKeys*:*NanStays*:*TakesThirds*:*ChoosesProducts*'
+      tests+=':*DequantizesToTheHosts*:*Masks*:*HiddenRows*:*NoKeys*:*NanStays*:*TakesThirds*:*ChoosesProducts*'
       ;;
     --jobs) jobs=$2; shift ;;
     *) break ;;

@@ -45,7 +45,7 @@ void run_modelled_tune(const ProblemSource& source, const std::string& gpu, cons
       if (!measurement::is_workload_op(problem.op)) continue;
       try {
         const measurement::Workload workload = measurement::parse_workload(problem.op, problem.text);
-        const measurement::OutputExtent extent = measurement::output_extent(workload);
+        const OutputExtent& extent = workload.extent;
         const TiledOutput output{extent.copies, extent.rows, extent.columns};
         const auto record =
             measurement::modelled_choice(*device, workload, [&](const PlannedProblems& launches, int splits) {

@@ -57,6 +57,14 @@ void add_checkpoint(std::vector<PlannedWorkload>& out, const ProblemSource& sour
   for (const ChoiceRecord::Choice& choice : record.choices()) add_problem(out, choice.op, choice.problem, 1);
 }
 
+// "linear 64x64x64 f16". Throws UsageError where that is no problem.
+void add_text(std::vector<PlannedWorkload>& out, const std::string& line) {
+  const size_t blank = std::min(line.find(' '), line.size());
+  const std::string op = line.substr(0, blank), text = line.substr(std::min(blank + 1, line.size()));
+  (void)measurement::parse_workload(op, text);
+  add_problem(out, op, text, 1);
+}
+
 void add_file(std::vector<PlannedWorkload>& out, const std::string& path) {
   constexpr uint64_t kMaxBytes = 4 << 20;
   std::istringstream lines(read_file(path, kMaxBytes));
@@ -64,24 +72,26 @@ void add_file(std::vector<PlannedWorkload>& out, const std::string& path) {
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line.empty() || line[0] == '#') continue;
-    const size_t blank = std::min(line.find(' '), line.size());
-    const std::string op = line.substr(0, blank), text = line.substr(std::min(blank + 1, line.size()));
     try {
-      (void)measurement::parse_workload(op, text);
+      add_text(out, line);
     } catch (const UsageError& error) {
       throw FormatError(concat(printable(path), ":", number, ": ", error.what()));
     }
-    add_problem(out, op, text, 1);
   }
 }
 
-constexpr const char* kOps = "attention,linear,conv2d,group_norm,layer_norm";
+// "attention,linear,..."
+std::string op_names() {
+  std::string out;
+  for (const AnyOp& op : all_ops()) out += concat(out.empty() ? "" : ",", op.name);
+  return out;
+}
 
 // "linear,conv2d": only these stay.
 void keep_ops(std::vector<PlannedWorkload>& problems, const std::string& ops) {
   std::istringstream names(ops);
   for (std::string op; std::getline(names, op, ',');)
-    require<UsageError>(measurement::is_workload_op(op), "--ops: expected of ", kOps, ", got \"",
+    require<UsageError>(measurement::is_workload_op(op), "--ops: expected of ", op_names(), ", got \"",
                         printable(op), "\"");
   const std::string wanted = concat(",", ops, ",");
   std::erase_if(problems, [&](const PlannedWorkload& w) {
@@ -120,7 +130,9 @@ void add_problem_options(CLI::App* sub, ProblemSource& source) {
       ->delimiter(',');
   sub->add_option("--shapes", source.file,
                   "a file with one \"op problem\" a line, or a model's name as for --model");
-  sub->add_option("--ops,--op", source.ops, concat("only these: ", kOps));
+  sub->add_option("problems", source.problems,
+                  "\"op problem\", as logs name them: \"linear 64x64x64 f16\"; several");
+  sub->add_option("--ops,--op", source.ops, concat("only these: ", op_names()));
   sub->add_option("--dtype", source.dtype, "auto, f32, f16 or bf16 [auto]");
   sub->add_option("--weights", source.weights, "of a checkpoint's UNet: auto, int8 or fp8 [auto]");
   add_number(sub, "-W,--width", source.width, "pixels [the model's own]", 8, 16384);
@@ -131,9 +143,12 @@ void add_problem_options(CLI::App* sub, ProblemSource& source) {
 }
 
 std::vector<PlannedWorkload> problems_of(const ProblemSource& source, Device& device) {
-  require<UsageError>(!source.models.empty() || !source.file.empty(),
-                      "expected --model (sd15, sdxl, a checkpoint's path) or --shapes FILE");
+  require<UsageError>(
+      !source.models.empty() || !source.file.empty() || !source.problems.empty(),
+      "expected --model (sd15, sdxl, a checkpoint's path), --shapes FILE or a problem (\"linear "
+      "64x64x64 f16\")");
   std::vector<PlannedWorkload> out;
+  for (const std::string& problem : source.problems) add_text(out, problem);
   std::vector<std::string> models = source.models;
   const bool shapes_of_model = is_known(source.file) && !path_exists(source.file);
   if (shapes_of_model) models.push_back(source.file);

@@ -12,7 +12,8 @@
 namespace rocm_sd::cli {
 
 struct ProblemSource {
-  std::vector<std::string> models;  // names that predict knows, or paths of checkpoints
+  std::vector<std::string> models;    // names that predict knows, or paths of checkpoints
+  std::vector<std::string> problems;  // "op problem" each
   std::string file;  // lines "op problem", as tables and logs name them; or a name that predict knows
   std::string dtype = "auto", weights = "auto", ops;  // ops: "linear,conv2d"
   int64_t width = 0, height = 0, batch = 1;

@@ -179,6 +179,11 @@ rocm_sd_kernels_status rocm_sd_kernels_plan_layer_norm(rocm_sd_kernels_context* 
 rocm_sd_kernels_status rocm_sd_kernels_plan_geglu(rocm_sd_kernels_context* context,
                                                   const rocm_sd_kernels_geglu* problem,
                                                   rocm_sd_kernels_plan** out);
+/* The same for a problem as text: an op that `rocm-sd bench` knows ("attention", "dequantize") and what the
+ * op says of a problem ("i8 to f16 [320,1280]"). rocm_sd_kernels_explain() lists the operands of an op that
+ * has no struct above, in their order: they are inputs[0], inputs[1], ... and outputs[0] of a launch. */
+rocm_sd_kernels_status rocm_sd_kernels_plan_op(rocm_sd_kernels_context* context, const char* op,
+                                               const char* problem, rocm_sd_kernels_plan** out);
 void rocm_sd_kernels_plan_free(rocm_sd_kernels_plan* plan);
 
 typedef struct {
@@ -212,6 +217,8 @@ typedef struct {
                            launch prepares the weight in its workspace anew */
   void* workspace;      /* of workspace_bytes; contents do not matter before or after */
   size_t workspace_bytes; /* that workspace has */
+  const void* inputs[8];  /* of rocm_sd_kernels_plan_op, where the op has no struct of its own */
+  void* outputs[4];
 } rocm_sd_kernels_operands;
 
 /* Writes the weight to `prepared` in the layout that the plan's kernels read, once per weight. Only for plans

@@ -23,7 +23,7 @@ from .backend import Capabilities, ROCmSDBackend  # noqa: E402
 from .engine_modules import EngineUNet, EngineVAE, define_operators  # noqa: E402
 from .explain import Explanation, doctor, explain, fallbacks, set_kernels_enabled  # noqa: E402
 from .ops import (attention, conv2d_epilogue, geglu, group_norm_silu, layer_norm, layer_norm_residual,  # noqa: E402
-                  linear_epilogue, scheduler_step, upsample2x_conv, use_triton,
+                  linear_epilogue, run_op, scheduler_step, upsample2x_conv, use_triton,
                   vae_attention)
 from .optimize import engine_reasons, optimize_sd_model, refresh, report, restore  # noqa: E402
 from .packs import Pack  # noqa: E402
@@ -40,7 +40,7 @@ __all__ = [
     "ROCmStableDiffusionPipeline", "ROCmStableDiffusionXLPipeline", "RocmSDAttnProcessor", "attention", "comfyui", "compat",
     "conv2d_epilogue", "doctor", "engine_reasons", "explain", "fallbacks", "geglu", "group_norm_silu", "layer_norm",
     "layer_norm_residual", "ldm", "linear_epilogue", "optimize_sd_model", "profile", "refresh", "register_attention_backend", "report",
-    "restore", "scaled_dot_product_attention", "scheduler_step", "sdpa", "set_kernels_enabled", "tuning", "upsample2x_conv",
+    "restore", "run_op", "scaled_dot_product_attention", "scheduler_step", "sdpa", "set_kernels_enabled", "tuning", "upsample2x_conv",
     "use_triton", "vae_attention",
 ]
 

@@ -8,6 +8,7 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _plain
 
@@ -54,6 +55,14 @@ def _fake_upsample(x, weight, bias=None, padding=1, pack=0):
     return _empty_nhwc(x, x.shape[0], weight.shape[0], 2 * x.shape[2] + 2 * padding - weight.shape[2] + 1,
                        2 * x.shape[3] + 2 * padding - weight.shape[3] + 1)
 
+
+def _fake_run_op(inputs, op, problem):
+    with _disable_current_modes():  # a question about texts, which no fake tensor mode could answer
+        dtype, *extents = torch.ops.rocm_sd._op_result(op, problem).split()
+    return inputs[0].new_empty([int(n) for n in extents], dtype=_DTYPES[dtype])
+
+
+_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 FAKES: dict[str, Callable] = {
     "attention": _fake_attention,
@@ -215,6 +224,7 @@ def register() -> None:
     for name, (schema, function) in _plain.SCHEMAS.items():
         LIBRARY.define(name + schema)
         LIBRARY.impl(name, function, "CompositeImplicitAutograd")
+    torch.library.register_fake("rocm_sd::run_op", _fake_run_op, lib=LIBRARY)
     for name, fake in FAKES.items():
         torch.library.register_fake(f"rocm_sd::{name}", _checked(name, fake), lib=LIBRARY)
         LIBRARY.impl(name, _autograd_kernel(name, *PLAIN[name]), "Autograd", with_keyset=True)

@@ -83,6 +83,14 @@ _linear_epilogue = _operator("linear_epilogue")
 _conv2d_epilogue = _operator("conv2d_epilogue")
 _upsample2x_conv = _operator("upsample2x_conv")
 _scheduler_step = _operator("scheduler_step")
+_run_op = _operator("run_op")
+
+
+def run_op(op: str, problem: str, *inputs: Tensor) -> Tensor:
+    """An op of this package by its name and a problem's text, as `rocm-sd bench` takes both: run_op("dequantize",
+    "i8 to f16 [320,1280]", values, scales). Inputs have the problem's types and as many elements as it says; the result is the op's
+    first output. For ops without a function of their own here: no gradients, and no way back to PyTorch's operators."""
+    return _run_op(list(inputs), op, problem)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Optional[Tensor] = None, scale: Optional[float] = None,

@@ -102,6 +102,19 @@ rocm_sd_kernels_status plan(rocm_sd_kernels_context* context, const Desc* desc, 
   });
 }
 
+// A text that is not understood is an argument that no device would take.
+library::Problem parsed(const rocm_sd::AnyOp& op, const char* text) {
+  library::Problem problem;
+  try {
+    problem = op.parse(text);
+  } catch (const UsageError& error) {
+    throw ShapeError(error.what());
+  }
+  rocm_sd::require<UsageError>(!problem.eight_bit_weight, problem.title(),
+                               ": weights in 8 bits are not taken here");
+  return problem;
+}
+
 Device& open(const std::string& name) {
   return name.ends_with(":current") ? rocm_sd::current_device(name) : rocm_sd::device_named(name);
 }
@@ -116,9 +129,15 @@ void on_device(const rocm_sd_kernels_context* context, const Body& body) {
 }
 
 library::Pointers pointers_of(const rocm_sd_kernels_operands& o) {
-  return {o.q,        o.k,   o.v, o.mask,     o.x,        o.second, o.weight, o.bias, o.channel_shift,
-          o.residual, o.sum, o.y, o.prepared, o.workspace};
+  library::Pointers out = {o.q,      o.k,      o.v,        o.mask,          o.x,
+                           o.second, o.weight, o.bias,     o.channel_shift, o.residual,
+                           o.sum,    o.y,      o.prepared, o.workspace};
+  std::ranges::copy(o.inputs, out.begin() + static_cast<int>(rocm_sd::Role::kInput));
+  std::ranges::copy(o.outputs, out.begin() + static_cast<int>(rocm_sd::Role::kOutput));
+  return out;
 }
+static_assert(std::size(rocm_sd_kernels_operands{}.inputs) == rocm_sd::kMaxInputs);
+static_assert(std::size(rocm_sd_kernels_operands{}.outputs) == rocm_sd::kMaxOutputs);
 
 }  // namespace
 
@@ -187,6 +206,17 @@ rocm_sd_kernels_status rocm_sd_kernels_plan_geglu(rocm_sd_kernels_context* conte
                                                   const rocm_sd_kernels_geglu* problem,
                                                   rocm_sd_kernels_plan** out) {
   return plan(context, problem, out, library::geglu_problem);
+}
+rocm_sd_kernels_status rocm_sd_kernels_plan_op(rocm_sd_kernels_context* context, const char* op,
+                                               const char* problem, rocm_sd_kernels_plan** out) {
+  if (out) *out = nullptr;
+  return guarded([&] {
+    require_argument(context && out, "context and out");
+    require_argument(op && problem, "op and problem");
+    const auto* known = rocm_sd::find_op(op);
+    rocm_sd::require(known != nullptr, "no op is named \"", rocm_sd::printable(op), "\"");
+    *out = new rocm_sd_kernels_plan{library::Plan(context->device, parsed(*known, problem))};
+  });
 }
 void rocm_sd_kernels_plan_free(rocm_sd_kernels_plan* plan) { delete plan; }
 

@@ -30,6 +30,7 @@ class Plan {
 
   Device& device_;
   Problem problem_;
+  std::string title_;
   std::optional<LaunchProgram> program_;  // on a GPU
   std::string explanation_;
 };

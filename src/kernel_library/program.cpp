@@ -20,7 +20,7 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 // What a region of a recorder is to the caller.
 struct Place {
-  Slot slot = Slot::kWorkspace;
+  Role role = Role::kWorkspace;
   size_t offset = 0;
 };
 
@@ -48,11 +48,11 @@ void record(Recording& recording, const Problem& problem) {
   for (const Operand& operand : problem.operands) {
     if (operand.output) continue;
     auto storage = std::make_shared<Storage>(gpu.allocate(operand.bytes()), operand.bytes());
-    operands.emplace(operand.slot, Tensor(std::move(storage), operand.shape, operand.strides, operand.dtype));
-    recording.places.push_back({operand.slot, 0});
+    operands.emplace(operand.role, Tensor(std::move(storage), operand.shape, operand.strides, operand.dtype));
+    recording.places.push_back({operand.role, 0});
   }
   recording.operands = gpu.regions().size();
-  const auto found = operands.find(Slot::kWeight);
+  const auto found = operands.find(Role::kWeight);
   const Weight weight = found == operands.end() ? Weight() : Weight(found->second);
   Arena arena(gpu);
   Exec ex(arena);
@@ -73,15 +73,15 @@ void record(Recording& recording, const Problem& problem) {
     else
       recording.prepare.push_back(std::move(launch));
   }
-  require<InternalError>(repeated == recording.run.size(), problem.text,
+  require<InternalError>(repeated == recording.run.size(), problem.title(),
                          ": two runs launch different kernels");
   recording.places.resize(gpu.regions().size());
   for (const Result& result : results) {
     const int region = gpu.region_of(reinterpret_cast<uint64_t>(result.tensor.data()));
     require<InternalError>(region >= static_cast<int>(recording.first_run) && result.tensor.is_contiguous() &&
                                result.tensor.offset_bytes() == 0,
-                           problem.text, ": a result is not a block of its own");
-    recording.places[static_cast<size_t>(region)] = {result.slot, result.offset};
+                           problem.title(), ": a result is not a block of its own");
+    recording.places[static_cast<size_t>(region)] = {result.role, result.offset};
   }
 }
 
@@ -112,16 +112,16 @@ void for_each_address(const std::string& text, const LaunchRecorder& gpu, const 
 // kWorkspace.
 void place(Recording& a, const Recording& b, const std::string& text, LaunchProgram& program) {
   const auto prepared = [&](size_t region) {
-    if (region >= a.operands && region < a.first_run) a.places[region].slot = Slot::kPrepared;
+    if (region >= a.operands && region < a.first_run) a.places[region].role = Role::kPrepared;
   };
   for (size_t i = 0; i < a.run.size(); ++i) {
     for_each_address(text, a.gpu, a.run[i], b.run[i],
                      [&](size_t, size_t region, uint64_t) { prepared(region); });
   }
   for (size_t i = a.operands; i < a.places.size(); ++i) {
-    const Slot slot = a.places[i].slot;
-    if (slot != Slot::kPrepared && (slot != Slot::kWorkspace || i < a.first_run)) continue;
-    size_t& bytes = slot == Slot::kPrepared ? program.prepared_bytes : program.workspace_bytes;
+    const Role role = a.places[i].role;
+    if (role != Role::kPrepared && (role != Role::kWorkspace || i < a.first_run)) continue;
+    size_t& bytes = role == Role::kPrepared ? program.prepared_bytes : program.workspace_bytes;
     a.places[i].offset = bytes;
     bytes += aligned(a.gpu.regions()[i].bytes);
   }
@@ -134,7 +134,7 @@ PlannedLaunch planned(const Recording& recording, const std::string& text, const
     const Place& at = recording.places[region];
     const uint64_t value = at.offset + addend;
     std::memcpy(launch.params.data() + offset, &value, sizeof(value));
-    launch.pointers.push_back({static_cast<uint32_t>(offset), at.slot});
+    launch.pointers.push_back({static_cast<uint32_t>(offset), at.role});
   });
   return launch;
 }
@@ -147,18 +147,19 @@ LaunchProgram plan_launches(GpuDevice& gpu, const Problem& problem) {
   record(b, problem);
   require<InternalError>(a.run.size() == b.run.size() && a.prepare.size() == b.prepare.size() &&
                              a.places.size() == b.places.size(),
-                         problem.text, ": what is launched depends on addresses");
+                         problem.title(), ": what is launched depends on addresses");
   LaunchProgram program;
   program.choices = a.choices;
-  place(a, b, problem.text, program);
+  place(a, b, problem.title(), program);
   for (size_t i = 0; i < a.prepare.size(); ++i) {
-    program.prepare.push_back(planned(a, problem.text, a.prepare[i], b.prepare[i]));
+    program.prepare.push_back(planned(a, problem.title(), a.prepare[i], b.prepare[i]));
     for (const PlannedLaunch::Pointer& pointer : program.prepare.back().pointers)
-      require<InternalError>(pointer.slot == Slot::kWeight || pointer.slot == Slot::kPrepared, problem.text,
-                             ": ", a.prepare[i].kernel->name, " prepares more than the weight");
+      require<InternalError>(pointer.role == Role::kWeight || pointer.role == Role::kPrepared,
+                             problem.title(), ": ", a.prepare[i].kernel->name,
+                             " prepares more than the weight");
   }
   for (size_t i = 0; i < a.run.size(); ++i)
-    program.run.push_back(planned(a, problem.text, a.run[i], b.run[i]));
+    program.run.push_back(planned(a, problem.title(), a.run[i], b.run[i]));
   return program;
 }
 
@@ -170,7 +171,7 @@ void start(GpuDevice& gpu, const std::vector<PlannedLaunch>& launches, const Poi
     for (const PlannedLaunch::Pointer& pointer : launch.pointers) {
       uint64_t word = 0;
       std::memcpy(&word, params + pointer.offset, sizeof(word));
-      word += reinterpret_cast<uint64_t>(pointers[static_cast<size_t>(pointer.slot)]);
+      word += reinterpret_cast<uint64_t>(pointers[static_cast<size_t>(pointer.role)]);
       std::memcpy(params + pointer.offset, &word, sizeof(word));
     }
     gpu.launch_on(stream, *launch.kernel, launch.grid, launch.threads, launch.lds_bytes, params,

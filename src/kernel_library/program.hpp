@@ -11,13 +11,13 @@
 
 namespace rocm_sd::library {
 
-using Pointers = std::array<const void*, kSlots>;  // by Slot
+using Pointers = std::array<const void*, kRoles>;  // by Role
 
-// A launch whose parameters hold `addend` where a pointer belongs: the slot's address is added.
+// A launch whose parameters hold `addend` where a pointer belongs: the operand's address is added.
 struct PlannedLaunch {
   struct Pointer {
     uint32_t offset;  // in params, bytes
-    Slot slot;
+    Role role;
   };
   const GpuKernel* kernel = nullptr;
   GpuGrid grid;

@@ -34,29 +34,29 @@ void quantise_as(const float* from, int64_t rows, int64_t columns, T* values, fl
 }
 
 template <class From, class To>
-void widen_as(const From* from, const float* scales, int64_t rows, int64_t columns, To* to) {
+void dequantize_as(const From* from, const float* scales, int64_t rows, int64_t columns, To* to) {
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t k = r * columns; k < (r + 1) * columns; ++k) store(to[k], to_float(from[k]) * scales[r]);
 }
 
 template <class From>
-void widen_from(const void* values, const float* scales, int64_t rows, int64_t columns, void* to,
-                DType dtype) {
+void dequantize_from(const void* values, const float* scales, int64_t rows, int64_t columns, void* to,
+                     DType dtype) {
   const auto* from = static_cast<const From*>(values);
   switch (dtype) {
-    case DType::kF32: return widen_as(from, scales, rows, columns, static_cast<float*>(to));
-    case DType::kBF16: return widen_as(from, scales, rows, columns, static_cast<Bf16*>(to));
-    default: return widen_as(from, scales, rows, columns, static_cast<Half*>(to));
+    case DType::kF32: return dequantize_as(from, scales, rows, columns, static_cast<float*>(to));
+    case DType::kBF16: return dequantize_as(from, scales, rows, columns, static_cast<Bf16*>(to));
+    default: return dequantize_as(from, scales, rows, columns, static_cast<Half*>(to));
   }
 }
 
-void widen_host(const void* values, DType type, const float* scales, int64_t rows, int64_t columns, void* to,
-                DType dtype) {
+void dequantize_host(const void* values, DType type, const float* scales, int64_t rows, int64_t columns,
+                     void* to, DType dtype) {
   if (type == DType::kI8)
-    widen_from<Int8>(values, scales, rows, columns, to, dtype);
+    dequantize_from<Int8>(values, scales, rows, columns, to, dtype);
   else
-    widen_from<Fp8>(values, scales, rows, columns, to, dtype);
+    dequantize_from<Fp8>(values, scales, rows, columns, to, dtype);
 }
 
 }  // namespace
@@ -70,24 +70,24 @@ void quantise_rows(const float* from, int64_t rows, int64_t columns, DType type,
     quantise_as(from, rows, columns, static_cast<Fp8*>(values), scales);
 }
 
-Tensor widened(const Tensor& values, const Tensor& scales, DType dtype) {
+Tensor dequantized(const Tensor& values, const Tensor& scales, DType dtype) {
   require<InternalError>(is_eight_bit(values.dtype()) && values.is_contiguous() &&
                              scales.dtype() == DType::kF32 && scales.shape() == Shape{values.dim(0)},
-                         "widened: values ", values.dtype(), " ", values.shape(), " with scales ",
+                         "dequantized: values ", values.dtype(), " ", values.shape(), " with scales ",
                          scales.shape(), " of ", scales.dtype());
   Device& device = *values.storage()->device();
   const int64_t rows = values.dim(0), columns = rows ? values.numel() / rows : 0;
   Tensor wide = make_tensor(device, values.shape(), dtype);
   if (device.kind() == DeviceKind::kHost) {
     const DeviceAccess access(device);
-    widen_host(values.data(), values.dtype(), scales.as<float>(), rows, columns, wide.data(), dtype);
+    dequantize_host(values.data(), values.dtype(), scales.as<float>(), rows, columns, wide.data(), dtype);
     return wide;
   }
   std::vector<char> bytes(values.bytes()), out(wide.bytes());
   std::vector<float> factors(static_cast<size_t>(rows));
   device.copy_to_host(bytes.data(), values.data(), bytes.size());
   device.copy_to_host(factors.data(), scales.data(), scales.bytes());
-  widen_host(bytes.data(), values.dtype(), factors.data(), rows, columns, out.data(), dtype);
+  dequantize_host(bytes.data(), values.dtype(), factors.data(), rows, columns, out.data(), dtype);
   device.copy_to_device(wide.data(), out.data(), out.size());
   return wide;
 }

@@ -18,6 +18,6 @@ void quantise_rows(const float* from, int64_t rows, int64_t columns, DType type,
 
 // values [out,...] of kI8 or kF8E4M3, scales [out] f32, contiguous on one device -> a new tensor [out,...] of
 // dtype (f32, bf16 or f16) there, rounded once. Costly on a GPU: by way of the host.
-Tensor widened(const Tensor& values, const Tensor& scales, DType dtype);
+Tensor dequantized(const Tensor& values, const Tensor& scales, DType dtype);
 
 }  // namespace rocm_sd

@@ -7,11 +7,14 @@
 
 namespace rocm_sd::ref {
 
-// Element i of an array of f32, bf16 or f16.
+// Element i of an array of f32, bf16, f16, f8e4m3, i8 or i32.
 inline double load(const void* data, DType type, int64_t i) {
   switch (type) {
     case DType::kF32: return static_cast<const float*>(data)[i];
     case DType::kBF16: return bf16_to_float(static_cast<const uint16_t*>(data)[i]);
+    case DType::kF8E4M3: return f8e4m3_to_float(static_cast<const uint8_t*>(data)[i]);
+    case DType::kI8: return static_cast<const int8_t*>(data)[i];
+    case DType::kI32: return static_cast<const int32_t*>(data)[i];
     default: return f16_to_float(static_cast<const uint16_t*>(data)[i]);
   }
 }

@@ -22,7 +22,7 @@ Tensor converted(const Tensor& x, DType dtype) {
 }
 
 Tensor Weight::for_products(const Tensor& held) const {
-  if (state_->scales) return widened(held, state_->scales, dtype_);
+  if (state_->scales) return dequantized(held, state_->scales, dtype_);
   return converted(held, dtype_);
 }
 

@@ -1,5 +1,6 @@
 #include "measurement/modelled.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <ctime>
 
@@ -44,27 +45,12 @@ std::optional<tuning::Record> modelled_choice(Device& device, const Workload& wo
     times.push_back(seconds(runner.launches(), splits_of(name)));
     if (times.back() < times[best]) best = times.size() - 1;
   }
+  if (std::ranges::min(times) == std::ranges::max(times))
+    return std::nullopt;  // the model sees no difference
   if (times[best] > times[0] * (1 - kLeastGain)) best = 0;
   return tuning::Record{
       tuning::identity_of(device), workload.op,    workload.text,          names[best], names[0],
       times[best] * 1e6,           times[0] * 1e6, tuning::Origin::kModel, today()};
-}
-
-OutputExtent output_extent(const Workload& workload) {
-  const auto number = [](int64_t value) { return static_cast<double>(std::max<int64_t>(1, value)); };
-  if (const auto* a = std::get_if<rocm_sd_kernels_attention>(&workload.args))
-    return {number(a->batch * a->heads), number(a->queries), number(a->head_dim)};
-  if (const auto* l = std::get_if<rocm_sd_kernels_linear>(&workload.args)) {
-    const double columns =
-        workload.flops / (2 * number(l->rows) * number(l->in));  // both halves of a gated one
-    return {1, number(l->rows), columns};
-  }
-  if (const auto* c = std::get_if<rocm_sd_kernels_conv2d>(&workload.args)) {
-    const double depth = number(c->filter_h * c->filter_w * (c->channels + c->second_channels));
-    return {1, std::max(1.0, workload.flops / (2 * number(c->out_channels) * depth)),
-            number(c->out_channels)};
-  }
-  return {};
 }
 
 }  // namespace rocm_sd::measurement

@@ -25,12 +25,4 @@ inline constexpr double kLeastGain = 0.05;
 std::optional<tuning::Record> modelled_choice(Device& device, const Workload& workload,
                                               const LaunchModel& seconds);
 
-// The rows and columns of the workload's output as a matrix, and how many of them there are: of attention,
-// the queries of a head and its columns, and the heads of all images. Ones for other ops than attention,
-// linear and conv2d.
-struct OutputExtent {
-  double copies = 1, rows = 1, columns = 1;
-};
-OutputExtent output_extent(const Workload& workload);
-
 }  // namespace rocm_sd::measurement

@@ -7,7 +7,6 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "kernels/select.hpp"
-#include "measurement/sampled_reference.hpp"
 
 namespace rocm_sd::measurement {
 namespace {
@@ -21,9 +20,8 @@ bool is_slow(const std::string& choice) { return choice == "ref" || choice.start
 
 // Fewer samples where one costs a lot: all keys of a query, all pixels of a group.
 int affordable_samples(const Workload& workload, int wanted) {
-  const double per_output = workload.flops / std::max<double>(1, static_cast<double>(output_count(workload)));
-  const double cost = workload.op == "group_norm" ? workload.bytes : per_output;
-  return static_cast<int>(std::clamp(2e8 / std::max(cost, 1.0), 16.0, static_cast<double>(wanted)));
+  return static_cast<int>(
+      std::clamp(2e8 / std::max(workload.reads_per_output, 1.0), 16.0, static_cast<double>(wanted)));
 }
 
 }  // namespace
@@ -38,7 +36,7 @@ std::vector<std::string> candidates_of(Device& device, const Workload& workload,
   const ForcedImpl reference(workload.op, device.kind() == DeviceKind::kHost ? "ref" : "");
   arena.begin_plan();
   try {
-    workload.problem().run(ex, inputs.operands(), inputs.weight());
+    workload.run(ex, inputs.operands(), inputs.weight());
   } catch (...) {
     arena.end_plan();
     throw;
@@ -54,14 +52,14 @@ Runner::Runner(Arena& arena, const Workload& workload, const Inputs& inputs, con
     : arena_(arena),
       op_(workload.op),
       choice_(std::move(choice)),
-      problem_(workload.problem()),
+      problem_(workload),
       inputs_(inputs),
       weight_(weight),
       program_(workload.op, arena, [this](Exec& ex) {
         std::optional<ForcedImpl> forced;
         if (!choice_.empty()) forced.emplace(op_, choice_);
-        for (const library::Result& result : problem_.run(ex, inputs_.operands(), weight_)) {
-          if (result.slot != library::Slot::kY) continue;
+        for (const Result& result : problem_.run(ex, inputs_.operands(), weight_)) {
+          if (result.role != Role::kY && result.role != Role::kOutput) continue;
           y_ = result.tensor.data();
           count_ = result.tensor.numel();
           dtype_ = result.tensor.dtype();
@@ -102,7 +100,7 @@ Accuracy check_output(const Workload& workload, const Inputs& inputs, const std:
     places.push_back(static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
   std::vector<ExactValue> exact(places.size());
 #pragma omp parallel for schedule(dynamic)
-  for (size_t i = 0; i < places.size(); ++i) exact[i] = exact_output(workload, inputs, places[i]);
+  for (size_t i = 0; i < places.size(); ++i) exact[i] = workload.exact(inputs, places[i]);
   double square_error = 0, square = 0;
   for (size_t i = 0; i < places.size(); ++i) {
     const double got = output[static_cast<size_t>(places[i])];
@@ -130,10 +128,12 @@ int64_t count_differences(const Workload& workload, const Inputs& inputs, const 
   double rest = 0, unit = 0;
   std::mt19937_64 random(12);
   for (int i = 0; i < 16; ++i) {
-    const ExactValue exact = exact_output(workload, inputs, static_cast<int64_t>(random() % a.size()));
+    const ExactValue exact = workload.exact(inputs, static_cast<int64_t>(random() % a.size()));
     rest = std::max(rest, tolerance_of(exact, choice));
   }
-  unit = workload.result() == DType::kF32 ? 0x1p-24 : workload.result() == DType::kF16 ? 0x1p-11 : 0x1p-8;
+  unit = result_type(workload) == DType::kF32   ? 0x1p-24
+         : result_type(workload) == DType::kF16 ? 0x1p-11
+                                                : 0x1p-8;
   int64_t count = 0;
 #pragma omp parallel for schedule(static) reduction(+ : count)
   for (size_t i = 0; i < a.size(); ++i) {

@@ -36,7 +36,7 @@ class Runner {
  private:
   Arena& arena_;
   std::string op_, choice_;
-  library::Problem problem_;
+  Workload problem_;
   const Inputs& inputs_;
   const Weight& weight_;
   Program program_;
@@ -56,7 +56,7 @@ struct Accuracy {
   std::string describe() const;
 };
 
-// Samples of the output against exact_output(): ends, and so many places at random. choice: what made it;
+// Samples of the output against Workload::exact: ends, and so many places at random. choice: what made it;
 // MIOpen's may have rounded its sums once more (conv2d_vendor.hpp).
 Accuracy check_output(const Workload& workload, const Inputs& inputs, const std::vector<float>& output,
                       std::string_view choice = "", int samples = 192);

@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
-#include "measurement/workload.hpp"
+#include "kernels/gemm/linear_op.hpp"
 
 namespace rocm_sd::measurement {
 namespace {
@@ -18,18 +18,16 @@ const char* torch_name(DType type) {
 std::string tunable_op_csv(const std::vector<std::string>& linear_problems) {
   std::set<std::string> lines;
   for (const std::string& text : linear_problems) {
-    Workload workload;
+    LinearSpec p;
     try {
-      workload = parse_workload("linear", text);
+      p = Op<LinearSpec>::parse(text);
     } catch (const UsageError&) {
       continue;
     }
-    if (workload.types.weight || workload.types.result) continue;  // no product of PyTorch's
-    const auto& p = std::get<rocm_sd_kernels_linear>(workload.args);
-    const int64_t columns = p.gated ? 2 * p.out : p.out;
-    const char* op = p.has_bias ? "GemmAndBiasTunableOp" : "GemmTunableOp";
-    lines.insert(fmt::format("{}_{}_TN,tn_{}_{}_{}_ld_{}_{}_{}", op, torch_name(workload.dtype), columns,
-                             p.rows, p.in, p.in, p.in, columns));
+    if ((p.weight && !p.eight_bit_weight()) || p.result) continue;  // no product of PyTorch's
+    const char* op = p.bias ? "GemmAndBiasTunableOp" : "GemmTunableOp";
+    lines.insert(fmt::format("{}_{}_TN,tn_{}_{}_{}_ld_{}_{}_{}", op, torch_name(p.dtype), p.columns, p.rows,
+                             p.in, p.in, p.in, p.columns));
   }
   std::string out;
   for (const std::string& line : lines) out += line + "\n";

@@ -72,7 +72,8 @@ Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
 }
 
 UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const {
-  return {shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed};
+  const std::vector<bool>* layers = args.perturbed_layers ? args.perturbed_layers : &middle_layers_;
+  return {shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed, layers};
 }
 
 // The convolutions at either end.
@@ -123,7 +124,8 @@ Tensor UNet::decode(Exec& ex, UNetSkips skips, const Tensor& shifts, const TextC
   const UNetContext run = context(shifts, text, args);
   Tensor x = std::move(skips.middle);
   for (size_t i = 0; i < up_.size(); ++i)
-    x = up_[i](ex, std::move(x), skips.skips, run, concat("up_blocks.", i));
+    x = up_[i](ex, std::move(x), skips.skips, run, concat("up_blocks.", i),
+               args.freeu && i < args.freeu->levels.size() ? &args.freeu->levels[i] : nullptr);
   x = group_norm_silu(ex, std::move(x), {}, norm_out_, config_.norm_groups, operand_type(conv_out_));
   return edge_conv(ex, std::move(x), conv_out_);  // [B,h,w,out_channels]
 }

@@ -65,7 +65,9 @@ Tensor CrossAttention::operator()(Exec& ex, Tensor x, const Tensor& residual,
 Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
   Tensor h =
       layer_norm(ex, x, norm1, norm1.eps, self ? operand_type(self->qkv) : operand_type(first_cross->query));
-  x = self ? (*self)(ex, std::move(h), x, context.perturbed) : (*first_cross)(ex, std::move(h), x, context);
+  const bool perturbed = self && context.perturbed > 0 && context.perturbed_layers->at(self->index);
+  x = self ? (*self)(ex, std::move(h), x, perturbed ? context.perturbed : 0)
+           : (*first_cross)(ex, std::move(h), x, context);
   h = layer_norm(ex, x, norm2, norm2.eps, operand_type(cross.query));
   x = cross(ex, std::move(h), x, context);
   h = layer_norm(ex, x, norm3, norm3.eps, operand_type(ff_in));
@@ -113,9 +115,7 @@ Tensor DownBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, con
   return x;
 }
 
-Tensor MidBlock::operator()(Exec& ex, Tensor x, const UNetContext& whole) const {
-  UNetContext context = whole;
-  context.perturbed = whole.perturbed_middle;
+Tensor MidBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
   for (size_t i = 0; i < resnets.size(); ++i) {
     if (i > 0) x = attentions[i - 1](ex, std::move(x), context);
     x = resnets[i](ex, std::move(x), {}, shift_of(resnets[i], context), context.norm_groups);
@@ -124,10 +124,11 @@ Tensor MidBlock::operator()(Exec& ex, Tensor x, const UNetContext& whole) const 
 }
 
 Tensor UpBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
-                           const std::string& name) const {
+                           const std::string& name, const FreeULevel* freeu) const {
   for (size_t i = 0; i < resnets.size(); ++i) {
     Tensor second = std::move(skips.back());
     skips.pop_back();
+    if (freeu) apply_freeu(ex, *freeu, x, second);
     x = resnets[i](ex, std::move(x), std::move(second), shift_of(resnets[i], context), context.norm_groups);
     show(context.tap, concat(name, ".resnets.", i), x);
     if (!attentions.empty()) {

@@ -234,6 +234,18 @@ void UNet::number_layers() {
   for (size_t i = 0; i < up_.size(); ++i) number(up_[i].resnets, concat("up_blocks.", i));
   int index = 0;
   for (CrossAttention* layer : cross_attentions()) layer->text_index = index++;
+  const auto name = [this](std::vector<Transformer>& attentions, const std::string& block, bool middle) {
+    for (size_t i = 0; i < attentions.size(); ++i)
+      for (size_t j = 0; j < attentions[i].blocks.size(); ++j) {
+        if (!attentions[i].blocks[j].self) continue;
+        attentions[i].blocks[j].self->index = self_attentions_.size();
+        self_attentions_.push_back(concat(block, ".attentions.", i, ".transformer_blocks.", j, ".attn1"));
+        middle_layers_.push_back(middle);
+      }
+  };
+  for (size_t i = 0; i < down_.size(); ++i) name(down_[i].attentions, concat("down_blocks.", i), false);
+  if (mid_) name(mid_->attentions, "mid_block", true);
+  for (size_t i = 0; i < up_.size(); ++i) name(up_[i].attentions, concat("up_blocks.", i), false);
 }
 
 std::vector<CrossAttention*> UNet::cross_attentions() {

@@ -76,6 +76,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(rocm_sd, m) {
       "scheduler_step(Tensor sample, Tensor model_output, float sample_scale, float output_scale,"
       " float guidance=1.0, Tensor? noise=None, float noise_scale=0.0, Tensor? previous=None,"
       " float previous_scale=0.0) -> Tensor");
+  m.def("run_op(Tensor[] inputs, str op, str problem) -> Tensor");
+  m.def("_op_result(str op, str problem) -> str");
   m.def("_doctor() -> str");
   m.def("_explain(bool begin) -> str");
   m.def("_fallbacks() -> str");
@@ -93,6 +95,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(rocm_sd, m) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(rocm_sd, CompositeExplicitAutograd, m) {
+  m.impl("_op_result", TORCH_BOX(&op_result));
   m.impl("_doctor", TORCH_BOX(&doctor_report));
   m.impl("_explain", TORCH_BOX(&explain));
   m.impl("_fallbacks", TORCH_BOX(&fallbacks));
@@ -116,7 +119,8 @@ STABLE_TORCH_LIBRARY_IMPL(rocm_sd, CompositeExplicitAutograd, m) {
   m.impl("linear_epilogue", TORCH_BOX(&linear_epilogue));         \
   m.impl("conv2d_epilogue", TORCH_BOX(&conv2d_epilogue));         \
   m.impl("upsample2x_conv", TORCH_BOX(&upsample2x_conv));         \
-  m.impl("scheduler_step", TORCH_BOX(&scheduler_step))
+  m.impl("scheduler_step", TORCH_BOX(&scheduler_step));           \
+  m.impl("run_op", TORCH_BOX(&run_op))
 
 STABLE_TORCH_LIBRARY_IMPL(rocm_sd, CPU, m) { ROCM_SD_TORCH_KERNELS(m); }
 STABLE_TORCH_LIBRARY_IMPL(rocm_sd, CUDA, m) { ROCM_SD_TORCH_KERNELS(m); }

@@ -47,6 +47,12 @@ AtTensor scheduler_step(AtTensor sample, AtTensor model_output, double sample_sc
                         double guidance, OptionalAt noise, double noise_scale, OptionalAt previous,
                         double previous_scale);
 
+// An op by its name and a problem's text ("dequantize", "i8 to f16 [320,1280]") on its inputs in their order,
+// each read as row-major in the problem's shape -> the op's first output. No gradients.
+AtTensor run_op(std::vector<AtTensor> inputs, std::string op, std::string problem);
+// Type and extents of that output: "f16 320 1280".
+std::string op_result(std::string op, std::string problem);
+
 // What this machine can do and lacks, as `rocm-sd doctor` prints it.
 std::string doctor_report();
 

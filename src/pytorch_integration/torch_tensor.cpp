@@ -84,6 +84,15 @@ std::optional<DType> dtype_of(const AtTensor& x) {
   }
 }
 
+std::optional<DType> stored_dtype_of(const AtTensor& x) {
+  switch (x.scalar_type()) {
+    case ScalarType::Char: return DType::kI8;
+    case ScalarType::Float8_e4m3fn: return DType::kF8E4M3;
+    case ScalarType::Int: return DType::kI32;
+    default: return dtype_of(x);
+  }
+}
+
 std::string describe(const AtTensor& x) {
   const auto dtype = dtype_of(x);
   const auto sizes = x.sizes();
@@ -115,7 +124,7 @@ Shape channels_last(const Shape& sizes) {
 }
 
 Tensor view_as(const AtTensor& x, const Shape& shape) {
-  const DType dtype = *dtype_of(x);
+  const DType dtype = *stored_dtype_of(x);
   const size_t bytes = static_cast<size_t>(shape.numel()) * dtype_size(dtype);
   return Tensor(std::make_shared<TorchStorage>(x, bytes), shape, dtype);
 }

@@ -23,8 +23,9 @@ using TorchRefused = ErrorOf<ExitCode::kUsage, struct TorchRefusedTag>;
 // with PyTorch's sentence where this version tells it (from 2.13 on). call: its name.
 void check_torch(AOTITorchError status, const char* call);
 
-std::optional<DType> dtype_of(const AtTensor& x);  // f32, f16 or bf16; nothing for another type
-std::string describe(const AtTensor& x);           // "bf16[2,320,64,64]", for messages
+std::optional<DType> dtype_of(const AtTensor& x);         // f32, f16 or bf16; nothing for another type
+std::optional<DType> stored_dtype_of(const AtTensor& x);  // and i8, f8e4m3 or i32
+std::string describe(const AtTensor& x);                  // "bf16[2,320,64,64]", for messages
 
 // describe(tensor) as a part of a message that is seldom made: put together only then.
 struct Shown {
@@ -36,7 +37,8 @@ inline std::string to_text(const Shown& x) { return describe(x.tensor); }
 bool same_device(const AtTensor& a, const AtTensor& b);
 bool same_sizes(const AtTensor& a, const AtTensor& b);
 
-// x's memory from its first element on, row-major, as this shape. Keeps x alive; x must have a dtype_of.
+// x's memory from its first element on, row-major, as this shape. Keeps x alive; x must have a
+// stored_dtype_of.
 Tensor view_as(const AtTensor& x, const Shape& shape);
 // The same with rows that lie further apart: shape [B,N,C], elements from one image and one row to the next.
 // Nothing where that is not a part of some row-major [B,N',C'].

@@ -67,18 +67,19 @@ void set_mask(AttentionProblem& problem, const Tensor& mask) {
 
 }  // namespace
 
-std::string AttentionProblem::describe() const {
-  return concat(dtype, " [", batch, ",", heads, ",", queries, "x", keys, ",", head_dim, "]",
-                masked ? " masked" : "", causal ? " causal" : "");
+AttentionSpec AttentionProblem::spec() const {
+  return {.dtype = dtype,
+          .batch = batch,
+          .heads = heads,
+          .queries = queries,
+          .keys = keys,
+          .head_dim = head_dim,
+          .masked = masked,
+          .causal = causal};
 }
-double AttentionProblem::flops() const {
-  return 4.0 * static_cast<double>(batch * heads * queries) * static_cast<double>(keys * head_dim) *
-         (causal ? 0.5 : 1.0);
-}
-double AttentionProblem::bytes() const {
-  return 2.0 * static_cast<double>(batch * heads * head_dim * (queries + keys)) *
-         static_cast<double>(dtype_size(dtype));
-}
+std::string AttentionProblem::describe() const { return text_of(spec()); }
+double AttentionProblem::flops() const { return spec().flops(); }
+double AttentionProblem::bytes() const { return spec().bytes(); }
 
 Tensor attention(Exec& ex, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionArgs& args) {
   require_activation_type(q, "attention", "q");

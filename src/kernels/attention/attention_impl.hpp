@@ -1,6 +1,7 @@
 // The problem that every implementation of attention takes, and the implementations.
 #pragma once
 
+#include "kernels/attention/attention_op.hpp"
 #include "kernels/problem.hpp"
 
 namespace rocm_sd {
@@ -22,8 +23,9 @@ struct AttentionProblem {
   float scale = 1;
 
   const char* op() const { return "attention"; }
+  AttentionSpec spec() const;  // what of the problem has a text
   std::string describe() const;
-  double flops() const;  // 4 per query, key and channel; half of it where causal
+  double flops() const;
   double bytes() const;
 };
 

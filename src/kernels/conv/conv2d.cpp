@@ -1,7 +1,6 @@
 #include "kernels/conv/conv2d.hpp"
 
 #include "base/error.hpp"
-#include "base/format.hpp"
 #include "kernels/conv/ck_conv.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/conv/conv2d_impl.hpp"
@@ -96,18 +95,31 @@ void check_epilogue(const Epilogue& epilogue, const Shape& shape, DType dtype, D
 
 }  // namespace
 
-std::string ConvProblem::describe() const {
-  const Padding& pad = args.pad;
-  const Epilogue& e = args.epilogue;
-  const std::string second = args.second ? concat("+", second_channels()) : "";
-  return fmt::format(
-      "{}x{}x{}x{}{}->{} {}x{} s{} p{},{},{},{} {}{}{}{}{}{}{}", batch(), height(), width(), channels(),
-      second, out_channels(), filter_h(), filter_w(), args.stride, pad.top, pad.left, pad.bottom, pad.right,
-      concat(dtype(), w.weight.held_as() == dtype() ? "" : concat(" by ", w.weight.held_as())),
-      out_dtype() == dtype() ? std::string() : concat("->", out_dtype()),
-      args.upsample2x ? " upsample2x" : "", w.bias ? " bias" : "", e.channel_shift ? " shift" : "",
-      e.residual ? " residual" : "", e.act == Activation::kNone ? "" : concat(" ", activation_name(e.act)));
+ConvSpec ConvProblem::spec() const {
+  ConvSpec out{.dtype = dtype(),
+               .batch = batch(),
+               .height = height(),
+               .width = width(),
+               .channels = channels(),
+               .second_channels = second_channels(),
+               .out_channels = out_channels(),
+               .filter_h = filter_h(),
+               .filter_w = filter_w(),
+               .stride = args.stride,
+               .pad_top = args.pad.top,
+               .pad_left = args.pad.left,
+               .pad_bottom = args.pad.bottom,
+               .pad_right = args.pad.right,
+               .upsample2x = args.upsample2x,
+               .bias = w.bias.has_value(),
+               .shift = args.epilogue.channel_shift != nullptr,
+               .residual = args.epilogue.residual != nullptr,
+               .act = args.epilogue.act};
+  if (w.weight.held_as() != dtype()) out.weight = w.weight.held_as();
+  if (out_dtype() != dtype()) out.result = out_dtype();
+  return out;
 }
+std::string ConvProblem::describe() const { return text_of(spec()); }
 
 OpInfo ConvProblem::info(const char* impl) const {
   const double products =

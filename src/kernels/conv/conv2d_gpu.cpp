@@ -8,8 +8,8 @@
 #include "composable_kernels/fused/conv_params.hpp"
 #include "kernels/choice_memo.hpp"
 #include "kernels/conv/conv2d_parts.hpp"
+#include "kernels/dequantize/dequantize.hpp"
 #include "kernels/tma_plan.hpp"
-#include "kernels/widen/widen.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -45,8 +45,8 @@ ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) 
                     second ? static_cast<const T*>(second.data()) : static_cast<const T*>(nullptr));
 }
 
-// The filter as the kernel reads it, laid out on first use; one that is held in 8 bits is widened for every
-// run, into the memory of `wide`.
+// The filter as the kernel reads it, laid out on first use; one that is held in 8 bits is dequantized for
+// every run, into the memory of `wide`.
 template <class T>
 const T* filter_of(Exec& ex, const ConvProblem& p, Tensor& wide) {
   GpuDevice& device = *gpu_device(ex);
@@ -59,8 +59,8 @@ const T* filter_of(Exec& ex, const ConvProblem& p, Tensor& wide) {
   if (scales) {
     const auto pack = weight.packed_as_stored(key, make);
     const auto& filter = static_cast<const GpuFilter&>(*pack);
-    wide = conv_has_phases(p) ? widen_phases(ex, filter, scales, p.dtype())
-                              : widen(ex, filter.packed(), scales, p.dtype());
+    wide = conv_has_phases(p) ? dequantize_phases(ex, filter, scales, p.dtype())
+                              : dequantize(ex, filter.packed(), scales, p.dtype());
     return static_cast<const T*>(wide.data());
   }
   if (conv_has_phases(p)) {
@@ -81,7 +81,7 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config.shape;
   const ConvImage& image = params.image;
-  const bool widened = static_cast<bool>(p.w.weight.scales());
+  const bool dequantized = static_cast<bool>(p.w.weight.scales());
   const std::optional<PixelBoxes> in_boxes = choice.config.halo ? conv_halo_boxes(p) : conv_boxes(p);
   TmaConvParams<T> tma{{},
                        {},
@@ -89,7 +89,7 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
                        params,
                        choice.multicast_size,
                        choice.splits,
-                       widened,
+                       dequantized,
                        in_boxes.has_value(),
                        in_boxes.value_or(PixelBoxes{})};
   if (params.epilogue.y) {  // not while planning

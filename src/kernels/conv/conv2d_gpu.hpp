@@ -114,7 +114,7 @@ class GpuPhaseFilter final : public Weight::Pack {
 };
 
 // The same from a packed filter in 8 bits, made anew for every run: [4, K, 4 C'] of dtype, the arena's.
-Tensor widen_phases(Exec& ex, const GpuFilter& filter, const Tensor& scales, DType dtype);
+Tensor dequantize_phases(Exec& ex, const GpuFilter& filter, const Tensor& scales, DType dtype);
 
 // Whether the problem is computed so: one input, doubled, 3x3, stride 1, padded by 1.
 bool conv_has_phases(const ConvProblem& p);

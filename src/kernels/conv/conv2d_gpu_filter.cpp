@@ -1,11 +1,12 @@
 // Filters on a GPU: from the checkpoint's layout to the gather's, and back.
 #include "base/checked.hpp"
 #include "composable_kernels/fused/conv_params.hpp"
+#include "composable_kernels/fused/dequantize.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
+#include "kernels/dequantize/dequantize.hpp"
 #include "kernels/eight_bit.hpp"
 #include "kernels/gpu_launch.hpp"
-#include "kernels/widen/widen_configs.hpp"
-#include "kernels/widen/widen_impl.hpp"
+#include "kernels/memory_bound_threads.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -89,25 +90,23 @@ GpuPhaseFilter::GpuPhaseFilter(GpuDevice& device, const Tensor& plain) {
 
 Tensor GpuPhaseFilter::unpack() const { throw InternalError("the phases of a filter do not give it back"); }
 
-Tensor widen_phases(Exec& ex, const GpuFilter& filter, const Tensor& scales, DType dtype) {
+Tensor dequantize_phases(Exec& ex, const GpuFilter& filter, const Tensor& scales, DType dtype) {
   const FilterLayout layout = filter.layout();
   const Tensor& from = filter.packed();
-  const std::string name = concat("widen_phases_", from.dtype(), "_", dtype);
+  const std::string name = concat("dequantize_phases_", from.dtype(), "_", dtype);
   GpuDevice& device = *gpu_device(ex);
   const GpuKernel* kernel = device.find_kernel(name);
   require<UsageError>(kernel != nullptr, "conv2d: the kernel archive for ", device.traits().arch, " has no ",
                       name);
   const Tensor y = ex.alloc({4, layout.outputs, 4 * layout.padded[0]}, dtype);
   const int64_t pieces = y.numel() * static_cast<int64_t>(dtype_size(dtype)) / 16;
-  const auto groups = static_cast<uint32_t>((pieces + widen_configs::kThreads - 1) / widen_configs::kThreads);
-  const OpInfo info{"widen", concat("gpu phases ", from.dtype(), " to ", y.shape(), " ", dtype), 0,
+  const auto groups = static_cast<uint32_t>((pieces + kMemoryBoundThreads - 1) / kMemoryBoundThreads);
+  const OpInfo info{"dequantize", concat("gpu phases ", from.dtype(), " to ", y.shape(), " ", dtype), 0,
                     static_cast<double>(from.bytes() + y.bytes())};
-  with_widen_types(from.dtype(), dtype, [&](auto eight, auto wide) {
-    using From = decltype(eight);
-    using To = decltype(wide);
-    launch_kernel(ex, info, *kernel, {groups}, widen_configs::kThreads, 0,
-                  WidenPhasesParams<From, To>{layout, static_cast<const From*>(from.data()),
-                                              scales.as<float>(), static_cast<To*>(y.data())});
+  with_storages(DequantizeKernels{}, {from.dtype(), dtype}, [&]<class From, class To>() {
+    launch_kernel(ex, info, *kernel, {groups}, kMemoryBoundThreads, 0,
+                  DequantizePhasesParams<From, To>{layout, static_cast<const From*>(from.data()),
+                                                   scales.as<float>(), static_cast<To*>(y.data())});
   });
   return y;
 }

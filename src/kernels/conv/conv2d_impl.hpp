@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/conv/conv2d.hpp"
+#include "kernels/conv/conv2d_op.hpp"
 #include "kernels/select.hpp"
 
 namespace rocm_sd {
@@ -26,6 +27,7 @@ struct ConvProblem {
   int64_t out_w() const { return y.dim(2); }
   int64_t out_channels() const { return y.dim(3); }
 
+  ConvSpec spec() const;  // what of the problem has a text
   std::string describe() const;
   OpInfo info(const char* impl) const;
 };

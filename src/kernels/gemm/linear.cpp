@@ -1,7 +1,6 @@
 #include "kernels/gemm/linear.hpp"
 
 #include "base/error.hpp"
-#include "base/format.hpp"
 #include "kernels/gemm/ck_linear.hpp"
 #include "kernels/gemm/linear_eight_bit.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
@@ -56,8 +55,8 @@ void check_operands(const char* op, const Tensor& x, const LinearWeight& w) {
   require(x.rank() >= 1 && x.dim(-1) == shape[1], op, ": x ", x.shape(), " does not fit the weight ", shape);
   require(x.dtype() == DType::kF32 || x.dtype() == DType::kBF16 || x.dtype() == DType::kF16, op, ": x is ",
           x.dtype(), ", expected f32, bf16 or f16");
-  const bool widened = x.dtype() == DType::kF32 && is_activation_type(w.weight.dtype());
-  require(x.dtype() == w.weight.dtype() || widened, op, ": x is ", x.dtype(), ", the weight ",
+  const bool mixed_types = x.dtype() == DType::kF32 && is_activation_type(w.weight.dtype());
+  require(x.dtype() == w.weight.dtype() || mixed_types, op, ": x is ", x.dtype(), ", the weight ",
           w.weight.dtype());
   if (!w.bias) return;
   require(w.bias->shape() == Shape{shape[0]} && w.bias->dtype() == DType::kF32 && w.bias->is_contiguous(), op,
@@ -105,14 +104,21 @@ Tensor run(Exec& ex, const char* op, const Tensor& x, const LinearWeight& w, con
 
 }  // namespace
 
-std::string LinearProblem::describe() const {
-  return fmt::format("{}x{}x{} {}{}{}{}{}{}{}", rows, gated ? 2 * out : out, in, dtype(),
-                     held_as() != dtype() ? concat(" by ", held_as(), w.weight.products() ? " products" : "")
-                                          : std::string(),
-                     out_dtype() == dtype() ? std::string() : concat("->", out_dtype()),
-                     w.bias ? " bias" : "", epilogue.residual ? " residual" : "", gated ? " geglu" : "",
-                     epilogue.act == Activation::kNone ? "" : concat(" ", activation_name(epilogue.act)));
+LinearSpec LinearProblem::spec() const {
+  LinearSpec out{.dtype = dtype(),
+                 .rows = rows,
+                 .columns = gated ? 2 * this->out : this->out,
+                 .in = in,
+                 .products = w.weight.products(),
+                 .bias = w.bias.has_value(),
+                 .residual = epilogue.residual != nullptr,
+                 .gated = gated,
+                 .act = epilogue.act};
+  if (held_as() != dtype()) out.weight = held_as();
+  if (out_dtype() != dtype()) out.result = out_dtype();
+  return out;
 }
+std::string LinearProblem::describe() const { return text_of(spec()); }
 
 OpInfo LinearProblem::info(const char* impl) const {
   const double products = static_cast<double>(rows) * static_cast<double>(w.weight.shape().numel());

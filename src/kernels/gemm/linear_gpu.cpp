@@ -6,11 +6,11 @@
 
 #include "composable_kernels/fused/gemv.hpp"
 #include "kernels/choice_memo.hpp"
+#include "kernels/dequantize/dequantize.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "kernels/tma_plan.hpp"
-#include "kernels/widen/widen.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -100,9 +100,9 @@ template <class T>
 void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   const GpuKernel& kernel = *gpu_device(ex)->find_kernel(gemm_kernel_name(choice, p.dtype(), p.gated));
   GemmParams<T> params = gemm_params<T>(p);
-  // A weight in 8 bits is widened before its product, and its memory then used again.
+  // A weight in 8 bits is dequantized before its product, and its memory then used again.
   const StoredWeight stored = p.w.weight.stored();
-  const Tensor wide = stored.scales ? widen(ex, stored.values, stored.scales, p.dtype()) : Tensor();
+  const Tensor wide = stored.scales ? dequantize(ex, stored.values, stored.scales, p.dtype()) : Tensor();
   // What is stored lives as long as the weight: no pack of a linear layer replaces it.
   params.w = static_cast<const T*>((wide ? wide : stored.values).data());
   if (choice.config && choice.config->tma)
@@ -170,7 +170,7 @@ const Configs<LinearProblem> kLinearGpuConfigs = {config_names, supports_config,
 Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
   const GpuDevice* device = gpu_device(ex);
   if (!device) return "runs on a GPU only";
-  if (p.widened()) return "a weight of another type than x";
+  if (p.mixed_types()) return "a weight of another type than x";
   if (const Refusal refusal = linear_extents_fit(p)) return refusal;
   return supports_choice(ex, p, default_choice(ex, p));
 }

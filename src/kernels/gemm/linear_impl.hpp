@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/gemm/linear.hpp"
+#include "kernels/gemm/linear_op.hpp"
 #include "kernels/select.hpp"
 
 namespace rocm_sd {
@@ -19,8 +20,9 @@ struct LinearProblem {
   DType dtype() const { return x.dtype(); }
   DType out_dtype() const { return y.dtype(); }  // dtype(), or f32 with bf16
   DType weight_dtype() const { return w.weight.dtype(); }
-  DType held_as() const { return w.weight.held_as(); }        // weight_dtype(), or 8 bits
-  bool widened() const { return weight_dtype() != dtype(); }  // f32 by a weight stored in 16 bits
+  DType held_as() const { return w.weight.held_as(); }            // weight_dtype(), or 8 bits
+  bool mixed_types() const { return weight_dtype() != dtype(); }  // f32 by a weight stored in 16 bits
+  LinearSpec spec() const;                                        // what of the problem has a text
   std::string describe() const;
   OpInfo info(const char* impl) const;
 };

@@ -92,7 +92,7 @@ Refusal linear_supports_onednn(const Exec& ex, const LinearProblem& p) {
   if (ex.device().kind() != DeviceKind::kHost) return "the tensors are not on the host";
   // The gate's pass reads the bias in full vectors.
   if (p.gated && p.out % 64 != 0) return "a gated width that is not a multiple of 64";
-  if (p.widened()) return "a weight of another type than x";
+  if (p.mixed_types()) return "a weight of another type than x";
   return onednn::refuses(p.dtype());
 }
 

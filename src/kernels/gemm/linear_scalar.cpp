@@ -79,7 +79,7 @@ void linear_scalar_as(Exec& ex, const LinearProblem& p) {
 
 Refusal linear_supports_scalar(const Exec& ex, const LinearProblem& p) {
   if (ex.device().kind() != DeviceKind::kHost) return "runs on the host only";
-  if (p.widened()) return "a weight of another type than x";
+  if (p.mixed_types()) return "a weight of another type than x";
   return linear_extents_fit(p);
 }
 

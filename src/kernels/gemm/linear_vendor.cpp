@@ -105,7 +105,7 @@ const FoundAlgorithms<Matmul>& algorithms_of(Algorithms& ways, const Plan& plan)
 Refusal cannot_ask(const Exec& ex, const LinearProblem& p, const Vendor& vendor) {
   if (!library_host(ex.device()) || ex.device().kind() != vendor.device)
     return vendor.device == DeviceKind::kCuda ? "runs on NVIDIA GPUs only" : "runs on AMD GPUs only";
-  if (p.widened()) return "a weight of another type than x";
+  if (p.mixed_types()) return "a weight of another type than x";
   if (p.w.weight.scales()) return "weights held in 8 bits";
   if (!linear_rows_aligned(p)) return "rows that are not of 16-byte pieces";
   return linear_extents_fit(p);

@@ -41,24 +41,31 @@ DType result_of(std::string_view op, const Tensor& x, std::optional<DType> asked
 
 }  // namespace
 
-std::string GroupNormProblem::describe() const {
-  return concat(dtype, to_bf16 ? "->bf16" : "", " [", images, ",", pixels, ",", first_channels(),
-                second_channels ? concat("+", second_channels) : std::string(), "] groups ", groups,
-                silu ? " silu" : "");
+GroupNormSpec GroupNormProblem::spec() const {
+  return {.dtype = dtype,
+          .result = to_bf16 ? std::optional(DType::kBF16) : std::nullopt,
+          .batch = images,
+          .pixels = pixels,
+          .channels = first_channels(),
+          .second_channels = second_channels,
+          .groups = groups,
+          .act = silu ? Activation::kSilu : Activation::kNone,
+          .eps = eps};
 }
-double GroupNormProblem::flops() const { return 8.0 * static_cast<double>(images * pixels * channels); }
-double GroupNormProblem::bytes() const {
-  return static_cast<double>(images * pixels * channels) *
-         static_cast<double>(dtype_size(dtype) + dtype_size(out_dtype()));
-}
+std::string GroupNormProblem::describe() const { return text_of(spec()); }
+double GroupNormProblem::flops() const { return spec().flops(); }
+double GroupNormProblem::bytes() const { return spec().bytes(); }
 
-std::string LayerNormProblem::describe() const {
-  return concat(dtype, to_bf16 ? "->bf16" : "", " [", rows, ",", cols, "]");
+LayerNormSpec LayerNormProblem::spec() const {
+  return {.dtype = dtype,
+          .result = to_bf16 ? std::optional(DType::kBF16) : std::nullopt,
+          .rows = rows,
+          .channels = cols,
+          .eps = eps};
 }
-double LayerNormProblem::flops() const { return 8.0 * static_cast<double>(rows * cols); }
-double LayerNormProblem::bytes() const {
-  return static_cast<double>(rows * cols) * static_cast<double>(dtype_size(dtype) + dtype_size(out_dtype()));
-}
+std::string LayerNormProblem::describe() const { return text_of(spec()); }
+double LayerNormProblem::flops() const { return spec().flops(); }
+double LayerNormProblem::bytes() const { return spec().bytes(); }
 
 Tensor group_norm(Exec& ex, const Tensor& x, const NormWeight& w, const GroupNormArgs& args) {
   require(x.rank() == 4, "group_norm: x must be [N,H,W,C], is ", x.shape());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/norm/norm.hpp"
+#include "kernels/norm/norm_op.hpp"
 #include "kernels/problem.hpp"
 
 namespace rocm_sd {
@@ -21,6 +22,7 @@ struct GroupNormProblem {
 
   DType out_dtype() const { return to_bf16 ? DType::kBF16 : dtype; }
   int64_t first_channels() const { return channels - second_channels; }
+  GroupNormSpec spec() const;  // what of the problem has a text
   const char* op() const { return "group_norm"; }
   std::string describe() const;
   double flops() const;
@@ -39,6 +41,7 @@ struct LayerNormProblem {
   bool aligned = true;   // as above
 
   DType out_dtype() const { return to_bf16 ? DType::kBF16 : dtype; }
+  LayerNormSpec spec() const;
   const char* op() const { return "layer_norm"; }
   std::string describe() const;
   double flops() const;

@@ -37,23 +37,6 @@ void run_linear_combination_gpu(Exec& ex, const LinearCombinationProblem& p) {
   launch(ex, op_info(p, "gpu"), "linear_combination", groups, kThreads, linear_combination_params(p, groups));
 }
 
-Refusal supports_blend_gpu(const Exec& ex, const BlendProblem&) { return supports_kernel(ex, "blend"); }
-void run_blend_gpu(Exec& ex, const BlendProblem& p) {
-  if (p.size == 0) return;
-  const uint32_t groups = groups_of(ex, p.size, 4);
-  launch(ex, op_info(p, "gpu"), "blend", groups, kThreads, blend_params(p, groups));
-}
-
-Refusal supports_posterior_gpu(const Exec& ex, const PosteriorProblem& p) {
-  return supports_kernel(ex, concat("posterior_", p.dtype));
-}
-void run_posterior_gpu(Exec& ex, const PosteriorProblem& p) {
-  if (p.pixels * p.channels == 0) return;
-  const uint32_t groups = groups_of(ex, p.pixels * p.channels, 1);
-  launch(ex, op_info(p, "gpu"), concat("posterior_", p.dtype), groups, kThreads,
-         posterior_params<float>(p, groups));
-}
-
 Refusal supports_guidance_gpu(const Exec& ex, const GuidanceProblem& p) {
   return supports_kernel(ex, guidance_kernel(p));
 }

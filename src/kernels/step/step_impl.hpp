@@ -49,33 +49,6 @@ struct CountNonfiniteProblem {
   double bytes() const { return static_cast<double>(size) * static_cast<double>(dtype_size(dtype)); }
 };
 
-struct BlendProblem {
-  const float *a = nullptr, *b = nullptr, *mask = nullptr;
-  float* y = nullptr;
-  int64_t size = 0;
-
-  const char* op() const { return "blend"; }
-  std::string describe() const { return concat("[", size, "] f32"); }
-  double flops() const { return 3.0 * static_cast<double>(size); }
-  double bytes() const { return 16.0 * static_cast<double>(size); }
-};
-
-struct PosteriorProblem {
-  const void* moments = nullptr;  // [pixels, 2 channels]: means, log variances
-  const float* noise = nullptr;   // [pixels, channels] or null
-  float* y = nullptr;
-  DType dtype = DType::kF32;
-  int64_t pixels = 0, channels = 0;
-
-  const char* op() const { return "sample_posterior"; }
-  std::string describe() const { return concat(dtype, " [", pixels, ",2x", channels, "]"); }
-  double flops() const { return 0; }
-  double bytes() const {
-    return static_cast<double>(pixels * channels) *
-           (2.0 * static_cast<double>(dtype_size(dtype)) + (noise ? 8.0 : 4.0));
-  }
-};
-
 Refusal supports_linear_combination_gpu(const Exec& ex, const LinearCombinationProblem& problem);
 void run_linear_combination_gpu(Exec& ex, const LinearCombinationProblem& problem);
 void run_linear_combination_host(Exec& ex, const LinearCombinationProblem& problem);
@@ -93,13 +66,5 @@ void run_count_nonfinite_gpu(Exec& ex, const CountNonfiniteProblem& problem);
 void run_count_nonfinite_host(Exec& ex, const CountNonfiniteProblem& problem);
 void run_count_nonfinite_scalar(Exec& ex, const CountNonfiniteProblem& problem);
 void run_count_nonfinite_ref(Exec& ex, const CountNonfiniteProblem& problem);
-
-Refusal supports_blend_gpu(const Exec& ex, const BlendProblem& problem);
-void run_blend_gpu(Exec& ex, const BlendProblem& problem);
-void run_blend_scalar(Exec& ex, const BlendProblem& problem);
-
-Refusal supports_posterior_gpu(const Exec& ex, const PosteriorProblem& problem);
-void run_posterior_gpu(Exec& ex, const PosteriorProblem& problem);
-void run_posterior_scalar(Exec& ex, const PosteriorProblem& problem);
 
 }  // namespace rocm_sd

@@ -31,15 +31,6 @@ inline LinearCombinationParams linear_combination_params(const LinearCombination
   return params;
 }
 
-inline BlendParams blend_params(const BlendProblem& p, uint32_t groups) {
-  return {p.a, p.b, p.mask, p.y, p.size, at_16_bytes({p.a, p.b, p.mask, p.y}), groups};
-}
-
-template <class T>
-PosteriorParams<T> posterior_params(const PosteriorProblem& p, uint32_t groups) {
-  return {static_cast<const T*>(p.moments), p.noise, p.y, p.pixels * p.channels, p.channels, groups};
-}
-
 // How guidance with rescale cuts the elements of an image, of which it has at least one.
 struct GuidanceParts {
   int64_t part = 0;

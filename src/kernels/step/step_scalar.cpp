@@ -15,20 +15,6 @@ void linear_combination_scalar(const LinearCombinationProblem& p) {
                  [&](const Block<Scalar>& block) { linear_combination_body(params, block); });
 }
 
-void blend_scalar(const BlendProblem& p) {
-  const BlendParams params = blend_params(p, 1);
-  for_each_block(blocks_of(p.size), [&](const Block<Scalar>& block) { blend_body(params, block); });
-}
-
-void posterior_scalar(const PosteriorProblem& p) {
-  with_storage(p.dtype, [&](auto storage) {
-    using T = decltype(storage);
-    const auto params = posterior_params<T>(p, 1);
-    for_each_block(blocks_of(p.pixels * p.channels),
-                   [&](const Block<Scalar>& block) { posterior_body<Scalar, StorageCfg<T>>(params, block); });
-  });
-}
-
 void guidance_scalar(const GuidanceProblem& p, double* moments) {
   with_storage(p.dtype, [&](auto storage) {
     using T = decltype(storage);
@@ -66,12 +52,6 @@ void count_nonfinite_scalar(const CountNonfiniteProblem& p, double* partial, int
 
 void run_linear_combination_scalar(Exec& ex, const LinearCombinationProblem& problem) {
   launch_problem(ex, problem, "scalar", linear_combination_scalar);
-}
-void run_blend_scalar(Exec& ex, const BlendProblem& problem) {
-  launch_problem(ex, problem, "scalar", blend_scalar);
-}
-void run_posterior_scalar(Exec& ex, const PosteriorProblem& problem) {
-  launch_problem(ex, problem, "scalar", posterior_scalar);
 }
 void run_guidance_scalar(Exec& ex, const GuidanceProblem& problem) {
   if (problem.images * problem.size == 0) return;

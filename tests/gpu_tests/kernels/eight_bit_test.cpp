@@ -1,4 +1,4 @@
-// Weights in 8 bits on the GPU under test: widening, and products whose weights are widened for them.
+// Weights in 8 bits on the GPU under test: dequantizing, and products whose weights are dequantized for them.
 #include "kernels/eight_bit.hpp"
 
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include "base/format.hpp"
 #include "gpu_tests/against_reference.hpp"
 #include "kernels/conv/conv2d.hpp"
+#include "kernels/dequantize/dequantize.hpp"
 #include "kernels/gemm/linear_eight_bit.hpp"
-#include "kernels/widen/widen.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -33,8 +33,8 @@ Weight eight_bit_on(Device& device, const StoredWeight& w) {
   return Weight(StoredWeight(bytes_on(device, w.values), bytes_on(device, w.scales), w.dtype, w.products));
 }
 // The same values in the products' type.
-Weight widened_on(Device& device, const StoredWeight& w) {
-  return Weight(bytes_on(device, widened(w.values, w.scales, w.dtype)));
+Weight dequantized_on(Device& device, const StoredWeight& w) {
+  return Weight(bytes_on(device, dequantized(w.values, w.scales, w.dtype)));
 }
 
 class GpuEightBitTest : public testing::TestWithParam<std::tuple<DType, DType>> {
@@ -48,13 +48,13 @@ INSTANTIATE_TEST_SUITE_P(All, GpuEightBitTest,
                            return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
                          });
 
-TEST_P(GpuEightBitTest, WidensToTheHostsBits) {
+TEST_P(GpuEightBitTest, DequantizesToTheHostsBits) {
   for (const Shape& shape :
        {Shape{1, 1}, Shape{3, 5}, Shape{40, 320}, Shape{2, 3, 3, 3}, Shape{31, 77}, Shape{515, 8}}) {
     const StoredWeight w = held(shape, type, dtype, 3);
     const auto on = [&](Device& device, Exec& ex, const char* impl) {
-      const ForcedImpl only("widen", impl);
-      return to_floats(device, widen(ex, bytes_on(device, w.values), bytes_on(device, w.scales), dtype));
+      const ForcedImpl only("dequantize", impl);
+      return to_floats(device, dequantize(ex, bytes_on(device, w.values), bytes_on(device, w.scales), dtype));
     };
     GpuTestExec gpu;
     TestExec host;
@@ -62,7 +62,7 @@ TEST_P(GpuEightBitTest, WidensToTheHostsBits) {
   }
 }
 
-TEST_P(GpuEightBitTest, ProductsTakeTheWidenedValues) {
+TEST_P(GpuEightBitTest, ProductsTakeTheDequantizedValues) {
   GpuTestExec gpu;
   const ForcedImpl only("linear", "gpu");
   for (const auto& [rows, in, out] :
@@ -70,7 +70,7 @@ TEST_P(GpuEightBitTest, ProductsTakeTheWidenedValues) {
     const StoredWeight w = held({out, in}, type, dtype, 7);
     const Tensor x = gpu.to_gpu(random_tensor({rows, in}, dtype, 8));
     const LinearWeight eight{eight_bit_on(gpu.device, w), std::nullopt},
-        wide{widened_on(gpu.device, w), std::nullopt};
+        wide{dequantized_on(gpu.device, w), std::nullopt};
     EXPECT_EQ(to_floats(gpu.device, linear(gpu.ex, x, eight)),
               to_floats(gpu.device, linear(gpu.ex, x, wide)));
     EXPECT_EQ(to_floats(gpu.device, linear_geglu(gpu.ex, x, eight)),
@@ -79,7 +79,7 @@ TEST_P(GpuEightBitTest, ProductsTakeTheWidenedValues) {
   }
 }
 
-TEST_P(GpuEightBitTest, ConvolutionsTakeTheWidenedValues) {
+TEST_P(GpuEightBitTest, ConvolutionsTakeTheDequantizedValues) {
   struct Case {
     Shape x;
     int64_t second = 0, out = 8;
@@ -99,7 +99,7 @@ TEST_P(GpuEightBitTest, ConvolutionsTakeTheWidenedValues) {
                         .upsample2x = c.doubled,
                         .second = c.second ? &second : nullptr};
     const ConvWeight eight{eight_bit_on(gpu.device, w), std::nullopt},
-        wide{widened_on(gpu.device, w), std::nullopt};
+        wide{dequantized_on(gpu.device, w), std::nullopt};
     const auto got = to_floats(gpu.device, conv2d(gpu.ex, x, eight, args));
     const auto want = to_floats(gpu.device, conv2d(gpu.ex, x, wide, args));
     // The filters of a doubled image are sums of taps: of 8-bit values rounded once, or of rounded ones.
@@ -132,9 +132,9 @@ TEST_P(GpuEightBitTest, RunsInAGraph) {
   const std::function<Tensor(Exec&)> ops[] = {
       [&](Exec& ex) { return linear(ex, x, matrix); },
       [&](Exec& ex) { return conv2d(ex, image, filter, {.pad = Padding::same(1), .upsample2x = true}); },
-      // By TMA where there is one: what was just widened is waited for.
+      // By TMA where there is one: what was just dequantized is waited for.
       [&](Exec& ex) {
-        const ForcedImpl widened("linear", "gpu");
+        const ForcedImpl dequantized("linear", "gpu");
         return linear(ex, linear(ex, wide_x, wide_matrix), matrix_back);
       },
       [&](Exec& ex) {
@@ -180,8 +180,8 @@ TEST_P(GpuEightBitTest, MultipliesEightBits) {
     const Tensor bytes = make_tensor(host_device(), x.shape(), type),
                  scales = make_tensor(host_device(), {c.rows}, DType::kF32);
     quantise_rows(from.data(), c.rows, c.in, type, bytes.data(), scales.as<float>());
-    const auto a = to_floats(host_device(), widened(bytes, scales, DType::kF32));
-    const auto b = to_floats(host_device(), widened(w.values, w.scales, DType::kF32));
+    const auto a = to_floats(host_device(), dequantized(bytes, scales, DType::kF32));
+    const auto b = to_floats(host_device(), dequantized(w.values, w.scales, DType::kF32));
     const auto biases = to_floats(host_device(), bias), addends = to_floats(host_device(), residual);
     std::vector<double> want;
     const auto product = [&](int64_t row, int64_t column) {
@@ -232,16 +232,16 @@ TEST_P(GpuEightBitTest, ChoosesProductsOfEightBits) {
     const ForcedImpl only("linear", impl);
     return to_floats(gpu.device, linear(gpu.ex, x, weight));
   };
-  const auto widened = by("gpu");
+  const auto dequantized = by("gpu");
   if (has) {
     EXPECT_EQ(chosen, by("gpu_eight_bit"));
-    EXPECT_NE(chosen, widened) << "weights alone in 8 bits";
+    EXPECT_NE(chosen, dequantized) << "weights alone in 8 bits";
   } else {
-    EXPECT_EQ(chosen, widened);
+    EXPECT_EQ(chosen, dequantized);
   }
   w.products = false;
   weight.weight = eight_bit_on(gpu.device, w);
-  EXPECT_EQ(to_floats(gpu.device, linear(gpu.ex, x, weight)), widened) << "not asked for";
+  EXPECT_EQ(to_floats(gpu.device, linear(gpu.ex, x, weight)), dequantized) << "not asked for";
   EXPECT_THROW(by("gpu_eight_bit"), UsageError);
 }
 

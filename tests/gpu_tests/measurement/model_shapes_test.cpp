@@ -9,7 +9,6 @@
 #include "base/error.hpp"
 #include "gpu_tests/gpu_test.hpp"
 #include "measurement/runner.hpp"
-#include "measurement/sampled_reference.hpp"
 #include "support/model_shapes.hpp"
 #include "tuning/choices.hpp"
 
@@ -37,7 +36,8 @@ std::vector<std::string> choices_of(const Workload& workload, const ModelShape& 
   constexpr int64_t kSmall = 1 << 23;
   std::vector<std::string> choices = {""};
   if (test_gpu_is_emulated() || workload.dtype == DType::kF32 ||
-      shape.section.find(" sd15 512x512") == std::string::npos || output_count(workload) > kSmall)
+      shape.section.find(" sd15 512x512") == std::string::npos ||
+      measurement::output_count(workload) > kSmall)
     return choices;
   for (const std::string& name : measurement::candidates_of(test_gpu(), workload, inputs))
     if (name.starts_with("gpu ")) choices.push_back(name);

@@ -95,8 +95,9 @@ TEST_P(PipelineOnGpu, DrawsASmallPicture) {
   EXPECT_GE(psnr(load(kDemo, GetParam(), test_gpu()).generate(request).pictures[0].image, want), 40);
 }
 
-// The same weights in 8 bits on the host, widened there: where the GPU widens too, its own rounding is all
-// that differs. Where it multiplies 8 bits, so are the activations: the distance is that of the format.
+// The same weights in 8 bits on the host, dequantized there: where the GPU dequantizes too, its own rounding
+// is all that differs. Where it multiplies 8 bits, so are the activations: the distance is that of the
+// format.
 TEST_P(PipelineOnGpu, DrawsASmallPictureFromWeightsInEightBits) {
   if (GetParam() != "f16") GTEST_SKIP() << "once is enough: the formats are the same";
   GenerateRequest request = apple();

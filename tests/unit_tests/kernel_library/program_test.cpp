@@ -177,11 +177,11 @@ TEST_P(LaunchProgramTest, LaunchesWhatTheOpLaunches) {
   for (const Operand& operand : c.problem.operands) {
     if (operand.output) continue;
     auto storage = std::make_shared<Storage>(gpu.allocate(operand.bytes()), operand.bytes());
-    pointers[static_cast<size_t>(operand.slot)] = storage->data();
-    operands.emplace(operand.slot, Tensor(std::move(storage), operand.shape, operand.strides, operand.dtype));
+    pointers[static_cast<size_t>(operand.role)] = storage->data();
+    operands.emplace(operand.role, Tensor(std::move(storage), operand.shape, operand.strides, operand.dtype));
   }
   const size_t inputs = gpu.blocks.size();
-  const Weight weight = operands.contains(Slot::kWeight) ? Weight(operands.at(Slot::kWeight)) : Weight();
+  const Weight weight = operands.contains(Role::kWeight) ? Weight(operands.at(Role::kWeight)) : Weight();
   Arena arena(gpu);
   Exec ex(arena);
   c.problem.run(ex, operands, weight);
@@ -194,9 +194,9 @@ TEST_P(LaunchProgramTest, LaunchesWhatTheOpLaunches) {
   const LaunchProgram program = plan_launches(gpu, c.problem);
   ASSERT_TRUE(gpu.recording().launches.empty()) << "planning launched something";
   std::vector<char> workspace(program.workspace_bytes + 1), prepared(program.prepared_bytes + 1);
-  for (const Result& result : results) pointers[static_cast<size_t>(result.slot)] = result.tensor.data();
-  pointers[static_cast<size_t>(Slot::kWorkspace)] = workspace.data();
-  pointers[static_cast<size_t>(Slot::kPrepared)] = prepared.data();
+  for (const Result& result : results) pointers[static_cast<size_t>(result.role)] = result.tensor.data();
+  pointers[static_cast<size_t>(Role::kWorkspace)] = workspace.data();
+  pointers[static_cast<size_t>(Role::kPrepared)] = prepared.data();
   int stream = 0;
   start(gpu.recording(), program.prepare, pointers, &stream);
   EXPECT_EQ(gpu.recording().launches.size(), program.prepare.size());
@@ -254,11 +254,11 @@ INSTANTIATE_TEST_SUITE_P(
 // An op that gives a kernel something made of an address, or whose kernels change with it.
 Problem strange_problem(const std::function<void(Exec&, uint64_t address)>& launch) {
   Problem problem;
-  problem.text = "strange";
-  problem.operands = {dense(Slot::kX, {16}, DType::kF32), dense(Slot::kY, {16}, DType::kF32, true)};
+  problem.op = "strange";
+  problem.operands = {dense(Role::kX, {16}, DType::kF32), dense(Role::kY, {16}, DType::kF32, true)};
   problem.run = [launch](Exec& ex, const Operands& in, const Weight&) {
-    launch(ex, reinterpret_cast<uint64_t>(in.at(Slot::kX).data()));
-    return std::vector<Result>{{Slot::kY, 0, ex.alloc({16}, DType::kF32)}};
+    launch(ex, reinterpret_cast<uint64_t>(in.at(Role::kX).data()));
+    return std::vector<Result>{{Role::kY, 0, ex.alloc({16}, DType::kF32)}};
   };
   return problem;
 }
@@ -292,22 +292,22 @@ TEST(Plan, ChecksOperandsAndKeepsTheThreadsContext) {
   std::vector<char> workspace(plan.workspace_bytes(true));
   alignas(16) char data[64];
   Pointers pointers{};
-  for (const Slot slot : {Slot::kQ, Slot::kK, Slot::kV, Slot::kY}) pointers[static_cast<size_t>(slot)] = data;
-  pointers[static_cast<size_t>(Slot::kWorkspace)] = workspace.data();
+  for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kY}) pointers[static_cast<size_t>(role)] = data;
+  pointers[static_cast<size_t>(Role::kWorkspace)] = workspace.data();
   plan.launch(pointers, workspace.size(), nullptr);
   EXPECT_EQ(gpu.context, &gpu + 1);
   EXPECT_EQ(gpu.launches.size(), static_cast<size_t>(plan.launches()));
   EXPECT_THROW(plan.launch(pointers, workspace.size() - 1, nullptr), ShapeError);
-  const auto refuse = [&](Slot slot, const void* value) {
+  const auto refuse = [&](Role role, const void* value) {
     Pointers wrong = pointers;
-    wrong[static_cast<size_t>(slot)] = value;
-    EXPECT_THROW(plan.launch(wrong, workspace.size(), nullptr), ShapeError) << slot_name(slot);
+    wrong[static_cast<size_t>(role)] = value;
+    EXPECT_THROW(plan.launch(wrong, workspace.size(), nullptr), ShapeError) << role_name(role);
   };
-  refuse(Slot::kQ, nullptr);
-  refuse(Slot::kK, data + 8);
-  refuse(Slot::kMask, data);
-  refuse(Slot::kPrepared, data);
-  refuse(Slot::kWorkspace, nullptr);
+  refuse(Role::kQ, nullptr);
+  refuse(Role::kK, data + 8);
+  refuse(Role::kMask, data);
+  refuse(Role::kPrepared, data);
+  refuse(Role::kWorkspace, nullptr);
   EXPECT_EQ(gpu.launches.size(), static_cast<size_t>(plan.launches()));
   EXPECT_THROW(plan.prepare(data, data, nullptr), ShapeError);
 }

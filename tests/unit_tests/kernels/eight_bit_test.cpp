@@ -1,4 +1,4 @@
-// Weights in 8 bits: the formats, quantising, widening, and what a Weight held so gives to products.
+// Weights in 8 bits: the formats, quantising, dequantizing, and what a Weight held so gives to products.
 #include "kernels/eight_bit.hpp"
 
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 #include "base/format.hpp"
 #include "composable_kernels/eight_bit.hpp"
 #include "kernels/conv/conv2d.hpp"
+#include "kernels/dequantize/dequantize.hpp"
 #include "kernels/gemm/linear.hpp"
 #include "kernels/select.hpp"
-#include "kernels/widen/widen.hpp"
 #include "support/tensor_testing.hpp"
 
 namespace rocm_sd {
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, EightBitTest, testing::Values(DType::kI8, DTyp
 
 TEST_P(EightBitTest, QuantisesWithinHalfAStep) {
   const Held h = held({37, 53}, 5);
-  const auto wide = to_floats(host_device(), widened(h.values, h.scales, DType::kF32));
+  const auto wide = to_floats(host_device(), dequantized(h.values, h.scales, DType::kF32));
   const auto* bytes = static_cast<const uint8_t*>(h.values.data());
   for (int64_t row = 0; row < 37; ++row) {
     float most = 0, widest = 0;
@@ -112,13 +112,13 @@ TEST_P(EightBitTest, RowsOfZerosTinyAndDamagedOnes) {
   const Tensor values = make_tensor(host_device(), {5, 4}, GetParam());
   const Tensor scales = make_tensor(host_device(), {5}, DType::kF32);
   quantise_rows(rows.data(), 5, 4, GetParam(), values.data(), scales.as<float>());
-  const auto wide = to_floats(host_device(), widened(values, scales, DType::kF32));
+  const auto wide = to_floats(host_device(), dequantized(values, scales, DType::kF32));
   for (int i = 0; i < 8; ++i) EXPECT_LE(std::fabs(wide[i]), 1e-36f) << i;
   for (int i = 8; i < 16; ++i) EXPECT_TRUE(std::isnan(wide[i])) << i;
   EXPECT_NEAR(wide[17], -3e38f, 1e33f);
 }
 
-TEST_P(EightBitTest, WidensLikeTheReference) {
+TEST_P(EightBitTest, DequantizesLikeTheReference) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
     for (const Shape& shape : {Shape{1, 1}, Shape{3, 5}, Shape{7, 16}, Shape{5, 40}, Shape{2, 3, 3, 3},
                                Shape{31, 77}, Shape{64, 24}, Shape{4, 1}, Shape{0, 8}}) {
@@ -128,8 +128,8 @@ TEST_P(EightBitTest, WidensLikeTheReference) {
                                      {}};
       TestExec test;
       const auto by = [&](const char* impl) {
-        const ForcedImpl only("widen", impl);
-        return to_doubles(widen(test.ex, h.values, h.scales, dtype));
+        const ForcedImpl only("dequantize", impl);
+        return to_doubles(dequantize(test.ex, h.values, h.scales, dtype));
       };
       const auto want = shape[0] ? by("ref") : std::vector<double>();
       // A product in float, then the type's rounding, against a product in double: neighbours at most.
@@ -141,22 +141,22 @@ TEST_P(EightBitTest, WidensLikeTheReference) {
     }
 }
 
-TEST_P(EightBitTest, WidenRefusesWhatDoesNotFit) {
+TEST_P(EightBitTest, DequantizeRefusesWhatDoesNotFit) {
   TestExec test;
   const Held h = held({4, 8}, 1);
-  EXPECT_THROW(widen(test.ex, random_tensor({4, 8}, DType::kF32, 1), h.scales, DType::kF32), UsageError);
-  EXPECT_THROW(widen(test.ex, h.values, h.scales, DType::kI8), UsageError);
-  EXPECT_THROW(widen(test.ex, h.values, random_tensor({5}, DType::kF32, 1), DType::kF32), ShapeError);
-  EXPECT_THROW(widen(test.ex, h.values, random_tensor({4}, DType::kF16, 1), DType::kF32), ShapeError);
+  EXPECT_THROW(dequantize(test.ex, random_tensor({4, 8}, DType::kF32, 1), h.scales, DType::kF32), UsageError);
+  EXPECT_THROW(dequantize(test.ex, h.values, h.scales, DType::kI8), UsageError);
+  EXPECT_THROW(dequantize(test.ex, h.values, random_tensor({5}, DType::kF32, 1), DType::kF32), ShapeError);
+  EXPECT_THROW(dequantize(test.ex, h.values, random_tensor({4}, DType::kF16, 1), DType::kF32), ShapeError);
 }
 
-// Every product of the host gives the bits that the widened weight gives, whatever packs it makes.
-TEST_P(EightBitTest, ProductsTakeTheWidenedValues) {
+// Every product of the host gives the bits that the dequantized weight gives, whatever packs it makes.
+TEST_P(EightBitTest, ProductsTakeTheDequantizedValues) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const Held matrix = held({48, 40}, 21), filter = held({24, 8, 3, 3}, 22);
     const Tensor x = random_tensor({5, 40}, dtype, 23), image = random_tensor({1, 6, 7, 8}, dtype, 24);
     const auto eight = [&](const Held& h) { return Weight(StoredWeight(h.values, h.scales, dtype)); };
-    const auto plain = [&](const Held& h) { return Weight(widened(h.values, h.scales, dtype)); };
+    const auto plain = [&](const Held& h) { return Weight(dequantized(h.values, h.scales, dtype)); };
     for (int round = 0; round < 2; ++round) {
       TestExec test;
       const LinearWeight linear8{eight(matrix), std::nullopt}, linear16{plain(matrix), std::nullopt};
@@ -184,7 +184,7 @@ struct Copied final : Weight::Pack {
 
 TEST_P(EightBitTest, AWeightKeepsItsBytesUntilALayoutTakesTheirPlace) {
   const Held h = held({6, 10}, 31);
-  const auto wide = to_doubles(widened(h.values, h.scales, DType::kBF16));
+  const auto wide = to_doubles(dequantized(h.values, h.scales, DType::kBF16));
   const auto copy = [](const Tensor& t) { return std::make_shared<Copied>(t); };
   const Weight weight(StoredWeight(h.values, h.scales, DType::kBF16));
   EXPECT_EQ(weight.dtype(), DType::kBF16);

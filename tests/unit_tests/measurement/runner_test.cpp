@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "measurement/sampled_reference.hpp"
 
 namespace rocm_sd::measurement {
 namespace {
@@ -41,8 +40,11 @@ const std::vector<std::pair<std::string, std::string>> kProblems = {
     {"group_norm", "f32->bf16 [2,64,64] groups 32 silu"},
     {"layer_norm", "f32->bf16 [12,320]"}};
 
+// And the example of every op that there is.
 TEST(Runner, EveryCandidateOfTheHostIsRight) {
-  for (const auto& [op, text] : kProblems) {
+  auto problems = kProblems;
+  for (const AnyOp& op : all_ops()) problems.emplace_back(op.name, op.example);
+  for (const auto& [op, text] : problems) {
     const Workload workload = parse_workload(op, text);
     const Inputs inputs(host_device(), workload);
     const auto names = candidates_of(host_device(), workload, inputs, Slow::kIncluded);
@@ -61,13 +63,13 @@ TEST(Runner, EveryCandidateOfTheHostIsRight) {
 
 TEST(Runner, CandidatesComeInTheListsOrderWithoutReferences) {
   const Workload workload = parse_workload("linear", "64x64x64 f32 bias");
-  const Inputs inputs(host_device(), workload.problem());
+  const Inputs inputs(host_device(), workload);
   EXPECT_THAT(candidates_of(host_device(), workload, inputs), testing::ElementsAre("tiled", "onednn"));
 }
 
 TEST(Runner, TimesARun) {
   const Workload workload = parse_workload("linear", "256x256x256 f32");
-  const Inputs inputs(host_device(), workload.problem());
+  const Inputs inputs(host_device(), workload);
   const Weight weight = inputs.weight();
   Arena arena(host_device());
   Runner runner(arena, workload, inputs, weight, "");
@@ -82,7 +84,7 @@ TEST(Runner, TimesARun) {
 
 TEST(Runner, ARefusedChoiceSaysWhy) {
   const Workload workload = parse_workload("linear", "64x64x64 f32");
-  const Inputs inputs(host_device(), workload.problem());
+  const Inputs inputs(host_device(), workload);
   const Weight weight = inputs.weight();
   Arena arena(host_device());
   for (const char* choice : {"gpu", "gpu 128x128x32", "tiled 3", "nothing"})
@@ -91,7 +93,7 @@ TEST(Runner, ARefusedChoiceSaysWhy) {
 
 class WrongOutput : public testing::Test {
  protected:
-  WrongOutput() : inputs_(host_device(), workload_.problem()) {
+  WrongOutput() : inputs_(host_device(), workload_) {
     const Weight weight = inputs_.weight();
     Arena arena(host_device());
     right_ = Runner(arena, workload_, inputs_, weight, "ref").output();
@@ -121,11 +123,10 @@ TEST_F(WrongOutput, OneWrongElementIsSeenByTheComparison) {
 }
 // One product of 512 left out: the smallest mistake that a kernel makes.
 TEST_F(WrongOutput, AMissingProductIsBeyondTheTolerance) {
-  const ExactValue exact = exact_output(workload_, inputs_, 0);
+  const ExactValue exact = workload_.exact(inputs_, 0);
   double largest = 0;
   for (int k = 0; k < 512; ++k)
-    largest = std::max(
-        largest, std::fabs(inputs_.value(library::Slot::kX, k) * inputs_.value(library::Slot::kWeight, k)));
+    largest = std::max(largest, std::fabs(inputs_.value(Role::kX, k) * inputs_.value(Role::kWeight, k)));
   EXPECT_GT(largest, 10 * exact.tolerance);
 }
 TEST_F(WrongOutput, UnwrittenOutputIsSeen) {

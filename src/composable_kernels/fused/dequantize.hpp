@@ -16,7 +16,7 @@
 namespace rocm_sd {
 
 template <class FromType, class ToType>
-struct WidenParams {
+struct DequantizeParams {
   const FromType* from;  // [elements / depth, depth], aligned to 16 bytes
   const float* scales;   // [elements / depth]
   ToType* to;            // as from
@@ -25,26 +25,26 @@ struct WidenParams {
   uint32_t groups;  // of the grid
 };
 
-constexpr int kWidenPack = 16;
+constexpr int kDequantizePack = 16;
 
 template <class Arch, class From, class To>
-ROCM_SD_DEVICE void widen_body(const WidenParams<From, To>& p, const Block<Arch>& block) {
+ROCM_SD_DEVICE void dequantize_body(const DequantizeParams<From, To>& p, const Block<Arch>& block) {
   const int depth = p.by_depth.divisor, rows = p.by_depth.quotient(p.elements);
-  const int64_t packs = (static_cast<int64_t>(p.elements) + kWidenPack - 1) / kWidenPack;
+  const int64_t packs = (static_cast<int64_t>(p.elements) + kDequantizePack - 1) / kDequantizePack;
   for (int64_t item = block.first_item(); item < packs; item += block.item_stride()) {
-    const auto first = static_cast<int32_t>(item * kWidenPack);
+    const auto first = static_cast<int32_t>(item * kDequantizePack);
     int row = p.by_depth.quotient(first), column = first - row * depth;
     float scale = p.scales[row];
-    if (p.elements - first < kWidenPack) {
+    if (p.elements - first < kDequantizePack) {
       for (int i = first; i < p.elements; ++i)
         store(p.to[i], to_float(p.from[i]) * p.scales[p.by_depth.quotient(i)]);
       continue;
     }
-    const auto pack = load_pack<kWidenPack>(p.from + first);
-    float values[kWidenPack];
-    const bool one_row = column + kWidenPack <= depth;
+    const auto pack = load_pack<kDequantizePack>(p.from + first);
+    float values[kDequantizePack];
+    const bool one_row = column + kDequantizePack <= depth;
     ROCM_SD_UNROLL
-    for (int i = 0; i < kWidenPack; ++i) {
+    for (int i = 0; i < kDequantizePack; ++i) {
       if (!one_row && column == depth) {
         column = 0;
         row += row + 1 < rows ? 1 : 0;
@@ -53,18 +53,18 @@ ROCM_SD_DEVICE void widen_body(const WidenParams<From, To>& p, const Block<Arch>
       ++column;
       values[i] = to_float(pack.x[i]) * scale;
     }
-    constexpr int kHalf = kWidenPack / 2;
+    constexpr int kHalf = kDequantizePack / 2;
     ROCM_SD_UNROLL
     for (int half = 0; half < 2; ++half) {
-      Pack<To, kHalf> wide;
+      Pack<To, kHalf> out;
       ROCM_SD_UNROLL
-      for (int i = 0; i < kHalf; ++i) store(wide.x[i], values[half * kHalf + i]);
-      store_pack(p.to + first + half * kHalf, wide);
+      for (int i = 0; i < kHalf; ++i) store(out.x[i], values[half * kHalf + i]);
+      store_pack(p.to + first + half * kHalf, out);
     }
   }
 }
 
-// A filter in 8 bits as conv_layout.hpp packs one; the layout is that of the type that it is widened to.
+// A filter in 8 bits as conv_layout.hpp packs one; the layout is that of the type that it is dequantized to.
 // index: of an element of the packed filter; beyond the last, nothing happens.
 ROCM_SD_DEVICE void pack_bytes_body(const FilterParams<uint8_t>& p, int64_t index) {
   const FilterLayout& l = p.layout;
@@ -81,7 +81,7 @@ ROCM_SD_DEVICE void pack_bytes_body(const FilterParams<uint8_t>& p, int64_t inde
 }
 
 template <class FromType, class ToType>
-struct WidenPhasesParams {
+struct DequantizePhasesParams {
   FilterLayout layout;   // of the packed 3x3 filter in 8 bits; one input
   const FromType* from;  // [outputs, layout.depth()]
   const float* scales;   // [outputs]
@@ -90,7 +90,7 @@ struct WidenPhasesParams {
 
 // The four 2x2 filters of conv_phases_body, from the packed 3x3 filter. index: of 8 elements of `to`.
 template <class From, class To>
-ROCM_SD_DEVICE void widen_phases_body(const WidenPhasesParams<From, To>& p, int64_t index) {
+ROCM_SD_DEVICE void dequantize_phases_body(const DequantizePhasesParams<From, To>& p, int64_t index) {
   constexpr int kChunk = 16 / static_cast<int>(sizeof(To));  // channels of a block are multiples of it
   const FilterLayout& l = p.layout;
   const int64_t first = index * kChunk, depth = int64_t{4} * l.padded[0];
@@ -106,10 +106,10 @@ ROCM_SD_DEVICE void widen_phases_body(const WidenPhasesParams<From, To>& p, int6
     ROCM_SD_UNROLL
     for (int i = 0; i < kChunk; ++i) sums[i] += to_float(from[i]);
   }
-  Pack<To, kChunk> wide;
+  Pack<To, kChunk> out;
   ROCM_SD_UNROLL
-  for (int i = 0; i < kChunk; ++i) store(wide.x[i], sums[i] * p.scales[output]);
-  store_pack(p.to + first, wide);
+  for (int i = 0; i < kChunk; ++i) store(out.x[i], sums[i] * p.scales[output]);
+  store_pack(p.to + first, out);
 }
 
 }  // namespace rocm_sd
