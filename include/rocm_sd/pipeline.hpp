@@ -120,8 +120,15 @@ struct GenerateRequest {
   // clamped to, 0..1; 0: none; and the most that it may be.
   double dynamic_threshold = 0, dynamic_threshold_max = 1;
   // Perturbed-attention guidance (Ahn et al. 2024), beside that of the prompt: away from a third prediction,
-  // whose self attention in the middle block sees nothing. 0: none.
+  // whose self attention in some layers sees nothing. 0: none.
   double pag_scale = 0;
+  // Those layers, as Diffusers' pag_applied_layers: names with commas between them, each of which stands for
+  // every layer whose name contains it ("mid", "down_blocks.2", "up_blocks.1.attentions.0"); "." is any
+  // character.
+  std::string pag_layers = "mid";
+  // FreeU (Si et al. 2023): Diffusers' b1, b2, s1, s2, factors of the first two up blocks' maps (b) and of
+  // their skips' lowest frequencies (s); empty: not.
+  std::vector<double> freeu = {};
   // More than 0: guidance of cfg_scale with the values that this scale would give, deviations beyond the
   // percentile (0..1) clamped, as the Dynamic Thresholding extension does.
   double mimic_scale = 0, mimic_percentile = 1;

@@ -165,6 +165,18 @@ void UNet::number_layers() {
   for (size_t i = 0; i < up_.size(); ++i) number(up_[i].resnets, concat("up_blocks.", i));
   int index = 0;
   for (CrossAttention* layer : cross_attentions()) layer->text_index = index++;
+  const auto name = [this](std::vector<Transformer>& attentions, const std::string& block, bool middle) {
+    for (size_t i = 0; i < attentions.size(); ++i)
+      for (size_t j = 0; j < attentions[i].blocks.size(); ++j) {
+        if (!attentions[i].blocks[j].self) continue;
+        attentions[i].blocks[j].self->index = self_attentions_.size();
+        self_attentions_.push_back(concat(block, ".attentions.", i, ".transformer_blocks.", j, ".attn1"));
+        middle_layers_.push_back(middle);
+      }
+  };
+  for (size_t i = 0; i < down_.size(); ++i) name(down_[i].attentions, concat("down_blocks.", i), false);
+  if (mid_) name(mid_->attentions, "mid_block", true);
+  for (size_t i = 0; i < up_.size(); ++i) name(up_[i].attentions, concat("up_blocks.", i), false);
 }
 
 std::vector<CrossAttention*> UNet::cross_attentions() {
@@ -269,7 +281,8 @@ Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
 }
 
 UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const {
-  return {shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed};
+  const std::vector<bool>* layers = args.perturbed_layers ? args.perturbed_layers : &middle_layers_;
+  return {shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed, layers};
 }
 
 // The convolutions at either end.
@@ -321,7 +334,8 @@ Tensor UNet::decode(Exec& ex, UNetSkips skips, const Tensor& shifts, const TextC
   const UNetContext run = context(shifts, text, args);
   Tensor x = std::move(skips.middle);
   for (size_t i = 0; i < up_.size(); ++i)
-    x = up_[i](ex, std::move(x), skips.skips, run, concat("up_blocks.", i));
+    x = up_[i](ex, std::move(x), skips.skips, run, concat("up_blocks.", i),
+               args.freeu && i < args.freeu->levels.size() ? &args.freeu->levels[i] : nullptr);
   x = group_norm(ex, x, norm_out_,
                  {.groups = static_cast<int>(config_.norm_groups),
                   .eps = norm_out_.eps,

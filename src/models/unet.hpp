@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/freeu.hpp"
 #include "models/scaled_map.hpp"
 #include "models/unet_blocks.hpp"
 
@@ -36,9 +37,11 @@ struct UNetArgs {
   const Tap* tap = nullptr;  // "conv_in", "down_blocks.0.resnets.0", "down_blocks.0", "mid_block", ...
   // Added to the skips and to the middle (ControlNet, T2I-Adapter): of their number, shapes and type.
   const UNetSkips* residuals = nullptr;
-  // Images at the batch's end whose self attention in the middle block is the identity (perturbed-attention
-  // guidance).
+  // Images at the batch's end whose self attention is the identity (perturbed-attention guidance) in these
+  // layers: a flag for each of self_attentions(); null: those of the middle block.
   int64_t perturbed = 0;
+  const std::vector<bool>* perturbed_layers = nullptr;
+  const FreeU* freeu = nullptr;              // of the way up
   const Tensor* conv_in_residual = nullptr;  // added to what conv_in makes: [B,h,w,C0] in input_dtype()
   // Of T2I-Adapters: added to what each down block makes, before its downsampler where it has attention, else
   // at its end, and after the last of them to what the middle block makes. Empty lists: nothing.
@@ -85,6 +88,9 @@ class UNet {
   // missing or has another width.
   Tensor time_shifts(Exec& ex, const TimeInputs& inputs) const;
   int64_t time_channels() const { return time_projections_.rows(); }
+  // Diffusers' names of its self attentions in the order of running: "down_blocks.0.attentions.0.
+  // transformer_blocks.0.attn1".
+  const std::vector<std::string>& self_attentions() const { return self_attentions_; }
 
   // latents [B,h,w,in_channels] in input_dtype() or the compute dtype, any h, w >= 1; shifts
   // [B,time_channels()] -> prediction [B,h,w,out_channels] in input_dtype(). Reads device memory by pointer
@@ -126,6 +132,8 @@ class UNet {
   std::optional<MidBlock> mid_;
   std::vector<UpBlock> up_;
   Norm norm_out_;
+  std::vector<std::string> self_attentions_;
+  std::vector<bool> middle_layers_;  // of them
 };
 
 }  // namespace rocm_sd

@@ -172,7 +172,8 @@ void TransformerBlock::visit(Visitor& v) {
 Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
   Tensor h =
       layer_norm(ex, x, norm1, norm1.eps, self ? normed_type(self->qkv) : normed_type(first_cross->query));
-  x = self ? (*self)(ex, h, x, context.perturbed) : (*first_cross)(ex, h, x, context);
+  const bool perturbed = self && context.perturbed > 0 && context.perturbed_layers->at(self->index);
+  x = self ? (*self)(ex, h, x, perturbed ? context.perturbed : 0) : (*first_cross)(ex, h, x, context);
   h = layer_norm(ex, x, norm2, norm2.eps, normed_type(cross.query));
   x = cross(ex, h, x, context);
   h = operand(ex, layer_norm(ex, x, norm3, norm3.eps, normed_type(ff_in)), ff_in);
@@ -266,9 +267,7 @@ void MidBlock::visit(Visitor& v) {
   v("attentions", attentions);
 }
 
-Tensor MidBlock::operator()(Exec& ex, Tensor x, const UNetContext& whole) const {
-  UNetContext context = whole;
-  context.perturbed = whole.perturbed_middle;
+Tensor MidBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
   for (size_t i = 0; i < resnets.size(); ++i) {
     if (i > 0) x = attentions[i - 1](ex, std::move(x), context);
     x = resnets[i](ex, std::move(x), {}, shift_of(resnets[i], context), context.norm_groups);
@@ -295,10 +294,11 @@ void UpBlock::visit(Visitor& v) {
 }
 
 Tensor UpBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
-                           const std::string& name) const {
+                           const std::string& name, const FreeULevel* freeu) const {
   for (size_t i = 0; i < resnets.size(); ++i) {
     Tensor second = std::move(skips.back());
     skips.pop_back();
+    if (freeu) apply_freeu(ex, *freeu, x, second);
     x = resnets[i](ex, std::move(x), std::move(second), shift_of(resnets[i], context), context.norm_groups);
     show(context.tap, concat(name, ".resnets.", i), x);
     if (!attentions.empty()) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/configs.hpp"
+#include "models/freeu.hpp"
 #include "models/parameters.hpp"
 #include "models/scaled_map.hpp"
 #include "models/tap.hpp"
@@ -23,8 +24,9 @@ struct UNetContext {
   int64_t norm_groups = 32;
   const Tap* tap = nullptr;
   // Images at the batch's end in whose self attention every pixel sees itself alone (perturbed-attention
-  // guidance): of the middle block's layers, and of the layer at work.
-  int64_t perturbed_middle = 0, perturbed = 0;
+  // guidance), in these layers, by SelfAttention::index.
+  int64_t perturbed = 0;
+  const std::vector<bool>* perturbed_layers = nullptr;
 };
 
 // Residual block of UNet and VAE: (norm, SiLU, convolution) twice, beside a shortcut.
@@ -45,6 +47,7 @@ struct SelfAttention {
   StackedLinear qkv;  // [3C,C]
   Linear out;
   int64_t heads = 1;
+  size_t index = 0;  // into UNetContext::perturbed_layers
 
   SelfAttention(int64_t width, int64_t heads);
   void visit(Visitor& v);
@@ -122,9 +125,9 @@ struct UpBlock {
   UpBlock(int64_t in, const std::vector<int64_t>& skips, const UNetBlockConfig& config, float eps);
   void visit(Visitor& v);
   // x [N,H,W,Cin] -> [N,2H,2W,C] if it upsamples, cut to the size of the skip that follows; takes its skips
-  // from the end of `skips`.
+  // from the end of `skips`. freeu: of this block, or null.
   Tensor operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
-                    const std::string& name) const;
+                    const std::string& name, const FreeULevel* freeu = nullptr) const;
 };
 
 // map [N,H,W,C] doubled by nearest neighbour, cut to height x width (2H or 2H - 1, and so on), then convolved

@@ -70,6 +70,9 @@ void check_numbers(const GenerateRequest& r) {
   require_range(r.dynamic_threshold_max, 1, 1000, "dynamic-threshold-max");
   require_range(r.mimic_scale, 0, 100, "mimic-scale");
   require_range(r.pag_scale, 0, 100, "pag-scale");
+  require<UsageError>(r.freeu.empty() || r.freeu.size() == 4, "freeu: expected b1,b2,s1,s2, got ",
+                      r.freeu.size(), " numbers");
+  for (const double factor : r.freeu) require_range(factor, 0, 10, "freeu");
   require<UsageError>(r.mimic_percentile > 0 && r.mimic_percentile <= 1,
                       "mimic-percentile: expected a number above 0, at most 1, got ", r.mimic_percentile);
   require_range(r.strength, 0, 1, "strength");
@@ -167,6 +170,34 @@ MaskDownscale parse_mask_downscale(const std::string& name, const Components& c)
   return name == "area" ? MaskDownscale::kArea : MaskDownscale::kNearest;
 }
 
+// Whether the name contains the pattern, in which "." is any character.
+bool contains(std::string_view name, std::string_view pattern) {
+  for (size_t at = 0; at + pattern.size() <= name.size(); ++at) {
+    size_t i = 0;
+    while (i < pattern.size() && (pattern[i] == '.' || pattern[i] == name[at + i])) ++i;
+    if (i == pattern.size()) return true;
+  }
+  return false;
+}
+
+// Of the UNet's self attentions, those that Diffusers' pag_applied_layers mean.
+std::vector<bool> find_layers(const UNet& unet, std::string_view list) {
+  const std::vector<std::string>& names = unet.self_attentions();
+  std::vector<bool> out(names.size(), false);
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    const std::string_view pattern = list.substr(begin, end - begin);
+    bool found = false;
+    for (size_t i = 0; i < names.size(); ++i)
+      if (!pattern.empty() && contains(names[i], pattern)) out[i] = found = true;
+    require<UsageError>(found, "pag-layers: no self attention of this model's UNet is named \"",
+                        printable(pattern, 60), "\"; they are ", names.empty() ? "none" : names.front(),
+                        " to ", names.empty() ? "none" : names.back());
+    begin = end + 1;
+  }
+  return out;
+}
+
 // Options that change when and how guidance acts, on what is guided by one prompt and its negative prompt.
 void check_guidance_options(ResolvedRequest& out, const Components& c) {
   const GenerateRequest& r = out.request;
@@ -182,9 +213,7 @@ void check_guidance_options(ResolvedRequest& out, const Components& c) {
   require<UsageError>(r.pag_scale == 0 || (plain && out.conditions <= 2),
                       "pag-scale: not with AND, instruct-pix2pix "
                       "models, guidance-rescale, mimic-scale and ControlNets");
-  require<UsageError>(
-      r.pag_scale == 0 || (c.unet->config().mid && !c.unet->config().mid->transformer_layers.empty()),
-      "pag-scale: this model's UNet has no attention in its middle block to perturb");
+  if (r.pag_scale > 0) out.perturbed_layers = find_layers(*c.unet, r.pag_layers);
   if (out.conditions == 1 && (at_times || r.mimic_scale > 0))
     out.warnings.emplace_back(
         "guidance-start, guidance-end, negative-min-sigma, mimic-scale: no effect: there is no guidance");
@@ -353,6 +382,9 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
     add("Dynamic threshold",
         concat(number_text(r.dynamic_threshold), " of ", number_text(r.dynamic_threshold_max)));
   if (r.pag_scale > 0) add("PAG scale", number_text(r.pag_scale));
+  if (r.pag_scale > 0 && r.pag_layers != "mid") add("PAG layers", r.pag_layers);
+  if (!r.freeu.empty())
+    add("FreeU", concat("b1 ", r.freeu[0], ", b2 ", r.freeu[1], ", s1 ", r.freeu[2], ", s2 ", r.freeu[3]));
   if (r.mimic_scale > 0) {
     add("Mimic scale", number_text(r.mimic_scale));
     add("Threshold percentile", number_text(100 * r.mimic_percentile));

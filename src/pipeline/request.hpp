@@ -30,9 +30,10 @@ struct ResolvedRequest {
   // Per picture in one UNet call: 1, 2, 3 (instruct-pix2pix), or 1 and one for each part of the prompt.
   int conditions = 2;
   bool perturbed = false;  // the last condition is the prompt once more, with perturbed self attention
-  std::vector<double> part_weights;  // of the parts that AND joins: one or more
-  int text_calls = 20;               // calls of the UNet that prompt editing counts by: as if strength were 1
-  TileGrid tiles;                    // of the latents; one that covers them unless the request asks for tiles
+  std::vector<bool> perturbed_layers;  // of the UNet's self attentions
+  std::vector<double> part_weights;    // of the parts that AND joins: one or more
+  int text_calls = 20;  // calls of the UNet that prompt editing counts by: as if strength were 1
+  TileGrid tiles;       // of the latents; one that covers them unless the request asks for tiles
   double guidance = 7;  // of the conditions; the request's scale but where the model does without
   MaskDownscale mask_downscale = MaskDownscale::kArea;
   bool blends_latents = false;     // after each step, rather than every prediction

@@ -21,6 +21,8 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   const int64_t tokens = r.rows.chunks * text_rows.tokens.front();
   UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
   shape.perturbed = r.perturbed;
+  shape.perturbed_layers = r.perturbed_layers;
+  shape.freeu = r.request.freeu;
   planned_controls_ = plan_controls(r, controls_);
   for (const PlannedControl& control : planned_controls_) shape.controls.push_back(control.unit);
   if (!controls_.empty()) shape.picture_height = r.height, shape.picture_width = r.width;

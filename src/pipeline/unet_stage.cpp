@@ -72,8 +72,21 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
                       " at once, got ", shape.controls.size());
   for (const ControlUnit& unit : shape.controls)
     controls_.push_back(make_control_stage(unit, arena, control, context_, time));
+  if (!shape.freeu.empty()) make_freeu();
   step_program(0);
   step_program(all_controls());
+}
+
+void UnetStage::make_freeu() {
+  const UNetConfig& config = components_.unet->config();
+  const auto resamples = [](const UNetBlockConfig& block) { return block.resamples; };
+  int64_t level = std::ranges::count_if(config.down, resamples);
+  freeu_.emplace();
+  for (size_t i = 0; i < std::min(freeu_->levels.size(), config.up.size()); ++i) {
+    freeu_->levels[i] = make_freeu_level(device(), rows(), halved(shape_.height, level),
+                                         halved(shape_.width, level), shape_.freeu[i], shape_.freeu[i + 2]);
+    if (config.up[i].resamples) --level;
+  }
 }
 
 uint32_t UnetStage::all_controls() const { return (uint32_t{1} << controls_.size()) - 1; }
@@ -85,12 +98,18 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
   std::vector<std::vector<ScaledMap>> additions(unet.config().down.size() + 1);
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add_to_blocks(additions);
-  UNetSkips skips = unet.encode(
-      ex, x, shifts_->current(), cache_,
-      {.perturbed = shape_.perturbed ? shape_.batch : 0, .additions = active ? &additions : nullptr});
+  UNetSkips skips = unet.encode(ex, x, shifts_->current(), cache_,
+                                {.perturbed = shape_.perturbed ? shape_.batch : 0,
+                                 .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
+                                 .additions = active ? &additions : nullptr});
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add(ex, input_, skips);
-  copy_into(ex, unet.decode(ex, std::move(skips), shifts_->current(), cache_), output_);
+  copy_into(ex,
+            unet.decode(ex, std::move(skips), shifts_->current(), cache_,
+                        {.perturbed = shape_.perturbed ? shape_.batch : 0,
+                         .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
+                         .freeu = freeu_ ? &*freeu_ : nullptr}),
+            output_);
 }
 
 Program& UnetStage::step_program(uint32_t active) {
@@ -120,6 +139,8 @@ uint64_t UnetStage::buffer_bytes() const {
   uint64_t bytes = shifts_->bytes() + bytes_of({&input_, &extra_, &timestep_, &context_, &added_text_,
                                                 &time_ids_, &guidance_, &output_});
   for (const auto& control : controls_) bytes += control->buffer_bytes();
+  if (freeu_)
+    for (const FreeULevel& level : freeu_->levels) bytes += level.bytes();
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
   return bytes;
 }

@@ -17,6 +17,8 @@ struct UnetShape {
   std::vector<ControlUnit> controls = {};         // at work beside the UNet
   int64_t picture_height = 0, picture_width = 0;  // what they see, in pixels; 0 without them
   bool perturbed = false;                         // the last condition, in its self attention
+  std::vector<bool> perturbed_layers = {};        // in these: UNetArgs::perturbed_layers
+  std::vector<double> freeu = {};                 // b1, b2, s1, s2; empty: none
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
 
@@ -69,6 +71,7 @@ class UnetStage final : public Stage {
   void spread(Exec& ex, const Tensor& from, const std::vector<int64_t>& rows, const Tensor& to) const;
   void make_shifts(double timestep, const RunWatch& watch);
   uint32_t all_controls() const;
+  void make_freeu();
   void forward(Exec& ex, uint32_t active);
   Program& step_program(uint32_t active);
   std::vector<ShiftTable*> shift_tables();
@@ -79,6 +82,7 @@ class UnetStage final : public Stage {
   std::vector<double> schedule_;  // timesteps whose shifts the tables keep
   TextCache cache_;
   std::unique_ptr<ShiftTable> shifts_;
+  std::optional<FreeU> freeu_;
   std::vector<std::unique_ptr<ControlStage>> controls_;
   std::vector<ControlSetting> settings_;
   uint32_t active_ = 0;  // bit i: controls_[i] acts in this step

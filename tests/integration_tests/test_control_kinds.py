@@ -290,6 +290,27 @@ def test_mask_with_image_to_image_and_inpainting(rocm_sd, control, hint, region,
     same(got[inside], want[inside])
 
 
+def test_from_base_to_refiner(rocm_sd, model, control, hint, region, tmp_path):  # noqa: F811
+    """The base draws its share with a masked ControlNet, the refiner goes on without; a ControlNet of the base is none of the refiner's."""
+    folder, net = control("sdxl")
+    refiner = model("refiner")
+    pipe, kept = their_pipe(folder, [net], TEXT["sdxl"]), []
+    masked_forward(pipe.controlnet, region)
+
+    def keep(pipeline, step, timestep, values):
+        kept.append(values["latents"].clone())
+        return values
+
+    # Three of five steps lie before 0.6 of the training timesteps.
+    theirs(folder, pipe, image=opened(hint), num_inference_steps=5, callback_on_step_end=keep)
+    want = theirs(refiner, image=kept[2], num_inference_steps=5, denoising_start=0.6, aesthetic_score=6.0, negative_aesthetic_score=2.5)
+    units = ["--control", net, "--control-image", hint, "--control-mask", region]
+    ours(rocm_sd, folder, tmp_path / "a.png", *units, "--denoising-end", 0.6, steps=5)
+    rest = ["--init-latents", tmp_path / "a.safetensors", "--denoising-start", 0.6]
+    same(ours(rocm_sd, refiner, tmp_path / "b.png", *rest, steps=5, size=None), want)
+    assert "another base model" in refused(rocm_sd, refiner, tmp_path / "c.png", *units, *rest, code=3)
+
+
 # --- bad input ---
 
 def refused(rocm_sd, folder, path, *args, code):
