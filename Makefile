@@ -243,6 +243,12 @@ model-shapes: deps  ## write tests/data/model_shapes.txt anew: the problems of S
 	$(CLI) bench --mode shapes >tests/data/model_shapes.new
 	mv tests/data/model_shapes.new tests/data/model_shapes.txt
 
+kernel-map: deps  ## write docs/reference/kernel-map.md anew: which kernel a shape gets, and why
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) --target rocm-sd -j $(JOBS)
+	$(CLI) bench --mode kernel-map >docs/reference/kernel-map.new
+	mv docs/reference/kernel-map.new docs/reference/kernel-map.md
+
 test-onednn3: deps $(VENV)/bin/python  ## unit tests of kernels and models with oneDNN 3 in place of the system's
 	tools/fetch/fetch_onednn3.sh build/onednn3-root $(VENV)/bin/python
 	cmake --preset cpu -B build/onednn3 -DROCM_SD_DNNL_ROOT="$(CURDIR)/build/onednn3-root"
@@ -339,5 +345,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: test-page test-server model-shapes demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

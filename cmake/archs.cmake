@@ -11,12 +11,22 @@
 #
 # Targets: `kernels` (part of all), `kernels_<target>`.
 
-# The same list as src/base/gpu_family.hpp; the first of each family is the one of "auto".
-set(ROCM_SD_TARGETS_rdna3 gfx1100 gfx1101 gfx1102 gfx1150 gfx1151)
-set(ROCM_SD_TARGETS_rdna4 gfx1201 gfx1200)
-set(ROCM_SD_TARGETS_cdna3 gfx942 gfx90a gfx950)
-set(ROCM_SD_TARGETS_nvidia sm_90 sm_80 sm_86 sm_89)
-set(ROCM_SD_AMD_FAMILIES rdna3 rdna4 cdna3)
+# The targets are those of src/base/gpu_family.hpp; the first of each family is the one of "auto". A line there: target, family,
+# and the file of composable_kernels/families that lists its kernels.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/base/gpu_family.hpp)
+file(STRINGS ${PROJECT_SOURCE_DIR}/src/base/gpu_family.hpp target_lines REGEX "^ +GpuTarget{\"")
+set(ROCM_SD_AMD_FAMILIES "")
+foreach(line IN LISTS target_lines)
+  if(NOT line MATCHES "GpuTarget{\"([a-z0-9_]+)\", GpuFamily::k([A-Za-z0-9]+), \"([a-z0-9]+)\"}")
+    message(FATAL_ERROR "src/base/gpu_family.hpp: expected GpuTarget{\"target\", GpuFamily::kName, \"kernels\"}, got${line}")
+  endif()
+  string(TOLOWER ${CMAKE_MATCH_2} family)
+  list(APPEND ROCM_SD_TARGETS_${family} ${CMAKE_MATCH_1})
+  set(ROCM_SD_KERNELS_${CMAKE_MATCH_1} ${CMAKE_MATCH_3})
+  if(CMAKE_MATCH_1 MATCHES "^gfx" AND NOT family IN_LIST ROCM_SD_AMD_FAMILIES)
+    list(APPEND ROCM_SD_AMD_FAMILIES ${family})
+  endif()
+endforeach()
 
 set(ROCM_SD_ARCHS auto CACHE STRING "GPU targets or families to compile kernels for (auto, native, all, amd, none)")
 set(ROCM_SD_AMD_FLAGS "" CACHE STRING "More flags for clang when it compiles kernels")
@@ -206,9 +216,10 @@ if(ROCM_SD_NVCC)
   rocm_sd_compiler_version(${ROCM_SD_NVCC} ROCM_SD_NVCC_VERSION)
 endif()
 
-# The command that compiles `source` for `target` into `object`.
+# The command that compiles `source` for `target` into `object`, after what else is given.
 function(rocm_sd_compile_kernel source target object)
-  set(flags -O3 -std=c++20 -DNDEBUG -I${PROJECT_SOURCE_DIR}/src -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object})
+  set(flags -O3 -std=c++20 -DNDEBUG -I${PROJECT_SOURCE_DIR}/src 
+            -I${PROJECT_BINARY_DIR}/gpu/families/${ROCM_SD_KERNELS_${target}} -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object})
   if(target MATCHES "^sm_([0-9]+)")
     set(number ${CMAKE_MATCH_1})
     if(source MATCHES "\\.${target}a\\.hip$")
@@ -237,12 +248,28 @@ function(rocm_sd_compile_kernel source target object)
     set(launcher ${ROCM_SD_CCACHE})
   endif()
   file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
-  add_custom_command(OUTPUT ${object} COMMAND ${launcher} ${command} DEPENDS ${source} DEPFILE ${object}.d
+  add_custom_command(OUTPUT ${object} COMMAND ${launcher} ${command} DEPENDS ${source} ${ARGN} DEPFILE ${object}.d
                      COMMENT "Compiling ${name} for ${target}" VERBATIM)
+endfunction()
+
+# The names of a family's kernels, from the tables of composable_kernels/families, as its .hip files include them.
+add_executable(kernel_entries ${PROJECT_SOURCE_DIR}/tools/pack/kernel_entries/main.cpp)
+target_include_directories(kernel_entries PRIVATE ${PROJECT_SOURCE_DIR}/src)
+rocm_sd_compile_options(kernel_entries)
+function(rocm_sd_kernel_entries kernels out)
+  set(folder ${PROJECT_BINARY_DIR}/gpu/families/${kernels}/entries)
+  set(${out} ${folder}/written PARENT_SCOPE)
+  if(NOT TARGET kernel_entries_${kernels})
+    add_custom_command(OUTPUT ${folder}/written COMMAND kernel_entries ${kernels} ${folder}
+                       COMMAND ${CMAKE_COMMAND} -E touch ${folder}/written DEPENDS kernel_entries
+                       COMMENT "Naming the kernels of ${kernels}" VERBATIM)
+    add_custom_target(kernel_entries_${kernels} DEPENDS ${folder}/written)
+  endif()
 endfunction()
 
 function(rocm_sd_kernel_archive target)
   set(family ${ROCM_SD_FAMILY_${target}})
+  rocm_sd_kernel_entries(${ROCM_SD_KERNELS_${target}} entries)
   set(objects "")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.hip)
   foreach(source IN LISTS sources)
@@ -256,7 +283,7 @@ function(rocm_sd_kernel_archive target)
     string(REGEX REPLACE "/" "." object ${object})
     string(REGEX REPLACE "\\.hip$" "" object ${object})
     set(object ${PROJECT_BINARY_DIR}/gpu/${target}/${object}.co)
-    rocm_sd_compile_kernel(${source} ${target} ${object})
+    rocm_sd_compile_kernel(${source} ${target} ${object} ${entries})
     list(APPEND objects ${object})
   endforeach()
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/gpu/${target} ${PROJECT_BINARY_DIR}/lib)

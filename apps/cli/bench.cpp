@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "analysis/model_shapes.hpp"
+#include "analysis/paper_gpu.hpp"
 #include "analysis/planned_model.hpp"
 #include "apps/cli/commands.hpp"
 #include "apps/cli/interrupt.hpp"
@@ -20,9 +21,11 @@
 #include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "kernels/family/kernel_map_page.hpp"
 #include "measurement/bench.hpp"
 #include "measurement/clocks.hpp"
 #include "measurement/energy.hpp"
+#include "measurement/explain.hpp"
 #include "measurement/explore.hpp"
 #include "measurement/record.hpp"
 #include "measurement/scenario.hpp"
@@ -36,7 +39,7 @@ namespace {
 struct BenchCommand {
   ProblemSource source;
   std::string device = "auto", mode = "time", impls, scenario, json, markdown, prompt = "a photo of a cat";
-  std::string sampler = "auto";
+  std::string sampler = "auto", explain, gpu;
   double seconds = 0.5, per_second = 0.1;
   int queries = 5, warm_up = 1, threads = 0, top = 0;
   bool warm_caches = false, quiet = false;
@@ -307,8 +310,32 @@ void print_shapes(const BenchCommand& c) {
   fmt::print("{}", model_shapes_text(sets.empty() ? default_shape_sets() : sets));
 }
 
+// ---- which kernel, and why ----
+
+void explain_problem(const BenchCommand& c) {
+  const size_t blank = c.explain.find(' ');
+  require<UsageError>(blank != std::string::npos,
+                      "bench --explain: expected an op and its problem as tables name them, got ",
+                      printable(c.explain));
+  const measurement::Workload workload =
+      measurement::parse_workload(c.explain.substr(0, blank), c.explain.substr(blank + 1));
+  std::unique_ptr<GpuDevice> paper;
+  if (!c.gpu.empty()) {
+    const GpuProduct* product = find_gpu_product(c.gpu);
+    require<UsageError>(product != nullptr, "bench --gpu: ", printable(c.gpu),
+                        " is not in the table; `rocm-sd predict` lists them");
+    paper = make_paper_gpu(*product);
+  }
+  Device& device = paper ? *paper : open_counting_device(c.device);
+  const measurement::Explained explained = measurement::explain(device, workload);
+  write_reports(c, explained_json(explained), "```\n" + explained_text(explained) + "```\n",
+                explained_text(explained));
+}
+
 void run_bench(BenchCommand& c) {
   if (c.mode == "shapes") return print_shapes(c);
+  if (c.mode == "kernel-map") return fmt::print("{}", kernel_map_page());
+  if (!c.explain.empty()) return explain_problem(c);
   if (c.threads > 0) omp_set_num_threads(c.threads);
   for (const std::string& file : {c.json, c.markdown})
     if (!file.empty() && file != "-") require_writable(file);
@@ -326,8 +353,11 @@ void add_bench(CLI::App& app) {
   sub->add_option(
          "--mode", c->mode,
          "time, check, list or tune (into the user's table), of ops; shapes: print the models' problems for "
-         "--shapes [time]")
-      ->check(CLI::IsMember({"time", "check", "list", "tune", "shapes"}));
+         "--shapes; kernel-map: print docs/reference/kernel-map.md [time]")
+      ->check(CLI::IsMember({"time", "check", "list", "tune", "shapes", "kernel-map"}));
+  sub->add_option("--explain", c->explain,
+                  "print why a problem (\"linear 8192x320x320 f16 bias\") takes the kernel that it takes");
+  sub->add_option("--gpu", c->gpu, "with --explain: a GPU that is not here, by its product's name");
   sub->add_option("--impl", c->impls,
                   "candidates by the beginning of their names: gpu,onednn; '*' all [what the op picks]");
   sub->add_option("--scenario", c->scenario, "whole pictures: unet, vae, e2e, stream, offline or server")

@@ -9,6 +9,7 @@
 #include "base/json.hpp"
 #include "base/paths.hpp"
 #include "base/text.hpp"
+#include "kernels/family/kernel_index.hpp"
 
 namespace rocm_sd {
 
@@ -66,19 +67,15 @@ std::string kernel_of_problem(std::string_view problem, DType dtype) {
   if (words.size() < 3 || words[1] != "gpu") return {};
   const std::string_view op = words[0];
   std::string_view config = words[2] == "phases" && words.size() > 3 ? words[3] : words[2];
-  if (op == "attention") return config.starts_with("flash_") ? std::string(config) : std::string();
-  if (config.empty() || config[0] < '0' || config[0] > '9') return {};
   const size_t slash = config.find('/');
   const bool apart = slash != std::string_view::npos && config.substr(slash) != "/1";
   config = config.substr(0, slash);
-  const bool group = config.ends_with('g');
-  if (group) config.remove_suffix(1);
+  if (op == "attention") return tile_of_kernel_named(config).rows > 0 ? std::string(config) : std::string();
   const char* kernel = op == "conv2d"                   ? "conv_"
                        : op == "linear_geglu" && !apart ? "geglu_"
                        : op.starts_with("linear")       ? "gemm_"
                                                         : nullptr;
-  if (!kernel) return {};
-  return concat(kernel, group ? "wgmma_" : "", dtype_name(dtype), "_", config);
+  return kernel ? gemm_kernel_of_choice(kernel, config, dtype_name(dtype)) : std::string();
 }
 
 }  // namespace rocm_sd

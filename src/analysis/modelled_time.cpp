@@ -1,18 +1,12 @@
 #include "analysis/modelled_time.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+
+#include "kernels/family/kernel_index.hpp"
 
 namespace rocm_sd {
 namespace {
-
-// The number at the beginning of `text`, or 0.
-int leading_number(std::string_view text) {
-  int value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
 
 // What whole tiles in whole rounds make of a launch's even share of the work.
 struct Rounds {
@@ -35,22 +29,8 @@ Rounds rounds_of(const OutputTile& tile, const TiledOutput& output, int splits, 
 }  // namespace
 
 OutputTile tile_of_kernel(std::string_view kernel) {
-  if (kernel.starts_with("flash_")) {
-    const size_t queries = kernel.find("_q"), waves = kernel.find("_w", 6);
-    if (queries == std::string_view::npos) return {};
-    const int of_wave = leading_number(kernel.substr(queries + 2));
-    const bool wide = kernel.starts_with("flash_large_d");  // its q is of the workgroup
-    const int of_group =
-        waves == std::string_view::npos || wide ? 1 : leading_number(kernel.substr(waves + 2));
-    return {of_wave * std::max(1, of_group), 0};
-  }
-  const size_t last = kernel.rfind('_');
-  if (last == std::string_view::npos) return {};
-  const std::string_view shape = kernel.substr(last + 1);
-  const size_t by = shape.find('x');
-  if (by == std::string_view::npos) return {};
-  const OutputTile tile{leading_number(shape), leading_number(shape.substr(by + 1))};
-  return tile.rows > 0 && tile.columns > 0 ? tile : OutputTile{};
+  const KernelTile tile = tile_of_kernel_named(kernel);
+  return {tile.rows, tile.columns};
 }
 
 double modelled_seconds(const GpuProduct& gpu, const KernelCounts& counts, const PlannedProblems& launches,

@@ -27,9 +27,8 @@ inline constexpr double kTileSeconds = 1e-6;
 double modelled_seconds(const GpuProduct& gpu, const KernelCounts& counts, const PlannedProblems& launches,
                         const TiledOutput& output, int splits, DType dtype);
 
-// The tile of the output that a kernel makes, by its name: "gemm_f16_128x160x32" -> 128 x 160,
-// "flash_f16_d64_q32_k32_w4_s2"
-// -> 128 queries. Zeros where it says none.
+// The tile of the output that a kernel makes: of "gemm_f16_128x160x32" 128 x 160, of
+// "flash_f16_d64_q32_k32_w4_s3" 128 queries. Zeros for those without tiles.
 struct OutputTile {
   int rows = 0, columns = 0;
 };

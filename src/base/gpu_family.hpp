@@ -14,22 +14,40 @@ enum class GpuFamily : uint8_t { kRdna3, kRdna4, kCdna3, kNvidia };
 struct GpuTarget {
   std::string_view arch;  // "gfx1100", "sm_90": what the compiler calls it
   GpuFamily family;
+  std::string_view kernels;  // the file of composable_kernels/families that lists its kernels
 };
 
-// Every target that the build knows; cmake/archs.cmake lists the same.
+// Every target that the build knows: cmake/archs.cmake reads these lines. The first of each family is the one
+// that ROCM_SD_ARCHS=auto compiles.
+// clang-format off
 inline constexpr std::array kGpuTargets = {
-    GpuTarget{"gfx1100", GpuFamily::kRdna3}, GpuTarget{"gfx1101", GpuFamily::kRdna3},
-    GpuTarget{"gfx1102", GpuFamily::kRdna3}, GpuTarget{"gfx1150", GpuFamily::kRdna3},
-    GpuTarget{"gfx1151", GpuFamily::kRdna3}, GpuTarget{"gfx1200", GpuFamily::kRdna4},
-    GpuTarget{"gfx1201", GpuFamily::kRdna4}, GpuTarget{"gfx90a", GpuFamily::kCdna3},
-    GpuTarget{"gfx942", GpuFamily::kCdna3},  GpuTarget{"gfx950", GpuFamily::kCdna3},
-    GpuTarget{"sm_80", GpuFamily::kNvidia},  GpuTarget{"sm_86", GpuFamily::kNvidia},
-    GpuTarget{"sm_89", GpuFamily::kNvidia},  GpuTarget{"sm_90", GpuFamily::kNvidia},
+    GpuTarget{"gfx1100", GpuFamily::kRdna3, "rdna3"},
+    GpuTarget{"gfx1101", GpuFamily::kRdna3, "rdna3"},
+    GpuTarget{"gfx1102", GpuFamily::kRdna3, "rdna3"},
+    GpuTarget{"gfx1150", GpuFamily::kRdna3, "rdna3"},
+    GpuTarget{"gfx1151", GpuFamily::kRdna3, "rdna3"},
+    GpuTarget{"gfx1201", GpuFamily::kRdna4, "rdna4"},
+    GpuTarget{"gfx1200", GpuFamily::kRdna4, "rdna4"},
+    GpuTarget{"gfx942", GpuFamily::kCdna3, "cdna3"},
+    GpuTarget{"gfx90a", GpuFamily::kCdna3, "cdna3"},
+    GpuTarget{"gfx950", GpuFamily::kCdna3, "cdna3"},
+    GpuTarget{"sm_90", GpuFamily::kNvidia, "hopper"},
+    GpuTarget{"sm_80", GpuFamily::kNvidia, "nvidia"},
+    GpuTarget{"sm_86", GpuFamily::kNvidia, "nvidia"},
+    GpuTarget{"sm_89", GpuFamily::kNvidia, "nvidia"},
 };
+// clang-format on
 
 constexpr std::optional<GpuFamily> gpu_family(std::string_view arch) {
   for (const GpuTarget& target : kGpuTargets)
     if (target.arch == arch) return target.family;
+  return std::nullopt;
+}
+
+// Of a target that is not listed: nothing.
+constexpr std::optional<std::string_view> kernels_of_target(std::string_view arch) {
+  for (const GpuTarget& target : kGpuTargets)
+    if (target.arch == arch) return target.kernels;
   return std::nullopt;
 }
 

@@ -5,24 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "composable_kernels/families/gemm_config.hpp"
+#include "kernels/family/cost_model.hpp"
 #include "runtime/gpu.hpp"
 
 namespace rocm_sd {
-
-// A configuration: 128 rows by so many columns, so many workgroups at once on a multiprocessor; turns: two
-// tiles are under way in one.
-struct TmaTile {
-  int columns = 0, groups = 1;
-  bool ping_pong = false;
-};
-
-// Where TMA takes the rows of a step from.
-enum class TmaRows {
-  kMatrix,
-  kGathered,  // pixels of a convolution, one by one
-  kBoxes,     // pixels of a convolution, whole boxes
-  kHalo,      // the same for all taps of a filter at once
-};
 
 // The product: of all layers that run beside each other.
 struct TmaExtent {
@@ -37,14 +24,15 @@ struct TmaSplit {
   int multicast_size = 1, splits = 1;
 };
 
-// Clusters of so many workgroups, `groups` of which a multiprocessor holds, that run at the same time.
-uint32_t tma_clusters_at_once(const GpuTraits& traits, int groups, int workgroups);
+// Clusters of so many workgroups, `occupancy` of which a compute unit holds, that run at the same time.
+uint32_t tma_clusters_at_once(const GpuTraits& traits, int occupancy, int workgroups);
 
-// Those worth timing; may_split: whether the product can be summed from parts.
-std::vector<TmaSplit> tma_splits(const GpuTraits& traits, const TmaTile& tile, const TmaExtent& extent,
+// Those worth timing for a configuration that uses TMA; may_split: whether the product can be summed from
+// parts.
+std::vector<TmaSplit> tma_splits(const GpuTraits& traits, const GemmConfig& tile, const TmaExtent& extent,
                                  bool may_split);
 
 // An estimate in nanoseconds, to compare choices by.
-double tma_ns(const GpuTraits& traits, const TmaTile& tile, const TmaExtent& extent, TmaSplit split);
+double tma_ns(const GpuTraits& traits, const GemmConfig& tile, const TmaExtent& extent, TmaSplit split);
 
 }  // namespace rocm_sd

@@ -220,7 +220,7 @@ class Bench {
     }
   }
   void conv() {
-    for (const ConvConfig& config : conv_configs_of(device_.traits(), dtype_)) {
+    for (const GemmConfig& config : conv_configs_of(device_.traits(), dtype_)) {
       if (!wanted(conv_kernel_name(dtype_, config))) continue;
       const int64_t side = config.shape.block_m >= 256 ? 16 : 8,
                     images = std::max<int64_t>(1, config.shape.block_m / (side * side));

@@ -31,7 +31,7 @@ inline std::string describe(const ConvCase& c) {
                      c.upsample2x, c.bias, c.shift, c.residual, activation_name(c.act));
 }
 inline std::string describe(const ConvCase& c, const ConvChoice& choice) {
-  return fmt::format("{} by {}/{}", describe(c), choice.config.suffix(), choice.splits);
+  return fmt::format("{} by {}/{}", describe(c), describe(choice.config), choice.splits);
 }
 
 inline Shape output_of(const ConvCase& c) {

@@ -1,29 +1,38 @@
 // The architecture that this translation unit is compiled for, and how a kernel's entry point is written.
 #pragma once
 
+// The targets of each family, one by one: another target of the same generation is an error until somebody
+// has looked at its matrix instructions and its LDS (gfx1250 is a GFX12 whose waves multiply otherwise).
 #if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "no kernel family knows this target: composable_kernels/arch/target.hpp lists those that are known"
+#endif
 #include "composable_kernels/arch/nvidia.hpp"
-#elif defined(__GFX12__)
+#elif defined(__gfx1200__) || defined(__gfx1201__)
+#define ROCM_SD_TARGET_RDNA4 1
 #include "composable_kernels/arch/rdna4.hpp"
-#elif defined(__GFX11__)
+#elif defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1150__) || \
+    defined(__gfx1151__)
+#define ROCM_SD_TARGET_RDNA3 1
 #include "composable_kernels/arch/rdna3.hpp"
-#elif defined(__GFX9__)
+#elif defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)
+#define ROCM_SD_TARGET_CDNA3 1
 #include "composable_kernels/arch/cdna3.hpp"
 #elif defined(__HIP__) && !defined(__HIP_DEVICE_COMPILE__)
 #include "composable_kernels/arch/rdna3.hpp"
 #else
-#error "no kernel family knows this target"
+#error "no kernel family knows this target: composable_kernels/arch/target.hpp lists those that are known"
 #endif
 
 namespace rocm_sd {
 
 #if defined(__CUDACC__)
 using GpuArch = Nvidia;
-#elif defined(__GFX12__)
+#elif defined(ROCM_SD_TARGET_RDNA4)
 using GpuArch = Rdna4;
-#elif defined(__GFX11__)
+#elif defined(ROCM_SD_TARGET_RDNA3)
 using GpuArch = Rdna3;
-#elif defined(__GFX9__)
+#elif defined(ROCM_SD_TARGET_CDNA3)
 using GpuArch = Cdna3;
 #endif
 

@@ -16,6 +16,7 @@ struct TileShape {
   int waves_m = 1, waves_n = 1;
   int stages = 2;  // tiles of both operands in LDS at once; through registers 1 or 2
 
+  constexpr bool operator==(const TileShape&) const = default;
   constexpr int waves() const { return waves_m * waves_n; }
   constexpr int wave_m() const { return block_m / waves_m; }
   constexpr int wave_n() const { return block_n / waves_n; }

@@ -1,11 +1,14 @@
 // attention on a GPU: flash attention in 16 bits, one wave per query for everything else.
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "composable_kernels/fused/flash_params.hpp"
 #include "kernels/attention/attention_params.hpp"
 #include "kernels/attention/flash_plan.hpp"
 #include "kernels/choice_memo.hpp"
+#include "kernels/family/cost_model.hpp"
+#include "kernels/family/explanation.hpp"
 #include "kernels/gpu_launch.hpp"
 
 namespace rocm_sd {
@@ -93,7 +96,32 @@ std::optional<FlashPlan> plan_named(const Exec& ex, const AttentionProblem& p, c
   });
 }
 
+Explanation explain(const AttentionProblem& p, const GpuTraits& traits) {
+  const CostModel& costs = cost_model(kernel_tables(traits).name);
+  Explanation out{"gpu", costs.family, "no unit", {}, {}};
+  std::set<FlashAlgorithm> taken;
+  for (const FlashPlan& plan : flash_plans(p, traits)) {
+    const AttentionMapRow& row = *plan.kernel.row;
+    taken.insert(row.algorithm);
+    const AttentionCosts::Entry& relative = costs.attention.entry(row.cost);
+    out.candidates.push_back({.choice = describe(plan),
+                              .algorithm = to_text(row.algorithm),
+                              .reason = row.reason,
+                              .source = concat("relative cost ", row.cost, " = ", relative.cost, ", ",
+                                               source_text(costs, relative.source)),
+                              .cost_name = row.cost,
+                              .cost = plan.cost});
+  }
+  for (const AttentionMapRow& row : attention_map())
+    if (!taken.contains(row.algorithm))
+      out.refused.push_back(
+          concat(to_text(row.algorithm), ": takes ", conditions_of(row), " on ", to_text(row.families)));
+  return out;
+}
+
 std::vector<std::string> config_names(const Exec& ex, const AttentionProblem& p) {
+  if (ExplanationRecord* record = ExplanationRecord::current())
+    record->add(explain(p, gpu_device(ex)->traits()));
   std::vector<std::string> names;
   for (const FlashPlan& plan : flash_plans(p, gpu_device(ex)->traits())) names.push_back(describe(plan));
   return names;
@@ -131,19 +159,19 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
   GpuGrid grid{static_cast<uint32_t>(plan.tiles), static_cast<uint32_t>(p.batch * p.heads),
                static_cast<uint32_t>(plan.splits)};
   const auto launch = [&](const auto& arguments) {
-    launch_kernel(
-        ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()), *device.find_kernel(plan.kernel.name), grid,
-        static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
-        traits.family == GpuFamily::kNvidia ? static_cast<uint32_t>(plan.kernel.lds_bytes) : 0, arguments);
+    launch_kernel(ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()),
+                  *device.find_kernel(plan.kernel.name), grid,
+                  static_cast<uint32_t>(plan.kernel.waves * traits.lanes),
+                  kernel_tables(traits).dynamic_lds(plan.kernel.lds_bytes), arguments);
   };
-  if (plan.kernel.tma) {
+  if (plan.kernel.algorithm == FlashAlgorithm::kTma) {
     FlashTmaParams<uint16_t> tma{{}, {}, params};
     if (p.k.data) {  // not while planning
       device.map_boxes(&tma.k, boxes_of(p, p.k, plan.kernel.keys));
       device.map_boxes(&tma.v, boxes_of(p, p.v, plan.kernel.keys));
     }
     launch(tma);
-  } else if (plan.kernel.once) {
+  } else if (plan.kernel.algorithm == FlashAlgorithm::kSingleTileKv) {
     const int64_t tiles = plan.tiles * p.batch * p.heads;
     grid = {.x = static_cast<uint32_t>((tiles + plan.run_tiles - 1) / plan.run_tiles),
             .early = p.pdl_keys_ready};

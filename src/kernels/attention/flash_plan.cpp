@@ -1,138 +1,99 @@
 #include "kernels/attention/flash_plan.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include "composable_kernels/fused/flash_params.hpp"
-#include "kernels/attention/flash_configs.hpp"
+#include "kernels/family/cost_model.hpp"
 
 namespace rocm_sd {
 namespace {
-
-#define ROW(...) FlashConfig{__VA_ARGS__},
-constexpr FlashConfig kNvidia[] = {ROCM_SD_FLASH_NVIDIA(ROW)},
-                      kNvidiaGeneral[] = {ROCM_SD_FLASH_NVIDIA_GENERAL(ROW)};
-constexpr FlashConfig kRdna3[] = {ROCM_SD_FLASH_RDNA3(ROW)},
-                      kRdna3General[] = {ROCM_SD_FLASH_RDNA3_GENERAL(ROW)};
-constexpr FlashConfig kRdna4[] = {ROCM_SD_FLASH_RDNA4(ROW)},
-                      kRdna4General[] = {ROCM_SD_FLASH_RDNA4_GENERAL(ROW)};
-constexpr FlashConfig kCdna3[] = {ROCM_SD_FLASH_CDNA3(ROW)},
-                      kCdna3General[] = {ROCM_SD_FLASH_CDNA3_GENERAL(ROW)};
-#undef ROW
-#define ROW(...) FlashWgmmaConfig{__VA_ARGS__},
-constexpr FlashWgmmaConfig kHopper[] = {ROCM_SD_FLASH_HOPPER(ROW)};
-#undef ROW
-#define ROW(...) FlashTmaConfig{__VA_ARGS__},
-constexpr FlashTmaConfig kTma[] = {ROCM_SD_FLASH_TMA(ROW)};
-#undef ROW
-#define ROW(...) FlashSingleTileKvConfig{__VA_ARGS__},
-constexpr FlashSingleTileKvConfig kSingleTileKv[] = {ROCM_SD_FLASH_SINGLE_TILE_KV(ROW)};
-#undef ROW
-#define ROW(...) FlashLargeDConfig{__VA_ARGS__},
-constexpr FlashLargeDConfig kWideNvidia[] = {ROCM_SD_FLASH_LARGE_D_NVIDIA(ROW)},
-                            kWideAmd[] = {ROCM_SD_FLASH_LARGE_D_AMD(ROW)};
-#undef ROW
-
-using Rows = std::span<const FlashConfig>;
-Rows rows_of(GpuFamily family, bool general) {
-  switch (family) {
-    case GpuFamily::kRdna3: return general ? Rows(kRdna3General) : Rows(kRdna3);
-    case GpuFamily::kRdna4: return general ? Rows(kRdna4General) : Rows(kRdna4);
-    case GpuFamily::kCdna3: return general ? Rows(kCdna3General) : Rows(kCdna3);
-    case GpuFamily::kNvidia: break;
-  }
-  return general ? Rows(kNvidiaGeneral) : Rows(kNvidia);
-}
-std::span<const FlashLargeDConfig> wide_rows_of(GpuFamily family) {
-  if (family == GpuFamily::kNvidia) return kWideNvidia;
-  return kWideAmd;
-}
-
-// AMD's families stage values transposed.
-bool stages_transposed(GpuFamily family) { return family != GpuFamily::kNvidia; }
-
-// Of warpgroup products against products by waves, measured on an H200, November 2026; few keys fill their
-// tiles badly.
-double wgmma_relative_cost(const AttentionProblem& p) {
-  if (p.keys <= 128) return 1.5;
-  if (p.head_dim == 512) return 0.55;
-  return p.head_dim == 40 ? 0.9 : p.head_dim == 64 ? 0.8 : 0.75;
-}
-
-// With tiles by TMA, measured as those. Late fetches have not been: they are for the tuner.
-double tma_relative_cost(const AttentionProblem& p, const FlashTmaConfig& c) {
-  if (p.keys <= 128) return 2;
-  if (c.head_dim == 64 && c.keys == 80 && p.keys <= 2048) return 0.62;
-  return c.prefetch_after_mma ? 0.7 : 0.66;
-}
-
-// All keys at once, for up to 80 of them. Measured on an H200 with the 77 of a text, November 2026: 0.52 to
-// 0.75 of the time of products by waves. The estimate compares kernels of equal tiles only roughly: this
-// keeps it so.
-constexpr double kSingleTileKvRelativeCost = 0.8;
 
 constexpr int kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
 int64_t divide_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
+// The kernels of a family that take a problem, by its tables and attention_map().
+class Candidates {
+ public:
+  Candidates(const AttentionProblem& problem, const GpuTraits& traits)
+      : problem_(problem),
+        traits_(traits),
+        family_(kernel_tables(traits)),
+        costs_(cost_model(family_.name).attention),
+        type_(dtype_name(problem.dtype)),
+        pad_(flash_row_pad(traits.lanes)) {}
+
+  void add(const FlashConfig& c) {
+    take(FlashAlgorithm::kWaves, c.head_dim, {c.queries, c.keys},
+         {kernel_name(c, type(), mask_of(problem_)).c_str(), c.queries * c.waves, c.keys, c.waves,
+          c.occupancy, 2 * flash_lds_elements(c, transposed(), pad_)});
+  }
+  void add(const FlashWgmmaConfig& c) {
+    take(FlashAlgorithm::kWgmma, c.head_dim, {64 * c.warpgroups, 64},
+         {kernel_name(c, type()).c_str(), 64 * c.warpgroups, 64, 4 * c.warpgroups, c.occupancy,
+          flash_lds_bytes(c)});
+  }
+  void add(const FlashTmaConfig& c) {
+    if (!traits_.tma) return;
+    take(FlashAlgorithm::kTma, c.head_dim, {64 * c.warpgroups, c.keys, c.prefetch},
+         {kernel_name(c, type()).c_str(), 64 * c.warpgroups, c.keys, 4 * c.warpgroups, c.occupancy,
+          flash_lds_bytes(c)});
+  }
+  void add(const FlashSingleTileKvConfig& c) {
+    if (problem_.keys > c.keys) return;
+    take(FlashAlgorithm::kSingleTileKv, c.head_dim, {64, c.keys},
+         {kernel_name(c, type()).c_str(), 64, c.keys, 4 * c.warpgroups, c.occupancy, flash_lds_bytes(c)});
+  }
+  void add(const FlashLargeDConfig& c) {
+    take(FlashAlgorithm::kLargeD, c.head_dim, {c.queries, c.keys},
+         {kernel_name(c, type()).c_str(), c.queries, c.keys, c.waves_q * c.waves_k, 1,
+          2 * flash_large_d_lds_elements(c, transposed(), pad_)});
+  }
+  void add(const FlashWgmmaLargeDConfig& c) {
+    take(FlashAlgorithm::kWgmmaLargeD, c.head_dim, {c.queries, c.keys},
+         {kernel_name(c, type()).c_str(), c.queries, c.keys, 4 * c.warpgroups, 1, flash_lds_bytes(c)});
+  }
+
+  std::vector<FlashKernel> all() {
+    const auto add_all = [this](const auto& table) {
+      for (const auto& config : table) add(config);
+    };
+    add_all(mask_of(problem_) == FlashMask::kAny ? family_.flash_any_mask : family_.flash);
+    add_all(family_.flash_wgmma);
+    add_all(family_.flash_tma);
+    add_all(family_.flash_single_tile_kv);
+    add_all(family_.flash_large_d);
+    add_all(family_.flash_wgmma_large_d);
+    return std::move(fitting_);
+  }
+
+ private:
+  const char* type() const { return type_.c_str(); }
+  bool transposed() const { return family_.values == ValueLayout::kTransposed; }
+
+  void take(FlashAlgorithm algorithm, int head_dim, const FlashTile& tile, FlashKernel kernel) {
+    if (head_dim != problem_.head_dim || static_cast<size_t>(kernel.lds_bytes) > traits_.lds_per_group)
+      return;
+    kernel.algorithm = algorithm;
+    kernel.row = attention_row(family_, problem_, algorithm, tile);
+    if (!kernel.row) return;
+    kernel.relative_cost = costs_.of(kernel.row->cost);
+    fitting_.push_back(std::move(kernel));
+  }
+
+  const AttentionProblem& problem_;
+  const GpuTraits& traits_;
+  const KernelTables& family_;
+  const AttentionCosts& costs_;
+  std::string type_;
+  int pad_;
+  std::vector<FlashKernel> fitting_;
+};
+
 }  // namespace
 
 std::vector<FlashKernel> flash_candidates(const AttentionProblem& p, const GpuTraits& traits) {
-  const bool general = p.masked || p.causal || !(p.scale > 0), transposed = stages_transposed(traits.family);
-  const int pad = flash_row_pad(traits.lanes);
-  std::vector<FlashKernel> fitting;
-  for (const FlashConfig& c : rows_of(traits.family, general)) {
-    if (c.head_dim != p.head_dim) continue;
-    std::string name = concat(general ? "flash_general_" : "flash_", p.dtype, "_d", c.head_dim, "_q",
-                              c.queries, "_k", c.keys, "_w", c.waves, "_s", c.stages);
-    // Fragments of keys and values are read from LDS for 16 queries only: measured on an H200, November 2026.
-    const double relative_cost = traits.family == GpuFamily::kNvidia && c.queries == 16 ? 1.3 : 1;
-    fitting.push_back({std::move(name), c.queries * c.waves, c.keys, c.waves, c.groups,
-                       2 * flash_lds_elements(c, transposed, pad), relative_cost});
-  }
-  if (traits.arch == "sm_90" && !general)  // only this generation has the instructions
-    for (const FlashWgmmaConfig& c : kHopper) {
-      if (c.head_dim != p.head_dim) continue;
-      std::string name = concat("flash_wgmma_", p.dtype, "_d", c.head_dim, "_g", c.warpgroups, "x", c.groups);
-      fitting.push_back({std::move(name), 64 * c.warpgroups, 64, 4 * c.warpgroups, c.groups,
-                         flash_wgmma_lds_bytes(c), wgmma_relative_cost(p)});
-    }
-  if (traits.arch == "sm_90" && traits.tma && !general && p.keys > 0)
-    for (const FlashTmaConfig& c : kTma) {
-      if (c.head_dim != p.head_dim) continue;
-      std::string name = concat("flash_tma_", p.dtype, "_d", c.head_dim, "_k", c.keys, "_g", c.warpgroups,
-                                "x", c.groups, "_s", c.slots, "_t", c.ping_pong, "_l", c.prefetch_after_mma);
-      fitting.push_back({std::move(name), 64 * c.warpgroups, c.keys, 4 * c.warpgroups, c.groups,
-                         flash_tma_lds_bytes(c), tma_relative_cost(p, c), true});
-    }
-  if (traits.arch == "sm_90" && !general && p.keys > 0)
-    for (const FlashSingleTileKvConfig& c : kSingleTileKv) {
-      if (c.head_dim != p.head_dim || p.keys > c.keys) continue;
-      std::string name = concat("flash_single_tile_kv_", p.dtype, "_d", c.head_dim, "_k", c.keys, "_g",
-                                c.warpgroups, "x", c.groups);
-      fitting.push_back({.name = std::move(name),
-                         .queries = 64,
-                         .keys = c.keys,
-                         .waves = 4 * c.warpgroups,
-                         .groups = c.groups,
-                         .lds_bytes = flash_single_tile_kv_lds_bytes(c),
-                         .relative_cost = kSingleTileKvRelativeCost,
-                         .once = true});
-    }
-  for (const FlashLargeDConfig& c : wide_rows_of(traits.family)) {
-    if (c.head_dim != p.head_dim) continue;
-    std::string name =
-        concat("flash_large_d_", p.dtype, "_d", c.head_dim, "_q", c.queries, "_k", c.keys, "_w", c.waves_q,
-               "x", c.waves_k, "_c", c.chunk_dim, "x", c.chunk_keys, "_s", c.stages);
-    fitting.push_back({std::move(name), c.queries, c.keys, c.waves_q * c.waves_k, 1,
-                       2 * flash_large_d_lds_elements(c, transposed, pad), c.queries < 64 ? 2.0 : 1.0});
-  }
-  if (traits.arch == "sm_90" && !general && p.head_dim == 512)
-    fitting.push_back({concat("flash_wgmma_large_d_", p.dtype, "_d512"), 64, 128, 8, 1,
-                       kFlashWgmmaLargeDLdsBytes, wgmma_relative_cost(p)});
-  std::erase_if(
-      fitting, [&](const FlashKernel& k) { return static_cast<size_t>(k.lds_bytes) > traits.lds_per_group; });
-  return fitting;
+  return Candidates(p, traits).all();
 }
 
 FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProblem& p,
@@ -144,9 +105,9 @@ FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProbl
   plan.splits = static_cast<int>(divide_up(key_tiles, per_split));
   plan.keys_per_split = per_split * kernel.keys;
 
-  if (kernel.once) {
+  if (kernel.algorithm == FlashAlgorithm::kSingleTileKv) {
     // Equal runs, one to a workgroup that has room at once; the kernel holds the keys of two heads.
-    const int64_t room = int64_t{traits.compute_units} * kernel.groups;
+    const int64_t room = int64_t{traits.compute_units} * kernel.occupancy;
     plan.run_tiles = std::min(divide_up(plan.tiles * p.batch * p.heads, room), plan.tiles + 1);
     plan.run_tiles = std::max<int64_t>(plan.run_tiles, 1);
   }
@@ -161,7 +122,7 @@ FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProbl
   const int64_t each = divide_up(groups, traits.compute_units);  // workgroups of the busiest compute unit
   // A compute unit is busy from about 8 waves of 32 lanes on.
   const double waves =
-      static_cast<double>(std::min<int64_t>(each, kernel.groups) * kernel.waves) * traits.lanes / 32;
+      static_cast<double>(std::min<int64_t>(each, kernel.occupancy) * kernel.waves) * traits.lanes / 32;
   plan.cost = static_cast<double>(each) * group / std::min(1.0, 0.4 + 0.6 * waves / 8);
   if (plan.splits > 1)  // the merge: one more launch, and partial sums written and read
     plan.cost += 6e6 + static_cast<double>(p.batch * p.heads * p.queries * plan.splits) *

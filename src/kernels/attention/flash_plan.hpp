@@ -4,27 +4,27 @@
 #include <string>
 #include <vector>
 
-#include "kernels/attention/attention_impl.hpp"
+#include "kernels/attention/attention_map.hpp"
 #include "runtime/gpu.hpp"
 
 namespace rocm_sd {
 
-// A row of flash_configs.hpp, as a launch needs it.
+// A row of a family's tables, as a launch needs it.
 struct FlashKernel {
   std::string name;   // "flash_f16_d64_q16_k64_w8_s2"
   int queries, keys;  // of a workgroup's tile
   int waves;          // of a workgroup
-  int groups;         // workgroups that a compute unit holds at once
+  int occupancy;      // workgroups that a compute unit holds at once
   int lds_bytes;
-  double relative_cost = 1;  // of its products
-  bool tma = false;          // takes FlashTmaParams
-  bool once = false;         // takes FlashSingleTileKvParams
+  FlashAlgorithm algorithm = FlashAlgorithm::kWaves;
+  double relative_cost = 1;              // of its MMA
+  const AttentionMapRow* row = nullptr;  // why it takes the problem
 };
 
 struct FlashPlan {
   FlashKernel kernel;
   int64_t tiles = 0;           // of queries, of a head
-  int64_t run_tiles = 0;       // kernel.once: tiles of any heads that a workgroup takes
+  int64_t run_tiles = 0;       // of kSingleTileKv: tiles of any heads that a workgroup takes
   int splits = 1;              // of the keys; more than one needs the merge
   int64_t keys_per_split = 0;  // a multiple of kernel.keys
   double cost = 0;             // an estimate to compare plans by, in no unit
@@ -41,7 +41,7 @@ FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProbl
 FlashPlan default_config(const AttentionProblem& problem, const GpuTraits& traits);
 
 // "flash_f16_d64_q16_k64_w8_s2/3": 3 splits. Every plan of a problem that is worth measuring, the default
-// first; and the ways of the implementation "gpu" by these names.
+// first; and the configurations of the implementation "gpu" by these names.
 std::string describe(const FlashPlan& plan);
 std::vector<FlashPlan> flash_plans(const AttentionProblem& problem, const GpuTraits& traits);
 extern const Configs<AttentionProblem> kFlashConfigs;

@@ -1,16 +1,14 @@
-// Flash attention over few keys, for Hopper: the configurations of ROCM_SD_FLASH_SINGLE_TILE_KV.
-#include "composable_kernels/arch/target.hpp"
+// Flash attention over few keys, for Hopper: kFlashSingleTileKv of composable_kernels/families/hopper.hpp.
+#include "composable_kernels/families/target.hpp"
 #include "composable_kernels/hopper/flash_single_tile_kv.hpp"
-#include "kernels/attention/flash_configs.hpp"
 
 namespace rocm_sd {
 
-template <class Storage, int kHeadDim, int kMaxKeys, int kWarpgroups, int kHeld>
+template <class Storage, FlashSingleTileKvConfig kConfig>
 struct FlashSingleTileKvCfg {
   using T = Storage;
-  static constexpr int kDim = kHeadDim, kKeys = kMaxKeys, kGroups = kWarpgroups;
-  static constexpr int kLdsOfLauncher =
-      flash_single_tile_kv_lds_bytes({kHeadDim, kMaxKeys, kWarpgroups, kHeld});
+  static constexpr int kDim = kConfig.head_dim, kKeys = kConfig.keys, kGroups = kConfig.warpgroups;
+  static constexpr int kLdsOfLauncher = flash_lds_bytes(kConfig);
 };
 
 template <class Cfg>
@@ -23,14 +21,15 @@ ROCM_SD_DEVICE void flash_single_tile_kv_kernel(const FlashSingleTileKvParams<ty
 }  // namespace rocm_sd
 
 // The body waits for the kernel ahead by itself.
-#define ENTRY(type, T, dim, keys, warpgroups, groups)                                               \
-  ROCM_SD_BOUNDED_KERNEL(flash_single_tile_kv_##type##_d##dim##_k##keys##_g##warpgroups##x##groups, \
-                         __launch_bounds__((warpgroups) * 128, groups), (void)0,                    \
+#define ENTRY(name, T, row)                                                                         \
+  ROCM_SD_CHECK_NAME(name, row, rocm_sd::kElementName<rocm_sd::T>)                                  \
+  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__((row).warpgroups * 128, (row).occupancy), (void)0, \
                          rocm_sd::FlashSingleTileKvParams<rocm_sd::T>) {                            \
-    rocm_sd::flash_single_tile_kv_kernel<                                                           \
-        rocm_sd::FlashSingleTileKvCfg<rocm_sd::T, dim, keys, warpgroups, groups>>(p);               \
+    rocm_sd::flash_single_tile_kv_kernel<rocm_sd::FlashSingleTileKvCfg<rocm_sd::T, row>>(p);        \
   }
-#define F16(...) ENTRY(f16, Half, __VA_ARGS__)
-#define BF16(...) ENTRY(bf16, Bf16, __VA_ARGS__)
-ROCM_SD_FLASH_SINGLE_TILE_KV(F16)
-ROCM_SD_FLASH_SINGLE_TILE_KV(BF16)
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, Half, rocm_sd::KernelFamily::kFlashSingleTileKv[row])
+#include <entries/flash_single_tile_kv_f16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, Bf16, rocm_sd::KernelFamily::kFlashSingleTileKv[row])
+#include <entries/flash_single_tile_kv_bf16.inc>
+#undef ROCM_SD_ENTRY

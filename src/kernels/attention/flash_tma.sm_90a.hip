@@ -1,19 +1,17 @@
-// Flash attention with tiles fetched by TMA, for Hopper: the configurations of
-// ROCM_SD_FLASH_TMA.
-#include "composable_kernels/arch/target.hpp"
+// Flash attention with tiles fetched by TMA, for Hopper: kFlashTma of composable_kernels/families/hopper.hpp.
+#include "composable_kernels/families/target.hpp"
 #include "composable_kernels/hopper/flash_tma.hpp"
-#include "kernels/attention/flash_configs.hpp"
 
 namespace rocm_sd {
 
-template <class Storage, int kHeadDim, int kTileKeys, int kWarpgroups, int kHeld, int kTiles,
-          bool kPingPongTurn, bool kPrefetchesAfterMma>
+template <class Storage, FlashTmaConfig kConfig>
 struct FlashTmaCfg {
   using T = Storage;
-  static constexpr int kDim = kHeadDim, kKeys = kTileKeys, kGroups = kWarpgroups, kSlots = kTiles;
-  static constexpr bool kPingPong = kPingPongTurn, kPrefetchAfterMma = kPrefetchesAfterMma;
-  static constexpr int kLdsOfLauncher = flash_tma_lds_bytes(
-      {kHeadDim, kTileKeys, kWarpgroups, kHeld, kTiles, kPingPongTurn, kPrefetchesAfterMma});
+  static constexpr int kDim = kConfig.head_dim, kKeys = kConfig.keys, kGroups = kConfig.warpgroups;
+  static constexpr int kSlots = kConfig.stages;
+  static constexpr bool kPingPong = kConfig.schedule == WarpgroupSchedule::kPingPong;
+  static constexpr bool kPrefetchAfterMma = kConfig.prefetch == FlashPrefetch::kAfterMma;
+  static constexpr int kLdsOfLauncher = flash_lds_bytes(kConfig);
 };
 
 template <class Cfg>
@@ -29,14 +27,15 @@ ROCM_SD_DEVICE void flash_tma_kernel(const FlashTmaParams<typename Cfg::T>& p) {
 }  // namespace rocm_sd
 
 // The body waits for the kernel ahead by itself.
-#define ENTRY(type, T, dim, keys, warpgroups, groups, slots, ping_pong, prefetch_after_mma)                             \
-  ROCM_SD_BOUNDED_KERNEL(                                                                                               \
-      flash_tma_##type##_d##dim##_k##keys##_g##warpgroups##x##groups##_s##slots##_t##ping_pong##_l##prefetch_after_mma, \
-      __launch_bounds__((warpgroups) * 128, groups), (void)0, rocm_sd::FlashTmaParams<rocm_sd::T>) {                    \
-    rocm_sd::flash_tma_kernel<rocm_sd::FlashTmaCfg<rocm_sd::T, dim, keys, warpgroups, groups, slots,                    \
-                                                   ping_pong, prefetch_after_mma>>(p);                                  \
+#define ENTRY(name, T, row)                                                                         \
+  ROCM_SD_CHECK_NAME(name, row, rocm_sd::kElementName<rocm_sd::T>)                                  \
+  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__((row).warpgroups * 128, (row).occupancy), (void)0, \
+                         rocm_sd::FlashTmaParams<rocm_sd::T>) {                                     \
+    rocm_sd::flash_tma_kernel<rocm_sd::FlashTmaCfg<rocm_sd::T, row>>(p);                            \
   }
-#define F16(...) ENTRY(f16, Half, __VA_ARGS__)
-#define BF16(...) ENTRY(bf16, Bf16, __VA_ARGS__)
-ROCM_SD_FLASH_TMA(F16)
-ROCM_SD_FLASH_TMA(BF16)
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, Half, rocm_sd::KernelFamily::kFlashTma[row])
+#include <entries/flash_tma_f16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, Bf16, rocm_sd::KernelFamily::kFlashTma[row])
+#include <entries/flash_tma_bf16.inc>
+#undef ROCM_SD_ENTRY

@@ -1,15 +1,14 @@
-// Flash attention by warpgroup products, for Hopper: the configurations of ROCM_SD_FLASH_HOPPER.
-#include "composable_kernels/arch/target.hpp"
+// Flash attention by warpgroup MMA, for Hopper: kFlashWgmma of composable_kernels/families/hopper.hpp.
+#include "composable_kernels/families/target.hpp"
 #include "composable_kernels/hopper/flash_wgmma.hpp"
-#include "kernels/attention/flash_configs.hpp"
 
 namespace rocm_sd {
 
-template <class Storage, int kHeadDim, int kWarpgroups, int kHeld>
+template <class Storage, FlashWgmmaConfig kConfig>
 struct FlashWgmmaCfg {
   using T = Storage;
-  static constexpr int kDim = kHeadDim, kGroups = kWarpgroups;
-  static constexpr int kLdsOfLauncher = flash_wgmma_lds_bytes({kHeadDim, kWarpgroups, kHeld});
+  static constexpr int kDim = kConfig.head_dim, kGroups = kConfig.warpgroups;
+  static constexpr int kLdsOfLauncher = flash_lds_bytes(kConfig);
 };
 
 template <class Cfg>
@@ -24,12 +23,14 @@ ROCM_SD_DEVICE void flash_wgmma_kernel(const FlashParams<typename Cfg::T>& p) {
 
 }  // namespace rocm_sd
 
-#define ENTRY(type, T, dim, warpgroups, groups)                                                      \
-  ROCM_SD_KERNEL(flash_wgmma_##type##_d##dim##_g##warpgroups##x##groups, (warpgroups) * 128, groups, \
-                 rocm_sd::FlashParams<rocm_sd::T>) {                                                 \
-    rocm_sd::flash_wgmma_kernel<rocm_sd::FlashWgmmaCfg<rocm_sd::T, dim, warpgroups, groups>>(p);     \
+#define ENTRY(name, T, row)                                                                         \
+  ROCM_SD_CHECK_NAME(name, row, rocm_sd::kElementName<rocm_sd::T>)                                  \
+  ROCM_SD_KERNEL(name, (row).warpgroups * 128, (row).occupancy, rocm_sd::FlashParams<rocm_sd::T>) { \
+    rocm_sd::flash_wgmma_kernel<rocm_sd::FlashWgmmaCfg<rocm_sd::T, row>>(p);                        \
   }
-#define F16(...) ENTRY(f16, Half, __VA_ARGS__)
-#define BF16(...) ENTRY(bf16, Bf16, __VA_ARGS__)
-ROCM_SD_FLASH_HOPPER(F16)
-ROCM_SD_FLASH_HOPPER(BF16)
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, Half, rocm_sd::KernelFamily::kFlashWgmma[row])
+#include <entries/flash_wgmma_f16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, Bf16, rocm_sd::KernelFamily::kFlashWgmma[row])
+#include <entries/flash_wgmma_bf16.inc>
+#undef ROCM_SD_ENTRY

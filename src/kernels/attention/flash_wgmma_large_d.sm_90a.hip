@@ -1,14 +1,14 @@
-// Flash attention for head_dim 512 by warpgroup products, for Hopper.
-#include "composable_kernels/arch/target.hpp"
+// Flash attention for head_dim 512 by warpgroup MMA, for Hopper: kFlashWgmmaLargeD of
+// composable_kernels/families/hopper.hpp.
+#include "composable_kernels/families/target.hpp"
 #include "composable_kernels/hopper/flash_wgmma_large_d.hpp"
-#include "kernels/attention/flash_configs.hpp"
 
 namespace rocm_sd {
 
-template <class T>
+template <class T, FlashWgmmaLargeDConfig kConfig>
 ROCM_SD_DEVICE void flash_wgmma_large_d_kernel(const FlashParams<T>& p) {
   using Body = FlashWgmmaLargeD<T>;
-  static_assert(Body::kLdsBytes == kFlashWgmmaLargeDLdsBytes);
+  static_assert(Body::kLdsBytes == flash_lds_bytes(kConfig));
   Body(p, GpuArch::lds<Body::kLdsBytes>(),
        {static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()),
         static_cast<int>(GpuArch::group_z())})
@@ -17,9 +17,14 @@ ROCM_SD_DEVICE void flash_wgmma_large_d_kernel(const FlashParams<T>& p) {
 
 }  // namespace rocm_sd
 
-ROCM_SD_KERNEL(flash_wgmma_large_d_f16_d512, 256, 1, rocm_sd::FlashParams<rocm_sd::Half>) {
-  rocm_sd::flash_wgmma_large_d_kernel(p);
-}
-ROCM_SD_KERNEL(flash_wgmma_large_d_bf16_d512, 256, 1, rocm_sd::FlashParams<rocm_sd::Bf16>) {
-  rocm_sd::flash_wgmma_large_d_kernel(p);
-}
+#define ENTRY(name, T, row)                                                           \
+  ROCM_SD_CHECK_NAME(name, row, rocm_sd::kElementName<rocm_sd::T>)                    \
+  ROCM_SD_KERNEL(name, (row).warpgroups * 128, 1, rocm_sd::FlashParams<rocm_sd::T>) { \
+    rocm_sd::flash_wgmma_large_d_kernel<rocm_sd::T, row>(p);                          \
+  }
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, Half, rocm_sd::KernelFamily::kFlashWgmmaLargeD[row])
+#include <entries/flash_wgmma_large_d_f16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, Bf16, rocm_sd::KernelFamily::kFlashWgmmaLargeD[row])
+#include <entries/flash_wgmma_large_d_bf16.inc>
+#undef ROCM_SD_ENTRY

@@ -1,36 +1,29 @@
-// conv2d on a GPU: every configuration of this family, the reduction of split sums, and the layouts.
-// Problem, mapping, traffic, numerics, limits: composable_kernels/fused/convolution.hpp, conv_layout.hpp.
-#include "composable_kernels/arch/target.hpp"
+// conv2d on a GPU: the tiles of this family (kConv and kConvF32 of its file in families), the reduction of
+// split sums, and the layouts. Problem, mapping, traffic, numerics, limits:
+// composable_kernels/fused/convolution.hpp, conv_layout.hpp.
+#include "composable_kernels/families/target.hpp"
 #include "composable_kernels/fused/conv_layout.hpp"
 #include "composable_kernels/fused/convolution.hpp"
 #include "kernels/conv/conv2d_configs.hpp"
 
 using namespace rocm_sd;
 
-#define ROCM_SD_CONV_ENTRY(name, Storage, m, n, k, waves_m, waves_n, stages, groups)                       \
-  ROCM_SD_KERNEL(name##_##m##x##n##x##k, (waves_m) * (waves_n) * GpuArch::lanes, groups,                   \
-                 ConvParams<Storage>) {                                                                    \
-    using Cfg = TileCfg<GpuArch, Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                   \
+#define ENTRY(name, Storage, row)                                                                          \
+  ROCM_SD_CHECK_NAME(name, row, "conv_", kElementName<Storage>)                                            \
+  ROCM_SD_KERNEL(name, (row).shape.waves() * GpuArch::lanes, (row).occupancy, ConvParams<Storage>) {       \
+    using Cfg = TileCfg<GpuArch, Storage, (row).shape>;                                                    \
     conv_body<GpuArch, Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()), \
                             static_cast<int>(GpuArch::group_z()), GpuArch::lds<Cfg::kLdsBytes>());         \
   }
-#define ROCM_SD_CONV_F16(...) ROCM_SD_CONV_ENTRY(conv_f16, Half, __VA_ARGS__)
-#define ROCM_SD_CONV_BF16(...) ROCM_SD_CONV_ENTRY(conv_bf16, Bf16, __VA_ARGS__)
-#define ROCM_SD_CONV_F32(...) ROCM_SD_CONV_ENTRY(conv_f32, float, __VA_ARGS__)
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
-ROCM_SD_CONV_CONFIGS_FEW(ROCM_SD_CONV_F16)
-ROCM_SD_CONV_CONFIGS_FEW(ROCM_SD_CONV_BF16)
-#elif defined(__CUDACC__)
-ROCM_SD_CONV_CONFIGS_NVIDIA(ROCM_SD_CONV_F16)
-ROCM_SD_CONV_CONFIGS_NVIDIA(ROCM_SD_CONV_BF16)
-#elif defined(__GFX9__)
-ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_F16)
-ROCM_SD_CONV_CONFIGS_CDNA(ROCM_SD_CONV_BF16)
-#else
-ROCM_SD_CONV_CONFIGS_RDNA(ROCM_SD_CONV_F16)
-ROCM_SD_CONV_CONFIGS_RDNA(ROCM_SD_CONV_BF16)
-#endif
-ROCM_SD_CONV_CONFIGS_F32(ROCM_SD_CONV_F32)
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, Half, KernelFamily::kConv[row])
+#include <entries/conv_tiles_f16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, Bf16, KernelFamily::kConv[row])
+#include <entries/conv_tiles_bf16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) ENTRY(name, float, KernelFamily::kConvF32[row])
+#include <entries/conv_tiles_f32.inc>
+#undef ROCM_SD_ENTRY
 
 // One lane's place in a grid of small workgroups.
 static ROCM_SD_DEVICE int64_t lane_index() {

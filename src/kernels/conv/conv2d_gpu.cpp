@@ -82,7 +82,8 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
   const TileShape& shape = choice.config.shape;
   const ConvImage& image = params.image;
   const bool dequantized = static_cast<bool>(p.w.weight.scales());
-  const std::optional<PixelBoxes> in_boxes = choice.config.halo ? conv_halo_boxes(p) : conv_boxes(p);
+  const std::optional<PixelBoxes> in_boxes =
+      uses_halo(choice.config.algorithm) ? conv_halo_boxes(p) : conv_boxes(p);
   TmaConvParams<T> tma{{},
                        {},
                        {},
@@ -104,7 +105,7 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
                      .first = {-image.pad_top, -image.pad_left},
                      .last = {p.args.pad.bottom - (taps_h - 1), p.args.pad.right - (taps_w - 1)}};
     if (in_boxes) {
-      const bool halo = choice.config.halo;
+      const bool halo = uses_halo(choice.config.algorithm);
       boxes.box_columns = static_cast<uint32_t>(in_boxes->box_columns() + (halo ? image.filter_w - 1 : 0));
       boxes.box_rows = static_cast<uint32_t>(in_boxes->box_rows() + (halo ? image.filter_h - 1 : 0));
       boxes.box_images = static_cast<uint32_t>(in_boxes->box_images());
@@ -127,14 +128,14 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
   const uint32_t tiles = ceil_div(rows, shape.block_m * choice.multicast_size) *
                          ceil_div(params.epilogue.channels, shape.block_n) *
                          static_cast<uint32_t>(params.phases);
-  const uint32_t clusters = choice.splits > 1
-                                ? tiles
-                                : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config.groups,
-                                                                       static_cast<int>(cluster)));
+  const uint32_t clusters =
+      choice.splits > 1 ? tiles
+                        : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config.occupancy,
+                                                               static_cast<int>(cluster)));
   launch_kernel(ex, info, conv_kernel(ex, conv_kernel_name(p.dtype(), choice.config)),
                 {clusters * cluster, 1, 1, cluster, true},
-                static_cast<uint32_t>(tma_threads(choice.config.groups)),
-                static_cast<uint32_t>(choice.config.lds_bytes()), tma);
+                static_cast<uint32_t>(tma_threads(choice.config.occupancy)),
+                static_cast<uint32_t>(choice.config.lds_bytes(sizeof(T))), tma);
 }
 
 template <class T>
@@ -156,7 +157,7 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   params.split_steps = (steps + choice.splits - 1) / choice.splits;
   // Every part has a step: fewer parts may be enough than were asked for.
   const int splits = (steps + params.split_steps - 1) / params.split_steps;
-  if (choice.config.tma) {
+  if (uses_tma(choice.config.algorithm)) {
     const ConvChoice fewer{choice.config, splits, choice.multicast_size};
     const OpInfo info = p.info(concat(phases ? "gpu phases " : "gpu ", describe(fewer)).c_str());
     return launch_tma(ex, info, p, fewer, params);
@@ -168,18 +169,14 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   }
   const int tiles_m = (params.image.pixels + shape.block_m - 1) / shape.block_m;
   const int tiles_n = (params.epilogue.channels + shape.block_n - 1) / shape.block_n;
-  // AMD's kernels declare their LDS themselves.
-  const bool dynamic_lds = device.traits().family == GpuFamily::kNvidia;
-  const int lds_bytes = choice.config.warpgroup ? wgmma_lds_bytes(shape)
-                                                : product_lds_bytes(shape, static_cast<int>(sizeof(T)));
   const std::string name = conv_kernel_name(p.dtype(), choice.config);
   launch_kernel(ex,
-                p.info(concat(phases ? "gpu phases " : "gpu ", choice.config.suffix(), "/", splits).c_str()),
+                p.info(concat(phases ? "gpu phases " : "gpu ", describe(choice.config), "/", splits).c_str()),
                 conv_kernel(ex, name),
                 {static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits),
                  static_cast<uint32_t>(params.phases)},
                 static_cast<uint32_t>(shape.waves() * device.traits().lanes),
-                dynamic_lds ? static_cast<uint32_t>(lds_bytes) : 0, params);
+                kernel_tables(device.traits()).dynamic_lds(choice.config.lds_bytes(sizeof(T))), params);
   if (splits == 1) return;
   const GemmReduceParams<T> reduce{params.partials, params.epilogue, splits, false};
   const int64_t pieces = static_cast<int64_t>(params.epilogue.rows) * ((params.epilogue.channels + 7) / 8);
@@ -212,6 +209,8 @@ std::optional<ConvChoice> choice_named(const Exec& ex, const ConvProblem& p, con
 }
 
 std::vector<std::string> config_names(const Exec& ex, const ConvProblem& p) {
+  if (ExplanationRecord* record = ExplanationRecord::current())
+    record->add(conv_explanation(gpu_device(ex)->traits(), conv_extent(p)));
   std::vector<std::string> names;
   for (const ConvChoice& choice : conv_candidates(gpu_device(ex)->traits(), conv_extent(p)))
     names.push_back(describe(choice));
@@ -235,20 +234,14 @@ void run_config(Exec& ex, const ConvProblem& p, const std::string& config) {
 
 const Configs<ConvProblem> kConvGpuConfigs = {config_names, supports_config, run_config};
 
-std::string conv_kernel_name(DType dtype, const ConvConfig& config) {
-  const TileShape& s = config.shape;
-  return concat("conv_",
-                config.tma         ? (config.halo        ? (config.ping_pong ? "halo_ping_pong_" : "halo_")
-                                      : config.ping_pong ? "ping_pong_"
-                                                         : "tma_")
-                : config.warpgroup ? "wgmma_"
-                                   : "",
-                dtype_name(dtype), "_", s.block_m, "x", s.block_n, "x", s.block_k);
+std::string conv_kernel_name(DType dtype, const GemmConfig& config) {
+  return kernel_name(config, "conv_", std::string(dtype_name(dtype)).c_str()).c_str();
 }
 
 std::string describe(const ConvChoice& choice) {
-  return concat(choice.config.suffix(), choice.config.tma ? concat(choice.multicast_size) : std::string(),
-                "/", choice.splits);
+  const std::string multicast =
+      uses_tma(choice.config.algorithm) ? concat(choice.multicast_size) : std::string();
+  return concat(describe(choice.config), multicast, "/", choice.splits);
 }
 
 bool conv_has_phases(const ConvProblem& p) {
@@ -316,7 +309,7 @@ Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {
   const ConvExtent extent = conv_extent(p);
   const auto piece = static_cast<int64_t>(16 / dtype_size(p.dtype()));
   const int64_t padded = conv_padded_channels(std::max(p.channels(), p.second_channels()), p.dtype());
-  const int64_t most = device->traits().family == GpuFamily::kNvidia ? kMax : kMaxNear;
+  const int64_t most = kernel_tables(device->traits()).pixel_limit == PixelLimit::kCount ? kMax : kMaxNear;
   if (extent.pixels > kMax || extent.outputs > kMax || extent.depth > kMax ||
       p.batch() * p.height() * p.width() > most / (padded / piece))
     return "more pixels than it counts";

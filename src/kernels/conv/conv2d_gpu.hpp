@@ -5,40 +5,20 @@
 #include <string>
 #include <vector>
 
+#include "composable_kernels/families/gemm_config.hpp"
 #include "composable_kernels/fused/conv_layout.hpp"
 #include "composable_kernels/tile/pixel_boxes.hpp"
 #include "kernels/conv/conv2d_configs.hpp"
 #include "kernels/conv/conv2d_impl.hpp"
+#include "kernels/family/explanation.hpp"
+#include "kernels/family/gemm_map.hpp"
 #include "runtime/gpu.hpp"
 
 namespace rocm_sd {
 
-struct ConvConfig {
-  TileShape shape;
-  int groups;              // workgroups that a compute unit should hold
-  bool warpgroup = false;  // multiplies by Hopper's warpgroup products
-  bool tma = false;        // and its tiles come by TMA, in clusters
-  bool ping_pong = false;  // and two of them are under way in a workgroup
-  bool halo = false;       // and pixels come for all taps at once
-
-  int lds_bytes() const { return halo ? halo_lds_bytes(shape) : tma_lds_bytes(shape); }  // if tma
-
-  // "128x128x32": pixels, channels, depth of a step; "g" after it: warpgroup, "b": tma,
-  // "t": in ping-pong, "h": halo
-  std::string suffix() const {
-    return std::to_string(shape.block_m) + "x" + std::to_string(shape.block_n) + "x" +
-           std::to_string(shape.block_k) +
-           (tma         ? (halo        ? (ping_pong ? "ht" : "h")
-                           : ping_pong ? "t"
-                                       : "b")
-            : warpgroup ? "g"
-                        : "");
-  }
-};
-
 // One way to compute a problem: a configuration, and the parts of k that are summed apart and then together.
 struct ConvChoice {
-  ConvConfig config;
+  GemmConfig config;
   int splits = 1;          // tma: within a cluster
   int multicast_size = 1;  // tma: workgroups of a cluster that share a tile of the filter
 };
@@ -56,9 +36,16 @@ struct ConvExtent {
   int64_t halo_pixels = 0;    // and in boxes with halos; 0: not so
 };
 
-std::vector<ConvConfig> conv_configs_of(const GpuTraits& traits, DType dtype);
+std::vector<GemmConfig> conv_configs_of(const GpuTraits& traits, DType dtype);
 // Every choice worth timing, the default first.
 std::vector<ConvChoice> conv_candidates(const GpuTraits& traits, const ConvExtent& extent);
+// Why the choice takes the problem, and its estimated time: of algorithms of one rank the least is taken.
+struct ConvReason {
+  const GemmMapRow* row = nullptr;
+  double ns = 0;
+};
+ConvReason reason_of(const GpuTraits& traits, const ConvExtent& extent, const ConvChoice& choice);
+Explanation conv_explanation(const GpuTraits& traits, const ConvExtent& extent);
 // A decent choice without timing: from the rounds that its workgroups take on the device's compute units.
 ConvChoice conv_default(const GpuTraits& traits, const ConvExtent& extent);
 
@@ -69,7 +56,7 @@ std::optional<PixelBoxes> conv_boxes(const ConvProblem& p);
 // The same as a halo serves all taps of a filter.
 std::optional<PixelBoxes> conv_halo_boxes(const ConvProblem& p);
 // "conv_f16_128x128x32", "conv_wgmma_f16_128x160x64"
-std::string conv_kernel_name(DType dtype, const ConvConfig& config);
+std::string conv_kernel_name(DType dtype, const GemmConfig& config);
 
 Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p);
 void conv2d_gpu(Exec& ex, const ConvProblem& p);  // by the default choice

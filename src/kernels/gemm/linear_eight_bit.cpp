@@ -5,7 +5,6 @@
 #include "composable_kernels/fused/gemm_eight_bit.hpp"
 #include "kernels/eight_bit.hpp"
 #include "kernels/gemm/linear_configs.hpp"
-#include "kernels/gemm/linear_eight_bit_configs.hpp"
 #include "kernels/gemm/linear_params.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "kernels/tma_plan.hpp"
@@ -13,15 +12,12 @@
 namespace rocm_sd {
 namespace {
 
-// Up to this many rows a product is bound by reading the weight, which linear_gpu.cpp's kernel for few rows
-// does best.
-constexpr int64_t kFewRows = 8;
 constexpr int64_t kDeepest = 65535;  // whose sums of integers fit 32 bits
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 uint32_t dynamic_lds(const GpuDevice& device, const EightBitChoice& choice) {
-  return device.traits().family == GpuFamily::kNvidia ? static_cast<uint32_t>(choice.lds_bytes()) : 0;
+  return kernel_tables(device.traits()).dynamic_lds(choice.config.lds_bytes(1));
 }
 
 // What the product of two stored elements is multiplied by: gfx942 reads e4m3 as FNUZ, of half the value.
@@ -66,7 +62,7 @@ template <class EightBit, class T>
 void launch_tma(Exec& ex, const LinearProblem& p, const EightBitChoice& choice,
                 const EightBitGemmParams<EightBit, T>& params) {
   GpuDevice& device = *gpu_device(ex);
-  const TileShape& shape = choice.shape;
+  const TileShape& shape = choice.config.shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
   TmaEightBitParams<EightBit, T> tma{{}, {}, params, choice.multicast_size};
   if (params.x) {  // not while planning; pairs of elements are mapped as elements of 16 bits
@@ -80,19 +76,20 @@ void launch_tma(Exec& ex, const LinearProblem& p, const EightBitChoice& choice,
   const auto tiles = static_cast<uint32_t>(ceil_div(p.rows, int64_t{shape.block_m} * choice.multicast_size) *
                                            ceil_div(columns, shape.block_n));
   const uint32_t clusters =
-      choice.splits > 1
-          ? tiles
-          : std::min(tiles, tma_clusters_at_once(device.traits(), choice.groups, static_cast<int>(cluster)));
+      choice.splits > 1 ? tiles
+                        : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config.occupancy,
+                                                               static_cast<int>(cluster)));
   launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)),
-                {clusters * cluster, 1, 1, cluster, true}, static_cast<uint32_t>(tma_threads(choice.groups)),
-                static_cast<uint32_t>(choice.lds_bytes()), tma);
+                {clusters * cluster, 1, 1, cluster, true},
+                static_cast<uint32_t>(tma_threads(choice.config.occupancy)),
+                static_cast<uint32_t>(choice.config.lds_bytes(1)), tma);
 }
 
 template <class EightBit, class T>
 void launch_tiles(Exec& ex, const LinearProblem& p, const EightBitChoice& choice,
                   EightBitGemmParams<EightBit, T> params) {
   GpuDevice& device = *gpu_device(ex);
-  const TileShape& shape = choice.shape;
+  const TileShape& shape = choice.config.shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
   GemmReduceParams<T> reduce{nullptr, params.epilogue, choice.splits, p.gated};
   Tensor partials;
@@ -128,12 +125,12 @@ void run_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
   params.depth = static_cast<int>(p.in);
   params.splits = choice.splits;
   params.split_steps = static_cast<int>(ceil_div(ceil_div(p.in, choice.depth()), choice.splits));
-  choice.tma ? launch_tma(ex, p, choice, params) : launch_tiles(ex, p, choice, params);
+  choice.tma() ? launch_tma(ex, p, choice, params) : launch_tiles(ex, p, choice, params);
 }
 
 // The kernels of a choice are in the archive.
 Refusal supports_choice(const Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
-  if (choice.splits > 1 && !choice.tma)
+  if (choice.splits > 1 && !choice.tma())
     if (const Refusal refusal = supports_kernel(ex, concat("gemm_reduce_", p.dtype()))) return refusal;
   return supports_kernel(ex, eight_bit_kernel_name(choice, p));
 }
@@ -146,6 +143,7 @@ std::optional<EightBitChoice> choice_named(const Exec& ex, const LinearProblem& 
 
 std::vector<std::string> config_names(const Exec& ex, const LinearProblem& p) {
   const GpuTraits& traits = gpu_device(ex)->traits();
+  if (ExplanationRecord* record = ExplanationRecord::current()) record->add(eight_bit_explanation(traits, p));
   std::vector<std::string> names = {describe(eight_bit_default(traits, p))};
   for (const EightBitChoice& choice : eight_bit_candidates(traits, p))
     if (std::string name = describe(choice); name != names[0]) names.push_back(std::move(name));
@@ -175,7 +173,7 @@ Refusal linear_supports_eight_bit(const Exec& ex, const LinearProblem& p) {
   if (!is_eight_bit(p.held_as())) return "the weight is not held in 8 bits";
   if (!p.w.weight.products()) return "products in 8 bits were not asked for";
   if (p.dtype() == DType::kF32) return "f32 is not its type";
-  if (p.rows <= kFewRows) return "few rows";
+  if (p.rows <= kGemvRows) return "few rows";
   if (p.in % 16 != 0 || !linear_rows_aligned(p)) return "rows that are not of 16-byte pieces";
   if (p.in > kDeepest) return "a depth beyond 65535";
   if (const Refusal refusal = linear_extents_fit(p)) return refusal;

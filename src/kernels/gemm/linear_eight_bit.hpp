@@ -4,22 +4,23 @@
 #include <string>
 #include <vector>
 
-#include "composable_kernels/tile/config.hpp"
+#include "composable_kernels/families/gemm_config.hpp"
+#include "kernels/family/explanation.hpp"
+#include "kernels/family/gemm_map.hpp"
 #include "kernels/gemm/linear_impl.hpp"
 #include "runtime/gpu.hpp"
 
 namespace rocm_sd {
 
-// Tiles of `shape` with the depth cut into `splits` parts.
+// Tiles of `config` with the depth cut into `splits` parts.
 struct EightBitChoice {
-  TileShape shape;         // tma: of pairs of elements along k
-  int groups = 1;          // workgroups that a compute unit should hold
-  bool tma = false;        // tiles come by TMA, in clusters
-  int splits = 1;          // tma: within a cluster
-  int multicast_size = 1;  // tma: workgroups of a cluster that share a tile of the weight
+  GemmConfig config;       // TMA: its depth counts pairs of elements
+  int splits = 1;          // TMA: within a cluster
+  int multicast_size = 1;  // TMA: workgroups of a cluster that share a tile of the weight
 
-  int depth() const { return tma ? 2 * shape.block_k : shape.block_k; }  // of a step, in elements
-  int lds_bytes() const { return tma ? tma_lds_bytes(shape) : product_lds_bytes(shape, 1); }
+  bool tma() const { return uses_tma(config.algorithm); }
+  int elements_per_step() const { return tma() ? 2 : 1; }                   // of config's depth
+  int depth() const { return config.shape.block_k * elements_per_step(); }  // of a step
 };
 
 // Whether the device's archive has products of this type: i8 or f8e4m3.
@@ -28,6 +29,14 @@ bool multiplies_eight_bit(GpuDevice& device, DType type);
 // Every choice for the problem, and the one that is taken untuned; both by p.held_as(), i8 or f8e4m3.
 std::vector<EightBitChoice> eight_bit_candidates(const GpuTraits& traits, const LinearProblem& p);
 EightBitChoice eight_bit_default(const GpuTraits& traits, const LinearProblem& p);
+
+// Why the choice takes the problem, and its estimated time.
+struct EightBitReason {
+  const GemmMapRow* row = nullptr;
+  double cost = 0;
+};
+EightBitReason reason_of(const GpuTraits& traits, const LinearProblem& p, const EightBitChoice& choice);
+Explanation eight_bit_explanation(const GpuTraits& traits, const LinearProblem& p);
 
 // "gemm_i8_f16_128x128x64", "geglu_tma_f8e4m3_bf16_128x256x128".
 std::string eight_bit_kernel_name(const EightBitChoice& choice, const LinearProblem& p);

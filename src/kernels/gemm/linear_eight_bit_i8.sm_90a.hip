@@ -1,14 +1,38 @@
-// linear on Hopper with 8-bit operands (i8), tiles fetched by TMA: the configurations of
-// ROCM_SD_EIGHT_BIT_GEMM_TMA and ROCM_SD_EIGHT_BIT_GEGLU_TMA. Problem, mapping, traffic, numerics, limits:
+// linear on Hopper with 8-bit operands (i8), tiles fetched by TMA: rows of kEightBitGemm and kEightBitGeglu
+// of composable_kernels/families/hopper.hpp. Problem, mapping, traffic, numerics, limits:
 // composable_kernels/hopper/gemm_eight_bit_tma.hpp.
 #include "composable_kernels/hopper/gemm_eight_bit_tma.hpp"
 #include "kernels/gemm/linear_eight_bit_entries.hpp"
+#include "kernels/gemm/tma_config.hpp"
 
-#define ROCM_SD_F16(op, kGated, ...) \
-  ROCM_SD_EIGHT_BIT_TMA_ENTRY(op, i8, rocm_sd::Int8, f16, rocm_sd::Half, kGated, __VA_ARGS__)
-#define ROCM_SD_BF16(op, kGated, ...) \
-  ROCM_SD_EIGHT_BIT_TMA_ENTRY(op, i8, rocm_sd::Int8, bf16, rocm_sd::Bf16, kGated, __VA_ARGS__)
-#define ROCM_SD_GEMM(...) ROCM_SD_F16(gemm, false, __VA_ARGS__) ROCM_SD_BF16(gemm, false, __VA_ARGS__)
-#define ROCM_SD_GEGLU(...) ROCM_SD_F16(geglu, true, __VA_ARGS__) ROCM_SD_BF16(geglu, true, __VA_ARGS__)
-ROCM_SD_EIGHT_BIT_GEMM_TMA(ROCM_SD_GEMM)
-ROCM_SD_EIGHT_BIT_GEGLU_TMA(ROCM_SD_GEGLU)
+namespace rocm_sd {
+
+template <class Types>
+using TmaEightBitParamsOf = TmaEightBitParams<typename Types::EightBit, typename Types::Storage>;
+
+}  // namespace rocm_sd
+
+// Names count elements, of which a step's pairs have two.
+#define ENTRY(op, name, Types, kGated, row)                                                                 \
+  ROCM_SD_CHECK_NAME(name, row, op, rocm_sd::Types::kName, 2)                                               \
+  ROCM_SD_TMA_KERNEL(name, 1, rocm_sd::TmaEightBitParamsOf<rocm_sd::Types>) {                               \
+    using namespace rocm_sd;                                                                                \
+    using Cfg = TmaCfgOf<typename Types::EightBit, row>;                                                    \
+    eight_bit_tma_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                \
+                                    static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>()); \
+  }
+#define ROCM_SD_ENTRY(name, row) ENTRY("gemm_", name, I8F16, false, rocm_sd::KernelFamily::kEightBitGemm[row])
+#include <entries/gemm_tma_i8_f16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) \
+  ENTRY("geglu_", name, I8F16, true, rocm_sd::KernelFamily::kEightBitGeglu[row])
+#include <entries/geglu_tma_i8_f16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) \
+  ENTRY("gemm_", name, I8Bf16, false, rocm_sd::KernelFamily::kEightBitGemm[row])
+#include <entries/gemm_tma_i8_bf16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) \
+  ENTRY("geglu_", name, I8Bf16, true, rocm_sd::KernelFamily::kEightBitGeglu[row])
+#include <entries/geglu_tma_i8_bf16.inc>
+#undef ROCM_SD_ENTRY

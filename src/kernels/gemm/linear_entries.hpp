@@ -1,45 +1,36 @@
-// The entry points of linear's GPU kernels: included by the .hip files only, once per storage type each.
-// Problem, mapping, traffic, numerics, limits: composable_kernels/fused/gemm.hpp and gemv.hpp.
+// How the kernels of linear layers are instantiated from the rows of a family's file. Only .hip files include
+// it, once per storage type each. Problem, mapping, traffic, numerics, limits:
+// composable_kernels/fused/gemm.hpp and gemv.hpp.
 #pragma once
 
-#include "composable_kernels/arch/target.hpp"
+#include "composable_kernels/families/target.hpp"
 #include "composable_kernels/fused/gemm.hpp"
 #include "composable_kernels/fused/gemv.hpp"
 #include "kernels/gemm/linear_configs.hpp"
 
-// prefix: gemm_f16, or geglu_f16 with kGated true.
-#define ROCM_SD_GEMM_ENTRY(prefix, Storage, kGated, m, n, k, waves_m, waves_n, stages, groups)             \
-  ROCM_SD_KERNEL(prefix##_##m##x##n##x##k, (waves_m) * (waves_n) * rocm_sd::GpuArch::lanes, groups,        \
-                 rocm_sd::GemmParams<Storage>) {                                                           \
-    using namespace rocm_sd;                                                                               \
-    using Cfg = TileCfg<GpuArch, Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                   \
-    gemm_body<GpuArch, Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                               \
-                                    static_cast<int>(GpuArch::group_y()), GpuArch::lds<Cfg::kLdsBytes>()); \
-  }
+namespace rocm_sd {
 
-// The same by Hopper's warpgroup products.
-#define ROCM_SD_WGMMA_ENTRY(prefix, Storage, kGated, m, n, k, waves_m, waves_n, stages, groups)     \
-  ROCM_SD_KERNEL(prefix##_##m##x##n##x##k, (waves_m) * (waves_n) * rocm_sd::GpuArch::lanes, groups, \
-                 rocm_sd::GemmParams<Storage>) {                                                    \
-    using namespace rocm_sd;                                                                        \
-    using Cfg = WgmmaCfg<Storage, TileShape{m, n, k, waves_m, waves_n, stages}>;                    \
-    gemm_body<GpuArch, Cfg, kGated, WgmmaProduct<Cfg>>(p, static_cast<int>(GpuArch::group_x()),     \
-                                                       static_cast<int>(GpuArch::group_y()),        \
-                                                       GpuArch::lds<Cfg::kLdsBytes>());             \
-  }
+template <class Storage, bool kGated, GemmConfig kConfig>
+ROCM_SD_DEVICE void gemm_tiles_kernel(const GemmParams<Storage>& p) {
+  static_assert(kConfig.algorithm == GemmAlgorithm::kTiles);
+  using Cfg = TileCfg<GpuArch, Storage, kConfig.shape>;
+  static_assert(Cfg::kLdsBytes <= kConfig.lds_bytes(sizeof(Storage)));
+  gemm_body<GpuArch, Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),
+                                  static_cast<int>(GpuArch::group_y()), GpuArch::lds<Cfg::kLdsBytes>());
+}
 
-// The same with tiles fetched by TMA; the file includes composable_kernels/hopper/gemm_tma.hpp.
-#define ROCM_SD_TMA_ENTRY_OF(op, name, suffix, Storage, kGated, n, groups, ...)                        \
-  ROCM_SD_TMA_KERNEL(op##_##name##_##suffix##_128x##n##x64, groups, rocm_sd::TmaGemmParams<Storage>) { \
-    using namespace rocm_sd;                                                                           \
-    using Cfg = __VA_ARGS__;                                                                           \
-    gemm_tma_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                \
-                               static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>()); \
+}  // namespace rocm_sd
+
+#define ROCM_SD_GEMM_ENTRY_OF(op, name, Storage, kGated, body, row)                    \
+  ROCM_SD_CHECK_NAME(name, row, op, rocm_sd::kElementName<Storage>)                    \
+  ROCM_SD_KERNEL(name, (row).shape.waves() * rocm_sd::GpuArch::lanes, (row).occupancy, \
+                 rocm_sd::GemmParams<Storage>) {                                       \
+    rocm_sd::body<Storage, kGated, row>(p);                                            \
   }
-#define ROCM_SD_TMA_ENTRY(op, suffix, Storage, kGated, name, n, stages, groups) \
-  ROCM_SD_TMA_ENTRY_OF(op, name, suffix, Storage, kGated, n, groups, TmaCfg<Storage, n, stages, groups>)
-#define ROCM_SD_PING_PONG_ENTRY(op, suffix, Storage, kGated, n, stages) \
-  ROCM_SD_TMA_ENTRY_OF(op, ping_pong, suffix, Storage, kGated, n, 1, TmaPingPongCfg<Storage, n, stages>)
+#define ROCM_SD_GEMM_ENTRY(name, Storage, row) \
+  ROCM_SD_GEMM_ENTRY_OF("gemm_", name, Storage, false, gemm_tiles_kernel, row)
+#define ROCM_SD_GEGLU_ENTRY(name, Storage, row) \
+  ROCM_SD_GEMM_ENTRY_OF("geglu_", name, Storage, true, gemm_tiles_kernel, row)
 
 // The kernels that every storage type has: few rows, and the sum of split products.
 #define ROCM_SD_GEMM_SMALL(suffix, Storage)                                                                  \

@@ -1,16 +1,13 @@
-// linear on a GPU, f16: every configuration of this family.
+// linear on a GPU, f16: the tiles of this family (kGemm and kGeglu of
+// composable_kernels/families/<family>.hpp).
 #include "kernels/gemm/linear_entries.hpp"
 
-#define ROCM_SD_GEMM_F16(...) ROCM_SD_GEMM_ENTRY(gemm_f16, rocm_sd::Half, false, __VA_ARGS__)
-#define ROCM_SD_GEGLU_F16(...) ROCM_SD_GEMM_ENTRY(geglu_f16, rocm_sd::Half, true, __VA_ARGS__)
-#if defined(__CUDACC__)
-ROCM_SD_GEMM_CONFIGS_NVIDIA(ROCM_SD_GEMM_F16)
-ROCM_SD_GEGLU_CONFIGS_NVIDIA(ROCM_SD_GEGLU_F16)
-#elif defined(__GFX9__)
-ROCM_SD_GEMM_CONFIGS_CDNA(ROCM_SD_GEMM_F16)
-ROCM_SD_GEGLU_CONFIGS_CDNA(ROCM_SD_GEGLU_F16)
-#else
-ROCM_SD_GEMM_CONFIGS_RDNA(ROCM_SD_GEMM_F16)
-ROCM_SD_GEGLU_CONFIGS_RDNA(ROCM_SD_GEGLU_F16)
-#endif
+using rocm_sd::KernelFamily;
+
+#define ROCM_SD_ENTRY(name, row) ROCM_SD_GEMM_ENTRY(name, rocm_sd::Half, KernelFamily::kGemm[row])
+#include <entries/gemm_tiles_f16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) ROCM_SD_GEGLU_ENTRY(name, rocm_sd::Half, KernelFamily::kGeglu[row])
+#include <entries/geglu_tiles_f16.inc>
+#undef ROCM_SD_ENTRY
 ROCM_SD_GEMM_SMALL(f16, rocm_sd::Half)

@@ -22,7 +22,7 @@ constexpr int64_t kMaxGroupsY = 65535;
 
 // NVIDIA's LDS is dynamic, so that it may exceed 48 KiB; AMD's is part of the kernel.
 uint32_t dynamic_lds(const GpuDevice& device, int bytes) {
-  return device.traits().family == GpuFamily::kNvidia ? static_cast<uint32_t>(bytes) : 0;
+  return kernel_tables(device.traits()).dynamic_lds(bytes);
 }
 
 template <class T>
@@ -57,13 +57,13 @@ void launch_tma(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const
   const auto cluster = static_cast<uint32_t>(choice.multicast_size * choice.splits);
   const uint32_t tiles =
       ceil_div(p.rows, int64_t{shape.block_m} * choice.multicast_size) * ceil_div(columns, shape.block_n);
-  const uint32_t clusters = choice.splits > 1
-                                ? tiles
-                                : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config->groups,
-                                                                       static_cast<int>(cluster)));
+  const uint32_t clusters =
+      choice.splits > 1 ? tiles
+                        : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config->occupancy,
+                                                               static_cast<int>(cluster)));
   launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
                 {clusters * cluster, 1, 1, cluster, true},
-                static_cast<uint32_t>(tma_threads(choice.config->groups)),
+                static_cast<uint32_t>(tma_threads(choice.config->occupancy)),
                 static_cast<uint32_t>(choice.config->lds_bytes(sizeof(T))), tma);
 }
 
@@ -105,7 +105,7 @@ void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   const Tensor wide = stored.scales ? dequantize(ex, stored.values, stored.scales, p.dtype()) : Tensor();
   // What is stored lives as long as the weight: no pack of a linear layer replaces it.
   params.w = static_cast<const T*>((wide ? wide : stored.values).data());
-  if (choice.config && choice.config->tma)
+  if (choice.config && uses_tma(choice.config->algorithm))
     launch_tma(ex, p, kernel, choice, params);
   else if (choice.config)
     launch_tiles(ex, p, kernel, choice, params);
@@ -132,7 +132,8 @@ Refusal supports_choice(const Exec& ex, const LinearProblem& p, const GemmChoice
     return "rows that are not of 16-byte pieces, and too many of them";
   if (const Refusal refusal = supports_kernel(ex, gemm_kernel_name(choice, p.dtype(), p.gated)))
     return refusal;
-  if (choice.splits > 1 && !choice.config->tma) return supports_kernel(ex, concat("gemm_reduce_", p.dtype()));
+  if (choice.splits > 1 && !uses_tma(choice.config->algorithm))
+    return supports_kernel(ex, concat("gemm_reduce_", p.dtype()));
   return std::nullopt;
 }
 
@@ -148,6 +149,7 @@ std::optional<GemmChoice> choice_named(const Exec& ex, const LinearProblem& p, c
 
 std::vector<std::string> config_names(const Exec& ex, const LinearProblem& p) {
   const GpuTraits& traits = gpu_device(ex)->traits();
+  if (ExplanationRecord* record = ExplanationRecord::current()) record->add(linear_explanation(traits, p));
   std::vector<std::string> names = {describe(linear_default_config(traits, p))};
   for (const GemmChoice& choice : linear_candidates(traits, p))
     if (std::string name = describe(choice); name != names[0]) names.push_back(std::move(name));

@@ -3,24 +3,13 @@
 
 #include <vector>
 
-#include "composable_kernels/tile/config.hpp"
+#include "composable_kernels/families/gemm_config.hpp"
+#include "kernels/family/explanation.hpp"
+#include "kernels/family/gemm_map.hpp"
 #include "kernels/gemm/linear_impl.hpp"
 #include "runtime/gpu.hpp"
 
 namespace rocm_sd {
-
-struct GemmConfig {
-  TileShape shape;
-  int groups = 1;          // workgroups that a compute unit should hold
-  bool warpgroup = false;  // multiplies by Hopper's warpgroup products (sm_90 only)
-  bool tma = false;        // and its tiles come by TMA, in clusters
-  bool ping_pong = false;  // and two of them are under way in a workgroup
-
-  constexpr int lds_bytes(int element_bytes) const {
-    if (tma) return tma_lds_bytes(shape);
-    return warpgroup ? wgmma_lds_bytes(shape) : product_lds_bytes(shape, element_bytes);
-  }
-};
 
 // How a problem is computed: by tiles of `config` with the depth cut into `splits` parts, or, without a
 // config, by the kernel for few rows.
@@ -32,6 +21,15 @@ struct GemmChoice {
 
 // Those compiled for this GPU and type whose LDS it has; gated: with a kernel that pairs values and gates.
 std::vector<const GemmConfig*> gemm_configs(const GpuTraits& traits, DType dtype, bool gated);
+
+// Why the choice takes the problem, and its estimated time in cycles or nanoseconds: of algorithms of one
+// rank the least is taken.
+struct GemmReason {
+  const GemmMapRow* row = nullptr;
+  double cost = 0;
+};
+GemmReason reason_of(const GpuTraits& traits, const LinearProblem& p, const GemmChoice& choice);
+Explanation linear_explanation(const GpuTraits& traits, const LinearProblem& p);
 
 // Every choice worth measuring, for a tuner; and the one that is taken untuned, by an estimate of its time.
 std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearProblem& p);

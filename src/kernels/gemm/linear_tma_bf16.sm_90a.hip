@@ -1,14 +1,23 @@
-// linear in bf16 with tiles fetched by TMA: the configurations of ROCM_SD_GEMM_CONFIGS_TMA
-// and ROCM_SD_GEGLU_CONFIGS_TMA, and those of ..._PING_PONG. Problem, mapping, traffic, numerics, limits:
+// linear in bf16 with tiles fetched by TMA: rows of kGemm and kGeglu of
+// composable_kernels/families/hopper.hpp. Problem, mapping, traffic, numerics, limits:
 // composable_kernels/hopper/gemm_tma.hpp.
 #include "composable_kernels/hopper/gemm_tma.hpp"
 #include "kernels/gemm/linear_entries.hpp"
+#include "kernels/gemm/tma_config.hpp"
 
-#define ROCM_SD_GEMM(...) ROCM_SD_TMA_ENTRY(gemm, bf16, rocm_sd::Bf16, false, __VA_ARGS__)
-#define ROCM_SD_GEGLU(...) ROCM_SD_TMA_ENTRY(geglu, bf16, rocm_sd::Bf16, true, __VA_ARGS__)
-#define ROCM_SD_GEMM_TURN(...) ROCM_SD_PING_PONG_ENTRY(gemm, bf16, rocm_sd::Bf16, false, __VA_ARGS__)
-#define ROCM_SD_GEGLU_TURN(...) ROCM_SD_PING_PONG_ENTRY(geglu, bf16, rocm_sd::Bf16, true, __VA_ARGS__)
-ROCM_SD_GEMM_CONFIGS_TMA(ROCM_SD_GEMM)
-ROCM_SD_GEGLU_CONFIGS_TMA(ROCM_SD_GEGLU)
-ROCM_SD_GEMM_CONFIGS_PING_PONG(ROCM_SD_GEMM_TURN)
-ROCM_SD_GEGLU_CONFIGS_PING_PONG(ROCM_SD_GEGLU_TURN)
+using rocm_sd::KernelFamily;
+
+#define ENTRY(op, name, kGated, row)                                                                   \
+  ROCM_SD_CHECK_NAME(name, row, op, "bf16")                                                            \
+  ROCM_SD_TMA_KERNEL(name, 1, rocm_sd::TmaGemmParams<rocm_sd::Bf16>) {                                 \
+    using namespace rocm_sd;                                                                           \
+    using Cfg = TmaCfgOf<rocm_sd::Bf16, row>;                                                          \
+    gemm_tma_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                \
+                               static_cast<int>(GpuArch::groups_x()), GpuArch::lds<Cfg::kLdsBytes>()); \
+  }
+#define ROCM_SD_ENTRY(name, row) ENTRY("gemm_", name, false, KernelFamily::kGemm[row])
+#include <entries/gemm_tma_bf16.inc>
+#undef ROCM_SD_ENTRY
+#define ROCM_SD_ENTRY(name, row) ENTRY("geglu_", name, true, KernelFamily::kGeglu[row])
+#include <entries/geglu_tma_bf16.inc>
+#undef ROCM_SD_ENTRY

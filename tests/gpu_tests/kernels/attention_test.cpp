@@ -122,7 +122,7 @@ void check_runs(const Case& c, DType dtype) {
   for (const FlashKernel& kernel : flash_candidates(p, gpu.device.traits()))
     for (const int64_t run : {1, 2, 5, 6, 11}) {
       FlashPlan plan = plan_flash(kernel, 1, p, gpu.device.traits());
-      if (!kernel.once || run > plan.tiles + 1) continue;
+      if (kernel.algorithm != FlashAlgorithm::kSingleTileKv || run > plan.tiles + 1) continue;
       plan.run_tiles = run;
       p.pdl_keys_ready = run % 2 == 0;
       const Tensor y = gpu.ex.alloc({c.batch, c.queries, c.heads * c.head_dim}, dtype);

@@ -67,7 +67,7 @@ TEST_P(Conv2dOnGpu, MatchesTheReference) { match_the_reference(GetParam(), GetPa
 TEST(Conv2dOnGpuTypes, Bf16GivesFloat) { match_the_reference(DType::kBF16, DType::kF32); }
 
 // Pixels and outputs beyond a tile of every configuration, two inputs, odd sizes; whole and split.
-void every_configuration(DType dtype, bool warpgroups, std::optional<DType> asked = std::nullopt) {
+void every_configuration(DType dtype, GemmAlgorithm algorithm, std::optional<DType> asked = std::nullopt) {
   const DType result = asked.value_or(dtype);
   for (const ConvCase& c :
        {ConvCase{{2, 13, 15, 40}, 16, 264, 3, 1, Padding::same(1), false, true, true, true},
@@ -75,9 +75,9 @@ void every_configuration(DType dtype, bool warpgroups, std::optional<DType> aske
         ConvCase{{1, 7, 12, 96}, 0, 20, 3, 1, Padding::same(1), true}}) {
     const Prepared s(c, dtype, 3, result);
     const ConvArgs args = s.gpu.args(c);
-    for (const ConvConfig& config : conv_configs_of(test_gpu().traits(), dtype))
+    for (const GemmConfig& config : conv_configs_of(test_gpu().traits(), dtype))
       for (const int splits : {1, 3}) {
-        if (config.tma || config.warpgroup != warpgroups) continue;
+        if (config.algorithm != algorithm) continue;
         Arena arena(test_gpu());
         Exec ex(arena);
         const Tensor y = poisoned(test_gpu(), s.want.shape(), result);
@@ -89,11 +89,13 @@ void every_configuration(DType dtype, bool warpgroups, std::optional<DType> aske
   }
 }
 
-TEST_P(Conv2dOnGpu, EveryConfigurationMatchesTheReference) { every_configuration(GetParam(), false); }
+TEST_P(Conv2dOnGpu, EveryConfigurationMatchesTheReference) {
+  every_configuration(GetParam(), GemmAlgorithm::kTiles);
+}
 TEST_P(Conv2dOnGpu, EveryWarpgroupConfigurationMatchesTheReference) {
   if (GetParam() == DType::kF32 || test_gpu().traits().arch != "sm_90")
     GTEST_SKIP() << "warpgroup products multiply 16-bit types on sm_90";
-  every_configuration(GetParam(), true);
+  every_configuration(GetParam(), GemmAlgorithm::kWgmma);
 }
 
 // Odd sizes, strides, padding, two inputs and phases, in every cluster of every tile.
@@ -128,7 +130,7 @@ TEST_P(Conv2dOnGpu, EveryTmaClusterMatchesTheReference) {
     const Tensor y = poisoned(test_gpu(), s.want.shape(), GetParam());
     const ConvProblem problem{s.gpu.x, s.weight, args, y};
     for (const ConvChoice& choice : conv_candidates(test_gpu().traits(), conv_extent(problem))) {
-      if (!choice.config.tma) continue;
+      if (!uses_tma(choice.config.algorithm)) continue;
       const Tensor to = poisoned(test_gpu(), s.want.shape(), GetParam());
       conv2d_gpu_by(ex, ConvProblem{s.gpu.x, s.weight, args, to}, choice);
       expect_near(on_host(to), to_doubles(s.want), conv_tolerance(problem), describe(c, choice));
@@ -139,8 +141,9 @@ TEST_P(Conv2dOnGpu, EveryTmaClusterMatchesTheReference) {
 }
 
 TEST(Conv2dOnGpuTypes, EveryConfigurationGivesFloat) {
-  every_configuration(DType::kBF16, false, DType::kF32);
-  if (test_gpu().traits().arch == "sm_90") every_configuration(DType::kBF16, true, DType::kF32);
+  every_configuration(DType::kBF16, GemmAlgorithm::kTiles, DType::kF32);
+  if (test_gpu().traits().arch == "sm_90")
+    every_configuration(DType::kBF16, GemmAlgorithm::kWgmma, DType::kF32);
 }
 
 TEST_P(Conv2dOnGpu, HoldsFiltersOnceAndGivesThemBack) {

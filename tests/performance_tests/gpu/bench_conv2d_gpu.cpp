@@ -227,9 +227,9 @@ void run(const Options& o) {
     std::vector<Timed> timed;
     double worst = 0;
     for (const ConvChoice& choice : conv_candidates(device.traits(), bench.extent())) {
-      const char* units = choice.config.tma ? "tma" : choice.config.warpgroup ? "group" : "wave";
+      const char* units = to_text(choice.config.algorithm);
       if (o.units != "all" && o.units != units) continue;
-      if (taken[choice.config.suffix()]++ >= o.splits) continue;
+      if (taken[describe(choice.config)]++ >= o.splits) continue;
       bench.poison();
       timed.push_back({bench.time(choice), choice});
       worst = std::max(worst, bench.error());

@@ -175,7 +175,7 @@ int main(int argc, char** argv) {
   const auto counters = measurement::energy_counters(device);
   const auto wanted = [&](const GemmChoice& choice) {
     if (units == "any" || !choice.config) return true;
-    return units == (choice.config->tma ? "tma" : choice.config->warpgroup ? "group" : "wave");
+    return units == to_text(choice.config->algorithm);
   };
   for (const ShapeRow& s : kShapes) {
     if (std::string(s.model).find(only) == std::string::npos) continue;

@@ -52,7 +52,9 @@ TEST(KernelCounts, StandInForTargetsThatMultiplyAsFast) {
 TEST(KernelCounts, ProblemsNameTheirKernels) {
   const auto name = [](const char* problem) { return kernel_of_problem(problem, DType::kF16); };
   EXPECT_EQ(name("linear gpu 128x64x32 8192x320x320 f16 bias"), "gemm_f16_128x64x32");
-  EXPECT_EQ(name("linear gpu 128x64x32g/4 8192x320x320 f16"), "gemm_wgmma_f16_128x64x32");
+  EXPECT_EQ(name("linear gpu 128x64x64g/4 8192x320x320 f16"), "gemm_wgmma_f16_128x64x64");
+  EXPECT_EQ(name("linear gpu 128x160x64b2 8192x320x320 f16"), "gemm_tma_f16_128x160x64");
+  EXPECT_EQ(name("conv2d gpu 128x160x64ht1/1 2x64x64x64->320"), "conv_halo_ping_pong_f16_128x160x64");
   EXPECT_EQ(name("linear_geglu gpu 128x128x32 512x5120x640 f16"), "geglu_f16_128x128x32");
   EXPECT_EQ(name("linear_geglu gpu 128x128x32/2 512x5120x640 f16"), "gemm_f16_128x128x32");
   EXPECT_EQ(name("conv2d gpu 64x64x32/1 2x64x64x4->320"), "conv_f16_64x64x32");
@@ -61,7 +63,7 @@ TEST(KernelCounts, ProblemsNameTheirKernels) {
   for (const char* none :
        {"", "linear", "linear gpu", "linear gpu gemv 2x1280", "linear gpu reduce of 4: 2x3",
         "conv2d gpu pad 2x3 f16", "attention gpu merge 2x8", "attention gpu_wave 2x8",
-        "group_norm gpu 128x2 f16", "linear onednn 128x64x32 f16"})
+        "group_norm gpu 128x2 f16", "linear gpu 128x63x32 8192x320x320 f16", "linear onednn 128x64x32 f16"})
     EXPECT_EQ(name(none), "") << none;
 }
 

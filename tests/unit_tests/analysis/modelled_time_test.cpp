@@ -25,7 +25,7 @@ TEST(ModelledTime, TilesAreWhole) {
   EXPECT_EQ(tile_of_kernel("conv_bf16_64x64x32").rows, 64);
   EXPECT_EQ(tile_of_kernel("flash_f16_d64_q32_k32_w4_s3").rows, 128);
   EXPECT_EQ(tile_of_kernel("flash_f16_d64_q32_k32_w4_s3").columns, 0);
-  EXPECT_EQ(tile_of_kernel("flash_large_d_f16_d512_q64").rows, 64);
+  EXPECT_EQ(tile_of_kernel("flash_large_d_f16_d512_q64_k64_w4x2_c128x16_s4").rows, 64);
   EXPECT_EQ(tile_of_kernel("gemv_f16").rows, 0);
   EXPECT_EQ(tile_of_kernel("").rows, 0);
   EXPECT_EQ(tile_of_kernel("gemm_f16_x128").rows, 0);

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "composable_kernels/arch/scalar.hpp"
+#include "composable_kernels/families/rdna3.hpp"
 #include "composable_kernels/fused/conv_layout.hpp"
 #include "composable_kernels/fused/convolution.hpp"
 #include "support/conv2d_testing.hpp"
@@ -27,9 +28,9 @@ class ScalarGpu final : public GpuDevice {
     traits_.family = GpuFamily::kRdna3;
     traits_.lanes = 1;
     traits_.compute_units = 8;
-    add_type<Half>("f16");
-    add_type<Bf16>("bf16");
-    add_float();
+    add_type<Half, Rdna3Family::kConv>("f16");
+    add_type<Bf16, Rdna3Family::kConv>("bf16");
+    add_type<float, Rdna3Family::kConvF32>("f32");
   }
   DeviceKind kind() const override { return DeviceKind::kEmulator; }
   std::string name() const override { return "one lane"; }
@@ -68,7 +69,7 @@ class ScalarGpu final : public GpuDevice {
   void add_config(const std::string& type) {
     constexpr TileShape kOne{kShape.block_m, kShape.block_n, kShape.block_k, 1, 1, 2};
     using Cfg = ProductCfg<T, kOne>;
-    add("conv_" + type + "_" + ConvConfig{kShape, 1}.suffix(), [](const void* params, int x, int y, int z) {
+    add("conv_" + type + "_" + describe(GemmConfig{kShape, 1}), [](const void* params, int x, int y, int z) {
       std::vector<Vec8<Half>> lds((Cfg::kLdsBytes + 15) / 16);
       conv_body<Scalar, Cfg>(*static_cast<const ConvParams<T>*>(params), x, y, z,
                              reinterpret_cast<char*>(lds.data()));
@@ -92,19 +93,15 @@ class ScalarGpu final : public GpuDevice {
     add_small<GemmReduceParams<T>>("conv_reduce_" + type,
                                    [](const auto& p, int64_t i) { gemm_reduce_body<Scalar, T>(p, i); });
   }
-  template <class T>
+  // Every configuration of a family's table.
+  template <class T, const auto& kTable, size_t... row>
+  void add_table(const std::string& type, std::index_sequence<row...>) {
+    (add_config<T, kTable[row].shape>(type), ...);
+  }
+  template <class T, const auto& kTable>
   void add_type(const std::string& type) {
     add_layouts<T>(type);
-#define ADD(m, n, k, waves_m, waves_n, stages, groups) \
-  add_config<T, TileShape{m, n, k, waves_m, waves_n, stages}>(type);
-    ROCM_SD_CONV_CONFIGS_RDNA(ADD)
-  }
-  void add_float() {
-    using T = float;
-    const std::string type = "f32";
-    add_layouts<T>(type);
-    ROCM_SD_CONV_CONFIGS_F32(ADD)
-#undef ADD
+    add_table<T, kTable>(type, std::make_index_sequence<kTable.size()>());
   }
 
   GpuTraits traits_;
@@ -149,7 +146,7 @@ TEST_P(Conv2dGpuTest, EveryConfigurationMatchesTheReference) {
     TestExec host;
     const ConvWeight reference = operands.conv_weight(gpu, c), w = operands.conv_weight(gpu, c);
     const Tensor want = reference_conv2d(host.ex, operands.x, reference, args);
-    for (const ConvConfig& config : conv_configs_of(gpu.traits(), dtype))
+    for (const GemmConfig& config : conv_configs_of(gpu.traits(), dtype))
       for (const int splits : {1, 3}) {
         Arena arena(gpu);
         Exec ex(arena);

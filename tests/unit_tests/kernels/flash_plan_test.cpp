@@ -27,7 +27,7 @@ AttentionProblem problem(int64_t batch, int64_t heads, int64_t queries, int64_t 
 }
 
 bool takes_all_keys_at_once(const AttentionProblem& p, const GpuTraits& traits) {
-  return default_config(p, traits).kernel.once;
+  return default_config(p, traits).kernel.algorithm == FlashAlgorithm::kSingleTileKv;
 }
 
 TEST(FlashPlan, TextsAreTakenAtOnce) {
@@ -66,7 +66,7 @@ TEST(FlashPlan, RunsTouchTwoHeadsAndCoverAllTiles) {
         for (const int64_t dim : {40, 64, 80}) {
           const AttentionProblem p = problem(batch, heads, queries, 77, dim);
           for (const FlashKernel& kernel : flash_candidates(p, traits)) {
-            if (!kernel.once) continue;
+            if (kernel.algorithm != FlashAlgorithm::kSingleTileKv) continue;
             const FlashPlan plan = plan_flash(kernel, 3, p, traits);
             const int64_t tiles = plan.tiles * batch * heads;
             const int64_t runs = (tiles + plan.run_tiles - 1) / plan.run_tiles;
@@ -75,7 +75,7 @@ TEST(FlashPlan, RunsTouchTwoHeadsAndCoverAllTiles) {
             EXPECT_GE(plan.run_tiles, 1);
             EXPECT_LE(plan.run_tiles, plan.tiles + 1);
             if (plan.run_tiles <= plan.tiles) {
-              EXPECT_LE(runs, int64_t{traits.compute_units} * kernel.groups) << p.describe();
+              EXPECT_LE(runs, int64_t{traits.compute_units} * kernel.occupancy) << p.describe();
             }
           }
         }

@@ -187,9 +187,9 @@ TEST(LinearEightBitChoice, CoversTheDepthAndFillsTheDevice) {
       EXPECT_EQ(eight_bit_default(traits, large).splits, 1) << arch;
       // TMA's gated products are never split.
       EXPECT_EQ(eight_bit_default(traits, small).splits > 1, !(gated && traits.tma)) << arch;
-      EXPECT_EQ(eight_bit_default(traits, large).tma, traits.tma);
+      EXPECT_EQ(eight_bit_default(traits, large).tma(), traits.tma);
       const LinearProblem odd = problem(8192, 1272, 1280);
-      EXPECT_FALSE(eight_bit_default(traits, odd).tma) << "channels in blocks of 32";
+      EXPECT_FALSE(eight_bit_default(traits, odd).tma()) << "channels in blocks of 32";
       std::set<std::string> names;
       for (const EightBitChoice& choice : eight_bit_candidates(traits, small)) {
         EXPECT_TRUE(names.insert(describe(choice)).second) << describe(choice);

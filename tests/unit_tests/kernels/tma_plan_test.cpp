@@ -33,6 +33,10 @@ std::vector<TmaExtent> extents(TmaRows from) {
   return out;
 }
 
+GemmConfig tile(int columns, GemmAlgorithm algorithm = GemmAlgorithm::kTma) {
+  return tma_gemm({.columns = columns, .stages = 4}, algorithm);
+}
+
 std::string describe(const TmaExtent& e) {
   return std::to_string(e.rows) + "x" + std::to_string(e.columns) + "x" + std::to_string(e.depth) +
          (e.from == TmaRows::kMatrix     ? ""
@@ -43,13 +47,13 @@ std::string describe(const TmaExtent& e) {
 // The least estimate of all that may be chosen.
 double best_ns(const GpuTraits& traits, const TmaExtent& e) {
   double least = -1;
-  const auto consider = [&](const TmaTile& tile) {
-    for (const TmaSplit& s : tma_splits(traits, tile, e, true))
-      if (const double ns = tma_ns(traits, tile, e, s); least < 0 || ns < least) least = ns;
+  const auto consider = [&](const GemmConfig& config) {
+    for (const TmaSplit& s : tma_splits(traits, config, e, true))
+      if (const double ns = tma_ns(traits, config, e, s); least < 0 || ns < least) least = ns;
   };
-  for (const int columns : kWidths) consider({columns});
+  for (const int columns : kWidths) consider(tile(columns));
   if (e.from != TmaRows::kMatrix)
-    for (const int columns : {64, 128, 160}) consider({columns, 1, true});
+    for (const int columns : {64, 128, 160}) consider(tile(columns, GemmAlgorithm::kTmaPingPong));
   return least;
 }
 
@@ -57,7 +61,7 @@ TEST(TmaPlan, PartsOfTheDepthAreNeverEmptyAndFillTheDeviceOnce) {
   const GpuTraits traits = h200();
   for (const TmaExtent& e : extents(TmaRows::kMatrix))
     for (const int columns : kWidths)
-      for (const TmaSplit& s : tma_splits(traits, {columns}, e, true)) {
+      for (const TmaSplit& s : tma_splits(traits, tile(columns), e, true)) {
         EXPECT_LE(s.multicast_size * s.splits, 8) << describe(e);  // the largest portable cluster
         const int64_t steps = (e.depth + 63) / 64, part = (steps + s.splits - 1) / s.splits;
         EXPECT_GT(steps, part * (s.splits - 1)) << describe(e);
@@ -68,9 +72,10 @@ TEST(TmaPlan, PartsOfTheDepthAreNeverEmptyAndFillTheDeviceOnce) {
 
 TEST(TmaPlan, NoPartsOfProductsThatCannotBeSummedOrThatTakeTurns) {
   const TmaExtent small{128, 1280, 11520};
-  for (const TmaSplit& s : tma_splits(h200(), {128}, small, false)) EXPECT_EQ(s.splits, 1);
-  for (const TmaSplit& s : tma_splits(h200(), {128, 1, true}, small, true)) EXPECT_EQ(s.splits, 1);
-  EXPECT_GT(tma_splits(h200(), {128}, small, true).size(), 4u);
+  for (const TmaSplit& s : tma_splits(h200(), tile(128), small, false)) EXPECT_EQ(s.splits, 1);
+  for (const TmaSplit& s : tma_splits(h200(), tile(128, GemmAlgorithm::kTmaPingPong), small, true))
+    EXPECT_EQ(s.splits, 1);
+  EXPECT_GT(tma_splits(h200(), tile(128), small, true).size(), 4u);
 }
 
 // An estimate below what the matrix units can do would be a sign that a term is missing.
@@ -114,9 +119,8 @@ TEST(TmaPlan, ConvolutionsTakeTheLeastEstimate) {
       const ConvChoice choice =
           conv_default(traits, {e.rows, e.columns, e.depth, DType::kF16, 1, /*whole_blocks=*/true,
                                 from == TmaRows::kBoxes ? e.rows : 0});
-      ASSERT_TRUE(choice.config.tma) << describe(e);
-      EXPECT_DOUBLE_EQ(tma_ns(traits, {choice.config.shape.block_n, 1, choice.config.ping_pong}, e,
-                              {choice.multicast_size, choice.splits}),
+      ASSERT_TRUE(uses_tma(choice.config.algorithm)) << describe(e);
+      EXPECT_DOUBLE_EQ(tma_ns(traits, choice.config, e, {choice.multicast_size, choice.splits}),
                        best_ns(traits, e))
           << describe(e);
     }
@@ -125,7 +129,8 @@ TEST(TmaPlan, ConvolutionsTakeTheLeastEstimate) {
   EXPECT_EQ(conv_default(traits, {1048576, 64, 576, DType::kF16, 1, true}).config.shape.block_n, 64);
   EXPECT_EQ(conv_default(traits, {1048576, 64, 576, DType::kF16, 1, true, 1048576}).config.shape.block_n, 64);
   EXPECT_EQ(conv_default(traits, {262144, 128, 1152, DType::kF16, 1, true}).splits, 1);
-  EXPECT_FALSE(conv_default(traits, {4096, 4, 2880, DType::kF16, 1, true}).config.tma);
+  const ConvChoice few = conv_default(traits, {4096, 4, 2880, DType::kF16, 1, true});
+  EXPECT_FALSE(uses_tma(few.config.algorithm));
 }
 
 }  // namespace

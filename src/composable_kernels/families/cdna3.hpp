@@ -1,0 +1,69 @@
+// CDNA (gfx90a, gfx942, gfx950): its kernels.
+#pragma once
+
+#include "composable_kernels/families/family.hpp"
+
+namespace rocm_sd {
+
+struct Cdna3Family : AmdFamily {
+  static constexpr const char* kName = "cdna3";
+  static constexpr int kLanes = 64;
+
+  static constexpr auto kFlash = std::to_array<FlashConfig>({
+      {.head_dim = 32, .queries = 32, .keys = 64},
+      {.head_dim = 32, .keys = 64},
+      {.head_dim = 40, .queries = 32, .keys = 64},
+      {.head_dim = 40, .keys = 64},
+      {.head_dim = 64, .queries = 32, .keys = 64},
+      {.head_dim = 64, .keys = 64},
+      {.head_dim = 80, .queries = 32, .keys = 64},
+      {.head_dim = 80, .keys = 64},
+      {.head_dim = 128, .queries = 32},
+      {.head_dim = 128},
+      {.head_dim = 160},
+  });
+  static constexpr auto kFlashAnyMask = std::to_array<FlashConfig>({
+      {.head_dim = 32, .keys = 64},
+      {.head_dim = 40, .keys = 64},
+      {.head_dim = 64, .keys = 64},
+      {.head_dim = 80, .keys = 64},
+      {.head_dim = 128},
+      {.head_dim = 160},
+  });
+
+  static constexpr auto kGemm = std::to_array<GemmConfig>({
+      {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
+      {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2, .stages = 1}},
+      {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
+      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 2, .waves_n = 2}},
+      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_m = 2, .waves_n = 2, .stages = 1}},
+      {.shape = {.block_m = 32, .block_n = 64, .block_k = 64, .waves_n = 2}},
+  });
+  static constexpr auto kGeglu = std::to_array<GemmConfig>({
+      {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
+      {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2, .stages = 1}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_m = 2, .waves_n = 2, .stages = 1}},
+  });
+  static constexpr auto kConv = std::to_array<GemmConfig>({
+      {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
+      {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2}},
+      {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2}},
+      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 2, .waves_n = 2}},
+      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_m = 2, .waves_n = 2}},
+      {.shape = {.block_m = 256, .block_n = 32, .block_k = 32, .waves_m = 4}},
+      {.shape = {.block_m = 256, .block_n = 16, .block_k = 32, .waves_m = 4}},
+  });
+
+  // The first is also compiled as GEGLU.
+  static constexpr auto kEightBitGemm = std::to_array<GemmConfig>({
+      {.shape = {.block_m = 128, .block_n = 128, .block_k = 64, .waves_m = 2, .waves_n = 2, .stages = 1}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_m = 2, .waves_n = 2, .stages = 1}},
+  });
+  static constexpr auto kEightBitGeglu = std::to_array<GemmConfig>({
+      {.shape = {.block_m = 128, .block_n = 128, .block_k = 64, .waves_m = 2, .waves_n = 2, .stages = 1}},
+  });
+};
+
+}  // namespace rocm_sd
