@@ -71,9 +71,9 @@ struct LoadOptions {
   bool fast_vae = false;
   std::string device = "auto";  // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
   std::string dtype = "auto";   // auto, f16 (GPUs), bf16, f32: what products are computed in
-  // How the UNet's matrices and filters are held: auto (as dtype says), or 8 bits and a scale for each output
-  // channel: int8, fp8 (e4m3); int8-products, fp8-products: linear layers are multiplied in 8 bits, too,
-  // where the GPU can.
+  // How the UNet's matrices and filters are stored: auto (as dtype says), or 8 bits and a scale for each
+  // output channel: int8, fp8 (e4m3); int8-products, fp8-products: linear layers are multiplied in 8 bits,
+  // too, where the GPU can.
   std::string weights = "auto";
   std::string vae_weights = "auto";  // the VAE's: auto, int8, fp8; not multiplied in 8 bits
   std::string prediction = "auto";   // auto, epsilon, v, sample

@@ -107,7 +107,7 @@ class Planner {
       else
         stage.choices.push_back({choice.op, choice.problem, choice.impl, 1});
     }
-    stage.weight_bytes += bytes_held([&](Visitor& v) { model.visit(v); });
+    stage.weight_bytes += resident_bytes([&](Visitor& v) { model.visit(v); });
     stage.arena_bytes = std::max<uint64_t>(stage.arena_bytes, program.arena_bytes());
     stage.flops += program.flops();
     for (const auto& [problem, work] : program.problems()) {

@@ -31,6 +31,22 @@ ROCM_SD_DEVICE void store_pack(T* to, const Pack<T, kCount>& pack) {
 #endif
 }
 
+// f(pack's [i], other's [i] ...) for each i; f may change the elements of what is not const.
+template <class Packed, class F, class... Others>
+ROCM_SD_DEVICE void for_each_element(Packed& pack, const F& f, Others&... others) {
+  constexpr int kCount = static_cast<int>(sizeof(pack.x) / sizeof(pack.x[0]));
+  ROCM_SD_UNROLL
+  for (int i = 0; i < kCount; ++i) f(pack.x[i], others.x[i]...);
+}
+// of(0), of(1), ...
+template <int kCount, class T, class Of>
+ROCM_SD_DEVICE Pack<T, kCount> pack_of(const Of& of) {
+  Pack<T, kCount> pack;
+  ROCM_SD_UNROLL
+  for (int i = 0; i < kCount; ++i) pack.x[i] = of(i);
+  return pack;
+}
+
 // values, rounded, two at a time where the hardware does so.
 template <class T, int kCount>
 ROCM_SD_DEVICE void store_all(Pack<T, kCount>& to, const float (&values)[kCount]) {

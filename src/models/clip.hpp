@@ -48,7 +48,7 @@ class ClipTextModel {
  public:
   explicit ClipTextModel(const ClipConfig& config);
   // Throws what load_parameters throws.
-  // stored: what matrices and tables are held in; the compute dtype, or 16 bits with f32 on the host.
+  // stored: what matrices and tables are stored in; the compute dtype, or 16 bits with f32 on the host.
   static ClipTextModel load(Device& device, const ClipConfig& config, const ParameterSource& source,
                             DType compute, DType stored);
   static ClipTextModel load(Device& device, const ClipConfig& config, const ParameterSource& source,

@@ -9,14 +9,6 @@
 namespace rocm_sd {
 namespace {
 
-// A handful of rows: as exact as the type allows, and never in 8 bits.
-Linear exact(int64_t in, int64_t out) {
-  Linear layer(in, out);
-  layer.eight_bit = false;
-  layer.precision = Precision::kFloat;
-  return layer;
-}
-
 Tensor as(Exec& ex, const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : cast(ex, x, dtype); }
 
 }  // namespace
@@ -24,10 +16,10 @@ Tensor as(Exec& ex, const Tensor& x, DType dtype) { return x.dtype() == dtype ? 
 ControlMixer::Layer::Layer(int64_t width)
     : norm1(width),
       norm2(width),
-      qkv(exact(width, 3 * width)),
-      out(exact(width, width)),
-      fc1(exact(width, 4 * width)),
-      fc2(exact(4 * width, width)) {}
+      qkv(width, 3 * width),
+      out(width, width),
+      fc1(width, 4 * width),
+      fc2(4 * width, width) {}
 
 void ControlMixer::Layer::visit(Visitor& v) {
   v("ln_1", norm1);
@@ -50,9 +42,9 @@ ControlMixer::ControlMixer(const ControlMixerConfig& config)
     : config_(config),
       tasks_(config.types, config.channels),
       layers_(static_cast<size_t>(config.layers), Layer(config.channels)),
-      projection_(exact(config.channels, config.channels)),
-      time1_(exact(config.types * config.type_width, config.time_width)),
-      time2_(exact(config.time_width, config.time_width)) {}
+      projection_(config.channels, config.channels),
+      time1_(config.types * config.type_width, config.time_width),
+      time2_(config.time_width, config.time_width) {}
 
 void ControlMixer::visit(Visitor& v) {
   v("task_embedding", tasks_);

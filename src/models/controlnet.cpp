@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/resample/resample.hpp"
+#include "models/layer_ops.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -39,13 +39,6 @@ std::vector<int64_t> block_channels(const UNetConfig& config) {
   std::vector<int64_t> out;
   for (const UNetBlockConfig& block : config.down) out.push_back(block.channels);
   return out;
-}
-
-// x as what the layer multiplies.
-Tensor operand(Exec& ex, const Tensor& x, const Conv& layer) {
-  if (is_split(layer))
-    return split_bf16(ex, x.dtype() == DType::kF32 ? x : cast(ex, x, DType::kF32), parts_of(layer));
-  return x.dtype() == layer.weight.dtype() ? x : cast(ex, x, layer.weight.dtype());
 }
 
 }  // namespace
@@ -91,9 +84,6 @@ HintEncoder::HintEncoder(const ControlNetConfig& config, int64_t out)
     blocks.emplace_back(config.hint_widths[i], config.hint_widths[i]);
     blocks.emplace_back(config.hint_widths[i], config.hint_widths[i + 1]);
   }
-  // Once a picture: as exact as the type allows, and never in 8 bits.
-  for (Conv* conv : {&conv_in, &conv_out}) conv->eight_bit = false, conv->precision = Precision::kFloat;
-  for (Conv& conv : blocks) conv.eight_bit = false, conv.precision = Precision::kFloat;
 }
 
 void HintEncoder::visit(Visitor& v) {
@@ -104,7 +94,7 @@ void HintEncoder::visit(Visitor& v) {
 
 Tensor HintEncoder::operator()(Exec& ex, const Tensor& picture, DType maps) const {
   const auto run = [&ex](const Tensor& x, const Conv& conv, int stride, Activation act, DType dtype) {
-    return conv2d(ex, operand(ex, x, conv), conv,
+    return conv2d(ex, x, conv,
                   {.stride = stride, .pad = Padding::same(1), .epilogue = {.act = act, .dtype = dtype}});
   };
   const DType between = conv_in.weight.dtype();
@@ -117,16 +107,13 @@ Tensor HintEncoder::operator()(Exec& ex, const Tensor& picture, DType maps) cons
 ControlNet::ControlNet(const ControlNetConfig& config)
     : config_(config), trunk_(config.trunk), hint_(config, config.trunk.down.front().channels) {
   const std::vector<int64_t> channels = skip_channels(config.trunk);
-  const auto last = [&](int64_t width) {
-    Conv conv(width, width, 1);
-    conv.eight_bit = false;
-    conv.precision =
-        is_narrow(*std::ranges::max_element(channels)) ? Precision::kSplit : Precision::kSplitInput;
-    return conv;
-  };
-  for (const int64_t width : channels) down_.push_back(last(width));
-  middle_ = last(channels.back());
+  for (const int64_t width : channels) down_.emplace_back(width, width, 1);
+  middle_ = Conv(channels.back(), channels.back(), 1);
   if (config.mixer) mixer_.emplace(*config.mixer);
+}
+
+std::vector<PrecisionRow> ControlNet::precisions() const {
+  return precision_rows(Network::kControlNet, is_narrow(std::ranges::max(skip_channels(config_.trunk))));
 }
 
 ControlNet ControlNet::load(const LoadTarget& target, const ControlNetConfig& config,
@@ -163,9 +150,7 @@ Tensor ControlNet::hint(Exec& ex, const Tensor& picture) const {
 // What the last convolution makes of a map; its mean over the picture where the model says so, of which a
 // mean beforehand is the same.
 Tensor ControlNet::residual(Exec& ex, const Tensor& map, const Conv& conv) const {
-  const auto run = [&](const Tensor& x) {
-    return conv2d(ex, operand(ex, x, conv), conv, {.epilogue = {.dtype = map.dtype()}});
-  };
+  const auto run = [&](const Tensor& x) { return conv2d(ex, x, conv, {.epilogue = {.dtype = map.dtype()}}); };
   if (!config_.pools) return run(map);
   const Tensor mean = run(resample(ex, map, 1, 1, ResampleMode::kArea));  // [N,1,1,C]
   return resample(ex, mean, map.dim(1), map.dim(2), ResampleMode::kNearest);

@@ -58,7 +58,7 @@ struct HintEncoder {
 class ControlNet {
  public:
   explicit ControlNet(const ControlNetConfig& config);
-  // As UNet::load; the hint encoder and the last convolutions, little work, are never held in 8 bits.
+  // As UNet::load.
   static ControlNet load(const LoadTarget& target, const ControlNetConfig& config,
                          const ParameterSource& source, DType compute, const WeightFormat& weights = {});
 
@@ -68,6 +68,7 @@ class ControlNet {
   int64_t residuals() const { return static_cast<int64_t>(down_.size()) + 1; }  // skips and the middle
   std::vector<int64_t> residual_levels() const;  // how many times each is halved
   void visit(Visitor& v);
+  std::vector<PrecisionRow> precisions() const;
 
   // picture [N,H,W,3] f32 in 0..1, its channels as config().bgr says -> [N,h,w,C0] in the trunk's
   // input_dtype(): once per picture.

@@ -81,7 +81,7 @@ uint64_t AdapterBases::bytes() const {
 }
 
 Tensor DeviceMerge::ready(const ParameterSlot& slot, DType dtype, Device& device) {
-  if (device.kind() == DeviceKind::kHost || !slot.matrix || slot.held() == 0) return {};
+  if (device.kind() == DeviceKind::kHost || !slot.matrix || slot.resident() == 0) return {};
   const std::string& key = slot.parts.front().name;
   Tensor base = bases_.find(component_, key);
   if (!base && !changes_any(before_, component_, slot)) {

@@ -9,28 +9,17 @@
 
 namespace rocm_sd {
 
-// What a matrix or filter is held in when the model computes in bf16, whose 8 bits are too few for some; in
-// every other type it is held in that type.
-// kSplitInput: in bf16, twice, for an input that comes as the sum of two bf16: [out,2 in,...]; kSplit: as
-// such a sum itself: [out,3 in,...]. See split_bf16.
-enum class Precision { kCompute, kSplitInput, kSplit, kHalf, kFloat };  // the last two are f16 and f32
-
-// eight_bit, of each layer with a matrix: whether it may be held in 8 bits where the model is loaded so. The
-// product's type remains what `precision` says.
-
 struct Linear : LinearWeight {
   int64_t in = 0, out = 0;
   bool biased = true;
-  Precision precision = Precision::kCompute;
-  bool eight_bit = true;
 
   Linear() = default;
   Linear(int64_t in_features, int64_t out_features, bool with_bias = true)
       : in(in_features), out(out_features), biased(with_bias) {}
 };
 
-// Several matrices of the checkpoint over one input, kept as one: rows of the first part, then of the second.
-// One product then serves query, key and value, or every time projection of a UNet.
+// Several matrices of the checkpoint over one input, stored as one: rows of the first part, then of the
+// second. One product then serves query, key and value, or every time projection of a UNet.
 struct StackedLinear : LinearWeight {
   struct Part {
     std::string name;  // relative to the layer that visits it: "to_q"
@@ -39,12 +28,13 @@ struct StackedLinear : LinearWeight {
   int64_t in = 0;
   std::vector<Part> parts;
   bool biased = true;
-  Precision precision = Precision::kCompute;
-  bool eight_bit = true;
+
+  std::string name = "stacked";  // of the whole, as patterns of precisions know it: "to_kv"
 
   StackedLinear() = default;
-  StackedLinear(int64_t in_features, std::vector<Part> stacked, bool with_bias)
-      : in(in_features), parts(std::move(stacked)), biased(with_bias) {}
+  StackedLinear(int64_t in_features, std::vector<Part> stacked, bool with_bias,
+                std::string of_whole = "stacked")
+      : in(in_features), parts(std::move(stacked)), biased(with_bias), name(std::move(of_whole)) {}
   int64_t rows() const {
     int64_t sum = 0;
     for (const Part& part : parts) sum += part.rows;
@@ -56,15 +46,13 @@ struct Conv : ConvWeight {
   int64_t in = 0, out = 0;
   int kernel = 3;  // square
   bool biased = true;
-  Precision precision = Precision::kCompute;
-  bool eight_bit = true;
 
   Conv() = default;
   Conv(int64_t in_channels, int64_t out_channels, int kernel_size = 3, bool with_bias = true)
       : in(in_channels), out(out_channels), kernel(kernel_size), biased(with_bias) {}
 };
 
-// Above 1 where the layer's weight is held as Precision::kSplitInput or kSplit says: the layer then takes
+// Above 1 where the layer's weight is stored as Precision::kSplitInput or kSplit says: the layer then takes
 // split_bf16 of its input in so many parts.
 template <class Layer>
 int64_t parts_of(const Layer& layer) {

@@ -11,16 +11,16 @@ class Offload final : public Visitor {
 
  protected:
   void slot(const ParameterSlot& slot) override {
-    const StoredWeight held = slot.fetch();
-    values_.push_back({to_host(held.values), to_host(held.scales), held.dtype, held.products});
+    const StoredWeight stored = slot.fetch();
+    values_.push_back({to_host(stored.values), to_host(stored.scales), stored.dtype, stored.products});
   }
 
  private:
-  Tensor to_host(const Tensor& held) {
-    if (!held || held.storage()->mapped()) return held;
-    if (held.storage()->device() == &host_device()) return held;  // loaded or unpacked there
-    const Tensor value = make_tensor(host_device(), held.shape(), held.dtype());
-    device_.copy_to_host(value.data(), held.data(), held.bytes());
+  Tensor to_host(const Tensor& there) {
+    if (!there || there.storage()->mapped()) return there;
+    if (there.storage()->device() == &host_device()) return there;  // loaded or unpacked there
+    const Tensor value = make_tensor(host_device(), there.shape(), there.dtype());
+    device_.copy_to_host(value.data(), there.data(), there.bytes());
     return value;
   }
 
@@ -66,7 +66,7 @@ class Clear final : public Visitor {
 
 void OffloadedModel::offload() {
   if (offloaded_) return;
-  bytes_ = bytes_held(visit_);
+  bytes_ = resident_bytes(visit_);
   if (values_.empty()) {
     std::vector<StoredWeight> values;
     Offload offload(device_, values);

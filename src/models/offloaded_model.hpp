@@ -20,7 +20,7 @@ class OffloadedModel {
   // memory too, so that the next offload() costs nothing: parameters do not change.
   void restore();
   // Bytes on the device; for an offloaded model what it took before.
-  uint64_t bytes() const { return offloaded() ? bytes_ : bytes_held(visit_); }
+  uint64_t bytes() const { return offloaded() ? bytes_ : resident_bytes(visit_); }
 
  private:
   VisitModel visit_;

@@ -4,17 +4,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "kernels/eight_bit.hpp"
 #include "kernels/onednn.hpp"
 
 namespace rocm_sd {
 namespace {
-
-// How many missing keys a message names; the rest are counted.
-constexpr size_t kNamedMissing = 20;
-
-// What is converted and copied to a GPU at a time.
-constexpr int64_t kStagingBytes = int64_t{32} << 20;
 
 // For tests: bf16 is computed as wide models compute it, whatever the model and the CPU.
 bool always_multiplies_bf16() {
@@ -22,202 +15,26 @@ bool always_multiplies_bf16() {
   return asked && std::string_view(asked) == "products";
 }
 
-class MissingKeys final : public Visitor {
+// The layers that have a matrix.
+class LayerPathLister final : public Visitor {
  public:
-  explicit MissingKeys(const ParameterSource& source) : source_(source) {}
-
-  void check() const {
-    if (missing_.empty()) return;
-    std::string names;
-    for (size_t i = 0; i < std::min(missing_.size(), kNamedMissing); ++i)
-      names += concat(i ? ", " : "", missing_[i].name, " ", missing_[i].shape);
-    if (missing_.size() > kNamedMissing) names += concat(" and ", missing_.size() - kNamedMissing, " more");
-    throw FormatError(concat(source_.title(), ": ", missing_.size(), " of ", total_,
-                             " expected tensors are missing: ", names));
-  }
+  LayerPaths paths;
+  std::vector<LayerListing> layers;
 
  protected:
   void slot(const ParameterSlot& slot) override {
-    total_ += slot.parts.size();
-    for (const ParameterSlot::Part& part : slot.parts)
-      if (!source_.has(part.name)) missing_.push_back(part);
+    if (slot.layer.empty()) return;
+    paths.add(slot.layer);
+    layers.push_back({slot.layer, slot.parts, {}});
   }
-
- private:
-  const ParameterSource& source_;
-  std::vector<ParameterSlot::Part> missing_;
-  size_t total_ = 0;
 };
 
-class Loader final : public Visitor {
- public:
-  Loader(Device& device, const ParameterSource& source, DType compute, const WeightFormat& weights,
-         const SlotFilter& only)
-      : device_(device), source_(source), compute_(compute), weights_(weights), only_(only) {}
-
- protected:
-  void slot(const ParameterSlot& slot) override {
-    if (only_ && !only_(slot)) return;
-    if (slot.eight_bit && weights_) return quantised(slot);
-    if (slot.matrix && compute_ == DType::kBF16 && parts_in(slot.precision) > 1 && source_.readable())
-      return split(slot);
-    const DType dtype = slot.matrix ? matrix_dtype(slot.precision) : DType::kF32;
-    if (Tensor ready = source_.ready(slot, dtype, device_)) return store(slot, std::move(ready));
-    const bool is_short = weights_.short_for_f32 && dtype == DType::kF16;
-    if (is_short)
-      if (Tensor ready = source_.ready(slot, DType::kBF16, device_)) return store(slot, std::move(ready));
-    const Tensor tensor = load(slot, dtype);
-    const bool beyond =
-        is_short && has_infinity(tensor);  // in bf16 it is what the file says, or infinite, too
-    store(slot, beyond ? load(slot, DType::kBF16) : tensor);
-  }
-
- private:
-  Tensor load(const ParameterSlot& slot, DType dtype) {
-    Tensor tensor = make_parameter(device_, slot, dtype);
-    char* to = static_cast<char*>(tensor.data());
-    for (const ParameterSlot::Part& part : slot.parts) {
-      if (device_.kind() == DeviceKind::kHost || tensor.storage()->mapped())
-        read_in_place(part, dtype, to);
-      else
-        stream(part, dtype, to);
-      to += static_cast<size_t>(part.shape.numel()) * dtype_size(dtype);
-    }
-    return tensor;
-  }
-  // Of f16 in memory that the host reads.
-  bool has_infinity(const Tensor& tensor) const {
-    const DeviceAccess access(device_);
-    constexpr uint16_t kMagnitude = 0x7fff, kInfinity = 0x7c00;
-    const auto* values = static_cast<const uint16_t*>(tensor.data());
-    return std::any_of(values, values + tensor.numel(),
-                       [](uint16_t bits) { return (bits & kMagnitude) == kInfinity; });
-  }
-  // Narrow weights of wide products.
-  void store(const ParameterSlot& slot, Tensor tensor) {
-    const bool narrow = slot.matrix && weights_.short_for_f32 && tensor.dtype() != compute_;
-    slot.store(narrow ? StoredWeight(std::move(tensor), Tensor(), compute_)
-                      : StoredWeight(std::move(tensor)));
-  }
-  static int64_t parts_in(Precision precision) {
-    return precision == Precision::kSplit ? 3 : precision == Precision::kSplitInput ? 2 : 1;
-  }
-  DType matrix_dtype(Precision precision) const {
-    if (weights_.short_for_f32) return precision == Precision::kFloat ? DType::kF32 : DType::kF16;
-    const bool bf16 = compute_ == DType::kBF16;
-    if (bf16 && precision == Precision::kHalf) return DType::kF16;
-    if (bf16 && precision == Precision::kFloat) return DType::kF32;
-    return compute_;
-  }
-  void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
-    const DeviceAccess access(device_);
-    source_.read(part.name, part.shape, dtype, to);
-  }
-
-  // The device's memory is out of the host's reach: pieces go through a buffer that every tensor shares.
-  void stream(const ParameterSlot::Part& part, DType dtype, char* to) {
-    const int64_t count = part.shape.numel();
-    const auto size = static_cast<int64_t>(dtype_size(dtype));
-    if (staging_.empty()) staging_.resize(kStagingBytes);
-    const int64_t most = kStagingBytes / size;
-    for (int64_t begin = 0; begin < count; begin += most) {
-      const int64_t piece = std::min(most, count - begin);
-      if (piece == count)
-        source_.read(part.name, part.shape, dtype, staging_.data());
-      else
-        source_.read_part(part.name, part.shape, begin, piece, dtype, staging_.data());
-      device_.copy_to_device(to + begin * size, staging_.data(), static_cast<size_t>(piece * size));
-    }
-  }
-
-  void quantised(const ParameterSlot& slot) {
-    const DType type = weights_.eight_bit;
-    const Tensor values = make_tensor(device_, slot.shape, type);
-    const Tensor scales = make_tensor(device_, {slot.shape[0]}, DType::kF32);
-    const int64_t columns = slot.shape.numel() / slot.shape[0];
-    // A few rows at a time: host memory stays small.
-    const int64_t most =
-        std::max<int64_t>(1, kStagingBytes / (columns * static_cast<int64_t>(sizeof(float))));
-    int64_t at = 0;  // row of the whole
-    for (const ParameterSlot::Part& part : slot.parts) {
-      const int64_t rows = part.shape[0];
-      for (int64_t row = 0; row < rows; row += most) {
-        const int64_t count = std::min(most, rows - row);
-        rows_.resize(static_cast<size_t>(count * columns));
-        bytes_.resize(rows_.size());
-        scales_.resize(static_cast<size_t>(count));
-        if (count == rows)
-          source_.read(part.name, part.shape, DType::kF32, rows_.data());
-        else
-          source_.read_part(part.name, part.shape, row * columns, count * columns, DType::kF32, rows_.data());
-        quantise_rows(rows_.data(), count, columns, type, bytes_.data(), scales_.data());
-        device_.copy_to_device(static_cast<char*>(values.data()) + at * columns, bytes_.data(),
-                               bytes_.size());
-        device_.copy_to_device(static_cast<float*>(scales.data()) + at, scales_.data(),
-                               scales_.size() * sizeof(float));
-        at += count;
-      }
-    }
-    slot.store({values, scales, matrix_dtype(slot.precision), weights_.products});
-  }
-
-  // A few rows at a time: host memory stays small.
-  void split(const ParameterSlot& slot) {
-    Shape shape = slot.shape;  // [out,in,...]
-    const int64_t parts = parts_in(slot.precision);
-    shape[1] *= parts;
-    const Tensor tensor = make_tensor(device_, shape, DType::kBF16);
-    char* to = static_cast<char*>(tensor.data());
-    for (const ParameterSlot::Part& part : slot.parts) {
-      const int64_t rows = part.shape[0], columns = part.shape.numel() / rows;
-      const int64_t most =
-          std::max<int64_t>(1, kStagingBytes / (columns * static_cast<int64_t>(sizeof(float))));
-      for (int64_t row = 0; row < rows; row += most) {
-        const int64_t count = std::min(most, rows - row);
-        rows_.resize(static_cast<size_t>(count * columns));
-        if (count == rows)
-          source_.read(part.name, part.shape, DType::kF32, rows_.data());
-        else
-          source_.read_part(part.name, part.shape, row * columns, count * columns, DType::kF32, rows_.data());
-        split_rows(count, columns, parts);
-        device_.copy_to_device(to, halves_.data(), halves_.size() * sizeof(uint16_t));
-        to += halves_.size() * sizeof(uint16_t);
-      }
-    }
-    slot.store(tensor);
-  }
-
-  // Of rows_ to halves_: the high parts of each row, again, and, of three parts, its low ones.
-  void split_rows(int64_t rows, int64_t columns, int64_t parts) {
-    halves_.resize(static_cast<size_t>(parts * rows * columns));
-    for (int64_t row = 0; row < rows; ++row) {
-      const float* from = rows_.data() + row * columns;
-      uint16_t* to = halves_.data() + parts * row * columns;
-      for (int64_t i = 0; i < columns; ++i) {
-        const uint16_t high = float_to_bf16(from[i]);
-        to[i] = to[columns + i] = high;
-        if (parts == 3) to[2 * columns + i] = float_to_bf16(from[i] - bf16_to_float(high));
-      }
-    }
-  }
-
-  Device& device_;
-  const ParameterSource& source_;
-  DType compute_;
-  const WeightFormat& weights_;
-  const SlotFilter& only_;
-  std::vector<char> staging_;
-  std::vector<float> rows_, scales_;  // of quantised() and split()
-  std::vector<char> bytes_;
-  std::vector<uint16_t> halves_;
-};
-
-class HeldBytes final : public Visitor {
+class ResidentBytes final : public Visitor {
  public:
   uint64_t bytes = 0;
 
  protected:
-  void slot(const ParameterSlot& slot) override { bytes += slot.held(); }
+  void slot(const ParameterSlot& slot) override { bytes += slot.resident(); }
 };
 
 class Lister final : public Visitor {
@@ -231,13 +48,11 @@ class Lister final : public Visitor {
 };
 
 template <class Layer>
-ParameterSlot weight_slot(Layer& layer, std::string name, const Shape& shape,
-                          Precision precision = Precision::kCompute) {
-  return {{{std::move(name), shape}},
+ParameterSlot weight_slot(Layer& layer, const std::string& path, const Shape& shape) {
+  return {{{path + ".weight", shape}},
           shape,
           true,
-          precision,
-          layer.eight_bit,
+          path,
           false,
           [&layer](StoredWeight w) { layer.weight = Weight(std::move(w)); },
           [&layer] { return layer.weight.stored(); },
@@ -248,8 +63,7 @@ ParameterSlot tensor_slot(Tensor& tensor, std::string name, const Shape& shape, 
   return {{{std::move(name), shape}},
           shape,
           matrix,
-          Precision::kCompute,
-          false,
+          "",
           false,
           [&tensor](StoredWeight w) { tensor = std::move(w.values); },
           [&tensor] { return StoredWeight(tensor); },
@@ -262,8 +76,7 @@ ParameterSlot bias_slot(Layer& layer, std::string name, int64_t count) {
   return {{{std::move(name), shape}},
           shape,
           false,
-          Precision::kCompute,
-          false,
+          "",
           false,
           [&layer](StoredWeight w) { layer.bias = std::move(w.values); },
           [&layer] { return StoredWeight(*layer.bias); },
@@ -278,17 +91,19 @@ size_t Visitor::enter(std::string_view name) {
   return length;
 }
 
+std::string Visitor::full(std::string_view name) const { return concat(prefix_, name); }
+
 std::string Visitor::full(std::string_view name, std::string_view leaf) const {
   return name.empty() ? concat(prefix_, leaf) : concat(prefix_, name, ".", leaf);
 }
 
 void Visitor::operator()(std::string_view name, Linear& layer) {
-  slot(weight_slot(layer, full(name, "weight"), {layer.out, layer.in}, layer.precision));
+  slot(weight_slot(layer, full(name), {layer.out, layer.in}));
   if (layer.biased) slot(bias_slot(layer, full(name, "bias"), layer.out));
 }
 
 void Visitor::operator()(std::string_view name, StackedLinear& layer) {
-  ParameterSlot weight = weight_slot(layer, "", {layer.rows(), layer.in}, layer.precision);
+  ParameterSlot weight = weight_slot(layer, full(name, layer.name), {layer.rows(), layer.in});
   ParameterSlot bias = bias_slot(layer, "", layer.rows());
   weight.parts.clear();
   bias.parts.clear();
@@ -302,8 +117,7 @@ void Visitor::operator()(std::string_view name, StackedLinear& layer) {
 }
 
 void Visitor::operator()(std::string_view name, Conv& layer) {
-  slot(weight_slot(layer, full(name, "weight"), {layer.out, layer.in, layer.kernel, layer.kernel},
-                   layer.precision));
+  slot(weight_slot(layer, full(name), {layer.out, layer.in, layer.kernel, layer.kernel}));
   if (layer.biased) slot(bias_slot(layer, full(name, "bias"), layer.out));
 }
 
@@ -339,20 +153,6 @@ Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype) {
                                                         : make_tensor(device, slot.shape, dtype);
 }
 
-void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
-                     const WeightFormat& weights, const SlotFilter& only) {
-  require<InternalError>(compute == DType::kF32 || compute == DType::kBF16 || compute == DType::kF16,
-                         "load_parameters: compute dtype f32, bf16 or f16 expected, got ", compute);
-  require<InternalError>(!weights.short_for_f32 || (compute == DType::kF32 && !weights),
-                         "load_parameters: weights in 16 bits for products in f32 go with neither ", compute,
-                         " nor 8 bits");
-  MissingKeys missing(source);
-  visit(missing);
-  missing.check();
-  Loader loader(device, source, compute, weights, only);
-  visit(loader);
-}
-
 void ParameterSource::read_part(const std::string& name, const Shape& shape, int64_t begin, int64_t count,
                                 DType dtype, void* dst) const {
   const size_t size = dtype_size(dtype);
@@ -364,16 +164,24 @@ void ParameterSource::read_part(const std::string& name, const Shape& shape, int
 
 Tensor ParameterSource::ready(const ParameterSlot&, DType, Device&) const { return {}; }
 
-uint64_t bytes_held(const VisitModel& visit) {
-  HeldBytes held;
-  visit(held);
-  return held.bytes;
+uint64_t resident_bytes(const VisitModel& visit) {
+  ResidentBytes resident;
+  visit(resident);
+  return resident.bytes;
 }
 
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit) {
   Lister lister;
   visit(lister);
   return std::move(lister.parts);
+}
+
+std::vector<LayerListing> list_precisions(const VisitModel& visit, std::span<const PrecisionRow> precisions) {
+  LayerPathLister lister;
+  visit(lister);
+  const PrecisionRules rules(precisions, std::move(lister.paths));
+  for (LayerListing& layer : lister.layers) layer.precision = rules.of(layer.layer);
+  return std::move(lister.layers);
 }
 
 int64_t count_parameters(const VisitModel& visit) {

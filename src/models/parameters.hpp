@@ -10,17 +10,19 @@
 #include <concepts>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
 #include "models/layers.hpp"
+#include "models/precision.hpp"
 #include "runtime/device.hpp"
 
 namespace rocm_sd {
 
-// How matrices and filters are held: in the compute type, in f16 under products in f32, or in 8 bits with a
+// How matrices and filters are stored: in the compute type, in f16 under products in f32, or in 8 bits with a
 // scale per output channel; with products, linear layers are multiplied so, too, where the device has such
 // products.
 struct WeightFormat {
@@ -41,14 +43,13 @@ struct ParameterSlot {
     Shape shape;
   };
   std::vector<Part> parts;
-  Shape shape;          // of the whole
-  bool matrix = false;  // held in the compute dtype or as `precision` says; else f32 (norms, biases)
-  Precision precision = Precision::kCompute;
-  bool eight_bit = false;                   // a matrix that may be held in 8 bits
-  bool rows_read = false;                   // of which a picture reads a few rows: may lie in mapped memory
+  Shape shape;             // of the whole
+  bool matrix = false;     // stored in the compute dtype or with more bits; else f32 (norms, biases)
+  std::string layer;       // path of the layer of a matrix: what patterns of precisions match; else empty
+  bool rows_read = false;  // of which a picture reads a few rows: may lie in mapped memory
   std::function<void(StoredWeight)> store;  // hands the loaded tensor to the layer
   std::function<StoredWeight()> fetch;      // the layer's tensor in the plain layout
-  std::function<size_t()> held;             // bytes that it takes now, in every layout
+  std::function<size_t()> resident;         // bytes that it takes now, in every layout
 };
 
 // Where parameters come from: a checkpoint (store_source.hpp), or values made up by a test.
@@ -65,7 +66,7 @@ class ParameterSource {
   virtual void read_part(const std::string& name, const Shape& shape, int64_t begin, int64_t count,
                          DType dtype, void* dst) const;
   // Whether read() works. Where it does not, ready() has everything, and layers that a model in bf16 would
-  // hold as sums of two bf16 are held plain.
+  // store as split bf16 are stored plain.
   virtual bool readable() const { return true; }
   // The slot's tensor ready for use, in `dtype`, on the device that is loaded for: no copy of it is made.
   // Empty (the default): it is read. May keep memory of the source's.
@@ -105,6 +106,7 @@ class Visitor {
 
  private:
   size_t enter(std::string_view name);  // appends "name." to the prefix; returns the old length
+  std::string full(std::string_view name) const;
   std::string full(std::string_view name, std::string_view leaf) const;
 
   std::string prefix_;
@@ -129,7 +131,7 @@ bool is_narrow(int64_t channels);
 
 // The type that a model loaded as `dtype` multiplies in on this device: f32 for bf16 where the CPU has no
 // products of bf16, or none that are faster, as for a narrow model (channels: the most of a layer's maps),
-// where types are converted about as long as multiplied. Its matrices are then held in 16 bits
+// where types are converted about as long as multiplied. Its matrices are then stored in 16 bits
 // (short_for_f32), and nothing else is rounded. ROCM_SD_BF16=products, for tests: `dtype` on any CPU.
 DType product_dtype(const Device& device, DType dtype, int64_t channels);
 
@@ -142,27 +144,50 @@ using VisitModel = std::function<void(Visitor&)>;
 // only: the slots to read, where a few of a loaded model's change; empty: all.
 using SlotFilter = std::function<bool(const ParameterSlot&)>;
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
-                     const WeightFormat& weights = {}, const SlotFilter& only = {});
+                     const WeightFormat& weights, const SlotFilter& only,
+                     std::span<const PrecisionRow> precisions);
 int64_t count_parameters(const VisitModel& visit);
-uint64_t bytes_held(const VisitModel& visit);  // memory of all parameters, in the layouts they have now
+uint64_t resident_bytes(const VisitModel& visit);  // of all parameters, in the layouts they have now
 std::vector<ParameterSlot::Part> list_parameters(const VisitModel& visit);
+// The layers that have a matrix, in the order of visiting, and what the rows make of each.
+struct LayerListing {
+  std::string layer;
+  std::vector<ParameterSlot::Part> parts;
+  LayerPrecision precision;
+};
+std::vector<LayerListing> list_precisions(const VisitModel& visit, std::span<const PrecisionRow> precisions);
 
-// Reads every parameter into device memory: matrices, filters and tables as `compute` (f32, bf16 or f16; see
-// Precision), norms and biases as f32. With weights in 8 bits, those matrices and filters that allow it are
-// quantised from f32 on the host, a row at a time, whatever the device. Tensors are converted on the host and
-// copied to a GPU a piece at a time, so that host memory stays small. Throws FormatError listing every
-// missing key at once, ShapeError (or FormatError) where a shape is wrong; each names the tensor, what was
-// expected and the file.
+// A model's rows, where it has any: model.precisions().
+template <class Model>
+std::vector<PrecisionRow> precisions_of(const Model& model) {
+  if constexpr (requires { model.precisions(); })
+    return model.precisions();
+  else
+    return {};
+}
+
+// Reads every parameter into device memory: matrices, filters and tables as `compute` (f32, bf16 or f16; a
+// model in bf16 as its precisions say), norms and biases as f32. With weights in 8 bits, those matrices and
+// filters that allow it are quantised from f32 on the host, a row at a time, whatever the device. Tensors are
+// converted on the host and copied to a GPU a piece at a time, so that host memory stays small. Throws
+// FormatError listing every missing key at once, ShapeError (or FormatError) where a shape is wrong; each
+// names the tensor, what was expected and the file.
 template <Visitable Model>
 void load_parameters(Model& model, Device& device, const ParameterSource& source, DType compute,
                      const WeightFormat& weights = {}, const SlotFilter& only = {}) {
-  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute, weights, only);
+  load_parameters([&](Visitor& v) { model.visit(v); }, device, source, compute, weights, only,
+                  precisions_of(model));
 }
 
 // Elements of all parameters; no memory is needed.
 template <Visitable Model>
 int64_t count_parameters(Model model) {
   return count_parameters([&](Visitor& v) { model.visit(v); });
+}
+
+template <Visitable Model>
+std::vector<LayerListing> list_precisions(Model model) {
+  return list_precisions([&](Visitor& v) { model.visit(v); }, precisions_of(model));
 }
 
 // Names and shapes in the checkpoint, in the order of visiting.

@@ -13,13 +13,6 @@ namespace {
 constexpr int64_t kMaxChannels = 16384, kMaxBlocks = 64, kMaxDownscale = 64;
 constexpr size_t kMaxLevels = 8;
 
-Conv exact(int64_t in, int64_t out, int kernel) {
-  Conv conv(in, out, kernel);
-  conv.eight_bit = false;
-  conv.precision = Precision::kFloat;
-  return conv;
-}
-
 // Of each 2 x 2 pixels the mean; at an odd side's end of those that are there, as torch's
 // AvgPool2d(2, ceil_mode=True) has it.
 Tensor halve(Exec& ex, const Tensor& map) {
@@ -104,7 +97,7 @@ std::string t2i_refusal(const T2iConfig& adapter, const UNetConfig& unet, int64_
 }
 
 T2iAdapter::Resnet::Resnet(int64_t channels, int kernel2)
-    : block1(exact(channels, channels, 3)), block2(exact(channels, channels, kernel2)) {}
+    : block1(channels, channels, 3), block2(channels, channels, kernel2) {}
 
 void T2iAdapter::Resnet::visit(Visitor& v) {
   v("block1", block1);
@@ -121,16 +114,16 @@ T2iAdapter::T2iAdapter(const T2iConfig& config) : config_(config) {
   const bool light = config.kind == T2iKind::kLight;
   int64_t width = config.in_channels * config.downscale * config.downscale;
   if (!light) {
-    conv_in_ = exact(width, config.channels.front(), 3);
+    conv_in_ = Conv(width, config.channels.front(), 3);
     width = config.channels.front();
   }
   for (int64_t i = 0; i < config.levels(); ++i) {
     Level level;
     level.halves = config.halves(i);
     const int64_t out = config.channels_of(i), inner = light ? out / 4 : out;
-    if (light || width != out) level.in_conv = exact(width, inner, 1);
+    if (light || width != out) level.in_conv = Conv(width, inner, 1);
     for (int64_t n = 0; n < config.blocks; ++n) level.resnets.emplace_back(inner, light ? 3 : 1);
-    if (light) level.out_conv = exact(inner, out, 1);
+    if (light) level.out_conv = Conv(inner, out, 1);
     levels_.push_back(std::move(level));
     width = out;
   }
@@ -141,6 +134,10 @@ T2iAdapter T2iAdapter::load(const LoadTarget& target, const T2iConfig& config, c
   T2iAdapter model(config);
   load_parameters(model, target.memory, source, compute);
   return model;
+}
+
+std::vector<PrecisionRow> T2iAdapter::precisions() const {
+  return precision_rows(Network::kT2iAdapter, false);
 }
 
 void T2iAdapter::visit(Visitor& v) {

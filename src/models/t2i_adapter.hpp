@@ -41,12 +41,13 @@ std::string t2i_refusal(const T2iConfig& adapter, const UNetConfig& unet, int64_
 class T2iAdapter {
  public:
   explicit T2iAdapter(const T2iConfig& config);
-  // Little work, once a picture: filters are held in f32, or f16 on a GPU that computes in it.
+  // Little work, once a picture: filters are stored in f32, or f16 on a GPU that computes in it.
   static T2iAdapter load(const LoadTarget& target, const T2iConfig& config, const ParameterSource& source,
                          DType compute);
 
   const T2iConfig& config() const { return config_; }
   void visit(Visitor& v);
+  std::vector<PrecisionRow> precisions() const;
 
   // What the first level reads of a picture [height,width,3] in 0..1: [height/d,width/d,in_channels*d*d] in
   // torch's order of pixel_unshuffle. Sizes are multiples of d; of a grey adapter the luma counts.

@@ -52,7 +52,6 @@ struct UNetArgs {
 class UNet {
  public:
   explicit UNet(const UNetConfig& config);
-  // Under weights in 8 bits the time embedding and the convolutions at either end stay in the compute type.
   // Throws what load_parameters throws.
   static UNet load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
                    DType compute, const WeightFormat& weights = {});
@@ -62,13 +61,15 @@ class UNet {
               const SlotFilter& only = {});
 
   // What load() does before it reads, for a model that this one is a part of: settles the types, and says how
-  // its weights are held then.
+  // its weights are stored then.
   void choose_types(const LoadTarget& target, DType compute, const WeightFormat& weights);
   WeightFormat format_of(const WeightFormat& weights) const;
+  // Which of its layers a model in bf16 computes with more bits.
+  std::vector<PrecisionRow> precisions() const;
 
   const UNetConfig& config() const { return config_; }
   // The type that it was loaded as: of its matrices.
-  DType dtype() const { return held_; }
+  DType dtype() const { return loaded_as_; }
   // The type of its time shifts and products: dtype(), or f32 where that is bf16 and the CPU multiplies f32
   // at least as fast.
   DType compute_dtype() const { return dtype_; }
@@ -110,18 +111,16 @@ class UNet {
 
  private:
   UNetContext context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const;
-  Tensor edge_conv(Exec& ex, const Tensor& x, const Conv& layer, const Tensor* residual = nullptr) const;
-  bool takes(DType dtype) const { return dtype == held_ || dtype == dtype_ || dtype == input_dtype(); }
+  Tensor edge_conv(Exec& ex, Tensor x, const Conv& layer, const Tensor* residual = nullptr) const;
+  bool takes(DType dtype) const { return dtype == loaded_as_ || dtype == dtype_ || dtype == input_dtype(); }
   DType text_dtype() const;  // of the text cache and the attention over it
-  void choose_precisions();
-  void split_all();
   void number_layers();
   std::vector<CrossAttention*> cross_attentions();  // in order of running
   std::vector<const CrossAttention*> cross_attentions() const;
   Tensor added_conditions(Exec& ex, const TimeInputs& inputs) const;
 
   UNetConfig config_;
-  DType dtype_ = DType::kF32, held_ = DType::kF32;
+  DType dtype_ = DType::kF32, loaded_as_ = DType::kF32;
   bool on_host_ = true;  // where it multiplies
   Conv conv_in_, conv_out_;
   Linear time1_, time2_;

@@ -53,7 +53,7 @@ struct SelfAttention {
   void visit(Visitor& v);
   // x [B,N,C] normalised, residual [B,N,C] -> residual + attention, [B,N,C]
   // perturbed: images at the batch's end that take their values as they are.
-  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& residual, int64_t perturbed = 0) const;
+  Tensor operator()(Exec& ex, Tensor x, const Tensor& residual, int64_t perturbed = 0) const;
 };
 
 // Attention over the text, whose keys and values are made once per prompt (UNet::prepare_text).
@@ -65,7 +65,7 @@ struct CrossAttention {
 
   CrossAttention(int64_t width, int64_t context_width, int64_t heads);
   void visit(Visitor& v);
-  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& residual, const UNetContext& context) const;
+  Tensor operator()(Exec& ex, Tensor x, const Tensor& residual, const UNetContext& context) const;
 };
 
 // Attention over the picture, attention over the text, gated feed-forward.

@@ -24,9 +24,9 @@ Tensor same_conv(Exec& ex, const Tensor& x, const Conv& conv) {
   return conv2d(ex, x, conv, {.pad = Padding::same((conv.kernel - 1) / 2)});
 }
 
-// How the matrices of a model that was asked for in `compute` and multiplies in `products` are held. Those
-// in 8 bits are widened to the type of the products.
-WeightFormat held_in(WeightFormat weights, DType products, DType compute) {
+// How the matrices of a model that was asked for in `compute` and multiplies in `products` are stored. Those
+// in 8 bits are dequantized to the type of the products.
+WeightFormat stored_in(WeightFormat weights, DType products, DType compute) {
   weights.short_for_f32 = !weights && products != compute;
   return weights;
 }
@@ -40,7 +40,7 @@ Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype) {
 
 VaeAttention::VaeAttention(int64_t channels)
     : norm(channels, kVaeNormEps),
-      qkv(channels, {{"to_q", channels}, {"to_k", channels}, {"to_v", channels}}, true),
+      qkv(channels, {{"to_q", channels}, {"to_k", channels}, {"to_v", channels}}, true, "to_qkv"),
       out(channels, channels) {}
 
 void VaeAttention::visit(Visitor& v) {
@@ -99,17 +99,15 @@ VaeDecoder::VaeDecoder(const VaeConfig& config)
     if (i > 0) level.upsampler.emplace(width, width);
     levels_.push_back(std::move(level));
   }
-  // Little memory, and every value passes through them.
-  conv_in_.eight_bit = conv_out_.eight_bit = false;
-  if (post_quant_) post_quant_->eight_bit = false;
 }
 
 VaeDecoder VaeDecoder::load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
                             DType compute, const WeightFormat& weights) {
   VaeDecoder decoder(config);
-  decoder.held_ = compute;
+  decoder.loaded_as_ = compute;
   decoder.dtype_ = product_dtype(target.products, compute, std::ranges::max(config.channels));
-  load_parameters(decoder, target.memory, source, decoder.dtype_, held_in(weights, decoder.dtype_, compute));
+  load_parameters(decoder, target.memory, source, decoder.dtype_,
+                  stored_in(weights, decoder.dtype_, compute));
   for (const ParameterSlot::Part& part : list_parameters(VaeEncoder(config))) source.ignore(part.name);
   return decoder;
 }
@@ -173,16 +171,15 @@ VaeEncoder::VaeEncoder(const VaeConfig& config)
     if (i + 1 < config.channels.size()) level.downsampler.emplace(width, width);
     levels_.push_back(std::move(level));
   }
-  conv_in_.eight_bit = conv_out_.eight_bit = false;
-  if (quant_) quant_->eight_bit = false;
 }
 
 VaeEncoder VaeEncoder::load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
                             DType compute, const WeightFormat& weights) {
   VaeEncoder encoder(config);
-  encoder.held_ = compute;
+  encoder.loaded_as_ = compute;
   encoder.dtype_ = product_dtype(target.products, compute, std::ranges::max(config.channels));
-  load_parameters(encoder, target.memory, source, encoder.dtype_, held_in(weights, encoder.dtype_, compute));
+  load_parameters(encoder, target.memory, source, encoder.dtype_,
+                  stored_in(weights, encoder.dtype_, compute));
   for (const ParameterSlot::Part& part : list_parameters(VaeDecoder(config))) source.ignore(part.name);
   return encoder;
 }

@@ -47,14 +47,14 @@ struct VaeLevel {
 class VaeDecoder {
  public:
   explicit VaeDecoder(const VaeConfig& config);
-  // Under weights in 8 bits the first and the last convolution stay in the compute type. Throws what
-  // load_parameters throws. The encoder's tensors do not count as unused.
+  // Throws what load_parameters throws. The encoder's tensors do not count as unused.
   static VaeDecoder load(const LoadTarget& target, const VaeConfig& config, const ParameterSource& source,
                          DType compute, const WeightFormat& weights = {});
 
   const VaeConfig& config() const { return config_; }
-  DType dtype() const { return held_; }  // that it was loaded as: of its matrices
+  DType dtype() const { return loaded_as_; }  // that it was loaded as: of its matrices
   void visit(Visitor& v);
+  std::vector<PrecisionRow> precisions() const { return precision_rows(Network::kVae, false); }
 
   // latents [N,h,w,latent_channels] as the sampler has them (f32 or the compute dtype) -> picture
   // [N,8h,8w,3] about -1..1 in the compute dtype. Taps "conv_in", "mid_block", "up_blocks.0", ...
@@ -75,7 +75,7 @@ class VaeDecoder {
   bool doubles(size_t level) const { return !config_.half_size_finest || level + 2 < levels_.size(); }
 
   VaeConfig config_;
-  DType dtype_ = DType::kF32, held_ = DType::kF32;  // dtype_: of maps and products (product_dtype)
+  DType dtype_ = DType::kF32, loaded_as_ = DType::kF32;  // dtype_: of maps and products (product_dtype)
   std::optional<Conv> post_quant_;
   Conv conv_in_, conv_out_;
   VaeMidBlock mid_;
@@ -90,8 +90,9 @@ class VaeEncoder {
                          DType compute, const WeightFormat& weights = {});
 
   const VaeConfig& config() const { return config_; }
-  DType dtype() const { return held_; }  // that it was loaded as: of its matrices
+  DType dtype() const { return loaded_as_; }  // that it was loaded as: of its matrices
   void visit(Visitor& v);
+  std::vector<PrecisionRow> precisions() const { return precision_rows(Network::kVae, false); }
 
   // picture [N,H,W,3] in -1..1, f32 or the compute dtype, H and W multiples of config.downscale() -> the
   // posterior's moments [N,h,w,2*latent_channels]: means, then log variances, in the compute dtype.
@@ -114,7 +115,7 @@ class VaeEncoder {
   Tensor scaled(Exec& ex, const Tensor& z) const;
 
   VaeConfig config_;
-  DType dtype_ = DType::kF32, held_ = DType::kF32;  // dtype_: of maps and products (product_dtype)
+  DType dtype_ = DType::kF32, loaded_as_ = DType::kF32;  // dtype_: of maps and products (product_dtype)
   Conv conv_in_, conv_out_;
   std::vector<VaeLevel> levels_;  // finest first
   VaeMidBlock mid_;

@@ -187,11 +187,11 @@ const std::vector<OptionRow>& rows() {
        "what products are computed in: auto, f16 (GPUs), bf16, f32 (slow on GPUs) [auto]",
        load_text(&LoadOptions::dtype)},
       {"weights", "", "Model", "TYPE",
-       "how the UNet's weights are held: auto (as --dtype), or in 8 bits: int8, fp8; and multiplied: "
+       "how the UNet's weights are stored: auto (as --dtype), or in 8 bits: int8, fp8; and multiplied: "
        "int8-products, fp8-products [auto]",
        load_text(&LoadOptions::weights)},
       {"vae-weights", "", "Model", "TYPE",
-       "how the VAE's weights are held: auto (as --dtype), int8, fp8 [auto]",
+       "how the VAE's weights are stored: auto (as --dtype), int8, fp8 [auto]",
        load_text(&LoadOptions::vae_weights)},
       {"vram-budget", "", "Model", "BYTES", "device memory to stay within: 6G, 6000M, bytes [what is free]",
        [](OptionTargets& t, std::string_view v) { load_of(t).vram_budget = parse_bytes(v); }},

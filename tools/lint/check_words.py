@@ -31,6 +31,8 @@ WORDS = {
     r"cycles_of_a_turn": "cycles_per_iteration",
     r"FoundWays|VendorWays|ways_(on|of)\b": "algorithms",
     r"rhythms?\b": "call pattern",
+    r"ParkedModel|\bparked\b": "offloaded",
+    r"\bPace\b": "StepThrottle",
 }
 PATTERN = {re.compile(pattern): term for pattern, term in WORDS.items()}
 # NVIDIA's own word, where the code is NVIDIA's.

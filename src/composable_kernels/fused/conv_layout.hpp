@@ -8,7 +8,7 @@
 // Limits    fewer than 2^63 elements
 #pragma once
 
-#include "composable_kernels/tile/unrolled.hpp"
+#include "composable_kernels/pack.hpp"
 
 namespace rocm_sd {
 
@@ -60,11 +60,8 @@ ROCM_SD_DEVICE void conv_pack_body(const FilterParams<T>& p, int64_t index) {
   l.unpacked_at(second ? 1 : 0, k, l.taps, tap, c);
   const T* from =
       p.from + output * l.plain_depth() + (second ? l.channels[0] : 0) * static_cast<int64_t>(l.taps);
-  struct alignas(16) Piece {
-    T x[kChunk];
-  } piece;
-  unrolled<kChunk>([&](int i) { piece.x[i] = c + i < channels ? from[(c + i) * l.taps + tap] : T{}; });
-  *reinterpret_cast<Piece*>(p.to + first) = piece;
+  store_pack(p.to + first, pack_of<kChunk, T>(
+                               [&](int i) { return c + i < channels ? from[(c + i) * l.taps + tap] : T{}; }));
 }
 
 // The four 2x2 filters that a 3x3 filter is on an image doubled by nearest neighbour (convolution.hpp):
@@ -80,9 +77,7 @@ ROCM_SD_DEVICE void conv_phases_body(const FilterParams<T>& p, int64_t index) {
   const int64_t row = first / depth, phase = row / l.outputs, output = row - phase * l.outputs;
   int64_t tap, c;
   l.unpacked_at(0, first - row * depth, 4, tap, c);
-  struct alignas(16) Piece {
-    T x[kChunk];
-  } piece;
+  Pack<T, kChunk> piece;
   for (int i = 0; i < kChunk; ++i) {
     float sum = 0;
     for (int t = 0; t < 9 && c + i < l.channels[0]; ++t) {
@@ -91,7 +86,7 @@ ROCM_SD_DEVICE void conv_phases_body(const FilterParams<T>& p, int64_t index) {
     }
     store(piece.x[i], sum);
   }
-  *reinterpret_cast<Piece*>(p.to + first) = piece;
+  store_pack(p.to + first, piece);
 }
 
 // index: of an element of the plain filter.
@@ -122,11 +117,9 @@ ROCM_SD_DEVICE void conv_pad_body(const PadParams<T>& p, int64_t index) {
   const int64_t first = index * kChunk;
   if (first >= p.pixels * p.padded) return;
   const int64_t pixel = first / p.padded, c = first - pixel * p.padded;
-  struct alignas(16) Piece {
-    T x[kChunk];
-  } piece;
-  unrolled<kChunk>([&](int i) { piece.x[i] = c + i < p.channels ? p.x[pixel * p.channels + c + i] : T{}; });
-  *reinterpret_cast<Piece*>(p.y + first) = piece;
+  store_pack(p.y + first, pack_of<kChunk, T>([&](int i) {
+               return c + i < p.channels ? p.x[pixel * p.channels + c + i] : T{};
+             }));
 }
 
 }  // namespace rocm_sd

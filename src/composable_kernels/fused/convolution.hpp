@@ -3,7 +3,7 @@
 //           partial sums over a part of k
 // Mapping   a workgroup per tile of pixels x channels of y (grid x) and part of k (grid y); waves as in the
 //           main loop; the phases of a doubled image are grid z
-// Traffic   pipeline/; neighbouring workgroups share pixels, then filters (tile_place)
+// Traffic   pipeline/product.hpp; neighbouring workgroups share pixels, then filters (tile_place)
 // Numerics  float accumulators, k ascending; parts of k are summed in order by gemm_reduce_body
 // Limits    pixels of whole 16-byte pieces (conv_layout.hpp pads); fewer than 2^31 pixels and pieces
 #pragma once
@@ -65,7 +65,7 @@ struct ConvFinish {
     if (at < 0 || partial) return {};
     return EpilogueFinish<Arch, T>{p.epilogue, 0, first_channel}.operands(at, channel);
   }
-  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Operands& e) const {
+  ROCM_SD_DEVICE void operator()(int row, int channel, Channels& v, const Operands& e) const {
     const int at = pixel(row);
     if (at < 0) return;
     if (partial)
@@ -75,29 +75,25 @@ struct ConvFinish {
   }
 };
 
-// index: of the tile; split: part of k; phase: of p.phases. lds: Cfg::kLdsBytes. Product: whose multiply() is
-// the main loop.
-template <class Arch, class Cfg, class Product = WaveProduct<Arch, Cfg>>
+// index: of the tile; split: part of k; phase: of p.phases. lds: Cfg::kLdsBytes. Policy: how tiles come to
+// the matrix units (pipeline/product.hpp).
+template <class Arch, class Cfg, class Policy = PipelineOf<Arch>>
 ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, int split, int phase,
                               char* lds) {
   using T = typename Cfg::T;
-  const int pixels = p.image.pixels, channels = p.epilogue.channels;
-  const TilePlace tile = tile_place(index, (pixels + Cfg::kBlockM - 1) / Cfg::kBlockM,
-                                    (channels + Cfg::kBlockN - 1) / Cfg::kBlockN);
-  const int first_pixel = tile.m * Cfg::kBlockM, first_channel = tile.n * Cfg::kBlockN;
-  const int down = phase / 2, right = phase % 2;
-  const ConvGather<T> x{p.image, first_pixel, down, right};
+  const int channels = p.epilogue.channels, down = phase / 2, right = phase % 2;
+  const OutputTile tile = output_tile<Cfg>(index, p.image.pixels, channels);
+  const ConvGather<T> x{p.image, tile.row, down, right};
   const T* const filter = p.filter + static_cast<int64_t>(phase) * channels * p.depth;
-  const MatrixRows<T> w{filter, p.depth, first_channel, channels, p.depth};
-  const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK, first = split * p.split_steps;
-  const int last = first + p.split_steps < steps ? first + p.split_steps : steps;
+  const MatrixRows<T> w{filter, p.depth, tile.column, channels, p.depth};
+  const Steps k = steps_of_split<Cfg>(p.depth, split, p.split_steps);
   Accumulators<Arch, Cfg> acc{};
-  Product::multiply(acc, lds, w, x, first, last);
+  multiply<Policy>(acc, lds, w, x, k);
 
   float* const partial =
       p.partials ? p.partials + static_cast<int64_t>(split) * p.epilogue.rows * channels : nullptr;
   finish_tile<Arch, Cfg, false>(acc, lds,
-                                ConvFinish<Arch, T>{p, partial, first_pixel, first_channel, down, right});
+                                ConvFinish<Arch, T>{p, partial, tile.row, tile.column, down, right});
 }
 
 }  // namespace rocm_sd

@@ -12,6 +12,7 @@
 #include "composable_kernels/fused/conv_layout.hpp"
 #include "composable_kernels/pack.hpp"
 #include "composable_kernels/tile/divide.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -43,8 +44,7 @@ ROCM_SD_DEVICE void dequantize_body(const DequantizeParams<From, To>& p, const B
     const auto pack = load_pack<kDequantizePack>(p.from + first);
     float values[kDequantizePack];
     const bool one_row = column + kDequantizePack <= depth;
-    ROCM_SD_UNROLL
-    for (int i = 0; i < kDequantizePack; ++i) {
+    unrolled<kDequantizePack>([&](int i) {
       if (!one_row && column == depth) {
         column = 0;
         row += row + 1 < rows ? 1 : 0;
@@ -52,15 +52,13 @@ ROCM_SD_DEVICE void dequantize_body(const DequantizeParams<From, To>& p, const B
       }
       ++column;
       values[i] = to_float(pack.x[i]) * scale;
-    }
+    });
     constexpr int kHalf = kDequantizePack / 2;
-    ROCM_SD_UNROLL
-    for (int half = 0; half < 2; ++half) {
+    unrolled<2>([&](int half) {
       Pack<To, kHalf> out;
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kHalf; ++i) store(out.x[i], values[half * kHalf + i]);
+      unrolled<kHalf>([&](int i) { store(out.x[i], values[half * kHalf + i]); });
       store_pack(p.to + first + half * kHalf, out);
-    }
+    });
   }
 }
 

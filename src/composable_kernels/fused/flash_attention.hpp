@@ -109,7 +109,7 @@ struct FlashAttention : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kWaves * Cfg:
 
   ROCM_SD_DEVICE void run_keys(Tiles& tiles) {
     if (first_key >= last_key) return;
-    const float scale = Cfg::kGeneral ? 1.0f : p.scale;
+    const float log2_scale = Cfg::kGeneral ? 1.0f : p.scale;
     tiles.start(first_key);
     for (int first = first_key; first < last_key; first += kKeys) {
       RegTile<M, kKeys, kWaveQueries> s;
@@ -120,12 +120,12 @@ struct FlashAttention : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kWaves * Cfg:
       tiles.keys_read();
       finish(s, first);
       col_max<Arch>(most, s);
-      if (Arch::any(softmax.outgrown(most, scale))) {
-        softmax.rebase(factor, most, scale);  // m and l (line 9)
-        rocm_sd::scale(o, factor);            // O^T = O^T diag(2^(old m - m)) (line 10)
+      if (Arch::any(softmax.outgrown(most, log2_scale))) {
+        softmax.rebase(factor, most, log2_scale);  // m and l (line 9)
+        scale(o, factor);                          // O^T = O^T diag(2^(old m - m)) (line 10)
       }
-      softmax.template exponentiate<!kOnes>(s, scale);  // P^T = 2^(S^T - m) (line 9)
-      mma_AtB<Arch>(o, stream(tiles.values()), s);      // O^T += V^T P^T (line 10)
+      softmax.template exponentiate<!kOnes>(s, log2_scale);  // P^T = 2^(S^T - m) (line 9)
+      mma_AtB<Arch>(o, stream(tiles.values()), s);           // O^T += V^T P^T (line 10)
       tiles.values_read();
     }
   }

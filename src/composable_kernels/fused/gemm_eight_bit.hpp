@@ -33,12 +33,6 @@ struct TmaEightBitParams {
   int multicast_size;                    // of a tile of w, in a cluster
 };
 
-// Scales 8 sums. Beyond the last channel nothing is read and nothing matters.
-ROCM_SD_DEVICE void scale_sums(float (&v)[8], float row_scale, const float (&scales)[8]) {
-  ROCM_SD_UNROLL
-  for (int i = 0; i < 8; ++i) v[i] *= row_scale * scales[i];
-}
-
 // The finishes of fused/epilogue.hpp with scales before them. kGated: GatedFinish, else EpilogueFinish.
 template <class Arch, class EightBit, class T, bool kGated>
 struct ScaledFinish {
@@ -48,7 +42,8 @@ struct ScaledFinish {
 
   struct Operands {
     typename Finish::Operands epilogue;
-    float row_scale, scales[8], gate_scales[8];
+    float row_scale;
+    Channels scales, gate_scales;
   };
 
   ROCM_SD_DEVICE Operands operands(int row, int channel) const {
@@ -56,20 +51,19 @@ struct ScaledFinish {
     e.epilogue = Finish{p.epilogue, first_row, first_channel}.operands(row, channel);
     const int at = first_channel + channel, count = p.epilogue.channels - at;
     if (first_row + row >= p.epilogue.rows || count <= 0) return e;
-    const bool wide = epilogue_is_wide(p.epilogue, at);
+    const ChannelSpan span{count, epilogue_is_wide(p.epilogue, at)};
     e.row_scale = p.x_scales[first_row + row];
-    load8(e.scales, p.w_scales + at, wide, count);
-    if constexpr (kGated) load8(e.gate_scales, p.w_scales + p.epilogue.channels + at, wide, count);
+    load(e.scales, p.w_scales + at, span);
+    if constexpr (kGated) load(e.gate_scales, p.w_scales + p.epilogue.channels + at, span);
     return e;
   }
-  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], const Operands& e) const {
-    scale_sums(v, e.row_scale, e.scales);
+  ROCM_SD_DEVICE void operator()(int row, int channel, Channels& v, const Operands& e) const {
+    scale(v, e.row_scale, e.scales);
     Finish{p.epilogue, first_row, first_channel}(row, channel, v, e.epilogue);
   }
-  ROCM_SD_DEVICE void operator()(int row, int channel, float (&v)[8], float (&gate)[8],
-                                 const Operands& e) const {
-    scale_sums(v, e.row_scale, e.scales);
-    scale_sums(gate, e.row_scale, e.gate_scales);
+  ROCM_SD_DEVICE void operator()(int row, int channel, Channels& v, Channels& gate, const Operands& e) const {
+    scale(v, e.row_scale, e.scales);
+    scale(gate, e.row_scale, e.gate_scales);
     Finish{p.epilogue, first_row, first_channel}(row, channel, v, gate, e.epilogue);
   }
 };
@@ -80,34 +74,28 @@ ROCM_SD_DEVICE void eight_bit_gemm_body(const EightBitGemmParams<typename Cfg::T
                                         char* lds) {
   using EightBit = typename Cfg::T;
   const int rows = p.epilogue.rows, columns = kGated ? 2 * p.epilogue.channels : p.epilogue.channels;
-  const TilePlace tile = tile_place(index, (rows + Cfg::kBlockM - 1) / Cfg::kBlockM,
-                                    (columns + Cfg::kBlockN - 1) / Cfg::kBlockN);
-  const int first_row = tile.m * Cfg::kBlockM, first_column = tile.n * Cfg::kBlockN;
-  const MatrixRows<EightBit> x{p.x, p.depth, first_row, rows, p.depth};
-  using Weights = std::conditional_t<kGated, GatedRows<Cfg>, MatrixRows<EightBit>>;
-  const Weights w{p.w, p.depth, first_column, columns, p.depth};
-  const int steps = (p.depth + Cfg::kBlockK - 1) / Cfg::kBlockK, first = split * p.split_steps;
-  const int last = first + p.split_steps < steps ? first + p.split_steps : steps;
+  const OutputTile tile = output_tile<Cfg>(index, rows, columns);
+  const GemmOperands<EightBit> operands{p.x, p.w, p.depth, p.depth, rows, columns, p.depth};
   Accumulators<Arch, Cfg> acc{};
-  WaveProduct<Arch, Cfg>::multiply(acc, lds, w, x, first, last);
+  gemm_tile<PipelineOf<Arch>, kGated>(acc, lds, operands, tile,
+                                      steps_of_split<Cfg>(p.depth, split, p.split_steps));
 
   if constexpr (!kGated) {
     if (p.partials) {
       float* const partial = p.partials + static_cast<int64_t>(split) * rows * columns;
-      finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, float(&v)[8]) {
-        const int m = first_row + row, n = first_column + channel;
+      finish_tile<Arch, Cfg, false>(acc, lds, [&](int row, int channel, Channels& v) {
+        const int m = tile.row + row, n = tile.column + channel;
         if (m >= rows || n >= columns) return;
-        float scales[8];
-        load8(scales, p.w_scales + n, n + 8 <= columns && columns % 8 == 0, columns - n);
-        scale_sums(v, p.x_scales[m], scales);
+        Channels scales;
+        load(scales, p.w_scales + n, {columns - n, n + 8 <= columns && columns % 8 == 0});
+        scale(v, p.x_scales[m], scales);
         store_partial(partial, rows, columns, m, n, v);
       });
       return;
     }
   }
   finish_tile<Arch, Cfg, kGated>(
-      acc, lds,
-      ScaledFinish<Arch, EightBit, T, kGated>{p, first_row, kGated ? first_column / 2 : first_column});
+      acc, lds, ScaledFinish<Arch, EightBit, T, kGated>{p, tile.row, kGated ? tile.column / 2 : tile.column});
 }
 
 template <class EightBit, class FromType>
@@ -131,12 +119,11 @@ ROCM_SD_DEVICE void quantise_body(const QuantiseParams<EightBit, From>& p, const
     float most = 0, poison = 0;
     for (int k = block.lane() * kVec; k < p.depth; k += Arch::lanes * kVec) {
       const auto pack = load_pack<kVec>(from + k);
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kVec; ++i) {
-        const float value = to_float(pack.x[i]);
+      for_each_element(pack, [&](From x) {
+        const float value = to_float(x);
         most = Arch::max(most, value < 0 ? -value : value);
         poison += value * 0.0f;
-      }
+      });
     }
     most = Arch::wave_max(most);
     poison = Arch::wave_sum(poison);
@@ -145,11 +132,13 @@ ROCM_SD_DEVICE void quantise_body(const QuantiseParams<EightBit, From>& p, const
     for (int k = block.lane() * kVec; k < p.depth; k += Arch::lanes * kVec) {
       const auto pack = load_pack<kVec>(from + k);
       Pack<EightBit, kVec> to;
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kVec; ++i) {
-        const float value = to_float(pack.x[i]) * inverse;
-        store(to.x[i], value == value ? value : 0.0f);
-      }
+      for_each_element(
+          to,
+          [&](EightBit& y, From x) {
+            const float value = to_float(x) * inverse;
+            store(y, value == value ? value : 0.0f);
+          },
+          pack);
       store_pack(p.to + row * p.depth + k, to);
     }
   }

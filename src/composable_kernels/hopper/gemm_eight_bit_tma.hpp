@@ -47,15 +47,14 @@ struct TmaScaledOutput {
     const auto scale_of = [&](int at) { return at % 2 ? scales[1] : scales[0]; };
     tma_finish<Cfg, kGated>(
         acc, pipeline, p.epilogue.act == EpilogueActivation::kNone,
-        [&](int at, float(&v)[8]) {
-          if (scale(v, at, scale_of(at), 0)) put(v, at);
+        [&](int at, Channels& v) {
+          if (scale_and_bias(v, at, scale_of(at), 0)) put(v, at);
         },
-        [&](int at, float(&v)[8], float(&gate)[8]) {
-          if (!scale(v, at, scale_of(at), 0)) return;
+        [&](int at, Channels& v, Channels& gate) {
+          if (!scale_and_bias(v, at, scale_of(at), 0)) return;
           if constexpr (kGated) {
-            scale(gate, at, scale_of(at), p.epilogue.channels);
-            ROCM_SD_UNROLL
-            for (int e = 0; e < 8; ++e) v[e] *= erf_gelu(gate[e]);
+            scale_and_bias(gate, at, scale_of(at), p.epilogue.channels);
+            map(v, [](float x, float g) { return x * erf_gelu(g); }, gate);
           }
           put(v, at);
         });
@@ -67,37 +66,36 @@ struct TmaScaledOutput {
   }
   ROCM_SD_DEVICE int row_of(int at) const { return at % 2 ? rows[1] : rows[0]; }
   // Scales and biases; further: where the gates' follow. False where there is no such output.
-  ROCM_SD_DEVICE bool scale(float (&v)[8], int at, float row_scale, int further) const {
+  ROCM_SD_DEVICE bool scale_and_bias(Channels& v, int at, float row_scale, int further) const {
     const int channel = channel_of(at / 2);
     if (row_of(at) < 0 || channel >= p.epilogue.channels) return false;
-    float of_channels[8];
-    load8(of_channels, p.w_scales + further + channel, true, 8);
-    scale_sums(v, row_scale, of_channels);
-    if (p.epilogue.bias) add(v, p.epilogue.bias + further + channel);
+    Channels scales;
+    load(scales, p.w_scales + further + channel, all_channels());
+    scale(v, row_scale, scales);
+    if (p.epilogue.bias) add_all(v, p.epilogue.bias + further + channel);
     return true;
   }
   template <class From>
-  static ROCM_SD_DEVICE void add(float (&v)[8], const From* from) {
-    float term[8];
-    load8(term, from, true, 8);
-    ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e) v[e] += term[e];
+  static ROCM_SD_DEVICE void add_all(Channels& v, const From* from) {
+    Channels term;
+    load(term, from, all_channels());
+    add(v, term);
   }
   // Residual, activation, and to memory.
-  ROCM_SD_DEVICE void put(float (&v)[8], int at) const {
+  ROCM_SD_DEVICE void put(Channels& v, int at) const {
     const int64_t place = int64_t{row_of(at)} * p.epilogue.y_stride + channel_of(at / 2);
     if constexpr (kMayWiden<T> && !kGated) {
       if (p.epilogue.float_result) {
-        if (p.epilogue.residual) add(v, reinterpret_cast<const float*>(p.epilogue.residual) + place);
+        if (p.epilogue.residual) add_all(v, reinterpret_cast<const float*>(p.epilogue.residual) + place);
         activate<Nvidia>(p.epilogue.act, v);
-        return store8(reinterpret_cast<float*>(p.epilogue.y) + place, v, true, 8);
+        return store(reinterpret_cast<float*>(p.epilogue.y) + place, v, all_channels());
       }
     }
     if constexpr (!kGated) {
-      if (p.epilogue.residual) add(v, p.epilogue.residual + place);
+      if (p.epilogue.residual) add_all(v, p.epilogue.residual + place);
       activate<Nvidia>(p.epilogue.act, v);
     }
-    store8(p.epilogue.y + place, v, true, 8);
+    store(p.epilogue.y + place, v, all_channels());
   }
 };
 

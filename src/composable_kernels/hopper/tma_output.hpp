@@ -49,7 +49,7 @@ template <class Cfg, bool kGated, class Floats, class Plain, class Any>
 ROCM_SD_DEVICE void tma_finish(Floats& acc, const TmaPipeline<Cfg>& pipeline, bool is_plain,
                                const Plain& plain, const Any& any) {
   constexpr int kPairs = Cfg::kAtomsN / 2, kOutputs = kGated ? kPairs / 2 : kPairs;
-  const auto take = [&](float(&v)[8], int at) {
+  const auto take = [&](Channels& v, int at) {
     ROCM_SD_UNROLL
     for (int e = 0; e < 8; ++e) v[e] = acc.c[at / 2 * 2 + e / 4][0].x[e / 2 % 2 * 4 + at % 2 * 2 + e % 2];
   };
@@ -57,7 +57,7 @@ ROCM_SD_DEVICE void tma_finish(Floats& acc, const TmaPipeline<Cfg>& pipeline, bo
     ROCM_SD_UNROLL
     for (int at = 0; at < 2 * kOutputs; ++at)
       if (pipeline.owns(at / 2)) {
-        float v[8];
+        Channels v;
         take(v, at);
         plain(at, v);
       }
@@ -66,7 +66,7 @@ ROCM_SD_DEVICE void tma_finish(Floats& acc, const TmaPipeline<Cfg>& pipeline, bo
   if constexpr (kGated) {
     ROCM_SD_UNROLL
     for (int at = 0; at < 2 * kOutputs; ++at) {
-      float v[8], gate[8];
+      Channels v, gate;
       take(v, at);
       take(gate, at + 2 * (kPairs - kOutputs));
       any(at, v, gate);
@@ -75,7 +75,7 @@ ROCM_SD_DEVICE void tma_finish(Floats& acc, const TmaPipeline<Cfg>& pipeline, bo
     ROCM_SD_ROLLED
     for (int pass = 0; pass < 2 * kOutputs; ++pass) {
       if (!pipeline.owns(pass / 2)) continue;
-      float v[8], gate[8];
+      Channels v, gate;
       ROCM_SD_UNROLL
       for (int at = 0; at < 2 * kOutputs; ++at)
         if (at == pass) take(v, at);
@@ -119,14 +119,14 @@ struct TmaOutput {
         ROCM_SD_UNROLL
         for (int i = first; i < last; ++i) load_residual(residual[i - first], i, from, pipeline);
       }
-      float bias[kBatch][8] = {};
+      Channels bias[kBatch] = {};
       if (p.bias) {
         ROCM_SD_UNROLL
         for (int i = first; i < last; ++i) {
           const bool gate = kGated && i >= kOutputs;
           const int channel = channel_of(gate ? i - kOutputs : i);
           if (pipeline.owns(i) && channel < p.channels)
-            load8(bias[i - first], p.bias + (gate ? p.channels : 0) + channel, true, 8);
+            load(bias[i - first], p.bias + (gate ? p.channels : 0) + channel, all_channels());
         }
       }
       ROCM_SD_UNROLL
@@ -165,14 +165,12 @@ struct TmaOutput {
       for (int half = 0; half < 2; ++half) add(acc, i, half, operands.residual[i][half]);
     }
     tma_finish<Cfg, kGated>(
-        acc, pipeline, p.act == EpilogueActivation::kNone, [&](int at, float(&v)[8]) { put(v, at); },
-        [&](int at, float(&v)[8], const float(&gate)[8]) {
+        acc, pipeline, p.act == EpilogueActivation::kNone, [&](int at, Channels& v) { put(v, at); },
+        [&](int at, Channels& v, const Channels& gate) {
           if constexpr (kGated) {
-            ROCM_SD_UNROLL
-            for (int e = 0; e < 8; ++e) v[e] *= erf_gelu(gate[e]);
+            map(v, [](float x, float g) { return x * erf_gelu(g); }, gate);
           } else if (p.act == EpilogueActivation::kGelu) {
-            ROCM_SD_UNROLL
-            for (int e = 0; e < 8; ++e) v[e] = erf_gelu(v[e]);
+            map(v, [](float x) { return erf_gelu(x); });
           } else {
             activate<Nvidia>(p.act, v);
           }
@@ -217,9 +215,9 @@ struct TmaOutput {
     for (int e = 0; e < 8; ++e) tma_element(pair(acc, i), half, e) += to_float(piece.x[e]);
   }
   // at: as tma_finish() says.
-  ROCM_SD_DEVICE void put(const float (&v)[8], int at) const {
+  ROCM_SD_DEVICE void put(const Channels& v, int at) const {
     const int channel = channel_of(at / 2), row = at % 2 ? rows[1] : rows[0];
-    if (row >= 0 && channel < p.channels) store8(p.y + int64_t{row} * p.y_stride + channel, v, true, 8);
+    if (row >= 0 && channel < p.channels) store(p.y + int64_t{row} * p.y_stride + channel, v, all_channels());
   }
   ROCM_SD_DEVICE void add_shift(Sums& acc, const TmaPipeline<Cfg>& pipeline) const {
     const auto add = [&](const auto* table) {
@@ -230,8 +228,8 @@ struct TmaOutput {
         ROCM_SD_UNROLL
         for (int i = 0; i < kPairs; ++i) {
           if (!pipeline.owns(i) || channel_of(i) >= p.channels) continue;
-          float term[8];
-          load8(term, of_image + channel_of(i), true, 8);
+          Channels term;
+          load(term, of_image + channel_of(i), all_channels());
           ROCM_SD_UNROLL
           for (int e = 0; e < 8; ++e) tma_element(pair(acc, i), half, e) += term[e];
         }

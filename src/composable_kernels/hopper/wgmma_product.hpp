@@ -4,7 +4,7 @@
 //           waves_n 1
 // Traffic   tiles [rows][64] without padding, 16-byte pieces swizzled as the matrix unit expects, in kStages
 //           stages by async copies kStages - 2 steps ahead; one product stays under way across the barrier
-// Numerics  as tile/wave_tile.hpp
+// Numerics  as fused/main_loop.hpp
 #pragma once
 
 #include "composable_kernels/arch/hopper_wgmma.hpp"
@@ -25,54 +25,72 @@ struct WgmmaCfg : ProductCfg<Storage, kTileShape> {
   }
 };
 
-template <class Cfg>
-struct WgmmaProduct {
+template <class Cfg, class Weights, class Rows>
+class WgmmaPipeline {
   using T = typename Cfg::T;
+  using Ring = StageRing<Cfg>;
 
-  // As WaveProduct; lds: Cfg::kLdsBytes.
-  template <class Weights, class Rows>
-  static ROCM_SD_DEVICE void multiply(Accumulators<Nvidia, Cfg>& acc, char* lds, const Weights& weights,
-                                      const Rows& rows, int first, int last) {
-    constexpr int kStages = Cfg::kStages, kAhead = kStages - 2;
-    constexpr int kRowsAt = Cfg::kBlockN * Cfg::kLd, kStageSize = (Cfg::kBlockN + Cfg::kBlockM) * Cfg::kLd;
-    const auto misplaced = static_cast<uint32_t>(__cvta_generic_to_shared(lds)) % 1024;
-    T* const tiles = reinterpret_cast<T*>(lds + (1024 - misplaced) % 1024);
-    const int group_at = Nvidia::uniform(Nvidia::thread() / 128) * 64 * Cfg::kLd;
-    AsyncChunks<Nvidia, Cfg, Cfg::kBlockN, Weights> weight_copy(weights);
-    AsyncChunks<Nvidia, Cfg, Cfg::kBlockM, Rows> row_copy(rows);
-    const auto issue = [&](int step, int stage) {
-      if (step < last) {
-        T* const at = tiles + stage * kStageSize;
-        weight_copy.copy(at, step * Cfg::kBlockK);
-        row_copy.copy(at + kRowsAt, step * Cfg::kBlockK);
-      }
-      Nvidia::commit_copies();
-    };
-    ROCM_SD_UNROLL
-    for (int s = 0; s < kAhead; ++s) issue(first + s, s);
-    int stage = 0, free_stage = kAhead;
-    for (int step = first; step < last; ++step) {
-      Nvidia::wait_copies<kAhead - 1>();
-      Warpgroup::publish();
-      Warpgroup::wait<1>();  // the product before the last has been read: its stage is free after the barrier
-      Nvidia::barrier();
-      const T* const at = tiles + stage * kStageSize;
-      uint64_t from_weights = Warpgroup::tile(at), from_rows = Warpgroup::tile(at + kRowsAt + group_at);
-      Warpgroup::begin();
-      ROCM_SD_UNROLL
-      for (int k = 0; k < Cfg::kBlockK; k += 16) {
-        Wgmma<T, Cfg::kBlockN>::mma(acc.c, from_rows, from_weights);
-        from_rows += Warpgroup::kNextDepth;
-        from_weights += Warpgroup::kNextDepth;
-      }
-      Warpgroup::commit();
-      issue(step + kAhead, free_stage);
-      stage = stage + 1 == kStages ? 0 : stage + 1;
-      free_stage = free_stage + 1 == kStages ? 0 : free_stage + 1;
+ public:
+  static constexpr int kAhead = Cfg::kStages - 2;  // steps under way
+  static constexpr Prefetch kPrefetch = Prefetch::kAfterMma;
+  using WeightCopy = AsyncChunks<Nvidia, Cfg, Cfg::kBlockN, Weights>;
+  using RowCopy = AsyncChunks<Nvidia, Cfg, Cfg::kBlockM, Rows>;
+
+  ROCM_SD_DEVICE WgmmaPipeline(char* lds, WeightCopy& weights, RowCopy& rows, int last)
+      : ring_{aligned(lds)}, weights_(weights), rows_(rows), last_(last) {}
+
+  ROCM_SD_DEVICE void prefetch(int step) {
+    if (step < last_) {
+      weights_.copy(ring_.weights(ring_.free), step * Cfg::kBlockK);
+      rows_.copy(ring_.rows(ring_.free), step * Cfg::kBlockK);
     }
+    Nvidia::commit_copies();
+    ring_.fill();
+  }
+  ROCM_SD_DEVICE void receive() const {
+    Nvidia::wait_copies<kAhead - 1>();
+    Warpgroup::publish();
+    Warpgroup::wait<1>();  // the product before the last has been read: its stage is free after the barrier
+    Nvidia::barrier();
+  }
+  // Starts the products.
+  ROCM_SD_DEVICE void mma(Accumulators<Nvidia, Cfg>& acc) const {
+    uint64_t from_weights = Warpgroup::tile(ring_.weights(ring_.stage));
+    uint64_t from_rows = Warpgroup::tile(ring_.rows(ring_.stage) + warpgroup_at_);
+    Warpgroup::begin();
+    ROCM_SD_UNROLL
+    for (int k = 0; k < Cfg::kBlockK; k += 16) {
+      Wgmma<T, Cfg::kBlockN>::mma(acc.c, from_rows, from_weights);
+      from_rows += Warpgroup::kNextDepth;
+      from_weights += Warpgroup::kNextDepth;
+    }
+    Warpgroup::commit();
+  }
+  ROCM_SD_DEVICE void advance() { ring_.advance(); }
+  ROCM_SD_DEVICE void finish(Accumulators<Nvidia, Cfg>& acc) const {
     Warpgroup::wait<0>();
     settle(acc.c);
   }
+
+ private:
+  // To 1024 bytes, from which the swizzle counts.
+  static ROCM_SD_DEVICE T* aligned(char* lds) {
+    const auto misplaced = static_cast<uint32_t>(__cvta_generic_to_shared(lds)) % 1024;
+    return reinterpret_cast<T*>(lds + (1024 - misplaced) % 1024);
+  }
+
+  Ring ring_;
+  const int warpgroup_at_ = Nvidia::uniform(Nvidia::thread() / 128) * 64 * Cfg::kLd;
+  WeightCopy& weights_;
+  RowCopy& rows_;
+  const int last_;
+};
+
+// The policy of these pipelines, as pipeline/product.hpp says.
+template <class>
+struct WgmmaProduct {
+  template <class, class Cfg, class Weights, class Rows>
+  using Product = WgmmaPipeline<Cfg, Weights, Rows>;
 };
 
 }  // namespace rocm_sd

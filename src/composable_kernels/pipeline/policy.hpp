@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "composable_kernels/arch/policies.hpp"
-#include "composable_kernels/pipeline/async_copies.hpp"
-#include "composable_kernels/pipeline/register_staged.hpp"
+#include "composable_kernels/pipeline/product_async_copies.hpp"
+#include "composable_kernels/pipeline/product_register_staged.hpp"
 
 namespace rocm_sd {
 

@@ -5,9 +5,7 @@
 #pragma once
 
 #include "composable_kernels/pipeline/async_copies.hpp"
-#include "composable_kernels/pipeline/main_loop.hpp"
-#include "composable_kernels/pipeline/thread_chunks.hpp"
-#include "composable_kernels/tile/wave_tile.hpp"
+#include "composable_kernels/pipeline/product.hpp"
 
 namespace rocm_sd {
 
@@ -53,9 +51,10 @@ class AsyncCopies::Product {
   static constexpr int kAhead = Cfg::kStages - 1;  // steps under way
   static constexpr Prefetch kPrefetch = Prefetch::kBeforeMma;
 
-  // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
   using WeightCopy = AsyncChunks<Arch, Cfg, Cfg::kBlockN, Weights>;
   using RowCopy = AsyncChunks<Arch, Cfg, Cfg::kBlockM, Rows>;
+
+  // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
   ROCM_SD_DEVICE Product(char* lds, WeightCopy& weights, RowCopy& rows, int last)
       : ring_{reinterpret_cast<T*>(lds)}, weights_(weights), rows_(rows), last_(last) {}
 

@@ -6,10 +6,8 @@
 // Limits    kStages 1 or 2
 #pragma once
 
-#include "composable_kernels/pipeline/main_loop.hpp"
+#include "composable_kernels/pipeline/product.hpp"
 #include "composable_kernels/pipeline/register_staged.hpp"
-#include "composable_kernels/pipeline/thread_chunks.hpp"
-#include "composable_kernels/tile/wave_tile.hpp"
 
 namespace rocm_sd {
 
@@ -104,9 +102,10 @@ class RegisterStaged::Product {
   static constexpr int kAhead = 1;  // steps under way
   static constexpr Prefetch kPrefetch = Prefetch::kBeforeMma;
 
-  // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
   using WeightCopy = RegisterChunks<Arch, Cfg, Cfg::kBlockN, Weights>;
   using RowCopy = RegisterChunks<Arch, Cfg, Cfg::kBlockM, Rows>;
+
+  // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
   ROCM_SD_DEVICE Product(char* lds, WeightCopy& weights, RowCopy& rows, int last)
       : ring_{reinterpret_cast<T*>(lds)}, weights_(weights), rows_(rows), last_(last) {}
 

@@ -22,27 +22,4 @@ struct ThreadChunks {
   static ROCM_SD_DEVICE int place(int i) { return Cfg::element(row(i), column(i)); }
 };
 
-// Tiles of both operands in LDS, in Cfg::kStages stages: a stage is [kBlockN][kLd] of weights, then
-// [kBlockM][kLd] of rows.
-template <class Cfg>
-struct StageRing {
-  using T = typename Cfg::T;
-  static constexpr int kStages = Cfg::kStages;
-  static constexpr int kRowsAt = Cfg::kBlockN * Cfg::kLd,
-                       kStageSize = (Cfg::kBlockN + Cfg::kBlockM) * Cfg::kLd;
-
-  T* const tiles;
-  int stage = 0, free = 0;  // the one of this step; the one that the next copies go to
-
-  ROCM_SD_DEVICE T* weights(int of) const { return tiles + of * kStageSize; }
-  ROCM_SD_DEVICE T* rows(int of) const { return weights(of) + kRowsAt; }
-  ROCM_SD_DEVICE void advance() { step(stage); }
-  ROCM_SD_DEVICE void fill() { step(free); }
-
- private:
-  static ROCM_SD_DEVICE void step(int& of) {
-    if constexpr (kStages > 1) of = of + 1 == kStages ? 0 : of + 1;
-  }
-};
-
 }  // namespace rocm_sd

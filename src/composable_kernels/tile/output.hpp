@@ -3,6 +3,7 @@
 #pragma once
 
 #include "composable_kernels/arch/policies.hpp"
+#include "composable_kernels/tile/channels.hpp"
 #include "composable_kernels/tile/wave_tile.hpp"
 
 namespace rocm_sd {
@@ -41,11 +42,11 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
   };
   const auto finish_piece = [&](int at, int tile_row, int channel, const auto& operands) {
     const float* from = staged + at / (kWidth / 8) * kLd + at % (kWidth / 8) * 8;
-    float v[8];
+    Channels v;
     ROCM_SD_UNROLL
     for (int e = 0; e < 8; ++e) v[e] = from[e];
     if constexpr (kGated) {
-      float gate[8];
+      Channels gate;
       ROCM_SD_UNROLL
       for (int e = 0; e < 8; ++e) gate[e] = from[kWidth + e];
       if constexpr (kHasOperands)

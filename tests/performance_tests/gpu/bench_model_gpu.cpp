@@ -136,7 +136,7 @@ struct Bench {
 
   template <class Model>
   static uint64_t bytes_of(Model& model) {
-    return bytes_held([&](Visitor& v) { model.visit(v); });
+    return resident_bytes([&](Visitor& v) { model.visit(v); });
   }
 
   void unet(const Work& work, const UNetConfig& config) {

@@ -27,6 +27,8 @@ struct Layer {
   StackedLinear qkv{4, {{"to_q", 4}, {"to_k", 2}}, true};
   std::optional<Conv> conv;
   std::vector<Linear> list{Linear(4, 3), Linear(3, 2, false)};
+  std::vector<PrecisionRow> rows;
+  std::vector<PrecisionRow> precisions() const { return rows; }
   void visit(Visitor& v) {
     v("norm", norm);
     v("attn", qkv);
@@ -72,7 +74,7 @@ class LargeSource : public RandomSource {
 TEST(Parameters, HoldsMatricesOfProductsInFloatInSixteenBits) {
   const LargeSource source;
   Layer layer;
-  layer.list[1].precision = Precision::kFloat;
+  layer.rows = {{.pattern = "list.1", .precision = Precision::kFloat}};
   load_parameters(layer, host_device(), source, DType::kF32, WeightFormat{.short_for_f32 = true});
   EXPECT_EQ(layer.norm.gain.dtype(), DType::kF32);
   EXPECT_EQ(layer.qkv.weight.dtype(), DType::kF32);
@@ -98,13 +100,13 @@ TEST(Parameters, HoldsMatricesInEightBits) {
     Layer layer, full;
     layer.conv.emplace(3, 5);
     full.conv.emplace(3, 5);
-    layer.list[0].eight_bit = false;
+    layer.rows = {{.pattern = "list.0", .eight_bit = EightBit::kNever}};
     load_parameters(layer, host_device(), source, DType::kBF16, format);
     load_parameters(full, host_device(), source, DType::kF32);
     EXPECT_EQ(layer.norm.gain.dtype(), DType::kF32);
     EXPECT_EQ(layer.qkv.bias->dtype(), DType::kF32);
     EXPECT_EQ(layer.list[0].weight.stored().values.dtype(), DType::kBF16) << "not in 8 bits";
-    EXPECT_EQ(bytes_held([&](Visitor& v) { layer.visit(v); }),
+    EXPECT_EQ(resident_bytes([&](Visitor& v) { layer.visit(v); }),
               2u * 16 + (24 + 4 * 6) + 4 * 6 + (135 + 4 * 5) + 4 * 5 + 2 * 12 + 4 * 3 + (6 + 4 * 2));
     for (const auto& [held, want] :
          {std::pair{layer.qkv.weight, full.qkv.weight}, {layer.conv->weight, full.conv->weight}}) {
@@ -132,12 +134,12 @@ TEST(Parameters, OffloadsEightBitsAsTheyAre) {
   load_parameters(layer, device, source, DType::kBF16, WeightFormat{DType::kI8});
   const auto before = to_floats(device, layer.qkv.weight.plain());
   const VisitModel visit = [&](Visitor& v) { layer.visit(v); };
-  const uint64_t bytes = bytes_held(visit);
+  const uint64_t bytes = resident_bytes(visit);
   OffloadedModel waiting(visit, device);
   waiting.offload();
-  EXPECT_EQ(bytes_held(visit), 0u);
+  EXPECT_EQ(resident_bytes(visit), 0u);
   waiting.restore();
-  EXPECT_EQ(bytes_held(visit), bytes);
+  EXPECT_EQ(resident_bytes(visit), bytes);
   EXPECT_EQ(layer.qkv.weight.stored().values.dtype(), DType::kI8);
   EXPECT_EQ(to_floats(device, layer.qkv.weight.plain()), before);
 }
@@ -145,6 +147,8 @@ TEST(Parameters, OffloadsEightBitsAsTheyAre) {
 struct SplitLayers {
   Linear linear{40, 6};
   Conv conv{8, 6, 3};
+  std::vector<PrecisionRow> rows;
+  std::vector<PrecisionRow> precisions() const { return rows; }
   void visit(Visitor& v) {
     v("linear", linear);
     v("conv", conv);
@@ -157,7 +161,7 @@ struct SplitLayers {
 TEST(Parameters, SplitLayersMultiplyAlmostInF32) {
   const RandomSource source;
   SplitLayers plain, wide, split;
-  split.linear.precision = split.conv.precision = Precision::kSplit;
+  split.rows = {{.pattern = "*", .precision = Precision::kSplit}};
   load_parameters(plain, host_device(), source, DType::kBF16);
   load_parameters(split, host_device(), source, DType::kF32);
   EXPECT_FALSE(is_split(split.linear) || is_split(split.conv));
@@ -209,7 +213,7 @@ TEST(Parameters, OffloadAndComeBack) {
   const auto product_before = product();  // may put a packed layout in place of the plain one
   OffloadedModel waiting([&](Visitor& v) { layer.visit(v); }, device);
   const uint64_t bytes = waiting.bytes();
-  EXPECT_EQ(bytes, bytes_held([&](Visitor& v) { layer.visit(v); }));
+  EXPECT_EQ(bytes, resident_bytes([&](Visitor& v) { layer.visit(v); }));
   waiting.offload();
   EXPECT_TRUE(waiting.offloaded());
   EXPECT_EQ(device.allocated(), 64u) << "x alone";
@@ -250,7 +254,7 @@ TEST(Parameters, LargeTablesLieInMappedMemory) {
       waiting.restore();
       const void* data = there.tokens.table.data();
       EXPECT_EQ(device.mapped(), 1);
-      EXPECT_EQ(bytes_held(visit), 77u * 256 * 4) << "of the device's memory";
+      EXPECT_EQ(resident_bytes(visit), 77u * 256 * 4) << "of the device's memory";
       EXPECT_EQ(to_floats(device, there.tokens.table), want);
       waiting.offload();
       EXPECT_EQ(device.allocated(), 0u);

@@ -115,7 +115,7 @@ TEST(Vae, WeightsInEightBitsTakeAQuarterOfF32) {
   const RandomSource source;
   const auto bytes = [&](const WeightFormat& weights) {
     VaeDecoder decoder = VaeDecoder::load(host_device(), config, source, DType::kF32, weights);
-    return bytes_held([&](Visitor& v) { decoder.visit(v); });
+    return resident_bytes([&](Visitor& v) { decoder.visit(v); });
   };
   const uint64_t whole = bytes({}), eight = bytes({.eight_bit = DType::kI8});
   EXPECT_LT(eight, whole * 3 / 10);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "rocm_sd/pipeline.hpp"
 
@@ -31,6 +32,36 @@ TEST(MemoryPlans, HoldWithinTwoPercent) {
       EXPECT_GE(static_cast<double>(used), 0.98 * static_cast<double>(plan.arena))
           << dtype << ' ' << width << 'x' << height << " batch " << batch;
     }
+  }
+}
+
+// Nobody has to ask for the plan beforehand.
+TEST(MemoryPlans, AreToldOnceBeforeTheFirstStage) {
+  LoadOptions options;
+  options.model = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo";
+  GenerateRequest request;
+  request.prompt = "a red apple";
+  request.steps = 1;
+  request.width = request.height = 64;
+  std::vector<std::string> events;
+  MemoryPlan told;
+  Callbacks callbacks;
+  callbacks.planned = [&](const MemoryPlan& plan) {
+    events.emplace_back("plan");
+    told = plan;
+  };
+  callbacks.progress = [&](const Progress& p) {
+    if (events.empty() || events.back() != p.stage) events.push_back(p.stage);
+    return true;
+  };
+  Pipeline pipeline = Pipeline::load(options);
+  const MemoryPlan asked = pipeline.plan(request);
+  const GenerateResult result = pipeline.generate(request, callbacks);
+  EXPECT_EQ(events, (std::vector<std::string>{"plan", "text", "sample", "decode"}));
+  for (const MemoryPlan& plan : {told, result.plan}) {
+    EXPECT_EQ(plan.total(), asked.total());
+    EXPECT_EQ(plan.arena, asked.arena);
+    EXPECT_EQ(plan.weights, asked.weights);
   }
 }
 

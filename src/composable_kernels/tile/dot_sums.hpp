@@ -1,0 +1,58 @@
+// Dot products of a few rows with a few others, by lanes that share the depth: no matrix instruction.
+//   RowPointers   where rows of a matrix begin
+//   DotSums       a lane's share of the dot products of kRows rows with kChannels others
+#pragma once
+
+#include "composable_kernels/pack.hpp"
+#include "composable_kernels/tile/channels.hpp"
+
+namespace rocm_sd {
+
+// kCount rows from `first` on; those from `limit` on repeat the last before it.
+template <class T, int kCount>
+struct RowPointers {
+  const T* at[kCount];
+
+  ROCM_SD_DEVICE RowPointers(const T* data, int64_t stride, int first, int limit) {
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i) at[i] = data + (first + i < limit ? first + i : limit - 1) * stride;
+  }
+};
+
+template <int kRows, int kCols>
+struct DotSums {
+  static_assert(kCols == kChannels);
+  Channels x[kRows];
+};
+
+// sums[r][c] += sum over i < kCount of x[r][k + i] w[c][k + i]. kCount elements are 16 bytes, aligned to
+// them, or one.
+template <class Arch, int kCount, class T, int kRows, int kCols>
+ROCM_SD_DEVICE void add_dots(DotSums<kRows, kCols>& sums, const RowPointers<T, kRows>& x,
+                             const RowPointers<T, kCols>& w, int k) {
+  Pack<T, kCount> weights[kCols], row;
+  ROCM_SD_UNROLL
+  for (int c = 0; c < kCols; ++c) weights[c] = load_pack<kCount>(w.at[c] + k);
+  ROCM_SD_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    row = load_pack<kCount>(x.at[r] + k);
+    if (kCount > 1)
+      Arch::fence_schedule();  // rows one by one: converted all at once they are too many registers
+    ROCM_SD_UNROLL
+    for (int c = 0; c < kCols; ++c) ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i) sums.x[r][c] += to_float(row.x[i]) * to_float(weights[c].x[i]);
+  }
+}
+
+// to (in LDS) = the sums over the wave's lanes.
+template <class Arch, int kRows, int kCols>
+ROCM_SD_DEVICE void sum_lanes(DotSums<kRows, kCols>& to, const DotSums<kRows, kCols>& sums) {
+  ROCM_SD_UNROLL
+  for (int r = 0; r < kRows; ++r) ROCM_SD_UNROLL
+  for (int c = 0; c < kCols; ++c) {
+    const float sum = Arch::wave_sum(sums.x[r][c]);
+    if (Arch::lane() == 0) to.x[r][c] = sum;
+  }
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,86 @@
+#include "models/layer_ops.hpp"
+
+#include "kernels/elementwise/elementwise.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// x as what the layer multiplies.
+template <class Layer>
+Tensor operand(Exec& ex, const Tensor& x, const Layer& layer) {
+  if (is_split(layer)) return split_bf16(ex, as_dtype(ex, x, DType::kF32), parts_of(layer));
+  return as_dtype(ex, x, layer.weight.dtype());
+}
+
+template <class Layer>
+Tensor multiply(Exec& ex, Tensor x, const Layer& layer, const Epilogue& epilogue) {
+  x = operand(ex, x, layer);
+  return linear(ex, x, static_cast<const LinearWeight&>(layer), epilogue);
+}
+
+template <class Layer>
+Tensor multiply_as(Exec& ex, Tensor x, const Layer& layer, DType dtype) {
+  const bool at_once = dtype == layer.weight.dtype() && !is_split(layer);
+  return as_dtype(ex, multiply(ex, std::move(x), layer, {.dtype = at_once ? dtype : DType::kF32}), dtype);
+}
+
+}  // namespace
+
+Tensor as_dtype(Exec& ex, const Tensor& x, DType dtype) {
+  return x.dtype() == dtype ? x : cast(ex, x, dtype);
+}
+
+Tensor linear(Exec& ex, Tensor x, const Linear& layer, const Epilogue& epilogue) {
+  return multiply(ex, std::move(x), layer, epilogue);
+}
+
+Tensor linear(Exec& ex, Tensor x, const StackedLinear& layer, const Epilogue& epilogue) {
+  return multiply(ex, std::move(x), layer, epilogue);
+}
+
+Tensor linear_as(Exec& ex, Tensor x, const Linear& layer, DType dtype) {
+  return multiply_as(ex, std::move(x), layer, dtype);
+}
+
+Tensor linear_as(Exec& ex, Tensor x, const StackedLinear& layer, DType dtype) {
+  return multiply_as(ex, std::move(x), layer, dtype);
+}
+
+Tensor linear_geglu(Exec& ex, Tensor x, const Linear& layer) {
+  x = operand(ex, x, layer);
+  return linear_geglu(ex, x, static_cast<const LinearWeight&>(layer));
+}
+
+Tensor conv2d(Exec& ex, Tensor x, const Conv& layer, ConvArgs args) {
+  return conv2d(ex, std::move(x), Tensor(), layer, std::move(args));
+}
+
+Tensor conv2d(Exec& ex, Tensor x, Tensor second, const Conv& layer, ConvArgs args) {
+  const auto& weight = static_cast<const ConvWeight&>(layer);
+  if (!second) {
+    x = operand(ex, x, layer);
+  } else if (is_split(layer)) {
+    second = as_dtype(ex, second, DType::kF32);
+    x = split_bf16(ex, as_dtype(ex, x, DType::kF32), parts_of(layer), &second);
+    second = Tensor();
+  } else {
+    second = operand(ex, second, layer);
+    x = operand(ex, x, layer);
+    args.second = &second;
+    return conv2d(ex, x, weight, args);
+  }
+  return conv2d(ex, x, weight, args);
+}
+
+Tensor group_norm_silu(Exec& ex, Tensor x, Tensor second, const Norm& norm, int64_t groups, DType dtype) {
+  const bool in_place = !second && dtype == x.dtype() && x.storage().use_count() == 1;
+  return group_norm(ex, x, norm,
+                    {.groups = static_cast<int>(groups),
+                     .eps = norm.eps,
+                     .act = Activation::kSilu,
+                     .second = second ? &second : nullptr,
+                     .dtype = dtype,
+                     .in_place = in_place});
+}
+
+}  // namespace rocm_sd
