@@ -41,11 +41,11 @@ constexpr ShapeRow kShapes[] = {
 constexpr float kSpread = 1.7320508f;  // of the operands: their variance is 1
 
 // Two sets of operands, so that one call does not find all of its own in the cache.
-struct Operands {
+struct AttentionOperands {
   Tensor q[2], k[2], v[2], y;
   std::vector<float> host_q, host_k, host_v;  // of set 0
 
-  Operands(Device& device, const ShapeRow& s, DType dtype) {
+  AttentionOperands(Device& device, const ShapeRow& s, DType dtype) {
     const int64_t width = s.heads * s.head_dim;
     for (uint32_t i = 0; i < 2; ++i) {
       q[i] = random_on(device, {s.batch, s.queries, width}, dtype, 3 * i, kSpread);
@@ -77,7 +77,7 @@ struct Operands {
 };
 
 // The largest error of y over a few rows, as the operands of set 0 left it.
-double sampled_error(Device& device, const Operands& o, const ShapeRow& s) {
+double sampled_error(Device& device, const AttentionOperands& o, const ShapeRow& s) {
   const int64_t width = s.heads * s.head_dim;
   double worst = 0;
   std::mt19937 random(7);
@@ -122,7 +122,7 @@ bool same(const FlashPlan& a, const FlashPlan& b) {
   return a.kernel.name == b.kernel.name && a.splits == b.splits;
 }
 
-std::vector<Timed> time_all(GpuDevice& device, const Operands& o, const ShapeRow& s) {
+std::vector<Timed> time_all(GpuDevice& device, const AttentionOperands& o, const ShapeRow& s) {
   const AttentionProblem problem = o.problem(s, 0);
   const FlashPlan chosen = default_config(problem, device.traits());
   std::vector<Timed> timed;
@@ -168,7 +168,7 @@ int main(int argc, char** argv) {
                                           s.head_dim, s.causal ? " causal" : "");
     if (part != "all" && shape.find(part) == std::string::npos) continue;
     if (sums.empty() || std::strcmp(sums.back().model, s.model) != 0) sums.push_back({s.model});
-    const Operands o(device, s, dtype);
+    const AttentionOperands o(device, s, dtype);
     const double flops = o.problem(s, 0).flops();
     std::printf("\n%s x%d\n", shape.c_str(), s.count);
     const std::vector<Timed> timed = time_all(device, o, s);
