@@ -32,7 +32,7 @@ Tensor ClipLayer::operator()(Exec& ex, const Tensor& x, const ClipConfig& config
   Tensor h = layer_norm(ex, x, norm1, norm1.eps);
   h = linear(ex, h, qkv);  // [B,T,3C]
   h = attention(ex, h.narrow(2, 0, width), h.narrow(2, width, width), h.narrow(2, 2 * width, width),
-                {.heads = static_cast<int>(config.heads), .causal = true, .mask = mask});  // [B,T,C]
+                {.heads = static_cast<int>(config.heads), .causal = config.causal, .mask = mask});  // [B,T,C]
   const Tensor attended = linear(ex, h, out, {.residual = &x});
   h = layer_norm(ex, attended, norm2, norm2.eps);
   h = linear(ex, h, fc1, {.act = config.activation});  // [B,T,mlp]

@@ -69,6 +69,12 @@ ClipConfig openclip_bigg() {
           .projection = 1280};
 }
 
+ClipVisionConfig vision_h() { return {}; }
+
+ClipVisionConfig vision_bigg() {
+  return {.width = 1664, .heads = 16, .mlp_width = 8192, .layers = 48, .projection = 1280};
+}
+
 UNetConfig unet_sd1(int64_t in_channels) {
   return symmetric({.channels = {320, 640, 1280, 1280},
                     .transformers = {1, 1, 1, 0},

@@ -23,6 +23,19 @@ struct ClipConfig {
   // Whose state is the pooled one: the first token with this id. 2 (a mistake that old configs carry) means
   // the token with the highest id, which is the end of text in CLIP's own vocabulary.
   int64_t eos_token_id = 2;
+  bool causal = true;  // a token sees those before it: text; not an image's patches
+};
+
+// CLIP's image encoder (transformers' CLIPVisionModelWithProjection).
+struct ClipVisionConfig {
+  int64_t width = 1280, heads = 16, mlp_width = 5120, layers = 32;
+  int64_t image_size = 224, patch_size = 14;  // of a square, in pixels
+  int64_t projection = 1024;                  // width of the embedding
+  Activation activation = Activation::kGelu;
+  float norm_eps = 1e-5f;
+
+  int64_t side() const { return image_size / patch_size; }
+  int64_t tokens() const { return side() * side() + 1; }  // the class token and one for each patch
 };
 
 // One resolution of a UNet, down or up.
@@ -98,6 +111,9 @@ namespace configs {
 ClipConfig clip_l();
 ClipConfig openclip_h();
 ClipConfig openclip_bigg();
+// Image encoders of IP-Adapters: OpenCLIP ViT-H/14 and ViT-bigG/14.
+ClipVisionConfig vision_h();
+ClipVisionConfig vision_bigg();
 // UNets. in_channels: 4, 9 (inpainting: latents, mask, masked picture) or 8 (instruct-pix2pix).
 UNetConfig unet_sd1(int64_t in_channels = 4);
 UNetConfig unet_sd2(int64_t in_channels = 4);  // epsilon and v, 512 and 768 alike
@@ -109,12 +125,13 @@ TaesdConfig taesd();  // TAESD and TAESDXL
 }  // namespace configs
 
 // From the JSON of UNet2DConditionModel, AutoencoderKL, AutoencoderTiny (Diffusers) and CLIPTextModel,
-// CLIPTextModelWithProjection (transformers). `what` names the file in messages. Throw FormatError naming the
+// CLIPTextModelWithProjection, CLIPVisionModelWithProjection (transformers). `what` names the file in messages. Throw FormatError naming the
 // field, what was expected and what came; an option that is not implemented is refused by name. A UNet's or
 // VAE's field that is unknown here is refused too, unless it is null or false.
 UNetConfig unet_config(const nlohmann::json& json, std::string_view what);
 VaeConfig vae_config(const nlohmann::json& json, std::string_view what);
 TaesdConfig taesd_config(const nlohmann::json& json, std::string_view what);
 ClipConfig clip_config(const nlohmann::json& json, std::string_view what);
+ClipVisionConfig clip_vision_config(const nlohmann::json& json, std::string_view what);
 
 }  // namespace rocm_sd

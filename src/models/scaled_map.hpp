@@ -7,15 +7,15 @@
 namespace rocm_sd {
 
 struct ScaledMap {
-  Tensor map;      // [B,h,w,C]
+  Tensor map;      // [B,h,w,C] or [B,h*w,C]
   Tensor factors;  // [B] or [B*h*w] f32 in device memory, read when a launch runs
 };
 
-// target [B,h,w,C] + factors * map.
+// target + factors * map, of the map's shape.
 inline Tensor add_map(Exec& ex, const Tensor& target, const ScaledMap& added) {
   const int64_t count = added.factors.numel();
   require(added.map.shape() == target.shape() && count > 0 &&
-              (count == target.dim(0) || count == target.dim(0) * target.dim(1) * target.dim(2)),
+              (count == target.dim(0) || count == target.numel() / target.dim(target.rank() - 1)),
           "add_map: a map ", added.map.shape(), " with ", count, " factors does not fit ", target.shape());
   const Shape rows{count, target.numel() / count};
   return add_scaled(ex, target.reshape(rows), added.map.reshape(rows), added.factors.reshape({count}))

@@ -73,7 +73,7 @@ Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
 
 UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const {
   const std::vector<bool>* layers = args.perturbed_layers ? args.perturbed_layers : &middle_layers_;
-  return {shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed, layers};
+  return {shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed, layers, args.images};
 }
 
 // The convolutions at either end.

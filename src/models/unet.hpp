@@ -17,6 +17,14 @@ struct TextCache {
   std::vector<Tensor> keys_values;  // [B,T,2C] each
 };
 
+// A cross attention that reads images beside the text (every attn2).
+struct ImageAttention {
+  std::string name;    // "down_blocks.0.attentions.0.transformer_blocks.0.attn2"
+  int64_t width = 0;   // of its keys
+  int64_t number = 0;  // that IP-Adapters' files give it: 1, 3, 5, ... down, up, middle
+  int64_t level = 0;   // how often the latents were halved before it
+};
+
 // What the time embedding is made of. All in device memory.
 struct TimeInputs {
   Tensor timestep;       // [B] f32
@@ -46,6 +54,8 @@ struct UNetArgs {
   // Of T2I-Adapters: added to what each down block makes, before its downsampler where it has attention, else
   // at its end, and after the last of them to what the middle block makes. Empty lists: nothing.
   const std::vector<std::vector<ScaledMap>>* additions = nullptr;
+  // Read by every attn2 beside the text (IP-Adapter). encode() and decode() get the same; null: none.
+  const std::vector<ImageTokens>* images = nullptr;
 };
 
 // Without up blocks in its configuration it is the half that encode() runs: what a ControlNet is a copy of.
@@ -76,6 +86,8 @@ class UNet {
   // Of latents, text states and the prediction: the compute dtype, or f32 where that is bf16, of which 8 bits
   // would show in a picture.
   DType input_dtype() const { return dtype_ == DType::kBF16 ? DType::kF32 : dtype_; }
+  // Of the text's and the images' keys and values, and of the attention over them.
+  DType text_dtype() const;
   void visit(Visitor& v);
 
   // Persistent, uninitialised memory for the text of `batch` pictures, `tokens` tokens each.
@@ -92,6 +104,8 @@ class UNet {
   // Diffusers' names of its self attentions in the order of running: "down_blocks.0.attentions.0.
   // transformer_blocks.0.attn1".
   const std::vector<std::string>& self_attentions() const { return self_attentions_; }
+  // In the order of running.
+  const std::vector<ImageAttention>& image_attentions() const { return image_attentions_; }
 
   // latents [B,h,w,in_channels] in input_dtype() or the compute dtype, any h, w >= 1; shifts
   // [B,time_channels()] -> prediction [B,h,w,out_channels] in input_dtype(). Reads device memory by pointer
@@ -113,8 +127,8 @@ class UNet {
   UNetContext context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const;
   Tensor edge_conv(Exec& ex, Tensor x, const Conv& layer, const Tensor* residual = nullptr) const;
   bool takes(DType dtype) const { return dtype == loaded_as_ || dtype == dtype_ || dtype == input_dtype(); }
-  DType text_dtype() const;  // of the text cache and the attention over it
   void number_layers();
+  void number_image_attentions();
   std::vector<CrossAttention*> cross_attentions();  // in order of running
   std::vector<const CrossAttention*> cross_attentions() const;
   Tensor added_conditions(Exec& ex, const TimeInputs& inputs) const;
@@ -133,6 +147,7 @@ class UNet {
   Norm norm_out_;
   std::vector<std::string> self_attentions_;
   std::vector<bool> middle_layers_;  // of them
+  std::vector<ImageAttention> image_attentions_;
 };
 
 }  // namespace rocm_sd

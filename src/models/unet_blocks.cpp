@@ -59,7 +59,18 @@ Tensor CrossAttention::operator()(Exec& ex, Tensor x, const Tensor& residual,
   // The text's keys and values are older than q.
   Tensor h = attention(ex, q, packed.narrow(2, 0, width), packed.narrow(2, width, width),
                        {.heads = static_cast<int>(heads), .pdl_keys_ready = true});  // [B,N,C]
+  if (context.images && image_index >= 0)
+    for (const ImageTokens& image : *context.images) h = add_image(ex, q, std::move(h), image);
   return linear(ex, std::move(h), out, {.residual = &residual, .dtype = residual.dtype()});
+}
+
+Tensor CrossAttention::add_image(Exec& ex, const Tensor& q, Tensor attended, const ImageTokens& image) const {
+  const int64_t width = q.dim(2);
+  const auto index = static_cast<size_t>(image_index);
+  const Tensor& packed = image.keys_values.at(index);  // [B,T,2C]
+  const Tensor own = attention(ex, q, packed.narrow(2, 0, width), packed.narrow(2, width, width),
+                               {.heads = static_cast<int>(heads), .pdl_keys_ready = true});  // [B,N,C]
+  return add_map(ex, attended, {own, image.factors.at(index)});
 }
 
 Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {

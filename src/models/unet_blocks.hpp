@@ -17,6 +17,14 @@
 
 namespace rocm_sd {
 
+// An image's tokens at work beside the text's (IP-Adapter): one or several images' that share a softmax.
+struct ImageTokens {
+  std::vector<Tensor> keys_values;  // of every attn2, in the order of running: [B,T,2C], keys first
+  // Of its result, for each of these: [B], or [B*N] for N pixels, f32 in device memory, read when a launch
+  // runs.
+  std::vector<Tensor> factors;
+};
+
 // What a forward hands to every block.
 struct UNetContext {
   Tensor time_shifts;                                // [B,sum of the resnets' channels]
@@ -27,6 +35,7 @@ struct UNetContext {
   // guidance), in these layers, by SelfAttention::index.
   int64_t perturbed = 0;
   const std::vector<bool>* perturbed_layers = nullptr;
+  const std::vector<ImageTokens>* images = nullptr;  // null: none
 };
 
 // Residual block of UNet and VAE: (norm, SiLU, convolution) twice, beside a shortcut.
@@ -61,11 +70,16 @@ struct CrossAttention {
   Linear query, out;
   StackedLinear kv;  // [2C,context]
   int64_t heads = 1;
-  int text_index = 0;  // into UNetContext::keys_values
+  int text_index = 0;    // into UNetContext::keys_values
+  int image_index = -1;  // into ImageTokens; below 0: reads no images (attn1)
 
   CrossAttention(int64_t width, int64_t context_width, int64_t heads);
   void visit(Visitor& v);
   Tensor operator()(Exec& ex, Tensor x, const Tensor& residual, const UNetContext& context) const;
+
+ private:
+  // attended [B,N,C] + factors * attention of q over an image's tokens.
+  Tensor add_image(Exec& ex, const Tensor& q, Tensor attended, const ImageTokens& image) const;
 };
 
 // Attention over the picture, attention over the text, gated feed-forward.

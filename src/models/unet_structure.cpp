@@ -246,6 +246,37 @@ void UNet::number_layers() {
   for (size_t i = 0; i < down_.size(); ++i) name(down_[i].attentions, concat("down_blocks.", i), false);
   if (mid_) name(mid_->attentions, "mid_block", true);
   for (size_t i = 0; i < up_.size(); ++i) name(up_[i].attentions, concat("up_blocks.", i), false);
+  number_image_attentions();
+}
+
+void UNet::number_image_attentions() {
+  int64_t level = 0;
+  const auto number = [&](std::vector<Transformer>& attentions, const std::string& block) {
+    for (size_t i = 0; i < attentions.size(); ++i)
+      for (size_t j = 0; j < attentions[i].blocks.size(); ++j) {
+        CrossAttention& layer = attentions[i].blocks[j].cross;
+        layer.image_index = static_cast<int>(image_attentions_.size());
+        image_attentions_.push_back({concat(block, ".attentions.", i, ".transformer_blocks.", j, ".attn2"),
+                                     layer.kv.rows() / 2, 0, level});
+      }
+  };
+  for (size_t i = 0; i < down_.size(); ++i) {
+    number(down_[i].attentions, concat("down_blocks.", i));
+    if (config_.down[i].resamples) ++level;
+  }
+  const size_t before = image_attentions_.size();
+  if (mid_) number(mid_->attentions, "mid_block");
+  const size_t middle = image_attentions_.size();
+  for (size_t i = 0; i < up_.size(); ++i) {
+    number(up_[i].attentions, concat("up_blocks.", i));
+    if (config_.up[i].resamples) --level;
+  }
+  // Files count as Diffusers lists its attentions: attn1 and attn2 in turn, the middle block last.
+  const size_t count = image_attentions_.size();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t place = i < before ? i : i < middle ? count - middle + i : i - (middle - before);
+    image_attentions_[i].number = 2 * static_cast<int64_t>(place) + 1;
+  }
 }
 
 std::vector<CrossAttention*> UNet::cross_attentions() {

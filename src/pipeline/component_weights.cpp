@@ -1,6 +1,8 @@
 // Weights of loaded components that are read again: another compute type, adapters that came or went.
 #include <algorithm>
 
+#include "base/error.hpp"
+#include "base/file.hpp"
 #include "models/store_source.hpp"
 #include "pipeline/components.hpp"
 
@@ -9,6 +11,7 @@ namespace rocm_sd {
 DType Components::dtype_of(Part part) const {
   switch (part) {
     case Part::kText: return text.front().model.dtype();
+    case Part::kImage: return image_dtype;
     case Part::kUnet: return unet->dtype();
     case Part::kVae: return vae ? vae->dtype() : tiny_vae->dtype();
   }
@@ -64,6 +67,11 @@ void Components::reload(Part part, DType compute) {
         encoder.model = ClipTextModel::load(to, config, source(encoder.component), compute, stored);
       }
       break;
+    case Part::kImage:
+      image_stored = compute == image_dtype ? image_stored : compute;
+      image_dtype = compute;
+      for (const auto& model : image_models) load_image_model(*model);
+      break;
     case Part::kUnet: {
       bases.drop(Component::kUnet);
       const UNetConfig config = unet->config();
@@ -103,6 +111,62 @@ std::shared_ptr<LoadedControl> Components::find_control(const std::filesystem::p
 
 void Components::load_control(LoadedControl& control) const {
   control.load(load_target(), dtype_of(Part::kUnet), weights, unet->input_dtype());
+}
+
+namespace {
+
+std::shared_ptr<LoadedImageModel> loaded_from(const std::vector<std::shared_ptr<LoadedImageModel>>& models,
+                                              const std::filesystem::path& path, bool adapter) {
+  std::error_code error;
+  const auto changed = std::filesystem::last_write_time(path, error);
+  for (const auto& model : models)
+    if (model->path == path && model->changed == changed && (model->adapter() != nullptr) == adapter)
+      return model;
+  return nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<LoadedImageModel> Components::find_adapter(const std::filesystem::path& path) const {
+  if (auto known = loaded_from(image_models, path, true)) return known;
+  return open_adapter_model(path, kind, *unet, {control_files.variant, control_files.access});
+}
+
+std::shared_ptr<LoadedImageModel> Components::find_encoder(const std::filesystem::path& path) const {
+  if (auto known = loaded_from(image_models, path, false)) return known;
+  return open_encoder_model(path, {control_files.variant, control_files.access});
+}
+
+std::shared_ptr<LoadedImageModel> Components::encoder_of(const LoadedImageModel& adapter,
+                                                         const std::string& asked) const {
+  if (!asked.empty()) {
+    auto encoder = find_encoder(asked);
+    const std::string refusal = encoder_refusal(*adapter.adapter(), *encoder->encoder());
+    require<UsageError>(refusal.empty(), "image-encoder: ", printable(asked), ": none for ",
+                        printable(adapter.name), ": ", refusal);
+    return encoder;
+  }
+  std::string tried;
+  for (const std::filesystem::path& place : encoder_places(adapter.path, *checkpoint)) {
+    tried += concat(tried.empty() ? "" : "; ", printable(place.native()), ": ");
+    if (!path_exists(place)) {
+      tried += "no such folder";
+      continue;
+    }
+    auto encoder = find_encoder(place);
+    const std::string refusal = encoder_refusal(*adapter.adapter(), *encoder->encoder());
+    if (refusal.empty()) return encoder;
+    tried += refusal;
+  }
+  const ImageProjectionConfig& reads = adapter.adapter()->config().projection;
+  throw UsageError(concat("image-encoder: ", printable(adapter.name), " reads ",
+                          reads.reads_states() ? "states " : "embeddings ", reads.in_width,
+                          " wide: expected an image encoder (--image-encoder) that gives them, found none: ",
+                          tried));
+}
+
+void Components::load_image_model(LoadedImageModel& model) const {
+  model.load(loading_device(), image_dtype, image_stored);
 }
 
 std::string Components::describe_dtype() const {

@@ -12,6 +12,7 @@
 #include "models/vae.hpp"
 #include "pipeline/adapters.hpp"
 #include "pipeline/controls.hpp"
+#include "pipeline/image_models.hpp"
 #include "pipeline/part.hpp"
 #include "rocm_sd/pipeline.hpp"
 #include "runtime/exec.hpp"
@@ -86,6 +87,17 @@ struct Components {
   std::shared_ptr<LoadedControl> find_control(const std::filesystem::path& path) const;
   void load_control(LoadedControl& control) const;
   ControlFiles control_files;
+  // IP-Adapters and image encoders that are loaded: weights of Part::kImage, of these types.
+  std::vector<std::shared_ptr<LoadedImageModel>> image_models;
+  DType image_dtype = DType::kF32, image_stored = DType::kF32;
+  // Of this file: one that is loaded and has not changed since, else opened anew, without its weights.
+  std::shared_ptr<LoadedImageModel> find_adapter(const std::filesystem::path& path) const;
+  std::shared_ptr<LoadedImageModel> find_encoder(const std::filesystem::path& path) const;
+  // The encoder that the adapter reads: of `asked`, or, where that is empty, the first beside it that fits.
+  // Throws UsageError for none.
+  std::shared_ptr<LoadedImageModel> encoder_of(const LoadedImageModel& adapter,
+                                               const std::string& asked) const;
+  void load_image_model(LoadedImageModel& model) const;
   bool loaded_for_offload = false;  // weights lie in host memory until a stage needs them
   std::optional<Checkpoint> checkpoint;
   std::optional<VaeEncoder> loaded_encoder;

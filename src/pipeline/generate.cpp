@@ -27,6 +27,7 @@ PreparedRequest Pipeline::State::prepare(const GenerateRequest& request) {
   r.rows = tokenise(r, components, embeddings);
   use_loras(request);
   use_controls(r);
+  use_image_models(r);
   return r;
 }
 
@@ -76,6 +77,11 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   report("text", 1, 1);
   end_stage("text");
 
+  encode_images(r, who);
+  if (!r.ip_adapters.empty()) {
+    report("image", 1, 1);
+    end_stage("image");
+  }
   const InitImage init = encode_init(r, who);
   if (!init.pixels.empty()) {
     report("encode", 1, 1);
@@ -91,7 +97,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
     if (!init.mask.empty()) image = composite(image, init.pixels, init.mask);
     const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
     result.pictures.push_back(
-        {std::move(image), seed, describe_image(r, components, i, hashes, controls_), {}});
+        {std::move(image), seed, describe_image(r, components, i, hashes, controls_, ip_adapters_), {}});
     if (r.request.keep_latents || r.request.denoising_end)
       result.pictures.back().latents = exchanged_latents(r, to_floats(*components.device, own));
     report("decode", i + 1, r.request.batch);

@@ -41,7 +41,8 @@ MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
   vae->need_encoder(r.request.init_image || components.is_inpainting());
   PerPart<uint64_t> arenas;
   MemoryPlan out;
-  for (const Part part : {Part::kVae, Part::kUnet, Part::kText}) {
+  for (const Part part : {Part::kVae, Part::kUnet, Part::kImage, Part::kText}) {
+    if (!stage(part)) continue;
     if (!stage(part)->planned()) ready(part);
     arenas[part] = stage(part)->plan();
     out.buffers += stage(part)->buffer_bytes();
@@ -49,6 +50,7 @@ MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
   out.text = arenas[Part::kText];
   out.unet = arenas[Part::kUnet];
   out.vae = arenas[Part::kVae];
+  out.image = arenas[Part::kImage];
   out.buffers += handed_over_bytes(r, components.unet->config(), unet->shape().tokens);
   if (r.request.tile_size > 0)
     out.buffers +=
@@ -82,6 +84,9 @@ void Pipeline::State::drop_caches() {
   components.loaded_encoder.reset();
   components.loaded_tiny_encoder.reset();
   keep_controls(controls_);
+  std::vector<std::shared_ptr<LoadedImageModel>> image_models = ip_adapters_;
+  image_models.insert(image_models.end(), image_encoders_.begin(), image_encoders_.end());
+  keep_image_models(image_models);
   components.bases.clear();
   arena.release();
   scratch.release();

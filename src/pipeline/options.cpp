@@ -11,6 +11,7 @@
 #include "base/utf8.hpp"
 #include "pipeline/adapters.hpp"
 #include "pipeline/embeddings.hpp"
+#include "pipeline/ip_options.hpp"
 #include "pipeline/latents_file.hpp"
 
 namespace rocm_sd {
@@ -167,7 +168,7 @@ void set_latents(Request& request, const std::string& path) {
 }
 
 const std::vector<OptionRow>& rows() {
-  static const std::vector<OptionRow> table = {
+  static const std::vector<OptionRow> table = with_ip_adapters({
       {"model", "m", "Model", "PATH", "Diffusers folder or single .safetensors file",
        load_text(&LoadOptions::model)},
       {"vae", "", "Model", "PATH", "VAE to use in place of the model's own", load_text(&LoadOptions::vae)},
@@ -392,7 +393,7 @@ const std::vector<OptionRow>& rows() {
        share(&Request::denoising_start)},
       {"denoising-end", "", "Advanced", "X", "stop at this share of the training timesteps (base) [1]",
        share(&Request::denoising_end)},
-  };
+  });
   return table;
 }
 

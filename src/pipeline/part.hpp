@@ -6,8 +6,9 @@
 
 namespace rocm_sd {
 
-enum class Part { kText, kUnet, kVae };
-inline constexpr std::array kParts = {Part::kText, Part::kUnet, Part::kVae};
+// kImage: image encoders and IP-Adapters, where a request has any.
+enum class Part { kText, kImage, kUnet, kVae };
+inline constexpr std::array kParts = {Part::kText, Part::kImage, Part::kUnet, Part::kVae};
 
 // One value for each part.
 template <class T>

@@ -81,12 +81,24 @@ std::vector<float> bicubic_transposed(const std::vector<float>& values, int rows
 
 }  // namespace
 
+std::vector<uint8_t> opaque_rgb(const Image& image) {
+  std::vector<uint8_t> out = image.rgb;
+  for (size_t i = 0; i < out.size() && !image.alpha.empty(); ++i)
+    out[i] = on_white(image.rgb[i], image.alpha[i / 3]);
+  return out;
+}
+
+std::vector<float> torch_bicubic(const std::vector<float>& values, int width, int height, int new_width,
+                                 int new_height) {
+  const auto across = bicubic_transposed(values, height, width, new_width);  // [new_width,height]
+  return bicubic_transposed(across, new_width, height, new_height);          // [new_height,new_width]
+}
+
 std::vector<float> image_to_floats(const Image& image, int width, int height) {
-  std::vector<float> pixels(image.rgb.size());
-  for (size_t i = 0; i < pixels.size(); ++i) {
-    const uint8_t value = image.alpha.empty() ? image.rgb[i] : on_white(image.rgb[i], image.alpha[i / 3]);
-    pixels[i] = static_cast<float>(value) / 127.5f - 1.0f;
-  }
+  const std::vector<uint8_t> rgb = opaque_rgb(image);
+  std::vector<float> pixels(rgb.size());
+  std::ranges::transform(rgb, pixels.begin(),
+                         [](uint8_t value) { return static_cast<float>(value) / 127.5f - 1.0f; });
   const bool smaller = width < image.width || height < image.height;
   return resized(pixels, image.width, image.height, 3, width, height,
                  smaller ? ResampleMode::kLanczos3 : ResampleMode::kBicubic);
@@ -134,8 +146,7 @@ std::vector<float> latent_mask(const std::vector<float>& mask, int width, int he
 std::vector<float> depth_to_floats(const Image& depth, int width, int height) {
   std::vector<float> values(count_of(depth.width, depth.height));
   for (size_t i = 0; i < values.size(); ++i) values[i] = grey_of(&depth.rgb[3 * i]);
-  values = bicubic_transposed(values, depth.height, depth.width, width);  // [width,depth.height]
-  values = bicubic_transposed(values, width, depth.height, height);       // [height,width]
+  values = torch_bicubic(values, depth.width, depth.height, width, height);  // [height,width]
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   const float low = *least, range = *most - low;
   for (float& v : values) v = range > 0 ? 2 * (v - low) / range - 1 : 0.0f;

@@ -11,6 +11,11 @@ namespace rocm_sd {
 // Transparent pixels over white, as A1111 lays them (img2img_background_color); resized by Lanczos to width x
 // height where it differs; values in -1..1, [height,width,3].
 std::vector<float> image_to_floats(const Image& image, int width, int height);
+// The image's pixels, transparent ones over white, [height,width,3].
+std::vector<uint8_t> opaque_rgb(const Image& image);
+// values [height,width] at another size as torch's bicubic interpolation makes it (a = -0.75, no antialias).
+std::vector<float> torch_bicubic(const std::vector<float>& values, int width, int height, int new_width,
+                                 int new_height);
 Image floats_to_image(const std::vector<float>& pixels, int width, int height);  // from -1..1; half to even
 
 // One value a pixel, 0 keeps and 1 repaints, [height,width]: the mask's grey, or where it has transparency 1

@@ -10,6 +10,7 @@
 #include "base/format.hpp"
 #include "base/utf8.hpp"
 #include "pipeline/infotext.hpp"
+#include "pipeline/ip_request.hpp"
 #include "pipeline/prompt_texts.hpp"
 #include "text/chunks.hpp"
 
@@ -318,6 +319,7 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   r.tile_overlap = resolved_tile_overlap(r, components.downscale());
   out.tiles = make_tile_grid(r, out.latent_height, out.latent_width, components.downscale());
   out.controls = resolve_controls(r);
+  out.ip_adapters = resolve_ip_adapters(r, r.tile_size > 0);
   cut_schedule(out, schedule);
   resolve_guidance(out, components);
   return out;
@@ -325,7 +327,8 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
 
 std::string describe_image(const ResolvedRequest& resolved, const Components& components, int index,
                            const std::string& embedding_hashes,
-                           const std::vector<std::shared_ptr<LoadedControl>>& controls) {
+                           const std::vector<std::shared_ptr<LoadedControl>>& controls,
+                           const std::vector<std::shared_ptr<LoadedImageModel>>& adapters) {
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
   Infotext info{r.prompt, r.negative_prompt.value_or(""), {}};
@@ -358,6 +361,8 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (!embedding_hashes.empty()) add("TI hashes", embedding_hashes);
   for (size_t i = 0; i < controls.size(); ++i)
     add(concat("ControlNet ", i).c_str(), describe_control(resolved.controls[i], *controls[i]));
+  for (size_t i = 0; i < adapters.size(); ++i)
+    add(concat("IP-Adapter ", i).c_str(), describe_ip_adapter(resolved.ip_adapters[i], *adapters[i]));
   if (varied) {
     add("Variation seed", std::to_string(r.variation_seed + index));
     add("Variation seed strength", number_text(r.variation_strength));

@@ -20,6 +20,13 @@ struct ResolvedControl {
   std::optional<int> type = {};  // of a union ControlNet
 };
 
+// One of the request's IP-Adapters.
+struct ResolvedIpAdapter {
+  std::string model, encoder;  // encoder: as asked for, or empty
+  double weight = 1, start = 0, end = 1;
+  int64_t images = 1;
+};
+
 struct ResolvedRequest {
   GenerateRequest request;        // seeds drawn, sizes set
   int64_t width = 0, height = 0;  // pixels
@@ -39,7 +46,8 @@ struct ResolvedRequest {
   bool blends_latents = false;     // after each step, rather than every prediction
   bool samples_posterior = false;  // of the VAE, rather than taking its mean
   std::vector<std::string> warnings;
-  std::vector<ResolvedControl> controls;  // of request.controls, in their order
+  std::vector<ResolvedControl> controls;       // of request.controls, in their order
+  std::vector<ResolvedIpAdapter> ip_adapters;  // of request.ip_adapters
   // The first condition that reads the prompt; those before it read the negative one.
   int first_part() const { return conditions - static_cast<int>(part_weights.size()) - (perturbed ? 1 : 0); }
   bool uses_negative() const { return first_part() > 0; }
@@ -47,6 +55,9 @@ struct ResolvedRequest {
 
 // control_request.cpp
 std::vector<ResolvedControl> resolve_controls(const GenerateRequest& request);
+// ip_request.cpp
+constexpr size_t kMaxIpAdapters = 8;
+std::vector<ResolvedIpAdapter> resolve_ip_adapters(const GenerateRequest& request, bool tiled);
 // As A1111's extension writes it: "Module: canny, Model: NAME [hash], Weight: 1, ...".
 std::string describe_control(const ResolvedControl& control, const LoadedControl& model);
 // The kinds of pictures that union ControlNets know, by xinsir's numbers: "canny", "3". Throws UsageError.
@@ -62,9 +73,10 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
 std::vector<std::vector<float>> control_pixels(const ResolvedRequest& r, size_t index, bool bgr);
 
 // A1111's infotext for picture `index` of the batch. embedding_hashes: of the embeddings that the prompts
-// name. controls: the models of the request's ControlNets, in their order.
+// name. controls, adapters: the models of the request's ControlNets and IP-Adapters, in their order.
 std::string describe_image(const ResolvedRequest& resolved, const Components& components, int index,
                            const std::string& embedding_hashes,
-                           const std::vector<std::shared_ptr<LoadedControl>>& controls = {});
+                           const std::vector<std::shared_ptr<LoadedControl>>& controls = {},
+                           const std::vector<std::shared_ptr<LoadedImageModel>>& adapters = {});
 
 }  // namespace rocm_sd

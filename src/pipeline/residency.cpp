@@ -22,7 +22,10 @@ void Residency::track(Part part) {
       return;
     case Part::kUnet:
       add(*components_.unet);
-      for (const auto& control : components_.controls) track_control(*control);
+      for (const auto& control : components_.controls) track_guest(part, *control);
+      return;
+    case Part::kImage:
+      for (const auto& model : components_.image_models) track_guest(part, *model);
       return;
     case Part::kVae:
       if (components_.vae) add(*components_.vae);
@@ -33,26 +36,30 @@ void Residency::track(Part part) {
   }
 }
 
-void Residency::track_control(LoadedControl& control) {
-  const auto visit = [&control](Visitor& v) { control.visit(v); };
-  entries_.push_back(
-      {Part::kUnet, std::make_unique<OffloadedModel>(visit, *components_.device), false, &control});
+template <class Model>
+void Residency::track_guest(Part part, Model& model) {
+  const auto visit = [&model](Visitor& v) { model.visit(v); };
+  entries_.push_back({part, std::make_unique<OffloadedModel>(visit, *components_.device), false, &model});
 }
 
-void Residency::controls_changed() {
-  const auto& now = components_.controls;
+template <class Model>
+void Residency::guests_changed(Part part, const std::vector<std::shared_ptr<Model>>& now) {
   std::erase_if(entries_, [&](const Entry& entry) {
-    return entry.control &&
-           std::none_of(now.begin(), now.end(), [&](const auto& c) { return c.get() == entry.control; });
+    return entry.guest && entry.part == part &&
+           std::none_of(now.begin(), now.end(), [&](const auto& g) { return g.get() == entry.guest; });
   });
-  for (const auto& control : now) {
-    const auto known = [&](const Entry& entry) { return entry.control == control.get(); };
+  for (const auto& guest : now) {
+    const auto known = [&](const Entry& entry) { return entry.guest == guest.get(); };
     if (std::any_of(entries_.begin(), entries_.end(), known)) continue;
-    track_control(*control);
+    track_guest(part, *guest);
     if (offload_) entries_.back().model->offload();
   }
-  moved_[Part::kUnet] = true;
+  moved_[part] = true;
 }
+
+void Residency::controls_changed() { guests_changed(Part::kUnet, components_.controls); }
+
+void Residency::image_models_changed() { guests_changed(Part::kImage, components_.image_models); }
 
 // The encoder is loaded when a picture is first given, long after the decoder.
 void Residency::follow_encoder() {

@@ -22,8 +22,9 @@ class Residency {
   // part's weights lie elsewhere than when it was last asked for: what was planned with them must be planned
   // anew.
   bool need(Part part);
-  // components.controls are others than before; those that went are still alive.
+  // components.controls, components.image_models are others than before; those that went are still alive.
   void controls_changed();
+  void image_models_changed();
   // The part's models were loaded anew.
   void reloaded(Part part);
   bool resident(Part part) const;
@@ -35,10 +36,13 @@ class Residency {
     Part part;
     std::unique_ptr<OffloadedModel> model;
     bool encoder = false;
-    const LoadedControl* control = nullptr;
+    const void* guest = nullptr;  // of a model that comes and goes with requests: itself
   };
   void track(Part part);
-  void track_control(LoadedControl& control);
+  template <class Model>
+  void track_guest(Part part, Model& model);
+  template <class Model>
+  void guests_changed(Part part, const std::vector<std::shared_ptr<Model>>& now);
   void follow_encoder();
 
   Components& components_;

@@ -25,10 +25,15 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   shape.freeu = r.request.freeu;
   planned_controls_ = plan_controls(r, controls_);
   for (const PlannedControl& control : planned_controls_) shape.controls.push_back(control.unit);
-  if (!controls_.empty()) shape.picture_height = r.height, shape.picture_width = r.width;
+  shape.images = image_slots(r);
+  if (!controls_.empty() || !shape.images.empty()) shape.picture_height = r.height, shape.picture_width = r.width;
   if (vae_shape_.height != r.latent_height || vae_shape_.width != r.latent_width)
     vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short
   make(unet, components, arena, shape);
+  if (image_units_.empty())
+    image.reset();
+  else
+    make(image, components, arena, image_units_);
   make(vae, components, arena, vae_shape_);
   make(text, components, arena, text_rows);
 }
@@ -36,6 +41,7 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
 Stage* Pipeline::State::stage(Part part) const {
   switch (part) {
     case Part::kText: return text.get();
+    case Part::kImage: return image.get();
     case Part::kUnet: return unet.get();
     case Part::kVae: return vae.get();
   }
@@ -45,6 +51,7 @@ Stage* Pipeline::State::stage(Part part) const {
 void Pipeline::State::drop(Part part) {
   switch (part) {
     case Part::kText: return text.reset();
+    case Part::kImage: return image.reset();
     case Part::kUnet: return unet.reset();
     case Part::kVae: return vae.reset();
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pipeline/control_units.hpp"
+#include "pipeline/image_stage.hpp"
 #include "pipeline/residency.hpp"
 #include "pipeline/text_stage.hpp"
 #include "pipeline/token_rows.hpp"
@@ -59,6 +60,7 @@ struct Pipeline::State {
   NoiseSchedule schedule;
   EmbeddingLibrary embeddings;
   std::unique_ptr<TextStage> text;  // made for the shapes of a request, kept while requests have the same
+  std::unique_ptr<ImageStage> image;  // null where the request has no IP-Adapter
   std::unique_ptr<UnetStage> unet;
   std::unique_ptr<VaeStage> vae;
   std::unique_ptr<Profiler> profiler;
@@ -80,6 +82,12 @@ struct Pipeline::State {
   void use_controls(const ResolvedRequest& r);
   void set_controls(const std::vector<std::shared_ptr<LoadedControl>>& wanted);
   void keep_controls(const std::vector<std::shared_ptr<LoadedControl>>& kept);
+  // The same for IP-Adapters and their image encoders (image_prompts.cpp).
+  void use_image_models(const ResolvedRequest& r);
+  void set_image_models(const std::vector<std::shared_ptr<LoadedImageModel>>& wanted);
+  void keep_image_models(const std::vector<std::shared_ptr<LoadedImageModel>>& kept);
+  std::vector<ImageSlot> image_slots(const ResolvedRequest& r) const;
+  void encode_images(const PreparedRequest& r, const RunWatch& watch);
 
   // Stages (stages.cpp). Those of the request's shapes, made where there are others or none.
   void make_stages(const PreparedRequest& r);
@@ -139,6 +147,10 @@ struct Pipeline::State {
 
   std::vector<std::shared_ptr<LoadedControl>> controls_;  // one for each of the request's, in their order
   std::vector<PlannedControl> planned_controls_;          // the same as they act together
+  std::vector<std::shared_ptr<LoadedImageModel>> ip_adapters_;     // one for each of the request's
+  std::vector<std::shared_ptr<LoadedImageModel>> image_encoders_;  // of each of them; null: embeddings
+  std::vector<ImageUnit> image_units_;                             // the same
+  ImageStates image_states_;  // of the image at work
   std::vector<int64_t> prompts_at_work_;                  // TokenRows::prompts_at that the UNet has
   bool weights_unsure_ = false;  // merging adapters did not end: the parts are to be read whole
   uint64_t vram_budget_ = 0;     // as asked for; 0: what the device has free

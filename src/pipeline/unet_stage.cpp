@@ -73,8 +73,13 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   for (const ControlUnit& unit : shape.controls)
     controls_.push_back(make_control_stage(unit, arena, control, context_, time));
   if (!shape.freeu.empty()) make_freeu();
+  if (!shape.images.empty())
+    images_ = std::make_unique<UnetImages>(device, unet,
+                                           ImageRows{shape.batch, shape.conditions, shape.height, shape.width,
+                                                     shape.picture_height, shape.picture_width},
+                                           shape.images);
   step_program(0);
-  step_program(all_controls());
+  step_program(all_guests());
 }
 
 void UnetStage::make_freeu() {
@@ -89,33 +94,41 @@ void UnetStage::make_freeu() {
   }
 }
 
-uint32_t UnetStage::all_controls() const { return (uint32_t{1} << controls_.size()) - 1; }
+uint32_t UnetStage::all_guests() const {
+  const uint32_t controls = (uint32_t{1} << controls_.size()) - 1;
+  return controls | (images_ ? images_->all() << kMaxControls : 0);
+}
 
-// The UNet with the ControlNets whose bits are set: its way down, what they add, its way up.
+// The UNet with the ControlNets and images whose bits are set: its way down, what they add, its way up.
 void UnetStage::forward(Exec& ex, uint32_t active) {
   const UNet& unet = *components_.unet;
   const Tensor x = extra_ ? concat_channels(ex, input_, extra_) : input_;  // [K*N,h,w,Cin]
+  const std::vector<ImageTokens> tokens =
+      images_ ? images_->tokens(active >> kMaxControls) : std::vector<ImageTokens>();
+  const std::vector<ImageTokens>* images = tokens.empty() ? nullptr : &tokens;
   std::vector<std::vector<ScaledMap>> additions(unet.config().down.size() + 1);
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add_to_blocks(additions);
   UNetSkips skips = unet.encode(ex, x, shifts_->current(), cache_,
                                 {.perturbed = shape_.perturbed ? shape_.batch : 0,
                                  .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
-                                 .additions = active ? &additions : nullptr});
+                                 .additions = active ? &additions : nullptr,
+                                 .images = images});
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add(ex, input_, skips);
   copy_into(ex,
             unet.decode(ex, std::move(skips), shifts_->current(), cache_,
                         {.perturbed = shape_.perturbed ? shape_.batch : 0,
                          .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
-                         .freeu = freeu_ ? &*freeu_ : nullptr}),
+                         .freeu = freeu_ ? &*freeu_ : nullptr,
+                         .images = images}),
             output_);
 }
 
 Program& UnetStage::step_program(uint32_t active) {
   std::unique_ptr<Program>& program = step_programs_[active];
   if (!program)
-    program = std::make_unique<Program>(active ? "unet and controls" : "unet", arena(),
+    program = std::make_unique<Program>(active ? "unet and guests" : "unet", arena(),
                                         [this, active](Exec& ex) { forward(ex, active); });
   return *program;
 }
@@ -139,6 +152,7 @@ uint64_t UnetStage::buffer_bytes() const {
   uint64_t bytes = shifts_->bytes() + bytes_of({&input_, &extra_, &timestep_, &context_, &added_text_,
                                                 &time_ids_, &guidance_, &output_});
   for (const auto& control : controls_) bytes += control->buffer_bytes();
+  if (images_) bytes += images_->bytes();
   if (freeu_)
     for (const FreeULevel& level : freeu_->levels) bytes += level.bytes();
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
@@ -185,10 +199,16 @@ void UnetStage::set_controls(std::vector<ControlSetting> settings, const RunWatc
   shifts_timestep_.reset();
 }
 
+void UnetStage::set_images(const ImageStates& states, std::vector<ImageSetting> settings, int first_part) {
+  Exec ex = eager();
+  images_->set(ex, states, std::move(settings), first_part);
+}
+
 void UnetStage::set_progress(int step, int total) {
   active_ = 0;
   for (size_t i = 0; i < settings_.size(); ++i)
     if (settings_[i].acts(step, total)) active_ |= uint32_t{1} << i;
+  if (images_) active_ |= images_->active(step, total) << kMaxControls;
 }
 
 void UnetStage::set_extra_channels(const Tensor& channels) {

@@ -8,6 +8,7 @@
 
 #include "pipeline/control_stage.hpp"
 #include "pipeline/text_stage.hpp"
+#include "pipeline/unet_images.hpp"
 
 namespace rocm_sd {
 
@@ -15,7 +16,8 @@ namespace rocm_sd {
 struct UnetShape {
   int64_t batch = 1, conditions = 2, height = 64, width = 64, tokens = 77;
   std::vector<ControlUnit> controls = {};         // at work beside the UNet
-  int64_t picture_height = 0, picture_width = 0;  // what they see, in pixels; 0 without them
+  std::vector<ImageSlot> images = {};             // prompts beside the text
+  int64_t picture_height = 0, picture_width = 0;  // what both see, in pixels; 0 without them
   bool perturbed = false;                         // the last condition, in its self attention
   std::vector<bool> perturbed_layers = {};        // in these: UNetArgs::perturbed_layers
   std::vector<double> freeu = {};                 // b1, b2, s1, s2; empty: none
@@ -58,6 +60,8 @@ class UnetStage final : public Stage {
   // What each of shape().controls is to do, in their order: before the first step.
   void set_controls(std::vector<ControlSetting> settings, const RunWatch& watch);
   const std::vector<std::unique_ptr<ControlStage>>& controls() const { return controls_; }
+  // What the cross attentions read of shape().images, and what each is to do: before the first step.
+  void set_images(const ImageStates& states, std::vector<ImageSetting> settings, int first_part);
   // Which of them act in step `step` (0-based) of `total`. A step without any costs what the plain UNet does.
   void set_progress(int step, int total);
 
@@ -70,7 +74,7 @@ class UnetStage final : public Stage {
   // Each condition's row [1,...] of `from`, once per image, into `to` [conditions*batch,...].
   void spread(Exec& ex, const Tensor& from, const std::vector<int64_t>& rows, const Tensor& to) const;
   void make_shifts(double timestep, const RunWatch& watch);
-  uint32_t all_controls() const;
+  uint32_t all_guests() const;
   void make_freeu();
   void forward(Exec& ex, uint32_t active);
   Program& step_program(uint32_t active);
@@ -85,7 +89,9 @@ class UnetStage final : public Stage {
   std::optional<FreeU> freeu_;
   std::vector<std::unique_ptr<ControlStage>> controls_;
   std::vector<ControlSetting> settings_;
-  uint32_t active_ = 0;  // bit i: controls_[i] acts in this step
+  std::unique_ptr<UnetImages> images_;  // null: none
+  // What acts in this step: bit i of controls_[i], above kMaxControls bits that of each of the images' adapters.
+  uint32_t active_ = 0;
   std::unique_ptr<Program> prepare_;
   std::map<uint32_t, std::unique_ptr<Program>> step_programs_;  // by what acts; 0: the plain UNet
   std::optional<double> shifts_timestep_;                       // that the current shifts were made for

@@ -1,6 +1,7 @@
 // model_main: runs one model of a folder on given tensors, for comparison with Diffusers and transformers.
 //   model_main KIND FOLDER INPUTS.safetensors OUTPUTS.safetensors [f32|bf16]
-// KIND: clip, unet, controlnet and t2i (with control/ in FOLDER), vae-decoder, vae-encoder, taesd-decoder,
+// KIND: clip, vision (transformers' folder), unet, ip-adapter (with ip.0.safetensors, ... in FOLDER), controlnet
+// and t2i (with control/ in FOLDER), vae-decoder, vae-encoder, taesd-decoder,
 // taesd-encoder. FOLDER holds config.json and model.safetensors with canonical names. Writes every tap as
 // "tap.<name>", the results of an eager run
 // ("output", ...), and those of a planned and replayed one ("replayed.output", ...), all f32.
@@ -15,10 +16,13 @@
 #include "kernels/elementwise/elementwise.hpp"
 #include "models/clip.hpp"
 #include "models/controlnet.hpp"
+#include "models/ip_adapter.hpp"
+#include "models/store_source.hpp"
 #include "models/t2i_adapter.hpp"
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
+#include "weights/ip_adapter_weights.hpp"
 #include "weights/safetensors.hpp"
 
 namespace rocm_sd {
@@ -190,6 +194,61 @@ Forward adapter_forward(const Job& job, const std::filesystem::path& folder) {
   };
 }
 
+Forward vision_forward(const Job& job, const std::filesystem::path& folder) {
+  const ImageEncoderWeights opened = open_image_encoder(folder);
+  const ClipVisionConfig config = clip_vision_config(*opened.config, "config.json");
+  auto model = std::make_shared<ClipVisionModel>(
+      ClipVisionModel::load(job.device, config, StoreSource(opened.store), job.dtype, job.dtype));
+  const Tensor pixels = job.inputs.tensor("pixels");
+  return [=](Exec& ex, const Tap* tap) -> Results {
+    return {{"states", (*model)(ex, pixels, VisionResult::kStates)},
+            {"output", (*model)(ex, pixels, VisionResult::kEmbedding, tap)}};
+  };
+}
+
+// The folder's UNet with adapters, each over "image.N" [B*images,...], its factors "factors.N" [B].
+Forward ip_adapter_forward(const Job& job, const std::filesystem::path& folder) {
+  auto unet = std::make_shared<UNet>(
+      UNet::load(job.device, unet_config(job.config, "config.json"), job.weights, job.dtype));
+  struct Used {
+    std::shared_ptr<IpAdapter> adapter;
+    Tensor images, factors;
+  };
+  std::vector<Used> used;
+  for (int i = 0; job.inputs.has(concat("image.", i)); ++i) {
+    const WeightStore store = open_ip_adapter(folder / concat("ip.", i, ".safetensors"));
+    const IpAdapterConfig config = ip_adapter_config(store);
+    const std::string refusal = ip_adapter_refusal(config, *unet);
+    require(refusal.empty(), refusal);
+    used.push_back({std::make_shared<IpAdapter>(config, unet->image_attentions()),
+                    input(job, concat("image.", i)), job.inputs.tensor(concat("factors.", i))});
+    used.back().adapter->load(job.device, StoreSource(store), job.dtype, job.dtype);
+  }
+  const Tensor latents = input(job, "latents"), context = input(job, "context");
+  const int64_t batch = context.dim(0);
+  const TextCache cache = unet->make_text_cache(job.device, batch, context.dim(1));
+  const TimeInputs time{
+      job.inputs.tensor("timestep"), job.inputs.tensor("text_embeds"), job.inputs.tensor("time_ids"), {}, {}};
+  return [=](Exec& ex, const Tap* tap) -> Results {
+    unet->prepare_text(ex, context, cache);
+    Results out;
+    std::vector<ImageTokens> images;
+    for (size_t i = 0; i < used.size(); ++i) {
+      const IpAdapter& adapter = *used[i].adapter;
+      const Tensor each = adapter.projection()(ex, used[i].images);  // [B*images,T,C]
+      const Tensor tokens = each.reshape({batch, each.numel() / (batch * each.dim(2)), each.dim(2)});
+      out[concat("tokens.", i)] = tokens;
+      ImageTokens& own = images.emplace_back();
+      for (size_t layer = 0; layer < adapter.layers().size(); ++layer) {
+        own.keys_values.push_back(adapter.keys_values(ex, tokens, layer));
+        own.factors.push_back(used[i].factors);
+      }
+    }
+    out["output"] = (*unet)(ex, latents, time, cache, {.tap = tap, .images = &images});
+    return out;
+  };
+}
+
 Forward vae_forward(const Job& job, bool decode) {
   const VaeConfig config = vae_config(job.config, "config.json");
   if (decode) {
@@ -224,6 +283,8 @@ Forward forward_of(const std::string& kind, const Job& job, const std::filesyste
   if (kind == "unet") return unet_forward(job);
   if (kind == "controlnet") return controlnet_forward(job, folder);
   if (kind == "t2i") return adapter_forward(job, folder);
+  if (kind == "vision") return vision_forward(job, folder);
+  if (kind == "ip-adapter") return ip_adapter_forward(job, folder);
   if (kind.starts_with("vae-")) return vae_forward(job, kind == "vae-decoder");
   if (kind.starts_with("taesd-")) return taesd_forward(job, kind == "taesd-decoder");
   throw UsageError(concat("model_main: unknown kind ", kind));

@@ -1,0 +1,168 @@
+#include "pipeline/ip_request.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "pipeline/clip_pixels.hpp"
+#include "weights/safetensors.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr double kMaxWeight = 10;
+constexpr size_t kMaxImages = 16;
+
+double in_range(double value, double least, double most, const char* name) {
+  require<UsageError>(std::isfinite(value) && value >= least && value <= most, name,
+                      ": expected a number from ", least, " to ", most, ", got ", value);
+  return value;
+}
+
+// The options that an adapter without a file has, for the message.
+std::string options_of(const IpAdapterUse& use) {
+  std::string out;
+  const auto note = [&](bool given, const char* name) {
+    if (given) out += concat(out.empty() ? "" : ", ", name);
+  };
+  note(!use.images.empty(), "ip-image");
+  note(use.embeds.has_value(), "ip-embeds");
+  note(use.weight.has_value(), "ip-weight");
+  note(use.start.has_value(), "ip-start");
+  note(use.end.has_value(), "ip-end");
+  note(!use.masks.empty(), "ip-mask");
+  note(use.image_encoder.has_value(), "image-encoder");
+  return out;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += concat(i ? "," : "", shape[i]);
+  return out + "]";
+}
+
+// Of an adapter: the axes behind those of conditions and images.
+std::vector<int64_t> row_of(const ImageEmbeds& embeds, bool states) {
+  const size_t axes = states ? 2 : 1;
+  return {embeds.shape.end() - static_cast<ptrdiff_t>(std::min(axes, embeds.shape.size())),
+          embeds.shape.end()};
+}
+
+}  // namespace
+
+std::vector<ResolvedIpAdapter> resolve_ip_adapters(const GenerateRequest& r, bool tiled) {
+  std::vector<ResolvedIpAdapter> out;
+  size_t models = 0;
+  for (const IpAdapterUse& use : r.ip_adapters) models += use.model.empty() ? 0 : 1;
+  require<UsageError>(r.ip_adapters.size() <= kMaxIpAdapters, "ip-adapter: at most ", kMaxIpAdapters,
+                      " at once, got ", r.ip_adapters.size());
+  for (const IpAdapterUse& use : r.ip_adapters) {
+    require<UsageError>(!use.model.empty(), options_of(use), ": given ", r.ip_adapters.size(), " times for ",
+                        models, " --ip-adapter: the first belongs to the first, and so on");
+    const std::string name = printable(use.model);
+    require<UsageError>(use.images.empty() != !use.embeds, "ip-image, ip-embeds: ", name,
+                        ": expected one of them, got ", use.embeds ? "both" : "none");
+    require<UsageError>(use.images.size() <= kMaxImages, "ip-image: ", name, ": at most ", kMaxImages,
+                        " images, got ", use.images.size());
+    for (const Image& image : use.images)
+      require<UsageError>(image.width > 0 && image.height > 0, "ip-image: ", name, ": has no pixels");
+    ResolvedIpAdapter resolved;
+    resolved.model = use.model;
+    resolved.encoder = use.image_encoder.value_or("");
+    resolved.weight = in_range(use.weight.value_or(1), -kMaxWeight, kMaxWeight, "ip-weight");
+    resolved.start = in_range(use.start.value_or(0), 0, 1, "ip-start");
+    resolved.end = in_range(use.end.value_or(1), 0, 1, "ip-end");
+    require<UsageError>(resolved.start < resolved.end,
+                        "ip-start, ip-end: expected the first below the second, got ", resolved.start, " and ",
+                        resolved.end);
+    resolved.images = static_cast<int64_t>(use.images.size());  // of embeddings: image_unit()
+    require<UsageError>(use.masks.empty() || use.embeds || use.masks.size() == use.images.size(),
+                        "ip-mask: ", name, ": expected one for each of the ", use.images.size(),
+                        " images, got ", use.masks.size());
+    require<UsageError>(use.masks.empty() || !tiled, "ip-mask: does not go with tile-size");
+    out.push_back(std::move(resolved));
+  }
+  return out;
+}
+
+ImageEmbeds load_image_embeds(const std::string& path) {
+  const auto file = SafetensorsFile::open(path);
+  require<FormatError>(file->entries().size() == 1, printable(path),
+                       ": expected one tensor of embeddings, found ", file->entries().size());
+  const TensorEntry& entry = file->entries().front();
+  constexpr int64_t kMaxValues = int64_t{1} << 26;
+  require<FormatError>(is_float(entry.dtype) && entry.shape.rank() >= 2 && entry.shape.rank() <= 4 &&
+                           entry.numel() > 0 && entry.numel() <= kMaxValues,
+                       printable(path), ": ", printable(entry.name),
+                       ": expected embeddings [images,width] or [2,images,width], got ", entry.shape, " ",
+                       entry.dtype);
+  ImageEmbeds out;
+  for (int axis = 0; axis < entry.shape.rank(); ++axis) out.shape.push_back(entry.shape[axis]);
+  std::vector<char> stored(entry.bytes);
+  file->read(entry, 0, entry.bytes, stored.data());
+  out.values.resize(static_cast<size_t>(entry.numel()));
+  convert_elements(stored.data(), entry.dtype, out.values.data(), DType::kF32, entry.numel());
+  const auto bad = std::ranges::count_if(out.values, [](float v) { return !std::isfinite(v); });
+  require<FormatError>(bad == 0, printable(path), ": ", printable(entry.name), ": ", bad, " of ",
+                       out.values.size(), " values are not finite");
+  return out;
+}
+
+std::vector<float> both_embeds(const ImageEmbeds& embeds, size_t half) {
+  std::vector<float> out = embeds.values;
+  if (out.size() == half) out.insert(out.begin(), half, 0.0f);
+  return out;
+}
+
+ImageUnit image_unit(const ResolvedRequest& r, size_t index, const LoadedImageModel& adapter,
+                     const LoadedImageModel* encoder) {
+  const IpAdapterUse& use = r.request.ip_adapters.at(index);
+  const ImageProjectionConfig& reads = adapter.adapter()->config().projection;
+  const bool states = reads.reads_states();
+  ImageUnit out{&adapter, encoder, static_cast<int64_t>(use.images.size()), 1};
+  if (encoder && states) out.states = encoder->encoder()->config().tokens();
+  if (!use.embeds) return out;
+  const std::vector<int64_t>& shape = use.embeds->shape;
+  const std::vector<int64_t> row = row_of(*use.embeds, states);
+  const size_t leading = shape.size() - row.size();
+  int64_t count = 1;
+  for (const int64_t n : shape) count *= n;
+  const bool fits = (leading == 1 || (leading == 2 && (shape[0] == 1 || shape[0] == 2))) &&
+                    row.back() == reads.in_width && count == static_cast<int64_t>(use.embeds->values.size()) &&
+                    shape[leading - 1] >= 1 && shape[leading - 1] <= static_cast<int64_t>(kMaxImages);
+  require<UsageError>(fits, "ip-embeds: ", printable(adapter.name), ": expected ",
+                      states ? "states [images,tokens," : "embeddings [images,", reads.in_width,
+                      "], or a pair of them with those of the negative prompt first, got ",
+                      shape_text(shape));
+  out.images = shape[leading - 1];
+  out.states = states ? row.front() : 1;
+  const bool pair = leading == 2 && shape[0] == 2;
+  require<UsageError>(pair || !states || !r.uses_negative(), "ip-embeds: ", printable(adapter.name),
+                      " reads states: expected those of a black image, for the negative prompt, before the "
+                      "others: [2,images,tokens,",
+                      reads.in_width, "], got ", shape_text(shape));
+  require<UsageError>(use.masks.empty() || use.masks.size() == static_cast<size_t>(out.images),
+                      "ip-mask: ", printable(adapter.name), ": expected one for each of the ", out.images,
+                      " embeddings, got ", use.masks.size());
+  return out;
+}
+
+std::vector<ImageSetting> image_settings(const ResolvedRequest& r) {
+  std::vector<ImageSetting> out;
+  for (size_t i = 0; i < r.ip_adapters.size(); ++i) {
+    const ResolvedIpAdapter& use = r.ip_adapters[i];
+    ImageSetting setting{use.weight, use.start, use.end, {}};
+    for (const Image& mask : r.request.ip_adapters[i].masks)
+      setting.masks.push_back(image_mask(mask, static_cast<int>(r.width), static_cast<int>(r.height)));
+    out.push_back(std::move(setting));
+  }
+  return out;
+}
+
+std::string describe_ip_adapter(const ResolvedIpAdapter& use, const LoadedImageModel& model) {
+  std::string out = concat("Model: ", model.name);
+  if (!model.hash.empty()) out += concat(" [", model.hash, "]");
+  return out + concat(", Weight: ", use.weight, ", Start: ", use.start, ", End: ", use.end);
+}
+
+}  // namespace rocm_sd
