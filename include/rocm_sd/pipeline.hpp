@@ -56,6 +56,26 @@ struct ControlUse {
       preprocess;  // none (the default), canny[:LOW:HIGH], invert, grey, tile[:FACTOR], inpaint
 };
 
+// What an image encoder gave of images, elsewhere: [images,width] (an embedding each; of a face, too), or
+// [images,tokens,width] (the states that Plus and Full adapters read); with those of the negative prompt first
+// [2,...].
+struct ImageEmbeds {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+
+// Images as prompts, by an IP-Adapter. What is absent takes its default.
+struct IpAdapterUse {
+  std::string model;          // a .safetensors file with image_proj.* and ip_adapter.*
+  std::vector<Image> images;  // one or several, which count as one prompt
+  std::optional<ImageEmbeds> embeds = {};           // in place of images
+  std::vector<Image> masks = {};                    // where each acts: white; none: everywhere
+  std::optional<std::string> image_encoder = {};    // folder or file; default: the folder image_encoder beside
+                                                    // the adapter, or the model's own
+  std::optional<double> weight;                     // factor of what it adds, -10..10; default 1
+  std::optional<double> start, end;  // shares of the steps between which it acts; default 0 and 1
+};
+
 // Textual inversion: vectors that a name in the prompt, or in the negative prompt, stands for.
 struct EmbeddingUse {
   std::string file;  // path of a .safetensors file
@@ -148,6 +168,8 @@ struct GenerateRequest {
 
   // At most 8, added up. The models stay loaded until a request asks for others, or memory is short.
   std::vector<ControlUse> controls;
+  // At most 8, added up. They stay loaded, with their image encoders, as controls do.
+  std::vector<IpAdapterUse> ip_adapters = {};
 
   std::optional<Image> init_image;  // image to image, inpainting, instruct-pix2pix
   double strength = 0.75;           // share of the steps that run on an init image, 0..1
@@ -194,14 +216,15 @@ struct GenerateRequest {
 };
 
 struct Progress {
-  std::string stage;        // "load", "text", "encode", "sample", "decode"
+  std::string stage;        // "load", "text", "image", "encode", "sample", "decode"
   int step = 0, total = 0;  // of the stage; 1-based
   double seconds = 0;       // since the stage began
 };
 
 struct MemoryPlan {
   uint64_t weights = 0;                  // bytes of parameters, in the layouts that kernels use
-  uint64_t text = 0, unet = 0, vae = 0;  // the arena that each stage needs; they share one
+  // The arena that each stage needs; they share one. image: of image encoders and IP-Adapters.
+  uint64_t text = 0, unet = 0, vae = 0, image = 0;
   uint64_t arena = 0;                    // the largest of them: what the arena will hold
   uint64_t buffers = 0;                  // latents, text states, pictures
   int vae_bands = 1;                     // bands of rows that the VAE works in; 1: the whole picture at once

@@ -63,7 +63,7 @@ typedef struct {
 /* Changes whenever a struct or a function of this header does: a program that reads the structs by itself
  * (ctypes, FFI) compares rocm_sd_abi_version() with the number that it was written for before it calls
  * anything else. */
-#define ROCM_SD_ABI_VERSION 3
+#define ROCM_SD_ABI_VERSION 4
 int rocm_sd_abi_version(void);
 
 const char* rocm_sd_version(void);
@@ -100,11 +100,23 @@ rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* op
 rocm_sd_status rocm_sd_generate(rocm_sd_pipeline* pipeline, const rocm_sd_option* options,
                                 const rocm_sd_callbacks* callbacks, rocm_sd_result** out);
 
-/* A picture for a ControlNet, or where it acts. */
+/* A picture for a ControlNet or an IP-Adapter, or where it acts. */
 typedef struct {
   int width, height;
   const uint8_t* rgb; /* [height,width,3], or NULL: none from memory */
 } rocm_sd_control_image;
+
+/* What an IP-Adapter sees: images, or in their place what an image encoder or a face model gave of them. */
+typedef struct {
+  const rocm_sd_control_image* images; /* or NULL */
+  size_t images_count;
+  const rocm_sd_control_image* masks; /* one for each image, white is where it acts; or NULL */
+  size_t masks_count;
+  const float* embeds; /* [images,width] or [images,tokens,width], or a pair with those of the negative prompt
+                          first; or NULL */
+  const int64_t* embeds_shape;
+  int embeds_rank;
+} rocm_sd_ip_image;
 
 /* Pictures and noise that a request takes from memory in place of files. */
 typedef struct {
@@ -126,6 +138,8 @@ typedef struct {
   const rocm_sd_control_image*
       control_masks; /* in the same order, one each: white is where it acts; or NULL */
   size_t control_masks_count;
+  const rocm_sd_ip_image* ip_images; /* for the first "ip-adapter" option, the second, ...; or NULL */
+  size_t ip_images_count;
 } rocm_sd_inputs;
 
 /* rocm_sd_generate with inputs from memory, which are copied before this returns. inputs may be NULL. */

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 
-ABI = 3  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
+ABI = 4  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
 
 
 class EngineError(RuntimeError):
@@ -48,12 +48,18 @@ class ControlImage(ctypes.Structure):
     _fields_ = [("width", c_int), ("height", c_int), ("rgb", c_void_p)]
 
 
+class IpImage(ctypes.Structure):
+    _fields_ = [("images", POINTER(ControlImage)), ("images_count", c_size_t), ("masks", POINTER(ControlImage)), ("masks_count", c_size_t),
+                ("embeds", POINTER(c_float)), ("embeds_shape", POINTER(c_int64)), ("embeds_rank", c_int)]
+
+
 class Inputs(ctypes.Structure):
     _fields_ = [("width", c_int), ("height", c_int), ("init_rgb", c_void_p), ("mask", c_void_p), ("initial_noise", c_void_p),
                 ("initial_noise_count", c_size_t), ("init_latents", c_void_p), ("init_latents_count", c_size_t),
                 ("depth_width", c_int), ("depth_height", c_int), ("depth", c_void_p),
                 ("control_images", POINTER(ControlImage)), ("control_images_count", c_size_t), ("control_images_each", c_size_t),
-                ("control_masks", POINTER(ControlImage)), ("control_masks_count", c_size_t)]
+                ("control_masks", POINTER(ControlImage)), ("control_masks_count", c_size_t),
+                ("ip_images", POINTER(IpImage)), ("ip_images_count", c_size_t)]
 
 
 ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int, c_int, c_double)
@@ -140,12 +146,12 @@ def engine_version() -> str:
 
 def option_list(values: dict[str, Any]) -> ctypes.Array:
     """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on, a list of LoRAs,
-    embeddings or values for ControlNets is one option each."""
+    embeddings or values for ControlNets and IP-Adapters is one option each."""
     pairs = []
     for name, value in values.items():
         if value is None or value is False:
             continue
-        repeats = (name in ("lora", "embedding") or name.startswith("control")) and isinstance(value, (list, tuple))
+        repeats = (name in ("lora", "embedding", "image_encoder") or name.startswith(("control", "ip_"))) and isinstance(value, (list, tuple))
         for one in value if repeats else [value]:
             text = "true" if one is True else ",".join(map(str, one)) if isinstance(one, (list, tuple)) else str(one)
             pairs.append((name.replace("_", "-").encode(), text.encode()))

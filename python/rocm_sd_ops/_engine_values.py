@@ -58,7 +58,7 @@ def path_of(picture: Any) -> Optional[str]:
     return os.fspath(picture) if isinstance(picture, (str, os.PathLike)) else None
 
 
-def _array(values: Any, name: str) -> np.ndarray:
+def array_of(values: Any, name: str) -> np.ndarray:
     if isinstance(values, np.ndarray):
         return values
     if not hasattr(values, "__dlpack__"):
@@ -66,7 +66,7 @@ def _array(values: Any, name: str) -> np.ndarray:
     return np.from_dlpack(values)
 
 
-def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
+def bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
     """A picture in memory as uint8 [H,W,3], or [H,W] for one channel; None for paths."""
     if picture is None or path_of(picture) is not None:
         return None
@@ -75,7 +75,7 @@ def _bytes_of(picture: Any, name: str, channels: int) -> Optional[np.ndarray]:
             picture = np.rint(np.clip(np.asarray(picture), 0, 65535) / 257).astype(np.uint8)
         else:
             picture = np.asarray(picture.convert("RGB" if channels == 3 else "L"))
-    values = _array(picture, name)
+    values = array_of(picture, name)
     if np.issubdtype(values.dtype, np.floating):
         values = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
     if values.dtype != np.uint8 or values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] not in (1, 3, 4)):
@@ -106,16 +106,16 @@ def controls_of(models: Any, images: Any, values: dict[str, Any]) -> tuple[dict[
     if counts:  # a picture for each image of the batch
         if len(counts) > 1 or not all(isinstance(one, (list, tuple)) for one in pictures):
             raise ValueError("control_image: expected one picture for each image of the batch and ControlNet, got lists of other lengths")
-        return options, [_opened(one) for several in pictures for one in several]
+        return options, [opened(one) for several in pictures for one in several]
     files = [path_of(picture) for picture in pictures]
     if files and all(file is not None for file in files):
         return options | {"control_image": files}, []
     if any(file is not None for file in files):  # the engine counts files and pictures in memory apart
-        pictures = [_opened(picture) for picture in pictures]
+        pictures = [opened(picture) for picture in pictures]
     return options, pictures
 
 
-def _opened(picture: Any) -> Any:
+def opened(picture: Any) -> Any:
     from PIL import Image
 
     file = path_of(picture)
@@ -126,7 +126,7 @@ def inputs_of(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any
               controls: Sequence[Any] = (), control_masks: Sequence[Any] = (),
               control_count: int = 0) -> tuple[Inputs, list[np.ndarray]]:
     """What the engine takes from memory, and the arrays that must live as long."""
-    rgb, grey = _bytes_of(image, "image", 3), _bytes_of(mask, "mask_image", 1)
+    rgb, grey = bytes_of(image, "image", 3), bytes_of(mask, "mask_image", 1)
     made = Inputs()
     held: list[np.ndarray] = []
     for array, field_name in ((rgb, "init_rgb"), (grey, "mask")):
@@ -140,15 +140,15 @@ def inputs_of(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any
     for floats, field_name in ((noise, "initial_noise"), (latents, "init_latents")):
         if floats is None:
             continue
-        values = np.ascontiguousarray(_array(floats, field_name), dtype=np.float32)
+        values = np.ascontiguousarray(array_of(floats, field_name), dtype=np.float32)
         setattr(made, field_name, values.ctypes.data)
         setattr(made, field_name + "_count", values.size)
         held.append(values)
-    near = _bytes_of(depth, "depth_map", 1)
+    near = bytes_of(depth, "depth_map", 1)
     if near is not None:
         made.depth, (made.depth_height, made.depth_width) = near.ctypes.data, near.shape
         held.append(near)
-    seen = [array for picture in controls if (array := _bytes_of(picture, "control_image", 3)) is not None]
+    seen = [array for picture in controls if (array := bytes_of(picture, "control_image", 3)) is not None]
     if seen:
         made.control_images = (ControlImage * len(seen))(*[ControlImage(p.shape[1], p.shape[0], p.ctypes.data) for p in seen])
         made.control_images_count = len(seen)
@@ -157,7 +157,7 @@ def inputs_of(image: Any, mask: Any, noise: Any, latents: Any = None, depth: Any
     if control_masks:
         if len(control_masks) != control_count:
             raise ValueError(f"control_mask: expected {control_count}, one for each ControlNet (or None), got {len(control_masks)}")
-        masks = [None if mask is None else _bytes_of(_opened(mask), "control_mask", 3) for mask in control_masks]
+        masks = [None if mask is None else bytes_of(opened(mask), "control_mask", 3) for mask in control_masks]
         made.control_masks = (ControlImage * len(masks))(*[ControlImage(0, 0, None) if mask is None else ControlImage(
             mask.shape[1], mask.shape[0], mask.ctypes.data) for mask in masks])
         made.control_masks_count = len(masks)
@@ -179,7 +179,7 @@ def live_tensors(components: dict[str, dict[str, Any]]) -> tuple[list[Any], Arra
                     raise ValueError(f"{component} {name}: expected a contiguous tensor on the CPU")
                 data = tensor.data_ptr()
             else:
-                tensor = _array(tensor, f"{component} {name}")
+                tensor = array_of(tensor, f"{component} {name}")
                 if not tensor.flags.c_contiguous:
                     raise ValueError(f"{component} {name}: expected a row-major array")
                 data = tensor.ctypes.data

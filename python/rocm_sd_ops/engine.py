@@ -15,6 +15,7 @@ from ctypes import POINTER, c_int, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Union
 
+from ._engine_images import add_ip_images, adapter_path, ip_options
 from ._engine_library import Callbacks, Cancelled, EngineError, ProgressFn, Result, engine_library, engine_version, option_list
 from ._engine_values import (TYPES, EngineOutput, controls_of, device_name, dtype_name, inputs_of, listed, live_tensors, output_of, path_of, seed_of,
                              write_configs)
@@ -52,6 +53,8 @@ class ROCmOptimizedPipeline:
         self._settings: dict[str, Any] = {"device": device_name(device), "dtype": dtype_name(torch_dtype, dtype), **options}
         self._tensors = tensors or {}
         self._embeddings: dict[str, str] = {}
+        self._ip_adapters: list[str] = []
+        self._ip_settings: dict[str, Any] = {}
         self._model = model
         if model is not None:
             self._open(progress)
@@ -150,6 +153,25 @@ class ROCmOptimizedPipeline:
         elif self._embeddings.pop(token, None) is None:
             raise ValueError(f"token {token!r}: no textual inversion was loaded as that, only {sorted(self._embeddings)}")
 
+    def load_ip_adapter(self, folder: Any, subfolder: Any = None, weight_name: Any = None, image_encoder: Any = None) -> None:
+        """Images as prompts in later calls: Diffusers' folder, subfolder and weight_name (lists for several adapters), or an adapter's
+        .safetensors file. image_encoder: its folder or file, by default image_encoder beside the adapter. In place of earlier ones."""
+        names = weight_name if isinstance(weight_name, (list, tuple)) else [weight_name]
+        several = max(len(names), len(listed(folder)), len(listed(subfolder)))
+
+        def each(value: Any) -> list[Any]:
+            return list(value) if isinstance(value, (list, tuple)) and len(value) > 1 else [*listed(value), None][:1] * several
+
+        self._ip_adapters = [adapter_path(*one) for one in zip(each(folder), each(subfolder), each(weight_name))]
+        self._ip_settings = {} if image_encoder is None else {"image_encoder": image_encoder}
+
+    def set_ip_adapter_scale(self, scale: Any) -> None:
+        """How strongly later calls follow their images: a number, or one for each adapter."""
+        self._ip_settings["ip_weight"] = scale
+
+    def unload_ip_adapter(self) -> None:
+        self._ip_adapters, self._ip_settings = [], {}
+
     def cancel(self) -> None:
         """From another thread: stops the running call within a step; it raises Cancelled."""
         self._cancel.value = 1
@@ -170,7 +192,9 @@ class ROCmOptimizedPipeline:
                  callback: Optional[Progress] = None, generator: Any = None, control_image: Any = None, controlnet: Any = None,
                  controlnet_conditioning_scale: Any = None, control_guidance_start: Any = None, control_guidance_end: Any = None,
                  guess_mode: bool = False, control_preprocess: Any = None, control_resize: Any = None,
-                 control_type: Any = None, control_mask: Any = None, **options: Any) -> EngineOutput:
+                 control_type: Any = None, control_mask: Any = None, ip_adapter: Any = None, ip_adapter_image: Any = None,
+                 ip_adapter_image_embeds: Any = None, ip_adapter_scale: Any = None, ip_adapter_start: Any = None, ip_adapter_end: Any = None,
+                 ip_adapter_mask: Any = None, **options: Any) -> EngineOutput:
         """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
         through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. init_latents: [B,4,height/8,width/8]
         in place of an image, with denoising_start as another pipeline's denoising_end left them. depth_map: grey [H,W] for depth
@@ -182,6 +206,9 @@ class ROCmOptimizedPipeline:
         folders or files, by default the constructor's; controlnet_conditioning_scale, control_guidance_start, control_guidance_end and
         guess_mode as in Diffusers, control_preprocess, control_resize and control_type (of a union ControlNet) as on the command line, each one value for all or a
         list; control_image may be a list of lists, a picture for each image of the batch; control_mask: where each acts, or None.
+        ip_adapter_image: images as prompts, for each adapter one or a list, or ip_adapter_image_embeds as in Diffusers; ip_adapter: the
+        adapters' files, by default those of load_ip_adapter(); ip_adapter_mask: for each adapter a mask for each of its images;
+        ip_adapter_scale, ip_adapter_start and ip_adapter_end: one for all or a list.
         options: the command line's (sampler, schedule, clip_skip, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
@@ -196,6 +223,11 @@ class ROCmOptimizedPipeline:
             "control_preprocess": control_preprocess, "control_resize": control_resize, "control_type": control_type})
         inputs, held = inputs_of(image, mask_image, initial_noise, init_latents, depth_map, control_images, listed(control_mask),
                                  len(controls.get("control", [])))
+        adapters = listed(ip_adapter) or (self._ip_adapters if ip_adapter_image is not None or ip_adapter_image_embeds is not None else [])
+        images = ip_options(adapters, (self._ip_settings if adapters is self._ip_adapters else {}) | {
+            name: value for name, value in (("ip_weight", ip_adapter_scale), ("ip_start", ip_adapter_start), ("ip_end", ip_adapter_end),
+                                            ("image_encoder", options.pop("image_encoder", None))) if value is not None})
+        seen = add_ip_images(inputs, len(adapters), ip_adapter_image, ip_adapter_image_embeds, ip_adapter_mask)
         with self._alone():
             self._check_open()
             if generator is not None:
@@ -207,11 +239,11 @@ class ROCmOptimizedPipeline:
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
                 "init_image": path_of(image), "mask": path_of(mask_image),
                 "depth": path_of(depth_map), **(dict(mask_downscale="nearest", mask_blend="latents") if mask_image is not None else {}),
-                "strength": strength if image is not None or init_latents is not None else None, **controls, **options})
+                "strength": strength if image is not None or init_latents is not None else None, **controls, **images, **options})
             result = POINTER(Result)()
             status, error = self._run(callback, lambda c: self._library.rocm_sd_generate_from(self._handle, wanted, ctypes.byref(inputs),
                                                                                               c, ctypes.byref(result)))
-            del held
+            del held, seen
             self._check(status, error)
             try:
                 return output_of(result.contents, output_type)

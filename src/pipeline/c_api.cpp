@@ -115,6 +115,45 @@ void take_control_images(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& req
     if (auto mask = copy_of(in.control_masks[i], "control mask")) request.controls[i].mask = std::move(mask);
 }
 
+std::vector<rocm_sd::Image> copies_of(const rocm_sd_control_image* images, size_t count, const char* what) {
+  require_argument(images || count == 0, what);
+  std::vector<rocm_sd::Image> out;
+  for (size_t i = 0; i < count; ++i)
+    if (std::optional<rocm_sd::Image> image = copy_of(images[i], what)) out.push_back(std::move(*image));
+  return out;
+}
+
+rocm_sd::ImageEmbeds copy_of(const rocm_sd_ip_image& one) {
+  constexpr int kMaxRank = 4;
+  constexpr int64_t kMaxValues = int64_t{1} << 26;
+  require_argument(one.embeds_shape && one.embeds_rank > 0 && one.embeds_rank <= kMaxRank, "embeds_shape");
+  rocm_sd::ImageEmbeds out;
+  int64_t count = 1;
+  for (int axis = 0; axis < one.embeds_rank; ++axis) {
+    const int64_t n = one.embeds_shape[axis];
+    if (n < 1 || n > kMaxValues / count)
+      throw UsageError("inputs: ip image embeds: a dimension of " + std::to_string(n));
+    out.shape.push_back(n);
+    count *= n;
+  }
+  out.values.assign(one.embeds, one.embeds + count);
+  return out;
+}
+
+void take_ip_images(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
+  require_argument(in.ip_images || in.ip_images_count == 0, "ip_images");
+  if (in.ip_images_count > request.ip_adapters.size())
+    throw UsageError("inputs: ip_images: " + std::to_string(in.ip_images_count) + " for " +
+                     std::to_string(request.ip_adapters.size()) + " \"ip-adapter\" options");
+  for (size_t i = 0; i < in.ip_images_count; ++i) {
+    const rocm_sd_ip_image& one = in.ip_images[i];
+    rocm_sd::IpAdapterUse& use = request.ip_adapters[i];
+    if (one.images_count > 0) use.images = copies_of(one.images, one.images_count, "ip image");
+    if (one.masks_count > 0) use.masks = copies_of(one.masks, one.masks_count, "ip mask");
+    if (one.embeds) use.embeds = copy_of(one);
+  }
+}
+
 void take(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
   if (in.init_rgb || in.mask) {
     check_size("picture", in.width, in.height);
@@ -128,6 +167,7 @@ void take(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
     request.depth = grey_image(in.depth_width, in.depth_height, in.depth);
   }
   take_control_images(in, request);
+  take_ip_images(in, request);
   if (in.init_latents) request.init_latents.assign(in.init_latents, in.init_latents + in.init_latents_count);
   if (in.initial_noise)
     request.initial_noise.assign(in.initial_noise, in.initial_noise + in.initial_noise_count);

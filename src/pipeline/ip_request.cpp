@@ -102,9 +102,6 @@ ImageEmbeds load_image_embeds(const std::string& path) {
   file->read(entry, 0, entry.bytes, stored.data());
   out.values.resize(static_cast<size_t>(entry.numel()));
   convert_elements(stored.data(), entry.dtype, out.values.data(), DType::kF32, entry.numel());
-  const auto bad = std::ranges::count_if(out.values, [](float v) { return !std::isfinite(v); });
-  require<FormatError>(bad == 0, printable(path), ": ", printable(entry.name), ": ", bad, " of ",
-                       out.values.size(), " values are not finite");
   return out;
 }
 
@@ -122,12 +119,15 @@ ImageUnit image_unit(const ResolvedRequest& r, size_t index, const LoadedImageMo
   ImageUnit out{&adapter, encoder, static_cast<int64_t>(use.images.size()), 1};
   if (encoder && states) out.states = encoder->encoder()->config().tokens();
   if (!use.embeds) return out;
+  const auto bad = std::ranges::count_if(use.embeds->values, [](float v) { return !std::isfinite(v); });
+  require<UsageError>(bad == 0, "ip-embeds: ", printable(adapter.name), ": ", bad, " of ",
+                      use.embeds->values.size(), " values are not finite");
   const std::vector<int64_t>& shape = use.embeds->shape;
   const std::vector<int64_t> row = row_of(*use.embeds, states);
   const size_t leading = shape.size() - row.size();
   int64_t count = 1;
   for (const int64_t n : shape) count *= n;
-  const bool fits = (leading == 1 || (leading == 2 && (shape[0] == 1 || shape[0] == 2))) &&
+  const bool fits = !row.empty() && (leading == 1 || (leading == 2 && (shape[0] == 1 || shape[0] == 2))) &&
                     row.back() == reads.in_width && count == static_cast<int64_t>(use.embeds->values.size()) &&
                     shape[leading - 1] >= 1 && shape[leading - 1] <= static_cast<int64_t>(kMaxImages);
   require<UsageError>(fits, "ip-embeds: ", printable(adapter.name), ": expected ",
