@@ -63,8 +63,8 @@ void UnetImages::set(Exec& ex, const ImageStates& states, std::vector<ImageSetti
       for (size_t level = 0; level < levels.size(); ++level) {
         std::vector<float> cells{1.0f};
         if (slots_[a].masks > 0)
-          cells = mask_factors(settings_[a].masks.at(part), static_cast<int>(rows_.picture_width),
-                               static_cast<int>(rows_.picture_height),
+          cells = mask_factors(settings_[a].masks.at(part), static_cast<int>(rows_.image_width),
+                               static_cast<int>(rows_.image_height),
                                pixels_at(static_cast<int64_t>(level)));
         std::vector<float> all;
         for (int64_t row = 0; row < rows_.rows(); ++row)

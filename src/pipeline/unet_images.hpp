@@ -27,7 +27,7 @@ struct ImageSetting {
 
 struct ImageRows {
   int64_t batch = 1, conditions = 2, height = 64, width = 64;  // of the UNet's latents
-  int64_t picture_height = 512, picture_width = 512;           // of the masks
+  int64_t image_height = 512, image_width = 512;               // of the masks
   int64_t rows() const { return batch * conditions; }
 };
 
