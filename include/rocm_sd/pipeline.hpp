@@ -57,8 +57,8 @@ struct ControlUse {
 };
 
 // What an image encoder gave of images, elsewhere: [images,width] (an embedding each; of a face, too), or
-// [images,tokens,width] (the states that Plus and Full adapters read); with those of the negative prompt first
-// [2,...].
+// [images,tokens,width] (the states that Plus and Full adapters read); with those of the negative prompt
+// first [2,...].
 struct ImageEmbeds {
   std::vector<int64_t> shape;
   std::vector<float> values;
@@ -66,13 +66,13 @@ struct ImageEmbeds {
 
 // Images as prompts, by an IP-Adapter. What is absent takes its default.
 struct IpAdapterUse {
-  std::string model;          // a .safetensors file with image_proj.* and ip_adapter.*
-  std::vector<Image> images;  // one or several, which count as one prompt
-  std::optional<ImageEmbeds> embeds = {};           // in place of images
-  std::vector<Image> masks = {};                    // where each acts: white; none: everywhere
-  std::optional<std::string> image_encoder = {};    // folder or file; default: the folder image_encoder beside
-                                                    // the adapter, or the model's own
-  std::optional<double> weight;                     // factor of what it adds, -10..10; default 1
+  std::string model;                              // a .safetensors file with image_proj.* and ip_adapter.*
+  std::vector<Image> images;                      // one or several, which count as one prompt
+  std::optional<ImageEmbeds> embeds = {};         // in place of images
+  std::vector<Image> masks = {};                  // where each acts: white; none: everywhere
+  std::optional<std::string> image_encoder = {};  // folder or file; default: the folder image_encoder beside
+                                                  // the adapter, or the model's own
+  std::optional<double> weight;                   // factor of what it adds, -10..10; default 1
   std::optional<double> start, end;  // shares of the steps between which it acts; default 0 and 1
 };
 
@@ -222,13 +222,13 @@ struct Progress {
 };
 
 struct MemoryPlan {
-  uint64_t weights = 0;                  // bytes of parameters, in the layouts that kernels use
+  uint64_t weights = 0;  // bytes of parameters, in the layouts that kernels use
   // The arena that each stage needs; they share one. image: of image encoders and IP-Adapters.
   uint64_t text = 0, unet = 0, vae = 0, image = 0;
-  uint64_t arena = 0;                    // the largest of them: what the arena will hold
-  uint64_t buffers = 0;                  // latents, text states, pictures
-  int vae_bands = 1;                     // bands of rows that the VAE works in; 1: the whole picture at once
-  bool offload = false;                  // weights and arena count the stage that takes the most
+  uint64_t arena = 0;    // the largest of them: what the arena will hold
+  uint64_t buffers = 0;  // latents, text states, pictures
+  int vae_bands = 1;     // bands of rows that the VAE works in; 1: the whole picture at once
+  bool offload = false;  // weights and arena count the stage that takes the most
   uint64_t total() const { return weights + arena + buffers; }
 };
 

@@ -125,9 +125,10 @@ TaesdConfig taesd();  // TAESD and TAESDXL
 }  // namespace configs
 
 // From the JSON of UNet2DConditionModel, AutoencoderKL, AutoencoderTiny (Diffusers) and CLIPTextModel,
-// CLIPTextModelWithProjection, CLIPVisionModelWithProjection (transformers). `what` names the file in messages. Throw FormatError naming the
-// field, what was expected and what came; an option that is not implemented is refused by name. A UNet's or
-// VAE's field that is unknown here is refused too, unless it is null or false.
+// CLIPTextModelWithProjection, CLIPVisionModelWithProjection (transformers). `what` names the file in
+// messages. Throw FormatError naming the field, what was expected and what came; an option that is not
+// implemented is refused by name. A UNet's or VAE's field that is unknown here is refused too, unless it is
+// null or false.
 UNetConfig unet_config(const nlohmann::json& json, std::string_view what);
 VaeConfig vae_config(const nlohmann::json& json, std::string_view what);
 TaesdConfig taesd_config(const nlohmann::json& json, std::string_view what);

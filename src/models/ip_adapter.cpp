@@ -38,14 +38,14 @@ ImageProjectionConfig projection_config(const WeightStore& store) {
     out.hidden = width_of(store, "proj.0.weight", 0);
     out.context_width = width_of(store, out.faces ? "norm.weight" : "proj.3.weight", 0);
     out.tokens = divided(width_of(store, "proj.2.weight", 0), "proj.2.weight");
-    require<FormatError>(out.faces || out.tokens == 1, store.title(),
-                         ": image_proj.proj.2.weight: expected ", out.context_width, " rows, got ",
-                         out.tokens * out.context_width);
+    require<FormatError>(out.faces || out.tokens == 1, store.title(), ": image_proj.proj.2.weight: expected ",
+                         out.context_width, " rows, got ", out.tokens * out.context_width);
     return out;
   }
-  require<FormatError>(has("latents.weight") && has("proj_in.weight"), store.title(),
-                       ": expected image_proj.proj.weight (plain), image_proj.proj.0.weight (Full, FaceID) or "
-                       "image_proj.latents (Plus), found none of them");
+  require<FormatError>(
+      has("latents.weight") && has("proj_in.weight"), store.title(),
+      ": expected image_proj.proj.weight (plain), image_proj.proj.0.weight (Full, FaceID) or "
+      "image_proj.latents (Plus), found none of them");
   out.kind = ImageProjectionKind::kResampler;
   out.tokens = width_of(store, "latents.weight", 0);
   out.hidden = width_of(store, "latents.weight", 1);
@@ -98,8 +98,7 @@ std::string ip_adapter_refusal(const IpAdapterConfig& adapter, const UNet& unet)
     return concat("it has ", adapter.numbers.size(), " cross attentions, the model ", layers.size());
   for (size_t i = 0; i < layers.size(); ++i) {
     if (adapter.numbers[i] != layers[i].number)
-      return concat("its layer ", i, " has the number ", adapter.numbers[i], ", expected ",
-                    layers[i].number);
+      return concat("its layer ", i, " has the number ", adapter.numbers[i], ", expected ", layers[i].number);
     if (adapter.widths[i] != layers[i].width)
       return concat("its layer ", adapter.numbers[i], " is ", adapter.widths[i], " wide, the model's ",
                     layers[i].name, " ", layers[i].width);

@@ -27,8 +27,9 @@ std::vector<float> clip_pixels(const Image& image, int side) {
   for (int y = 0; y < side; ++y)
     for (int x = 0; x < side; ++x)
       for (size_t c = 0; c < 3; ++c) {
-        const size_t at = 3 * (static_cast<size_t>(y + top) * static_cast<size_t>(width) +
-                               static_cast<size_t>(x + left)) + c;
+        const size_t at =
+            3 * (static_cast<size_t>(y + top) * static_cast<size_t>(width) + static_cast<size_t>(x + left)) +
+            c;
         const auto value = static_cast<float>(whole[at] * (1.0 / 255.0));
         out.push_back((value - kMean[c]) / kDeviation[c]);
       }

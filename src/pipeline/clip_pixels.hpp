@@ -12,8 +12,8 @@ namespace rocm_sd {
 // (Pillow's bicubic), the middle cut out, normalised by CLIP's means and deviations: [side,side,3].
 std::vector<float> clip_pixels(const Image& image, int side);
 
-// Where an image acts: Diffusers' IPAdapterMaskProcessor at width x height (Pillow's Lanczos, grey, 1 from 0.5
-// on, else 0): [height,width].
+// Where an image acts: Diffusers' IPAdapterMaskProcessor at width x height (Pillow's Lanczos, grey, 1 from
+// 0.5 on, else 0): [height,width].
 std::vector<float> image_mask(const Image& mask, int width, int height);
 
 // The mask for a map of `pixels` pixels, as IPAdapterMaskProcessor.downsample makes it: torch's bicubic

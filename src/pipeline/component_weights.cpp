@@ -159,10 +159,10 @@ std::shared_ptr<LoadedImageModel> Components::encoder_of(const LoadedImageModel&
     tried += refusal;
   }
   const ImageProjectionConfig& reads = adapter.adapter()->config().projection;
-  throw UsageError(concat("image-encoder: ", printable(adapter.name), " reads ",
-                          reads.reads_states() ? "states " : "embeddings ", reads.in_width,
-                          " wide: expected an image encoder (--image-encoder) that gives them, found none: ",
-                          tried));
+  throw UsageError(
+      concat("image-encoder: ", printable(adapter.name), " reads ",
+             reads.reads_states() ? "states " : "embeddings ", reads.in_width,
+             " wide: expected an image encoder (--image-encoder) that gives them, found none: ", tried));
 }
 
 void Components::load_image_model(LoadedImageModel& model) const {

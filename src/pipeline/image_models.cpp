@@ -24,10 +24,9 @@ std::shared_ptr<LoadedImageModel> opened(const fs::path& path, WeightStore store
   std::error_code error;
   std::string name = (folder ? path.filename() : path.stem()).string();
   if (name.empty()) name = path.parent_path().filename().string();  // "image_encoder/"
-  return std::make_shared<LoadedImageModel>(
-      LoadedImageModel{path, fs::last_write_time(path, error), std::move(name),
-                       folder ? std::string() : short_hash_of_file(path), std::move(store),
-                       std::move(model)});
+  return std::make_shared<LoadedImageModel>(LoadedImageModel{
+      path, fs::last_write_time(path, error), std::move(name),
+      folder ? std::string() : short_hash_of_file(path), std::move(store), std::move(model)});
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ struct ImageModelFiles {
 
 // Open an adapter for the model, or an encoder, and compare names, shapes and small values; no weights are
 // loaded. Throw FileError; FormatError for a file that holds none, one for another base model (what differs),
-// tensors that are missing or left over (their names), and values that are not finite; ShapeError for a shape.
+// tensors that are missing or left over (their names), and values that are not finite; ShapeError for a
+// shape.
 std::shared_ptr<LoadedImageModel> open_adapter_model(const std::filesystem::path& path, ModelKind kind,
                                                      const UNet& unet, const ImageModelFiles& files);
 std::shared_ptr<LoadedImageModel> open_encoder_model(const std::filesystem::path& path,

@@ -35,12 +35,12 @@ void Pipeline::State::use_image_models(const ResolvedRequest& r) {
     adapters.push_back(shared(wanted, [&] { return components.find_adapter(use.model); }));
     const LoadedImageModel& adapter = *adapters.back();
     const bool given = r.request.ip_adapters[i].embeds.has_value();
-    require<UsageError>(given || !adapter.adapter()->config().projection.faces, "ip-image: ",
-                        printable(adapter.name),
+    require<UsageError>(given || !adapter.adapter()->config().projection.faces,
+                        "ip-image: ", printable(adapter.name),
                         " is a FaceID adapter, which reads a face model's embedding: expected it as "
                         "ip-embeds, got an image");
-    encoders.push_back(
-        given ? nullptr : shared(wanted, [&] { return components.encoder_of(adapter, use.encoder); }));
+    encoders.push_back(given ? nullptr
+                             : shared(wanted, [&] { return components.encoder_of(adapter, use.encoder); }));
     units.push_back(image_unit(r, i, adapter, encoders.back().get()));
   }
   ip_adapters_.clear();

@@ -41,8 +41,8 @@ void ImageStage::make_unit(const ImageUnit& unit) {
   auto made = std::make_unique<Unit>();
   if (unit.encoder) made->encoder = &encoder_for(unit);
   const int64_t rows = 2 * unit.images, tokens = unit.tokens();
-  const Shape inputs = reads.reads_states() ? Shape{rows, unit.states, reads.in_width}
-                                            : Shape{rows, reads.in_width};
+  const Shape inputs =
+      reads.reads_states() ? Shape{rows, unit.states, reads.in_width} : Shape{rows, reads.in_width};
   made->inputs = make_tensor(device(), inputs, adapter.dtype());
   made->tokens = make_tensor(device(), {2, tokens, reads.context_width}, adapter.dtype());
   for (const ImageAttention& layer : adapter.layers())

@@ -16,7 +16,7 @@ namespace rocm_sd {
 struct ImageUnit {
   const LoadedImageModel *adapter = nullptr, *encoder = nullptr;  // no encoder: embeddings are given
   int64_t images = 1;
-  int64_t states = 1;   // rows of what an encoder gives of one image
+  int64_t states = 1;  // rows of what an encoder gives of one image
   int64_t tokens() const { return images * adapter->adapter()->config().tokens(states); }
   friend bool operator==(const ImageUnit&, const ImageUnit&) = default;
 };

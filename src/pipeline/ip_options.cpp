@@ -95,8 +95,8 @@ std::vector<OptionRow> with_ip_adapters(std::vector<OptionRow> table) {
        "model's]",
        set_encoder, true},
   };
-  const auto place =
-      std::ranges::find_if(table, [](const OptionRow& row) { return std::string_view(row.group) == "Tiles"; });
+  const auto place = std::ranges::find_if(
+      table, [](const OptionRow& row) { return std::string_view(row.group) == "Tiles"; });
   table.insert(place, own.begin(), own.end());
   return table;
 }

@@ -73,8 +73,8 @@ std::vector<ResolvedIpAdapter> resolve_ip_adapters(const GenerateRequest& r, boo
     resolved.start = in_range(use.start.value_or(0), 0, 1, "ip-start");
     resolved.end = in_range(use.end.value_or(1), 0, 1, "ip-end");
     require<UsageError>(resolved.start < resolved.end,
-                        "ip-start, ip-end: expected the first below the second, got ", resolved.start, " and ",
-                        resolved.end);
+                        "ip-start, ip-end: expected the first below the second, got ", resolved.start,
+                        " and ", resolved.end);
     resolved.images = static_cast<int64_t>(use.images.size());  // of embeddings: image_unit()
     require<UsageError>(use.masks.empty() || use.embeds || use.masks.size() == use.images.size(),
                         "ip-mask: ", name, ": expected one for each of the ", use.images.size(),
@@ -128,8 +128,9 @@ ImageUnit image_unit(const ResolvedRequest& r, size_t index, const LoadedImageMo
   int64_t count = 1;
   for (const int64_t n : shape) count *= n;
   const bool fits = !row.empty() && (leading == 1 || (leading == 2 && (shape[0] == 1 || shape[0] == 2))) &&
-                    row.back() == reads.in_width && count == static_cast<int64_t>(use.embeds->values.size()) &&
-                    shape[leading - 1] >= 1 && shape[leading - 1] <= static_cast<int64_t>(kMaxImages);
+                    row.back() == reads.in_width &&
+                    count == static_cast<int64_t>(use.embeds->values.size()) && shape[leading - 1] >= 1 &&
+                    shape[leading - 1] <= static_cast<int64_t>(kMaxImages);
   require<UsageError>(fits, "ip-embeds: ", printable(adapter.name), ": expected ",
                       states ? "states [images,tokens," : "embeddings [images,", reads.in_width,
                       "], or a pair of them with those of the negative prompt first, got ",

@@ -17,7 +17,8 @@ ImageEmbeds load_image_embeds(const std::string& path);
 // [2,images,...]: those without the prompt first, zeros where the embeddings have none. half: values of each.
 std::vector<float> both_embeds(const ImageEmbeds& embeds, size_t half);
 
-// What each adapter at work is and how many images it sees. Throws UsageError for embeddings of another shape.
+// What each adapter at work is and how many images it sees. Throws UsageError for embeddings of another
+// shape.
 ImageUnit image_unit(const ResolvedRequest& r, size_t index, const LoadedImageModel& adapter,
                      const LoadedImageModel* encoder);
 

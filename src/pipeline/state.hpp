@@ -59,7 +59,7 @@ struct Pipeline::State {
   Arena scratch;  // latents between them
   NoiseSchedule schedule;
   EmbeddingLibrary embeddings;
-  std::unique_ptr<TextStage> text;  // made for the shapes of a request, kept while requests have the same
+  std::unique_ptr<TextStage> text;    // made for the shapes of a request, kept while requests have the same
   std::unique_ptr<ImageStage> image;  // null where the request has no IP-Adapter
   std::unique_ptr<UnetStage> unet;
   std::unique_ptr<VaeStage> vae;
@@ -150,8 +150,8 @@ struct Pipeline::State {
   std::vector<std::shared_ptr<LoadedImageModel>> ip_adapters_;     // one for each of the request's
   std::vector<std::shared_ptr<LoadedImageModel>> image_encoders_;  // of each of them; null: embeddings
   std::vector<ImageUnit> image_units_;                             // the same
-  ImageStates image_states_;  // of the image at work
-  std::vector<int64_t> prompts_at_work_;                  // TokenRows::prompts_at that the UNet has
+  ImageStates image_states_;                                       // of the image at work
+  std::vector<int64_t> prompts_at_work_;                           // TokenRows::prompts_at that the UNet has
   bool weights_unsure_ = false;  // merging adapters did not end: the parts are to be read whole
   uint64_t vram_budget_ = 0;     // as asked for; 0: what the device has free
   VaeShape vae_shape_;           // asked for last

@@ -26,8 +26,8 @@ UnetImages::UnetImages(Device& device, const UNet& unet, const ImageRows& rows,
     for (int64_t part = 0; part < std::max<int64_t>(slot.masks, 1); ++part) {
       auto& factors = adapter.factors.emplace_back();
       for (int64_t level = 0; level < levels; ++level)
-        factors.push_back(make_tensor(
-            device_, {rows_.rows() * (slot.masks > 0 ? pixels_at(level) : 1)}, DType::kF32));
+        factors.push_back(
+            make_tensor(device_, {rows_.rows() * (slot.masks > 0 ? pixels_at(level) : 1)}, DType::kF32));
     }
   }
 }
@@ -64,8 +64,7 @@ void UnetImages::set(Exec& ex, const ImageStates& states, std::vector<ImageSetti
         std::vector<float> cells{1.0f};
         if (slots_[a].masks > 0)
           cells = mask_factors(settings_[a].masks.at(part), static_cast<int>(rows_.image_width),
-                               static_cast<int>(rows_.image_height),
-                               pixels_at(static_cast<int64_t>(level)));
+                               static_cast<int>(rows_.image_height), pixels_at(static_cast<int64_t>(level)));
         std::vector<float> all;
         for (int64_t row = 0; row < rows_.rows(); ++row)
           for (const float cell : cells) all.push_back(static_cast<float>(settings_[a].weight) * cell);

@@ -90,7 +90,8 @@ class UnetStage final : public Stage {
   std::vector<std::unique_ptr<ControlStage>> controls_;
   std::vector<ControlSetting> settings_;
   std::unique_ptr<UnetImages> images_;  // null: none
-  // What acts in this step: bit i of controls_[i], above kMaxControls bits that of each of the images' adapters.
+  // What acts in this step: bit i of controls_[i], above kMaxControls bits that of each of the images'
+  // adapters.
   uint32_t active_ = 0;
   std::unique_ptr<Program> prepare_;
   std::map<uint32_t, std::unique_ptr<Program>> step_programs_;  // by what acts; 0: the plain UNet

@@ -45,11 +45,12 @@ json derived_config(const WeightStore& store) {
   const int64_t hidden = width("embeddings.patch_embedding.weight", 0),
                 patch = width("embeddings.patch_embedding.weight", 2),
                 places = width("embeddings.position_embedding.weight", 0);
-  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(std::max<int64_t>(places, 1) - 1))));
-  require<FormatError>(hidden > 0 && patch > 0 && patch < 1024 && places > 1 && side < 1024 &&
-                           side * side + 1 == places,
-                       store.title(), ": expected patches and positions of a square image, got ",
-                       "patch_embedding ", hidden, " x ", patch, " x ", patch, " and ", places, " positions");
+  const auto side =
+      static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(std::max<int64_t>(places, 1) - 1))));
+  require<FormatError>(
+      hidden > 0 && patch > 0 && patch < 1024 && places > 1 && side < 1024 && side * side + 1 == places,
+      store.title(), ": expected patches and positions of a square image, got ", "patch_embedding ", hidden,
+      " x ", patch, " x ", patch, " and ", places, " positions");
   constexpr int64_t kBase = 768, kLarge = 1024, kHuge = 1280, kGiant = 1664;
   require<FormatError>(hidden == kBase || hidden == kLarge || hidden == kHuge || hidden == kGiant,
                        store.title(), ": an image encoder of width ", hidden,
@@ -83,8 +84,8 @@ WeightStore ip_adapter_of(const TensorSet& tensors) {
     else
       unknown.push_back(name);
   }
-  require<FormatError>(!weights.empty(), what, ": expected an IP-Adapter (image_proj.*, ip_adapter.*), found ",
-                       names_in(tensors));
+  require<FormatError>(!weights.empty(), what,
+                       ": expected an IP-Adapter (image_proj.*, ip_adapter.*), found ", names_in(tensors));
   require<FormatError>(unknown.empty(), what, ": ", unknown.size(),
                        unknown.size() == 1 ? " tensor has" : " tensors have",
                        " no place in an IP-Adapter: ", listed_names(unknown, kNamed));

@@ -1,5 +1,5 @@
-// Files of IP-Adapters: the adapter (h94's, one .safetensors with image_proj.* and ip_adapter.*), and the image
-// encoder beside it (transformers' folder, or a single file).
+// Files of IP-Adapters: the adapter (h94's, one .safetensors with image_proj.* and ip_adapter.*), and the
+// image encoder beside it (transformers' folder, or a single file).
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,9 @@
 
 namespace rocm_sd {
 
-// Names as in the file, but for image_proj.latents, which becomes image_proj.latents.weight [tokens,C]. Throws
-// FileError, and FormatError for a file that holds no adapter (what it holds), and for tensors that no adapter
-// has: among them the low-rank ones of FaceID, which are a LoRA.
+// Names as in the file, but for image_proj.latents, which becomes image_proj.latents.weight [tokens,C].
+// Throws FileError, and FormatError for a file that holds no adapter (what it holds), and for tensors that no
+// adapter has: among them the low-rank ones of FaceID, which are a LoRA.
 WeightStore open_ip_adapter(const std::filesystem::path& path, FileAccess access = FileAccess::kRead);
 WeightStore ip_adapter_of(const TensorSet& tensors);
 

@@ -65,7 +65,7 @@ def adapter_tensors(kind: str, unet: UNet2DConditionModel, encoder, seed: int = 
 
     context = unet.config.cross_attention_dim
     out = {f"image_proj.{name}": value for name, value in _projection(kind, encoder, context, tokens, depth, made).items()}
-    for i, (name, processor) in enumerate(unet.attn_processors.items()):
+    for i, name in enumerate(unet.attn_processors):
         if "attn2" in name:
             width = unet.get_submodule(name.removesuffix(".processor")).to_k.out_features
             for part in ("to_k_ip", "to_v_ip"):

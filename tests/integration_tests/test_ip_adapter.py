@@ -281,7 +281,7 @@ def test_bad_input(rocm_sd, adapter, seen, tmp_path, case):
         more, code, expected = ["--ip-start", "0.5", "--ip-end", "0.5"], 2, ["ip-start, ip-end: expected the first below the second"]
     elif case == "text as image":
         (tmp_path / "x.png").write_text("no image")
-        image, expected = ["--ip-image", tmp_path / "x.png"], ["ip-image", "x.png"]
+        image, expected = ["--ip-image", tmp_path / "x.png"], ["x.png"]
     if not bad.exists():
         save_file(tensors, bad)
     done = rocm_sd(*command(folder, tmp_path / "out.png", "--ip-adapter", bad, *image, *encoder, *more, steps=1), code=code)

@@ -1,9 +1,9 @@
 // model_main: runs one model of a folder on given tensors, for comparison with Diffusers and transformers.
 //   model_main KIND FOLDER INPUTS.safetensors OUTPUTS.safetensors [f32|bf16]
-// KIND: clip, vision (transformers' folder), unet, ip-adapter (with ip.0.safetensors, ... in FOLDER), controlnet
-// and t2i (with control/ in FOLDER), vae-decoder, vae-encoder, taesd-decoder,
-// taesd-encoder. FOLDER holds config.json and model.safetensors with canonical names. Writes every tap as
-// "tap.<name>", the results of an eager run
+// KIND: clip, vision (transformers' folder), unet, ip-adapter (with ip.0.safetensors, ... in FOLDER),
+// controlnet and t2i (with control/ in FOLDER), vae-decoder, vae-encoder, taesd-decoder, taesd-encoder.
+// FOLDER holds config.json and model.safetensors with canonical names. Writes every tap as "tap.<name>", the
+// results of an eager run
 // ("output", ...), and those of a planned and replayed one ("replayed.output", ...), all f32.
 #include <fmt/format.h>
 

@@ -1,0 +1,99 @@
+// IP-Adapters on a device whose memory the host cannot reach but in launches and copies, under offload and in
+// the memory plan; Pillow's resizing; masks for maps.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <numeric>
+
+#include "pipeline/clip_pixels.hpp"
+#include "pipeline/load.hpp"
+#include "pipeline/pillow_resize.hpp"
+#include "support/guarded_device.hpp"
+#include "support/random_ip_adapter.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using testing_support::GuardedDevice;
+const std::string kModel = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo";
+
+class IpAdapters : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("rocm_sd_ip_" + std::to_string(::getpid()));
+    plus_ = testing_support::write_random_ip_adapter(folder_, kModel, ImageProjectionKind::kResampler);
+    request_.prompt = "a red apple";
+    request_.negative_prompt = "a car";
+    request_.width = request_.height = 64;
+    request_.steps = 2;
+    request_.seed = 3;
+    request_.ip_adapters = {{.model = plus_, .images = {image_}, .weight = 0.7}};
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path folder_;
+  std::string plus_;
+  Image image_{7, 5, std::vector<uint8_t>(105, 90), {}};
+  GenerateRequest request_;
+};
+
+TEST_F(IpAdapters, DrawTheSameOnAGuardedDevice) {
+  GuardedDevice device;
+  {
+    Pipeline guarded = load_pipeline({.model = kModel, .dtype = "f32"}, device);
+    Pipeline plain = load_pipeline({.model = kModel, .dtype = "f32"}, host_device());
+    const Image want = plain.generate(request_).pictures[0].image;
+    EXPECT_EQ(guarded.generate(request_).pictures[0].image.rgb, want.rgb);
+    EXPECT_EQ(guarded.generate(request_).pictures[0].image.rgb, want.rgb) << "replayed";
+    GenerateRequest without = request_;
+    without.ip_adapters.clear();
+    EXPECT_NE(plain.generate(without).pictures[0].image.rgb, want.rgb);
+    EXPECT_EQ(plain.generate(request_).pictures[0].image.rgb, want.rgb) << "and back";
+  }
+  EXPECT_EQ(device.allocated(), 0u) << "memory is given back";
+}
+
+TEST_F(IpAdapters, OffloadedWeightsArePlannedApart) {
+  GuardedDevice device;
+  Pipeline whole = load_pipeline({.model = kModel, .dtype = "f32"}, host_device());
+  Pipeline offloaded = load_pipeline({.model = kModel, .dtype = "f32", .offload = true}, device);
+  const GenerateResult want = whole.generate(request_), got = offloaded.generate(request_);
+  EXPECT_EQ(got.pictures[0].image.rgb, want.pictures[0].image.rgb);
+  EXPECT_GT(want.plan.image, 0u);
+  GenerateRequest without = request_;
+  without.ip_adapters.clear();
+  // All weights count without offload, the largest stage's under it: the UNet's.
+  EXPECT_GT(want.plan.weights, whole.plan(without).weights);
+  EXPECT_EQ(got.plan.weights, offloaded.plan(without).weights);
+}
+
+TEST(PillowResize, KeepsAConstantAndItsOwnSize) {
+  const std::vector<uint8_t> grey(3 * 7 * 5, 77);
+  EXPECT_EQ(pillow_resize(grey, 7, 5, 3, 4, 9, PillowFilter::kBicubic), std::vector<uint8_t>(3 * 4 * 9, 77));
+  std::vector<uint8_t> ramp(3 * 7 * 5);
+  std::iota(ramp.begin(), ramp.end(), uint8_t{0});
+  EXPECT_EQ(pillow_resize(ramp, 7, 5, 3, 7, 5, PillowFilter::kLanczos), ramp);
+}
+
+TEST(ClipPixels, CutsTheMiddleOut) {
+  Image wide{30, 10, std::vector<uint8_t>(900, 0), {}};
+  for (size_t i = 0; i < wide.rgb.size(); ++i)
+    if (i / 3 % 30 >= 10 && i / 3 % 30 < 20) wide.rgb[i] = 255;
+  const std::vector<float> pixels = clip_pixels(wide, 10);  // the middle third, as it is
+  ASSERT_EQ(pixels.size(), 300u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_GT(pixels[i], 1.9f);
+}
+
+TEST(MaskFactors, HaveAsManyCellsAsTheMap) {
+  const std::vector<float> ones(64 * 64, 1.0f);
+  for (const int64_t pixels : {64, 16, 4, 1, 63, 99, 97}) {
+    const std::vector<float> cells = mask_factors(ones, 64, 64, pixels);
+    ASSERT_EQ(cells.size(), static_cast<size_t>(pixels));
+    // 97 pixels are no rectangle: of 10 x 9 cells the rest is left out, as Diffusers does.
+    for (size_t i = 0; i < cells.size(); ++i)
+      EXPECT_FLOAT_EQ(cells[i], pixels == 97 && i >= 90 ? 0.0f : 1.0f) << i << " of " << pixels;
+  }
+}
+
+}  // namespace
+}  // namespace rocm_sd
