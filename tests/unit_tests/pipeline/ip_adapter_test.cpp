@@ -75,13 +75,53 @@ TEST(PillowResize, KeepsAConstantAndItsOwnSize) {
   EXPECT_EQ(pillow_resize(ramp, 7, 5, 3, 7, 5, PillowFilter::kLanczos), ramp);
 }
 
+// [9,13,3], value i is (37 i + 11) mod 251.
+std::vector<uint8_t> test_pattern() {
+  std::vector<uint8_t> out(9 * 13 * 3);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<uint8_t>((37 * i + 11) % 251);
+  return out;
+}
+
+// Sums and first values by Pillow 13.0: Image.fromarray(pattern).resize((width, height), filter).
+TEST(PillowResize, GivesPillowsBytes) {
+  struct Case {
+    int width, height;
+    PillowFilter filter;
+    int64_t sum;
+    std::vector<uint8_t> first;
+  };
+  for (const Case& c : {Case{5, 7, PillowFilter::kBicubic, 596138, {113, 106, 126, 137, 142, 117}},
+                        Case{20, 11, PillowFilter::kLanczos, 3974054, {0, 20, 77, 41, 107, 154}},
+                        Case{13, 4, PillowFilter::kLanczos, 813349, {122, 159, 85, 122, 101, 143}},
+                        Case{31, 9, PillowFilter::kBicubic, 5066526, {0, 37, 74, 19, 58, 95}}}) {
+    const std::vector<uint8_t> got = pillow_resize(test_pattern(), 13, 9, 3, c.width, c.height, c.filter);
+    ASSERT_EQ(got.size(), static_cast<size_t>(3 * c.width * c.height));
+    int64_t sum = 0;
+    for (size_t i = 0; i < got.size(); ++i) sum += got[i] * static_cast<int64_t>(i % 97 + 1);
+    EXPECT_EQ(sum, c.sum) << c.width << " x " << c.height;
+    EXPECT_EQ(std::vector<uint8_t>(got.begin(), got.begin() + 6), c.first);
+  }
+}
+
+// By transformers 5.23: CLIPImageProcessorPil(size=6, crop_size=6)(pattern). Floats of the same bytes: 1e-6.
+TEST(ClipPixels, AreTransformers) {
+  const std::vector<float> got = clip_pixels({13, 9, test_pattern(), {}}, 6);
+  ASSERT_EQ(got.size(), 108u);
+  const float first[] = {0.48509204387664795f,  -0.2513202726840973f, 0.6243500709533691f,
+                         0.017942329868674278f, 0.6941691637039185f,  0.14086775481700897f},
+              last[] = {-0.08424664288759232f, -0.02620377205312252f, -0.10087335109710693f};
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(got[i], first[i], 1e-6f);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[105 + i], last[i], 1e-6f);
+  EXPECT_NEAR(std::accumulate(got.begin(), got.end(), 0.0), 15.280687063932419, 1e-4);
+}
+
 TEST(ClipPixels, CutsTheMiddleOut) {
   Image wide{30, 10, std::vector<uint8_t>(900, 0), {}};
   for (size_t i = 0; i < wide.rgb.size(); ++i)
     if (i / 3 % 30 >= 10 && i / 3 % 30 < 20) wide.rgb[i] = 255;
   const std::vector<float> pixels = clip_pixels(wide, 10);  // the middle third, as it is
   ASSERT_EQ(pixels.size(), 300u);
-  for (size_t i = 0; i < 3; ++i) EXPECT_GT(pixels[i], 1.9f);
+  for (size_t i = 0; i < 300; ++i) EXPECT_GT(pixels[i], 1.9f);
 }
 
 TEST(MaskFactors, HaveAsManyCellsAsTheMap) {

@@ -108,6 +108,27 @@ TEST_F(OptionsTest, TheNthOptionOfControlNetsIsTheNthOnes) {
   EXPECT_EQ(refusal("control", ""), "control: expected a file or folder, got an empty text");
 }
 
+TEST_F(OptionsTest, EachOptionOfAnIpAdapterBelongsToTheFirstThatLacksIt) {
+  set("ip-weight", "0.5");
+  set("ip-adapter", "a.safetensors");
+  set("ip-adapter", "b.safetensors");
+  set("ip-weight", "-1");
+  set("ip-end", "0.25");
+  set("image-encoder", "vision");
+  ASSERT_EQ(request_.ip_adapters.size(), 2u);
+  EXPECT_EQ(request_.ip_adapters[0].model, "a.safetensors");
+  EXPECT_EQ(request_.ip_adapters[1].model, "b.safetensors");
+  EXPECT_EQ(request_.ip_adapters[0].weight, 0.5);
+  EXPECT_EQ(request_.ip_adapters[1].weight, -1.0);
+  EXPECT_EQ(request_.ip_adapters[0].end, 0.25);
+  EXPECT_EQ(request_.ip_adapters[0].image_encoder, "vision");
+  EXPECT_FALSE(request_.ip_adapters[1].image_encoder);
+  EXPECT_EQ(refusal("ip-adapter", ""), "ip-adapter: expected a file, got an empty text");
+  EXPECT_EQ(refusal("ip-weight", "11"), "ip-weight: expected a number from -10 to 10, got \"11\"");
+  for (int i = 2; i < 8; ++i) set("ip-adapter", "c.safetensors");
+  EXPECT_EQ(refusal("ip-adapter", "d.safetensors"), "ip-adapter: given more than 8 times");
+}
+
 TEST_F(OptionsTest, LoadingAndRequestOptionsKeepApart) {
   OptionTargets loading{&load_, nullptr};
   EXPECT_THROW(set_option(loading, "prompt", "x"), UsageError);
