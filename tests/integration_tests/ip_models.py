@@ -69,7 +69,8 @@ def adapter_tensors(kind: str, unet: UNet2DConditionModel, encoder, seed: int = 
         if "attn2" in name:
             width = unet.get_submodule(name.removesuffix(".processor")).to_k.out_features
             for part in ("to_k_ip", "to_v_ip"):
-                out[f"ip_adapter.{i}.{part}.weight"] = torch.randn(width, context, generator=generator) * context ** -0.5
+                out[f"ip_adapter.{i}.{part}.weight"] = torch.randn(width, context, generator=generator) * context ** -0.5 * (
+                    3 if part == "to_v_ip" else 1)  # so that it changes enough to prove something
     return out
 
 
