@@ -65,7 +65,8 @@ Tensor conv2d(Exec& ex, Tensor x, const Conv& layer, ConvArgs args) {
 }
 
 // What the terms of the layer and the epilogue's residual come to, in its place.
-static Tensor conv_terms(Exec& ex, const Tensor& x, const Tensor& second, const Conv& layer, const ConvArgs& args) {
+static Tensor conv_terms(Exec& ex, const Tensor& x, const Tensor& second, const Conv& layer,
+                         const ConvArgs& args) {
   if (!layer.low_rank) return {};
   const DType dtype = layer.weight.dtype();
   const Tensor other = second ? as_dtype(ex, second, dtype) : Tensor();

@@ -10,7 +10,7 @@
 
 namespace rocm_sd {
 
-struct LowRank;  // low_rank.hpp
+struct LowRank;                                       // low_rank.hpp
 using LowRankTerms = std::shared_ptr<const LowRank>;  // of run-time LoRAs; null: none
 
 struct Linear : LinearWeight {

@@ -1,5 +1,5 @@
-// Run-time LoRA: low-rank terms beside a layer's weight, y = W x + up (s * (down x)), where s is a strength for
-// each row of the batch. The weight itself stays as it is.
+// Run-time LoRA: low-rank terms beside a layer's weight, y = W x + up (s * (down x)), where s is a strength
+// for each row of the batch. The weight itself stays as it is.
 #pragma once
 
 #include <map>
@@ -24,8 +24,8 @@ class RowStrengths {
   void set(std::vector<std::vector<float>> rows);
   const std::vector<std::vector<float>>& rows() const { return rows_; }
 
-  // [rows*tokens*columns.size()] f32: for every token of a row, strength - 1 of the adapter that each entry of
-  // columns names. Persistent; made when a forward is planned, rewritten by set().
+  // [rows*tokens*columns.size()] f32: for every token of a row, strength - 1 of the adapter that each entry
+  // of columns names. Persistent; made when a forward is planned, rewritten by set().
   const Tensor& table(int64_t rows, int64_t tokens, const std::vector<int>& columns);
   uint64_t bytes() const;
 
@@ -59,7 +59,8 @@ Tensor linear_with_terms(Exec& ex, const Tensor& x, const LinearWeight& w, const
                          const Epilogue& epilogue = {}, const Tensor* of_down = nullptr);
 Tensor linear_geglu_with_terms(Exec& ex, const Tensor& x, const LinearWeight& w, const LowRank* terms,
                                const Tensor* of_down = nullptr);
-// up (s * down x) + the epilogue's residual: what a convolution with the same arguments takes as its residual.
+// up (s * down x) + the epilogue's residual: what a convolution with the same arguments takes as its
+// residual.
 Tensor conv2d_terms(Exec& ex, const Tensor& x, const LowRank& terms, const ConvArgs& args);
 
 }  // namespace rocm_sd

@@ -112,13 +112,14 @@ class TermBuilder {
       const AdapterUse& use = uses_[static_cast<size_t>(block.adapter)];
       int64_t begin = block_begin;
       for (const auto& [module, row] : block.terms) {
-        const std::vector<float> own = whole_down(use, *module, columns), factors = use.file->values(*module, "up");
+        const std::vector<float> own = whole_down(use, *module, columns),
+                                 factors = use.file->values(*module, "up");
         std::copy(own.begin(), own.end(), down.begin() + begin * columns);
         const auto scale = static_cast<float>(module->scale * use.blocks.of(module->block));
         const int64_t r = module->rank;
         for (size_t i = 0; i < factors.size(); ++i)
-          up[static_cast<size_t>((row + static_cast<int64_t>(i) / r) * rank + begin + static_cast<int64_t>(i) % r)] =
-              scale * factors[i];
+          up[static_cast<size_t>((row + static_cast<int64_t>(i) / r) * rank + begin +
+                                 static_cast<int64_t>(i) % r)] = scale * factors[i];
         begin += r;
       }
       block_begin += block.rank;

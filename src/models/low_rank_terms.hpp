@@ -1,4 +1,5 @@
-// Giving a loaded model the terms of run-time LoRAs: factors read, put side by side and brought to the device.
+// Giving a loaded model the terms of run-time LoRAs: factors read, put side by side and brought to the
+// device.
 #pragma once
 
 #include "models/adapter_use.hpp"

@@ -59,7 +59,7 @@ class AdapterLibrary {
   void look_through_folder();
 
   std::string folder_;
-  std::optional<AdapterTargets> targets_;  // of the checkpoint, which stays the same
+  std::optional<AdapterTargets> targets_;                 // of the checkpoint, which stays the same
   std::map<std::string, std::filesystem::path> by_name_;  // of the folder's files, by stem
   struct Opened {
     std::filesystem::file_time_type changed;

@@ -1,4 +1,6 @@
 // Terms of run-time LoRAs on the layers of loaded components.
+#include <utility>
+
 #include "pipeline/components.hpp"
 
 namespace rocm_sd {
@@ -61,8 +63,7 @@ uint64_t Components::term_bytes() const {
   for (const auto& [component, strengths] : row_strengths_) bytes += strengths->bytes();
   auto& self = const_cast<Components&>(*this);  // a visit may change what it visits, this one does not
   for (const Part part : {Part::kText, Part::kUnet})
-    for_each_model(self, part,
-                   [&](Component, const VisitModel& visit) { bytes += low_rank_bytes(visit); });
+    for_each_model(self, part, [&](Component, const VisitModel& visit) { bytes += low_rank_bytes(visit); });
   return bytes;
 }
 

@@ -233,7 +233,8 @@ const std::vector<OptionRow>& rows() {
        "given several times",
        [](OptionTargets& t, std::string_view v) { request_of(t).loras.push_back(parse_lora_use(v)); }, true},
       {"lora-mode", "", "Prompt", "MODE",
-       "merge: LoRAs into the weights; runtime: as terms beside them, others for each image of a batch [merge]",
+       "merge: LoRAs into the weights; runtime: as terms beside them, others for each image of a batch "
+       "[merge]",
        text(&Request::lora_mode)},
       {"embedding", "", "Prompt", "[NAME=]FILE",
        "textual inversion that the prompts may name; may be given several times",

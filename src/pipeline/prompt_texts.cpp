@@ -45,7 +45,8 @@ class Collector {
   Collector(const ResolvedRequest& resolved, PromptTexts& out) : resolved_(resolved), out_(out) {}
 
   // The index of each call's text, of one prompt as both encoders read it.
-  std::vector<int64_t> add(const std::string& first, const std::string& second, bool negative, int64_t image) {
+  std::vector<int64_t> add(const std::string& first, const std::string& second, bool negative,
+                           int64_t image) {
     const GenerateRequest& request = resolved_.request;
     const auto firsts = texts_of_calls(request, first, resolved_.text_calls);
     const auto seconds = texts_of_calls(request, second, resolved_.text_calls);
@@ -133,8 +134,9 @@ PromptTexts prompt_texts(const ResolvedRequest& resolved) {
                         " parts joined by AND; expected ", firsts.size(), " as the prompt has, or one");
     auto condition = columns.begin() + resolved.first_part();
     for (size_t p = 0; p < firsts.size(); ++p)
-      (condition++)->push_back(collector.add(firsts[p].text, seconds[seconds.size() == 1 ? 0 : p].text, false,
-                                             adapters[i]));
+      (condition++)
+          ->push_back(
+              collector.add(firsts[p].text, seconds[seconds.size() == 1 ? 0 : p].text, false, adapters[i]));
     if (resolved.perturbed) condition->push_back(std::prev(condition)->back());
   }
   size_t calls = 1;

@@ -337,7 +337,9 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
                            const std::vector<std::shared_ptr<LoadedControl>>& controls) {
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
-  Infotext info{r.prompts.empty() ? r.prompt : r.prompts.at(static_cast<size_t>(index)), r.negative_prompt.value_or(""), {}};
+  Infotext info{r.prompts.empty() ? r.prompt : r.prompts.at(static_cast<size_t>(index)),
+                r.negative_prompt.value_or(""),
+                {}};
   // As tags, which A1111 and this program read back.
   for (const LoraUse& lora : r.loras)
     info.prompt += concat(" <lora:", std::filesystem::path(lora.file).stem().string(), ":", lora.te_weight,

@@ -47,8 +47,8 @@ AdapterStrengths Pipeline::State::use_loras(const GenerateRequest& request) {
   const bool runtime = request.lora_mode == "runtime";
   for (size_t i = 0; i < images; ++i) {
     const std::vector<ActiveAdapter> own = adapters.open(requested_loras(request, i), *components.checkpoint);
-    require<UsageError>(runtime || i == 0 || own == wanted.merged,
-                        "lora: the prompts of images 1 and ", i + 1,
+    require<UsageError>(runtime || i == 0 || own == wanted.merged, "lora: the prompts of images 1 and ",
+                        i + 1,
                         " ask for different LoRAs, which cannot all be merged: expected lora-mode runtime");
     if (runtime)
       add_image(wanted, own);
@@ -69,7 +69,8 @@ AdapterStrengths Pipeline::State::use_loras(const GenerateRequest& request) {
     return wanted.strengths;
   }
   log().debug(
-      "loras: {} merged, {} at run time, opened and merged in {:.3f} s, {:.1f} MB of weights kept as they were",
+      "loras: {} merged, {} at run time, opened and merged in {:.3f} s, {:.1f} MB of weights kept as they "
+      "were",
       wanted.merged.size(), wanted.runtime.size(), seconds_since(begin),
       static_cast<double>(components.bases.bytes()) / 1e6);
   return wanted.strengths;

@@ -158,7 +158,8 @@ void UnetStage::set_strengths(const std::vector<std::vector<float>>& images) {
   RowStrengths* strengths = components_.row_strengths(Component::kUnet);
   if (!strengths) return;
   std::vector<std::vector<float>> wanted;
-  for (size_t row = 0; row < static_cast<size_t>(rows()); ++row) wanted.push_back(images[row % images.size()]);
+  for (size_t row = 0; row < static_cast<size_t>(rows()); ++row)
+    wanted.push_back(images[row % images.size()]);
   if (wanted == strengths->rows()) return;
   strengths->set(std::move(wanted));
   schedule_.clear();  // the time embedding may have terms

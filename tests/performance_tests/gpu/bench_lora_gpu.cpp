@@ -1,6 +1,6 @@
-// Times LoRAs on a GPU with random full-size weights: merging one, changing its strength, a second one, taking
-// both back, each with the file's opening apart; then a UNet's step with the same LoRA at run time beside the
-// plain step and the merged one, with the error of each against the merged weights.
+// Times LoRAs on a GPU with random full-size weights: merging one, changing its strength, a second one,
+// taking both back, each with the file's opening apart; then a UNet's step with the same LoRA at run time
+// beside the plain step and the merged one, with the error of each against the merged weights.
 //
 //   bench_lora_gpu [device] [f16|bf16] [--json FILE] [--rank N] [--all] [sdxl|sd15[:WIDTHxHEIGHT[:IMAGES]]]
 //
@@ -106,8 +106,7 @@ void write_lora(const std::string& path, const std::vector<ParameterSlot::Part>&
   for (const auto& [count, amplitude] : pieces) {
     values.resize(static_cast<size_t>(count));
     halves.resize(values.size());
-    for (float& v : values)
-      v = (static_cast<float>(random() >> 8) * 0x1p-23f - 1.0f) * amplitude;
+    for (float& v : values) v = (static_cast<float>(random() >> 8) * 0x1p-23f - 1.0f) * amplitude;
     convert_elements(values.data(), DType::kF32, halves.data(), DType::kF16, count);
     file.write(reinterpret_cast<const char*>(halves.data()), static_cast<std::streamsize>(2 * count));
   }
@@ -116,7 +115,8 @@ void write_lora(const std::string& path, const std::vector<ParameterSlot::Part>&
 
 AdapterTargets targets_of(const std::vector<ParameterSlot::Part>& parts) {
   std::vector<MemoryTensor> tensors;
-  for (const ParameterSlot::Part& part : parts) tensors.push_back({part.name, DType::kF32, part.shape, nullptr});
+  for (const ParameterSlot::Part& part : parts)
+    tensors.push_back({part.name, DType::kF32, part.shape, nullptr});
   const auto file = SafetensorsFile::of_memory("model", tensors);
   std::map<std::string, StoredTensor, std::less<>> weights;
   for (const TensorEntry& entry : file->entries()) weights[entry.name] = {{file.get(), &entry}, entry.shape};
@@ -265,8 +265,9 @@ class LoraBench {
     return out;
   }
 
-  void run_time(const std::vector<std::shared_ptr<const AdapterFile>>& files, const std::vector<float>& merged,
-                const std::vector<float>& half, const std::vector<float>& both) {
+  void run_time(const std::vector<std::shared_ptr<const AdapterFile>>& files,
+                const std::vector<float>& merged, const std::vector<float>& half,
+                const std::vector<float>& both) {
     const VisitModel visit = [this](Visitor& v) { model_.visit(v); };
     const auto rows = static_cast<size_t>(2 * o_.images);
     const auto strengths = std::make_shared<RowStrengths>(device_);
@@ -327,8 +328,9 @@ Options parse(std::vector<std::string> words) {
   o.file = take("--json").value_or("");
   o.rank = std::stoll(take("--rank").value_or("32"));
   o.all = std::erase(words, "--all") > 0;
-  require<UsageError>(words.size() <= 3 && o.rank > 0, "bench_lora_gpu: [device] [f16|bf16] [--json FILE] "
-                                                       "[--rank N] [--all] [sdxl|sd15[:WxH[:IMAGES]]]");
+  require<UsageError>(words.size() <= 3 && o.rank > 0,
+                      "bench_lora_gpu: [device] [f16|bf16] [--json FILE] "
+                      "[--rank N] [--all] [sdxl|sd15[:WxH[:IMAGES]]]");
   if (!words.empty()) o.device = words[0];
   if (words.size() > 1 && words[1] == "bf16") o.dtype = DType::kBF16;
   if (words.size() < 3) return o;
