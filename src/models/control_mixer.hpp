@@ -1,5 +1,5 @@
-// What a union ControlNet has beyond an ordinary one: it is told what kind of picture each of its pictures is
-// (a type's embedding beside the time's), and a small network over the mean of a picture's hint decides what
+// What a union ControlNet has beyond an ordinary one: it is told what kind of image each of its images is
+// (a type's embedding beside the time's), and a small network over the mean of an image's hint decides what
 // is added to all of it (xinsir's "ControlNet++"; Diffusers' ControlNetUnionModel).
 #pragma once
 
@@ -28,13 +28,13 @@ class ControlMixer {
   // time embedding gets added.
   Tensor type_embedding(Exec& ex, const Tensor& types, DType dtype) const;
 
-  // hint [N,h,w,C0], what the hint encoder made of a picture; type [N,1] i32, its kind; scales [N] f32, how
+  // hint [N,h,w,C0], what the hint encoder made of an image; type [N,1] i32, its kind; scales [N] f32, how
   // much of it counts -> scales * (hint + what the network adds to every pixel), [N,h,w,C0].
   Tensor operator()(Exec& ex, const Tensor& hint, const Tensor& type, const Tensor& scales) const;
 
  private:
   // A transformer's block as the published models run it: their attention's sequence is the batch, of which
-  // all rows see the same picture, so that every token gets its own value.
+  // all rows see the same image, so that every token gets its own value.
   struct Layer {
     Norm norm1, norm2;
     Linear qkv, out, fc1, fc2;

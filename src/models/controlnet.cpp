@@ -18,7 +18,7 @@ std::vector<int64_t> skip_channels(const UNetConfig& config) {
   return out;
 }
 
-// How many times the picture is halved before each skip.
+// How many times the image is halved before each skip.
 std::vector<int> skip_levels(const UNetConfig& config) {
   std::vector<int> out = {0};
   int level = 0;
@@ -92,13 +92,13 @@ void HintEncoder::visit(Visitor& v) {
   v("conv_out", conv_out);
 }
 
-Tensor HintEncoder::operator()(Exec& ex, const Tensor& picture, DType maps) const {
+Tensor HintEncoder::operator()(Exec& ex, const Tensor& image, DType maps) const {
   const auto run = [&ex](const Tensor& x, const Conv& conv, int stride, Activation act, DType dtype) {
     return conv2d(ex, x, conv,
                   {.stride = stride, .pad = Padding::same(1), .epilogue = {.act = act, .dtype = dtype}});
   };
   const DType between = conv_in.weight.dtype();
-  Tensor x = run(picture, conv_in, 1, Activation::kSilu, between);  // [N,H,W,16]
+  Tensor x = run(image, conv_in, 1, Activation::kSilu, between);  // [N,H,W,16]
   for (size_t i = 0; i < blocks.size(); ++i)
     x = run(x, blocks[i], i % 2 == 0 ? 1 : 2, Activation::kSilu, between);
   return run(x, conv_out, 1, Activation::kNone, maps);  // [N,H/s,W/s,out]
@@ -140,14 +140,14 @@ void ControlNet::visit(Visitor& v) {
   v("controlnet_mid_block", middle_);
 }
 
-Tensor ControlNet::hint(Exec& ex, const Tensor& picture) const {
-  require(picture.rank() == 4 && picture.dim(3) == config_.hint_channels && picture.dtype() == DType::kF32,
-          "controlnet: expected a picture [N,H,W,", config_.hint_channels, "] f32, got ", picture.shape(),
-          " ", picture.dtype());
-  return hint_(ex, picture, trunk_.input_dtype());
+Tensor ControlNet::hint(Exec& ex, const Tensor& image) const {
+  require(image.rank() == 4 && image.dim(3) == config_.hint_channels && image.dtype() == DType::kF32,
+          "controlnet: expected an image [N,H,W,", config_.hint_channels, "] f32, got ", image.shape(), " ",
+          image.dtype());
+  return hint_(ex, image, trunk_.input_dtype());
 }
 
-// What the last convolution makes of a map; its mean over the picture where the model says so, of which a
+// What the last convolution makes of a map; its mean over the image where the model says so, of which a
 // mean beforehand is the same.
 Tensor ControlNet::residual(Exec& ex, const Tensor& map, const Conv& conv) const {
   const auto run = [&](const Tensor& x) { return conv2d(ex, x, conv, {.epilogue = {.dtype = map.dtype()}}); };

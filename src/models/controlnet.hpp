@@ -1,4 +1,4 @@
-// ControlNet: a copy of a UNet's way down that also sees a picture (edges, depth, a pose, ...) and adds what
+// ControlNet: a copy of a UNet's way down that also sees an image (edges, depth, a pose, ...) and adds what
 // it makes of it to the UNet's skips (Zhang et al., "Adding Conditional Control to Text-to-Image Diffusion
 // Models", 2023).
 #pragma once
@@ -15,8 +15,8 @@ struct ControlNetConfig {
   UNetConfig trunk;  // without a way up
   int64_t hint_channels = 3;
   std::vector<int64_t> hint_widths = {16, 32, 96, 256};  // of the hint encoder, finest first
-  bool bgr = false;                                      // the order of the picture's channels
-  bool pools = false;  // residuals are their means over the picture (ControlNets of a style)
+  bool bgr = false;                                      // the order of the image's channels
+  bool pools = false;  // residuals are their means over the image (ControlNets of a style)
   std::optional<ControlMixerConfig> mixer = {};  // of a union ControlNet
 
   int64_t hint_scale() const { return int64_t{1} << (hint_widths.size() - 1); }  // pixels of a latent
@@ -44,15 +44,15 @@ enum class ControlMode {
 // The factor of residual `index` of `count`, of which the middle's is the last.
 double control_factor(ControlMode mode, int64_t index, int64_t count);
 
-// The picture's way to the latents' size: convolutions with SiLU, of which every other one halves the size.
+// The image's way to the latents' size: convolutions with SiLU, of which every other one halves the size.
 struct HintEncoder {
   Conv conv_in, conv_out;
   std::vector<Conv> blocks;
 
   HintEncoder(const ControlNetConfig& config, int64_t out);
   void visit(Visitor& v);
-  // picture [N,H,W,3] f32 -> [N,H/s,W/s,out] of `maps`, s = hint_scale()
-  Tensor operator()(Exec& ex, const Tensor& picture, DType maps) const;
+  // image [N,H,W,3] f32 -> [N,H/s,W/s,out] of `maps`, s = hint_scale()
+  Tensor operator()(Exec& ex, const Tensor& image, DType maps) const;
 };
 
 class ControlNet {
@@ -70,12 +70,12 @@ class ControlNet {
   void visit(Visitor& v);
   std::vector<PrecisionRow> precisions() const;
 
-  // picture [N,H,W,3] f32 in 0..1, its channels as config().bgr says -> [N,h,w,C0] in the trunk's
-  // input_dtype(): once per picture.
-  Tensor hint(Exec& ex, const Tensor& picture) const;
+  // image [N,H,W,3] f32 in 0..1, its channels as config().bgr says -> [N,h,w,C0] in the trunk's
+  // input_dtype(): once per image.
+  Tensor hint(Exec& ex, const Tensor& image) const;
 
   // Of a union ControlNet: what its time embedding gets added (ControlMixer::type_embedding), and what a
-  // picture's hint counts for (ControlMixer::operator()); those of several pictures are added up.
+  // image's hint counts for (ControlMixer::operator()); those of several images are added up.
   Tensor type_embedding(Exec& ex, const Tensor& types) const;
   Tensor weigh(Exec& ex, const Tensor& hint, const Tensor& type, const Tensor& scales) const;
 

@@ -90,7 +90,7 @@ std::string t2i_refusal(const T2iConfig& adapter, const UNetConfig& unet, int64_
     if (after) scale *= 2;
     if (made != scale || adapter.channels_of(level) != block.channels)
       return concat("its level ", level, " has ", adapter.channels_of(level), " channels at 1/", made,
-                    " of the picture's size, the model's ", block.channels, " at 1/", scale);
+                    " of the image's size, the model's ", block.channels, " at 1/", scale);
     if (in_block && block.resamples && !after) scale *= 2;
   }
   return {};

@@ -1,4 +1,4 @@
-// T2I-Adapter: a small convolutional model that makes of a picture what is added to the blocks of the UNet's
+// T2I-Adapter: a small convolutional model that makes of an image what is added to the blocks of the UNet's
 // way down, the same in every step (Mou et al., "T2I-Adapter", 2023).
 #pragma once
 
@@ -21,10 +21,10 @@ enum class T2iKind { kFull, kFullXl, kLight };
 
 struct T2iConfig {
   T2iKind kind = T2iKind::kFull;
-  int64_t in_channels = 3;  // of the picture: 3, or 1 (grey)
+  int64_t in_channels = 3;  // of the image: 3, or 1 (grey)
   std::vector<int64_t> channels = {320, 640, 1280, 1280};
   int64_t blocks = 2;     // residual blocks of a level
-  int64_t downscale = 8;  // the picture's squares of so many pixels a side become channels
+  int64_t downscale = 8;  // the image's squares of so many pixels a side become channels
 
   int64_t levels() const { return static_cast<int64_t>(channels.size()) + (kind == T2iKind::kLight ? 1 : 0); }
   int64_t channels_of(int64_t level) const;  // of what a level makes
@@ -41,7 +41,7 @@ std::string t2i_refusal(const T2iConfig& adapter, const UNetConfig& unet, int64_
 class T2iAdapter {
  public:
   explicit T2iAdapter(const T2iConfig& config);
-  // Little work, once a picture: filters are stored in f32, or f16 on a GPU that computes in it.
+  // Little work, once an image: filters are stored in f32, or f16 on a GPU that computes in it.
   static T2iAdapter load(const LoadTarget& target, const T2iConfig& config, const ParameterSource& source,
                          DType compute);
 
@@ -49,7 +49,7 @@ class T2iAdapter {
   void visit(Visitor& v);
   std::vector<PrecisionRow> precisions() const;
 
-  // What the first level reads of a picture [height,width,3] in 0..1: [height/d,width/d,in_channels*d*d] in
+  // What the first level reads of an image [height,width,3] in 0..1: [height/d,width/d,in_channels*d*d] in
   // torch's order of pixel_unshuffle. Sizes are multiples of d; of a grey adapter the luma counts.
   std::vector<float> unshuffled(const std::vector<float>& pixels, int64_t height, int64_t width) const;
 

@@ -21,8 +21,8 @@ class AdapterStage final : public ControlStage {
   const ControlUnit unit_;
   const T2iAdapter& model_;
   ControlShape shape_;
-  Tensor squares_;                // [pictures,H/d,W/d,C] f32
-  std::vector<Tensor> made_;      // of each level [pictures,h,w,C]
+  Tensor squares_;                // [images,H/d,W/d,C] f32
+  std::vector<Tensor> made_;      // of each level [images,h,w,C]
   std::vector<ScaledMap> added_;  // the same for all rows
   std::unique_ptr<Program> program_;
 };

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "pipeline/control_picture.hpp"
+#include "pipeline/control_image.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -18,7 +18,7 @@ enum class Edge : uint8_t { kNone, kWeak, kStrong };
 
 class Canny {
  public:
-  explicit Canny(const Image& picture) : picture_(picture), width_(picture.width), height_(picture.height) {
+  explicit Canny(const Image& image) : image_(image), width_(image.width), height_(image.height) {
     for (int y = 0; y < height_; ++y)
       for (int x = 0; x < width_; ++x) gradients_.push_back(gradient(x, y));
   }
@@ -54,7 +54,7 @@ class Canny {
     return static_cast<size_t>(y) * static_cast<size_t>(width_) + static_cast<size_t>(x);
   }
   int value(int x, int y, size_t c) const {  // the border repeats
-    return picture_.rgb[3 * index(std::clamp(x, 0, width_ - 1), std::clamp(y, 0, height_ - 1)) + c];
+    return image_.rgb[3 * index(std::clamp(x, 0, width_ - 1), std::clamp(y, 0, height_ - 1)) + c];
   }
   // Sobel's of the channel where it is largest; the first of equal ones.
   Gradient gradient(int x, int y) const {
@@ -85,13 +85,13 @@ class Canny {
     return m > size_at(x - s, y - 1) && m > size_at(x + s, y + 1);
   }
 
-  const Image& picture_;
+  const Image& image_;
   int width_, height_;
   std::vector<Gradient> gradients_;
 };
 
 }  // namespace
 
-Image canny(const Image& picture, double low, double high) { return Canny(picture).edges(low, high); }
+Image canny(const Image& image, double low, double high) { return Canny(image).edges(low, high); }
 
 }  // namespace rocm_sd

@@ -1,4 +1,4 @@
-// A request's ControlNets: defaults, rules, pictures, and their line in the infotext.
+// A request's ControlNets: defaults, rules, images, and their line in the infotext.
 #include <cmath>
 
 #include "base/error.hpp"
@@ -76,9 +76,9 @@ std::vector<ResolvedControl> resolve_controls(const GenerateRequest& r) {
     c.preprocess = parse_control_preprocess(use.preprocess.value_or("none"));
     require<UsageError>(use.image || !use.images.empty() || r.init_image,
                         "control-image: ", printable(use.model),
-                        ": expected a picture for it to see, or an init-image");
+                        ": expected an image for it to see, or an init-image");
     require<UsageError>(use.images.empty() || use.images.size() == static_cast<size_t>(r.batch),
-                        "control-image: ", printable(use.model), ": expected one picture for each of the ",
+                        "control-image: ", printable(use.model), ": expected one image for each of the ",
                         r.batch, " images of the batch, got ", use.images.size());
     if (use.type && *use.type != "none") c.type = parse_control_type(*use.type);
     require<UsageError>(c.preprocess.name != "inpaint" || r.mask,
@@ -95,11 +95,11 @@ std::vector<std::vector<float>> control_pixels(const ResolvedRequest& r, size_t 
   std::vector<float> mask;
   if (control.preprocess.name == "inpaint") mask = mask_to_floats(*r.request.mask, width, height, 0);
   std::vector<std::vector<float>> out;
-  const auto add = [&](const Image& picture) {
-    const Image sized = resize_control(picture, control.resize, width, height);
+  const auto add = [&](const Image& image) {
+    const Image sized = resize_control(image, control.resize, width, height);
     out.push_back(control_floats(preprocess_control(sized, control.preprocess), bgr, mask));
   };
-  for (const Image& picture : use.images) add(picture);
+  for (const Image& image : use.images) add(image);
   if (use.images.empty()) add(use.image ? *use.image : *r.request.init_image);
   return out;
 }

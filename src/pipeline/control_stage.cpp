@@ -21,7 +21,7 @@ std::unique_ptr<ControlStage> make_control_stage(const ControlUnit& unit, Arena&
 
 std::vector<float> masked_factors(const std::vector<float>& per_row, const std::vector<float>& mask,
                                   const ControlShape& shape, int64_t height, int64_t width) {
-  const int64_t rows = shape.picture_height, columns = shape.picture_width;
+  const int64_t rows = shape.image_height, columns = shape.image_width;
   std::vector<float> cells;  // [height,width]
   for (int64_t y = 0; y < height; ++y)
     for (int64_t x = 0; x < width; ++x) {

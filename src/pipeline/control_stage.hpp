@@ -1,4 +1,4 @@
-// A control model at work beside the UNet: its pictures, its strengths, and what is made of them once per
+// A control model at work beside the UNet: its images, its strengths, and what is made of them once per
 // request, all in persistent memory, so that a captured step sees what they are now.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace rocm_sd {
 
-// A picture that a control model sees, or one for each image of the batch.
+// An image that a control model sees, or one for each image of the batch.
 struct ControlView {
   std::vector<std::vector<float>> pixels;  // [H,W,3] each in 0..1, in the order of the model's channels
   int type = 0;                            // of a union ControlNet: its kind
@@ -32,18 +32,18 @@ struct ControlSetting {
   bool acts(int step, int total) const;
 };
 
-// A control model and how many pictures it sees: what its memory depends on.
+// A control model and how many images it sees: what its memory depends on.
 struct ControlUnit {
   const LoadedControl* model = nullptr;
-  int64_t views = 1;     // pictures of one image
-  int64_t pictures = 1;  // of one view: 1, or one for each image of the batch
+  int64_t views = 1;   // control images for one image of the batch
+  int64_t images = 1;  // of one view: 1, or one for each image of the batch
   bool masked = false;
   friend bool operator==(const ControlUnit&, const ControlUnit&) = default;
 };
 
 struct ControlShape {
   int64_t batch = 1, conditions = 2, height = 64, width = 64;  // of the UNet's latents
-  int64_t picture_height = 512, picture_width = 512;           // of the whole picture, in pixels
+  int64_t image_height = 512, image_width = 512;               // of the whole image, in pixels
   int64_t rows() const { return batch * conditions; }
 };
 
@@ -54,10 +54,10 @@ class ControlStage : public Stage {
   virtual ShiftTable* shifts() { return nullptr; }
 
   virtual void set_text(const RunWatch&) {}
-  // The pictures go through what is run once; where they are the size of the latents, they reach all rows.
+  // The images go through what is run once; where they are the size of the latents, they reach all rows.
   // True where the time shifts must be made anew.
   virtual bool set(const ControlSetting& setting, const RunWatch& watch) = 0;
-  // Of a larger picture: the window at (top, left), in latents, for one row of the next step.
+  // Of a larger image: the window at (top, left), in latents, for one row of the next step.
   virtual void cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) = 0;
 
   // Before the UNet's way down: what its blocks get added.
@@ -72,7 +72,7 @@ std::unique_ptr<ControlStage> make_control_stage(const ControlUnit& unit, Arena&
                                                  const ControlShape& shape, const Tensor& context,
                                                  const TimeInputs& inputs);
 
-// Factors of a map [rows,height,width] that a mask [picture_height,picture_width] limits,
+// Factors of a map [rows,height,width] that a mask [image_height,image_width] limits,
 // [rows*height*width]: each row's times the mean of the mask's pixels under each cell.
 std::vector<float> masked_factors(const std::vector<float>& per_row, const std::vector<float>& mask,
                                   const ControlShape& shape, int64_t height, int64_t width);

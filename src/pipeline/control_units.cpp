@@ -26,7 +26,7 @@ void check_unit(const ResolvedRequest& r, size_t index, const LoadedControl& mod
   const ResolvedControl& c = r.controls[index];
   const int64_t types = model.types();
   require<UsageError>(types == 0 || c.type, "control-type: ", printable(model.name),
-                      " is a union ControlNet: expected what kind of picture it sees (canny, depth, ...)");
+                      " is a union ControlNet: expected what kind of image it sees (canny, depth, ...)");
   require<UsageError>(types > 0 || !c.type, "control-type: ", printable(model.name),
                       " is no union ControlNet and takes no type");
   require<UsageError>(types == 0 || *c.type < types, "control-type: ", printable(model.name), " knows ",
@@ -47,15 +47,15 @@ void check_unit(const ResolvedRequest& r, size_t index, const LoadedControl& mod
                       " is a T2I-Adapter, which does not go with tile-size");
 }
 
-// Pictures that one union ControlNet sees at once act in the same steps, for the same conditions.
+// Images that one union ControlNet sees at once act in the same steps, for the same conditions.
 void check_together(const ResolvedRequest& r, size_t first, size_t other, const LoadedControl& model) {
   const ResolvedControl &a = r.controls[first], &b = r.controls[other];
   require<UsageError>(a.start == b.start && a.end == b.end && a.mode == b.mode,
-                      "control-start, control-end, control-mode: the pictures of the union ControlNet ",
+                      "control-start, control-end, control-mode: the images of the union ControlNet ",
                       printable(model.name), " act together: expected the same for all of them");
   require<UsageError>(!r.request.controls[first].mask && !r.request.controls[other].mask,
                       "control-mask: ", printable(model.name),
-                      " sees several pictures at once, which one mask cannot tell apart");
+                      " sees several images at once, which one mask cannot tell apart");
 }
 
 }  // namespace
@@ -84,15 +84,15 @@ std::vector<PlannedControl> plan_controls(const ResolvedRequest& r,
     const LoadedControl& model = *controls[i];
     check_unit(r, i, model);
     const ControlUse& use = r.request.controls[i];
-    const auto pictures = static_cast<int64_t>(std::max<size_t>(use.images.size(), 1));
+    const auto images = static_cast<int64_t>(std::max<size_t>(use.images.size(), 1));
     if (!out.empty() && out.back().unit.model == &model && model.types() > 0) {
       check_together(r, out.back().members.front(), i, model);
-      out.back().unit.pictures = std::max(out.back().unit.pictures, pictures);
+      out.back().unit.images = std::max(out.back().unit.images, images);
       out.back().members.push_back(i);
       ++out.back().unit.views;
       continue;
     }
-    out.push_back({{&model, 1, pictures, use.mask.has_value()}, {i}});
+    out.push_back({{&model, 1, images, use.mask.has_value()}, {i}});
   }
   return out;
 }
@@ -103,13 +103,13 @@ std::vector<ControlSetting> control_settings(const ResolvedRequest& r,
   for (const PlannedControl& one : planned) {
     const ResolvedControl& first = r.controls[one.members.front()];
     const bool several = one.members.size() > 1;
-    // Several pictures are weighed among each other; what the model makes of one is weighed as a whole.
+    // Several images are weighed among each other; what the model makes of one is weighed as a whole.
     ControlSetting setting{several ? 1.0 : first.strength, first.start, first.end, first.mode, {}, {}};
     for (const size_t member : one.members) {
       const ResolvedControl& c = r.controls[member];
       ControlView view{control_pixels(r, member, one.unit.model->bgr()), c.type.value_or(0),
                        several ? c.strength : 1.0};
-      view.pixels.resize(static_cast<size_t>(one.unit.pictures), view.pixels.front());
+      view.pixels.resize(static_cast<size_t>(one.unit.images), view.pixels.front());
       setting.views.push_back(std::move(view));
     }
     if (one.unit.masked)

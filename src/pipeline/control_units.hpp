@@ -14,12 +14,12 @@ struct PlannedControl {
 };
 
 // controls: the models of the request's controls, in their order. Throws UsageError for what does not go
-// together: a type without a union ControlNet or the other way round, pictures of one union ControlNet that
+// together: a type without a union ControlNet or the other way round, images of one union ControlNet that
 // act in other steps, masks under tiles, sizes that a T2I-Adapter cannot take.
 std::vector<PlannedControl> plan_controls(const ResolvedRequest& r,
                                           const std::vector<std::shared_ptr<LoadedControl>>& controls);
 
-// What the request asks of each, its pictures as the model reads them.
+// What the request asks of each, its images as the model reads them.
 std::vector<ControlSetting> control_settings(const ResolvedRequest& r,
                                              const std::vector<PlannedControl>& planned);
 

@@ -29,25 +29,25 @@ ControlNetStage::ControlNetStage(const ControlUnit& unit, Arena& arena, const Co
 }
 
 void ControlNetStage::make_hints(Arena& arena) {
-  const int64_t scale = model_.config().hint_scale(), count = unit_.pictures;
+  const int64_t scale = model_.config().hint_scale(), count = unit_.images;
   const int64_t width = model_.config().trunk.down.front().channels;
   const DType maps = model_.trunk().input_dtype();
-  picture_ = make_tensor(device(), {count, shape_.picture_height, shape_.picture_width, 3}, DType::kF32);
-  whole_ = make_tensor(device(), {count, shape_.picture_height / scale, shape_.picture_width / scale, width},
-                       maps);
+  image_ = make_tensor(device(), {count, shape_.image_height, shape_.image_width, 3}, DType::kF32);
+  whole_ =
+      make_tensor(device(), {count, shape_.image_height / scale, shape_.image_width / scale, width}, maps);
   hint_ = make_tensor(device(), {shape_.rows(), shape_.height, shape_.width, width}, maps);
   if (model_.config().mixer) {
     type_ = make_tensor(device(), {count, 1}, DType::kI32);
     scales_ = make_tensor(device(), {count}, DType::kF32);
   }
   const auto hint = [this](Exec& ex) {
-    const Tensor made = model_.hint(ex, picture_);
+    const Tensor made = model_.hint(ex, image_);
     return type_ ? model_.weigh(ex, made, type_, scales_) : made;
   };
-  embed_ = std::make_unique<Program>("control picture", arena,
+  embed_ = std::make_unique<Program>("control image", arena,
                                      [this, hint](Exec& ex) { copy_into(ex, hint(ex), whole_); });
   if (unit_.views > 1)
-    embed_more_ = std::make_unique<Program>("control pictures", arena, [this, hint](Exec& ex) {
+    embed_more_ = std::make_unique<Program>("control images", arena, [this, hint](Exec& ex) {
       copy_into(ex, rocm_sd::add(ex, whole_, hint(ex)), whole_);
     });
 }
@@ -60,7 +60,7 @@ std::vector<Program*> ControlNetStage::programs() {
 }
 
 uint64_t ControlNetStage::buffer_bytes() const {
-  uint64_t bytes = shifts_->bytes() + picture_.bytes() + whole_.bytes() + hint_.bytes();
+  uint64_t bytes = shifts_->bytes() + image_.bytes() + whole_.bytes() + hint_.bytes();
   for (const Tensor& t : {types_, added_}) bytes += t ? t.bytes() : 0;
   for (const Tensor& t : factors_) bytes += t.bytes();
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
@@ -71,11 +71,11 @@ void ControlNetStage::set_text(const RunWatch& watch) { prepare_->run(watch.prof
 
 bool ControlNetStage::set(const ControlSetting& setting, const RunWatch& watch) {
   require<InternalError>(static_cast<int64_t>(setting.views.size()) == unit_.views,
-                         "control: ", setting.views.size(), " pictures for ", unit_.views);
+                         "control: ", setting.views.size(), " images for ", unit_.views);
   for (size_t i = 0; i < setting.views.size(); ++i) set_view(i, setting.views[i], watch);
   if (whole_.dim(1) == hint_.dim(1) && whole_.dim(2) == hint_.dim(2))  // else cut_hint() brings windows
     for (int64_t row = 0; row < hint_.dim(0); ++row) {
-      const Tensor from = whole_.narrow(0, row % unit_.pictures, 1);
+      const Tensor from = whole_.narrow(0, row % unit_.images, 1);
       device().copy_on_device(hint_.narrow(0, row, 1).data(), from.data(), from.bytes());
     }
   set_factors(setting);
@@ -85,7 +85,7 @@ bool ControlNetStage::set(const ControlSetting& setting, const RunWatch& watch) 
 void ControlNetStage::set_view(size_t index, const ControlView& now, const RunWatch& watch) {
   std::vector<float> all;
   for (const std::vector<float>& pixels : now.pixels) all.insert(all.end(), pixels.begin(), pixels.end());
-  upload(device(), picture_, all.data(), static_cast<int64_t>(all.size()));
+  upload(device(), image_, all.data(), static_cast<int64_t>(all.size()));
   if (type_) {
     const std::vector<int32_t> types(now.pixels.size(), now.type);
     device().copy_to_device(type_.data(), types.data(), types.size() * sizeof(int32_t));
@@ -134,7 +134,7 @@ bool ControlNetStage::set_types(const ControlSetting& setting, const RunWatch& w
 
 void ControlNetStage::cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) {
   const Tensor window =
-      whole_.narrow(0, row % unit_.pictures, 1).narrow(1, top, hint_.dim(1)).narrow(2, left, hint_.dim(2));
+      whole_.narrow(0, row % unit_.images, 1).narrow(1, top, hint_.dim(1)).narrow(2, left, hint_.dim(2));
   copy_into(ex, window, hint_.narrow(0, row, 1));
 }
 

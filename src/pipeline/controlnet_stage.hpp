@@ -1,4 +1,4 @@
-// A ControlNet, or a union ControlNet with its pictures, beside the UNet.
+// A ControlNet, or a union ControlNet with its images, beside the UNet.
 #pragma once
 
 #include "pipeline/control_stage.hpp"
@@ -29,11 +29,11 @@ class ControlNetStage final : public ControlStage {
   const ControlNet& model_;
   ControlShape shape_;
   TextCache cache_;
-  Tensor picture_;               // [pictures,H,W,3] f32, of one view
-  Tensor whole_;                 // [pictures,H/8,W/8,C0], the hints of all views together
+  Tensor image_;                 // [images,H,W,3] f32, of one view
+  Tensor whole_;                 // [images,H/8,W/8,C0], the hints of all views together
   Tensor hint_;                  // [rows,h,w,C0]
   std::vector<Tensor> factors_;  // of each residual [rows], or of a masked unit [rows*h*w], f32
-  // Of a union ControlNet: [pictures,1] i32 and [pictures] f32 of one view, [rows,types] and [rows,E].
+  // Of a union ControlNet: [images,1] i32 and [images] f32 of one view, [rows,types] and [rows,E].
   Tensor type_, scales_, types_, added_;
   std::vector<float> types_set_;
   std::unique_ptr<ShiftTable> shifts_;

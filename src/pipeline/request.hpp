@@ -2,7 +2,7 @@
 #pragma once
 
 #include "pipeline/components.hpp"
-#include "pipeline/control_picture.hpp"
+#include "pipeline/control_image.hpp"
 #include "pipeline/pixels.hpp"
 #include "pipeline/tile_grid.hpp"
 #include "schedulers/sampler.hpp"

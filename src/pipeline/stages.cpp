@@ -25,7 +25,7 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   shape.freeu = r.request.freeu;
   planned_controls_ = plan_controls(r, controls_);
   for (const PlannedControl& control : planned_controls_) shape.controls.push_back(control.unit);
-  if (!controls_.empty()) shape.picture_height = r.height, shape.picture_width = r.width;
+  if (!controls_.empty()) shape.image_height = r.height, shape.image_width = r.width;
   if (vae_shape_.height != r.latent_height || vae_shape_.width != r.latent_width)
     vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short
   make(unet, components, arena, shape);

@@ -14,11 +14,11 @@ namespace rocm_sd {
 // Everything that the shapes of a UNet call depend on.
 struct UnetShape {
   int64_t batch = 1, conditions = 2, height = 64, width = 64, tokens = 77;
-  std::vector<ControlUnit> controls = {};         // at work beside the UNet
-  int64_t picture_height = 0, picture_width = 0;  // what they see, in pixels; 0 without them
-  bool perturbed = false;                         // the last condition, in its self attention
-  std::vector<bool> perturbed_layers = {};        // in these: UNetArgs::perturbed_layers
-  std::vector<double> freeu = {};                 // b1, b2, s1, s2; empty: none
+  std::vector<ControlUnit> controls = {};     // at work beside the UNet
+  int64_t image_height = 0, image_width = 0;  // what they see, in pixels; 0 without them
+  bool perturbed = false;                     // the last condition, in its self attention
+  std::vector<bool> perturbed_layers = {};    // in these: UNetArgs::perturbed_layers
+  std::vector<double> freeu = {};             // b1, b2, s1, s2; empty: none
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
 

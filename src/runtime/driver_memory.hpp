@@ -8,9 +8,10 @@
 
 namespace rocm_sd {
 
-// Device memory. Blocks up to 1 MiB are kept when they are freed and given to the next asker of the same
-// size: one stream runs everything, so what still uses the block comes before what uses it next. A driver
-// with exact_blocks() gets every request as it came. Thread-safe; the driver must be current.
+// Device memory. Freed blocks of at most 32 MiB are kept, 256 MiB in all, and given to the next asker of the
+// same size: one stream runs everything, so what still uses the block comes before what uses it next. A
+// driver with exact_blocks() gets every request as it came, and every block back at once. Thread-safe; the
+// driver must be current.
 class MemoryPool {
  public:
   explicit MemoryPool(GpuDriver& driver) : driver_(driver) {}

@@ -324,7 +324,7 @@ def test_bad_types_and_units(rocm_sd, union, adapter, control, hint, region, tmp
     folder, net = union(6)
     out, seen = tmp_path / "a.png", ["--control-image", hint]
     one = ["--control", net, *seen]
-    assert "what kind of picture" in refused(rocm_sd, folder, out, *one, code=2)
+    assert "what kind of image" in refused(rocm_sd, folder, out, *one, code=2)
     assert "knows 6 types (0 to 5), got 7" in refused(rocm_sd, folder, out, *one, "--control-type", "inpaint", code=2)
     assert "expected a number or one of openpose" in refused(rocm_sd, folder, out, *one, "--control-type", "edges", code=2)
     two = one + one + ["--control-type", 1, "--control-type", 3]

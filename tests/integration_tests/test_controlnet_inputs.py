@@ -214,7 +214,7 @@ def test_what_is_no_controlnet(rocm_sd, control, hint, tmp_path):
 
 @pytest.mark.bad_input
 @pytest.mark.parametrize("args,word", [
-    (["--control-strength", 0.5], "given 1 times for 0 --control"), (["--control", "NET"], "expected a picture for it to see"),
+    (["--control-strength", 0.5], "given 1 times for 0 --control"), (["--control", "NET"], "expected an image for it to see"),
     (["--control", "NET", "--control-image", "HINT", "--control-image", "HINT"], "control-image: given 2 times for 1 --control"),
     (["--control", "NET", "--control-image", "HINT", "--control-strength", 11], "control-strength: expected a number from -10 to 10"),
     (["--control", "NET", "--control-image", "HINT", "--control-strength", "nan"], "control-strength"),

@@ -194,7 +194,7 @@ def test_bad_controlnets(engine, pipe, control):
                         (dict(controlnet=control, control_image=np.zeros((4, 4, 7), np.uint8)), "control_image: expected")):
         with pytest.raises(ValueError, match=word):
             pipe("a cat", num_inference_steps=1, **given)
-    for given, word in ((dict(controlnet=control), "expected a picture for it to see"), (dict(controlnet="none", control_image=picture), "no such file"),
+    for given, word in ((dict(controlnet=control), "expected an image for it to see"), (dict(controlnet="none", control_image=picture), "no such file"),
                         (dict(controlnet=control, control_image=picture, controlnet_conditioning_scale=99), "-10 to 10")):
         with pytest.raises(engine.EngineError, match=word):
             pipe("a cat", num_inference_steps=1, **given, **SIZE)

@@ -186,6 +186,12 @@ def test_words_of_old_are_refused(check, line, term):
     assert code == 1 and "src/kernels/a.hpp:2:" in output and term in output
 
 
+def test_words_call_an_image_of_a_control_model_an_image(check):
+    for line in ("int picture_height;", "Image picture;", '// Expected a picture.'):
+        code, output = check("lint/check_words.py", {"src/pipeline/control_a.hpp": line + "\n", "src/pipeline/sheet.hpp": line + "\n"})
+        assert code == 1 and "src/pipeline/control_a.hpp:1:" in output and "sheet.hpp" not in output
+
+
 def test_words_accept_the_fields_terms(check):
     text = ('asm("cp.async.bulk.tensor.2d");\nint tma_plan;  // warpgroup, multicast\nint most;\nstruct FlashGroup {};\n')
     cuda = "// As many as a multiprocessor holds.\n"

@@ -35,6 +35,9 @@ WORDS = {
     r"\bPace\b": "StepThrottle",
 }
 PATTERN = {re.compile(pattern): term for pattern, term in WORDS.items()}
+# Where a control model's input is meant, code and messages say image, as Diffusers does.
+PICTURE = re.compile(r"\bpictures?\b|picture_|_picture", re.IGNORECASE)
+CONTROL = re.compile(r"src/(pipeline|models)/(control|adapter_stage|t2i_adapter|canny)")
 # NVIDIA's own word, where the code is NVIDIA's.
 COMPUTE_UNIT = re.compile(r"(?<!hipDeviceAttribute)[mM]ultiprocessors?")
 NVIDIA = re.compile(r"arch/(nvidia|hopper)|composable_kernels/(hopper|families)/|sm_90|tma_|cuda|nvml|nvidia")
@@ -54,6 +57,8 @@ def findings(path: str, text: str) -> list[str]:
                 out.append(f"{path}:{number}: {match[0]!r}: the field's term is {term}")
         if not NVIDIA.search(path) and (match := COMPUTE_UNIT.search(line)):
             out.append(f"{path}:{number}: {match[0]!r}: the field's term is compute unit")
+        if CONTROL.match(path) and (match := PICTURE.search(line)):
+            out.append(f"{path}:{number}: {match[0]!r}: the field's term is image")
     return out
 
 

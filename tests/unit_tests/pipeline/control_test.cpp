@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "pipeline/control_picture.hpp"
+#include "pipeline/control_image.hpp"
 #include "pipeline/control_stage.hpp"
 #include "pipeline/load.hpp"
 #include "rocm_sd/rocm_sd.h"

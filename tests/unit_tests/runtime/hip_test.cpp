@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <numeric>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "runtime/devices.hpp"
@@ -139,6 +140,33 @@ TEST_F(HipTest, GivesKeptBlocksBackBeforeItIsOutOfMemory) {
   EXPECT_THAT(error, HasSubstr("hip:0: cannot allocate 8388608 bytes"));
   EXPECT_THAT(error, HasSubstr("4194304 of 67108864"));
   gpu->free(large, 60 << 20);
+}
+
+TEST_F(HipTest, KeepsFreedBlocksForTheNextAskerOfTheSize) {
+  set_card("gfx1100", uint64_t{1} << 30);
+  const auto gpu = open();
+  // Sizes are rounded up to 512 bytes; one byte above 32 MiB is given back to the driver at once.
+  for (const auto& [bytes, next, kept] : {std::tuple<size_t, size_t, bool>{1000, 1000, true},
+                                          {1000, 1024, true},
+                                          {1000, 1025, false},
+                                          {32 << 20, 32 << 20, true},
+                                          {(32 << 20) + 1, (32 << 20) + 1, false}}) {
+    void* first = gpu->allocate(bytes);
+    gpu->free(first, bytes);
+    const size_t asked = calls("hipMalloc");
+    void* second = gpu->allocate(next);
+    EXPECT_EQ(calls("hipMalloc"), asked + (kept ? 0 : 1)) << bytes << ", then " << next;
+    if (kept) {
+      EXPECT_EQ(second, first) << bytes << ", then " << next;
+    }
+    gpu->free(second, next);
+  }
+  // A block of 32 MiB and small ones are kept from above: of nine of 31 MiB, seven more fit into 256 MiB.
+  std::vector<void*> blocks(9);
+  for (void*& block : blocks) block = gpu->allocate(31 << 20);
+  const size_t freed = calls("hipFree");
+  for (void* block : blocks) gpu->free(block, 31 << 20);
+  EXPECT_EQ(calls("hipFree"), freed + 2);
 }
 
 TEST_F(HipTest, NamesAnArchitectureWithoutKernels) {

@@ -1,4 +1,4 @@
-#include "pipeline/control_picture.hpp"
+#include "pipeline/control_image.hpp"
 
 #include <algorithm>
 #include <array>
@@ -46,29 +46,28 @@ std::array<uint8_t, 3> border_colour(const Image& image) {
   return out;
 }
 
-Image resized(const Image& picture, int width, int height) {
-  return floats_to_image(image_to_floats(picture, width, height), width, height);
+Image resized(const Image& image, int width, int height) {
+  return floats_to_image(image_to_floats(image, width, height), width, height);
 }
 
 template <class Change>
-Image each_value(const Image& picture, const Change& change) {
-  Image out = picture;
+Image each_value(const Image& image, const Change& change) {
+  Image out = image;
   for (size_t i = 0; i < out.rgb.size(); i += 3) change(&out.rgb[i]);
   return out;
 }
 
-Image grey(const Image& picture) {
-  return each_value(picture, [](uint8_t* p) {
+Image grey(const Image& image) {
+  return each_value(image, [](uint8_t* p) {
     const double luma = 0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2];  // ITU-R BT.601
     p[0] = p[1] = p[2] = static_cast<uint8_t>(std::nearbyint(luma));
   });
 }
 
-Image tile(const Image& picture, double factor) {
-  if (factor <= 1) return picture;
+Image tile(const Image& image, double factor) {
+  if (factor <= 1) return image;
   const auto smaller = [&](int side) { return std::max(1, static_cast<int>(std::nearbyint(side / factor))); };
-  return resized(resized(picture, smaller(picture.width), smaller(picture.height)), picture.width,
-                 picture.height);
+  return resized(resized(image, smaller(image.width), smaller(image.height)), image.width, image.height);
 }
 
 }  // namespace
@@ -90,19 +89,19 @@ const char* control_resize_label(ControlResize how) {
   return "?";
 }
 
-Image resize_control(const Image& picture, ControlResize how, int width, int height) {
-  require<UsageError>(picture.width >= 1 && picture.height >= 1, "control-image: has no pixels");
-  const double across = static_cast<double>(width) / picture.width,
-               down = static_cast<double>(height) / picture.height;
-  if (how == ControlResize::kStretch || across == down) return resized(picture, width, height);
+Image resize_control(const Image& image, ControlResize how, int width, int height) {
+  require<UsageError>(image.width >= 1 && image.height >= 1, "control-image: has no pixels");
+  const double across = static_cast<double>(width) / image.width,
+               down = static_cast<double>(height) / image.height;
+  if (how == ControlResize::kStretch || across == down) return resized(image, width, height);
   const bool crop = how == ControlResize::kCrop;
   const double scale = crop ? std::max(across, down) : std::min(across, down);
   const auto side = [&](int length, int least) {
     const int scaled = static_cast<int>(std::nearbyint(length * scale));
     return crop ? std::max(scaled, least) : std::clamp(scaled, 1, least);
   };
-  const Image whole = resized(picture, side(picture.width, width), side(picture.height, height));
-  Image out = blank(width, height, crop ? std::array<uint8_t, 3>{} : border_colour(picture));
+  const Image whole = resized(image, side(image.width, width), side(image.height, height));
+  Image out = blank(width, height, crop ? std::array<uint8_t, 3>{} : border_colour(image));
   // The offsets as A1111 rounds them.
   const auto offset = [](int from, int to) { return from >= to ? (from - to) / 2 : -((to - from) / 2); };
   paste(whole, offset(whole.width, width), offset(whole.height, height), out);
@@ -137,23 +136,23 @@ ControlPreprocess parse_control_preprocess(std::string_view text) {
   return out;
 }
 
-Image preprocess_control(const Image& picture, const ControlPreprocess& how) {
-  if (how.name == "canny") return canny(picture, how.low, how.high);
+Image preprocess_control(const Image& image, const ControlPreprocess& how) {
+  if (how.name == "canny") return canny(image, how.low, how.high);
   if (how.name == "invert")
-    return each_value(picture, [](uint8_t* p) {
+    return each_value(image, [](uint8_t* p) {
       for (int c = 0; c < 3; ++c) p[c] = static_cast<uint8_t>(255 - p[c]);
     });
-  if (how.name == "grey") return grey(picture);
-  if (how.name == "tile") return tile(picture, how.factor);
-  return picture;
+  if (how.name == "grey") return grey(image);
+  if (how.name == "tile") return tile(image, how.factor);
+  return image;
 }
 
-std::vector<float> control_floats(const Image& picture, bool bgr, const std::vector<float>& mask) {
-  std::vector<float> out(picture.rgb.size());
+std::vector<float> control_floats(const Image& image, bool bgr, const std::vector<float>& mask) {
+  std::vector<float> out(image.rgb.size());
   for (size_t i = 0; i < out.size(); ++i) {
     const size_t channel = i % 3, from = i - channel + (bgr ? 2 - channel : channel);
     const bool masked = !mask.empty() && mask[i / 3] >= 0.5f;
-    out[i] = masked ? -1.0f : static_cast<float>(picture.rgb[from]) / 255.0f;
+    out[i] = masked ? -1.0f : static_cast<float>(image.rgb[from]) / 255.0f;
   }
   return out;
 }
