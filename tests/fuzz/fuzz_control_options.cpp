@@ -1,12 +1,13 @@
-// Fuzzes what a request says of a ControlNet's picture: names of types, ways of resizing and preprocessors are
-// read or refused by a UsageError; what was read gives pictures and masks of the asked size with values in range.
+// Fuzzes what a request says of a ControlNet's picture: names of types, ways of resizing and preprocessors
+// are read or refused by a UsageError; what was read gives pictures and masks of the asked size with values
+// in range.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
 
 #include "base/error.hpp"
-#include "pipeline/control_picture.hpp"
+#include "pipeline/control_image.hpp"
 #include "pipeline/pixels.hpp"
 #include "pipeline/request.hpp"
 
@@ -68,7 +69,8 @@ void fuzz_pictures(const ControlPreprocess& how, Bytes& bytes) {
   check_size(sized, width, height);
   const Image prepared = preprocess_control(sized, how);
   check_size(prepared, width, height);
-  const std::vector<float> pixels = control_floats(prepared, bgr, how.name == "inpaint" ? mask : std::vector<float>{});
+  const std::vector<float> pixels =
+      control_floats(prepared, bgr, how.name == "inpaint" ? mask : std::vector<float>{});
   check(pixels.size() == 3 * mask.size());
   for (const float p : pixels) check(p == -1 || (p >= 0 && p <= 1));
 }
@@ -78,7 +80,8 @@ void fuzz_pictures(const ControlPreprocess& how, Bytes& bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   Bytes bytes{data, size};
   const std::string_view text = bytes.text(bytes.next() % 40);
-  accepts([&] { check(parse_control_type(text) >= 0 && !control_type_label(parse_control_type(text)).empty()); });
+  accepts(
+      [&] { check(parse_control_type(text) >= 0 && !control_type_label(parse_control_type(text)).empty()); });
   accepts([&] { parse_control_resize(text); });
   ControlPreprocess how;
   if (accepts([&] { how = parse_control_preprocess(text); })) {
