@@ -131,7 +131,7 @@ def test_only_low_rank_terms(opened, engine, made, tmp_path):  # noqa: F811
     assert error.value.status == 2
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int16, torch.uint8, torch.float64])
 def test_types_of_alpha(opened, made, tmp_path, dtype):  # noqa: F811
     """An alpha of any type is its number, of no or one dimension."""
     model, _, lora, want, _ = made("sd15")
@@ -173,7 +173,7 @@ def damaged(tensors: dict[str, torch.Tensor], draw: random.Random) -> bytes:
 @pytest.mark.bad_input
 @pytest.mark.parametrize("mode", ["merge", "runtime"])
 def test_damaged_files_leave_the_model_alone(opened, engine, two, made, tmp_path, mode):  # noqa: F811
-    """Fifty files, each with something wrong: a sentence that names the file, and the images of a model that saw none of them."""
+    """Thirty files, each with something wrong: a sentence that names the file, and the images of a model that saw none of them."""
     model, folder = two
     lora = to_kohya(made("sd15", tuple(ATTENTION + CONVOLUTIONS))[2])
     good, bad = f"{folder / 'one.safetensors'}:0.7", tmp_path / "bad.safetensors"
@@ -185,7 +185,7 @@ def test_damaged_files_leave_the_model_alone(opened, engine, two, made, tmp_path
 
     plain, with_good = image(), image(good)
     assert psnr(plain[0], with_good[0]) < 40
-    for i in range(50):
+    for i in range(30):
         bad.write_bytes(damaged(lora, draw))
         with pytest.raises(engine.EngineError) as error:
             image(*([good] if i % 2 else []), bad)

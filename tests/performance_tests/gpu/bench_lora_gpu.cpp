@@ -233,6 +233,8 @@ class LoraBench {
   // Plans, runs and times the step as the model is now.
   std::vector<float> step(const std::string& what, const std::vector<float>* other = nullptr,
                           const char* error_of = "change_of_plain") {
+    prepare_.reset();
+    step_.reset();
     arena_.emplace(device_);
     prepare_.emplace("text and time", *arena_, [this](Exec& ex) {
       model_.prepare_text(ex, states_, cache_);
