@@ -35,7 +35,7 @@ void Components::update(Part part, const std::vector<ActiveAdapter>& before) {
   const auto update_one = [&](Component component, const auto& read) {
     const std::vector<AdapterUse> old_uses = adapter_uses(before, component),
                                   uses = adapter_uses(adapters, component);
-    DeviceMerge merge(bases, component, old_uses, uses);
+    DeviceMerge merge(bases, component, old_uses, uses, *device);
     const Source source(*this, component, &merge);
     read(source, [&](const ParameterSlot& slot) {
       return std::any_of(slot.parts.begin(), slot.parts.end(), [&](const ParameterSlot::Part& tensor) {
@@ -52,6 +52,7 @@ void Components::update(Part part, const std::vector<ActiveAdapter>& before) {
       update_one(encoder.component, [&](const Source& source, const SlotFilter& only) {
         encoder.model.update(loading_device(), source, only);
       });
+  stale_terms_[part] = true;
 }
 
 void Components::reload(Part part, DType compute) {
@@ -98,6 +99,7 @@ void Components::reload(Part part, DType compute) {
       break;
     }
   }
+  stale_terms_[part] = true;
   info.dtype = describe_dtype();
 }
 

@@ -65,7 +65,7 @@ MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
       out.arena = arenas[part];
     }
   }
-  out.weights += components.bases.bytes();
+  out.weights += components.bases.bytes() + components.term_bytes();
   out.vae_bands = static_cast<int>(vae->bands());
   out.offload = residency.offload();
   return out;
@@ -88,6 +88,7 @@ void Pipeline::State::drop_caches() {
   image_models.insert(image_models.end(), image_encoders_.begin(), image_encoders_.end());
   keep_image_models(image_models);
   components.bases.clear();
+  components.shrink_terms();
   arena.release();
   scratch.release();
 }
