@@ -52,8 +52,8 @@ ROCM_SD_DEVICE TilePlace tma_place(int index, int tiles_m, int tiles_n) {
 // multicast_size: tiles below each other that a cluster computes beside each other.
 template <class Cfg, class Work>
 ROCM_SD_DEVICE void tma_body(const Work& work, int multicast_size, int splits, int split_steps, int group,
-                             int groups, char* lds) {
-  constexpr bool kMaySplit = Cfg::kMovesRegisters && !Cfg::kPingPong && !Work::kGated;
+                             int workgroups, char* lds) {
+  constexpr bool kMaySplit = !Cfg::kPingPong && !Work::kGated;
   const TmaCluster cluster(group, multicast_size, kMaySplit ? splits : 1);
   const int tiles_m =
       fast_quotient(work.rows() + Cfg::kBlockM * multicast_size - 1, Cfg::kBlockM * multicast_size);
@@ -65,14 +65,14 @@ ROCM_SD_DEVICE void tma_body(const Work& work, int multicast_size, int splits, i
   struct Tile {
     int layer, first_row, first_column;
   };
-  const int stride = fast_quotient(groups, cluster.size()), items = tiles * work.layers();
+  const int stride = fast_quotient(workgroups, cluster.size()), items = tiles * work.layers();
   const auto tile_of = [&](int item) {
     const int layer = work.layers() == 1 ? 0 : item / tiles;
     const TilePlace tile = tma_place(item - layer * tiles, tiles_m, tiles_n);
     return Tile{layer, (tile.m * multicast_size + cluster.tile) * Cfg::kBlockM, tile.n * Cfg::kBlockN};
   };
   if (Nvidia::uniform(Nvidia::thread() / 128) == Cfg::kConsumers / 128) {
-    if constexpr (Cfg::kMovesRegisters) Tma::give_registers<Cfg::kFetchRegisters>();
+    Tma::give_registers<Cfg::kFetchRegisters>();
     // One thread for weights and one for rows, of different waves: a step's waits and addresses take one
     // about as long as its products take.
     if (Nvidia::thread() == Cfg::kConsumers) {
@@ -116,7 +116,7 @@ ROCM_SD_DEVICE void tma_body(const Work& work, int multicast_size, int splits, i
     }
     if (kMaySplit && splits > 1) pipeline.stand_by();
   } else {
-    if constexpr (Cfg::kMovesRegisters) Tma::take_registers<Cfg::kMultiplyRegisters>();
+    Tma::take_registers<Cfg::kMultiplyRegisters>();
     Nvidia::pdl_wait();
     const auto output_of = [&](const Tile& tile, int part) {
       const int row = tile.first_row + TmaPlace<Cfg>::row() + 64 * part;
@@ -164,7 +164,7 @@ ROCM_SD_DEVICE void tma_body(const Work& work, int multicast_size, int splits, i
       if (Cfg::kPingPong) skip();
       ROCM_SD_UNROLL
       for (int part = 0; part < Cfg::kParts; ++part) {
-        auto&& sums = float_sums(acc[part]);
+        auto&& sums = float_sums<Cfg>(acc[part]);
         if (kMaySplit && splits > 1) pipeline.sum_parts(sums);  // then there is one part
         output_of(tile, part).finish(sums, pipeline, operands[part]);
       }
