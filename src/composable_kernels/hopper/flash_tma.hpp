@@ -74,64 +74,79 @@ struct FlashTma : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kW
     }
     Arch::wave_barrier();
   }
-  ROCM_SD_DEVICE const T* await_tile() const {
-    full(next.stage).wait(next.round);
-    return tile_at(next.stage);
+  // The fetches before the loop: the first keys, then pairs of the next keys and these values.
+  ROCM_SD_DEVICE void fetch_first(int count) {
+    if (Arch::thread() != 0) return;
+    fetch(k, 0);
+    for (int i = 1; i < kAhead && i < count; ++i) {
+      fetch(k, i);
+      fetch(v, i - 1);
+    }
+    if (kAhead < count)
+      fetch(k, kAhead);
+    else
+      fetch(v, count - 1);
   }
-  static ROCM_SD_DEVICE void release(TmaBarrier empty) {
+
+  // A tile that is there, and the barrier that says it has been read.
+  struct Tile {
+    const T* data;
+    TmaBarrier read;
+  };
+  ROCM_SD_DEVICE Tile await_tile() {
+    full(next.stage).wait(next.round);
+    const Tile tile{tile_at(next.stage), empty(next.stage)};
+    next.advance();
+    return tile;
+  }
+  static ROCM_SD_DEVICE void release(const Tile& tile) {
     Arch::wave_barrier();
-    if (Arch::lane() == 0) empty.arrive();
+    if (Arch::lane() == 0) tile.read.arrive();
+  }
+  // Ping-pong: a warpgroup's products start when the other's have been started.
+  static ROCM_SD_DEVICE void await_turn(int consumer) {
+    if (Cfg::kPingPong) Tma::wait_for_turn(consumer);
+  }
+  static ROCM_SD_DEVICE void pass_turn(int consumer) {
+    if (Cfg::kPingPong) Tma::let_consumer_start(1 - consumer);
   }
 
   ROCM_SD_DEVICE void run_keys(int count) {
     const int consumer = Cfg::kPingPong ? WarpgroupRows::consumer() : 0;
-    if (Arch::thread() == 0) {
-      fetch(k, 0);
-      for (int i = 1; i < kAhead && i < count; ++i) {
-        fetch(k, i);
-        fetch(v, i - 1);
-      }
-      if (kAhead < count)
-        fetch(k, kAhead);
-      else
-        fetch(v, count - 1);
-    }
+    fetch_first(count);
     this->load_queries();
     Arch::barrier();
 
     typename Rows::Scores s;
     typename Rows::Weights weights;
     RowPair factor;
-    this->multiply_keys(s, await_tile());
+    const Tile first = await_tile();
+    this->multiply_keys(s, first.data);
     wait<0>(s);
-    release(empty(next.stage));
-    next.advance();
+    release(first);
     this->weigh_first(s);
     convert(weights, s);
-    if (Cfg::kPingPong && consumer == 1) Tma::let_consumer_start(0);
+    if (consumer == 1) pass_turn(1);
     for (int tile = 0; tile + 1 < count; ++tile) {
       if (!Cfg::kPrefetchAfterMma) fetch_next(tile, count);
-      const T* const keys = await_tile();
-      if (Cfg::kPingPong) Tma::wait_for_turn(consumer);
-      this->multiply_keys(s, keys);  // S = Q K^T, of the next tile
-      const TmaBarrier keys_read = empty(next.stage);
-      next.advance();
-      this->multiply_values(await_tile(), weights);  // O += P V, of this one
-      if (Cfg::kPingPong) Tma::let_consumer_start(1 - consumer);
-      const TmaBarrier values_read = empty(next.stage);
-      next.advance();
+      const Tile keys = await_tile();
+      await_turn(consumer);
+      this->multiply_keys(s, keys.data);  // S = Q K^T, of the next tile
+      const Tile values = await_tile();
+      this->multiply_values(values.data, weights);  // O += P V, of this one
+      pass_turn(consumer);
       if (Cfg::kPrefetchAfterMma) fetch_next(tile, count);
       wait<1>(s);
-      const bool grown = this->online_softmax(s, factor, tile + 1, keys);
+      const bool grown = this->online_softmax(s, factor, tile + 1, keys.data);
       pin(s);  // or the compiler would do this after the next wait
-      release(keys_read);
+      release(keys);
       wait<0>(this->o);
-      release(values_read);
+      release(values);
       if (grown) scale(this->o, factor);
       convert(weights, s);  // P
     }
-    if (Cfg::kPingPong && consumer == 0) Tma::wait_for_turn(0);
-    this->multiply_values(await_tile(), weights);
+    if (consumer == 0) await_turn(0);
+    this->multiply_values(await_tile().data, weights);
     wait<0>(this->o);
   }
 
