@@ -9,7 +9,7 @@ namespace rocm_sd {
 // The grid is a line of workgroups. arch/scalar.hpp has a form of its own: one lane.
 template <class Arch>
 struct Block {
-  uint32_t workgroups = 1;  // workgroups of the grid
+  uint32_t workgroups = 1;  // of the grid
   int waves = 1;            // of a workgroup; a constant of the kernel, so that what follows from it folds
 
   ROCM_SD_DEVICE int64_t group() const { return Arch::group_x(); }

@@ -7,12 +7,12 @@
 //   exact(in, i)               element i of the first output, a double or an exact::Sum, where in(n, j) is
 //                              element j of input n: the reference, and what measurements compare with
 //   Kernels, types()           Storages<> of the body, this problem's; without: {dtype}, of any float type
-//   params<T...>(workgroups)       the body's argument
+//   params<T...>(workgroups)   the body's argument
 //   body<Arch, T...>(params, block)
 //   items()                    what the grid's threads take in turn, or its waves, where there is kWaves
 // and, where they say something:
 //   kThreads or kWaves         of a workgroup; without them kMemoryBoundThreads
-//   kWorkgroupsPerUnit             workgroups per compute unit beyond which items are taken in turn
+//   kWorkgroupsPerUnit         workgroups per compute unit beyond which items are taken in turn
 //   refuse(), refuse_gpu()     why the body, or a GPU, cannot take the problem
 //   bytes()                    where not all of each operand is read
 //   kernel_name()              where it is not the op and its types
