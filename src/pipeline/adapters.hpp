@@ -44,7 +44,6 @@ class AdapterLibrary {
 
  private:
   std::filesystem::path find(const std::string& name);
-  void look_through_folder();
 
   std::string folder_;
   std::map<std::string, std::filesystem::path> by_name_;  // of the folder's files, by stem
