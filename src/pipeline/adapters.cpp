@@ -66,10 +66,15 @@ LoraUse parse_lora_use(std::string_view text) {
   return use;
 }
 
-std::vector<LoraUse> requested_loras(const GenerateRequest& request) {
+std::span<const std::string> image_prompts(const GenerateRequest& request) {
+  if (request.prompts.empty()) return {&request.prompt, 1};
+  return request.prompts;
+}
+
+std::vector<LoraUse> requested_loras(const GenerateRequest& request, size_t image) {
   std::vector<LoraUse> out;
   if (!request.plain_prompt)
-    for (const LoraTag& tag : extract_lora_tags(request.prompt).loras)
+    for (const LoraTag& tag : extract_lora_tags(image_prompts(request)[image]).loras)
       out.push_back({tag.name, tag.weight, tag.te_weight, tag.blocks});
   out.insert(out.end(), request.loras.begin(), request.loras.end());
   return out;
@@ -98,7 +103,6 @@ std::filesystem::path AdapterLibrary::find(const std::string& name) {
 std::vector<ActiveAdapter> AdapterLibrary::open(const std::vector<LoraUse>& uses,
                                                 const Checkpoint& checkpoint) {
   std::vector<ActiveAdapter> out;
-  std::optional<AdapterTargets> targets;
   for (const LoraUse& use : uses) {
     require<UsageError>(std::abs(use.weight) <= kMaxWeight && std::abs(use.te_weight) <= kMaxWeight,
                         "lora: ", printable(use.file), ": expected weights from ", -kMaxWeight, " to ",
@@ -114,8 +118,8 @@ std::vector<ActiveAdapter> AdapterLibrary::open(const std::vector<LoraUse>& uses
     const auto changed = std::filesystem::last_write_time(path, error);
     Opened& known = opened_[path];
     if (!known.file || known.changed != changed) {
-      if (!targets) targets = targets_of(checkpoint);
-      known = {changed, AdapterFile::open(path, *targets, model_kind_name(checkpoint.kind()))};
+      if (!targets_) targets_ = targets_of(checkpoint);
+      known = {changed, AdapterFile::open(path, *targets_, model_kind_name(checkpoint.kind()))};
     }
     out.push_back({known.file, path.stem().string(), use.weight, use.te_weight, std::move(blocks)});
   }

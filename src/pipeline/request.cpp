@@ -283,7 +283,7 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
     const std::string problem = utf8_problem(text);
     require<UsageError>(problem.empty(), name, ": ", problem);
   };
-  check_text("prompt", request.prompt);
+  for (const std::string& prompt : image_prompts(request)) check_text("prompt", prompt);
   check_text("negative-prompt", request.negative_prompt.value_or(""));
   check_text("prompt-2", request.prompt_2.value_or(""));
   check_text("negative-prompt-2", request.negative_prompt_2.value_or(""));
@@ -292,6 +292,15 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   ResolvedRequest out;
   out.request = request;
   GenerateRequest& r = out.request;
+  if (!r.prompts.empty()) {
+    const auto count = static_cast<int>(r.prompts.size());
+    require<UsageError>(count <= 64 && (r.batch == 1 || r.batch == count),
+                        "image-prompt: expected one for each of ", r.batch, " images, got ", count);
+    r.batch = count;
+    r.prompt = r.prompts.front();
+  }
+  require<UsageError>(r.lora_mode == "merge" || r.lora_mode == "runtime",
+                      "lora-mode: expected merge or runtime, got \"", printable(r.lora_mode), "\"");
   if (r.seed < 0) r.seed = random_seed();
   if (r.variation_strength > 0 && r.variation_seed < 0) r.variation_seed = random_seed();
   resolve_size(out, components);
@@ -328,7 +337,9 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
                            const std::vector<std::shared_ptr<LoadedControl>>& controls) {
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
-  Infotext info{r.prompt, r.negative_prompt.value_or(""), {}};
+  Infotext info{r.prompts.empty() ? r.prompt : r.prompts.at(static_cast<size_t>(index)),
+                r.negative_prompt.value_or(""),
+                {}};
   // As tags, which A1111 and this program read back.
   for (const LoraUse& lora : r.loras)
     info.prompt += concat(" <lora:", std::filesystem::path(lora.file).stem().string(), ":", lora.te_weight,
@@ -352,9 +363,11 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (!components.tiny_vae && components.vae->config().half_size_finest)
     add("VAE decoder", "finest level at half size");
   std::string hashes;
-  for (const ActiveAdapter& lora : components.adapters)
-    hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
+  for (const auto* loras : {&components.adapters, &components.runtime_adapters})
+    for (const ActiveAdapter& lora : *loras)
+      hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
   if (!hashes.empty()) add("Lora hashes", hashes);
+  if (!components.runtime_adapters.empty()) add("Lora mode", "runtime");
   if (!embedding_hashes.empty()) add("TI hashes", embedding_hashes);
   for (size_t i = 0; i < controls.size(); ++i)
     add(concat("ControlNet ", i).c_str(), describe_control(resolved.controls[i], *controls[i]));

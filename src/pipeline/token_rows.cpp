@@ -54,16 +54,22 @@ ChunkedPrompt plain_prompt(const TextEncoder& encoder, const std::string& text, 
 
 TokenRows tokenise(const ResolvedRequest& resolved, const Components& components, EmbeddingLibrary& library) {
   const GenerateRequest& request = resolved.request;
-  const std::string none;
-  for (const std::string* text : {&request.prompt, request.prompt_2 ? &*request.prompt_2 : &none,
-                                  request.negative_prompt ? &*request.negative_prompt : &none,
-                                  request.negative_prompt_2 ? &*request.negative_prompt_2 : &none})
+  std::vector<const std::string*> given;
+  for (const std::optional<std::string>* text :
+       {&request.prompt_2, &request.negative_prompt, &request.negative_prompt_2})
+    if (*text) given.push_back(&**text);
+  for (const std::string& text : image_prompts(request)) given.push_back(&text);
+  for (const std::string* text : given)
     require<UsageError>(text->size() <= 4 * kMaxPromptChars, "prompt: ", text->size(), " bytes, at most ",
                         kMaxPromptChars, " characters are accepted");
   PromptTexts prompts = prompt_texts(resolved);
   TokenRows out;
   out.prompts = static_cast<int64_t>(prompts.texts.size());
   out.calls = std::move(prompts.calls);
+  for (const PromptText& text : prompts.texts) {
+    out.images.push_back(text.image);
+    if (text.negative) ++out.negatives;
+  }
   out.warnings = std::move(prompts.warnings);
   out.zero_negative = resolved.uses_negative() && components.zero_absent_negative &&
                       !request.negative_prompt && !request.negative_prompt_2;
