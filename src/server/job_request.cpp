@@ -71,7 +71,7 @@ std::vector<KnownOption> request_options() {
   for (const OptionRow& row : option_rows()) {
     // What loading takes is refused by a request's setter, whatever its value is.
     if (std::string_view(row.group) == "Model" || type_of(row) == OptionType::kRefused) continue;
-    if (std::string_view(row.group) == "IP-Adapter") continue;  // names files of this machine
+    if (std::string_view(row.group) == "IP-Adapter") continue;         // names files of this machine
     if (std::string_view(row.name) == "keep-latents") continue;        // results are pictures
     if (std::string_view(row.name) == "image-prompt") continue;        // one text for all images of a request
     if (std::string_view(row.name).starts_with("control-")) continue;  // each of a list, below
