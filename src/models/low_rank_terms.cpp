@@ -134,7 +134,7 @@ class TermBuilder {
 
   bool extends(const ParameterSlot& slot) const {
     const Weight& w = *slot.weight;
-    return model_.extend && slot.layer.ends_with("ff.net.0.proj") && w.held_as() == w.dtype() &&
+    return model_.extend && slot.layer.ends_with("ff.net.0.proj") && w.stored_as() == w.dtype() &&
            w.shape() == slot.shape;
   }
   void extend(const ParameterSlot& slot, LowRank& out) const {
