@@ -56,7 +56,6 @@ class AdapterLibrary {
 
  private:
   std::filesystem::path find(const std::string& name);
-  void look_through_folder();
 
   std::string folder_;
   std::optional<AdapterTargets> targets_;                 // of the checkpoint, which stays the same

@@ -50,18 +50,6 @@ ChunkedPrompt plain_prompt(const TextEncoder& encoder, const std::string& text, 
   return out;
 }
 
-// The embedding's name as a word of its own in the text.
-bool has_word(std::string_view text, std::string_view word) {
-  const auto is_word = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c < 0;
-  };
-  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
-    const size_t end = at + word.size();
-    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 TokenRows tokenise(const ResolvedRequest& resolved, const Components& components, EmbeddingLibrary& library) {
@@ -89,12 +77,6 @@ TokenRows tokenise(const ResolvedRequest& resolved, const Components& components
     warn_once(out.warnings, "prompt-2, negative-prompt-2: no effect: this model has one text encoder");
 
   RequestEmbeddings embeddings(library, request.embeddings);
-  for (const std::string& name : library.pickles())
-    for (const PromptText& text : prompts.texts)
-      if (has_word(text.first, name) || has_word(text.second, name))
-        warn_once(out.warnings, concat("embedding-dir: ", printable(name),
-                                       " is a pickle (.pt, .bin), which is not "
-                                       "read: its name counts as words; expected .safetensors"));
   std::vector<std::vector<ChunkedPrompt>> chunked;  // [encoder][prompt]
   for (size_t e = 0; e < components.text.size(); ++e) {
     const TextEncoder& encoder = components.text[e];
