@@ -265,7 +265,7 @@ def lines_of_edges(rgb):
 
 
 @pytest.mark.parametrize("text, rule", [("scribble", lines_of_dark), ("scribble:60", lambda v: lines_of_dark(v, 60)),
-                                        ("scribble_xdog", lines_of_photo), ("scribble_xdog:80", lambda v: lines_of_photo(v, 80)),
+                                        ("scribble_xdog", lines_of_photo), ("scribble_xdog:12", lambda v: lines_of_photo(v, 12)),
                                         ("scribble_hed", lines_of_edges), ("threshold", lambda v: v > 127), ("threshold:40", lambda v: v > 40)])
 def test_lines_by_thresholds(rocm_sd, control, tmp_path, text, rule):
     folder, net = control("sd15")

@@ -22,8 +22,8 @@ def test_perturbed_attention_beside_a_controlnet(rocm_sd, model, tmp_path, kind,
     hint = drawing(tmp_path / "hint.png", SIDE, SIDE)
     pipe = getattr(diffusers, name).from_pretrained(folder, controlnet=diffusers.ControlNetModel.from_pretrained(net), torch_dtype=torch.float32,
                                                     pag_applied_layers="mid")
-    want = theirs(folder, pipe, image=Image.open(hint).convert("RGB"), width=SIDE, height=SIDE, pag_scale=20.0, guidance_scale=scale,
+    want = theirs(folder, pipe, image=Image.open(hint).convert("RGB"), width=SIDE, height=SIDE, pag_scale=60.0, guidance_scale=scale,
                   controlnet_conditioning_scale=0.7)
     args = ["-W", SIDE, "-H", SIDE, "--control", net, "--control-image", hint, "--control-strength", 0.7]
-    same(ours(rocm_sd, folder, tmp_path / "a.png", *args, "--pag-scale", 20, scale=scale, size=None), want)
+    same(ours(rocm_sd, folder, tmp_path / "a.png", *args, "--pag-scale", 60, scale=scale, size=None), want)
     assert psnr(ours(rocm_sd, folder, tmp_path / "b.png", *args, scale=scale, size=None), want) < 50
