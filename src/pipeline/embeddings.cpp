@@ -48,14 +48,18 @@ void EmbeddingLibrary::look_through_folder() {
 std::vector<NamedEmbedding> EmbeddingLibrary::named(const std::vector<EmbeddingUse>& uses) {
   std::vector<NamedEmbedding> out;
   const auto add = [&](const std::string& name, const std::filesystem::path& path) {
-    for (const NamedEmbedding& known : out) {
+    for (NamedEmbedding& known : out) {
       if (known.name != name) continue;
-      require<UsageError>(known.path == path, "embedding: ", printable(known.path.string()), " and ",
-                          printable(path.string()), " have the name \"", printable(name),
-                          "\": give one another (NAME=FILE)");
+      if (known.second.empty() && EmbeddingFile::are_halves(*open(known.path), *open(path))) {
+        known.second = path;
+        return;
+      }
+      require<UsageError>(known.path == path || known.second == path,
+                          "embedding: ", printable(known.path.string()), " and ", printable(path.string()),
+                          " have the name \"", printable(name), "\": give one another (NAME=FILE)");
       return;
     }
-    out.push_back({name, path});
+    out.push_back({name, path, {}});
   };
   for (const EmbeddingUse& use : uses) {
     require<FileError>(path_exists(use.file) && !is_folder_path(use.file), "embedding: ", printable(use.file),
@@ -72,7 +76,7 @@ std::vector<NamedEmbedding> EmbeddingLibrary::named(const std::vector<EmbeddingU
   look_through_folder();  // a file may be new
   for (const auto& [name, path] : by_name_)
     if (std::none_of(out.begin(), out.end(), [&](const NamedEmbedding& known) { return known.name == name; }))
-      out.push_back({name, path});
+      out.push_back({name, path, {}});
   return out;
 }
 
@@ -84,6 +88,11 @@ std::shared_ptr<const EmbeddingFile> EmbeddingLibrary::open(const std::filesyste
   return known.file;
 }
 
+std::shared_ptr<const EmbeddingFile> EmbeddingLibrary::open(const NamedEmbedding& embedding) {
+  const auto first = open(embedding.path);
+  return embedding.second.empty() ? first : EmbeddingFile::joined(*first, *open(embedding.second));
+}
+
 RequestEmbeddings::RequestEmbeddings(EmbeddingLibrary& library, const std::vector<EmbeddingUse>& uses)
     : library_(library), named_(library.named(uses)), used_index_(named_.size(), -1) {}
 
@@ -91,7 +100,7 @@ EmbeddingNames RequestEmbeddings::names(const ClipTokenizer& tokenizer) const {
   std::vector<std::string> names;
   for (const NamedEmbedding& known : named_) names.push_back(known.name);
   return {tokenizer, std::move(names),
-          [this](size_t i) { return static_cast<int>(library_.open(named_[i].path)->vectors()); }};
+          [this](size_t i) { return static_cast<int>(library_.open(named_[i])->vectors()); }};
 }
 
 void RequestEmbeddings::note_used(PromptChunk& chunk) {
@@ -99,7 +108,7 @@ void RequestEmbeddings::note_used(PromptChunk& chunk) {
     const auto name = static_cast<size_t>(inserted.name);
     if (used_index_[name] < 0) {
       used_index_[name] = static_cast<int>(used_.size());
-      used_.push_back({named_[name].name, library_.open(named_[name].path), vectors()});
+      used_.push_back({named_[name].name, library_.open(named_[name]), vectors()});
     }
     inserted.name = used_index_[name];
   }

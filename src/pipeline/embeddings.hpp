@@ -20,6 +20,7 @@ EmbeddingUse parse_embedding_use(std::string_view text);
 struct NamedEmbedding {
   std::string name;
   std::filesystem::path path;
+  std::filesystem::path second;  // the other file of an SDXL embedding in two, or empty
 };
 
 // One that a prompt has named. Its vectors are rows from `first` on of a table of all that were named.
@@ -35,7 +36,8 @@ class EmbeddingLibrary {
   explicit EmbeddingLibrary(std::string folder) : folder_(std::move(folder)) {}
 
   // The request's own, by file name and token, then the folder's, by file name. Of equal names the first
-  // counts. Opens the request's files. Throws FileError for a missing file or folder, what
+  // counts. Two files of the request with one name and vectors of two widths are one embedding of SDXL, in
+  // two files. Opens the request's files. Throws FileError for a missing file or folder, what
   // EmbeddingFile::open throws, and UsageError where two files of the request have one name.
   std::vector<NamedEmbedding> named(const std::vector<EmbeddingUse>& uses);
   // Names of pickles in the folder, which are not read.
@@ -43,6 +45,7 @@ class EmbeddingLibrary {
 
   // Opened once for as long as the file stays as it is.
   std::shared_ptr<const EmbeddingFile> open(const std::filesystem::path& path);
+  std::shared_ptr<const EmbeddingFile> open(const NamedEmbedding& embedding);
 
  private:
   void look_through_folder();

@@ -40,8 +40,8 @@ EmbeddingMatrix read_matrix(const SafetensorsFile& file, const TensorEntry& entr
 
 // A1111's and training tools' names of the tensor, which are no token.
 bool is_plain_key(std::string_view key) {
-  for (const std::string_view plain :
-       {"emb_params", "string_to_param.*", "*", "clip_l", "clip_g", "weight", "embedding"})
+  for (const std::string_view plain : {"emb_params", "string_to_param.*", "*", "clip_l", "clip_g",
+                                       "text_encoders_0", "text_encoders_1", "weight", "embedding"})
     if (key == plain) return true;
   return false;
 }
@@ -60,8 +60,12 @@ std::string list_names(const SafetensorsFile& file) {
 std::shared_ptr<const EmbeddingFile> EmbeddingFile::of(const SafetensorsFile& file) {
   const std::shared_ptr<EmbeddingFile> out(new EmbeddingFile);
   out->path_ = file.path();
-  const TensorEntry *only = file.find("emb_params"), *clip_l = file.find("clip_l"),
-                    *clip_g = file.find("clip_g");
+  const auto either = [&](const char* name, const char* other) {
+    const TensorEntry* found = file.find(name);
+    return found ? found : file.find(other);
+  };
+  const TensorEntry *only = file.find("emb_params"), *clip_l = either("clip_l", "text_encoders_0"),
+                    *clip_g = either("clip_g", "text_encoders_1");
   const bool pair = clip_l && clip_g;
   if (!only && !pair && file.entries().size() == 1) only = &file.entries().front();
   require<FormatError>((only && file.entries().size() == 1) || (pair && file.entries().size() == 2),
@@ -73,10 +77,25 @@ std::shared_ptr<const EmbeddingFile> EmbeddingFile::of(const SafetensorsFile& fi
     if (!is_plain_key(only->name)) out->token_ = only->name;
     return out;
   }
-  out->clip_g_ = read_matrix(file, *clip_g);
-  require<FormatError>(out->clip_g_->vectors == out->first_.vectors, title(file), ": clip_l has ",
-                       out->first_.vectors, " vectors, clip_g ", out->clip_g_->vectors,
-                       "; expected the same number");
+  out->take_second(read_matrix(file, *clip_g));
+  return out;
+}
+
+void EmbeddingFile::take_second(EmbeddingMatrix second) {
+  require<FormatError>(second.vectors == first_.vectors, printable(path_.string()), ": ",
+                       printable(first_.key), " has ", first_.vectors, " vectors, ", printable(second.key),
+                       " ", second.vectors, "; expected the same number");
+  clip_g_ = std::move(second);
+}
+
+bool EmbeddingFile::are_halves(const EmbeddingFile& a, const EmbeddingFile& b) {
+  return !a.is_sdxl() && !b.is_sdxl() && a.first_.width != b.first_.width;
+}
+
+std::shared_ptr<const EmbeddingFile> EmbeddingFile::joined(const EmbeddingFile& a, const EmbeddingFile& b) {
+  const bool in_order = a.first_.width < b.first_.width;
+  const std::shared_ptr<EmbeddingFile> out(new EmbeddingFile(in_order ? a : b));
+  out->take_second((in_order ? b : a).first_);
   return out;
 }
 
@@ -91,8 +110,8 @@ const EmbeddingMatrix& EmbeddingFile::of_encoder(Component encoder, int64_t widt
   const std::string name = printable(path_.string());
   require<ShapeError>(is_sdxl() || !sdxl, name, ": ", printable(first_.key), " [", first_.vectors, ",",
                       first_.width,
-                      "] alone: expected clip_l and clip_g, as SDXL's two text encoders need; was it "
-                      "trained on another base model?");
+                      "] alone: expected clip_l and clip_g, or two files of one token, as SDXL's two text "
+                      "encoders need; was it trained on another base model?");
   require<ShapeError>(!is_sdxl() || sdxl, name, ": clip_l [", first_.vectors, ",", first_.width,
                       "] and clip_g: trained on SDXL; this model has one text encoder, of width ", width);
   const EmbeddingMatrix& out = encoder == Component::kTextEncoder2 && clip_g_ ? *clip_g_ : first_;

@@ -1,7 +1,9 @@
 // Files of textual inversion: vectors that stand for a word of a prompt.
 //
 // Forms: A1111's ("emb_params" [n,width]), Diffusers' (one tensor, whose name is the token: "<cat-toy>"),
-// SDXL's ("clip_l" [n,768] and "clip_g" [n,1280]), a bare tensor of any name; [width] counts as [1,width].
+// SDXL's ("clip_l" [n,768] and "clip_g" [n,1280], or "text_encoders_0" and "text_encoders_1"), a bare tensor
+// of any name; [width] counts as [1,width]. Diffusers' training of SDXL writes two files with one tensor
+// each.
 #pragma once
 
 #include <filesystem>
@@ -32,6 +34,12 @@ class EmbeddingFile {
   // The same of a file that is open already; it has no hash.
   static std::shared_ptr<const EmbeddingFile> of(const SafetensorsFile& file);
 
+  // Two files with one tensor each as SDXL's one: the narrower vectors are the first text encoder's. Throws
+  // FormatError for another number of vectors in each.
+  static std::shared_ptr<const EmbeddingFile> joined(const EmbeddingFile& a, const EmbeddingFile& b);
+  // Whether these two can be joined: one tensor each, of different widths.
+  static bool are_halves(const EmbeddingFile& a, const EmbeddingFile& b);
+
   const std::filesystem::path& path() const { return path_; }
   // Diffusers' name of it, "<cat-toy>"; empty where the tensor's name is no token.
   const std::string& token() const { return token_; }
@@ -46,6 +54,8 @@ class EmbeddingFile {
 
  private:
   EmbeddingFile() = default;
+  void take_second(EmbeddingMatrix second);
+
   std::filesystem::path path_;
   std::string token_, hash_;
   EmbeddingMatrix first_;  // the only one, or clip_l

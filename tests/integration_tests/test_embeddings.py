@@ -93,6 +93,48 @@ def test_other_models_as_diffusers(rocm_sd, tiny_model, tmp_path, kind):
     assert psnr(read_picture(tmp_path / "b.png"), want) < 45
 
 
+def test_sdxl_in_two_files_and_in_the_negative_prompt(rocm_sd, tiny_model, tmp_path):
+    """Diffusers' training of SDXL writes a file for each text encoder, under one token; an older script one of text_encoders_0 and _1."""
+    model = tiny_model("sdxl")
+    pipeline = load(model)
+    plain, files = draw(pipeline), []
+    coders = ((pipeline.text_encoder, pipeline.tokenizer), (pipeline.text_encoder_2, pipeline.tokenizer_2))
+    bad = {}
+    for i, (width, (encoder, tokenizer)) in enumerate(zip(widths(pipeline), coders)):
+        files.append(tmp_path / f"learned_embeds{'_2' * i}.safetensors")
+        save_file({"<cat-toy>": vectors(3, width, 3 + i)}, files[-1])
+        pipeline.load_textual_inversion(str(files[-1]), text_encoder=encoder, tokenizer=tokenizer)
+        bad[f"text_encoders_{i}"] = vectors(2, width, 7 + i)
+        pipeline.load_textual_inversion({"<bad-one>": bad[f"text_encoders_{i}"]}, token="<bad-one>", text_encoder=encoder, tokenizer=tokenizer)
+    want = draw(pipeline)
+    assert psnr(want, plain) < 45 and want.std() > 5, "the embeddings change too little to prove anything"
+    assert psnr(want, draw(pipeline, negative="blurry")) < 50, "the negative prompt's changes too little to prove anything"
+    save_file(bad, tmp_path / "bad.safetensors")
+    negative = ["--embedding", f"<bad-one>={tmp_path / 'bad.safetensors'}"]
+    for i, order in enumerate((files, files[::-1])):
+        ours(rocm_sd, model, tmp_path / f"{i}.png", *(arg for file in order for arg in ("--embedding", file)), *negative)
+        assert psnr(read_picture(tmp_path / f"{i}.png"), want) >= 60
+    done = ours(rocm_sd, model, tmp_path / "x.png", "--embedding", files[0], *negative, code=3)
+    assert "alone: expected clip_l and clip_g, or two files of one token" in done.stderr
+    save_file({"<cat-toy>": vectors(2, widths(pipeline)[1], 4)}, files[1])
+    done = ours(rocm_sd, model, tmp_path / "x.png", "--embedding", files[0], "--embedding", files[1], *negative, code=3)
+    assert "has 3 vectors" in done.stderr and "expected the same number" in done.stderr
+
+
+@pytest.mark.parametrize("words", [66, 69, 72, 75])
+def test_vectors_count_against_the_75_tokens(rocm_sd, tiny_model, tmp_path, words):
+    """Behind 66 to 75 words eight vectors find 9, 6, 3 and no places; what does not fit is cut, as Diffusers cuts it."""
+    model = tiny_model("sd15")
+    pipeline = load(model)
+    file = tmp_path / "toy.safetensors"
+    save_file({"<cat-toy>": vectors(8, widths(pipeline)[0], 2)}, file)
+    pipeline.load_textual_inversion(str(file))
+    prompt = " ".join(["cat"] * words) + " <cat-toy> red"
+    assert len(pipeline.tokenizer(" ".join(["cat"] * words)).input_ids) == words + 2
+    ours(rocm_sd, model, tmp_path / "a.png", "--embedding", file, prompt=prompt, negative="blurry")
+    assert psnr(read_picture(tmp_path / "a.png"), draw(pipeline, prompt, "blurry")) >= 60
+
+
 def test_every_form_is_the_same(rocm_sd, tiny_model, tmp_path):
     """A1111's, Diffusers' and a bare tensor; by option, by folder and name, by ComfyUI's name, in capitals."""
     model = tiny_model("sd15")

@@ -1,0 +1,227 @@
+"""Features of pictures in combinations: 60 that a seed draws, in which every pair of levels comes up (feature_matrix.py).
+
+Each picture is compared with that of Diffusers' pipelines in f32 on the CPU: to 60 dB where ours is computed in f32 too. With weights in 8
+bits and on an emulated GPU (f16) the bound is lower, and the picture must be nearer to Diffusers' than to those without one of its features.
+"""
+
+from __future__ import annotations
+
+import diffusers
+import numpy as np
+import pytest
+import torch
+from control_models import adapter_folder, control_folder, drawing
+from feature_matrix import LEVELS, Case, draw_cases, every_pair, pairs_of
+from peft import LoraConfig
+from PIL import Image
+from pictures import psnr, read_picture
+from pipelines_oracle import NEGATIVE, PROMPT, SCALE, SEED, SIZE, as_bytes, command
+from safetensors.torch import save_file
+from test_diffusers_pipelines import mask, model, picture  # noqa: F401 (fixtures)
+from test_lora import ATTENTION, TEXT, encoders, state
+
+CASES, CASES_SEED = 60, 20
+STEPS, STRENGTH, SPLIT = 4, 0.8, 0.5
+LORA_WEIGHTS = {"none": [], "unet": [("first", 0.8, 0.0)], "whole": [("first", 0.8, 0.8)], "two": [("first", 0.6, 0.6), ("second", -0.7, -0.7)]}
+CONTROL_STRENGTH, ADAPTER_STRENGTH = 0.8, 0.7
+EMULATED = "emu:gfx1100"
+# dB against Diffusers' f32 picture. Measured on the 60: f16 on the emulated GPU 47 and more, 8 bits 29 and more.
+FLOORS = {"cpu plain": 60, "emulated plain": 40, "cpu int8": 25, "emulated int8": 25}
+QUICK = 10  # of the cases on the CPU; the others are for the night
+NAMES = {("noise", False): "", ("image", False): "Img2Img", ("mask", False): "Inpaint",
+         ("noise", True): "ControlNet", ("image", True): "ControlNetImg2Img", ("mask", True): "ControlNetInpaint"}
+
+
+def base_of(case: Case) -> str:
+    return "sdxl" if case.model == "refined" else case.model
+
+
+# --- what the cases draw with ---
+
+@pytest.fixture(scope="module")
+def loras(model, tmp_path_factory):  # noqa: F811
+    """loras(kind, name): a LoRA of rank 4 on the UNet and the text encoders."""
+    made = {}
+
+    def make(kind, name):
+        if (kind, name) not in made:
+            pipe = diffusers.DiffusionPipeline.from_pretrained(model(kind), torch_dtype=torch.float32)
+            torch.manual_seed({"first": 0, "second": 1}[name])
+            config = dict(r=4, lora_alpha=4, init_lora_weights=True)
+            pipe.unet.add_adapter(LoraConfig(target_modules=ATTENTION, **config))
+            for encoder in encoders(pipe).values():
+                encoder.add_adapter(LoraConfig(target_modules=TEXT, **config))
+            with torch.no_grad():
+                for module in (pipe.unet, *encoders(pipe).values()):
+                    for key, value in module.named_parameters():
+                        if "lora_" in key:
+                            value.normal_(0, 0.8 / value.shape[1] ** 0.5)
+            made[kind, name] = tmp_path_factory.mktemp("loras") / f"{name}.safetensors"
+            save_file(state(pipe), made[kind, name])
+        return made[kind, name]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def nets(model, tmp_path_factory):  # noqa: F811
+    """nets(kind): (ControlNet's folder, T2I-Adapter's folder)."""
+    made = {}
+
+    def make(kind):
+        if kind not in made:
+            folder = tmp_path_factory.mktemp("nets")
+            channels = diffusers.UNet2DConditionModel.load_config(model(kind) / "unet")["block_out_channels"]
+            xl = kind == "sdxl"
+            adapter = adapter_folder(folder / "adapter", "full_adapter_xl" if xl else "full_adapter",
+                                     [channels[0], *channels[1:], channels[-1]] if xl else channels)
+            made[kind] = control_folder(model(kind), folder / "net"), adapter
+        return made[kind]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def hint(tmp_path_factory):
+    return drawing(tmp_path_factory.mktemp("hints") / "hint.png", SIZE, SIZE)
+
+
+# --- by Diffusers ---
+
+def add_adapter(pipe, folder, seen) -> None:
+    """A T2I-Adapter's maps into every call of the UNet, as StableDiffusionAdapterPipeline gives them."""
+    adapter = diffusers.T2IAdapter.from_pretrained(folder)
+    pixels = torch.from_numpy(np.asarray(Image.open(seen).convert("RGB")).astype(np.float32) / 255).permute(2, 0, 1)[None]
+    with torch.no_grad():
+        maps = [ADAPTER_STRENGTH * m for m in adapter(pixels)]
+    forward = pipe.unet.forward
+
+    def with_maps(sample, *args, **kwargs):
+        kwargs["down_intrablock_additional_residuals"] = [m.repeat(len(sample), 1, 1, 1) for m in maps]
+        return forward(sample, *args, **kwargs)
+
+    pipe.unet.forward = with_maps
+
+
+def take_means(vae) -> None:
+    """Of the VAE's posterior the mean, not a sample."""
+    encode = vae.encode
+
+    def wrapped(*args, **kwargs):
+        out = encode(*args, **kwargs)
+        out.latent_dist.sample = lambda generator=None: out.latent_dist.mode()
+        return out
+
+    vae.encode = wrapped
+
+
+@pytest.fixture(scope="module")
+def theirs(model, loras, nets, hint, picture, mask):  # noqa: F811
+    """theirs(case): Diffusers' pictures of the case, one for each of the batch; each drawn once."""
+    known: dict[Case, list[np.ndarray]] = {}
+
+    def pipe_of(case):
+        kind, with_net = base_of(case), case.control in ("net", "both")
+        family = "StableDiffusionXL" if kind == "sdxl" else "StableDiffusion"
+        options = {"controlnet": diffusers.ControlNetModel.from_pretrained(nets(kind)[0])} if with_net else {}
+        pipe = getattr(diffusers, f"{family}{NAMES[case.start, with_net]}Pipeline").from_pretrained(
+            model(kind), torch_dtype=torch.float32, **options)
+        pipe.set_progress_bar_config(disable=True)
+        take_means(pipe.vae)
+        if uses := LORA_WEIGHTS[case.lora]:
+            for name, _, _ in uses:
+                pipe.load_lora_weights(str(loras(kind, name)), adapter_name=name)
+            weights = [{"unet": w} | dict.fromkeys(encoders(pipe), te) for _, w, te in uses]
+            pipe.set_adapters([name for name, _, _ in uses], weights)
+        if case.control in ("adapter", "both"):
+            add_adapter(pipe, nets(kind)[1], hint)
+        return pipe
+
+    def draw(case):
+        batch = int(case.batch)
+        kwargs = dict(negative_prompt=NEGATIVE, guidance_scale=SCALE, num_inference_steps=STEPS, num_images_per_prompt=batch,
+                      generator=[torch.Generator().manual_seed(SEED + i) for i in range(batch)])
+        refined = case.model == "refined"
+        more = dict(denoising_end=SPLIT, output_type="latent") if refined else dict(output_type="np")
+        with_net, seen = case.control in ("net", "both"), Image.open(hint).convert("RGB")
+        if with_net:
+            more |= {"image" if case.start == "noise" else "control_image": seen, "controlnet_conditioning_scale": CONTROL_STRENGTH}
+        if case.start != "noise":
+            more |= dict(image=Image.open(picture), strength=STRENGTH)
+        if case.start == "mask":
+            more |= dict(mask_image=Image.open(mask))
+        if case.start != "image":
+            more |= dict(width=SIZE, height=SIZE)
+        images = pipe_of(case)(PROMPT, **kwargs, **more).images
+        if not refined:
+            return [as_bytes(image) for image in images]
+        pipe = diffusers.StableDiffusionXLImg2ImgPipeline.from_pretrained(model("refiner"), torch_dtype=torch.float32)
+        pipe.set_progress_bar_config(disable=True)
+        kwargs |= dict(num_images_per_prompt=1, generator=None, denoising_start=SPLIT, output_type="np")
+        return [as_bytes(pipe(PROMPT, image=latents[None], **kwargs).images[0]) for latents in images]
+
+    def make(case):
+        if case.drawn() not in known:
+            known[case.drawn()] = draw(case)
+        return known[case.drawn()]
+
+    return make
+
+
+# --- by rocm-sd ---
+
+def computed(case: Case) -> list:
+    device = ["--device", EMULATED, "--dtype", "f16"] if case.device == "emulated" else []
+    return [*device, *(["--offload"] if case.memory == "offload" else []), *(["--weights", "int8"] if case.weights == "int8" else [])]
+
+
+def our_pictures(rocm_sd, case: Case, model, loras, nets, hint, picture, mask, folder) -> list[np.ndarray]:  # noqa: F811
+    kind, batch = base_of(case), int(case.batch)
+    args = ["--plain-prompt", "--batch", batch, *computed(case)]
+    for name, unet, text in LORA_WEIGHTS[case.lora]:
+        args += ["--lora", f"{loras(kind, name)}:{unet}:{text}"]
+    for wanted, net, strength in (("net", 0, CONTROL_STRENGTH), ("adapter", 1, ADAPTER_STRENGTH)):
+        if case.control in (wanted, "both"):
+            args += ["--control", nets(kind)[net], "--control-image", hint, "--control-strength", strength]
+    if case.start != "noise":
+        args += ["-i", picture, "--strength", STRENGTH]
+    if case.start == "mask":
+        args += ["--mask", mask, "--mask-blur", 0, "--mask-downscale", "nearest", "--mask-blend", "latents"]
+    if case.model == "refined":
+        args += ["--denoising-end", SPLIT]
+    rocm_sd(*command(model(kind), folder / "{index}.png", *args, steps=STEPS))
+    paths = [folder / f"{i + 1}.png" for i in range(batch)]
+    if case.model == "refined":
+        for path in paths:
+            rocm_sd(*command(model("refiner"), path, "--plain-prompt", "--init-latents", path.with_suffix(".safetensors"),
+                             "--denoising-start", SPLIT, *computed(case), steps=STEPS, size=None))
+    return [read_picture(path) for path in paths]
+
+
+# --- the tests ---
+
+def marked(cases: list[Case]) -> list:
+    """The first few on the CPU in every run, the others at night; the seed in the name."""
+    quick = [case for case in cases if case.device == "cpu"][:QUICK]
+    return [pytest.param(case, id=f"seed{CASES_SEED}-{i:02}-{case.name()}", marks=[] if case in quick else [pytest.mark.full])
+            for i, case in enumerate(cases)]
+
+
+@pytest.mark.parametrize("case", marked(draw_cases(CASES, CASES_SEED)))
+def test_draws_what_diffusers_draws(rocm_sd, model, loras, nets, hint, picture, mask, theirs, tmp_path, case):  # noqa: F811
+    got = our_pictures(rocm_sd, case, model, loras, nets, hint, picture, mask, tmp_path)
+    want = theirs(case)
+    # Outside of the mask the original is put back; Diffusers leaves the decoded picture. A refiner draws all of it.
+    inside = read_picture(mask)[..., 0] > 0 if case.start == "mask" and case.model != "refined" else np.ones((SIZE, SIZE), bool)
+    near = [psnr(a[inside], b[inside]) for a, b in zip(got, want, strict=True)]
+    print(case.name(), *(f"{value:.1f} dB" for value in near))
+    assert all(b.std() > 5 for b in want), "the oracle's picture is flat: this would prove nothing"
+    assert min(near) >= FLOORS[f"{case.device} {case.weights}"], near
+    for other in case.without_each():
+        assert case.is_exact() or np.mean(near) > np.mean([psnr(a[inside], b[inside]) for a, b in zip(got, theirs(other))]) + 3, other.name()
+
+
+def test_every_pair_comes_up():
+    cases = draw_cases(CASES, CASES_SEED)
+    assert set().union(*map(pairs_of, cases)) == every_pair() and len(set(cases)) == CASES
+    assert len(every_pair()) == sum(len(a) * len(b) for i, a in enumerate(LEVELS.values()) for b in list(LEVELS.values())[i + 1:])
