@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/elementwise/elementwise.hpp"
-#include "runtime/program.hpp"
+#include "runtime/exec.hpp"
 #include "support/tensor_testing.hpp"
 
 namespace rocm_sd::testing_support {

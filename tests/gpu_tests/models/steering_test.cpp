@@ -1,6 +1,6 @@
-// What steers a UNet, on a GPU in 16 bits against the same weights on the host in f32: FreeU, perturbed layers,
-// ControlNets (union ones too) and T2I-Adapters, everywhere or under a mask. Small enough for emulated GPUs. A
-// ControlNet-LoRA is an ordinary ControlNet once its file is read.
+// What steers a UNet, on a GPU in 16 bits against the same weights on the host in f32: FreeU, perturbed
+// layers, ControlNets (union ones too) and T2I-Adapters, everywhere or under a mask. Small enough for
+// emulated GPUs. A ControlNet-LoRA is an ordinary ControlNet once its file is read.
 #include "gpu_tests/gpu_test.hpp"
 #include "gpu_tests/models/run_forward.hpp"
 #include "models/controlnet.hpp"
@@ -19,16 +19,15 @@ using testing_support::Upload;
 
 constexpr int64_t kRows = 2, kSide = 8, kTokens = 77;
 
-// Maps of two and of four times the first channels; a middle block of 4 x 4 pixels.
+// Three levels of 8 x 8, 4 x 4 and 2 x 2 pixels.
 UNetConfig small() {
   UNetConfig config;
   config.norm_groups = 8;
   config.time_width = 64;
-  config.down = {
-      {.channels = 40, .resnets = 1, .transformer_layers = {1}, .heads = 1, .context_width = 32},
-      {.channels = 80, .resnets = 1, .transformer_layers = {1}, .heads = 1, .context_width = 32, .resamples = false},
-      {.channels = 160, .resnets = 1, .heads = 2, .resamples = false}};
-  config.up = {{.channels = 160, .resnets = 2, .heads = 2, .resamples = false},
+  config.down = {{.channels = 40, .resnets = 1, .transformer_layers = {1}, .heads = 1, .context_width = 32},
+                 {.channels = 80, .resnets = 1, .transformer_layers = {1}, .heads = 1, .context_width = 32},
+                 {.channels = 160, .resnets = 1, .heads = 2, .resamples = false}};
+  config.up = {{.channels = 160, .resnets = 2, .heads = 2},
                {.channels = 80, .resnets = 2, .transformer_layers = {1, 1}, .heads = 1, .context_width = 32},
                {.channels = 40, .resnets = 2, .heads = 1, .resamples = false}};
   config.mid = UNetMidConfig{{1}, 2, 32};
@@ -60,7 +59,8 @@ struct Inputs {
 using Steer = std::function<Tensor(Exec&, const Upload&, const UNet&, const TextCache&, const Tensor& latents,
                                    const Tensor& shifts)>;
 
-std::vector<float> run_unet(Device& device, DType dtype, const RandomSource& source, int replays, const Steer& steer) {
+std::vector<float> run_unet(Device& device, DType dtype, const RandomSource& source, int replays,
+                            const Steer& steer) {
   const Inputs in;
   const UNet unet = UNet::load(device, small(), source, dtype);
   const TextCache cache = unet.make_text_cache(device, kRows, kTokens);
@@ -77,13 +77,12 @@ std::vector<float> run_unet(Device& device, DType dtype, const RandomSource& sou
 TEST_P(SteeringOnGpu, FreeU) {
   const auto run = [&](double backbone, double skip) {
     return [&, backbone, skip](Device& device, DType dtype) {
-      const FreeU freeu{{make_freeu_level(device, kRows, kSide / 2, kSide / 2, backbone, skip),
+      const FreeU freeu{{make_freeu_level(device, kRows, kSide / 4, kSide / 4, backbone, skip),
                          make_freeu_level(device, kRows, kSide / 2, kSide / 2, backbone, skip)}};
-      return run_unet(device, dtype, source, replays(),
-                      [&](Exec& ex, const Upload&, const UNet& unet, const TextCache& cache,
-                          const Tensor& latents, const Tensor& shifts) {
-                        return unet(ex, latents, shifts, cache, {.freeu = &freeu});
-                      });
+      return run_unet(
+          device, dtype, source, replays(),
+          [&](Exec& ex, const Upload&, const UNet& unet, const TextCache& cache, const Tensor& latents,
+              const Tensor& shifts) { return unet(ex, latents, shifts, cache, {.freeu = &freeu}); });
     };
   };
   const auto want = compare(run(1.5, 0.2), "FreeU");
@@ -98,7 +97,8 @@ TEST_P(SteeringOnGpu, PerturbedLayersByName) {
                           const Tensor& latents, const Tensor& shifts) {
                         std::vector<bool> layers(unet.self_attentions().size());
                         layers.front() = layers.back() = perturbed;  // neither is the middle block's
-                        return unet(ex, latents, shifts, cache, {.perturbed = 1, .perturbed_layers = &layers});
+                        return unet(ex, latents, shifts, cache,
+                                    {.perturbed = 1, .perturbed_layers = &layers});
                       });
     };
   };
@@ -110,7 +110,8 @@ TEST_P(SteeringOnGpu, PerturbedLayersByName) {
 Tensor factors_of(Device& device, int64_t side, bool masked) {
   std::vector<float> values(static_cast<size_t>(kRows * (masked ? side * side : 1)));
   for (size_t i = 0; i < values.size(); ++i)
-    values[i] = masked ? static_cast<float>(i % static_cast<size_t>(side) * 2 < static_cast<size_t>(side)) : 0.7f;
+    values[i] =
+        masked ? static_cast<float>(i % static_cast<size_t>(side) * 2 < static_cast<size_t>(side)) : 0.7f;
   return tensor_from(device, {static_cast<int64_t>(values.size())}, values.data());
 }
 
@@ -120,7 +121,8 @@ ControlNetConfig control_config(bool is_union) {
   config.trunk.up.clear();
   config.hint_widths = {8, 8, 16, 16};
   if (is_union)
-    config.mixer = ControlMixerConfig{.types = 8, .channels = 40, .layers = 1, .type_width = 16, .time_width = 64};
+    config.mixer =
+        ControlMixerConfig{.types = 8, .channels = 40, .layers = 1, .type_width = 16, .time_width = 64};
   return config;
 }
 
@@ -131,10 +133,12 @@ TEST_P(SteeringOnGpu, ControlNetsWithMasksAndUnions) {
       const ControlNet net = ControlNet::load(device, control_config(is_union), source, dtype);
       const TextCache own = net.trunk().make_text_cache(device, kRows, kTokens);
       std::vector<Tensor> factors;
-      for (const int64_t level : net.residual_levels()) factors.push_back(factors_of(device, halved(kSide, level), masked));
+      for (const int64_t level : net.residual_levels())
+        factors.push_back(factors_of(device, halved(kSide, level), masked));
       const std::vector<float> ones(kRows, 1), kinds = {0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0};
       const std::vector<int32_t> canny(kRows, 3);
-      const Tensor scales = tensor_from(device, {kRows}, ones.data()), types = tensor_from(device, {kRows, 8}, kinds.data());
+      const Tensor scales = tensor_from(device, {kRows}, ones.data()),
+                   types = tensor_from(device, {kRows, 8}, kinds.data());
       const Tensor type = make_tensor(device, {kRows, 1}, DType::kI32);
       device.copy_to_device(type.data(), canny.data(), type.bytes());
       const Inputs in;
@@ -166,13 +170,16 @@ TEST_P(SteeringOnGpu, T2iAdaptersWithMasks) {
   const auto run = [&](bool masked) {
     return [&, masked](Device& device, DType dtype) {
       const T2iAdapter adapter = T2iAdapter::load(device, config, source, dtype);
-      const std::vector<Tensor> factors = {factors_of(device, kSide, masked), factors_of(device, kSide / 2, masked)};
+      const std::vector<Tensor> factors = {factors_of(device, kSide, masked),
+                                           factors_of(device, kSide / 2, masked)};
       return run_unet(device, dtype, source, replays(),
                       [&](Exec& ex, const Upload& upload, const UNet& unet, const TextCache& cache,
                           const Tensor& latents, const Tensor& shifts) {
-                        const std::vector<Tensor> maps = adapter(ex, upload(squares, DType::kF32), unet.input_dtype());
+                        const std::vector<Tensor> maps =
+                            adapter(ex, upload(squares, DType::kF32), unet.input_dtype());
                         std::vector<std::vector<ScaledMap>> additions(4);  // three down blocks and the middle
-                        for (size_t i = 0; i < maps.size(); ++i) additions[i].push_back({maps[i], factors[i]});
+                        for (size_t i = 0; i < maps.size(); ++i)
+                          additions[i].push_back({maps[i], factors[i]});
                         return unet(ex, latents, shifts, cache, {.additions = &additions});
                       });
     };
