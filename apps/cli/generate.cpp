@@ -160,6 +160,10 @@ class Run {
       chosen.insert(row->name);
     }
     require<UsageError>(!load.model.empty(), "model: expected --model PATH");
+    require<UsageError>(request_.prompts.empty() || command_.prompts_file.empty(),
+                        "image-prompt, prompts-file: expected one of them");
+    if (!request_.prompts.empty() && request_.batch == 1)
+      request_.batch = static_cast<int>(std::min<size_t>(request_.prompts.size(), 64));
     std::vector<std::string> prompts = {request_.prompt};
     if (!command_.prompts_file.empty()) prompts = read_prompts(command_.prompts_file);
     const int64_t total = static_cast<int64_t>(prompts.size()) * command_.repeat * request_.batch;

@@ -38,6 +38,8 @@ struct LoraUse {
   // Factors of both for each block: "1,0,0.5,...", 17 or 26 numbers (SD 1 and 2), 12 or 20 (SDXL), or a
   // preset's name ("OUTALL"); empty: 1 everywhere.
   std::string blocks = {};
+
+  friend bool operator==(const LoraUse&, const LoraUse&) = default;
 };
 
 // A ControlNet, T2I-Adapter or ControlNet-LoRA to draw with. What is absent takes its default. A union
@@ -91,6 +93,8 @@ struct LoadOptions {
 
 struct GenerateRequest {
   std::string prompt;
+  // A prompt for each image of the batch, in place of `prompt`; with batch 1 they decide its size.
+  std::vector<std::string> prompts = {};
   // Absent: an empty text, or zeros where the model's pipeline asks for them (force_zeros_for_empty_prompt,
   // as SDXL's does). An empty text that is given is encoded.
   std::optional<std::string> negative_prompt;
@@ -139,9 +143,12 @@ struct GenerateRequest {
   double variation_strength = 0;      // 0..1
   bool plain_prompt = false;          // no weights, one chunk of 77 tokens: Diffusers' reading of a prompt
   std::string emphasis = "original";  // how (word:1.2) acts: original, no norm, ignore
-  // Merged into the weights, in this order, after those of the prompt's <lora:name:weight[:unet weight]>
-  // tags. They stay until a request asks for others.
+  // LoRAs in this order, after those of the prompt's <lora:name:weight[:unet weight]> tags. They stay until a
+  // request asks for others.
   std::vector<LoraUse> loras;
+  // "merge": into the weights. "runtime": as low-rank terms beside them, which images of one batch may have
+  // different ones of (`prompts`) and whose weights change at once; LoRA and LoCon without DoRA only.
+  std::string lora_mode = "merge";
   // Beside those of LoadOptions::embedding_dir. A name counts where the prompts have it, as does ComfyUI's
   // "embedding:name".
   std::vector<EmbeddingUse> embeddings;

@@ -145,7 +145,7 @@ def option_list(values: dict[str, Any]) -> ctypes.Array:
     for name, value in values.items():
         if value is None or value is False:
             continue
-        repeats = (name in ("lora", "embedding") or name.startswith("control")) and isinstance(value, (list, tuple))
+        repeats = (name in ("lora", "embedding", "image_prompt") or name.startswith("control")) and isinstance(value, (list, tuple))
         for one in value if repeats else [value]:
             text = "true" if one is True else ",".join(map(str, one)) if isinstance(one, (list, tuple)) else str(one)
             pairs.append((name.replace("_", "-").encode(), text.encode()))

@@ -163,7 +163,7 @@ class ROCmOptimizedPipeline:
             self._check(self._library.rocm_sd_plan(self._handle, wanted, ctypes.byref(total)), None)
         return total.value
 
-    def __call__(self, prompt: str, negative_prompt: Optional[str] = None, height: Optional[int] = None, width: Optional[int] = None,
+    def __call__(self, prompt: Union[str, list[str]], negative_prompt: Optional[str] = None, height: Optional[int] = None, width: Optional[int] = None,
                  num_inference_steps: Optional[int] = None, guidance_scale: Optional[float] = None, num_images_per_prompt: int = 1,
                  seed: int = -1, image: Any = None, mask_image: Any = None, strength: float = 0.75,
                  initial_noise: Any = None, init_latents: Any = None, depth_map: Any = None, output_type: str = "pil",
@@ -171,7 +171,8 @@ class ROCmOptimizedPipeline:
                  controlnet_conditioning_scale: Any = None, control_guidance_start: Any = None, control_guidance_end: Any = None,
                  guess_mode: bool = False, control_preprocess: Any = None, control_resize: Any = None,
                  control_type: Any = None, control_mask: Any = None, **options: Any) -> EngineOutput:
-        """Draws. image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
+        """Draws. prompt: a list is a batch with a prompt for each image (num_images_per_prompt of each), which may name different LoRAs
+        with lora_mode="runtime". image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
         through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. init_latents: [B,4,height/8,width/8]
         in place of an image, with denoising_start as another pipeline's denoising_end left them. depth_map: grey [H,W] for depth
         models. output_type: "pil", "np" (uint8 [B,H,W,3]) or "pt" (a tensor on the same memory). num_inference_steps
@@ -185,6 +186,10 @@ class ROCmOptimizedPipeline:
         options: the command line's (sampler, schedule, clip_skip, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
+        prompts = None
+        if isinstance(prompt, (list, tuple)) and prompt and all(isinstance(text, str) for text in prompt):
+            prompts = [text for text in prompt for _ in range(num_images_per_prompt)]
+            prompt, num_images_per_prompt = prompts[0], len(prompts)
         for name, text in (("prompt", prompt), ("negative_prompt", negative_prompt)):
             if text is not None and not isinstance(text, str):  # a list, which Diffusers takes, would be joined to another text
                 raise TypeError(f"{name}: expected a str, got {type(text).__name__}")
@@ -203,7 +208,7 @@ class ROCmOptimizedPipeline:
                 options = {"rng": rng} | options
             options["embedding"] = [*self._embeddings.values(), *listed(options.get("embedding"))]
             wanted = option_list({
-                "prompt": prompt, "negative_prompt": negative_prompt, "width": width, "height": height,
+                "prompt": prompt, "image_prompt": prompts, "negative_prompt": negative_prompt, "width": width, "height": height,
                 "steps": num_inference_steps, "cfg_scale": guidance_scale, "batch": num_images_per_prompt, "seed": seed,
                 "init_image": path_of(image), "mask": path_of(mask_image),
                 "depth": path_of(depth_map), **(dict(mask_downscale="nearest", mask_blend="latents") if mask_image is not None else {}),

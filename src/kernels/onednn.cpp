@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <dnnl.hpp>
 #include <map>
 #include <mutex>
@@ -327,9 +328,26 @@ bool bf16_pays() {
 #endif
 }
 
+// Where the process has another oneDNN under the same names, as PyTorch's library brings, which may lack
+// sgemm.
+static void multiply_plainly(const float* a, const float* b, float* c, int64_t rows, int64_t inner,
+                             int64_t columns) {
+#pragma omp parallel for
+  for (int64_t row = 0; row < rows; ++row) {
+    float* to = c + row * columns;
+    std::fill_n(to, columns, 0.0f);
+    for (int64_t i = 0; i < inner; ++i) {
+      const float factor = a[row * inner + i];
+      const float* from = b + i * columns;
+      for (int64_t column = 0; column < columns; ++column) to[column] += factor * from[column];
+    }
+  }
+}
+
 void multiply(const float* a, const float* b, float* c, int64_t rows, int64_t inner, int64_t columns) {
   const auto status =
       dnnl::sgemm('N', 'N', rows, columns, inner, 1.0f, a, inner, b, columns, 0.0f, c, columns);
+  if (status == dnnl::status::unimplemented) return multiply_plainly(a, b, c, rows, inner, columns);
   require<InternalError>(status == dnnl::status::success, "oneDNN: sgemm [", rows, ",", inner, "] x [", inner,
                          ",", columns, "]: status ", static_cast<int>(status));
 }

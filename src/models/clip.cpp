@@ -5,10 +5,19 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embed/embed.hpp"
-#include "kernels/gemm/linear.hpp"
 #include "kernels/norm/norm.hpp"
+#include "models/low_rank.hpp"
 
 namespace rocm_sd {
+namespace {
+
+// x as it is: on the host f32 with weights in 16 bits, too.
+template <class Layer>
+Tensor multiply(Exec& ex, const Tensor& x, const Layer& layer, const Epilogue& epilogue = {}) {
+  return linear_with_terms(ex, x, layer, layer.low_rank.get(), epilogue);
+}
+
+}  // namespace
 
 ClipLayer::ClipLayer(const ClipConfig& config)
     : norm1(config.width, config.norm_eps),
@@ -30,13 +39,13 @@ void ClipLayer::visit(Visitor& v) {
 Tensor ClipLayer::operator()(Exec& ex, const Tensor& x, const ClipConfig& config, const Tensor* mask) const {
   const int64_t width = config.width;
   Tensor h = layer_norm(ex, x, norm1, norm1.eps);
-  h = linear(ex, h, qkv);  // [B,T,3C]
+  h = multiply(ex, h, qkv);  // [B,T,3C]
   h = attention(ex, h.narrow(2, 0, width), h.narrow(2, width, width), h.narrow(2, 2 * width, width),
                 {.heads = static_cast<int>(config.heads), .causal = true, .mask = mask});  // [B,T,C]
-  const Tensor attended = linear(ex, h, out, {.residual = &x});
+  const Tensor attended = multiply(ex, h, out, {.residual = &x});
   h = layer_norm(ex, attended, norm2, norm2.eps);
-  h = linear(ex, h, fc1, {.act = config.activation});  // [B,T,mlp]
-  return linear(ex, h, fc2, {.residual = &attended});  // [B,T,C]
+  h = multiply(ex, h, fc1, {.act = config.activation});  // [B,T,mlp]
+  return multiply(ex, h, fc2, {.residual = &attended});  // [B,T,C]
 }
 
 ClipTextModel::ClipTextModel(const ClipConfig& config)
@@ -111,7 +120,7 @@ ClipOutput ClipTextModel::operator()(Exec& ex, const Tensor& ids, const ClipArgs
     // Picking rows is embedding without positions.
     Tensor row = embed_tokens(ex, *args.pooled_rows, states, no_position, dtype_);  // [P,1,C]
     row = layer_norm(ex, row.reshape({row.dim(0), config_.width}), final_norm_, final_norm_.eps);
-    out.pooled = projection_ ? linear(ex, row, *projection_) : row;  // [P,projection]
+    out.pooled = projection_ ? multiply(ex, row, *projection_) : row;  // [P,projection]
   }
   return out;
 }

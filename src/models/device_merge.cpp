@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
+#include "kernels/elementwise/elementwise.hpp"
 #include "kernels/gemm/linear.hpp"
-#include "runtime/exec.hpp"
 
 namespace rocm_sd {
 namespace {
-
-constexpr int64_t kRankStep = 32;  // depth of a product's step in most configurations: zeros fill the rest
 
 bool changes_any(const std::vector<AdapterUse>& uses, Component component, const ParameterSlot& slot) {
   return std::any_of(slot.parts.begin(), slot.parts.end(), [&](const ParameterSlot::Part& part) {
@@ -16,52 +14,8 @@ bool changes_any(const std::vector<AdapterUse>& uses, Component component, const
   });
 }
 
-bool is_plain_lora(const AdapterModule& module) {
-  return module.kind == AdapterKind::kLora && !module.is_dora() && !module.has("mid");
-}
-
-Tensor on_device(Device& device, const std::vector<float>& values, const Shape& shape, DType dtype) {
-  const Tensor out = make_tensor(device, shape, dtype);
-  upload(device, out, values.data(), out.numel());
-  return out;
-}
-
-// The factors of every adapter that changes a weight [rows,columns], side by side: their product is the whole
-// change.
-struct Factors {
-  int64_t rank = 0;         // of all together, filled up
-  std::vector<float> up;    // [rows,rank], scaled
-  std::vector<float> down;  // [columns,rank]: transposed, as linear() takes a weight
-};
-
-Factors gather_factors(const std::vector<AdapterUse>& uses, Component component, const std::string& name,
-                       int64_t rows, int64_t columns) {
-  Factors out;
-  for (const AdapterUse& use : uses)
-    if (const AdapterModule* module = use.module(component, name)) out.rank += module->rank;
-  out.rank = (out.rank + kRankStep - 1) / kRankStep * kRankStep;
-  out.up.resize(static_cast<size_t>(rows * out.rank));
-  out.down.resize(static_cast<size_t>(columns * out.rank));
-  int64_t begin = 0;
-  for (const AdapterUse& use : uses) {
-    const AdapterModule* module = use.module(component, name);
-    if (!module) continue;
-    const std::vector<float> up = use.file->values(*module, "up"), down = use.file->values(*module, "down");
-    const auto scale = static_cast<float>(module->scale * use.strength_of(*module));
-    const int64_t rank = module->rank, whole = out.rank;
-    float *to_up = out.up.data() + begin, *to_down = out.down.data() + begin;
-#pragma omp parallel for
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t r = 0; r < rank; ++r)
-        to_up[row * whole + r] = scale * up[static_cast<size_t>(row * rank + r)];
-#pragma omp parallel for
-    for (int64_t column = 0; column < columns; ++column)
-      for (int64_t r = 0; r < rank; ++r)
-        to_down[column * whole + r] = down[static_cast<size_t>(r * columns + column)];
-    begin += rank;
-  }
-  return out;
-}
+constexpr int64_t kSlabBytes = int64_t{256} << 20;
+constexpr int64_t kAlignment = 256;
 
 }  // namespace
 
@@ -74,10 +28,55 @@ void AdapterBases::drop(Component component) {
   std::erase_if(bases_, [&](const auto& entry) { return entry.first.first == component; });
 }
 
+void AdapterBases::clear() {
+  bases_.clear();
+  factors_.clear();
+  slabs_.clear();
+}
+
 uint64_t AdapterBases::bytes() const {
   uint64_t bytes = 0;
   for (const auto& [key, tensor] : bases_) bytes += tensor.bytes();
+  for (const auto& [key, factors] : factors_) bytes += factors->bytes();
   return bytes;
+}
+
+const DeviceFactors& AdapterBases::factors(Device& device, const std::shared_ptr<const AdapterFile>& file,
+                                           Component component, DType dtype) {
+  auto& known = factors_[{file, component, dtype}];
+  if (!known) known = std::make_unique<DeviceFactors>(device, *file, component, dtype);
+  return *known;
+}
+
+void AdapterBases::keep_factors(Component component, const std::vector<AdapterUse>& uses) {
+  std::erase_if(factors_, [&](const auto& entry) {
+    const auto& [file, of, dtype] = entry.first;
+    return of == component &&
+           std::none_of(uses.begin(), uses.end(), [&](const AdapterUse& use) { return use.file == file; });
+  });
+}
+
+Tensor AdapterBases::allocate(Device& device, const Shape& shape, DType dtype) {
+  const auto size = static_cast<int64_t>(dtype_size(dtype));
+  const int64_t slab = kSlabBytes / size, step = kAlignment / size;
+  const int64_t count = (shape.numel() + step - 1) / step * step;
+  if (device.kind() == DeviceKind::kHost || count > slab / 8) return make_tensor(device, shape, dtype);
+  auto& [tensor, used] = slabs_[dtype];
+  if (!tensor || used + count > slab) {
+    tensor = make_tensor(device, {slab}, dtype);
+    used = 0;
+  }
+  return tensor.narrow(0, std::exchange(used, used + count), shape.numel()).reshape(shape);
+}
+
+DeviceMerge::DeviceMerge(AdapterBases& bases, Component component, std::vector<AdapterUse> before,
+                         std::vector<AdapterUse> after, Device& device)
+    : bases_(bases),
+      component_(component),
+      before_(std::move(before)),
+      after_(std::move(after)),
+      scratch_(device) {
+  bases_.keep_factors(component_, after_);
 }
 
 Tensor DeviceMerge::ready(const ParameterSlot& slot, DType dtype, Device& device) {
@@ -98,37 +97,53 @@ Tensor DeviceMerge::ready(const ParameterSlot& slot, DType dtype, Device& device
   // Memory that the last merge filled takes the next.
   Tensor target = slot.fetch().values;
   if (target.storage() == base.storage() || target.dtype() != dtype) target = Tensor();
-  Tensor changed = merged(slot, base, std::move(target), device);
+  Tensor made = merged(slot, base, std::move(target), device);
   bases_.keep(component_, key, std::move(base));
-  return changed;
+  return made;
 }
 
-Tensor DeviceMerge::merged(const ParameterSlot& slot, const Tensor& base, Tensor target,
-                           Device& device) const {
-  Arena arena(device);
-  Exec ex(arena);
-  const int64_t columns = slot.shape.numel() / slot.shape[0];
-  const Tensor plain = base.reshape({slot.shape[0], columns});
-  Tensor out = target                  ? target.reshape(plain.shape())
-               : slot.parts.size() > 1 ? make_tensor(device, plain.shape(), base.dtype())
-                                       : Tensor();
-  int64_t begin = 0;
-  for (const ParameterSlot::Part& part : slot.parts) {
-    const int64_t rows = part.shape[0];
-    const Tensor before = plain.narrow(0, begin, rows);  // [rows,columns]
-    Tensor after = before;
-    if (any_changes(after_, component_, part.name)) {
-      const Factors factors = gather_factors(after_, component_, part.name, rows, columns);
-      const Tensor up = on_device(device, factors.up, {rows, factors.rank}, base.dtype());
-      const LinearWeight down{Weight(on_device(device, factors.down, {columns, factors.rank}, base.dtype())),
-                              std::nullopt};
-      after = linear(ex, up, down, {.residual = &before, .dtype = base.dtype()});  // [rows,columns]
-    }
-    if (!out) return after.reshape(slot.shape);
-    device.copy_on_device(out.narrow(0, begin, rows).data(), after.data(), after.bytes());
-    begin += rows;
+// before [rows,columns] and the changes of every adapter to this tensor: one product of all their factors,
+// side by side.
+Tensor DeviceMerge::changed(Exec& ex, const std::string& name, const Tensor& before) {
+  Tensor up, down;  // [rows,R], [columns,R]
+  for (const AdapterUse& use : after_) {
+    const AdapterModule* module = use.module(component_, name);
+    if (!module) continue;
+    const auto& own = bases_.factors(ex.device(), use.file, component_, before.dtype()).of(name);
+    const Tensor scaled = affine(ex, own.up, static_cast<float>(module->scale * use.strength_of(*module)), 0);
+    up = up ? concat_channels(ex, up, scaled) : scaled;
+    down = down ? concat_channels(ex, down, own.down) : own.down;
   }
-  return out.reshape(slot.shape);
+  return linear(ex, up, LinearWeight{Weight(down), std::nullopt},
+                {.residual = &before, .dtype = before.dtype()});
+}
+
+Tensor DeviceMerge::merged(const ParameterSlot& slot, const Tensor& base, Tensor target, Device& device) {
+  const Shape rows_columns{slot.shape[0], slot.shape.numel() / slot.shape[0]};
+  const Tensor plain = base.reshape(rows_columns);
+  if (!target) target = bases_.allocate(device, slot.shape, base.dtype());
+  const Tensor out = target.reshape(rows_columns);
+  const auto work = [&](Exec& ex) {
+    int64_t begin = 0;
+    for (const ParameterSlot::Part& part : slot.parts) {
+      const Tensor before = plain.narrow(0, begin, part.shape[0]);  // [rows,columns]
+      const bool changes = any_changes(after_, component_, part.name);
+      copy_into(ex, changes ? changed(ex, part.name, before) : before, out.narrow(0, begin, part.shape[0]));
+      begin += part.shape[0];
+    }
+  };
+  // Planned, so that all slots share one piece of memory and none waits for another.
+  scratch_.begin_plan();
+  {
+    Exec dry(scratch_, Mode::kPlan);
+    work(dry);
+  }
+  const ArenaPlan plan = scratch_.end_plan();
+  scratch_.begin_replay(plan);
+  Exec ex(scratch_);
+  work(ex);
+  scratch_.end_replay();
+  return target.reshape(slot.shape);
 }
 
 }  // namespace rocm_sd

@@ -4,12 +4,16 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "models/adapter_use.hpp"
+#include "models/device_factors.hpp"
 #include "models/parameters.hpp"
+#include "runtime/exec.hpp"
 
 namespace rocm_sd {
 
@@ -24,19 +28,29 @@ class AdapterBases {
   void drop(Component component, const std::string& slot) { bases_.erase({component, slot}); }
   void drop(Component component);
   // What is changed then is read from the model's file when the next adapter comes.
-  void clear() { bases_.clear(); }
-  uint64_t bytes() const;
+  void clear();
+  uint64_t bytes() const;  // of the weights and of the adapters' factors
+
+  // The file's factors, brought to the device once. Those of files that no use names are given back.
+  const DeviceFactors& factors(Device& device, const std::shared_ptr<const AdapterFile>& file,
+                               Component component, DType dtype);
+  void keep_factors(Component component, const std::vector<AdapterUse>& uses);
+  // Memory of a merged weight: a piece of a larger one, because a driver's allocations take long.
+  Tensor allocate(Device& device, const Shape& shape, DType dtype);
 
  private:
   std::map<std::pair<Component, std::string>, Tensor> bases_;  // by the first tensor of the slot
+  std::map<std::tuple<std::shared_ptr<const AdapterFile>, Component, DType>, std::unique_ptr<DeviceFactors>>
+      factors_;
+  std::map<DType, std::pair<Tensor, int64_t>> slabs_;  // and how many of its elements are given away
 };
 
 // The change of a loaded component from one set of adapters to another. bases must outlive it.
 class DeviceMerge {
  public:
+  // device: that the component lies on.
   DeviceMerge(AdapterBases& bases, Component component, std::vector<AdapterUse> before,
-              std::vector<AdapterUse> after)
-      : bases_(bases), component_(component), before_(std::move(before)), after_(std::move(after)) {}
+              std::vector<AdapterUse> after, Device& device);
 
   // The slot's tensor with the new adapters merged, or as it was before any where none of them changes it.
   // Empty where it cannot be made here and is to be read from the model's file: on the host, for adapters
@@ -45,11 +59,13 @@ class DeviceMerge {
   Tensor ready(const ParameterSlot& slot, DType dtype, Device& device);
 
  private:
-  Tensor merged(const ParameterSlot& slot, const Tensor& base, Tensor target, Device& device) const;
+  Tensor merged(const ParameterSlot& slot, const Tensor& base, Tensor target, Device& device);
+  Tensor changed(Exec& ex, const std::string& name, const Tensor& before);
 
   AdapterBases& bases_;
   Component component_;
   std::vector<AdapterUse> before_, after_;
+  Arena scratch_;
 };
 
 }  // namespace rocm_sd

@@ -1,6 +1,7 @@
 #include "models/layer_ops.hpp"
 
 #include "kernels/elementwise/elementwise.hpp"
+#include "models/low_rank.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -12,10 +13,17 @@ Tensor operand(Exec& ex, const Tensor& x, const Layer& layer) {
   return as_dtype(ex, x, layer.weight.dtype());
 }
 
+// x as the terms of a layer take it that itself takes split bf16; else empty.
+template <class Layer>
+Tensor operand_of_down(Exec& ex, const Tensor& x, const Layer& layer) {
+  return layer.low_rank && is_split(layer) ? as_dtype(ex, x, layer.weight.dtype()) : Tensor();
+}
+
 template <class Layer>
 Tensor multiply(Exec& ex, Tensor x, const Layer& layer, const Epilogue& epilogue) {
+  const Tensor of_down = operand_of_down(ex, x, layer);
   x = operand(ex, x, layer);
-  return linear(ex, x, static_cast<const LinearWeight&>(layer), epilogue);
+  return linear_with_terms(ex, x, layer, layer.low_rank.get(), epilogue, of_down ? &of_down : nullptr);
 }
 
 template <class Layer>
@@ -47,16 +55,30 @@ Tensor linear_as(Exec& ex, Tensor x, const StackedLinear& layer, DType dtype) {
 }
 
 Tensor linear_geglu(Exec& ex, Tensor x, const Linear& layer) {
+  const Tensor of_down = operand_of_down(ex, x, layer);
   x = operand(ex, x, layer);
-  return linear_geglu(ex, x, static_cast<const LinearWeight&>(layer));
+  return linear_geglu_with_terms(ex, x, layer, layer.low_rank.get(), of_down ? &of_down : nullptr);
 }
 
 Tensor conv2d(Exec& ex, Tensor x, const Conv& layer, ConvArgs args) {
   return conv2d(ex, std::move(x), Tensor(), layer, std::move(args));
 }
 
+// What the terms of the layer and the epilogue's residual come to, in its place.
+static Tensor conv_terms(Exec& ex, const Tensor& x, const Tensor& second, const Conv& layer,
+                         const ConvArgs& args) {
+  if (!layer.low_rank) return {};
+  const DType dtype = layer.weight.dtype();
+  const Tensor other = second ? as_dtype(ex, second, dtype) : Tensor();
+  ConvArgs own = args;
+  own.second = other ? &other : nullptr;
+  return conv2d_terms(ex, as_dtype(ex, x, dtype), *layer.low_rank, own);
+}
+
 Tensor conv2d(Exec& ex, Tensor x, Tensor second, const Conv& layer, ConvArgs args) {
   const auto& weight = static_cast<const ConvWeight&>(layer);
+  const Tensor residual = conv_terms(ex, x, second, layer, args);
+  if (residual) args.epilogue.residual = &residual;
   if (!second) {
     x = operand(ex, x, layer);
   } else if (is_split(layer)) {

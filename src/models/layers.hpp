@@ -1,6 +1,7 @@
 // Layers with parameters: what an op needs (its weight struct) plus the shape that the checkpoint must have.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,9 +10,13 @@
 
 namespace rocm_sd {
 
+struct LowRank;                                       // low_rank.hpp
+using LowRankTerms = std::shared_ptr<const LowRank>;  // of run-time LoRAs; null: none
+
 struct Linear : LinearWeight {
   int64_t in = 0, out = 0;
   bool biased = true;
+  LowRankTerms low_rank = {};
 
   Linear() = default;
   Linear(int64_t in_features, int64_t out_features, bool with_bias = true)
@@ -30,6 +35,7 @@ struct StackedLinear : LinearWeight {
   bool biased = true;
 
   std::string name = "stacked";  // of the whole, as patterns of precisions know it: "to_kv"
+  LowRankTerms low_rank = {};
 
   StackedLinear() = default;
   StackedLinear(int64_t in_features, std::vector<Part> stacked, bool with_bias,
@@ -46,6 +52,7 @@ struct Conv : ConvWeight {
   int64_t in = 0, out = 0;
   int kernel = 3;  // square
   bool biased = true;
+  LowRankTerms low_rank = {};
 
   Conv() = default;
   Conv(int64_t in_channels, int64_t out_channels, int kernel_size = 3, bool with_bias = true)

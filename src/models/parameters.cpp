@@ -56,7 +56,9 @@ ParameterSlot weight_slot(Layer& layer, const std::string& path, const Shape& sh
           false,
           [&layer](StoredWeight w) { layer.weight = Weight(std::move(w)); },
           [&layer] { return layer.weight.stored(); },
-          [&layer] { return layer.weight ? layer.weight.bytes_held() : 0; }};
+          [&layer] { return layer.weight ? layer.weight.bytes_held() : 0; },
+          &layer.weight,
+          &layer.low_rank};
 }
 
 ParameterSlot tensor_slot(Tensor& tensor, std::string name, const Shape& shape, bool matrix) {

@@ -50,6 +50,9 @@ struct ParameterSlot {
   std::function<void(StoredWeight)> store;  // hands the loaded tensor to the layer
   std::function<StoredWeight()> fetch;      // the layer's tensor in the plain layout
   std::function<size_t()> resident;         // bytes that it takes now, in every layout
+  // Of a layer that takes run-time LoRAs; else empty.
+  const Weight* weight = nullptr;
+  LowRankTerms* low_rank = nullptr;
 };
 
 // Where parameters come from: a checkpoint (store_source.hpp), or values made up by a test.

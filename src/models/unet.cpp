@@ -3,6 +3,7 @@
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embed/embed.hpp"
 #include "models/layer_ops.hpp"
+#include "models/low_rank.hpp"
 
 namespace rocm_sd {
 // The host multiplies f32 by f16, a GPU f16 by f16.
@@ -26,7 +27,7 @@ void UNet::prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) 
             "unet: expected text states [B,T,", layer->kv.in, "] ", dtype_, ", got ", states.shape(), " ",
             states.dtype());
     x = as_dtype(ex, x, compute);  // f32 on the host, though the weights are f16
-    copy_into(ex, linear(ex, x, static_cast<const LinearWeight&>(layer->kv)),
+    copy_into(ex, linear_with_terms(ex, x, layer->kv, layer->kv.low_rank.get()),
               cache.keys_values[static_cast<size_t>(layer->text_index)]);
   }
 }

@@ -7,12 +7,12 @@
 #include "base/text.hpp"
 #include "pipeline/options.hpp"
 #include "text/prompt.hpp"
+#include "weights/weights_files.hpp"
 
 namespace rocm_sd {
 namespace {
 
 constexpr double kMaxWeight = 100;
-constexpr std::string_view kEnding = ".safetensors";
 
 // "a:0.5" -> {"a", 0.5}; nothing where what follows the last colon is no number.
 std::optional<std::pair<std::string_view, double>> trailing_number(std::string_view text) {
@@ -66,33 +66,22 @@ LoraUse parse_lora_use(std::string_view text) {
   return use;
 }
 
-std::vector<LoraUse> requested_loras(const GenerateRequest& request) {
+std::span<const std::string> image_prompts(const GenerateRequest& request) {
+  if (request.prompts.empty()) return {&request.prompt, 1};
+  return request.prompts;
+}
+
+std::vector<LoraUse> requested_loras(const GenerateRequest& request, size_t image) {
   std::vector<LoraUse> out;
   if (!request.plain_prompt)
-    for (const LoraTag& tag : extract_lora_tags(request.prompt).loras)
+    for (const LoraTag& tag : extract_lora_tags(image_prompts(request)[image]).loras)
       out.push_back({tag.name, tag.weight, tag.te_weight, tag.blocks});
   out.insert(out.end(), request.loras.begin(), request.loras.end());
   return out;
 }
 
-void AdapterLibrary::look_through_folder() {
-  namespace fs = std::filesystem;
-  by_name_.clear();
-  std::error_code error;
-  auto entry = fs::recursive_directory_iterator(
-      folder_,
-      fs::directory_options::follow_directory_symlink | fs::directory_options::skip_permission_denied, error);
-  require<FileError>(!error, "lora-dir: ", printable(folder_), ": ", error.message());
-  for (; entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    require<FileError>(!error, "lora-dir: ", printable(folder_), ": ", error.message());
-    if (entry.depth() > 16) entry.disable_recursion_pending();  // links in a circle
-    if (entry->path().extension() == kEnding && entry->is_regular_file(error))
-      by_name_.try_emplace(entry->path().stem().string(), entry->path());
-  }
-}
-
 std::filesystem::path AdapterLibrary::find(const std::string& name) {
-  const bool looks_like_path = name.find('/') != name.npos || name.ends_with(kEnding);
+  const bool looks_like_path = name.find('/') != name.npos || !weights_ending(name).empty();
   if (folder_.empty() || looks_like_path) {
     // A bare name is a file of the working folder only where there is no other folder to look in.
     if (path_exists(name) && !is_folder_path(name)) return name;
@@ -100,12 +89,12 @@ std::filesystem::path AdapterLibrary::find(const std::string& name) {
     throw UsageError(
         concat("lora: ", printable(name), ": no such file, and --lora-dir names no folder to look in"));
   }
-  if (!by_name_.contains(name)) look_through_folder();  // a file may be new
+  if (!by_name_.contains(name)) by_name_ = weights_files_below(folder_, "lora-dir");  // a file may be new
   if (const auto found = by_name_.find(name); found != by_name_.end()) return found->second;
   std::vector<std::string> names;
   for (const auto& [known, path] : by_name_) names.push_back(known);
   require<UsageError>(!names.empty(), "lora: ", printable(name), ": ", printable(folder_),
-                      " holds no .safetensors files");
+                      " holds no .safetensors, .pt or other files of weights");
   throw UsageError(concat("lora: no \"", printable(name), "\" among the ", names.size(), " files in ",
                           printable(folder_), "; did you mean \"", printable(nearest_name(name, names)),
                           "\"?"));
@@ -114,7 +103,6 @@ std::filesystem::path AdapterLibrary::find(const std::string& name) {
 std::vector<ActiveAdapter> AdapterLibrary::open(const std::vector<LoraUse>& uses,
                                                 const Checkpoint& checkpoint) {
   std::vector<ActiveAdapter> out;
-  std::optional<AdapterTargets> targets;
   for (const LoraUse& use : uses) {
     require<UsageError>(std::abs(use.weight) <= kMaxWeight && std::abs(use.te_weight) <= kMaxWeight,
                         "lora: ", printable(use.file), ": expected weights from ", -kMaxWeight, " to ",
@@ -130,8 +118,8 @@ std::vector<ActiveAdapter> AdapterLibrary::open(const std::vector<LoraUse>& uses
     const auto changed = std::filesystem::last_write_time(path, error);
     Opened& known = opened_[path];
     if (!known.file || known.changed != changed) {
-      if (!targets) targets = targets_of(checkpoint);
-      known = {changed, AdapterFile::open(path, *targets, model_kind_name(checkpoint.kind()))};
+      if (!targets_) targets_ = targets_of(checkpoint);
+      known = {changed, AdapterFile::open(path, *targets_, model_kind_name(checkpoint.kind()))};
     }
     out.push_back({known.file, path.stem().string(), use.weight, use.te_weight, std::move(blocks)});
   }

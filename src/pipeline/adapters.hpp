@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,19 @@ std::vector<AdapterUse> adapter_uses(const std::vector<ActiveAdapter>& adapters,
 // "FILE[:WEIGHT[:TE_WEIGHT]][:lbw=BLOCKS]" as --lora takes it; one number weighs both. Throws UsageError.
 LoraUse parse_lora_use(std::string_view text);
 
-// The prompt's <lora:...> tags, then the request's own list.
-std::vector<LoraUse> requested_loras(const GenerateRequest& request);
+// The prompts of the batch's images: as many as they are, or the one of all.
+std::span<const std::string> image_prompts(const GenerateRequest& request);
+
+// The <lora:...> tags of image_prompts()[image], then the request's own list.
+std::vector<LoraUse> requested_loras(const GenerateRequest& request, size_t image = 0);
+
+// How strongly each of the LoRAs that act at run time acts on each of image_prompts(): [images][adapters].
+struct AdapterStrengths {
+  std::vector<std::vector<float>> unet, text;
+  const std::vector<std::vector<float>>& of(Component component) const {
+    return component == Component::kUnet ? unet : text;
+  }
+};
 
 class AdapterLibrary {
  public:
@@ -44,9 +56,9 @@ class AdapterLibrary {
 
  private:
   std::filesystem::path find(const std::string& name);
-  void look_through_folder();
 
   std::string folder_;
+  std::optional<AdapterTargets> targets_;                 // of the checkpoint, which stays the same
   std::map<std::string, std::filesystem::path> by_name_;  // of the folder's files, by stem
   struct Opened {
     std::filesystem::file_time_type changed;

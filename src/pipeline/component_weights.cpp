@@ -32,7 +32,7 @@ void Components::update(Part part, const std::vector<ActiveAdapter>& before) {
   const auto update_one = [&](Component component, const auto& read) {
     const std::vector<AdapterUse> old_uses = adapter_uses(before, component),
                                   uses = adapter_uses(adapters, component);
-    DeviceMerge merge(bases, component, old_uses, uses);
+    DeviceMerge merge(bases, component, old_uses, uses, *device);
     const Source source(*this, component, &merge);
     read(source, [&](const ParameterSlot& slot) {
       return std::any_of(slot.parts.begin(), slot.parts.end(), [&](const ParameterSlot::Part& tensor) {
@@ -49,6 +49,7 @@ void Components::update(Part part, const std::vector<ActiveAdapter>& before) {
       update_one(encoder.component, [&](const Source& source, const SlotFilter& only) {
         encoder.model.update(loading_device(), source, only);
       });
+  stale_terms_[part] = true;
 }
 
 void Components::reload(Part part, DType compute) {
@@ -90,6 +91,7 @@ void Components::reload(Part part, DType compute) {
       break;
     }
   }
+  stale_terms_[part] = true;
   info.dtype = describe_dtype();
 }
 

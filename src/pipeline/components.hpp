@@ -2,11 +2,13 @@
 #pragma once
 
 #include <future>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "models/clip.hpp"
+#include "models/low_rank_terms.hpp"
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
@@ -79,6 +81,17 @@ struct Components {
 
   std::vector<ActiveAdapter> adapters;  // merged into every weight that is read
   AdapterBases bases;                   // of weights that adapters changed on the device
+  // Those at work at run time, as terms beside the weights; how strongly is RowStrengths'.
+  std::vector<ActiveAdapter> runtime_adapters;
+  void set_runtime_adapters(std::vector<ActiveAdapter> adapters);
+  // Gives the part's layers their terms where they have others -> whether it did. Its weights are on the
+  // device. Throws OutOfMemoryError.
+  bool refresh_terms(Part part);
+  // Strengths of a component's terms on each row of its batch; null where there are none.
+  RowStrengths* row_strengths(Component component) const;
+  uint64_t term_bytes() const;
+  // Terms that take less memory from now on.
+  void shrink_terms();
   // ControlNets that are loaded: weights of Part::kUnet, which reload() reads again, too.
   std::vector<std::shared_ptr<LoadedControl>> controls;
   // A ControlNet of this file: one that is loaded and has not changed since, else opened anew, without its
@@ -93,6 +106,9 @@ struct Components {
 
  private:
   class Source;
+  std::map<Component, std::shared_ptr<RowStrengths>> row_strengths_;
+  PerPart<bool> stale_terms_;
+  bool extend_terms_ = true;
 };
 
 // Opens the checkpoint, reads its configurations and loads every weight, with options.offload into host

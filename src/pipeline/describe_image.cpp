@@ -26,7 +26,9 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
                            const std::vector<std::shared_ptr<LoadedControl>>& controls) {
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
-  Infotext info{r.prompt, r.negative_prompt.value_or(""), {}};
+  Infotext info{r.prompts.empty() ? r.prompt : r.prompts.at(static_cast<size_t>(index)),
+                r.negative_prompt.value_or(""),
+                {}};
   // As tags, which A1111 and this program read back.
   for (const LoraUse& lora : r.loras)
     info.prompt += concat(" <lora:", std::filesystem::path(lora.file).stem().string(), ":", lora.te_weight,
@@ -50,9 +52,11 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (!components.tiny_vae && components.vae->config().half_size_finest)
     add("VAE decoder", "finest level at half size");
   std::string hashes;
-  for (const ActiveAdapter& lora : components.adapters)
-    hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
+  for (const auto* loras : {&components.adapters, &components.runtime_adapters})
+    for (const ActiveAdapter& lora : *loras)
+      hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
   if (!hashes.empty()) add("Lora hashes", hashes);
+  if (!components.runtime_adapters.empty()) add("Lora mode", "runtime");
   if (!embedding_hashes.empty()) add("TI hashes", embedding_hashes);
   for (size_t i = 0; i < controls.size(); ++i)
     add(concat("ControlNet ", i).c_str(), describe_control(resolved.controls[i], *controls[i]));

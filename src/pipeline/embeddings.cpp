@@ -4,13 +4,10 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "weights/weights_files.hpp"
 
 namespace rocm_sd {
-namespace {
-
-constexpr std::string_view kEnding = ".safetensors";
-
-}  // namespace
+namespace {}  // namespace
 
 EmbeddingUse parse_embedding_use(std::string_view text) {
   const size_t equals = text.find('=');
@@ -25,24 +22,8 @@ EmbeddingUse parse_embedding_use(std::string_view text) {
 }
 
 void EmbeddingLibrary::look_through_folder() {
-  namespace fs = std::filesystem;
   by_name_.clear();
-  pickles_.clear();
-  if (folder_.empty()) return;
-  std::error_code error;
-  auto entry = fs::recursive_directory_iterator(
-      folder_,
-      fs::directory_options::follow_directory_symlink | fs::directory_options::skip_permission_denied, error);
-  require<FileError>(!error, "embedding-dir: ", printable(folder_), ": ", error.message());
-  for (; entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    require<FileError>(!error, "embedding-dir: ", printable(folder_), ": ", error.message());
-    if (entry.depth() > 16) entry.disable_recursion_pending();  // links in a circle
-    if (!entry->is_regular_file(error)) continue;
-    const fs::path& path = entry->path();
-    if (path.extension() == kEnding) by_name_.try_emplace(path.stem().string(), path);
-    if (path.extension() == ".pt" || path.extension() == ".bin") pickles_.push_back(path.stem().string());
-  }
-  std::erase_if(pickles_, [this](const std::string& name) { return by_name_.contains(name); });
+  if (!folder_.empty()) by_name_ = weights_files_below(folder_, "embedding-dir");
 }
 
 std::vector<NamedEmbedding> EmbeddingLibrary::named(const std::vector<EmbeddingUse>& uses) {

@@ -40,8 +40,6 @@ class EmbeddingLibrary {
   // two files. Opens the request's files. Throws FileError for a missing file or folder, what
   // EmbeddingFile::open throws, and UsageError where two files of the request have one name.
   std::vector<NamedEmbedding> named(const std::vector<EmbeddingUse>& uses);
-  // Names of pickles in the folder, which are not read.
-  const std::vector<std::string>& pickles() const { return pickles_; }
 
   // Opened once for as long as the file stays as it is.
   std::shared_ptr<const EmbeddingFile> open(const std::filesystem::path& path);
@@ -52,7 +50,6 @@ class EmbeddingLibrary {
 
   std::string folder_;
   std::map<std::string, std::filesystem::path> by_name_;  // of the folder's files, by stem
-  std::vector<std::string> pickles_;
   struct Opened {
     std::filesystem::file_time_type changed;
     std::shared_ptr<const EmbeddingFile> file;

@@ -25,7 +25,7 @@ std::vector<float> exchanged_latents(const ResolvedRequest& r, const std::vector
 PreparedRequest Pipeline::State::prepare(const GenerateRequest& request) {
   PreparedRequest r{resolve_request(request, components, schedule), {}};
   r.rows = tokenise(r, components, embeddings);
-  use_loras(request);
+  r.strengths = use_loras(r.request);
   use_controls(r);
   return r;
 }

@@ -63,7 +63,7 @@ MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
       out.arena = arenas[part];
     }
   }
-  out.weights += components.bases.bytes();
+  out.weights += components.bases.bytes() + components.term_bytes();
   out.vae_bands = static_cast<int>(vae->bands());
   out.offload = residency.offload();
   return out;
@@ -83,6 +83,7 @@ void Pipeline::State::drop_caches() {
   components.loaded_tiny_encoder.reset();
   keep_controls(controls_);
   components.bases.clear();
+  components.shrink_terms();
   arena.release();
   scratch.release();
 }

@@ -14,6 +14,9 @@ std::vector<OptionRow> prompt_options() {
       {"negative-prompt", "n", "Prompt", "TEXT",
        "what it does not show; \"\" is an empty text, absent what the model takes for none (SDXL: zeros)",
        text(&Request::negative_prompt)},
+      {"image-prompt", "", "Prompt", "TEXT",
+       "the prompt of one image of the batch, in place of --prompt; given once for each",
+       [](OptionTargets& t, std::string_view v) { request_of(t).prompts.emplace_back(v); }, true},
       {"prompt-2", "", "Prompt", "TEXT", "what SDXL's second text encoder reads [the prompt]",
        text(&Request::prompt_2)},
       {"negative-prompt-2", "", "Prompt", "TEXT",
@@ -26,6 +29,10 @@ std::vector<OptionRow> prompt_options() {
        "be "
        "given several times",
        [](OptionTargets& t, std::string_view v) { request_of(t).loras.push_back(parse_lora_use(v)); }, true},
+      {"lora-mode", "", "Prompt", "MODE",
+       "merge: LoRAs into the weights; runtime: as terms beside them, others for each image of a batch "
+       "[merge]",
+       text(&Request::lora_mode)},
       {"embedding", "", "Prompt", "[NAME=]FILE",
        "textual inversion that the prompts may name; may be given several times",
        [](OptionTargets& t, std::string_view v) {

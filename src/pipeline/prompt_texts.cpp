@@ -1,6 +1,7 @@
 #include "pipeline/prompt_texts.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
@@ -44,21 +45,23 @@ class Collector {
   Collector(const ResolvedRequest& resolved, PromptTexts& out) : resolved_(resolved), out_(out) {}
 
   // The index of each call's text, of one prompt as both encoders read it.
-  std::vector<int64_t> add(const std::string& first, const std::string& second, bool negative) {
+  std::vector<int64_t> add(const std::string& first, const std::string& second, bool negative,
+                           int64_t image) {
     const GenerateRequest& request = resolved_.request;
     const auto firsts = texts_of_calls(request, first, resolved_.text_calls);
     const auto seconds = texts_of_calls(request, second, resolved_.text_calls);
     std::vector<int64_t> out;
     for (size_t call = 0; call < std::max(firsts.size(), seconds.size()); ++call)
       out.push_back(index_of({firsts[std::min(call, firsts.size() - 1)],
-                              seconds[std::min(call, seconds.size() - 1)], negative}));
+                              seconds[std::min(call, seconds.size() - 1)], negative, image}));
     return out;
   }
 
  private:
   int64_t index_of(PromptText text) {
     const auto same = [&](const PromptText& known) {
-      return known.negative == text.negative && known.first == text.first && known.second == text.second;
+      return known.negative == text.negative && known.image == text.image && known.first == text.first &&
+             known.second == text.second;
     };
     const auto found = std::find_if(out_.texts.begin(), out_.texts.end(), same);
     if (found != out_.texts.end()) return found - out_.texts.begin();
@@ -82,39 +85,67 @@ std::vector<PromptPart> prompt_parts(const GenerateRequest& request, const std::
   return split_prompt_parts(text);
 }
 
+namespace {
+
+// Of every image the first one that is drawn with the same LoRAs.
+std::vector<int64_t> adapter_images(const GenerateRequest& request, size_t images) {
+  std::vector<std::vector<LoraUse>> lists;
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < images; ++i) {
+    lists.push_back(requested_loras(request, i));
+    out.push_back(std::find(lists.begin(), lists.end(), lists.back()) - lists.begin());
+  }
+  return out;
+}
+
+}  // namespace
+
 PromptTexts prompt_texts(const ResolvedRequest& resolved) {
   const GenerateRequest& request = resolved.request;
+  const std::span<const std::string> prompts = image_prompts(request);
+  const std::vector<int64_t> adapters = adapter_images(request, prompts.size());
   const std::string negative = request.negative_prompt.value_or("");
   const auto second = [](const std::optional<std::string>& own, const std::string& first) {
     return own && !own->empty() ? *own : first;
   };
   const std::string negative_2 = second(request.negative_prompt_2, negative);
-  const std::string prompt_2 = second(request.prompt_2, request.prompt);
   PromptTexts out;
   if (!request.plain_prompt) {
     for (const std::string* text : {&negative, &negative_2}) warn_of_tags(*text, true, out.warnings);
-    for (const std::string* text : {&request.prompt, &prompt_2}) warn_of_tags(*text, false, out.warnings);
+    for (const std::string& text : prompts) warn_of_tags(text, false, out.warnings);
+    if (request.prompt_2) warn_of_tags(*request.prompt_2, false, out.warnings);
   }
-  const std::vector<PromptPart> firsts = prompt_parts(request, request.prompt);
-  const std::vector<PromptPart> seconds = prompt_parts(request, prompt_2);
-  require<UsageError>(seconds.size() == firsts.size() || seconds.size() == 1, "prompt-2: ", seconds.size(),
-                      " parts joined by AND; expected ", firsts.size(), " as the prompt has, or one");
   Collector collector(resolved, out);
-  std::vector<std::vector<int64_t>> columns;  // [conditions][calls]
-  const size_t parts = firsts.size();
-  if (resolved.uses_negative()) {
-    const auto column =
-        collector.add(without_tags(request, negative), without_tags(request, negative_2), true);
-    columns.assign(static_cast<size_t>(resolved.first_part()), column);
+  // [conditions][images][calls]
+  std::vector<std::vector<std::vector<int64_t>>> columns(static_cast<size_t>(resolved.conditions));
+  if (resolved.uses_negative())
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const auto column = collector.add(without_tags(request, negative), without_tags(request, negative_2),
+                                        true, adapters[i]);
+      for (int c = 0; c < resolved.first_part(); ++c) columns[static_cast<size_t>(c)].push_back(column);
+    }
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::vector<PromptPart> firsts = prompt_parts(request, prompts[i]);
+    const std::vector<PromptPart> seconds = prompt_parts(request, second(request.prompt_2, prompts[i]));
+    const bool same = std::ranges::equal(firsts, resolved.part_weights, {}, &PromptPart::weight);
+    require<UsageError>(same, "image-prompt: its parts joined by AND and their weights are not those of the ",
+                        "first prompt, which has ", resolved.part_weights.size());
+    require<UsageError>(seconds.size() == firsts.size() || seconds.size() == 1, "prompt-2: ", seconds.size(),
+                        " parts joined by AND; expected ", firsts.size(), " as the prompt has, or one");
+    auto condition = columns.begin() + resolved.first_part();
+    for (size_t p = 0; p < firsts.size(); ++p)
+      (condition++)
+          ->push_back(
+              collector.add(firsts[p].text, seconds[seconds.size() == 1 ? 0 : p].text, false, adapters[i]));
+    if (resolved.perturbed) condition->push_back(std::prev(condition)->back());
   }
-  for (size_t i = 0; i < parts; ++i)
-    columns.push_back(collector.add(firsts[i].text, seconds[seconds.size() == 1 ? 0 : i].text, false));
-  if (resolved.perturbed) columns.push_back(columns.back());
   size_t calls = 1;
-  for (const auto& column : columns) calls = std::max(calls, column.size());
+  for (const auto& condition : columns)
+    for (const auto& column : condition) calls = std::max(calls, column.size());
   for (size_t call = 0; call < calls; ++call) {
     std::vector<int64_t>& row = out.calls.emplace_back();
-    for (const auto& column : columns) row.push_back(column[std::min(call, column.size() - 1)]);
+    for (const auto& condition : columns)
+      for (const auto& column : condition) row.push_back(column[std::min(call, column.size() - 1)]);
   }
   return out;
 }

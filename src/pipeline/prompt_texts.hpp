@@ -13,12 +13,14 @@ constexpr size_t kMaxPromptTexts = 256;  // different ones of a request
 struct PromptText {
   std::string first, second;  // what the text encoders read
   bool negative = false;
+  int64_t image = 0;  // the first one whose LoRAs the text encoders read it with
 };
 
 struct PromptTexts {
   std::vector<PromptText> texts;  // each once, the negative ones first
-  // Which text each condition of the UNet's batch reads at each of its calls, [calls][conditions]; the last
-  // entry also serves what comes after it.
+  // Which text each condition of the UNet's batch reads at each of its calls, [calls][conditions], or, of a
+  // request with a prompt for each image, [calls][conditions*images]; the last entry also serves what comes
+  // after it.
   std::vector<std::vector<int64_t>> calls;
   std::vector<std::string> warnings;  // each once
 };

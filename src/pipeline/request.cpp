@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
+#include "pipeline/prompt_texts.hpp"
 #include "pipeline/request_guidance.hpp"
 #include "text/chunks.hpp"
 
@@ -153,7 +154,7 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
     const std::string problem = utf8_problem(text);
     require<UsageError>(problem.empty(), name, ": ", problem);
   };
-  check_text("prompt", request.prompt);
+  for (const std::string& prompt : image_prompts(request)) check_text("prompt", prompt);
   check_text("negative-prompt", request.negative_prompt.value_or(""));
   check_text("prompt-2", request.prompt_2.value_or(""));
   check_text("negative-prompt-2", request.negative_prompt_2.value_or(""));
@@ -162,6 +163,15 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   ResolvedRequest out;
   out.request = request;
   GenerateRequest& r = out.request;
+  if (!r.prompts.empty()) {
+    const auto count = static_cast<int>(r.prompts.size());
+    require<UsageError>(count <= 64 && (r.batch == 1 || r.batch == count),
+                        "image-prompt: expected one for each of ", r.batch, " images, got ", count);
+    r.batch = count;
+    r.prompt = r.prompts.front();
+  }
+  require<UsageError>(r.lora_mode == "merge" || r.lora_mode == "runtime",
+                      "lora-mode: expected merge or runtime, got \"", printable(r.lora_mode), "\"");
   if (r.seed < 0) r.seed = random_seed();
   if (r.variation_strength > 0 && r.variation_seed < 0) r.variation_seed = random_seed();
   resolve_size(out, components);

@@ -1,19 +1,79 @@
 // What a request brings to the weights: LoRAs, which are merged into them, and ControlNets beside the UNet.
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "pipeline/state.hpp"
 
 namespace rocm_sd {
 
-void Pipeline::State::use_loras(const GenerateRequest& request) {
+namespace {
+
+// LoRAs of one request as the engine keeps them.
+struct WantedAdapters {
+  std::vector<ActiveAdapter> merged, runtime;
+  AdapterStrengths strengths;  // of those at run time
+};
+
+// The same LoRA with the same block weights takes its terms' memory once; strengths of a LoRA that an image
+// names twice add up.
+void add_image(WantedAdapters& wanted, const std::vector<ActiveAdapter>& image) {
+  auto& unet = wanted.strengths.unet.emplace_back();
+  auto& text = wanted.strengths.text.emplace_back();
+  unet.resize(wanted.runtime.size());
+  text.resize(wanted.runtime.size());
+  for (const ActiveAdapter& adapter : image) {
+    const auto same = [&](const ActiveAdapter& known) {
+      return known.file == adapter.file && known.blocks == adapter.blocks;
+    };
+    const auto found = std::find_if(wanted.runtime.begin(), wanted.runtime.end(), same);
+    const auto at = static_cast<size_t>(found - wanted.runtime.begin());
+    if (found == wanted.runtime.end()) {
+      wanted.runtime.push_back({adapter.file, adapter.name, 1, 1, adapter.blocks});
+      unet.push_back(0);
+      text.push_back(0);
+    }
+    unet[at] += static_cast<float>(adapter.weight);
+    text[at] += static_cast<float>(adapter.te_weight);
+  }
+}
+
+}  // namespace
+
+AdapterStrengths Pipeline::State::use_loras(const GenerateRequest& request) {
   const Clock::time_point begin = Clock::now();
-  std::vector<ActiveAdapter> wanted = adapters.open(requested_loras(request), *components.checkpoint);
-  if (wanted == components.adapters && !weights_unsure_) return;
-  refused_ = false;  // what a plan said of an earlier request
-  with_savings([&] { merge_adapters(wanted); });
-  components.device->synchronize();
-  log().debug("loras: {} at work, opened and merged in {:.3f} s, {:.1f} MB of weights kept as they were",
-              wanted.size(), seconds_since(begin), static_cast<double>(components.bases.bytes()) / 1e6);
+  WantedAdapters wanted;
+  const size_t images = image_prompts(request).size();
+  const bool runtime = request.lora_mode == "runtime";
+  for (size_t i = 0; i < images; ++i) {
+    const std::vector<ActiveAdapter> own = adapters.open(requested_loras(request, i), *components.checkpoint);
+    require<UsageError>(runtime || i == 0 || own == wanted.merged, "lora: the prompts of images 1 and ",
+                        i + 1,
+                        " ask for different LoRAs, which cannot all be merged: expected lora-mode runtime");
+    if (runtime)
+      add_image(wanted, own);
+    else
+      wanted.merged = own;
+  }
+  for (auto* strengths : {&wanted.strengths.unet, &wanted.strengths.text})
+    for (std::vector<float>& image : *strengths) image.resize(wanted.runtime.size());
+  const bool other_terms = wanted.runtime != components.runtime_adapters;
+  if (other_terms) components.set_runtime_adapters(wanted.runtime);
+  for (const Part part : {Part::kText, Part::kUnet})
+    if (other_terms) drop(part);
+  if (wanted.merged != components.adapters || weights_unsure_) {
+    refused_ = false;  // what a plan said of an earlier request
+    with_savings([&] { merge_adapters(wanted.merged); });
+    components.device->synchronize();
+  } else if (!other_terms) {
+    return wanted.strengths;
+  }
+  log().debug(
+      "loras: {} merged, {} at run time, opened and merged in {:.3f} s, {:.1f} MB of weights kept as they "
+      "were",
+      wanted.merged.size(), wanted.runtime.size(), seconds_since(begin),
+      static_cast<double>(components.bases.bytes()) / 1e6);
+  return wanted.strengths;
 }
 
 void Pipeline::State::merge_adapters(std::vector<ActiveAdapter> wanted) {

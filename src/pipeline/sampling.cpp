@@ -81,6 +81,7 @@ void Pipeline::State::use_text(const PreparedRequest& r, const TextStates& state
 void Pipeline::State::prepare_unet(const PreparedRequest& r, const TextStates& states, const InitImage& init,
                                    const RunWatch& watch) {
   prompts_at_work_.clear();
+  unet->set_strengths(r.strengths.unet);
   use_text(r, states, 0, watch);
   if (init.extra && r.request.tile_size == 0) unet->set_extra_channels(init.extra);
   unet->set_guidance(r.request.cfg_scale);

@@ -53,7 +53,8 @@ void Pipeline::State::drop(Part part) {
 void Pipeline::State::ready(Part part) {
   at_work_ = part;
   if (residency.offload() && !residency.resident(part)) arena.release();  // the stage before may need more
-  if (residency.need(part) && stage(part)) stage(part)->replan();
+  const bool moved = residency.need(part), changed = components.refresh_terms(part);
+  if ((moved || changed) && stage(part)) stage(part)->replan();
 }
 
 void Pipeline::State::retry_in_wider_type(Part part, const NotFinite& found) {

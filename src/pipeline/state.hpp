@@ -71,9 +71,9 @@ struct Pipeline::State {
   GenerateResult generate(const PreparedRequest& r, const Callbacks& callbacks);
 
  private:
-  // Makes the request's LoRAs those that the weights contain. Every file is opened and checked before a
-  // weight is touched.
-  void use_loras(const GenerateRequest& request);
+  // Makes the request's LoRAs those that the weights contain, or that stand beside them -> how strongly those
+  // beside act. Every file is opened and checked before a weight is touched.
+  AdapterStrengths use_loras(const GenerateRequest& request);
   void merge_adapters(std::vector<ActiveAdapter> wanted);
   // Loads the request's ControlNets. Those of earlier requests stay until others are asked for, or memory is
   // short.

@@ -20,10 +20,7 @@ void upload_zeros(Device& device, const Tensor& tensor) {
   upload(device, tensor, zeros.data(), tensor.numel());
 }
 
-// Where a row of an encoder goes.
-struct RowPlace {
-  int64_t prompt = 0, chunk = 0;  // of the prompt's own
-};
+using RowPlace = TextStage::RowPlace;
 
 std::vector<RowPlace> row_places(const TokenRows& rows) {
   std::vector<RowPlace> out;
@@ -149,6 +146,19 @@ void TextStage::upload_inputs(const TokenRows& rows, Encoder& encoder, Slice sli
     upload_ints(device(), encoder.pooled_rows, pooled_rows(encoder.text.model.config(), ids, tokens));
 }
 
+// Rows behind the slice are those of its last one.
+void TextStage::set_strengths(const PreparedRequest& r, const Encoder& encoder,
+                              std::span<const RowPlace> places) {
+  RowStrengths* strengths = components_.row_strengths(encoder.text.component);
+  if (!strengths) return;
+  std::vector<std::vector<float>> wanted;
+  for (size_t row = 0; row < static_cast<size_t>(shape_.rows); ++row) {
+    const int64_t prompt = places[std::min(row, places.size() - 1)].prompt;
+    wanted.push_back(r.strengths.text[static_cast<size_t>(r.rows.images[static_cast<size_t>(prompt)])]);
+  }
+  strengths->set(std::move(wanted));
+}
+
 // The prompts' weights on the states of a slice, in place. Rows without any are left alone.
 void TextStage::weigh(Encoder& encoder, Slice slice, Emphasis emphasis) {
   for (size_t r = 0; r < slice.size(); ++r) {
@@ -181,6 +191,7 @@ TextStates TextStage::run(const PreparedRequest& r, const RunWatch& watch) {
     for (size_t begin = 0; begin < all.size(); begin += static_cast<size_t>(shape_.rows)) {
       const Slice slice = all.subspan(begin, std::min(static_cast<size_t>(shape_.rows), all.size() - begin));
       upload_inputs(rows, encoder, slice);
+      set_strengths(r, encoder, std::span(places).subspan(begin, slice.size()));
       encoder.program->run(watch.profiler, watch.cancel);
       weigh(encoder, slice, emphasis);
       for (size_t i = 0; i < slice.size(); ++i) {
@@ -199,8 +210,8 @@ TextStates TextStage::run(const PreparedRequest& r, const RunWatch& watch) {
     column += own_width;
   }
   if (rows.zero_negative) {
-    upload_zeros(device(), out.states.narrow(0, 0, 1));
-    if (out.pooled) upload_zeros(device(), out.pooled.narrow(0, 0, 1));
+    upload_zeros(device(), out.states.narrow(0, 0, rows.negatives));
+    if (out.pooled) upload_zeros(device(), out.pooled.narrow(0, 0, rows.negatives));
   }
   require_finite(ex, "text encoder", {&out.states, &out.pooled});
   return out;

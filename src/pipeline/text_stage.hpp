@@ -37,6 +37,11 @@ class TextStage final : public Stage {
   std::vector<Program*> programs() override;
   uint64_t buffer_bytes() const override;
 
+  // Where a row of an encoder goes.
+  struct RowPlace {
+    int64_t prompt = 0, chunk = 0;  // of the prompt's own
+  };
+
   // Throws NotFinite.
   TextStates run(const PreparedRequest& r, const RunWatch& watch);
 
@@ -52,6 +57,7 @@ class TextStage final : public Stage {
   using Slice = std::span<const PromptChunk>;
   void upload_inputs(const TokenRows& rows, Encoder& encoder, Slice slice);
   void upload_embeddings(const TokenRows& rows, Encoder& encoder, Slice slice);
+  void set_strengths(const PreparedRequest& r, const Encoder& encoder, std::span<const RowPlace> places);
   void weigh(Encoder& encoder, Slice slice, Emphasis emphasis);
 
   Components& components_;

@@ -50,32 +50,26 @@ ChunkedPrompt plain_prompt(const TextEncoder& encoder, const std::string& text, 
   return out;
 }
 
-// The embedding's name as a word of its own in the text.
-bool has_word(std::string_view text, std::string_view word) {
-  const auto is_word = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c < 0;
-  };
-  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
-    const size_t end = at + word.size();
-    if ((at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]))) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 TokenRows tokenise(const ResolvedRequest& resolved, const Components& components, EmbeddingLibrary& library) {
   const GenerateRequest& request = resolved.request;
-  const std::string none;
-  for (const std::string* text : {&request.prompt, request.prompt_2 ? &*request.prompt_2 : &none,
-                                  request.negative_prompt ? &*request.negative_prompt : &none,
-                                  request.negative_prompt_2 ? &*request.negative_prompt_2 : &none})
+  std::vector<const std::string*> given;
+  for (const std::optional<std::string>* text :
+       {&request.prompt_2, &request.negative_prompt, &request.negative_prompt_2})
+    if (*text) given.push_back(&**text);
+  for (const std::string& text : image_prompts(request)) given.push_back(&text);
+  for (const std::string* text : given)
     require<UsageError>(text->size() <= 4 * kMaxPromptChars, "prompt: ", text->size(), " bytes, at most ",
                         kMaxPromptChars, " characters are accepted");
   PromptTexts prompts = prompt_texts(resolved);
   TokenRows out;
   out.prompts = static_cast<int64_t>(prompts.texts.size());
   out.calls = std::move(prompts.calls);
+  for (const PromptText& text : prompts.texts) {
+    out.images.push_back(text.image);
+    if (text.negative) ++out.negatives;
+  }
   out.warnings = std::move(prompts.warnings);
   out.zero_negative = resolved.uses_negative() && components.zero_absent_negative &&
                       !request.negative_prompt && !request.negative_prompt_2;
@@ -83,12 +77,6 @@ TokenRows tokenise(const ResolvedRequest& resolved, const Components& components
     warn_once(out.warnings, "prompt-2, negative-prompt-2: no effect: this model has one text encoder");
 
   RequestEmbeddings embeddings(library, request.embeddings);
-  for (const std::string& name : library.pickles())
-    for (const PromptText& text : prompts.texts)
-      if (has_word(text.first, name) || has_word(text.second, name))
-        warn_once(out.warnings, concat("embedding-dir: ", printable(name),
-                                       " is a pickle (.pt, .bin), which is not "
-                                       "read: its name counts as words; expected .safetensors"));
   std::vector<std::vector<ChunkedPrompt>> chunked;  // [encoder][prompt]
   for (size_t e = 0; e < components.text.size(); ++e) {
     const TextEncoder& encoder = components.text[e];

@@ -18,12 +18,14 @@ struct TokenRows {
   std::vector<int64_t> prompt_chunks;  // [prompts]: its own, the same for every encoder
   std::vector<std::vector<PromptChunk>> rows;  // per encoder: [count()], a prompt's chunks together
   bool zero_negative = false;                  // SDXL base: no negative prompt counts as zeros
+  std::vector<int64_t> images;                 // [prompts]: the image whose LoRAs a prompt is read with
+  int64_t negatives = 0;                       // the first so many prompts are negative ones
   std::vector<std::vector<int64_t>> calls;     // PromptTexts::calls, of prompts
   std::vector<UsedEmbedding> embeddings;       // that the prompts name: InsertedVector::name counts them
   int64_t vectors = 0;                         // rows of the table of all their vectors
   std::vector<std::string> warnings;           // each once
 
-  // Which prompt each condition reads at a call of the UNet.
+  // Which prompt each condition, or each image of each condition, reads at a call of the UNet.
   const std::vector<int64_t>& prompts_at(size_t call) const {
     return calls[std::min(call, calls.size() - 1)];
   }
@@ -37,6 +39,7 @@ TokenRows tokenise(const ResolvedRequest& resolved, const Components& components
 // A request whose prompts are tokens: all that the stages work from.
 struct PreparedRequest : ResolvedRequest {
   TokenRows rows;
+  AdapterStrengths strengths = {};
 };
 
 }  // namespace rocm_sd

@@ -147,9 +147,23 @@ uint64_t UnetStage::buffer_bytes() const {
 
 void UnetStage::spread(Exec& ex, const Tensor& from, const std::vector<int64_t>& rows,
                        const Tensor& to) const {
+  const int64_t images = static_cast<int64_t>(rows.size()) / shape_.conditions;
   for (int64_t c = 0; c < shape_.conditions; ++c)
     for (int64_t n = 0; n < shape_.batch; ++n)
-      copy_into(ex, from.narrow(0, rows[static_cast<size_t>(c)], 1), to.narrow(0, c * shape_.batch + n, 1));
+      copy_into(ex, from.narrow(0, rows[static_cast<size_t>(c * images + n % images)], 1),
+                to.narrow(0, c * shape_.batch + n, 1));
+}
+
+void UnetStage::set_strengths(const std::vector<std::vector<float>>& images) {
+  RowStrengths* strengths = components_.row_strengths(Component::kUnet);
+  if (!strengths) return;
+  std::vector<std::vector<float>> wanted;
+  for (size_t row = 0; row < static_cast<size_t>(rows()); ++row)
+    wanted.push_back(images[row % images.size()]);
+  if (wanted == strengths->rows()) return;
+  strengths->set(std::move(wanted));
+  schedule_.clear();  // the time embedding may have terms
+  shifts_timestep_.reset();
 }
 
 void UnetStage::set_text(const TextStates& text, const std::vector<int64_t>& prompts,

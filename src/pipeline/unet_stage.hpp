@@ -37,10 +37,13 @@ class UnetStage final : public Stage {
   uint64_t buffer_bytes() const override;
 
   // Keys and values made anew, in place: what was captured goes on. Every image of the batch gets the same
-  // states; prompts: which of the text each condition reads, the negative one first. time_ids:
+  // states; prompts: which of the text each condition reads, or each image of each condition. time_ids:
   // [conditions][ids] numbers of SDXL's size conditions, empty otherwise.
   void set_text(const TextStates& text, const std::vector<int64_t>& prompts,
                 const std::vector<std::vector<float>>& time_ids, const RunWatch& watch);
+
+  // How strongly each run-time LoRA acts on each image of the batch: [images][adapters], or one for all.
+  void set_strengths(const std::vector<std::vector<float>>& images);
 
   // The scale of guidance, for a UNet that takes it as an input.
   void set_guidance(double scale);

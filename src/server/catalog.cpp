@@ -11,13 +11,12 @@
 #include "models/completeness.hpp"
 #include "server/http.hpp"
 #include "weights/inspect.hpp"
+#include "weights/weights_files.hpp"
 
 namespace rocm_sd::server {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kMaxDepth = 16;  // links in a circle
 
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
@@ -27,7 +26,7 @@ std::string lower(std::string text) {
 // What a client may call it: the name, the file's name, the title with a hash behind it.
 std::string plain_name(std::string name) {
   if (const size_t hash = name.rfind(" ["); hash != name.npos && name.ends_with(']')) name.resize(hash);
-  if (name.ends_with(".safetensors")) name.resize(name.size() - std::string_view(".safetensors").size());
+  name.resize(name.size() - weights_ending(name).size());
   return lower(std::move(name));
 }
 
@@ -38,22 +37,11 @@ std::string whole_folder(const std::string& folder, const char* option) {
   return fs::canonical(folder).string();
 }
 
-// Its .safetensors files by their names, folders below it too; of equal names the first that is met.
-std::vector<NamedFile> files_below(const std::string& folder) {
-  std::map<std::string, fs::path> by_name;
-  if (!folder.empty()) {
-    std::error_code error;
-    const auto options =
-        fs::directory_options::follow_directory_symlink | fs::directory_options::skip_permission_denied;
-    auto entry = fs::recursive_directory_iterator(folder, options, error);
-    for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-      if (entry.depth() > kMaxDepth) entry.disable_recursion_pending();
-      if (entry->path().extension() == ".safetensors" && entry->is_regular_file(error))
-        by_name.try_emplace(entry->path().stem().string(), entry->path());
-    }
-  }
+// Its files with tensors by their names, folders below it too.
+std::vector<NamedFile> files_below(const std::string& folder, std::string_view option) {
   std::vector<NamedFile> out;
-  for (const auto& [name, path] : by_name) out.push_back({name, path});
+  if (folder.empty()) return out;
+  for (const auto& [name, path] : weights_files_below(folder, option)) out.push_back({name, path});
   return out;
 }
 
@@ -90,7 +78,7 @@ Catalog::Catalog(const std::vector<std::string>& models, CatalogFolders folders)
     std::vector<fs::path> found;
     for (const fs::directory_entry& entry :
          fs::directory_iterator(whole_folder(folders_.models, "models-dir")))
-      if (entry.path().extension() == ".safetensors" || path_exists(entry.path() / "model_index.json"))
+      if (!weights_ending(entry.path().native()).empty() || path_exists(entry.path() / "model_index.json"))
         found.push_back(entry.path());
     std::ranges::sort(found);
     for (const fs::path& path : found) {
@@ -147,15 +135,17 @@ void Catalog::set_default_size(const std::string& name, int width, int height) {
     }
 }
 
-std::vector<NamedFile> Catalog::loras() const { return files_below(folders_.loras); }
-std::vector<NamedFile> Catalog::embeddings() const { return files_below(folders_.embeddings); }
+std::vector<NamedFile> Catalog::loras() const { return files_below(folders_.loras, "lora-dir"); }
+std::vector<NamedFile> Catalog::embeddings() const {
+  return files_below(folders_.embeddings, "embedding-dir");
+}
 
 std::vector<NamedFile> Catalog::controls() const {
   std::vector<NamedFile> out;
   if (folders_.controls.empty()) return out;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folders_.controls, error)) {
-    if (entry.path().extension() == ".safetensors")
+    if (!weights_ending(entry.path().native()).empty())
       out.push_back({entry.path().stem().string(), entry.path()});
     else if (path_exists(entry.path() / "config.json"))
       out.push_back({entry.path().filename().string(), entry.path()});

@@ -72,6 +72,7 @@ std::vector<KnownOption> request_options() {
     // What loading takes is refused by a request's setter, whatever its value is.
     if (std::string_view(row.group) == "Model" || type_of(row) == OptionType::kRefused) continue;
     if (std::string_view(row.name) == "keep-latents") continue;        // results are pictures
+    if (std::string_view(row.name) == "image-prompt") continue;        // one text for all images of a request
     if (std::string_view(row.name).starts_with("control-")) continue;  // each of a list, below
     std::string name = row.name;
     std::ranges::replace(name, '-', '_');

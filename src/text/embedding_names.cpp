@@ -97,7 +97,7 @@ size_t EmbeddingNames::referred_name(std::string_view rest, size_t& length) cons
     }
   }
   if (best < names_.size()) {
-    for (const std::string_view ending : {".safetensors", ".pt", ".bin"})
+    for (const std::string_view ending : {".safetensors", ".ckpt", ".pth", ".pt", ".bin"})
       if (rest.substr(length).starts_with(ending)) length += ending.size();
     return best;
   }

@@ -108,9 +108,24 @@ bool flag(const WeightStore& tensors, const std::string& name) {
   return std::any_of(std::begin(bytes), std::end(bytes), [](char byte) { return byte != 0; });
 }
 
+// One value of an integer type, as some tools store alpha; nothing where it is of another type.
+std::optional<int64_t> whole_number(const WeightStore& tensors, const std::string& name) {
+  const StoredTensor& tensor = tensors.at(name);
+  const TensorEntry& entry = *tensor.ref.entry;
+  if (is_float(entry.dtype) || entry.dtype == DType::kBool) return std::nullopt;
+  unsigned char bytes[8] = {};
+  tensor.ref.file->read(entry, 0, std::min<uint64_t>(entry.bytes, sizeof bytes), bytes);
+  uint64_t bits = 0;  // little endian
+  for (uint64_t i = 0; i < entry.bytes; ++i) bits |= uint64_t{bytes[i]} << 8 * i;
+  const int unused = 64 - 8 * static_cast<int>(entry.bytes);
+  if (entry.dtype == DType::kU8) return static_cast<int64_t>(bits);
+  return static_cast<int64_t>(bits << unused) >> unused;  // the sign fills the rest
+}
+
 double scalar(const WeightStore& tensors, const std::string& name) {
   require<FormatError>(tensors.shape(name).numel() == 1, tensors.title(), ": ", printable(name),
                        ": expected one number, got ", tensors.shape(name));
+  if (const auto integer = whole_number(tensors, name)) return static_cast<double>(*integer);
   float value = 0;
   tensors.read(name, tensors.shape(name), DType::kF32, &value);
   require<FormatError>(std::isfinite(value), tensors.title(), ": ", printable(name),
@@ -219,8 +234,11 @@ void AdapterFile::add(const std::string& stem, Parts parts, const AdapterTargets
 
 void AdapterFile::check_finite() const {
   std::vector<const std::pair<const std::string, StoredTensor>*> all;
-  for (const auto& entry : tensors_.weights())
-    if (parse_adapter_key(entry.first).role != "on_input") all.push_back(&entry);  // which is a flag
+  for (const auto& entry : tensors_.weights()) {
+    const std::string role = parse_adapter_key(entry.first).role;
+    const bool whole_alpha = role == "alpha" && !is_float(entry.second.dtype());
+    if (role != "on_input" && !whole_alpha) all.push_back(&entry);  // on_input is a flag
+  }
   std::exception_ptr error;
   size_t first = all.size();  // of the tensors with an error: the same one is named each time
 #pragma omp parallel

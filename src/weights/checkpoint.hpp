@@ -28,8 +28,8 @@ struct CheckpointOptions {
 
 class Checkpoint {
  public:
-  // Throws FileError, FormatError: not a model, not one of the supported kinds (the message says what it is
-  // instead), or only .bin/.ckpt weights.
+  // Throws FileError, FormatError: not a model, or not one of the supported kinds (the message says what it
+  // is instead).
   static Checkpoint open(const std::filesystem::path& model, const CheckpointOptions& options = {});
   // Of a single file that is open already.
   static Checkpoint open(const TensorSet& tensors, const CheckpointOptions& options = {});

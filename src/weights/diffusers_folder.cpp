@@ -23,6 +23,20 @@ std::vector<fs::path> files_ending(const fs::path& folder, std::string_view endi
   return out;
 }
 
+// Weights that torch.save wrote: asked for only where there are no safetensors.
+std::vector<fs::path> torch_candidates(const fs::path& folder, const std::string& base,
+                                       const std::string& variant, const std::string& other) {
+  std::vector<fs::path> plain = {folder / (base + ".bin"), folder / (base + ".bin.index.json")};
+  std::vector<fs::path> varied = {folder / fmt::format("{}.{}.bin", base, other),
+                                  folder / fmt::format("{}.bin.index.{}.json", base, other)};
+  if (!variant.empty()) plain.swap(varied);
+  plain.insert(plain.end(), varied.begin(), varied.end());
+  std::erase_if(plain, [](const fs::path& path) { return !path_exists(path); });
+  for (const std::string_view ending : {".bin", ".ckpt", ".pt", ".pth"})
+    if (plain.empty()) plain = files_ending(folder, ending);
+  return plain;
+}
+
 std::string names_of(const std::vector<fs::path>& paths) {
   std::string out;
   for (const fs::path& path : paths) out += (out.empty() ? "" : ", ") + printable(path.filename().native());
@@ -48,18 +62,10 @@ fs::path component_weights(const fs::path& folder, Component component, const st
   candidates.insert(candidates.end(), rest.begin(), rest.end());
   std::erase_if(candidates, [](const fs::path& path) { return !path_exists(path); });
   if (candidates.empty()) candidates = files_ending(folder, ".safetensors");
-  if (candidates.empty()) {
-    std::vector<fs::path> pickles = files_ending(folder, ".bin");
-    for (const std::string_view ending : {".ckpt", ".pt", ".pth"}) {
-      const std::vector<fs::path> more = files_ending(folder, ending);
-      pickles.insert(pickles.end(), more.begin(), more.end());
-    }
-    require<FormatError>(
-        pickles.empty(), printable_path(folder), ": has only PyTorch pickles (", names_of(pickles),
-        "), which are not read because loading one can run code; load the model in Diffusers and save it "
-        "with save_pretrained(..., safe_serialization=True)");
-    throw FormatError(concat(printable_path(folder), ": no ", base, ".safetensors in this folder"));
-  }
+  if (candidates.empty())
+    candidates = torch_candidates(folder, text ? "pytorch_model" : base, variant, other);
+  require<FormatError>(!candidates.empty(), printable_path(folder), ": no ", base,
+                       ".safetensors in this folder");
   if (candidates.size() > 1) {
     const fs::path taken = candidates.front();
     candidates.erase(candidates.begin());

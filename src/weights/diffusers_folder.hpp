@@ -11,8 +11,9 @@
 namespace rocm_sd {
 
 // The weights of a component's folder: the file or index to open. Order: the plain file, then *.fp16.*; the
-// other way round where variant is "fp16" (or another variant's name). A line goes to notes where there was a
-// choice. Throws FormatError where there are only PyTorch pickles or nothing.
+// other way round where variant is "fp16" (or another variant's name); .bin files of torch.save where there
+// are no safetensors. A line goes to notes where there was a choice. Throws FormatError where there is
+// nothing.
 std::filesystem::path component_weights(const std::filesystem::path& folder, Component component,
                                         const std::string& variant, std::vector<std::string>& notes);
 

@@ -38,10 +38,24 @@ EmbeddingMatrix read_matrix(const SafetensorsFile& file, const TensorEntry& entr
   return out;
 }
 
+// Of A1111's and the original repository's .pt files, which hold counters and a token's number besides.
+constexpr std::string_view kA1111Prefix = "string_to_param.";
+
+// The entry whose name begins with the prefix, if it is one alone.
+const TensorEntry* only_below(const SafetensorsFile& file, std::string_view prefix) {
+  const TensorEntry* found = nullptr;
+  for (const TensorEntry& entry : file.entries()) {
+    if (!entry.name.starts_with(prefix)) continue;
+    if (found) return nullptr;
+    found = &entry;
+  }
+  return found;
+}
+
 // A1111's and training tools' names of the tensor, which are no token.
 bool is_plain_key(std::string_view key) {
-  for (const std::string_view plain : {"emb_params", "string_to_param.*", "*", "clip_l", "clip_g",
-                                       "text_encoders_0", "text_encoders_1", "weight", "embedding"})
+  for (const std::string_view plain :
+       {"emb_params", "*", "clip_l", "clip_g", "text_encoders_0", "text_encoders_1", "weight", "embedding"})
     if (key == plain) return true;
   return false;
 }
@@ -67,14 +81,17 @@ std::shared_ptr<const EmbeddingFile> EmbeddingFile::of(const SafetensorsFile& fi
   const TensorEntry *only = file.find("emb_params"), *clip_l = either("clip_l", "text_encoders_0"),
                     *clip_g = either("clip_g", "text_encoders_1");
   const bool pair = clip_l && clip_g;
+  if (!only && !pair) only = only_below(file, kA1111Prefix);
   if (!only && !pair && file.entries().size() == 1) only = &file.entries().front();
-  require<FormatError>((only && file.entries().size() == 1) || (pair && file.entries().size() == 2),
-                       title(file),
+  const bool alone = only && (file.entries().size() == 1 || only->name.starts_with(kA1111Prefix));
+  require<FormatError>(alone || (pair && file.entries().size() == 2), title(file),
                        ": no textual inversion: expected one tensor, or clip_l and clip_g, found ",
                        file.entries().size(), " (", list_names(file), ")");
   out->first_ = read_matrix(file, pair ? *clip_l : *only);
   if (!pair) {
-    if (!is_plain_key(only->name)) out->token_ = only->name;
+    std::string_view token = only->name;
+    if (token.starts_with(kA1111Prefix)) token.remove_prefix(kA1111Prefix.size());
+    if (!is_plain_key(token)) out->token_ = token;
     return out;
   }
   out->take_second(read_matrix(file, *clip_g));

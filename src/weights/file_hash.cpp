@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "weights/torch_file.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -73,6 +74,9 @@ std::string short_hash_of_file(const std::filesystem::path& path) {
 
 std::string sha256_of_tensors(const std::filesystem::path& path) {
   const InputFile file(path);
+  std::string head(static_cast<size_t>(std::min<uint64_t>(file.size(), 64)), '\0');
+  file.read_at(0, head.data(), head.size());
+  if (is_torch_file(head)) return sha256_from(file, 0);
   unsigned char length[8];  // of the header, little-endian
   file.read_at(0, length, sizeof length);
   uint64_t header = 0;

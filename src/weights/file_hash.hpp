@@ -9,7 +9,7 @@ namespace rocm_sd {
 
 // 64 lower-case hex digits. Throws FileError as InputFile does.
 std::string sha256_of_file(const std::filesystem::path& path);
-// Of a safetensors file without its header: what A1111 calls a LoRA's hash.
+// Of a safetensors file without its header, of a file of torch.save whole: what A1111 calls a LoRA's hash.
 std::string sha256_of_tensors(const std::filesystem::path& path);
 
 // Of 64 KiB behind the first MiB, the first 8 digits: AUTOMATIC1111's older hash, which its ControlNets are

@@ -8,6 +8,7 @@
 
 #include "base/checked.hpp"
 #include "weights/mapped_copy.hpp"
+#include "weights/torch_file.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -24,10 +25,10 @@ std::string_view guess_content(std::string_view head) {
   };
   constexpr Row kRows[] = {
       {"version https://git-lfs", "a git-LFS pointer, not the weights: fetch them with `git lfs pull`"},
-      {"PK\x03\x04", "a zip archive, probably a PyTorch .ckpt/.pt pickle: save it as safetensors first"},
       {"PK\x05\x06", "an empty zip archive"},
-      {"\x80\x02", "a Python pickle (.ckpt/.pt): save it as safetensors first"},
-      {"\x80\x04", "a Python pickle (.ckpt/.pt): save it as safetensors first"},
+      {"\x80\x02", "a Python pickle that torch.save did not write"},
+      {"\x80\x03", "a Python pickle that torch.save did not write"},
+      {"\x80\x04", "a Python pickle that torch.save did not write"},
       {"GGUF", "a GGUF file, which is not supported"},
       {"\x1f\x8b", "a gzip archive"},
       {"\x89PNG", "a PNG picture"},
@@ -43,11 +44,16 @@ std::string_view guess_content(std::string_view head) {
   return {};
 }
 
+std::string head_of(const InputFile& file) {
+  std::string head(static_cast<size_t>(std::min<uint64_t>(file.size(), 64)), '\0');
+  file.read_at(0, head.data(), head.size());
+  return head;
+}
+
 // The header's length, after every check that does not need its text.
 uint64_t header_length(const InputFile& file, const std::string& what) {
   require<FormatError>(file.size() > 0, what, ": the file is empty");
-  std::string head(static_cast<size_t>(std::min<uint64_t>(file.size(), 64)), '\0');
-  file.read_at(0, head.data(), head.size());
+  const std::string head = head_of(file);
   const std::string_view guess = guess_content(head);
   require<FormatError>(guess.empty(), what, ": not a safetensors file but ", guess);
   require<FormatError>(file.size() >= 8, what, ": ", file.size(), " bytes, too short for a safetensors file");
@@ -69,12 +75,14 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const std::filesyst
   std::shared_ptr<SafetensorsFile> self(new SafetensorsFile(path));
   const InputFile& file = self->file_.emplace(path);
   const std::string what = printable_path(path);
-  const uint64_t length = header_length(file, what);
-  std::string text(static_cast<size_t>(length), '\0');
-  file.read_at(8, text.data(), length);
   self->bytes_ = file.size();
-  self->data_begin_ = 8 + length;
-  self->header_ = parse_safetensors_header(text, self->bytes_ - self->data_begin_, what);
+  if (is_torch_file(head_of(file))) {
+    TorchFile torch = read_torch_file(file, what);
+    self->header_ = std::move(torch.header);
+    self->gathered_ = std::move(torch.gathered);
+  } else {
+    self->read_safetensors_layout();
+  }
   self->make_index();
   if (access == FileAccess::kMap) {
     void* mapping = mmap(nullptr, self->bytes_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
@@ -83,6 +91,15 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const std::filesyst
     self->mapping_ = static_cast<const unsigned char*>(mapping);
   }
   return self;
+}
+
+void SafetensorsFile::read_safetensors_layout() {
+  const std::string what = printable_path(path_);
+  const uint64_t length = header_length(*file_, what);
+  std::string text(static_cast<size_t>(length), '\0');
+  file_->read_at(8, text.data(), length);
+  data_begin_ = 8 + length;
+  header_ = parse_safetensors_header(text, bytes_ - data_begin_, what);
 }
 
 std::shared_ptr<const SafetensorsFile> SafetensorsFile::of_memory(const std::string& title,
@@ -110,7 +127,11 @@ SafetensorsFile::~SafetensorsFile() {
 }
 
 const void* SafetensorsFile::in_memory(const TensorEntry& entry) const {
-  return memory_.empty() ? nullptr : memory_.at(static_cast<size_t>(&entry - header_.entries.data()));
+  return memory_.empty() ? nullptr : memory_.at(position(entry));
+}
+
+size_t SafetensorsFile::position(const TensorEntry& entry) const {
+  return static_cast<size_t>(&entry - header_.entries.data());
 }
 
 const TensorEntry* SafetensorsFile::find(std::string_view name) const {
@@ -122,9 +143,11 @@ void SafetensorsFile::read(const TensorEntry& entry, uint64_t offset, uint64_t b
   require<InternalError>(offset <= entry.bytes && bytes <= entry.bytes - offset, printable(entry.name),
                          ": read of bytes [", offset, ", +", bytes, ") outside its ", entry.bytes);
   if (bytes == 0) return;
-  if (!file_) {
-    const void* data = in_memory(entry);
-    require<InternalError>(data != nullptr, printable(entry.name), ": read of a tensor without values");
+  const void* data = in_memory(entry);
+  if (!gathered_.empty() && !gathered_.at(position(entry)).empty()) data = gathered_[position(entry)].data();
+  require<InternalError>(data != nullptr || file_, printable(entry.name),
+                         ": read of a tensor without values");
+  if (data != nullptr) {
     std::memcpy(dst, static_cast<const char*>(data) + offset, bytes);
     return;
   }

@@ -57,9 +57,9 @@ struct MemoryTensor {
 
 class SafetensorsFile {
  public:
-  // Throws FileError where there is no readable regular file, FormatError where it breaks a rule; the message
-  // says what the file seems to be instead (a git-LFS pointer, a pickle, HTML, truncated by so many bytes,
-  // ...).
+  // Also opens files of torch.save (read_torch_file), whatever their name. Throws FileError where there is no
+  // readable regular file, FormatError where it breaks a rule; the message says what the file seems to be
+  // instead (a git-LFS pointer, GGUF, HTML, truncated by so many bytes, ...).
   static std::shared_ptr<const SafetensorsFile> open(const std::filesystem::path& path,
                                                      FileAccess access = FileAccess::kRead);
   // Tensors of a live model in place of a file. title stands where messages have a path. The memory must
@@ -85,12 +85,15 @@ class SafetensorsFile {
 
  private:
   explicit SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {}
+  void read_safetensors_layout();
   void make_index();
+  size_t position(const TensorEntry& entry) const;  // among the entries
 
   std::filesystem::path path_;
   uint64_t bytes_ = 0;
-  std::optional<InputFile> file_;    // nothing: of_memory
-  std::vector<const void*> memory_;  // by entry
+  std::optional<InputFile> file_;            // nothing: of_memory
+  std::vector<const void*> memory_;          // by entry: of_memory
+  std::vector<std::vector<char>> gathered_;  // by entry: TorchFile's
   SafetensorsHeader header_;
   uint64_t data_begin_ = 0;
   const unsigned char* mapping_ = nullptr;

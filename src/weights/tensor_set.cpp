@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.hpp"
+#include "weights/weights_files.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -17,10 +18,8 @@ void check_shard_name(const std::string& shard, std::string_view index_name, std
   for (const unsigned char c : shard)
     require<FormatError>(c >= 0x20 && c != 0x7f, what, ": control byte in the shard name \"", shown, "\"");
   require<FormatError>(shard != index_name, what, ": the index names itself as a shard");
-  require<FormatError>(!shard.ends_with(".bin"), what, ": shard \"", shown,
-                       "\" is a PyTorch pickle; convert the model to safetensors first");
-  require<FormatError>(shard.ends_with(".safetensors"), what, ": shard \"", shown,
-                       "\" is no .safetensors file");
+  require<FormatError>(!weights_ending(shard).empty(), what, ": shard \"", shown,
+                       "\" is no .safetensors or .bin file");
 }
 
 }  // namespace

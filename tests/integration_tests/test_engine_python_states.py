@@ -98,7 +98,7 @@ def test_pictures_of_more_than_8_bits(pipe):
 
 @pytest.mark.bad_input
 def test_one_prompt_a_call(pipe):
-    """Diffusers takes a list; joined it would be another text."""
-    for given in (dict(prompt=["a cat", "a dog"]), dict(prompt="a cat", negative_prompt=["blurred"])):
+    """A list of prompts is a batch; of what else Diffusers takes a list, joined it would be another text."""
+    for given in (dict(prompt=["a cat", 3]), dict(prompt=[]), dict(prompt="a cat", negative_prompt=["blurred"])):
         with pytest.raises(TypeError, match="prompt: expected a str, got list"):
             pipe(**given, **CALL)

@@ -86,7 +86,7 @@ class DeviceMergeTest : public testing::TestWithParam<DType> {
   void SetUp() override { load_parameters(layers_, test_gpu(), source_, GetParam()); }
   void change_to(std::vector<AdapterUse> wanted) {
     const int reads = source_.reads;
-    DeviceMerge merge(bases_, Component::kUnet, now_, wanted);
+    DeviceMerge merge(bases_, Component::kUnet, now_, wanted, test_gpu());
     const AdaptedSource adapted(source_, Component::kUnet, wanted, &merge);
     load_parameters(layers_, test_gpu(), adapted, GetParam(), {}, [&](const ParameterSlot& slot) {
       for (const ParameterSlot::Part& part : slot.parts)

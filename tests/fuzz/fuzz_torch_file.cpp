@@ -1,0 +1,29 @@
+// Fuzzes files of torch.save, whole: the zip directory or the older form, the pickle and the tensors' places.
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "weights/safetensors.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const std::string path = "/dev/shm/fuzz_torch_file." + std::to_string(getpid());
+  FILE* file = std::fopen(path.c_str(), "wb");
+  if (!file || std::fwrite(data, 1, size, file) != size || std::fclose(file) != 0) std::abort();
+  try {
+    const auto opened = rocm_sd::SafetensorsFile::open(path);
+    std::vector<char> values;
+    for (const rocm_sd::TensorEntry& entry : opened->entries()) {
+      if (entry.bytes != static_cast<uint64_t>(entry.numel()) * rocm_sd::dtype_size(entry.dtype))
+        __builtin_trap();
+      values.resize(entry.bytes);
+      opened->read(entry, 0, entry.bytes, values.data());
+    }
+  } catch (const rocm_sd::Error&) {
+  }
+  return 0;
+}
