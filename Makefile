@@ -40,15 +40,17 @@ CLI = $(BUILD)/apps/cli/rocm-sd
 DEMO_CLI = build/demo/apps/cli/rocm-sd
 
 ##@ First steps
-demo: deps  ## draw a labelled 4x4 sheet with the shipped model; PROMPT="..." draws one picture
+demo-build: deps
 	cmake --preset demo >build-demo.log 2>&1 || { cat build-demo.log; exit 1; }
 	rm -f build-demo.log
 	# Not by `ninja -n`, which shows only that CMake will be run again: all objects less those that are there.
 	todo=$$(( $$(ninja -C build/demo -t commands rocm-sd | grep -c -- ' -c ') - $$(find build/demo -name '*.o' | wc -l) ))
 	# A file takes 1.2 to 1.8 s of one core (docs/howto/building.md).
-	echo "make demo: [1/2] compiles the program: $$todo files, about $$(( (todo * 16 / 10 / $(JOBS) + 59) / 60 )) min with $(JOBS) jobs"
+	echo "[1/2] compiles the program: $$todo files, about $$(( (todo * 16 / 10 / $(JOBS) + 59) / 60 )) min with $(JOBS) jobs"
 	cmake --build build/demo --target rocm-sd -j $(JOBS)
 	mkdir -p out
+
+demo: demo-build  ## draw a labelled 4x4 sheet with the shipped model; PROMPT="..." draws one picture
 	if [ -n "$$DEMO_PROMPT" ]; then
 	  echo "make demo: [2/2] draws one picture on the CPU: some seconds"
 	  $(DEMO_CLI) generate --model models/demo --prompt "$$DEMO_PROMPT" --sampler "DPM++ 2M Karras" --cfg-scale 4 -o out/demo.png $(DEMO_ARGS)
@@ -61,6 +63,31 @@ demo: deps  ## draw a labelled 4x4 sheet with the shipped model; PROMPT="..." dr
 	fi
 	echo "The program is $(CURDIR)/$(DEMO_CLI): see $(DEMO_CLI) --help. make build builds all commands into build/cpu."
 demo: export DEMO_PROMPT := $(value PROMPT)
+
+# What each draws, and with what: models/demo_examples/README.md.
+demo-lora: demo-build  ## the demo model without a LoRA, with half of one and with all of it; then an embedding: out/demo_lora.png
+	echo "[2/2] draws 16 images on the CPU: 10 s to a minute"
+	$(DEMO_CLI) generate --model models/demo --prompts-file models/demo_examples/lora_prompts.txt --lora-dir models/demo_examples \
+	  --embedding models/demo_examples/mint.safetensors --sampler "DPM++ 2M Karras" --cfg-scale 4 --seed 1 --grid 4x4 --grid-labels \
+	  -o out/demo_lora.png $(DEMO_ARGS)
+	echo "The sheet is in $(CURDIR)/out/demo_lora.png: plain, half of the LoRA, the LoRA, the embedding <mint>"
+
+demo-control: demo-build  ## the demo model follows edges by a T2I-Adapter: the edges, without it, at strength 0.5 and 1: out/demo_control.png
+	echo "[2/2] draws 9 images on the CPU: 10 s to a minute"
+	sheet=()
+	for strength in map 0 0.5 1; do
+	  while read -r edges prompt; do
+	    image=out/demo_control_$${edges}_$$strength.png
+	    control=(--control models/demo_examples/canny_adapter --control-image models/demo_examples/edges/$$edges.png --control-strength $$strength)
+	    [ $$strength != 0 ] || control=()
+	    if [ $$strength = map ]; then image=models/demo_examples/edges/$$edges.png
+	    else $(DEMO_CLI) generate --model models/demo --prompt "$$prompt" "$${control[@]}" --sampler "DPM++ 2M Karras" --cfg-scale 4 --seed 1 --quiet -o "$$image" $(DEMO_ARGS) </dev/null; fi
+	    sheet+=("$$image")
+	  done <models/demo_examples/control_prompts.txt
+	done
+	$(PYTHON) benchmarks/stack_pictures.py out/demo_control.png --columns 3 "$${sheet[@]}"
+	rm -f out/demo_control_*_*.png
+	echo "The sheet is in $(CURDIR)/out/demo_control.png: the edges, without them, at strength 0.5, at strength 1"
 
 demo-amd: deps deps-gpu  ## draw a picture by AMD machine code on an emulated RX 7900 XTX and MI300X, and compare it with the CPU's
 	cmake --preset $(PRESET) -DROCM_SD_EMULATOR=ON >build-amd.log 2>&1 || { cat build-amd.log; exit 1; }
@@ -345,5 +372,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

@@ -39,7 +39,7 @@ struct @Name@Params {
   T* y;        // [size]
   int64_t size;
   float factor;
-  uint32_t groups;  // of the grid
+  uint32_t workgroups;  // of the grid
 };
 
 template <class Arch, class T>
@@ -106,8 +106,8 @@ struct @Name@Problem {
 
   int64_t items() const { return size; }
   template <class T>
-  @Name@Params<T> params(uint32_t groups) const {
-    return {static_cast<const T*>(x), static_cast<T*>(y), size, factor, groups};
+  @Name@Params<T> params(uint32_t workgroups) const {
+    return {static_cast<const T*>(x), static_cast<T*>(y), size, factor, workgroups};
   }
   template <class Arch, class... T>
   static void body(const auto& params, const Block<Arch>& block) {

@@ -30,7 +30,7 @@ class PaperDriver final : public GpuDriver {
         .product = product.name,
         .traits = {.arch = product.arch,
                    .family = family,
-                   .lanes = family == GpuFamily::kCdna3 ? 64 : 32,
+                   .lanes = wave_lanes(family),
                    .compute_units = driver_compute_units(product),
                    .lds_per_group = rates ? static_cast<size_t>(rates->lds_bytes) : 65536,
                    .l2_bytes = static_cast<size_t>(std::max(product.l2_mb, product.last_level_mb) * 1e6)},

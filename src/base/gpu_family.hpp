@@ -44,6 +44,9 @@ constexpr std::optional<GpuFamily> gpu_family(std::string_view arch) {
   return std::nullopt;
 }
 
+// Lanes of a wave.
+constexpr int wave_lanes(GpuFamily family) { return family == GpuFamily::kCdna3 ? 64 : 32; }
+
 // Of a target that is not listed: nothing.
 constexpr std::optional<std::string_view> kernels_of_target(std::string_view arch) {
   for (const GpuTarget& target : kGpuTargets)

@@ -11,7 +11,7 @@
 //   struct A, B, C                       fragments; C has float x[kCount]
 //   kColumns                             columns of C that one lane holds elements of
 //   row(i), column(i)                    place in C of the lane's element i
-//   slot(i)                              the number, in [0, kColumns), of that element's column
+//   lane_column(i)                              the number, in [0, kColumns), of that element's column
 //   load(tile, ld), load_b(tile, ld)     A or B from LDS, element (row or column r, k) at tile[r * ld + k];
 //                                        every row begins at a multiple of 16 bytes
 //   load_transposed(tile, ld)            A from LDS, element (row r, k) at tile[k * ld + r]

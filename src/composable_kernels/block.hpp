@@ -9,8 +9,8 @@ namespace rocm_sd {
 // The grid is a line of workgroups. arch/scalar.hpp has a form of its own: one lane.
 template <class Arch>
 struct Block {
-  uint32_t groups = 1;  // workgroups of the grid
-  int waves = 1;        // of a workgroup; a constant of the kernel, so that what follows from it folds
+  uint32_t workgroups = 1;  // of the grid
+  int waves = 1;            // of a workgroup; a constant of the kernel, so that what follows from it folds
 
   ROCM_SD_DEVICE int64_t group() const { return Arch::group_x(); }
   ROCM_SD_DEVICE int thread() const { return Arch::thread(); }
@@ -21,10 +21,10 @@ struct Block {
 
   // Rows dealt out to the waves of the grid in turn.
   ROCM_SD_DEVICE int64_t first_row() const { return group() * waves + wave(); }
-  ROCM_SD_DEVICE int64_t row_stride() const { return static_cast<int64_t>(groups) * waves; }
+  ROCM_SD_DEVICE int64_t row_stride() const { return static_cast<int64_t>(workgroups) * waves; }
   // Items dealt out to its threads in turn.
   ROCM_SD_DEVICE int64_t first_item() const { return group() * threads() + thread(); }
-  ROCM_SD_DEVICE int64_t item_stride() const { return static_cast<int64_t>(groups) * threads(); }
+  ROCM_SD_DEVICE int64_t item_stride() const { return static_cast<int64_t>(workgroups) * threads(); }
 };
 
 // The sum over i < n of term(i), lanes taking turns; the same value in every lane.

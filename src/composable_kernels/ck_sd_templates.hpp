@@ -216,7 +216,7 @@ struct GroupNormSilu {
   static constexpr int kThreads = Arch::lanes == 1 ? 1 : Cfg::kThreads, kWaves = kThreads / Arch::lanes;
   static constexpr int kLdsBytes = 4 * kWaves;
   struct Body : Cfg {
-    static constexpr int kSlots = Cfg::kThreads / kThreads;
+    static constexpr int kPasses = Cfg::kThreads / kThreads;
   };
 
   static ROCM_SD_DEVICE constexpr Grid grid(const Params& p) {

@@ -1,5 +1,5 @@
-// Elements of 8 bits, which weights (and the activations that meet them) are held in beside a scale per row:
-// signed integers, and floats in OCP's e4m3 (OCP 8-bit Floating Point Specification, 2023).
+// Elements of 8 bits, which weights (and the activations that meet them) are stored in beside a scale per
+// row: signed integers, and floats in OCP's e4m3 (OCP 8-bit Floating Point Specification, 2023).
 // Numerics  values are stored within the finite range and never as a negative zero. The FNUZ form of e4m3
 //           that gfx942 multiplies has no such codes either, and reads every other one as half its value: the
 //           same bytes serve both, with a scale twice as large there.
@@ -22,8 +22,8 @@ inline constexpr float kEightBitMost = 127.0f;
 template <>
 inline constexpr float kEightBitMost<Fp8> = 448.0f;
 
-// Rows whose largest magnitude is not above this are held as zeros: the reciprocals of their scales would be
-// infinite.
+// Rows whose largest magnitude is not above this are stored as zeros: the reciprocals of their scales would
+// be infinite.
 inline constexpr float kEightBitLeast = 1e-30f;
 
 ROCM_SD_DEVICE float to_float(Int8 x) { return static_cast<float>(x.bits); }

@@ -7,12 +7,12 @@
 //   exact(in, i)               element i of the first output, a double or an exact::Sum, where in(n, j) is
 //                              element j of input n: the reference, and what measurements compare with
 //   Kernels, types()           Storages<> of the body, this problem's; without: {dtype}, of any float type
-//   params<T...>(groups)       the body's argument
+//   params<T...>(workgroups)   the body's argument
 //   body<Arch, T...>(params, block)
 //   items()                    what the grid's threads take in turn, or its waves, where there is kWaves
 // and, where they say something:
 //   kThreads or kWaves         of a workgroup; without them kMemoryBoundThreads
-//   kGroupsPerUnit             workgroups per compute unit beyond which items are taken in turn
+//   kWorkgroupsPerUnit         workgroups per compute unit beyond which items are taken in turn
 //   refuse(), refuse_gpu()     why the body, or a GPU, cannot take the problem
 //   bytes()                    where not all of each operand is read
 //   kernel_name()              where it is not the op and its types
@@ -217,16 +217,17 @@ constexpr uint32_t threads_of() {
 
 // The grid's size: a workgroup for each of its items, or at most so many per compute unit (0: no matter).
 template <class P>
-uint32_t groups_of(const Exec& ex, const P& p, int per_unit) {
+uint32_t workgroups_of(const Exec& ex, const P& p, int per_unit) {
   int64_t at_once = threads_of<P>();
   if constexpr (requires { P::kWaves; }) at_once = P::kWaves;
-  int64_t groups = std::max<int64_t>((p.items() + at_once - 1) / at_once, 1);
-  if (per_unit > 0) groups = std::min(groups, int64_t{gpu_device(ex)->traits().compute_units} * per_unit);
-  return static_cast<uint32_t>(groups);
+  int64_t workgroups = std::max<int64_t>((p.items() + at_once - 1) / at_once, 1);
+  if (per_unit > 0)
+    workgroups = std::min(workgroups, int64_t{gpu_device(ex)->traits().compute_units} * per_unit);
+  return static_cast<uint32_t>(workgroups);
 }
 template <class P>
-constexpr int default_groups_per_unit() {
-  if constexpr (requires { P::kGroupsPerUnit; }) return P::kGroupsPerUnit;
+constexpr int default_workgroups_per_unit() {
+  if constexpr (requires { P::kWorkgroupsPerUnit; }) return P::kWorkgroupsPerUnit;
   return 0;
 }
 
@@ -234,16 +235,17 @@ template <class P>
 void launch_gpu(Exec& ex, const P& p, int per_unit) {
   GpuDevice& device = *gpu_device(ex);
   const GpuKernel& kernel = *device.find_kernel(kernel_name(p));
-  const uint32_t groups = groups_of(ex, p, per_unit);
+  const uint32_t workgroups = workgroups_of(ex, p, per_unit);
   uint32_t threads = threads_of<P>();
   if constexpr (requires { P::kWaves; }) threads = static_cast<uint32_t>(P::kWaves * device.traits().lanes);
   with_storages(body_storages(p), body_types(p), [&]<class... T>() {
-    launch_kernel(ex, info_of(p, "gpu"), kernel, {groups}, threads, 0, p.template params<T...>(groups));
+    launch_kernel(ex, info_of(p, "gpu"), kernel, {workgroups}, threads, 0,
+                  p.template params<T...>(workgroups));
   });
 }
 template <class P>
 void run_gpu(Exec& ex, const P& p) {
-  launch_gpu(ex, p, default_groups_per_unit<P>());
+  launch_gpu(ex, p, default_workgroups_per_unit<P>());
 }
 
 // What the tuner may choose: how many workgroups a compute unit gets. "once": as many as there are items.
@@ -259,13 +261,13 @@ std::vector<std::string> grid_names(const Exec& ex, const P& p) {
   std::vector<std::string> names;
   std::vector<uint32_t> seen;
   const auto add = [&](const GridConfig& grid) {
-    const uint32_t groups = groups_of(ex, p, grid.per_unit);
-    if (std::ranges::find(seen, groups) != seen.end()) return;
-    seen.push_back(groups);
+    const uint32_t workgroups = workgroups_of(ex, p, grid.per_unit);
+    if (std::ranges::find(seen, workgroups) != seen.end()) return;
+    seen.push_back(workgroups);
     names.emplace_back(grid.name);
   };
   for (const GridConfig& grid : kGrids)
-    if (grid.per_unit == default_groups_per_unit<P>()) add(grid);
+    if (grid.per_unit == default_workgroups_per_unit<P>()) add(grid);
   std::ranges::for_each(kGrids, add);
   return names;
 }

@@ -21,19 +21,19 @@ Tensor converted(const Tensor& x, DType dtype) {
   return out;
 }
 
-Tensor Weight::for_products(const Tensor& held) const {
-  if (state_->scales) return dequantized(held, state_->scales, dtype_);
-  return converted(held, dtype_);
+Tensor Weight::for_products(const Tensor& values) const {
+  if (state_->scales) return dequantized(values, state_->scales, dtype_);
+  return converted(values, dtype_);
 }
 
 Tensor Weight::plain() const {
   const std::lock_guard lock(state_->mutex);
-  return for_products(state_->held());
+  return for_products(state_->values());
 }
 
 StoredWeight Weight::stored() const {
   const std::lock_guard lock(state_->mutex);
-  return {state_->held(), state_->scales, dtype_, products_};
+  return {state_->values(), state_->scales, dtype_, products_};
 }
 
 Tensor Weight::scales() const {
@@ -80,7 +80,7 @@ std::shared_ptr<const Weight::Pack> Weight::find(const std::string& key) const {
   return nullptr;
 }
 
-size_t Weight::bytes_held() const {
+size_t Weight::stored_bytes() const {
   const std::lock_guard lock(state_->mutex);
   size_t bytes = state_->plain ? state_->plain.bytes() : 0;
   if (state_->scales) bytes += state_->scales.bytes();

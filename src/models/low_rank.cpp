@@ -66,7 +66,7 @@ uint64_t RowStrengths::bytes() const {
 }
 
 uint64_t LowRank::bytes() const {
-  return down.bytes_held() + up.bytes_held() + (extended ? extended.bytes_held() : 0);
+  return down.stored_bytes() + up.stored_bytes() + (extended ? extended.stored_bytes() : 0);
 }
 
 Tensor linear_with_terms(Exec& ex, const Tensor& x, const LinearWeight& w, const LowRank* terms,

@@ -116,10 +116,11 @@ class TermBuilder {
                                  factors = use.file->values(*module, "up");
         std::copy(own.begin(), own.end(), down.begin() + begin * columns);
         const auto scale = static_cast<float>(module->scale * use.blocks.of(module->block));
-        const int64_t r = module->rank;
-        for (size_t i = 0; i < factors.size(); ++i)
-          up[static_cast<size_t>((row + static_cast<int64_t>(i) / r) * rank + begin +
-                                 static_cast<int64_t>(i) % r)] = scale * factors[i];
+        const int64_t r = module->rank, count = static_cast<int64_t>(factors.size()) / r;
+        float* to = up.data() + row * rank + begin;
+#pragma omp parallel for
+        for (int64_t i = 0; i < count; ++i)
+          for (int64_t k = 0; k < r; ++k) to[i * rank + k] = scale * factors[static_cast<size_t>(i * r + k)];
         begin += r;
       }
       block_begin += block.rank;
@@ -133,7 +134,7 @@ class TermBuilder {
 
   bool extends(const ParameterSlot& slot) const {
     const Weight& w = *slot.weight;
-    return model_.extend && slot.layer.ends_with("ff.net.0.proj") && w.held_as() == w.dtype() &&
+    return model_.extend && slot.layer.ends_with("ff.net.0.proj") && w.stored_as() == w.dtype() &&
            w.shape() == slot.shape;
   }
   void extend(const ParameterSlot& slot, LowRank& out) const {

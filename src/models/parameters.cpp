@@ -56,7 +56,7 @@ ParameterSlot weight_slot(Layer& layer, const std::string& path, const Shape& sh
           false,
           [&layer](StoredWeight w) { layer.weight = Weight(std::move(w)); },
           [&layer] { return layer.weight.stored(); },
-          [&layer] { return layer.weight ? layer.weight.bytes_held() : 0; },
+          [&layer] { return layer.weight ? layer.weight.stored_bytes() : 0; },
           &layer.weight,
           &layer.low_rank};
 }

@@ -52,7 +52,7 @@ class Arena {
 
   void reserve(size_t bytes);                      // grows to at least this size
   void release();                                  // gives the memory back
-  size_t capacity() const;                         // bytes held
+  size_t capacity() const;                         // bytes that it has allocated
   uint64_t generation() const;                     // changes whenever the base address may have
   size_t used_peak() const { return used_peak_; }  // highest byte handed out by replays so far
 

@@ -39,7 +39,7 @@ GpuDescription describe(const GpuProduct& gpu) {
           .product = concat("emulated ", gpu.name),
           .traits = {.arch = gpu.arch,
                      .family = family,
-                     .lanes = family == GpuFamily::kCdna3 ? 64 : 32,
+                     .lanes = wave_lanes(family),
                      .compute_units = driver_compute_units(gpu),
                      .lds_per_group = kLdsBytes,
                      .l2_bytes = static_cast<size_t>(gpu.l2_mb * (1 << 20)),

@@ -109,7 +109,7 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
   std::chrono::steady_clock::time_point since() const { return since_; }
   void close() {
     const auto keep = shared_from_this();
-    held_.reset();
+    self_.reset();
     server_->sessions.erase(this);
     server_->count = server_->sessions.size();
     Failure ignored;
@@ -288,7 +288,7 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
 
   void next() {
     const auto keep = shared_from_this();
-    held_.reset();
+    self_.reset();
     Failure ignored;
     stream_.socket().cancel(ignored);  // the watch
     request_.reset();
@@ -321,7 +321,7 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
   size_t unsent_ = 0;
   std::vector<std::function<void()>> gone_;
   std::string rest_;
-  std::shared_ptr<Session> held_;
+  std::shared_ptr<Session> self_;
   Failure ignored_;
 };
 
@@ -390,7 +390,7 @@ class HttpServer::Impl::SessionReply : public Reply {
 void HttpServer::Impl::Session::dispatch() {
   state_ = State::kHandling;
   first_ = false;
-  held_ = shared_from_this();  // no operation of the socket may be pending while the handler works
+  self_ = shared_from_this();  // no operation of the socket may be pending while the handler works
   stream_.expires_never();
   request_->body = std::move(parser_->get().body());
   watch();

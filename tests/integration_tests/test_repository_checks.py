@@ -179,7 +179,8 @@ def test_kernels_count_what_is_still_allowed(check):
     ("int bulk_plan(int);", "TMA"), ("struct BulkTile {};", "TMA"), ("// By the copy engine.", "TMA"), ("int wave_groups;", "warpgroup"),
     ("int sharers;", "multicast_size"), ("constexpr int kMostKeys = 8;", "kMax"), ("double slowness;", "relative_cost"),
     ("int multiprocessors;", "compute unit"), ("TailParams<T> p;", "epilogue"), ("bool settled_keys;", "pdl_"),
-    ("// flash_wide.hpp", "flash_large_d"), ("// What a multiprocessor holds.", "compute unit"),
+    ("// flash_wide.hpp", "flash_large_d"), ("// What a multiprocessor holds.", "compute unit"), ("size_t bytes_held();", "stored"),
+    ("uint32_t groups;", "workgroups"), ("constexpr int kGroups = 2;", "kWarpgroups"), ("T* slot(int step);", "stage"), ("// Weights held in 8 bits.", "stored"),
 ])
 def test_words_of_old_are_refused(check, line, term):
     code, output = check("lint/check_words.py", {"src/kernels/a.hpp": "// A file.\n" + line + "\n"})

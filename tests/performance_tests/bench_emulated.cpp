@@ -136,7 +136,7 @@ Tensor random_on(Device& device, const Shape& shape, DType dtype) {
   return tensor_from(device, shape, values.data(), dtype);
 }
 
-// Random weights held in 8 bits with a scale a row, for products of 8 bits.
+// Random weights stored in 8 bits with a scale a row, for products of 8 bits.
 Weight eight_bit_on(Device& device, const Shape& shape, DType type, DType dtype) {
   const Tensor from = random_on(host_device(), shape, DType::kF32);
   const Tensor values = make_tensor(host_device(), shape, type);

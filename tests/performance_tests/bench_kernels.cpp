@@ -129,7 +129,7 @@ class Runner {
   const Shape& shape() const { return shape_; }
   const Tensor& bias() const { return *linear_.bias; }
   size_t arena_bytes() const { return program_->arena_bytes(); }
-  size_t weight_bytes() const { return conv_.weight.bytes_held(); }
+  size_t weight_bytes() const { return conv_.weight.stored_bytes(); }
 
  private:
   std::string impl_;

@@ -55,7 +55,7 @@ inline GpuTraits nominal_traits(const std::string& arch) {
   GpuTraits traits;
   traits.arch = arch;
   traits.family = gpu_family(arch).value();
-  traits.lanes = traits.family == GpuFamily::kCdna3 ? 64 : 32;
+  traits.lanes = wave_lanes(traits.family);
   const std::map<std::string, int> compute_units = {{"gfx1100", 48}, {"gfx1201", 32}, {"gfx942", 304},
                                                     {"gfx90a", 110}, {"sm_80", 108},  {"sm_90", 132}};
   traits.compute_units = compute_units.at(arch);

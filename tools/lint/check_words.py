@@ -33,11 +33,17 @@ WORDS = {
     r"rhythms?\b": "call pattern",
     r"ParkedModel|\bparked\b": "offloaded",
     r"\bPace\b": "StepThrottle",
+    r"\bbytes_held\b|\bheld_(as|short)?\b|\bis_held\w*|\bheld in (8|16|fewer) bits": "stored",
+    r"\bkGroups\b": "kWarpgroups, kOccupancy, or kNormGroups",
 }
 PATTERN = {re.compile(pattern): term for pattern, term in WORDS.items()}
 # Where a control model's input is meant, code and messages say image, as Diffusers does.
 PICTURE = re.compile(r"\bpictures?\b|picture_|_picture", re.IGNORECASE)
 CONTROL = re.compile(r"src/(pipeline|models)/(control|adapter_stage|t2i_adapter|canny)")
+# Of pipelines and stored weights, in kernels and ops.
+KERNELS = re.compile(r"src/(composable_kernels|kernels)/")
+KERNEL_WORDS = {re.compile(r"\bk?[sS]lots?\b"): "stage", re.compile(r"\bheld\b"): "stored",
+                re.compile(r"\buint32_t groups\b|\bkGroupsPerUnit\b"): "workgroups"}
 # NVIDIA's own word, where the code is NVIDIA's.
 COMPUTE_UNIT = re.compile(r"(?<!hipDeviceAttribute)[mM]ultiprocessors?")
 NVIDIA = re.compile(r"arch/(nvidia|hopper)|composable_kernels/(hopper|families)/|sm_90|tma_|cuda|nvml|nvidia")
@@ -57,6 +63,8 @@ def findings(path: str, text: str) -> list[str]:
                 out.append(f"{path}:{number}: {match[0]!r}: the field's term is {term}")
         if not NVIDIA.search(path) and (match := COMPUTE_UNIT.search(line)):
             out.append(f"{path}:{number}: {match[0]!r}: the field's term is compute unit")
+        if KERNELS.match(path):
+            out += [f"{path}:{number}: {m[0]!r}: the field's term is {term}" for word, term in KERNEL_WORDS.items() if (m := word.search(line))]
         if CONTROL.match(path) and (match := PICTURE.search(line)):
             out.append(f"{path}:{number}: {match[0]!r}: the field's term is image")
     return out

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from diffusers import AutoencoderKL, StableDiffusionPipeline, T2IAdapter, UNet2DConditionModel
 from peft import LoraConfig, get_peft_model_state_dict
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import CLIPTextModel, CLIPTokenizer
 
 from demo_model.autoencoder import encode_mean
@@ -117,14 +117,15 @@ def train_lora(model: Model, lesson: Lesson, course: Course, file: Path) -> None
     StableDiffusionPipeline.save_lora_weights(file.parent, unet_lora_layers=layers, weight_name=file.name)
 
 
-def train_embedding(model: Model, lesson: Lesson, course: Course, file: Path) -> None:
-    """Vectors that stand for one new word: textual inversion, in the form of Diffusers."""
+def train_embedding(model: Model, lesson: Lesson, course: Course, file: Path, resume: bool) -> None:
+    """Vectors that stand for one new word: textual inversion, in the form of Diffusers. resume: goes on from those of the file."""
     latents = model.latents(lesson.pictures)
     table = model.text_encoder.get_input_embeddings().weight
     (start,) = model.tokenizer(EMBEDDING_START, add_special_tokens=False).input_ids
-    places = " ".join(["teal"] * EMBEDDING_VECTORS)
+    places = " ".join([EMBEDDING_START] * EMBEDDING_VECTORS)
     ids = model.tokens([caption.replace(EMBEDDING_TOKEN, places) for caption in lesson.captions])
-    vectors = torch.nn.Parameter(table[start].repeat(EMBEDDING_VECTORS, 1) + 0.01 * torch.randn(EMBEDDING_VECTORS, table.shape[1]))
+    begin = table[start].repeat(EMBEDDING_VECTORS, 1) + 0.01 * torch.randn(EMBEDDING_VECTORS, table.shape[1])
+    vectors = torch.nn.Parameter(load_file(file)[EMBEDDING_TOKEN].float() if resume else begin)
     number = (ids == start).long().cumsum(1) - 1                                             # which vector of the new word
 
     def context_of(rows: torch.Tensor) -> torch.Tensor:
@@ -150,11 +151,13 @@ def encode_vectors(text_encoder: CLIPTextModel, ids: torch.Tensor, states: torch
         hook.remove()
 
 
-def train_adapter(model: Model, lesson: Lesson, course: Course, folder: Path) -> None:
-    """A T2I-Adapter for Canny's edges, as a folder of Diffusers."""
+def train_adapter(model: Model, lesson: Lesson, course: Course, folder: Path, resume: bool) -> None:
+    """A T2I-Adapter for Canny's edges, as a folder of Diffusers. resume: goes on from the one in the folder."""
     latents, contexts = model.latents(lesson.pictures), model.contexts(model.tokens(lesson.captions))
     adapter = T2IAdapter(in_channels=1, channels=list(ADAPTER_CHANNELS), num_res_blocks=2, downscale_factor=8,
                          adapter_type="full_adapter")
+    if resume:
+        adapter = T2IAdapter.from_pretrained(folder, torch_dtype=torch.float32)
 
     def loss_of(rows: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cpu", torch.bfloat16):

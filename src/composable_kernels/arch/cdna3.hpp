@@ -28,7 +28,7 @@ struct Atom<Cdna3, T> {
 
   static ROCM_SD_DEVICE int row(int i) { return i + Cdna3::lane() / 16 * 4; }
   static ROCM_SD_DEVICE int column(int) { return Cdna3::lane() % 16; }
-  static ROCM_SD_DEVICE constexpr int slot(int) { return 0; }
+  static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }
 
   static ROCM_SD_DEVICE A load(const T* tile, int ld) {
     return {amd::load_vector<amd::Vector<E, 4>>(tile + Cdna3::lane() % 16 * ld + Cdna3::lane() / 16 * 4)};

@@ -7,9 +7,9 @@
 
 namespace rocm_sd {
 
-#define ROCM_SD_ATOM(how, n)                                                                     \
-  how(c[n][0].x[0]), how(c[n][0].x[1]), how(c[n][0].x[2]), how(c[n][0].x[3]), how(c[n][0].x[4]), \
-      how(c[n][0].x[5]), how(c[n][0].x[6]), how(c[n][0].x[7])
+#define ROCM_SD_ATOM(how, n)                                                                      \
+  how(c[n].x[0]), how(c[n].x[1]), how(c[n].x[2]), how(c[n].x[3]), how(c[n].x[4]), how(c[n].x[5]), \
+      how(c[n].x[6]), how(c[n].x[7])
 #define ROCM_SD_ATOMS_4(how) \
   ROCM_SD_ATOM(how, 0), ROCM_SD_ATOM(how, 1), ROCM_SD_ATOM(how, 2), ROCM_SD_ATOM(how, 3)
 #define ROCM_SD_ATOMS_8(how) \
@@ -24,7 +24,7 @@ namespace rocm_sd {
   template <>                                                                                        \
   struct Wgmma<Int8, channels> {                                                                     \
     using C = typename MatrixAtom<Nvidia, Int8>::C;                                                  \
-    static ROCM_SD_DEVICE void mma(C (&c)[channels / 16][1], uint64_t rows, uint64_t weights) {      \
+    static ROCM_SD_DEVICE void mma(C (&c)[channels / 16], uint64_t rows, uint64_t weights) {         \
       asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" #channels \
                    "k32.s32.s8.s8 {" registers "}, " rows_at ", " channels_at ", p;}"                \
                    : atoms(ROCM_SD_INTEGER)                                                          \
@@ -34,7 +34,7 @@ namespace rocm_sd {
   template <>                                                                                        \
   struct Wgmma<Fp8, channels> {                                                                      \
     using C = typename MatrixAtom<Nvidia, Fp8>::C;                                                   \
-    static ROCM_SD_DEVICE void mma(C (&c)[channels / 16][1], uint64_t rows, uint64_t weights) {      \
+    static ROCM_SD_DEVICE void mma(C (&c)[channels / 16], uint64_t rows, uint64_t weights) {         \
       asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" #channels \
                    "k32.f32.e4m3.e4m3 {" registers "}, " rows_at ", " channels_at ", p, 1, 1;}"      \
                    : atoms(ROCM_SD_FLOAT)                                                            \

@@ -32,18 +32,18 @@ struct Warpgroup {
   static constexpr uint64_t kNextDepth = 32 >> 4;  // added to a tile: 16 elements further along k
 };
 
-// c += rows (64) x channels (kN), 16 of depth. c[n][0]: the atom of channels 16n .. 16n + 15.
+// c += rows (64) x channels (kN), 16 of depth. c[n]: the atom of channels 16n .. 16n + 15.
 template <class T, int kN>
 struct Wgmma;
 
-#define ROCM_SD_ATOM(n)                                                                               \
-  "+f"(c[n][0].x[0]), "+f"(c[n][0].x[1]), "+f"(c[n][0].x[2]), "+f"(c[n][0].x[3]), "+f"(c[n][0].x[4]), \
-      "+f"(c[n][0].x[5]), "+f"(c[n][0].x[6]), "+f"(c[n][0].x[7])
+#define ROCM_SD_ATOM(n)                                                                                 \
+  "+f"(c[n].x[0]), "+f"(c[n].x[1]), "+f"(c[n].x[2]), "+f"(c[n].x[3]), "+f"(c[n].x[4]), "+f"(c[n].x[5]), \
+      "+f"(c[n].x[6]), "+f"(c[n].x[7])
 #define ROCM_SD_GROUP_MMA(channels, registers, rows_at, channels_at, ...)                               \
   template <class T>                                                                                    \
   struct Wgmma<T, channels> {                                                                           \
     using C = typename Atom<Nvidia, T>::C;                                                              \
-    static ROCM_SD_DEVICE void mma(C (&c)[channels / 16][1], uint64_t rows, uint64_t weights) {         \
+    static ROCM_SD_DEVICE void mma(C (&c)[channels / 16], uint64_t rows, uint64_t weights) {            \
       if constexpr (std::is_same_v<T, Bf16>)                                                            \
         asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" #channels  \
                      "k16.f32.bf16.bf16 {" registers "}, " rows_at ", " channels_at ", p, 1, 1, 0, 0;}" \
@@ -67,14 +67,14 @@ ROCM_SD_GROUP_MMA(256, ROCM_SD_REGISTERS_128, "%128", "%129", ROCM_SD_ATOM(0), R
 
 // Keeps the compiler from reading accumulators before the wait that precedes this.
 template <class C, int kAtoms>
-ROCM_SD_DEVICE void settle(C (&c)[kAtoms][1]) {
+ROCM_SD_DEVICE void settle(C (&c)[kAtoms]) {
   ROCM_SD_UNROLL
   for (int n = 0; n < kAtoms; ++n) ROCM_SD_UNROLL
   for (int i = 0; i < 8; ++i) {
     if constexpr (std::is_same_v<decltype(C::x), float[8]>)
-      asm volatile("" : "+f"(c[n][0].x[i])::"memory");
+      asm volatile("" : "+f"(c[n].x[i])::"memory");
     else
-      asm volatile("" : "+r"(c[n][0].x[i])::"memory");
+      asm volatile("" : "+r"(c[n].x[i])::"memory");
   }
 }
 

@@ -9,7 +9,7 @@
 namespace rocm_sd {
 
 // What a thread holds of A: a[2j + h] is row 16 (wave % 4) + 8h + lane / 4, k = 8j + lane % 4 * 2 and the
-// next. And of C: x[4j + 2h + e], the same row, column 8j + lane % 4 * 2 + e. add: 0 leaves out what C held.
+// next. And of C: x[4j + 2h + e], the same row, column 8j + lane % 4 * 2 + e. add: 0 leaves out what C had.
 // kAlongColumns: a row of LDS holds B's columns of one k (a value of attention), else the k of one column (a
 // key).
 template <class T, int kColumns, bool kAlongColumns>

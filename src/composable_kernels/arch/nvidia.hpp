@@ -181,7 +181,7 @@ struct Atom<Nvidia, T> {
 
   static ROCM_SD_DEVICE int row(int i) { return i / 4 * 8 + Nvidia::lane() % 4 * 2 + i % 2; }
   static ROCM_SD_DEVICE int column(int i) { return i / 2 % 2 * 8 + Nvidia::lane() / 4; }
-  static ROCM_SD_DEVICE constexpr int slot(int i) { return i / 2 % 2; }
+  static ROCM_SD_DEVICE constexpr int lane_column(int i) { return i / 2 % 2; }
 
   static ROCM_SD_DEVICE A load(const T* tile, int ld) {
     const int matrix = Nvidia::lane() / 8, line = Nvidia::lane() % 8;

@@ -27,7 +27,7 @@ struct PlainAtom {
 
   static ROCM_SD_DEVICE int row(int i) { return first_row() + i % kRows; }
   static ROCM_SD_DEVICE int column(int i) { return first_column() + i / kRows; }
-  static ROCM_SD_DEVICE constexpr int slot(int i) { return i / kRows; }
+  static ROCM_SD_DEVICE constexpr int lane_column(int i) { return i / kRows; }
 
   static ROCM_SD_DEVICE A load(const float* tile, int ld) {
     A a;

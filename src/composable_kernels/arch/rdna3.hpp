@@ -1,5 +1,5 @@
 // RDNA3 (gfx1100, 1101, 1102, 1150, 1151): wave32, 16x16x16 WMMA. Fragment maps as checked on two emulators:
-// A and B are held twice, by both halves of the wave; C's rows alternate between the halves.
+// A and B are stored twice, by both halves of the wave; C's rows alternate between the halves.
 #pragma once
 
 #include <type_traits>
@@ -28,7 +28,7 @@ struct Atom<Rdna3, T> {
 
   static ROCM_SD_DEVICE int row(int i) { return 2 * i + Rdna3::lane() / 16; }
   static ROCM_SD_DEVICE int column(int) { return Rdna3::lane() % 16; }
-  static ROCM_SD_DEVICE constexpr int slot(int) { return 0; }
+  static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }
 
   static ROCM_SD_DEVICE A load(const T* tile, int ld) {
     const T* row = tile + Rdna3::lane() % 16 * ld;

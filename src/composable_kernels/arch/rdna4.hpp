@@ -1,4 +1,4 @@
-// RDNA4 (gfx1200, 1201): wave32, 16x16x16 WMMA in its second layout: nothing is held twice and C's rows are
+// RDNA4 (gfx1200, 1201): wave32, 16x16x16 WMMA in its second layout: nothing is stored twice and C's rows are
 // consecutive in a lane, so that C is a B without any exchange.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Atom<Rdna4, T> {
 
   static ROCM_SD_DEVICE int row(int i) { return i + Rdna4::lane() / 16 * 8; }
   static ROCM_SD_DEVICE int column(int) { return Rdna4::lane() % 16; }
-  static ROCM_SD_DEVICE constexpr int slot(int) { return 0; }
+  static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }
 
   static ROCM_SD_DEVICE A load(const T* tile, int ld) {
     return {amd::load_vector<amd::Vector<E, 8>>(tile + Rdna4::lane() % 16 * ld + Rdna4::lane() / 16 * 8)};

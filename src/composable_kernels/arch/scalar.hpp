@@ -108,7 +108,7 @@ struct Atom<Scalar, T> {
 
   static int row(int i) { return i / 16; }
   static int column(int i) { return i % 16; }
-  static constexpr int slot(int i) { return i % 16; }
+  static constexpr int lane_column(int i) { return i % 16; }
 
   static A load(const T* tile, int ld) { return gather<A>(tile, ld, 1); }
   static B load_b(const T* tile, int ld) { return gather<B>(tile, ld, 1); }

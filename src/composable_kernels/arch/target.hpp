@@ -38,9 +38,9 @@ using GpuArch = Cdna3;
 
 }  // namespace rocm_sd
 
-// ROCM_SD_KERNEL(name, threads, groups, Params) { ...p... }: an entry point that the host finds by name, with
-// one plain struct p as its only argument. threads: of a workgroup, fixed; groups: how many of them a
-// compute unit should hold at once (bounds the registers).
+// ROCM_SD_KERNEL(name, threads, occupancy, Params) { ...p... }: an entry point that the host finds by name,
+// with one plain struct p as its only argument. threads: of a workgroup, fixed; occupancy: how many
+// workgroups a compute unit should hold at once (bounds the registers).
 #if defined(__CUDACC__)
 // The struct comes last: the commas of a template's arguments are its own.
 #define ROCM_SD_BOUNDED_KERNEL(name, bounds, begin, ...)                          \
@@ -50,16 +50,13 @@ using GpuArch = Cdna3;
     name##_body(p);                                                               \
   }                                                                               \
   static __device__ __forceinline__ void name##_body(const __VA_ARGS__& p)
-#define ROCM_SD_KERNEL(name, threads, groups, Params)              \
-  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, groups), \
+#define ROCM_SD_KERNEL(name, threads, occupancy, Params)              \
+  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(threads, occupancy), \
                          (rocm_sd::Nvidia::pdl_wait(), rocm_sd::Nvidia::pdl_launch_next()), Params)
 // For the bodies of hopper/tma_body.hpp, which begin before the kernel ahead has ended and wait for it by
-// themselves; groups: 1 or 2. Two have the registers of exactly their threads: with products of warpgroups,
-// launch bounds would be rounded up to whole ones.
-#define ROCM_SD_TMA_BOUNDS_1 __launch_bounds__(rocm_sd::tma_threads(1), 1)
-#define ROCM_SD_TMA_BOUNDS_2 __maxnreg__(65536 / (2 * rocm_sd::tma_threads(2)) / 8 * 8)
-#define ROCM_SD_TMA_KERNEL(name, groups, Params) \
-  ROCM_SD_BOUNDED_KERNEL(name, ROCM_SD_TMA_BOUNDS_##groups, (void)0, Params)
+// themselves.
+#define ROCM_SD_TMA_KERNEL(name, Params) \
+  ROCM_SD_BOUNDED_KERNEL(name, __launch_bounds__(rocm_sd::kTmaThreads, 1), (void)0, Params)
 #else
 #if defined(__GFX9__)
 // Two waves to a SIMD leave a wave 256 registers. Compilers then let matrix instructions write the registers
@@ -70,7 +67,7 @@ using GpuArch = Cdna3;
 #else
 #define ROCM_SD_WAVES_OF_A_SIMD
 #endif
-#define ROCM_SD_KERNEL(name, threads, groups, Params)                                             \
+#define ROCM_SD_KERNEL(name, threads, occupancy, Params)                                          \
   extern "C" __global__                                                                           \
       __attribute__((amdgpu_flat_work_group_size(threads, threads) ROCM_SD_WAVES_OF_A_SIMD)) void \
       name(const Params p)

@@ -7,7 +7,6 @@ namespace rocm_sd {
 
 struct Cdna3Family : AmdFamily {
   static constexpr const char* kName = "cdna3";
-  static constexpr int kLanes = 64;
 
   static constexpr auto kFlash = std::to_array<FlashConfig>({
       {.head_dim = 32, .queries = 32, .keys = 64},

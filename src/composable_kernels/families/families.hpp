@@ -41,6 +41,15 @@ template <class... Family>
 constexpr FamilySet families_of() {
   return {((uint32_t{1} << family_index<Family>()) | ...)};
 }
+// Those whose tables list 8-bit kernels.
+constexpr FamilySet families_with_eight_bit_gemm() {
+  FamilySet set;
+  const auto add = [&]<class... Family>(std::tuple<Family...>*) {
+    ((set.bits |= uint32_t{!Family::kEightBitGemm.empty()} << family_index<Family>()), ...);
+  };
+  add(static_cast<KernelFamilies*>(nullptr));
+  return set;
+}
 inline constexpr FamilySet kAllFamilies = {(uint32_t{1} << kKernelFamilies) - 1};
 
 }  // namespace rocm_sd

@@ -29,7 +29,7 @@ enum class ValueLayout { kRows, kTransposed };
 // offsets of buffer loads count.
 enum class PixelLimit { kCount, kPieces };
 
-// Each family states kName, kLanes, kLds, kValues, kPixelLimit, kFlash, kFlashAnyMask, kFlashLargeD, kGemm,
+// Each family states kName, kLds, kValues, kPixelLimit, kFlash, kFlashAnyMask, kFlashLargeD, kGemm,
 // kGeglu, kConv: best first. A rows x columns x depth that has two configurations in one table differs in
 // algorithm.
 struct KernelFamilyDefaults {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "composable_kernels/families/kernel_name.hpp"
+#include "composable_kernels/tile/flash_lds.hpp"
 
 namespace rocm_sd {
 
@@ -29,12 +30,9 @@ constexpr KernelName kernel_name(const FlashConfig& c, const char* type, FlashMa
   return KernelName(mask == FlashMask::kAny ? "flash_general_" : "flash_", type, "_d", c.head_dim, "_q",
                     c.queries, "_k", c.keys, "_w", c.waves, "_s", c.stages);
 }
-// 16-bit elements of LDS. transposed: how values are staged; pad: flash_row_pad().
-constexpr int flash_lds_elements(const FlashConfig& c, bool transposed, int pad) {
-  const int padded = (c.head_dim + 15) / 16 * 16, ld = padded + pad;
-  const int values = transposed ? padded * (c.keys + pad) : c.keys * ld;
-  const int staged = c.stages * (c.keys * ld + values), rows = c.waves * c.queries * ld;
-  return c.query_store == QueryStore::kLds ? staged + rows : (staged > rows ? staged : rows);
+constexpr FlashLds flash_lds(const FlashConfig& c, bool transposed, int pad) {
+  return {c.head_dim, c.waves * c.queries, c.keys, c.stages, c.query_store == QueryStore::kLds, transposed,
+          pad};
 }
 
 // Heads too wide for a wave: every family.
@@ -49,11 +47,8 @@ constexpr KernelName kernel_name(const FlashLargeDConfig& c, const char* type) {
   return KernelName("flash_large_d_", type, "_d", c.head_dim, "_q", c.queries, "_k", c.keys, "_w", c.waves_q,
                     "x", c.waves_k, "_c", c.chunk_dim, "x", c.chunk_keys, "_s", c.stages);
 }
-constexpr int flash_large_d_lds_elements(const FlashLargeDConfig& c, bool transposed, int pad) {
-  const int keys = c.keys * (c.chunk_dim + pad);
-  const int values = transposed ? c.head_dim * (c.chunk_keys + pad) : c.chunk_keys * (c.head_dim + pad);
-  return c.queries * (c.head_dim + pad + c.keys + pad) + c.stages * (keys > values ? keys : values) +
-         2 * c.queries * (c.waves_k + 2);
+constexpr FlashLargeDLds flash_lds(const FlashLargeDConfig& c, bool transposed, int pad) {
+  return {c.head_dim, c.queries, c.keys, c.chunk_dim, c.chunk_keys, c.stages, c.waves_k, transposed, pad};
 }
 
 // By warpgroup MMA, 64 keys to a tile.
@@ -65,10 +60,7 @@ struct FlashWgmmaConfig {
 constexpr KernelName kernel_name(const FlashWgmmaConfig& c, const char* type) {
   return KernelName("flash_wgmma_", type, "_d", c.head_dim, "_g", c.warpgroups, "x", c.occupancy);
 }
-// Bytes of LDS: two tiles of keys, two of values, in panels of 64 channels, and room to align them.
-constexpr int flash_lds_bytes(const FlashWgmmaConfig& c) {
-  return 4 * ((c.head_dim + 63) / 64) * 64 * 64 * 2 + 1024;
-}
+constexpr int flash_lds_bytes(const FlashWgmmaConfig& c) { return flash_wgmma_lds_bytes(c.head_dim); }
 
 // The same with tiles fetched by TMA.
 struct FlashTmaConfig {
@@ -85,9 +77,8 @@ constexpr KernelName kernel_name(const FlashTmaConfig& c, const char* type) {
                     "_s", c.stages, "_t", c.schedule == WarpgroupSchedule::kPingPong ? 1 : 0, "_l",
                     c.prefetch == FlashPrefetch::kAfterMma ? 1 : 0);
 }
-// Bytes of LDS: the tiles in panels of 64 channels, two barriers to each, and room to align them.
 constexpr int flash_lds_bytes(const FlashTmaConfig& c) {
-  return c.stages * ((c.head_dim + 63) / 64 * 64 * c.keys * 2 + 16) + 1024;
+  return flash_tma_lds_bytes(c.head_dim, c.keys, c.stages);
 }
 
 // All keys in LDS at once, by warpgroup MMA.
@@ -101,9 +92,8 @@ constexpr KernelName kernel_name(const FlashSingleTileKvConfig& c, const char* t
   return KernelName("flash_single_tile_kv_", type, "_d", c.head_dim, "_k", c.keys, "_g", c.warpgroups, "x",
                     c.occupancy);
 }
-// Bytes of LDS: keys and values of two heads in panels of 64 channels, and room to align them.
 constexpr int flash_lds_bytes(const FlashSingleTileKvConfig& c) {
-  return 2 * 2 * ((c.head_dim + 63) / 64 * 64 * c.keys * 2) + 1024;
+  return flash_single_tile_kv_lds_bytes(c.head_dim, c.keys);
 }
 
 // A head of 512 by warpgroup MMA.
@@ -115,9 +105,6 @@ struct FlashWgmmaLargeDConfig {
 constexpr KernelName kernel_name(const FlashWgmmaLargeDConfig& c, const char* type) {
   return KernelName("flash_wgmma_large_d_", type, "_d", c.head_dim);
 }
-// Q, P, 8 stages of 16 KB, two maxima per query, and room to align them.
-constexpr int flash_lds_bytes(const FlashWgmmaLargeDConfig&) {
-  return (10 * 64 * 64 + 8 * 128 * 64) * 2 + 2 * 64 * 4 + 1024;
-}
+constexpr int flash_lds_bytes(const FlashWgmmaLargeDConfig&) { return FlashWgmmaLargeDLds::kBytes; }
 
 }  // namespace rocm_sd

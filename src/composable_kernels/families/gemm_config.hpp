@@ -48,10 +48,10 @@ constexpr GemmConfig wgmma_gemm(WgmmaShape t) {
 }
 // TMA's tiles have 128 rows.
 struct TmaShape {
-  int columns = 0, stages = 0, occupancy = 1;
+  int columns = 0, stages = 0;
 };
 constexpr GemmConfig tma_gemm(TmaShape t, GemmAlgorithm algorithm = GemmAlgorithm::kTma) {
-  return {.shape = tma_shape(t.columns, t.stages), .occupancy = t.occupancy, .algorithm = algorithm};
+  return {.shape = tma_shape(t.columns, t.stages), .algorithm = algorithm};
 }
 
 // The part of a kernel's name that says the algorithm.

@@ -7,7 +7,6 @@ namespace rocm_sd {
 
 struct NvidiaFamily : KernelFamilyDefaults {
   static constexpr const char* kName = "nvidia";
-  static constexpr int kLanes = 32;
   static constexpr LdsKind kLds = LdsKind::kDynamic;
   static constexpr ValueLayout kValues = ValueLayout::kRows;
   static constexpr PixelLimit kPixelLimit = PixelLimit::kCount;

@@ -6,8 +6,6 @@
 namespace rocm_sd {
 
 struct RdnaFamily : AmdFamily {
-  static constexpr int kLanes = 32;
-
   static constexpr auto kFlashShortHeads = std::to_array<FlashConfig>({
       {.head_dim = 32, .keys = 64, .waves = 8},
       {.head_dim = 32},

@@ -25,7 +25,7 @@ struct AttentionParams {
   int64_t batch, heads, queries, keys, head_dim;
   float scale;
   bool causal;
-  uint32_t groups;  // of the grid
+  uint32_t workgroups;  // of the grid
 };
 
 // Cfg: T, the storage type; kTileKeys; kMaxDim. weights: LDS for kTileKeys floats.

@@ -88,7 +88,7 @@ ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, i
   const MatrixRows<T> w{filter, p.depth, tile.column, channels, p.depth};
   const Steps k = steps_of_split<Cfg>(p.depth, split, p.split_steps);
   Accumulators<Arch, Cfg> acc{};
-  multiply<Policy>(acc, lds, w, x, k);
+  multiply<Policy, Arch, Cfg>(acc, lds, w, x, k);
 
   float* const partial =
       p.partials ? p.partials + static_cast<int64_t>(split) * p.epilogue.rows * channels : nullptr;

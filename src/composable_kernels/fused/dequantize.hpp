@@ -1,4 +1,4 @@
-// Weights held in 8 bits as the types that products take.
+// Weights stored in 8 bits as the types that products take.
 // Problem   to[row, k] = from[row, k] * scales[row]; the four filters of a doubled image likewise; filters in
 //           8 bits as the convolution's gather walks them
 // Mapping   a thread takes 16 neighbouring elements, the grid's threads in turn; phases: 8; layouts: one
@@ -23,7 +23,7 @@ struct DequantizeParams {
   ToType* to;            // as from
   FastDivide by_depth;
   int32_t elements;
-  uint32_t groups;  // of the grid
+  uint32_t workgroups;  // of the grid
 };
 
 constexpr int kDequantizePack = 16;

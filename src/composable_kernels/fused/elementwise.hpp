@@ -21,7 +21,7 @@ struct MapParams {
   Y* y;
   int64_t rows, cols, a_stride, b_stride, y_stride, part_stride;
   float p0, p1;
-  uint32_t groups;       // of the grid
+  uint32_t workgroups;   // of the grid
   int32_t aligned;       // whether every row, and every part, begins at a multiple of a pack's alignment
   int32_t parts;         // 1; of Split 2 or 3
   const float* factors;  // of AddScaled: [rows]; else null

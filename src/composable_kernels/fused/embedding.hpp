@@ -21,7 +21,7 @@ struct EmbedTokensParams {
   const Positions* positions;  // [tokens, width]
   Y* y;                        // [rows, width]
   int64_t rows, tokens, width, vocabulary;
-  uint32_t groups;  // of the grid
+  uint32_t workgroups;  // of the grid
 };
 
 // Cfg: Table, Positions and Y, the storage types.
@@ -57,8 +57,8 @@ struct TimestepEmbeddingParams {
   int32_t count, dim;
   int32_t flip_sin_to_cos;
   float downscale_freq_shift;
-  float decay;      // -log(max_period)
-  uint32_t groups;  // of the grid
+  float decay;          // -log(max_period)
+  uint32_t workgroups;  // of the grid
 };
 
 // e^x for -700 < x < 700 to about 1e-15: 2^k times the Taylor series of the rest, which lies within log(2)

@@ -49,8 +49,9 @@ struct FlashAttention : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kWaves * Cfg:
   using QueryTile = LdsTile<T, kQueries, kPadded, typename Shape::Rows>;  // Q on the way in, O on the way out
   using WaveTile = LdsTile<T, kWaveQueries, kPadded, typename Shape::Rows>;
   static constexpr int kStaged = Tiles::kLdsElements, kRowsSize = QueryTile::kElements;
-  static constexpr int kLdsElements =
-      Cfg::kQueriesInLds ? kStaged + kRowsSize : (kStaged > kRowsSize ? kStaged : kRowsSize);
+  static constexpr int kLdsElements = flash_lds_elements(
+      {kDim, kQueries, kKeys, Cfg::kStages, Cfg::kQueriesInLds, Cfg::kTransposed, Shape::kPad});
+  static_assert(kStaged + (Cfg::kQueriesInLds ? kRowsSize : 0) <= kLdsElements && kRowsSize <= kLdsElements);
   using Work = FlashWork<T, kDim, kQueries>;
   using Work::p, Work::first_key, Work::last_key;
 

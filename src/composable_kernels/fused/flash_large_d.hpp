@@ -4,7 +4,7 @@
 // Mapping   grid (query tiles, batch * heads, splits of the keys). kWavesQ x kWavesK waves compute
 //           S^T = K Q^T by rectangles, agree on the maxima and put P into LDS; then each wave multiplies
 //           its kDim / waves rows of V^T by all of P^T
-// Traffic   q and y once, k and v once per query tile (from L2), through kStages slots of LDS that hold
+// Traffic   q and y once, k and v once per query tile (from L2), through kStages stages of LDS that hold
 //           in turn [kKeys][kChunkDim] of K and [kChunkKeys][kDim] of V; Q stays in LDS
 // Numerics  as FlashAttention; the weights are summed before they are rounded
 // Limits    kDim % (16 waves) == 0; rows at multiples of 16 bytes
@@ -52,7 +52,10 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
   static constexpr int kWeights = QueryTile::kElements, kRing = kWeights + WeightTile::kElements;
   static constexpr int kFolds = kRing + Chunks::kLdsElements;     // floats [kWavesK][kQueries]
   static constexpr int kBases = kFolds + 2 * kWavesK * kQueries;  // floats [2][kQueries], by turns
-  static constexpr int kLdsElements = kBases + 4 * kQueries;
+  static constexpr int kLdsElements =
+      flash_large_d_lds_elements({kDim, kQueries, kKeys, Cfg::kChunkDim, Cfg::kChunkKeys, Cfg::kStages,
+                                  kWavesK, Cfg::kTransposed, Shape::kPad});
+  static_assert(kBases + 4 * kQueries <= kLdsElements);
   using Scores = RegTile<M, kWaveKeys, kWaveQueries>;
   using WaveVec = ColVec<M, kWaveQueries>;
   using Vec = ColVec<M, kQueries>;

@@ -2,14 +2,9 @@
 // from a configuration.
 #pragma once
 
-#include "composable_kernels/types.hpp"
+#include "composable_kernels/tile/flash_lds.hpp"
 
 namespace rocm_sd {
-
-// 16-bit elements behind each row of a tile in LDS, so that neighbouring rows begin in other banks: 16 bytes
-// where lanes read 16 bytes of a row; 8 where they read 8, as waves of 64 lanes do (16 rows are then read at
-// once, and of 16 bytes every second row would begin in the same bank).
-constexpr int flash_row_pad(int lanes) { return lanes == 64 ? 4 : 8; }
 
 template <class T>
 struct FlashParams {

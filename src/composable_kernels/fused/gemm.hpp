@@ -52,7 +52,7 @@ ROCM_SD_DEVICE void gemm_tile(Accumulators<Arch, Cfg>& acc, char* lds, const Gem
   const MatrixRows<T> x{p.x, p.x_stride, tile.row, p.rows, p.depth};
   using Weights = std::conditional_t<kGated, GatedRows<Cfg>, MatrixRows<T>>;
   const Weights w{p.w, p.w_stride, tile.column, p.columns, p.depth};
-  multiply<Policy>(acc, lds, w, x, k);
+  multiply<Policy, Arch, Cfg>(acc, lds, w, x, k);
 }
 
 // index: of the tile; part: split + splits * matrix of the batch. lds: Cfg::kLdsBytes. Policy: how tiles come
@@ -66,7 +66,8 @@ ROCM_SD_DEVICE void gemm_body(const GemmParams<typename Cfg::T>& p, int index, i
   const GemmOperands<T> operands{
       p.x + matrix * p.x_batch, p.w + matrix * p.w_batch, p.x_stride, p.w_stride, rows, columns, p.depth};
   Accumulators<Arch, Cfg> acc{};
-  gemm_tile<Policy, kGated>(acc, lds, operands, tile, steps_of_split<Cfg>(p.depth, split, p.split_steps));
+  gemm_tile<Policy, kGated, Arch, Cfg>(acc, lds, operands, tile,
+                                       steps_of_split<Cfg>(p.depth, split, p.split_steps));
 
   EpilogueParams<T> epilogue = p.epilogue;
   epilogue.y += matrix * p.y_batch;

@@ -1,6 +1,6 @@
-// GEMM of 8-bit operands: a linear layer whose weight is held in 8 bits and whose activations are quantised
+// GEMM of 8-bit operands: a linear layer whose weight is stored in 8 bits and whose activations are quantised
 // for it, a row at a time.
-// Problem   y[m, n] = epilogue(x_scales[m] w_scales[n] * sum over k of x[m, k] w[n, k]), or its gated form, or
+// Problem   y[m, n] = epilogue(x_scales[m] w_scales[n] * sum over k of x[m, k] w[n, k]), its gated form, or
 //           the scaled partial sums over a part of k; x[m, k] = round(from[m, k] / x_scales[m])
 // Mapping   as fused/gemm.hpp; quantising: a wave per row, the grid's waves in turn
 // Traffic   as fused/gemm.hpp, with half its bytes; quantising: from twice (from cache the second time)
@@ -77,8 +77,8 @@ ROCM_SD_DEVICE void eight_bit_gemm_body(const EightBitGemmParams<typename Cfg::T
   const OutputTile tile = output_tile<Cfg>(index, rows, columns);
   const GemmOperands<EightBit> operands{p.x, p.w, p.depth, p.depth, rows, columns, p.depth};
   Accumulators<Arch, Cfg> acc{};
-  gemm_tile<PipelineOf<Arch>, kGated>(acc, lds, operands, tile,
-                                      steps_of_split<Cfg>(p.depth, split, p.split_steps));
+  gemm_tile<PipelineOf<Arch>, kGated, Arch, Cfg>(acc, lds, operands, tile,
+                                                 steps_of_split<Cfg>(p.depth, split, p.split_steps));
 
   if constexpr (!kGated) {
     if (p.partials) {
@@ -106,7 +106,7 @@ struct QuantiseParams {
   int64_t stride;
   float factor;  // of the scales: what a product of two elements must be multiplied by on this device
   int rows, depth;
-  uint32_t groups;  // of the grid
+  uint32_t workgroups;  // of the grid
 };
 
 // A row that is not finite gets a scale that is not a number. Depth and stride: multiples of 8 elements.

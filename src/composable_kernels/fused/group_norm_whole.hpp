@@ -12,47 +12,47 @@
 
 namespace rocm_sd {
 
-// Cfg: T; kVec, channels of a pack; kThreads; kPacks of a thread; kSlots = kThreads / threads of the
+// Cfg: T; kVec, channels of a pack; kThreads; kPacks of a thread; kPasses = kThreads / threads of the
 // workgroup: 1 on a GPU, where lds has one float per wave.
 template <class Arch, class Cfg>
 ROCM_SD_DEVICE void group_norm_whole_body(const GroupNormParams<typename Cfg::T>& p, const Block<Arch>& block,
                                           float* lds) {
   using T = typename Cfg::T;
-  constexpr int kVec = Cfg::kVec, kPacks = Cfg::kPacks, kSlots = Cfg::kSlots;
+  constexpr int kVec = Cfg::kVec, kPacks = Cfg::kPacks, kPasses = Cfg::kPasses;
   const int width = p.channels / p.groups, columns = width / kVec, rows = Cfg::kThreads / columns;
   const int image = static_cast<int>(block.group() / p.groups);
   const int begin = static_cast<int>(block.group() % p.groups) * width;
   const float share = 1.0f / (static_cast<float>(p.pixels) * static_cast<float>(width));
   const float base = to_float(*group_norms::source(p, image, begin).data);
 
-  Pack<T, kVec> kept[kSlots][kPacks];
-  // Calls body(slot, row, channel) for every slot of this thread that has pixels to do with.
-  const auto for_slots = [&](const auto& body) {
-    unrolled<kSlots>([&](int slot) {
-      const int t = block.thread() + slot * block.threads(), row = t / columns;
-      if (row < rows) body(slot, row, begin + t % columns * kVec);
+  Pack<T, kVec> kept[kPasses][kPacks];
+  // Calls body(pass, row, channel) for every pass of this thread that has pixels to do with.
+  const auto for_passes = [&](const auto& body) {
+    unrolled<kPasses>([&](int pass) {
+      const int t = block.thread() + pass * block.threads(), row = t / columns;
+      if (row < rows) body(pass, row, begin + t % columns * kVec);
     });
   };
-  // Calls body(pack, pixel) for every pack of the slot.
-  const auto for_packs = [&](int slot, int row, const auto& body) {
+  // Calls body(pack, pixel) for every pack of the pass.
+  const auto for_packs = [&](int pass, int row, const auto& body) {
     unrolled<kPacks>([&](int k) {
-      if (row + k * rows < p.pixels) body(kept[slot][k], row + k * rows);
+      if (row + k * rows < p.pixels) body(kept[pass][k], row + k * rows);
     });
   };
 
   float sum = 0, squares = 0;
-  for_slots([&](int slot, int row, int channel) {
+  for_passes([&](int pass, int row, int channel) {
     const auto from = group_norms::source(p, image, channel);
-    for_packs(slot, row, [&](Pack<T, kVec>& pack, int pixel) {
+    for_packs(pass, row, [&](Pack<T, kVec>& pack, int pixel) {
       pack = load_pack<kVec>(from.data + pixel * from.stride);
     });
-    for_packs(slot, row, [&](const Pack<T, kVec>& pack, int) {
+    for_packs(pass, row, [&](const Pack<T, kVec>& pack, int) {
       for (int j = 0; j < kVec; ++j) sum += to_float(pack.x[j]) - base;
     });
   });
   const float mean = base + group_sum(block, sum, lds) * share;
-  for_slots([&](int slot, int row, int) {
-    for_packs(slot, row, [&](const Pack<T, kVec>& pack, int) {
+  for_passes([&](int pass, int row, int) {
+    for_packs(pass, row, [&](const Pack<T, kVec>& pack, int) {
       for (int j = 0; j < kVec; ++j) {
         const float d = to_float(pack.x[j]) - mean;
         squares += d * d;
@@ -62,11 +62,11 @@ ROCM_SD_DEVICE void group_norm_whole_body(const GroupNormParams<typename Cfg::T>
   const float scale = 1.0f / Arch::sqrt(group_sum(block, squares, lds) * share + p.eps);
 
   const int64_t y = static_cast<int64_t>(image) * p.pixels * p.channels;
-  for_slots([&](int slot, int row, int channel) {
+  for_passes([&](int pass, int row, int channel) {
     group_norms::Affine<T, kVec> affine;
     affine.load(p.gain + channel, p.bias + channel);
     for (int j = 0; j < kVec; ++j) affine.set(j, mean, scale);
-    for_packs(slot, row, [&](const Pack<T, kVec>& pack, int pixel) {
+    for_packs(pass, row, [&](const Pack<T, kVec>& pack, int pixel) {
       group_norms::write<Arch>(p, y + static_cast<int64_t>(pixel) * p.channels + channel, pack, affine);
     });
   });

@@ -21,7 +21,7 @@ struct LayerNormParams {
   T* y;  // under to_bf16 of bf16
   int64_t rows;
   int32_t cols;
-  uint32_t groups;  // of the grid
+  uint32_t workgroups;  // of the grid
   float eps;
   int32_t to_bf16;  // y is bf16; with x of float only
 };

@@ -26,7 +26,7 @@ struct ResampleParams {
   T* y;        // [images, rows.out, cols.out, channels]
   ResampleAxis rows, cols;
   int64_t images, channels;
-  uint32_t groups;  // of the grid
+  uint32_t workgroups;  // of the grid
 };
 
 // Cfg: T, the storage type; kVec, channels of a pack, which divides them.
@@ -71,7 +71,7 @@ struct ResampleTapsAxis {
 struct ResampleTapsParams {
   ResampleTapsAxis axes[2];
   ResampleWindow window;
-  uint32_t groups;  // of the grid
+  uint32_t workgroups;  // of the grid
 };
 
 namespace resamples {

@@ -47,7 +47,7 @@ struct LinearCombinationParams {
   float* y;
   int64_t size;
   int32_t count, aligned;  // terms; whether all lie at multiples of 16 bytes
-  uint32_t groups;         // of the grid
+  uint32_t workgroups;     // of the grid
 };
 
 template <class Arch>
@@ -69,8 +69,8 @@ struct BlendParams {
   const float *a, *b, *mask;
   float* y;
   int64_t size;
-  int32_t aligned;  // whether all lie at multiples of 16 bytes
-  uint32_t groups;  // of the grid
+  int32_t aligned;      // whether all lie at multiples of 16 bytes
+  uint32_t workgroups;  // of the grid
 };
 
 template <class Arch>
@@ -96,7 +96,7 @@ struct PosteriorParams {
   float* y;            // [pixels, channels]
   int64_t size;        // pixels * channels
   int64_t channels;
-  uint32_t groups;  // of the grid
+  uint32_t workgroups;  // of the grid
 };
 
 // Cfg::T is the storage type.
@@ -120,8 +120,8 @@ struct GuidanceParams {
   float* y;    // [images, size]
   int64_t images, size;
   double scale, rescale;
-  int32_t aligned;  // whether both lie at multiples of 16 bytes, and the second half of x too
-  uint32_t groups;  // of the grid
+  int32_t aligned;      // whether both lie at multiples of 16 bytes, and the second half of x too
+  uint32_t workgroups;  // of the grid
   // With rescale:
   double* moments;  // [images, parts, 4]: mean and squares of the guided part, of the conditional one
   int64_t part;     // elements of a part but the last
@@ -218,11 +218,11 @@ ROCM_SD_DEVICE void guidance_rescaled_body(const GuidanceParams<typename Cfg::T>
 template <class T>
 struct CountNonfiniteParams {
   const T* x;
-  double* partial;  // [groups]
+  double* partial;  // [workgroups]
   int64_t* count;
   int64_t size;
-  int32_t aligned;  // whether x lies at a multiple of 16 bytes
-  uint32_t groups;  // of the grid
+  int32_t aligned;      // whether x lies at a multiple of 16 bytes
+  uint32_t workgroups;  // of the grid
 };
 
 // Counts in double, which is exact up to 2^53. lds: one double per wave.
@@ -245,7 +245,7 @@ ROCM_SD_DEVICE void count_nonfinite_body(const CountNonfiniteParams<typename Cfg
 // One wave: *count = the sum of partial.
 template <class Arch, class T>
 ROCM_SD_DEVICE void sum_counts_body(const CountNonfiniteParams<T>& p, const Block<Arch>& block) {
-  const double sum = wave_sum_over_double(block, p.groups, [&](int64_t i) { return p.partial[i]; });
+  const double sum = wave_sum_over_double(block, p.workgroups, [&](int64_t i) { return p.partial[i]; });
   if (block.lane() == 0) *p.count = static_cast<int64_t>(sum);
 }
 

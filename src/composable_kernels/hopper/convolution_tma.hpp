@@ -106,10 +106,11 @@ struct TmaConv {
   }
 };
 
-// groups: workgroups in the grid, whole clusters. lds: Cfg::kLdsBytes.
+// workgroups: workgroups in the grid, whole clusters. lds: Cfg::kLdsBytes.
 template <class Cfg>
-ROCM_SD_DEVICE void conv_tma_body(const TmaConvParams<typename Cfg::T>& p, int group, int groups, char* lds) {
-  tma_body<Cfg>(TmaConv<Cfg>{p}, p.multicast_size, p.splits, p.conv.split_steps, group, groups, lds);
+ROCM_SD_DEVICE void conv_tma_body(const TmaConvParams<typename Cfg::T>& p, int group, int workgroups,
+                                  char* lds) {
+  tma_body<Cfg>(TmaConv<Cfg>{p}, p.multicast_size, p.splits, p.conv.split_steps, group, workgroups, lds);
 }
 
 }  // namespace rocm_sd

@@ -21,20 +21,21 @@ namespace rocm_sd {
 // (pair of channels) 4 j + t to the lanes with lane % 4 == t, for j = 0 .. g - 1; here it is the group's word
 // g t + j in memory, so that a lane's words are neighbours there.
 
-// Cfg: T; kDim; kKeys, all that there may be; kGroups, warpgroups of a workgroup.
+// Cfg: T; kDim; kKeys, all that there may be; kWarpgroups, warpgroups of a workgroup.
 template <class Cfg>
-struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kGroups> {
-  using Rows = FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kGroups>;
+struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kWarpgroups> {
+  using Rows = FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys, Cfg::kWarpgroups>;
   using Arch = Nvidia;
   using T = typename Cfg::T;
   using Rows::kDim, Rows::kKeys, Rows::kTile, Rows::kThreads;
   static constexpr int kPieces = kDim / 8, kSpare = (Rows::kPadded - kDim) / 8;
-  static constexpr int kHeads = 2, kItems = kKeys * kPieces;  // pieces of a head's keys, or values
+  static constexpr int kHeads = kFlashSingleTileKvHeads,
+                       kItems = kKeys * kPieces;  // pieces of a head's keys, or values
   static constexpr int kEach = (kItems + kThreads - 1) / kThreads;
   // Registers are short: the next queries wait in the cache, and outputs take the registers of the scores.
   // Where registers are not short, compilers do worse with the latter, unless both are equally many.
-  static constexpr bool kFull = Cfg::kGroups > 4, kTight = kFull || kDim == kKeys;
-  static constexpr int kLdsBytes = kHeads * 2 * kTile * 2 + 1024;  // tiles begin at multiples of 1024
+  static constexpr bool kFull = Cfg::kWarpgroups > 4, kTight = kFull || kDim == kKeys;
+  static constexpr int kLdsBytes = flash_single_tile_kv_lds_bytes(kDim, kKeys);
   static_assert(kPieces % 4 != 3 && kDim <= kKeys);
 
   const FlashSingleTileKvParams<T>& once;
@@ -55,19 +56,19 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
     head_at = head - image_at * params.flash.heads;
   }
 
-  // The run's head `slot`. No arrays: all that the thread holds would lie in memory for an index unknown to
+  // The run's head `nth`. No arrays: all that the thread holds would lie in memory for an index unknown to
   // the compiler.
   struct Head {
     int image, head;
   };
-  ROCM_SD_DEVICE Head head_of(int slot) const {
-    const int next = head_at + slot;
+  ROCM_SD_DEVICE Head head_of(int nth) const {
+    const int next = head_at + nth;
     const bool wraps = next == this->p.heads;
     return {image_at + wraps, wraps ? 0 : next};
   }
   ROCM_SD_DEVICE int heads_of_run() const { return within + count > once.head_tiles ? 2 : 1; }
-  ROCM_SD_DEVICE T* keys_of(int slot) const { return tiles + 2 * slot * kTile; }
-  ROCM_SD_DEVICE T* values_of(int slot) const { return tiles + (2 * slot + 1) * kTile; }
+  ROCM_SD_DEVICE T* keys_of(int nth) const { return tiles + 2 * nth * kTile; }
+  ROCM_SD_DEVICE T* values_of(int nth) const { return tiles + (2 * nth + 1) * kTile; }
 
   // A thread's item: a piece of 8 channels of a key, and that of its value.
   struct Item {
@@ -87,50 +88,50 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
   // Keys and values of all heads of the run, all under way before the first has come. Rows behind the last
   // key are zeros, which no weight makes anything of.
   struct Staged {
-    Chunk16 held[kHeads][kEach][2];
+    Chunk16 chunks[kHeads][kEach][2];
   };
   ROCM_SD_DEVICE void issue(Staged& staged) const {
     const int used = heads_of_run();
     ROCM_SD_UNROLL
-    for (int slot = 0; slot < kHeads; ++slot) {
-      const Head at = head_of(slot);
+    for (int nth = 0; nth < kHeads; ++nth) {
+      const Head at = head_of(nth);
       const T* const k = this->p.k.data + at.image * this->p.k.image + at.head * kDim;
       const T* const v = this->p.v.data + at.image * this->p.v.image + at.head * kDim;
       ROCM_SD_UNROLL
       for (int n = 0; n < kEach; ++n) {
         const Item item(n);
         const int row = static_cast<int>(item.row), column = static_cast<int>(item.piece) * 8;
-        Chunk16(&held)[2] = staged.held[slot][n];
-        held[0] = held[1] = Chunk16{};
-        if (slot < used && item.exists() && row < this->p.keys) {
-          held[0] = *reinterpret_cast<const Chunk16*>(k + row * this->p.k.row + column);
-          held[1] = *reinterpret_cast<const Chunk16*>(v + row * this->p.v.row + column);
+        Chunk16(&chunks)[2] = staged.chunks[nth][n];
+        chunks[0] = chunks[1] = Chunk16{};
+        if (nth < used && item.exists() && row < this->p.keys) {
+          chunks[0] = *reinterpret_cast<const Chunk16*>(k + row * this->p.k.row + column);
+          chunks[1] = *reinterpret_cast<const Chunk16*>(v + row * this->p.v.row + column);
         }
       }
     }
   }
   ROCM_SD_DEVICE void land(const Staged& staged) const {
     ROCM_SD_UNROLL
-    for (int slot = 0; slot < kHeads; ++slot) {
-      if (slot < heads_of_run()) put(slot, staged.held[slot]);
+    for (int nth = 0; nth < kHeads; ++nth) {
+      if (nth < heads_of_run()) put(nth, staged.chunks[nth]);
     }
   }
-  ROCM_SD_DEVICE void put(int slot, const Chunk16 (&held)[kEach][2]) const {
+  ROCM_SD_DEVICE void put(int nth, const Chunk16 (&chunks)[kEach][2]) const {
     ROCM_SD_UNROLL
     for (int n = 0; n < kEach; ++n) {
       const Item item(n);
       if (!item.exists()) continue;
       ROCM_SD_UNROLL
       for (int which = 0; which < 2; ++which) {
-        const Chunk16& chunk = held[n][which];
+        const Chunk16& chunk = chunks[n][which];
         const uint32_t words[] = {chunk.x, chunk.y, chunk.z, chunk.w};
-        T* const tile = which ? values_of(slot) : keys_of(slot);
+        T* const tile = which ? values_of(nth) : keys_of(nth);
         ROCM_SD_UNROLL
         for (int i = 0; i < 4; ++i) *reinterpret_cast<uint32_t*>(tile + item.place(i)) = words[i];
       }
       // Channels of keys that the products read beyond the head's.
       if (kSpare > 0 && item.piece == 0)
-        *reinterpret_cast<Chunk16*>(keys_of(slot) + Rows::place(static_cast<int>(item.row), kPieces)) =
+        *reinterpret_cast<Chunk16*>(keys_of(nth) + Rows::place(static_cast<int>(item.row), kPieces)) =
             Chunk16{};
     }
   }
@@ -140,14 +141,14 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
     Arch::barrier();
   }
 
-  // A warpgroup's place: tile `at` of the run, in head `slot` of it.
+  // A warpgroup's place: tile `at` of the run, in head `nth` of it.
   struct Place {
-    int at, slot, query;  // query: the thread's first, its second is 8 further
+    int at, nth, query;  // query: the thread's first, its second is 8 further
   };
   ROCM_SD_DEVICE Place place_of(int at) const {
-    const int tile = within + at, slot = tile >= once.head_tiles;
+    const int tile = within + at, nth = tile >= once.head_tiles;
     const int thread = WarpgroupRows::unknown(Arch::thread()) % 128;
-    return {at, slot, (tile - slot * once.head_tiles) * 64 + thread / 32 * 16 + thread % 32 / 4};
+    return {at, nth, (tile - nth * once.head_tiles) * 64 + thread / 32 * 16 + thread % 32 / 4};
   }
 
   // use(first piece, pieces) for every group of channels, both known to the compiler.
@@ -164,7 +165,7 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
     int64_t first, second;
   };
   ROCM_SD_DEVICE QueryRows rows_of(const Place& place) const {
-    const Head at = head_of(place.slot);
+    const Head at = head_of(place.nth);
     const int last = this->p.queries - 1, next = place.query + 8;
     const int64_t from = at.image * this->p.q.image + (at.head * kDim + Arch::lane() % 4 * 8);
     return {from + (place.query < last ? place.query : last) * this->p.q.row,
@@ -198,7 +199,7 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
     return total;
   }
   ROCM_SD_DEVICE void write(const Place& place, const WgmmaTile<kDim>& o, const RowPair& shares) const {
-    const Head at = head_of(place.slot);
+    const Head at = head_of(place.nth);
     ROCM_SD_UNROLL
     for (int h = 0; h < 2; ++h) {
       const int query = place.query + 8 * h;
@@ -221,12 +222,12 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
 
   ROCM_SD_DEVICE void run_tiles(Place place) {
     for (;;) {
-      const bool more = place.at + Cfg::kGroups < count;
-      const Place next = more ? place_of(place.at + Cfg::kGroups) : place;
+      const bool more = place.at + Cfg::kWarpgroups < count;
+      const Place next = more ? place_of(place.at + Cfg::kWarpgroups) : place;
       if (more && kFull) prefetch_queries(rows_of(next));
       typename Rows::Scores s;
       typename Rows::Weights weights;
-      this->multiply_keys(s, keys_of(place.slot));  // S = Q K^T
+      this->multiply_keys(s, keys_of(place.nth));  // S = Q K^T
       wait<0>(s);
       if (more && !kFull) load_queries(rows_of(next));
       this->weigh_only(s);
@@ -234,7 +235,7 @@ struct FlashSingleTileKv : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, Cfg::kKeys
       pin(weights);         // or the compiler would finish them between the products
       [[maybe_unused]] WgmmaTile<kDim> own{};
       WgmmaTile<kDim>& o = kTight ? reinterpret_cast<WgmmaTile<kDim>&>(s) : own;
-      start_mma_AB<Rows::kPanel, Accumulation::kReplace>(o, weights, values_of(place.slot));  // O = P V
+      start_mma_AB<Rows::kPanel, Accumulation::kReplace>(o, weights, values_of(place.nth));  // O = P V
       const RowPair shares = shares_of(this->total);
       wait<0>(o);
       write(place, o, shares);

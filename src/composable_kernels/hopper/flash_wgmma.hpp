@@ -14,15 +14,15 @@
 
 namespace rocm_sd {
 
-// Cfg: T; kDim; kGroups, warpgroups of a workgroup.
+// Cfg: T; kDim; kWarpgroups, warpgroups of a workgroup.
 template <class Cfg>
-struct FlashWgmmaProduct : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, 64, Cfg::kGroups> {
-  using Rows = FlashWgmmaRows<typename Cfg::T, Cfg::kDim, 64, Cfg::kGroups>;
+struct FlashWgmmaProduct : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, kFlashWgmmaKeys, Cfg::kWarpgroups> {
+  using Rows = FlashWgmmaRows<typename Cfg::T, Cfg::kDim, kFlashWgmmaKeys, Cfg::kWarpgroups>;
   using Arch = Nvidia;
   using T = typename Cfg::T;
   using Rows::kDim, Rows::kPadded, Rows::kKeys, Rows::kTile, Rows::kThreads;
-  static constexpr int kSlots = 2;
-  static constexpr int kLdsBytes = 2 * kSlots * kTile * 2 + 1024;  // tiles begin at multiples of 1024
+  static constexpr int kStages = kFlashWgmmaStages;
+  static constexpr int kLdsBytes = flash_wgmma_lds_bytes(kDim);
 
   T* tiles;
 
@@ -32,10 +32,10 @@ struct FlashWgmmaProduct : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, 64, Cfg::k
     tiles = reinterpret_cast<T*>(lds + (1024 - misplaced) % 1024);
   }
 
-  ROCM_SD_DEVICE T* key_slot(int tile) const { return tiles + tile % kSlots * kTile; }
-  ROCM_SD_DEVICE T* value_slot(int tile) const { return tiles + (kSlots + tile % kSlots) * kTile; }
+  ROCM_SD_DEVICE T* key_stage(int tile) const { return tiles + tile % kStages * kTile; }
+  ROCM_SD_DEVICE T* value_stage(int tile) const { return tiles + (kStages + tile % kStages) * kTile; }
 
-  ROCM_SD_DEVICE void issue(const typename FlashParams<T>::Rows& rows, int tile, T* slot) const {
+  ROCM_SD_DEVICE void issue(const typename FlashParams<T>::Rows& rows, int tile, T* stage) const {
     constexpr int kChunks = kDim / 8, kTotal = kKeys * kChunks;
     const int first = this->first_key + tile * kKeys, last = this->last_key;
     if (first >= last) return;
@@ -46,7 +46,7 @@ struct FlashWgmmaProduct : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, 64, Cfg::k
     for (int n = 0; n < (kTotal + kThreads - 1) / kThreads; ++n) {
       const int i = thread + n * kThreads;
       const int at = i / kChunks, chunk = i % kChunks;
-      T* const to = slot + Rows::place(at, chunk);
+      T* const to = stage + Rows::place(at, chunk);
       const T* const source = from + (first + (at < valid ? at : valid - 1)) * rows.row + chunk * 8;
       if ((n + 1) * kThreads <= kTotal)
         Arch::copy_async(to, source, true);
@@ -56,8 +56,8 @@ struct FlashWgmmaProduct : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, 64, Cfg::k
   }
   // Keys of one tile, values of the one before.
   ROCM_SD_DEVICE void fetch(int tile) const {
-    issue(this->p.k, tile, key_slot(tile));
-    if (tile > 0) issue(this->p.v, tile - 1, value_slot(tile - 1));
+    issue(this->p.k, tile, key_stage(tile));
+    if (tile > 0) issue(this->p.v, tile - 1, value_stage(tile - 1));
     Arch::commit_copies();
   }
   static ROCM_SD_DEVICE void await_tiles() {
@@ -70,9 +70,9 @@ struct FlashWgmmaProduct : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, 64, Cfg::k
   ROCM_SD_DEVICE void zero_spare() const {
     constexpr int kSpare = (kPadded - kDim) / 8;
     if constexpr (kSpare > 0)
-      for (int i = Arch::thread(); i < kSlots * kKeys * kSpare; i += kThreads) {
+      for (int i = Arch::thread(); i < kStages * kKeys * kSpare; i += kThreads) {
         const int at = i / kSpare % kKeys, chunk = kDim / 8 + i % kSpare;
-        *reinterpret_cast<Chunk16*>(key_slot(i / kSpare / kKeys) + Rows::place(at, chunk)) = Chunk16{};
+        *reinterpret_cast<Chunk16*>(key_stage(i / kSpare / kKeys) + Rows::place(at, chunk)) = Chunk16{};
       }
   }
 
@@ -85,24 +85,24 @@ struct FlashWgmmaProduct : FlashWgmmaRows<typename Cfg::T, Cfg::kDim, 64, Cfg::k
     this->load_queries();
     await_tiles();
     fetch(1);
-    this->multiply_keys(s, key_slot(0));
+    this->multiply_keys(s, key_stage(0));
     wait<0>(s);
     this->weigh_first(s);
     convert(weights, s);
     for (int tile = 0; tile + 1 < count; ++tile) {
       await_tiles();
       fetch(tile + 2);
-      this->multiply_keys(s, key_slot(tile + 1));        // S = Q K^T, of the next tile
-      this->multiply_values(value_slot(tile), weights);  // O += P V, of this one
+      this->multiply_keys(s, key_stage(tile + 1));        // S = Q K^T, of the next tile
+      this->multiply_values(value_stage(tile), weights);  // O += P V, of this one
       wait<1>(s);
-      const bool grown = this->online_softmax(s, factor, tile + 1, key_slot(tile + 1));
+      const bool grown = this->online_softmax(s, factor, tile + 1, key_stage(tile + 1));
       pin(s);  // or the compiler would do this after the next wait
       wait<0>(this->o);
       if (grown) scale(this->o, factor);
       convert(weights, s);  // P
     }
     await_tiles();
-    this->multiply_values(value_slot(count - 1), weights);
+    this->multiply_values(value_stage(count - 1), weights);
     wait<0>(this->o);
   }
 

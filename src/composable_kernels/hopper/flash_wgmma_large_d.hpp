@@ -3,7 +3,7 @@
 // Mapping   grid (query tiles, batch * heads, splits of the keys). Two warpgroups share 64 queries: each
 //           scores half of a tile of 128 keys, they agree on the maxima, put P into LDS, and each multiplies
 //           all of P by its 256 channels of V
-// Traffic   q and y once, k and v once per query tile (from L2), through 8 slots of 16 KB that hold in turn
+// Traffic   q and y once, k and v once per query tile (from L2), through 8 stages of 16 KB that hold in turn
 //           [128 keys][64] of K and [16 keys][512] of V; Q stays in LDS
 // Numerics  as FlashAttention; the weights are summed before they are rounded
 // Limits    no mask; scale > 0
@@ -18,14 +18,15 @@ template <class T>
 struct FlashWgmmaLargeD {
   using Arch = Nvidia;
   static constexpr int kDim = 512, kQueries = 64, kKeys = 128, kThreads = 256;
-  static constexpr int kPanel = 64 * 64;  // elements of [64 rows][64]
+  using Lds = FlashWgmmaLargeDLds;
+  static constexpr int kPanel = Lds::kPanel;  // elements of [64 rows][64]
   static constexpr int kChunkKeys = 16, kKeySteps = kDim / 64, kSteps = kKeySteps + kKeys / kChunkKeys;
-  static constexpr int kSlots = 8, kSlot = kKeys * 64, kAhead = kSlots - 2;
-  static_assert(kSteps % kSlots == 0 && kChunkKeys * kDim == kSlot);
-  static constexpr int kWeights = 8 * kPanel, kRing = kWeights + 2 * kPanel, kMaxima = kRing + kSlots * kSlot;
-  static constexpr int kLdsBytes = kMaxima * 2 + 2 * kQueries * 4 + 1024;  // tiles begin at multiples of 1024
-  static constexpr float kHidden = -__builtin_inff(), kSlack = 8;          // as OnlineSoftmax
-  using Scores = WgmmaTile<64>;                                            // of a warpgroup's keys
+  static constexpr int kStages = Lds::kStages, kStageElements = Lds::kStageElements, kAhead = kStages - 2;
+  static_assert(kSteps % kStages == 0 && kChunkKeys * kDim == kStageElements && kKeys * 64 == kStageElements);
+  static constexpr int kWeights = Lds::kWeights, kRing = Lds::kRing, kMaxima = Lds::kMaxima;
+  static constexpr int kLdsBytes = Lds::kBytes;
+  static constexpr float kHidden = -__builtin_inff(), kSlack = 8;  // as OnlineSoftmax
+  using Scores = WgmmaTile<64>;                                    // of a warpgroup's keys
 
   const FlashParams<T>& p;
   T* lds;
@@ -51,7 +52,7 @@ struct FlashWgmmaLargeD {
     v = p.v.data + image * p.v.image + static_cast<int64_t>(head) * kDim;
   }
 
-  ROCM_SD_DEVICE T* slot(int step) const { return lds + kRing + step % kSlots * kSlot; }
+  ROCM_SD_DEVICE T* stage(int step) const { return lds + kRing + step % kStages * kStageElements; }
   ROCM_SD_DEVICE float* maxima() const { return reinterpret_cast<float*>(lds + kMaxima); }
   // Where a 16-byte piece of a row of 64 elements lies.
   static ROCM_SD_DEVICE int place(int at, int piece) { return at * 64 + (piece ^ (at % 8)) * 8; }
@@ -67,9 +68,9 @@ struct FlashWgmmaLargeD {
   // Starts the copies of a step of the tile at `first`.
   ROCM_SD_DEVICE void fetch(int first, int step) const {
     if (first < last_key) {
-      T* const to = slot(step);
+      T* const to = stage(step);
       ROCM_SD_UNROLL
-      for (int n = 0; n < kSlot / 8 / kThreads; ++n) {
+      for (int n = 0; n < kStageElements / 8 / kThreads; ++n) {
         const int i = Arch::thread() + n * kThreads;
         if (step < kKeySteps) {
           const int at = i / 8, key = first + at;
@@ -87,7 +88,7 @@ struct FlashWgmmaLargeD {
 
   ROCM_SD_DEVICE void multiply_keys(Scores& s, int step) const {
     uint64_t queries = Warpgroup::tile(lds + step * kPanel),
-             keys = Warpgroup::tile(slot(step) + half * kPanel);
+             keys = Warpgroup::tile(stage(step) + half * kPanel);
     Warpgroup::begin();
     ROCM_SD_UNROLL
     for (int d = 0; d < 4; ++d)
@@ -102,7 +103,7 @@ struct FlashWgmmaLargeD {
     Warpgroup::begin();
     GroupAlongMma<T>::mma(
         o.x, weights,
-        WarpgroupRows::tile_along_columns(slot(step) + half * 4 * (kChunkKeys * 64), kChunkKeys * 64 * 2));
+        WarpgroupRows::tile_along_columns(stage(step) + half * 4 * (kChunkKeys * 64), kChunkKeys * 64 * 2));
     Warpgroup::commit();
   }
 

@@ -22,7 +22,7 @@ struct FlashWgmmaRows {
   using T = Storage;
   static constexpr int kDim = kHeadDim, kPadded = (kDim + 15) / 16 * 16, kDepths = kPadded / 16;
   static constexpr int kKeys = kKeysOfTile;
-  static constexpr int kPanels = (kPadded + 63) / 64, kPanel = kKeys * 64, kTile = kPanels * kPanel;
+  static constexpr int kPanels = flash_panels(kDim), kPanel = kKeys * 64, kTile = kPanels * kPanel;
   static constexpr int kThreads = kConsumerGroupCount * 128, kQueries = kConsumerGroupCount * 64;
   static constexpr float kHidden = -__builtin_inff(), kMax = 32768;
   using Scores = WgmmaTile<kKeys>;

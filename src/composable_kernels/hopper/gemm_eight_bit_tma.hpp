@@ -126,12 +126,12 @@ struct TmaEightBitGemm {
   }
 };
 
-// groups: workgroups in the grid, whole clusters. lds: Cfg::kLdsBytes. Cfg::T is the 8-bit type.
+// workgroups: workgroups in the grid, whole clusters. lds: Cfg::kLdsBytes. Cfg::T is the 8-bit type.
 template <class Cfg, bool kGated, class T>
-ROCM_SD_DEVICE void eight_bit_tma_body(const TmaEightBitParams<typename Cfg::T, T>& p, int group, int groups,
-                                       char* lds) {
+ROCM_SD_DEVICE void eight_bit_tma_body(const TmaEightBitParams<typename Cfg::T, T>& p, int group,
+                                       int workgroups, char* lds) {
   tma_body<Cfg>(TmaEightBitGemm<Cfg, kGated, T>{p}, p.multicast_size, p.gemm.splits, p.gemm.split_steps,
-                group, groups, lds);
+                group, workgroups, lds);
 }
 
 }  // namespace rocm_sd

@@ -37,11 +37,12 @@ struct TmaGemm {
   }
 };
 
-// groups: workgroups in the grid, whole clusters. lds: Cfg::kLdsBytes.
+// workgroups: workgroups in the grid, whole clusters. lds: Cfg::kLdsBytes.
 template <class Cfg, bool kGated>
-ROCM_SD_DEVICE void gemm_tma_body(const TmaGemmParams<typename Cfg::T>& p, int group, int groups, char* lds) {
-  tma_body<Cfg>(TmaGemm<Cfg, kGated>{p}, p.multicast_size, p.gemm.splits, p.gemm.split_steps, group, groups,
-                lds);
+ROCM_SD_DEVICE void gemm_tma_body(const TmaGemmParams<typename Cfg::T>& p, int group, int workgroups,
+                                  char* lds) {
+  tma_body<Cfg>(TmaGemm<Cfg, kGated>{p}, p.multicast_size, p.gemm.splits, p.gemm.split_steps, group,
+                workgroups, lds);
 }
 
 }  // namespace rocm_sd

@@ -41,32 +41,32 @@ struct ClusterThread {
 
 }  // namespace group_norms
 
-// Cfg: T; kVec, channels of a pack; kThreads; kPacks of a thread; kSlots = kThreads / threads of the
+// Cfg: T; kVec, channels of a pack; kThreads; kPacks of a thread; kPasses = kThreads / threads of the
 // workgroup: 1 on a GPU. p.pieces is the size of the cluster.
 template <class Arch, class Cfg>
 ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::T>& p,
                                             const Block<Arch>& block, const group_norms::ClusterPlace& place,
                                             group_norms::ClusterLds<Cfg::kThreads>& lds) {
   using T = typename Cfg::T;
-  constexpr int kVec = Cfg::kVec, kThreads = Cfg::kThreads, kPacks = Cfg::kPacks, kSlots = Cfg::kSlots;
+  constexpr int kVec = Cfg::kVec, kThreads = Cfg::kThreads, kPacks = Cfg::kPacks, kPasses = Cfg::kPasses;
   const int width = p.channels / p.groups, groups = p.slab / width;
   const int columns = p.slab / kVec, rows = kThreads / columns;
   const int first = place.piece * p.piece < p.pixels ? place.piece * p.piece : p.pixels;
   const int pixels = p.pixels - first < p.piece ? p.pixels - first : p.piece;
   const int slab_begin = place.slab * p.slab;
 
-  Pack<T, kVec> kept[kSlots][kPacks];
-  group_norms::ClusterThread threads[kSlots];
-  // Calls body(slot, thread) for every slot that has pixels.
-  const auto for_slots = [&](const auto& body) {
-    unrolled<kSlots>([&](int slot) {
-      if (threads[slot].count > 0) body(slot, threads[slot]);
+  Pack<T, kVec> kept[kPasses][kPacks];
+  group_norms::ClusterThread threads[kPasses];
+  // Calls body(pass, thread) for every pass that has pixels.
+  const auto for_passes = [&](const auto& body) {
+    unrolled<kPasses>([&](int pass) {
+      if (threads[pass].count > 0) body(pass, threads[pass]);
     });
   };
 
-  unrolled<kSlots>([&](int slot) {
-    const int t = block.thread() + slot * block.threads(), row = t / columns, column = t - row * columns;
-    auto& thread = threads[slot];
+  unrolled<kPasses>([&](int pass) {
+    const int t = block.thread() + pass * block.threads(), row = t / columns, column = t - row * columns;
+    auto& thread = threads[pass];
     thread = {row, column, 0, 0, 0};
     if (row >= rows || row >= pixels) return;
     const int channel = slab_begin + column * kVec;
@@ -74,7 +74,7 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
     const T* x = from.data + (first + row) * from.stride;
     unrolled<kPacks>([&](int k) {
       if (row + k * rows < pixels) {
-        kept[slot][k] = load_pack<kVec>(x + k * rows * from.stride);
+        kept[pass][k] = load_pack<kVec>(x + k * rows * from.stride);
         ++thread.count;
       }
     });
@@ -89,42 +89,42 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
   }
 
   // What a thread's packs have in their first and their second group.
-  float means[kSlots][2], squares[kSlots][2];
-  for_slots([&](int slot, const group_norms::ClusterThread& thread) {
+  float means[kPasses][2], squares[kPasses][2];
+  for_passes([&](int pass, const group_norms::ClusterThread& thread) {
     float sums[kVec] = {}, both[2] = {}, all[2] = {};
     unrolled<kPacks>([&](int k) {
       if (k < thread.count)
-        for (int j = 0; j < kVec; ++j) sums[j] += to_float(kept[slot][k].x[j]);
+        for (int j = 0; j < kVec; ++j) sums[j] += to_float(kept[pass][k].x[j]);
     });
     unrolled<kVec>([&](int j) { (j < thread.split ? both[0] : both[1]) += sums[j]; });
-    means[slot][0] = both[0] / static_cast<float>(thread.count * thread.split);
-    means[slot][1] = 0;
+    means[pass][0] = both[0] / static_cast<float>(thread.count * thread.split);
+    means[pass][1] = 0;
     if (thread.split < kVec)
-      means[slot][1] = both[1] / static_cast<float>(thread.count * (kVec - thread.split));
+      means[pass][1] = both[1] / static_cast<float>(thread.count * (kVec - thread.split));
     float mean[kVec], of[kVec] = {};
-    unrolled<kVec>([&](int j) { mean[j] = j < thread.split ? means[slot][0] : means[slot][1]; });
+    unrolled<kVec>([&](int j) { mean[j] = j < thread.split ? means[pass][0] : means[pass][1]; });
     unrolled<kPacks>([&](int k) {
       if (k < thread.count)
         for (int j = 0; j < kVec; ++j) {
-          const float d = to_float(kept[slot][k].x[j]) - mean[j];
+          const float d = to_float(kept[pass][k].x[j]) - mean[j];
           of[j] += d * d;
         }
     });
     unrolled<kVec>([&](int j) { (j < thread.split ? all[0] : all[1]) += of[j]; });
-    squares[slot][0] = all[0];
-    squares[slot][1] = all[1];
+    squares[pass][0] = all[0];
+    squares[pass][1] = all[1];
     if (thread.row > 0) return;  // the first threads' means are what all sums are relative to
-    if (thread.column * kVec == thread.group * width) lds.base[thread.group] = means[slot][0];
-    if (thread.split < kVec) lds.base[thread.group + 1] = means[slot][1];
+    if (thread.column * kVec == thread.group * width) lds.base[thread.group] = means[pass][0];
+    if (thread.split < kVec) lds.base[thread.group + 1] = means[pass][1];
   });
   block.barrier();
-  for_slots([&](int slot, const group_norms::ClusterThread& thread) {
+  for_passes([&](int pass, const group_norms::ClusterThread& thread) {
     unrolled<2>([&](int half) {
       if (half == 1 && thread.split == kVec) return;
       const int channels = half ? kVec - thread.split : thread.split;
-      const float step = means[slot][half] - lds.base[thread.group + half];
+      const float step = means[pass][half] - lds.base[thread.group + half];
       const float sum = static_cast<float>(thread.count * channels) * step;
-      lds.sums[half][thread.row * columns + thread.column] = {{sum, squares[slot][half] + sum * step}};
+      lds.sums[half][thread.row * columns + thread.column] = {{sum, squares[pass][half] + sum * step}};
     });
   });
   block.barrier();
@@ -185,7 +185,7 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
   Arch::cluster_arrive();  // has read the others' LDS
   block.barrier();
 
-  for_slots([&](int slot, const group_norms::ClusterThread& thread) {
+  for_passes([&](int pass, const group_norms::ClusterThread& thread) {
     group_norms::Affine<T, kVec> affine;
     affine.load(lds.gain + thread.column * kVec, lds.bias + thread.column * kVec);
     unrolled<kVec>([&](int j) {
@@ -196,7 +196,7 @@ ROCM_SD_DEVICE void group_norm_cluster_body(const GroupNormParams<typename Cfg::
                       slab_begin + thread.column * kVec;
     unrolled<kPacks>([&](int k) {
       if (k < thread.count)
-        group_norms::write<Arch>(p, y + static_cast<int64_t>(k * rows) * p.channels, kept[slot][k], affine);
+        group_norms::write<Arch>(p, y + static_cast<int64_t>(k * rows) * p.channels, kept[pass][k], affine);
     });
   });
   Arch::cluster_wait();  // the others have read this one's LDS

@@ -38,7 +38,7 @@ struct ResidentLds {
 };
 
 // What a workgroup does, and how its threads share it: thread t takes column t % columns of the pixels
-// t / columns + i * rows, i < count(t / columns), and keeps packs in LDS at t + slot * used.
+// t / columns + i * rows, i < count(t / columns), and keeps packs in LDS at t + place * used.
 template <int kVec, int kThreads>
 struct ResidentPart {
   int image, part, first, pixels;
@@ -66,12 +66,12 @@ struct ResidentPart {
 
 // Where a thread's packs lie. All of them if they fit; else the first of them, and a ring of kResidentAhead
 // places in which the last ones stay.
-struct ResidentSlots {
+struct ResidentRing {
   int count, kept;
   ROCM_SD_DEVICE bool all() const { return count <= kept; }
   ROCM_SD_DEVICE int front() const { return kept - kResidentAhead; }
   // While measuring, from the first pack to the last.
-  ROCM_SD_DEVICE int slot(int pack) const {
+  ROCM_SD_DEVICE int place(int pack) const {
     return all() || pack < front() ? pack : front() + (pack - front()) % kResidentAhead;
   }
   // While normalising, the i-th in turn: the ring from the last on, the front, then, again from the last on,
@@ -87,14 +87,14 @@ struct ResidentSlots {
 template <class T>
 struct ResidentThread {
   int row, column;
-  ResidentSlots slots;
+  ResidentRing ring;
   const T* x;
   int64_t step;
 
   template <int kVec, int kThreads>
   ROCM_SD_DEVICE ResidentThread(const GroupNormResidentParams<T>& params,
                                 const ResidentPart<kVec, kThreads>& part, int t)
-      : row(t / part.columns), column(t - row * part.columns), slots{part.count(row), params.kept} {
+      : row(t / part.columns), column(t - row * part.columns), ring{part.count(row), params.kept} {
     const auto from = source(params.norm, part.image, column * kVec);
     x = from.data + (part.first + row) * from.stride;
     step = part.rows * from.stride;
@@ -114,24 +114,24 @@ ROCM_SD_DEVICE void group_norm_resident_measure(const GroupNormResidentParams<ty
   const group_norms::ResidentPart<kVec, Cfg::kThreads> part(p, block.group());
 
   for (int t = block.thread(); t < part.measured * part.columns; t += block.threads()) {
-    const auto [row, column, slots, x, step] = group_norms::ResidentThread(params, part, t);
+    const auto [row, column, ring, x, step] = group_norms::ResidentThread(params, part, t);
     const auto copy = [&](int i) {
-      if (i < slots.count) Arch::copy_async(kept + t + slots.slot(i) * part.used, x + i * step, true);
+      if (i < ring.count) Arch::copy_async(kept + t + ring.place(i) * part.used, x + i * step, true);
       Arch::commit_copies();
     };
     unrolled<kAhead>([&](int i) { copy(i); });
     group_norms::Sums<kVec> sums;
     Arch::template wait_copies<kAhead - 1>();
     unrolled<kVec>([&](int j) { sums.base[j] = to_float(kept[t].x[j]); });
-    for (int i = 0; i < slots.count; ++i) {
+    for (int i = 0; i < ring.count; ++i) {
       Arch::template wait_copies<kAhead - 1>();
-      const auto pack = kept[t + slots.slot(i) * part.used];
+      const auto pack = kept[t + ring.place(i) * part.used];
       sums.add(pack);
       copy(i + kAhead);
     }
 
     const int split = part.split(column);
-    const auto pixels = static_cast<float>(slots.count);
+    const auto pixels = static_cast<float>(ring.count);
     const float share = 1.0f / pixels;
     float mean = 0, squares = 0, other_mean = 0, other_squares = 0;
     unrolled<kVec>([&](int j) {
@@ -198,7 +198,7 @@ ROCM_SD_DEVICE void group_norm_resident_normalise(const GroupNormResidentParams<
 
   for (int t = own; t < used; t += block.threads()) {
     if (t != own) begin_thread(t);
-    const auto [row, column, slots, x, step] = group_norms::ResidentThread(params, part, t);
+    const auto [row, column, ring, x, step] = group_norms::ResidentThread(params, part, t);
     const int group = column * kVec / part.width, split = part.split(column);
     unrolled<kVec>([&](int j) {
       const int g = j < split ? group : group + 1;
@@ -207,13 +207,13 @@ ROCM_SD_DEVICE void group_norm_resident_normalise(const GroupNormResidentParams<
     const int64_t y_step = static_cast<int64_t>(part.rows) * p.channels;
     const int64_t y =
         (static_cast<int64_t>(part.image) * p.pixels + part.first + row) * p.channels + column * kVec;
-    for (int i = 0, place = 0; i < slots.count; ++i) {
-      if (i >= slots.kept) Arch::template wait_copies<kAhead - 1>();
-      auto& slot = kept[t + slots.slot(slots.turn(place)) * part.used];
-      group_norms::write<Arch>(p, y + slots.turn(i) * y_step, slot, affine);
-      if (i + slots.kept < slots.count) Arch::copy_async(&slot, x + slots.turn(i + slots.kept) * step, true);
+    for (int i = 0, place = 0; i < ring.count; ++i) {
+      if (i >= ring.kept) Arch::template wait_copies<kAhead - 1>();
+      auto& pack = kept[t + ring.place(ring.turn(place)) * part.used];
+      group_norms::write<Arch>(p, y + ring.turn(i) * y_step, pack, affine);
+      if (i + ring.kept < ring.count) Arch::copy_async(&pack, x + ring.turn(i + ring.kept) * step, true);
       Arch::commit_copies();
-      if (++place == slots.kept) place = 0;
+      if (++place == ring.kept) place = 0;
     }
   }
 }

@@ -8,6 +8,8 @@
 // Limits    16-bit or 8-bit operands whose maps TMA takes; columns in whole blocks of 32
 #pragma once
 
+#include <utility>
+
 #include "composable_kernels/fused/gemm.hpp"
 #include "composable_kernels/hopper/tma_output.hpp"
 
@@ -47,128 +49,182 @@ ROCM_SD_DEVICE TilePlace tma_place(int index, int tiles_m, int tiles_n) {
 //   output(rows, first channel)   what becomes of the sums of a lane's two rows (hopper/tma_output.hpp): its
 //     begin() fills them and returns an Operands, to which its midway() adds (if kHolds) and which its
 //     finish() gets
-// splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other (gated,
-// tiles in turn, or two workgroups on a compute unit: 1); with more than one, every cluster has one tile.
-// multicast_size: tiles below each other that a cluster computes beside each other.
 template <class Cfg, class Work>
-ROCM_SD_DEVICE void tma_body(const Work& work, int multicast_size, int splits, int split_steps, int group,
-                             int groups, char* lds) {
-  constexpr bool kMaySplit = Cfg::kMovesRegisters && !Cfg::kPingPong && !Work::kGated;
-  const TmaCluster cluster(group, multicast_size, kMaySplit ? splits : 1);
-  const int tiles_m =
-      fast_quotient(work.rows() + Cfg::kBlockM * multicast_size - 1, Cfg::kBlockM * multicast_size);
-  const int tiles_n = (work.columns() + Cfg::kBlockN - 1) / Cfg::kBlockN, tiles = tiles_m * tiles_n;
-  const int first = cluster.part * split_steps;
-  const int last = first + split_steps < work.steps() ? first + split_steps : work.steps();
-  if (Nvidia::thread() == Cfg::kConsumers) work.prefetch_maps();
-  TmaPipeline<Cfg> pipeline(lds, cluster);
+class TmaBody {
+  static constexpr int kConsumerGroups = Cfg::kPingPong ? 2 : 1, kParts = Cfg::kParts;
+  using Sums = Accumulators<Nvidia, Cfg>;
+  using Output = decltype(std::declval<const Work&>().output(0, 0, 0));
+  using Operands = typename Output::Operands;
   struct Tile {
     int layer, first_row, first_column;
   };
-  const int stride = fast_quotient(groups, cluster.size()), items = tiles * work.layers();
-  const auto tile_of = [&](int item) {
-    const int layer = work.layers() == 1 ? 0 : item / tiles;
-    const TilePlace tile = tma_place(item - layer * tiles, tiles_m, tiles_n);
-    return Tile{layer, (tile.m * multicast_size + cluster.tile) * Cfg::kBlockM, tile.n * Cfg::kBlockN};
-  };
-  if (Nvidia::uniform(Nvidia::thread() / 128) == Cfg::kConsumers / 128) {
-    if constexpr (Cfg::kMovesRegisters) Tma::give_registers<Cfg::kFetchRegisters>();
-    // One thread for weights and one for rows, of different waves: a step's waits and addresses take one
-    // about as long as its products take.
-    if (Nvidia::thread() == Cfg::kConsumers) {
-      if (work.pdl_wait_weights()) Nvidia::pdl_wait();
-      for (int item = fast_quotient(group, cluster.size()); item < items; item += stride) {
-        const Tile tile = tile_of(item);
-        const auto block = [&](int i) {
-          // Gated: a piece of values and one of their gates.
-          const int column =
-              !Work::kGated ? tile.first_column : tile.first_column / 2 + i * (work.columns() / 2);
-          return work.weight_row(tile.layer, column) / 32;
-        };
-        for (int step = first; step < last; ++step)
-          pipeline.fetch_weights(work.weights(), step * Cfg::kBlockK, Work::kGated ? 2 : 1, block);
-      }
-      pipeline.drain();
-    } else if (Nvidia::thread() == Cfg::kConsumers + 32) {
-      Nvidia::pdl_wait();
-      Nvidia::pdl_launch_next();
-      for (int item = fast_quotient(group, cluster.size()); item < items; item += stride) {
-        const Tile tile = tile_of(item);
-        auto rows = work.rows_of(tile.layer, tile.first_row, first);
-        const auto fetch = [&](char* to, TmaBarrier full) { rows.fetch(to, full); };
-        if constexpr (Cfg::kHalo) {
-          int step = first - work.tap(first);
-          for (; step < last; step += work.halo().taps) pipeline.fetch_halo(work.halo().bytes, fetch);
-        } else {
-          for (int step = first; step < last; ++step) pipeline.fetch_rows(fetch);
-        }
-      }
-    } else if (Nvidia::thread() >= Cfg::kConsumers + 64 && Nvidia::thread() < Cfg::kConsumers + 96) {
-      // The first tile's biases come from memory, while the kernel before is still at work.
-      const int item = fast_quotient(group, cluster.size()), line = Nvidia::lane(), half = Cfg::kBlockN / 64;
-      if (work.bias() && item < items && line < Cfg::kBlockN / 32) {
-        const int column = tile_of(item).first_column;
-        const int at = !Work::kGated ? column + 32 * line
-                       : line < half ? column / 2 + 32 * line
-                                     : (work.columns() + column) / 2 + 32 * (line - half);
-        if (at < work.columns()) Tma::prefetch_far(work.bias() + at);
+
+ public:
+  static constexpr bool kMaySplit = !Cfg::kPingPong && !Work::kGated;
+
+  ROCM_SD_DEVICE TmaBody(const Work& what, const TmaCluster& of, int split_steps, int workgroup,
+                         int workgroups, char* lds)
+      : work_(what),
+        cluster_(of),
+        tiles_m_(fast_quotient(what.rows() + Cfg::kBlockM * of.multicast_size - 1,
+                               Cfg::kBlockM * of.multicast_size)),
+        tiles_n_((what.columns() + Cfg::kBlockN - 1) / Cfg::kBlockN),
+        tiles_(tiles_m_ * tiles_n_),
+        first_(of.part * split_steps),
+        last_(first_ + split_steps < what.steps() ? first_ + split_steps : what.steps()),
+        from_(fast_quotient(workgroup, of.size())),
+        stride_(fast_quotient(workgroups, of.size())),
+        items_(tiles_ * what.layers()),
+        pipeline_(lds, of) {}
+
+  // ---- the producer warpgroup: one thread fetches weights and one rows, of different waves, because a
+  // step's waits and addresses take one about as long as its products take ----
+
+  ROCM_SD_DEVICE void fetch_weights() {
+    if (work_.pdl_wait_weights()) Nvidia::pdl_wait();
+    for (int item = from_; item < items_; item += stride_) {
+      const Tile tile = tile_of(item);
+      const auto block = [&](int piece) { return work_.weight_row(tile.layer, column_of(tile, piece)) / 32; };
+      for (int step = first_; step < last_; ++step)
+        pipeline_.fetch_weights(work_.weights(), step * Cfg::kBlockK, Work::kGated ? 2 : 1, block);
+    }
+    pipeline_.drain();
+  }
+  ROCM_SD_DEVICE void fetch_rows() {
+    Nvidia::pdl_wait();
+    Nvidia::pdl_launch_next();
+    for (int item = from_; item < items_; item += stride_) {
+      const Tile tile = tile_of(item);
+      auto rows = work_.rows_of(tile.layer, tile.first_row, first_);
+      const auto fetch = [&](char* to, TmaBarrier full) { rows.fetch(to, full); };
+      if constexpr (Cfg::kHalo) {
+        int step = first_ - work_.tap(first_);
+        for (; step < last_; step += work_.halo().taps) pipeline_.fetch_halo(work_.halo().bytes, fetch);
+      } else {
+        for (int step = first_; step < last_; ++step) pipeline_.fetch_rows(fetch);
       }
     }
-    if (kMaySplit && splits > 1) pipeline.stand_by();
-  } else {
-    if constexpr (Cfg::kMovesRegisters) Tma::take_registers<Cfg::kMultiplyRegisters>();
-    Nvidia::pdl_wait();
-    const auto output_of = [&](const Tile& tile, int part) {
-      const int row = tile.first_row + TmaPlace<Cfg>::row() + 64 * part;
-      return work.output(work.row(tile.layer, row), work.row(tile.layer, row + 8),
-                         Work::kGated ? tile.first_column / 2 : tile.first_column);
-    };
-    // In ping-pong, the steps of neighbouring items are of different consumer groups. A consumer group starts
-    // its steps when the other has started all of its own: until then, what the barriers of its stages say is
-    // about those.
-    constexpr int kConsumerGroups = Cfg::kPingPong ? 2 : 1;
+  }
+  // The first tile's biases come from memory, while the kernel before is still at work.
+  ROCM_SD_DEVICE void prefetch_biases() const {
+    const int line = Nvidia::lane(), half = Cfg::kBlockN / 64;
+    if (!work_.bias() || from_ >= items_ || line >= Cfg::kBlockN / 32) return;
+    const int column = tile_of(from_).first_column;
+    const int at = !Work::kGated ? column + 32 * line
+                   : line < half ? column / 2 + 32 * line
+                                 : (work_.columns() + column) / 2 + 32 * (line - half);
+    if (at < work_.columns()) Tma::prefetch_far(work_.bias() + at);
+  }
+  ROCM_SD_DEVICE void stand_by() const {
+    if (kMaySplit && cluster_.parts > 1) pipeline_.stand_by();
+  }
+
+  // ---- the consumer warpgroups ----
+
+  ROCM_SD_DEVICE void multiply() {
     const int consumer = Cfg::kPingPong ? Nvidia::uniform(Nvidia::thread() / 128) : 0;
-    const int from = fast_quotient(group, cluster.size()) + consumer * stride, steps = last - first;
-    const auto skip = [&] {
-      pipeline.skip(steps);
-      if constexpr (Cfg::kHalo) pipeline.skip_halos(steps / work.halo().taps);
-    };
     if (Cfg::kPingPong && consumer == 1) {
       Tma::let_consumer_start(0);
-      skip();
+      skip_steps();
     }
-    for (int item = from; item < items; item += kConsumerGroups * stride) {
+    for (int item = from_ + consumer * stride_; item < items_; item += kConsumerGroups * stride_) {
       const Tile tile = tile_of(item);
-      Accumulators<Nvidia, Cfg> acc[Cfg::kParts];
-      using Output = decltype(output_of(tile, 0));
-      typename Output::Operands operands[Cfg::kParts];
-      ROCM_SD_UNROLL
-      for (int part = 0; part < Cfg::kParts; ++part)
-        operands[part] = output_of(tile, part).begin(acc[part], pipeline);
-      if (item + kConsumerGroups * stride < items)
-        output_of(tile_of(item + kConsumerGroups * stride), 0).expect();
+      Sums acc[kParts];
+      Operands operands[kParts];
+      begin(acc, operands, tile);
+      expect(item + kConsumerGroups * stride_);
       if (Cfg::kPingPong) Tma::wait_for_turn(consumer);
-      const auto started = [&] {
-        if (Cfg::kPingPong && item + stride < items) Tma::let_consumer_start(1 - consumer);
-      };
-      const auto midway = [&] {
-        ROCM_SD_UNROLL
-        for (int part = 0; part < Cfg::kParts; ++part) output_of(tile, part).midway(operands[part], pipeline);
-      };
-      if constexpr (Cfg::kHalo) {
-        midway();
-        pipeline.multiply(acc, steps, work.halo(), work.tap(first), started);
-      } else {
-        pipeline.template multiply<Output::kHolds>(acc, steps, midway, started);
-      }
-      if (Cfg::kPingPong) skip();
-      ROCM_SD_UNROLL
-      for (int part = 0; part < Cfg::kParts; ++part) {
-        auto&& sums = float_sums(acc[part]);
-        if (kMaySplit && splits > 1) pipeline.sum_parts(sums);  // then there is one part
-        output_of(tile, part).finish(sums, pipeline, operands[part]);
-      }
+      multiply_tile(acc, operands, tile, [&] {
+        if (Cfg::kPingPong && item + stride_ < items_) Tma::let_consumer_start(1 - consumer);
+      });
+      if (Cfg::kPingPong) skip_steps();
+      finish(acc, operands, tile);
     }
+  }
+
+ private:
+  ROCM_SD_DEVICE Tile tile_of(int item) const {
+    const int layer = work_.layers() == 1 ? 0 : item / tiles_;
+    const TilePlace tile = tma_place(item - layer * tiles_, tiles_m_, tiles_n_);
+    return {layer, (tile.m * cluster_.multicast_size + cluster_.tile) * Cfg::kBlockM, tile.n * Cfg::kBlockN};
+  }
+  // Gated: a piece of values and one of their gates.
+  ROCM_SD_DEVICE int column_of(const Tile& tile, int piece) const {
+    return !Work::kGated ? tile.first_column : tile.first_column / 2 + piece * (work_.columns() / 2);
+  }
+  ROCM_SD_DEVICE Output output_of(const Tile& tile, int part) const {
+    const int row = tile.first_row + TmaPlace<Cfg>::row() + 64 * part;
+    return work_.output(work_.row(tile.layer, row), work_.row(tile.layer, row + 8),
+                        Work::kGated ? tile.first_column / 2 : tile.first_column);
+  }
+
+  ROCM_SD_DEVICE void begin(Sums (&acc)[kParts], Operands (&operands)[kParts], const Tile& tile) const {
+    unrolled<kParts>([&](int part) { operands[part] = output_of(tile, part).begin(acc[part], pipeline_); });
+  }
+  ROCM_SD_DEVICE void expect(int item) const {
+    if (item < items_) output_of(tile_of(item), 0).expect();
+  }
+  // started(): when the last products have been started.
+  template <class Started>
+  ROCM_SD_DEVICE void multiply_tile(Sums (&acc)[kParts], Operands (&operands)[kParts], const Tile& tile,
+                                    const Started& started) {
+    const auto midway = [&] {
+      unrolled<kParts>([&](int part) { output_of(tile, part).midway(operands[part], pipeline_); });
+    };
+    if constexpr (Cfg::kHalo) {
+      midway();
+      pipeline_.multiply(acc, last_ - first_, work_.halo(), work_.tap(first_), started);
+    } else {
+      pipeline_.template multiply<Output::kHolds>(acc, last_ - first_, midway, started);
+    }
+  }
+  ROCM_SD_DEVICE void finish(Sums (&acc)[kParts], const Operands (&operands)[kParts], const Tile& tile) {
+    unrolled<kParts>([&](int part) {
+      auto&& sums = float_sums<Cfg>(acc[part]);
+      if (kMaySplit && cluster_.parts > 1) pipeline_.sum_parts(sums);  // then there is one part
+      output_of(tile, part).finish(sums, pipeline_, operands[part]);
+    });
+  }
+  // In ping-pong, the steps of neighbouring items are of different consumer groups. A consumer group starts
+  // its steps when the other has started all of its own: until then, what the barriers of its stages say is
+  // about those.
+  ROCM_SD_DEVICE void skip_steps() {
+    pipeline_.skip(last_ - first_);
+    if constexpr (Cfg::kHalo) pipeline_.skip_halos((last_ - first_) / work_.halo().taps);
+  }
+
+  const Work& work_;
+  const TmaCluster& cluster_;
+  const int tiles_m_, tiles_n_, tiles_;
+  const int first_, last_;           // steps of k
+  const int from_, stride_, items_;  // tiles of all layers, of which this cluster takes every stride_-th
+  TmaPipeline<Cfg> pipeline_;
+};
+
+// splits: parts of k, of split_steps steps and none empty, that a cluster computes beside each other (gated,
+// tiles in turn: 1); with more than one, every cluster has one tile. multicast_size: tiles below each other
+// that a cluster computes beside each other.
+template <class Cfg, class Work>
+ROCM_SD_DEVICE void tma_body(const Work& work, int multicast_size, int splits, int split_steps, int workgroup,
+                             int workgroups, char* lds) {
+  using Body = TmaBody<Cfg, Work>;
+  const TmaCluster cluster(workgroup, multicast_size, Body::kMaySplit ? splits : 1);
+  const int thread = Nvidia::thread();
+  if (thread == Cfg::kConsumers) work.prefetch_maps();
+  Body body(work, cluster, split_steps, workgroup, workgroups, lds);
+  if (Nvidia::uniform(thread / 128) == Cfg::kConsumers / 128) {
+    Tma::give_registers<Cfg::kFetchRegisters>();
+    if (thread == Cfg::kConsumers)
+      body.fetch_weights();
+    else if (thread == Cfg::kConsumers + 32)
+      body.fetch_rows();
+    else if (thread >= Cfg::kConsumers + 64 && thread < Cfg::kConsumers + 96)
+      body.prefetch_biases();
+    body.stand_by();
+  } else {
+    Tma::take_registers<Cfg::kMultiplyRegisters>();
+    Nvidia::pdl_wait();
+    body.multiply();
   }
 }
 

@@ -21,8 +21,8 @@ struct TmaPlace {
 
 // Sums of 8 consecutive channels (TmaPlace) of 32: element i of row `half` in the two atoms.
 template <class C>
-ROCM_SD_DEVICE float& tma_element(C (&pair)[2][1], int half, int i) {
-  return pair[i / 4][0].x[i / 2 % 2 * 4 + half * 2 + i % 2];
+ROCM_SD_DEVICE float& tma_element(C (&pair)[2], int half, int i) {
+  return pair[i / 4].x[i / 2 % 2 * 4 + half * 2 + i % 2];
 }
 
 // gelu() for results of 16 bits: max(v, 0) - |v| Q(|v|) without a choice by v's sign, Q the normal
@@ -51,7 +51,7 @@ ROCM_SD_DEVICE void tma_finish(Floats& acc, const TmaPipeline<Cfg>& pipeline, bo
   constexpr int kPairs = Cfg::kAtomsN / 2, kOutputs = kGated ? kPairs / 2 : kPairs;
   const auto take = [&](Channels& v, int at) {
     ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e) v[e] = acc.c[at / 2 * 2 + e / 4][0].x[e / 2 % 2 * 4 + at % 2 * 2 + e % 2];
+    for (int e = 0; e < 8; ++e) v[e] = acc.atoms[0][at / 2 * 2 + e / 4].x[e / 2 % 2 * 4 + at % 2 * 2 + e % 2];
   };
   if (!kGated && is_plain) {
     ROCM_SD_UNROLL
@@ -89,7 +89,7 @@ template <class Cfg, bool kGated>
 struct TmaOutput {
   using T = typename Cfg::T;
   using Sums = Accumulators<Nvidia, Cfg>;
-  using Pair = typename AtomOf<Nvidia, T>::C[2][1];
+  using Pair = typename AtomOf<Nvidia, T>::C[2];
   static constexpr int kPairs = Cfg::kAtomsN / 2, kOutputs = kGated ? kPairs / 2 : kPairs;
   static_assert(!kGated || kPairs % 2 == 0);
 
@@ -99,7 +99,7 @@ struct TmaOutput {
 
   // Whether the residual is added in the end, for which its pieces wait in registers: their way from memory
   // would be longer than that of the first tiles.
-  static constexpr bool kHolds = !kGated && Cfg::kMovesRegisters && Cfg::kParts == 1 && kPairs <= 5;
+  static constexpr bool kHolds = !kGated && Cfg::kParts == 1 && kPairs <= 5;
   // What begin() knows that finish() wants.
   struct Operands {
     uint4 residual[kHolds ? kPairs : 1][2];
@@ -110,7 +110,7 @@ struct TmaOutput {
   ROCM_SD_DEVICE Operands begin(Sums& acc, const TmaPipeline<Cfg>& pipeline) const {
     const Operands operands = {};
     const ResidualRows from = residual_rows();
-    constexpr int kBatch = !Cfg::kMovesRegisters ? 1 : Cfg::kParts > 1 && kPairs > 4 ? 3 : kPairs;
+    constexpr int kBatch = Cfg::kParts > 1 && kPairs > 4 ? 3 : kPairs;
     ROCM_SD_UNROLL
     for (int first = 0; first < kPairs; first += kBatch) {
       const int last = first + kBatch < kPairs ? first + kBatch : kPairs;
@@ -179,7 +179,9 @@ struct TmaOutput {
   }
 
  protected:
-  static ROCM_SD_DEVICE Pair& pair(Sums& acc, int i) { return *reinterpret_cast<Pair*>(&acc.c[2 * i]); }
+  static ROCM_SD_DEVICE Pair& pair(Sums& acc, int i) {
+    return *reinterpret_cast<Pair*>(&acc.atoms[0][2 * i]);
+  }
   // The tile's part of a table of all channels, gated with that of the gates.
   ROCM_SD_DEVICE void prefetch_channels(const float* table) const {
     const int thread = TmaPlace<Cfg>::thread(), channel = first_channel + 32 * (thread % kOutputs);

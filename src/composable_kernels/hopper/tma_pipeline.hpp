@@ -15,9 +15,7 @@
 namespace rocm_sd {
 
 // Of 8-bit elements kBlockK counts pairs: maps, stages and steps are those of half as many of 16 bits.
-// kGroups: workgroups that a multiprocessor holds. With two, one multiplies while the other begins or ends,
-// be it of this kernel or of the next.
-template <class Storage, int kColumns, int kStageCount, int kGroups>
+template <class Storage, int kColumns, int kStageCount>
 struct TmaCfg : ProductCfg<Storage, tma_shape(kColumns, kStageCount)> {
   using Base = ProductCfg<Storage, tma_shape(kColumns, kStageCount)>;
   static constexpr int kStageBytes = tma_stage_bytes(Base::kShape);
@@ -26,16 +24,16 @@ struct TmaCfg : ProductCfg<Storage, tma_shape(kColumns, kStageCount)> {
   static constexpr bool kPingPong = false, kHalo = false;
   static constexpr int kConsumerGroupThreads = kConsumers;  // threads that multiply a tile
   static constexpr int kParts = 1;  // of 64 rows, of a tile, that one of its threads has
-  // Alone on its multiprocessor, a workgroup's threads begin with 65536 / 384 registers, in steps of 8: 168.
-  static constexpr bool kMovesRegisters = kGroups == 1;
+  // A workgroup has a multiprocessor alone. Its threads begin with 65536 / kTmaThreads registers, in steps of
+  // 8: 168.
   static constexpr int kFetchRegisters = kColumns > 160 ? 40 : 56;
   static constexpr int kMultiplyRegisters = (504 - kFetchRegisters) / 2;
-  static_assert(tma_threads(kGroups) > kConsumers && kColumns % 32 == 0 && sizeof(Storage) <= 2);
+  static_assert(kTmaThreads > kConsumers && kColumns % 32 == 0 && sizeof(Storage) <= 2);
 };
-// Two consumer groups take whole tiles in turn: one multiplies while the other begins or ends.
+// Two consumer warpgroups take whole tiles in turn: one multiplies while the other begins or ends.
 template <class Storage, int kColumns, int kStageCount>
-struct TmaPingPongCfg : TmaCfg<Storage, kColumns, kStageCount, 1> {
-  using Base = TmaCfg<Storage, kColumns, kStageCount, 1>;
+struct TmaPingPongCfg : TmaCfg<Storage, kColumns, kStageCount> {
+  using Base = TmaCfg<Storage, kColumns, kStageCount>;
   static constexpr bool kPingPong = true;
   static constexpr int kConsumerGroupThreads = Base::kConsumers / 2, kParts = 2;
   static constexpr int kFetchRegisters = kColumns > 128 ? 40 : Base::kFetchRegisters;
@@ -64,7 +62,7 @@ template <class Cfg>
 struct FloatSums {
   struct Atom {
     float x[8];
-  } c[Cfg::kAtomsN][1];
+  } atoms[1][Cfg::kAtomsN];
 };
 template <class Cfg>
 ROCM_SD_DEVICE decltype(auto) float_sums(Accumulators<Nvidia, Cfg>& acc) {
@@ -74,7 +72,7 @@ ROCM_SD_DEVICE decltype(auto) float_sums(Accumulators<Nvidia, Cfg>& acc) {
     FloatSums<Cfg> out;
     ROCM_SD_UNROLL
     for (int n = 0; n < Cfg::kAtomsN; ++n) ROCM_SD_UNROLL
-    for (int i = 0; i < 8; ++i) out.c[n][0].x[i] = static_cast<float>(acc.c[n][0].x[i]);
+    for (int i = 0; i < 8; ++i) out.atoms[0][n].x[i] = static_cast<float>(acc.atoms[0][n].x[i]);
     return out;
   }
 }
@@ -279,7 +277,7 @@ class TmaPipeline {
           part_of(cluster_.part < owner ? cluster_.part : cluster_.part - 1, pair - owner * owned);
       ROCM_SD_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const float* x = acc.c[2 * pair + i / 2][0].x + i % 2 * 4;
+        const float* x = acc.atoms[0][2 * pair + i / 2].x + i % 2 * 4;
         Tma::store_at(owner * cluster_.multicast_size + cluster_.tile, to + 128 * i, sums(), x[0], x[1], x[2],
                       x[3]);
       }
@@ -293,7 +291,7 @@ class TmaPipeline {
         ROCM_SD_UNROLL
         for (int i = 0; i < 4; ++i) {
           const float4 four = *reinterpret_cast<const float4*>(from + 128 * i);
-          float* x = acc.c[2 * pair + i / 2][0].x + i % 2 * 4;
+          float* x = acc.atoms[0][2 * pair + i / 2].x + i % 2 * 4;
           x[0] += four.x;
           x[1] += four.y;
           x[2] += four.z;
@@ -335,7 +333,7 @@ class TmaPipeline {
     for (int k = 0; k < Cfg::kBlockK; k += 16) {
       ROCM_SD_UNROLL
       for (int part = 0; part < Cfg::kParts; ++part)
-        Wgmma<T, Cfg::kBlockN>::mma(acc[part].c, from_rows + part * (part_bytes >> 4), from_weights);
+        Wgmma<T, Cfg::kBlockN>::mma(acc[part].atoms[0], from_rows + part * (part_bytes >> 4), from_weights);
       from_rows += Warpgroup::kNextDepth;
       from_weights += Warpgroup::kNextDepth;
     }
@@ -343,7 +341,7 @@ class TmaPipeline {
   }
   static ROCM_SD_DEVICE void settle_all(Sums (&acc)[Cfg::kParts]) {
     ROCM_SD_UNROLL
-    for (int part = 0; part < Cfg::kParts; ++part) settle(acc[part].c);
+    for (int part = 0; part < Cfg::kParts; ++part) settle(acc[part].atoms[0]);
   }
   // Counts the sums that come from other parts of k.
   ROCM_SD_DEVICE TmaBarrier sums() const { return TmaBarrier(barriers_ + 16 * kStages); }

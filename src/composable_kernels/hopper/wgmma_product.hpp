@@ -60,7 +60,7 @@ class WgmmaPipeline {
     Warpgroup::begin();
     ROCM_SD_UNROLL
     for (int k = 0; k < Cfg::kBlockK; k += 16) {
-      Wgmma<T, Cfg::kBlockN>::mma(acc.c, from_rows, from_weights);
+      Wgmma<T, Cfg::kBlockN>::mma(acc.atoms[0], from_rows, from_weights);
       from_rows += Warpgroup::kNextDepth;
       from_weights += Warpgroup::kNextDepth;
     }
@@ -69,7 +69,7 @@ class WgmmaPipeline {
   ROCM_SD_DEVICE void advance() { ring_.advance(); }
   ROCM_SD_DEVICE void finish(Accumulators<Nvidia, Cfg>& acc) const {
     Warpgroup::wait<0>();
-    settle(acc.c);
+    settle(acc.atoms[0]);
   }
 
  private:

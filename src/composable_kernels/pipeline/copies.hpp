@@ -65,21 +65,21 @@ class TileChunks {
   using View = GlobalView<const T>;
   template <class Tile>
   using Copy = typename Policy::template Copy<typename Shape::Arch, Shape::kThreads, Tile::kCols, Tile>;
-  static constexpr int kSlotElements =
+  static constexpr int kStageElements =
       KeyChunk::kElements > ValueChunk::kElements ? KeyChunk::kElements : ValueChunk::kElements;
 
  public:
   static constexpr int kTileRows = KeyChunk::kRows;
   static constexpr int kKeyChunks = ValueChunk::kCols / KeyChunk::kCols;
   static constexpr int kValueChunks = kTileRows / ValueChunk::kRows, kChunks = kKeyChunks + kValueChunks;
-  static constexpr int kLdsElements = Shape::kStages * kSlotElements;
+  static constexpr int kLdsElements = Shape::kStages * kStageElements;
   static_assert(kChunks % Shape::kStages == 0);
 
   ROCM_SD_DEVICE TileChunks(T* lds, const View& keys, const View& values)
       : lds_(lds), keys_(keys), values_(values) {}
 
-  ROCM_SD_DEVICE KeyChunk keys(int chunk) const { return {slot(chunk)}; }
-  ROCM_SD_DEVICE ValueChunk values(int chunk) const { return {slot(chunk)}; }
+  ROCM_SD_DEVICE KeyChunk keys(int chunk) const { return {stage(chunk)}; }
+  ROCM_SD_DEVICE ValueChunk values(int chunk) const { return {stage(chunk)}; }
 
  protected:
   ROCM_SD_DEVICE bool is_last(int first) const { return first + kTileRows >= keys_.rows; }
@@ -101,7 +101,7 @@ class TileChunks {
   }
 
  private:
-  ROCM_SD_DEVICE T* slot(int chunk) const { return lds_ + chunk % Shape::kStages * kSlotElements; }
+  ROCM_SD_DEVICE T* stage(int chunk) const { return lds_ + chunk % Shape::kStages * kStageElements; }
 
   T* lds_;
   View keys_, values_;

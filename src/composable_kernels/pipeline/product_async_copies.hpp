@@ -71,8 +71,8 @@ class AsyncCopies::Product {
     Arch::barrier();
   }
   ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc) const {
-    mma_ABt(acc, ring_.weights(ring_.stage) + place_.n * Cfg::kLd,
-            ring_.rows(ring_.stage) + place_.m * Cfg::kLd);
+    mma_ABt<Arch, Cfg>(acc, ring_.weights(ring_.stage) + place_.n * Cfg::kLd,
+                       ring_.rows(ring_.stage) + place_.m * Cfg::kLd);
   }
   ROCM_SD_DEVICE void advance() { ring_.advance(); }
   ROCM_SD_DEVICE void finish(Accumulators<Arch, Cfg>&) const {}

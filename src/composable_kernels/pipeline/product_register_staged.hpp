@@ -35,11 +35,11 @@ class RegisterChunks {
       if (!Chunks::has(i)) continue;
       if (!Chunks::kOneColumn && i > 0) column = source_.column(k, Chunks::column(i));
       const Chunk<T> chunk = chunk_of(rows_[i], column);
-      words_[i] = *reinterpret_cast<const Words4*>(chunk.data);
+      words_[i] = *reinterpret_cast<const Chunk16*>(chunk.data);
       if constexpr (kMasked)
         valid_ |= static_cast<uint32_t>(chunk.valid) << i;
       else if (!chunk.valid)
-        words_[i] = Words4{};
+        words_[i] = Chunk16{};
     }
   }
   // To LDS; after a barrier the workgroup may read the tile.
@@ -47,14 +47,14 @@ class RegisterChunks {
     if (buffered()) {
       ROCM_SD_UNROLL
       for (int i = 0; i < kCount; ++i)
-        if (Chunks::has(i)) *reinterpret_cast<Words4*>(tile + Chunks::place(i)) = words_[i];
+        if (Chunks::has(i)) *reinterpret_cast<Chunk16*>(tile + Chunks::place(i)) = words_[i];
       return;
     }
     ROCM_SD_UNROLL
     for (int i = 0; i < kCount; ++i) {
       if (!Chunks::has(i)) continue;
       const bool valid = !kMasked || (valid_ >> (i % 32) & 1) != 0;
-      *reinterpret_cast<Words4*>(tile + Chunks::place(i)) = valid ? words_[i] : Words4{};
+      *reinterpret_cast<Chunk16*>(tile + Chunks::place(i)) = valid ? words_[i] : Chunk16{};
     }
   }
 
@@ -82,14 +82,14 @@ class RegisterChunks {
         if (!Chunks::has(i)) continue;
         if (!Chunks::kOneColumn && i > 0) column = source_.column(k, Chunks::column(i));
         words_[i] =
-            Arch::template load_buffer<Words4>(from, source_.offset(rows_[i], column, Arch::kNowhere));
+            Arch::template load_buffer<Chunk16>(from, source_.offset(rows_[i], column, Arch::kNowhere));
       }
     }
   }
 
   Source source_;
   typename Source::Row rows_[kCount];
-  Words4 words_[kCount];
+  Chunk16 words_[kCount];
   uint32_t valid_ = 0;  // bit i: chunk i
 };
 
@@ -123,8 +123,8 @@ class RegisterStaged::Product {
     Arch::barrier();
   }
   ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc) const {
-    mma_ABt(acc, ring_.weights(ring_.stage) + place_.n * Cfg::kLd,
-            ring_.rows(ring_.stage) + place_.m * Cfg::kLd);
+    mma_ABt<Arch, Cfg>(acc, ring_.weights(ring_.stage) + place_.n * Cfg::kLd,
+                       ring_.rows(ring_.stage) + place_.m * Cfg::kLd);
   }
   ROCM_SD_DEVICE void advance() { ring_.advance(); }
   ROCM_SD_DEVICE void finish(Accumulators<Arch, Cfg>&) const {}

@@ -22,21 +22,21 @@ class RegisterCopy {
   using T = typename Tile::T;
   static constexpr int kChunks = kWidth / 8, kTotal = Tile::kRows * kChunks;
   static constexpr int kPerThread = (kTotal + kThreads - 1) / kThreads;
-  Chunk16 held_[kPerThread];
+  Chunk16 staged_[kPerThread];
 
  public:
   ROCM_SD_DEVICE void issue(const GlobalView<const T>& from, const Tile&) {
     ROCM_SD_UNROLL
     for (int n = 0; n < kPerThread; ++n) {
       const int i = item_of_thread<kTotal, kThreads>(Arch::thread() + n * kThreads);
-      held_[n] = *reinterpret_cast<const Chunk16*>(from.row_or_last(i / kChunks) + i % kChunks * 8);
+      staged_[n] = *reinterpret_cast<const Chunk16*>(from.row_or_last(i / kChunks) + i % kChunks * 8);
     }
   }
   ROCM_SD_DEVICE void land(const Tile& tile) {
     ROCM_SD_UNROLL
     for (int n = 0; n < kPerThread; ++n) {
       const int i = item_of_thread<kTotal, kThreads>(Arch::thread() + n * kThreads);
-      store_chunk(tile, i / kChunks, i % kChunks * 8, held_[n]);
+      store_chunk(tile, i / kChunks, i % kChunks * 8, staged_[n]);
     }
   }
 };
@@ -48,7 +48,7 @@ class RegisterCopy<Arch, kThreads, kWidth, Tile, true> {
   using T = typename Tile::T;
   static constexpr int kPairs = Tile::kRows / 2, kTotal = kPairs * (kWidth / 8);
   static constexpr int kPerThread = (kTotal + kThreads - 1) / kThreads;
-  Chunk16 held_[kPerThread][2];
+  Chunk16 staged_[kPerThread][2];
 
  public:
   ROCM_SD_DEVICE void issue(const GlobalView<const T>& from, const Tile&) {
@@ -58,7 +58,7 @@ class RegisterCopy<Arch, kThreads, kWidth, Tile, true> {
       const GlobalView<const T> columns = columns_from(from, i / kPairs * 8);
       ROCM_SD_UNROLL
       for (int half = 0; half < 2; ++half)
-        held_[n][half] = *reinterpret_cast<const Chunk16*>(columns.row_or_last(i % kPairs * 2 + half));
+        staged_[n][half] = *reinterpret_cast<const Chunk16*>(columns.row_or_last(i % kPairs * 2 + half));
     }
   }
   ROCM_SD_DEVICE void land(const Tile& tile) {
@@ -68,7 +68,7 @@ class RegisterCopy<Arch, kThreads, kWidth, Tile, true> {
       T* const to = tile.at(i % kPairs * 2, i / kPairs * 8);
       ROCM_SD_UNROLL
       for (int e = 0; e < 8; e += 2) {
-        const uint32_t first = held_[n][0][e / 2], second = held_[n][1][e / 2];
+        const uint32_t first = staged_[n][0][e / 2], second = staged_[n][1][e / 2];
         *reinterpret_cast<uint32_t*>(to + e * Tile::Layout::kLd) = (first & 0xffff) | second << 16;
         *reinterpret_cast<uint32_t*>(to + (e + 1) * Tile::Layout::kLd) = first >> 16 | (second & 0xffff0000);
       }

@@ -49,8 +49,7 @@ constexpr int wgmma_lds_bytes(const TileShape& shape) {
 
 // The tiles of hopper/tma_pipeline.hpp: 128 rows by two warpgroups, 64 of depth.
 constexpr TileShape tma_shape(int columns, int stages) { return {128, columns, 64, 8, 1, stages}; }
-// Four waves more fetch, or one where a compute unit holds two workgroups.
-constexpr int tma_threads(int groups) { return groups == 1 ? 384 : 288; }
+constexpr int kTmaThreads = 384;  // a third warpgroup fetches
 constexpr int tma_stage_bytes(const TileShape& shape) {
   return (shape.block_m + shape.block_n) * shape.block_k * 2;
 }

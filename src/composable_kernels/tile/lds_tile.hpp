@@ -2,6 +2,7 @@
 // of its rows. Kernels name elements by row and column; only this file knows addresses.
 #pragma once
 
+#include "composable_kernels/tile/chunk16.hpp"
 #include "composable_kernels/tile/global_view.hpp"
 
 namespace rocm_sd {
@@ -65,13 +66,6 @@ ROCM_SD_DEVICE LdsTile<T, kRows, kColumnCount, Layout> columns_from(
 }
 
 // ---- 16 bytes of a row ----
-
-// As one value: an aggregate would be copied through memory by clang 19.
-#if defined(__CUDACC__)
-using Chunk16 = uint4;
-#else
-using Chunk16 = uint32_t __attribute__((vector_size(16)));
-#endif
 
 // Rows may begin at multiples of 8 bytes only. A typedef of its own lowers an alignment; as a template's
 // argument it would lose it.

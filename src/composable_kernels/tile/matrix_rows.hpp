@@ -15,15 +15,10 @@
 //   kReread                    whether this workgroup soon reads the same chunks again
 #pragma once
 
+#include "composable_kernels/tile/chunk16.hpp"
 #include "composable_kernels/tile/config.hpp"
 
 namespace rocm_sd {
-
-#if defined(__CUDACC__)
-using Words4 = uint4;
-#else
-using Words4 = uint32_t __attribute__((vector_size(16), may_alias));  // 16 bytes in registers
-#endif
 
 template <class T>
 struct Chunk {

@@ -39,7 +39,7 @@ ROCM_SD_DEVICE typename M::B fragment_bt(const LdsTile<T, kRows, kCols, Layout>&
 
 // ---- both operands in LDS, depth by depth ----
 
-// The fragments of a at one depth are held, those of b come one by one.
+// The fragments of a at one depth stay, those of b come one by one.
 template <class Arch, class M, int kRows, int kCols, class T, int kDepth, class LayoutA, class LayoutB>
 ROCM_SD_DEVICE void mma_ABt(RegTile<M, kRows, kCols>& c, const LdsTile<T, kRows, kDepth, LayoutA>& a,
                             const LdsTile<T, kCols, kDepth, LayoutB>& b) {
@@ -57,7 +57,7 @@ ROCM_SD_DEVICE void mma_ABt(RegTile<M, kRows, kCols>& c, const LdsTile<T, kRows,
     if (d % 2 == 1) Arch::fence_schedule();
   }
 }
-// The fragments of b at one depth are held, those of a come one by one.
+// The fragments of b at one depth stay, those of a come one by one.
 template <class Arch, class M, int kRows, int kCols, class T, int kDepth, class LayoutA, class LayoutB>
 ROCM_SD_DEVICE void mma_AtBt(RegTile<M, kRows, kCols>& c, const LdsTile<T, kDepth, kRows, LayoutA>& a,
                              const LdsTile<T, kCols, kDepth, LayoutB>& b) {

@@ -24,7 +24,7 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
   using Atom = AtomOf<Arch, typename Cfg::T>;
   constexpr int kParts = Cfg::kAtomsN / kStaged, kValues = kStaged / 2;  // atoms of values, if gated
   constexpr int kWidth = kGated ? 8 * kStaged : 16 * kStaged, kLd = 16 * kStaged + kStagePad;
-  constexpr int kCount = static_cast<int>(sizeof(acc.c[0][0].x) / sizeof(float));
+  constexpr int kCount = Accumulators<Arch, Cfg>::kElements;
   constexpr int kTotal = 16 * kWidth / 8, kPieces = (kTotal + Arch::lanes - 1) / Arch::lanes;
   static_assert(Cfg::kAtomsN % kStaged == 0 && (!kGated || kParts == 1 || kStaged % 2 == 0));
   // Pieces whose loads are under way together, in even parts.
@@ -68,7 +68,7 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
                            : part * kValues + n + (n < kValues ? 0 : Cfg::kAtomsN / 2 - kValues);
       ROCM_SD_UNROLL
       for (int i = 0; i < kCount; ++i)
-        staged[Atom::column(i) * kLd + 16 * n + Atom::row(i)] = acc.c[atom][j].x[i];
+        staged[Atom::column(i) * kLd + 16 * n + Atom::row(i)] = acc.atoms[j][atom].x[i];
     }
   };
   const auto finish_staged = [&](int j, int part) {

@@ -3,7 +3,7 @@
 //   ColOperand  the operand B [columns][depth], in 16 bits
 //   ColVec      one float for each column of a RegTile: maxima, totals, factors
 // Verbs are free functions, destination first. All of them unroll, so that every element stays in a register.
-// The methods row(), column(), slot() and as_b() are those of atom.hpp.
+// The methods row(), column(), lane_column() and as_b() are those of atom.hpp.
 #pragma once
 
 #include "composable_kernels/atom.hpp"
@@ -64,7 +64,7 @@ ROCM_SD_DEVICE int element_of_slot(int c) {
   int found = 0;
   ROCM_SD_UNROLL
   for (int i = static_cast<int>(sizeof(typename M::C) / sizeof(float)) - 1; i >= 0; --i)
-    found = M::slot(i) == c ? i : found;
+    found = M::lane_column(i) == c ? i : found;
   return found;
 }
 // f(value&, column), by every lane that holds the column.
@@ -105,7 +105,7 @@ ROCM_SD_DEVICE void for_each(RegTile<M, kRows, kCols>& t, const F& f, Vecs&... v
     for (int r = 0; r < kRows / 16; ++r) {
       ROCM_SD_UNROLL
       for (int i = 0; i < RegTile<M, kRows, kCols>::kElements; ++i)
-        f(t.atoms[a][r].x[i], r * 16 + M::row(i), a * 16 + M::column(i), vecs.x[a][M::slot(i)]...);
+        f(t.atoms[a][r].x[i], r * 16 + M::row(i), a * 16 + M::column(i), vecs.x[a][M::lane_column(i)]...);
     }
   }
 }
@@ -153,7 +153,7 @@ ROCM_SD_DEVICE void select_row(ColVec<M, kCols>& v, const RegTile<M, kRows, kCol
   for (int a = 0; a < kCols / 16; ++a) {
     ROCM_SD_UNROLL
     for (int i = 0; i < RegTile<M, kRows, kCols>::kElements; ++i)
-      if (M::row(i) == kRow % 16) v.x[a][M::slot(i)] += t.atoms[a][kRow / 16].x[i];
+      if (M::row(i) == kRow % 16) v.x[a][M::lane_column(i)] += t.atoms[a][kRow / 16].x[i];
   }
   sum_lanes(v);
 }

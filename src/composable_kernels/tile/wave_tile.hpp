@@ -1,19 +1,18 @@
 // The part of a workgroup's output tile that one wave holds in registers, and its product from tiles in LDS.
 // Mapping   waves divide the tile in both directions; a wave holds [kAtomsN][kAtomsM] atoms of 16 channels by
-//           16 rows
+//           16 rows as a register tile
 // Numerics  16-bit (or 8-bit) operands, float (or 32-bit integer) accumulators, k ascending
 #pragma once
 
 #include "composable_kernels/arch/plain_atom.hpp"
 #include "composable_kernels/tile/config.hpp"
+#include "composable_kernels/tile/register_tile.hpp"
 
 namespace rocm_sd {
 
+// Its rows are channels (rows of the weight), its columns rows of the activation.
 template <class Arch, class Cfg>
-struct Accumulators {
-  using Atom = AtomOf<Arch, typename Cfg::T>;
-  typename Atom::C c[Cfg::kAtomsN][Cfg::kAtomsM];
-};
+using Accumulators = RegTile<AtomOf<Arch, typename Cfg::T>, Cfg::kWaveN, Cfg::kWaveM>;
 
 // Which part of the workgroup's tile a wave computes.
 template <class Arch, class Cfg>
@@ -47,7 +46,7 @@ ROCM_SD_DEVICE void mma_ABt(Accumulators<Arch, Cfg>& acc, const typename Cfg::T*
         b[(at + 1) % 2] = Atom::template load_b_at<Cfg>(rows + (last_row ? 0 : 16 * (j + 1) * Cfg::kLd),
                                                         last_row ? k + Atom::kDepth : k);
       ROCM_SD_UNROLL
-      for (int i = 0; i < Cfg::kAtomsN; ++i) Atom::mma(acc.c[i][j], a[i], b[at % 2]);
+      for (int i = 0; i < Cfg::kAtomsN; ++i) Atom::mma(acc.atoms[j][i], a[i], b[at % 2]);
     }
   }
 }

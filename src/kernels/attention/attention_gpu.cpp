@@ -217,8 +217,8 @@ void run_attention_gpu_wave(Exec& ex, const AttentionProblem& p) {
   GpuDevice& device = *gpu_device(ex);
   const GpuTraits& traits = device.traits();
   AttentionParams<float> params = attention_params<float>(p);
-  params.groups = static_cast<uint32_t>(std::min<int64_t>(rows, int64_t{traits.compute_units} * 64));
-  launch_kernel(ex, op_info(p, "gpu_wave"), *device.find_kernel(wave_kernel(p)), {params.groups},
+  params.workgroups = static_cast<uint32_t>(std::min<int64_t>(rows, int64_t{traits.compute_units} * 64));
+  launch_kernel(ex, op_info(p, "gpu_wave"), *device.find_kernel(wave_kernel(p)), {params.workgroups},
                 static_cast<uint32_t>(traits.lanes), 0, params);
 }
 

@@ -14,12 +14,12 @@ struct AttentionWaveCfg {
 
 }  // namespace rocm_sd
 
-#define ENTRY(type, T, dim)                                                    \
-  ROCM_SD_KERNEL(attention_wave_##type##_d##dim, rocm_sd::GpuArch::lanes, 1,   \
-                 rocm_sd::AttentionParams<rocm_sd::T>) {                       \
-    using Cfg = rocm_sd::AttentionWaveCfg<rocm_sd::T, dim>;                    \
-    __shared__ float weights[Cfg::kTileKeys];                                  \
-    rocm_sd::attention_body<rocm_sd::GpuArch, Cfg>(p, {p.groups, 1}, weights); \
+#define ENTRY(type, T, dim)                                                        \
+  ROCM_SD_KERNEL(attention_wave_##type##_d##dim, rocm_sd::GpuArch::lanes, 1,       \
+                 rocm_sd::AttentionParams<rocm_sd::T>) {                           \
+    using Cfg = rocm_sd::AttentionWaveCfg<rocm_sd::T, dim>;                        \
+    __shared__ float weights[Cfg::kTileKeys];                                      \
+    rocm_sd::attention_body<rocm_sd::GpuArch, Cfg>(p, {p.workgroups, 1}, weights); \
   }
 ENTRY(f16, Half, 128)
 ENTRY(f16, Half, 512)

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMaxBytes = (int64_t{1} << 31) - 1;
 
 const CkAttentionTile& tile_of(const GpuTraits& traits) {
-  return traits.family == GpuFamily::kCdna3 ? kCkAttentionXdl : kCkAttentionWmma;
+  return traits.lanes == 64 ? kCkAttentionXdl : kCkAttentionWmma;
 }
 
 std::string kernel_name(const AttentionProblem& p, const CkAttentionTile& tile) {

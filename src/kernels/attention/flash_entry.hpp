@@ -19,8 +19,6 @@ struct FlashCfg {
   using Pipeline = PipelineOf<GpuArch>;
   static constexpr bool kGeneral = kMask == FlashMask::kAny, kTransposed = Pipeline::kTransposesValues;
   static constexpr bool kQueriesInLds = kConfig.query_store == QueryStore::kLds;
-  static constexpr int kLdsOfLauncher =
-      flash_lds_elements(kConfig, kTransposed, flash_row_pad(GpuArch::lanes));
 };
 
 template <class Storage, FlashLargeDConfig kConfig>
@@ -31,14 +29,11 @@ struct FlashLargeDCfg {
   static constexpr int kChunkDim = kConfig.chunk_dim, kChunkKeys = kConfig.chunk_keys;
   using Pipeline = PipelineOf<GpuArch>;
   static constexpr bool kTransposed = Pipeline::kTransposesValues;
-  static constexpr int kLdsOfLauncher =
-      flash_large_d_lds_elements(kConfig, kTransposed, flash_row_pad(GpuArch::lanes));
 };
 
 template <template <class, class> class Form, class Cfg>
 ROCM_SD_DEVICE void flash_kernel(const FlashParams<typename Cfg::T>& p) {
   using Body = Form<GpuArch, Cfg>;
-  static_assert(Body::kLdsElements == Cfg::kLdsOfLauncher);
   Body(p, reinterpret_cast<typename Cfg::T*>(GpuArch::lds<2 * Body::kLdsElements>()),
        {static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()),
         static_cast<int>(GpuArch::group_z())})

@@ -26,7 +26,7 @@ class Candidates {
   void add(const FlashConfig& c) {
     take(FlashAlgorithm::kWaves, c.head_dim, {c.queries, c.keys},
          {kernel_name(c, type(), mask_of(problem_)).c_str(), c.queries * c.waves, c.keys, c.waves,
-          c.occupancy, 2 * flash_lds_elements(c, transposed(), pad_)});
+          c.occupancy, 2 * flash_lds_elements(flash_lds(c, transposed(), pad_))});
   }
   void add(const FlashWgmmaConfig& c) {
     take(FlashAlgorithm::kWgmma, c.head_dim, {64 * c.warpgroups, 64},
@@ -47,7 +47,7 @@ class Candidates {
   void add(const FlashLargeDConfig& c) {
     take(FlashAlgorithm::kLargeD, c.head_dim, {c.queries, c.keys},
          {kernel_name(c, type()).c_str(), c.queries, c.keys, c.waves_q * c.waves_k, 1,
-          2 * flash_large_d_lds_elements(c, transposed(), pad_)});
+          2 * flash_large_d_lds_elements(flash_lds(c, transposed(), pad_))});
   }
   void add(const FlashWgmmaLargeDConfig& c) {
     take(FlashAlgorithm::kWgmmaLargeD, c.head_dim, {c.queries, c.keys},
@@ -118,8 +118,8 @@ FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProbl
       kernel.relative_cost * kernel.queries * kernel.keys * (2.0 * static_cast<double>(p.head_dim) + 32);
   const double start = 24.0 * kernel.queries * static_cast<double>(p.head_dim) + 60000;
   const double group = start + static_cast<double>(per_split) * tile;
-  const int64_t groups = plan.tiles * p.batch * p.heads * plan.splits;
-  const int64_t each = divide_up(groups, traits.compute_units);  // workgroups of the busiest compute unit
+  const int64_t workgroups = plan.tiles * p.batch * p.heads * plan.splits;
+  const int64_t each = divide_up(workgroups, traits.compute_units);  // workgroups of the busiest compute unit
   // A compute unit is busy from about 8 waves of 32 lanes on.
   const double waves =
       static_cast<double>(std::min<int64_t>(each, kernel.occupancy) * kernel.waves) * traits.lanes / 32;

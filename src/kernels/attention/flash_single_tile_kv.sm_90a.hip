@@ -7,14 +7,12 @@ namespace rocm_sd {
 template <class Storage, FlashSingleTileKvConfig kConfig>
 struct FlashSingleTileKvCfg {
   using T = Storage;
-  static constexpr int kDim = kConfig.head_dim, kKeys = kConfig.keys, kGroups = kConfig.warpgroups;
-  static constexpr int kLdsOfLauncher = flash_lds_bytes(kConfig);
+  static constexpr int kDim = kConfig.head_dim, kKeys = kConfig.keys, kWarpgroups = kConfig.warpgroups;
 };
 
 template <class Cfg>
 ROCM_SD_DEVICE void flash_single_tile_kv_kernel(const FlashSingleTileKvParams<typename Cfg::T>& p) {
   using Body = FlashSingleTileKv<Cfg>;
-  static_assert(Body::kLdsBytes == Cfg::kLdsOfLauncher);
   Body(p, GpuArch::lds<Body::kLdsBytes>(), static_cast<int>(GpuArch::group_x())).run();
 }
 

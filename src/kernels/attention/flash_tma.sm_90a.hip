@@ -7,17 +7,15 @@ namespace rocm_sd {
 template <class Storage, FlashTmaConfig kConfig>
 struct FlashTmaCfg {
   using T = Storage;
-  static constexpr int kDim = kConfig.head_dim, kKeys = kConfig.keys, kGroups = kConfig.warpgroups;
-  static constexpr int kSlots = kConfig.stages;
+  static constexpr int kDim = kConfig.head_dim, kKeys = kConfig.keys, kWarpgroups = kConfig.warpgroups;
+  static constexpr int kStages = kConfig.stages;
   static constexpr bool kPingPong = kConfig.schedule == WarpgroupSchedule::kPingPong;
   static constexpr bool kPrefetchAfterMma = kConfig.prefetch == FlashPrefetch::kAfterMma;
-  static constexpr int kLdsOfLauncher = flash_lds_bytes(kConfig);
 };
 
 template <class Cfg>
 ROCM_SD_DEVICE void flash_tma_kernel(const FlashTmaParams<typename Cfg::T>& p) {
   using Body = FlashTma<Cfg>;
-  static_assert(Body::kLdsBytes == Cfg::kLdsOfLauncher);
   Body(p, GpuArch::lds<Body::kLdsBytes>(),
        {static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()),
         static_cast<int>(GpuArch::group_z())})

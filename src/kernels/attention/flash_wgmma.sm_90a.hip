@@ -7,14 +7,12 @@ namespace rocm_sd {
 template <class Storage, FlashWgmmaConfig kConfig>
 struct FlashWgmmaCfg {
   using T = Storage;
-  static constexpr int kDim = kConfig.head_dim, kGroups = kConfig.warpgroups;
-  static constexpr int kLdsOfLauncher = flash_lds_bytes(kConfig);
+  static constexpr int kDim = kConfig.head_dim, kWarpgroups = kConfig.warpgroups;
 };
 
 template <class Cfg>
 ROCM_SD_DEVICE void flash_wgmma_kernel(const FlashParams<typename Cfg::T>& p) {
   using Body = FlashWgmmaProduct<Cfg>;
-  static_assert(Body::kLdsBytes == Cfg::kLdsOfLauncher);
   Body(p, GpuArch::lds<Body::kLdsBytes>(),
        {static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()),
         static_cast<int>(GpuArch::group_z())})

@@ -8,7 +8,7 @@ namespace rocm_sd {
 template <class T, FlashWgmmaLargeDConfig kConfig>
 ROCM_SD_DEVICE void flash_wgmma_large_d_kernel(const FlashParams<T>& p) {
   using Body = FlashWgmmaLargeD<T>;
-  static_assert(Body::kLdsBytes == flash_lds_bytes(kConfig));
+  static_assert(Body::kQueries == kConfig.queries && Body::kKeys == kConfig.keys);
   Body(p, GpuArch::lds<Body::kLdsBytes>(),
        {static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()),
         static_cast<int>(GpuArch::group_z())})

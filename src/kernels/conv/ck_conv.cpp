@@ -12,9 +12,7 @@ namespace {
 // Reads and writes go by buffer descriptors, whose range and offsets are of 32 bits with a sign.
 constexpr int64_t kMaxBytes = (int64_t{1} << 31) - 1;
 
-const CkGemmTile& tile_of(const GpuTraits& traits) {
-  return traits.family == GpuFamily::kCdna3 ? kCkConvXdl : kCkConvWmma;
-}
+const CkGemmTile& tile_of(const GpuTraits& traits) { return traits.lanes == 64 ? kCkConvXdl : kCkConvWmma; }
 
 std::string kernel_name(const ConvProblem& p) {
   return concat("ck_conv_", p.dtype(), "_bias", p.args.epilogue.residual ? "_residual" : "");
@@ -31,7 +29,7 @@ std::optional<int> act_of(Activation act) {
 
 Refusal supports_form(const ConvProblem& p) {
   if (dtype_size(p.dtype()) != 2 || p.out_dtype() != p.dtype()) return "has instances for 16-bit types only";
-  if (p.w.weight.scales()) return "weights held in 8 bits";
+  if (p.w.weight.scales()) return "weights stored in 8 bits";
   if (p.args.second || p.args.upsample2x) return "takes one input, as large as it is stored";
   if (!p.w.bias) return "has no instance without a bias";
   if (p.args.epilogue.channel_shift) return "has no instance with a shift for each image";

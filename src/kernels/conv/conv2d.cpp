@@ -115,7 +115,7 @@ ConvSpec ConvProblem::spec() const {
                .shift = args.epilogue.channel_shift != nullptr,
                .residual = args.epilogue.residual != nullptr,
                .act = args.epilogue.act};
-  if (w.weight.held_as() != dtype()) out.weight = w.weight.held_as();
+  if (w.weight.stored_as() != dtype()) out.weight = w.weight.stored_as();
   if (out_dtype() != dtype()) out.result = out_dtype();
   return out;
 }

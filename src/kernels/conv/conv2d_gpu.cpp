@@ -45,15 +45,15 @@ ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) 
                     second ? static_cast<const T*>(second.data()) : static_cast<const T*>(nullptr));
 }
 
-// The filter as the kernel reads it, laid out on first use; one that is held in 8 bits is dequantized for
+// The filter as the kernel reads it, laid out on first use; one that is stored in 8 bits is dequantized for
 // every run, into the memory of `wide`.
 template <class T>
 const T* filter_of(Exec& ex, const ConvProblem& p, Tensor& wide) {
   GpuDevice& device = *gpu_device(ex);
   const Weight& weight = p.w.weight;
   const Tensor scales = weight.scales();
-  const auto make = [&](const Tensor& held) {
-    return std::make_shared<GpuFilter>(device, held, p.channels(), p.dtype());
+  const auto make = [&](const Tensor& plain) {
+    return std::make_shared<GpuFilter>(device, plain, p.channels(), p.dtype());
   };
   const std::string key = concat("gpu ", p.channels(), "+", p.second_channels());
   if (scales) {
@@ -133,8 +133,7 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
                         : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config.occupancy,
                                                                static_cast<int>(cluster)));
   launch_kernel(ex, info, conv_kernel(ex, conv_kernel_name(p.dtype(), choice.config)),
-                {clusters * cluster, 1, 1, cluster, true},
-                static_cast<uint32_t>(tma_threads(choice.config.occupancy)),
+                {clusters * cluster, 1, 1, cluster, true}, uint32_t{kTmaThreads},
                 static_cast<uint32_t>(choice.config.lds_bytes(sizeof(T))), tma);
 }
 

@@ -39,9 +39,9 @@ void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DTy
   require<UsageError>(kernel != nullptr, "conv2d: the kernel archive for ", device.traits().arch, " has no ",
                       name);
   FilterParams<T> params{layout, static_cast<const T*>(from.data()), static_cast<T*>(to.data())};
-  const auto groups = static_cast<uint32_t>((count + kConvSmallThreads - 1) / kConvSmallThreads);
+  const auto workgroups = static_cast<uint32_t>((count + kConvSmallThreads - 1) / kConvSmallThreads);
   clear_padding(params);
-  device.launch(*kernel, {groups, 1, 1}, kConvSmallThreads, 0, &params, sizeof(params));
+  device.launch(*kernel, {workgroups, 1, 1}, kConvSmallThreads, 0, &params, sizeof(params));
 }
 
 void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DType dtype, const Tensor& from,
@@ -100,11 +100,11 @@ Tensor dequantize_phases(Exec& ex, const GpuFilter& filter, const Tensor& scales
                       name);
   const Tensor y = ex.alloc({4, layout.outputs, 4 * layout.padded[0]}, dtype);
   const int64_t pieces = y.numel() * static_cast<int64_t>(dtype_size(dtype)) / 16;
-  const auto groups = static_cast<uint32_t>((pieces + kMemoryBoundThreads - 1) / kMemoryBoundThreads);
+  const auto workgroups = static_cast<uint32_t>((pieces + kMemoryBoundThreads - 1) / kMemoryBoundThreads);
   const OpInfo info{"dequantize", concat("gpu phases ", from.dtype(), " to ", y.shape(), " ", dtype), 0,
                     static_cast<double>(from.bytes() + y.bytes())};
   with_storages(DequantizeKernels{}, {from.dtype(), dtype}, [&]<class From, class To>() {
-    launch_kernel(ex, info, *kernel, {groups}, kMemoryBoundThreads, 0,
+    launch_kernel(ex, info, *kernel, {workgroups}, kMemoryBoundThreads, 0,
                   DequantizePhasesParams<From, To>{layout, static_cast<const From*>(from.data()),
                                                    scales.as<float>(), static_cast<To*>(y.data())});
   });

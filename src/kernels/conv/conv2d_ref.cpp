@@ -1,4 +1,5 @@
-// conv2d in double precision, as the formula reads: the truth that every other implementation is held to.
+// conv2d in double precision, as the formula reads: the truth that every other implementation is checked
+// against.
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -110,7 +111,7 @@ void conv2d_ref(Exec& ex, const ConvProblem& p) {
                      p.args.pad,
                      p.args.upsample2x,
                      e.act};
-  // The weight is taken plain inside the launch: nothing is held between runs.
+  // The weight is taken plain inside the launch: nothing is kept between runs.
   ex.launch(p.info("ref"), [conv, weight = p.w.weight] {
     const std::vector<double> w = filter_last_to_front(weight.plain());
 #pragma omp parallel

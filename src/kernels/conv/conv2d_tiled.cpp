@@ -97,11 +97,11 @@ void conv2d_phases(Exec& ex, const ConvProblem& p) {
   const int64_t out_row = base.out_row, out_pixel = base.out_pixel;
   base.out_row = 2 * out_row;
   base.out_pixel = 2 * out_pixel;
-  const DType held = p.w.weight.is_held_short() ? p.w.weight.held_as() : p.w.weight.dtype();
+  const DType stored = p.w.weight.is_stored_short() ? p.w.weight.stored_as() : p.w.weight.dtype();
   const auto weights = std::dynamic_pointer_cast<const PhasePack>(p.w.weight.packed(
       "phases of " + base.layout.key(),
-      [&](const Tensor& plain) { return std::make_shared<PhasePack>(plain, base.layout, held); }, true));
-  base.weight_dtype = held;
+      [&](const Tensor& plain) { return std::make_shared<PhasePack>(plain, base.layout, stored); }, true));
+  base.weight_dtype = stored;
   const tiled::Plan plan = tiled::plan(base);
   const Tensor workspace = ex.alloc({static_cast<int64_t>(plan.workspace_bytes())}, DType::kU8);
   ex.launch(p.info("tiled phases"), [=, memory = workspace.data()] {

@@ -8,7 +8,7 @@ using namespace rocm_sd;
 
 #define ENTRY(name, row)                                                                               \
   ROCM_SD_CHECK_NAME(name, row, "conv_", "bf16")                                                       \
-  ROCM_SD_TMA_KERNEL(name, 1, TmaConvParams<Bf16>) {                                                   \
+  ROCM_SD_TMA_KERNEL(name, TmaConvParams<Bf16>) {                                                      \
     using Cfg = TmaCfgOf<Bf16, row>;                                                                   \
     conv_tma_body<Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::groups_x()), \
                        GpuArch::lds<Cfg::kLdsBytes>());                                                \

@@ -8,7 +8,7 @@ using namespace rocm_sd;
 
 #define ENTRY(name, row)                                                                               \
   ROCM_SD_CHECK_NAME(name, row, "conv_", "f16")                                                        \
-  ROCM_SD_TMA_KERNEL(name, 1, TmaConvParams<Half>) {                                                   \
+  ROCM_SD_TMA_KERNEL(name, TmaConvParams<Half>) {                                                      \
     using Cfg = TmaCfgOf<Half, row>;                                                                   \
     conv_tma_body<Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::groups_x()), \
                        GpuArch::lds<Cfg::kLdsBytes>());                                                \

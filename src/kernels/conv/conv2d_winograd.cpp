@@ -233,8 +233,8 @@ Refusal conv2d_supports_winograd(const Exec& ex, const ConvProblem& p) {
   if (pixels < kMinPixels && forced_impl("conv2d") != "winograd") return "too few pixels";
   if (p.w.weight.shape().numel() * 4 * static_cast<int64_t>(sizeof(float)) > kMaxFilterBytes)
     return "its transformed filters would take too much memory";
-  if (p.w.weight.is_held_short() && p.w.weight.shape().numel() * 4 > p.x.numel())
-    return "its transformed filters would take more memory than the image, where the weight is held small";
+  if (p.w.weight.is_stored_short() && p.w.weight.shape().numel() * 4 > p.x.numel())
+    return "its transformed filters would take more memory than the image, where the weight is stored small";
   return std::nullopt;
 }
 

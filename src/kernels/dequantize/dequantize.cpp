@@ -42,13 +42,13 @@ struct DequantizeProblem {
                                             : Refusal("takes data at multiples of 16 bytes only");
   }
   template <class From, class To>
-  DequantizeParams<From, To> params(uint32_t groups) const {
+  DequantizeParams<From, To> params(uint32_t workgroups) const {
     return {static_cast<const From*>(values),
             scales,
             static_cast<To*>(y),
             fast_divide(static_cast<int32_t>(depth)),
             static_cast<int32_t>(rows * depth),
-            groups};
+            workgroups};
   }
   template <class Arch, class... T>
   static void body(const auto& params, const Block<Arch>& block) {

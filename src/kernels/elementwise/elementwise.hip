@@ -19,9 +19,9 @@ constexpr int kWaves = kThreads / GpuArch::lanes;
 
 }  // namespace
 
-#define MAP(map, Map, a, A, y, Y)                                                 \
-  ROCM_SD_KERNEL(map_##map##_##a##_##y, kThreads, 4, MapParams<A COMMA Y>) {      \
-    map_body<GpuArch, Cfg<maps::Map, A, Y>>(p, Block<GpuArch>{p.groups, kWaves}); \
+#define MAP(map, Map, a, A, y, Y)                                                     \
+  ROCM_SD_KERNEL(map_##map##_##a##_##y, kThreads, 4, MapParams<A COMMA Y>) {          \
+    map_body<GpuArch, Cfg<maps::Map, A, Y>>(p, Block<GpuArch>{p.workgroups, kWaves}); \
   }
 #define COMMA ,
 #define SAME(map, Map)                  \

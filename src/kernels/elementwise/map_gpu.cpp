@@ -42,11 +42,11 @@ void run_map_gpu(Exec& ex, const MapProblem& p) {
   const int64_t packs = p.rows * ((p.cols + 7) / 8), threads = map_configs::kThreads;
   // Further packs are taken in turn by workgroups that are there already.
   const int64_t most = int64_t{gpu_device(ex)->traits().compute_units} * 32;
-  const int64_t groups = std::min((packs + threads - 1) / threads, most);
+  const int64_t workgroups = std::min((packs + threads - 1) / threads, most);
   // The kernel does not look behind the pointers' types.
   launch_kernel(ex, op_info(p, "gpu"), *gpu_device(ex)->find_kernel(kernel_name(p)),
-                {static_cast<uint32_t>(groups)}, static_cast<uint32_t>(threads), 0,
-                map_params<float, float>(p, groups));
+                {static_cast<uint32_t>(workgroups)}, static_cast<uint32_t>(threads), 0,
+                map_params<float, float>(p, workgroups));
 }
 
 }  // namespace rocm_sd

@@ -14,7 +14,7 @@ inline bool rows_aligned(const void* data, DType type, int64_t rows, int64_t str
 }
 
 template <class A, class Y>
-MapParams<A, Y> map_params(const MapProblem& p, int64_t groups) {
+MapParams<A, Y> map_params(const MapProblem& p, int64_t workgroups) {
   const bool aligned = rows_aligned(p.a, p.a_type, p.rows, p.a_stride) &&
                        rows_aligned(p.b, p.b_type, p.rows, p.b_stride) &&
                        rows_aligned(p.y, p.y_type, p.rows, p.y_stride) && p.part_stride % 8 == 0;
@@ -29,7 +29,7 @@ MapParams<A, Y> map_params(const MapProblem& p, int64_t groups) {
           p.part_stride,
           p.p0,
           p.p1,
-          static_cast<uint32_t>(groups),
+          static_cast<uint32_t>(workgroups),
           aligned,
           p.parts,
           p.factors};

@@ -66,7 +66,7 @@ struct EmbedTokensProblem {
     return std::nullopt;
   }
   template <class Table, class Positions, class Y>
-  EmbedTokensParams<Table, Positions, Y> params(uint32_t groups) const {
+  EmbedTokensParams<Table, Positions, Y> params(uint32_t workgroups) const {
     return {ids,
             static_cast<const Table*>(table_data),
             static_cast<const Positions*>(positions_data),
@@ -75,7 +75,7 @@ struct EmbedTokensProblem {
             tokens,
             width,
             vocabulary,
-            groups};
+            workgroups};
   }
   template <class TableType, class PositionsType, class YType>
   struct Cfg {
@@ -131,7 +131,7 @@ struct TimestepEmbeddingProblem {
     return std::nullopt;
   }
   template <class Y>
-  TimestepEmbeddingParams<Y> params(uint32_t groups) const {
+  TimestepEmbeddingParams<Y> params(uint32_t workgroups) const {
     return {t,
             static_cast<Y*>(y),
             static_cast<int32_t>(count),
@@ -139,7 +139,7 @@ struct TimestepEmbeddingProblem {
             args.flip_sin_to_cos,
             args.downscale_freq_shift,
             -static_cast<float>(std::log(static_cast<double>(args.max_period))),
-            groups};
+            workgroups};
   }
   template <class Type>
   struct Cfg {

@@ -26,9 +26,9 @@ using Tokens = EmbedTokensParams<T, T, Y>;
 }  // namespace
 
 #define COMMA ,
-#define TOKENS(t, T, y, Y)                                                                    \
-  ROCM_SD_KERNEL(embed_tokens_##t##_##y, kTokenWaves* GpuArch::lanes, 4, Tokens<T COMMA Y>) { \
-    embed_tokens_body<GpuArch, TokensCfg<T, Y>>(p, Block<GpuArch>{p.groups, kTokenWaves});    \
+#define TOKENS(t, T, y, Y)                                                                     \
+  ROCM_SD_KERNEL(embed_tokens_##t##_##y, kTokenWaves* GpuArch::lanes, 4, Tokens<T COMMA Y>) {  \
+    embed_tokens_body<GpuArch, TokensCfg<T, Y>>(p, Block<GpuArch>{p.workgroups, kTokenWaves}); \
   }
 #define TABLE(t, T)        \
   TOKENS(t, T, f16, Half)  \
@@ -41,7 +41,7 @@ TABLE(f32, float)
 #define TIMESTEP(y, Y)                                                                      \
   ROCM_SD_KERNEL(timestep_embedding_##y, kTimestepThreads, 4, TimestepEmbeddingParams<Y>) { \
     timestep_embedding_body<GpuArch, TimestepCfg<Y>>(                                       \
-        p, Block<GpuArch>{p.groups, kTimestepThreads / GpuArch::lanes});                    \
+        p, Block<GpuArch>{p.workgroups, kTimestepThreads / GpuArch::lanes});                \
   }
 TIMESTEP(f16, Half)
 TIMESTEP(bf16, Bf16)

@@ -8,7 +8,7 @@ namespace {
 using enum GemmAlgorithm;
 
 constexpr FamilySet kHopper = families_of<HopperFamily>();
-constexpr FamilySet kEightBit = families_of<Rdna4Family, Cdna3Family, NvidiaFamily, HopperFamily>();
+constexpr FamilySet kEightBit = families_with_eight_bit_gemm();
 
 constexpr const char* kReadOnce = "up to 8 rows are bound by reading the weight, which it does once";
 constexpr const char* kPieces = "copies move 16 bytes; it reads any rows";

@@ -99,7 +99,7 @@ std::string sources_section() {
 ## Where the costs come from
 
 `share/cost/<family>.json` holds every fitted number with its source; the build embeds the files. `benchmarks/fit_costs.py` writes
-relative costs anew from records of `rocm-sd bench`.
+them anew from records of `rocm-sd bench`.
 
 )";
   text += row({"family", "source", "origin", "what"});

@@ -10,9 +10,7 @@ namespace {
 // Reads and writes go by buffer descriptors, whose range and offsets are of 32 bits with a sign.
 constexpr int64_t kMaxBytes = (int64_t{1} << 31) - 1;
 
-const CkGemmTile& tile_of(const GpuTraits& traits) {
-  return traits.family == GpuFamily::kCdna3 ? kCkGemmXdl : kCkGemmWmma;
-}
+const CkGemmTile& tile_of(const GpuTraits& traits) { return traits.lanes == 64 ? kCkGemmXdl : kCkGemmWmma; }
 
 std::string kernel_name(const LinearProblem& p) {
   return concat("ck_gemm_", p.dtype(), p.w.bias ? "_bias" : "", p.epilogue.residual ? "_residual" : "");
@@ -31,7 +29,7 @@ Refusal supports(const Exec& ex, const LinearProblem& p) {
   const GpuDevice* device = gpu_device(ex);
   if (!device || device->traits().family == GpuFamily::kNvidia) return "runs on AMD GPUs only";
   if (dtype_size(p.dtype()) != 2 || p.out_dtype() != p.dtype()) return "has products of 16-bit types only";
-  if (p.w.weight.scales()) return "weights held in 8 bits";
+  if (p.w.weight.scales()) return "weights stored in 8 bits";
   if (p.gated || p.epilogue.act != Activation::kNone) return "has no instance with an activation";
   if (p.epilogue.residual && !p.w.bias) return "has no instance with a residual and no bias";
   if (const int least = tile_of(device->traits()).least_depth(); p.in < least)

@@ -114,7 +114,7 @@ LinearSpec LinearProblem::spec() const {
                  .residual = epilogue.residual != nullptr,
                  .gated = gated,
                  .act = epilogue.act};
-  if (held_as() != dtype()) out.weight = held_as();
+  if (stored_as() != dtype()) out.weight = stored_as();
   if (out_dtype() != dtype()) out.result = out_dtype();
   return out;
 }

@@ -31,10 +31,10 @@ struct Quantised {
 
 template <class EightBit, class T>
 Quantised quantise(Exec& ex, const LinearProblem& p) {
-  const DType type = p.held_as();
+  const DType type = p.stored_as();
   const Quantised out{ex.alloc({p.rows, p.in}, type), ex.alloc({p.rows}, DType::kF32)};
   GpuDevice& device = *gpu_device(ex);
-  const auto groups = static_cast<uint32_t>(ceil_div(p.rows, kQuantiseWaves));
+  const auto workgroups = static_cast<uint32_t>(ceil_div(p.rows, kQuantiseWaves));
   const QuantiseParams<EightBit, T> params{static_cast<const T*>(p.x.data()),
                                            static_cast<EightBit*>(out.values.data()),
                                            out.scales.as<float>(),
@@ -42,11 +42,11 @@ Quantised quantise(Exec& ex, const LinearProblem& p) {
                                            product_factor(device.traits(), type),
                                            static_cast<int>(p.rows),
                                            static_cast<int>(p.in),
-                                           groups};
+                                           workgroups};
   const double bytes = static_cast<double>(p.rows * p.in) * static_cast<double>(1 + dtype_size(p.dtype()));
   launch_kernel(
       ex, {"linear", concat("gpu quantise ", p.rows, "x", p.in, " ", p.dtype(), " to ", type), 0, bytes},
-      *device.find_kernel(concat("quantise_", type, "_", p.dtype())), {groups},
+      *device.find_kernel(concat("quantise_", type, "_", p.dtype())), {workgroups},
       static_cast<uint32_t>(kQuantiseWaves * device.traits().lanes), 0, params);
   return out;
 }
@@ -80,8 +80,7 @@ void launch_tma(Exec& ex, const LinearProblem& p, const EightBitChoice& choice,
                         : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config.occupancy,
                                                                static_cast<int>(cluster)));
   launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)),
-                {clusters * cluster, 1, 1, cluster, true},
-                static_cast<uint32_t>(tma_threads(choice.config.occupancy)),
+                {clusters * cluster, 1, 1, cluster, true}, uint32_t{kTmaThreads},
                 static_cast<uint32_t>(choice.config.lds_bytes(1)), tma);
 }
 
@@ -170,21 +169,21 @@ bool multiplies_eight_bit(GpuDevice& device, DType type) {
 Refusal linear_supports_eight_bit(const Exec& ex, const LinearProblem& p) {
   GpuDevice* device = gpu_device(ex);
   if (!device) return "runs on a GPU only";
-  if (!is_eight_bit(p.held_as())) return "the weight is not held in 8 bits";
+  if (!is_eight_bit(p.stored_as())) return "the weight is not stored in 8 bits";
   if (!p.w.weight.products()) return "products in 8 bits were not asked for";
   if (p.dtype() == DType::kF32) return "f32 is not its type";
   if (p.rows <= kGemvRows) return "few rows";
   if (p.in % 16 != 0 || !linear_rows_aligned(p)) return "rows that are not of 16-byte pieces";
   if (p.in > kDeepest) return "a depth beyond 65535";
   if (const Refusal refusal = linear_extents_fit(p)) return refusal;
-  if (!multiplies_eight_bit(*device, p.held_as()) || eight_bit_candidates(device->traits(), p).empty())
-    return concat("no kernels for products of ", p.held_as(), " on ", device->traits().arch);
+  if (!multiplies_eight_bit(*device, p.stored_as()) || eight_bit_candidates(device->traits(), p).empty())
+    return concat("no kernels for products of ", p.stored_as(), " on ", device->traits().arch);
   return supports_choice(ex, p, eight_bit_default(device->traits(), p));
 }
 
 void linear_eight_bit_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice) {
   const bool half = p.dtype() == DType::kF16;
-  if (p.held_as() == DType::kI8)
+  if (p.stored_as() == DType::kI8)
     return half ? run_as<Int8, Half>(ex, p, choice) : run_as<Int8, Bf16>(ex, p, choice);
   half ? run_as<Fp8, Half>(ex, p, choice) : run_as<Fp8, Bf16>(ex, p, choice);
 }

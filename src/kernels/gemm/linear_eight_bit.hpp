@@ -1,4 +1,4 @@
-// linear on a GPU that multiplies 8-bit elements: what weights held in 8 bits take where they can.
+// linear on a GPU that multiplies 8-bit elements: what weights stored in 8 bits take where they can.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ struct EightBitChoice {
 // Whether the device's archive has products of this type: i8 or f8e4m3.
 bool multiplies_eight_bit(GpuDevice& device, DType type);
 
-// Every choice for the problem, and the one that is taken untuned; both by p.held_as(), i8 or f8e4m3.
+// Every choice for the problem, and the one that is taken untuned; both by p.stored_as(), i8 or f8e4m3.
 std::vector<EightBitChoice> eight_bit_candidates(const GpuTraits& traits, const LinearProblem& p);
 EightBitChoice eight_bit_default(const GpuTraits& traits, const LinearProblem& p);
 
@@ -43,8 +43,9 @@ std::string eight_bit_kernel_name(const EightBitChoice& choice, const LinearProb
 // "128x128x64/3": 3 splits; "128x256x128b2": by TMA with 2 multicast_size.
 std::string describe(const EightBitChoice& choice);
 
-// The weight is held in 8 bits and asks for such products, there are more than a few rows of 16-byte pieces,
-// and the kernels are there. Activations are quantised in a kernel of their own, each row with its own scale.
+// The weight is stored in 8 bits and asks for such products, there are more than a few rows of 16-byte
+// pieces, and the kernels are there. Activations are quantised in a kernel of their own, each row with its
+// own scale.
 Refusal linear_supports_eight_bit(const Exec& ex, const LinearProblem& p);
 void linear_eight_bit(Exec& ex, const LinearProblem& p);
 void linear_eight_bit_as(Exec& ex, const LinearProblem& p, const EightBitChoice& choice);

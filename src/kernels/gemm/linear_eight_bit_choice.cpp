@@ -116,7 +116,7 @@ EightBitChoice eight_bit_default(const GpuTraits& traits, const LinearProblem& p
 
 std::string eight_bit_kernel_name(const EightBitChoice& choice, const LinearProblem& p) {
   const char* op = p.gated && choice.splits == 1 ? "geglu_" : "gemm_";
-  return kernel_name(choice.config, op, concat(p.held_as(), "_", p.dtype()).c_str(),
+  return kernel_name(choice.config, op, concat(p.stored_as(), "_", p.dtype()).c_str(),
                      choice.elements_per_step())
       .c_str();
 }

@@ -1,5 +1,5 @@
 // How the kernels of linear layers with 8-bit operands are instantiated from the rows of a family's file.
-// Only .hip files include it, after their family's arch/eight_bit_<family>.hpp. Problem, mapping, traffic,
+// Only .hip files include it, after arch/eight_bit_target.hpp or its Hopper form. Problem, mapping, traffic,
 // numerics, limits: composable_kernels/fused/gemm_eight_bit.hpp.
 #pragma once
 
@@ -55,5 +55,5 @@ ROCM_SD_DEVICE void eight_bit_tiles_kernel(const EightBitParamsOf<Types>& p) {
   ROCM_SD_KERNEL(quantise_##types, rocm_sd::kQuantiseWaves* rocm_sd::GpuArch::lanes, 4, \
                  rocm_sd::QuantiseParamsOf<rocm_sd::Types>) {                           \
     using namespace rocm_sd;                                                            \
-    quantise_body<GpuArch>(p, Block<GpuArch>{p.groups, kQuantiseWaves});                \
+    quantise_body<GpuArch>(p, Block<GpuArch>{p.workgroups, kQuantiseWaves});            \
   }

@@ -15,7 +15,7 @@ using TmaEightBitParamsOf = TmaEightBitParams<typename Types::EightBit, typename
 // Names count elements, of which a step's pairs have two.
 #define ENTRY(op, name, Types, kGated, row)                                                                 \
   ROCM_SD_CHECK_NAME(name, row, op, rocm_sd::Types::kName, 2)                                               \
-  ROCM_SD_TMA_KERNEL(name, 1, rocm_sd::TmaEightBitParamsOf<rocm_sd::Types>) {                               \
+  ROCM_SD_TMA_KERNEL(name, rocm_sd::TmaEightBitParamsOf<rocm_sd::Types>) {                                  \
     using namespace rocm_sd;                                                                                \
     using Cfg = TmaCfgOf<typename Types::EightBit, row>;                                                    \
     eight_bit_tma_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                \

@@ -42,7 +42,7 @@ void launch_tma(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config->shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  TmaGemmParams<T> tma{{}, {}, params, choice.multicast_size, p.held_as() != p.weight_dtype()};
+  TmaGemmParams<T> tma{{}, {}, params, choice.multicast_size, p.stored_as() != p.weight_dtype()};
   const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k));
   tma.gemm.splits = choice.splits;
   tma.gemm.split_steps = (steps + choice.splits - 1) / choice.splits;
@@ -62,8 +62,7 @@ void launch_tma(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const
                         : std::min(tiles, tma_clusters_at_once(device.traits(), choice.config->occupancy,
                                                                static_cast<int>(cluster)));
   launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
-                {clusters * cluster, 1, 1, cluster, true},
-                static_cast<uint32_t>(tma_threads(choice.config->occupancy)),
+                {clusters * cluster, 1, 1, cluster, true}, uint32_t{kTmaThreads},
                 static_cast<uint32_t>(choice.config->lds_bytes(sizeof(T))), tma);
 }
 

@@ -20,7 +20,7 @@ struct LinearProblem {
   DType dtype() const { return x.dtype(); }
   DType out_dtype() const { return y.dtype(); }  // dtype(), or f32 with bf16
   DType weight_dtype() const { return w.weight.dtype(); }
-  DType held_as() const { return w.weight.held_as(); }            // weight_dtype(), or 8 bits
+  DType stored_as() const { return w.weight.stored_as(); }        // weight_dtype(), or 8 bits
   bool mixed_types() const { return weight_dtype() != dtype(); }  // f32 by a weight stored in 16 bits
   LinearSpec spec() const;                                        // what of the problem has a text
   std::string describe() const;

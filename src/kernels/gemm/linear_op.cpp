@@ -77,8 +77,8 @@ std::vector<Operand> LinearSpec::operands() const {
   return all;
 }
 
-std::vector<Result> LinearSpec::run(Exec& ex, const Operands& operands, const Weight& held) const {
-  const LinearWeight w{held, optional_operand(operands, Role::kBias)};
+std::vector<Result> LinearSpec::run(Exec& ex, const Operands& operands, const Weight& weight) const {
+  const LinearWeight w{weight, optional_operand(operands, Role::kBias)};
   const auto addend = optional_operand(operands, Role::kResidual);
   const Epilogue epilogue{.residual = addend ? &*addend : nullptr, .act = act, .dtype = result};
   const Tensor& x = operands.at(Role::kX);

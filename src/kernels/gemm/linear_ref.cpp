@@ -1,4 +1,5 @@
-// linear in double precision, as the formula reads: the truth that every other implementation is held to.
+// linear in double precision, as the formula reads: the truth that every other implementation is checked
+// against.
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -36,7 +37,7 @@ void linear_ref(Exec& ex, const LinearProblem& p) {
   const float* bias = p.w.bias ? p.w.bias->as<float>() : nullptr;
   const void* residual = p.epilogue.residual ? p.epilogue.residual->data() : nullptr;
   void* y = p.y.data();
-  // The weight is taken plain inside the launch: nothing is held between runs.
+  // The weight is taken plain inside the launch: nothing is kept between runs.
   ex.launch(p.info("ref"), [=, weight = p.w.weight, weight_dtype = p.weight_dtype(), rows = p.rows, in = p.in,
                             out = p.out, gated = p.gated, row_stride = p.row_stride, act = p.epilogue.act] {
     const Tensor plain = weight.plain();  // [out or 2*out,in]

@@ -63,7 +63,7 @@ void linear_scalar_as(Exec& ex, const LinearProblem& p) {
   const int64_t columns = p.gated ? 2 * p.out : p.out;
   const Tensor partials = split ? ex.alloc({kSplits, p.rows, columns}, DType::kF32) : Tensor();
   if (split) params.partials = partials.as<float>();
-  // The weight is taken plain inside the launch: nothing is held between runs.
+  // The weight is taken plain inside the launch: nothing is kept between runs.
   ex.launch(p.info("scalar"), [=, weight = p.w.weight, gated = p.gated] {
     const Tensor plain = weight.plain();  // [out or 2*out,in]
     GemmParams<T> run = params;

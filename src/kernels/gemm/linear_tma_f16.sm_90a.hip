@@ -9,7 +9,7 @@ using rocm_sd::KernelFamily;
 
 #define ENTRY(op, name, kGated, row)                                                                   \
   ROCM_SD_CHECK_NAME(name, row, op, "f16")                                                             \
-  ROCM_SD_TMA_KERNEL(name, 1, rocm_sd::TmaGemmParams<rocm_sd::Half>) {                                 \
+  ROCM_SD_TMA_KERNEL(name, rocm_sd::TmaGemmParams<rocm_sd::Half>) {                                    \
     using namespace rocm_sd;                                                                           \
     using Cfg = TmaCfgOf<rocm_sd::Half, row>;                                                          \
     gemm_tma_body<Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),                                \

@@ -106,7 +106,7 @@ Refusal cannot_ask(const Exec& ex, const LinearProblem& p, const Vendor& vendor)
   if (!library_host(ex.device()) || ex.device().kind() != vendor.device)
     return vendor.device == DeviceKind::kCuda ? "runs on NVIDIA GPUs only" : "runs on AMD GPUs only";
   if (p.mixed_types()) return "a weight of another type than x";
-  if (p.w.weight.scales()) return "weights held in 8 bits";
+  if (p.w.weight.scales()) return "weights stored in 8 bits";
   if (!linear_rows_aligned(p)) return "rows that are not of 16-byte pieces";
   return linear_extents_fit(p);
 }
@@ -126,9 +126,9 @@ void launch_finish(Exec& ex, const LinearProblem& p, const Tensor& sums) {
   const GemmReduceParams<T> params{sums.as<float>(), gemm_params<T>(p).epilogue, 1, p.gated};
   const GpuKernel& kernel = *gpu_device(ex)->find_kernel(concat("gemm_reduce_", p.dtype()));
   const int64_t pieces = p.rows * ((p.out + 7) / 8);
-  const auto groups = static_cast<uint32_t>((pieces + kGemmReduceThreads - 1) / kGemmReduceThreads);
+  const auto workgroups = static_cast<uint32_t>((pieces + kGemmReduceThreads - 1) / kGemmReduceThreads);
   const auto bytes = static_cast<double>(sums.bytes() + p.y.bytes());
-  launch_kernel(ex, {"linear", concat("gpu epilogue: ", p.describe()), 0, bytes}, kernel, {groups, 1, 1},
+  launch_kernel(ex, {"linear", concat("gpu epilogue: ", p.describe()), 0, bytes}, kernel, {workgroups, 1, 1},
                 kGemmReduceThreads, 0, params);
 }
 

@@ -29,7 +29,7 @@ struct Layout {
 Layout layout_for(DType dtype, int64_t outputs, int64_t c1, int64_t c2, int64_t taps, bool gated);
 
 // The weight's pack of that layout, made on first use (the plain form is dropped then), and the type of its
-// elements: a weight that is held in 16 bits for products in f32 stays so.
+// elements: a weight that is stored in 16 bits for products in f32 stays so.
 std::shared_ptr<const Weight::Pack> pack(const Weight& weight, const Layout& layout);
 const void* packed_data(const Weight::Pack& pack);
 DType packed_dtype(const Weight::Pack& pack);

@@ -105,10 +105,10 @@ std::shared_ptr<const Weight::Pack> pack_plain(const Tensor& plain, const Layout
 }
 
 std::shared_ptr<const Weight::Pack> pack(const Weight& weight, const Layout& layout) {
-  if (!weight.is_held_short())
+  if (!weight.is_stored_short())
     return weight.packed(layout.key(), [&](const Tensor& plain) { return pack_plain(plain, layout); });
-  return weight.packed_as_stored(concat(layout.key(), " in ", weight.held_as()), [&](const Tensor& held) {
-    return pack_plain(converted(held, weight.held_as()), layout);
+  return weight.packed_as_stored(concat(layout.key(), " in ", weight.stored_as()), [&](const Tensor& plain) {
+    return pack_plain(converted(plain, weight.stored_as()), layout);
   });
 }
 

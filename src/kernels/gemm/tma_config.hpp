@@ -11,11 +11,10 @@ namespace rocm_sd {
 template <class Storage, GemmConfig kConfig>
 struct TmaCfgChoice {
   static_assert(uses_tma(kConfig.algorithm));
-  static_assert(kConfig.occupancy == 1,
-                "the launch bounds of two workgroups on an SM are ROCM_SD_TMA_BOUNDS_2");
+  static_assert(kConfig.occupancy == 1);
   static constexpr int kColumns = kConfig.shape.block_n, kStages = kConfig.shape.stages;
   using Base = std::conditional_t<is_ping_pong(kConfig.algorithm), TmaPingPongCfg<Storage, kColumns, kStages>,
-                                  TmaCfg<Storage, kColumns, kStages, 1>>;
+                                  TmaCfg<Storage, kColumns, kStages>>;
 };
 
 template <class Storage, GemmConfig kConfig>

@@ -64,9 +64,9 @@ int64_t workgroups(const NormaliseParams<T>& p) {
 
 // The kernels do not look behind the pointers' types.
 template <class Params>
-void launch(Exec& ex, OpInfo info, const std::string& kernel, int64_t groups, const Params& params) {
-  launch_kernel(ex, std::move(info), *gpu_device(ex)->find_kernel(kernel), {static_cast<uint32_t>(groups)},
-                kThreads, 0, params);
+void launch(Exec& ex, OpInfo info, const std::string& kernel, int64_t workgroups, const Params& params) {
+  launch_kernel(ex, std::move(info), *gpu_device(ex)->find_kernel(kernel),
+                {static_cast<uint32_t>(workgroups)}, kThreads, 0, params);
 }
 
 template <class Problem>

@@ -19,7 +19,7 @@ struct PartsCfg {
 template <class Storage, int kWidth, int kSize>
 struct WholeCfg {
   using T = Storage;
-  static constexpr int kVec = kWidth, kThreads = kSize, kSlots = 1;
+  static constexpr int kVec = kWidth, kThreads = kSize, kPasses = 1;
   static constexpr int kPacks = whole_packs(kVec, sizeof(T));
 };
 template <class Storage, int kRowLanes, int kCount>
@@ -70,20 +70,20 @@ WHOLES(bf16, Bf16, 2)
 WHOLES(f32, float, 4)
 WHOLES(f32, float, 2)
 
-#define LAYER_NORM(type, T, lanes, packs)                                                            \
-  ROCM_SD_KERNEL(layer_norm_##type##_l##lanes##_p##packs, kRowThreads, packs > 8 ? 3 : 4,            \
-                 LayerNormParams<T>) {                                                               \
-    layer_norm_body<GpuArch, RowCfg<T, lanes, packs>>(p, Block<GpuArch>{p.groups, kLayerNormWaves}); \
+#define LAYER_NORM(type, T, lanes, packs)                                                                \
+  ROCM_SD_KERNEL(layer_norm_##type##_l##lanes##_p##packs, kRowThreads, packs > 8 ? 3 : 4,                \
+                 LayerNormParams<T>) {                                                                   \
+    layer_norm_body<GpuArch, RowCfg<T, lanes, packs>>(p, Block<GpuArch>{p.workgroups, kLayerNormWaves}); \
   }
-#define LAYER_NORMS(type, T)                                                                      \
-  LAYER_NORM(type, T, 8, 5)                                                                       \
-  LAYER_NORM(type, T, 16, 5)                                                                      \
-  LAYER_NORM(type, T, 32, 3)                                                                      \
-  LAYER_NORM(type, T, 32, 5)                                                                      \
-  LAYER_NORM(type, T, 32, 8)                                                                      \
-  LAYER_NORM(type, T, 32, 10)                                                                     \
-  ROCM_SD_KERNEL(layer_norm_##type##_long, kRowThreads, 4, LayerNormParams<T>) {                  \
-    layer_norm_long_body<GpuArch, RowCfg<T, 1, 1>>(p, Block<GpuArch>{p.groups, kLayerNormWaves}); \
+#define LAYER_NORMS(type, T)                                                                          \
+  LAYER_NORM(type, T, 8, 5)                                                                           \
+  LAYER_NORM(type, T, 16, 5)                                                                          \
+  LAYER_NORM(type, T, 32, 3)                                                                          \
+  LAYER_NORM(type, T, 32, 5)                                                                          \
+  LAYER_NORM(type, T, 32, 8)                                                                          \
+  LAYER_NORM(type, T, 32, 10)                                                                         \
+  ROCM_SD_KERNEL(layer_norm_##type##_long, kRowThreads, 4, LayerNormParams<T>) {                      \
+    layer_norm_long_body<GpuArch, RowCfg<T, 1, 1>>(p, Block<GpuArch>{p.workgroups, kLayerNormWaves}); \
   }
 LAYER_NORMS(f16, Half)
 LAYER_NORMS(bf16, Bf16)

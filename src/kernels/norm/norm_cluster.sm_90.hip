@@ -12,7 +12,7 @@ using namespace norm_configs;
 template <class Storage, int kCount>
 struct ClusterCfg {
   using T = Storage;
-  static constexpr int kVec = full_pack(sizeof(T)), kThreads = kClusterThreads, kPacks = kCount, kSlots = 1;
+  static constexpr int kVec = full_pack(sizeof(T)), kThreads = kClusterThreads, kPacks = kCount, kPasses = 1;
 };
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 namespace rocm_sd::norm_configs {
 
-constexpr int kLayerNormWaves = 4;   // of a workgroup: rows at a time
-constexpr int kLayerNormGroups = 8;  // workgroups of a compute unit at most
+constexpr int kLayerNormWaves = 4;       // of a workgroup: rows at a time
+constexpr int kLayerNormWorkgroups = 8;  // workgroups of a compute unit at most
 constexpr int kClusterThreads = 512;
 constexpr int kClusterPacks[] = {2, 4, 6, 11, 16};  // of a thread
 // Workgroups of a compute unit. Clusters of one each do not fill every part of the device.

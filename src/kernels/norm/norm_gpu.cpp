@@ -18,10 +18,10 @@ std::string kernel_name(const char* form, DType dtype, int vec) {
 }
 
 template <class Params>
-void launch(Exec& ex, OpInfo info, const std::string& kernel, int64_t groups, int threads,
+void launch(Exec& ex, OpInfo info, const std::string& kernel, int64_t workgroups, int threads,
             const Params& params) {
-  launch_kernel(ex, std::move(info), *gpu_device(ex)->find_kernel(kernel), {static_cast<uint32_t>(groups)},
-                static_cast<uint32_t>(threads), 0, params);
+  launch_kernel(ex, std::move(info), *gpu_device(ex)->find_kernel(kernel),
+                {static_cast<uint32_t>(workgroups)}, static_cast<uint32_t>(threads), 0, params);
 }
 
 // The kernels do not look behind the pointers' types, which only count elements.
@@ -164,13 +164,13 @@ void run_layer_norm_gpu(Exec& ex, const LayerNormProblem& p) {
   const LayerNormRow* row = layer_norm_row(p);
   const int64_t per_group = int64_t{kLayerNormWaves} * (row ? traits.lanes / row->lanes : 1);
   // As many workgroups as the device holds at once: a wave keeps gain and bias for its further rows.
-  const int64_t most = int64_t{traits.compute_units} * kLayerNormGroups;
-  const int64_t groups = std::min((p.rows + per_group - 1) / per_group, most);
-  const LayerNormParams<float> params{static_cast<const float*>(p.x), p.gain, p.bias,
-                                      static_cast<float*>(p.y),       p.rows, static_cast<int32_t>(p.cols),
-                                      static_cast<uint32_t>(groups),  p.eps,  p.to_bf16};
+  const int64_t most = int64_t{traits.compute_units} * kLayerNormWorkgroups;
+  const int64_t workgroups = std::min((p.rows + per_group - 1) / per_group, most);
+  const LayerNormParams<float> params{static_cast<const float*>(p.x),    p.gain, p.bias,
+                                      static_cast<float*>(p.y),          p.rows, static_cast<int32_t>(p.cols),
+                                      static_cast<uint32_t>(workgroups), p.eps,  p.to_bf16};
   const std::string form = row ? concat("l", row->lanes, "_p", row->packs) : "long";
-  launch(ex, op_info(p, "gpu"), concat("layer_norm_", p.dtype, "_", form), groups,
+  launch(ex, op_info(p, "gpu"), concat("layer_norm_", p.dtype, "_", form), workgroups,
          kLayerNormWaves * traits.lanes, params);
 }
 

@@ -30,13 +30,13 @@ struct PartsCfg {
 template <class Storage, int kWidth>
 struct WholeCfg {
   using T = Storage;
-  static constexpr int kVec = kWidth, kThreads = 64, kSlots = 64, kPacks = 32;
+  static constexpr int kVec = kWidth, kThreads = 64, kPasses = 64, kPacks = 32;
 };
 template <class Storage>
 struct ClusterCfg {
   using T = Storage;
   static constexpr int kVec = norm_configs::full_pack(sizeof(T));
-  static constexpr int kThreads = norm_configs::kClusterThreads, kSlots = kThreads, kPacks = 16;
+  static constexpr int kThreads = norm_configs::kClusterThreads, kPasses = kThreads, kPacks = 16;
 };
 template <class Storage>
 struct ResidentCfg {

@@ -18,12 +18,12 @@ struct Cfg {
 }  // namespace
 
 ROCM_SD_KERNEL(resample_taps, kTapsThreads, 1, ResampleTapsParams) {
-  resample_taps_body(p, Block<GpuArch>{p.groups, kTapsThreads / GpuArch::lanes});
+  resample_taps_body(p, Block<GpuArch>{p.workgroups, kTapsThreads / GpuArch::lanes});
 }
 
-#define RESAMPLE(type, T, vec)                                                                   \
-  ROCM_SD_KERNEL(resample_##type##_v##vec, kThreads, 4, ResampleParams<T>) {                     \
-    resample_body<GpuArch, Cfg<T, vec>>(p, Block<GpuArch>{p.groups, kThreads / GpuArch::lanes}); \
+#define RESAMPLE(type, T, vec)                                                                       \
+  ROCM_SD_KERNEL(resample_##type##_v##vec, kThreads, 4, ResampleParams<T>) {                         \
+    resample_body<GpuArch, Cfg<T, vec>>(p, Block<GpuArch>{p.workgroups, kThreads / GpuArch::lanes}); \
   }
 RESAMPLE(f16, Half, 8)
 RESAMPLE(f16, Half, 4)

@@ -12,7 +12,7 @@ using namespace resample_configs;
 std::string kernel_name(const ResampleProblem& p) {
   return concat("resample_", p.dtype, "_v", resample_pack(p));
 }
-uint32_t groups_of(int64_t items, int threads) {
+uint32_t workgroups_of(int64_t items, int threads) {
   return static_cast<uint32_t>((items + threads - 1) / threads);
 }
 
@@ -30,13 +30,13 @@ void run_resample_gpu(Exec& ex, const ResampleProblem& p) {
   if (packs == 0) return;
   GpuDevice& device = *gpu_device(ex);
   const ResampleTables tables = resample_tables(ex, p);
-  const uint32_t taps_groups = groups_of(p.height + p.width, kTapsThreads);
+  const uint32_t taps_groups = workgroups_of(p.height + p.width, kTapsThreads);
   const ResampleTapsParams taps{{tables.axes[0], tables.axes[1]}, resample_window(p.mode), taps_groups};
   launch_kernel(ex, {p.op(), concat("gpu weights ", p.describe()), 0, 0},
                 *device.find_kernel("resample_taps"), {taps_groups}, kTapsThreads, 0, taps);
-  const uint32_t groups = groups_of(packs, kThreads);
-  launch_kernel(ex, op_info(p, "gpu"), *device.find_kernel(kernel_name(p)), {groups}, kThreads, 0,
-                resample_params<float>(p, tables.axes[0], tables.axes[1], groups));
+  const uint32_t workgroups = workgroups_of(packs, kThreads);
+  launch_kernel(ex, op_info(p, "gpu"), *device.find_kernel(kernel_name(p)), {workgroups}, kThreads, 0,
+                resample_params<float>(p, tables.axes[0], tables.axes[1], workgroups));
 }
 
 }  // namespace rocm_sd

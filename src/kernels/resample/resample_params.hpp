@@ -41,12 +41,17 @@ inline int resample_pack(const ResampleProblem& p) {
 
 template <class T>
 ResampleParams<T> resample_params(const ResampleProblem& p, const ResampleTapsAxis& rows,
-                                  const ResampleTapsAxis& cols, uint32_t groups) {
+                                  const ResampleTapsAxis& cols, uint32_t workgroups) {
   const auto axis = [](const ResampleTapsAxis& a) {
     return ResampleAxis{a.first, a.count, a.weights, a.width, a.in, a.out};
   };
-  return {
-      static_cast<const T*>(p.x), static_cast<T*>(p.y), axis(rows), axis(cols), p.images, p.channels, groups};
+  return {static_cast<const T*>(p.x),
+          static_cast<T*>(p.y),
+          axis(rows),
+          axis(cols),
+          p.images,
+          p.channels,
+          workgroups};
 }
 
 // The weights' tensors, in the Exec's arena.

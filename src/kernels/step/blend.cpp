@@ -33,12 +33,13 @@ struct BlendProblem {
 
   using Kernels = Storages<>;
   std::array<DType, 0> types() const { return {}; }
-  static constexpr int kGroupsPerUnit = 16;
+  static constexpr int kWorkgroupsPerUnit = 16;
   int64_t items() const { return (size + 3) / 4; }
   template <class... T>
-  BlendParams params(uint32_t groups) const {
+  BlendParams params(uint32_t workgroups) const {
     using memory_bound::is_aligned;
-    return {a, b, mask, y, size, is_aligned(a) && is_aligned(b) && is_aligned(mask) && is_aligned(y), groups};
+    return {a,         b, mask, y, size, is_aligned(a) && is_aligned(b) && is_aligned(mask) && is_aligned(y),
+            workgroups};
   }
   template <class Arch, class... T>
   static void body(const auto& params, const Block<Arch>& block) {

@@ -41,11 +41,11 @@ struct PosteriorProblem {
   }
 
   std::string kernel_name() const { return concat("posterior_", dtype); }
-  static constexpr int kGroupsPerUnit = 16;
+  static constexpr int kWorkgroupsPerUnit = 16;
   int64_t items() const { return pixels * channels; }
   template <class T>
-  PosteriorParams<T> params(uint32_t groups) const {
-    return {static_cast<const T*>(moments), noise, y, pixels * channels, channels, groups};
+  PosteriorParams<T> params(uint32_t workgroups) const {
+    return {static_cast<const T*>(moments), noise, y, pixels * channels, channels, workgroups};
   }
   template <class Arch, class T>
   static void body(const auto& params, const Block<Arch>& block) {

@@ -15,14 +15,15 @@ inline bool at_16_bytes(std::initializer_list<const void*> all) {
                              [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; });
 }
 
-inline LinearCombinationParams linear_combination_params(const LinearCombinationProblem& p, uint32_t groups) {
+inline LinearCombinationParams linear_combination_params(const LinearCombinationProblem& p,
+                                                         uint32_t workgroups) {
   LinearCombinationParams params{.terms = {},
                                  .factors = {},
                                  .y = p.y,
                                  .size = p.size,
                                  .count = p.count,
                                  .aligned = at_16_bytes({p.y}),
-                                 .groups = groups};
+                                 .workgroups = workgroups};
   for (int t = 0; t < p.count; ++t) {
     params.terms[t] = p.terms[t];
     params.factors[t] = p.factors[t];
@@ -43,7 +44,7 @@ inline GuidanceParts guidance_parts(const GuidanceProblem& p) {
 }
 
 template <class T>
-GuidanceParams<T> guidance_params(const GuidanceProblem& p, uint32_t groups, double* moments = nullptr,
+GuidanceParams<T> guidance_params(const GuidanceProblem& p, uint32_t workgroups, double* moments = nullptr,
                                   const GuidanceParts& parts = {}) {
   const auto half = static_cast<size_t>(p.images * p.size) * dtype_size(p.dtype);
   return {static_cast<const T*>(p.x),
@@ -53,17 +54,17 @@ GuidanceParams<T> guidance_params(const GuidanceProblem& p, uint32_t groups, dou
           p.scale,
           p.rescale,
           at_16_bytes({p.x, p.y}) && half % 16 == 0,
-          groups,
+          workgroups,
           moments,
           parts.part,
           parts.parts};
 }
 
-// partial: [groups].
+// partial: [workgroups].
 template <class T>
 CountNonfiniteParams<T> count_nonfinite_params(const CountNonfiniteProblem& p, double* partial,
-                                               uint32_t groups) {
-  return {static_cast<const T*>(p.x), partial, p.count, p.size, at_16_bytes({p.x}), groups};
+                                               uint32_t workgroups) {
+  return {static_cast<const T*>(p.x), partial, p.count, p.size, at_16_bytes({p.x}), workgroups};
 }
 
 }  // namespace rocm_sd

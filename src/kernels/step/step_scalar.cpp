@@ -36,11 +36,11 @@ void guidance_scalar(const GuidanceProblem& p, double* moments) {
   });
 }
 
-void count_nonfinite_scalar(const CountNonfiniteProblem& p, double* partial, int64_t groups) {
+void count_nonfinite_scalar(const CountNonfiniteProblem& p, double* partial, int64_t workgroups) {
   with_storage(p.dtype, [&](auto storage) {
     using T = decltype(storage);
-    const auto params = count_nonfinite_params<T>(p, partial, static_cast<uint32_t>(groups));
-    for_each_block(groups, [&](const Block<Scalar>& block) {
+    const auto params = count_nonfinite_params<T>(p, partial, static_cast<uint32_t>(workgroups));
+    for_each_block(workgroups, [&](const Block<Scalar>& block) {
       double lds = 0;
       count_nonfinite_body<Scalar, StorageCfg<T>>(params, block, &lds);
     });
@@ -60,10 +60,10 @@ void run_guidance_scalar(Exec& ex, const GuidanceProblem& problem) {
             [problem, moments = moments.as<double>()] { guidance_scalar(problem, moments); });
 }
 void run_count_nonfinite_scalar(Exec& ex, const CountNonfiniteProblem& problem) {
-  const int64_t groups = blocks_of(problem.size);
-  const Tensor partial = ex.alloc({groups}, DType::kF64);
-  ex.launch(op_info(problem, "scalar"), [problem, partial = partial.as<double>(), groups] {
-    count_nonfinite_scalar(problem, partial, groups);
+  const int64_t workgroups = blocks_of(problem.size);
+  const Tensor partial = ex.alloc({workgroups}, DType::kF64);
+  ex.launch(op_info(problem, "scalar"), [problem, partial = partial.as<double>(), workgroups] {
+    count_nonfinite_scalar(problem, partial, workgroups);
   });
 }
 

@@ -154,7 +154,7 @@ TEST_P(Conv2dOnGpu, HoldsFiltersOnceAndGivesThemBack) {
     Exec ex(arena);
     (void)conv2d(ex, s.gpu.x, s.weight, s.gpu.args(c));
     const int64_t padded = conv_padded_channels(first, GetParam()) + conv_padded_channels(second, GetParam());
-    EXPECT_EQ(s.weight.weight.bytes_held(), static_cast<size_t>(24 * 9 * padded) * dtype_size(GetParam()));
+    EXPECT_EQ(s.weight.weight.stored_bytes(), static_cast<size_t>(24 * 9 * padded) * dtype_size(GetParam()));
     EXPECT_EQ(on_host(s.weight.weight.plain()), to_doubles(s.host.weight)) << first << "+" << second;
   }
 }

@@ -75,7 +75,7 @@ TEST_P(GpuEightBitTest, ProductsTakeTheDequantizedValues) {
               to_floats(gpu.device, linear(gpu.ex, x, wide)));
     EXPECT_EQ(to_floats(gpu.device, linear_geglu(gpu.ex, x, eight)),
               to_floats(gpu.device, linear_geglu(gpu.ex, x, wide)));
-    EXPECT_EQ(eight.weight.bytes_held(), static_cast<size_t>(in * out + 4 * out));
+    EXPECT_EQ(eight.weight.stored_bytes(), static_cast<size_t>(in * out + 4 * out));
   }
 }
 
@@ -112,7 +112,7 @@ TEST_P(GpuEightBitTest, ConvolutionsTakeTheDequantizedValues) {
         << concat(c.x);
     EXPECT_EQ(eight.weight.stored().values.dtype(), type);
     const int64_t padded = (c.x[3] + 7) / 8 * 8 + (c.second + 7) / 8 * 8;
-    EXPECT_LE(eight.weight.bytes_held(), static_cast<size_t>(c.out * (padded * c.kernel * c.kernel + 4)));
+    EXPECT_LE(eight.weight.stored_bytes(), static_cast<size_t>(c.out * (padded * c.kernel * c.kernel + 4)));
   }
 }
 

@@ -179,11 +179,11 @@ class LoraBench {
     std::vector<std::shared_ptr<const AdapterFile>> files;
     for (const uint32_t seed : {1u, 2u}) {
       const std::string path = fmt::format("{}/bench_lora_{}_{}.safetensors", folder, ::getpid(), seed);
+      removed_.paths.push_back(path);
       write_lora(path, parts, o_.rank, o_.all, seed);
       const auto begin = Clock::now();
       files.push_back(AdapterFile::open(path, targets, "model"));
       note("open and check", milliseconds_since(begin), {{"modules", files.back()->size()}});
-      std::filesystem::remove(path);  // it is open
     }
     const std::vector<float> plain = step("plain step");
     const AdapterUse one{files[0], 0.8}, changed{files[0], 0.5}, two{files[1], 0.7};
@@ -302,6 +302,16 @@ class LoraBench {
     out.commit();
   }
 
+  // Files that are gone at the end, however it comes.
+  struct RemovedFiles {
+    std::vector<std::string> paths;
+    ~RemovedFiles() {
+      std::error_code ignored;
+      for (const std::string& path : paths) std::filesystem::remove(path, ignored);
+    }
+  };
+
+  RemovedFiles removed_;
   GpuDevice& device_;
   const Options& o_;
   CountedSource source_;

@@ -65,7 +65,7 @@ inline GpuTraits traits_of(const std::string& arch) {
   GpuTraits traits;
   traits.arch = arch;
   traits.family = *gpu_family(arch);
-  traits.lanes = traits.family == GpuFamily::kCdna3 ? 64 : 32;
+  traits.lanes = wave_lanes(traits.family);
   traits.compute_units = 96;
   traits.lds_per_group = traits.family == GpuFamily::kNvidia ? 166912 : 65536;
   traits.l2_bytes = 6 << 20;

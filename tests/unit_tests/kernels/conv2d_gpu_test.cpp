@@ -171,7 +171,7 @@ TEST_P(Conv2dGpuTest, HoldsFiltersOnceAndGivesThemBack) {
     const ForcedImpl only("conv2d", "gpu");
     (void)conv2d(ex, operands.x, w, operands.args(c));
     const int64_t padded = conv_padded_channels(first, dtype) + conv_padded_channels(second, dtype);
-    EXPECT_EQ(w.weight.bytes_held(), static_cast<size_t>(24 * 9 * padded) * dtype_size(dtype));
+    EXPECT_EQ(w.weight.stored_bytes(), static_cast<size_t>(24 * 9 * padded) * dtype_size(dtype));
     EXPECT_EQ(to_doubles(w.weight.plain()), to_doubles(operands.weight)) << first << "+" << second;
   }
 }

@@ -112,7 +112,7 @@ TEST_P(Conv2dTest, HoldsWeightsOnceAndGivesThemBack) {
       GTEST_SKIP() << refusal;
     // Panels may be padded; Winograd's filters are four times the plain one, which stays.
     const size_t most = impl == std::string("winograd") ? 5 : 1;
-    EXPECT_LE(w.weight.bytes_held(), operands.weight.bytes() * most * 9 / 8) << impl;
+    EXPECT_LE(w.weight.stored_bytes(), operands.weight.bytes() * most * 9 / 8) << impl;
     EXPECT_EQ(to_doubles(w.weight.plain()), to_doubles(operands.weight)) << impl;
   }
 }

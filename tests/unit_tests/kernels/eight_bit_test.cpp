@@ -188,11 +188,11 @@ TEST_P(EightBitTest, AWeightKeepsItsBytesUntilALayoutTakesTheirPlace) {
   const auto copy = [](const Tensor& t) { return std::make_shared<Copied>(t); };
   const Weight weight(StoredWeight(h.values, h.scales, DType::kBF16));
   EXPECT_EQ(weight.dtype(), DType::kBF16);
-  EXPECT_EQ(weight.bytes_held(), 60u + 24u);
+  EXPECT_EQ(weight.stored_bytes(), 60u + 24u);
   EXPECT_EQ(to_doubles(weight.plain()), wide);
-  EXPECT_EQ(weight.bytes_held(), 60u + 24u) << "plain() holds nothing";
+  EXPECT_EQ(weight.stored_bytes(), 60u + 24u) << "plain() holds nothing";
   weight.packed_as_stored("bytes", copy);
-  EXPECT_EQ(weight.bytes_held(), 60u + 24u);
+  EXPECT_EQ(weight.stored_bytes(), 60u + 24u);
   EXPECT_EQ(weight.stored().values.dtype(), GetParam());
   EXPECT_EQ(to_doubles(weight.plain()), wide);
   weight.packed("wide", copy);
@@ -201,14 +201,14 @@ TEST_P(EightBitTest, AWeightKeepsItsBytesUntilALayoutTakesTheirPlace) {
 
   const Weight replaced(StoredWeight(h.values, h.scales, DType::kBF16));
   replaced.packed("wide", copy);
-  EXPECT_EQ(replaced.bytes_held(), 120u);
+  EXPECT_EQ(replaced.stored_bytes(), 120u);
   EXPECT_FALSE(replaced.scales());
   EXPECT_EQ(replaced.stored().values.dtype(), DType::kBF16);
   EXPECT_EQ(to_doubles(replaced.plain()), wide);
 
   const Weight kept(StoredWeight(h.values, h.scales, DType::kBF16));
   kept.packed("wide", copy, true);
-  EXPECT_EQ(kept.bytes_held(), 60u + 24u + 120u);
+  EXPECT_EQ(kept.stored_bytes(), 60u + 24u + 120u);
   EXPECT_EQ(to_doubles(kept.plain()), wide);
 }
 

@@ -213,7 +213,7 @@ TEST_P(LinearTest, HoldsWeightsOnceAndGivesThemBack) {
   TestExec test;
   std::string refusal;
   if (!under("linear", impl, [&] { return operands.run(test.ex, c, w); }, &refusal)) GTEST_SKIP() << refusal;
-  EXPECT_LE(w.weight.bytes_held(), operands.weight.bytes() * 5 / 4);  // panels may be padded
+  EXPECT_LE(w.weight.stored_bytes(), operands.weight.bytes() * 5 / 4);  // panels may be padded
   EXPECT_EQ(to_doubles(w.weight.plain()), to_doubles(operands.weight));
 }
 

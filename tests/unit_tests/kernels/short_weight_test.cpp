@@ -1,4 +1,4 @@
-// Weights that are held in 16 bits for products in f32: every implementation of the host against the
+// Weights that are stored in 16 bits for products in f32: every implementation of the host against the
 // reference, with x of f32; and what memory they take.
 #include <gtest/gtest.h>
 
@@ -21,14 +21,14 @@ TEST(ShortWeight, IsPlainInTheProductsType) {
   for (const DType held : {DType::kBF16, DType::kF16}) {
     const Weight weight = short_weight({5, 7}, held, 3);
     EXPECT_EQ(weight.dtype(), DType::kF32);
-    EXPECT_EQ(weight.held_as(), held);
-    EXPECT_TRUE(weight.is_held_short());
+    EXPECT_EQ(weight.stored_as(), held);
+    EXPECT_TRUE(weight.is_stored_short());
     EXPECT_EQ(weight.stored().values.dtype(), held);
     EXPECT_EQ(weight.plain().dtype(), DType::kF32);
     EXPECT_EQ(to_doubles(weight.plain()), to_doubles(random_tensor({5, 7}, held, 3)));
   }
-  EXPECT_FALSE(Weight(random_tensor({5, 7}, DType::kBF16, 3)).is_held_short());
-  EXPECT_FALSE(Weight(random_tensor({5, 7}, DType::kF32, 3)).is_held_short());
+  EXPECT_FALSE(Weight(random_tensor({5, 7}, DType::kBF16, 3)).is_stored_short());
+  EXPECT_FALSE(Weight(random_tensor({5, 7}, DType::kF32, 3)).is_stored_short());
 }
 
 TEST(ShortWeight, LinearMatchesTheReference) {
@@ -84,7 +84,7 @@ TEST(ShortWeight, ConvolutionMatchesTheReference) {
       std::string refusal;
       const auto want = under("conv2d", "ref", [&] { return run(reference); }, &refusal);
       ASSERT_TRUE(want.has_value()) << refusal;
-      // A doubled image's taps are summed and rounded to the type that they are held in.
+      // A doubled image's taps are summed and rounded to the type that they are stored in.
       const DType precision = c.args.upsample2x ? held : DType::kF32;
       for (const char* impl : {"tiled", "onednn", "winograd"}) {
         TestExec test;
@@ -100,7 +100,7 @@ TEST(ShortWeight, ConvolutionMatchesTheReference) {
     }
 }
 
-// The tiled kernels read it as it is held: two bytes an element but for the padding of panels, once.
+// The tiled kernels read it as it is stored: two bytes an element but for the padding of panels, once.
 TEST(ShortWeight, TakesTwoBytesAnElement) {
   for (const bool doubled : {false, true}) {
     const ConvWeight conv{short_weight({64, 32, 3, 3}, DType::kBF16, 4), std::nullopt};
@@ -111,8 +111,8 @@ TEST(ShortWeight, TakesTwoBytesAnElement) {
            {.pad = Padding::same(1), .upsample2x = doubled});
     linear(test.ex, random_tensor({9, 96}, DType::kF32, 1), matrix);
     // Of a doubled one the four phases, 16/9 of it, beside the plain filter.
-    EXPECT_EQ(conv.weight.bytes_held(), 2u * 64 * 32 * (doubled ? 9 + 16 : 9));
-    EXPECT_EQ(matrix.weight.bytes_held(), 2u * 64 * 96);
+    EXPECT_EQ(conv.weight.stored_bytes(), 2u * 64 * 32 * (doubled ? 9 + 16 : 9));
+    EXPECT_EQ(matrix.weight.stored_bytes(), 2u * 64 * 96);
     EXPECT_EQ(matrix.weight.stored().values.dtype(), DType::kBF16);
     EXPECT_EQ(to_doubles(matrix.weight.plain()), to_doubles(random_tensor({64, 96}, DType::kBF16, 5)));
   }

@@ -78,10 +78,10 @@ TEST(Parameters, HoldsMatricesOfProductsInFloatInSixteenBits) {
   load_parameters(layer, host_device(), source, DType::kF32, WeightFormat{.short_for_f32 = true});
   EXPECT_EQ(layer.norm.gain.dtype(), DType::kF32);
   EXPECT_EQ(layer.qkv.weight.dtype(), DType::kF32);
-  EXPECT_EQ(layer.qkv.weight.held_as(), DType::kF16);
+  EXPECT_EQ(layer.qkv.weight.stored_as(), DType::kF16);
   EXPECT_EQ(layer.list[0].weight.dtype(), DType::kF32);
-  EXPECT_EQ(layer.list[0].weight.held_as(), DType::kBF16) << "beyond f16";
-  EXPECT_FALSE(layer.list[1].weight.is_held_short());
+  EXPECT_EQ(layer.list[0].weight.stored_as(), DType::kBF16) << "beyond f16";
+  EXPECT_FALSE(layer.list[1].weight.is_stored_short());
   const float large = to_floats(host_device(), layer.list[0].weight.plain())[0];
   EXPECT_NEAR(large, 1e5f, 1e5f / 256);
   // f16 rounds by at most 2^-11 of a value, a normal one.
