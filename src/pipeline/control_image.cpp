@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "pipeline/options.hpp"
 #include "pipeline/pixels.hpp"
+#include "pipeline/scribble.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -119,18 +120,25 @@ ControlPreprocess parse_control_preprocess(std::string_view text) {
     begin = end;
   }
   const bool is_canny = out.name == "canny", is_tile = out.name == "tile";
+  const bool has_threshold = out.name == "threshold" || out.name == "scribble" || out.name == "scribble_xdog";
+  if (has_threshold) out.low = out.name == "scribble_xdog" ? 32 : 127;
   require<UsageError>(
-      is_canny || is_tile || out.name == "none" || out.name == "invert" || out.name == "grey" ||
-          out.name == "inpaint",
-      "control-preprocess: expected none, canny[:LOW:HIGH], invert, grey, tile[:FACTOR] or inpaint, got \"",
+      is_canny || is_tile || has_threshold || out.name == "none" || out.name == "invert" ||
+          out.name == "grey" || out.name == "inpaint" || out.name == "scribble_hed",
+      "control-preprocess: expected none, canny[:LOW:HIGH], invert, grey, tile[:FACTOR], inpaint, "
+      "threshold[:T], scribble[:T], scribble_xdog[:T] or scribble_hed, got \"",
       printable(text), "\"");
-  const size_t takes = is_canny ? 2 : is_tile ? 1 : 0;
+  const size_t takes = is_canny ? 2 : is_tile || has_threshold ? 1 : 0;
+  require<UsageError>(takes != 1 || numbers.empty() || !has_threshold || numbers[0] <= 255,
+                      "control-preprocess: ", out.name, ": expected a threshold from 0 to 255, got ",
+                      numbers.empty() ? 0 : numbers[0]);
+  if (has_threshold && !numbers.empty()) out.low = numbers[0];
   require<UsageError>(numbers.empty() || numbers.size() == takes, "control-preprocess: ", out.name, " takes ",
                       takes, " numbers, or none, got \"", printable(text), "\"");
   if (is_canny && !numbers.empty()) out.low = numbers[0], out.high = numbers[1];
   if (is_tile && !numbers.empty()) out.factor = numbers[0];
-  require<UsageError>(out.low <= out.high, "control-preprocess: canny: expected LOW up to HIGH, got ",
-                      out.low, " and ", out.high);
+  require<UsageError>(!is_canny || out.low <= out.high,
+                      "control-preprocess: canny: expected LOW up to HIGH, got ", out.low, " and ", out.high);
   require<UsageError>(out.factor >= 1 && out.factor <= 64,
                       "control-preprocess: tile: expected a factor from 1 to 64, got ", out.factor);
   return out;
@@ -144,6 +152,10 @@ Image preprocess_control(const Image& image, const ControlPreprocess& how) {
     });
   if (how.name == "grey") return grey(image);
   if (how.name == "tile") return tile(image, how.factor);
+  if (how.name == "threshold") return binarised(image, how.low);
+  if (how.name == "scribble") return scribble(image, how.low);
+  if (how.name == "scribble_xdog") return scribble_of_photo(image, how.low);
+  if (how.name == "scribble_hed") return scribble_of_edges(image);
   return image;
 }
 

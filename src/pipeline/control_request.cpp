@@ -110,6 +110,9 @@ std::string describe_control(const ResolvedControl& c, const LoadedControl& mode
   out += concat(", Weight: ", c.strength, ", Resize Mode: ", control_resize_label(c.resize));
   if (c.preprocess.name == "canny")
     out += concat(", Threshold A: ", c.preprocess.low, ", Threshold B: ", c.preprocess.high);
+  if (c.preprocess.name == "threshold" || c.preprocess.name == "scribble" ||
+      c.preprocess.name == "scribble_xdog")
+    out += concat(", Threshold A: ", c.preprocess.low);
   if (c.preprocess.name == "tile") out += concat(", Threshold A: ", c.preprocess.factor);
   if (c.type) out += concat(", Union Control Type: ", control_type_label(*c.type));
   out += concat(", Guidance Start: ", c.start, ", Guidance End: ", c.end,

@@ -233,3 +233,59 @@ def test_bad_requests(rocm_sd, control, hint, tmp_path, args, word):
     named = [{"NET": net, "HINT": hint}.get(a, a) for a in args]
     done = rocm_sd(*command(folder, tmp_path / "a.png", *named), code=None)
     assert done.returncode in (2, 3) and word in done.stderr, done.stderr
+
+
+# --- lines by thresholds ---
+
+def blurred(values: np.ndarray, deviation: float, reach: int) -> np.ndarray:
+    from scipy.ndimage import gaussian_filter
+
+    return gaussian_filter(values.astype(np.float64), deviation, mode="mirror", radius=reach)
+
+
+def lines_of_dark(rgb, threshold=127):
+    return rgb.min(2) < threshold
+
+
+def lines_of_photo(rgb, threshold=32):
+    """A1111's scribble_xdog by its description."""
+    planes = [blurred(rgb[..., c], 5, 20) - blurred(rgb[..., c], 0.5, 2) for c in range(3)]
+    rest = np.clip(255 - np.min(planes, axis=0), 0, 255).astype(np.uint8)
+    return 2 * (255 - rest.astype(int)) > threshold
+
+
+def lines_of_edges(rgb):
+    """A1111's scribble_hed after its network: ridges of the blurred map above 127, blurred and widened."""
+    from scipy.ndimage import maximum_filter
+
+    soft = blurred(rgb[..., 0], 3, 12)
+    lines = [np.array(rows, bool) for rows in ([[0, 0, 0], [1, 1, 1], [0, 0, 0]], [[0, 1, 0]] * 3, np.eye(3), np.eye(3)[::-1])]
+    ridges = np.any([(maximum_filter(soft, footprint=line, mode="constant", cval=0) == soft) & (soft > 127) for line in lines], axis=0)
+    return np.round(blurred(255.0 * ridges, 3, 9)) > 4
+
+
+@pytest.mark.parametrize("text, rule", [("scribble", lines_of_dark), ("scribble:60", lambda v: lines_of_dark(v, 60)),
+                                        ("scribble_xdog", lines_of_photo), ("scribble_xdog:12", lambda v: lines_of_photo(v, 12)),
+                                        ("scribble_hed", lines_of_edges), ("threshold", lambda v: v > 127), ("threshold:40", lambda v: v > 40)])
+def test_lines_by_thresholds(rocm_sd, control, tmp_path, text, rule):
+    folder, net = control("sd15")
+    rgb = np.asarray(opened(drawing(tmp_path / "source.png", SIZE, SIZE)))
+    if text == "scribble_hed":
+        rgb = np.repeat(np.uint8(blurred(rgb[..., :1], 1, 4)), 3, axis=2)
+        Image.fromarray(rgb).save(tmp_path / "source.png")
+    lines = rule(rgb)
+    shown = np.uint8(255 * (lines if lines.ndim == 3 else np.repeat(lines[..., None], 3, axis=2)))
+    assert 0.01 < (shown > 0).mean() < 0.99
+    Image.fromarray(shown).save(tmp_path / "shown.png")
+    args = ["--control", net, "--control-image"]
+    got = ours(rocm_sd, folder, tmp_path / "a.png", *args, tmp_path / "source.png", "--control-preprocess", text, steps=1)
+    want = ours(rocm_sd, folder, tmp_path / "b.png", *args, tmp_path / "shown.png", steps=1)
+    assert psnr(got, want) >= 60 and psnr(got, ours(rocm_sd, folder, tmp_path / "c.png", *args, tmp_path / "source.png", steps=1)) < 50
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("text, message", [("scribble:300", "a threshold from 0 to 255"), ("scribble_hed:3", "takes 0 numbers"), ("scribbel", "expected none")])
+def test_bad_lines(rocm_sd, control, hint, tmp_path, text, message):  # noqa: F811
+    folder, net = control("sd15")
+    done = rocm_sd(*command(folder, tmp_path / "a.png", "--control", net, "--control-image", hint, "--control-preprocess", text), code=2)
+    assert message in done.stderr

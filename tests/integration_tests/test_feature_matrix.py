@@ -27,7 +27,7 @@ CONTROL_STRENGTH, ADAPTER_STRENGTH = 0.8, 0.7
 EMULATED = "emu:gfx1100"
 # dB against Diffusers' f32 image. Measured: f16 on the emulated GPU 59 and more, 8 bits 46 and more.
 FLOORS = {"cpu plain": 60, "emulated plain": 50, "cpu int8": 40, "emulated int8": 40}
-QUICK = 10  # of the cases on the CPU; the others are for the night
+QUICK = 8  # of the cases on the CPU; the others are for the night
 NAMES = {("noise", False): "", ("image", False): "Img2Img", ("mask", False): "Inpaint",
          ("noise", True): "ControlNet", ("image", True): "ControlNetImg2Img", ("mask", True): "ControlNetInpaint"}
 

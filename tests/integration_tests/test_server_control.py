@@ -74,6 +74,13 @@ def test_units_of_the_web_ui(server, rocm_sd, place, tmp_path):
     assert web_ui.controlnet_model_list() == ["depth", "edges"] and "canny" in web_ui.controlnet_module_list()
 
 
+def test_layers_of_perturbed_attention(server, rocm_sd, place, tmp_path):
+    job = server.draw(**OPTIONS, pag_scale=3.0, pag_layers="up_blocks.1")
+    want = cli(rocm_sd, place, tmp_path / "a.png", "--pag-scale", 3, "--pag-layers", "up_blocks.1")
+    assert np.array_equal(np.asarray(server.image(job)), want)
+    assert not np.array_equal(np.asarray(server.image(server.draw(**OPTIONS))), want)
+
+
 def test_embeddings(server, rocm_sd, place, tmp_path):
     job = server.draw(**(OPTIONS | {"prompt": "a cat, mystyle"}))
     want = cli(rocm_sd, place, tmp_path / "a.png", "-p", "a cat, mystyle", "--embedding-dir", place / "embeddings")

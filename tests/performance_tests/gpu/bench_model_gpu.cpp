@@ -5,9 +5,11 @@
 //
 //   bench_model_gpu [device] [f16|bf16] [--json FILE] [model[:WIDTHxHEIGHT[:IMAGES]]...]
 //
-// Models: sd15-unet, sd21-unet, sdxl-unet (with guidance: a batch of two an image), vae (decoder), vae-bands
-// (decoder in 8 bands), vae-encoder, taesd, clip-l, clip-bigg; a size is in pixels. All of them in their
-// usual sizes by default. FILE is written anew after each model, in the schema of src/measurement/record.hpp.
+// Models: sd15-unet, sd21-unet, sdxl-unet (with guidance: a batch of two an image), sd15-control,
+// sd21-control, sdxl-control (a step of the UNet, then one with a ControlNet beside it in the same captured
+// graph, and what the second takes of the first in time and in operations), vae (decoder), vae-bands (decoder
+// in 8 bands), vae-encoder, taesd, clip-l, clip-bigg; a size is in pixels. All of them in their usual sizes
+// by default. FILE is written anew after each model, in the schema of src/measurement/record.hpp.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -25,6 +27,7 @@
 #include "measurement/clocks.hpp"
 #include "measurement/record.hpp"
 #include "models/clip.hpp"
+#include "models/controlnet.hpp"
 #include "models/taesd.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
@@ -64,8 +67,12 @@ struct Bench {
     out.commit();
   }
 
+  struct Cost {
+    double ms = 0, sustained_ms = 0, flops = 0;
+  };
+
   // forward leaves its result in a persistent tensor.
-  void run(const std::string& name, uint64_t weights, const Program::Forward& forward, const Tensor& result) {
+  Cost run(const std::string& name, uint64_t weights, const Program::Forward& forward, const Tensor& result) {
     Arena arena(device);
     Program program(name, arena, forward);
     auto begin = Clock::now();
@@ -132,6 +139,7 @@ struct Bench {
     program.run(&profiler);
     fmt::print("{}", profiler.table());
     std::fflush(stdout);
+    return {times[times.size() / 2], load.us * 1e-3, program.flops()};
   }
 
   template <class Model>
@@ -139,17 +147,23 @@ struct Bench {
     return resident_bytes([&](Visitor& v) { model.visit(v); });
   }
 
-  void unet(const Work& work, const UNetConfig& config) {
-    const int64_t rows = 2 * work.images, h = work.height / 8, w = work.width / 8;
-    UNet model = UNet::load(device, config, source, dtype);
-    const TextCache cache = model.make_text_cache(device, rows, 77);
-    const Tensor latents = waves(device, {rows, h, w, config.in_channels}, dtype);
-    const Tensor states = waves(device, {rows, 77, config.context_width()}, dtype);
+  static TimeInputs time_inputs(Device& device, const UNetConfig& config, int64_t rows, DType dtype) {
     TimeInputs time{.timestep = waves(device, {rows}, DType::kF32)};
     if (config.has_added_conditions()) {
       time.time_ids = waves(device, {rows, 6}, DType::kF32);
       time.text_embeds = waves(device, {rows, config.added_width - 6 * config.added_time_width}, dtype);
     }
+    return time;
+  }
+
+  // controlled: once more with a ControlNet, as UnetStage runs it.
+  void unet(const Work& work, const UNetConfig& config, bool controlled = false) {
+    const int64_t rows = 2 * work.images, h = work.height / 8, w = work.width / 8;
+    UNet model = UNet::load(device, config, source, dtype);
+    const TextCache cache = model.make_text_cache(device, rows, 77);
+    const Tensor latents = waves(device, {rows, h, w, config.in_channels}, dtype);
+    const Tensor states = waves(device, {rows, 77, config.context_width()}, dtype);
+    const TimeInputs time = time_inputs(device, config, rows, dtype);
     const Tensor shifts = make_tensor(device, {rows, model.time_channels()}, dtype);
     const Tensor out = make_tensor(device, {rows, h, w, config.out_channels}, DType::kF32);
     Arena arena(device);
@@ -158,9 +172,38 @@ struct Bench {
       copy_into(ex, model.time_shifts(ex, time), shifts);
     });
     prepare.run();
-    run(
-        work.text, bytes_of(model), [&](Exec& ex) { copy_into(ex, model(ex, latents, shifts, cache), out); },
+    const Cost plain = run(
+        controlled ? work.text + " plain" : work.text, bytes_of(model),
+        [&](Exec& ex) { copy_into(ex, model(ex, latents, shifts, cache), out); }, out);
+    if (!controlled) return;
+    ControlNetConfig control_config;
+    control_config.trunk = config;
+    control_config.trunk.up.clear();
+    ControlNet control = ControlNet::load(device, control_config, source, dtype);
+    const TextCache own = control.trunk().make_text_cache(device, rows, 77);
+    const Tensor own_shifts = make_tensor(device, {rows, control.trunk().time_channels()}, dtype);
+    const Tensor hint = waves(device, {rows, h, w, config.down.front().channels}, dtype);
+    std::vector<Tensor> factors;
+    for (int64_t i = 0; i < control.residuals(); ++i) factors.push_back(waves(device, {rows}, DType::kF32));
+    Program prepare_control("text and time of the ControlNet", arena, [&](Exec& ex) {
+      control.trunk().prepare_text(ex, states, own);
+      copy_into(ex, control.trunk().time_shifts(ex, time), own_shifts);
+    });
+    prepare_control.run();
+    const Cost both = run(
+        work.text, bytes_of(model) + bytes_of(control),
+        [&](Exec& ex) {
+          UNetSkips skips = model.encode(ex, latents, shifts, cache);
+          control(ex, latents, hint, own_shifts, own, factors, skips);
+          copy_into(ex, model.decode(ex, std::move(skips), shifts, cache), out);
+        },
         out);
+    const double by_time = both.ms / plain.ms, by_load = both.sustained_ms / plain.sustained_ms,
+                 by_work = both.flops / plain.flops;
+    fmt::print("{}: {:.3f} times the plain step, sustained {:.3f} times, by operations {:.3f} times\n",
+               work.text, by_time, by_load, by_work);
+    report["rows"].back()["of_plain"] = {{"ms", by_time}, {"sustained_ms", by_load}, {"operations", by_work}};
+    write_report();
   }
 
   void decoder(const Work& work, int64_t bands) {
@@ -210,6 +253,9 @@ const std::vector<std::pair<std::string, Body>>& models() {
       {"sd15-unet", [](Bench& b, const Work& w) { b.unet(w, configs::unet_sd1()); }},
       {"sd21-unet", [](Bench& b, const Work& w) { b.unet(w, configs::unet_sd2()); }},
       {"sdxl-unet", [](Bench& b, const Work& w) { b.unet(w, configs::unet_sdxl()); }},
+      {"sd15-control", [](Bench& b, const Work& w) { b.unet(w, configs::unet_sd1(), true); }},
+      {"sd21-control", [](Bench& b, const Work& w) { b.unet(w, configs::unet_sd2(), true); }},
+      {"sdxl-control", [](Bench& b, const Work& w) { b.unet(w, configs::unet_sdxl(), true); }},
       {"vae", [](Bench& b, const Work& w) { b.decoder(w, 1); }},
       {"vae-bands", [](Bench& b, const Work& w) { b.decoder(w, 8); }},
       {"vae-encoder", [](Bench& b, const Work& w) { b.encoder(w); }},

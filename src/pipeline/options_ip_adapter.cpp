@@ -1,15 +1,13 @@
-#include "pipeline/ip_options.hpp"
-
+// The options of IP-Adapters.
 #include <algorithm>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "pipeline/ip_request.hpp"
+#include "pipeline/option_tables.hpp"
 
-namespace rocm_sd {
+namespace rocm_sd::option_tables {
 namespace {
-
-using Setter = std::function<void(OptionTargets&, std::string_view)>;
 
 // The n-th time an option is given it belongs to the n-th adapter: the first that lacks it.
 template <class Lacks>
@@ -22,7 +20,7 @@ IpAdapterUse& adapter_without(OptionTargets& t, const Lacks& lacks) {
   return adapters.emplace_back();
 }
 
-Setter number(std::optional<double> IpAdapterUse::* field, double least, double most) {
+Setter adapter_number(std::optional<double> IpAdapterUse::* field, double least, double most) {
   return [=](OptionTargets& t, std::string_view v) {
     const double value = parse_number(v, least, most);
     adapter_without(t, [field](const IpAdapterUse& use) { return !(use.*field); }).*field = value;
@@ -71,8 +69,8 @@ void set_encoder(OptionTargets& t, std::string_view v) {
 
 }  // namespace
 
-std::vector<OptionRow> with_ip_adapters(std::vector<OptionRow> table) {
-  const std::vector<OptionRow> own = {
+std::vector<OptionRow> ip_adapter_options() {
+  return {
       {"ip-adapter", "", "IP-Adapter", "FILE",
        "an image as a prompt: plain, Plus, Full or FaceID adapter; may be given several times, and then the "
        "first of the options below belongs to the first, and so on",
@@ -83,11 +81,11 @@ std::vector<OptionRow> with_ip_adapters(std::vector<OptionRow> table) {
        "in place of images: what an image encoder or, for FaceID, a face model gave of them (.safetensors)",
        set_embeds, true},
       {"ip-weight", "", "IP-Adapter", "X", "factor of what it adds to cross attention [1]",
-       number(&IpAdapterUse::weight, -10, 10), true},
+       adapter_number(&IpAdapterUse::weight, -10, 10), true},
       {"ip-start", "", "IP-Adapter", "X", "share of the steps after which it acts [0]",
-       number(&IpAdapterUse::start, 0, 1), true},
+       adapter_number(&IpAdapterUse::start, 0, 1), true},
       {"ip-end", "", "IP-Adapter", "X", "share of the steps up to which it acts [1]",
-       number(&IpAdapterUse::end, 0, 1), true},
+       adapter_number(&IpAdapterUse::end, 0, 1), true},
       {"ip-mask", "", "IP-Adapter", "FILE[,FILE]",
        "where each of its images acts: white, from half of it on [everywhere]", set_masks, true},
       {"image-encoder", "", "IP-Adapter", "PATH",
@@ -95,10 +93,6 @@ std::vector<OptionRow> with_ip_adapters(std::vector<OptionRow> table) {
        "model's]",
        set_encoder, true},
   };
-  const auto place = std::ranges::find_if(
-      table, [](const OptionRow& row) { return std::string_view(row.group) == "Tiles"; });
-  table.insert(place, own.begin(), own.end());
-  return table;
 }
 
-}  // namespace rocm_sd
+}  // namespace rocm_sd::option_tables

@@ -1,0 +1,115 @@
+// The infotext of an image: what it was drawn with, in A1111's form.
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "base/format.hpp"
+#include "pipeline/infotext.hpp"
+#include "pipeline/ip_request.hpp"
+#include "pipeline/request.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// "host: Xeon, 8 threads, AVX2" -> "host: Xeon, AVX2": the picture does not depend on the threads, so neither
+// does its file.
+std::string without_threads(std::string device) {
+  const size_t end = device.find(" threads, ");
+  const size_t begin = end == std::string::npos ? end : device.rfind(", ", end);
+  return begin == std::string::npos ? device : device.erase(begin, end - begin + 8);
+}
+
+std::string number_text(double value) { return fmt::format("{}", value); }
+
+}  // namespace
+
+std::string describe_image(const ResolvedRequest& resolved, const Components& components, int index,
+                           const std::string& embedding_hashes,
+                           const std::vector<std::shared_ptr<LoadedControl>>& controls,
+                           const std::vector<std::shared_ptr<LoadedImageModel>>& adapters) {
+  const GenerateRequest& r = resolved.request;
+  const bool varied = r.variation_strength > 0;
+  Infotext info{r.prompts.empty() ? r.prompt : r.prompts.at(static_cast<size_t>(index)),
+                r.negative_prompt.value_or(""),
+                {}};
+  // As tags, which A1111 and this program read back.
+  for (const LoraUse& lora : r.loras)
+    info.prompt += concat(" <lora:", std::filesystem::path(lora.file).stem().string(), ":", lora.te_weight,
+                          lora.weight == lora.te_weight ? "" : concat(":", lora.weight),
+                          lora.blocks.empty() ? "" : concat(":lbw=", lora.blocks), ">");
+  const auto add = [&](const char* key, const std::string& value) { info.fields.emplace_back(key, value); };
+  add("Steps", std::to_string(r.steps));
+  add("Sampler", std::string(resolved.sampling.sampler->label));
+  add("Schedule type", std::string(schedule_label(resolved.sampling.schedule_kind)));
+  add("CFG scale", number_text(r.cfg_scale));
+  add("Seed", std::to_string(varied ? r.seed : r.seed + index));
+  add("Size", concat(resolved.width, "x", resolved.height));
+  // A1111 shows the first ten digits.
+  const auto add_hash = [&](const char* key, const std::shared_future<std::string>& hash) {
+    if (hash.valid() && !hash.get().empty()) add(key, hash.get().substr(0, 10));
+  };
+  add_hash("Model hash", components.model_hash);
+  add("Model", components.info.name);
+  add_hash("VAE hash", components.vae_hash);
+  if (!components.vae_name.empty()) add("VAE", components.vae_name);
+  if (!components.tiny_vae && components.vae->config().half_size_finest)
+    add("VAE decoder", "finest level at half size");
+  std::string hashes;
+  for (const auto* loras : {&components.adapters, &components.runtime_adapters})
+    for (const ActiveAdapter& lora : *loras)
+      hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
+  if (!hashes.empty()) add("Lora hashes", hashes);
+  if (!components.runtime_adapters.empty()) add("Lora mode", "runtime");
+  if (!embedding_hashes.empty()) add("TI hashes", embedding_hashes);
+  for (size_t i = 0; i < controls.size(); ++i)
+    add(concat("ControlNet ", i).c_str(), describe_control(resolved.controls[i], *controls[i]));
+  for (size_t i = 0; i < adapters.size(); ++i)
+    add(concat("IP-Adapter ", i).c_str(), describe_ip_adapter(resolved.ip_adapters[i], *adapters[i]));
+  if (varied) {
+    add("Variation seed", std::to_string(r.variation_seed + index));
+    add("Variation seed strength", number_text(r.variation_strength));
+  }
+  const bool from_picture = (r.init_image || !r.init_latents.empty()) && !components.is_instruct();
+  if (from_picture && !r.denoising_start) add("Denoising strength", number_text(r.strength));
+  if (r.denoising_start) add("Denoising start", number_text(*r.denoising_start));
+  if (r.denoising_end) add("Denoising end", number_text(*r.denoising_end));
+  if (from_picture && resolved.samples_posterior) add("VAE sample", "posterior");
+  if (components.is_instruct()) add("Image CFG scale", number_text(r.image_cfg_scale));
+  if (r.mask) add("Mask blur", std::to_string(r.mask_blur));
+  if (r.mask && resolved.blends_latents) add("Mask blend", "latents");
+  if (r.mask && r.mask_downscale != "auto") add("Mask downscale", r.mask_downscale);
+  if (r.clip_skip > 1) add("Clip skip", std::to_string(r.clip_skip));
+  if (r.eta) add("Eta", number_text(*r.eta));
+  if (r.guidance_rescale > 0) add("CFG Rescale phi", number_text(r.guidance_rescale));
+  if (r.guidance_start > 0) add("Guidance start", number_text(r.guidance_start));
+  if (r.guidance_end < 1) add("Guidance end", number_text(r.guidance_end));
+  if (r.negative_min_sigma > 0) add("NGMS", number_text(r.negative_min_sigma));
+  if (r.negative_min_sigma > 0 && r.negative_min_sigma_all) add("NGMS all steps", "True");
+  if (r.dynamic_threshold > 0)
+    add("Dynamic threshold",
+        concat(number_text(r.dynamic_threshold), " of ", number_text(r.dynamic_threshold_max)));
+  if (r.pag_scale > 0) add("PAG scale", number_text(r.pag_scale));
+  if (r.pag_scale > 0 && r.pag_layers != "mid") add("PAG layers", r.pag_layers);
+  if (!r.freeu.empty())
+    add("FreeU", concat("b1 ", r.freeu[0], ", b2 ", r.freeu[1], ", s1 ", r.freeu[2], ", s2 ", r.freeu[3]));
+  if (r.mimic_scale > 0) {
+    add("Mimic scale", number_text(r.mimic_scale));
+    add("Threshold percentile", number_text(100 * r.mimic_percentile));
+  }
+  if (resolved.noise == NoiseKind::kTorchCpu) add("RNG", "CPU");
+  if (r.emphasis != "original") add("Emphasis", r.emphasis);
+  if (r.plain_prompt) add("Plain prompt", "True");
+  if (components.zero_absent_negative && r.negative_prompt == "") add("Empty negative prompt", "encoded");
+  if (components.text.size() > 1 && r.prompt_2) add("Prompt 2", *r.prompt_2);
+  if (components.text.size() > 1 && r.negative_prompt_2) add("Negative prompt 2", *r.negative_prompt_2);
+  if (r.tile_size > 0) {
+    add("Tile size", std::to_string(r.tile_size));
+    add("Tile overlap", std::to_string(r.tile_overlap));
+    add("Tile weights", r.tile_weights);
+  }
+  add("Device", without_threads(components.info.device));
+  add("Compute type", components.info.dtype);
+  add("Version", concat("rocm-sd ", version()));
+  return format_infotext(info);
+}
+
+}  // namespace rocm_sd
