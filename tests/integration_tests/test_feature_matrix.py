@@ -115,6 +115,19 @@ def take_means(vae) -> None:
     vae.encode = wrapped
 
 
+def end_early(pipe) -> None:
+    """denoising_end, which StableDiffusionXLControlNetImg2ImgPipeline accepts among its **kwargs and does not heed."""
+    get_timesteps = pipe.get_timesteps
+
+    def cut(*args, **kwargs):
+        steps, _ = get_timesteps(*args, **kwargs)
+        trained = pipe.scheduler.config.num_train_timesteps
+        steps = steps[steps >= round(trained - SPLIT * trained)]
+        return steps, len(steps)
+
+    pipe.get_timesteps = cut
+
+
 @pytest.fixture(scope="module")
 def theirs(model, loras, nets, hint, picture, mask):  # noqa: F811
     """theirs(case): Diffusers' pictures of the case, one for each of the batch; each drawn once."""
@@ -133,6 +146,8 @@ def theirs(model, loras, nets, hint, picture, mask):  # noqa: F811
                 pipe.load_lora_weights(str(loras(kind, name)), adapter_name=name)
             weights = [{"unet": w} | dict.fromkeys(encoders(pipe), te) for _, w, te in uses]
             pipe.set_adapters([name for name, _, _ in uses], weights)
+        if case.model == "refined" and with_net and case.start == "image":
+            end_early(pipe)
         if case.control in ("adapter", "both"):
             add_adapter(pipe, nets(kind)[1], hint)
         return pipe
