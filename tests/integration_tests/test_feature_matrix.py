@@ -25,7 +25,7 @@ STEPS, STRENGTH, SPLIT = 4, 0.8, 0.5
 LORA_WEIGHTS = {"none": [], "unet": [("first", 0.8, 0.0)], "whole": [("first", 0.8, 0.8)], "two": [("first", 0.6, 0.6), ("second", -0.7, -0.7)]}
 CONTROL_STRENGTH, ADAPTER_STRENGTH = 0.8, 0.7
 EMULATED = "emu:gfx1100"
-# dB against Diffusers' f32 image. Measured: f16 on the emulated GPU 59 and more, 8 bits 46 and more.
+# dB against Diffusers' f32 image. Measured: f16 on the emulated GPU 56 and more, 8 bits 46 and more.
 FLOORS = {"cpu plain": 60, "emulated plain": 50, "cpu int8": 40, "emulated int8": 40}
 QUICK = 8  # of the cases on the CPU; the others are for the night
 NAMES = {("noise", False): "", ("image", False): "Img2Img", ("mask", False): "Inpaint",
