@@ -251,7 +251,6 @@ REFUSED = {
     "adapter and inpaint": ("sd15", ["--control", ADAPTER, "--control-preprocess", "inpaint", "-i", IMAGE, "--mask", MASK], 2, "has no inpaint"),
     "control mask and tiles": ("sd15", ["--control", NET, "--control-image", HINT, "--control-mask", MASK, "--tile-size", 32], 2,
                                "control-mask: does not go with tile-size"),
-    "control and perturbed attention": ("sd15", ["--control", NET, "--control-image", HINT, "--pag-scale", 2], 2, "pag-scale: not with"),
     "control and the refiner": ("refiner", ["--control", NET, "--control-image", HINT, "-i", IMAGE], 3, "another base model"),
     "adapter and the refiner": ("refiner", ["--control", ADAPTER, "--control-image", HINT, "-i", IMAGE], 3, "another base model"),
     "the base's LoRA and the refiner": ("refiner", ["--lora", "LORA", "-i", IMAGE], 3, "first.safetensors"),
