@@ -39,7 +39,9 @@ struct LoraUse {
   // preset's name ("OUTALL"); empty: 1 everywhere.
   std::string blocks = {};
 
-  friend bool operator==(const LoraUse&, const LoraUse&) = default;
+  friend bool operator==(const LoraUse& a, const LoraUse& b) {
+    return a.file == b.file && a.weight == b.weight && a.te_weight == b.te_weight && a.blocks == b.blocks;
+  }
 };
 
 // A ControlNet, T2I-Adapter or ControlNet-LoRA to draw with. What is absent takes its default. A union
