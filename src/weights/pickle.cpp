@@ -1,11 +1,9 @@
 #include "weights/pickle.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <unordered_map>
 
-#include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/utf8.hpp"
 
