@@ -80,6 +80,15 @@ struct IpAdapterUse {
   std::optional<double> start, end;  // shares of the steps between which it acts; default 0 and 1
 };
 
+// A part of the picture with a prompt of its own (GenerateRequest::regions).
+struct RegionUse {
+  std::string prompt;
+  std::optional<Image> mask = {};  // where: white, and in part grey; any size
+  // In place of a mask: left, top, width, height as shares of the picture, 0..1. Neither: the next row or
+  // column of GenerateRequest::region_split.
+  std::vector<double> box = {};
+};
+
 // Textual inversion: vectors that a name in the prompt, or in the negative prompt, stands for.
 struct EmbeddingUse {
   std::string file;  // path of a .safetensors file
@@ -155,6 +164,18 @@ struct GenerateRequest {
   // FreeU (Si et al. 2023): Diffusers' b1, b2, s1, s2, factors of the first two up blocks' maps (b) and of
   // their skips' lowest frequencies (s); empty: not.
   std::vector<double> freeu = {};
+  // FreeU's second version, by the same numbers: maps of four and of two times the UNet's first width are
+  // amplified where their mean over the channels is large. Not with `freeu`.
+  std::vector<double> freeu_v2 = {};
+  // Self-attention guidance (Hong et al. 2022): away from the prediction for latents that are blurred where
+  // the middle block's self attention looks. 0: none. A second call of the UNet in each step.
+  double sag_scale = 0;
+  // At most 8 regions; the UNet runs on all of their prompts, whose predictions are averaged pixel by pixel,
+  // by how much each region covers it. `prompt` is drawn where none is, and counts region_base (0..1) where
+  // some are.
+  std::vector<RegionUse> regions = {};
+  double region_base = 0;
+  std::string region_split;  // "columns:1,2,1", "rows:1,1": where regions lie that say no place themselves
   // More than 0: guidance of cfg_scale with the values that this scale would give, deviations beyond the
   // percentile (0..1) clamped, as the Dynamic Thresholding extension does.
   double mimic_scale = 0, mimic_percentile = 1;

@@ -146,12 +146,12 @@ def engine_version() -> str:
 
 def option_list(values: dict[str, Any]) -> ctypes.Array:
     """Named as the command line's long options, "_" for "-"; None is left out, True is a switch that is on, a list of LoRAs,
-    embeddings or values for ControlNets and IP-Adapters is one option each."""
+    embeddings, regions or values for ControlNets and IP-Adapters is one option each."""
     pairs = []
     for name, value in values.items():
         if value is None or value is False:
             continue
-        repeats = (name in ("lora", "embedding", "image_prompt", "image_encoder") or name.startswith(("control", "ip_"))) and isinstance(value, (list, tuple))
+        repeats = (name in ("lora", "embedding", "image_prompt", "image_encoder", "region") or name.startswith(("control", "ip_"))) and isinstance(value, (list, tuple))
         for one in value if repeats else [value]:
             text = "true" if one is True else ",".join(map(str, one)) if isinstance(one, (list, tuple)) else str(one)
             pairs.append((name.replace("_", "-").encode(), text.encode()))

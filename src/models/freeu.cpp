@@ -1,5 +1,6 @@
 #include "models/freeu.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -7,6 +8,9 @@
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/resample/resample.hpp"
+#include "kernels/row_range/row_range.hpp"
+#include "models/controlnet.hpp"
+#include "models/layer_ops.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -29,10 +33,45 @@ std::vector<Function> low_frequencies(bool tall, bool wide) {
 // values [N*H*W] times map [N,H,W,C], added to sum.
 Tensor add_by_pixel(Exec& ex, const Tensor& sum, const Tensor& map, const Tensor& values) {
   const Shape rows{values.numel(), map.dim(3)};
-  return add_scaled(ex, sum.reshape(rows), map.reshape(rows), values).reshape(map.shape());
+  return add_scaled(ex, sum.reshape(rows), map.reshape(rows), values.reshape({values.numel()}))
+      .reshape(map.shape());
+}
+
+// The first half of the channels, amplified: [N,H,W,C/2].
+Tensor amplified_half(Exec& ex, const FreeULevel& level, const Tensor& map, const Tensor& half) {
+  if (!level.by_mean) return affine(ex, half, level.backbone, 0);
+  const int64_t images = map.dim(0), pixels = map.dim(1) * map.dim(2), channels = map.dim(3);
+  Tensor mean = resample(ex, map.reshape({images * pixels, channels, 1, 1}), 1, 1, ResampleMode::kArea);
+  mean = as_dtype(ex, mean.reshape({images, pixels}), DType::kF32);
+  return add_by_pixel(ex, half, half, row_range(ex, mean, level.backbone - 1));
 }
 
 }  // namespace
+
+FreeU make_freeu(Device& device, const UNetConfig& config, int64_t images, int64_t height, int64_t width,
+                 const std::vector<double>& values, bool second) {
+  FreeU freeu;
+  int64_t level = std::ranges::count_if(config.down, &UNetBlockConfig::resamples);
+  int64_t before = config.down.back().channels;  // of the maps that a block's first layer reads
+  for (size_t i = 0; i < config.up.size(); ++i) {
+    std::vector<FreeULevel>& own = freeu.blocks.emplace_back();
+    const auto add = [&](size_t which) -> FreeULevel& {
+      return own.emplace_back(make_freeu_level(device, images, halved(height, level), halved(width, level),
+                                               values[which], values[which + 2]));
+    };
+    if (!second && i < 2) add(i);
+    for (size_t which = 0; second && which < 2; ++which) {
+      const int64_t channels = config.down.front().channels * (which == 0 ? 4 : 2);
+      if (before != channels && config.up[i].channels != channels) continue;
+      FreeULevel& made = add(which);
+      made.by_mean = true;
+      made.channels = channels;
+    }
+    before = config.up[i].channels;
+    if (config.up[i].resamples) --level;
+  }
+  return freeu;
+}
 
 FreeULevel make_freeu_level(Device& device, int64_t images, int64_t height, int64_t width, double backbone,
                             double skip) {
@@ -64,7 +103,7 @@ void apply_freeu(Exec& ex, const FreeULevel& level, Tensor& map, Tensor& skip) {
   const Tensor first = ex.alloc({images, height, width, half}, map.dtype());
   copy_into(ex, map.narrow(3, 0, half), first);
   const Tensor amplified = ex.alloc(map.shape(), map.dtype());
-  copy_into(ex, affine(ex, first, level.backbone, 0), amplified.narrow(3, 0, half));
+  copy_into(ex, amplified_half(ex, level, map, first), amplified.narrow(3, 0, half));
   copy_into(ex, map.narrow(3, half, map.dim(3) - half), amplified.narrow(3, half, map.dim(3) - half));
   map = amplified;
   const Tensor zero = affine(ex, skip, 0, 0);

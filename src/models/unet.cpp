@@ -74,7 +74,12 @@ Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
 
 UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const {
   const std::vector<bool>* layers = args.perturbed_layers ? args.perturbed_layers : &middle_layers_;
-  return {shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed, layers, args.images};
+  UNetContext out{shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed, layers, args.images};
+  if (args.received) {
+    out.received = args.received;
+    out.received_layer = middle_self_attention().value();
+  }
+  return out;
 }
 
 // The convolutions at either end.
@@ -126,7 +131,7 @@ Tensor UNet::decode(Exec& ex, UNetSkips skips, const Tensor& shifts, const TextC
   Tensor x = std::move(skips.middle);
   for (size_t i = 0; i < up_.size(); ++i)
     x = up_[i](ex, std::move(x), skips.skips, run, concat("up_blocks.", i),
-               args.freeu && i < args.freeu->levels.size() ? &args.freeu->levels[i] : nullptr);
+               args.freeu && i < args.freeu->blocks.size() ? &args.freeu->blocks[i] : nullptr);
   x = group_norm_silu(ex, std::move(x), {}, norm_out_, config_.norm_groups, operand_type(conv_out_));
   return edge_conv(ex, std::move(x), conv_out_);  // [B,h,w,out_channels]
 }

@@ -49,7 +49,9 @@ struct UNetArgs {
   // layers: a flag for each of self_attentions(); null: those of the middle block.
   int64_t perturbed = 0;
   const std::vector<bool>* perturbed_layers = nullptr;
-  const FreeU* freeu = nullptr;              // of the way up
+  const FreeU* freeu = nullptr;  // of the way up
+  // Filled by the middle block's first self attention, of encode(); null: not.
+  const AttentionReceived* received = nullptr;
   const Tensor* conv_in_residual = nullptr;  // added to what conv_in makes: [B,h,w,C0] in input_dtype()
   // Of T2I-Adapters: added to what each down block makes, before its downsampler where it has attention, else
   // at its end, and after the last of them to what the middle block makes. Empty lists: nothing.
@@ -104,6 +106,15 @@ class UNet {
   // Diffusers' names of its self attentions in the order of running: "down_blocks.0.attentions.0.
   // transformer_blocks.0.attn1".
   const std::vector<std::string>& self_attentions() const { return self_attentions_; }
+  // Of the middle block's first self attention. Nothing where it has none.
+  std::optional<size_t> middle_self_attention() const;
+  // Memory for UNetArgs::received of latents [B,height,width,.]. Throws UsageError where there is no such layer.
+  AttentionReceived make_received(Device& device, int64_t images, int64_t height, int64_t width) const;
+  // The sum over all queries of the attention that each pixel of the middle block gets, the mean of the heads:
+  // [images][h*w] for a map [h,w] with h = height halved as often as the UNet does. Waits for the device.
+  std::vector<std::vector<float>> attention_sums(Device& device, const AttentionReceived& received,
+                                                 int64_t height, int64_t width) const;
+  int64_t middle_level() const;  // how often the latents were halved before the middle block
   // In the order of running.
   const std::vector<ImageAttention>& image_attentions() const { return image_attentions_; }
 

@@ -29,11 +29,13 @@ Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shi
   return conv2d(ex, std::move(h), conv2, {.pad = Padding::same(1), .epilogue = added});
 }
 
-Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor& residual, int64_t perturbed) const {
+Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor& residual, int64_t perturbed,
+                                 const AttentionReceived* received) const {
   const int64_t width = x.dim(2), batch = x.dim(0), seeing = batch - perturbed;
   // Where split bf16 is multiplied, what lies between the products has more bits than bf16, too.
   const DType inside = is_split(qkv) ? DType::kF16 : qkv.weight.dtype();
   const Tensor packed = linear_as(ex, std::move(x), qkv, inside);  // [B,N,3C]
+  if (received) note_received(ex, packed, *received);
   const auto attended = [&](const Tensor& of) {
     return attention(ex, of.narrow(2, 0, width), of.narrow(2, width, width), of.narrow(2, 2 * width, width),
                      {.heads = static_cast<int>(heads)});  // [B,N,C]
@@ -49,6 +51,28 @@ Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor& residual, int
               h.narrow(0, seeing, perturbed));
   }
   return linear(ex, std::move(h), out, {.residual = &residual, .dtype = residual.dtype()});
+}
+
+// Attention gives no weights, but over values that are rows of the identity it gives those of as many keys as
+// a head has channels.
+void SelfAttention::note_received(Exec& ex, const Tensor& packed, const AttentionReceived& to) const {
+  const int64_t keys = packed.dim(1), width = packed.dim(2) / 3, head_dim = width / heads;
+  const int64_t bands = (keys + head_dim - 1) / head_dim;
+  require(to.means.shape() == Shape{to.images * bands, width} && to.row_of_ones >= (bands - 1) * head_dim &&
+              to.selector.dim(1) >= to.row_of_ones + keys,
+          "attention: received was made for another map than ", packed.shape());
+  const Tensor selector = as_dtype(ex, to.selector, packed.dtype());
+  for (int64_t image = 0; image < to.images; ++image) {
+    const Tensor own = packed.narrow(0, image, 1);
+    for (int64_t band = 0; band < bands; ++band) {
+      const Tensor weights = attention(ex, own.narrow(2, 0, width), own.narrow(2, width, width),
+                                       selector.narrow(1, to.row_of_ones - band * head_dim, keys),
+                                       {.heads = static_cast<int>(heads)});  // [1,N,C]
+      const Tensor mean =
+          resample(ex, as_dtype(ex, weights, DType::kF32).reshape({1, keys, 1, width}), 1, 1, ResampleMode::kArea);
+      copy_into(ex, mean, to.means.narrow(0, image * bands + band, 1));
+    }
+  }
 }
 
 Tensor CrossAttention::operator()(Exec& ex, Tensor x, const Tensor& residual,
@@ -77,7 +101,9 @@ Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& conte
   Tensor h =
       layer_norm(ex, x, norm1, norm1.eps, self ? operand_type(self->qkv) : operand_type(first_cross->query));
   const bool perturbed = self && context.perturbed > 0 && context.perturbed_layers->at(self->index);
-  x = self ? (*self)(ex, std::move(h), x, perturbed ? context.perturbed : 0)
+  const AttentionReceived* received =
+      self && context.received && context.received_layer == self->index ? context.received : nullptr;
+  x = self ? (*self)(ex, std::move(h), x, perturbed ? context.perturbed : 0, received)
            : (*first_cross)(ex, std::move(h), x, context);
   h = layer_norm(ex, x, norm2, norm2.eps, operand_type(cross.query));
   x = cross(ex, std::move(h), x, context);
@@ -135,11 +161,15 @@ Tensor MidBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) cons
 }
 
 Tensor UpBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
-                           const std::string& name, const FreeULevel* freeu) const {
+                           const std::string& name, const std::vector<FreeULevel>* freeu) const {
   for (size_t i = 0; i < resnets.size(); ++i) {
     Tensor second = std::move(skips.back());
     skips.pop_back();
-    if (freeu) apply_freeu(ex, *freeu, x, second);
+    for (size_t j = 0; freeu && j < freeu->size(); ++j)
+      if ((*freeu)[j].channels == 0 || (*freeu)[j].channels == x.dim(3)) {
+        apply_freeu(ex, (*freeu)[j], x, second);
+        break;
+      }
     x = resnets[i](ex, std::move(x), std::move(second), shift_of(resnets[i], context), context.norm_groups);
     show(context.tap, concat(name, ".resnets.", i), x);
     if (!attentions.empty()) {

@@ -25,6 +25,17 @@ struct ImageTokens {
   std::vector<Tensor> factors;
 };
 
+// What self-attention guidance reads of a layer: how much attention each pixel gets from all of the map.
+struct AttentionReceived {
+  int64_t images = 0;  // the first of the batch
+  // [1,R,C] f32 whose row row_of_ones + d has a one in channel d of each head, and zeros elsewhere. From row
+  // row_of_ones - k on it is values under which attention gives the weights of the keys k, k + 1, ...
+  Tensor selector;
+  int64_t row_of_ones = 0;
+  // [images*bands,C] f32: the mean over the queries, of the head_dim keys of each band, for each head.
+  Tensor means;
+};
+
 // What a forward hands to every block.
 struct UNetContext {
   Tensor time_shifts;                                // [B,sum of the resnets' channels]
@@ -36,6 +47,8 @@ struct UNetContext {
   int64_t perturbed = 0;
   const std::vector<bool>* perturbed_layers = nullptr;
   const std::vector<ImageTokens>* images = nullptr;  // null: none
+  const AttentionReceived* received = nullptr;       // of this layer; null: of none
+  size_t received_layer = 0;                         // by SelfAttention::index
 };
 
 // Residual block of UNet and VAE: (norm, SiLU, convolution) twice, beside a shortcut.
@@ -62,7 +75,12 @@ struct SelfAttention {
   void visit(Visitor& v);
   // x [B,N,C] normalised, residual [B,N,C] -> residual + attention, [B,N,C]
   // perturbed: images at the batch's end that take their values as they are.
-  Tensor operator()(Exec& ex, Tensor x, const Tensor& residual, int64_t perturbed = 0) const;
+  // received: filled, or null.
+  Tensor operator()(Exec& ex, Tensor x, const Tensor& residual, int64_t perturbed = 0,
+                    const AttentionReceived* received = nullptr) const;
+
+ private:
+  void note_received(Exec& ex, const Tensor& packed, const AttentionReceived& to) const;
 };
 
 // Attention over the text, whose keys and values are made once per prompt (UNet::prepare_text).
@@ -141,7 +159,7 @@ struct UpBlock {
   // x [N,H,W,Cin] -> [N,2H,2W,C] if it upsamples, cut to the size of the skip that follows; takes its skips
   // from the end of `skips`. freeu: of this block, or null.
   Tensor operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
-                    const std::string& name, const FreeULevel* freeu = nullptr) const;
+                    const std::string& name, const std::vector<FreeULevel>* freeu = nullptr) const;
 };
 
 // map [N,H,W,C] doubled by nearest neighbour, cut to height x width (2H or 2H - 1, and so on), then convolved

@@ -19,6 +19,25 @@ std::unique_ptr<ControlStage> make_control_stage(const ControlUnit& unit, Arena&
   return std::make_unique<ControlNetStage>(unit, arena, shape, context, inputs);
 }
 
+std::vector<float> window_of(const std::vector<float>& values, const ControlShape& shape, int64_t top,
+                             int64_t left, int64_t channels) {
+  const int64_t width = shape.width * kPixelsPerLatent * channels;
+  std::vector<float> out;
+  for (int64_t y = 0; y < shape.height * kPixelsPerLatent; ++y) {
+    const int64_t row = top * kPixelsPerLatent + y;
+    const auto from = values.begin() + (row * shape.image_width + left * kPixelsPerLatent) * channels;
+    out.insert(out.end(), from, from + width);
+  }
+  return out;
+}
+
+ControlShape window_shape(const ControlShape& shape) {
+  ControlShape out = shape;
+  out.image_height = shape.height * kPixelsPerLatent;
+  out.image_width = shape.width * kPixelsPerLatent;
+  return out;
+}
+
 std::vector<float> masked_factors(const std::vector<float>& per_row, const std::vector<float>& mask,
                                   const ControlShape& shape, int64_t height, int64_t width) {
   const int64_t rows = shape.image_height, columns = shape.image_width;

@@ -44,8 +44,11 @@ struct ControlUnit {
 struct ControlShape {
   int64_t batch = 1, conditions = 2, height = 64, width = 64;  // of the UNet's latents
   int64_t image_height = 512, image_width = 512;               // of the whole image, in pixels
+  int64_t windows = 1;  // of the image, each of height x width; 1: the latents are the image's
   int64_t rows() const { return batch * conditions; }
 };
+
+constexpr int64_t kPixelsPerLatent = 8;  // along each side
 
 class ControlStage : public Stage {
  public:
@@ -57,7 +60,7 @@ class ControlStage : public Stage {
   // The images go through what is run once; where they are the size of the latents, they reach all rows.
   // True where the time shifts must be made anew.
   virtual bool set(const ControlSetting& setting, const RunWatch& watch) = 0;
-  // Of a larger image: the window at (top, left), in latents, for one row of the next step.
+  // Of a larger image: the window at (top, left), in latents, for one row of the next step. After set().
   virtual void cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) = 0;
 
   // Before the UNet's way down: what its blocks get added.
@@ -71,6 +74,13 @@ class ControlStage : public Stage {
 std::unique_ptr<ControlStage> make_control_stage(const ControlUnit& unit, Arena& arena,
                                                  const ControlShape& shape, const Tensor& context,
                                                  const TimeInputs& inputs);
+
+// The window of values [image_height,image_width,channels] at (top, left), in latents: [8 h,8 w,channels] for
+// the latents h x w of `shape`.
+std::vector<float> window_of(const std::vector<float>& values, const ControlShape& shape, int64_t top,
+                             int64_t left, int64_t channels);
+// `shape` for one such window.
+ControlShape window_shape(const ControlShape& shape);
 
 // Factors of a map [rows,height,width] that a mask [image_height,image_width] limits,
 // [rows*height*width]: each row's times the mean of the mask's pixels under each cell.

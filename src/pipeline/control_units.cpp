@@ -32,7 +32,6 @@ void check_unit(const ResolvedRequest& r, size_t index, const LoadedControl& mod
   require<UsageError>(types == 0 || *c.type < types, "control-type: ", printable(model.name), " knows ",
                       types, " types (0 to ", types - 1, "), got ", c.type.value_or(0));
   const bool tiled = r.tiles.height != r.latent_height || r.tiles.width != r.latent_width;
-  require<UsageError>(!tiled || !r.request.controls[index].mask, "control-mask: does not go with tile-size");
   const T2iAdapter* adapter = model.adapter();
   if (!adapter) return;
   const int64_t d = adapter->config().downscale;
@@ -43,8 +42,10 @@ void check_unit(const ResolvedRequest& r, size_t index, const LoadedControl& mod
                       " is a T2I-Adapter, which acts balanced");
   require<UsageError>(c.preprocess.name != "inpaint", "control-preprocess: ", printable(model.name),
                       " is a T2I-Adapter, which has no inpaint");
-  require<UsageError>(!tiled, "control: ", printable(model.name),
-                      " is a T2I-Adapter, which does not go with tile-size");
+  const int64_t height = r.tiles.height * kPixelsPerLatent, width = r.tiles.width * kPixelsPerLatent;
+  require<UsageError>(!tiled || (height % d == 0 && width % d == 0), "tile-size: ", printable(model.name),
+                      " is a T2I-Adapter for sizes that are multiples of ", d, ", got windows of ", width, " x ",
+                      height);
 }
 
 // Images that one union ControlNet sees at once act in the same steps, for the same conditions.

@@ -15,7 +15,7 @@ struct PlannedControl {
 
 // controls: the models of the request's controls, in their order. Throws UsageError for what does not go
 // together: a type without a union ControlNet or the other way round, images of one union ControlNet that
-// act in other steps, masks under tiles, sizes that a T2I-Adapter cannot take.
+// act in other steps, sizes (of windows, too) that a T2I-Adapter cannot take.
 std::vector<PlannedControl> plan_controls(const ResolvedRequest& r,
                                           const std::vector<std::shared_ptr<LoadedControl>>& controls);
 

@@ -73,7 +73,7 @@ bool ControlNetStage::set(const ControlSetting& setting, const RunWatch& watch) 
   require<InternalError>(static_cast<int64_t>(setting.views.size()) == unit_.views,
                          "control: ", setting.views.size(), " images for ", unit_.views);
   for (size_t i = 0; i < setting.views.size(); ++i) set_view(i, setting.views[i], watch);
-  if (whole_.dim(1) == hint_.dim(1) && whole_.dim(2) == hint_.dim(2))  // else cut_hint() brings windows
+  if (!windowed())  // else cut_hint() brings windows
     for (int64_t row = 0; row < hint_.dim(0); ++row) {
       const Tensor from = whole_.narrow(0, row % unit_.images, 1);
       device().copy_on_device(hint_.narrow(0, row, 1).data(), from.data(), from.bytes());
@@ -102,6 +102,8 @@ void ControlNetStage::set_factors(const ControlSetting& setting) {
   const bool conditional_only = (for_prompt || pools) && shape_.conditions > 1;
   const int64_t count = model_.residuals();
   const std::vector<int64_t> levels = model_.residual_levels();
+  mask_ = setting.mask;
+  row_factors_.clear();
   for (int64_t i = 0; i < count; ++i) {
     const ControlMode mode =
         pools && setting.mode == ControlMode::kGuess ? ControlMode::kBalanced : setting.mode;
@@ -112,6 +114,8 @@ void ControlNetStage::set_factors(const ControlSetting& setting) {
       factors.insert(factors.end(), static_cast<size_t>(shape_.batch),
                      acts ? static_cast<float>(factor) : 0.0f);
     }
+    row_factors_.push_back(factors);
+    if (unit_.masked && windowed()) continue;  // cut_hint() brings them
     const int64_t level = levels[static_cast<size_t>(i)];
     if (unit_.masked)
       factors = masked_factors(factors, setting.mask, shape_, halved(shape_.height, level),
@@ -136,6 +140,17 @@ void ControlNetStage::cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left)
   const Tensor window =
       whole_.narrow(0, row % unit_.images, 1).narrow(1, top, hint_.dim(1)).narrow(2, left, hint_.dim(2));
   copy_into(ex, window, hint_.narrow(0, row, 1));
+  if (!unit_.masked || !windowed()) return;
+  const std::vector<float> mask = window_of(mask_, shape_, top, left, 1);
+  const ControlShape own = window_shape(shape_);
+  const std::vector<int64_t> levels = model_.residual_levels();
+  for (size_t i = 0; i < levels.size(); ++i) {
+    const std::vector<float> factors =
+        masked_factors({row_factors_[i][static_cast<size_t>(row)]}, mask, own, halved(shape_.height, levels[i]),
+                       halved(shape_.width, levels[i]));
+    const auto cells = static_cast<int64_t>(factors.size());
+    upload(device(), factors_[i].narrow(0, row * cells, cells), factors.data(), cells);
+  }
 }
 
 void ControlNetStage::add(Exec& ex, const Tensor& latents, UNetSkips& skips) const {

@@ -20,6 +20,14 @@ std::string without_threads(std::string device) {
 
 std::string number_text(double value) { return fmt::format("{}", value); }
 
+// As --region takes it, but for a mask's name.
+std::string describe_region(const RegionUse& region) {
+  if (region.mask) return concat("mask: ", region.prompt);
+  std::string place;
+  for (const double v : region.box) place += concat(place.empty() ? "" : ",", v);
+  return place.empty() ? region.prompt : concat(place, ": ", region.prompt);
+}
+
 }  // namespace
 
 std::string describe_image(const ResolvedRequest& resolved, const Components& components, int index,
@@ -91,6 +99,14 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (r.pag_scale > 0 && r.pag_layers != "mid") add("PAG layers", r.pag_layers);
   if (!r.freeu.empty())
     add("FreeU", concat("b1 ", r.freeu[0], ", b2 ", r.freeu[1], ", s1 ", r.freeu[2], ", s2 ", r.freeu[3]));
+  if (!r.freeu_v2.empty())
+    add("FreeU v2", concat("b1 ", r.freeu_v2[0], ", b2 ", r.freeu_v2[1], ", s1 ", r.freeu_v2[2], ", s2 ",
+                           r.freeu_v2[3]));
+  if (r.sag_scale > 0) add("SAG scale", number_text(r.sag_scale));
+  for (size_t i = 0; i < r.regions.size(); ++i)
+    add(concat("Region ", i).c_str(), describe_region(r.regions[i]));
+  if (!r.region_split.empty()) add("Region split", r.region_split);
+  if (r.region_base > 0) add("Region base", number_text(r.region_base));
   if (r.mimic_scale > 0) {
     add("Mimic scale", number_text(r.mimic_scale));
     add("Threshold percentile", number_text(100 * r.mimic_percentile));

@@ -4,6 +4,7 @@
 #include "pipeline/adapters.hpp"
 #include "pipeline/embeddings.hpp"
 #include "pipeline/option_tables.hpp"
+#include "pipeline/regions.hpp"
 
 namespace rocm_sd::option_tables {
 
@@ -21,6 +22,18 @@ std::vector<OptionRow> prompt_options() {
        text(&Request::prompt_2)},
       {"negative-prompt-2", "", "Prompt", "TEXT",
        "what SDXL's second text encoder reads [the negative prompt]", text(&Request::negative_prompt_2)},
+      {"region", "", "Prompt", "[PLACE:]TEXT",
+       "the prompt of a part of the picture: \"left,top,width,height: TEXT\" (shares, 0 to 1), \"mask.png: "
+       "TEXT\" (white), or a row or column of --region-split; may be given several times",
+       [](OptionTargets& t, std::string_view v) {
+         request_of(t).regions.push_back(parse_region(std::string(v)));
+       },
+       true},
+      {"region-split", "", "Prompt", "HOW",
+       "columns:1,2,1 or rows:1,1: ratios of the places of the regions that name none [not]",
+       text(&Request::region_split)},
+      {"region-base", "", "Prompt", "X", "share of the prompt where there are regions, 0 to 1 [0]",
+       number(&Request::region_base, 0, 1)},
       {"clip-skip", "", "Prompt", "N",
        "stop N - 1 layers before the text encoder's last; 0: the model's own [0]",
        integer(&Request::clip_skip, 0, 12)},

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
+#include "pipeline/regions.hpp"
 #include "text/prompt.hpp"
 
 namespace rocm_sd {
@@ -17,12 +18,13 @@ void warn_once(std::vector<std::string>& warnings, std::string text) {
 
 // Tags are taken out, so that they are not drawn as words. LoRAs of the prompt are at work by then
 // (adapters.hpp); what has no effect is named.
-void warn_of_tags(const std::string& prompt, bool negative, std::vector<std::string>& warnings) {
+// where: what of the request it is, if LoRAs are not looked for there.
+void warn_of_tags(const std::string& prompt, const char* where, std::vector<std::string>& warnings) {
   const PromptTags tags = extract_lora_tags(prompt);
-  if (negative)
+  if (where)
     for (const LoraTag& lora : tags.loras)
       warn_once(warnings, concat("<lora:", printable(lora.name),
-                                 "> has no effect in the negative prompt: put it into the prompt"));
+                                 "> has no effect in ", where, ": put it into the prompt"));
   for (const std::string& tag : tags.unknown)
     warn_once(warnings,
               concat("<", printable(tag),
@@ -87,6 +89,22 @@ std::vector<PromptPart> prompt_parts(const GenerateRequest& request, const std::
 
 namespace {
 
+// The prompts of regions are conditions of their own. prompt_2 is that of the whole picture's prompt.
+void add_regions(Collector& collector, const ResolvedRequest& resolved, const std::string& prompt, int64_t image,
+                 std::vector<std::vector<std::vector<int64_t>>>& columns) {
+  const GenerateRequest& request = resolved.request;
+  auto condition = columns.begin() + resolved.first_part();
+  bool whole = resolved.region_base_part;
+  for (const std::string& text : region_prompts(resolved, prompt)) {
+    const std::vector<PromptPart> parts = prompt_parts(request, text);
+    require<UsageError>(parts.size() == 1, "region: \"", printable(text, 40), "\": not with AND");
+    const bool other = whole && request.prompt_2 && !request.prompt_2->empty();
+    const std::string second = other ? without_tags(request, *request.prompt_2) : parts[0].text;
+    whole = false;
+    (condition++)->push_back(collector.add(parts[0].text, second, false, image));
+  }
+}
+
 // Of every image the first one that is drawn with the same LoRAs.
 std::vector<int64_t> adapter_images(const GenerateRequest& request, size_t images) {
   std::vector<std::vector<LoraUse>> lists;
@@ -111,9 +129,9 @@ PromptTexts prompt_texts(const ResolvedRequest& resolved) {
   const std::string negative_2 = second(request.negative_prompt_2, negative);
   PromptTexts out;
   if (!request.plain_prompt) {
-    for (const std::string* text : {&negative, &negative_2}) warn_of_tags(*text, true, out.warnings);
-    for (const std::string& text : prompts) warn_of_tags(text, false, out.warnings);
-    if (request.prompt_2) warn_of_tags(*request.prompt_2, false, out.warnings);
+    for (const std::string* text : {&negative, &negative_2}) warn_of_tags(*text, "the negative prompt", out.warnings);
+    for (const std::string& text : prompts) warn_of_tags(text, nullptr, out.warnings);
+    if (request.prompt_2) warn_of_tags(*request.prompt_2, nullptr, out.warnings);
   }
   Collector collector(resolved, out);
   // [conditions][images][calls]
@@ -124,7 +142,14 @@ PromptTexts prompt_texts(const ResolvedRequest& resolved) {
                                         true, adapters[i]);
       for (int c = 0; c < resolved.first_part(); ++c) columns[static_cast<size_t>(c)].push_back(column);
     }
+  const bool regional = !resolved.region_shares.empty();
+  if (regional && !request.plain_prompt)
+    for (const RegionUse& region : request.regions) warn_of_tags(region.prompt, "a region's prompt", out.warnings);
   for (size_t i = 0; i < prompts.size(); ++i) {
+    if (regional) {
+      add_regions(collector, resolved, prompts[i], adapters[i], columns);
+      continue;
+    }
     const std::vector<PromptPart> firsts = prompt_parts(request, prompts[i]);
     const std::vector<PromptPart> seconds = prompt_parts(request, second(request.prompt_2, prompts[i]));
     const bool same = std::ranges::equal(firsts, resolved.part_weights, {}, &PromptPart::weight);

@@ -156,6 +156,7 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
     require<UsageError>(problem.empty(), name, ": ", problem);
   };
   for (const std::string& prompt : image_prompts(request)) check_text("prompt", prompt);
+  for (const RegionUse& region : request.regions) check_text("region", region.prompt);
   check_text("negative-prompt", request.negative_prompt.value_or(""));
   check_text("prompt-2", request.prompt_2.value_or(""));
   check_text("negative-prompt-2", request.negative_prompt_2.value_or(""));

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "pipeline/prompt_texts.hpp"
+#include "pipeline/regions.hpp"
 
 namespace rocm_sd {
 
@@ -30,6 +31,11 @@ void check_guidance_numbers(const GenerateRequest& r) {
   require<UsageError>(r.freeu.empty() || r.freeu.size() == 4, "freeu: expected b1,b2,s1,s2, got ",
                       r.freeu.size(), " numbers");
   for (const double factor : r.freeu) require_range(factor, 0, 10, "freeu");
+  require<UsageError>(r.freeu_v2.empty() || r.freeu_v2.size() == 4, "freeu-v2: expected b1,b2,s1,s2, got ",
+                      r.freeu_v2.size(), " numbers");
+  for (const double factor : r.freeu_v2) require_range(factor, 0, 10, "freeu-v2");
+  require<UsageError>(r.freeu.empty() || r.freeu_v2.empty(), "freeu, freeu-v2: expected one of them");
+  require_range(r.sag_scale, 0, 100, "sag-scale");
   require<UsageError>(r.mimic_percentile > 0 && r.mimic_percentile <= 1,
                       "mimic-percentile: expected a number above 0, at most 1, got ", r.mimic_percentile);
 }
@@ -79,6 +85,15 @@ void check_guidance_options(ResolvedRequest& out, const Components& c) {
   require<UsageError>(r.pag_scale == 0 || (plain && out.conditions <= 2),
                       "pag-scale: not with AND, instruct-pix2pix "
                       "models, guidance-rescale and mimic-scale");
+  require<UsageError>(r.sag_scale == 0 || (r.mimic_scale == 0 && out.conditions <= 2),
+                      "sag-scale: not with AND, regions, instruct-pix2pix models and mimic-scale");
+  require<UsageError>(r.sag_scale == 0 || r.tile_size == 0,
+                      "sag-scale: not with tile-size: its windows have attention maps of their own");
+  require<UsageError>(r.sag_scale == 0 || (out.latent_height > 4 && out.latent_width > 4),
+                      "sag-scale: expected latents of 5 a side or more, got ", out.latent_width, " x ",
+                      out.latent_height);
+  require<UsageError>(r.sag_scale == 0 || c.unet->middle_self_attention().has_value(),
+                      "sag-scale: this model's UNet has no self attention in a middle block");
   if (r.pag_scale > 0) out.perturbed_layers = find_layers(*c.unet, r.pag_layers);
   if (out.conditions == 1 && (at_times || r.mimic_scale > 0))
     out.warnings.emplace_back(
@@ -90,6 +105,12 @@ void resolve_parts(ResolvedRequest& out, const Components& c) {
   const std::vector<PromptPart> parts = prompt_parts(out.request, out.request.prompt);
   for (const PromptPart& part : parts) out.part_weights.push_back(part.weight);
   const int count = static_cast<int>(parts.size());
+  resolve_regions(out);
+  const bool regional = !out.region_shares.empty();
+  require<UsageError>(!regional || count == 1, "region: not with AND in the prompt");
+  require<UsageError>(!regional || !c.is_instruct(), "region: not for an instruct-pix2pix model");
+  require<UsageError>(!regional || (out.request.pag_scale == 0 && out.request.sag_scale == 0),
+                      "region: not with pag-scale and sag-scale, which follow one prompt");
   require<UsageError>(count == 1 || !c.is_instruct(), "prompt: AND joins ", count,
                       " parts; an instruct-pix2pix model takes one");
   require<UsageError>(count == 1 || out.request.guidance_rescale == 0,
@@ -102,6 +123,11 @@ void resolve_parts(ResolvedRequest& out, const Components& c) {
   const bool unguided = out.guidance == 1.0 && (c.takes_guidance() || !out.sampling.sampler->uses_negative);
   out.conditions = c.is_instruct() ? 3 : count > 1 ? 1 + count : unguided ? 1 : 2;
   check_guidance_options(out, c);
+  if (regional) {  // guidance sees one prediction of them
+    const auto regions = static_cast<int>(out.region_shares.size());
+    out.part_weights.assign(out.region_shares.size(), 1);
+    out.conditions += regions - 1;
+  }
   out.perturbed = out.request.pag_scale > 0;
   if (out.perturbed) ++out.conditions;
   const bool two_calls = out.sampling.sampler->unet_calls(100) > 150;  // of a step

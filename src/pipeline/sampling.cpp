@@ -6,9 +6,11 @@
 #include "kernels/step/blend.hpp"
 #include "kernels/step/step.hpp"
 #include "pipeline/ip_request.hpp"
+#include "pipeline/regions.hpp"
 #include "pipeline/state.hpp"
 #include "pipeline/step_throttle.hpp"
 #include "pipeline/tiles.hpp"
+#include "schedulers/self_attention_guidance.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -66,6 +68,21 @@ std::function<bool(const NoiseLevel&)> unguided_calls(const ResolvedRequest& r) 
     const bool second = call++ % 2 == 1;
     return step < first || step >= end || (level.sigma < least && (second || all));
   };
+}
+
+// The UNet's last call says where its middle block looks; that part of the clean latents is blurred. The values
+// are the host's: the map is small, and its values decide which of the latents change.
+Tensor degrade(Exec& ex, const UnetStage& unet, const Tensor& clean) {
+  const DegradedShape shape{unet.middle_height(), unet.middle_width(), clean.dim(1), clean.dim(2), clean.dim(3)};
+  const std::vector<std::vector<float>> sums = unet.attention_sums();
+  const std::vector<float> values = to_floats(ex.device(), clean);
+  const size_t per_image = values.size() / sums.size();
+  std::vector<float> out;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const auto image = degraded_latents(std::span(values).subspan(i * per_image, per_image), sums[i], shape);
+    out.insert(out.end(), image.begin(), image.end());
+  }
+  return tensor_from(ex.device(), clean.shape(), out.data());
 }
 
 }  // namespace
@@ -180,18 +197,26 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
   if (q.tile_size > 0)
     tiled.emplace(ex, *unet, r.tiles, q.batch, r.latent_height, r.latent_width, init.extra);
   size_t call = 0;
-  const auto predict = [&](Exec& e, const Tensor& x, double t) {
-    use_text(r, states, call++, who);
+  std::optional<RegionBlend> regions;
+  if (!r.region_shares.empty()) regions.emplace(*components.device, r, q.batch);
+  const auto run_unet = [&](Exec& e, const Tensor& x, double t) {
     return tiled ? (*tiled)(e, x, t, who) : unet->step(e, x, t, who);
   };
+  const auto predict = [&](Exec& e, const Tensor& x, double t) {
+    use_text(r, states, call++, who);
+    return regions ? regions->average(e, run_unet(e, regions->spread(e, x), t)) : run_unet(e, x, t);
+  };
+  const SelfAttentionGuidance self_attention{
+      q.sag_scale, [this](Exec& e, const Tensor& clean) { return degrade(e, *unet, clean); }, run_unet};
   const Denoiser denoiser(predict, {.prediction = components.prediction,
                                     .sigma_data = components.sigma_data,
                                     .cfg_scale = r.guidance,
                                     .image_cfg_scale = q.image_cfg_scale,
                                     .instruct = components.is_instruct(),
-                                    .part_weights = r.part_weights,
+                                    .part_weights = regions ? std::vector<double>{1} : r.part_weights,
                                     .guidance_rescale = q.guidance_rescale,
                                     .pag_scale = q.pag_scale,
+                                    .self_attention = self_attention,
                                     .mimic_scale = q.mimic_scale,
                                     .mimic_percentile = q.mimic_percentile,
                                     .needs_negative = r.sampling.sampler->uses_negative && r.uses_negative(),

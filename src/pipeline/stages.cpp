@@ -20,9 +20,12 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   const TextShape text_rows = text_shape(r);
   const int64_t tokens = r.rows.chunks * text_rows.tokens.front();
   UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
+  shape.windows = r.tiles.count();
   shape.perturbed = r.perturbed;
   shape.perturbed_layers = r.perturbed_layers;
-  shape.freeu = r.request.freeu;
+  shape.freeu_second = !r.request.freeu_v2.empty();
+  shape.freeu = shape.freeu_second ? r.request.freeu_v2 : r.request.freeu;
+  shape.received = r.request.sag_scale > 0;
   planned_controls_ = plan_controls(r, controls_);
   for (const PlannedControl& control : planned_controls_) shape.controls.push_back(control.unit);
   shape.images = image_slots(r);

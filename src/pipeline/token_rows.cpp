@@ -59,6 +59,7 @@ TokenRows tokenise(const ResolvedRequest& resolved, const Components& components
        {&request.prompt_2, &request.negative_prompt, &request.negative_prompt_2})
     if (*text) given.push_back(&**text);
   for (const std::string& text : image_prompts(request)) given.push_back(&text);
+  for (const RegionUse& region : request.regions) given.push_back(&region.prompt);
   for (const std::string* text : given)
     require<UsageError>(text->size() <= 4 * kMaxPromptChars, "prompt: ", text->size(), " bytes, at most ",
                         kMaxPromptChars, " characters are accepted");

@@ -67,12 +67,14 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   shifts_ = std::make_unique<ShiftTable>(unet, arena, time);
   time.guidance_cond = Tensor();  // ControlNets have no input for it
   const ControlShape control{shape.batch, shape.conditions,   shape.height,
-                             shape.width, shape.image_height, shape.image_width};
+                             shape.width, shape.image_height, shape.image_width, shape.windows};
   require<UsageError>(shape.controls.size() <= kMaxControls, "control: at most ", kMaxControls,
                       " at once, got ", shape.controls.size());
   for (const ControlUnit& unit : shape.controls)
     controls_.push_back(make_control_stage(unit, arena, control, context_, time));
-  if (!shape.freeu.empty()) make_freeu();
+  if (!shape.freeu.empty())
+    freeu_ = make_freeu(device, config, k, shape.height, shape.width, shape.freeu, shape.freeu_second);
+  if (shape.received) received_ = unet.make_received(device, shape.batch, shape.height, shape.width);
   if (!shape.images.empty())
     images_ = std::make_unique<UnetImages>(device, unet,
                                            ImageRows{shape.batch, shape.conditions, shape.height, shape.width,
@@ -82,16 +84,16 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   step_program(all_guests());
 }
 
-void UnetStage::make_freeu() {
-  const UNetConfig& config = components_.unet->config();
-  const auto resamples = [](const UNetBlockConfig& block) { return block.resamples; };
-  int64_t level = std::ranges::count_if(config.down, resamples);
-  freeu_.emplace();
-  for (size_t i = 0; i < std::min(freeu_->levels.size(), config.up.size()); ++i) {
-    freeu_->levels[i] = make_freeu_level(device(), rows(), halved(shape_.height, level),
-                                         halved(shape_.width, level), shape_.freeu[i], shape_.freeu[i + 2]);
-    if (config.up[i].resamples) --level;
-  }
+int64_t UnetStage::middle_height() const {
+  return halved(shape_.height, components_.unet->middle_level());
+}
+int64_t UnetStage::middle_width() const {
+  return halved(shape_.width, components_.unet->middle_level());
+}
+
+std::vector<std::vector<float>> UnetStage::attention_sums() const {
+  require<InternalError>(received_.has_value(), "unet: its attention was not noted");
+  return components_.unet->attention_sums(device(), *received_, shape_.height, shape_.width);
 }
 
 uint32_t UnetStage::all_guests() const {
@@ -112,6 +114,7 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
   UNetSkips skips = unet.encode(ex, x, shifts_->current(), cache_,
                                 {.perturbed = shape_.perturbed ? shape_.batch : 0,
                                  .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
+                                 .received = received_ ? &*received_ : nullptr,
                                  .additions = active ? &additions : nullptr,
                                  .images = images});
   for (size_t i = 0; i < controls_.size(); ++i)
@@ -154,7 +157,9 @@ uint64_t UnetStage::buffer_bytes() const {
   for (const auto& control : controls_) bytes += control->buffer_bytes();
   if (images_) bytes += images_->bytes();
   if (freeu_)
-    for (const FreeULevel& level : freeu_->levels) bytes += level.bytes();
+    for (const std::vector<FreeULevel>& block : freeu_->blocks)
+      for (const FreeULevel& level : block) bytes += level.bytes();
+  if (received_) bytes += received_->selector.bytes() + received_->means.bytes();
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
   return bytes;
 }

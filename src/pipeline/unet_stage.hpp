@@ -18,9 +18,12 @@ struct UnetShape {
   std::vector<ControlUnit> controls = {};     // at work beside the UNet
   std::vector<ImageSlot> images = {};         // prompts beside the text
   int64_t image_height = 0, image_width = 0;  // what both see, in pixels; 0 without them
+  int64_t windows = 1;                        // that it runs over, of an image that is tiled
   bool perturbed = false;                     // the last condition, in its self attention
   std::vector<bool> perturbed_layers = {};    // in these: UNetArgs::perturbed_layers
   std::vector<double> freeu = {};             // b1, b2, s1, s2; empty: none
+  bool freeu_second = false;                  // in its second version
+  bool received = false;                      // the middle block's attention is noted, of the first condition
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
 
@@ -72,13 +75,18 @@ class UnetStage final : public Stage {
   // by the next call.
   Tensor step(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch);
 
+  // With shape().received, after a step: the attention that each pixel of the middle block got from all, of
+  // each image of the first condition, [batch][h*w]; and that map's sides.
+  std::vector<std::vector<float>> attention_sums() const;
+  int64_t middle_height() const;
+  int64_t middle_width() const;
+
  private:
   int64_t rows() const { return shape_.batch * shape_.conditions; }
   // Each condition's row [1,...] of `from`, once per image, into `to` [conditions*batch,...].
   void spread(Exec& ex, const Tensor& from, const std::vector<int64_t>& rows, const Tensor& to) const;
   void make_shifts(double timestep, const RunWatch& watch);
   uint32_t all_guests() const;
-  void make_freeu();
   void forward(Exec& ex, uint32_t active);
   Program& step_program(uint32_t active);
   std::vector<ShiftTable*> shift_tables();
@@ -90,6 +98,7 @@ class UnetStage final : public Stage {
   TextCache cache_;
   std::unique_ptr<ShiftTable> shifts_;
   std::optional<FreeU> freeu_;
+  std::optional<AttentionReceived> received_;
   std::vector<std::unique_ptr<ControlStage>> controls_;
   std::vector<ControlSetting> settings_;
   std::unique_ptr<UnetImages> images_;  // null: none

@@ -52,6 +52,11 @@ Denoiser::Denoiser(UnetCall unet, const DenoiserArgs& args) : unet_(std::move(un
            args.mimic_scale == 0 && args.guidance_rescale == 0),
       "perturbed-attention guidance is defined for one prompt and its negative prompt, without "
       "rescale and mimic scale");
+  const double sag = args.self_attention.scale;
+  require<UsageError>(
+      sag == 0 || (sag > 0 && (guidance_ == Guidance::kNone || guidance_ == Guidance::kPrompt) &&
+                   args.mimic_scale == 0),
+      "self-attention guidance is defined for one prompt and its negative prompt, without mimic scale");
   require<UsageError>(args.mimic_percentile > 0 && args.mimic_percentile <= 1,
                       "mimic percentile must be above 0 and at most 1, not ", args.mimic_percentile);
 }
@@ -109,6 +114,22 @@ Tensor Denoiser::joined(Exec& ex, const Tensor& output, bool with_negative) cons
     terms.push_back({scale * weight, part(ex, output, condition++)});
   }
   return linear_combination(ex, terms);
+}
+
+// What the sampler's x would be with other clean latents and the same noise goes through the UNet once more.
+Tensor Denoiser::away_from_degraded(Exec& ex, const Tensor& x, const Tensor& output, const Tensor& guided,
+                                    const NoiseLevel& level, LatentSpace space) const {
+  const SelfAttentionGuidance& sag = args_.self_attention;
+  const Conversion c = conversion(level, space);
+  const double signal = space == LatentSpace::kVarianceExploding ? 1 : std::sqrt(level.alpha_bar);
+  const Tensor first = part(ex, output, 0);
+  const Tensor clean = c.x == 0 ? linear_combination(ex, {{c.model, first}})
+                                : linear_combination(ex, {{c.x, x}, {c.model, first}});
+  const Tensor degraded = linear_combination(ex, {{1, x}, {signal, sag.degrade(ex, clean)}, {-signal, clean}});
+  const Tensor led = linear_combination(ex, {{1, guided}, {sag.scale, first}});  // the next call overwrites output
+  const Tensor input = scale_model_input(ex, degraded, c.input, conditions(), args_.input_dtype);
+  const Tensor again = sag.unet(ex, input, level.timestep);
+  return linear_combination(ex, {{1, led}, {-sag.scale, part(ex, again, 0)}});
 }
 
 // The values decide about each other, so that the host does it, as it does with Thresholding.
@@ -170,7 +191,8 @@ Tensor Denoiser::operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, 
   if (negative) *negative = clean(part(ex, output, left_out ? 1 : 0));
   if (args_.mimic_scale > 0 && guidance_ == Guidance::kPrompt && with_negative)
     return mimic(ex, clean(part(ex, output, 0)), clean(part(ex, output, 1)));
-  return clean(guided(ex, output, with_negative));
+  const Tensor led = guided(ex, output, with_negative);
+  return clean(args_.self_attention.scale > 0 ? away_from_degraded(ex, x, output, led, level, space) : led);
 }
 
 }  // namespace rocm_sd

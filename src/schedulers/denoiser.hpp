@@ -27,6 +27,17 @@ enum class Guidance {
   kParts,     // [unconditional, part 1, part 2, ...] (Liu et al., "Compositional Visual Generation", 2022)
 };
 
+// Self-attention guidance (Hong et al. 2022, equation 16): away from the prediction, by the first condition,
+// for latents that are degraded where its attention looks.
+struct SelfAttentionGuidance {
+  double scale = 0;  // 0: none
+  // The clean latents predicted by the first condition, [N,H,W,C] f32 -> the degraded ones. Asked after the
+  // call of the UNet that they come from.
+  std::function<Tensor(Exec&, const Tensor& clean)> degrade;
+  // Denoiser::UnetCall, once more in the same step.
+  std::function<Tensor(Exec&, const Tensor& scaled_input, double timestep)> unet;
+};
+
 struct DenoiserArgs {
   Prediction prediction = Prediction::kEpsilon;
   // More than 0: EDM's preconditioning with this sigma_data (Karras et al. 2022, table 1), v with the
@@ -39,6 +50,7 @@ struct DenoiserArgs {
   double guidance_rescale = 0;             // 0..1, Lin et al. 2024, section 3.4
   double pag_scale =
       0;  // more than 0: one condition more, the last, with perturbed attention (Ahn et al. 2024)
+  SelfAttentionGuidance self_attention = {};  // not with kInstruct, kParts and mimic_scale
   double mimic_scale = 0;  // more than 0: values as at this scale (mimic.hpp); kPrompt only
   double mimic_percentile = 1;
   bool needs_negative = false;  // the unconditional prediction is asked for, at a scale of 1 too
@@ -81,6 +93,8 @@ class Denoiser {
   Tensor guided(Exec& ex, const Tensor& output, bool with_negative) const;
   Tensor led_by_text(Exec& ex, const Tensor& output, bool with_negative) const;
   Tensor joined(Exec& ex, const Tensor& output, bool with_negative) const;
+  Tensor away_from_degraded(Exec& ex, const Tensor& x, const Tensor& output, const Tensor& guided,
+                            const NoiseLevel& level, LatentSpace space) const;
   Tensor mimic(Exec& ex, const Tensor& negative, const Tensor& positive) const;
 
   UnetCall unet_;

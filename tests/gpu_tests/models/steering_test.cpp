@@ -74,19 +74,47 @@ std::vector<float> run_unet(Device& device, DType dtype, const RandomSource& sou
       replays);
 }
 
-TEST_P(SteeringOnGpu, FreeU) {
-  const auto run = [&](double backbone, double skip) {
-    return [&, backbone, skip](Device& device, DType dtype) {
-      const FreeU freeu{{make_freeu_level(device, kRows, kSide / 4, kSide / 4, backbone, skip),
-                         make_freeu_level(device, kRows, kSide / 2, kSide / 2, backbone, skip)}};
+TEST_P(SteeringOnGpu, FreeUInBothVersions) {
+  const auto run = [&](double backbone, double skip, bool second) {
+    return [&, backbone, skip, second](Device& device, DType dtype) {
+      const FreeU freeu =
+          make_freeu(device, small(), kRows, kSide, kSide, {backbone, backbone, skip, skip}, second);
       return run_unet(
           device, dtype, source, replays(),
           [&](Exec& ex, const Upload&, const UNet& unet, const TextCache& cache, const Tensor& latents,
               const Tensor& shifts) { return unet(ex, latents, shifts, cache, {.freeu = &freeu}); });
     };
   };
-  const auto want = compare(run(1.5, 0.2), "FreeU");
-  EXPECT_LT(signal_to_noise(run(1, 1)(host_device(), DType::kF32), want), 25);
+  const auto first = compare(run(1.5, 0.2, false), "FreeU"), second = compare(run(1.5, 0.2, true), "FreeU v2");
+  EXPECT_LT(signal_to_noise(run(1, 1, false)(host_device(), DType::kF32), first), 25);
+  EXPECT_LT(signal_to_noise(first, second), 25);
+}
+
+// Their sum is the number of pixels; the map is [2,2], and a head has 80 channels.
+TEST_P(SteeringOnGpu, AttentionThatPixelsOfTheMiddleBlockGet) {
+  const auto run = [&](Device& device, DType dtype) {
+    const Inputs in;
+    const UNet unet = UNet::load(device, small(), source, dtype);
+    const AttentionReceived received = unet.make_received(device, kRows, kSide, kSide);
+    const TextCache cache = unet.make_text_cache(device, kRows, kTokens);
+    run_on(
+        device,
+        [&](Exec& ex, const Upload& upload) {
+          unet.prepare_text(ex, upload(in.states, dtype), cache);
+          const Tensor shifts = unet.time_shifts(ex, {.timestep = upload(in.timestep, DType::kF32)});
+          return unet(ex, upload(in.latents, dtype), shifts, cache, {.received = &received});
+        },
+        replays());
+    std::vector<float> all;
+    for (const std::vector<float>& sums : unet.attention_sums(device, received, kSide, kSide))
+      all.insert(all.end(), sums.begin(), sums.end());
+    return all;
+  };
+  const std::vector<float> got = run(test_gpu(), GetParam()), want = run(host_device(), DType::kF32);
+  ASSERT_EQ(got.size(), static_cast<size_t>(kRows) * 4);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 0.05) << i;
+  for (size_t row = 0; row < static_cast<size_t>(kRows); ++row)
+    EXPECT_NEAR(got[4 * row] + got[4 * row + 1] + got[4 * row + 2] + got[4 * row + 3], 4, 0.02);
 }
 
 TEST_P(SteeringOnGpu, PerturbedLayersByName) {

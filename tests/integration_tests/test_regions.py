@@ -1,0 +1,166 @@
+"""Regional prompts against a blend of predictions by Diffusers' UNet. Small random models, fp32 on the CPU, >= 60 dB."""
+
+from __future__ import annotations
+
+import diffusers
+import numpy as np
+import pytest
+import torch
+from control_models import control_folder, drawing
+from pictures import psnr, read_parameters, read_picture
+from PIL import Image
+from pipelines_oracle import NEGATIVE, PROMPT, command, ours, same, theirs
+from test_diffusers_pipelines import model  # noqa: F401 (fixture)
+
+TEXTS = ["a house by the sea", "two green birds", "an old book"]
+
+
+def cells(box, height, width):
+    """Which share of each of the latents a box of shares covers."""
+    def side(begin, size, count):
+        edges = np.arange(count + 1)
+        return np.clip(np.minimum(edges[1:], (begin + size) * count) - np.maximum(edges[:-1], begin * count), 0, 1)
+    return np.outer(side(box[1], box[3], height), side(box[0], box[2], width))
+
+
+def shares_of(covers, base):
+    """Of the whole picture's prompt, then of each region; they add up to 1."""
+    total = sum(covers)
+    left = 1 - (1 - base) * np.minimum(total, 1)
+    parts = [np.where(total > 0, (1 - left) * cover / np.where(total > 0, total, 1), 0) for cover in covers]
+    return [left, *parts]
+
+
+def regional(folder, texts, shares, batch=1, **options):
+    """Diffusers' pipeline whose UNet predicts for the prompt what it predicts for all texts, blended."""
+    pipe = diffusers.DiffusionPipeline.from_pretrained(folder, torch_dtype=torch.float32)
+    encoded = []
+    with torch.no_grad():
+        for text in [options.get("prompt", PROMPT), *texts]:
+            out = pipe.encode_prompt(text, device="cpu", num_images_per_prompt=1, do_classifier_free_guidance=False)
+            encoded.append((out[0], out[2] if len(out) == 4 else None))
+    plain = pipe.unet.forward
+    weights = [torch.from_numpy(share).float()[None, None] for share in shares]
+
+    def forward(sample, timestep, encoder_hidden_states=None, added_cond_kwargs=None, **more):
+        kwargs = dict(added_cond_kwargs=added_cond_kwargs) if added_cond_kwargs else {}
+        out = plain(sample, timestep, encoder_hidden_states=encoder_hidden_states, **kwargs, return_dict=False)[0]
+        blended = 0
+        for (states, pooled), weight in zip(encoded, weights):
+            text = encoder_hidden_states.clone()
+            text[-batch:] = states
+            if kwargs:
+                embeds = added_cond_kwargs["text_embeds"].clone()
+                embeds[-batch:] = pooled
+                kwargs = dict(added_cond_kwargs=added_cond_kwargs | dict(text_embeds=embeds))
+            blended = blended + weight * plain(sample, timestep, encoder_hidden_states=text, **kwargs, return_dict=False)[0][-batch:]
+        out = torch.cat([out[:-batch], blended])
+        return (out,) if more.get("return_dict") is False else type("Out", (), {"sample": out})
+
+    pipe.unet.forward = forward
+    return theirs(folder, pipe, **options)
+
+
+BOXES = [(0.1, 0.25, 0.5, 0.4), (0.45, 0.0, 0.55, 1.0)]  # they overlap, and leave something over
+
+
+@pytest.mark.parametrize("kind", ["sd15", "sdxl", "sd21v"])
+@pytest.mark.parametrize("base, scale", [(0.0, 5.0), (0.3, 5.0), (0.2, 1.0)])
+def test_boxes(rocm_sd, model, tmp_path, kind, base, scale):  # noqa: F811
+    folder = model(kind)
+    width, height = 104, 72
+    shares = shares_of([cells(box, height // 8, width // 8) for box in BOXES], base)
+    want = regional(folder, TEXTS[:2], shares, width=width, height=height, guidance_scale=scale)
+    args = ["-W", width, "-H", height]
+    for box, text in zip(BOXES, TEXTS):
+        args += ["--region", ",".join(map(str, box)) + ": " + text]
+    got = ours(rocm_sd, folder, tmp_path / "a.png", *args, "--region-base", base, size=None, scale=scale)
+    same(got, want)
+    assert psnr(ours(rocm_sd, folder, tmp_path / "b.png", *args[:4], size=None, scale=scale), want) < 40
+    shown = read_parameters(tmp_path / "a.png")
+    assert f'Region 0: "{",".join(map(str, BOXES[0]))}: {TEXTS[0]}"' in shown and ("Region base" in shown) == (base > 0)
+
+
+@pytest.mark.parametrize("way", ["columns", "rows"])
+@pytest.mark.parametrize("base", [0, 0.25])
+def test_rows_and_columns(rocm_sd, model, tmp_path, way, base):  # noqa: F811
+    folder = model("sd15")
+    parts, covers, begin = [1, 2.5, 1], [], 0.0
+    for part in parts:
+        share = part / sum(parts)
+        covers.append(cells((begin, 0, share, 1) if way == "columns" else (0, begin, 1, share), 9, 8))
+        begin += share
+    want = regional(folder, TEXTS, shares_of(covers, base), width=64, height=72)
+    args = [item for text in TEXTS for item in ("--region", text)]
+    got = ours(rocm_sd, folder, tmp_path / "a.png", "-W", 64, "-H", 72, *args, "--region-split", f"{way}:1,2.5,1", "--region-base", base, size=None)
+    same(got, want)
+    assert f"Region split: \"{way}:1,2.5,1\"" in read_parameters(tmp_path / "a.png")
+
+
+def test_grey_masks_and_what_they_leave(rocm_sd, model, tmp_path):  # noqa: F811
+    folder = model("sd15")
+    rng = np.random.default_rng(5)
+    covers, args = [], []
+    for index in range(2):
+        grey = rng.integers(0, 256, (9, 11))
+        pixels = np.kron(grey, np.ones((8, 8))).astype(np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"mask, {index}.png")
+        covers.append(grey / 255)
+        args += ["--region", f"{tmp_path}/mask, {index}.png: {TEXTS[index]}"]
+    want = regional(folder, TEXTS[:2], shares_of(covers, 0), width=88, height=72)
+    same(ours(rocm_sd, folder, tmp_path / "a.png", "-W", 88, "-H", 72, *args, size=None), want)
+
+
+def test_batches_and_prompts_that_change(rocm_sd, model, tmp_path):  # noqa: F811
+    """Images of a batch are those that are drawn alone; a region's prompt may be edited while it is drawn."""
+    folder = model("sd15")
+    args = ["--region", "0,0,0.5,1: [a house:a green bird:0.5] (big:1.3)", "--region-base", 0.2]
+    rocm_sd(*command(folder, tmp_path / "a{index}.png", *args, "--image-prompt", "a cat", "--image-prompt", "a dog", steps=4))
+    for index, text in enumerate(["a cat", "a dog"], 1):
+        rocm_sd(*command(folder, tmp_path / "b.png", *args, "--seed", 6 + index, prompt=text, steps=4))
+        assert psnr(read_picture(tmp_path / f"a{index}.png"), read_picture(tmp_path / "b.png")) >= 60
+    still = ours(rocm_sd, folder, tmp_path / "c.png", "--region", "0,0,0.5,1: a house (big:1.3)", *args[2:], "--seed", 8, plain=False,
+                 prompt="a dog", steps=4)
+    assert psnr(still, read_picture(tmp_path / "b.png")) < 50
+
+
+@pytest.mark.parametrize("args", [["--tile-size", 64], ["--offload"], ["--mimic-scale", 3], ["--guidance-rescale", 0.5], ["--freeu-v2", "1.2,1.3,0.9,0.5"]])
+def test_a_region_of_everything_is_its_prompt(rocm_sd, model, tmp_path, args):  # noqa: F811
+    folder = model("sd15")
+    size = ["-W", 96, "-H", 64]
+    want = ours(rocm_sd, folder, tmp_path / "a.png", *size, *args, size=None, prompt=TEXTS[0])
+    done = rocm_sd(*command(folder, tmp_path / "b.png", *size, *args, "--plain-prompt", "--region", "0,0,1,1:" + TEXTS[0], size=None))
+    assert psnr(read_picture(tmp_path / "b.png"), want) >= 60 and "prompt: not drawn" in done.stderr
+    both = ours(rocm_sd, folder, tmp_path / "c.png", *size, *args, *(f for box, t in zip(("0,0,.4,1:", ".4,0,.6,1:"), TEXTS) for f in ("--region", box + TEXTS[0])),
+                size=None)
+    assert psnr(both, want) >= 60
+
+
+def test_beside_a_controlnet(rocm_sd, model, tmp_path):  # noqa: F811
+    folder = model("sd15")
+    net, hint = control_folder(folder, tmp_path / "net"), drawing(tmp_path / "hint.png", 64, 64)
+    for mode in "balanced", "guess":
+        args = ["--control", net, "--control-image", hint, "--control-mode", mode]
+        want = ours(rocm_sd, folder, tmp_path / "a.png", *args, prompt=TEXTS[0])
+        same(ours(rocm_sd, folder, tmp_path / "b.png", *args, "--region", TEXTS[0], "--region", TEXTS[0], "--region-split", "rows:1,1"), want)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("args, message", [
+    (["--region", "a cat"], "no place; expected"), (["--region-base", 0.5], "need a region"),
+    (["--region", "0.5,0,0.6,1: a cat"], "expected a box within the picture"), (["--region", "0,0,1: a cat"], "got 3 numbers"),
+    (["--region", "a", "--region-split", "columns:1,1"], "2 rows or columns for 1 regions"), (["--region", "a", "--region-split", "diagonal:1"], "region-split: expected"),
+    (["--region", "a", "--region", "b", "--region-split", "rows:1"], "no row or column left"), (["--region", "a", "--region-split", "rows:0"], "above 0"),
+    (["--region", "0,0,1,1: a AND b"], "not with AND"), (["--region", "0,0,1,1: a", "--prompt", "a AND b"], "not with AND"),
+    (["--region", "0,0,1,1: a", "--pag-scale", 2], "not with pag-scale"), (["--region", "0,0,1,1: a", "--region-base", 2], "region-base"),
+    (["--region", "0,0,1,1: a"] * 9, "region: at most 8")])
+def test_bad_values(rocm_sd, model, tmp_path, args, message):  # noqa: F811
+    done = rocm_sd(*command(model("sd15"), tmp_path / "a.png", *args), code=2)
+    assert message in done.stderr and not (tmp_path / "a.png").exists()
+    assert NEGATIVE not in done.stderr
+
+
+@pytest.mark.bad_input
+def test_a_mask_that_is_not_there(rocm_sd, model, tmp_path):  # noqa: F811
+    done = rocm_sd(*command(model("sd15"), tmp_path / "a.png", "--region", f"{tmp_path}/none.png: a cat"), code=None)
+    assert done.returncode in (2, 3) and "none.png" in done.stderr
