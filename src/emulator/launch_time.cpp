@@ -205,8 +205,10 @@ LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptio
   out.cycles = ends.back();
   out.group_cycles = played > filled ? (ends.back() - ends[filled - 1]) / static_cast<double>(played - filled)
                                      : ends.back() / static_cast<double>(played);
-  out.cycles += (out.groups_each - static_cast<double>(played)) * out.group_cycles;
   const Load busiest = busiest_of(out.processor, processor, m, rates);
+  // Groups that began together end together: what the busiest unit needs for each is the least.
+  out.group_cycles = std::max(out.group_cycles, busiest.cycles / static_cast<double>(played));
+  out.cycles += (out.groups_each - static_cast<double>(played)) * out.group_cycles;
   out.busiest = busiest.name;
   out.busy = busiest.cycles / ends.back();
   const double each = static_cast<double>(out.groups) / static_cast<double>(played);

@@ -108,6 +108,7 @@ class EmulatedStopwatch final : public Stopwatch {
   }
   bool varies() const override { return false; }
   bool is_model() const override { return true; }
+  bool leaves_results() const override { return !times_; }
 
  private:
   double launch_seconds(const nlohmann::json& counts) const {

@@ -206,9 +206,16 @@ class EmulatorDriver final : public GpuDriver {
   }
   void write_time(const EmulatedFunction& kernel, const emu::Launch& launch,
                   std::span<const std::byte> arguments) {
-    nlohmann::ordered_json line = {{"kernel", kernel.name}, {"machine", machine_->name}};
-    line.update(
-        to_json(gpu_.time(kernel.code, kernel.name, launch, arguments, *machine_, emu::TimeOptions{})));
+    // A launch that was modelled before is not modelled again.
+    std::string key = concat(kernel.name, ' ', launch.grid.x, ' ', launch.grid.y, ' ', launch.grid.z, ' ',
+                             launch.block.x, ' ', launch.dynamic_lds, ' ');
+    key.append(reinterpret_cast<const char*>(arguments.data()), arguments.size());
+    nlohmann::ordered_json& line = modelled_[key];
+    if (line.is_null()) {
+      line = {{"kernel", kernel.name}, {"machine", machine_->name}};
+      line.update(
+          to_json(gpu_.time(kernel.code, kernel.name, launch, arguments, *machine_, emu::TimeOptions{})));
+    }
     const std::string path = environment(kTimeVariable);
     std::ofstream file(path, std::ios::app);
     file << line.dump() << '\n';
@@ -223,7 +230,8 @@ class EmulatorDriver final : public GpuDriver {
 
   GpuDescription description_;
   emu::Gpu gpu_;
-  std::optional<emu::Machine> machine_;  // whose times are modelled, with kTimeVariable
+  std::optional<emu::Machine> machine_;                     // whose times are modelled, with kTimeVariable
+  std::map<std::string, nlohmann::ordered_json> modelled_;  // by launch
   std::map<void*, size_t> sizes_;
   uint64_t allocated_ = 0;
   bool capturing_ = false;

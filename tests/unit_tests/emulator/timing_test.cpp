@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "emulator/launch_time.hpp"
-#include "emulator/resident.hpp"
+#include "emulator/tool/timeline.hpp"
 #include "unit_tests/emulator/assembler.hpp"
 
 namespace rocm_sd::emu {
@@ -317,6 +317,59 @@ TEST_P(Timing, TheWatchSeesEveryInstructionInOrder) {
   double counted = 0;
   for (const double s : t.processor.stalls) counted += s;
   EXPECT_NEAR(stalled, counted, 1e-6 * counted);
+}
+
+// Groups that read the same lines share them behind their processors' caches; groups with lines of their own
+// do not.
+TEST_P(Timing, GroupsShareLinesInTheSecondLevelCache) {
+  Machine m = round_machine(GetParam().target);
+  m.compute_units = 8;
+  m.l2_mb = 0.1;  // the buffer does not fit
+  const double processors = gfx9() ? 8 : 4;
+  const char* load =
+      gfx9() ? "global_load_dwordx4 v[4:7], v1, s[4:5]\n" : "global_load_b128 v[4:7], v1, s[4:5]\n";
+  const std::string same = concat("v_lshlrev_b32_e32 v1, 4, v0\n", load, wait_all());
+  const std::string apart = concat("s_lshl_b32 s8, ", gfx12() ? "ttmp9" : "s2",
+                                   ", 10\ns_add_u32 s4, s4, s8\n", "s_addc_u32 s5, s5, 0\n", same);
+  const auto groups = static_cast<uint32_t>(4 * processors);
+  const LaunchTime shared = time({.code = same, .groups = groups, .bytes = 1 << 20}, m);
+  EXPECT_NEAR(shared.share.past_l2, 1 / processors, 1e-9);
+  const LaunchTime own = time({.code = apart, .groups = groups, .bytes = 1 << 20}, m);
+  EXPECT_NEAR(own.share.past_l2, 1, 1e-9);
+  EXPECT_NEAR(own.memory_bytes, groups * lanes() * 16, groups * lanes() * 16 * 0.3);
+  EXPECT_LT(shared.memory_bytes, 0.5 * own.memory_bytes);
+  m.l2_mb = 4;  // now it fits, and a repeated launch finds it there
+  const CodeObject code = gpu.load(assemble(GetParam().target, kernel(apart)), "timed");
+  void* data = gpu.allocate(1 << 20);
+  const Launch launch{{groups, 1, 1}, {static_cast<uint32_t>(lanes()), 1, 1}};
+  const TimeOptions warm{.warm = true};
+  EXPECT_EQ(gpu.time(code, "timed", launch, std::as_bytes(std::span(&data, 1)), m, warm).share.past_l2, 0);
+}
+
+TEST_P(Timing, TheTimelineIsATraceOfTheWaves) {
+  const Machine m = round_machine(GetParam().target);
+  const CodeObject code = gpu.load(
+      assemble(GetParam().target, kernel(times(20, "v_add_f32_e32 v1, v1, v1") + barrier())), "timed");
+  void* data = gpu.allocate(64);
+  Timeline timeline(code);
+  const TimeOptions options{.watch = [&](const Issued& i) { timeline.add(i); }};
+  const Launch launch{{1, 1, 1}, {static_cast<uint32_t>(2 * lanes()), 1, 1}};
+  const LaunchTime t = gpu.time(code, "timed", launch, std::as_bytes(std::span(&data, 1)), m, options);
+  const auto trace = nlohmann::json::parse(timeline.json(t));
+  std::map<std::pair<int, int>, double> ends;
+  std::map<std::string, int> names;
+  for (const auto& e : trace["traceEvents"]) {
+    if (e["ph"] != "X") continue;
+    double& end = ends[{e["pid"], e["tid"]}];
+    EXPECT_GE(e["ts"].get<double>(), end - 1e-9) << e;  // slices of a row do not overlap
+    EXPECT_GE(e["dur"].get<double>(), 0);
+    end = e["ts"].get<double>() + e["dur"].get<double>();
+    ++names[e["name"]];
+  }
+  EXPECT_EQ(names["v_add_f32_e32"], 2 * 2 * 20);  // in the waves' rows and in those of the vector units
+  EXPECT_GE(names["stall: result"], 2 * 19);
+  EXPECT_GE(names["stall: wait for scalar loads"] + names["stall: wait for LDS"], 2);
+  EXPECT_FALSE(trace["otherData"]["cut"].get<bool>());
 }
 
 TEST(Machines, ShippedDescriptionsAgreeWithTheRates) {
