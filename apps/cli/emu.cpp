@@ -192,7 +192,7 @@ void time_emu(const RunCommand& c, emu::Gpu& gpu, const emu::CodeObject& code, c
   file.write(timeline.json(time));
   file.commit();
   fmt::print(stderr, "{}: the waves of one processor{}; modelled, not measured\n", c.timeline,
-             timeline.cut() ? concat(", their first ", emu::Timeline::kMost, " instructions") : "");
+             timeline.cut() ? concat(", their first ", emu::Timeline::kMax, " instructions") : "");
 }
 
 void run_emu(RunCommand c) {

@@ -13,7 +13,7 @@ namespace rocm_sd::emu {
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
-constexpr uint64_t kMostShared = 640;  // groups of which the first accesses are compared
+constexpr uint64_t kMaxShared = 640;  // groups of which the first accesses are compared
 
 using Lines = std::unordered_set<uint64_t>;
 
@@ -66,7 +66,7 @@ struct Sharing {
 
 Sharing sharing_of(const LaunchPlan& plan, const Machine& m, uint32_t processors, uint64_t at_once) {
   Sharing out;
-  out.groups = std::min({plan.groups(), at_once, kMostShared});
+  out.groups = std::min({plan.groups(), at_once, kMaxShared});
   const auto dies = static_cast<uint64_t>(m.l2s);
   std::vector<Lines> by_processor(std::min<uint64_t>(processors, out.groups)), by_l2(dies);
   Lines card;

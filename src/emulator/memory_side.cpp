@@ -53,12 +53,12 @@ double MemorySide::load(double at, std::span<const uint64_t> lines, uint32_t byt
   for (size_t i = 0; i < lines.size(); ++i) {
     const double now = start + static_cast<double>(i) * kLine / machine_.l0_bytes;
     ++asked;
-    Held& held = held_[lines[i]];
+    Held& held = lines_[lines[i]];
     if (held.serial == 0 || held.serial + capacity_ <= serial_) held = {++serial_, fetch(now)};
     done = std::max(done, held.ready + kLine / machine_.l0_bytes);
   }
-  if (held_.size() > 8 * capacity_)
-    std::erase_if(held_, [&](const auto& entry) { return entry.second.serial + capacity_ <= serial_; });
+  if (lines_.size() > 8 * capacity_)
+    std::erase_if(lines_, [&](const auto& entry) { return entry.second.serial + capacity_ <= serial_; });
   return done;
 }
 

@@ -47,7 +47,7 @@ class MemorySide {
   bool has_last_level_;
   SharedQueues& queues_;
   uint64_t capacity_, serial_ = 0;
-  std::unordered_map<uint64_t, Held> held_;
+  std::unordered_map<uint64_t, Held> lines_;
   double free_ = 0, port_ = 0;
 };
 

@@ -13,14 +13,14 @@ namespace rocm_sd::emu {
 // has its instructions, and between them what it waited for. A nanosecond of the trace is a cycle.
 class Timeline {
  public:
-  static constexpr size_t kMost = 200'000;  // instructions; what comes later is left out
+  static constexpr size_t kMax = 200'000;  // instructions; what comes later is left out
 
   explicit Timeline(const CodeObject& code) : code_(code) {}
   void add(const Issued& issued) {
-    if (issued_.size() < kMost) issued_.push_back(issued);
+    if (issued_.size() < kMax) issued_.push_back(issued);
     ++seen_;
   }
-  bool cut() const { return seen_ > kMost; }
+  bool cut() const { return seen_ > kMax; }
   // The trace as JSON (Chrome's trace event format). time: of the launch, which goes into its metadata.
   std::string json(const LaunchTime& time) const;
 
