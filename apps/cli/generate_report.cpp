@@ -17,9 +17,10 @@ void print_model(const MultiPipeline& pipeline) {
              info.prediction, static_cast<double>(info.parameters) / 1e6);
   const std::vector<DrawerInfo> drawers = pipeline.drawers();
   for (const DrawerInfo& drawer : drawers)
-    fmt::print(stderr, "device: {}{}, computing in {}\n",
-               drawers.size() > 1 || drawer.devices.find('+') != std::string::npos ? drawer.devices + ": " : "",
-               drawer.model.device, drawer.model.dtype);
+    fmt::print(
+        stderr, "device: {}{}, computing in {}\n",
+        drawers.size() > 1 || drawer.devices.find('+') != std::string::npos ? drawer.devices + ": " : "",
+        drawer.model.device, drawer.model.dtype);
   for (const std::string& note : info.notes) fmt::print(stderr, "note: {}\n", note);
 }
 
@@ -38,7 +39,8 @@ void print_times(const GenerateResult& result) {
     all += t.seconds;
   }
   fmt::print(stderr, "time: {:.3f} s ({}){}\narena used: {} of {} planned\n", all, line,
-             result.device.empty() ? "" : " on " + result.device, gigabytes(result.arena_used), gigabytes(result.plan.arena));
+             result.device.empty() ? "" : " on " + result.device, gigabytes(result.arena_used),
+             gigabytes(result.plan.arena));
   if (result.device_peak > 0)
     fmt::print(stderr, "device memory: {} at most, {} planned\n", gigabytes(result.device_peak),
                gigabytes(result.plan.total()));

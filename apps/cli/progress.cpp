@@ -61,9 +61,7 @@ void ProgressPrinter::operator()(const Progress& p) {
   switch (style_) {
     case ProgressStyle::kNone:
     case ProgressStyle::kAuto: return;
-    case ProgressStyle::kJson:
-      print_json(p);
-      return;
+    case ProgressStyle::kJson: print_json(p); return;
     case ProgressStyle::kLine:
       if (p.stage != "sample" || p.step < p.total) return;
       [[fallthrough]];

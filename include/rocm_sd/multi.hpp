@@ -46,21 +46,21 @@ class MultiPipeline {
   MultiPipeline(MultiPipeline&&) noexcept;
   MultiPipeline& operator=(MultiPipeline&&) noexcept;
 
-  const ModelInfo& info() const;          // of the first device
+  const ModelInfo& info() const;            // of the first device
   std::vector<DrawerInfo> drawers() const;  // in the order of the list
   GenerateRequest default_request() const;
 
-  // As Pipeline's; waits for a free drawer. GenerateResult::device and Progress::device name it where there are
-  // several devices. Callbacks are called on the calling thread, with pairs on another one.
-  // Throws DeviceError where no drawer is left, with the reason of each.
+  // As Pipeline's; waits for a free drawer. GenerateResult::device and Progress::device name it where there
+  // are several devices. Callbacks are called on the calling thread, with pairs on another one. Throws
+  // DeviceError where no drawer is left, with the reason of each.
   GenerateResult generate(const GenerateRequest& request, const Callbacks& callbacks = {});
   // What the request takes on a free drawer, and on each of them.
   MemoryPlan plan(const GenerateRequest& request);
   std::vector<DevicePlan> plans(const GenerateRequest& request);
 
-  // Draws request(0), request(1), ... until there is none, each by a free drawer, and hands the results over in
-  // this order, on the calling thread, while later ones are drawn. `request` and the callbacks are called by
-  // one thread at a time. What a request throws is thrown after the results of those before it.
+  // Draws request(0), request(1), ... until there is none, each by a free drawer, and hands the results over
+  // in this order, on the calling thread, while later ones are drawn. `request` and the callbacks are called
+  // by one thread at a time. What a request throws is thrown after the results of those before it.
   using RequestAt = std::function<std::optional<GenerateRequest>(size_t index)>;
   using ResultTaker = std::function<void(size_t index, GenerateResult result)>;
   void generate_each(const RequestAt& request, const ResultTaker& take, const Callbacks& callbacks = {});

@@ -95,13 +95,13 @@ struct LoadOptions {
   // Decode with the VAE's finest level at half size, and resize the picture twofold: an approximation.
   bool fast_vae = false;
   std::string device = "auto";  // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
-  // MultiPipeline's (rocm_sd/multi.hpp) in place of `device`: names with commas between them, one of them more
-  // than once if need be, or "all": every usable GPU. Pipeline refuses them.
+  // MultiPipeline's (rocm_sd/multi.hpp) in place of `device`: names with commas between them, one of them
+  // more than once if need be, or "all": every usable GPU. Pipeline refuses them.
   std::string devices = {};
   // What these devices divide: "images", each draws its own, or "guidance": two draw one image together, the
   // prompt's prediction and the negative prompt's.
   std::string split = "images";
-  std::string dtype = "auto";   // auto, f16 (GPUs), bf16, f32: what products are computed in
+  std::string dtype = "auto";  // auto, f16 (GPUs), bf16, f32: what products are computed in
   // How the UNet's matrices and filters are stored: auto (as dtype says), or 8 bits and a scale for each
   // output channel: int8, fp8 (e4m3); int8-products, fp8-products: linear layers are multiplied in 8 bits,
   // too, where the GPU can.

@@ -51,8 +51,8 @@ typedef struct {
   const rocm_sd_picture* pictures;
 } rocm_sd_result;
 
-/* Called on the calling thread (with the option "split" = "guidance" on another one) as stages advance; a result other than 0 cancels. stage: "load", "text",
- * "encode", "sample", "decode". */
+/* Called on the calling thread (with the option "split" = "guidance" on another one) as stages advance; a
+ * result other than 0 cancels. stage: "load", "text", "encode", "sample", "decode". */
 typedef int (*rocm_sd_progress_fn)(void* user, const char* stage, int step, int total, double seconds);
 
 typedef struct {

@@ -108,7 +108,8 @@ void ControlNetStage::set_factors(const ControlSetting& setting) {
     const double factor = setting.strength * control_factor(mode, i, count);
     std::vector<float> factors;  // of each row
     for (int64_t c = 0; c < shape_.conditions; ++c) {
-      const bool acts = !conditional_only || shape_.first_condition + c > 0;  // the unconditional one comes first
+      const bool acts =
+          !conditional_only || shape_.first_condition + c > 0;  // the unconditional one comes first
       factors.insert(factors.end(), static_cast<size_t>(shape_.batch),
                      acts ? static_cast<float>(factor) : 0.0f);
     }

@@ -92,7 +92,9 @@ void Pipeline::State::prepare_unet(const PreparedRequest& r, const TextStates& s
   if (init.extra && r.request.tile_size == 0) unet->set_extra_channels(own_conditions(r).of(init.extra));
   unet->set_guidance(r.request.cfg_scale);
   if (!controls_.empty()) unet->set_controls(control_settings(r, planned_controls_), watch);
-  if (!r.ip_adapters.empty()) unet->set_images(image_states_, image_settings(r), r.first_part() - static_cast<int>(own_conditions(r).first));
+  if (!r.ip_adapters.empty())
+    unet->set_images(image_states_, image_settings(r),
+                     r.first_part() - static_cast<int>(own_conditions(r).first));
   std::vector<double> timesteps;
   for (const NoiseLevel& level : r.sampling.schedule.levels)
     if (level.sigma > 0) timesteps.push_back(level.timestep);

@@ -161,7 +161,7 @@ struct Pipeline::State {
   std::vector<ImageUnit> image_units_;                             // the same
   ImageStates image_states_;                                       // of the image at work
   std::vector<int64_t> prompts_at_work_;                           // TokenRows::prompts_at that the UNet has
-  Ranks* ranks_ = nullptr;       // with whom it draws; may be null
+  Ranks* ranks_ = nullptr;                                         // with whom it draws; may be null
   bool weights_unsure_ = false;  // merging adapters did not end: the parts are to be read whole
   uint64_t vram_budget_ = 0;     // as asked for; 0: what the device has free
   VaeShape vae_shape_;           // asked for last

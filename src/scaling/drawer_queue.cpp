@@ -50,7 +50,7 @@ size_t DrawerQueue::acquire(const std::function<bool()>& asked) {
   }
 }
 
-bool DrawerQueue::acquire(size_t drawer) {
+bool DrawerQueue::acquire_this(size_t drawer) {
   std::unique_lock lock(mutex_);
   Drawer& wanted = drawers_[drawer];
   changed_.wait(lock, [&] { return !wanted.busy || !wanted.taken_out.empty(); });

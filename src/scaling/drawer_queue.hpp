@@ -15,11 +15,11 @@ class DrawerQueue {
  public:
   explicit DrawerQueue(const std::vector<std::string>& names);
 
-  // Waits for a free drawer -> its number. asked: true ends the wait with CancelledError; may be empty. Throws
-  // DeviceError, with all reasons, where every drawer was taken out.
+  // Waits for a free drawer -> its number. asked: true ends the wait with CancelledError; may be empty.
+  // Throws DeviceError, with all reasons, where every drawer was taken out.
   size_t acquire(const std::function<bool()>& asked);
   // Waits for this one. False: it was taken out.
-  bool acquire(size_t drawer);
+  bool acquire_this(size_t drawer);
   void release(size_t drawer, bool drawn);
   void take_out(size_t drawer, const std::string& reason);
 

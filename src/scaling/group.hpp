@@ -21,8 +21,8 @@ struct RankDevice {
 class Group {
  public:
   // Loads a pipeline for each device, one after the other where `at_once` is false. callbacks: of the first
-  // one; the others are only cancelled by them. Throws what load_pipeline() throws, and UsageError for devices
-  // of a group that differ in what they compute in.
+  // one; the others are only cancelled by them. Throws what load_pipeline() throws, and UsageError for
+  // devices of a group that differ in what they compute in.
   Group(const LoadOptions& options, const std::vector<RankDevice>& devices, const RankPatience& patience,
         const Callbacks& callbacks);
   ~Group();

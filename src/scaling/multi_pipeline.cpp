@@ -104,7 +104,8 @@ class MultiLoader {
       alike = alike && first.dtype == other.dtype;
     }
     if (!alike)
-      log().warn("the devices compute in different types: an image differs in rounding by the device that draws it");
+      log().warn(
+          "the devices compute in different types: an image differs in rounding by the device that draws it");
   }
 
   const LoadOptions& options_;
@@ -215,7 +216,7 @@ MemoryPlan MultiPipeline::plan(const GenerateRequest& request) {
 std::vector<DevicePlan> MultiPipeline::plans(const GenerateRequest& request) {
   std::vector<DevicePlan> out;
   for (size_t i = 0; i < state_->groups.size(); ++i) {
-    if (!state_->queue.acquire(i)) continue;
+    if (!state_->queue.acquire_this(i)) continue;
     try {
       out.push_back({state_->groups[i]->name(), state_->groups[i]->plan(request)});
     } catch (...) {

@@ -55,10 +55,10 @@ class RankHub {
     std::vector<char> bytes;
   };
   std::deque<Message>& box(int from, int to);
-  double limit(int rank) const;      // with mutex_ held
-  bool is_silent(int rank) const;    // the same
-  void throw_failure() const;  // with mutex_ held, where failed_
-  static double now();         // seconds
+  double limit(int rank) const;    // with mutex_ held
+  bool is_silent(int rank) const;  // the same
+  void throw_failure() const;      // with mutex_ held, where failed_
+  static double now();             // seconds
 
   const std::vector<std::string> names_;
   const RankPatience patience_;

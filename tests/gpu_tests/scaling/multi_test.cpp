@@ -80,7 +80,8 @@ TEST(SeveralGpus, PairsDrawTheImageOfOne) {
   for (int round = 0; round < (test_gpu_is_emulated() ? 1 : 4); ++round) {
     if (round == 2) r.sampler = "Euler a";
     if (round == 3) r.pag_scale = 2;
-    const Image want = alone.generate(r).pictures.at(0).image, got = together.generate(r).pictures.at(0).image;
+    const Image want = alone.generate(r).pictures.at(0).image,
+                got = together.generate(r).pictures.at(0).image;
     EXPECT_GE(psnr(got, want), 45) << round;
     EXPECT_EQ(together.generate(r).pictures.at(0).image.rgb, got.rgb) << "the same bits again";
   }

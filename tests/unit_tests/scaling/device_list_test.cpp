@@ -7,12 +7,9 @@
 namespace rocm_sd {
 namespace {
 
-const std::vector<DeviceInfo> kThere = {{"cpu", "host", true},
-                                        {"hip", "no driver", false},
-                                        {"cuda:0", "an old one", false},
-                                        {"cuda:1", "one", true},
-                                        {"cuda:2", "another", true},
-                                        {"emu:gfx1100", "emulated", true}};
+const std::vector<DeviceInfo> kThere = {{"cpu", "host", true},           {"hip", "no driver", false},
+                                        {"cuda:0", "an old one", false}, {"cuda:1", "one", true},
+                                        {"cuda:2", "another", true},     {"emu:gfx1100", "emulated", true}};
 
 std::vector<std::pair<std::string, int>> parsed(std::string_view list) {
   std::vector<std::pair<std::string, int>> out;

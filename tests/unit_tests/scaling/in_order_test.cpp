@@ -48,13 +48,12 @@ TEST(InOrder, EveryResultOnceInItsPlace) {
         return drawn(request);
       };
       size_t next = 0;
-      draw_in_order(
-          threads, up_to(count), draw,
-          [&](size_t index, const GenerateResult& result) {
-            EXPECT_EQ(index, next++);
-            EXPECT_EQ(result.pictures.at(0).seed, index);
-          },
-          {});
+      draw_in_order(threads, up_to(count), draw,
+                    [&](size_t index, const GenerateResult& result) {
+                      EXPECT_EQ(index, next++);
+                      EXPECT_EQ(result.pictures.at(0).seed, index);
+                    },
+                    {});
       EXPECT_EQ(next, count);
       EXPECT_EQ(seen.size(), count);
       EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), count) << "none twice";
@@ -67,13 +66,12 @@ TEST(InOrder, FewResultsWaitForTheTaker) {
     ++begun;
     return drawn(request);
   };
-  draw_in_order(
-      2, up_to(40), draw,
-      [&](size_t index, const GenerateResult&) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        EXPECT_LE(begun, static_cast<int>(index) + 1 + 6);
-      },
-      {});
+  draw_in_order(2, up_to(40), draw,
+                [&](size_t index, const GenerateResult&) {
+                  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                  EXPECT_LE(begun, static_cast<int>(index) + 1 + 6);
+                },
+                {});
 }
 
 TEST(InOrder, AnErrorComesAfterTheResultsBeforeIt) {
@@ -90,9 +88,8 @@ TEST(InOrder, AnErrorComesAfterTheResultsBeforeIt) {
       if (index < bad) std::this_thread::sleep_for(std::chrono::milliseconds(10));
       return drawn(request);
     };
-    EXPECT_THROW(draw_in_order(
-                     3, up_to(10), draw, [&](size_t index, const GenerateResult&) { taken.push_back(index); },
-                     {}),
+    EXPECT_THROW(draw_in_order(3, up_to(10), draw,
+                               [&](size_t index, const GenerateResult&) { taken.push_back(index); }, {}),
                  GenerationError);
     std::vector<size_t> before(bad);
     for (size_t i = 0; i < bad; ++i) before[i] = i;
