@@ -19,13 +19,19 @@ void make(std::unique_ptr<StageT>& stage, Components& components, Arena& arena, 
 void Pipeline::State::make_stages(const PreparedRequest& r) {
   const TextShape text_rows = text_shape(r);
   const int64_t tokens = r.rows.chunks * text_rows.tokens.front();
-  UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
+  const ConditionShare own = own_conditions(r);
+  UnetShape shape{r.request.batch * r.tiles.batch, own.count, r.tiles.height, r.tiles.width, tokens};
   shape.windows = r.tiles.count();
-  shape.perturbed = r.perturbed;
+  shape.first_condition = own.first;
+  shape.guided = own.all > 1;
+  shape.perturbed = r.perturbed && own.has_last();
   shape.perturbed_layers = r.perturbed_layers;
   shape.freeu_second = !r.request.freeu_v2.empty();
   shape.freeu = shape.freeu_second ? r.request.freeu_v2 : r.request.freeu;
   shape.received = r.request.sag_scale > 0;
+  require<UsageError>(!shape.received || draws_alone(),
+                      "sag-scale: not with split: guidance, which computes the predictions on several devices; "
+                      "expected --split images");
   planned_controls_ = plan_controls(r, controls_);
   for (const PlannedControl& control : planned_controls_) shape.controls.push_back(control.unit);
   shape.images = image_slots(r);

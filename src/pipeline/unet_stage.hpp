@@ -24,6 +24,8 @@ struct UnetShape {
   std::vector<double> freeu = {};             // b1, b2, s1, s2; empty: none
   bool freeu_second = false;                  // in its second version
   bool received = false;                      // the middle block's attention is noted, of the first condition
+  int64_t first_condition = 0;                // of the request's: others may be computed elsewhere
+  bool guided = true;                         // the request has more than one condition
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
 
