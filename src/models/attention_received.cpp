@@ -25,7 +25,9 @@ std::optional<size_t> UNet::middle_self_attention() const {
   return static_cast<size_t>(found - middle_layers_.begin());
 }
 
-int64_t UNet::middle_level() const { return std::ranges::count_if(config_.down, &UNetBlockConfig::resamples); }
+int64_t UNet::middle_level() const {
+  return std::ranges::count_if(config_.down, &UNetBlockConfig::resamples);
+}
 
 AttentionReceived UNet::make_received(Device& device, int64_t images, int64_t height, int64_t width) const {
   require<UsageError>(middle_self_attention().has_value(),

@@ -11,13 +11,13 @@
 
 namespace rocm_sd {
 
-// Of the maps of one up block. Diffusers' filter scales the frequencies -1 and 0 of each axis, of which the real part
-// counts: x + (skip - 1) * sum of b * mean(b x) over the functions b = 1, cos and sin of 2 pi h / H, of
-// 2 pi w / W and of their sum.
+// Of the maps of one up block. Diffusers' filter scales the frequencies -1 and 0 of each axis, of which the
+// real part counts: x + (skip - 1) * sum of b * mean(b x) over the functions b = 1, cos and sin of 2 pi h /
+// H, of 2 pi w / W and of their sum.
 struct FreeULevel {
   float backbone = 1;    // factor of the map's first half of channels
-  bool by_mean = false;  // the whole of it where a pixel's mean over the channels is the image's largest, none
-                         // where it is the smallest
+  bool by_mean = false;  // the whole of it where a pixel's mean over the channels is the image's largest,
+                         // none where it is the smallest
   int64_t channels = 0;  // of the maps that it acts on; 0: any
   // Of each function b: its values for all images' pixels, and those times (skip - 1); [N*H*W] f32. The first
   // function, 1, has none of the former.

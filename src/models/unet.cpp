@@ -74,7 +74,8 @@ Tensor UNet::added_conditions(Exec& ex, const TimeInputs& inputs) const {
 
 UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const {
   const std::vector<bool>* layers = args.perturbed_layers ? args.perturbed_layers : &middle_layers_;
-  UNetContext out{shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed, layers, args.images};
+  UNetContext out{shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed,
+                  layers, args.images};
   if (args.received) {
     out.received = args.received;
     out.received_layer = middle_self_attention().value();

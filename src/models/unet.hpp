@@ -108,10 +108,12 @@ class UNet {
   const std::vector<std::string>& self_attentions() const { return self_attentions_; }
   // Of the middle block's first self attention. Nothing where it has none.
   std::optional<size_t> middle_self_attention() const;
-  // Memory for UNetArgs::received of latents [B,height,width,.]. Throws UsageError where there is no such layer.
+  // Memory for UNetArgs::received of latents [B,height,width,.]. Throws UsageError where there is no such
+  // layer.
   AttentionReceived make_received(Device& device, int64_t images, int64_t height, int64_t width) const;
-  // The sum over all queries of the attention that each pixel of the middle block gets, the mean of the heads:
-  // [images][h*w] for a map [h,w] with h = height halved as often as the UNet does. Waits for the device.
+  // The sum over all queries of the attention that each pixel of the middle block gets, the mean of the
+  // heads: [images][h*w] for a map [h,w] with h = height halved as often as the UNet does. Waits for the
+  // device.
   std::vector<std::vector<float>> attention_sums(Device& device, const AttentionReceived& received,
                                                  int64_t height, int64_t width) const;
   int64_t middle_level() const;  // how often the latents were halved before the middle block

@@ -68,8 +68,8 @@ void SelfAttention::note_received(Exec& ex, const Tensor& packed, const Attentio
       const Tensor weights = attention(ex, own.narrow(2, 0, width), own.narrow(2, width, width),
                                        selector.narrow(1, to.row_of_ones - band * head_dim, keys),
                                        {.heads = static_cast<int>(heads)});  // [1,N,C]
-      const Tensor mean =
-          resample(ex, as_dtype(ex, weights, DType::kF32).reshape({1, keys, 1, width}), 1, 1, ResampleMode::kArea);
+      const Tensor mean = resample(ex, as_dtype(ex, weights, DType::kF32).reshape({1, keys, 1, width}), 1, 1,
+                                   ResampleMode::kArea);
       copy_into(ex, mean, to.means.narrow(0, image * bands + band, 1));
     }
   }

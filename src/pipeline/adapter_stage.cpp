@@ -98,7 +98,8 @@ void AdapterStage::cut_hint(Exec&, int64_t row, int64_t top, int64_t left) {
     device().copy_on_device(added_[level].map.narrow(0, row, 1).data(), from.data(), from.bytes());
     if (!unit_.masked) continue;
     const auto cells = static_cast<int64_t>(window.factors[level].size());
-    upload(device(), added_[level].factors.narrow(0, row * cells, cells), window.factors[level].data(), cells);
+    upload(device(), added_[level].factors.narrow(0, row * cells, cells), window.factors[level].data(),
+           cells);
   }
 }
 

@@ -1,5 +1,5 @@
-// A T2I-Adapter beside the UNet: its maps are made once per request, of a tiled image once for each window, from
-// the window's part of what the adapter sees.
+// A T2I-Adapter beside the UNet: its maps are made once per request, of a tiled image once for each window,
+// from the window's part of what the adapter sees.
 #pragma once
 
 #include "pipeline/control_stage.hpp"
@@ -32,9 +32,9 @@ class AdapterStage final : public ControlStage {
   const ControlUnit unit_;
   const T2iAdapter& model_;
   ControlShape shape_;
-  Tensor squares_;                // [images,H/d,W/d,C] f32, of the image or of a window
-  std::vector<Tensor> made_;      // of each level [images,h,w,C]
-  std::vector<Window> windows_;   // those of the request that have been met
+  Tensor squares_;               // [images,H/d,W/d,C] f32, of the image or of a window
+  std::vector<Tensor> made_;     // of each level [images,h,w,C]
+  std::vector<Window> windows_;  // those of the request that have been met
   ControlSetting setting_;
   RunWatch watch_;
   std::vector<ScaledMap> added_;  // the same for all rows

@@ -44,8 +44,8 @@ void check_unit(const ResolvedRequest& r, size_t index, const LoadedControl& mod
                       " is a T2I-Adapter, which has no inpaint");
   const int64_t height = r.tiles.height * kPixelsPerLatent, width = r.tiles.width * kPixelsPerLatent;
   require<UsageError>(!tiled || (height % d == 0 && width % d == 0), "tile-size: ", printable(model.name),
-                      " is a T2I-Adapter for sizes that are multiples of ", d, ", got windows of ", width, " x ",
-                      height);
+                      " is a T2I-Adapter for sizes that are multiples of ", d, ", got windows of ", width,
+                      " x ", height);
 }
 
 // Images that one union ControlNet sees at once act in the same steps, for the same conditions.

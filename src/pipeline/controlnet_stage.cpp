@@ -147,8 +147,8 @@ void ControlNetStage::cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left)
   const std::vector<int64_t> levels = model_.residual_levels();
   for (size_t i = 0; i < levels.size(); ++i) {
     const std::vector<float> factors =
-        masked_factors({row_factors_[i][static_cast<size_t>(row)]}, mask, own, halved(shape_.height, levels[i]),
-                       halved(shape_.width, levels[i]));
+        masked_factors({row_factors_[i][static_cast<size_t>(row)]}, mask, own,
+                       halved(shape_.height, levels[i]), halved(shape_.width, levels[i]));
     const auto cells = static_cast<int64_t>(factors.size());
     upload(device(), factors_[i].narrow(0, row * cells, cells), factors.data(), cells);
   }

@@ -30,12 +30,12 @@ class ControlNetStage final : public ControlStage {
   const ControlNet& model_;
   ControlShape shape_;
   TextCache cache_;
-  Tensor image_;                 // [images,H,W,3] f32, of one view
-  Tensor whole_;                 // [images,H/8,W/8,C0], the hints of all views together
-  Tensor hint_;                  // [rows,h,w,C0]
-  std::vector<float> mask_;                       // [H,W], of a masked unit
+  Tensor image_;                                 // [images,H,W,3] f32, of one view
+  Tensor whole_;                                 // [images,H/8,W/8,C0], the hints of all views together
+  Tensor hint_;                                  // [rows,h,w,C0]
+  std::vector<float> mask_;                      // [H,W], of a masked unit
   std::vector<std::vector<float>> row_factors_;  // of each residual [rows], before the mask
-  std::vector<Tensor> factors_;                   // of each residual [rows], or of a masked unit [rows*h*w], f32
+  std::vector<Tensor> factors_;  // of each residual [rows], or of a masked unit [rows*h*w], f32
   // Of a union ControlNet: [images,1] i32 and [images] f32 of one view, [rows,types] and [rows,E].
   Tensor type_, scales_, types_, added_;
   std::vector<float> types_set_;

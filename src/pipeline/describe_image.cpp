@@ -100,8 +100,8 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (!r.freeu.empty())
     add("FreeU", concat("b1 ", r.freeu[0], ", b2 ", r.freeu[1], ", s1 ", r.freeu[2], ", s2 ", r.freeu[3]));
   if (!r.freeu_v2.empty())
-    add("FreeU v2", concat("b1 ", r.freeu_v2[0], ", b2 ", r.freeu_v2[1], ", s1 ", r.freeu_v2[2], ", s2 ",
-                           r.freeu_v2[3]));
+    add("FreeU v2",
+        concat("b1 ", r.freeu_v2[0], ", b2 ", r.freeu_v2[1], ", s1 ", r.freeu_v2[2], ", s2 ", r.freeu_v2[3]));
   if (r.sag_scale > 0) add("SAG scale", number_text(r.sag_scale));
   for (size_t i = 0; i < r.regions.size(); ++i)
     add(concat("Region ", i).c_str(), describe_region(r.regions[i]));

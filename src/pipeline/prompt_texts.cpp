@@ -23,8 +23,8 @@ void warn_of_tags(const std::string& prompt, const char* where, std::vector<std:
   const PromptTags tags = extract_lora_tags(prompt);
   if (where)
     for (const LoraTag& lora : tags.loras)
-      warn_once(warnings, concat("<lora:", printable(lora.name),
-                                 "> has no effect in ", where, ": put it into the prompt"));
+      warn_once(warnings, concat("<lora:", printable(lora.name), "> has no effect in ", where,
+                                 ": put it into the prompt"));
   for (const std::string& tag : tags.unknown)
     warn_once(warnings,
               concat("<", printable(tag),
@@ -90,8 +90,8 @@ std::vector<PromptPart> prompt_parts(const GenerateRequest& request, const std::
 namespace {
 
 // The prompts of regions are conditions of their own. prompt_2 is that of the whole picture's prompt.
-void add_regions(Collector& collector, const ResolvedRequest& resolved, const std::string& prompt, int64_t image,
-                 std::vector<std::vector<std::vector<int64_t>>>& columns) {
+void add_regions(Collector& collector, const ResolvedRequest& resolved, const std::string& prompt,
+                 int64_t image, std::vector<std::vector<std::vector<int64_t>>>& columns) {
   const GenerateRequest& request = resolved.request;
   auto condition = columns.begin() + resolved.first_part();
   bool whole = resolved.region_base_part;
@@ -129,7 +129,8 @@ PromptTexts prompt_texts(const ResolvedRequest& resolved) {
   const std::string negative_2 = second(request.negative_prompt_2, negative);
   PromptTexts out;
   if (!request.plain_prompt) {
-    for (const std::string* text : {&negative, &negative_2}) warn_of_tags(*text, "the negative prompt", out.warnings);
+    for (const std::string* text : {&negative, &negative_2})
+      warn_of_tags(*text, "the negative prompt", out.warnings);
     for (const std::string& text : prompts) warn_of_tags(text, nullptr, out.warnings);
     if (request.prompt_2) warn_of_tags(*request.prompt_2, nullptr, out.warnings);
   }
@@ -144,7 +145,8 @@ PromptTexts prompt_texts(const ResolvedRequest& resolved) {
     }
   const bool regional = !resolved.region_shares.empty();
   if (regional && !request.plain_prompt)
-    for (const RegionUse& region : request.regions) warn_of_tags(region.prompt, "a region's prompt", out.warnings);
+    for (const RegionUse& region : request.regions)
+      warn_of_tags(region.prompt, "a region's prompt", out.warnings);
   for (size_t i = 0; i < prompts.size(); ++i) {
     if (regional) {
       add_regions(collector, resolved, prompts[i], adapters[i], columns);

@@ -68,14 +68,14 @@ std::vector<double> covered(double begin, double size, int64_t count) {
 }
 
 std::vector<double> box_cells(const std::vector<double>& box, int64_t height, int64_t width) {
-  require<UsageError>(box.size() == 4, "region: expected left,top,width,height, got ", box.size(), " numbers");
+  require<UsageError>(box.size() == 4, "region: expected left,top,width,height, got ", box.size(),
+                      " numbers");
   for (const double v : box)
     require<UsageError>(std::isfinite(v) && v >= 0 && v <= 1,
                         "region: expected left,top,width,height as shares of the picture, 0 to 1, got ", v);
-  require<UsageError>(box[2] > 0 && box[3] > 0 && box[0] + box[2] <= 1 + kNothing &&
-                          box[1] + box[3] <= 1 + kNothing,
-                      "region: expected a box within the picture, got ", box[0], ",", box[1], ",", box[2], ",",
-                      box[3]);
+  require<UsageError>(
+      box[2] > 0 && box[3] > 0 && box[0] + box[2] <= 1 + kNothing && box[1] + box[3] <= 1 + kNothing,
+      "region: expected a box within the picture, got ", box[0], ",", box[1], ",", box[2], ",", box[3]);
   const std::vector<double> rows = covered(box[1], box[3], height), columns = covered(box[0], box[2], width);
   std::vector<double> out;
   for (const double row : rows)
@@ -114,9 +114,10 @@ std::vector<std::vector<double>> coverage(const ResolvedRequest& r) {
     }
     const bool own = !region.box.empty();
     require<UsageError>(own || next < boxes.size(), "region: \"", printable(region.prompt, 40),
-                        boxes.empty() ? "\": no place; expected \"left,top,width,height: prompt\", \"mask.png: "
-                                        "prompt\", or region-split"
-                                      : "\": there is no row or column left for it in region-split");
+                        boxes.empty()
+                            ? "\": no place; expected \"left,top,width,height: prompt\", \"mask.png: "
+                              "prompt\", or region-split"
+                            : "\": there is no row or column left for it in region-split");
     out.push_back(box_cells(own ? region.box : boxes[next++], r.latent_height, r.latent_width));
   }
   require<UsageError>(next == boxes.size(), "region-split: ", boxes.size(), " rows or columns for ", next,
@@ -130,10 +131,13 @@ RegionUse parse_region(const std::string& text) {
   const std::string problem = utf8_problem(text);
   require<UsageError>(problem.empty(), problem);
   const size_t colon = text.find(':');
-  const auto is_number_char = [](char c) { return (c >= '0' && c <= '9') || c == '.' || c == ',' || c == ' '; };
-  const bool is_box = colon != std::string::npos && colon > 0 &&
-                      std::all_of(text.begin(), text.begin() + static_cast<ptrdiff_t>(colon), is_number_char) &&
-                      text.find(',') < colon;
+  const auto is_number_char = [](char c) {
+    return (c >= '0' && c <= '9') || c == '.' || c == ',' || c == ' ';
+  };
+  const bool is_box =
+      colon != std::string::npos && colon > 0 &&
+      std::all_of(text.begin(), text.begin() + static_cast<ptrdiff_t>(colon), is_number_char) &&
+      text.find(',') < colon;
   RegionUse out;
   if (is_box) {
     std::string numbers = text.substr(0, colon);
@@ -215,7 +219,8 @@ RegionBlend::RegionBlend(Device& device, const ResolvedRequest& resolved, int64_
 
 Tensor RegionBlend::spread(Exec& ex, const Tensor& input) const {
   const int64_t conditions = negatives_ + static_cast<int64_t>(shares_.size());
-  const Tensor out = ex.alloc({conditions * images_, input.dim(1), input.dim(2), input.dim(3)}, input.dtype());
+  const Tensor out =
+      ex.alloc({conditions * images_, input.dim(1), input.dim(2), input.dim(3)}, input.dtype());
   for (int64_t c = 0; c < conditions; ++c)
     copy_into(ex, input.narrow(0, 0, images_), out.narrow(0, c * images_, images_));
   return out;
@@ -226,8 +231,8 @@ Tensor RegionBlend::average(Exec& ex, const Tensor& predicted) const {
   Tensor sum = part(negatives_);
   for (size_t i = 1; i < shares_.size(); ++i)
     sum = blend(ex, part(negatives_ + static_cast<int64_t>(i)), sum, shares_[i]);
-  const Tensor out = ex.alloc({(negatives_ + 1) * images_, predicted.dim(1), predicted.dim(2), predicted.dim(3)},
-                              predicted.dtype());
+  const Tensor out = ex.alloc(
+      {(negatives_ + 1) * images_, predicted.dim(1), predicted.dim(2), predicted.dim(3)}, predicted.dtype());
   for (int64_t c = 0; c < negatives_; ++c) copy_into(ex, part(c), out.narrow(0, c * images_, images_));
   copy_into(ex, sum, out.narrow(0, negatives_ * images_, images_));
   return out;

@@ -39,8 +39,8 @@ struct ResolvedRequest {
   bool perturbed = false;  // the last condition is the prompt once more, with perturbed self attention
   std::vector<bool> perturbed_layers;  // of the UNet's self attentions
   std::vector<double> part_weights;    // of the parts that AND joins, or of regions (1 each): one or more
-  // Of each part that is a region's (regions.hpp), at each of the latents, [latent_height,latent_width]; they add
-  // up to 1. Empty: no regions. region_base_part: the first of them is the whole picture's prompt.
+  // Of each part that is a region's (regions.hpp), at each of the latents, [latent_height,latent_width]; they
+  // add up to 1. Empty: no regions. region_base_part: the first of them is the whole picture's prompt.
   std::vector<std::vector<float>> region_shares = {};
   bool region_base_part = false;
   int text_calls = 20;  // calls of the UNet that prompt editing counts by: as if strength were 1

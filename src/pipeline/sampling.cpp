@@ -70,10 +70,11 @@ std::function<bool(const NoiseLevel&)> unguided_calls(const ResolvedRequest& r) 
   };
 }
 
-// The UNet's last call says where its middle block looks; that part of the clean latents is blurred. The values
-// are the host's: the map is small, and its values decide which of the latents change.
+// The UNet's last call says where its middle block looks; that part of the clean latents is blurred. The
+// values are the host's: the map is small, and its values decide which of the latents change.
 Tensor degrade(Exec& ex, const UnetStage& unet, const Tensor& clean) {
-  const DegradedShape shape{unet.middle_height(), unet.middle_width(), clean.dim(1), clean.dim(2), clean.dim(3)};
+  const DegradedShape shape{unet.middle_height(), unet.middle_width(), clean.dim(1), clean.dim(2),
+                            clean.dim(3)};
   const std::vector<std::vector<float>> sums = unet.attention_sums();
   const std::vector<float> values = to_floats(ex.device(), clean);
   const size_t per_image = values.size() / sums.size();

@@ -29,9 +29,10 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   shape.freeu_second = !r.request.freeu_v2.empty();
   shape.freeu = shape.freeu_second ? r.request.freeu_v2 : r.request.freeu;
   shape.received = r.request.sag_scale > 0;
-  require<UsageError>(!shape.received || draws_alone(),
-                      "sag-scale: not with split: guidance, which computes the predictions on several devices; "
-                      "expected --split images");
+  require<UsageError>(
+      !shape.received || draws_alone(),
+      "sag-scale: not with split: guidance, which computes the predictions on several devices; "
+      "expected --split images");
   planned_controls_ = plan_controls(r, controls_);
   for (const PlannedControl& control : planned_controls_) shape.controls.push_back(control.unit);
   shape.images = image_slots(r);

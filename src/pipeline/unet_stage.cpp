@@ -66,9 +66,9 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
       .timestep = timestep_, .text_embeds = added_text_, .time_ids = time_ids_, .guidance_cond = guidance_};
   shifts_ = std::make_unique<ShiftTable>(unet, arena, time);
   time.guidance_cond = Tensor();  // ControlNets have no input for it
-  const ControlShape control{
-      shape.batch,       shape.conditions, shape.height,          shape.width, shape.image_height,
-      shape.image_width, shape.windows,    shape.first_condition, shape.guided};
+  const ControlShape control{shape.batch,   shape.conditions,      shape.height,
+                             shape.width,   shape.image_height,    shape.image_width,
+                             shape.windows, shape.first_condition, shape.guided};
   require<UsageError>(shape.controls.size() <= kMaxControls, "control: at most ", kMaxControls,
                       " at once, got ", shape.controls.size());
   for (const ControlUnit& unit : shape.controls)
@@ -85,12 +85,8 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
   step_program(all_guests());
 }
 
-int64_t UnetStage::middle_height() const {
-  return halved(shape_.height, components_.unet->middle_level());
-}
-int64_t UnetStage::middle_width() const {
-  return halved(shape_.width, components_.unet->middle_level());
-}
+int64_t UnetStage::middle_height() const { return halved(shape_.height, components_.unet->middle_level()); }
+int64_t UnetStage::middle_width() const { return halved(shape_.width, components_.unet->middle_level()); }
 
 std::vector<std::vector<float>> UnetStage::attention_sums() const {
   require<InternalError>(received_.has_value(), "unet: its attention was not noted");

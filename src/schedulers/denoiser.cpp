@@ -125,8 +125,10 @@ Tensor Denoiser::away_from_degraded(Exec& ex, const Tensor& x, const Tensor& out
   const Tensor first = part(ex, output, 0);
   const Tensor clean = c.x == 0 ? linear_combination(ex, {{c.model, first}})
                                 : linear_combination(ex, {{c.x, x}, {c.model, first}});
-  const Tensor degraded = linear_combination(ex, {{1, x}, {signal, sag.degrade(ex, clean)}, {-signal, clean}});
-  const Tensor led = linear_combination(ex, {{1, guided}, {sag.scale, first}});  // the next call overwrites output
+  const Tensor degraded =
+      linear_combination(ex, {{1, x}, {signal, sag.degrade(ex, clean)}, {-signal, clean}});
+  const Tensor led =
+      linear_combination(ex, {{1, guided}, {sag.scale, first}});  // the next call overwrites output
   const Tensor input = scale_model_input(ex, degraded, c.input, conditions(), args_.input_dtype);
   const Tensor again = sag.unet(ex, input, level.timestep);
   return linear_combination(ex, {{1, led}, {-sag.scale, part(ex, again, 0)}});

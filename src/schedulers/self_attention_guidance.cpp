@@ -49,8 +49,8 @@ std::vector<double> blurred(const std::vector<double>& x, int64_t outer, int64_t
 std::vector<float> degraded_latents(std::span<const float> clean, std::span<const float> attention_sums,
                                     const DegradedShape& shape) {
   require<UsageError>(shape.height > kReach && shape.width > kReach,
-                      "sag-scale: expected a picture of 40 pixels a side or more, got latents of ", shape.width,
-                      " x ", shape.height);
+                      "sag-scale: expected a picture of 40 pixels a side or more, got latents of ",
+                      shape.width, " x ", shape.height);
   std::vector<double> smooth(clean.begin(), clean.end());
   smooth = blurred(smooth, 1, shape.height, shape.width * shape.channels);
   smooth = blurred(smooth, shape.height, shape.width, shape.channels);

@@ -71,7 +71,8 @@ inline std::string write_random_control_lora(const std::filesystem::path& path, 
                                                           : 2 * std::stoul(own.substr(own.find('.') + 1)) + 2;
       add(name, "input_hint_block." + std::to_string(number) + leaf(name), part.shape, 1);
     } else if (name == "conv_in.weight" || name == "down_blocks.0.resnets.0.conv1.weight") {
-      const std::string stem = name == "conv_in.weight" ? "input_blocks.0.0." : "input_blocks.1.0.in_layers.2.";
+      const std::string stem =
+          name == "conv_in.weight" ? "input_blocks.0.0." : "input_blocks.1.0.in_layers.2.";
       add(name + ".up", stem + "up", {part.shape[0], kRank, 1, 1}, 0.3f);
       add(name + ".down", stem + "down", {kRank, part.shape[1], part.shape[2], part.shape[3]}, 1);
     }

@@ -56,8 +56,8 @@ struct RowRangeProblem {
 AnyOp row_range_op() { return MemoryBound<RowRangeProblem>::any(); }
 
 Tensor row_range(Exec& ex, const Tensor& x, float factor) {
-  require(x.rank() == 2 && x.dtype() == DType::kF32, "row_range: expected [rows,cols] f32, got ", x.shape(), " ",
-          x.dtype());
+  require(x.rank() == 2 && x.dtype() == DType::kF32, "row_range: expected [rows,cols] f32, got ", x.shape(),
+          " ", x.dtype());
   require_contiguous(x, "row_range", "x");
   const RowRangeProblem problem{.rows = x.dim(0), .cols = x.dim(1), .factor = factor};
   return run_op(ex, problem, {x});

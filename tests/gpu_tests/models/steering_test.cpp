@@ -85,7 +85,8 @@ TEST_P(SteeringOnGpu, FreeUInBothVersions) {
               const Tensor& shifts) { return unet(ex, latents, shifts, cache, {.freeu = &freeu}); });
     };
   };
-  const auto first = compare(run(1.5, 0.2, false), "FreeU"), second = compare(run(1.5, 0.2, true), "FreeU v2");
+  const auto first = compare(run(1.5, 0.2, false), "FreeU"),
+             second = compare(run(1.5, 0.2, true), "FreeU v2");
   EXPECT_LT(signal_to_noise(run(1, 1, false)(host_device(), DType::kF32), first), 25);
   EXPECT_LT(signal_to_noise(first, second), 25);
 }

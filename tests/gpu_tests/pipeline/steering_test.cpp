@@ -1,5 +1,6 @@
-// What steers pictures beside ControlNets' files, on the GPU against the CPU: self-attention guidance, regions
-// with prompts of their own, and ControlNet-LoRAs. FreeU's versions: gpu_tests/models/steering_test.cpp.
+// What steers pictures beside ControlNets' files, on the GPU against the CPU: self-attention guidance,
+// regions with prompts of their own, and ControlNet-LoRAs. FreeU's versions:
+// gpu_tests/models/steering_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,8 +33,8 @@ GenerateRequest small_request() {
   return request;
 }
 
-// Draws `request` on both, twice on the GPU: the second picture is a replay. f32 goes by rounding alone; in f16
-// single pixels of an attention map may fall on the other side of the mean.
+// Draws `request` on both, twice on the GPU: the second picture is a replay. f32 goes by rounding alone; in
+// f16 single pixels of an attention map may fall on the other side of the mean.
 void compare(const GenerateRequest& request, const char* what) {
   Pipeline cpu = load_pipeline({.model = kModel, .dtype = "f32"}, host_device());
   const Image want = cpu.generate(request).pictures[0].image;
@@ -55,18 +56,21 @@ TEST(GpuSteering, SelfAttentionGuidance) {
 
 TEST(GpuSteering, Regions) {
   GenerateRequest request = small_request();
-  request.regions = {{.prompt = "a green tree", .box = {0, 0, 0.4, 1}}, {.prompt = "a blue house", .box = {0.3, 0.2, 0.7, 0.5}}};
+  request.regions = {{.prompt = "a green tree", .box = {0, 0, 0.4, 1}},
+                     {.prompt = "a blue house", .box = {0.3, 0.2, 0.7, 0.5}}};
   request.region_base = 0.2;
   compare(request, "regions");
 }
 
 TEST(GpuSteering, ControlNetLora) {
-  const std::filesystem::path path = std::filesystem::temp_directory_path() /
-                                     ("rocm_sd_gpu_control_lora_" + std::to_string(::getpid()) + ".safetensors");
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() /
+      ("rocm_sd_gpu_control_lora_" + std::to_string(::getpid()) + ".safetensors");
   GenerateRequest request = small_request();
   Image picture{64, 64, std::vector<uint8_t>(3 * 64 * 64), {}};
   for (size_t i = 0; i < picture.rgb.size(); ++i) picture.rgb[i] = static_cast<uint8_t>((i * 31) % 251);
-  request.controls = {{.model = testing_support::write_random_control_lora(path, kModel, 0.2f), .image = picture}};
+  request.controls = {
+      {.model = testing_support::write_random_control_lora(path, kModel, 0.2f), .image = picture}};
   compare(request, "ControlNet-LoRA");
   std::filesystem::remove(path);
 }
