@@ -25,6 +25,7 @@ struct Atom<Rdna3, T> {
     float x[8];
   };
   static constexpr int kColumns = 1;  // of C that one lane holds elements of
+  static constexpr int kRowStep = 2;  // from a lane's element to its next one
 
   static ROCM_SD_DEVICE int row(int i) { return 2 * i + Rdna3::lane() / 16; }
   static ROCM_SD_DEVICE int column(int) { return Rdna3::lane() % 16; }

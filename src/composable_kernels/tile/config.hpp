@@ -24,7 +24,7 @@ struct TileShape {
 
 // 16 bytes more in each row of LDS: rows that are read together then start in different banks.
 constexpr int kLdsPadBytes = 16;
-// Floats more in each row of the output's staging in LDS.
+// Floats more in each row of the output's staging in LDS, at most.
 constexpr int kStagePad = 8;
 
 constexpr int main_loop_lds_bytes(const TileShape& shape, int element_bytes) {
