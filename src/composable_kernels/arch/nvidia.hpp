@@ -20,6 +20,7 @@ struct Nvidia {
   static constexpr int kEpilogueLoads = 5;  // pieces whose loads an epilogue keeps under way together
   static constexpr bool kBufferLoads = false;
   static constexpr bool kFewSpecials = true;  // exponentials and reciprocals: 16 a cycle, products 128
+  static constexpr bool kChiplets = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
   static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "composable_kernels/atom.hpp"
+#include "composable_kernels/chunk16.hpp"
 
 namespace rocm_sd {
 
@@ -87,6 +88,10 @@ struct MatrixAtom<Arch, T, true> : Atom<Arch, T> {
     typename Base::A half[2];
   };
   using B = A;
+
+  static constexpr int kPieces = 1;
+  static ROCM_SD_DEVICE int piece_column(int) { return Arch::lane() / 16 * 8; }
+  static ROCM_SD_DEVICE A from_pieces(const Chunk16 (&piece)[1]) { return __builtin_bit_cast(A, piece[0]); }
 
   template <class Cfg>
   static ROCM_SD_DEVICE A load_at(const T* tile, int k) {

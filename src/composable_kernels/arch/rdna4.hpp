@@ -12,6 +12,7 @@ namespace rocm_sd {
 struct Rdna4 : Amd<32> {
   static constexpr const char* kName = "rdna4";
   static constexpr int kFragmentsAhead = 6;  // read from LDS ahead of their use
+  static constexpr bool kChiplets = false;
 };
 
 template <class T>
@@ -26,6 +27,9 @@ struct Atom<Rdna4, T> {
   };
   static constexpr int kColumns = 1;
 
+  static constexpr int kPieces = 1;
+  static ROCM_SD_DEVICE int piece_column(int) { return Rdna4::lane() / 16 * 8; }
+  static ROCM_SD_DEVICE A from_pieces(const Chunk16 (&piece)[1]) { return __builtin_bit_cast(A, piece[0]); }
   static ROCM_SD_DEVICE int row(int i) { return i + Rdna4::lane() / 16 * 8; }
   static ROCM_SD_DEVICE int column(int) { return Rdna4::lane() % 16; }
   static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }

@@ -25,6 +25,7 @@ struct Scalar {
   static constexpr int kEpilogueLoads = 1;  // pieces whose loads an epilogue keeps under way together
   static constexpr bool kBufferLoads = false;
   static constexpr bool kFewSpecials = true;  // so that the host runs what must be right there
+  static constexpr bool kChiplets = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
   static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once
 

@@ -7,6 +7,9 @@ namespace rocm_sd {
 
 struct Cdna3Family : AmdFamily {
   static constexpr const char* kName = "cdna3";
+  // Waves that share no rows, or no channels, fetch them for themselves: LDS, which every SIMD reads from,
+  // would bound these tiles.
+  static constexpr auto kWeights = DirectOperand::kWeights, kRows = DirectOperand::kRows;
 
   static constexpr auto kFlash = std::to_array<FlashConfig>({
       {.head_dim = 32, .queries = 32, .keys = 64},
@@ -36,8 +39,8 @@ struct Cdna3Family : AmdFamily {
       {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 2, .waves_n = 2}},
       {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
-      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_m = 2, .waves_n = 2, .stages = 1}},
-      {.shape = {.block_m = 32, .block_n = 64, .block_k = 64, .waves_n = 2}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 2, .direct = kWeights}},
+      {.shape = {.block_m = 32, .block_n = 64, .block_k = 64, .waves_n = 2, .direct = kWeights}},
   });
   static constexpr auto kGeglu = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
@@ -47,12 +50,12 @@ struct Cdna3Family : AmdFamily {
   static constexpr auto kConv = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2}},
-      {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2}},
+      {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 2, .waves_n = 2}},
       {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
-      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_m = 2, .waves_n = 2}},
-      {.shape = {.block_m = 256, .block_n = 32, .block_k = 32, .waves_m = 4}},
-      {.shape = {.block_m = 256, .block_n = 16, .block_k = 32, .waves_m = 4}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 2, .direct = kWeights}},
+      {.shape = {.block_m = 256, .block_n = 32, .block_k = 32, .waves_m = 4, .direct = kRows}},
+      {.shape = {.block_m = 256, .block_n = 16, .block_k = 32, .waves_m = 4, .direct = kRows}},
   });
 
   // The first is also compiled as GEGLU.

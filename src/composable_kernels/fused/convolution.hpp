@@ -26,6 +26,7 @@ struct ConvParams {
   // output row and column. image is then the undoubled one, filter [4][channels, depth], epilogue that of all
   // pixels.
   int32_t phases;
+  GroupOrder order;  // of tiles, parts and phases
 };
 
 // With the maps by which hopper/convolution_tma.hpp fetches the inputs' pixels and the filter, a matrix of
