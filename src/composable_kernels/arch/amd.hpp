@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "composable_kernels/arch/policies.hpp"
+#include "composable_kernels/chunk16.hpp"
 #include "composable_kernels/types.hpp"
 
 extern "C" {

@@ -89,13 +89,13 @@ struct MatrixAtom<Arch, T, true> : Atom<Arch, T> {
   };
   using B = A;
 
-  static constexpr int kPieces = 1;
-  static ROCM_SD_DEVICE int piece_column(int) { return Arch::lane() / 16 * 8; }
-  static ROCM_SD_DEVICE A from_pieces(const Chunk16 (&piece)[1]) { return __builtin_bit_cast(A, piece[0]); }
+  // Of 16 bytes from global memory: columns lane_depth() and on of row lane % 16.
+  static ROCM_SD_DEVICE int lane_depth() { return Arch::lane() / 16 * 8; }
+  static ROCM_SD_DEVICE A from_chunk(Chunk16 chunk) { return __builtin_bit_cast(A, chunk); }
 
   template <class Cfg>
   static ROCM_SD_DEVICE A load_at(const T* tile, int k) {
-    return *reinterpret_cast<const A*>(tile + Cfg::element(Arch::lane() % 16, k + Arch::lane() / 16 * 8));
+    return *reinterpret_cast<const A*>(tile + Cfg::element(Arch::lane() % 16, k + lane_depth()));
   }
   template <class Cfg>
   static ROCM_SD_DEVICE B load_b_at(const T* tile, int k) {

@@ -28,15 +28,6 @@ struct Atom<Rdna3, T> {
   static constexpr int kColumns = 1;  // of C that one lane holds elements of
   static constexpr int kRowStep = 2;  // from a lane's element to its next one
 
-  static constexpr int kPieces = 2;
-  static ROCM_SD_DEVICE int piece_column(int p) { return 8 * p; }
-  static ROCM_SD_DEVICE A from_pieces(const Chunk16 (&piece)[2]) {
-    struct alignas(32) Both {
-      Chunk16 half[2];
-    };
-    return __builtin_bit_cast(A, Both{{piece[0], piece[1]}});
-  }
-
   static ROCM_SD_DEVICE int row(int i) { return 2 * i + Rdna3::lane() / 16; }
   static ROCM_SD_DEVICE int column(int) { return Rdna3::lane() % 16; }
   static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }

@@ -26,10 +26,6 @@ struct Atom<Rdna4, T> {
     float x[8];
   };
   static constexpr int kColumns = 1;
-
-  static constexpr int kPieces = 1;
-  static ROCM_SD_DEVICE int piece_column(int) { return Rdna4::lane() / 16 * 8; }
-  static ROCM_SD_DEVICE A from_pieces(const Chunk16 (&piece)[1]) { return __builtin_bit_cast(A, piece[0]); }
   static ROCM_SD_DEVICE int row(int i) { return i + Rdna4::lane() / 16 * 8; }
   static ROCM_SD_DEVICE int column(int) { return Rdna4::lane() % 16; }
   static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }

@@ -7,7 +7,6 @@
 #include <set>
 #include <vector>
 
-#include "base/gpu_products.hpp"
 #include "composable_kernels/fused/main_loop.hpp"
 
 namespace rocm_sd {
@@ -54,17 +53,6 @@ TEST(GroupOrder, AnL2ReadsFewerOperands) {
     }
   EXPECT_EQ(panels(false, 0, 64, 80), 39);  // a row of tiles and 38 columns
   EXPECT_EQ(panels(true, 0, 64, 80), 13);   // 8 rows and 5 columns
-}
-
-TEST(GroupOrder, KnowsTheChipletsOfCardsAndOfTheirPartitions) {
-  EXPECT_EQ(gpu_chiplets("gfx942", 304), 8);  // MI300X
-  EXPECT_EQ(gpu_chiplets("gfx942", 228), 6);  // MI300A
-  EXPECT_EQ(gpu_chiplets("gfx942", 38), 1);   // MI300X in partitions of one chiplet (CPX)
-  EXPECT_EQ(gpu_chiplets("gfx942", 80), 1);   // a product that nobody has described
-  EXPECT_EQ(gpu_chiplets("gfx950", 256), 8);
-  for (const GpuProduct& gpu : gpu_products())
-    if (gpu.arch != "gfx942" && gpu.arch != "gfx950")
-      EXPECT_EQ(gpu_chiplets(gpu.arch, driver_compute_units(gpu)), 1) << gpu.name;
 }
 
 }  // namespace
