@@ -11,26 +11,28 @@ struct Cdna3Family : AmdFamily {
   // would bound these tiles.
   static constexpr auto kWeights = DirectOperand::kWeights, kRows = DirectOperand::kRows;
 
+  // Two workgroups and more to a compute unit, so that the products of one run beside the softmax of another:
+  // two stages of long heads would leave room for one.
   static constexpr auto kFlash = std::to_array<FlashConfig>({
       {.head_dim = 32, .queries = 32, .keys = 64},
       {.head_dim = 32, .keys = 64},
       {.head_dim = 40, .queries = 32, .keys = 64},
       {.head_dim = 40, .keys = 64},
-      {.head_dim = 64, .queries = 32, .keys = 64},
-      {.head_dim = 64, .keys = 64},
-      {.head_dim = 80, .queries = 32, .keys = 64},
-      {.head_dim = 80, .keys = 64},
-      {.head_dim = 128, .queries = 32},
-      {.head_dim = 128},
-      {.head_dim = 160},
+      {.head_dim = 64, .queries = 32, .keys = 64, .stages = 1},
+      {.head_dim = 64, .keys = 64, .stages = 1},
+      {.head_dim = 80, .queries = 32, .keys = 64, .stages = 1},
+      {.head_dim = 80, .keys = 64, .stages = 1},
+      {.head_dim = 128, .queries = 32, .stages = 1},
+      {.head_dim = 128, .stages = 1},
+      {.head_dim = 160, .stages = 1},
   });
   static constexpr auto kFlashAnyMask = std::to_array<FlashConfig>({
       {.head_dim = 32, .keys = 64},
       {.head_dim = 40, .keys = 64},
-      {.head_dim = 64, .keys = 64},
-      {.head_dim = 80, .keys = 64},
-      {.head_dim = 128},
-      {.head_dim = 160},
+      {.head_dim = 64, .keys = 64, .stages = 1},
+      {.head_dim = 80, .keys = 64, .stages = 1},
+      {.head_dim = 128, .stages = 1},
+      {.head_dim = 160, .stages = 1},
   });
 
   static constexpr auto kGemm = std::to_array<GemmConfig>({
