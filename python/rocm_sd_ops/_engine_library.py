@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 
-ABI = 4  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
+ABI = 5  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
 
 
 class EngineError(RuntimeError):
@@ -110,6 +110,7 @@ def open_library(path: str) -> ctypes.CDLL:
     library.rocm_sd_generate_from.argtypes = [c_void_p, POINTER(Option), POINTER(Inputs), POINTER(Callbacks),
                                               POINTER(POINTER(Result))]
     library.rocm_sd_result_free.argtypes = [POINTER(Result)]
+    library.rocm_sd_drawers.argtypes = [c_void_p]
     return library
 
 
