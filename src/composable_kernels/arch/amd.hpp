@@ -77,6 +77,15 @@ struct Amd {
                               __builtin_amdgcn_raw_buffer_load_b128(from, static_cast<int>(offset), 0, 0));
   }
 
+  // The kernel's one argument once more, to be read from here on and not before: what only an epilogue needs
+  // would else lie in scalar registers while the main loop runs.
+  template <class Params>
+  static ROCM_SD_DEVICE const Params& kernel_argument(const Params&) {
+    auto at = __builtin_amdgcn_kernarg_segment_ptr();
+    asm volatile("" : "+s"(at));
+    return *(const Params*)at;
+  }
+
   // The compiler moves no instruction past this point.
   static ROCM_SD_DEVICE void fence_schedule() { __builtin_amdgcn_sched_barrier(0); }
 

@@ -99,9 +99,8 @@ template <class Storage, TileShape kTileShape>
 struct SwizzledCfg : ProductCfg<Storage, kTileShape> {
   using Base = ProductCfg<Storage, kTileShape>;
   static constexpr int kLd = Base::kBlockK, kPieces = kLd / Base::kChunk;  // of a row
-  static constexpr int kLoopBytes =
-      Base::kStages * (kTileShape.staged_m() + kTileShape.staged_n()) * kLd *
-      static_cast<int>(sizeof(Storage));
+  static constexpr int kLoopBytes = Base::kStages * (kTileShape.staged_m() + kTileShape.staged_n()) * kLd *
+                                    static_cast<int>(sizeof(Storage));
   static constexpr int kLdsBytes = kLoopBytes > output_lds_bytes(kTileShape) ? kLoopBytes
                                                                              : output_lds_bytes(kTileShape);
   static_assert(sizeof(Storage) <= 2 && (kPieces == 4 || kPieces == 8));

@@ -14,7 +14,8 @@ struct NothingEarly {};
 // How 16 rows of a wave's output lie in LDS: kSections (values, gates) of kWidth channels in each row.
 // Arch::kStagesHalves: the first four channels that a lane of Atom holds of each piece of 8 lie in the
 // section's first half, the others in its second, and rows are 4 words modulo 8 apart. Then eight lanes that
-// write or read 16 bytes each, as LDS serves them, use every bank once (rows of 10 pieces: now and then twice).
+// write or read 16 bytes each, as LDS serves them, use every bank once (rows of 10 pieces: now and then
+// twice).
 template <class Arch, class Atom, int kWidth, int kSections>
 struct StagedRows {
   static constexpr bool kHalves = Arch::kStagesHalves;
@@ -29,8 +30,8 @@ struct StagedRows {
       ROCM_SD_UNROLL
       for (int i = 0; i < kCount; i += 4)
         store_four(rows + Atom::column(i) * kLd + place(channel + Atom::row(i)),
-                   {static_cast<float>(c.x[i]), static_cast<float>(c.x[i + 1]), static_cast<float>(c.x[i + 2]),
-                    static_cast<float>(c.x[i + 3])});
+                   {static_cast<float>(c.x[i]), static_cast<float>(c.x[i + 1]),
+                    static_cast<float>(c.x[i + 2]), static_cast<float>(c.x[i + 3])});
     } else {
       ROCM_SD_UNROLL
       for (int i = 0; i < kCount; ++i) rows[Atom::column(i) * kLd + channel + Atom::row(i)] = c.x[i];
@@ -141,7 +142,9 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
     for (int first = 0; first < kPieces; first += kBatch) {
       decltype(operands_of(0, 0)) operands[kBatch];
       const auto row_of = [&](int item) { return place.m + 16 * j + Staged::row_of(item); };
-      const auto channel_of = [&](int item) { return first_channel + part * kWidth + Staged::piece_of(item) * 8; };
+      const auto channel_of = [&](int item) {
+        return first_channel + part * kWidth + Staged::piece_of(item) * 8;
+      };
       ROCM_SD_UNROLL
       for (int b = 0; b < kBatch; ++b) {
         const int item = Staged::item() + (first + b) * Arch::lanes;

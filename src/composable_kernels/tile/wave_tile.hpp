@@ -26,8 +26,8 @@ struct WavePlace {
   }
 };
 
-// acc += weights x rows^T over kBlockK. weights(i, k), rows(j, k): fragments of channels 16 i and rows 16 j of
-// the wave, from depth k on.
+// acc += weights x rows^T over kBlockK. weights(i, k), rows(j, k): fragments of channels 16 i and rows 16 j
+// of the wave, from depth k on.
 template <class Arch, class Cfg, class Weights, class Rows>
 ROCM_SD_DEVICE void mma_fragments(Accumulators<Arch, Cfg>& acc, const Weights& weights, const Rows& rows) {
   using Atom = AtomOf<Arch, typename Cfg::T>;

@@ -174,8 +174,7 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   params.order = group_order(device.traits(), grid);
   launch_kernel(ex,
                 p.info(concat(phases ? "gpu phases " : "gpu ", describe(choice.config), "/", splits).c_str()),
-                conv_kernel(ex, name), grid,
-                static_cast<uint32_t>(shape.waves() * device.traits().lanes),
+                conv_kernel(ex, name), grid, static_cast<uint32_t>(shape.waves() * device.traits().lanes),
                 kernel_tables(device.traits()).dynamic_lds(choice.config.lds_bytes(sizeof(T))), params);
   if (splits == 1) return;
   const GemmReduceParams<T> reduce{params.partials, params.epilogue, splits, false};

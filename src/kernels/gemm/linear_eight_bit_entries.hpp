@@ -37,8 +37,7 @@ ROCM_SD_DEVICE void eight_bit_tiles_kernel(const EightBitParamsOf<Types>& p) {
   static_assert(kConfig.algorithm == GemmAlgorithm::kTiles);
   using Cfg = TileCfg<GpuArch, typename Types::EightBit, kConfig.shape>;
   const GroupPlace group = place_of_group<GpuArch>(p.order);
-  eight_bit_gemm_body<GpuArch, Cfg, kGated>(p, group.x, group.y,
-                                            GpuArch::lds<Cfg::kLdsBytes>());
+  eight_bit_gemm_body<GpuArch, Cfg, kGated>(p, group.x, group.y, GpuArch::lds<Cfg::kLdsBytes>());
 }
 
 }  // namespace rocm_sd

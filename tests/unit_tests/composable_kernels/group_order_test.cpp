@@ -1,4 +1,5 @@
-// The order of workgroups over chiplets: every place once, neighbours together, and fewer operands in each L2.
+// The order of workgroups over chiplets: every place once, neighbours together, and fewer operands in each
+// L2.
 #include "composable_kernels/tile/group_order.hpp"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,8 @@ int panels(bool ordered, uint32_t chiplet, int tiles_m, int tiles_n) {
 TEST(GroupOrder, AnL2ReadsFewerOperands) {
   for (const auto& [tiles_m, tiles_n] : {std::pair{64, 80}, {32, 40}, {64, 10}, {16, 80}})
     for (uint32_t chiplet = 0; chiplet < 8; ++chiplet) {
-      const int before = panels(false, chiplet, tiles_m, tiles_n), after = panels(true, chiplet, tiles_m, tiles_n);
+      const int before = panels(false, chiplet, tiles_m, tiles_n),
+                after = panels(true, chiplet, tiles_m, tiles_n);
       EXPECT_LT(after, before) << tiles_m << "x" << tiles_n << ", chiplet " << chiplet;
     }
   EXPECT_EQ(panels(false, 0, 64, 80), 39);  // a row of tiles and 38 columns
