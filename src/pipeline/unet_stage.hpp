@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "models/row_split.hpp"
 #include "pipeline/control_stage.hpp"
 #include "pipeline/text_stage.hpp"
 #include "pipeline/unet_images.hpp"
@@ -26,6 +27,7 @@ struct UnetShape {
   bool received = false;                      // the middle block's attention is noted, of the first condition
   int64_t first_condition = 0;                // of the request's: others may be computed elsewhere
   bool guided = true;                         // the request has more than one condition
+  const RowSplit* rows = nullptr;             // height is this rank's part of it; null: it has all rows
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
 

@@ -99,8 +99,9 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const EightBitChoice& choice
   }
   const auto tiles =
       static_cast<uint32_t>(ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n));
-  launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)),
-                {tiles, static_cast<uint32_t>(choice.splits), 1},
+  const GpuGrid grid{tiles, static_cast<uint32_t>(choice.splits), 1};
+  params.order = group_order(device.traits(), grid);
+  launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)), grid,
                 static_cast<uint32_t>(shape.waves() * device.traits().lanes), dynamic_lds(device, choice),
                 params);
   if (choice.splits == 1) return;
@@ -172,6 +173,7 @@ Refusal linear_supports_eight_bit(const Exec& ex, const LinearProblem& p) {
   if (!is_eight_bit(p.stored_as())) return "the weight is not stored in 8 bits";
   if (!p.w.weight.products()) return "products in 8 bits were not asked for";
   if (p.dtype() == DType::kF32) return "f32 is not its type";
+  if (const Refusal refusal = linear_refuses_terms(p)) return refusal;
   if (p.rows <= kGemvRows) return "few rows";
   if (p.in % 16 != 0 || !linear_rows_aligned(p)) return "rows that are not of 16-byte pieces";
   if (p.in > kDeepest) return "a depth beyond 65535";
