@@ -5,11 +5,11 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 if(TARGET rocm_sd_pipeline)
-  # The pipeline's objects hold every public symbol; what they call comes from the static modules below. Only public names
-  # leave the library, so that a program may link another version of anything inside.
-  add_library(rocm_sd SHARED $<TARGET_OBJECTS:rocm_sd_pipeline>)
+  # The objects of the pipeline and of scaling hold every public symbol; what they call comes from the static modules below.
+  # Only public names leave the library, so that a program may link another version of anything inside.
+  add_library(rocm_sd SHARED $<TARGET_OBJECTS:rocm_sd_pipeline> $<TARGET_OBJECTS:rocm_sd_scaling>)
   add_library(rocm_sd::rocm_sd ALIAS rocm_sd)
-  target_link_libraries(rocm_sd PRIVATE rocm_sd_pipeline)
+  target_link_libraries(rocm_sd PRIVATE rocm_sd_scaling)
   target_include_directories(rocm_sd INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(rocm_sd INTERFACE cxx_std_17)

@@ -12,12 +12,14 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "emulator/launch_time.hpp"
 #include "emulator/offload_bundle.hpp"
 #include "emulator/report.hpp"
 #include "emulator/tool/bound_arguments.hpp"
 #include "emulator/tool/coverage.hpp"
 #include "emulator/tool/listing.hpp"
 #include "emulator/tool/registers.hpp"
+#include "emulator/tool/timeline.hpp"
 #include "runtime/kernel_archive.hpp"
 #endif
 
@@ -41,11 +43,11 @@ constexpr uint64_t kFileLimit = uint64_t{1} << 30;
 constexpr double kSecondsLimit = 60;
 
 struct RunCommand {
-  std::string file, kernel, grid = "1", block = "1", group = "0", stop, target, limit;
+  std::string file, kernel, grid = "1", block = "1", group = "0", stop, target, limit, timeline, machine;
   std::vector<std::string> arguments;
   uint32_t lds = 0, wave = 0, stack = 16384;
   int threads = 0;
-  bool trace = false, disasm = false, check = false, count = false;
+  bool trace = false, disasm = false, check = false, count = false, time = false, warm = false;
 };
 struct ListCommand {
   std::string file, target;
@@ -174,6 +176,25 @@ std::string only_kernel(const emu::CodeObject& code, const std::string& asked) {
 
 struct Stopped {};  // a breakpoint was reached
 
+// Models the launch in place of running it.
+void time_emu(const RunCommand& c, emu::Gpu& gpu, const emu::CodeObject& code, const emu::Kernel& kernel,
+              const emu::Launch& launch, std::span<const std::byte> arguments) {
+  const emu::Machine machine = emu::find_machine(c.machine.empty() ? code.target() : c.machine);
+  emu::Timeline timeline(code);
+  emu::TimeOptions options{.warm = c.warm};
+  if (!c.timeline.empty()) options.watch = [&](const emu::Issued& i) { timeline.add(i); };
+  const emu::LaunchTime time = gpu.time(code, kernel.name, launch, arguments, machine, options);
+  nlohmann::ordered_json out = {{"kernel", kernel.name}, {"machine", machine.name}, {"modelled", true}};
+  out.update(emu::to_json(time));
+  fmt::print("{}\n", out.dump(2));
+  if (c.timeline.empty()) return;
+  AtomicFile file(c.timeline);
+  file.write(timeline.json(time));
+  file.commit();
+  fmt::print(stderr, "{}: the waves of one processor{}; modelled, not measured\n", c.timeline,
+             timeline.cut() ? concat(", their first ", emu::Timeline::kMax, " instructions") : "");
+}
+
 void run_emu(RunCommand c) {
   split_kernel(c);
   const std::vector<Object> objects = read_objects(c.file, c.target, c.kernel);
@@ -195,6 +216,7 @@ void run_emu(RunCommand c) {
   const emu::BoundArguments arguments(gpu, kernel, texts);
   const emu::Launch launch{dim3(parse_dim(c.grid, "grid", 1)), dim3(parse_dim(c.block, "block", 1)), c.lds};
   const auto group = parse_dim(c.group, "group", 0);
+  if (c.time || !c.timeline.empty()) return time_emu(c, gpu, code, kernel, launch, arguments.bytes());
 
   emu::WaveTracer tracer(code, kernel, group, c.wave,
                          [](const std::string& line) { fmt::print("{}\n", line); });
@@ -286,6 +308,13 @@ void add_emu(CLI::App& app) {
   sub->add_flag("--disasm", run->disasm, "print the disassembly with how often each instruction ran");
   sub->add_flag("--check", run->check, "races and reads of what nothing wrote are errors");
   sub->add_flag("--count", run->count, "print counts as JSON");
+  sub->add_flag("--time", run->time, "model the launch's time on a card in place of running it; print JSON");
+  sub->add_option(
+      "--timeline", run->timeline,
+      "the same, and write a trace of one processor's waves (Perfetto, chrome://tracing) to a file");
+  sub->add_option("--machine", run->machine, "the card of --time: a name of share/machines [the target's]");
+  sub->add_flag("--warm", run->warm,
+                "--time: caches hold the data as far as it fits, as in a repeated launch");
   sub->callback([run] { run_emu(*run); });
   auto list = std::make_shared<ListCommand>();
   sub = emu->add_subcommand("list", "tell a file's kernels: registers, LDS, arguments");

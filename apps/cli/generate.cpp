@@ -12,6 +12,7 @@
 
 #include "apps/cli/background_tuning.hpp"
 #include "apps/cli/commands.hpp"
+#include "apps/cli/generate_report.hpp"
 #include "apps/cli/interrupt.hpp"
 #include "apps/cli/option_notes.hpp"
 #include "apps/cli/progress.hpp"
@@ -23,6 +24,7 @@
 #include "pipeline/options.hpp"
 #include "pipeline/output_name.hpp"
 #include "pipeline/sheet.hpp"
+#include "rocm_sd/multi.hpp"
 #include "text/prompt.hpp"
 
 namespace rocm_sd::cli {
@@ -81,36 +83,6 @@ int grid_columns(const std::string& grid) {
   } catch (const UsageError&) {
     throw UsageError(concat("grid: expected COLUMNSxROWS such as 4x4, got \"", printable(grid), "\""));
   }
-}
-
-std::string gigabytes(uint64_t bytes) { return fmt::format("{:.3f} GB", static_cast<double>(bytes) / 1e9); }
-
-void print_model(const ModelInfo& info) {
-  fmt::print(stderr, "model: {} ({}, {} prediction, {:.1f} M parameters)\ndevice: {}, computing in {}\n",
-             printable(info.name), info.kind, info.prediction, static_cast<double>(info.parameters) / 1e6,
-             info.device, info.dtype);
-  for (const std::string& note : info.notes) fmt::print(stderr, "note: {}\n", note);
-}
-
-void print_plan(const MemoryPlan& plan) {
-  fmt::print(stderr, "memory plan: {} = weights {} + arena {} (text {}, unet {}, vae {}) + buffers {}\n",
-             gigabytes(plan.total()), gigabytes(plan.weights), gigabytes(plan.arena), gigabytes(plan.text),
-             gigabytes(plan.unet), gigabytes(plan.vae), gigabytes(plan.buffers));
-}
-
-void print_times(const GenerateResult& result) {
-  std::string line;
-  double all = 0;
-  for (const StageTime& t : result.times) {
-    line += fmt::format("{}{} {:.3f} s", line.empty() ? "" : ", ", t.stage, t.seconds);
-    all += t.seconds;
-  }
-  fmt::print(stderr, "time: {:.3f} s ({})\narena used: {} of {} planned\n", all, line,
-             gigabytes(result.arena_used), gigabytes(result.plan.arena));
-  if (result.device_peak > 0)
-    fmt::print(stderr, "device memory: {} at most, {} planned\n", gigabytes(result.device_peak),
-               gigabytes(result.plan.total()));
-  for (const std::string& warning : result.warnings) fmt::print(stderr, "warning: {}\n", warning);
 }
 
 std::string default_config_path() {
@@ -186,11 +158,13 @@ class Run {
     callbacks_.cancelled = interrupted;
     callbacks_.planned = [this](const MemoryPlan& plan) { show_plan(plan); };
     try {
+      if (!load.devices.empty()) refuse_with_devices();
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
-      Pipeline pipeline = Pipeline::load(load, callbacks_);
+      MultiPipeline pipeline = MultiPipeline::load(load, callbacks_);
+      drawers_ = pipeline.drawers().size();
       if (command_.profile || !command_.trace.empty()) pipeline.enable_profiling();
       use_proposal(pipeline.default_request(), chosen);
-      if (!command_.quiet) print_model(pipeline.info());
+      if (!command_.quiet) print_model(pipeline);
       if (!command_.quiet) warn_of_options(pipeline.info());
       generate_all(pipeline, prompts);
       finish(pipeline);
@@ -219,25 +193,43 @@ class Run {
     for (const std::string& line : lines) fmt::print(stderr, "warning: {}\n", line);
   }
 
-  void generate_all(Pipeline& pipeline, const std::vector<std::string>& prompts) {
-    for (const std::string& prompt : prompts) {
-      request_.prompt = prompt;
-      for (int round = 0; round < command_.repeat; ++round) {
-        GenerateRequest request = request_;
-        if (request.seed >= 0) request.seed += int64_t{round} * request.batch;
-        if (command_.plan_only) return show_plan(pipeline.plan(request));
-        const GenerateResult result = pipeline.generate(request, callbacks_);
-        printer_.finish();
-        if (!command_.quiet) print_times(result);
-        for (const Picture& picture : result.pictures) keep(picture, prompt, pipeline.info().name);
-        if (tuning_) tuning_->spend();
+  void refuse_with_devices() const {
+    for (const auto& [name, given] : {std::pair{"tune", command_.tune > 0},
+                                      {"trace", !command_.trace.empty()},
+                                      {"profile", command_.profile}})
+      require<UsageError>(!given, name, ": with --device, not with --devices");
+  }
+
+  // Every prompt, as often as asked for.
+  void generate_all(MultiPipeline& pipeline, const std::vector<std::string>& prompts) {
+    const auto rounds = static_cast<size_t>(command_.repeat);
+    const auto request_at = [&](size_t index) -> std::optional<GenerateRequest> {
+      if (index >= prompts.size() * rounds) return std::nullopt;
+      GenerateRequest request = request_;
+      request.prompt = prompts[index / rounds];
+      if (request.seed >= 0) request.seed += static_cast<int64_t>(index % rounds) * request.batch;
+      return request;
+    };
+    if (command_.plan_only) {
+      for (const DevicePlan& one : pipeline.plans(*request_at(0))) {
+        planned_ = false;
+        show_plan(one.plan, drawers_ > 1 ? one.devices : "");
       }
+      return;
     }
+    const auto take = [&](size_t index, const GenerateResult& result) {
+      printer_.finish();
+      if (!command_.quiet) print_times(result);
+      for (const Picture& picture : result.pictures)
+        keep(picture, prompts[index / rounds], pipeline.info().name);
+      if (tuning_) tuning_->spend();
+    };
+    pipeline.generate_each(request_at, take, callbacks_);
   }
 
   // The first one: those of further images are the same, as a rule.
-  void show_plan(const MemoryPlan& plan) {
-    if (!command_.quiet && !planned_) print_plan(plan);
+  void show_plan(const MemoryPlan& plan, const std::string& device = "") {
+    if (!command_.quiet && !planned_) print_plan(plan, device);
     planned_ = true;
   }
 
@@ -267,7 +259,7 @@ class Run {
     return path;
   }
 
-  void finish(Pipeline& pipeline) {
+  void finish(MultiPipeline& pipeline) {
     if (!cells_.empty()) {
       const Image sheet =
           make_sheet(cells_, command_.grid_labels ? labels_ : std::vector<std::string>{}, columns_);
@@ -284,6 +276,7 @@ class Run {
   std::optional<BackgroundTuning> tuning_;
   std::set<std::string> given_;  // options of the command line, not of the configuration file
   int total_ = 1, written_ = 0, columns_ = 0;
+  size_t drawers_ = 1;
   bool planned_ = false;
   std::vector<Image> cells_;
   std::vector<std::string> labels_;

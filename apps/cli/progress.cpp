@@ -18,6 +18,12 @@ std::string clock_text(double seconds) {
   return fmt::format("{:02}:{:02}", whole / 60, whole % 60);
 }
 
+void print_json(const Progress& p) {
+  nlohmann::json line{{"stage", p.stage}, {"step", p.step}, {"total", p.total}, {"seconds", p.seconds}};
+  if (!p.device.empty()) line["device"] = p.device;
+  fmt::print(stderr, "{}\n", line.dump());
+}
+
 }  // namespace
 
 ProgressStyle parse_progress_style(const std::string& name) {
@@ -55,17 +61,19 @@ void ProgressPrinter::operator()(const Progress& p) {
   switch (style_) {
     case ProgressStyle::kNone:
     case ProgressStyle::kAuto: return;
-    case ProgressStyle::kJson:
-      fmt::print(
-          stderr, "{}\n",
-          nlohmann::json{{"stage", p.stage}, {"step", p.step}, {"total", p.total}, {"seconds", p.seconds}}
-              .dump());
-      return;
+    case ProgressStyle::kJson: print_json(p); return;
     case ProgressStyle::kLine:
       if (p.stage != "sample" || p.step < p.total) return;
       [[fallthrough]];
-    case ProgressStyle::kPlain: fmt::print(stderr, "{}: {}\n", p.stage, progress_line(p)); return;
+    case ProgressStyle::kPlain:
+      fmt::print(stderr, "{}{}{}: {}\n", p.device, p.device.empty() ? "" : " ", p.stage, progress_line(p));
+      return;
     case ProgressStyle::kBar:
+      if (!p.device.empty()) {  // several at once: a line for each picture, as without a terminal
+        if (p.stage == "sample" && p.step >= p.total)
+          fmt::print(stderr, "{} {}: {}\n", p.device, p.stage, progress_line(p));
+        return;
+      }
       if (open_ && p.stage != stage_) finish();
       stage_ = p.stage;
       fmt::print(stderr, "\r{:<6} {}\x1b[K", p.stage, progress_line(p));

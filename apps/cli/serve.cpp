@@ -66,7 +66,7 @@ void add_models(CLI::App* sub, ServeCommand& c) {
   for (const OptionRow& row : option_rows()) {
     const std::string name = row.name;
     if (std::string_view(row.group) != "Model" || name == "model" || name == "device" || name == "lora-dir" ||
-        name == "embedding-dir")
+        name == "embedding-dir" || name == "devices" || name == "split")
       continue;
     // Workers have a folder of their own as the current one.
     const std::string_view kind = row.value;

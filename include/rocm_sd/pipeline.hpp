@@ -19,6 +19,7 @@
 namespace rocm_sd {
 
 class Device;
+class Ranks;
 
 // A tensor of a live model in host memory, row-major, under the name that it has in its component's state
 // (Diffusers' and transformers' names).
@@ -95,7 +96,13 @@ struct LoadOptions {
   // Decode with the VAE's finest level at half size, and resize the picture twofold: an approximation.
   bool fast_vae = false;
   std::string device = "auto";  // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
-  std::string dtype = "auto";   // auto, f16 (GPUs), bf16, f32: what products are computed in
+  // MultiPipeline's (rocm_sd/multi.hpp) in place of `device`: names with commas between them, one of them
+  // more than once if need be, or "all": every usable GPU. Pipeline refuses them.
+  std::string devices = {};
+  // What these devices divide: "images", each draws its own, or "guidance": two draw one image together, the
+  // prompt's prediction and the negative prompt's.
+  std::string split = "images";
+  std::string dtype = "auto";  // auto, f16 (GPUs), bf16, f32: what products are computed in
   // How the UNet's matrices and filters are stored: auto (as dtype says), or 8 bits and a scale for each
   // output channel: int8, fp8 (e4m3); int8-products, fp8-products: linear layers are multiplied in 8 bits,
   // too, where the GPU can.
@@ -229,6 +236,7 @@ struct Progress {
   std::string stage;        // "load", "text", "image", "encode", "sample", "decode"
   int step = 0, total = 0;  // of the stage; 1-based
   double seconds = 0;       // since the stage began
+  std::string device = {};  // of MultiPipeline: which of its devices; else empty
 };
 
 struct MemoryPlan {
@@ -271,6 +279,7 @@ struct GenerateResult {
   uint64_t arena_used = 0;   // bytes of the arena that were really handed out
   uint64_t device_peak = 0;  // most bytes of device memory held at once
   std::vector<std::string> warnings;
+  std::string device = {};  // of MultiPipeline: what it was drawn on
 };
 
 // What a model asks to be drawn with: those distilled for few steps.
@@ -287,6 +296,7 @@ struct ModelInfo {
   std::string prediction;
   int default_width = 0, default_height = 0;
   uint64_t parameters = 0;
+  std::string weights_id;  // of the weight files' names, sizes and times: equal for the same files
   SamplingProposal proposal;
   std::vector<std::string> notes;  // what the loader chose or found odd, one line each
 };
@@ -318,7 +328,7 @@ class Pipeline {
  private:
   struct State;
   explicit Pipeline(std::unique_ptr<State> state);
-  friend Pipeline load_pipeline(const LoadOptions&, Device&, const Callbacks&);
+  friend Pipeline load_pipeline(const LoadOptions&, Device&, const Callbacks&, Ranks*);
   std::unique_ptr<State> state_;
 };
 

@@ -1,7 +1,8 @@
 /* C interface of rocm-sd: create a pipeline, generate pictures, free them. Strings are UTF-8.
  *
  * Functions that can fail return a rocm_sd_status; rocm_sd_last_error() then has one line for this thread.
- * A pipeline serves one call at a time; different pipelines may be used from different threads. */
+ * A pipeline may be used from several threads: it serves one call at a time, or with the option "devices" as
+ * many as rocm_sd_drawers() says, and the other calls wait. */
 #ifndef ROCM_SD_H
 #define ROCM_SD_H
 
@@ -50,8 +51,8 @@ typedef struct {
   const rocm_sd_picture* pictures;
 } rocm_sd_result;
 
-/* Called on the calling thread as stages advance; a result other than 0 cancels. stage: "load", "text",
- * "encode", "sample", "decode". */
+/* Called on the calling thread (with the option "split" = "guidance" on another one) as stages advance; a
+ * result other than 0 cancels. stage: "load", "text", "encode", "sample", "decode". */
 typedef int (*rocm_sd_progress_fn)(void* user, const char* stage, int step, int total, double seconds);
 
 typedef struct {
@@ -74,6 +75,9 @@ const char* rocm_sd_last_error(void);
 rocm_sd_status rocm_sd_create(const rocm_sd_option* options, const rocm_sd_callbacks* callbacks,
                               rocm_sd_pipeline** out);
 void rocm_sd_free(rocm_sd_pipeline* pipeline);
+/* How many calls the pipeline serves at the same time: 1, or with "devices" how many draw images and have not
+ * failed. 0 for NULL, and where all have failed. */
+int rocm_sd_drawers(rocm_sd_pipeline* pipeline);
 
 /* A tensor of a live model in host memory, row-major, under its name in the component's state (Diffusers' and
  * transformers' names). component: "unet", "vae", "text_encoder", "text_encoder_2"; dtype: "F32", "F16",

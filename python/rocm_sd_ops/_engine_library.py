@@ -110,6 +110,7 @@ def open_library(path: str) -> ctypes.CDLL:
     library.rocm_sd_generate_from.argtypes = [c_void_p, POINTER(Option), POINTER(Inputs), POINTER(Callbacks),
                                               POINTER(POINTER(Result))]
     library.rocm_sd_result_free.argtypes = [POINTER(Result)]
+    library.rocm_sd_drawers.argtypes = [c_void_p]
     return library
 
 

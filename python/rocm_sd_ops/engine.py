@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import tempfile
-import threading
-from contextlib import contextmanager
-from ctypes import POINTER, c_int, c_uint64, c_void_p
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from ctypes import POINTER, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, Optional, Union
 
+from ._engine_gate import Gate
 from ._engine_images import add_ip_images, adapter_path, ip_options
 from ._engine_library import Callbacks, Cancelled, EngineError, ProgressFn, Result, engine_library, engine_version, option_list
 from ._engine_values import (TYPES, EngineOutput, controls_of, device_name, dtype_name, inputs_of, listed, live_tensors, output_of, path_of, seed_of,
@@ -30,8 +31,8 @@ class ROCmOptimizedPipeline:
         pipe = ROCmOptimizedPipeline.from_pretrained("models/demo")
         image = pipe("a smiling cat", num_inference_steps=12, seed=1).images[0]
 
-    One call at a time; other threads wait, and a callback may not use the pipeline that called it (but cancel() it). Errors are
-    EngineError with the engine's sentence.
+    One call at a time, with devices="cuda:0,cuda:1" one for each of them (draw_each() keeps them busy); other threads wait, and a
+    callback may not use the pipeline that called it (but cancel() it). Errors are EngineError with the engine's sentence.
     """
 
     def __init__(self, model: Union[str, Path, None] = None, device: Any = "auto", dtype: str = "auto",
@@ -44,9 +45,8 @@ class ROCmOptimizedPipeline:
         loaded: load() does it."""
         self._handle = c_void_p()
         self._library = engine_library()
-        self._lock = threading.Lock()
-        self._user = 0  # the thread that has the lock
-        self._cancel = c_int(0)
+        self._gate = Gate()
+        self._drawers = 1  # calls that the engine serves at the same time
         self._folder: Optional[tempfile.TemporaryDirectory] = None
         self._closed = False
         self._controlnet = options.pop("controlnet", None)
@@ -64,6 +64,7 @@ class ROCmOptimizedPipeline:
         self._held, live = live_tensors(self._tensors)
         self._check(*self._run(progress, lambda c: self._library.rocm_sd_create_live(wanted, live, len(live), c,
                                                                                     ctypes.byref(self._handle))))
+        self._drawers = self._library.rocm_sd_drawers(self._handle)
 
     def load(self, model: Union[str, Path], progress: Optional[Progress] = None, **options: Any) -> "ROCmOptimizedPipeline":
         """A Diffusers folder or a single .safetensors file in place of what was loaded before; options as in the constructor are
@@ -72,7 +73,7 @@ class ROCmOptimizedPipeline:
             options["dtype"] = dtype_name(options.pop("torch_dtype"), options.get("dtype", "auto"))
         if "device" in options:
             options["device"] = device_name(options["device"])
-        with self._alone():
+        with self._gate.alone():
             self._give_back()
             before, self._settings = self._settings, self._settings | options
             self._closed, self._model = False, model
@@ -86,7 +87,7 @@ class ROCmOptimizedPipeline:
     def to(self, *where: Any, device: Any = None, dtype: Any = None) -> "ROCmOptimizedPipeline":
         """As a Diffusers pipeline's: a device ("cpu", "cuda", "cuda:1", torch.device), a torch.dtype, or both. The model is loaded
         again where that changes something. Returns the pipeline. Raises EngineError for a device that there is not."""
-        with self._alone():
+        with self._gate.alone():
             changed = dict(self._settings)
             for value in (*where, device, dtype):
                 if value is None:
@@ -173,14 +174,14 @@ class ROCmOptimizedPipeline:
         self._ip_adapters, self._ip_settings = [], {}
 
     def cancel(self) -> None:
-        """From another thread: stops the running call within a step; it raises Cancelled."""
-        self._cancel.value = 1
+        """From another thread: stops the running calls within a step; they raise Cancelled."""
+        self._gate.cancel()
 
     def plan(self, width: int = 0, height: int = 0, batch: int = 1, **options: Any) -> int:
         """Bytes that such a call will take in all: weights, arena and buffers."""
         total = c_uint64()
         wanted = option_list({"prompt": "", "width": width or None, "height": height or None, "batch": batch, **options})
-        with self._alone():
+        with self._gate.alone():
             self._check_open()
             self._check(self._library.rocm_sd_plan(self._handle, wanted, ctypes.byref(total)), None)
         return total.value
@@ -234,7 +235,7 @@ class ROCmOptimizedPipeline:
             name: value for name, value in (("ip_weight", ip_adapter_scale), ("ip_start", ip_adapter_start), ("ip_end", ip_adapter_end),
                                             ("image_encoder", options.pop("image_encoder", None))) if value is not None})
         seen = add_ip_images(inputs, len(adapters), ip_adapter_image, ip_adapter_image_embeds, ip_adapter_mask)
-        with self._alone():
+        with self._gate.drawing(self._drawers):
             self._check_open()
             if generator is not None:
                 seed, rng = seed_of(generator)
@@ -256,20 +257,42 @@ class ROCmOptimizedPipeline:
             finally:
                 self._library.rocm_sd_result_free(result)
 
+    def draw_each(self, calls: Iterable[dict[str, Any]]) -> Iterator[EngineOutput]:
+        """Calls with these arguments, on all devices at once; their outputs in the order of the calls, the first while later ones are
+        drawn: for output in pipe.draw_each({"prompt": "a cat", "seed": seed} for seed in range(16)). What a call raises is raised
+        after the outputs of those before it."""
+        waiting: deque[Future[EngineOutput]] = deque()
+        pool = ThreadPoolExecutor(max_workers=max(1, self._drawers))
+        try:
+            for arguments in calls:
+                waiting.append(pool.submit(self, **arguments))
+                while len(waiting) >= 3 * max(1, self._drawers):
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for call in waiting:
+                call.cancel()
+            if waiting:
+                self.cancel()
+            pool.shutdown()
+
     def _run(self, callback: Optional[Progress], call: Callable) -> tuple[int, Optional[BaseException]]:
         raised: list[BaseException] = []
-        self._cancel.value = 0
 
         def progress(_user: Any, stage: bytes, step: int, total: int, seconds: float) -> int:
             try:
-                return 1 if callback is not None and callback(stage.decode(), step, total, seconds) else 0
+                with self._gate.callback():
+                    return 1 if callback is not None and callback(stage.decode(), step, total, seconds) else 0
             except BaseException as error:  # noqa: BLE001 (raised again once the engine has returned)
                 raised.append(error)
                 return 1
 
         function = ProgressFn(progress)
-        callbacks = Callbacks(function, None, ctypes.pointer(self._cancel))
-        return call(ctypes.byref(callbacks)), raised[0] if raised else None
+        with self._gate.cancellable() as cancel:
+            callbacks = Callbacks(function, None, ctypes.pointer(cancel))
+            status = call(ctypes.byref(callbacks))
+        return status, raised[0] if raised else None
 
     def _check_open(self) -> None:
         if self._handle:
@@ -285,20 +308,9 @@ class ROCmOptimizedPipeline:
             raise error
         raise (Cancelled if status == 6 else EngineError)(status, message)
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        if self._user == threading.get_ident():  # it would wait for itself
-            raise EngineError(2, "the pipeline is in use: a callback can only cancel the call that it was called by")
-        with self._lock:
-            self._user = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._user = 0
-
     def close(self) -> None:
         """Gives the memory back; load() makes the object usable again."""
-        with self._alone():
+        with self._gate.alone():
             self._give_back()
 
     def _give_back(self) -> None:

@@ -6,8 +6,11 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "analysis/kernel_counts.hpp"
+#include "analysis/modelled_time.hpp"
+#include "analysis/modelled_times.hpp"
 #include "analysis/paper_gpu.hpp"
 #include "base/error.hpp"
 #include "base/format.hpp"
@@ -51,6 +54,26 @@ StageBound bound_stage(const GpuProduct& gpu, const PlannedStage& stage, DType d
   return out;
 }
 
+// The stage's time by the time model, or 0 where it knows too little of it.
+double modelled_ms(const PlannedStage& stage, const StageBound& bound, const ModelledTimes& times) {
+  constexpr double kLeastKnown = 0.9;  // of the choices' calls
+  double known = 0, all = 0, sum = 0;
+  std::set<std::string> chosen;  // ops whose problems are choices
+  for (const PlannedChoice& c : stage.choices) {
+    const auto found = times.microseconds.find(concat(c.op, " ", c.problem));
+    all += c.count;
+    chosen.insert(c.op);
+    if (found == times.microseconds.end()) continue;
+    known += c.count;
+    sum += c.count * found->second * 1e-3;
+  }
+  if (known < kLeastKnown * all || all == 0) return 0;
+  for (const OpBound& op : bound.ops)
+    if (!chosen.contains(op.op) && !(op.op.starts_with("linear") && chosen.contains("linear")))
+      sum += op.bound_ms + op.launches * kLaunchSeconds * 1e3;
+  return sum * all / known;
+}
+
 double number_field(const nlohmann::json& json, const char* name, std::string_view what, double least,
                     double most) {
   require<FormatError>(json.contains(name) && json[name].is_number(), what, ": \"", name,
@@ -80,16 +103,29 @@ ModelBound predict(const GpuProduct& gpu, const KnownModel& model, const Picture
   ModelBound out{.gpu = gpu, .model = model.name, .dtype = fmt::format("{}", dtype), .shape = shape};
   const KernelCounts counts = kernel_counts_for(gpu).value_or(KernelCounts{});
   out.counted = counts.target;
+  const ModelledTimes times =
+      dtype == DType::kF16 ? modelled_times_for(gpu).value_or(ModelledTimes{}) : ModelledTimes{};
+  bool modelled = !times.card.empty();
   uint64_t largest = 0;
   // A table's choices may be kernels that a GPU on paper cannot plan: clusters, TMA's tiles.
   const tuning::TuningScope untuned(nullptr);
   for (const PlannedStage& stage : plan_model(*device, model, shape, steps, dtype)) {
     out.stages.push_back(bound_stage(gpu, stage, dtype, counts));
-    const StageBound& bound = out.stages.back();
+    StageBound& bound = out.stages.back();
+    if (modelled) bound.modelled_ms = modelled_ms(stage, bound, times);
+    modelled = modelled && bound.modelled_ms > 0;
+    out.modelled_picture_ms += bound.runs * bound.modelled_ms;
+    if (stage.name == "unet") out.modelled_step_ms = bound.modelled_ms;
     out.picture_ms += bound.runs * bound.bound_ms;
     if (stage.name == "unet") out.denoise_per_second = 1e3 / bound.bound_ms;
     if (stage.name != "prepare") out.peak_bytes += stage.weight_bytes;  // the UNet's, counted once
     largest = std::max(largest, stage.arena_bytes);
+  }
+  if (modelled) {
+    out.modelled_error = times.error;
+    out.modelled_by = times.target;
+  } else {
+    out.modelled_picture_ms = out.modelled_step_ms = 0;
   }
   out.peak_bytes += largest;
   out.fits = static_cast<double>(out.peak_bytes) <= gpu.memory_gb * (1 << 30);
@@ -128,6 +164,10 @@ nlohmann::ordered_json prediction_json(const ModelBound& b) {
                                 {"guidance", b.shape.guidance},
                                 {"picture_ms", b.picture_ms},
                                 {"denoise_per_second", b.denoise_per_second},
+                                {"modelled_picture_ms", b.modelled_picture_ms},
+                                {"modelled_step_ms", b.modelled_step_ms},
+                                {"modelled_error", b.modelled_error},
+                                {"modelled_by", b.modelled_by},
                                 {"peak_bytes", b.peak_bytes},
                                 {"fits", b.fits}};
   out["stages"] = nlohmann::ordered_json::array();
@@ -135,6 +175,7 @@ nlohmann::ordered_json prediction_json(const ModelBound& b) {
     nlohmann::ordered_json stage = {{"stage", s.stage},
                                     {"runs", s.runs},
                                     {"bound_ms", s.bound_ms},
+                                    {"modelled_ms", s.modelled_ms},
                                     {"weight_bytes", s.weight_bytes},
                                     {"arena_bytes", s.arena_bytes}};
     stage["ops"] = nlohmann::ordered_json::array();
@@ -159,8 +200,9 @@ std::string prediction_text(const ModelBound& b) {
       b.gpu.arch, peak_rate(b.gpu, RateType::kF16) / 1e12, b.gpu.bandwidth, b.gpu.memory_gb, b.model,
       b.shape.width, b.shape.height, b.shape.batch, b.shape.guidance ? " with guidance" : "", b.dtype);
   for (const StageBound& s : b.stages) {
-    text += fmt::format("\n{}: {} x {:.3f} ms bound, weights {:.0f} MB, arena {:.0f} MB\n", s.stage, s.runs,
-                        s.bound_ms, static_cast<double>(s.weight_bytes) / 1e6,
+    const std::string modelled = s.modelled_ms > 0 ? fmt::format("{:.3f} ms modelled, ", s.modelled_ms) : "";
+    text += fmt::format("\n{}: {} x {}{:.3f} ms bound, weights {:.0f} MB, arena {:.0f} MB\n", s.stage, s.runs,
+                        modelled, s.bound_ms, static_cast<double>(s.weight_bytes) / 1e6,
                         static_cast<double>(s.arena_bytes) / 1e6);
     text += fmt::format("  {:<18}{:>9}{:>11}{:>9}{:>12}{:>11}{:>12}{:>11}{:>8}\n", "op", "launches", "GFLOP",
                         "GB", "compute ms", "issue ms", "memory ms", "bound ms", "share");
@@ -177,26 +219,39 @@ std::string prediction_text(const ModelBound& b) {
       b.counted.empty() ? "No kernel was counted for this architecture: issue is compute."
                         : concat("Issue: the main loops that the emulator counted on ", b.counted,
                                  " at the matrix share that their instructions allow."));
+  if (b.modelled_step_ms > 0)
+    text += fmt::format(
+        "Modelled from the machine code for {} (docs/explanation/time-model.md), not measured: a picture in "
+        "{:.2f} s, {:.2f} UNet runs a second{}.\n",
+        b.modelled_by, b.modelled_picture_ms / 1e3, 1e3 / b.modelled_step_ms,
+        b.modelled_error > 0
+            ? fmt::format("; the model was {:.0f} % off published times, as a median", 100 * b.modelled_error)
+            : "");
   return text;
 }
 
 std::string prediction_table(const std::vector<ModelBound>& bounds) {
-  std::string text = fmt::format("{:<18}{:<9}{:>9}{:>8}{:>12}{:>12}{:>12}{:>11}{:>9}\n", "GPU", "arch",
-                                 "TFLOP/s", "GB/s", "UNet ms", "UNet runs/s", "VAE ms", "picture s", "GB");
+  std::string text =
+      fmt::format("{:<18}{:<9}{:>9}{:>8}{:>12}{:>12}{:>12}{:>11}{:>9}{:>10}{:>9}\n", "GPU", "arch", "TFLOP/s",
+                  "GB/s", "UNet ms", "UNet runs/s", "VAE ms", "picture s", "GB", "model ms", "model s");
   for (const ModelBound& b : bounds) {
     double unet = 0, vae = 0;
     for (const StageBound& s : b.stages)
       (s.stage == "unet"  ? unet
        : s.stage == "vae" ? vae
                           : unet) += s.stage == "unet" || s.stage == "vae" ? s.bound_ms : 0;
-    text += fmt::format("{:<18}{:<9}{:>9.1f}{:>8.0f}{:>12.3f}{:>12.2f}{:>12.3f}{:>11.4f}{:>8.2f}{}\n",
-                        b.gpu.name, b.gpu.arch, peak_rate(b.gpu, RateType::kF16) / 1e12, b.gpu.bandwidth,
-                        unet, b.denoise_per_second, vae, b.picture_ms / 1e3,
-                        static_cast<double>(b.peak_bytes) / 1e9, b.fits ? "" : "*");
+    text += fmt::format(
+        "{:<18}{:<9}{:>9.1f}{:>8.0f}{:>12.3f}{:>12.2f}{:>12.3f}{:>11.4f}{:>8.2f}{}{}\n", b.gpu.name,
+        b.gpu.arch, peak_rate(b.gpu, RateType::kF16) / 1e12, b.gpu.bandwidth, unet, b.denoise_per_second, vae,
+        b.picture_ms / 1e3, static_cast<double>(b.peak_bytes) / 1e9, b.fits ? " " : "*",
+        b.modelled_step_ms > 0
+            ? fmt::format("{:>10.2f}{:>9.2f}", b.modelled_step_ms, b.modelled_picture_ms / 1e3)
+            : "");
   }
   return text +
          "Bounds from peak rates and bandwidth, not speeds: nothing was run. *: more than the GPU's "
-         "memory.\n";
+         "memory.\nmodel: a UNet run and a picture by the time model, not measured "
+         "(docs/explanation/time-model.md).\n";
 }
 
 }  // namespace rocm_sd

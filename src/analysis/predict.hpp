@@ -29,6 +29,9 @@ struct StageBound {
   uint64_t weight_bytes = 0, arena_bytes = 0;
   double bound_ms = 0;       // of one run
   std::vector<OpBound> ops;  // the longest first
+  // Of one run by the time model; 0 where it was not asked about most of the bound's time. Problems that it
+  // was not asked about count with their bound and a launch's gap.
+  double modelled_ms = 0;
 };
 
 struct ModelBound {
@@ -41,6 +44,10 @@ struct ModelBound {
   double denoise_per_second = 0;  // UNet runs
   uint64_t peak_bytes = 0;        // every stage's weights and the largest arena
   bool fits = true;               // in the GPU's memory
+  // By the time model (modelled_times.hpp), not measured; 0 where the card was not modelled.
+  double modelled_picture_ms = 0, modelled_step_ms = 0;
+  double modelled_error = 0;  // of the model against published times, a median; 0: unknown
+  std::string modelled_by;    // the target whose code was played
 };
 
 // Plans the model on the product's architecture and bounds each launch: 16-bit launches of attention, linear

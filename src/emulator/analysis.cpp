@@ -45,6 +45,8 @@ uint32_t lanes_of(const Target& target, const Kernel& kernel) {
   return target.gfx9 || !(kernel.properties & (1 << 10)) ? 64 : 32;
 }
 
+}  // namespace
+
 Occupancy occupancy_of(const Target& target, const Kernel& kernel, const CardRates& rates, uint32_t lds,
                        uint64_t waves_of_group) {
   Occupancy out;
@@ -66,8 +68,6 @@ Occupancy occupancy_of(const Target& target, const Kernel& kernel, const CardRat
   out.waves = std::min(out.by_registers, out.by_lds);
   return out;
 }
-
-}  // namespace
 
 void UnitCycles::operator+=(const UnitCycles& o) {
   matrix += o.matrix;

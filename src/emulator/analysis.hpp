@@ -48,6 +48,10 @@ struct Occupancy {
   uint32_t by_registers = 0, by_lds = 0;
 };
 
+// lds: of a group in bytes, what a launch adds included.
+Occupancy occupancy_of(const Target& target, const Kernel& kernel, const CardRates& rates, uint32_t lds,
+                       uint64_t waves_of_group);
+
 struct Analysis {
   std::string target, kernel;
   const CardRates* rates = nullptr;

@@ -12,25 +12,11 @@
 
 #include "base/format.hpp"
 #include "emulator/checker.hpp"
+#include "emulator/resident.hpp"
 
 namespace rocm_sd::emu {
 
 namespace {
-
-constexpr uint32_t kRows = kSpareRow + 1;
-
-struct Free {
-  void operator()(void* p) const { std::free(p); }
-};
-template <class T>
-using Block = std::unique_ptr<T, Free>;
-template <class T>
-Block<T> aligned_block(size_t count) {
-  const size_t bytes = (std::max<size_t>(count, 1) * sizeof(T) + 63) / 64 * 64;
-  Block<T> out(static_cast<T*>(std::aligned_alloc(64, bytes)));
-  require<OutOfMemoryError>(out != nullptr, "emulated GPU: no memory for ", bytes, " bytes of registers");
-  return out;
-}
 
 // What stops every thread of a launch at the first fault.
 struct Shared {
@@ -43,75 +29,6 @@ struct Shared {
 };
 struct Exceeded {
   std::string limit;
-};
-
-std::string place(const Wave& w, const Inst& in) {
-  const std::string& text = w.program->texts[in.text];
-  const uint64_t offset = in.address - w.group->image;
-  const SourceLine source = w.program->lines ? w.program->lines->at(offset) : SourceLine{};
-  const std::string line = source.line ? concat(" (", printable(source.file), ":", source.line, ")") : "";
-  return concat("`", text.empty() ? "(no instruction)" : printable(text), "` at 0x",
-                fmt::format("{:x}", offset), line, ", group (", w.group->id[0], ", ", w.group->id[1], ", ",
-                w.group->id[2], ") wave ", w.index);
-}
-
-// A group on its way: its waves and their registers, LDS and scratch.
-struct Resident {
-  Resident(const LaunchPlan& plan, const Options& options, AccessMeter* meter)
-      : plan(plan), waves(plan.waves) {
-    const uint32_t halves = plan.lanes / kRow;
-    rows = aligned_block<uint32_t>(size_t{plan.waves} * halves * kRows * kRow);
-    lds = aligned_block<uint8_t>(plan.lds_bytes);
-    scratch = aligned_block<uint8_t>(size_t{plan.waves} * plan.lanes * plan.scratch_bytes);
-    group.meter = meter;
-    if (options.check) {
-      check =
-          std::make_unique<Checker>(plan.program, plan.waves, plan.lanes, plan.lds_bytes, plan.scratch_bytes);
-      group.check = check.get();
-    }
-    group.ranges = plan.ranges;
-    group.kernel = plan.kernel.name;
-    group.image = plan.base;
-    for (uint32_t i = 0; i < plan.waves; ++i) {
-      Wave& w = waves[i];
-      w.halves = halves;
-      w.lanes = plan.lanes;
-      w.half_stride = kRows * kRow;
-      w.rows = rows.get() + size_t{i} * halves * kRows * kRow;
-      w.program = &plan.program;
-      w.group = &group;
-      w.lds = lds.get();
-      w.lds_bytes = plan.lds_bytes;
-      w.scratch_bytes = plan.scratch_bytes;
-      w.scratch = scratch.get() + size_t{i} * plan.lanes * w.scratch_bytes;
-    }
-  }
-
-  void start(uint64_t index) {
-    const Dim3& g = plan.launch.grid;
-    group.id[0] = static_cast<uint32_t>(index % g.x);
-    group.id[1] = static_cast<uint32_t>(index / g.x % g.y);
-    group.id[2] = static_cast<uint32_t>(index / g.x / g.y);
-    // LDS and scratch hold a pattern, not zeros: what reads them unwritten shows.
-    std::fill_n(lds.get(), plan.lds_bytes, uint8_t{0xcd});
-    std::fill_n(scratch.get(), size_t{plan.waves} * plan.lanes * plan.scratch_bytes, uint8_t{0xcd});
-    for (uint32_t i = 0; i < plan.waves; ++i) plan.start_wave(waves[i], i);
-    if (check) check->start_group(waves);
-  }
-
-  // The instruction at which a wave waits, or the next one that it runs.
-  std::string stand(const Wave& w) const {
-    const bool waits = w.state == State::kBarrier;
-    return concat(place(w, waits ? w.pc[-1] : *w.pc), waits ? ": waits" : ": runs", ", ", w.instructions,
-                  " instructions so far");
-  }
-
-  const LaunchPlan& plan;
-  WorkGroup group;
-  std::unique_ptr<Checker> check;
-  std::vector<Wave> waves;
-  Block<uint32_t> rows;
-  Block<uint8_t> lds, scratch;
 };
 
 // One host thread. It runs group after group; one that gets nowhere for a while, because it waits for another
@@ -278,7 +195,8 @@ class Worker {
 // How many groups a host thread may have under way: as many as a large card, within a GiB for all threads.
 size_t most_residents(const LaunchPlan& plan, int threads) {
   const size_t bytes =
-      size_t{plan.waves} * plan.lanes * (kRows * sizeof(uint32_t) + plan.scratch_bytes) + plan.lds_bytes;
+      size_t{plan.waves} * plan.lanes * (Resident::kRows * sizeof(uint32_t) + plan.scratch_bytes) +
+      plan.lds_bytes;
   const size_t all = std::clamp<size_t>((size_t{1} << 30) / bytes, 1, 2048);
   return std::max<size_t>(all / static_cast<size_t>(threads), 1);
 }
@@ -353,7 +271,7 @@ Counters run(const LaunchPlan& plan, const Options& options) {
 }
 
 void fault(const Wave& w, const Inst& in, std::string_view what) {
-  throw KernelFault(concat("kernel ", w.group->kernel, ", ", place(w, in), ": ", what));
+  throw KernelFault(concat("kernel ", w.group->kernel, ", ", place_of(w, in), ": ", what));
 }
 
 std::span<const HostService> host_services() {

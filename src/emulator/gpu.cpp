@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "emulator/executor.hpp"
+#include "emulator/launch_time.hpp"
 #include "emulator/translate.hpp"
 
 namespace rocm_sd::emu {
@@ -147,6 +148,13 @@ Counters Gpu::launch(const CodeObject& code, std::string_view name, const Launch
   const Kernel& kernel = code.kernel(name);
   LaunchPlan plan(code.program(), code.base(), kernel, launch, kernarg, *memory_, options_.stack_bytes);
   return run(plan, options_);
+}
+
+LaunchTime Gpu::time(const CodeObject& code, std::string_view name, const Launch& launch,
+                     std::span<const std::byte> kernarg, const Machine& machine, const TimeOptions& options) {
+  const Kernel& kernel = code.kernel(name);
+  const LaunchPlan plan(code.program(), code.base(), kernel, launch, kernarg, *memory_, options_.stack_bytes);
+  return time_launch(plan, machine, options);
 }
 
 }  // namespace rocm_sd::emu

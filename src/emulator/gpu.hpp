@@ -60,6 +60,10 @@ struct Counters {
   DistinctLines distinct;                     // with Options::count
 };
 
+struct Machine;
+struct TimeOptions;
+struct LaunchTime;
+
 class CodeObject {
  public:
   const Kernel& kernel(std::string_view name) const;  // throws UsageError if there is none
@@ -112,6 +116,10 @@ class Gpu {
   // Throws UsageError for a launch that no GPU would take, KernelFault for what the kernel did wrong.
   Counters launch(const CodeObject& code, std::string_view kernel, const Launch& launch,
                   std::span<const std::byte> kernarg);
+  // The time that the launch would take on a card, modelled (launch_time.hpp). Runs some of its groups only:
+  // what they leave in memory is of no use.
+  LaunchTime time(const CodeObject& code, std::string_view kernel, const Launch& launch,
+                  std::span<const std::byte> kernarg, const Machine& machine, const TimeOptions& options);
 
  private:
   Target target_;

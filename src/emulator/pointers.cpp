@@ -2,6 +2,7 @@
 #include "emulator/checker.hpp"
 #include "emulator/counting.hpp"
 #include "emulator/memory_core.hpp"
+#include "emulator/recording.hpp"
 
 namespace rocm_sd::emu {
 
@@ -17,16 +18,22 @@ void observe_global(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) 
     w.group->check->global(w, in, p, bytes);
   if (w.group->meter) [[unlikely]]
     w.group->meter->global(w, in, p, bytes);
+  if (w.group->recorder) [[unlikely]]
+    w.group->recorder->global(w, in, p, bytes);
 }
 void observe_lds(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
   if (w.group->check) [[unlikely]]
     w.group->check->lds(w, in, p, bytes);
   if (w.group->meter) [[unlikely]]
     w.group->meter->lds(w, in, p, bytes);
+  if (w.group->recorder) [[unlikely]]
+    w.group->recorder->lds(w, in, p, bytes);
 }
 void observe_scratch(Wave& w, const Inst& in, const Pointers& p, uint32_t bytes) {
   if (w.group->check) [[unlikely]]
     w.group->check->scratch(w, in, p, bytes);
+  if (w.group->recorder) [[unlikely]]
+    w.group->recorder->scratch(w, p, bytes);
 }
 
 uint8_t* scratch_byte(Wave& w, const Inst& in, uint32_t offset, uint32_t bytes, uint32_t lane) {

@@ -55,10 +55,12 @@ struct Program {
 
 class Checker;
 class AccessMeter;
+class Recorder;
 
 struct WorkGroup {
   Checker* check = nullptr;      // Options::check
   AccessMeter* meter = nullptr;  // Options::count
+  Recorder* recorder = nullptr;  // recording.hpp
   std::span<const Range> ranges;
   std::string_view kernel;
   uint64_t image = 0;  // where the code object is loaded: addresses in messages are relative to it

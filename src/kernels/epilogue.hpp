@@ -17,12 +17,23 @@ enum class Activation {
 
 std::string_view activation_name(Activation act);
 
-// y = act(product + bias + channel_shift + residual). The pointers must outlive the call only.
+class Weight;
+
+// A product of low rank beside a linear layer's own: states up^T, as of a LoRA that is not merged.
+struct LowRankProduct {
+  const Tensor* states = nullptr;  // [...,R] with y's rows, contiguous, in x's dtype
+  const Weight* up = nullptr;      // [C,R] in x's dtype; of a GEGLU the 2C rows of its weight
+};
+
+// y = act(channel_scale * (product + low_rank + bias + channel_shift) + residual). The pointers must outlive
+// the call only.
 struct Epilogue {
   const Tensor* channel_shift = nullptr;  // [N,C] f32 or x's dtype, added to every pixel or token of image n
   const Tensor* residual = nullptr;       // y's shape and dtype
   Activation act = Activation::kNone;
   std::optional<DType> dtype = std::nullopt;  // of y: x's (so by default), or f32 where x is bf16
+  const Tensor* channel_scale = nullptr;  // [N,C] or [N,1] f32, for each N-th of the pixels or rows; on GPUs
+  const LowRankProduct* low_rank = nullptr;  // of linear layers
 };
 
 }  // namespace rocm_sd

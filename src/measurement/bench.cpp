@@ -56,7 +56,8 @@ class Bench {
     report_ = {.head = record_head("bench", device_),
                .device = device_.name(),
                .code = identity.code,
-               .model = stopwatch_->is_model()};
+               .model = stopwatch_->is_model(),
+               .modelled = !stopwatch_->leaves_results()};
     if (!counters_.empty()) report_.energy_counter = counters_[0]->name();
     for (const PlannedWorkload& problem : problems) {
       if (options_.cancelled && options_.cancelled()) break;
@@ -132,7 +133,7 @@ class Bench {
       });
     arena.reserve(most);  // one that grows later makes those before it capture again
     for (Entry& e : entries)
-      if (e.runner)
+      if (e.runner && stopwatch_->leaves_results())
         guard(e, [&] { e.row.accuracy = check_output(workload, inputs, e.runner->output(), e.row.choice); });
     if (options_.mode != BenchMode::kTime) return;
     tuning::RaceRules rules{.rounds = options_.rounds,

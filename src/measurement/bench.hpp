@@ -45,7 +45,8 @@ struct BenchReport {
   std::string device, code, energy_counter;
   nlohmann::ordered_json clocks;  // ClockLog::json() of all timed runs; null where there are none
   std::string clock_text;
-  bool model = false;  // times are an emulated GPU's bounds
+  bool model = false;     // times are an emulated GPU's bounds or the time model's
+  bool modelled = false;  // the latter: nothing was checked
   std::vector<BenchRow> rows;
 };
 

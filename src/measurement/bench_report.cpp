@@ -20,8 +20,11 @@ std::string error_of(const BenchRow& row) {
 std::string energy(const BenchRow& row) { return row.joules ? fmt::format("{:.3g} J", *row.joules) : ""; }
 
 std::string head(const BenchReport& r) {
-  return fmt::format("{}, code {}{}", r.device, r.code,
-                     r.model ? "; times are bounds from counts, nothing was timed" : "");
+  return fmt::format(
+      "{}, code {}{}", r.device, r.code,
+      r.modelled ? "; times are modelled (docs/explanation/time-model.md), nothing was timed or checked"
+      : r.model  ? "; times are bounds from counts, nothing was timed"
+                 : "");
 }
 
 // The circumstances that a time depends on.

@@ -23,10 +23,12 @@ class Stopwatch {
   virtual bool varies() const { return true; }
   // Times are bounds from counts: nothing about any card's clock.
   virtual bool is_model() const { return false; }
+  // Whether a run leaves its results in memory: not where launches are modelled in place of being run.
+  virtual bool leaves_results() const { return true; }
 };
 
 // Of the device's kind. An emulated GPU must have been opened with ROCM_SD_EMULATOR_COUNT set
-// (count_emulated_launches); UsageError otherwise.
+// (count_emulated_launches) or with ROCM_SD_EMULATOR_TIME; UsageError otherwise.
 std::unique_ptr<Stopwatch> make_stopwatch(Device& device);
 
 // Makes emulated GPUs that are opened from here on count, into a file of this process that goes when it ends.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/resample/resample.hpp"
@@ -156,6 +157,11 @@ Tensor ControlNet::residual(Exec& ex, const Tensor& map, const Conv& conv) const
   return resample(ex, mean, map.dim(1), map.dim(2), ResampleMode::kNearest);
 }
 
+// Whether the last convolutions weigh and add by themselves: their maps are neither written nor read again.
+bool ControlNet::scales_in_epilogue(const Exec& ex) const {
+  return ex.device().kind() != DeviceKind::kHost && !config_.pools;
+}
+
 Tensor ControlNet::type_embedding(Exec& ex, const Tensor& types) const {
   require<InternalError>(mixer_.has_value(), "controlnet: it knows no types");
   return mixer_->type_embedding(ex, types, trunk_.compute_dtype());
@@ -176,10 +182,17 @@ void ControlNet::operator()(Exec& ex, const Tensor& latents, const Tensor& hint,
   UNetSkips own = trunk_.encode(ex, latents, shifts, text, {.tap = tap, .conv_in_residual = &hint});
   const auto add = [&](Tensor& target, Tensor& map, const Conv& conv, int64_t index,
                        const std::string& name) {
+    const Tensor& strengths = factors[static_cast<size_t>(index)];
+    if (scales_in_epilogue(ex) && !tap && target.dtype() == map.dtype()) {
+      const Tensor scale = strengths.reshape({strengths.numel(), 1});
+      target = conv2d(ex, std::exchange(map, {}), conv,
+                      {.epilogue = {.residual = &target, .dtype = target.dtype(), .channel_scale = &scale}});
+      return;
+    }
     const Tensor made = residual(ex, map, conv);
     map = Tensor();
     show(tap, name, made);
-    target = add_map(ex, target, {made, factors[static_cast<size_t>(index)]});
+    target = add_map(ex, target, {made, strengths});
   };
   add(skips.middle, own.middle, middle_, residuals() - 1, "controlnet_mid_block");
   for (size_t i = 0; i < down_.size(); ++i)

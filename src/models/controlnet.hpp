@@ -89,6 +89,7 @@ class ControlNet {
 
  private:
   Tensor residual(Exec& ex, const Tensor& map, const Conv& conv) const;
+  bool scales_in_epilogue(const Exec& ex) const;
 
   ControlNetConfig config_;
   UNet trunk_;

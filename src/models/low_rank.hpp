@@ -24,13 +24,20 @@ class RowStrengths {
   void set(std::vector<std::vector<float>> rows);
   const std::vector<std::vector<float>>& rows() const { return rows_; }
 
-  // [rows*tokens*columns.size()] f32: for every token of a row, strength - 1 of the adapter that each entry
-  // of columns names. Persistent; made when a forward is planned, rewritten by set().
-  const Tensor& table(int64_t rows, int64_t tokens, const std::vector<int>& columns);
+  // [rows,columns.size()*step] f32: for each row the strength of the adapter that an entry of columns names,
+  // once for each of its `step` states. Persistent; made when a forward is planned, rewritten by set().
+  const Tensor& table(int64_t rows, int64_t step, const std::vector<int>& columns);
+  // The same for every token of a row, less 1, as add_scaled() takes it: [rows*tokens*columns.size()].
+  const Tensor& token_table(int64_t rows, int64_t tokens, const std::vector<int>& columns);
   uint64_t bytes() const;
 
  private:
-  using Key = std::pair<std::pair<int64_t, int64_t>, std::vector<int>>;
+  struct Key {
+    int64_t rows, tokens, step;  // tokens: 0 of table()
+    std::vector<int> columns;
+    auto operator<=>(const Key&) const = default;
+  };
+  const Tensor& made(const Key& key);
   void fill(const Key& key, const Tensor& table) const;
 
   Device& device_;
@@ -45,9 +52,6 @@ struct LowRank {
   std::vector<int> columns;  // which adapter each `step` of the R columns belongs to
   int64_t step = 1;
   std::shared_ptr<RowStrengths> strengths;
-  // [out,in+R], the layer's weight and `up` side by side, for a GEGLU layer of a GPU; or empty. Its product
-  // with the concat of x and the states saves two maps as wide as the layer.
-  Weight extended;
 
   int64_t rank() const { return up.dim(1); }
   uint64_t bytes() const;

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/text.hpp"
-#include "kernels/elementwise/elementwise.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -80,7 +79,6 @@ class TermBuilder {
       out->columns.insert(out->columns.end(), static_cast<size_t>(block.rank / out->step), block.adapter);
     fill(slot, blocks, rank, *out);
     out->strengths = model_.strengths;
-    if (extends(slot)) extend(slot, *out);
     return out;
   }
 
@@ -130,23 +128,6 @@ class TermBuilder {
     const DType dtype = slot.weight->dtype();
     out.down = Weight(tensor_from(model_.device, filter, down.data(), dtype));
     out.up = Weight(tensor_from(model_.device, {rows, rank}, up.data(), dtype));
-  }
-
-  bool extends(const ParameterSlot& slot) const {
-    const Weight& w = *slot.weight;
-    return model_.extend && slot.layer.ends_with("ff.net.0.proj") && w.stored_as() == w.dtype() &&
-           w.shape() == slot.shape;
-  }
-  void extend(const ParameterSlot& slot, LowRank& out) const {
-    Arena arena(model_.device);
-    Exec ex(arena);
-    const int64_t in = slot.shape[1], rank = out.rank();
-    const Tensor plain = slot.weight->plain();
-    const Tensor wide = make_tensor(model_.device, {slot.shape[0], in + rank}, plain.dtype());
-    copy_into(ex, plain, wide.narrow(1, 0, in));
-    copy_into(ex, out.up.plain(), wide.narrow(1, in, rank));
-    model_.device.synchronize();  // the arena goes
-    out.extended = Weight(wide);
   }
 
   const LowRankModel& model_;

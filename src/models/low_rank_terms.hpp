@@ -16,7 +16,6 @@ struct LowRankModel {
   Device& device;  // that multiplies
   Component component;
   std::shared_ptr<RowStrengths> strengths;  // of the adapters in the order of uses
-  bool extend = false;                      // LowRank::extended where it saves traffic
 };
 
 // Every layer gets the terms of the adapters, in place of those that it had; without uses, none. Strengths of

@@ -44,10 +44,8 @@ bool Components::refresh_terms(Part part) {
   const std::vector<AdapterUse> uses = uses_of(runtime_adapters);
   for_each_model(*this, part, [&](Component component, const VisitModel& visit) {
     const auto strengths = row_strengths_.find(component);
-    set_low_rank_terms(visit,
-                       {*device, component, strengths == row_strengths_.end() ? nullptr : strengths->second,
-                        extend_terms_ && !loaded_for_offload && device->kind() != DeviceKind::kHost},
-                       uses);
+    set_low_rank_terms(
+        visit, {*device, component, strengths == row_strengths_.end() ? nullptr : strengths->second}, uses);
   });
   stale_terms_[part] = false;
   return true;
@@ -65,11 +63,6 @@ uint64_t Components::term_bytes() const {
   for (const Part part : {Part::kText, Part::kUnet})
     for_each_model(self, part, [&](Component, const VisitModel& visit) { bytes += low_rank_bytes(visit); });
   return bytes;
-}
-
-void Components::shrink_terms() {
-  if (runtime_adapters.empty() || !std::exchange(extend_terms_, false)) return;
-  stale_terms_[Part::kUnet] = true;
 }
 
 }  // namespace rocm_sd

@@ -13,6 +13,7 @@
 #include "models/store_source.hpp"
 #include "pipeline/distilled.hpp"
 #include "pipeline/model_tokenizer.hpp"
+#include "pipeline/weights_id.hpp"
 #include "weights/file_hash.hpp"
 
 namespace rocm_sd {
@@ -318,6 +319,7 @@ struct Loader {
     if (!variant.empty()) info.kind += concat(" ", variant);
     info.device = out.device->name();
     info.dtype = out.describe_dtype();
+    info.weights_id = weights_id(checkpoint());
     info.prediction = prediction_name(out.prediction);
     read_default_size();
     read_negative_rule();

@@ -91,8 +91,6 @@ struct Components {
   // Strengths of a component's terms on each row of its batch; null where there are none.
   RowStrengths* row_strengths(Component component) const;
   uint64_t term_bytes() const;
-  // Terms that take less memory from now on.
-  void shrink_terms();
   // ControlNets that are loaded: weights of Part::kUnet, which reload() reads again, too.
   std::vector<std::shared_ptr<LoadedControl>> controls;
   // A ControlNet of this file: one that is loaded and has not changed since, else opened anew, without its
@@ -120,7 +118,6 @@ struct Components {
   class Source;
   std::map<Component, std::shared_ptr<RowStrengths>> row_strengths_;
   PerPart<bool> stale_terms_;
-  bool extend_terms_ = true;
 };
 
 // Opens the checkpoint, reads its configurations and loads every weight, with options.offload into host

@@ -44,6 +44,8 @@ struct ControlUnit {
 struct ControlShape {
   int64_t batch = 1, conditions = 2, height = 64, width = 64;  // of the UNet's latents
   int64_t image_height = 512, image_width = 512;               // of the whole image, in pixels
+  int64_t first_condition = 0;                                 // of the request's: others may be elsewhere
+  bool guided = true;                                          // the request has more than one condition
   int64_t rows() const { return batch * conditions; }
 };
 

@@ -99,7 +99,7 @@ void ControlNetStage::set_view(size_t index, const ControlView& now, const RunWa
 void ControlNetStage::set_factors(const ControlSetting& setting) {
   const bool pools = model_.config().pools;
   const bool for_prompt = setting.mode == ControlMode::kGuess || setting.mode == ControlMode::kControl;
-  const bool conditional_only = (for_prompt || pools) && shape_.conditions > 1;
+  const bool conditional_only = (for_prompt || pools) && shape_.guided;
   const int64_t count = model_.residuals();
   const std::vector<int64_t> levels = model_.residual_levels();
   for (int64_t i = 0; i < count; ++i) {
@@ -108,7 +108,8 @@ void ControlNetStage::set_factors(const ControlSetting& setting) {
     const double factor = setting.strength * control_factor(mode, i, count);
     std::vector<float> factors;  // of each row
     for (int64_t c = 0; c < shape_.conditions; ++c) {
-      const bool acts = !conditional_only || c > 0;  // the unconditional one comes first
+      const bool acts =
+          !conditional_only || shape_.first_condition + c > 0;  // the unconditional one comes first
       factors.insert(factors.end(), static_cast<size_t>(shape_.batch),
                      acts ? static_cast<float>(factor) : 0.0f);
     }

@@ -69,6 +69,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   result.warnings = r.warnings;
   result.warnings.insert(result.warnings.end(), r.rows.warnings.begin(), r.rows.warnings.end());
   device_peak_ = 0;
+  if (!draws_alone()) ranks_->begin();
   result.plan = plan_within_budget(r);
   if (!result.plan.offload) arena.reserve(result.plan.arena);
   if (callbacks.planned) callbacks.planned(result.plan);
@@ -90,8 +91,9 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   const Tensor latents = sample(r, states, init, callbacks);  // [batch,h,w,4]
   end_stage("sample");
 
+  const bool decodes = draws_alone() || ranks_->rank() == 0;
   const std::string hashes = embedding_hashes(r.rows.embeddings);
-  for (int i = 0; i < r.request.batch; ++i) {
+  for (int i = 0; decodes && i < r.request.batch; ++i) {
     const Tensor own = latents.narrow(0, i, 1);
     Image image = decode(r, own, who);
     if (!init.mask.empty()) image = composite(image, init.pixels, init.mask);
@@ -102,6 +104,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
       result.pictures.back().latents = exchanged_latents(r, to_floats(*components.device, own));
     report("decode", i + 1, r.request.batch);
   }
+  if (!draws_alone()) end_together();
   end_stage("decode");
   result.arena_used = arena.used_peak();
   result.device_peak = device_peak_;

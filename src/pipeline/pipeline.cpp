@@ -14,11 +14,11 @@ Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&&) noexcept = default;
 Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
 
-Pipeline load_pipeline(const LoadOptions& options, Device& device, const Callbacks& callbacks) {
+Pipeline load_pipeline(const LoadOptions& options, Device& device, const Callbacks& callbacks, Ranks* ranks) {
   const auto load = [&](const LoadOptions& how) {
     return Pipeline(std::make_unique<Pipeline::State>(load_components(how, device, callbacks),
                                                       options.vram_budget, options.lora_dir,
-                                                      options.embedding_dir));
+                                                      options.embedding_dir, ranks));
   };
   if (options.offload || &device == &host_device()) return load(options);
   try {
@@ -32,6 +32,8 @@ Pipeline load_pipeline(const LoadOptions& options, Device& device, const Callbac
 }
 
 Pipeline Pipeline::load(const LoadOptions& options, const Callbacks& callbacks) {
+  require<UsageError>(options.devices.empty(), "devices: \"", printable(options.devices),
+                      "\": a Pipeline has one device (LoadOptions::device); a MultiPipeline has several");
   return load_pipeline(options, device_named(options.device), callbacks);
 }
 

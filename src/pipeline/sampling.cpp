@@ -74,7 +74,12 @@ void Pipeline::State::use_text(const PreparedRequest& r, const TextStates& state
                                const RunWatch& watch) {
   const std::vector<int64_t>& prompts = r.rows.prompts_at(call);
   if (prompts == prompts_at_work_) return;
-  unet->set_text(states, prompts, size_conditions(r, components.kind == ModelKind::kSdxlRefiner), watch);
+  const ConditionShare own = own_conditions(r);
+  std::vector<std::vector<float>> sizes = size_conditions(r, components.kind == ModelKind::kSdxlRefiner);
+  const auto per_condition = static_cast<int64_t>(prompts.size()) / own.all;
+  const auto first = prompts.begin() + own.first * per_condition;
+  unet->set_text(states, {first, first + own.count * per_condition},
+                 {sizes.begin() + own.first, sizes.begin() + own.first + own.count}, watch);
   prompts_at_work_ = prompts;
 }
 
@@ -84,10 +89,12 @@ void Pipeline::State::prepare_unet(const PreparedRequest& r, const TextStates& s
   prompts_at_work_.clear();
   unet->set_strengths(r.strengths.unet);
   use_text(r, states, 0, watch);
-  if (init.extra && r.request.tile_size == 0) unet->set_extra_channels(init.extra);
+  if (init.extra && r.request.tile_size == 0) unet->set_extra_channels(own_conditions(r).of(init.extra));
   unet->set_guidance(r.request.cfg_scale);
   if (!controls_.empty()) unet->set_controls(control_settings(r, planned_controls_), watch);
-  if (!r.ip_adapters.empty()) unet->set_images(image_states_, image_settings(r), r.first_part());
+  if (!r.ip_adapters.empty())
+    unet->set_images(image_states_, image_settings(r),
+                     r.first_part() - static_cast<int>(own_conditions(r).first));
   std::vector<double> timesteps;
   for (const NoiseLevel& level : r.sampling.schedule.levels)
     if (level.sigma > 0) timesteps.push_back(level.timestep);
@@ -176,13 +183,15 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
   if (draws.masked) noise.next_aside();
   if (!q.initial_noise.empty()) start = to_nhwc(q.initial_noise, noise.shape());
 
+  const ConditionShare own = own_conditions(r);
   std::optional<TiledUnet> tiled;
   if (q.tile_size > 0)
-    tiled.emplace(ex, *unet, r.tiles, q.batch, r.latent_height, r.latent_width, init.extra);
+    tiled.emplace(ex, *unet, r.tiles, q.batch, r.latent_height, r.latent_width, own.of(init.extra));
   size_t call = 0;
   const auto predict = [&](Exec& e, const Tensor& x, double t) {
     use_text(r, states, call++, who);
-    return tiled ? (*tiled)(e, x, t, who) : unet->step(e, x, t, who);
+    const Tensor input = own.of(x);
+    return gather_predictions(e, r, tiled ? (*tiled)(e, input, t, who) : unet->step(e, input, t, who));
   };
   const Denoiser denoiser(predict, {.prediction = components.prediction,
                                     .sigma_data = components.sigma_data,

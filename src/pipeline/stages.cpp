@@ -19,8 +19,11 @@ void make(std::unique_ptr<StageT>& stage, Components& components, Arena& arena, 
 void Pipeline::State::make_stages(const PreparedRequest& r) {
   const TextShape text_rows = text_shape(r);
   const int64_t tokens = r.rows.chunks * text_rows.tokens.front();
-  UnetShape shape{r.request.batch * r.tiles.batch, r.conditions, r.tiles.height, r.tiles.width, tokens};
-  shape.perturbed = r.perturbed;
+  const ConditionShare own = own_conditions(r);
+  UnetShape shape{r.request.batch * r.tiles.batch, own.count, r.tiles.height, r.tiles.width, tokens};
+  shape.first_condition = own.first;
+  shape.guided = own.all > 1;
+  shape.perturbed = r.perturbed && own.has_last();
   shape.perturbed_layers = r.perturbed_layers;
   shape.freeu = r.request.freeu;
   planned_controls_ = plan_controls(r, controls_);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pipeline/control_units.hpp"
+#include "pipeline/guidance_split.hpp"
 #include "pipeline/image_stage.hpp"
 #include "pipeline/residency.hpp"
 #include "pipeline/text_stage.hpp"
@@ -43,7 +44,7 @@ struct NoiseDraws {
 std::vector<float> to_nhwc(const std::vector<float>& nchw, const Shape& nhwc);
 
 struct Pipeline::State {
-  State(Components loaded, uint64_t budget, std::string lora_dir, std::string embedding_dir)
+  State(Components loaded, uint64_t budget, std::string lora_dir, std::string embedding_dir, Ranks* ranks)
       : components(std::move(loaded)),
         residency(components),
         arena(*components.device),
@@ -51,6 +52,7 @@ struct Pipeline::State {
         schedule(components.noise),
         embeddings(std::move(embedding_dir)),
         adapters(std::move(lora_dir)),
+        ranks_(ranks),
         vram_budget_(budget) {}
 
   Components components;
@@ -141,6 +143,13 @@ struct Pipeline::State {
   void use_text(const PreparedRequest& r, const TextStates& states, size_t call, const RunWatch& watch);
   Tensor run_steps(Exec& ex, const PreparedRequest& r, const TextStates& states, const InitImage& init,
                    const Callbacks& callbacks);
+  // guidance_split.cpp. Those conditions of a step that this rank computes: all where there are no others.
+  ConditionShare own_conditions(const ResolvedRequest& r) const;
+  // predicted: of the own conditions [own*N,h,w,4] f32 -> of all [K*N,h,w,4].
+  Tensor gather_predictions(Exec& ex, const ResolvedRequest& r, const Tensor& predicted) const;
+  // Rank 0 tells the others that the image is there: until then it may begin anew.
+  void end_together() const;
+  bool draws_alone() const { return !ranks_ || ranks_->count() == 1; }
   SamplerHooks sampler_hooks(Exec& ex, const Callbacks& callbacks);
   void keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask, const Tensor& clean,
                      const std::vector<float>& start);
@@ -152,6 +161,7 @@ struct Pipeline::State {
   std::vector<ImageUnit> image_units_;                             // the same
   ImageStates image_states_;                                       // of the image at work
   std::vector<int64_t> prompts_at_work_;                           // TokenRows::prompts_at that the UNet has
+  Ranks* ranks_ = nullptr;                                         // with whom it draws; may be null
   bool weights_unsure_ = false;  // merging adapters did not end: the parts are to be read whole
   uint64_t vram_budget_ = 0;     // as asked for; 0: what the device has free
   VaeShape vae_shape_;           // asked for last
@@ -161,13 +171,16 @@ struct Pipeline::State {
   uint64_t device_peak_ = 0;     // most memory allocated when somebody looked
 };
 
-// work(), again after each step of saving where the device's memory was not enough.
+// work(), again after each step of saving where the device's memory was not enough, and where another rank
+// began anew.
 template <class Work>
 auto Pipeline::State::with_savings(const Work& work) {
   for (;;) {
     std::string reason;
     try {
       return work();
+    } catch (const AttemptOver&) {
+      continue;
     } catch (const OutOfMemoryError& e) {
       if (refused_) throw;
       reason = e.what();

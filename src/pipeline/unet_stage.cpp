@@ -66,8 +66,8 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
       .timestep = timestep_, .text_embeds = added_text_, .time_ids = time_ids_, .guidance_cond = guidance_};
   shifts_ = std::make_unique<ShiftTable>(unet, arena, time);
   time.guidance_cond = Tensor();  // ControlNets have no input for it
-  const ControlShape control{shape.batch, shape.conditions,   shape.height,
-                             shape.width, shape.image_height, shape.image_width};
+  const ControlShape control{shape.batch,        shape.conditions,  shape.height,          shape.width,
+                             shape.image_height, shape.image_width, shape.first_condition, shape.guided};
   require<UsageError>(shape.controls.size() <= kMaxControls, "control: at most ", kMaxControls,
                       " at once, got ", shape.controls.size());
   for (const ControlUnit& unit : shape.controls)

@@ -21,6 +21,8 @@ struct UnetShape {
   bool perturbed = false;                     // the last condition, in its self attention
   std::vector<bool> perturbed_layers = {};    // in these: UNetArgs::perturbed_layers
   std::vector<double> freeu = {};             // b1, b2, s1, s2; empty: none
+  int64_t first_condition = 0;                // of the request's: others may be computed elsewhere
+  bool guided = true;                         // the request has more than one condition
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
 

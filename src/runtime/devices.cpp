@@ -82,11 +82,13 @@ void list_emulated(std::vector<DeviceListing>& listings) {
 
 }  // namespace
 
-Device& device_named(const std::string& name) {
+Device& device_named(const std::string& name) { return device_copy(name, 0); }
+
+Device& device_copy(const std::string& name, int copy) {
   if (name == "cpu") return host_device();
   if (name == "auto") {
     static const std::string best = best_device();
-    return device_named(best);
+    return device_copy(best, copy);
   }
   const bool emulated = name.starts_with(kEmulated);
   const auto parsed = parse(name);
@@ -94,9 +96,9 @@ Device& device_named(const std::string& name) {
                       "\": expected cpu, auto, hip, hip:N, cuda, cuda:N or emu:TARGET (emu:gfx1100)");
   // Never closed: a driver may be gone before the process's last destructor runs.
   static std::mutex mutex;
-  static auto& opened = *new std::map<std::string, std::unique_ptr<GpuDevice>>;
+  static auto& opened = *new std::map<std::pair<std::string, int>, std::unique_ptr<GpuDevice>>;
   const std::lock_guard lock(mutex);
-  const std::string key = emulated ? name : concat(parsed->hip ? "hip:" : "cuda:", parsed->index);
+  const std::pair key(emulated ? name : concat(parsed->hip ? "hip:" : "cuda:", parsed->index), copy);
   if (const auto found = opened.find(key); found != opened.end()) return *found->second;
   auto device = make_gpu_device(open(name, parsed));
   return *opened.emplace(key, std::move(device)).first->second;

@@ -14,6 +14,11 @@ namespace rocm_sd {
 // Throws UsageError for a name of another form, DeviceError where there is no such device, with the reason.
 Device& device_named(const std::string& name);
 
+// The device once more, as somebody of its own: memory, kernels and stream of GPUs are then apart, so that
+// several pipelines may work on one GPU at the same time. copy: 0 is device_named()'s. The CPU is one device
+// for all, which threads may share. Opened once per process. Throws like device_named().
+Device& device_copy(const std::string& name, int copy);
+
 // The GPU that the calling thread has made current in the HIP or CUDA runtime, for "hip:current" and
 // "cuda:current". Where that is a device's primary context it is the same as device_named()'s; a context of
 // the caller's is adopted, and must live as long as anything uses the device. Throws like device_named().

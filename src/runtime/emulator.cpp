@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 
 #include "base/error.hpp"
@@ -14,6 +15,7 @@
 #include "runtime/gpu_driver.hpp"
 #ifdef ROCM_SD_WITH_EMULATOR
 #include "emulator/gpu.hpp"
+#include "emulator/launch_time.hpp"
 #include "emulator/rates.hpp"
 #include "emulator/report.hpp"
 #endif
@@ -51,6 +53,11 @@ GpuDescription describe(const GpuProduct& gpu) {
 // A file to which each launch's counts are appended, a line of JSON each.
 constexpr const char* kCountVariable = "ROCM_SD_EMULATOR_COUNT";
 
+// A file to which each launch's modelled time is appended, likewise; launches are then not run but for the
+// groups that the model needs, and results are of no use. The card: a name of share/machines.
+constexpr const char* kTimeVariable = "ROCM_SD_EMULATOR_TIME";
+constexpr const char* kMachineVariable = "ROCM_SD_EMULATOR_MACHINE";
+
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -80,7 +87,14 @@ using Recording = std::vector<std::function<void()>>;
 class EmulatorDriver final : public GpuDriver {
  public:
   explicit EmulatorDriver(const GpuProduct& gpu)
-      : description_(describe(gpu)), gpu_(gpu.arch, options_from_environment()) {}
+      : description_(describe(gpu)), gpu_(gpu.arch, options_from_environment()) {
+    if (environment(kTimeVariable).empty()) return;
+    const std::string name = environment(kMachineVariable);
+    machine_ = emu::find_machine(name.empty() ? gpu.name : name);
+    // Plans and tables are those of the card that is modelled.
+    if (const GpuProduct* card = find_gpu_product(machine_->name))
+      description_.traits.compute_units = driver_compute_units(*card);
+  }
 
   const GpuDescription& description() const override { return description_; }
   void make_current() override {}
@@ -143,6 +157,7 @@ class EmulatorDriver final : public GpuDriver {
     const auto* first = static_cast<const std::byte*>(params);
     do_or_record([this, &kernel, launch, arguments = std::vector(first, first + bytes)] {
       run("launch", [&] {
+        if (machine_) return write_time(kernel, launch, arguments);
         const emu::Counters counters = gpu_.launch(kernel.code, kernel.name, launch, arguments);
         if (gpu_.options().count) write_counts(kernel, launch, counters);
       });
@@ -189,6 +204,23 @@ class EmulatorDriver final : public GpuDriver {
     file << to_json(counters, kernel.code, kernel.code.kernel(kernel.name), launch).dump() << '\n';
     require<FileError>(file.good(), "cannot write ", printable(path), " (", kCountVariable, ")");
   }
+  void write_time(const EmulatedFunction& kernel, const emu::Launch& launch,
+                  std::span<const std::byte> arguments) {
+    // A launch that was modelled before is not modelled again.
+    std::string key = concat(kernel.name, ' ', launch.grid.x, ' ', launch.grid.y, ' ', launch.grid.z, ' ',
+                             launch.block.x, ' ', launch.dynamic_lds, ' ');
+    key.append(reinterpret_cast<const char*>(arguments.data()), arguments.size());
+    nlohmann::ordered_json& line = modelled_[key];
+    if (line.is_null()) {
+      line = {{"kernel", kernel.name}, {"machine", machine_->name}};
+      line.update(
+          to_json(gpu_.time(kernel.code, kernel.name, launch, arguments, *machine_, emu::TimeOptions{})));
+    }
+    const std::string path = environment(kTimeVariable);
+    std::ofstream file(path, std::ios::app);
+    file << line.dump() << '\n';
+    require<FileError>(file.good(), "cannot write ", printable(path), " (", kTimeVariable, ")");
+  }
   void do_or_record(std::function<void()> step) {
     if (capturing_)
       recording_.push_back(std::move(step));
@@ -198,6 +230,8 @@ class EmulatorDriver final : public GpuDriver {
 
   GpuDescription description_;
   emu::Gpu gpu_;
+  std::optional<emu::Machine> machine_;                     // whose times are modelled, with kTimeVariable
+  std::map<std::string, nlohmann::ordered_json> modelled_;  // by launch
   std::map<void*, size_t> sizes_;
   uint64_t allocated_ = 0;
   bool capturing_ = false;

@@ -22,13 +22,15 @@ struct ConvCase {
   Padding pad = Padding::same(1);
   bool upsample2x = false, bias = true, shift = false, residual = false;
   Activation act = Activation::kNone;
-  int splits = 0;  // 0: the default choice
+  int splits = 0;      // 0: the default choice
+  int64_t scales = 0;  // parts of the pixels with a factor for each output; below 0: with one for all
 };
 
 inline std::string describe(const ConvCase& c) {
-  return fmt::format("{}+{}->{} {}x{} s{} p{}{}{}{} up {} bias {} shift {} residual {} act {}", c.x, c.second,
-                     c.out, c.filter, c.filter, c.stride, c.pad.top, c.pad.left, c.pad.bottom, c.pad.right,
-                     c.upsample2x, c.bias, c.shift, c.residual, activation_name(c.act));
+  return fmt::format("{}+{}->{} {}x{} s{} p{}{}{}{} up {} bias {} shift {} residual {} act {} scales {}", c.x,
+                     c.second, c.out, c.filter, c.filter, c.stride, c.pad.top, c.pad.left, c.pad.bottom,
+                     c.pad.right, c.upsample2x, c.bias, c.shift, c.residual, activation_name(c.act),
+                     c.scales);
 }
 inline std::string describe(const ConvCase& c, const ConvChoice& choice) {
   return fmt::format("{} by {}/{}", describe(c), describe(choice.config), choice.splits);
@@ -48,7 +50,7 @@ inline Tensor moved(Device& device, const Tensor& t) {
 }
 
 struct ConvOperands {
-  Tensor x, second, weight, bias, shift, residual;
+  Tensor x, second, weight, bias, shift, residual, scale;
   // result: the type of y and of the residual, by default dtype.
   ConvOperands(Device& device, const ConvCase& c, DType dtype, uint64_t seed,
                std::optional<DType> result = std::nullopt) {
@@ -64,6 +66,9 @@ struct ConvOperands {
     shift = moved(device, random_tensor({c.x[0], c.out + 2 * skip}, seed % 2 ? DType::kF32 : dtype, seed + 4))
                 .narrow(1, skip, c.out);
     residual = moved(device, random_tensor(output_of(c), result.value_or(dtype), seed + 5));
+    if (c.scales)
+      scale =
+          moved(device, random_tensor({std::abs(c.scales), c.scales < 0 ? 1 : c.out}, DType::kF32, seed + 6));
   }
   // A fresh copy on the device of the operands, so that each use lays it out anew.
   ConvWeight conv_weight(Device& device, const ConvCase& c) const {
@@ -81,7 +86,8 @@ struct ConvOperands {
             .epilogue = {.channel_shift = c.shift ? &shift : nullptr,
                          .residual = c.residual ? &residual : nullptr,
                          .act = c.act,
-                         .dtype = residual.dtype()}};
+                         .dtype = residual.dtype(),
+                         .channel_scale = c.scales ? &scale : nullptr}};
   }
 };
 
@@ -106,6 +112,11 @@ inline std::vector<ConvCase> conv_cases() {
       {{2, 8, 8, 64}, 0, 4, 3, 1, Padding::same(1), false, true, false, true, Activation::kGelu, 2},
       {{1, 9, 7, 40}, 24, 13, 3, 1, Padding::same(1), false, true, true, true, Activation::kRelu, 3},
       {{1, 16, 16, 32}, 0, 160, 1, 1, none, false, true, false, true, Activation::kQuickGelu},
+      {{2, 7, 9, 64}, 0, 32, 3, 1, Padding::same(1), false, false, false, false, Activation::kNone, 2, 2},
+      {{3, 5, 6, 24}, 8, 33, 3, 2, Padding::same(1), false, true, true, true, Activation::kSilu, 0, 3},
+      {{2, 5, 4, 64}, 0, 64, 1, 1, none, false, true, false, true, Activation::kNone, 0, -2},
+      {{2, 3, 4, 40}, 0, 24, 1, 1, none, false, true, false, true, Activation::kNone, 3, -24},
+      {{2, 4, 5, 64}, 0, 64, 3, 1, Padding::same(1), true, false, false, false, Activation::kNone, 0, 2},
   };
   std::mt19937 random(12);
   const auto pick = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };

@@ -107,8 +107,7 @@ struct LowRankUNet {
                  const std::shared_ptr<RowStrengths>& strengths) {
     std::vector<AdapterUse> uses;
     for (const auto& file : files) uses.push_back({file, 1});
-    set_low_rank_terms(visit(), {device, Component::kUnet, strengths, device.kind() != DeviceKind::kHost},
-                       uses);
+    set_low_rank_terms(visit(), {device, Component::kUnet, strengths}, uses);
   }
   // Of row 0, then of row 1.
   std::vector<double> run() {

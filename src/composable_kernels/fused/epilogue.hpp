@@ -16,8 +16,9 @@ inline constexpr bool kMayWiden = false;
 template <>
 inline constexpr bool kMayWiden<Bf16> = true;
 
-// y = act(product + bias + shift + residual), rows [rows, channels] of y and residual dense or y_stride
-// apart. Any extents; stores are 16 bytes wide where channels and y_stride are multiples of 8 elements.
+// y = act(scale * (product + bias + shift) + residual), rows [rows, channels] of y and residual dense or
+// y_stride apart. Any extents; stores are 16 bytes wide where channels and y_stride are multiples of 8
+// elements.
 template <class T>
 struct EpilogueParams {
   T* y;               // under float_result of float
@@ -26,8 +27,11 @@ struct EpilogueParams {
   const void* shift;  // [images, channels] of T or float, added to all rows of an image, or null
   int64_t y_stride;   // elements from row to row
   int64_t shift_stride;
-  int rows, channels;  // of y
-  int rows_per_image;  // used with shift
+  const float* scale;     // [rows / rows_per_scale, channels or 1], or null; not of GEGLU
+  int rows_per_scale;     // rows that share factors
+  int factors_per_scale;  // `channels`, or 1 for all channels
+  int rows, channels;     // of y
+  int rows_per_image;     // used with shift
   bool shift_is_float;
   bool float_result;  // only where kMayWiden<T>
   EpilogueActivation act;
@@ -59,6 +63,29 @@ ROCM_SD_DEVICE void activate(EpilogueActivation act, Channels& v) {
   }
 }
 
+// What the scale makes of 8 channels of a row, and the residual after it. A scale is rare: nothing is asked
+// for ahead.
+template <class T>
+ROCM_SD_DEVICE void scale_and_add(const EpilogueParams<T>& p, int row, int channel, Channels& v,
+                                  ChannelSpan span) {
+  Channels term;
+  const float* const factors = p.scale + int64_t{row / p.rows_per_scale} * p.factors_per_scale;
+  if (p.factors_per_scale == 1)
+    fill(term, factors[0]);
+  else
+    load(term, factors + channel, span);
+  map(v, [](float x, float s) { return x * s; }, term);
+  if (!p.residual) return;
+  const int64_t at = row * p.y_stride + channel;
+  bool is_float = false;
+  if constexpr (kMayWiden<T>) is_float = p.float_result;
+  if (is_float)
+    load(term, reinterpret_cast<const float*>(p.residual) + at, span);
+  else
+    load(term, p.residual + at, span);
+  add(v, term);
+}
+
 // The epilogue of a tile whose first row and channel are given: operands() loads what does not depend on the
 // product, the call finishes channels channel .. channel + 7 of a row and drops what lies outside y.
 template <class Arch, class T>
@@ -80,6 +107,7 @@ struct EpilogueFinish {
     const ChannelSpan span{count, epilogue_is_wide(p, channel)};
     if (p.bias) load(e.sum, p.bias + channel, span);
     if (p.shift) add_shift(e.sum, row, channel, span);
+    if (p.scale) return e;  // before the residual
     if (is_float()) {
       if (!p.residual) return e;
       Channels term;
@@ -98,13 +126,14 @@ struct EpilogueFinish {
     const ChannelSpan span{count, epilogue_is_wide(p, channel)};
     const int64_t at = row * p.y_stride + channel;
     add(v, e.sum);
+    if (p.scale) scale_and_add(p, row, channel, v, span);
     if (is_float()) {  // the residual is in the sum
       activate<Arch>(p.act, v);
       return store(reinterpret_cast<float*>(p.y) + at, v, span);
     }
     if (p.residual && span.wide)
-      add(v, e.residual);
-    else if (p.residual)
+      add(v, e.residual);  // zeros, if there is a scale
+    else if (p.residual && !p.scale)
       add_first(v, p.residual + at, span.count);
     activate<Arch>(p.act, v);
     store(p.y + at, v, span);

@@ -1,12 +1,13 @@
 // GEMM: a linear layer as one product of matrices.
-// Problem   y[m, n] = epilogue(sum over k of x[m, k] w[n, k]), or its gated form, or partial sums over a part of
-//           k
+// Problem   y[m, n] = epilogue(sum over k of x[m, k] w[n, k] + sum over r of d[m, r] up[n, r]), or its gated form,
+//           or partial sums over a part of k; d and up, a low-rank term, may be missing
 // Mapping   a workgroup per tile of y (grid x), per part of k and matrix of a batch (grid y); waves as in the
 //           main loop
 // Traffic   pipeline/product.hpp; neighbouring workgroups take tiles of a few rows of tiles, so that both
 //           operands stay in the last cache
-// Numerics  float accumulators, k ascending; parts of k are summed in order by gemm_reduce_body
-// Limits    depth and strides are multiples of 16 bytes, operands aligned to them; rows and columns any
+// Numerics  float accumulators, k ascending, then r; parts of k are summed in order by gemm_reduce_body
+// Limits    depth, rank and strides are multiples of 16 bytes, operands aligned to them; rows and columns any;
+//           a term by the pipelines of PipelineOf and by TMA only
 #pragma once
 
 #include "composable_kernels/fused/epilogue.hpp"
@@ -15,10 +16,19 @@
 
 namespace rocm_sd {
 
+// d up^T beside the product, as if x and w went on by `rank` columns: no second product has to write and read
+// y.
+template <class T>
+struct GemmTerm {
+  const T *d, *up;  // [rows, rank], [columns, rank], dense
+  int rank;         // 0: there is none
+};
+
 template <class T>
 struct GemmParams {
   const T *x, *w;   // [rows, depth], [columns, depth]; gated: w is [2 epilogue.channels, depth], values first
   float* partials;  // null, or [splits][rows][columns]: then epilogue is left to the reduction
+  GemmTerm<T> term;                   // of one matrix; with parts of k, of the last
   EpilogueParams<T> epilogue;         // epilogue.rows rows; epilogue.channels columns (gated: half of w's)
   int64_t x_stride, w_stride;         // elements from row to row
   int64_t x_batch, w_batch, y_batch;  // from matrix to matrix of the batch
@@ -31,7 +41,8 @@ struct GemmParams {
 template <class T>
 struct TmaGemmParams {
   TensorMap x, w;
-  GemmParams<T> gemm;     // splits: within a cluster, without partials
+  TensorMap d, up;        // of the term, where there is one
+  GemmParams<T> gemm;     // splits: within a cluster, without partials; split_steps counts the term's
   int multicast_size;     // of a tile of w, in a cluster
   bool pdl_wait_weights;  // w was written by a kernel that may still be at work
 };
@@ -55,6 +66,10 @@ ROCM_SD_DEVICE void gemm_tile(Accumulators<Arch, Cfg>& acc, char* lds, const Gem
   multiply<Policy, Arch, Cfg>(acc, lds, w, x, k);
 }
 
+// Not by warpgroup MMA, whose sums nothing but products may define.
+template <class Policy, class Arch>
+inline constexpr bool kTakesTerm = std::is_same_v<Policy, PipelineOf<Arch>>;
+
 // index: of the tile; part: split + splits * matrix of the batch. lds: Cfg::kLdsBytes. Policy: how tiles come
 // to the matrix units (pipeline/product.hpp).
 template <class Arch, class Cfg, bool kGated, class Policy = PipelineOf<Arch>>
@@ -66,8 +81,26 @@ ROCM_SD_DEVICE void gemm_body(const GemmParams<typename Cfg::T>& p, int index, i
   const GemmOperands<T> operands{
       p.x + matrix * p.x_batch, p.w + matrix * p.w_batch, p.x_stride, p.w_stride, rows, columns, p.depth};
   Accumulators<Arch, Cfg> acc{};
-  gemm_tile<Policy, kGated, Arch, Cfg>(acc, lds, operands, tile,
-                                       steps_of_split<Cfg>(p.depth, split, p.split_steps));
+  const Steps steps = steps_of_split<Cfg>(p.depth, split, p.split_steps);
+  if constexpr (kTakesTerm<Policy, Arch>) {
+    // One main loop in the code, run twice: a second copy would double the kernel.
+    const int sources = p.term.rank > 0 && split == p.splits - 1 ? 2 : 1;
+    rolled(sources, [&](int source) {
+      const bool of_term = source == 1;
+      if (of_term) Arch::barrier();  // all waves have read the last tiles
+      const GemmOperands<T> from{of_term ? p.term.d : operands.x,
+                                 of_term ? p.term.up : operands.w,
+                                 of_term ? p.term.rank : operands.x_stride,
+                                 of_term ? p.term.rank : operands.w_stride,
+                                 rows,
+                                 columns,
+                                 of_term ? p.term.rank : p.depth};
+      gemm_tile<Policy, kGated, Arch, Cfg>(
+          acc, lds, from, tile, of_term ? steps_of_split<Cfg>(p.term.rank, 0, p.term.rank) : steps);
+    });
+  } else {
+    gemm_tile<Policy, kGated, Arch, Cfg>(acc, lds, operands, tile, steps);
+  }
 
   EpilogueParams<T> epilogue = p.epilogue;
   epilogue.y += matrix * p.y_batch;

@@ -40,6 +40,9 @@ ROCM_SD_DEVICE TilePlace tma_place(int index, int tiles_m, int tiles_n) {
 //   layers()            products of the same extents that differ in weights (phases), beside each other
 //   prefetch_maps()     asks for the maps ahead of their use
 //   weights()           their map; weight_row(layer, column): the row of it that a column has
+//   product_steps(), term_weights()   where there may be a low-rank term: the steps before its own, and the
+//   map
+//     of its weights
 //   pdl_wait_weights()     whether the kernel before may still be writing them
 //   bias()              of all columns, or null
 //   rows_of(layer, first row, step)   of the steps from there on: fetch(to, barrier) starts the copy of the
@@ -85,8 +88,15 @@ class TmaBody {
     for (int item = from_; item < items_; item += stride_) {
       const Tile tile = tile_of(item);
       const auto block = [&](int piece) { return work_.weight_row(tile.layer, column_of(tile, piece)) / 32; };
-      for (int step = first_; step < last_; ++step)
-        pipeline_.fetch_weights(work_.weights(), step * Cfg::kBlockK, Work::kGated ? 2 : 1, block);
+      for (int step = first_; step < last_; ++step) {
+        const int term_step = step - steps_before_term();
+        if constexpr (kMayHaveTerm)
+          pipeline_.fetch_weights(term_step < 0 ? work_.weights() : work_.term_weights(),
+                                  (term_step < 0 ? step : term_step) * Cfg::kBlockK, Work::kGated ? 2 : 1,
+                                  block);
+        else
+          pipeline_.fetch_weights(work_.weights(), step * Cfg::kBlockK, Work::kGated ? 2 : 1, block);
+      }
     }
     pipeline_.drain();
   }
@@ -143,6 +153,11 @@ class TmaBody {
   }
 
  private:
+  static constexpr bool kMayHaveTerm = requires(const Work& work) { work.term_weights(); };
+  ROCM_SD_DEVICE int steps_before_term() const {
+    if constexpr (kMayHaveTerm) return work_.product_steps();
+    return 0;
+  }
   ROCM_SD_DEVICE Tile tile_of(int item) const {
     const int layer = work_.layers() == 1 ? 0 : item / tiles_;
     const TilePlace tile = tma_place(item - layer * tiles_, tiles_m_, tiles_n_);

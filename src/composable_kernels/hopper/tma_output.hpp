@@ -115,7 +115,7 @@ struct TmaOutput {
     for (int first = 0; first < kPairs; first += kBatch) {
       const int last = first + kBatch < kPairs ? first + kBatch : kPairs;
       uint4 residual[kBatch][2] = {};
-      if (!kGated && !kHolds && p.residual) {
+      if (!kGated && !kHolds && p.residual && !p.scale) {
         ROCM_SD_UNROLL
         for (int i = first; i < last; ++i) load_residual(residual[i - first], i, from, pipeline);
       }
@@ -133,7 +133,7 @@ struct TmaOutput {
       for (int i = first; i < last; ++i) ROCM_SD_UNROLL
       for (int half = 0; half < 2; ++half) ROCM_SD_UNROLL
       for (int e = 0; e < 8; ++e) tma_element(pair(acc, i), half, e) = bias[i - first][e];
-      if (!kGated && !kHolds && p.residual) {
+      if (!kGated && !kHolds && p.residual && !p.scale) {
         ROCM_SD_UNROLL
         for (int i = first; i < last; ++i) ROCM_SD_UNROLL
         for (int half = 0; half < 2; ++half) add(acc, i, half, residual[i - first][half]);
@@ -146,7 +146,7 @@ struct TmaOutput {
   // The rest of what finish() wants, when the first tiles are there: before, it would be in their way.
   ROCM_SD_DEVICE void midway(Operands& operands, const TmaPipeline<Cfg>& pipeline) const {
     if constexpr (kHolds) {
-      if (!p.residual) return;
+      if (!p.residual || p.scale) return;
       const ResidualRows from = residual_rows();
       ROCM_SD_UNROLL
       for (int i = 0; i < kPairs; ++i) load_residual(operands.residual[i], i, from, pipeline);
@@ -159,14 +159,16 @@ struct TmaOutput {
   }
 
   ROCM_SD_DEVICE void finish(Sums& acc, const TmaPipeline<Cfg>& pipeline, const Operands& operands) const {
-    if (kHolds && p.residual) {
+    if (kHolds && p.residual && !p.scale) {
       ROCM_SD_UNROLL
       for (int i = 0; i < (kHolds ? kPairs : 0); ++i) ROCM_SD_UNROLL
       for (int half = 0; half < 2; ++half) add(acc, i, half, operands.residual[i][half]);
     }
     tma_finish<Cfg, kGated>(
-        acc, pipeline, p.act == EpilogueActivation::kNone, [&](int at, Channels& v) { put(v, at); },
+        acc, pipeline, p.act == EpilogueActivation::kNone && !p.scale,
+        [&](int at, Channels& v) { put(v, at); },
         [&](int at, Channels& v, const Channels& gate) {
+          if (!kGated && p.scale) scale_row(v, at);
           if constexpr (kGated) {
             map(v, [](float x, float g) { return x * erf_gelu(g); }, gate);
           } else if (p.act == EpilogueActivation::kGelu) {
@@ -220,6 +222,10 @@ struct TmaOutput {
   ROCM_SD_DEVICE void put(const Channels& v, int at) const {
     const int channel = channel_of(at / 2), row = at % 2 ? rows[1] : rows[0];
     if (row >= 0 && channel < p.channels) store(p.y + int64_t{row} * p.y_stride + channel, v, all_channels());
+  }
+  ROCM_SD_DEVICE void scale_row(Channels& v, int at) const {
+    const int channel = channel_of(at / 2), row = at % 2 ? rows[1] : rows[0];
+    if (row >= 0 && channel < p.channels) scale_and_add(p, row, channel, v, all_channels());
   }
   ROCM_SD_DEVICE void add_shift(Sums& acc, const TmaPipeline<Cfg>& pipeline) const {
     const auto add = [&](const auto* table) {

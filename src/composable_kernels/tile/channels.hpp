@@ -24,6 +24,10 @@ ROCM_SD_DEVICE void map(Channels& v, const F& f, const Others&... others) {
   ROCM_SD_UNROLL
   for (int i = 0; i < kChannels; ++i) v[i] = f(v[i], others[i]...);
 }
+ROCM_SD_DEVICE void fill(Channels& v, float value) {
+  ROCM_SD_UNROLL
+  for (int i = 0; i < kChannels; ++i) v[i] = value;
+}
 ROCM_SD_DEVICE void copy(Channels& v, const Channels& other) {
   ROCM_SD_UNROLL
   for (int i = 0; i < kChannels; ++i) v[i] = other[i];

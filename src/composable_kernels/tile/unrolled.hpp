@@ -1,4 +1,5 @@
-// A loop that the compiler unrolls, for steps that it must know: those that name registers, or stages.
+// Loops that the compiler unrolls, for steps that it must know: those that name registers, or stages; and one
+// that it must not, for bodies that are long.
 #pragma once
 
 #include "composable_kernels/types.hpp"
@@ -10,6 +11,13 @@ template <int kCount, class Step>
 ROCM_SD_DEVICE void unrolled(const Step& step) {
   ROCM_SD_UNROLL
   for (int n = 0; n < kCount; ++n) step(n);
+}
+
+// step(0), ..., step(count - 1), of which the code is there once.
+template <class Step>
+ROCM_SD_DEVICE void rolled(int count, const Step& step) {
+  ROCM_SD_ROLLED
+  for (int n = 0; n < count; ++n) step(n);
 }
 
 // The sum over each kLanes neighbouring lanes of a wave, as a tree; the same in each of them.

@@ -33,6 +33,7 @@ Refusal supports_form(const ConvProblem& p) {
   if (p.args.second || p.args.upsample2x) return "takes one input, as large as it is stored";
   if (!p.w.bias) return "has no instance without a bias";
   if (p.args.epilogue.channel_shift) return "has no instance with a shift for each image";
+  if (p.args.epilogue.channel_scale) return "a scale of channels";
   if (!act_of(p.args.epilogue.act)) return "has no instance with this activation";
   if (p.channels() % 8 != 0 || p.out_channels() % 8 != 0) return "pixels that are not of 16-byte pieces";
   return std::nullopt;

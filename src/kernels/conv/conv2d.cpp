@@ -87,6 +87,13 @@ void check_epilogue(const Epilogue& epilogue, const Shape& shape, DType dtype, D
                 (shift->dtype() == DType::kF32 || shift->dtype() == dtype),
             "conv2d: expected a channel shift [", shape[0], ",", shape[3], "] of f32 or ", dtype, ", got ",
             shift->shape(), " of ", shift->dtype());
+  require(!epilogue.low_rank, "conv2d: a low-rank term is not taken here");
+  if (const Tensor* scale = epilogue.channel_scale)
+    require(scale->rank() == 2 && scale->dtype() == DType::kF32 && scale->is_contiguous() &&
+                (scale->dim(1) == shape[3] || scale->dim(1) == 1) && scale->dim(0) > 0 &&
+                shape[0] * shape[1] * shape[2] % scale->dim(0) == 0,
+            "conv2d: expected a channel scale [N,", shape[3], "] or [N,1] of f32, N a divisor of ",
+            shape[0] * shape[1] * shape[2], " pixels, got ", scale->shape(), " of ", scale->dtype());
   if (const Tensor* residual = epilogue.residual)
     require(residual->shape() == shape && residual->dtype() == out_dtype && residual->is_contiguous(),
             "conv2d: expected a contiguous residual ", shape, " of ", out_dtype, ", got ", residual->shape(),
@@ -114,7 +121,9 @@ ConvSpec ConvProblem::spec() const {
                .bias = w.bias.has_value(),
                .shift = args.epilogue.channel_shift != nullptr,
                .residual = args.epilogue.residual != nullptr,
-               .act = args.epilogue.act};
+               .act = args.epilogue.act,
+               .scales = args.epilogue.channel_scale ? args.epilogue.channel_scale->dim(0) : 0,
+               .shared_scale = args.epilogue.channel_scale && args.epilogue.channel_scale->dim(1) == 1};
   if (w.weight.stored_as() != dtype()) out.weight = w.weight.stored_as();
   if (out_dtype() != dtype()) out.result = out_dtype();
   return out;

@@ -24,6 +24,7 @@ struct ConvArgs {
 
 // x [N,H,W,C] f32, f16 or bf16, w.weight [K,C(+C2),R,S] for products in it -> [N,P,Q,K] in epilogue.dtype,
 // P = (H' + pad.top + pad.bottom - R) / stride + 1 with H' = 2H under upsample2x. Accumulates in float.
+// epilogue.low_rank is not taken here.
 // Throws ShapeError if the channels differ or the filter is larger than the padded input.
 Tensor conv2d(Exec& ex, const Tensor& x, const ConvWeight& w, const ConvArgs& args = {});
 

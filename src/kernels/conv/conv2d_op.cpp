@@ -41,11 +41,15 @@ void ConvSpec::check() const {
                                     {"filter_h", filter_h},
                                     {"filter_w", filter_w}})
     require_extent(kOp, name, value, 1);
+  require_extent(kOp, "scales", scales, 0);
+  require(scales || !shared_scale, "conv2d: shared_scale without scales");
   require(stride >= 1 && pad_top >= 0 && pad_left >= 0 && pad_bottom >= 0 && pad_right >= 0,
           "conv2d: a negative stride or padding");
   require(out_h() >= 1 && out_w() >= 1, "conv2d: the filter ", filter_h, "x", filter_w,
           " is larger than the padded input ", scale() * height + pad_top + pad_bottom, "x",
           scale() * width + pad_left + pad_right);
+  require(!scales || batch * out_h() * out_w() % scales == 0, "conv2d: the pixels in ", scales,
+          " equal parts");
 }
 
 std::vector<Operand> ConvSpec::operands() const {
@@ -58,19 +62,24 @@ std::vector<Operand> ConvSpec::operands() const {
   if (bias) out.push_back(dense(Role::kBias, {out_channels}, DType::kF32));
   if (shift) out.push_back(dense(Role::kShift, {batch, out_channels}, DType::kF32));
   if (residual) out.push_back(dense(Role::kResidual, y, result_type()));
+  if (scales) {
+    out.push_back(dense(input_role(0), {scales, shared_scale ? 1 : out_channels}, DType::kF32));
+    out.back().name = "channel_scale";
+  }
   return out;
 }
 
 std::vector<Result> ConvSpec::run(Exec& ex, const Operands& in, const Weight& filter) const {
   const ConvWeight w{filter, optional_operand(in, Role::kBias)};
   const auto second = optional_operand(in, Role::kSecond), channel_shift = optional_operand(in, Role::kShift),
-             addend = optional_operand(in, Role::kResidual);
-  const ConvArgs args{
-      .stride = stride,
-      .pad = {pad_top, pad_left, pad_bottom, pad_right},
-      .upsample2x = upsample2x,
-      .second = second ? &*second : nullptr,
-      .epilogue = {channel_shift ? &*channel_shift : nullptr, addend ? &*addend : nullptr, act, result}};
+             addend = optional_operand(in, Role::kResidual),
+             channel_scale = optional_operand(in, input_role(0));
+  const ConvArgs args{.stride = stride,
+                      .pad = {pad_top, pad_left, pad_bottom, pad_right},
+                      .upsample2x = upsample2x,
+                      .second = second ? &*second : nullptr,
+                      .epilogue = {channel_shift ? &*channel_shift : nullptr, addend ? &*addend : nullptr,
+                                   act, result, channel_scale ? &*channel_scale : nullptr}};
   return {{Role::kY, 0, conv2d(ex, in.at(Role::kX), w, args)}};
 }
 
@@ -94,6 +103,11 @@ ExactValue ConvSpec::exact(const OperandValues& in, int64_t i) const {
   const double convolved = std::fabs(sum.value);
   if (bias) sum.add(in.value(Role::kBias, k));
   if (shift) sum.add(in.value(Role::kShift, image * out_channels + k));
+  if (scales) {
+    const int64_t part = i / out_channels / (batch * out_h() * out_w() / scales);
+    const double factor = in.value(input_role(0), shared_scale ? part : part * out_channels + k);
+    sum = {sum.value * factor, sum.magnitude * std::fabs(factor)};
+  }
   if (residual) sum.add(in.value(Role::kResidual, i));
   ExactValue out = exact::finished(sum, act, result_type());
   out.stored_sum = 1.2 * exact::unit_of(result_type()) * convolved;

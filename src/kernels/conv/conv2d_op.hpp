@@ -14,6 +14,8 @@ struct ConvSpec {
   std::optional<DType> weight, result;  // where they are not dtype; result: f32
   bool upsample2x = false, bias = false, shift = false, residual = false;
   Activation act = Activation::kNone;
+  int64_t scales = 0;         // parts of the pixels with a scale of channels each; 0: none
+  bool shared_scale = false;  // with one factor for all channels
 
   static constexpr const char* kOp = "conv2d";
   static constexpr const char* kExample = "1x9x7x32+16->8 3x3 s1 p1,1,1,1 f32 bias shift residual silu";
@@ -31,7 +33,10 @@ struct ConvSpec {
     t.optional_type("->", p.result, kOnlyF32);
     t.flag(" upsample2x", p.upsample2x).flag(" bias", p.bias).flag(" shift", p.shift);
     t.flag(" residual", p.residual).activation(p.act);
+    t.optional_extent(" scale ", p.scales).flag(" shared", p.shared_scale);
     t.check(p.out_h() >= 1 && p.out_w() >= 1, "the filter is larger than the padded image");
+    t.check(p.scales ? p.batch * p.out_h() * p.out_w() % p.scales == 0 : !p.shared_scale,
+            "the pixels are so many equal parts");
   }
   int64_t out_h() const { return extent_after(height, pad_top + pad_bottom, filter_h); }
   int64_t out_w() const { return extent_after(width, pad_left + pad_right, filter_w); }
@@ -47,7 +52,7 @@ struct ConvSpec {
   ExactValue exact(const OperandValues& in, int64_t i) const;
 
  private:
-  int64_t scale() const { return upsample2x ? 2 : 1; }
+  int64_t scale() const { return upsample2x ? 2 : 1; }  // of the input
   int64_t extent_after(int64_t size, int64_t pads, int64_t filter) const {
     const int64_t room = scale() * size + pads - filter;
     return room < 0 || stride < 1 ? 0 : room / stride + 1;

@@ -55,6 +55,11 @@ EpilogueParams<T> conv_epilogue(const ConvProblem& p) {
     out.shift_stride = e.channel_shift->stride(0);
     out.shift_is_float = e.channel_shift->dtype() == DType::kF32;
   }
+  if (e.channel_scale) {
+    out.scale = e.channel_scale->as<float>();
+    out.rows_per_scale = out.rows / static_cast<int>(e.channel_scale->dim(0));
+    out.factors_per_scale = static_cast<int>(e.channel_scale->dim(1));
+  }
   static_assert(static_cast<int>(EpilogueActivation::kRelu) == static_cast<int>(Activation::kRelu) &&
                 static_cast<int>(EpilogueActivation::kGelu) == static_cast<int>(Activation::kGelu));
   out.act = static_cast<EpilogueActivation>(e.act);

@@ -30,7 +30,8 @@ double activated(double v, Activation act) {
 // Raw pointers and sizes of one problem.
 struct RefConv {
   const void *x, *second, *shift, *residual;
-  const float* bias;
+  const float *bias, *scale;
+  int64_t pixels_per_scale, factors;  // scale [pixels / pixels_per_scale,factors]
   void* y;
   DType dtype, out_dtype, shift_dtype;
   int64_t batch, height, width, c1, c2, filter_h, filter_w, out_h, out_w, out_channels, shift_stride;
@@ -61,6 +62,7 @@ struct RefConv {
     for (int64_t k = 0; k < out_channels; ++k) {
       double v = sums[k];
       if (shift) v += value_at(shift, shift_dtype, n * shift_stride + k);
+      if (scale) v *= scale[base / out_channels / pixels_per_scale * factors + k % factors];
       if (residual) v += value_at(residual, out_dtype, base + k);
       const auto result = static_cast<float>(activated(v, act));
       if (out_dtype == DType::kF32)
@@ -92,6 +94,9 @@ void conv2d_ref(Exec& ex, const ConvProblem& p) {
                      e.channel_shift ? e.channel_shift->data() : nullptr,
                      e.residual ? e.residual->data() : nullptr,
                      p.w.bias ? p.w.bias->as<float>() : nullptr,
+                     e.channel_scale ? e.channel_scale->as<float>() : nullptr,
+                     e.channel_scale ? p.y.numel() / p.out_channels() / e.channel_scale->dim(0) : 1,
+                     e.channel_scale ? e.channel_scale->dim(1) : 1,
                      p.y.data(),
                      p.dtype(),
                      p.out_dtype(),

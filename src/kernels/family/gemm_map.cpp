@@ -65,7 +65,7 @@ constexpr GemmMapRow kLinear[] = {
 
 constexpr GemmMapRow kConv[] = {
     {.families = kHopper,
-     .columns = at_most(32),
+     .columns = at_most(31),
      .reason = "few channels would leave most of a warpgroup's MMA idle"},
     {.families = kHopper,
      .shape = GemmShape::kHalos,

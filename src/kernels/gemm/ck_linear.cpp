@@ -30,6 +30,7 @@ Refusal supports(const Exec& ex, const LinearProblem& p) {
   if (!device || device->traits().family == GpuFamily::kNvidia) return "runs on AMD GPUs only";
   if (dtype_size(p.dtype()) != 2 || p.out_dtype() != p.dtype()) return "has products of 16-bit types only";
   if (p.w.weight.scales()) return "weights stored in 8 bits";
+  if (const Refusal refusal = linear_refuses_terms(p)) return refusal;
   if (p.gated || p.epilogue.act != Activation::kNone) return "has no instance with an activation";
   if (p.epilogue.residual && !p.w.bias) return "has no instance with a residual and no bias";
   if (const int least = tile_of(device->traits()).least_depth(); p.in < least)

@@ -172,6 +172,7 @@ Refusal linear_supports_eight_bit(const Exec& ex, const LinearProblem& p) {
   if (!is_eight_bit(p.stored_as())) return "the weight is not stored in 8 bits";
   if (!p.w.weight.products()) return "products in 8 bits were not asked for";
   if (p.dtype() == DType::kF32) return "f32 is not its type";
+  if (const Refusal refusal = linear_refuses_terms(p)) return refusal;
   if (p.rows <= kGemvRows) return "few rows";
   if (p.in % 16 != 0 || !linear_rows_aligned(p)) return "rows that are not of 16-byte pieces";
   if (p.in > kDeepest) return "a depth beyond 65535";

@@ -42,8 +42,8 @@ void launch_tma(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config->shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  TmaGemmParams<T> tma{{}, {}, params, choice.multicast_size, p.stored_as() != p.weight_dtype()};
-  const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k));
+  TmaGemmParams<T> tma{{}, {}, {}, {}, params, choice.multicast_size, p.stored_as() != p.weight_dtype()};
+  const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k) + ceil_div(p.rank(), shape.block_k));
   tma.gemm.splits = choice.splits;
   tma.gemm.split_steps = (steps + choice.splits - 1) / choice.splits;
   if (params.x) {  // not while planning
@@ -51,8 +51,15 @@ void launch_tma(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const
     device.map_boxes(&tma.x, MatrixBoxes{params.x, static_cast<uint64_t>(p.rows), depth,
                                          static_cast<uint64_t>(params.x_stride) * sizeof(T),
                                          static_cast<uint32_t>(shape.block_m)});
+    const auto weight_rows = static_cast<uint32_t>(shape.block_n / (p.gated ? 2 : 1));
     device.map_boxes(&tma.w, MatrixBoxes{params.w, static_cast<uint64_t>(columns), depth, depth * sizeof(T),
-                                         static_cast<uint32_t>(shape.block_n / (p.gated ? 2 : 1)), true});
+                                         weight_rows, true});
+    if (const auto rank = static_cast<uint64_t>(p.rank())) {
+      device.map_boxes(&tma.d, MatrixBoxes{params.term.d, static_cast<uint64_t>(p.rows), rank,
+                                           rank * sizeof(T), static_cast<uint32_t>(shape.block_m)});
+      device.map_boxes(&tma.up, MatrixBoxes{params.term.up, static_cast<uint64_t>(columns), rank,
+                                            rank * sizeof(T), weight_rows, true});
+    }
   }
   const auto cluster = static_cast<uint32_t>(choice.multicast_size * choice.splits);
   const uint32_t tiles =
@@ -104,6 +111,7 @@ void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
   const Tensor wide = stored.scales ? dequantize(ex, stored.values, stored.scales, p.dtype()) : Tensor();
   // What is stored lives as long as the weight: no pack of a linear layer replaces it.
   params.w = static_cast<const T*>((wide ? wide : stored.values).data());
+  if (p.rank()) params.term.up = static_cast<const T*>(p.epilogue.low_rank->up->stored().values.data());
   if (choice.config && uses_tma(choice.config->algorithm))
     launch_tma(ex, p, kernel, choice, params);
   else if (choice.config)
@@ -113,10 +121,10 @@ void run_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {
 }
 
 // All of a problem that a choice may depend on.
-using LinearKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, DType, DType, DType, bool, bool>;
+using LinearKey = std::tuple<GpuKey, int64_t, int64_t, int64_t, int64_t, DType, DType, DType, bool, bool>;
 LinearKey key_of(const GpuTraits& traits, const LinearProblem& p) {
-  return {gpu_key(traits),       p.rows, p.in, p.out, p.dtype(), p.weight_dtype(), p.out_dtype(), p.gated,
-          linear_rows_aligned(p)};
+  return {gpu_key(traits), p.rows,           p.in,          p.out,   p.rank(),
+          p.dtype(),       p.weight_dtype(), p.out_dtype(), p.gated, linear_rows_aligned(p)};
 }
 
 GemmChoice default_choice(const Exec& ex, const LinearProblem& p) {
@@ -173,7 +181,17 @@ Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p) {
   if (!device) return "runs on a GPU only";
   if (p.mixed_types()) return "a weight of another type than x";
   if (const Refusal refusal = linear_extents_fit(p)) return refusal;
+  if (p.rank() && linear_candidates(device->traits(), p).empty()) return "a low-rank term beside such rows";
   return supports_choice(ex, p, default_choice(ex, p));
+}
+
+bool linear_gpu_adds_low_rank(const Exec& ex, const LinearProblem& p, const LinearProblem& plain) {
+  if (linear_supports_gpu(ex, p) || linear_supports_gpu(ex, plain)) return false;
+  const GemmChoice with = default_choice(ex, p), without = default_choice(ex, plain);
+  return without.config &&
+         (with.config->algorithm == without.config->algorithm ||
+          uses_tma(with.config->algorithm) == uses_tma(without.config->algorithm)) &&
+         without.config->algorithm != GemmAlgorithm::kWgmma;
 }
 
 void linear_gpu_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice) {

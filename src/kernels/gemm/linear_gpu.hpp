@@ -42,6 +42,9 @@ std::string gemm_kernel_name(const GemmChoice& choice, DType dtype, bool gated);
 std::string describe(const GemmChoice& choice);
 
 Refusal linear_supports_gpu(const Exec& ex, const LinearProblem& p);
+// Whether a kernel of the algorithm that `plain`, the same problem without its low-rank term, takes
+// multiplies the term as well: few rows and warpgroup MMA without TMA do not.
+bool linear_gpu_adds_low_rank(const Exec& ex, const LinearProblem& p, const LinearProblem& plain);
 void linear_gpu(Exec& ex, const LinearProblem& p);
 // With a choice of the caller's; one of linear_candidates().
 void linear_gpu_as(Exec& ex, const LinearProblem& p, const GemmChoice& choice);

@@ -24,7 +24,8 @@ double estimated_cycles(const GpuTraits& traits, const LinearProblem& p, const G
   const auto element = static_cast<double>(dtype_size(p.dtype()));
   const int64_t columns = p.gated ? 2 * p.out : p.out, compute_units = std::max(1, traits.compute_units);
   const int64_t workgroups = ceil_div(p.rows, s.block_m) * ceil_div(columns, s.block_n) * choice.splits;
-  const int64_t steps = ceil_div(ceil_div(p.in, s.block_k), choice.splits);
+  const int64_t steps =
+      ceil_div(ceil_div(p.in, s.block_k), choice.splits) + ceil_div(p.rank(), s.block_k);  // the last part's
   // Rounds of workgroups, one on each compute unit; those that share one hide each other's waits.
   const int64_t rounds = ceil_div(workgroups, compute_units);
   const double beside = std::min<double>(static_cast<double>(rounds), choice.config->occupancy);
@@ -56,7 +57,9 @@ GemmFacts facts_of(const LinearProblem& p) {
 }
 
 TmaExtent tma_extent(const LinearProblem& p) {
-  return {p.rows, p.gated ? 2 * p.out : p.out, p.in, 1, p.gated};
+  // Whole steps of the product, then the term's.
+  const int64_t depth = p.rank() ? ceil_div(p.in, 64) * 64 + p.rank() : p.in;
+  return {p.rows, p.gated ? 2 * p.out : p.out, depth, 1, p.gated};
 }
 
 }  // namespace
@@ -78,7 +81,8 @@ std::vector<GemmChoice> linear_candidates(const GpuTraits& traits, const LinearP
   const KernelTables& family = kernel_tables(traits);
   const GemmFacts facts = facts_of(p);
   const auto takes = [&](GemmAlgorithm algorithm) {
-    return gemm_row(linear_map(), family, facts, algorithm) != nullptr;
+    const bool without_terms = algorithm == GemmAlgorithm::kGemv || algorithm == GemmAlgorithm::kWgmma;
+    return !(p.rank() && without_terms) && gemm_row(linear_map(), family, facts, algorithm) != nullptr;
   };
   std::vector<GemmChoice> out;
   if (takes(GemmAlgorithm::kGemv)) out.push_back({});

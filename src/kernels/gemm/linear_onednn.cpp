@@ -93,6 +93,7 @@ Refusal linear_supports_onednn(const Exec& ex, const LinearProblem& p) {
   // The gate's pass reads the bias in full vectors.
   if (p.gated && p.out % 64 != 0) return "a gated width that is not a multiple of 64";
   if (p.mixed_types()) return "a weight of another type than x";
+  if (const Refusal refusal = linear_refuses_terms(p)) return refusal;
   return onednn::refuses(p.dtype());
 }
 

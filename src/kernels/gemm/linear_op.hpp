@@ -13,7 +13,10 @@ struct LinearSpec {
   bool products = false;                // may multiply a weight of 8 bits as it is
   bool bias = false, residual = false, gated = false;
   Activation act = Activation::kNone;
-  int64_t x_stride = 0;  // of a row; 0: in. The text does not say it
+  int64_t scales = 0;         // parts of the rows with a scale of channels each; 0: none
+  bool shared_scale = false;  // with one factor for all channels
+  int64_t rank = 0;           // of a low-rank term; 0: none
+  int64_t x_stride = 0;       // of a row; 0: in. The text does not say it
 
   static constexpr const char* kOp = "linear";
   static constexpr const char* kExample = "128x320x64 bf16->f32 bias residual silu";
@@ -24,8 +27,10 @@ struct LinearSpec {
     if (p.eight_bit_weight()) t.flag(" products", p.products);
     t.optional_type("->", p.result, kOnlyF32);
     t.flag(" bias", p.bias).flag(" residual", p.residual).flag(" geglu", p.gated).activation(p.act);
-    t.check(!p.gated || (p.columns % 2 == 0 && !p.residual && p.act == Activation::kNone),
-            "geglu takes an even number of columns, no residual and no activation");
+    t.optional_extent(" scale ", p.scales).flag(" shared", p.shared_scale).optional_extent(" term ", p.rank);
+    t.check(!p.gated || (p.columns % 2 == 0 && !p.residual && p.act == Activation::kNone && !p.scales),
+            "geglu takes an even number of columns, no residual, no activation and no scale");
+    t.check(p.scales ? p.rows % p.scales == 0 : !p.shared_scale, "the rows are so many equal parts");
   }
   int64_t out() const { return gated ? columns / 2 : columns; }
   DType result_type() const { return result.value_or(dtype); }

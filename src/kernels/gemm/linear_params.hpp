@@ -19,10 +19,11 @@ constexpr EpilogueActivation epilogue_activation(Activation act) {
 // The same while planning, when x has no address.
 inline bool linear_rows_aligned(const LinearProblem& p) {
   const auto chunk = static_cast<int64_t>(16 / dtype_size(p.dtype()));
-  return p.in % chunk == 0 && p.row_stride % chunk == 0 && p.x.offset_bytes() % 16 == 0;
+  return p.in % chunk == 0 && p.row_stride % chunk == 0 && p.x.offset_bytes() % 16 == 0 &&
+         p.rank() % chunk == 0 && (!p.rank() || p.epilogue.low_rank->states->offset_bytes() % 16 == 0);
 }
 
-// Without splits or partials, and without w, which is the caller's: the plain weight.
+// Without splits or partials, and without w and term.up, which are the caller's: the plain weights.
 template <class T>
 GemmParams<T> gemm_params(const LinearProblem& p) {
   GemmParams<T> params{};
@@ -35,8 +36,15 @@ GemmParams<T> gemm_params(const LinearProblem& p) {
   params.epilogue.rows = static_cast<int>(p.rows);
   params.epilogue.channels = static_cast<int>(p.out);
   params.epilogue.rows_per_image = 1;
+  if (const Tensor* scale = p.epilogue.channel_scale) {
+    params.epilogue.scale = scale->as<float>();
+    params.epilogue.rows_per_scale = static_cast<int>(p.rows_per_scale());
+    params.epilogue.factors_per_scale = static_cast<int>(scale->dim(1));
+  }
   params.epilogue.act = epilogue_activation(p.epilogue.act);
   params.epilogue.float_result = p.out_dtype() != p.dtype();
+  if (p.rank()) params.term.d = static_cast<const T*>(p.epilogue.low_rank->states->data());
+  params.term.rank = static_cast<int>(p.rank());
   params.x_stride = p.row_stride;
   params.w_stride = p.in;
   params.depth = static_cast<int>(p.in);
@@ -49,7 +57,7 @@ GemmParams<T> gemm_params(const LinearProblem& p) {
 // The extents fit the kernels' 32-bit counters.
 inline Refusal linear_extents_fit(const LinearProblem& p) {
   constexpr int64_t kMax = int64_t{1} << 30;
-  if (p.rows > kMax || p.out > kMax / 2 || p.in > kMax) return "an extent beyond 2^30";
+  if (p.rows > kMax || p.out > kMax / 2 || p.in + p.rank() > kMax) return "an extent beyond 2^30";
   return std::nullopt;
 }
 

@@ -64,15 +64,18 @@ void linear_scalar_as(Exec& ex, const LinearProblem& p) {
   const Tensor partials = split ? ex.alloc({kSplits, p.rows, columns}, DType::kF32) : Tensor();
   if (split) params.partials = partials.as<float>();
   // The weight is taken plain inside the launch: nothing is kept between runs.
-  ex.launch(p.info("scalar"), [=, weight = p.w.weight, gated = p.gated] {
-    const Tensor plain = weight.plain();  // [out or 2*out,in]
-    GemmParams<T> run = params;
-    run.w = plain.as<T>();
-    if (!tiled) return run_rows(run, gated);
-    if (split) return run_split(run, gated);
-    if (gated) return run_tiles<ScalarGemm<T>, true>(run);
-    run_tiles<ScalarGemm<T>, false>(run);
-  });
+  ex.launch(p.info("scalar"),
+            [=, weight = p.w.weight, gated = p.gated, up = p.rank() ? *p.epilogue.low_rank->up : Weight()] {
+              const Tensor plain = weight.plain();  // [out or 2*out,in]
+              GemmParams<T> run = params;
+              run.w = plain.as<T>();
+              const Tensor plain_up = up ? up.plain() : Tensor();
+              if (up) run.term.up = plain_up.as<T>();
+              if (!tiled) return run_rows(run, gated);
+              if (split) return run_split(run, gated);
+              if (gated) return run_tiles<ScalarGemm<T>, true>(run);
+              run_tiles<ScalarGemm<T>, false>(run);
+            });
 }
 
 }  // namespace
@@ -80,6 +83,8 @@ void linear_scalar_as(Exec& ex, const LinearProblem& p) {
 Refusal linear_supports_scalar(const Exec& ex, const LinearProblem& p) {
   if (ex.device().kind() != DeviceKind::kHost) return "runs on the host only";
   if (p.mixed_types()) return "a weight of another type than x";
+  if (p.rank() && (p.rows == 1 || !linear_rows_aligned(p)))
+    return "a low-rank term of one row, or of rows that are not of 16-byte pieces";
   return linear_extents_fit(p);
 }
 

@@ -7,7 +7,7 @@ namespace rocm_sd {
 Refusal linear_supports_tiled(const Exec& ex, const LinearProblem& p) {
   if (ex.device().kind() != DeviceKind::kHost) return "the tensors are not on the host";
   if (p.dtype() == DType::kF16) return "f16 is not its type";
-  return std::nullopt;
+  return linear_refuses_terms(p);
 }
 
 void linear_tiled(Exec& ex, const LinearProblem& p) {

@@ -107,6 +107,7 @@ Refusal cannot_ask(const Exec& ex, const LinearProblem& p, const Vendor& vendor)
     return vendor.device == DeviceKind::kCuda ? "runs on NVIDIA GPUs only" : "runs on AMD GPUs only";
   if (p.mixed_types()) return "a weight of another type than x";
   if (p.w.weight.scales()) return "weights stored in 8 bits";
+  if (const Refusal refusal = linear_refuses_terms(p)) return refusal;
   if (!linear_rows_aligned(p)) return "rows that are not of 16-byte pieces";
   return linear_extents_fit(p);
 }

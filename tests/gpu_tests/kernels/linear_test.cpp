@@ -23,20 +23,23 @@ struct Case {
   int64_t rows = 0, in = 0, out = 0;
   bool bias = true, residual = false, gated = false;
   Activation act = Activation::kNone;
-  int64_t extra_columns = 0;  // x is the end of rows that are this much longer
+  int64_t extra_columns = 0;     // x is the end of rows that are this much longer
+  int64_t scales = 0, rank = 0;  // images with a scale of channels each, rank of a low-rank term; 0: none
 };
 
 std::string describe(const Case& c) {
-  return fmt::format("{}x{}x{}{}{}{} act {} extra {}", c.rows, c.out, c.in, c.bias ? " bias" : "",
-                     c.residual ? " residual" : "", c.gated ? " gated" : "", activation_name(c.act),
-                     c.extra_columns);
+  return fmt::format("{}x{}x{}{}{}{} act {} extra {} scales {} rank {}", c.rows, c.out, c.in,
+                     c.bias ? " bias" : "", c.residual ? " residual" : "", c.gated ? " gated" : "",
+                     activation_name(c.act), c.extra_columns, c.scales, c.rank);
 }
 
 // Operands on the host and on the GPU.
 struct Operands {
-  Tensor x, weight, bias, residual;  // host; x is the whole, longer rows
-  Tensor gpu_x, gpu_residual;
+  Tensor x, weight, bias, residual, scale, states, up;  // host; x is the whole, longer rows
+  Tensor gpu_x, gpu_residual, gpu_scale, gpu_states;
   LinearWeight gpu_weight;
+  Weight gpu_up;
+  LowRankProduct gpu_term{&gpu_states, &gpu_up};
 
   // result: the type of y and of the residual, by default dtype.
   Operands(GpuTestExec& test, const Case& c, DType dtype, uint64_t seed,
@@ -50,6 +53,21 @@ struct Operands {
     gpu_residual = test.to_gpu(residual);
     gpu_weight.weight = Weight(test.to_gpu(weight));
     if (c.bias) gpu_weight.bias = test.to_gpu(bias);
+    if (c.scales) gpu_scale = test.to_gpu(scale = random_tensor({c.scales, c.out}, DType::kF32, seed + 4));
+    if (c.rank == 0) return;
+    states = random_tensor({c.rows, c.rank}, dtype, seed + 5);
+    up = random_tensor({columns, c.rank}, dtype, seed + 6, 1 / std::sqrt(static_cast<float>(c.rank)));
+    gpu_states = test.to_gpu(states);
+    gpu_up = Weight(test.to_gpu(up));
+  }
+  Operands(const Operands&) = delete;  // the term points here
+
+  // What the kernels under test are asked for.
+  Epilogue epilogue(const Case& c) const {
+    return {.residual = c.residual ? &gpu_residual : nullptr,
+            .act = c.act,
+            .channel_scale = c.scales ? &gpu_scale : nullptr,
+            .low_rank = c.rank ? &gpu_term : nullptr};
   }
 
   // The reference's rows [first, first + count), in double from the rounded operands, rounded once.
@@ -59,11 +77,28 @@ struct Operands {
     LinearWeight w{Weight(weight), std::nullopt};
     if (c.bias) w.bias = bias;
     const Tensor rows = x.narrow(0, first, count).narrow(-1, c.extra_columns, c.in);
-    if (c.gated) return to_doubles(linear_geglu(host.ex, rows, w));
+    const Weight host_up = c.rank ? Weight(up) : Weight();
+    const Tensor of_rows = c.rank ? states.narrow(0, first, count) : Tensor();
+    const LowRankProduct term{&of_rows, &host_up};
+    if (c.gated) return to_doubles(linear_geglu(host.ex, rows, w, c.rank ? &term : nullptr));
     const Tensor addend = residual.narrow(0, first, count);
-    return to_doubles(
-        linear(host.ex, rows, w,
-               {.residual = c.residual ? &addend : nullptr, .act = c.act, .dtype = residual.dtype()}));
+    const Tensor of_row = c.scales ? scales_of(c, first, count) : Tensor();
+    return to_doubles(linear(host.ex, rows, w,
+                             {.residual = c.residual ? &addend : nullptr,
+                              .act = c.act,
+                              .dtype = residual.dtype(),
+                              .channel_scale = c.scales ? &of_row : nullptr,
+                              .low_rank = c.rank ? &term : nullptr}));
+  }
+  // One row for each of rows [first, first + count).
+  Tensor scales_of(const Case& c, int64_t first, int64_t count) const {
+    std::vector<float> out;
+    const float* const from = scale.as<float>();
+    for (int64_t row = first; row < first + count; ++row) {
+      const float* const of_part = from + row / (c.rows / c.scales) * c.out;
+      out.insert(out.end(), of_part, of_part + c.out);
+    }
+    return tensor_from(host_device(), {count, c.out}, out.data());
   }
 };
 
@@ -82,7 +117,7 @@ void check_every_candidate(const std::vector<Case>& cases, DType dtype,
   for (const Case& c : cases) {
     GpuTestExec test;
     const Operands operands(test, c, dtype, seed += 10, result);
-    const Epilogue epilogue{.residual = c.residual ? &operands.gpu_residual : nullptr, .act = c.act};
+    const Epilogue epilogue = operands.epilogue(c);
     const auto problem = [&](const Tensor& y) {
       return LinearProblem{operands.gpu_x, operands.gpu_weight,   epilogue, c.gated, y, c.rows, c.in,
                            c.out,          c.in + c.extra_columns};
@@ -126,6 +161,49 @@ TEST_P(GpuLinearTest, OddShapesAndTails) {
       {17, 520, 48, true, false, true},
   };
   check_every_candidate(cases, GetParam());
+}
+
+// Terms of ranks that fill steps and that do not, a scale for each image, both with all else.
+TEST_P(GpuLinearTest, OddShapesWithTerms) {
+  const std::vector<Case> cases = {
+      {70, 72, 136, true, true, false, Activation::kNone, 0, 0, 32},
+      {130, 136, 168, true, false, false, Activation::kGelu, 8, 0, 96},
+      {33, 264, 72, false, true, false, Activation::kSilu, 0, 3, 40},
+      {36, 600, 64, false, false, false, Activation::kNone, 0, 4},
+      {6, 320, 96, false, false, false, Activation::kNone, 0, 2},
+      {12, 328, 13, true, true, false, Activation::kNone, 0, 2, 8},
+      {67, 88, 72, true, false, true, Activation::kNone, 0, 0, 32},
+      {131, 328, 40, false, false, true, Activation::kNone, 8, 0, 72},
+  };
+  check_every_candidate(cases, GetParam());
+}
+
+TEST_P(GpuLinearTest, TermsOfWholeBlocks) {
+  const std::vector<Case> cases = {
+      {300, 136, 320, true, true, false, Activation::kNone, 0, 0, 32},
+      {516, 1032, 160, true, true, false, Activation::kNone, 0, 2, 96},
+      {200, 1280, 32, false, false, false, Activation::kNone, 0, 4},
+      {400, 136, 192, true, false, true, Activation::kNone, 0, 0, 64},
+      {130, 520, 96, true, false, false, Activation::kGelu, 0, 2, 136},
+  };
+  check_every_candidate(cases, GetParam());
+}
+
+// Through the op, which adds the term by the kernel or by a product of its own, whatever the type of y.
+TEST_P(GpuLinearTest, AddsTermsWhereNoKernelDoes) {
+  for (const int64_t rows : {3, 40})
+    for (const DType result : {GetParam(), DType::kF32}) {
+      if (result != GetParam() && GetParam() != DType::kBF16) continue;
+      const Case c{rows, 72, 64, true, true, false, Activation::kNone, 0, 0, 32};
+      GpuTestExec test;
+      const Operands operands(test, c, GetParam(), 5, result);
+      Epilogue epilogue = operands.epilogue(c);
+      epilogue.dtype = result;
+      const auto got = to_floats(test.device, linear(test.ex, operands.gpu_x, operands.gpu_weight, epilogue));
+      // Of two products the first one is rounded to y's type before the second adds it.
+      expect_near({got.begin(), got.end()}, operands.reference(c, 0, c.rows),
+                  2 * reduction_tolerance(result, c.in + c.rank));
+    }
 }
 
 // Whole and split, few rows, wide pieces and channels that end inside one.

@@ -276,7 +276,7 @@ class LoraBench {
     const auto set_terms = [&](const char* what, const std::vector<AdapterUse>& uses,
                                const std::shared_ptr<RowStrengths>& to) {
       const auto begin = Clock::now();
-      set_low_rank_terms(visit, {device_, Component::kUnet, to, true}, uses);
+      set_low_rank_terms(visit, {device_, Component::kUnet, to}, uses);
       device_.synchronize();
       note(what, milliseconds_since(begin), {{"term_bytes", low_rank_bytes(visit)}});
     };

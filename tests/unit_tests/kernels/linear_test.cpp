@@ -19,18 +19,20 @@ struct Case {
   int64_t out = 0;
   bool bias = true, residual = false, gated = false;
   Activation act = Activation::kNone;
-  int64_t extra_columns = 0;  // x is a slice of rows that are this much longer
+  int64_t extra_columns = 0;     // x is a slice of rows that are this much longer
+  int64_t scales = 0, rank = 0;  // images with a scale of channels each, rank of a low-rank term; 0: none
 };
 
 std::string describe(const Case& c) {
-  return fmt::format("{}->{}{}{}{} act {} extra {}", c.x, c.out, c.bias ? " bias" : "",
+  return fmt::format("{}->{}{}{}{} act {} extra {} scales {} rank {}", c.x, c.out, c.bias ? " bias" : "",
                      c.residual ? " residual" : "", c.gated ? " gated" : "", activation_name(c.act),
-                     c.extra_columns);
+                     c.extra_columns, c.scales, c.rank);
 }
 
 // Operands of one case, in one dtype; results are the size of one.
 struct Operands {
-  Tensor x, weight, bias, residual;
+  Tensor x, weight, bias, residual, scale, states;
+  Weight up;
   // result: the type of y and of the residual, weight_type: the weight's; by default dtype.
   Operands(const Case& c, DType dtype, uint64_t seed, std::optional<DType> result = std::nullopt,
            std::optional<DType> weight_type = std::nullopt) {
@@ -43,6 +45,12 @@ struct Operands {
                            1 / std::sqrt(static_cast<float>(in)));
     bias = random_tensor({rows}, DType::kF32, seed + 2);
     residual = random_tensor(y, result.value_or(dtype), seed + 3);
+    if (c.scales) scale = random_tensor({c.scales, c.out}, DType::kF32, seed + 4);
+    if (c.rank == 0) return;
+    y[-1] = c.rank;
+    states = random_tensor(y, dtype, seed + 5);
+    up = Weight(random_tensor({rows, c.rank}, weight_type.value_or(dtype), seed + 6,
+                              1 / std::sqrt(static_cast<float>(c.rank))));
   }
   LinearWeight linear_weight(const Case& c) const {
     LinearWeight w{copy_of(weight), std::nullopt};
@@ -50,9 +58,14 @@ struct Operands {
     return w;
   }
   Tensor run(Exec& ex, const Case& c, const LinearWeight& w) const {
-    if (c.gated) return linear_geglu(ex, x, w);
+    const LowRankProduct term{&states, &up};
+    if (c.gated) return linear_geglu(ex, x, w, c.rank ? &term : nullptr);
     return linear(ex, x, w,
-                  {.residual = c.residual ? &residual : nullptr, .act = c.act, .dtype = residual.dtype()});
+                  {.residual = c.residual ? &residual : nullptr,
+                   .act = c.act,
+                   .dtype = residual.dtype(),
+                   .channel_scale = c.scales ? &scale : nullptr,
+                   .low_rank = c.rank ? &term : nullptr});
   }
 };
 
@@ -74,6 +87,14 @@ std::vector<Case> cases() {
       {{1, 5}, 3, true, false, true},
       {{9, 100}, 8, false, false, true},
       {{300, 32}, 65, true, false, true, Activation::kNone, 1},
+      {{6, 64}, 128, true, true, false, Activation::kSilu, 8, 3},
+      {{4, 33, 280}, 40, false, false, false, Activation::kNone, 0, 4},
+      {{70, 56}, 45, true, true, false, Activation::kGelu, 8, 0, 24},
+      {{90, 328}, 72, false, false, false, Activation::kNone, 0, 0, 8},
+      {{66, 264}, 40, true, true, false, Activation::kNone, 0, 2, 96},
+      {{33, 40}, 48, true, false, true, Activation::kNone, 0, 0, 40},
+      {{40, 512}, 36, false, false, true, Activation::kNone, 0, 0, 16},
+      {{9, 30}, 12, true, true, false, Activation::kNone, 0, 0, 5},
   };
   std::mt19937 random(11);
   const auto pick = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
@@ -110,7 +131,10 @@ TEST_P(LinearTest, MatchesTheReference) {
     const auto got = under(op, impl, [&] { return operands.run(test.ex, c, w); }, &refusal);
     if (!got) continue;
     ++taken;
-    expect_tensor_near(*got, to_doubles(*want), reduction_tolerance(dtype, c.x[-1]),
+    // Where a product of its own makes the term, it and the sum with the other one are rounded before gates
+    // read them.
+    const double roundings = c.rank && impl != std::string("scalar") ? 3 : 1;
+    expect_tensor_near(*got, to_doubles(*want), roundings * reduction_tolerance(dtype, c.x[-1]),
                        concat(impl, " ", dtype, " ", describe(c)));
   }
   if (taken == 0) GTEST_SKIP() << refusal;
@@ -120,7 +144,7 @@ TEST_P(LinearTest, MatchesTheReference) {
 void expect_mixed_types_match(DType x, DType weight, DType result, bool with_gates) {
   uint64_t seed = 1;
   for (const Case& c : cases()) {
-    if (c.gated && !with_gates) continue;
+    if ((c.gated && !with_gates) || c.scales) continue;  // no scale by the tiled one
     const Operands operands(c, x, seed += 10, result, weight);
     TestExec test;
     std::string refusal;
@@ -133,7 +157,7 @@ void expect_mixed_types_match(DType x, DType weight, DType result, bool with_gat
       const auto got = under("linear", impl, [&] { return operands.run(test.ex, c, w); }, &refusal);
       ASSERT_TRUE(got || impl != std::string("tiled")) << refusal;
       if (got)
-        expect_tensor_near(*got, to_doubles(*want), reduction_tolerance(result, c.x[-1]),
+        expect_tensor_near(*got, to_doubles(*want), (c.rank ? 3 : 1) * reduction_tolerance(result, c.x[-1]),
                            concat(impl, " ", describe(c)));
     }
   }
@@ -279,6 +303,21 @@ TEST(Linear, RejectsWhatDoesNotFit) {
   const Tensor residual = random_tensor({4, 4}, DType::kF32, 3);
   expect_error("residual [4,3]", [&] { linear(test.ex, x, weight(3, 8), {.residual = &residual}); });
   expect_error("channel shift", [&] { linear(test.ex, x, weight(3, 8), {.channel_shift = &residual}); });
+  const Tensor scale = random_tensor({3, 3}, DType::kF32, 3);
+  expect_error("a divisor of 4 rows, got [3,3]",
+               [&] { linear(test.ex, x, weight(3, 8), {.channel_scale = &scale}); });
+  const Weight up(random_tensor({3, 2}, DType::kF32, 3)), wide(random_tensor({4, 2}, DType::kF32, 3)),
+      rounded_up(random_tensor({3, 2}, DType::kF16, 3));
+  const Tensor states = random_tensor({4, 2}, DType::kF32, 3), few = random_tensor({3, 2}, DType::kF32, 3);
+  const auto with_term = [&](const Tensor& of, const Weight& by) {
+    const LowRankProduct term{&of, &by};
+    linear(test.ex, x, weight(3, 8), {.low_rank = &term});
+  };
+  EXPECT_NO_THROW(with_term(states, up));
+  expect_error("low-rank term up [3,R], got [4,2]", [&] { with_term(states, wide); });
+  expect_error("contiguous states [4,2] of the low-rank term, got [3,2]", [&] { with_term(few, up); });
+  expect_error("the low-rank term is f32 by f16", [&] { with_term(states, rounded_up); });
+  expect_error("of the low-rank term is empty", [&] { with_term({}, up); });
   const Tensor cube = random_tensor({2, 5, 8}, DType::kF32, 1).narrow(1, 0, 3);
   expect_error("not evenly spaced", [&] { linear(test.ex, cube, weight(3, 8)); });
   EXPECT_EQ(linear(test.ex, random_tensor({0, 8}, DType::kF32, 1), weight(3, 8)).shape(), (Shape{0, 3}));

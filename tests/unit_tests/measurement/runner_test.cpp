@@ -37,6 +37,9 @@ const std::vector<std::pair<std::string, std::string>> kProblems = {
     {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 by bf16 upsample2x bias"},
     {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 f32 by f16 bias"},
     {"conv2d", "1x8x8x32->32 3x3 s1 p1,1,1,1 bf16->f32 upsample2x bias"},
+    {"linear", "66x64x48 f32 bias residual gelu scale 3 shared term 24"},
+    {"linear", "33x64x48 bf16 bias geglu term 32"},
+    {"conv2d", "2x8x8x32->32 3x3 s1 p1,1,1,1 f32 bias residual silu scale 2"},
     {"group_norm", "f32->bf16 [2,64,64] groups 32 silu"},
     {"layer_norm", "f32->bf16 [12,320]"}};
 

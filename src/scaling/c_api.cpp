@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "pipeline/options.hpp"
+#include "rocm_sd/multi.hpp"
 #include "rocm_sd/rocm_sd.h"
 
 using rocm_sd::CancelledError;
@@ -13,7 +14,7 @@ using rocm_sd::Error;
 using rocm_sd::UsageError;
 
 struct rocm_sd_pipeline {
-  rocm_sd::Pipeline pipeline;
+  rocm_sd::MultiPipeline pipeline;
 };
 
 namespace {
@@ -212,7 +213,7 @@ rocm_sd_status rocm_sd_create(const rocm_sd_option* options, const rocm_sd_callb
     require_argument(out != nullptr, "out");
     rocm_sd::LoadOptions load;
     apply({.load = &load}, options);
-    *out = new rocm_sd_pipeline{rocm_sd::Pipeline::load(load, adapt(callbacks))};
+    *out = new rocm_sd_pipeline{rocm_sd::MultiPipeline::load(load, adapt(callbacks))};
   });
 }
 
@@ -228,11 +229,21 @@ rocm_sd_status rocm_sd_create_live(const rocm_sd_option* options, const rocm_sd_
       require_argument(t.component && t.name && t.dtype && t.shape && t.data && t.rank >= 0, "tensors");
       load.live.push_back({t.component, t.name, t.dtype, {t.shape, t.shape + t.rank}, t.data});
     }
-    *out = new rocm_sd_pipeline{rocm_sd::Pipeline::load(load, adapt(callbacks))};
+    *out = new rocm_sd_pipeline{rocm_sd::MultiPipeline::load(load, adapt(callbacks))};
   });
 }
 
 void rocm_sd_free(rocm_sd_pipeline* pipeline) { delete pipeline; }
+
+int rocm_sd_drawers(rocm_sd_pipeline* pipeline) {
+  int working = 0;
+  (void)guarded([&] {
+    require_argument(pipeline, "pipeline");
+    for (const rocm_sd::DrawerInfo& drawer : pipeline->pipeline.drawers())
+      working += drawer.taken_out.empty() ? 1 : 0;
+  });
+  return working;
+}
 
 rocm_sd_status rocm_sd_plan(rocm_sd_pipeline* pipeline, const rocm_sd_option* options, uint64_t* bytes) {
   return guarded([&] {

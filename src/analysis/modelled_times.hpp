@@ -1,0 +1,29 @@
+// Times of problems that the time model made of the shipped kernels: share/times/<card>.json, written by
+// tools/report/model_times.py from `rocm-sd bench` on emulated devices (docs/explanation/time-model.md) and
+// read here, so that a prediction runs no kernel. Modelled, never measured.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/gpu_products.hpp"
+
+namespace rocm_sd {
+
+struct ModelledTimes {
+  std::string card, target;  // "RX 7800 XT"; the target whose code was played
+  // How far the model was off AMD's published times, as a median of |modelled / published - 1|; 0: unknown.
+  double error = 0;
+  // "linear 8192x320x320 f16 bias": microseconds of all its launches, with the gaps before them.
+  std::map<std::string, double, std::less<>> microseconds;
+};
+
+// Throws FormatError naming the file and the field, FileError where it cannot be read.
+ModelledTimes read_modelled_times(const std::filesystem::path& path);
+
+// Of the card of this name; nothing where none were modelled.
+std::optional<ModelledTimes> modelled_times_for(const GpuProduct& gpu);
+
+}  // namespace rocm_sd

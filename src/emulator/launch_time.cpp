@@ -1,0 +1,251 @@
+#include "emulator/launch_time.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "base/error.hpp"
+#include "emulator/analysis.hpp"
+
+namespace rocm_sd::emu {
+
+namespace {
+
+constexpr uint64_t kLineBytes = 64;
+constexpr uint64_t kMaxShared = 640;  // groups of which the first accesses are compared
+
+using Lines = std::unordered_set<uint64_t>;
+
+bool is_rdna(const Machine& m) { return m.target.starts_with("gfx1"); }
+
+// gfx1100's code on gfx1101's machine: the same instructions at the same rates.
+bool same_family(std::string_view a, std::string_view b) {
+  return a.starts_with("gfx1") ? a.substr(0, 5) == b.substr(0, 5) : a.substr(0, 5) == b.substr(0, 5);
+}
+
+ProcessorPlan processor_plan(const LaunchPlan& plan, const Machine& m, const CardRates& rates,
+                             uint32_t& waves_per_simd) {
+  ProcessorPlan out{.lanes = plan.lanes};
+  out.has_last_level = m.last_level_mb > 0;
+  out.units = is_rdna(m) ? 2 : 1;
+  out.spans = is_rdna(m) && plan.kernel.rsrc1 >> 29 & 1;
+  const auto simds = static_cast<uint32_t>(m.simds) * (out.spans ? out.units : 1);
+  const Occupancy occupancy =
+      occupancy_of(plan.program.target, plan.kernel, rates, plan.lds_bytes, plan.waves);
+  const uint32_t slots = simds * std::min(occupancy.by_registers, static_cast<uint32_t>(m.waves_per_simd));
+  out.resident = std::max(1u, slots / plan.waves);
+  const double lds = m.lds_kib * 1024 / (out.units == 2 && !out.spans ? 2 : 1);
+  if (plan.lds_bytes > 0)
+    out.resident = std::min(out.resident, std::max(1u, static_cast<uint32_t>(lds / plan.lds_bytes)));
+  waves_per_simd = std::max(1u, out.resident * plan.waves / simds);
+  return out;
+}
+
+// Calls f with the lines of each load.
+template <class F>
+void for_loads(const LaunchPlan& plan, const GroupRecord& record, F f) {
+  for (const auto& wave : record.waves)
+    for (const Step& s : wave) {
+      const Inst& in = plan.program.code[s.inst];
+      if (!s.access || (in.flags & kStores && !(in.flags & kAtomic))) continue;
+      const RecordedAccess& a = record.accesses[s.access - 1];
+      for (uint32_t i = 0; i < a.lines; ++i) f(record.lines[a.first + i]);
+    }
+}
+
+// Which lines groups that run at once have in common.
+struct Sharing {
+  double past_l2 = 1,
+         past_last_level = 1;  // distinct lines by second-level cache over by processor, card over these
+  double group_lines = 0;      // of a group's first accesses, the distinct ones
+  double card_lines = 0;       // of all groups compared
+  uint64_t groups = 0;
+  double footprint = 0;  // lines of the buffers that were read
+};
+
+Sharing sharing_of(const LaunchPlan& plan, const Machine& m, uint32_t processors, uint64_t at_once) {
+  Sharing out;
+  out.groups = std::min({plan.groups(), at_once, kMaxShared});
+  const auto dies = static_cast<uint64_t>(m.l2s);
+  std::vector<Lines> by_processor(std::min<uint64_t>(processors, out.groups)), by_l2(dies);
+  Lines card;
+  std::vector<bool> touched(plan.ranges.size());
+  const RecordLimits first{.steps = 6000, .accesses = 24, .cut = true};
+  for (uint64_t g = 0; g < out.groups; ++g) {
+    const GroupRecord record = record_group(plan, g, first);
+    Lines own;
+    for_loads(plan, record, [&](uint64_t line) { own.insert(line); });
+    out.group_lines += static_cast<double>(own.size());
+    for (const uint64_t line : own) {
+      by_processor[g % by_processor.size()].insert(line);
+      by_l2[g % dies].insert(line);
+      card.insert(line);
+      const auto after =
+          std::upper_bound(plan.ranges.begin(), plan.ranges.end(), line * kLineBytes + kLineBytes - 1,
+                           [](uint64_t a, const Range& r) { return a < r.begin; });
+      if (after != plan.ranges.begin()) touched[static_cast<size_t>(after - plan.ranges.begin() - 1)] = true;
+    }
+  }
+  double processors_lines = 0, l2_lines = 0;
+  for (const Lines& l : by_processor) processors_lines += static_cast<double>(l.size());
+  for (const Lines& l : by_l2) l2_lines += static_cast<double>(l.size());
+  out.card_lines = static_cast<double>(card.size());
+  out.group_lines /= static_cast<double>(out.groups);
+  if (processors_lines > 0) out.past_l2 = l2_lines / processors_lines;
+  if (l2_lines > 0) out.past_last_level = out.card_lines / l2_lines;
+  for (size_t i = 0; i < touched.size(); ++i)
+    if (touched[i])
+      out.footprint += std::ceil(static_cast<double>(plan.ranges[i].end - plan.ranges[i].begin) / kLineBytes);
+  return out;
+}
+
+// Shares of misses, from what groups share, what a group reads in all (its distinct lines, and those that its
+// vector cache misses), and what the caches hold.
+void set_shares(MemoryShare& share, const Sharing& s, const Machine& m, double groups, double distinct,
+                double missed, bool warm) {
+  share.past_l2 = s.past_l2;
+  share.past_last_level = s.past_last_level;
+  const double l2 = m.l2_mb * 1e6 / kLineBytes, last = m.last_level_mb * 1e6 / kLineBytes;
+  // What the groups at once read from their start to their end; and lines that they ask for again.
+  const double set = s.group_lines > 0 ? s.card_lines * distinct / s.group_lines : 0;
+  const double again = missed > 0 ? std::min(1.0, distinct / missed) : 1;
+  (set * m.l2s <= l2 || last == 0 ? share.past_l2 : share.past_last_level) *= again;
+  const double asked = std::max(1.0, groups * missed);
+  if (s.footprint * m.l2s <= l2)
+    share.past_l2 = std::min(share.past_l2, warm ? 0 : s.footprint * m.l2s / asked);
+  const double behind = std::max(1.0, asked * share.past_l2);
+  if (last > 0 && s.footprint <= last)
+    share.past_last_level = warm ? 0 : std::min(share.past_last_level, s.footprint / behind);
+  share.stores_past = last > 0 && s.footprint <= last && warm ? 0 : 1;
+}
+
+struct Load {
+  std::string name;
+  double cycles;  // of one of the units
+};
+Load busiest_of(const ProcessorTime& t, const ProcessorPlan& plan, const Machine& m, const CardRates& rates) {
+  const double units = plan.units, simds = units * m.simds;
+  std::vector<Load> all = {{"vector", (t.vector + (rates.own_matrix ? 0 : t.matrix)) / simds},
+                           {"matrix", t.matrix / simds},
+                           {"transcendental", t.transcendental / simds},
+                           {"scalar", t.scalar / simds},
+                           {"lds", t.lds / units},
+                           {"vector cache", t.l0 / units}};
+  if (!rates.own_matrix && t.matrix >= t.vector) all[0].name = "matrix";
+  return *std::max_element(all.begin(), all.end(),
+                           [](const Load& a, const Load& b) { return a.cycles < b.cycles; });
+}
+
+}  // namespace
+
+LaunchTime time_launch(const LaunchPlan& plan, const Machine& m, const TimeOptions& options) {
+  const std::string& target = plan.program.target.name;
+  require<UsageError>(same_family(target, m.target), "kernel ", plan.kernel.name, " is made for ", target,
+                      ", ", m.name, " is a ", m.target);
+  const CardRates* found = find_rates(target);
+  require<InternalError>(found != nullptr, "no rates of ", target);
+  const CardRates& rates = *found;
+  LaunchTime out;
+  const ProcessorPlan processor = processor_plan(plan, m, rates, out.waves_per_simd);
+  out.groups = plan.groups();
+  out.processors = static_cast<uint32_t>(m.compute_units) / processor.units;
+  out.resident = processor.resident * (processor.spans ? 1 : processor.units);
+  out.groups_each = std::ceil(static_cast<double>(out.groups) / out.processors);
+  const auto played =
+      static_cast<size_t>(std::min<double>(out.groups_each, std::max(4.0, 2.0 * out.resident)));
+
+  const Sharing sharing = sharing_of(plan, m, out.processors, uint64_t{out.processors} * out.resident);
+  std::vector<GroupRecord> records;
+  const uint64_t begin = std::min<uint64_t>(out.processors, out.groups) / 2;
+  for (size_t i = 0; i < std::min<size_t>(played, options.recorded); ++i)
+    records.push_back(record_group(plan, (begin + i * out.processors) % out.groups));
+  std::vector<const GroupRecord*> order;
+  for (size_t i = 0; i < played; ++i) order.push_back(&records[i % records.size()]);
+  double distinct = 0;
+  for (const GroupRecord& r : records) {
+    Lines own;
+    for_loads(plan, r, [&](uint64_t line) { own.insert(line); });
+    distinct += static_cast<double>(own.size()) / static_cast<double>(records.size());
+  }
+
+  const double active = std::min<double>(out.processors, static_cast<double>(out.groups));
+  out.gigahertz = m.gigahertz;
+  double missed = distinct;  // lines of a group that its vector cache lacks: a first guess
+  constexpr int kPasses = 3;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const double per_cycle = 1 / (out.gigahertz * active);  // bytes a cycle for each GB/s
+    MemoryShare& s = out.share;
+    s = {.l2_bytes = m.l2_bytes / active,
+         .last_level_bytes = std::max(m.last_level_gb * per_cycle, 1e-3),
+         .memory_bytes = m.memory_gb * per_cycle,
+         .l2_latency = m.l2_latency * out.gigahertz,
+         .last_level_latency = m.last_level_latency * out.gigahertz,
+         .memory_latency = m.memory_latency * out.gigahertz};
+    set_shares(s, sharing, m, static_cast<double>(out.groups), distinct, missed, options.warm);
+    out.processor = run_processor(plan.program, m, rates, order, processor, s,
+                                  pass == kPasses - 1 ? options.watch : IssueWatch());
+    const double now = out.processor.missed / static_cast<double>(played), end = out.processor.ends.back();
+    double clock = m.gigahertz;
+    if (m.limited_share > 0) {
+      // Power of the matrix units goes with the share of the time that they are busy and about with the cube
+      // of the clock.
+      const double share = out.processor.matrix / (end * processor.units * m.simds);
+      if (share > 0) clock = std::min(clock, m.limited_gigahertz * std::cbrt(m.limited_share / share));
+    }
+    const bool settled = std::abs(now - missed) <= 0.05 * std::max(missed, 1.0) &&
+                         std::abs(clock - out.gigahertz) <= 0.02 * clock;
+    missed = now;
+    out.gigahertz = clock;
+    if (settled && !options.watch) break;
+  }
+
+  const std::vector<double>& ends = out.processor.ends;
+  const size_t filled = std::min<size_t>(out.resident, played);
+  out.cycles = ends.back();
+  out.group_cycles = played > filled ? (ends.back() - ends[filled - 1]) / static_cast<double>(played - filled)
+                                     : ends.back() / static_cast<double>(played);
+  const Load busiest = busiest_of(out.processor, processor, m, rates);
+  // Groups that began together end together: what the busiest unit needs for each is the least.
+  out.group_cycles = std::max(out.group_cycles, busiest.cycles / static_cast<double>(played));
+  out.cycles += (out.groups_each - static_cast<double>(played)) * out.group_cycles;
+  out.busiest = busiest.name;
+  out.busy = busiest.cycles / ends.back();
+  const double each = static_cast<double>(out.groups) / static_cast<double>(played);
+  out.memory_bytes =
+      kLineBytes * each * (out.processor.from_memory + out.processor.stored * out.share.stores_past);
+  const double units = busiest.cycles / static_cast<double>(played) * out.groups_each / (m.gigahertz * 1e9);
+  out.bound_seconds = std::max(units, out.memory_bytes / (m.memory_gb * 1e9));
+  out.seconds = m.launch_us * 1e-6 + m.group_start / (out.gigahertz * 1e9) +
+                std::max(out.cycles / (out.gigahertz * 1e9), out.memory_bytes / (m.memory_gb * 1e9));
+  return out;
+}
+
+nlohmann::ordered_json to_json(const LaunchTime& t) {
+  nlohmann::ordered_json out = {
+      {"microseconds", t.seconds * 1e6},
+      {"bound_microseconds", t.bound_seconds * 1e6},
+      {"gigahertz", t.gigahertz},
+      {"groups", t.groups},
+      {"processors", t.processors},
+      {"resident_groups", t.resident},
+      {"waves_per_simd", t.waves_per_simd},
+      {"groups_of_busiest", t.groups_each},
+      {"group_cycles", t.group_cycles},
+      {"cycles", t.cycles},
+      {"memory_bytes", t.memory_bytes},
+      {"busiest", t.busiest},
+      {"busy", t.busy},
+      {"past_vector_cache", t.processor.lines > 0 ? t.processor.missed / t.processor.lines : 0},
+      {"past_l2", t.share.past_l2},
+      {"past_last_level", t.share.past_last_level}};
+  nlohmann::ordered_json stalls = nlohmann::ordered_json::object();
+  for (size_t i = 1; i < kStalls; ++i)
+    if (t.processor.stalls[i] > 0)
+      stalls[std::string(stall_name(static_cast<Stall>(i)))] =
+          t.processor.stalls[i] / t.processor.wave_cycles;
+  out["stalls"] = stalls;
+  return out;
+}
+
+}  // namespace rocm_sd::emu

@@ -1,0 +1,91 @@
+// Several GPUs: images divided over them, and pairs that draw one image. ROCM_SD_TEST_DEVICES names them
+// ("cuda:0,cuda:1"); else the tests' GPU stands there twice, with memory and a stream for each.
+#include <cmath>
+#include <cstdlib>
+
+#include "gpu_tests/gpu_test.hpp"
+#include "rocm_sd/multi.hpp"
+
+namespace rocm_sd {
+namespace {
+
+const std::string kDemo = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo";
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// One of them, and a pair.
+std::string one() {
+  const std::string list = variable("ROCM_SD_TEST_DEVICES");
+  if (!list.empty()) return list.substr(0, list.find(','));
+  if (const std::string named = variable("ROCM_SD_TEST_DEVICE"); !named.empty()) return named;
+  for (const DeviceInfo& device : devices())
+    if (device.usable && device.name != "cpu") return device.name;
+  return "cuda";
+}
+std::string pair() {
+  const std::string list = variable("ROCM_SD_TEST_DEVICES");
+  return list.empty() ? one() + "," + one() : list;
+}
+
+GenerateRequest request() {
+  GenerateRequest request;
+  request.prompt = "a red apple";
+  request.negative_prompt = "a car";
+  request.steps = test_gpu_is_emulated() ? 2 : 8;
+  if (test_gpu_is_emulated()) request.width = request.height = 64;
+  request.cfg_scale = 5;
+  request.seed = 7;
+  return request;
+}
+
+double psnr(const Image& a, const Image& b) {
+  EXPECT_EQ(a.rgb.size(), b.rgb.size());
+  double squares = 0;
+  for (size_t i = 0; i < a.rgb.size(); ++i) squares += std::pow(double{1} * a.rgb[i] - b.rgb[i], 2);
+  if (squares == 0) return HUGE_VAL;
+  return 10 * std::log10(255.0 * 255.0 * static_cast<double>(a.rgb.size()) / squares);
+}
+
+TEST(SeveralGpus, DrawTheBytesOfOne) {
+  Pipeline alone = Pipeline::load({.model = kDemo, .device = one()});
+  MultiPipeline several = MultiPipeline::load({.model = kDemo, .devices = pair()});
+  const size_t count = test_gpu_is_emulated() ? 3 : 12;
+  std::vector<Image> want;
+  for (size_t i = 0; i < count; ++i) {
+    GenerateRequest r = request();
+    r.seed += static_cast<int64_t>(i);
+    want.push_back(alone.generate(r).pictures.at(0).image);
+  }
+  for (int round = 0; round < 2; ++round)
+    several.generate_each(
+        [&](size_t i) {
+          GenerateRequest r = request();
+          r.seed += static_cast<int64_t>(i);
+          return i < count ? std::optional(r) : std::nullopt;
+        },
+        [&](size_t i, const GenerateResult& got) {
+          EXPECT_EQ(got.pictures.at(0).image.rgb, want[i].rgb) << i << " on " << got.device;
+        });
+  for (const DrawerInfo& drawer : several.drawers()) EXPECT_GT(drawer.requests, 0) << drawer.devices;
+}
+
+// The kernels of half a batch may be others: 45 dB or better in f16.
+TEST(SeveralGpus, PairsDrawTheImageOfOne) {
+  Pipeline alone = Pipeline::load({.model = kDemo, .device = one()});
+  MultiPipeline together = MultiPipeline::load({.model = kDemo, .devices = pair(), .split = "guidance"});
+  GenerateRequest r = request();
+  for (int round = 0; round < (test_gpu_is_emulated() ? 1 : 4); ++round) {
+    if (round == 2) r.sampler = "Euler a";
+    if (round == 3) r.pag_scale = 2;
+    const Image want = alone.generate(r).pictures.at(0).image,
+                got = together.generate(r).pictures.at(0).image;
+    EXPECT_GE(psnr(got, want), 45) << round;
+    EXPECT_EQ(together.generate(r).pictures.at(0).image.rgb, got.rgb) << "the same bits again";
+  }
+}
+
+}  // namespace
+}  // namespace rocm_sd
