@@ -64,7 +64,7 @@ typedef struct {
 /* Changes whenever a struct or a function of this header does: a program that reads the structs by itself
  * (ctypes, FFI) compares rocm_sd_abi_version() with the number that it was written for before it calls
  * anything else. */
-#define ROCM_SD_ABI_VERSION 5
+#define ROCM_SD_ABI_VERSION 6
 int rocm_sd_abi_version(void);
 
 const char* rocm_sd_version(void);

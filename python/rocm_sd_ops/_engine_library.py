@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 
-ABI = 5  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
+ABI = 6  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
 
 
 class EngineError(RuntimeError):
