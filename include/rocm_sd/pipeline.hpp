@@ -99,8 +99,8 @@ struct LoadOptions {
   // MultiPipeline's (rocm_sd/multi.hpp) in place of `device`: names with commas between them, one of them
   // more than once if need be, or "all": every usable GPU. Pipeline refuses them.
   std::string devices = {};
-  // What these devices divide: "images", each draws its own, or "guidance": two draw one image together, the
-  // prompt's prediction and the negative prompt's.
+  // What these devices divide: "images", each draws its own; "guidance": two draw one image together, the
+  // prompt's prediction and the negative prompt's; "rows": all draw one image together, each its rows.
   std::string split = "images";
   std::string dtype = "auto";  // auto, f16 (GPUs), bf16, f32: what products are computed in
   // How the UNet's matrices and filters are stored: auto (as dtype says), or 8 bits and a scale for each

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "analysis/kernel_counts.hpp"
 #include "analysis/modelled_time.hpp"
@@ -56,22 +55,29 @@ StageBound bound_stage(const GpuProduct& gpu, const PlannedStage& stage, DType d
 
 // The stage's time by the time model, or 0 where it knows too little of it.
 double modelled_ms(const PlannedStage& stage, const StageBound& bound, const ModelledTimes& times) {
-  constexpr double kLeastKnown = 0.9;  // of the choices' calls
-  double known = 0, all = 0, sum = 0;
-  std::set<std::string> chosen;  // ops whose problems are choices
+  constexpr double kLeastKnown = 0.9;  // of the bound's time
+  struct Calls {
+    double known = 0, all = 0;
+  };
+  std::map<std::string, Calls, std::less<>> calls;  // by op
+  double sum = 0;
   for (const PlannedChoice& c : stage.choices) {
     const auto found = times.microseconds.find(concat(c.op, " ", c.problem));
-    all += c.count;
-    chosen.insert(c.op);
+    Calls& of = calls[c.op];
+    of.all += c.count;
     if (found == times.microseconds.end()) continue;
-    known += c.count;
+    of.known += c.count;
     sum += c.count * found->second * 1e-3;
   }
-  if (known < kLeastKnown * all || all == 0) return 0;
-  for (const OpBound& op : bound.ops)
-    if (!chosen.contains(op.op) && !(op.op.starts_with("linear") && chosen.contains("linear")))
-      sum += op.bound_ms + op.launches * kLaunchSeconds * 1e3;
-  return sum * all / known;
+  // What the table lacks has its bound and a gap before each launch.
+  double known = 0;
+  for (const OpBound& op : bound.ops) {
+    const auto of = calls.find(op.op == "linear_geglu" ? "linear" : op.op);
+    const double share = of == calls.end() ? 0 : of->second.known / of->second.all;
+    known += share * op.bound_ms;
+    sum += (1 - share) * (op.bound_ms + op.launches * kLaunchSeconds * 1e3);
+  }
+  return known < kLeastKnown * bound.bound_ms ? 0 : sum;
 }
 
 double number_field(const nlohmann::json& json, const char* name, std::string_view what, double least,

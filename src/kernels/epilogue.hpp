@@ -23,6 +23,9 @@ class Weight;
 struct LowRankProduct {
   const Tensor* states = nullptr;  // [...,R] with y's rows, contiguous, in x's dtype
   const Weight* up = nullptr;      // [C,R] in x's dtype; of a GEGLU the 2C rows of its weight
+  // The launch before made the states, and everything else that is read was complete when it began: on Hopper
+  // the product then begins beside it.
+  bool states_last = false;
 };
 
 // y = act(channel_scale * (product + low_rank + bias + channel_shift) + residual). The pointers must outlive

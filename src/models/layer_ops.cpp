@@ -2,6 +2,7 @@
 
 #include "kernels/elementwise/elementwise.hpp"
 #include "models/low_rank.hpp"
+#include "models/row_split.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -75,7 +76,7 @@ static Tensor conv_terms(Exec& ex, const Tensor& x, const Tensor& second, const 
   return conv2d_terms(ex, as_dtype(ex, x, dtype), *layer.low_rank, own);
 }
 
-Tensor conv2d(Exec& ex, Tensor x, Tensor second, const Conv& layer, ConvArgs args) {
+static Tensor conv2d_here(Exec& ex, Tensor x, Tensor second, const Conv& layer, ConvArgs args) {
   const auto& weight = static_cast<const ConvWeight&>(layer);
   const Tensor residual = conv_terms(ex, x, second, layer, args);
   if (residual) args.epilogue.residual = &residual;
@@ -94,7 +95,26 @@ Tensor conv2d(Exec& ex, Tensor x, Tensor second, const Conv& layer, ConvArgs arg
   return conv2d(ex, x, weight, args);
 }
 
+Tensor conv2d(Exec& ex, Tensor x, Tensor second, const Conv& layer, ConvArgs args) {
+  const RowSplit* rows = rows_at_work();
+  if (!rows || layer.kernel == 1)
+    return conv2d_here(ex, std::move(x), std::move(second), layer, std::move(args));
+  if (second) x = concat_channels(ex, x, second);
+  return conv_of_rows(
+      ex, *rows, x, layer.kernel, std::move(args),
+      [&](const Tensor& source, const ConvArgs& own) { return conv2d_here(ex, source, {}, layer, own); });
+}
+
+Tensor group_norm_as(Exec& ex, const Tensor& x, const Norm& norm, int64_t groups, DType dtype) {
+  if (const RowSplit* rows = rows_at_work())
+    return group_norm_of_all(ex, *rows, x, norm, groups, Activation::kNone, dtype);
+  return group_norm(ex, x, norm, {.groups = static_cast<int>(groups), .eps = norm.eps, .dtype = dtype});
+}
+
 Tensor group_norm_silu(Exec& ex, Tensor x, Tensor second, const Norm& norm, int64_t groups, DType dtype) {
+  if (const RowSplit* rows = rows_at_work())
+    return group_norm_of_all(ex, *rows, second ? concat_channels(ex, x, second) : x, norm, groups,
+                             Activation::kSilu, dtype);
   const bool in_place = !second && dtype == x.dtype() && x.storage().use_count() == 1;
   return group_norm(ex, x, norm,
                     {.groups = static_cast<int>(groups),

@@ -28,6 +28,8 @@ Tensor conv2d(Exec& ex, Tensor x, Tensor second, const Conv& layer, ConvArgs arg
 Tensor linear_as(Exec& ex, Tensor x, const Linear& layer, DType dtype);
 Tensor linear_as(Exec& ex, Tensor x, const StackedLinear& layer, DType dtype);
 
+// group_norm with its result in dtype.
+Tensor group_norm_as(Exec& ex, const Tensor& x, const Norm& norm, int64_t groups, DType dtype);
 // group_norm, in place where nobody else needs x. second may be empty: the concat of x and second.
 Tensor group_norm_silu(Exec& ex, Tensor x, Tensor second, const Norm& norm, int64_t groups, DType dtype);
 

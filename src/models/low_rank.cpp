@@ -87,7 +87,7 @@ Tensor linear_with_terms(Exec& ex, const Tensor& x, const LinearWeight& w, const
                          const Epilogue& epilogue, const Tensor* of_down) {
   if (!terms) return linear(ex, x, w, epilogue);
   const Tensor states = states_of(ex, *terms, of_down ? *of_down : x);  // [...,R]
-  const LowRankProduct term{&states, &terms->up};
+  const LowRankProduct term{&states, &terms->up, true};
   Epilogue added = epilogue;
   added.low_rank = &term;
   return linear(ex, x, w, added);
@@ -97,7 +97,7 @@ Tensor linear_geglu_with_terms(Exec& ex, const Tensor& x, const LinearWeight& w,
                                const Tensor* of_down) {
   if (!terms) return linear_geglu(ex, x, w);
   const Tensor states = states_of(ex, *terms, of_down ? *of_down : x);  // [...,R]
-  const LowRankProduct term{&states, &terms->up};
+  const LowRankProduct term{&states, &terms->up, true};
   return linear_geglu(ex, x, w, &term);
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/resample/resample.hpp"
 #include "models/layer_ops.hpp"
+#include "models/row_split.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -35,8 +36,11 @@ Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor& residual, int
   const DType inside = is_split(qkv) ? DType::kF16 : qkv.weight.dtype();
   const Tensor packed = linear_as(ex, std::move(x), qkv, inside);  // [B,N,3C]
   const auto attended = [&](const Tensor& of) {
-    return attention(ex, of.narrow(2, 0, width), of.narrow(2, width, width), of.narrow(2, 2 * width, width),
-                     {.heads = static_cast<int>(heads)});  // [B,N,C]
+    const AttentionArgs args{.heads = static_cast<int>(heads)};
+    Tensor keys_values = of.narrow(2, width, 2 * width);  // [B,N,2C]
+    if (const RowSplit* rows = rows_at_work()) keys_values = gather_pixels(ex, *rows, keys_values);
+    return attention(ex, of.narrow(2, 0, width), keys_values.narrow(2, 0, width),
+                     keys_values.narrow(2, width, width), args);  // [B,N,C]
   };
   Tensor h;
   if (perturbed == 0) {
@@ -90,9 +94,7 @@ Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) c
   const Shape map = x.shape();
   const Shape sequence{map[0], map[1] * map[2], map[3]};
   const Tensor residual = x.reshape(sequence);  // [N,HW,C], the same memory
-  Tensor h = group_norm(
-      ex, x, norm,
-      {.groups = static_cast<int>(context.norm_groups), .eps = norm.eps, .dtype = operand_type(proj_in)});
+  Tensor h = group_norm_as(ex, x, norm, context.norm_groups, operand_type(proj_in));
   h = linear(ex, h.reshape(sequence), proj_in, {.dtype = x.dtype()});
   for (const TransformerBlock& block : blocks) h = block(ex, std::move(h), context);
   return linear(ex, std::move(h), proj_out, {.residual = &residual, .dtype = x.dtype()}).reshape(map);
@@ -157,7 +159,10 @@ Tensor UpBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const
 Tensor upsample_conv(Exec& ex, const Tensor& map, const Conv& conv, int64_t height, int64_t width) {
   const int64_t twice_height = 2 * map.dim(1), twice_width = 2 * map.dim(2);
   const Epilogue epilogue{.dtype = map.dtype()};
-  if (height == twice_height && width == twice_width)
+  // All ranks take the same way: what they exchange depends on it.
+  const RowSplit* rows = rows_at_work();
+  const bool doubles = height == twice_height && width == twice_width;
+  if (rows ? rows->doubles(map.dim(1) * map.dim(2), height * width) : doubles)
     return conv2d(ex, map, conv, {.pad = Padding::same(1), .upsample2x = true, .epilogue = epilogue});
   // An odd map was halved upwards: the doubled map loses its last row or column before the convolution pads
   // it. This equals torch's nearest interpolation to the same size, whose source index is floor(i h /

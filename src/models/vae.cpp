@@ -9,6 +9,7 @@
 #include "kernels/norm/norm.hpp"
 #include "kernels/resample/resample.hpp"
 #include "kernels/step/posterior.hpp"
+#include "models/row_split.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -16,12 +17,32 @@ namespace {
 constexpr float kVaeNormEps = 1e-6f;
 
 Tensor normed_silu(Exec& ex, const Tensor& x, const Norm& norm, int64_t groups) {
+  if (const RowSplit* rows = rows_at_work())
+    return group_norm_of_all(ex, *rows, x, norm, groups, Activation::kSilu, x.dtype());
   return group_norm(ex, x, norm,
                     {.groups = static_cast<int>(groups), .eps = norm.eps, .act = Activation::kSilu});
 }
 
+Tensor conv_of_map(Exec& ex, const Tensor& x, const Conv& conv, const ConvArgs& args) {
+  const auto run = [&](const Tensor& source, const ConvArgs& own) {
+    return conv2d(ex, source, static_cast<const ConvWeight&>(conv), own);
+  };
+  const RowSplit* rows = rows_at_work();
+  return rows ? conv_of_rows(ex, *rows, x, conv.kernel, args, run) : run(x, args);
+}
+
 Tensor same_conv(Exec& ex, const Tensor& x, const Conv& conv) {
-  return conv2d(ex, x, conv, {.pad = Padding::same((conv.kernel - 1) / 2)});
+  return conv_of_map(ex, x, conv, {.pad = Padding::same((conv.kernel - 1) / 2)});
+}
+
+// This rank's rows of a map of which it has all; the map itself where it is not divided.
+Tensor own_rows(Exec& ex, const Tensor& whole) {
+  const RowSplit* rows = rows_at_work();
+  if (!rows) return whole;
+  const Tensor part = whole.narrow(1, rows->begin(), rows->rows());
+  const Tensor own = ex.alloc(part.shape(), whole.dtype());
+  copy_into(ex, part, own);
+  return own;
 }
 
 // How the matrices of a model that was asked for in `compute` and multiplies in `products` are stored. Those
@@ -135,14 +156,20 @@ Tensor VaeDecoder::head(Exec& ex, const Tensor& latents, const Tap* tap) const {
   return x;
 }
 
+// Under a RowScope every rank gets all latents, runs the first level whole, and decodes its rows.
 Tensor VaeDecoder::operator()(Exec& ex, const Tensor& latents, const Tap* tap) const {
-  Tensor x = head(ex, latents, tap);
+  Tensor x;
+  {
+    const RowScope whole(nullptr);
+    x = head(ex, latents, tap);
+  }
+  x = own_rows(ex, x);
   for (size_t i = 0; i < levels_.size(); ++i) {
     for (const ResBlock& resnet : levels_[i].resnets)
       x = resnet(ex, std::move(x), {}, {}, config_.norm_groups);
     if (levels_[i].upsampler)
-      x = conv2d(ex, x, *levels_[i].upsampler,
-                 {.pad = Padding::same(1), .upsample2x = doubles(i)});  // [N,2H,2W,C]
+      x = conv_of_map(ex, x, *levels_[i].upsampler,
+                      {.pad = Padding::same(1), .upsample2x = doubles(i)});  // [N,2H,2W,C]
     show(tap, concat("up_blocks.", i), x);
   }
   x = normed_silu(ex, x, norm_out_, config_.norm_groups);

@@ -71,6 +71,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   device_peak_ = 0;
   if (!draws_alone()) ranks_->begin();
   result.plan = plan_within_budget(r);
+  if (!draws_alone() && agree_about_decoding()) result.plan = plan_within_budget(r);
   if (!result.plan.offload) arena.reserve(result.plan.arena);
   if (callbacks.planned) callbacks.planned(result.plan);
   end_stage("plan");
@@ -91,7 +92,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   const Tensor latents = sample(r, states, init, callbacks);  // [batch,h,w,4]
   end_stage("sample");
 
-  const bool decodes = draws_alone() || ranks_->rank() == 0;
+  const bool decodes = draws_alone() || ranks_->rank() == 0 || vae->shape().rows;
   const std::string hashes = embedding_hashes(r.rows.embeddings);
   for (int i = 0; decodes && i < r.request.batch; ++i) {
     const Tensor own = latents.narrow(0, i, 1);

@@ -24,7 +24,7 @@ ConditionShare share_conditions(int64_t conditions, int rank, int ranks) {
 }
 
 ConditionShare Pipeline::State::own_conditions(const ResolvedRequest& r) const {
-  if (draws_alone()) return {0, r.conditions, r.conditions};
+  if (draws_alone() || divides_rows()) return {0, r.conditions, r.conditions};
   return share_conditions(r.conditions, ranks_->rank(), ranks_->count());
 }
 
@@ -33,6 +33,12 @@ ConditionShare Pipeline::State::own_conditions(const ResolvedRequest& r) const {
 Tensor Pipeline::State::gather_predictions(Exec& ex, const ResolvedRequest& r,
                                            const Tensor& predicted) const {
   if (draws_alone()) return predicted;
+  if (const RowSplit* rows = unet->shape().rows) {
+    const int64_t batch = predicted.dim(0), width = predicted.dim(2), channels = predicted.dim(3);
+    const Tensor all =
+        gather_pixels(ex, *rows, predicted.reshape({batch, predicted.dim(1) * width, channels}));
+    return all.reshape({batch, r.latent_height, width, channels});
+  }
   const ConditionShare own = own_conditions(r);
   const int64_t images = predicted.dim(0) / own.count;
   Shape shape = predicted.shape();

@@ -45,7 +45,8 @@ std::vector<OptionRow> model_options() {
        "several in place of --device: cuda:0,cuda:1 (one may stand there twice), or all: every usable GPU",
        load_text(&LoadOptions::devices)},
       {"split", "", "Model", "WHAT",
-       "what they divide: images (each draws its own), guidance (pairs draw one image together) [images]",
+       "what they divide: images (each draws its own), guidance (pairs draw one image together), rows (all "
+       "draw one image together) [images]",
        load_text(&LoadOptions::split)},
       {"dtype", "", "Model", "TYPE",
        "what products are computed in: auto, f16 (GPUs), bf16, f32 (slow on GPUs) [auto]",

@@ -89,7 +89,8 @@ void Pipeline::State::prepare_unet(const PreparedRequest& r, const TextStates& s
   prompts_at_work_.clear();
   unet->set_strengths(r.strengths.unet);
   use_text(r, states, 0, watch);
-  if (init.extra && r.request.tile_size == 0) unet->set_extra_channels(own_conditions(r).of(init.extra));
+  if (init.extra && r.request.tile_size == 0)
+    unet->set_extra_channels(own_rows(own_conditions(r).of(init.extra)));
   unet->set_guidance(r.request.cfg_scale);
   if (!controls_.empty()) unet->set_controls(control_settings(r, planned_controls_), watch);
   if (!r.ip_adapters.empty())
@@ -190,7 +191,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
   size_t call = 0;
   const auto predict = [&](Exec& e, const Tensor& x, double t) {
     use_text(r, states, call++, who);
-    const Tensor input = own.of(x);
+    const Tensor input = own_rows(own.of(x));
     return gather_predictions(e, r, tiled ? (*tiled)(e, input, t, who) : unet->step(e, input, t, who));
   };
   const Denoiser denoiser(predict, {.prediction = components.prediction,

@@ -22,6 +22,8 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   const ConditionShare own = own_conditions(r);
   UnetShape shape{r.request.batch * r.tiles.batch, own.count, r.tiles.height, r.tiles.width, tokens};
   shape.first_condition = own.first;
+  shape.rows = unet_rows(r);
+  if (shape.rows) shape.height = shape.rows->rows();
   shape.guided = own.all > 1;
   shape.perturbed = r.perturbed && own.has_last();
   shape.perturbed_layers = r.perturbed_layers;
@@ -32,6 +34,7 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   if (!controls_.empty() || !shape.images.empty()) shape.image_height = r.height, shape.image_width = r.width;
   if (vae_shape_.height != r.latent_height || vae_shape_.width != r.latent_width)
     vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short
+  vae_shape_.rows = vae_rows(r);
   make(unet, components, arena, shape);
   if (image_units_.empty())
     image.reset();

@@ -1,7 +1,9 @@
 // What a pipeline keeps between calls: the models, the stages, their memory, and how it saves memory.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -147,6 +149,17 @@ struct Pipeline::State {
   ConditionShare own_conditions(const ResolvedRequest& r) const;
   // predicted: of the own conditions [own*N,h,w,4] f32 -> of all [K*N,h,w,4].
   Tensor gather_predictions(Exec& ex, const ResolvedRequest& r, const Tensor& predicted) const;
+  // row_split.cpp. How the ranks divide maps of the latents' size: the UNet's, or the VAE's (null where this
+  // rank decodes all, or none). The same pointer for the same size.
+  const RowSplit* unet_rows(const ResolvedRequest& r);
+  const RowSplit* vae_rows(const ResolvedRequest& r);
+  bool divides_rows() const { return !draws_alone() && ranks_->division() == Division::kRows; }
+  // maps [N,h,w,C] of the latents' size -> the rows that the UNet's stage has of them, a view.
+  Tensor own_rows(const Tensor& maps) const;
+  // Throws UsageError for what does not go with divided rows.
+  void check_rows(const ResolvedRequest& r) const;
+  // All ranks decode together, or rank 0 alone, for want of memory of one of them. True: others than planned.
+  bool agree_about_decoding();
   // Rank 0 tells the others that the image is there: until then it may begin anew.
   void end_together() const;
   bool draws_alone() const { return !ranks_ || ranks_->count() == 1; }
@@ -162,6 +175,8 @@ struct Pipeline::State {
   ImageStates image_states_;                                       // of the image at work
   std::vector<int64_t> prompts_at_work_;                           // TokenRows::prompts_at that the UNet has
   Ranks* ranks_ = nullptr;                                         // with whom it draws; may be null
+  std::map<std::array<int64_t, 4>, std::unique_ptr<RowSplit>> splits_;  // by the arguments of their making
+  bool decodes_alone_ = false;                                          // rank 0 does
   bool weights_unsure_ = false;  // merging adapters did not end: the parts are to be read whole
   uint64_t vram_budget_ = 0;     // as asked for; 0: what the device has free
   VaeShape vae_shape_;           // asked for last

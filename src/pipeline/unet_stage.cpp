@@ -101,6 +101,7 @@ uint32_t UnetStage::all_guests() const {
 
 // The UNet with the ControlNets and images whose bits are set: its way down, what they add, its way up.
 void UnetStage::forward(Exec& ex, uint32_t active) {
+  const RowScope scope(shape_.rows);
   const UNet& unet = *components_.unet;
   const Tensor x = extra_ ? concat_channels(ex, input_, extra_) : input_;  // [K*N,h,w,Cin]
   const std::vector<ImageTokens> tokens =
@@ -208,6 +209,11 @@ void UnetStage::set_controls(std::vector<ControlSetting> settings, const RunWatc
   bool stale = false;
   for (size_t i = 0; i < controls_.size(); ++i)
     if (controls_[i]->set(settings_[i], watch)) stale = true;
+  if (shape_.rows) {
+    Exec ex = eager(watch);
+    for (const auto& control : controls_)
+      for (int64_t row = 0; row < rows(); ++row) control->cut_hint(ex, row, shape_.rows->begin(), 0);
+  }
   if (!stale) return;
   schedule_.clear();  // the shifts depend on the types of pictures
   shifts_timestep_.reset();

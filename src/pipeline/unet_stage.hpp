@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "models/row_split.hpp"
 #include "pipeline/control_stage.hpp"
 #include "pipeline/text_stage.hpp"
 #include "pipeline/unet_images.hpp"
@@ -23,6 +24,7 @@ struct UnetShape {
   std::vector<double> freeu = {};             // b1, b2, s1, s2; empty: none
   int64_t first_condition = 0;                // of the request's: others may be computed elsewhere
   bool guided = true;                         // the request has more than one condition
+  const RowSplit* rows = nullptr;             // height is this rank's part of it; null: it has all rows
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
 

@@ -52,7 +52,10 @@ void VaeStage::decode_forward(Exec& ex) {
     copy_into(ex, count_nonfinite(ex, image), nonfinite_.narrow(0, band++, 1));
     copy_into(ex, to_rgb8(ex, image), rgb_.narrow(1, row, image.dim(1)));
   };
-  if (components_.tiny_vae)
+  const RowScope scope(shape_.rows);
+  if (shape_.rows)
+    keep((*components_.vae)(ex, latents_), shape_.rows->begin() * components_.downscale());
+  else if (components_.tiny_vae)
     keep((*components_.tiny_vae)(ex, latents_), 0);
   else if (bands_ == 1)
     keep((*components_.vae)(ex, latents_), 0);
@@ -104,14 +107,30 @@ Image VaeStage::decode(const Tensor& latents, const RunWatch& watch) {
   decode_->run(watch.profiler, watch.cancel);
   std::vector<int64_t> bad(static_cast<size_t>(nonfinite_.numel()));
   device().copy_to_host(bad.data(), nonfinite_.data(), nonfinite_.bytes());
-  const NotFinite found{"VAE decoder", std::reduce(bad.begin(), bad.end()), rgb_.numel()};
-  if (found.count > 0) throw found;
   Image image{static_cast<int>(rgb_.dim(2)),
               static_cast<int>(rgb_.dim(1)),
               std::vector<uint8_t>(static_cast<size_t>(rgb_.numel())),
               {}};
   device().copy_to_host(image.rgb.data(), rgb_.data(), image.rgb.size());
+  if (shape_.rows) gather_rows(image, bad);
+  const NotFinite found{"VAE decoder", std::reduce(bad.begin(), bad.end()), rgb_.numel()};
+  if (found.count > 0) throw found;
   return image;
+}
+
+void VaeStage::gather_rows(Image& image, std::vector<int64_t>& bad) const {
+  Ranks& ranks = shape_.rows->ranks();
+  const size_t row_bytes = image.rgb.size() / static_cast<size_t>(shape_.height);  // of a row of latents
+  std::vector<size_t> ends, counts;
+  for (const int64_t end : shape_.rows->ends()) {
+    ends.push_back(static_cast<size_t>(end) * row_bytes);
+    counts.push_back((counts.size() + 1) * sizeof(int64_t));
+  }
+  all_gather(ranks, image.rgb.data(), ends);
+  const int64_t own = std::reduce(bad.begin(), bad.end());
+  bad.assign(counts.size(), 0);
+  bad[static_cast<size_t>(ranks.rank())] = own;
+  all_gather(ranks, bad.data(), counts);
 }
 
 VaeStage::Posterior VaeStage::posterior(const std::vector<float>& encoded) const {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "models/row_split.hpp"
 #include "pipeline/components.hpp"
 #include "pipeline/stage.hpp"
 
@@ -14,6 +15,7 @@ struct VaeShape {
   // 1 decodes the image whole, more in that many bands of rows, with the same result within rounding (images
   // differ by about 92 dB) in less memory.
   int64_t bands = 1;
+  const RowSplit* rows = nullptr;  // several ranks decode, each its rows; null: this one decodes all
   friend bool operator==(const VaeShape&, const VaeShape&) = default;
 };
 
@@ -31,7 +33,8 @@ class VaeStage final : public Stage {
   // Whether the encoder is among the programs. Loads its weights where it is and they are not there.
   void need_encoder(bool needed);
 
-  // latents [1,h,w,4] f32 as the sampler leaves them (scaled) -> 8-bit RGB. Throws NotFinite.
+  // latents [1,h,w,4] f32 as the sampler leaves them (scaled) -> 8-bit RGB. Throws NotFinite. With
+  // shape().rows all ranks call it and get the image.
   Image decode(const Tensor& latents, const RunWatch& watch);
   // pixels [H,W,3] in -1..1 -> latents [N,h,w,4] f32 as the sampler wants them: for each image the mean of
   // the posterior, or, with noise [N,h,w,4], a sample of it. An AutoencoderTiny has no posterior. Throws
@@ -43,6 +46,8 @@ class VaeStage final : public Stage {
   void decode_forward(Exec& ex);
   void encode_forward(Exec& ex);
   void make_encode();
+  // What the ranks have decoded becomes the image, and their counts the image's.
+  void gather_rows(Image& image, std::vector<int64_t>& bad) const;
   void upload_centred(const Tensor& latents);
   // A Gaussian of latents, [h,w,4] each, scaled as the sampler wants them.
   struct Posterior {

@@ -10,6 +10,9 @@ namespace rocm_sd {
 // Thrown where another rank has begun the image anew: so must this one.
 struct AttemptOver {};
 
+// What the ranks of an image divide: the conditions of a step, or the rows of every map.
+enum class Division { kConditions, kRows };
+
 // One rank's view. All ranks make the same calls in the same order between two begin(). Every function throws
 // DeviceError, naming the rank, where another one has failed or gives no sign of life, and CancelledError
 // where it was cancelled.
@@ -18,6 +21,7 @@ class Ranks {
   virtual ~Ranks() = default;
   virtual int rank() const = 0;
   virtual int count() const = 0;
+  virtual Division division() const { return Division::kConditions; }
 
   // Begins an image, or begins it anew. What earlier attempts sent and nobody received is dropped.
   virtual void begin() = 0;

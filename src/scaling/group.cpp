@@ -67,7 +67,9 @@ Group::Group(const LoadOptions& options, const std::vector<RankDevice>& devices,
     auto member = std::make_shared<Member>();
     member->where = devices[i];
     member->hub = hub_;
-    if (devices.size() > 1) member->link = std::make_unique<ThreadRanks>(*hub_, static_cast<int>(i));
+    if (devices.size() > 1)
+      member->link = std::make_unique<ThreadRanks>(
+          *hub_, static_cast<int>(i), options.split == "rows" ? Division::kRows : Division::kConditions);
     const HostThreads threads(devices[i].threads);
     member->pipeline = std::make_unique<Pipeline>(
         load_pipeline(options, *devices[i].device, i == 0 ? callbacks : others, member->link.get()));

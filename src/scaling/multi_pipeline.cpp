@@ -56,9 +56,12 @@ class MultiLoader {
       : options_(options), patience_(patience), callbacks_(callbacks) {}
 
   MultiPipeline load(const std::vector<RankDevice>& devices) {
-    require<UsageError>(options_.split == "images" || options_.split == "guidance",
-                        "split: expected images or guidance, got \"", printable(options_.split), "\"");
-    const size_t each = options_.split == "guidance" ? 2 : 1;
+    const bool rows = options_.split == "rows";
+    require<UsageError>(options_.split == "images" || options_.split == "guidance" || rows,
+                        "split: expected images, guidance or rows, got \"", printable(options_.split), "\"");
+    require<UsageError>(!rows || devices.size() > 1,
+                        "split: rows: expected several devices (--devices cuda:0,cuda:1), got 1");
+    const size_t each = options_.split == "guidance" ? 2 : rows ? devices.size() : 1;
     require<UsageError>(devices.size() % each == 0 && !devices.empty(),
                         "split: guidance: expected pairs of devices (--devices cuda:0,cuda:1), got ",
                         devices.size(), devices.size() == 1 ? " device" : " devices");

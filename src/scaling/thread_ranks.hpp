@@ -77,9 +77,11 @@ class RankHub {
 // One rank's view of a hub, which must outlive it.
 class ThreadRanks final : public Ranks {
  public:
-  ThreadRanks(RankHub& hub, int rank) : hub_(hub), rank_(rank) {}
+  ThreadRanks(RankHub& hub, int rank, Division division = Division::kConditions)
+      : hub_(hub), rank_(rank), division_(division) {}
   int rank() const override { return rank_; }
   int count() const override { return hub_.count(); }
+  Division division() const override { return division_; }
   void begin() override { hub_.begin(rank_); }
   void send(int to, const void* data, size_t bytes) override { hub_.send(rank_, to, data, bytes); }
   void receive(int from, void* data, size_t bytes) override { hub_.receive(from, rank_, data, bytes); }
@@ -87,6 +89,7 @@ class ThreadRanks final : public Ranks {
  private:
   RankHub& hub_;
   const int rank_;
+  const Division division_;
 };
 
 }  // namespace rocm_sd

@@ -71,6 +71,37 @@ def test_counts_trace_and_disassembly(rocm_sd, kernels, vectors, tmp_path):
     assert "there is no wave 0 of group 9" in nobody
 
 
+def test_models_a_launch_and_draws_its_waves(rocm_sd, kernels, vectors, tmp_path):
+    card = {"gfx1100": "RX 7900 XTX", "gfx1201": "RX 9070 XT", "gfx942": "MI300X"}[kernels.parent.name]
+    report = json.loads(run(rocm_sd, kernels, tmp_path, "--time").stdout)
+    assert report["machine"] == card and report["modelled"] and report["groups"] == 4
+    assert report["microseconds"] > report["bound_microseconds"] > 0 and 0 < report["busy"] <= 1
+    assert 0 < sum(report["stalls"].values()) < 1 and not (tmp_path / "c.npy").exists()
+    done = run(rocm_sd, kernels, tmp_path, "--timeline", tmp_path / "t.json")
+    trace = json.loads((tmp_path / "t.json").read_text())
+    names = [e["name"] for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert "s_endpgm" in names and "stall: wait for loads" in names and "modelled, not measured" in done.stderr
+    assert trace["otherData"]["launch"]["microseconds"] == json.loads(done.stdout)["microseconds"]
+    other = "RX 7900 XTX" if card == "MI300X" else "MI300X"
+    assert f"is made for {kernels.parent.name}" in run(rocm_sd, kernels, tmp_path, "--time", "--machine", other, code=2).stderr
+    assert "no description of X1" in run(rocm_sd, kernels, tmp_path, "--time", "--machine", "X1", code=2).stderr
+
+
+def test_models_ops_in_place_of_running_them(rocm_sd, tmp_path):
+    if "emu:gfx1100" not in rocm_sd("devices").stdout:
+        pytest.skip("no emulated gfx1100")
+    times = {}
+    for card in ("RX 7900 XTX", "Radeon 8060S"):
+        env = {"ROCM_SD_EMULATOR_TIME": str(tmp_path / "times.jsonl"), "ROCM_SD_EMULATOR_MACHINE": card}
+        problem = "linear 512x512x512 f16"
+        rows = json.loads(rocm_sd("bench", "--device", "emu:gfx1100", "--json", "-", "--quiet", problem, env=env).stdout)
+        assert rows["origin"] == "model" and "error" not in rows["rows"][0]
+        times[card] = rows["rows"][0]["median_us"]
+    assert 4 < times["RX 7900 XTX"] < 1000 and 4 < times["Radeon 8060S"] < 1000
+    lines = [json.loads(line) for line in (tmp_path / "times.jsonl").read_text().splitlines()]
+    assert {line["machine"] for line in lines} == set(times) and all(line["microseconds"] > 0 for line in lines)
+
+
 def test_stops_before_an_address_or_a_line(rocm_sd, kernels, vectors, tmp_path, repository):
     source = (repository / "tests/unit_tests/emulator/kernels/basic.hip").read_text().splitlines()
     line = 1 + next(i for i, text in enumerate(source) if "p.c[i] = p.a[i] + p.b[i]" in text)

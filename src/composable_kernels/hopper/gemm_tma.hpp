@@ -48,6 +48,7 @@ struct TmaGemm {
   }
   ROCM_SD_DEVICE int row(int, int row) const { return row < rows() ? row : -1; }
   ROCM_SD_DEVICE bool pdl_wait_weights() const { return p.pdl_wait_weights; }
+  ROCM_SD_DEVICE bool pdl_wait_late() const { return p.pdl_wait_late; }
   ROCM_SD_DEVICE const float* bias() const { return p.gemm.epilogue.bias; }
   ROCM_SD_DEVICE TmaOutput<Cfg, kGated> output(int row, int other_row, int first_channel) const {
     return {p.gemm.epilogue, {row, other_row}, first_channel};

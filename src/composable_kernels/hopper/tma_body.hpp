@@ -41,9 +41,10 @@ ROCM_SD_DEVICE TilePlace tma_place(int index, int tiles_m, int tiles_n) {
 //   prefetch_maps()     asks for the maps ahead of their use
 //   weights()           their map; weight_row(layer, column): the row of it that a column has
 //   product_steps(), term_weights()   where there may be a low-rank term: the steps before its own, and the
-//   map
-//     of its weights
+//     map of its weights
 //   pdl_wait_weights()     whether the kernel before may still be writing them
+//   pdl_wait_late()     likewise: whether of all that is read the kernel before wrote the term's rows alone.
+//     It began when those before it were complete, and let this one begin after that (fetch_rows())
 //   bias()              of all columns, or null
 //   rows_of(layer, first row, step)   of the steps from there on: fetch(to, barrier) starts the copy of the
 //     next one's, with halos of those of all taps
@@ -101,8 +102,14 @@ class TmaBody {
     pipeline_.drain();
   }
   ROCM_SD_DEVICE void fetch_rows() {
-    Nvidia::pdl_wait();
-    Nvidia::pdl_launch_next();
+    bool waiting = true;
+    const auto wait = [&] {
+      if (!waiting) return;
+      Nvidia::pdl_wait();
+      Nvidia::pdl_launch_next();
+      waiting = false;
+    };
+    if (!waits_late()) wait();
     for (int item = from_; item < items_; item += stride_) {
       const Tile tile = tile_of(item);
       auto rows = work_.rows_of(tile.layer, tile.first_row, first_);
@@ -111,9 +118,17 @@ class TmaBody {
         int step = first_ - work_.tap(first_);
         for (; step < last_; step += work_.halo().taps) pipeline_.fetch_halo(work_.halo().bytes, fetch);
       } else {
-        for (int step = first_; step < last_; ++step) pipeline_.fetch_rows(fetch);
+        for (int step = first_; step < last_; ++step) {
+          if (kMayHaveTerm && step >= steps_before_term()) wait();
+          pipeline_.fetch_rows(fetch);
+        }
       }
     }
+    wait();  // the next kernel begins when the one before has ended, whatever part of k this is
+  }
+  ROCM_SD_DEVICE bool waits_late() const {
+    if constexpr (kMayHaveTerm) return work_.pdl_wait_late();
+    return false;
   }
   // The first tile's biases come from memory, while the kernel before is still at work.
   ROCM_SD_DEVICE void prefetch_biases() const {
@@ -194,6 +209,7 @@ class TmaBody {
     }
   }
   ROCM_SD_DEVICE void finish(Sums (&acc)[kParts], const Operands (&operands)[kParts], const Tile& tile) {
+    if (waits_late()) Nvidia::pdl_wait();  // what y overwrites may be read until then
     unrolled<kParts>([&](int part) {
       auto&& sums = float_sums<Cfg>(acc[part]);
       if (kMaySplit && cluster_.parts > 1) pipeline_.sum_parts(sums);  // then there is one part
@@ -238,7 +254,7 @@ ROCM_SD_DEVICE void tma_body(const Work& work, int multicast_size, int splits, i
     body.stand_by();
   } else {
     Tma::take_registers<Cfg::kMultiplyRegisters>();
-    Nvidia::pdl_wait();
+    if (!body.waits_late()) Nvidia::pdl_wait();
     body.multiply();
   }
 }

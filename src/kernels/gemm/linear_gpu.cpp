@@ -42,7 +42,11 @@ void launch_tma(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config->shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  TmaGemmParams<T> tma{{}, {}, {}, {}, params, choice.multicast_size, p.stored_as() != p.weight_dtype()};
+  TmaGemmParams<T> tma{{},   {}, {}, {}, params, choice.multicast_size, p.stored_as() != p.weight_dtype(),
+                       false};
+  // A residual may lie in a cache that only waiting for the kernel before makes true again.
+  tma.pdl_wait_late = p.rank() && p.epilogue.low_rank->states_last && !p.epilogue.residual &&
+                      !p.epilogue.channel_scale && !tma.pdl_wait_weights;
   const auto steps = static_cast<int>(ceil_div(p.in, shape.block_k) + ceil_div(p.rank(), shape.block_k));
   tma.gemm.splits = choice.splits;
   tma.gemm.split_steps = (steps + choice.splits - 1) / choice.splits;
@@ -91,8 +95,9 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, con
     params.epilogue.channels = static_cast<int>(columns);
   }
   const uint32_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
-  launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
-                {tiles, static_cast<uint32_t>(choice.splits), 1}, threads,
+  const GpuGrid grid{tiles, static_cast<uint32_t>(choice.splits), 1};
+  params.order = group_order(device.traits(), grid);
+  launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel, grid, threads,
                 dynamic_lds(device, choice.config->lds_bytes(sizeof(T))), params);
   if (choice.splits == 1) return;
   const GpuKernel& sum = *device.find_kernel(concat("gemm_reduce_", p.dtype()));

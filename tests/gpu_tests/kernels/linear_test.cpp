@@ -10,6 +10,7 @@
 
 #include "base/format.hpp"
 #include "gpu_tests/poisoned_gpu.hpp"
+#include "kernels/elementwise/elementwise.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "support/tensor_testing.hpp"
@@ -280,6 +281,46 @@ TEST_P(GpuLinearTest, ReplaysTheSameBitsFromThePlannedArena) {
   }
   expect_near({eager.begin(), eager.end()}, operands.reference(c, 0, c.rows),
               reduction_tolerance(GetParam(), c.in));
+}
+
+// x and the states come from the launches right before, as a run-time LoRA's do: where the product begins
+// beside the one of its states it gives the same bits as one that waits, whatever the replay before left in
+// memory.
+TEST_P(GpuLinearTest, BeginsBesideItsStates) {
+  const bool emulated = test_gpu_is_emulated();
+  const int64_t rows = emulated ? 70 : 2048, in = emulated ? 64 : 1280, out = emulated ? 96 : 1280, rank = 32;
+  GpuTestExec test;
+  const auto weight = [&](int64_t columns, int64_t depth, uint64_t seed) {
+    return LinearWeight{Weight(test.to_gpu(random_tensor({columns, depth}, GetParam(), seed,
+                                                         1 / std::sqrt(static_cast<float>(depth))))),
+                        std::nullopt};
+  };
+  const LinearWeight before = weight(in, in, 1), down = weight(rank, in, 2), w = weight(out, in, 3),
+                     gated = weight(2 * out, in, 5);
+  const Weight up = weight(out, rank, 4).weight, gated_up = weight(2 * out, rank, 6).weight;
+  const Tensor input = make_tensor(test.device, {rows, in}, GetParam());
+  std::vector<Tensor> kept;
+  for (int i = 0; i < 4; ++i) kept.push_back(make_tensor(test.device, {rows, out}, GetParam()));
+  Arena arena(test.device);
+  Program program("linear", arena, [&](Exec& ex) {
+    for (const bool late : {false, true}) {
+      const auto keep = [&](const Tensor& y, const Tensor& to) { copy_into(ex, y, to); };
+      for (const bool geglu : {false, true}) {
+        const Tensor x = linear(ex, input, before), states = linear(ex, x, down);
+        const LowRankProduct term{&states, geglu ? &gated_up : &up, late};
+        keep(geglu ? linear_geglu(ex, x, gated, &term) : linear(ex, x, w, {.low_rank = &term}),
+             kept[static_cast<size_t>(2 * late + geglu)]);
+      }
+    }
+  });
+  for (uint64_t i = 0; i < (emulated ? 2u : 30u); ++i) {
+    const Tensor values = random_tensor({rows, in}, GetParam(), 100 + i);
+    test.device.copy_to_device(input.data(), values.data(), values.bytes());
+    program.run();
+    for (size_t form : {0, 1})
+      ASSERT_EQ(to_floats(test.device, kept[form]), to_floats(test.device, kept[2 + form]))
+          << i << " " << form;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuLinearTest, testing::Values(DType::kF16, DType::kBF16, DType::kF32),

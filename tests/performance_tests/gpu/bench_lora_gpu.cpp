@@ -1,6 +1,7 @@
 // Times LoRAs on a GPU with random full-size weights: merging one, changing its strength, a second one,
 // taking both back, each with the file's opening apart; then a UNet's step with the same LoRA at run time
-// beside the plain step and the merged one, with the error of each against the merged weights.
+// beside the plain step and the merged one, with the error of each against the merged weights, and once
+// alternated with the plain step.
 //
 //   bench_lora_gpu [device] [f16|bf16] [--json FILE] [--rank N] [--all] [sdxl|sd15[:WIDTHxHEIGHT[:IMAGES]]]
 //
@@ -197,6 +198,10 @@ class LoraBench {
     merge("remove the second", {one});
     merge("remove", {});
     step("plain step again", &plain);
+    plain_arena_.emplace(device_);
+    plain_step_.emplace("plain step", *plain_arena_,
+                        [this](Exec& ex) { copy_into(ex, model_(ex, latents_, shifts_, cache_), out_); });
+    plain_step_->run();  // captured without terms
     run_time(files, merged, half, both);
     write();
   }
@@ -267,6 +272,22 @@ class LoraBench {
     return out;
   }
 
+  // The plain step and the one with terms in turn, so that neither has a warmer or cooler GPU.
+  void alternated(const std::string& what) {
+    std::vector<double> plain, own;
+    const auto start = device_.make_event(), end = device_.make_event();
+    for (int i = 0; i < 30; ++i)
+      for (Program* program : {&*plain_step_, &*step_}) {
+        start->record();
+        program->run();
+        end->record();
+        (program == &*step_ ? own : plain).push_back(end->milliseconds_since(*start));
+      }
+    std::ranges::nth_element(plain, plain.begin() + 15);
+    std::ranges::nth_element(own, own.begin() + 15);
+    note(what, own[15], {{"plain_ms", plain[15]}, {"of_plain", own[15] / plain[15]}});
+  }
+
   void run_time(const std::vector<std::shared_ptr<const AdapterFile>>& files,
                 const std::vector<float>& merged, const std::vector<float>& half,
                 const std::vector<float>& both) {
@@ -283,6 +304,7 @@ class LoraBench {
     set_terms("run time: set terms", {{files[0], 1}}, strengths);
     strengths->set(std::vector(rows, std::vector<float>{0.8f}));
     step("run-time step", &merged, "error_of_merged");
+    alternated("run-time step, alternated with plain");
     const auto begin = Clock::now();
     strengths->set(std::vector(rows, std::vector<float>{0.5f}));
     device_.synchronize();
@@ -324,6 +346,8 @@ class LoraBench {
   std::vector<AdapterUse> now_;
   std::optional<Arena> arena_;
   std::optional<Program> prepare_, step_;
+  std::optional<Arena> plain_arena_;
+  std::optional<Program> plain_step_;
   double plain_ms_ = 0;
 };
 

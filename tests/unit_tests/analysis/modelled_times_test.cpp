@@ -80,5 +80,36 @@ TEST(ModelledTimes, AreFoundByTheCardsName) {
   EXPECT_FALSE(modelled_times_for(*find_gpu_product("MI300X")).has_value());
 }
 
+// The shipped times cover whole pictures, and no stage is faster than its bound allows: the model's cards
+// reach no more than the rates that the bound takes.
+TEST(ModelledTimes, PredictionsHaveThemBesideTheBound) {
+  const GpuProduct& gpu = *find_gpu_product("RX 7900 XTX");
+  ASSERT_TRUE(modelled_times_for(gpu).has_value());
+  for (const char* model : {"sd15", "sdxl"}) {
+    const KnownModel& known = known_model(model);
+    ModelBound bound;
+    try {
+      bound = predict(gpu, known, {.height = known.side, .width = known.side}, 20, DType::kF16);
+    } catch (const DeviceError& e) {
+      GTEST_SKIP() << e.what();  // no kernels of the family were built
+    }
+    EXPECT_GT(bound.modelled_error, 0);
+    EXPECT_LT(bound.modelled_error, 0.5);
+    EXPECT_EQ(bound.modelled_by, "gfx1100");
+    double picture = 0;
+    for (const StageBound& s : bound.stages) {
+      EXPECT_GT(s.modelled_ms, s.bound_ms) << model << ' ' << s.stage;
+      EXPECT_LT(s.modelled_ms, 10 * s.bound_ms) << model << ' ' << s.stage;
+      picture += s.runs * s.modelled_ms;
+      if (s.stage == "unet") EXPECT_EQ(bound.modelled_step_ms, s.modelled_ms);
+    }
+    EXPECT_NEAR(bound.modelled_picture_ms, picture, 1e-6 * picture);
+    // In another type nothing was modelled.
+    EXPECT_EQ(
+        predict(gpu, known, {.height = known.side, .width = known.side}, 20, DType::kBF16).modelled_step_ms,
+        0);
+  }
+}
+
 }  // namespace
 }  // namespace rocm_sd

@@ -1,0 +1,219 @@
+#include "models/row_split.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.hpp"
+#include "kernels/elementwise/elementwise.hpp"
+#include "kernels/norm/group_bands.hpp"
+#include "models/layer_ops.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// Of a thread, as cancellation is (stop_request.hpp): a forward is planned and captured by the thread that
+// opened the scope, and what it captured knows its ranks itself.
+thread_local const RowSplit* at_work = nullptr;
+
+// A piece of host memory that the launches of one exchange share, for as long as a graph replays them.
+using Buffer = std::shared_ptr<std::vector<char>>;
+Buffer make_buffer(size_t bytes) { return std::make_shared<std::vector<char>>(bytes); }
+
+}  // namespace
+
+RowScope::RowScope(const RowSplit* rows) : before_(at_work) { at_work = rows; }
+RowScope::~RowScope() { at_work = before_; }
+const RowSplit* rows_at_work() { return at_work; }
+
+RowSplit::RowSplit(Ranks& ranks, int64_t height, int64_t width, int64_t unit, int64_t doublings)
+    : ranks_(ranks) {
+  const int64_t count = ranks.count(), units = (height + unit - 1) / unit;
+  require<UsageError>(units >= count, "split: rows: latents of ", height, " rows are ", units, " times ",
+                      unit, " rows, which ", count, " devices cannot divide");
+  for (int64_t rank = 1; rank <= count; ++rank)
+    ends_.push_back(std::min(height, units * rank / count * unit));
+  const auto add_size = [&](const auto& rows_of, int64_t columns) {
+    std::vector<int64_t> pixels;
+    int64_t begin = 0;
+    for (const int64_t end : ends_) {
+      pixels.push_back(rows_of(begin, end) * columns);
+      begin = end;
+    }
+    sizes_.push_back(std::move(pixels));
+  };
+  for (int64_t i = doublings; i > 0; --i)
+    add_size([&](int64_t begin, int64_t end) { return (end - begin) << i; }, width << i);
+  for (int64_t halved = 1; halved <= unit; halved *= 2)
+    add_size([&](int64_t begin, int64_t end) { return (end - begin + halved - 1) / halved; },
+             (width + halved - 1) / halved);
+  for (size_t rank = 0; rank < ends_.size(); ++rank)
+    for (size_t i = 1; i < sizes_.size(); ++i)
+      require<UsageError>(sizes_[i][rank] < sizes_[i - 1][rank], "split: rows: an image of ", height, " x ",
+                          width, " latents is too small for ", count, " devices");
+}
+
+int64_t RowSplit::rows() const {
+  const auto rank = static_cast<size_t>(ranks_.rank());
+  return ends_[rank] - (rank ? ends_[rank - 1] : 0);
+}
+
+const std::vector<int64_t>& RowSplit::pixels_like(int64_t own) const {
+  for (const std::vector<int64_t>& pixels : sizes_)
+    if (pixels[static_cast<size_t>(ranks_.rank())] == own) return pixels;
+  throw InternalError(concat("split: rows: no map has ", own, " pixels on rank ", ranks_.rank()));
+}
+
+bool RowSplit::doubles(int64_t from, int64_t to) const {
+  const std::vector<int64_t>&small = pixels_like(from), &large = pixels_like(to);
+  for (size_t rank = 0; rank < small.size(); ++rank)
+    if (large[rank] != 4 * small[rank]) return false;
+  return true;
+}
+
+Tensor with_neighbours(Exec& ex, const RowSplit& split, const Tensor& x, bool above, bool below) {
+  const bool from_above = above && split.has_above(), from_below = below && split.has_below();
+  // What this rank's neighbours ask for.
+  const bool to_above = below && split.has_above(), to_below = above && split.has_below();
+  Shape shape = x.shape();
+  const int64_t images = shape[0], rows = shape[1];
+  const auto row_bytes = static_cast<size_t>(shape[2] * shape[3]) * dtype_size(x.dtype());
+  shape[1] += from_above + from_below;
+  const Tensor out = ex.alloc(shape, x.dtype());
+  copy_into(ex, x, out.narrow(1, from_above, rows));
+  const size_t bytes = static_cast<size_t>(images) * row_bytes;
+  const Buffer buffer = make_buffer(bytes);
+  Device* device = &ex.device();
+  Ranks* ranks = &split.ranks();
+  char* const first = static_cast<char*>(out.data());
+  const size_t image_bytes = static_cast<size_t>(shape[1]) * row_bytes;
+  const size_t own_first = from_above ? row_bytes : 0,
+               own_last = own_first + (static_cast<size_t>(rows) - 1) * row_bytes;
+  ex.launch({"exchange rows", concat(x.shape(), " ", x.dtype()), 0, 2.0 * static_cast<double>(bytes)}, [=] {
+    const auto each = [&](const auto& copy) {
+      for (size_t n = 0; n < static_cast<size_t>(images); ++n)
+        copy(first + n * image_bytes, buffer->data() + n * row_bytes);
+    };
+    const auto send = [&](int to, size_t offset) {
+      each([&](char* image, char* host) { device->copy_to_host(host, image + offset, row_bytes); });
+      ranks->send(to, buffer->data(), bytes);
+    };
+    const auto receive = [&](int from, size_t offset) {
+      ranks->receive(from, buffer->data(), bytes);
+      each([&](char* image, const char* host) { device->copy_to_device(image + offset, host, row_bytes); });
+    };
+    if (to_above) send(ranks->rank() - 1, own_first);
+    if (to_below) send(ranks->rank() + 1, own_last);
+    if (from_above) receive(ranks->rank() - 1, 0);
+    if (from_below) receive(ranks->rank() + 1, own_last + row_bytes);
+  });
+  return out;
+}
+
+Tensor conv_of_rows(Exec& ex, const RowSplit& split, const Tensor& x, int kernel, ConvArgs args,
+                    const ConvOfRows& conv) {
+  if (kernel == 1) return conv(x, args);
+  require<InternalError>(kernel == 3 && args.pad.top == 1 && args.pad.bottom == 1 &&
+                             (args.stride == 1 || (args.stride == 2 && !args.upsample2x)),
+                         "split: rows: a convolution of ", kernel, " x ", kernel, ", stride ", args.stride);
+  // With stride 2 a rank's rows are even in number, but for the last one's: the filter ends at its own rows.
+  const bool reads_below = args.stride == 1;
+  const Tensor source = with_neighbours(ex, split, x, true, reads_below);
+  const bool above = split.has_above(), below = split.has_below();
+  if (above) args.pad.top = 0;
+  if (below) args.pad.bottom = 0;
+  const Tensor made = conv(source, args);
+  if (!args.upsample2x || (!above && !below)) return made;
+  // The neighbour's row is doubled, too: the second of the two gives a row that is the neighbour's.
+  Shape shape = made.shape();
+  shape[1] = 2 * x.dim(1);
+  const Tensor out = ex.alloc(shape, made.dtype());
+  copy_into(ex, made.narrow(1, above, shape[1]), out);
+  return out;
+}
+
+Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own) {
+  const std::vector<int64_t>& pixels = split.pixels_like(own.dim(1));
+  int64_t all_pixels = 0;
+  for (const int64_t n : pixels) all_pixels += n;
+  const int64_t batch = own.dim(0), channels = own.dim(2);
+  const Tensor dense = ex.alloc(own.shape(), own.dtype());
+  copy_into(ex, own, dense);
+  const Tensor out = ex.alloc({batch, all_pixels, channels}, own.dtype());
+  const auto pixel_bytes = static_cast<size_t>(channels) * dtype_size(own.dtype());
+  std::vector<size_t> ends;  // of the ranks' parts, each [B,N,C]
+  for (const int64_t n : pixels)
+    ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<size_t>(batch * n) * pixel_bytes);
+  const Buffer buffer = make_buffer(ends.back());
+  Device* device = &ex.device();
+  Ranks* ranks = &split.ranks();
+  const void* from = dense.data();
+  char* const to = static_cast<char*>(out.data());
+  const size_t own_bytes = dense.bytes(), image_bytes = static_cast<size_t>(all_pixels) * pixel_bytes;
+  ex.launch({"gather pixels", concat(own.shape(), " to ", out.shape(), " ", own.dtype()), 0,
+             static_cast<double>(ends.back())},
+            [=] {
+              const auto rank = static_cast<size_t>(ranks->rank());
+              device->copy_to_host(buffer->data() + ends[rank] - own_bytes, from, own_bytes);
+              all_gather(*ranks, buffer->data(), ends);
+              size_t begin = 0, offset = 0;  // of the rank's part, and in an image
+              for (const size_t end : ends) {
+                const size_t part = (end - begin) / static_cast<size_t>(batch);
+                for (size_t b = 0; b < static_cast<size_t>(batch); ++b)
+                  device->copy_to_device(to + b * image_bytes + offset, buffer->data() + begin + b * part,
+                                         part);
+                offset += part;
+                begin = end;
+              }
+            });
+  return out;
+}
+
+Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const Norm& norm, int64_t groups,
+                         Activation act, DType dtype) {
+  const int64_t images = x.dim(0);
+  const std::vector<int64_t>& pixels = split.pixels_like(x.dim(1) * x.dim(2));
+  const auto rank = static_cast<size_t>(split.ranks().rank());
+  std::vector<size_t> ends;
+  int64_t rows = 0, own_begin = 0;
+  const size_t row_bytes = static_cast<size_t>(images * groups * 3) * sizeof(float);
+  for (size_t r = 0; r < pixels.size(); ++r) {
+    if (r == rank) own_begin = rows;
+    rows += moment_rows(pixels[r]);
+    ends.push_back(static_cast<size_t>(rows) * row_bytes);
+  }
+  const int64_t own_rows = moment_rows(pixels[rank]);
+  // [images][rows of all ranks][groups][3]; in messages a rank's rows of all images lie together.
+  const Tensor moments = ex.alloc({images, rows, groups, 3}, DType::kF32);
+  for (int64_t n = 0; n < images; ++n)
+    group_moments(ex, x.narrow(0, n, 1), static_cast<int>(groups),
+                  moments.narrow(0, n, 1).reshape({rows, groups, 3}).narrow(0, own_begin, own_rows));
+  const Buffer buffer = make_buffer(ends.back());
+  Device* device = &ex.device();
+  Ranks* ranks = &split.ranks();
+  char* const data = static_cast<char*>(moments.data());
+  const size_t one = static_cast<size_t>(groups * 3) * sizeof(float);
+  ex.launch({"gather moments", concat(moments.shape()), 0, static_cast<double>(ends.back())}, [=] {
+    const auto each = [&](size_t r, const auto& copy) {
+      const size_t begin = r ? ends[r - 1] : 0, part = (ends[r] - begin) / static_cast<size_t>(images);
+      const size_t offset = begin / static_cast<size_t>(images);
+      for (size_t n = 0; n < static_cast<size_t>(images); ++n)
+        copy(data + n * static_cast<size_t>(rows) * one + offset, buffer->data() + begin + n * part, part);
+    };
+    each(rank,
+         [&](char* on_device, char* host, size_t bytes) { device->copy_to_host(host, on_device, bytes); });
+    all_gather(*ranks, buffer->data(), ends);
+    for (size_t r = 0; r < ends.size(); ++r)
+      if (r != rank)
+        each(r, [&](char* on_device, const char* host, size_t bytes) {
+          device->copy_to_device(on_device, host, bytes);
+        });
+  });
+  const Tensor out = ex.alloc_like(x);
+  for (int64_t n = 0; n < images; ++n) {
+    const Tensor scale = group_scale(ex, moments.narrow(0, n, 1).reshape({rows, groups, 3}), norm, norm.eps);
+    normalise_channels(ex, x.narrow(0, n, 1), scale, norm, act, out.narrow(0, n, 1));
+  }
+  return as_dtype(ex, out, dtype);
+}
+
+}  // namespace rocm_sd

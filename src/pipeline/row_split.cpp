@@ -1,0 +1,70 @@
+// Which rows of a request's maps each rank has.
+#include "models/row_split.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.hpp"
+#include "pipeline/state.hpp"
+
+namespace rocm_sd {
+namespace {
+
+const RowSplit* split_of(std::map<std::array<int64_t, 4>, std::unique_ptr<RowSplit>>& splits, Ranks& ranks,
+                         const std::array<int64_t, 4>& how) {
+  std::unique_ptr<RowSplit>& split = splits[how];
+  if (!split) split = std::make_unique<RowSplit>(ranks, how[0], how[1], how[2], how[3]);
+  return split.get();
+}
+
+}  // namespace
+
+const RowSplit* Pipeline::State::unet_rows(const ResolvedRequest& r) {
+  if (!divides_rows()) return nullptr;
+  check_rows(r);
+  const auto& down = components.unet->config().down;
+  const auto halvings = std::ranges::count_if(down, [](const UNetBlockConfig& b) { return b.resamples; });
+  return split_of(splits_, *ranks_, {r.latent_height, r.latent_width, int64_t{1} << halvings, 0});
+}
+
+// In bands, and by a VAE that is resized as a whole, rank 0 decodes alone.
+const RowSplit* Pipeline::State::vae_rows(const ResolvedRequest& r) {
+  if (draws_alone() || decodes_alone_ || components.tiny_vae || components.vae->config().half_size_finest ||
+      vae_shape_.bands > 1 || r.latent_height < ranks_->count())
+    return nullptr;
+  const int doublings = std::countr_zero(static_cast<uint64_t>(components.downscale()));
+  return split_of(splits_, *ranks_, {r.latent_height, r.latent_width, 1, doublings});
+}
+
+Tensor Pipeline::State::own_rows(const Tensor& maps) const {
+  const RowSplit* rows = unet->shape().rows;
+  return rows && maps ? maps.narrow(1, rows->begin(), rows->rows()) : maps;
+}
+
+void Pipeline::State::check_rows(const ResolvedRequest& r) const {
+  const auto refuse = [](bool there, const char* what) {
+    require<UsageError>(!there, "split: rows: does not go with ", what, "; --split guidance and images do");
+  };
+  refuse(r.request.tile_size > 0, "tile-size");
+  refuse(!r.request.freeu.empty(), "freeu");
+  for (const IpAdapterUse& use : r.request.ip_adapters) refuse(!use.masks.empty(), "ip-mask");
+  for (const ControlUse& use : r.request.controls) refuse(use.mask.has_value(), "control-mask");
+  for (const auto& control : controls_) {
+    refuse(control->adapter(), "T2I-Adapters");
+    refuse(control->net() && control->net()->config().pools, "ControlNets that pool");
+  }
+}
+
+bool Pipeline::State::agree_about_decoding() {
+  std::vector<char> together(static_cast<size_t>(ranks_->count()), 0);
+  together[static_cast<size_t>(ranks_->rank())] = vae->shape().rows != nullptr;
+  std::vector<size_t> ends;
+  for (size_t rank = 1; rank <= together.size(); ++rank) ends.push_back(rank);
+  all_gather(*ranks_, together.data(), ends);
+  const bool all = std::ranges::count(together, 1) == ranks_->count();
+  const bool changes = !all && vae->shape().rows;
+  decodes_alone_ = decodes_alone_ || changes;
+  return changes;
+}
+
+}  // namespace rocm_sd
