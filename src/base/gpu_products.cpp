@@ -68,6 +68,11 @@ int driver_compute_units(const GpuProduct& gpu) {
   return rdna ? gpu.compute_units / 2 : gpu.compute_units;
 }
 
+int gpu_chiplets(std::string_view arch, int compute_units) {
+  const int each = arch == "gfx942" ? 38 : arch == "gfx950" ? 32 : 0;
+  return each > 0 && compute_units > 0 && compute_units % each == 0 ? compute_units / each : 1;
+}
+
 const ArchRates* find_arch_rates(std::string_view arch) {
   for (const ArchRates& rates : kRates)
     if (arch == rates.arch || (rates.arch.starts_with("gfx1") && arch.starts_with(rates.arch))) return &rates;

@@ -37,6 +37,10 @@ std::span<const ArchRates> arch_rates();
 const GpuProduct* find_gpu_product(std::string_view name);
 // As drivers count: on RDNA a work-group processor of two compute units counts as one.
 int driver_compute_units(const GpuProduct& gpu);
+// Chiplets with an L2 each, among which the GPU deals out workgroups in turn: XCDs of the MI300 and MI350
+// series (38 and 32 compute units each; AMD's CDNA 3 and 4 white papers). 1: one L2. compute_units: of the
+// device as the driver counts, so that partitions (CPX and the like) have as many as they have.
+int gpu_chiplets(std::string_view arch, int compute_units);
 // Null for an architecture that is not listed.
 const ArchRates* find_arch_rates(std::string_view arch);
 

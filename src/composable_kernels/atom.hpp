@@ -11,6 +11,7 @@
 //   struct A, B, C                       fragments; C has float x[kCount]
 //   kColumns                             columns of C that one lane holds elements of
 //   row(i), column(i)                    place in C of the lane's element i
+//   kRowStep                             row(i + 1) - row(i) inside 8 rows, where it is not 1
 //   lane_column(i)                              the number, in [0, kColumns), of that element's column
 //   load(tile, ld), load_b(tile, ld)     A or B from LDS, element (row or column r, k) at tile[r * ld + k];
 //                                        every row begins at a multiple of 16 bytes

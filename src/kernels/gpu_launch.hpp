@@ -4,6 +4,8 @@
 #include <string>
 #include <type_traits>
 
+#include "base/gpu_products.hpp"
+#include "composable_kernels/tile/group_order.hpp"
 #include "kernels/problem.hpp"
 #include "runtime/gpu.hpp"
 
@@ -35,6 +37,12 @@ void launch_kernel(Exec& ex, OpInfo info, const GpuKernel& kernel, GpuGrid grid,
     clear_padding(bytes);
     device->launch(kernel, grid, threads, lds_bytes, &bytes, sizeof(bytes));
   });
+}
+
+// The order in which a kernel takes the workgroups of this grid (composable_kernels/tile/group_order.hpp).
+inline GroupOrder group_order(const GpuTraits& traits, const GpuGrid& grid) {
+  return {static_cast<uint32_t>(gpu_chiplets(traits.arch, traits.compute_units)), grid.x, grid.y,
+          grid.x * grid.y * grid.z};
 }
 
 // For rows of an op's list: nothing if the Exec's device is a GPU whose archive has the kernel.

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "composable_kernels/arch/policies.hpp"
+#include "composable_kernels/chunk16.hpp"
 #include "composable_kernels/types.hpp"
 
 extern "C" {
@@ -25,10 +26,19 @@ struct Amd {
   // accumulators hold.
   static constexpr int kEpilogueLoads = 1;
   static constexpr bool kFewSpecials = false;
+  static constexpr bool kStagesHalves = true;  // the output's staging keeps a piece's channels in two halves
   static constexpr bool kDeepAtoms = kLanes == 64;  // a lane reads 16 bytes of a row for two atoms at once
 
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
   static ROCM_SD_DEVICE int lane() { return thread() % lanes; }
+  // The lane's place in the order in which LDS serves 16-byte reads, eight lanes at a time: on CDNA four
+  // neighbours and four of the other half of their 32 (Composable Kernel's documentation of LDS bank
+  // conflicts).
+  static ROCM_SD_DEVICE int wide_read_order() {
+    if constexpr (kLanes == 32) return lane();
+    const int upper = lane() / 16 % 2;
+    return lane() / 32 * 32 + (lane() / 4 % 4 ^ upper) * 8 + upper * 4 + lane() % 4;
+  }
   static ROCM_SD_DEVICE uint32_t group_x() { return __builtin_amdgcn_workgroup_id_x(); }
   static ROCM_SD_DEVICE uint32_t group_y() { return __builtin_amdgcn_workgroup_id_y(); }
   static ROCM_SD_DEVICE uint32_t group_z() { return __builtin_amdgcn_workgroup_id_z(); }
@@ -65,6 +75,15 @@ struct Amd {
   static ROCM_SD_DEVICE Words load_buffer(Buffer from, uint32_t offset) {
     return __builtin_bit_cast(Words,
                               __builtin_amdgcn_raw_buffer_load_b128(from, static_cast<int>(offset), 0, 0));
+  }
+
+  // The kernel's one argument once more, to be read from here on and not before: what only an epilogue needs
+  // would else lie in scalar registers while the main loop runs.
+  template <class Params>
+  static ROCM_SD_DEVICE const Params& kernel_argument(const Params&) {
+    auto at = __builtin_amdgcn_kernarg_segment_ptr();
+    asm volatile("" : "+s"(at));
+    return *(const Params*)at;
   }
 
   // The compiler moves no instruction past this point.

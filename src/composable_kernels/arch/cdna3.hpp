@@ -12,6 +12,7 @@ namespace rocm_sd {
 struct Cdna3 : Amd<64> {
   static constexpr const char* kName = "cdna3";
   static constexpr int kFragmentsAhead = 8;  // read from LDS ahead of their use
+  static constexpr bool kChiplets = true;    // with an L2 each, on some GPUs of the family
 };
 
 template <class T>

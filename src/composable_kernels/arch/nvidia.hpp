@@ -20,7 +20,9 @@ struct Nvidia {
   static constexpr int kEpilogueLoads = 5;  // pieces whose loads an epilogue keeps under way together
   static constexpr bool kBufferLoads = false;
   static constexpr bool kFewSpecials = true;  // exponentials and reciprocals: 16 a cycle, products 128
-  static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once
+  static constexpr bool kChiplets = false;
+  static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
+  static constexpr bool kDeepAtoms = false;     // a lane reads 16 bytes of a row for two atoms at once
 
   // Waits until all that the kernel before wrote is there, which is so already where the launch did not ask
   // for an overlap. Every kernel does it at its entry, so what a kernel finds is what all kernels before it
@@ -38,6 +40,10 @@ struct Nvidia {
 #endif
   }
 
+  template <class Params>
+  static ROCM_SD_DEVICE const Params& kernel_argument(const Params& p) {
+    return p;
+  }
   static ROCM_SD_DEVICE int thread() { return static_cast<int>(threadIdx.x); }
   static ROCM_SD_DEVICE int lane() { return thread() % lanes; }
   static ROCM_SD_DEVICE uint32_t group_x() { return blockIdx.x; }

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "composable_kernels/atom.hpp"
+#include "composable_kernels/chunk16.hpp"
 
 namespace rocm_sd {
 
@@ -88,9 +89,13 @@ struct MatrixAtom<Arch, T, true> : Atom<Arch, T> {
   };
   using B = A;
 
+  // Of 16 bytes from global memory: columns lane_depth() and on of row lane % 16.
+  static ROCM_SD_DEVICE int lane_depth() { return Arch::lane() / 16 * 8; }
+  static ROCM_SD_DEVICE A from_chunk(Chunk16 chunk) { return __builtin_bit_cast(A, chunk); }
+
   template <class Cfg>
   static ROCM_SD_DEVICE A load_at(const T* tile, int k) {
-    return *reinterpret_cast<const A*>(tile + Cfg::element(Arch::lane() % 16, k + Arch::lane() / 16 * 8));
+    return *reinterpret_cast<const A*>(tile + Cfg::element(Arch::lane() % 16, k + lane_depth()));
   }
   template <class Cfg>
   static ROCM_SD_DEVICE B load_b_at(const T* tile, int k) {

@@ -12,6 +12,7 @@ namespace rocm_sd {
 struct Rdna3 : Amd<32> {
   static constexpr const char* kName = "rdna3";
   static constexpr int kFragmentsAhead = 3;  // read from LDS ahead of their use
+  static constexpr bool kChiplets = false;
 };
 
 template <class T>
@@ -25,6 +26,7 @@ struct Atom<Rdna3, T> {
     float x[8];
   };
   static constexpr int kColumns = 1;  // of C that one lane holds elements of
+  static constexpr int kRowStep = 2;  // from a lane's element to its next one
 
   static ROCM_SD_DEVICE int row(int i) { return 2 * i + Rdna3::lane() / 16; }
   static ROCM_SD_DEVICE int column(int) { return Rdna3::lane() % 16; }

@@ -12,6 +12,7 @@ namespace rocm_sd {
 struct Rdna4 : Amd<32> {
   static constexpr const char* kName = "rdna4";
   static constexpr int kFragmentsAhead = 6;  // read from LDS ahead of their use
+  static constexpr bool kChiplets = false;
 };
 
 template <class T>
@@ -25,7 +26,6 @@ struct Atom<Rdna4, T> {
     float x[8];
   };
   static constexpr int kColumns = 1;
-
   static ROCM_SD_DEVICE int row(int i) { return i + Rdna4::lane() / 16 * 8; }
   static ROCM_SD_DEVICE int column(int) { return Rdna4::lane() % 16; }
   static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }

@@ -25,8 +25,14 @@ struct Scalar {
   static constexpr int kEpilogueLoads = 1;  // pieces whose loads an epilogue keeps under way together
   static constexpr bool kBufferLoads = false;
   static constexpr bool kFewSpecials = true;  // so that the host runs what must be right there
-  static constexpr bool kDeepAtoms = false;   // a lane reads 16 bytes of a row for two atoms at once
+  static constexpr bool kChiplets = false;
+  static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
+  static constexpr bool kDeepAtoms = false;     // a lane reads 16 bytes of a row for two atoms at once
 
+  template <class Params>
+  static const Params& kernel_argument(const Params& p) {
+    return p;
+  }
   static int thread() { return 0; }
   static int lane() { return 0; }
   static int uniform(int x) { return x; }

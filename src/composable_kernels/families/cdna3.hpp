@@ -7,52 +7,57 @@ namespace rocm_sd {
 
 struct Cdna3Family : AmdFamily {
   static constexpr const char* kName = "cdna3";
+  // Waves that share no rows, or no channels, fetch them for themselves: LDS, which every SIMD reads from,
+  // would bound these tiles.
+  static constexpr auto kWeights = DirectOperand::kWeights, kRows = DirectOperand::kRows;
 
+  // Two workgroups and more to a compute unit, so that the products of one run beside the softmax of another:
+  // two stages of long heads would leave room for one.
   static constexpr auto kFlash = std::to_array<FlashConfig>({
       {.head_dim = 32, .queries = 32, .keys = 64},
       {.head_dim = 32, .keys = 64},
       {.head_dim = 40, .queries = 32, .keys = 64},
       {.head_dim = 40, .keys = 64},
-      {.head_dim = 64, .queries = 32, .keys = 64},
-      {.head_dim = 64, .keys = 64},
-      {.head_dim = 80, .queries = 32, .keys = 64},
-      {.head_dim = 80, .keys = 64},
-      {.head_dim = 128, .queries = 32},
-      {.head_dim = 128},
-      {.head_dim = 160},
+      {.head_dim = 64, .queries = 32, .keys = 64, .stages = 1},
+      {.head_dim = 64, .keys = 64, .stages = 1},
+      {.head_dim = 80, .queries = 32, .keys = 64, .stages = 1},
+      {.head_dim = 80, .keys = 64, .stages = 1},
+      {.head_dim = 128, .queries = 32, .stages = 1},
+      {.head_dim = 128, .stages = 1},
+      {.head_dim = 160, .stages = 1},
   });
   static constexpr auto kFlashAnyMask = std::to_array<FlashConfig>({
       {.head_dim = 32, .keys = 64},
       {.head_dim = 40, .keys = 64},
-      {.head_dim = 64, .keys = 64},
-      {.head_dim = 80, .keys = 64},
-      {.head_dim = 128},
-      {.head_dim = 160},
+      {.head_dim = 64, .keys = 64, .stages = 1},
+      {.head_dim = 80, .keys = 64, .stages = 1},
+      {.head_dim = 128, .stages = 1},
+      {.head_dim = 160, .stages = 1},
   });
 
   static constexpr auto kGemm = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
-      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 2, .waves_n = 2}},
-      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
-      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_m = 2, .waves_n = 2, .stages = 1}},
-      {.shape = {.block_m = 32, .block_n = 64, .block_k = 64, .waves_n = 2}},
+      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows}},
+      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_n = 4, .direct = kWeights}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights}},
+      {.shape = {.block_m = 32, .block_n = 64, .block_k = 64, .waves_n = 2, .direct = kWeights}},
   });
   static constexpr auto kGeglu = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2, .stages = 1}},
-      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_m = 2, .waves_n = 2, .stages = 1}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights}},
   });
   static constexpr auto kConv = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2}},
-      {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2}},
-      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 2, .waves_n = 2}},
-      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
-      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_m = 2, .waves_n = 2}},
-      {.shape = {.block_m = 256, .block_n = 32, .block_k = 32, .waves_m = 4}},
-      {.shape = {.block_m = 256, .block_n = 16, .block_k = 32, .waves_m = 4}},
+      {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
+      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows}},
+      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_n = 4, .direct = kWeights}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights}},
+      {.shape = {.block_m = 256, .block_n = 32, .block_k = 32, .waves_m = 4, .direct = kRows}},
+      {.shape = {.block_m = 256, .block_n = 16, .block_k = 32, .waves_m = 4, .direct = kRows}},
   });
 
   // The first is also compiled as GEGLU.

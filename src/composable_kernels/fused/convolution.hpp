@@ -26,6 +26,7 @@ struct ConvParams {
   // output row and column. image is then the undoubled one, filter [4][channels, depth], epilogue that of all
   // pixels.
   int32_t phases;
+  GroupOrder order;  // of tiles, parts and phases
 };
 
 // With the maps by which hopper/convolution_tma.hpp fetches the inputs' pixels and the filter, a matrix of
@@ -76,10 +77,10 @@ struct ConvFinish {
 };
 
 // index: of the tile; split: part of k; phase: of p.phases. lds: Cfg::kLdsBytes. Policy: how tiles come to
-// the matrix units (pipeline/product.hpp).
-template <class Arch, class Cfg, class Policy = PipelineOf<Arch>>
+// the matrix units (pipeline/product.hpp). for_epilogue(): p again, asked for after the products.
+template <class Arch, class Cfg, class Policy = PipelineOf<Arch>, class ForEpilogue>
 ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, int split, int phase,
-                              char* lds) {
+                              char* lds, const ForEpilogue& for_epilogue) {
   using T = typename Cfg::T;
   const int channels = p.epilogue.channels, down = phase / 2, right = phase % 2;
   const OutputTile tile = output_tile<Cfg>(index, p.image.pixels, channels);
@@ -90,10 +91,18 @@ ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, i
   Accumulators<Arch, Cfg> acc{};
   multiply<Policy, Arch, Cfg>(acc, lds, w, x, k);
 
-  float* const partial =
-      p.partials ? p.partials + static_cast<int64_t>(split) * p.epilogue.rows * channels : nullptr;
+  const ConvParams<T>& again = for_epilogue();
+  float* const partial = again.partials ? again.partials + static_cast<int64_t>(split) * again.epilogue.rows *
+                                                               again.epilogue.channels
+                                        : nullptr;
   finish_tile<Arch, Cfg, false>(acc, lds,
-                                ConvFinish<Arch, T>{p, partial, tile.row, tile.column, down, right});
+                                ConvFinish<Arch, T>{again, partial, tile.row, tile.column, down, right});
+}
+template <class Arch, class Cfg, class Policy = PipelineOf<Arch>>
+ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, int split, int phase,
+                              char* lds) {
+  conv_body<Arch, Cfg, Policy>(p, index, split, phase, lds,
+                               [&]() -> const ConvParams<typename Cfg::T>& { return p; });
 }
 
 }  // namespace rocm_sd

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "composable_kernels/tile/flash_lds.hpp"
+#include "composable_kernels/tile/group_order.hpp"
 
 namespace rocm_sd {
 
@@ -24,6 +25,7 @@ struct FlashParams {
   int32_t splits, keys_per_split;  // keys_per_split: a multiple of the key tile
   float scale;                     // of the scores, times log2(e)
   int32_t causal;
+  GroupOrder order;  // of query tiles, heads and splits: a chiplet gets the tiles of few heads
 };
 
 // For TMA: keys and values as HeadBoxes.

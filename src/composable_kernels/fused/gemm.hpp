@@ -12,6 +12,7 @@
 
 #include "composable_kernels/fused/epilogue.hpp"
 #include "composable_kernels/fused/main_loop.hpp"
+#include "composable_kernels/tile/group_order.hpp"
 #include "composable_kernels/tile/output.hpp"
 
 namespace rocm_sd {
@@ -35,6 +36,7 @@ struct GemmParams {
   int depth;
   int splits, split_steps;  // parts of k, and steps of kBlockK in each
   bool aligned;             // rows of x and w begin at multiples of 16 bytes (else only gemv)
+  GroupOrder order;         // of tiles and parts
 };
 
 // With the maps by which hopper/gemm_tma.hpp fetches x and w.

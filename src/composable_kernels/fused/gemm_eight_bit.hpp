@@ -23,6 +23,7 @@ struct EightBitGemmParams {
   EpilogueParams<T> epilogue;  // epilogue.rows rows; epilogue.channels columns (gated: half of w's)
   int depth;
   int splits, split_steps;  // parts of k, and steps of kBlockK in each
+  GroupOrder order;         // of tiles and parts
 };
 
 // With the maps by which hopper/gemm_eight_bit_tma.hpp fetches x and w.

@@ -21,14 +21,14 @@ namespace rocm_sd {
 
 enum class Prefetch { kBeforeMma, kAfterMma };
 
-// Tiles of both operands in LDS, in Cfg::kStages stages: a stage is [kBlockN][kLd] of weights, then
-// [kBlockM][kLd] of rows.
+// Tiles of the operands in LDS, in Cfg::kStages stages: a stage is [kBlockN][kLd] of weights, then
+// [kBlockM][kLd] of rows, without the operand that goes around LDS.
 template <class Cfg>
 struct StageRing {
   using T = typename Cfg::T;
   static constexpr int kStages = Cfg::kStages;
-  static constexpr int kRowsAt = Cfg::kBlockN * Cfg::kLd;
-  static constexpr int kStageSize = (Cfg::kBlockN + Cfg::kBlockM) * Cfg::kLd;
+  static constexpr int kRowsAt = Cfg::kShape.staged_n() * Cfg::kLd;
+  static constexpr int kStageSize = kRowsAt + Cfg::kShape.staged_m() * Cfg::kLd;
 
   T* const tiles;
   int stage = 0, free = 0;  // the one of this step; the one that the next copies go to

@@ -3,9 +3,13 @@
 // Mapping   every thread loads its chunks of the next step's tiles before this step's products and writes them
 //           to LDS after these
 // Traffic   Cfg::kStages 2: double-buffered, one barrier a step; 1: one tile in LDS, two barriers a step
+//           Cfg::kShape.direct: one operand goes around LDS
 // Limits    kStages 1 or 2
 #pragma once
 
+#include <type_traits>
+
+#include "composable_kernels/pipeline/direct_fragments.hpp"
 #include "composable_kernels/pipeline/product.hpp"
 #include "composable_kernels/pipeline/register_staged.hpp"
 
@@ -102,8 +106,12 @@ class RegisterStaged::Product {
   static constexpr int kAhead = 1;  // steps under way
   static constexpr Prefetch kPrefetch = Prefetch::kBeforeMma;
 
-  using WeightCopy = RegisterChunks<Arch, Cfg, Cfg::kBlockN, Weights>;
-  using RowCopy = RegisterChunks<Arch, Cfg, Cfg::kBlockM, Rows>;
+  static constexpr bool kDirectWeights = Cfg::kShape.direct == DirectOperand::kWeights,
+                        kDirectRows = Cfg::kShape.direct == DirectOperand::kRows;
+  using WeightCopy = std::conditional_t<kDirectWeights, DirectFragments<Arch, Cfg, true, Weights>,
+                                        RegisterChunks<Arch, Cfg, Cfg::kBlockN, Weights>>;
+  using RowCopy = std::conditional_t<kDirectRows, DirectFragments<Arch, Cfg, false, Rows>,
+                                     RegisterChunks<Arch, Cfg, Cfg::kBlockM, Rows>>;
 
   // lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier. last: of the steps, exclusive.
   ROCM_SD_DEVICE Product(char* lds, WeightCopy& weights, RowCopy& rows, int last)
@@ -117,14 +125,25 @@ class RegisterStaged::Product {
   }
   ROCM_SD_DEVICE void receive() {
     if constexpr (Cfg::kStages == 1) Arch::barrier();  // the tile's last readers
-    T* const at = ring_.weights(ring_.stage);
-    weights_.store(at);
-    rows_.store(at + ring_.kRowsAt);
+    if constexpr (kDirectWeights)
+      weights_.take();
+    else
+      weights_.store(ring_.weights(ring_.stage));
+    if constexpr (kDirectRows)
+      rows_.take();
+    else
+      rows_.store(ring_.rows(ring_.stage));
     Arch::barrier();
   }
   ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc) const {
-    mma_ABt<Arch, Cfg>(acc, ring_.weights(ring_.stage) + place_.n * Cfg::kLd,
-                       ring_.rows(ring_.stage) + place_.m * Cfg::kLd);
+    const WeightsInLds<Arch, Cfg> weights{ring_.weights(ring_.stage) + place_.n * Cfg::kLd};
+    const RowsInLds<Arch, Cfg> rows{ring_.rows(ring_.stage) + place_.m * Cfg::kLd};
+    if constexpr (kDirectWeights)
+      mma_fragments<Arch, Cfg>(acc, [&](int i, int k) { return weights_.fragment(i, k); }, rows);
+    else if constexpr (kDirectRows)
+      mma_fragments<Arch, Cfg>(acc, weights, [&](int j, int k) { return rows_.fragment(j, k); });
+    else
+      mma_fragments<Arch, Cfg>(acc, weights, rows);
   }
   ROCM_SD_DEVICE void advance() { ring_.advance(); }
   ROCM_SD_DEVICE void finish(Accumulators<Arch, Cfg>&) const {}

@@ -8,6 +8,9 @@
 
 namespace rocm_sd {
 
+// Which operand goes from global memory to registers, around LDS (pipeline/direct_fragments.hpp).
+enum class DirectOperand { kNone, kRows, kWeights };
+
 // Rows are those of the activation (tokens, pixels), columns those of the weight (output channels).
 struct TileShape {
   int block_m = 0;  // rows of a workgroup's tile of the output
@@ -15,20 +18,25 @@ struct TileShape {
   int block_k = 0;  // depth of one step of the main loop
   int waves_m = 1, waves_n = 1;
   int stages = 2;  // tiles of both operands in LDS at once; through registers 1 or 2
+  DirectOperand direct = DirectOperand::kNone;
 
   constexpr bool operator==(const TileShape&) const = default;
   constexpr int waves() const { return waves_m * waves_n; }
   constexpr int wave_m() const { return block_m / waves_m; }
   constexpr int wave_n() const { return block_n / waves_n; }
+  // Rows of a stage in LDS.
+  constexpr int staged_m() const { return direct == DirectOperand::kRows ? 0 : block_m; }
+  constexpr int staged_n() const { return direct == DirectOperand::kWeights ? 0 : block_n; }
 };
 
 // 16 bytes more in each row of LDS: rows that are read together then start in different banks.
 constexpr int kLdsPadBytes = 16;
-// Floats more in each row of the output's staging in LDS.
+// Floats more in each row of the output's staging in LDS, at most.
 constexpr int kStagePad = 8;
 
 constexpr int main_loop_lds_bytes(const TileShape& shape, int element_bytes) {
-  return shape.stages * (shape.block_m + shape.block_n) * (shape.block_k * element_bytes + kLdsPadBytes);
+  return shape.stages * (shape.staged_m() + shape.staged_n()) *
+         (shape.block_k * element_bytes + kLdsPadBytes);
 }
 // Each wave passes 16 rows of its part of the output through LDS at a time.
 constexpr int output_lds_bytes(const TileShape& shape) {
@@ -91,8 +99,8 @@ template <class Storage, TileShape kTileShape>
 struct SwizzledCfg : ProductCfg<Storage, kTileShape> {
   using Base = ProductCfg<Storage, kTileShape>;
   static constexpr int kLd = Base::kBlockK, kPieces = kLd / Base::kChunk;  // of a row
-  static constexpr int kLoopBytes =
-      Base::kStages * (Base::kBlockM + Base::kBlockN) * kLd * static_cast<int>(sizeof(Storage));
+  static constexpr int kLoopBytes = Base::kStages * (kTileShape.staged_m() + kTileShape.staged_n()) * kLd *
+                                    static_cast<int>(sizeof(Storage));
   static constexpr int kLdsBytes = kLoopBytes > output_lds_bytes(kTileShape) ? kLoopBytes
                                                                              : output_lds_bytes(kTileShape);
   static_assert(sizeof(Storage) <= 2 && (kPieces == 4 || kPieces == 8));

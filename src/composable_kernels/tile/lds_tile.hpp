@@ -2,7 +2,7 @@
 // of its rows. Kernels name elements by row and column; only this file knows addresses.
 #pragma once
 
-#include "composable_kernels/tile/chunk16.hpp"
+#include "composable_kernels/chunk16.hpp"
 #include "composable_kernels/tile/global_view.hpp"
 
 namespace rocm_sd {

@@ -15,7 +15,7 @@
 //   kReread                    whether this workgroup soon reads the same chunks again
 #pragma once
 
-#include "composable_kernels/tile/chunk16.hpp"
+#include "composable_kernels/chunk16.hpp"
 #include "composable_kernels/tile/config.hpp"
 
 namespace rocm_sd {

@@ -11,6 +11,76 @@ namespace rocm_sd {
 // What a finish that reads nothing keeps between its two calls.
 struct NothingEarly {};
 
+// How 16 rows of a wave's output lie in LDS: kSections (values, gates) of kWidth channels in each row.
+// Arch::kStagesHalves: the first four channels that a lane of Atom holds of each piece of 8 lie in the
+// section's first half, the others in its second, and rows are 4 words modulo 8 apart. Then eight lanes that
+// write or read 16 bytes each, as LDS serves them, use every bank once (rows of 10 pieces: now and then
+// twice).
+template <class Arch, class Atom, int kWidth, int kSections>
+struct StagedRows {
+  static constexpr bool kHalves = Arch::kStagesHalves;
+  static constexpr int kLd = kSections * kWidth + (kHalves ? 4 : kStagePad);
+  static constexpr int kPieces = kWidth / 8;
+  static_assert(kLd <= kSections * kWidth + kStagePad);
+
+  // The 16 rows of an atom to where its 16 channels from `channel` on lie.
+  static ROCM_SD_DEVICE void write(float* rows, int channel, const typename Atom::C& c) {
+    constexpr int kCount = static_cast<int>(sizeof(c.x) / sizeof(c.x[0]));
+    if constexpr (kHalves) {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kCount; i += 4)
+        store_four(rows + Atom::column(i) * kLd + place(channel + Atom::row(i)),
+                   {static_cast<float>(c.x[i]), static_cast<float>(c.x[i + 1]),
+                    static_cast<float>(c.x[i + 2]), static_cast<float>(c.x[i + 3])});
+    } else {
+      ROCM_SD_UNROLL
+      for (int i = 0; i < kCount; ++i) rows[Atom::column(i) * kLd + channel + Atom::row(i)] = c.x[i];
+    }
+  }
+  static ROCM_SD_DEVICE void read(Channels& v, const float* row, int section, int piece) {
+    if constexpr (kHalves) {
+      const float* const from = row + section * kWidth + piece * 4;
+      const FourFloats halves[2] = {load_four(from), load_four(from + kWidth / 2)};
+      ROCM_SD_UNROLL
+      for (int e = 0; e < 8; ++e) v[e] = halves[half(e)].x[in_half(e)];
+    } else {
+      ROCM_SD_UNROLL
+      for (int e = 0; e < 8; ++e) v[e] = row[section * kWidth + piece * 8 + e];
+    }
+  }
+  // Which piece of which row a lane takes: items of the wave, one behind the other.
+  static ROCM_SD_DEVICE int item() {
+    if constexpr (kHalves)
+      return Arch::wide_read_order();
+    else
+      return Arch::lane();
+  }
+  // Eight lanes take pieces of several rows, kPieces rows apart: these begin in different banks.
+  static constexpr bool kRowsApart = kHalves && (kPieces == 2 || kPieces == 4);
+  static ROCM_SD_DEVICE constexpr int row_of(int item) {
+    if constexpr (kRowsApart)
+      return item / (8 * kPieces) * 8 + item / 8 % kPieces + item % 8 / kPieces * kPieces;
+    else
+      return item / kPieces;
+  }
+  static ROCM_SD_DEVICE constexpr int piece_of(int item) { return item % kPieces; }
+
+ private:
+  static constexpr int row_step() {
+    if constexpr (requires { Atom::kRowStep; })
+      return Atom::kRowStep;
+    else
+      return 1;
+  }
+  // Of a channel in its row, the first of a lane's four.
+  static ROCM_SD_DEVICE int place(int channel) {
+    const int in_section = channel % kWidth;
+    return channel - in_section + half(in_section % 8) * (kWidth / 2) + in_section / 8 * 4;
+  }
+  static ROCM_SD_DEVICE constexpr int half(int e) { return row_step() == 2 ? e % 2 : e / 4; }
+  static ROCM_SD_DEVICE constexpr int in_half(int e) { return row_step() == 2 ? e / 2 : e % 4; }
+};
+
 // Calls finish(row, channel, v, operands) for every row and every 8th channel of the wave's part of the
 // workgroup's tile (counted from the tile's first), v being the products of channel .. channel + 7. If gated,
 // finish(row, channel, v, gate, operands): of the channels of each wave's part the first half are values and
@@ -23,8 +93,9 @@ template <class Arch, class Cfg, bool kGated, int kStaged, class Finish>
 ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* staged, const Finish& finish) {
   using Atom = AtomOf<Arch, typename Cfg::T>;
   constexpr int kParts = Cfg::kAtomsN / kStaged, kValues = kStaged / 2;  // atoms of values, if gated
-  constexpr int kWidth = kGated ? 8 * kStaged : 16 * kStaged, kLd = 16 * kStaged + kStagePad;
-  constexpr int kCount = Accumulators<Arch, Cfg>::kElements;
+  constexpr int kWidth = kGated ? 8 * kStaged : 16 * kStaged;
+  using Staged = StagedRows<Arch, Atom, kWidth, kGated ? 2 : 1>;
+  constexpr int kLd = Staged::kLd;
   constexpr int kTotal = 16 * kWidth / 8, kPieces = (kTotal + Arch::lanes - 1) / Arch::lanes;
   static_assert(Cfg::kAtomsN % kStaged == 0 && (!kGated || kParts == 1 || kStaged % 2 == 0));
   // Pieces whose loads are under way together, in even parts.
@@ -40,15 +111,13 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
     else
       return NothingEarly{};
   };
-  const auto finish_piece = [&](int at, int tile_row, int channel, const auto& operands) {
-    const float* from = staged + at / (kWidth / 8) * kLd + at % (kWidth / 8) * 8;
+  const auto finish_piece = [&](int item, int tile_row, int channel, const auto& operands) {
+    const float* const row = staged + Staged::row_of(item) * kLd;
     Channels v;
-    ROCM_SD_UNROLL
-    for (int e = 0; e < 8; ++e) v[e] = from[e];
+    Staged::read(v, row, 0, Staged::piece_of(item));
     if constexpr (kGated) {
       Channels gate;
-      ROCM_SD_UNROLL
-      for (int e = 0; e < 8; ++e) gate[e] = from[kWidth + e];
+      Staged::read(gate, row, 1, Staged::piece_of(item));
       if constexpr (kHasOperands)
         finish(tile_row, channel, v, gate, operands);
       else
@@ -66,25 +135,25 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
       const int atom = !kGated || kParts == 1
                            ? part * kStaged + n
                            : part * kValues + n + (n < kValues ? 0 : Cfg::kAtomsN / 2 - kValues);
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kCount; ++i)
-        staged[Atom::column(i) * kLd + 16 * n + Atom::row(i)] = acc.atoms[j][atom].x[i];
+      Staged::write(staged, 16 * n, acc.atoms[j][atom]);
     }
   };
   const auto finish_staged = [&](int j, int part) {
     for (int first = 0; first < kPieces; first += kBatch) {
       decltype(operands_of(0, 0)) operands[kBatch];
-      const auto row_of = [&](int at) { return place.m + 16 * j + at / (kWidth / 8); };
-      const auto channel_of = [&](int at) { return first_channel + part * kWidth + at % (kWidth / 8) * 8; };
+      const auto row_of = [&](int item) { return place.m + 16 * j + Staged::row_of(item); };
+      const auto channel_of = [&](int item) {
+        return first_channel + part * kWidth + Staged::piece_of(item) * 8;
+      };
       ROCM_SD_UNROLL
       for (int b = 0; b < kBatch; ++b) {
-        const int at = Arch::lane() + (first + b) * Arch::lanes;
-        if (at < kTotal) operands[b] = operands_of(row_of(at), channel_of(at));
+        const int item = Staged::item() + (first + b) * Arch::lanes;
+        if (item < kTotal) operands[b] = operands_of(row_of(item), channel_of(item));
       }
       ROCM_SD_UNROLL
       for (int b = 0; b < kBatch; ++b) {
-        const int at = Arch::lane() + (first + b) * Arch::lanes;
-        if (at < kTotal) finish_piece(at, row_of(at), channel_of(at), operands[b]);
+        const int item = Staged::item() + (first + b) * Arch::lanes;
+        if (item < kTotal) finish_piece(item, row_of(item), channel_of(item), operands[b]);
       }
     }
   };

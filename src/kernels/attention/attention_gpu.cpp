@@ -158,6 +158,7 @@ void run_flash(Exec& ex, const AttentionProblem& p, const FlashPlan& plan) {
   }
   GpuGrid grid{static_cast<uint32_t>(plan.tiles), static_cast<uint32_t>(p.batch * p.heads),
                static_cast<uint32_t>(plan.splits)};
+  params.order = group_order(traits, grid);
   const auto launch = [&](const auto& arguments) {
     launch_kernel(ex, op_info(p, concat("gpu ", plan.kernel.name).c_str()),
                   *device.find_kernel(plan.kernel.name), grid,

@@ -34,9 +34,9 @@ struct FlashLargeDCfg {
 template <template <class, class> class Form, class Cfg>
 ROCM_SD_DEVICE void flash_kernel(const FlashParams<typename Cfg::T>& p) {
   using Body = Form<GpuArch, Cfg>;
+  const GroupPlace group = place_of_group<GpuArch>(p.order);
   Body(p, reinterpret_cast<typename Cfg::T*>(GpuArch::lds<2 * Body::kLdsElements>()),
-       {static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()),
-        static_cast<int>(GpuArch::group_z())})
+       {group.x, group.y, group.z})
       .run();
 }
 

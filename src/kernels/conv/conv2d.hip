@@ -8,12 +8,13 @@
 
 using namespace rocm_sd;
 
-#define ENTRY(name, Storage, row)                                                                          \
-  ROCM_SD_CHECK_NAME(name, row, "conv_", kElementName<Storage>)                                            \
-  ROCM_SD_KERNEL(name, (row).shape.waves() * GpuArch::lanes, (row).occupancy, ConvParams<Storage>) {       \
-    using Cfg = TileCfg<GpuArch, Storage, (row).shape>;                                                    \
-    conv_body<GpuArch, Cfg>(p, static_cast<int>(GpuArch::group_x()), static_cast<int>(GpuArch::group_y()), \
-                            static_cast<int>(GpuArch::group_z()), GpuArch::lds<Cfg::kLdsBytes>());         \
+#define ENTRY(name, Storage, row)                                                                    \
+  ROCM_SD_CHECK_NAME(name, row, "conv_", kElementName<Storage>)                                      \
+  ROCM_SD_KERNEL(name, (row).shape.waves() * GpuArch::lanes, (row).occupancy, ConvParams<Storage>) { \
+    using Cfg = TileCfg<GpuArch, Storage, (row).shape>;                                              \
+    const GroupPlace group = place_of_group<GpuArch>(p.order);                                       \
+    conv_body<GpuArch, Cfg>(p, group.x, group.y, group.z, GpuArch::lds<Cfg::kLdsBytes>(),            \
+                            [&]() -> const auto& { return GpuArch::kernel_argument(p); });           \
   }
 #define ROCM_SD_ENTRY(name, row) ENTRY(name, Half, KernelFamily::kConv[row])
 #include <entries/conv_tiles_f16.inc>

@@ -169,12 +169,12 @@ void run(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   const int tiles_m = (params.image.pixels + shape.block_m - 1) / shape.block_m;
   const int tiles_n = (params.epilogue.channels + shape.block_n - 1) / shape.block_n;
   const std::string name = conv_kernel_name(p.dtype(), choice.config);
+  const GpuGrid grid{static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits),
+                     static_cast<uint32_t>(params.phases)};
+  params.order = group_order(device.traits(), grid);
   launch_kernel(ex,
                 p.info(concat(phases ? "gpu phases " : "gpu ", describe(choice.config), "/", splits).c_str()),
-                conv_kernel(ex, name),
-                {static_cast<uint32_t>(tiles_m * tiles_n), static_cast<uint32_t>(splits),
-                 static_cast<uint32_t>(params.phases)},
-                static_cast<uint32_t>(shape.waves() * device.traits().lanes),
+                conv_kernel(ex, name), grid, static_cast<uint32_t>(shape.waves() * device.traits().lanes),
                 kernel_tables(device.traits()).dynamic_lds(choice.config.lds_bytes(sizeof(T))), params);
   if (splits == 1) return;
   const GemmReduceParams<T> reduce{params.partials, params.epilogue, splits, false};

@@ -17,7 +17,9 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // multiplies, a lone small workgroup does not hide its loads.
 double efficiency(const GemmConfig& config, int resident) {
   const TileShape& s = config.shape;
-  const double reuse = 2.0 / (1.0 / s.wave_m() + 1.0 / s.wave_n());  // harmonic mean of the wave's sides
+  // Harmonic mean of the wave's sides. Weights that go around LDS are fetched once and need no gather.
+  const double of_weights = s.direct == DirectOperand::kWeights ? 0.0 : 1.0;
+  const double reuse = 2.0 / (of_weights / s.wave_m() + 1.0 / s.wave_n());
   const double waves = s.waves() * std::min(resident, 3);
   return reuse / (reuse + 16.0) * waves / (waves + 2.0);
 }

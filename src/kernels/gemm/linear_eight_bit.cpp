@@ -99,8 +99,9 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const EightBitChoice& choice
   }
   const auto tiles =
       static_cast<uint32_t>(ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n));
-  launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)),
-                {tiles, static_cast<uint32_t>(choice.splits), 1},
+  const GpuGrid grid{tiles, static_cast<uint32_t>(choice.splits), 1};
+  params.order = group_order(device.traits(), grid);
+  launch_kernel(ex, product_info(p, choice), *device.find_kernel(eight_bit_kernel_name(choice, p)), grid,
                 static_cast<uint32_t>(shape.waves() * device.traits().lanes), dynamic_lds(device, choice),
                 params);
   if (choice.splits == 1) return;

@@ -36,9 +36,8 @@ template <class Types, bool kGated, GemmConfig kConfig>
 ROCM_SD_DEVICE void eight_bit_tiles_kernel(const EightBitParamsOf<Types>& p) {
   static_assert(kConfig.algorithm == GemmAlgorithm::kTiles);
   using Cfg = TileCfg<GpuArch, typename Types::EightBit, kConfig.shape>;
-  eight_bit_gemm_body<GpuArch, Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),
-                                            static_cast<int>(GpuArch::group_y()),
-                                            GpuArch::lds<Cfg::kLdsBytes>());
+  const GroupPlace group = place_of_group<GpuArch>(p.order);
+  eight_bit_gemm_body<GpuArch, Cfg, kGated>(p, group.x, group.y, GpuArch::lds<Cfg::kLdsBytes>());
 }
 
 }  // namespace rocm_sd

@@ -15,8 +15,8 @@ ROCM_SD_DEVICE void gemm_tiles_kernel(const GemmParams<Storage>& p) {
   static_assert(kConfig.algorithm == GemmAlgorithm::kTiles);
   using Cfg = TileCfg<GpuArch, Storage, kConfig.shape>;
   static_assert(Cfg::kLdsBytes <= kConfig.lds_bytes(sizeof(Storage)));
-  gemm_body<GpuArch, Cfg, kGated>(p, static_cast<int>(GpuArch::group_x()),
-                                  static_cast<int>(GpuArch::group_y()), GpuArch::lds<Cfg::kLdsBytes>());
+  const GroupPlace group = place_of_group<GpuArch>(p.order);
+  gemm_body<GpuArch, Cfg, kGated>(p, group.x, group.y, GpuArch::lds<Cfg::kLdsBytes>());
 }
 
 }  // namespace rocm_sd

@@ -95,8 +95,9 @@ void launch_tiles(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, con
     params.epilogue.channels = static_cast<int>(columns);
   }
   const uint32_t tiles = ceil_div(p.rows, shape.block_m) * ceil_div(columns, shape.block_n);
-  launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel,
-                {tiles, static_cast<uint32_t>(choice.splits), 1}, threads,
+  const GpuGrid grid{tiles, static_cast<uint32_t>(choice.splits), 1};
+  params.order = group_order(device.traits(), grid);
+  launch_kernel(ex, p.info(concat("gpu ", describe(choice)).c_str()), kernel, grid, threads,
                 dynamic_lds(device, choice.config->lds_bytes(sizeof(T))), params);
   if (choice.splits == 1) return;
   const GpuKernel& sum = *device.find_kernel(concat("gemm_reduce_", p.dtype()));

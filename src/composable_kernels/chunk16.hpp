@@ -13,4 +13,15 @@ using Chunk16 = uint4;
 using Chunk16 = uint32_t __attribute__((vector_size(16), may_alias));
 #endif
 
+// Four floats as one access; `to` and `from` are multiples of 16 bytes.
+struct FourFloats {
+  float x[4];
+};
+ROCM_SD_DEVICE void store_four(float* to, const FourFloats& four) {
+  *reinterpret_cast<Chunk16*>(to) = __builtin_bit_cast(Chunk16, four);
+}
+ROCM_SD_DEVICE FourFloats load_four(const float* from) {
+  return __builtin_bit_cast(FourFloats, *reinterpret_cast<const Chunk16*>(from));
+}
+
 }  // namespace rocm_sd
