@@ -73,6 +73,7 @@ struct ImageEmbeds {
 struct IpAdapterUse {
   std::string model;                              // a .safetensors file with image_proj.* and ip_adapter.*
   std::vector<Image> images;                      // one or several, which count as one prompt
+  std::vector<std::vector<Image>> each = {};      // in place of images: those of each image of the batch
   std::optional<ImageEmbeds> embeds = {};         // in place of images
   std::vector<Image> masks = {};                  // where each acts: white; none: everywhere
   std::optional<std::string> image_encoder = {};  // folder or file; default: the folder image_encoder beside

@@ -64,7 +64,7 @@ typedef struct {
 /* Changes whenever a struct or a function of this header does: a program that reads the structs by itself
  * (ctypes, FFI) compares rocm_sd_abi_version() with the number that it was written for before it calls
  * anything else. */
-#define ROCM_SD_ABI_VERSION 5
+#define ROCM_SD_ABI_VERSION 6
 int rocm_sd_abi_version(void);
 
 const char* rocm_sd_version(void);
@@ -114,7 +114,9 @@ typedef struct {
 typedef struct {
   const rocm_sd_control_image* images; /* or NULL */
   size_t images_count;
-  const rocm_sd_control_image* masks; /* one for each image, white is where it acts; or NULL */
+  size_t
+      images_each; /* 0: all of them are one prompt; N: N in a row are the prompt of one image of the batch */
+  const rocm_sd_control_image* masks; /* one for each image of a prompt, white is where it acts; or NULL */
   size_t masks_count;
   const float* embeds; /* [images,width] or [images,tokens,width], or a pair with those of the negative prompt
                           first; or NULL */

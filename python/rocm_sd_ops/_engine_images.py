@@ -41,9 +41,21 @@ def ip_options(files: Sequence[Any], values: dict[str, Any]) -> dict[str, list]:
     return options
 
 
+def in_a_row(seen: Any) -> tuple[list[Any], int]:
+    """An adapter's images in a row, and how many of them one image of the batch sees; 0: all of them, whichever it is."""
+    lists = [isinstance(one, (list, tuple)) for one in listed(seen)]
+    if not any(lists):
+        return listed(seen), 0
+    each = len(listed(seen)[0]) if all(lists) else 0
+    if each == 0 or any(len(one) != each for one in seen):
+        raise ValueError("ip_adapter_image: expected a list of images, or as many in a list for each image of the batch")
+    return [image for one in seen for image in one], each
+
+
 def add_ip_images(inputs: Inputs, count: int, images: Any, embeds: Any, masks: Any) -> list[Any]:
-    """Puts what the adapters see into the inputs: for each an image or a list of them, or embeddings ([2,images,...], those of the
-    negative prompt first, as Diffusers has them, or without these). Returns what must live as long."""
+    """Puts what the adapters see into the inputs: for each an image, a list of them, a list with one such list for each image of the batch,
+    or embeddings ([2,images,...], those of the negative prompt first, as Diffusers has them, or without these). Returns what must live as
+    long."""
     def each(name: str, values: Any) -> list[Any]:
         several = listed(values)
         if several and len(several) != count:
@@ -67,6 +79,7 @@ def add_ip_images(inputs: Inputs, count: int, images: Any, embeds: Any, masks: A
     for slot, seen, given, where in zip(made, each("ip_adapter_image", images), each("ip_adapter_image_embeds", embeds),
                                         each("ip_adapter_mask", masks)):
         if seen is not None:
+            seen, slot.images_each = in_a_row(seen)
             put(slot, "images", seen)
         if where is not None:
             put(slot, "masks", where)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 
-ABI = 5  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
+ABI = 6  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
 
 
 class EngineError(RuntimeError):
@@ -49,7 +49,7 @@ class ControlImage(ctypes.Structure):
 
 
 class IpImage(ctypes.Structure):
-    _fields_ = [("images", POINTER(ControlImage)), ("images_count", c_size_t), ("masks", POINTER(ControlImage)), ("masks_count", c_size_t),
+    _fields_ = [("images", POINTER(ControlImage)), ("images_count", c_size_t), ("images_each", c_size_t), ("masks", POINTER(ControlImage)), ("masks_count", c_size_t),
                 ("embeds", POINTER(c_float)), ("embeds_shape", POINTER(c_int64)), ("embeds_rank", c_int)]
 
 

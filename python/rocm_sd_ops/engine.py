@@ -208,7 +208,8 @@ class ROCmOptimizedPipeline:
         folders or files, by default the constructor's; controlnet_conditioning_scale, control_guidance_start, control_guidance_end and
         guess_mode as in Diffusers, control_preprocess, control_resize and control_type (of a union ControlNet) as on the command line, each one value for all or a
         list; control_image may be a list of lists, a picture for each image of the batch; control_mask: where each acts, or None.
-        ip_adapter_image: images as prompts, for each adapter one or a list, or ip_adapter_image_embeds as in Diffusers; ip_adapter: the
+        ip_adapter_image: images as prompts, for each adapter one or a list (or a list of lists, those of each image of the batch), or
+        ip_adapter_image_embeds as in Diffusers; ip_adapter: the
         adapters' files, by default those of load_ip_adapter(); ip_adapter_mask: for each adapter a mask for each of its images;
         ip_adapter_scale, ip_adapter_start and ip_adapter_end: one for all or a list.
         options: the command line's (sampler, schedule, clip_skip, ...)."""

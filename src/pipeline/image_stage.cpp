@@ -40,13 +40,13 @@ void ImageStage::make_unit(const ImageUnit& unit) {
   const ImageProjectionConfig& reads = adapter.config().projection;
   auto made = std::make_unique<Unit>();
   if (unit.encoder) made->encoder = &encoder_for(unit);
-  const int64_t rows = 2 * unit.images, tokens = unit.tokens();
+  const int64_t sets = 1 + unit.sets, rows = sets * unit.images, tokens = unit.tokens();
   const Shape inputs =
       reads.reads_states() ? Shape{rows, unit.states, reads.in_width} : Shape{rows, reads.in_width};
   made->inputs = make_tensor(device(), inputs, adapter.dtype());
-  made->tokens = make_tensor(device(), {2, tokens, reads.context_width}, adapter.dtype());
+  made->tokens = make_tensor(device(), {sets, tokens, reads.context_width}, adapter.dtype());
   for (const ImageAttention& layer : adapter.layers())
-    made->keys_values.push_back(make_tensor(device(), {2, tokens, 2 * layer.width}, adapter.dtype()));
+    made->keys_values.push_back(make_tensor(device(), {sets, tokens, 2 * layer.width}, adapter.dtype()));
   Unit& own = *made;
   own.program = std::make_unique<Program>("image tokens", arena(), [&own, &adapter](Exec& ex) {
     copy_into(ex, adapter.projection()(ex, own.inputs), own.tokens);
@@ -85,26 +85,29 @@ std::vector<float> ImageStage::encode(Encoder& encoder, const std::vector<float>
   return encoder.known.back().second;
 }
 
-// [2*images,...]: what conditions without the prompt read, then the images.
+// [(1+sets)*images,...]: what conditions without the prompt read, then the images.
 std::vector<float> ImageStage::inputs_of(const ResolvedRequest& r, size_t index, const RunWatch& watch) {
   const IpAdapterUse& use = r.request.ip_adapters.at(index);
   const Unit& unit = *made_[index];
-  const auto half = static_cast<size_t>(unit.inputs.numel() / 2);
-  if (use.embeds) return both_embeds(*use.embeds, half);
+  const auto set = static_cast<size_t>(unit.inputs.numel() / (1 + units_[index].sets));  // values of one
+  if (use.embeds) return both_embeds(*use.embeds, set);
   const auto side = static_cast<int>(unit.encoder->model.config().image_size);
-  std::vector<float> without, out;
+  std::vector<float> out;
   // A black image's states (after normalisation, as Diffusers has them), or an embedding of zeros.
   if (unit.encoder->result == VisionResult::kStates && r.uses_negative()) {
     const std::vector<float> black = encode(
         *unit.encoder, std::vector<float>(static_cast<size_t>(unit.encoder->pixels.numel()), 0.0f), watch);
-    for (size_t i = 0; i < use.images.size(); ++i) without.insert(without.end(), black.begin(), black.end());
+    for (int64_t i = 0; i < units_[index].images; ++i) out.insert(out.end(), black.begin(), black.end());
   }
-  without.resize(half, 0.0f);
-  for (const Image& image : use.images) {
-    const std::vector<float> encoded = encode(*unit.encoder, clip_pixels(image, side), watch);
-    out.insert(out.end(), encoded.begin(), encoded.end());
-  }
-  out.insert(out.begin(), without.begin(), without.end());
+  out.resize(set, 0.0f);
+  const auto add = [&](const std::vector<Image>& images) {
+    for (const Image& image : images) {
+      const std::vector<float> encoded = encode(*unit.encoder, clip_pixels(image, side), watch);
+      out.insert(out.end(), encoded.begin(), encoded.end());
+    }
+  };
+  add(use.images);
+  for (const std::vector<Image>& images : use.each) add(images);
   return out;
 }
 

@@ -15,14 +15,15 @@ namespace rocm_sd {
 // An adapter at work, and how many images it sees: what its memory depends on.
 struct ImageUnit {
   const LoadedImageModel *adapter = nullptr, *encoder = nullptr;  // no encoder: embeddings are given
-  int64_t images = 1;
+  int64_t images = 1;                                             // that one image of the batch sees
   int64_t states = 1;  // rows of what an encoder gives of one image
+  int64_t sets = 1;    // of images: one for all of the batch, or one for each
   int64_t tokens() const { return images * adapter->adapter()->config().tokens(states); }
   friend bool operator==(const ImageUnit&, const ImageUnit&) = default;
 };
 
-// Of each adapter and layer [2,T,2C] in device memory: the images' that conditions without the prompt read,
-// then the prompt's.
+// Of each adapter and layer [1+sets,T,2C] in device memory: the images' that conditions without the prompt
+// read, then the prompt's, or those of each image of the batch.
 using ImageStates = std::vector<std::vector<Tensor>>;
 
 class ImageStage final : public Stage {
@@ -49,9 +50,9 @@ class ImageStage final : public Stage {
   };
   struct Unit {
     Encoder* encoder = nullptr;
-    Tensor inputs;                    // [2*images,...], those without the prompt first; persistent
-    Tensor tokens;                    // [2,T,context width]
-    std::vector<Tensor> keys_values;  // [2,T,2C] of each layer
+    Tensor inputs;                    // [(1+sets)*images,...], those without the prompt first; persistent
+    Tensor tokens;                    // [1+sets,T,context width]
+    std::vector<Tensor> keys_values;  // [1+sets,T,2C] of each layer
     std::unique_ptr<Program> program;
   };
   Encoder& encoder_for(const ImageUnit& unit);

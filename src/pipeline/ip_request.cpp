@@ -25,7 +25,7 @@ std::string options_of(const IpAdapterUse& use) {
   const auto note = [&](bool given, const char* name) {
     if (given) out += concat(out.empty() ? "" : ", ", name);
   };
-  note(!use.images.empty(), "ip-image");
+  note(!use.images.empty() || !use.each.empty(), "ip-image");
   note(use.embeds.has_value(), "ip-embeds");
   note(use.weight.has_value(), "ip-weight");
   note(use.start.has_value(), "ip-start");
@@ -48,7 +48,39 @@ std::vector<int64_t> row_of(const ImageEmbeds& embeds, bool states) {
           embeds.shape.end()};
 }
 
+// What one image of the batch sees.
+void check_images(const std::vector<Image>& images, const std::string& name) {
+  require<UsageError>(images.size() <= kMaxImages, "ip-image: ", name, ": at most ", kMaxImages,
+                      " images, got ", images.size());
+  for (const Image& image : images)
+    require<UsageError>(image.width > 0 && image.height > 0, "ip-image: ", name, ": has no pixels");
+}
+
+// What it sees: images, those of each image of the batch, or embeddings.
+void check_sources(const IpAdapterUse& use, const GenerateRequest& r, const std::string& name, bool tiled) {
+  const int sources = (use.images.empty() ? 0 : 1) + (use.each.empty() ? 0 : 1) + (use.embeds ? 1 : 0);
+  require<UsageError>(sources == 1, "ip-image, ip-embeds: ", name, ": expected one of them, got ",
+                      sources == 0 ? "none" : "several");
+  check_images(use.images, name);
+  if (use.each.empty()) return;
+  require<UsageError>(use.each.size() == static_cast<size_t>(r.batch), "ip-image: ", name,
+                      ": expected images for each of the ", r.batch, " images of the batch, got those of ",
+                      use.each.size());
+  const size_t each = use.each.front().size();
+  require<UsageError>(each > 0, "ip-image: ", name, ": expected images, got none");
+  require<UsageError>(!tiled, "ip-image: images of their own for each of the batch do not go with tile-size");
+  for (const std::vector<Image>& images : use.each) {
+    require<UsageError>(images.size() == each, "ip-image: ", name,
+                        ": expected as many for each image of the batch, got ", each, " and ", images.size());
+    check_images(images, name);
+  }
+}
+
 }  // namespace
+
+size_t images_of(const IpAdapterUse& use) {
+  return use.each.empty() ? use.images.size() : use.each.front().size();
+}
 
 std::vector<ResolvedIpAdapter> resolve_ip_adapters(const GenerateRequest& r, bool tiled) {
   std::vector<ResolvedIpAdapter> out;
@@ -60,12 +92,7 @@ std::vector<ResolvedIpAdapter> resolve_ip_adapters(const GenerateRequest& r, boo
     require<UsageError>(!use.model.empty(), options_of(use), ": given ", r.ip_adapters.size(), " times for ",
                         models, " --ip-adapter: the first belongs to the first, and so on");
     const std::string name = printable(use.model);
-    require<UsageError>(use.images.empty() != !use.embeds, "ip-image, ip-embeds: ", name,
-                        ": expected one of them, got ", use.embeds ? "both" : "none");
-    require<UsageError>(use.images.size() <= kMaxImages, "ip-image: ", name, ": at most ", kMaxImages,
-                        " images, got ", use.images.size());
-    for (const Image& image : use.images)
-      require<UsageError>(image.width > 0 && image.height > 0, "ip-image: ", name, ": has no pixels");
+    check_sources(use, r, name, tiled);
     ResolvedIpAdapter resolved;
     resolved.model = use.model;
     resolved.encoder = use.image_encoder.value_or("");
@@ -75,10 +102,10 @@ std::vector<ResolvedIpAdapter> resolve_ip_adapters(const GenerateRequest& r, boo
     require<UsageError>(resolved.start < resolved.end,
                         "ip-start, ip-end: expected the first below the second, got ", resolved.start,
                         " and ", resolved.end);
-    resolved.images = static_cast<int64_t>(use.images.size());  // of embeddings: image_unit()
-    require<UsageError>(use.masks.empty() || use.embeds || use.masks.size() == use.images.size(),
-                        "ip-mask: ", name, ": expected one for each of the ", use.images.size(),
-                        " images, got ", use.masks.size());
+    resolved.images = static_cast<int64_t>(images_of(use));  // of embeddings: image_unit()
+    require<UsageError>(use.masks.empty() || use.embeds || use.masks.size() == images_of(use),
+                        "ip-mask: ", name, ": expected one for each of the ", images_of(use), " images, got ",
+                        use.masks.size());
     require<UsageError>(use.masks.empty() || !tiled, "ip-mask: does not go with tile-size");
     out.push_back(std::move(resolved));
   }
@@ -116,7 +143,8 @@ ImageUnit image_unit(const ResolvedRequest& r, size_t index, const LoadedImageMo
   const IpAdapterUse& use = r.request.ip_adapters.at(index);
   const ImageProjectionConfig& reads = adapter.adapter()->config().projection;
   const bool states = reads.reads_states();
-  ImageUnit out{&adapter, encoder, static_cast<int64_t>(use.images.size()), 1};
+  ImageUnit out{&adapter, encoder, static_cast<int64_t>(images_of(use)), 1};
+  out.sets = static_cast<int64_t>(std::max<size_t>(use.each.size(), 1));
   if (encoder && states) out.states = encoder->encoder()->config().tokens();
   if (!use.embeds) return out;
   const auto bad = std::ranges::count_if(use.embeds->values, [](float v) { return !std::isfinite(v); });

@@ -22,6 +22,9 @@ std::vector<float> both_embeds(const ImageEmbeds& embeds, size_t half);
 ImageUnit image_unit(const ResolvedRequest& r, size_t index, const LoadedImageModel& adapter,
                      const LoadedImageModel* encoder);
 
+// How many images one image of the batch sees.
+size_t images_of(const IpAdapterUse& use);
+
 // What the request asks of each adapter.
 std::vector<ImageSetting> image_settings(const ResolvedRequest& r);
 

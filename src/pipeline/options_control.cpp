@@ -33,8 +33,9 @@ Setter control_text(std::optional<std::string> ControlUse::* field) {
   return [=](OptionTargets& t, std::string_view v) { control_without(t, field).*field = std::string(v); };
 }
 
-// The pictures of a folder in the order of their names.
-std::vector<Image> load_images(const std::string& folder) {
+}  // namespace
+
+std::vector<Image> load_image_folder(const std::string& folder) {
   namespace fs = std::filesystem;
   std::vector<fs::path> paths;
   std::error_code error;
@@ -55,6 +56,8 @@ std::vector<Image> load_images(const std::string& folder) {
   return out;
 }
 
+namespace {
+
 void set_control_model(OptionTargets& t, std::string_view v) {
   require<UsageError>(!v.empty(), "expected a file or folder, got an empty text");
   control_without(t, [](const ControlUse& use) { return use.model.empty(); }).model = v;
@@ -63,7 +66,7 @@ void set_control_image(OptionTargets& t, std::string_view v) {
   if (is_folder_path(std::string(v))) {
     const auto lacks = [](const ControlUse& use) { return !use.image && use.images.empty(); };
     ControlUse& use = control_without(t, lacks);
-    use.images = load_images(std::string(v));
+    use.images = load_image_folder(std::string(v));
     return;
   }
   Image image = load_image(std::string(v));

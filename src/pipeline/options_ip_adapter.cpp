@@ -44,9 +44,15 @@ void set_model(OptionTargets& t, std::string_view v) {
   adapter_without(t, [](const IpAdapterUse& use) { return use.model.empty(); }).model = v;
 }
 
-bool lacks_image(const IpAdapterUse& use) { return use.images.empty() && !use.embeds; }
+bool lacks_image(const IpAdapterUse& use) { return use.images.empty() && use.each.empty() && !use.embeds; }
 
 void set_images(OptionTargets& t, std::string_view v) {
+  if (is_folder_path(std::string(v))) {
+    std::vector<std::vector<Image>> each;
+    for (Image& image : load_image_folder(std::string(v))) each.push_back({std::move(image)});
+    adapter_without(t, lacks_image).each = std::move(each);
+    return;
+  }
   std::vector<Image> images = load_images(v);
   adapter_without(t, lacks_image).images = std::move(images);
 }
@@ -75,7 +81,8 @@ std::vector<OptionRow> ip_adapter_options() {
        "an image as a prompt: plain, Plus, Full or FaceID adapter; may be given several times, and then the "
        "first of the options below belongs to the first, and so on",
        set_model, true},
-      {"ip-image", "", "IP-Adapter", "FILE[,FILE]", "the image, or several that count as one prompt",
+      {"ip-image", "", "IP-Adapter", "FILE[,FILE]",
+       "the image, or several that count as one prompt; of a folder one image for each of the batch",
        set_images, true},
       {"ip-embeds", "", "IP-Adapter", "FILE",
        "in place of images: what an image encoder or, for FaceID, a face model gave of them (.safetensors)",

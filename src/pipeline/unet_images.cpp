@@ -55,8 +55,10 @@ void UnetImages::set(Exec& ex, const ImageStates& states, std::vector<ImageSetti
   for (size_t a = 0; a < adapters_.size(); ++a) {
     for (size_t i = 0; i < layers_.size(); ++i)
       for (int64_t row = 0; row < rows_.rows(); ++row) {
-        const int64_t half = row / rows_.batch < first_part ? 0 : 1;
-        copy_into(ex, states[a][i].narrow(0, half, 1), adapters_[a].keys_values[i].narrow(0, row, 1));
+        // Rows are conditions of images; sets behind the first are one for all images, or one for each.
+        const int64_t sets = states[a][i].dim(0) - 1;
+        const int64_t set = row / rows_.batch < first_part ? 0 : 1 + row % rows_.batch % sets;
+        copy_into(ex, states[a][i].narrow(0, set, 1), adapters_[a].keys_values[i].narrow(0, row, 1));
       }
     for (size_t part = 0; part < adapters_[a].factors.size(); ++part) {
       auto& levels = adapters_[a].factors[part];

@@ -141,6 +141,18 @@ rocm_sd::ImageEmbeds copy_of(const rocm_sd_ip_image& one) {
   return out;
 }
 
+// All of an adapter's images in a row, as those of each image of the batch.
+void split_images(rocm_sd::IpAdapterUse& use, size_t each) {
+  if (use.images.empty() || use.images.size() % each != 0)
+    throw UsageError("inputs: ip_images: expected a multiple of " + std::to_string(each) + " images, got " +
+                     std::to_string(use.images.size()));
+  for (size_t i = 0; i < use.images.size(); ++i) {
+    if (i % each == 0) use.each.emplace_back();
+    use.each.back().push_back(std::move(use.images[i]));
+  }
+  use.images.clear();
+}
+
 void take_ip_images(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
   require_argument(in.ip_images || in.ip_images_count == 0, "ip_images");
   if (in.ip_images_count > request.ip_adapters.size())
@@ -150,6 +162,7 @@ void take_ip_images(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request)
     const rocm_sd_ip_image& one = in.ip_images[i];
     rocm_sd::IpAdapterUse& use = request.ip_adapters[i];
     if (one.images_count > 0) use.images = copies_of(one.images, one.images_count, "ip image");
+    if (one.images_each > 0) split_images(use, one.images_each);
     if (one.masks_count > 0) use.masks = copies_of(one.masks, one.masks_count, "ip mask");
     if (one.embeds) use.embeds = copy_of(one);
   }

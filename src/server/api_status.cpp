@@ -120,6 +120,8 @@ const char* type_name(OptionType type) {
     case OptionType::kNumberList: return "numbers";
     case OptionType::kLoraList: return "loras";
     case OptionType::kControlList: return "controls";
+    case OptionType::kIpAdapterList: return "ip_adapters";
+    case OptionType::kTextList: return "texts";
     default: return "text";
   }
 }
@@ -140,10 +142,11 @@ void capabilities(ApiContext& context, Exchange& exchange) {
                       {"width", model.default_width},
                       {"height", model.default_height},
                       {"current", model.name == context.catalog.current().name}});
-  json embeddings = json::array(), controls = json::array();
+  json embeddings = json::array(), controls = json::array(), ip_adapters = json::array();
   for (const NamedFile& lora : context.catalog.loras()) loras.push_back(lora.name);
   for (const NamedFile& one : context.catalog.embeddings()) embeddings.push_back(one.name);
   for (const NamedFile& one : context.catalog.controls()) controls.push_back(one.name);
+  for (const NamedFile& one : context.catalog.ip_adapters()) ip_adapters.push_back(one.name);
   const json limits = {{"pixels", o.draw.pixels},
                        {"batch", o.draw.batch},
                        {"images", o.draw.images},
@@ -161,6 +164,7 @@ void capabilities(ApiContext& context, Exchange& exchange) {
                                       {"loras", loras},
                                       {"embeddings", embeddings},
                                       {"controls", controls},
+                                      {"ip_adapters", ip_adapters},
                                       {"samplers", sampler_names()},
                                       {"schedules", schedule_names_list()},
                                       {"options", options},

@@ -11,6 +11,7 @@
 #include "schedulers/sampler.hpp"
 #include "server/api.hpp"
 #include "server/base64.hpp"
+#include "server/web_ui_control.hpp"
 #include "server/web_ui_request.hpp"
 
 namespace rocm_sd::server {
@@ -64,7 +65,7 @@ json info_json(const JobView& job) {
           {"sampler_name", first.get("Sampler")},
           {"scheduler", first.get("Schedule type")},
           {"cfg_scale", number_of(first, "CFG scale", 7)},
-          {"steps", job.request.steps},
+          {"steps", static_cast<int64_t>(number_of(first, "Steps", job.request.steps))},
           {"batch_size", job.request.batch},
           {"restore_faces", false},
           {"face_restoration_model", nullptr},

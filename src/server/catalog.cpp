@@ -11,6 +11,7 @@
 #include "models/completeness.hpp"
 #include "server/http.hpp"
 #include "weights/inspect.hpp"
+#include "weights/layout.hpp"
 #include "weights/weights_files.hpp"
 
 namespace rocm_sd::server {
@@ -147,10 +148,22 @@ std::vector<NamedFile> Catalog::controls() const {
   for (const fs::directory_entry& entry : fs::directory_iterator(folders_.controls, error)) {
     if (!weights_ending(entry.path().native()).empty())
       out.push_back({entry.path().stem().string(), entry.path()});
-    else if (path_exists(entry.path() / "config.json"))
+    else if (path_exists(entry.path() / "config.json") && entry.path().filename() != "image_encoder")
       out.push_back({entry.path().filename().string(), entry.path()});
   }
   std::ranges::sort(out, {}, &NamedFile::name);
+  return out;
+}
+
+std::vector<NamedFile> Catalog::ip_adapters() const {
+  std::vector<NamedFile> out;
+  for (NamedFile& one : controls()) {
+    if (is_folder_path(one.path)) continue;
+    try {
+      if (describe_foreign(TensorSet::open(one.path)) == "an IP-Adapter") out.push_back(std::move(one));
+    } catch (const Error&) {  // says so when it is drawn with
+    }
+  }
   return out;
 }
 
@@ -161,7 +174,7 @@ NamedFile Catalog::find_control(const std::string& name, const std::string& fiel
     known += (known.empty() ? "" : ", ") + printable(control.name);
   }
   throw RequestError({400, "control_not_found",
-                      concat(printable(field), ": no ControlNet \"", printable(name),
+                      concat(printable(field), ": no ControlNet or IP-Adapter \"", printable(name),
                              "\"; there are: ", known.empty() ? std::string("none (--control-dir)") : known),
                       field});
 }

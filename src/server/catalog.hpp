@@ -15,7 +15,7 @@ struct ModelEntry {
   int default_width = 0, default_height = 0;  // 0 until it has been loaded once
 };
 
-// A LoRA, an embedding or a ControlNet.
+// A LoRA, an embedding, a ControlNet or an IP-Adapter.
 struct NamedFile {
   std::string name;
   std::filesystem::path path;
@@ -43,7 +43,9 @@ class Catalog {
   std::vector<NamedFile> loras() const;
   std::vector<NamedFile> embeddings() const;
   std::vector<NamedFile> controls() const;
-  // Throws RequestError (400) for a name that is not among them.
+  // Those of controls() that are IP-Adapters, which lie in the same folder.
+  std::vector<NamedFile> ip_adapters() const;
+  // Of controls(). Throws RequestError (400) for a name that is not among them.
   NamedFile find_control(const std::string& name, const std::string& field) const;
   // Throws RequestError (400) for a name that is not among them.
   void require_loras(const std::vector<std::string>& names, const std::string& field) const;

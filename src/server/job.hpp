@@ -17,6 +17,7 @@ inline bool is_final(JobState state) { return state > JobState::kRunning; }
 struct Attachment {
   std::string option;  // "init-image"
   std::string bytes;   // of an image file
+  bool joins = false;  // belongs to the value of the one before it: several files of one option
 };
 
 struct JobRequest {

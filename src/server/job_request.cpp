@@ -20,12 +20,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxImageBytes = 50'000'000, kMaxLoras = 32, kMaxControls = 8;
+constexpr size_t kMaxImageBytes = 50'000'000;
 
 OptionType type_of(const OptionRow& row) {
   const std::string_view value = row.value;
   if (std::string_view(row.name) == "lora") return OptionType::kLoraList;
   if (std::string_view(row.name) == "control") return OptionType::kControlList;
+  if (std::string_view(row.name) == "ip-adapter") return OptionType::kIpAdapterList;
+  if (std::string_view(row.name) == "image-prompt") return OptionType::kTextList;
   if (value.empty()) return OptionType::kFlag;
   if (value == "N" || value == "PX") return OptionType::kInteger;
   if (value == "X") return OptionType::kNumber;
@@ -71,14 +73,17 @@ std::vector<KnownOption> request_options() {
   for (const OptionRow& row : option_rows()) {
     // What loading takes is refused by a request's setter, whatever its value is.
     if (std::string_view(row.group) == "Model" || type_of(row) == OptionType::kRefused) continue;
-    if (std::string_view(row.group) == "IP-Adapter") continue;         // names files of this machine
-    if (std::string_view(row.name) == "keep-latents") continue;        // results are pictures
-    if (std::string_view(row.name) == "image-prompt") continue;        // one text for all images of a request
-    if (std::string_view(row.name).starts_with("control-")) continue;  // each of a list, below
+    const bool of_lists =
+        std::string_view(row.group) == "IP-Adapter" || std::string_view(row.group) == "ControlNet";
+    if (of_lists && type_of(row) != OptionType::kControlList && type_of(row) != OptionType::kIpAdapterList)
+      continue;                                                  // each of a list (job_adapters.cpp)
+    if (std::string_view(row.name) == "keep-latents") continue;  // results are pictures
     std::string name = row.name;
     std::ranges::replace(name, '-', '_');
     if (type_of(row) == OptionType::kLoraList) name = "loras";
     if (type_of(row) == OptionType::kControlList) name = "controls";
+    if (type_of(row) == OptionType::kIpAdapterList) name = "ip_adapters";
+    if (type_of(row) == OptionType::kTextList) name = "prompts";
     out.push_back({std::move(name), row.name, type_of(row), row.group, row.help});
   }
   return out;
@@ -163,76 +168,6 @@ void RequestBuilder::set_base64(const std::string& field, const std::string& tab
   set_image(field, table_name, decode_image(field, text));
 }
 
-// Options that come several times belong together by their order, so each ControlNet has all of them.
-void RequestBuilder::add_control(const std::string& field, const std::string& name, std::string image,
-                                 const std::vector<std::pair<std::string, std::string>>& options) {
-  const auto count =
-      std::ranges::count_if(request.options, [](const auto& option) { return option.first == "control"; });
-  if (static_cast<size_t>(count) >= kMaxControls)
-    refuse(field, concat("at most ", kMaxControls, " ControlNets"));
-  check_image(field + ".image", image);
-  std::vector<std::pair<std::string, std::string>> all = {
-      {"control-strength", "1"},    {"control-start", "0"},     {"control-end", "1"},
-      {"control-mode", "balanced"}, {"control-resize", "crop"}, {"control-preprocess", "none"},
-      {"control-type", "none"}};
-  for (auto& [option, value] : all)
-    for (const auto& [given, text] : options)
-      if (given == option) value = text;
-  const std::string path = catalog_.find_control(name, field + ".model").path.string();
-  for (const auto& [option, value] : all)
-    set_text(field + option.substr(7).replace(0, 1, "."), option, value);
-  request.options.emplace_back("control", path);
-  request.files.push_back({"control-image", std::move(image)});
-}
-
-void RequestBuilder::add_controls(const std::string& field, const json& list) {
-  if (!list.is_array()) refuse(field, "expected a list of {\"model\", \"image\", ...}");
-  for (size_t i = 0; i < list.size(); ++i) {
-    const std::string place = concat(field, "[", i, "]");
-    const json& one = list[i];
-    if (!one.is_object() || !one.contains("model") || !one.contains("image"))
-      refuse(place, "expected {\"model\": ..., \"image\": ...}");
-    std::vector<std::pair<std::string, std::string>> options;
-    for (const auto& [key, value] : one.items()) {
-      const std::string name = concat(place, ".", key);
-      if (key == "strength" || key == "start" || key == "end") {
-        number(name, value);
-        options.emplace_back("control-" + key, number_text(value));
-      } else if (key == "mode" || key == "resize" || key == "preprocess" || key == "type") {
-        options.emplace_back("control-" + key, text(name, value));
-      } else if (key != "model" && key != "image") {
-        refuse(name, "unknown field");
-      }
-    }
-    add_control(place, text(place + ".model", one["model"]),
-                decode_image(place + ".image", text(place + ".image", one["image"])), options);
-  }
-}
-
-void RequestBuilder::add_loras(const std::string& field, const json& list) {
-  if (!list.is_array() || list.size() > kMaxLoras)
-    refuse(field, concat("expected a list of at most ", kMaxLoras,
-                         " {\"name\", \"weight\", \"te_weight\", \"blocks\"}"));
-  for (size_t i = 0; i < list.size(); ++i) {
-    const std::string place = concat(field, "[", i, "]");
-    const json& one = list[i];
-    if (!one.is_object() || !one.contains("name"))
-      refuse(place, "expected {\"name\": ..., \"weight\": ..., \"te_weight\": ..., \"blocks\": ...}");
-    for (const auto& [key, value] : one.items())
-      if (key != "name" && key != "weight" && key != "te_weight" && key != "blocks")
-        refuse(place + "." + key, "unknown field");
-    const std::string name = text(place + ".name", one["name"]);
-    catalog_.require_loras({name}, place + ".name");
-    const double weight = one.contains("weight") ? number(place + ".weight", one["weight"]) : 1;
-    const double te = one.contains("te_weight") ? number(place + ".te_weight", one["te_weight"]) : weight;
-    const std::string blocks = one.contains("blocks") ? text(place + ".blocks", one["blocks"]) : "";
-    if (one.contains("blocks") && blocks.find_first_not_of("0123456789.,-+eE") != blocks.npos)
-      refuse(place + ".blocks", "expected numbers with commas between them");
-    set_text(place, "lora",
-             fmt::format("{}:{}:{}{}{}", name, weight, te, blocks.empty() ? "" : ":lbw=", blocks));
-  }
-}
-
 void RequestBuilder::set(const std::string& field, const KnownOption& option, const json& value) {
   if (value.is_null()) return;
   switch (option.type) {
@@ -249,6 +184,8 @@ void RequestBuilder::set(const std::string& field, const KnownOption& option, co
     case OptionType::kImage: set_base64(field, option.table, text(field, value)); return;
     case OptionType::kLoraList: add_loras(field, value); return;
     case OptionType::kControlList: add_controls(field, value); return;
+    case OptionType::kIpAdapterList: add_ip_adapters(field, value); return;
+    case OptionType::kTextList: add_texts(field, option.table, value); return;
     case OptionType::kNumberList: {
       if (!value.is_array() || value.empty()) refuse(field, "expected a list of numbers");
       std::string list;
@@ -265,6 +202,8 @@ void RequestBuilder::set(const std::string& field, const KnownOption& option, co
 
 JobRequest RequestBuilder::finish() {
   request.model = catalog_.find(request.model).name;
+  attach_masks();
+  finish_texts();
   int64_t width = 0, height = 0;
   for (const auto& [name, value] : request.options) {
     if (name == "width") width = parse_integer(value, 0, 1 << 16);
@@ -327,7 +266,7 @@ JobRequest read_job(const json& body, const Catalog& catalog, const DrawLimits& 
       builder.refuse(key, concat("unknown field; did you mean \"", nearest_name(name, names), "\"?"));
     }
   }
-  if (!body.contains("prompt")) builder.refuse("prompt", "is required");
+  if (!body.contains("prompt") && !body.contains("prompts")) builder.refuse("prompt", "is required");
   return builder.finish();
 }
 

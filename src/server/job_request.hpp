@@ -22,6 +22,8 @@ enum class OptionType {
   kNumberList,
   kLoraList,
   kControlList,
+  kIpAdapterList,
+  kTextList,
   kRefused
 };
 
@@ -33,6 +35,22 @@ struct KnownOption {
 };
 // Of requests: without those that are set when a model is loaded, and without those that name files.
 std::vector<KnownOption> request_options();
+
+using OptionTexts = std::vector<std::pair<std::string, std::string>>;  // names of the table, values
+
+// A ControlNet as a client asks for it.
+struct AskedControl {
+  std::string model;    // a name of the catalog
+  std::string image;    // of a file
+  std::string mask;     // where it acts, of a file; empty: everywhere
+  OptionTexts options;  // without the model, the image and the mask; absent ones have their defaults
+};
+// An IP-Adapter.
+struct AskedIpAdapter {
+  std::string model;
+  std::vector<std::string> images, masks;  // of files; masks: none, or one for each image
+  OptionTexts options;
+};
 
 // Collects a request's options and checks each as it comes. Every failure is a RequestError that names the
 // field: 400, or `status`.
@@ -58,21 +76,31 @@ class RequestBuilder {
 
   JobRequest request;  // model, rounds, format and quality are set directly
 
-  // Adds a ControlNet by its name. image: of a file; options: of the table, without the model and the image.
-  void add_control(const std::string& field, const std::string& name, std::string image,
-                   const std::vector<std::pair<std::string, std::string>>& options);
+  void add_control(const std::string& field, AskedControl control);
+  void add_ip_adapter(const std::string& field, AskedIpAdapter adapter);
 
   // The whole: sizes and counts within the limits, sampler and schedule known, LoRAs of the prompt known.
   JobRequest finish();
 
  private:
+  // Of lists (job_adapters.cpp).
   void add_loras(const std::string& field, const nlohmann::json& list);
   void add_controls(const std::string& field, const nlohmann::json& list);
+  void add_ip_adapters(const std::string& field, const nlohmann::json& list);
+  void add_texts(const std::string& field, const std::string& table_name, const nlohmann::json& list);
+  std::vector<std::string> decode_images(const std::string& field, const nlohmann::json& list) const;
+  OptionTexts control_options(const std::string& place, const nlohmann::json& one) const;
+  void set_all(const std::string& field, const char* prefix, OptionTexts defaults, const OptionTexts& given);
+  void attach_masks();
+  void finish_texts();
   void check_image(const std::string& field, std::string_view bytes) const;
 
   const Catalog& catalog_;
   const DrawLimits& limits_;
   const int status_;
+  std::vector<std::string> control_masks_;          // of each ControlNet; empty: everywhere
+  std::vector<std::vector<std::string>> ip_masks_;  // of each IP-Adapter
+  std::vector<size_t> ip_images_;                   // how many it sees
 };
 
 // A request of POST /v1/jobs.

@@ -62,6 +62,7 @@ json option_schema(const KnownOption& option, const DrawLimits& limits) {
                         {"properties",
                          {{"model", text()},
                           {"image", {{"type", "string"}, {"format", "byte"}}},
+                          {"mask", {{"type", "string"}, {"format", "byte"}}},
                           {"strength", number()},
                           {"start", number()},
                           {"end", number()},
@@ -71,6 +72,22 @@ json option_schema(const KnownOption& option, const DrawLimits& limits) {
                           {"type", text()}}},
                         {"required", {"model", "image"}},
                         {"additionalProperties", false}});
+      break;
+    case OptionType::kIpAdapterList:
+      schema = list_of({{"type", "object"},
+                        {"properties",
+                         {{"model", text()},
+                          {"images", list_of({{"type", "string"}, {"format", "byte"}})},
+                          {"masks", list_of({{"type", "string"}, {"format", "byte"}})},
+                          {"weight", number()},
+                          {"start", number()},
+                          {"end", number()}}},
+                        {"required", {"model", "images"}},
+                        {"additionalProperties", false}});
+      break;
+    case OptionType::kTextList:
+      schema = list_of(text());
+      schema.update({{"minItems", 1}, {"maxItems", limits.batch}});
       break;
     default: schema = text();
   }

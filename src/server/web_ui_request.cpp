@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/error.hpp"
 #include "server/http.hpp"
+#include "server/web_ui_control.hpp"
 
 namespace rocm_sd::server {
 namespace {
@@ -71,28 +71,6 @@ const std::map<std::string, std::vector<json>, std::less<>>& neutral_fields() {
       {"include_init_images", {}},
   };
   return table;
-}
-
-// The extension's words for the engine's preprocessors.
-const std::map<std::string, std::string, std::less<>>& control_modules() {
-  static const std::map<std::string, std::string, std::less<>> table = {
-      {"none", "none"},     {"canny", "canny"},        {"invert (from white bg & black line)", "invert"},
-      {"invert", "invert"}, {"tile_resample", "tile"}, {"inpaint_only", "inpaint"},
-  };
-  return table;
-}
-
-// A number or a text of a list, as the extension takes both.
-std::string one_of(const RequestBuilder& builder, const std::string& field, const json& value,
-                   std::initializer_list<std::pair<const char*, const char*>> names) {
-  std::string known;
-  int64_t index = 0;
-  for (const auto& [label, name] : names) {
-    const bool is_index = value.is_number_integer() && value.get<int64_t>() == index++;
-    if (name != nullptr && (value == label || is_index)) return name;
-    if (name != nullptr) known += concat(known.empty() ? "" : ", ", "\"", label, "\"");
-  }
-  builder.refuse(field, concat("expected ", known));
 }
 
 class Reader {
@@ -204,61 +182,6 @@ class Reader {
     builder_.refuse(field, concat("not supported: expected ", allowed));
   }
 
-  // A unit of the ControlNet extension: its picture is bare base64.
-  void add_control_unit(const std::string& place, const json& unit) {
-    if (!unit.is_object()) builder_.refuse(place, "expected an object");
-    std::vector<std::pair<std::string, std::string>> options;
-    std::string model, image, module = "none";
-    int64_t low = 100, high = 200;
-    const auto at = [&](const char* key) { return concat(place, ".", key); };
-    for (const auto& [key, value] : unit.items()) {
-      const std::string field = at(key.c_str());
-      if (value.is_null() || key == "pixel_perfect" || key == "low_vram" || key == "lowvram" ||
-          key == "processor_res" || key == "hr_option" || key == "save_detected_map" || key == "input_mode")
-        continue;  // of preprocessors that read another size, of memory, of the second pass
-      if (key == "enabled") {
-        if (!builder_.flag(field, value)) return;
-      } else if (key == "image" || key == "input_image") {
-        image = builder_.decode_image(field, builder_.text(field, value));
-      } else if (key == "model") {
-        model = builder_.text(field, value);
-      } else if (key == "module") {
-        module = builder_.text(field, value);
-      } else if (key == "weight") {
-        options.emplace_back("control-strength", concat(builder_.number(field, value)));
-      } else if (key == "guidance_start") {
-        options.emplace_back("control-start", concat(builder_.number(field, value)));
-      } else if (key == "guidance_end") {
-        options.emplace_back("control-end", concat(builder_.number(field, value)));
-      } else if (key == "threshold_a") {
-        low = static_cast<int64_t>(builder_.number(field, value));
-      } else if (key == "threshold_b") {
-        high = static_cast<int64_t>(builder_.number(field, value));
-      } else if (key == "resize_mode") {
-        options.emplace_back(
-            "control-resize",
-            one_of(builder_, field, value,
-                   {{"Just Resize", "just"}, {"Crop and Resize", "crop"}, {"Resize and Fill", "fill"}}));
-      } else if (key == "control_mode") {
-        one_of(builder_, field, value, {{"Balanced", "balanced"}});
-      } else if (key == "mask" || key == "mask_image") {
-        if (value != "") builder_.refuse(field, "not supported: expected no mask");
-      } else {
-        builder_.refuse(field, "this server does not know the field");
-      }
-    }
-    const auto preprocess = control_modules().find(module);
-    if (preprocess == control_modules().end())
-      builder_.refuse(at("module"), concat("no preprocessor \"", printable(module),
-                                           "\"; /controlnet/module_list has those that there are"));
-    std::string how = preprocess->second;
-    if (how == "canny") how += concat(":", low, ":", high);
-    options.emplace_back("control-preprocess", how);
-    if (image.empty()) builder_.refuse(at("image"), "expected a picture in base64");
-    if (const size_t hash = model.rfind(" ["); hash != model.npos) model.resize(hash);
-    builder_.add_control(place, model, std::move(image), options);
-  }
-
   // Extensions that are installed there send themselves along, switched off.
   void set_scripts(const json& scripts) {
     if (!scripts.is_object()) builder_.refuse("alwayson_scripts", "expected an object");
@@ -267,7 +190,7 @@ class Reader {
       if ((name == "ControlNet" || name == "controlnet") && args.is_array()) {
         for (size_t i = 0; i < args.size(); ++i)
           if (args[i] != false)
-            add_control_unit(concat("alwayson_scripts.", name, ".args[", i, "]"), args[i]);
+            add_control_unit(builder_, concat("alwayson_scripts.", name, ".args[", i, "]"), args[i]);
         continue;
       }
       const bool off = args.is_array() && (args.empty() || args[0] == false);
@@ -320,12 +243,6 @@ class Reader {
 };
 
 }  // namespace
-
-std::vector<std::string> control_module_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, preprocess] : control_modules()) names.push_back(name);
-  return names;
-}
 
 json web_ui_schema(bool img2img) {
   const json text = {{"type", "string"}, {"nullable", true}},

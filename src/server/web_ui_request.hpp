@@ -3,9 +3,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <string>
-#include <vector>
-
 #include "server/job_request.hpp"
 
 namespace rocm_sd::server {
@@ -19,9 +16,6 @@ struct WebUiRequest {
 // its name (RequestError, 422).
 WebUiRequest read_web_ui_request(const nlohmann::json& body, bool img2img, const Catalog& catalog,
                                  const DrawLimits& limits);
-
-// Names that a ControlNet unit's "module" may have here.
-std::vector<std::string> control_module_names();
 
 // The same as a JSON schema, for /openapi.json.
 nlohmann::json web_ui_schema(bool img2img);

@@ -13,9 +13,11 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "base/error.hpp"
 #include "pipeline/options.hpp"
@@ -177,29 +179,49 @@ class Worker {
     send({{"type", "idle"}});
   }
 
-  GenerateRequest read_request(const json& head, std::string_view bytes) {
-    GenerateRequest request;
+  // request: what the job's options are set in.
+  GenerateRequest read_request(GenerateRequest request, const json& head, std::string_view bytes) {
     OptionTargets targets{nullptr, &request};
     for (const auto& [name, value] : head.at("options").get<LoadPairs>()) set_option(targets, name, value);
-    for (const json& file : head.at("files")) {
-      const MemoryFile memory(bytes.substr(file.at("offset").get<size_t>(), file.at("size").get<size_t>()));
-      const std::string name = file.at("option");
-      try {
-        set_option(targets, name, memory.path());
-      } catch (const Error& e) {  // without the path, which says nothing to a client
-        std::string message = e.what();
-        if (const size_t at = message.find(memory.path() + ": "); at != message.npos)
-          message.erase(at, memory.path().size() + 2);
-        throw UsageError(message.starts_with(name) ? message : concat(name, ": ", message));
-      }
+    const json& files = head.at("files");
+    for (size_t i = 0, next = 0; i < files.size(); i = next) {
+      next = i + 1;
+      while (next < files.size() && files[next].at("joins").get<bool>()) ++next;
+      std::vector<json> own;
+      for (size_t k = i; k < next; ++k) own.push_back(files[k]);
+      set_files(targets, own, bytes);
     }
     if (head.value("invert_mask", false) && request.mask) invert(*request.mask);
     return request;
   }
 
+  // An option whose value are one or several of the job's files.
+  void set_files(OptionTargets& targets, const std::vector<json>& files, std::string_view bytes) {
+    std::vector<std::unique_ptr<MemoryFile>> held;
+    std::string paths;
+    for (const json& file : files) {
+      held.push_back(std::make_unique<MemoryFile>(
+          bytes.substr(file.at("offset").get<size_t>(), file.at("size").get<size_t>())));
+      paths += (paths.empty() ? "" : ",") + held.back()->path();
+    }
+    const std::string name = files.front().at("option");
+    try {
+      set_option(targets, name, paths);
+    } catch (const Error& e) {  // without the path, which says nothing to a client
+      std::string message = e.what();
+      for (const auto& memory : held)
+        if (const size_t at = message.find(memory->path() + ": "); at != message.npos)
+          message.erase(at, memory->path().size() + 2);
+      throw UsageError(message.starts_with(name) ? message : concat(name, ": ", message));
+    }
+  }
+
   void draw(const json& head, std::string_view bytes) {
-    GenerateRequest request = read_request(head, bytes);
+    // A bad request ends before another model is loaded for it.
+    if (head.at("model") != load_.model) read_request({}, head, bytes);
     load(head.at("model"));
+    // What the client does not say is what the model asks for: distilled ones few steps without guidance.
+    const GenerateRequest request = read_request(pipeline_->default_request(), head, bytes);
     std::vector<std::string> warnings;
     const int rounds = head.at("rounds");
     for (round_ = 0; round_ < rounds; ++round_) {

@@ -251,7 +251,10 @@ class WorkerSupervisor::Loop {
     json files = json::array();
     std::string bytes;
     for (const Attachment& file : r.files) {
-      files.push_back({{"option", file.option}, {"offset", bytes.size()}, {"size", file.bytes.size()}});
+      files.push_back({{"option", file.option},
+                       {"offset", bytes.size()},
+                       {"size", file.bytes.size()},
+                       {"joins", file.joins}});
       bytes += file.bytes;
     }
     const json head = {{"type", "job"},

@@ -5,9 +5,8 @@
 
 #include "base/file.hpp"
 #include "base/format.hpp"
-#include "weights/adapter.hpp"
-#include "weights/controlnet_weights.hpp"
-#include "weights/embedding_file.hpp"
+#include "weights/diffusers_folder.hpp"
+#include "weights/inspect_adapters.hpp"
 #include "weights/layout.hpp"
 
 namespace rocm_sd {
@@ -95,46 +94,6 @@ void add_kind(Report& report, const Open& open, bool known, const CheckpointChec
   }
 }
 
-// What a LoRA's file says without a model.
-void add_adapter(Report& report, const AdapterSummary& adapter) {
-  report.erase("problem");  // it is no model and need not load as one
-  Report& to = report["adapter"] = Report::object();
-  to["base_model"] = adapter.base_model;
-  const auto counts = [](const auto& map) {
-    Report out = Report::object();
-    for (const auto& [name, modules] : map) out[fmt::format("{}", name)] = modules;
-    return out;
-  };
-  to["algorithms"] = counts(adapter.algorithms);
-  to["components"] = counts(adapter.components);
-  to["ranks"] = counts(adapter.ranks);
-  to["unknown"] = adapter.unknown;
-}
-
-// What a ControlNet's file says without a model: the text that it attends to tells which models it is for.
-void add_controlnet(Report& report, const TensorSet& tensors) {
-  report.erase("problem");  // it is no model and need not load as one
-  int64_t width = 0;
-  for (const TensorRef& ref : tensors.tensors())
-    if (ref.entry->name.ends_with("attn2.to_k.weight") && ref.entry->shape.rank() == 2)
-      width = ref.entry->shape[1];
-  const char* family = width == 768 ? "SD 1.x" : width == 1024 ? "SD 2.x" : width == 2048 ? "SDXL" : "";
-  report["controlnet"] = {{"text_width", width}, {"for", family}};
-}
-
-// What a file of textual inversion says without a model.
-void add_embedding(Report& report, const TensorSet& tensors) {
-  if (tensors.files().size() != 1 || tensors.tensors().size() > 2) return;
-  try {
-    const auto file = EmbeddingFile::of(*tensors.files().front());
-    report["embedding"] = {{"vectors", file->vectors()}, {"token", file->token()}, {"sdxl", file->is_sdxl()}};
-  } catch (const Error&) {
-    return;  // it is none
-  }
-  report.erase("problem");  // it is no model and need not load as one
-  report["type"] = "textual inversion";
-}
-
 Report inspect_file(const fs::path& path, size_t largest, const CheckpointCheck& check) {
   const TensorSet tensors = TensorSet::open(path);
   Report report = {{"path", printable(path.native(), 4096)}, {"bytes", 0}};
@@ -158,19 +117,21 @@ Report inspect_file(const fs::path& path, size_t largest, const CheckpointCheck&
   }
   sort_leftovers(tensors, parts, keys);
   if (parts.empty()) add_component(report, "tensors", "unknown", tensors.tensors());
-  if (parts.empty()) {
-    if (holds_controlnet(tensors))
-      add_controlnet(report, tensors);
-    else if (const auto adapter = summarise_adapter(tensors))
-      add_adapter(report, *adapter);
-    else
-      add_embedding(report, tensors);
-  }
+  if (parts.empty()) describe_adapter(report, tensors);
   report["metadata"] = tensors.metadata();
   add_largest(report, tensors.tensors(), largest);
   report["harmless"] = keys.harmless;
   report["unexpected"] = keys.unexpected;
   return report;
+}
+
+// Of a ControlNet, a T2I-Adapter or a component: diffusion_pytorch_model.*, or an encoder's model.*.
+fs::path weights_of_folder(const fs::path& folder) {
+  std::vector<std::string> notes;
+  const bool encoder = path_exists(folder / "model.safetensors") ||
+                       path_exists(folder / "model.safetensors.index.json") ||
+                       path_exists(folder / "pytorch_model.bin");
+  return component_weights(folder, encoder ? Component::kTextEncoder : Component::kUnet, "", notes);
 }
 
 Report inspect_folder(const fs::path& path, size_t largest, const CheckpointCheck& check) {
@@ -227,25 +188,14 @@ void append_names(std::string& out, std::string_view title, const Report& names)
   }
 }
 
-void append_adapter(std::string& out, const Report& adapter) {
-  const std::string base = text_of(adapter, "base_model");
-  if (!base.empty()) out += "adapter      for " + base + '\n';
-  const auto list = [&](const char* key, const char* format) {
-    for (const auto& [name, modules] : adapter.at(key).items())
-      fmt::format_to(std::back_inserter(out), fmt::runtime(format), name, modules.get<int64_t>());
-  };
-  list("algorithms", "  {}: {} modules\n");
-  list("components", "  {}: {} modules\n");
-  list("ranks", "  rank {}: {} modules\n");
-  if (const auto unknown = adapter.at("unknown").get<int64_t>(); unknown > 0)
-    fmt::format_to(std::back_inserter(out), "  {} tensors of unknown use\n", unknown);
-}
-
 }  // namespace
 
 Report inspect(const fs::path& path, size_t largest, const CheckpointCheck& check) {
-  return is_folder_path(path) || path.filename() == "model_index.json" ? inspect_folder(path, largest, check)
-                                                                       : inspect_file(path, largest, check);
+  const bool folder = is_folder_path(path);
+  if (folder && path_exists(path / "config.json") && !path_exists(path / "model_index.json"))
+    return inspect_file(weights_of_folder(path), largest, check);
+  return folder || path.filename() == "model_index.json" ? inspect_folder(path, largest, check)
+                                                         : inspect_file(path, largest, check);
 }
 
 std::string inspect_text(const Report& report) {
@@ -262,13 +212,7 @@ std::string inspect_text(const Report& report) {
     line("predicts", concat(text_of(report, "prediction"), " (", text_of(report, "prediction_source"), ")",
                             report.at("zero_terminal_snr").get<bool>() ? ", zero terminal SNR" : ""));
   line("problem", text_of(report, "problem"));
-  if (report.contains("adapter")) append_adapter(out, report.at("adapter"));
-  if (report.contains("controlnet")) {
-    const Report& control = report.at("controlnet");
-    const std::string family = text_of(control, "for");
-    line("controlnet", concat("attends to text states of width ", control.at("text_width").get<int64_t>(),
-                              family.empty() ? "" : ": for " + family));
-  }
+  out += adapter_text(report);
   out += "components\n";
   for (const auto& component : report.at("components")) {
     std::string dtypes;

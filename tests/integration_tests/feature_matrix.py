@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass, fields, replace
 LEVELS: dict[str, tuple[str, ...]] = {
     "model": ("sd15", "sd21v", "sdxl", "refined"),  # refined: SDXL's base up to 0.6 of the way, then the refiner
     "lora": ("none", "unet", "whole", "two"),       # whole: text encoders, too
-    "control": ("none", "net", "adapter", "both"),  # ControlNet, T2I-Adapter
+    "applied": ("merged", "runtime", "blocks"),     # blocks: merged with weights of blocks
+    "control": ("none", "net", "adapter", "both", "union"),  # ControlNet, T2I-Adapter
+    "ip": ("none", "plain", "plus"),                # IP-Adapter
     "start": ("noise", "image", "mask"),
     "batch": ("1", "2"),
     "memory": ("resident", "offload"),
@@ -17,14 +19,18 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "device": ("cpu", "emulated"),
 }
 # What makes a picture another one, and the level without it.
-FEATURES = {"lora": "none", "control": "none"}
+FEATURES = {"lora": "none", "control": "none", "ip": "none"}
+# Of union ControlNets Diffusers has pipelines for SDXL alone.
+IMPOSSIBLE = {(("model", "sd15"), ("control", "union")), (("model", "sd21v"), ("control", "union"))}
 
 
 @dataclass(frozen=True)
 class Case:
     model: str
     lora: str
+    applied: str
     control: str
+    ip: str
     start: str
     batch: str
     memory: str
@@ -40,11 +46,12 @@ class Case:
 
     def drawn(self) -> Case:
         """What decides the picture: the case without how it is computed."""
-        return replace(self, memory="resident", weights="plain", device="cpu")
+        applied = self.applied if self.applied == "blocks" and self.lora != "none" else "merged"
+        return replace(self, applied=applied, memory="resident", weights="plain", device="cpu")
 
     def without_each(self) -> list[Case]:
         """The drawn cases that lack one of its features."""
-        return [replace(self.drawn(), **{name: plain}) for name, plain in FEATURES.items() if getattr(self, name) != plain]
+        return [replace(self, **{name: plain}).drawn() for name, plain in FEATURES.items() if getattr(self, name) != plain]
 
 
 def pairs_of(case: Case) -> set[tuple]:
@@ -53,7 +60,7 @@ def pairs_of(case: Case) -> set[tuple]:
 
 
 def every_pair() -> set[tuple]:
-    return {((a, x), (b, y)) for a, b in itertools.combinations(LEVELS, 2) for x in LEVELS[a] for y in LEVELS[b]}
+    return {((a, x), (b, y)) for a, b in itertools.combinations(LEVELS, 2) for x in LEVELS[a] for y in LEVELS[b]} - IMPOSSIBLE
 
 
 def draw_cases(count: int, seed: int, candidates: int = 40) -> list[Case]:
@@ -61,6 +68,7 @@ def draw_cases(count: int, seed: int, candidates: int = 40) -> list[Case]:
     rng, missing, cases = random.Random(seed), every_pair(), []
     while len(cases) < count:
         drawn = [Case(*(rng.choice(levels) for levels in LEVELS.values())) for _ in range(candidates)]
+        drawn = [case for case in drawn if not pairs_of(case) & IMPOSSIBLE]
         best = max(drawn, key=lambda case: len(pairs_of(case) & missing)) if missing else drawn[0]
         if best not in cases:
             cases.append(best)

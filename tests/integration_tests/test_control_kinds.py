@@ -137,6 +137,18 @@ def test_adapter_files(rocm_sd, adapter, hint, tmp_path, kind, form):  # noqa: F
     assert np.array_equal(ours(rocm_sd, folder, tmp_path / "b.png", "--control", file, "--control-image", hint, steps=1), want)
 
 
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_inspect(rocm_sd, adapter, union, tmp_path, kind):
+    """From both kinds of names and from the folder; a union ControlNet says how many types it knows."""
+    name, channels = ADAPTERS[kind]
+    _, net = adapter(kind)
+    for file in (net, single_file(net, tmp_path / "a.safetensors"), original_adapter(net, tmp_path / "b.safetensors")):
+        shown = rocm_sd("inspect", file).stdout
+        assert "a T2I-Adapter" in shown and f"{name}: for {'SDXL' if kind == 'sdxl' else 'SD 1.x, SD 2.x'}" in shown, shown
+        assert "pictures of 3 channels" in shown and "problem" not in shown, shown
+    assert "a union of 8 types" in rocm_sd("inspect", union()[1]).stdout
+
+
 def test_several_adapters(rocm_sd, adapter, hint, other_hint, tmp_path):  # noqa: F811
     folder, first = adapter("sd15")
     _, second = adapter("sd15", seed=9)

@@ -137,6 +137,7 @@ def test_inspect(rocm_sd, control, tmp_path, kind):  # noqa: F811
     for file in (single_file(net, tmp_path / "a.safetensors"), ldm_file(net, folder, tmp_path / "b.safetensors")):
         shown = rocm_sd("inspect", file).stdout
         assert "a ControlNet" in shown and f"attends to text states of width {width}" in shown and "problem" not in shown, shown
+    assert f"attends to text states of width {width}" in rocm_sd("inspect", net).stdout, "a folder"
 
 
 # --- bad files and requests ---

@@ -70,6 +70,24 @@ def test_as_diffusers_loads_them(engine, pipe, rocm_sd, tiny_model, adapters, se
         pipe.load_ip_adapter(plain.parent, weight_name="other.safetensors")
 
 
+def test_images_of_each_image_of_a_batch(pipe, adapters, seen):
+    """For an adapter a list with a list for each image of the batch; another adapter shares one image."""
+    plain, plus = adapters[:2]
+    own = [[seen[0], seen[1]], [seen[1], seen[1]]]
+    files = dict(ip_adapter=[plain, plus], ip_adapter_scale=[0.8, 0.4])
+    out = pipe(["a cat", "a cat"], ip_adapter_image=[own, seen[0]], **files, **CALL)
+    for i, pair in enumerate(own):
+        alone = pipe("a cat", ip_adapter_image=[pair, seen[0]], **files, **CALL | dict(seed=CALL["seed"] + i))
+        difference = np.abs(out.images[i].astype(int) - alone.images[0].astype(int))
+        assert difference.max() <= 1 and difference.mean() < 0.01
+    other = pipe("a cat", ip_adapter_image=[own[0], seen[0]], **files, **CALL | dict(seed=CALL["seed"] + 1))
+    assert not np.array_equal(other.images[0], out.images[1])
+    with pytest.raises(ValueError, match="as many in a list for each image of the batch"):
+        pipe(["a cat"] * 2, ip_adapter=plain, ip_adapter_image=[[[seen[0]], seen[1]]], **CALL)
+    with pytest.raises(Exception, match="expected images for each of the 3 images of the batch, got those of 2"):
+        pipe(["a cat"] * 3, ip_adapter=plain, ip_adapter_image=[own], **CALL)
+
+
 def test_embeddings_and_masks(pipe, rocm_sd, tiny_model, adapters, seen, tmp_path):  # noqa: F811
     torch = pytest.importorskip("torch")
     embeds = torch.randn(2, 2, 24, generator=torch.Generator().manual_seed(1))

@@ -10,30 +10,40 @@ import diffusers
 import numpy as np
 import pytest
 import torch
-from control_models import adapter_folder, control_folder, drawing
-from feature_matrix import LEVELS, Case, draw_cases, every_pair, pairs_of
+from control_models import adapter_folder, control_folder, drawing, union_folder
+from feature_matrix import IMPOSSIBLE, LEVELS, Case, draw_cases, every_pair, pairs_of
+from ip_models import adapter_file, encoder_folder, image_encoder
 from peft import LoraConfig
 from PIL import Image
 from pictures import psnr, read_picture
 from pipelines_oracle import NEGATIVE, PROMPT, SCALE, SEED, SIZE, as_bytes, command
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from test_diffusers_pipelines import mask, model, picture  # noqa: F401 (fixtures)
 from test_lora import ATTENTION, TEXT, encoders, state
+from test_lora_blocks import IDS, scaled
 
 CASES, CASES_SEED = 60, 20
 STEPS, STRENGTH, SPLIT = 4, 0.8, 0.5
 LORA_WEIGHTS = {"none": [], "unet": [("first", 0.8, 0.0)], "whole": [("first", 0.8, 0.8)], "two": [("first", 0.6, 0.6), ("second", -0.7, -0.7)]}
-CONTROL_STRENGTH, ADAPTER_STRENGTH = 0.8, 0.7
+CONTROL_STRENGTH, ADAPTER_STRENGTH, IP_WEIGHT = 0.8, 0.7, 0.8
+CANNY = 3  # of union ControlNets
 EMULATED = "emu:gfx1100"
 # dB against Diffusers' f32 image. Measured: f16 on the emulated GPU 56 and more, 8 bits 46 and more.
 FLOORS = {"cpu plain": 60, "emulated plain": 50, "cpu int8": 40, "emulated int8": 40}
 QUICK = 8  # of the cases on the CPU; the others are for the night
 NAMES = {("noise", False): "", ("image", False): "Img2Img", ("mask", False): "Inpaint",
          ("noise", True): "ControlNet", ("image", True): "ControlNetImg2Img", ("mask", True): "ControlNetInpaint"}
+NETS = ("net", "both", "union")  # levels of control with a ControlNet
 
 
 def base_of(case: Case) -> str:
     return "sdxl" if case.model == "refined" else case.model
+
+
+def block_factors(kind: str) -> dict[str, float]:
+    """Factors of the blocks that a LoRA's list names, in the list's order."""
+    names = IDS[12 if kind == "sdxl" else 17]
+    return {name: (0.25, 0.6, 1.0, 1.4)[i % 4] for i, name in enumerate(names)}
 
 
 # --- what the cases draw with ---
@@ -59,6 +69,54 @@ def loras(model, tmp_path_factory):  # noqa: F811
             made[kind, name] = tmp_path_factory.mktemp("loras") / f"{name}.safetensors"
             save_file(state(pipe), made[kind, name])
         return made[kind, name]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def scaled_loras(loras, tmp_path_factory):
+    """scaled_loras(kind, name): the LoRA with each block's change multiplied by its factor."""
+    made = {}
+
+    def make(kind, name):
+        if (kind, name) not in made:
+            made[kind, name] = tmp_path_factory.mktemp("scaled") / f"{name}.safetensors"
+            save_file(scaled(load_file(loras(kind, name)), block_factors(kind)), made[kind, name])
+        return made[kind, name]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def image_adapters(model, tmp_path_factory):  # noqa: F811
+    """image_adapters(kind, level): an IP-Adapter's file, its image encoder beside it."""
+    made = {}
+
+    def make(kind, level):
+        if (kind, level) not in made:
+            folder = tmp_path_factory.mktemp("ip")
+            encoder_folder(folder / "image_encoder")
+            unet = diffusers.UNet2DConditionModel.from_pretrained(model(kind) / "unet")
+            made[kind, level] = adapter_file(folder / "ip.safetensors", level, unet, image_encoder())
+        return made[kind, level]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    return drawing(tmp_path_factory.mktemp("seen") / "seen.png", 61, 90, seed=5)
+
+
+@pytest.fixture(scope="module")
+def unions(model, tmp_path_factory):  # noqa: F811
+    """unions(kind): a union ControlNet's folder."""
+    made = {}
+
+    def make(kind):
+        if kind not in made:
+            made[kind] = union_folder(model(kind), tmp_path_factory.mktemp("unions") / "union")
+        return made[kind]
 
     return make
 
@@ -129,25 +187,34 @@ def end_early(pipe) -> None:
 
 
 @pytest.fixture(scope="module")
-def theirs(model, loras, nets, hint, picture, mask):  # noqa: F811
+def theirs(model, loras, scaled_loras, nets, unions, image_adapters, seen, hint, picture, mask):  # noqa: F811
     """theirs(case): Diffusers' pictures of the case, one for each of the batch; each drawn once."""
     known: dict[Case, list[np.ndarray]] = {}
 
     def pipe_of(case):
-        kind, with_net = base_of(case), case.control in ("net", "both")
-        family = "StableDiffusionXL" if kind == "sdxl" else "StableDiffusion"
-        options = {"controlnet": diffusers.ControlNetModel.from_pretrained(nets(kind)[0])} if with_net else {}
-        pipe = getattr(diffusers, f"{family}{NAMES[case.start, with_net]}Pipeline").from_pretrained(
-            model(kind), torch_dtype=torch.float32, **options)
+        kind, with_net = base_of(case), case.control in NETS
+        name = ("StableDiffusionXL" if kind == "sdxl" else "StableDiffusion") + NAMES[case.start, with_net]
+        options = {}
+        if case.control == "union":
+            name = name.replace("ControlNet", "ControlNetUnion")
+            options = {"controlnet": diffusers.ControlNetUnionModel.from_pretrained(unions(kind))}
+        elif with_net:
+            options = {"controlnet": diffusers.ControlNetModel.from_pretrained(nets(kind)[0])}
+        pipe = getattr(diffusers, f"{name}Pipeline").from_pretrained(model(kind), torch_dtype=torch.float32, **options)
         pipe.set_progress_bar_config(disable=True)
         take_means(pipe.vae)
         if uses := LORA_WEIGHTS[case.lora]:
             for name, _, _ in uses:
-                pipe.load_lora_weights(str(loras(kind, name)), adapter_name=name)
+                file = (scaled_loras if case.applied == "blocks" else loras)(kind, name)
+                pipe.load_lora_weights(str(file), adapter_name=name)
             weights = [{"unet": w} | dict.fromkeys(encoders(pipe), te) for _, w, te in uses]
             pipe.set_adapters([name for name, _, _ in uses], weights)
         if case.model == "refined" and with_net and case.start == "image":
             end_early(pipe)
+        if case.ip != "none":
+            file = image_adapters(kind, case.ip)
+            pipe.load_ip_adapter(str(file.parent), subfolder="", weight_name=file.name, image_encoder_folder="image_encoder")
+            pipe.set_ip_adapter_scale(IP_WEIGHT)
         if case.control in ("adapter", "both"):
             add_adapter(pipe, nets(kind)[1], hint)
         return pipe
@@ -158,9 +225,15 @@ def theirs(model, loras, nets, hint, picture, mask):  # noqa: F811
                       generator=[torch.Generator().manual_seed(SEED + i) for i in range(batch)])
         refined = case.model == "refined"
         more = dict(denoising_end=SPLIT, output_type="latent") if refined else dict(output_type="np")
-        with_net, seen = case.control in ("net", "both"), Image.open(hint).convert("RGB")
-        if with_net:
-            more |= {"image" if case.start == "noise" else "control_image": seen, "controlnet_conditioning_scale": CONTROL_STRENGTH}
+        edges = Image.open(hint).convert("RGB")
+        if case.control in NETS:
+            more["controlnet_conditioning_scale"] = CONTROL_STRENGTH
+        if case.control == "union":
+            more |= dict(control_image=[edges], control_mode=[CANNY])
+        elif case.control in NETS:
+            more["image" if case.start == "noise" else "control_image"] = edges
+        if case.ip != "none":
+            more["ip_adapter_image"] = Image.open(seen).convert("RGB")
         if case.start != "noise":
             more |= dict(image=Image.open(picture), strength=STRENGTH)
         if case.start == "mask":
@@ -190,14 +263,21 @@ def computed(case: Case) -> list:
     return [*device, *(["--offload"] if case.memory == "offload" else []), *(["--weights", "int8"] if case.weights == "int8" else [])]
 
 
-def our_pictures(rocm_sd, case: Case, model, loras, nets, hint, picture, mask, folder) -> list[np.ndarray]:  # noqa: F811
+def our_pictures(rocm_sd, case: Case, model, loras, nets, unions, image_adapters, seen, hint, picture, mask, folder):  # noqa: F811
     kind, batch = base_of(case), int(case.batch)
     args = ["--plain-prompt", "--batch", batch, *computed(case)]
     for name, unet, text in LORA_WEIGHTS[case.lora]:
-        args += ["--lora", f"{loras(kind, name)}:{unet}:{text}"]
+        blocks = ":lbw=" + ",".join(f"{value:g}" for value in block_factors(kind).values()) if case.applied == "blocks" else ""
+        args += ["--lora", f"{loras(kind, name)}:{unet}:{text}{blocks}"]
+    if case.applied == "runtime":
+        args += ["--lora-mode", "runtime"]
     for wanted, net, strength in (("net", 0, CONTROL_STRENGTH), ("adapter", 1, ADAPTER_STRENGTH)):
         if case.control in (wanted, "both"):
             args += ["--control", nets(kind)[net], "--control-image", hint, "--control-strength", strength]
+    if case.control == "union":
+        args += ["--control", unions(kind), "--control-type", "canny", "--control-image", hint, "--control-strength", CONTROL_STRENGTH]
+    if case.ip != "none":
+        args += ["--ip-adapter", image_adapters(kind, case.ip), "--ip-image", seen, "--ip-weight", IP_WEIGHT]
     if case.start != "noise":
         args += ["-i", picture, "--strength", STRENGTH]
     if case.start == "mask":
@@ -223,8 +303,9 @@ def marked(cases: list[Case]) -> list:
 
 
 @pytest.mark.parametrize("case", marked(draw_cases(CASES, CASES_SEED)))
-def test_draws_what_diffusers_draws(rocm_sd, model, loras, nets, hint, picture, mask, theirs, tmp_path, case):  # noqa: F811
-    got = our_pictures(rocm_sd, case, model, loras, nets, hint, picture, mask, tmp_path)
+def test_draws_what_diffusers_draws(rocm_sd, model, loras, nets, unions, image_adapters, seen, hint, picture, mask, theirs,  # noqa: F811
+                                    tmp_path, case):
+    got = our_pictures(rocm_sd, case, model, loras, nets, unions, image_adapters, seen, hint, picture, mask, tmp_path)
     want = theirs(case)
     # Outside of the mask the original is put back; Diffusers leaves the decoded picture. A refiner draws all of it.
     inside = read_picture(mask)[..., 0] > 0 if case.start == "mask" and case.model != "refined" else np.ones((SIZE, SIZE), bool)
@@ -239,7 +320,8 @@ def test_draws_what_diffusers_draws(rocm_sd, model, loras, nets, hint, picture, 
 def test_every_pair_comes_up():
     cases = draw_cases(CASES, CASES_SEED)
     assert set().union(*map(pairs_of, cases)) == every_pair() and len(set(cases)) == CASES
-    assert len(every_pair()) == sum(len(a) * len(b) for i, a in enumerate(LEVELS.values()) for b in list(LEVELS.values())[i + 1:])
+    every = sum(len(a) * len(b) for i, a in enumerate(LEVELS.values()) for b in list(LEVELS.values())[i + 1:])
+    assert len(every_pair()) == every - len(IMPOSSIBLE)
 
 
 # --- pairs that are refused: a sentence says so; one that is drawn from now on fails here ---

@@ -3,6 +3,8 @@ and end, masks, embeddings; what goes with them."""
 
 from __future__ import annotations
 
+import json
+
 import diffusers
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from control_models import control_folder, drawing
 from ip_models import FACE, KINDS, adapter_file, adapter_tensors, encoder_folder, image_encoder
 from PIL import Image
 from pictures import psnr, read_parameters, read_picture
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from test_diffusers_pipelines import SIZE, mask, model, ours, picture, same, theirs  # noqa: F401 (fixtures)
 
 
@@ -165,6 +167,25 @@ def test_batches(rocm_sd, adapter, seen, tmp_path):
     same(read_picture(both[1]), ours(rocm_sd, folder, tmp_path / "two.png", *args, "--seed", 8))
 
 
+@pytest.mark.parametrize("kind", ["plain", "plus"])
+def test_images_of_each_image_of_a_batch(rocm_sd, adapter, seen, tmp_path, kind):
+    """A folder: each image of the batch is the single run with its seed and its own picture. Beside it an adapter that all share."""
+    (folder, file), (_, other) = adapter("sd15", kind), adapter("sd15", "plus", 13)
+    own = tmp_path / "own"
+    own.mkdir()
+    for i, path in enumerate((seen[2], seen[0], seen[1])):
+        (own / f"{i}.png").write_bytes(path.read_bytes())
+    args = ["--ip-adapter", file, "--ip-weight", 0.8, "--ip-adapter", other, "--ip-weight", 0.3]
+    ours(rocm_sd, folder, tmp_path / "b{index}.png", *args, "--ip-image", own, "--ip-image", seen[1], "--batch", 3)
+    drawn = [read_picture(tmp_path / f"b{i + 1}.png") for i in range(3)]
+    alone = [ours(rocm_sd, folder, tmp_path / "one.png", *args, "--ip-image", own / f"{i}.png", "--ip-image", seen[1], "--seed", 7 + i)
+             for i in range(3)]
+    for i in range(3):
+        same(drawn[i], alone[i])
+    shared = ours(rocm_sd, folder, tmp_path / "shared.png", *args, "--ip-image", own / "0.png", "--ip-image", seen[1], "--seed", 8)
+    assert psnr(drawn[1], shared) < 50, "the pictures make no difference"
+
+
 @pytest.mark.parametrize("args, floor", [(["--weights", "int8"], 28), (["--dtype", "bf16"], 33), (["--offload"], 200)])
 def test_with(rocm_sd, adapter, seen, tmp_path, args, floor):
     folder, file = adapter("sd15", "plus")
@@ -213,8 +234,25 @@ def test_the_image_encoder(rocm_sd, adapter, seen, tmp_path):
 
 # --- bad input ---
 
+@pytest.mark.parametrize("kind, shown", [
+    ("plain", "plain; reads an image's embedding 24 wide, makes 4 tokens"), ("plus", "Plus; reads states 32 wide, makes 4 tokens"),
+    ("full", "Full; reads states 32 wide, makes a token of each"), ("faceid", f"FaceID; reads a face's embedding {FACE} wide, makes 4 tokens")])
+def test_inspect(rocm_sd, adapter, tmp_path, kind, shown):
+    folder, file = adapter("sd15", kind)
+    text = rocm_sd("inspect", file).stdout
+    layers = sum(name.endswith("to_k_ip.weight") for name in load_file(file))
+    assert "an IP-Adapter" in text and f"{shown}, {layers} cross attentions" in text and "problem" not in text, text
+    report = json.loads(rocm_sd("inspect", "--json", file).stdout)["ip_adapter"]
+    assert report["cross_attentions"] == layers and report["lora_tensors"] == 0 and report["text_width"] == 64
+    encoder = rocm_sd("inspect", file.parent / "image_encoder").stdout
+    assert "a CLIP image encoder" in encoder and "width 32, 4 layers, patches of 8 pixels, embeddings 24 wide" in encoder, encoder
+    tensors = load_file(file) | {"ip_adapter.0.to_q_lora.down.weight": torch.zeros(2, 32)}
+    save_file(tensors, tmp_path / "face.safetensors")
+    assert "1 tensors of a LoRA" in rocm_sd("inspect", tmp_path / "face.safetensors").stdout
+
+
 BAD = ["nan", "another base", "shape", "unknown", "missing", "lora", "no adapter", "no encoder", "narrow encoder", "no image", "face image",
-       "folder", "masks", "embeds", "weight", "interval", "text as image", "broken encoder"]
+       "folder", "masks", "too few for the batch", "embeds", "weight", "interval", "text as image", "broken encoder"]
 
 
 @pytest.mark.bad_input
@@ -272,6 +310,11 @@ def test_bad_input(rocm_sd, adapter, seen, tmp_path, case):
         expected = ["expected a .safetensors file, got a folder"]
     elif case == "masks":
         more, code, expected = ["--ip-mask", f"{seen[0]},{seen[1]}"], 2, ["ip-mask", "expected one for each of the 1 images, got 2"]
+    elif case == "too few for the batch":
+        (tmp_path / "own").mkdir()
+        (tmp_path / "own" / "a.png").write_bytes(seen[0].read_bytes())
+        image, more = ["--ip-image", tmp_path / "own"], ["--batch", "2"]
+        code, expected = 2, ["ip-image", "expected images for each of the 2 images of the batch, got those of 1"]
     elif case == "embeds":
         save_file({"e": torch.zeros(1, 25)}, tmp_path / "e.safetensors")
         image, code, expected = ["--ip-embeds", tmp_path / "e.safetensors"], 2, ["ip-embeds", "expected embeddings [images,24]", "got [1,25]"]

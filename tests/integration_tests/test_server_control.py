@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import shutil
 from pathlib import Path
 
+import diffusers
 import numpy as np
 import pytest
 import torch
 import webuiapi
-from control_models import control_folder, drawing
+from control_models import adapter_folder, control_folder, drawing
+from ip_models import adapter_file, encoder_folder, image_encoder
 from PIL import Image
 from safetensors.torch import save_file
 from serving import Server
 
+NETS = ["depth", "edges", "ip_plain", "ip_plus", "sketch"]
 OPTIONS = {"prompt": "a cat", "steps": 2, "seed": 3, "width": 64, "height": 64, "sampler": "Euler", "cfg_scale": 5}
 
 
 @pytest.fixture(scope="module")
 def place(tiny_model, tmp_path_factory):
-    """A folder with a model, two ControlNets, an embedding and a hint."""
+    """A folder with a model, two ControlNets, a T2I-Adapter, two IP-Adapters and their image encoder, an embedding, a LoRA and pictures."""
     folder = tmp_path_factory.mktemp("control")
     (folder / "model").symlink_to(tiny_model("sd15"))
     (folder / "nets").mkdir()
     (folder / "embeddings").mkdir()
     for seed, name in ((1, "edges"), (2, "depth")):
         control_folder(tiny_model("sd15"), folder / "nets" / name, seed)
+    channels = diffusers.UNet2DConditionModel.load_config(tiny_model("sd15") / "unet")["block_out_channels"]
+    adapter_folder(folder / "nets" / "sketch", "full_adapter", channels)
+    unet = diffusers.UNet2DConditionModel.from_pretrained(tiny_model("sd15") / "unet")
+    encoder_folder(folder / "nets" / "image_encoder")
+    for kind in ("plain", "plus"):
+        adapter_file(folder / "nets" / f"ip_{kind}.safetensors", kind, unet, image_encoder())
+    for i in range(2):
+        drawing(folder / f"seen{i}.png", 50 + 9 * i, 40, seed=i + 3)
+    half = np.zeros((64, 64), np.uint8)
+    half[:, :32] = 255
+    Image.fromarray(half).save(folder / "half.png")
+    (folder / "loras").mkdir()
+    generator = torch.Generator().manual_seed(5)
+    lora = {}
+    for name, module in unet.named_modules():
+        if name.endswith("attn1.to_v"):
+            out, wide = module.weight.shape
+            lora[f"lora_unet_{name.replace('.', '_')}.lora_down.weight"] = torch.randn(2, wide, generator=generator) * wide ** -0.5
+            lora[f"lora_unet_{name.replace('.', '_')}.lora_up.weight"] = torch.randn(out, 2, generator=generator)
+    save_file(lora, folder / "loras" / "style.safetensors")
     width = json.loads((tiny_model("sd15") / "text_encoder" / "config.json").read_text())["hidden_size"]
     save_file({"emb_params": torch.randn(2, width, generator=torch.Generator().manual_seed(1))}, folder / "embeddings" / "mystyle.safetensors")
     drawing(folder / "hint.png", 64, 64)
@@ -36,7 +61,7 @@ def place(tiny_model, tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(rocm_sd, place):
     with Server(rocm_sd.path, "--model", place / "model", "--control-dir", place / "nets", "--embedding-dir", place / "embeddings",
-                "--dtype", "f32") as running:
+                "--lora-dir", place / "loras", "--dtype", "f32") as running:
         yield running
 
 
@@ -71,7 +96,128 @@ def test_units_of_the_web_ui(server, rocm_sd, place, tmp_path):
     want = cli(rocm_sd, place, tmp_path / "a.png", "--control", place / "nets" / "edges", "--control-image", place / "hint.png",
                "--control-strength", 0.5, "--control-preprocess", "canny:50:120", "--control-end", 0.9)
     assert np.array_equal(np.asarray(result.image), want)
-    assert web_ui.controlnet_model_list() == ["depth", "edges"] and "canny" in web_ui.controlnet_module_list()
+    assert web_ui.controlnet_model_list() == NETS and {"canny", "ip-adapter-auto"} <= set(web_ui.controlnet_module_list())
+
+
+def same(server, drawn: dict, unit_or_job: str, want: np.ndarray) -> None:
+    """drawn: fields of a job, or units of the extension; each drawn as such."""
+    if unit_or_job == "job":
+        got = np.asarray(server.image(server.draw(**OPTIONS, **drawn)))
+    else:
+        body = {"prompt": "a cat", "steps": 2, "seed": 3, "width": 64, "height": 64, "sampler_name": "Euler", "cfg_scale": 5,
+                "alwayson_scripts": {unit_or_job: {"args": drawn}}}
+        done = server.post("/sdapi/v1/txt2img", body)
+        assert done.status_code == 200, done.text
+        got = np.asarray(Image.open(io.BytesIO(base64.b64decode(done.json()["images"][0]))))
+    assert np.array_equal(got, want)
+
+
+def test_masks_of_units(server, rocm_sd, place, tmp_path):
+    """The second of two has a mask; the extension's names for it and Forge's."""
+    hint, half = picture(place / "hint.png"), picture(place / "half.png")
+    units = ["--control-image", place / "hint.png"]
+    want = cli(rocm_sd, place, tmp_path / "a.png", "--control", place / "nets" / "edges", *units, "--control-mask", "none",
+               "--control", place / "nets" / "depth", *units, "--control-mask", place / "half.png")
+    plain = cli(rocm_sd, place, tmp_path / "b.png", "--control", place / "nets" / "edges", *units, "--control", place / "nets" / "depth", *units)
+    assert not np.array_equal(want, plain)
+    same(server, {"controls": [{"model": "edges", "image": hint}, {"model": "depth", "image": hint, "mask": half}]}, "job", want)
+    first = {"enabled": True, "model": "edges", "image": hint, "mask": None, "effective_region_mask": None}
+    same(server, [first, {"model": "depth [0123abcd]", "image": hint, "effective_region_mask": half}], "ControlNet", want)
+    same(server, [first, {"model": "depth", "image": {"image": hint, "mask": half}}, {"enabled": False, "model": "gone"}], "controlnet", want)
+    forge = {"model": "depth", "image": hint, "mask_image": half, "use_mask": True, "type_filter": "All", "generated_image": None,
+             "hr_option": "Both", "image_fg": None, "mask_image_fg": None, "batch_image_dir": "", "threshold_a": -1, "threshold_b": -1}
+    same(server, [first, forge], "ControlNet", want)
+
+
+@pytest.mark.parametrize(("given", "mode"), [("My prompt is more important", "prompt"), (2, "control")])
+def test_control_modes(server, rocm_sd, place, tmp_path, given, mode):
+    want = cli(rocm_sd, place, tmp_path / "a.png", "--control", place / "nets" / "edges", "--control-image", place / "hint.png", "--control-mode", mode)
+    same(server, [{"model": "edges", "image": picture(place / "hint.png"), "control_mode": given}], "ControlNet", want)
+
+
+def test_t2i_adapters(server, rocm_sd, place, tmp_path):
+    want = cli(rocm_sd, place, tmp_path / "a.png", "--control", place / "nets" / "sketch", "--control-image", place / "hint.png",
+               "--control-strength", 0.7, "--control-preprocess", "invert")
+    unit = {"model": "sketch", "module": "invert", "image": picture(place / "hint.png"), "weight": 0.7}
+    same(server, [unit], "ControlNet", want)
+    assert not np.array_equal(want, cli(rocm_sd, place, tmp_path / "b.png"))
+
+
+def test_ip_adapters(server, rocm_sd, place, tmp_path):
+    """Two at once, the second with two pictures and masks; as jobs and as units of the extension, beside a ControlNet."""
+    seen = [picture(place / f"seen{i}.png") for i in range(2)]
+    half, hint = picture(place / "half.png"), picture(place / "hint.png")
+    plain, plus, edges = (place / "nets" / name for name in ("ip_plain.safetensors", "ip_plus.safetensors", "edges"))
+    pair = [place / "seen0.png", place / "seen1.png"]
+    want = cli(rocm_sd, place, tmp_path / "a.png", "--ip-adapter", plain, "--ip-image", pair[0], "--ip-weight", 0.6, "--ip-end", 0.5)
+    same(server, {"ip_adapters": [{"model": "ip_plain", "images": seen[:1], "weight": 0.6, "end": 0.5}]}, "job", want)
+    same(server, [{"model": "ip_plain", "module": "ip-adapter_clip_sd15", "image": seen[0], "weight": 0.6, "guidance_end": 0.5}], "ControlNet", want)
+    both = cli(rocm_sd, place, tmp_path / "b.png", "--control", edges, "--control-image", place / "hint.png",
+               "--ip-adapter", plus, "--ip-image", f"{pair[0]},{pair[1]}", "--ip-mask", f"{place / 'half.png'},{place / 'half.png'}",
+               "--ip-weight", 0.9)
+    net = {"model": "edges", "image": hint}
+    same(server, {"controls": [net], "ip_adapters": [{"model": "ip_plus", "images": seen, "masks": [half, half], "weight": 0.9}]}, "job", both)
+    unit = {"model": "ip_plus", "module": "ip-adapter-auto", "image": [{"image": one, "mask": None} for one in seen], "weight": 0.9,
+            "effective_region_mask": half}
+    same(server, [unit, net], "ControlNet", both)
+    assert not np.array_equal(want, both) and not np.array_equal(want, cli(rocm_sd, place, tmp_path / "c.png"))
+    named = server.get("/v1/capabilities").json()
+    assert named["ip_adapters"] == ["ip_plain", "ip_plus"] and named["controls"] == NETS
+
+
+def test_a_mask_of_one_adapter_alone(server, rocm_sd, place, tmp_path):
+    """Beside one without a mask, which then acts everywhere."""
+    Image.new("L", (8, 8), 255).save(tmp_path / "white.png")
+    want = cli(rocm_sd, place, tmp_path / "a.png", "--ip-adapter", place / "nets" / "ip_plain.safetensors", "--ip-image", place / "seen0.png",
+               "--ip-mask", tmp_path / "white.png", "--ip-adapter", place / "nets" / "ip_plus.safetensors", "--ip-image", place / "seen1.png",
+               "--ip-mask", place / "half.png")
+    seen = [picture(place / f"seen{i}.png") for i in range(2)]
+    second = {"model": "ip_plus", "images": seen[1:], "masks": [picture(place / "half.png")]}
+    same(server, {"ip_adapters": [{"model": "ip_plain", "images": seen[:1]}, second]}, "job", want)
+    refused = server.post("/v1/jobs", {"prompt": "a", "ip_adapters": [{"model": "ip_plain", "images": seen}, second]})
+    assert refused.status_code == 400 and "ip_adapters[0].masks: expected one for each picture" in refused.json()["error"]["message"]
+
+
+def test_a_prompt_for_each_image(server, rocm_sd, place, tmp_path):
+    """With LoRAs of their own, by name from --lora-dir."""
+    prompts = ["a cat <lora:style:0.9>", "a blue dog"]
+    settings = {key: value for key, value in OPTIONS.items() if key != "prompt"}
+    job = server.draw(**settings, prompts=prompts, lora_mode="runtime")
+    assert len(job["images"]) == 2 and [image["seed"] for image in job["images"]] == [3, 4]
+    for i, text in enumerate(prompts):
+        want = cli(rocm_sd, place, tmp_path / "a.png", "-p", text, "--lora-dir", place / "loras", "--seed", 3 + i)
+        got = np.asarray(server.image(job, i)).astype(int)
+        assert np.abs(got - want).max() <= 1 and text in job["images"][i]["parameters"]
+    for more, message in ((dict(batch=3), "batch: expected 2"), (dict(prompts=[]), "prompts: expected a list of 1 to"),
+                          (dict(prompts=["a <lora:none:1>"]), 'no LoRA "none"')):
+        refused = server.post("/v1/jobs", {"prompts": prompts} | more)
+        assert refused.status_code == 400 and message in refused.json()["error"]["message"], refused.text
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/sdapi/v1/txt2img"])
+def test_loras_of_prompts(server, rocm_sd, place, tmp_path, path):
+    prompt = "a cat <lora:style:0.8>"
+    want = cli(rocm_sd, place, tmp_path / "a.png", "-p", prompt, "--lora-dir", place / "loras")
+    assert not np.array_equal(want, cli(rocm_sd, place, tmp_path / "b.png"))
+    if path == "/v1/jobs":
+        got = server.image(server.draw(**OPTIONS | {"prompt": prompt}))
+    else:
+        done = server.post(path, {"prompt": prompt, "steps": 2, "seed": 3, "width": 64, "height": 64, "sampler_name": "Euler", "cfg_scale": 5})
+        got = Image.open(io.BytesIO(base64.b64decode(done.json()["images"][0])))
+    assert np.array_equal(np.asarray(got), want)
+
+
+def test_proposals_of_distilled_models(rocm_sd, place, tmp_path):
+    """What a client does not send is what the model asks for; what it sends counts."""
+    shutil.copytree(place / "model", tmp_path / "tiny-turbo")
+    with Server(rocm_sd.path, "--model", tmp_path / "tiny-turbo", "--dtype", "f32") as own:
+        shown = own.draw(prompt="a cat", seed=3, width=64, height=64)["images"][0]["parameters"]
+        assert "Steps: 4," in shown and "CFG scale: 1," in shown, shown  # its configuration names the sampler
+        shown = own.draw(prompt="a cat", seed=3, width=64, height=64, steps=2, cfg_scale=3, sampler="Euler")["images"][0]["parameters"]
+        assert "Steps: 2, Sampler: Euler," in shown and "CFG scale: 3," in shown, shown
+        info = json.loads(own.post("/sdapi/v1/txt2img", {"prompt": "a cat", "width": 64, "height": 64}).json()["info"])
+        assert info["steps"] == 4 and info["cfg_scale"] == 1
+        assert own.post("/v1/images/generations", {"prompt": "a cat", "size": "64x64"}).status_code == 200
 
 
 def test_layers_of_perturbed_attention(server, rocm_sd, place, tmp_path):
@@ -86,18 +232,19 @@ def test_embeddings(server, rocm_sd, place, tmp_path):
     want = cli(rocm_sd, place, tmp_path / "a.png", "-p", "a cat, mystyle", "--embedding-dir", place / "embeddings")
     assert np.array_equal(np.asarray(server.image(job)), want) and "TI hashes" in job["images"][0]["parameters"]
     assert list(server.get("/sdapi/v1/embeddings").json()["loaded"]) == ["mystyle"]
-    assert server.get("/v1/capabilities").json()["controls"] == ["depth", "edges"]
+    assert server.get("/v1/capabilities").json()["controls"] == NETS
 
 
 @pytest.mark.bad_input
 @pytest.mark.parametrize(("control", "message"), [
-    ({"model": "none", "image": "P"}, 'controls[0].model: no ControlNet "none"; there are: depth, edges'),
+    ({"model": "none", "image": "P"}, 'controls[0].model: no ControlNet or IP-Adapter "none"; there are: depth, edges, ip_plain'),
     ({"model": "../nets/edges", "image": "P"}, "no ControlNet"),
     ({"model": "edges"}, 'controls[0]: expected {"model"'),
     ({"model": "edges", "image": "AAAA"}, "controls[0].image: expected a PNG"),
     ({"model": "edges", "image": "P", "strength": "1"}, "controls[0].strength: expected a number"),
     ({"model": "edges", "image": "P", "strength": 11}, "controls[0].strength: "),
     ({"model": "edges", "image": "P", "weight": 1}, "controls[0].weight: unknown field"),
+    ({"model": "edges", "image": "P", "mask": "AAAA"}, "controls[0].mask: expected a PNG"),
 ])
 def test_bad_controls(server, place, control, message):
     control = {key: picture(place / "hint.png") if value == "P" else value for key, value in control.items()}
@@ -106,9 +253,16 @@ def test_bad_controls(server, place, control, message):
 
 
 @pytest.mark.bad_input
-@pytest.mark.parametrize(("unit", "field"), [({"module": "openpose"}, "module"), ({"control_mode": "ControlNet is more important"}, "control_mode"),
-                                             ({"image": ""}, "image"), ({"mask": "x"}, "mask"), ({"other": 1}, "other"), ({"model": "x"}, "model")])
+@pytest.mark.parametrize(("unit", "field"), [({"module": "openpose"}, "module"), ({"control_mode": "Nobody is more important"}, "control_mode"),
+                                             ({"image": ""}, "image"), ({"mask": "x"}, "mask"), ({"other": 1}, "other"), ({"model": "x"}, "model"),
+                                             ({"control_mode": 3}, "control_mode"), ({"union_control_type": "Edges"}, "union_control_type"),
+                                             ({"module": "ip-adapter_face_id"}, "module"), ({"advanced_weighting": [1]}, "advanced_weighting"),
+                                             ({"ipadapter_input": ["x"]}, "ipadapter_input"), ({"image": ["x"]}, "image"),
+                                             ({"effective_region_mask": "x"}, "effective_region_mask"), ({"image": {"other": 1}}, "image.other"),
+                                             ({"module": "inpaint_only", "mask": "P"}, "mask"),
+                                             ({"module": "ip-adapter-auto", "model": "ip_plain", "mask": "P"}, "mask")])
 def test_bad_units(server, place, unit, field):
-    unit = {"image": picture(place / "hint.png"), "model": "edges"} | unit
+    hint = picture(place / "hint.png")
+    unit = {"image": hint, "model": "edges"} | {key: hint if value == "P" else value for key, value in unit.items()}
     refused = server.post("/sdapi/v1/txt2img", {"prompt": "a", "alwayson_scripts": {"ControlNet": {"args": [unit]}}})
     assert refused.status_code in (400, 422) and f"args[0].{field}" in refused.json()["errors"], refused.text

@@ -70,6 +70,31 @@ TEST_F(IpAdapters, OffloadedWeightsArePlannedApart) {
   EXPECT_EQ(got.plan.weights, offloaded_without);
 }
 
+TEST_F(IpAdapters, EachImageOfABatchMaySeeItsOwn) {
+  Pipeline pipeline = load_pipeline({.model = kModel, .dtype = "f32"}, host_device());
+  Image dark = image_;
+  dark.rgb.assign(dark.rgb.size(), 3);
+  GenerateRequest batch = request_;
+  batch.batch = 2;
+  batch.ip_adapters = {{.model = plus_, .images = {}, .each = {{dark}, {image_}}, .weight = 0.7}};
+  const GenerateResult both = pipeline.generate(batch);
+  ASSERT_EQ(both.pictures.size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    GenerateRequest one = request_;
+    one.seed += i;
+    one.ip_adapters[0].images = batch.ip_adapters[0].each[static_cast<size_t>(i)];
+    const Image want = pipeline.generate(one).pictures[0].image,
+                &got = both.pictures[static_cast<size_t>(i)].image;
+    ASSERT_EQ(got.rgb.size(), want.rgb.size());
+    for (size_t k = 0; k < want.rgb.size(); ++k)
+      ASSERT_NEAR(got.rgb[k], want.rgb[k], 1) << i << ", value " << k;
+  }
+  batch.ip_adapters[0].each.pop_back();
+  EXPECT_THROW(pipeline.generate(batch), UsageError);
+  batch.ip_adapters[0].each = {{dark}, {image_, image_}};
+  EXPECT_THROW(pipeline.generate(batch), UsageError);
+}
+
 TEST(PillowResize, KeepsAConstantAndItsOwnSize) {
   const std::vector<uint8_t> grey(3 * 7 * 5, 77);
   EXPECT_EQ(pillow_resize(grey, 7, 5, 3, 4, 9, PillowFilter::kBicubic), std::vector<uint8_t>(3 * 4 * 9, 77));
