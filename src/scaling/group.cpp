@@ -114,6 +114,7 @@ void Group::run(Call& call) {
   const auto ended = [&](std::exception_ptr error) {
     const std::lock_guard lock(call.mutex);
     call.error = std::move(error);
+    call.member.reset();  // a thread that does not hang must not be the last to let go of its pipeline
     call.done = true;
     call.ended.notify_all();
   };
