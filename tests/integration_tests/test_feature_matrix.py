@@ -329,10 +329,7 @@ def test_every_pair_comes_up():
 NET, ADAPTER, HINT, MASK, IMAGE = "NET", "ADAPTER", "HINT", "MASK", "IMAGE"  # stand for files
 REFUSED = {
     "adapter and guess mode": ("sd15", ["--control", ADAPTER, "--control-image", HINT, "--control-mode", "guess"], 2, "acts balanced"),
-    "adapter and tiles": ("sd15", ["--control", ADAPTER, "--control-image", HINT, "--tile-size", 32], 2, "does not go with tile-size"),
     "adapter and inpaint": ("sd15", ["--control", ADAPTER, "--control-preprocess", "inpaint", "-i", IMAGE, "--mask", MASK], 2, "has no inpaint"),
-    "control mask and tiles": ("sd15", ["--control", NET, "--control-image", HINT, "--control-mask", MASK, "--tile-size", 32], 2,
-                               "control-mask: does not go with tile-size"),
     "control and the refiner": ("refiner", ["--control", NET, "--control-image", HINT, "-i", IMAGE], 3, "another base model"),
     "adapter and the refiner": ("refiner", ["--control", ADAPTER, "--control-image", HINT, "-i", IMAGE], 3, "another base model"),
     "the base's LoRA and the refiner": ("refiner", ["--lora", "LORA", "-i", IMAGE], 3, "first.safetensors"),
