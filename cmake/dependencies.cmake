@@ -22,7 +22,7 @@ else()
   target_link_libraries(rocm_sd_dnnl INTERFACE ${ROCM_SD_DNNL_LIBRARY})
 endif()
 
-# Boost.Beast and Boost.Asio, headers alone: src/server/http_server.cpp.
+# Boost.Beast and Boost.Asio, headers alone: src/server/http_*.cpp.
 if(ROCM_SD_SERVER)
   if(POLICY CMP0167)
     cmake_policy(SET CMP0167 NEW)

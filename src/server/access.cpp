@@ -84,7 +84,8 @@ std::optional<ApiError> check_access(const HttpRequest& head, const AccessRules&
     return ApiError{403, "host_not_allowed",
                     concat("Host \"", printable(head.header("host")),
                            "\" is neither an address nor localhost: start the server with --allow-host")};
-  const bool reads = head.method == "GET" || head.method == "HEAD";
+  // A page of another origin may open WebSockets and read them: to upgrade counts as a change.
+  const bool reads = (head.method == "GET" && head.header("upgrade").empty()) || head.method == "HEAD";
   if (!reads && !origin_allowed(head, rules))
     return ApiError{403, "origin_not_allowed",
                     concat("a page of ", printable(head.header("origin")),
@@ -101,6 +102,10 @@ std::optional<ApiError> check_access(const HttpRequest& head, const AccessRules&
     return ApiError{415, "unsupported_encoding",
                     "Content-Encoding: expected none, got " + printable(encoding)};
   const std::string type = lower(head.header("content-type"));
+  // ComfyUI's clients say no type, or Python's default. What a browser sends says where it comes from.
+  const bool is_untyped = type.empty() || type.starts_with("application/x-www-form-urlencoded");
+  const bool of_browser = !head.header("origin").empty() || !head.header("sec-fetch-site").empty();
+  if (is_comfy_path(head.path) && is_untyped && !of_browser) return std::nullopt;
   if (!type.starts_with("application/json") && !type.starts_with("multipart/form-data"))
     return ApiError{
         415, "unsupported_media_type",

@@ -39,12 +39,21 @@ struct Found {
   std::string allowed;  // methods that the path has, where the asked one is none of them
 };
 
+// ComfyUI's clients put /api before its paths.
+std::string_view route_path(const HttpRequest& request) {
+  constexpr std::string_view kPrefix = "/api";
+  std::string_view path = request.path;
+  if (path.starts_with("/api/") && is_comfy_path(path.substr(kPrefix.size())))
+    path.remove_prefix(kPrefix.size());
+  return path;
+}
+
 Found find_route(const HttpRequest& request) {
   Found found;
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   for (const Route& route : routes()) {
     std::map<std::string, std::string> parts;
-    if (!matches(route.path, request.path, parts)) continue;
+    if (!matches(route.path, route_path(request), parts)) continue;
     if (route.method == method) {
       found.route = &route;
       found.parts = std::move(parts);
@@ -74,7 +83,7 @@ std::optional<HttpResponse> refuse_unknown(const ApiContext& context, const Http
 
 std::vector<Route> all_routes() {
   std::vector<Route> all;
-  for (const auto& part : {status_routes(), job_routes(), openai_routes(), web_ui_routes()})
+  for (const auto& part : {status_routes(), job_routes(), openai_routes(), web_ui_routes(), comfy_routes()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }
@@ -118,6 +127,25 @@ void handle(ApiContext& context, std::shared_ptr<const HttpRequest> request, std
   } catch (const std::exception& e) {
     log().warn("{} {}: {}", request->method, printable(request->path), e.what());
     reply->send(error_response(request->path, {500, "internal_error", "internal error", ""}));
+  }
+}
+
+bool takes_socket(ApiContext& context, const HttpRequest& head) {
+  const Found found = find_route(head);
+  if (found.route == nullptr || found.route->open == nullptr) return false;
+  const auto id = found.parts.find("id");
+  return id == found.parts.end() || context.jobs.view(id->second).has_value();
+}
+
+void open_socket(ApiContext& context, std::shared_ptr<const HttpRequest> request,
+                 std::shared_ptr<Socket> socket) {
+  Found found = find_route(*request);
+  if (found.route == nullptr || found.route->open == nullptr) return;
+  const Exchange exchange{std::move(request), nullptr, std::move(found.parts)};
+  try {
+    found.route->open(context, exchange, std::move(socket));
+  } catch (const std::exception& e) {
+    log().warn("{}: {}", printable(exchange.request->path), e.what());
   }
 }
 

@@ -1,5 +1,4 @@
 // The server's own API: jobs that are submitted, watched, cancelled, and whose results are fetched.
-#include <atomic>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -87,8 +86,7 @@ void image(ApiContext& context, Exchange& exchange) {
 
 // Server-sent events: one for each change, the last one is the job's end.
 void events(ApiContext& context, Exchange& exchange) {
-  static std::atomic<uint64_t> next_key{1};
-  const uint64_t key = next_key++;
+  const uint64_t key = context.jobs.new_key();
   const std::string id = exchange.part("id");
   find_job(context, id);
   exchange.reply->begin({200, "text/event-stream", "", {{"Cache-Control", "no-store"}}});
@@ -101,13 +99,24 @@ void events(ApiContext& context, Exchange& exchange) {
   if (!context.jobs.watch(id, key, tell)) exchange.reply->end();
 }
 
+// The same as texts of a WebSocket: {"event", "job"}.
+void socket_events(ApiContext& context, const Exchange& exchange, std::shared_ptr<Socket> socket) {
+  const uint64_t key = context.jobs.new_key();
+  const std::string id = exchange.part("id");
+  socket->on_gone([&context, id, key] { context.jobs.unwatch(id, key); });
+  context.jobs.watch(id, key, [socket](const std::string& what, const std::string& text, bool is_final) {
+    socket->send_text(concat("{\"event\":\"", what, "\",\"job\":", text, "}"));
+    if (is_final) socket->close();
+  });
+}
+
 constexpr Route kRoutes[] = {
     {"POST", "/v1/jobs", submit, BodySize::kImages},
     {"GET", "/v1/jobs", list},
     {"GET", "/v1/jobs/{id}", status},
     {"DELETE", "/v1/jobs/{id}", remove},
     {"POST", "/v1/jobs/{id}/cancel", cancel},
-    {"GET", "/v1/jobs/{id}/events", events},
+    {"GET", "/v1/jobs/{id}/events", events, BodySize::kSmall, socket_events},
     {"GET", "/v1/jobs/{id}/images/{index}", image},
 };
 

@@ -183,6 +183,19 @@ constexpr Route kRoutes[] = {
 
 }  // namespace
 
+HostMemory host_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  uint64_t kilobytes = 0;
+  HostMemory memory;
+  while (file >> key >> kilobytes) {
+    std::getline(file, unit);
+    if (key == "MemTotal:") memory.total = kilobytes << 10;
+    if (key == "MemAvailable:") memory.free = kilobytes << 10;
+  }
+  return memory;
+}
+
 std::span<const Route> status_routes() { return kRoutes; }
 
 }  // namespace rocm_sd::server

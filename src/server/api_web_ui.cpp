@@ -1,6 +1,5 @@
 // AUTOMATIC1111's API, as its clients use it: /sdapi/v1.
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -258,22 +257,21 @@ void cmd_flags(ApiContext& context, Exchange& exchange) {
                                       {"medvram", false}}));
 }
 
-uint64_t memory_field(const char* name) {
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  uint64_t kilobytes = 0;
-  while (file >> key >> kilobytes) {
-    std::getline(file, unit);
-    if (key == name) return kilobytes << 10;
+// The first GPU's, as its worker saw it when it had loaded a model.
+json device_memory(const ApiContext& context) {
+  for (const auto& worker : context.workers) {
+    const WorkerStatus status = worker->status();
+    if (status.memory_total == 0 || status.device_name.starts_with("host")) continue;
+    const uint64_t total = status.memory_total, free = status.memory_free;
+    return {{"system", {{"free", free}, {"used", total - free}, {"total", total}}}};
   }
-  return 0;
+  return {{"error", "no model is loaded on a GPU"}};
 }
 
-void memory(ApiContext&, Exchange& exchange) {
-  const uint64_t total = memory_field("MemTotal:"), free = memory_field("MemAvailable:");
-  exchange.reply->send(
-      json_response({{"ram", {{"free", free}, {"used", total - free}, {"total", total}}},
-                     {"cuda", {{"error", "the device's memory belongs to worker processes"}}}}));
+void memory(ApiContext& context, Exchange& exchange) {
+  const auto [total, free] = host_memory();
+  exchange.reply->send(json_response({{"ram", {{"free", free}, {"used", total - free}, {"total", total}}},
+                                      {"cuda", device_memory(context)}}));
 }
 
 void png_info(ApiContext&, Exchange& exchange) {

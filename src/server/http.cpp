@@ -1,5 +1,6 @@
 #include "server/http.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -99,6 +100,15 @@ HttpResponse error_response(std::string_view path, const ApiError& error) {
     return json_response({{"error", error.type}, {"detail", detail}, {"body", ""}, {"errors", error.message}},
                          error.status);
   }
+  if (is_comfy_path(path)) {
+    json extra = json::object();
+    if (!error.param.empty()) extra["input_name"] = error.param;
+    return json_response(
+        {{"error",
+          {{"type", error.type}, {"message", error.message}, {"details", ""}, {"extra_info", extra}}},
+         {"node_errors", json::object()}},
+        error.status);
+  }
   json param = nullptr;
   if (!error.param.empty()) param = error.param;
   const bool of_client = error.status < 500 && error.status != 429;
@@ -110,8 +120,18 @@ HttpResponse error_response(std::string_view path, const ApiError& error) {
                        error.status);
 }
 
+bool is_comfy_path(std::string_view path) {
+  if (path.starts_with("/api/")) return true;
+  static constexpr std::string_view kFirst[] = {"prompt",       "queue", "history", "view",
+                                                "object_info",  "ws",    "upload",  "interrupt",
+                                                "system_stats", "free",  "models",  "embeddings"};
+  const std::string_view part = path.substr(std::min<size_t>(1, path.size()));
+  return std::ranges::find(kFirst, part.substr(0, part.find('/'))) != std::end(kFirst);
+}
+
 std::string_view reason_phrase(int status) {
   switch (status) {
+    case 101: return "Switching Protocols";
     case 200: return "OK";
     case 202: return "Accepted";
     case 204: return "No Content";

@@ -49,6 +49,18 @@ class Reply {
   virtual void on_gone(std::function<void()> gone) = 0;
 };
 
+// A WebSocket that was opened. Every function may be called from any thread. What the client says is dropped.
+class Socket {
+ public:
+  virtual ~Socket() = default;
+  virtual void send_text(std::string text) = 0;
+  // A preview: of those that wait for a slow client the oldest are dropped.
+  virtual void send_binary(std::string bytes) = 0;
+  virtual void close() = 0;  // when all is sent
+  // As Reply's.
+  virtual void on_gone(std::function<void()> gone) = 0;
+};
+
 using Handler = std::function<void(std::shared_ptr<const HttpRequest>, std::shared_ptr<Reply>)>;
 
 // "a%20b" -> "a b"; nothing where an escape is broken, a byte is a control character, or the result is not
@@ -61,14 +73,17 @@ bool parse_target(std::string_view target, HttpRequest& request);
 
 HttpResponse json_response(const nlohmann::json& body, int status = 200);
 
-// Why a request was refused, in the words of all three families of APIs.
+// Why a request was refused, in the words of all families of APIs.
 struct ApiError {
   int status = 400;
   std::string type;     // "invalid_request_error", "queue_full", ...
   std::string message;  // for people: what was expected, what came
   std::string param;    // the field, or ""
 };
-// In the form that clients of the path's API parse: A1111's below /sdapi, else OpenAI's.
+// Whether the path is one of ComfyUI's API, which has them below /api, too.
+bool is_comfy_path(std::string_view path);
+// In the form that clients of the path's API parse: A1111's below /sdapi, ComfyUI's on its paths, else
+// OpenAI's.
 HttpResponse error_response(std::string_view path, const ApiError& error);
 
 // What a handler throws to answer with an error.

@@ -1,407 +1,33 @@
 #include "server/http_server.hpp"
 
 #include <fcntl.h>
-#include <sys/socket.h>
-#include <time.h>
-
-#include <atomic>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
-#include <deque>
-#include <set>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
-#include "server/access.hpp"
+#include "server/http_core.hpp"
 
 namespace rocm_sd::server {
 namespace {
 
-namespace net = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
-using tcp = net::ip::tcp;
-using Failure = beast::error_code;
-using std::chrono::seconds;
-
-constexpr size_t kHandlerThreads = 4;
-constexpr uint64_t kLeastBytesPerSecond = 64 << 10;  // of a body that comes, and of a response that goes
-constexpr size_t kMaxUnsent = 4u << 20;              // of a stream; a client that reads slower is cut off
-constexpr auto kLingerTime = seconds(2);             // for what a refused client is still sending
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // when descriptors run out
-
-// A header's value that comes from outside may not begin another header.
-std::string one_line(std::string text) {
-  for (char& c : text)
-    if (c == '\r' || c == '\n' || c == '\0') c = ' ';
-  return text;
-}
-
-std::string date() {
-  char text[64];
-  const time_t now = ::time(nullptr);
-  tm parts;
-  gmtime_r(&now, &parts);
-  strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &parts);
-  return text;
-}
 
 }  // namespace
 
-class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
- public:
-  class Session;
-  class SessionReply;
-
-  Impl(const HttpLimits& limits, HttpCallbacks callbacks)
-      : limits(limits), callbacks(std::move(callbacks)), acceptor(io), pause(io), handlers(kHandlerThreads) {}
-
-  void listen(const std::string& address, uint16_t port);
-  void accept();
-  void make_room();
-
-  const HttpLimits limits;
-  const HttpCallbacks callbacks;
-  net::io_context io;
-  tcp::acceptor acceptor;
-  net::steady_timer pause;
-  net::thread_pool handlers;
-  std::set<Session*> sessions;  // those that live; only on the thread of connections
-  std::atomic<size_t> count{0};
-  bool closing = false;
-};
-
-// One connection. Everything runs on the thread of connections.
-class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
- public:
-  Session(std::shared_ptr<Impl> server, tcp::socket socket, std::string client)
-      : server_(std::move(server)), stream_(std::move(socket)), client_(std::move(client)) {
-    server_->sessions.insert(this);
-    server_->count = server_->sessions.size();
-  }
-  ~Session() {
-    server_->sessions.erase(this);
-    server_->count = server_->sessions.size();
-  }
-
-  void read_head() {
-    state_ = State::kHead;
-    since_ = std::chrono::steady_clock::now();
-    ++exchange_;
-    parser_.emplace();
-    parser_->header_limit(server_->limits.header_bytes);
-    parser_->body_limit(server_->limits.image_body_bytes);
-    stream_.expires_after(first_ ? server_->limits.header_time : server_->limits.idle_time);
-    http::async_read_header(stream_, buffer_, *parser_,
-                            [self = shared_from_this()](Failure error, size_t) { self->on_head(error); });
-  }
-
-  bool reading_head() const { return state_ == State::kHead; }
-  std::chrono::steady_clock::time_point since() const { return since_; }
-  void close() {
-    const auto keep = shared_from_this();
-    self_.reset();
-    server_->sessions.erase(this);
-    server_->count = server_->sessions.size();
-    Failure ignored;
-    stream_.socket().close(ignored);
-    tell_gone();
-  }
-
-  // From SessionReply.
-  void send(uint64_t exchange, HttpResponse response) {
-    if (exchange != exchange_ || state_ != State::kHandling) return;
-    queue_head(response, /*streams=*/false);
-    if (!is_head_) queue(std::move(response.body));
-    finish_response();
-  }
-  void begin(uint64_t exchange, HttpResponse head) {
-    if (exchange != exchange_ || state_ != State::kHandling) return;
-    state_ = State::kStreaming;
-    queue_head(head, /*streams=*/true);
-  }
-  void write(uint64_t exchange, const std::string& part) {
-    if (exchange != exchange_ || state_ != State::kStreaming || part.empty() || is_head_) return;
-    if (unsent_ > kMaxUnsent) return close();
-    char size[20];
-    snprintf(size, sizeof(size), "%zx\r\n", part.size());
-    queue(chunked_ ? size + part + "\r\n" : part);
-  }
-  void end(uint64_t exchange) {
-    if (exchange != exchange_ || state_ != State::kStreaming) return;
-    if (chunked_ && !is_head_) queue("0\r\n\r\n");
-    finish_response();
-  }
-  void on_gone(uint64_t exchange, std::function<void()> gone) {
-    if (exchange != exchange_ || (state_ != State::kHandling && state_ != State::kStreaming)) return;
-    if (!stream_.socket().is_open()) return gone();
-    gone_.push_back(std::move(gone));
-  }
-
- private:
-  enum class State { kHead, kBody, kHandling, kStreaming, kFinishing, kLinger };
-
-  void on_head(Failure error) {
-    if (error) return on_read_error(error);
-    auto request = std::make_shared<HttpRequest>();
-    const auto& message = parser_->get();
-    request->method = std::string(message.method_string());
-    request->client = client_;
-    for (const auto& field : message.base()) {
-      std::string name(field.name_string());
-      for (char& c : name) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-      request->headers.emplace_back(std::move(name), std::string(field.value()));
-    }
-    request_ = request;
-    is_head_ = request->method == "HEAD";
-    chunked_ = message.version() >= 11;
-    keep_alive_ = message.keep_alive();
-    if (message.target().size() > server_->limits.target_bytes)
-      return refuse({414, "uri_too_long",
-                     concat("expected a path of at most ", server_->limits.target_bytes, " bytes"), ""});
-    if (request->headers.size() > server_->limits.header_fields)
-      return refuse({431, "too_many_headers",
-                     concat("expected at most ", server_->limits.header_fields, " header fields"), ""});
-    const std::string target(message.target());
-    if (!parse_target(target, *request))
-      return refuse({400, "invalid_path", concat("not a path: ", printable(target)), ""});
-    if (auto response = server_->callbacks.check_head(*request)) return refuse(std::move(*response));
-    const uint64_t limit = server_->callbacks.body_limit(*request);
-    const auto length = parser_->content_length();
-    if (length && *length > limit)
-      return refuse({413, "body_too_large",
-                     concat("a body of ", *length, " bytes, at most ", limit, " are accepted"), ""});
-    parser_->body_limit(limit);
-    read_body(length ? *length : limit);
-  }
-
-  void read_body(uint64_t most) {
-    state_ = State::kBody;
-    if (parser_->is_done()) return dispatch();
-    if (request_->header("expect") == "100-continue") {
-      static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-      net::write(stream_.socket(), net::buffer(kContinue.data(), kContinue.size()), ignored_);
-    }
-    stream_.expires_after(server_->limits.idle_time + seconds(most / kLeastBytesPerSecond / 4));
-    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](Failure error, size_t) {
-      if (error) return self->on_read_error(error);
-      self->dispatch();
-    });
-  }
-
-  void dispatch();
-
-  // Sees a client go while its answer is made. What it may send ahead stays in the socket.
-  void watch() {
-    stream_.socket().async_wait(tcp::socket::wait_read,
-                                [self = shared_from_this(), exchange = exchange_](Failure error) {
-                                  if (!error && exchange == self->exchange_) self->look();
-                                });
-  }
-  void look() {
-    if (state_ != State::kHandling && state_ != State::kStreaming) return;
-    char byte;
-    const ssize_t got = ::recv(stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) close();
-  }
-
-  void tell_gone() {
-    for (auto& gone : std::exchange(gone_, {})) gone();
-  }
-
-  void on_read_error(Failure error) {
-    if (error == http::error::end_of_stream || error == beast::error::timeout ||
-        error == net::error::operation_aborted || error == net::error::connection_reset)
-      return close();
-    if (!request_) request_ = std::make_shared<HttpRequest>();
-    keep_alive_ = false;
-    if (error == http::error::body_limit)
-      return refuse({413, "body_too_large", "the body is larger than is accepted here", ""});
-    if (error == http::error::header_limit || error == http::error::buffer_overflow)
-      return refuse({431, "headers_too_large",
-                     concat("expected at most ", server_->limits.header_bytes, " bytes of headers"), ""});
-    if (error == http::error::partial_message) return close();
-    refuse({400, "invalid_http", concat("not HTTP: ", error.message()), ""});
-  }
-
-  void refuse(const ApiError& error) { refuse(error_response(request_->path, error)); }
-  // Without reading the body: the connection ends with this response.
-  void refuse(HttpResponse response) {
-    state_ = State::kHandling;
-    keep_alive_ = keep_alive_ && parser_->is_done();
-    server_->callbacks.finish(*request_, response);
-    send(exchange_, std::move(response));
-  }
-
-  void queue_head(const HttpResponse& response, bool streams) {
-    std::string head =
-        concat("HTTP/1.1 ", response.status, " ", reason_phrase(response.status), "\r\nDate: ", date(),
-               "\r\nServer: rocm-sd\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n");
-    if (!response.content_type.empty()) head += "Content-Type: " + response.content_type + "\r\n";
-    for (const auto& [name, value] : response.headers) head += concat(name, ": ", one_line(value), "\r\n");
-    if (!streams && response.status != 204) head += concat("Content-Length: ", response.body.size(), "\r\n");
-    if (streams && chunked_) head += "Transfer-Encoding: chunked\r\n";
-    if (streams && !chunked_) keep_alive_ = false;
-    keep_alive_ = keep_alive_ && !server_->closing;
-    head += keep_alive_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
-    queue(std::move(head));
-  }
-
-  void queue(std::string bytes) {
-    if (bytes.empty()) return;
-    unsent_ += bytes.size();
-    out_.push_back(std::move(bytes));
-    if (!writing_) write_next();
-  }
-
-  void write_next() {
-    writing_ = true;
-    stream_.expires_after(server_->limits.idle_time + seconds(out_.front().size() / kLeastBytesPerSecond));
-    net::async_write(stream_, net::buffer(out_.front()),
-                     [self = shared_from_this()](Failure error, size_t) { self->on_written(error); });
-  }
-
-  void on_written(Failure error) {
-    writing_ = false;
-    if (error) return close();
-    unsent_ -= out_.front().size();
-    out_.pop_front();
-    if (!out_.empty()) return write_next();
-    if (state_ == State::kFinishing) return next();
-    stream_.expires_never();  // of a stream that waits for its next part
-  }
-
-  void finish_response() {
-    gone_.clear();
-    state_ = State::kFinishing;
-    if (!writing_ && out_.empty()) next();
-  }
-
-  void next() {
-    const auto keep = shared_from_this();
-    self_.reset();
-    Failure ignored;
-    stream_.socket().cancel(ignored);  // the watch
-    request_.reset();
-    if (keep_alive_) return read_head();
-    // What is still on its way is read for a while: a reset connection could lose the response.
-    state_ = State::kLinger;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    stream_.expires_after(kLingerTime);
-    rest_.resize(1 << 14);
-    drain();
-  }
-  void drain() {
-    stream_.async_read_some(net::buffer(rest_), [self = shared_from_this()](Failure error, size_t) {
-      if (error) return self->close();
-      self->drain();
-    });
-  }
-
-  const std::shared_ptr<Impl> server_;
-  beast::tcp_stream stream_;
-  const std::string client_;
-  beast::flat_buffer buffer_{1 << 17};
-  std::optional<http::request_parser<http::string_body>> parser_;
-  std::shared_ptr<HttpRequest> request_;
-  State state_ = State::kHead;
-  std::chrono::steady_clock::time_point since_;
-  uint64_t exchange_ = 0;
-  bool first_ = true, keep_alive_ = false, is_head_ = false, chunked_ = true, writing_ = false;
-  std::deque<std::string> out_;
-  size_t unsent_ = 0;
-  std::vector<std::function<void()>> gone_;
-  std::string rest_;
-  std::shared_ptr<Session> self_;
-  Failure ignored_;
-};
-
-// What a handler holds: hands over to the thread of connections.
-class HttpServer::Impl::SessionReply : public Reply {
- public:
-  SessionReply(std::weak_ptr<Session> session, std::shared_ptr<Impl> server, uint64_t exchange,
-               std::shared_ptr<const HttpRequest> request)
-      : session_(std::move(session)),
-        server_(std::move(server)),
-        exchange_(exchange),
-        request_(std::move(request)) {}
-  ~SessionReply() override {
-    if (!answered_.exchange(true))
-      finish_and_send(error_response(request_->path, {500, "internal_error", "no answer was made", ""}));
-    else if (streams_ && !ended_)
-      over([](Session& s, uint64_t e) { s.end(e); });
-  }
-
-  void send(HttpResponse response) override {
-    if (!answered_.exchange(true)) finish_and_send(std::move(response));
-  }
-  void begin(HttpResponse head) override {
-    if (answered_.exchange(true)) return;
-    streams_ = true;
-    server_->callbacks.finish(*request_, head);
-    over([head = std::move(head)](Session& s, uint64_t e) { s.begin(e, head); });
-  }
-  void write(std::string part) override {
-    over([part = std::move(part)](Session& s, uint64_t e) { s.write(e, part); });
-  }
-  void end() override {
-    if (!ended_.exchange(true)) over([](Session& s, uint64_t e) { s.end(e); });
-  }
-  void on_gone(std::function<void()> gone) override {
-    // Also where the session has ended already.
-    net::post(server_->io, [weak = session_, exchange = exchange_, gone = std::move(gone)] {
-      const auto session = weak.lock();
-      if (session)
-        session->on_gone(exchange, gone);
-      else
-        gone();
-    });
-  }
-
- private:
-  void finish_and_send(HttpResponse response) {
-    server_->callbacks.finish(*request_, response);
-    auto shared = std::make_shared<HttpResponse>(std::move(response));
-    over([shared](Session& s, uint64_t e) { s.send(e, std::move(*shared)); });
-  }
-  template <class Work>
-  void over(Work work) {
-    net::post(server_->io, [weak = session_, exchange = exchange_, work = std::move(work)] {
-      if (const auto session = weak.lock()) work(*session, exchange);
-    });
-  }
-
-  const std::weak_ptr<Session> session_;
-  const std::shared_ptr<Impl> server_;
-  const uint64_t exchange_;
-  const std::shared_ptr<const HttpRequest> request_;
-  std::atomic<bool> answered_{false}, ended_{false}, streams_{false};
-};
-
-void HttpServer::Impl::Session::dispatch() {
-  state_ = State::kHandling;
-  first_ = false;
-  self_ = shared_from_this();  // no operation of the socket may be pending while the handler works
-  stream_.expires_never();
-  request_->body = std::move(parser_->get().body());
-  watch();
-  std::shared_ptr<Reply> reply =
-      std::make_shared<SessionReply>(weak_from_this(), server_, exchange_, request_);
-  net::post(server_->handlers, [server = server_, request = request_, reply = std::move(reply)]() mutable {
-    server->callbacks.handle(request, std::move(reply));
-  });
+void HttpCore::add(Connection* connection) {
+  connections.insert(connection);
+  count = connections.size();
+}
+void HttpCore::remove(Connection* connection) {
+  connections.erase(connection);
+  count = connections.size();
 }
 
-void HttpServer::Impl::listen(const std::string& address, uint16_t port) {
+bool HttpCore::takes_another_socket() const {
+  size_t sockets = 0;
+  for (const Connection* connection : connections) sockets += connection->is_socket() ? 1 : 0;
+  return 2 * sockets < limits.connections;
+}
+
+void HttpCore::listen(const std::string& address, uint16_t port) {
   Failure error;
   const auto ip = net::ip::make_address(address == "localhost" ? "127.0.0.1" : address, error);
   require<UsageError>(!error, "listen: expected an IP address, got \"", printable(address), "\"");
@@ -413,7 +39,7 @@ void HttpServer::Impl::listen(const std::string& address, uint16_t port) {
   require<UsageError>(!error, "cannot listen on ", address, ":", port, ": ", error.message());
 }
 
-void HttpServer::Impl::accept() {
+void HttpCore::accept() {
   acceptor.async_accept([self = shared_from_this()](Failure error, tcp::socket socket) {
     if (error == net::error::operation_aborted || self->closing) return;
     if (error) {  // no descriptors left: those that wait are taken when some are free
@@ -422,73 +48,74 @@ void HttpServer::Impl::accept() {
       self->pause.async_wait([self](Failure) { self->accept(); });
       return;
     }
-    if (self->sessions.size() >= self->limits.connections) self->make_room();
-    if (self->sessions.size() < self->limits.connections) {
+    if (self->connections.size() >= self->limits.connections) self->make_room();
+    if (self->connections.size() < self->limits.connections) {
       Failure ignored;
       const auto peer = socket.remote_endpoint(ignored);
       socket.set_option(tcp::no_delay(true), ignored);
       socket.set_option(net::socket_base::keep_alive(true), ignored);
       const int descriptor = socket.native_handle();
       fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-      std::make_shared<Session>(self, std::move(socket), peer.address().to_string())->read_head();
+      begin_http(self, std::move(socket), peer.address().to_string());
     }
     self->accept();
   });
 }
 
 // Too many connections: the one that has said nothing for longest goes.
-void HttpServer::Impl::make_room() {
-  Session* longest = nullptr;
-  for (Session* session : sessions)
-    if (session->reading_head() && (longest == nullptr || session->since() < longest->since()))
-      longest = session;
+void HttpCore::make_room() {
+  Connection* longest = nullptr;
+  for (Connection* connection : connections)
+    if (connection->waits_since() &&
+        (longest == nullptr || *connection->waits_since() < *longest->waits_since()))
+      longest = connection;
   if (longest != nullptr) longest->close();
 }
 
 HttpServer::HttpServer(const std::string& address, uint16_t port, const HttpLimits& limits,
                        HttpCallbacks callbacks)
-    : impl_(std::make_shared<Impl>(limits, std::move(callbacks))) {
-  impl_->listen(address, port);
-  impl_->accept();
+    : core_(std::make_shared<HttpCore>(limits, std::move(callbacks))) {
+  core_->listen(address, port);
+  core_->accept();
 }
 
 // Handlers go first: they hold replies. Connections that are still open close with the context.
 HttpServer::~HttpServer() {
   join_handlers();
   Failure ignored;
-  impl_->acceptor.close(ignored);
-  for (Impl::Session* session : std::set<Impl::Session*>(impl_->sessions)) session->close();
-  impl_->io.restart();
-  impl_->io.poll();  // what waited for the closed sockets lets go of them
+  core_->acceptor.close(ignored);
+  for (Connection* connection : std::set<Connection*>(core_->connections)) connection->close();
+  core_->io.restart();
+  core_->io.poll();  // what waited for the closed sockets lets go of them
 }
 
 uint16_t HttpServer::port() const {
   Failure ignored;
-  return impl_->acceptor.local_endpoint(ignored).port();
+  return core_->acceptor.local_endpoint(ignored).port();
 }
 
-void HttpServer::run() { impl_->io.run(); }
+void HttpServer::run() { core_->io.run(); }
 
 void HttpServer::stop_accepting() {
-  net::post(impl_->io, [impl = impl_] {
-    impl->closing = true;
+  net::post(core_->io, [core = core_] {
+    core->closing = true;
     Failure ignored;
-    impl->acceptor.close(ignored);
-    impl->pause.cancel();
-    for (Impl::Session* session : std::set<Impl::Session*>(impl->sessions))
-      if (session->reading_head()) session->close();
+    core->acceptor.close(ignored);
+    core->pause.cancel();
+    for (Connection* connection : std::set<Connection*>(core->connections))
+      if (connection->waits_since()) connection->close();
   });
 }
 
-void HttpServer::stop() { impl_->io.stop(); }
+void HttpServer::stop() { core_->io.stop(); }
 
 void HttpServer::join_handlers() {
-  impl_->handlers.stop();
-  impl_->handlers.join();
+  core_->handlers.stop();
+  core_->handlers.join();
 }
 
-void HttpServer::post(std::function<void()> work) { net::post(impl_->handlers, std::move(work)); }
+void HttpServer::post(std::function<void()> work) { net::post(core_->handlers, std::move(work)); }
 
-size_t HttpServer::connections() const { return impl_->count; }
+size_t HttpServer::connections() const { return core_->count; }
 
 }  // namespace rocm_sd::server

@@ -12,11 +12,17 @@
 
 namespace rocm_sd::server {
 
+class HttpCore;
+
 struct HttpCallbacks {
   // Asked when a request's head is there: a response refuses it, and its body is not read.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head;
   std::function<uint64_t(const HttpRequest& head)> body_limit;
   Handler handle;  // on a thread of handlers; may block briefly
+  // Whether a request to upgrade is one for a WebSocket (else it is handled as any other), and what begins
+  // it, on a thread of handlers.
+  std::function<bool(const HttpRequest& head)> takes_socket;
+  std::function<void(std::shared_ptr<const HttpRequest> request, std::shared_ptr<Socket> socket)> open;
   // Sees every response before it goes out, on the thread of connections or of a handler.
   std::function<void(const HttpRequest& request, HttpResponse& response)> finish;
 };
@@ -36,8 +42,7 @@ class HttpServer {
   size_t connections() const;
 
  private:
-  class Impl;
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<HttpCore> core_;
 };
 
 }  // namespace rocm_sd::server

@@ -54,7 +54,7 @@ void JobStore::tell(Job& job, const std::string& what) {
   if (last) job.watchers.clear();
 }
 
-std::string JobStore::submit(JobRequest request, const std::string& client) {
+std::string JobStore::submit(JobRequest request, const std::string& client, QueuePlace place) {
   std::string id = random_id();
   {
     const Lock lock(mutex_);
@@ -77,7 +77,10 @@ std::string JobStore::submit(JobRequest request, const std::string& client) {
     job.request = std::make_shared<const JobRequest>(std::move(request));
     job.view.request = *job.request;
     for (Attachment& file : job.view.request.files) std::string().swap(file.bytes);
-    queue_.push_back(id);
+    if (place == QueuePlace::kFront)
+      queue_.push_front(id);
+    else
+      queue_.push_back(id);
     ++counts_.submitted;
   }
   if (wake_) wake_();

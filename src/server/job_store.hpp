@@ -1,6 +1,7 @@
 // The jobs of a server: the bounded queue, those at work, and results for a while. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -31,6 +32,8 @@ struct JobCounts {
   uint64_t result_bytes = 0;
 };
 
+enum class QueuePlace { kBack, kFront };
+
 class JobStore {
  public:
   // Called with the store locked, after each change of the job: it must return at once and may not call the
@@ -41,7 +44,7 @@ class JobStore {
 
   // The new job's id. Throws RequestError: 429 where the queue or the client's share of it is full, 503
   // after close().
-  std::string submit(JobRequest request, const std::string& client);
+  std::string submit(JobRequest request, const std::string& client, QueuePlace place = QueuePlace::kBack);
   // A queued job is cancelled at once; a running one when its worker has stopped. Nothing: no such job.
   std::optional<JobState> cancel(const std::string& id);
   // The running jobs' worker is to go on with the next round.
@@ -54,6 +57,7 @@ class JobStore {
   bool remove(const std::string& id);           // forgets a finished job; false where there is none
   JobCounts counts() const;
 
+  uint64_t new_key() { return next_key_++; }  // of a watcher
   // False: no such job. The watcher is told the present state first, and lives until the job's last event.
   bool watch(const std::string& id, uint64_t key, Watcher watcher);
   void unwatch(const std::string& id, uint64_t key);
@@ -97,6 +101,7 @@ class JobStore {
   std::deque<std::string> queue_, finished_;  // ids; finished ones oldest first
   std::deque<std::string> expired_;           // ids, for 410 in place of 404
   JobCounts counts_;
+  std::atomic<uint64_t> next_key_{1};
   std::string closed_;
   std::function<void()> wake_;
 };

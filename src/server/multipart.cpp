@@ -70,7 +70,9 @@ FormField read_head(std::string_view head) {
     require<UsageError>(name.has_value() && !name->empty() && is_valid_utf8(*name),
                         "multipart: a field without a name");
     field.name = *name;
-    field.is_file = parameter(value, "filename").has_value();
+    const auto file_name = parameter(value, "filename");
+    field.is_file = file_name.has_value();
+    field.file_name = file_name.value_or("");
     named = true;
   }
   require<UsageError>(named, "multipart: a field without Content-Disposition");

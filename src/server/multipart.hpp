@@ -9,7 +9,8 @@ namespace rocm_sd::server {
 
 struct FormField {
   std::string name;
-  bool is_file = false;  // had a file name, which nobody looks at
+  bool is_file = false;   // had a file name
+  std::string file_name;  // as the client says it: never a path of this machine
   std::string value;
 };
 

@@ -79,7 +79,7 @@ class Server {
         catalog_(options.models, {options.models_folder, options.lora_folder, options.embedding_folder,
                                   options.control_folder}),
         jobs_(options.jobs),
-        context_{options_, catalog_, jobs_, workers_, {}, {}, {}},
+        context_{options_, catalog_, jobs_, workers_, {}, comfy_, {}, {}},
         http_(options.address, options.port, options.http, callbacks()) {
     if (options.page) context_.files = load_page();
     context_.post = [this](std::function<void()> work) { http_.post(std::move(work)); };
@@ -119,6 +119,10 @@ class Server {
     out.body_limit = [this](const HttpRequest& head) { return body_limit(context_, head); };
     out.handle = [this](std::shared_ptr<const HttpRequest> request, std::shared_ptr<Reply> reply) {
       handle(context_, std::move(request), std::move(reply));
+    };
+    out.takes_socket = [this](const HttpRequest& head) { return takes_socket(context_, head); };
+    out.open = [this](std::shared_ptr<const HttpRequest> request, std::shared_ptr<Socket> socket) {
+      open_socket(context_, std::move(request), std::move(socket));
     };
     out.finish = [this](const HttpRequest& request, HttpResponse& response) {
       ++context_.http.by_class[std::clamp(response.status / 100, 0, 5)];
@@ -162,6 +166,7 @@ class Server {
   Catalog catalog_;
   JobStore jobs_;
   std::vector<std::unique_ptr<WorkerSupervisor>> workers_;
+  ComfyStore comfy_;
   ApiContext context_;
   std::mutex mutex_;
   std::condition_variable end_;

@@ -21,6 +21,8 @@
 
 #include "base/error.hpp"
 #include "pipeline/options.hpp"
+#include "runtime/device.hpp"
+#include "runtime/devices.hpp"
 #include "server/frame.hpp"
 
 namespace rocm_sd::server {
@@ -165,8 +167,11 @@ class Worker {
     send({{"type", "loading"}});
     pipeline_.emplace(Pipeline::load(load_, callbacks()));
     const ModelInfo& info = pipeline_->info();
+    const MemoryInfo memory = device_named(load_.device).memory();
     send({{"type", "loaded"},
           {"path", path},
+          {"memory_total", memory.total},
+          {"memory_free", memory.free},
           {"device", info.device},
           {"dtype", info.dtype},
           {"width", info.default_width},

@@ -152,6 +152,8 @@ class WorkerSupervisor::Loop {
     o_.change([&](WorkerStatus& s) {
       s.model = name;
       s.device_name = concat(head.at("device").get<std::string>(), ", ", head.at("dtype").get<std::string>());
+      s.memory_total = head.at("memory_total");
+      s.memory_free = head.at("memory_free");
       s.error.clear();
     });
     log().info("worker on {}: {} is loaded", o_.device_, name);

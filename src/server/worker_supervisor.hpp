@@ -18,11 +18,12 @@
 namespace rocm_sd::server {
 
 struct WorkerStatus {
-  std::string device;              // as asked for
-  std::string device_name;         // as the engine describes it, once a model is loaded
-  std::string state = "starting";  // starting, loading, idle, busy, waiting (to be restarted)
-  std::string model;               // that is loaded
-  std::string error;               // of the last failure
+  std::string device;                          // as asked for
+  std::string device_name;                     // as the engine describes it, once a model is loaded
+  std::string state = "starting";              // starting, loading, idle, busy, waiting (to be restarted)
+  std::string model;                           // that is loaded
+  std::string error;                           // of the last failure
+  uint64_t memory_total = 0, memory_free = 0;  // of the device, when the model had been loaded; 0 before
   int pid = 0, restarts = 0;
   uint64_t steps = 0;
   double step_seconds = 0;  // of those steps

@@ -260,7 +260,7 @@ def test_a_client_that_leaves_cancels_its_job(server):
 def test_openapi_names_every_route_and_no_other(server, repository):
     document = server.get("/openapi.json").json()
     described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
-    source = "".join((repository / "src" / "server" / f"api_{name}.cpp").read_text() for name in ("jobs", "status", "openai", "web_ui"))
+    source = "".join((repository / "src" / "server" / f"api_{name}.cpp").read_text() for name in ("jobs", "status", "openai", "web_ui", "comfy"))
     assert described == set(re.findall(r'\{"(GET|POST|DELETE)", "(/[^"]*)"', source))
 
 
@@ -285,7 +285,7 @@ def test_answers_are_as_the_document_says(server):
     answers = {"Job": job}
     for path, item in document["paths"].items():
         if "get" in item and "{" not in path:
-            content = item["get"]["responses"]["200"].get("content", {}).get("application/json")
+            content = item["get"]["responses"].get("200", {}).get("content", {}).get("application/json")
             if content and "$ref" in content["schema"]:
                 answers[content["schema"]["$ref"].rsplit("/", 1)[1] + " " + path] = server.get(path).json()
     assert len(answers) > 15
