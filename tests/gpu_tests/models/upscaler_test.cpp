@@ -14,8 +14,6 @@ using testing_support::random_tensor;
 using testing_support::RandomSource;
 using testing_support::run_on;
 using testing_support::signal_to_noise;
-using testing_support::test_gpu;
-using testing_support::test_gpu_is_emulated;
 using testing_support::Upload;
 
 class UpscalersOnGpu : public testing::TestWithParam<DType> {
