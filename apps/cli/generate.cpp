@@ -106,6 +106,7 @@ class Run {
     };
     callbacks_.cancelled = interrupted;
     callbacks_.planned = [this](const MemoryPlan& plan) { show_plan(plan); };
+    callbacks_.preview = [this](const Preview& preview) { save_preview(preview); };
     try {
       if (!load.devices.empty()) refuse_with_devices();
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
@@ -289,6 +290,14 @@ class Run {
                  {1, picture.image.height / scale, picture.image.width / scale, picture.latents});
   }
 
+  // The first image's under the name as given, the others' with their number.
+  void save_preview(const Preview& preview) const {
+    std::filesystem::path path = command_.preview_path;
+    if (preview.image > 0)
+      path.replace_filename(concat(path.stem().string(), "-", preview.image + 1, path.extension().string()));
+    save_image(preview.picture, path.string(), {});
+  }
+
   void finish(MultiPipeline& pipeline) {
     if (!cells_.empty()) {
       writer_.add([&] {
@@ -363,6 +372,9 @@ void add_many_options(CLI::App* sub, GenerateCommand* command) {
            "line begins "
            "with the same seed")
       ->type_name("FILE")
+      ->group("Output");
+  add_text(sub, "--preview-path", command->preview_path, "file that --preview writes, anew each time")
+      ->option_text("FILE [" + command->preview_path + "]")
       ->group("Output");
   add_text(sub, "--wildcard-dir", command->wildcard_dir,
            "choose at random in prompts: {a|b}, {2$$a|b|c}, __name__ for a line of name.txt in this folder")

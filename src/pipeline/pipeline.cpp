@@ -58,14 +58,14 @@ GenerateRequest Pipeline::default_request() const {
 
 MemoryPlan Pipeline::plan(const GenerateRequest& request) {
   const ChoiceRecord record;
-  const MemoryPlan plan = state_->plan(state_->prepare(request));
+  const MemoryPlan plan = state_->plan(request);
   state_->choices.add(record);
   return plan;
 }
 
 GenerateResult Pipeline::generate(const GenerateRequest& request, const Callbacks& callbacks) {
   const ChoiceRecord record;
-  GenerateResult result = state_->generate(state_->prepare(request), callbacks);
+  GenerateResult result = state_->generate(request, callbacks);
   state_->choices.add(record);
   result.kernel_choices = state_->choices.hash();
   result.kernel_code = state_->choices.code(*state_->components.device);
