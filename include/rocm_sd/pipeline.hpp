@@ -325,6 +325,12 @@ struct Picture {
   std::vector<float> latents;  // [4,height/8,width/8] as x0 + sigma * noise; empty unless asked for
 };
 
+// A file that the prompts or the request named, as it was found.
+struct UsedFile {
+  std::string kind;  // "lora", "embedding"
+  std::string path;
+};
+
 struct GenerateResult {
   std::vector<Picture> pictures;
   std::vector<StageTime> times;
@@ -333,6 +339,10 @@ struct GenerateResult {
   uint64_t device_peak = 0;  // most bytes of device memory held at once
   std::vector<std::string> warnings;
   std::string device = {};  // of MultiPipeline: what it was drawn on
+  std::vector<UsedFile> files = {};
+  // 16 hexadecimal digits over the kernels that this pipeline has chosen so far, by problem; code: the
+  // version and a hash of the kernel archive that they come from.
+  std::string kernel_choices = {}, kernel_code = {};
 };
 
 // What a model asks to be drawn with: those distilled for few steps.

@@ -99,6 +99,10 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
 
   const bool decodes = draws_alone() || ranks_->rank() == 0 || vae->shape().rows;
   const std::string hashes = embedding_hashes(r.rows.embeddings);
+  for (const auto* loras : {&components.adapters, &components.runtime_adapters})
+    for (const ActiveAdapter& lora : *loras) result.files.push_back({"lora", lora.file->path().string()});
+  for (const UsedEmbedding& embedding : r.rows.embeddings)
+    result.files.push_back({"embedding", embedding.file->path().string()});
   for (int i = 0; decodes && i < r.request.batch; ++i) {
     const Tensor own = latents.narrow(0, i, 1);
     Image image = r.decodes ? decode(r, own, who) : Image{};

@@ -133,6 +133,7 @@ GenerateResult Pipeline::State::draw_twice(const GenerateRequest& request, const
   GenerateResult two = generate(prepare(second), callbacks);
   for (size_t i = 0; i < two.pictures.size(); ++i) two.pictures[i].parameters = one.pictures[i].parameters;
   two.times.insert(two.times.begin(), one.times.begin(), one.times.end());
+  two.files.insert(two.files.begin(), one.files.begin(), one.files.end());
   for (const std::string& warning : one.warnings)
     if (std::ranges::find(two.warnings, warning) == two.warnings.end()) two.warnings.push_back(warning);
   two.arena_used = std::max(two.arena_used, one.arena_used);

@@ -12,6 +12,7 @@
 #include "pipeline/guidance_split.hpp"
 #include "pipeline/image_sizes.hpp"
 #include "pipeline/image_stage.hpp"
+#include "pipeline/kernel_choices.hpp"
 #include "pipeline/residency.hpp"
 #include "pipeline/text_stage.hpp"
 #include "pipeline/token_rows.hpp"
@@ -70,6 +71,7 @@ struct Pipeline::State {
   std::unique_ptr<VaeStage> vae;
   std::unique_ptr<Profiler> profiler;
   AdapterLibrary adapters;
+  KernelChoices choices;
 
   // Fills in defaults, checks every rule, reads the prompts, and brings the request's LoRAs and ControlNets.
   PreparedRequest prepare(const GenerateRequest& request);
