@@ -6,11 +6,14 @@
 namespace rocm_sd::cli {
 
 void add_generate(CLI::App& app);
+void add_grid(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_list(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_params(CLI::App& app);
+void add_reproduce(CLI::App& app);
+void add_upscale(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_emu(CLI::App& app);
 void add_doctor(CLI::App& app);

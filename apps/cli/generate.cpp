@@ -6,72 +6,34 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <limits>
+#include <memory>
+#include <random>
 #include <set>
 #include <sstream>
 
 #include "apps/cli/background_tuning.hpp"
 #include "apps/cli/commands.hpp"
+#include "apps/cli/generate_command.hpp"
 #include "apps/cli/generate_report.hpp"
 #include "apps/cli/interrupt.hpp"
+#include "apps/cli/journal.hpp"
 #include "apps/cli/option_notes.hpp"
+#include "apps/cli/picture_writer.hpp"
 #include "apps/cli/progress.hpp"
 #include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/utf8.hpp"
 #include "pipeline/latents_file.hpp"
-#include "pipeline/options.hpp"
 #include "pipeline/output_name.hpp"
 #include "pipeline/sheet.hpp"
 #include "rocm_sd/multi.hpp"
-#include "text/prompt.hpp"
 
 namespace rocm_sd::cli {
 namespace {
 
-struct GenerateCommand {
-  std::vector<std::pair<const OptionRow*, std::string>> set;  // in the order given
-  std::string output = "out/{index:05}-{seed}.png";
-  std::string config, prompts_file, grid, progress = "auto", trace;
-  int quality = 95, repeat = 1, threads = 0;
-  double tune = 0;  // seconds after each picture
-  bool profile = false, no_metadata = false, grid_labels = false, plan_only = false, quiet = false;
-};
-
-// Files of options and prompts: more bytes than that are a mistake.
-constexpr uint64_t kMaxConfigBytes = 1 << 20, kMaxPromptsBytes = 64 << 20;
-constexpr int64_t kMaxPictures = 10'000'000;
-
-std::vector<std::string> read_prompts(const std::string& path) {
-  std::string text = read_file(path, kMaxPromptsBytes);
-  const std::string problem = utf8_problem(text);
-  require<FormatError>(problem.empty(), printable(path), ": ", problem, "; expected text, one prompt a line");
-  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // a byte order mark
-  const auto control = std::find_if(text.begin(), text.end(), [](unsigned char c) {
-    return c < 0x20 && c != '\n' && c != '\r' && c != '\t';
-  });
-  require<FormatError>(control == text.end(), printable(path), ": control byte ",
-                       control == text.end() ? 0 : int{*control}, " at offset ", control - text.begin(),
-                       "; expected text, one prompt a line");
-  std::istringstream file(std::move(text));
-  std::vector<std::string> prompts;
-  constexpr size_t kMaxPrompts = 10000;
-  int number = 0;
-  for (std::string line; std::getline(file, line);) {
-    ++number;
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty() || line[0] == '#') continue;
-    require<UsageError>(prompts.size() < kMaxPrompts, printable(path), ": at most ", kMaxPrompts, " prompts");
-    const auto characters =
-        std::count_if(line.begin(), line.end(), [](unsigned char c) { return (c & 0xc0) != 0x80; });
-    require<UsageError>(characters <= static_cast<ptrdiff_t>(kMaxPromptChars), printable(path), ": line ",
-                        number, " has ", characters, " characters; a prompt has at most ", kMaxPromptChars);
-    prompts.push_back(line);
-  }
-  require<FormatError>(!prompts.empty(), printable(path), ": no prompts; expected one a line");
-  return prompts;
-}
+// A file of options: more bytes than that are a mistake.
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
 // "4x4" -> 4 columns; the rows follow from the pictures.
 int grid_columns(const std::string& grid) {
@@ -92,9 +54,9 @@ std::string default_config_path() {
   return home && *home ? std::string(home) + "/.config/rocm-sd/config.toml" : "";
 }
 
-// Applies the file's options; those of the command line come after and win. Without a name the user's own
-// file is read if it is there.
-void read_config(const std::string& asked, OptionTargets& targets, std::set<std::string>& names) {
+// The file's options; those of the command line come after and win. Without a name the user's own file is
+// read if it is there.
+void read_config(const std::string& asked, OptionTargets& targets, std::vector<OptionValue>& options) {
   const std::string path = asked.empty() ? default_config_path() : asked;
   if (asked.empty() && (path.empty() || !path_exists(path))) return;
   require<UsageError>(path_exists(path), "config: cannot open ", printable(path));
@@ -109,7 +71,7 @@ void read_config(const std::string& asked, OptionTargets& targets, std::set<std:
       std::replace(name.begin(), name.end(), '_', '-');
       require<UsageError>(item.inputs.size() == 1, name, ": expected one value");
       set_option(targets, name, item.inputs.front());
-      names.insert(name);
+      options.emplace_back(name, item.inputs.front());
     }
   } catch (const Error& e) {
     throw UsageError(concat(printable(path), ": ", e.what()));
@@ -118,77 +80,105 @@ void read_config(const std::string& asked, OptionTargets& targets, std::set<std:
 
 class Run {
  public:
-  explicit Run(const GenerateCommand& command)
-      : command_(command), printer_(parse_progress_style(command.progress)) {}
+  Run(const GenerateCommand& command, const std::vector<Job>& jobs)
+      : command_(command), printer_(parse_progress_style(command.progress)), more_jobs_(jobs) {}
 
-  void operator()() {
+  std::vector<std::string> operator()() {
     LoadOptions load;
-    OptionTargets targets{&load, &request_};
-    std::set<std::string> chosen;  // by the command line or the config file
-    read_config(command_.config, targets, chosen);
-    for (const auto& [row, value] : command_.set) {
-      set_option(targets, row->name, value);
-      given_.insert(row->name);
-      chosen.insert(row->name);
-    }
+    read_options(load);
     require<UsageError>(!load.model.empty(), "model: expected --model PATH");
     require<UsageError>(request_.prompts.empty() || command_.prompts_file.empty(),
                         "image-prompt, prompts-file: expected one of them");
-    if (!request_.prompts.empty() && request_.batch == 1)
-      request_.batch = static_cast<int>(std::min<size_t>(request_.prompts.size(), 64));
-    std::vector<std::string> prompts = {request_.prompt};
-    if (!command_.prompts_file.empty()) prompts = read_prompts(command_.prompts_file);
-    const int64_t total = static_cast<int64_t>(prompts.size()) * command_.repeat * request_.batch;
-    require<UsageError>(total <= kMaxPictures, "at most ", kMaxPictures, " pictures a run, not ", total);
-    total_ = static_cast<int>(total);
-    const int64_t last_round = int64_t{command_.repeat - 1} * request_.batch;
-    require<UsageError>(request_.seed <= std::numeric_limits<int64_t>::max() - last_round,
-                        "seed: ", request_.seed, " leaves no seeds for ", command_.repeat, " rounds");
+    make_jobs();
     if (!command_.grid.empty()) columns_ = grid_columns(command_.grid);
+    require<UsageError>(!journal_ || columns_ == 0,
+                        "journal: a sheet (--grid) is written at the end, as a whole");
     // A bad pattern, and files that cannot be written, fail now.
-    const OutputName first{.index = 1, .count = columns_ > 0 ? 1 : total_, .seed = 0, .model = ""};
+    const OutputName first{.index = 1, .count = columns_ > 0 ? 1 : jobs_->pictures(), .seed = 0, .model = ""};
     if (!command_.plan_only) require_writable(output_name(command_.output, first));
     if (!command_.trace.empty()) require_writable(command_.trace);
 
     catch_interrupts();
     callbacks_.progress = [this](const Progress& p) {
+      print_written();
       if (!command_.quiet) printer_(p);
       return true;
     };
     callbacks_.cancelled = interrupted;
     callbacks_.planned = [this](const MemoryPlan& plan) { show_plan(plan); };
+    callbacks_.preview = [this](const Preview& preview) { save_preview(preview); };
     try {
       if (!load.devices.empty()) refuse_with_devices();
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
       MultiPipeline pipeline = MultiPipeline::load(load, callbacks_);
       drawers_ = pipeline.drawers().size();
       if (command_.profile || !command_.trace.empty()) pipeline.enable_profiling();
-      use_proposal(pipeline.default_request(), chosen);
+      proposed_ = pipeline.default_request();
+      receipts_.emplace(pipeline.info());
       if (!command_.quiet) print_model(pipeline);
       if (!command_.quiet) warn_of_options(pipeline.info());
-      generate_all(pipeline, prompts);
+      generate_all(pipeline);
       finish(pipeline);
     } catch (...) {
       printer_.finish();
+      finish_writing();
       throw;
     }
+    return std::move(paths_);
   }
 
  private:
-  // What the model proposes, where nobody chose.
-  void use_proposal(const GenerateRequest& proposed, const std::set<std::string>& chosen) {
-    if (!chosen.contains("steps")) request_.steps = proposed.steps;
-    if (!chosen.contains("cfg-scale")) request_.cfg_scale = proposed.cfg_scale;
-    if (chosen.contains("sampler") || chosen.contains("schedule") || chosen.contains("sigmas")) return;
-    request_.sampler = proposed.sampler;
-    request_.schedule = proposed.schedule;
+  // Of the configuration file and the command line. A folder of --init-image stands for its pictures.
+  void read_options(LoadOptions& load) {
+    OptionTargets targets{&load, &request_};
+    read_config(command_.config, targets, options_);
+    for (const auto& [row, value] : command_.set) {
+      given_.insert(row->name);
+      if (row->name == std::string_view("init-image") && is_folder_path(value)) {
+        folder_ = value;
+        const Job first = jobs_of_folder(value).front();  // for messages about options that go with a picture
+        set_option(targets, row->name, first.set.front().second);
+        continue;
+      }
+      set_option(targets, row->name, value);
+      options_.emplace_back(row->name, value);
+    }
+  }
+
+  void make_jobs() {
+    std::vector<Job> jobs = more_jobs_;
+    if (!folder_.empty()) jobs = jobs_of_both(jobs_of_folder(folder_), jobs);
+    if (!command_.prompts_file.empty()) jobs = jobs_of_both(read_jobs(command_.prompts_file), jobs);
+    jobs_.emplace(options_, std::move(jobs), command_.repeat);
+    const bool in_grid = !more_jobs_.empty();  // whose cells differ by their options alone
+    const bool dynamic = command_.dynamic_prompts || !command_.wildcard_dir.empty();
+    require<FileError>(command_.wildcard_dir.empty() || is_folder_path(command_.wildcard_dir),
+                       "wildcard-dir: ", printable(command_.wildcard_dir), ": no such folder");
+    if (!command_.journal.empty() && !command_.plan_only) journal_.emplace(command_.journal);
+    const uint64_t seed = journal_ ? journal_->seed() : std::random_device()();
+    jobs_->resolve(dynamic ? &wildcards_.emplace(command_.wildcard_dir) : nullptr,
+                   dynamic || journal_ || in_grid ? &seed : nullptr,
+                   in_grid ? Jobs::Seeds::kTheSame : Jobs::Seeds::kEachItsOwn);
+    if (dynamic) jobs_->hash();  // a prompt that cannot be read fails now
+    if (journal_) journal_->begin(concat(jobs_->hash(), " ", command_.output));
+    paths_.resize(static_cast<size_t>(jobs_->pictures()));
+    for (size_t i = 0; i < jobs_->batches().size(); ++i) {
+      const std::vector<std::string>* files = journal_ ? journal_->files(i) : nullptr;
+      if (files == nullptr || files->size() != static_cast<size_t>(jobs_->batches()[i].count))
+        pending_.push_back(i);
+      else
+        std::ranges::copy(*files, paths_.begin() + (jobs_->batches()[i].first - 1));
+    }
+    if (const size_t there = jobs_->batches().size() - pending_.size(); there > 0 && !command_.quiet)
+      fmt::print(stderr, "journal: {} of {} batches are there\n", there, jobs_->batches().size());
   }
 
   void warn_of_options(const ModelInfo& model) const {
     std::vector<std::string> lines = options_without_effect(given_, request_, model);
     if (command_.grid_labels && columns_ == 0)
       lines.emplace_back("--grid-labels has no effect: there is no --grid");
-    if (!command_.prompts_file.empty() && given_.contains("prompt"))
+    if (!command_.prompts_file.empty() && !command_.prompts_file.ends_with(".jsonl") &&
+        given_.contains("prompt"))
       lines.emplace_back("--prompt has no effect: --prompts-file stands in its place");
     for (const std::string& line : lines) fmt::print(stderr, "warning: {}\n", line);
   }
@@ -200,28 +190,23 @@ class Run {
       require<UsageError>(!given, name, ": with --device, not with --devices");
   }
 
-  // Every prompt, as often as asked for.
-  void generate_all(MultiPipeline& pipeline, const std::vector<std::string>& prompts) {
-    const auto rounds = static_cast<size_t>(command_.repeat);
+  void generate_all(MultiPipeline& pipeline) {
     const auto request_at = [&](size_t index) -> std::optional<GenerateRequest> {
-      if (index >= prompts.size() * rounds) return std::nullopt;
-      GenerateRequest request = request_;
-      request.prompt = prompts[index / rounds];
-      if (request.seed >= 0) request.seed += static_cast<int64_t>(index % rounds) * request.batch;
-      return request;
+      if (index >= pending_.size()) return std::nullopt;
+      return jobs_->request(jobs_->batches()[pending_[index]], proposed_);
     };
     if (command_.plan_only) {
-      for (const DevicePlan& one : pipeline.plans(*request_at(0))) {
+      for (const DevicePlan& one : pipeline.plans(jobs_->request(jobs_->batches().front(), proposed_))) {
         planned_ = false;
         show_plan(one.plan, drawers_ > 1 ? one.devices : "");
       }
       return;
     }
-    const auto take = [&](size_t index, const GenerateResult& result) {
+    const auto take = [&](size_t index, GenerateResult result) {
       printer_.finish();
       if (!command_.quiet) print_times(result);
-      for (const Picture& picture : result.pictures)
-        keep(picture, prompts[index / rounds], pipeline.info().name);
+      keep(pending_[index], std::move(result), pipeline.info().name);
+      print_written();
       if (tuning_) tuning_->spend();
     };
     pipeline.generate_each(request_at, take, callbacks_);
@@ -233,54 +218,125 @@ class Run {
     planned_ = true;
   }
 
-  void keep(const Picture& picture, const std::string& prompt, const std::string& model) {
+  void print_written() {
+    for (const std::string& path : writer_.written()) {
+      if (!command_.print_paths) continue;
+      printer_.finish();
+      fmt::print("{}\n", path);
+      std::fflush(stdout);
+    }
+  }
+
+  // What is drawn is written, whatever ended the run.
+  void finish_writing() {
+    try {
+      writer_.finish();
+    } catch (const std::exception& e) {
+      fmt::print(stderr, "error: {}\n", e.what());
+    }
+    print_written();
+  }
+
+  void keep(size_t number, GenerateResult result, const std::string& model) {
+    const Batch& batch = jobs_->batches()[number];
     if (columns_ > 0) {
-      cells_.push_back(picture.image);
-      labels_.push_back(prompt);
-      if (first_parameters_.empty()) first_parameters_ = picture.parameters;
+      for (Picture& picture : result.pictures) {
+        const std::string& label = jobs_->job(batch).label;
+        labels_.push_back(label.empty() ? request_.prompt : label);
+        cells_.push_back(std::move(picture.image));
+        if (first_parameters_.empty()) first_parameters_ = picture.parameters;
+      }
       return;
     }
-    const std::string path =
-        save(picture.image, {++written_, total_, picture.seed, model}, picture.parameters);
-    if (picture.latents.empty()) return;
+    const auto shared = std::make_shared<const GenerateResult>(std::move(result));
+    writer_.add([this, number, shared, model] { return write_batch(number, *shared, model); });
+  }
+
+  // On the writer's thread -> the paths.
+  std::vector<std::string> write_batch(size_t number, const GenerateResult& result,
+                                       const std::string& model) {
+    const Batch& batch = jobs_->batches()[number];
+    std::vector<std::string> out;
+    for (size_t i = 0; i < result.pictures.size(); ++i) {
+      const Picture& picture = result.pictures[i];
+      const OutputName name{.index = batch.first + static_cast<int>(i),
+                            .count = jobs_->pictures(),
+                            .seed = picture.seed,
+                            .model = model,
+                            .input = jobs_->job(batch).input};
+      out.push_back(output_name(command_.output, name));
+      save_image(picture.image, out.back(), texts_of(batch, result, i));
+      paths_[static_cast<size_t>(name.index - 1)] = out.back();
+      if (!picture.latents.empty()) write_latents(picture, out.back());
+    }
+    if (journal_) journal_->note(number, out);
+    return out;
+  }
+
+  ImageWriteOptions texts_of(const Batch& batch, const GenerateResult& result, size_t picture) {
+    ImageWriteOptions out{.quality = command_.quality, .parameters = "", .receipt = ""};
+    if (command_.no_metadata) return out;
+    out.parameters = result.pictures[picture].parameters;
+    if (command_.no_receipt) return out;
+    out.receipt = receipt_text(
+        receipts_->of(jobs_->options(batch, proposed_), result, static_cast<int>(picture), command_.quality));
+    return out;
+  }
+
+  static void write_latents(const Picture& picture, const std::string& path) {
     const double pixels = static_cast<double>(picture.image.width) * picture.image.height;
     const auto scale = std::llround(std::sqrt(4 * pixels / static_cast<double>(picture.latents.size())));
     save_latents(std::filesystem::path(path).replace_extension(".safetensors").string(),
                  {1, picture.image.height / scale, picture.image.width / scale, picture.latents});
   }
 
-  // The path.
-  std::string save(const Image& image, const OutputName& name, const std::string& parameters) {
-    const std::string path = output_name(command_.output, name);
-    save_image(image, path,
-               {.quality = command_.quality, .parameters = command_.no_metadata ? "" : parameters});
-    fmt::print("{}\n", path);
-    std::fflush(stdout);
-    return path;
+  // The first image's under the name as given, the others' with their number.
+  void save_preview(const Preview& preview) const {
+    std::filesystem::path path = command_.preview_path;
+    if (preview.image > 0)
+      path.replace_filename(concat(path.stem().string(), "-", preview.image + 1, path.extension().string()));
+    save_image(preview.picture, path.string(), {});
   }
 
   void finish(MultiPipeline& pipeline) {
     if (!cells_.empty()) {
-      const Image sheet =
-          make_sheet(cells_, command_.grid_labels ? labels_ : std::vector<std::string>{}, columns_);
-      save(sheet, {1, 1, 0, pipeline.info().name}, cells_.size() == 1 ? first_parameters_ : "");
+      writer_.add([&] {
+        const Image sheet =
+            make_sheet(cells_, command_.grid_labels ? labels_ : std::vector<std::string>{}, columns_);
+        const std::string path = output_name(command_.output, {1, 1, 0, pipeline.info().name});
+        const bool texts = cells_.size() == 1 && !command_.no_metadata;
+        save_image(sheet, path, {.quality = command_.quality, .parameters = texts ? first_parameters_ : ""});
+        return std::vector{path};
+      });
     }
+    writer_.finish();
+    print_written();
     if (command_.profile) fmt::print(stderr, "{}", pipeline.profile_table());
     if (!command_.trace.empty()) pipeline.write_profile_trace(command_.trace);
   }
 
   const GenerateCommand& command_;
-  GenerateRequest request_;
+  GenerateRequest request_, proposed_;  // of the options alone; the model's
   ProgressPrinter printer_;
   Callbacks callbacks_;
   std::optional<BackgroundTuning> tuning_;
+  std::vector<OptionValue> options_;
   std::set<std::string> given_;  // options of the command line, not of the configuration file
-  int total_ = 1, written_ = 0, columns_ = 0;
+  std::string folder_;           // of init images
+  const std::vector<Job>& more_jobs_;
+  std::optional<Wildcards> wildcards_;
+  std::optional<Jobs> jobs_;
+  std::optional<Journal> journal_;
+  std::vector<size_t> pending_;     // batches that are to be drawn
+  std::vector<std::string> paths_;  // of all pictures
+  std::optional<Receipts> receipts_;
+  int columns_ = 0;
   size_t drawers_ = 1;
   bool planned_ = false;
   std::vector<Image> cells_;
   std::vector<std::string> labels_;
   std::string first_parameters_;
+  PictureWriter writer_;  // last: what it writes uses the others
 };
 
 void add_table_options(CLI::App* sub, GenerateCommand* command) {
@@ -307,32 +363,43 @@ void add_table_options(CLI::App* sub, GenerateCommand* command) {
   }
 }
 
-}  // namespace
-
-void add_generate(CLI::App& app) {
-  auto command = std::make_shared<GenerateCommand>();
-  CLI::App* sub = app.add_subcommand("generate", "make pictures from prompts");
-  add_table_options(sub, command.get());
-  add_text(sub, "-o,--output", command->output,
-           "file name pattern with {index}, {seed}, {model}; ends in .png, .jpg or .webp")
-      ->option_text("PATTERN [" + command->output + "]")
-      ->group("Output");
-  add_number(sub, "--quality", command->quality, "JPEG and WebP, 1 to 100 (WebP 100: lossless) [95]", 1, 100)
-      ->option_text("N")
-      ->group("Output");
-  sub->add_flag("--no-metadata", command->no_metadata, "leave the parameters out of the file")
-      ->group("Output");
+void add_many_options(CLI::App* sub, GenerateCommand* command) {
   add_number(sub, "--repeat", command->repeat, "batches to make, with rising seeds [1]", 1, 10000)
       ->option_text("N")
       ->group("Output");
   add_text(sub, "--prompts-file", command->prompts_file,
-           "one prompt a line, in place of --prompt; every line begins with the same seed")
+           "one prompt a line, in place of --prompt, or (.jsonl) one JSON object of options a line; every "
+           "line begins "
+           "with the same seed")
       ->type_name("FILE")
       ->group("Output");
-  add_text(sub, "--grid", command->grid, "one sheet of all pictures")
-      ->type_name("COLUMNSxROWS")
+  add_text(sub, "--preview-path", command->preview_path, "file that --preview writes, anew each time")
+      ->option_text("FILE [" + command->preview_path + "]")
       ->group("Output");
-  sub->add_flag("--grid-labels", command->grid_labels, "write each prompt below its picture")
+  add_text(sub, "--wildcard-dir", command->wildcard_dir,
+           "choose at random in prompts: {a|b}, {2$$a|b|c}, __name__ for a line of name.txt in this folder")
+      ->type_name("FOLDER")
+      ->group("Output");
+  sub->add_flag("--dynamic-prompts", command->dynamic_prompts, "the same without a folder: {a|b}, {2$$a|b|c}")
+      ->group("Output");
+  add_text(sub, "--journal", command->journal,
+           "note here what is written: the same command goes on where it was interrupted")
+      ->type_name("FILE")
+      ->group("Output");
+}
+
+}  // namespace
+
+void add_generate_options(CLI::App* sub, GenerateCommand* command) {
+  add_table_options(sub, command);
+  add_many_options(sub, command);
+  add_number(sub, "--quality", command->quality, "JPEG and WebP, 1 to 100 (WebP 100: lossless) [95]", 1, 100)
+      ->option_text("N")
+      ->group("Output");
+  sub->add_flag("--no-metadata", command->no_metadata, "leave parameters and receipt out of the file")
+      ->group("Output");
+  sub->add_flag("--no-receipt", command->no_receipt,
+                "leave the receipt out of the file (rocm-sd reproduce needs it)")
       ->group("Output");
   sub->add_option("--progress", command->progress,
                   "auto (bar on a terminal, else line), bar, line (one per picture), plain (one per step), "
@@ -356,14 +423,35 @@ void add_generate(CLI::App& app) {
            "TOML file with options as name = value lines [" + default_config_path() + "]")
       ->type_name("FILE")
       ->group("Advanced");
+}
+
+void take_last(CLI::App* sub) {
   for (CLI::Option* option : sub->get_options())
     if (option->get_multi_option_policy() != CLI::MultiOptionPolicy::TakeAll)
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  sub->callback([command] {
-    if (command->threads > 0) omp_set_num_threads(command->threads);
-    Run run(*command);
-    run();
-  });
+}
+
+std::vector<std::string> run_generate(const GenerateCommand& command, const std::vector<Job>& jobs) {
+  if (command.threads > 0) omp_set_num_threads(command.threads);
+  Run run(command, jobs);
+  return run();
+}
+
+void add_generate(CLI::App& app) {
+  auto command = std::make_shared<GenerateCommand>();
+  CLI::App* sub = app.add_subcommand("generate", "make pictures from prompts");
+  add_generate_options(sub, command.get());
+  add_text(sub, "-o,--output", command->output,
+           "file name pattern with {index}, {seed}, {model}, {input}; ends in .png, .jpg or .webp")
+      ->option_text("PATTERN [" + command->output + "]")
+      ->group("Output");
+  add_text(sub, "--grid", command->grid, "one sheet of all pictures")
+      ->type_name("COLUMNSxROWS")
+      ->group("Output");
+  sub->add_flag("--grid-labels", command->grid_labels, "write each prompt below its picture")
+      ->group("Output");
+  take_last(sub);
+  sub->callback([command] { run_generate(*command); });
 }
 
 }  // namespace rocm_sd::cli

@@ -47,7 +47,9 @@ int run(int argc, char** argv) {
            " --help`.\n";
   });
   rocm_sd::cli::add_generate(app);
+  rocm_sd::cli::add_grid(app);
   rocm_sd::cli::add_serve(app);
+  rocm_sd::cli::add_upscale(app);
   rocm_sd::cli::add_inspect(app);
   rocm_sd::cli::add_convert(app);
   rocm_sd::cli::add_list(app);
@@ -57,6 +59,7 @@ int run(int argc, char** argv) {
   rocm_sd::cli::add_tune(app);
   rocm_sd::cli::add_bench(app);
   rocm_sd::cli::add_params(app);
+  rocm_sd::cli::add_reproduce(app);
   rocm_sd::cli::add_tokenize(app);
   rocm_sd::cli::add_emu(app);
   try {

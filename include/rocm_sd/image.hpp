@@ -19,6 +19,9 @@ enum class ImageFormat { kPng, kJpeg, kWebp };
 struct ImageWriteOptions {
   int quality = 95;        // JPEG and WebP, 1..100; 100 makes WebP lossless
   std::string parameters;  // UTF-8; PNG text chunk "parameters", JPEG and WebP EXIF UserComment; empty: none
+  // UTF-8; PNG text chunk "rocm-sd", JPEG and WebP EXIF MakerNote, left out of a JPEG that has no room for it
+  // (64 KiB with the parameters); empty: none.
+  std::string receipt = {};
 };
 
 // The format that a file name's ending asks for (.png .jpg .jpeg .webp, any case). Throws UsageError for
@@ -38,5 +41,10 @@ void save_image(const Image& image, const std::string& path, const ImageWriteOpt
 // The `parameters` text of a PNG, JPEG or WebP file, or "" where it has none. Throws as load_image.
 std::string read_parameters(const std::string& path);
 std::string read_parameters(const std::vector<uint8_t>& bytes, const std::string& name);
+
+// The receipt that the file carries (what `rocm-sd reproduce` draws it again from), or "". Throws as
+// load_image.
+std::string read_receipt(const std::string& path);
+std::string read_receipt(const std::vector<uint8_t>& bytes, const std::string& name);
 
 }  // namespace rocm_sd

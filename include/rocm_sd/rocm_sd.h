@@ -55,16 +55,22 @@ typedef struct {
  * result other than 0 cancels. stage: "load", "text", "encode", "sample", "decode". */
 typedef int (*rocm_sd_progress_fn)(void* user, const char* stage, int step, int total, double seconds);
 
+/* Called on the calling thread where the option "preview" asks for looks at the picture between steps: image
+ * of the batch, rgb [height,width,3], which is valid until it returns; seconds that making it took. */
+typedef void (*rocm_sd_preview_fn)(void* user, int image, int step, int total, int width, int height,
+                                   const uint8_t* rgb, double seconds);
+
 typedef struct {
   rocm_sd_progress_fn progress; /* may be NULL */
   void* user;
   const volatile int* cancel; /* may be NULL; another thread sets it to non-zero to stop within a step */
+  rocm_sd_preview_fn preview; /* may be NULL */
 } rocm_sd_callbacks;
 
 /* Changes whenever a struct or a function of this header does: a program that reads the structs by itself
  * (ctypes, FFI) compares rocm_sd_abi_version() with the number that it was written for before it calls
  * anything else. */
-#define ROCM_SD_ABI_VERSION 6
+#define ROCM_SD_ABI_VERSION 7
 int rocm_sd_abi_version(void);
 
 const char* rocm_sd_version(void);
@@ -156,6 +162,21 @@ void rocm_sd_result_free(rocm_sd_result* result);
 
 /* Writes a picture as PNG, JPEG or WebP by the path's ending, with its parameters; quality 1..100. */
 rocm_sd_status rocm_sd_save(const rocm_sd_picture* picture, const char* path, int quality);
+
+/* What enlarges pictures: a network (RRDBNet, SRVGGNetCompact) or a filter. One call at a time. */
+typedef struct rocm_sd_upscaler rocm_sd_upscaler;
+
+/* Options: "upscaler" (a .safetensors or .pth file, or lanczos, bicubic, nearest), "device", "dtype". *out is
+ * NULL on failure. */
+rocm_sd_status rocm_sd_upscaler_create(const rocm_sd_option* options, rocm_sd_upscaler** out);
+void rocm_sd_upscaler_free(rocm_sd_upscaler* upscaler);
+
+/* A picture [height,width,3], larger. Options: "factor", or "width" and "height" of the result; "tile",
+ * "tile-overlap". options may be NULL: the network's own factor. The result has one picture and is freed with
+ * rocm_sd_result_free. callbacks may be NULL; stage "upscale", a step for each window. */
+rocm_sd_status rocm_sd_upscale(rocm_sd_upscaler* upscaler, const rocm_sd_option* options, int width,
+                               int height, const uint8_t* rgb, const rocm_sd_callbacks* callbacks,
+                               rocm_sd_result** out);
 
 #ifdef __cplusplus
 }

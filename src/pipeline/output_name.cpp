@@ -40,9 +40,11 @@ Expansion expand(const std::string& pattern, const OutputName& values) {
       out.text += fmt::format("{:0{}}", values.seed, digits);
     else if (name == "model")
       out.text += safe_file_part(values.model);
+    else if (name == "input")
+      out.text += safe_file_part(values.input);
     else
       throw UsageError(concat("output: unknown placeholder \"", printable(match.str()),
-                              "\"; expected {index}, {seed} or {model}"));
+                              "\"; expected {index}, {seed}, {model} or {input}"));
     out.unique = out.unique || name == "index" || name == "seed";
   }
   out.text += pattern.substr(at);
@@ -50,9 +52,9 @@ Expansion expand(const std::string& pattern, const OutputName& values) {
   static const std::regex kBraces(R"(\{[^{}/]*\})");
   std::string rest = std::regex_replace(pattern, kPlaceholder, "");
   if (std::smatch match; std::regex_search(rest, match, kBraces))
-    throw UsageError(
-        concat("output: \"", printable(match.str()),
-               "\" is no placeholder; expected {index}, {seed} or {model}, with a width as in {index:05}"));
+    throw UsageError(concat(
+        "output: \"", printable(match.str()),
+        "\" is no placeholder; expected {index}, {seed}, {model} or {input}, with a width as in {index:05}"));
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "kernels/choice_record.hpp"
 #include "pipeline/load.hpp"
 #include "pipeline/state.hpp"
 #include "runtime/devices.hpp"
@@ -55,10 +56,20 @@ GenerateRequest Pipeline::default_request() const {
   return request;
 }
 
-MemoryPlan Pipeline::plan(const GenerateRequest& request) { return state_->plan(state_->prepare(request)); }
+MemoryPlan Pipeline::plan(const GenerateRequest& request) {
+  const ChoiceRecord record;
+  const MemoryPlan plan = state_->plan(request);
+  state_->choices.add(record);
+  return plan;
+}
 
 GenerateResult Pipeline::generate(const GenerateRequest& request, const Callbacks& callbacks) {
-  return state_->generate(state_->prepare(request), callbacks);
+  const ChoiceRecord record;
+  GenerateResult result = state_->generate(request, callbacks);
+  state_->choices.add(record);
+  result.kernel_choices = state_->choices.hash();
+  result.kernel_code = state_->choices.code(*state_->components.device);
+  return result;
 }
 
 void Pipeline::enable_profiling() {

@@ -55,6 +55,25 @@ std::vector<std::string> wrap(const std::string& text, size_t columns) {
   return {text.substr(0, cut), rest};
 }
 
+// Lines of text from a place on, as wide as `width` pixels.
+void write_lines(Image& sheet, const Font& font, const std::string& text, Place at, int width) {
+  for (const std::string& line :
+       wrap(printable_ascii(text), static_cast<size_t>(width / font.glyph_width()))) {
+    int x = at.x;
+    for (const char c : line) {
+      paste(sheet, font.strip, (c - kFirstGlyph) * font.glyph_width(), font.glyph_width(), {x, at.y});
+      x += font.glyph_width();
+    }
+    at.y += font.strip.height;
+  }
+}
+
+Image white(int width, int height) {
+  Image out{width, height, {}, {}};
+  out.rgb.assign(static_cast<size_t>(width) * static_cast<size_t>(height) * 3, kBackground);
+  return out;
+}
+
 }  // namespace
 
 Image make_sheet(std::span<const Image> pictures, std::span<const std::string> labels, int columns) {
@@ -69,23 +88,43 @@ Image make_sheet(std::span<const Image> pictures, std::span<const std::string> l
   const int label_height = labels.empty() ? 0 : kLabelLines * font.strip.height;
   const int cell_width = width + 2 * kMargin, cell_height = height + 2 * kMargin + label_height;
   const int rows = (static_cast<int>(pictures.size()) + columns - 1) / columns;
-  Image sheet{columns * cell_width, rows * cell_height, {}, {}};
-  sheet.rgb.assign(static_cast<size_t>(sheet.width) * static_cast<size_t>(sheet.height) * 3, kBackground);
+  Image sheet = white(columns * cell_width, rows * cell_height);
   for (size_t i = 0; i < pictures.size(); ++i) {
     const Place cell{static_cast<int>(i) % columns * cell_width + kMargin,
                      static_cast<int>(i) / columns * cell_height + kMargin};
     paste(sheet, pictures[i], 0, width, cell);
-    if (i >= labels.size()) continue;
-    int y = cell.y + height + 2;
-    for (const std::string& line :
-         wrap(printable_ascii(labels[i]), static_cast<size_t>(width / font.glyph_width()))) {
-      int x = cell.x;
-      for (const char c : line) {
-        paste(sheet, font.strip, (c - kFirstGlyph) * font.glyph_width(), font.glyph_width(), {x, y});
-        x += font.glyph_width();
-      }
-      y += font.strip.height;
-    }
+    if (i < labels.size()) write_lines(sheet, font, labels[i], {cell.x, cell.y + height + 2}, width);
+  }
+  return sheet;
+}
+
+Image make_axis_sheet(std::span<const Image> pictures, const AxisLabels& labels) {
+  const size_t columns = labels.columns.size(), rows = labels.rows.size();
+  require<UsageError>(!pictures.empty() && pictures.size() == columns * rows, "sheet: ", pictures.size(),
+                      " pictures for ", columns, " columns and ", rows, " rows");
+  constexpr size_t kMaxRowLabel = 24;  // characters of a line
+  const Font font;
+  int width = 0, height = 0;
+  for (const Image& picture : pictures) {
+    width = std::max(width, picture.width);
+    height = std::max(height, picture.height);
+  }
+  size_t longest = std::min(labels.corner.size(), kMaxRowLabel);
+  for (const std::string& label : labels.rows)
+    longest = std::max(longest, std::min(label.size(), kMaxRowLabel));
+  const int left = longest == 0 ? 0 : static_cast<int>(longest) * font.glyph_width() + 2 * kMargin;
+  const int top = 2 * font.strip.height + 2 * kMargin;
+  const int cell_width = width + 2 * kMargin, cell_height = height + 2 * kMargin;
+  Image sheet =
+      white(left + static_cast<int>(columns) * cell_width, top + static_cast<int>(rows) * cell_height);
+  if (left > 0) write_lines(sheet, font, labels.corner, {kMargin, kMargin}, left - 2 * kMargin);
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    const int x = left + static_cast<int>(i % columns) * cell_width + kMargin;
+    const int y = top + static_cast<int>(i / columns) * cell_height + kMargin;
+    if (i < columns) write_lines(sheet, font, labels.columns[i], {x, kMargin}, width);
+    if (i % columns == 0 && left > 0)
+      write_lines(sheet, font, labels.rows[i / columns], {kMargin, y}, left - 2 * kMargin);
+    paste(sheet, pictures[i], 0, pictures[i].width, {x, y});
   }
   return sheet;
 }

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "rocm_sd/image.hpp"
 
@@ -12,5 +13,13 @@ namespace rocm_sd {
 // other characters show as '?', what does not fit is cut). The glyphs are the shipped share/font/label.png.
 // Throws UsageError for no pictures or different sizes.
 Image make_sheet(std::span<const Image> pictures, std::span<const std::string> labels, int columns);
+
+struct AxisLabels {
+  std::vector<std::string> columns, rows;  // above and left of the pictures
+  std::string corner;
+};
+// columns x rows pictures, row by row, of any sizes: every cell has the size of the largest. Throws
+// UsageError for another number of pictures.
+Image make_axis_sheet(std::span<const Image> pictures, const AxisLabels& labels);
 
 }  // namespace rocm_sd

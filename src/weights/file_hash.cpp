@@ -44,6 +44,12 @@ std::string lookup(const nlohmann::json& cache, const std::string& key, const st
              : "";
 }
 
+std::string hex_of(const unsigned char (&digest)[32]) {
+  std::string hex;
+  for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
 // Of bytes [begin, end) of the file, which may be shorter.
 std::string sha256_from(const InputFile& file, uint64_t begin, uint64_t end = UINT64_MAX) {
   end = std::min(end, file.size());
@@ -58,14 +64,19 @@ std::string sha256_from(const InputFile& file, uint64_t begin, uint64_t end = UI
   }
   unsigned char digest[32];
   EVP_DigestFinal_ex(context.get(), digest, nullptr);
-  std::string hex;
-  for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
-  return hex;
+  return hex_of(digest);
 }
 
 }  // namespace
 
 std::string sha256_of_file(const std::filesystem::path& path) { return sha256_from(InputFile(path), 0); }
+
+std::string sha256_of_text(std::string_view text) {
+  unsigned char digest[32];
+  const int ok = EVP_Digest(text.data(), text.size(), digest, nullptr, EVP_sha256(), nullptr);
+  require<InternalError>(ok == 1, "SHA-256: the crypto library cannot compute it");
+  return hex_of(digest);
+}
 
 std::string short_hash_of_file(const std::filesystem::path& path) {
   constexpr uint64_t kBegin = 0x100000, kBytes = 0x10000;

@@ -9,6 +9,7 @@ namespace rocm_sd {
 
 // 64 lower-case hex digits. Throws FileError as InputFile does.
 std::string sha256_of_file(const std::filesystem::path& path);
+std::string sha256_of_text(std::string_view text);
 // Of a safetensors file without its header, of a file of torch.save whole: what A1111 calls a LoRA's hash.
 std::string sha256_of_tensors(const std::filesystem::path& path);
 

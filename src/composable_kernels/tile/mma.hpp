@@ -22,15 +22,27 @@ ROCM_SD_DEVICE typename M::A fragment_a(const LdsTile<T, kRows, kCols, Layout>& 
 // The same of the transposed of a tile [depth][row].
 template <class M, class T, int kRows, int kCols, class Layout>
 ROCM_SD_DEVICE typename M::A fragment_at(const LdsTile<T, kRows, kCols, Layout>& a, int row, int depth) {
-  if constexpr (Layout::kTransposed)
-    return M::load(a.at(depth, row), Layout::kLd);
-  else
+  if constexpr (!Layout::kTransposed)
     return M::load_transposed(a.at(depth, row), Layout::kLd);
+  else if constexpr (Layout::kSkip != 0)
+    return M::load(a.at(depth, row), Layout::kLd, Layout::kSkip);
+  else
+    return M::load(a.at(depth, row), Layout::kLd);
 }
 // Of B^T [columns][depth], for column atom `col` and depth atom `depth`.
 template <class M, int kCols, int kDepth>
 ROCM_SD_DEVICE const typename M::B& fragment_bt(const ColOperand<M, kCols, kDepth>& b, int col, int depth) {
   return b.atoms[col][depth];
+}
+// Depths of an operand, from atom `first` on.
+template <class Operand>
+struct DepthsFrom {
+  const Operand& of;
+  int first;
+};
+template <class M, class Operand>
+ROCM_SD_DEVICE const typename M::B& fragment_bt(const DepthsFrom<Operand>& b, int col, int depth) {
+  return b.of.atoms[col][b.first + depth];
 }
 template <class M, class T, int kRows, int kCols, class Layout>
 ROCM_SD_DEVICE typename M::B fragment_bt(const LdsTile<T, kRows, kCols, Layout>& b, int col, int depth) {

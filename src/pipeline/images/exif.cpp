@@ -1,5 +1,5 @@
-// The two EXIF fields that matter here (EXIF 2.32: Orientation 0x0112, UserComment 0x9286), read from hostile
-// bytes.
+// The EXIF fields that matter here (EXIF 2.32: Orientation 0x0112, UserComment 0x9286, MakerNote 0x927c),
+// read from hostile bytes.
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +9,8 @@
 namespace rocm_sd::images {
 namespace {
 
-constexpr uint16_t kOrientation = 0x0112, kExifIfd = 0x8769, kUserComment = 0x9286;
+constexpr uint16_t kOrientation = 0x0112, kExifIfd = 0x8769, kMakerNote = 0x927c, kUserComment = 0x9286;
+constexpr std::string_view kMaker("rocm-sd\0", 8);
 
 // Reads that give 0 outside of the data.
 struct TiffReader {
@@ -89,16 +90,25 @@ Exif parse_exif(Bytes tiff) {
     if (orientation >= 1 && orientation <= 8) out.orientation = static_cast<int>(orientation);
   }
   if (const size_t pointer = reader.find(ifd, kExifIfd)) {
-    if (const size_t entry = reader.find(reader.read(pointer + 8, 4), kUserComment)) {
+    const auto bytes_of = [&](uint16_t tag) -> Bytes {
+      const size_t entry = reader.find(reader.read(pointer + 8, 4), tag);
+      if (entry == 0) return {};
       const size_t count = reader.read(entry + 4, 4), offset = reader.read(entry + 8, 4);
-      if (count > 4 && count <= kMaxTextBytes && offset <= tiff.size() && count <= tiff.size() - offset)
-        out.user_comment = decode_comment(tiff.subspan(offset, count), reader.big_endian);
-    }
+      const bool inside =
+          count > 4 && count <= kMaxTextBytes && offset <= tiff.size() && count <= tiff.size() - offset;
+      return inside ? tiff.subspan(offset, count) : Bytes();
+    };
+    out.texts.parameters = decode_comment(bytes_of(kUserComment), reader.big_endian);
+    const Bytes note = bytes_of(kMakerNote);
+    const std::string_view text(reinterpret_cast<const char*>(note.data()), note.size());
+    if (text.starts_with(kMaker)) out.texts.receipt = sanitize_utf8(text.substr(kMaker.size()));
   }
   return out;
 }
 
-std::vector<uint8_t> make_exif(const std::string& comment) {
+namespace {
+
+std::vector<uint8_t> user_comment(const std::string& comment) {
   std::vector<uint8_t> text = {'U', 'N', 'I', 'C', 'O', 'D', 'E', 0};
   for (size_t i = 0; i < comment.size();) {
     const Utf8Char c = decode_utf8(comment, i);
@@ -111,14 +121,34 @@ std::vector<uint8_t> make_exif(const std::string& comment) {
     }
     i += c.length;
   }
+  return text;
+}
+
+}  // namespace
+
+std::vector<uint8_t> make_exif(const FileTexts& texts) {
+  struct Field {
+    uint16_t tag;
+    std::vector<uint8_t> bytes;
+  };
+  std::vector<Field> fields;  // by tag
+  if (!texts.receipt.empty()) {
+    fields.push_back({kMakerNote, {kMaker.begin(), kMaker.end()}});
+    fields.back().bytes.insert(fields.back().bytes.end(), texts.receipt.begin(), texts.receipt.end());
+  }
+  if (!texts.parameters.empty()) fields.push_back({kUserComment, user_comment(texts.parameters)});
   std::vector<uint8_t> out = {'M', 'M', 0, 42, 0, 0, 0, 8};
   append_be(out, 1, 2);  // IFD0: one entry, at 8
   append_entry(out, kExifIfd, 4, 1, 26);
   append_be(out, 0, 4);
-  append_be(out, 1, 2);  // EXIF IFD: one entry, at 26
-  append_entry(out, kUserComment, 7, static_cast<uint32_t>(text.size()), 44);
+  append_be(out, static_cast<uint32_t>(fields.size()), 2);  // EXIF IFD, at 26
+  size_t at = 26 + 2 + 12 * fields.size() + 4;
+  for (const Field& field : fields) {
+    append_entry(out, field.tag, 7, static_cast<uint32_t>(field.bytes.size()), static_cast<uint32_t>(at));
+    at += field.bytes.size();
+  }
   append_be(out, 0, 4);
-  out.insert(out.end(), text.begin(), text.end());  // at 44
+  for (const Field& field : fields) out.insert(out.end(), field.bytes.begin(), field.bytes.end());
   return out;
 }
 

@@ -99,13 +99,29 @@ Image decode_image(const std::vector<uint8_t>& bytes, const std::string& name) {
 
 Image load_image(const std::string& path) { return decode_image(images::read_file(path), printable(path)); }
 
-std::string read_parameters(const std::vector<uint8_t>& bytes, const std::string& name) {
-  switch (images::sniff(bytes, name)) {
-    case ImageFormat::kPng: return images::png_parameters(bytes, name);
-    case ImageFormat::kJpeg: return images::jpeg_parameters(bytes);
-    case ImageFormat::kWebp: return images::webp_parameters(bytes, name);
+namespace images {
+namespace {
+
+FileTexts texts_of(const std::vector<uint8_t>& bytes, const std::string& name) {
+  switch (sniff(bytes, name)) {
+    case ImageFormat::kPng: return png_texts(bytes, name);
+    case ImageFormat::kJpeg: return jpeg_texts(bytes);
+    case ImageFormat::kWebp: return webp_texts(bytes);
   }
-  return "";
+  return {};
+}
+
+}  // namespace
+}  // namespace images
+
+std::string read_parameters(const std::vector<uint8_t>& bytes, const std::string& name) {
+  return images::texts_of(bytes, name).parameters;
+}
+std::string read_receipt(const std::vector<uint8_t>& bytes, const std::string& name) {
+  return images::texts_of(bytes, name).receipt;
+}
+std::string read_receipt(const std::string& path) {
+  return read_receipt(images::read_file(path), printable(path));
 }
 
 std::string read_parameters(const std::string& path) {
@@ -120,10 +136,11 @@ std::vector<uint8_t> encode_image(const Image& image, ImageFormat format, const 
                       image.rgb.size(), " bytes");
   require<UsageError>(options.quality >= 1 && options.quality <= 100, "quality ", options.quality,
                       ": expected 1 to 100");
+  const images::FileTexts texts{options.parameters, options.receipt};
   switch (format) {
-    case ImageFormat::kPng: return images::encode_png(image, options.parameters);
-    case ImageFormat::kJpeg: return images::encode_jpeg(image, options.quality, options.parameters);
-    case ImageFormat::kWebp: return images::encode_webp(image, options.quality, options.parameters);
+    case ImageFormat::kPng: return images::encode_png(image, texts);
+    case ImageFormat::kJpeg: return images::encode_jpeg(image, options.quality, texts);
+    case ImageFormat::kWebp: return images::encode_webp(image, options.quality, texts);
   }
   return {};
 }

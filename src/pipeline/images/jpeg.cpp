@@ -162,13 +162,14 @@ Image decode_jpeg(Bytes bytes, const std::string& name) {
   return upright(out, parse_exif(exif_segment(bytes)).orientation);
 }
 
-std::vector<uint8_t> encode_jpeg(const Image& image, int quality, const std::string& parameters) {
+std::vector<uint8_t> encode_jpeg(const Image& image, int quality, const FileTexts& texts) {
   std::vector<uint8_t> exif;
-  if (!parameters.empty()) {
-    exif = {'E', 'x', 'i', 'f', 0, 0};
-    const std::vector<uint8_t> tiff = make_exif(parameters);
-    exif.insert(exif.end(), tiff.begin(), tiff.end());
+  if (!texts.parameters.empty() || !texts.receipt.empty()) {
     constexpr size_t kMaxSegment = 65533;
+    exif = {'E', 'x', 'i', 'f', 0, 0};
+    std::vector<uint8_t> tiff = make_exif(texts);
+    if (exif.size() + tiff.size() > kMaxSegment) tiff = make_exif({texts.parameters, ""});
+    exif.insert(exif.end(), tiff.begin(), tiff.end());
     require<UsageError>(exif.size() <= kMaxSegment, "the parameters text is too long for a JPEG file (",
                         exif.size(), " bytes of ", kMaxSegment, "); write a PNG");
   }
@@ -181,6 +182,6 @@ std::vector<uint8_t> encode_jpeg(const Image& image, int quality, const std::str
   return {bytes, bytes + size};
 }
 
-std::string jpeg_parameters(Bytes bytes) { return parse_exif(exif_segment(bytes)).user_comment; }
+FileTexts jpeg_texts(Bytes bytes) { return parse_exif(exif_segment(bytes)).texts; }
 
 }  // namespace rocm_sd::images

@@ -17,7 +17,7 @@ namespace rocm_sd::images {
 namespace {
 
 constexpr uint8_t kSignature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-constexpr std::string_view kKeyword = "parameters";
+constexpr std::string_view kParameters = "parameters", kReceipt = "rocm-sd";
 
 uint32_t big_endian(const uint8_t* p) {
   return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | p[3];
@@ -53,8 +53,8 @@ std::string latin1_to_utf8(std::string_view text) {
   return out;
 }
 
-// The text of one tEXt, zTXt or iTXt chunk if its keyword is ours (PNG specification 11.3.4).
-std::optional<std::string> chunk_text(std::string_view type, Bytes data) {
+// The text of one tEXt, zTXt or iTXt chunk if it has this keyword (PNG specification 11.3.4).
+std::optional<std::string> chunk_text(std::string_view type, Bytes data, std::string_view keyword) {
   const auto nul = [&](size_t from) {
     const auto it =
         std::find(data.begin() + static_cast<ptrdiff_t>(std::min(from, data.size())), data.end(), 0);
@@ -64,7 +64,7 @@ std::optional<std::string> chunk_text(std::string_view type, Bytes data) {
     return std::string_view(reinterpret_cast<const char*>(data.data()) + at, data.size() - at);
   };
   const size_t key_end = nul(0);
-  if (key_end != kKeyword.size() || std::memcmp(data.data(), kKeyword.data(), key_end) != 0)
+  if (key_end != keyword.size() || std::memcmp(data.data(), keyword.data(), key_end) != 0)
     return std::nullopt;
   if (key_end >= data.size()) return std::nullopt;
   if (type == "tEXt") return latin1_to_utf8(text_from(key_end + 1));
@@ -91,7 +91,8 @@ void append_chunk(std::vector<uint8_t>& out, std::string_view type, const std::s
 }
 
 // As Pillow: tEXt where Latin-1 can hold the text, else iTXt.
-void append_text_chunk(std::vector<uint8_t>& out, const std::string& text) {
+void append_text_chunk(std::vector<uint8_t>& out, std::string_view keyword, const std::string& text) {
+  if (text.empty()) return;
   std::string latin1;
   bool fits = true;
   for (size_t i = 0; i < text.size() && fits;) {
@@ -100,7 +101,7 @@ void append_text_chunk(std::vector<uint8_t>& out, const std::string& text) {
     latin1 += static_cast<char>(c.code_point);
     i += c.length;
   }
-  const std::string key(kKeyword);
+  const std::string key(keyword);
   if (fits)
     append_chunk(out, "tEXt", key + '\0' + latin1);
   else
@@ -219,7 +220,7 @@ Image decode_png(Bytes bytes, const std::string& name) {
   return upright(out, orientation_of(bytes));
 }
 
-std::vector<uint8_t> encode_png(const Image& image, const std::string& parameters) {
+std::vector<uint8_t> encode_png(const Image& image, const FileTexts& texts) {
   PngWriter writer;
   png_image& png = writer.image;
   png.width = static_cast<png_uint_32>(image.width);
@@ -230,24 +231,24 @@ std::vector<uint8_t> encode_png(const Image& image, const std::string& parameter
   const int ok = png_image_write_to_memory(&png, plain.data(), &size, 0, image.rgb.data(), 0, nullptr);
   require<InternalError>(ok != 0, "PNG encoding failed: ", png.message);
   plain.resize(size);
-  if (parameters.empty()) return plain;
   constexpr size_t kAfterHeader = 8 + 12 + 13;  // signature and IHDR
   std::vector<uint8_t> out(plain.begin(), plain.begin() + kAfterHeader);
-  append_text_chunk(out, parameters);
+  append_text_chunk(out, kParameters, texts.parameters);
+  append_text_chunk(out, kReceipt, texts.receipt);
   out.insert(out.end(), plain.begin() + kAfterHeader, plain.end());
   return out;
 }
 
-std::string png_parameters(Bytes bytes, const std::string& name) {
+FileTexts png_texts(Bytes bytes, const std::string& name) {
   require<FormatError>(bytes.size() >= 8 && std::memcmp(bytes.data(), kSignature, 8) == 0, name,
                        ": not a PNG");
-  std::string out;
+  std::optional<std::string> parameters, receipt;  // the first of each
   walk_chunks(bytes, [&](std::string_view type, Bytes data) {
-    auto text = chunk_text(type, data);
-    if (text) out = std::move(*text);
-    return text.has_value();
+    if (!parameters) parameters = chunk_text(type, data, kParameters);
+    if (!receipt) receipt = chunk_text(type, data, kReceipt);
+    return parameters && receipt;
   });
-  return out;
+  return {parameters.value_or(""), receipt.value_or("")};
 }
 
 }  // namespace rocm_sd::images

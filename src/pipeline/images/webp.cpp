@@ -53,7 +53,7 @@ Image decode_webp(Bytes bytes, const std::string& name) {
   return upright(out, parse_exif(exif_chunk(bytes)).orientation);
 }
 
-std::vector<uint8_t> encode_webp(const Image& image, int quality, const std::string& parameters) {
+std::vector<uint8_t> encode_webp(const Image& image, int quality, const FileTexts& texts) {
   require<UsageError>(image.width <= WEBP_MAX_DIMENSION && image.height <= WEBP_MAX_DIMENSION,
                       "a WebP side is at most ", WEBP_MAX_DIMENSION, " pixels, the picture is ", image.width,
                       " x ", image.height, "; write a PNG");
@@ -66,10 +66,10 @@ std::vector<uint8_t> encode_webp(const Image& image, int quality, const std::str
   const std::unique_ptr<uint8_t, decltype(&WebPFree)> owner(encoded, &WebPFree);
   require<OutOfMemoryError>(size > 0, "WebP encoding failed for ", image.width, " x ", image.height,
                             " pixels");
-  if (parameters.empty()) return {encoded, encoded + size};
+  if (texts.parameters.empty() && texts.receipt.empty()) return {encoded, encoded + size};
   const Mux mux(WebPMuxNew());
   const WebPData picture{encoded, size};
-  const std::vector<uint8_t> exif = make_exif(parameters);
+  const std::vector<uint8_t> exif = make_exif(texts);
   const WebPData chunk{exif.data(), exif.size()};
   WebPData assembled{};
   const bool ok = mux && WebPMuxSetImage(mux.get(), &picture, 1) == WEBP_MUX_OK &&
@@ -82,8 +82,6 @@ std::vector<uint8_t> encode_webp(const Image& image, int quality, const std::str
   return out;
 }
 
-std::string webp_parameters(Bytes bytes, const std::string&) {
-  return parse_exif(exif_chunk(bytes)).user_comment;
-}
+FileTexts webp_texts(Bytes bytes) { return parse_exif(exif_chunk(bytes)).texts; }
 
 }  // namespace rocm_sd::images

@@ -245,8 +245,14 @@ TEST(Image, OrientationsTurnThePictureUpright) {
 }
 
 TEST(Exif, ReadsWhatItWritesAndSurvivesDamage) {
-  const auto exif = images::make_exif(kParameters);
-  EXPECT_EQ(images::parse_exif(exif).user_comment, kParameters);
+  const std::string receipt = "{\"prompt\": \"\u00fc \xe2\x82\xac\"}";
+  for (const images::FileTexts& texts :
+       {images::FileTexts{kParameters, ""}, {"", receipt}, {kParameters, receipt}}) {
+    const images::FileTexts read = images::parse_exif(images::make_exif(texts)).texts;
+    EXPECT_EQ(read.parameters, texts.parameters);
+    EXPECT_EQ(read.receipt, texts.receipt);
+  }
+  const auto exif = images::make_exif({kParameters, receipt});
   std::mt19937 random(5);
   for (int round = 0; round < 2000; ++round) {
     auto bytes = exif;
