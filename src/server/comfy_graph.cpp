@@ -21,10 +21,10 @@ json error_json(const std::string& type, const std::string& message, const std::
 }
 
 std::string shown(const json& value) {
-  constexpr size_t kMost = 200;
+  constexpr size_t kMaxShown = 200;
   std::string text = value.is_string() ? value.get<std::string>()
                                        : value.dump(-1, ' ', false, json::error_handler_t::replace);
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
   return printable(text);
 }
 

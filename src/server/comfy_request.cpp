@@ -203,8 +203,8 @@ class Compiler {
   void set_sampling(const Sampling& s) {
     const std::string& id = s.node->id;
     // PyTorch's generator on the CPU looks at the lowest 32 bits of a seed.
-    constexpr uint64_t kMost = 0x7fffffffffffffff;
-    set(id, "seed", "seed", std::to_string(s.seed & kMost));
+    constexpr uint64_t kMaxSeed = 0x7fffffffffffffff;
+    set(id, "seed", "seed", std::to_string(s.seed & kMaxSeed));
     set(id, "seed", "rng", "cpu");
     set(id, "steps", "steps", std::to_string(s.steps));
     set(id, "cfg", "cfg-scale", fmt::format("{}", s.node->number("cfg")));
