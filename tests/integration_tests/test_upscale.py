@@ -43,13 +43,10 @@ def upscale(rocm_sd, tmp_path):
     return run
 
 
-def near(got: np.ndarray, want: np.ndarray, least: float = 60) -> None:
-    """The PSNR without the rounding to 8 bits, which is the file's and not the network's."""
-    assert got.shape == want.shape
-    wrong = np.abs(got - want) - 0.5
-    error = np.sqrt(np.mean(np.maximum(wrong, 0) ** 2))
-    assert 20 * np.log10(255 / max(error, 1e-9)) >= least
-    assert np.std(want) > 4  # the oracle drew something
+def near(got: np.ndarray, want: np.ndarray) -> None:
+    """An error of e of 255 rounds a share of 2 e of the values to the other side: one in a hundred is an error of 0.005, 94 dB."""
+    assert got.shape == want.shape and np.std(want) > 4  # the oracle drew something
+    assert np.abs(got - want).max() <= 0.51 and np.mean(got != np.rint(want)) < 0.01
 
 
 @pytest.mark.parametrize("name", NETS)
