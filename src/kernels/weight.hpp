@@ -19,6 +19,7 @@ struct StoredWeight {
   Tensor scales;              // [out] f32, or empty
   DType dtype = DType::kF32;  // that products use
   bool products = false;      // in 8 bits, where a device has such: the other operand is then rounded, too
+  bool made_in_run = false;   // by a launch of the same run, which a product must wait for
 
   StoredWeight() = default;
   StoredWeight(Tensor plain) : values(std::move(plain)), dtype(values.dtype()) {}
@@ -52,7 +53,8 @@ class Weight {
         shape_(stored.values.shape()),
         dtype_(stored.dtype),
         stored_as_(stored.values.dtype()),
-        products_(stored.products) {
+        products_(stored.products),
+        made_in_run_(stored.made_in_run) {
     state_->plain = std::move(stored.values);
     state_->scales = std::move(stored.scales);
   }
@@ -66,7 +68,8 @@ class Weight {
   bool is_stored_short() const {
     return stored_as_ != dtype_ && (stored_as_ == DType::kBF16 || stored_as_ == DType::kF16);
   }
-  bool products() const { return products_; }  // StoredWeight's
+  bool products() const { return products_; }        // StoredWeight's
+  bool made_in_run() const { return made_in_run_; }  // StoredWeight's
   int64_t dim(int i) const { return shape_[i]; }
 
   // The plain tensor in dtype(): the original, or made anew if it was dropped or is stored in fewer bits
@@ -102,7 +105,7 @@ class Weight {
   std::shared_ptr<State> state_;
   Shape shape_;
   DType dtype_ = DType::kF32, stored_as_ = DType::kF32;
-  bool products_ = false;
+  bool products_ = false, made_in_run_ = false;
 };
 
 struct LinearWeight {

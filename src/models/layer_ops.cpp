@@ -1,5 +1,7 @@
 #include "models/layer_ops.hpp"
 
+#include <optional>
+
 #include "kernels/elementwise/elementwise.hpp"
 #include "models/low_rank.hpp"
 #include "models/row_split.hpp"
@@ -78,7 +80,10 @@ static Tensor conv_terms(Exec& ex, const Tensor& x, const Tensor& second, const 
 
 static Tensor conv2d_here(Exec& ex, Tensor x, Tensor second, const Conv& layer, ConvArgs args) {
   const auto& weight = static_cast<const ConvWeight&>(layer);
-  const Tensor residual = conv_terms(ex, x, second, layer, args);
+  std::optional<FilterChange> change;
+  if (layer.low_rank && !is_split(layer)) change = filter_change(ex, x, weight, *layer.low_rank, args);
+  if (change) args.change = &*change;
+  const Tensor residual = change ? Tensor() : conv_terms(ex, x, second, layer, args);
   if (residual) args.epilogue.residual = &residual;
   if (!second) {
     x = operand(ex, x, layer);

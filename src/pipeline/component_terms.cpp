@@ -39,6 +39,13 @@ void Components::set_runtime_adapters(std::vector<ActiveAdapter> adapters) {
   stale_terms_[Part::kText] = stale_terms_[Part::kUnet] = true;
 }
 
+bool Components::set_strengths_alike(Component component, bool alike) {
+  RowStrengths* strengths = row_strengths(component);
+  if (!strengths || strengths->alike() == alike) return false;
+  strengths->set_alike(alike);
+  return true;
+}
+
 bool Components::refresh_terms(Part part) {
   if (!stale_terms_[part]) return false;
   const std::vector<AdapterUse> uses = uses_of(runtime_adapters);

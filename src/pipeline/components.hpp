@@ -85,6 +85,9 @@ struct Components {
   // Those at work at run time, as terms beside the weights; how strongly is RowStrengths'.
   std::vector<ActiveAdapter> runtime_adapters;
   void set_runtime_adapters(std::vector<ActiveAdapter> adapters);
+  // Whether all rows of the component's batch have the same strengths -> whether that is new: what was
+  // planned must then be planned anew.
+  bool set_strengths_alike(Component component, bool alike);
   // Gives the part's layers their terms where they have others -> whether it did. Its weights are on the
   // device. Throws OutOfMemoryError.
   bool refresh_terms(Part part);

@@ -1,5 +1,6 @@
 // What a request brings to the weights: LoRAs, which are merged into them, and ControlNets beside the UNet.
 #include <algorithm>
+#include <functional>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -59,6 +60,9 @@ AdapterStrengths Pipeline::State::use_loras(const GenerateRequest& request) {
     for (std::vector<float>& image : *strengths) image.resize(wanted.runtime.size());
   const bool other_terms = wanted.runtime != components.runtime_adapters;
   if (other_terms) components.set_runtime_adapters(wanted.runtime);
+  const auto& own = wanted.strengths.unet;
+  const bool alike = std::adjacent_find(own.begin(), own.end(), std::not_equal_to<>()) == own.end();
+  if (components.set_strengths_alike(Component::kUnet, alike) && !other_terms) drop(Part::kUnet);
   for (const Part part : {Part::kText, Part::kUnet})
     if (other_terms) drop(part);
   if (wanted.merged != components.adapters || weights_unsure_) {

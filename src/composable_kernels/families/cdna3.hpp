@@ -35,6 +35,19 @@ struct Cdna3Family : AmdFamily {
       {.head_dim = 160, .stages = 1},
   });
 
+  // Queries in registers, of which there are 512: LDS, which every SIMD reads from, would bound products of
+  // which both operands come from there.
+  static constexpr auto kFlashLargeD = std::to_array<FlashLargeDConfig>({
+      {.head_dim = 512,
+       .queries = 32,
+       .keys = 128,
+       .waves_q = 1,
+       .waves_k = 8,
+       .chunk_dim = 128,
+       .chunk_keys = 32,
+       .query_store = QueryStore::kRegisters},
+  });
+
   static constexpr auto kGemm = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2, .stages = 1}},

@@ -38,17 +38,20 @@ constexpr FlashLds flash_lds(const FlashConfig& c, bool transposed, int pad) {
 // Heads too wide for a wave: every family.
 struct FlashLargeDConfig {
   int head_dim = 0;
-  int queries = 0, keys = 0;          // of a workgroup's tile
-  int waves_q = 0, waves_k = 0;       // the waves' rectangle of its scores
-  int chunk_dim = 0, chunk_keys = 0;  // of the pieces of K and V that lie in LDS
-  int stages = 1;                     // pieces in LDS
+  int queries = 0, keys = 0;                  // of a workgroup's tile
+  int waves_q = 0, waves_k = 0;               // the waves' rectangle of its scores
+  int chunk_dim = 0, chunk_keys = 0;          // of the pieces of K and V that lie in LDS
+  int stages = 1;                             // pieces in LDS
+  QueryStore query_store = QueryStore::kLds;  // kRegisters: waves_q is 1
 };
 constexpr KernelName kernel_name(const FlashLargeDConfig& c, const char* type) {
   return KernelName("flash_large_d_", type, "_d", c.head_dim, "_q", c.queries, "_k", c.keys, "_w", c.waves_q,
                     "x", c.waves_k, "_c", c.chunk_dim, "x", c.chunk_keys, "_s", c.stages);
 }
 constexpr FlashLargeDLds flash_lds(const FlashLargeDConfig& c, bool transposed, int pad) {
-  return {c.head_dim, c.queries, c.keys, c.chunk_dim, c.chunk_keys, c.stages, c.waves_k, transposed, pad};
+  return {c.head_dim,   c.queries, c.keys,    c.chunk_dim,
+          c.chunk_keys, c.stages,  c.waves_k, c.query_store == QueryStore::kLds,
+          transposed,   pad};
 }
 
 // By warpgroup MMA, 64 keys to a tile.

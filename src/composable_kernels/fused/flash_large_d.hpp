@@ -5,7 +5,8 @@
 //           S^T = K Q^T by rectangles, agree on the maxima and put P into LDS; then each wave multiplies
 //           its kDim / waves rows of V^T by all of P^T
 // Traffic   q and y once, k and v once per query tile (from L2), through kStages stages of LDS that hold
-//           in turn [kKeys][kChunkDim] of K and [kChunkKeys][kDim] of V; Q stays in LDS
+//           in turn [kKeys][kChunkDim] of K and [kChunkKeys][kDim] of V; Q stays in LDS or, where one wave
+//           has all queries of its keys' scores, in registers
 // Numerics  as FlashAttention; the weights are summed before they are rounded
 // Limits    kDim % (16 waves) == 0; rows at multiples of 16 bytes
 #pragma once
@@ -20,7 +21,7 @@
 namespace rocm_sd {
 
 // Cfg: T; kDim; kQueries, kKeys (of the workgroup's tile); kWavesQ, kWavesK; kChunkDim, kChunkKeys; kStages;
-// kTransposed (values reach LDS transposed); Pipeline.
+// kTransposed (values reach LDS transposed); kQueriesInLds; Pipeline.
 template <class Architecture, class Cfg>
 struct FlashLargeDShape {
   using Arch = Architecture;
@@ -47,15 +48,18 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
   static_assert(kWaveQueries * Cfg::kWavesQ == kQueries && kWaveKeys * kWavesK == kKeys);
   static_assert(kWaveDim * kWaves == kDim);
 
-  using QueryTile = LdsTile<T, kQueries, kDim, RowMajor<kDim + Shape::kPad>>;
+  // Queries in LDS, or in registers: their atoms, and those of the output, then pass through LDS one by one.
+  static constexpr bool kInLds = Cfg::kQueriesInLds;
+  static_assert(kInLds || Cfg::kWavesQ == 1);
+  using QueryTile = LdsTile<T, kInLds ? kQueries : 16, kDim, RowMajor<kDim + Shape::kPad>>;
   using WeightTile = LdsTile<T, kQueries, kKeys, RowMajor<kKeys + Shape::kPad>>;
-  static constexpr int kWeights = QueryTile::kElements, kRing = kWeights + WeightTile::kElements;
+  static constexpr int kWeights = kInLds ? QueryTile::kElements : 0, kRing = kWeights + WeightTile::kElements;
   static constexpr int kFolds = kRing + Chunks::kLdsElements;     // floats [kWavesK][kQueries]
   static constexpr int kBases = kFolds + 2 * kWavesK * kQueries;  // floats [2][kQueries], by turns
   static constexpr int kLdsElements =
       flash_large_d_lds_elements({kDim, kQueries, kKeys, Cfg::kChunkDim, Cfg::kChunkKeys, Cfg::kStages,
-                                  kWavesK, Cfg::kTransposed, Shape::kPad});
-  static_assert(kBases + 4 * kQueries <= kLdsElements);
+                                  kWavesK, kInLds, Cfg::kTransposed, Shape::kPad});
+  static_assert(kBases + 4 * kQueries <= kLdsElements && QueryTile::kElements <= kFolds);
   using Scores = RegTile<M, kWaveKeys, kWaveQueries>;
   using WaveVec = ColVec<M, kWaveQueries>;
   using Vec = ColVec<M, kQueries>;
@@ -64,6 +68,8 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
 
   T* lds;
   int wave;
+  struct Nothing {};
+  std::conditional_t<kInLds, Nothing, ColOperand<M, kQueries, kDim>> q;
   RegTile<M, kWaveDim, kQueries> o;
   OnlineSoftmax<Arch, M, kWaveQueries> softmax;  // of the wave's own rectangle
   int turn = 0;                                  // which bases are valid
@@ -93,6 +99,32 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
       copy.land(part);
     }
     Pipeline::template commit<Arch>();
+  }
+  ROCM_SD_DEVICE void load_queries_to_registers() {
+    const auto all = this->queries();
+    const QueryTile tile = queries_in_lds();
+    ROCM_SD_UNROLL
+    for (int a = 0; a < kQueries / 16; ++a) {
+      typename Pipeline::template Copy<Arch, kThreads, kDim, QueryTile> copy;
+      copy.issue(rows_from(all, a * 16 < all.rows ? a * 16 : all.rows - 1, 16), tile);
+      copy.land(tile);
+      Pipeline::template commit<Arch>();
+      Pipeline::template wait<Arch>();
+      Arch::barrier();
+      ROCM_SD_UNROLL
+      for (int d = 0; d < kDim / 16; ++d) q.atoms[a][d] = fragment_bt<M>(tile, 0, d);
+      Arch::barrier();
+    }
+  }
+  // s += K Q^T, of the channels of chunk n.
+  ROCM_SD_DEVICE void multiply_keys(Scores& s, const Chunks& chunks, int n) {
+    const auto keys = rows_from<kWaveKeys>(chunks.keys(n), wave_key());
+    if constexpr (kInLds)
+      mma_ABt<Arch>(s, keys,
+                    columns_from<Cfg::kChunkDim>(rows_from<kWaveQueries>(queries_in_lds(), wave_query()),
+                                                 n * Cfg::kChunkDim));
+    else
+      mma_ABt<Arch>(s, stream(keys), DepthsFrom<decltype(q)>{q, n * (Cfg::kChunkDim / 16)});
   }
 
   // One value per query of the wave's rectangle, for fold().
@@ -150,13 +182,11 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
   }
 
   ROCM_SD_DEVICE void run_tile(Chunks& chunks, int first) {
-    const auto queries = rows_from<kWaveQueries>(queries_in_lds(), wave_query());
     Scores s;
     zero(s);
     unrolled<Chunks::kKeyChunks>([&](int n) {  // S^T = K Q^T, some channels at a time
       chunks.begin(first, n);
-      mma_ABt<Arch>(s, rows_from<kWaveKeys>(chunks.keys(n), wave_key()),
-                    columns_from<Cfg::kChunkDim>(queries, n * Cfg::kChunkDim));
+      multiply_keys(s, chunks, n);
       if (n + 1 == Chunks::kKeyChunks) publish_maxima(s, first);
       chunks.end(n);
     });
@@ -200,16 +230,34 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
     Vec share = totals();
     invert<Arch>(share);
     scale(o, share);
-    store_columns(columns_from<kWaveDim>(queries_in_lds(), wave * kWaveDim), o);  // over Q
-    Arch::barrier();
-    store_rows<Arch, kThreads, kDim>(this->output(), queries_in_lds());
+    const auto columns = columns_from<kWaveDim>(queries_in_lds(), wave * kWaveDim);
+    if constexpr (kInLds) {
+      store_columns(columns, o);  // over Q
+      Arch::barrier();
+      store_rows<Arch, kThreads, kDim>(this->output(), queries_in_lds());
+    } else {
+      const auto all = this->output();
+      ROCM_SD_UNROLL
+      for (int a = 0; a < kQueries / 16; ++a) {
+        Arch::barrier();  // the last readers
+        ROCM_SD_UNROLL
+        for (int r = 0; r < kWaveDim / 16; ++r)
+          M::store_columns(columns.at(0, r * 16), decltype(columns)::Layout::kLd, o.atoms[a][r]);
+        Arch::barrier();
+        const GlobalView<T> rows = rows_from(all, a * 16, 16);
+        if (rows.rows > 0) store_rows<Arch, kThreads, kDim>(rows, queries_in_lds());
+      }
+    }
   }
 
   ROCM_SD_DEVICE void run() {
     softmax.clear();
     zero(o);
     for (int i = Arch::thread(); i < kQueries; i += kThreads) bases(0)[i] = softmax.kHidden;
-    load_queries();
+    if constexpr (kInLds)
+      load_queries();
+    else
+      load_queries_to_registers();
     run_keys();
     if (p.splits > 1) {
       Vec total = totals();

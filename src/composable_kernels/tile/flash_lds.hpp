@@ -37,7 +37,8 @@ constexpr int flash_lds_elements(const FlashLds& c) {
 
 struct FlashLargeDLds {
   int head_dim, queries, keys, chunk_dim, chunk_keys, stages;
-  int waves_k;  // that share a query's scores
+  int waves_k;        // that share a query's scores
+  bool queries_stay;  // in LDS, else they only pass through
   bool transposed;
   int pad;
 };
@@ -46,8 +47,8 @@ constexpr int flash_large_d_lds_elements(const FlashLargeDLds& c) {
   const int keys = c.keys * (c.chunk_dim + c.pad);
   const int values = c.transposed ? flash_transposed_elements(c.head_dim, c.chunk_keys, c.pad)
                                   : c.chunk_keys * (c.head_dim + c.pad);
-  return c.queries * (c.head_dim + c.pad + c.keys + c.pad) + c.stages * (keys > values ? keys : values) +
-         2 * c.queries * (c.waves_k + 2);
+  return c.queries * ((c.queries_stay ? c.head_dim + c.pad : 0) + c.keys + c.pad) +
+         c.stages * (keys > values ? keys : values) + 2 * c.queries * (c.waves_k + 2);
 }
 
 // ---- hopper/flash_*.hpp: bytes ----

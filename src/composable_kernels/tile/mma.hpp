@@ -34,6 +34,16 @@ template <class M, int kCols, int kDepth>
 ROCM_SD_DEVICE const typename M::B& fragment_bt(const ColOperand<M, kCols, kDepth>& b, int col, int depth) {
   return b.atoms[col][depth];
 }
+// Depths of an operand, from atom `first` on.
+template <class Operand>
+struct DepthsFrom {
+  const Operand& of;
+  int first;
+};
+template <class M, class Operand>
+ROCM_SD_DEVICE const typename M::B& fragment_bt(const DepthsFrom<Operand>& b, int col, int depth) {
+  return b.of.atoms[col][b.first + depth];
+}
 template <class M, class T, int kRows, int kCols, class Layout>
 ROCM_SD_DEVICE typename M::B fragment_bt(const LdsTile<T, kRows, kCols, Layout>& b, int col, int depth) {
   return M::load_b(b.at(col * 16, depth * 16), Layout::kLd);

@@ -29,6 +29,7 @@ struct FlashLargeDCfg {
   static constexpr int kChunkDim = kConfig.chunk_dim, kChunkKeys = kConfig.chunk_keys;
   using Pipeline = PipelineOf<GpuArch>;
   static constexpr bool kTransposed = Pipeline::kTransposesValues;
+  static constexpr bool kQueriesInLds = kConfig.query_store == QueryStore::kLds;
 };
 
 template <template <class, class> class Form, class Cfg>

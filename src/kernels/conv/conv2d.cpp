@@ -81,6 +81,21 @@ Shape output_shape(const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
   return {x.dim(0), (h - filter_h) / args.stride + 1, (width - filter_w) / args.stride + 1, w.weight.dim(0)};
 }
 
+void check_change(const FilterChange& change, const ConvWeight& w) {
+  require(change.up && change.down && *change.up && *change.down,
+          "conv2d: an operand of the filter's change is empty");
+  const Shape& up = change.up->shape();
+  Shape down = w.weight.shape();
+  require(up.rank() == 2 && up[0] == down[0] && up[1] > 0 && change.up->dtype() == w.weight.dtype(),
+          "conv2d: expected a change up [", down[0], ",r] of ", w.weight.dtype(), ", got ", up, " of ",
+          change.up->dtype());
+  down[0] = up[1];
+  require(change.down->shape() == down && change.down->dtype() == w.weight.dtype() &&
+              change.down->stored_as() == w.weight.dtype(),
+          "conv2d: expected a change down ", down, " of ", w.weight.dtype(), ", got ", change.down->shape(),
+          " of ", change.down->stored_as());
+}
+
 void check_epilogue(const Epilogue& epilogue, const Shape& shape, DType dtype, DType out_dtype) {
   if (const Tensor* shift = epilogue.channel_shift)
     require(shift->shape() == Shape{shape[0], shape[3]} && (shape[3] == 1 || shift->stride(1) == 1) &&
@@ -141,8 +156,18 @@ OpInfo ConvProblem::info(const char* impl) const {
               written * static_cast<double>(dtype_size(out_dtype()))};
 }
 
+bool conv2d_takes_change(const Exec& ex, const ConvWeight& w, const ConvArgs& args) {
+  const std::string forced = forced_impl("conv2d");
+  return ex.device().kind() != DeviceKind::kHost && w.weight.stored_as() == w.weight.dtype() &&
+         !args.upsample2x && (forced.empty() || forced.starts_with("gpu"));
+}
+
 Tensor conv2d(Exec& ex, const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
   check_inputs(x, w, args);
+  if (args.change) {
+    require(conv2d_takes_change(ex, w, args), "conv2d: a change of the filter is not taken here");
+    check_change(*args.change, w);
+  }
   const Shape shape = output_shape(x, w, args);  // [N,P,Q,K]
   const DType dtype = result_dtype("conv2d", x, args.epilogue);
   check_epilogue(args.epilogue, shape, x.dtype(), dtype);

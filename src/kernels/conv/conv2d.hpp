@@ -13,6 +13,13 @@ struct Padding {
   static Padding same(int pixels) { return {pixels, pixels, pixels, pixels}; }
 };
 
+// A filter that is another one for one convolution, as a LoRA at run time makes it: filter + up down, rounded
+// to x's dtype, in the memory of the run.
+struct FilterChange {
+  const Tensor* up = nullptr;    // [K,r] in x's dtype
+  const Weight* down = nullptr;  // [r,C(+C2),R,S]
+};
+
 struct ConvArgs {
   int stride = 1;
   Padding pad;
@@ -20,7 +27,12 @@ struct ConvArgs {
   const Tensor* second =
       nullptr;  // [N,H,W,C2]: convolve the channel concat of x and second, without making it
   Epilogue epilogue;
+  const FilterChange* change = nullptr;  // where conv2d_takes_change() says so
 };
+
+// Whether conv2d of these takes a change of the filter: on GPUs by our own kernels, a filter of products'
+// type, an image as large as it is stored.
+bool conv2d_takes_change(const Exec& ex, const ConvWeight& w, const ConvArgs& args);
 
 // x [N,H,W,C] f32, f16 or bf16, w.weight [K,C(+C2),R,S] for products in it -> [N,P,Q,K] in epilogue.dtype,
 // P = (H' + pad.top + pad.bottom - R) / stride + 1 with H' = 2H under upsample2x. Accumulates in float.

@@ -9,6 +9,8 @@
 #include "kernels/choice_memo.hpp"
 #include "kernels/conv/conv2d_parts.hpp"
 #include "kernels/dequantize/dequantize.hpp"
+#include "kernels/factor_columns.hpp"
+#include "kernels/gemm/linear.hpp"
 #include "kernels/tma_plan.hpp"
 
 namespace rocm_sd {
@@ -45,8 +47,21 @@ ConvImage image_of(const ConvProblem& p, const Tensor& x, const Tensor& second) 
                     second ? static_cast<const T*>(second.data()) : static_cast<const T*>(nullptr));
 }
 
+// The packed filter with its change, in the arena's memory.
+Tensor changed_filter(Exec& ex, const ConvProblem& p, const Tensor& packed) {
+  GpuDevice& device = *gpu_device(ex);
+  const Weight& down = *p.args.change->down;
+  const auto make = [&](const Tensor& plain) {
+    return std::make_shared<FactorColumns>(device, plain,
+                                           conv_packed_layout(plain.shape(), p.channels(), p.dtype()));
+  };
+  const auto pack = down.packed(concat("gpu columns ", p.channels(), "+", p.second_channels()), make);
+  const Weight& columns = static_cast<const FactorColumns&>(*pack).columns();  // [depth,r]
+  return linear(ex, *p.args.change->up, LinearWeight{columns, std::nullopt}, {.residual = &packed});
+}
+
 // The filter as the kernel reads it, laid out on first use; one that is stored in 8 bits is dequantized for
-// every run, into the memory of `wide`.
+// every run, one that changes is made anew for every run, into the memory of `wide`.
 template <class T>
 const T* filter_of(Exec& ex, const ConvProblem& p, Tensor& wide) {
   GpuDevice& device = *gpu_device(ex);
@@ -71,7 +86,9 @@ const T* filter_of(Exec& ex, const ConvProblem& p, Tensor& wide) {
     return static_cast<const T*>(static_cast<const GpuPhaseFilter&>(*pack).data());
   }
   const auto pack = weight.packed(key, make);
-  return static_cast<const T*>(static_cast<const GpuFilter&>(*pack).packed().data());
+  const Tensor& packed = static_cast<const GpuFilter&>(*pack).packed();
+  if (p.args.change) wide = changed_filter(ex, p, packed);
+  return static_cast<const T*>((wide ? wide : packed).data());
 }
 
 // Tiles by TMA. Clusters that run at once take all tiles in turn; with splits each takes one.
@@ -81,7 +98,7 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config.shape;
   const ConvImage& image = params.image;
-  const bool dequantized = static_cast<bool>(p.w.weight.scales());
+  const bool made_in_run = p.w.weight.scales() || p.args.change;
   const std::optional<PixelBoxes> in_boxes =
       uses_halo(choice.config.algorithm) ? conv_halo_boxes(p) : conv_boxes(p);
   TmaConvParams<T> tma{{},
@@ -90,7 +107,7 @@ void launch_tma(Exec& ex, const OpInfo& info, const ConvProblem& p, const ConvCh
                        params,
                        choice.multicast_size,
                        choice.splits,
-                       dequantized,
+                       made_in_run,
                        in_boxes.has_value(),
                        in_boxes.value_or(PixelBoxes{})};
   if (params.epilogue.y) {  // not while planning

@@ -64,6 +64,9 @@ void conv2d_gpu(Exec& ex, const ConvProblem& p);  // by the default choice
 void conv2d_gpu_by(Exec& ex, const ConvProblem& p, const ConvChoice& choice);
 extern const Configs<ConvProblem> kConvGpuConfigs;  // by describe(choice)
 
+// How a filter [K,C,R,S] is packed whose first channels are those of x, the others the second input's.
+FilterLayout conv_packed_layout(const Shape& shape, int64_t first_channels, DType dtype);
+
 // A filter [K,C,R,S] as the gather walks it: [K][(input, block of channels, r, s, c)], each input's channels
 // padded to whole pieces of 16 bytes of `dtype`. Made on the device by a small kernel, from a filter on the
 // device in dtype or in 8 bits, and in the same type.

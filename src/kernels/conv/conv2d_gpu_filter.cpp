@@ -11,19 +11,9 @@
 namespace rocm_sd {
 namespace {
 
-FilterLayout layout_of(const Shape& shape, int64_t first_channels, DType dtype) {
-  const auto small = [](int64_t extent) { return static_cast<int32_t>(extent); };
-  return conv_filter_layout({.channels = small(first_channels),
-                             .second_channels = small(shape[1] - first_channels),
-                             .outputs = small(shape[0]),
-                             .filter_h = small(shape[2]),
-                             .filter_w = small(shape[3])},
-                            static_cast<int>(dtype_size(dtype)));
-}
-
 FilterLayout ordered_layout_of(const Shape& shape, int64_t first_channels, DType dtype,
                                GpuFilter::Order order) {
-  FilterLayout layout = layout_of(shape, first_channels, dtype);
+  FilterLayout layout = conv_packed_layout(shape, first_channels, dtype);
   if (order == GpuFilter::Order::kDense)
     for (int i : {0, 1}) layout.block[i] = layout.padded[i];
   return layout;
@@ -57,6 +47,16 @@ void launch(GpuDevice& device, const char* verb, const FilterLayout& layout, DTy
 
 }  // namespace
 
+FilterLayout conv_packed_layout(const Shape& shape, int64_t first_channels, DType dtype) {
+  const auto small = [](int64_t extent) { return static_cast<int32_t>(extent); };
+  return conv_filter_layout({.channels = small(first_channels),
+                             .second_channels = small(shape[1] - first_channels),
+                             .outputs = small(shape[0]),
+                             .filter_h = small(shape[2]),
+                             .filter_w = small(shape[3])},
+                            static_cast<int>(dtype_size(dtype)));
+}
+
 int64_t conv_padded_channels(int64_t channels, DType dtype) {
   return conv_padded(channels, static_cast<int>(dtype_size(dtype)));
 }
@@ -81,7 +81,7 @@ Tensor GpuFilter::unpack() const {
 }
 
 GpuPhaseFilter::GpuPhaseFilter(GpuDevice& device, const Tensor& plain) {
-  const FilterLayout layout = layout_of(plain.shape(), plain.dim(1), plain.dtype());
+  const FilterLayout layout = conv_packed_layout(plain.shape(), plain.dim(1), plain.dtype());
   data_ = make_tensor(device, {4, layout.outputs, 4 * layout.padded[0]}, plain.dtype());
   const auto piece = static_cast<int64_t>(16 / dtype_size(plain.dtype()));
   launch(device, "phases", layout, plain.dtype(), plain, data_, data_.numel() / piece);

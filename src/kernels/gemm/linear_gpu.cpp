@@ -42,8 +42,8 @@ void launch_tma(Exec& ex, const LinearProblem& p, const GpuKernel& kernel, const
   GpuDevice& device = *gpu_device(ex);
   const TileShape& shape = choice.config->shape;
   const int64_t columns = p.gated ? 2 * p.out : p.out;
-  TmaGemmParams<T> tma{{},   {}, {}, {}, params, choice.multicast_size, p.stored_as() != p.weight_dtype(),
-                       false};
+  const bool made_in_run = p.stored_as() != p.weight_dtype() || p.w.weight.made_in_run();
+  TmaGemmParams<T> tma{{}, {}, {}, {}, params, choice.multicast_size, made_in_run, false};
   // A residual may lie in a cache that only waiting for the kernel before makes true again.
   tma.pdl_wait_late = p.rank() && p.epilogue.low_rank->states_last && !p.epilogue.residual &&
                       !p.epilogue.channel_scale && !tma.pdl_wait_weights;

@@ -59,6 +59,50 @@ TEST_P(LowRankGpuTest, IsAsMerged) {
   EXPECT_EQ(model.run(), plain);
 }
 
+// The same where all rows have the same strengths and weights are changed in the memory of the run; then by
+// terms again.
+TEST_P(LowRankGpuTest, ChangedWeightsAreAsMerged) {
+  const RandomSource source;
+  LowRankUNet model(test_gpu(), GetParam().dtype, source, {.eight_bit = GetParam().eight_bit});
+  const auto plain = model.run();
+  const double rounding = relative_error(plain, merged_output(host_device(), DType::kF32, {}));
+  const auto parts = list_parameters(model.unet);
+  const auto first = random_adapter(parts, 3, 1), second = random_adapter(parts, 40, 2000);
+  const auto strengths = std::make_shared<RowStrengths>(test_gpu());
+  model.set_terms({first, second}, strengths);
+  model.prepare.plan();
+  model.step.plan();
+  const size_t of_terms = model.step.problems().size();
+  const auto check = [&](float a, float b) {
+    strengths->set({{a, b}, {a, b}});
+    const auto want = merged_output(host_device(), DType::kF32, {{first, a}, {second, b}});
+    const double bound = 3 * rounding + 1e-4 +
+                         2 * testing_support::unit_roundoff(GetParam().dtype) * relative_error(plain, want);
+    EXPECT_LT(relative_error(model.run(), want), bound) << a << " " << b;
+  };
+  strengths->set_alike(true);
+  model.prepare.plan();
+  model.step.plan();
+  if (GetParam().eight_bit == DType::kF32)
+    EXPECT_NE(model.step.problems().size(), of_terms) << "no weight was changed";
+  check(0.9f, 0);
+  check(0.4f, 0.8f);  // replays
+  check(0, -0.6f);
+  strengths->set_alike(false);
+  model.prepare.plan();
+  model.step.plan();
+  check(0.4f, 0.8f);
+  EXPECT_EQ(model.step.problems().size(), of_terms);
+}
+
+TEST(LowRankGpu, RowsThatWereToBeAlike) {
+  RowStrengths strengths(test_gpu());
+  strengths.set_alike(true);
+  strengths.set({{1, 2}, {1, 2}});
+  EXPECT_THROW(strengths.set({{1, 2}, {1, 3}}), InternalError);
+  EXPECT_EQ(strengths.rows()[1][1], 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, LowRankGpuTest,
                          testing::Values(Case{DType::kF16}, Case{DType::kBF16}, Case{DType::kF32},
                                          Case{DType::kF16, DType::kI8}),

@@ -76,6 +76,13 @@ constexpr ShapeRow kShapes[] = {
     {"lora", 2048, 96, 1280, 60, false, true},
     {"lora", 2048, 32, 1280, 246, false, true},
     {"lora", 2048, 32, 5120, 60, false, true},
+    // Its changes of weights, which take the weight for a residual: matrices, then filters.
+    {"change", 640, 640, 32, 40},
+    {"change", 1280, 1280, 32, 192},
+    {"change", 3840, 1280, 32, 60},
+    {"change", 1280, 5120, 32, 60},
+    {"change", 640, 5760, 32, 7},
+    {"change", 1280, 11520, 32, 10},
     {"clip_l", 154, 768, 768, 48},
     {"clip_l", 154, 3072, 768, 12},
     {"clip_l", 154, 768, 3072, 12},

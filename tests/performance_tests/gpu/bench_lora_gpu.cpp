@@ -3,13 +3,14 @@
 // beside the plain step and the merged one, with the error of each against the merged weights, and once
 // alternated with the plain step.
 //
-//   bench_lora_gpu [device] [f16|bf16] [--json FILE] [--trace STEM] [--rank N] [--all]
+//   bench_lora_gpu [device] [f16|bf16] [--json FILE] [--trace STEM] [--rank N] [--all] [--mixed]
 //                  [sdxl|sd15[:WIDTHxHEIGHT[:IMAGES]]]
 //
 // --trace: the times of each launch of the plain and of the run-time step, to STEM-plain.json and
 // STEM-run-time.json in Chrome's format, and as tables.
 // By default SDXL at 1024x1024, one image with guidance, rank 32 on the linear layers of all transformers;
-// --all: on every convolution, too. The LoRA's file is made in the folder of temporary files and removed.
+// --all: on every convolution, too; --mixed: at run time as rows of different strengths take it. The LoRA's
+// file is made in the folder of temporary files and removed.
 #include <unistd.h>
 
 #include <chrono>
@@ -145,7 +146,7 @@ struct Options {
   UNetConfig config = configs::unet_sdxl();
   std::string model = "sdxl";
   int64_t width = 1024, height = 1024, images = 1, rank = 32;
-  bool all = false;
+  bool all = false, mixed = false;
 };
 
 class LoraBench {
@@ -306,6 +307,7 @@ class LoraBench {
     const VisitModel visit = [this](Visitor& v) { model_.visit(v); };
     const auto rows = static_cast<size_t>(2 * o_.images);
     const auto strengths = std::make_shared<RowStrengths>(device_);
+    strengths->set_alike(!o_.mixed);
     const auto set_terms = [&](const char* what, const std::vector<AdapterUse>& uses,
                                const std::shared_ptr<RowStrengths>& to) {
       const auto begin = Clock::now();
@@ -324,6 +326,7 @@ class LoraBench {
     note("run time: change strength", milliseconds_since(begin));
     replay("run-time step, other strength, same capture", &half, "error_of_merged");
     const auto of_two = std::make_shared<RowStrengths>(device_);
+    of_two->set_alike(!o_.mixed);
     set_terms("run time: set terms of two", {{files[0], 1}, {files[1], 1}}, of_two);
     of_two->set(std::vector(rows, std::vector<float>{0.5f, 0.7f}));
     step("run-time step, two", &both, "error_of_merged");
@@ -378,9 +381,10 @@ Options parse(std::vector<std::string> words) {
   o.trace = take("--trace").value_or("");
   o.rank = std::stoll(take("--rank").value_or("32"));
   o.all = std::erase(words, "--all") > 0;
+  o.mixed = std::erase(words, "--mixed") > 0;
   require<UsageError>(words.size() <= 3 && o.rank > 0,
                       "bench_lora_gpu: [device] [f16|bf16] [--json FILE] "
-                      "[--trace STEM] [--rank N] [--all] [sdxl|sd15[:WxH[:IMAGES]]]");
+                      "[--trace STEM] [--rank N] [--all] [--mixed] [sdxl|sd15[:WxH[:IMAGES]]]");
   if (!words.empty()) o.device = words[0];
   if (words.size() > 1 && words[1] == "bf16") o.dtype = DType::kBF16;
   if (words.size() < 3) return o;

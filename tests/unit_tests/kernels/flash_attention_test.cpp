@@ -28,10 +28,12 @@ struct Cfg {
   static constexpr bool kGeneral = kGeneral_, kTransposed = kTransposed_, kQueriesInLds = kInLds;
 };
 
-template <class Storage, int kChunk, int kStages_, bool kTransposed_, class Policy = RegisterStaged>
+template <class Storage, int kChunk, int kStages_, bool kTransposed_, class Policy = RegisterStaged,
+          bool kInLds = true>
 struct LargeDCfg {
   using T = Storage;
   using Pipeline = Policy;
+  static constexpr bool kQueriesInLds = kInLds;
   static constexpr int kDim = 96, kQueries = 32, kKeys = 48, kWavesQ = 1, kWavesK = 1;
   static constexpr int kChunkDim = kChunk, kChunkKeys = 16, kStages = kStages_;
   static constexpr bool kTransposed = kTransposed_;
@@ -207,12 +209,14 @@ TYPED_TEST(FlashAttentionTest, LargeHeadDimMatchesReference) {
   using Rows = LargeDCfg<TypeParam, 32, 3, false>;
   using Transposed = LargeDCfg<TypeParam, 48, 1, true>;
   using Async = LargeDCfg<TypeParam, 32, 3, false, AsyncCopies>;
+  using InRegisters = LargeDCfg<TypeParam, 48, 1, true, RegisterStaged, false>;
   for (const std::span<const Case> cases :
        {std::span<const Case>(kPlain), std::span<const Case>(kMasked), std::span<const Case>(kSplit)})
     for (const Case& c : cases) {
       check<Rows, FlashLargeD<Scalar, Rows>>(c);
       check<Transposed, FlashLargeD<Scalar, Transposed>>(c);
       check<Async, FlashLargeD<Scalar, Async>>(c);
+      check<InRegisters, FlashLargeD<Scalar, InRegisters>>(c);
     }
 }
 
