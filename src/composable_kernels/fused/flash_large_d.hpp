@@ -103,18 +103,16 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
   ROCM_SD_DEVICE void load_queries_to_registers() {
     const auto all = this->queries();
     const QueryTile tile = queries_in_lds();
-    ROCM_SD_UNROLL
-    for (int a = 0; a < kQueries / 16; ++a) {
+    unrolled<kQueries / 16>([&](int a) {
       typename Pipeline::template Copy<Arch, kThreads, kDim, QueryTile> copy;
       copy.issue(rows_from(all, a * 16 < all.rows ? a * 16 : all.rows - 1, 16), tile);
       copy.land(tile);
       Pipeline::template commit<Arch>();
       Pipeline::template wait<Arch>();
       Arch::barrier();
-      ROCM_SD_UNROLL
-      for (int d = 0; d < kDim / 16; ++d) q.atoms[a][d] = fragment_bt<M>(tile, 0, d);
+      unrolled<kDim / 16>([&](int d) { q.atoms[a][d] = fragment_bt<M>(tile, 0, d); });
       Arch::barrier();
-    }
+    });
   }
   // s += K Q^T, of the channels of chunk n.
   ROCM_SD_DEVICE void multiply_keys(Scores& s, const Chunks& chunks, int n) {
@@ -237,16 +235,15 @@ struct FlashLargeD : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kQueries> {
       store_rows<Arch, kThreads, kDim>(this->output(), queries_in_lds());
     } else {
       const auto all = this->output();
-      ROCM_SD_UNROLL
-      for (int a = 0; a < kQueries / 16; ++a) {
+      unrolled<kQueries / 16>([&](int a) {
         Arch::barrier();  // the last readers
-        ROCM_SD_UNROLL
-        for (int r = 0; r < kWaveDim / 16; ++r)
+        unrolled<kWaveDim / 16>([&](int r) {
           M::store_columns(columns.at(0, r * 16), decltype(columns)::Layout::kLd, o.atoms[a][r]);
+        });
         Arch::barrier();
         const GlobalView<T> rows = rows_from(all, a * 16, 16);
         if (rows.rows > 0) store_rows<Arch, kThreads, kDim>(rows, queries_in_lds());
-      }
+      });
     }
   }
 
