@@ -23,6 +23,9 @@ struct GenerateCommand {
   bool print_paths = true;  // on the standard output
 };
 
+// $XDG_CONFIG_HOME/rocm-sd/config.toml, else ~/.config/rocm-sd/config.toml; empty where neither is set.
+std::string default_config_path();
+
 // The options that generate and grid share.
 void add_generate_options(CLI::App* sub, GenerateCommand* command);
 
