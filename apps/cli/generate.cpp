@@ -25,6 +25,7 @@
 #include "pipeline/output_name.hpp"
 #include "pipeline/sheet.hpp"
 #include "rocm_sd/multi.hpp"
+#include "scaling/launcher.hpp"
 #include "text/prompt.hpp"
 
 namespace rocm_sd::cli {
@@ -119,7 +120,7 @@ void read_config(const std::string& asked, OptionTargets& targets, std::set<std:
 class Run {
  public:
   explicit Run(const GenerateCommand& command)
-      : command_(command), printer_(parse_progress_style(command.progress)) {}
+      : command_(command), printer_(parse_progress_style(command.progress)), quiet_(command.quiet) {}
 
   void operator()() {
     LoadOptions load;
@@ -152,20 +153,21 @@ class Run {
 
     catch_interrupts();
     callbacks_.progress = [this](const Progress& p) {
-      if (!command_.quiet) printer_(p);
+      if (!quiet_) printer_(p);
       return true;
     };
     callbacks_.cancelled = interrupted;
     callbacks_.planned = [this](const MemoryPlan& plan) { show_plan(plan); };
     try {
       if (!load.devices.empty()) refuse_with_devices();
+      if (asks_for_ranks(load.devices)) follow_rank_0(load);
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
       MultiPipeline pipeline = MultiPipeline::load(load, callbacks_);
       drawers_ = pipeline.drawers().size();
       if (command_.profile || !command_.trace.empty()) pipeline.enable_profiling();
       use_proposal(pipeline.default_request(), chosen);
-      if (!command_.quiet) print_model(pipeline);
-      if (!command_.quiet) warn_of_options(pipeline.info());
+      if (!quiet_) print_model(pipeline);
+      if (!quiet_) warn_of_options(pipeline.info());
       generate_all(pipeline, prompts);
       finish(pipeline);
     } catch (...) {
@@ -200,6 +202,15 @@ class Run {
       require<UsageError>(!given, name, ": with --device, not with --devices");
   }
 
+  // Of ranks that draw one image together one speaks and writes.
+  void follow_rank_0(const LoadOptions& load) {
+    const std::optional<Launch> launch = find_launch([](const char* name) { return std::getenv(name); });
+    require<UsageError>(load.split != "images" || columns_ == 0,
+                        "grid: one process writes it, and with --devices ranks each writes its own images; "
+                        "expected --devices cuda:0,cuda:1 or --split rows");
+    quiet_ = launch && launch->rank > 0 && load.split != "images";
+  }
+
   // Every prompt, as often as asked for.
   void generate_all(MultiPipeline& pipeline, const std::vector<std::string>& prompts) {
     const auto rounds = static_cast<size_t>(command_.repeat);
@@ -219,7 +230,8 @@ class Run {
     }
     const auto take = [&](size_t index, const GenerateResult& result) {
       printer_.finish();
-      if (!command_.quiet) print_times(result);
+      if (!quiet_) print_times(result);
+      written_ = static_cast<int>(index) * request_.batch;
       for (const Picture& picture : result.pictures)
         keep(picture, prompts[index / rounds], pipeline.info().name);
       if (tuning_) tuning_->spend();
@@ -229,7 +241,7 @@ class Run {
 
   // The first one: those of further images are the same, as a rule.
   void show_plan(const MemoryPlan& plan, const std::string& device = "") {
-    if (!command_.quiet && !planned_) print_plan(plan, device);
+    if (!quiet_ && !planned_) print_plan(plan, device);
     planned_ = true;
   }
 
@@ -277,7 +289,7 @@ class Run {
   std::set<std::string> given_;  // options of the command line, not of the configuration file
   int total_ = 1, written_ = 0, columns_ = 0;
   size_t drawers_ = 1;
-  bool planned_ = false;
+  bool planned_ = false, quiet_ = false;
   std::vector<Image> cells_;
   std::vector<std::string> labels_;
   std::string first_parameters_;
