@@ -11,6 +11,7 @@ void add_convert(CLI::App& app);
 void add_list(CLI::App& app);
 void add_devices(CLI::App& app);
 void add_params(CLI::App& app);
+void add_upscale(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_emu(CLI::App& app);
 void add_doctor(CLI::App& app);

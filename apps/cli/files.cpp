@@ -29,6 +29,18 @@ std::optional<DType> parse_stored_type(const std::string& name) {
   throw UsageError(concat("dtype: expected f32, f16, bf16 or fp8, got \"", printable(name), "\""));
 }
 
+// A GGUF file's, by ggml's names.
+std::optional<GgmlType> parse_gguf_type(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const GgmlTypeInfo* info = find_ggml_type(name);
+  const bool written = info != nullptr && (can_quantize(info->type) || info->type == GgmlType::kF32 ||
+                                           info->type == GgmlType::kF16 || info->type == GgmlType::kBF16);
+  if (!written)
+    throw UsageError(concat("dtype: expected ", ggml_type_names(true), " for a .gguf file, got \"",
+                            printable(name), "\""));
+  return info->type;
+}
+
 struct ConvertCommand {
   std::string from, to, dtype, vae, variant, vocabulary, lora_dir;
   std::vector<std::string> baked_loras;
@@ -37,7 +49,10 @@ struct ConvertCommand {
 
 void run_convert(const ConvertCommand& c) {
   ConvertOptions options;
-  options.dtype = parse_stored_type(c.dtype);
+  if (c.to.ends_with(".gguf"))
+    options.gguf_type = parse_gguf_type(c.dtype);
+  else
+    options.dtype = parse_stored_type(c.dtype);
   options.source.vae = c.vae;
   options.source.variant = c.variant;
   options.vocabulary =
@@ -64,7 +79,9 @@ void add_inspect(CLI::App& app) {
   auto file = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   CLI::App* sub = app.add_subcommand("inspect", "tell what a model file or folder holds, without loading it");
-  sub->add_option("FILE", *file, "a .safetensors file or a Diffusers folder")->required()->type_name("");
+  sub->add_option("FILE", *file, "a file (safetensors, .ckpt, GGUF) or a Diffusers folder")
+      ->required()
+      ->type_name("");
   sub->add_flag("--json", *json, "print JSON");
   sub->callback([file, json] {
     const nlohmann::ordered_json report =
@@ -78,14 +95,19 @@ void add_inspect(CLI::App& app) {
 
 void add_convert(CLI::App& app) {
   auto command = std::make_shared<ConvertCommand>();
-  CLI::App* sub = app.add_subcommand("convert", "single file <-> Diffusers folder, and the element type");
-  sub->add_option("FROM", command->from, "a single .safetensors file or a Diffusers folder")
+  CLI::App* sub = app.add_subcommand(
+      "convert", "single file (safetensors, GGUF) <-> Diffusers folder, and the element type");
+  sub->add_option("FROM", command->from, "a single file (safetensors, .ckpt, GGUF) or a Diffusers folder")
       ->required()
       ->type_name("");
-  sub->add_option("TO", command->to, "a name ending in .safetensors makes a single file, any other a folder")
+  sub->add_option("TO", command->to,
+                  "a name ending in .safetensors or .gguf makes a single file, any other a folder")
       ->required()
       ->type_name("");
-  sub->add_option("--dtype", command->dtype, "f32, f16, bf16 or fp8 [as stored]")->type_name("TYPE");
+  sub->add_option(
+         "--dtype", command->dtype,
+         "f32, f16, bf16 or fp8; for .gguf f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 or q5_1 [as stored]")
+      ->type_name("TYPE");
   add_text(sub, "--vae", command->vae, "VAE to put in place of the model's own")->type_name("PATH");
   add_text(sub, "--variant", command->variant, "fp16: prefer *.fp16.safetensors in a folder that has both")
       ->type_name("NAME");

@@ -64,7 +64,7 @@ typedef struct {
 /* Changes whenever a struct or a function of this header does: a program that reads the structs by itself
  * (ctypes, FFI) compares rocm_sd_abi_version() with the number that it was written for before it calls
  * anything else. */
-#define ROCM_SD_ABI_VERSION 6
+#define ROCM_SD_ABI_VERSION 7
 int rocm_sd_abi_version(void);
 
 const char* rocm_sd_version(void);
@@ -156,6 +156,21 @@ void rocm_sd_result_free(rocm_sd_result* result);
 
 /* Writes a picture as PNG, JPEG or WebP by the path's ending, with its parameters; quality 1..100. */
 rocm_sd_status rocm_sd_save(const rocm_sd_picture* picture, const char* path, int quality);
+
+/* What enlarges pictures: a network (RRDBNet, SRVGGNetCompact) or a filter. One call at a time. */
+typedef struct rocm_sd_upscaler rocm_sd_upscaler;
+
+/* Options: "upscaler" (a .safetensors or .pth file, or lanczos, bicubic, nearest), "device", "dtype". *out is
+ * NULL on failure. */
+rocm_sd_status rocm_sd_upscaler_create(const rocm_sd_option* options, rocm_sd_upscaler** out);
+void rocm_sd_upscaler_free(rocm_sd_upscaler* upscaler);
+
+/* A picture [height,width,3], larger. Options: "factor", or "width" and "height" of the result; "tile",
+ * "tile-overlap". options may be NULL: the network's own factor. The result has one picture and is freed with
+ * rocm_sd_result_free. callbacks may be NULL; stage "upscale", a step for each window. */
+rocm_sd_status rocm_sd_upscale(rocm_sd_upscaler* upscaler, const rocm_sd_option* options, int width,
+                               int height, const uint8_t* rgb, const rocm_sd_callbacks* callbacks,
+                               rocm_sd_result** out);
 
 #ifdef __cplusplus
 }

@@ -37,7 +37,7 @@ _PIPELINES = ("ROCmStableDiffusionPipeline", "ROCmStableDiffusionImg2ImgPipeline
               "ROCmStableDiffusionXLPipeline", "ROCmStableDiffusionXLImg2ImgPipeline", "ROCmStableDiffusionXLInpaintPipeline")
 __all__ = [
     "Capabilities", "EngineUNet", "EngineVAE", "Explanation", "LIBRARY_PATH", "Pack", "ROCmOptimizedPipeline", "ROCmSDBackend",
-    "ROCmStableDiffusionPipeline", "ROCmStableDiffusionXLPipeline", "RocmSDAttnProcessor", "attention", "comfyui", "compat",
+    "ROCmStableDiffusionPipeline", "ROCmStableDiffusionXLPipeline", "RocmSDAttnProcessor", "Upscaler", "attention", "comfyui", "compat",
     "conv2d_epilogue", "doctor", "engine_reasons", "explain", "fallbacks", "geglu", "group_norm_silu", "layer_norm",
     "layer_norm_residual", "ldm", "linear_epilogue", "optimize_sd_model", "profile", "refresh", "register_attention_backend", "report",
     "restore", "run_op", "scaled_dot_product_attention", "scheduler_step", "sdpa", "set_kernels_enabled", "tuning", "upsample2x_conv",
@@ -51,6 +51,8 @@ def __getattr__(name: str) -> object:
 
     if name == "ROCmOptimizedPipeline":
         return importlib.import_module(".engine", __name__).ROCmOptimizedPipeline
+    if name == "Upscaler":
+        return importlib.import_module(".upscaler", __name__).Upscaler
     if name in _PIPELINES:
         return getattr(importlib.import_module(".diffusers_pipelines", __name__), name)
     if name == "triton_kernels":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 
-ABI = 6  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
+ABI = 7  # of the structs below: ROCM_SD_ABI_VERSION of include/rocm_sd/rocm_sd.h
 
 
 class EngineError(RuntimeError):
@@ -111,6 +111,9 @@ def open_library(path: str) -> ctypes.CDLL:
                                               POINTER(POINTER(Result))]
     library.rocm_sd_result_free.argtypes = [POINTER(Result)]
     library.rocm_sd_drawers.argtypes = [c_void_p]
+    library.rocm_sd_upscaler_create.argtypes = [POINTER(Option), POINTER(c_void_p)]
+    library.rocm_sd_upscaler_free.argtypes = [c_void_p]
+    library.rocm_sd_upscale.argtypes = [c_void_p, POINTER(Option), c_int, c_int, c_void_p, POINTER(Callbacks), POINTER(POINTER(Result))]
     return library
 
 

@@ -1,6 +1,5 @@
 // The C interface over the C++ one: no exception crosses it, every failure leaves a message.
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -8,10 +7,10 @@
 #include "pipeline/options.hpp"
 #include "rocm_sd/multi.hpp"
 #include "rocm_sd/rocm_sd.h"
+#include "scaling/c_call.hpp"
 
-using rocm_sd::CancelledError;
-using rocm_sd::Error;
 using rocm_sd::UsageError;
+using namespace rocm_sd::c_call;
 
 struct rocm_sd_pipeline {
   rocm_sd::MultiPipeline pipeline;
@@ -19,53 +18,12 @@ struct rocm_sd_pipeline {
 
 namespace {
 
-thread_local std::string last_error;
-
-rocm_sd_status fail(rocm_sd_status status, const char* message) noexcept {
-  try {
-    last_error = message;
-  } catch (...) {
-    last_error.clear();
-  }
-  return status;
-}
-
-template <class Body>
-rocm_sd_status guarded(const Body& body) noexcept {
-  try {
-    body();
-    return ROCM_SD_OK;
-  } catch (const Error& e) {
-    return fail(static_cast<rocm_sd_status>(e.exit_code()), e.what());
-  } catch (const std::bad_alloc&) {
-    return fail(ROCM_SD_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::exception& e) {
-    return fail(ROCM_SD_INTERNAL, e.what());
-  } catch (...) {
-    return fail(ROCM_SD_INTERNAL, "unknown error");
-  }
-}
-
-void require_argument(bool ok, const char* name) {
-  if (!ok) throw UsageError(std::string(name) + ": must not be NULL");
-}
-
 void apply(rocm_sd::OptionTargets targets, const rocm_sd_option* options) {
   require_argument(options != nullptr, "options");
   for (; options->name; ++options) {
     require_argument(options->value != nullptr, options->name);
     rocm_sd::set_option(targets, options->name, options->value);
   }
-}
-
-rocm_sd::Callbacks adapt(const rocm_sd_callbacks* c) {
-  rocm_sd::Callbacks out;
-  if (!c) return out;
-  out.progress = [c](const rocm_sd::Progress& p) {
-    return !c->progress || c->progress(c->user, p.stage.c_str(), p.step, p.total, p.seconds) == 0;
-  };
-  if (c->cancel) out.cancelled = [c] { return *c->cancel != 0; };
-  return out;
 }
 
 void check_size(const char* what, int width, int height) {
@@ -187,12 +145,6 @@ void take(const rocm_sd_inputs& in, rocm_sd::GenerateRequest& request) {
     request.initial_noise.assign(in.initial_noise, in.initial_noise + in.initial_noise_count);
 }
 
-// Owns everything that the C structs point to.
-struct Result : rocm_sd_result {
-  std::vector<rocm_sd::Picture> owned;
-  std::vector<rocm_sd_picture> views;
-};
-
 }  // namespace
 
 extern "C" {
@@ -204,7 +156,7 @@ const char* rocm_sd_version(void) {
   return text.c_str();
 }
 
-const char* rocm_sd_last_error(void) { return last_error.c_str(); }
+const char* rocm_sd_last_error(void) { return last_error().c_str(); }
 
 rocm_sd_status rocm_sd_create(const rocm_sd_option* options, const rocm_sd_callbacks* callbacks,
                               rocm_sd_pipeline** out) {
@@ -266,13 +218,7 @@ rocm_sd_status rocm_sd_generate_from(rocm_sd_pipeline* pipeline, const rocm_sd_o
     auto result = std::make_unique<Result>();
     rocm_sd::GenerateResult made = pipeline->pipeline.generate(request, adapt(callbacks));
     for (const std::string& warning : made.warnings) rocm_sd::log().warn("{}", warning);
-    result->owned = std::move(made.pictures);
-    for (const rocm_sd::Picture& p : result->owned)
-      result->views.push_back({p.image.width, p.image.height, p.image.rgb.data(), p.seed,
-                               p.parameters.c_str(), p.latents.empty() ? nullptr : p.latents.data(),
-                               p.latents.size()});
-    result->count = result->views.size();
-    result->pictures = result->views.data();
+    result->take(std::move(made.pictures));
     *out = result.release();
   });
 }

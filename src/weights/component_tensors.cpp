@@ -16,7 +16,8 @@ bool is_fp8(DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M
 DType written_type(const StoredTensor& weight, std::optional<DType> dtype) {
   if (!is_float(weight.dtype())) return weight.dtype();
   if (dtype) return *dtype;
-  return weight.scale != 1.0f && is_fp8(weight.dtype()) ? DType::kF16 : weight.dtype();
+  const bool packed = weight.ref.entry->blocks != nullptr || (weight.scale != 1.0f && is_fp8(weight.dtype()));
+  return packed ? DType::kF16 : weight.dtype();
 }
 
 bool is_vae_attention_matrix(std::string_view canonical) {

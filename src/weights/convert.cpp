@@ -7,12 +7,15 @@
 #include "base/format.hpp"
 #include "base/json.hpp"
 #include "weights/component_loader.hpp"
+#include "weights/gguf.hpp"
 
 namespace rocm_sd {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kGgufEnding = ".gguf";
 
 // Components that a pipeline is made of; TAESD belongs to no checkpoint.
 constexpr Component kConverted[] = {Component::kUnet, Component::kVae, Component::kTextEncoder,
@@ -174,6 +177,8 @@ class Converter {
   }
 
   void write_single_file(const fs::path& to) const {
+    const bool gguf = to.extension() == kGgufEnding;
+    const std::optional<DType> dtype = options_.gguf_type ? DType::kF32 : options_.dtype;
     std::vector<TensorToWrite> tensors;
     Metadata metadata = model_.metadata();
     metadata["format"] = "pt";
@@ -184,17 +189,39 @@ class Converter {
       const nlohmann::json& config = model_.config(component);
       metadata[config_metadata_key(component)] = config.dump();
       for (TensorToWrite& tensor :
-           ldm_tensors(model_.store(component), config, model_.kind(), options_.dtype, changed_.get()))
+           ldm_tensors(model_.store(component), config, model_.kind(), dtype, changed_.get()))
         tensors.push_back(std::move(tensor));
     }
     if (const auto tokenizer = model_.tokenizer_folder(Component::kTextEncoder);
         tokenizer && has_own_vocabulary())
       note(concat("the model's own vocabulary does not fit into a single file: to convert it back, name ",
                   printable_path(*tokenizer), " with --vocabulary"));
-    write_safetensors(to, stoppable(std::move(tensors)), metadata);
+    tensors = stoppable(std::move(tensors));
+    if (gguf)
+      write_gguf(to, gguf_tensors(std::move(tensors)), gguf_metadata(std::move(metadata)));
+    else
+      write_safetensors(to, std::move(tensors), metadata);
   }
 
  private:
+  std::vector<GgufTensor> gguf_tensors(std::vector<TensorToWrite> tensors) const {
+    std::vector<GgufTensor> out;
+    for (TensorToWrite& tensor : tensors) {
+      const DType stored =
+          dtype_size(tensor.dtype) == 1 && is_float(tensor.dtype) ? DType::kF16 : tensor.dtype;
+      const GgmlType type =
+          options_.gguf_type ? gguf_stored_type(tensor, *options_.gguf_type) : ggml_type_of(stored);
+      out.push_back({std::move(tensor), type});
+    }
+    return out;
+  }
+  // ComfyUI-GGUF loads by this name; of Stable Diffusion 2 it knows none and goes by the tensors.
+  Metadata gguf_metadata(Metadata metadata) const {
+    metadata.erase("general.architecture");
+    if (model_.kind() == ModelKind::kSd1) metadata["general.architecture"] = "sd1";
+    if (model_.kind() == ModelKind::kSdxl) metadata["general.architecture"] = "sdxl";
+    return metadata;
+  }
   Json scheduler() const {
     if (model_.scheduler_config() == nullptr)
       return default_scheduler_config(model_.kind(), model_.prediction(), model_.zero_terminal_snr());
@@ -268,10 +295,12 @@ Json default_scheduler_config(ModelKind kind, Prediction prediction, bool zero_t
 }
 
 void convert(const fs::path& from, const fs::path& to, const ConvertOptions& options) {
-  const bool single = to.extension() == ".safetensors";
+  const bool gguf = to.extension() == kGgufEnding, single = gguf || to.extension() == ".safetensors";
   require<UsageError>(options.overwrite || !path_exists(to), printable_path(to), ": exists already");
   require<UsageError>(!options.dtype || is_float(*options.dtype), "dtype ",
                       options.dtype.value_or(DType::kF32), " is not a type that weights can have");
+  require<UsageError>(gguf || !options.gguf_type, printable_path(to),
+                      ": types of GGUF are for names that end in ", kGgufEnding);
   const Checkpoint model = Checkpoint::open(from, options.source);
   if (options.check) options.check(model);
   if (options.on_note)

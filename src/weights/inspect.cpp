@@ -20,9 +20,9 @@ constexpr size_t kShownNames = 20;
 Report dtype_table(const std::vector<TensorRef>& refs) {
   std::map<std::string, std::pair<uint64_t, uint64_t>> table;
   for (const TensorRef& ref : refs) {
-    auto& [tensors, bytes] = table[std::string(dtype_name(ref.entry->dtype))];
+    auto& [tensors, bytes] = table[std::string(ref.entry->stored_name())];
     ++tensors;
-    bytes += ref.entry->bytes;
+    bytes += ref.entry->stored_bytes();
   }
   Report out = Report::object();
   for (const auto& [name, counts] : table) out[name] = {{"tensors", counts.first}, {"bytes", counts.second}};
@@ -36,7 +36,7 @@ uint64_t elements(const std::vector<TensorRef>& refs) {
 }
 uint64_t bytes_of(const std::vector<TensorRef>& refs) {
   uint64_t total = 0;
-  for (const TensorRef& ref : refs) total += ref.entry->bytes;
+  for (const TensorRef& ref : refs) total += ref.entry->stored_bytes();
   return total;
 }
 
@@ -53,17 +53,17 @@ void add_largest(Report& report, std::vector<TensorRef> refs, size_t largest) {
   const size_t shown = std::min(largest, refs.size());
   std::partial_sort(refs.begin(), refs.begin() + static_cast<ptrdiff_t>(shown), refs.end(),
                     [](const TensorRef& a, const TensorRef& b) {
-                      return a.entry->bytes != b.entry->bytes ? a.entry->bytes > b.entry->bytes
-                                                              : a.entry->name < b.entry->name;
+                      const uint64_t of_a = a.entry->stored_bytes(), of_b = b.entry->stored_bytes();
+                      return of_a != of_b ? of_a > of_b : a.entry->name < b.entry->name;
                     });
   report["tensors"] = refs.size();
   report["largest"] = Report::array();
   for (size_t i = 0; i < shown; ++i) {
     const TensorEntry& entry = *refs[i].entry;
     report["largest"].push_back({{"name", entry.name},
-                                 {"dtype", dtype_name(entry.dtype)},
+                                 {"dtype", entry.stored_name()},
                                  {"shape", entry.shape.dims()},
-                                 {"bytes", entry.bytes}});
+                                 {"bytes", entry.stored_bytes()}});
   }
 }
 

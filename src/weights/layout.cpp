@@ -28,6 +28,8 @@ constexpr Place kPlaces[] = {
     {Component::kTextEncoder2, "conditioner.embedders.1.model."},
     {Component::kTextEncoder2, "conditioner.embedders.0.model."},
     {Component::kTextEncoder2, "conditioner.embedders.1.transformer."},
+    {Component::kTextEncoder2, "cond_stage_model.1.transformer."},  // stable-diffusion.cpp's
+    {Component::kTextEncoder2, "cond_stage_model.1.model."},
     {Component::kTextEncoder2, "text_encoder_2."},
     {Component::kTextEncoder2, ""},
     {Component::kTinyVae, "decoder."},

@@ -51,7 +51,16 @@ Mapper mapper_for(Component component, NameStyle style, std::span<const NamedTen
         return simple([names = std::move(unet)](std::string_view name) { return names.canonical(name); });
       }
       return simple([names = LdmVaeNames(tensors)](std::string_view name) { return names.canonical(name); });
-    case NameStyle::kTransformers: return simple(transformers_clip_name);
+    case NameStyle::kTransformers:
+      return [plain = simple(transformers_clip_name)](const NamedTensor& tensor, WeightMap& weights) {
+        const Shape& shape = tensor.ref.entry->shape;
+        if (tensor.name != "text_model.text_projection" || shape.rank() != 2) return plain(tensor, weights);
+        // stable-diffusion.cpp's name of OpenCLIP's matrix, which is [in,out]
+        return weights
+            .emplace("text_projection.weight",
+                     StoredTensor{.ref = tensor.ref, .shape = {shape[1], shape[0]}, .transposed = true})
+            .second;
+      };
     case NameStyle::kOpenClip: return add_open_clip_weights;
     case NameStyle::kSequentialDecoder:
     case NameStyle::kSequentialEncoder:

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/checked.hpp"
+#include "weights/gguf.hpp"
 #include "weights/mapped_copy.hpp"
 #include "weights/torch_file.hpp"
 
@@ -29,7 +30,6 @@ std::string_view guess_content(std::string_view head) {
       {"\x80\x02", "a Python pickle that torch.save did not write"},
       {"\x80\x03", "a Python pickle that torch.save did not write"},
       {"\x80\x04", "a Python pickle that torch.save did not write"},
-      {"GGUF", "a GGUF file, which is not supported"},
       {"\x1f\x8b", "a gzip archive"},
       {"\x89PNG", "a PNG picture"},
   };
@@ -80,6 +80,8 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::open(const std::filesyst
     TorchFile torch = read_torch_file(file, what);
     self->header_ = std::move(torch.header);
     self->gathered_ = std::move(torch.gathered);
+  } else if (is_gguf(head_of(file))) {
+    self->header_ = read_gguf(file, what);
   } else {
     self->read_safetensors_layout();
   }
@@ -151,6 +153,32 @@ void SafetensorsFile::read(const TensorEntry& entry, uint64_t offset, uint64_t b
     std::memcpy(dst, static_cast<const char*>(data) + offset, bytes);
     return;
   }
+  if (entry.blocks != nullptr) return read_blocks(entry, offset, bytes, dst);
+  read_stored(entry, offset, bytes, dst);
+}
+
+// The floats [offset, offset + bytes) of what its blocks hold, a few blocks at a time.
+void SafetensorsFile::read_blocks(const TensorEntry& entry, uint64_t offset, uint64_t bytes,
+                                  void* dst) const {
+  constexpr uint64_t kAtOnce = 64;
+  const auto block = static_cast<uint64_t>(entry.blocks->block),
+             packed = static_cast<uint64_t>(entry.blocks->bytes);
+  const uint64_t unpacked = block * sizeof(float), end = offset + bytes;
+  std::vector<char> stored(kAtOnce * packed);
+  std::vector<float> values(kAtOnce * block);
+  for (uint64_t first = offset / unpacked; first * unpacked < end; first += kAtOnce) {
+    const uint64_t count = std::min(kAtOnce, (end + unpacked - 1) / unpacked - first);
+    read_stored(entry, first * packed, count * packed, stored.data());
+    dequantize_blocks(entry.blocks->type, stored.data(), static_cast<int64_t>(count), values.data());
+    const uint64_t begin = std::max(offset, first * unpacked),
+                   stop = std::min(end, (first + count) * unpacked);
+    std::memcpy(static_cast<char*>(dst) + (begin - offset),
+                reinterpret_cast<const char*>(values.data()) + (begin - first * unpacked), stop - begin);
+  }
+}
+
+void SafetensorsFile::read_stored(const TensorEntry& entry, uint64_t offset, uint64_t bytes,
+                                  void* dst) const {
   const uint64_t position = data_begin_ + entry.begin + offset;
   if (mapping_ == nullptr) return file_->read_at(position, dst, bytes);
   require<FormatError>(mapped_copy(dst, mapping_ + position, bytes), printable_path(path()),

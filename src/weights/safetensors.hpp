@@ -17,6 +17,7 @@
 #include "base/dtype.hpp"
 #include "base/file.hpp"
 #include "base/shape.hpp"
+#include "weights/ggml_blocks.hpp"
 
 namespace rocm_sd {
 
@@ -26,10 +27,15 @@ struct TensorEntry {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;
-  uint64_t begin = 0;  // bytes from the start of the data section
-  uint64_t bytes = 0;  // numel * dtype_size
+  uint64_t begin = 0;                    // bytes from the start of the data section
+  uint64_t bytes = 0;                    // numel * dtype_size
+  const GgmlTypeInfo* blocks = nullptr;  // what the file has in place of dtype: blocks, read as f32
 
   int64_t numel() const { return shape.numel(); }
+  std::string_view stored_name() const { return blocks ? blocks->name : dtype_name(dtype); }
+  uint64_t stored_bytes() const {
+    return blocks ? static_cast<uint64_t>(numel() / blocks->block * blocks->bytes) : bytes;
+  }
 };
 
 struct SafetensorsHeader {
@@ -57,9 +63,9 @@ struct MemoryTensor {
 
 class SafetensorsFile {
  public:
-  // Also opens files of torch.save (read_torch_file), whatever their name. Throws FileError where there is no
-  // readable regular file, FormatError where it breaks a rule; the message says what the file seems to be
-  // instead (a git-LFS pointer, GGUF, HTML, truncated by so many bytes, ...).
+  // Also opens files of torch.save (read_torch_file) and GGUF (read_gguf), whatever their name. Throws
+  // FileError where there is no readable regular file, FormatError where it breaks a rule; the message says
+  // what the file seems to be instead (a git-LFS pointer, HTML, truncated by so many bytes, ...).
   static std::shared_ptr<const SafetensorsFile> open(const std::filesystem::path& path,
                                                      FileAccess access = FileAccess::kRead);
   // Tensors of a live model in place of a file. title stands where messages have a path. The memory must
@@ -86,6 +92,8 @@ class SafetensorsFile {
  private:
   explicit SafetensorsFile(std::filesystem::path path) : path_(std::move(path)) {}
   void read_safetensors_layout();
+  void read_stored(const TensorEntry& entry, uint64_t offset, uint64_t bytes, void* dst) const;
+  void read_blocks(const TensorEntry& entry, uint64_t offset, uint64_t bytes, void* dst) const;
   void make_index();
   size_t position(const TensorEntry& entry) const;  // among the entries
 

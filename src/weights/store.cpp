@@ -79,8 +79,12 @@ uint64_t WeightStore::parameters() const {
 
 uint64_t WeightStore::stored_bytes() const {
   uint64_t total = 0;
-  for (const auto& [name, weight] : weights_)
-    total += static_cast<uint64_t>(weight.shape.numel()) * dtype_size(weight.dtype());
+  for (const auto& [name, weight] : weights_) {
+    const GgmlTypeInfo* blocks = weight.ref.entry->blocks;
+    const auto count = static_cast<uint64_t>(weight.shape.numel());
+    total += blocks ? count / static_cast<uint64_t>(blocks->block) * static_cast<uint64_t>(blocks->bytes)
+                    : count * dtype_size(weight.dtype());
+  }
   return total;
 }
 

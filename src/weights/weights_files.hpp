@@ -10,7 +10,8 @@ namespace rocm_sd {
 
 // How names of files with tensors end, the preferred one first. TensorSet::open looks at contents, not at
 // these.
-inline constexpr std::string_view kWeightsEndings[] = {".safetensors", ".ckpt", ".pt", ".pth", ".bin"};
+inline constexpr std::string_view kWeightsEndings[] = {".safetensors", ".ckpt", ".pt",
+                                                       ".pth",         ".bin",  ".gguf"};
 
 // The ending of kWeightsEndings that the name has, or "".
 std::string_view weights_ending(std::string_view name);

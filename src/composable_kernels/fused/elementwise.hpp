@@ -78,6 +78,20 @@ struct AddScaled {
     return a + factor * b;
   }
 };
+struct LeakyRelu {
+  static constexpr bool kBinary = false;
+  template <class Arch>
+  ROCM_SD_DEVICE static float apply(float a, float, float slope, float) {
+    return a < 0.0f ? slope * a : a;
+  }
+};
+struct PRelu {
+  static constexpr bool kBinary = true;
+  template <class Arch>
+  ROCM_SD_DEVICE static float apply(float a, float slope, float, float) {
+    return a < 0.0f ? slope * a : a;
+  }
+};
 struct MulGelu {
   static constexpr bool kBinary = true;
   template <class Arch>

@@ -55,20 +55,25 @@ Tensor map_like(Exec& ex, const char* name, Map map, const Tensor& x, float p0 =
   return y;
 }
 
-void copy(Exec& ex, const char* name, const Tensor& x, const Tensor& y) {
-  require<UsageError>(is_activation_type(x.dtype()) && is_activation_type(y.dtype()), name,
-                      ": cannot convert ", x.dtype(), " to ", y.dtype(), "; both must be f32, bf16 or f16");
-  if (x.numel() == 0) return;
+// x to y of its numel, both rows that may lie apart.
+MapProblem by_rows(const char* name, Map map, const Tensor& x, const Tensor& y) {
   const Rows from = as_rows(x, name), to = as_rows(y, name);
   const Rows& shorter = to.cols < from.cols ? to : from;  // rows of the one are parts of the other's
   require(from.cols == to.cols || (&shorter == &to ? from : to).rows == 1, name, ": the rows of ", x.shape(),
           " do not fit those of ", y.shape());
-  MapProblem problem = flat(name, Map::kCopy, x, y);
+  MapProblem problem = flat(name, map, x, y);
   problem.rows = shorter.rows;
   problem.cols = shorter.cols;
   problem.a_stride = from.cols == shorter.cols ? from.stride : shorter.cols;
   problem.y_stride = to.cols == shorter.cols ? to.stride : shorter.cols;
-  run_map(ex, problem);
+  return problem;
+}
+
+void copy(Exec& ex, const char* name, const Tensor& x, const Tensor& y) {
+  require<UsageError>(is_activation_type(x.dtype()) && is_activation_type(y.dtype()), name,
+                      ": cannot convert ", x.dtype(), " to ", y.dtype(), "; both must be f32, bf16 or f16");
+  if (x.numel() == 0) return;
+  run_map(ex, by_rows(name, Map::kCopy, x, y));
 }
 
 }  // namespace
@@ -93,6 +98,37 @@ Tensor activate(Exec& ex, const Tensor& x, Activation act) {
     case Activation::kRelu: return map_like(ex, "relu", Map::kRelu, x);
   }
   throw UsageError(concat("activate: unknown activation ", static_cast<int>(act)));
+}
+
+Tensor leaky_relu(Exec& ex, const Tensor& x, float slope) {
+  return map_like(ex, "leaky_relu", Map::kLeakyRelu, x, slope);
+}
+
+void leaky_relu_into(Exec& ex, const Tensor& x, float slope, const Tensor& y) {
+  require_activation_type(x, "leaky_relu", "x");
+  require(x.numel() == y.numel() && x.dtype() == y.dtype(), "leaky_relu: y ", y.shape(), " of ", y.dtype(),
+          " does not fit x ", x.shape(), " of ", x.dtype());
+  if (x.numel() == 0) return;
+  MapProblem problem = by_rows("leaky_relu", Map::kLeakyRelu, x, y);
+  problem.p0 = slope;
+  run_map(ex, problem);
+}
+
+Tensor prelu(Exec& ex, const Tensor& x, const Tensor& slopes) {
+  require_activation_type(x, "prelu", "x");
+  require_contiguous(x, "prelu", "x");
+  require(x.rank() >= 1 && slopes.numel() == x.dim(-1) && slopes.dtype() == x.dtype(), "prelu: slopes ",
+          slopes.shape(), " of ", slopes.dtype(), " do not fit x ", x.shape(), " of ", x.dtype());
+  require_contiguous(slopes, "prelu", "slopes");
+  const Tensor y = ex.alloc_like(x);
+  if (y.numel() == 0) return y;
+  MapProblem problem = flat("prelu", Map::kPRelu, x, y);
+  problem.b = slopes.data();
+  problem.b_type = slopes.dtype();
+  problem.cols = problem.a_stride = problem.y_stride = x.dim(-1);
+  problem.rows = x.numel() / problem.cols;
+  run_map(ex, problem);  // b_stride 0: every row reads the same slopes
+  return y;
 }
 
 Tensor geglu(Exec& ex, const Tensor& x) {

@@ -8,6 +8,13 @@ namespace rocm_sd {
 
 // x any shape, f32, bf16 or f16 -> same shape and dtype; computed in float.
 Tensor activate(Exec& ex, const Tensor& x, Activation act);
+// x where it is not negative, slope * x elsewhere.
+Tensor leaky_relu(Exec& ex, const Tensor& x, float slope);
+// The same into y of x's numel and type, which may be rows that lie apart, as a range of a wider map's
+// channels.
+void leaky_relu_into(Exec& ex, const Tensor& x, float slope, const Tensor& y);
+// leaky_relu with a slope for each channel: x [...,C], slopes [C] of x's type. Throws ShapeError otherwise.
+Tensor prelu(Exec& ex, const Tensor& x, const Tensor& slopes);
 // value * gelu(gate): x [...,2C] -> [...,C], value first (the plain composition of linear_geglu).
 Tensor geglu(Exec& ex, const Tensor& x);
 // a + b, same shape and dtype.

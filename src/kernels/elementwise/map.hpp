@@ -19,6 +19,8 @@ enum class Map {
   kSplit,      // bf16(a), and at part_stride what that rounding takes away, and at twice that, if parts is 3,
                // bf16(a)
   kAddScaled,  // a + factors[r] * b
+  kLeakyRelu,  // a, or p0 * a where it is negative
+  kPRelu,      // a, or b * a where it is negative
 };
 
 // y[r, c] = map(a[r, c], b[r, c]) for rows strided at will. a, b and y f32, bf16 or f16; y u8 for kRgb8
@@ -37,7 +39,9 @@ struct MapProblem {
   int parts = 1;                   // of y for each element of a
   const float* factors = nullptr;  // kAddScaled's, [rows], read when the map runs
 
-  bool binary() const { return map == Map::kAdd || map == Map::kMulGelu || map == Map::kAddScaled; }
+  bool binary() const {
+    return map == Map::kAdd || map == Map::kMulGelu || map == Map::kAddScaled || map == Map::kPRelu;
+  }
   const char* op() const { return name; }
   std::string describe() const;
   double flops() const { return map == Map::kCopy ? 0.0 : static_cast<double>(rows * cols); }

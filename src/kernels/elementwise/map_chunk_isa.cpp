@@ -18,7 +18,9 @@ enum {
   kSoftClamp,
   kRgb8,
   kSplit,
-  kAddScaled
+  kAddScaled,
+  kLeakyRelu,
+  kPRelu
 };
 
 template <int M>
@@ -30,6 +32,8 @@ Vec apply(Vec a, Vec b, float p0, float p1) {
   if constexpr (M == kAdd) return a + b;
   if constexpr (M == kMulGelu) return a * gelu(b);
   if constexpr (M == kAddScaled) return a + p0 * b;
+  if constexpr (M == kLeakyRelu) return a < 0.0f ? p0 * a : a;
+  if constexpr (M == kPRelu) return a < 0.0f ? b * a : a;
   if constexpr (M == kAffine) return a * p0 + p1;
   if constexpr (M == kSoftClamp) return p0 * tanh(a / p0);
   return a;
@@ -37,7 +41,7 @@ Vec apply(Vec a, Vec b, float p0, float p1) {
 
 template <int M, class A, class Y>
 void loop(const MapChunk& m) {
-  constexpr bool kBinary = M == kAdd || M == kMulGelu || M == kAddScaled;
+  constexpr bool kBinary = M == kAdd || M == kMulGelu || M == kAddScaled || M == kPRelu;
   const A* a = static_cast<const A*>(m.a);
   const A* b = static_cast<const A*>(m.b);  // of a's type in every binary map
   Y* y = static_cast<Y*>(m.y);
@@ -104,6 +108,8 @@ void map(const MapChunk& m) {
     case kAdd: return loop_typed<kAdd>(m);
     case kMulGelu: return loop_typed<kMulGelu>(m);
     case kAddScaled: return loop_typed<kAddScaled>(m);
+    case kLeakyRelu: return loop_typed<kLeakyRelu>(m);
+    case kPRelu: return loop_typed<kPRelu>(m);
     case kAffine: return loop_typed<kAffine>(m);
     case kSoftClamp: return loop_typed<kSoftClamp>(m);
     case kRgb8: return m.a_bf16 ? loop_rgb8<uint16_t>(m) : loop_rgb8<float>(m);

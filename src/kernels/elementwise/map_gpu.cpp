@@ -22,6 +22,8 @@ const char* map_name(Map map) {
     case Map::kRgb8: return "rgb8";
     case Map::kSplit: return "split";
     case Map::kAddScaled: return "add_scaled";
+    case Map::kLeakyRelu: return "leaky_relu";
+    case Map::kPRelu: return "prelu";
   }
   return "?";
 }

@@ -10,7 +10,8 @@ namespace {
 
 static_assert(static_cast<int>(Map::kCopy) == 0 && static_cast<int>(Map::kMulGelu) == 6 &&
               static_cast<int>(Map::kRgb8) == 9 && static_cast<int>(Map::kSplit) == 10 &&
-              static_cast<int>(Map::kAddScaled) == 11);  // map_chunk_isa.cpp counts on it
+              static_cast<int>(Map::kAddScaled) == 11 &&
+              static_cast<int>(Map::kPRelu) == 13);  // map_chunk_isa.cpp counts on it
 
 constexpr int64_t kPiece =
     16384;  // elements per task: 64 KB, so that starting a task costs nothing beside it

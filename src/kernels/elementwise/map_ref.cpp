@@ -21,6 +21,8 @@ double apply(const MapProblem& p, int64_t row, double a, double b) {
     case Map::kAdd: return a + b;
     case Map::kMulGelu: return a * gelu(b);
     case Map::kAddScaled: return a + static_cast<double>(p.factors[row]) * b;
+    case Map::kLeakyRelu: return a < 0 ? p0 * a : a;
+    case Map::kPRelu: return a < 0 ? b * a : a;
     case Map::kAffine: return a * p0 + static_cast<double>(p.p1);
     case Map::kSoftClamp: return p0 * std::tanh(a / p0);
     case Map::kSplit: return a;

@@ -40,6 +40,8 @@ void map_scalar(const MapProblem& p) {
     case Map::kAffine: return run_typed<maps::Affine>(p);
     case Map::kSoftClamp: return run_typed<maps::SoftClamp>(p);
     case Map::kAddScaled: return run_typed<maps::AddScaled>(p);
+    case Map::kLeakyRelu: return run_typed<maps::LeakyRelu>(p);
+    case Map::kPRelu: return run_typed<maps::PRelu>(p);
     case Map::kSplit: return run_map_body<maps::Split, float, Bf16>(p);
     case Map::kRgb8:
       return with_storage(p.a_type, [&](auto in) { run_map_body<maps::Rgb8, decltype(in), uint8_t>(p); });

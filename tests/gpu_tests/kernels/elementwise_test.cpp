@@ -40,6 +40,11 @@ TEST_P(GpuElementwiseTest, MapsMatchReference) {
           tolerance, what + " add_scaled");
     check([&](Exec& ex, const Place& place) { return affine(ex, place(x), -0.3f, 1.25f); }, tolerance,
           what + " affine");
+    check([&](Exec& ex, const Place& place) { return leaky_relu(ex, place(x), 0.2f); }, tolerance,
+          what + " leaky_relu");
+    const Tensor slopes = random_tensor({shape[-1]}, dtype, 4);
+    check([&](Exec& ex, const Place& place) { return prelu(ex, place(x), place(slopes)); }, tolerance,
+          what + " prelu");
     check([&](Exec& ex, const Place& place) { return soft_clamp(ex, place(x), 3.0f); }, tolerance,
           what + " soft_clamp");
     if (shape[-1] % 2 == 0)

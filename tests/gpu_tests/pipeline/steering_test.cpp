@@ -50,7 +50,7 @@ void compare(const GenerateRequest& request, const char* what) {
 
 TEST(GpuSteering, SelfAttentionGuidance) {
   GenerateRequest request = small_request();
-  request.sag_scale = 3;
+  request.sag_scale = test_gpu_is_emulated() ? 12 : 3;  // one step alone moves the picture by little
   compare(request, "self-attention guidance");
 }
 

@@ -68,6 +68,14 @@ constexpr ShapeRow kShapes[] = {
     {"sdxl", 2, 1280, 2816, 1},
     {"vae512", 4096, 512, 512, 4},
     {"vae1024", 16384, 512, 512, 4},
+    // The first factors of a run-time LoRA of rank 32 on SDXL's transformers: to q, k and v together, to the
+    // feed-forward's first layer and to what takes 640 or 1280 channels, to the feed-forward's second layer.
+    {"lora", 8192, 96, 640, 10, false, true},
+    {"lora", 8192, 32, 640, 45, false, true},
+    {"lora", 8192, 32, 2560, 10, false, true},
+    {"lora", 2048, 96, 1280, 60, false, true},
+    {"lora", 2048, 32, 1280, 246, false, true},
+    {"lora", 2048, 32, 5120, 60, false, true},
     {"clip_l", 154, 768, 768, 48},
     {"clip_l", 154, 3072, 768, 12},
     {"clip_l", 154, 768, 3072, 12},

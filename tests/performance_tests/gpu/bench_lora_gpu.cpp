@@ -3,8 +3,11 @@
 // beside the plain step and the merged one, with the error of each against the merged weights, and once
 // alternated with the plain step.
 //
-//   bench_lora_gpu [device] [f16|bf16] [--json FILE] [--rank N] [--all] [sdxl|sd15[:WIDTHxHEIGHT[:IMAGES]]]
+//   bench_lora_gpu [device] [f16|bf16] [--json FILE] [--trace STEM] [--rank N] [--all]
+//                  [sdxl|sd15[:WIDTHxHEIGHT[:IMAGES]]]
 //
+// --trace: the times of each launch of the plain and of the run-time step, to STEM-plain.json and
+// STEM-run-time.json in Chrome's format, and as tables.
 // By default SDXL at 1024x1024, one image with guidance, rank 32 on the linear layers of all transformers;
 // --all: on every convolution, too. The LoRA's file is made in the folder of temporary files and removed.
 #include <unistd.h>
@@ -137,7 +140,7 @@ double relative_error(const std::vector<float>& a, const std::vector<float>& b) 
 }
 
 struct Options {
-  std::string device = "auto", file;
+  std::string device = "auto", file, trace;
   DType dtype = DType::kF16;
   UNetConfig config = configs::unet_sdxl();
   std::string model = "sdxl";
@@ -202,6 +205,7 @@ class LoraBench {
     plain_step_.emplace("plain step", *plain_arena_,
                         [this](Exec& ex) { copy_into(ex, model_(ex, latents_, shifts_, cache_), out_); });
     plain_step_->run();  // captured without terms
+    trace(*plain_step_, "plain");
     run_time(files, merged, half, both);
     write();
   }
@@ -272,6 +276,14 @@ class LoraBench {
     return out;
   }
 
+  void trace(Program& program, const char* name) const {
+    if (o_.trace.empty()) return;
+    Profiler profiler;
+    program.run(&profiler);
+    profiler.write_chrome_trace(concat(o_.trace, "-", name, ".json"));
+    fmt::print("{}:\n{}", name, profiler.table());
+  }
+
   // The plain step and the one with terms in turn, so that neither has a warmer or cooler GPU.
   void alternated(const std::string& what) {
     std::vector<double> plain, own;
@@ -305,6 +317,7 @@ class LoraBench {
     strengths->set(std::vector(rows, std::vector<float>{0.8f}));
     step("run-time step", &merged, "error_of_merged");
     alternated("run-time step, alternated with plain");
+    trace(*step_, "run-time");
     const auto begin = Clock::now();
     strengths->set(std::vector(rows, std::vector<float>{0.5f}));
     device_.synchronize();
@@ -362,11 +375,12 @@ Options parse(std::vector<std::string> words) {
     return value;
   };
   o.file = take("--json").value_or("");
+  o.trace = take("--trace").value_or("");
   o.rank = std::stoll(take("--rank").value_or("32"));
   o.all = std::erase(words, "--all") > 0;
   require<UsageError>(words.size() <= 3 && o.rank > 0,
                       "bench_lora_gpu: [device] [f16|bf16] [--json FILE] "
-                      "[--rank N] [--all] [sdxl|sd15[:WxH[:IMAGES]]]");
+                      "[--trace STEM] [--rank N] [--all] [sdxl|sd15[:WxH[:IMAGES]]]");
   if (!words.empty()) o.device = words[0];
   if (words.size() > 1 && words[1] == "bf16") o.dtype = DType::kBF16;
   if (words.size() < 3) return o;

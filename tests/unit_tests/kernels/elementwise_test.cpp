@@ -120,12 +120,41 @@ TEST_P(ElementwiseTest, MapsMatchReference) {
     const Tensor factors = random_tensor({shape[0]}, DType::kF32, 3);
     check([&](Exec& ex) { return add_scaled(ex, x, y, factors); }, tolerance);
     check([&](Exec& ex) { return affine(ex, x, -0.3f, 1.25f); }, tolerance);
+    check([&](Exec& ex) { return leaky_relu(ex, x, 0.2f); }, tolerance);
+    const Tensor slopes = random_tensor({shape[-1]}, dtype(), 4);
+    check([&](Exec& ex) { return prelu(ex, x, slopes); }, tolerance);
     check([&](Exec& ex) { return soft_clamp(ex, x, 3.0f); }, tolerance);
     if (shape[-1] % 2 == 0) check([&](Exec& ex) { return geglu(ex, x); }, tolerance);
     check([&](Exec& ex) { return cast(ex, x, DType::kF32); }, 0);
     check([&](Exec& ex) { return cast(ex, x, DType::kBF16); }, 0);
     check([&](Exec& ex) { return cast(ex, x, DType::kF16); }, 0);
   }
+}
+
+TEST_P(ElementwiseTest, RectifiersAreTheirFormulas) {
+  const Tensor x = random_tensor({2, 5, 11}, dtype(), 1, 3.0f), slopes = random_tensor({11}, dtype(), 2);
+  std::vector<double> leaky = to_doubles(x), each = leaky;
+  const std::vector<double> factors = to_doubles(slopes);
+  for (size_t i = 0; i < leaky.size(); ++i) {
+    if (leaky[i] < 0) each[i] *= factors[i % factors.size()];
+    if (leaky[i] < 0) leaky[i] *= static_cast<double>(0.2f);
+  }
+  with_implementation("elementwise", impl(), [&] {
+    TestExec test;
+    const double tolerance = 4 * unit_roundoff(dtype());
+    expect_tensor_near(leaky_relu(test.ex, x, 0.2f), leaky, tolerance);
+    expect_tensor_near(prelu(test.ex, x, slopes), each, tolerance);
+    // Into channels of a wider map; what lies beside them stays.
+    const Tensor wide = random_tensor({2, 5, 16}, dtype(), 3);
+    const std::vector<double> before = to_doubles(wide);
+    leaky_relu_into(test.ex, x, 0.2f, wide.narrow(2, 3, 11));
+    std::vector<double> want = before;
+    for (size_t i = 0; i < leaky.size(); ++i) want[i / 11 * 16 + 3 + i % 11] = leaky[i];
+    expect_tensor_near(wide, want, tolerance);
+  });
+  TestExec test;
+  EXPECT_THROW(prelu(test.ex, x, random_tensor({10}, dtype(), 2)), ShapeError);
+  EXPECT_THROW(leaky_relu_into(test.ex, x, 0.2f, random_tensor({2, 5, 10}, dtype(), 3)), ShapeError);
 }
 
 TEST_P(ElementwiseTest, ConcatenatesAndCopiesViews) {

@@ -1,0 +1,202 @@
+#include "models/upscaler.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "kernels/conv/conv2d.hpp"
+#include "kernels/elementwise/elementwise.hpp"
+#include "weights/name_extent.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr float kSlope = 0.2f;  // of RRDBNet's rectifiers
+constexpr int kMaxBlocks = 512;
+
+Tensor same_conv(Exec& ex, const Tensor& x, const Conv& conv, const Tensor* residual = nullptr) {
+  return conv2d(ex, x, conv, {.pad = Padding::same(1), .epilogue = {.residual = residual}});
+}
+
+Tensor rectified(Exec& ex, const Tensor& x) { return leaky_relu(ex, x, kSlope); }
+
+// grown [N,h,w,C], or empty, with the rectified z [N,h,w,G] behind it.
+Tensor grow(Exec& ex, const Tensor& grown, const Tensor& z) {
+  if (!grown) return rectified(ex, z);
+  const int64_t before = grown.dim(3), added = z.dim(3);
+  const Tensor all = ex.alloc({z.dim(0), z.dim(1), z.dim(2), before + added}, z.dtype());
+  copy_into(ex, grown, all.narrow(3, 0, before));
+  leaky_relu_into(ex, z, kSlope, all.narrow(3, before, added));
+  return all;  // [N,h,w,C+G]
+}
+
+int64_t square_root(int64_t value) {
+  const auto root = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(value))));
+  return root * root == value ? root : 0;
+}
+
+// How many squares of three channels a convolution has, as their side; 0: not such a number.
+int64_t side_of(int64_t channels) {
+  return channels > 0 && channels % 3 == 0 ? square_root(channels / 3) : 0;
+}
+
+UpscalerConfig rrdb_config(const WeightStore& store) {
+  const auto dim = [&](const char* name, int axis) { return dim_of(store, {name}, axis, 0); };
+  UpscalerConfig config;
+  const int64_t in = dim("conv_first.weight", 1);
+  config.features = dim("conv_first.weight", 0);
+  config.unshuffle = side_of(in);
+  config.growth = dim("body.0.rdb1.conv1.weight", 0);
+  config.blocks = extent(store, "body.");
+  config.doublings = std::max(extent(store, "conv_up") - 1, 0);  // counted from 1
+  require<FormatError>(config.unshuffle > 0, store.title(),
+                       ": conv_first.weight: expected 3 input channels, or 3 times a square, got ", in);
+  require<FormatError>(config.blocks >= 1 && config.blocks <= kMaxBlocks && config.growth > 0 &&
+                           config.features > 0 && config.doublings <= 4,
+                       store.title(), ": expected an RRDBNet, found ", config.blocks, " blocks, ",
+                       config.features, " features, growth ", config.growth, " and ", config.doublings,
+                       " upsampling convolutions");
+  require<FormatError>((int64_t{1} << config.doublings) % config.unshuffle == 0, store.title(), ": ",
+                       config.doublings, " doublings do not go with pixels taken together ", config.unshuffle,
+                       " by ", config.unshuffle);
+  return config;
+}
+
+UpscalerConfig compact_config(const WeightStore& store) {
+  UpscalerConfig config{.kind = UpscalerKind::kCompact, .doublings = 0};
+  const int64_t layers = extent(store, "body.");
+  bool slopes = layers >= 3 && layers % 2 == 1 && layers <= 2 * kMaxBlocks;
+  for (int64_t i = 1; slopes && i < layers; i += 2) slopes = store.has(concat("body.", i, ".weight"));
+  require<FormatError>(slopes, store.title(),
+                       ": expected convolutions with a PReLU after each but the last, found ", layers,
+                       " layers without (networks with other rectifiers are not supported)");
+  config.blocks = layers / 2 - 1;
+  config.features = dim_of(store, {"body.0.weight"}, 0, 0);
+  const int64_t out = dim_of(store, {concat("body.", layers - 1, ".weight")}, 0, 0);
+  config.shuffle = side_of(out);
+  require<FormatError>(config.shuffle > 0, store.title(), ": body.", layers - 1,
+                       ".weight: expected 3 times a square of output channels, got ", out);
+  return config;
+}
+
+}  // namespace
+
+int64_t UpscalerConfig::reach() const {
+  if (kind == UpscalerKind::kCompact) return blocks + 2;
+  // Convolutions behind the body see finer pixels: less than 2 in all.
+  return (blocks * 3 * 5 + 2 + 2) * unshuffle;
+}
+
+UpscalerConfig upscaler_config(const WeightStore& store) {
+  return store.has("conv_first.weight") ? rrdb_config(store) : compact_config(store);
+}
+
+DenseBlock::DenseBlock(const UpscalerConfig& config) {
+  for (size_t i = 0; i < convs.size(); ++i) {
+    const int64_t in = config.features + static_cast<int64_t>(i) * config.growth;
+    convs[i] = Conv(in, i + 1 < convs.size() ? config.growth : config.features);
+  }
+}
+
+void DenseBlock::visit(Visitor& v) {
+  for (size_t i = 0; i < convs.size(); ++i) v(concat("conv", i + 1), convs[i]);
+}
+
+Tensor DenseBlock::operator()(Exec& ex, const Tensor& x) const {
+  Tensor grown;
+  for (const Conv& conv : convs) {
+    const bool last = &conv == &convs.back();
+    ConvArgs args{.pad = Padding::same(1)};
+    if (grown) args.second = &grown;
+    if (last) args.epilogue.residual = &x;
+    Tensor z = conv2d(ex, x, conv, args);
+    if (last) return z;  // [N,h,w,features]
+    grown = grow(ex, grown, z);
+  }
+  return grown;
+}
+
+void Rrdb::visit(Visitor& v) {
+  for (size_t i = 0; i < dense.size(); ++i) v(concat("rdb", i + 1), dense[i]);
+}
+
+Tensor Rrdb::operator()(Exec& ex, const Tensor& x, const Tensor& factor) const {
+  Tensor h = x;
+  for (const DenseBlock& block : dense) h = block(ex, h);
+  return add_scaled(ex, x, h, factor);
+}
+
+RrdbNet::RrdbNet(const UpscalerConfig& config)
+    : first_(config.in_channels(), config.features),
+      body_out_(config.features, config.features),
+      hr_(config.features, config.features),
+      last_(config.features, config.out_channels()) {
+  for (int64_t i = 0; i < config.blocks; ++i) body_.emplace_back(config);
+  for (int64_t i = 0; i < config.doublings; ++i) up_.emplace_back(config.features, config.features);
+}
+
+void RrdbNet::visit(Visitor& v) {
+  v("conv_first", first_);
+  v("body", body_);
+  v("conv_body", body_out_);
+  for (size_t i = 0; i < up_.size(); ++i) v(concat("conv_up", i + 1), up_[i]);
+  v("conv_hr", hr_);
+  v("conv_last", last_);
+}
+
+Tensor RrdbNet::operator()(Exec& ex, const Tensor& x, const Tensor& factor) const {
+  const Tensor features = same_conv(ex, x, first_);  // [N,h,w,F]
+  Tensor h = features;
+  for (const Rrdb& block : body_) h = block(ex, h, factor);
+  h = same_conv(ex, h, body_out_, &features);
+  for (const Conv& up : up_)
+    h = rectified(ex, conv2d(ex, h, up, {.pad = Padding::same(1), .upsample2x = true}));  // [N,2h,2w,F]
+  h = rectified(ex, same_conv(ex, h, hr_));
+  return same_conv(ex, h, last_);
+}
+
+CompactNet::CompactNet(const UpscalerConfig& config) {
+  convs_.emplace_back(3, config.features);
+  for (int64_t i = 0; i < config.blocks; ++i) convs_.emplace_back(config.features, config.features);
+  for (size_t i = 0; i < convs_.size(); ++i) slopes_.emplace_back(1, config.features);
+  convs_.emplace_back(config.features, config.out_channels());
+}
+
+void CompactNet::visit(Visitor& v) {
+  for (size_t i = 0; i < convs_.size(); ++i) {
+    v(concat("body.", 2 * i), convs_[i]);
+    if (i < slopes_.size()) v(concat("body.", 2 * i + 1), slopes_[i]);
+  }
+}
+
+Tensor CompactNet::operator()(Exec& ex, const Tensor& x) const {
+  Tensor h = x;
+  for (size_t i = 0; i < slopes_.size(); ++i)
+    h = prelu(ex, same_conv(ex, h, convs_[i]), slopes_[i].table);  // [N,h,w,F]
+  return same_conv(ex, h, convs_.back());
+}
+
+UpscalerNet::UpscalerNet(const UpscalerConfig& config) : config_(config), net_(CompactNet(config)) {
+  if (config.kind == UpscalerKind::kRrdb) net_ = RrdbNet(config);
+}
+
+void UpscalerNet::visit(Visitor& v) {
+  std::visit([&](auto& net) { net.visit(v); }, net_);
+}
+
+void UpscalerNet::load(Device& device, const ParameterSource& source, DType compute) {
+  load_parameters(*this, device, source, compute);
+  dtype_ = compute;
+  const float factor = RrdbNet::kFactor;
+  factor_ = tensor_from(device, {1}, &factor);
+}
+
+Tensor UpscalerNet::operator()(Exec& ex, const Tensor& x) const {
+  require(x.rank() == 4 && x.dim(0) == 1 && x.dim(3) == config_.in_channels() && x.dtype() == dtype_,
+          "upscaler: expected [1,h,w,", config_.in_channels(), "] of ", dtype_, ", got ", x.shape(), " of ",
+          x.dtype());
+  if (const auto* net = std::get_if<RrdbNet>(&net_)) return (*net)(ex, x, factor_);
+  return std::get<CompactNet>(net_)(ex, x);
+}
+
+}  // namespace rocm_sd

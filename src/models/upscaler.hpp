@@ -1,0 +1,103 @@
+// Networks that enlarge images: RRDBNet (Wang et al., "ESRGAN", 2018; with pixels taken together at the front
+// Wang et al., "Real-ESRGAN", 2021) and SRVGGNetCompact (Real-ESRGAN's small network).
+#pragma once
+
+#include <array>
+#include <variant>
+#include <vector>
+
+#include "models/layers.hpp"
+#include "models/parameters.hpp"
+#include "runtime/exec.hpp"
+#include "weights/store.hpp"
+
+namespace rocm_sd {
+
+enum class UpscalerKind { kRrdb, kCompact };
+
+struct UpscalerConfig {
+  UpscalerKind kind = UpscalerKind::kRrdb;
+  int64_t unshuffle = 1;  // a square of so many pixels on a side becomes channels of one: RRDBNet
+  int64_t features = 64;  // channels between layers
+  int64_t growth = 32;    // that a convolution of a dense block adds: RRDBNet
+  int64_t blocks = 23;    // RRDBs, or convolutions between the first and the last
+  int64_t doublings = 2;  // RRDBNet
+  int64_t shuffle = 1;    // channels become a square of so many pixels on a side: SRVGGNetCompact
+
+  const char* name() const { return kind == UpscalerKind::kRrdb ? "RRDBNet" : "SRVGGNetCompact"; }
+  int64_t in_channels() const { return 3 * unshuffle * unshuffle; }
+  int64_t out_channels() const { return 3 * shuffle * shuffle; }
+  // Pixels that one becomes along a side.
+  int64_t factor() const { return (int64_t{1} << doublings) * shuffle / unshuffle; }
+  // How far a pixel of the result looks, in pixels of the image.
+  int64_t reach() const;
+};
+// From names and shapes. Throws FormatError where they are those of no such network.
+UpscalerConfig upscaler_config(const WeightStore& store);
+
+// Five convolutions, each of which reads what all before it made.
+struct DenseBlock {
+  std::array<Conv, 5> convs;
+  explicit DenseBlock(const UpscalerConfig& config);
+  void visit(Visitor& v);
+  Tensor operator()(Exec& ex,
+                    const Tensor& x) const;  // [N,h,w,features]; the result's factor is in the weights
+};
+
+// Residual in residual dense block: x + 0.2 * three dense blocks.
+struct Rrdb {
+  std::array<DenseBlock, 3> dense;
+  explicit Rrdb(const UpscalerConfig& config)
+      : dense{DenseBlock(config), DenseBlock(config), DenseBlock(config)} {}
+  void visit(Visitor& v);
+  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factor) const;
+};
+
+class RrdbNet {
+ public:
+  explicit RrdbNet(const UpscalerConfig& config);
+  void visit(Visitor& v);
+  // x [1,h,w,3*unshuffle^2] in the weights' type -> [1,h*2^doublings,w*2^doublings,3]. factor: [1] f32 that
+  // holds kFactor.
+  Tensor operator()(Exec& ex, const Tensor& x, const Tensor& factor) const;
+  static constexpr float kFactor = 0.2f;
+
+ private:
+  Conv first_, body_out_, hr_, last_;
+  std::vector<Rrdb> body_;
+  std::vector<Conv> up_;
+};
+
+class CompactNet {
+ public:
+  explicit CompactNet(const UpscalerConfig& config);
+  void visit(Visitor& v);
+  // x [1,h,w,3] -> [1,h,w,3*shuffle^2]: what is to be added to the image's own pixels, the squares' pixels
+  // fastest.
+  Tensor operator()(Exec& ex, const Tensor& x) const;
+
+ private:
+  std::vector<Conv> convs_;
+  std::vector<Embedding> slopes_;  // [1,features] each, after every convolution but the last
+};
+
+class UpscalerNet {
+ public:
+  explicit UpscalerNet(const UpscalerConfig& config);
+  const UpscalerConfig& config() const { return config_; }
+  DType dtype() const { return dtype_; }
+  void visit(Visitor& v);
+  // Throws what load_parameters throws. compute: f32, bf16 or f16.
+  void load(Device& device, const ParameterSource& source, DType compute);
+
+  // x [1,h,w,in_channels] in dtype() -> [1,h*2^doublings,w*2^doublings,out_channels].
+  Tensor operator()(Exec& ex, const Tensor& x) const;
+
+ private:
+  UpscalerConfig config_;
+  DType dtype_ = DType::kF32;
+  Tensor factor_;  // RRDBNet's
+  std::variant<RrdbNet, CompactNet> net_;
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,132 @@
+"""Upscaling networks in PyTorch from their papers' descriptions (Wang et al., "ESRGAN", 2018, sections 3.1 and 4.1; "Real-ESRGAN", 2021,
+section 3.3; SRVGGNetCompact: convolutions with PReLU, pixels shuffled, the enlarged image added), with random weights, and the files
+that people have of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Dense(nn.Module):
+    def __init__(self, features: int, growth: int) -> None:
+        super().__init__()
+        for k in range(1, 6):
+            setattr(self, f"conv{k}", nn.Conv2d(features + (k - 1) * growth, growth if k < 5 else features, 3, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        seen = [x]
+        for k in range(1, 5):
+            seen.append(F.leaky_relu(getattr(self, f"conv{k}")(torch.cat(seen, 1)), 0.2))
+        return x + 0.2 * self.conv5(torch.cat(seen, 1))
+
+
+class Rrdb(nn.Module):
+    def __init__(self, features: int, growth: int) -> None:
+        super().__init__()
+        self.rdb1, self.rdb2, self.rdb3 = (Dense(features, growth) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 0.2 * self.rdb3(self.rdb2(self.rdb1(x)))
+
+
+class RrdbNet(nn.Module):
+    def __init__(self, unshuffle: int = 1, features: int = 16, growth: int = 8, blocks: int = 2, doublings: int = 2) -> None:
+        super().__init__()
+        self.unshuffle, self.doublings = unshuffle, doublings
+        self.conv_first = nn.Conv2d(3 * unshuffle**2, features, 3, 1, 1)
+        self.body = nn.Sequential(*(Rrdb(features, growth) for _ in range(blocks)))
+        self.conv_body = nn.Conv2d(features, features, 3, 1, 1)
+        for k in range(1, doublings + 1):
+            setattr(self, f"conv_up{k}", nn.Conv2d(features, features, 3, 1, 1))
+        self.conv_hr = nn.Conv2d(features, features, 3, 1, 1)
+        self.conv_last = nn.Conv2d(features, 3, 3, 1, 1)
+
+    @property
+    def factor(self) -> int:
+        return 2**self.doublings // self.unshuffle
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        height, width = x.shape[-2:]
+        x = F.pad(x, (0, -width % self.unshuffle, 0, -height % self.unshuffle), "reflect")
+        features = self.conv_first(F.pixel_unshuffle(x, self.unshuffle))
+        h = features + self.conv_body(self.body(features))
+        for k in range(1, self.doublings + 1):
+            h = F.leaky_relu(getattr(self, f"conv_up{k}")(F.interpolate(h, scale_factor=2, mode="nearest")), 0.2)
+        h = self.conv_last(F.leaky_relu(self.conv_hr(h), 0.2))
+        return h[..., :height * self.factor, :width * self.factor]
+
+
+class CompactNet(nn.Module):
+    def __init__(self, factor: int = 4, features: int = 16, convolutions: int = 3) -> None:
+        super().__init__()
+        self.factor = factor
+        layers: list[nn.Module] = [nn.Conv2d(3, features, 3, 1, 1), nn.PReLU(features)]
+        for _ in range(convolutions):
+            layers += [nn.Conv2d(features, features, 3, 1, 1), nn.PReLU(features)]
+        self.body = nn.ModuleList([*layers, nn.Conv2d(features, 3 * factor**2, 3, 1, 1)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x
+        for layer in self.body:
+            h = layer(h)
+        return F.pixel_shuffle(h, self.factor) + F.interpolate(x, scale_factor=self.factor, mode="nearest")
+
+
+def randomised(net: nn.Module, seed: int = 0) -> nn.Module:
+    """Weights that keep a picture's contrast: each layer changes the result by more than its rounding, none overflows."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, value in net.named_parameters():
+        fan = value[0].numel() if value.ndim == 4 else 1
+        scale = fan**-0.5 * (0.2 if name.startswith(("conv_last", "body.8")) else 1.0) if value.ndim == 4 else 0.05
+        value.data = torch.randn(value.shape, generator=generator) * scale
+    for name, value in net.named_parameters():
+        if value.ndim == 1 and "body" in name and name.endswith("weight"):
+            value.data = torch.rand(value.shape, generator=generator)  # slopes
+        if name == "conv_last.bias":
+            value.data += 0.5
+    return net.eval()
+
+
+@torch.no_grad()
+def enlarged(net: nn.Module, pixels: np.ndarray) -> np.ndarray:
+    """uint8 [H,W,3] -> float 0..255 [H*factor,W*factor,3], clamped, not rounded."""
+    x = torch.from_numpy(pixels).float().permute(2, 0, 1)[None] / 255
+    return (net(x)[0].clamp(0, 1) * 255).permute(1, 2, 0).numpy()
+
+
+def older_names(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """As the files before BasicSR's names: RRDB_trunk, trunk_conv, upconv1, HRconv."""
+    out = {}
+    for name, value in state.items():
+        name = re.sub(r"^body\.(\d+)\.rdb", r"RRDB_trunk.\1.RDB", name).replace("conv_body", "trunk_conv")
+        out[name.replace("conv_up", "upconv").replace("conv_hr", "HRconv")] = value
+    return out
+
+
+def oldest_names(state: dict[str, torch.Tensor], blocks: int, doublings: int) -> dict[str, torch.Tensor]:
+    """As one sequence: its first convolution, the trunk, an upsampling, convolution and rectifier for each doubling, two convolutions."""
+    numbers = {"conv_first": "0", "conv_body": f"1.sub.{blocks}"} | {f"conv_up{k}": str(3 * k) for k in range(1, doublings + 1)}
+    numbers |= {"conv_hr": str(3 * doublings + 2), "conv_last": str(3 * doublings + 4)}
+    out = {}
+    for name, value in state.items():
+        layer, leaf = name.rsplit(".", 1)
+        inner = re.sub(r"^body\.(\d+)\.rdb(\d)\.conv(\d)$", r"1.sub.\1.RDB\2.conv\3.0", layer)
+        out[f"model.{numbers.get(layer, inner)}.{leaf}"] = value
+    return out
+
+
+def written(path: Path, state: dict[str, torch.Tensor], key: str = "") -> Path:
+    """.safetensors, or torch.save of the state (under `key`)."""
+    if path.suffix == ".safetensors":
+        from safetensors.torch import save_file
+
+        save_file({name: value.contiguous() for name, value in state.items()}, path)
+    else:
+        torch.save({key: state} if key else state, path)
+    return path
