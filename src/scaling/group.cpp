@@ -250,7 +250,8 @@ GenerateResult Group::generate_together(const GenerateRequest& request, const Ca
   const bool told = !hangs && first != calls.end() && (*first)->error && (*first)->done;
   try {
     if (told) std::rethrow_exception((*first)->error);
-  } catch (const DeviceError&) {  // says which of the devices
+  } catch (const DeviceError&) {     // below, with the rank's name
+  } catch (const CancelledError&) {  // so a rank ends that the others have given up
   }
   require<CancelledError>(!hub_->cancelled(), "cancelled");
   throw DeviceError(hub_->failure());
