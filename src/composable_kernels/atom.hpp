@@ -15,6 +15,7 @@
 //   lane_column(i)                              the number, in [0, kColumns), of that element's column
 //   load(tile, ld), load_b(tile, ld)     A or B from LDS, element (row or column r, k) at tile[r * ld + k];
 //                                        every row begins at a multiple of 16 bytes
+//   load(tile, ld, skip)                 on AMD and the host: behind every 8 rows `skip` elements more
 //   load_transposed(tile, ld)            A from LDS, element (row r, k) at tile[k * ld + r]
 //   mma(c, a, b)                         c += a b
 //   as_b(c)                              C's rows as k, rounded to T

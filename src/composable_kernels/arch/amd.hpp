@@ -26,6 +26,8 @@ struct Amd {
   // accumulators hold.
   static constexpr int kEpilogueLoads = 1;
   static constexpr bool kFewSpecials = false;
+  static constexpr bool kFoldsLate =
+      true;  // lanes exchange a softmax's maxima only where these move its base
   static constexpr bool kStagesHalves = true;  // the output's staging keeps a piece's channels in two halves
   static constexpr bool kDeepAtoms = kLanes == 64;  // a lane reads 16 bytes of a row for two atoms at once
 
@@ -67,14 +69,33 @@ struct Amd {
   static constexpr bool kBufferLoads = true;
   static constexpr uint32_t kNowhere = 0x80000000u;
   using Buffer = __amdgpu_buffer_rsrc_t;
-  static ROCM_SD_DEVICE Buffer buffer(const void* base) {
+  // bytes: beyond them, too, loads give zeros.
+  static ROCM_SD_DEVICE Buffer buffer(const void* base, uint32_t bytes = kNowhere) {
     constexpr int kFormat = kLanes == 64 ? 0x00020000 : 0x31004000;
-    return __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, static_cast<int>(kNowhere), kFormat);
+    return __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, static_cast<int>(bytes), kFormat);
   }
   template <class Words>
   static ROCM_SD_DEVICE Words load_buffer(Buffer from, uint32_t offset) {
     return __builtin_bit_cast(Words,
                               __builtin_amdgcn_raw_buffer_load_b128(from, static_cast<int>(offset), 0, 0));
+  }
+
+  // Two floats of neighbouring registers and of one column take one instruction (v_pk_add_f32), or two that
+  // are issued together (v_dual_add_f32).
+  static constexpr bool kFloatPairs = true;
+  static ROCM_SD_DEVICE void scale_pair(float& a, float& b, float scale, float from) {
+    typedef float Two __attribute__((ext_vector_type(2)));
+    const Two scaled = Two{a, b} * Two{scale, scale} - Two{from, from};
+    a = scaled.x;
+    b = scaled.y;
+  }
+
+  // The lower, or the upper, 16 bits of two words, those of the first below.
+  static ROCM_SD_DEVICE uint32_t low_halves(uint32_t first, uint32_t second) {
+    return __builtin_amdgcn_perm(second, first, 0x05040100);
+  }
+  static ROCM_SD_DEVICE uint32_t high_halves(uint32_t first, uint32_t second) {
+    return __builtin_amdgcn_perm(second, first, 0x07060302);
   }
 
   // The kernel's one argument once more, to be read from here on and not before: what only an epilogue needs
@@ -86,6 +107,11 @@ struct Amd {
     return *(const Params*)at;
   }
 
+  // The same number, of which the compiler knows only that it is the same in all lanes.
+  static ROCM_SD_DEVICE int opaque(int x) {
+    asm("" : "+s"(x));
+    return x;
+  }
   // The compiler moves no instruction past this point.
   static ROCM_SD_DEVICE void fence_schedule() { __builtin_amdgcn_sched_barrier(0); }
 
@@ -187,7 +213,11 @@ ROCM_SD_DEVICE uint32_t pack(float low, float high) {
     const uint32_t x = a + 0x7fff + (a >> 16 & 1), y = b + 0x7fff + (b >> 16 & 1);
     return __builtin_amdgcn_perm(y, x, 0x07060302);
   } else {
-    const Vector<_Float16, 2> pair = {static_cast<_Float16>(low), static_cast<_Float16>(high)};
+    // Times one that the compiler does not know: by v_fma_mixlo_f16 and v_fma_mixhi_f16, which write a half
+    // of a register each, instead of two conversions and what puts their results together.
+    float one = 1;
+    asm("" : "+s"(one));
+    const Vector<_Float16, 2> pair = {static_cast<_Float16>(low * one), static_cast<_Float16>(high * one)};
     return __builtin_bit_cast(uint32_t, pair);
   }
 }

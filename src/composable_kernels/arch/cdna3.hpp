@@ -31,8 +31,9 @@ struct Atom<Cdna3, T> {
   static ROCM_SD_DEVICE int column(int) { return Cdna3::lane() % 16; }
   static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }
 
-  static ROCM_SD_DEVICE A load(const T* tile, int ld) {
-    return {amd::load_vector<amd::Vector<E, 4>>(tile + Cdna3::lane() % 16 * ld + Cdna3::lane() / 16 * 4)};
+  static ROCM_SD_DEVICE A load(const T* tile, int ld, int skip = 0) {
+    const T* row = tile + Cdna3::lane() % 16 * ld + Cdna3::lane() % 16 / 8 * skip;
+    return {amd::load_vector<amd::Vector<E, 4>>(row + Cdna3::lane() / 16 * 4)};
   }
   static ROCM_SD_DEVICE B load_b(const T* tile, int ld) { return load(tile, ld); }
   static ROCM_SD_DEVICE A load_transposed(const T* tile, int ld) {

@@ -19,6 +19,9 @@ struct Nvidia {
   static constexpr EpilogueCode kEpilogueCode = EpilogueCode::kOnce;
   static constexpr int kEpilogueLoads = 5;  // pieces whose loads an epilogue keeps under way together
   static constexpr bool kBufferLoads = false;
+  static constexpr bool kFloatPairs = false;  // two floats of neighbouring registers take one instruction
+  static constexpr bool kFoldsLate =
+      false;  // lanes exchange a softmax's maxima only where these move its base
   static constexpr bool kFewSpecials = true;  // exponentials and reciprocals: 16 a cycle, products 128
   static constexpr bool kChiplets = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves

@@ -32,8 +32,8 @@ struct Atom<Rdna3, T> {
   static ROCM_SD_DEVICE int column(int) { return Rdna3::lane() % 16; }
   static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }
 
-  static ROCM_SD_DEVICE A load(const T* tile, int ld) {
-    const T* row = tile + Rdna3::lane() % 16 * ld;
+  static ROCM_SD_DEVICE A load(const T* tile, int ld, int skip = 0) {
+    const T* row = tile + Rdna3::lane() % 16 * ld + Rdna3::lane() % 16 / 8 * skip;
     A a;
     const auto low = amd::load_vector<amd::Vector<E, 8>>(row),
                high = amd::load_vector<amd::Vector<E, 8>>(row + 8);

@@ -30,8 +30,9 @@ struct Atom<Rdna4, T> {
   static ROCM_SD_DEVICE int column(int) { return Rdna4::lane() % 16; }
   static ROCM_SD_DEVICE constexpr int lane_column(int) { return 0; }
 
-  static ROCM_SD_DEVICE A load(const T* tile, int ld) {
-    return {amd::load_vector<amd::Vector<E, 8>>(tile + Rdna4::lane() % 16 * ld + Rdna4::lane() / 16 * 8)};
+  static ROCM_SD_DEVICE A load(const T* tile, int ld, int skip = 0) {
+    const T* row = tile + Rdna4::lane() % 16 * ld + Rdna4::lane() % 16 / 8 * skip;
+    return {amd::load_vector<amd::Vector<E, 8>>(row + Rdna4::lane() / 16 * 8)};
   }
   static ROCM_SD_DEVICE B load_b(const T* tile, int ld) { return load(tile, ld); }
   static ROCM_SD_DEVICE A load_transposed(const T* tile, int ld) {

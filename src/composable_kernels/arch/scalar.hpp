@@ -24,6 +24,8 @@ struct Scalar {
   static constexpr EpilogueCode kEpilogueCode = EpilogueCode::kUnrolled;
   static constexpr int kEpilogueLoads = 1;  // pieces whose loads an epilogue keeps under way together
   static constexpr bool kBufferLoads = false;
+  static constexpr bool kFloatPairs = false;
+  static constexpr bool kFoldsLate = true;
   static constexpr bool kFewSpecials = true;  // so that the host runs what must be right there
   static constexpr bool kChiplets = false;
   static constexpr bool kStagesHalves = false;  // the output's staging keeps a piece's channels in two halves
@@ -56,6 +58,8 @@ struct Scalar {
   template <int>
   static void wait_copies() {}
   static bool any(bool x) { return x; }
+  static uint32_t low_halves(uint32_t first, uint32_t second) { return (first & 0xffff) | second << 16; }
+  static uint32_t high_halves(uint32_t first, uint32_t second) { return first >> 16 | (second & 0xffff0000); }
 
   static float max(float a, float b) { return a > b ? a : b; }
   static float exp2(float x) { return std::exp2(x); }
@@ -116,7 +120,7 @@ struct Atom<Scalar, T> {
   static int column(int i) { return i % 16; }
   static constexpr int lane_column(int i) { return i % 16; }
 
-  static A load(const T* tile, int ld) { return gather<A>(tile, ld, 1); }
+  static A load(const T* tile, int ld, int skip = 0) { return gather<A>(tile, ld, 1, skip); }
   static B load_b(const T* tile, int ld) { return gather<B>(tile, ld, 1); }
   static A load_transposed(const T* tile, int ld) { return gather<A>(tile, 1, ld); }
   static void mma(C& c, const A& a, const B& b) {
@@ -140,10 +144,10 @@ struct Atom<Scalar, T> {
 
  private:
   template <class Fragment>
-  static Fragment gather(const T* tile, int line, int step) {
+  static Fragment gather(const T* tile, int line, int step, int skip = 0) {
     Fragment f;
     for (int r = 0; r < 16; ++r)
-      for (int k = 0; k < 16; ++k) f.x[r][k] = to_float(tile[r * line + k * step]);
+      for (int k = 0; k < 16; ++k) f.x[r][k] = to_float(tile[r * line + r / 8 * skip + k * step]);
     return f;
   }
 };

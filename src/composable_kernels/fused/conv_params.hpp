@@ -78,7 +78,8 @@ ConvImage conv_image(const ConvGeometry& g, const T* x, const T* second) {
   out.by_filter_w = fast_divide(g.filter_w);
   const int64_t pixels = int64_t{g.batch} * g.height * g.width;
   const int64_t most = out.pieces[0] > out.pieces[1] ? out.pieces[0] : out.pieces[1];
-  out.near = pixels * most < int64_t{1} << 27;
+  const int64_t before = int64_t{g.pad_top} * g.width + g.pad_left;
+  out.near = (pixels + before) * most < int64_t{1} << 27;
   out.whole = out.block[0] == ConvImage::kWhole && (out.pieces[1] == 0 || out.block[1] == ConvImage::kWhole);
   return out;
 }

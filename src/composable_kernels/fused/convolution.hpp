@@ -89,7 +89,15 @@ ROCM_SD_DEVICE void conv_body(const ConvParams<typename Cfg::T>& p, int index, i
   const MatrixRows<T> w{filter, p.depth, tile.column, channels, p.depth};
   const Steps k = steps_of_split<Cfg>(p.depth, split, p.split_steps);
   Accumulators<Arch, Cfg> acc{};
-  multiply<Policy, Arch, Cfg>(acc, lds, w, x, k);
+  if constexpr (Arch::kBufferLoads) {  // a loop each: what the other needs would cost this one
+    static_assert(ConvImage::kWhole * ConvGather<T>::kChunk % Cfg::kBlockK == 0);
+    if (ConvGatherNear<T>::takes(p.image))
+      multiply<Policy, Arch, Cfg>(acc, lds, WholeMatrixRows<T>{w}, ConvGatherNear<T>{x}, k);
+    else
+      multiply<Policy, Arch, Cfg>(acc, lds, w, x, k);
+  } else {
+    multiply<Policy, Arch, Cfg>(acc, lds, w, x, k);
+  }
 
   const ConvParams<T>& again = for_epilogue();
   float* const partial = again.partials ? again.partials + static_cast<int64_t>(split) * again.epilogue.rows *

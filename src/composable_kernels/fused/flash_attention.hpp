@@ -31,8 +31,8 @@ struct FlashShape {
   static constexpr int kPadded = (Cfg::kDim + 15) / 16 * 16, kPad = flash_row_pad(Arch::lanes);
   using Rows = RowMajor<kPadded + kPad>;
   using KeyTile = LdsTile<T, Cfg::kKeys, kPadded, Rows>;
-  using ValueTile = LdsTile<T, Cfg::kKeys, kPadded,
-                            std::conditional_t<Cfg::kTransposed, ColumnMajor<Cfg::kKeys + kPad>, Rows>>;
+  using Columns = ColumnMajor<Cfg::kKeys + kPad, flash_column_skip(Cfg::kKeys, kPad)>;
+  using ValueTile = LdsTile<T, Cfg::kKeys, kPadded, std::conditional_t<Cfg::kTransposed, Columns, Rows>>;
 };
 
 template <class Arch, class Cfg>
@@ -120,8 +120,10 @@ struct FlashAttention : FlashWork<typename Cfg::T, Cfg::kDim, Cfg::kWaves * Cfg:
       mma_ABt<Arch>(s, stream(tiles.keys()), q);  // S^T = K Q^T (line 8)
       tiles.keys_read();
       finish(s, first);
-      col_max<Arch>(most, s);
+      lane_max<Arch>(most, s);
+      if constexpr (!Arch::kFoldsLate) max_lanes(most);
       if (Arch::any(softmax.outgrown(most, log2_scale))) {
+        if constexpr (Arch::kFoldsLate) max_lanes(most);
         softmax.rebase(factor, most, log2_scale);  // m and l (line 9)
         scale(o, factor);                          // O^T = O^T diag(2^(old m - m)) (line 10)
       }

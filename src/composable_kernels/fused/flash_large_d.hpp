@@ -28,9 +28,9 @@ struct FlashLargeDShape {
   static constexpr int kWaves = Cfg::kWavesQ * Cfg::kWavesK, kThreads = kWaves * Arch::lanes;
   static constexpr int kStages = Cfg::kStages, kPad = flash_row_pad(Arch::lanes);
   using KeyChunk = LdsTile<T, Cfg::kKeys, Cfg::kChunkDim, RowMajor<Cfg::kChunkDim + kPad>>;
-  using ValueChunk = LdsTile<
-      T, Cfg::kChunkKeys, Cfg::kDim,
-      std::conditional_t<Cfg::kTransposed, ColumnMajor<Cfg::kChunkKeys + kPad>, RowMajor<Cfg::kDim + kPad>>>;
+  using Columns = ColumnMajor<Cfg::kChunkKeys + kPad, flash_column_skip(Cfg::kChunkKeys, kPad)>;
+  using ValueChunk = LdsTile<T, Cfg::kChunkKeys, Cfg::kDim,
+                             std::conditional_t<Cfg::kTransposed, Columns, RowMajor<Cfg::kDim + kPad>>>;
 };
 
 template <class Arch, class Cfg>

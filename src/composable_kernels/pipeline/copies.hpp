@@ -32,9 +32,7 @@ class TilePairs {
       : lds_(lds), keys_(keys), values_(values) {}
 
   ROCM_SD_DEVICE KeyTile key_tile(int stage) const { return {lds_ + stage * kStageElements}; }
-  ROCM_SD_DEVICE ValueTile value_tile(int stage) const {
-    return {lds_ + stage * kStageElements + KeyTile::kElements};
-  }
+  ROCM_SD_DEVICE ValueTile value_tile(int stage) const { return {lds_ + values_at(stage)}; }
 
  protected:
   ROCM_SD_DEVICE int end() const { return keys_.rows; }
@@ -46,6 +44,9 @@ class TilePairs {
   }
   ROCM_SD_DEVICE void land_keys(int stage) { key_copy_.land(key_tile(stage)); }
   ROCM_SD_DEVICE void land_values(int stage) { value_copy_.land(value_tile(stage)); }
+  // at: values_at() of a stage.
+  ROCM_SD_DEVICE void land_values_at(int at) { value_copy_.land(ValueTile{lds_ + at}); }
+  static ROCM_SD_DEVICE int values_at(int stage) { return stage * kStageElements + KeyTile::kElements; }
 
  private:
   T* lds_;

@@ -30,7 +30,7 @@ class DirectFragments {
 
   // k: of the tile's first column.
   ROCM_SD_DEVICE void load(int k) {
-    if (source_.one_base()) {  // loads put zeros in place by themselves
+    if constexpr (Source::kOneBase) {  // loads put zeros in place by themselves
       const auto from = Arch::buffer(source_.base(k));
       for_each(k, [&](Chunk16& to, const auto& row, const auto& column, int) {
         to = Arch::template load_buffer<Chunk16>(from, source_.offset(row, column, Arch::kNowhere));
@@ -46,10 +46,9 @@ class DirectFragments {
   }
   // What load() fetched becomes what fragment() gives.
   ROCM_SD_DEVICE void take() {
-    const bool masked = !source_.one_base();
     ROCM_SD_UNROLL
     for (int i = 0; i < kCount; ++i) now_[i] = next_[i];
-    if (masked) {
+    if constexpr (!Source::kOneBase) {
       ROCM_SD_UNROLL
       for (int i = 0; i < kCount; ++i)
         if (!(valid_ >> i & 1)) now_[i] = Chunk16{};

@@ -22,6 +22,7 @@ class RegisterChunks {
   using Chunks = ThreadChunks<Arch, Cfg, kRows>;
   static constexpr int kCount = Chunks::kCount;
   static constexpr bool kMasked = kCount <= 32;  // store() puts zeros in place: no load is awaited before
+  static constexpr bool kBuffered = Arch::kBufferLoads && Source::kOneBase;  // loads do so by themselves
 
  public:
   ROCM_SD_DEVICE explicit RegisterChunks(const Source& source) : source_(source) {
@@ -31,64 +32,52 @@ class RegisterChunks {
 
   // k: of the tile's first column.
   ROCM_SD_DEVICE void load(int k) {
-    if (buffered()) return load_buffered(k);
-    valid_ = 0;
-    typename Source::Column column = source_.column(k, Chunks::column(0));
-    ROCM_SD_UNROLL
-    for (int i = 0; i < kCount; ++i) {
-      if (!Chunks::has(i)) continue;
-      if (!Chunks::kOneColumn && i > 0) column = source_.column(k, Chunks::column(i));
-      const Chunk<T> chunk = chunk_of(rows_[i], column);
-      words_[i] = *reinterpret_cast<const Chunk16*>(chunk.data);
-      if constexpr (kMasked)
-        valid_ |= static_cast<uint32_t>(chunk.valid) << i;
-      else if (!chunk.valid)
-        words_[i] = Chunk16{};
+    if constexpr (kBuffered) {
+      const auto from = Arch::buffer(source_.base(k));
+      for_each(k, [&](int i, const typename Source::Column& column) {
+        words_[i] =
+            Arch::template load_buffer<Chunk16>(from, source_.offset(rows_[i], column, Arch::kNowhere));
+      });
+    } else {
+      valid_ = 0;
+      for_each(k, [&](int i, const typename Source::Column& column) {
+        const Chunk<T> chunk = chunk_of(rows_[i], column);
+        words_[i] = *reinterpret_cast<const Chunk16*>(chunk.data);
+        if constexpr (kMasked)
+          valid_ |= static_cast<uint32_t>(chunk.valid) << i;
+        else if (!chunk.valid)
+          words_[i] = Chunk16{};
+      });
     }
   }
   // To LDS; after a barrier the workgroup may read the tile.
   ROCM_SD_DEVICE void store(T* tile) const {
-    if (buffered()) {
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kCount; ++i)
-        if (Chunks::has(i)) *reinterpret_cast<Chunk16*>(tile + Chunks::place(i)) = words_[i];
-      return;
-    }
     ROCM_SD_UNROLL
     for (int i = 0; i < kCount; ++i) {
       if (!Chunks::has(i)) continue;
-      const bool valid = !kMasked || (valid_ >> (i % 32) & 1) != 0;
+      const bool valid = kBuffered || !kMasked || (valid_ >> (i % 32) & 1) != 0;
       *reinterpret_cast<Chunk16*>(tile + Chunks::place(i)) = valid ? words_[i] : Chunk16{};
     }
   }
 
  private:
+  // f(i, column of chunk i) for each that the thread has.
+  template <class F>
+  ROCM_SD_DEVICE void for_each(int k, const F& f) {
+    typename Source::Column column = source_.column(k, Chunks::column(0));
+    ROCM_SD_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      if (!Chunks::has(i)) continue;
+      if (!Chunks::kOneColumn && i > 0) column = source_.column(k, Chunks::column(i));
+      f(i, column);
+    }
+  }
   ROCM_SD_DEVICE Chunk<T> chunk_of(const typename Source::Row& row,
                                    const typename Source::Column& column) const {
     if constexpr (Arch::kBufferLoads)
       return source_.near_chunk(row, column);
     else
       return source_.chunk(row, column);
-  }
-  // The same in all threads: whether loads put zeros in place by themselves.
-  ROCM_SD_DEVICE bool buffered() const {
-    if constexpr (Arch::kBufferLoads)
-      return source_.one_base();
-    else
-      return false;
-  }
-  ROCM_SD_DEVICE void load_buffered(int k) {
-    if constexpr (Arch::kBufferLoads) {
-      const auto from = Arch::buffer(source_.base(k));
-      typename Source::Column column = source_.column(k, Chunks::column(0));
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kCount; ++i) {
-        if (!Chunks::has(i)) continue;
-        if (!Chunks::kOneColumn && i > 0) column = source_.column(k, Chunks::column(i));
-        words_[i] =
-            Arch::template load_buffer<Chunk16>(from, source_.offset(rows_[i], column, Arch::kNowhere));
-      }
-    }
   }
 
   Source source_;

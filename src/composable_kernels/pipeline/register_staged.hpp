@@ -16,27 +16,76 @@ ROCM_SD_DEVICE int item_of_thread(int i) {
   return kTotal > kThreads ? i - kThreads : kTotal - 1;
 }
 
+// The first kWidth columns of the rows of a view, at most kRows of them, for loads of 8 elements each. Rows
+// that the view lacks are its last one or, by buffer loads, which need no address in 64 bits for each row,
+// zeros. Of these, the rows of a tile span less than 2^31 bytes.
+template <class Arch, class T, int kRows, int kWidth, bool kBuffer = Arch::kBufferLoads>
+class RowLoads {
+  GlobalView<const T> from_;
+
+ public:
+  ROCM_SD_DEVICE explicit RowLoads(const GlobalView<const T>& from) : from_(from) {}
+  ROCM_SD_DEVICE Chunk16 load(int row, int column) const {
+    return *reinterpret_cast<const Chunk16*>(from_.row_or_last(row) + column);
+  }
+};
+template <class Arch, class T, int kRows, int kWidth>
+class RowLoads<Arch, T, kRows, kWidth, true> {
+  typename Arch::Buffer buffer_;
+  uint32_t stride_;  // bytes
+
+  static ROCM_SD_DEVICE uint32_t bytes_of(int elements) {
+    return static_cast<uint32_t>(elements) * sizeof(T);
+  }
+
+ public:
+  ROCM_SD_DEVICE explicit RowLoads(const GlobalView<const T>& from)
+      : buffer_(Arch::buffer(from.data,
+                             bytes_of(static_cast<int>(from.stride)) *
+                                     static_cast<uint32_t>((from.rows < kRows ? from.rows : kRows) - 1) +
+                                 bytes_of(kWidth))),
+        stride_(bytes_of(static_cast<int>(from.stride))) {}
+  ROCM_SD_DEVICE Chunk16 load(int row, int column) const {
+    return Arch::template load_buffer<Chunk16>(buffer_,
+                                               static_cast<uint32_t>(row) * stride_ + bytes_of(column));
+  }
+};
+
 // The first kWidth columns of a tile, kWidth % 8 == 0, by kThreads threads in pieces of 8 elements.
 template <class Arch, int kThreads, int kWidth, class Tile, bool kTransposed = Tile::Layout::kTransposed>
 class RegisterCopy {
   using T = typename Tile::T;
   static constexpr int kChunks = kWidth / 8, kTotal = Tile::kRows * kChunks;
   static constexpr int kPerThread = (kTotal + kThreads - 1) / kThreads;
+  // LDS serves at once what 8 lanes write or, where rows begin at multiples of 8 bytes (waves of 64 lanes), a
+  // half of what each of 16 lanes writes. These take 8 neighbouring pieces of a row, or of two, or else
+  // pieces below each other, as lanes do that read: rows are padded so that those lie in different banks.
+  static constexpr bool kHalves = Tile::Layout::kLd * sizeof(T) % 16 != 0;
+  static constexpr int kTogether = kHalves ? 16 : 8;
+  static constexpr int kAcross = Arch::lanes == 1 ? kChunks : kChunks % 8 == 0 ? 8 : 1;  // pieces of a row
+  static constexpr int kDown = Arch::lanes == 1 ? 1 : kTogether / kAcross;               // rows of these
+  static_assert(Tile::kRows % kDown == 0 && kChunks % kAcross == 0);
   Chunk16 staged_[kPerThread];
+
+  static ROCM_SD_DEVICE int row_of(int i) { return i / (kDown * kChunks) * kDown + i / kAcross % kDown; }
+  static ROCM_SD_DEVICE int column_of(int i) {
+    return (i % (kDown * kChunks) / (kDown * kAcross) * kAcross + i % kAcross) * 8;
+  }
 
  public:
   ROCM_SD_DEVICE void issue(const GlobalView<const T>& from, const Tile&) {
+    const RowLoads<Arch, T, Tile::kRows, kWidth> rows(from);
     ROCM_SD_UNROLL
     for (int n = 0; n < kPerThread; ++n) {
       const int i = item_of_thread<kTotal, kThreads>(Arch::thread() + n * kThreads);
-      staged_[n] = *reinterpret_cast<const Chunk16*>(from.row_or_last(i / kChunks) + i % kChunks * 8);
+      staged_[n] = rows.load(row_of(i), column_of(i));
     }
   }
   ROCM_SD_DEVICE void land(const Tile& tile) {
     ROCM_SD_UNROLL
     for (int n = 0; n < kPerThread; ++n) {
       const int i = item_of_thread<kTotal, kThreads>(Arch::thread() + n * kThreads);
-      store_chunk(tile, i / kChunks, i % kChunks * 8, staged_[n]);
+      store_chunk(tile, row_of(i), column_of(i), staged_[n]);
     }
   }
 };
@@ -52,13 +101,13 @@ class RegisterCopy<Arch, kThreads, kWidth, Tile, true> {
 
  public:
   ROCM_SD_DEVICE void issue(const GlobalView<const T>& from, const Tile&) {
+    const RowLoads<Arch, T, Tile::kRows, kWidth> rows(from);
     ROCM_SD_UNROLL
     for (int n = 0; n < kPerThread; ++n) {
       const int i = item_of_thread<kTotal, kThreads>(Arch::thread() + n * kThreads);
-      const GlobalView<const T> columns = columns_from(from, i / kPairs * 8);
       ROCM_SD_UNROLL
       for (int half = 0; half < 2; ++half)
-        staged_[n][half] = *reinterpret_cast<const Chunk16*>(columns.row_or_last(i % kPairs * 2 + half));
+        staged_[n][half] = rows.load(i % kPairs * 2 + half, i / kPairs * 8);
     }
   }
   ROCM_SD_DEVICE void land(const Tile& tile) {
@@ -69,8 +118,8 @@ class RegisterCopy<Arch, kThreads, kWidth, Tile, true> {
       ROCM_SD_UNROLL
       for (int e = 0; e < 8; e += 2) {
         const uint32_t first = staged_[n][0][e / 2], second = staged_[n][1][e / 2];
-        *reinterpret_cast<uint32_t*>(to + e * Tile::Layout::kLd) = (first & 0xffff) | second << 16;
-        *reinterpret_cast<uint32_t*>(to + (e + 1) * Tile::Layout::kLd) = first >> 16 | (second & 0xffff0000);
+        *reinterpret_cast<uint32_t*>(to + e * Tile::Layout::kLd) = Arch::low_halves(first, second);
+        *reinterpret_cast<uint32_t*>(to + (e + 1) * Tile::Layout::kLd) = Arch::high_halves(first, second);
       }
     }
   }
@@ -126,7 +175,9 @@ class RegisterStaged::Pairs : public TilePairs<RegisterStaged, Shape> {
   ROCM_SD_DEVICE auto values() const { return this->value_tile(stage_); }
   ROCM_SD_DEVICE void values_read() {
     if constexpr (Shape::kStages == 1) Arch::barrier();
-    this->land_values(next_stage());
+    // Opaque: else the lanes add the tile's place in the stage, which is out of reach of their writes'
+    // offsets.
+    this->land_values_at(Arch::opaque(Base::values_at(next_stage())));
     Arch::barrier();
     stage_ = next_stage();
   }

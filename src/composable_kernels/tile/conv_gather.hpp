@@ -31,7 +31,7 @@ struct ConvImage {
   int32_t block[2];                                       // pieces of a block, a divisor of pieces[i]
   FastDivide by_block[2], by_block_taps[2], by_filter_w;  // block[i]; block[i] * filter_h * filter_w
   int32_t whole;  // 1: blocks are of kWhole pieces, so that all columns of a step have one tap
-  int32_t near;   // 1: an input has less than 2^31 bytes
+  int32_t near;   // 1: an input, with the padding before it, has less than 2^31 bytes
 };
 
 template <class Storage>
@@ -120,18 +120,7 @@ struct ConvGather {
     const uint32_t bytes = valid ? offset_of(row, column) : 0;
     return {reinterpret_cast<const T*>(static_cast<const char*>(data) + bytes), valid};
   }
-  // The same as an offset from base(k); `nowhere` where the chunk is not of the product.
-  ROCM_SD_DEVICE uint32_t offset(const Row& row, const Column& column, uint32_t nowhere) const {
-    const uint32_t first_at = row.at, second_at = row.second_at;
-    return holds(row, column) ? (column.second ? second_at : first_at) + column.at : nowhere;
-  }
-  ROCM_SD_DEVICE const void* base(int k) const {
-    return image.whole && k / kChunk >= image.first_end ? image.data[1] : image.data[0];
-  }
-  // A step of blocks that are not whole may lie in both inputs; a doubled image asks for more per chunk.
-  ROCM_SD_DEVICE bool one_base() const {
-    return (image.whole || image.pieces[1] == 0) && !image.doubled && image.near;
-  }
+  static constexpr bool kOneBase = false;
 
  private:
   static constexpr uint32_t kOddY = 1u << 14, kNever = 1u << 15, kOddX = 1u << 30;
@@ -155,6 +144,76 @@ struct ConvGather {
     const int first = at < 0 ? -at : 0, last = size - at < count ? size - at : count;
     return first < last ? (1u << last) - (1u << first) : 0;
   }
+};
+
+// The same of an image that takes no more than a comparison and a selection for each chunk, for
+// Arch::kBufferLoads: all columns of a step have one tap and one input, and that tap's pixel moves the
+// address that a step's chunks are counted from, which is the same in all threads.
+template <class Storage>
+struct ConvGatherNear {
+  using T = Storage;
+  static constexpr int kChunk = ConvGather<T>::kChunk;
+  static constexpr bool kReread = true, kOneBase = true;
+
+  struct Row {
+    uint32_t at, second_at, taps;  // bytes of each input from a corner that no window's lies before; as there
+  };
+  struct Column {
+    uint32_t within;
+    bool second;
+    uint32_t taps;
+  };
+
+  ConvGather<T> any;
+
+  // A step of blocks that are not whole may lie in both inputs; a doubled image asks for more per chunk.
+  static ROCM_SD_DEVICE bool takes(const ConvImage& image) {
+    return image.whole && !image.doubled && image.near;
+  }
+
+  ROCM_SD_DEVICE Row row(int at) const {
+    const typename ConvGather<T>::Row row = any.row(at);
+    const ConvImage& image = any.image;
+    return {row.at + static_cast<uint32_t>(before() * image.pieces[0]) * 16,
+            row.second_at + static_cast<uint32_t>(before() * image.pieces[1]) * 16, row.taps};
+  }
+  ROCM_SD_DEVICE Column column(int k, int within) const {
+    const Step step = step_of(k);
+    return {static_cast<uint32_t>(within / kChunk) * 16, step.second, 1u << step.r | 0x10000u << step.s};
+  }
+  ROCM_SD_DEVICE const void* base(int k) const {
+    const Step step = step_of(k);
+    const ConvImage& image = any.image;
+    const void *const first = image.data[0], *const second = image.data[1];
+    const int32_t first_pieces = image.pieces[0], second_pieces = image.pieces[1];
+    const int32_t pieces = step.second ? second_pieces : first_pieces;
+    const int32_t at = (step.r * image.width + step.s - before()) * pieces + step.piece;
+    return static_cast<const char*>(step.second ? second : first) + static_cast<int64_t>(at) * 16;
+  }
+  ROCM_SD_DEVICE uint32_t offset(const Row& row, const Column& column, uint32_t nowhere) const {
+    const uint32_t at = column.second ? row.second_at : row.at;
+    return (row.taps & column.taps) == column.taps ? at + column.within : nowhere;
+  }
+
+ private:
+  struct Step {
+    bool second;
+    int32_t r, s, piece;  // tap; piece of its pixel
+  };
+
+  // Both inputs have blocks of kWhole pieces and thus of as many columns.
+  ROCM_SD_DEVICE Step step_of(int k) const {
+    const ConvImage& image = any.image;
+    const int32_t piece = k / kChunk, block = image.by_block_taps[0].quotient(piece);
+    const int32_t in_block = piece - block * image.by_block_taps[0].divisor;
+    const int32_t tap = static_cast<int32_t>(static_cast<uint32_t>(in_block) / ConvImage::kWhole);
+    const int32_t r = image.by_filter_w.quotient(tap), first = image.pieces[0];
+    const bool second = piece >= image.first_end;
+    return {second, r, tap - r * image.filter_w,
+            (block - tap) * ConvImage::kWhole + in_block - (second ? first : 0)};
+  }
+  // Pixels from the first window's corner to the image's first pixel.
+  ROCM_SD_DEVICE int32_t before() const { return any.image.pad_top * any.image.width + any.image.pad_left; }
 };
 
 }  // namespace rocm_sd

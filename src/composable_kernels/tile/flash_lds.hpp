@@ -10,6 +10,15 @@ namespace rocm_sd {
 // where lanes read 16 bytes of a row; 8 where they read 8, as waves of 64 lanes do (16 rows are then read at
 // once, and of 16 bytes every second row would begin in the same bank).
 constexpr int flash_row_pad(int lanes) { return lanes == 64 ? 4 : 8; }
+// The same behind every 8 columns of a transposed tile: lanes write pairs of keys, 8 columns one after
+// another, and those of 32 lanes that follow with the next 8 columns then meet other banks.
+constexpr int flash_column_skip(int keys, int pad) {
+  const int pairs = keys / 2, banks = 32;
+  return pairs < banks ? ((pairs - 8 * (keys + pad) / 2) % banks + banks) % banks * 2 : 0;
+}
+constexpr int flash_transposed_elements(int columns, int keys, int pad) {
+  return columns * (keys + pad) + columns / 8 * flash_column_skip(keys, pad);
+}
 
 // ---- fused/flash_attention.hpp, fused/flash_large_d.hpp: elements of 16 bits ----
 
@@ -21,7 +30,7 @@ struct FlashLds {
 };
 constexpr int flash_lds_elements(const FlashLds& c) {
   const int padded = (c.head_dim + 15) / 16 * 16, row = padded + c.pad;
-  const int values = c.transposed ? padded * (c.keys + c.pad) : c.keys * row;
+  const int values = c.transposed ? flash_transposed_elements(padded, c.keys, c.pad) : c.keys * row;
   const int tiles = c.stages * (c.keys * row + values), queries = c.queries * row;
   return c.queries_stay ? tiles + queries : (tiles > queries ? tiles : queries);
 }
@@ -35,7 +44,8 @@ struct FlashLargeDLds {
 // Queries, weights, the chunks' ring; floats: a fold of each query for each of waves_k, two bases.
 constexpr int flash_large_d_lds_elements(const FlashLargeDLds& c) {
   const int keys = c.keys * (c.chunk_dim + c.pad);
-  const int values = c.transposed ? c.head_dim * (c.chunk_keys + c.pad) : c.chunk_keys * (c.head_dim + c.pad);
+  const int values = c.transposed ? flash_transposed_elements(c.head_dim, c.chunk_keys, c.pad)
+                                  : c.chunk_keys * (c.head_dim + c.pad);
   return c.queries * (c.head_dim + c.pad + c.keys + c.pad) + c.stages * (keys > values ? keys : values) +
          2 * c.queries * (c.waves_k + 2);
 }

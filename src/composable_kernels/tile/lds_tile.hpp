@@ -17,12 +17,15 @@ struct RowMajor {
   static ROCM_SD_DEVICE constexpr int element(int row, int column) { return row * kLd + column; }
 };
 
-// Columns one behind the other: the transposed rectangle in rows.
-template <int kColumnElements>
+// Columns one behind the other: the transposed rectangle in rows. Behind every 8 columns kSkipped elements
+// stay empty.
+template <int kColumnElements, int kSkipped = 0>
 struct ColumnMajor {
-  static constexpr int kLd = kColumnElements;
+  static constexpr int kLd = kColumnElements, kSkip = kSkipped;
   static constexpr bool kTransposed = true;
-  static ROCM_SD_DEVICE constexpr int element(int row, int column) { return column * kLd + row; }
+  static ROCM_SD_DEVICE constexpr int element(int row, int column) {
+    return column * kLd + column / 8 * kSkip + row;
+  }
 };
 
 // Rows without padding, whose 16-byte pieces (kPiece elements) are permuted from row to row: neighbouring
@@ -45,7 +48,8 @@ struct LdsTile {
   using T = Storage;
   using Layout = RowLayout;
   static constexpr int kRows = kRowCount, kCols = kColumnCount;
-  static constexpr int kElements = (Layout::kTransposed ? kCols : kRows) * Layout::kLd;  // of LDS
+  static constexpr int kElements =
+      Layout::kTransposed ? Layout::element(0, kCols) : kRows * Layout::kLd;  // of LDS
 
   T* data;
 

@@ -11,7 +11,8 @@
 //                              to the product; else zeros are copied
 //   base(k), offset(row, column, nowhere)
 //                              the same for Arch::kBufferLoads: bytes from an address that is the same in all
-//                              threads, or `nowhere`; only where one_base()
+//                              threads, or `nowhere`; only where kOneBase
+//   kOneBase                   whether it has these
 //   kReread                    whether this workgroup soon reads the same chunks again
 #pragma once
 
@@ -36,7 +37,7 @@ struct MatrixRows {
     uint32_t offset;  // of data from base()
   };
   using Column = int;
-  static constexpr bool kReread = false;
+  static constexpr bool kReread = false, kOneBase = true;
 
   const T* data;
   int64_t stride;
@@ -53,7 +54,6 @@ struct MatrixRows {
     return row.offset + (k < depth ? static_cast<uint32_t>(k) * sizeof(T) : nowhere);
   }
   ROCM_SD_DEVICE const void* base(int) const { return data + first * stride; }
-  ROCM_SD_DEVICE bool one_base() const { return true; }
 
  protected:
   // Row `at` of the matrix; base: the row that base() begins with, not beyond it.
@@ -61,6 +61,18 @@ struct MatrixRows {
     return {data + at * stride,
             static_cast<uint32_t>((at - base) * stride * static_cast<int64_t>(sizeof(T)))};
   }
+};
+
+// The same of a depth of whole steps: k moves base(), and a chunk's offset from it stays.
+template <class Storage>
+struct WholeMatrixRows : MatrixRows<Storage> {
+  using Base = MatrixRows<Storage>;
+  using Row = typename Base::Row;
+  ROCM_SD_DEVICE int column(int, int within) const { return within; }
+  ROCM_SD_DEVICE uint32_t offset(const Row& row, int within, uint32_t) const {
+    return row.offset + static_cast<uint32_t>(within) * sizeof(Storage);
+  }
+  ROCM_SD_DEVICE const void* base(int k) const { return this->data + this->first * this->stride + k; }
 };
 
 // Rows of a GEGLU's weight in the order that finish_tile pairs: per wave, half of its channels as values,

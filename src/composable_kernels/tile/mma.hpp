@@ -22,10 +22,12 @@ ROCM_SD_DEVICE typename M::A fragment_a(const LdsTile<T, kRows, kCols, Layout>& 
 // The same of the transposed of a tile [depth][row].
 template <class M, class T, int kRows, int kCols, class Layout>
 ROCM_SD_DEVICE typename M::A fragment_at(const LdsTile<T, kRows, kCols, Layout>& a, int row, int depth) {
-  if constexpr (Layout::kTransposed)
-    return M::load(a.at(depth, row), Layout::kLd);
-  else
+  if constexpr (!Layout::kTransposed)
     return M::load_transposed(a.at(depth, row), Layout::kLd);
+  else if constexpr (Layout::kSkip != 0)
+    return M::load(a.at(depth, row), Layout::kLd, Layout::kSkip);
+  else
+    return M::load(a.at(depth, row), Layout::kLd);
 }
 // Of B^T [columns][depth], for column atom `col` and depth atom `depth`.
 template <class M, int kCols, int kDepth>

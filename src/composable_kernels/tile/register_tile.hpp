@@ -122,28 +122,65 @@ template <class M, int kRows, int kCols>
 ROCM_SD_DEVICE void scale(RegTile<M, kRows, kCols>& t, const ColVec<M, kCols>& by) {
   for_each(t, [](float& x, int, int, float factor) { x *= factor; }, by);
 }
-// Each column's maximum.
+// Each column's maximum: of the lane's own elements, and of all.
 template <class Arch, class M, int kRows, int kCols>
-ROCM_SD_DEVICE void col_max(ColVec<M, kCols>& most, RegTile<M, kRows, kCols>& t) {
+ROCM_SD_DEVICE void lane_max(ColVec<M, kCols>& most, RegTile<M, kRows, kCols>& t) {
   fill(most, -__builtin_inff());
   for_each(t, [](float& x, int, int, float& m) { m = Arch::max(m, x); }, most);
-  for_each(most, [](float& x) { x = M::column_max(x); });
+}
+template <class M, int kCols>
+ROCM_SD_DEVICE void max_lanes(ColVec<M, kCols>& v) {
+  for_each(v, [](float& x) { x = M::column_max(x); });
+}
+template <class Arch, class M, int kRows, int kCols>
+ROCM_SD_DEVICE void col_max(ColVec<M, kCols>& most, RegTile<M, kRows, kCols>& t) {
+  lane_max<Arch>(most, t);
+  max_lanes(most);
 }
 // t = 2^(scale t - base of the column); sums: each column's sum of the lane's own elements is added to it.
 template <class Arch, class M, int kRows, int kCols>
 ROCM_SD_DEVICE void exp2(RegTile<M, kRows, kCols>& t, float scale, const ColVec<M, kCols>& base) {
-  for_each(t, [&](float& x, int, int, float from) { x = Arch::exp2(x * scale - from); }, base);
+  if constexpr (Arch::kFloatPairs) {
+    ROCM_SD_UNROLL
+    for (int a = 0; a < kCols / 16; ++a) {
+      ROCM_SD_UNROLL
+      for (int r = 0; r < kRows / 16; ++r) {
+        float* const x = t.atoms[a][r].x;
+        ROCM_SD_UNROLL
+        for (int i = 0; i < RegTile<M, kRows, kCols>::kElements; i += 2)
+          Arch::scale_pair(x[i], x[i + 1], scale, base.x[a][M::lane_column(i)]);
+      }
+    }
+    for_each(t, [](float& x, int, int) { x = Arch::exp2(x); });
+  } else {
+    for_each(t, [&](float& x, int, int, float from) { x = Arch::exp2(x * scale - from); }, base);
+  }
 }
 template <class Arch, class M, int kRows, int kCols>
 ROCM_SD_DEVICE void exp2_and_sum(RegTile<M, kRows, kCols>& t, float scale, const ColVec<M, kCols>& base,
                                  ColVec<M, kCols>& sums) {
-  for_each(
-      t,
-      [&](float& x, int, int, float from, float& sum) {
-        x = Arch::exp2(x * scale - from);
-        sum += x;
-      },
-      base, sums);
+  if constexpr (Arch::kFloatPairs) {  // two sums: of a lane's even and odd elements
+    exp2<Arch>(t, scale, base);
+    ColVec<M, kCols> odd;
+    fill(odd, 0);
+    ROCM_SD_UNROLL
+    for (int a = 0; a < kCols / 16; ++a) {
+      ROCM_SD_UNROLL
+      for (int n = 0; n < kRows / 16 * RegTile<M, kRows, kCols>::kElements; ++n) {
+        const int r = n / RegTile<M, kRows, kCols>::kElements, i = n % RegTile<M, kRows, kCols>::kElements;
+        (n % 2 == 0 ? sums : odd).x[a][M::lane_column(i)] += t.atoms[a][r].x[i];
+      }
+    }
+    for_each(sums, [](float& x, float other) { x += other; }, odd);
+  } else {
+    for_each(
+        t,
+        [&](float& x, int, int, float from, float& sum) {
+          x = Arch::exp2(x * scale - from);
+          sum += x;
+        },
+        base, sums);
+  }
 }
 // The tile's row kRow as values of the columns, in every lane of the column.
 template <int kRow, class M, int kRows, int kCols>

@@ -79,6 +79,10 @@ Refusal supports_flash(const Exec& ex, const AttentionProblem& p) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max() / 2;
   if (p.keys > kMax || p.batch * p.heads > 65535 || p.batch * p.heads * p.queries > kMax)
     return "takes at most 2^30 queries of all heads, 2^30 keys and 65535 heads of images";
+  // Buffer loads of AMD's kernels reach 2^31 bytes, of which a tile of at most 256 rows is a part.
+  constexpr int64_t kMaxRow = 1 << 21;
+  const auto near = [](const AttentionProblem::Rows& r) { return r.row >= 0 && r.row <= kMaxRow; };
+  if (!near(p.q) || !near(p.k) || !near(p.v)) return "takes rows at most 2^21 elements apart";
   return supports_kernel(ex, plan->kernel.name);
 }
 

@@ -301,6 +301,12 @@ TEST(GpuAttention, ChoosesAndRefuses) {
   EXPECT_THAT(message("gpu", 48, 0, DType::kF16), HasSubstr("has no kernel for f16 and head_dim 48"));
   EXPECT_THAT(message("gpu", 64, 1, DType::kF16), HasSubstr("multiples of 16 bytes"));
   EXPECT_THAT(message("gpu", 64, 0, DType::kF32), HasSubstr("takes f16 and bf16 only"));
+  {  // rows of which a tile reaches beyond what offsets of 32 bits do
+    const ForcedImpl forced("attention", "gpu");
+    const Tensor far = gpu.to_gpu(random_tensor({1, 2, (1 << 21) + 8}, DType::kF16, 1)).narrow(2, 0, 64);
+    EXPECT_THAT(message_of<UsageError>([&] { attention(gpu.ex, far, far, far, {}); }),
+                HasSubstr("at most 2^21 elements apart"));
+  }
   EXPECT_THAT(message("gpu_wave", 520, 0, DType::kF16), HasSubstr("head_dim 520 exceeds 512"));
   for (const char* host : {"host", "onednn", "host_bf16", "scalar", "ref"})
     EXPECT_THAT(message(host, 64, 0, DType::kBF16),

@@ -72,7 +72,10 @@ void every_configuration(DType dtype, GemmAlgorithm algorithm, std::optional<DTy
   for (const ConvCase& c :
        {ConvCase{{2, 13, 15, 40}, 16, 264, 3, 1, Padding::same(1), false, true, true, true},
         ConvCase{{1, 9, 20, 64}, 0, 44, 3, 2, Padding{0, 0, 1, 1}},
-        ConvCase{{1, 7, 12, 96}, 0, 20, 3, 1, Padding::same(1), true}}) {
+        ConvCase{{1, 7, 12, 96}, 0, 20, 3, 1, Padding::same(1), true},
+        // Channels in whole blocks, which AMD's kernels gather otherwise.
+        ConvCase{{2, 7, 9, 64}, 128, 72, 3, 1, Padding::same(1), false, true},
+        ConvCase{{1, 6, 11, 64}, 0, 24, 5, 1, Padding{2, 1, 2, 3}}}) {
     const Prepared s(c, dtype, 3, result);
     const ConvArgs args = s.gpu.args(c);
     for (const GemmConfig& config : conv_configs_of(test_gpu().traits(), dtype))

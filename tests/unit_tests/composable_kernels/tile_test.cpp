@@ -143,6 +143,10 @@ TEST(RegTile, ColumnsAreFoldedScaledAndSelected) {
     for (int r = 0; r < 48; ++r) want = std::max(want, value_at(r, c, 3));
     EXPECT_EQ(x, want) << c;
   });
+  ColVec<M, 32> own;
+  lane_max<Scalar>(own, t);
+  max_lanes(own);
+  for_each(own, [](float x, float all) { EXPECT_EQ(x, all); }, most);
   for_each_column(chosen, [](float x, int c) { EXPECT_EQ(x, value_at(37, c, 3)) << c; });
   scale(t, most);
   for_each(t, [&](float x, int r, int c) { EXPECT_EQ(x, value_at(r, c, 3) * most.x[c / 16][c % 16]); });
@@ -220,6 +224,7 @@ void check_copy() {
 TEST(Pipeline, CopiesRowsAndRepeatsTheLast) {
   check_copy<RegisterStaged, RowMajor<56>>();
   check_copy<RegisterStaged, ColumnMajor<36>>();
+  check_copy<RegisterStaged, ColumnMajor<36, 12>>();
   check_copy<AsyncCopies, RowMajor<56>>();
 }
 
