@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   }
   const rocm_sd_option model[] = {{"model", argv[1]}, {NULL, NULL}};
   const rocm_sd_option request[] = {{"prompt", argv[2]}, {"steps", "12"}, {"seed", "1"}, {NULL, NULL}};
-  const rocm_sd_callbacks callbacks = {show_progress, NULL, NULL};
+  const rocm_sd_callbacks callbacks = {show_progress, NULL, NULL, NULL};
 
   rocm_sd_pipeline* pipeline = NULL;
   rocm_sd_result* result = NULL;

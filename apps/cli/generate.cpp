@@ -34,7 +34,7 @@ namespace {
 struct GenerateCommand {
   std::vector<std::pair<const OptionRow*, std::string>> set;  // in the order given
   std::string output = "out/{index:05}-{seed}.png";
-  std::string config, prompts_file, grid, progress = "auto", trace;
+  std::string config, prompts_file, grid, progress = "auto", trace, preview_path = "preview.png";
   int quality = 95, repeat = 1, threads = 0;
   double tune = 0;  // seconds after each picture
   bool profile = false, no_metadata = false, grid_labels = false, plan_only = false, quiet = false;
@@ -158,6 +158,7 @@ class Run {
     };
     callbacks_.cancelled = interrupted;
     callbacks_.planned = [this](const MemoryPlan& plan) { show_plan(plan); };
+    callbacks_.preview = [this](const Preview& preview) { save_preview(preview); };
     try {
       if (!load.devices.empty()) refuse_with_devices();
       if (asks_for_ranks(load.devices)) follow_rank_0(load);
@@ -261,6 +262,14 @@ class Run {
                  {1, picture.image.height / scale, picture.image.width / scale, picture.latents});
   }
 
+  // The first image's under the name as given, the others' with their number.
+  void save_preview(const Preview& preview) const {
+    std::filesystem::path path = command_.preview_path;
+    if (preview.image > 0)
+      path.replace_filename(concat(path.stem().string(), "-", preview.image + 1, path.extension().string()));
+    save_image(preview.picture, path.string(), {});
+  }
+
   // The path.
   std::string save(const Image& image, const OutputName& name, const std::string& parameters) {
     const std::string path = output_name(command_.output, name);
@@ -340,6 +349,9 @@ void add_generate(CLI::App& app) {
   add_text(sub, "--prompts-file", command->prompts_file,
            "one prompt a line, in place of --prompt; every line begins with the same seed")
       ->type_name("FILE")
+      ->group("Output");
+  add_text(sub, "--preview-path", command->preview_path, "file that --preview writes, anew each time")
+      ->option_text("FILE [" + command->preview_path + "]")
       ->group("Output");
   add_text(sub, "--grid", command->grid, "one sheet of all pictures")
       ->type_name("COLUMNSxROWS")

@@ -34,7 +34,14 @@ std::vector<std::string> options_without_effect(const std::set<std::string>& giv
        : from_picture ? "--denoising-start says where to begin"
                       : "there is no --init-image to start from");
   for (const char* name : {"mask-blur", "mask-downscale", "mask-blend"})
-    note(name, request.mask.has_value(), "there is no --mask");
+    note(name, request.mask || request.outpaint.active(), "there is no --mask");
+  note("mask-invert", request.mask.has_value(), "there is no --mask");
+  note("only-masked-padding", request.only_masked, "there is no --only-masked");
+  note("exact-steps", from_picture, "there is no --init-image to start from");
+  for (const char* name : {"hires-upscaler", "hires-steps", "hires-denoising-strength", "hires-cfg-scale",
+                           "hires-sampler", "hires-schedule", "hires-prompt", "hires-negative-prompt"})
+    note(name, request.hires.active(), "there is no --hires-scale, --hires-width or --hires-height");
+  note("preview-interval", request.preview.mode != "none", "there is no --preview");
   for (const char* name : {"tile-batch", "tile-weights"})
     note(name, request.tile_size > 0, "there is no --tile-size");
   note("image-cfg-scale", instruct, concat(is, ", not instruct-pix2pix"));

@@ -15,6 +15,7 @@
 
 #include "rocm_sd/error.hpp"
 #include "rocm_sd/image.hpp"
+#include "rocm_sd/modes.hpp"
 
 namespace rocm_sd {
 
@@ -192,7 +193,10 @@ struct GenerateRequest {
   int clip_skip = 0;        // 0: the model's own; n: stop n - 1 layers before the last (A1111's counting)
   std::string rng = "gpu";  // gpu (A1111's default), cpu (PyTorch on the CPU: Diffusers, ComfyUI)
   int64_t variation_seed = -1;
-  double variation_strength = 0;      // 0..1
+  double variation_strength = 0;  // 0..1
+  // More than 0, both: the first noise is that of a picture of this size, in the middle (A1111's "resize seed
+  // from").
+  int seed_resize_width = 0, seed_resize_height = 0;
   bool plain_prompt = false;          // no weights, one chunk of 77 tokens: Diffusers' reading of a prompt
   std::string emphasis = "original";  // how (word:1.2) acts: original, no norm, ignore
   // LoRAs in this order, after those of the prompt's <lora:name:weight[:unet weight]> tags. They stay until a
@@ -211,9 +215,24 @@ struct GenerateRequest {
   std::vector<IpAdapterUse> ip_adapters = {};
 
   std::optional<Image> init_image;  // image to image, inpainting, instruct-pix2pix
-  double strength = 0.75;           // share of the steps that run on an init image, 0..1
-  std::optional<Image> mask;        // white is repainted; of the init image's size
-  int mask_blur = 4;                // Gaussian blur of the mask, standard deviation in pixels, 0..64
+  // In place of init_image: one for each image of the batch; with batch 1 they decide its size. Not with a
+  // mask.
+  std::vector<Image> init_images = {};
+  double strength = 0.75;  // share of the steps that run on an init image, 0..1
+  // All of `steps` run on an init image, of a schedule of steps / strength (A1111's "do exactly the amount of
+  // steps the slider specifies").
+  bool exact_steps = false;
+  std::optional<Image> mask;  // white is repainted; of the init image's size
+  int mask_blur = 4;          // Gaussian blur of the mask, standard deviation in pixels, 0..64
+  bool mask_invert = false;   // black is repainted
+  // What is repainted begins as (A1111's "masked content"): "original", "fill" (colours from around it),
+  // "latent noise", "latent nothing"; "auto": original, with outpaint fill.
+  std::string masked_content = "auto";
+  // The mask's surroundings alone are drawn, at `width` x `height` (0: the model's own size), and put back
+  // into the picture, which keeps its size (A1111's "only masked"); how far beyond the mask they reach.
+  bool only_masked = false;
+  int only_masked_padding = 32;  // pixels of the init image, 0..1024
+  Outpaint outpaint = {};        // of the init image; the size, and where there is no mask that, follow
   // How the mask comes to the latents' size: "area", the mean of each 8 x 8 pixels, rounded (A1111),
   // "nearest", the first of each 8 x 8 pixels (Diffusers, LDM); "auto": area, nearest for inpainting models.
   std::string mask_downscale = "auto";
@@ -241,6 +260,9 @@ struct GenerateRequest {
   // denoising_start noisy ones, as x0 + sigma * noise.
   std::vector<float> init_latents;
   bool keep_latents = false;  // fill Picture::latents; a request with denoising_end always does
+
+  HiresFix hires = {};      // text to image
+  PreviewUse preview = {};  // for Callbacks::preview
 
   // Tiled diffusion, for pictures larger than the model's own: the UNet runs over windows of this side, in
   // pixels, and their predictions are averaged. Its memory is that of tile_batch windows.
@@ -272,6 +294,14 @@ struct MemoryPlan {
   uint64_t total() const { return weights + arena + buffers; }
 };
 
+// How far a picture is.
+struct Preview {
+  int image = 0;            // of the batch
+  int step = 0, total = 0;  // 1-based
+  Image picture;            // small where the request's mode is "proj"
+  double seconds = 0;       // that making it took
+};
+
 struct Callbacks {
   // Called on the generating thread; false cancels.
   std::function<bool(const Progress&)> progress;
@@ -280,6 +310,8 @@ struct Callbacks {
   // Told what the request will take, before its first stage; once more where memory ran short and the plan is
   // another one.
   std::function<void(const MemoryPlan&)> planned;
+  // Called on the generating thread where the request asks for previews.
+  std::function<void(const Preview&)> preview;
 };
 
 struct StageTime {

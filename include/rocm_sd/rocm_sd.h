@@ -55,10 +55,16 @@ typedef struct {
  * result other than 0 cancels. stage: "load", "text", "encode", "sample", "decode". */
 typedef int (*rocm_sd_progress_fn)(void* user, const char* stage, int step, int total, double seconds);
 
+/* Called on the calling thread where the option "preview" asks for looks at the picture between steps: image
+ * of the batch, rgb [height,width,3], which is valid until it returns; seconds that making it took. */
+typedef void (*rocm_sd_preview_fn)(void* user, int image, int step, int total, int width, int height,
+                                   const uint8_t* rgb, double seconds);
+
 typedef struct {
   rocm_sd_progress_fn progress; /* may be NULL */
   void* user;
   const volatile int* cancel; /* may be NULL; another thread sets it to non-zero to stop within a step */
+  rocm_sd_preview_fn preview; /* may be NULL */
 } rocm_sd_callbacks;
 
 /* Changes whenever a struct or a function of this header does: a program that reads the structs by itself

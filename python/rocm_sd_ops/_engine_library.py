@@ -63,10 +63,11 @@ class Inputs(ctypes.Structure):
 
 
 ProgressFn = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int, c_int, c_double)
+PreviewFn = CFUNCTYPE(None, c_void_p, c_int, c_int, c_int, c_int, c_int, POINTER(c_uint8), c_double)
 
 
 class Callbacks(ctypes.Structure):
-    _fields_ = [("progress", ProgressFn), ("user", c_void_p), ("cancel", POINTER(c_int))]
+    _fields_ = [("progress", ProgressFn), ("user", c_void_p), ("cancel", POINTER(c_int)), ("preview", PreviewFn)]
 
 
 def _library_candidates() -> list[str]:

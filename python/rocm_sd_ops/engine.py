@@ -15,14 +15,17 @@ from ctypes import POINTER, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Optional, Union
 
+import numpy as np
+
 from ._engine_gate import Gate
 from ._engine_images import add_ip_images, adapter_path, ip_options
-from ._engine_library import Callbacks, Cancelled, EngineError, ProgressFn, Result, engine_library, engine_version, option_list
+from ._engine_library import Callbacks, Cancelled, EngineError, PreviewFn, ProgressFn, Result, engine_library, engine_version, option_list
 from ._engine_values import (TYPES, EngineOutput, controls_of, device_name, dtype_name, inputs_of, listed, live_tensors, output_of, path_of, seed_of,
                              write_configs)
 
 __all__ = ["Cancelled", "EngineError", "EngineOutput", "Progress", "ROCmOptimizedPipeline", "engine_library", "engine_version"]
 Progress = Callable[[str, int, int, float], Any]
+Preview = Callable[[int, int, int, Any], Any]
 
 
 class ROCmOptimizedPipeline:
@@ -195,7 +198,7 @@ class ROCmOptimizedPipeline:
                  guess_mode: bool = False, control_preprocess: Any = None, control_resize: Any = None,
                  control_type: Any = None, control_mask: Any = None, ip_adapter: Any = None, ip_adapter_image: Any = None,
                  ip_adapter_image_embeds: Any = None, ip_adapter_scale: Any = None, ip_adapter_start: Any = None, ip_adapter_end: Any = None,
-                 ip_adapter_mask: Any = None, **options: Any) -> EngineOutput:
+                 ip_adapter_mask: Any = None, preview_callback: Optional[Preview] = None, **options: Any) -> EngineOutput:
         """Draws. prompt: a list is a batch with a prompt for each image (num_images_per_prompt of each), which may name different LoRAs
         with lora_mode="runtime". image and mask_image: a path, a PIL picture, or [H,W,3] (mask [H,W]) uint8, or float in 0..1, as numpy or
         through DLPack. initial_noise: [B,4,height/8,width/8] standard normal in place of the seed's. init_latents: [B,4,height/8,width/8]
@@ -212,7 +215,9 @@ class ROCmOptimizedPipeline:
         ip_adapter_image_embeds as in Diffusers; ip_adapter: the
         adapters' files, by default those of load_ip_adapter(); ip_adapter_mask: for each adapter a mask for each of its images;
         ip_adapter_scale, ip_adapter_start and ip_adapter_end: one for all or a list.
-        options: the command line's (sampler, schedule, clip_skip, ...)."""
+        preview_callback(image, step, total, pixels): a look at the picture between steps, [H,W,3] uint8, by preview="proj" (the default
+        then, small), "tae" or "vae", every preview_interval steps.
+        options: the command line's (sampler, schedule, clip_skip, hires_scale, only_masked, outpaint, ...)."""
         if output_type not in ("pil", "np", "pt"):
             raise ValueError(f"output_type {output_type!r}: expected pil, np or pt")
         prompts = None
@@ -240,6 +245,8 @@ class ROCmOptimizedPipeline:
             if generator is not None:
                 seed, rng = seed_of(generator)
                 options = {"rng": rng} | options
+            if preview_callback is not None:
+                options.setdefault("preview", "proj")
             options["embedding"] = [*self._embeddings.values(), *listed(options.get("embedding"))]
             wanted = option_list({
                 "prompt": prompt, "image_prompt": prompts, "negative_prompt": negative_prompt, "width": width, "height": height,
@@ -249,7 +256,7 @@ class ROCmOptimizedPipeline:
                 "strength": strength if image is not None or init_latents is not None else None, **controls, **images, **options})
             result = POINTER(Result)()
             status, error = self._run(callback, lambda c: self._library.rocm_sd_generate_from(self._handle, wanted, ctypes.byref(inputs),
-                                                                                              c, ctypes.byref(result)))
+                                                                                              c, ctypes.byref(result)), preview_callback)
             del held, seen
             self._check(status, error)
             try:
@@ -277,20 +284,32 @@ class ROCmOptimizedPipeline:
                 self.cancel()
             pool.shutdown()
 
-    def _run(self, callback: Optional[Progress], call: Callable) -> tuple[int, Optional[BaseException]]:
+    def _run(self, callback: Optional[Progress], call: Callable,
+             preview_callback: Optional[Preview] = None) -> tuple[int, Optional[BaseException]]:
         raised: list[BaseException] = []
 
         def progress(_user: Any, stage: bytes, step: int, total: int, seconds: float) -> int:
             try:
+                if raised:
+                    return 1
                 with self._gate.callback():
                     return 1 if callback is not None and callback(stage.decode(), step, total, seconds) else 0
             except BaseException as error:  # noqa: BLE001 (raised again once the engine has returned)
                 raised.append(error)
                 return 1
 
+        def preview(_user: Any, image: int, step: int, total: int, width: int, height: int, rgb: Any, _seconds: float) -> None:
+            try:
+                with self._gate.callback():
+                    if not raised:
+                        preview_callback(image, step, total, np.ctypeslib.as_array(rgb, (height, width, 3)).copy())
+            except BaseException as error:  # noqa: BLE001 (raised again once the engine has returned)
+                raised.append(error)
+
         function = ProgressFn(progress)
+        looks = PreviewFn(preview) if preview_callback is not None else PreviewFn()
         with self._gate.cancellable() as cancel:
-            callbacks = Callbacks(function, None, ctypes.pointer(cancel))
+            callbacks = Callbacks(function, None, ctypes.pointer(cancel), looks)
             status = call(ctypes.byref(callbacks))
         return status, raised[0] if raised else None
 

@@ -93,7 +93,8 @@ std::vector<std::vector<float>> control_pixels(const ResolvedRequest& r, size_t 
   const ResolvedControl& control = r.controls.at(index);
   const int width = static_cast<int>(r.width), height = static_cast<int>(r.height);
   std::vector<float> mask;
-  if (control.preprocess.name == "inpaint") mask = mask_to_floats(*r.request.mask, width, height, 0);
+  if (control.preprocess.name == "inpaint")
+    mask = mask_to_floats(*r.request.mask, width, height, 0, r.request.mask_invert);
   std::vector<std::vector<float>> out;
   const auto add = [&](const Image& image) {
     const Image sized = resize_control(image, control.resize, width, height);

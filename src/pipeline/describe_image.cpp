@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "pipeline/hires.hpp"
 #include "pipeline/infotext.hpp"
 #include "pipeline/ip_request.hpp"
 #include "pipeline/request.hpp"
@@ -26,6 +27,38 @@ std::string describe_region(const RegionUse& region) {
   std::string place;
   for (const double v : region.box) place += concat(place.empty() ? "" : ",", v);
   return place.empty() ? region.prompt : concat(place, ": ", region.prompt);
+}
+
+// With A1111's names.
+template <class Add>
+void describe_hires(const HiresFix& h, const Add& add) {
+  if (!h.active()) return;
+  add("Denoising strength", number_text(h.strength));
+  if (h.prompt) add("Hires prompt", *h.prompt);
+  if (h.negative_prompt) add("Hires negative prompt", *h.negative_prompt);
+  if (h.cfg_scale) add("Hires CFG Scale", number_text(*h.cfg_scale));
+  if (!h.sampler.empty()) add("Hires sampler", h.sampler);
+  if (!h.schedule.empty()) add("Hires schedule type", h.schedule);
+  if (h.width > 0 || h.height > 0)
+    add("Hires resize", concat(h.width, "x", h.height));
+  else
+    add("Hires upscale", number_text(h.scale));
+  if (h.steps > 0) add("Hires steps", std::to_string(h.steps));
+  const bool named = latent_resize_named(h.upscaler) || filter_named(h.upscaler);
+  add("Hires upscaler", named ? h.upscaler : std::filesystem::path(h.upscaler).stem().string());
+}
+
+template <class Add>
+void describe_inpainting(const GenerateRequest& r, MaskedContent content, const Add& add) {
+  if (r.mask && r.mask_invert) add("Mask mode", "Inpaint not masked");
+  if (content == MaskedContent::kFill) add("Masked content", "fill");
+  if (content == MaskedContent::kNoise) add("Masked content", "latent noise");
+  if (content == MaskedContent::kNothing) add("Masked content", "latent nothing");
+  if (r.only_masked) add("Inpaint area", "Only masked");
+  if (r.only_masked) add("Masked area padding", std::to_string(r.only_masked_padding));
+  const Outpaint& o = r.outpaint;
+  if (o.active())
+    add("Outpaint", concat(o.left, " left ", o.right, " right ", o.up, " up ", o.down, " down"));
 }
 
 }  // namespace
@@ -76,13 +109,18 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
     add("Variation seed", std::to_string(r.variation_seed + index));
     add("Variation seed strength", number_text(r.variation_strength));
   }
+  if (r.seed_resize_width > 0)
+    add("Seed resize from", concat(r.seed_resize_width, "x", r.seed_resize_height));
+  describe_hires(r.hires, add);
   const bool from_picture = (r.init_image || !r.init_latents.empty()) && !components.is_instruct();
   if (from_picture && !r.denoising_start) add("Denoising strength", number_text(r.strength));
   if (r.denoising_start) add("Denoising start", number_text(*r.denoising_start));
   if (r.denoising_end) add("Denoising end", number_text(*r.denoising_end));
   if (from_picture && resolved.samples_posterior) add("VAE sample", "posterior");
   if (components.is_instruct()) add("Image CFG scale", number_text(r.image_cfg_scale));
+  if (from_picture && r.exact_steps) add("Exact steps", "True");
   if (r.mask) add("Mask blur", std::to_string(r.mask_blur));
+  describe_inpainting(r, resolved.masked_content, add);
   if (r.mask && resolved.blends_latents) add("Mask blend", "latents");
   if (r.mask && r.mask_downscale != "auto") add("Mask downscale", r.mask_downscale);
   if (r.clip_skip > 1) add("Clip skip", std::to_string(r.clip_skip));

@@ -89,21 +89,26 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
     report("encode", 1, 1);
     end_stage("encode");
   }
+  preview_seconds_ = 0;
   const Tensor latents = sample(r, states, init, callbacks);  // [batch,h,w,4]
   end_stage("sample");
+  if (preview_seconds_ > 0) {  // is part of the sampling's
+    result.times.back().seconds -= preview_seconds_;
+    result.times.push_back({"preview", preview_seconds_});
+  }
 
   const bool decodes = draws_alone() || ranks_->rank() == 0 || vae->shape().rows;
   const std::string hashes = embedding_hashes(r.rows.embeddings);
   for (int i = 0; decodes && i < r.request.batch; ++i) {
     const Tensor own = latents.narrow(0, i, 1);
-    Image image = decode(r, own, who);
-    if (!init.mask.empty()) image = composite(image, init.pixels, init.mask);
+    Image image = r.decodes ? decode(r, own, who) : Image{};
+    if (r.decodes && !init.mask.empty() && !r.mask_is_ready) image = composite(image, init.pixels, init.mask);
     const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
     result.pictures.push_back(
         {std::move(image), seed, describe_image(r, components, i, hashes, controls_, ip_adapters_), {}});
-    if (r.request.keep_latents || r.request.denoising_end)
+    if (r.request.keep_latents || r.request.denoising_end || !r.decodes)
       result.pictures.back().latents = exchanged_latents(r, to_floats(*components.device, own));
-    report("decode", i + 1, r.request.batch);
+    if (r.decodes) report("decode", i + 1, r.request.batch);
   }
   if (!draws_alone()) end_together();
   end_stage("decode");

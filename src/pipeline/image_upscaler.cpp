@@ -173,6 +173,12 @@ void ImageUpscaler::prepare(int64_t height, int64_t width) {
   });
 }
 
+void ImageUpscaler::release_memory() {
+  program_.reset();
+  input_ = output_ = {};
+  arena_.release();
+}
+
 Image ImageUpscaler::attempt(const Image& image, const UpscaleTiles& tiles, const RunWatch& watch,
                              const OnWindow& step) {
   const UpscalerConfig& c = config();

@@ -41,6 +41,9 @@ class ImageUpscaler {
   using OnWindow = std::function<bool(int64_t done, int64_t all)>;
   Image pass(const Image& image, const UpscaleTiles& tiles, const RunWatch& watch, const OnWindow& step);
 
+  // Gives back what a pass takes beside the weights.
+  void release_memory();
+
  private:
   Image attempt(const Image& image, const UpscaleTiles& tiles, const RunWatch& watch, const OnWindow& step);
   void prepare(int64_t height, int64_t width);

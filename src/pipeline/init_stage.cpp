@@ -22,7 +22,13 @@ BatchNoise Pipeline::State::seeded_noise(const ResolvedRequest& r) const {
   const bool varied = q.variation_strength > 0;
   const ImageSeed first{static_cast<uint64_t>(q.seed), static_cast<uint64_t>(varied ? q.variation_seed : 0),
                         q.variation_strength};
-  return {r.noise, batch_seeds(first, q.batch), 4, r.latent_height, r.latent_width};
+  const int64_t pixels = components.downscale();
+  return {r.noise,
+          batch_seeds(first, q.batch),
+          4,
+          r.latent_height,
+          r.latent_width,
+          NoiseOrigin{q.seed_resize_height / pixels, q.seed_resize_width / pixels}};
 }
 
 NoiseDraws Pipeline::State::noise_draws(const ResolvedRequest& r) const {
@@ -44,6 +50,40 @@ Tensor Pipeline::State::encode_image(const PreparedRequest& r, const std::vector
   return run_with_retry(Part::kVae, r, [&] { return vae->encode(pixels, r.request.batch, noise, watch); });
 }
 
+// The request's images, one for each of the batch; noise as for encode_image().
+Tensor Pipeline::State::encode_each(const PreparedRequest& r, const std::vector<float>& noise,
+                                    const RunWatch& watch) {
+  const size_t images = r.request.init_images.size();
+  std::vector<float> latents;
+  components.need_encoder();
+  for (size_t i = 0; i < images; ++i) {
+    const std::vector<float> pixels =
+        image_to_floats(r.request.init_images[i], static_cast<int>(r.width), static_cast<int>(r.height));
+    const auto begin = noise.begin() + static_cast<ptrdiff_t>(i * noise.size() / images),
+               end = noise.begin() + static_cast<ptrdiff_t>((i + 1) * noise.size() / images);
+    const Tensor one =
+        run_with_retry(Part::kVae, r, [&] { return vae->encode(pixels, 1, {begin, end}, watch); });
+    const std::vector<float> values = to_floats(*components.device, one);
+    latents.insert(latents.end(), values.begin(), values.end());
+  }
+  return tensor_from(*components.device, {static_cast<int64_t>(images), r.latent_height, r.latent_width, 4},
+                     latents.data());
+}
+
+// Masked latents become the seeds' noise, or zeros, where the request says so.
+void Pipeline::State::empty_masked(const PreparedRequest& r, InitImage& init) const {
+  if (r.masked_content != MaskedContent::kNoise && r.masked_content != MaskedContent::kNothing) return;
+  std::vector<float> values = to_floats(*components.device, init.latents), noise(values.size(), 0.0f);
+  if (r.masked_content == MaskedContent::kNoise) {
+    std::vector<ImageSeed> seeds = seeded_noise(r).seeds();
+    for (ImageSeed& seed : seeds) seed.variation_strength = 0;
+    noise = BatchNoise(r.noise, seeds, 4, r.latent_height, r.latent_width).next();
+  }
+  for (size_t i = 0; i < values.size(); ++i)
+    if (init.latent_mask[i / 4 % init.latent_mask.size()] > 0) values[i] = noise[i];
+  init.latents = tensor_from(*components.device, init.latents.shape(), values.data());
+}
+
 InitImage Pipeline::State::encode_init(const PreparedRequest& r, const RunWatch& watch) {
   const GenerateRequest& q = r.request;
   InitImage init;
@@ -60,13 +100,19 @@ InitImage Pipeline::State::encode_init(const PreparedRequest& r, const RunWatch&
   if (!q.init_latents.empty())
     init.latents =
         tensor_from(*components.device, noise.shape(), to_nhwc(q.init_latents, noise.shape()).data());
-  else if (q.init_image)
-    init.latents = encode_image(r, init.pixels, for_init, watch);
+  else if (!q.init_images.empty())
+    init.latents = encode_each(r, for_init, watch);
   if (q.mask) {
-    init.mask = mask_to_floats(*q.mask, width, height, q.mask_blur);
+    init.mask = mask_to_floats(*q.mask, width, height, r.mask_is_ready ? 0 : q.mask_blur, q.mask_invert);
     init.latent_mask =
         latent_mask(init.mask, width, height, static_cast<int>(components.downscale()), r.mask_downscale);
   }
+  if (q.init_image && !init.latents) {
+    const bool fills = q.mask && r.masked_content != MaskedContent::kOriginal;
+    init.latents = encode_image(r, fills ? fill_masked(init.pixels, init.mask, width, height) : init.pixels,
+                                for_init, watch);
+  }
+  if (q.mask) empty_masked(r, init);
   init.extra = extra_channels(r, init, for_masked, watch);
   return init;
 }

@@ -88,6 +88,7 @@ void Pipeline::State::drop_caches() {
   image_models.insert(image_models.end(), image_encoders_.begin(), image_encoders_.end());
   keep_image_models(image_models);
   components.bases.clear();
+  upscaler_.reset();
   arena.release();
   scratch.release();
 }

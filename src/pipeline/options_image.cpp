@@ -1,4 +1,6 @@
 // Options of image to image, of tiled diffusion, and size conditions.
+#include <cmath>
+
 #include "pipeline/latents_file.hpp"
 #include "pipeline/option_tables.hpp"
 
@@ -14,7 +16,77 @@ void set_latents(Request& request, const std::string& path) {
   request.init_latents = std::move(latents.values);
 }
 
+Outpaint parse_outpaint(std::string_view list) {
+  const std::vector<double> sides = parse_list(list);
+  require<UsageError>(sides.size() == 4, "expected four numbers: left,right,up,down, got ", sides.size());
+  for (const double side : sides)
+    require<UsageError>(side <= kMaxSide && side == std::floor(side), "expected whole numbers from 0 to ",
+                        kMaxSide, ", got ", side);
+  const auto whole = [&](size_t i) { return static_cast<int>(sides[i]); };
+  return {whole(0), whole(1), whole(2), whole(3)};
+}
+
+// Setters of HiresFix's fields.
+Setter hires_number(double HiresFix::* field, double least, double most) {
+  return [=](OptionTargets& t, std::string_view v) {
+    request_of(t).hires.*field = parse_number(v, least, most);
+  };
+}
+Setter hires_integer(int HiresFix::* field, int64_t most) {
+  return [=](OptionTargets& t, std::string_view v) {
+    request_of(t).hires.*field = static_cast<int>(parse_integer(v, 0, most));
+  };
+}
+template <class Field>  // std::string, or optional
+Setter hires_text(Field HiresFix::* field) {
+  return [=](OptionTargets& t, std::string_view v) {
+    const std::string problem = utf8_problem(v);
+    require<UsageError>(problem.empty(), problem);
+    request_of(t).hires.*field = std::string(v);
+  };
+}
+
 }  // namespace
+
+std::vector<OptionRow> hires_options() {
+  return {
+      {"hires-scale", "", "Second pass", "X",
+       "draw the picture, enlarge it by this, and draw it again from there (A1111's hires fix); 0: no [0]",
+       hires_number(&HiresFix::scale, 0, 8)},
+      {"hires-width", "", "Second pass", "PX", "the result's, in place of the scale",
+       hires_integer(&HiresFix::width, kMaxSide)},
+      {"hires-height", "", "Second pass", "PX", "the same; both cut what is beyond their shape",
+       hires_integer(&HiresFix::height, kMaxSide)},
+      {"hires-upscaler", "", "Second pass", "NAME|FILE",
+       "Latent, \"Latent (bicubic antialiased)\", ..., Lanczos, Nearest, or a network's file [Latent]",
+       hires_text(&HiresFix::upscaler)},
+      {"hires-steps", "", "Second pass", "N", "steps that it runs [--steps]",
+       hires_integer(&HiresFix::steps, 1000)},
+      {"hires-denoising-strength", "", "Second pass", "X", "how much it changes, above 0 to 1 [0.7]",
+       hires_number(&HiresFix::strength, 0, 1)},
+      {"hires-cfg-scale", "", "Second pass", "X", "[--cfg-scale]",
+       [](OptionTargets& t, std::string_view v) {
+         request_of(t).hires.cfg_scale = parse_number(v, -100, 100);
+       }},
+      {"hires-sampler", "", "Second pass", "NAME", "[--sampler]", hires_text(&HiresFix::sampler)},
+      {"hires-schedule", "", "Second pass", "NAME", "[--schedule]", hires_text(&HiresFix::schedule)},
+      {"hires-prompt", "", "Second pass", "TEXT", "[--prompt]", hires_text(&HiresFix::prompt)},
+      {"hires-negative-prompt", "", "Second pass", "TEXT", "[--negative-prompt]",
+       hires_text(&HiresFix::negative_prompt)},
+  };
+}
+
+std::vector<OptionRow> preview_options() {
+  return {
+      {"preview", "", "Output", "MODE",
+       "look at the picture between steps: none, proj (a matrix, small), tae (with --taesd), vae [none]",
+       [](OptionTargets& t, std::string_view v) { request_of(t).preview.mode = std::string(v); }},
+      {"preview-interval", "", "Output", "N", "every so many steps [1]",
+       [](OptionTargets& t, std::string_view v) {
+         request_of(t).preview.interval = static_cast<int>(parse_integer(v, 1, 1000));
+       }},
+  };
+}
 
 std::vector<OptionRow> image_to_image_options() {
   return {
@@ -22,10 +94,26 @@ std::vector<OptionRow> image_to_image_options() {
        [](OptionTargets& t, std::string_view v) { request_of(t).init_image = load_image(std::string(v)); }},
       {"strength", "", "Image to image", "X", "share of the steps that change it, 0 to 1 [0.75]",
        number(&Request::strength, 0, 1)},
+      {"exact-steps", "", "Image to image", "", "run all of --steps, of a schedule of steps / strength",
+       [](OptionTargets& t, std::string_view v) { request_of(t).exact_steps = parse_flag(v); }},
       {"mask", "", "Image to image", "FILE", "white is repainted; a transparent picture counts by its alpha",
        [](OptionTargets& t, std::string_view v) { request_of(t).mask = load_image(std::string(v)); }},
       {"mask-blur", "", "Image to image", "PX", "Gaussian blur of the mask [4]",
        integer(&Request::mask_blur, 0, 64)},
+      {"mask-invert", "", "Image to image", "", "black is repainted",
+       [](OptionTargets& t, std::string_view v) { request_of(t).mask_invert = parse_flag(v); }},
+      {"masked-content", "", "Image to image", "NAME",
+       "what is repainted begins as: original, fill, latent noise, latent nothing [original; --outpaint: "
+       "fill]",
+       text(&Request::masked_content)},
+      {"only-masked", "", "Image to image", "",
+       "draw the mask's surroundings alone, at -W x -H, and put them back into the picture",
+       [](OptionTargets& t, std::string_view v) { request_of(t).only_masked = parse_flag(v); }},
+      {"only-masked-padding", "", "Image to image", "PX", "how far they reach beyond the mask [32]",
+       integer(&Request::only_masked_padding, 0, 1024)},
+      {"outpaint", "", "Image to image", "L,R,U,D",
+       "grow the canvas by so many pixels left, right, up and down, and paint there",
+       [](OptionTargets& t, std::string_view v) { request_of(t).outpaint = parse_outpaint(v); }},
       {"mask-downscale", "", "Image to image", "HOW",
        "mask at the latents' size: area (A1111), nearest (Diffusers) [area; inpainting models: nearest]",
        text(&Request::mask_downscale)},

@@ -54,6 +54,11 @@ std::vector<OptionRow> sampling_options() {
        text(&Request::rng)},
       {"variation-seed", "", "Sampling", "N", "second seed to mix in; -1: random [-1]",
        integer(&Request::variation_seed, -1, std::numeric_limits<int64_t>::max())},
+      {"seed-resize-width", "", "Sampling", "PX",
+       "with seed-resize-height: the noise of a picture of this size in the middle [no]",
+       integer(&Request::seed_resize_width, 0, kMaxSide)},
+      {"seed-resize-height", "", "Sampling", "PX", "the same",
+       integer(&Request::seed_resize_height, 0, kMaxSide)},
       {"variation-strength", "", "Sampling", "X", "0: seed alone, 1: variation seed alone [0]",
        number(&Request::variation_strength, 0, 1)},
   };

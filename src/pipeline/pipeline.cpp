@@ -55,10 +55,10 @@ GenerateRequest Pipeline::default_request() const {
   return request;
 }
 
-MemoryPlan Pipeline::plan(const GenerateRequest& request) { return state_->plan(state_->prepare(request)); }
+MemoryPlan Pipeline::plan(const GenerateRequest& request) { return state_->plan(request); }
 
 GenerateResult Pipeline::generate(const GenerateRequest& request, const Callbacks& callbacks) {
-  return state_->generate(state_->prepare(request), callbacks);
+  return state_->generate(request, callbacks);
 }
 
 void Pipeline::enable_profiling() {

@@ -112,13 +112,14 @@ Image floats_to_image(const std::vector<float>& pixels, int width, int height) {
   return out;
 }
 
-std::vector<float> mask_to_floats(const Image& mask, int width, int height, int blur) {
+std::vector<float> mask_to_floats(const Image& mask, int width, int height, int blur, bool invert) {
   std::vector<float> values(count_of(mask.width, mask.height));
   // A transparent picture says by its holes what to repaint (the web UIs' and OpenAI's convention).
   const bool by_alpha = std::any_of(mask.alpha.begin(), mask.alpha.end(), [](uint8_t a) { return a < 255; });
   for (size_t i = 0; i < values.size(); ++i) {
     const uint8_t* p = &mask.rgb[3 * i];
     values[i] = by_alpha ? 1.0f - static_cast<float>(mask.alpha[i]) / 255.0f : grey_of(p);
+    if (invert) values[i] = 1 - values[i];
   }
   values = resized(values, mask.width, mask.height, 1, width, height,
                    width < mask.width ? ResampleMode::kArea : ResampleMode::kBilinear);

@@ -20,8 +20,8 @@ Image floats_to_image(const std::vector<float>& pixels, int width, int height); 
 
 // One value a pixel, 0 keeps and 1 repaints, [height,width]: the mask's grey, or where it has transparency 1
 // - alpha. Blurred by a Gaussian of `blur` pixels (standard deviation; borders repeat), resized by box means
-// or bilinearly.
-std::vector<float> mask_to_floats(const Image& mask, int width, int height, int blur);
+// or bilinearly. invert: 1 keeps.
+std::vector<float> mask_to_floats(const Image& mask, int width, int height, int blur, bool invert = false);
 
 // How a mask comes to the latents' size, each of which it keeps or repaints whole.
 enum class MaskDownscale {

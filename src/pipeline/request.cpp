@@ -7,7 +7,9 @@
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
+#include "pipeline/hires.hpp"
 #include "pipeline/ip_request.hpp"
+#include "pipeline/preview.hpp"
 #include "pipeline/prompt_texts.hpp"
 #include "pipeline/request_guidance.hpp"
 #include "text/chunks.hpp"
@@ -57,6 +59,13 @@ void check_numbers(const GenerateRequest& r) {
   require_range(r.aesthetic_score, 0, 100, "aesthetic-score");
   require_range(r.negative_aesthetic_score, 0, 100, "negative-aesthetic-score");
   emphasis_from_name(r.emphasis);
+  check_hires(r);
+  check_preview(r.preview);
+  check_inpainting(r);
+  require<UsageError>((r.seed_resize_width > 0) == (r.seed_resize_height > 0) && r.seed_resize_width >= 0 &&
+                          r.seed_resize_width <= kMaxSide && r.seed_resize_height <= kMaxSide,
+                      "seed-resize-width, seed-resize-height: expected both, 8 to ", kMaxSide, ", got ",
+                      r.seed_resize_width, " and ", r.seed_resize_height);
 }
 
 void check_pictures(const GenerateRequest& r, const Components& c) {
@@ -106,6 +115,14 @@ SamplingRequest sampling_request(const ResolvedRequest& out, const Components& c
   s.steps = r.steps;
   s.sigmas = r.sigmas;
   s.strength = out.strength;
+  if (out.strength < 1 && r.exact_steps) {
+    const double all = r.steps / std::min(r.strength, 0.999);
+    require<UsageError>(r.strength > 0 && all <= 1000, "exact-steps: ", r.steps, " steps at strength ",
+                        r.strength, " are the last of a schedule of more than 1000");
+    s.steps = static_cast<int>(all);
+    s.kept_steps = r.steps;
+    s.strength = 1;
+  }
   if (r.eta) s.options.eta = r.eta;
   if (r.dynamic_threshold > 0) s.options.thresholding = {r.dynamic_threshold, r.dynamic_threshold_max};
   return s;
@@ -172,6 +189,10 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
     r.batch = count;
     r.prompt = r.prompts.front();
   }
+  if (!r.init_images.empty()) {
+    r.batch = static_cast<int>(r.init_images.size());
+    if (!r.init_image) r.init_image = r.init_images.front();
+  }
   require<UsageError>(r.lora_mode == "merge" || r.lora_mode == "runtime",
                       "lora-mode: expected merge or runtime, got \"", printable(r.lora_mode), "\"");
   if (r.seed < 0) r.seed = random_seed();
@@ -191,6 +212,9 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   require<UsageError>(r.mask_blend == "denoised" || r.mask_blend == "latents",
                       "mask-blend: expected denoised or latents, got \"", printable(r.mask_blend), "\"");
   out.blends_latents = r.mask_blend == "latents";
+  require<UsageError>(r.preview.mode != "tae" || components.tiny_vae,
+                      "preview: tae: no AutoencoderTiny is loaded; expected --taesd, or proj or vae");
+  out.masked_content = masked_content(r);
   out.samples_posterior = r.vae_sample == "posterior";
   out.mask_downscale = parse_mask_downscale(r.mask_downscale, components);
   // Instruct-pix2pix reads the picture through its extra channels and starts from noise.

@@ -3,6 +3,7 @@
 
 #include "pipeline/components.hpp"
 #include "pipeline/control_image.hpp"
+#include "pipeline/inpaint.hpp"
 #include "pipeline/pixels.hpp"
 #include "pipeline/tile_grid.hpp"
 #include "schedulers/sampler.hpp"
@@ -47,6 +48,9 @@ struct ResolvedRequest {
   TileGrid tiles;       // of the latents; one that covers them unless the request asks for tiles
   double guidance = 7;  // of the conditions; the request's scale but where the model does without
   MaskDownscale mask_downscale = MaskDownscale::kArea;
+  MaskedContent masked_content = MaskedContent::kOriginal;
+  bool mask_is_ready = false;      // of the request: blurred, and the caller puts the pictures together
+  bool decodes = true;             // else the pictures are latents alone
   bool blends_latents = false;     // after each step, rather than every prediction
   bool samples_posterior = false;  // of the VAE, rather than taking its mean
   std::vector<std::string> warnings;

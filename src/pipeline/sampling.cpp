@@ -120,9 +120,9 @@ void Pipeline::State::prepare_unet(const PreparedRequest& r, const TextStates& s
   unet->set_schedule(timesteps, watch);
 }
 
-SamplerHooks Pipeline::State::sampler_hooks(Exec& ex, const Callbacks& callbacks) {
+SamplerHooks Pipeline::State::sampler_hooks(Exec& ex, const PreparedRequest& r, const Callbacks& callbacks) {
   SamplerHooks hooks;
-  hooks.on_step = [this, &ex, &callbacks, begin = Clock::now(),
+  hooks.on_step = [this, &ex, &r, &callbacks, begin = Clock::now(),
                    throttle = std::make_shared<StepThrottle>(*components.device)](const StepReport& report) {
     note_memory();
     unet->set_progress(report.step, report.total);
@@ -132,6 +132,7 @@ SamplerHooks Pipeline::State::sampler_hooks(Exec& ex, const Callbacks& callbacks
       const NotFinite found{"UNet", nonfinite_values(ex, report.denoised), report.denoised.numel()};
       if (found.count > 0) throw found;
     }
+    show_preview(r, report, callbacks);
     return !callbacks.progress ||
            callbacks.progress({"sample", report.step, report.total, seconds_since(begin)});
   };
@@ -239,7 +240,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
                                     .without_negative = unguided_calls(r),
                                     .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
-  SamplerHooks hooks = sampler_hooks(ex, callbacks);
+  SamplerHooks hooks = sampler_hooks(ex, r, callbacks);
   const auto& sampled = r.sampling.schedule;
   unet->set_progress(
       0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));

@@ -10,6 +10,7 @@
 
 #include "pipeline/control_units.hpp"
 #include "pipeline/guidance_split.hpp"
+#include "pipeline/image_sizes.hpp"
 #include "pipeline/image_stage.hpp"
 #include "pipeline/residency.hpp"
 #include "pipeline/text_stage.hpp"
@@ -74,11 +75,22 @@ struct Pipeline::State {
 
   // Fills in defaults, checks every rule, reads the prompts, and brings the request's LoRAs and ControlNets.
   PreparedRequest prepare(const GenerateRequest& request);
-  // Both plan first, and save memory and begin again where the device's is not enough.
+  // What a request takes and gives, whatever its mode (modes.cpp).
+  MemoryPlan plan(const GenerateRequest& request);
+  GenerateResult generate(const GenerateRequest& request, const Callbacks& callbacks);
+  // One drawing. Both plan first, and save memory and begin again where the device's is not enough.
   MemoryPlan plan(const PreparedRequest& r);
   GenerateResult generate(const PreparedRequest& r, const Callbacks& callbacks);
 
  private:
+  // modes.cpp
+  GenerateResult draw_masked_part(const GenerateRequest& request, const Callbacks& callbacks);
+  GenerateResult draw_twice(const GenerateRequest& request, const Callbacks& callbacks);
+  GenerateRequest second_of(const ResolvedRequest& first, const GenerateRequest& request) const;
+  void need_upscaler(const std::string& file);
+  std::vector<Image> enlarge_pictures(const std::vector<Picture>& pictures, const PictureSize& size,
+                                      const std::string& upscaler, const Callbacks& callbacks);
+  void show_preview(const PreparedRequest& r, const StepReport& report, const Callbacks& callbacks);
   // Makes the request's LoRAs those that the weights contain, or that stand beside them -> how strongly those
   // beside act. Every file is opened and checked before a weight is touched.
   AdapterStrengths use_loras(const GenerateRequest& request);
@@ -134,6 +146,8 @@ struct Pipeline::State {
   InitImage encode_init(const PreparedRequest& r, const RunWatch& watch);
   Tensor encode_image(const PreparedRequest& r, const std::vector<float>& pixels,
                       const std::vector<float>& noise, const RunWatch& watch);
+  Tensor encode_each(const PreparedRequest& r, const std::vector<float>& noise, const RunWatch& watch);
+  void empty_masked(const PreparedRequest& r, InitImage& init) const;
   Tensor extra_channels(const PreparedRequest& r, const InitImage& init, const std::vector<float>& noise,
                         const RunWatch& watch);
   // sampling.cpp
@@ -168,7 +182,7 @@ struct Pipeline::State {
   // Rank 0 tells the others that the image is there: until then it may begin anew.
   void end_together() const;
   bool draws_alone() const { return !ranks_ || ranks_->count() == 1; }
-  SamplerHooks sampler_hooks(Exec& ex, const Callbacks& callbacks);
+  SamplerHooks sampler_hooks(Exec& ex, const PreparedRequest& r, const Callbacks& callbacks);
   void keep_unmasked(SamplerHooks& hooks, const ResolvedRequest& r, const Tensor& mask, const Tensor& clean,
                      const std::vector<float>& start);
 
@@ -183,13 +197,16 @@ struct Pipeline::State {
   std::unique_ptr<RankView> half_, pair_;                          // divide_ranks()
   std::map<std::array<int64_t, 4>, std::unique_ptr<RowSplit>> splits_;  // by the arguments of their making
   bool decodes_alone_ = false;                                          // rank 0 does
-  bool weights_unsure_ = false;  // merging adapters did not end: the parts are to be read whole
-  uint64_t vram_budget_ = 0;     // as asked for; 0: what the device has free
-  VaeShape vae_shape_;           // asked for last
-  bool caches_dropped_ = false;  // since the last image
-  bool refused_ = false;         // by plan_within_budget(): no other attempt can help
-  Part at_work_ = Part::kText;   // the stage that asked for memory last
-  uint64_t device_peak_ = 0;     // most memory allocated when somebody looked
+  bool weights_unsure_ = false;              // merging adapters did not end: the parts are to be read whole
+  uint64_t vram_budget_ = 0;                 // as asked for; 0: what the device has free
+  VaeShape vae_shape_;                       // asked for last
+  bool caches_dropped_ = false;              // since the last image
+  bool refused_ = false;                     // by plan_within_budget(): no other attempt can help
+  Part at_work_ = Part::kText;               // the stage that asked for memory last
+  double preview_seconds_ = 0;               // of the image at work
+  std::unique_ptr<ImageUpscaler> upscaler_;  // of the last request with one
+  std::string upscaler_file_;
+  uint64_t device_peak_ = 0;  // most memory allocated when somebody looked
 };
 
 // work(), again after each step of saving where the device's memory was not enough, and where another rank

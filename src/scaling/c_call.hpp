@@ -50,6 +50,11 @@ inline Callbacks adapt(const rocm_sd_callbacks* c) {
   out.progress = [c](const Progress& p) {
     return !c->progress || c->progress(c->user, p.stage.c_str(), p.step, p.total, p.seconds) == 0;
   };
+  if (c->preview)
+    out.preview = [c](const Preview& p) {
+      c->preview(c->user, p.image, p.step, p.total, p.picture.width, p.picture.height, p.picture.rgb.data(),
+                 p.seconds);
+    };
   if (c->cancel) out.cancelled = [c] { return *c->cancel != 0; };
   return out;
 }

@@ -39,12 +39,13 @@ std::vector<ImageSeed> batch_seeds(const ImageSeed& first, int64_t images) {
 }
 
 BatchNoise::BatchNoise(NoiseKind kind, std::vector<ImageSeed> seeds, int64_t channels, int64_t height,
-                       int64_t width)
-    : kind_(kind), seeds_(std::move(seeds)) {
+                       int64_t width, NoiseOrigin origin)
+    : kind_(kind), seeds_(std::move(seeds)), origin_(origin) {
   require<UsageError>(!seeds_.empty() && channels > 0 && height > 0 && width > 0,
                       "noise: needs at least one image and positive sizes, not ", seeds_.size(),
                       " images of ", channels, "x", height, "x", width);
   shape_ = {static_cast<int64_t>(seeds_.size()), height, width, channels};
+  if (origin_.height <= 0 || origin_.width <= 0) origin_ = {height, width};
   for (const ImageSeed& image : seeds_) {
     require<UsageError>(image.variation_strength >= 0 && image.variation_strength <= 1,
                         "variation strength must be within 0..1, not ", image.variation_strength);
@@ -58,18 +59,50 @@ std::vector<float> BatchNoise::next() {
   return out;
 }
 
-std::vector<float> BatchNoise::draw(bool varied) {
+// The latents' noise: of the origin's size with the variation mixed in, and then in the middle of this size.
+// The image's generator gives what lies around it.
+std::vector<float> BatchNoise::first_of(size_t image) {
+  const int64_t height = shape_[1], width = shape_[2], channels = shape_[3];
+  const bool resized = origin_.height != height || origin_.width != width;
+  std::vector<float> own(static_cast<size_t>(height * width * channels));
+  std::vector<float> noise(static_cast<size_t>(origin_.height * origin_.width * channels));
+  sources_[image]->fill(own);
+  if (resized)
+    make_noise_source(kind_, seeds_[image].seed)->fill(noise);
+  else
+    noise = own;
+  if (seeds_[image].variation_strength > 0) {
+    std::vector<float> variation(noise.size());
+    make_noise_source(kind_, seeds_[image].variation_seed)->fill(variation);
+    noise = slerp_noise(seeds_[image].variation_strength, noise, variation, channels, origin_.height,
+                        origin_.width);
+  }
+  if (!resized) return noise;
+  // The margins are rounded down, below zero, too, and the same is cut on both sides (A1111).
+  const auto half = [](int64_t v) { return v >= 0 ? v / 2 : -((1 - v) / 2); };
+  const int64_t dx = half(width - origin_.width), dy = half(height - origin_.height);
+  const int64_t w = dx >= 0 ? origin_.width : origin_.width + 2 * dx,
+                h = dy >= 0 ? origin_.height : origin_.height + 2 * dy;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t y = 0; y < h; ++y)
+      for (int64_t x = 0; x < w; ++x)
+        own[static_cast<size_t>((c * height + y + std::max<int64_t>(dy, 0)) * width + x +
+                                std::max<int64_t>(dx, 0))] =
+            noise[static_cast<size_t>((c * origin_.height + y + std::max<int64_t>(-dy, 0)) * origin_.width +
+                                      x + std::max<int64_t>(-dx, 0))];
+  return own;
+}
+
+std::vector<float> BatchNoise::draw(bool first) {
   const int64_t height = shape_[1], width = shape_[2], channels = shape_[3];
   const size_t count = static_cast<size_t>(height * width * channels);
   std::vector<float> out(static_cast<size_t>(shape_.numel()));
   std::vector<float> image(count);  // [C,H,W]
   for (size_t n = 0; n < seeds_.size(); ++n) {
-    sources_[n]->fill(image);
-    if (varied && seeds_[n].variation_strength > 0) {
-      std::vector<float> variation(count);
-      make_noise_source(kind_, seeds_[n].variation_seed)->fill(variation);
-      image = slerp_noise(seeds_[n].variation_strength, image, variation, channels, height, width);
-    }
+    if (first)
+      image = first_of(n);
+    else
+      sources_[n]->fill(image);
     float* to = out.data() + n * count;  // [H,W,C]
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t i = 0; i < height * width; ++i) to[i * channels + c] = image[c * height * width + i];

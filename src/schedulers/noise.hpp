@@ -42,11 +42,19 @@ struct ImageSeed {
 // A1111 does.
 std::vector<ImageSeed> batch_seeds(const ImageSeed& first, int64_t images);
 
+// The size of latents whose noise is put into others'; 0: none.
+struct NoiseOrigin {
+  int64_t height = 0, width = 0;
+};
+
 // Noise for a batch of latents, one generator per image, so that an image does not depend on its batch.
 class BatchNoise {
  public:
-  // Throws UsageError where a variation strength is not within 0..1 or seeds is empty.
-  BatchNoise(NoiseKind kind, std::vector<ImageSeed> seeds, int64_t channels, int64_t height, int64_t width);
+  // origin: of another size, the first noise is that of an image of the origin's size, its middle in the
+  // middle of this one's, beside this one's own (A1111's "resize seed from"). Throws UsageError where a
+  // variation strength is not within 0..1 or seeds is empty.
+  BatchNoise(NoiseKind kind, std::vector<ImageSeed> seeds, int64_t channels, int64_t height, int64_t width,
+             NoiseOrigin origin = {});
 
   Shape shape() const { return shape_; }  // [N,H,W,C]
   NoiseKind kind() const { return kind_; }
@@ -61,11 +69,13 @@ class BatchNoise {
   std::vector<float> next_aside() { return draw(false); }
 
  private:
-  std::vector<float> draw(bool varied);
+  std::vector<float> draw(bool first);
+  std::vector<float> first_of(size_t image);  // [C,H,W]
 
   NoiseKind kind_;
   std::vector<ImageSeed> seeds_;
   Shape shape_;
+  NoiseOrigin origin_;  // shape_'s where none was given
   std::vector<std::unique_ptr<NoiseSource>> sources_;
   bool first_ = true;
 };

@@ -104,6 +104,7 @@ struct SamplingRequest {
   int steps = 20;              // 1..1000
   std::vector<double> sigmas;  // replaces the schedule where not empty
   double strength = 1;         // image to image
+  int kept_steps = 0;          // more than 0: the last so many of `steps`, whatever the strength
   StrengthRule strength_rule = StrengthRule::kDiffusers;
   StartScale start_scale = StartScale::kSigma;
   bool finish_preserving = false;  // Diffusers' solvers: a last sigma above 0 leaves latents scaled for it

@@ -127,6 +127,9 @@ SamplingPlan plan_sampling(const NoiseSchedule& noise, const SamplingRequest& re
   plan.schedule =
       truncate_for_strength(noise, plan.schedule, request.strength, request.strength_rule,
                             request.schedule_is_set && request.sigmas.empty() ? request.steps : 0);
+  if (request.kept_steps > 0)
+    plan.schedule =
+        without_first(noise, plan.schedule, std::max(plan.schedule.steps() - request.kept_steps, 0));
   plan.skipped_steps = steps - plan.schedule.steps();
 
   if (row->space == LatentSpace::kVarianceExploding) {

@@ -382,6 +382,10 @@ Schedule truncate_for_strength(const NoiseSchedule& noise, const Schedule& sched
   const int dropped = steps - kept;
   require<UsageError>(kept >= 1 && dropped < schedule.steps(), "strength ", strength, " leaves none of the ",
                       schedule.steps(), " steps");
+  return without_first(noise, schedule, dropped);
+}
+
+Schedule without_first(const NoiseSchedule& noise, const Schedule& schedule, int dropped) {
   Schedule out = schedule;
   if (schedule.calls.empty()) {
     out.levels.erase(out.levels.begin(), out.levels.begin() + dropped);

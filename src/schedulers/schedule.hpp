@@ -119,6 +119,9 @@ enum class StrengthRule {
 Schedule truncate_for_strength(const NoiseSchedule& noise, const Schedule& schedule, double strength,
                                StrengthRule rule, int asked = 0);
 
+// Without the first `dropped` levels (of PNDM: calls), fewer than there are steps.
+Schedule without_first(const NoiseSchedule& noise, const Schedule& schedule, int dropped);
+
 // A schedule's name in A1111 ("SGM Uniform"), ComfyUI and sd.cpp ("sgm_uniform"), in any case, with spaces,
 // dashes and underscores alike. Empty for "automatic" (the sampler's own). Throws UsageError with the nearest
 // and all accepted names.

@@ -37,7 +37,7 @@ TEST_F(CApi, GeneratesAndSaves) {
     }
     return 0;
   };
-  const rocm_sd_callbacks callbacks = {count, &steps, nullptr};
+  const rocm_sd_callbacks callbacks = {count, &steps, nullptr, nullptr};
   rocm_sd_result* result = nullptr;
   ASSERT_EQ(rocm_sd_generate(pipeline_, kRequest, &callbacks, &result), ROCM_SD_OK) << rocm_sd_last_error();
   EXPECT_EQ(steps, 3);
@@ -55,11 +55,12 @@ TEST_F(CApi, GeneratesAndSaves) {
 
 TEST_F(CApi, ProgressAndFlagCancel) {
   rocm_sd_result* result = nullptr;
-  const rocm_sd_callbacks stop = {[](void*, const char*, int, int, double) { return 1; }, nullptr, nullptr};
+  const rocm_sd_callbacks stop = {[](void*, const char*, int, int, double) { return 1; }, nullptr, nullptr,
+                                  nullptr};
   EXPECT_EQ(rocm_sd_generate(pipeline_, kRequest, &stop, &result), ROCM_SD_CANCELLED);
   EXPECT_EQ(result, nullptr);
   const int flag = 1;
-  const rocm_sd_callbacks flagged = {nullptr, nullptr, &flag};
+  const rocm_sd_callbacks flagged = {nullptr, nullptr, &flag, nullptr};
   EXPECT_EQ(rocm_sd_generate(pipeline_, kRequest, &flagged, &result), ROCM_SD_CANCELLED);
   EXPECT_EQ(rocm_sd_generate(pipeline_, kRequest, nullptr, &result), ROCM_SD_OK) << "usable after cancelling";
   rocm_sd_result_free(result);
@@ -77,7 +78,7 @@ TEST_F(CApi, LoadingCancels) {
       return ++c.seen == c.stop_at ? 1 : 0;
     };
     const rocm_sd_option model[] = {{"model", kDemo.c_str()}, {"dtype", "f32"}, {nullptr, nullptr}};
-    const rocm_sd_callbacks callbacks = {report, &count, nullptr};
+    const rocm_sd_callbacks callbacks = {report, &count, nullptr, nullptr};
     return rocm_sd_create(model, &callbacks, pipeline);
   };
   Count all;

@@ -1,0 +1,173 @@
+// Requests that are drawn in more than one step: grown canvases, the surroundings of a mask, two passes; and
+// previews.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "pipeline/hires.hpp"
+#include "pipeline/inpaint.hpp"
+#include "pipeline/preview.hpp"
+#include "pipeline/state.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// As A1111 names them; nothing for files.
+std::optional<PictureFilter> picture_filter(const std::string& upscaler) {
+  return upscaler == "None" || upscaler == "none" ? PictureFilter::kLanczos : filter_named(upscaler);
+}
+
+bool draws_part(const GenerateRequest& r) { return r.only_masked && r.mask && r.init_image; }
+
+// What a checked request draws on.
+GenerateRequest on_canvas(const GenerateRequest& request) {
+  check_inpainting(request);
+  if (!request.outpaint.active()) return request;
+  require<UsageError>(request.init_image.has_value(), "outpaint: needs an init-image to grow");
+  require<UsageError>(!request.mask && !request.only_masked,
+                      "outpaint: makes the mask itself; expected none");
+  require<UsageError>(request.width == 0 && request.height == 0,
+                      "outpaint: the size follows from the init-image; expected no width or height");
+  return outpainted(request);
+}
+
+}  // namespace
+
+MemoryPlan Pipeline::State::plan(const GenerateRequest& asked) {
+  const GenerateRequest request = on_canvas(asked);
+  if (draws_part(request))
+    return plan(
+        prepare(masked_part(request, components.info.default_width, components.info.default_height).request));
+  const PreparedRequest first = prepare(request);
+  if (!request.hires.active()) return plan(first);
+  GenerateRequest second = second_of(first, request);
+  return plan(prepare(second));  // the larger one
+}
+
+GenerateResult Pipeline::State::generate(const GenerateRequest& asked, const Callbacks& callbacks) {
+  const GenerateRequest request = on_canvas(asked);
+  if (draws_part(request)) return draw_masked_part(request, callbacks);
+  if (request.hires.active()) return draw_twice(request, callbacks);
+  return generate(prepare(request), callbacks);
+}
+
+GenerateResult Pipeline::State::draw_masked_part(const GenerateRequest& request, const Callbacks& callbacks) {
+  const MaskedPart part = masked_part(request, components.info.default_width, components.info.default_height);
+  PreparedRequest prepared = prepare(part.request);
+  prepared.mask_is_ready = true;
+  GenerateResult result = generate(prepared, callbacks);
+  for (Picture& picture : result.pictures) picture.image = part.pasted(picture.image);
+  return result;
+}
+
+// The second pass with latents of its size, for its rules to be checked and its memory to be planned.
+GenerateRequest Pipeline::State::second_of(const ResolvedRequest& first,
+                                           const GenerateRequest& request) const {
+  const auto multiple = static_cast<int>(components.downscale());
+  const HiresSizes sizes =
+      hires_sizes(request.hires, {static_cast<int>(first.width), static_cast<int>(first.height)}, multiple);
+  GenerateRequest second = second_pass(request, first.request, sizes.result);
+  const int64_t latents = int64_t{sizes.result.width / multiple} * (sizes.result.height / multiple);
+  second.init_latents.assign(static_cast<size_t>(4 * first.request.batch * latents), 0.0f);
+  return second;
+}
+
+void Pipeline::State::need_upscaler(const std::string& file) {
+  if (upscaler_ && upscaler_file_ == file) return;
+  upscaler_.reset();
+  upscaler_ =
+      std::make_unique<ImageUpscaler>(*components.device, file, upscaler_dtype(*components.device, "auto"));
+  upscaler_file_ = file;
+}
+
+// The upscaler's pictures of the first pass's.
+std::vector<Image> Pipeline::State::enlarge_pictures(const std::vector<Picture>& pictures,
+                                                     const PictureSize& size, const std::string& upscaler,
+                                                     const Callbacks& callbacks) {
+  std::vector<Image> out;
+  if (const std::optional<PictureFilter> filter = picture_filter(upscaler)) {
+    for (const Picture& p : pictures) out.push_back(resized(p.image, size, *filter));
+    return out;
+  }
+  need_upscaler(upscaler);
+  const Clock::time_point begin = Clock::now();
+  for (const Picture& p : pictures)
+    out.push_back(enlarged(*upscaler_, p.image, size, {}, watch(callbacks), [&](int64_t done, int64_t all) {
+      return !callbacks.progress || callbacks.progress({"upscale", static_cast<int>(done),
+                                                        static_cast<int>(all), seconds_since(begin)});
+    }));
+  upscaler_->release_memory();
+  return out;
+}
+
+GenerateResult Pipeline::State::draw_twice(const GenerateRequest& request, const Callbacks& callbacks) {
+  require<UsageError>(draws_alone(),
+                      "hires: not with a picture that several devices draw together; expected "
+                      "--split images");
+  const auto multiple = static_cast<int>(components.downscale());
+  const std::string& upscaler = request.hires.upscaler;
+  const std::optional<LatentResize> by_latents = latent_resize_named(upscaler);
+  PreparedRequest first = prepare(request);
+  const PictureSize size{static_cast<int>(first.width), static_cast<int>(first.height)};
+  const HiresSizes sizes = hires_sizes(request.hires, size, multiple);
+  GenerateRequest second = second_of(first, request);
+  resolve_request(second, components, schedule);  // a bad second pass fails now
+  if (!by_latents && !picture_filter(upscaler)) need_upscaler(upscaler);
+  first.decodes = !by_latents;
+  GenerateResult one = generate(first, callbacks);
+
+  second.init_latents.clear();
+  if (by_latents) {
+    std::vector<float> latents;
+    for (const Picture& p : one.pictures) latents.insert(latents.end(), p.latents.begin(), p.latents.end());
+    second.init_latents = enlarge_latents(latents, size, sizes, multiple, *by_latents);
+  } else {
+    const Clock::time_point begin = Clock::now();
+    std::vector<Image> large;
+    with_savings([&] {
+      large = enlarge_pictures(one.pictures, sizes.enlarged, upscaler, callbacks);
+      return 0;
+    });
+    for (Image& image : large) second.init_images.push_back(cut_middle(image, sizes.result, multiple));
+    one.times.push_back({"upscale", seconds_since(begin)});
+  }
+  GenerateResult two = generate(prepare(second), callbacks);
+  for (size_t i = 0; i < two.pictures.size(); ++i) two.pictures[i].parameters = one.pictures[i].parameters;
+  two.times.insert(two.times.begin(), one.times.begin(), one.times.end());
+  for (const std::string& warning : one.warnings)
+    if (std::ranges::find(two.warnings, warning) == two.warnings.end()) two.warnings.push_back(warning);
+  two.arena_used = std::max(two.arena_used, one.arena_used);
+  two.device_peak = std::max(two.device_peak, one.device_peak);
+  return two;
+}
+
+void Pipeline::State::show_preview(const PreparedRequest& r, const StepReport& report,
+                                   const Callbacks& callbacks) {
+  const PreviewUse& use = r.request.preview;
+  if (!callbacks.preview || use.mode == "none" || report.step % use.interval != 0) return;
+  const bool decodes = use.mode != "proj" && draws_alone() && !residency.offload();
+  const auto height = static_cast<int>(r.latent_height), width = static_cast<int>(r.latent_width);
+  std::vector<float> values;
+  Clock::time_point begin = Clock::now();
+  const Clock::time_point first = begin;
+  if (!decodes) values = to_floats(*components.device, report.denoised);
+  for (int i = 0; i < r.request.batch; ++i) {
+    Preview preview{i, report.step, report.total, {}, 0};
+    if (!decodes) {
+      preview.picture = project_latents(
+          &values[static_cast<size_t>(i) * values.size() / static_cast<size_t>(r.request.batch)], height,
+          width, components.kind);
+    } else {
+      try {
+        preview.picture = vae->decode(report.denoised.narrow(0, i, 1), watch(callbacks));
+      } catch (const NotFinite&) {  // the finished picture will be decoded in a wider type
+        return;
+      }
+    }
+    preview.seconds = seconds_since(begin);
+    callbacks.preview(preview);
+    begin = Clock::now();
+  }
+  preview_seconds_ += seconds_since(first);
+}
+
+}  // namespace rocm_sd

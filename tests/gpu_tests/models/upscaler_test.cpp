@@ -1,0 +1,52 @@
+// Upscaling networks on the GPU against the host in f32: as published in width, few blocks.
+#include "models/upscaler.hpp"
+
+#include <gtest/gtest.h>
+
+#include "gpu_tests/gpu_test.hpp"
+#include "gpu_tests/models/run_forward.hpp"
+#include "support/random_source.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using testing_support::random_tensor;
+using testing_support::RandomSource;
+using testing_support::run_on;
+using testing_support::signal_to_noise;
+using testing_support::Upload;
+
+class UpscalersOnGpu : public testing::TestWithParam<DType> {
+ protected:
+  // f16 has 11 bits, bf16 8; the residual sums are in the same type.
+  double least() const { return GetParam() == DType::kF32 ? 90 : GetParam() == DType::kF16 ? 45 : 28; }
+  void check(const UpscalerConfig& config, int64_t height, int64_t width) {
+    const RandomSource source;
+    const Tensor x = random_tensor({1, height, width, config.in_channels()}, DType::kF32, 1);
+    const auto run = [&](Device& device, DType dtype) {
+      UpscalerNet net(config);
+      net.load(device, source, dtype);
+      return run_on(
+          device, [&](Exec& ex, const Upload& upload) { return net(ex, upload(x, dtype)); },
+          test_gpu_is_emulated() ? 1 : 3);
+    };
+    EXPECT_GE(signal_to_noise(run(test_gpu(), GetParam()), run(host_device(), DType::kF32)), least())
+        << config.name() << " " << height << "x" << width;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Types, UpscalersOnGpu, testing::Values(DType::kF16, DType::kBF16, DType::kF32),
+                         [](const auto& info) { return concat(info.param); });
+
+TEST_P(UpscalersOnGpu, RrdbNets) {
+  check({.blocks = 1}, 6, 9);
+  check({.unshuffle = 2, .blocks = 1}, 5, 5);
+  check({.features = 20, .growth = 12, .blocks = 2, .doublings = 1}, 7, 3);
+}
+
+TEST_P(UpscalersOnGpu, CompactNets) {
+  check({.kind = UpscalerKind::kCompact, .blocks = 3, .doublings = 0, .shuffle = 4}, 11, 8);
+  check({.kind = UpscalerKind::kCompact, .features = 24, .blocks = 2, .doublings = 0, .shuffle = 2}, 1, 13);
+}
+
+}  // namespace
+}  // namespace rocm_sd

@@ -1,0 +1,143 @@
+"""Two passes ("hires fix") against A1111's order of operations written out around Diffusers' parts: first pass, latents interpolated by torch
+(or the picture enlarged and encoded), noise of the same seeds at the new size, the last steps of a longer schedule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sampler_formulas
+import torch
+import torch.nn.functional as F
+from pictures import psnr, read_parameters, read_picture
+from PIL import Image
+from test_pipeline import NEGATIVE, PROMPT, SCALE, SEED
+from test_tiled_diffusion import Tiled
+from upscaler_models import CompactNet, enlarged, randomised, written
+
+STEPS = 4
+LATENT = {"Latent": ("bilinear", False), "latent (antialiased)": ("bilinear", True), "Latent (bicubic)": ("bicubic", False),
+          "Latent (bicubic antialiased)": ("bicubic", True), "Latent (nearest)": ("nearest", None),
+          "Latent (nearest-exact)": ("nearest-exact", None)}
+
+
+@pytest.fixture(scope="module")
+def parts(tiny_model):
+    return Tiled(tiny_model("sd15"), 10**6, 0, "uniform")  # one window: the plain model
+
+
+def noise(width: int, height: int) -> np.ndarray:
+    return torch.randn((1, 4, height // 8, width // 8), generator=torch.Generator().manual_seed(SEED)).double().numpy()
+
+
+def euler(parts: Tiled, levels: list[float], x: np.ndarray) -> np.ndarray:
+    for now, after in zip(levels, levels[1:]):
+        x = x + (x - parts(x, now)) / now * (after - now)
+    return x
+
+
+def first_pass(parts: Tiled, width: int, height: int) -> np.ndarray:
+    levels = sampler_formulas.schedule("normal", STEPS, parts.table.sigmas)
+    return euler(parts, levels, levels[0] * noise(width, height))
+
+
+def second_pass(parts: Tiled, latents: np.ndarray, steps: int, strength: float) -> np.ndarray:
+    total = int(steps / min(strength, 0.999))
+    levels = sampler_formulas.schedule("normal", total, parts.table.sigmas)[total - steps:]
+    height, width = (8 * side for side in latents.shape[-2:])
+    return parts.decode(euler(parts, levels, latents + levels[0] * noise(width, height)))
+
+
+def interpolated(latents: np.ndarray, width: int, height: int, name: str) -> np.ndarray:
+    mode, antialias = LATENT[name]
+    more = {} if antialias is None else {"antialias": antialias}
+    return F.interpolate(torch.from_numpy(latents), (height // 8, width // 8), mode=mode, **more).numpy()
+
+
+@pytest.fixture
+def draw(rocm_sd, tiny_model, tmp_path):
+    def run(width: int, height: int, *args, name: str = "a") -> np.ndarray:
+        path = tmp_path / f"{name}.png"
+        rocm_sd("generate", "--model", tiny_model("sd15"), "--prompt", PROMPT, "--negative-prompt", NEGATIVE, "--plain-prompt", "--rng",
+                "cpu", "--seed", SEED, "--steps", STEPS, "--cfg-scale", SCALE, "-W", width, "-H", height, "--sampler", "euler",
+                "--schedule", "normal", "--dtype", "f32", "--device", "cpu", "-o", path, *args)
+        return read_picture(path)
+
+    return run
+
+
+@pytest.mark.parametrize("name", LATENT)
+def test_latent_upscalers(draw, parts, tmp_path, name):
+    want = second_pass(parts, interpolated(first_pass(parts, 64, 48), 104, 72, name), 3, 0.6)
+    got = draw(64, 48, "--hires-scale", 1.63, "--hires-upscaler", name, "--hires-steps", 3, "--hires-denoising-strength", 0.6)
+    assert want.std() > 5 and psnr(got, want) >= 60
+    text = read_parameters(tmp_path / "a.png")
+    assert all(part in text for part in ("Steps: 4,", "Size: 64x48", "Denoising strength: 0.6", "Hires upscale: 1.63", "Hires steps: 3",
+                                         f"Hires upscaler: {name}"))
+
+
+@pytest.mark.parametrize("options, enlarged_to, cut", [
+    (("--hires-width", 96), (96, 72), np.s_[:, :]),
+    (("--hires-height", 96), (128, 96), np.s_[:, :]),
+    (("--hires-width", 96, "--hires-height", 48), (96, 72), np.s_[1:7, :]),   # 3 rows of latents too many: 1 above, 2 below
+    (("--hires-width", 72, "--hires-height", 96), (128, 96), np.s_[:, 3:12])])
+def test_sizes(draw, parts, options, enlarged_to, cut):
+    latents = interpolated(first_pass(parts, 64, 48), *enlarged_to, "Latent")[(..., *cut)]
+    want = second_pass(parts, latents, STEPS, 1.0)
+    got = draw(64, 48, "--hires-denoising-strength", 1, *options)
+    assert got.shape == want.shape and psnr(got, want) >= 60
+
+
+@pytest.mark.parametrize("name", ["Lanczos", "None", "network"])
+def test_picture_upscalers(draw, parts, tmp_path, name):
+    first = parts.decode(first_pass(parts, 64, 48))
+    if name == "network":
+        net = randomised(CompactNet(factor=2))
+        large = np.rint(enlarged(net, first)).astype(np.uint8)
+        upscaler = written(tmp_path / "net.pth", net.state_dict(), "params")
+    else:
+        large, upscaler = np.asarray(Image.fromarray(first).resize((128, 96), Image.Resampling.LANCZOS)), name
+    want = second_pass(parts, parts.encode(large), 2, 0.5)
+    got = draw(64, 48, "--hires-scale", 2, "--hires-upscaler", upscaler, "--hires-steps", 2, "--hires-denoising-strength", 0.5)
+    assert psnr(got, want) >= (50 if name == "network" else 55)  # a value of the first picture may round to either side
+    if name == "network":
+        assert "Hires upscaler: net," in read_parameters(tmp_path / "a.png")
+
+
+def test_own_prompt_sampler_and_scale(draw, tmp_path):
+    """The second pass is image to image from the first one's latents, with what it is told."""
+    from safetensors.numpy import load_file, save_file
+
+    one = draw(64, 64, "--keep-latents", name="one")
+    (key, latents), = load_file(tmp_path / "one.safetensors").items()
+    save_file({key: interpolated(latents, 96, 96, "Latent (bicubic)").astype(np.float32)}, tmp_path / "large.safetensors")
+    own = ["--sampler", "dpmpp_2m", "--schedule", "karras", "--prompt", "a blue dog", "--negative-prompt", "grey", "--cfg-scale", 3]
+    want = draw(96, 96, "--init-latents", tmp_path / "large.safetensors", "--strength", 0.45, "--exact-steps", "--steps", 5, *own, name="two")
+    got = draw(64, 64, "--hires-scale", 1.5, "--hires-upscaler", "Latent (bicubic)", "--hires-steps", 5, "--hires-denoising-strength", 0.45,
+               *(f"--hires-{option[2:]}" if str(option).startswith("--") else option for option in own))
+    assert psnr(got, want) >= 60 and one.shape == (64, 64, 3)
+    text = read_parameters(tmp_path / "a.png")
+    assert "Hires prompt: a blue dog" in text and "Hires sampler: dpmpp_2m" in text and "Exact steps" in read_parameters(tmp_path / "two.png")
+
+
+def test_batches(rocm_sd, tiny_model, tmp_path):
+    """An image of a batch is the one that its seed draws alone, by latents and by pictures."""
+    for name in ("Latent", "Lanczos"):
+        common = ["generate", "-m", tiny_model("sd15"), "-p", PROMPT, "--steps", 2, "-W", 64, "-H", 64, "--dtype", "f32", "--device", "cpu",
+                  "--hires-scale", 1.25, "--hires-upscaler", name]
+        rocm_sd(*common, "-s", 5, "--batch", 2, "-o", tmp_path / "b{index}.png")
+        rocm_sd(*common, "-s", 6, "-o", tmp_path / "c.png")
+        assert psnr(read_picture(tmp_path / "b2.png"), read_picture(tmp_path / "c.png")) >= 60
+
+
+def test_bad_input(rocm_sd, tiny_model, tmp_path):
+    Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
+    for options, word, code in ((("--hires-scale", 9), "8", 2), (("--hires-scale", 0.5), "1 to 8", 2),
+                                (("--hires-scale", 2, "--hires-denoising-strength", 0), "above 0", 2),
+                                (("--hires-scale", 8, "-W", 1024, "-H", 1024), "4096", 2), (("--hires-scale", 2, "-i", tmp_path / "a.png"), "init-image", 2),
+                                (("--hires-scale", 2, "--denoising-end", 0.5), "denoising-end", 2),
+                                (("--hires-scale", 2, "--hires-sampler", "dice"), "dice", 2),
+                                (("--hires-scale", 2, "--hires-steps", 900, "--hires-denoising-strength", 0.5), "1000", 2),
+                                (("--hires-scale", 2, "--hires-upscaler", tmp_path / "none.pth"), "no such file", 3)):
+        size = () if "-W" in options else ("-W", 64, "-H", 64)
+        done = rocm_sd("generate", "-m", tiny_model("sd15"), "-p", "a", "--steps", 1, *size, "-o", tmp_path / "b.png", *options, code=code)
+        assert word in done.stderr, done.stderr
