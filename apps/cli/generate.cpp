@@ -28,6 +28,7 @@
 #include "pipeline/output_name.hpp"
 #include "pipeline/sheet.hpp"
 #include "rocm_sd/multi.hpp"
+#include "scaling/launcher.hpp"
 
 namespace rocm_sd::cli {
 namespace {
@@ -74,7 +75,10 @@ void read_config(const std::string& asked, OptionTargets& targets, std::vector<O
 class Run {
  public:
   Run(const GenerateCommand& command, const std::vector<Job>& jobs)
-      : command_(command), printer_(parse_progress_style(command.progress)), more_jobs_(jobs) {}
+      : command_(command),
+        printer_(parse_progress_style(command.progress)),
+        more_jobs_(jobs),
+        quiet_(command.quiet) {}
 
   std::vector<std::string> operator()() {
     LoadOptions load;
@@ -94,7 +98,7 @@ class Run {
     catch_interrupts();
     callbacks_.progress = [this](const Progress& p) {
       print_written();
-      if (!command_.quiet) printer_(p);
+      if (!quiet_) printer_(p);
       return true;
     };
     callbacks_.cancelled = interrupted;
@@ -102,14 +106,15 @@ class Run {
     callbacks_.preview = [this](const Preview& preview) { save_preview(preview); };
     try {
       if (!load.devices.empty()) refuse_with_devices();
+      if (asks_for_ranks(load.devices)) follow_rank_0(load);
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
       MultiPipeline pipeline = MultiPipeline::load(load, callbacks_);
       drawers_ = pipeline.drawers().size();
       if (command_.profile || !command_.trace.empty()) pipeline.enable_profiling();
       proposed_ = pipeline.default_request();
       receipts_.emplace(pipeline.info());
-      if (!command_.quiet) print_model(pipeline);
-      if (!command_.quiet) warn_of_options(pipeline.info());
+      if (!quiet_) print_model(pipeline);
+      if (!quiet_) warn_of_options(pipeline.info());
       generate_all(pipeline);
       finish(pipeline);
     } catch (...) {
@@ -162,7 +167,7 @@ class Run {
       else
         std::ranges::copy(*files, paths_.begin() + (jobs_->batches()[i].first - 1));
     }
-    if (const size_t there = jobs_->batches().size() - pending_.size(); there > 0 && !command_.quiet)
+    if (const size_t there = jobs_->batches().size() - pending_.size(); there > 0 && !quiet_)
       fmt::print(stderr, "journal: {} of {} batches are there\n", there, jobs_->batches().size());
   }
 
@@ -183,6 +188,19 @@ class Run {
       require<UsageError>(!given, name, ": with --device, not with --devices");
   }
 
+  // Of ranks that draw one image together one speaks and writes.
+  void follow_rank_0(const LoadOptions& load) {
+    const std::optional<Launch> launch = find_launch([](const char* name) { return std::getenv(name); });
+    require<UsageError>(load.split != "images" || columns_ == 0,
+                        "grid: one process writes it, and with --devices ranks each writes its own images; "
+                        "expected --devices cuda:0,cuda:1 or --split rows");
+    // Each process would draw seeds of its own, and write the same file.
+    require<UsageError>(!wildcards_ && !journal_,
+                        "wildcard-dir, dynamic-prompts, journal: not with --devices ranks; expected "
+                        "--devices cuda:0,cuda:1");
+    if (launch && launch->rank > 0 && load.split != "images") quiet_ = true;
+  }
+
   void generate_all(MultiPipeline& pipeline) {
     const auto request_at = [&](size_t index) -> std::optional<GenerateRequest> {
       if (index >= pending_.size()) return std::nullopt;
@@ -197,7 +215,7 @@ class Run {
     }
     const auto take = [&](size_t index, GenerateResult result) {
       printer_.finish();
-      if (!command_.quiet) print_times(result);
+      if (!quiet_) print_times(result);
       keep(pending_[index], std::move(result), pipeline.info().name);
       print_written();
       if (tuning_) tuning_->spend();
@@ -207,7 +225,7 @@ class Run {
 
   // The first one: those of further images are the same, as a rule.
   void show_plan(const MemoryPlan& plan, const std::string& device = "") {
-    if (!command_.quiet && !planned_) print_plan(plan, device);
+    if (!quiet_ && !planned_) print_plan(plan, device);
     planned_ = true;
   }
 
@@ -325,7 +343,7 @@ class Run {
   std::optional<Receipts> receipts_;
   int columns_ = 0;
   size_t drawers_ = 1;
-  bool planned_ = false;
+  bool planned_ = false, quiet_;
   std::vector<Image> cells_;
   std::vector<std::string> labels_;
   std::string first_parameters_;

@@ -37,6 +37,10 @@ struct DevicePlan {
 // Functions may be called from several threads at once: as many requests are drawn at the same time as there
 // are drawers, in the order of the calls, and the others wait. A drawer whose device fails (DeviceError) is
 // taken out and its request goes to the next free one. Every function throws Error subclasses only.
+//
+// With LoadOptions::devices "ranks" this process is one of those that a launcher has started, which all make
+// the same calls: of one image the results of all ranks but 0 have no pictures; of many, generate() draws its
+// own and generate_each() those that no other rank has, each once.
 class MultiPipeline {
  public:
   // callbacks: of the first device. Throws what Pipeline::load throws, UsageError for lists that cannot be,

@@ -107,10 +107,11 @@ struct LoadOptions {
   bool fast_vae = false;
   std::string device = "auto";  // auto (the first usable GPU, else the CPU), cpu, hip, cuda, hip:1, ...
   // MultiPipeline's (rocm_sd/multi.hpp) in place of `device`: names with commas between them, one of them
-  // more than once if need be, or "all": every usable GPU. Pipeline refuses them.
+  // more than once, "all": every usable GPU, or "ranks": docs/howto/several-devices.md. Pipeline refuses
+  // them.
   std::string devices = {};
-  // What these devices divide: "images", each draws its own; "guidance": two draw one image together, the
-  // prompt's prediction and the negative prompt's; "rows": all draw one image together, each its rows.
+  // What these devices divide: "images", each draws its own; "guidance": two draw one image together, each a
+  // half of guidance; "rows": all draw one, each its rows; "guidance-rows": both; "displaced": stale rows.
   std::string split = "images";
   std::string dtype = "auto";  // auto, f16 (GPUs), bf16, f32: what products are computed in
   // How the UNet's matrices and filters are stored: auto (as dtype says), or 8 bits and a scale for each

@@ -19,6 +19,36 @@ thread_local const RowSplit* at_work = nullptr;
 using Buffer = std::shared_ptr<std::vector<char>>;
 Buffer make_buffer(size_t bytes) { return std::make_shared<std::vector<char>>(bytes); }
 
+// What one exchange of a forward remembers from call to call: whether its buffers hold what the others had in
+// the call before, and on which channel what they had in the last one comes.
+class Passing {
+ public:
+  template <class Send, class Receive>
+  void operator()(const RowSplit& split, const Send& send, const Receive& receive) {
+    const uint32_t channel = split.next_channel();
+    send(channel);
+    if (channel == 0) return receive(0);
+    if (image_ != split.image()) filled_ = false;
+    if (!split.stale() || !filled_) {
+      receive(channel);
+      image_ = split.image();
+      filled_ = true;
+      under_way_ = 0;
+      return;
+    }
+    if (under_way_) receive(under_way_);
+    under_way_ = channel;
+  }
+
+ private:
+  int64_t image_ = 0;
+  bool filled_ = false;
+  uint32_t under_way_ = 0;
+};
+
+// Of exchanges in one call of a forward: more than any has.
+constexpr uint32_t kChannels = 1 << 13;
+
 }  // namespace
 
 RowScope::RowScope(const RowSplit* rows) : before_(at_work) { at_work = rows; }
@@ -63,6 +93,29 @@ const std::vector<int64_t>& RowSplit::pixels_like(int64_t own) const {
   throw InternalError(concat("split: rows: no map has ", own, " pixels on rank ", ranks_.rank()));
 }
 
+void RowSplit::begin_image() const {
+  ++image_;
+  call_ = 0;
+  in_call_ = false;
+}
+
+void RowSplit::begin_call() const {
+  ++call_;
+  exchanges_ = 0;
+  in_call_ = true;
+}
+
+bool RowSplit::stale() const {
+  const std::optional<int> exact = ranks_.exact_calls();
+  return in_call_ && exact && call_ > *exact;
+}
+
+uint32_t RowSplit::next_channel() const {
+  if (!in_call_ || !ranks_.exact_calls()) return 0;
+  require<InternalError>(++exchanges_ < kChannels, "split: displaced: more than ", kChannels, " exchanges");
+  return static_cast<uint32_t>(call_) * kChannels + exchanges_;
+}
+
 bool RowSplit::doubles(int64_t from, int64_t to) const {
   const std::vector<int64_t>&small = pixels_like(from), &large = pixels_like(to);
   for (size_t rank = 0; rank < small.size(); ++rank)
@@ -81,30 +134,40 @@ Tensor with_neighbours(Exec& ex, const RowSplit& split, const Tensor& x, bool ab
   const Tensor out = ex.alloc(shape, x.dtype());
   copy_into(ex, x, out.narrow(1, from_above, rows));
   const size_t bytes = static_cast<size_t>(images) * row_bytes;
-  const Buffer buffer = make_buffer(bytes);
+  const Buffer sent = make_buffer(bytes), over = make_buffer(bytes), under = make_buffer(bytes);
   Device* device = &ex.device();
-  Ranks* ranks = &split.ranks();
+  const RowSplit* rows_of = &split;
+  const auto passing = std::make_shared<Passing>();
   char* const first = static_cast<char*>(out.data());
   const size_t image_bytes = static_cast<size_t>(shape[1]) * row_bytes;
   const size_t own_first = from_above ? row_bytes : 0,
                own_last = own_first + (static_cast<size_t>(rows) - 1) * row_bytes;
   ex.launch({"exchange rows", concat(x.shape(), " ", x.dtype()), 0, 2.0 * static_cast<double>(bytes)}, [=] {
-    const auto each = [&](const auto& copy) {
+    Ranks& ranks = rows_of->ranks();
+    const auto each = [&](const Buffer& buffer, const auto& copy) {
       for (size_t n = 0; n < static_cast<size_t>(images); ++n)
         copy(first + n * image_bytes, buffer->data() + n * row_bytes);
     };
-    const auto send = [&](int to, size_t offset) {
-      each([&](char* image, char* host) { device->copy_to_host(host, image + offset, row_bytes); });
-      ranks->send(to, buffer->data(), bytes);
+    const auto send = [&](int to, size_t offset, uint32_t channel) {
+      each(sent, [&](char* image, char* host) { device->copy_to_host(host, image + offset, row_bytes); });
+      ranks.send(to, sent->data(), bytes, channel);
     };
-    const auto receive = [&](int from, size_t offset) {
-      ranks->receive(from, buffer->data(), bytes);
-      each([&](char* image, const char* host) { device->copy_to_device(image + offset, host, row_bytes); });
+    const auto fill = [&](const Buffer& buffer, size_t offset) {
+      each(buffer,
+           [&](char* image, const char* host) { device->copy_to_device(image + offset, host, row_bytes); });
     };
-    if (to_above) send(ranks->rank() - 1, own_first);
-    if (to_below) send(ranks->rank() + 1, own_last);
-    if (from_above) receive(ranks->rank() - 1, 0);
-    if (from_below) receive(ranks->rank() + 1, own_last + row_bytes);
+    (*passing)(
+        *rows_of,
+        [&](uint32_t channel) {
+          if (to_above) send(ranks.rank() - 1, own_first, channel);
+          if (to_below) send(ranks.rank() + 1, own_last, channel);
+        },
+        [&](uint32_t channel) {
+          if (from_above) ranks.receive(ranks.rank() - 1, over->data(), bytes, channel);
+          if (from_below) ranks.receive(ranks.rank() + 1, under->data(), bytes, channel);
+        });
+    if (from_above) fill(over, 0);
+    if (from_below) fill(under, own_last + row_bytes);
   });
   return out;
 }
@@ -145,16 +208,20 @@ Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own) {
     ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<size_t>(batch * n) * pixel_bytes);
   const Buffer buffer = make_buffer(ends.back());
   Device* device = &ex.device();
-  Ranks* ranks = &split.ranks();
+  const RowSplit* rows_of = &split;
+  const auto passing = std::make_shared<Passing>();
   const void* from = dense.data();
   char* const to = static_cast<char*>(out.data());
   const size_t own_bytes = dense.bytes(), image_bytes = static_cast<size_t>(all_pixels) * pixel_bytes;
   ex.launch({"gather pixels", concat(own.shape(), " to ", out.shape(), " ", own.dtype()), 0,
              static_cast<double>(ends.back())},
             [=] {
-              const auto rank = static_cast<size_t>(ranks->rank());
+              Ranks& ranks = rows_of->ranks();
+              const auto rank = static_cast<size_t>(ranks.rank());
               device->copy_to_host(buffer->data() + ends[rank] - own_bytes, from, own_bytes);
-              all_gather(*ranks, buffer->data(), ends);
+              (*passing)(
+                  *rows_of, [&](uint32_t channel) { send_part(ranks, buffer->data(), ends, channel); },
+                  [&](uint32_t channel) { receive_parts(ranks, buffer->data(), ends, channel); });
               size_t begin = 0, offset = 0;  // of the rank's part, and in an image
               for (const size_t end : ends) {
                 const size_t part = (end - begin) / static_cast<size_t>(batch);
@@ -189,7 +256,8 @@ Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const
                   moments.narrow(0, n, 1).reshape({rows, groups, 3}).narrow(0, own_begin, own_rows));
   const Buffer buffer = make_buffer(ends.back());
   Device* device = &ex.device();
-  Ranks* ranks = &split.ranks();
+  const RowSplit* rows_of = &split;
+  const auto passing = std::make_shared<Passing>();
   char* const data = static_cast<char*>(moments.data());
   const size_t one = static_cast<size_t>(groups * 3) * sizeof(float);
   ex.launch({"gather moments", concat(moments.shape()), 0, static_cast<double>(ends.back())}, [=] {
@@ -201,7 +269,10 @@ Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const
     };
     each(rank,
          [&](char* on_device, char* host, size_t bytes) { device->copy_to_host(host, on_device, bytes); });
-    all_gather(*ranks, buffer->data(), ends);
+    Ranks& ranks = rows_of->ranks();
+    (*passing)(
+        *rows_of, [&](uint32_t channel) { send_part(ranks, buffer->data(), ends, channel); },
+        [&](uint32_t channel) { receive_parts(ranks, buffer->data(), ends, channel); });
     for (size_t r = 0; r < ends.size(); ++r)
       if (r != rank)
         each(r, [&](char* on_device, const char* host, size_t bytes) {

@@ -2,7 +2,8 @@
 // RowScope lives, the ops on layers (layer_ops.hpp, the blocks' attention) fetch what they need of the
 // others: a convolution the neighbours' rows, a group norm the moments of all rows, self attention all keys
 // and values. The result is that of one rank within rounding: no value is stale, no border is padded but the
-// image's.
+// image's. Displaced rows (Li et al., "DistriFusion", 2024) are the exception: after the first calls of a
+// forward they read what the others had in the call before, so that nobody waits for what is being made.
 #pragma once
 
 #include <functional>
@@ -38,8 +39,21 @@ class RowSplit {
   // Pixels of every rank's part of a map of which this rank has so many.
   const std::vector<int64_t>& pixels_like(int64_t own) const;
 
+  // Displaced rows, where Ranks::exact_calls() asks for them; without effect elsewhere. All ranks make the
+  // same calls. Between end_call() and begin_call() exchanges are exact.
+  void begin_image() const;
+  void begin_call() const;
+  void end_call() const { in_call_ = false; }
+  int64_t calls() const { return call_; }  // of this image
+  int64_t image() const { return image_; }
+  bool stale() const;             // this call reads what there was in the one before
+  uint32_t next_channel() const;  // of the next exchange of this call; 0 where all exchanges are exact
+
  private:
   Ranks& ranks_;
+  mutable int64_t image_ = 0, call_ = 0;
+  mutable uint32_t exchanges_ = 0;  // in this call
+  mutable bool in_call_ = false;
   std::vector<int64_t> ends_;
   std::vector<std::vector<int64_t>> sizes_;  // [size][rank]
 };

@@ -71,7 +71,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   device_peak_ = 0;
   if (!draws_alone()) ranks_->begin();
   result.plan = plan_within_budget(r);
-  if (!draws_alone() && agree_about_decoding()) result.plan = plan_within_budget(r);
+  if (!draws_alone() && agree_about_savings()) result.plan = plan_within_budget(r);
   if (!result.plan.offload) arena.reserve(result.plan.arena);
   if (callbacks.planned) callbacks.planned(result.plan);
   end_stage("plan");

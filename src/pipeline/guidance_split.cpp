@@ -24,39 +24,47 @@ ConditionShare share_conditions(int64_t conditions, int rank, int ranks) {
 }
 
 ConditionShare Pipeline::State::own_conditions(const ResolvedRequest& r) const {
-  if (draws_alone() || divides_rows()) return {0, r.conditions, r.conditions};
+  if (draws_alone() || ranks_->division() == Division::kRows) return {0, r.conditions, r.conditions};
+  if (pair_) return share_conditions(r.conditions, pair_->rank(), pair_->count());
   return share_conditions(r.conditions, ranks_->rank(), ranks_->count());
 }
+
+namespace {
+
+// own: of some conditions [share.count*N,h,w,4] -> of all that the ranks have [share.all*N,h,w,4].
+Tensor gather_conditions(Exec& ex, Ranks& ranks, const ConditionShare& share, const Tensor& own) {
+  const int64_t images = own.dim(0) / share.count;
+  Shape shape = own.shape();
+  shape[0] = share.all * images;
+  const Tensor all = ex.alloc(shape, own.dtype());  // [K*N,h,w,4]
+  const size_t condition_bytes = own.bytes() / static_cast<size_t>(share.count);
+  std::vector<size_t> ends;
+  for (int rank = 0; rank < ranks.count(); ++rank) {
+    const ConditionShare other = share_conditions(share.all, rank, ranks.count());
+    ends.push_back(static_cast<size_t>(other.first + other.count) * condition_bytes);
+  }
+  std::vector<char> host(all.bytes());
+  Device& device = ex.device();
+  const size_t begin = static_cast<size_t>(share.first) * condition_bytes;
+  device.copy_to_host(host.data() + begin, own.data(), own.bytes());
+  all_gather(ranks, host.data(), ends);
+  device.copy_to_device(all.data(), host.data(), host.size());
+  return all;
+}
+
+}  // namespace
 
 // Outside of the captured step: a graph waits for nobody. The copy to the host waits for the step, and the
 // stream for the copy back, so that the next call may overwrite `predicted`.
 Tensor Pipeline::State::gather_predictions(Exec& ex, const ResolvedRequest& r,
                                            const Tensor& predicted) const {
   if (draws_alone()) return predicted;
-  if (const RowSplit* rows = unet->shape().rows) {
-    const int64_t batch = predicted.dim(0), width = predicted.dim(2), channels = predicted.dim(3);
-    const Tensor all =
-        gather_pixels(ex, *rows, predicted.reshape({batch, predicted.dim(1) * width, channels}));
-    return all.reshape({batch, r.latent_height, width, channels});
-  }
-  const ConditionShare own = own_conditions(r);
-  const int64_t images = predicted.dim(0) / own.count;
-  Shape shape = predicted.shape();
-  shape[0] = own.all * images;
-  const Tensor all = ex.alloc(shape, predicted.dtype());  // [K*N,h,w,4]
-  const size_t condition_bytes = predicted.bytes() / static_cast<size_t>(own.count);
-  std::vector<size_t> ends;
-  for (int rank = 0; rank < ranks_->count(); ++rank) {
-    const ConditionShare share = share_conditions(own.all, rank, ranks_->count());
-    ends.push_back(static_cast<size_t>(share.first + share.count) * condition_bytes);
-  }
-  std::vector<char> host(all.bytes());
-  Device& device = ex.device();
-  const size_t begin = static_cast<size_t>(own.first) * condition_bytes;
-  device.copy_to_host(host.data() + begin, predicted.data(), predicted.bytes());
-  all_gather(*ranks_, host.data(), ends);
-  device.copy_to_device(all.data(), host.data(), host.size());
-  return all;
+  const RowSplit* rows = unet->shape().rows;
+  if (!rows) return gather_conditions(ex, *ranks_, own_conditions(r), predicted);
+  const Tensor part = pair_ ? gather_conditions(ex, *pair_, own_conditions(r), predicted) : predicted;
+  const int64_t batch = part.dim(0), width = part.dim(2), channels = part.dim(3);
+  const Tensor all = gather_pixels(ex, *rows, part.reshape({batch, part.dim(1) * width, channels}));
+  return all.reshape({batch, r.latent_height, width, channels});
 }
 
 void Pipeline::State::end_together() const {

@@ -42,11 +42,13 @@ std::vector<OptionRow> model_options() {
       {"device", "", "Model", "NAME", "auto, cpu, hip, cuda, hip:1, ...; `rocm-sd devices` [auto]",
        load_text(&LoadOptions::device)},
       {"devices", "", "Model", "NAMES",
-       "several in place of --device: cuda:0,cuda:1 (one may stand there twice), or all: every usable GPU",
+       "several in place of --device: cuda:0,cuda:1 (one may stand there twice), all: every usable GPU, or "
+       "ranks: one for each process that torchrun, mpirun or srun started (ranks:cpu: the CPU)",
        load_text(&LoadOptions::devices)},
       {"split", "", "Model", "WHAT",
        "what they divide: images (each draws its own), guidance (pairs draw one image together), rows (all "
-       "draw one image together) [images]",
+       "draw one image together), guidance-rows (both), displaced[:CALLS][:check] (rows that read borders "
+       "and keys of the call before, after CALLS exact ones: approximate; check tells how far off) [images]",
        load_text(&LoadOptions::split)},
       {"dtype", "", "Model", "TYPE",
        "what products are computed in: auto, f16 (GPUs), bf16, f32 (slow on GPUs) [auto]",

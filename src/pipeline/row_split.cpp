@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "pipeline/state.hpp"
 
 namespace rocm_sd {
@@ -19,12 +21,22 @@ const RowSplit* split_of(std::map<std::array<int64_t, 4>, std::unique_ptr<RowSpl
 
 }  // namespace
 
+void Pipeline::State::divide_ranks() {
+  if (draws_alone() || ranks_->division() != Division::kBoth) return;
+  const int each = ranks_->count() / 2, own = ranks_->rank(), first = own / each * each;
+  std::vector<int> half(static_cast<size_t>(each));
+  std::iota(half.begin(), half.end(), first);
+  half_ = std::make_unique<RankView>(*ranks_, std::move(half));
+  pair_ = std::make_unique<RankView>(*ranks_, std::vector<int>{own % each, each + own % each});
+}
+
 const RowSplit* Pipeline::State::unet_rows(const ResolvedRequest& r) {
   if (!divides_rows()) return nullptr;
   check_rows(r);
   const auto& down = components.unet->config().down;
   const auto halvings = std::ranges::count_if(down, [](const UNetBlockConfig& b) { return b.resamples; });
-  return split_of(splits_, *ranks_, {r.latent_height, r.latent_width, int64_t{1} << halvings, 0});
+  return split_of(splits_, half_ ? *half_ : *ranks_,
+                  {r.latent_height, r.latent_width, int64_t{1} << halvings, 0});
 }
 
 // In bands, and by a VAE that is resized as a whole, rank 0 decodes alone.
@@ -57,15 +69,27 @@ void Pipeline::State::check_rows(const ResolvedRequest& r) const {
   }
 }
 
-bool Pipeline::State::agree_about_decoding() {
-  std::vector<char> together(static_cast<size_t>(ranks_->count()), 0);
-  together[static_cast<size_t>(ranks_->rank())] = vae->shape().rows != nullptr;
+bool Pipeline::State::agree_about_savings() {
+  struct Told {
+    char decodes_rows, eight_bits;
+  };
+  std::vector<Told> all(static_cast<size_t>(ranks_->count()));
+  const bool shrunk = components.weights_are_auto && components.weights;
+  all[static_cast<size_t>(ranks_->rank())] = {vae->shape().rows != nullptr, shrunk};
   std::vector<size_t> ends;
-  for (size_t rank = 1; rank <= together.size(); ++rank) ends.push_back(rank);
-  all_gather(*ranks_, together.data(), ends);
-  const bool all = std::ranges::count(together, 1) == ranks_->count();
-  const bool changes = !all && vae->shape().rows;
+  for (size_t rank = 1; rank <= all.size(); ++rank) ends.push_back(rank * sizeof(Told));
+  all_gather(*ranks_, all.data(), ends);
+  const bool all_decode = std::ranges::all_of(all, [](const Told& t) { return t.decodes_rows != 0; });
+  bool changes = !all_decode && vae->shape().rows;
   decodes_alone_ = decodes_alone_ || changes;
+  if (!shrunk && std::ranges::any_of(all, [](const Told& t) { return t.eight_bits != 0; })) {
+    require<OutOfMemoryError>(shrink_weights(),
+                              "split: another rank has the UNet's weights in 8 bits for want of memory, and "
+                              "this one cannot; expected --weights int8 for all");
+    log().warn(
+        "memory: another rank is short of it: the UNet's weights in 8 bits (--weights int8) here, too");
+    changes = true;
+  }
   return changes;
 }
 

@@ -208,11 +208,16 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
   if (q.tile_size > 0)
     tiled.emplace(ex, *unet, r.tiles, q.batch, r.latent_height, r.latent_width, own.of(init.extra));
   size_t call = 0;
+  const RowSplit* rows = unet->shape().rows;
+  if (rows) rows->begin_image();
   std::optional<RegionBlend> regions;
   if (!r.region_shares.empty()) regions.emplace(*components.device, r, q.batch);
   const auto run_unet = [&](Exec& e, const Tensor& x, double t) {
     const Tensor input = own_rows(own.of(x));
-    return gather_predictions(e, r, tiled ? (*tiled)(e, input, t, who) : unet->step(e, input, t, who));
+    if (rows) rows->begin_call();
+    const Tensor predicted = tiled ? (*tiled)(e, input, t, who) : unet->step(e, input, t, who);
+    if (rows) rows->end_call();
+    return gather_predictions(e, r, predicted);
   };
   const auto predict = [&](Exec& e, const Tensor& x, double t) {
     use_text(r, states, call++, who);

@@ -57,7 +57,9 @@ struct Pipeline::State {
         embeddings(std::move(embedding_dir)),
         adapters(std::move(lora_dir)),
         ranks_(ranks),
-        vram_budget_(budget) {}
+        vram_budget_(budget) {
+    divide_ranks();
+  }
 
   Components components;
   Residency residency;
@@ -169,13 +171,16 @@ struct Pipeline::State {
   // rank decodes all, or none). The same pointer for the same size.
   const RowSplit* unet_rows(const ResolvedRequest& r);
   const RowSplit* vae_rows(const ResolvedRequest& r);
-  bool divides_rows() const { return !draws_alone() && ranks_->division() == Division::kRows; }
+  bool divides_rows() const { return !draws_alone() && ranks_->division() != Division::kConditions; }
+  // Where the ranks divide both: those of this rank's half, and the two that have its rows.
+  void divide_ranks();
   // maps [N,h,w,C] of the latents' size -> the rows that the UNet's stage has of them, a view.
   Tensor own_rows(const Tensor& maps) const;
   // Throws UsageError for what does not go with divided rows.
   void check_rows(const ResolvedRequest& r) const;
-  // All ranks decode together, or rank 0 alone, for want of memory of one of them. True: others than planned.
-  bool agree_about_decoding();
+  // All ranks decode together, or rank 0 alone, and all have the UNet's weights in 8 bits, for want of memory
+  // of one of them. True: others than planned.
+  bool agree_about_savings();
   // Rank 0 tells the others that the image is there: until then it may begin anew.
   void end_together() const;
   bool draws_alone() const { return !ranks_ || ranks_->count() == 1; }
@@ -191,6 +196,7 @@ struct Pipeline::State {
   ImageStates image_states_;                                       // of the image at work
   std::vector<int64_t> prompts_at_work_;                           // TokenRows::prompts_at that the UNet has
   Ranks* ranks_ = nullptr;                                         // with whom it draws; may be null
+  std::unique_ptr<RankView> half_, pair_;                          // divide_ranks()
   std::map<std::array<int64_t, 4>, std::unique_ptr<RowSplit>> splits_;  // by the arguments of their making
   bool decodes_alone_ = false;                                          // rank 0 does
   bool weights_unsure_ = false;              // merging adapters did not end: the parts are to be read whole

@@ -2,12 +2,19 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
 #include <exception>
+#include <mutex>
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "runtime/gpu.hpp"
+#include "scaling/request_key.hpp"
+#include "scaling/shared_hub.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -26,17 +33,14 @@ class HostThreads {
   int before_;
 };
 
-std::string architecture(Device& device) {
-  return device.kind() == DeviceKind::kHost ? "the CPU" : static_cast<GpuDevice&>(device).traits().arch;
-}
-
 }  // namespace
 
 // Shared with the thread that draws, which may hang longer than the group lives.
 struct Group::Member {
   RankDevice where;
   std::shared_ptr<RankHub> hub;
-  std::unique_ptr<ThreadRanks> link;  // null in a group of one
+  int rank = 0;
+  std::unique_ptr<HubRanks> link;  // null in a group of one
   std::unique_ptr<Pipeline> pipeline;
 };
 
@@ -48,40 +52,77 @@ struct Group::Call {
   Callbacks callbacks;
   std::mutex mutex;
   std::condition_variable ended;
+  bool alone_in_process = false;
   bool done = false;
   GenerateResult result;
   std::exception_ptr error;
 };
 
 Group::Group(const LoadOptions& options, const std::vector<RankDevice>& devices, const RankPatience& patience,
-             const Callbacks& callbacks) {
+             const Callbacks& callbacks)
+    : divides_(devices.size() > 1) {
   std::vector<std::string> names;
   for (const RankDevice& device : devices) {
     names.push_back(device.name);
     name_ += concat(name_.empty() ? "" : "+", device.name);
   }
-  hub_ = std::make_shared<RankHub>(names, patience);
+  hub_ = std::make_shared<SharedHub>(names, patience);
   Callbacks others;
   others.cancelled = callbacks.cancelled;
   for (size_t i = 0; i < devices.size(); ++i) {
-    auto member = std::make_shared<Member>();
-    member->where = devices[i];
-    member->hub = hub_;
-    if (devices.size() > 1)
-      member->link = std::make_unique<ThreadRanks>(
-          *hub_, static_cast<int>(i), options.split == "rows" ? Division::kRows : Division::kConditions);
-    const HostThreads threads(devices[i].threads);
-    member->pipeline = std::make_unique<Pipeline>(
-        load_pipeline(options, *devices[i].device, i == 0 ? callbacks : others, member->link.get()));
-    members_.push_back(std::move(member));
+    add(options, devices[i], static_cast<int>(i), i == 0 ? callbacks : others);
     const Member &first = *members_.front(), &last = *members_.back();
-    const std::string one = architecture(*first.where.device), other = architecture(*last.where.device);
+    const std::string one = device_architecture(*first.where.device),
+                      other = device_architecture(*last.where.device);
     require<UsageError>(one == other && first.pipeline->info().dtype == last.pipeline->info().dtype,
                         "split: ", options.split, ": ", first.where.name, " is ", one, " and computes in ",
                         first.pipeline->info().dtype, ", ", last.where.name, " is ", other,
                         " and computes in ", last.pipeline->info().dtype,
                         ": one image needs devices of one architecture; --split images takes any");
   }
+}
+
+Group::Group(const LoadOptions& options, const RankDevice& device, std::shared_ptr<RankHub> hub, int rank,
+             const Callbacks& callbacks)
+    : divides_(hub->count() > 1 && parse_split(options.split).division),
+      processes_(true),
+      hub_(std::move(hub)) {
+  for (int i = 0; divides_ && i < hub_->count(); ++i) name_ += concat(i ? "+" : "", hub_->name(i));
+  if (!divides_) name_ = device.name;
+  add(options, device, rank, callbacks);
+}
+
+void Group::check(const GenerateRequest& request, GenerateResult& displaced) {
+  const auto exactly = [&](bool on) {
+    for (const auto& member : members_) member->link->draw_exactly(on);
+  };
+  exactly(true);
+  const GenerateResult exact = generate_together(request, {});
+  exactly(false);
+  double squares = 0, values = 0;
+  for (size_t i = 0; i < displaced.pictures.size(); ++i) {
+    const auto &a = displaced.pictures[i].image.rgb, &b = exact.pictures.at(i).image.rgb;
+    for (size_t j = 0; j < a.size(); ++j) squares += std::pow(int{a[j]} - int{b[j]}, 2);
+    values += static_cast<double>(a.size());
+  }
+  const std::string distance =
+      squares > 0 ? fmt::format("{:.1f} dB from", 10 * std::log10(255.0 * 255.0 * values / squares))
+                  : "equal to";
+  if (values > 0)
+    displaced.warnings.push_back(concat("displaced rows: ", distance, " the exact image (PSNR)"));
+}
+
+void Group::add(const LoadOptions& options, const RankDevice& device, int rank, const Callbacks& callbacks) {
+  checks_ = parse_split(options.split).checks;
+  auto member = std::make_shared<Member>();
+  member->where = device;
+  member->hub = hub_;
+  member->rank = rank;
+  if (divides_) member->link = std::make_unique<HubRanks>(*hub_, rank, *parse_split(options.split).division);
+  const HostThreads threads(device.threads);
+  member->pipeline =
+      std::make_unique<Pipeline>(load_pipeline(options, *device.device, callbacks, member->link.get()));
+  members_.push_back(std::move(member));
 }
 
 Group::~Group() = default;
@@ -94,7 +135,11 @@ MemoryPlan Group::plan(const GenerateRequest& request) {
 }
 
 GenerateResult Group::generate(const GenerateRequest& request, const Callbacks& callbacks) {
-  if (members_.size() > 1) return generate_together(request, callbacks);
+  if (divides_) {
+    GenerateResult result = generate_together(request, callbacks);
+    if (checks_) check(request, result);
+    return result;
+  }
   const HostThreads threads(members_.front()->where.threads);
   return first().generate(request, callbacks);
 }
@@ -122,29 +167,66 @@ void Group::run(Call& call) {
     const HostThreads threads(call.member->where.threads);
     call.result = call.member->pipeline->generate(call.request, watched);
     ended(nullptr);
+  } catch (const UsageError& e) {
+    // Of processes every one finds the same fault in the same request; of threads the others are woken.
+    if (!call.alone_in_process) hub->fail(call.rank, call.rank, e.what());
+    ended(std::current_exception());
   } catch (const CancelledError&) {
-    hub->fail(call.rank, "cancelled", true);
+    hub->fail(call.rank, call.rank, "cancelled", true);
     ended(std::current_exception());
   } catch (const std::exception& e) {
-    hub->fail(call.rank, e.what());
+    hub->fail(call.rank, call.rank, e.what());
     ended(std::current_exception());
   } catch (...) {
-    hub->fail(call.rank, "unknown error");
+    hub->fail(call.rank, call.rank, "unknown error");
     ended(std::current_exception());
   }
 }
 
+GenerateRequest Group::agree_about(const GenerateRequest& request) const {
+  Ranks& link = *members_.front()->link;
+  struct Told {
+    uint64_t key;
+    int64_t seed, variation_seed;
+  };
+  GenerateRequest seedless = request;
+  seedless.seed = seedless.variation_seed = 0;
+  const auto own = static_cast<size_t>(link.rank());
+  std::vector<Told> all(static_cast<size_t>(link.count()));
+  all[own] = {request_key(seedless), request.seed, request.variation_seed};
+  std::vector<size_t> ends;
+  for (size_t i = 1; i <= all.size(); ++i) ends.push_back(i * sizeof(Told));
+  link.begin();
+  try {
+    all_gather(link, all.data(), ends);
+  } catch (const AttemptOver&) {
+    throw DeviceError("ranks: out of step: the ranks have drawn different numbers of images");
+  }
+  for (size_t i = 1; i < all.size(); ++i)
+    require<UsageError>(all[i].key == all[0].key, "ranks: rank ", i, " (", hub_->name(static_cast<int>(i)),
+                        ") was asked for another image than rank 0: all ranks are started with the same "
+                        "options");
+  GenerateRequest agreed = request;
+  agreed.seed = all[0].seed;
+  agreed.variation_seed = all[0].variation_seed;
+  return agreed;
+}
+
 GenerateResult Group::generate_together(const GenerateRequest& request, const Callbacks& callbacks) {
-  hub_->reset();
+  hub_->begin_call(members_.front()->rank);
   std::vector<std::shared_ptr<Call>> calls;
   for (size_t i = 0; i < members_.size(); ++i) {
     auto call = std::make_shared<Call>();
     call->member = members_[i];
-    call->rank = static_cast<int>(i);
-    call->request = request;
+    call->rank = members_[i]->rank;
+    call->alone_in_process = processes_;
+    call->request = processes_ ? agree_about(request) : request;
     if (i == 0) call->callbacks = callbacks;
     calls.push_back(call);
-    std::thread([call] { run(*call); }).detach();  // waited for below, unless it hangs
+    if (processes_)
+      run(*call);
+    else
+      std::thread([call] { run(*call); }).detach();  // waited for below, unless it hangs
   }
   bool hangs = false;
   for (const auto& call : calls) {
@@ -155,14 +237,23 @@ GenerateResult Group::generate_together(const GenerateRequest& request, const Ca
     hangs = true;
     log().warn("rank {} ({}) hangs; nobody waits for it any longer", call->rank, hub_->name(call->rank));
   }
+  hub_->end_call(members_.front()->rank);
+  Call& own = *calls.front();
   const std::optional<int> failed = hub_->failed_rank();
-  if (!failed) return std::move(calls.front()->result);
-  const Call& first = *calls[static_cast<size_t>(*failed)];
-  const bool told = !hangs && first.error && first.done;
-  try {
-    if (told) std::rethrow_exception(first.error);
-  } catch (const DeviceError&) {  // says which of the devices
+  if (!failed && own.error) std::rethrow_exception(own.error);
+  if (!failed) {
+    if (own.rank > 0) own.result.pictures.clear();
+    return std::move(own.result);
   }
+  const auto first =
+      std::find_if(calls.begin(), calls.end(), [&](const auto& c) { return c->rank == *failed; });
+  const bool told = !hangs && first != calls.end() && (*first)->error && (*first)->done;
+  try {
+    if (told) std::rethrow_exception((*first)->error);
+  } catch (const DeviceError&) {     // below, with the rank's name
+  } catch (const CancelledError&) {  // so a rank ends that the others have given up
+  }
+  require<CancelledError>(!hub_->cancelled(), "cancelled");
   throw DeviceError(hub_->failure());
 }
 

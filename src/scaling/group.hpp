@@ -1,4 +1,5 @@
-// Group: the devices that draw one image together, and their pipelines. A group of one is a device alone.
+// Group: the devices that draw one image together, and their pipelines. A group of one is a device alone. The
+// ranks of a group are threads of this process, or this process is one of them.
 #pragma once
 
 #include <memory>
@@ -7,7 +8,8 @@
 
 #include "pipeline/load.hpp"
 #include "runtime/device.hpp"
-#include "scaling/thread_ranks.hpp"
+#include "scaling/rank_hub.hpp"
+#include "scaling/split.hpp"
 
 namespace rocm_sd {
 
@@ -25,13 +27,17 @@ class Group {
   // devices of a group that differ in what they compute in.
   Group(const LoadOptions& options, const std::vector<RankDevice>& devices, const RankPatience& patience,
         const Callbacks& callbacks);
+  // Loads this process's share of a group of processes. Every one of them makes the same calls with the same
+  // requests; the results of all but rank 0 have no pictures.
+  Group(const LoadOptions& options, const RankDevice& device, std::shared_ptr<RankHub> hub, int rank,
+        const Callbacks& callbacks);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
   const std::string& name() const { return name_; }  // "cuda:0+cuda:1"
   Pipeline& first() const;
-  size_t ranks() const { return members_.size(); }
+  size_t ranks() const { return divides_ ? static_cast<size_t>(hub_->count()) : 1; }
 
   // As Pipeline's. One call at a time.
   MemoryPlan plan(const GenerateRequest& request);
@@ -40,10 +46,18 @@ class Group {
  private:
   struct Member;
   struct Call;
+  // The exact image beside a displaced one: the distance goes to the result's warnings.
+  void check(const GenerateRequest& request, GenerateResult& displaced);
+  void add(const LoadOptions& options, const RankDevice& device, int rank, const Callbacks& callbacks);
   GenerateResult generate_together(const GenerateRequest& request, const Callbacks& callbacks);
+  // The one of rank 0, on all ranks: its seeds. Throws UsageError where the others' requests differ.
+  GenerateRequest agree_about(const GenerateRequest& request) const;
   static void run(Call& call);
 
   std::string name_;
+  bool divides_ = false;  // one image is drawn by several ranks
+  bool processes_ = false;
+  bool checks_ = false;  // Split::checks
   std::shared_ptr<RankHub> hub_;
   std::vector<std::shared_ptr<Member>> members_;
 };

@@ -4,7 +4,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
 #include <random>
 #include <thread>
@@ -17,7 +16,9 @@
 #include "scaling/drawer_queue.hpp"
 #include "scaling/group.hpp"
 #include "scaling/in_order.hpp"
+#include "scaling/launched.hpp"
 #include "scaling/load_multi.hpp"
+#include "scaling/patience.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -40,11 +41,12 @@ void draw_seeds(GenerateRequest& request) {
 }  // namespace
 
 struct MultiPipeline::State {
-  explicit State(std::vector<std::unique_ptr<Group>> loaded)
-      : groups(std::move(loaded)), queue(names_of(groups)) {}
+  explicit State(std::vector<std::unique_ptr<Group>> loaded, std::unique_ptr<Launched> ranks = nullptr)
+      : launched(std::move(ranks)), groups(std::move(loaded)), queue(names_of(groups)) {}
 
   bool several() const { return groups.size() > 1 || groups.front()->ranks() > 1; }
 
+  std::unique_ptr<Launched> launched;  // null: this process is alone
   std::vector<std::unique_ptr<Group>> groups;
   DrawerQueue queue;
 };
@@ -56,15 +58,7 @@ class MultiLoader {
       : options_(options), patience_(patience), callbacks_(callbacks) {}
 
   MultiPipeline load(const std::vector<RankDevice>& devices) {
-    const bool rows = options_.split == "rows";
-    require<UsageError>(options_.split == "images" || options_.split == "guidance" || rows,
-                        "split: expected images, guidance or rows, got \"", printable(options_.split), "\"");
-    require<UsageError>(!rows || devices.size() > 1,
-                        "split: rows: expected several devices (--devices cuda:0,cuda:1), got 1");
-    const size_t each = options_.split == "guidance" ? 2 : rows ? devices.size() : 1;
-    require<UsageError>(devices.size() % each == 0 && !devices.empty(),
-                        "split: guidance: expected pairs of devices (--devices cuda:0,cuda:1), got ",
-                        devices.size(), devices.size() == 1 ? " device" : " devices");
+    const size_t each = parse_split(options_.split).group_size(devices.size());
     groups_.resize(devices.size() / each);
     errors_.resize(groups_.size());
     // The first one says what is wrong with the files, and brings them to the host's memory for the others.
@@ -134,6 +128,14 @@ MultiPipeline MultiPipeline::load(const LoadOptions& options, const Callbacks& c
     return load_multi_pipeline(options, one, {}, callbacks);
   }
   require<UsageError>(options.device == "auto", "device, devices: expected one of them");
+  if (asks_for_ranks(options.devices)) {
+    const Split split = parse_split(options.split);
+    auto launched = std::make_unique<Launched>(options);
+    if (split.division) split.group_size(static_cast<size_t>(launched->launch().count));
+    std::vector<std::unique_ptr<Group>> groups;
+    groups.push_back(launched->load(options, callbacks));
+    return MultiPipeline(std::make_unique<State>(std::move(groups), std::move(launched)));
+  }
   std::vector<RankDevice> devices;
   int on_host = 0;
   const bool all = options.devices == "all";
@@ -142,18 +144,12 @@ MultiPipeline MultiPipeline::load(const LoadOptions& options, const Callbacks& c
     devices.push_back({listed.name, &device_copy(listed.name, listed.copy), 0});
     on_host += devices.back().device->kind() == DeviceKind::kHost ? 1 : 0;
   }
-  RankPatience patience;
+  std::vector<DeviceKind> kinds;
   for (RankDevice& device : devices) {
-    const DeviceKind kind = device.device->kind();
-    if (kind == DeviceKind::kHost) {
-      device.threads = std::max(1, omp_get_max_threads() / on_host);
-      patience.later = std::max(patience.later, 60.0);  // of one kernel at most
-    }
-    if (kind == DeviceKind::kEmulator) patience = {0, 0};
+    kinds.push_back(device.device->kind());
+    if (kinds.back() == DeviceKind::kHost) device.threads = std::max(1, omp_get_max_threads() / on_host);
   }
-  if (const char* seconds = std::getenv("ROCM_SD_RANK_TIMEOUT"); seconds && *seconds)
-    patience.first = patience.later = parse_number(seconds, 0, 1e6);
-  return load_multi_pipeline(options, devices, patience, callbacks);
+  return load_multi_pipeline(options, devices, patience_of(kinds), callbacks);
 }
 
 const ModelInfo& MultiPipeline::info() const { return state_->groups.front()->first().info(); }
@@ -234,6 +230,9 @@ std::vector<DevicePlan> MultiPipeline::plans(const GenerateRequest& request) {
 void MultiPipeline::generate_each(const RequestAt& request, const ResultTaker& take,
                                   const Callbacks& callbacks) {
   const size_t drawers = state_->groups.size();
+  if (state_->launched && state_->groups.front()->ranks() == 1)
+    return state_->launched->draw_each(request, take,
+                                       [&](const GenerateRequest& one) { return generate(one, callbacks); });
   if (drawers == 1) {
     for (size_t i = 0;; ++i) {
       const std::optional<GenerateRequest> next = request(i);

@@ -64,7 +64,7 @@ def test_grids_and_plans(rocm_sd, model, tmp_path):
     (("--devices", "cpu,,cpu"), "expected all, or names with commas"),
     (("--devices", "cpu,nothing"), "expected cpu, auto, hip"),
     (("--devices", "cpu", "--device", "cpu"), "device, devices: expected one of them"),
-    (("--devices", "cpu,cpu", "--split", "patches"), "split: expected images, guidance or rows"),
+    (("--devices", "cpu,cpu", "--split", "patches"), "split: expected images, guidance, rows, guidance-rows"),
     (("--devices", "cpu", "--split", "guidance"), "expected pairs of devices"),
     (("--split", "guidance"), "expected pairs of devices"),
     (("--devices", "cpu,cpu", "--split", "guidance", "--cfg-scale", "1"), "expected guidance, or --split images"),

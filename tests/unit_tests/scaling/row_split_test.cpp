@@ -13,6 +13,7 @@
 #include "models/layer_ops.hpp"
 #include "rocm_sd/multi.hpp"
 #include "scaling/load_multi.hpp"
+#include "scaling/shared_hub.hpp"
 #include "support/failing_device.hpp"
 #include "support/random_control.hpp"
 #include "support/random_ip_adapter.hpp"
@@ -28,11 +29,11 @@ const std::string kExamples = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo_ex
 
 template <class Body>
 void run_ranks(int count, const Body& body) {
-  RankHub hub(std::vector<std::string>(static_cast<size_t>(count), "cpu"), {});
+  SharedHub hub(std::vector<std::string>(static_cast<size_t>(count), "cpu"), {});
   std::vector<std::thread> threads;
   for (int rank = 0; rank < count; ++rank)
     threads.emplace_back([&, rank] {
-      ThreadRanks ranks(hub, rank, Division::kRows);
+      HubRanks ranks(hub, rank, {Division::kRows});
       ranks.begin();
       body(ranks);
     });
@@ -87,8 +88,8 @@ TEST(RowSplits, CoverTheRowsAndKnowEverySize) {
         if ((height + unit - 1) / unit < ranks) continue;
         int64_t next = 0;
         for (int rank = 0; rank < ranks; ++rank) {
-          RankHub hub(std::vector<std::string>(static_cast<size_t>(ranks), "cpu"), {});
-          ThreadRanks link(hub, rank);
+          SharedHub hub(std::vector<std::string>(static_cast<size_t>(ranks), "cpu"), {});
+          HubRanks link(hub, rank);
           const RowSplit split(link, height, 24, unit, 3);
           EXPECT_EQ(split.begin(), next);
           EXPECT_EQ(split.begin() % unit, 0);
@@ -99,8 +100,8 @@ TEST(RowSplits, CoverTheRowsAndKnowEverySize) {
         }
         EXPECT_EQ(next, height);
       }
-  RankHub hub({"cpu", "cpu", "cpu"}, {});
-  ThreadRanks link(hub, 0);
+  SharedHub hub({"cpu", "cpu", "cpu"}, {});
+  HubRanks link(hub, 0);
   EXPECT_THROW(RowSplit(link, 16, 16, 8, 0), UsageError) << "two units for three ranks";
   EXPECT_THROW(RowSplit(link, 17, 1, 8, 0), UsageError) << "the last rank's one row is one at every size";
 }
@@ -120,7 +121,7 @@ TEST(RowSplits, LayersGiveTheRowsOfTheWholeMap) {
       const Tensor want_plain = conv2d(ex, whole, conv, plain), want_half = conv2d(ex, whole, conv, half),
                    want_twice = conv2d(ex, whole, conv, twice),
                    want_norm = group_norm_silu(ex, whole, {}, norm, 4, DType::kF32);
-      run_ranks(ranks, [&](ThreadRanks& link) {
+      run_ranks(ranks, [&](HubRanks& link) {
         const RowSplit split(link, height, width, 2, 1);
         const RowScope scope(&split);
         Arena own_arena(host_device());
@@ -243,6 +244,84 @@ TEST(DividedRows, ByEveryWayThatGoes) {
   });
   refused("cannot divide", [](GenerateRequest& r) { r.height = 8; });
   std::filesystem::remove_all(folder);
+}
+
+TEST(DividedRows, WithGuidanceDividedToo) {
+  Pipeline alone = Pipeline::load({.model = kModel, .dtype = "f32"});
+  LoadOptions options = rows_of_demo(4);
+  options.split = "guidance-rows";
+  MultiPipeline together = MultiPipeline::load(options);
+  ASSERT_EQ(together.drawers().size(), 1u);
+  EXPECT_EQ(together.drawers()[0].devices, "cpu+cpu+cpu+cpu");
+  const auto check = [&](const std::string& what, const std::function<void(GenerateRequest&)>& change) {
+    GenerateRequest r = request(72, 136);
+    change(r);
+    expect_alike(together.generate(r), alone.generate(r), what);
+  };
+  check("plain", [](GenerateRequest&) {});
+  check("batch", [](GenerateRequest& r) { r.batch = 2; });
+  check("three predictions", [](GenerateRequest& r) { r.pag_scale = 3; });
+  check("limited", [](GenerateRequest& r) { r.guidance_start = 0.6; });
+  check("inpainting", [](GenerateRequest& r) {
+    r.init_image = r.mask = picture(72, 136);
+    r.steps = 4;
+  });
+  GenerateRequest unguided = request();
+  unguided.cfg_scale = 1;
+  EXPECT_THROW(together.generate(unguided), UsageError);
+  for (const char* devices : {"cpu,cpu", "cpu,cpu,cpu", "cpu,cpu,cpu,cpu,cpu"}) {
+    options.devices = devices;
+    EXPECT_THROW(MultiPipeline::load(options), UsageError) << devices;
+  }
+}
+
+double mean_distance(const GenerateResult& got, const GenerateResult& want) {
+  const auto &a = got.pictures.at(0).image.rgb, &b = want.pictures.at(0).image.rgb;
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::abs(int{a[i]} - int{b[i]});
+  return sum / static_cast<double>(a.size());
+}
+
+// Exact while all calls are; later near the exact image, the nearer the more calls are exact; and again the
+// same for the same seed: nothing of the image before is read.
+TEST(DividedRows, DisplacedOnesAreNearTheExactImage) {
+  Pipeline alone = Pipeline::load({.model = kModel, .dtype = "f32"});
+  GenerateRequest r = request(96, 128);
+  r.steps = 12;
+  r.cfg_scale = 4;
+  const GenerateResult want = alone.generate(r);
+  GenerateRequest other = r;
+  other.prompt = "a blue car";
+  const double unlike = mean_distance(alone.generate(other), want);
+  std::vector<double> distances;
+  for (const char* calls : {"12", "8", "2"}) {
+    LoadOptions options = rows_of_demo(3);
+    options.split = concat("displaced:", calls);
+    MultiPipeline together = MultiPipeline::load(options);
+    const GenerateResult got = together.generate(r);
+    distances.push_back(mean_distance(got, want));
+    together.generate(other);
+    EXPECT_EQ(together.generate(r).pictures[0].image.rgb, got.pictures[0].image.rgb) << calls;
+    if (std::string(calls) == "12") expect_alike(got, want, "all calls exact");
+  }
+  EXPECT_GT(distances[1], 0.01) << "some calls read what was there before";
+  EXPECT_LT(distances[1], distances[2]);
+  EXPECT_LT(distances[2], unlike / 4);
+}
+
+TEST(DividedRows, TheDistanceOfDisplacedOnesIsTold) {
+  LoadOptions options = rows_of_demo(2);
+  options.split = "displaced:1:check";
+  MultiPipeline together = MultiPipeline::load(options);
+  GenerateRequest r = request(64, 64);
+  r.steps = 4;
+  const GenerateResult got = together.generate(r);
+  ASSERT_FALSE(got.warnings.empty());
+  EXPECT_THAT(got.warnings.back(), HasSubstr("dB"));
+  options.split = "displaced:4:check";
+  const GenerateResult same = MultiPipeline::load(options).generate(r);
+  EXPECT_THAT(same.warnings.back(), HasSubstr("the exact image"));
+  EXPECT_NE(same.warnings.back(), got.warnings.back());
 }
 
 TEST(DividedRows, FaultsOnEitherRank) {

@@ -1,5 +1,5 @@
 // Messages between threads: order, sizes, attempts begun anew, ranks that fail or fall silent.
-#include "scaling/thread_ranks.hpp"
+#include "scaling/shared_hub.hpp"
 
 #include <gmock/gmock.h>
 
@@ -23,25 +23,25 @@ std::vector<std::string> names(int count) {
 
 // body(ranks) in a thread for each.
 template <class Body>
-void run_ranks(RankHub& hub, const Body& body) {
+void run_ranks(SharedHub& hub, const Body& body) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < hub.count(); ++rank)
     threads.emplace_back([&, rank] {
-      ThreadRanks ranks(hub, rank);
+      HubRanks ranks(hub, rank);
       body(ranks);
     });
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(ThreadRanks, AllGatherOfUnevenParts) {
+TEST(SharedHubs, AllGatherOfUnevenParts) {
   for (const int count : {1, 2, 3, 4, 8}) {
-    RankHub hub(names(count), {});
+    SharedHub hub(names(count), {});
     std::mt19937 random(static_cast<unsigned>(count));
     std::vector<std::vector<size_t>> rounds(50);
     for (auto& ends : rounds)
       for (int rank = 0; rank < count; ++rank)
         ends.push_back((ends.empty() ? 0 : ends.back()) + random() % 1000);
-    run_ranks(hub, [&](ThreadRanks& ranks) {
+    run_ranks(hub, [&](HubRanks& ranks) {
       ranks.begin();
       for (size_t round = 0; round < rounds.size(); ++round) {
         const auto& ends = rounds[round];
@@ -59,9 +59,9 @@ TEST(ThreadRanks, AllGatherOfUnevenParts) {
   }
 }
 
-TEST(ThreadRanks, ExchangeOfNeighbours) {
-  RankHub hub(names(2), {});
-  run_ranks(hub, [](ThreadRanks& ranks) {
+TEST(SharedHubs, ExchangeOfNeighbours) {
+  SharedHub hub(names(2), {});
+  run_ranks(hub, [](HubRanks& ranks) {
     ranks.begin();
     for (int i = 0; i < 1000; ++i) {
       const int out = 2 * i + ranks.rank();
@@ -73,10 +73,10 @@ TEST(ThreadRanks, ExchangeOfNeighbours) {
 }
 
 // The pipeline's loop: an attempt that another rank ended is begun anew. Rank 1 fails in some attempts.
-TEST(ThreadRanks, AttemptsBeginAnewTogether) {
+TEST(SharedHubs, AttemptsBeginAnewTogether) {
   for (int failing_rounds : {1, 2, 5}) {
-    RankHub hub(names(3), {});
-    run_ranks(hub, [&](ThreadRanks& ranks) {
+    SharedHub hub(names(3), {});
+    run_ranks(hub, [&](HubRanks& ranks) {
       int failures = ranks.rank() == 1 ? failing_rounds : ranks.rank() == 2 ? 1 : 0;
       for (;;) {
         try {
@@ -102,11 +102,11 @@ TEST(ThreadRanks, AttemptsBeginAnewTogether) {
   }
 }
 
-TEST(ThreadRanks, AFailureReachesEverybody) {
-  RankHub hub(names(3), {});
-  run_ranks(hub, [&](ThreadRanks& ranks) {
+TEST(SharedHubs, AFailureReachesEverybody) {
+  SharedHub hub(names(3), {});
+  run_ranks(hub, [&](HubRanks& ranks) {
     ranks.begin();
-    if (ranks.rank() == 2) return hub.fail(2, "its card fell off");
+    if (ranks.rank() == 2) return hub.fail(2, 2, "its card fell off");
     try {
       char byte = 0;
       ranks.receive(2, &byte, 1);
@@ -118,18 +118,18 @@ TEST(ThreadRanks, AFailureReachesEverybody) {
     EXPECT_THROW(ranks.send(0, nullptr, 0), DeviceError);
   });
   EXPECT_EQ(hub.failed_rank(), 2);
-  hub.fail(0, "later");
+  hub.fail(0, 0, "later");
   EXPECT_EQ(hub.failed_rank(), 2) << "the first counts";
-  hub.reset();
+  hub.begin_call(0);
   EXPECT_FALSE(hub.failed());
-  hub.fail(1, "cancelled", true);
-  EXPECT_THROW(ThreadRanks(hub, 0).begin(), CancelledError);
+  hub.fail(1, 1, "cancelled", true);
+  EXPECT_THROW(HubRanks(hub, 0).begin(), CancelledError);
 }
 
-TEST(ThreadRanks, ASilentRankIsNamed) {
-  RankHub hub(names(2), {.first = 0.2, .later = 0.05});
+TEST(SharedHubs, ASilentRankIsNamed) {
+  SharedHub hub(names(2), {.first = 0.2, .later = 0.05});
   const auto begin = std::chrono::steady_clock::now();
-  const auto waits_in_vain = [&](ThreadRanks& ranks) {
+  const auto waits_in_vain = [&](HubRanks& ranks) {
     try {
       char byte = 0;
       ranks.receive(1, &byte, 1);
@@ -138,11 +138,11 @@ TEST(ThreadRanks, ASilentRankIsNamed) {
       return std::string(e.what());
     }
   };
-  ThreadRanks first(hub, 0), second(hub, 1);
+  HubRanks first(hub, 0), second(hub, 1);
   first.begin();
   second.begin();
   EXPECT_EQ(waits_in_vain(first), "rank 1 (device 1): no sign of life for 0.2 s");
-  hub.reset();
+  hub.begin_call(0);
   first.begin();
   second.begin();
   second.send(0, "x", 1);
@@ -153,9 +153,9 @@ TEST(ThreadRanks, ASilentRankIsNamed) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
-TEST(ThreadRanks, ARankThatIsBusyIsWaitedFor) {
-  RankHub hub(names(2), {.first = 0.3, .later = 0.3});
-  run_ranks(hub, [&](ThreadRanks& ranks) {
+TEST(SharedHubs, ARankThatIsBusyIsWaitedFor) {
+  SharedHub hub(names(2), {.first = 0.3, .later = 0.3});
+  run_ranks(hub, [&](HubRanks& ranks) {
     ranks.begin();
     int value = 5;
     if (ranks.rank() == 0) {
@@ -173,9 +173,9 @@ TEST(ThreadRanks, ARankThatIsBusyIsWaitedFor) {
   EXPECT_FALSE(hub.failed());
 }
 
-TEST(ThreadRanks, AMessageOfAnotherSizeIsRefused) {
-  RankHub hub(names(2), {});
-  ThreadRanks first(hub, 0), second(hub, 1);
+TEST(SharedHubs, AMessageOfAnotherSizeIsRefused) {
+  SharedHub hub(names(2), {});
+  HubRanks first(hub, 0), second(hub, 1);
   first.begin();
   second.begin();
   second.send(0, "abc", 3);

@@ -1,0 +1,87 @@
+// RankHub: what the ranks of a group share: messages, signs of life, and the first failure. Ranks are threads
+// or processes (shared_hub.hpp), or processes of several machines (mpi_hub.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/ranks.hpp"
+
+namespace rocm_sd {
+
+// How long a rank may be silent before the others give it up, in seconds; 0: for ever.
+struct RankPatience {
+  double first = 120;  // until it has sent something in this attempt: plans, kernels and weights come before
+  double later = 10;
+};
+
+// A rank that fails, or gives no sign of life, is named to the others, who wait for nobody then. Every
+// function is called by the rank that its first argument names, but for the questions.
+class RankHub {
+ public:
+  virtual ~RankHub() = default;
+
+  virtual int count() const = 0;
+  virtual std::string name(int rank) const = 0;
+
+  // Before a call of all ranks. Ranks of one process forget the failure and the messages of the last one;
+  // those of several processes do not, for whoever failed has ended.
+  virtual void begin_call(int rank) = 0;
+  // After it: an idle rank is not silent.
+  virtual void end_call(int rank) = 0;
+  // A sign of life.
+  virtual void beat(int rank) = 0;
+  // Whether the rank has been silent for longer than its patience.
+  virtual bool silent(int rank) const = 0;
+  // Why a rank can be waited for no longer; empty: it can.
+  virtual std::string why_lost(int rank) const = 0;
+
+  // Wakes everybody. The first failure counts. reporter: who found that the rank has failed, perhaps itself.
+  virtual void fail(int reporter, int rank, const std::string& reason, bool cancelled = false) = 0;
+  virtual bool failed() const = 0;
+  virtual bool cancelled() const = 0;  // rather than failed
+  // The rank that failed first; nothing where none did.
+  virtual std::optional<int> failed_rank() const = 0;
+  virtual std::string failure() const = 0;  // "rank 1 (cuda:1): the reason"
+
+  // As Ranks'.
+  virtual void begin(int rank) = 0;
+  virtual void send(int from, int to, const void* data, size_t bytes, uint32_t channel = 0) = 0;
+  virtual void receive(int from, int to, void* data, size_t bytes, uint32_t channel = 0) = 0;
+};
+
+// How a group divides an image.
+struct GroupDivision {
+  Division what = Division::kConditions;
+  std::optional<int> exact_calls = std::nullopt;  // Ranks::exact_calls
+};
+
+// One rank's view of a hub, which must outlive it.
+class HubRanks final : public Ranks {
+ public:
+  HubRanks(RankHub& hub, int rank, const GroupDivision& division = {})
+      : hub_(hub), rank_(rank), division_(division) {}
+  int rank() const override { return rank_; }
+  int count() const override { return hub_.count(); }
+  Division division() const override { return division_.what; }
+  std::optional<int> exact_calls() const override { return exactly_ ? std::nullopt : division_.exact_calls; }
+  // Whether all calls are exact from the next image on.
+  void draw_exactly(bool exactly) { exactly_ = exactly; }
+  void begin() override { hub_.begin(rank_); }
+  void send(int to, const void* data, size_t bytes, uint32_t channel = 0) override {
+    hub_.send(rank_, to, data, bytes, channel);
+  }
+  void receive(int from, void* data, size_t bytes, uint32_t channel = 0) override {
+    hub_.receive(from, rank_, data, bytes, channel);
+  }
+
+ private:
+  RankHub& hub_;
+  const int rank_;
+  const GroupDivision division_;
+  bool exactly_ = false;
+};
+
+}  // namespace rocm_sd
