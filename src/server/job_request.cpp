@@ -9,6 +9,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "base/utf8.hpp"
+#include "pipeline/hires.hpp"
 #include "pipeline/options.hpp"
 #include "schedulers/sampler.hpp"
 #include "server/base64.hpp"
@@ -40,6 +41,11 @@ OptionType type_of(const OptionRow& row) {
       value.find("FOLDER") != value.npos)
     return OptionType::kRefused;
   return OptionType::kText;
+}
+
+// Results here are finished pictures, and a canvas that grows has no size before its image is read.
+bool is_of_programs(std::string_view table_name) {
+  return table_name == "keep-latents" || table_name == "outpaint" || table_name.starts_with("preview");
 }
 
 const OptionRow* find_row(std::string_view table_name) {
@@ -77,7 +83,7 @@ std::vector<KnownOption> request_options() {
         std::string_view(row.group) == "IP-Adapter" || std::string_view(row.group) == "ControlNet";
     if (of_lists && type_of(row) != OptionType::kControlList && type_of(row) != OptionType::kIpAdapterList)
       continue;                                                  // each of a list (job_adapters.cpp)
-    if (std::string_view(row.name) == "keep-latents") continue;  // results are pictures
+    if (is_of_programs(row.name)) continue;
     std::string name = row.name;
     std::ranges::replace(name, '-', '_');
     if (type_of(row) == OptionType::kLoraList) name = "loras";
@@ -200,6 +206,29 @@ void RequestBuilder::set(const std::string& field, const KnownOption& option, co
   }
 }
 
+// Of the second pass, where there is one: its size and steps are within the same limits as the first's.
+void RequestBuilder::check_second_pass(int64_t width, int64_t height) const {
+  GenerateRequest asked;
+  OptionTargets targets{nullptr, &asked};
+  for (const auto& [name, value] : request.options)
+    if (name.starts_with("hires-")) find_row(name)->set(targets, value);
+  if (!asked.hires.active()) return;
+  constexpr int64_t kLargestNative = 1024;  // a side that nobody asked for
+  const PictureSize first{static_cast<int>(width ? width : kLargestNative),
+                          static_cast<int>(height ? height : kLargestNative)};
+  try {
+    const PictureSize size = hires_sizes(asked.hires, first, 8).enlarged;
+    if (int64_t{size.width} * size.height > limits_.pixels)
+      refuse("hires_scale", concat("the second pass: expected at most ", limits_.pixels, " pixels, got ",
+                                   int64_t{size.width} * size.height));
+  } catch (const UsageError& e) {
+    refuse("hires_scale", e.what());
+  }
+  if (asked.hires.steps > limits_.steps)
+    refuse("hires_steps",
+           concat("expected at most ", limits_.steps, " on this server, got ", asked.hires.steps));
+}
+
 JobRequest RequestBuilder::finish() {
   request.model = catalog_.find(request.model).name;
   attach_masks();
@@ -225,6 +254,7 @@ JobRequest RequestBuilder::finish() {
   if (width * height > limits_.pixels)
     refuse("width",
            concat("width * height: expected at most ", limits_.pixels, " pixels, got ", width * height));
+  check_second_pass(width, height);
   if (request.batch > limits_.batch)
     refuse("batch", concat("expected at most ", limits_.batch, " on this server, got ", request.batch));
   if (request.steps > limits_.steps)

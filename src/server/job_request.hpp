@@ -93,6 +93,7 @@ class RequestBuilder {
   void set_all(const std::string& field, const char* prefix, OptionTexts defaults, const OptionTexts& given);
   void attach_masks();
   void finish_texts();
+  void check_second_pass(int64_t width, int64_t height) const;
   void check_image(const std::string& field, std::string_view bytes) const;
 
   const Catalog& catalog_;
