@@ -82,7 +82,7 @@ std::vector<KnownOption> request_options() {
     const bool of_lists =
         std::string_view(row.group) == "IP-Adapter" || std::string_view(row.group) == "ControlNet";
     if (of_lists && type_of(row) != OptionType::kControlList && type_of(row) != OptionType::kIpAdapterList)
-      continue;                                                  // each of a list (job_adapters.cpp)
+      continue;  // each of a list (job_adapters.cpp)
     if (is_of_programs(row.name)) continue;
     std::string name = row.name;
     std::ranges::replace(name, '-', '_');
