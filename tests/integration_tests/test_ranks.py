@@ -15,7 +15,7 @@ import numpy
 import pytest
 from pictures import read_parameters, read_picture
 
-SMALL = ("--prompt", "a red apple", "-n", "a car", "--steps", "3", "-W", "64", "-H", "128", "--dtype", "f32", "--seed", "5")
+SMALL = ("--prompt", "a red apple", "-n", "a car", "--steps", "3", "-W", "64", "-H", "128", "--dtype", "f32", "--seed", "5", "--no-receipt")
 
 
 class Ranks:

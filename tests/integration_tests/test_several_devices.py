@@ -26,7 +26,7 @@ def model(repository):
 def test_files_are_those_of_one_device(rocm_sd, model, tmp_path):
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("a red apple\na blue car\na smiling cat\n")
-    what = ("--prompts-file", prompts, "--repeat", "3", "--batch", "2", "-n", "a cup")
+    what = ("--prompts-file", prompts, "--repeat", "3", "--batch", "2", "-n", "a cup", "--no-receipt")
     one = draw(rocm_sd, model, tmp_path / "one", *what, "--device", "cpu")
     for devices in ("cpu,cpu", "cpu,cpu,cpu"):
         folder = tmp_path / devices

@@ -197,7 +197,7 @@ def test_no_table_changes_what_is_right(rocm_sd, tiny_model, tmp_path):
     """Every choice of a table replaced by others, sound and not: the picture stays what it is."""
     model = tiny_model("sd15")
     draw = ["generate", "--model", model, "--device", "cpu", "--dtype", "f32", "--steps", "2", "-W", "64", "-H", "64",
-            "--seed", "1"]
+            "--seed", "1", "--no-receipt"]
     rocm_sd(*draw, "-o", tmp_path / "plain.png")
     path = tmp_path / "own.tsv"
     done = rocm_sd("tune", "--device", "cpu", "--model", model, "--dtype", "f32", "-W", 64, "-H", 64, "--per-shape", 0.001,
@@ -225,7 +225,7 @@ def test_no_table_changes_what_is_right(rocm_sd, tiny_model, tmp_path):
 
 def test_tunes_behind_pictures_within_its_budget(rocm_sd, tiny_model, tmp_path):
     """`generate --tune`: the picture first and unchanged, then so much time; the next run goes on where it stopped."""
-    draw = ["generate", "--model", tiny_model("sd15"), "--device", "cpu", "--steps", "1", "-W", "64", "-H", "64", "--seed", "1"]
+    draw = ["generate", "--model", tiny_model("sd15"), "--device", "cpu", "--steps", "1", "-W", "64", "-H", "64", "--seed", "1", "--no-receipt"]
     env = {"XDG_CACHE_HOME": str(tmp_path)}
     rocm_sd(*draw, "-o", tmp_path / "plain.png")
     known = 0
