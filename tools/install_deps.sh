@@ -19,6 +19,8 @@ python=()
 # torch.compile builds extensions of Python: their headers, for the same.
 "${PYTHON:-python3}" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' \
   2>/dev/null || python+=(python3-dev)
+# mpirun, which starts ranks in a test.
+python+=("?openmpi-bin")
 # A browser for the tests of the server's page.
 page=("?chromium")
 fuzz=(clang-19 libclang-rt-19-dev libomp-19-dev)
