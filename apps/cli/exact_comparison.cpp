@@ -9,17 +9,18 @@ namespace rocm_sd::cli {
 namespace {
 
 double sampling_seconds(const GenerateResult& result) {
-  double sum = 0;  // of both passes, where there are two
+  double sum = 0;  // of both passes, where there are two, and of details as a whole
   for (const StageTime& t : result.times)
-    if (t.stage == "sample") sum += t.seconds;
+    if (t.stage == "sample" || t.stage == "details") sum += t.seconds;
   return sum;
 }
 
 }  // namespace
 
 GenerateRequest ExactComparison::exact(GenerateRequest request) {
-  require<UsageError>(request.savings.active(),
-                      "compare-exact: nothing to compare: expected a saving (--deep-cache, --t-gate)");
+  require<UsageError>(
+      request.savings.active(),
+      "compare-exact: nothing to compare: expected a saving (--deep-cache, --t-gate, --sada)");
   request.savings = {};
   return request;
 }

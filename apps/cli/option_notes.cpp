@@ -41,6 +41,11 @@ std::vector<std::string> options_without_effect(const std::set<std::string>& giv
   for (const char* name : {"hires-upscaler", "hires-steps", "hires-denoising-strength", "hires-cfg-scale",
                            "hires-sampler", "hires-schedule", "hires-prompt", "hires-negative-prompt"})
     note(name, request.hires.active(), "there is no --hires-scale, --hires-width or --hires-height");
+  for (const char* name : {"detail-prompt", "detail-negative-prompt", "detail-strength", "detail-steps",
+                           "detail-padding", "detail-blur", "detail-width", "detail-height"})
+    note(name, request.detail.active(), "there is no --detail-box and no --detail-mask");
+  for (const char* name : {"loopback-strength", "loopback-curve"})
+    note(name, request.loopback.loops > 1, "there is no --loopback");
   note("preview-interval", request.preview.mode != "none", "there is no --preview");
   for (const char* name : {"tile-batch", "tile-weights"})
     note(name, request.tile_size > 0, "there is no --tile-size");

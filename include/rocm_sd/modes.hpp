@@ -4,6 +4,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "rocm_sd/image.hpp"
 
 namespace rocm_sd {
 
@@ -29,6 +32,30 @@ struct HiresFix {
 struct Outpaint {
   int left = 0, right = 0, up = 0, down = 0;  // 0..4096
   bool active() const { return left > 0 || right > 0 || up > 0 || down > 0; }
+};
+
+// Parts of a finished picture that are drawn again, larger, and put back ("detailer"): of each image of the
+// batch the same places.
+struct Detailer {
+  struct Box {
+    int left = 0, top = 0, width = 0, height = 0;  // pixels of the picture
+  };
+  std::vector<Box> boxes = {};     // at most 64
+  std::optional<Image> mask = {};  // of the picture's size: each white area that hangs together is a part
+  double strength = 0.4;           // denoising strength, above 0 to 1
+  int padding = 32, blur = 4;      // pixels that are seen around a part; Gaussian deviation of its border
+  int width = 0, height = 0;       // that a part is drawn at; 0: the model's own
+  int steps = 0;                   // 0: the request's
+  std::optional<std::string> prompt = {}, negative_prompt = {};  // absent or empty: the request's
+
+  bool active() const { return !boxes.empty() || mask; }
+};
+
+// A1111's script of this name: image to image from the picture before, so often.
+struct Loopback {
+  int loops = 1;                              // 1..100; 1: no
+  std::optional<double> final_strength = {};  // of the last loop; absent: as the first
+  std::string curve = "linear";               // between them: "aggressive", "linear", "lazy"
 };
 
 // What Callbacks::preview gets.

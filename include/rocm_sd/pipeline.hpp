@@ -269,6 +269,8 @@ struct GenerateRequest {
 
   HiresFix hires = {};      // text to image
   PreviewUse preview = {};  // for Callbacks::preview
+  Detailer detail = {};
+  Loopback loopback = {};  // image to image
 
   // Tiled diffusion, for pictures larger than the model's own: the UNet runs over windows of this side, in
   // pixels, and their predictions are averaged. Its memory is that of tile_batch windows.

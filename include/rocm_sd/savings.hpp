@@ -12,8 +12,11 @@ struct Savings {
   // others add the mean of what the text's attentions gave in the last of them with and without the prompt,
   // and have no guidance. 0: all run as they are.
   int t_gate = 0;
+  // SADA's step skipping (Jiang et al., arXiv 2507.17135): where the steps before foretell a prediction, the
+  // UNet is not called. For samplers that draw no noise and call the model once a step.
+  bool sada = false;
 
-  bool active() const { return deep_cache > 1 || t_gate > 0; }
+  bool active() const { return deep_cache > 1 || t_gate > 0 || sada; }
   friend bool operator==(const Savings&, const Savings&) = default;
 };
 

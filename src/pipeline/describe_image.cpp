@@ -7,6 +7,7 @@
 #include "pipeline/infotext.hpp"
 #include "pipeline/ip_request.hpp"
 #include "pipeline/request.hpp"
+#include "pipeline/soft_inpaint.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -121,6 +122,15 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (from_picture && r.exact_steps) add("Exact steps", "True");
   if (r.mask) add("Mask blur", std::to_string(r.mask_blur));
   describe_inpainting(r, resolved.masked_content, add);
+  if (const auto soft = soft_settings(r.mask_blend); r.mask && soft) {  // with the extension's names
+    add("Soft inpainting enabled", "True");
+    add("Soft inpainting schedule bias", number_text(soft->power));
+    add("Soft inpainting preservation strength", number_text(soft->scale));
+    add("Soft inpainting transition contrast boost", number_text(soft->detail));
+    add("Soft inpainting mask influence", number_text(soft->influence));
+    add("Soft inpainting difference threshold", number_text(soft->threshold));
+    add("Soft inpainting difference contrast", number_text(soft->contrast));
+  }
   if (r.mask && resolved.blends_latents) add("Mask blend", "latents");
   if (r.mask && r.mask_downscale != "auto") add("Mask downscale", r.mask_downscale);
   if (r.clip_skip > 1) add("Clip skip", std::to_string(r.clip_skip));
@@ -132,6 +142,7 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (s.deep_cache > 1)
     add("DeepCache", concat(s.deep_cache, s.deep_cache_branch ? concat(":", s.deep_cache_branch) : ""));
   if (s.t_gate > 0) add("T-GATE", std::to_string(s.t_gate));
+  if (s.sada) add("SADA", "True");
   if (r.tiling_x || r.tiling_y) add("Tiling", r.tiling_x && r.tiling_y ? "True" : r.tiling_x ? "x" : "y");
   if (r.negative_min_sigma > 0) add("NGMS", number_text(r.negative_min_sigma));
   if (r.negative_min_sigma > 0 && r.negative_min_sigma_all) add("NGMS all steps", "True");

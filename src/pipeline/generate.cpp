@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "pipeline/pixels.hpp"
 #include "pipeline/savings.hpp"
+#include "pipeline/soft_inpaint.hpp"
 #include "pipeline/state.hpp"
 
 namespace rocm_sd {
@@ -19,6 +20,16 @@ std::vector<float> exchanged_latents(const ResolvedRequest& r, const std::vector
   for (size_t i = 0; i < pixels; ++i)
     for (size_t c = 0; c < 4; ++c) out[c * pixels + i] = latents[4 * i + c] * scale;
   return out;
+}
+
+// How much of each pixel of image i counts, whose latents are `drawn`.
+std::vector<float> overlay_mask(Device& device, const ResolvedRequest& r, const InitImage& init,
+                                const Tensor& drawn, int i) {
+  const std::optional<SoftSettings> soft = soft_settings(r.request.mask_blend);
+  if (!soft) return init.mask;
+  return soft_overlay(*soft, to_floats(device, init.latents.narrow(0, i, 1)), to_floats(device, drawn),
+                      init.latent_mask, static_cast<int>(r.latent_width), static_cast<int>(r.latent_height),
+                      static_cast<int>(r.width), static_cast<int>(r.height));
 }
 
 }  // namespace
@@ -108,7 +119,8 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   for (int i = 0; decodes && i < r.request.batch; ++i) {
     const Tensor own = latents.narrow(0, i, 1);
     Image image = r.decodes ? decode(r, own, who) : Image{};
-    if (r.decodes && !init.mask.empty() && !r.mask_is_ready) image = composite(image, init.pixels, init.mask);
+    if (r.decodes && !init.mask.empty() && !r.mask_is_ready)
+      image = composite(image, init.pixels, overlay_mask(*components.device, r, init, own, i));
     const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
     result.pictures.push_back(
         {std::move(image), seed, describe_image(r, components, i, hashes, controls_, ip_adapters_), {}});

@@ -2,6 +2,7 @@
 // latents; and the noise of the images' generators in the order in which Diffusers' pipelines draw it.
 #include "base/error.hpp"
 #include "pipeline/pixels.hpp"
+#include "pipeline/soft_inpaint.hpp"
 #include "pipeline/state.hpp"
 
 namespace rocm_sd {
@@ -80,7 +81,8 @@ void Pipeline::State::empty_masked(const PreparedRequest& r, InitImage& init) co
     noise = BatchNoise(r.noise, seeds, 4, r.latent_height, r.latent_width).next();
   }
   for (size_t i = 0; i < values.size(); ++i)
-    if (init.latent_mask[i / 4 % init.latent_mask.size()] > 0) values[i] = noise[i];
+    if (const float share = init.latent_mask[i / 4 % init.latent_mask.size()]; share > 0)
+      values[i] = share * noise[i] + (1 - share) * values[i];
   init.latents = tensor_from(*components.device, init.latents.shape(), values.data());
 }
 
@@ -104,8 +106,11 @@ InitImage Pipeline::State::encode_init(const PreparedRequest& r, const RunWatch&
     init.latents = encode_each(r, for_init, watch);
   if (q.mask) {
     init.mask = mask_to_floats(*q.mask, width, height, r.mask_is_ready ? 0 : q.mask_blur, q.mask_invert);
-    init.latent_mask =
-        latent_mask(init.mask, width, height, static_cast<int>(components.downscale()), r.mask_downscale);
+    init.latent_mask = soft_settings(q.mask_blend)
+                           ? soft_latent_mask(init.mask, width, height, static_cast<int>(r.latent_width),
+                                              static_cast<int>(r.latent_height))
+                           : latent_mask(init.mask, width, height, static_cast<int>(components.downscale()),
+                                         r.mask_downscale);
   }
   if (q.init_image && !init.latents) {
     const bool fills = q.mask && r.masked_content != MaskedContent::kOriginal;

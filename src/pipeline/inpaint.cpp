@@ -6,8 +6,10 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "pipeline/box_blur.hpp"
 #include "pipeline/image_sizes.hpp"
 #include "pipeline/pixels.hpp"
+#include "pipeline/soft_inpaint.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -16,55 +18,14 @@ constexpr int kMultiple = 8, kMaxSide = 4096;
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-// Lines of `length` values `step` apart, averaged over boxes of 2 * radius + 1 places, the outermost two of
-// them in part; what is beyond a line is its last value.
-void blur_lines(std::vector<float>& values, int64_t lines, int64_t line_step, int64_t length, int64_t step,
-                double radius) {
-  const auto whole = static_cast<int64_t>(radius);
-  const double part = radius - static_cast<double>(whole), size = 2 * radius + 1;
-#pragma omp parallel for schedule(static)
-  for (int64_t line = 0; line < lines; ++line) {
-    float* first = values.data() + line * line_step;
-    std::vector<double> sums(at(length + 1), 0.0);
-    for (int64_t i = 0; i < length; ++i) sums[at(i + 1)] = sums[at(i)] + static_cast<double>(first[i * step]);
-    const double low = static_cast<double>(first[0]), high = static_cast<double>(first[(length - 1) * step]);
-    const auto value = [&](int64_t i) {
-      return i < 0 ? low : i >= length ? high : sums[at(i + 1)] - sums[at(i)];
-    };
-    const auto sum_to = [&](int64_t end) {  // of places below `end`, counted from 0
-      if (end <= 0) return static_cast<double>(end) * low;
-      return sums[at(std::min(end, length))] + static_cast<double>(std::max<int64_t>(end - length, 0)) * high;
-    };
-    std::vector<float> out(at(length));
-    for (int64_t i = 0; i < length; ++i)
-      out[at(i)] = static_cast<float>(
-          (sum_to(i + whole + 1) - sum_to(i - whole) + part * (value(i - whole - 1) + value(i + whole + 1))) /
-          size);
-    for (int64_t i = 0; i < length; ++i) first[i * step] = out[at(i)];
-  }
-}
-
-// A Gaussian of this standard deviation by three boxes (Gwosdek et al., "Theoretical Foundations of Gaussian
-// Convolution by Extended Box Filtering", 2011), which is Pillow's.
-double box_radius(double sigma) {
-  constexpr int kPasses = 3;
-  const double square = sigma * sigma / kPasses;
-  const double l = std::floor((std::sqrt(12 * square + 1) - 1) / 2);
-  return l + (2 * l + 1) * (l * (l + 1) - 3 * square) / (6 * (square - (l + 1) * (l + 1)));
-}
-
 // values [height,width,4]
 void blur(std::vector<float>& values, int64_t width, int64_t height, double sigma) {
-  if (sigma <= 0) return;
-  const double radius = box_radius(sigma);
-  for (int64_t c = 0; c < 4; ++c)
-    for (int pass = 0; pass < 3; ++pass) {
-      std::vector<float> plane(at(width * height));
-      for (int64_t i = 0; i < width * height; ++i) plane[at(i)] = values[at(4 * i + c)];
-      blur_lines(plane, height, width, width, 1, radius);
-      blur_lines(plane, width, 1, height, width, radius);
-      for (int64_t i = 0; i < width * height; ++i) values[at(4 * i + c)] = plane[at(i)];
-    }
+  for (int64_t c = 0; c < 4; ++c) {
+    std::vector<float> plane(at(width * height));
+    for (int64_t i = 0; i < width * height; ++i) plane[at(i)] = values[at(4 * i + c)];
+    blur_by_boxes(plane, width, height, sigma);
+    for (int64_t i = 0; i < width * height; ++i) values[at(4 * i + c)] = plane[at(i)];
+  }
 }
 
 Image area_of(const Image& image, const PictureArea& area) {
@@ -246,6 +207,8 @@ void check_inpainting(const GenerateRequest& r) {
                       "masked-content: needs a mask, or outpaint");
   require<UsageError>(!r.only_masked || (r.mask && r.init_image),
                       "only-masked: needs an init-image and a mask");
+  require<UsageError>(!r.only_masked || !soft_settings(r.mask_blend),
+                      "mask-blend: soft: not with only-masked, whose part is put back by its mask");
   require<UsageError>(r.only_masked_padding >= 0 && r.only_masked_padding <= 1024,
                       "only-masked-padding: expected 0 to 1024, got ", r.only_masked_padding);
   for (const int side : {r.outpaint.left, r.outpaint.right, r.outpaint.up, r.outpaint.down})

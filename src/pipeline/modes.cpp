@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "pipeline/detail.hpp"
 #include "pipeline/hires.hpp"
 #include "pipeline/inpaint.hpp"
 #include "pipeline/preview.hpp"
@@ -33,6 +34,12 @@ GenerateRequest on_canvas(const GenerateRequest& request) {
 }  // namespace
 
 MemoryPlan Pipeline::State::plan(const GenerateRequest& asked) {
+  if (asked.detail.active()) {
+    const auto [whole, part] =
+        detail_plans(asked, components.info.default_width, components.info.default_height);
+    const MemoryPlan one = plan(whole), other = plan(part);
+    return one.total() < other.total() ? other : one;
+  }
   const GenerateRequest request = on_canvas(asked);
   if (draws_part(request))
     return plan(
@@ -44,6 +51,9 @@ MemoryPlan Pipeline::State::plan(const GenerateRequest& asked) {
 }
 
 GenerateResult Pipeline::State::generate(const GenerateRequest& asked, const Callbacks& callbacks) {
+  const DrawOnce draw = [&](const GenerateRequest& one) { return generate(one, callbacks); };
+  if (asked.detail.active()) return draw_details(asked, draw);
+  if (asked.loopback.loops != 1) return draw_loops(asked, draw);
   const GenerateRequest request = on_canvas(asked);
   if (draws_part(request)) return draw_masked_part(request, callbacks);
   if (request.hires.active()) return draw_twice(request, callbacks);

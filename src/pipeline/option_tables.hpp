@@ -60,6 +60,7 @@ std::vector<OptionRow> picture_options();
 std::vector<OptionRow> sampling_options();
 std::vector<OptionRow> image_to_image_options();
 std::vector<OptionRow> hires_options();
+std::vector<OptionRow> repeated_options();  // details and loopback
 std::vector<OptionRow> preview_options();
 std::vector<OptionRow> control_options();
 std::vector<OptionRow> ip_adapter_options();

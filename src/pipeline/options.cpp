@@ -46,9 +46,10 @@ const std::vector<OptionRow>& rows() {
   using namespace option_tables;
   static const std::vector<OptionRow> table = [] {
     std::vector<OptionRow> all;
-    for (const auto& group : {model_options, prompt_options, picture_options, sampling_options,
-                              image_to_image_options, hires_options, preview_options, control_options,
-                              ip_adapter_options, tile_options, savings_options, advanced_options})
+    for (const auto& group :
+         {model_options, prompt_options, picture_options, sampling_options, image_to_image_options,
+          hires_options, repeated_options, preview_options, control_options, ip_adapter_options, tile_options,
+          savings_options, advanced_options})
       for (OptionRow& row : group()) all.push_back(std::move(row));
     return all;
   }();

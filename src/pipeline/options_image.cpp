@@ -1,6 +1,7 @@
 // Options of image to image, of tiled diffusion, and size conditions.
 #include <cmath>
 
+#include "pipeline/detail.hpp"
 #include "pipeline/latents_file.hpp"
 #include "pipeline/option_tables.hpp"
 
@@ -76,6 +77,55 @@ std::vector<OptionRow> hires_options() {
   };
 }
 
+std::vector<OptionRow> repeated_options() {
+  const auto detail_integer = [](int Detailer::* field, int64_t most) -> Setter {
+    return [=](OptionTargets& t, std::string_view v) {
+      request_of(t).detail.*field = static_cast<int>(parse_integer(v, 0, most));
+    };
+  };
+  const auto detail_text = [](std::optional<std::string> Detailer::* field) -> Setter {
+    return [=](OptionTargets& t, std::string_view v) {
+      const std::string problem = utf8_problem(v);
+      require<UsageError>(problem.empty(), problem);
+      request_of(t).detail.*field = std::string(v);
+    };
+  };
+  return {
+      {"detail-box", "", "Details", "L,T,W,H",
+       "draw this part of the finished picture again, larger, and put it back: left, top, width, height in "
+       "pixels; may be given several times",
+       [](OptionTargets& t, std::string_view v) {
+         request_of(t).detail.boxes.push_back(parse_detail_box(v));
+       },
+       true},
+      {"detail-mask", "", "Details", "FILE", "the same for each white area that hangs together",
+       [](OptionTargets& t, std::string_view v) { request_of(t).detail.mask = load_image(std::string(v)); }},
+      {"detail-prompt", "", "Details", "TEXT", "of the parts [--prompt]", detail_text(&Detailer::prompt)},
+      {"detail-negative-prompt", "", "Details", "TEXT", "[--negative-prompt]",
+       detail_text(&Detailer::negative_prompt)},
+      {"detail-strength", "", "Details", "X", "how much a part changes, above 0 to 1 [0.4]",
+       [](OptionTargets& t, std::string_view v) { request_of(t).detail.strength = parse_number(v, 0, 1); }},
+      {"detail-steps", "", "Details", "N", "[--steps]", detail_integer(&Detailer::steps, 1000)},
+      {"detail-padding", "", "Details", "PX", "how much is seen around a part [32]",
+       detail_integer(&Detailer::padding, 1024)},
+      {"detail-blur", "", "Details", "PX", "Gaussian blur of its border [4]",
+       detail_integer(&Detailer::blur, 64)},
+      {"detail-width", "", "Details", "PX", "size that a part is drawn at [the model's own]",
+       detail_integer(&Detailer::width, kMaxSide)},
+      {"detail-height", "", "Details", "PX", "the same", detail_integer(&Detailer::height, kMaxSide)},
+      {"loopback", "", "Image to image", "N", "so many times, each from the picture before [1]",
+       [](OptionTargets& t, std::string_view v) {
+         request_of(t).loopback.loops = static_cast<int>(parse_integer(v, 1, 100));
+       }},
+      {"loopback-strength", "", "Image to image", "X", "strength of the last of them [--strength]",
+       [](OptionTargets& t, std::string_view v) {
+         request_of(t).loopback.final_strength = parse_number(v, 0, 1);
+       }},
+      {"loopback-curve", "", "Image to image", "NAME", "between them: aggressive, linear, lazy [linear]",
+       [](OptionTargets& t, std::string_view v) { request_of(t).loopback.curve = std::string(v); }},
+  };
+}
+
 std::vector<OptionRow> preview_options() {
   return {
       {"preview", "", "Output", "MODE",
@@ -118,7 +168,9 @@ std::vector<OptionRow> image_to_image_options() {
        "mask at the latents' size: area (A1111), nearest (Diffusers) [area; inpainting models: nearest]",
        text(&Request::mask_downscale)},
       {"mask-blend", "", "Image to image", "HOW",
-       "what keeps the rest of a masked picture: denoised (A1111), latents (Diffusers) [denoised]",
+       "what keeps the rest of a masked picture: denoised (A1111), latents (Diffusers), or "
+       "soft[:BIAS:STRENGTH:"
+       "CONTRAST...]: the mask's greys count (A1111's soft inpainting) [denoised]",
        text(&Request::mask_blend)},
       {"vae-sample", "", "Image to image", "HOW",
        "latents of a picture: mean, or posterior: drawn from the seed, as Diffusers [mean]",

@@ -25,6 +25,9 @@ std::vector<OptionRow> savings_options() {
        [](OptionTargets& t, std::string_view v) {
          request_of(t).savings.t_gate = static_cast<int>(parse_integer(v, 0, 1000));
        }},
+      {"sada", "", "Savings", "",
+       "SADA: no call of the UNet where the steps before foretell what it would give",
+       [](OptionTargets& t, std::string_view v) { request_of(t).savings.sada = parse_flag(v); }},
   };
 }
 

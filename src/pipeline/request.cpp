@@ -13,6 +13,7 @@
 #include "pipeline/prompt_texts.hpp"
 #include "pipeline/request_guidance.hpp"
 #include "pipeline/savings.hpp"
+#include "pipeline/soft_inpaint.hpp"
 #include "text/chunks.hpp"
 
 namespace rocm_sd {
@@ -210,8 +211,12 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
       "init latents: expected finite values");
   require<UsageError>(r.vae_sample == "mean" || r.vae_sample == "posterior",
                       "vae-sample: expected mean or posterior, got \"", printable(r.vae_sample), "\"");
-  require<UsageError>(r.mask_blend == "denoised" || r.mask_blend == "latents",
-                      "mask-blend: expected denoised or latents, got \"", printable(r.mask_blend), "\"");
+  const bool soft = soft_settings(r.mask_blend).has_value();
+  require<UsageError>(r.mask_blend == "denoised" || r.mask_blend == "latents" || soft,
+                      "mask-blend: expected denoised, latents or soft, got \"", printable(r.mask_blend),
+                      "\"");
+  require<UsageError>(!soft || !components.is_inpainting(),
+                      "mask-blend: soft: not for an inpainting model, which has inputs for the mask");
   out.blends_latents = r.mask_blend == "latents";
   require<UsageError>(r.preview.mode != "tae" || components.tiny_vae,
                       "preview: tae: no AutoencoderTiny is loaded; expected --taesd, or proj or vae");

@@ -8,10 +8,12 @@
 #include "pipeline/ip_request.hpp"
 #include "pipeline/regions.hpp"
 #include "pipeline/savings.hpp"
+#include "pipeline/soft_inpaint.hpp"
 #include "pipeline/state.hpp"
 #include "pipeline/step_throttle.hpp"
 #include "pipeline/tiles.hpp"
 #include "schedulers/self_attention_guidance.hpp"
+#include "schedulers/step_skipping.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -246,12 +248,28 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
                                     .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
   SamplerHooks hooks = sampler_hooks(ex, r, callbacks);
+  std::optional<StepSkipper> skipper;
+  if (q.savings.sada) {
+    std::vector<double> sigmas;
+    for (const NoiseLevel& level : r.sampling.schedule.levels) sigmas.push_back(level.sigma);
+    hooks.skipper = &skipper.emplace(std::move(sigmas), [this] { unet->note_skipped(); });
+  }
   const auto& sampled = r.sampling.schedule;
   unet->set_progress(
       0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));
   // An inpainting model sees the image and the mask itself.
   if (init.latent_mask.empty() || components.is_inpainting())
     return run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks);
+  if (const std::optional<SoftSettings> soft = soft_settings(q.mask_blend)) {
+    hooks.after_denoise = [soft, mask = init.latent_mask,
+                           original = to_floats(*components.device, init.latents)](
+                              Exec& e, const Tensor& denoised, const NoiseLevel& level) {
+      const std::vector<float> current = to_floats(e.device(), denoised);
+      return tensor_from(e.device(), denoised.shape(),
+                         soft_blend(*soft, original, current, mask, level.sigma).data());
+    };
+    return run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks);
+  }
   std::vector<float> keep;
   for (int64_t i = 0; i < init.latents.numel(); ++i)
     keep.push_back(init.latent_mask[static_cast<size_t>(i) / 4 % init.latent_mask.size()]);

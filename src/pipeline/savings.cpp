@@ -40,6 +40,18 @@ void check_t_gate(const ResolvedRequest& r) {
       "and instruct-pix2pix models");
 }
 
+void check_sada(const ResolvedRequest& r) {
+  if (!r.request.savings.sada) return;
+  const SamplerRow& sampler = *r.sampling.sampler;
+  const bool draws_noise = r.sampling.options.eta.value_or(0) > 0 || r.sampling.options.s_churn > 0;
+  require<UsageError>(
+      sampler.unet_calls(100) == 100 && !draws_noise && !sampler.uses_negative,
+      "sada: for samplers that draw no noise and call the UNet once in each step (Euler, DPM++ 2M, "
+      "DDIM, UniPC, ...), not ",
+      sampler.label);
+  require<UsageError>(r.request.mimic_scale == 0, "sada: not with mimic-scale");
+}
+
 }  // namespace
 
 bool leaves_guidance_out(const GenerateRequest& q) {
@@ -49,6 +61,7 @@ bool leaves_guidance_out(const GenerateRequest& q) {
 void resolve_savings(ResolvedRequest& r, const Components& c) {
   check_deep_cache(r, c);
   check_t_gate(r);
+  check_sada(r);
   const GenerateRequest& q = r.request;
   require<UsageError>(!(q.tiling_x || q.tiling_y) || q.tile_size == 0,
                       "tiling: not with tile-size, whose windows do not reach the other border");
@@ -56,9 +69,10 @@ void resolve_savings(ResolvedRequest& r, const Components& c) {
 }
 
 void check_alone(const GenerateRequest& q, bool draws_alone) {
-  require<UsageError>(draws_alone || !q.savings.active(),
-                      "deep-cache, t-gate: not with a picture that several devices draw together; expected "
-                      "--split images");
+  require<UsageError>(
+      draws_alone || !q.savings.active(),
+      "deep-cache, t-gate, sada: not with a picture that several devices draw together; expected "
+      "--split images");
   require<UsageError>(
       draws_alone || !(q.tiling_x || q.tiling_y),
       "tiling: not with a picture that several devices draw together; expected --split images");
@@ -73,6 +87,8 @@ std::vector<std::string> describe_savings(const ResolvedRequest& r, const UnetCa
   if (s.t_gate > 0)
     out.push_back(
         concat("t-gate: ", calls.gated, " of ", calls.all, " calls added means of the text's attention"));
+  if (s.sada)
+    out.push_back(concat("sada: ", calls.skipped, " of ", calls.all + calls.skipped, " calls were foretold"));
   if (calls.one_sided > 0)
     out.push_back(concat("guidance: left out of ", calls.one_sided, " of ", calls.all, " calls"));
   if (!out.empty())

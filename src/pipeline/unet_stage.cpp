@@ -134,8 +134,13 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
     const int64_t each = all ? all.dim(0) / rows() : 0;
     return all && first > 0 ? all.narrow(0, first * each, count * each) : all;
   };
-  const Tensor input = own(input_), shifts = own(shifts_->current());
-  const Tensor x = extra_ ? concat_channels(ex, input, own(extra_)) : input;  // [rows,h,w,Cin]
+  // Of what all conditions have the same the first rows: at odd sizes the others may not begin where kernels
+  // read whole vectors.
+  const auto leading = [&](const Tensor& all) {
+    return all ? all.narrow(0, 0, all.dim(0) / rows() * count) : all;
+  };
+  const Tensor input = leading(input_), shifts = own(shifts_->current());
+  const Tensor x = extra_ ? concat_channels(ex, input, leading(extra_)) : input;  // [rows,h,w,Cin]
   std::vector<ImageTokens> tokens =
       images_ ? images_->tokens((active & kGuests) >> kMaxControls) : std::vector<ImageTokens>();
   for (ImageTokens& image : tokens)
@@ -149,7 +154,7 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
     for (std::vector<FreeULevel>& block : freeu->blocks)
       for (FreeULevel& level : block)
         for (std::vector<Tensor>* list : {&level.functions, &level.scaled})
-          for (Tensor& t : *list) t = own(t);
+          for (Tensor& t : *list) t = leading(t);
   const DeepMap deep{.skip = static_cast<size_t>(shape_.savings.deep_cache_branch),
                      .map = &deep_map_,
                      .rows = rows(),
@@ -181,7 +186,7 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
                          .images = images,
                          .deep = deep_use,
                          .gate = gate_use}),
-            own(output_));
+            leading(output_));
 }
 
 Program& UnetStage::step_program(uint32_t active) {
@@ -364,6 +369,11 @@ uint32_t UnetStage::variant_of_call(bool without_negative) {
   return out;
 }
 
+void UnetStage::note_skipped() {
+  ++calls_.skipped;
+  calls_.operations_if_whole += step_program(active_).flops();
+}
+
 void UnetStage::note_call(uint32_t active) {
   ++calls_.all;
   if (active & kShallow) ++calls_.shallow;
@@ -375,8 +385,7 @@ void UnetStage::note_call(uint32_t active) {
 
 Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch) {
   const bool without_negative = scaled_input.dim(0) < rows();
-  const int64_t first = without_negative ? shape_.batch : 0;
-  copy_into(ex, scaled_input, input_.narrow(0, first, rows() - first));
+  copy_into(ex, scaled_input, input_.narrow(0, 0, scaled_input.dim(0)));
   if (shifts_timestep_ != timestep) {
     const auto found = std::find(schedule_.begin(), schedule_.end(), timestep);
     if (found == schedule_.end())
@@ -388,7 +397,7 @@ Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, co
   const uint32_t active = active_ | variant_of_call(without_negative);
   step_program(active).run(watch.profiler, watch.cancel);
   note_call(active);
-  return output_.narrow(0, first, rows() - first);
+  return output_.narrow(0, 0, scaled_input.dim(0));
 }
 
 }  // namespace rocm_sd

@@ -38,7 +38,8 @@ struct UnetShape {
 
 // What the calls of an image were.
 struct UnetCalls {
-  int all = 0, shallow = 0, one_sided = 0, gated = 0;  // one_sided: without the first condition
+  // one_sided: without the first condition; skipped: in place of which nothing was called.
+  int all = 0, shallow = 0, one_sided = 0, gated = 0, skipped = 0;
   double operations = 0, operations_if_whole = 0;
 };
 
@@ -89,6 +90,7 @@ class UnetStage final : public Stage {
   // anew.
   void begin_image();
   const UnetCalls& calls() const { return calls_; }
+  void note_skipped();  // a call that was not needed
   // Whether step() takes inputs without the first condition's rows: not beside control models, where the
   // batch stays whole.
   bool can_drop_negative() const;

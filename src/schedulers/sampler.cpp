@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "kernels/step/step.hpp"
+#include "schedulers/step_skipping.hpp"
 
 namespace rocm_sd {
 
@@ -82,10 +83,25 @@ Tensor SamplerRun::limited(const Tensor& denoised) const {
   return tensor_from(ex.device(), denoised.shape(), values.data());
 }
 
+Tensor SamplerRun::predicted(const Tensor& x, const NoiseLevel& level, Tensor* negative) {
+  const LatentSpace space = plan.sampler->space;
+  // A level of the sampler's own has no place among the steps.
+  const bool of_plan = &level >= levels.data() && &level < levels.data() + levels.size();
+  if (!hooks_.skipper || !of_plan || negative) return denoiser_(ex, x, level, space, negative);
+  const auto step = static_cast<int>(&level - levels.data());
+  const double factor =
+      space == LatentSpace::kVarianceExploding ? 1 : std::sqrt(level.sigma * level.sigma + 1);
+  const Tensor exploded = factor == 1 ? x : linear_combination(ex, {{factor, x}});
+  Tensor clean = hooks_.skipper->foretold(ex, exploded, step);
+  if (!clean) clean = denoiser_(ex, x, level, space, nullptr);
+  hooks_.skipper->note(ex, exploded, clean, step);
+  return clean;
+}
+
 Tensor SamplerRun::denoise(Tensor& x, const NoiseLevel& level, Tensor* raw, Tensor* negative) {
   const LatentSpace space = plan.sampler->space;
   if (hooks_.before_denoise) x = hooks_.before_denoise(ex, x, level, space);
-  Tensor denoised = denoiser_(ex, x, level, space, negative);
+  Tensor denoised = predicted(x, level, negative);
   if (raw) *raw = denoised;
   denoised = limited(denoised);
   if (hooks_.after_denoise) denoised = hooks_.after_denoise(ex, denoised, level);

@@ -56,6 +56,8 @@ struct StepReport {
   const Tensor& denoised;   // [N,H,W,C] f32: what a preview shows
 };
 
+class StepSkipper;
+
 struct SamplerHooks {
   // After each step. False stops the run with CancelledError.
   std::function<bool(const StepReport&)> on_step;
@@ -63,6 +65,9 @@ struct SamplerHooks {
   // region back, noised to the level, or clean). x is in `space`.
   std::function<Tensor(Exec&, const Tensor& x, const NoiseLevel&, LatentSpace space)> before_denoise;
   std::function<Tensor(Exec&, const Tensor& denoised, const NoiseLevel&)> after_denoise;
+  // Foretells some predictions in place of the denoiser: of a sampler that calls it once in each step, made
+  // for the plan's levels. Null: none.
+  StepSkipper* skipper = nullptr;
 };
 
 class SamplerRun;
@@ -176,6 +181,8 @@ class SamplerRun {
  private:
   BatchNoise& noise_source();
   Tensor limited(const Tensor& denoised) const;
+  // The denoiser's prediction, or the one that the steps before foretell.
+  Tensor predicted(const Tensor& x, const NoiseLevel& level, Tensor* negative);
 
   const Denoiser& denoiser_;
   BatchNoise* noise_;

@@ -43,9 +43,11 @@ OptionType type_of(const OptionRow& row) {
   return OptionType::kText;
 }
 
-// Results here are finished pictures, and a canvas that grows has no size before its image is read.
+// Results here are finished pictures, a canvas that grows has no size before its image is read, and the
+// limits of a request are those of one drawing, not of one for each part or loop.
 bool is_of_programs(std::string_view table_name) {
-  return table_name == "keep-latents" || table_name == "outpaint" || table_name.starts_with("preview");
+  return table_name == "keep-latents" || table_name == "outpaint" || table_name.starts_with("preview") ||
+         table_name.starts_with("detail-") || table_name.starts_with("loopback");
 }
 
 const OptionRow* find_row(std::string_view table_name) {

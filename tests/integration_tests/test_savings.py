@@ -71,6 +71,46 @@ class Gated(Guided):
         return out
 
 
+class Foretold(Guided):
+    """SADA's steps, from their formulas (src/schedulers/step_skipping.hpp), around a denoiser of Euler's levels."""
+
+    def __init__(self, model, levels: list[float]):
+        super().__init__(model)
+        self.levels, self.step, self.skipped, self.in_a_row = levels, 0, 0, 0
+        self.h, self.nodes, self.z, self.noise = [], [], None, None
+
+    def foretell(self, x, i):
+        steps, sigma = len(self.levels) - 1, self.levels[i]
+        if len(self.h) < 3 or not int(0.2 * steps) < i <= int(0.94 * steps):
+            return None
+        if i > int(0.48 * steps) and len(self.nodes) == 4:
+            if i - self.nodes[-1][0] >= 4:
+                return None
+            return sum(clean * np.prod([(i - m) / (n - m) for m, _ in self.nodes if m != n]) for n, clean in self.nodes)
+        if self.in_a_row == 4:
+            return None
+        norm = (1 + sigma**2) ** 0.5
+        expected = self.z + 5 / 8 * self.h[0] + 3 / 4 * self.h[1] - 3 / 8 * self.h[2]
+        stable = np.sum((x / norm - expected) * (self.h[0] - 2 * self.h[1] + self.h[2])) >= 0
+        return norm * expected - sigma * self.noise if stable else None
+
+    def __call__(self, x, sigma):
+        i, after = self.step, self.levels[self.step + 1]
+        self.step += 1
+        clean = self.foretell(x, i)
+        told = clean is not None
+        self.in_a_row = self.in_a_row + 1 if told else 0
+        self.skipped += told
+        if not told:
+            clean = super().__call__(x, sigma)
+            self.noise = (x - clean) / sigma
+            self.nodes = [*self.nodes[-3:], (i, clean)]
+        norm = (1 + sigma**2) ** 0.5
+        self.z = x / norm
+        self.h = [(after - sigma) * (self.noise / norm - x * sigma / norm**3), *self.h[:2]]
+        return clean
+
+
 class Tiling(Guided):
     """Each convolution that pads does so with the other side's pixels along the axes."""
 
@@ -147,6 +187,21 @@ def test_t_gate(draw, tiny_model, tmp_path, steps):
     assert psnr(got, want) >= 60 and want.std() > 5
     assert f"{STEPS - steps} of {STEPS} calls added means" in said and f"T-GATE: {steps}," in read_parameters(tmp_path / "a.png")
     assert operations(said) < 100 * (steps + 0.5 * (STEPS - steps)) / STEPS + 0.1
+
+
+@pytest.mark.parametrize("sampler", ["euler", "ddim"])
+def test_sada(draw, tiny_model, tmp_path, sampler):
+    """DDIM with Euler's levels takes the same steps in the other space."""
+    steps = 20
+    plain = Guided(tiny_model("sd15"))
+    levels = sampler_formulas.schedule("normal", steps, plain.table.sigmas)
+    model = Foretold(tiny_model("sd15"), levels)
+    want = euler(model, 64, 56, steps)
+    sigmas = ["--sigmas", ",".join(repr(float(level)) for level in levels)]
+    got, said = draw(64, 56, "--sada", "--steps", steps, "--sampler", sampler, *(sigmas if sampler == "ddim" else []))
+    assert model.skipped >= 5 and f"{model.skipped} of {steps} calls were foretold" in said
+    assert psnr(got, want) >= (60 if sampler == "euler" else 45) and want.std() > 5
+    assert "SADA: True," in read_parameters(tmp_path / "a.png") and abs(operations(said) - 100 * (1 - model.skipped / steps)) < 0.1
 
 
 def test_skipped_guidance_costs_half(draw, tiny_model):
@@ -232,6 +287,8 @@ def test_compare_command(rocm_sd, tmp_path):
     (["--deep-cache", "2", "--tile-size", "32"], "deep-cache: not with tile-size"),
     (["--t-gate", "2", "--pag-scale", "1"], "t-gate: defined for one prompt"),
     (["--tiling", "--tile-size", "32"], "tiling: not with tile-size"),
+    (["--sada", "--sampler", "euler_a"], "sada: for samplers that draw no noise"),
+    (["--sada", "--sampler", "heun"], "sada: for samplers that draw no noise"),
     (["--compare-exact"], "compare-exact: nothing to compare")])
 def test_refused(draw, options, sentence):
     assert sentence in draw(64, 64, *options, code=2)[1]

@@ -74,6 +74,18 @@ TEST(GpuSteering, SavingsOfLaterCalls) {
   compare(request, "both");
 }
 
+TEST(GpuSteering, StepsThatAreForetold) {
+  if (test_gpu_is_emulated()) GTEST_SKIP() << "a dozen steps; what is foretold are linear combinations";
+  GenerateRequest request = small_request();
+  request.steps = 16;
+  request.savings = {.sada = true};
+  Pipeline cpu = load_pipeline({.model = kModel, .dtype = "f32"}, host_device()),
+           gpu = load_pipeline({.model = kModel, .dtype = "f32"}, test_gpu());
+  const GenerateResult want = cpu.generate(request), got = gpu.generate(request);
+  EXPECT_EQ(got.savings, want.savings);  // the same steps
+  EXPECT_GE(psnr(got.pictures[0].image, want.pictures[0].image), 50);
+}
+
 TEST(GpuSteering, Tiling) {
   GenerateRequest request = small_request();
   request.tiling_x = true;
