@@ -123,6 +123,9 @@ GenerateRequest detail_request(const GenerateRequest& request, const Image& pict
   part.init_images.clear();
   part.batch = 1;
   part.seed = static_cast<int64_t>(seed);
+  part.seeds.clear();
+  if (!request.negative_prompts.empty()) part.negative_prompt = request.negative_prompts.at(index);
+  part.negative_prompts.clear();
   if (!request.prompts.empty()) part.prompt = request.prompts.at(index);
   part.prompts.clear();
   if (d.prompt && !d.prompt->empty()) part.prompt = *d.prompt;

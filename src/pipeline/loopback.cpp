@@ -50,6 +50,7 @@ GenerateResult draw_loops(const GenerateRequest& request, const DrawOnce& draw) 
     all = std::move(one);
     if (loop + 1 == use.loops) break;
     ++next.seed;
+    for (int64_t& seed : next.seeds) ++seed;
     next.init_latents.clear();
     if (all.pictures.size() == 1) {
       next.init_image = all.pictures.front().image;

@@ -85,10 +85,10 @@ Tensor SamplerRun::limited(const Tensor& denoised) const {
 
 Tensor SamplerRun::predicted(const Tensor& x, const NoiseLevel& level, Tensor* negative) {
   const LatentSpace space = plan.sampler->space;
-  // A level of the sampler's own has no place among the steps.
-  const bool of_plan = &level >= levels.data() && &level < levels.data() + levels.size();
-  if (!hooks_.skipper || !of_plan || negative) return denoiser_(ex, x, level, space, negative);
-  const auto step = static_cast<int>(&level - levels.data());
+  // Samplers may ask by a copy of a level; one of their own has no place among the steps.
+  const auto found = std::ranges::find(levels, level.sigma, &NoiseLevel::sigma);
+  if (!hooks_.skipper || found == levels.end() || negative) return denoiser_(ex, x, level, space, negative);
+  const auto step = static_cast<int>(found - levels.begin());
   const double factor =
       space == LatentSpace::kVarianceExploding ? 1 : std::sqrt(level.sigma * level.sigma + 1);
   const Tensor exploded = factor == 1 ? x : linear_combination(ex, {{factor, x}});
