@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kNodes = 4;
 constexpr int kInterval = 4;                                   // of calls where several steps are skipped
-constexpr int kMostInARow = 4;                                 // by the criterion
+constexpr int kMaxInARow = 4;                                 // by the criterion
 constexpr double kFirst = 0.2, kSeveral = 0.48, kLast = 0.94;  // shares of the steps
 
 }  // namespace
@@ -53,7 +53,7 @@ Tensor StepSkipper::foretold(Exec& ex, const Tensor& x, int i) {
   Tensor out;
   if (allowed && i > static_cast<int>(kSeveral * steps) && nodes_.size() == kNodes) {
     if (i - nodes_.back().step < kInterval) out = interpolated(ex, i);
-  } else if (allowed && in_a_row_ < kMostInARow) {
+  } else if (allowed && in_a_row_ < kMaxInARow) {
     const double norm = std::sqrt(1 + sigma * sigma);
     if (is_stable(ex, linear_combination(ex, {{1 / norm, x}})))
       out = linear_combination(ex, {{norm, z_},

@@ -155,7 +155,7 @@ def draw(rocm_sd, tiny_model, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("every, branch", [(3, 0), (2, 1), (100, 3)])
+@pytest.mark.parametrize("every, branch", [(3, 0), (2, 1)])
 def test_deep_cache(draw, tiny_model, tmp_path, every, branch):
     want = euler(DeepCached(tiny_model("sd15"), every, branch), 72, 56)
     got, said = draw(72, 56, "--deep-cache", f"{every}:{branch}")
@@ -242,7 +242,7 @@ def test_tiling_of_a_picture(draw, tiny_model, tmp_path):
     assert psnr(got, want) >= 60
 
 
-@pytest.mark.parametrize("model", ["sdxl", "sd21v"])
+@pytest.mark.parametrize("model", ["sdxl"])
 def test_other_models(draw, model):
     """Every call whole is the plain picture: what a cache leaves, nobody reads."""
     plain, _ = draw(64, 64, model=model)
