@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kNodes = 4;
 constexpr int kInterval = 4;                                   // of calls where several steps are skipped
-constexpr int kMaxInARow = 4;                                 // by the criterion
+constexpr int kMaxInARow = 4;                                  // by the criterion
 constexpr double kFirst = 0.2, kSeveral = 0.48, kLast = 0.94;  // shares of the steps
 
 }  // namespace
