@@ -85,10 +85,18 @@ class Planner {
         DType::kF32);
     PlannedStage stage{.name = "vae", .runs = static_cast<int>(shape_.batch)};
     if (!share_.decodes) stage.runs = 0;
-    plan(stage, model, [&](Exec& ex) {
-      const RowScope rows(share_.vae);
-      model(ex, latents);
-    });
+    try {
+      plan(stage, model, [&](Exec& ex) {
+        const RowScope rows(share_.vae);
+        model(ex, latents);
+      });
+    } catch (const UsageError&) {  // more pixels than a GPU's kernels count: no implementation takes it whole
+      if (share_.vae) throw;
+      constexpr int kBands = 8;
+      plan(stage, model, [&](Exec& ex) {
+        model.decode_in_bands(ex, latents, kBands, [](const Tensor&, int64_t) {});
+      });
+    }
     return stage;
   }
 
