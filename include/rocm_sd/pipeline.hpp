@@ -16,6 +16,7 @@
 #include "rocm_sd/error.hpp"
 #include "rocm_sd/image.hpp"
 #include "rocm_sd/modes.hpp"
+#include "rocm_sd/savings.hpp"
 
 namespace rocm_sd {
 
@@ -261,6 +262,11 @@ struct GenerateRequest {
   std::vector<float> init_latents;
   bool keep_latents = false;  // fill Picture::latents; a request with denoising_end always does
 
+  // The picture's right border fits to its left one (x), its lower one to its upper one (y): the UNet's and
+  // the VAE's convolutions pad with what lies at the other side (A1111's "tiling").
+  bool tiling_x = false, tiling_y = false;
+  Savings savings = {};
+
   HiresFix hires = {};      // text to image
   PreviewUse preview = {};  // for Callbacks::preview
 
@@ -341,6 +347,7 @@ struct GenerateResult {
   std::vector<std::string> warnings;
   std::string device = {};  // of MultiPipeline: what it was drawn on
   std::vector<UsedFile> files = {};
+  std::vector<std::string> savings = {};  // what each of GenerateRequest::savings, and guidance left out, did
   // 16 hexadecimal digits over the kernels that this pipeline has chosen so far, by problem; code: the
   // version and a hash of the kernel archive that they come from.
   std::string kernel_choices = {}, kernel_code = {};

@@ -128,6 +128,11 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (r.guidance_rescale > 0) add("CFG Rescale phi", number_text(r.guidance_rescale));
   if (r.guidance_start > 0) add("Guidance start", number_text(r.guidance_start));
   if (r.guidance_end < 1) add("Guidance end", number_text(r.guidance_end));
+  const Savings& s = r.savings;
+  if (s.deep_cache > 1)
+    add("DeepCache", concat(s.deep_cache, s.deep_cache_branch ? concat(":", s.deep_cache_branch) : ""));
+  if (s.t_gate > 0) add("T-GATE", std::to_string(s.t_gate));
+  if (r.tiling_x || r.tiling_y) add("Tiling", r.tiling_x && r.tiling_y ? "True" : r.tiling_x ? "x" : "y");
   if (r.negative_min_sigma > 0) add("NGMS", number_text(r.negative_min_sigma));
   if (r.negative_min_sigma > 0 && r.negative_min_sigma_all) add("NGMS all steps", "True");
   if (r.dynamic_threshold > 0)

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "pipeline/pixels.hpp"
+#include "pipeline/savings.hpp"
 #include "pipeline/state.hpp"
 
 namespace rocm_sd {
@@ -92,6 +93,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   preview_seconds_ = 0;
   const Tensor latents = sample(r, states, init, callbacks);  // [batch,h,w,4]
   end_stage("sample");
+  result.savings = describe_savings(r, unet->calls());
   if (preview_seconds_ > 0) {  // is part of the sampling's
     result.times.back().seconds -= preview_seconds_;
     result.times.push_back({"preview", preview_seconds_});

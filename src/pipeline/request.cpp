@@ -12,6 +12,7 @@
 #include "pipeline/preview.hpp"
 #include "pipeline/prompt_texts.hpp"
 #include "pipeline/request_guidance.hpp"
+#include "pipeline/savings.hpp"
 #include "text/chunks.hpp"
 
 namespace rocm_sd {
@@ -227,6 +228,7 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   out.ip_adapters = resolve_ip_adapters(r, r.tile_size > 0);
   cut_schedule(out, schedule);
   resolve_guidance(out, components);
+  resolve_savings(out, components);
   return out;
 }
 
