@@ -13,6 +13,7 @@ import argparse
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -68,14 +69,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=Path, default=record.REPOSITORY / "build" / "cpu" / "apps" / "cli" / "rocm-sd")
     parser.add_argument("--out", type=Path, default=BENCHMARKS / "scaling_model.json")
+    parser.add_argument("--jobs", type=int, default=1)
     args = parser.parse_args()
     tables = {}
-    for name, machines in MACHINES.items():
-        rows = []
-        for gpu, count, link in machines:
-            splits = ("guidance" if count == 2 else "guidance-rows", "rows", "displaced")
-            rows += [row(args.program, gpu, count, link, side, split) for side in SIDES for split in splits]
-        tables[name] = record.table(COLUMNS, rows)
+    with ThreadPoolExecutor(args.jobs) as threads:
+        waiting = {name: [threads.submit(row, args.program, gpu, count, link, side, split) for gpu, count, link in machines for side in SIDES
+                          for split in ("guidance" if count == 2 else "guidance-rows", "rows", "displaced")]
+                   for name, machines in MACHINES.items()}
+        for name, rows in waiting.items():
+            tables[name] = record.table(COLUMNS, [one.result() for one in rows])
     links = [{"link": path.stem, "figure": figure, "value": of["value"], "kind": of["kind"], "source": of["source"]}
              for path in sorted((record.REPOSITORY / "share" / "links").glob("*.json"))
              for figure, of in json.loads(path.read_text(encoding="utf-8"))["figures"].items()]
