@@ -16,9 +16,10 @@ namespace {
 // opened the scope, and what it captured knows its ranks itself.
 thread_local const RowSplit* at_work = nullptr;
 
-// A piece of host memory that the launches of one exchange share, for as long as a graph replays them.
+// A piece of host memory that the launches of one exchange share, for as long as a graph replays them. It is
+// there from the first launch on: a plan launches nothing.
 using Buffer = std::shared_ptr<std::vector<char>>;
-Buffer make_buffer(size_t bytes) { return std::make_shared<std::vector<char>>(bytes); }
+Buffer make_buffer() { return std::make_shared<std::vector<char>>(); }
 
 // What one exchange of a forward remembers from call to call: whether its buffers hold what the others had in
 // the call before, and on which channel what they had in the last one comes.
@@ -142,7 +143,7 @@ Tensor with_neighbours(Exec& ex, const RowSplit& split, const Tensor& x, bool ab
   const Tensor out = ex.alloc(shape, x.dtype());
   copy_into(ex, x, out.narrow(1, from_above, rows));
   const size_t bytes = static_cast<size_t>(images) * row_bytes;
-  const Buffer sent = make_buffer(bytes), over = make_buffer(bytes), under = make_buffer(bytes);
+  const Buffer sent = make_buffer(), over = make_buffer(), under = make_buffer();
   Device* device = &ex.device();
   const RowSplit* rows_of = &split;
   const auto passing = std::make_shared<Passing>();
@@ -160,6 +161,7 @@ Tensor with_neighbours(Exec& ex, const RowSplit& split, const Tensor& x, bool ab
   noted.to_device = bytes * static_cast<size_t>(from_above + from_below);
   ExchangeRecord::note(std::move(noted));
   ex.launch({"exchange rows", concat(x.shape(), " ", x.dtype()), 0, 2.0 * static_cast<double>(bytes)}, [=] {
+    for (const Buffer& buffer : {sent, over, under}) buffer->resize(bytes);
     Ranks& ranks = rows_of->ranks();
     const auto each = [&](const Buffer& buffer, const auto& copy) {
       for (size_t n = 0; n < static_cast<size_t>(images); ++n)
@@ -223,7 +225,7 @@ Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own) {
   std::vector<size_t> ends;  // of the ranks' parts, each [B,N,C]
   for (const int64_t n : pixels)
     ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<size_t>(batch * n) * pixel_bytes);
-  const Buffer buffer = make_buffer(ends.back());
+  const Buffer buffer = make_buffer();
   Device* device = &ex.device();
   const RowSplit* rows_of = &split;
   const auto passing = std::make_shared<Passing>();
@@ -238,6 +240,7 @@ Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own) {
   ex.launch({"gather pixels", concat(own.shape(), " to ", out.shape(), " ", own.dtype()), 0,
              static_cast<double>(ends.back())},
             [=] {
+              buffer->resize(ends.back());
               Ranks& ranks = rows_of->ranks();
               const auto rank = static_cast<size_t>(ranks.rank());
               device->copy_to_host(buffer->data() + ends[rank] - own_bytes, from, own_bytes);
@@ -276,7 +279,7 @@ Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const
   for (int64_t n = 0; n < images; ++n)
     group_moments(ex, x.narrow(0, n, 1), static_cast<int>(groups),
                   moments.narrow(0, n, 1).reshape({rows, groups, 3}).narrow(0, own_begin, own_rows));
-  const Buffer buffer = make_buffer(ends.back());
+  const Buffer buffer = make_buffer();
   Device* device = &ex.device();
   const RowSplit* rows_of = &split;
   const auto passing = std::make_shared<Passing>();
@@ -290,6 +293,7 @@ Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const
                         .copies_to_host = pieces,
                         .copies_to_device = pieces * (split.ranks().count() - 1)});
   ex.launch({"gather moments", concat(moments.shape()), 0, static_cast<double>(ends.back())}, [=] {
+    buffer->resize(ends.back());
     const auto each = [&](size_t r, const auto& copy) {
       const size_t begin = r ? ends[r - 1] : 0, part = (ends[r] - begin) / static_cast<size_t>(images);
       const size_t offset = begin / static_cast<size_t>(images);
