@@ -70,7 +70,7 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
   Infotext info{r.prompts.empty() ? r.prompt : r.prompts.at(static_cast<size_t>(index)),
-                r.negative_prompt.value_or(""),
+                image_negative(r, static_cast<size_t>(index)),
                 {}};
   // As tags, which A1111 and this program read back.
   for (const LoraUse& lora : r.loras)
@@ -82,7 +82,7 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   add("Sampler", std::string(resolved.sampling.sampler->label));
   add("Schedule type", std::string(schedule_label(resolved.sampling.schedule_kind)));
   add("CFG scale", number_text(r.cfg_scale));
-  add("Seed", std::to_string(varied ? r.seed : r.seed + index));
+  add("Seed", std::to_string(image_seed(r, index)));
   add("Size", concat(resolved.width, "x", resolved.height));
   // A1111 shows the first ten digits.
   const auto add_hash = [&](const char* key, const std::shared_future<std::string>& hash) {
@@ -157,7 +157,9 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (resolved.noise == NoiseKind::kTorchCpu) add("RNG", "CPU");
   if (r.emphasis != "original") add("Emphasis", r.emphasis);
   if (r.plain_prompt) add("Plain prompt", "True");
-  if (components.zero_absent_negative && r.negative_prompt == "") add("Empty negative prompt", "encoded");
+  const bool has_negative = r.negative_prompt || !r.negative_prompts.empty();
+  if (components.zero_absent_negative && has_negative && info.negative_prompt.empty())
+    add("Empty negative prompt", "encoded");
   if (components.text.size() > 1 && r.prompt_2) add("Prompt 2", *r.prompt_2);
   if (components.text.size() > 1 && r.negative_prompt_2) add("Negative prompt 2", *r.negative_prompt_2);
   if (r.tile_size > 0) {

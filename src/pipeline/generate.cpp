@@ -109,9 +109,10 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
     const Tensor own = latents.narrow(0, i, 1);
     Image image = r.decodes ? decode(r, own, who) : Image{};
     if (r.decodes && !init.mask.empty() && !r.mask_is_ready) image = composite(image, init.pixels, init.mask);
-    const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
-    result.pictures.push_back(
-        {std::move(image), seed, describe_image(r, components, i, hashes, controls_, ip_adapters_), {}});
+    result.pictures.push_back({std::move(image),
+                               image_seed(r.request, i),
+                               describe_image(r, components, i, hashes, controls_, ip_adapters_),
+                               {}});
     if (r.request.keep_latents || r.request.denoising_end || !r.decodes)
       result.pictures.back().latents = exchanged_latents(r, to_floats(*components.device, own));
     if (r.decodes) report("decode", i + 1, r.request.batch);

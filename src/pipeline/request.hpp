@@ -73,6 +73,10 @@ std::string describe_control(const ResolvedControl& control, const LoadedControl
 int parse_control_type(std::string_view text);
 std::string control_type_label(int type);  // "Canny", as A1111 shows it
 
+// What image `index` of the batch is drawn with.
+uint64_t image_seed(const GenerateRequest& request, int index);
+std::string image_negative(const GenerateRequest& request, size_t index);
+
 // Throws UsageError naming the option, what was expected and what came.
 ResolvedRequest resolve_request(const GenerateRequest& request, const Components& components,
                                 const NoiseSchedule& schedule);
