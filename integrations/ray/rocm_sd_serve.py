@@ -39,6 +39,17 @@ class BadRequest(ValueError):
     """The request cannot be drawn, whoever draws it: HTTP 400."""
 
 
+class Refused(RuntimeError):
+    """The engine's sentence, with its exit code as status. The engine's own error does not pass between processes."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(status, sentence)
+        self.status, self.sentence = status, sentence
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
 def checked(body: Any) -> dict[str, Any]:
     """The request with what is missing filled in. Raises BadRequest with a sentence that names the field."""
     if not isinstance(body, dict):
@@ -123,7 +134,7 @@ class Drawer:
         return {"pid": os.getpid(), "pictures": self._drawn, "calls": self._calls, "lost": self._lost}
 
     async def draw(self, body: Any) -> bytes:
-        """A PNG. Raises BadRequest, or EngineError with the engine's sentence and its exit code as status."""
+        """A PNG. Raises BadRequest, or Refused with the engine's sentence and its exit code."""
         found = await self._collect(checked(body))
         if isinstance(found, Exception):
             raise found
@@ -152,7 +163,7 @@ class Drawer:
         except EngineError as error:
             if error.status in (4, 70):  # the device, or the engine itself: another replica must do it
                 self._lost = str(error)
-            return error
+            return Refused(error.status, str(error))
         except (TypeError, ValueError) as error:
             return BadRequest(str(error))
         finally:

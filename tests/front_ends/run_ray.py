@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import signal
 import sys
 import time
@@ -24,6 +25,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "python")]
 os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "python"), os.environ.get("PYTHONPATH", "")])
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_worker_niceness", "0")  # 15 by default: other work on the machine would stop the replicas
 for name in ("PROXY_READY_CHECK", "PROXY_HEALTH_CHECK"):  # on a machine that has much else to do
     os.environ.setdefault(f"RAY_SERVE_{name}_TIMEOUT_S", "120")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two replicas and the reference: the same threads for all
@@ -33,7 +35,7 @@ import ray  # noqa: E402
 from PIL import Image  # noqa: E402
 from ray import serve  # noqa: E402
 
-from integrations.ray.rocm_sd_serve import BadRequest, app, batches, checked, explained  # noqa: E402
+from integrations.ray.rocm_sd_serve import BadRequest, Refused, app, batches, checked, explained  # noqa: E402
 
 MODEL = str(REPOSITORY / "models" / "demo")
 PORT = 18127
@@ -78,6 +80,8 @@ def check_rules() -> None:
         assert drawn == list(range(drawn[0], drawn[0] + len(run))), "seeds that follow each other"
         assert len({requests[i].get("width") for i in run}) == 1
     assert [requests[i]["seed"] for i in range(4)] == seeds[:4], "given seeds stay"
+    told = pickle.loads(pickle.dumps(Refused(5, "no memory")))
+    assert explained(told) == (507, "no memory") and explained(Refused(2, "x")) == (400, "x") and explained(Refused(4, "y"))[0] == 503
     assert explained(BadRequest("x")) == (400, "x") and explained(RuntimeError("y"))[0] == 503
     for settings, words in (({}, "model"), ({"model": "m", "gpu": "1"}, "'gpu' is not a setting"), ({"model": "m", "replicas": "3", "most_replicas": "2"}, "most_replicas")):
         try:
