@@ -121,7 +121,7 @@ def main() -> int:
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, configure_logging=False)
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": PORT})
-        serve.run(app({"model": MODEL, "device": "cpu", "dtype": "f32", "gpus": "0", "replicas": "2", "batch": "3", "wait_seconds": "0.3",
+        serve.run(app({"model": MODEL, "device": "cpu", "dtype": "f32", "gpus": "0", "replicas": "2", "batch": "3", "wait_seconds": "2",
                        "health_seconds": "1"}))
         with ThreadPoolExecutor(len(wanted)) as threads:
             got = list(threads.map(post, wanted))
