@@ -54,11 +54,15 @@ struct WinogradUnit {
 
   // Statements of different immediates, which say what the scheduler may move past them.
   static ROCM_SD_DEVICE void keep_apart(int branch) {
-    switch (branch % 4) {
+    switch (branch % 8) {
       case 0: return __builtin_amdgcn_sched_barrier(0);
       case 1: return __builtin_amdgcn_sched_barrier(1);
       case 2: return __builtin_amdgcn_sched_barrier(2);
-      default: return __builtin_amdgcn_sched_barrier(4);
+      case 3: return __builtin_amdgcn_sched_barrier(4);
+      case 4: return __builtin_amdgcn_sched_barrier(8);
+      case 5: return __builtin_amdgcn_sched_barrier(16);
+      case 6: return __builtin_amdgcn_sched_barrier(32);
+      default: return __builtin_amdgcn_sched_barrier(64);
     }
   }
 

@@ -84,17 +84,19 @@ ROCM_SD_DEVICE void winograd_body(const WinogradParams& p, int index, char* lds,
 
   const WinogradParams& again = for_epilogue();
   auto* const staged = reinterpret_cast<float*>(lds);
-  rolled(Cfg::kTiles / 16, [&](int pass) {
+  rolled(Cfg::kStages, [&](int stage) {
     Arch::barrier();
-    winograd_stage<Arch, Cfg>(staged, sums, pass);
+    winograd_stage<Arch, Cfg>(staged, sums, stage);
     Arch::barrier();
-    constexpr int kPieces = Cfg::kChannels / 8, kItems = 16 * kPieces * 2;
-    for (int item = Arch::thread(); item < kItems; item += Cfg::kWaves * Arch::lanes) {
-      const int piece = item % kPieces, of_tile = item / kPieces % 16, down = item / (16 * kPieces);
-      const int at = first_tile + 16 * pass + of_tile;
+    constexpr int kParts = Cfg::kChannels / Cfg::kStageChannels, kPieces = Cfg::kStageChannels / 8;
+    const int channel = first_channel + stage % kParts * Cfg::kStageChannels;
+    for (int item = Arch::thread(); item < 16 * kPieces * 2; item += Cfg::kWaves * Arch::lanes) {
+      // Of eight lanes four take tiles 4 further (WinogradStage).
+      const int of_tile = item / kPieces % 2 * 4 + item / (2 * kPieces) % 4 + item / (8 * kPieces) % 2 * 8;
+      const int at = first_tile + stage / kParts * 16 + of_tile;
       if (at < again.image.tiles)
-        winograd_finish<Arch>(again, staged, winograd_place(again.image, at), of_tile, down, piece,
-                              first_channel);
+        winograd_finish<Arch>(again, staged, winograd_place(again.image, at), of_tile, item / (16 * kPieces),
+                              item % kPieces, channel);
     }
   });
 }

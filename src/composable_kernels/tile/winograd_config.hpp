@@ -19,7 +19,7 @@ struct WinogradShape {
 constexpr WinogradShape winograd_shape(std::string_view family) {
   if (family == "cdna3") return {64, 64, 8};
   if (family == "nvidia" || family == "hopper") return {32, 64, 8};
-  return {64, 64, 16};
+  return {32, 64, 8};
 }
 
 template <WinogradShape kShapeOf>
@@ -28,11 +28,12 @@ struct WinogradCfg {
   static constexpr int kTiles = kShape.tiles, kChannels = kShape.channels, kWaves = kShape.waves;
   static constexpr int kWavePlanes = kWinogradPlanes / kWaves;
   static constexpr int kPlane = kTiles * kWinogradDepth;  // elements of a plane's operand in LDS
-  static constexpr int kStageTiles = 16;                  // whose sums pass through LDS at once
+  static constexpr int kStageTiles = 16, kStageChannels = 32;  // whose sums pass through LDS at once
+  static constexpr int kStages = kTiles / kStageTiles * (kChannels / kStageChannels);
   static constexpr int kOperandBytes = kWinogradPlanes * kPlane * 2;
-  static constexpr int kStageBytes = kWinogradPlanes * kStageTiles * kChannels * 4;
+  static constexpr int kStageBytes = kWinogradPlanes * kStageTiles * kStageChannels * 4;
   static constexpr int kLdsBytes = kOperandBytes > kStageBytes ? kOperandBytes : kStageBytes;
-  static_assert(kWavePlanes * kWaves == kWinogradPlanes && kTiles % 16 == 0 && kChannels == 64);
+  static_assert(kWavePlanes * kWaves == kWinogradPlanes && kTiles % 16 == 0 && kChannels % 32 == 0);
 };
 
 }  // namespace rocm_sd

@@ -79,9 +79,10 @@ ROCM_SD_DEVICE void winograd_multiply(WinogradSums<Arch, Cfg>& sums, WinogradWei
   });
 }
 
-// Sums of 16 tiles in LDS: [plane][tile][16 units of four channels]. Unit u of a tile lies at u ^ tile % 8:
-// eight lanes that write one unit of eight tiles, or read eight units of one, use every bank once. The two
-// units of 8 channels lie 8 apart; where a lane of the atom holds every other channel, a unit is those.
+// Sums of 16 tiles and 32 channels in LDS: [plane][tile][8 units of four channels]. Unit u of a tile lies at
+// u ^ tile % 8: eight lanes that write one unit of eight tiles, or read four units of tiles 4 apart, use every
+// bank once. The two units of 8 channels lie 4 apart; where a lane of the atom holds every other channel, a
+// unit is those.
 template <class Arch>
 struct WinogradStage {
   using Atom = rocm_sd::Atom<Arch, Half>;
@@ -95,7 +96,7 @@ struct WinogradStage {
   static ROCM_SD_DEVICE constexpr int unit_of(int e) { return row_step() == 2 ? e % 2 : e / 4; }
   static ROCM_SD_DEVICE constexpr int in_unit(int e) { return row_step() == 2 ? e / 2 : e % 4; }
   static ROCM_SD_DEVICE constexpr int unit_at(int plane, int tile, int unit) {
-    return ((plane * 16 + tile) * 16 + (unit ^ (tile % 8))) * 4;
+    return ((plane * 16 + tile) * 8 + (unit ^ (tile % 8))) * 4;
   }
 
   static ROCM_SD_DEVICE void write(float* lds, int plane, int channel, const typename Atom::C& c) {
@@ -103,39 +104,40 @@ struct WinogradStage {
     if constexpr (Arch::kStagesHalves) {
       unrolled<kCount / 4>([&](int n) {
         const int i = 4 * n, at = channel + Atom::row(i);
-        store_four(lds + unit_at(plane, Atom::column(i), unit_of(at % 8) * 8 + at / 8),
+        store_four(lds + unit_at(plane, Atom::column(i), unit_of(at % 8) * 4 + at / 8),
                    {c.x[i], c.x[i + 1], c.x[i + 2], c.x[i + 3]});
       });
     } else {
       unrolled<kCount>([&](int i) {
         const int at = channel + Atom::row(i);
-        lds[unit_at(plane, Atom::column(i), unit_of(at % 8) * 8 + at / 8) + in_unit(at % 8)] = c.x[i];
+        lds[unit_at(plane, Atom::column(i), unit_of(at % 8) * 4 + at / 8) + in_unit(at % 8)] = c.x[i];
       });
     }
   }
   // v += factor * channels 8 piece .. + 7 of a tile.
   static ROCM_SD_DEVICE void add(Channels& v, float factor, const float* lds, int plane, int tile, int piece) {
     const FourFloats units[2] = {load_four(lds + unit_at(plane, tile, piece)),
-                                 load_four(lds + unit_at(plane, tile, 8 + piece))};
+                                 load_four(lds + unit_at(plane, tile, 4 + piece))};
     unrolled<kChannels>([&](int e) { v[e] += factor * units[unit_of(e)].x[in_unit(e)]; });
   }
 };
 
-// The sums of tiles 16 pass .. + 15 to LDS. A branch each, of constants: sums by a number that the compiler
-// does not know would lie in memory.
-template <class Arch, class Cfg, int j = 0>
-ROCM_SD_DEVICE void winograd_stage(float* lds, const WinogradSums<Arch, Cfg>& sums, int pass) {
-  if (pass == j) {
+// The sums of stage `stage` of Cfg::kStages to LDS: 16 tiles, 32 channels; channels first. A branch each, of
+// constants: sums by a number that the compiler does not know would lie in memory.
+template <class Arch, class Cfg, int kStage = 0>
+ROCM_SD_DEVICE void winograd_stage(float* lds, const WinogradSums<Arch, Cfg>& sums, int stage) {
+  constexpr int kParts = Cfg::kChannels / Cfg::kStageChannels, kBlocks = Cfg::kStageChannels / 16;
+  if (stage == kStage) {
     ROCM_SD_UNROLL
     for (int p = 0; p < Cfg::kWavePlanes; ++p) {
       ROCM_SD_UNROLL
-      for (int i = 0; i < Cfg::kChannels / 16; ++i)
+      for (int i = 0; i < kBlocks; ++i)
         WinogradStage<Arch>::write(lds, winograd_first_plane<Arch, Cfg>() + p, 16 * i,
-                                   sums.planes[p].atoms[j][i]);
+                                   sums.planes[p].atoms[kStage / kParts][kStage % kParts * kBlocks + i]);
     }
-    WinogradUnit<Arch>::keep_apart(j);
-  } else if constexpr (j + 1 < Cfg::kTiles / 16) {
-    winograd_stage<Arch, Cfg, j + 1>(lds, sums, pass);
+    WinogradUnit<Arch>::keep_apart(kStage);
+  } else if constexpr (kStage + 1 < Cfg::kStages) {
+    winograd_stage<Arch, Cfg, kStage + 1>(lds, sums, stage);
   }
 }
 

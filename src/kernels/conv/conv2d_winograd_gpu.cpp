@@ -27,7 +27,7 @@ Tiles tiles_of(const ConvProblem& p) {
 
 int lds_bytes(const WinogradShape& shape) {
   const int operands = kWinogradPlanes * shape.tiles * kWinogradDepth * 2;
-  const int staged = kWinogradPlanes * 16 * shape.channels * 4;
+  const int staged = kWinogradPlanes * 16 * 32 * 4;
   return operands > staged ? operands : staged;
 }
 

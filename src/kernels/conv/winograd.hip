@@ -8,6 +8,10 @@ using namespace rocm_sd;
 
 using WinogradTiles = WinogradCfg<winograd_shape(GpuArch::kName)>;
 
+#if defined(ROCM_SD_TARGET_RDNA3) || defined(ROCM_SD_TARGET_RDNA4)
+// Three workgroups, of two waves a SIMD each, share a work-group processor's registers.
+extern "C" __global__ __attribute__((amdgpu_num_vgpr(240))) void conv_winograd_f16(const WinogradParams p);
+#endif
 ROCM_SD_KERNEL(conv_winograd_f16, WinogradTiles::kWaves* GpuArch::lanes, 1, WinogradParams) {
   const GroupPlace group = place_of_group<GpuArch>(p.order);
   winograd_body<GpuArch, WinogradTiles>(p, group.x, GpuArch::lds<WinogradTiles::kLdsBytes>(),
