@@ -34,9 +34,9 @@ struct WinogradUnit {
                  high = load.template operator()<Eight>(row, 1, 0);
       return {__builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
     } else if constexpr (sizeof(A) == 16) {  // 8 of them
-      return {load.template operator()<Eight>(row, Arch::lane() / 16, 0)};
+      return { load.template operator()<Eight>(row, Arch::lane() / 16, 0) };
     } else {  // 4 of them
-      return {load.template operator()<Four>(row, Arch::lane() / 32, Arch::lane() / 16 % 2 * 4)};
+      return { load.template operator()<Four>(row, Arch::lane() / 32, Arch::lane() / 16 % 2 * 4) };
     }
   }
   static ROCM_SD_DEVICE typename Atom::A load_a(const Half* block) {
@@ -75,7 +75,8 @@ struct WinogradUnit {
  private:
   template <class Words>
   static ROCM_SD_DEVICE Words load_at(typename Arch::Buffer from, uint32_t at) {
-    if constexpr (sizeof(Words) == 16) return Arch::template load_buffer<Words>(from, at);
+    if constexpr (sizeof(Words) == 16)
+      return Arch::template load_buffer<Words>(from, at);
     else
       return __builtin_bit_cast(Words,
                                 __builtin_amdgcn_raw_buffer_load_b64(from, static_cast<int>(at), 0, 0));

@@ -90,7 +90,9 @@ ROCM_SD_DEVICE void winograd_body(const WinogradParams& p, int index, char* lds,
     Arch::barrier();
     constexpr int kParts = Cfg::kChannels / Cfg::kStageChannels, kPieces = Cfg::kStageChannels / 8;
     const int channel = first_channel + stage % kParts * Cfg::kStageChannels;
-    for (int item = Arch::thread(); item < 16 * kPieces * 2; item += Cfg::kWaves * Arch::lanes) {
+    // Nothing of an item is worked out ahead of the loop: it would lie in registers beside the sums.
+    const int first_item = Arch::thread() + Arch::opaque(stage) - stage;
+    for (int item = first_item; item < 16 * kPieces * 2; item += Cfg::kWaves * Arch::lanes) {
       // Of eight lanes four take tiles 4 further (WinogradStage).
       const int of_tile = item / kPieces % 2 * 4 + item / (2 * kPieces) % 4 + item / (8 * kPieces) % 2 * 8;
       const int at = first_tile + stage / kParts * 16 + of_tile;
@@ -102,9 +104,9 @@ ROCM_SD_DEVICE void winograd_body(const WinogradParams& p, int index, char* lds,
 }
 
 struct WinogradFilterParams {
-  const Half* from;             // [outputs, channels, 3, 3]
-  Half* to;                     // as WinogradFilter says
-  int32_t outputs, channels;    // of `from`
+  const Half* from;           // [outputs, channels, 3, 3]
+  Half* to;                   // as WinogradFilter says
+  int32_t outputs, channels;  // of `from`
   int32_t output_blocks, eighths;
 };
 
@@ -127,16 +129,16 @@ ROCM_SD_DEVICE void winograd_filter_body(const WinogradFilterParams& p, int64_t 
     };
     for (int i = 0; i < 4; ++i) {
       float column[3];
-      for (int s = 0; s < 3; ++s)
-        column[s] = part(i, to_float(w[s]), to_float(w[3 + s]), to_float(w[6 + s]));
+      for (int s = 0; s < 3; ++s) column[s] = part(i, to_float(w[s]), to_float(w[3 + s]), to_float(w[6 + s]));
       for (int j = 0; j < 4; ++j)
         store(planes[4 * i + j].x[e], there ? part(j, column[0], column[1], column[2]) : 0.0f);
     }
   }
   for (int plane = 0; plane < kWinogradPlanes; ++plane)
-    store_pack(p.to + ((static_cast<int64_t>(plane) * p.output_blocks + output / 16) * p.eighths + eighth) * 128 +
-                   output % 16 * 8,
-               planes[plane]);
+    store_pack(
+        p.to + ((static_cast<int64_t>(plane) * p.output_blocks + output / 16) * p.eighths + eighth) * 128 +
+            output % 16 * 8,
+        planes[plane]);
 }
 
 }  // namespace rocm_sd

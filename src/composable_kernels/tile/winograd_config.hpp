@@ -27,7 +27,7 @@ struct WinogradCfg {
   static constexpr WinogradShape kShape = kShapeOf;
   static constexpr int kTiles = kShape.tiles, kChannels = kShape.channels, kWaves = kShape.waves;
   static constexpr int kWavePlanes = kWinogradPlanes / kWaves;
-  static constexpr int kPlane = kTiles * kWinogradDepth;  // elements of a plane's operand in LDS
+  static constexpr int kPlane = kTiles * kWinogradDepth;       // elements of a plane's operand in LDS
   static constexpr int kStageTiles = 16, kStageChannels = 32;  // whose sums pass through LDS at once
   static constexpr int kStages = kTiles / kStageTiles * (kChannels / kStageChannels);
   static constexpr int kOperandBytes = kWinogradPlanes * kPlane * 2;

@@ -55,8 +55,8 @@ class WinogradWeights {
   ROCM_SD_DEVICE const A& operator[](int i) const { return fragments_[i]; }
 };
 
-// sums += weights x windows over the step that begins with channel k, whose windows are in LDS. next_k: of the
-// step after it, or k where there is none; its first weights are asked for here.
+// sums += weights x windows over the step that begins with channel k, whose windows are in LDS. next_k: of
+// the step after it, or k where there is none; its first weights are asked for here.
 template <class Arch, class Cfg>
 ROCM_SD_DEVICE void winograd_multiply(WinogradSums<Arch, Cfg>& sums, WinogradWeights<Arch, Cfg>& weights,
                                       const Half* windows, int k, int next_k) {
@@ -80,9 +80,9 @@ ROCM_SD_DEVICE void winograd_multiply(WinogradSums<Arch, Cfg>& sums, WinogradWei
 }
 
 // Sums of 16 tiles and 32 channels in LDS: [plane][tile][8 units of four channels]. Unit u of a tile lies at
-// u ^ tile % 8: eight lanes that write one unit of eight tiles, or read four units of tiles 4 apart, use every
-// bank once. The two units of 8 channels lie 4 apart; where a lane of the atom holds every other channel, a
-// unit is those.
+// u ^ tile % 8: eight lanes that write one unit of eight tiles, or read four units of tiles 4 apart, use
+// every bank once. The two units of 8 channels lie 4 apart; where a lane of the atom holds every other
+// channel, a unit is those.
 template <class Arch>
 struct WinogradStage {
   using Atom = rocm_sd::Atom<Arch, Half>;
@@ -115,7 +115,8 @@ struct WinogradStage {
     }
   }
   // v += factor * channels 8 piece .. + 7 of a tile.
-  static ROCM_SD_DEVICE void add(Channels& v, float factor, const float* lds, int plane, int tile, int piece) {
+  static ROCM_SD_DEVICE void add(Channels& v, float factor, const float* lds, int plane, int tile,
+                                 int piece) {
     const FourFloats units[2] = {load_four(lds + unit_at(plane, tile, piece)),
                                  load_four(lds + unit_at(plane, tile, 4 + piece))};
     unrolled<kChannels>([&](int e) { v[e] += factor * units[unit_of(e)].x[in_unit(e)]; });

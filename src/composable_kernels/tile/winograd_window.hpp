@@ -15,7 +15,7 @@ struct WinogradImage {
   const Half* x;  // [images, height, width, channels], aligned to 8 bytes
   int32_t height, width, channels, pad_top, pad_left;
   int32_t out_height, out_width;
-  int32_t tiles;               // of all images
+  int32_t tiles;                // of all images
   FastDivide by_image, by_row;  // tiles of an image, of a row
 };
 
@@ -81,9 +81,8 @@ class WinogradWindows {
       unrolled<kJobs>([&](int job) {
         const bool inside = (rows_[job] >> r & 1) != 0 && quad_of(job) * 4 < image_.channels - k;
         const uint32_t nowhere = inside ? 0 : Unit::kNowhere;  // added to what may be so already
-        unrolled<4>([&](int s) {
-          pixels_[job][4 * r + s] = Unit::load_window(from, column_at_[job][s] | nowhere);
-        });
+        unrolled<4>(
+            [&](int s) { pixels_[job][4 * r + s] = Unit::load_window(from, column_at_[job][s] | nowhere); });
       });
     });
   }
@@ -99,8 +98,7 @@ class WinogradWindows {
           transform(d[4 * r].x[w], d[4 * r + 1].x[w], d[4 * r + 2].x[w], d[4 * r + 3].x[w], false);
         });
       });
-      Half* const to =
-          planes + winograd_piece(tile_of(job), quad_of(job) / 2) + quad_of(job) % 2 * 4;
+      Half* const to = planes + winograd_piece(tile_of(job), quad_of(job) / 2) + quad_of(job) % 2 * 4;
       unrolled<kWinogradPlanes>(
           [&](int plane) { *reinterpret_cast<HalfQuad*>(to + plane * Cfg::kPlane) = d[plane]; });
     });

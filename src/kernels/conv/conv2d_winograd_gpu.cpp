@@ -1,10 +1,13 @@
 #include "kernels/conv/conv2d_winograd_gpu.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "composable_kernels/fused/winograd.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/conv/conv2d_parts.hpp"
+#include "kernels/family/cost_model.hpp"
 #include "kernels/family/kernel_tables.hpp"
 
 namespace rocm_sd {
@@ -12,6 +15,11 @@ namespace {
 
 constexpr const char* kKernel = "conv_winograd_f16";
 constexpr const char* kFilterKernel = "conv_winograd_filter_f16";
+
+// How much faster the estimate must be: estimates err, and the rounding is the implicit product's threefold.
+constexpr double kMargin = 1.2;
+// Transformed filters lie in memory beside plain ones: a UNet's take 1 to 4 GB. Cards of 16 GB and more.
+constexpr uint64_t kLeastMemory = uint64_t{15} << 30;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -43,8 +51,12 @@ GpuWinogradFilter::GpuWinogradFilter(GpuDevice& device, const Tensor& plain) {
   require<UsageError>(kernel != nullptr, "conv2d: the kernel archive for ", device.traits().arch, " has no ",
                       kFilterKernel);
   const auto small = [](int64_t extent) { return static_cast<int32_t>(extent); };
-  WinogradFilterParams params{static_cast<const Half*>(plain.data()), static_cast<Half*>(data_.data()),
-                              small(outputs), small(channels), small(blocks), small(eighths)};
+  WinogradFilterParams params{static_cast<const Half*>(plain.data()),
+                              static_cast<Half*>(data_.data()),
+                              small(outputs),
+                              small(channels),
+                              small(blocks),
+                              small(eighths)};
   clear_padding(params);
   device.launch(*kernel, {conv_groups_of(blocks * 16 * eighths), 1, 1}, kConvSmallThreads, 0, &params,
                 sizeof(params));
@@ -73,7 +85,23 @@ Refusal conv2d_refuses_winograd(const Exec& ex, const ConvProblem& p) {
   return supports_kernel(ex, kKernel);
 }
 
-bool conv2d_prefers_winograd(const Exec&, const ConvProblem&) { return false; }
+bool conv2d_prefers_winograd(const Exec& ex, const ConvProblem& p) {
+  GpuDevice& device = *gpu_device(ex);
+  const KernelTables& family = kernel_tables(device.traits());
+  const std::optional<ConvWinogradCosts>& costs = cost_model(family.name).conv_winograd;
+  if (!costs) return false;
+  const WinogradShape shape = winograd_shape(family.name);
+  const int64_t units = std::max(1, device.traits().compute_units), outputs = p.out_channels();
+  const int64_t groups = ceil_div(tiles_of(p).all, shape.tiles) * ceil_div(outputs, shape.channels);
+  if (groups < units) return false;  // splits of the implicit product fill the card
+  const auto steps = static_cast<double>(ceil_div(p.channels(), kWinogradDepth));
+  const double winograd =
+      static_cast<double>(ceil_div(groups, units)) * (steps * costs->step_cycles + costs->workgroup_cycles);
+  // As if its tiles fitted the problem and the card.
+  const auto products = static_cast<double>(p.batch() * p.out_h() * p.out_w() * outputs * 9 * p.channels());
+  const double implicit = products / static_cast<double>(units) / costs->implicit_mma_per_cycle;
+  return winograd * kMargin < implicit && device.memory().total >= kLeastMemory;
+}
 
 void conv2d_winograd_gpu(Exec& ex, const ConvProblem& p) {
   GpuDevice& device = *gpu_device(ex);

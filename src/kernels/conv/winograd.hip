@@ -1,5 +1,5 @@
-// conv2d of 3x3 filters on a GPU by Winograd's minimal filtering, and the filters' transform. Problem, mapping,
-// traffic, numerics, limits: composable_kernels/fused/winograd.hpp.
+// conv2d of 3x3 filters on a GPU by Winograd's minimal filtering, and the filters' transform. Problem,
+// mapping, traffic, numerics, limits: composable_kernels/fused/winograd.hpp.
 #include "composable_kernels/arch/winograd_target.hpp"
 #include "composable_kernels/fused/winograd.hpp"
 #include "kernels/conv/conv2d_configs.hpp"

@@ -53,7 +53,8 @@ struct Prepared {
 // Roundings of products: windows twice, filters once, each of 25/9 of the variance of the sum (Winograd's
 // matrices on independent values); the tolerance is as wide as for a direct product, which has one of them.
 double winograd_tolerance(const ConvCase& c) {
-  return reduction_tolerance(DType::kF16, 9 * c.x[3]) + 4 * std::sqrt(3 * 25.0 / 9) * unit_roundoff(DType::kF16);
+  return reduction_tolerance(DType::kF16, 9 * c.x[3]) +
+         4 * std::sqrt(3 * 25.0 / 9) * unit_roundoff(DType::kF16);
 }
 
 double rms_error(const std::vector<double>& got, const std::vector<double>& want) {
@@ -66,7 +67,7 @@ TEST(WinogradOnGpu, MatchesTheReference) {
   const std::vector<ConvCase> cases = {
       {{1, 1, 1, 1}, 0, 9},
       {{1, 2, 3, 8}, 0, 64},
-      {{1, 16, 16, 32}, 0, 64},                                                  // one workgroup's tiles
+      {{1, 16, 16, 32}, 0, 64},                                                   // one workgroup's tiles
       {{2, 11, 13, 40}, 0, 72, 3, 1, Padding::same(1), false, true, true, true},  // tails of everything
       {{3, 5, 9, 70}, 0, 130, 3, 1, Padding::same(1), false, true, false, true, Activation::kSilu},
       {{1, 7, 6, 20}, 0, 33, 3, 1, Padding{}, false, false, true},
