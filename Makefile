@@ -143,7 +143,21 @@ archive: deps deps-gpu  ## a release's archive below out/, with the kernels of A
 	test -s out/release_notes.md
 	ls -l "out/$(ARCHIVE).tar.gz"
 
+packages: deps deps-gpu venv $(VENV)/.packages  ## Debian packages and a Python wheel below out/packages, with the kernels of ARCHS (docs/howto/packages.md)
+	tools/install_deps.sh packages
+	cmake --preset release -DROCM_SD_ARCHS="$(ARCHS)"
+	cmake --build build/release -j $(JOBS)
+	rm -rf build/release/packages && mkdir -p out/packages && rm -f out/packages/*.deb
+	(cd build/release && cpack -G DEB)
+	cp build/release/packages/*.deb out/packages/
+	PYTHON=$(VENV)/bin/python packaging/make_wheel.sh out/packages "$(ARCHS)"
+
 ##@ More tests
+test-packages:  ## as root: what `make packages` made, installed and used in fresh roots (debootstrap), the service under systemd
+	tools/install_deps.sh packages
+	packaging/try_deb.sh out/packages
+	packaging/try_wheel.sh out/packages/rocm_sd_ops-*.whl
+
 test-full: build venv  ## one full-size UNet step of SD 1.5 and of SDXL against Diffusers (16 GB of memory), every code point tokenized
 	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -m full -s $(PYTEST_ARGS)
 
@@ -365,6 +379,10 @@ $(VENV)/.test: tests/requirements.txt | $(VENV)/.lint
 	$(VENV)/bin/python -m pip install --disable-pip-version-check -q -r $< $(PIP_ARGS)
 	cp $< $@
 
+$(VENV)/.packages: packaging/requirements.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --disable-pip-version-check -q -r $< $(PIP_ARGS)
+	cp $< $@
+
 clean:  ## remove build/ and out/ (the Python environment stays)
 	rm -rf build out
 
@@ -372,5 +390,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: packages test-packages demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

@@ -301,7 +301,7 @@ function(rocm_sd_kernel_archive target)
   add_custom_target(kernels_${target} DEPENDS ${archive})
   add_dependencies(kernels kernels_${target})
   include(GNUInstallDirs)
-  install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR}/rocm-sd)
+  install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR}/rocm-sd COMPONENT kernels)
 endfunction()
 
 # Also the unit tests of the archives link the packer.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, by Debian/Ubuntu package name. Quick, and needs no root, where all of it is there.
 #
-#   tools/install_deps.sh [build] [python] [fuzz] [gpu] [page]      (default: build)
+#   tools/install_deps.sh [build] [python] [fuzz] [gpu] [page] [packages]      (default: build)
 #
 # "a|b|c" is satisfied by any of the three; the first that the package lists know is installed. "?a" is left out, and said
 # so, where the lists know none: an older release cannot compile AMD's kernels, but everything else.
@@ -10,7 +10,7 @@ set -euo pipefail
 build=(
   cmake ninja-build g++ ccache pkg-config git
   libdnnl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libutf8proc-dev
-  libboost-dev libssl-dev libpng-dev "libjpeg-dev|libjpeg62-turbo-dev|libjpeg-turbo8-dev" libwebp-dev
+  libboost-dev libsqlite3-dev libssl-dev libpng-dev "libjpeg-dev|libjpeg62-turbo-dev|libjpeg-turbo8-dev" libwebp-dev
   libgtest-dev "libgmock-dev|google-mock" libbenchmark-dev
 )
 python=()
@@ -23,6 +23,8 @@ python=()
 python+=("?openmpi-bin")
 # A browser for the tests of the server's page.
 page=("?chromium")
+# What makes Debian packages, and fresh roots to try them in.
+packages=(dpkg-dev file debootstrap systemd-container curl)
 fuzz=(clang-19 libclang-rt-19-dev libomp-19-dev)
 
 # What compiles kernels for AMD and reads the result; ROCm's own clang under /opt/rocm is preferred where it is.
@@ -38,8 +40,9 @@ for group in "${@:-build}"; do
     python) wanted+=("${python[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
     page) wanted+=("${page[@]}") ;;
+    packages) wanted+=("${packages[@]}") ;;
     gpu) wanted+=("${gpu[@]}") ;;
-    *) say "unknown group '$group': expected build, python, fuzz, gpu or page"; exit 2 ;;
+    *) say "unknown group '$group': expected build, python, fuzz, gpu, page or packages"; exit 2 ;;
   esac
 done
 

@@ -22,7 +22,7 @@ from typing import Iterator
 Finding = tuple[int, str]
 LINK = re.compile(r"(?<!`)!?\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 CODE = re.compile(r"`([^`\n]+)`")
-TOP_FOLDERS = ("src", "apps", "include", "tools", "tests", "docs", "cmake", "models", "share", "examples", "benchmarks", "training", ".ci")
+TOP_FOLDERS = ("src", "apps", "include", "tools", "tests", "docs", "cmake", "models", "share", "examples", "benchmarks", "training", "packaging", ".ci")
 DOC_FOLDERS = {"tutorials", "howto", "reference", "explanation", "lab"}  # a document's purpose is its folder
 DOC_TOP = {"README.md", "architecture.md", "emulator.md"}  # the index, and two that others name by their path
 NOT_TEXT = {".png", ".svg", ".safetensors", ".rsk", ".json", ".bin", ".npy", ".md"}
