@@ -41,7 +41,7 @@ struct BenchCommand {
   ProblemSource source;
   std::string device = "auto", mode = "time", impls, scenario, json, markdown, prompt = "a photo of a cat";
   std::string sampler = "auto", explain, gpu;
-  std::string devices;                                                // of the scaling scenario
+  std::string devices;  // of the scaling scenario
   std::vector<int> ranks = {1, 2};
   std::vector<std::string> splits = {"images", "guidance", "rows"};
   double seconds = 0.5, per_second = 0.1;

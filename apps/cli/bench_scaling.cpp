@@ -56,11 +56,11 @@ struct Row {
   std::string split;
   int ranks = 1;
   bool oversubscribed = false;
-  std::vector<double> seconds;  // a picture; with images a round of a picture a drawer
-  double speedup = 1;           // of a picture, or of the pictures a second
-  uint64_t bytes = 0, messages = 0;  // sent by all ranks, a picture
-  double transfer_share = 0;         // of the rank that sends, receives and waits longest
-  std::optional<double> joules;      // a picture
+  std::vector<double> seconds;                 // a picture; with images a round of a picture a drawer
+  double speedup = 1;                          // of a picture, or of the pictures a second
+  uint64_t bytes = 0, messages = 0;            // sent by all ranks, a picture
+  double transfer_share = 0;                   // of the rank that sends, receives and waits longest
+  std::optional<double> joules;                // a picture
   uint64_t peak_bytes = 0, planned_bytes = 0;  // of the first device
   int most_off = 0;                            // of 255, from the picture of one rank
   double psnr = std::numeric_limits<double>::infinity();
@@ -131,7 +131,8 @@ class Bench {
     const size_t round = ranks > 1 && row.weak() ? static_cast<size_t>(ranks) : 1;
     const auto draw_round = [&](const MultiPipeline::ResultTaker& take) {
       pipeline.generate_each(
-          [&](size_t i) { return i < round ? std::optional(bench_.request) : std::nullopt; }, take, callbacks);
+          [&](size_t i) { return i < round ? std::optional(bench_.request) : std::nullopt; }, take,
+          callbacks);
     };
     for (int i = 0; i < bench_.warm_up; ++i) draw_round([](size_t, const GenerateResult&) {});
     const Energy energy(load_devices(ranks));
@@ -151,8 +152,7 @@ class Bench {
     }
     row.transfer_share = share / bench_.pictures;
     if (before) row.joules = (*energy.joules() - *before) / static_cast<double>(round) / bench_.pictures;
-    if (!rows_.empty())
-      row.speedup = rows_[0].median() / row.median() * static_cast<double>(round);
+    if (!rows_.empty()) row.speedup = rows_[0].median() / row.median() * static_cast<double>(round);
     return row;
   }
 
@@ -212,9 +212,9 @@ class Bench {
     out.text = fmt::format("{} on {}, {} x {}, {} steps\n", printable(bench_.load.model),
                            fmt::join(bench_.devices, ","), reference_.width, reference_.height,
                            bench_.request.steps);
-    out.text += fmt::format("{:<16}{:>6}{:>11}{:>10}{:>12}{:>10}{:>11}{:>11}{:>10}{:>10}\n", "split", "ranks",
-                            "seconds", "speed-up", "efficiency", "MB sent", "messages", "transfers", "J",
-                            "PSNR dB");
+    out.text +=
+        fmt::format("{:<16}{:>6}{:>11}{:>10}{:>12}{:>10}{:>11}{:>11}{:>10}{:>10}\n", "split", "ranks",
+                    "seconds", "speed-up", "efficiency", "MB sent", "messages", "transfers", "J", "PSNR dB");
     out.markdown =
         "| split | ranks | seconds | speed-up | efficiency | MB sent | messages | transfers | J a picture | "
         "PSNR to one rank |\n|---|---|---|---|---|---|---|---|---|---|\n";
@@ -226,13 +226,14 @@ class Bench {
                         joules = row.joules ? fmt::format("{:.1f}", *row.joules) : "-",
                         psnr = std::isfinite(row.psnr) ? fmt::format("{:.1f}", row.psnr) : "equal";
       const double megabytes = static_cast<double>(row.bytes) / 1e6;
-      out.text += fmt::format("{:<16}{:>6}{:>11.4f}{:>10.2f}{:>11.1f}%{:>10.2f}{:>11}{:>10.1f}%{:>10}{:>10}\n",
-                              row.split, ranks, row.median(), row.speedup, 100 * row.speedup / row.ranks,
-                              megabytes, row.messages, 100 * row.transfer_share, joules, psnr);
-      out.markdown += fmt::format("| {} | {} | {:.4f} | {:.2f} | {:.1f} % | {:.2f} | {} | {:.1f} % | {} | {} |\n",
-                                  row.split, ranks, row.median(), row.speedup,
-                                  100 * row.speedup / row.ranks, megabytes, row.messages,
-                                  100 * row.transfer_share, joules, psnr);
+      out.text +=
+          fmt::format("{:<16}{:>6}{:>11.4f}{:>10.2f}{:>11.1f}%{:>10.2f}{:>11}{:>10.1f}%{:>10}{:>10}\n",
+                      row.split, ranks, row.median(), row.speedup, 100 * row.speedup / row.ranks, megabytes,
+                      row.messages, 100 * row.transfer_share, joules, psnr);
+      out.markdown +=
+          fmt::format("| {} | {} | {:.4f} | {:.2f} | {:.1f} % | {:.2f} | {} | {:.1f} % | {} | {} |\n",
+                      row.split, ranks, row.median(), row.speedup, 100 * row.speedup / row.ranks, megabytes,
+                      row.messages, 100 * row.transfer_share, joules, psnr);
     }
     std::string notes =
         "images: a picture for each rank at once, seconds of all of them (weak scaling). transfers: of the "

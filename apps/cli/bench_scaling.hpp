@@ -1,5 +1,5 @@
-// rocm-sd bench --scenario scaling: one picture on more and more ranks (strong scaling), and a picture for each
-// of more and more drawers (weak scaling).
+// rocm-sd bench --scenario scaling: one picture on more and more ranks (strong scaling), and a picture for
+// each of more and more drawers (weak scaling).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,12 +11,12 @@
 namespace rocm_sd::cli {
 
 struct ScalingBench {
-  LoadOptions load;                   // without its devices and its split
-  GenerateRequest request;            // of every picture; the seed stays
-  std::vector<std::string> devices;   // rank i takes number i modulo how many there are
-  std::vector<int> ranks = {1, 2};    // 1 is always measured, and first
-  std::vector<std::string> splits;    // as --split; "images": weak scaling
-  int pictures = 3, warm_up = 1;      // a configuration, and with images a drawer
+  LoadOptions load;                  // without its devices and its split
+  GenerateRequest request;           // of every picture; the seed stays
+  std::vector<std::string> devices;  // rank i takes number i modulo how many there are
+  std::vector<int> ranks = {1, 2};   // 1 is always measured, and first
+  std::vector<std::string> splits;   // as --split; "images": weak scaling
+  int pictures = 3, warm_up = 1;     // a configuration, and with images a drawer
   bool quiet = false;
 };
 

@@ -93,9 +93,8 @@ class Planner {
     } catch (const UsageError&) {  // more pixels than a GPU's kernels count: no implementation takes it whole
       if (share_.vae) throw;
       constexpr int kBands = 8;
-      plan(stage, model, [&](Exec& ex) {
-        model.decode_in_bands(ex, latents, kBands, [](const Tensor&, int64_t) {});
-      });
+      plan(stage, model,
+           [&](Exec& ex) { model.decode_in_bands(ex, latents, kBands, [](const Tensor&, int64_t) {}); });
     }
     return stage;
   }

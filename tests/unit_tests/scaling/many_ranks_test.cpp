@@ -1,5 +1,5 @@
-// Four and eight ranks on the CPU, more than most machines that run this have cores for: every split once, at a
-// size that eight can divide, against the image of one rank.
+// Four and eight ranks on the CPU, more than most machines that run this have cores for: every split once, at
+// a size that eight can divide, against the image of one rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
