@@ -321,8 +321,9 @@ void bench_ranks(const BenchCommand& c) {
     if (name == "auto")
       name = kind == DeviceKind::kHost ? "cpu" : kind == DeviceKind::kHip ? "hip:0" : "cuda:0";
   }
-  const ScalingReport report = bench_scaling(bench);
-  write_reports(c, report.json, report.markdown, report.text);
+  nlohmann::ordered_json json;
+  const ScalingReport report = bench_scaling(bench, json);
+  write_reports(c, json, report.markdown, report.text);
 }
 
 // ---- shapes ----

@@ -89,13 +89,13 @@ class Bench {
     require<UsageError>(!bench.devices.empty(), "bench --scenario scaling: expected --device or --devices");
   }
 
-  ScalingReport run() {
+  ScalingReport run(nlohmann::ordered_json& json) {
     measure("images", 1);
     require<GenerationError>(!rows_.empty(), "bench: one rank draws nothing: ", left_out_.front());
     for (const std::string& split : bench_.splits)
       for (const int ranks : bench_.ranks)
         if (ranks > 1) measure(split, ranks);
-    return report();
+    return report(json);
   }
 
  private:
@@ -198,17 +198,18 @@ class Bench {
     return out;
   }
 
-  ScalingReport report() const {
-    ScalingReport out{.json = measurement::record_head("bench scaling", device_named(device_of(0)))};
-    out.json.update({{"scenario", "scaling"},
-                     {"model", bench_.load.model},
-                     {"width", reference_.width},
-                     {"height", reference_.height},
-                     {"steps", bench_.request.steps},
-                     {"devices", bench_.devices},
-                     {"version", version()},
-                     {"left_out", left_out_}});
-    out.json["rows"] = nlohmann::ordered_json::array();
+  ScalingReport report(nlohmann::ordered_json& json) const {
+    ScalingReport out;
+    json = measurement::record_head("bench scaling", device_named(device_of(0)));
+    json.update({{"scenario", "scaling"},
+                 {"model", bench_.load.model},
+                 {"width", reference_.width},
+                 {"height", reference_.height},
+                 {"steps", bench_.request.steps},
+                 {"devices", bench_.devices},
+                 {"version", version()},
+                 {"left_out", left_out_}});
+    json["rows"] = nlohmann::ordered_json::array();
     out.text = fmt::format("{} on {}, {} x {}, {} steps\n", printable(bench_.load.model),
                            fmt::join(bench_.devices, ","), reference_.width, reference_.height,
                            bench_.request.steps);
@@ -220,7 +221,7 @@ class Bench {
         "PSNR to one rank |\n|---|---|---|---|---|---|---|---|---|---|\n";
     bool crowded = false;
     for (const Row& row : rows_) {
-      out.json["rows"].push_back(row_json(row));
+      json["rows"].push_back(row_json(row));
       crowded = crowded || row.oversubscribed;
       const std::string ranks = fmt::format("{}{}", row.ranks, row.oversubscribed ? "*" : ""),
                         joules = row.joules ? fmt::format("{:.1f}", *row.joules) : "-",
@@ -253,6 +254,8 @@ class Bench {
 
 }  // namespace
 
-ScalingReport bench_scaling(const ScalingBench& bench) { return Bench(bench).run(); }
+ScalingReport bench_scaling(const ScalingBench& bench, nlohmann::ordered_json& json) {
+  return Bench(bench).run(json);
+}
 
 }  // namespace rocm_sd::cli

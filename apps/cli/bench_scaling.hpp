@@ -2,7 +2,7 @@
 // each of more and more drawers (weak scaling).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -21,12 +21,11 @@ struct ScalingBench {
 };
 
 struct ScalingReport {
-  nlohmann::ordered_json json;  // docs/howto/benchmarks.md describes it
   std::string text, markdown;
 };
 
 // Splits and ranks that do not go together are left out, with the reason. Throws what loading and drawing on
-// one rank throw, CancelledError where it was interrupted.
-ScalingReport bench_scaling(const ScalingBench& bench);
+// one rank throw, CancelledError where it was interrupted. json: docs/howto/benchmarks.md describes it.
+ScalingReport bench_scaling(const ScalingBench& bench, nlohmann::ordered_json& json);
 
 }  // namespace rocm_sd::cli
