@@ -10,7 +10,7 @@ set -euo pipefail
 build=(
   cmake ninja-build g++ ccache pkg-config git
   libdnnl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libutf8proc-dev
-  libboost-dev libssl-dev libpng-dev "libjpeg-dev|libjpeg62-turbo-dev|libjpeg-turbo8-dev" libwebp-dev
+  libboost-dev libsqlite3-dev libssl-dev libpng-dev "libjpeg-dev|libjpeg62-turbo-dev|libjpeg-turbo8-dev" libwebp-dev
   libgtest-dev "libgmock-dev|google-mock" libbenchmark-dev
 )
 python=()

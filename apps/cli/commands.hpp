@@ -14,6 +14,7 @@ void add_devices(CLI::App& app);
 void add_params(CLI::App& app);
 void add_reproduce(CLI::App& app);
 void add_upscale(CLI::App& app);
+void add_compare(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_emu(CLI::App& app);
 void add_doctor(CLI::App& app);

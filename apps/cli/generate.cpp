@@ -13,6 +13,7 @@
 
 #include "apps/cli/background_tuning.hpp"
 #include "apps/cli/commands.hpp"
+#include "apps/cli/exact_comparison.hpp"
 #include "apps/cli/generate_command.hpp"
 #include "apps/cli/generate_report.hpp"
 #include "apps/cli/interrupt.hpp"
@@ -155,7 +156,7 @@ class Run {
     if (!command_.journal.empty() && !command_.plan_only) journal_.emplace(command_.journal);
     const uint64_t seed = journal_ ? journal_->seed() : std::random_device()();
     jobs_->resolve(dynamic ? &wildcards_.emplace(command_.wildcard_dir) : nullptr,
-                   dynamic || journal_ || in_grid ? &seed : nullptr,
+                   dynamic || journal_ || in_grid || command_.compare_exact ? &seed : nullptr,
                    in_grid ? Jobs::Seeds::kTheSame : Jobs::Seeds::kEachItsOwn);
     if (dynamic) jobs_->hash();  // a prompt that cannot be read fails now
     if (journal_) journal_->begin(concat(jobs_->hash(), " ", command_.output));
@@ -202,9 +203,13 @@ class Run {
   }
 
   void generate_all(MultiPipeline& pipeline) {
+    const size_t draws = command_.compare_exact ? 2 : 1;  // of each batch
     const auto request_at = [&](size_t index) -> std::optional<GenerateRequest> {
-      if (index >= pending_.size()) return std::nullopt;
-      return jobs_->request(jobs_->batches()[pending_[index]], proposed_);
+      if (index >= draws * pending_.size()) return std::nullopt;
+      GenerateRequest request = jobs_->request(jobs_->batches()[pending_[index / draws]], proposed_);
+      if (draws == 1) return request;
+      GenerateRequest exact = ExactComparison::exact(request);  // refuses what has no savings
+      return index % draws == 0 ? exact : request;
     };
     if (command_.plan_only) {
       for (const DevicePlan& one : pipeline.plans(jobs_->request(jobs_->batches().front(), proposed_))) {
@@ -216,7 +221,8 @@ class Run {
     const auto take = [&](size_t index, GenerateResult result) {
       printer_.finish();
       if (!quiet_) print_times(result);
-      keep(pending_[index], std::move(result), pipeline.info().name);
+      if (draws > 1 && comparison_.take(result)) return;
+      keep(pending_[index / draws], std::move(result), pipeline.info().name);
       print_written();
       if (tuning_) tuning_->spend();
     };
@@ -347,6 +353,7 @@ class Run {
   std::vector<Image> cells_;
   std::vector<std::string> labels_;
   std::string first_parameters_;
+  ExactComparison comparison_;
   PictureWriter writer_;  // last: what it writes uses the others
 };
 

@@ -20,7 +20,8 @@ struct GenerateCommand {
   double tune = 0;  // seconds after each picture
   bool profile = false, no_metadata = false, no_receipt = false, grid_labels = false, plan_only = false;
   bool quiet = false, dynamic_prompts = false;
-  bool print_paths = true;  // on the standard output
+  bool compare_exact = false;  // each batch is drawn without its savings, too
+  bool print_paths = true;     // on the standard output
 };
 
 // $XDG_CONFIG_HOME/rocm-sd/config.toml, else ~/.config/rocm-sd/config.toml; empty where neither is set.

@@ -84,6 +84,9 @@ void add_generate_options(CLI::App* sub, GenerateCommand* command) {
       ->group("Output");
   sub->add_flag("-q,--quiet", command->quiet, "print file names only")->group("Output");
   sub->add_flag("--plan", command->plan_only, "print the memory plan and stop")->group("Output");
+  sub->add_flag("--compare-exact", command->compare_exact,
+                "draw each picture without its savings, too, and print PSNR, SSIM, FLIP and both times")
+      ->group("Savings");
   sub->add_flag("--profile", command->profile, "print time, GFLOP/s and GB/s per operation")->group("Output");
   add_text(sub, "--trace", command->trace, "write a Chrome trace (JSON) of every operation")
       ->type_name("FILE")

@@ -31,6 +31,10 @@ void print_plan(const MemoryPlan& plan, const std::string& device) {
              gigabytes(plan.buffers));
 }
 
+std::string quality_text(const PictureQuality& quality) {
+  return fmt::format("PSNR {:.2f} dB, SSIM {:.5f}, FLIP {:.5f}", quality.psnr, quality.ssim, quality.flip);
+}
+
 void print_times(const GenerateResult& result) {
   std::string line;
   double all = 0;
@@ -44,6 +48,7 @@ void print_times(const GenerateResult& result) {
   if (result.device_peak > 0)
     fmt::print(stderr, "device memory: {} at most, {} planned\n", gigabytes(result.device_peak),
                gigabytes(result.plan.total()));
+  for (const std::string& line : result.savings) fmt::print(stderr, "saving: {}\n", line);
   for (const std::string& warning : result.warnings) fmt::print(stderr, "warning: {}\n", warning);
 }
 

@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
   rocm_sd::cli::add_grid(app);
   rocm_sd::cli::add_serve(app);
   rocm_sd::cli::add_upscale(app);
+  rocm_sd::cli::add_compare(app);
   rocm_sd::cli::add_inspect(app);
   rocm_sd::cli::add_convert(app);
   rocm_sd::cli::add_list(app);

@@ -82,6 +82,11 @@ void add_models(CLI::App* sub, ServeCommand& c) {
           ->type_name(row.value)
           ->group("Models");
   }
+  add_text(sub, "--preview", o.preview,
+           "what a look at an unfinished picture is: none, proj (a matrix, small), tae (with --taesd), vae; "
+           "looks take 2 % of the time at most [proj]")
+      ->type_name("MODE")
+      ->group("Models");
   add_number(sub, "--threads", o.threads, "CPU threads of each worker [all cores]", 1, 1024)->group("Models");
 }
 
@@ -125,6 +130,12 @@ void add_limits(CLI::App* sub, ServeCommand& c) {
       ->group("Limits");
   add_number(sub, "--max-image-body", c.image_body_megabytes, "MiB of a request with pictures [64]", 1, 1024)
       ->group("Limits");
+  add_text(
+      sub, "--journal", o.journal,
+      "file in which jobs outlive the server: queued and running ones go on, results are kept as long as "
+      "ever")
+      ->type_name("FILE")
+      ->group("Limits");
   add_seconds(sub, "--keep", c.keep_seconds, "results for so long [600]")->group("Limits");
   add_number(sub, "--keep-size", c.keep_megabytes, "MiB of results [256]", 1, 1 << 20)->group("Limits");
   add_seconds(
@@ -150,6 +161,10 @@ void run(ServeCommand& c) {
   LoadOptions scratch;  // a mistyped value fails here, not in every worker
   OptionTargets targets{&scratch, nullptr};
   for (const auto& [name, value] : o.load) set_option(targets, name, value);
+  require<UsageError>(o.preview == "none" || o.preview == "proj" || o.preview == "vae" || o.preview == "tae",
+                      "preview: expected none, proj, tae or vae, got \"", printable(o.preview), "\"");
+  require<UsageError>(o.preview != "tae" || !scratch.taesd.empty(), "preview: tae needs --taesd");
+  if (!o.journal.empty()) o.journal = std::filesystem::absolute(o.journal).string();
   server::serve(o);
 }
 

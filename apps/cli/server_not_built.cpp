@@ -11,7 +11,7 @@ void add_serve(CLI::App& app) {
     throw UsageError(
         "serve is not part of this build: `make build` builds build/cpu/apps/cli/rocm-sd with it where "
         "Boost's "
-        "headers are (libboost-dev)");
+        "headers and SQLite are (libboost-dev, libsqlite3-dev)");
   });
 }
 

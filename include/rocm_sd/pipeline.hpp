@@ -16,6 +16,7 @@
 #include "rocm_sd/error.hpp"
 #include "rocm_sd/image.hpp"
 #include "rocm_sd/modes.hpp"
+#include "rocm_sd/savings.hpp"
 
 namespace rocm_sd {
 
@@ -139,6 +140,8 @@ struct GenerateRequest {
   // Absent: an empty text, or zeros where the model's pipeline asks for them (force_zeros_for_empty_prompt,
   // as SDXL's does). An empty text that is given is encoded.
   std::optional<std::string> negative_prompt;
+  // One for each image of the batch, in place of `negative_prompt`; as many as there are images.
+  std::vector<std::string> negative_prompts = {};
   // What SDXL's second text encoder reads; absent or empty: what the first one reads.
   std::optional<std::string> prompt_2, negative_prompt_2;
   int width = 0, height = 0;  // multiples of 8; 0: the model's own size (or the init image's)
@@ -151,9 +154,12 @@ struct GenerateRequest {
   std::string schedule = "auto";  // "karras", "SGM Uniform", "trailing", ...; auto: the sampler's own
   std::vector<double> sigmas;     // replaces the schedule where not empty; decreasing
   int64_t seed = -1;              // -1: random; image i of a batch uses seed + i
-  int batch = 1;                  // pictures in one UNet call, 1..64
-  std::optional<double> eta;      // stochastic share of ancestral, SDE and DDIM samplers
-  double guidance_rescale = 0;    // 0..1
+  // One for each image of the batch, in place of `seed`: 0 or more; with batch 1 they decide its size. Not
+  // with a variation.
+  std::vector<int64_t> seeds = {};
+  int batch = 1;                // pictures in one UNet call, 1..64
+  std::optional<double> eta;    // stochastic share of ancestral, SDE and DDIM samplers
+  double guidance_rescale = 0;  // 0..1
   // Guidance acts from step int(start * steps) on, before step int(end * steps) (Kynkäänniemi et al.,
   // "Applying Guidance in a Limited Interval", 2024); elsewhere the prompt's prediction counts alone. Shares
   // of the steps, 0..1.
@@ -261,6 +267,11 @@ struct GenerateRequest {
   std::vector<float> init_latents;
   bool keep_latents = false;  // fill Picture::latents; a request with denoising_end always does
 
+  // The picture's right border fits to its left one (x), its lower one to its upper one (y): the UNet's and
+  // the VAE's convolutions pad with what lies at the other side (A1111's "tiling").
+  bool tiling_x = false, tiling_y = false;
+  Savings savings = {};
+
   HiresFix hires = {};      // text to image
   PreviewUse preview = {};  // for Callbacks::preview
 
@@ -312,6 +323,9 @@ struct Callbacks {
   std::function<void(const MemoryPlan&)> planned;
   // Called on the generating thread where the request asks for previews.
   std::function<void(const Preview&)> preview;
+  // Asked before those of a step are made, on the generating thread: false leaves them out, and they cost
+  // nothing. Absent: all are made.
+  std::function<bool(int step, int total)> wants_preview;
 };
 
 struct StageTime {
@@ -341,6 +355,7 @@ struct GenerateResult {
   std::vector<std::string> warnings;
   std::string device = {};  // of MultiPipeline: what it was drawn on
   std::vector<UsedFile> files = {};
+  std::vector<std::string> savings = {};  // what each of GenerateRequest::savings, and guidance left out, did
   // 16 hexadecimal digits over the kernels that this pipeline has chosen so far, by problem; code: the
   // version and a hash of the kernel archive that they come from.
   std::string kernel_choices = {}, kernel_code = {};

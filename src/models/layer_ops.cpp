@@ -5,6 +5,7 @@
 #include "kernels/elementwise/elementwise.hpp"
 #include "models/low_rank.hpp"
 #include "models/row_split.hpp"
+#include "models/wrapping.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -101,6 +102,12 @@ static Tensor conv2d_here(Exec& ex, Tensor x, Tensor second, const Conv& layer, 
 }
 
 Tensor conv2d(Exec& ex, Tensor x, Tensor second, const Conv& layer, ConvArgs args) {
+  const WrapAxes& wraps = wraps_at_work();
+  if (wraps.any() && layer.kernel > 1) {
+    ConvArgs of_second = args;
+    if (second) second = wrapped(ex, second, wraps, of_second);
+    x = wrapped(ex, x, wraps, args);
+  }
   const RowSplit* rows = rows_at_work();
   if (!rows || layer.kernel == 1)
     return conv2d_here(ex, std::move(x), std::move(second), layer, std::move(args));

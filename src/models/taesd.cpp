@@ -2,6 +2,7 @@
 
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "models/wrapping.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -49,18 +50,25 @@ void TaesdBlock::visit(Visitor& v) {
   v("conv.4", conv3);
 }
 
+namespace {
+
+Tensor conv_of_map(Exec& ex, const Tensor& x, const Conv& conv, ConvArgs args) {
+  args.pad = Padding::same(1);
+  const Tensor source = wraps_at_work().any() ? wrapped(ex, x, wraps_at_work(), args) : x;
+  return conv2d(ex, source, static_cast<const ConvWeight&>(conv), args);
+}
+
+}  // namespace
+
 Tensor TaesdBlock::operator()(Exec& ex, const Tensor& x) const {
-  const Padding pad = Padding::same(1);
-  Tensor h = conv2d(ex, x, conv1, {.pad = pad, .epilogue = {.act = Activation::kRelu}});
-  h = conv2d(ex, h, conv2, {.pad = pad, .epilogue = {.act = Activation::kRelu}});
-  return conv2d(ex, h, conv3, {.pad = pad, .epilogue = {.residual = &x, .act = Activation::kRelu}});
+  Tensor h = conv_of_map(ex, x, conv1, {.epilogue = {.act = Activation::kRelu}});
+  h = conv_of_map(ex, h, conv2, {.epilogue = {.act = Activation::kRelu}});
+  return conv_of_map(ex, h, conv3, {.epilogue = {.residual = &x, .act = Activation::kRelu}});
 }
 
 Tensor TaesdLayer::operator()(Exec& ex, const Tensor& x) const {
   if (block) return (*block)(ex, x);
-  return conv2d(
-      ex, x, *conv,
-      {.stride = stride, .pad = Padding::same(1), .upsample2x = upsample, .epilogue = {.act = act}});
+  return conv_of_map(ex, x, *conv, {.stride = stride, .upsample2x = upsample, .epilogue = {.act = act}});
 }
 
 TaesdDecoder::TaesdDecoder(const TaesdConfig& config) : config_(config) {

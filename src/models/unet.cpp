@@ -1,5 +1,7 @@
 #include "models/unet.hpp"
 
+#include <algorithm>
+
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embed/embed.hpp"
 #include "models/layer_ops.hpp"
@@ -76,6 +78,8 @@ UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNe
   const std::vector<bool>* layers = args.perturbed_layers ? args.perturbed_layers : &middle_layers_;
   UNetContext out{shifts, &text.keys_values, config_.norm_groups, args.tap, args.perturbed,
                   layers, args.images};
+  out.deep = args.deep;
+  out.gate = args.gate;
   if (args.received) {
     out.received = args.received;
     out.received_layer = middle_self_attention().value();
@@ -107,8 +111,9 @@ UNetSkips UNet::encode(Exec& ex, const Tensor& latents, const Tensor& shifts, co
   };
   require(!args.additions || args.additions->size() == down_.size() + 1, "unet: expected additions for ",
           down_.size(), " down blocks and the middle");
-  for (size_t i = 0; i < down_.size(); ++i)
+  for (size_t i = 0; i < down_.size() && !run.deep_enough(out.skips.size()); ++i)
     x = down_[i](ex, std::move(x), out.skips, run, concat("down_blocks.", i), additions(i));
+  if (args.deep && args.deep->reuse) return out;
   if (mid_) {
     x = (*mid_)(ex, std::move(x), run);
     show(args.tap, "mid_block", x);
@@ -125,14 +130,29 @@ UNetSkips UNet::encode(Exec& ex, const Tensor& latents, const Tensor& shifts, co
   return out;
 }
 
+size_t UNet::skip_count() const {
+  size_t count = 0;
+  for (const UpBlock& block : up_) count += block.resnets.size();
+  return count;
+}
+
 Tensor UNet::decode(Exec& ex, UNetSkips skips, const Tensor& shifts, const TextCache& text,
                     const UNetArgs& args) const {
   require<InternalError>(!up_.empty(), "unet: there is no way up");
   const UNetContext run = context(shifts, text, args);
   Tensor x = std::move(skips.middle);
-  for (size_t i = 0; i < up_.size(); ++i)
+  size_t left_out = 0;  // of the resnets, which are as many as the skips
+  if (args.deep && args.deep->reuse) {
+    left_out = skip_count() - skips.skips.size();
+    x = args.deep->map->narrow(0, args.deep->first, shifts.dim(0));
+  }
+  for (size_t i = 0; i < up_.size(); ++i) {
+    const size_t own = up_[i].resnets.size(), first = std::min(left_out, own);
+    left_out -= first;
+    if (first == own) continue;
     x = up_[i](ex, std::move(x), skips.skips, run, concat("up_blocks.", i),
-               args.freeu && i < args.freeu->blocks.size() ? &args.freeu->blocks[i] : nullptr);
+               args.freeu && i < args.freeu->blocks.size() ? &args.freeu->blocks[i] : nullptr, first);
+  }
   x = group_norm_silu(ex, std::move(x), {}, norm_out_, config_.norm_groups, operand_type(conv_out_));
   return edge_conv(ex, std::move(x), conv_out_);  // [B,h,w,out_channels]
 }

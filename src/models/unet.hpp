@@ -58,6 +58,10 @@ struct UNetArgs {
   const std::vector<std::vector<ScaledMap>>* additions = nullptr;
   // Read by every attn2 beside the text (IP-Adapter). encode() and decode() get the same; null: none.
   const std::vector<ImageTokens>* images = nullptr;
+  // Both halves get the same; null: none. Where `deep` is reused, encode() ends at its skip, without a
+  // middle, and takes no residuals.
+  const DeepMap* deep = nullptr;
+  const TextGate* gate = nullptr;
 };
 
 // Without up blocks in its configuration it is the half that encode() runs: what a ControlNet is a copy of.
@@ -116,6 +120,7 @@ class UNet {
   // device.
   std::vector<std::vector<float>> attention_sums(Device& device, const AttentionReceived& received,
                                                  int64_t height, int64_t width) const;
+  size_t skip_count() const;     // skip connections, conv_in's among them
   int64_t middle_level() const;  // how often the latents were halved before the middle block
   // In the order of running.
   const std::vector<ImageAttention>& image_attentions() const { return image_attentions_; }

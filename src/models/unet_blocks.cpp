@@ -14,6 +14,12 @@ Tensor shift_of(const ResBlock& resnet, const UNetContext& context) {
   return context.time_shifts.narrow(1, resnet.time_begin, resnet.conv1.out);  // [B,Cout]
 }
 
+void keep_deep(Exec& ex, const Tensor& x, const DeepMap& deep) {
+  Tensor& map = *deep.map;
+  if (!map) map = make_tensor(ex.device(), {deep.rows, x.dim(1), x.dim(2), x.dim(3)}, x.dtype());
+  copy_into(ex, x, map.narrow(0, deep.first, x.dim(0)));
+}
+
 }  // namespace
 
 Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shift, int64_t groups) const {
@@ -89,7 +95,27 @@ Tensor CrossAttention::operator()(Exec& ex, Tensor x, const Tensor& residual,
                        {.heads = static_cast<int>(heads), .pdl_keys_ready = true});  // [B,N,C]
   if (context.images && image_index >= 0)
     for (const ImageTokens& image : *context.images) h = add_image(ex, q, std::move(h), image);
+  if (context.gate)
+    return note_mean(ex, linear(ex, std::move(h), out, {.dtype = residual.dtype()}), residual, *context.gate);
   return linear(ex, std::move(h), out, {.residual = &residual, .dtype = residual.dtype()});
+}
+
+Tensor CrossAttention::note_mean(Exec& ex, const Tensor& added, const Tensor& residual,
+                                 const TextGate& gate) const {
+  const int64_t images = added.dim(0) / gate.conditions;
+  auto& means = *gate.means;
+  const auto index = static_cast<size_t>(text_index);
+  if (means.size() <= index) means.resize(index + 1);
+  Tensor& mean = means[index];
+  if (!mean) mean = make_tensor(ex.device(), {images, added.dim(1), added.dim(2)}, added.dtype());
+  Tensor sum = added.narrow(0, 0, images);
+  for (int64_t c = 1; c < gate.conditions; ++c) sum = add(ex, sum, added.narrow(0, c * images, images));
+  copy_into(ex, affine(ex, sum, 1.0f / static_cast<float>(gate.conditions), 0), mean);
+  return add(ex, added, residual);
+}
+
+Tensor CrossAttention::gated(Exec& ex, const Tensor& residual, const UNetContext& context) const {
+  return add(ex, residual, context.gate->means->at(static_cast<size_t>(text_index)));
 }
 
 Tensor CrossAttention::add_image(Exec& ex, const Tensor& q, Tensor attended, const ImageTokens& image) const {
@@ -102,18 +128,30 @@ Tensor CrossAttention::add_image(Exec& ex, const Tensor& q, Tensor attended, con
 }
 
 Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
+  if (!self && context.gate_open()) {
+    x = first_cross->gated(ex, x, context);
+  } else {
+    x = first_attention(ex, std::move(x), context);
+  }
+  if (context.gate_open()) {
+    x = cross.gated(ex, x, context);
+  } else {
+    Tensor h = layer_norm(ex, x, norm2, norm2.eps, operand_type(cross.query));
+    x = cross(ex, std::move(h), x, context);
+  }
+  Tensor h = layer_norm(ex, x, norm3, norm3.eps, operand_type(ff_in));
+  h = linear_geglu(ex, std::move(h), ff_in);  // [B,N,4C]
+  return linear(ex, std::move(h), ff_out, {.residual = &x, .dtype = x.dtype()});
+}
+
+Tensor TransformerBlock::first_attention(Exec& ex, Tensor x, const UNetContext& context) const {
   Tensor h =
       layer_norm(ex, x, norm1, norm1.eps, self ? operand_type(self->qkv) : operand_type(first_cross->query));
   const bool perturbed = self && context.perturbed > 0 && context.perturbed_layers->at(self->index);
   const AttentionReceived* received =
       self && context.received && context.received_layer == self->index ? context.received : nullptr;
-  x = self ? (*self)(ex, std::move(h), x, perturbed ? context.perturbed : 0, received)
-           : (*first_cross)(ex, std::move(h), x, context);
-  h = layer_norm(ex, x, norm2, norm2.eps, operand_type(cross.query));
-  x = cross(ex, std::move(h), x, context);
-  h = layer_norm(ex, x, norm3, norm3.eps, operand_type(ff_in));
-  h = linear_geglu(ex, std::move(h), ff_in);  // [B,N,4C]
-  return linear(ex, std::move(h), ff_out, {.residual = &x, .dtype = x.dtype()});
+  return self ? (*self)(ex, std::move(h), x, perturbed ? context.perturbed : 0, received)
+              : (*first_cross)(ex, std::move(h), x, context);
 }
 
 Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
@@ -142,6 +180,7 @@ Tensor DownBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, con
     const bool last = i + 1 == resnets.size();
     add_all(last && (!attentions.empty() || !downsampler));
     skips.push_back(x);
+    if (context.deep_enough(skips.size())) return x;
   }
   if (downsampler) {
     const DType maps = x.dtype();
@@ -163,8 +202,11 @@ Tensor MidBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) cons
 }
 
 Tensor UpBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
-                           const std::string& name, const std::vector<FreeULevel>* freeu) const {
-  for (size_t i = 0; i < resnets.size(); ++i) {
+                           const std::string& name, const std::vector<FreeULevel>* freeu,
+                           size_t first) const {
+  for (size_t i = first; i < resnets.size(); ++i) {
+    if (context.deep && !context.deep->reuse && skips.size() == context.deep->skip + 1)
+      keep_deep(ex, x, *context.deep);
     Tensor second = std::move(skips.back());
     skips.pop_back();
     for (size_t j = 0; freeu && j < freeu->size(); ++j)

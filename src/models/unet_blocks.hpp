@@ -36,6 +36,24 @@ struct AttentionReceived {
   Tensor means;
 };
 
+// DeepCache: the map that one residual block of the way up reads beside a skip connection. Everything deeper
+// than that skip works on nothing else.
+struct DeepMap {
+  size_t skip = 0;        // its number; 0: conv_in's
+  Tensor* map = nullptr;  // [rows,h,w,C], persistent; made when a call that fills it is planned
+  int64_t rows = 0;       // of all calls
+  int64_t first = 0;      // this call's rows begin here
+  bool reuse = false;     // the call begins with it; else it fills it
+};
+
+// T-GATE: what each attention over the text adds, the mean over a call's conditions.
+struct TextGate {
+  std::vector<Tensor>* means = nullptr;  // by CrossAttention::text_index, [images,N,C], persistent; made when
+                                         // a call that fills them is planned
+  int64_t conditions = 1;                // of the call that fills them
+  bool reuse = false;                    // the call adds them; else it fills them
+};
+
 // What a forward hands to every block.
 struct UNetContext {
   Tensor time_shifts;                                // [B,sum of the resnets' channels]
@@ -49,6 +67,12 @@ struct UNetContext {
   const std::vector<ImageTokens>* images = nullptr;  // null: none
   const AttentionReceived* received = nullptr;       // of this layer; null: of none
   size_t received_layer = 0;                         // by SelfAttention::index
+  const DeepMap* deep = nullptr;
+  const TextGate* gate = nullptr;
+
+  bool gate_open() const { return gate && gate->reuse; }
+  // Whether the way down has computed what is asked of it, with so many skips.
+  bool deep_enough(size_t skips) const { return deep && deep->reuse && skips > deep->skip; }
 };
 
 // Residual block of UNet and VAE: (norm, SiLU, convolution) twice, beside a shortcut.
@@ -94,8 +118,12 @@ struct CrossAttention {
   CrossAttention(int64_t width, int64_t context_width, int64_t heads);
   void visit(Visitor& v);
   Tensor operator()(Exec& ex, Tensor x, const Tensor& residual, const UNetContext& context) const;
+  // The same where the context's gate is open: residual + its mean, without x.
+  Tensor gated(Exec& ex, const Tensor& residual, const UNetContext& context) const;
 
  private:
+  // added [B,N,C] noted as the gate's, and on top of the residual.
+  Tensor note_mean(Exec& ex, const Tensor& added, const Tensor& residual, const TextGate& gate) const;
   // attended [B,N,C] + factors * attention of q over an image's tokens.
   Tensor add_image(Exec& ex, const Tensor& q, Tensor attended, const ImageTokens& image) const;
 };
@@ -112,6 +140,9 @@ struct TransformerBlock {
   void visit(Visitor& v);
   // x [B,N,C] -> [B,N,C]
   Tensor operator()(Exec& ex, Tensor x, const UNetContext& context) const;
+
+ private:
+  Tensor first_attention(Exec& ex, Tensor x, const UNetContext& context) const;
 };
 
 // Transformer blocks over the pixels of a map, beside a shortcut.
@@ -157,9 +188,10 @@ struct UpBlock {
   UpBlock(int64_t in, const std::vector<int64_t>& skips, const UNetBlockConfig& config, float eps);
   void visit(Visitor& v);
   // x [N,H,W,Cin] -> [N,2H,2W,C] if it upsamples, cut to the size of the skip that follows; takes its skips
-  // from the end of `skips`. freeu: of this block, or null.
+  // from the end of `skips`. freeu: of this block, or null. first: the resnet that x is for.
   Tensor operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
-                    const std::string& name, const std::vector<FreeULevel>* freeu = nullptr) const;
+                    const std::string& name, const std::vector<FreeULevel>* freeu = nullptr,
+                    size_t first = 0) const;
 };
 
 // map [N,H,W,C] doubled by nearest neighbour, cut to height x width (2H or 2H - 1, and so on), then convolved

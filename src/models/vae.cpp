@@ -10,6 +10,7 @@
 #include "kernels/resample/resample.hpp"
 #include "kernels/step/posterior.hpp"
 #include "models/row_split.hpp"
+#include "models/wrapping.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -23,7 +24,8 @@ Tensor normed_silu(Exec& ex, const Tensor& x, const Norm& norm, int64_t groups) 
                     {.groups = static_cast<int>(groups), .eps = norm.eps, .act = Activation::kSilu});
 }
 
-Tensor conv_of_map(Exec& ex, const Tensor& x, const Conv& conv, const ConvArgs& args) {
+Tensor conv_of_map(Exec& ex, const Tensor& map, const Conv& conv, ConvArgs args) {
+  const Tensor x = wraps_at_work().any() ? wrapped(ex, map, wraps_at_work(), args) : map;
   const auto run = [&](const Tensor& source, const ConvArgs& own) {
     return conv2d(ex, source, static_cast<const ConvWeight&>(conv), own);
   };

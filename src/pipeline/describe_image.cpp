@@ -70,7 +70,7 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   const GenerateRequest& r = resolved.request;
   const bool varied = r.variation_strength > 0;
   Infotext info{r.prompts.empty() ? r.prompt : r.prompts.at(static_cast<size_t>(index)),
-                r.negative_prompt.value_or(""),
+                image_negative(r, static_cast<size_t>(index)),
                 {}};
   // As tags, which A1111 and this program read back.
   for (const LoraUse& lora : r.loras)
@@ -82,7 +82,7 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   add("Sampler", std::string(resolved.sampling.sampler->label));
   add("Schedule type", std::string(schedule_label(resolved.sampling.schedule_kind)));
   add("CFG scale", number_text(r.cfg_scale));
-  add("Seed", std::to_string(varied ? r.seed : r.seed + index));
+  add("Seed", std::to_string(image_seed(r, index)));
   add("Size", concat(resolved.width, "x", resolved.height));
   // A1111 shows the first ten digits.
   const auto add_hash = [&](const char* key, const std::shared_future<std::string>& hash) {
@@ -128,6 +128,11 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (r.guidance_rescale > 0) add("CFG Rescale phi", number_text(r.guidance_rescale));
   if (r.guidance_start > 0) add("Guidance start", number_text(r.guidance_start));
   if (r.guidance_end < 1) add("Guidance end", number_text(r.guidance_end));
+  const Savings& s = r.savings;
+  if (s.deep_cache > 1)
+    add("DeepCache", concat(s.deep_cache, s.deep_cache_branch ? concat(":", s.deep_cache_branch) : ""));
+  if (s.t_gate > 0) add("T-GATE", std::to_string(s.t_gate));
+  if (r.tiling_x || r.tiling_y) add("Tiling", r.tiling_x && r.tiling_y ? "True" : r.tiling_x ? "x" : "y");
   if (r.negative_min_sigma > 0) add("NGMS", number_text(r.negative_min_sigma));
   if (r.negative_min_sigma > 0 && r.negative_min_sigma_all) add("NGMS all steps", "True");
   if (r.dynamic_threshold > 0)
@@ -152,7 +157,9 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (resolved.noise == NoiseKind::kTorchCpu) add("RNG", "CPU");
   if (r.emphasis != "original") add("Emphasis", r.emphasis);
   if (r.plain_prompt) add("Plain prompt", "True");
-  if (components.zero_absent_negative && r.negative_prompt == "") add("Empty negative prompt", "encoded");
+  const bool has_negative = r.negative_prompt || !r.negative_prompts.empty();
+  if (components.zero_absent_negative && has_negative && info.negative_prompt.empty())
+    add("Empty negative prompt", "encoded");
   if (components.text.size() > 1 && r.prompt_2) add("Prompt 2", *r.prompt_2);
   if (components.text.size() > 1 && r.negative_prompt_2) add("Negative prompt 2", *r.negative_prompt_2);
   if (r.tile_size > 0) {

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "pipeline/pixels.hpp"
+#include "pipeline/savings.hpp"
 #include "pipeline/state.hpp"
 
 namespace rocm_sd {
@@ -92,6 +93,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   preview_seconds_ = 0;
   const Tensor latents = sample(r, states, init, callbacks);  // [batch,h,w,4]
   end_stage("sample");
+  result.savings = describe_savings(r, unet->calls());
   if (preview_seconds_ > 0) {  // is part of the sampling's
     result.times.back().seconds -= preview_seconds_;
     result.times.push_back({"preview", preview_seconds_});
@@ -107,9 +109,10 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
     const Tensor own = latents.narrow(0, i, 1);
     Image image = r.decodes ? decode(r, own, who) : Image{};
     if (r.decodes && !init.mask.empty() && !r.mask_is_ready) image = composite(image, init.pixels, init.mask);
-    const auto seed = static_cast<uint64_t>(r.request.seed + (r.request.variation_strength > 0 ? 0 : i));
-    result.pictures.push_back(
-        {std::move(image), seed, describe_image(r, components, i, hashes, controls_, ip_adapters_), {}});
+    result.pictures.push_back({std::move(image),
+                               image_seed(r.request, i),
+                               describe_image(r, components, i, hashes, controls_, ip_adapters_),
+                               {}});
     if (r.request.keep_latents || r.request.denoising_end || !r.decodes)
       result.pictures.back().latents = exchanged_latents(r, to_floats(*components.device, own));
     if (r.decodes) report("decode", i + 1, r.request.batch);

@@ -69,6 +69,7 @@ GenerateRequest second_pass(const GenerateRequest& request, const GenerateReques
   GenerateRequest out = request;
   out.hires = {};
   out.seed = resolved.seed;
+  out.seeds = resolved.seeds;
   out.variation_seed = resolved.variation_seed;
   out.batch = resolved.batch;
   out.width = size.width;
@@ -85,7 +86,10 @@ GenerateRequest second_pass(const GenerateRequest& request, const GenerateReques
     out.prompt = *hires.prompt;
     out.prompts.clear();
   }
-  if (hires.negative_prompt) out.negative_prompt = hires.negative_prompt;
+  if (hires.negative_prompt) {
+    out.negative_prompt = hires.negative_prompt;
+    out.negative_prompts.clear();
+  }
   return out;
 }
 

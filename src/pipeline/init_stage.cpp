@@ -22,9 +22,11 @@ BatchNoise Pipeline::State::seeded_noise(const ResolvedRequest& r) const {
   const bool varied = q.variation_strength > 0;
   const ImageSeed first{static_cast<uint64_t>(q.seed), static_cast<uint64_t>(varied ? q.variation_seed : 0),
                         q.variation_strength};
+  std::vector<ImageSeed> seeds = batch_seeds(first, q.batch);
+  for (size_t i = 0; i < q.seeds.size(); ++i) seeds[i].seed = static_cast<uint64_t>(q.seeds[i]);
   const int64_t pixels = components.downscale();
   return {r.noise,
-          batch_seeds(first, q.batch),
+          std::move(seeds),
           4,
           r.latent_height,
           r.latent_width,

@@ -145,6 +145,7 @@ void Pipeline::State::show_preview(const PreparedRequest& r, const StepReport& r
                                    const Callbacks& callbacks) {
   const PreviewUse& use = r.request.preview;
   if (!callbacks.preview || use.mode == "none" || report.step % use.interval != 0) return;
+  if (callbacks.wants_preview && !callbacks.wants_preview(report.step, report.total)) return;
   const bool decodes = use.mode != "proj" && draws_alone() && !residency.offload();
   const auto height = static_cast<int>(r.latent_height), width = static_cast<int>(r.latent_width);
   std::vector<float> values;

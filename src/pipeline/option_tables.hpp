@@ -64,6 +64,7 @@ std::vector<OptionRow> preview_options();
 std::vector<OptionRow> control_options();
 std::vector<OptionRow> ip_adapter_options();
 std::vector<OptionRow> tile_options();
+std::vector<OptionRow> savings_options();
 std::vector<OptionRow> advanced_options();
 
 }  // namespace rocm_sd::option_tables

@@ -48,7 +48,7 @@ const std::vector<OptionRow>& rows() {
     std::vector<OptionRow> all;
     for (const auto& group : {model_options, prompt_options, picture_options, sampling_options,
                               image_to_image_options, hires_options, preview_options, control_options,
-                              ip_adapter_options, tile_options, advanced_options})
+                              ip_adapter_options, tile_options, savings_options, advanced_options})
       for (OptionRow& row : group()) all.push_back(std::move(row));
     return all;
   }();

@@ -20,7 +20,7 @@ struct OptionRow {
   const char* name;        // "cfg-scale"
   const char* short_name;  // "n", or ""
   const char* group;       // of the help text: "Model", "Prompt", "Picture", "Sampling", "Image to image",
-                           // "ControlNet", "IP-Adapter", "Tiles", "Advanced"
+                           // "ControlNet", "IP-Adapter", "Tiles", "Savings", "Advanced"
   const char* value;       // placeholder: "FILE", "N"; "" for a flag
   const char* help;
   std::function<void(OptionTargets&, std::string_view value)>

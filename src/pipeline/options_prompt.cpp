@@ -68,6 +68,14 @@ std::vector<OptionRow> picture_options() {
       {"batch", "b", "Picture", "N", "pictures in one UNet call [1]", integer(&Request::batch, 1, 64)},
       {"seed", "s", "Picture", "N", "-1: random; picture i uses seed + i [-1]",
        integer(&Request::seed, -1, std::numeric_limits<int64_t>::max())},
+      {"tiling", "", "Picture", "", "each border fits to the opposite one: the picture tiles without seams",
+       [](OptionTargets& t, std::string_view v) {
+         request_of(t).tiling_x = request_of(t).tiling_y = parse_flag(v);
+       }},
+      {"tiling-x", "", "Picture", "", "the left and the right border alone",
+       [](OptionTargets& t, std::string_view v) { request_of(t).tiling_x = parse_flag(v); }},
+      {"tiling-y", "", "Picture", "", "the upper and the lower border alone",
+       [](OptionTargets& t, std::string_view v) { request_of(t).tiling_y = parse_flag(v); }},
   };
 }
 

@@ -122,38 +122,46 @@ PromptTexts prompt_texts(const ResolvedRequest& resolved) {
   const GenerateRequest& request = resolved.request;
   const std::span<const std::string> prompts = image_prompts(request);
   const std::vector<int64_t> adapters = adapter_images(request, prompts.size());
-  const std::string negative = request.negative_prompt.value_or("");
+  const std::string negative = image_negative(request, 0);
   const auto second = [](const std::optional<std::string>& own, const std::string& first) {
     return own && !own->empty() ? *own : first;
   };
-  const std::string negative_2 = second(request.negative_prompt_2, negative);
+  const auto negative_2 = [&](const std::string& first) { return second(request.negative_prompt_2, first); };
   PromptTexts out;
   if (!request.plain_prompt) {
-    for (const std::string* text : {&negative, &negative_2})
-      warn_of_tags(*text, "the negative prompt", out.warnings);
+    for (const std::string& text : {negative, negative_2(negative)})
+      warn_of_tags(text, "the negative prompt", out.warnings);
+    for (const std::string& text : request.negative_prompts)
+      warn_of_tags(text, "the negative prompt", out.warnings);
     for (const std::string& text : prompts) warn_of_tags(text, nullptr, out.warnings);
     if (request.prompt_2) warn_of_tags(*request.prompt_2, nullptr, out.warnings);
   }
   Collector collector(resolved, out);
   // [conditions][images][calls]
   std::vector<std::vector<std::vector<int64_t>>> columns(static_cast<size_t>(resolved.conditions));
+  // One text serves all images where neither prompts nor negative ones are given for each.
+  const size_t images = std::max(prompts.size(), request.negative_prompts.size());
+  const auto prompt_of = [&](size_t image) { return prompts.size() == 1 ? 0 : image; };
   if (resolved.uses_negative())
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      const auto column = collector.add(without_tags(request, negative), without_tags(request, negative_2),
-                                        true, adapters[i]);
+    for (size_t i = 0; i < images; ++i) {
+      const std::string own = image_negative(request, i);
+      const auto column = collector.add(without_tags(request, own), without_tags(request, negative_2(own)),
+                                        true, adapters[prompt_of(i)]);
       for (int c = 0; c < resolved.first_part(); ++c) columns[static_cast<size_t>(c)].push_back(column);
     }
   const bool regional = !resolved.region_shares.empty();
   if (regional && !request.plain_prompt)
     for (const RegionUse& region : request.regions)
       warn_of_tags(region.prompt, "a region's prompt", out.warnings);
-  for (size_t i = 0; i < prompts.size(); ++i) {
+  for (size_t i = 0; i < images; ++i) {
+    const std::string& prompt = prompts[prompt_of(i)];
+    const int64_t adapter = adapters[prompt_of(i)];
     if (regional) {
-      add_regions(collector, resolved, prompts[i], adapters[i], columns);
+      add_regions(collector, resolved, prompt, adapter, columns);
       continue;
     }
-    const std::vector<PromptPart> firsts = prompt_parts(request, prompts[i]);
-    const std::vector<PromptPart> seconds = prompt_parts(request, second(request.prompt_2, prompts[i]));
+    const std::vector<PromptPart> firsts = prompt_parts(request, prompt);
+    const std::vector<PromptPart> seconds = prompt_parts(request, second(request.prompt_2, prompt));
     const bool same = std::ranges::equal(firsts, resolved.part_weights, {}, &PromptPart::weight);
     require<UsageError>(same, "image-prompt: its parts joined by AND and their weights are not those of the ",
                         "first prompt, which has ", resolved.part_weights.size());
@@ -163,7 +171,7 @@ PromptTexts prompt_texts(const ResolvedRequest& resolved) {
     for (size_t p = 0; p < firsts.size(); ++p)
       (condition++)
           ->push_back(
-              collector.add(firsts[p].text, seconds[seconds.size() == 1 ? 0 : p].text, false, adapters[i]));
+              collector.add(firsts[p].text, seconds[seconds.size() == 1 ? 0 : p].text, false, adapter));
     if (resolved.perturbed) condition->push_back(std::prev(condition)->back());
   }
   size_t calls = 1;

@@ -12,6 +12,7 @@
 #include "pipeline/preview.hpp"
 #include "pipeline/prompt_texts.hpp"
 #include "pipeline/request_guidance.hpp"
+#include "pipeline/savings.hpp"
 #include "text/chunks.hpp"
 
 namespace rocm_sd {
@@ -164,7 +165,37 @@ MaskDownscale parse_mask_downscale(const std::string& name, const Components& c)
   return name == "area" ? MaskDownscale::kArea : MaskDownscale::kNearest;
 }
 
+// What is given for each image decides how many there are, or is as many.
+void resolve_batch(GenerateRequest& r) {
+  const auto take = [&r](const char* name, size_t count) {
+    if (count == 0) return;
+    require<UsageError>(count <= 64 && (r.batch == 1 || static_cast<size_t>(r.batch) == count), name,
+                        ": expected one for each of ", r.batch, " images, got ", count);
+    r.batch = static_cast<int>(count);
+  };
+  take("image-prompt", r.prompts.size());
+  if (!r.prompts.empty()) r.prompt = r.prompts.front();
+  take("seeds", r.seeds.size());
+  require<UsageError>(r.negative_prompts.empty() || static_cast<int>(r.negative_prompts.size()) == r.batch,
+                      "negative prompts: expected one for each of ", r.batch, " images, got ",
+                      r.negative_prompts.size());
+  if (r.seeds.empty()) return;
+  require<UsageError>(std::ranges::all_of(r.seeds, [](int64_t seed) { return seed >= 0; }),
+                      "seeds: expected 0 or more each");
+  require<UsageError>(r.variation_strength == 0, "seeds: not with a variation; expected one seed");
+  r.seed = r.seeds.front();
+}
+
 }  // namespace
+
+uint64_t image_seed(const GenerateRequest& r, int index) {
+  if (!r.seeds.empty()) return static_cast<uint64_t>(r.seeds.at(static_cast<size_t>(index)));
+  return static_cast<uint64_t>(r.seed + (r.variation_strength > 0 ? 0 : index));
+}
+
+std::string image_negative(const GenerateRequest& r, size_t index) {
+  return r.negative_prompts.empty() ? r.negative_prompt.value_or("") : r.negative_prompts.at(index);
+}
 
 ResolvedRequest resolve_request(const GenerateRequest& request, const Components& components,
                                 const NoiseSchedule& schedule) {
@@ -175,6 +206,7 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   for (const std::string& prompt : image_prompts(request)) check_text("prompt", prompt);
   for (const RegionUse& region : request.regions) check_text("region", region.prompt);
   check_text("negative-prompt", request.negative_prompt.value_or(""));
+  for (const std::string& text : request.negative_prompts) check_text("negative-prompt", text);
   check_text("prompt-2", request.prompt_2.value_or(""));
   check_text("negative-prompt-2", request.negative_prompt_2.value_or(""));
   check_numbers(request);
@@ -182,13 +214,7 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   ResolvedRequest out;
   out.request = request;
   GenerateRequest& r = out.request;
-  if (!r.prompts.empty()) {
-    const auto count = static_cast<int>(r.prompts.size());
-    require<UsageError>(count <= 64 && (r.batch == 1 || r.batch == count),
-                        "image-prompt: expected one for each of ", r.batch, " images, got ", count);
-    r.batch = count;
-    r.prompt = r.prompts.front();
-  }
+  resolve_batch(r);
   if (!r.init_images.empty()) {
     r.batch = static_cast<int>(r.init_images.size());
     if (!r.init_image) r.init_image = r.init_images.front();
@@ -227,6 +253,7 @@ ResolvedRequest resolve_request(const GenerateRequest& request, const Components
   out.ip_adapters = resolve_ip_adapters(r, r.tile_size > 0);
   cut_schedule(out, schedule);
   resolve_guidance(out, components);
+  resolve_savings(out, components);
   return out;
 }
 

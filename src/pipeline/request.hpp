@@ -37,7 +37,8 @@ struct ResolvedRequest {
   double strength = 1;  // 1 where there is no init image
   // Per picture in one UNet call: 1, 2, 3 (instruct-pix2pix), or 1 and one for each part of the prompt.
   int conditions = 2;
-  bool perturbed = false;  // the last condition is the prompt once more, with perturbed self attention
+  bool drops_negative = false;  // some calls of the UNet leave the first condition out
+  bool perturbed = false;       // the last condition is the prompt once more, with perturbed self attention
   std::vector<bool> perturbed_layers;  // of the UNet's self attentions
   std::vector<double> part_weights;    // of the parts that AND joins, or of regions (1 each): one or more
   // Of each part that is a region's (regions.hpp), at each of the latents, [latent_height,latent_width]; they
@@ -71,6 +72,10 @@ std::string describe_control(const ResolvedControl& control, const LoadedControl
 // The kinds of pictures that union ControlNets know, by xinsir's numbers: "canny", "3". Throws UsageError.
 int parse_control_type(std::string_view text);
 std::string control_type_label(int type);  // "Canny", as A1111 shows it
+
+// What image `index` of the batch is drawn with.
+uint64_t image_seed(const GenerateRequest& request, int index);
+std::string image_negative(const GenerateRequest& request, size_t index);
 
 // Throws UsageError naming the option, what was expected and what came.
 ResolvedRequest resolve_request(const GenerateRequest& request, const Components& components,

@@ -7,6 +7,7 @@
 #include "kernels/step/step.hpp"
 #include "pipeline/ip_request.hpp"
 #include "pipeline/regions.hpp"
+#include "pipeline/savings.hpp"
 #include "pipeline/state.hpp"
 #include "pipeline/step_throttle.hpp"
 #include "pipeline/tiles.hpp"
@@ -53,13 +54,14 @@ std::vector<std::vector<float>> size_conditions(const ResolvedRequest& r, bool r
 // below the minimum sigma (A1111's rule). Empty: none does.
 std::function<bool(const NoiseLevel&)> unguided_calls(const ResolvedRequest& r) {
   const GenerateRequest& q = r.request;
-  if (q.guidance_start <= 0 && q.guidance_end >= 1 && q.negative_min_sigma <= 0) return {};
+  if (!leaves_guidance_out(q)) return {};
   std::vector<double> sigmas;  // that the steps begin with
   for (const NoiseLevel& level : r.sampling.schedule.levels) sigmas.push_back(level.sigma);
   sigmas.pop_back();
   const auto steps = static_cast<double>(sigmas.size());
   const int first = static_cast<int>(q.guidance_start * steps),
-            end = static_cast<int>(q.guidance_end * steps);
+            last = static_cast<int>(q.guidance_end * steps),
+            end = q.savings.t_gate > 0 ? std::min(last, q.savings.t_gate) : last;
   return [sigmas, first, end, least = q.negative_min_sigma, all = q.negative_min_sigma_all,
           call = 0](const NoiseLevel& level) mutable {
     constexpr double kSame = 1 + 1e-9;
@@ -105,6 +107,7 @@ void Pipeline::State::use_text(const PreparedRequest& r, const TextStates& state
 void Pipeline::State::prepare_unet(const PreparedRequest& r, const TextStates& states, const InitImage& init,
                                    const RunWatch& watch) {
   prompts_at_work_.clear();
+  unet->begin_image();
   unet->set_strengths(r.strengths.unet);
   use_text(r, states, 0, watch);
   if (init.extra && r.request.tile_size == 0)
@@ -238,6 +241,8 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
                                     .mimic_percentile = q.mimic_percentile,
                                     .needs_negative = r.sampling.sampler->uses_negative && r.uses_negative(),
                                     .without_negative = unguided_calls(r),
+                                    .smaller_batch = r.drops_negative && draws_alone() && !regions &&
+                                                     !tiled && unet->can_drop_negative(),
                                     .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
   SamplerHooks hooks = sampler_hooks(ex, r, callbacks);

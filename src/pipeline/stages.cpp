@@ -2,6 +2,7 @@
 // after a result that was not finite.
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "pipeline/savings.hpp"
 #include "pipeline/state.hpp"
 
 namespace rocm_sd {
@@ -31,6 +32,10 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   shape.freeu_second = !r.request.freeu_v2.empty();
   shape.freeu = shape.freeu_second ? r.request.freeu_v2 : r.request.freeu;
   shape.received = r.request.sag_scale > 0;
+  shape.drops_negative = r.drops_negative;
+  shape.savings = r.request.savings;
+  shape.wrap = {r.request.tiling_x, r.request.tiling_y};
+  check_alone(r.request, draws_alone());
   require<UsageError>(
       !shape.received || draws_alone(),
       "sag-scale: not with split: guidance, which computes the predictions on several devices; "
@@ -42,6 +47,7 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   if (vae_shape_.height != r.latent_height || vae_shape_.width != r.latent_width)
     vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short
   vae_shape_.rows = vae_rows(r);
+  vae_shape_.wrap = shape.wrap;
   make(unet, components, arena, shape);
   if (image_units_.empty())
     image.reset();

@@ -59,6 +59,7 @@ TokenRows tokenise(const ResolvedRequest& resolved, const Components& components
        {&request.prompt_2, &request.negative_prompt, &request.negative_prompt_2})
     if (*text) given.push_back(&**text);
   for (const std::string& text : image_prompts(request)) given.push_back(&text);
+  for (const std::string& text : request.negative_prompts) given.push_back(&text);
   for (const RegionUse& region : request.regions) given.push_back(&region.prompt);
   for (const std::string* text : given)
     require<UsageError>(text->size() <= 4 * kMaxPromptChars, "prompt: ", text->size(), " bytes, at most ",
@@ -73,7 +74,8 @@ TokenRows tokenise(const ResolvedRequest& resolved, const Components& components
   }
   out.warnings = std::move(prompts.warnings);
   out.zero_negative = resolved.uses_negative() && components.zero_absent_negative &&
-                      !request.negative_prompt && !request.negative_prompt_2;
+                      !request.negative_prompt && !request.negative_prompt_2 &&
+                      request.negative_prompts.empty();
   if (components.text.size() == 1 && (request.prompt_2 || request.negative_prompt_2))
     warn_once(out.warnings, "prompt-2, negative-prompt-2: no effect: this model has one text encoder");
 

@@ -10,6 +10,12 @@ namespace rocm_sd {
 namespace {
 
 constexpr size_t kMaxControls = 8;
+// Variants of a step, above the bits of what acts beside the UNet.
+constexpr uint32_t kGuests = (1u << 16) - 1;
+constexpr uint32_t kOneSided = 1u << 16;   // without the first condition
+constexpr uint32_t kShallow = 1u << 17;    // DeepCache: the deep layers' map of an earlier call
+constexpr uint32_t kNotesText = 1u << 18;  // T-GATE: fills the means
+constexpr uint32_t kGated = 1u << 19;      // and adds them
 
 // values [conditions][size] -> tensor rows [conditions*batch,size], each condition's row once per image.
 void upload_per_image(Device& device, const Tensor& tensor, const std::vector<const float*>& values,
@@ -81,8 +87,10 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
                                            ImageRows{shape.batch, shape.conditions, shape.height, shape.width,
                                                      shape.image_height, shape.image_width},
                                            shape.images);
-  step_program(0);
-  step_program(all_guests());
+  for (const uint32_t variant : variants()) {
+    step_program(variant);
+    step_program(variant | all_guests());
+  }
 }
 
 int64_t UnetStage::middle_height() const { return halved(shape_.height, components_.unet->middle_level()); }
@@ -98,39 +106,91 @@ uint32_t UnetStage::all_guests() const {
   return controls | (images_ ? images_->all() << kMaxControls : 0);
 }
 
+bool UnetStage::can_drop_negative() const {
+  return shape_.conditions > 1 && controls_.empty() && !shape_.rows && shape_.windows == 1 && !received_;
+}
+
+std::vector<uint32_t> UnetStage::variants() const {
+  std::vector<uint32_t> out = {0};
+  const bool one_sided = can_drop_negative();
+  if (shape_.drops_negative && one_sided) out.push_back(kOneSided);
+  if (shape_.savings.t_gate > 0) {
+    out.push_back(kNotesText);
+    out.push_back(kGated | (one_sided ? kOneSided : 0));
+  }
+  if (shape_.savings.deep_cache <= 1) return out;
+  for (size_t i = 0, whole = out.size(); i < whole; ++i)
+    if (!(out[i] & kNotesText)) out.push_back(out[i] | kShallow);
+  return out;
+}
+
 // The UNet with the ControlNets and images whose bits are set: its way down, what they add, its way up.
 void UnetStage::forward(Exec& ex, uint32_t active) {
   const RowScope scope(shape_.rows);
+  const WrapScope wraps(shape_.wrap);
   const UNet& unet = *components_.unet;
-  const Tensor x = extra_ ? concat_channels(ex, input_, extra_) : input_;  // [K*N,h,w,Cin]
-  const std::vector<ImageTokens> tokens =
-      images_ ? images_->tokens(active >> kMaxControls) : std::vector<ImageTokens>();
+  const int64_t first = active & kOneSided ? shape_.batch : 0, count = rows() - first;
+  const auto own = [&](const Tensor& all) {  // the rows of this call, of one that has some for each row
+    const int64_t each = all ? all.dim(0) / rows() : 0;
+    return all && first > 0 ? all.narrow(0, first * each, count * each) : all;
+  };
+  const Tensor input = own(input_), shifts = own(shifts_->current());
+  const Tensor x = extra_ ? concat_channels(ex, input, own(extra_)) : input;  // [rows,h,w,Cin]
+  std::vector<ImageTokens> tokens =
+      images_ ? images_->tokens((active & kGuests) >> kMaxControls) : std::vector<ImageTokens>();
+  for (ImageTokens& image : tokens)
+    for (std::vector<Tensor>* list : {&image.keys_values, &image.factors})
+      for (Tensor& t : *list) t = own(t);
   const std::vector<ImageTokens>* images = tokens.empty() ? nullptr : &tokens;
+  TextCache cache;
+  for (const Tensor& t : cache_.keys_values) cache.keys_values.push_back(own(t));
+  std::optional<FreeU> freeu = freeu_;
+  if (freeu)
+    for (std::vector<FreeULevel>& block : freeu->blocks)
+      for (FreeULevel& level : block)
+        for (std::vector<Tensor>* list : {&level.functions, &level.scaled})
+          for (Tensor& t : *list) t = own(t);
+  const DeepMap deep{.skip = static_cast<size_t>(shape_.savings.deep_cache_branch),
+                     .map = &deep_map_,
+                     .rows = rows(),
+                     .first = first,
+                     .reuse = (active & kShallow) != 0};
+  const TextGate gate{
+      .means = &text_means_, .conditions = count / shape_.batch, .reuse = (active & kGated) != 0};
+  const DeepMap* deep_use = shape_.savings.deep_cache > 1 ? &deep : nullptr;
+  const TextGate* gate_use = active & (kNotesText | kGated) ? &gate : nullptr;
+  active &= kGuests;
   std::vector<std::vector<ScaledMap>> additions(unet.config().down.size() + 1);
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add_to_blocks(additions);
-  UNetSkips skips = unet.encode(ex, x, shifts_->current(), cache_,
+  UNetSkips skips = unet.encode(ex, x, shifts, cache,
                                 {.perturbed = shape_.perturbed ? shape_.batch : 0,
                                  .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
                                  .received = received_ ? &*received_ : nullptr,
                                  .additions = active ? &additions : nullptr,
-                                 .images = images});
+                                 .images = images,
+                                 .deep = deep_use,
+                                 .gate = gate_use});
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add(ex, input_, skips);
   copy_into(ex,
-            unet.decode(ex, std::move(skips), shifts_->current(), cache_,
+            unet.decode(ex, std::move(skips), shifts, cache,
                         {.perturbed = shape_.perturbed ? shape_.batch : 0,
                          .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
-                         .freeu = freeu_ ? &*freeu_ : nullptr,
-                         .images = images}),
-            output_);
+                         .freeu = freeu ? &*freeu : nullptr,
+                         .images = images,
+                         .deep = deep_use,
+                         .gate = gate_use}),
+            own(output_));
 }
 
 Program& UnetStage::step_program(uint32_t active) {
   std::unique_ptr<Program>& program = step_programs_[active];
   if (!program)
-    program = std::make_unique<Program>(active ? "unet and guests" : "unet", arena(),
-                                        [this, active](Exec& ex) { forward(ex, active); });
+    program = std::make_unique<Program>(active & kShallow  ? "unet, shallow"
+                                        : active & kGuests ? "unet and guests"
+                                                           : "unet",
+                                        arena(), [this, active](Exec& ex) { forward(ex, active); });
   return *program;
 }
 
@@ -159,6 +219,8 @@ uint64_t UnetStage::buffer_bytes() const {
       for (const FreeULevel& level : block) bytes += level.bytes();
   if (received_) bytes += received_->selector.bytes() + received_->means.bytes();
   for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
+  if (deep_map_) bytes += deep_map_.bytes();
+  for (const Tensor& t : text_means_) bytes += t ? t.bytes() : 0;
   return bytes;
 }
 
@@ -227,6 +289,7 @@ void UnetStage::set_images(const ImageStates& states, std::vector<ImageSetting> 
 }
 
 void UnetStage::set_progress(int step, int total) {
+  step_ = step;
   active_ = 0;
   for (size_t i = 0; i < settings_.size(); ++i)
     if (settings_[i].acts(step, total)) active_ |= uint32_t{1} << i;
@@ -273,8 +336,47 @@ void UnetStage::set_schedule(const std::vector<double>& timesteps, const RunWatc
   shifts_timestep_.reset();
 }
 
+void UnetStage::begin_image() {
+  step_ = since_whole_ = 0;
+  map_is_one_sided_ = means_are_there_ = false;
+  calls_ = {};
+}
+
+uint32_t UnetStage::variant_of_call(bool without_negative) {
+  const Savings& savings = shape_.savings;
+  uint32_t out = without_negative ? kOneSided : 0;
+  if (savings.t_gate > 0 && step_ + 1 == savings.t_gate) {
+    out |= kNotesText;
+    means_are_there_ = true;
+  } else if (savings.t_gate > 0 && step_ >= savings.t_gate && means_are_there_ &&
+             (without_negative || shape_.conditions == 1)) {
+    out |= kGated;
+  }
+  if (savings.deep_cache <= 1) return out;
+  const bool follows = since_whole_ > 0 && since_whole_ < savings.deep_cache &&
+                       (without_negative || !map_is_one_sided_) && !(out & kNotesText);
+  if (follows) {
+    ++since_whole_;
+    return out | kShallow;
+  }
+  since_whole_ = 1;
+  map_is_one_sided_ = without_negative;
+  return out;
+}
+
+void UnetStage::note_call(uint32_t active) {
+  ++calls_.all;
+  if (active & kShallow) ++calls_.shallow;
+  if (active & kOneSided) ++calls_.one_sided;
+  if (active & kGated) ++calls_.gated;
+  calls_.operations += step_program(active).flops();
+  calls_.operations_if_whole += step_program(active & kGuests).flops();
+}
+
 Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch) {
-  copy_into(ex, scaled_input, input_);
+  const bool without_negative = scaled_input.dim(0) < rows();
+  const int64_t first = without_negative ? shape_.batch : 0;
+  copy_into(ex, scaled_input, input_.narrow(0, first, rows() - first));
   if (shifts_timestep_ != timestep) {
     const auto found = std::find(schedule_.begin(), schedule_.end(), timestep);
     if (found == schedule_.end())
@@ -283,8 +385,10 @@ Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, co
       for (ShiftTable* table : shift_tables()) table->take(ex, found - schedule_.begin());
     shifts_timestep_ = timestep;
   }
-  step_program(active_).run(watch.profiler, watch.cancel);
-  return output_;
+  const uint32_t active = active_ | variant_of_call(without_negative);
+  step_program(active).run(watch.profiler, watch.cancel);
+  note_call(active);
+  return output_.narrow(0, first, rows() - first);
 }
 
 }  // namespace rocm_sd

@@ -7,9 +7,11 @@
 #include <optional>
 
 #include "models/row_split.hpp"
+#include "models/wrapping.hpp"
 #include "pipeline/control_stage.hpp"
 #include "pipeline/text_stage.hpp"
 #include "pipeline/unet_images.hpp"
+#include "rocm_sd/savings.hpp"
 
 namespace rocm_sd {
 
@@ -27,8 +29,17 @@ struct UnetShape {
   bool received = false;                      // the middle block's attention is noted, of the first condition
   int64_t first_condition = 0;                // of the request's: others may be computed elsewhere
   bool guided = true;                         // the request has more than one condition
-  const RowSplit* rows = nullptr;             // height is this rank's part of it; null: it has all rows
+  bool drops_negative = false;                // some steps leave the first condition out
+  Savings savings = {};
+  WrapAxes wrap = {};
+  const RowSplit* rows = nullptr;  // height is this rank's part of it; null: it has all rows
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
+};
+
+// What the calls of an image were.
+struct UnetCalls {
+  int all = 0, shallow = 0, one_sided = 0, gated = 0;  // one_sided: without the first condition
+  double operations = 0, operations_if_whole = 0;
 };
 
 // The sinusoidal embedding of a scale of guidance that LCM's UNets read, [width]: Diffusers'
@@ -74,9 +85,16 @@ class UnetStage final : public Stage {
   void set_images(const ImageStates& states, std::vector<ImageSetting> settings, int first_part);
   // Which of them act in step `step` (0-based) of `total`. A step without any costs what the plain UNet does.
   void set_progress(int step, int total);
+  // Before the first step: what shape().savings keep from call to call is forgotten, calls() are counted
+  // anew.
+  void begin_image();
+  const UnetCalls& calls() const { return calls_; }
+  // Whether step() takes inputs without the first condition's rows: not beside control models, where the
+  // batch stays whole.
+  bool can_drop_negative() const;
 
   // scaled_input [K*N,h,w,4] of the UNet's input_dtype() -> the model's output [K*N,h,w,4] f32, overwritten
-  // by the next call.
+  // by the next call. Without the first condition where the input lacks it, [(K-1)*N,h,w,4] each.
   Tensor step(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch);
 
   // With shape().received, after a step: the attention that each pixel of the middle block got from all, of
@@ -93,6 +111,9 @@ class UnetStage final : public Stage {
   uint32_t all_guests() const;
   void forward(Exec& ex, uint32_t active);
   Program& step_program(uint32_t active);
+  std::vector<uint32_t> variants() const;  // of a step, that the savings have
+  uint32_t variant_of_call(bool without_negative);
+  void note_call(uint32_t active);
   std::vector<ShiftTable*> shift_tables();
 
   Components& components_;
@@ -110,9 +131,16 @@ class UnetStage final : public Stage {
   // adapters.
   uint32_t active_ = 0;
   std::unique_ptr<Program> prepare_;
-  std::map<uint32_t, std::unique_ptr<Program>> step_programs_;  // by what acts; 0: the plain UNet
-  std::optional<double> shifts_timestep_;                       // that the current shifts were made for
-  std::optional<double> guidance_scale_;                        // that guidance_ was made for
+  // By what acts, and the bits of the variant above that; 0: the plain UNet. What a variant reads is made by
+  // one with a smaller number.
+  std::map<uint32_t, std::unique_ptr<Program>> step_programs_;
+  Tensor deep_map_;                 // DeepMap::map
+  std::vector<Tensor> text_means_;  // TextGate::means
+  int step_ = 0, since_whole_ = 0;  // since_whole_: calls of the UNet; 0: none that shallow ones can follow
+  bool map_is_one_sided_ = false, means_are_there_ = false;
+  UnetCalls calls_;
+  std::optional<double> shifts_timestep_;  // that the current shifts were made for
+  std::optional<double> guidance_scale_;   // that guidance_ was made for
 };
 
 }  // namespace rocm_sd

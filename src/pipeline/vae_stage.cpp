@@ -20,7 +20,8 @@ VaeStage::VaeStage(Components& components, Arena& arena, const VaeShape& shape)
     : Stage(Part::kVae, arena),
       components_(components),
       shape_(shape),
-      bands_(components.tiny_vae ? 1 : std::clamp<int64_t>(shape.bands, 1, shape.height)) {
+      bands_(components.tiny_vae || shape.wrap.any() ? 1
+                                                     : std::clamp<int64_t>(shape.bands, 1, shape.height)) {
   const int64_t factor = components_.downscale();
   latents_ = make_tensor(device(), {1, shape.height, shape.width, kLatentChannels}, DType::kF32);
   rgb_ = make_tensor(device(), {1, shape.height * factor, shape.width * factor, 3}, DType::kU8);
@@ -53,6 +54,7 @@ void VaeStage::decode_forward(Exec& ex) {
     copy_into(ex, to_rgb8(ex, image), rgb_.narrow(1, row, image.dim(1)));
   };
   const RowScope scope(shape_.rows);
+  const WrapScope wraps(shape_.wrap);
   if (shape_.rows)
     keep((*components_.vae)(ex, latents_), shape_.rows->begin() * components_.downscale());
   else if (components_.tiny_vae)
@@ -64,6 +66,7 @@ void VaeStage::decode_forward(Exec& ex) {
 }
 
 void VaeStage::encode_forward(Exec& ex) {
+  const WrapScope wraps(shape_.wrap);
   if (!components_.vae) return copy_into(ex, (*components_.loaded_tiny_encoder)(ex, pixels_), encoded_);
   const VaeEncoder& encoder = *components_.loaded_encoder;
   const Tensor moments =

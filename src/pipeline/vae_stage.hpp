@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/row_split.hpp"
+#include "models/wrapping.hpp"
 #include "pipeline/components.hpp"
 #include "pipeline/stage.hpp"
 
@@ -15,6 +16,7 @@ struct VaeShape {
   // 1 decodes the image whole, more in that many bands of rows, with the same result within rounding (images
   // differ by about 92 dB) in less memory.
   int64_t bands = 1;
+  WrapAxes wrap = {};              // whole, whatever `bands` says: a band does not reach the other border
   const RowSplit* rows = nullptr;  // several ranks decode, each its rows; null: this one decodes all
   friend bool operator==(const VaeShape&, const VaeShape&) = default;
 };

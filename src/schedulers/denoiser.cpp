@@ -176,6 +176,20 @@ Denoiser::Conversion Denoiser::conversion(const NoiseLevel& level, LatentSpace s
   throw InternalError("denoiser: unknown prediction type");
 }
 
+Tensor Denoiser::called(Exec& ex, const Tensor& x, double input_scale, double timestep,
+                        bool without_first) const {
+  const int count = conditions() - (without_first ? 1 : 0);
+  const Tensor input = scale_model_input(ex, x, input_scale, count, args_.input_dtype);  // [count*N,H,W,C]
+  const Tensor output = unet_(ex, input, timestep);
+  require(output.rank() == 4 && output.shape() == input.shape(), "denoiser: the UNet returned ",
+          output.shape(), " for an input of ", input.shape());
+  if (!without_first) return output;
+  const int64_t images = x.dim(0);
+  const Tensor all = ex.alloc({images * conditions(), x.dim(1), x.dim(2), x.dim(3)}, output.dtype());
+  copy_into(ex, output, all.narrow(0, images, images * count));
+  return all;
+}
+
 Tensor Denoiser::operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, LatentSpace space,
                             Tensor* negative) const {
   const Conversion c = conversion(level, space);
@@ -185,11 +199,8 @@ Tensor Denoiser::operator()(Exec& ex, const Tensor& x, const NoiseLevel& level, 
   };
   const bool with_negative =
       guidance_ == Guidance::kInstruct || !args_.without_negative || !args_.without_negative(level);
-  const Tensor input = scale_model_input(ex, x, c.input, conditions(), args_.input_dtype);  // [K*N,H,W,C]
-  const Tensor output = unet_(ex, input, level.timestep);
-  require(output.rank() == 4 && output.shape() == input.shape(), "denoiser: the UNet returned ",
-          output.shape(), " for an input of ", input.shape());
   const bool left_out = !with_negative && guidance_ != Guidance::kNone;
+  const Tensor output = called(ex, x, c.input, level.timestep, left_out && args_.smaller_batch);
   if (negative) *negative = clean(part(ex, output, left_out ? 1 : 0));
   if (args_.mimic_scale > 0 && guidance_ == Guidance::kPrompt && with_negative)
     return mimic(ex, clean(part(ex, output, 0)), clean(part(ex, output, 1)));

@@ -54,9 +54,10 @@ struct DenoiserArgs {
   double mimic_scale = 0;  // more than 0: values as at this scale (mimic.hpp); kPrompt only
   double mimic_percentile = 1;
   bool needs_negative = false;  // the unconditional prediction is asked for, at a scale of 1 too
-  // Asked once for each call: true leaves the unconditional prediction out, as a scale of 1 would; the UNet's
-  // batch stays what it is. Not for kInstruct. Empty: never.
+  // Asked once for each call: true leaves the unconditional prediction out, as a scale of 1 would. Not for
+  // kInstruct. Empty: never.
   std::function<bool(const NoiseLevel&)> without_negative;
+  bool smaller_batch = false;       // the UNet is then called without it, on [(K-1)*N,H,W,C]; else on all
   DType input_dtype = DType::kF32;  // of the UNet's input
 };
 
@@ -88,6 +89,8 @@ class Denoiser {
     double input, x, model;
   };
   Conversion conversion(const NoiseLevel& level, LatentSpace space) const;
+  // The UNet's output of all conditions. without_first: the first one's may be anything.
+  Tensor called(Exec& ex, const Tensor& x, double input_scale, double timestep, bool without_first) const;
   // One condition's part of the output, in f32: [N,H,W,C].
   Tensor part(Exec& ex, const Tensor& output, int condition) const;
   Tensor guided(Exec& ex, const Tensor& output, bool with_negative) const;

@@ -151,6 +151,7 @@ void open_socket(ApiContext& context, std::shared_ptr<const HttpRequest> request
 
 void run_job(ApiContext& context, Exchange& exchange, JobRequest request,
              std::function<HttpResponse(const JobView&)> answer) {
+  request.awaited = true;
   const std::string id = context.jobs.submit(std::move(request), exchange.request->client);
   exchange.reply->on_gone([&context, id] { context.jobs.cancel(id); });
   const auto send = [&context, id, answer = std::move(answer), reply = exchange.reply,

@@ -84,6 +84,10 @@ void watch(ApiContext& context, const std::shared_ptr<ComfyPrompt>& prompt) {
                              context.post([&context] { context.comfy.tell_queue(remaining(context)); });
                          });
   if (!is_known) prompt->ended = true;
+  if (context.comfy.listens(prompt->client))
+    context.jobs.watch_previews(
+        prompt->job, context.jobs.new_key(),
+        [&context, prompt](const JobPreview& preview) { context.comfy.tell_preview(*prompt, preview); });
   context.comfy.tell_queue(remaining(context));
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "server/api.hpp"
+#include "server/base64.hpp"
 #include "server/job_request.hpp"
 
 namespace rocm_sd::server {
@@ -84,6 +85,38 @@ void image(ApiContext& context, Exchange& exchange) {
   exchange.reply->send(std::move(response));
 }
 
+// The last preview; asking for it has the next one made.
+void preview(ApiContext& context, Exchange& exchange) {
+  const JobView job = find_job(context, exchange.part("id"));
+  context.jobs.look(job.id);
+  if (!job.preview)
+    throw RequestError({404, "preview_not_found",
+                        is_final(job.state) ? "a job that has ended has images in place of previews"
+                                            : "no preview yet: one is made while the job is sampled",
+                        ""});
+  HttpResponse response;
+  response.content_type = content_type(job.request.format);
+  response.body = job.preview->bytes;
+  response.headers.emplace_back("Cache-Control", "no-store");
+  exchange.reply->send(std::move(response));
+}
+
+// Whether the client asked for them: "?previews=true".
+bool wants_previews(const HttpRequest& request) {
+  const auto asked = request.query.find("previews");
+  return asked != request.query.end() && (asked->second == "true" || asked->second == "1");
+}
+
+std::string preview_event(const std::string& id, const JobPreview& preview) {
+  return json{{"id", id},
+              {"step", preview.step},
+              {"total", preview.total},
+              {"width", preview.width},
+              {"height", preview.height},
+              {"picture", encode_base64(preview.bytes)}}
+      .dump();
+}
+
 // Server-sent events: one for each change, the last one is the job's end.
 void events(ApiContext& context, Exchange& exchange) {
   const uint64_t key = context.jobs.new_key();
@@ -96,10 +129,14 @@ void events(ApiContext& context, Exchange& exchange) {
     reply->write(concat("event: ", what, "\ndata: ", text, "\n\n"));
     if (is_final) reply->end();
   };
-  if (!context.jobs.watch(id, key, tell)) exchange.reply->end();
+  if (!context.jobs.watch(id, key, tell)) return exchange.reply->end();
+  if (wants_previews(*exchange.request))
+    context.jobs.watch_previews(id, key, [id, reply = exchange.reply](const JobPreview& preview) {
+      reply->write(concat("event: preview\ndata: ", preview_event(id, preview), "\n\n"));
+    });
 }
 
-// The same as texts of a WebSocket: {"event", "job"}.
+// The same as texts of a WebSocket: {"event", "job"}. Previews are binary messages: a file each.
 void socket_events(ApiContext& context, const Exchange& exchange, std::shared_ptr<Socket> socket) {
   const uint64_t key = context.jobs.new_key();
   const std::string id = exchange.part("id");
@@ -108,6 +145,9 @@ void socket_events(ApiContext& context, const Exchange& exchange, std::shared_pt
     socket->send_text(concat("{\"event\":\"", what, "\",\"job\":", text, "}"));
     if (is_final) socket->close();
   });
+  if (wants_previews(*exchange.request))
+    context.jobs.watch_previews(id, key,
+                                [socket](const JobPreview& preview) { socket->send_binary(preview.bytes); });
 }
 
 constexpr Route kRoutes[] = {
@@ -118,6 +158,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/jobs/{id}/cancel", cancel},
     {"GET", "/v1/jobs/{id}/events", events, BodySize::kSmall, socket_events},
     {"GET", "/v1/jobs/{id}/images/{index}", image},
+    {"GET", "/v1/jobs/{id}/preview", preview},
 };
 
 }  // namespace

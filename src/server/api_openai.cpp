@@ -91,8 +91,8 @@ bool set_openai_field(RequestBuilder& builder, ImagesRequest& out, const std::st
   } else if (field == "stream") {
     out.stream = builder.flag(field, value);
   } else if (field == "partial_images") {
-    // At most so many: a picture that is done before it could be shown in part has none.
-    builder.integer(field, value, 0, 3);
+    // At most so many: a picture of fewer steps has fewer.
+    builder.request.partials = static_cast<int>(builder.integer(field, value, 0, 3));
   } else if (field == "user" || field == "safety_identifier") {
     builder.text(field, value);
   } else {
@@ -114,6 +114,7 @@ ImagesRequest read_fields(RequestBuilder& builder, const std::vector<std::pair<s
                                               [](const auto& option) { return option.first == "prompt"; });
   if (!has_prompt) builder.refuse("prompt", "is required");
   builder.request.format = out.output_format;
+  if (!out.stream) builder.request.partials = 0;  // there is nothing to send them by
   out.job = builder.finish();
   return out;
 }
@@ -139,26 +140,37 @@ json result_json(const JobView& job, const ImagesRequest& request, std::string_v
   return body;
 }
 
-// The last event holds the picture; one event for each.
+json stream_event(const std::string& name, const std::string& file, JobTime time, int width, int height,
+                  const ImagesRequest& request) {
+  return {{"type", name},
+          {"b64_json", encode_base64(file)},
+          {"created_at", unix_seconds(time)},
+          {"size", concat(width, "x", height)},
+          {"quality", request.quality},
+          {"background", "opaque"},
+          {"output_format", request.output_format}};
+}
+
+std::string event_text(const std::string& name, const json& body) {
+  return concat("event: ", name, "\ndata: ", body.dump(), "\n\n");
+}
+
+// Partial pictures as they come, then an event with each picture.
 void stream_job(ApiContext& context, Exchange& exchange, ImagesRequest request, const char* kind) {
+  const bool partial = request.job.partials > 0;
+  request.job.awaited = true;
   const std::string id = context.jobs.submit(std::move(request.job), exchange.request->client);
   exchange.reply->begin({200, "text/event-stream", "", {{"Cache-Control", "no-store"}}});
   exchange.reply->on_gone([&context, id] { context.jobs.cancel(id); });
   const auto send = [&context, id, request, kind, reply = exchange.reply] {
     const auto job = context.jobs.view(id);
     const auto event = [&](const std::string& name, const json& body) {
-      reply->write(concat("event: ", name, "\ndata: ", body.dump(), "\n\n"));
+      reply->write(event_text(name, body));
     };
     if (job && job->state == JobState::kCompleted) {
       for (const auto& image : job->images) {
         const std::string name = concat(kind, ".completed");
-        event(name, {{"type", name},
-                     {"b64_json", encode_base64(image->bytes)},
-                     {"created_at", unix_seconds(job->finished)},
-                     {"size", concat(image->width, "x", image->height)},
-                     {"quality", request.quality},
-                     {"background", "opaque"},
-                     {"output_format", request.output_format}});
+        event(name, stream_event(name, image->bytes, job->finished, image->width, image->height, request));
       }
     } else {
       const std::string message = job ? job->error.message : "the result has been dropped";
@@ -171,6 +183,20 @@ void stream_job(ApiContext& context, Exchange& exchange, ImagesRequest request, 
     }
     reply->end();
   };
+  if (partial) {
+    const auto tell = [reply = exchange.reply, request, kind, last = 0,
+                       index = 0](const JobPreview& preview) mutable {
+      if (!preview.partial) return;
+      index = preview.step > last ? index : 0;  // of the next picture
+      last = preview.step;
+      const std::string name = concat(kind, ".partial_image");
+      json body = stream_event(name, preview.bytes, std::chrono::system_clock::now(), preview.width,
+                               preview.height, request);
+      body["partial_image_index"] = index++;
+      reply->write(event_text(name, body));
+    };
+    context.jobs.watch_previews(id, 1, tell, JobStore::Looks::kNone);
+  }
   context.jobs.watch(id, 0, [&context, send](const std::string&, const std::string&, bool is_final) {
     if (is_final) context.post(send);
   });

@@ -121,6 +121,11 @@ void progress(ApiContext& context, Exchange& exchange) {
   for (const std::string& id : context.jobs.running()) {
     const auto job = context.jobs.view(id);
     if (!job) continue;
+    const auto skip = exchange.request->query.find("skip_current_image");
+    if (skip == exchange.request->query.end() || (skip->second != "true" && skip->second != "1")) {
+      context.jobs.look(id);  // the next answer has what comes of it
+      if (job->preview) body["current_image"] = encode_base64(job->preview->bytes);
+    }
     const double done = job->fraction();
     const bool sampling = job->progress.stage == "sample";
     body["progress"] = done;

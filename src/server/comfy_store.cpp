@@ -186,6 +186,21 @@ void ComfyStore::send(const std::string& client, const char* type, const json& d
   found->second->send_text(message.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
+bool ComfyStore::listens(const std::string& client) const {
+  const Lock lock(mutex_);
+  return sockets_.contains(client);
+}
+
+// Two big-endian 32-bit numbers, the event (1: a preview) and the format (1: JPEG, 2: PNG), then the file.
+void ComfyStore::tell_preview(const ComfyPrompt& prompt, const JobPreview& preview) {
+  const Lock lock(mutex_);
+  const auto found = sockets_.find(prompt.client);
+  if (found == sockets_.end()) return;
+  const char format = preview.bytes.starts_with("\x89PNG") ? 2 : 1;
+  std::string message = {0, 0, 0, 1, 0, 0, 0, format};
+  found->second->send_binary(message + preview.bytes);
+}
+
 void ComfyStore::tell_queue(size_t remaining) {
   const Lock lock(mutex_);
   for (const auto& [client, socket] : sockets_)

@@ -64,6 +64,9 @@ class ComfyStore {
   void unlisten(const std::string& client, const Socket* socket);
   // A job's event, as JobStore's watchers get it: told to the prompt's client.
   void tell(const std::shared_ptr<ComfyPrompt>& prompt, const std::string& what, const std::string& job_json);
+  // A preview of it, as a binary message.
+  void tell_preview(const ComfyPrompt& prompt, const JobPreview& preview);
+  bool listens(const std::string& client) const;
   // How many prompts wait or run, to all.
   void tell_queue(size_t remaining);
 

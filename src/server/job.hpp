@@ -30,6 +30,8 @@ struct JobRequest {
   int quality = 95;
   bool inverts_mask = false;
   bool metadata = true;  // whether files hold the parameters
+  bool awaited = false;  // the client waits on its connection, and the job ends with that
+  int partials = 0;      // looks at each picture, decoded, evenly over its steps, whoever looks
 
   size_t images() const { return static_cast<size_t>(rounds) * static_cast<size_t>(batch); }
 };
@@ -39,6 +41,14 @@ struct JobImage {
   uint64_t seed = 0;
   int width = 0, height = 0;
   std::string parameters;  // A1111's infotext
+};
+
+// A look at the first picture of the batch at work.
+struct JobPreview {
+  std::string bytes;          // of a file in JobRequest::format
+  int width = 0, height = 0;  // in pixels: the latents' or the picture's
+  int step = 0, total = 0;
+  bool partial = false;  // one of JobRequest::partials
 };
 
 struct JobProgress {
@@ -64,6 +74,7 @@ struct JobView {
   double seconds = 0;  // since it began to run
   JobTime created, started, finished;
   std::vector<std::shared_ptr<const JobImage>> images;
+  std::shared_ptr<const JobPreview> preview;  // the last one; null: none yet
   JobError error;
   std::vector<std::string> warnings;
   std::string device;  // of the worker that runs it

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "server/http.hpp"
 
 namespace rocm_sd::server {
 namespace {
 
-constexpr size_t kMaxExpired = 1024;
 using Lock = std::lock_guard<std::mutex>;
 
 }  // namespace
@@ -54,6 +54,42 @@ void JobStore::tell(Job& job, const std::string& what) {
   if (last) job.watchers.clear();
 }
 
+void JobStore::look(const std::string& id) {
+  {
+    const Lock lock(mutex_);
+    Job* job = find(id);
+    if (job == nullptr || is_final(job->view.state) || std::exchange(job->look_asked, true)) return;
+  }
+  if (wake_) wake_();
+}
+
+bool JobStore::watch_previews(const std::string& id, uint64_t key, PreviewWatcher watcher, Looks looks) {
+  {
+    const Lock lock(mutex_);
+    Job* job = find(id);
+    if (job == nullptr || is_final(job->view.state)) return false;
+    job->preview_watchers[key] = std::move(watcher);
+    if (looks == Looks::kMany) job->lookers.insert(key);
+  }
+  if (looks == Looks::kMany) look(id);
+  return true;
+}
+
+bool JobStore::take_look(const std::string& id) {
+  const Lock lock(mutex_);
+  Job* job = find(id);
+  return job != nullptr && std::exchange(job->look_asked, false);
+}
+
+void JobStore::add_preview(const std::string& id, JobPreview preview) {
+  const Lock lock(mutex_);
+  Job* job = find(id);
+  if (job == nullptr) return;
+  job->view.preview = std::make_shared<const JobPreview>(std::move(preview));
+  for (const auto& [key, watcher] : job->preview_watchers) watcher(*job->view.preview);
+  job->look_asked = job->look_asked || !job->lookers.empty();
+}
+
 std::string JobStore::submit(JobRequest request, const std::string& client, QueuePlace place) {
   std::string id = random_id();
   {
@@ -77,6 +113,13 @@ std::string JobStore::submit(JobRequest request, const std::string& client, Queu
     job.request = std::make_shared<const JobRequest>(std::move(request));
     job.view.request = *job.request;
     for (Attachment& file : job.view.request.files) std::string().swap(file.bytes);
+    try {
+      if (is_kept(job)) journal_->add(job.view, *job.request, place == QueuePlace::kFront);
+    } catch (const std::exception& e) {
+      jobs_.erase(id);
+      log().warn("{}", e.what());
+      throw RequestError({503, "journal_failed", "the journal takes no jobs", ""});
+    }
     if (place == QueuePlace::kFront)
       queue_.push_front(id);
     else
@@ -155,7 +198,18 @@ JobCounts JobStore::counts() const {
 
 bool JobStore::idle() const {
   const JobCounts now = counts();
-  return now.queued == 0 && now.running == 0;
+  const Lock lock(mutex_);
+  return now.running == 0 && (now.queued == 0 || !closed_.empty());
+}
+
+void JobStore::stop_running() {
+  for (const std::string& id : running()) {
+    {
+      const Lock lock(mutex_);
+      if (Job* job = find(id)) job->stop_asked = true;
+    }
+    if (wake_) wake_();
+  }
 }
 
 bool JobStore::watch(const std::string& id, uint64_t key, Watcher watcher) {
@@ -170,12 +224,16 @@ bool JobStore::watch(const std::string& id, uint64_t key, Watcher watcher) {
 
 void JobStore::unwatch(const std::string& id, uint64_t key) {
   const Lock lock(mutex_);
-  if (Job* job = find(id)) job->watchers.erase(key);
+  Job* job = find(id);
+  if (job == nullptr) return;
+  job->watchers.erase(key);
+  job->preview_watchers.erase(key);
+  job->lookers.erase(key);
 }
 
 std::optional<Work> JobStore::take(const std::string& device) {
   const Lock lock(mutex_);
-  if (queue_.empty()) return std::nullopt;
+  if (queue_.empty() || !closed_.empty()) return std::nullopt;
   const std::string id = queue_.front();
   queue_.pop_front();
   Job& job = jobs_.at(id);
@@ -183,6 +241,7 @@ std::optional<Work> JobStore::take(const std::string& device) {
   job.view.device = device;
   job.view.started = std::chrono::system_clock::now();
   job.began = std::chrono::steady_clock::now();
+  note(job, [&] { journal_->begin(job.view); });
   tell(job, "running");
   return Work{id, job.request};
 }
@@ -190,7 +249,7 @@ std::optional<Work> JobStore::take(const std::string& device) {
 bool JobStore::cancel_asked(const std::string& id) const {
   const Lock lock(mutex_);
   const Job* job = find(id);
-  return job != nullptr && job->cancel_asked;
+  return job != nullptr && (job->cancel_asked || job->stop_asked);
 }
 
 bool JobStore::take_skip(const std::string& id) {
@@ -214,6 +273,7 @@ void JobStore::add_image(const std::string& id, JobImage image) {
   job->bytes += image.bytes.size();
   counts_.result_bytes += image.bytes.size();
   ++counts_.images;
+  note(*job, [&] { journal_->add_image(id, image); });
   job->view.images.push_back(std::make_shared<const JobImage>(std::move(image)));
   tell(*job, "image");
 }
@@ -226,6 +286,8 @@ void JobStore::finish(Job& job, JobState state) {
   job.view.state = state;
   job.view.finished = std::chrono::system_clock::now();
   job.request.reset();
+  job.view.preview.reset();
+  job.preview_watchers.clear();
   finished_.push_back(job.view.id);
   if (state == JobState::kCompleted) {
     ++counts_.completed;
@@ -233,6 +295,7 @@ void JobStore::finish(Job& job, JobState state) {
   }
   if (state == JobState::kFailed) ++counts_.failed;
   if (state == JobState::kCancelled) ++counts_.cancelled;
+  note(job, [&] { journal_->finish(job.view); });
   tell(job, std::string(to_string(state)));
 }
 
@@ -255,48 +318,28 @@ void JobStore::fail(const std::string& id, JobError error) {
 
 void JobStore::cancelled(const std::string& id) {
   const Lock lock(mutex_);
-  if (Job* job = find(id)) finish(*job, JobState::kCancelled);
-}
-
-void JobStore::forget(const std::string& id) {
-  const auto found = jobs_.find(id);
-  if (found == jobs_.end()) return;
-  counts_.result_bytes -= found->second.bytes;
-  jobs_.erase(found);
-  expired_.push_back(id);
-  if (expired_.size() > kMaxExpired) expired_.pop_front();
-}
-
-bool JobStore::remove(const std::string& id) {
-  const Lock lock(mutex_);
-  const Job* job = find(id);
-  if (job == nullptr || !is_final(job->view.state)) return false;
-  std::erase(finished_, id);
-  forget(id);
-  return true;
-}
-
-void JobStore::expire_locked() {
-  const auto oldest = std::chrono::system_clock::now() - limits_.keep_results;
-  while (!finished_.empty()) {
-    const Job& job = jobs_.at(finished_.front());
-    // The last result stays, however large: somebody waits for it.
-    const bool too_much = counts_.result_bytes > limits_.keep_bytes && finished_.size() > 1;
-    if (job.view.finished > oldest && !too_much) return;
-    forget(finished_.front());
-    finished_.pop_front();
+  Job* job = find(id);
+  if (job == nullptr) return;
+  // Not its client's wish: the next server goes on with it.
+  if (is_kept(*job) && !closed_.empty() && !job->cancel_asked) {
+    note(*job, [&] { journal_->put_back(job->view); });
+    job->view.state = JobState::kQueued;
+    queue_.push_front(id);
+    return;
   }
-}
-
-void JobStore::expire() {
-  const Lock lock(mutex_);
-  expire_locked();
+  finish(*job, JobState::kCancelled);
 }
 
 void JobStore::close(const std::string& reason) {
   const Lock lock(mutex_);
   closed_ = reason;
-  for (const std::string& id : std::exchange(queue_, {})) finish(jobs_.at(id), JobState::kCancelled);
+  for (const std::string& id : std::exchange(queue_, {})) {
+    Job& job = jobs_.at(id);
+    if (is_kept(job))
+      queue_.push_back(id);
+    else
+      finish(job, JobState::kCancelled);
+  }
 }
 
 }  // namespace rocm_sd::server

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "server/job.hpp"
+#include "server/journal.hpp"
 
 namespace rocm_sd::server {
 
@@ -40,7 +41,12 @@ class JobStore {
   // store. `what`: "progress", "image", or the new state.
   using Watcher = std::function<void(const std::string& what, const std::string& job_json, bool is_final)>;
 
-  explicit JobStore(const JobLimits& limits) : limits_(limits) {}
+  // Called under the same conditions with each preview.
+  using PreviewWatcher = std::function<void(const JobPreview& preview)>;
+
+  // journal: may be null; else jobs that nobody awaits are in it, too, and those that it has go on. It must
+  // outlive the store. Throws what Journal::read() does.
+  explicit JobStore(const JobLimits& limits, Journal* journal = nullptr);
 
   // The new job's id. Throws RequestError: 429 where the queue or the client's share of it is full, 503
   // after close().
@@ -60,33 +66,48 @@ class JobStore {
   uint64_t new_key() { return next_key_++; }  // of a watcher
   // False: no such job. The watcher is told the present state first, and lives until the job's last event.
   bool watch(const std::string& id, uint64_t key, Watcher watcher);
-  void unwatch(const std::string& id, uint64_t key);
+  void unwatch(const std::string& id, uint64_t key);  // both kinds
+  // Somebody would like to see the picture: one preview is made of a running job.
+  void look(const std::string& id);
+  // The same again and again, until the job's end. With Looks::kNone the watcher sees what others look at.
+  enum class Looks { kMany, kNone };
+  bool watch_previews(const std::string& id, uint64_t key, PreviewWatcher watcher,
+                      Looks looks = Looks::kMany);
 
   // For workers.
   std::optional<Work> take(const std::string& device);
   bool cancel_asked(const std::string& id) const;
   bool take_skip(const std::string& id);  // whether skip_running() was called since the last look
+  bool take_look(const std::string& id);  // the same of look()
   void progress(const std::string& id, JobProgress progress);
+  void add_preview(const std::string& id, JobPreview preview);
   void add_image(const std::string& id, JobImage image);
   void complete(const std::string& id, std::vector<std::string> warnings);
   void fail(const std::string& id, JobError error);
   void cancelled(const std::string& id);
 
   void on_work(std::function<void()> wake) { wake_ = std::move(wake); }  // before the first submit
-  void expire();                          // forgets what is older than the limits
-  void close(const std::string& reason);  // takes no more jobs and cancels the queued ones
+  void expire();  // forgets what is older than the limits
+  // Takes no more jobs and gives none out. Queued ones are cancelled, or wait in the journal.
+  void close(const std::string& reason);
   void cancel_running();
-  bool idle() const;
+  void stop_running();  // the server ends: cancelled, or put back into the journal
+  bool idle() const;    // none runs, and none is going to
 
  private:
   struct Job {
     JobView view;
     std::shared_ptr<const JobRequest> request;
     std::chrono::steady_clock::time_point began;
-    bool cancel_asked = false, skip_asked = false;
+    bool cancel_asked = false, stop_asked = false, skip_asked = false, look_asked = false;
     uint64_t bytes = 0;
     std::map<uint64_t, Watcher> watchers;
+    std::map<uint64_t, PreviewWatcher> preview_watchers;
+    std::set<uint64_t> lookers;  // those of them that ask for more
   };
+  void restore();
+  bool is_kept(const Job& job) const { return journal_ != nullptr && !job.view.request.awaited; }
+  void note(const Job& job, const std::function<void()>& work);  // to the journal, if it is kept there
   JobView view_of(const Job& job) const;
   void tell(Job& job, const std::string& what);
   void finish(Job& job, JobState state);
@@ -96,6 +117,8 @@ class JobStore {
   void expire_locked();
 
   const JobLimits limits_;
+  Journal* const journal_;
+  bool journal_fails_ = false;
   mutable std::mutex mutex_;
   std::map<std::string, Job> jobs_;
   std::deque<std::string> queue_, finished_;  // ids; finished ones oldest first

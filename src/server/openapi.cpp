@@ -389,6 +389,9 @@ json openapi_document(const DrawLimits& limits) {
   paths.get("/v1/jobs/{id}/images/{index}", "An image of a job")
       .answers(200, "", "image/png")
       .fails({404, 410});
+  paths.get("/v1/jobs/{id}/preview", "A look at a job's unfinished image")
+      .answers(200, "", "image/png")
+      .fails({404, 410});
   add_openai_paths(paths);
   add_web_ui_paths(paths);
   add_comfy_paths(paths);

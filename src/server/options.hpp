@@ -51,6 +51,10 @@ struct ServerOptions {
   std::chrono::milliseconds step_time{60'000};   // without a sign of life while drawing
   std::chrono::milliseconds load_time{600'000};  // the same while loading
   std::chrono::seconds grace{10};                // for running jobs at the end
+  // What a look at an unfinished picture is (PreviewUse::mode). Looks take at most 2 % of the time, but for
+  // those that OpenAI's clients ask for by number.
+  std::string preview = "proj";
+  std::string journal;  // file of jobs that outlive the server; empty: none do
   bool page = true;
   bool log_prompts = false;
 };

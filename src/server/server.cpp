@@ -79,13 +79,18 @@ sigset_t block_signals() {
   return signals;
 }
 
+std::unique_ptr<Journal> open_journal(const ServerOptions& options) {
+  return options.journal.empty() ? nullptr : std::make_unique<Journal>(options.journal);
+}
+
 class Server {
  public:
   explicit Server(const ServerOptions& options)
       : options_(options),
         catalog_(options.models, {options.models_folder, options.lora_folder, options.embedding_folder,
                                   options.control_folder}),
-        jobs_(options.jobs),
+        journal_(open_journal(options)),
+        jobs_(options.jobs, journal_.get()),
         context_{options_, catalog_, jobs_, workers_, {}, comfy_, {}, {}},
         http_(options.address, options.port, options.http, callbacks()) {
     if (options.page) context_.files = load_page();
@@ -162,7 +167,7 @@ class Server {
     jobs_.close("the server is shutting down");
     const auto until = std::chrono::steady_clock::now() + options_.grace;
     while (!jobs_.idle() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(20ms);
-    if (!jobs_.idle()) jobs_.cancel_running();
+    if (!jobs_.idle()) jobs_.stop_running();
     const auto last = std::chrono::steady_clock::now() + 5s;
     while (!jobs_.idle() && std::chrono::steady_clock::now() < last) std::this_thread::sleep_for(20ms);
     std::this_thread::sleep_for(100ms);  // the last answers go out
@@ -171,6 +176,7 @@ class Server {
 
   const ServerOptions& options_;
   Catalog catalog_;
+  std::unique_ptr<Journal> journal_;  // null: none
   JobStore jobs_;
   std::vector<std::unique_ptr<WorkerSupervisor>> workers_;
   ComfyStore comfy_;

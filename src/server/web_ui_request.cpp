@@ -31,6 +31,7 @@ const std::map<std::string, std::string, std::less<>>& direct_options() {
       {"image_cfg_scale", "image_cfg_scale"},
       {"mask_blur", "mask_blur"},
       {"denoising_strength", "strength"},
+      {"tiling", "tiling"},
   };
   return table;
 }
@@ -42,7 +43,6 @@ const std::map<std::string, std::vector<json>, std::less<>>& neutral_fields() {
       {"seed_resize_from_h", {0, -1}},
       {"seed_resize_from_w", {0, -1}},
       {"restore_faces", {false}},
-      {"tiling", {false}},
       {"s_min_uncond", {0}},
       {"s_churn", {0}},
       {"s_tmax", {}},  // of the churn, which there is not

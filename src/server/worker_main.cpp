@@ -31,6 +31,8 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
+constexpr int kPreviewRest = 49;  // times what a look took, until the next: 2 % of the time at most
+
 // The bytes of an attachment under a path: what reads option files reads these, and nothing is on a disk.
 class MemoryFile {
  public:
@@ -96,6 +98,7 @@ class Worker {
         const std::string type = head.at("type");
         if (type == "cancel") cancel_ = head.at("id").get<std::string>() == job_id() || cancel_;
         if (type == "skip") skip_ = true;
+        if (type == "look") look_ = true;
         if (type == "quit") std::_Exit(0);
         if (type == "job") begin(head.at("id"));
         if (type == "configure" || type == "job") push(std::move(*frame));
@@ -119,7 +122,7 @@ class Worker {
   void begin(const std::string& id) {
     const std::lock_guard lock(mutex_);
     id_ = id;
-    cancel_ = skip_ = false;
+    cancel_ = skip_ = look_ = false;
   }
   std::string job_id() {
     const std::lock_guard lock(mutex_);
@@ -158,6 +161,38 @@ class Worker {
       return cancel_.load(std::memory_order_relaxed) || skip_.load(std::memory_order_relaxed);
     };
     return callbacks;
+  }
+
+  // Looks at the picture: those of `partials`, at their steps, and one where somebody asked and none was made
+  // just now.
+  void add_previews(Callbacks& callbacks, const json& head) {
+    callbacks.wants_preview = [this, partials = head.at("partials").get<int>()](int step, int total) {
+      preview_begin_ = Clock::now();
+      if (is_partial(step, total, partials)) return true;
+      return preview_begin_ >= next_preview_ && look_.exchange(false);
+    };
+    callbacks.preview = [this, head](const Preview& preview) {
+      if (preview.image > 0) return;  // the first of the batch stands for all
+      const std::vector<uint8_t> file =
+          encode_image(preview.picture, format_named(head.at("format")), {.quality = head.at("quality")});
+      send({{"type", "preview"},
+            {"id", head.at("id")},
+            {"width", preview.picture.width},
+            {"height", preview.picture.height},
+            {"step", preview.step},
+            {"total", preview.total},
+            {"partial", is_partial(preview.step, preview.total, head.at("partials"))}},
+           {reinterpret_cast<const char*>(file.data()), file.size()});
+      const auto now = Clock::now();
+      next_preview_ = now + kPreviewRest * (now - preview_begin_);
+    };
+  }
+
+  // `partials` steps of `total` evenly, the last of all not among them.
+  static bool is_partial(int step, int total, int partials) {
+    for (int k = 1; k <= partials; ++k)
+      if (step < total && step == std::max(1, k * total / (partials + 1))) return true;
+    return false;
   }
 
   void load(const std::string& path) {
@@ -226,7 +261,14 @@ class Worker {
     if (head.at("model") != load_.model) read_request({}, head, bytes);
     load(head.at("model"));
     // What the client does not say is what the model asks for: distilled ones few steps without guidance.
-    const GenerateRequest request = read_request(pipeline_->default_request(), head, bytes);
+    GenerateRequest request = read_request(pipeline_->default_request(), head, bytes);
+    Callbacks watch = callbacks();
+    const std::string preview = head.at("preview");
+    if (preview != "none") {
+      // Whoever asks for partial pictures by number gets pictures.
+      request.preview.mode = head.at("partials") > 0 && preview == "proj" ? "vae" : preview;
+      add_previews(watch, head);
+    }
     std::vector<std::string> warnings;
     const int rounds = head.at("rounds");
     for (round_ = 0; round_ < rounds; ++round_) {
@@ -234,7 +276,7 @@ class Worker {
       if (one.seed >= 0) one.seed += int64_t{round_} * one.batch;
       if (one.variation_seed >= 0) one.variation_seed += int64_t{round_} * one.batch;
       try {
-        const GenerateResult result = pipeline_->generate(one, callbacks());
+        const GenerateResult result = pipeline_->generate(one, watch);
         for (const Picture& picture : result.pictures) send_image(head, picture);
         warnings = result.warnings;
       } catch (const CancelledError&) {
@@ -284,13 +326,13 @@ class Worker {
   std::condition_variable arrived_;
   std::deque<Frame> orders_;
   std::string id_;
-  std::atomic<bool> cancel_{false}, skip_{false};
+  std::atomic<bool> cancel_{false}, skip_{false}, look_{false};
 
   LoadOptions load_;
   std::optional<Pipeline> pipeline_;
   int round_ = 0;
   std::string stage_;
-  Clock::time_point told_, alive_;
+  Clock::time_point told_, alive_, preview_begin_, next_preview_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "server/frame.hpp"
+#include "server/http.hpp"
 #include "server/worker_process.hpp"
 
 namespace rocm_sd::server {
@@ -136,6 +137,9 @@ class WorkerSupervisor::Loop {
       o_.jobs_.add_image(job_->id, {std::move(bytes), head.at("seed"), head.at("width"), head.at("height"),
                                     head.at("parameters")});
     }
+    if (type == "preview" && job_)
+      o_.jobs_.add_preview(job_->id, {std::move(bytes), head.at("width"), head.at("height"), head.at("step"),
+                                      head.at("total"), head.at("partial")});
     if (type == "done" && job_) {
       failures_ = 0;
       o_.jobs_.complete(std::exchange(job_, std::nullopt)->id, head.at("warnings"));
@@ -230,18 +234,16 @@ class WorkerSupervisor::Loop {
   }
 
   void look_at_job() {
-    if (job_) {
+    if (idle_ && !job_ && (job_ = o_.jobs_.take(o_.device_))) give();
+    if (job_ && process_) {
       if (!cancel_sent_ && o_.jobs_.cancel_asked(job_->id)) {
         cancel_sent_ = true;
         cancel_at_ = Clock::now();
         write_frame(process_->socket(), json{{"type", "cancel"}, {"id", job_->id}}.dump());
       }
       if (o_.jobs_.take_skip(job_->id)) write_frame(process_->socket(), R"({"type":"skip"})");
-      return;
+      if (o_.jobs_.take_look(job_->id)) write_frame(process_->socket(), R"({"type":"look"})");
     }
-    if (!idle_) return;
-    job_ = o_.jobs_.take(o_.device_);
-    if (job_) give();
   }
 
   void give() {
@@ -250,6 +252,14 @@ class WorkerSupervisor::Loop {
     alive();
     o_.change([](WorkerStatus& s) { s.state = "busy"; });
     const JobRequest& r = *job_->request;
+    std::string model;
+    try {
+      model = o_.catalog_.find(r.model).path.string();
+    } catch (const RequestError& e) {  // of a journal whose models were others
+      idle_ = true;
+      o_.jobs_.fail(std::exchange(job_, std::nullopt)->id, {422, e.error().type, e.error().message});
+      return;
+    }
     json files = json::array();
     std::string bytes;
     for (const Attachment& file : r.files) {
@@ -268,7 +278,9 @@ class WorkerSupervisor::Loop {
                        {"quality", r.quality},
                        {"metadata", r.metadata},
                        {"invert_mask", r.inverts_mask},
-                       {"model", o_.catalog_.find(r.model).path.string()}};
+                       {"preview", o_.options_.preview},
+                       {"partials", r.partials},
+                       {"model", model}};
     job_->request.reset();
     if (!write_frame(process_->socket(), head.dump(), bytes)) lost("took no job");
   }

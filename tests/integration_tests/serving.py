@@ -88,9 +88,9 @@ class Server:
             connection.sendall(data)
             return read_all(connection)
 
-    def events(self, job_id: str) -> list[tuple[str, dict]]:
+    def events(self, job_id: str, query: str = "") -> list[tuple[str, dict]]:
         found, name = [], ""
-        with self.session.get(f"{self.url}/v1/jobs/{job_id}/events", stream=True, timeout=60) as stream:
+        with self.session.get(f"{self.url}/v1/jobs/{job_id}/events{query}", stream=True, timeout=60) as stream:
             for line in stream.iter_lines(decode_unicode=True):
                 if line.startswith("event: "):
                     name = line[len("event: "):]

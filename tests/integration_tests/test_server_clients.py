@@ -77,7 +77,6 @@ def test_img2img_and_inpainting(web_ui):
 @pytest.mark.parametrize(("body", "field"), [
     ({"enable_hr": True}, "enable_hr"),
     ({"restore_faces": True}, "restore_faces"),
-    ({"tiling": True}, "tiling"),
     ({"styles": ["anime"]}, "styles"),
     ({"s_churn": 1}, "s_churn"),
     ({"script_name": "x/y/z plot"}, "script_name"),

@@ -308,7 +308,10 @@ def socket_url(server, path: str) -> str:
 def messages_until_end(socket) -> list[dict]:
     out = []
     while True:
-        out.append(json.loads(socket.recv(timeout=30)))
+        message = socket.recv(timeout=30)
+        if isinstance(message, bytes):
+            continue  # a preview
+        out.append(json.loads(message))
         if out[-1]["type"] == "executing" and out[-1]["data"]["node"] is None:
             return out
 

@@ -1,5 +1,5 @@
 // What steers pictures beside ControlNets' files, on the GPU against the CPU: self-attention guidance,
-// regions with prompts of their own, and ControlNet-LoRAs. FreeU's versions:
+// regions with prompts of their own, savings, seamless tiling, and ControlNet-LoRAs. FreeU's versions:
 // gpu_tests/models/steering_test.cpp.
 #include <gtest/gtest.h>
 
@@ -60,6 +60,26 @@ TEST(GpuSteering, Regions) {
                      {.prompt = "a blue house", .box = {0.3, 0.2, 0.7, 0.5}}};
   request.region_base = 0.2;
   compare(request, "regions");
+}
+
+TEST(GpuSteering, SavingsOfLaterCalls) {
+  GenerateRequest request = small_request();
+  request.steps = test_gpu_is_emulated() ? 2 : 6;
+  request.savings = {.deep_cache = 2, .deep_cache_branch = 1};
+  compare(request, "DeepCache");
+  request.savings = {.t_gate = 1};
+  compare(request, "T-GATE");
+  request.savings = {.deep_cache = 2, .t_gate = 1};
+  request.batch = 2;
+  compare(request, "both");
+}
+
+TEST(GpuSteering, Tiling) {
+  GenerateRequest request = small_request();
+  request.tiling_x = true;
+  compare(request, "tiling along x");
+  request.tiling_y = true;
+  compare(request, "tiling");
 }
 
 TEST(GpuSteering, ControlNetLora) {

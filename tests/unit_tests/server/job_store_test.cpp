@@ -122,6 +122,31 @@ TEST(JobStore, DropsResultsThatAreTooOld) {
   EXPECT_FALSE(store.view(id).has_value());
 }
 
+TEST(JobStore, AsksForPreviewsWhileSomebodyLooks) {
+  JobStore store({});
+  const std::string id = store.submit(request(), "a");
+  store.take("cpu");
+  EXPECT_FALSE(store.take_look(id));  // nobody does
+  store.look(id);
+  EXPECT_TRUE(store.take_look(id));
+  EXPECT_FALSE(store.take_look(id));
+  store.add_preview(id, {"first", 8, 8, 1, 4});
+  EXPECT_FALSE(store.take_look(id));
+  EXPECT_EQ(store.view(id)->preview->bytes, "first");
+  std::vector<std::string> seen;
+  ASSERT_TRUE(store.watch_previews(id, 1, [&](const JobPreview& p) { seen.push_back(p.bytes); }));
+  EXPECT_TRUE(store.take_look(id));
+  store.add_preview(id, {"second", 8, 8, 2, 4});
+  EXPECT_TRUE(store.take_look(id));  // a watcher goes on looking
+  store.unwatch(id, 1);
+  store.add_preview(id, {"third", 8, 8, 3, 4});
+  EXPECT_FALSE(store.take_look(id));
+  EXPECT_EQ(seen, std::vector<std::string>{"second"});
+  store.complete(id, {});
+  EXPECT_EQ(store.view(id)->preview, nullptr);
+  EXPECT_FALSE(store.watch_previews(id, 2, [](const JobPreview&) {}));
+}
+
 TEST(JobStore, SkipsTheRunningOnly) {
   JobStore store({});
   const std::string running = store.submit(request(), "a"), queued = store.submit(request(), "a");

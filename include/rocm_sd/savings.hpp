@@ -1,0 +1,20 @@
+// Approximations that save time: another picture for less work. All are off unless a request asks for them.
+#pragma once
+
+namespace rocm_sd {
+
+struct Savings {
+  // DeepCache (Ma et al., arXiv 2312.00858): every so many calls of the UNet one runs whole, and the others
+  // take what its deep layers gave. 0 and 1: all run whole.
+  int deep_cache = 0;         // 0..100
+  int deep_cache_branch = 0;  // the deepest skip connection that these compute themselves; 0: conv_in's
+  // T-GATE (Zhang et al., arXiv 2404.02747, its cross-attention half): so many steps run as they are; the
+  // others add the mean of what the text's attentions gave in the last of them with and without the prompt,
+  // and have no guidance. 0: all run as they are.
+  int t_gate = 0;
+
+  bool active() const { return deep_cache > 1 || t_gate > 0; }
+  friend bool operator==(const Savings&, const Savings&) = default;
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,84 @@
+#include "pipeline/savings.hpp"
+
+#include "base/error.hpp"
+#include "base/format.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// What stands beside the UNet or divides its maps keeps nothing from call to call.
+void check_company(const ResolvedRequest& r, const char* name) {
+  const GenerateRequest& q = r.request;
+  require<UsageError>(q.controls.empty(), name, ": not with ControlNets and T2I-Adapters");
+  require<UsageError>(q.tile_size == 0, name,
+                      ": not with tile-size, whose windows have no maps of their own");
+  require<UsageError>(q.sag_scale == 0, name,
+                      ": not with sag-scale, which needs the middle block in each call");
+}
+
+void check_deep_cache(const ResolvedRequest& r, const Components& c) {
+  const Savings& s = r.request.savings;
+  require<UsageError>(s.deep_cache >= 0 && s.deep_cache <= 100,
+                      "deep-cache: expected every 2 to 100 calls, or 0 for none, got ", s.deep_cache);
+  if (s.deep_cache <= 1) return;
+  const auto skips = static_cast<int>(c.unet->skip_count());
+  require<UsageError>(s.deep_cache_branch >= 0 && s.deep_cache_branch < skips - 1,
+                      "deep-cache: this UNet has the branches 0 to ", skips - 2, ", got ",
+                      s.deep_cache_branch);
+  check_company(r, "deep-cache");
+}
+
+void check_t_gate(const ResolvedRequest& r) {
+  const Savings& s = r.request.savings;
+  require<UsageError>(s.t_gate >= 0 && s.t_gate <= 1000,
+                      "t-gate: expected 1 to 1000 steps, or 0 for none, got ", s.t_gate);
+  if (s.t_gate == 0) return;
+  check_company(r, "t-gate");
+  require<UsageError>(
+      r.conditions <= 2,
+      "t-gate: defined for one prompt and its negative prompt; not with AND, regions, pag-scale "
+      "and instruct-pix2pix models");
+}
+
+}  // namespace
+
+bool leaves_guidance_out(const GenerateRequest& q) {
+  return q.guidance_start > 0 || q.guidance_end < 1 || q.negative_min_sigma > 0 || q.savings.t_gate > 0;
+}
+
+void resolve_savings(ResolvedRequest& r, const Components& c) {
+  check_deep_cache(r, c);
+  check_t_gate(r);
+  const GenerateRequest& q = r.request;
+  require<UsageError>(!(q.tiling_x || q.tiling_y) || q.tile_size == 0,
+                      "tiling: not with tile-size, whose windows do not reach the other border");
+  r.drops_negative = leaves_guidance_out(q) && r.uses_negative() && !c.is_instruct();
+}
+
+void check_alone(const GenerateRequest& q, bool draws_alone) {
+  require<UsageError>(draws_alone || !q.savings.active(),
+                      "deep-cache, t-gate: not with a picture that several devices draw together; expected "
+                      "--split images");
+  require<UsageError>(
+      draws_alone || !(q.tiling_x || q.tiling_y),
+      "tiling: not with a picture that several devices draw together; expected --split images");
+}
+
+std::vector<std::string> describe_savings(const ResolvedRequest& r, const UnetCalls& calls) {
+  const Savings& s = r.request.savings;
+  std::vector<std::string> out;
+  if (s.deep_cache > 1)
+    out.push_back(
+        concat("deep-cache: ", calls.shallow, " of ", calls.all, " calls of the UNet were shallow"));
+  if (s.t_gate > 0)
+    out.push_back(
+        concat("t-gate: ", calls.gated, " of ", calls.all, " calls added means of the text's attention"));
+  if (calls.one_sided > 0)
+    out.push_back(concat("guidance: left out of ", calls.one_sided, " of ", calls.all, " calls"));
+  if (!out.empty())
+    out.push_back(fmt::format("{:.1f} % of the UNet's operations were computed",
+                              100 * calls.operations / calls.operations_if_whole));
+  return out;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,24 @@
+// The savings of a request (rocm_sd/savings.hpp): what goes with them, and what they saved.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pipeline/request.hpp"
+#include "pipeline/unet_stage.hpp"
+
+namespace rocm_sd {
+
+// Whether some calls of the UNet are to have no guidance.
+bool leaves_guidance_out(const GenerateRequest& request);
+
+// Sets resolved.drops_negative. Throws UsageError for numbers out of range and for what a saving, or tiling,
+// does not go with.
+void resolve_savings(ResolvedRequest& resolved, const Components& components);
+// Throws UsageError where several devices draw the image and cannot do so with what is asked.
+void check_alone(const GenerateRequest& request, bool draws_alone);
+
+// A line for each saving at work, with the share of the operations that was computed; none without savings.
+std::vector<std::string> describe_savings(const ResolvedRequest& resolved, const UnetCalls& calls);
+
+}  // namespace rocm_sd
