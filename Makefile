@@ -175,11 +175,11 @@ test-ray: torch-ops $(VENV)/.ray  ## integrations/ray in a real Ray on this mach
 	ROCM_SD_TORCH_LIBRARY="$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so" ROCM_SD_LIBRARY="$(CURDIR)/$(BUILD)/librocm_sd.so" \
 	  $(VENV)/bin/python tests/front_ends/run_ray.py
 
-test-page: deps venv  ## the server's page in Chromium: drawing, mask, gallery, reload, keyboard, contrast
+test-page: deps venv  ## the server's page in Chromium: drawing, mask, panels, grids, gallery, reload, keyboard, axe
 	tools/install_deps.sh page
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target rocm-sd
-	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -q tests/integration_tests/test_server_page.py $(PYTEST_ARGS)
+	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -q tests/integration_tests/test_server_page.py tests/integration_tests/test_server_page_panels.py $(PYTEST_ARGS)
 
 test-server: deps venv  ## the server for long: 10,000 bad requests, a storm of clients, a soak, schemathesis over its document
 	cmake --preset $(PRESET)
