@@ -171,11 +171,11 @@ test-a1111:  ## the extension in a real AUTOMATIC1111: A1111_DIR=..., A1111_PYTH
 	  ROCM_SD_TORCH_LIBRARY="$${ROCM_SD_TORCH_LIBRARY:-$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so}" \
 	  $(TEST_PYTHON) tests/front_ends/run_a1111.py "$(A1111_DIR)" --python "$(or $(A1111_PYTHON),$(TEST_PYTHON))" $(A1111_ARGS); fi
 
-test-page: deps venv  ## the server's page in Chromium: drawing, mask, gallery, reload, keyboard, contrast
+test-page: deps venv  ## the server's page in Chromium: drawing, mask, panels, grids, gallery, reload, keyboard, axe
 	tools/install_deps.sh page
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target rocm-sd
-	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -q tests/integration_tests/test_server_page.py $(PYTEST_ARGS)
+	ROCM_SD_BUILD_DIR=$(BUILD) $(VENV)/bin/python -m pytest -q tests/integration_tests/test_server_page.py tests/integration_tests/test_server_page_panels.py $(PYTEST_ARGS)
 
 test-server: deps venv  ## the server for long: 10,000 bad requests, a storm of clients, a soak, schemathesis over its document
 	cmake --preset $(PRESET)

@@ -50,7 +50,7 @@ if command -v systemd-nspawn >/dev/null; then
   say "the service, under systemd in a container"
   port=${TRY_PORT:-17860}
   inside apt-get install -y -qq --no-install-recommends systemd systemd-sysv >>"$work/apt.log" 2>&1
-  sed -i "s|^SERVE_OPTIONS=.*|SERVE_OPTIONS=\"--model /usr/share/rocm-sd/models/demo --port $port\"|" "$root/etc/default/rocm-sd"
+  sed -i "s|^SERVE_OPTIONS=.*|SERVE_OPTIONS=\"--model /usr/share/rocm-sd/models/demo --port $port --journal /var/lib/rocm-sd/journal\"|" "$root/etc/default/rocm-sd"
   inside systemctl enable rocm-sd.service 2>/dev/null
   umount "$root/proc"
   systemd-nspawn --quiet --directory "$root" --register=no --keep-unit --boot >"$work/boot.log" 2>&1 </dev/null &
@@ -66,6 +66,7 @@ if command -v systemd-nspawn >/dev/null; then
   grep -E '^(NoNewPrivs|Seccomp|CapEff):' "/proc/$supervisor/status"
   grep -q '^NoNewPrivs:.1' "/proc/$supervisor/status" && grep -q '^Seccomp:.2' "/proc/$supervisor/status"
   grep -q '^CapEff:.0*$' "/proc/$supervisor/status"
+  test -s "$root/var/lib/rocm-sd/journal"
   say "the service drew over HTTP: $(stat -c %s "$work/fish.png") bytes, page included"
   kill -TERM "$container"  # a clean halt: SIGTERM is a power-off request
   wait "$container" || true

@@ -1,4 +1,4 @@
-// What outlives a reload: settings and job ids as text, pictures in the browser's database.
+// What outlives a reload: settings and job ids as text, images and requests that wait in the browser's database.
 const kKeep = 200;  // images of the gallery
 
 export const settings = {
@@ -17,12 +17,18 @@ export const settings = {
 };
 
 const opened = new Promise((resolve) => {
-  const request = indexedDB.open("rocm-sd", 1);
+  const request = indexedDB.open("rocm-sd", 2);
   request.onupgradeneeded = () => {
-    request.result.createObjectStore("images", {keyPath: "id"}).createIndex("time", "time");
-    request.result.createObjectStore("files");
+    const has = request.result.objectStoreNames;
+    if (!has.contains("images")) request.result.createObjectStore("images", {keyPath: "id"}).createIndex("time", "time");
+    if (!has.contains("files")) request.result.createObjectStore("files");
+    for (const name of ["waiting", "grids"])
+      if (!has.contains(name)) request.result.createObjectStore(name, {keyPath: "id"});
   };
-  request.onsuccess = () => resolve(request.result);
+  request.onsuccess = () => {
+    request.result.onversionchange = () => request.result.close();  // a newer page in another tab
+    resolve(request.result);
+  };
   request.onerror = () => resolve(null);  // private windows of some browsers have none
 });
 
@@ -37,10 +43,18 @@ async function ask(store, mode, work) {
   });
 }
 
+const table = (name) => ({
+  all: async () => (await ask(name, "readonly", (s) => s.getAll())) ?? [],
+  put: (entry) => ask(name, "readwrite", (s) => s.put(entry)),
+  remove: (id) => ask(name, "readwrite", (s) => s.delete(id)),
+});
+
+export const waiting = table("waiting");  // requests that the server has not taken yet
+export const grids = table("grids");
+
 export const images = {
+  ...table("images"),
   all: async () => (await ask("images", "readonly", (s) => s.index("time").getAll())) ?? [],
-  put: (image) => ask("images", "readwrite", (s) => s.put(image)),
-  remove: (id) => ask("images", "readwrite", (s) => s.delete(id)),
   async trim() {
     const all = await images.all();
     for (const old of all.slice(0, Math.max(0, all.length - kKeep))) await images.remove(old.id);

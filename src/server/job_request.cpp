@@ -135,9 +135,11 @@ void RequestBuilder::set_text(const std::string& field, const std::string& table
     row->set(targets, value);
     const bool of_second = table_name.starts_with("hires-");
     const std::string_view what = std::string_view(table_name).substr(of_second ? 6 : 0);
-    if (what == "sampler" && value != "auto" && !value.empty()) {
+    if (of_second && value.empty()) {
+      // As the first pass.
+    } else if (what == "sampler" && value != "auto") {
       plan_sampling(NoiseSchedule(), {.sampler = value});
-    } else if (what == "schedule" && value != "auto" && value != "automatic" && !value.empty()) {
+    } else if (what == "schedule" && value != "auto" && value != "automatic") {
       parse_schedule(value);
     }
   } catch (const Error& e) {

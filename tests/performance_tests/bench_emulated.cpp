@@ -27,6 +27,7 @@
 
 #include "kernels/attention/flash_plan.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
+#include "kernels/conv/conv2d_winograd_gpu.hpp"
 #include "kernels/eight_bit.hpp"
 #include "kernels/gemm/linear_eight_bit.hpp"
 #include "kernels/gemm/linear_gpu.hpp"
@@ -234,6 +235,7 @@ class Bench {
       const ConvProblem problem{x, w, args, y};
       run([&](Exec& ex) { conv2d_gpu_by(ex, problem, {config, 1}); });
     }
+    if (dtype_ == DType::kF16 && wanted("conv_winograd_f16")) winograd();
   }
   void attention() {
     for (const int64_t head_dim : {32, 40, 64, 80, 128, 160, 512})
@@ -241,6 +243,17 @@ class Bench {
   }
 
  private:
+  void winograd() {
+    const int64_t channels = 320, outputs = 64;
+    const Tensor x = random_on(device_, {1, 16, 16, channels}, dtype_);
+    const ConvWeight w{Weight(random_on(device_, {outputs, channels, 3, 3}, dtype_)),
+                       random_on(device_, {outputs}, DType::kF32)};
+    const Tensor y = make_tensor(device_, {1, 16, 16, outputs}, dtype_);
+    ConvArgs args;
+    args.pad = Padding::same(1);
+    const ConvProblem problem{x, w, args, y};
+    run([&](Exec& ex) { conv2d_winograd_gpu(ex, problem); });
+  }
   // causal: the kernels that take masks (text encoders); the others are counted without one, as the UNet and
   // the VAE run them.
   void attention(int64_t head_dim, bool causal) {

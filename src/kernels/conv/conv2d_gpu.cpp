@@ -8,6 +8,7 @@
 #include "composable_kernels/fused/conv_params.hpp"
 #include "kernels/choice_memo.hpp"
 #include "kernels/conv/conv2d_parts.hpp"
+#include "kernels/conv/conv2d_winograd_gpu.hpp"
 #include "kernels/dequantize/dequantize.hpp"
 #include "kernels/factor_columns.hpp"
 #include "kernels/gemm/linear.hpp"
@@ -230,10 +231,13 @@ std::vector<std::string> config_names(const Exec& ex, const ConvProblem& p) {
   std::vector<std::string> names;
   for (const ConvChoice& choice : conv_candidates(gpu_device(ex)->traits(), conv_extent(p)))
     names.push_back(describe(choice));
+  if (!conv2d_refuses_winograd(ex, p))
+    names.insert(conv2d_prefers_winograd(ex, p) ? names.begin() : names.end(), kWinogradConfig);
   return names;
 }
 
 Refusal supports_config(const Exec& ex, const ConvProblem& p, const std::string& config) {
+  if (config == kWinogradConfig) return conv2d_refuses_winograd(ex, p);
   const auto choice = choice_named(ex, p, config);
   if (!choice) return "is no configuration for it";
   if (const Refusal refusal = supports_kernel(ex, conv_kernel_name(p.dtype(), choice->config)))
@@ -243,6 +247,7 @@ Refusal supports_config(const Exec& ex, const ConvProblem& p, const std::string&
 }
 
 void run_config(Exec& ex, const ConvProblem& p, const std::string& config) {
+  if (config == kWinogradConfig) return conv2d_winograd_gpu(ex, p);
   conv2d_gpu_by(ex, p, choice_named(ex, p, config).value());
 }
 
@@ -332,7 +337,10 @@ Refusal conv2d_supports_gpu(const Exec& ex, const ConvProblem& p) {
   return supports_kernel(ex, conv_kernel_name(p.dtype(), default_choice(ex, extent).config));
 }
 
-void conv2d_gpu(Exec& ex, const ConvProblem& p) { conv2d_gpu_by(ex, p, default_choice(ex, conv_extent(p))); }
+void conv2d_gpu(Exec& ex, const ConvProblem& p) {
+  if (!conv2d_refuses_winograd(ex, p) && conv2d_prefers_winograd(ex, p)) return conv2d_winograd_gpu(ex, p);
+  conv2d_gpu_by(ex, p, default_choice(ex, conv_extent(p)));
+}
 
 void conv2d_gpu_by(Exec& ex, const ConvProblem& p, const ConvChoice& choice) {
   switch (p.dtype()) {

@@ -154,6 +154,13 @@ ConvWgmmaCosts parse_conv_wgmma(Fields f, const CostModel& model) {
   return out;
 }
 
+ConvWinogradCosts parse_conv_winograd(Fields f, const CostModel& model) {
+  const ConvWinogradCosts out{source_of(f, model), f.number("step_cycles"), f.number("workgroup_cycles"),
+                              f.number("implicit_mma_per_cycle")};
+  f.end();
+  return out;
+}
+
 constexpr const char* kRowNames[kTmaRows] = {"matrix", "gathered", "boxes", "halo"};
 
 TmaCosts parse_tma(Fields f, const CostModel& model) {
@@ -206,6 +213,7 @@ CostModel parse_cost_model(std::string_view text, std::string_view what) {
   out.gemm = parse_gemm(f.object("gemm"), out);
   if (f.find("gemm_eight_bit")) out.gemm_eight_bit = parse_eight_bit(f.object("gemm_eight_bit"), out);
   out.conv = parse_conv(f.object("conv"), out);
+  if (f.find("conv_winograd")) out.conv_winograd = parse_conv_winograd(f.object("conv_winograd"), out);
   if (f.find("conv_wgmma")) out.conv_wgmma = parse_conv_wgmma(f.object("conv_wgmma"), out);
   if (f.find("tma")) out.tma = parse_tma(f.object("tma"), out);
   if (f.find("tma_ping_pong")) out.tma_ping_pong = parse_ping_pong(f.object("tma_ping_pong"), out);

@@ -99,6 +99,15 @@ struct TmaPingPongCosts {
   std::array<std::array<Tile, 3>, kTmaRows> rows;
 };
 
+// The Winograd convolution against the implicit product, in cycles of one compute unit that is full of
+// workgroups.
+struct ConvWinogradCosts {
+  std::string source;
+  double step_cycles = 0,
+         workgroup_cycles = 0;        // of a workgroup: of a step of 32 channels; outside its steps
+  double implicit_mma_per_cycle = 0;  // multiply-adds of the implicit product's best tile
+};
+
 struct CostModel {
   std::string family;
   std::map<std::string, CostSource, std::less<>> sources;
@@ -107,6 +116,7 @@ struct CostModel {
   std::optional<EightBitCosts> gemm_eight_bit;
   ConvCosts conv;
   std::optional<ConvWgmmaCosts> conv_wgmma;
+  std::optional<ConvWinogradCosts> conv_winograd;  // none: it is never chosen untuned
   std::optional<TmaCosts> tma;
   std::optional<TmaPingPongCosts> tma_ping_pong;
 };

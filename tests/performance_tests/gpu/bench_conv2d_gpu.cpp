@@ -5,17 +5,19 @@
 // Each time is the median of event times over a graph of launches on rotating buffers (cold in the last cache
 // where they fit in memory), the reduction of splits included. TFLOP/s count the formula's work. The error is
 // the largest, relative to the root mean square, on sampled outputs in double precision. --all prints every
-// candidate.
+// candidate. Below a shape that Winograd's kernel takes: its time and its error.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/conv/conv2d_gpu.hpp"
+#include "kernels/conv/conv2d_winograd_gpu.hpp"
 #include "kernels/gpu_launch.hpp"
 #include "performance_tests/gpu/conv_shapes.hpp"
 #include "performance_tests/gpu/graph_time.hpp"
@@ -102,9 +104,18 @@ class Bench {
 
   // Microseconds of one convolution.
   double time(const ConvChoice& choice) {
+    return time_of([&](Exec& ex, const ConvProblem& p) { conv2d_gpu_by(ex, p, choice); });
+  }
+  std::optional<double> winograd_time() {
+    Exec ex(arena_);
+    if (conv2d_refuses_winograd(ex, problem(sets_[0]))) return std::nullopt;
+    return time_of(conv2d_winograd_gpu);
+  }
+  template <class Run>
+  double time_of(const Run& run) {
     const int launches = std::clamp(static_cast<int>(2e-3 / (flops() / 200e12)), 4, 48);
     Program program("conv2d", arena_, [&](Exec& ex) {
-      for (int i = 0; i < launches; ++i) conv2d_gpu_by(ex, problem(sets_[i % sets_.size()]), choice);
+      for (int i = 0; i < launches; ++i) run(ex, problem(sets_[i % sets_.size()]));
     });
     program.run();  // lays out the filters; the next makes the device's graph
     return bench::median_us(device_, launches, [&] { program.run(); });
@@ -234,6 +245,9 @@ void run(const Options& o) {
       timed.push_back({bench.time(choice), choice});
       worst = std::max(worst, bench.error());
     }
+    bench.poison();
+    const std::optional<double> winograd = bench.winograd_time();
+    const double winograd_error = winograd ? bench.error() : 0;
     if (timed.empty()) continue;
     const Timed chosen = timed.front();
     std::stable_sort(timed.begin(), timed.end(), [](const Timed& a, const Timed& b) { return a.us < b.us; });
@@ -245,6 +259,10 @@ void run(const Options& o) {
     std::printf("%-12s %5d %-36s %9.2f %6.1f %4.0f%% %8.1e | %9.2f %s; %s\n", s.model, s.count, shape.c_str(),
                 best.us, rate, 100 * rate / o.peak, worst, chosen.us, best.text().c_str(),
                 chosen.text().c_str());
+    if (winograd)
+      std::printf("%-12s %5s %-36s %9.2f %6.1f %4.0f%% %8.1e | %8.2fx as fast as the best\n", "", "",
+                  "  winograd", *winograd, bench.flops() / *winograd * 1e-6,
+                  100 * bench.flops() / *winograd * 1e-6 / o.peak, winograd_error, best.us / *winograd);
     if (o.all) {
       for (const Timed& t : timed) std::printf("   %s %.2f", t.text().c_str(), t.us);
       std::printf("\n");

@@ -8,9 +8,12 @@
 #include <map>
 
 #include "composable_kernels/arch/scalar.hpp"
+#include "composable_kernels/arch/winograd_scalar.hpp"
 #include "composable_kernels/families/rdna3.hpp"
 #include "composable_kernels/fused/conv_layout.hpp"
 #include "composable_kernels/fused/convolution.hpp"
+#include "composable_kernels/fused/winograd.hpp"
+#include "kernels/conv/conv2d_winograd_gpu.hpp"
 #include "support/conv2d_testing.hpp"
 
 namespace rocm_sd {
@@ -31,6 +34,7 @@ class ScalarGpu final : public GpuDevice {
     add_type<Half, Rdna3Family::kConv>("f16");
     add_type<Bf16, Rdna3Family::kConv>("bf16");
     add_type<float, Rdna3Family::kConvF32>("f32");
+    add_winograd();
   }
   DeviceKind kind() const override { return DeviceKind::kEmulator; }
   std::string name() const override { return "one lane"; }
@@ -74,6 +78,18 @@ class ScalarGpu final : public GpuDevice {
       conv_body<Scalar, Cfg>(*static_cast<const ConvParams<T>*>(params), x, y, z,
                              reinterpret_cast<char*>(lds.data()));
     });
+  }
+  void add_winograd() {
+    constexpr WinogradShape kShape = winograd_shape("rdna3"), kOne{kShape.tiles, kShape.channels, 1};
+    using Cfg = WinogradCfg<kOne>;
+    add("conv_winograd_f16", [](const void* params, int x, int, int) {
+      std::vector<Vec8<Half>> lds((Cfg::kLdsBytes + 15) / 16);
+      const auto& p = *static_cast<const WinogradParams*>(params);
+      winograd_body<Scalar, Cfg>(p, x, reinterpret_cast<char*>(lds.data()),
+                                 [&]() -> const auto& { return p; });
+    });
+    add_small<WinogradFilterParams>("conv_winograd_filter_f16",
+                                    [](const auto& p, int64_t i) { winograd_filter_body(p, i); });
   }
   template <class Params, class Body>
   void add_small(const std::string& name, Body body) {
@@ -203,6 +219,50 @@ TEST_P(Conv2dGpuTest, ReplaysTheSameBitsFromThePlannedArena) {
 
 INSTANTIATE_TEST_SUITE_P(All, Conv2dGpuTest, testing::Values(DType::kF16, DType::kBF16, DType::kF32),
                          [](const auto& info) { return std::string(dtype_name(info.param)); });
+
+// Tails of tiles, channels and outputs; uneven padding; all of an epilogue. Three roundings of values with
+// 25/9 of the sum's variance, 4 deviations wide.
+TEST(Conv2dGpu, WinogradMatchesTheReference) {
+  ScalarGpu gpu;
+  uint64_t seed = 4;
+  for (const ConvCase& c :
+       {ConvCase{{2, 11, 13, 40}, 0, 72, 3, 1, Padding::same(1), false, true, true, true},
+        ConvCase{
+            {1, 6, 5, 22}, 0, 13, 3, 1, Padding{2, 0, 1, 3}, false, false, false, true, Activation::kSilu},
+        ConvCase{{3, 4, 9, 64}, 0, 64, 3, 1, Padding{}, false, true, true}}) {
+    const ConvOperands operands(gpu, c, DType::kF16, ++seed);
+    const ConvArgs args = operands.args(c);
+    TestExec host;
+    Arena arena(gpu);
+    Exec ex(arena);
+    const ConvWeight reference = operands.conv_weight(gpu, c), w = operands.conv_weight(gpu, c);
+    const Tensor want = reference_conv2d(host.ex, operands.x, reference, args);
+    const Tensor y = ex.alloc(want.shape(), DType::kF16);
+    const ConvProblem problem{operands.x, w, args, y};
+    ASSERT_FALSE(conv2d_refuses_winograd(ex, problem));
+    conv2d_winograd_gpu(ex, problem);
+    const double again = 4 * std::sqrt(3 * 25.0 / 9) * unit_roundoff(DType::kF16);
+    expect_tensor_near(y, to_doubles(want), conv_tolerance(problem) + again, describe(c));
+  }
+}
+
+// Where the estimate says that it is faster by a clear margin, on cards with memory for two filters.
+TEST(Conv2dGpu, PrefersWinogradWhereItFillsTheCard) {
+  ScalarGpu gpu;  // 8 compute units
+  Arena arena(gpu);
+  Exec ex(arena);
+  const auto prefers = [&](const ConvCase& c) {
+    const ConvOperands operands(gpu, c, DType::kF16, 2);
+    const ConvWeight w = operands.conv_weight(gpu, c);
+    const ConvArgs args = operands.args(c);
+    const Tensor y = ex.alloc(output_of(c), DType::kF16);
+    return conv2d_prefers_winograd(ex, ConvProblem{operands.x, w, args, y});
+  };
+  const bool has_memory = gpu.memory().total >= uint64_t{15} << 30;
+  EXPECT_EQ(prefers({{1, 32, 32, 256}, 0, 64}), has_memory);
+  EXPECT_FALSE(prefers({{1, 8, 8, 256}, 0, 64}));    // one workgroup
+  EXPECT_FALSE(prefers({{1, 34, 32, 256}, 0, 65}));  // most of the last round is empty
+}
 
 TEST(Conv2dGpu, ChoosesSplitsForSmallMapsOnly) {
   GpuTraits h200;
