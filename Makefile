@@ -171,6 +171,10 @@ test-a1111:  ## the extension in a real AUTOMATIC1111: A1111_DIR=..., A1111_PYTH
 	  ROCM_SD_TORCH_LIBRARY="$${ROCM_SD_TORCH_LIBRARY:-$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so}" \
 	  $(TEST_PYTHON) tests/front_ends/run_a1111.py "$(A1111_DIR)" --python "$(or $(A1111_PYTHON),$(TEST_PYTHON))" $(A1111_ARGS); fi
 
+test-ray: torch-ops $(VENV)/.ray  ## integrations/ray in a real Ray on this machine: two replicas, batches, bad requests, a killed one (4 GB of memory)
+	ROCM_SD_TORCH_LIBRARY="$(CURDIR)/$(BUILD)/lib/librocm_sd_torch.so" ROCM_SD_LIBRARY="$(CURDIR)/$(BUILD)/librocm_sd.so" \
+	  $(VENV)/bin/python tests/front_ends/run_ray.py
+
 test-page: deps venv  ## the server's page in Chromium: drawing, mask, panels, grids, gallery, reload, keyboard, axe
 	tools/install_deps.sh page
 	cmake --preset $(PRESET)
@@ -383,6 +387,10 @@ $(VENV)/.packages: packaging/requirements.txt | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install --disable-pip-version-check -q -r $< $(PIP_ARGS)
 	cp $< $@
 
+$(VENV)/.ray: tests/requirements-ray.txt | $(VENV)/.test
+	$(VENV)/bin/python -m pip install --disable-pip-version-check -q -r $< $(PIP_ARGS)
+	cp $< $@
+
 clean:  ## remove build/ and out/ (the Python environment stays)
 	rm -rf build out
 
@@ -390,5 +398,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: packages test-packages demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: test-ray packages test-packages demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

@@ -15,6 +15,7 @@
 #include "analysis/model_shapes.hpp"
 #include "analysis/paper_gpu.hpp"
 #include "analysis/planned_model.hpp"
+#include "apps/cli/bench_scaling.hpp"
 #include "apps/cli/commands.hpp"
 #include "apps/cli/interrupt.hpp"
 #include "apps/cli/tuning_problems.hpp"
@@ -40,6 +41,9 @@ struct BenchCommand {
   ProblemSource source;
   std::string device = "auto", mode = "time", impls, scenario, json, markdown, prompt = "a photo of a cat";
   std::string sampler = "auto", explain, gpu;
+  std::string devices;  // of the scaling scenario
+  std::vector<int> ranks = {1, 2};
+  std::vector<std::string> splits = {"images", "guidance", "rows"};
   double seconds = 0.5, per_second = 0.1;
   int queries = 5, warm_up = 1, threads = 0, top = 0;
   bool warm_caches = false, quiet = false;
@@ -139,33 +143,44 @@ void bench_problems(const BenchCommand& c) {
 
 // ---- pictures ----
 
+LoadOptions scenario_model(const BenchCommand& c) {
+  require<UsageError>(c.source.models.size() == 1,
+                      "bench --scenario: expected --model with one checkpoint's path");
+  for (const KnownModel& known : known_models())
+    require<UsageError>(
+        known.name != c.source.models[0] || path_exists(known.name),
+        "bench --scenario draws pictures: expected a checkpoint's path, got ", known.name,
+        ", whose shapes alone are known (tools/checkpoints/make_random_checkpoint.py writes one of its "
+        "size with random weights)");
+  LoadOptions load;
+  load.model = c.source.models[0];
+  load.dtype = c.source.dtype;
+  load.weights = c.source.weights;
+  return load;
+}
+
+GenerateRequest scenario_request(const BenchCommand& c) {
+  GenerateRequest request;
+  request.prompt = c.prompt;
+  request.width = static_cast<int>(c.source.width);
+  request.height = static_cast<int>(c.source.height);
+  request.steps = c.source.steps;
+  request.sampler = c.sampler;
+  request.seed = 1;
+  if (c.source.no_guidance) request.cfg_scale = 1;
+  return request;
+}
+
 class Pictures {
  public:
   explicit Pictures(const BenchCommand& c)
       : command_(c), clocks_(measurement::clock_meter(open_counting_device(c.device))) {
-    require<UsageError>(c.source.models.size() == 1,
-                        "bench --scenario: expected --model with one checkpoint's path");
-    for (const KnownModel& known : known_models())
-      require<UsageError>(
-          known.name != c.source.models[0] || path_exists(known.name),
-          "bench --scenario draws pictures: expected a checkpoint's path, got ", known.name,
-          ", whose shapes alone are known (tools/checkpoints/make_random_checkpoint.py writes one of its "
-          "size with random weights)");
-    LoadOptions load;
-    load.model = c.source.models[0];
+    LoadOptions load = scenario_model(c);
     load.device = c.device;
-    load.dtype = c.source.dtype;
-    load.weights = c.source.weights;
     const auto begin = std::chrono::steady_clock::now();
     pipeline_.emplace(Pipeline::load(load));
     load_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    request_.prompt = c.prompt;
-    request_.width = static_cast<int>(c.source.width);
-    request_.height = static_cast<int>(c.source.height);
-    request_.steps = c.source.steps;
-    request_.sampler = c.sampler;
-    request_.seed = 1;
-    if (c.source.no_guidance) request_.cfg_scale = 1;
+    request_ = scenario_request(c);
   }
 
   void draw(int count) {
@@ -286,6 +301,31 @@ void bench_pictures(const BenchCommand& c) {
   write_reports(c, json, "```\n" + text + "```\n", text);
 }
 
+// One picture on several ranks, and pictures on several drawers.
+void bench_ranks(const BenchCommand& c) {
+  ScalingBench bench{.load = scenario_model(c),
+                     .request = scenario_request(c),
+                     .devices = {},
+                     .ranks = c.ranks,
+                     .splits = c.splits,
+                     .pictures = c.queries,
+                     .warm_up = c.warm_up,
+                     .quiet = c.quiet};
+  for (std::string rest = c.devices.empty() ? c.device : c.devices; !rest.empty();) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    bench.devices.push_back(rest.substr(0, comma));
+    rest.erase(0, comma + 1);
+  }
+  for (std::string& name : bench.devices) {
+    const DeviceKind kind = open_counting_device(name).kind();
+    if (name == "auto")
+      name = kind == DeviceKind::kHost ? "cpu" : kind == DeviceKind::kHip ? "hip:0" : "cuda:0";
+  }
+  nlohmann::ordered_json json;
+  const ScalingReport report = bench_scaling(bench, json);
+  write_reports(c, json, report.markdown, report.text);
+}
+
 // ---- shapes ----
 
 // The problems of known models as --shapes reads them: nothing is run, whatever the device.
@@ -340,6 +380,7 @@ void run_bench(BenchCommand& c) {
   for (const std::string& file : {c.json, c.markdown})
     if (!file.empty() && file != "-") require_writable(file);
   catch_interrupts();
+  if (c.scenario == "scaling") return bench_ranks(c);
   c.scenario.empty() ? bench_problems(c) : bench_pictures(c);
 }
 
@@ -360,8 +401,18 @@ void add_bench(CLI::App& app) {
   sub->add_option("--gpu", c->gpu, "with --explain: a GPU that is not here, by its product's name");
   sub->add_option("--impl", c->impls,
                   "candidates by the beginning of their names: gpu,onednn; '*' all [what the op picks]");
-  sub->add_option("--scenario", c->scenario, "whole pictures: unet, vae, e2e, stream, offline or server")
-      ->check(CLI::IsMember({"unet", "vae", "e2e", "stream", "offline", "server"}));
+  sub->add_option("--scenario", c->scenario,
+                  "whole pictures: unet, vae, e2e, stream, offline, server; or scaling, over ranks")
+      ->check(CLI::IsMember({"unet", "vae", "e2e", "stream", "offline", "server", "scaling"}));
+  add_text(sub, "--devices", c->devices,
+           "of the scaling scenario: names with commas, taken in turn [--device for all ranks]");
+  sub->add_option("--ranks", c->ranks, "of the scaling scenario [1,2]")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 64));
+  sub->add_option("--splits", c->splits,
+                  "of the scaling scenario: images, guidance, rows, guidance-rows, displaced[:CALLS] "
+                  "[images,guidance,rows]")
+      ->delimiter(',');
   add_number(sub, "--seconds", c->seconds, "of timing a shape [0.5]", 0, 3600);
   add_number(sub, "--top", c->top, "only so many shapes, those with most work", 1, 100000);
   sub->add_flag("--warm", c->warm_caches, "leave in the caches what the run before left there");

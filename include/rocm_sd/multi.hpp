@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,12 +18,23 @@
 
 namespace rocm_sd {
 
+// What a rank passed to the others while the last image was drawn.
+struct RankTraffic {
+  uint64_t messages = 0, bytes = 0;  // that it sent
+  uint64_t received_bytes = 0;
+  // Spent sending, and receiving or waiting for what had not come yet. Copies between a GPU and the host are
+  // not in it.
+  double send_seconds = 0, receive_seconds = 0;
+};
+
 // One of those who draw: a device, or with LoadOptions::split "guidance" a pair.
 struct DrawerInfo {
   std::string devices;    // "cuda:0", "cuda:0+cuda:1"
   ModelInfo model;        // as its first device has it
   int64_t requests = 0;   // that it has drawn
   std::string taken_out;  // why it draws no more; empty: it does
+  // Of the last image, by rank; of processes this one's alone. Empty of a device that draws by itself.
+  std::vector<RankTraffic> traffic;
 };
 
 struct DevicePlan {

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "analysis/modelled_time.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/paths.hpp"
@@ -56,6 +57,35 @@ std::optional<ModelledTimes> modelled_times_for(const GpuProduct& gpu) {
     if (out.card == gpu.name) return out;
   }
   return std::nullopt;
+}
+
+std::string chosen_as(const std::string& op) { return op == "linear_geglu" ? "linear" : op; }
+
+std::map<std::string, double> modelled_by_op(const PlannedStage& stage, const StageBound& bound,
+                                             const ModelledTimes& times) {
+  constexpr double kLeastKnown = 0.9;  // of the bound's time
+  struct Calls {
+    double known = 0, all = 0;
+  };
+  std::map<std::string, Calls> calls;  // by op
+  std::map<std::string, double> out;
+  for (const PlannedChoice& c : stage.choices) {
+    const auto found = times.microseconds.find(concat(c.op, " ", c.problem));
+    Calls& of = calls[c.op];
+    of.all += c.count;
+    if (found == times.microseconds.end()) continue;
+    of.known += c.count;
+    out[c.op] += c.count * found->second * 1e-3;
+  }
+  double known = 0;
+  for (const OpBound& op : bound.ops) {
+    const auto of = calls.find(chosen_as(op.op));
+    const double share = of == calls.end() ? 0 : of->second.known / of->second.all;
+    known += share * op.bound_ms;
+    out[chosen_as(op.op)] += (1 - share) * (op.bound_ms + op.launches * kLaunchSeconds * 1e3);
+  }
+  if (known < kLeastKnown * bound.bound_ms) out.clear();
+  return out;
 }
 
 }  // namespace rocm_sd

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "analysis/predict.hpp"
 #include "base/gpu_products.hpp"
 
 namespace rocm_sd {
@@ -25,5 +26,14 @@ ModelledTimes read_modelled_times(const std::filesystem::path& path);
 
 // Of the card of this name; nothing where none were modelled.
 std::optional<ModelledTimes> modelled_times_for(const GpuProduct& gpu);
+
+// What a stage's ops take by these times, milliseconds of one run; both linear ops as "linear". Empty where
+// too little of the bound's time is known. Problems that the table lacks have their bound and the gap before
+// each launch.
+std::map<std::string, double> modelled_by_op(const PlannedStage& stage, const StageBound& bound,
+                                             const ModelledTimes& times);
+
+// The name that choices have of an op of a plan: "linear" of "linear_geglu".
+std::string chosen_as(const std::string& op);
 
 }  // namespace rocm_sd

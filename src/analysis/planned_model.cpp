@@ -8,6 +8,7 @@
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/select.hpp"
 #include "models/clip.hpp"
+#include "models/row_split.hpp"
 #include "models/unet.hpp"
 #include "models/vae.hpp"
 
@@ -28,7 +29,10 @@ class Planner {
  public:
   // products: the device that would multiply, whose types the problems have.
   Planner(Device& device, const Device& products, const PictureShape& shape, DType dtype)
-      : device_(device), target_(device, products), shape_(shape), dtype_(dtype) {}
+      : Planner(device, products, shape, dtype, {.conditions = shape.guidance ? 2 : 1}) {}
+  Planner(Device& device, const Device& products, const PictureShape& shape, DType dtype,
+          const RankShare& share)
+      : device_(device), target_(device, products), shape_(shape), dtype_(dtype), share_(share) {}
 
   PlannedStage text(const std::vector<ClipConfig>& encoders) {
     PlannedStage stage{.name = "text"};
@@ -47,7 +51,8 @@ class Planner {
   // The UNet's two stages: once a picture, then every step.
   std::vector<PlannedStage> unet(const UNetConfig& config, int steps) {
     UNet model = UNet::load(target_, config, NoValues(), dtype_);
-    const int64_t images = shape_.batch * conditions(), height = shape_.height / 8, width = shape_.width / 8;
+    const int64_t images = shape_.batch * share_.conditions, width = shape_.width / 8;
+    const int64_t height = share_.unet ? share_.unet->rows() : shape_.height / 8;
     const TextCache cache = model.make_text_cache(device_, images, shape_.tokens);
     const Tensor states =
         make_tensor(device_, {images, shape_.tokens, config.context_width()}, model.input_dtype());
@@ -65,7 +70,10 @@ class Planner {
       model.prepare_text(ex, states, cache);
       for (int i = 0; i < steps; ++i) copy_into(ex, model.time_shifts(ex, time), shifts);
     });
-    plan(step, model, [&](Exec& ex) { model(ex, latents, shifts, cache); });
+    plan(step, model, [&](Exec& ex) {
+      const RowScope rows(share_.unet);
+      model(ex, latents, shifts, cache);
+    });
     return {prepare, step};
   }
 
@@ -76,7 +84,18 @@ class Planner {
         {1, shape_.height / config.downscale(), shape_.width / config.downscale(), config.latent_channels},
         DType::kF32);
     PlannedStage stage{.name = "vae", .runs = static_cast<int>(shape_.batch)};
-    plan(stage, model, [&](Exec& ex) { model(ex, latents); });
+    if (!share_.decodes) stage.runs = 0;
+    try {
+      plan(stage, model, [&](Exec& ex) {
+        const RowScope rows(share_.vae);
+        model(ex, latents);
+      });
+    } catch (const UsageError&) {  // more pixels than a GPU's kernels count: no implementation takes it whole
+      if (share_.vae) throw;
+      constexpr int kBands = 8;
+      plan(stage, model,
+           [&](Exec& ex) { model.decode_in_bands(ex, latents, kBands, [](const Tensor&, int64_t) {}); });
+    }
     return stage;
   }
 
@@ -97,7 +116,9 @@ class Planner {
     Arena arena(device_);
     Program program(stage.name, arena, forward);
     const ChoiceRecord record;
+    const ExchangeRecord exchanges;
     program.plan();
+    stage.exchanges.insert(stage.exchanges.end(), exchanges.exchanges().begin(), exchanges.exchanges().end());
     for (const ChoiceRecord::Choice& choice : record.choices()) {
       const auto same = std::ranges::find_if(stage.choices, [&](const PlannedChoice& c) {
         return c.op == choice.op && c.problem == choice.problem && c.impl == choice.impl;
@@ -123,6 +144,7 @@ class Planner {
   LoadTarget target_;
   PictureShape shape_;
   DType dtype_;
+  RankShare share_;
 };
 
 void require_picture(const PictureShape& shape) {
@@ -167,9 +189,15 @@ std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, co
 
 std::vector<PlannedStage> plan_model(Device& device, const Device& products, const KnownModel& model,
                                      const PictureShape& shape, int steps, DType dtype) {
+  return plan_share(device, products, model, shape, steps, dtype, {.conditions = shape.guidance ? 2 : 1});
+}
+
+std::vector<PlannedStage> plan_share(Device& device, const Device& products, const KnownModel& model,
+                                     const PictureShape& shape, int steps, DType dtype,
+                                     const RankShare& share) {
   require_picture(shape);
   require<UsageError>(steps > 0, "steps: expected at least 1, got ", steps);
-  Planner planner(device, products, shape, dtype);
+  Planner planner(device, products, shape, dtype, share);
   std::vector<PlannedStage> stages{planner.text(model.encoders)};
   for (PlannedStage& stage : planner.unet(model.unet, steps)) stages.push_back(std::move(stage));
   stages.push_back(planner.vae(model.vae));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/configs.hpp"
+#include "models/exchange_record.hpp"
 #include "runtime/exec.hpp"
 
 namespace rocm_sd {
@@ -44,6 +45,17 @@ struct PlannedStage {
   double flops = 0;           // of one run
   PlannedProblems problems;   // of one run
   std::vector<PlannedChoice> choices;
+  std::vector<Exchange> exchanges;  // of one run, of a rank (RankShare)
+};
+
+class RowSplit;
+
+// What one of several ranks computes of a picture (docs/architecture.md, several devices).
+struct RankShare {
+  int64_t conditions = 1;          // of the UNet: one or two
+  const RowSplit* unet = nullptr;  // null: all rows
+  const RowSplit* vae = nullptr;
+  bool decodes = true;  // another rank does otherwise
 };
 
 // Plans every stage of text to image, one after the other; each stage's weights are freed before the next.
@@ -55,6 +67,12 @@ std::vector<PlannedStage> plan_model(Device& device, const KnownModel& model, co
 // parts of a model in other types.
 std::vector<PlannedStage> plan_model(Device& device, const Device& products, const KnownModel& model,
                                      const PictureShape& shape, int steps, DType dtype);
+
+// The stages of one rank, with what it exchanges within the UNet and the decoder. The UNet is planned for
+// share.conditions, whatever shape.guidance says; of two conditions the text encoders run on both.
+std::vector<PlannedStage> plan_share(Device& device, const Device& products, const KnownModel& model,
+                                     const PictureShape& shape, int steps, DType dtype,
+                                     const RankShare& share);
 
 // The VAE's encoder on one picture, "vae-encode": what a picture that begins from another one needs beside
 // plan_model's stages. Throws as plan_model.

@@ -6,9 +6,8 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
-#include "analysis/kernel_counts.hpp"
-#include "analysis/modelled_time.hpp"
 #include "analysis/modelled_times.hpp"
 #include "analysis/paper_gpu.hpp"
 #include "base/error.hpp"
@@ -21,6 +20,32 @@ namespace {
 bool is_matrix_op(std::string_view op) {
   return op == "attention" || op == "conv2d" || op == "linear" || op == "linear_geglu";
 }
+
+// The stage's time by the time model, or 0 where it knows too little of it.
+double modelled_ms(const PlannedStage& stage, const StageBound& bound, const ModelledTimes& times) {
+  const std::map<std::string, double> ops = modelled_by_op(stage, bound, times);
+  return std::accumulate(ops.begin(), ops.end(), 0.0,
+                         [](double sum, const auto& op) { return sum + op.second; });
+}
+
+double number_field(const nlohmann::json& json, const char* name, std::string_view what, double least,
+                    double most) {
+  require<FormatError>(json.contains(name) && json[name].is_number(), what, ": \"", name,
+                       "\" must be a number");
+  const double value = json[name].get<double>();
+  require<FormatError>(value >= least && value <= most, what, ": \"", name, "\" is ", value, ", expected ",
+                       least, " to ", most);
+  return value;
+}
+
+std::string text_field(const nlohmann::json& json, const char* name, std::string_view what) {
+  require<FormatError>(
+      json.contains(name) && json[name].is_string() && !json[name].get_ref<const std::string&>().empty(),
+      what, ": \"", name, "\" must be a text");
+  return printable(json[name].get<std::string>(), 64);
+}
+
+}  // namespace
 
 StageBound bound_stage(const GpuProduct& gpu, const PlannedStage& stage, DType dtype,
                        const KernelCounts& counts) {
@@ -52,52 +77,6 @@ StageBound bound_stage(const GpuProduct& gpu, const PlannedStage& stage, DType d
                    [](const OpBound& a, const OpBound& b) { return a.bound_ms > b.bound_ms; });
   return out;
 }
-
-// The stage's time by the time model, or 0 where it knows too little of it.
-double modelled_ms(const PlannedStage& stage, const StageBound& bound, const ModelledTimes& times) {
-  constexpr double kLeastKnown = 0.9;  // of the bound's time
-  struct Calls {
-    double known = 0, all = 0;
-  };
-  std::map<std::string, Calls, std::less<>> calls;  // by op
-  double sum = 0;
-  for (const PlannedChoice& c : stage.choices) {
-    const auto found = times.microseconds.find(concat(c.op, " ", c.problem));
-    Calls& of = calls[c.op];
-    of.all += c.count;
-    if (found == times.microseconds.end()) continue;
-    of.known += c.count;
-    sum += c.count * found->second * 1e-3;
-  }
-  // What the table lacks has its bound and a gap before each launch.
-  double known = 0;
-  for (const OpBound& op : bound.ops) {
-    const auto of = calls.find(op.op == "linear_geglu" ? "linear" : op.op);
-    const double share = of == calls.end() ? 0 : of->second.known / of->second.all;
-    known += share * op.bound_ms;
-    sum += (1 - share) * (op.bound_ms + op.launches * kLaunchSeconds * 1e3);
-  }
-  return known < kLeastKnown * bound.bound_ms ? 0 : sum;
-}
-
-double number_field(const nlohmann::json& json, const char* name, std::string_view what, double least,
-                    double most) {
-  require<FormatError>(json.contains(name) && json[name].is_number(), what, ": \"", name,
-                       "\" must be a number");
-  const double value = json[name].get<double>();
-  require<FormatError>(value >= least && value <= most, what, ": \"", name, "\" is ", value, ", expected ",
-                       least, " to ", most);
-  return value;
-}
-
-std::string text_field(const nlohmann::json& json, const char* name, std::string_view what) {
-  require<FormatError>(
-      json.contains(name) && json[name].is_string() && !json[name].get_ref<const std::string&>().empty(),
-      what, ": \"", name, "\" must be a text");
-  return printable(json[name].get<std::string>(), 64);
-}
-
-}  // namespace
 
 ModelBound predict(const GpuProduct& gpu, const KnownModel& model, const PictureShape& shape, int steps,
                    DType dtype) {

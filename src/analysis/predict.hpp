@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/kernel_counts.hpp"
 #include "analysis/planned_model.hpp"
 #include "base/gpu_products.hpp"
 
@@ -55,6 +56,10 @@ struct ModelBound {
 // plan_model and make_paper_gpu throw, DeviceError where no kernels were built for the family.
 ModelBound predict(const GpuProduct& gpu, const KnownModel& model, const PictureShape& shape, int steps,
                    DType dtype);
+
+// Of one stage; modelled_ms is left at 0. counts: of the product's architecture, or empty.
+StageBound bound_stage(const GpuProduct& gpu, const PlannedStage& stage, DType dtype,
+                       const KernelCounts& counts);
 
 // A GPU from JSON: {"name", "arch", "compute units", "gigahertz", "memory_gb", "bandwidth_gb_per_s",
 // "l2_mb", "last_level_mb"}; the last two may be missing. Throws FormatError naming the field.

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/norm/group_bands.hpp"
+#include "models/exchange_record.hpp"
 #include "models/layer_ops.hpp"
 
 namespace rocm_sd {
@@ -15,9 +16,10 @@ namespace {
 // opened the scope, and what it captured knows its ranks itself.
 thread_local const RowSplit* at_work = nullptr;
 
-// A piece of host memory that the launches of one exchange share, for as long as a graph replays them.
+// A piece of host memory that the launches of one exchange share, for as long as a graph replays them. It is
+// there from the first launch on: a plan launches nothing.
 using Buffer = std::shared_ptr<std::vector<char>>;
-Buffer make_buffer(size_t bytes) { return std::make_shared<std::vector<char>>(bytes); }
+Buffer make_buffer() { return std::make_shared<std::vector<char>>(); }
 
 // What one exchange of a forward remembers from call to call: whether its buffers hold what the others had in
 // the call before, and on which channel what they had in the last one comes.
@@ -48,6 +50,13 @@ class Passing {
 
 // Of exchanges in one call of a forward: more than any has.
 constexpr uint32_t kChannels = 1 << 13;
+
+// The own part of what all ranks gather, to each of the others.
+std::vector<uint64_t> sent_to_all(const RowSplit& split, uint64_t bytes) {
+  std::vector<uint64_t> sent(static_cast<size_t>(split.ranks().count()), bytes);
+  sent[static_cast<size_t>(split.ranks().rank())] = 0;
+  return sent;
+}
 
 }  // namespace
 
@@ -134,7 +143,7 @@ Tensor with_neighbours(Exec& ex, const RowSplit& split, const Tensor& x, bool ab
   const Tensor out = ex.alloc(shape, x.dtype());
   copy_into(ex, x, out.narrow(1, from_above, rows));
   const size_t bytes = static_cast<size_t>(images) * row_bytes;
-  const Buffer sent = make_buffer(bytes), over = make_buffer(bytes), under = make_buffer(bytes);
+  const Buffer sent = make_buffer(), over = make_buffer(), under = make_buffer();
   Device* device = &ex.device();
   const RowSplit* rows_of = &split;
   const auto passing = std::make_shared<Passing>();
@@ -142,7 +151,17 @@ Tensor with_neighbours(Exec& ex, const RowSplit& split, const Tensor& x, bool ab
   const size_t image_bytes = static_cast<size_t>(shape[1]) * row_bytes;
   const size_t own_first = from_above ? row_bytes : 0,
                own_last = own_first + (static_cast<size_t>(rows) - 1) * row_bytes;
+  Exchange noted{.sent = std::vector<uint64_t>(static_cast<size_t>(split.ranks().count()))};
+  const auto own_rank = static_cast<size_t>(split.ranks().rank());
+  if (to_above) noted.sent[own_rank - 1] = bytes;
+  if (to_below) noted.sent[own_rank + 1] = bytes;
+  noted.copies_to_host = (to_above + to_below) * static_cast<int>(images);
+  noted.copies_to_device = (from_above + from_below) * static_cast<int>(images);
+  noted.to_host = bytes * static_cast<size_t>(to_above + to_below);
+  noted.to_device = bytes * static_cast<size_t>(from_above + from_below);
+  ExchangeRecord::note(std::move(noted));
   ex.launch({"exchange rows", concat(x.shape(), " ", x.dtype()), 0, 2.0 * static_cast<double>(bytes)}, [=] {
+    for (const Buffer& buffer : {sent, over, under}) buffer->resize(bytes);
     Ranks& ranks = rows_of->ranks();
     const auto each = [&](const Buffer& buffer, const auto& copy) {
       for (size_t n = 0; n < static_cast<size_t>(images); ++n)
@@ -206,16 +225,22 @@ Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own) {
   std::vector<size_t> ends;  // of the ranks' parts, each [B,N,C]
   for (const int64_t n : pixels)
     ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<size_t>(batch * n) * pixel_bytes);
-  const Buffer buffer = make_buffer(ends.back());
+  const Buffer buffer = make_buffer();
   Device* device = &ex.device();
   const RowSplit* rows_of = &split;
   const auto passing = std::make_shared<Passing>();
   const void* from = dense.data();
   char* const to = static_cast<char*>(out.data());
   const size_t own_bytes = dense.bytes(), image_bytes = static_cast<size_t>(all_pixels) * pixel_bytes;
+  ExchangeRecord::note({.sent = sent_to_all(split, own_bytes),
+                        .to_host = own_bytes,
+                        .to_device = ends.back(),
+                        .copies_to_host = 1,
+                        .copies_to_device = static_cast<int>(batch) * split.ranks().count()});
   ex.launch({"gather pixels", concat(own.shape(), " to ", out.shape(), " ", own.dtype()), 0,
              static_cast<double>(ends.back())},
             [=] {
+              buffer->resize(ends.back());
               Ranks& ranks = rows_of->ranks();
               const auto rank = static_cast<size_t>(ranks.rank());
               device->copy_to_host(buffer->data() + ends[rank] - own_bytes, from, own_bytes);
@@ -254,13 +279,21 @@ Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const
   for (int64_t n = 0; n < images; ++n)
     group_moments(ex, x.narrow(0, n, 1), static_cast<int>(groups),
                   moments.narrow(0, n, 1).reshape({rows, groups, 3}).narrow(0, own_begin, own_rows));
-  const Buffer buffer = make_buffer(ends.back());
+  const Buffer buffer = make_buffer();
   Device* device = &ex.device();
   const RowSplit* rows_of = &split;
   const auto passing = std::make_shared<Passing>();
   char* const data = static_cast<char*>(moments.data());
   const size_t one = static_cast<size_t>(groups * 3) * sizeof(float);
+  const uint64_t own_bytes = static_cast<uint64_t>(own_rows) * row_bytes;
+  const int pieces = static_cast<int>(images);
+  ExchangeRecord::note({.sent = sent_to_all(split, own_bytes),
+                        .to_host = own_bytes,
+                        .to_device = ends.back() - own_bytes,
+                        .copies_to_host = pieces,
+                        .copies_to_device = pieces * (split.ranks().count() - 1)});
   ex.launch({"gather moments", concat(moments.shape()), 0, static_cast<double>(ends.back())}, [=] {
+    buffer->resize(ends.back());
     const auto each = [&](size_t r, const auto& copy) {
       const size_t begin = r ? ends[r - 1] : 0, part = (ends[r] - begin) / static_cast<size_t>(images);
       const size_t offset = begin / static_cast<size_t>(images);

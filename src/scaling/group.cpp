@@ -129,6 +129,18 @@ Group::~Group() = default;
 
 Pipeline& Group::first() const { return *members_.front()->pipeline; }
 
+std::vector<RankTraffic> Group::traffic() const {
+  const std::lock_guard lock(traffic_mutex_);
+  return traffic_;
+}
+
+// Of ranks none of which hangs.
+void Group::note_traffic() {
+  const std::lock_guard lock(traffic_mutex_);
+  traffic_.clear();
+  for (const auto& member : members_) traffic_.push_back(member->link->traffic());
+}
+
 MemoryPlan Group::plan(const GenerateRequest& request) {
   const HostThreads threads(members_.front()->where.threads);
   return first().plan(request);
@@ -221,6 +233,7 @@ GenerateResult Group::generate_together(const GenerateRequest& request, const Ca
     call->rank = members_[i]->rank;
     call->alone_in_process = processes_;
     call->request = processes_ ? agree_about(request) : request;
+    call->member->link->forget_traffic();
     if (i == 0) call->callbacks = callbacks;
     calls.push_back(call);
     if (processes_)
@@ -238,6 +251,7 @@ GenerateResult Group::generate_together(const GenerateRequest& request, const Ca
     log().warn("rank {} ({}) hangs; nobody waits for it any longer", call->rank, hub_->name(call->rank));
   }
   hub_->end_call(members_.front()->rank);
+  if (!hangs) note_traffic();
   Call& own = *calls.front();
   const std::optional<int> failed = hub_->failed_rank();
   if (!failed && own.error) std::rethrow_exception(own.error);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ class Group {
   Pipeline& first() const;
   size_t ranks() const { return divides_ ? static_cast<size_t>(hub_->count()) : 1; }
 
+  // Of the last image, of the ranks of this process.
+  std::vector<RankTraffic> traffic() const;
+
   // As Pipeline's. One call at a time.
   MemoryPlan plan(const GenerateRequest& request);
   GenerateResult generate(const GenerateRequest& request, const Callbacks& callbacks);
@@ -53,6 +57,7 @@ class Group {
   // The one of rank 0, on all ranks: its seeds. Throws UsageError where the others' requests differ.
   GenerateRequest agree_about(const GenerateRequest& request) const;
   static void run(Call& call);
+  void note_traffic();
 
   std::string name_;
   bool divides_ = false;  // one image is drawn by several ranks
@@ -60,6 +65,8 @@ class Group {
   bool checks_ = false;  // Split::checks
   std::shared_ptr<RankHub> hub_;
   std::vector<std::shared_ptr<Member>> members_;
+  mutable std::mutex traffic_mutex_;
+  std::vector<RankTraffic> traffic_;
 };
 
 }  // namespace rocm_sd

@@ -158,7 +158,8 @@ std::vector<DrawerInfo> MultiPipeline::drawers() const {
   std::vector<DrawerInfo> out;
   for (size_t i = 0; i < state_->groups.size(); ++i) {
     const Group& group = *state_->groups[i];
-    out.push_back({group.name(), group.first().info(), state_->queue.drawn(i), state_->queue.taken_out(i)});
+    out.push_back({group.name(), group.first().info(), state_->queue.drawn(i), state_->queue.taken_out(i),
+                   group.traffic()});
   }
   return out;
 }

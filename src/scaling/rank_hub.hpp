@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "rocm_sd/multi.hpp"
 #include "runtime/ranks.hpp"
 
 namespace rocm_sd {
@@ -70,18 +71,19 @@ class HubRanks final : public Ranks {
   // Whether all calls are exact from the next image on.
   void draw_exactly(bool exactly) { exactly_ = exactly; }
   void begin() override { hub_.begin(rank_); }
-  void send(int to, const void* data, size_t bytes, uint32_t channel = 0) override {
-    hub_.send(rank_, to, data, bytes, channel);
-  }
-  void receive(int from, void* data, size_t bytes, uint32_t channel = 0) override {
-    hub_.receive(from, rank_, data, bytes, channel);
-  }
+  void send(int to, const void* data, size_t bytes, uint32_t channel = 0) override;
+  void receive(int from, void* data, size_t bytes, uint32_t channel = 0) override;
+
+  // What passed since the last forget_traffic(). To be asked while nobody sends or receives.
+  const RankTraffic& traffic() const { return traffic_; }
+  void forget_traffic() { traffic_ = {}; }
 
  private:
   RankHub& hub_;
   const int rank_;
   const GroupDivision division_;
   bool exactly_ = false;
+  RankTraffic traffic_;
 };
 
 }  // namespace rocm_sd

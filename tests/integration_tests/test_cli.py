@@ -157,6 +157,19 @@ def test_predict(rocm_sd, tmp_path):
     assert "mine" in named.stderr and "kernels_gfx1100.rsk" in named.stderr
 
 
+def test_predict_of_several_gpus(rocm_sd):
+    def refused(*options: str) -> str:
+        return rocm_sd("predict", "--gpu", "RX 7900 XTX", *options, code=2).stderr
+
+    assert "--link pcie3" in refused("--gpus", "2")
+    assert "pcie9" in refused("--gpus", "2", "--link", "pcie9")
+    assert "--gpus" in refused("--link", "pcie4")
+    assert "pairs of devices" in refused("--gpus", "3", "--link", "pcie4", "--split", "guidance")
+    assert "1024x768" in refused("--gpus", "2", "--link", "pcie4", "--size", "1024")
+    assert "--way" in refused("--gpus", "2", "--link", "pcie4", "--way", "mail")
+    assert "one card's name" in rocm_sd("predict", "--gpus", "2", "--link", "pcie4", code=2).stderr
+
+
 def test_predict_leaves_out_what_has_no_kernels(rocm_sd, build_dir, tmp_path):
     assert "kernels for no GPU" in rocm_sd("predict", code=4, env={"ROCM_SD_KERNELS": str(tmp_path)}).stderr
     (tmp_path / "kernels_gfx1100.rsk").symlink_to(build_dir / "lib" / "kernels_gfx1100.rsk")
