@@ -398,5 +398,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: packages test-packages demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: test-ray packages test-packages demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

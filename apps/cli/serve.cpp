@@ -60,6 +60,10 @@ void add_models(CLI::App* sub, ServeCommand& c) {
   add_text(sub, "--control-dir", o.control_folder, "offer the ControlNets in this folder")
       ->type_name("FOLDER")
       ->group("Models");
+  add_text(sub, "--upscaler-dir", o.upscaler_folder,
+           "offer the upscalers (ESRGAN, SRVGG) in this folder and below")
+      ->type_name("FOLDER")
+      ->group("Models");
   sub->add_option("--device", o.devices, "device of a worker process; several make several workers [auto]")
       ->type_name("NAME")
       ->group("Models");
@@ -121,6 +125,11 @@ void add_limits(CLI::App* sub, ServeCommand& c) {
   add_number(sub, "--max-pixels", o.draw.pixels, "of one image [16777216]", 64, int64_t{4096} * 4096)
       ->group("Limits");
   add_number(sub, "--max-batch", o.draw.batch, "images in one UNet call [8]", 1, 64)->group("Limits");
+  add_number(
+      sub, "--join", o.draw.together,
+      "jobs that wait together and differ in prompt and seed alone are drawn as one batch, so many [1]", 1,
+      64)
+      ->group("Limits");
   add_number(sub, "--max-images", o.draw.images, "images of one request [16]", 1, 1000)->group("Limits");
   add_number(sub, "--max-steps", o.draw.steps, "steps of one image [1000]", 1, 1000)->group("Limits");
   add_number(sub, "--max-connections", o.http.connections, "connections at a time [256]", size_t{1},

@@ -83,7 +83,8 @@ std::optional<HttpResponse> refuse_unknown(const ApiContext& context, const Http
 
 std::vector<Route> all_routes() {
   std::vector<Route> all;
-  for (const auto& part : {status_routes(), job_routes(), openai_routes(), web_ui_routes(), comfy_routes()})
+  for (const auto& part : {status_routes(), job_routes(), openai_routes(), web_ui_routes(), extras_routes(),
+                           comfy_routes(), comfy_list_routes()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

@@ -59,11 +59,13 @@ struct Route {
   OpenSocket open = nullptr;  // of a GET that may be upgraded; a part {id} of its path is a job's
 };
 
-std::span<const Route> job_routes();     // /v1/jobs
-std::span<const Route> status_routes();  // /health, /ready, /metrics, /openapi.json, the page
-std::span<const Route> web_ui_routes();  // /sdapi/v1: AUTOMATIC1111's
-std::span<const Route> openai_routes();  // /v1/images, /v1/models
-std::span<const Route> comfy_routes();   // /prompt, /history, ...: ComfyUI's, and the same below /api
+std::span<const Route> job_routes();         // /v1/jobs
+std::span<const Route> status_routes();      // /health, /ready, /metrics, /openapi.json, the page
+std::span<const Route> web_ui_routes();      // /sdapi/v1: AUTOMATIC1111's
+std::span<const Route> extras_routes();      // /sdapi/v1/extra-*: A1111's, that enlarge pictures
+std::span<const Route> openai_routes();      // /v1/images, /v1/models
+std::span<const Route> comfy_routes();       // /prompt, /history, ...: ComfyUI's, and the same below /api
+std::span<const Route> comfy_list_routes();  // /system_stats, /models, ...: the same
 std::vector<Route> all_routes();
 
 // Before the body is read: 403, 401, 404, 405, 413 and so on, or nothing.

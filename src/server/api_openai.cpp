@@ -44,13 +44,14 @@ void set_size(RequestBuilder& builder, const std::string& size) {
   builder.set_text("size", "height", size.substr(x + 1));
 }
 
-// OpenAI's words for how much work is spent.
+// OpenAI's words for how much work is spent: 10, 20 or 30 steps, where neither the request nor a distilled
+// model says how many.
 void set_quality(RequestBuilder& builder, ImagesRequest& out, const std::string& quality) {
   out.quality = quality;
   if (quality == "low")
-    builder.set_text("quality", "steps", "10");
+    builder.request.steps_factor = 0.5;
   else if (quality == "high" || quality == "hd")
-    builder.set_text("quality", "steps", "30");
+    builder.request.steps_factor = 1.5;
   else if (quality != "auto" && quality != "standard" && quality != "medium")
     builder.refuse("quality", "expected auto, low, medium, standard, high or hd");
 }

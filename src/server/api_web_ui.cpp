@@ -47,6 +47,7 @@ json info_json(const JobView& job) {
     negatives.push_back(text.negative_prompt);
   }
   const bool any = !job.images.empty();
+  const std::string resized = first.get("Seed resize from");  // "512x768"
   const auto text_or_null = [&](const char* key) {
     return first.get(key).empty() ? json() : json(first.get(key));
   };
@@ -72,8 +73,8 @@ json info_json(const JobView& job) {
           {"sd_model_hash", text_or_null("Model hash")},
           {"sd_vae_name", text_or_null("VAE")},
           {"sd_vae_hash", text_or_null("VAE hash")},
-          {"seed_resize_from_w", -1},
-          {"seed_resize_from_h", -1},
+          {"seed_resize_from_w", resized.empty() ? -1 : std::atoi(resized.c_str())},
+          {"seed_resize_from_h", resized.empty() ? -1 : std::atoi(resized.c_str() + resized.find('x') + 1)},
           {"denoising_strength", number_of(first, "Denoising strength", 0)},
           {"extra_generation_params", json::object()},
           {"index_of_first_image", 0},
@@ -315,8 +316,6 @@ constexpr Route kRoutes[] = {
     {"GET", "/sdapi/v1/sd-models", models_list},
     {"GET", "/sdapi/v1/sd-vae", empty_list},
     {"GET", "/sdapi/v1/loras", loras_list},
-    {"GET", "/sdapi/v1/upscalers", empty_list},
-    {"GET", "/sdapi/v1/latent-upscale-modes", empty_list},
     {"GET", "/sdapi/v1/hypernetworks", empty_list},
     {"GET", "/sdapi/v1/face-restorers", empty_list},
     {"GET", "/sdapi/v1/realesrgan-models", empty_list},

@@ -95,6 +95,7 @@ Catalog::Catalog(const std::vector<std::string>& models, CatalogFolders folders)
   folders_.loras = whole_folder(folders_.loras, "lora-dir");
   folders_.embeddings = whole_folder(folders_.embeddings, "embedding-dir");
   folders_.controls = whole_folder(folders_.controls, "control-dir");
+  folders_.upscalers = whole_folder(folders_.upscalers, "upscaler-dir");
 }
 
 std::vector<ModelEntry> Catalog::models() const {
@@ -137,6 +138,7 @@ void Catalog::set_default_size(const std::string& name, int width, int height) {
 }
 
 std::vector<NamedFile> Catalog::loras() const { return files_below(folders_.loras, "lora-dir"); }
+std::vector<NamedFile> Catalog::upscalers() const { return files_below(folders_.upscalers, "upscaler-dir"); }
 std::vector<NamedFile> Catalog::embeddings() const {
   return files_below(folders_.embeddings, "embedding-dir");
 }

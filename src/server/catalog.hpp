@@ -22,7 +22,7 @@ struct NamedFile {
 };
 
 struct CatalogFolders {
-  std::string models, loras, embeddings, controls;  // empty: none
+  std::string models, loras, embeddings, controls, upscalers = {};  // empty: none
 };
 
 class Catalog {
@@ -47,6 +47,8 @@ class Catalog {
   std::vector<NamedFile> ip_adapters() const;
   // Of controls(). Throws RequestError (400) for a name that is not among them.
   NamedFile find_control(const std::string& name, const std::string& field) const;
+  // Networks that enlarge pictures.
+  std::vector<NamedFile> upscalers() const;
   // Throws RequestError (400) for a name that is not among them.
   void require_loras(const std::vector<std::string>& names, const std::string& field) const;
   const std::string& lora_folder() const { return folders_.loras; }

@@ -20,18 +20,29 @@ struct Attachment {
   bool joins = false;  // belongs to the value of the one before it: several files of one option
 };
 
+// Pictures that are to be enlarged, in place of one that is drawn.
+struct Enlargement {
+  std::string upscaler;       // a filter's name, or a network's path; empty: nothing is enlarged
+  double factor = 0;          // of both sides
+  int width = 0, height = 0;  // in place of it: the picture covers this size
+  bool crops = true;          // what is beyond the size
+};
+
 struct JobRequest {
   std::string model;                                         // a name of the catalog
   std::vector<std::pair<std::string, std::string>> options;  // of pipeline/options.hpp, checked
   std::vector<Attachment> files;
   int rounds = 1;  // batches with rising seeds
   int batch = 1, steps = 20;
+  // Of the steps that the model has where the request says none. Distilled models keep their few.
+  double steps_factor = 1;
   std::string format = "png";  // png, jpeg, webp
   int quality = 95;
   bool inverts_mask = false;
-  bool metadata = true;  // whether files hold the parameters
-  bool awaited = false;  // the client waits on its connection, and the job ends with that
-  int partials = 0;      // looks at each picture, decoded, evenly over its steps, whoever looks
+  bool metadata = true;     // whether files hold the parameters
+  Enlargement enlargement;  // of `files`
+  bool awaited = false;     // the client waits on its connection, and the job ends with that
+  int partials = 0;         // looks at each picture, decoded, evenly over its steps, whoever looks
 
   size_t images() const { return static_cast<size_t>(rounds) * static_cast<size_t>(batch); }
 };

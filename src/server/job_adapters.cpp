@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "pipeline/image_sizes.hpp"
+#include "pipeline/latent_resize.hpp"
 #include "rocm_sd/image.hpp"
 #include "server/http.hpp"
 #include "server/job_request.hpp"
@@ -33,6 +35,30 @@ std::string white_image() {
 }
 
 }  // namespace
+
+std::optional<std::string> picture_upscaler(const Catalog& catalog, const std::string& name) {
+  if (filter_named(name)) return name;
+  for (const NamedFile& one : catalog.upscalers())
+    if (one.name == name) return one.path.string();
+  return std::nullopt;
+}
+
+std::vector<std::string> latent_upscaler_names() {
+  return {"Latent",           "Latent (antialiased)",  "Latent (bicubic)", "Latent (bicubic antialiased)",
+          "Latent (nearest)", "Latent (nearest-exact)"};
+}
+
+void RequestBuilder::set_upscaler(const std::string& field, const std::string& name) {
+  std::optional<std::string> found = picture_upscaler(catalog_, name);
+  if (!found && (name == "None" || latent_resize_named(name))) found = name;
+  if (!found) {
+    std::string known = "Lanczos, Bicubic, Nearest";
+    for (const std::string& one : latent_upscaler_names()) known += ", " + one;
+    for (const NamedFile& one : catalog_.upscalers()) known += ", " + printable(one.name);
+    refuse(field, concat("no upscaler \"", printable(name), "\"; there are: ", known));
+  }
+  set_text(field, "hires-upscaler", *found);
+}
 
 // The defaults with what is given in their place, under `field` and the option's name without the prefix.
 void RequestBuilder::set_all(const std::string& field, const char* prefix, OptionTexts defaults,

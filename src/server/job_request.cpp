@@ -135,9 +135,13 @@ void RequestBuilder::set_text(const std::string& field, const std::string& table
   OptionTargets targets{nullptr, &scratch};
   try {
     row->set(targets, value);
-    if (table_name == "sampler" && value != "auto") {
+    const bool of_second = table_name.starts_with("hires-");
+    const std::string_view what = std::string_view(table_name).substr(of_second ? 6 : 0);
+    if (of_second && value.empty()) {
+      // As the first pass.
+    } else if (what == "sampler" && value != "auto") {
       plan_sampling(NoiseSchedule(), {.sampler = value});
-    } else if (table_name == "schedule" && value != "auto" && value != "automatic") {
+    } else if (what == "schedule" && value != "auto" && value != "automatic") {
       parse_schedule(value);
     }
   } catch (const Error& e) {
@@ -259,6 +263,10 @@ JobRequest RequestBuilder::finish() {
   check_second_pass(width, height);
   if (request.batch > limits_.batch)
     refuse("batch", concat("expected at most ", limits_.batch, " on this server, got ", request.batch));
+  const bool says_steps =
+      std::ranges::any_of(request.options, [](const auto& option) { return option.first == "steps"; });
+  if (!says_steps) request.steps = static_cast<int>(request.steps * request.steps_factor);
+  if (says_steps) request.steps_factor = 1;
   if (request.steps > limits_.steps)
     refuse("steps", concat("expected at most ", limits_.steps, " on this server, got ", request.steps));
   if (request.rounds < 1 || request.images() > static_cast<size_t>(limits_.images))
@@ -279,6 +287,8 @@ JobRequest read_job(const json& body, const Catalog& catalog, const DrawLimits& 
       builder.request.model = builder.text(key, value);
     } else if (name == "count") {
       builder.request.rounds = static_cast<int>(builder.integer(key, value, 1, limits.images));
+    } else if (name == "hires_upscaler") {
+      builder.set_upscaler(key, builder.text(key, value));
     } else if (name == "format") {
       builder.request.format = builder.text(key, value);
       if (builder.request.format != "png" && builder.request.format != "jpeg" &&
@@ -293,7 +303,8 @@ JobRequest read_job(const json& body, const Catalog& catalog, const DrawLimits& 
     } else if (option != options.end()) {
       builder.set(key, *option, value);
     } else {
-      std::vector<std::string> names = {"model", "count", "format", "quality", "invert_mask", "metadata"};
+      std::vector<std::string> names = {"model",   "count",       "hires_upscaler", "format",
+                                        "quality", "invert_mask", "metadata"};
       for (const KnownOption& known : options) names.push_back(known.name);
       builder.refuse(key, concat("unknown field; did you mean \"", nearest_name(name, names), "\"?"));
     }

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/catalog.hpp"
 #include "server/job.hpp"
@@ -76,6 +78,9 @@ class RequestBuilder {
 
   JobRequest request;  // model, rounds, format and quality are set directly
 
+  // The second pass's upscaler by its name: a latent mode, a filter, or a network of the catalog.
+  void set_upscaler(const std::string& field, const std::string& name);
+
   void add_control(const std::string& field, AskedControl control);
   void add_ip_adapter(const std::string& field, AskedIpAdapter adapter);
 
@@ -106,6 +111,12 @@ class RequestBuilder {
 
 // A request of POST /v1/jobs.
 JobRequest read_job(const nlohmann::json& body, const Catalog& catalog, const DrawLimits& limits);
+
+// What enlarges pictures under this name: "lanczos", "bicubic", "nearest", or the path of a network of the
+// catalog; nothing for other names.
+std::optional<std::string> picture_upscaler(const Catalog& catalog, const std::string& name);
+// Names of latent modes, as A1111 lists them.
+std::vector<std::string> latent_upscaler_names();
 
 // JSON of a body, within the limits of depth and size. Throws RequestError.
 nlohmann::json read_json_body(const std::string& body);

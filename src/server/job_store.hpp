@@ -76,6 +76,10 @@ class JobStore {
 
   // For workers.
   std::optional<Work> take(const std::string& device);
+  // The first job and up to `most` - 1 others that wait and may be drawn with it (job_joining.hpp).
+  std::vector<Work> take_together(const std::string& device, int most);
+  // They could not be drawn together: each is to be drawn alone, before the others that wait.
+  void separate(const std::vector<std::string>& ids);
   bool cancel_asked(const std::string& id) const;
   bool take_skip(const std::string& id);  // whether skip_running() was called since the last look
   bool take_look(const std::string& id);  // the same of look()
@@ -99,6 +103,7 @@ class JobStore {
     JobView view;
     std::shared_ptr<const JobRequest> request;
     std::chrono::steady_clock::time_point began;
+    bool alone = false;  // was part of a batch that failed
     bool cancel_asked = false, stop_asked = false, skip_asked = false, look_asked = false;
     uint64_t bytes = 0;
     std::map<uint64_t, Watcher> watchers;
@@ -106,6 +111,7 @@ class JobStore {
     std::set<uint64_t> lookers;  // those of them that ask for more
   };
   void restore();
+  Work start(Job& job, const std::string& device);
   bool is_kept(const Job& job) const { return journal_ != nullptr && !job.view.request.awaited; }
   void note(const Job& job, const std::function<void()>& work);  // to the journal, if it is kept there
   JobView view_of(const Job& job) const;

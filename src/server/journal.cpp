@@ -39,10 +39,17 @@ JobTime time_of(double seconds) {
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 json request_json(const JobRequest& r) {
-  return {{"model", r.model},      {"options", r.options},     {"rounds", r.rounds},
-          {"batch", r.batch},      {"steps", r.steps},         {"format", r.format},
-          {"quality", r.quality},  {"invert", r.inverts_mask}, {"metadata", r.metadata},
-          {"partials", r.partials}};
+  return {{"model", r.model},
+          {"options", r.options},
+          {"rounds", r.rounds},
+          {"batch", r.batch},
+          {"steps", r.steps},
+          {"format", r.format},
+          {"quality", r.quality},
+          {"invert", r.inverts_mask},
+          {"metadata", r.metadata},
+          {"partials", r.partials},
+          {"steps_factor", r.steps_factor}};
 }
 
 JobRequest request_of(const std::string& text) {
@@ -59,6 +66,7 @@ JobRequest request_of(const std::string& text) {
   r.inverts_mask = value.at("invert");
   r.metadata = value.at("metadata");
   r.partials = value.at("partials");
+  r.steps_factor = value.at("steps_factor");
   require<FormatError>(r.rounds >= 1 && r.batch >= 1 && r.steps >= 1, "request: expected counts above 0");
   return r;
 }

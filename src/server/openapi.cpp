@@ -11,22 +11,7 @@ namespace rocm_sd::server {
 namespace {
 
 using nlohmann::json;
-
-json ref(const char* name) { return {{"$ref", std::string("#/components/schemas/") + name}}; }
-json nullable(json schema) {
-  schema["nullable"] = true;
-  return schema;
-}
-json text() { return {{"type", "string"}}; }
-json integer() { return {{"type", "integer"}}; }
-json number() { return {{"type", "number"}}; }
-json boolean() { return {{"type", "boolean"}}; }
-json list_of(json items) { return {{"type", "array"}, {"items", std::move(items)}}; }
-json object(json properties) {
-  json required = json::array();
-  for (const auto& [name, schema] : properties.items()) required.push_back(name);
-  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", required}};
-}
+using namespace openapi;
 
 // The bounds that are told in advance; what depends on the model is told by an error.
 void add_bounds(json& schema, const std::string& name, const DrawLimits& limits) {
@@ -104,6 +89,8 @@ json job_request_schema(const DrawLimits& limits) {
         {"minimum", 1},
         {"maximum", limits.images},
         {"description", "batches, with rising seeds"}}},
+      {"hires_upscaler",
+       {{"type", "string"}, {"description", "a name of /sdapi/v1/upscalers or latent-upscale-modes"}}},
       {"format", {{"type", "string"}, {"enum", {"png", "jpeg", "webp"}}}},
       {"quality", {{"type", "integer"}, {"minimum", 1}, {"maximum", 100}}},
       {"metadata", {{"type", "boolean"}, {"description", "whether files hold the parameters"}}},
@@ -225,6 +212,10 @@ void add_web_ui_schemas(json& all) {
                          {"required", {"image"}}};
   all["WebUiPngInfo"] =
       object({{"info", text()}, {"items", {{"type", "object"}}}, {"parameters", {{"type", "object"}}}});
+  all["WebUiExtra"] = extras_schema(false);
+  all["WebUiExtras"] = extras_schema(true);
+  all["WebUiEnlarged"] = object({{"html_info", text()}, {"image", text()}});
+  all["WebUiEnlargedList"] = object({{"html_info", text()}, {"images", list_of(text())}});
   all["List"] = list_of({{"type", "object"}});
   all["Nothing"] = {{"nullable", true}};
 }
@@ -270,71 +261,18 @@ void add_web_ui_paths(OpenApiPaths& paths) {
       .takes("WebUiPicture")
       .answers(200, "WebUiPngInfo")
       .fails({422});
+  for (const char* what : {"extra-single-image", "extra-batch-images"}) {
+    const bool one = std::string_view(what) == "extra-single-image";
+    paths.post(std::string("/sdapi/v1/") + what, "Enlarge pictures")
+        .takes(one ? "WebUiExtra" : "WebUiExtras")
+        .answers(200, one ? "WebUiEnlarged" : "WebUiEnlargedList")
+        .fails({422, 429, 500, 503});
+  }
   for (const char* what : {"version", "model_list", "module_list"})
     paths.get(std::string("/controlnet/") + what, "What the ControlNet extension tells")
         .answers(200, "Object");
   for (const char* what : {"refresh-checkpoints", "refresh-loras"})
     paths.post(std::string("/sdapi/v1/") + what, "Nothing: lists are always fresh").answers(200, "Nothing");
-}
-
-void add_comfy_paths(OpenApiPaths& paths) {
-  paths.errors_as("ComfyError");
-  paths.post("/prompt", "Queue a graph of nodes (ComfyUI); these paths are below /api, too")
-      .takes("ComfyPrompt")
-      .answers(200, "ComfyQueued")
-      .fails({404, 422, 429, 503});
-  paths.get("/prompt", "How many prompts wait or run").answers(200, "Object");
-  paths.get("/queue", "Prompts that run and wait").answers(200, "ComfyQueue");
-  paths.get("/history", "Prompts that have ended").answers(200, "Object");
-  paths.get("/history/{id}", "A prompt that has ended").answers(200, "Object");
-  for (const char* what : {"queue", "history"})
-    paths.post(std::string("/") + what, "Drop prompts").takes("ComfyDrop").answers(200, "", "text/plain");
-  paths.get("/view", "An image, by filename, subfolder and type").answers(200, "", "image/png").fails({404});
-  paths.get("/object_info", "The nodes that graphs may have").answers(200, "Object");
-  paths.get("/object_info/{class}", "A node").answers(200, "Object");
-  paths.post("/upload/image", "A picture for LoadImage")
-      .takes("ComfyUpload", "multipart/form-data")
-      .answers(200, "ComfyFile");
-  paths.post("/interrupt", "Cancel what runs").answers(200, "", "text/plain");
-  paths.post("/free", "Nothing: models make room for each other").answers(200, "", "text/plain");
-  paths.get("/system_stats", "The machine").answers(200, "Object");
-  paths.get("/models", "Kinds of models").answers(200, "Names");
-  paths.get("/models/{folder}", "Models of a kind").answers(200, "Names").fails({404});
-  paths.get("/embeddings", "Embeddings").answers(200, "Names");
-  paths.get("/ws", "A WebSocket that tells of prompts").answers(101, "", "");
-}
-
-void add_comfy_schemas(json& all) {
-  all["Names"] = list_of(text());
-  all["ComfyPrompt"] = {{"type", "object"},
-                        {"properties",
-                         {{"prompt", {{"type", "object"}}},
-                          {"client_id", nullable(text())},
-                          {"prompt_id", nullable(text())},
-                          {"extra_data", {{"type", "object"}}},
-                          {"front", boolean()}}},
-                        {"required", {"prompt"}}};
-  all["ComfyQueued"] =
-      object({{"prompt_id", text()}, {"number", integer()}, {"node_errors", {{"type", "object"}}}});
-  const json items = list_of({{"type", "array"}, {"items", json::object()}});
-  all["ComfyQueue"] = object({{"queue_running", items}, {"queue_pending", items}});
-  all["ComfyDrop"] = {{"type", "object"},
-                      {"properties", {{"clear", boolean()}, {"delete", list_of(text())}}},
-                      {"additionalProperties", false}};
-  all["ComfyUpload"] = {{"type", "object"},
-                        {"properties",
-                         {{"image", {{"type", "string"}, {"format", "binary"}}},
-                          {"subfolder", text()},
-                          {"overwrite", text()},
-                          {"type", {{"type", "string"}, {"enum", {"input"}}}}}},
-                        {"required", {"image"}},
-                        {"additionalProperties", false}};
-  all["ComfyFile"] = object({{"name", text()}, {"subfolder", text()}, {"type", text()}});
-  all["ComfyError"] = object({{"error", object({{"type", text()},
-                                                {"message", text()},
-                                                {"details", text()},
-                                                {"extra_info", {{"type", "object"}}}})},
-                              {"node_errors", {{"type", "object"}}}});
 }
 
 json schemas(const DrawLimits& limits) {

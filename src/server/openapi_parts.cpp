@@ -75,4 +75,24 @@ OpenApiPaths& OpenApiPaths::errors_as(const std::string& error_schema) {
 
 json OpenApiPaths::document() const { return state_->document; }
 
+namespace openapi {
+
+json ref(const char* name) { return {{"$ref", std::string("#/components/schemas/") + name}}; }
+json nullable(json schema) {
+  schema["nullable"] = true;
+  return schema;
+}
+json text() { return {{"type", "string"}}; }
+json integer() { return {{"type", "integer"}}; }
+json number() { return {{"type", "number"}}; }
+json boolean() { return {{"type", "boolean"}}; }
+json list_of(json items) { return {{"type", "array"}, {"items", std::move(items)}}; }
+json object(json properties) {
+  json required = json::array();
+  for (const auto& [name, schema] : properties.items()) required.push_back(name);
+  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", required}};
+}
+
+}  // namespace openapi
+
 }  // namespace rocm_sd::server

@@ -33,4 +33,22 @@ class OpenApiPaths {
   std::unique_ptr<State> state_;
 };
 
+// ComfyUI's (openapi_comfy.cpp).
+void add_comfy_paths(OpenApiPaths& paths);
+void add_comfy_schemas(nlohmann::json& all);
+
+// Schemas of values.
+namespace openapi {
+
+nlohmann::json ref(const char* name);  // of the document
+nlohmann::json nullable(nlohmann::json schema);
+nlohmann::json text();
+nlohmann::json integer();
+nlohmann::json number();
+nlohmann::json boolean();
+nlohmann::json list_of(nlohmann::json items);
+nlohmann::json object(nlohmann::json properties);  // all of them required
+
+}  // namespace openapi
+
 }  // namespace rocm_sd::server

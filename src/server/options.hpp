@@ -28,6 +28,7 @@ struct DrawLimits {
   int batch = 8;                          // images in one UNet call
   int images = 16;                        // of one request
   int steps = 1000;
+  int together = 1;  // jobs of one batch
 };
 
 using LoadPairs = std::vector<std::pair<std::string, std::string>>;  // options of loading, by name
@@ -37,6 +38,7 @@ struct ServerOptions {
   std::string models_folder;        // more of them: every .safetensors file and Diffusers folder in it
   std::string lora_folder, embedding_folder;
   std::string control_folder;        // ControlNets
+  std::string upscaler_folder;       // networks that enlarge pictures
   std::vector<std::string> devices;  // one worker each; empty: "auto"
   LoadPairs load;                    // "dtype", "weights", "vram-budget", ... for every model
   int threads = 0;                   // CPU threads of each worker; 0: all cores

@@ -88,7 +88,7 @@ class Server {
   explicit Server(const ServerOptions& options)
       : options_(options),
         catalog_(options.models, {options.models_folder, options.lora_folder, options.embedding_folder,
-                                  options.control_folder}),
+                                  options.control_folder, options.upscaler_folder}),
         journal_(open_journal(options)),
         jobs_(options.jobs, journal_.get()),
         context_{options_, catalog_, jobs_, workers_, {}, comfy_, {}, {}},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.hpp"
 #include "server/http.hpp"
@@ -40,8 +41,6 @@ const std::map<std::string, std::string, std::less<>>& direct_options() {
 const std::map<std::string, std::vector<json>, std::less<>>& neutral_fields() {
   static const std::map<std::string, std::vector<json>, std::less<>> table = {
       {"styles", {json::array()}},
-      {"seed_resize_from_h", {0, -1}},
-      {"seed_resize_from_w", {0, -1}},
       {"restore_faces", {false}},
       {"s_min_uncond", {0}},
       {"s_churn", {0}},
@@ -54,7 +53,6 @@ const std::map<std::string, std::vector<json>, std::less<>>& neutral_fields() {
       {"firstpass_image", {""}},
       {"firstphase_width", {0}},
       {"firstphase_height", {0}},
-      {"enable_hr", {false}},
       {"script_name", {"", "None"}},
       {"script_args", {json::array()}},
       {"save_images", {false}},  // nothing is stored on the server
@@ -88,6 +86,9 @@ class Reader {
     const json older = body.value("sampler_index", json());
     set_name("sampler_name", "sampler", sampler.is_null() ? older : sampler);
     set_name("scheduler", "schedule", body.value("scheduler", json()));
+    set_seed_origin(body);
+    if (!img2img_) set_second_pass(body);
+    if (masked_) set_masked_part(body);
     if (img2img_ && !has_image_) builder_.refuse("init_images", "expected a list with one picture");
     out_.job = builder_.finish();
     return std::move(out_);
@@ -104,7 +105,11 @@ class Reader {
     } else if (field == "send_images") {
       out_.send_images = builder_.flag(field, value);
     } else if (field == "denoising_strength" && !img2img_) {
-      builder_.number(field, value);  // of the second pass, which there is not
+      builder_.number(field, value);  // of the second pass
+    } else if (field == "seed_resize_from_w" || field == "seed_resize_from_h") {
+      // Both together.
+    } else if (field == "enable_hr" && (!img2img_ || value == false)) {
+      builder_.flag(field, value);
     } else if (const auto option = direct_options().find(field); option != direct_options().end()) {
       builder_.set(field, *std::ranges::find(options_, option->second, &KnownOption::name), whole(value));
     } else if (field == "alwayson_scripts") {
@@ -113,6 +118,12 @@ class Reader {
       set_settings(value);
     } else if (field.starts_with("hr_")) {
       // Of the second pass: without it they do nothing, as in the web UI.
+      static const std::set<std::string, std::less<>> known = {
+          "hr_scale",           "hr_upscaler",  "hr_second_pass_steps",
+          "hr_resize_x",        "hr_resize_y",  "hr_checkpoint_name",
+          "hr_sampler_name",    "hr_scheduler", "hr_prompt",
+          "hr_negative_prompt", "hr_cfg"};
+      if (!known.contains(field)) builder_.refuse(field, "this server does not know the field");
     } else if (!set_image_field(field, value)) {
       require_neutral(field, value);
     }
@@ -152,18 +163,74 @@ class Reader {
       builder_.request.inverts_mask = flag && masked_;
       return true;
     }
-    if (field == "inpainting_fill" && masked_) {
-      if (builder_.integer(field, value, 0, 3) != 1)
-        builder_.refuse(field, "expected 1 (original): what lies under the mask is not filled beforehand");
-      return true;
-    }
-    if (field == "inpaint_full_res" && masked_) {
-      const bool flag = value.is_boolean() ? value.get<bool>() : builder_.integer(field, value, 0, 1) == 1;
-      if (flag)
-        builder_.refuse(field, "expected false: the whole picture is drawn, not a part around the mask");
-      return true;
-    }
     return field == "inpainting_fill" || field == "inpaint_full_res" || field == "inpaint_full_res_padding";
+  }
+
+  // The fields of a mask, with the web UI's defaults.
+  void set_masked_part(const json& body) {
+    static constexpr const char* kContents[] = {"fill", "original", "latent noise", "latent nothing"};
+    const json fill = given(body, "inpainting_fill", 0),
+               whole_picture = given(body, "inpaint_full_res", true),
+               padding = given(body, "inpaint_full_res_padding", 0);
+    const int64_t content = builder_.integer("inpainting_fill", whole(fill), 0, 3);
+    builder_.set_text("inpainting_fill", "masked-content", kContents[content]);
+    const bool part = whole_picture.is_boolean()
+                          ? whole_picture.get<bool>()
+                          : builder_.integer("inpaint_full_res", whole(whole_picture), 0, 1) == 1;
+    if (!part) return;
+    builder_.set_text("inpaint_full_res", "only-masked", "true");
+    builder_.set_text("inpaint_full_res_padding", "only-masked-padding",
+                      std::to_string(builder_.integer("inpaint_full_res_padding", whole(padding), 0, 1024)));
+  }
+
+  // Where the seed's noise is that of another size; 0 and -1: it is not.
+  void set_seed_origin(const json& body) {
+    int64_t sides[2] = {};
+    const char* const fields[2] = {"seed_resize_from_w", "seed_resize_from_h"};
+    for (size_t i = 0; i < 2; ++i)
+      sides[i] = builder_.integer(fields[i], whole(given(body, fields[i], -1)), -1, 4096);
+    if (sides[0] <= 0 && sides[1] <= 0) return;
+    for (size_t i = 0; i < 2; ++i)
+      if (sides[i] < 8) builder_.refuse(fields[i], "expected 8 or more, as the other side has");
+    builder_.set_text(fields[0], "seed-resize-width", std::to_string(sides[0]));
+    builder_.set_text(fields[1], "seed-resize-height", std::to_string(sides[1]));
+  }
+
+  // "Hires. fix", with the web UI's defaults.
+  void set_second_pass(const json& body) {
+    if (given(body, "enable_hr", false) != true) return;
+    const auto set = [&](const char* field, const char* option, const json& otherwise) {
+      const json value = whole(given(body, field, otherwise));
+      if (!value.is_null()) builder_.set_text(field, option, number_text(field, value));
+    };
+    const bool by_size = given(body, "hr_resize_x", 0) != 0 || given(body, "hr_resize_y", 0) != 0;
+    if (!by_size) set("hr_scale", "hires-scale", 2);
+    set("hr_resize_x", "hires-width", 0);
+    set("hr_resize_y", "hires-height", 0);
+    set("hr_second_pass_steps", "hires-steps", 0);
+    set("denoising_strength", "hires-denoising-strength", 0.75);
+    set("hr_cfg", "hires-cfg-scale", nullptr);
+    builder_.set_upscaler("hr_upscaler", builder_.text("hr_upscaler", given(body, "hr_upscaler", "Latent")));
+    set_name("hr_sampler_name", "hires-sampler", given(body, "hr_sampler_name", nullptr));
+    set_name("hr_scheduler", "hires-schedule", given(body, "hr_scheduler", nullptr));
+    for (const auto& [field, option] :
+         {std::pair{"hr_prompt", "hires-prompt"}, std::pair{"hr_negative_prompt", "hires-negative-prompt"}})
+      if (const std::string text = builder_.text(field, given(body, field, "")); !text.empty())
+        builder_.set_text(field, option, text);
+    const json model = given(body, "hr_checkpoint_name", "");
+    if (model != "" && model != "Use same checkpoint")
+      builder_.refuse("hr_checkpoint_name",
+                      "not supported: expected none, the second pass has the same model");
+  }
+
+  // The field's value, or the default where it is absent or null.
+  static json given(const json& body, const char* field, json otherwise) {
+    const auto found = body.find(field);
+    return found == body.end() || found->is_null() ? std::move(otherwise) : *found;
+  }
+  std::string number_text(const std::string& field, const json& value) const {
+    builder_.number(field, value);
+    return value.dump();
   }
 
   void set_both_blurs(const std::string& field, const std::string& other, const json& value) {
@@ -230,7 +297,9 @@ class Reader {
   void set_name(const std::string& field, const std::string& option, const json& value) {
     if (value.is_null()) return;
     const std::string name = builder_.text(field, value);
-    if (name.empty() || name == "Automatic" || name == "automatic") return;
+    if (name.empty() || name == "Automatic" || name == "automatic" || name == "Use same sampler" ||
+        name == "Use same scheduler")
+      return;
     builder_.set_text(field, option, name);
   }
 
@@ -256,9 +325,14 @@ json web_ui_schema(bool img2img) {
   const std::vector<KnownOption> options = request_options();
   for (const auto& [field, name] : direct_options()) {
     const OptionType type = std::ranges::find(options, name, &KnownOption::name)->type;
-    properties[field] = type == OptionType::kText ? text : type == OptionType::kInteger ? integer : number;
+    properties[field] = type == OptionType::kText      ? text
+                        : type == OptionType::kFlag    ? flag
+                        : type == OptionType::kInteger ? integer
+                                                       : number;
   }
-  for (const char* field : {"hr_scale", "hr_second_pass_steps", "hr_resize_x", "hr_resize_y"})
+  for (const char* field : {"seed_resize_from_w", "seed_resize_from_h"}) properties[field] = integer;
+  if (!img2img) properties["enable_hr"] = flag;
+  for (const char* field : {"hr_scale", "hr_second_pass_steps", "hr_resize_x", "hr_resize_y", "hr_cfg"})
     properties[field] = number;
   for (const char* field : {"hr_upscaler", "hr_checkpoint_name", "hr_sampler_name", "hr_scheduler",
                             "hr_prompt", "hr_negative_prompt"})

@@ -17,6 +17,12 @@ struct WebUiRequest {
 WebUiRequest read_web_ui_request(const nlohmann::json& body, bool img2img, const Catalog& catalog,
                                  const DrawLimits& limits);
 
+// A request of extra-single-image (or, with `several`, of extra-batch-images) by the same rules, and its
+// schema (api_extras.cpp).
+JobRequest read_extras(const nlohmann::json& body, bool several, const Catalog& catalog,
+                       const DrawLimits& limits);
+nlohmann::json extras_schema(bool several);
+
 // The same as a JSON schema, for /openapi.json.
 nlohmann::json web_ui_schema(bool img2img);
 

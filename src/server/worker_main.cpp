@@ -2,12 +2,12 @@
 
 #include <omp.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -21,9 +21,11 @@
 
 #include "base/error.hpp"
 #include "pipeline/options.hpp"
+#include "rocm_sd/upscale.hpp"
 #include "runtime/device.hpp"
 #include "runtime/devices.hpp"
 #include "server/frame.hpp"
+#include "server/worker_request.hpp"
 
 namespace rocm_sd::server {
 namespace {
@@ -32,35 +34,6 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kPreviewRest = 49;  // times what a look took, until the next: 2 % of the time at most
-
-// The bytes of an attachment under a path: what reads option files reads these, and nothing is on a disk.
-class MemoryFile {
- public:
-  explicit MemoryFile(std::string_view bytes) : descriptor_(memfd_create("rocm-sd", MFD_CLOEXEC)) {
-    require<FileError>(descriptor_ >= 0, "cannot make a file in memory");
-    while (!bytes.empty()) {
-      const ssize_t put = ::write(descriptor_, bytes.data(), bytes.size());
-      require<FileError>(put > 0, "cannot write a file in memory");
-      bytes.remove_prefix(static_cast<size_t>(put));
-    }
-  }
-  ~MemoryFile() { ::close(descriptor_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
-
- private:
-  int descriptor_;
-};
-
-void invert(Image& mask) {
-  for (uint8_t& value : mask.rgb) value = static_cast<uint8_t>(255 - value);
-  for (uint8_t& value : mask.alpha) value = static_cast<uint8_t>(255 - value);
-}
-
-ImageFormat format_named(const std::string& name) {
-  return name == "jpeg" ? ImageFormat::kJpeg : name == "webp" ? ImageFormat::kWebp : ImageFormat::kPng;
-}
 
 class Worker {
  public:
@@ -172,11 +145,14 @@ class Worker {
       return preview_begin_ >= next_preview_ && look_.exchange(false);
     };
     callbacks.preview = [this, head](const Preview& preview) {
-      if (preview.image > 0) return;  // the first of the batch stands for all
+      const json together = head.value("together", json::array());
+      if (preview.image > 0 && together.empty()) return;  // the first of the batch stands for all
+      const json& id =
+          together.empty() ? head.at("id") : together.at(static_cast<size_t>(preview.image)).at("id");
       const std::vector<uint8_t> file =
           encode_image(preview.picture, format_named(head.at("format")), {.quality = head.at("quality")});
       send({{"type", "preview"},
-            {"id", head.at("id")},
+            {"id", id},
             {"width", preview.picture.width},
             {"height", preview.picture.height},
             {"step", preview.step},
@@ -188,16 +164,10 @@ class Worker {
     };
   }
 
-  // `partials` steps of `total` evenly, the last of all not among them.
-  static bool is_partial(int step, int total, int partials) {
-    for (int k = 1; k <= partials; ++k)
-      if (step < total && step == std::max(1, k * total / (partials + 1))) return true;
-    return false;
-  }
-
   void load(const std::string& path) {
     if (pipeline_ && path == load_.model) return;
     pipeline_.reset();  // two models may not fit
+    upscaler_.reset();
     load_.model = path;
     send({{"type", "loading"}});
     pipeline_.emplace(Pipeline::load(load_, callbacks()));
@@ -215,53 +185,20 @@ class Worker {
 
   void work(const json& head, std::string_view bytes) {
     round_ = 0;
-    report("failed", head.at("id"), [&] { draw(head, bytes); });
+    report("failed", head.at("id"),
+           [&] { head.contains("enlargement") ? enlarge(head, bytes) : draw(head, bytes); });
     send({{"type", "idle"}});
-  }
-
-  // request: what the job's options are set in.
-  GenerateRequest read_request(GenerateRequest request, const json& head, std::string_view bytes) {
-    OptionTargets targets{nullptr, &request};
-    for (const auto& [name, value] : head.at("options").get<LoadPairs>()) set_option(targets, name, value);
-    const json& files = head.at("files");
-    for (size_t i = 0, next = 0; i < files.size(); i = next) {
-      next = i + 1;
-      while (next < files.size() && files[next].at("joins").get<bool>()) ++next;
-      std::vector<json> own;
-      for (size_t k = i; k < next; ++k) own.push_back(files[k]);
-      set_files(targets, own, bytes);
-    }
-    if (head.value("invert_mask", false) && request.mask) invert(*request.mask);
-    return request;
-  }
-
-  // An option whose value are one or several of the job's files.
-  void set_files(OptionTargets& targets, const std::vector<json>& files, std::string_view bytes) {
-    std::vector<std::unique_ptr<MemoryFile>> held;
-    std::string paths;
-    for (const json& file : files) {
-      held.push_back(std::make_unique<MemoryFile>(
-          bytes.substr(file.at("offset").get<size_t>(), file.at("size").get<size_t>())));
-      paths += (paths.empty() ? "" : ",") + held.back()->path();
-    }
-    const std::string name = files.front().at("option");
-    try {
-      set_option(targets, name, paths);
-    } catch (const Error& e) {  // without the path, which says nothing to a client
-      std::string message = e.what();
-      for (const auto& memory : held)
-        if (const size_t at = message.find(memory->path() + ": "); at != message.npos)
-          message.erase(at, memory->path().size() + 2);
-      throw UsageError(message.starts_with(name) ? message : concat(name, ": ", message));
-    }
   }
 
   void draw(const json& head, std::string_view bytes) {
     // A bad request ends before another model is loaded for it.
-    if (head.at("model") != load_.model) read_request({}, head, bytes);
+    if (head.at("model") != load_.model) read_order({}, head, bytes);
     load(head.at("model"));
     // What the client does not say is what the model asks for: distilled ones few steps without guidance.
-    GenerateRequest request = read_request(pipeline_->default_request(), head, bytes);
+    GenerateRequest begin = pipeline_->default_request();
+    if (pipeline_->info().proposal.reason.empty())
+      begin.steps = std::max(1, static_cast<int>(begin.steps * head.at("steps_factor").get<double>()));
+    GenerateRequest request = read_order(std::move(begin), head, bytes);
     Callbacks watch = callbacks();
     const std::string preview = head.at("preview");
     if (preview != "none") {
@@ -269,6 +206,8 @@ class Worker {
       request.preview.mode = head.at("partials") > 0 && preview == "proj" ? "vae" : preview;
       add_previews(watch, head);
     }
+    std::vector<std::string> ids = {head.at("id").get<std::string>()};
+    if (head.contains("together")) ids = draw_together(request, head.at("together"));
     std::vector<std::string> warnings;
     const int rounds = head.at("rounds");
     for (round_ = 0; round_ < rounds; ++round_) {
@@ -277,7 +216,8 @@ class Worker {
       if (one.variation_seed >= 0) one.variation_seed += int64_t{round_} * one.batch;
       try {
         const GenerateResult result = pipeline_->generate(one, watch);
-        for (const Picture& picture : result.pictures) send_image(head, picture);
+        for (size_t i = 0; i < result.pictures.size(); ++i)
+          send_image(head, result.pictures[i], ids[std::min(i, ids.size() - 1)]);
         warnings = result.warnings;
       } catch (const CancelledError&) {
         if (cancel_ || !skip_.exchange(false)) throw;  // a skip ends this round alone
@@ -286,13 +226,40 @@ class Worker {
     send({{"type", "done"}, {"id", head.at("id")}, {"warnings", warnings}});
   }
 
-  void send_image(const json& head, const Picture& picture) {
+  // Each of the job's files, enlarged; their parameters go along.
+  void enlarge(const json& head, std::string_view bytes) {
+    const json& how = head.at("enlargement");
+    const std::string model = how.at("upscaler");
+    if (!upscaler_ || upscaler_model_ != model) {
+      upscaler_.reset();
+      upscaler_.emplace(Upscaler::load({.model = model, .device = load_.device}));
+      upscaler_model_ = model;
+    }
+    round_ = 0;
+    for (const json& file : head.at("files")) {
+      const MemoryFile held(bytes.substr(file.at("offset").get<size_t>(), file.at("size").get<size_t>()));
+      const Image image = load_image(held.path());
+      const int width = how.at("width"), height = how.at("height");
+      double factor = how.at("factor");
+      if (width > 0)
+        factor =
+            std::max(static_cast<double>(width) / image.width, static_cast<double>(height) / image.height);
+      Picture out{
+          upscaler_->upscale(image, {.factor = factor}, callbacks()), 0, read_parameters(held.path()), {}};
+      if (width > 0 && how.at("crops").get<bool>()) out.image = middle_of(out.image, width, height);
+      send_image(head, out, head.at("id"));
+      ++round_;
+    }
+    send({{"type", "done"}, {"id", head.at("id")}, {"warnings", json::array()}});
+  }
+
+  void send_image(const json& head, const Picture& picture, const std::string& id) {
     const bool metadata = head.at("metadata");
     const std::vector<uint8_t> file =
         encode_image(picture.image, format_named(head.at("format")),
                      {.quality = head.at("quality"), .parameters = metadata ? picture.parameters : ""});
     send({{"type", "image"},
-          {"id", head.at("id")},
+          {"id", id},
           {"seed", picture.seed},
           {"width", picture.image.width},
           {"height", picture.image.height},
@@ -330,6 +297,8 @@ class Worker {
 
   LoadOptions load_;
   std::optional<Pipeline> pipeline_;
+  std::optional<Upscaler> upscaler_;  // of the last job with one
+  std::string upscaler_model_;
   int round_ = 0;
   std::string stage_;
   Clock::time_point told_, alive_, preview_begin_, next_preview_;

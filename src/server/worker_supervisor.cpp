@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "server/frame.hpp"
 #include "server/http.hpp"
+#include "server/worker_orders.hpp"
 #include "server/worker_process.hpp"
 
 namespace rocm_sd::server {
@@ -26,16 +27,6 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr Milliseconds kFirstPause{1000}, kLongestPause{60'000};
 constexpr Milliseconds kCancelTime{30'000};  // from the request to the worker's answer
 constexpr int kStepsOfMedian = 63, kSlowFactor = 20;
-
-JobError job_error(int code, const std::string& message) {
-  switch (static_cast<ExitCode>(code)) {
-    case ExitCode::kUsage: return {422, "invalid_request", message};
-    case ExitCode::kFile: return {422, "invalid_file", message};
-    case ExitCode::kOutOfMemory: return {422, "out_of_memory", message};
-    case ExitCode::kNoDevice: return {503, "gpu_fault", message};
-    default: return {500, "generation_failed", message};
-  }
-}
 
 }  // namespace
 
@@ -52,7 +43,7 @@ class WorkerSupervisor::Loop {
       if (process_) watch_time();
     }
     if (process_) write_frame(process_->socket(), R"({"type":"quit"})");
-    if (job_) o_.jobs_.cancelled(job_->id);
+    for (const std::string& id : at_work_) o_.jobs_.cancelled(id);
     process_.reset();
   }
 
@@ -126,25 +117,25 @@ class WorkerSupervisor::Loop {
       loading_ = true;
       o_.change([&](WorkerStatus& s) {
         s.model.clear();  // the one that was in memory makes room
-        if (!job_) s.state = "loading";
+        if (at_work_.empty()) s.state = "loading";
       });
     }
     if (type == "loaded") loaded(head);
     if (type == "load_failed") load_refused_ = head.at("message");
     if (type == "idle") idle();
-    if (type == "progress" && job_) progress(head);
-    if (type == "image" && job_) {
-      o_.jobs_.add_image(job_->id, {std::move(bytes), head.at("seed"), head.at("width"), head.at("height"),
-                                    head.at("parameters")});
+    if (type == "progress") progress(head);
+    if (type == "image" && is_at_work(head.at("id"))) {
+      o_.jobs_.add_image(head.at("id"), {std::move(bytes), head.at("seed"), head.at("width"),
+                                         head.at("height"), head.at("parameters")});
     }
-    if (type == "preview" && job_)
-      o_.jobs_.add_preview(job_->id, {std::move(bytes), head.at("width"), head.at("height"), head.at("step"),
-                                      head.at("total"), head.at("partial")});
-    if (type == "done" && job_) {
+    if (type == "preview" && is_at_work(head.at("id")))
+      o_.jobs_.add_preview(head.at("id"), {std::move(bytes), head.at("width"), head.at("height"),
+                                           head.at("step"), head.at("total"), head.at("partial")});
+    if (type == "done") {
       failures_ = 0;
-      o_.jobs_.complete(std::exchange(job_, std::nullopt)->id, head.at("warnings"));
+      for (const std::string& id : std::exchange(at_work_, {})) o_.jobs_.complete(id, head.at("warnings"));
     }
-    if (type == "failed" && job_) failed(head.at("code"), head.at("message"));
+    if (type == "failed") failed(head.at("code"), head.at("message"));
   }
 
   void loaded(const json& head) {
@@ -192,28 +183,41 @@ class WorkerSupervisor::Loop {
     stage_ = stage;
     step_ = step;
     step_at_ = Clock::now();
-    o_.jobs_.progress(job_->id, {stage, step, head.at("total"), head.at("round")});
+    for (const std::string& id : at_work_)
+      o_.jobs_.progress(id, {stage, step, head.at("total"), head.at("round")});
   }
 
+  bool is_at_work(const std::string& id) const { return std::ranges::find(at_work_, id) != at_work_.end(); }
+
   void failed(int code, const std::string& message) {
-    const std::string id = std::exchange(job_, std::nullopt)->id;
-    if (static_cast<ExitCode>(code) == ExitCode::kCancelled)
-      o_.jobs_.cancelled(id);
-    else
-      o_.jobs_.fail(id, job_error(code, message));
+    const std::vector<std::string> ids = std::exchange(at_work_, {});
+    const bool cancelled = static_cast<ExitCode>(code) == ExitCode::kCancelled;
+    if (!cancelled && ids.size() > 1) {  // one of them may be the reason: each is tried by itself
+      log().warn("worker on {}: {} jobs could not be drawn together: {}", o_.device_, ids.size(), message);
+      o_.jobs_.separate(ids);
+      return;
+    }
+    for (const std::string& id : ids) {
+      if (cancelled)
+        o_.jobs_.cancelled(id);
+      else
+        o_.jobs_.fail(id, job_error(code, message));
+    }
   }
 
   // The process has ended, or has to.
   void lost(const std::string& why) {
     process_.reset();
-    if (job_) {
-      const std::string id = std::exchange(job_, std::nullopt)->id;
+    const std::vector<std::string> ids = std::exchange(at_work_, {});
+    if (ids.size() > 1 && !cancel_sent_) {
+      o_.jobs_.separate(ids);  // as above
+    } else if (ids.size() == 1) {
       if (cancel_sent_)
-        o_.jobs_.cancelled(id);
+        o_.jobs_.cancelled(ids[0]);
       else
-        o_.jobs_.fail(id, {500, "worker_died",
-                           concat("the worker on ", o_.device_, " ", why,
-                                  "; the job was not run again, others go on")});
+        o_.jobs_.fail(ids[0], {500, "worker_died",
+                               concat("the worker on ", o_.device_, " ", why,
+                                      "; the job was not run again, others go on")});
     }
     pause(concat("the worker ", why));
   }
@@ -234,63 +238,57 @@ class WorkerSupervisor::Loop {
   }
 
   void look_at_job() {
-    if (idle_ && !job_ && (job_ = o_.jobs_.take(o_.device_))) give();
-    if (job_ && process_) {
-      if (!cancel_sent_ && o_.jobs_.cancel_asked(job_->id)) {
-        cancel_sent_ = true;
-        cancel_at_ = Clock::now();
-        write_frame(process_->socket(), json{{"type", "cancel"}, {"id", job_->id}}.dump());
+    if (idle_) take_jobs();
+    if (!process_ || idle_) return;
+    // One of several leaves at once, and its image is dropped; the last one ends the batch.
+    for (const std::string& id : std::vector<std::string>(at_work_)) {
+      if (cancel_sent_ || !o_.jobs_.cancel_asked(id)) continue;
+      if (at_work_.size() > 1) {
+        std::erase(at_work_, id);
+        o_.jobs_.cancelled(id);
+        continue;
       }
-      if (o_.jobs_.take_skip(job_->id)) write_frame(process_->socket(), R"({"type":"skip"})");
-      if (o_.jobs_.take_look(job_->id)) write_frame(process_->socket(), R"({"type":"look"})");
+      cancel_sent_ = true;
+      cancel_at_ = Clock::now();
+      write_frame(process_->socket(), json{{"type", "cancel"}, {"id", order_}}.dump());
+    }
+    for (const std::string& id : at_work_) {
+      if (o_.jobs_.take_skip(id)) write_frame(process_->socket(), R"({"type":"skip"})");
+      if (o_.jobs_.take_look(id)) write_frame(process_->socket(), R"({"type":"look"})");
     }
   }
 
-  void give() {
+  void take_jobs() {
+    const std::vector<Work> works = o_.jobs_.take_together(o_.device_, o_.options_.draw.together);
+    for (const Work& work : works) at_work_.push_back(work.id);
+    if (!works.empty()) give(works);
+  }
+
+  void give(const std::vector<Work>& works) {
+    order_ = works.front().id;
     idle_ = cancel_sent_ = false;
     stage_.clear();
     alive();
-    o_.change([](WorkerStatus& s) { s.state = "busy"; });
-    const JobRequest& r = *job_->request;
     std::string model;
     try {
-      model = o_.catalog_.find(r.model).path.string();
+      model = o_.catalog_.find(works.front().request->model).path.string();
     } catch (const RequestError& e) {  // of a journal whose models were others
       idle_ = true;
-      o_.jobs_.fail(std::exchange(job_, std::nullopt)->id, {422, e.error().type, e.error().message});
+      for (const std::string& id : std::exchange(at_work_, {}))
+        o_.jobs_.fail(id, {422, e.error().type, e.error().message});
       return;
     }
-    json files = json::array();
-    std::string bytes;
-    for (const Attachment& file : r.files) {
-      files.push_back({{"option", file.option},
-                       {"offset", bytes.size()},
-                       {"size", file.bytes.size()},
-                       {"joins", file.joins}});
-      bytes += file.bytes;
-    }
-    const json head = {{"type", "job"},
-                       {"id", job_->id},
-                       {"options", r.options},
-                       {"files", files},
-                       {"rounds", r.rounds},
-                       {"format", r.format},
-                       {"quality", r.quality},
-                       {"metadata", r.metadata},
-                       {"invert_mask", r.inverts_mask},
-                       {"preview", o_.options_.preview},
-                       {"partials", r.partials},
-                       {"model", model}};
-    job_->request.reset();
-    if (!write_frame(process_->socket(), head.dump(), bytes)) lost("took no job");
+    o_.change([](WorkerStatus& s) { s.state = "busy"; });
+    const Order order = job_order(works, model, o_.options_.preview);
+    if (!write_frame(process_->socket(), order.json, order.bytes)) lost("took no job");
   }
 
   void alive() { sign_ = Clock::now(); }
 
   // When a worker that says nothing counts as stuck.
   Clock::time_point deadline() const {
-    if (idle_ && !job_) return Clock::time_point::max() - std::chrono::hours(1);
-    if (cancel_sent_ && job_) return cancel_at_ + kCancelTime;
+    if (idle_) return Clock::time_point::max() - std::chrono::hours(1);
+    if (cancel_sent_ && !at_work_.empty()) return cancel_at_ + kCancelTime;
     auto most = loading_ ? o_.options_.load_time : o_.options_.step_time;
     if (!loading_ && !step_times_.empty()) {
       std::vector<double> sorted = step_times_;
@@ -313,7 +311,8 @@ class WorkerSupervisor::Loop {
   FrameReader reader_;
   bool idle_ = false, loading_ = true, cancel_sent_ = false;
   std::string load_refused_;
-  std::optional<Work> job_;
+  std::vector<std::string> at_work_;  // ids of the jobs that the worker draws
+  std::string order_;                 // the id under which it was given them
   int failures_ = 0;
   Clock::time_point next_start_{}, sign_{}, cancel_at_{}, step_at_{};
   std::string stage_;

@@ -1,5 +1,6 @@
 // Fuzzing of what the server reads of requests: the first byte chooses among targets, base64, forms, frames
-// of workers, and JSON of jobs and of the web UI. Any bytes give a value or an error that is known.
+// of workers, JSON of jobs, of the web UI and of its extras, and ComfyUI's graphs. Any bytes give a value or
+// an error that is known.
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -7,6 +8,9 @@
 #include "base/error.hpp"
 #include "pipeline/options.hpp"
 #include "server/base64.hpp"
+#include "server/comfy_graph.hpp"
+#include "server/comfy_nodes.hpp"
+#include "server/comfy_request.hpp"
 #include "server/frame.hpp"
 #include "server/http.hpp"
 #include "server/job_request.hpp"
@@ -35,7 +39,7 @@ void check_job(const JobRequest& job, const DrawLimits& limits) {
 
 void fuzz(uint8_t kind, std::string_view text) {
   const DrawLimits limits;
-  switch (kind % 6) {
+  switch (kind % 8) {
     case 0: {
       HttpRequest request;
       if (parse_target(text, request))
@@ -65,6 +69,19 @@ void fuzz(uint8_t kind, std::string_view text) {
           read_web_ui_request(read_json_body(std::string(text)), text.size() % 2 == 0, catalog(), limits).job,
           limits);
       return;
+    case 6: {
+      const JobRequest job =
+          read_extras(read_json_body(std::string(text)), text.size() % 2 == 0, catalog(), limits);
+      check(job.model == "demo" && !job.files.empty() && !job.enlargement.upscaler.empty());
+      return;
+    }
+    case 7: {
+      static const std::vector<ComfyNodeClass> classes = comfy_node_classes(comfy_names(catalog()), limits);
+      const nlohmann::json body = read_json_body(std::string(text));
+      const auto no_picture = [](const std::string&) { return std::shared_ptr<const std::string>(); };
+      check_job(compile_graph(read_graph(body, classes), no_picture, catalog(), limits).request, limits);
+      return;
+    }
   }
 }
 
@@ -76,6 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz(data[0], {reinterpret_cast<const char*>(data) + 1, size - 1});
   } catch (const Error&) {
   } catch (const RequestError&) {
+  } catch (const GraphError&) {
   }
   return 0;
 }

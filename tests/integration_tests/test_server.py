@@ -102,6 +102,19 @@ def test_cancel_of_running_and_queued_jobs(server):
     assert server.worker()["restarts"] == 0
 
 
+def test_cancel_to_idle_takes_a_step(server):
+    """From the request to a worker that waits: the rest of the step at work, and 50 ms; generously, on a machine with other load."""
+    job = server.submit(**LONG)
+    server.wait(job, "running")
+    wait_for(lambda: server.job(job)["progress"]["step"] > 20, 60, "steps")
+    progress = server.job(job)["progress"]
+    step = progress["seconds"] / progress["step"]
+    begin = time.monotonic()
+    server.post(f"/v1/jobs/{job}/cancel")
+    wait_for(lambda: server.worker()["state"] == "idle", 30, "an idle worker")
+    assert time.monotonic() - begin < 5 * step + 0.5, step
+
+
 def test_results_are_removed(server):
     job = server.draw(prompt="a cup", steps=2)
     assert server.session.delete(f"{server.url}/v1/jobs/{job['id']}").status_code == 204
@@ -139,7 +152,7 @@ def test_full_queue_is_refused_at_once(server):
     ({"prompt": "a", "width": 1024, "height": 1024, "hires_scale": 8}, "would become 8192 x 8192"),
     ({"prompt": "a", "hires_width": 8192}, "hires_width: expected"),
     ({"prompt": "a", "hires_scale": 8, "hires_steps": 5000}, "hires_"),
-    ({"prompt": "a", "hires_upscaler": "/etc/passwd"}, "unknown field"),
+    ({"prompt": "a", "hires_upscaler": "/etc/passwd"}, 'hires_upscaler: no upscaler "/etc/passwd"'),
     ({"prompt": "a", "outpaint": "4096,4096,4096,4096"}, "unknown field"),
     ({"prompt": "a", "preview": "vae"}, "unknown field"),
     ({"prompt": "a", "sampler": "no such"}, "sampler: "),

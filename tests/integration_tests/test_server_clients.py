@@ -12,14 +12,24 @@ import threading
 import numpy as np
 import openai
 import pytest
+import torch
 import webuiapi
 from PIL import Image
 from serving import Server, wait_for
+from upscaler_models import CompactNet, randomised
 
 
 @pytest.fixture(scope="module")
-def server(rocm_sd, repository, tmp_path_factory):
-    with Server(rocm_sd.path, "--model", repository / "models" / "demo", "--lora-dir", tmp_path_factory.mktemp("loras")) as running:
+def upscalers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("upscalers")
+    torch.save(randomised(CompactNet(factor=2)).state_dict(), folder / "compact.pth")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(rocm_sd, repository, tmp_path_factory, upscalers):
+    with Server(rocm_sd.path, "--model", repository / "models" / "demo", "--lora-dir", tmp_path_factory.mktemp("loras"),
+                "--upscaler-dir", upscalers) as running:
         yield running
 
 
@@ -73,9 +83,89 @@ def test_img2img_and_inpainting(web_ui):
     assert inverted[:, :64].min() > 200 > inverted[:, 64:].min()
 
 
+def test_second_pass(web_ui, rocm_sd, repository, upscalers, tmp_path):
+    """The web UI's fields draw what the command line's options draw, by latents, a filter and a network."""
+    for name, option in (("Latent", "Latent"), ("Lanczos", "Lanczos"), ("compact", upscalers / "compact.pth")):
+        drawn = web_ui.txt2img(prompt="a red apple", seed=5, width=64, height=64, cfg_scale=4, enable_hr=True, hr_scale=1.5, hr_upscaler=name,
+                               hr_second_pass_steps=3, denoising_strength=0.6, eta=1.0)
+        rocm_sd("generate", "-m", repository / "models" / "demo", "-p", "a red apple", "-s", 5, "-W", 64, "-H", 64, "--cfg-scale", 4, "--steps", 4,
+                "--sampler", "DPM++ 2M", "--schedule", "karras", "--eta", 1, "--hires-scale", 1.5, "--hires-upscaler", option, "--hires-steps", 3,
+                "--hires-denoising-strength", 0.6, "-o", tmp_path / "a.png")
+        wanted = Image.open(tmp_path / "a.png")
+        assert drawn.image.size == (96, 96) and np.array_equal(np.asarray(drawn.image), np.asarray(wanted)), name
+        assert f"Hires upscaler: {name}" in drawn.info["infotexts"][0]
+    by_size = web_ui.txt2img(prompt="a", seed=5, width=64, height=64, enable_hr=True, hr_resize_x=96, hr_resize_y=80, hr_upscaler="Nearest",
+                             hr_prompt="a pear")
+    assert by_size.image.size == (96, 80) and "Hires prompt: a pear" in by_size.info["infotexts"][0]
+
+
+def test_masks_as_the_web_ui_has_them(web_ui, rocm_sd, repository, tmp_path):
+    """What lies under the mask, and the masked part alone; both have the web UI's defaults."""
+    white = square((255, 255, 255))
+    mask = np.zeros((128, 128), np.uint8)
+    mask[40:80, 40:90] = 255
+    white.save(tmp_path / "white.png")
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    common = dict(images=[white], mask_image=Image.fromarray(mask), prompt="a black cat", seed=1, width=64, height=64, cfg_scale=4, mask_blur=2,
+                  denoising_strength=0.8, eta=1.0)
+    for fields, options in (({"inpainting_fill": 1, "inpaint_full_res": False}, ["--masked-content", "original"]),
+                            ({"inpainting_fill": 2, "inpaint_full_res": False}, ["--masked-content", "latent noise"]),
+                            ({"inpaint_full_res_padding": 16}, ["--masked-content", "fill", "--only-masked", "--only-masked-padding", 16])):
+        drawn = web_ui.img2img(**common, **fields).image
+        rocm_sd("generate", "-m", repository / "models" / "demo", "-p", "a black cat", "-s", 1, "-W", 64, "-H", 64, "--cfg-scale", 4, "--steps", 4,
+                "--sampler", "DPM++ 2M", "--schedule", "karras", "--eta", 1, "-i", tmp_path / "white.png", "--mask", tmp_path / "mask.png",
+                "--mask-blur", 2, "--strength", 0.8, *options, "-o", tmp_path / "a.png")
+        assert np.array_equal(np.asarray(drawn), np.asarray(Image.open(tmp_path / "a.png"))), fields
+
+
+def test_seeds_of_another_size(web_ui):
+    one = web_ui.txt2img(prompt="a tree", seed=5, width=96, height=64, seed_resize_from_w=64, seed_resize_from_h=64)
+    assert "Seed resize from: 64x64" in one.info["infotexts"][0]
+    assert (one.info["seed_resize_from_w"], one.info["seed_resize_from_h"]) == (64, 64)
+    plain = web_ui.txt2img(prompt="a tree", seed=5, width=96, height=64)
+    assert plain.info["seed_resize_from_w"] == -1 and not np.array_equal(np.asarray(one.image), np.asarray(plain.image))
+
+
+def test_extras(server, web_ui, rocm_sd, upscalers, tmp_path):
+    picture = Image.fromarray(np.random.default_rng(3).integers(0, 256, (24, 40, 3), np.uint8))
+    picture.save(tmp_path / "a.png")
+    for name, option in (("Lanczos", "lanczos"), ("compact", upscalers / "compact.pth")):
+        large = web_ui.extra_single_image(image=picture, upscaler_1=name, upscaling_resize=2).image
+        rocm_sd("upscale", tmp_path / "a.png", "--upscaler", option, "--factor", 2, "-o", tmp_path / "b.png")
+        assert large.size == (80, 48) and np.array_equal(np.asarray(large), np.asarray(Image.open(tmp_path / "b.png"))), name
+    covered = web_ui.extra_single_image(image=picture, upscaler_1="Nearest", resize_mode=1, upscaling_resize_w=60, upscaling_resize_h=60).image
+    assert covered.size == (60, 60)
+    batch = web_ui.extra_batch_images(images=[picture, picture.rotate(90, expand=True)], upscaler_1="Bicubic", upscaling_resize=3)
+    assert [image.size for image in batch.images] == [(120, 72), (72, 120)]
+
+
 @pytest.mark.bad_input
 @pytest.mark.parametrize(("body", "field"), [
-    ({"enable_hr": True}, "enable_hr"),
+    ({}, "image"), ({"image": "%%%"}, "image"), ({"image": "P", "upscaler_1": "ESRGAN_4x"}, "upscaler_1"), ({"image": "P", "upscaling_resize": 0}, "upscaling_resize"),
+    ({"image": "P", "gfpgan_visibility": 1}, "gfpgan_visibility"), ({"image": "P", "resize_mode": 2}, "resize_mode"), ({"image": "P", "wrong": 1}, "wrong"),
+    ({"image": "P", "resize_mode": 1, "upscaling_resize_w": 100000}, "upscaling_resize_w"),
+])
+def test_bad_extras(server, body, field):
+    out = io.BytesIO()
+    square(0, 8).save(out, "PNG")
+    picture = base64.b64encode(out.getvalue()).decode()
+    refused = server.post("/sdapi/v1/extra-single-image", {key: picture if value == "P" else value for key, value in body.items()})
+    assert refused.status_code == 422 and field in refused.json()["errors"], refused.text
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("body", "field"), [
+    ({"enable_hr": 1}, "enable_hr"),
+    ({"enable_hr": True, "hr_upscaler": "none such"}, "hr_upscaler"),
+    ({"enable_hr": True, "hr_scale": 9}, "hr_scale"),
+    ({"enable_hr": True, "hr_scale": "2"}, "hr_scale"),
+    ({"enable_hr": True, "hr_checkpoint_name": "other"}, "hr_checkpoint_name"),
+    ({"enable_hr": True, "hr_sampler_name": "Wrong"}, "hr_sampler_name"),
+    ({"enable_hr": True, "denoising_strength": 0}, "denoising"),
+    ({"enable_hr": True, "hr_second_pass_steps": 1001}, "hr_second_pass_steps"),
+    ({"hr_wrong": 1}, "hr_wrong"),
+    ({"seed_resize_from_w": 64}, "seed_resize_from_h"),
+    ({"seed_resize_from_w": 5000, "seed_resize_from_h": 64}, "seed_resize_from_w"),
     ({"restore_faces": True}, "restore_faces"),
     ({"styles": ["anime"]}, "styles"),
     ({"s_churn": 1}, "s_churn"),
@@ -104,7 +194,8 @@ def test_what_is_not_supported_is_named(server, body, field):
 @pytest.mark.parametrize(("body", "field"), [
     ({}, "init_images"), ({"init_images": []}, "init_images"), ({"init_images": ["x", "y"]}, "init_images"),
     ({"init_images": ["http://example.org/a.png"]}, "init_images"), ({"init_images": "abc"}, "init_images"),
-    ({"mask": "P", "inpainting_fill": 0}, "inpainting_fill"), ({"mask": "P", "inpaint_full_res": True}, "inpaint_full_res"),
+    ({"mask": "P", "inpainting_fill": 4}, "inpainting_fill"), ({"mask": "P", "inpaint_full_res": 2}, "inpaint_full_res"),
+    ({"mask": "P", "inpaint_full_res_padding": -1}, "inpaint_full_res_padding"), ({"enable_hr": True}, "enable_hr"),
     ({"resize_mode": 1}, "resize_mode"), ({"mask": "P", "mask_blur_x": 4, "mask_blur_y": 5}, "mask_blur_y"),
 ])
 def test_bad_img2img(server, body, field):
@@ -145,8 +236,10 @@ def test_lists_and_options(server, web_ui):
     assert {"automatic", "karras"} <= set(web_ui.util_get_scheduler_names())
     assert web_ui.util_get_model_names() == ["demo"] and web_ui.util_get_current_model() == "demo"
     web_ui.util_set_model("demo")
-    for empty in (web_ui.get_upscalers(), web_ui.get_latent_upscale_modes(), web_ui.get_loras(), web_ui.get_sd_vae()):
+    for empty in (web_ui.get_loras(), web_ui.get_sd_vae()):
         assert empty == []
+    assert [one["name"] for one in web_ui.get_upscalers()] == ["None", "Lanczos", "Nearest", "Bicubic", "compact"]
+    assert {"name": "Latent (bicubic antialiased)"} in web_ui.get_latent_upscale_modes()
     assert web_ui.get_embeddings() == {"loaded": {}, "skipped": {}}
     assert web_ui.get_memory()["ram"]["total"] > 0 and web_ui.get_cmd_flags()["api"] is True
     assert web_ui.refresh_checkpoints() is None
@@ -259,7 +352,7 @@ def test_a_client_that_leaves_cancels_its_job(server):
 def test_openapi_names_every_route_and_no_other(server, repository):
     document = server.get("/openapi.json").json()
     described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
-    source = "".join((repository / "src" / "server" / f"api_{name}.cpp").read_text() for name in ("jobs", "status", "openai", "web_ui", "comfy"))
+    source = "".join(path.read_text() for path in (repository / "src" / "server").glob("api_*.cpp"))
     assert described == set(re.findall(r'\{"(GET|POST|DELETE)", "(/[^"]*)"', source))
 
 

@@ -217,7 +217,11 @@ def test_proposals_of_distilled_models(rocm_sd, place, tmp_path):
         assert "Steps: 2, Sampler: Euler," in shown and "CFG scale: 3," in shown, shown
         info = json.loads(own.post("/sdapi/v1/txt2img", {"prompt": "a cat", "width": 64, "height": 64}).json()["info"])
         assert info["steps"] == 4 and info["cfg_scale"] == 1
-        assert own.post("/v1/images/generations", {"prompt": "a cat", "size": "64x64"}).status_code == 200
+        for quality in ("low", "auto", "high"):
+            done = own.post("/v1/images/generations", {"prompt": "a cat", "size": "64x64", "quality": quality})
+            assert done.status_code == 200
+            file = base64.b64decode(done.json()["data"][0]["b64_json"])
+            assert "Steps: 4," in Image.open(io.BytesIO(file)).info["parameters"], quality
 
 
 def test_layers_of_perturbed_attention(server, rocm_sd, place, tmp_path):

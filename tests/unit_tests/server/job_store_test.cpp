@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "server/http.hpp"
+#include "server/job_joining.hpp"
 
 namespace rocm_sd::server {
 namespace {
@@ -145,6 +146,62 @@ TEST(JobStore, AsksForPreviewsWhileSomebodyLooks) {
   store.complete(id, {});
   EXPECT_EQ(store.view(id)->preview, nullptr);
   EXPECT_FALSE(store.watch_previews(id, 2, [](const JobPreview&) {}));
+}
+
+JobRequest drawn(const std::string& prompt, std::vector<std::pair<std::string, std::string>> more = {}) {
+  JobRequest r = request();
+  r.options = std::move(more);
+  r.options.emplace_back("prompt", prompt);
+  return r;
+}
+
+TEST(JobJoining, DiffersInTextsAndSeedAlone) {
+  const std::string key = joining_key(drawn("a", {{"steps", "4"}, {"seed", "1"}}));
+  EXPECT_FALSE(key.empty());
+  EXPECT_EQ(key, joining_key(drawn("b", {{"seed", "9"}, {"steps", "4"}})));
+  EXPECT_EQ(key, joining_key(drawn("b", {{"steps", "4"}})));
+  EXPECT_NE(key, joining_key(drawn("a", {{"steps", "5"}})));
+  EXPECT_NE(key, joining_key(drawn("a", {{"steps", "4"}, {"negative-prompt", ""}})));
+  EXPECT_EQ(joining_key(drawn("a", {{"negative-prompt", "x"}})),
+            joining_key(drawn("a", {{"negative-prompt", ""}})));
+  JobRequest other = drawn("a", {{"steps", "4"}});
+  other.format = "jpeg";
+  EXPECT_NE(key, joining_key(other));
+  JobRequest several = drawn("a"), pictures = drawn("a"), looks = drawn("a"), large = drawn("a");
+  several.rounds = 2;
+  pictures.files = {{"init-image", "x"}};
+  looks.partials = 1;
+  large.enlargement.upscaler = "lanczos";
+  for (const JobRequest& alone :
+       {several, pictures, looks, large, drawn("a <lora:b:1>"), drawn("a AND b"),
+        drawn("a", {{"hires-scale", "2"}}), drawn("a", {{"variation-strength", "0.5"}}),
+        drawn("a", {{"image-prompt", "x"}})})
+    EXPECT_EQ(joining_key(alone), "");
+  const JoinedTexts texts = joined_texts(drawn("a", {{"seed", "18"}, {"negative-prompt", "n"}}));
+  EXPECT_TRUE(texts.prompt == "a" && texts.negative_prompt == "n" && texts.seed == 18);
+  EXPECT_FALSE(joined_texts(drawn("a", {{"seed", "-1"}})).seed.has_value());
+}
+
+TEST(JobStore, GivesAlikeJobsTogetherAndApartOnceTheyFailed) {
+  JobStore store({});
+  const std::string a = store.submit(drawn("a"), "c"),
+                    other = store.submit(drawn("x", {{"steps", "9"}}), "c"),
+                    b = store.submit(drawn("b"), "c"), c = store.submit(drawn("c"), "c");
+  std::vector<Work> works = store.take_together("cpu", 2);
+  ASSERT_EQ(works.size(), 2u);
+  EXPECT_TRUE(works[0].id == a && works[1].id == b);
+  EXPECT_EQ(store.view(b)->state, JobState::kRunning);
+  store.add_image(a, image(5));
+  store.separate({a, b});
+  EXPECT_EQ(store.view(a)->state, JobState::kQueued);
+  EXPECT_EQ(store.counts().result_bytes, 0u);
+  for (const std::string& id : {a, b, other, c}) {  // each by itself, in their order
+    works = store.take_together("cpu", 8);
+    ASSERT_EQ(works.size(), 1u);
+    EXPECT_EQ(works[0].id, id);
+    store.complete(id, {});
+  }
+  EXPECT_TRUE(store.take_together("cpu", 8).empty());
 }
 
 TEST(JobStore, SkipsTheRunningOnly) {
