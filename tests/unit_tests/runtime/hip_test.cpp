@@ -323,6 +323,7 @@ TEST_P(HipStreams, HaveEachWeightThereForItsLaunchAndNotLonger) {
         });
       }
     });
+    arena.reserve(1);
     const uint64_t before = gpu->allocated();
     for (const uint64_t room : {uint64_t{0}, uint64_t{6 * kCount * 4}, uint64_t{1} << 30}) {
       stream.set_room(room);
