@@ -291,6 +291,7 @@ void WeightStream::equip(StreamSchedule& schedule) const {
 
 void WeightStream::settle() {
   if (settled_) return;
+  residents_.clear();  // else weights that were replaced would live on here
   std::erase_if(always_, [](const auto& weak) { return weak.expired(); });
   std::erase_if(schedules_, [](const auto& weak) { return weak.expired(); });
   // The packing of the ring may take more than the window: then less stays.
@@ -348,6 +349,7 @@ void WeightStream::leave() {
       for (const auto& storage : schedule->uses)
         if (!storage->on_device()) storage->leave();  // forgets its place in the ring
   ring_ = Tensor();
+  residents_.clear();
 }
 
 double WeightStream::link_rate() {
