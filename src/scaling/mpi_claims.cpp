@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "scaling/mpi_hub.hpp"
 #include "scaling/mpi_parcels.hpp"
 #include "scaling/process_state.hpp"
@@ -144,6 +145,7 @@ bool MpiHub::ask(size_t request, uint8_t from, uint8_t to) {
     if (answered_ == question_ && leader() == asked) return answer_;
     const std::string reason = why_lost_locked(asked);
     if (reason.empty() || leader() != asked) continue;
+    log().warn("rank {} ({}) is lost: {}; the others draw its images", asked, peer(asked).name, reason);
     Parcel told = parcel_of(Kind::kExpel);
     told.head.numbers[0] = asked;
     tell_all(told);

@@ -134,7 +134,7 @@ def test_a_lost_rank_of_a_picture_is_named(executable, model, tmp_path, by, lost
 def test_pictures_of_a_lost_rank_go_to_the_others(executable, model, one, tmp_path, by, lost):
     want = files(one("--repeat", "10", "--steps", "8"))
     with Job(executable, model, tmp_path / "ranks", 3, "--repeat", "10", "--steps", "8", "--progress", "json", mpirun=RECOVER) as job:
-        job.wait_for(f'[1,{lost}]<stdout>:{{"')
+        job.wait_for(f"[1,{lost}]<stdout>:/")
         pid = job.pid(lost)
         os.kill(pid, by)
         begin = time.monotonic()
