@@ -28,9 +28,14 @@ int MpiHub::leader() const {
   return own_;
 }
 
+// Once for each time that the post's thread stood still: where it never goes on, waiting is no use.
 bool MpiHub::hears_out() const {
   const double now = monotonic_seconds();
-  return now < wait_until_ || (last_tick_ > 0 && now - last_tick_ > kStoppedSeconds);
+  if (last_tick_ > 0 && now - last_tick_ > kStoppedSeconds && excused_ != last_tick_) {
+    excused_ = last_tick_;
+    wait_until_ = now + 1;
+  }
+  return now < wait_until_;
 }
 
 void MpiHub::expel(int rank) {

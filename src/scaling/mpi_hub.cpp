@@ -194,7 +194,7 @@ std::string MpiHub::why_lost(int rank) const {
 }
 
 std::string MpiHub::why_lost_locked(int rank) const {
-  if (rank == own_) return "";
+  if (rank == own_ || hears_out()) return "";
   Peer& who = peer(rank);
   const double now = monotonic_seconds();
   const std::string process = concat("its process ", who.process, " on ", printable(who.host, 64));
