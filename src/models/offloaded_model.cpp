@@ -19,6 +19,11 @@ class Offload final : public Visitor {
  private:
   Tensor to_host(const Tensor& there) {
     if (!there || there.storage()->mapped()) return there;
+    if (const auto storage = streamed(there); storage && storage->host()) {
+      const Tensor value = make_tensor(host_device(), there.shape(), there.dtype());
+      std::memcpy(value.data(), storage->host(), value.bytes());
+      return value;
+    }
     if (there.storage()->device() == &host_device()) return there;  // loaded or unpacked there
     const Tensor value = make_tensor(host_device(), there.shape(), there.dtype());
     device_.copy_to_host(value.data(), there.data(), there.bytes());
@@ -79,6 +84,18 @@ class RestoreToStream final : public Visitor {
   size_t next_ = 0;
 };
 
+class HandBack final : public Visitor {
+ public:
+  explicit HandBack(std::vector<StoredWeight>& values) : values_(values) {}
+
+ protected:
+  void slot(const ParameterSlot& slot) override { slot.store(std::move(values_.at(next_++))); }
+
+ private:
+  std::vector<StoredWeight>& values_;
+  size_t next_ = 0;
+};
+
 class Clear final : public Visitor {
  protected:
   void slot(const ParameterSlot& slot) override { slot.store(StoredWeight()); }
@@ -118,6 +135,14 @@ void OffloadedModel::restore_to(WeightStream& stream) {
   require<InternalError>(offloaded_, "a model is streamed from host memory");
   RestoreToStream restore(stream, values_);
   visit_(restore);
+  values_.clear();
+  offloaded_ = false;
+}
+
+void OffloadedModel::to_host() {
+  offload();
+  HandBack hand_back(values_);
+  visit_(hand_back);
   values_.clear();
   offloaded_ = false;
 }

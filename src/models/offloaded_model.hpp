@@ -23,6 +23,8 @@ class OffloadedModel {
   // The same for a stream, which from now on has the only copy of the values: without memory of the device's
   // until the stream is at work. The model is not offloaded afterwards.
   void restore_to(WeightStream& stream);
+  // The model's own weights in host memory, where it cannot run but can be changed: then this is done with.
+  void to_host();
   // Bytes on the device; for an offloaded model what it took before.
   uint64_t bytes() const { return offloaded() ? bytes_ : resident_bytes(visit_); }
 

@@ -112,6 +112,11 @@ bool Residency::need_streamed() {
   return moved;
 }
 
+void Residency::to_host(Part part) {
+  for (const Entry& entry : entries_)
+    if (entry.part == part) entry.model->to_host();
+}
+
 bool Residency::need(Part part) {
   follow_encoder();
   if (stream_ && !streams(part)) stream_->leave();
