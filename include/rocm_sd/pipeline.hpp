@@ -126,7 +126,10 @@ struct LoadOptions {
   std::string embedding_dir;         // where embeddings are found by name, folders below it too
   bool mmap = false;                 // map weight files instead of reading them
   bool offload = false;              // keep weights in host memory; each stage puts its own on the device
-  uint64_t vram_budget = 0;          // bytes of device memory to stay within; 0: what the device has free
+  // With offload, and keep the UNet's in host memory while it works, too: each goes to the device just before
+  // it is multiplied. As many stay there as vram_budget has room for; without one, as few as possible.
+  bool stream_weights = false;
+  uint64_t vram_budget = 0;  // bytes of device memory to stay within; 0: what the device has free
   // In place of the weight files of `model`, a Diffusers folder, for the components that they belong to. On
   // the CPU they are used where they lie wherever the kernels take that layout and type, so their memory must
   // outlive the pipeline.
@@ -304,6 +307,11 @@ struct MemoryPlan {
   uint64_t buffers = 0;  // latents, text states, pictures
   int vae_bands = 1;     // bands of rows that the VAE works in; 1: the whole picture at once
   bool offload = false;  // weights and arena count the stage that takes the most
+  // Where the UNet's weights are streamed: all of them, those of them that stay on the device, the memory
+  // that the others take turns in, and the bytes that a call of the UNet copies. weights counts the middle
+  // two.
+  uint64_t streamed = 0, stream_resident = 0, stream_ring = 0, stream_copied = 0;
+  double link_seconds = 0;  // that these copies take of the bus alone, as timed on this machine; 0: not timed
   uint64_t total() const { return weights + arena + buffers; }
 };
 

@@ -1,6 +1,7 @@
 #include "models/offloaded_model.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace rocm_sd {
 namespace {
@@ -18,6 +19,11 @@ class Offload final : public Visitor {
  private:
   Tensor to_host(const Tensor& there) {
     if (!there || there.storage()->mapped()) return there;
+    if (const auto storage = streamed(there); storage && storage->host()) {
+      const Tensor value = make_tensor(host_device(), there.shape(), there.dtype());
+      std::memcpy(value.data(), storage->host(), value.bytes());
+      return value;
+    }
     if (there.storage()->device() == &host_device()) return there;  // loaded or unpacked there
     const Tensor value = make_tensor(host_device(), there.shape(), there.dtype());
     device_.copy_to_host(value.data(), there.data(), there.bytes());
@@ -53,6 +59,27 @@ class Restore final : public Visitor {
   }
 
   Device& device_;
+  std::vector<StoredWeight>& values_;
+  size_t next_ = 0;
+};
+
+class RestoreToStream final : public Visitor {
+ public:
+  RestoreToStream(WeightStream& stream, std::vector<StoredWeight>& values)
+      : stream_(stream), values_(values) {}
+
+ protected:
+  void slot(const ParameterSlot& slot) override {
+    using Kind = WeightStream::Kind;
+    StoredWeight value = std::exchange(values_.at(next_++), StoredWeight());
+    if (value.values && value.values.storage()->mapped()) return slot.store(std::move(value));
+    value.values = stream_.add(value.values, slot.weight ? Kind::kTurns : Kind::kAlways);
+    value.scales = stream_.add(value.scales, Kind::kAlways);
+    slot.store(std::move(value));
+  }
+
+ private:
+  WeightStream& stream_;
   std::vector<StoredWeight>& values_;
   size_t next_ = 0;
 };
@@ -102,6 +129,14 @@ void OffloadedModel::restore() {
   }
   offloaded_ = false;
   if (&device_ == &host_device()) values_.clear();  // the same memory, which packed layouts replace
+}
+
+void OffloadedModel::restore_to(WeightStream& stream) {
+  require<InternalError>(offloaded_, "a model is streamed from host memory");
+  RestoreToStream restore(stream, values_);
+  visit_(restore);
+  values_.clear();
+  offloaded_ = false;
 }
 
 void OffloadedModel::to_host() {

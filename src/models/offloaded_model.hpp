@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/parameters.hpp"
+#include "runtime/weight_stream.hpp"
 
 namespace rocm_sd {
 
@@ -19,6 +20,9 @@ class OffloadedModel {
   // Back onto the device. Throws OutOfMemoryError, and leaves the model offloaded. The values stay in host
   // memory too, so that the next offload() costs nothing: parameters do not change.
   void restore();
+  // The same for a stream, which from now on has the only copy of the values: without memory of the device's
+  // until the stream is at work. The model is not offloaded afterwards.
+  void restore_to(WeightStream& stream);
   // The model's own weights in host memory, where it cannot run but can be changed: then this is done with.
   void to_host();
   // Bytes on the device; for an offloaded model what it took before.

@@ -350,7 +350,7 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   out.vae_weights = parse_vae_weight_format(options.vae_weights);
   note_weight_format("weights", out.weights, out.dtype, device);
   note_weight_format("vae-weights", out.vae_weights, out.dtype, device);
-  out.loaded_for_offload = options.offload;
+  out.loaded_for_offload = options.offload || options.stream_weights;
   out.image_dtype = text_compute(out.dtype, device);
   out.image_stored = text_stored(out.dtype);
   if (options.prediction != "auto") parse_prediction(options.prediction);

@@ -1,7 +1,7 @@
 // How a pipeline stays within its memory: it plans, and where the plan or the device says no, it saves: what
 // is kept between images, then what helps the stage that takes the most: the VAE in bands, weights in host
-// memory, the UNet's weights in 8 bits. Attention is not cut further: its kernels go through the keys in
-// tiles and never store the scores in memory.
+// memory, the UNet's weights streamed from there, and in 8 bits. Attention is not cut further: its kernels go
+// through the keys in tiles and never store the scores in memory.
 #include <limits>
 
 #include "base/error.hpp"
@@ -69,6 +69,15 @@ MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
   if (components.device->kind() == DeviceKind::kHost) out.weights += components.originals->bytes();
   out.vae_bands = static_cast<int>(vae->bands());
   out.offload = residency.offload();
+  if (WeightStream* stream = residency.stream()) {
+    const StreamBytes bytes = stream->bytes();
+    out.streamed = bytes.all;
+    out.stream_resident = bytes.resident;
+    out.stream_ring = bytes.ring;
+    out.stream_copied = bytes.copied;
+    const double rate = stream->link_rate();
+    if (rate > 0) out.link_seconds = static_cast<double>(bytes.copied) / rate;
+  }
   return out;
 }
 
@@ -108,6 +117,7 @@ std::string Pipeline::State::memory_advice() const {
   }
   text += "; what takes less: a smaller picture or batch";
   if (!residency.offload()) text += ", weights in host memory (--offload)";
+  if (!residency.stream()) text += ", the UNet's streamed while it works (--stream-weights)";
   if (!components.weights && device.kind() != DeviceKind::kHost)
     text += ", the UNet's weights in 8 bits (--weights int8)";
   return text;
@@ -128,6 +138,24 @@ bool Pipeline::State::shrink_weights() {
   components.reload(Part::kUnet, dtype);
   residency.reloaded(Part::kUnet);
   return true;
+}
+
+// The UNet's stage is planned anew for it.
+void Pipeline::State::begin_stream() {
+  drop(Part::kUnet);
+  arena.release();
+  residency.begin_stream(arena);
+}
+
+// Gives streamed weights the room that the UNet's stage leaves, so that as many as possible stay. Without a
+// limit as few as possible do: who asks for it wants the device for something else.
+MemoryPlan Pipeline::State::fill_stream(const PreparedRequest& r, const MemoryPlan& plan,
+                                        uint64_t max_bytes) {
+  WeightStream* const stream = residency.stream();
+  if (!stream || (vram_budget_ == 0 && !stream_began_)) return plan;
+  const uint64_t others = plan.buffers + plan.unet + components.bases.bytes() + components.term_bytes();
+  stream->set_room(stream_fills_ && others < max_bytes ? max_bytes - others : 0);
+  return measure(r);
 }
 
 // The fewest bands that fit, or those that take the least.
@@ -153,7 +181,7 @@ MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
   refused_ = false;
   MemoryPlan plan = measure(r);
   const uint64_t most = available_memory(), first = plan.total();
-  if (first <= most) return plan;
+  if (first <= most) return fill_stream(r, plan, most);
   const char* limit = vram_budget_ > 0 ? "the budget is " : "the device has ";
   const auto note = [&](const std::string& saving) {
     log().warn("memory: {} planned, {}{}: {}", megabytes(plan.total()), limit, megabytes(most), saving);
@@ -177,6 +205,16 @@ MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
   const auto unet_takes_most = [&] {
     return residency.weight_bytes(Part::kUnet) + plan.unet >= residency.weight_bytes(Part::kVae) + plan.vae;
   };
+  if (plan.total() > most && !residency.stream() && unet_takes_most()) {
+    note("the UNet's weights are streamed from host memory (--stream-weights)");
+    begin_stream();
+    stream_began_ = true;
+    plan = measure(r);
+  }
+  if (residency.stream()) {  // nothing stays until the rest is settled
+    residency.stream()->set_room(0);
+    plan = measure(r);
+  }
   if (plan.total() > most && unet_takes_most() && shrink_weights()) {
     note("the UNet's weights in 8 bits (--weights int8), which changes the image a little");
     plan = measure(r);
@@ -185,6 +223,7 @@ MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
     plan = choose_bands(r, plan, most);
     if (vae_shape_.bands > 1) note(concat("the VAE works in ", vae_shape_.bands, " bands"));
   }
+  plan = fill_stream(r, plan, most);
   refused_ = plan.total() > most;
   require<OutOfMemoryError>(!refused_, "memory: the image takes ", megabytes(plan.total()),
                             " with every saving (weights ", megabytes(plan.weights), ", arena ",
@@ -207,6 +246,13 @@ bool Pipeline::State::save_memory(const std::string& reason) {
   } else if (!residency.offload()) {
     note("weights wait in host memory (--offload)");
     residency.begin_offload();
+  } else if (at_work_ == Part::kUnet && !residency.stream()) {
+    note("the UNet's weights are streamed from host memory (--stream-weights)");
+    begin_stream();
+    stream_fills_ = false;
+  } else if (at_work_ == Part::kUnet && stream_fills_) {
+    note("none of the UNet's weights stay on the device");
+    stream_fills_ = false;
   } else if (at_work_ == Part::kUnet && shrink_weights()) {
     note("the UNet's weights in 8 bits (--weights int8), which changes the image a little");
   } else {

@@ -64,6 +64,10 @@ std::vector<OptionRow> model_options() {
        [](OptionTargets& t, std::string_view v) { load_of(t).vram_budget = parse_bytes(v); }},
       {"offload", "", "Model", "", "keep weights in host memory; each stage puts its own on the device",
        [](OptionTargets& t, std::string_view v) { load_of(t).offload = parse_flag(v); }},
+      {"stream-weights", "", "Model", "",
+       "--offload, and copy the UNet's weights to the device while it works: takes less memory than they do "
+       "(ComfyUI's and A1111's --lowvram), the same image",
+       [](OptionTargets& t, std::string_view v) { load_of(t).stream_weights = parse_flag(v); }},
       {"prediction", "", "Model", "TYPE", "auto, epsilon, v, sample [auto]",
        load_text(&LoadOptions::prediction)},
       {"variant", "", "Model", "NAME", "fp16: prefer *.fp16.safetensors in a folder that has both",

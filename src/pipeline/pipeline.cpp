@@ -17,11 +17,13 @@ Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
 
 Pipeline load_pipeline(const LoadOptions& options, Device& device, const Callbacks& callbacks, Ranks* ranks) {
   const auto load = [&](const LoadOptions& how) {
-    return Pipeline(std::make_unique<Pipeline::State>(load_components(how, device, callbacks),
-                                                      options.vram_budget, options.lora_dir,
-                                                      options.embedding_dir, ranks));
+    auto state =
+        std::make_unique<Pipeline::State>(load_components(how, device, callbacks), options.vram_budget,
+                                          options.lora_dir, options.embedding_dir, ranks);
+    if (options.stream_weights) state->stream_weights();
+    return Pipeline(std::move(state));
   };
-  if (options.offload || &device == &host_device()) return load(options);
+  if (options.offload || options.stream_weights || &device == &host_device()) return load(options);
   try {
     return load(options);
   } catch (const OutOfMemoryError& e) {

@@ -1,6 +1,7 @@
 #include "pipeline/residency.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace rocm_sd {
 
@@ -89,6 +90,28 @@ void Residency::reloaded(Part part) {
   moved_[part] = true;
 }
 
+void Residency::begin_stream(Arena& arena) {
+  begin_offload();
+  components_.loaded_for_offload = true;
+  if (!stream_) stream_ = std::make_unique<WeightStream>(*components_.device, arena);
+}
+
+void Residency::enter(Part part) {
+  if (streams(part)) stream_->enter();
+}
+
+// -> whether what was planned is to be planned anew.
+bool Residency::need_streamed() {
+  bool moved = !stream_->entered();
+  for (Entry& entry : entries_) {
+    if (entry.part != Part::kUnet || entry.streamed) continue;
+    entry.model->offload();
+    entry.model->restore_to(*stream_);
+    entry.streamed = moved = true;
+  }
+  return moved;
+}
+
 void Residency::to_host(Part part) {
   for (const Entry& entry : entries_)
     if (entry.part == part) entry.model->to_host();
@@ -96,9 +119,14 @@ void Residency::to_host(Part part) {
 
 bool Residency::need(Part part) {
   follow_encoder();
+  if (stream_ && !streams(part)) stream_->leave();
   if (offload_)
     for (const Entry& entry : entries_)
-      if (entry.part != part) entry.model->offload();
+      if (entry.part != part && !entry.streamed) entry.model->offload();
+  if (streams(part)) {
+    const bool moved = std::exchange(moved_[part], false);
+    return need_streamed() || moved;
+  }
   bool& moved = moved_[part];
   for (const Entry& entry : entries_)
     if (entry.part == part && entry.model->offloaded()) {
@@ -109,11 +137,13 @@ bool Residency::need(Part part) {
 }
 
 bool Residency::resident(Part part) const {
+  if (streams(part) && !stream_->entered()) return false;
   return std::none_of(entries_.begin(), entries_.end(),
                       [&](const Entry& entry) { return entry.part == part && entry.model->offloaded(); });
 }
 
 uint64_t Residency::weight_bytes(Part part) const {
+  if (streams(part)) return stream_->bytes().device();
   uint64_t bytes = 0;
   for (const Entry& entry : entries_)
     if (entry.part == part) bytes += entry.model->bytes();

@@ -1,4 +1,5 @@
-// Residency: which models' weights are on the device. Under offload only those of the stage at work are.
+// Residency: which models' weights are on the device. Under offload only those of the stage at work are, and
+// the UNet's may be streamed, a part of them at a time.
 #pragma once
 
 #include <memory>
@@ -17,6 +18,12 @@ class Residency {
 
   bool offload() const { return offload_; }
   void begin_offload() { offload_ = true; }  // from the next need() on
+  // From the next need() on the weights of Part::kUnet are streamed for programs on this arena, under
+  // offload.
+  void begin_stream(Arena& arena);
+  WeightStream* stream() const { return stream_.get(); }  // null: none
+  // What need() leaves to be done where a part is streamed: after its programs are planned.
+  void enter(Part part);
 
   // Puts the part's weights on the device and, under offload, takes the others off first. True where the
   // part's weights lie elsewhere than when it was last asked for: what was planned with them must be planned
@@ -40,7 +47,10 @@ class Residency {
     std::unique_ptr<OffloadedModel> model;
     bool encoder = false;
     const void* guest = nullptr;  // of a model that comes and goes with requests: itself
+    bool streamed = false;
   };
+  bool streams(Part part) const { return stream_ && part == Part::kUnet; }
+  bool need_streamed();
   void track(Part part);
   template <class Model>
   void track_guest(Part part, Model& model);
@@ -53,6 +63,7 @@ class Residency {
   std::vector<Entry> entries_;
   bool has_encoder_ = false;
   PerPart<bool> moved_;
+  std::unique_ptr<WeightStream> stream_;
 };
 
 }  // namespace rocm_sd

@@ -71,7 +71,10 @@ void Pipeline::State::drop(Part part) {
   switch (part) {
     case Part::kText: return text.reset();
     case Part::kImage: return image.reset();
-    case Part::kUnet: return unet.reset();
+    case Part::kUnet:
+      unet.reset();
+      if (WeightStream* stream = residency.stream()) stream->leave();
+      return;
     case Part::kVae: return vae.reset();
   }
 }

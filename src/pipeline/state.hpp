@@ -75,6 +75,8 @@ struct Pipeline::State {
   AdapterLibrary adapters;
   KernelChoices choices;
 
+  void stream_weights() { residency.begin_stream(arena); }  // from the next request on
+
   // Fills in defaults, checks every rule, reads the prompts, and brings the request's LoRAs and ControlNets.
   PreparedRequest prepare(const GenerateRequest& request);
   // What a request takes and gives, whatever its mode (modes.cpp).
@@ -133,6 +135,8 @@ struct Pipeline::State {
   template <class Work>
   auto with_savings(const Work& work);
   uint64_t available_memory() const;
+  void begin_stream();
+  MemoryPlan fill_stream(const PreparedRequest& r, const MemoryPlan& plan, uint64_t max_bytes);
   bool shrink_weights();  // false: they are in 8 bits already, or are to stay as they are
   void drop_caches();
   void note_memory();
@@ -201,6 +205,8 @@ struct Pipeline::State {
   bool decodes_alone_ = false;                                          // rank 0 does
   bool weights_unsure_ = false;              // merging adapters did not end: the parts are to be read whole
   uint64_t vram_budget_ = 0;                 // as asked for; 0: what the device has free
+  bool stream_began_ = false;                // for want of memory
+  bool stream_fills_ = true;                 // weights that are streamed stay where there is room
   VaeShape vae_shape_;                       // asked for last
   bool caches_dropped_ = false;              // since the last image
   bool refused_ = false;                     // by plan_within_budget(): no other attempt can help
@@ -235,6 +241,7 @@ auto Pipeline::State::run_with_retry(Part part, const PreparedRequest& r, const 
   for (;;) {
     make_stages(r);
     ready(part);
+    residency.enter(part);
     NotFinite found;
     try {
       return run();

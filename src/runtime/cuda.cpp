@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <utility>
 
 #include "base/dynamic_library.hpp"
 #include "base/error.hpp"
@@ -113,6 +114,7 @@ struct CudaVendor {
   static constexpr auto kCreateStream = ROCM_SD_VENDOR_CALL(Api, cuStreamCreate);
   static constexpr auto kDestroyStream = ROCM_SD_VENDOR_CALL(Api, cuStreamDestroy_v2);
   static constexpr auto kSynchronize = ROCM_SD_VENDOR_CALL(Api, cuStreamSynchronize);
+  static constexpr auto kStreamWait = ROCM_SD_VENDOR_CALL(Api, cuStreamWaitEvent);
   static constexpr auto kLoadModule = ROCM_SD_VENDOR_CALL(Api, cuModuleLoadData);
   static constexpr auto kUnloadModule = ROCM_SD_VENDOR_CALL(Api, cuModuleUnload);
   static constexpr auto kFindFunction = ROCM_SD_VENDOR_CALL(Api, cuModuleGetFunction);
@@ -172,6 +174,15 @@ class CudaDriver final : public VendorDriver<CudaVendor> {
   void copy_on_device_async(void* dst, const void* src, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.cuMemcpyDtoDAsync_v2(pointer(dst), pointer(src), bytes, stream_));
   }
+  void copy_beside_async(void* dst, const void* src, size_t bytes) override {
+    ROCM_SD_CHECK_GPU(api_.cuMemcpyHtoDAsync_v2(pointer(dst), src, bytes, copy_stream()));
+  }
+  // The launch after it begins when all before it has ended: it may not overlap with its predecessor, which a
+  // graph would take for the one thing that it waits for.
+  void launches_wait(void* event) override {
+    VendorDriver::launches_wait(event);
+    waits_ = true;
+  }
   void fill_zero_async(void* data, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.cuMemsetD8Async(pointer(data), 0, bytes, stream_));
   }
@@ -190,7 +201,8 @@ class CudaDriver final : public VendorDriver<CudaVendor> {
       attributes[count].id = kCooperative;
       attributes[count++].value.cooperative = 1;
     }
-    if (overlap_ && (!grid.early || stream == own_stream_) && !grid.together) {
+    const bool waits = stream == stream_ && std::exchange(waits_, false);
+    if (overlap_ && !waits && (!grid.early || stream == own_stream_) && !grid.together) {
       attributes[count].id = kProgrammaticSerialization;
       attributes[count++].value.programmatic = 1;
     }
@@ -267,6 +279,7 @@ class CudaDriver final : public VendorDriver<CudaVendor> {
   // Whether a kernel may start while its predecessor's last workgroups run: each one waits for all of it
   // before it touches memory (target.hpp).
   bool overlap_ = false;
+  bool waits_ = false;  // the next launch does, for copies
 };
 
 }  // namespace

@@ -76,6 +76,7 @@ struct LaunchConfig {  // CUlaunchConfig
   X(cuStreamCreate, Stream* stream, unsigned flags)                                               \
   X(cuStreamDestroy_v2, Stream stream)                                                            \
   X(cuStreamSynchronize, Stream stream)                                                           \
+  X(cuStreamWaitEvent, Stream stream, Event event, unsigned flags)                                \
   X(cuModuleLoadData, Module* module, const void* image)                                          \
   X(cuModuleUnload, Module module)                                                                \
   X(cuModuleGetFunction, Function* function, Module module, const char* name)                     \

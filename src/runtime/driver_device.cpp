@@ -11,6 +11,7 @@
 #include "runtime/driver_memory.hpp"
 #include "runtime/kernel_archive.hpp"
 #include "runtime/library_host.hpp"
+#include "runtime/side_copies.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -116,7 +117,7 @@ class KernelTable {
   std::map<std::string, LoadedKernel, std::less<>> kernels_;  // nodes stay where they are
 };
 
-class DriverGpu final : public GpuDevice, public LibraryHost {
+class DriverGpu final : public GpuDevice, public LibraryHost, public SideCopies {
  public:
   explicit DriverGpu(std::unique_ptr<GpuDriver> driver)
       : driver_(std::move(driver)),
@@ -246,6 +247,27 @@ class DriverGpu final : public GpuDevice, public LibraryHost {
   }
   std::unique_ptr<GpuEvent> make_event() override { return std::make_unique<DriverEvent>(current()); }
 
+  std::shared_ptr<void> make_point() override {
+    return {current().create_event(), [this](void* event) {
+              try {
+                current().destroy_event(event);
+              } catch (const Error& error) {
+                log().warn("{}", error.what());
+              }
+            }};
+  }
+  void mark_launches(void* point) override { current().record_event(point); }
+  void mark_copies(void* point) override { current().record_copies(point); }
+  void copies_wait(void* point) override { current().copies_wait(point); }
+  void launches_wait(void* point) override { current().launches_wait(point); }
+  void copy_beside(void* dst, const void* src, size_t bytes) override {
+    if (bytes > 0) current().copy_beside_async(dst, src, bytes);
+  }
+  void wait_for_copies() override {
+    refuse_capture("wait_for_copies");
+    current().synchronize_copies();
+  }
+
  private:
   GpuDriver& current() const {
     driver_->make_current();
@@ -315,6 +337,10 @@ void GpuDevice::launch_on(void*, const GpuKernel& kernel, GpuGrid grid, uint32_t
   launch(kernel, grid, threads, lds_bytes, params, bytes);
 }
 void GpuDevice::synchronize_stream(void*) { synchronize(); }
+
+SideCopies* side_copies(Device& device) {
+  return device.kind() == DeviceKind::kHost ? nullptr : dynamic_cast<SideCopies*>(&device);
+}
 
 LibraryHost* library_host(Device& device) {
   auto* host = dynamic_cast<LibraryHost*>(&device);

@@ -125,6 +125,9 @@ class EmulatorDriver final : public GpuDriver {
   void copy_to_device_async(void* dst, const void* src, size_t bytes) override {
     run("copy to the device", [&] { gpu_.write(dst, src, bytes); });
   }
+  void copy_beside_async(void* dst, const void* src, size_t bytes) override {
+    do_or_record([this, dst, src, bytes] { copy_to_device_async(dst, src, bytes); });
+  }
   void copy_to_host_async(void* dst, const void* src, size_t bytes) override {
     run("copy to the host", [&] { gpu_.read(dst, src, bytes); });
   }

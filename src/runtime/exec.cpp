@@ -8,6 +8,7 @@
 #include "runtime/launch_timer.hpp"
 #include "runtime/stop_request.hpp"
 #include "runtime/trace_range.hpp"
+#include "runtime/weight_stream.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -92,7 +93,12 @@ void Exec::launch(OpInfo info, LaunchBody body) {
 }
 
 Program::Program(std::string name, Arena& arena, Forward forward)
-    : name_(std::move(name)), arena_(arena), forward_(std::move(forward)) {}
+    : name_(std::move(name)),
+      arena_(arena),
+      forward_([forward = std::move(forward), schedule = std::make_shared<StreamSchedule>()](Exec& ex) {
+        if (WeightStream* stream = WeightStream::of(ex.arena())) return stream->run(ex, schedule, forward);
+        forward(ex);
+      }) {}
 
 void Program::plan() {
   Exec ex(arena_, Mode::kPlan);

@@ -54,6 +54,15 @@ class GpuDriver {
   virtual void copy_to_host_async(void* dst, const void* src, size_t bytes) = 0;
   virtual void copy_on_device_async(void* dst, const void* src, size_t bytes) = 0;
   virtual void fill_zero_async(void* data, size_t bytes) = 0;
+  // From host memory on a stream of their own, with the same events (SideCopies). A driver that runs every
+  // call at once has one order for all.
+  virtual void copy_beside_async(void* dst, const void* src, size_t bytes) {
+    copy_to_device_async(dst, src, bytes);
+  }
+  virtual void record_copies(void* event) { record_event(event); }
+  virtual void copies_wait(void* /*event*/) {}
+  virtual void launches_wait(void* /*event*/) {}
+  virtual void synchronize_copies() { synchronize(); }
   virtual void synchronize() = 0;
 
   virtual void* load_module(const std::string& code) = 0;

@@ -127,6 +127,7 @@ struct HipVendor {
   static constexpr auto kCreateStream = ROCM_SD_VENDOR_CALL(Api, hipStreamCreateWithFlags);
   static constexpr auto kDestroyStream = ROCM_SD_VENDOR_CALL(Api, hipStreamDestroy);
   static constexpr auto kSynchronize = ROCM_SD_VENDOR_CALL(Api, hipStreamSynchronize);
+  static constexpr auto kStreamWait = ROCM_SD_VENDOR_CALL(Api, hipStreamWaitEvent);
   static constexpr auto kLoadModule = ROCM_SD_VENDOR_CALL(Api, hipModuleLoadData);
   static constexpr auto kUnloadModule = ROCM_SD_VENDOR_CALL(Api, hipModuleUnload);
   static constexpr auto kFindFunction = ROCM_SD_VENDOR_CALL(Api, hipModuleGetFunction);
@@ -168,6 +169,9 @@ class HipDriver final : public VendorDriver<HipVendor> {
   }
   void copy_on_device_async(void* dst, const void* src, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.hipMemcpyAsync(dst, src, bytes, kDeviceToDevice, stream_));
+  }
+  void copy_beside_async(void* dst, const void* src, size_t bytes) override {
+    ROCM_SD_CHECK_GPU(api_.hipMemcpyAsync(dst, src, bytes, kHostToDevice, copy_stream()));
   }
   void fill_zero_async(void* data, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.hipMemsetAsync(data, 0, bytes, stream_));

@@ -55,6 +55,7 @@ inline constexpr size_t kArchBytes = 256;
   X(hipStreamCreateWithFlags, Stream* stream, unsigned flags)                                    \
   X(hipStreamDestroy, Stream stream)                                                             \
   X(hipStreamSynchronize, Stream stream)                                                         \
+  X(hipStreamWaitEvent, Stream stream, Event event, unsigned flags)                              \
   X(hipModuleLoadData, Module* module, const void* image)                                        \
   X(hipModuleUnload, Module module)                                                              \
   X(hipModuleGetFunction, Function* function, Module module, const char* name)                   \

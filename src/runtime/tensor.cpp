@@ -1,6 +1,7 @@
 #include "runtime/tensor.hpp"
 
 #include "base/error.hpp"
+#include "runtime/streamed_storage.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -77,6 +78,8 @@ Tensor Tensor::narrow(int axis, int64_t begin, int64_t count) const {
 
 Tensor make_tensor(Device& device, const Shape& shape, DType dtype) {
   const size_t bytes = static_cast<size_t>(shape.numel()) * dtype_size(dtype);
+  if (std::shared_ptr<Storage> storage = StreamedMaking::storage_for(device, bytes))
+    return Tensor(std::move(storage), shape, dtype);
   return Tensor(std::make_shared<OwnedStorage>(device, bytes), shape, dtype);
 }
 

@@ -94,6 +94,16 @@ class VendorDriver : public GpuDriver {
   }
   void record_event(void* event) override { call(Vendor::kRecordEvent, static_cast<Event>(event), stream_); }
   void wait_event(void* event) override { call(Vendor::kWaitEvent, static_cast<Event>(event)); }
+  void record_copies(void* event) override {
+    call(Vendor::kRecordEvent, static_cast<Event>(event), copy_stream());
+  }
+  void copies_wait(void* event) override {
+    call(Vendor::kStreamWait, copy_stream(), static_cast<Event>(event), 0U);
+  }
+  void launches_wait(void* event) override {
+    call(Vendor::kStreamWait, stream_, static_cast<Event>(event), 0U);
+  }
+  void synchronize_copies() override { call(Vendor::kSynchronize, copy_stream()); }
   double milliseconds(void* earlier, void* later) const override {
     float elapsed = 0;
     call(Vendor::kElapsed, &elapsed, static_cast<Event>(earlier), static_cast<Event>(later));
@@ -107,7 +117,15 @@ class VendorDriver : public GpuDriver {
     call(Vendor::kCreateStream, &own_stream_, Vendor::kStreamNonBlocking);
     stream_ = own_stream_;
   }
-  void destroy_own_stream() noexcept { forgive(Vendor::kDestroyStream, own_stream_); }
+  void destroy_own_stream() noexcept {
+    forgive(Vendor::kDestroyStream, own_stream_);
+    if (copy_stream_) forgive(Vendor::kDestroyStream, copy_stream_);
+  }
+  // Made when it is first asked for.
+  Stream copy_stream() {
+    if (!copy_stream_) call(Vendor::kCreateStream, &copy_stream_, Vendor::kStreamNonBlocking);
+    return copy_stream_;
+  }
 
   void check(int status, const char* call) const {
     if (status != Vendor::kSuccess)
@@ -128,6 +146,7 @@ class VendorDriver : public GpuDriver {
   const Api& api_;
   GpuDescription gpu_;
   Stream own_stream_ = nullptr, stream_ = nullptr;  // stream_: the one in use
+  Stream copy_stream_ = nullptr;                    // null: not made yet
 };
 
 // The GPUs that a library reports. problem: why it cannot be used, or empty; none: the sentence for no GPU;

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -23,9 +24,15 @@ inline constexpr int kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInit
 
 using Clock = std::chrono::steady_clock;
 
+// One record of an event: what waits for the event waits for the record that came last before it.
+struct Record {
+  bool done = false;
+  struct Stream* captured_by = nullptr;
+};
 struct Event {
   bool recorded = false, done = false;
   Clock::time_point time;
+  std::shared_ptr<Record> last;
 };
 struct Module {
   std::vector<rocm_sd::CodeObjectKernel> kernels;
@@ -37,11 +44,14 @@ struct Function {
 struct Operation {
   std::function<void()> run;
   Event* event = nullptr;  // for a marker
+  std::shared_ptr<Record> sets = nullptr, needs = nullptr;
+  Stream* stream = nullptr;  // in a recording: whose work it is
 };
 using Recording = std::vector<Operation>;
 struct Stream {
   std::deque<Operation> queue;
-  bool capturing = false, invalidated = false;
+  bool capturing = false, invalidated = false, eager = false;
+  Stream* joined = nullptr;  // whose capture it has joined
   Recording recording;
 };
 struct Graph {
@@ -59,6 +69,7 @@ struct Card {
   std::map<void*, Function*> functions;
   std::map<std::string, size_t> calls;
   std::map<std::string, int> failing;
+  bool eager = false;  // streams after the first do their work as soon as they may
 };
 inline Card& card() {
   static auto& instance = *new Card;  // outlives every user
@@ -99,13 +110,31 @@ inline bool inside(const std::map<char*, size_t>& blocks, const void* data, size
 }
 inline bool on_device(const void* data, size_t bytes) { return inside(card().blocks, data, bytes); }
 
+inline bool blocked(const Stream& stream) {
+  return !stream.queue.empty() && stream.queue.front().needs && !stream.queue.front().needs->done;
+}
+inline void run_eager();
+// What the next operation waits for is done first, by whichever stream has it.
 inline void run_next(Stream& stream) {
+  for (void* other : card().streams)
+    while (blocked(stream) && other != &stream && !static_cast<Stream*>(other)->queue.empty())
+      run_next(*static_cast<Stream*>(other));
+  if (stream.queue.empty()) return;  // done meanwhile
+  if (blocked(stream)) complain("a stream waits for a record that nobody makes");
   Operation operation = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (operation.run) operation.run();
+  if (operation.sets) operation.sets->done = true;
   if (operation.event) {
     operation.event->done = true;
     operation.event->time = Clock::now();
+  }
+  if (operation.sets) run_eager();
+}
+inline void run_eager() {
+  for (void* other : card().streams) {
+    auto& stream = *static_cast<Stream*>(other);
+    while (stream.eager && !stream.queue.empty() && !blocked(stream)) run_next(stream);
   }
 }
 inline void run_all(Stream& stream) {
@@ -117,10 +146,14 @@ inline void run_everything() {
 
 inline int enqueue(Stream* stream, const char* function, Operation operation) {
   if (!card().streams.contains(stream)) return invalid(function, "no such stream", kInvalidHandle);
-  if (stream->capturing)
-    stream->recording.push_back(std::move(operation));
-  else
+  Stream* const capture = stream->capturing ? stream : stream->joined;
+  if (capture) {
+    operation.stream = stream;
+    capture->recording.push_back(std::move(operation));
+  } else {
     stream->queue.push_back(std::move(operation));
+    run_eager();
+  }
   return kSuccess;
 }
 

@@ -24,6 +24,7 @@ void fake_hip_card(const char* arch, uint64_t memory_bytes) {
   card().arch = arch;
   card().memory = memory_bytes;
 }
+void fake_hip_eager(bool eager) { card().eager = eager; }
 void fake_hip_enqueue(void* stream, void (*work)(void*), void* argument) {
   const std::lock_guard lock(card().mutex);
   enqueue(static_cast<Stream*>(stream), __func__, {[=] { work(argument); }});
@@ -181,6 +182,7 @@ int hipStreamCreateWithFlags(Stream** stream, unsigned flags) {
   ENTER();
   if (flags > 1) return invalid(__func__, "unknown flags");
   *stream = new Stream;
+  (*stream)->eager = card().eager && !card().streams.empty();
   card().streams.insert(*stream);
   return kSuccess;
 }
@@ -195,6 +197,18 @@ int hipStreamSynchronize(Stream* stream) {
   if (const int refused = refuse_capture(__func__)) return refused;
   run_all(*stream);
   return kSuccess;
+}
+int hipStreamWaitEvent(Stream* stream, Event* event, unsigned flags) {
+  ENTER();
+  if (!card().streams.contains(stream)) return invalid(__func__, "no such stream", kInvalidHandle);
+  if (!card().events.contains(event)) return invalid(__func__, "no such event", kInvalidHandle);
+  if (flags != 0) return invalid(__func__, "unknown flags");
+  if (!event->last) return kSuccess;  // as HIP: nothing to wait for
+  Stream* const by = event->last->captured_by;
+  if (by && by != stream && !stream->joined) stream->joined = by;
+  if (!by && (stream->capturing || stream->joined))
+    return invalid(__func__, "a capture cannot wait for a record outside of it", kCaptureUnsupported);
+  return enqueue(stream, __func__, {.needs = event->last});
 }
 
 }  // extern "C"

@@ -21,6 +21,8 @@ size_t fake_hip_calls(const char* function);
 void fake_hip_fail(const char* function, int status);
 // The card: its architecture as the driver spells it ("gfx942:sramecc+:xnack-") and its memory.
 void fake_hip_card(const char* arch, uint64_t memory_bytes);
+// Streams that are made after the first do their work as soon as they may, not as late as they may.
+void fake_hip_eager(bool eager);
 // Puts somebody else's work on a stream (of a library that works beside the kernels), to be captured if the
 // stream is.
 void fake_hip_enqueue(void* stream, void (*work)(void*), void* argument);

@@ -119,6 +119,19 @@ int hipStreamEndCapture(Stream* stream, Graph** graph) {
     return invalid(__func__, "no capture has begun");
   stream->capturing = false;
   *graph = nullptr;
+  for (void* handle : card().streams) {
+    auto* other = static_cast<Stream*>(handle);
+    if (other->joined != stream) continue;
+    other->joined = nullptr;
+    // Its last work must be waited for by the stream that began the capture.
+    std::shared_ptr<Record> last;
+    bool open = false;
+    for (const Operation& operation : stream->recording) {
+      if (operation.stream == other) open = true, last = operation.sets;
+      if (operation.stream == stream && operation.needs && operation.needs == last) open = false;
+    }
+    if (open) return invalid(__func__, "a stream that joined the capture was not waited for", 904);
+  }
   if (stream->invalidated) return kCaptureInvalidated;
   *graph = new Graph{std::move(stream->recording)};
   card().graphs.insert(*graph);
@@ -139,8 +152,21 @@ int hipGraphDestroy(Graph* graph) {
 int hipGraphLaunch(Graph* exec, Stream* stream) {
   ENTER();
   if (!card().execs.contains(exec)) return invalid(__func__, "no such executable graph", kInvalidHandle);
-  for (const Operation& operation : exec->operations)
-    if (const int status = enqueue(stream, __func__, operation)) return status;
+  // Every launch has records of its own.
+  std::map<Record*, std::shared_ptr<Record>> records;
+  const auto own = [&](const std::shared_ptr<Record>& recorded) {
+    if (!recorded) return recorded;
+    std::shared_ptr<Record>& record = records[recorded.get()];
+    if (!record) record = std::make_shared<Record>();
+    return record;
+  };
+  for (Operation operation : exec->operations) {
+    operation.sets = own(operation.sets);
+    operation.needs = own(operation.needs);
+    Stream* const to =
+        operation.stream && card().streams.contains(operation.stream) ? operation.stream : stream;
+    if (const int status = enqueue(to, __func__, operation)) return status;
+  }
   return kSuccess;
 }
 int hipGraphExecDestroy(Graph* exec) {
@@ -167,7 +193,9 @@ int hipEventRecord(Event* event, Stream* stream) {
   if (!card().events.contains(event)) return invalid(__func__, "no such event", kInvalidHandle);
   event->recorded = true;
   event->done = false;
-  return enqueue(stream, __func__, {nullptr, event});
+  event->last = std::make_shared<Record>();
+  if (card().streams.contains(stream)) event->last->captured_by = stream->capturing ? stream : stream->joined;
+  return enqueue(stream, __func__, {.event = event, .sets = event->last});
 }
 int hipEventSynchronize(Event* event) {
   ENTER();

@@ -13,6 +13,7 @@
 #include "runtime/gpu_driver.hpp"
 #include "runtime/probe.hpp"
 #include "runtime/trace_range.hpp"
+#include "runtime/weight_stream.hpp"
 #include "support/code_objects.hpp"
 #include "support/fake_hip/fake_hip.hpp"
 
@@ -288,6 +289,68 @@ TEST_F(HipTest, RefusesAnArchiveOfAnotherTarget) {
   set_card("gfx1101", 1 << 30);
   EXPECT_THAT(thrown<FormatError>([] { open(); }), HasSubstr("holds code for gfx1100"));
 }
+
+// Weights that take turns in a small ring, on a card whose copies come as late or as early as the waits
+// allow.
+class HipStreams : public HipTest, public testing::WithParamInterface<bool> {};
+
+TEST_P(HipStreams, HaveEachWeightThereForItsLaunchAndNotLonger) {
+  call<decltype(fake_hip_eager)>("fake_hip_eager")(GetParam());
+  {
+    const auto gpu = open();
+    static constexpr int64_t kCount = 24 << 10;  // floats of a weight: larger than what takes no turns
+    Arena arena(*gpu);
+    WeightStream stream(*gpu, arena);
+    std::vector<Tensor> weights;
+    std::vector<float> want(kCount, 0);
+    for (int w = 0; w < 12; ++w) {
+      const Tensor host = make_tensor(host_device(), {kCount}, DType::kF32);
+      std::fill_n(host.as<float>(), kCount, static_cast<float>(1 << w));
+      weights.push_back(stream.add(host, WeightStream::Kind::kTurns));
+    }
+    const Tensor y = tensor_from(*gpu, {kCount}, want.data());
+    const int order[] = {0, 1, 2, 3, 2, 4, 5, 6, 7, 8, 9, 10, 11, 0};  // two of them twice
+    for (const int w : order)
+      for (float& value : want) value += static_cast<float>((w + 1) * (1 << w));
+    Program program("sums", arena, [&](Exec& ex) {
+      for (const int w : order) {
+        WeightStream::use(streamed(weights[static_cast<size_t>(w)]));
+        const GpuKernel* kernel = gpu->find_kernel("probe_axpy");
+        const ProbeParams params{weights[static_cast<size_t>(w)].as<float>(), y.as<float>(),
+                                 static_cast<float>(w + 1), static_cast<int32_t>(kCount), 0};
+        ex.launch({"axpy"}, [&gpu, kernel, params] {
+          gpu->launch(*kernel, {.x = static_cast<uint32_t>(kCount / 256)}, 256, 0, &params, sizeof(params));
+        });
+      }
+    });
+    arena.reserve(1);
+    const uint64_t before = gpu->allocated();
+    for (const uint64_t room : {uint64_t{0}, uint64_t{6 * kCount * 4}, uint64_t{1} << 30}) {
+      stream.set_room(room);
+      program.plan();
+      const StreamBytes bytes = stream.bytes();
+      EXPECT_EQ(bytes.all, 12 * kCount * 4u);
+      EXPECT_EQ(bytes.copied, room == 0 ? 14 * kCount * 4u : bytes.copied);
+      stream.enter();
+      EXPECT_EQ(gpu->allocated() - before, bytes.device());
+      EXPECT_LE(bytes.device(), std::max<uint64_t>(room, 3 * kCount * 4));
+      // Run, captured and replayed twice: one behind the other, and after a pause.
+      for (int run = 0; run < 4; ++run) {
+        gpu->fill_zero(y.data(), y.bytes());
+        program.run();
+        if (run == 1) program.run();
+        EXPECT_EQ(to_floats(*gpu, y)[kCount - 1], (run == 1 ? 2 : 1) * want[0]) << room << " " << run;
+      }
+      stream.leave();
+      EXPECT_EQ(gpu->allocated(), before);
+    }
+    EXPECT_GE(calls("hipGraphLaunch"), 3u);
+    EXPECT_GT(calls("hipStreamWaitEvent"), 0u);
+  }
+  EXPECT_EQ(live(), 0u);
+  call<decltype(fake_hip_eager)>("fake_hip_eager")(false);
+}
+INSTANTIATE_TEST_SUITE_P(Copies, HipStreams, testing::Values(false, true));
 
 class Rocm5Test : public HipTest {
  protected:

@@ -1,0 +1,31 @@
+// SideCopies: copies from host memory to a GPU on a stream of their own, beside its launches, and the points
+// at which the two wait for each other. Captured with the launches, they become part of the graph.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "runtime/device.hpp"
+
+namespace rocm_sd {
+
+class SideCopies {
+ public:
+  virtual ~SideCopies() = default;
+
+  // A point on either stream. Freed before the device.
+  virtual std::shared_ptr<void> make_point() = 0;
+  virtual void mark_launches(void* point) = 0;  // after all launches so far
+  virtual void mark_copies(void* point) = 0;    // after all copies so far
+  virtual void copies_wait(void* point) = 0;    // those that follow, for a point that was marked
+  virtual void launches_wait(void* point) = 0;
+  // Does not wait. src: pinned (Device::allocate_mapped) where the device has such memory, and unchanged
+  // until the copy is over.
+  virtual void copy_beside(void* dst, const void* src, size_t bytes) = 0;
+  virtual void wait_for_copies() = 0;  // the calling thread; not inside a capture
+};
+
+// Null where the device has no streams: the host.
+SideCopies* side_copies(Device& device);
+
+}  // namespace rocm_sd
