@@ -416,6 +416,7 @@ class Pipeline {
 
  private:
   struct State;
+  friend class StepBatch;
   explicit Pipeline(std::unique_ptr<State> state);
   friend Pipeline load_pipeline(const LoadOptions&, Device&, const Callbacks&, Ranks*);
   std::unique_ptr<State> state_;

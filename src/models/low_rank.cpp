@@ -74,9 +74,9 @@ void RowStrengths::set(std::vector<std::vector<float>> rows) {
   require<InternalError>(!alike_ || std::ranges::adjacent_find(rows, std::not_equal_to<>()) == rows.end(),
                          "run-time LoRAs: rows of different strengths, where all were to be alike");
   rows_ = std::move(rows);
-  // Tables of another batch belong to stages that are gone.
+  // Tables of more rows belong to stages that are gone; those of fewer may be of this one's leading rows.
   const auto count = static_cast<int64_t>(rows_.size());
-  std::erase_if(tables_, [&](const auto& entry) { return entry.first.rows != count; });
+  std::erase_if(tables_, [&](const auto& entry) { return entry.first.rows > count; });
   for (const auto& [key, table] : tables_) fill(key, table);
   forget_gone();
   if (scaled_.empty()) return;

@@ -96,11 +96,10 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   if (!components.tiny_vae && components.vae->config().half_size_finest)
     add("VAE decoder", "finest level at half size");
   std::string hashes;
-  for (const auto* loras : {&components.adapters, &components.runtime_adapters})
-    for (const ActiveAdapter& lora : *loras)
-      hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
+  for (const ActiveAdapter& lora : resolved.loras)
+    hashes += concat(hashes.empty() ? "" : ", ", lora.name, ": ", lora.file->hash().substr(0, 12));
   if (!hashes.empty()) add("Lora hashes", hashes);
-  if (!components.runtime_adapters.empty()) add("Lora mode", "runtime");
+  if (r.lora_mode == "runtime" && !resolved.loras.empty()) add("Lora mode", "runtime");
   if (!embedding_hashes.empty()) add("TI hashes", embedding_hashes);
   for (size_t i = 0; i < controls.size(); ++i)
     add(concat("ControlNet ", i).c_str(), describe_control(resolved.controls[i], *controls[i]));

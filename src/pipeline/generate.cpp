@@ -34,10 +34,11 @@ std::vector<float> overlay_mask(Device& device, const ResolvedRequest& r, const 
 
 }  // namespace
 
-PreparedRequest Pipeline::State::prepare(const GenerateRequest& request) {
+PreparedRequest Pipeline::State::prepare(const GenerateRequest& request, SharedUnet* shared, Loras loras) {
   PreparedRequest r{resolve_request(request, components, schedule), {}};
+  r.shared = shared;
   r.rows = tokenise(r, components, embeddings);
-  r.strengths = use_loras(r.request);
+  r.strengths = use_loras(r, loras);
   use_controls(r);
   use_image_models(r);
   return r;
@@ -82,10 +83,12 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   result.warnings.insert(result.warnings.end(), r.rows.warnings.begin(), r.rows.warnings.end());
   device_peak_ = 0;
   if (!draws_alone()) ranks_->begin();
-  result.plan = plan_within_budget(r);
-  if (!draws_alone() && agree_about_savings()) result.plan = plan_within_budget(r);
-  if (!result.plan.offload) arena.reserve(result.plan.arena);
-  if (callbacks.planned) callbacks.planned(result.plan);
+  if (!r.shared) {
+    result.plan = plan_within_budget(r);
+    if (!draws_alone() && agree_about_savings()) result.plan = plan_within_budget(r);
+    if (!result.plan.offload) arena.reserve(result.plan.arena);
+    if (callbacks.planned) callbacks.planned(result.plan);
+  }
   end_stage("plan");
   const TextStates states = encode_text(r, who);
   report("text", 1, 1);
@@ -104,7 +107,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   preview_seconds_ = 0;
   const Tensor latents = sample(r, states, init, callbacks);  // [batch,h,w,4]
   end_stage("sample");
-  result.savings = describe_savings(r, unet->calls());
+  if (!r.shared) result.savings = describe_savings(r, unet->calls());
   if (preview_seconds_ > 0) {  // is part of the sampling's
     result.times.back().seconds -= preview_seconds_;
     result.times.push_back({"preview", preview_seconds_});
@@ -112,8 +115,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
 
   const bool decodes = draws_alone() || ranks_->rank() == 0 || vae->shape().rows;
   const std::string hashes = embedding_hashes(r.rows.embeddings);
-  for (const auto* loras : {&components.adapters, &components.runtime_adapters})
-    for (const ActiveAdapter& lora : *loras) result.files.push_back({"lora", lora.file->path().string()});
+  for (const ActiveAdapter& lora : r.loras) result.files.push_back({"lora", lora.file->path().string()});
   for (const UsedEmbedding& embedding : r.rows.embeddings)
     result.files.push_back({"embedding", embedding.file->path().string()});
   for (int i = 0; decodes && i < r.request.batch; ++i) {

@@ -55,6 +55,8 @@ struct ResolvedRequest {
   bool blends_latents = false;     // after each step, rather than every prediction
   bool samples_posterior = false;  // of the VAE, rather than taking its mean
   std::vector<std::string> warnings;
+  // That it draws with, merged or at run time: set with its weights.
+  std::vector<ActiveAdapter> loras = {};
   std::vector<ResolvedControl> controls;       // of request.controls, in their order
   std::vector<ResolvedIpAdapter> ip_adapters;  // of request.ip_adapters
   // The first condition that reads the prompt; those before it read the negative one.

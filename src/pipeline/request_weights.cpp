@@ -10,12 +10,6 @@ namespace rocm_sd {
 
 namespace {
 
-// LoRAs of one request as the engine keeps them.
-struct WantedAdapters {
-  std::vector<ActiveAdapter> merged, runtime;
-  AdapterStrengths strengths;  // of those at run time
-};
-
 // The same LoRA with the same block weights takes its terms' memory once; strengths of a LoRA that an image
 // names twice add up.
 void add_image(WantedAdapters& wanted, const std::vector<ActiveAdapter>& image) {
@@ -34,6 +28,7 @@ void add_image(WantedAdapters& wanted, const std::vector<ActiveAdapter>& image) 
       unet.push_back(0);
       text.push_back(0);
     }
+    if (std::ranges::none_of(wanted.own, same)) wanted.own.push_back(wanted.runtime[at]);
     unet[at] += static_cast<float>(adapter.weight);
     text[at] += static_cast<float>(adapter.te_weight);
   }
@@ -41,9 +36,9 @@ void add_image(WantedAdapters& wanted, const std::vector<ActiveAdapter>& image) 
 
 }  // namespace
 
-AdapterStrengths Pipeline::State::use_loras(const GenerateRequest& request) {
-  const Clock::time_point begin = Clock::now();
+WantedAdapters Pipeline::State::wanted_loras(const GenerateRequest& request, Loras loras) {
   WantedAdapters wanted;
+  if (loras == Loras::kBeside) wanted.runtime = components.runtime_adapters;
   const size_t images = image_prompts(request).size();
   const bool runtime = request.lora_mode == "runtime";
   for (size_t i = 0; i < images; ++i) {
@@ -51,17 +46,27 @@ AdapterStrengths Pipeline::State::use_loras(const GenerateRequest& request) {
     require<UsageError>(runtime || i == 0 || own == wanted.merged, "lora: the prompts of images 1 and ",
                         i + 1,
                         " ask for different LoRAs, which cannot all be merged: expected lora-mode runtime");
-    if (runtime)
-      add_image(wanted, own);
-    else
-      wanted.merged = own;
+    add_image(wanted, runtime ? own : std::vector<ActiveAdapter>());
+    if (!runtime) wanted.merged = wanted.own = own;
   }
   for (auto* strengths : {&wanted.strengths.unet, &wanted.strengths.text})
     for (std::vector<float>& image : *strengths) image.resize(wanted.runtime.size());
+  return wanted;
+}
+
+bool Pipeline::State::merges_alike(const GenerateRequest& a, const GenerateRequest& b) {
+  return wanted_loras(a, Loras::kOwn).merged == wanted_loras(b, Loras::kOwn).merged;
+}
+
+AdapterStrengths Pipeline::State::use_loras(PreparedRequest& r, Loras loras) {
+  const Clock::time_point begin = Clock::now();
+  WantedAdapters wanted = wanted_loras(r.request, loras);
+  r.loras = wanted.own;
   const bool other_terms = wanted.runtime != components.runtime_adapters;
   if (other_terms) components.set_runtime_adapters(wanted.runtime);
   const auto& own = wanted.strengths.unet;
-  const bool alike = std::adjacent_find(own.begin(), own.end(), std::not_equal_to<>()) == own.end();
+  const bool alike =
+      !r.shared && std::adjacent_find(own.begin(), own.end(), std::not_equal_to<>()) == own.end();
   if (components.set_strengths_alike(Component::kUnet, alike) && !other_terms) drop(Part::kUnet);
   for (const Part part : {Part::kText, Part::kUnet})
     if (other_terms) drop(part);

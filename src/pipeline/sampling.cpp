@@ -8,6 +8,8 @@
 #include "pipeline/ip_request.hpp"
 #include "pipeline/regions.hpp"
 #include "pipeline/savings.hpp"
+#include "pipeline/shared_unet.hpp"
+#include "pipeline/size_conditions.hpp"
 #include "pipeline/soft_inpaint.hpp"
 #include "pipeline/state.hpp"
 #include "pipeline/step_throttle.hpp"
@@ -17,40 +19,6 @@
 
 namespace rocm_sd {
 namespace {
-
-// SDXL's size conditions for each condition of the batch (Podell et al., "SDXL", 2023, section 2.2); those of
-// the negative prompt by the rules of Diffusers' pipelines.
-std::vector<std::vector<float>> size_conditions(const ResolvedRequest& r, bool refiner) {
-  const GenerateRequest& q = r.request;
-  struct Sizes {
-    int64_t original_height, original_width, top, left, target_height, target_width;
-  };
-  const auto or_else = [](int64_t asked, int64_t own) { return asked ? asked : own; };
-  const Sizes positive{
-      or_else(q.original_height, r.height), or_else(q.original_width, r.width), q.crop_top, q.crop_left,
-      or_else(q.target_height, r.height),   or_else(q.target_width, r.width)};
-  const bool own_crop = refiner || q.negative_original_height || q.negative_original_width ||
-                        q.negative_target_height || q.negative_target_width;
-  const Sizes negative{q.negative_original_height.value_or(positive.original_height),
-                       q.negative_original_width.value_or(positive.original_width),
-                       q.negative_crop_top.value_or(own_crop ? 0 : positive.top),
-                       q.negative_crop_left.value_or(own_crop ? 0 : positive.left),
-                       q.negative_target_height.value_or(positive.target_height),
-                       q.negative_target_width.value_or(positive.target_width)};
-  std::vector<std::vector<float>> out;
-  for (int c = 0; c < r.conditions; ++c) {
-    const bool is_part = c >= r.first_part();
-    const Sizes& s = is_part ? positive : negative;
-    std::vector<double> ids = {static_cast<double>(s.original_height), static_cast<double>(s.original_width),
-                               static_cast<double>(s.top), static_cast<double>(s.left)};
-    if (refiner)
-      ids.push_back(is_part ? q.aesthetic_score : q.negative_aesthetic_score);
-    else
-      ids.insert(ids.end(), {static_cast<double>(s.target_height), static_cast<double>(s.target_width)});
-    out.emplace_back(ids.begin(), ids.end());
-  }
-  return out;
-}
 
 // Which calls leave guidance out: steps outside of the interval (Diffusers' rule for its guiders), and calls
 // below the minimum sigma (A1111's rule). Empty: none does.
@@ -127,11 +95,12 @@ void Pipeline::State::prepare_unet(const PreparedRequest& r, const TextStates& s
 
 SamplerHooks Pipeline::State::sampler_hooks(Exec& ex, const PreparedRequest& r, const Callbacks& callbacks) {
   SamplerHooks hooks;
-  hooks.on_step = [this, &ex, &r, &callbacks, begin = Clock::now(),
-                   throttle = std::make_shared<StepThrottle>(*components.device)](const StepReport& report) {
+  std::shared_ptr<StepThrottle> throttle;
+  if (!r.shared) throttle = std::make_shared<StepThrottle>(*components.device);
+  hooks.on_step = [this, &ex, &r, &callbacks, begin = Clock::now(), throttle](const StepReport& report) {
     note_memory();
-    unet->set_progress(report.step, report.total);
-    throttle->step();
+    if (!r.shared) unet->set_progress(report.step, report.total);
+    if (throttle) throttle->step();
     // What overflows does so at once, as a rule: the other steps would be wasted.
     if (report.step == 1) {
       const NotFinite found{"UNet", nonfinite_values(ex, report.denoised), report.denoised.numel()};
@@ -166,7 +135,10 @@ Tensor Pipeline::State::sample(const PreparedRequest& r, const TextStates& state
                                const Callbacks& callbacks) {
   const RunWatch who = watch(callbacks);
   return run_with_retry(Part::kUnet, r, [&] {
-    prepare_unet(r, states, init, who);
+    if (r.shared)
+      r.shared->begin(r, states, size_conditions(r, components.kind == ModelKind::kSdxlRefiner));
+    else
+      prepare_unet(r, states, init, who);
     Exec ex(scratch);
     ex.profiler = who.profiler;
     ex.cancel = who.cancel;
@@ -213,7 +185,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
   if (q.tile_size > 0)
     tiled.emplace(ex, *unet, r.tiles, q.batch, r.latent_height, r.latent_width, own.of(init.extra));
   size_t call = 0;
-  const RowSplit* rows = unet->shape().rows;
+  const RowSplit* rows = r.shared ? nullptr : unet->shape().rows;
   if (rows) rows->begin_image();
   std::optional<RegionBlend> regions;
   if (!r.region_shares.empty()) regions.emplace(*components.device, r, q.batch);
@@ -225,6 +197,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
     return gather_predictions(e, r, predicted);
   };
   const auto predict = [&](Exec& e, const Tensor& x, double t) {
+    if (r.shared) return r.shared->call(x, t, r.rows.prompts_at(call++));
     use_text(r, states, call++, who);
     return regions ? regions->average(e, run_unet(e, regions->spread(e, x), t)) : run_unet(e, x, t);
   };
@@ -244,7 +217,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
                                     .needs_negative = r.sampling.sampler->uses_negative && r.uses_negative(),
                                     .without_negative = unguided_calls(r),
                                     .smaller_batch = r.drops_negative && draws_alone() && !regions &&
-                                                     !tiled && unet->can_drop_negative(),
+                                                     !tiled && !r.shared && unet->can_drop_negative(),
                                     .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
   SamplerHooks hooks = sampler_hooks(ex, r, callbacks);
@@ -255,8 +228,9 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
     hooks.skipper = &skipper.emplace(std::move(sigmas), [this] { unet->note_skipped(); });
   }
   const auto& sampled = r.sampling.schedule;
-  unet->set_progress(
-      0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));
+  if (!r.shared)
+    unet->set_progress(
+        0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));
   // An inpainting model sees the image and the mask itself.
   if (init.latent_mask.empty() || components.is_inpainting())
     return run_sampler(ex, schedule, r.sampling, denoiser, &noise, x, hooks);

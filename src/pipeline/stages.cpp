@@ -18,6 +18,20 @@ void make(std::unique_ptr<StageT>& stage, Components& components, Arena& arena, 
 }  // namespace
 
 void Pipeline::State::make_stages(const PreparedRequest& r) {
+  if (!r.shared) make_unet_stage(r);
+  if (vae_shape_.height != r.latent_height || vae_shape_.width != r.latent_width)
+    vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short
+  vae_shape_.rows = vae_rows(r);
+  vae_shape_.wrap = {r.request.tiling_x, r.request.tiling_y};
+  if (image_units_.empty())
+    image.reset();
+  else
+    make(image, components, arena, image_units_);
+  make(vae, components, arena, vae_shape_);
+  make(text, components, arena, text_shape(r));
+}
+
+void Pipeline::State::make_unet_stage(const PreparedRequest& r) {
   const TextShape text_rows = text_shape(r);
   const int64_t tokens = r.rows.chunks * text_rows.tokens.front();
   const ConditionShare own = own_conditions(r);
@@ -44,17 +58,14 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   for (const PlannedControl& control : planned_controls_) shape.controls.push_back(control.unit);
   shape.images = image_slots(r);
   if (!controls_.empty() || !shape.images.empty()) shape.image_height = r.height, shape.image_width = r.width;
-  if (vae_shape_.height != r.latent_height || vae_shape_.width != r.latent_width)
-    vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short
-  vae_shape_.rows = vae_rows(r);
-  vae_shape_.wrap = shape.wrap;
+  if (!components.runtime_adapters.empty()) row_unet.reset();  // whose tables of strengths are others
   make(unet, components, arena, shape);
-  if (image_units_.empty())
-    image.reset();
-  else
-    make(image, components, arena, image_units_);
-  make(vae, components, arena, vae_shape_);
-  make(text, components, arena, text_rows);
+}
+
+RowStage& Pipeline::State::make_row_stage(const RowShape& shape) {
+  if (!components.runtime_adapters.empty()) unet.reset();
+  make(row_unet, components, arena, shape);
+  return *row_unet;
 }
 
 Stage* Pipeline::State::stage(Part part) const {
@@ -72,6 +83,7 @@ void Pipeline::State::drop(Part part) {
     case Part::kText: return text.reset();
     case Part::kImage: return image.reset();
     case Part::kUnet:
+      row_unet.reset();
       unet.reset();
       if (WeightStream* stream = residency.stream()) stream->leave();
       return;
@@ -83,7 +95,9 @@ void Pipeline::State::ready(Part part) {
   at_work_ = part;
   if (residency.offload() && !residency.resident(part)) arena.release();  // the stage before may need more
   const bool moved = residency.need(part), changed = components.refresh_terms(part);
-  if ((moved || changed) && stage(part)) stage(part)->replan();
+  if (!moved && !changed) return;
+  if (stage(part)) stage(part)->replan();
+  if (part == Part::kUnet && row_unet) row_unet->replan();
 }
 
 void Pipeline::State::retry_in_wider_type(Part part, const NotFinite& found) {

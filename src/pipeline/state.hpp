@@ -14,6 +14,7 @@
 #include "pipeline/image_stage.hpp"
 #include "pipeline/kernel_choices.hpp"
 #include "pipeline/residency.hpp"
+#include "pipeline/row_stage.hpp"
 #include "pipeline/text_stage.hpp"
 #include "pipeline/token_rows.hpp"
 #include "pipeline/unet_stage.hpp"
@@ -47,6 +48,12 @@ struct NoiseDraws {
 // [N,C,H,W] as other engines give noise -> [N,H,W,C].
 std::vector<float> to_nhwc(const std::vector<float>& nchw, const Shape& nhwc);
 
+// LoRAs of one request as the engine keeps them.
+struct WantedAdapters {
+  std::vector<ActiveAdapter> merged, runtime, own;  // own: the request's, of runtime without strengths
+  AdapterStrengths strengths;                       // of those at run time
+};
+
 struct Pipeline::State {
   State(Components loaded, uint64_t budget, std::string lora_dir, std::string embedding_dir, Ranks* ranks)
       : components(std::move(loaded)),
@@ -70,6 +77,7 @@ struct Pipeline::State {
   std::unique_ptr<TextStage> text;    // made for the shapes of a request, kept while requests have the same
   std::unique_ptr<ImageStage> image;  // null where the request has no IP-Adapter
   std::unique_ptr<UnetStage> unet;
+  std::unique_ptr<RowStage> row_unet;  // of requests that share its calls (step_batch.hpp)
   std::unique_ptr<VaeStage> vae;
   std::unique_ptr<Profiler> profiler;
   AdapterLibrary adapters;
@@ -78,7 +86,12 @@ struct Pipeline::State {
   void stream_weights() { residency.begin_stream(arena); }  // from the next request on
 
   // Fills in defaults, checks every rule, reads the prompts, and brings the request's LoRAs and ControlNets.
-  PreparedRequest prepare(const GenerateRequest& request);
+  // kBeside: run-time LoRAs of others stay, and rows may differ in all of them.
+  enum class Loras { kOwn, kBeside };
+  PreparedRequest prepare(const GenerateRequest& request, SharedUnet* shared = nullptr,
+                          Loras loras = Loras::kOwn);
+  // Whether both have the same merged LoRAs. Throws what opening them throws.
+  bool merges_alike(const GenerateRequest& a, const GenerateRequest& b);
   // What a request takes and gives, whatever its mode (modes.cpp).
   MemoryPlan plan(const GenerateRequest& request);
   GenerateResult generate(const GenerateRequest& request, const Callbacks& callbacks);
@@ -87,6 +100,7 @@ struct Pipeline::State {
   GenerateResult generate(const PreparedRequest& r, const Callbacks& callbacks);
 
  private:
+  friend class StepBatch;
   // modes.cpp
   GenerateResult draw_masked_part(const GenerateRequest& request, const Callbacks& callbacks);
   GenerateResult draw_twice(const GenerateRequest& request, const Callbacks& callbacks);
@@ -97,7 +111,8 @@ struct Pipeline::State {
   void show_preview(const PreparedRequest& r, const StepReport& report, const Callbacks& callbacks);
   // Makes the request's LoRAs those that the weights contain, or that stand beside them -> how strongly those
   // beside act. Every file is opened and checked before a weight is touched.
-  AdapterStrengths use_loras(const GenerateRequest& request);
+  AdapterStrengths use_loras(PreparedRequest& r, Loras loras);
+  WantedAdapters wanted_loras(const GenerateRequest& request, Loras loras);
   void merge_adapters(std::vector<ActiveAdapter> wanted);
   // Loads the request's ControlNets. Those of earlier requests stay until others are asked for, or memory is
   // short.
@@ -113,6 +128,8 @@ struct Pipeline::State {
 
   // Stages (stages.cpp). Those of the request's shapes, made where there are others or none.
   void make_stages(const PreparedRequest& r);
+  void make_unet_stage(const PreparedRequest& r);
+  RowStage& make_row_stage(const RowShape& shape);
   Stage* stage(Part part) const;
   void drop(Part part);  // its weights are others, or of another type
   // The part's weights on the device, and what was planned with them valid.
@@ -248,6 +265,7 @@ auto Pipeline::State::run_with_retry(Part part, const PreparedRequest& r, const 
     } catch (const NotFinite& thrown) {
       found = thrown;
     }
+    if (r.shared) throw found;  // others are at work with these weights
     retry_in_wider_type(part, found);
   }
 }

@@ -36,10 +36,13 @@ struct TokenRows {
 // model, and what opening embeddings throws.
 TokenRows tokenise(const ResolvedRequest& resolved, const Components& components, EmbeddingLibrary& library);
 
+class SharedUnet;
+
 // A request whose prompts are tokens: all that the stages work from.
 struct PreparedRequest : ResolvedRequest {
   TokenRows rows;
   AdapterStrengths strengths = {};
+  SharedUnet* shared = nullptr;  // that calls the UNet with the rows of others; null: it is drawn alone
 };
 
 }  // namespace rocm_sd
