@@ -29,6 +29,10 @@ void print_plan(const MemoryPlan& plan, const std::string& device) {
              device.empty() ? "" : " of " + device, gigabytes(plan.total()), gigabytes(plan.weights),
              gigabytes(plan.arena), gigabytes(plan.text), gigabytes(plan.unet), gigabytes(plan.vae),
              gigabytes(plan.buffers));
+  if (plan.devices.size() < 2) return;
+  for (const DeviceMemory& one : plan.devices)
+    fmt::print(stderr, "  on {} ({}): {} = weights {} + arena {} + buffers {}\n", one.device, one.parts,
+               gigabytes(one.total()), gigabytes(one.weights), gigabytes(one.arena), gigabytes(one.buffers));
 }
 
 std::string quality_text(const PictureQuality& quality) {

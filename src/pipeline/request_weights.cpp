@@ -68,7 +68,7 @@ AdapterStrengths Pipeline::State::use_loras(const GenerateRequest& request) {
   if (wanted.merged != components.adapters || weights_unsure_) {
     refused_ = false;  // what a plan said of an earlier request
     with_savings([&] { merge_adapters(wanted.merged); });
-    components.device->synchronize();
+    for (Device* device : components.place.devices()) device->synchronize();
   } else if (!other_terms) {
     return wanted.strengths;
   }

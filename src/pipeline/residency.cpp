@@ -14,7 +14,7 @@ Residency::Residency(Components& components)
 void Residency::track(Part part) {
   const auto add = [&](auto& model) {
     entries_.push_back({part, std::make_unique<OffloadedModel>([&model](Visitor& v) { model.visit(v); },
-                                                               *components_.device)});
+                                                               components_.place[part])});
   };
   switch (part) {
     case Part::kText:
@@ -39,7 +39,7 @@ void Residency::track(Part part) {
 template <class Model>
 void Residency::track_guest(Part part, Model& model) {
   const auto visit = [&model](Visitor& v) { model.visit(v); };
-  entries_.push_back({part, std::make_unique<OffloadedModel>(visit, *components_.device), false, &model});
+  entries_.push_back({part, std::make_unique<OffloadedModel>(visit, components_.place[part]), false, &model});
 }
 
 template <class Model>
@@ -76,7 +76,8 @@ void Residency::follow_encoder() {
     else
       components.loaded_tiny_encoder->visit(v);
   };
-  entries_.push_back({Part::kVae, std::make_unique<OffloadedModel>(visit, *components_.device), true});
+  entries_.push_back(
+      {Part::kVae, std::make_unique<OffloadedModel>(visit, components_.place[Part::kVae]), true});
   if (offload_) entries_.back().model->offload();
 }
 
@@ -93,7 +94,8 @@ bool Residency::need(Part part) {
   follow_encoder();
   if (offload_)
     for (const Entry& entry : entries_)
-      if (entry.part != part) entry.model->offload();
+      if (entry.part != part && &components_.place[entry.part] == &components_.place[part])
+        entry.model->offload();
   bool& moved = moved_[part];
   for (const Entry& entry : entries_)
     if (entry.part == part && entry.model->offloaded()) {

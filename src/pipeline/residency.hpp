@@ -1,4 +1,5 @@
-// Residency: which models' weights are on the device. Under offload only those of the stage at work are.
+// Residency: which models' weights are on their device. Under offload only those of the stage at work are, on
+// each device.
 #pragma once
 
 #include <memory>
@@ -18,9 +19,9 @@ class Residency {
   bool offload() const { return offload_; }
   void begin_offload() { offload_ = true; }  // from the next need() on
 
-  // Puts the part's weights on the device and, under offload, takes the others off first. True where the
-  // part's weights lie elsewhere than when it was last asked for: what was planned with them must be planned
-  // anew.
+  // Puts the part's weights on its device and, under offload, takes the others of that device off first. True
+  // where the part's weights lie elsewhere than when it was last asked for: what was planned with them must
+  // be planned anew.
   bool need(Part part);
   // components.controls, components.image_models are others than before; those that went are still alive.
   void controls_changed();

@@ -26,6 +26,14 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   shape.first_condition = own.first;
   shape.rows = unet_rows(r);
   if (shape.rows) shape.height = shape.rows->rows();
+  if (divides_layers()) {
+    check_layers(r);
+    shape.layers = ranks_;
+    // Where the conditions are too few to keep all ranks at work, each image is a micro-batch. Strengths of
+    // run-time LoRAs are for a condition's images.
+    const bool by_image = shape.conditions < ranks_->count() && components.runtime_adapters.empty();
+    shape.micro_rows = by_image ? 1 : shape.batch;
+  }
   shape.guided = own.all > 1;
   shape.perturbed = r.perturbed && own.has_last();
   shape.perturbed_layers = r.perturbed_layers;
@@ -48,13 +56,13 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
     vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short
   vae_shape_.rows = vae_rows(r);
   vae_shape_.wrap = shape.wrap;
-  make(unet, components, arena, shape);
+  make(unet, components, arenas[Part::kUnet], shape);
   if (image_units_.empty())
     image.reset();
   else
-    make(image, components, arena, image_units_);
-  make(vae, components, arena, vae_shape_);
-  make(text, components, arena, text_rows);
+    make(image, components, arenas[Part::kImage], image_units_);
+  make(vae, components, arenas[Part::kVae], vae_shape_);
+  make(text, components, arenas[Part::kText], text_rows);
 }
 
 Stage* Pipeline::State::stage(Part part) const {
@@ -78,7 +86,8 @@ void Pipeline::State::drop(Part part) {
 
 void Pipeline::State::ready(Part part) {
   at_work_ = part;
-  if (residency.offload() && !residency.resident(part)) arena.release();  // the stage before may need more
+  if (residency.offload() && !residency.resident(part))
+    arenas[part].release();  // the stage before may need more
   const bool moved = residency.need(part), changed = components.refresh_terms(part);
   if ((moved || changed) && stage(part)) stage(part)->replan();
 }
