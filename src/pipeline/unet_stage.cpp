@@ -339,7 +339,9 @@ Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, co
     shifts_timestep_ = timestep;
   }
   if (segment_) {
-    segment_->run(ex, active_, extra_ ? std::vector{&input_, &extra_} : std::vector{&input_}, output_, watch);
+    std::vector<const Tensor*> inputs = {&input_};
+    if (extra_) inputs.push_back(&extra_);
+    segment_->run(ex, active_, inputs, output_, watch);
     ++calls_.all;
     return output_;
   }
