@@ -86,6 +86,8 @@ MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
         share.arena = arena[part];
       }
     }
+    if (device == components.device && device->kind() == DeviceKind::kHost)
+      beside += components.originals->bytes();
     share.weights += beside;
     out.weights += share.weights;
     out.arena += share.arena;
@@ -124,6 +126,7 @@ void Pipeline::State::drop_caches() {
   image_models.insert(image_models.end(), image_encoders_.begin(), image_encoders_.end());
   keep_image_models(image_models);
   components.bases.clear();
+  if (components.device->kind() == DeviceKind::kHost) components.originals->clear();
   upscaler_.reset();
   arenas.release();
   scratch.release();

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -130,25 +131,27 @@ TEST_F(Placed, EachDeviceHasItsShareOfThePlan) {
   EXPECT_EQ(plan.total(), plan.devices[0].total() + plan.devices[1].total());
   const GenerateResult result = pipeline.generate(small_request());
   EXPECT_LE(device.peak(), plan.devices[0].total() * 101 / 100);
-  EXPECT_GE(device.peak(), plan.devices[0].weights);
+  EXPECT_GE(device.peak(), plan.devices[0].total() / 2);
 }
 
 // The budget is the VAE's device's: neither weights nor the other parts' memory are saved for it.
 TEST_F(Placed, TheBudgetCountsForEachDevice) {
   GuardedDevice device, small;
   LoadOptions options = placed("text=cpu,unet=cpu,image=cpu");
-  const MemoryPlan whole = load_pipeline(options, device).plan(small_request());
+  GenerateRequest request = small_request();
+  request.width = request.height = 256;
+  const MemoryPlan whole = load_pipeline(options, device).plan(request);
   ASSERT_EQ(whole.devices.at(1).parts, "vae");
   options.vram_budget = whole.devices[1].total() - whole.vae / 4;
   Pipeline pipeline = load_pipeline(options, device);
-  const MemoryPlan plan = pipeline.plan(small_request());
+  const MemoryPlan plan = pipeline.plan(request);
   EXPECT_LE(plan.devices[1].total(), options.vram_budget);
   EXPECT_GT(plan.devices[0].total(), options.vram_budget) << "of the CPU beside it nothing is asked";
   EXPECT_GT(plan.vae_bands, 1);
   EXPECT_FALSE(plan.offload);
   options.vram_budget = whole.devices[1].weights / 2;
   try {
-    load_pipeline(options, device).plan(small_request());
+    load_pipeline(options, device).plan(request);
     ADD_FAILURE();
   } catch (const OutOfMemoryError& e) {
     EXPECT_THAT(e.what(), HasSubstr("cuda:7 has "));
@@ -186,11 +189,10 @@ TEST_F(Placed, PartsOnOneDeviceAreAPlainPipeline) {
 
 // The emulated card computes in its own type: 16 bits beside the CPU's.
 TEST_F(Placed, AUNetOnAnEmulatedCard) {
-  try {
-    device_named("emu:gfx1100");
-  } catch (const Error& e) {
-    GTEST_SKIP() << e.what();
-  }
+  const std::vector<DeviceListing> all = list_devices();
+  const bool there =
+      std::ranges::any_of(all, [](const DeviceListing& d) { return d.name == "emu:gfx1100" && d.usable; });
+  if (!there) GTEST_SKIP() << "no kernels were built for it";
   GenerateRequest request = small_request();
   request.width = request.height = 32;
   request.steps = 1;
