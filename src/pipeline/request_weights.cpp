@@ -98,7 +98,7 @@ void Pipeline::State::merge_adapters(std::vector<ActiveAdapter> wanted) {
       components.reload(part, components.dtype_of(part));
     } else {
       if (residency.offload()) residency.to_host(part);
-      components.update(part, before, residency.offload() ? host_device() : *components.device);
+      components.update(part, before, residency.offload() ? host_device() : components.place[part]);
     }
     residency.reloaded(part);
   }
