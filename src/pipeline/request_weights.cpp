@@ -58,6 +58,10 @@ AdapterStrengths Pipeline::State::use_loras(const GenerateRequest& request) {
   }
   for (auto* strengths : {&wanted.strengths.unet, &wanted.strengths.text})
     for (std::vector<float>& image : *strengths) image.resize(wanted.runtime.size());
+  require<UsageError>(
+      wanted.runtime.empty() || !divides_layers(),
+      "lora-mode: runtime: not with --split pipeline, whose ranks know their own layers alone; "
+      "expected merge");
   const bool other_terms = wanted.runtime != components.runtime_adapters;
   if (other_terms) components.set_runtime_adapters(wanted.runtime);
   const auto& own = wanted.strengths.unet;

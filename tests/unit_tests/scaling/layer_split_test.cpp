@@ -70,11 +70,6 @@ TEST(LayerSplit, DrawsWhatOneDeviceDraws) {
   add("tiles", [](GenerateRequest& r) { r.width = 96, r.tile_size = 64, r.tile_batch = 2; });
   add("inpainting", [](GenerateRequest& r) { r.init_image = picture(72, 64), r.mask = picture(72, 64); });
   add("lora", [](GenerateRequest& r) { r.loras = {{.file = kExamples + "/dusk_lora.safetensors"}}; });
-  add("lora at run time", [](GenerateRequest& r) {
-    r.loras = {{.file = kExamples + "/dusk_lora.safetensors", .weight = 0.6}};
-    r.lora_mode = "runtime";
-    r.batch = 2;
-  });
   add("image prompt", [&](GenerateRequest& r) {
     r.ip_adapters = {
         {.model = testing_support::write_random_ip_adapter(folder, kModel, ImageProjectionKind::kResampler),
