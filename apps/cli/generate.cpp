@@ -108,6 +108,8 @@ class Run {
     try {
       if (!load.devices.empty()) refuse_with_devices();
       if (asks_for_ranks(load.devices)) follow_rank_0(load);
+      require<UsageError>(command_.tune <= 0 || load.place.empty(),
+                          "tune: with --device alone, not with --place; tune each device by --device first");
       if (command_.tune > 0) tuning_.emplace(load.device, command_.tune, callbacks_.cancelled);
       MultiPipeline pipeline = MultiPipeline::load(load, callbacks_);
       drawers_ = pipeline.drawers().size();

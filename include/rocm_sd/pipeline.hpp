@@ -112,8 +112,13 @@ struct LoadOptions {
   // them.
   std::string devices = {};
   // What these devices divide: "images", each draws its own; "guidance": two draw one image together, each a
-  // half of guidance; "rows": all draw one, each its rows; "guidance-rows": both; "displaced": stale rows.
+  // half of guidance; "rows": all draw one, each its rows; "guidance-rows": both; "displaced": stale rows;
+  // "pipeline": all draw one, each with its share of the UNet's layers and of their weights.
   std::string split = "images";
+  // Parts of one pipeline on several devices: "text=cpu,unet=cuda:0,vae=cuda:1"; parts: text, image (encoders
+  // and IP-Adapters), unet (with ControlNets), vae. Those that are not named are on `device`. Not with
+  // `devices`.
+  std::string place = {};
   std::string dtype = "auto";  // auto, f16 (GPUs), bf16, f32: what products are computed in
   // How the UNet's matrices and filters are stored: auto (as dtype says), or 8 bits and a scale for each
   // output channel: int8, fp8 (e4m3); int8-products, fp8-products: linear layers are multiplied in 8 bits,
@@ -129,7 +134,8 @@ struct LoadOptions {
   // With offload, and keep the UNet's in host memory while it works, too: each goes to the device just before
   // it is multiplied. As many stay there as vram_budget has room for; without one, as few as possible.
   bool stream_weights = false;
-  uint64_t vram_budget = 0;  // bytes of device memory to stay within; 0: what the device has free
+  // Bytes of device memory to stay within; 0: what the device has free. With `place` of each GPU.
+  uint64_t vram_budget = 0;
   // In place of the weight files of `model`, a Diffusers folder, for the components that they belong to. On
   // the CPU they are used where they lie wherever the kernels take that layout and type, so their memory must
   // outlive the pipeline.
@@ -299,11 +305,18 @@ struct Progress {
   std::string device = {};  // of MultiPipeline: which of its devices; else empty
 };
 
+// What one of the devices takes of a plan.
+struct DeviceMemory {
+  std::string device, parts;  // "cuda:0", "unet, vae"
+  uint64_t weights = 0, arena = 0, buffers = 0;
+  uint64_t total() const { return weights + arena + buffers; }
+};
+
 struct MemoryPlan {
   uint64_t weights = 0;  // bytes of parameters, in the layouts that kernels use
   // The arena that each stage needs; they share one. image: of image encoders and IP-Adapters.
   uint64_t text = 0, unet = 0, vae = 0, image = 0;
-  uint64_t arena = 0;    // the largest of them: what the arena will hold
+  uint64_t arena = 0;    // the largest of them: what the arena will hold (with LoadOptions::place all arenas)
   uint64_t buffers = 0;  // latents, text states, pictures
   int vae_bands = 1;     // bands of rows that the VAE works in; 1: the whole picture at once
   bool offload = false;  // weights and arena count the stage that takes the most
@@ -312,6 +325,9 @@ struct MemoryPlan {
   // two.
   uint64_t streamed = 0, stream_resident = 0, stream_ring = 0, stream_copied = 0;
   double link_seconds = 0;  // that these copies take of the bus alone, as timed on this machine; 0: not timed
+  // One, or with LoadOptions::place several, whose sums are above, or with split "pipeline" each rank, of
+  // which the largest is above (MultiPipeline::plans()).
+  std::vector<DeviceMemory> devices = {};
   uint64_t total() const { return weights + arena + buffers; }
 };
 

@@ -41,6 +41,15 @@ uint64_t AdapterBases::bytes() const {
   return bytes;
 }
 
+uint64_t AdapterBases::bytes(Component component) const {
+  uint64_t bytes = 0;
+  for (const auto& [key, tensor] : bases_)
+    if (key.first == component) bytes += tensor.bytes();
+  for (const auto& [key, factors] : factors_)
+    if (std::get<Component>(key) == component) bytes += factors->bytes();
+  return bytes;
+}
+
 const DeviceFactors& AdapterBases::factors(Device& device, const std::shared_ptr<const AdapterFile>& file,
                                            Component component, DType dtype) {
   auto& known = factors_[{file, component, dtype}];
@@ -61,7 +70,7 @@ Tensor AdapterBases::allocate(Device& device, const Shape& shape, DType dtype) {
   const int64_t slab = kSlabBytes / size, step = kAlignment / size;
   const int64_t count = (shape.numel() + step - 1) / step * step;
   if (device.kind() == DeviceKind::kHost || count > slab / 8) return make_tensor(device, shape, dtype);
-  auto& [tensor, used] = slabs_[dtype];
+  auto& [tensor, used] = slabs_[{&device, dtype}];
   if (!tensor || used + count > slab) {
     tensor = make_tensor(device, {slab}, dtype);
     used = 0;

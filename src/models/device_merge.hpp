@@ -30,6 +30,7 @@ class AdapterBases {
   // What is changed then is read from the model's file when the next adapter comes.
   void clear();
   uint64_t bytes() const;  // of the weights and of the adapters' factors
+  uint64_t bytes(Component component) const;
 
   // The file's factors, brought to the device once. Those of files that no use names are given back.
   const DeviceFactors& factors(Device& device, const std::shared_ptr<const AdapterFile>& file,
@@ -42,7 +43,8 @@ class AdapterBases {
   std::map<std::pair<Component, std::string>, Tensor> bases_;  // by the first tensor of the slot
   std::map<std::tuple<std::shared_ptr<const AdapterFile>, Component, DType>, std::unique_ptr<DeviceFactors>>
       factors_;
-  std::map<DType, std::pair<Tensor, int64_t>> slabs_;  // and how many of its elements are given away
+  // And how many of its elements are given away.
+  std::map<std::pair<Device*, DType>, std::pair<Tensor, int64_t>> slabs_;
 };
 
 // The change of a loaded component from one set of adapters to another. bases must outlive it.

@@ -15,13 +15,14 @@ bool always_multiplies_bf16() {
   return asked && std::string_view(asked) == "products";
 }
 
-// The layers that have a matrix.
+// The layers that have a matrix: which of them are the last does not depend on what is left out.
 class LayerPathLister final : public Visitor {
  public:
   LayerPaths paths;
   std::vector<LayerListing> layers;
 
  protected:
+  bool sees_all() const override { return true; }
   void slot(const ParameterSlot& slot) override {
     if (slot.layer.empty()) return;
     paths.add(slot.layer);
@@ -99,9 +100,13 @@ std::string Visitor::full(std::string_view name, std::string_view leaf) const {
   return name.empty() ? concat(prefix_, leaf) : concat(prefix_, name, ".", leaf);
 }
 
+void Visitor::offer(const ParameterSlot& of) {
+  if (!only_ || sees_all() || (*only_)(of)) slot(of);
+}
+
 void Visitor::operator()(std::string_view name, Linear& layer) {
-  slot(weight_slot(layer, full(name), {layer.out, layer.in}));
-  if (layer.biased) slot(bias_slot(layer, full(name, "bias"), layer.out));
+  offer(weight_slot(layer, full(name), {layer.out, layer.in}));
+  if (layer.biased) offer(bias_slot(layer, full(name, "bias"), layer.out));
 }
 
 void Visitor::operator()(std::string_view name, StackedLinear& layer) {
@@ -114,24 +119,24 @@ void Visitor::operator()(std::string_view name, StackedLinear& layer) {
     weight.parts.push_back({prefix + ".weight", {part.rows, layer.in}});
     bias.parts.push_back({prefix + ".bias", {part.rows}});
   }
-  slot(weight);
-  if (layer.biased) slot(bias);
+  offer(weight);
+  if (layer.biased) offer(bias);
 }
 
 void Visitor::operator()(std::string_view name, Conv& layer) {
-  slot(weight_slot(layer, full(name), {layer.out, layer.in, layer.kernel, layer.kernel}));
-  if (layer.biased) slot(bias_slot(layer, full(name, "bias"), layer.out));
+  offer(weight_slot(layer, full(name), {layer.out, layer.in, layer.kernel, layer.kernel}));
+  if (layer.biased) offer(bias_slot(layer, full(name, "bias"), layer.out));
 }
 
 void Visitor::operator()(std::string_view name, Norm& layer) {
-  slot(tensor_slot(layer.gain, full(name, "weight"), {layer.channels}, false));
-  slot(tensor_slot(layer.bias, full(name, "bias"), {layer.channels}, false));
+  offer(tensor_slot(layer.gain, full(name, "weight"), {layer.channels}, false));
+  offer(tensor_slot(layer.bias, full(name, "bias"), {layer.channels}, false));
 }
 
 void Visitor::operator()(std::string_view name, Embedding& layer) {
   ParameterSlot table = tensor_slot(layer.table, full(name, "weight"), {layer.rows, layer.channels}, true);
   table.rows_read = true;
-  slot(table);
+  offer(table);
 }
 
 std::string WeightFormat::name() const {

@@ -78,6 +78,9 @@ class ParameterSource {
   virtual void ignore(const std::string& name) const = 0;
 };
 
+// Some of a model's slots.
+using SlotFilter = std::function<bool(const ParameterSlot&)>;
+
 class Visitor {
  public:
   virtual ~Visitor() = default;
@@ -106,13 +109,33 @@ class Visitor {
 
  protected:
   virtual void slot(const ParameterSlot& slot) = 0;
+  virtual bool sees_all() const { return false; }  // whatever a VisitOnly leaves out
 
  private:
+  friend class VisitOnly;
+  void offer(const ParameterSlot& of);
   size_t enter(std::string_view name);  // appends "name." to the prefix; returns the old length
   std::string full(std::string_view name) const;
   std::string full(std::string_view name, std::string_view leaf) const;
 
   std::string prefix_;
+  const SlotFilter* only_ = nullptr;
+};
+
+// While it lives, the visitor passes over the slots that `only` does not name: of a model that is loaded in
+// part. An empty filter names all.
+class VisitOnly {
+ public:
+  VisitOnly(Visitor& visitor, const SlotFilter& only) : visitor_(visitor), before_(visitor.only_) {
+    if (only) visitor_.only_ = &only;
+  }
+  ~VisitOnly() { visitor_.only_ = before_; }
+  VisitOnly(const VisitOnly&) = delete;
+  VisitOnly& operator=(const VisitOnly&) = delete;
+
+ private:
+  Visitor& visitor_;
+  const SlotFilter* before_;
 };
 
 template <class Model>
@@ -145,7 +168,6 @@ Tensor make_parameter(Device& device, const ParameterSlot& slot, DType dtype);
 // Each of these takes the model's visit as a function, so that one compiled body serves every model.
 using VisitModel = std::function<void(Visitor&)>;
 // only: the slots to read, where a few of a loaded model's change; empty: all.
-using SlotFilter = std::function<bool(const ParameterSlot&)>;
 void load_parameters(const VisitModel& visit, Device& device, const ParameterSource& source, DType compute,
                      const WeightFormat& weights, const SlotFilter& only,
                      std::span<const PrecisionRow> precisions);

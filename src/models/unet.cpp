@@ -17,7 +17,8 @@ DType UNet::text_dtype() const {
 TextCache UNet::make_text_cache(Device& device, int64_t batch, int64_t tokens) const {
   TextCache cache;
   for (const CrossAttention* layer : cross_attentions())
-    cache.keys_values.push_back(make_tensor(device, {batch, tokens, layer->kv.rows()}, text_dtype()));
+    cache.keys_values.push_back(
+        layer->elsewhere ? Tensor() : make_tensor(device, {batch, tokens, layer->kv.rows()}, text_dtype()));
   return cache;
 }
 
@@ -25,6 +26,7 @@ void UNet::prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) 
   const DType compute = text_dtype();
   Tensor x = states;
   for (const CrossAttention* layer : cross_attentions()) {
+    if (layer->elsewhere) continue;
     require(states.rank() == 3 && states.dim(2) == layer->kv.in && takes(states.dtype()),
             "unet: expected text states [B,T,", layer->kv.in, "] ", dtype_, ", got ", states.shape(), " ",
             states.dtype());
@@ -94,6 +96,15 @@ Tensor UNet::edge_conv(Exec& ex, Tensor x, const Conv& layer, const Tensor* resi
                  .epilogue = {.residual = residual, .dtype = input_dtype()}});
 }
 
+Tensor UNet::first_map(Exec& ex, const Tensor& latents, const Tensor* residual) const {
+  return edge_conv(ex, config_.center_input ? affine(ex, latents, 2, -1) : latents, conv_in_, residual);
+}
+
+Tensor UNet::prediction(Exec& ex, Tensor x) const {
+  x = group_norm_silu(ex, std::move(x), {}, norm_out_, config_.norm_groups, operand_type(conv_out_));
+  return edge_conv(ex, std::move(x), conv_out_);  // [B,h,w,out_channels]
+}
+
 UNetSkips UNet::encode(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,
                        const UNetArgs& args) const {
   require(latents.rank() == 4 && latents.dim(3) == config_.in_channels && takes(latents.dtype()),
@@ -102,8 +113,7 @@ UNetSkips UNet::encode(Exec& ex, const Tensor& latents, const Tensor& shifts, co
   require(shifts.shape() == Shape{latents.dim(0), time_channels()}, "unet: expected time shifts [",
           latents.dim(0), ",", time_channels(), "], got ", shifts.shape());
   const UNetContext run = context(shifts, text, args);
-  Tensor x = edge_conv(ex, config_.center_input ? affine(ex, latents, 2, -1) : latents, conv_in_,
-                       args.conv_in_residual);  // [B,h,w,C0]
+  Tensor x = first_map(ex, latents, args.conv_in_residual);  // [B,h,w,C0]
   show(args.tap, "conv_in", x);
   UNetSkips out{{x}, {}};
   const auto additions = [&](size_t block) {
@@ -153,8 +163,37 @@ Tensor UNet::decode(Exec& ex, UNetSkips skips, const Tensor& shifts, const TextC
     x = up_[i](ex, std::move(x), skips.skips, run, concat("up_blocks.", i),
                args.freeu && i < args.freeu->blocks.size() ? &args.freeu->blocks[i] : nullptr, first);
   }
-  x = group_norm_silu(ex, std::move(x), {}, norm_out_, config_.norm_groups, operand_type(conv_out_));
-  return edge_conv(ex, std::move(x), conv_out_);  // [B,h,w,out_channels]
+  return prediction(ex, std::move(x));
+}
+
+Tensor UNet::run_layers(Exec& ex, Tensor x, std::vector<Tensor>& skips, int64_t height, int64_t width,
+                        const Tensor& shifts, const TextCache& text, const UNetArgs& args) const {
+  const UNetContext run = context(shifts, text, args);
+  const std::vector<UNetLayer> layers = unet_layers(config_);
+  const UNetMaps maps = unet_maps(config_, layers, height, width);
+  for (size_t i = own_.begin; i < std::min(own_.end, layers.size()); ++i) {
+    const UNetLayer& layer = layers[i];
+    const size_t b = layer.block;
+    const std::string down = concat("down_blocks.", b), up = concat("up_blocks.", b);
+    const auto* freeu = args.freeu && b < args.freeu->blocks.size() ? &args.freeu->blocks[b] : nullptr;
+    Tensor second;
+    if (layer.takes) second = std::move(skips.at(*layer.takes));
+    switch (layer.kind) {
+      case UNetLayer::Kind::kConvIn: x = first_map(ex, x, nullptr); break;
+      case UNetLayer::Kind::kDown: x = down_[b].layer(ex, std::move(x), layer.index, run, down); break;
+      case UNetLayer::Kind::kDownsample: x = down_[b].downsample(ex, std::move(x), run, down); break;
+      case UNetLayer::Kind::kMid: x = (*mid_)(ex, std::move(x), run); break;
+      case UNetLayer::Kind::kUp:
+        x = up_[b].layer(ex, std::move(x), std::move(second), layer.index, run, up, freeu);
+        break;
+      case UNetLayer::Kind::kUpsample:
+        x = up_[b].upsample(ex, x, maps.read[i + 1].height, maps.read[i + 1].width, run, up);
+        break;
+      case UNetLayer::Kind::kConvOut: x = prediction(ex, std::move(x)); break;
+    }
+    if (layer.gives) skips.at(*layer.gives) = x;
+  }
+  return x;
 }
 
 Tensor UNet::operator()(Exec& ex, const Tensor& latents, const Tensor& shifts, const TextCache& text,

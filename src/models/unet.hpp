@@ -9,6 +9,7 @@
 #include "models/freeu.hpp"
 #include "models/scaled_map.hpp"
 #include "models/unet_blocks.hpp"
+#include "models/unet_layers.hpp"
 
 namespace rocm_sd {
 
@@ -68,9 +69,10 @@ struct UNetArgs {
 class UNet {
  public:
   explicit UNet(const UNetConfig& config);
-  // Throws what load_parameters throws.
+  // own: the layers that are loaded and that visit() names, for run_layers(). Throws what load_parameters
+  // throws.
   static UNet load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
-                   DType compute, const WeightFormat& weights = {});
+                   DType compute, const WeightFormat& weights = {}, const LayerRange& own = {});
   // Reads parameters of a loaded model again, those that `only` names or all, as load() did. What was planned
   // or captured with the model must be planned anew.
   void update(const LoadTarget& target, const ParameterSource& source, const WeightFormat& weights,
@@ -96,7 +98,8 @@ class UNet {
   DType text_dtype() const;
   void visit(Visitor& v);
 
-  // Persistent, uninitialised memory for the text of `batch` pictures, `tokens` tokens each.
+  // Persistent, uninitialised memory for the text of `batch` pictures, `tokens` tokens each; none for layers
+  // that other ranks have.
   TextCache make_text_cache(Device& device, int64_t batch, int64_t tokens) const;
   // Fills the cache. states [B,T,context width] in input_dtype() or the compute dtype.
   void prepare_text(Exec& ex, const Tensor& states, const TextCache& cache) const;
@@ -135,6 +138,12 @@ class UNet {
                    const UNetArgs& args = {}) const;
   Tensor decode(Exec& ex, UNetSkips skips, const Tensor& shifts, const TextCache& text,
                 const UNetArgs& args = {}) const;
+  // The layers that were loaded, of a UNet on several ranks. x: what the first of them reads. skips: one for
+  // each skip connection; those that the layers take are there, and those that they give are put there.
+  // height, width: of the latents. Of args it takes perturbed, freeu and images.
+  Tensor run_layers(Exec& ex, Tensor x, std::vector<Tensor>& skips, int64_t height, int64_t width,
+                    const Tensor& shifts, const TextCache& text, const UNetArgs& args = {}) const;
+  const LayerRange& own_layers() const { return own_; }
   // All in one.
   Tensor operator()(Exec& ex, const Tensor& latents, const TimeInputs& time, const TextCache& text,
                     const UNetArgs& args = {}) const {
@@ -143,6 +152,9 @@ class UNet {
 
  private:
   UNetContext context(const Tensor& shifts, const TextCache& text, const UNetArgs& args) const;
+  Tensor first_map(Exec& ex, const Tensor& latents, const Tensor* residual) const;
+  Tensor prediction(Exec& ex, Tensor x) const;
+  void keep_layers(const LayerRange& own, const ParameterSource& source);
   Tensor edge_conv(Exec& ex, Tensor x, const Conv& layer, const Tensor* residual = nullptr) const;
   bool takes(DType dtype) const { return dtype == loaded_as_ || dtype == dtype_ || dtype == input_dtype(); }
   void number_layers();
@@ -152,6 +164,8 @@ class UNet {
   Tensor added_conditions(Exec& ex, const TimeInputs& inputs) const;
 
   UNetConfig config_;
+  LayerRange own_;
+  SlotFilter own_parameters_;  // empty: all
   DType dtype_ = DType::kF32, loaded_as_ = DType::kF32;
   bool on_host_ = true;  // where it multiplies
   Conv conv_in_, conv_out_;

@@ -171,25 +171,35 @@ Tensor DownBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, con
       for (const ScaledMap& map : *added) x = add_map(ex, x, map);
   };
   for (size_t i = 0; i < resnets.size(); ++i) {
-    x = resnets[i](ex, std::move(x), {}, shift_of(resnets[i], context), context.norm_groups);
-    show(context.tap, concat(name, ".resnets.", i), x);
-    if (!attentions.empty()) {
-      x = attentions[i](ex, std::move(x), context);
-      show(context.tap, concat(name, ".attentions.", i), x);
-    }
+    x = layer(ex, std::move(x), i, context, name);
     const bool last = i + 1 == resnets.size();
     add_all(last && (!attentions.empty() || !downsampler));
     skips.push_back(x);
     if (context.deep_enough(skips.size())) return x;
   }
   if (downsampler) {
-    const DType maps = x.dtype();
-    x = conv2d(ex, std::move(x), *downsampler,
-               {.stride = 2, .pad = Padding::same(1), .epilogue = {.dtype = maps}});
-    show(context.tap, name + ".downsamplers.0", x);
+    x = downsample(ex, std::move(x), context, name);
     add_all(attentions.empty());
     skips.push_back(x);
   }
+  return x;
+}
+
+Tensor DownBlock::layer(Exec& ex, Tensor x, size_t i, const UNetContext& context,
+                        const std::string& name) const {
+  x = resnets[i](ex, std::move(x), {}, shift_of(resnets[i], context), context.norm_groups);
+  show(context.tap, concat(name, ".resnets.", i), x);
+  if (attentions.empty()) return x;
+  x = attentions[i](ex, std::move(x), context);
+  show(context.tap, concat(name, ".attentions.", i), x);
+  return x;
+}
+
+Tensor DownBlock::downsample(Exec& ex, Tensor x, const UNetContext& context, const std::string& name) const {
+  const DType maps = x.dtype();
+  x = conv2d(ex, std::move(x), *downsampler,
+             {.stride = 2, .pad = Padding::same(1), .epilogue = {.dtype = maps}});
+  show(context.tap, name + ".downsamplers.0", x);
   return x;
 }
 
@@ -209,23 +219,31 @@ Tensor UpBlock::operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const
       keep_deep(ex, x, *context.deep);
     Tensor second = std::move(skips.back());
     skips.pop_back();
-    for (size_t j = 0; freeu && j < freeu->size(); ++j)
-      if ((*freeu)[j].channels == 0 || (*freeu)[j].channels == x.dim(3)) {
-        apply_freeu(ex, (*freeu)[j], x, second);
-        break;
-      }
-    x = resnets[i](ex, std::move(x), std::move(second), shift_of(resnets[i], context), context.norm_groups);
-    show(context.tap, concat(name, ".resnets.", i), x);
-    if (!attentions.empty()) {
-      x = attentions[i](ex, std::move(x), context);
-      show(context.tap, concat(name, ".attentions.", i), x);
+    x = layer(ex, std::move(x), std::move(second), i, context, name, freeu);
+  }
+  return upsampler ? upsample(ex, x, skips.back().dim(1), skips.back().dim(2), context, name) : x;
+}
+
+Tensor UpBlock::layer(Exec& ex, Tensor x, Tensor second, size_t i, const UNetContext& context,
+                      const std::string& name, const std::vector<FreeULevel>* freeu) const {
+  for (size_t j = 0; freeu && j < freeu->size(); ++j)
+    if ((*freeu)[j].channels == 0 || (*freeu)[j].channels == x.dim(3)) {
+      apply_freeu(ex, (*freeu)[j], x, second);
+      break;
     }
-  }
-  if (upsampler) {
-    x = upsample_conv(ex, x, *upsampler, skips.back().dim(1), skips.back().dim(2));
-    show(context.tap, name + ".upsamplers.0", x);
-  }
+  x = resnets[i](ex, std::move(x), std::move(second), shift_of(resnets[i], context), context.norm_groups);
+  show(context.tap, concat(name, ".resnets.", i), x);
+  if (attentions.empty()) return x;
+  x = attentions[i](ex, std::move(x), context);
+  show(context.tap, concat(name, ".attentions.", i), x);
   return x;
+}
+
+Tensor UpBlock::upsample(Exec& ex, const Tensor& x, int64_t height, int64_t width, const UNetContext& context,
+                         const std::string& name) const {
+  const Tensor larger = upsample_conv(ex, x, *upsampler, height, width);
+  show(context.tap, name + ".upsamplers.0", larger);
+  return larger;
 }
 
 Tensor upsample_conv(Exec& ex, const Tensor& map, const Conv& conv, int64_t height, int64_t width) {

@@ -112,8 +112,9 @@ struct CrossAttention {
   Linear query, out;
   StackedLinear kv;  // [2C,context]
   int64_t heads = 1;
-  int text_index = 0;    // into UNetContext::keys_values
-  int image_index = -1;  // into ImageTokens; below 0: reads no images (attn1)
+  int text_index = 0;      // into UNetContext::keys_values
+  int image_index = -1;    // into ImageTokens; below 0: reads no images (attn1)
+  bool elsewhere = false;  // another rank has this layer
 
   CrossAttention(int64_t width, int64_t context_width, int64_t heads);
   void visit(Visitor& v);
@@ -168,6 +169,9 @@ struct DownBlock {
   // to the last attention's result, or to the block's where it has none; null: nothing.
   Tensor operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
                     const std::string& name, const std::vector<ScaledMap>* added = nullptr) const;
+  // What it consists of: a resnet and its attention, and the downsampler.
+  Tensor layer(Exec& ex, Tensor x, size_t i, const UNetContext& context, const std::string& name) const;
+  Tensor downsample(Exec& ex, Tensor x, const UNetContext& context, const std::string& name) const;
 };
 
 struct MidBlock {
@@ -192,6 +196,12 @@ struct UpBlock {
   Tensor operator()(Exec& ex, Tensor x, std::vector<Tensor>& skips, const UNetContext& context,
                     const std::string& name, const std::vector<FreeULevel>* freeu = nullptr,
                     size_t first = 0) const;
+  // What it consists of: a resnet, which reads a skip connection, and its attention; the upsampler, to
+  // height x width.
+  Tensor layer(Exec& ex, Tensor x, Tensor second, size_t i, const UNetContext& context,
+               const std::string& name, const std::vector<FreeULevel>* freeu) const;
+  Tensor upsample(Exec& ex, const Tensor& x, int64_t height, int64_t width, const UNetContext& context,
+                  const std::string& name) const;
 };
 
 // map [N,H,W,C] doubled by nearest neighbour, cut to height x width (2H or 2H - 1, and so on), then convolved

@@ -175,8 +175,9 @@ UNet::UNet(const UNetConfig& config)
 }
 
 UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
-                DType compute, const WeightFormat& weights) {
+                DType compute, const WeightFormat& weights, const LayerRange& own) {
   UNet unet(config);
+  if (!own.all()) unet.keep_layers(own, source);
   unet.choose_types(target, compute, weights);
   unet.update(target, source, weights);
   return unet;
@@ -203,7 +204,35 @@ void UNet::update(const LoadTarget& target, const ParameterSource& source, const
   load_parameters(*this, target.memory, source, dtype_, format_of(weights), only);
 }
 
+// The source knows the others' parameters: they are not left over.
+void UNet::keep_layers(const LayerRange& own, const ParameterSource& source) {
+  const std::vector<UNetLayer> layers = unet_layers(config_);
+  own_ = own;
+  own_parameters_ = parameters_of(layers, own);
+  const std::vector<ParameterSlot::Part> mine = list_parameters([this](Visitor& v) { visit(v); });
+  for (const ParameterSlot::Part& part : list_parameters(UNet(config_)))
+    if (std::ranges::find(mine, part.name, &ParameterSlot::Part::name) == mine.end())
+      source.ignore(part.name);
+  const auto leave = [&](std::vector<Transformer>& attentions, UNetLayer::Kind kind, size_t block) {
+    for (size_t i = 0; i < layers.size(); ++i) {
+      if (layers[i].kind != kind || layers[i].block != block || own.has(i)) continue;
+      const bool whole = kind == UNetLayer::Kind::kMid;
+      for (size_t a = whole ? 0 : layers[i].index; a < attentions.size(); ++a) {
+        for (TransformerBlock& t : attentions[a].blocks) {
+          t.cross.elsewhere = true;
+          if (t.first_cross) t.first_cross->elsewhere = true;
+        }
+        if (!whole) break;
+      }
+    }
+  };
+  for (size_t b = 0; b < down_.size(); ++b) leave(down_[b].attentions, UNetLayer::Kind::kDown, b);
+  if (mid_) leave(mid_->attentions, UNetLayer::Kind::kMid, 0);
+  for (size_t b = 0; b < up_.size(); ++b) leave(up_[b].attentions, UNetLayer::Kind::kUp, b);
+}
+
 void UNet::visit(Visitor& v) {
+  const VisitOnly only(v, own_parameters_);
   v("conv_in", conv_in_);
   v("time_embedding.linear_1", time1_);
   v("time_embedding.cond_proj", time_cond_);

@@ -34,7 +34,7 @@ void Components::set_runtime_adapters(std::vector<ActiveAdapter> adapters) {
   row_strengths_.clear();
   for (const Part part : {Part::kText, Part::kUnet})
     for_each_model(*this, part, [&](Component component, const VisitModel&) {
-      if (!runtime_adapters.empty()) row_strengths_[component] = std::make_shared<RowStrengths>(*device);
+      if (!runtime_adapters.empty()) row_strengths_[component] = std::make_shared<RowStrengths>(place[part]);
     });
   stale_terms_[Part::kText] = stale_terms_[Part::kUnet] = true;
 }
@@ -52,7 +52,8 @@ bool Components::refresh_terms(Part part) {
   for_each_model(*this, part, [&](Component component, const VisitModel& visit) {
     const auto strengths = row_strengths_.find(component);
     set_low_rank_terms(
-        visit, {*device, component, strengths == row_strengths_.end() ? nullptr : strengths->second}, uses);
+        visit, {place[part], component, strengths == row_strengths_.end() ? nullptr : strengths->second},
+        uses);
   });
   stale_terms_[part] = false;
   return true;
@@ -63,12 +64,21 @@ RowStrengths* Components::row_strengths(Component component) const {
   return found == row_strengths_.end() ? nullptr : found->second.get();
 }
 
-uint64_t Components::term_bytes() const {
+uint64_t Components::term_bytes(Part part) const {
   uint64_t bytes = 0;
-  for (const auto& [component, strengths] : row_strengths_) bytes += strengths->bytes();
   auto& self = const_cast<Components&>(*this);  // a visit may change what it visits, this one does not
-  for (const Part part : {Part::kText, Part::kUnet})
-    for_each_model(self, part, [&](Component, const VisitModel& visit) { bytes += low_rank_bytes(visit); });
+  for_each_model(self, part, [&](Component component, const VisitModel& visit) {
+    if (const RowStrengths* strengths = row_strengths(component)) bytes += strengths->bytes();
+    bytes += low_rank_bytes(visit);
+  });
+  return bytes;
+}
+
+uint64_t Components::base_bytes(Part part) const {
+  uint64_t bytes = 0;
+  auto& self = const_cast<Components&>(*this);
+  for_each_model(self, part,
+                 [&](Component component, const VisitModel&) { bytes += bases.bytes(component); });
   return bytes;
 }
 

@@ -15,7 +15,7 @@ DType Components::dtype_of(Part part) const {
     case Part::kUnet: return unet->dtype();
     case Part::kVae: return vae ? vae->dtype() : tiny_vae->dtype();
   }
-  return dtype;
+  return dtypes[part];
 }
 
 // A component's tensors with the adapters at work merged into them.
@@ -36,7 +36,7 @@ void Components::update(Part part, const std::vector<ActiveAdapter>& before, Dev
   const auto update_one = [&](Component component, const auto& read) {
     const std::vector<AdapterUse> old_uses = adapter_uses(before, component),
                                   uses = adapter_uses(adapters, component);
-    DeviceMerge merge(bases, component, old_uses, uses, *device);
+    DeviceMerge merge(bases, component, old_uses, uses, place[part]);
     const Source source(*this, component, &merge);
     const auto changed_by = [&](const std::vector<AdapterUse>& adapters, const ParameterSlot& slot) {
       return std::any_of(slot.parts.begin(), slot.parts.end(), [&](const ParameterSlot::Part& tensor) {
@@ -53,7 +53,7 @@ void Components::update(Part part, const std::vector<ActiveAdapter>& before, Dev
   };
   if (part == Part::kUnet)
     update_one(Component::kUnet, [&](const Source& source, const SlotFilter& only) {
-      unet->update({to, *device}, source, weights, only);
+      unet->update({to, place[part]}, source, weights, only);
     });
   if (part == Part::kText)
     for (TextEncoder& encoder : text)
@@ -64,7 +64,7 @@ void Components::update(Part part, const std::vector<ActiveAdapter>& before, Dev
 }
 
 void Components::reload(Part part, DType compute) {
-  Device& to = loading_device();
+  Device& to = loading_device(part);
   const auto source = [this](Component component) { return Source(*this, component); };
   switch (part) {
     case Part::kText:
@@ -85,7 +85,7 @@ void Components::reload(Part part, DType compute) {
       bases.drop(Component::kUnet);
       const UNetConfig config = unet->config();
       *unet = UNet(config);
-      *unet = UNet::load(load_target(), config, source(Component::kUnet), compute, weights);
+      *unet = UNet::load(load_target(part), config, source(Component::kUnet), compute, weights, layers);
       for (const auto& control : controls) load_control(*control);
       break;
     }
@@ -96,7 +96,7 @@ void Components::reload(Part part, DType compute) {
       if (vae) {
         const VaeConfig config = vae->config();
         *vae = VaeDecoder(config);
-        *vae = VaeDecoder::load(load_target(), config, source(Component::kVae), compute, vae_weights);
+        *vae = VaeDecoder::load(load_target(part), config, source(Component::kVae), compute, vae_weights);
       }
       if (tiny_vae) {
         const TaesdConfig tiny = tiny_vae->config();
@@ -120,7 +120,7 @@ std::shared_ptr<LoadedControl> Components::find_control(const std::filesystem::p
 }
 
 void Components::load_control(LoadedControl& control) const {
-  control.load(load_target(), dtype_of(Part::kUnet), weights, unet->input_dtype());
+  control.load(load_target(Part::kUnet), dtype_of(Part::kUnet), weights, unet->input_dtype());
 }
 
 namespace {
@@ -176,7 +176,7 @@ std::shared_ptr<LoadedImageModel> Components::encoder_of(const LoadedImageModel&
 }
 
 void Components::load_image_model(LoadedImageModel& model) const {
-  model.load(loading_device(), image_dtype, image_stored);
+  model.load(loading_device(Part::kImage), image_dtype, image_stored);
 }
 
 std::string Components::describe_dtype() const {
@@ -192,11 +192,11 @@ void Components::need_encoder() {
   if (has_encoder()) return;
   if (vae)
     loaded_encoder =
-        VaeEncoder::load(load_target(), vae->config(), StoreSource(checkpoint->store(Component::kVae)),
-                         vae->dtype(), vae_weights);
+        VaeEncoder::load(load_target(Part::kVae), vae->config(),
+                         StoreSource(checkpoint->store(Component::kVae)), vae->dtype(), vae_weights);
   else
     loaded_tiny_encoder =
-        TaesdEncoder::load(loading_device(), tiny_vae->config(),
+        TaesdEncoder::load(loading_device(Part::kVae), tiny_vae->config(),
                            StoreSource(checkpoint->store(Component::kTinyVae)), tiny_vae->dtype());
 }
 

@@ -29,6 +29,13 @@ DType parse_compute_type(const std::string& name, const Device& device) {
   return f16 ? DType::kF16 : DType::kF32;
 }
 
+// Of parts on several devices those on the CPU take its own 16-bit type in place of the GPUs'.
+DType part_type(const std::string& name, const Placement& place, Part part) {
+  const bool f16 = name == "f16" || name == "fp16";
+  const bool host = place[part].kind() == DeviceKind::kHost;
+  return parse_compute_type(f16 && host && place.several() ? "bf16" : name, place[part]);
+}
+
 // The text is encoded once and every step of a picture sees the same error of it, so bf16 is not enough: f16
 // on a GPU; on the host, which has no f16 products, f32 with weights kept in f16.
 DType text_compute(DType compute, const Device& device) {
@@ -117,6 +124,7 @@ LiveComponents live_components(const std::vector<LiveTensor>& tensors) {
 
 struct Loader {
   const LoadOptions& options;
+  const Ranks* ranks;
   const Callbacks& callbacks;
   Components& out;
   int step = 0, total = 0;
@@ -142,12 +150,13 @@ struct Loader {
     require<FormatError>(tokenizer.vocab_size() <= config.vocabulary, config_title(checkpoint(), component),
                          ": the vocabulary has ", tokenizer.vocab_size(),
                          " tokens, the text encoder's table ", config.vocabulary, " rows");
-    out.text.push_back(
-        {component,
-         ClipTextModel::load(out.loading_device(), config, StoreSource(checkpoint().store(component)),
-                             text_compute(out.dtype, *out.device), text_stored(out.dtype)),
-         std::move(tokenizer), own.chunks.pad_id, component == Component::kTextEncoder2, sdxl ? 1 : 0, !sdxl,
-         config.use_attention_mask && !sdxl});
+    out.text.push_back({component,
+                        ClipTextModel::load(out.loading_device(Part::kText), config,
+                                            StoreSource(checkpoint().store(component)),
+                                            text_compute(out.dtypes[Part::kText], out.place[Part::kText]),
+                                            text_stored(out.dtypes[Part::kText])),
+                        std::move(tokenizer), own.chunks.pad_id, component == Component::kTextEncoder2,
+                        sdxl ? 1 : 0, !sdxl, config.use_attention_mask && !sdxl});
     out.info.parameters += static_cast<uint64_t>(count_parameters(ClipTextModel(config)));
     report();
   }
@@ -164,8 +173,11 @@ struct Loader {
     require<FormatError>(config.context_width() > 0, config_title(checkpoint(), Component::kUnet),
                          ": no block attends to the text (down_block_types, up_block_types, mid_block_type): "
                          "expected at least one with cross attention");
-    out.unet = UNet::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kUnet)),
-                          out.dtype, out.weights);
+    if (ranks && ranks->division() == Division::kLayers && ranks->count() > 1)
+      out.layers = divide_layers(config, ranks->count())[static_cast<size_t>(ranks->rank())];
+    out.unet =
+        UNet::load(out.load_target(Part::kUnet), config, StoreSource(checkpoint().store(Component::kUnet)),
+                   out.dtypes[Part::kUnet], out.weights, out.layers);
     out.info.parameters += static_cast<uint64_t>(count_parameters(UNet(config)));
     report();
   }
@@ -195,8 +207,9 @@ struct Loader {
                         "fast-vae: ", config_title(checkpoint(), Component::kVae),
                         " has one level and doubles nothing");
     config.half_size_finest = options.fast_vae;
-    out.vae = VaeDecoder::load(out.load_target(), config, StoreSource(checkpoint().store(Component::kVae)),
-                               out.dtype, out.vae_weights);
+    out.vae = VaeDecoder::load(out.load_target(Part::kVae), config,
+                               StoreSource(checkpoint().store(Component::kVae)), out.dtypes[Part::kVae],
+                               out.vae_weights);
     out.info.parameters += static_cast<uint64_t>(count_parameters(VaeDecoder(config)));
   }
 
@@ -209,8 +222,9 @@ struct Loader {
                          tiny.latent_channels);
     require<FormatError>(!out.vae || tiny.downscale() == out.downscale(), name, ": doubles the size ",
                          tiny.downscale(), " times over, the model's VAE ", out.vae ? out.downscale() : 0);
-    out.tiny_vae = TaesdDecoder::load(out.loading_device(), tiny,
-                                      StoreSource(checkpoint().store(Component::kTinyVae)), out.dtype);
+    out.tiny_vae =
+        TaesdDecoder::load(out.loading_device(Part::kVae), tiny,
+                           StoreSource(checkpoint().store(Component::kTinyVae)), out.dtypes[Part::kVae]);
     if (!out.vae) out.info.parameters += static_cast<uint64_t>(count_parameters(TaesdDecoder(tiny)));
   }
 
@@ -317,7 +331,7 @@ struct Loader {
     info.kind = model_kind_name(out.kind);
     const std::string_view variant = unet_variant(out.unet->config().in_channels);
     if (!variant.empty()) info.kind += concat(" ", variant);
-    info.device = out.device->name();
+    info.device = out.place.describe();
     info.dtype = out.describe_dtype();
     info.weights_id = weights_id(checkpoint());
     info.prediction = prediction_name(out.prediction);
@@ -341,18 +355,21 @@ struct Loader {
 
 }  // namespace
 
-Components load_components(const LoadOptions& options, Device& device, const Callbacks& callbacks) {
+Components load_components(const LoadOptions& options, const Placement& place, const Callbacks& callbacks,
+                           const Ranks* ranks) {
   Components out;
-  out.device = &device;
-  out.dtype = parse_compute_type(options.dtype, device);
-  out.weights = parse_weight_format(options.weights, out.dtype);
+  out.place = place;
+  out.device = &place[Part::kUnet];
+  for (const Part part : kParts) out.dtypes[part] = part_type(options.dtype, place, part);
+  const DType unet = out.dtypes[Part::kUnet], image = out.dtypes[Part::kImage];
+  out.weights = parse_weight_format(options.weights, unet);
   out.weights_are_auto = options.weights == "auto";
   out.vae_weights = parse_vae_weight_format(options.vae_weights);
-  note_weight_format("weights", out.weights, out.dtype, device);
-  note_weight_format("vae-weights", out.vae_weights, out.dtype, device);
+  note_weight_format("weights", out.weights, unet, *out.device);
+  note_weight_format("vae-weights", out.vae_weights, out.dtypes[Part::kVae], place[Part::kVae]);
   out.loaded_for_offload = options.offload || options.stream_weights;
-  out.image_dtype = text_compute(out.dtype, device);
-  out.image_stored = text_stored(out.dtype);
+  out.image_dtype = text_compute(image, place[Part::kImage]);
+  out.image_stored = text_stored(image);
   if (options.prediction != "auto") parse_prediction(options.prediction);
   CheckpointOptions files{.unet = options.unet,
                           .vae = options.vae,
@@ -368,7 +385,7 @@ Components load_components(const LoadOptions& options, Device& device, const Cal
   require_complete(*out.checkpoint);
   out.kind = out.checkpoint->kind();
 
-  Loader loader{options, callbacks, out};
+  Loader loader{options, ranks, callbacks, out};
   const bool first = out.kind != ModelKind::kSdxlRefiner,
              second = out.kind == ModelKind::kSdxl || out.kind == ModelKind::kSdxlRefiner;
   loader.total = 2 + first + second;

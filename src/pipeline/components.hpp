@@ -15,9 +15,10 @@
 #include "pipeline/adapters.hpp"
 #include "pipeline/controls.hpp"
 #include "pipeline/image_models.hpp"
-#include "pipeline/part.hpp"
+#include "pipeline/placement.hpp"
 #include "rocm_sd/pipeline.hpp"
 #include "runtime/exec.hpp"
+#include "runtime/ranks.hpp"
 #include "schedulers/diffusers_config.hpp"
 #include "text/chunks.hpp"
 #include "weights/checkpoint.hpp"
@@ -37,11 +38,13 @@ struct TextEncoder {
 
 struct Components {
   ModelKind kind = ModelKind::kSd1;
-  DType dtype = DType::kF32;      // asked for; a model that overflowed may compute in a wider one
+  PerPart<DType> dtypes;          // asked for; a model that overflowed may compute in a wider one
   WeightFormat weights;           // how the UNet's matrices and filters are stored
   bool weights_are_auto = false;  // nobody asked for a form of them
   WeightFormat vae_weights;       // the VAE's
-  Device* device = nullptr;
+  Placement place;
+  LayerRange layers;              // of the UNet, that this rank has
+  Device* device = nullptr;       // the UNet's, and the sampler's
   std::vector<TextEncoder> text;  // in the order of the UNet's context columns
   std::optional<UNet> unet;
   std::optional<VaeDecoder> vae;         // absent where the model's own VAE is an AutoencoderTiny
@@ -59,8 +62,8 @@ struct Components {
   bool zero_absent_negative = false;  // without a negative prompt its states are zeros (SDXL base)
   std::string distilled;              // what tells that the model needs no guidance; empty: nothing does
 
-  LoadTarget load_target() const { return {loading_device(), *device}; }
-  Device& loading_device() const { return loaded_for_offload ? host_device() : *device; }
+  LoadTarget load_target(Part part) const { return {loading_device(part), place[part]}; }
+  Device& loading_device(Part part) const { return loaded_for_offload ? host_device() : place[part]; }
   int64_t downscale() const { return vae ? vae->config().downscale() : tiny_vae->config().downscale(); }
   // LCM: the scale of guidance is an input of the UNet, and nothing is guided beside it.
   bool takes_guidance() const { return unet->config().time_cond_width > 0; }
@@ -95,7 +98,8 @@ struct Components {
   bool refresh_terms(Part part);
   // Strengths of a component's terms on each row of its batch; null where there are none.
   RowStrengths* row_strengths(Component component) const;
-  uint64_t term_bytes() const;
+  uint64_t term_bytes(Part part) const;
+  uint64_t base_bytes(Part part) const;  // of `bases`
   // ControlNets that are loaded: weights of Part::kUnet, which reload() reads again, too.
   std::vector<std::shared_ptr<LoadedControl>> controls;
   // A ControlNet of this file: one that is loaded and has not changed since, else opened anew, without its
@@ -126,8 +130,10 @@ struct Components {
 };
 
 // Opens the checkpoint, reads its configurations and loads every weight, with options.offload into host
-// memory. `device` must outlive the result.
+// memory. The devices must outlive the result.
 // Throws UsageError for bad options, FileError, FormatError and ShapeError for bad files.
-Components load_components(const LoadOptions& options, Device& device, const Callbacks& callbacks);
+// ranks: null, or those with whom the UNet's layers may be divided.
+Components load_components(const LoadOptions& options, const Placement& place, const Callbacks& callbacks,
+                           const Ranks* ranks = nullptr);
 
 }  // namespace rocm_sd

@@ -57,12 +57,19 @@ RunWatch Pipeline::State::watch(const Callbacks& callbacks) const {
 }
 
 TextStates Pipeline::State::encode_text(const PreparedRequest& r, const RunWatch& watch) {
-  return run_with_retry(Part::kText, r, [&] { return text->run(r, watch); });
+  const TextStates states = run_with_retry(Part::kText, r, [&] { return text->run(r, watch); });
+  Device& there = components.place[Part::kText];
+  return {moved_to(*components.device, there, states.states),
+          moved_to(*components.device, there, states.pooled)};
 }
 
 // latents [1,h,w,4] -> the image.
 Image Pipeline::State::decode(const PreparedRequest& r, const Tensor& latents, const RunWatch& watch) {
-  return run_with_retry(Part::kVae, r, [&] { return vae->decode(latents, watch); });
+  return run_with_retry(Part::kVae, r, [&] { return vae->decode(at_vae(latents), watch); });
+}
+
+Tensor Pipeline::State::at_vae(const Tensor& latents) const {
+  return moved_to(components.place[Part::kVae], *components.device, latents);
 }
 
 GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& callbacks) {
@@ -86,7 +93,9 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   if (!r.shared) {
     result.plan = plan_within_budget(r);
     if (!draws_alone() && agree_about_savings()) result.plan = plan_within_budget(r);
-    if (!result.plan.offload) arena.reserve(result.plan.arena);
+    for (size_t i = 0; i < result.plan.devices.size() && !result.plan.offload; ++i)
+      arenas[components.place.parts_on(*components.place.devices()[i]).front()].reserve(
+          result.plan.devices[i].arena);
     if (callbacks.planned) callbacks.planned(result.plan);
   }
   end_stage("plan");
@@ -133,7 +142,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   }
   if (!draws_alone()) end_together();
   end_stage("decode");
-  result.arena_used = arena.used_peak();
+  result.arena_used = arenas.used_peak();
   result.device_peak = device_peak_;
   caches_dropped_ = false;
   return result;

@@ -24,7 +24,8 @@ ConditionShare share_conditions(int64_t conditions, int rank, int ranks) {
 }
 
 ConditionShare Pipeline::State::own_conditions(const ResolvedRequest& r) const {
-  if (draws_alone() || ranks_->division() == Division::kRows) return {0, r.conditions, r.conditions};
+  if (draws_alone() || divides_layers() || ranks_->division() == Division::kRows)
+    return {0, r.conditions, r.conditions};
   if (pair_) return share_conditions(r.conditions, pair_->rank(), pair_->count());
   return share_conditions(r.conditions, ranks_->rank(), ranks_->count());
 }
@@ -58,7 +59,7 @@ Tensor gather_conditions(Exec& ex, Ranks& ranks, const ConditionShare& share, co
 // stream for the copy back, so that the next call may overwrite `predicted`.
 Tensor Pipeline::State::gather_predictions(Exec& ex, const ResolvedRequest& r,
                                            const Tensor& predicted) const {
-  if (draws_alone()) return predicted;
+  if (draws_alone() || divides_layers()) return predicted;
   const RowSplit* rows = unet->shape().rows;
   if (!rows) return gather_conditions(ex, *ranks_, own_conditions(r), predicted);
   const Tensor part = pair_ ? gather_conditions(ex, *pair_, own_conditions(r), predicted) : predicted;

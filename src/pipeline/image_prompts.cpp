@@ -98,8 +98,16 @@ std::vector<ImageSlot> Pipeline::State::image_slots(const ResolvedRequest& r) co
 
 void Pipeline::State::encode_images(const PreparedRequest& r, const RunWatch& watch) {
   image_states_.clear();
-  if (!image_units_.empty())
-    image_states_ = run_with_retry(Part::kImage, r, [&] { return image->run(r, watch); });
+  if (image_units_.empty()) return;
+  image_states_ = run_with_retry(Part::kImage, r, [&] { return image->run(r, watch); });
+  Device& there = components.place[Part::kImage];
+  if (&there == components.device) return;
+  const DType reads = components.unet->text_dtype();
+  for (std::vector<Tensor>& adapter : image_states_)
+    for (Tensor& layer : adapter)
+      layer = layer.dtype() == reads
+                  ? moved_to(*components.device, there, layer)
+                  : tensor_from(*components.device, layer.shape(), to_floats(there, layer).data(), reads);
 }
 
 }  // namespace rocm_sd

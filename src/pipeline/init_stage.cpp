@@ -50,7 +50,9 @@ NoiseDraws Pipeline::State::noise_draws(const ResolvedRequest& r) const {
 Tensor Pipeline::State::encode_image(const PreparedRequest& r, const std::vector<float>& pixels,
                                      const std::vector<float>& noise, const RunWatch& watch) {
   components.need_encoder();
-  return run_with_retry(Part::kVae, r, [&] { return vae->encode(pixels, r.request.batch, noise, watch); });
+  return moved_to(*components.device, components.place[Part::kVae], run_with_retry(Part::kVae, r, [&] {
+    return vae->encode(pixels, r.request.batch, noise, watch);
+  }));
 }
 
 // The request's images, one for each of the batch; noise as for encode_image().
@@ -66,7 +68,7 @@ Tensor Pipeline::State::encode_each(const PreparedRequest& r, const std::vector<
                end = noise.begin() + static_cast<ptrdiff_t>((i + 1) * noise.size() / images);
     const Tensor one =
         run_with_retry(Part::kVae, r, [&] { return vae->encode(pixels, 1, {begin, end}, watch); });
-    const std::vector<float> values = to_floats(*components.device, one);
+    const std::vector<float> values = to_floats(components.place[Part::kVae], one);
     latents.insert(latents.end(), values.begin(), values.end());
   }
   return tensor_from(*components.device, {static_cast<int64_t>(images), r.latent_height, r.latent_width, 4},

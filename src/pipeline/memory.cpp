@@ -2,6 +2,7 @@
 // is kept between images, then what helps the stage that takes the most: the VAE in bands, weights in host
 // memory, the UNet's weights streamed from there, and in 8 bits. Attention is not cut further: its kernels go
 // through the keys in tiles and never store the scores in memory.
+#include <algorithm>
 #include <limits>
 
 #include "base/error.hpp"
@@ -20,18 +21,25 @@ std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_c
 }  // namespace
 
 void Pipeline::State::note_memory() {
-  // On the CPU what waits off the device lies in the same memory: there is nothing to tell apart.
-  if (residency.offload() && components.device == &host_device()) return;
-  device_peak_ = std::max(device_peak_, components.device->allocated());
+  uint64_t bytes = 0;
+  for (const Device* device : components.place.devices()) {
+    // On the CPU what waits off the device lies in the same memory: there is nothing to tell apart.
+    if (residency.offload() && device == &host_device()) continue;
+    bytes += device->allocated();
+  }
+  device_peak_ = std::max(device_peak_, bytes);
 }
 
 namespace {
 
-// What the stages hand to each other: the text's states, and latents, of which a sampler keeps several.
-uint64_t handed_over_bytes(const PreparedRequest& r, const UNetConfig& config, int64_t tokens) {
-  const int64_t text = r.rows.prompts * (tokens * config.context_width() + config.added_width);
-  const int64_t latents = 16 * r.request.batch * r.latent_height * r.latent_width * 4;
-  return static_cast<uint64_t>(text + latents) * sizeof(float);
+uint64_t text_bytes(const PreparedRequest& r, const UNetConfig& config, int64_t tokens) {
+  return static_cast<uint64_t>(r.rows.prompts * (tokens * config.context_width() + config.added_width)) *
+         sizeof(float);
+}
+
+// Of which a sampler keeps several.
+uint64_t latent_bytes(const PreparedRequest& r) {
+  return static_cast<uint64_t>(16 * r.request.batch * r.latent_height * r.latent_width * 4) * sizeof(float);
 }
 
 }  // namespace
@@ -39,34 +47,53 @@ uint64_t handed_over_bytes(const PreparedRequest& r, const UNetConfig& config, i
 MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
   make_stages(r);
   vae->need_encoder(r.request.init_image || components.is_inpainting());
-  PerPart<uint64_t> arenas;
-  MemoryPlan out;
+  const Placement& place = components.place;
+  PerPart<uint64_t> arena, buffers;
   for (const Part part : {Part::kVae, Part::kUnet, Part::kImage, Part::kText}) {
     if (!stage(part)) continue;
     if (!stage(part)->planned()) ready(part);
-    arenas[part] = stage(part)->plan();
-    out.buffers += stage(part)->buffer_bytes();
+    arena[part] = stage(part)->plan();
+    buffers[part] = stage(part)->buffer_bytes();
   }
-  out.text = arenas[Part::kText];
-  out.unet = arenas[Part::kUnet];
-  out.vae = arenas[Part::kVae];
-  out.image = arenas[Part::kImage];
-  out.buffers += handed_over_bytes(r, components.unet->config(), unet->shape().tokens);
+  MemoryPlan out;
+  out.text = arena[Part::kText];
+  out.unet = arena[Part::kUnet];
+  out.vae = arena[Part::kVae];
+  out.image = arena[Part::kImage];
+  // What the stages hand to each other: both devices hold it for a while where there are two.
+  const uint64_t states = text_bytes(r, components.unet->config(), unet->shape().tokens);
+  if (&place[Part::kText] != &place[Part::kUnet]) buffers[Part::kText] += states;
+  if (&place[Part::kImage] != &place[Part::kUnet]) buffers[Part::kUnet] += buffers[Part::kImage];
+  buffers[Part::kUnet] += states + latent_bytes(r);
   if (r.request.tile_size > 0)
-    out.buffers +=
+    buffers[Part::kUnet] +=
         tiled_buffer_bytes(r.tiles, r.request.batch * r.conditions, r.latent_height, r.latent_width);
-  for (const Part part : kParts) {
-    const uint64_t weights = residency.weight_bytes(part);
-    if (!residency.offload()) {
-      out.weights += weights;
-      out.arena = std::max(out.arena, arenas[part]);
-    } else if (weights + arenas[part] > out.weights + out.arena) {  // of the stage that takes the most
-      out.weights = weights;
-      out.arena = arenas[part];
+  for (const Device* device : place.devices()) {
+    DeviceMemory share{place.name(*device), place.describe_parts(*device)};
+    if (const LayerRange& own = components.layers; !own.all())
+      share.parts += concat("; layers ", own.begin + 1, " to ", own.end, " of ",
+                            unet_layers(components.unet->config()).size(), " of the UNet");
+    uint64_t beside = 0;
+    for (const Part part : place.parts_on(*device)) {
+      const uint64_t weights = residency.weight_bytes(part);
+      share.buffers += buffers[part];
+      beside += components.base_bytes(part) + components.term_bytes(part);
+      if (!residency.offload()) {
+        share.weights += weights;
+        share.arena = std::max(share.arena, arena[part]);
+      } else if (weights + arena[part] > share.weights + share.arena) {  // of the stage that takes the most
+        share.weights = weights;
+        share.arena = arena[part];
+      }
     }
+    if (device == components.device && device->kind() == DeviceKind::kHost)
+      beside += components.originals->bytes();
+    share.weights += beside;
+    out.weights += share.weights;
+    out.arena += share.arena;
+    out.buffers += share.buffers;
+    out.devices.push_back(std::move(share));
   }
-  out.weights += components.bases.bytes() + components.term_bytes();
-  if (components.device->kind() == DeviceKind::kHost) out.weights += components.originals->bytes();
   out.vae_bands = static_cast<int>(vae->bands());
   out.offload = residency.offload();
   if (WeightStream* stream = residency.stream()) {
@@ -81,12 +108,22 @@ MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
   return out;
 }
 
-// What the device can hold for this pipeline; part of a GPU's memory is the driver's.
-uint64_t Pipeline::State::available_memory() const {
-  if (vram_budget_ > 0) return vram_budget_;
-  const Device& device = *components.device;
+// What the device can hold for this pipeline; part of a GPU's memory is the driver's. Beside GPUs the CPU has
+// no budget.
+uint64_t Pipeline::State::available_memory(const Device& device) const {
+  if (vram_budget_ > 0 && !(&device == &host_device() && components.place.several())) return vram_budget_;
   if (device.kind() == DeviceKind::kHost) return std::numeric_limits<uint64_t>::max();
   return (device.memory().free + device.allocated()) / 100 * 97;
+}
+
+const DeviceMemory& Pipeline::State::share_of(const MemoryPlan& plan, Part part) const {
+  const std::vector<Device*>& devices = components.place.devices();
+  return plan.devices.at(
+      static_cast<size_t>(std::ranges::find(devices, &components.place[part]) - devices.begin()));
+}
+
+bool Pipeline::State::exceeds(const MemoryPlan& plan, Part part) const {
+  return share_of(plan, part).total() > available_memory(components.place[part]);
 }
 
 void Pipeline::State::drop_caches() {
@@ -100,14 +137,13 @@ void Pipeline::State::drop_caches() {
   components.bases.clear();
   if (components.device->kind() == DeviceKind::kHost) components.originals->clear();
   upscaler_.reset();
-  arena.release();
+  arenas.release();
   scratch.release();
 }
 
 // Who has the device's memory, and what would take less of it: for an error's end.
-std::string Pipeline::State::memory_advice() const {
+std::string Pipeline::State::memory_advice(const Device& device) const {
   std::string text;
-  const Device& device = *components.device;
   if (device.kind() != DeviceKind::kHost) {
     const MemoryInfo memory = device.memory();
     const uint64_t own = device.allocated(), taken = memory.total - std::min(memory.total, memory.free);
@@ -132,7 +168,7 @@ bool Pipeline::State::shrink_weights() {
     return false;
   const DType dtype = components.dtype_of(Part::kUnet);
   drop(Part::kUnet);
-  arena.release();
+  arenas[Part::kUnet].release();
   components.weights = {.eight_bit = DType::kI8};
   components.loaded_for_offload = components.loaded_for_offload || residency.offload();
   components.reload(Part::kUnet, dtype);
@@ -143,24 +179,26 @@ bool Pipeline::State::shrink_weights() {
 // The UNet's stage is planned anew for it.
 void Pipeline::State::begin_stream() {
   drop(Part::kUnet);
-  arena.release();
-  residency.begin_stream(arena);
+  arenas[Part::kUnet].release();
+  residency.begin_stream(arenas[Part::kUnet]);
 }
 
 // Gives streamed weights the room that the UNet's stage leaves, so that as many as possible stay. Without a
 // limit as few as possible do: who asks for it wants the device for something else.
-MemoryPlan Pipeline::State::fill_stream(const PreparedRequest& r, const MemoryPlan& plan,
-                                        uint64_t max_bytes) {
+MemoryPlan Pipeline::State::fill_stream(const PreparedRequest& r, const MemoryPlan& plan) {
   WeightStream* const stream = residency.stream();
   if (!stream || (vram_budget_ == 0 && !stream_began_)) return plan;
-  const uint64_t others = plan.buffers + plan.unet + components.bases.bytes() + components.term_bytes();
-  stream->set_room(stream_fills_ && others < max_bytes ? max_bytes - others : 0);
+  const Device& device = components.place[Part::kUnet];
+  uint64_t others = share_of(plan, Part::kUnet).buffers + plan.unet;
+  for (const Part part : components.place.parts_on(device))
+    others += components.base_bytes(part) + components.term_bytes(part);
+  const uint64_t most = available_memory(device);
+  stream->set_room(stream_fills_ && others < most ? most - others : 0);
   return measure(r);
 }
 
 // The fewest bands that fit, or those that take the least.
-MemoryPlan Pipeline::State::choose_bands(const PreparedRequest& r, const MemoryPlan& whole,
-                                         uint64_t max_bytes) {
+MemoryPlan Pipeline::State::choose_bands(const PreparedRequest& r, const MemoryPlan& whole) {
   const auto with_bands = [&](int64_t bands) {
     vae_shape_.bands = bands;
     return measure(r);
@@ -169,7 +207,7 @@ MemoryPlan Pipeline::State::choose_bands(const PreparedRequest& r, const MemoryP
   uint64_t least = whole.vae;
   for (int64_t bands = 2 * vae_shape_.bands; bands <= std::min(kMaxBands, r.latent_height); bands *= 2) {
     const MemoryPlan plan = with_bands(bands);
-    if (plan.total() <= max_bytes) return plan;
+    if (!exceeds(plan, Part::kVae)) return plan;
     if (plan.vae >= least) continue;
     least = plan.vae;
     best = bands;
@@ -179,34 +217,56 @@ MemoryPlan Pipeline::State::choose_bands(const PreparedRequest& r, const MemoryP
 
 MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
   refused_ = false;
+  const Placement& place = components.place;
   MemoryPlan plan = measure(r);
-  const uint64_t most = available_memory(), first = plan.total();
-  if (first <= most) return fill_stream(r, plan, most);
-  const char* limit = vram_budget_ > 0 ? "the budget is " : "the device has ";
-  const auto note = [&](const std::string& saving) {
-    log().warn("memory: {} planned, {}{}: {}", megabytes(plan.total()), limit, megabytes(most), saving);
+  const auto over = [&](Part part) { return exceeds(plan, part); };
+  const auto tight = [&] { return std::ranges::find_if(kParts, over); };  // a part on a device that is
+  if (tight() == kParts.end()) return fill_stream(r, plan);
+  const auto limit = [&](Part part) {
+    return concat(place.several()    ? place.name(place[part])
+                  : vram_budget_ > 0 ? "the budget"
+                                     : "the device",
+                  vram_budget_ > 0 && !place.several() ? " is " : " has ",
+                  megabytes(available_memory(place[part])));
+  };
+  const auto note = [&](Part part, const std::string& saving) {
+    log().warn("memory: {} planned, {}: {}", megabytes(share_of(plan, part).total()), limit(part), saving);
+  };
+  // Beside the VAE, or the UNet, on its device.
+  const auto beside = [&](Part part, Part other, uint64_t bytes) {
+    return &place[part] == &place[other] ? bytes : 0;
   };
   if (!caches_dropped_) {
-    note("dropping what is kept between images");
+    note(*tight(), "dropping what is kept between images");
     drop_caches();
     caches_dropped_ = true;
     plan = measure(r);
   }
-  if (plan.total() > most && plan.vae > std::max(plan.text, plan.unet) && !components.tiny_vae) {
-    const MemoryPlan banded = choose_bands(r, plan, most);
-    if (vae_shape_.bands > 1) note(concat("the VAE works in ", vae_shape_.bands, " bands"));
+  const uint64_t others =
+      std::max(beside(Part::kVae, Part::kText, plan.text), beside(Part::kVae, Part::kUnet, plan.unet));
+  if (over(Part::kVae) && plan.vae > others && !components.tiny_vae) {
+    const MemoryPlan banded = choose_bands(r, plan);
+    if (vae_shape_.bands > 1) note(Part::kVae, concat("the VAE works in ", vae_shape_.bands, " bands"));
     plan = banded;
   }
-  if (plan.total() > most && !residency.offload()) {
-    note("weights wait in host memory (--offload)");
+  const auto shares_device = [&](Part part) {
+    return std::ranges::any_of(kParts, [&](Part other) {
+      return other != part && &place[other] == &place[part] && residency.weight_bytes(other) > 0;
+    });
+  };
+  const auto crowded =
+      std::ranges::find_if(kParts, [&](Part part) { return over(part) && shares_device(part); });
+  if (crowded != kParts.end() && !residency.offload()) {
+    note(*crowded, "weights wait in host memory (--offload)");
     residency.begin_offload();
     plan = measure(r);
   }
   const auto unet_takes_most = [&] {
-    return residency.weight_bytes(Part::kUnet) + plan.unet >= residency.weight_bytes(Part::kVae) + plan.vae;
+    return residency.weight_bytes(Part::kUnet) + plan.unet >=
+           beside(Part::kUnet, Part::kVae, residency.weight_bytes(Part::kVae) + plan.vae);
   };
-  if (plan.total() > most && !residency.stream() && unet_takes_most()) {
-    note("the UNet's weights are streamed from host memory (--stream-weights)");
+  if (over(Part::kUnet) && !residency.stream() && unet_takes_most()) {
+    note(Part::kUnet, "the UNet's weights are streamed from host memory (--stream-weights)");
     begin_stream();
     stream_began_ = true;
     plan = measure(r);
@@ -215,21 +275,22 @@ MemoryPlan Pipeline::State::plan_within_budget(const PreparedRequest& r) {
     residency.stream()->set_room(0);
     plan = measure(r);
   }
-  if (plan.total() > most && unet_takes_most() && shrink_weights()) {
-    note("the UNet's weights in 8 bits (--weights int8), which changes the image a little");
+  if (over(Part::kUnet) && unet_takes_most() && shrink_weights()) {
+    note(Part::kUnet, "the UNet's weights in 8 bits (--weights int8), which changes the image a little");
     plan = measure(r);
   }
-  if (plan.total() > most && !components.tiny_vae && residency.offload() && !unet_takes_most()) {
-    plan = choose_bands(r, plan, most);
-    if (vae_shape_.bands > 1) note(concat("the VAE works in ", vae_shape_.bands, " bands"));
+  if (over(Part::kVae) && !components.tiny_vae && residency.offload() && !unet_takes_most()) {
+    plan = choose_bands(r, plan);
+    if (vae_shape_.bands > 1) note(Part::kVae, concat("the VAE works in ", vae_shape_.bands, " bands"));
   }
-  plan = fill_stream(r, plan, most);
-  refused_ = plan.total() > most;
-  require<OutOfMemoryError>(!refused_, "memory: the image takes ", megabytes(plan.total()),
-                            " with every saving (weights ", megabytes(plan.weights), ", arena ",
-                            megabytes(plan.arena), ", buffers ", megabytes(plan.buffers), "), ", limit,
-                            megabytes(most), memory_advice());
-  return plan;
+  plan = fill_stream(r, plan);
+  refused_ = tight() != kParts.end();
+  if (!refused_) return plan;
+  const DeviceMemory& share = share_of(plan, *tight());
+  throw OutOfMemoryError(concat("memory: the image takes ", megabytes(share.total()),
+                                " with every saving (weights ", megabytes(share.weights), ", arena ",
+                                megabytes(share.arena), ", buffers ", megabytes(share.buffers), "), ",
+                                limit(*tight()), memory_advice(place[*tight()])));
 }
 
 bool Pipeline::State::save_memory(const std::string& reason) {

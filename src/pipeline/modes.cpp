@@ -84,8 +84,8 @@ GenerateRequest Pipeline::State::second_of(const ResolvedRequest& first,
 void Pipeline::State::need_upscaler(const std::string& file) {
   if (upscaler_ && upscaler_file_ == file) return;
   upscaler_.reset();
-  upscaler_ =
-      std::make_unique<ImageUpscaler>(*components.device, file, upscaler_dtype(*components.device, "auto"));
+  upscaler_ = std::make_unique<ImageUpscaler>(components.place[Part::kVae], file,
+                                              upscaler_dtype(components.place[Part::kVae], "auto"));
   upscaler_file_ = file;
 }
 
@@ -170,7 +170,7 @@ void Pipeline::State::show_preview(const PreparedRequest& r, const StepReport& r
           width, components.kind);
     } else {
       try {
-        preview.picture = vae->decode(report.denoised.narrow(0, i, 1), watch(callbacks));
+        preview.picture = vae->decode(at_vae(report.denoised.narrow(0, i, 1)), watch(callbacks));
       } catch (const NotFinite&) {  // the finished picture will be decoded in a wider type
         return;
       }

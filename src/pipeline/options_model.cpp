@@ -48,8 +48,13 @@ std::vector<OptionRow> model_options() {
       {"split", "", "Model", "WHAT",
        "what they divide: images (each draws its own), guidance (pairs draw one image together), rows (all "
        "draw one image together), guidance-rows (both), displaced[:CALLS][:check] (rows that read borders "
-       "and keys of the call before, after CALLS exact ones: approximate; check tells how far off) [images]",
+       "and keys of the call before, after CALLS exact ones: approximate; check tells how far off), pipeline "
+       "(each has a share of the UNet's layers and weights) [images]",
        load_text(&LoadOptions::split)},
+      {"place", "", "Model", "PARTS",
+       "parts on devices of their own: text=cpu,unet=cuda:0,vae=cuda:1 (text, image, unet, vae; those that "
+       "are not named are on --device)",
+       load_text(&LoadOptions::place)},
       {"dtype", "", "Model", "TYPE",
        "what products are computed in: auto, f16 (GPUs), bf16, f32 (slow on GPUs) [auto]",
        load_text(&LoadOptions::dtype)},
@@ -60,7 +65,8 @@ std::vector<OptionRow> model_options() {
       {"vae-weights", "", "Model", "TYPE",
        "how the VAE's weights are stored: auto (as --dtype), int8, fp8 [auto]",
        load_text(&LoadOptions::vae_weights)},
-      {"vram-budget", "", "Model", "BYTES", "device memory to stay within: 6G, 6000M, bytes [what is free]",
+      {"vram-budget", "", "Model", "BYTES",
+       "device memory to stay within: 6G, 6000M, bytes; of each GPU [what is free]",
        [](OptionTargets& t, std::string_view v) { load_of(t).vram_budget = parse_bytes(v); }},
       {"offload", "", "Model", "", "keep weights in host memory; each stage puts its own on the device",
        [](OptionTargets& t, std::string_view v) { load_of(t).offload = parse_flag(v); }},

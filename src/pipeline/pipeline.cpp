@@ -1,6 +1,8 @@
 // Pipeline: prompt -> tokens -> text states -> latents -> pictures.
 #include "rocm_sd/pipeline.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "kernels/choice_record.hpp"
@@ -16,14 +18,20 @@ Pipeline::Pipeline(Pipeline&&) noexcept = default;
 Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
 
 Pipeline load_pipeline(const LoadOptions& options, Device& device, const Callbacks& callbacks, Ranks* ranks) {
+  require<UsageError>(options.place.empty() || !ranks,
+                      "place: not with devices that draw one image together (--split); expected --device");
+  const bool named = options.device != "auto";
+  const Placement place(options.place, device, named ? options.device : device.name());
   const auto load = [&](const LoadOptions& how) {
     auto state =
-        std::make_unique<Pipeline::State>(load_components(how, device, callbacks), options.vram_budget,
+        std::make_unique<Pipeline::State>(load_components(how, place, callbacks, ranks), options.vram_budget,
                                           options.lora_dir, options.embedding_dir, ranks);
     if (options.stream_weights) state->stream_weights();
     return Pipeline(std::move(state));
   };
-  if (options.offload || options.stream_weights || &device == &host_device()) return load(options);
+  const auto on_host = [](const Device* d) { return d == &host_device(); };
+  if (options.offload || options.stream_weights || std::ranges::all_of(place.devices(), on_host))
+    return load(options);
   try {
     return load(options);
   } catch (const OutOfMemoryError& e) {

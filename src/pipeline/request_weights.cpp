@@ -51,6 +51,10 @@ WantedAdapters Pipeline::State::wanted_loras(const GenerateRequest& request, Lor
   }
   for (auto* strengths : {&wanted.strengths.unet, &wanted.strengths.text})
     for (std::vector<float>& image : *strengths) image.resize(wanted.runtime.size());
+  require<UsageError>(
+      wanted.runtime.empty() || !divides_layers(),
+      "lora-mode: runtime: not with --split pipeline, whose ranks know their own layers alone; "
+      "expected merge");
   return wanted;
 }
 
@@ -73,7 +77,7 @@ AdapterStrengths Pipeline::State::use_loras(PreparedRequest& r, Loras loras) {
   if (wanted.merged != components.adapters || weights_unsure_) {
     refused_ = false;  // what a plan said of an earlier request
     with_savings([&] { merge_adapters(wanted.merged); });
-    components.device->synchronize();
+    for (Device* device : components.place.devices()) device->synchronize();
   } else if (!other_terms) {
     return wanted.strengths;
   }
@@ -103,7 +107,7 @@ void Pipeline::State::merge_adapters(std::vector<ActiveAdapter> wanted) {
       components.reload(part, components.dtype_of(part));
     } else {
       if (residency.offload()) residency.to_host(part);
-      components.update(part, before, residency.offload() ? host_device() : *components.device);
+      components.update(part, before, residency.offload() ? host_device() : components.place[part]);
     }
     residency.reloaded(part);
   }

@@ -15,7 +15,7 @@ Residency::Residency(Components& components)
 void Residency::track(Part part) {
   const auto add = [&](auto& model) {
     entries_.push_back({part, std::make_unique<OffloadedModel>([&model](Visitor& v) { model.visit(v); },
-                                                               *components_.device)});
+                                                               components_.place[part])});
   };
   switch (part) {
     case Part::kText:
@@ -40,7 +40,7 @@ void Residency::track(Part part) {
 template <class Model>
 void Residency::track_guest(Part part, Model& model) {
   const auto visit = [&model](Visitor& v) { model.visit(v); };
-  entries_.push_back({part, std::make_unique<OffloadedModel>(visit, *components_.device), false, &model});
+  entries_.push_back({part, std::make_unique<OffloadedModel>(visit, components_.place[part]), false, &model});
 }
 
 template <class Model>
@@ -77,7 +77,8 @@ void Residency::follow_encoder() {
     else
       components.loaded_tiny_encoder->visit(v);
   };
-  entries_.push_back({Part::kVae, std::make_unique<OffloadedModel>(visit, *components_.device), true});
+  entries_.push_back(
+      {Part::kVae, std::make_unique<OffloadedModel>(visit, components_.place[Part::kVae]), true});
   if (offload_) entries_.back().model->offload();
 }
 
@@ -122,7 +123,9 @@ bool Residency::need(Part part) {
   if (stream_ && !streams(part)) stream_->leave();
   if (offload_)
     for (const Entry& entry : entries_)
-      if (entry.part != part && !entry.streamed) entry.model->offload();
+      if (entry.part != part && !entry.streamed &&
+          &components_.place[entry.part] == &components_.place[part])
+        entry.model->offload();
   if (streams(part)) {
     const bool moved = std::exchange(moved_[part], false);
     return need_streamed() || moved;

@@ -1,5 +1,5 @@
-// Residency: which models' weights are on the device. Under offload only those of the stage at work are, and
-// the UNet's may be streamed, a part of them at a time.
+// Residency: which models' weights are on their device. Under offload only those of the stage at work are, on
+// each device, and the UNet's may be streamed, a part of them at a time.
 #pragma once
 
 #include <memory>
@@ -25,9 +25,9 @@ class Residency {
   // What need() leaves to be done where a part is streamed: after its programs are planned.
   void enter(Part part);
 
-  // Puts the part's weights on the device and, under offload, takes the others off first. True where the
-  // part's weights lie elsewhere than when it was last asked for: what was planned with them must be planned
-  // anew.
+  // Puts the part's weights on its device and, under offload, takes the others of that device off first. True
+  // where the part's weights lie elsewhere than when it was last asked for: what was planned with them must
+  // be planned anew.
   bool need(Part part);
   // components.controls, components.image_models are others than before; those that went are still alive.
   void controls_changed();

@@ -69,6 +69,13 @@ void Pipeline::State::check_rows(const ResolvedRequest& r) const {
   }
 }
 
+void Pipeline::State::check_layers(const ResolvedRequest& r) const {
+  require<UsageError>(
+      r.request.controls.empty(),
+      "split: pipeline: does not go with ControlNets and T2I-Adapters, which no rank has room "
+      "for beside its layers; --split guidance and images do");
+}
+
 bool Pipeline::State::agree_about_savings() {
   struct Told {
     char decodes_rows, eight_bits;

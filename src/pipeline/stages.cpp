@@ -26,9 +26,9 @@ void Pipeline::State::make_stages(const PreparedRequest& r) {
   if (image_units_.empty())
     image.reset();
   else
-    make(image, components, arena, image_units_);
-  make(vae, components, arena, vae_shape_);
-  make(text, components, arena, text_shape(r));
+    make(image, components, arenas[Part::kImage], image_units_);
+  make(vae, components, arenas[Part::kVae], vae_shape_);
+  make(text, components, arenas[Part::kText], text_shape(r));
 }
 
 void Pipeline::State::make_unet_stage(const PreparedRequest& r) {
@@ -40,6 +40,14 @@ void Pipeline::State::make_unet_stage(const PreparedRequest& r) {
   shape.first_condition = own.first;
   shape.rows = unet_rows(r);
   if (shape.rows) shape.height = shape.rows->rows();
+  if (divides_layers()) {
+    check_layers(r);
+    shape.layers = ranks_;
+    // Where the conditions are too few to keep all ranks at work, each image is a micro-batch. Strengths of
+    // run-time LoRAs are for a condition's images.
+    const bool by_image = shape.conditions < ranks_->count() && components.runtime_adapters.empty();
+    shape.micro_rows = by_image ? 1 : shape.batch;
+  }
   shape.guided = own.all > 1;
   shape.perturbed = r.perturbed && own.has_last();
   shape.perturbed_layers = r.perturbed_layers;
@@ -59,12 +67,12 @@ void Pipeline::State::make_unet_stage(const PreparedRequest& r) {
   shape.images = image_slots(r);
   if (!controls_.empty() || !shape.images.empty()) shape.image_height = r.height, shape.image_width = r.width;
   if (!components.runtime_adapters.empty()) row_unet.reset();  // whose tables of strengths are others
-  make(unet, components, arena, shape);
+  make(unet, components, arenas[Part::kUnet], shape);
 }
 
 RowStage& Pipeline::State::make_row_stage(const RowShape& shape) {
   if (!components.runtime_adapters.empty()) unet.reset();
-  make(row_unet, components, arena, shape);
+  make(row_unet, components, arenas[Part::kUnet], shape);
   return *row_unet;
 }
 
@@ -93,7 +101,8 @@ void Pipeline::State::drop(Part part) {
 
 void Pipeline::State::ready(Part part) {
   at_work_ = part;
-  if (residency.offload() && !residency.resident(part)) arena.release();  // the stage before may need more
+  if (residency.offload() && !residency.resident(part))
+    arenas[part].release();  // the stage before may need more
   const bool moved = residency.need(part), changed = components.refresh_terms(part);
   if (!moved && !changed) return;
   if (stage(part)) stage(part)->replan();

@@ -58,7 +58,7 @@ struct Pipeline::State {
   State(Components loaded, uint64_t budget, std::string lora_dir, std::string embedding_dir, Ranks* ranks)
       : components(std::move(loaded)),
         residency(components),
-        arena(*components.device),
+        arenas(components.place),
         scratch(*components.device),
         schedule(components.noise),
         embeddings(std::move(embedding_dir)),
@@ -70,8 +70,8 @@ struct Pipeline::State {
 
   Components components;
   Residency residency;
-  Arena arena;    // of the planned forwards, one at a time
-  Arena scratch;  // latents between them
+  PartArenas arenas;  // of the planned forwards, one at a time
+  Arena scratch;      // latents between them, on the UNet's device
   NoiseSchedule schedule;
   EmbeddingLibrary embeddings;
   std::unique_ptr<TextStage> text;    // made for the shapes of a request, kept while requests have the same
@@ -83,7 +83,7 @@ struct Pipeline::State {
   AdapterLibrary adapters;
   KernelChoices choices;
 
-  void stream_weights() { residency.begin_stream(arena); }  // from the next request on
+  void stream_weights() { residency.begin_stream(arenas[Part::kUnet]); }  // from the next request on
 
   // Fills in defaults, checks every rule, reads the prompts, and brings the request's LoRAs and ControlNets.
   // kBeside: run-time LoRAs of others stay, and rows may differ in all of them.
@@ -145,15 +145,18 @@ struct Pipeline::State {
   // OutOfMemoryError where nothing is left to save.
   MemoryPlan plan_within_budget(const PreparedRequest& r);
   MemoryPlan measure(const PreparedRequest& r);
-  MemoryPlan choose_bands(const PreparedRequest& r, const MemoryPlan& whole, uint64_t max_bytes);
+  MemoryPlan choose_bands(const PreparedRequest& r, const MemoryPlan& whole);
   // After the device ran out of memory: takes the next step of saving, and logs it. False: none is left.
   bool save_memory(const std::string& reason);
-  std::string memory_advice() const;
+  std::string memory_advice(const Device& device) const;
   template <class Work>
   auto with_savings(const Work& work);
-  uint64_t available_memory() const;
+  uint64_t available_memory(const Device& device) const;
+  // The plan's share of the part's device, and whether that is more than there is.
+  const DeviceMemory& share_of(const MemoryPlan& plan, Part part) const;
+  bool exceeds(const MemoryPlan& plan, Part part) const;
   void begin_stream();
-  MemoryPlan fill_stream(const PreparedRequest& r, const MemoryPlan& plan, uint64_t max_bytes);
+  MemoryPlan fill_stream(const PreparedRequest& r, const MemoryPlan& plan);
   bool shrink_weights();  // false: they are in 8 bits already, or are to stay as they are
   void drop_caches();
   void note_memory();
@@ -163,6 +166,7 @@ struct Pipeline::State {
   RunWatch watch(const Callbacks& callbacks) const;
   TextStates encode_text(const PreparedRequest& r, const RunWatch& watch);
   Image decode(const PreparedRequest& r, const Tensor& latents, const RunWatch& watch);
+  Tensor at_vae(const Tensor& latents) const;  // the sampler's, on the VAE's device
   // init_stage.cpp
   BatchNoise seeded_noise(const ResolvedRequest& r) const;  // from the beginning of every image's generator
   NoiseDraws noise_draws(const ResolvedRequest& r) const;
@@ -192,7 +196,12 @@ struct Pipeline::State {
   // rank decodes all, or none). The same pointer for the same size.
   const RowSplit* unet_rows(const ResolvedRequest& r);
   const RowSplit* vae_rows(const ResolvedRequest& r);
-  bool divides_rows() const { return !draws_alone() && ranks_->division() != Division::kConditions; }
+  bool divides_rows() const {
+    return !draws_alone() && ranks_->division() != Division::kConditions && !divides_layers();
+  }
+  bool divides_layers() const { return !draws_alone() && ranks_->division() == Division::kLayers; }
+  // Throws UsageError for what does not go with divided layers.
+  void check_layers(const ResolvedRequest& r) const;
   // Where the ranks divide both: those of this rank's half, and the two that have its rows.
   void divide_ranks();
   // maps [N,h,w,C] of the latents' size -> the rows that the UNet's stage has of them, a view.
@@ -249,7 +258,7 @@ auto Pipeline::State::with_savings(const Work& work) {
       reason = e.what();
     }
     // Outside the handler: what the attempt kept is gone by now.
-    if (!save_memory(reason)) throw OutOfMemoryError(reason + memory_advice());
+    if (!save_memory(reason)) throw OutOfMemoryError(reason + memory_advice(components.place[at_work_]));
   }
 }
 

@@ -179,6 +179,7 @@ void StepBatch::Run::go_on() { fiber.resume(); }
 std::string StepBatch::Work::refusal(const GenerateRequest& q) const {
   const Components& c = state.components;
   if (!state.draws_alone()) return "several devices draw one image";
+  if (c.place.several()) return "parts on devices of their own";
   if (state.residency.offload()) return "weights wait in host memory";
   if (state.vram_budget_ > 0) return "a memory budget";
   if (c.unet->config().in_channels != 4) return "a model with other inputs than latents";
@@ -303,7 +304,7 @@ bool StepBatch::Work::try_call() {
 void StepBatch::Work::shed(const std::string& why) {
   Run& youngest = *runs.back();
   state.row_unet.reset();
-  state.arena.release();
+  state.arenas.release();
   youngest.failure = std::make_exception_ptr(DrawsAlone{why});
   most = std::max(1, images() - images_of(youngest.request));
   log().warn("out of memory ({}): at most {} images share the UNet's calls from now on", why, most);

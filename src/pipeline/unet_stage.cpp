@@ -5,17 +5,13 @@
 
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "pipeline/unet_variants.hpp"
 
 namespace rocm_sd {
-namespace {
 
-constexpr size_t kMaxControls = 8;
-// Variants of a step, above the bits of what acts beside the UNet.
-constexpr uint32_t kGuests = (1u << 16) - 1;
-constexpr uint32_t kOneSided = 1u << 16;   // without the first condition
-constexpr uint32_t kShallow = 1u << 17;    // DeepCache: the deep layers' map of an earlier call
-constexpr uint32_t kNotesText = 1u << 18;  // T-GATE: fills the means
-constexpr uint32_t kGated = 1u << 19;      // and adds them
+using namespace unet_variants;
+
+namespace {
 
 // values [conditions][size] -> tensor rows [conditions*batch,size], each condition's row once per image.
 void upload_per_image(Device& device, const Tensor& tensor, const std::vector<const float*>& values,
@@ -87,6 +83,16 @@ UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shap
                                            ImageRows{shape.batch, shape.conditions, shape.height, shape.width,
                                                      shape.image_height, shape.image_width},
                                            shape.images);
+  if (shape.layers) {
+    segment_ = std::make_unique<UnetSegment>(
+        unet, *shape.layers, arena,
+        SegmentShape{shape.micro_rows, k / shape.micro_rows, shape.height, shape.width},
+        [this](Exec& ex, uint32_t active, int64_t first, const Tensor& x, std::vector<Tensor>& skips) {
+          return forward_layers(ex, active, first, x, skips);
+        });
+    for (const uint32_t variant : {uint32_t{0}, all_guests()}) segment_->add(variant);
+    return;
+  }
   for (const uint32_t variant : variants()) {
     step_program(variant);
     step_program(variant | all_guests());
@@ -124,71 +130,6 @@ std::vector<uint32_t> UnetStage::variants() const {
   return out;
 }
 
-// The UNet with the ControlNets and images whose bits are set: its way down, what they add, its way up.
-void UnetStage::forward(Exec& ex, uint32_t active) {
-  const RowScope scope(shape_.rows);
-  const WrapScope wraps(shape_.wrap);
-  const UNet& unet = *components_.unet;
-  const int64_t first = active & kOneSided ? shape_.batch : 0, count = rows() - first;
-  const auto own = [&](const Tensor& all) {  // the rows of this call, of one that has some for each row
-    const int64_t each = all ? all.dim(0) / rows() : 0;
-    return all && first > 0 ? all.narrow(0, first * each, count * each) : all;
-  };
-  // Of what all conditions have the same the first rows: at odd sizes the others may not begin where kernels
-  // read whole vectors.
-  const auto leading = [&](const Tensor& all) {
-    return all ? all.narrow(0, 0, all.dim(0) / rows() * count) : all;
-  };
-  const Tensor input = leading(input_), shifts = own(shifts_->current());
-  const Tensor x = extra_ ? concat_channels(ex, input, leading(extra_)) : input;  // [rows,h,w,Cin]
-  std::vector<ImageTokens> tokens =
-      images_ ? images_->tokens((active & kGuests) >> kMaxControls) : std::vector<ImageTokens>();
-  for (ImageTokens& image : tokens)
-    for (std::vector<Tensor>* list : {&image.keys_values, &image.factors})
-      for (Tensor& t : *list) t = own(t);
-  const std::vector<ImageTokens>* images = tokens.empty() ? nullptr : &tokens;
-  TextCache cache;
-  for (const Tensor& t : cache_.keys_values) cache.keys_values.push_back(own(t));
-  std::optional<FreeU> freeu = freeu_;
-  if (freeu)
-    for (std::vector<FreeULevel>& block : freeu->blocks)
-      for (FreeULevel& level : block)
-        for (std::vector<Tensor>* list : {&level.functions, &level.scaled})
-          for (Tensor& t : *list) t = leading(t);
-  const DeepMap deep{.skip = static_cast<size_t>(shape_.savings.deep_cache_branch),
-                     .map = &deep_map_,
-                     .rows = rows(),
-                     .first = first,
-                     .reuse = (active & kShallow) != 0};
-  const TextGate gate{
-      .means = &text_means_, .conditions = count / shape_.batch, .reuse = (active & kGated) != 0};
-  const DeepMap* deep_use = shape_.savings.deep_cache > 1 ? &deep : nullptr;
-  const TextGate* gate_use = active & (kNotesText | kGated) ? &gate : nullptr;
-  active &= kGuests;
-  std::vector<std::vector<ScaledMap>> additions(unet.config().down.size() + 1);
-  for (size_t i = 0; i < controls_.size(); ++i)
-    if (active >> i & 1) controls_[i]->add_to_blocks(additions);
-  UNetSkips skips = unet.encode(ex, x, shifts, cache,
-                                {.perturbed = shape_.perturbed ? shape_.batch : 0,
-                                 .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
-                                 .received = received_ ? &*received_ : nullptr,
-                                 .additions = active ? &additions : nullptr,
-                                 .images = images,
-                                 .deep = deep_use,
-                                 .gate = gate_use});
-  for (size_t i = 0; i < controls_.size(); ++i)
-    if (active >> i & 1) controls_[i]->add(ex, input_, skips);
-  copy_into(ex,
-            unet.decode(ex, std::move(skips), shifts, cache,
-                        {.perturbed = shape_.perturbed ? shape_.batch : 0,
-                         .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
-                         .freeu = freeu ? &*freeu : nullptr,
-                         .images = images,
-                         .deep = deep_use,
-                         .gate = gate_use}),
-            leading(output_));
-}
-
 Program& UnetStage::step_program(uint32_t active) {
   std::unique_ptr<Program>& program = step_programs_[active];
   if (!program)
@@ -204,6 +145,8 @@ std::vector<Program*> UnetStage::programs() {
   for (const auto& control : controls_)
     for (Program* program : control->programs()) out.push_back(program);
   for (const auto& [active, program] : step_programs_) out.push_back(program.get());
+  if (segment_)
+    for (Program* program : segment_->programs()) out.push_back(program);
   return out;
 }
 
@@ -223,7 +166,8 @@ uint64_t UnetStage::buffer_bytes() const {
     for (const std::vector<FreeULevel>& block : freeu_->blocks)
       for (const FreeULevel& level : block) bytes += level.bytes();
   if (received_) bytes += received_->selector.bytes() + received_->means.bytes();
-  for (const Tensor& t : cache_.keys_values) bytes += t.bytes();
+  for (const Tensor& t : cache_.keys_values) bytes += t ? t.bytes() : 0;
+  if (segment_) bytes += segment_->buffer_bytes();
   if (deep_map_) bytes += deep_map_.bytes();
   for (const Tensor& t : text_means_) bytes += t ? t.bytes() : 0;
   return bytes;
@@ -393,6 +337,13 @@ Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, co
     else
       for (ShiftTable* table : shift_tables()) table->take(ex, found - schedule_.begin());
     shifts_timestep_ = timestep;
+  }
+  if (segment_) {
+    std::vector<const Tensor*> inputs = {&input_};
+    if (extra_) inputs.push_back(&extra_);
+    segment_->run(ex, active_, inputs, output_, watch);
+    ++calls_.all;
+    return output_;
   }
   const uint32_t active = active_ | variant_of_call(without_negative);
   step_program(active).run(watch.profiler, watch.cancel);

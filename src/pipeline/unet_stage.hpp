@@ -11,6 +11,7 @@
 #include "pipeline/control_stage.hpp"
 #include "pipeline/text_stage.hpp"
 #include "pipeline/unet_images.hpp"
+#include "pipeline/unet_segment.hpp"
 #include "rocm_sd/savings.hpp"
 
 namespace rocm_sd {
@@ -33,6 +34,8 @@ struct UnetShape {
   Savings savings = {};
   WrapAxes wrap = {};
   const RowSplit* rows = nullptr;  // height is this rank's part of it; null: it has all rows
+  Ranks* layers = nullptr;         // that have the other layers; null: this one has all
+  int64_t micro_rows = 0;          // rows of a micro-batch that passes through these ranks
   friend bool operator==(const UnetShape&, const UnetShape&) = default;
 };
 
@@ -112,6 +115,16 @@ class UnetStage final : public Stage {
   void make_shifts(double timestep, const RunWatch& watch);
   uint32_t all_guests() const;
   void forward(Exec& ex, uint32_t active);
+  Tensor forward_layers(Exec& ex, uint32_t active, int64_t first, const Tensor& x,
+                        std::vector<Tensor>& skips) const;
+  // What rows [first, first + count) of a call read.
+  struct CallRows {
+    Tensor shifts;
+    TextCache cache;
+    std::vector<ImageTokens> images;
+    std::optional<FreeU> freeu;
+  };
+  CallRows call_rows(uint32_t active, int64_t first, int64_t count) const;
   Program& step_program(uint32_t active);
   std::vector<uint32_t> variants() const;  // of a step, that the savings have
   uint32_t variant_of_call(bool without_negative);
@@ -136,8 +149,9 @@ class UnetStage final : public Stage {
   // By what acts, and the bits of the variant above that; 0: the plain UNet. What a variant reads is made by
   // one with a smaller number.
   std::map<uint32_t, std::unique_ptr<Program>> step_programs_;
-  Tensor deep_map_;                 // DeepMap::map
-  std::vector<Tensor> text_means_;  // TextGate::means
+  std::unique_ptr<UnetSegment> segment_;  // in place of step_programs_ where ranks have layers
+  Tensor deep_map_;                       // DeepMap::map
+  std::vector<Tensor> text_means_;        // TextGate::means
   int step_ = 0, since_whole_ = 0;  // since_whole_: calls of the UNet; 0: none that shallow ones can follow
   bool map_is_one_sided_ = false, means_are_there_ = false;
   UnetCalls calls_;

@@ -14,8 +14,9 @@ namespace rocm_sd {
 struct AttemptOver {};
 
 // What the ranks of an image divide: the conditions of a step, the rows of every map, or both: the first half
-// of the ranks has the first conditions, the second half the others, each rank its rows of them.
-enum class Division { kConditions, kRows, kBoth };
+// of the ranks has the first conditions, the second half the others, each rank its rows of them. kLayers: the
+// UNet's layers, of which each rank has only its own.
+enum class Division { kConditions, kRows, kBoth, kLayers };
 
 // One rank's view. All ranks make the same calls in the same order between two begin(). Every function throws
 // DeviceError, naming the rank, where another one has failed or gives no sign of life, and CancelledError

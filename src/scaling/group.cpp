@@ -143,7 +143,18 @@ void Group::note_traffic() {
 
 MemoryPlan Group::plan(const GenerateRequest& request) {
   const HostThreads threads(members_.front()->where.threads);
-  return first().plan(request);
+  MemoryPlan plan = first().plan(request);
+  if (members_.size() < 2 || members_.front()->link->division() != Division::kLayers) return plan;
+  // Each rank has weights of its own: the largest plan, and every rank's share.
+  std::vector<DeviceMemory> all;
+  for (const auto& member : members_) {
+    const MemoryPlan own = member->pipeline->plan(request);
+    all.push_back(own.devices.at(0));
+    all.back().device = member->where.name;
+    if (own.total() > plan.total()) plan = own;
+  }
+  plan.devices = std::move(all);
+  return plan;
 }
 
 GenerateResult Group::generate(const GenerateRequest& request, const Callbacks& callbacks) {

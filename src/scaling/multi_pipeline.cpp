@@ -123,6 +123,10 @@ MultiPipeline::MultiPipeline(MultiPipeline&&) noexcept = default;
 MultiPipeline& MultiPipeline::operator=(MultiPipeline&&) noexcept = default;
 
 MultiPipeline MultiPipeline::load(const LoadOptions& options, const Callbacks& callbacks) {
+  require<UsageError>(
+      options.devices.empty() || options.place.empty(),
+      "devices, place: expected one of them: place divides the parts of one pipeline, devices "
+      "has a whole one for each");
   if (options.devices.empty()) {
     const std::vector<RankDevice> one = {{options.device, &device_named(options.device), 0}};
     return load_multi_pipeline(options, one, {}, callbacks);

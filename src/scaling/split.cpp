@@ -26,6 +26,7 @@ Split parse_split(std::string_view text) {
   Split out{.name = parts[0], .division = std::nullopt};
   if (out.name == "guidance") out.division = {Division::kConditions};
   if (out.name == "rows") out.division = {Division::kRows};
+  if (out.name == "pipeline") out.division = {Division::kLayers};
   if (out.name == "guidance-rows") out.division = {Division::kBoth};
   const bool displaced = out.name == "displaced";
   if (displaced) {
@@ -36,7 +37,7 @@ Split parse_split(std::string_view text) {
   }
   require<UsageError>(
       (out.division || out.name == "images") && parts.size() <= (displaced ? 2u : 1u),
-      "split: expected images, guidance, rows, guidance-rows or displaced[:CALLS][:check], got \"",
+      "split: expected images, guidance, rows, guidance-rows, pipeline or displaced[:CALLS][:check], got \"",
       printable(text), "\"");
   return out;
 }

@@ -70,6 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Splits, ManyRanks,
                                          Case{"guidance", 4, 2, 1}, Case{"guidance", 8, 4, 1},
                                          Case{"rows", 4, 1, 1}, Case{"rows", 8, 1, 1},
                                          Case{"guidance-rows", 4, 1, 1}, Case{"guidance-rows", 8, 1, 1},
+                                         Case{"pipeline", 4, 1, 1}, Case{"pipeline", 8, 1, 1},
                                          Case{"displaced:2", 4, 1, 1}, Case{"displaced:2", 8, 1, 1}),
                          [](const auto& info) {
                            std::string name = info.param.split;
