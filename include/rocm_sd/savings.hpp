@@ -17,7 +17,10 @@ struct Savings {
   bool sada = false;
 
   bool active() const { return deep_cache > 1 || t_gate > 0 || sada; }
-  friend bool operator==(const Savings&, const Savings&) = default;
+  friend bool operator==(const Savings& a, const Savings& b) {  // written out: public headers are C++17
+    return a.deep_cache == b.deep_cache && a.deep_cache_branch == b.deep_cache_branch &&
+           a.t_gate == b.t_gate && a.sada == b.sada;
+  }
 };
 
 }  // namespace rocm_sd

@@ -12,6 +12,11 @@
 #include "kernels/family/kernel_index.hpp"
 
 namespace rocm_sd {
+namespace {
+
+constexpr std::string_view kWinogradKernel = "conv_winograd_";
+
+}  // namespace
 
 KernelCounts read_kernel_counts(const std::filesystem::path& path) {
   const nlohmann::json json = parse_json_file(path);
@@ -70,6 +75,7 @@ std::string kernel_of_problem(std::string_view problem, DType dtype) {
   const size_t slash = config.find('/');
   const bool apart = slash != std::string_view::npos && config.substr(slash) != "/1";
   config = config.substr(0, slash);
+  if (op == "conv2d" && config == "winograd") return concat(kWinogradKernel, dtype_name(dtype));
   if (op == "attention") return tile_of_kernel_named(config).rows > 0 ? std::string(config) : std::string();
   const char* kernel = op == "conv2d"                   ? "conv_"
                        : op == "linear_geglu" && !apart ? "geglu_"
@@ -77,5 +83,7 @@ std::string kernel_of_problem(std::string_view problem, DType dtype) {
                                                         : nullptr;
   return kernel ? gemm_kernel_of_choice(kernel, config, dtype_name(dtype)) : std::string();
 }
+
+double multiplied_share(std::string_view kernel) { return kernel.starts_with(kWinogradKernel) ? 4.0 / 9 : 1; }
 
 }  // namespace rocm_sd

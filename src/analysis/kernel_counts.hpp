@@ -37,4 +37,8 @@ std::optional<KernelCounts> kernel_counts_for(const GpuProduct& gpu);
 // Empty where it is none.
 std::string kernel_of_problem(std::string_view problem, DType dtype);
 
+// The share of the plain convolution's multiplications that the kernel makes: 4/9 for Winograd's F(2x2, 3x3),
+// whose problems count the plain ones; 1 for all others.
+double multiplied_share(std::string_view kernel);
+
 }  // namespace rocm_sd

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/gpu_family.hpp"
+#include "composable_kernels/tile/winograd_config.hpp"
 #include "kernels/family/kernel_index.hpp"
 
 namespace rocm_sd {
@@ -26,6 +28,14 @@ Rounds rounds_of(const OutputTile& tile, const TiledOutput& output, int splits, 
   return {padded * count * compute_units / tiles, count};
 }
 
+// Winograd's kernel has one name in all families, and tiles of 2x2 pixels.
+OutputTile tile_on(const GpuProduct& gpu, std::string_view kernel) {
+  if (multiplied_share(kernel) == 1) return tile_of_kernel(kernel);
+  const auto family = gpu_family(gpu.arch);
+  const WinogradShape shape = winograd_shape(family == GpuFamily::kCdna3 ? "cdna3" : "");
+  return {4 * shape.tiles, shape.channels};
+}
+
 }  // namespace
 
 OutputTile tile_of_kernel(std::string_view kernel) {
@@ -41,8 +51,8 @@ double modelled_seconds(const GpuProduct& gpu, const KernelCounts& counts, const
     const auto counted = counts.kernels.find(kernel);
     const double share = counted == counts.kernels.end() ? 1 : counted->second.matrix_share;
     const double rate = peak_rate(gpu, kernel.empty() ? RateType::kF32 : RateType::kF16);
-    const Rounds rounds = rounds_of(tile_of_kernel(kernel), output, splits, driver_compute_units(gpu));
-    const double issue = work.flops / (rate * share) * rounds.longer;
+    const Rounds rounds = rounds_of(tile_on(gpu, kernel), output, splits, driver_compute_units(gpu));
+    const double issue = work.flops * multiplied_share(kernel) / (rate * share) * rounds.longer;
     // Sums of splits go to memory as float; whoever adds them up counts their way back.
     const double partials =
         kernel.empty() || splits == 1 ? 0 : 4 * output.copies * output.rows * output.columns * splits;

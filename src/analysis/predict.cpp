@@ -54,8 +54,10 @@ StageBound bound_stage(const GpuProduct& gpu, const PlannedStage& stage, DType d
   for (const auto& [problem, work] : stage.problems) {
     const bool half = is_matrix_op(work.op) && dtype != DType::kF32;
     const double rate = peak_rate(gpu, half ? RateType::kF16 : RateType::kF32);
-    const double compute = work.flops / rate * 1e3, memory = work.bytes / (gpu.bandwidth * 1e9) * 1e3;
-    const auto counted = half ? counts.kernels.find(kernel_of_problem(problem, dtype)) : counts.kernels.end();
+    const std::string kernel = half ? kernel_of_problem(problem, dtype) : std::string();
+    const double compute = work.flops * multiplied_share(kernel) / rate * 1e3;
+    const double memory = work.bytes / (gpu.bandwidth * 1e9) * 1e3;
+    const auto counted = counts.kernels.find(kernel);
     const bool known = counted != counts.kernels.end();
     const double issue = known ? compute / counted->second.matrix_share : compute;
     OpBound& op = ops[work.op];

@@ -28,6 +28,10 @@ bool DynamicLibrary::open(const char* name) {
   return false;
 }
 
+void DynamicLibrary::make_global() const {
+  if (handle_) dlopen(name_.c_str(), RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+}
+
 void* DynamicLibrary::symbol(const char* name) const { return handle_ ? dlsym(handle_, name) : nullptr; }
 
 }  // namespace rocm_sd

@@ -17,6 +17,9 @@ class DynamicLibrary {
   const std::string& problem() const { return problem_; }  // why it could not be opened
   const std::string& name() const { return name_; }        // the one that was opened
 
+  // Lets libraries that are opened later find its symbols, as Open MPI's plug-ins must.
+  void make_global() const;
+
   void* symbol(const char* name) const;  // null if the library lacks it
 
  private:

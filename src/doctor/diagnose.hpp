@@ -36,5 +36,8 @@ std::vector<Finding> diagnose(const Examination& examination);
 // {"version", "machine", "cards", "devices", "libraries", "kernels", "caches", "environment", "findings"}
 nlohmann::ordered_json report_json(const Examination& examination, const std::vector<Finding>& findings);
 std::string report_text(const Examination& examination, const std::vector<Finding>& findings);
+// The findings alone: a list of {"severity", "subject", "what", "cost", "fix"}, and three lines for each.
+nlohmann::ordered_json findings_json(const std::vector<Finding>& findings);
+std::string findings_text(const std::vector<Finding>& findings);
 
 }  // namespace rocm_sd::doctor

@@ -36,6 +36,25 @@ std::string card_text(const Card& card) {
 
 }  // namespace
 
+ordered_json findings_json(const std::vector<Finding>& findings) {
+  ordered_json out = ordered_json::array();
+  for (const Finding& f : findings)
+    out.push_back({{"severity", severity_name(f.severity)},
+                   {"subject", f.subject},
+                   {"what", f.what},
+                   {"cost", f.cost},
+                   {"fix", f.fix}});
+  return out;
+}
+
+std::string findings_text(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& f : findings)
+    text += fmt::format("{}: {}: {}\n  cost: {}\n  fix:  {}\n", severity_name(f.severity), f.subject, f.what,
+                        f.cost, f.fix);
+  return text;
+}
+
 ordered_json report_json(const Examination& e, const std::vector<Finding>& findings) {
   const Machine& m = e.machine;
   ordered_json report;
@@ -85,13 +104,7 @@ ordered_json report_json(const Examination& e, const std::vector<Finding>& findi
   report["kernels"] = e.targets;
   report["caches"] = m.caches;
   report["environment"] = m.environment;
-  report["findings"] = ordered_json::array();
-  for (const Finding& f : findings)
-    report["findings"].push_back({{"severity", severity_name(f.severity)},
-                                  {"subject", f.subject},
-                                  {"what", f.what},
-                                  {"cost", f.cost},
-                                  {"fix", f.fix}});
+  report["findings"] = findings_json(findings);
   return report;
 }
 
@@ -127,10 +140,7 @@ std::string report_text(const Examination& e, const std::vector<Finding>& findin
     line("cache", fmt::format("{}: {:.1f} MB", folder, static_cast<double>(bytes) / 1e6));
   for (const auto& [name, value] : m.environment) line("environment", name + "=" + printable(value));
   text += findings.empty() ? "\nNothing is missing.\n" : "\n";
-  for (const Finding& f : findings)
-    text += fmt::format("{}: {}: {}\n  cost: {}\n  fix:  {}\n", severity_name(f.severity), f.subject, f.what,
-                        f.cost, f.fix);
-  return text;
+  return text + findings_text(findings);
 }
 
 }  // namespace rocm_sd::doctor

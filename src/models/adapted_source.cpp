@@ -169,6 +169,7 @@ const std::vector<float>& AdaptedSource::merged(const std::string& name, const S
   if (last_name_ == name) return last_;
   last_name_.clear();
   last_.resize(static_cast<size_t>(shape.numel()));
+  if (originals_) originals_->keep(name, shape);
   base_.read(name, shape, DType::kF32, last_.data());
   for (const AdapterUse& use : uses_)
     if (const AdapterModule* module = use.module(component_, name))
@@ -192,8 +193,10 @@ void AdaptedSource::read_part(const std::string& name, const Shape& shape, int64
 }
 
 Tensor AdaptedSource::ready(const ParameterSlot& slot, DType dtype, Device& device) const {
-  if (merge_)
+  if (merge_) {
     if (Tensor made = merge_->ready(slot, dtype, device)) return made;
+    if (originals_) originals_->keep_from(slot, merge_->base());
+  }
   for (const ParameterSlot::Part& part : slot.parts)
     if (changes(part.name)) return {};
   return base_.ready(slot, dtype, device);

@@ -7,6 +7,7 @@
 
 #include "models/adapter_use.hpp"
 #include "models/device_merge.hpp"
+#include "models/original_weights.hpp"
 #include "models/parameters.hpp"
 
 namespace rocm_sd {
@@ -19,10 +20,12 @@ void merge_adapter(const AdapterFile& file, const AdapterModule& module, double 
 // The base must outlive the source. Adapters act in their order.
 class AdaptedSource final : public ParameterSource {
  public:
-  // merge: makes what it can of a loaded model on its GPU; null: everything is read from the base.
+  // merge: makes what it can of a loaded model on its GPU, and knows what slots were before; null: everything
+  // is read from the base. originals: the base itself, where it keeps what adapters change; null: it does
+  // not.
   AdaptedSource(const ParameterSource& base, Component component, std::vector<AdapterUse> uses,
-                DeviceMerge* merge = nullptr)
-      : base_(base), component_(component), uses_(std::move(uses)), merge_(merge) {}
+                DeviceMerge* merge = nullptr, const OriginalSource* originals = nullptr)
+      : base_(base), component_(component), uses_(std::move(uses)), merge_(merge), originals_(originals) {}
 
   // Whether any adapter changes this tensor.
   bool changes(const std::string& name) const { return any_changes(uses_, component_, name); }
@@ -44,6 +47,7 @@ class AdaptedSource final : public ParameterSource {
   Component component_;
   std::vector<AdapterUse> uses_;
   DeviceMerge* merge_;
+  const OriginalSource* originals_;
   mutable std::mutex mutex_;
   mutable std::string last_name_;
   mutable std::vector<float> last_;

@@ -79,21 +79,25 @@ DeviceMerge::DeviceMerge(AdapterBases& bases, Component component, std::vector<A
   bases_.keep_factors(component_, after_);
 }
 
+Tensor DeviceMerge::find_base(const ParameterSlot& slot) const {
+  if (slot.resident() == 0) return {};
+  if (Tensor kept = bases_.find(component_, slot.parts.front().name)) return kept;
+  if (changes_any(before_, component_, slot)) return {};
+  const StoredWeight now = slot.fetch();
+  return now.scales ? Tensor() : now.values;
+}
+
 Tensor DeviceMerge::ready(const ParameterSlot& slot, DType dtype, Device& device) {
-  if (device.kind() == DeviceKind::kHost || !slot.matrix || slot.resident() == 0) return {};
+  base_ = find_base(slot);
   const std::string& key = slot.parts.front().name;
-  Tensor base = bases_.find(component_, key);
-  if (!base && !changes_any(before_, component_, slot)) {
-    const StoredWeight now = slot.fetch();
-    if (!now.scales) base = now.values;
-  }
-  if (base && base.dtype() != dtype) base = Tensor();
   bases_.drop(component_, key);
-  if (!base || !changes_any(after_, component_, slot)) return base;
+  if (!base_ || base_.dtype() != dtype || device.kind() == DeviceKind::kHost || !slot.matrix) return {};
+  if (!changes_any(after_, component_, slot)) return std::exchange(base_, Tensor());
   for (const ParameterSlot::Part& part : slot.parts)
     for (const AdapterUse& use : after_)
       if (const AdapterModule* module = use.module(component_, part.name))
         if (!is_plain_lora(*module)) return {};
+  Tensor base = std::exchange(base_, Tensor());
   // Memory that the last merge filled takes the next.
   Tensor target = slot.fetch().values;
   if (target.storage() == base.storage() || target.dtype() != dtype) target = Tensor();

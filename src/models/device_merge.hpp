@@ -57,8 +57,11 @@ class DeviceMerge {
   // that are no plain LoRA (up times down), in another type, and where what it was before is not known. Sums
   // in f32 of factors rounded to dtype. Throws OutOfMemoryError.
   Tensor ready(const ParameterSlot& slot, DType dtype, Device& device);
+  // Where ready() gave nothing: what its slot was before any adapter, if that is known.
+  const Tensor& base() const { return base_; }
 
  private:
+  Tensor find_base(const ParameterSlot& slot) const;
   Tensor merged(const ParameterSlot& slot, const Tensor& base, Tensor target, Device& device);
   Tensor changed(Exec& ex, const std::string& name, const Tensor& before);
 
@@ -66,6 +69,7 @@ class DeviceMerge {
   Component component_;
   std::vector<AdapterUse> before_, after_;
   Arena scratch_;
+  Tensor base_;
 };
 
 }  // namespace rocm_sd

@@ -47,7 +47,7 @@ Tensor ImageProjection::ResamplerLayer::operator()(Exec& ex, const Tensor& queri
 }
 
 ImageProjection::ImageProjection(const ImageProjectionConfig& config)
-    : config_(config), norm_(config.context_width) {
+    : config_(config), norm_(config.context_width), face_norm_(config.hidden) {
   const int64_t made = config.tokens * config.context_width;
   switch (config.kind) {
     case ImageProjectionKind::kLinear: out_ = Linear(config.in_width, made); return;
@@ -58,13 +58,19 @@ ImageProjection::ImageProjection(const ImageProjectionConfig& config)
     case ImageProjectionKind::kResampler:
       in_ = Linear(config.in_width, config.hidden);
       out_ = Linear(config.hidden, config.context_width);
-      queries_.emplace(config.tokens, config.hidden);
+      if (config.has_both()) {
+        face_in_ = Linear(config.face_width, config.face_hidden);
+        face_out_ = Linear(config.face_hidden, config.tokens * config.hidden);
+      } else {
+        queries_.emplace(config.tokens, config.hidden);
+      }
       layers_.assign(static_cast<size_t>(config.layers), ResamplerLayer(config));
       return;
   }
 }
 
 void ImageProjection::visit(Visitor& v) {
+  const std::string resampler = config_.has_both() ? "perceiver_resampler." : "";
   switch (config_.kind) {
     case ImageProjectionKind::kLinear:
       v("proj", out_);
@@ -76,20 +82,36 @@ void ImageProjection::visit(Visitor& v) {
       v(config_.faces ? "norm" : "proj.3", norm_);
       return;
     case ImageProjectionKind::kResampler:
-      v("latents", *queries_);
-      v("proj_in", in_);
-      v("layers", layers_);
-      v("proj_out", out_);
-      v("norm_out", norm_);
+      if (config_.has_both()) {
+        v("proj.0", face_in_);
+        v("proj.2", face_out_);
+        v("norm", face_norm_);
+      } else {
+        v("latents", *queries_);
+      }
+      v(resampler + "proj_in", in_);
+      v(resampler + "layers", layers_);
+      v(resampler + "proj_out", out_);
+      v(resampler + "norm_out", norm_);
       return;
   }
 }
 
-Tensor ImageProjection::resample(Exec& ex, const Tensor& states, const Tap* tap) const {
+// faces [N,F] -> [N,tokens,C]
+Tensor ImageProjection::face_tokens(Exec& ex, const Tensor& faces) const {
+  const Tensor h = linear(ex, linear(ex, faces, face_in_, {.act = Activation::kGelu}), face_out_);
+  return layer_norm(ex, h.reshape({faces.dim(0), config_.tokens, config_.hidden}), face_norm_,
+                    face_norm_.eps);
+}
+
+// queries [N,tokens,C], empty for those of the file
+Tensor ImageProjection::resample(Exec& ex, const Tensor& states, Tensor queries, const Tap* tap) const {
   const int64_t count = states.dim(0);
   const Tensor x = linear(ex, states, in_);  // [N,T,C]
-  Tensor queries = ex.alloc({count, config_.tokens, config_.hidden}, x.dtype());
-  for (int64_t n = 0; n < count; ++n) copy_into(ex, queries_->table, queries.narrow(0, n, 1));
+  if (!queries) {
+    queries = ex.alloc({count, config_.tokens, config_.hidden}, x.dtype());
+    for (int64_t n = 0; n < count; ++n) copy_into(ex, queries_->table, queries.narrow(0, n, 1));
+  }
   for (size_t i = 0; i < layers_.size(); ++i) {
     queries = layers_[i](ex, queries, x);
     show(tap, concat("layers.", i), queries);
@@ -97,22 +119,27 @@ Tensor ImageProjection::resample(Exec& ex, const Tensor& states, const Tap* tap)
   return linear(ex, queries, out_);
 }
 
-Tensor ImageProjection::operator()(Exec& ex, const Tensor& x, const Tap* tap) const {
-  const bool states = config_.reads_states();
+Tensor ImageProjection::operator()(Exec& ex, const Tensor& x, const Tensor& faces, const Tap* tap) const {
+  const bool states = config_.reads_states(), both = config_.has_both();
   require(x.rank() == (states ? 3 : 2) && x.dim(x.rank() - 1) == config_.in_width,
           "image projection: expected ", states ? "states [N,T," : "an embedding [N,", config_.in_width,
           "], got ", x.shape());
+  require(both == static_cast<bool>(faces) && (!both || faces.shape() == Shape{x.dim(0), config_.face_width}),
+          "image projection: expected faces [N,", config_.face_width,
+          "] beside the states of FaceID Plus alone");
   const int64_t count = x.dim(0), width = config_.context_width;
-  Tensor h;
+  Tensor h, queries;
+  if (both) queries = face_tokens(ex, faces);
   switch (config_.kind) {
     case ImageProjectionKind::kLinear: h = linear(ex, x, out_); break;
     case ImageProjectionKind::kFeedForward:
       h = linear(ex, linear(ex, x, in_, {.act = Activation::kGelu}), out_);
       break;
-    case ImageProjectionKind::kResampler: h = resample(ex, x, tap); break;
+    case ImageProjectionKind::kResampler: h = resample(ex, x, queries, tap); break;
   }
   const Tensor tokens = h.reshape({count, h.numel() / (count * width), width});
-  return layer_norm(ex, tokens, norm_, norm_.eps);
+  const Tensor normed = layer_norm(ex, tokens, norm_, norm_.eps);
+  return config_.shortcut ? add(ex, queries, normed) : normed;
 }
 
 }  // namespace rocm_sd

@@ -16,6 +16,22 @@ int64_t width_of(const WeightStore& store, const std::string& name, int axis) {
   return dim_of(store, {concat("image_proj.", name)}, axis, 0);
 }
 
+// prefix: of the resampler's tensors below image_proj.
+void read_resampler(const WeightStore& store, const std::string& prefix, ImageProjectionConfig& out) {
+  out.kind = ImageProjectionKind::kResampler;
+  out.hidden = width_of(store, prefix + "proj_in.weight", 0);
+  out.in_width = width_of(store, prefix + "proj_in.weight", 1);
+  out.context_width = width_of(store, prefix + "proj_out.weight", 0);
+  out.layers = std::min(extent(store, concat("image_proj.", prefix, "layers.")), 64);
+  const std::string query = prefix + "layers.0.0.to_q.weight";
+  const int64_t inner = width_of(store, query, 0);
+  require<FormatError>(inner > 0 && inner % kHeadDim == 0, store.title(), ": image_proj.", query,
+                       ": expected a multiple of ", kHeadDim, " rows, got ", inner);
+  out.heads = inner / kHeadDim;
+  out.head_dim = kHeadDim;
+  out.mlp_width = width_of(store, prefix + "layers.0.1.1.weight", 0);
+}
+
 ImageProjectionConfig projection_config(const WeightStore& store) {
   const auto has = [&](const char* name) { return store.has(concat("image_proj.", name)); };
   ImageProjectionConfig out;
@@ -29,6 +45,21 @@ ImageProjectionConfig projection_config(const WeightStore& store) {
     out.in_width = width_of(store, "proj.weight", 1);
     out.context_width = width_of(store, "norm.weight", 0);
     out.tokens = divided(width_of(store, "proj.weight", 0), "proj.weight");
+    return out;
+  }
+  if (has("perceiver_resampler.proj_in.weight")) {
+    out.faces = true;
+    read_resampler(store, "perceiver_resampler.", out);
+    out.face_width = width_of(store, "proj.0.weight", 1);
+    out.face_hidden = width_of(store, "proj.0.weight", 0);
+    const int64_t rows = width_of(store, "proj.2.weight", 0);
+    require<FormatError>(out.hidden > 0 && rows > 0 && rows % out.hidden == 0, store.title(),
+                         ": image_proj.proj.2.weight: expected a multiple of perceiver_resampler.proj_in's ",
+                         out.hidden, " rows, got ", rows);
+    out.tokens = rows / out.hidden;
+    require<FormatError>(out.context_width == out.hidden, store.title(),
+                         ": image_proj.perceiver_resampler.proj_out.weight: expected ", out.hidden,
+                         " rows, got ", out.context_width);
     return out;
   }
   if (has("proj.0.weight")) {
@@ -46,23 +77,20 @@ ImageProjectionConfig projection_config(const WeightStore& store) {
       has("latents.weight") && has("proj_in.weight"), store.title(),
       ": expected image_proj.proj.weight (plain), image_proj.proj.0.weight (Full, FaceID) or "
       "image_proj.latents (Plus), found none of them");
-  out.kind = ImageProjectionKind::kResampler;
   out.tokens = width_of(store, "latents.weight", 0);
-  out.hidden = width_of(store, "latents.weight", 1);
-  out.in_width = width_of(store, "proj_in.weight", 1);
-  out.context_width = width_of(store, "proj_out.weight", 0);
-  out.layers = std::min(extent(store, "image_proj.layers."), 64);
-  const int64_t inner = width_of(store, "layers.0.0.to_q.weight", 0);
-  require<FormatError>(inner > 0 && inner % kHeadDim == 0, store.title(),
-                       ": image_proj.layers.0.0.to_q.weight: expected a multiple of ", kHeadDim,
-                       " rows, got ", inner);
-  out.heads = inner / kHeadDim;
-  out.head_dim = kHeadDim;
-  out.mlp_width = width_of(store, "layers.0.1.1.weight", 0);
+  read_resampler(store, "", out);
   return out;
 }
 
 }  // namespace
+
+void IpAdapterConfig::read_name(std::string_view name) {
+  std::string letters;
+  for (const char c : name)
+    if (c != '-' && c != '_' && c != ' ' && c != '.')
+      letters += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  projection.shortcut = projection.has_both() && letters.find("plusv2") != std::string::npos;
+}
 
 int64_t IpAdapterConfig::tokens(int64_t states) const {
   const bool each = projection.kind == ImageProjectionKind::kFeedForward && !projection.faces;

@@ -16,6 +16,8 @@ struct IpAdapterConfig {
   std::vector<int64_t> numbers;  // of the layers in the file: 1, 3, 5, ...
   std::vector<int64_t> widths;   // of the cross attentions with these numbers
 
+  // "FaceID Plus" has two versions with the same tensors: the file's name tells the second ("plusv2").
+  void read_name(std::string_view name);
   // Of one image whose encoder gives `states` rows: what the UNet's attention reads.
   int64_t tokens(int64_t states) const;
 };

@@ -57,6 +57,18 @@ class Restore final : public Visitor {
   size_t next_ = 0;
 };
 
+class HandBack final : public Visitor {
+ public:
+  explicit HandBack(std::vector<StoredWeight>& values) : values_(values) {}
+
+ protected:
+  void slot(const ParameterSlot& slot) override { slot.store(std::move(values_.at(next_++))); }
+
+ private:
+  std::vector<StoredWeight>& values_;
+  size_t next_ = 0;
+};
+
 class Clear final : public Visitor {
  protected:
   void slot(const ParameterSlot& slot) override { slot.store(StoredWeight()); }
@@ -90,6 +102,14 @@ void OffloadedModel::restore() {
   }
   offloaded_ = false;
   if (&device_ == &host_device()) values_.clear();  // the same memory, which packed layouts replace
+}
+
+void OffloadedModel::to_host() {
+  offload();
+  HandBack hand_back(values_);
+  visit_(hand_back);
+  values_.clear();
+  offloaded_ = false;
 }
 
 }  // namespace rocm_sd

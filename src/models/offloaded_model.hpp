@@ -19,6 +19,8 @@ class OffloadedModel {
   // Back onto the device. Throws OutOfMemoryError, and leaves the model offloaded. The values stay in host
   // memory too, so that the next offload() costs nothing: parameters do not change.
   void restore();
+  // The model's own weights in host memory, where it cannot run but can be changed: then this is done with.
+  void to_host();
   // Bytes on the device; for an offloaded model what it took before.
   uint64_t bytes() const { return offloaded() ? bytes_ : resident_bytes(visit_); }
 

@@ -22,35 +22,43 @@ DType Components::dtype_of(Part part) const {
 class Components::Source {
  public:
   Source(const Components& components, Component component, DeviceMerge* merge = nullptr)
-      : plain_(components.checkpoint->store(component)),
-        adapted_(plain_, component, adapter_uses(components.adapters, component), merge) {}
+      : originals_(components.checkpoint->store(component), *components.originals),
+        adapted_(originals_, component, adapter_uses(components.adapters, component), merge, &originals_) {}
   operator const ParameterSource&() const { return adapted_; }
+  const OriginalSource& originals() const { return originals_; }
 
  private:
-  StoreSource plain_;
+  OriginalSource originals_;
   AdaptedSource adapted_;
 };
 
-void Components::update(Part part, const std::vector<ActiveAdapter>& before) {
+void Components::update(Part part, const std::vector<ActiveAdapter>& before, Device& to) {
   const auto update_one = [&](Component component, const auto& read) {
     const std::vector<AdapterUse> old_uses = adapter_uses(before, component),
                                   uses = adapter_uses(adapters, component);
     DeviceMerge merge(bases, component, old_uses, uses, *device);
     const Source source(*this, component, &merge);
-    read(source, [&](const ParameterSlot& slot) {
+    const auto changed_by = [&](const std::vector<AdapterUse>& adapters, const ParameterSlot& slot) {
       return std::any_of(slot.parts.begin(), slot.parts.end(), [&](const ParameterSlot::Part& tensor) {
-        return any_changes(old_uses, component, tensor.name) || any_changes(uses, component, tensor.name);
+        return any_changes(adapters, component, tensor.name);
       });
+    };
+    std::vector<ParameterSlot> restored;
+    read(source, [&](const ParameterSlot& slot) {
+      const bool changes = changed_by(uses, slot), changed = changed_by(old_uses, slot);
+      if (changed && !changes) restored.push_back(slot);
+      return changed || changes;
     });
+    for (const ParameterSlot& slot : restored) source.originals().release(slot);
   };
   if (part == Part::kUnet)
     update_one(Component::kUnet, [&](const Source& source, const SlotFilter& only) {
-      unet->update(load_target(), source, weights, only);
+      unet->update({to, *device}, source, weights, only);
     });
   if (part == Part::kText)
     for (TextEncoder& encoder : text)
       update_one(encoder.component, [&](const Source& source, const SlotFilter& only) {
-        encoder.model.update(loading_device(), source, only);
+        encoder.model.update(to, source, only);
       });
   stale_terms_[part] = true;
 }

@@ -75,13 +75,15 @@ struct Components {
   // Reads the part's weights again, for another compute type. The models stay where they are.
   void reload(Part part, DType compute);
   // Makes anew what `before` or the adapters at work change: on a GPU by its own products where it can, else
-  // read from the files. The weights hold `before`.
-  void update(Part part, const std::vector<ActiveAdapter>& before);
+  // on the host from the weights as they were. The weights hold `before` and lie in the memory of `to`. The
+  // files are read for layers alone whose weights in use are not the file's to the bit, once.
+  void update(Part part, const std::vector<ActiveAdapter>& before, Device& to);
   DType dtype_of(Part part) const;
   std::string describe_dtype() const;  // "bf16, text f16, unet weights int8": the UNet's, then what differs
 
   std::vector<ActiveAdapter> adapters;  // merged into every weight that is read
   AdapterBases bases;                   // of weights that adapters changed on the device
+  std::shared_ptr<OriginalWeights> originals = std::make_shared<OriginalWeights>();  // on the host
   // Those at work at run time, as terms beside the weights; how strongly is RowStrengths'.
   std::vector<ActiveAdapter> runtime_adapters;
   void set_runtime_adapters(std::vector<ActiveAdapter> adapters);

@@ -53,7 +53,8 @@ void LoadedImageModel::visit(Visitor& v) {
 std::shared_ptr<LoadedImageModel> open_adapter_model(const fs::path& path, ModelKind kind, const UNet& unet,
                                                      const ImageModelFiles& files) {
   WeightStore store = open_ip_adapter(path, files.access);
-  const IpAdapterConfig config = ip_adapter_config(store);
+  IpAdapterConfig config = ip_adapter_config(store);
+  config.read_name(path.stem().string());
   const std::string refusal = ip_adapter_refusal(config, unet);
   require<FormatError>(refusal.empty(), store.title(), ": made for another base model than this ",
                        model_kind_name(kind), " one: ", refusal);

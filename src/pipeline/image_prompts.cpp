@@ -34,12 +34,22 @@ void Pipeline::State::use_image_models(const ResolvedRequest& r) {
     const ResolvedIpAdapter& use = r.ip_adapters[i];
     adapters.push_back(shared(wanted, [&] { return components.find_adapter(use.model); }));
     const LoadedImageModel& adapter = *adapters.back();
-    const bool given = r.request.ip_adapters[i].embeds.has_value();
-    require<UsageError>(given || !adapter.adapter()->config().projection.faces,
-                        "ip-image: ", printable(adapter.name),
+    const IpAdapterUse& asked = r.request.ip_adapters[i];
+    const ImageProjectionConfig& reads = adapter.adapter()->config().projection;
+    const bool given = asked.embeds.has_value(), seen = images_of(asked) > 0;
+    require<UsageError>(given || !reads.faces || reads.has_both(), "ip-image: ", printable(adapter.name),
                         " is a FaceID adapter, which reads a face model's embedding: expected it as "
                         "ip-embeds, got an image");
-    encoders.push_back(given ? nullptr
+    require<UsageError>((given && seen && asked.each.empty()) || !reads.has_both(),
+                        "ip-image, ip-embeds: ", printable(adapter.name),
+                        " is a FaceID Plus adapter: expected the face's picture and a face model's embedding "
+                        "of it (--ip-image PICTURE,EMBEDDING.safetensors), got ",
+                        !asked.each.empty() ? "pictures for each image of the batch"
+                        : given             ? "the embedding alone"
+                                            : "the picture alone");
+    require<UsageError>(!given || !seen || reads.has_both(), "ip-image, ip-embeds: ", printable(adapter.name),
+                        ": expected one of them, got several");
+    encoders.push_back(!seen ? nullptr
                              : shared(wanted, [&] { return components.encoder_of(adapter, use.encoder); }));
     units.push_back(image_unit(r, i, adapter, encoders.back().get()));
   }

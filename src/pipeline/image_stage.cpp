@@ -44,12 +44,13 @@ void ImageStage::make_unit(const ImageUnit& unit) {
   const Shape inputs =
       reads.reads_states() ? Shape{rows, unit.states, reads.in_width} : Shape{rows, reads.in_width};
   made->inputs = make_tensor(device(), inputs, adapter.dtype());
+  if (reads.has_both()) made->faces = make_tensor(device(), {rows, reads.face_width}, adapter.dtype());
   made->tokens = make_tensor(device(), {sets, tokens, reads.context_width}, adapter.dtype());
   for (const ImageAttention& layer : adapter.layers())
     made->keys_values.push_back(make_tensor(device(), {sets, tokens, 2 * layer.width}, adapter.dtype()));
   Unit& own = *made;
   own.program = std::make_unique<Program>("image tokens", arena(), [&own, &adapter](Exec& ex) {
-    copy_into(ex, adapter.projection()(ex, own.inputs), own.tokens);
+    copy_into(ex, adapter.projection()(ex, own.inputs, own.faces), own.tokens);
     for (size_t i = 0; i < own.keys_values.size(); ++i)
       copy_into(ex, adapter.keys_values(ex, own.tokens, i), own.keys_values[i]);
   });
@@ -68,6 +69,7 @@ uint64_t ImageStage::buffer_bytes() const {
   for (const auto& encoder : encoders_) bytes += bytes_of({&encoder->pixels, &encoder->encoded});
   for (const auto& unit : made_) {
     bytes += bytes_of({&unit->inputs, &unit->tokens});
+    if (unit->faces) bytes += unit->faces.bytes();
     for (const Tensor& t : unit->keys_values) bytes += t.bytes();
   }
   return bytes;
@@ -90,7 +92,7 @@ std::vector<float> ImageStage::inputs_of(const ResolvedRequest& r, size_t index,
   const IpAdapterUse& use = r.request.ip_adapters.at(index);
   const Unit& unit = *made_[index];
   const auto set = static_cast<size_t>(unit.inputs.numel() / (1 + units_[index].sets));  // values of one
-  if (use.embeds) return both_embeds(*use.embeds, set);
+  if (use.embeds && !unit.faces) return both_embeds(*use.embeds, set);
   const auto side = static_cast<int>(unit.encoder->model.config().image_size);
   std::vector<float> out;
   // A black image's states (after normalisation, as Diffusers has them), or an embedding of zeros.
@@ -118,6 +120,11 @@ ImageStates ImageStage::run(const ResolvedRequest& r, const RunWatch& watch) {
     Unit& unit = *made_[i];
     const std::vector<float> inputs = inputs_of(r, i, watch);
     upload(device(), unit.inputs, inputs.data(), unit.inputs.numel());
+    if (unit.faces) {
+      const auto half = static_cast<size_t>(unit.faces.numel() / 2);
+      const std::vector<float> faces = both_embeds(*r.request.ip_adapters.at(i).embeds, half);
+      upload(device(), unit.faces, faces.data(), unit.faces.numel());
+    }
     unit.program->run(watch.profiler, watch.cancel);
     for (const Tensor& layer : unit.keys_values) require_finite(ex, "IP-Adapter", {&layer});
     out.push_back(unit.keys_values);

@@ -51,6 +51,7 @@ class ImageStage final : public Stage {
   struct Unit {
     Encoder* encoder = nullptr;
     Tensor inputs;                    // [(1+sets)*images,...], those without the prompt first; persistent
+    Tensor faces;                     // the same of FaceID Plus's embeddings, else empty
     Tensor tokens;                    // [1+sets,T,context width]
     std::vector<Tensor> keys_values;  // [1+sets,T,2C] of each layer
     std::unique_ptr<Program> program;

@@ -58,9 +58,11 @@ void check_images(const std::vector<Image>& images, const std::string& name) {
 
 // What it sees: images, those of each image of the batch, or embeddings.
 void check_sources(const IpAdapterUse& use, const GenerateRequest& r, const std::string& name, bool tiled) {
-  const int sources = (use.images.empty() ? 0 : 1) + (use.each.empty() ? 0 : 1) + (use.embeds ? 1 : 0);
-  require<UsageError>(sources == 1, "ip-image, ip-embeds: ", name, ": expected one of them, got ",
-                      sources == 0 ? "none" : "several");
+  const int images = (use.images.empty() ? 0 : 1) + (use.each.empty() ? 0 : 1);
+  require<UsageError>(images + (use.embeds ? 1 : 0) > 0, "ip-image, ip-embeds: ", name,
+                      ": expected one of them, got none");
+  require<UsageError>(images < 2 && (use.each.empty() || !use.embeds), "ip-image, ip-embeds: ", name,
+                      ": expected one of them, got several");
   check_images(use.images, name);
   if (use.each.empty()) return;
   require<UsageError>(use.each.size() == static_cast<size_t>(r.batch), "ip-image: ", name,
@@ -103,7 +105,7 @@ std::vector<ResolvedIpAdapter> resolve_ip_adapters(const GenerateRequest& r, boo
                         "ip-start, ip-end: expected the first below the second, got ", resolved.start,
                         " and ", resolved.end);
     resolved.images = static_cast<int64_t>(images_of(use));  // of embeddings: image_unit()
-    require<UsageError>(use.masks.empty() || use.embeds || use.masks.size() == images_of(use),
+    require<UsageError>(use.masks.empty() || images_of(use) == 0 || use.masks.size() == images_of(use),
                         "ip-mask: ", name, ": expected one for each of the ", images_of(use), " images, got ",
                         use.masks.size());
     require<UsageError>(use.masks.empty() || !tiled, "ip-mask: does not go with tile-size");
@@ -138,31 +140,36 @@ std::vector<float> both_embeds(const ImageEmbeds& embeds, size_t half) {
   return out;
 }
 
-ImageUnit image_unit(const ResolvedRequest& r, size_t index, const LoadedImageModel& adapter,
-                     const LoadedImageModel* encoder) {
-  const IpAdapterUse& use = r.request.ip_adapters.at(index);
+namespace {
+
+// The shape and values of embeddings, and what follows of them.
+void check_embeds(const ResolvedRequest& r, const IpAdapterUse& use, const LoadedImageModel& adapter,
+                  ImageUnit& out) {
   const ImageProjectionConfig& reads = adapter.adapter()->config().projection;
-  const bool states = reads.reads_states();
-  ImageUnit out{&adapter, encoder, static_cast<int64_t>(images_of(use)), 1};
-  out.sets = static_cast<int64_t>(std::max<size_t>(use.each.size(), 1));
-  if (encoder && states) out.states = encoder->encoder()->config().tokens();
-  if (!use.embeds) return out;
   const auto bad = std::ranges::count_if(use.embeds->values, [](float v) { return !std::isfinite(v); });
   require<UsageError>(bad == 0, "ip-embeds: ", printable(adapter.name), ": ", bad, " of ",
                       use.embeds->values.size(), " values are not finite");
   const std::vector<int64_t>& shape = use.embeds->shape;
+  const bool both = reads.has_both();
+  const bool states = reads.reads_states() && !both;
+  const int64_t width = both ? reads.face_width : reads.in_width;
   const std::vector<int64_t> row = row_of(*use.embeds, states);
   const size_t leading = shape.size() - row.size();
   int64_t count = 1;
   for (const int64_t n : shape) count *= n;
   const bool fits = !row.empty() && (leading == 1 || (leading == 2 && (shape[0] == 1 || shape[0] == 2))) &&
-                    row.back() == reads.in_width &&
-                    count == static_cast<int64_t>(use.embeds->values.size()) && shape[leading - 1] >= 1 &&
-                    shape[leading - 1] <= static_cast<int64_t>(kMaxImages);
+                    row.back() == width && count == static_cast<int64_t>(use.embeds->values.size()) &&
+                    shape[leading - 1] >= 1 && shape[leading - 1] <= static_cast<int64_t>(kMaxImages);
   require<UsageError>(fits, "ip-embeds: ", printable(adapter.name), ": expected ",
-                      states ? "states [images,tokens," : "embeddings [images,", reads.in_width,
+                      states ? "states [images,tokens," : "embeddings [images,", width,
                       "], or a pair of them with those of the negative prompt first, got ",
                       shape_text(shape));
+  if (both) {
+    require<UsageError>(shape[leading - 1] == out.images, "ip-embeds: ", printable(adapter.name),
+                        ": expected a face's embedding for each of the ", out.images, " images, got ",
+                        shape[leading - 1]);
+    return;
+  }
   out.images = shape[leading - 1];
   out.states = states ? row.front() : 1;
   const bool pair = leading == 2 && shape[0] == 2;
@@ -173,9 +180,22 @@ ImageUnit image_unit(const ResolvedRequest& r, size_t index, const LoadedImageMo
   require<UsageError>(use.masks.empty() || use.masks.size() == static_cast<size_t>(out.images),
                       "ip-mask: ", printable(adapter.name), ": expected one for each of the ", out.images,
                       " embeddings, got ", use.masks.size());
-  return out;
 }
 
+}  // namespace
+
+ImageUnit image_unit(const ResolvedRequest& r, size_t index, const LoadedImageModel& adapter,
+                     const LoadedImageModel* encoder) {
+  const IpAdapterUse& use = r.request.ip_adapters.at(index);
+  const ImageProjectionConfig& reads = adapter.adapter()->config().projection;
+  const bool states = reads.reads_states();
+  ImageUnit out{&adapter, encoder, static_cast<int64_t>(images_of(use)), 1};
+  out.sets = static_cast<int64_t>(std::max<size_t>(use.each.size(), 1));
+  if (encoder && states) out.states = encoder->encoder()->config().tokens();
+  if (!use.embeds) return out;
+  check_embeds(r, use, adapter, out);
+  return out;
+}
 std::vector<ImageSetting> image_settings(const ResolvedRequest& r) {
   std::vector<ImageSetting> out;
   for (size_t i = 0; i < r.ip_adapters.size(); ++i) {

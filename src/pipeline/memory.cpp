@@ -66,6 +66,7 @@ MemoryPlan Pipeline::State::measure(const PreparedRequest& r) {
     }
   }
   out.weights += components.bases.bytes() + components.term_bytes();
+  if (components.device->kind() == DeviceKind::kHost) out.weights += components.originals->bytes();
   out.vae_bands = static_cast<int>(vae->bands());
   out.offload = residency.offload();
   return out;
@@ -88,6 +89,7 @@ void Pipeline::State::drop_caches() {
   image_models.insert(image_models.end(), image_encoders_.begin(), image_encoders_.end());
   keep_image_models(image_models);
   components.bases.clear();
+  if (components.device->kind() == DeviceKind::kHost) components.originals->clear();
   upscaler_.reset();
   arena.release();
   scratch.release();

@@ -53,8 +53,17 @@ void set_images(OptionTargets& t, std::string_view v) {
     adapter_without(t, lacks_image).each = std::move(each);
     return;
   }
+  // The last of several may be FaceID Plus's embedding.
+  std::optional<ImageEmbeds> embeds;
+  const size_t comma = v.rfind(',');
+  if (comma != v.npos && v.ends_with(".safetensors") && !path_exists(std::string(v))) {
+    embeds = load_image_embeds(std::string(v.substr(comma + 1)));
+    v = v.substr(0, comma);
+  }
   std::vector<Image> images = load_images(v);
-  adapter_without(t, lacks_image).images = std::move(images);
+  IpAdapterUse& use = adapter_without(t, lacks_image);
+  use.images = std::move(images);
+  use.embeds = std::move(embeds);
 }
 
 void set_embeds(OptionTargets& t, std::string_view v) {
@@ -82,7 +91,9 @@ std::vector<OptionRow> ip_adapter_options() {
        "first of the options below belongs to the first, and so on",
        set_model, true},
       {"ip-image", "", "IP-Adapter", "FILE[,FILE]",
-       "the image, or several that count as one prompt; of a folder one image for each of the batch",
+       "the image, or several that count as one prompt; of a folder one image for each of the batch; for "
+       "FaceID "
+       "Plus the last is a .safetensors file with the faces' embeddings",
        set_images, true},
       {"ip-embeds", "", "IP-Adapter", "FILE",
        "in place of images: what an image encoder or, for FaceID, a face model gave of them (.safetensors)",

@@ -76,7 +76,7 @@ AdapterStrengths Pipeline::State::use_loras(const GenerateRequest& request) {
       "loras: {} merged, {} at run time, opened and merged in {:.3f} s, {:.1f} MB of weights kept as they "
       "were",
       wanted.merged.size(), wanted.runtime.size(), seconds_since(begin),
-      static_cast<double>(components.bases.bytes()) / 1e6);
+      static_cast<double>(components.bases.bytes() + components.originals->bytes()) / 1e6);
   return wanted.strengths;
 }
 
@@ -94,11 +94,12 @@ void Pipeline::State::merge_adapters(std::vector<ActiveAdapter> wanted) {
     const auto old_uses = uses_of(before, part), new_uses = uses_of(components.adapters, part);
     if (!whole && old_uses == new_uses) continue;
     drop(part);
-    // Weights that wait in host memory are there in every layout that they had: they are read anew.
-    if (whole || residency.offload() || !residency.resident(part))
+    if (whole) {
       components.reload(part, components.dtype_of(part));
-    else
-      components.update(part, before);
+    } else {
+      if (residency.offload()) residency.to_host(part);
+      components.update(part, before, residency.offload() ? host_device() : *components.device);
+    }
     residency.reloaded(part);
   }
   weights_unsure_ = false;

@@ -89,6 +89,11 @@ void Residency::reloaded(Part part) {
   moved_[part] = true;
 }
 
+void Residency::to_host(Part part) {
+  for (const Entry& entry : entries_)
+    if (entry.part == part) entry.model->to_host();
+}
+
 bool Residency::need(Part part) {
   follow_encoder();
   if (offload_)

@@ -25,6 +25,9 @@ class Residency {
   // components.controls, components.image_models are others than before; those that went are still alive.
   void controls_changed();
   void image_models_changed();
+  // Under offload: the part's models have their weights in host memory, to be changed there; reloaded() must
+  // follow.
+  void to_host(Part part);
   // The part's models were loaded anew.
   void reloaded(Part part);
   bool resident(Part part) const;

@@ -17,7 +17,9 @@
 #include "scaling/claims.hpp"
 #include "scaling/file_hash.hpp"
 #include "scaling/link_test.hpp"
+#include "scaling/mpi_hub.hpp"
 #include "scaling/patience.hpp"
+#include "scaling/shared_hub.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -49,16 +51,17 @@ Launched::Launched(const LoadOptions& options) {
                       ": no launch: start it with torchrun --no-python, mpirun or srun, or set RANK, "
                       "WORLD_SIZE and ROCM_SD_JOB for each process");
   launch_ = *found;
-  require<UsageError>(
-      launch_.local_count == launch_.count, "devices: ranks: ", launch_.launcher, " has started ",
-      launch_.count, " ranks, ", launch_.local_count,
-      " of them on this host: ranks of several hosts are not supported; start one job on each");
+  const bool mpi = takes_mpi(launch_, [](const char* name) { return std::getenv(name); });
   device_.name = device_of_rank(options.devices, launch_, options.devices == "ranks" ? kind_there() : "");
   device_.device = &device_named(device_.name);
   const DeviceKind kind = device_.device->kind();
   if (kind == DeviceKind::kHost) device_.threads = std::max(1, omp_get_max_threads() / launch_.local_count);
-  hub_ = std::make_shared<SharedHub>(board_path(launch_.job), launch_.rank, launch_.count, device_.name,
-                                     patience_of(std::span(&kind, 1)));
+  const RankPatience patience = patience_of(std::span(&kind, 1));
+  if (mpi)
+    hub_ = std::make_shared<MpiHub>(launch_.rank, launch_.count, device_.name, patience);
+  else
+    hub_ = std::make_shared<SharedHub>(board_path(launch_.job), launch_.rank, launch_.count, device_.name,
+                                       patience);
 }
 
 // Lines "name: value".
@@ -102,8 +105,8 @@ void Launched::compare(const std::string& own) const {
   }
   const LinkTest test = test_links(link);
   if (launch_.rank == 0)
-    log().info("ranks: {} processes by {}, shared memory: {:.1f} us a message, {:.2f} GB/s", launch_.count,
-               launch_.launcher, test.seconds * 1e6, test.bytes_per_second / 1e9);
+    log().info("ranks: {} processes by {}, {}: {:.1f} us a message, {:.2f} GB/s", launch_.count,
+               launch_.launcher, hub_->way(), test.seconds * 1e6, test.bytes_per_second / 1e9);
 }
 
 std::unique_ptr<Group> Launched::load(const LoadOptions& options, const Callbacks& callbacks) {
@@ -130,9 +133,9 @@ void Launched::check_expelled() const {
                        ") was silent for so long that the others have taken its images");
 }
 
-void Launched::draw_one(size_t index, const GenerateRequest& request, const MultiPipeline::ResultTaker& take,
+void Launched::draw_one(Claims& claims, size_t index, const GenerateRequest& request,
+                        const MultiPipeline::ResultTaker& take,
                         const std::function<GenerateResult(const GenerateRequest&)>& draw) {
-  Claims claims(hub_->board(), launch_.rank);
   hub_->begin_call(launch_.rank);
   GenerateResult result = draw(request);
   hub_->end_call(launch_.rank);
@@ -144,11 +147,12 @@ void Launched::draw_one(size_t index, const GenerateRequest& request, const Mult
 
 void Launched::draw_each(const MultiPipeline::RequestAt& request, const MultiPipeline::ResultTaker& take,
                          const std::function<GenerateResult(const GenerateRequest&)>& draw) {
-  Claims claims(hub_->board(), launch_.rank);
+  const std::unique_ptr<Claims> claimed = hub_->claims(launch_.rank);
+  Claims& claims = *claimed;
   size_t count = 0;
   for (std::optional<GenerateRequest> next; (next = request(count)); ++count) {
     require<UsageError>(count < kMaxClaims, "ranks: at most ", kMaxClaims, " requests");
-    if (claims.take(count)) draw_one(count, *next, take, draw);
+    if (claims.take(count)) draw_one(claims, count, *next, take, draw);
   }
   // What others have is waited for, in case that they are lost.
   for (bool all_done = false; !all_done;) {
@@ -161,7 +165,7 @@ void Launched::draw_each(const MultiPipeline::RequestAt& request, const MultiPip
       const std::string reason = hub_->expelled(owner) ? "given up" : hub_->why_lost(owner);
       if (reason.empty()) continue;
       give_up(owner, reason);
-      if (claims.take_over(i, owner)) draw_one(i, *request(i), take, draw);
+      if (claims.take_over(i, owner)) draw_one(claims, i, *request(i), take, draw);
     }
     check_expelled();
     if (!all_done) std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -8,14 +8,13 @@
 #include "rocm_sd/multi.hpp"
 #include "scaling/group.hpp"
 #include "scaling/launcher.hpp"
-#include "scaling/shared_hub.hpp"
 
 namespace rocm_sd {
 
 class Launched {
  public:
   // Meets the others. options.devices: "ranks", "ranks:cpu", ... Throws UsageError outside of a launch, and
-  // for ranks on several hosts; DeviceError where a rank does not come.
+  // for ranks on several hosts that mpirun has not started; DeviceError where a rank does not come.
   explicit Launched(const LoadOptions& options);
 
   // Loads this rank's share and compares with the others what must be alike: the program, the weights, and
@@ -32,14 +31,15 @@ class Launched {
  private:
   std::string facts(const LoadOptions& options, const Group& group) const;
   void compare(const std::string& own) const;
-  void draw_one(size_t index, const GenerateRequest& request, const MultiPipeline::ResultTaker& take,
+  void draw_one(Claims& claims, size_t index, const GenerateRequest& request,
+                const MultiPipeline::ResultTaker& take,
                 const std::function<GenerateResult(const GenerateRequest&)>& draw);
   void give_up(int rank, const std::string& reason);
   void check_expelled() const;
 
   Launch launch_;
   RankDevice device_;
-  std::shared_ptr<SharedHub> hub_;
+  std::shared_ptr<RankHub> hub_;
 };
 
 }  // namespace rocm_sd

@@ -78,6 +78,21 @@ std::optional<Launch> find_launch(const Environment& environment) {
   return std::nullopt;
 }
 
+bool takes_mpi(const Launch& launch, const Environment& environment) {
+  const char* set = environment("ROCM_SD_RANKS");
+  const std::string asked = set ? set : "";
+  require<UsageError>(asked.empty() || asked == "mpi" || asked == "shared",
+                      "ROCM_SD_RANKS: expected mpi or shared, got \"", printable(asked), "\"");
+  if (asked == "mpi") return true;
+  const bool several = launch.local_count != launch.count;
+  require<UsageError>(!several || (launch.launcher == "mpirun" && asked.empty()),
+                      "devices: ranks: ", launch.launcher, " has started ", launch.count, " ranks, ",
+                      launch.local_count,
+                      " of them on this host: ranks of several hosts take MPI; start them with Open MPI's "
+                      "mpirun, or one job on each host");
+  return several;
+}
+
 bool asks_for_ranks(std::string_view devices) { return devices == "ranks" || devices.starts_with("ranks:"); }
 
 std::string device_of_rank(std::string_view devices, const Launch& launch, std::string_view kind_there) {

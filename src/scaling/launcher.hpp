@@ -22,6 +22,11 @@ using Environment = std::function<const char*(const char*)>;  // std::getenv
 // Slurm sets its own for whatever runs in it.
 std::optional<Launch> find_launch(const Environment& environment);
 
+// Whether the ranks take MPI rather than shared memory: on several hosts, and where ROCM_SD_RANKS=mpi says so
+// (shared: never). Throws UsageError for another value, and for several hosts whose ranks mpirun of Open MPI
+// has not started.
+bool takes_mpi(const Launch& launch, const Environment& environment);
+
 // LoadOptions::devices "ranks", "ranks:cpu", "ranks:cuda": whether it asks for the ranks of a launch.
 bool asks_for_ranks(std::string_view devices);
 // The device of this rank: "cpu"; the GPU of its number on the host, "cuda:1", where `devices` names no

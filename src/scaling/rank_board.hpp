@@ -8,10 +8,11 @@
 #include <cstdint>
 #include <string>
 
+#include "scaling/claims.hpp"
+
 namespace rocm_sd {
 
 constexpr int kMaxRanks = 64;
-constexpr size_t kMaxClaims = size_t{1} << 20;
 
 // All atomics are free of locks and of addresses (static_assert in the .cpp): processes map the board at
 // different places. Times are seconds of the machine's monotonic clock.
@@ -79,6 +80,19 @@ class BoardMemory {
   RankBoard* board_ = nullptr;
   size_t bytes_ = 0;
   int file_ = -1;
+};
+
+// The claims of a board: a change is one exchange of a byte.
+class BoardClaims final : public Claims {
+ public:
+  BoardClaims(RankBoard& board, int rank) : Claims(rank), board_(board) {}
+
+ protected:
+  bool pass(size_t request, uint8_t from, uint8_t to) override;
+  uint8_t state(size_t request) const override { return board_.claims[request]; }
+
+ private:
+  RankBoard& board_;
 };
 
 double monotonic_seconds();

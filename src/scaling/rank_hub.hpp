@@ -1,14 +1,16 @@
-// RankHub: what the ranks of a group share: messages, signs of life, and the first failure. Ranks are threads
-// or processes (shared_hub.hpp), or processes of several machines (mpi_hub.hpp).
+// RankHub: what the ranks of a group share: messages, signs of life, the first failure, and who draws which
+// request. Ranks are threads or processes (shared_hub.hpp), or processes of several machines (mpi_hub.hpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "rocm_sd/multi.hpp"
 #include "runtime/ranks.hpp"
+#include "scaling/claims.hpp"
 
 namespace rocm_sd {
 
@@ -26,6 +28,7 @@ class RankHub {
 
   virtual int count() const = 0;
   virtual std::string name(int rank) const = 0;
+  virtual std::string way() const = 0;  // that messages take: "shared memory"
 
   // Before a call of all ranks. Ranks of one process forget the failure and the messages of the last one;
   // those of several processes do not, for whoever failed has ended.
@@ -46,6 +49,12 @@ class RankHub {
   // The rank that failed first; nothing where none did.
   virtual std::optional<int> failed_rank() const = 0;
   virtual std::string failure() const = 0;  // "rank 1 (cuda:1): the reason"
+
+  // Gives a rank up without ending the others' work: it finds out when it is alive again.
+  virtual void expel(int rank) = 0;
+  virtual bool expelled(int rank) const = 0;
+  // Of processes: who draws which request, as this rank sees it.
+  virtual std::unique_ptr<Claims> claims(int rank) = 0;
 
   // As Ranks'.
   virtual void begin(int rank) = 0;

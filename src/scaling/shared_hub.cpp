@@ -4,16 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "base/error.hpp"
+#include "scaling/process_state.hpp"
 
 namespace rocm_sd {
 namespace {
-
-// A process that is stopped may be a debugger's for a moment.
-constexpr double kStoppedSeconds = 3;
 
 void put(char* to, size_t capacity, const std::string& text) {
   const size_t bytes = std::min(text.size(), capacity - 1);
@@ -81,16 +78,6 @@ bool SharedHub::silent(int rank) const {
   return !slot.idle && limit(rank) > 0 && monotonic_seconds() - slot.beat > limit(rank);
 }
 
-bool SharedHub::is_stopped(int process) const {
-  std::ifstream file(concat("/proc/", process, "/stat"));
-  std::string line;
-  std::getline(file, line);
-  const size_t name_ends = line.rfind(')');  // the program's name may have any character
-  const char state =
-      name_ends != std::string::npos && name_ends + 2 < line.size() ? line[name_ends + 2] : '?';
-  return state == 'T' || state == 't';
-}
-
 std::string SharedHub::why_lost(int rank) const {
   const RankSlot& slot = memory_.slot(rank);
   if (own_ >= 0 && rank != own_) {
@@ -99,7 +86,7 @@ std::string SharedHub::why_lost(int rank) const {
     if (!memory_.lives(rank))
       return concat("its process ", process, " is gone: killed, or crashed (the kernel's log says which)");
     double& since = stopped_since_[static_cast<size_t>(rank)];
-    if (!is_stopped(process))
+    if (process_state(process) != ProcessState::kStopped)
       since = 0;
     else if (since == 0)
       since = monotonic_seconds();

@@ -22,6 +22,7 @@ class SharedHub final : public RankHub {
 
   int count() const override { return static_cast<int>(memory_.board().count); }
   std::string name(int rank) const override { return memory_.slot(rank).name; }
+  std::string way() const override { return "shared memory"; }
   RankBoard& board() const { return memory_.board(); }
 
   void begin_call(int rank) override;
@@ -29,9 +30,9 @@ class SharedHub final : public RankHub {
   void beat(int rank) override { memory_.slot(rank).beat = monotonic_seconds(); }
   bool silent(int rank) const override;
   std::string why_lost(int rank) const override;
-  // Gives a rank up without ending the others' work: it finds out when it is alive again.
-  void expel(int rank) { memory_.slot(rank).expelled = 1; }
-  bool expelled(int rank) const { return memory_.slot(rank).expelled != 0; }
+  void expel(int rank) override { memory_.slot(rank).expelled = 1; }
+  bool expelled(int rank) const override { return memory_.slot(rank).expelled != 0; }
+  std::unique_ptr<Claims> claims(int rank) override { return std::make_unique<BoardClaims>(board(), rank); }
 
   void fail(int reporter, int rank, const std::string& reason, bool cancelled = false) override;
   bool failed() const override { return memory_.board().reporter >= 0; }
@@ -72,7 +73,6 @@ class SharedHub final : public RankHub {
   void write(int from, int to, const char* data, size_t bytes);
   void take_in(int to);  // everything that has come for it
   void take_from(int from, int to);
-  bool is_stopped(int process) const;
   double limit(int rank) const;
   void throw_failure() const;
   void give_up_if_lost(int reporter, int rank);

@@ -81,10 +81,14 @@ Report ip_adapter_report(const TensorSet& tensors) {
     layers += ref.entry->name.ends_with(".to_k_ip.weight") ? 1 : 0;
   const bool plus = dim("latents", 1) > 0, plain = dim("proj.weight", 0) > 0;
   const bool full = !plus && !plain && dim("proj.3.weight", 0) > 0;
+  const bool both = dim("perceiver_resampler.proj_in.weight", 1) > 0;
   const int64_t context = plus ? dim("proj_out.weight", 0) : dim(full ? "proj.3.weight" : "norm.weight", 0);
   const int64_t rows = dim(plain ? "proj.weight" : "proj.2.weight", 0);
-  const char* kind = plus ? "Plus" : plain ? "plain" : full ? "Full" : "FaceID";
-  const char* reads = plus || full ? "states" : plain ? "an image's embedding" : "a face's embedding";
+  const char* kind = plus ? "Plus" : plain ? "plain" : full ? "Full" : both ? "FaceID Plus" : "FaceID";
+  const char* reads = plus || full ? "states"
+                      : plain      ? "an image's embedding"
+                      : both       ? "states and a face's embedding"
+                                   : "a face's embedding";
   return {{"kind", kind},
           {"reads", reads},
           {"width", plus    ? dim("proj_in.weight", 1)

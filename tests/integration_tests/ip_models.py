@@ -37,15 +37,20 @@ def _projection(kind: str, encoder, context: int, tokens: int, depth: int, made)
     if kind == "faceid":
         return made({"proj.0.weight": (2 * FACE, FACE), "proj.0.bias": (2 * FACE,), "proj.2.weight": (tokens * context, 2 * FACE),
                      "proj.2.bias": (tokens * context,), "norm.weight": (context,), "norm.bias": (context,)})
-    inner, hidden = 64, 48  # one head of 64 values, as Diffusers has them
-    shapes = {"latents": (1, tokens, hidden), "proj_in.weight": (hidden, width), "proj_in.bias": (hidden,),
-              "proj_out.weight": (context, hidden), "proj_out.bias": (context,), "norm_out.weight": (context,), "norm_out.bias": (context,)}
+    both = kind == "faceid-plus"
+    inner, hidden = 64, context if both else 48  # one head of 64 values, as Diffusers has them
+    queries = {} if both else {"latents": (1, tokens, hidden)}
+    shapes = queries | {"proj_in.weight": (hidden, width), "proj_in.bias": (hidden,), "proj_out.weight": (context, hidden), "proj_out.bias": (context,), "norm_out.weight": (context,), "norm_out.bias": (context,)}
     for i in range(depth):
         for norm in ("0.norm1", "0.norm2", "1.0"):
             shapes |= {f"layers.{i}.{norm}.weight": (hidden,), f"layers.{i}.{norm}.bias": (hidden,)}
         shapes |= {f"layers.{i}.0.to_q.weight": (inner, hidden), f"layers.{i}.0.to_kv.weight": (2 * inner, hidden),
                    f"layers.{i}.0.to_out.weight": (hidden, inner), f"layers.{i}.1.1.weight": (4 * hidden, hidden),
                    f"layers.{i}.1.3.weight": (hidden, 4 * hidden)}
+    if both:
+        face = {"proj.0.weight": (2 * FACE, FACE), "proj.0.bias": (2 * FACE,), "proj.2.weight": (tokens * hidden, 2 * FACE),
+                "proj.2.bias": (tokens * hidden,), "norm.weight": (hidden,), "norm.bias": (hidden,)}
+        shapes = face | {f"perceiver_resampler.{name}": shape for name, shape in shapes.items()}
     return made(shapes)
 
 

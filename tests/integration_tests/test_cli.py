@@ -141,6 +141,24 @@ def test_doctor(rocm_sd, tmp_path):
     assert problem["severity"] == "problem" and "no driver" in problem["what"] and "modprobe" in problem["fix"]
 
 
+def test_doctor_links(rocm_sd, tmp_path):
+    for bus in ("03", "43"):
+        card = tmp_path / "sys/devices/pci0000:00/0000:00:01.1" / f"0000:{bus}:00.0"
+        card.mkdir(parents=True)
+        for name, text in {"class": "0x030000", "vendor": "0x1002", "device": "0x744c", "numa_node": "0"}.items():
+            (card / name).write_text(text + "\n")
+        (tmp_path / "sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sys/bus/pci/devices" / card.name).symlink_to(card)
+    report = json.loads(rocm_sd("doctor", "--links", "--json", "--root", str(tmp_path), "--devices", "cpu,cpu").stdout)
+    assert [pair["meets"] for pair in report["pairs"]] == ["at the port 0000:00:01.1"]
+    test, = report["tests"]
+    assert (test["from"], test["to"], test["problem"]) == ("cpu", "cpu", "")
+    assert 0 < test["microseconds"] < 1e6 and test["bytes_per_second"] > 1e6
+    text = rocm_sd("doctor", "--links", "--root", str(tmp_path)).stdout
+    assert "they meet at the port 0000:00:01.1; peer access ?" in text and "measured    nothing" in text
+    assert "--devices needs --links" in rocm_sd("doctor", "--devices", "cpu", code=2).stderr
+
+
 def test_predict(rocm_sd, tmp_path):
     bad = rocm_sd("predict", "--gpu", "RX 7900 XTZ", code=2)
     assert "RX 7900 XTX?" in bad.stderr

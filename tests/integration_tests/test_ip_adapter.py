@@ -4,6 +4,7 @@ and end, masks, embeddings; what goes with them."""
 from __future__ import annotations
 
 import json
+import shutil
 
 import diffusers
 import numpy as np
@@ -72,6 +73,57 @@ def test_draws_what_diffusers_draws(rocm_sd, adapter, seen, tmp_path, base, kind
     same(got, want)
     assert psnr(want, ours(rocm_sd, folder, tmp_path / "b.png")) < 35, "the adapter changes too little to prove anything"
     assert "IP-Adapter 0: \"Model: ip [" in read_parameters(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("base, version", [("sd15", 1), ("sd15", 2), ("sdxl", 2)])
+def test_faceid_plus(rocm_sd, adapter, seen, tmp_path, base, version):
+    """Faces' embeddings beside their pictures, one and two of them; the second version is told by the file's name, and inspected."""
+    folder, made = adapter(base, "faceid-plus")
+    file = made.parent / f"ip-adapter-faceid-plus{'v2' if version == 2 else ''}_x.safetensors"
+    shutil.copy(made, file)
+    drawn = []
+    for count in (1, 2):
+        ids = face_embeds(count)
+        save_file({"image_embeds": ids}, tmp_path / "face.safetensors")
+        pipe = their_pipe(folder, [file], [0.8])
+        layer = pipe.unet.encoder_hid_proj.image_projection_layers[0]
+        layer.shortcut = version == 2
+        states = pipe.prepare_ip_adapter_image_embeds([[opened(image) for image in seen[:count]]], None, "cpu", 1, True)[0]
+        layer.clip_embeds = states
+        want = theirs(folder, pipe, ip_adapter_image_embeds=[torch.cat([torch.zeros_like(ids), ids])])
+        images = ",".join(map(str, [*seen[:count], tmp_path / "face.safetensors"]))
+        got = ours(rocm_sd, folder, tmp_path / "a.png", "--ip-adapter", file, "--ip-weight", 0.8, "--ip-image", images)
+        same(got, want)
+        drawn.append(got)
+    assert psnr(drawn[0], drawn[1]) < 45 and psnr(drawn[0], ours(rocm_sd, folder, tmp_path / "b.png")) < 35
+    other = shutil.copy(made, tmp_path / f"plus{'' if version == 2 else 'v2'}.safetensors")
+    encoder = ["--image-encoder", made.parent / "image_encoder"]
+    args = ["--ip-adapter", other, "--ip-weight", 0.8, "--ip-image", images, *encoder]
+    assert psnr(ours(rocm_sd, folder, tmp_path / "c.png", *args), drawn[1]) < 50, "the versions draw the same"
+    assert "FaceID Plus" in rocm_sd("inspect", file).stdout
+
+
+@pytest.mark.bad_input
+def test_faceid_plus_reads_both(rocm_sd, adapter, seen, tmp_path):
+    from test_diffusers_pipelines import command
+
+    folder, file = adapter("sd15", "faceid-plus")
+    face, wide = tmp_path / "face.safetensors", tmp_path / "wide.safetensors"
+    save_file({"image_embeds": face_embeds(2)}, face)
+    save_file({"image_embeds": torch.randn(1, 1, FACE + 1)}, wide)
+    plain = adapter("sd15", "plain")[1]
+    for own, args, expected in [(file, ["--ip-image", seen[0]], "expected the face's picture and a face model's embedding"),
+                                (file, ["--ip-embeds", face], "got the embedding alone"),
+                                (file, ["--ip-image", f"{seen[0]},{face}"], "for each of the 1 images, got 2"),
+                                (file, ["--ip-image", f"{seen[0]},{wide}"], f"embeddings [images,{FACE}]"),
+                                (plain, ["--ip-image", f"{seen[0]},{face}"], "expected one of them, got several")]:
+        done = rocm_sd(*command(folder, tmp_path / "no.png"), "--ip-adapter", own, *args, code=2)
+        assert expected in done.stderr, done.stderr
+    tensors = load_file(file)
+    tensors["image_proj.proj.2.weight"] = tensors["image_proj.proj.2.weight"][:-1].contiguous()
+    save_file(tensors, tmp_path / "bad.safetensors")
+    done = rocm_sd(*command(folder, tmp_path / "no.png"), "--ip-adapter", tmp_path / "bad.safetensors", "--ip-image", f"{seen[0]},{face}", code=3)
+    assert "image_proj.proj.2.weight: expected a multiple of" in done.stderr, done.stderr
 
 
 def test_a_weight_of_nothing_is_the_plain_picture(rocm_sd, adapter, seen, tmp_path):
@@ -225,8 +277,6 @@ def test_the_image_encoder(rocm_sd, adapter, seen, tmp_path):
     named = ours(rocm_sd, folder, tmp_path / "b.png", "--ip-adapter", alone, "--ip-image", seen[0], "--image-encoder",
                  file.parent / "image_encoder", steps=1)
     assert np.array_equal(named, want)
-    import shutil
-
     own = shutil.copytree(folder, tmp_path / "model")
     shutil.copytree(file.parent / "image_encoder", own / "image_encoder")
     assert np.array_equal(ours(rocm_sd, own, tmp_path / "c.png", "--ip-adapter", alone, "--ip-image", seen[0], steps=1), want)
@@ -236,6 +286,7 @@ def test_the_image_encoder(rocm_sd, adapter, seen, tmp_path):
 
 @pytest.mark.parametrize("kind, shown", [
     ("plain", "plain; reads an image's embedding 24 wide, makes 4 tokens"), ("plus", "Plus; reads states 32 wide, makes 4 tokens"),
+    ("faceid-plus", f"FaceID Plus; reads states and a face's embedding {FACE} wide, makes 4 tokens"),
     ("full", "Full; reads states 32 wide, makes a token of each"), ("faceid", f"FaceID; reads a face's embedding {FACE} wide, makes 4 tokens")])
 def test_inspect(rocm_sd, adapter, tmp_path, kind, shown):
     folder, file = adapter("sd15", kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -192,3 +193,37 @@ def test_damaged_files_leave_the_model_alone(opened, engine, two, made, tmp_path
         assert error.value.status == 3 and "bad.safetensors" in str(error.value), i
         if i % 10 == 9:
             assert np.array_equal(image(good), with_good) and np.array_equal(image(), plain)
+
+
+def test_each_image_of_a_batch_on_weights_in_eight_bits(opened, two):
+    """Another LoRA for each image, on weights that no LoRA is merged into: each equals the image of its prompt alone."""
+    model, folder = two
+    pipe = opened(model, lora_dir=folder, weights="int8")
+    images = pipe(PROMPTS, lora_mode="runtime", **CALL).images
+    for i, text in enumerate(PROMPTS):
+        alone = pipe(text, lora_mode="runtime", **CALL | dict(seed=SEED + i)).images[0]
+        assert psnr(images[i], alone) >= 60, text
+    assert psnr(images[0], images[2]) < 40
+
+
+@pytest.mark.parametrize("options, exact", [(dict(), True), (dict(offload=True), True), (dict(weights="int8"), False), (dict(dtype="bf16"), False),
+                                            (dict(weights="int8", offload=True), False)])
+def test_merging_does_not_read_the_models_file_again(opened, made, tmp_path, options, exact):  # noqa: F811
+    """The model's files are cut to nothing after loading, where weights in use are the file's, else after the first change of the layers:
+    LoRAs come, change and go, and draw what fresh pipelines draw, to the bit. DoRA needs the weight itself."""
+    model, _, lora, _, _ = made("sd15", tuple(ATTENTION + CONVOLUTIONS))
+    _, _, dora, _, _ = made("sd15", dora=True)
+    save_file(to_kohya(lora), tmp_path / "a.safetensors")
+    save_file(to_kohya(dora), tmp_path / "b.safetensors")
+    copy = shutil.copytree(model, tmp_path / "model")
+    a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
+    requests = [[f"{a}:0.8"], [f"{a}:-0.4:0.3"], [f"{a}:0.5", f"{b}:0.7"], [f"{b}:0.7"], [], [f"{b}:0.2"], [f"{a}:0.8"], []]
+    call = CALL | dict(num_inference_steps=2, plain_prompt=True)
+    want = {tuple(loras): opened(model, **options)(PROMPT, lora=loras, **call).images for loras in requests}
+    pipe = opened(copy, **options)
+    if not exact:
+        pipe(PROMPT, lora=[f"{a}:0.5", f"{b}:0.7"], **call)
+    for file in copy.rglob("*.safetensors"):
+        os.truncate(file, 8)
+    for loras in requests:
+        assert np.array_equal(pipe(PROMPT, lora=loras, **call).images, want[tuple(loras)]), loras

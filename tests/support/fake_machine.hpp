@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "doctor/machine.hpp"
 
@@ -68,6 +69,36 @@ class FakeMachine {
   void add_link(int from, int to, const std::string& kind, int type, int megabytes) {
     write(fmt::format("sys/class/kfd/kfd/topology/nodes/{}/{}/{}/properties", from, kind, to),
           fmt::format("type {}\nnode_from {}\nnode_to {}\nmax_bandwidth {}\n", type, from, to, megabytes));
+  }
+  // Moves the device below these ports of the bus, {"pci0000:00", "0000:00:01.1"}, as sysfs has it.
+  void put_below(const std::string& address, const std::vector<std::string>& ports) {
+    std::filesystem::path folder = root_ / "sys/devices";
+    for (const std::string& port : ports) folder /= port;
+    std::filesystem::create_directories(folder);
+    const std::filesystem::path device = root_ / "sys/bus/pci/devices" / address;
+    std::filesystem::rename(device, folder / address);
+    std::filesystem::create_symlink(folder / address, device);
+  }
+  // A port's link. path: "pci0000:00/0000:00:01.1".
+  void add_port(const std::string& path, int width, int width_max, const std::string& speed,
+                const std::string& speed_max) {
+    const std::string folder = "sys/devices/" + path + "/";
+    write(folder + "current_link_width", std::to_string(width));
+    write(folder + "max_link_width", std::to_string(width_max));
+    write(folder + "current_link_speed", speed + " GT/s PCIe\n");
+    write(folder + "max_link_speed", speed_max + " GT/s PCIe\n");
+  }
+  // A port's configuration space with Access Control Services behind another extended capability.
+  void add_acs(const std::string& path, unsigned control) {
+    std::string bytes(4096, '\0');
+    const auto put = [&](size_t at, unsigned value, int count) {
+      for (int i = 0; i < count; ++i)
+        bytes[at + static_cast<size_t>(i)] = static_cast<char>(value >> (8 * i));
+    };
+    put(0x100, 0x0001u | 1u << 16 | 0x2a0u << 20, 4);  // error reporting, the next one at 0x2a0
+    put(0x2a0, 0x000du | 1u << 16, 4);
+    put(0x2a6, control, 2);
+    write("sys/devices/" + path + "/config", bytes);
   }
   void add_device_files(mode_t mode) {
     for (const char* path : {"dev/kfd", "dev/dri/renderD128"}) {

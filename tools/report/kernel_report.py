@@ -7,7 +7,9 @@
                                                              instructions or wide loads, or lost 5 points of matrix share,
                                                              has vanished, or has comparisons that its compiler is known
                                                              to get wrong; where a table is not what the same compiler
-                                                             makes now; and where there is no archive to look at
+                                                             makes now; where a kernel misses a goal that it reached
+                                                             (kernel_goals.json; goals that are missed are printed);
+                                                             and where there is no archive to look at
     ... --check --every                                      the same, and every table must have its archive (but for
                                                              NVIDIA's where no archive of NVIDIA's was built)
     tools/report/kernel_report.py --build build/ck --beside ck_ --docs docs/reference/kernel-report/ck
@@ -31,6 +33,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import kernel_cost  # noqa: E402
+import kernel_goals  # noqa: E402
 import kernel_objects  # noqa: E402
 
 COLUMNS = ("kernel", "VGPR", "SGPR", "LDS", "scratch", "spills", "waves/SIMD", "matrix", "matrix/loop", "share", "wide loads",
@@ -233,6 +236,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", help="default: every target that was built")
     args = parser.parse_args()
     failures = 0
+    goals = kernel_goals.read_goals()
     archives = sorted((args.build / "lib").glob("kernels_*.rsk"))
     for archive in archives:
         target = archive.stem.removeprefix("kernels_")
@@ -263,6 +267,11 @@ def main() -> int:
             print(f"{path}: {len(rows)} kernels")
         else:
             found = regressions(read_table(path), rows) + wrong + staleness(path, table(target, index, rows), index["compiler"])
+            if not target.startswith("sm_"):
+                errors, known = kernel_goals.check(target, rows, goals)
+                found += errors
+                for line in known:
+                    print(f"{target}: {line}")
             for line in found:
                 print(f"{target}: {line}")
             failures += len(found)

@@ -31,16 +31,20 @@ struct TileShape {
 
 // 16 bytes more in each row of LDS: rows that are read together then start in different banks.
 constexpr int kLdsPadBytes = 16;
-// Floats more in each row of the output's staging in LDS, at most.
-constexpr int kStagePad = 8;
+// Floats more in each row of the output's staging in LDS, at most; those of waves that keep a piece's
+// channels in two halves (tile/output.hpp).
+constexpr int kStagePad = 8, kHalvesStagePad = 4;
 
 constexpr int main_loop_lds_bytes(const TileShape& shape, int element_bytes) {
   return shape.stages * (shape.staged_m() + shape.staged_n()) *
          (shape.block_k * element_bytes + kLdsPadBytes);
 }
-// Each wave passes 16 rows of its part of the output through LDS at a time.
+// Each wave passes 16 rows of its part of the output through LDS at a time, or `columns` of them.
+constexpr int staged_lds_bytes(const TileShape& shape, int columns, int pad) {
+  return shape.waves() * 16 * (columns + pad) * static_cast<int>(sizeof(float));
+}
 constexpr int output_lds_bytes(const TileShape& shape) {
-  return shape.waves() * 16 * (shape.wave_n() + kStagePad) * static_cast<int>(sizeof(float));
+  return staged_lds_bytes(shape, shape.wave_n(), kStagePad);
 }
 // LDS of a workgroup, in bytes: the output's staging reuses the main loop's.
 constexpr int product_lds_bytes(const TileShape& shape, int element_bytes) {
@@ -83,7 +87,8 @@ struct ProductCfg {
   static constexpr int kWaves = kShape.waves(), kStages = kShape.stages;
   static constexpr int kWaveM = kShape.wave_m(), kWaveN = kShape.wave_n();
   static constexpr int kAtomsM = kWaveM / 16, kAtomsN = kWaveN / 16;  // of a wave
-  static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));     // elements that one copy moves
+  static constexpr int kStagedAtoms = kAtomsN;  // of channels that pass through LDS at once on their way out
+  static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));  // elements that one copy moves
   static constexpr int kLd = kBlockK + kLdsPadBytes / static_cast<int>(sizeof(T));  // row of a tile in LDS
   static constexpr int kLdsBytes = product_lds_bytes(kShape, sizeof(T));
   // Where element (row, column) of a tile lies in LDS; column is the first of a chunk.
@@ -101,8 +106,19 @@ struct SwizzledCfg : ProductCfg<Storage, kTileShape> {
   static constexpr int kLd = Base::kBlockK, kPieces = kLd / Base::kChunk;  // of a row
   static constexpr int kLoopBytes = Base::kStages * (kTileShape.staged_m() + kTileShape.staged_n()) * kLd *
                                     static_cast<int>(sizeof(Storage));
-  static constexpr int kLdsBytes = kLoopBytes > output_lds_bytes(kTileShape) ? kLoopBytes
-                                                                             : output_lds_bytes(kTileShape);
+  // No more LDS for the output than the main loop has: another workgroup may find room in the difference. Two
+  // atoms at the least, so that a row's piece of the output has 64 bytes.
+  static constexpr int staged_bytes(int atoms) {
+    return staged_lds_bytes(kTileShape, 16 * atoms, kHalvesStagePad);
+  }
+  static constexpr int staged_atoms() {
+    int atoms = Base::kAtomsN;
+    while (atoms % 4 == 0 && staged_bytes(atoms) > kLoopBytes) atoms /= 2;
+    return atoms;
+  }
+  static constexpr int kStagedAtoms = staged_atoms();
+  static constexpr int kLdsBytes = kLoopBytes > staged_bytes(kStagedAtoms) ? kLoopBytes
+                                                                           : staged_bytes(kStagedAtoms);
   static_assert(sizeof(Storage) <= 2 && (kPieces == 4 || kPieces == 8));
   static ROCM_SD_DEVICE constexpr int element(int row, int column) {
     const int turn = kPieces == 4 ? row / 2 : row;  // 128 bytes hold two rows of 4 pieces

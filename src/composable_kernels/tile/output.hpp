@@ -19,7 +19,7 @@ struct NothingEarly {};
 template <class Arch, class Atom, int kWidth, int kSections>
 struct StagedRows {
   static constexpr bool kHalves = Arch::kStagesHalves;
-  static constexpr int kLd = kSections * kWidth + (kHalves ? 4 : kStagePad);
+  static constexpr int kLd = kSections * kWidth + (kHalves ? kHalvesStagePad : kStagePad);
   static constexpr int kPieces = kWidth / 8;
   static_assert(kLd <= kSections * kWidth + kStagePad);
 
@@ -182,7 +182,7 @@ ROCM_SD_DEVICE void finish_waves(const Accumulators<Arch, Cfg>& acc, float* stag
 template <class Arch, class Cfg, bool kGated, class Finish>
 ROCM_SD_DEVICE void finish_tile(const Accumulators<Arch, Cfg>& acc, char* lds, const Finish& finish) {
   Arch::barrier();
-  finish_waves<Arch, Cfg, kGated, Cfg::kAtomsN>(acc, reinterpret_cast<float*>(lds), finish);
+  finish_waves<Arch, Cfg, kGated, Cfg::kStagedAtoms>(acc, reinterpret_cast<float*>(lds), finish);
 }
 
 }  // namespace rocm_sd

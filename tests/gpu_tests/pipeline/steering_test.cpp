@@ -64,7 +64,7 @@ TEST(GpuSteering, Regions) {
 
 TEST(GpuSteering, SavingsOfLaterCalls) {
   GenerateRequest request = small_request();
-  request.steps = test_gpu_is_emulated() ? 2 : 6;
+  request.steps = test_gpu_is_emulated() ? 3 : 6;
   request.savings = {.deep_cache = 2, .deep_cache_branch = 1};
   compare(request, "DeepCache");
   request.savings = {.t_gate = 1};

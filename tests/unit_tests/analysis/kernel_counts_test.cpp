@@ -59,6 +59,9 @@ TEST(KernelCounts, ProblemsNameTheirKernels) {
   EXPECT_EQ(name("linear_geglu gpu 128x128x32/2 512x5120x640 f16"), "gemm_f16_128x128x32");
   EXPECT_EQ(name("conv2d gpu 64x64x32/1 2x64x64x4->320"), "conv_f16_64x64x32");
   EXPECT_EQ(name("conv2d gpu phases 64x64x32/1 2x64x64x4->320"), "conv_f16_64x64x32");
+  EXPECT_EQ(name("conv2d gpu winograd 2x64x64x320->320 3x3"), "conv_winograd_f16");
+  EXPECT_DOUBLE_EQ(multiplied_share("conv_winograd_f16"), 4.0 / 9);
+  EXPECT_EQ(multiplied_share("conv_f16_128x160x32"), 1);
   EXPECT_EQ(name("attention gpu flash_f16_d40_q16_k32_w4_s2 2x8"), "flash_f16_d40_q16_k32_w4_s2");
   for (const char* none :
        {"", "linear", "linear gpu", "linear gpu gemv 2x1280", "linear gpu reduce of 4: 2x3",

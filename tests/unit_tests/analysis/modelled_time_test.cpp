@@ -59,6 +59,16 @@ TEST(ModelledTime, MemoryBoundsWhatHasLittleWork) {
               more + 3 * kTileSeconds, 1e-12);
 }
 
+TEST(ModelledTime, WinogradMultipliesLess) {
+  const PlannedProblems launches = {{"conv2d gpu winograd x", {"conv2d", 1, kSecond, 0}}};
+  const auto seconds = [&](const TiledOutput& output) {
+    return modelled_seconds(card(), {}, launches, output, 1, DType::kF16) - kLaunchSeconds;
+  };
+  // 10 tiles of 64 x 2x2 pixels and 64 channels on 10 compute units; 11 of them take two rounds.
+  EXPECT_NEAR(seconds({1, 2560, 64}), 4.0 / 9 + kTileSeconds, 1e-9);
+  EXPECT_NEAR(seconds({1, 2816, 64}), 4.0 / 9 * 20 / 11 + 2 * kTileSeconds, 1e-9);
+}
+
 TEST(ModelledTime, OtherWorkIsAtTheRateOfFloats) {
   const double f32 = peak_rate(card(), RateType::kF32);
   const PlannedProblems launches = {{"group_norm gpu whole x", {"group_norm", 3, f32, 0}}};

@@ -92,9 +92,11 @@ TEST(Predict, Sd15sWorkIsThatOfTheArchitecture) {
     EXPECT_NEAR(matrix / 1e9, 1606.5, 13);
     // 859.5 M parameters of two bytes; attention's and the time's among them.
     EXPECT_GT(unet.weight_bytes, 1'700'000'000u);
-    // The peak's time at least; the main loops that were counted allow half of the peak or better.
+    // The peak's time at least; the main loops that were counted allow half of the peak or better. 800.7
+    // GFLOP are 3x3 filters, of whose multiplications Winograd's kernel, RDNA's default, makes 4/9.
+    const bool winograd = gpu.arch.starts_with("gfx1");
     const double peaks = unet.bound_ms * peak_rate(gpu, RateType::kF16) / 1e3 / 1606.5e9;
-    EXPECT_GT(peaks, 0.99);
+    EXPECT_GT(peaks, winograd ? (1606.5 - 800.7 * 5 / 9) / 1606.5 : 0.99);
     EXPECT_LT(peaks, 2.0);
     EXPECT_TRUE(bound.fits);
     EXPECT_NEAR(

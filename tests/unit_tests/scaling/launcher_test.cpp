@@ -86,6 +86,27 @@ TEST(Launchers, EveryRankHasADevice) {
   EXPECT_FALSE(asks_for_ranks("ranksx"));
 }
 
+TEST(Launchers, TakeMpiOnSeveralHosts) {
+  const auto takes = [](const char* launcher, int local_count, const char* set) {
+    return takes_mpi({.launcher = launcher, .count = 4, .local_count = local_count},
+                     [&](const char*) { return set; });
+  };
+  EXPECT_FALSE(takes("mpirun", 4, nullptr));
+  EXPECT_FALSE(takes("torchrun", 4, ""));
+  EXPECT_TRUE(takes("mpirun", 2, nullptr));
+  EXPECT_TRUE(takes("srun", 2, "mpi")) << "as srun --mpi=pmix has it";
+  EXPECT_TRUE(takes("mpirun", 4, "mpi"));
+  for (const auto& [launcher, set] :
+       {std::pair{"torchrun", ""}, std::pair{"srun", ""}, std::pair{"mpirun", "shared"}})
+    try {
+      takes(launcher, 2, set);
+      ADD_FAILURE() << launcher;
+    } catch (const UsageError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("start them with Open MPI's mpirun"));
+    }
+  EXPECT_THROW(takes("mpirun", 4, "nccl"), UsageError);
+}
+
 TEST(Splits, AreReadStrictly) {
   EXPECT_FALSE(parse_split("images").division.has_value());
   EXPECT_EQ(parse_split("guidance").group_size(4), 2u);

@@ -220,7 +220,8 @@ TEST(ProcessRanks, RequestsOfALostRankGoToTheOthers) {
   const std::string path = job();
   Processes processes(3, [&](int rank) -> std::string {
     SharedHub hub(path, rank, 3, "cpu", {.first = 60});
-    Claims claims(hub.board(), rank);
+    const auto claimed = hub.claims(rank);
+    Claims& claims = *claimed;
     std::string drawn;
     const auto draw = [&](size_t i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -257,7 +258,7 @@ TEST(ProcessRanks, RequestsOfALostRankGoToTheOthers) {
 
 TEST(Claims, HaveOneOwner) {
   const BoardMemory memory(2);
-  Claims first(memory.board(), 0), second(memory.board(), 1);
+  BoardClaims first(memory.board(), 0), second(memory.board(), 1);
   EXPECT_TRUE(first.take(7));
   EXPECT_FALSE(second.take(7));
   EXPECT_EQ(second.owner(7), 0);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -17,8 +18,10 @@ namespace {
 class WildcardsTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / "wildcards_test";
-    std::filesystem::remove_all(folder_);
+    // A folder of its own: ctest runs these tests at the same time, each in a process.
+    std::string pattern = testing::TempDir() + "wildcards_test_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
     std::filesystem::create_directories(folder_ / "animals");
     write("colour.txt", "red\r\n# a comment\n\nblue  \n{green|teal}\n");
     write("animals/birds.txt", "__colour__ robin");
