@@ -1,5 +1,5 @@
-// An exchange of parts of tensors by way of the ranks' windows (runtime/peer_windows.hpp): two launches, which
-// graphs contain like any others.
+// An exchange of parts of tensors by way of the ranks' windows (runtime/peer_windows.hpp): two launches,
+// which graphs contain like any others.
 #pragma once
 
 #include <vector>

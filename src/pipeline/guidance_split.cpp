@@ -81,8 +81,8 @@ Tensor Pipeline::State::gather_predictions(Exec& ex, const ResolvedRequest& r,
   if (!rows) return gather_conditions(ex, *ranks_, own_conditions(r), predicted);
   const Tensor part = pair_ ? gather_conditions(ex, *pair_, own_conditions(r), predicted) : predicted;
   const int64_t batch = part.dim(0), width = part.dim(2), channels = part.dim(3);
-  const Tensor all = gather_pixels(ex, *rows, part.reshape({batch, part.dim(1) * width, channels}),
-                                   Waits::kHaveMet);
+  const Tensor all =
+      gather_pixels(ex, *rows, part.reshape({batch, part.dim(1) * width, channels}), Waits::kHaveMet);
   return all.reshape({batch, r.latent_height, width, channels});
 }
 

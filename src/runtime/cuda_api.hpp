@@ -28,7 +28,7 @@ inline constexpr int kTensorFloat16 = 6;                   // CU_TENSOR_MAP_DATA
 inline constexpr int kTensorSwizzle128 = 3;                // CU_TENSOR_MAP_SWIZZLE_128B
 inline constexpr int kTensorPromote256 = 3;                // CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 inline constexpr unsigned kDefaultSharedBytes = 48 << 10;  // of all kinds; above, a function must be allowed
-inline constexpr unsigned kHostCoherent = 3;  // CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+inline constexpr unsigned kHostCoherent = 3;        // CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 inline constexpr Status kPeerAlreadyEnabled = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 // CUlaunchAttributeID
 inline constexpr int kCooperative = 2, kClusterDimension = 4, kProgrammaticSerialization = 6;

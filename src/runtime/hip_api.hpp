@@ -18,8 +18,8 @@ using GraphExec = struct GraphExecTag*;
 inline constexpr Status kSuccess = 0, kOutOfMemory = 2;
 // hipDeviceAttribute_t; the same numbers since ROCm 5.0
 inline constexpr int kIntegrated = 16, kL2Bytes = 19, kComputeUnits = 63, kSharedBytes = 74, kLanes = 87;
-inline constexpr unsigned kStreamNonBlocking = 1;  // hipStreamNonBlocking
-inline constexpr int kCaptureModeThreadLocal = 1;  // hipStreamCaptureModeThreadLocal
+inline constexpr unsigned kStreamNonBlocking = 1;   // hipStreamNonBlocking
+inline constexpr int kCaptureModeThreadLocal = 1;   // hipStreamCaptureModeThreadLocal
 inline constexpr Status kPeerAlreadyEnabled = 704;  // hipErrorPeerAccessAlreadyEnabled
 // hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent
 inline constexpr unsigned kHostCoherent = 0x40000003;

@@ -20,7 +20,8 @@ struct VendorCall {
   VendorCall { &Api::function, #function }
 
 // Vendor: the types Api, Stream, Event, Module, Function, Graph and GraphExec; kSuccess, kStreamNonBlocking,
-// kCaptureModeThreadLocal, kCoherentFlags; reason(api, status); and a VendorCall for each name that is used below.
+// kCaptureModeThreadLocal, kCoherentFlags; reason(api, status); and a VendorCall for each name that is used
+// below.
 template <class Vendor>
 class VendorDriver : public GpuDriver {
  protected:

@@ -23,8 +23,7 @@ std::optional<ExchangeWay> asked_for() {
   if (!word || !*word) return std::nullopt;
   for (const ExchangeWay way : {ExchangeWay::kMessages, ExchangeWay::kMapped, ExchangeWay::kPeer})
     if (std::string_view(word) == exchange_way_name(way)) return way;
-  throw UsageError(
-      concat("ROCM_SD_EXCHANGE: expected host, mapped or peer, is \"", printable(word), "\""));
+  throw UsageError(concat("ROCM_SD_EXCHANGE: expected host, mapped or peer, is \"", printable(word), "\""));
 }
 
 // Why the devices have no windows; empty: they may have.

@@ -23,8 +23,8 @@ const char* exchange_way_name(ExchangeWay way);  // "host", "mapped", "peer"
 class PeerGroup {
  public:
   // The best way that a self-test finds right, or the one that ROCM_SD_EXCHANGE names (host, mapped, peer); a
-  // line of the log says which, and why no better. Null: messages. Throws UsageError for another word, and for
-  // a way that does not work here.
+  // line of the log says which, and why no better. Null: messages. Throws UsageError for another word, and
+  // for a way that does not work here.
   static std::shared_ptr<PeerGroup> make(const std::vector<std::string>& names,
                                          const std::vector<Device*>& devices, const RankPatience& patience);
   ~PeerGroup();

@@ -12,9 +12,7 @@ namespace {
 
 constexpr size_t kSlotGranularity = 4096;
 
-size_t rounded(size_t bytes) {
-  return (bytes + kSlotGranularity - 1) / kSlotGranularity * kSlotGranularity;
-}
+size_t rounded(size_t bytes) { return (bytes + kSlotGranularity - 1) / kSlotGranularity * kSlotGranularity; }
 
 }  // namespace
 

@@ -6,7 +6,8 @@
 // Limits    8 ranks; a piece has rows of one length, in blocks of one distance
 //
 // The protocol. Each rank has a window for each other one: a flag and two slots, in memory that the other's
-// kernels reach. The messages of an ordered pair of ranks are numbered from 1 on; message m lies in slot m % 2.
+// kernels reach. The messages of an ordered pair of ranks are numbered from 1 on; message m lies in slot m
+// % 2.
 // - put stores message m = put + 1, and when all its workgroups have done so, the last one stores m to the
 //   flag with a system-wide release, and the number to `put`. take, a later kernel of the same stream, waits
 //   until the flag is m = taken + 1 or more, with a system-wide acquire; its last workgroup stores m to
@@ -32,26 +33,26 @@ constexpr int kMaxExchangeRanks = 8, kMaxExchangePieces = kMaxExchangeRanks + 1;
 constexpr int kExchangeThreads = 256;
 
 struct ExchangePeer {
-  char *to, *from;                 // the slots of the other's window, and of the own one for the other's messages
+  char *to, *from;  // the slots of the other's window, and of the own one for the other's messages
   uint32_t *flag_there, *flag_here;
-  uint32_t put, taken;             // messages
+  uint32_t put, taken;  // messages
 };
 
 // Lies in the rank's own device memory. The host writes it while no kernel runs.
 struct ExchangeControl {
   ExchangePeer peers[kMaxExchangeRanks];  // by rank; the own one is not used
   int64_t slot_bytes;
-  uint64_t patience;       // nanoseconds; 0: for ever
-  const uint32_t* stop;    // of all ranks
-  uint32_t* late;          // of this one
+  uint64_t patience;               // nanoseconds; 0: for ever
+  const uint32_t* stop;            // of all ranks
+  uint32_t* late;                  // of this one
   uint32_t put_ended, take_ended;  // workgroups of the kernel that runs
 };
 
 // Rows of `row` units, `inner` of them in each of `outer` blocks. In a window they lie without gaps, from
 // `offset` on.
 struct ExchangePiece {
-  const char* from;  // null: the window of `ranks`
-  char* to;          // null: the windows of `ranks`
+  const char* from;                                    // null: the window of `ranks`
+  char* to;                                            // null: the windows of `ranks`
   int64_t from_outer, from_inner, to_outer, to_inner;  // bytes from one to the next
   int64_t offset;
   uint32_t outer, inner, row;
@@ -61,8 +62,8 @@ struct ExchangePiece {
 struct ExchangeParams {
   ExchangePiece pieces[kMaxExchangePieces];
   ExchangeControl* control;
-  uint32_t count;    // of pieces
-  uint32_t with;     // ranks that take part: put tells them, take waits for them; a bit for each
+  uint32_t count;  // of pieces
+  uint32_t with;   // ranks that take part: put tells them, take waits for them; a bit for each
   uint32_t workgroups;
 };
 
@@ -173,10 +174,9 @@ ROCM_SD_DEVICE void exchange_take_body(const ExchangeParams& p, const Block<Arch
   ROCM_SD_ROLLED
   for (uint32_t i = 0; i < p.count; ++i)  // what is here already
     if (p.pieces[i].from) exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from, p.pieces[i].to, block);
-  if (block.thread() == 0)
-    ROCM_SD_ROLLED
-    for (int rank = 0; rank < kMaxExchangeRanks; ++rank)
-      if (p.with >> rank & 1) exchanges::wait_for(control, rank, control.peers[rank].taken + 1);
+  if (block.thread() == 0) ROCM_SD_ROLLED
+  for (int rank = 0; rank < kMaxExchangeRanks; ++rank)
+    if (p.with >> rank & 1) exchanges::wait_for(control, rank, control.peers[rank].taken + 1);
   block.barrier();
   SystemScope::launch_next();
   ROCM_SD_ROLLED

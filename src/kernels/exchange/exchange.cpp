@@ -56,8 +56,8 @@ class Pieces {
   void send(const ExchangePart& part) { message(part, true); }
   void receive(const ExchangePart& part) { message(part, false); }
   void copy(const OwnPart& part) {
-    require(part.from.shape() == part.to.shape() && part.from.dtype() == part.to.dtype(), "exchange: ",
-            part.from.shape(), " into ", part.to.shape());
+    require(part.from.shape() == part.to.shape() && part.from.dtype() == part.to.dtype(),
+            "exchange: ", part.from.shape(), " into ", part.to.shape());
     const Rows rows = rows_of(part.from, part.to);
     add(rows, {.from = static_cast<const char*>(part.from.data()), .to = static_cast<char*>(part.to.data())});
   }
@@ -101,9 +101,9 @@ class Pieces {
     piece.outer = static_cast<uint32_t>(rows.outer);
     piece.inner = static_cast<uint32_t>(rows.inner);
     piece.row = static_cast<uint32_t>(rows.bytes);
-    for (const int64_t number : {piece.from_outer, piece.from_inner, piece.to_outer, piece.to_inner,
-                                 piece.offset, rows.bytes, reinterpret_cast<int64_t>(piece.from),
-                                 reinterpret_cast<int64_t>(piece.to)})
+    for (const int64_t number :
+         {piece.from_outer, piece.from_inner, piece.to_outer, piece.to_inner, piece.offset, rows.bytes,
+          reinterpret_cast<int64_t>(piece.from), reinterpret_cast<int64_t>(piece.to)})
       bits_ |= static_cast<uint64_t>(number);
     bytes_ += size;
     params_.pieces[params_.count++] = piece;
@@ -154,8 +154,8 @@ void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts
   launch(ex, pieces, true);
 }
 
-void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, std::span<const OwnPart> own,
-          uint32_t with) {
+void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
+          std::span<const OwnPart> own, uint32_t with) {
   Pieces pieces(control, with);
   for (const OwnPart& part : own) pieces.copy(part);
   for (const ExchangePart& part : parts) pieces.receive(part);

@@ -30,8 +30,8 @@ struct OwnPart {
 // put and all take. Parts are multiples of a byte in any case and fastest as multiples of 16. Throw
 // UsageError for views of other forms, InternalError for ranks beyond the eighth.
 void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with);
-void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, std::span<const OwnPart> own,
-          uint32_t with);
+void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
+          std::span<const OwnPart> own, uint32_t with);
 
 // Whether the device runs them: the host, and GPUs with these kernels in their archive.
 bool can_exchange(Device& device);
