@@ -1,5 +1,6 @@
 // Branches, barriers, waits, the mode register, and what has no effect on function.
 #include <iterator>
+#include <thread>
 
 #include "emulator/operations.hpp"
 #include "emulator/program.hpp"
@@ -72,8 +73,11 @@ void message_result(Wave& w, const Inst& in) {
   w.sgpr[in.dst.reg] = static_cast<uint32_t>(answer);
   if (in.dst.type == kB) w.sgpr[in.dst.reg + 1] = static_cast<uint32_t>(answer >> 32);
 }
-// Who sleeps waits for others.
-void sleep(Wave& w, const Inst&) { w.state = State::kYield; }
+// Who sleeps waits for others: waves of its group, or of another GPU, whom another thread runs.
+void sleep(Wave& w, const Inst&) {
+  w.state = State::kYield;
+  std::this_thread::yield();
+}
 void nothing(Wave&, const Inst&) {}
 
 // ---- hardware registers: aux holds id | offset << 6 | (size - 1) << 11 ----

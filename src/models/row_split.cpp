@@ -51,6 +51,11 @@ class Passing {
 // Of exchanges in one call of a forward: more than any has.
 constexpr uint32_t kChannels = 1 << 13;
 
+// Whether exchanges of this forward are stores of kernels.
+bool by_windows(const Exec& ex, const RowSplit& split) {
+  return ex.device().kind() != DeviceKind::kHost && split.ranks().windows();
+}
+
 // The own part of what all ranks gather, to each of the others.
 std::vector<uint64_t> sent_to_all(const RowSplit& split, uint64_t bytes) {
   std::vector<uint64_t> sent(static_cast<size_t>(split.ranks().count()), bytes);
@@ -141,6 +146,19 @@ Tensor with_neighbours(Exec& ex, const RowSplit& split, const Tensor& x, bool ab
   const auto row_bytes = static_cast<size_t>(shape[2] * shape[3]) * dtype_size(x.dtype());
   shape[1] += from_above + from_below;
   const Tensor out = ex.alloc(shape, x.dtype());
+  if (by_windows(ex, split)) {
+    WindowExchange exchange(split.ranks());
+    const int own = split.ranks().rank();
+    exchange.copy(x, out.narrow(1, from_above, rows));
+    if (split.has_above()) exchange.with(own - 1);
+    if (split.has_below()) exchange.with(own + 1);
+    if (to_above) exchange.send(own - 1, x.narrow(1, 0, 1));
+    if (to_below) exchange.send(own + 1, x.narrow(1, rows - 1, 1));
+    if (from_above) exchange.receive(own - 1, out.narrow(1, 0, 1));
+    if (from_below) exchange.receive(own + 1, out.narrow(1, from_above + rows, 1));
+    exchange.run(ex);
+    return out;
+  }
   copy_into(ex, x, out.narrow(1, from_above, rows));
   const size_t bytes = static_cast<size_t>(images) * row_bytes;
   const Buffer sent = make_buffer(), over = make_buffer(), under = make_buffer();
@@ -213,11 +231,29 @@ Tensor conv_of_rows(Exec& ex, const RowSplit& split, const Tensor& x, int kernel
   return out;
 }
 
-Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own) {
+Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own, Waits waits) {
   const std::vector<int64_t>& pixels = split.pixels_like(own.dim(1));
   int64_t all_pixels = 0;
   for (const int64_t n : pixels) all_pixels += n;
   const int64_t batch = own.dim(0), channels = own.dim(2);
+  if (by_windows(ex, split)) {
+    const Tensor out = ex.alloc({batch, all_pixels, channels}, own.dtype());
+    WindowExchange exchange(split.ranks());
+    int64_t begin = 0;
+    for (int rank = 0; rank < split.ranks().count(); ++rank) {
+      const int64_t part = pixels[static_cast<size_t>(rank)];
+      const Tensor of_rank = out.narrow(1, begin, part);
+      begin += part;
+      if (rank == split.ranks().rank()) {
+        exchange.copy(own, of_rank);
+      } else {
+        exchange.send(rank, own);
+        exchange.receive(rank, of_rank);
+      }
+    }
+    exchange.run(ex, waits);
+    return out;
+  }
   const Tensor dense = ex.alloc(own.shape(), own.dtype());
   copy_into(ex, own, dense);
   const Tensor out = ex.alloc({batch, all_pixels, channels}, own.dtype());
@@ -260,32 +296,19 @@ Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own) {
   return out;
 }
 
-Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const Norm& norm, int64_t groups,
-                         Activation act, DType dtype) {
-  const int64_t images = x.dim(0);
-  const std::vector<int64_t>& pixels = split.pixels_like(x.dim(1) * x.dim(2));
+// moments [images,rows of all ranks,groups,3], of which this rank has written its rows. ends: of each rank's
+// bytes in messages, where its rows of all images lie together.
+static void gather_moments(Exec& ex, const RowSplit& split, const Tensor& moments,
+                           const std::vector<size_t>& ends, int64_t own_rows) {
+  const int64_t images = moments.dim(0), rows = moments.dim(1);
+  const size_t one = static_cast<size_t>(moments.dim(2) * 3) * sizeof(float);
   const auto rank = static_cast<size_t>(split.ranks().rank());
-  std::vector<size_t> ends;
-  int64_t rows = 0, own_begin = 0;
-  const size_t row_bytes = static_cast<size_t>(images * groups * 3) * sizeof(float);
-  for (size_t r = 0; r < pixels.size(); ++r) {
-    if (r == rank) own_begin = rows;
-    rows += moment_rows(pixels[r]);
-    ends.push_back(static_cast<size_t>(rows) * row_bytes);
-  }
-  const int64_t own_rows = moment_rows(pixels[rank]);
-  // [images][rows of all ranks][groups][3]; in messages a rank's rows of all images lie together.
-  const Tensor moments = ex.alloc({images, rows, groups, 3}, DType::kF32);
-  for (int64_t n = 0; n < images; ++n)
-    group_moments(ex, x.narrow(0, n, 1), static_cast<int>(groups),
-                  moments.narrow(0, n, 1).reshape({rows, groups, 3}).narrow(0, own_begin, own_rows));
   const Buffer buffer = make_buffer();
   Device* device = &ex.device();
   const RowSplit* rows_of = &split;
   const auto passing = std::make_shared<Passing>();
   char* const data = static_cast<char*>(moments.data());
-  const size_t one = static_cast<size_t>(groups * 3) * sizeof(float);
-  const uint64_t own_bytes = static_cast<uint64_t>(own_rows) * row_bytes;
+  const uint64_t own_bytes = static_cast<uint64_t>(own_rows * images) * one;
   const int pieces = static_cast<int>(images);
   ExchangeRecord::note({.sent = sent_to_all(split, own_bytes),
                         .to_host = own_bytes,
@@ -312,6 +335,42 @@ Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const
           device->copy_to_device(on_device, host, bytes);
         });
   });
+}
+
+Tensor group_norm_of_all(Exec& ex, const RowSplit& split, const Tensor& x, const Norm& norm, int64_t groups,
+                         Activation act, DType dtype) {
+  const int64_t images = x.dim(0);
+  const std::vector<int64_t>& pixels = split.pixels_like(x.dim(1) * x.dim(2));
+  const auto rank = static_cast<size_t>(split.ranks().rank());
+  std::vector<size_t> ends;
+  int64_t rows = 0, own_begin = 0;
+  const size_t row_bytes = static_cast<size_t>(images * groups * 3) * sizeof(float);
+  for (size_t r = 0; r < pixels.size(); ++r) {
+    if (r == rank) own_begin = rows;
+    rows += moment_rows(pixels[r]);
+    ends.push_back(static_cast<size_t>(rows) * row_bytes);
+  }
+  const int64_t own_rows = moment_rows(pixels[rank]);
+  // [images][rows of all ranks][groups][3]; in messages a rank's rows of all images lie together.
+  const Tensor moments = ex.alloc({images, rows, groups, 3}, DType::kF32);
+  for (int64_t n = 0; n < images; ++n)
+    group_moments(ex, x.narrow(0, n, 1), static_cast<int>(groups),
+                  moments.narrow(0, n, 1).reshape({rows, groups, 3}).narrow(0, own_begin, own_rows));
+  if (by_windows(ex, split)) {
+    WindowExchange exchange(split.ranks());
+    int64_t begin = 0;
+    for (size_t r = 0; r < pixels.size(); ++r) {
+      const int64_t part = moment_rows(pixels[r]);
+      if (r != rank) {
+        exchange.send(static_cast<int>(r), moments.narrow(1, own_begin, own_rows));
+        exchange.receive(static_cast<int>(r), moments.narrow(1, begin, part));
+      }
+      begin += part;
+    }
+    exchange.run(ex);
+  } else {
+    gather_moments(ex, split, moments, ends, own_rows);
+  }
   const Tensor out = ex.alloc_like(x);
   for (int64_t n = 0; n < images; ++n) {
     const Tensor scale = group_scale(ex, moments.narrow(0, n, 1).reshape({rows, groups, 3}), norm, norm.eps);

@@ -11,6 +11,7 @@
 
 #include "kernels/conv/conv2d.hpp"
 #include "models/layers.hpp"
+#include "models/window_exchange.hpp"
 #include "runtime/exec.hpp"
 #include "runtime/ranks.hpp"
 
@@ -84,7 +85,7 @@ Tensor conv_of_rows(Exec& ex, const RowSplit& split, const Tensor& x, int kernel
                     const ConvOfRows& conv);
 
 // own [B,N,C], a rank's pixels -> those of all ranks in their order [B,sum of N,C].
-Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own);
+Tensor gather_pixels(Exec& ex, const RowSplit& split, const Tensor& own, Waits waits = Waits::kEager);
 
 // act(group_norm(x)) over the rows of all ranks: x [N,R,W,C] -> in dtype. The moments of all rows are merged
 // in double (group_bands.hpp). act: kNone or kSilu.

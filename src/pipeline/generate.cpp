@@ -89,7 +89,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   result.warnings = r.warnings;
   result.warnings.insert(result.warnings.end(), r.rows.warnings.begin(), r.rows.warnings.end());
   device_peak_ = 0;
-  if (!draws_alone()) ranks_->begin();
+  if (!draws_alone()) begin_together();
   if (!r.shared) {
     result.plan = plan_within_budget(r);
     if (!draws_alone() && agree_about_savings()) result.plan = plan_within_budget(r);

@@ -4,7 +4,9 @@
 
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "models/window_exchange.hpp"
 #include "pipeline/state.hpp"
+#include "runtime/peer_windows.hpp"
 
 namespace rocm_sd {
 
@@ -38,6 +40,21 @@ Tensor gather_conditions(Exec& ex, Ranks& ranks, const ConditionShare& share, co
   Shape shape = own.shape();
   shape[0] = share.all * images;
   const Tensor all = ex.alloc(shape, own.dtype());  // [K*N,h,w,4]
+  if (ranks.windows() && ex.device().kind() != DeviceKind::kHost) {
+    WindowExchange exchange(ranks);
+    for (int rank = 0; rank < ranks.count(); ++rank) {
+      const ConditionShare other = share_conditions(share.all, rank, ranks.count());
+      const Tensor of_rank = all.narrow(0, other.first * images, other.count * images);
+      if (rank == ranks.rank()) {
+        exchange.copy(own, of_rank);
+      } else {
+        exchange.send(rank, own);
+        exchange.receive(rank, of_rank);
+      }
+    }
+    exchange.run(ex, Waits::kHaveMet);
+    return all;
+  }
   const size_t condition_bytes = own.bytes() / static_cast<size_t>(share.count);
   std::vector<size_t> ends;
   for (int rank = 0; rank < ranks.count(); ++rank) {
@@ -55,8 +72,9 @@ Tensor gather_conditions(Exec& ex, Ranks& ranks, const ConditionShare& share, co
 
 }  // namespace
 
-// Outside of the captured step: a graph waits for nobody. The copy to the host waits for the step, and the
-// stream for the copy back, so that the next call may overwrite `predicted`.
+// Outside of the captured step, which is the same where nobody draws along. By messages the copy to the host
+// waits for the step, and the stream for the copy back, so that the next call may overwrite `predicted`; by
+// windows nobody's host waits.
 Tensor Pipeline::State::gather_predictions(Exec& ex, const ResolvedRequest& r,
                                            const Tensor& predicted) const {
   if (draws_alone() || divides_layers()) return predicted;
@@ -64,8 +82,18 @@ Tensor Pipeline::State::gather_predictions(Exec& ex, const ResolvedRequest& r,
   if (!rows) return gather_conditions(ex, *ranks_, own_conditions(r), predicted);
   const Tensor part = pair_ ? gather_conditions(ex, *pair_, own_conditions(r), predicted) : predicted;
   const int64_t batch = part.dim(0), width = part.dim(2), channels = part.dim(3);
-  const Tensor all = gather_pixels(ex, *rows, part.reshape({batch, part.dim(1) * width, channels}));
+  const Tensor all =
+      gather_pixels(ex, *rows, part.reshape({batch, part.dim(1) * width, channels}), Waits::kHaveMet);
   return all.reshape({batch, r.latent_height, width, channels});
+}
+
+void Pipeline::State::begin_together() const {
+  ranks_->begin();
+  if (PeerWindows* windows = ranks_->windows()) windows->begin();
+}
+
+void Pipeline::State::check_windows() const {
+  if (PeerWindows* windows = ranks_ ? ranks_->windows() : nullptr) windows->check();
 }
 
 void Pipeline::State::end_together() const {

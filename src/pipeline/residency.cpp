@@ -123,8 +123,7 @@ bool Residency::need(Part part) {
   if (stream_ && !streams(part)) stream_->leave();
   if (offload_)
     for (const Entry& entry : entries_)
-      if (entry.part != part && !entry.streamed &&
-          &components_.place[entry.part] == &components_.place[part])
+      if (entry.part != part && !entry.streamed && &components_.place[entry.part] == &components_.place[part])
         entry.model->offload();
   if (streams(part)) {
     const bool moved = std::exchange(moved_[part], false);

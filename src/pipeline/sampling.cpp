@@ -104,6 +104,7 @@ SamplerHooks Pipeline::State::sampler_hooks(Exec& ex, const PreparedRequest& r, 
     // What overflows does so at once, as a rule: the other steps would be wasted.
     if (report.step == 1) {
       const NotFinite found{"UNet", nonfinite_values(ex, report.denoised), report.denoised.numel()};
+      check_windows();
       if (found.count > 0) throw found;
     }
     show_preview(r, report, callbacks);
@@ -144,6 +145,7 @@ Tensor Pipeline::State::sample(const PreparedRequest& r, const TextStates& state
     ex.cancel = who.cancel;
     Tensor latents = run_steps(ex, r, states, init, callbacks);
     const NotFinite found{"UNet", nonfinite_values(ex, latents), latents.numel()};
+    check_windows();
     if (found.count > 0) throw found;
     return latents;
   });

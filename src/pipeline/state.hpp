@@ -211,6 +211,9 @@ struct Pipeline::State {
   // All ranks decode together, or rank 0 alone, and all have the UNet's weights in 8 bits, for want of memory
   // of one of them. True: others than planned.
   bool agree_about_savings();
+  // After a wait for the device: throws where other ranks have not sent what the values were computed from.
+  void check_windows() const;
+  void begin_together() const;  // an attempt
   // Rank 0 tells the others that the image is there: until then it may begin anew.
   void end_together() const;
   bool draws_alone() const { return !ranks_ || ranks_->count() == 1; }

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "pipeline/unet_variants.hpp"
+#include "runtime/peer_windows.hpp"
 
 namespace rocm_sd {
 
@@ -42,6 +43,7 @@ std::vector<float> guidance_embedding(double scale, int64_t width) {
 UnetStage::UnetStage(Components& components, Arena& arena, const UnetShape& shape)
     : Stage(Part::kUnet, arena), components_(components), shape_(shape) {
   Device& device = this->device();
+  if (shape_.rows) windows_ = shape_.rows->ranks().windows();
   const UNet& unet = *components_.unet;
   const UNetConfig& config = unet.config();
   const DType input_dtype = unet.input_dtype();
@@ -169,6 +171,7 @@ uint64_t UnetStage::buffer_bytes() const {
   for (const Tensor& t : cache_.keys_values) bytes += t ? t.bytes() : 0;
   if (segment_) bytes += segment_->buffer_bytes();
   if (deep_map_) bytes += deep_map_.bytes();
+  if (windows_) bytes += windows_->bytes();
   for (const Tensor& t : text_means_) bytes += t ? t.bytes() : 0;
   return bytes;
 }
@@ -346,6 +349,7 @@ Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, co
     return output_;
   }
   const uint32_t active = active_ | variant_of_call(without_negative);
+  if (windows_) windows_->meet();
   step_program(active).run(watch.profiler, watch.cancel);
   note_call(active);
   return output_.narrow(0, 0, scaled_input.dim(0));

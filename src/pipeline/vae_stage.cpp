@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/step/step.hpp"
+#include "runtime/peer_windows.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -107,6 +108,8 @@ Image VaeStage::decode(const Tensor& latents, const RunWatch& watch) {
     upload_centred(latents);
   else
     device().copy_on_device(latents_.data(), latents.data(), latents_.bytes());
+  PeerWindows* windows = shape_.rows ? shape_.rows->ranks().windows() : nullptr;
+  if (windows) windows->meet();
   decode_->run(watch.profiler, watch.cancel);
   std::vector<int64_t> bad(static_cast<size_t>(nonfinite_.numel()));
   device().copy_to_host(bad.data(), nonfinite_.data(), nonfinite_.bytes());
@@ -115,6 +118,7 @@ Image VaeStage::decode(const Tensor& latents, const RunWatch& watch) {
               std::vector<uint8_t>(static_cast<size_t>(rgb_.numel())),
               {}};
   device().copy_to_host(image.rgb.data(), rgb_.data(), image.rgb.size());
+  if (windows) windows->check();
   if (shape_.rows) gather_rows(image, bad);
   const NotFinite found{"VAE decoder", std::reduce(bad.begin(), bad.end()), rgb_.numel()};
   if (found.count > 0) throw found;

@@ -105,6 +105,7 @@ struct CudaVendor {
   using GraphExec = cuda::GraphExec;
   static constexpr int kSuccess = cuda::kSuccess, kCaptureModeThreadLocal = cuda::kCaptureModeThreadLocal;
   static constexpr unsigned kStreamNonBlocking = cuda::kStreamNonBlocking;
+  static constexpr unsigned kCoherentFlags = cuda::kHostCoherent;
   static std::string reason(const Api& api, int status) { return rocm_sd::reason(api, status); }
 
   static constexpr auto kCount = ROCM_SD_VENDOR_CALL(Api, cuDeviceGetCount);
@@ -165,6 +166,17 @@ class CudaDriver final : public VendorDriver<CudaVendor> {
     return reinterpret_cast<void*>(data);
   }
   void free(void* data) noexcept override { forgive(ROCM_SD_VENDOR_CALL(Api, cuMemFree_v2), pointer(data)); }
+  std::string reach(GpuDriver& other) override {
+    auto& peer = static_cast<CudaDriver&>(other);
+    if (peer.context_ == context_) return "";
+    if (!api_.cuDeviceCanAccessPeer || !api_.cuCtxEnablePeerAccess) return "the driver has no peer access";
+    int can = 0;
+    ROCM_SD_CHECK_GPU(api_.cuDeviceCanAccessPeer(&can, device_, peer.device_));
+    if (!can) return concat(gpu_.device, " has no peer access to ", peer.gpu_.device);
+    const Status status = api_.cuCtxEnablePeerAccess(peer.context_, 0);
+    if (status == kSuccess || status == kPeerAlreadyEnabled) return "";
+    return concat("cuCtxEnablePeerAccess: ", reason(api_, status));
+  }
   void copy_to_device_async(void* dst, const void* src, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.cuMemcpyHtoDAsync_v2(pointer(dst), src, bytes, stream_));
   }

@@ -28,6 +28,8 @@ inline constexpr int kTensorFloat16 = 6;                   // CU_TENSOR_MAP_DATA
 inline constexpr int kTensorSwizzle128 = 3;                // CU_TENSOR_MAP_SWIZZLE_128B
 inline constexpr int kTensorPromote256 = 3;                // CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 inline constexpr unsigned kDefaultSharedBytes = 48 << 10;  // of all kinds; above, a function must be allowed
+inline constexpr unsigned kHostCoherent = 3;        // CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+inline constexpr Status kPeerAlreadyEnabled = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 // CUlaunchAttributeID
 inline constexpr int kCooperative = 2, kClusterDimension = 4, kProgrammaticSerialization = 6;
 
@@ -94,8 +96,10 @@ struct LaunchConfig {  // CUlaunchConfig
   X(cuEventSynchronize, Event event)                                                              \
   X(cuEventElapsedTime, float* milliseconds, Event start, Event end)
 
-// Those that drivers before CUDA 12 lack.
+// Those that drivers before CUDA 12 lack, and those of several GPUs.
 #define ROCM_SD_CUDA_NEWER_FUNCTIONS(X)                                                          \
+  X(cuDeviceCanAccessPeer, int* can, Ordinal device, Ordinal peer)                               \
+  X(cuCtxEnablePeerAccess, Context peer, unsigned flags)                                         \
   X(cuTensorMapEncodeTiled, void* map, int type, unsigned rank, void* data,                      \
     const unsigned long long* extents, const unsigned long long* strides, const unsigned* box,   \
     const unsigned* steps, int interleave, int swizzle, int promotion, int fill)                 \

@@ -12,6 +12,7 @@
 #include "runtime/kernel_archive.hpp"
 #include "runtime/library_host.hpp"
 #include "runtime/side_copies.hpp"
+#include "runtime/window_host.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -117,7 +118,7 @@ class KernelTable {
   std::map<std::string, LoadedKernel, std::less<>> kernels_;  // nodes stay where they are
 };
 
-class DriverGpu final : public GpuDevice, public LibraryHost, public SideCopies {
+class DriverGpu final : public GpuDevice, public LibraryHost, public SideCopies, public WindowHost {
  public:
   explicit DriverGpu(std::unique_ptr<GpuDriver> driver)
       : driver_(std::move(driver)),
@@ -179,6 +180,25 @@ class DriverGpu final : public GpuDevice, public LibraryHost, public SideCopies 
       log().warn("{}", error.what());
     }
   }
+
+  void* allocate_window(size_t bytes) override {
+    refuse_capture("allocate_window");
+    return current().allocate_window(bytes);
+  }
+  void free_window(void* data) noexcept override { freed(data, &GpuDriver::free); }
+  void* allocate_host_window(size_t bytes) override {
+    refuse_capture("allocate_host_window");
+    return current().allocate_coherent(bytes);
+  }
+  void free_host_window(void* data) noexcept override { freed(data, &GpuDriver::free_pinned); }
+  std::string reach(WindowHost& other) override {
+    auto* gpu = dynamic_cast<DriverGpu*>(&other);
+    if (!gpu || gpu->kind() != kind()) return "they have different drivers";
+    return current().reach(*gpu->driver_);
+  }
+  void admit(const void* data, size_t bytes) override { driver_->admit(data, bytes); }
+  void forget(const void* data) noexcept override { driver_->forget(data); }
+  bool capturing() const override { return capturing_; }
 
   void copy_to_device(void* dst, const void* src, size_t bytes) override {
     refuse_capture("copy_to_device");
@@ -273,6 +293,14 @@ class DriverGpu final : public GpuDevice, public LibraryHost, public SideCopies 
     driver_->make_current();
     return *driver_;
   }
+  void freed(void* data, void (GpuDriver::*free_it)(void*) noexcept) noexcept {
+    try {
+      current();
+      (driver_.get()->*free_it)(data);
+    } catch (const Error& error) {  // a lost device has freed everything
+      log().warn("{}", error.what());
+    }
+  }
   void refuse_capture(const char* call) const {
     require<InternalError>(!capturing_, call, ": not between begin_capture and end_capture");
   }
@@ -346,6 +374,8 @@ LibraryHost* library_host(Device& device) {
   auto* host = dynamic_cast<LibraryHost*>(&device);
   return host && host->hosts_libraries() ? host : nullptr;
 }
+WindowHost* window_host(Device& device) { return dynamic_cast<WindowHost*>(&device); }
+
 std::shared_ptr<void> LibraryHost::kept(const std::string& key,
                                         const std::function<std::shared_ptr<void>()>& make) {
   const std::lock_guard lock(keeping_);

@@ -120,7 +120,19 @@ class EmulatorDriver final : public GpuDriver {
     gpu_.free(data);
   }
   void* allocate_pinned(size_t) override { return nullptr; }  // copies need no staging
-  void free_pinned(void*) noexcept override {}
+  void free_pinned(void* data) noexcept override {
+    gpu_.forget(data);
+    std::free(data);
+  }
+  void* allocate_coherent(size_t bytes) override {
+    constexpr size_t kPage = 4096;
+    void* data = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+    if (data) gpu_.admit(data, bytes);
+    return data;
+  }
+  std::string reach(GpuDriver&) override { return ""; }
+  void admit(const void* data, size_t bytes) override { gpu_.admit(data, bytes); }
+  void forget(const void* data) noexcept override { gpu_.forget(data); }
 
   void copy_to_device_async(void* dst, const void* src, size_t bytes) override {
     run("copy to the device", [&] { gpu_.write(dst, src, bytes); });

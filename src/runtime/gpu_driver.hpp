@@ -49,6 +49,12 @@ class GpuDriver {
   virtual void free(void* data) noexcept = 0;
   virtual void* allocate_pinned(size_t bytes) = 0;  // host memory; null where there is none
   virtual void free_pinned(void* data) noexcept = 0;
+  // As WindowHost's (window_host.hpp). allocate_coherent(): host memory; free_pinned() frees it.
+  virtual void* allocate_window(size_t bytes) { return allocate(bytes); }
+  virtual void* allocate_coherent(size_t bytes) { return allocate_pinned(bytes); }
+  virtual std::string reach(GpuDriver&) { return "its driver has no windows"; }
+  virtual void admit(const void*, size_t) {}
+  virtual void forget(const void*) noexcept {}
 
   virtual void copy_to_device_async(void* dst, const void* src, size_t bytes) = 0;
   virtual void copy_to_host_async(void* dst, const void* src, size_t bytes) = 0;

@@ -41,6 +41,10 @@ struct Library {
     ROCM_SD_LOAD(hipGetErrorName)
     ROCM_SD_LOAD(hipGetErrorString)
 #undef ROCM_SD_LOAD
+#define ROCM_SD_LOAD_PEER(call, ...) \
+  functions.call = reinterpret_cast<decltype(functions.call)>(file.symbol(#call));
+    ROCM_SD_HIP_PEER_FUNCTIONS(ROCM_SD_LOAD_PEER)
+#undef ROCM_SD_LOAD_PEER
     void* properties = file.symbol("hipGetDevicePropertiesR0600");
     functions.arch_offset = properties ? kArchOffsetR0600 : kArchOffsetR0000;
     if (!properties) properties = file.symbol("hipGetDeviceProperties");
@@ -118,6 +122,7 @@ struct HipVendor {
   using GraphExec = hip::GraphExec;
   static constexpr int kSuccess = hip::kSuccess, kCaptureModeThreadLocal = hip::kCaptureModeThreadLocal;
   static constexpr unsigned kStreamNonBlocking = hip::kStreamNonBlocking;
+  static constexpr unsigned kCoherentFlags = hip::kHostCoherent;
   static std::string reason(const Api& api, int status) { return rocm_sd::reason(api, status); }
 
   static constexpr auto kCount = ROCM_SD_VENDOR_CALL(Api, hipGetDeviceCount);
@@ -161,6 +166,25 @@ class HipDriver final : public VendorDriver<HipVendor> {
     return data;
   }
   void free(void* data) noexcept override { forgive(ROCM_SD_VENDOR_CALL(Api, hipFree), data); }
+  // Ordinary memory may lie in this GPU's caches, which do not see what another GPU writes to it.
+  void* allocate_window(size_t bytes) override {
+    void* data = nullptr;
+    if (!api_.hipExtMallocWithFlags) return nullptr;
+    for (const unsigned flags : {kUncached, kFineGrained})
+      if (api_.hipExtMallocWithFlags(&data, bytes, flags) == kSuccess) return data;
+    return nullptr;
+  }
+  std::string reach(GpuDriver& other) override {
+    const auto& peer = static_cast<HipDriver&>(other);
+    if (peer.index_ == index_) return "";
+    if (!api_.hipDeviceCanAccessPeer || !api_.hipDeviceEnablePeerAccess) return "ROCm has no peer access";
+    int can = 0;
+    ROCM_SD_CHECK_GPU(api_.hipDeviceCanAccessPeer(&can, index_, peer.index_));
+    if (!can) return concat(gpu_.device, " has no peer access to ", peer.gpu_.device);
+    const Status status = api_.hipDeviceEnablePeerAccess(peer.index_, 0);
+    if (status == kSuccess || status == kPeerAlreadyEnabled) return "";
+    return concat("hipDeviceEnablePeerAccess: ", reason(api_, status));
+  }
   void copy_to_device_async(void* dst, const void* src, size_t bytes) override {
     ROCM_SD_CHECK_GPU(api_.hipMemcpyAsync(dst, src, bytes, kHostToDevice, stream_));
   }

@@ -18,8 +18,13 @@ using GraphExec = struct GraphExecTag*;
 inline constexpr Status kSuccess = 0, kOutOfMemory = 2;
 // hipDeviceAttribute_t; the same numbers since ROCm 5.0
 inline constexpr int kIntegrated = 16, kL2Bytes = 19, kComputeUnits = 63, kSharedBytes = 74, kLanes = 87;
-inline constexpr unsigned kStreamNonBlocking = 1;  // hipStreamNonBlocking
-inline constexpr int kCaptureModeThreadLocal = 1;  // hipStreamCaptureModeThreadLocal
+inline constexpr unsigned kStreamNonBlocking = 1;   // hipStreamNonBlocking
+inline constexpr int kCaptureModeThreadLocal = 1;   // hipStreamCaptureModeThreadLocal
+inline constexpr Status kPeerAlreadyEnabled = 704;  // hipErrorPeerAccessAlreadyEnabled
+// hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent
+inline constexpr unsigned kHostCoherent = 0x40000003;
+// hipDeviceMallocUncached, hipDeviceMallocFinegrained
+inline constexpr unsigned kUncached = 3, kFineGrained = 1;
 // hipMemcpyKind
 inline constexpr int kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3;
 
@@ -74,9 +79,16 @@ inline constexpr size_t kArchBytes = 256;
   X(hipEventSynchronize, Event event)                                                            \
   X(hipEventElapsedTime, float* milliseconds, Event start, Event end)
 
+// Those of several GPUs, which a library may lack.
+#define ROCM_SD_HIP_PEER_FUNCTIONS(X)                                 \
+  X(hipExtMallocWithFlags, void** data, size_t bytes, unsigned flags) \
+  X(hipDeviceCanAccessPeer, int* can, int device, int peer)           \
+  X(hipDeviceEnablePeerAccess, int peer, unsigned flags)
+
 struct Api {
 #define ROCM_SD_MEMBER(name, ...) Status (*name)(__VA_ARGS__) = nullptr;
   ROCM_SD_HIP_FUNCTIONS(ROCM_SD_MEMBER)
+  ROCM_SD_HIP_PEER_FUNCTIONS(ROCM_SD_MEMBER)
 #undef ROCM_SD_MEMBER
   const char* (*hipGetErrorName)(Status) = nullptr;
   const char* (*hipGetErrorString)(Status) = nullptr;

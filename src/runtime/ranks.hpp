@@ -1,5 +1,5 @@
 // Ranks: those who draw one image together, each on a device of its own. What they tell each other passes
-// through host memory; src/scaling has the ways that it takes.
+// through host memory, parts of maps also from GPU to GPU; src/scaling has the ways that it takes.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,8 @@
 #include <vector>
 
 namespace rocm_sd {
+
+class PeerWindows;
 
 // Thrown where another rank has begun the image anew: so must this one.
 struct AttemptOver {};
@@ -38,6 +40,13 @@ class Ranks {
   // Waits for that rank's next message of the channel. Throws AttemptOver, and InternalError for a message of
   // another size.
   virtual void receive(int from, void* data, size_t bytes, uint32_t channel = 0) = 0;
+  // For who waits for another rank in another way: a sign of life, and throws as receive() does.
+  virtual void expect(int from) = 0;
+
+  // The way past the host, where the devices have one; else null.
+  virtual PeerWindows* windows() { return nullptr; }
+  // Of a rank in the whole group.
+  virtual int place(int rank) const { return rank; }
 };
 
 // Some ranks of a group among themselves, which must outlive the view: rank i of it is members[i].
@@ -55,6 +64,9 @@ class RankView final : public Ranks {
   void receive(int from, void* data, size_t bytes, uint32_t channel) override {
     all_.receive(members_[static_cast<size_t>(from)], data, bytes, channel);
   }
+  void expect(int from) override { all_.expect(members_[static_cast<size_t>(from)]); }
+  PeerWindows* windows() override { return all_.windows(); }
+  int place(int rank) const override { return all_.place(members_[static_cast<size_t>(rank)]); }
 
  private:
   Ranks& all_;

@@ -20,7 +20,8 @@ struct VendorCall {
   VendorCall { &Api::function, #function }
 
 // Vendor: the types Api, Stream, Event, Module, Function, Graph and GraphExec; kSuccess, kStreamNonBlocking,
-// kCaptureModeThreadLocal; reason(api, status); and a VendorCall for each name that is used below.
+// kCaptureModeThreadLocal, kCoherentFlags; reason(api, status); and a VendorCall for each name that is used
+// below.
 template <class Vendor>
 class VendorDriver : public GpuDriver {
  protected:
@@ -43,6 +44,11 @@ class VendorDriver : public GpuDriver {
   void* allocate_pinned(size_t bytes) override {
     void* data = nullptr;
     return (api_.*Vendor::kAllocatePinned.function)(&data, bytes, 0) == Vendor::kSuccess ? data : nullptr;
+  }
+  void* allocate_coherent(size_t bytes) override {
+    void* data = nullptr;
+    const int status = (api_.*Vendor::kAllocatePinned.function)(&data, bytes, Vendor::kCoherentFlags);
+    return status == Vendor::kSuccess ? data : nullptr;
   }
   void free_pinned(void* data) noexcept override { forgive(Vendor::kFreePinned, data); }
   void synchronize() override { call(Vendor::kSynchronize, stream_); }

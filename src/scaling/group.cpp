@@ -13,6 +13,7 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "runtime/gpu.hpp"
+#include "scaling/peer_group.hpp"
 #include "scaling/request_key.hpp"
 #include "scaling/shared_hub.hpp"
 
@@ -40,7 +41,9 @@ struct Group::Member {
   RankDevice where;
   std::shared_ptr<RankHub> hub;
   int rank = 0;
-  std::unique_ptr<HubRanks> link;  // null in a group of one
+  std::unique_ptr<HubRanks> link;    // null in a group of one
+  std::shared_ptr<PeerGroup> peers;  // may be null
+  std::unique_ptr<PeerWindows> windows;
   std::unique_ptr<Pipeline> pipeline;
 };
 
@@ -67,6 +70,11 @@ Group::Group(const LoadOptions& options, const std::vector<RankDevice>& devices,
     name_ += concat(name_.empty() ? "" : "+", device.name);
   }
   hub_ = std::make_shared<SharedHub>(names, patience);
+  if (divides_) {
+    std::vector<Device*> all;
+    for (const RankDevice& device : devices) all.push_back(device.device);
+    peers_ = PeerGroup::make(names, all, patience);
+  }
   Callbacks others;
   others.cancelled = callbacks.cancelled;
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -119,6 +127,12 @@ void Group::add(const LoadOptions& options, const RankDevice& device, int rank, 
   member->hub = hub_;
   member->rank = rank;
   if (divides_) member->link = std::make_unique<HubRanks>(*hub_, rank, *parse_split(options.split).division);
+  // Displaced rows keep what came in the call before, by exchange: messages do.
+  if (peers_ && !member->link->exact_calls()) {
+    member->peers = peers_;
+    member->windows = peers_->windows(*member->link);
+    member->link->use_windows(member->windows.get());
+  }
   const HostThreads threads(device.threads);
   member->pipeline =
       std::make_unique<Pipeline>(load_pipeline(options, *device.device, callbacks, member->link.get()));
@@ -170,6 +184,11 @@ GenerateResult Group::generate(const GenerateRequest& request, const Callbacks& 
 // In a thread of the rank's own. Whatever ends it wakes the others.
 void Group::run(Call& call) {
   const std::shared_ptr<RankHub> hub = call.member->hub;
+  const std::shared_ptr<PeerGroup> peers = call.member->peers;
+  const auto fail = [&](const char* reason, bool cancelled = false) {
+    hub->fail(call.rank, call.rank, reason, cancelled);
+    if (peers) peers->stop();
+  };
   Callbacks watched = call.callbacks;
   watched.cancelled = [hub, rank = call.rank, asked = call.callbacks.cancelled] {
     hub->beat(rank);
@@ -192,16 +211,16 @@ void Group::run(Call& call) {
     ended(nullptr);
   } catch (const UsageError& e) {
     // Of processes every one finds the same fault in the same request; of threads the others are woken.
-    if (!call.alone_in_process) hub->fail(call.rank, call.rank, e.what());
+    if (!call.alone_in_process) fail(e.what());
     ended(std::current_exception());
   } catch (const CancelledError&) {
-    hub->fail(call.rank, call.rank, "cancelled", true);
+    fail("cancelled", true);
     ended(std::current_exception());
   } catch (const std::exception& e) {
-    hub->fail(call.rank, call.rank, e.what());
+    fail(e.what());
     ended(std::current_exception());
   } catch (...) {
-    hub->fail(call.rank, call.rank, "unknown error");
+    fail("unknown error");
     ended(std::current_exception());
   }
 }
@@ -237,6 +256,7 @@ GenerateRequest Group::agree_about(const GenerateRequest& request) const {
 
 GenerateResult Group::generate_together(const GenerateRequest& request, const Callbacks& callbacks) {
   hub_->begin_call(members_.front()->rank);
+  if (peers_) peers_->begin_call();
   std::vector<std::shared_ptr<Call>> calls;
   for (size_t i = 0; i < members_.size(); ++i) {
     auto call = std::make_shared<Call>();

@@ -14,6 +14,8 @@
 
 namespace rocm_sd {
 
+class PeerGroup;
+
 // A device to draw on. threads: of the CPU, for the host's device.
 struct RankDevice {
   std::string name;
@@ -64,6 +66,7 @@ class Group {
   bool processes_ = false;
   bool checks_ = false;  // Split::checks
   std::shared_ptr<RankHub> hub_;
+  std::shared_ptr<PeerGroup> peers_;  // null: parts of maps pass as messages
   std::vector<std::shared_ptr<Member>> members_;
   mutable std::mutex traffic_mutex_;
   std::vector<RankTraffic> traffic_;

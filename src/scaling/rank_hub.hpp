@@ -60,6 +60,7 @@ class RankHub {
   virtual void begin(int rank) = 0;
   virtual void send(int from, int to, const void* data, size_t bytes, uint32_t channel = 0) = 0;
   virtual void receive(int from, int to, void* data, size_t bytes, uint32_t channel = 0) = 0;
+  virtual void expect(int from, int to) = 0;
 };
 
 // How a group divides an image.
@@ -83,6 +84,13 @@ class HubRanks final : public Ranks {
   void send(int to, const void* data, size_t bytes, uint32_t channel = 0) override;
   void receive(int from, void* data, size_t bytes, uint32_t channel = 0) override;
 
+  void expect(int from) override { hub_.expect(from, rank_); }
+  void give_up(int rank, const std::string& reason) { hub_.fail(rank_, rank, reason); }
+
+  PeerWindows* windows() override { return windows_; }
+  // null: none. They must outlive what asks for them.
+  void use_windows(PeerWindows* windows) { windows_ = windows; }
+
   // What passed since the last forget_traffic(). To be asked while nobody sends or receives.
   const RankTraffic& traffic() const { return traffic_; }
   void forget_traffic() { traffic_ = {}; }
@@ -92,6 +100,7 @@ class HubRanks final : public Ranks {
   const int rank_;
   const GroupDivision division_;
   bool exactly_ = false;
+  PeerWindows* windows_ = nullptr;
   RankTraffic traffic_;
 };
 

@@ -245,6 +245,14 @@ bool SharedHub::take_message(Inbox& box, const Header& wanted, void* data, int f
   return true;
 }
 
+void SharedHub::expect(int from, int to) {
+  beat(to);
+  if (failed()) throw_failure();
+  if (memory_.slot(from).attempt > memory_.slot(to).attempt) throw AttemptOver{};
+  give_up_if_lost(to, from);
+  if (failed()) throw_failure();
+}
+
 void SharedHub::receive(int from, int to, void* data, size_t bytes, uint32_t channel) {
   RankSlot& own = memory_.slot(to);
   Inbox& box = inbox(from, to);

@@ -43,6 +43,7 @@ class SharedHub final : public RankHub {
   void begin(int rank) override;
   void send(int from, int to, const void* data, size_t bytes, uint32_t channel = 0) override;
   void receive(int from, int to, void* data, size_t bytes, uint32_t channel = 0) override;
+  void expect(int from, int to) override;
 
  private:
   struct Header {

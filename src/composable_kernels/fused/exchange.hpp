@@ -1,0 +1,199 @@
+// Messages between the GPUs that draw one image: pieces of maps that kernels store into another GPU's memory.
+// Problem   put: pieces of own tensors -> the windows of other ranks; take: pieces of windows -> own tensors
+// Mapping   a grid's threads take the units of a piece in turn; a unit is 16, 4 or 1 bytes
+// Traffic   each piece read and written once, by put over the link and by take in own memory
+// Numerics  bytes as they are
+// Limits    8 ranks; a piece has rows of one length, in blocks of one distance
+//
+// The protocol. Each rank has a window for each other one: a flag and two slots, in memory that the other's
+// kernels reach. The messages of an ordered pair of ranks are numbered from 1 on; message m lies in slot m
+// % 2.
+// - put stores message m = put + 1, and when all its workgroups have done so, the last one stores m to the
+//   flag with a system-wide release, and the number to `put`. take, a later kernel of the same stream, waits
+//   until the flag is m = taken + 1 or more, with a system-wide acquire; its last workgroup stores m to
+//   `taken`. The numbers lie in the rank's own memory, so that a graph that is replayed counts on by itself.
+// - Every exchange goes both ways between the ranks that take part, if need be without bytes: where one of a
+//   pair signals, it also waits for the other. So when a rank has taken message m of the other, the other has
+//   put m, and has therefore taken m - 1 (its stream runs in order): slot (m + 1) % 2 is free for message
+//   m + 1. Nobody is ahead by more than one message, and two slots suffice.
+// - put waits for nobody, and take for other devices alone, whose put does not wait for this take. So a
+//   device that runs workgroups one after the other (the emulator, the scalar one) gets through, too.
+// - A wait ends without the message where *stop is not 0 (another rank has failed, or begins anew), and where
+//   `patience` is over: then the number of the rank, from 1 on, stands in *late. What is taken then is of no
+//   use; the host looks before it uses it.
+#pragma once
+
+#include "composable_kernels/arch/system_target.hpp"
+#include "composable_kernels/block.hpp"
+#include "composable_kernels/chunk16.hpp"
+
+namespace rocm_sd {
+
+constexpr int kMaxExchangeRanks = 8, kMaxExchangePieces = kMaxExchangeRanks + 1;
+constexpr int kExchangeThreads = 256;
+
+struct ExchangePeer {
+  char *to, *from;  // the slots of the other's window, and of the own one for the other's messages
+  uint32_t *flag_there, *flag_here;
+  uint32_t put, taken;  // messages
+};
+
+// Lies in the rank's own device memory. The host writes it while no kernel runs.
+struct ExchangeControl {
+  ExchangePeer peers[kMaxExchangeRanks];  // by rank; the own one is not used
+  int64_t slot_bytes;
+  uint64_t patience;               // nanoseconds; 0: for ever
+  const uint32_t* stop;            // of all ranks
+  uint32_t* late;                  // of this one
+  uint32_t put_ended, take_ended;  // workgroups of the kernel that runs
+};
+
+// Rows of `row` units, `inner` of them in each of `outer` blocks. In a window they lie without gaps, from
+// `offset` on.
+struct ExchangePiece {
+  const char* from;                                    // null: the window of `ranks`
+  char* to;                                            // null: the windows of `ranks`
+  int64_t from_outer, from_inner, to_outer, to_inner;  // bytes from one to the next
+  int64_t offset;
+  uint32_t outer, inner, row;
+  uint32_t ranks;  // a bit for each
+};
+
+struct ExchangeParams {
+  ExchangePiece pieces[kMaxExchangePieces];
+  ExchangeControl* control;
+  uint32_t count;  // of pieces
+  uint32_t with;   // ranks that take part: put tells them, take waits for them; a bit for each
+  uint32_t workgroups;
+};
+
+namespace exchanges {
+
+template <int kBytes>
+struct UnitOf;
+template <>
+struct UnitOf<16> {
+  using Type = Chunk16;
+};
+template <>
+struct UnitOf<4> {
+  using Type = uint32_t;
+};
+template <>
+struct UnitOf<1> {
+  using Type = uint8_t;
+};
+
+// A thread's units of the piece, four under way at a time.
+template <class Unit, class Arch>
+ROCM_SD_DEVICE void copy_piece(const ExchangePiece& p, const char* from, char* to, const Block<Arch>& block) {
+  constexpr int kAhead = 4;
+  const auto units = static_cast<int64_t>(p.outer) * p.inner * p.row;
+  const int64_t step = block.item_stride();
+  const auto place = [&](int64_t i, int64_t outer_bytes, int64_t inner_bytes) {
+    const auto unit = static_cast<uint32_t>(i);
+    const uint32_t row = unit / p.row, outer = row / p.inner;
+    return outer * outer_bytes + (row - outer * p.inner) * inner_bytes +
+           (unit - row * p.row) * static_cast<int64_t>(sizeof(Unit));
+  };
+  for (int64_t i = block.first_item(); i < units; i += kAhead * step) {
+    Unit held[kAhead];
+    ROCM_SD_UNROLL
+    for (int k = 0; k < kAhead; ++k) {
+      const int64_t unit = i + k * step < units ? i + k * step : i;
+      held[k] = *reinterpret_cast<const Unit*>(from + place(unit, p.from_outer, p.from_inner));
+    }
+    ROCM_SD_UNROLL
+    for (int k = 0; k < kAhead; ++k)
+      if (i + k * step < units)
+        *reinterpret_cast<Unit*>(to + place(i + k * step, p.to_outer, p.to_inner)) = held[k];
+  }
+}
+
+ROCM_SD_DEVICE int64_t slot_of(const ExchangeControl& control, uint32_t message) {
+  return static_cast<int64_t>(message % 2) * control.slot_bytes;
+}
+
+// Called by one lane.
+ROCM_SD_DEVICE void wait_for(const ExchangeControl& control, int rank, uint32_t message) {
+  const uint32_t* flag = control.peers[rank].flag_here;
+  uint64_t begin = 0;
+  for (uint32_t turn = 1;; ++turn) {
+    if (static_cast<int32_t>(SystemScope::load_acquire(flag) - message) >= 0) return;
+    SystemScope::pause();
+    if (turn % 32 != 0) continue;
+    if (SystemScope::load_acquire(control.stop) != 0 || SystemScope::load_acquire(control.late) != 0) return;
+    if (control.patience == 0) continue;
+    const uint64_t now = SystemScope::nanoseconds();
+    if (begin == 0) begin = now;
+    if (now - begin > control.patience)
+      return SystemScope::store_release(control.late, static_cast<uint32_t>(rank) + 1);
+  }
+}
+
+// Whether this workgroup is the last to end; called by one lane of each.
+ROCM_SD_DEVICE bool is_last(uint32_t* ended, uint32_t workgroups) {
+  if (SystemScope::count_up(ended) + 1 != workgroups) return false;
+  *ended = 0;
+  return true;
+}
+
+}  // namespace exchanges
+
+template <class Arch, int kUnit>
+ROCM_SD_DEVICE void exchange_put_body(const ExchangeParams& p, const Block<Arch>& block) {
+  using Unit = typename exchanges::UnitOf<kUnit>::Type;
+  ExchangeControl& control = *p.control;
+  ROCM_SD_ROLLED
+  for (uint32_t i = 0; i < p.count; ++i) {
+    ROCM_SD_ROLLED
+    for (int rank = 0; rank < kMaxExchangeRanks; ++rank) {
+      if (!(p.pieces[i].ranks >> rank & 1)) continue;
+      const ExchangePeer& peer = control.peers[rank];
+      exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from,
+                                  peer.to + exchanges::slot_of(control, peer.put + 1) + p.pieces[i].offset,
+                                  block);
+    }
+  }
+  SystemScope::fence();  // every lane its own stores
+  block.barrier();
+  if (block.thread() != 0 || !exchanges::is_last(&control.put_ended, p.workgroups)) return;
+  SystemScope::fence();
+  ROCM_SD_ROLLED
+  for (int rank = 0; rank < kMaxExchangeRanks; ++rank) {
+    if (!(p.with >> rank & 1)) continue;
+    ExchangePeer& peer = control.peers[rank];
+    SystemScope::store_release(peer.flag_there, ++peer.put);
+  }
+}
+
+template <class Arch, int kUnit>
+ROCM_SD_DEVICE void exchange_take_body(const ExchangeParams& p, const Block<Arch>& block) {
+  using Unit = typename exchanges::UnitOf<kUnit>::Type;
+  ExchangeControl& control = *p.control;
+  ROCM_SD_ROLLED
+  for (uint32_t i = 0; i < p.count; ++i)  // what is here already
+    if (p.pieces[i].from) exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from, p.pieces[i].to, block);
+  if (block.thread() == 0) ROCM_SD_ROLLED
+  for (int rank = 0; rank < kMaxExchangeRanks; ++rank)
+    if (p.with >> rank & 1) exchanges::wait_for(control, rank, control.peers[rank].taken + 1);
+  block.barrier();
+  SystemScope::launch_next();
+  ROCM_SD_ROLLED
+  for (uint32_t i = 0; i < p.count; ++i) {
+    if (p.pieces[i].from) continue;
+    int rank = 0;
+    while (!(p.pieces[i].ranks >> rank & 1)) ++rank;
+    const ExchangePeer& peer = control.peers[rank];
+    exchanges::copy_piece<Unit>(p.pieces[i],
+                                peer.from + exchanges::slot_of(control, peer.taken + 1) + p.pieces[i].offset,
+                                p.pieces[i].to, block);
+  }
+  block.barrier();  // all lanes have read `taken`
+  if (block.thread() != 0 || !exchanges::is_last(&control.take_ended, p.workgroups)) return;
+  ROCM_SD_ROLLED
+  for (int rank = 0; rank < kMaxExchangeRanks; ++rank)
+    if (p.with >> rank & 1) ++control.peers[rank].taken;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,174 @@
+#include "kernels/exchange/exchange.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.hpp"
+#include "composable_kernels/fused/exchange.hpp"
+#include "kernels/gpu_launch.hpp"
+
+namespace rocm_sd {
+namespace {
+
+// Two views of one shape as rows of `bytes`, `inner` of them in each of `outer` blocks; distances in bytes.
+struct Rows {
+  int64_t outer = 1, inner = 1, bytes = 0;
+  struct Steps {
+    int64_t outer = 0, inner = 0;
+  } from, to;
+};
+
+Rows rows_of(const Tensor& from, const Tensor& to) {
+  const auto size = static_cast<int64_t>(dtype_size(from.dtype()));
+  Rows rows{.bytes = size};
+  int levels = 0, i = from.rank() - 1;
+  for (; i >= 0; --i) {
+    if (from.dim(i) == 1) continue;
+    if (from.stride(i) * size != rows.bytes || to.stride(i) * size != rows.bytes) break;
+    rows.bytes *= from.dim(i);
+  }
+  for (; i >= 0; --i) {
+    if (from.dim(i) == 1) continue;
+    const int64_t step = from.stride(i) * size, to_step = to.stride(i) * size;
+    if (levels == 0) {
+      rows.inner = from.dim(i), rows.from.inner = step, rows.to.inner = to_step;
+      levels = 1;
+    } else if (levels == 1 && step == rows.inner * rows.from.inner && to_step == rows.inner * rows.to.inner) {
+      rows.inner *= from.dim(i);
+    } else {
+      require<UsageError>(levels == 1, "exchange: a view ", from.shape(), " of more than two distances");
+      rows.outer = from.dim(i), rows.from.outer = step, rows.to.outer = to_step;
+      levels = 2;
+    }
+  }
+  return rows;
+}
+
+class Pieces {
+ public:
+  explicit Pieces(ExchangeControl* control, uint32_t with) {
+    params_.control = control;
+    params_.with = with;
+    require<InternalError>(with >> kMaxExchangeRanks == 0, "exchange: more than ", kMaxExchangeRanks,
+                           " ranks");
+  }
+
+  void send(const ExchangePart& part) { message(part, true); }
+  void receive(const ExchangePart& part) { message(part, false); }
+  void copy(const OwnPart& part) {
+    require(part.from.shape() == part.to.shape() && part.from.dtype() == part.to.dtype(),
+            "exchange: ", part.from.shape(), " into ", part.to.shape());
+    const Rows rows = rows_of(part.from, part.to);
+    add(rows, {.from = static_cast<const char*>(part.from.data()), .to = static_cast<char*>(part.to.data())});
+  }
+
+  int unit() const { return bits_ % 16 == 0 ? 16 : bits_ % 4 == 0 ? 4 : 1; }
+  double bytes() const { return bytes_; }
+  // With the grid of a device with so many compute units.
+  ExchangeParams params(uint32_t most_workgroups) const {
+    ExchangeParams out = params_;
+    double units = 0;
+    for (uint32_t i = 0; i < out.count; ++i) {
+      out.pieces[i].row /= static_cast<uint32_t>(unit());
+      units += static_cast<double>(out.pieces[i].outer) * out.pieces[i].inner * out.pieces[i].row;
+    }
+    constexpr double kUnitsOfThread = 4;
+    out.workgroups = static_cast<uint32_t>(
+        std::clamp(units / (kExchangeThreads * kUnitsOfThread), 1.0, double{1} * most_workgroups));
+    return out;
+  }
+
+ private:
+  void message(const ExchangePart& part, bool sends) {
+    Rows rows = rows_of(part.tensor, part.tensor);
+    const Rows::Steps dense{rows.inner * rows.bytes, rows.bytes};
+    (sends ? rows.to : rows.from) = dense;
+    auto* data = static_cast<char*>(part.tensor.data());
+    require<InternalError>(sends || std::popcount(part.ranks) == 1, "exchange: a part comes from one rank");
+    add(rows, {.from = sends ? data : nullptr,
+               .to = sends ? nullptr : data,
+               .offset = static_cast<int64_t>(part.offset),
+               .ranks = part.ranks});
+  }
+  void add(const Rows& rows, ExchangePiece piece) {
+    const double size = static_cast<double>(rows.outer) * static_cast<double>(rows.inner * rows.bytes);
+    if (size == 0) return;
+    require<UsageError>(size < 4294967295.0, "exchange: a part of ", size, " bytes; at most 4 GiB");
+    require<InternalError>(params_.count < kMaxExchangePieces, "exchange: more than ", kMaxExchangePieces,
+                           " parts");
+    piece.from_outer = rows.from.outer, piece.from_inner = rows.from.inner;
+    piece.to_outer = rows.to.outer, piece.to_inner = rows.to.inner;
+    piece.outer = static_cast<uint32_t>(rows.outer);
+    piece.inner = static_cast<uint32_t>(rows.inner);
+    piece.row = static_cast<uint32_t>(rows.bytes);
+    for (const int64_t number :
+         {piece.from_outer, piece.from_inner, piece.to_outer, piece.to_inner, piece.offset, rows.bytes,
+          reinterpret_cast<int64_t>(piece.from), reinterpret_cast<int64_t>(piece.to)})
+      bits_ |= static_cast<uint64_t>(number);
+    bytes_ += size;
+    params_.pieces[params_.count++] = piece;
+  }
+
+  ExchangeParams params_{};
+  uint64_t bits_ = 0;
+  double bytes_ = 0;
+};
+
+template <class Body>
+void run_scalar(const ExchangeParams& params, const Body& body) {
+  for (int64_t i = 0; i < params.workgroups; ++i) body(Block<Scalar>{i, params.workgroups});
+}
+
+template <int kUnit>
+void run_on_host(const ExchangeParams& params, bool puts) {
+  run_scalar(params, [&](const Block<Scalar>& block) {
+    puts ? exchange_put_body<Scalar, kUnit>(params, block) : exchange_take_body<Scalar, kUnit>(params, block);
+  });
+}
+
+void launch(Exec& ex, const Pieces& pieces, bool puts) {
+  const char* op = puts ? "exchange_put" : "exchange_take";
+  OpInfo info{op, concat(pieces.bytes(), " bytes"), 0, 2 * pieces.bytes()};
+  const int unit = pieces.unit();
+  GpuDevice* device = gpu_device(ex);
+  if (!device) {
+    return ex.launch(std::move(info), [params = pieces.params(4), unit, puts] {
+      if (unit == 16) return run_on_host<16>(params, puts);
+      if (unit == 4) return run_on_host<4>(params, puts);
+      run_on_host<1>(params, puts);
+    });
+  }
+  const GpuKernel* kernel = device->find_kernel(concat(op, "_", unit));
+  require<DeviceError>(kernel != nullptr, device->name(), ": its kernel archive has no ", op, "_", unit);
+  // Those of a take wait: few, so that they leave room to whom they wait for, should that be the same GPU.
+  const auto units = static_cast<uint32_t>(device->traits().compute_units);
+  const ExchangeParams params = pieces.params(puts ? 2 * units : std::max(units / 2, 1u));
+  launch_kernel(ex, std::move(info), *kernel, {params.workgroups}, kExchangeThreads, 0, params);
+}
+
+}  // namespace
+
+void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with) {
+  Pieces pieces(control, with);
+  for (const ExchangePart& part : parts) pieces.send(part);
+  launch(ex, pieces, true);
+}
+
+void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
+          std::span<const OwnPart> own, uint32_t with) {
+  Pieces pieces(control, with);
+  for (const OwnPart& part : own) pieces.copy(part);
+  for (const ExchangePart& part : parts) pieces.receive(part);
+  launch(ex, pieces, false);
+}
+
+bool can_exchange(Device& device) {
+  if (device.kind() == DeviceKind::kHost) return true;
+  auto& gpu = static_cast<GpuDevice&>(device);
+  for (const char* kernel : {"exchange_put_16", "exchange_put_4", "exchange_put_1", "exchange_take_16",
+                             "exchange_take_4", "exchange_take_1"})
+    if (!gpu.find_kernel(kernel)) return false;
+  return true;
+}
+
+}  // namespace rocm_sd

@@ -1,0 +1,40 @@
+// An exchange of parts of tensors by way of the ranks' windows (runtime/peer_windows.hpp): two launches,
+// which graphs contain like any others.
+#pragma once
+
+#include <vector>
+
+#include "kernels/exchange/exchange.hpp"
+#include "runtime/ranks.hpp"
+
+namespace rocm_sd {
+
+// Where launches that are not a graph's wait for other ranks: on the host, or, where the ranks have just met
+// (PeerWindows::meet), in the kernel.
+enum class Waits { kEager, kHaveMet };
+
+// What passes. Ranks are those of the Ranks that exchange() gets, not places in the group.
+class WindowExchange {
+ public:
+  explicit WindowExchange(Ranks& ranks);
+
+  // Parts of one message lie one after the other, on both sides in the order of the calls.
+  void send(int to, const Tensor& part);
+  void receive(int from, const Tensor& part);
+  void copy(const Tensor& from, const Tensor& to) { own_.push_back({from, to}); }
+  // Takes part without bytes: whoever sends to a rank also waits for it, and the other way around.
+  void with(int rank) { with_ |= bit(rank); }
+
+  void run(Exec& ex, Waits waits = Waits::kEager);
+
+ private:
+  uint32_t bit(int rank) const { return uint32_t{1} << ranks_.place(rank); }
+
+  Ranks& ranks_;
+  std::vector<ExchangePart> sent_, received_;
+  std::vector<OwnPart> own_;
+  std::vector<size_t> sent_bytes_, received_bytes_;  // by rank
+  uint32_t with_ = 0;
+};
+
+}  // namespace rocm_sd

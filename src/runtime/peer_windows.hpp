@@ -1,0 +1,41 @@
+// PeerWindows: one rank's view of the memory through which GPUs that draw one image exchange parts of maps:
+// kernels of one store into the window of another (composable_kernels/fused/exchange.hpp has the protocol,
+// kernels/exchange the launches). src/scaling makes them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rocm_sd {
+
+struct ExchangeControl;
+
+// Ranks are named by their places in the whole group (Ranks::place()), sets of them by a bit for each. What
+// throws does so as Ranks' functions do: where another rank has failed or begun anew.
+class PeerWindows {
+ public:
+  virtual ~PeerWindows() = default;
+
+  // Of this rank, in its device's memory; stays where it is.
+  virtual ExchangeControl* control() const = 0;
+
+  // Messages of so many bytes will pass, from the next meet() on.
+  virtual void need(size_t message_bytes) = 0;
+  // Of this rank's memory, for messages as need() asked.
+  virtual size_t bytes() const = 0;
+
+  // All ranks come here, before any of them starts what waits on the device for messages: a captured graph,
+  // or launches without await(). So nobody's kernels wait for a rank that is not there, and whoever does not
+  // come is named.
+  virtual void meet() = 0;
+  // Before a launch that takes the next message of these ranks: waits on the host until they have come.
+  // Nothing while launches are being captured. What an eager forward does, so that no kernel waits while
+  // another rank loads kernels or memory, for which some drivers wait for every kernel that runs.
+  virtual void await(uint32_t ranks) = 0;
+  // After a wait for the device: throws where a kernel has waited in vain, and its results are of no use.
+  virtual void check() = 0;
+  // After Ranks::begin(): what earlier attempts have put is forgotten.
+  virtual void begin() = 0;
+};
+
+}  // namespace rocm_sd

@@ -1,0 +1,74 @@
+// PeerGroup: the windows of GPUs of this process that draw one image together (runtime/peer_windows.hpp), in
+// each other's memory or in the host's.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "composable_kernels/fused/exchange.hpp"
+#include "runtime/gpu.hpp"
+#include "runtime/peer_windows.hpp"
+#include "runtime/window_host.hpp"
+#include "scaling/rank_hub.hpp"
+
+namespace rocm_sd {
+
+// How ranks exchange parts of maps: as messages of the host's (Ranks::send), or by stores of kernels into
+// windows that lie in the host's memory, or in the other GPU's.
+enum class ExchangeWay { kMessages, kMapped, kPeer };
+const char* exchange_way_name(ExchangeWay way);  // "host", "mapped", "peer"
+
+class PeerGroup {
+ public:
+  // The best way that a self-test finds right, or the one that ROCM_SD_EXCHANGE names (host, mapped, peer); a
+  // line of the log says which, and why no better. Null: messages. Throws UsageError for another word, and
+  // for a way that does not work here.
+  static std::shared_ptr<PeerGroup> make(const std::vector<std::string>& names,
+                                         const std::vector<Device*>& devices, const RankPatience& patience);
+  ~PeerGroup();
+  PeerGroup(const PeerGroup&) = delete;
+  PeerGroup& operator=(const PeerGroup&) = delete;
+
+  ExchangeWay way() const { return way_; }
+  // The rank's view; ranks must outlive it, and the group.
+  std::unique_ptr<PeerWindows> windows(HubRanks& ranks);
+  // Kernels wait no longer: a rank has failed, or begins anew.
+  void stop() { words_[0].store(1); }
+  // Before a call of all ranks, while none is at work.
+  void begin_call();
+
+ private:
+  friend class RankWindows;
+  struct Rank {
+    std::string name;
+    GpuDevice* device = nullptr;
+    WindowHost* host = nullptr;
+    ExchangeControl* control = nullptr;  // in the device's memory
+    char* window = nullptr;              // that the others write
+    size_t bytes = 0, slot_bytes = 0;
+    bool begun = false;  // an attempt, in this call
+  };
+  static constexpr size_t kFlagBytes = 128;  // a flag has a line of its own
+  static constexpr size_t kWordsBytes = 4096;
+
+  PeerGroup(const std::vector<std::string>& names, const std::vector<Device*>& devices,
+            const RankPatience& patience, ExchangeWay way);
+  size_t count() const { return ranks_.size(); }
+  size_t window_bytes(size_t slot_bytes) const;
+  // In turn, with all ranks between them: nobody's kernels run.
+  void drop_window(size_t rank) noexcept;
+  void make_window(size_t rank, size_t slot_bytes);
+  void connect(size_t rank);  // the control says where the windows are; no message has passed
+  std::string test();         // why it does not work; empty: it does
+
+  const ExchangeWay way_;
+  const RankPatience patience_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  // Of the host's memory, which all kernels reach: whether to stop; then for each rank whom it waited for in
+  // vain.
+  std::atomic<uint32_t>* words_ = nullptr;
+};
+
+}  // namespace rocm_sd

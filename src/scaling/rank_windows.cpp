@@ -1,0 +1,123 @@
+#include "scaling/rank_windows.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/error.hpp"
+
+namespace rocm_sd {
+namespace {
+
+constexpr size_t kSlotGranularity = 4096;
+
+size_t rounded(size_t bytes) { return (bytes + kSlotGranularity - 1) / kSlotGranularity * kSlotGranularity; }
+
+}  // namespace
+
+void RankWindows::need(size_t message_bytes) { need_ = std::max(need_, rounded(message_bytes)); }
+
+size_t RankWindows::bytes() const { return group_.window_bytes(std::max(need_, own_.slot_bytes)); }
+
+// Where there is nobody but those who came. need: the most of all; unlike: their slots differ.
+void RankWindows::meet_all(uint64_t& need, bool& unlike) {
+  struct Told {
+    uint64_t need, slots;
+  };
+  const Told own{need, own_.slot_bytes};
+  for (int to = 0; to < ranks_.count(); ++to)
+    if (to != ranks_.rank()) ranks_.send(to, &own, sizeof own);
+  for (int from = 0; from < ranks_.count(); ++from) {
+    if (from == ranks_.rank()) continue;
+    Told other{};
+    ranks_.receive(from, &other, sizeof other);
+    need = std::max(need, other.need);
+    unlike = unlike || other.slots != own.slots;
+  }
+}
+
+void RankWindows::meet() {
+  check();
+  uint64_t need = need_;
+  bool unlike = false;
+  meet_all(need, unlike);
+  need_ = need;
+  if (unlike || need > own_.slot_bytes) grow(need);
+}
+
+void RankWindows::grow(size_t slot_bytes) {
+  const auto rank = static_cast<size_t>(ranks_.rank());
+  const auto all_here = [&] {
+    uint64_t need = 0;
+    bool unlike = false;
+    meet_all(need, unlike);
+  };
+  own_.device->synchronize();
+  all_here();
+  group_.drop_window(rank);
+  group_.make_window(rank, slot_bytes);
+  const std::vector<char> zeros(group_.count() * PeerGroup::kFlagBytes);
+  if (group_.way_ == ExchangeWay::kPeer)
+    own_.device->copy_to_device(own_.window, zeros.data(), zeros.size());
+  else
+    std::memset(own_.window, 0, zeros.size());
+  all_here();
+  group_.connect(rank);
+}
+
+void RankWindows::await(uint32_t ranks) {
+  if (own_.host->capturing()) return;
+  using Clock = std::chrono::steady_clock;
+  ExchangeControl control;
+  own_.device->copy_to_host(&control, own_.control, sizeof control);
+  const auto flags = [&](size_t rank) {
+    uint32_t flag = 0;
+    if (group_.way_ == ExchangeWay::kPeer)
+      own_.device->copy_to_host(&flag, control.peers[rank].flag_here, sizeof flag);
+    else
+      flag = std::atomic_ref(*control.peers[rank].flag_here).load(std::memory_order_acquire);
+    return flag;
+  };
+  for (size_t rank = 0; rank < group_.count(); ++rank) {
+    if (!(ranks >> rank & 1)) continue;
+    auto asked = Clock::now();
+    while (static_cast<int32_t>(flags(rank) - (control.peers[rank].taken + 1)) < 0) {
+      if (Clock::now() - asked > std::chrono::milliseconds(1)) {
+        check();
+        ranks_.expect(static_cast<int>(rank));
+        asked = Clock::now();
+      }
+      std::this_thread::yield();
+    }
+  }
+}
+
+void RankWindows::check() {
+  const auto rank = static_cast<size_t>(ranks_.rank());
+  if (const uint32_t late = group_.words_[1 + rank].load(); late != 0) {
+    const auto lost = static_cast<int>(late) - 1;
+    ranks_.give_up(lost, concat("its GPU has sent nothing for ", group_.patience_.later, " s"));
+    ranks_.expect(lost);  // throws
+  }
+  if (group_.words_[0].load() == 0) return;
+  for (int other = 0; other < ranks_.count(); ++other)
+    if (other != ranks_.rank()) ranks_.expect(other);
+}
+
+void RankWindows::begin() {
+  if (!own_.begun) {
+    own_.begun = true;
+    return;
+  }
+  group_.stop();
+  own_.device->synchronize();
+  uint64_t need = 0;
+  bool unlike = false;
+  meet_all(need, unlike);  // nobody's kernels run
+  if (ranks_.rank() == 0) group_.words_[0].store(0);
+  group_.words_[1 + static_cast<size_t>(ranks_.rank())].store(0);
+  grow(std::max(need_, own_.slot_bytes));
+}
+
+}  // namespace rocm_sd
