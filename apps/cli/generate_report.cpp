@@ -30,14 +30,15 @@ void print_plan(const MemoryPlan& plan, const std::string& device) {
              gigabytes(plan.arena), gigabytes(plan.text), gigabytes(plan.unet), gigabytes(plan.vae),
              gigabytes(plan.buffers));
   if (plan.streamed > 0) {
-    const std::string link =
-        plan.link_seconds > 0 ? fmt::format(", which takes {:.1f} ms of the bus alone", 1e3 * plan.link_seconds)
-                              : "";
-    fmt::print(stderr,
-               "streamed weights: {}: {} stay on the device, {} are copied in each call of the UNet{}, through "
-               "{} of the device's memory\n",
-               gigabytes(plan.streamed), gigabytes(plan.stream_resident), gigabytes(plan.stream_copied), link,
-               gigabytes(plan.stream_ring));
+    const std::string link = plan.link_seconds > 0 ? fmt::format(", which takes {:.1f} ms of the bus alone",
+                                                                 1e3 * plan.link_seconds)
+                                                   : "";
+    fmt::print(
+        stderr,
+        "streamed weights: {}: {} stay on the device, {} are copied in each call of the UNet{}, through "
+        "{} of the device's memory\n",
+        gigabytes(plan.streamed), gigabytes(plan.stream_resident), gigabytes(plan.stream_copied), link,
+        gigabytes(plan.stream_ring));
   }
   if (plan.devices.size() < 2) return;
   for (const DeviceMemory& one : plan.devices)

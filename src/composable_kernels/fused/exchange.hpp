@@ -5,8 +5,8 @@
 // Numerics  bytes as they are
 // Limits    8 ranks; a piece has rows of one length, in blocks of one distance
 //
-// The protocol. Each rank has a window for each other one: a flag and two slots, in memory that the other's
-// kernels reach. The messages of an ordered pair of ranks are numbered from 1 on; message m lies in slot m
+// The protocol. Each rank has a window for each other one: a flag and two buffers, in memory that the other's
+// kernels reach. The messages of an ordered pair of ranks are numbered from 1 on; message m lies in buffer m
 // % 2.
 // - put stores message m = put + 1, and when all its workgroups have done so, the last one stores m to the
 //   flag with a system-wide release, and the number to `put`. take, a later kernel of the same stream, waits
@@ -14,8 +14,8 @@
 //   `taken`. The numbers lie in the rank's own memory, so that a graph that is replayed counts on by itself.
 // - Every exchange goes both ways between the ranks that take part, if need be without bytes: where one of a
 //   pair signals, it also waits for the other. So when a rank has taken message m of the other, the other has
-//   put m, and has therefore taken m - 1 (its stream runs in order): slot (m + 1) % 2 is free for message
-//   m + 1. Nobody is ahead by more than one message, and two slots suffice.
+//   put m, and has therefore taken m - 1 (its stream runs in order): buffer (m + 1) % 2 is free for message
+//   m + 1. Nobody is ahead by more than one message, and two buffers suffice.
 // - put waits for nobody, and take for other devices alone, whose put does not wait for this take. So a
 //   device that runs workgroups one after the other (the emulator, the scalar one) gets through, too.
 // - A wait ends without the message where *stop is not 0 (another rank has failed, or begins anew), and where
@@ -26,6 +26,7 @@
 #include "composable_kernels/arch/system_target.hpp"
 #include "composable_kernels/block.hpp"
 #include "composable_kernels/chunk16.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
@@ -33,7 +34,7 @@ constexpr int kMaxExchangeRanks = 8, kMaxExchangePieces = kMaxExchangeRanks + 1;
 constexpr int kExchangeThreads = 256;
 
 struct ExchangePeer {
-  char *to, *from;  // the slots of the other's window, and of the own one for the other's messages
+  char *to, *from;  // the buffers of the other's window, and of the own one for the other's messages
   uint32_t *flag_there, *flag_here;
   uint32_t put, taken;  // messages
 };
@@ -97,16 +98,15 @@ ROCM_SD_DEVICE void copy_piece(const ExchangePiece& p, const char* from, char* t
            (unit - row * p.row) * static_cast<int64_t>(sizeof(Unit));
   };
   for (int64_t i = block.first_item(); i < units; i += kAhead * step) {
-    Unit held[kAhead];
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kAhead; ++k) {
+    Unit values[kAhead];
+    unrolled<kAhead>([&](int k) {
       const int64_t unit = i + k * step < units ? i + k * step : i;
-      held[k] = *reinterpret_cast<const Unit*>(from + place(unit, p.from_outer, p.from_inner));
-    }
-    ROCM_SD_UNROLL
-    for (int k = 0; k < kAhead; ++k)
+      values[k] = *reinterpret_cast<const Unit*>(from + place(unit, p.from_outer, p.from_inner));
+    });
+    unrolled<kAhead>([&](int k) {
       if (i + k * step < units)
-        *reinterpret_cast<Unit*>(to + place(i + k * step, p.to_outer, p.to_inner)) = held[k];
+        *reinterpret_cast<Unit*>(to + place(i + k * step, p.to_outer, p.to_inner)) = values[k];
+    });
   }
 }
 
@@ -144,56 +144,55 @@ template <class Arch, int kUnit>
 ROCM_SD_DEVICE void exchange_put_body(const ExchangeParams& p, const Block<Arch>& block) {
   using Unit = typename exchanges::UnitOf<kUnit>::Type;
   ExchangeControl& control = *p.control;
-  ROCM_SD_ROLLED
-  for (uint32_t i = 0; i < p.count; ++i) {
-    ROCM_SD_ROLLED
-    for (int rank = 0; rank < kMaxExchangeRanks; ++rank) {
-      if (!(p.pieces[i].ranks >> rank & 1)) continue;
+  const auto count = static_cast<int>(p.count);
+  rolled(count, [&](int i) {
+    rolled(kMaxExchangeRanks, [&](int rank) {
+      if (!(p.pieces[i].ranks >> rank & 1)) return;
       const ExchangePeer& peer = control.peers[rank];
       exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from,
                                   peer.to + exchanges::slot_of(control, peer.put + 1) + p.pieces[i].offset,
                                   block);
-    }
-  }
+    });
+  });
   SystemScope::fence();  // every lane its own stores
   block.barrier();
   if (block.thread() != 0 || !exchanges::is_last(&control.put_ended, p.workgroups)) return;
   SystemScope::fence();
-  ROCM_SD_ROLLED
-  for (int rank = 0; rank < kMaxExchangeRanks; ++rank) {
-    if (!(p.with >> rank & 1)) continue;
+  rolled(kMaxExchangeRanks, [&](int rank) {
+    if (!(p.with >> rank & 1)) return;
     ExchangePeer& peer = control.peers[rank];
     SystemScope::store_release(peer.flag_there, ++peer.put);
-  }
+  });
 }
 
 template <class Arch, int kUnit>
 ROCM_SD_DEVICE void exchange_take_body(const ExchangeParams& p, const Block<Arch>& block) {
   using Unit = typename exchanges::UnitOf<kUnit>::Type;
   ExchangeControl& control = *p.control;
-  ROCM_SD_ROLLED
-  for (uint32_t i = 0; i < p.count; ++i)  // what is here already
+  const auto count = static_cast<int>(p.count);
+  rolled(count, [&](int i) {  // what is here already
     if (p.pieces[i].from) exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from, p.pieces[i].to, block);
-  if (block.thread() == 0) ROCM_SD_ROLLED
-  for (int rank = 0; rank < kMaxExchangeRanks; ++rank)
-    if (p.with >> rank & 1) exchanges::wait_for(control, rank, control.peers[rank].taken + 1);
+  });
+  if (block.thread() == 0)
+    rolled(kMaxExchangeRanks, [&](int rank) {
+      if (p.with >> rank & 1) exchanges::wait_for(control, rank, control.peers[rank].taken + 1);
+    });
   block.barrier();
   SystemScope::launch_next();
-  ROCM_SD_ROLLED
-  for (uint32_t i = 0; i < p.count; ++i) {
-    if (p.pieces[i].from) continue;
+  rolled(count, [&](int i) {
+    if (p.pieces[i].from) return;
     int rank = 0;
     while (!(p.pieces[i].ranks >> rank & 1)) ++rank;
     const ExchangePeer& peer = control.peers[rank];
     exchanges::copy_piece<Unit>(p.pieces[i],
                                 peer.from + exchanges::slot_of(control, peer.taken + 1) + p.pieces[i].offset,
                                 p.pieces[i].to, block);
-  }
+  });
   block.barrier();  // all lanes have read `taken`
   if (block.thread() != 0 || !exchanges::is_last(&control.take_ended, p.workgroups)) return;
-  ROCM_SD_ROLLED
-  for (int rank = 0; rank < kMaxExchangeRanks; ++rank)
+  rolled(kMaxExchangeRanks, [&](int rank) {
     if (p.with >> rank & 1) ++control.peers[rank].taken;
+  });
 }
 
 }  // namespace rocm_sd

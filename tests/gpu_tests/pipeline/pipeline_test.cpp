@@ -242,8 +242,8 @@ TEST_P(PipelineOnGpu, SavingMemoryChangesNothing) {
   }
 }
 
-// Where the UNet's stage is what does not fit, its weights are streamed by themselves, and the image stays the
-// same to the bit; so it does where they are asked to be, within every budget.
+// Where the UNet's stage is what does not fit, its weights are streamed by themselves, and the image stays
+// the same to the bit; so it does where they are asked to be, within every budget.
 TEST_P(PipelineOnGpu, StreamedWeightsDrawTheSamePicture) {
   GenerateRequest request = apple();
   request.steps = 3;
