@@ -354,4 +354,16 @@ void MpiHub::receive(int from, int to, void* data, size_t bytes, uint32_t channe
   }
 }
 
+void MpiHub::expect(int from, int to) {
+  {
+    const std::lock_guard lock(mutex_);
+    peer(to).silent_until = monotonic_seconds();
+    if (failure_.rank >= 0) throw_failure_locked();
+    if (peer(from).attempt > peer(to).attempt) throw AttemptOver{};
+  }
+  give_up_if_lost(from);
+  const std::lock_guard lock(mutex_);
+  if (failure_.rank >= 0) throw_failure_locked();
+}
+
 }  // namespace rocm_sd

@@ -47,6 +47,7 @@ class MpiHub final : public RankHub {
   void begin(int rank) override;
   void send(int from, int to, const void* data, size_t bytes, uint32_t channel = 0) override;
   void receive(int from, int to, void* data, size_t bytes, uint32_t channel = 0) override;
+  void expect(int from, int to) override;
 
  private:
   // What is known of a rank. Times are seconds of this process's clock.
