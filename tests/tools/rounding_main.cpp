@@ -46,7 +46,9 @@ double psnr(const Image& a, const Image& b) {
 class Predictor {
  public:
   Predictor(const LoadOptions& options, Device& device)
-      : components(load_components(options, device, {})), arena_(device), scratch_(device) {}
+      : components(load_components(options, Placement("", device, device.name()), {}, nullptr)),
+        arena_(device),
+        scratch_(device) {}
 
   void prepare(const ResolvedRequest& r) {
     EmbeddingLibrary embeddings("");
