@@ -116,8 +116,9 @@ void buffer_pointers(Wave& w, const Inst& in, const Operand& vaddr, const Operan
   const uint64_t base = words & 0xffffffffffffull;
   const uint32_t stride = static_cast<uint32_t>(words >> 48) & 0x3fff;
   const uint32_t records = scalar(w, resource, 2);
-  // The private segment of targets without architected scratch: one region a lane.
-  const bool is_private = w.scratch && base == reinterpret_cast<uint64_t>(w.scratch);
+  // The private segment of targets without architected scratch: one region a lane. A kernel without scratch
+  // has an address for it all the same, where another buffer may begin.
+  const bool is_private = w.scratch_bytes > 0 && base == reinterpret_cast<uint64_t>(w.scratch);
   const uint64_t limit = stride && in.flags & kIdxen ? static_cast<uint64_t>(records) * stride : records;
   const uint32_t scalar_offset = scalar(w, soffset);
   alignas(64) uint32_t b0[kRow], b1[kRow];
