@@ -273,8 +273,9 @@ MpiPost::~MpiPost() {
   std::unique_lock lock(state_->mutex);
   state_->stopping = true;
   state_->changed.notify_all();
-  // MPI_Finalize waits for the others, which have said that they end, too.
-  state_->changed.wait_for(lock, std::chrono::seconds(5), [&] { return state_->ended; });
+  // MPI_Finalize waits for the others, which have said that they end, too, and on a busy machine for mpirun.
+  const std::chrono::seconds patience(state_->finish ? 60 : 5);
+  state_->changed.wait_for(lock, patience, [&] { return state_->ended; });
 }
 
 void MpiPost::start(const Events& events) {
