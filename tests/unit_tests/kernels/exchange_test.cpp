@@ -1,0 +1,228 @@
+// Messages between ranks by put and take, on the host: which bytes come where, in whatever order the ranks
+// get there, over many messages; waits that end without one.
+#include "kernels/exchange/exchange.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "composable_kernels/fused/exchange.hpp"
+#include "support/tensor_testing.hpp"
+
+namespace rocm_sd {
+namespace {
+
+using namespace testing_support;
+
+constexpr size_t kWindow = size_t{1} << 14, kFlag = 32;  // of a message, in bytes; words from flag to flag
+
+// Ranks whose windows lie in host memory.
+class Ring {
+ public:
+  explicit Ring(int count, uint64_t patience = 0)
+      : controls_(static_cast<size_t>(count)), late_(controls_.size()) {
+    for (int rank = 0; rank < count; ++rank) {
+      windows_.emplace_back(2 * kWindow * controls_.size(), char{-1});
+      flags_.emplace_back(kFlag * controls_.size(), 0u);
+    }
+    for (size_t rank = 0; rank < controls_.size(); ++rank) {
+      ExchangeControl& control = controls_[rank];
+      control = {.slot_bytes = kWindow, .patience = patience, .stop = &stop, .late = &late_[rank]};
+      for (size_t other = 0; other < controls_.size(); ++other)
+        if (other != rank)
+          control.peers[other] = {.to = windows_[other].data() + 2 * kWindow * rank,
+                                  .from = windows_[rank].data() + 2 * kWindow * other,
+                                  .flag_there = &flags_[other][kFlag * rank],
+                                  .flag_here = &flags_[rank][kFlag * other]};
+    }
+  }
+  int count() const { return static_cast<int>(controls_.size()); }
+  ExchangeControl* control(int rank) { return &controls_[static_cast<size_t>(rank)]; }
+  uint32_t late(int rank) const { return late_[static_cast<size_t>(rank)]; }
+  uint32_t others(int rank) const { return ((1u << count()) - 1) & ~(1u << rank); }
+
+  uint32_t stop = 0;
+
+ private:
+  std::vector<ExchangeControl> controls_;
+  std::vector<uint32_t> late_;
+  std::vector<std::vector<char>> windows_;
+  std::vector<std::vector<uint32_t>> flags_;
+};
+
+// What one message holds is the same on both sides: a function of its seed.
+struct Message {
+  Shape whole;  // of which a part passes
+  int axis = 0;
+  int64_t begin = 0, length = 0;
+  DType dtype = DType::kF32;
+
+  Message(int from, int to, int round) {
+    std::mt19937 random(static_cast<uint32_t>(from * 1009 + to * 101 + round * 7 + 1));
+    const auto pick = [&](int64_t most) {
+      return 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most));
+    };
+    whole = {pick(3), pick(5), pick(7), pick(9)};
+    const DType types[] = {DType::kF32, DType::kF16, DType::kU8};
+    dtype = types[random() % 3];
+    axis = static_cast<int>(random() % 3);
+    length = pick(whole[axis]);
+    begin = static_cast<int64_t>(random() % static_cast<uint64_t>(whole[axis] - length + 1));
+  }
+  Tensor part(const Tensor& of) const { return of.narrow(axis, begin, length); }
+};
+
+void fill(const Tensor& tensor, int from, int to, int round) {
+  std::mt19937 random(static_cast<uint32_t>(round * 65537 + from * 257 + to));
+  auto* bytes = static_cast<uint8_t*>(tensor.data());
+  for (size_t i = 0; i < tensor.bytes(); ++i) bytes[i] = static_cast<uint8_t>(random());
+}
+
+std::vector<uint8_t> bytes_of(const Tensor& tensor) {
+  const auto* data = static_cast<const uint8_t*>(tensor.data());
+  return {data, data + tensor.bytes()};
+}
+
+// Rank's messages of one round, and a copy of its own.
+void put_round(Ring& ring, int rank, int round) {
+  TestExec test;
+  std::vector<Tensor> wholes;
+  std::vector<ExchangePart> parts;
+  for (int to = 0; to < ring.count(); ++to) {
+    if (to == rank) continue;
+    const Message message(rank, to, round);
+    wholes.push_back(make_tensor(test.device, message.whole, message.dtype));
+    fill(wholes.back(), rank, to, round);
+    parts.push_back({message.part(wholes.back()), 1u << to, static_cast<size_t>(16 * (round % 3))});
+  }
+  put(test.ex, ring.control(rank), parts, ring.others(rank));
+}
+
+void take_round(Ring& ring, int rank, int round) {
+  TestExec test;
+  std::vector<Tensor> got;
+  std::vector<ExchangePart> parts;
+  for (int from = 0; from < ring.count(); ++from) {
+    if (from == rank) continue;
+    const Message message(from, rank, round);
+    got.push_back(make_tensor(test.device, message.whole, message.dtype));  // poisoned
+    parts.push_back({message.part(got.back()), 1u << from, static_cast<size_t>(16 * (round % 3))});
+  }
+  const Tensor own = make_tensor(test.device, {3, 5}, DType::kF16),
+               copy = make_tensor(test.device, {3, 5}, DType::kF16);
+  fill(own, rank, rank, round);
+  const OwnPart beside[] = {{own, copy}};
+  take(test.ex, ring.control(rank), parts, beside, ring.others(rank));
+  EXPECT_EQ(bytes_of(copy), bytes_of(own)) << "rank " << rank << ", round " << round;
+  size_t at = 0;
+  for (int from = 0; from < ring.count(); ++from) {
+    if (from == rank) continue;
+    const Message message(from, rank, round);
+    const Tensor sent = make_tensor(test.device, message.whole, message.dtype);
+    fill(sent, from, rank, round);
+    // What lies beside the part stays poisoned.
+    const Tensor want = make_tensor(test.device, message.whole, message.dtype);
+    const Tensor want_part = message.part(want), sent_part = message.part(sent);
+    const int64_t blocks = message.axis == 0   ? 1
+                           : message.axis == 1 ? message.whole[0]
+                                               : message.whole[0] * message.whole[1];
+    const int64_t block = want.numel() / blocks, piece = want_part.numel() / blocks;
+    const auto size = static_cast<int64_t>(dtype_size(message.dtype));
+    for (int64_t i = 0; i < blocks; ++i)
+      std::memcpy(static_cast<char*>(want_part.data()) + i * block * size,
+                  static_cast<const char*>(sent_part.data()) + i * block * size,
+                  static_cast<size_t>(piece * size));
+    EXPECT_EQ(bytes_of(got[at++]), bytes_of(want))
+        << "from " << from << " to " << rank << ", round " << round;
+  }
+}
+
+// One thread makes any order that the protocol allows: a rank may be a whole message ahead of another.
+TEST(Exchange, PartsComeWhereTheyBelongInEveryOrder) {
+  for (const int count : {2, 3, 4, 8}) {
+    Ring ring(count);
+    std::mt19937 random(static_cast<uint32_t>(count));
+    constexpr int kRounds = 24;
+    std::vector<int> put(static_cast<size_t>(count)), taken(put.size());
+    int ahead = 0;
+    while (*std::ranges::min_element(taken) < kRounds) {
+      const auto rank = static_cast<size_t>(random() % static_cast<uint32_t>(count));
+      if (put[rank] == taken[rank]) {
+        if (put[rank] < kRounds) put_round(ring, static_cast<int>(rank), put[rank]++);
+      } else if (*std::ranges::min_element(put) > taken[rank]) {
+        take_round(ring, static_cast<int>(rank), taken[rank]++);
+      }
+      ahead = std::max(ahead, *std::ranges::max_element(put) - *std::ranges::min_element(taken));
+    }
+    EXPECT_EQ(ahead, 2) << count << " ranks: both halves of a window were in use";
+  }
+}
+
+TEST(Exchange, RanksOnThreadsWithRandomDelaysMissNothing) {
+  for (const int count : {2, 3, 4}) {
+    Ring ring(count, 20'000'000'000);
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < count; ++rank)
+      ranks.emplace_back([&ring, rank] {
+        std::mt19937 random(static_cast<uint32_t>(rank));
+        const auto pause = [&] {
+          if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+        };
+        for (int round = 0; round < 100; ++round) {
+          pause();
+          put_round(ring, rank, round);
+          pause();
+          take_round(ring, rank, round);
+        }
+      });
+    for (std::thread& rank : ranks) rank.join();
+    for (int rank = 0; rank < count; ++rank) EXPECT_EQ(ring.late(rank), 0u);
+  }
+}
+
+TEST(Exchange, AWaitThatIsTooLongNamesTheRank) {
+  Ring ring(3, 30'000'000);  // 30 ms
+  TestExec test;
+  const Tensor got = make_tensor(test.device, {4}, DType::kF32);
+  put_round(ring, 1, 0);  // rank 2 does not come
+  const ExchangePart part{got, 1u << 1, 0};
+  const auto begin = std::chrono::steady_clock::now();
+  take(test.ex, ring.control(0), {&part, 1}, {}, ring.others(0));
+  EXPECT_EQ(ring.late(0), 3u) << "the number of rank 2, from 1 on";
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(30));
+}
+
+TEST(Exchange, AStopEndsAWaitWithoutBlame) {
+  Ring ring(2);  // whose patience has no end
+  TestExec test;
+  const Tensor got = make_tensor(test.device, {4}, DType::kF32);
+  const ExchangePart part{got, 1u << 1, 0};
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::atomic_ref(ring.stop).store(1);
+  });
+  take(test.ex, ring.control(0), {&part, 1}, {}, ring.others(0));
+  stopper.join();
+  EXPECT_EQ(ring.late(0), 0u);
+}
+
+TEST(Exchange, RefusesWhatItCannotPass) {
+  Ring ring(2);
+  TestExec test;
+  const Tensor whole = make_tensor(test.device, {4, 4, 4, 4}, DType::kF32);
+  const Tensor view = whole.narrow(1, 0, 2).narrow(2, 0, 2).narrow(3, 0, 2);  // three distances
+  const ExchangePart part{view, 1u << 1, 0};
+  EXPECT_THROW(put(test.ex, ring.control(0), {&part, 1}, ring.others(0)), UsageError);
+  EXPECT_THROW(put(test.ex, ring.control(0), {}, 1u << kMaxExchangeRanks), InternalError);
+  const ExchangePart both{whole.narrow(0, 0, 1), 3, 0};
+  EXPECT_THROW(take(test.ex, ring.control(0), {&both, 1}, {}, ring.others(0)), InternalError);
+}
+
+}  // namespace
+}  // namespace rocm_sd
