@@ -6,25 +6,12 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "scaling/test_bytes.hpp"
 
 namespace rocm_sd {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// Bytes that differ with the sender and the round (xorshift, Marsaglia 2003).
-void fill(std::vector<uint32_t>& words, int rank, int round) {
-  uint32_t x = 0x9e3779b9u ^ static_cast<uint32_t>(rank * 7919 + round + 1);
-  for (uint32_t& word : words) {
-    x ^= x << 13;
-    x ^= x >> 17;
-    x ^= x << 5;
-    word = x;
-  }
-}
+using Clock = LinkClock;
 
 }  // namespace
 
@@ -47,8 +34,8 @@ LinkTest test_links(Ranks& ranks) {
   std::vector<uint32_t> sent(size_t{1} << 18), want(sent.size()), got(sent.size());
   double seconds = 0;
   for (int round = 0; round < kRounds; ++round) {
-    fill(sent, own, round);
-    fill(want, before, round);
+    fill_with_test_bytes(sent, own, round);
+    fill_with_test_bytes(want, before, round);
     const auto begin = Clock::now();
     ranks.send(next, sent.data(), sent.size() * sizeof(uint32_t));
     ranks.receive(before, got.data(), got.size() * sizeof(uint32_t));

@@ -15,14 +15,12 @@
 #include "base/error.hpp"
 #include "runtime/devices.hpp"
 #include "scaling/shared_hub.hpp"
+#include "scaling/test_bytes.hpp"
 
 namespace rocm_sd {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+using Clock = LinkClock;
 
 constexpr size_t kSmallBytes = 256, kLargeBytes = size_t{8} << 20;
 constexpr double kPatience = 5;  // of a copy that takes milliseconds
@@ -40,17 +38,6 @@ class DeviceBytes {
   size_t bytes_;
   void* data_;
 };
-
-// Bytes that differ with the sender and the round (xorshift, Marsaglia 2003).
-void fill(std::vector<uint32_t>& words, int rank, int round) {
-  uint32_t x = 0x9e3779b9u ^ static_cast<uint32_t>(rank * 7919 + round + 1);
-  for (uint32_t& word : words) {
-    x ^= x << 13;
-    x ^= x >> 17;
-    x ^= x << 5;
-    word = x;
-  }
-}
 
 // Shared with the threads, which may hang longer than anybody waits.
 struct Run {
@@ -94,8 +81,8 @@ class Rank {
     const int other = 1 - rank_;
     for (char on = 1; on;) {
       const int round = static_cast<int>(times.size());
-      fill(sent, rank_, round);
-      fill(want, other, round);
+      fill_with_test_bytes(sent, rank_, round);
+      fill_with_test_bytes(want, other, round);
       device_.copy_to_device(out.data(), sent.data(), bytes);
       meet();
       const auto start = Clock::now();

@@ -147,6 +147,14 @@ inline double conv_tolerance(const ConvProblem& p) {
   return reduction_tolerance(p.out_dtype(), length) + again;
 }
 
+// Of Winograd's kernel on GPUs, for so many channels. Roundings of products: windows twice, filters once,
+// each of 25/9 of the variance of the sum (Winograd's matrices on independent values); the tolerance is as
+// wide as for a direct product, which has one of them.
+inline double winograd_tolerance(int64_t channels) {
+  return reduction_tolerance(DType::kF16, 9 * channels) +
+         4 * std::sqrt(3 * 25.0 / 9) * unit_roundoff(DType::kF16);
+}
+
 // By the double-precision reference, on the host; every operand must lie in the host's memory.
 inline Tensor reference_conv2d(Exec& ex, const Tensor& x, const ConvWeight& w, const ConvArgs& args) {
   const ForcedImpl only("conv2d", "ref");

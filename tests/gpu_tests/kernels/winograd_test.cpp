@@ -50,13 +50,6 @@ struct Prepared {
   }
 };
 
-// Roundings of products: windows twice, filters once, each of 25/9 of the variance of the sum (Winograd's
-// matrices on independent values); the tolerance is as wide as for a direct product, which has one of them.
-double winograd_tolerance(const ConvCase& c) {
-  return reduction_tolerance(DType::kF16, 9 * c.x[3]) +
-         4 * std::sqrt(3 * 25.0 / 9) * unit_roundoff(DType::kF16);
-}
-
 double rms_error(const std::vector<double>& got, const std::vector<double>& want) {
   double sum = 0;
   for (size_t i = 0; i < got.size(); ++i) sum += (got[i] - want[i]) * (got[i] - want[i]);
@@ -78,7 +71,7 @@ TEST(WinogradOnGpu, MatchesTheReference) {
   uint64_t seed = 1;
   for (const ConvCase& c : cases) {
     const Prepared s(c, seed += 7);
-    expect_near(s.run(c), s.want, winograd_tolerance(c), describe(c));
+    expect_near(s.run(c), s.want, winograd_tolerance(c.x[3]), describe(c));
   }
 }
 
@@ -94,7 +87,7 @@ TEST(WinogradOnGpu, RandomShapesMatchTheReference) {
     c.residual = random() % 2 == 0;
     c.act = static_cast<Activation>(random() % 5);
     const Prepared s(c, 100 + i);
-    expect_near(s.run(c), s.want, winograd_tolerance(c), describe(c));
+    expect_near(s.run(c), s.want, winograd_tolerance(c.x[3]), describe(c));
   }
 }
 
@@ -150,7 +143,7 @@ TEST(WinogradOnGpu, TakesLargeInputs) {
   TestExec test;
   const std::vector<double> want =
       to_doubles(reference_conv2d(test.ex, large, s.host.conv_weight(host_device(), c), s.host.args(c)));
-  expect_near(s.run(c), want, 2 * winograd_tolerance(c), "large inputs");
+  expect_near(s.run(c), want, 2 * winograd_tolerance(c.x[3]), "large inputs");
 }
 
 TEST(WinogradOnGpu, IsListedForTheTuner) {

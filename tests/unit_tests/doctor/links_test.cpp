@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/fake_machine.hpp"
+#include "support/findings.hpp"
 
 namespace rocm_sd::doctor {
 namespace {
@@ -45,16 +46,7 @@ class LinksTest : public testing::Test {
     return examine_links(e, fake_.root());
   }
   std::vector<Finding> findings() const { return diagnose_links(examination()); }
-  // The one finding on the subject.
-  Finding found(const std::string& subject) const {
-    std::vector<Finding> hits;
-    for (const Finding& f : findings())
-      if (f.subject == subject) hits.push_back(f);
-    EXPECT_EQ(hits.size(), 1u) << subject;
-    if (hits.empty()) return {};
-    EXPECT_FALSE(hits[0].what.empty() || hits[0].cost.empty() || hits[0].fix.empty());
-    return hits[0];
-  }
+  Finding found(const std::string& subject) const { return only_finding(findings(), subject); }
 
   FakeMachine fake_;
   std::vector<Library> libraries_;

@@ -12,12 +12,15 @@
 #include "support/failing_device.hpp"
 #include "support/random_control.hpp"
 #include "support/random_ip_adapter.hpp"
+#include "support/split_testing.hpp"
 
 namespace rocm_sd {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::expect_alike;
 using testing_support::FailingDevice;
+using testing_support::picture;
 
 const std::string kModel = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo";
 const std::string kExamples = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo_examples";
@@ -34,29 +37,6 @@ GenerateRequest request() {
   request.steps = 3;
   request.seed = 3;
   return request;
-}
-
-Image picture(int width, int height) {
-  Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height)), {}};
-  for (size_t i = 0; i < image.rgb.size(); ++i) image.rgb[i] = static_cast<uint8_t>((i * 31) % 251);
-  return image;
-}
-
-// Of 8-bit values: one unit of rounding at most, which a sum in another order may tip over.
-void expect_alike(const GenerateResult& got, const GenerateResult& want, const std::string& what) {
-  ASSERT_EQ(got.pictures.size(), want.pictures.size()) << what;
-  for (size_t i = 0; i < got.pictures.size(); ++i) {
-    const auto &a = got.pictures[i].image.rgb, &b = want.pictures[i].image.rgb;
-    ASSERT_EQ(a.size(), b.size()) << what;
-    int most = 0;
-    for (size_t j = 0; j < a.size(); ++j) most = std::max(most, std::abs(int{a[j]} - int{b[j]}));
-    EXPECT_LE(most, 1) << what << ", image " << i;
-    const auto without_device = [](const std::string& text) {
-      return text.substr(0, text.find(", Device:"));
-    };
-    EXPECT_EQ(without_device(got.pictures[i].parameters), without_device(want.pictures[i].parameters))
-        << what;
-  }
 }
 
 class GuidanceSplit : public testing::Test {

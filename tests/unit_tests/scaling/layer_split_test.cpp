@@ -10,11 +10,14 @@
 #include "models/unet_layers.hpp"
 #include "rocm_sd/multi.hpp"
 #include "support/random_ip_adapter.hpp"
+#include "support/split_testing.hpp"
 
 namespace rocm_sd {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::expect_alike;
+using testing_support::picture;
 
 const std::string kModel = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo";
 const std::string kExamples = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo_examples";
@@ -34,23 +37,6 @@ GenerateRequest request() {
   request.steps = 2;
   request.seed = 3;
   return request;
-}
-
-Image picture(int width, int height) {
-  Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height)), {}};
-  for (size_t i = 0; i < image.rgb.size(); ++i) image.rgb[i] = static_cast<uint8_t>((i * 31) % 251);
-  return image;
-}
-
-void expect_alike(const GenerateResult& got, const GenerateResult& want, const std::string& what) {
-  ASSERT_EQ(got.pictures.size(), want.pictures.size()) << what;
-  for (size_t i = 0; i < got.pictures.size(); ++i) {
-    const auto &a = got.pictures[i].image.rgb, &b = want.pictures[i].image.rgb;
-    ASSERT_EQ(a.size(), b.size()) << what;
-    int most = 0;
-    for (size_t j = 0; j < a.size(); ++j) most = std::max(most, std::abs(int{a[j]} - int{b[j]}));
-    EXPECT_LE(most, 1) << what << ", image " << i;
-  }
 }
 
 TEST(LayerSplit, DrawsWhatOneDeviceDraws) {

@@ -17,12 +17,15 @@
 #include "support/failing_device.hpp"
 #include "support/random_control.hpp"
 #include "support/random_ip_adapter.hpp"
+#include "support/split_testing.hpp"
 
 namespace rocm_sd {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::expect_alike;
 using testing_support::FailingDevice;
+using testing_support::picture;
 
 const std::string kModel = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo";
 const std::string kExamples = std::string(ROCM_SD_SOURCE_DIR) + "/models/demo_examples";
@@ -153,28 +156,10 @@ GenerateRequest request(int width = 128, int height = 128) {
   return request;
 }
 
-Image picture(int width, int height) {
-  Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height)), {}};
-  for (size_t i = 0; i < image.rgb.size(); ++i) image.rgb[i] = static_cast<uint8_t>((i * 31) % 251);
-  return image;
-}
-
 LoadOptions rows_of_demo(int ranks) {
   LoadOptions options{.model = kModel, .devices = "cpu", .split = "rows", .dtype = "f32"};
   for (int i = 1; i < ranks; ++i) options.devices += ",cpu";
   return options;
-}
-
-// Of 8-bit values: one unit of rounding at most.
-void expect_alike(const GenerateResult& got, const GenerateResult& want, const std::string& what) {
-  ASSERT_EQ(got.pictures.size(), want.pictures.size()) << what;
-  for (size_t i = 0; i < got.pictures.size(); ++i) {
-    const auto &a = got.pictures[i].image.rgb, &b = want.pictures[i].image.rgb;
-    ASSERT_EQ(a.size(), b.size()) << what;
-    int most = 0;
-    for (size_t j = 0; j < a.size(); ++j) most = std::max(most, std::abs(int{a[j]} - int{b[j]}));
-    EXPECT_LE(most, 1) << what << ", image " << i;
-  }
 }
 
 TEST(DividedRows, DrawWhatOneDeviceDraws) {
