@@ -9,6 +9,7 @@
 namespace rocm_sd {
 
 struct ExchangeControl;
+struct ExchangeCounts;
 
 // Ranks are named by their places in the whole group (Ranks::place()), sets of them by a bit for each. What
 // throws does so as Ranks' functions do: where another rank has failed or begun anew.
@@ -36,6 +37,8 @@ class PeerWindows {
   virtual void check() = 0;
   // After Ranks::begin(): what earlier attempts have put is forgotten.
   virtual void begin() = 0;
+  // What has passed in this call of all ranks; while no kernel runs.
+  virtual ExchangeCounts counts() const = 0;
 };
 
 }  // namespace rocm_sd

@@ -152,7 +152,15 @@ std::vector<RankTraffic> Group::traffic() const {
 void Group::note_traffic() {
   const std::lock_guard lock(traffic_mutex_);
   traffic_.clear();
-  for (const auto& member : members_) traffic_.push_back(member->link->traffic());
+  for (const auto& member : members_) {
+    RankTraffic& rank = traffic_.emplace_back(member->link->traffic());
+    if (!member->windows) continue;
+    const ExchangeCounts stored = member->windows->counts();
+    rank.messages += stored.messages;
+    rank.bytes += stored.sent_bytes;
+    rank.received_bytes += stored.received_bytes;
+    rank.receive_seconds += static_cast<double>(stored.waited) * 1e-9;
+  }
 }
 
 MemoryPlan Group::plan(const GenerateRequest& request) {
@@ -282,7 +290,7 @@ GenerateResult Group::generate_together(const GenerateRequest& request, const Ca
     log().warn("rank {} ({}) hangs; nobody waits for it any longer", call->rank, hub_->name(call->rank));
   }
   hub_->end_call(members_.front()->rank);
-  if (!hangs) note_traffic();
+  if (!hangs && !hub_->failed()) note_traffic();
   Call& own = *calls.front();
   const std::optional<int> failed = hub_->failed_rank();
   if (!failed && own.error) std::rethrow_exception(own.error);

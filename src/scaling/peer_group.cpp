@@ -98,9 +98,10 @@ void PeerGroup::make_window(size_t rank, size_t slot_bytes) {
     if (other.get() != &own) other->host->admit(own.window, bytes);
 }
 
-void PeerGroup::connect(size_t rank) {
+void PeerGroup::connect(size_t rank, const ExchangeCounts& before) {
   Rank& own = *ranks_[rank];
   ExchangeControl control{};
+  control.counts = before;
   control.slot_bytes = static_cast<int64_t>(own.slot_bytes);
   control.patience = static_cast<uint64_t>(patience_.later * 1e9);
   control.stop = reinterpret_cast<const uint32_t*>(words_);

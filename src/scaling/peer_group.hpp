@@ -60,7 +60,8 @@ class PeerGroup {
   // In turn, with all ranks between them: nobody's kernels run.
   void drop_window(size_t rank) noexcept;
   void make_window(size_t rank, size_t slot_bytes);
-  void connect(size_t rank);  // the control says where the windows are; no message has passed
+  // The control says where the windows are; no message has passed since.
+  void connect(size_t rank, const ExchangeCounts& before = {});
   std::string test();         // why it does not work; empty: it does
 
   const ExchangeWay way_;
