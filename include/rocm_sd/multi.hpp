@@ -18,7 +18,8 @@
 
 namespace rocm_sd {
 
-// What a rank passed to the others while the last image was drawn.
+// What a rank passed to the others while the last image was drawn, by messages of the host and by stores of
+// kernels. What NCCL or RCCL passes is not counted.
 struct RankTraffic {
   uint64_t messages = 0, bytes = 0;  // that it sent
   uint64_t received_bytes = 0;
