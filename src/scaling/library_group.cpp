@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "composable_kernels/fused/exchange.hpp"
+#include "runtime/tensor.hpp"
 #include "runtime/window_host.hpp"
 #include "scaling/rank_board.hpp"
 

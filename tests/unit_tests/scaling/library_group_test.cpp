@@ -133,10 +133,11 @@ TEST_F(LibraryGroups, PassPartsOfMapsAndTheirOwnCopies) {
         exchange.copy(from, to);
         exchange.run(ex, round % 2 ? Waits::kHaveMet : Waits::kEager);
         EXPECT_EQ(to_floats(device, to), own);
-        for (int other = 0; other < count; ++other)
-          if (other != rank)
-            EXPECT_EQ(to_floats(device, got[static_cast<size_t>(other)]), want[static_cast<size_t>(other)])
-                << "from " << other << " to " << rank << " of " << count << ", round " << round;
+        for (int other = 0; other < count; ++other) {
+          if (other == rank) continue;
+          EXPECT_EQ(to_floats(device, got[static_cast<size_t>(other)]), want[static_cast<size_t>(other)])
+              << "from " << other << " to " << rank << " of " << count << ", round " << round;
+        }
       }
     });
     EXPECT_FALSE(ranks.hub->failed()) << ranks.hub->failure();
