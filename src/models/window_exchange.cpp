@@ -69,7 +69,8 @@ void WindowExchange::run_by_library(Exec& ex, PeerWindows& windows) {
   };
   const auto add = [&](std::vector<LibraryMessage>& to, const ExchangePart& part, const Tensor& of) {
     for (int place = 0; place < kMaxExchangePlaces; ++place)
-      if ((part.ranks >> place & 1) && of.bytes() > 0) to.push_back({place, static_cast<char*>(of.data()), of.bytes()});
+      if ((part.ranks >> place & 1) && of.bytes() > 0)
+        to.push_back({place, static_cast<char*>(of.data()), of.bytes()});
     bytes += static_cast<double>(of.bytes());
   };
   for (const ExchangePart& part : sent_) {
