@@ -78,7 +78,12 @@ void WindowExchange::run_by_library(Exec& ex, PeerWindows& windows) {
     if (!part.tensor.is_contiguous()) copy_into(ex, part.tensor, from);
     add(sent, part, from);
   }
-  for (const OwnPart& part : own_) copy_into(ex, part.from, part.to);
+  for (const OwnPart& part : own_) {
+    const bool both_apart = !part.from.is_contiguous() && !part.to.is_contiguous();
+    const Tensor from = both_apart ? dense_of(part.from) : part.from;  // rows of two lengths do not fit
+    if (both_apart) copy_into(ex, part.from, from);
+    copy_into(ex, from, part.to);
+  }
   std::vector<Tensor> came;
   for (const ExchangePart& part : received_) {
     came.push_back(dense_of(part.tensor));
