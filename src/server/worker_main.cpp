@@ -193,18 +193,28 @@ class Worker {
   // One call of the UNet for all that are at work.
   void step() {
     shares_ = at_work_.size() > 1;
-    for (StepBatch::Result& result : batch_->step()) {
+    std::vector<TaskPointer> again;
+    batch_->step([&](StepBatch::Result result) {
       const TaskPointer task = std::move(at_work_.extract(result.id).mapped());
-      attempt(task, [&] { end_round(task, result); });
-    }
+      attempt(task, [&] {
+        if (end_round(task, result)) again.push_back(task);
+      });
+    });
     shares_ = false;
+    for (const TaskPointer& task : again) {
+      if (batch_->fits(task->request()))
+        add(task);
+      else
+        waiting_.push_front(task);
+    }
     if (const int limit = at_work_.empty() ? most_ : batch_->limit(); limit != told_limit_) {
       told_limit_ = limit;
       link_.send({{"type", "limit"}, {"images", limit}});
     }
   }
 
-  void end_round(const TaskPointer& task, StepBatch::Result& result) {
+  // True: another round follows.
+  bool end_round(const TaskPointer& task, StepBatch::Result& result) {
     if (!result.alone.empty()) return draw_later(task, result.alone);
     if (result.drawn) {
       for (const Picture& picture : result.drawn->pictures) task->send_image(picture);
@@ -219,18 +229,17 @@ class Worker {
         return draw_later(task, e.what());
       }
     }
-    if (!task->next_round()) return done(*task);
-    if (batch_->fits(task->request()))
-      add(task);
-    else
-      waiting_.push_front(task);
+    if (task->next_round()) return true;
+    done(*task);
+    return false;
   }
 
   // By itself, as soon as those at work are done. Nobody joins these before.
-  void draw_later(const TaskPointer& task, const std::string& why) {
+  bool draw_later(const TaskPointer& task, const std::string& why) {
     task->alone = true;
     waiting_.push_front(task);
     link_.send({{"type", "alone"}, {"id", task->id()}, {"why", why}});
+    return false;
   }
 
   void draw_alone(WorkerTask& task) {
