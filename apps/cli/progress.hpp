@@ -21,10 +21,12 @@ class ProgressPrinter {
   explicit ProgressPrinter(ProgressStyle style);
   void operator()(const Progress& progress);
   void finish();  // ends an open bar
+  int lines() const { return lines_; }  // that it has ended so far
 
  private:
   ProgressStyle style_;
   bool open_ = false;
+  int lines_ = 0;
   std::string stage_;
 };
 

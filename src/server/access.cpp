@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "server/base64.hpp"
+#include "base/base64.hpp"
 
 namespace rocm_sd::server {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "server/api.hpp"
-#include "server/base64.hpp"
+#include "base/base64.hpp"
 #include "server/job_request.hpp"
 #include "server/web_ui_request.hpp"
 

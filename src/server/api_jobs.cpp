@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "server/api.hpp"
-#include "server/base64.hpp"
+#include "base/base64.hpp"
 #include "server/job_request.hpp"
 
 namespace rocm_sd::server {

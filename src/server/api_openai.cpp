@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "pipeline/options.hpp"
 #include "server/api.hpp"
-#include "server/base64.hpp"
+#include "base/base64.hpp"
 #include "server/job_request.hpp"
 #include "server/multipart.hpp"
 

@@ -9,7 +9,7 @@
 #include "rocm_sd/pipeline.hpp"
 #include "schedulers/sampler.hpp"
 #include "server/api.hpp"
-#include "server/base64.hpp"
+#include "base/base64.hpp"
 #include "server/web_ui_control.hpp"
 #include "server/web_ui_request.hpp"
 

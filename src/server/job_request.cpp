@@ -12,7 +12,7 @@
 #include "pipeline/hires.hpp"
 #include "pipeline/options.hpp"
 #include "schedulers/sampler.hpp"
-#include "server/base64.hpp"
+#include "base/base64.hpp"
 #include "server/http.hpp"
 #include "text/prompt.hpp"
 

@@ -170,7 +170,7 @@ Report inspect_folder(const fs::path& path, size_t largest, const CheckpointChec
     std::vector<TensorRef> stored;
     for (const auto& file : store->files()) {
       bytes += file->file_bytes();
-      for (const TensorEntry& entry : file->tensors()) stored.push_back({file.get(), &entry});
+      for (const TensorEntry& entry : file->entries()) stored.push_back({file.get(), &entry});
     }
     add_component(report, component_name(component), "diffusers folder", refs);
     add_scaled_fp8(report, stored);

@@ -68,7 +68,7 @@ class SpanReader {
     put(*merged, "upsampler.0", filter("upsampler.0", 3));
     require<FormatError>(left_.empty(), what_, ": ", left_.size(),
                          left_.size() == 1 ? " tensor has" : " tensors have", " no place in a SPAN of ", kBlocks,
-                         " blocks: ", listed_names({left_.begin(), left_.end()}, kNamed));
+                         " blocks: ", listed_names(std::vector<std::string>(left_.begin(), left_.end()), kNamed));
     merged->file = SafetensorsFile::of_memory(what_, merged->tensors);
     return merged;
   }

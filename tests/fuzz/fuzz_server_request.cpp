@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "pipeline/options.hpp"
-#include "server/base64.hpp"
+#include "base/base64.hpp"
 #include "server/comfy_graph.hpp"
 #include "server/comfy_nodes.hpp"
 #include "server/comfy_request.hpp"

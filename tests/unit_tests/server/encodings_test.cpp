@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "server/base64.hpp"
+#include "base/base64.hpp"
 #include "server/frame.hpp"
 #include "server/multipart.hpp"
 
