@@ -70,7 +70,7 @@ void add_upscale(CLI::App& app) {
       ->required()
       ->type_name("");
   add_text(sub, "--upscaler", command->options.model,
-           "weights of an RRDBNet or SRVGGNetCompact (.safetensors, .pth), or lanczos, bicubic, nearest")
+           "weights of an RRDBNet, SRVGGNetCompact or SPAN (.safetensors, .pth), or lanczos, bicubic, nearest")
       ->required()
       ->type_name("FILE|NAME");
   add_text(sub, "-o,--output", command->output, "file name ending in .png, .jpg or .webp")
