@@ -319,11 +319,7 @@ class Run {
 
   // The first image's under the name as given, the others' with their number.
   void save_preview(const Preview& preview) {
-    if (terminal_) {
-      if (terminal_lines_ != printer_.lines()) terminal_->restart();
-      terminal_lines_ = printer_.lines();
-      terminal_->draw(preview.picture, preview.image);
-    }
+    if (terminal_) terminal_->draw(preview.picture, preview.image, printer_.lines());
     if (terminal_ && command_.preview_path.empty()) return;
     std::filesystem::path path = command_.preview_path.empty() ? "preview.png" : command_.preview_path;
     if (preview.image > 0)
@@ -352,7 +348,6 @@ class Run {
   GenerateRequest request_, proposed_;  // of the options alone; the model's
   ProgressPrinter printer_;
   std::optional<TerminalPreview> terminal_;
-  int terminal_lines_ = 0;  // that the printer had ended before the last preview
   Callbacks callbacks_;
   std::optional<BackgroundTuning> tuning_;
   std::vector<OptionValue> options_;

@@ -53,7 +53,8 @@ void add_many_options(CLI::App* sub, GenerateCommand* command) {
       ->option_text("FILE [preview.png]")
       ->group("Output");
   sub->add_option("--preview-terminal", command->preview_terminal,
-                  "show previews in the terminal: auto (asks it), kitty, iterm, sixel [auto]; without --preview they are proj")
+                  "show previews in the terminal: auto (asks it), kitty, iterm, sixel [auto]; without "
+                  "--preview they are proj")
       ->expected(0, 1)
       ->default_str("auto")
       ->type_name("FORM")

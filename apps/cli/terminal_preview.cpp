@@ -17,7 +17,7 @@
 namespace rocm_sd::cli {
 namespace {
 
-constexpr int kRows = 16, kLeastRows = 2;  // of a picture
+constexpr int kRows = 16, kLeastRows = 2;         // of a picture
 constexpr int kCellWidth = 10, kCellHeight = 20;  // where the terminal does not tell
 constexpr auto kPatience = std::chrono::milliseconds(500);
 constexpr size_t kMaxAnswer = 4096;
@@ -68,7 +68,8 @@ class Line {
     std::string bytes;
     const auto until = std::chrono::steady_clock::now() + kPatience;
     while (bytes.size() < kMaxAnswer && !read_terminal_answer(bytes).complete) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
       pollfd readable{descriptor_, POLLIN, 0};
       if (left.count() <= 0 || poll(&readable, 1, static_cast<int>(left.count())) <= 0) break;
       char some[256];
@@ -88,19 +89,24 @@ class Line {
 std::optional<TerminalForm> form_named(const std::string& name) {
   for (const TerminalForm form : {TerminalForm::kKitty, TerminalForm::kIterm, TerminalForm::kSixel})
     if (name == terminal_form_name(form)) return form;
-  require<UsageError>(name == "auto", "preview-terminal: expected auto, kitty, iterm or sixel, got \"", printable(name), "\"");
+  require<UsageError>(name == "auto", "preview-terminal: expected auto, kitty, iterm or sixel, got \"",
+                      printable(name), "\"");
   return std::nullopt;
 }
 
 }  // namespace
 
-TerminalPreview::TerminalPreview(const std::string& form) : descriptor_(STDERR_FILENO), form_(TerminalForm::kKitty) {
+TerminalPreview::TerminalPreview(const std::string& form)
+    : descriptor_(STDERR_FILENO), form_(TerminalForm::kKitty) {
   std::optional<TerminalForm> found = form_named(form);
-  require<UsageError>(isatty(descriptor_), "preview-terminal: standard error is no terminal; --preview-path writes previews to a file");
+  require<UsageError>(
+      isatty(descriptor_),
+      "preview-terminal: standard error is no terminal; --preview-path writes previews to a file");
   if (!found) {
     const std::string refusal = terminal_refusal(environment);
-    require<UsageError>(refusal.empty(), "preview-terminal: ", refusal,
-                        "; expected a terminal of kitty's graphics, iTerm2's images or sixels, or one of them by name");
+    require<UsageError>(
+        refusal.empty(), "preview-terminal: ", refusal,
+        "; expected a terminal of kitty's graphics, iTerm2's images or sixels, or one of them by name");
     found = terminal_form_of(environment);
   }
   if (!found) {
@@ -111,10 +117,12 @@ TerminalPreview::TerminalPreview(const std::string& form) : descriptor_(STDERR_F
     if (!found && answer.sixel) found = TerminalForm::kSixel;
     require<UsageError>(found.has_value(), "preview-terminal: the terminal ",
                         answer.complete ? "knows neither kitty's graphics nor sixels" : "did not answer",
-                        ", and the environment names none that can show pictures; expected one that can, or kitty, iterm or sixel by name");
+                        ", and the environment names none that can show pictures; expected one that can, or "
+                        "kitty, iterm or sixel by name");
   }
-  require<UsageError>(*found != TerminalForm::kSixel || has_sixel(),
-                      "preview-terminal: this program was built without libsixel, which sixel needs (libsixel-dev)");
+  require<UsageError>(
+      *found != TerminalForm::kSixel || has_sixel(),
+      "preview-terminal: this program was built without libsixel, which sixel needs (libsixel-dev)");
   form_ = *found;
 }
 
@@ -134,7 +142,9 @@ void TerminalPreview::measure() {
   }
 }
 
-void TerminalPreview::draw(const Image& image, int index) {
+void TerminalPreview::draw(const Image& image, int index, int lines) {
+  if (lines != seen_lines_) restart();
+  seen_lines_ = lines;
   measure();
   const int rows = rows_ > 0 ? rows_ : std::clamp(lines_ - 2, kLeastRows, kRows);
   TerminalPlace place = place_in_terminal(image, columns_, rows, cell_width_, cell_height_);

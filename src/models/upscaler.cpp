@@ -85,7 +85,8 @@ UpscalerConfig span_config(const WeightStore& store) {
   config.blocks = extent(store, "block_") - 1;  // counted from 1
   config.features = dim_of(store, {"conv_1.weight"}, 0, 0);
   config.normalised = store.has("input.weight");
-  const int64_t in = dim_of(store, {"conv_1.weight"}, 1, 0), out = dim_of(store, {"upsampler.0.weight"}, 0, 0);
+  const int64_t in = dim_of(store, {"conv_1.weight"}, 1, 0),
+                out = dim_of(store, {"upsampler.0.weight"}, 0, 0);
   config.shuffle = side_of(out);
   require<FormatError>(in == 3, store.title(), ": conv_1: expected 3 input channels, got ", in);
   require<FormatError>(config.shuffle > 0, store.title(),
@@ -237,7 +238,7 @@ void SpanNet::visit(Visitor& v) {
 
 Tensor SpanNet::operator()(Exec& ex, const Tensor& x) const {
   const Tensor read = input_ ? conv2d(ex, x, *input_) : x;  // [N,h,w,3]
-  const Tensor features = same_conv(ex, read, first_);             // [N,h,w,F]
+  const Tensor features = same_conv(ex, read, first_);      // [N,h,w,F]
   Tensor first_block, inner;
   Tensor h = features;
   for (const SpanBlock& block : blocks_) {

@@ -1,6 +1,6 @@
 // Networks that enlarge images: RRDBNet (Wang et al., "ESRGAN", 2018; with pixels taken together at the front
-// Wang et al., "Real-ESRGAN", 2021), SRVGGNetCompact (Real-ESRGAN's small network) and SPAN (Wan et al., "Swift
-// Parameter-free Attention Network for Efficient Super-Resolution", 2023).
+// Wang et al., "Real-ESRGAN", 2021), SRVGGNetCompact (Real-ESRGAN's small network) and SPAN (Wan et al.,
+// "Swift Parameter-free Attention Network for Efficient Super-Resolution", 2023).
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@ enum class UpscalerKind { kRrdb, kCompact, kSpan };
 
 struct UpscalerConfig {
   UpscalerKind kind = UpscalerKind::kRrdb;
-  int64_t unshuffle = 1;  // a square of so many pixels on a side becomes channels of one: RRDBNet
-  int64_t features = 64;  // channels between layers
-  int64_t growth = 32;    // that a convolution of a dense block adds: RRDBNet
-  int64_t blocks = 23;    // RRDBs; convolutions between the first and the last; attention blocks: SPAN
-  int64_t doublings = 2;  // RRDBNet
-  int64_t shuffle = 1;    // channels become a square of so many pixels on a side: SRVGGNetCompact, SPAN
+  int64_t unshuffle = 1;    // a square of so many pixels on a side becomes channels of one: RRDBNet
+  int64_t features = 64;    // channels between layers
+  int64_t growth = 32;      // that a convolution of a dense block adds: RRDBNet
+  int64_t blocks = 23;      // RRDBs; convolutions between the first and the last; attention blocks: SPAN
+  int64_t doublings = 2;    // RRDBNet
+  int64_t shuffle = 1;      // channels become a square of so many pixels on a side: SRVGGNetCompact, SPAN
   bool normalised = false;  // a convolution of one pixel makes what the first one reads: SPAN
 
   const char* name() const;

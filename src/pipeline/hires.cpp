@@ -33,7 +33,8 @@ GenerateRequest with_own_options(const GenerateRequest& request) {
   }
   if (hires.tile_size > 0) {
     out.tile_size = hires.tile_size;
-    out.tile_overlap = hires.tile_overlap >= 0 ? hires.tile_overlap : std::min(kTileOverlap, hires.tile_size / 16 * 8);
+    out.tile_overlap =
+        hires.tile_overlap >= 0 ? hires.tile_overlap : std::min(kTileOverlap, hires.tile_size / 16 * 8);
   }
   return out;
 }
@@ -81,12 +82,13 @@ void check_hires(const GenerateRequest& r) {
   require<UsageError>(std::isfinite(h.strength) && h.strength > 0 && h.strength <= 1,
                       "hires-denoising-strength: expected a number above 0, at most 1, got ", h.strength);
   if (h.cfg_scale) require_range(*h.cfg_scale, -100, 100, "hires-cfg-scale");
-  require<UsageError>(r.init_latents.empty() && !r.mask && !r.depth,
-                      "hires: is for text to image, and for an init-image alone; expected no mask, latents or depth");
-  require<UsageError>(h.tile_size >= 0 && h.tile_size <= kMaxSide, "hires-tile-size: expected 0 to ", kMaxSide, ", got ",
-                      h.tile_size);
-  require<UsageError>(h.tile_overlap >= -1 && h.tile_overlap <= kMaxSide, "hires-tile-overlap: expected 0 to ",
-                      kMaxSide, ", got ", h.tile_overlap);
+  require<UsageError>(
+      r.init_latents.empty() && !r.mask && !r.depth,
+      "hires: is for text to image, and for an init-image alone; expected no mask, latents or depth");
+  require<UsageError>(h.tile_size >= 0 && h.tile_size <= kMaxSide, "hires-tile-size: expected 0 to ",
+                      kMaxSide, ", got ", h.tile_size);
+  require<UsageError>(h.tile_overlap >= -1 && h.tile_overlap <= kMaxSide,
+                      "hires-tile-overlap: expected 0 to ", kMaxSide, ", got ", h.tile_overlap);
   require<UsageError>(h.tile_overlap == -1 || h.tile_size > 0, "hires-tile-overlap: needs hires-tile-size");
   require<UsageError>(!r.denoising_start && !r.denoising_end,
                       "hires: not with denoising-start or denoising-end");

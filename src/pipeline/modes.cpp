@@ -128,12 +128,13 @@ HiresSizes sizes_of_enlarged(const GenerateRequest& request, const std::vector<I
                       "hires-height; expected no width or height");
   for (const Image& image : images)
     require<UsageError>(image.width == images.front().width && image.height == images.front().height,
-                        "hires: init images of one size are enlarged together, got ", images.front().width, " x ",
-                        images.front().height, " and ", image.width, " x ", image.height);
+                        "hires: init images of one size are enlarged together, got ", images.front().width,
+                        " x ", images.front().height, " and ", image.width, " x ", image.height);
   check_hires(request);
-  require<UsageError>(!latent_resize_named(request.hires.upscaler),
-                      "hires-upscaler: with an init-image expected Lanczos, Bicubic, Nearest or a network's file, got ",
-                      printable(request.hires.upscaler));
+  require<UsageError>(
+      !latent_resize_named(request.hires.upscaler),
+      "hires-upscaler: with an init-image expected Lanczos, Bicubic, Nearest or a network's file, got ",
+      printable(request.hires.upscaler));
   return hires_sizes(request.hires, {images.front().width, images.front().height}, multiple);
 }
 
@@ -151,8 +152,10 @@ GenerateRequest Pipeline::State::plan_of_enlarged(const GenerateRequest& request
   const PictureSize size =
       sizes_of_enlarged(request, images, static_cast<int>(components.downscale())).result;
   GenerateRequest out = redrawn(request, size);
-  const auto bytes = static_cast<size_t>(3) * static_cast<size_t>(size.width) * static_cast<size_t>(size.height);
-  set_init_images(out, std::vector<Image>(images.size(), {size.width, size.height, std::vector<uint8_t>(bytes), {}}));
+  const auto bytes =
+      static_cast<size_t>(3) * static_cast<size_t>(size.width) * static_cast<size_t>(size.height);
+  set_init_images(
+      out, std::vector<Image>(images.size(), {size.width, size.height, std::vector<uint8_t>(bytes), {}}));
   return out;
 }
 

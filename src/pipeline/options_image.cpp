@@ -52,7 +52,8 @@ Setter hires_text(Field HiresFix::* field) {
 std::vector<OptionRow> hires_options() {
   return {
       {"hires-scale", "", "Second pass", "X",
-       "draw the picture (or take --init-image), enlarge it by this, and draw it again from there (A1111's hires "
+       "draw the picture (or take --init-image), enlarge it by this, and draw it again from there (A1111's "
+       "hires "
        "fix); 0: no [0]",
        hires_number(&HiresFix::scale, 0, 8)},
       {"hires-width", "", "Second pass", "PX", "the result's, in place of the scale",

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/error.hpp"
 #include "base/base64.hpp"
+#include "base/error.hpp"
 
 namespace rocm_sd::server {
 namespace {

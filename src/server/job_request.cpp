@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
@@ -12,7 +13,6 @@
 #include "pipeline/hires.hpp"
 #include "pipeline/options.hpp"
 #include "schedulers/sampler.hpp"
-#include "base/base64.hpp"
 #include "server/http.hpp"
 #include "text/prompt.hpp"
 

@@ -250,7 +250,8 @@ std::string inspect_text(const Report& report) {
         component.at("name").get<std::string>(), count_text(component.at("parameters").get<uint64_t>()),
         size_text(component.at("bytes").get<uint64_t>()), component.at("layout").get<std::string>(), dtypes);
     if (const auto fp8 = component.find("scaled_fp8"); fp8 != component.end())
-      fmt::format_to(std::back_inserter(out), "  {:<15} scaled fp8: {} layers with a factor, {} with one for inputs{}\n", "",
+      fmt::format_to(std::back_inserter(out),
+                     "  {:<15} scaled fp8: {} layers with a factor, {} with one for inputs{}\n", "",
                      fp8->at("layers").get<uint64_t>(), fp8->at("input_scales").get<uint64_t>(),
                      fp8->at("formats").get<uint64_t>() ? ", formats in comfy_quant" : "");
   }

@@ -26,7 +26,8 @@ bool ends_with_any(std::string_view name, std::span<const std::string_view> suff
 }
 
 bool is_marker(std::string_view name) {
-  return name.ends_with(kMarker) && (name.size() == kMarker.size() || name[name.size() - kMarker.size() - 1] == '.');
+  return name.ends_with(kMarker) &&
+         (name.size() == kMarker.size() || name[name.size() - kMarker.size() - 1] == '.');
 }
 
 std::string layer_of(std::string_view name) { return std::string(name.substr(0, name.rfind('.'))); }
@@ -109,12 +110,14 @@ bool ScaledFp8::take(const NamedTensor& tensor, std::vector<std::string>& harmle
     formats_.emplace(layer_of(name), Said{read_format(tensor.ref), title_of(tensor.ref)});
   } else if (is_marker(name)) {
     require<FormatError>(is_float(tensor.ref.entry->dtype) && tensor.ref.entry->numel() <= 2,
-                         title_of(tensor.ref), ": expected at most two numbers, the mark of scaled fp8, found ",
+                         title_of(tensor.ref),
+                         ": expected at most two numbers, the mark of scaled fp8, found ",
                          tensor.ref.entry->dtype, " ", tensor.ref.entry->shape);
   } else if (!ends_with_any(name, kInputScale)) {
-    require<FormatError>(!ends_with_any(name, kForeign), title_of(tensor.ref),
-                         ": belongs to a quantisation that is not read; of ComfyUI's formats float8_e4m3fn and "
-                         "float8_e5m2 with one factor a tensor are");
+    require<FormatError>(
+        !ends_with_any(name, kForeign), title_of(tensor.ref),
+        ": belongs to a quantisation that is not read; of ComfyUI's formats float8_e4m3fn and "
+        "float8_e5m2 with one factor a tensor are");
     return false;
   }
   harmless.push_back(name);
@@ -124,7 +127,8 @@ bool ScaledFp8::take(const NamedTensor& tensor, std::vector<std::string>& harmle
 const ScaledFp8::Said* ScaledFp8::format_of(const std::string& layer) const {
   if (const auto it = formats_.find(layer); it != formats_.end()) return &it->second;
   if (const auto it = metadata_.find(layer); it != metadata_.end()) return &it->second;
-  const auto it = layer.size() > prefix_ ? metadata_.find(std::string_view(layer).substr(prefix_)) : metadata_.end();
+  const auto it =
+      layer.size() > prefix_ ? metadata_.find(std::string_view(layer).substr(prefix_)) : metadata_.end();
   return it == metadata_.end() ? nullptr : &it->second;
 }
 
@@ -137,13 +141,13 @@ void ScaledFp8::attach(WeightMap& weights, std::vector<std::string>& unexpected)
     const DType type = weight.dtype();
     if (const Said* said = format_of(layer)) {
       const std::optional<DType> wanted = type_of_format(said->format);
-      require<FormatError>(wanted.has_value(), said->where, ": the format \"", printable(said->format, 40), "\" of \"",
-                           printable(weight.file_name()),
+      require<FormatError>(wanted.has_value(), said->where, ": the format \"", printable(said->format, 40),
+                           "\" of \"", printable(weight.file_name()),
                            "\" is not read; of ComfyUI's formats float8_e4m3fn and float8_e5m2 are");
       require<FormatError>(type == *wanted, said->where, ": says ", said->format, ", but \"",
                            printable(weight.file_name()), "\" is ", type);
-      require<FormatError>(scale != scales_.end(), said->where, ": says ", said->format, ", but \"", printable(layer),
-                           ".weight_scale\" is missing");
+      require<FormatError>(scale != scales_.end(), said->where, ": says ", said->format, ", but \"",
+                           printable(layer), ".weight_scale\" is missing");
     }
     if (scale == scales_.end()) continue;
     require<FormatError>(is_float(type), title_of(weight.ref), ": has a factor of fp8 weights, \"",

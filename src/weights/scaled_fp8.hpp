@@ -1,7 +1,8 @@
-// ComfyUI's scaled fp8: weights in float8 with a factor for each tensor, and what says so. The values are the stored ones times the
-// factor. Two forms (ComfyUI, QUANTIZATION.md and comfy/utils.py):
-//   older   LAYER.scale_weight, LAYER.scale_input, one marker PREFIXscaled_fp8 of 0 to 2 elements for a model;
-//   newer   LAYER.weight_scale, LAYER.input_scale, LAYER.comfy_quant: the bytes of {"format": "float8_e4m3fn"}, or the same for all
+// ComfyUI's scaled fp8: weights in float8 with a factor for each tensor, and what says so. The values are the
+// stored ones times the factor. Two forms (ComfyUI, QUANTIZATION.md and comfy/utils.py):
+//   older   LAYER.scale_weight, LAYER.scale_input, one marker PREFIXscaled_fp8 of 0 to 2 elements for a
+//   model; newer   LAYER.weight_scale, LAYER.input_scale, LAYER.comfy_quant: the bytes of {"format":
+//   "float8_e4m3fn"}, or the same for all
 //           layers in the metadata: _quantization_metadata {"layers": {LAYER: {"format": ...}}}.
 // Factors of inputs serve products in fp8 alone and are left.
 #pragma once
@@ -35,10 +36,10 @@ class ScaledFp8 {
   };
   const Said* format_of(const std::string& layer) const;
 
-  std::map<std::string, TensorRef> scales_;  // by layer, its full name in the file
-  std::map<std::string, Said> formats_;      // the same
+  std::map<std::string, TensorRef> scales_;            // by layer, its full name in the file
+  std::map<std::string, Said> formats_;                // the same
   std::map<std::string, Said, std::less<>> metadata_;  // by layer, with or without the prefix
-  size_t prefix_ = 0;                        // bytes of the component's prefix
+  size_t prefix_ = 0;                                  // bytes of the component's prefix
 };
 
 // For reports, by names alone: layers with a factor, those among them that have one for inputs, those that

@@ -66,9 +66,10 @@ class SpanReader {
     for (const std::string& name : convs) put(*merged, name, three_by_three(name));
     put(*merged, "conv_cat", filter("conv_cat", 1));
     put(*merged, "upsampler.0", filter("upsampler.0", 3));
-    require<FormatError>(left_.empty(), what_, ": ", left_.size(),
-                         left_.size() == 1 ? " tensor has" : " tensors have", " no place in a SPAN of ", kBlocks,
-                         " blocks: ", listed_names(std::vector<std::string>(left_.begin(), left_.end()), kNamed));
+    require<FormatError>(
+        left_.empty(), what_, ": ", left_.size(), left_.size() == 1 ? " tensor has" : " tensors have",
+        " no place in a SPAN of ", kBlocks,
+        " blocks: ", listed_names(std::vector<std::string>(left_.begin(), left_.end()), kNamed));
     merged->file = SafetensorsFile::of_memory(what_, merged->tensors);
     return merged;
   }
@@ -98,14 +99,14 @@ class SpanReader {
     const Shape& shape = store_.shape(weight);
     require<FormatError>(shape.rank() == 4 && shape[2] == side && shape[3] == side &&
                              std::min(shape[0], shape[1]) > 0 && std::max(shape[0], shape[1]) <= kMaxWidth,
-                         what_, ": ", printable(weight), ": expected [1..", kMaxWidth, ",1..", kMaxWidth, ",", side,
-                         ",", side, "], got ", shape);
+                         what_, ": ", printable(weight), ": expected [1..", kMaxWidth, ",1..", kMaxWidth, ",",
+                         side, ",", side, "], got ", shape);
     return {shape[0], shape[1], values(weight, shape), values(concat(name, ".bias"), {shape[0]})};
   }
   Filter filter(const std::string& name, int64_t side, int64_t in) {
     Filter out = filter(name, side);
-    require<FormatError>(out.in == in, what_, ": ", printable(name), ".weight: expected ", in, " input channels, got ",
-                         out.in);
+    require<FormatError>(out.in == in, what_, ": ", printable(name), ".weight: expected ", in,
+                         " input channels, got ", out.in);
     return out;
   }
 
@@ -144,8 +145,10 @@ class SpanReader {
         sum += w * bias[at(m)];
         for (int64_t k = 0; k < in * taps; ++k) row[at(k)] += w * inner[at(m * in * taps + k)];
       }
-      for (int64_t i = 0; i < in; ++i) row[at(i * taps + 4)] += static_cast<double>(shortcut.weight[at(o * in + i)]);
-      for (int64_t k = 0; k < in * taps; ++k) result.weight[at(o * in * taps + k)] = static_cast<float>(row[at(k)]);
+      for (int64_t i = 0; i < in; ++i)
+        row[at(i * taps + 4)] += static_cast<double>(shortcut.weight[at(o * in + i)]);
+      for (int64_t k = 0; k < in * taps; ++k)
+        result.weight[at(o * in * taps + k)] = static_cast<float>(row[at(k)]);
       result.bias[at(o)] = static_cast<float>(sum);
     }
     return result;
@@ -153,8 +156,8 @@ class SpanReader {
 
   void put(Merged& merged, const std::string& name, Filter filter) {
     // What is not finite in the file is not finite here: named by the layer, whose parts are no longer known.
-    const auto side = static_cast<int64_t>(
-        std::llround(std::sqrt(static_cast<double>(filter.weight.size()) / static_cast<double>(filter.out * filter.in))));
+    const auto side = static_cast<int64_t>(std::llround(
+        std::sqrt(static_cast<double>(filter.weight.size()) / static_cast<double>(filter.out * filter.in))));
     merged.add(concat(name, ".weight"), {filter.out, filter.in, side, side}, std::move(filter.weight));
     merged.add(concat(name, ".bias"), {filter.out}, std::move(filter.bias));
   }
@@ -182,7 +185,8 @@ WeightStore span_of(const TensorSet& tensors) {
   std::map<std::string, StoredTensor, std::less<>> weights;
   for (const TensorEntry& entry : file->entries())
     weights.emplace(entry.name, StoredTensor{.ref = {file.get(), &entry}, .shape = entry.shape});
-  return {Component::kVae, concat("upscaler of ", printable_path(tensors.path())), {file}, std::move(weights)};
+  return {
+      Component::kVae, concat("upscaler of ", printable_path(tensors.path())), {file}, std::move(weights)};
 }
 
 }  // namespace rocm_sd

@@ -1,6 +1,6 @@
-// Fuzzes what stands beside ComfyUI's weights in fp8. The input: four bytes (the weight's type, the factor's, the
-// mark's shape, what is left out), a factor of four bytes, then the JSON of a layer's format, or, behind a NUL
-// byte, of the metadata. It is an error, or the weight has a factor that is finite and above 0.
+// Fuzzes what stands beside ComfyUI's weights in fp8. The input: four bytes (the weight's type, the factor's,
+// the mark's shape, what is left out), a factor of four bytes, then the JSON of a layer's format, or, behind
+// a NUL byte, of the metadata. It is an error, or the weight has a factor that is finite and above 0.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,8 @@ std::vector<rocm_sd::NamedTensor> named(const rocm_sd::TensorSet& set, std::stri
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 8) return 0;
-  constexpr DType kTypes[] = {DType::kF8E4M3, DType::kF8E5M2, DType::kF16, DType::kU8, DType::kI8, DType::kF32};
+  constexpr DType kTypes[] = {DType::kF8E4M3, DType::kF8E5M2, DType::kF16,
+                              DType::kU8,     DType::kI8,     DType::kF32};
   const std::string text(reinterpret_cast<const char*>(data) + 8, size - 8);
   const size_t cut = std::min(text.find('\0'), text.size());
   const std::string format = text.substr(0, cut), metadata = cut < text.size() ? text.substr(cut + 1) : "";
@@ -47,7 +48,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   add("p.l.weight", kTypes[data[0] % std::size(kTypes)], {2, 3}, zeros.data());
   if ((left_out & 2) == 0)
     add(newer ? "p.l.weight_scale" : "p.l.scale_weight", kTypes[data[1] % std::size(kTypes)],
-        data[1] & 64 ? rocm_sd::Shape{1} : data[1] & 32 ? rocm_sd::Shape{} : rocm_sd::Shape{2}, 
+        data[1] & 64   ? rocm_sd::Shape{1}
+        : data[1] & 32 ? rocm_sd::Shape{}
+                       : rocm_sd::Shape{2},
         data[1] & 16 ? static_cast<const void*>(zeros.data()) : static_cast<const void*>(&factor));
   if ((left_out & 4) == 0 && !format.empty())
     add("p.l.comfy_quant", data[2] & 32 ? DType::kI8 : DType::kU8, {static_cast<int64_t>(format.size())},

@@ -64,12 +64,12 @@ int run_dump(int argc, char** argv) {
     metadata[concat("config.", component_name(component))] = model.config(component).dump();
     for (const auto& [name, weight] : store->weights()) {
       const DType type = weight.scale == 1.0f ? weight.dtype() : DType::kF32;
-      tensors.push_back({head + name, type, weight.shape,
-                         [store, w = &weight, type](auto offset, auto bytes, void* dst) {
-                           const auto size = static_cast<int64_t>(dtype_size(type));
-                           store->read_range(*w, static_cast<int64_t>(offset) / size,
-                                             static_cast<int64_t>(bytes) / size, type, dst);
-                         }});
+      tensors.push_back(
+          {head + name, type, weight.shape, [store, w = &weight, type](auto offset, auto bytes, void* dst) {
+             const auto size = static_cast<int64_t>(dtype_size(type));
+             store->read_range(*w, static_cast<int64_t>(offset) / size, static_cast<int64_t>(bytes) / size,
+                               type, dst);
+           }});
     }
   }
   metadata["kind"] = model_kind_name(model.kind());

@@ -48,8 +48,8 @@ Tensor symmetric_gate(Exec& ex, const Tensor& v, const Tensor& x) {
   require_activation_type(v, "symmetric_gate", "v");
   require_contiguous(v, "symmetric_gate", "v");
   require_contiguous(x, "symmetric_gate", "x");
-  require(x.shape() == v.shape() && x.dtype() == v.dtype(), "symmetric_gate: expected x as v, ", v.shape(), " ",
-          v.dtype(), ", got ", x.shape(), " ", x.dtype());
+  require(x.shape() == v.shape() && x.dtype() == v.dtype(), "symmetric_gate: expected x as v, ", v.shape(),
+          " ", v.dtype(), ", got ", x.shape(), " ", x.dtype());
   const SymmetricGateProblem problem{.dtype = v.dtype(), .size = v.numel()};
   const Shape flat{v.numel()};
   return run_op(ex, problem, {v.reshape(flat), x.reshape(flat)}).reshape(v.shape());

@@ -1,5 +1,5 @@
-// symmetric_gate: SPAN's attention without parameters (Wan et al., "Swift Parameter-free Attention Network for
-// Efficient Super-Resolution", 2023, equations 3 to 5).
+// symmetric_gate: SPAN's attention without parameters (Wan et al., "Swift Parameter-free Attention Network
+// for Efficient Super-Resolution", 2023, equations 3 to 5).
 #pragma once
 
 #include "runtime/exec.hpp"

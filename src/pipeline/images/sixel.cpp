@@ -31,8 +31,8 @@ std::string encode_sixel(const Image& image) {
   check(sixel_dither_new(&dither, 256, nullptr));
   const std::unique_ptr<sixel_dither_t, void (*)(sixel_dither_t*)> owned_dither(dither, sixel_dither_unref);
   std::vector<unsigned char> pixels(image.rgb.begin(), image.rgb.end());  // which it changes
-  check(sixel_dither_initialize(dither, pixels.data(), image.width, image.height, SIXEL_PIXELFORMAT_RGB888, SIXEL_LARGE_AUTO,
-                                SIXEL_REP_AUTO, SIXEL_QUALITY_HIGH));
+  check(sixel_dither_initialize(dither, pixels.data(), image.width, image.height, SIXEL_PIXELFORMAT_RGB888,
+                                SIXEL_LARGE_AUTO, SIXEL_REP_AUTO, SIXEL_QUALITY_HIGH));
   check(sixel_encode(pixels.data(), image.width, image.height, 3, dither, output));
   return out;
 }
@@ -42,7 +42,8 @@ std::string encode_sixel(const Image& image) {
 bool has_sixel() { return false; }
 
 std::string encode_sixel(const Image&) {
-  throw UsageError("preview-terminal: this program was built without libsixel, which sixel needs (libsixel-dev)");
+  throw UsageError(
+      "preview-terminal: this program was built without libsixel, which sixel needs (libsixel-dev)");
 }
 
 #endif

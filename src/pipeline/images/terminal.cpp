@@ -58,8 +58,8 @@ std::string kitty(const Image& image, const TerminalPlace& place, int number) {
     out += "\x1b_G";
     // a=T: send and show; f=100: PNG; q=2: answer nothing; C=1: leave the cursor.
     if (at == 0)
-      out += concat("a=T,f=100,t=d,q=2,C=1,i=", 4000 + number, ",p=1,", by_rows ? "r=" : "c=",
-                    by_rows ? place.rows : place.columns, ",");
+      out += concat("a=T,f=100,t=d,q=2,C=1,i=", 4000 + number, ",p=1,",
+                    by_rows ? "r=" : "c=", by_rows ? place.rows : place.columns, ",");
     out += concat("m=", more ? 1 : 0, ";", data.substr(at, kChunk), kEnd);
   }
   return out;
@@ -75,8 +75,12 @@ std::string iterm(const Image& image, const TerminalPlace& place) {
 std::string sixel(const Image& image, const TerminalPlace& place) {
   const double scale = std::min(static_cast<double>(place.columns) * place.cell_width / image.width,
                                 static_cast<double>(place.rows) * place.cell_height / image.height);
-  Image scaled{std::max(static_cast<int>(image.width * scale), 1), std::max(static_cast<int>(image.height * scale), 1), {}, {}};
-  scaled.rgb = pillow_resize(image.rgb, image.width, image.height, 3, scaled.width, scaled.height, PillowFilter::kBicubic);
+  Image scaled{std::max(static_cast<int>(image.width * scale), 1),
+               std::max(static_cast<int>(image.height * scale), 1),
+               {},
+               {}};
+  scaled.rgb = pillow_resize(image.rgb, image.width, image.height, 3, scaled.width, scaled.height,
+                             PillowFilter::kBicubic);
   return encode_sixel(scaled);
 }
 
@@ -96,9 +100,11 @@ std::string_view terminal_form_name(TerminalForm form) {
 std::optional<TerminalForm> terminal_form_of(const GetEnvironment& get) {
   if (in_multiplexer(get)) return std::nullopt;
   const std::string term = text_of(get, "TERM"), program = text_of(get, "TERM_PROGRAM");
-  if (term == "xterm-kitty" || term == "xterm-ghostty" || !text_of(get, "KITTY_WINDOW_ID").empty() || program == "ghostty")
+  if (term == "xterm-kitty" || term == "xterm-ghostty" || !text_of(get, "KITTY_WINDOW_ID").empty() ||
+      program == "ghostty")
     return TerminalForm::kKitty;
-  if (program == "iTerm.app" || program == "WezTerm" || program == "mintty" || text_of(get, "LC_TERMINAL") == "iTerm2")
+  if (program == "iTerm.app" || program == "WezTerm" || program == "mintty" ||
+      text_of(get, "LC_TERMINAL") == "iTerm2")
     return TerminalForm::kIterm;
   return std::nullopt;
 }
@@ -125,7 +131,8 @@ TerminalAnswer read_terminal_answer(std::string_view bytes) {
     if (end == rest.npos) continue;
     const bool attributes = rest[end] == 'c' && rest[2] == '?';
     if (!attributes && rest[end] != 't') continue;
-    const std::optional<std::vector<int>> numbers = numbers_of(rest.substr(attributes ? 3 : 2, end - (attributes ? 3 : 2)));
+    const std::optional<std::vector<int>> numbers =
+        numbers_of(rest.substr(attributes ? 3 : 2, end - (attributes ? 3 : 2)));
     if (!numbers) continue;
     if (attributes) {
       out.complete = true;
@@ -143,7 +150,8 @@ TerminalAnswer read_terminal_answer(std::string_view bytes) {
 TerminalPlace place_in_terminal(const Image& image, int columns, int rows, int cell_width, int cell_height) {
   TerminalPlace place{0, std::max(columns, 1), std::max(rows, 1), cell_width, cell_height};
   const double shape = static_cast<double>(image.width) / image.height;
-  const double wide = static_cast<double>(place.columns) * cell_width, high = static_cast<double>(place.rows) * cell_height;
+  const double wide = static_cast<double>(place.columns) * cell_width,
+               high = static_cast<double>(place.rows) * cell_height;
   // Rounded up, so that a picture never covers less than its cells; sides of a cell at least.
   if (wide / high > shape)
     place.columns = std::clamp(static_cast<int>(std::ceil(high * shape / cell_width)), 1, place.columns);

@@ -19,15 +19,15 @@ std::string_view terminal_form_name(TerminalForm form);  // "kitty", "iterm", "s
 // Whether this program was built with libsixel.
 bool has_sixel();
 
-// What the environment tells of its terminal, by the variables that terminals set; nothing inside tmux and screen,
-// which pass neither of the first two forms on. get: std::getenv's.
+// What the environment tells of its terminal, by the variables that terminals set; nothing inside tmux and
+// screen, which pass neither of the first two forms on. get: std::getenv's.
 using GetEnvironment = std::function<const char*(const char*)>;
 std::optional<TerminalForm> terminal_form_of(const GetEnvironment& get);
 // Why a terminal is not even asked ("TERM is linux, ..."); empty: it may be.
 std::string terminal_refusal(const GetEnvironment& get);
 
-// Asks for kitty's graphics, a cell's size in pixels and, last, the primary device attributes (DA1), which every
-// terminal answers.
+// Asks for kitty's graphics, a cell's size in pixels and, last, the primary device attributes (DA1), which
+// every terminal answers.
 extern const std::string_view kTerminalQuestion;
 
 struct TerminalAnswer {
@@ -40,16 +40,17 @@ TerminalAnswer read_terminal_answer(std::string_view bytes);
 
 // Where and how large: cells.
 struct TerminalPlace {
-  int column = 0;                       // from 0
-  int columns = 1, rows = 1;            // that the picture fills
+  int column = 0;                         // from 0
+  int columns = 1, rows = 1;              // that the picture fills
   int cell_width = 10, cell_height = 20;  // pixels
 };
-// The largest place of the picture's shape of at most rows x columns, whose sides are whole cells, rounded up.
+// The largest place of the picture's shape of at most rows x columns, whose sides are whole cells, rounded
+// up.
 TerminalPlace place_in_terminal(const Image& image, int columns, int rows, int cell_width, int cell_height);
 
-// The bytes that draw it from the cursor's row downwards and leave the cursor where it was: the place's rows must
-// be there below it. number: of the picture on the screen, from 1; a later one of the same number takes its place.
-// Throws UsageError for sixel where it was not built in.
+// The bytes that draw it from the cursor's row downwards and leave the cursor where it was: the place's rows
+// must be there below it. number: of the picture on the screen, from 1; a later one of the same number takes
+// its place. Throws UsageError for sixel where it was not built in.
 std::string draw_in_terminal(const Image& image, TerminalForm form, const TerminalPlace& place, int number);
 
 // The sixels of RGB pixels [height,width,3].

@@ -49,7 +49,12 @@ TEST_P(UpscalersOnGpu, CompactNets) {
 }
 
 TEST_P(UpscalersOnGpu, SpanNets) {
-  check({.kind = UpscalerKind::kSpan, .features = 48, .blocks = 6, .doublings = 0, .shuffle = 4, .normalised = true},
+  check({.kind = UpscalerKind::kSpan,
+         .features = 48,
+         .blocks = 6,
+         .doublings = 0,
+         .shuffle = 4,
+         .normalised = true},
         9, 14);
   check({.kind = UpscalerKind::kSpan, .features = 20, .blocks = 2, .doublings = 0, .shuffle = 1}, 1, 13);
 }

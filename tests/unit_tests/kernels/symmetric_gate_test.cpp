@@ -31,16 +31,19 @@ TEST(SymmetricGate, KeepsItsBitsNearZeroAndIsHalfFarFromIt) {
     const std::vector<double> got = to_doubles(symmetric_gate(
         test.ex, tensor_from(test.device, {5}, v.data()), tensor_from(test.device, {5}, x.data())));
     const double want[] = {(1e-6 + 1) * 1e-6 / 4, (2 - 3e-5) * -3e-5 / 4, 103.0 / 2, 96.0 / 2, 0};
-    for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(got[i], want[i], 1e-6 * std::fabs(want[i])) << impl << " " << i;
+    for (size_t i = 0; i < 5; ++i)
+      EXPECT_NEAR(got[i], want[i], 1e-6 * std::fabs(want[i])) << impl << " " << i;
   }
 }
 
 TEST(SymmetricGate, RefusesOtherShapesAndTypes) {
   TestExec test;
-  EXPECT_THROW(symmetric_gate(test.ex, random_tensor({6}, DType::kF32, 1), random_tensor({2, 3}, DType::kF32, 1)),
-               ShapeError);
-  EXPECT_THROW(symmetric_gate(test.ex, random_tensor({6}, DType::kF32, 1), random_tensor({6}, DType::kF16, 1)),
-               ShapeError);
+  EXPECT_THROW(
+      symmetric_gate(test.ex, random_tensor({6}, DType::kF32, 1), random_tensor({2, 3}, DType::kF32, 1)),
+      ShapeError);
+  EXPECT_THROW(
+      symmetric_gate(test.ex, random_tensor({6}, DType::kF32, 1), random_tensor({6}, DType::kF16, 1)),
+      ShapeError);
 }
 
 }  // namespace rocm_sd::testing_support

@@ -1,5 +1,5 @@
-// Pictures in terminals: what the environment and the terminal's answers say, the picture's cells, and the bytes.
-// tests/integration_tests/test_preview_terminal.py decodes them in a pseudo-terminal.
+// Pictures in terminals: what the environment and the terminal's answers say, the picture's cells, and the
+// bytes. tests/integration_tests/test_preview_terminal.py decodes them in a pseudo-terminal.
 #include "pipeline/images/terminal.hpp"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,8 @@ TEST(TerminalForm, IsToldByTheEnvironment) {
   for (const char* term : {"tmux-256color", "screen"})
     EXPECT_EQ(terminal_form_of(of({{"TERM", term}, {"TERM_PROGRAM", "iTerm.app"}})), std::nullopt);
   EXPECT_EQ(terminal_form_of(of({{"TERM", "xterm-kitty"}, {"TMUX", "/tmp/tmux"}})), std::nullopt);
-  for (const char* term : {"", "dumb", "linux"}) EXPECT_NE(terminal_refusal(of({{"TERM", term}})), "") << term;
+  for (const char* term : {"", "dumb", "linux"})
+    EXPECT_NE(terminal_refusal(of({{"TERM", term}})), "") << term;
   EXPECT_EQ(terminal_refusal(of({{"TERM", "xterm"}})), "");
 }
 
@@ -50,8 +51,8 @@ TEST(TerminalAnswer, IsRead) {
   EXPECT_FALSE(answer("\x1b[?4;1;44c").sixel);  // the first number is the terminal's class
   EXPECT_FALSE(answer("\x1b_Gi=31;ENOTSUP\x1b\\\x1b[?62c").kitty);
   EXPECT_FALSE(answer("\x1b_Gi=32;OK\x1b\\\x1b[?62c").kitty);  // of another picture
-  for (const char* part : {"", "\x1b", "\x1b[", "\x1b[?", "\x1b[?62;4", "\x1b[?62;4;", "\x1b_Gi=31;OK", "\x1b[?62;x;4c",
-                           "\x1b[62;4c", "\x1b[?;c", "\x1b[?99999999999c"})
+  for (const char* part : {"", "\x1b", "\x1b[", "\x1b[?", "\x1b[?62;4", "\x1b[?62;4;", "\x1b_Gi=31;OK",
+                           "\x1b[?62;x;4c", "\x1b[62;4c", "\x1b[?;c", "\x1b[?99999999999c"})
     EXPECT_FALSE(answer(part).complete || answer(part).kitty) << part;
   for (const char* cell : {"\x1b[6;0;10t", "\x1b[6;20;257t", "\x1b[6;20t", "\x1b[8;20;10t", "\x1b[6;-1;3t"})
     EXPECT_EQ(answer(cell).cell_width, 0) << cell;
@@ -62,7 +63,8 @@ TEST(TerminalPlace, KeepsTheShapeWithinWholeCells) {
   for (int i = 0; i < 2000; ++i) {
     const auto number = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
     const Image image{number(1, 300), number(1, 300), {}, {}};
-    const int columns = number(1, 200), rows = number(1, 50), cell_width = number(1, 30), cell_height = number(1, 60);
+    const int columns = number(1, 200), rows = number(1, 50), cell_width = number(1, 30),
+              cell_height = number(1, 60);
     const TerminalPlace place = place_in_terminal(image, columns, rows, cell_width, cell_height);
     ASSERT_TRUE(place.columns >= 1 && place.columns <= columns && place.rows >= 1 && place.rows <= rows);
     // One side is as large as it may be; the other is the shape's, to a cell.

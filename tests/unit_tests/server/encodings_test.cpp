@@ -6,8 +6,8 @@
 #include <random>
 #include <thread>
 
-#include "base/error.hpp"
 #include "base/base64.hpp"
+#include "base/error.hpp"
 #include "server/frame.hpp"
 #include "server/multipart.hpp"
 
