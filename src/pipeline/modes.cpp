@@ -123,6 +123,7 @@ std::vector<Image> images_to_enlarge(const GenerateRequest& request) {
 }
 
 HiresSizes sizes_of_enlarged(const GenerateRequest& request, const std::vector<Image>& images, int multiple) {
+  check_hires(request);
   require<UsageError>(request.width == 0 && request.height == 0,
                       "hires: with an init-image the size follows from it, hires-scale, hires-width and "
                       "hires-height; expected no width or height");

@@ -4,6 +4,7 @@ Attention Network", 2023, sections 3.1 to 3.3), with random weights, and the fil
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 
@@ -127,7 +128,7 @@ class SpanNet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.normalised:
-            x = (x - torch.tensor([0.4488, 0.4371, 0.4040])[None, :, None, None]) * 255
+            x = (x - torch.tensor([0.4488, 0.4371, 0.4040], dtype=x.dtype)[None, :, None, None]) * 255
         features = self.conv_1(x)
         h, inner = features, None
         results = []
@@ -143,11 +144,14 @@ class SpanNet(nn.Module):
 
 
 def random_span(net: SpanNet, seed: int = 0) -> SpanNet:
-    """Weights of unit gain; the last convolution makes colours around the middle of any picture's features."""
+    """Weights of unit gain, behind a first convolution that takes the range of the pixels out; the last one makes colours around the middle
+    of any picture's features."""
     generator = torch.Generator().manual_seed(seed)
     for value in net.parameters():
         value.data = torch.randn(value.shape, generator=generator) * (value[0].numel() ** -0.5 if value.ndim == 4 else 0.2)
     with torch.no_grad():
+        for layer in (net.conv_1.sk, net.conv_1.conv[2]):
+            layer.weight *= 0.02 if net.normalised else 1.0
         out = net(torch.rand(1, 3, 24, 24, generator=generator))
         last = net.upsampler[0]
         last.weight *= 0.15 / out.std()
@@ -175,7 +179,9 @@ def randomised(net: nn.Module, seed: int = 0) -> nn.Module:
 @torch.no_grad()
 def enlarged(net: nn.Module, pixels: np.ndarray) -> np.ndarray:
     """uint8 [H,W,3] -> float 0..255 [H*factor,W*factor,3], clamped, not rounded."""
-    x = torch.from_numpy(pixels).float().permute(2, 0, 1)[None] / 255
+    x = torch.from_numpy(np.array(pixels)).float().permute(2, 0, 1)[None] / 255
+    if isinstance(net, SpanNet):  # whose gates make much of what float32 leaves
+        net, x = copy.deepcopy(net).double(), x.double()
     return (net(x)[0].clamp(0, 1) * 255).permute(1, 2, 0).numpy()
 
 
