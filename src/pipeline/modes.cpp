@@ -131,7 +131,6 @@ HiresSizes sizes_of_enlarged(const GenerateRequest& request, const std::vector<I
     require<UsageError>(image.width == images.front().width && image.height == images.front().height,
                         "hires: init images of one size are enlarged together, got ", images.front().width,
                         " x ", images.front().height, " and ", image.width, " x ", image.height);
-  check_hires(request);
   require<UsageError>(
       !latent_resize_named(request.hires.upscaler),
       "hires-upscaler: with an init-image expected Lanczos, Bicubic, Nearest or a network's file, got ",

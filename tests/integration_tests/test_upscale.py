@@ -107,7 +107,9 @@ def test_windows_of_span(upscale, tmp_path):
     path, pixels = written(tmp_path / "net.safetensors", net.state_dict()), picture(230, 190)
     whole = upscale(path, pixels, "--tile", 0)
     near(whole, enlarged(net, pixels))
-    assert np.array_equal(upscale(path, pixels, "--tile", 180, "--tile-overlap", 84), whole)
+    # Convolutions of another size may sum in another order.
+    difference = np.abs(upscale(path, pixels, "--tile", 180, "--tile-overlap", 84).astype(int) - whole)
+    assert difference.max() <= 1 and (difference > 0).mean() < 0.001
     assert psnr(upscale(path, pixels, "--tile", 64, "--tile-overlap", 32).astype(float), whole.astype(float)) > 40
 
 

@@ -27,13 +27,14 @@ bool in_multiplexer(const GetEnvironment& get) {
   return !text_of(get, "TMUX").empty() || term.starts_with("screen") || term.starts_with("tmux");
 }
 
-// The numbers of "1;2;3"; nothing where there is another character.
+// The numbers of "1;2;3", 0 where one is left out; nothing where there is another character.
 std::optional<std::vector<int>> numbers_of(std::string_view text) {
   std::vector<int> out;
   while (true) {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc()) return std::nullopt;
+    const bool left_out = text.empty() || text.front() == ';';
+    if (error != std::errc() && !left_out) return std::nullopt;
     out.push_back(value);
     text.remove_prefix(static_cast<size_t>(end - text.data()));
     if (text.empty()) return out;
