@@ -271,8 +271,9 @@ TEST_P(PipelineOnGpu, StreamedWeightsDrawTheSamePicture) {
 
 INSTANTIATE_TEST_SUITE_P(Types, PipelineOnGpu, testing::Values("f16", "bf16", "f32"));
 
-// Streaming leaves the memory that the weights take turns in, the UNet's arena and its buffers. Where that is still
-// too much, weights in 8 bits take less of it; they are taken by themselves, unless their form was asked for.
+// Streaming leaves the memory that the weights take turns in, the UNet's arena and its buffers. Where that is
+// still too much, weights in 8 bits take less of it; they are taken by themselves, unless their form was
+// asked for.
 TEST(PipelineMemory, TheUnetsWeightsShrinkWhereStreamingIsNotEnough) {
   GenerateRequest request = apple();
   request.steps = 2;
@@ -285,7 +286,8 @@ TEST(PipelineMemory, TheUnetsWeightsShrinkWhereStreamingIsNotEnough) {
   const Image want = narrow.generate(request).pictures[0].image;
   options.vram_budget = (least.total() + wide.total()) / 2;
   options.weights = "auto";
-  for (const bool asked : {true, false}) {  // for host memory and streaming; else they come by themselves, too
+  for (const bool asked :
+       {true, false}) {  // for host memory and streaming; else they come by themselves, too
     options.offload = options.stream_weights = asked;
     Pipeline pipeline = load_pipeline(options, test_gpu());
     const GenerateResult got = pipeline.generate(request);
