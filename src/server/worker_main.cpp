@@ -32,6 +32,8 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using TaskPointer = std::shared_ptr<WorkerTask>;
 
+// Larger batches are no faster on the CPU (docs/reference/server.md).
+constexpr int kJoinOnHost = 2, kJoinOnGpu = 8;
 constexpr double kMaxEnlarged = 8192;  // pixels of a side, by a network's own factor
 
 // What a device does after a fault of its own cannot be relied on.
@@ -65,6 +67,9 @@ class Worker {
     if (const int threads = head.value("threads", 0); threads > 0) omp_set_num_threads(threads);
     lora_mode_ = head.at("lora_mode");
     most_ = head.at("join");
+    if (most_ == 0) most_ = device_named(load_.device).kind() == DeviceKind::kHost ? kJoinOnHost : kJoinOnGpu;
+    told_limit_ = most_;
+    link_.send({{"type", "limit"}, {"images", most_}});
     try {
       load(head.at("model"), loading());
     } catch (const Error& e) {
