@@ -12,13 +12,15 @@ import pytest
 import torch
 from control_models import adapter_folder, control_folder, drawing, union_folder
 from feature_matrix import IMPOSSIBLE, LEVELS, Case, draw_cases, every_pair, pairs_of
+from guidance_oracle import add_regions, add_self_attention, cells, looking, shares_of
 from ip_models import adapter_file, encoder_folder, image_encoder
 from peft import LoraConfig
 from PIL import Image
 from pictures import psnr, read_picture
 from pipelines_oracle import NEGATIVE, PROMPT, SCALE, SEED, SIZE, as_bytes, command
 from safetensors.torch import load_file, save_file
-from test_diffusers_pipelines import mask, model, picture  # noqa: F401 (fixtures)
+from test_diffusers_pipelines import mask, picture  # noqa: F401 (fixtures)
+from test_diffusers_pipelines import model as plain_model  # noqa: F401 (fixture)
 from test_lora import ATTENTION, TEXT, encoders, state
 from test_lora_blocks import IDS, scaled
 
@@ -27,6 +29,7 @@ STEPS, STRENGTH, SPLIT = 4, 0.8, 0.5
 LORA_WEIGHTS = {"none": [], "unet": [("first", 0.8, 0.0)], "whole": [("first", 0.8, 0.8)], "two": [("first", 0.6, 0.6), ("second", -0.7, -0.7)]}
 CONTROL_STRENGTH, ADAPTER_STRENGTH, IP_WEIGHT = 0.8, 0.7, 0.8
 CANNY = 3  # of union ControlNets
+REGIONS, REGION_BASE, ATTENTION_SCALE = {(0.1, 0.25, 0.5, 0.4): "a house by the sea", (0.45, 0.0, 0.55, 1.0): "two green birds"}, 0.2, 3.0
 EMULATED = "emu:gfx1100"
 # dB against Diffusers' f32 image. Measured: f16 on the emulated GPU 56 and more, 8 bits 46 and more.
 FLOORS = {"cpu plain": 60, "emulated plain": 50, "cpu int8": 40, "emulated int8": 40}
@@ -49,7 +52,20 @@ def block_factors(kind: str) -> dict[str, float]:
 # --- what the cases draw with ---
 
 @pytest.fixture(scope="module")
-def loras(model, tmp_path_factory):  # noqa: F811
+def model(plain_model, tmp_path_factory):  # noqa: F811
+    """model(kind): its middle block looks somewhere."""
+    made = {}
+
+    def make(kind):
+        if kind not in made:
+            made[kind] = looking(plain_model(kind), tmp_path_factory.mktemp("looking") / kind)
+        return made[kind]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def loras(model, tmp_path_factory):
     """loras(kind, name): a LoRA of rank 4 on the UNet and the text encoders."""
     made = {}
 
@@ -88,7 +104,7 @@ def scaled_loras(loras, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def image_adapters(model, tmp_path_factory):  # noqa: F811
+def image_adapters(model, tmp_path_factory):
     """image_adapters(kind, level): an IP-Adapter's file, its image encoder beside it."""
     made = {}
 
@@ -109,7 +125,7 @@ def seen(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def unions(model, tmp_path_factory):  # noqa: F811
+def unions(model, tmp_path_factory):
     """unions(kind): a union ControlNet's folder."""
     made = {}
 
@@ -122,7 +138,7 @@ def unions(model, tmp_path_factory):  # noqa: F811
 
 
 @pytest.fixture(scope="module")
-def nets(model, tmp_path_factory):  # noqa: F811
+def nets(model, tmp_path_factory):
     """nets(kind): (ControlNet's folder, T2I-Adapter's folder)."""
     made = {}
 
@@ -217,6 +233,11 @@ def theirs(model, loras, scaled_loras, nets, unions, image_adapters, seen, hint,
             pipe.set_ip_adapter_scale(IP_WEIGHT)
         if case.control in ("adapter", "both"):
             add_adapter(pipe, nets(kind)[1], hint)
+        if case.guidance == "regions":
+            shares = shares_of([cells(box, SIZE // 8, SIZE // 8) for box in REGIONS], REGION_BASE)
+            add_regions(pipe, list(REGIONS.values()), shares, PROMPT, int(case.batch))
+        elif case.guidance == "attention":
+            add_self_attention(pipe, ATTENTION_SCALE)
         return pipe
 
     def draw(case):
@@ -278,6 +299,10 @@ def our_pictures(rocm_sd, case: Case, model, loras, nets, unions, image_adapters
         args += ["--control", unions(kind), "--control-type", "canny", "--control-image", hint, "--control-strength", CONTROL_STRENGTH]
     if case.ip != "none":
         args += ["--ip-adapter", image_adapters(kind, case.ip), "--ip-image", seen, "--ip-weight", IP_WEIGHT]
+    if case.guidance == "regions":
+        args += ["--region-base", REGION_BASE, *(word for box, text in REGIONS.items() for word in ("--region", ",".join(map(str, box)) + ": " + text))]
+    elif case.guidance == "attention":
+        args += ["--sag-scale", ATTENTION_SCALE]
     if case.start != "noise":
         args += ["-i", picture, "--strength", STRENGTH]
     if case.start == "mask":
