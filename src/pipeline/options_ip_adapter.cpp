@@ -30,11 +30,11 @@ Setter adapter_number(std::optional<double> IpAdapterUse::* field, double least,
 
 // One file, or several with commas between them.
 std::vector<Image> load_images(std::string_view list) {
-  if (path_exists(std::string(list))) return {load_image(std::string(list))};
+  if (list.empty() || path_exists(std::string(list))) return {read_picture(list)};
   std::vector<Image> out;
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
-    out.push_back(load_image(std::string(list.substr(begin, end - begin))));
+    out.push_back(read_picture(list.substr(begin, end - begin)));
     begin = end + 1;
   }
   return out;

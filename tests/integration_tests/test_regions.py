@@ -111,7 +111,7 @@ def test_beside_a_controlnet(rocm_sd, model, tmp_path):  # noqa: F811
 @pytest.mark.parametrize("args, message", [
     (["--region", "a cat"], "no place; expected"), (["--region-base", 0.5], "need a region"),
     (["--region", "0.5,0,0.6,1: a cat"], "expected a box within the picture"), (["--region", "0,0,1: a cat"], "got 3 numbers"),
-    (["--region", "a", "--region-split", "columns:1,1"], "2 rows or columns for 1 regions"), (["--region", "a", "--region-split", "diagonal:1"], "region-split: expected"),
+    (["--region", "a", "--region-split", "columns:1,1"], "has 2 rows or columns, expected one for each region without a place: 1"), (["--region", "a", "--region-split", "diagonal:1"], "region-split: expected"),
     (["--region", "a", "--region", "b", "--region-split", "rows:1"], "no row or column left"), (["--region", "a", "--region-split", "rows:0"], "above 0"),
     (["--region", "0,0,1,1: a AND b"], "not with AND"), (["--region", "0,0,1,1: a", "--prompt", "a AND b"], "not with AND"),
     (["--region", "0,0,1,1: a", "--pag-scale", 2], "not with pag-scale"), (["--region", "0,0,1,1: a", "--region-base", 2], "region-base"),
