@@ -99,9 +99,9 @@ void RequestBuilder::add_ip_adapter(const std::string& field, AskedIpAdapter ada
            concat("expected 1 to ", kMaxIpImages, " pictures, or embeds, got ", adapter.images.size()));
   const size_t seen = adapter.images.empty() ? adapter.faces : adapter.images.size();
   if (!adapter.masks.empty() && seen > 0 && adapter.masks.size() != seen)
-    refuse(field + ".masks", concat("expected one for each of the ", seen,
-                                    adapter.images.empty() ? " embeddings, got " : " pictures, got ",
-                                    adapter.masks.size()));
+    refuse(field + ".masks",
+           concat("expected one for each of the ", seen,
+                  adapter.images.empty() ? " embeddings, got " : " pictures, got ", adapter.masks.size()));
   const std::string path = catalog_.find_control(adapter.model, field + ".model").path.string();
   set_all(field, "ip-", {{"ip-weight", "1"}, {"ip-start", "0"}, {"ip-end", "1"}}, adapter.options);
   request.options.emplace_back("ip-adapter", path);
@@ -110,8 +110,8 @@ void RequestBuilder::add_ip_adapter(const std::string& field, AskedIpAdapter ada
     request.files.push_back({"ip-image", std::move(adapter.images[i]), i > 0});
   // Behind pictures it is the last file of their option.
   if (!adapter.embeds.empty())
-    request.files.push_back(
-        {adapter.images.empty() ? "ip-embeds" : "ip-image", std::move(adapter.embeds), !adapter.images.empty()});
+    request.files.push_back({adapter.images.empty() ? "ip-embeds" : "ip-image", std::move(adapter.embeds),
+                             !adapter.images.empty()});
   ip_masks_.push_back(std::move(adapter.masks));
 }
 

@@ -21,7 +21,8 @@ constexpr size_t kMaxFaces = 16, kMaxWidth = 65536;
 std::string safetensors_of(const ImageEmbeds& embeds) {
   const size_t bytes = embeds.values.size() * sizeof(float);
   std::string header =
-      json{{"embeds", {{"dtype", "F32"}, {"shape", embeds.shape}, {"data_offsets", {size_t{0}, bytes}}}}}.dump();
+      json{{"embeds", {{"dtype", "F32"}, {"shape", embeds.shape}, {"data_offsets", {size_t{0}, bytes}}}}}
+          .dump();
   header.append((8 - header.size() % 8) % 8, ' ');
   const uint64_t length = header.size();
   std::string out(sizeof(length) + header.size() + bytes, '\0');

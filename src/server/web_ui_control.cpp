@@ -50,9 +50,9 @@ const std::set<std::string, std::less<>> kIdleFields = {
     "use_mask",      "batch_images"};
 // Fields that may only be empty, or false.
 const std::set<std::string, std::less<>> kEmptyFields = {
-    "advanced_weighting", "loopback",           "animatediff_batch",  "batch_modifiers",
-    "batch_image_files",  "batch_mask_dir",     "batch_keyframe_idx", "generated_image",
-    "image_fg",           "mask_image_fg",      "batch_image_dir",    "batch_input_gallery",
+    "advanced_weighting", "loopback",       "animatediff_batch",  "batch_modifiers",
+    "batch_image_files",  "batch_mask_dir", "batch_keyframe_idx", "generated_image",
+    "image_fg",           "mask_image_fg",  "batch_image_dir",    "batch_input_gallery",
     "batch_mask_gallery"};
 
 bool is_empty(const json& value) {
@@ -231,7 +231,8 @@ class Unit {
   void add_ip_adapter() {
     prompt_.model = model_;
     prompt_.images = std::move(images_);
-    prompt_.options = {{"ip-weight", concat(weight_)}, {"ip-start", concat(start_)}, {"ip-end", concat(end_)}};
+    prompt_.options = {
+        {"ip-weight", concat(weight_)}, {"ip-start", concat(start_)}, {"ip-end", concat(end_)}};
     const size_t seen = prompt_.images.empty() ? std::max<size_t>(prompt_.faces, 1) : prompt_.images.size();
     if (!region_.empty()) prompt_.masks.assign(seen, region_);
     builder_.add_ip_adapter(place_, std::move(prompt_));

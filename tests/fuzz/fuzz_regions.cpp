@@ -1,6 +1,6 @@
-// Fuzzes regional prompts as text, a region a line behind a line with --region-split: each is read, or refused
-// by a UsageError; where all are, each of the latents is shared out whole, and each prompt that is drawn has a
-// share. Masks are bytes of the input, not files.
+// Fuzzes regional prompts as text, a region a line behind a line with --region-split: each is read, or
+// refused by a UsageError; where all are, each of the latents is shared out whole, and each prompt that is
+// drawn has a share. Masks are bytes of the input, not files.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

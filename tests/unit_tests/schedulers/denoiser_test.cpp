@@ -142,7 +142,8 @@ TEST(Denoiser, SelfAttentionGuidanceRunsTheFirstConditionAgain) {
           want.push_back(text + (perturbed ? 2 * (all[last - n] - all[last]) : 0) + 4 * (first - again[i]));
         }
         expect_tensor_near(got, want, 1e-5);
-        expect_tensor_near(asked, std::vector<double>(all.begin(), all.begin() + static_cast<int64_t>(n)), 1e-6);
+        expect_tensor_near(asked, std::vector<double>(all.begin(), all.begin() + static_cast<int64_t>(n)),
+                           1e-6);
       }
 }
 
@@ -181,11 +182,12 @@ TEST(Denoiser, RefusesBadInput) {
   const auto same = [](Exec&, const Tensor& x) { return x; };
   const Denoiser all_again([](Exec&, const Tensor& x, double) { return x; },
                            {.self_attention = {1, same, [](Exec&, const Tensor& x, double) {
-                                                 return random_tensor({2 * x.dim(0), 3, 5, 4}, DType::kF32, 1);
+                                                 return random_tensor({2 * x.dim(0), 3, 5, 4}, DType::kF32,
+                                                                      1);
                                                }}});
-  EXPECT_THROW(all_again(test.ex, random_tensor(kShape, DType::kF32, 1), {1, 0.5, 1},
-                         LatentSpace::kVarianceExploding),
-               ShapeError);
+  EXPECT_THROW(
+      all_again(test.ex, random_tensor(kShape, DType::kF32, 1), {1, 0.5, 1}, LatentSpace::kVarianceExploding),
+      ShapeError);
   EXPECT_EQ(parse_prediction("v_prediction"), Prediction::kV);
   EXPECT_EQ(parse_prediction("EPSILON"), Prediction::kEpsilon);
   EXPECT_EQ(parse_prediction("sample"), Prediction::kSample);
