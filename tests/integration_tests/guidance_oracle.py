@@ -5,6 +5,7 @@ Diffusers has a pipeline of its own for self-attention guidance, of Stable Diffu
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable
@@ -12,7 +13,6 @@ from typing import Any, Callable
 import diffusers
 import numpy as np
 import torch
-from diffusers.pipelines.stable_diffusion_sag.pipeline_stable_diffusion_sag import CrossAttnStoreProcessor
 
 SPREAD = 6.0  # of the middle block's queries: the attention of small random weights is nearly flat, and its mask arbitrary
 
@@ -112,7 +112,8 @@ def add_regions(pipe, texts: list[str], shares: list[np.ndarray], prompt: str, b
 def add_self_attention(pipe, scale: float) -> None:
     """StableDiffusionSAGPipeline's step, for guidance by two conditions: what it adds to the guided prediction is added to both."""
     middle = pipe.unet.mid_block.attentions[0]
-    attention, store, sides = middle.transformer_blocks[0].attn1, CrossAttnStoreProcessor(), {}
+    store = inspect.getmodule(diffusers.StableDiffusionSAGPipeline).CrossAttnStoreProcessor()
+    attention, sides = middle.transformer_blocks[0].attn1, {}
     attention.processor = store
     middle.register_forward_hook(lambda module, inputs, output: sides.update(map=output[0].shape[-2:]))
     mask = diffusers.StableDiffusionSAGPipeline.sag_masking
