@@ -57,7 +57,7 @@ void Pipeline::State::make_unet_stage(const PreparedRequest& r) {
   shape.drops_negative = r.drops_negative;
   shape.savings = r.request.savings;
   shape.wrap = {r.request.tiling_x, r.request.tiling_y};
-  check_alone(r.request, draws_alone());
+  if (!draws_alone()) check_together(r.request, *ranks_);
   require<UsageError>(
       !shape.received || draws_alone(),
       "sag-scale: not with split: guidance, which computes the predictions on several devices; "

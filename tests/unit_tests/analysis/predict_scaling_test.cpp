@@ -166,6 +166,23 @@ TEST_F(PredictScaling, MeasuredTimesAreKept) {
   EXPECT_EQ(scaling_json(found)["each_rank"].size(), 2u);
 }
 
+// A half of the work takes what was measured, a quarter loses as much again, and more work than the measured
+// step's loses nothing.
+TEST_F(PredictScaling, LessWorkLosesWhatWasMeasured) {
+  const auto step_of = [&](Division division, int gpus, double half, PictureShape shape = {}) {
+    ScalingSetup s = setup(gpus, division);
+    s.measured = {.step_ms = 100, .decode_ms = 300, .half_step_ms = half};
+    return of(s, shape).each[0].step_ms;
+  };
+  const double even = step_of(Division::kConditions, 2, 0), found = step_of(Division::kConditions, 2, 60);
+  EXPECT_NEAR(even, 50, 5);
+  EXPECT_NEAR(found / even, 1.2, 0.03);
+  EXPECT_DOUBLE_EQ(step_of(Division::kConditions, 2, 50), even) << "a half that takes half the time";
+  EXPECT_NEAR(step_of(Division::kBoth, 4, 60) / step_of(Division::kBoth, 4, 0), 1.2 * 1.2, 0.06);
+  const PictureShape large{.height = 1024, .width = 1024};  // each half has twice the measured work and more
+  EXPECT_DOUBLE_EQ(step_of(Division::kConditions, 2, 60, large), step_of(Division::kConditions, 2, 0, large));
+}
+
 TEST_F(PredictScaling, WhatCannotBeDividedIsRefused) {
   EXPECT_THROW(of(setup(2, Division::kConditions), {.guidance = false}), UsageError);
   EXPECT_THROW(of(setup(9, Division::kRows)), UsageError);
