@@ -343,7 +343,7 @@ def test_masks(rocm_sd, place, tmp_path, use, mask):
     plain = run(rocm_sd, place, tmp_path / "b.png", code=0) and read_picture(tmp_path / "b.png")
     if mask == "black" and use != "inpaint":
         assert np.abs(got.astype(int) - plain).max() <= 1
-    elif mask == "white":
+    elif mask == "white" and use != "inpaint":  # all of an image that is drawn from noise alone
         assert not np.array_equal(got, plain)
 
 
