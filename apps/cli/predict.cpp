@@ -74,7 +74,8 @@ void predict_several(const PredictCommand& c, const KnownModel& model, const Pic
     setup.division = split.division->what;
     setup.exact_calls = split.division->exact_calls;
   }
-  if (!c.measured.empty()) setup.measured = {c.measured[0], c.measured[1], c.measured.size() > 2 ? c.measured[2] : 0};
+  if (!c.measured.empty())
+    setup.measured = {c.measured[0], c.measured[1], c.measured.size() > 2 ? c.measured[2] : 0};
   const ScalingPrediction found = [&] {
     try {
       return predict_scaling(gpus[0], model, shape, c.steps, dtype, setup);

@@ -69,7 +69,8 @@ void WindowExchange::run_by_library(Exec& ex, PeerWindows& windows) {
   };
   const auto add = [&](std::vector<LibraryMessage>& to, const ExchangePart& part, const Tensor& of) {
     for (int place = 0; place < kMaxExchangePlaces; ++place)
-      if ((part.ranks >> place & 1) && of.bytes() > 0) to.push_back({place, static_cast<char*>(of.data()), of.bytes()});
+      if ((part.ranks >> place & 1) && of.bytes() > 0)
+        to.push_back({place, static_cast<char*>(of.data()), of.bytes()});
     bytes += static_cast<double>(of.bytes());
   };
   for (const ExchangePart& part : sent_) {
@@ -77,7 +78,12 @@ void WindowExchange::run_by_library(Exec& ex, PeerWindows& windows) {
     if (!part.tensor.is_contiguous()) copy_into(ex, part.tensor, from);
     add(sent, part, from);
   }
-  for (const OwnPart& part : own_) copy_into(ex, part.from, part.to);
+  for (const OwnPart& part : own_) {
+    const bool both_apart = !part.from.is_contiguous() && !part.to.is_contiguous();
+    const Tensor from = both_apart ? dense_of(part.from) : part.from;  // rows of two lengths do not fit
+    if (both_apart) copy_into(ex, part.from, from);
+    copy_into(ex, from, part.to);
+  }
   std::vector<Tensor> came;
   for (const ExchangePart& part : received_) {
     came.push_back(dense_of(part.tensor));

@@ -1,5 +1,5 @@
-// An exchange of parts of tensors by way of the ranks' windows (runtime/peer_windows.hpp), which graphs contain
-// like any launch: two kernels, or a library's calls between copies of the parts that are not dense.
+// An exchange of parts of tensors by way of the ranks' windows (runtime/peer_windows.hpp), which graphs
+// contain like any launch: two kernels, or a library's calls between copies of the parts that are not dense.
 #pragma once
 
 #include <vector>

@@ -68,11 +68,12 @@ void resolve_savings(ResolvedRequest& r, const Components& c) {
   r.drops_negative = leaves_guidance_out(q) && r.uses_negative() && !c.is_instruct();
 }
 
-// All ranks foretell the same steps, for they have the same latents, and each keeps maps of its own conditions
-// and rows. T-GATE would leave the ranks of the negative prompt without work.
+// All ranks foretell the same steps, for they have the same latents, and each keeps maps of its own
+// conditions and rows. T-GATE would leave the ranks of the negative prompt without work.
 void check_together(const GenerateRequest& q, const Ranks& ranks) {
-  require<UsageError>(q.savings.t_gate == 0,
-                      "t-gate: not with a picture that several devices draw together; expected --split images");
+  require<UsageError>(
+      q.savings.t_gate == 0,
+      "t-gate: not with a picture that several devices draw together; expected --split images");
   require<UsageError>(
       !q.savings.active() || (ranks.division() != Division::kLayers && !ranks.exact_calls()),
       "deep-cache, sada: not with --split pipeline and displaced; expected guidance, rows or images");

@@ -27,8 +27,8 @@ std::optional<ExchangeWay> asked_exchange_way() {
        {ExchangeWay::kMessages, ExchangeWay::kMapped, ExchangeWay::kPeer, ExchangeWay::kLibrary})
     if (std::string_view(word) == exchange_way_name(way)) return way;
   if (std::string_view(word) == "rccl") return ExchangeWay::kLibrary;
-  throw UsageError(concat("ROCM_SD_EXCHANGE: expected host, mapped, peer, nccl or rccl, is \"",
-                          printable(word), "\""));
+  throw UsageError(
+      concat("ROCM_SD_EXCHANGE: expected host, mapped, peer, nccl or rccl, is \"", printable(word), "\""));
 }
 
 std::shared_ptr<ExchangeGroup> make_exchange_group(const std::vector<std::string>& names,
@@ -39,8 +39,7 @@ std::shared_ptr<ExchangeGroup> make_exchange_group(const std::vector<std::string
   if (asked == ExchangeWay::kMessages) return nullptr;
   if (asked != ExchangeWay::kLibrary) return PeerGroup::make(names, devices, patience, asked);
   std::vector<LibraryRank> ranks;
-  for (size_t i = 0; i < devices.size(); ++i)
-    ranks.push_back({static_cast<int>(i), names[i], devices[i]});
+  for (size_t i = 0; i < devices.size(); ++i) ranks.push_back({static_cast<int>(i), names[i], devices[i]});
   return LibraryGroup::make(ranks, patience, hub);
 }
 

@@ -42,7 +42,7 @@ struct Group::Member {
   RankDevice where;
   std::shared_ptr<RankHub> hub;
   int rank = 0;
-  std::unique_ptr<HubRanks> link;    // null in a group of one
+  std::unique_ptr<HubRanks> link;        // null in a group of one
   std::shared_ptr<ExchangeGroup> peers;  // may be null
   std::unique_ptr<PeerWindows> windows;
   std::unique_ptr<Pipeline> pipeline;

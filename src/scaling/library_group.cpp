@@ -149,8 +149,8 @@ void LibraryGroup::connect_within(double seconds) {
   std::unique_lock lock(outcome->mutex);
   const bool in_time = outcome->changed.wait_for(
       lock, std::chrono::duration<double>(seconds > 0 ? seconds : 1e9), [&] { return outcome->done; });
-  require<DeviceError>(in_time, api_.version, " has not brought all ", hub_->count(), " ranks together within ",
-                       seconds, " s");
+  require<DeviceError>(in_time, api_.version, " has not brought all ", hub_->count(),
+                       " ranks together within ", seconds, " s");
   if (outcome->error) std::rethrow_exception(outcome->error);
 }
 

@@ -1,5 +1,6 @@
 // LibraryGroup: parts of maps pass by NCCL or RCCL, between GPUs of this process, of processes of one host,
-// and of several hosts. The calls are put on each device's stream, and captured with the launches around them.
+// and of several hosts. The calls are put on each device's stream, and captured with the launches around
+// them.
 //
 // A kernel of the library waits for the other rank for ever. So the ranks meet on the host before each
 // exchange, or before the graph that has some, and do not look between the two whether they were asked to

@@ -14,12 +14,13 @@ std::string version_text(int code) {
 
 Api open_api(bool hip) {
   const char* const name = hip ? "RCCL" : "NCCL";
-  const DynamicLibrary library = hip ? DynamicLibrary::chosen_by("ROCM_SD_NCCL", {"librccl.so.1", "librccl.so"})
-                                     : DynamicLibrary::chosen_by("ROCM_SD_NCCL", {"libnccl.so.2", "libnccl.so"});
+  const DynamicLibrary library =
+      hip ? DynamicLibrary::chosen_by("ROCM_SD_NCCL", {"librccl.so.1", "librccl.so"})
+          : DynamicLibrary::chosen_by("ROCM_SD_NCCL", {"libnccl.so.2", "libnccl.so"});
   require<DeviceError>(static_cast<bool>(library), name, " is not there: ", library.problem(),
                        "; install it, or name its file with ROCM_SD_NCCL");
   Api api;
-#define ROCM_SD_FIND(function, ...)                                                \
+#define ROCM_SD_FIND(function, ...)                                                   \
   api.function = reinterpret_cast<decltype(api.function)>(library.symbol(#function)); \
   require<DeviceError>(api.function != nullptr, name, ": ", library.name(), " has no function ", #function);
   ROCM_SD_NCCL_FUNCTIONS(ROCM_SD_FIND)

@@ -20,15 +20,15 @@ inline constexpr int kInProgress = 7;  // ncclInProgress
 inline constexpr int kUint8 = 1;       // ncclUint8
 
 // X(name, parameters...); stream: a cudaStream_t or hipStream_t
-#define ROCM_SD_NCCL_FUNCTIONS(X)                                                                        \
-  X(ncclGetVersion, int* version)                                                                        \
-  X(ncclGetUniqueId, UniqueId* id)                                                                       \
-  X(ncclCommInitRank, Communicator* comm, int count, UniqueId id, int rank)                              \
-  X(ncclCommAbort, Communicator comm)                                                                    \
-  X(ncclCommGetAsyncError, Communicator comm, int* error)                                                \
-  X(ncclGroupStart)                                                                                      \
-  X(ncclGroupEnd)                                                                                        \
-  X(ncclSend, const void* data, size_t count, int type, int to, Communicator comm, void* stream)         \
+#define ROCM_SD_NCCL_FUNCTIONS(X)                                                                \
+  X(ncclGetVersion, int* version)                                                                \
+  X(ncclGetUniqueId, UniqueId* id)                                                               \
+  X(ncclCommInitRank, Communicator* comm, int count, UniqueId id, int rank)                      \
+  X(ncclCommAbort, Communicator comm)                                                            \
+  X(ncclCommGetAsyncError, Communicator comm, int* error)                                        \
+  X(ncclGroupStart)                                                                              \
+  X(ncclGroupEnd)                                                                                \
+  X(ncclSend, const void* data, size_t count, int type, int to, Communicator comm, void* stream) \
   X(ncclRecv, void* data, size_t count, int type, int from, Communicator comm, void* stream)
 
 struct Api {

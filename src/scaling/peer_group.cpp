@@ -183,8 +183,8 @@ std::string PeerGroup::test() {
 }
 
 std::shared_ptr<PeerGroup> PeerGroup::make(const std::vector<std::string>& names,
-                                           const std::vector<Device*>& devices,
-                                           const RankPatience& patience, std::optional<ExchangeWay> asked) {
+                                           const std::vector<Device*>& devices, const RankPatience& patience,
+                                           std::optional<ExchangeWay> asked) {
   std::string why = refusal_of(devices);
   if (!why.empty()) {
     require<UsageError>(!asked, "ROCM_SD_EXCHANGE=", asked ? exchange_way_name(*asked) : "", ": ", why);

@@ -54,7 +54,7 @@ class PeerGroup final : public ExchangeGroup {
   void make_window(size_t rank, size_t slot_bytes);
   // The control says where the windows are; no message has passed since.
   void connect(size_t rank, const ExchangeCounts& before = {});
-  std::string test();         // why it does not work; empty: it does
+  std::string test();  // why it does not work; empty: it does
 
   const ExchangeWay way_;
   const RankPatience patience_;

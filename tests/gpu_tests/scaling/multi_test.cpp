@@ -53,7 +53,8 @@ double psnr(const Image& a, const Image& b) {
 // library passes is not counted.
 void expect_traffic(const MultiPipeline& together, uint64_t least_messages) {
   const std::vector<RankTraffic> traffic = together.drawers().at(0).traffic;
-  if (const std::string way = variable("ROCM_SD_EXCHANGE"); way == "nccl" || way == "rccl") least_messages = 0;
+  if (const std::string way = variable("ROCM_SD_EXCHANGE"); way == "nccl" || way == "rccl")
+    least_messages = 0;
   uint64_t sent = 0, received = 0;
   for (const RankTraffic& rank : traffic) {
     EXPECT_GE(rank.messages, least_messages);

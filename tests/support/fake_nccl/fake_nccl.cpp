@@ -1,7 +1,7 @@
 // A stand-in for NCCL and RCCL between threads of one process whose device memory is the host's, as emulated
-// GPUs' is. As the library does, an exchange waits for the other ranks without an end, unless its communicator
-// is ended; messages of a pair of ranks come in order; sizes must agree. Numbers are the library's, written
-// from its documentation.
+// GPUs' is. As the library does, an exchange waits for the other ranks without an end, unless its
+// communicator is ended; messages of a pair of ranks come in order; sizes must agree. Numbers are the
+// library's, written from its documentation.
 #include <condition_variable>
 #include <cstring>
 #include <deque>

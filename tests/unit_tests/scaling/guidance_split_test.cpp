@@ -107,9 +107,8 @@ TEST_F(GuidanceSplit, DrawsWhatOneDeviceDraws) {
   add("latents", [](GenerateRequest& r) { r.keep_latents = true; });
   add("lora", [](GenerateRequest& r) { r.loras = {{.file = kExamples + "/dusk_lora.safetensors"}}; });
   add("deep cache", [](GenerateRequest& r) { r.savings.deep_cache = 2, r.steps = 5; });
-  add("deep cache of a deeper branch", [](GenerateRequest& r) {
-    r.savings.deep_cache = 3, r.savings.deep_cache_branch = 2, r.steps = 7;
-  });
+  add("deep cache of a deeper branch",
+      [](GenerateRequest& r) { r.savings.deep_cache = 3, r.savings.deep_cache_branch = 2, r.steps = 7; });
   add("sada", [](GenerateRequest& r) { r.savings.sada = true, r.sampler = "DPM++ 2M", r.steps = 20; });
   add("sada and deep cache", [](GenerateRequest& r) {
     r.savings.sada = true, r.savings.deep_cache = 2, r.sampler = "Euler", r.steps = 16;

@@ -191,9 +191,10 @@ TEST_F(LibraryGroups, RefuseWhatTheyCannotDo) {
   const auto hub = std::make_shared<SharedHub>(std::vector<std::string>{"cpu", "cpu"}, RankPatience{});
   const std::vector<LibraryRank> host = {{0, "cpu", &host_device()}, {1, "cpu", &host_device()}};
   EXPECT_THROW(LibraryGroup::make(host, {}, hub), UsageError);
-  for (const auto& [word, way] : {std::pair("nccl", ExchangeWay::kLibrary), std::pair("rccl", ExchangeWay::kLibrary),
-                                  std::pair("host", ExchangeWay::kMessages), std::pair("peer", ExchangeWay::kPeer),
-                                  std::pair("mapped", ExchangeWay::kMapped)}) {
+  for (const auto& [word, way] :
+       {std::pair("nccl", ExchangeWay::kLibrary), std::pair("rccl", ExchangeWay::kLibrary),
+        std::pair("host", ExchangeWay::kMessages), std::pair("peer", ExchangeWay::kPeer),
+        std::pair("mapped", ExchangeWay::kMapped)}) {
     setenv("ROCM_SD_EXCHANGE", word, 1);
     EXPECT_EQ(asked_exchange_way(), way) << word;
   }
@@ -208,10 +209,10 @@ TEST_F(LibraryGroups, RefuseWhatTheyCannotDo) {
 TEST(LibraryApi, NamesWhatIsMissing) {
   setenv("ROCM_SD_NCCL", "/nowhere.so", 1);
   try {
-    nccl::load_api(DeviceKind::kCuda);
+    nccl::load_api(DeviceKind::kHip);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const DeviceError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("NCCL is not there: "));
+    EXPECT_THAT(e.what(), HasSubstr("RCCL is not there: "));
     EXPECT_THAT(e.what(), HasSubstr("ROCM_SD_NCCL"));
   }
   setenv("ROCM_SD_NCCL", "libm.so.6", 1);

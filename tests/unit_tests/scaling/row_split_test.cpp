@@ -192,9 +192,8 @@ TEST(DividedRows, ByEveryWayThatGoes) {
     r.init_image = r.mask = picture(64, 128);
     r.steps = 4;
   });
-  check("deep cache", [](GenerateRequest& r) {
-    r.savings.deep_cache = 2, r.savings.deep_cache_branch = 1, r.steps = 5;
-  });
+  check("deep cache",
+        [](GenerateRequest& r) { r.savings.deep_cache = 2, r.savings.deep_cache_branch = 1, r.steps = 5; });
   check("sada", [](GenerateRequest& r) { r.savings.sada = true, r.sampler = "DPM++ 2M", r.steps = 16; });
   check("lora", [](GenerateRequest& r) {
     r.loras = {{.file = kExamples + "/dusk_lora.safetensors", .weight = 0.6}};
