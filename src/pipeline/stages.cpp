@@ -18,7 +18,7 @@ void make(std::unique_ptr<StageT>& stage, Components& components, Arena& arena, 
 }  // namespace
 
 void Pipeline::State::make_stages(const PreparedRequest& r) {
-  if (!r.shared) make_unet_stage(r);
+  if (!has_company(r)) make_unet_stage(r);
   if (vae_shape_.height != r.latent_height || vae_shape_.width != r.latent_width)
     vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short
   vae_shape_.rows = vae_rows(r);

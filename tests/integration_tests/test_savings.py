@@ -77,16 +77,12 @@ class Foretold(Guided):
     def __init__(self, model, levels: list[float]):
         super().__init__(model)
         self.levels, self.step, self.skipped, self.in_a_row = levels, 0, 0, 0
-        self.h, self.nodes, self.z, self.noise = [], [], None, None
+        self.h, self.z, self.noise = [], None, None
 
     def foretell(self, x, i):
         steps, sigma = len(self.levels) - 1, self.levels[i]
         if len(self.h) < 3 or not int(0.2 * steps) < i <= int(0.94 * steps):
             return None
-        if i > int(0.48 * steps) and len(self.nodes) == 4:
-            if i - self.nodes[-1][0] >= 4:
-                return None
-            return sum(clean * np.prod([(i - m) / (n - m) for m, _ in self.nodes if m != n]) for n, clean in self.nodes)
         if self.in_a_row == 4:
             return None
         norm = (1 + sigma**2) ** 0.5
@@ -104,7 +100,6 @@ class Foretold(Guided):
         if not told:
             clean = super().__call__(x, sigma)
             self.noise = (x - clean) / sigma
-            self.nodes = [*self.nodes[-3:], (i, clean)]
         norm = (1 + sigma**2) ** 0.5
         self.z = x / norm
         self.h = [(after - sigma) * (self.noise / norm - x * sigma / norm**3), *self.h[:2]]
