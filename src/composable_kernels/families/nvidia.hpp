@@ -25,7 +25,6 @@ struct NvidiaFamily : KernelFamilyDefaults {
       {.head_dim = 80, .queries = 32, .keys = 64, .occupancy = 2},
       {.head_dim = 80, .queries = 32, .stages = 3, .occupancy = 2},
       {.head_dim = 80, .keys = 64, .occupancy = 3},
-      {.head_dim = 104, .queries = 32, .occupancy = 2},
       {.head_dim = 104, .keys = 64, .occupancy = 3},
       {.head_dim = 128, .queries = 32, .occupancy = 2},
       {.head_dim = 128, .keys = 64, .occupancy = 3},
