@@ -102,6 +102,12 @@ class Scaling {
       for (const auto& [op, ms] : modelled_by_op(stage, bound, *times))
         if (bounds[op] > 0) ratios[op] = std::max(1.0, (ms - launches[op] * kLaunchMs) / bounds[op]);
     }
+    if (setup_.measured && setup_.measured->half_step_ms > 0) {
+      PictureShape half = own;
+      half.guidance = false;
+      for (const PlannedStage& stage : plan_model(*device_, model_, half, 1, dtype_))
+        if (stage.name == "unet") half_step_bound_ms_ = bound_stage(gpu_, stage, dtype_, counts_).bound_ms;
+    }
     rates_.basis = setup_.measured ? "measured" : concat("time model of ", times->card);
     if (times) rates_.gap_ms = kLaunchMs;
   }
@@ -120,11 +126,14 @@ class Scaling {
     return stage.name == "unet" ? sum * loss_of_little_work(bound) : sum;
   }
 
-  // How much longer than its share of the measured step a step of less work takes.
+  // How much longer than by its bound a step of less work than the measured one takes: what the measured half
+  // loses, and as much again with each further halving.
   double loss_of_little_work(double bound_ms) const {
-    if (!setup_.measured || setup_.measured->half_step_ms == 0 || bound_ms >= own_step_bound_ms_) return 1;
-    const double of_a_half = 2 * setup_.measured->half_step_ms / setup_.measured->step_ms;
-    return std::pow(of_a_half, std::log2(own_step_bound_ms_ / bound_ms));
+    if (half_step_bound_ms_ == 0 || bound_ms >= own_step_bound_ms_) return 1;
+    const OneGpuTimes& known = *setup_.measured;
+    const double of_a_half = known.half_step_ms / known.step_ms * own_step_bound_ms_ / half_step_bound_ms_;
+    return std::pow(of_a_half, std::log(own_step_bound_ms_ / bound_ms) /
+                                   std::log(own_step_bound_ms_ / half_step_bound_ms_));
   }
 
   double picture_ms(const std::vector<PlannedStage>& stages, bool singly) const {
@@ -236,7 +245,8 @@ class Scaling {
   std::unique_ptr<GpuDevice> device_;
   KernelCounts counts_;
   Rates rates_;
-  double own_step_bound_ms_ = 0;  // at the model's own size; with measured times
+  // At the model's own size, with measured times: of the step and of its half.
+  double own_step_bound_ms_ = 0, half_step_bound_ms_ = 0;
 };
 
 }  // namespace

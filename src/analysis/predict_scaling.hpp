@@ -18,8 +18,8 @@ namespace rocm_sd {
 enum class MessageWay : uint8_t { kHost, kPeer };
 
 // Times that were measured on one such GPU at the model's own size, one picture. half_step_ms: of a step
-// without guidance, which has half of the work and fills the GPU less well; 0: as if it took half the time. A
-// rank's share of less work than the step's is taken to lose as much again with each halving.
+// without guidance, which has half of the work and fills the GPU less well; 0: as if it took its bound's
+// share. A rank's share of still less work is taken to lose as much again with each halving.
 struct OneGpuTimes {
   double step_ms = 0, decode_ms = 0, half_step_ms = 0;
 };

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
 #include "pipeline/ip_request.hpp"
-#include "server/base64.hpp"
 #include "server/http.hpp"
 #include "server/job_request.hpp"
 #include "server/worker_request.hpp"

@@ -194,7 +194,7 @@ def test_sada(draw, tiny_model, tmp_path, sampler):
     want = euler(model, 64, 56, steps)
     sigmas = ["--sigmas", ",".join(repr(float(level)) for level in levels)]
     got, said = draw(64, 56, "--sada", "--steps", steps, "--sampler", sampler, *(sigmas if sampler == "ddim" else []))
-    assert model.skipped >= 5 and f"{model.skipped} of {steps} calls were foretold" in said
+    assert model.skipped >= 3 and f"{model.skipped} of {steps} calls were foretold" in said
     assert psnr(got, want) >= (60 if sampler == "euler" else 45) and want.std() > 5
     assert "SADA: True," in read_parameters(tmp_path / "a.png") and abs(operations(said) - 100 * (1 - model.skipped / steps)) < 0.1
 
