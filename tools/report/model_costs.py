@@ -3,8 +3,8 @@
 
   model_costs.py --card "RX 7900 XTX" --target gfx1100 --rocm-sd build/cpu/apps/cli/rocm-sd --write
       plays each 16-bit configuration of the target's products, convolutions and attention on the card four times: at two depths,
-      and with one workgroup to each compute unit as well as with as many as fit. A workgroup's time is taken as linear in its
-      steps. Some minutes. Without --write it prints what it would write.
+      and with one workgroup to each compute unit as well as with twice as many as fit. A workgroup's time is taken as linear in
+      its steps. Some minutes. Without --write it prints what it would write.
 
 Kernels are played in f16 on grids that fill every compute unit alike; bf16's are taken to be as fast. Nothing here is measured
 (docs/explanation/time-model.md). `ctest -R ModelledCosts` holds the files against the tables of configurations.
@@ -50,7 +50,8 @@ class Kernel:
         if self.op == "attention":
             heads, head_dim = (1 if groups < 8 or self.columns > 256 else 8), self.columns
             return f"attention f16 [1,{heads},{groups // heads * self.rows}x{depth},{head_dim}]"
-        across = max(1, min(groups, 1280 // self.columns, 16))  # what it leaves over is less than any card's units
+        # About square, so that neither operand is read more often than in a layer; what the rows leave over is less than any card's units.
+        across = max(1, min(groups, 16, round(math.sqrt(groups * self.rows / self.columns))))
         rows, outputs = groups // across * self.rows, across * self.columns
         if self.op == "geglu":
             return f"linear {rows}x{outputs}x{depth} f16 bias geglu"  # values and gates
@@ -91,16 +92,13 @@ class Player:
         first = self.launch(kernel, kernel.problem(64, near))
         units, resident = first["processors"], first["resident_groups"]
         entry = {"resident": resident}
-        for each, (start, step) in ((1, FIELDS[:2]), (resident, FIELDS[2:])):
-            if each == 1 and resident == 1 and step == FIELDS[3]:
-                entry |= {start: entry[FIELDS[0]], step: entry[FIELDS[1]]}
-                continue
+        for each, rounds, (start, step) in ((1, 1, FIELDS[:2]), (2 * resident, 2, FIELDS[2:])):
             ns = []
             for depth in kernel.depths:
                 line = self.launch(kernel, kernel.problem(each * units, depth))
                 if line["groups_of_busiest"] != each:
                     sys.exit(f"model_costs: {kernel.name}: {line['groups_of_busiest']} workgroups to a processor, wanted {each}")
-                ns.append(line["microseconds"] * 1e3 - self.launch_ns)
+                ns.append((line["microseconds"] * 1e3 - self.launch_ns) / rounds)
             slope = (ns[1] - ns[0]) / (kernel.steps(far) - kernel.steps(near))
             entry |= {start: round(max(0.0, ns[0] - slope * kernel.steps(near)), 1), step: round(slope, 2)}
         return entry

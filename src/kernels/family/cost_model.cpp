@@ -238,12 +238,11 @@ double launch_ns(const KernelTime& kernel, int64_t groups, int64_t compute_units
   const int64_t each = (groups + units - 1) / units;  // of the busiest compute unit
   const double alone = kernel.alone_ns + steps * kernel.alone_step_ns;
   const double full = std::max(alone, kernel.full_ns + steps * kernel.full_step_ns);
-  // Rounds of as many as fit; fewer in the last one take between a workgroup's time and a full round's.
-  const int64_t rest = each % kernel.resident;
-  const double last = rest == 0 ? 0
-                                : alone + (full - alone) * static_cast<double>(rest - 1) /
-                                              static_cast<double>(std::max<int64_t>(1, kernel.resident - 1));
-  return static_cast<double>(each / kernel.resident) * full + last;
+  const auto resident = static_cast<double>(kernel.resident), many = static_cast<double>(each);
+  // Where more run than fit, the next one starts as soon as one ends: they soon run out of step, and the last
+  // ones are not alone for long.
+  if (each >= kernel.resident) return full * many / resident;
+  return alone + (full - alone) * (many - 1) / (resident - 1);
 }
 
 double reduce_ns(const ModelledCosts& costs, double floats, int splits) {

@@ -23,14 +23,14 @@ const ModelledCosts& costs_of(const GpuTraits& traits) {
   return *cost_model(kernel_tables(traits).name).modelled_for(traits.arch);
 }
 
-TEST(ModelledCosts, ALaunchIsRoundsOfAsManyWorkgroupsAsFit) {
+TEST(ModelledCosts, AsManyWorkgroupsAsFitShareAComputeUnit) {
   const KernelTime kernel{
       .resident = 3, .alone_ns = 10, .alone_step_ns = 1, .full_ns = 20, .full_step_ns = 2};
   EXPECT_DOUBLE_EQ(launch_ns(kernel, 1, 8, 5), 15);  // one alone
   EXPECT_DOUBLE_EQ(launch_ns(kernel, 8, 8, 5), 15);
   EXPECT_DOUBLE_EQ(launch_ns(kernel, 9, 8, 5), 15 + (30 - 15) / 2.0);  // two share the busiest
   EXPECT_DOUBLE_EQ(launch_ns(kernel, 24, 8, 5), 30);
-  EXPECT_DOUBLE_EQ(launch_ns(kernel, 25, 8, 5), 30 + 15);
+  EXPECT_DOUBLE_EQ(launch_ns(kernel, 25, 8, 5), 30 * 4 / 3.0);  // four, three at a time
   EXPECT_DOUBLE_EQ(launch_ns(kernel, 48, 8, 5), 60);
   const KernelTime lone{.resident = 1, .alone_ns = 10, .alone_step_ns = 1, .full_ns = 10, .full_step_ns = 1};
   EXPECT_DOUBLE_EQ(launch_ns(lone, 17, 8, 5), 45);
@@ -89,8 +89,9 @@ TEST(ModelledCosts, EveryConfigurationHasTimes) {
       ASSERT_NE(time, nullptr) << arch << " " << name << ": run tools/report/model_costs.py";
       EXPECT_GE(time->resident, 1) << name;
       EXPECT_GT(time->alone_step_ns, 0) << name;
-      // As many as fit take longer than one, and less than one after the other.
-      EXPECT_GE(1.01 * time->full_step_ns, time->alone_step_ns) << name;
+      // As many as fit take less than one after the other. One alone may take longer than they do: it shares no
+      // lines with anybody and awaits the memory.
+      EXPECT_GT(time->full_step_ns, 0.5 * time->alone_step_ns) << name;
       EXPECT_LE(time->full_step_ns, 1.01 * static_cast<double>(time->resident) * time->alone_step_ns) << name;
     }
   }
