@@ -188,6 +188,12 @@ test-server: deps venv  ## the server for long: 10,000 bad requests, a storm of 
 	ROCM_SD_BUILD_DIR=$(BUILD) ROCM_SD_BAD_REQUESTS=10000 $(VENV)/bin/python -m pytest -m "full or not full" -q $(PYTEST_ARGS) \
 	  tests/integration_tests/test_server.py tests/integration_tests/test_server_clients.py tests/integration_tests/test_server_load.py
 
+soak-server: venv  ## 2,000 pictures through the server (SOAK=N: so many), alone and joined: its memory at the end is that after 300
+	cmake --preset $(PRESET)
+	cmake --build $(BUILD) -j $(JOBS) --target rocm-sd
+	ROCM_SD_BUILD_DIR=$(BUILD) ROCM_SD_SOAK=$(or $(SOAK),2000) $(VENV)/bin/python -m pytest -m full -q -s $(PYTEST_ARGS) \
+	  tests/integration_tests/test_server_load.py -k soak
+
 test-pip: venv  ## `pip install .` into a fresh environment, an operator and a picture from there
 	$(VENV)/bin/python tests/front_ends/run_pip_install.py
 
@@ -398,5 +404,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: test-ray packages test-packages demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: test-ray soak-server packages test-packages demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

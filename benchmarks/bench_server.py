@@ -21,8 +21,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
-def start_server(program: str, args: argparse.Namespace) -> tuple[subprocess.Popen, str]:
-    server = subprocess.Popen([program, "serve", "--model", args.model, "--device", args.device, "--port", "0", "--no-page"],
+def start_server(program: str, args: argparse.Namespace, *more: str) -> tuple[subprocess.Popen, str]:
+    server = subprocess.Popen([program, "serve", "--model", args.model, "--device", args.device, "--port", "0", "--no-page", *more],
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     url = server.stdout.readline().strip().rstrip("/")
     while True:

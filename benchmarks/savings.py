@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SAVINGS = ["--deep-cache 2", "--deep-cache 3", "--deep-cache 5", "--deep-cache 3:3", "--t-gate {40}", "--t-gate {60}", "--deep-cache 2 --t-gate {60}"]
+SAVINGS = ["--deep-cache 2", "--deep-cache 3", "--deep-cache 5", "--deep-cache 3:3", "--t-gate {40}", "--t-gate {60}", "--deep-cache 2 --t-gate {60}", "--sada"]
 LINE = re.compile(r"PSNR ([\d.infa]+) dB, SSIM ([\d.-]+), FLIP ([\d.]+); sampling ([\d.]+) s, exact ([\d.]+) s")
 SHARE = re.compile(r"([\d.]+) % of the UNet's operations")
 
@@ -49,13 +49,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--output", type=Path, default=Path("out/savings"))
+    parser.add_argument("--saving", action="append", help="these alone, as --saving=--sada")
     parser.add_argument("--json", type=Path, help="write the rows there, too")
     parser.add_argument("rest", nargs="*")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     rows = []
     print("| option | operations | PSNR, dB | SSIM | FLIP | sampling, s | exact, s | times as fast |\n|---|---|---|---|---|---|---|---|")
-    for saving in SAVINGS:
+    for saving in args.saving or SAVINGS:
         row = measure(args, saving)
         rows.append(row)
         print(f"| `{row['options']}` | {row['share']:.0f} % | {row['psnr']:.1f} | {row['ssim']:.3f} | {row['flip']:.3f} | {row['seconds']:.3f} | "

@@ -74,7 +74,8 @@ void predict_several(const PredictCommand& c, const KnownModel& model, const Pic
     setup.division = split.division->what;
     setup.exact_calls = split.division->exact_calls;
   }
-  if (!c.measured.empty()) setup.measured = {c.measured[0], c.measured[1]};
+  if (!c.measured.empty())
+    setup.measured = {c.measured[0], c.measured[1], c.measured.size() > 2 ? c.measured[2] : 0};
   const ScalingPrediction found = [&] {
     try {
       return predict_scaling(gpus[0], model, shape, c.steps, dtype, setup);
@@ -154,8 +155,8 @@ void add_predict(CLI::App& app) {
   sub->add_option(
          "--measured", c->measured,
          "with --gpus: what a step and decoding take on one GPU, in ms, one picture with guidance of "
-         "the model's own size")
-      ->expected(2)
+         "the model's own size; then perhaps a step without guidance")
+      ->expected(2, 3)
       ->check(CLI::PositiveNumber);
   sub->callback([c] { run_predict(*c); });
 }

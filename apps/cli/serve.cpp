@@ -91,6 +91,12 @@ void add_models(CLI::App* sub, ServeCommand& c) {
            "looks take 2 % of the time at most [proj]")
       ->type_name("MODE")
       ->group("Models");
+  add_text(
+      sub, "--lora-mode", o.lora_mode,
+      "merge or runtime, for requests that name none: jobs with different LoRAs share the UNet's calls where "
+      "they are not merged [merge]")
+      ->type_name("MODE")
+      ->group("Models");
   add_number(sub, "--threads", o.threads, "CPU threads of each worker [all cores]", 1, 1024)->group("Models");
 }
 
@@ -125,10 +131,11 @@ void add_limits(CLI::App* sub, ServeCommand& c) {
   add_number(sub, "--max-pixels", o.draw.pixels, "of one image [16777216]", 64, int64_t{4096} * 4096)
       ->group("Limits");
   add_number(sub, "--max-batch", o.draw.batch, "images in one UNet call [8]", 1, 64)->group("Limits");
-  add_number(
-      sub, "--join", o.draw.together,
-      "jobs that wait together and differ in prompt and seed alone are drawn as one batch, so many [1]", 1,
-      64)
+  add_number(sub, "--join", o.draw.join,
+             "images of several jobs of one size and model that share the UNet's calls, at most; 1: one job "
+             "at a time "
+             "[8]",
+             1, 64)
       ->group("Limits");
   add_number(sub, "--max-images", o.draw.images, "images of one request [16]", 1, 1000)->group("Limits");
   add_number(sub, "--max-steps", o.draw.steps, "steps of one image [1000]", 1, 1000)->group("Limits");
@@ -170,6 +177,8 @@ void run(ServeCommand& c) {
   LoadOptions scratch;  // a mistyped value fails here, not in every worker
   OptionTargets targets{&scratch, nullptr};
   for (const auto& [name, value] : o.load) set_option(targets, name, value);
+  require<UsageError>(o.lora_mode == "merge" || o.lora_mode == "runtime",
+                      "lora-mode: expected merge or runtime, got \"", printable(o.lora_mode), "\"");
   require<UsageError>(o.preview == "none" || o.preview == "proj" || o.preview == "vae" || o.preview == "tae",
                       "preview: expected none, proj, tae or vae, got \"", printable(o.preview), "\"");
   require<UsageError>(o.preview != "tae" || !scratch.taesd.empty(), "preview: tae needs --taesd");

@@ -18,12 +18,13 @@
 
 namespace rocm_sd {
 
-// What a rank passed to the others while the last image was drawn.
+// What a rank passed to the others while the last image was drawn, by messages of the host and by stores of
+// kernels. What NCCL or RCCL passes is not counted.
 struct RankTraffic {
   uint64_t messages = 0, bytes = 0;  // that it sent
   uint64_t received_bytes = 0;
-  // Spent sending, and receiving or waiting for what had not come yet. Copies between a GPU and the host are
-  // not in it.
+  // Spent sending, and receiving or waiting for what had not come yet, on the host or by a kernel. Copies
+  // between a GPU and the host, and between GPUs, are not in it.
   double send_seconds = 0, receive_seconds = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "analysis/predict_scaling.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -85,7 +86,10 @@ class Scaling {
       const StageBound bound = bound_stage(gpu_, stage, dtype_, counts_);
       std::map<std::string, double>& ratios = rates_.over_bound[stage.name];
       if (setup_.measured) {
-        if (stage.name == "unet") ratios[""] = setup_.measured->step_ms / bound.bound_ms;
+        if (stage.name == "unet") {
+          ratios[""] = setup_.measured->step_ms / bound.bound_ms;
+          own_step_bound_ms_ = bound.bound_ms;
+        }
         if (stage.name == "vae") ratios[""] = setup_.measured->decode_ms / bound.bound_ms;
         continue;
       }
@@ -98,6 +102,12 @@ class Scaling {
       for (const auto& [op, ms] : modelled_by_op(stage, bound, *times))
         if (bounds[op] > 0) ratios[op] = std::max(1.0, (ms - launches[op] * kLaunchMs) / bounds[op]);
     }
+    if (setup_.measured && setup_.measured->half_step_ms > 0) {
+      PictureShape half = own;
+      half.guidance = false;
+      for (const PlannedStage& stage : plan_model(*device_, model_, half, 1, dtype_))
+        if (stage.name == "unet") half_step_bound_ms_ = bound_stage(gpu_, stage, dtype_, counts_).bound_ms;
+    }
     rates_.basis = setup_.measured ? "measured" : concat("time model of ", times->card);
     if (times) rates_.gap_ms = kLaunchMs;
   }
@@ -105,14 +115,25 @@ class Scaling {
   // One run. alone: a GPU's graph cannot hold messages that pass through the host, so that every launch is
   // the host's.
   double stage_ms(const PlannedStage& stage, bool launched_singly) const {
-    double sum = 0;
+    double sum = 0, bound = 0;
     for (const OpBound& op : bound_stage(gpu_, stage, dtype_, counts_).ops) {
       if (op.op == "exchange rows" || op.op == "gather pixels" || op.op == "gather moments") continue;
       const double gaps = op.launches * rates_.gap_ms;
       const double ms = op.bound_ms * rates_.of(stage.name, op.op) + gaps;
       sum += launched_singly ? std::max(ms, op.launches * kLaunchMs) : ms;
+      bound += op.bound_ms;
     }
-    return sum;
+    return stage.name == "unet" ? sum * loss_of_little_work(bound) : sum;
+  }
+
+  // How much longer than by its bound a step of less work than the measured one takes: what the measured half
+  // loses, and as much again with each further halving.
+  double loss_of_little_work(double bound_ms) const {
+    if (half_step_bound_ms_ == 0 || bound_ms >= own_step_bound_ms_) return 1;
+    const OneGpuTimes& known = *setup_.measured;
+    const double of_a_half = known.half_step_ms / known.step_ms * own_step_bound_ms_ / half_step_bound_ms_;
+    return std::pow(of_a_half, std::log(own_step_bound_ms_ / bound_ms) /
+                                   std::log(own_step_bound_ms_ / half_step_bound_ms_));
   }
 
   double picture_ms(const std::vector<PlannedStage>& stages, bool singly) const {
@@ -224,6 +245,8 @@ class Scaling {
   std::unique_ptr<GpuDevice> device_;
   KernelCounts counts_;
   Rates rates_;
+  // At the model's own size, with measured times: of the step and of its half.
+  double own_step_bound_ms_ = 0, half_step_bound_ms_ = 0;
 };
 
 }  // namespace

@@ -17,9 +17,11 @@ namespace rocm_sd {
 // By way of host memory, as the engine does, or by copies into the peer's memory that kernels' graphs hold.
 enum class MessageWay : uint8_t { kHost, kPeer };
 
-// Times that were measured on one such GPU at the model's own size, with guidance, one picture.
+// Times that were measured on one such GPU at the model's own size, one picture. half_step_ms: of a step
+// without guidance, which has half of the work and fills the GPU less well; 0: as if it took its bound's
+// share. A rank's share of still less work is taken to lose as much again with each halving.
 struct OneGpuTimes {
-  double step_ms = 0, decode_ms = 0;
+  double step_ms = 0, decode_ms = 0, half_step_ms = 0;
 };
 
 struct ScalingSetup {

@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "kernels/elementwise/elementwise.hpp"
 #include "runtime/peer_windows.hpp"
 
 namespace rocm_sd {
 namespace {
+
+constexpr int kMaxExchangePlaces = 32;  // bits of ExchangePart::ranks
 
 // Parts begin where the widest loads may begin.
 size_t place_part(size_t& bytes, const Tensor& part) {
@@ -45,12 +48,51 @@ void WindowExchange::receive(int from, const Tensor& part) {
 
 void WindowExchange::run(Exec& ex, Waits waits) {
   PeerWindows& windows = *ranks_.windows();
+  if (windows.by_library()) return run_by_library(ex, windows);
   windows.need(std::max(*std::ranges::max_element(sent_bytes_), *std::ranges::max_element(received_bytes_)));
   if (waits == Waits::kHaveMet && !ex.planning()) windows.meet();
   put(ex, windows.control(), sent_, with_);
   if (waits == Waits::kEager)
     ex.launch({"exchange await", "", 0, 0}, [&windows, with = with_] { windows.await(with); });
   take(ex, windows.control(), received_, own_, with_);
+}
+
+// Its memory is the arena's until this returns, and the stream's order keeps it as long as it is needed.
+void WindowExchange::run_by_library(Exec& ex, PeerWindows& windows) {
+  std::vector<LibraryMessage> sent, received;
+  std::vector<Tensor> dense;
+  double bytes = 0;
+  const auto dense_of = [&](const Tensor& part) {
+    if (part.is_contiguous()) return part;
+    dense.push_back(ex.alloc(part.shape(), part.dtype()));
+    return dense.back();
+  };
+  const auto add = [&](std::vector<LibraryMessage>& to, const ExchangePart& part, const Tensor& of) {
+    for (int place = 0; place < kMaxExchangePlaces; ++place)
+      if ((part.ranks >> place & 1) && of.bytes() > 0)
+        to.push_back({place, static_cast<char*>(of.data()), of.bytes()});
+    bytes += static_cast<double>(of.bytes());
+  };
+  for (const ExchangePart& part : sent_) {
+    const Tensor from = dense_of(part.tensor);
+    if (!part.tensor.is_contiguous()) copy_into(ex, part.tensor, from);
+    add(sent, part, from);
+  }
+  for (const OwnPart& part : own_) {
+    const bool both_apart = !part.from.is_contiguous() && !part.to.is_contiguous();
+    const Tensor from = both_apart ? dense_of(part.from) : part.from;  // rows of two lengths do not fit
+    if (both_apart) copy_into(ex, part.from, from);
+    copy_into(ex, from, part.to);
+  }
+  std::vector<Tensor> came;
+  for (const ExchangePart& part : received_) {
+    came.push_back(dense_of(part.tensor));
+    add(received, part, came.back());
+  }
+  ex.launch({"exchange by library", concat(bytes, " bytes"), 0, 2 * bytes},
+            [&windows, sent, received] { windows.pass(sent, received); });
+  for (size_t i = 0; i < came.size(); ++i)
+    if (!received_[i].tensor.is_contiguous()) copy_into(ex, came[i], received_[i].tensor);
 }
 
 }  // namespace rocm_sd

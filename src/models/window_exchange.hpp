@@ -1,5 +1,5 @@
-// An exchange of parts of tensors by way of the ranks' windows (runtime/peer_windows.hpp): two launches,
-// which graphs contain like any others.
+// An exchange of parts of tensors by way of the ranks' windows (runtime/peer_windows.hpp), which graphs
+// contain like any launch: two kernels, or a library's calls between copies of the parts that are not dense.
 #pragma once
 
 #include <vector>
@@ -28,6 +28,7 @@ class WindowExchange {
   void run(Exec& ex, Waits waits = Waits::kEager);
 
  private:
+  void run_by_library(Exec& ex, PeerWindows& windows);
   uint32_t bit(int rank) const { return uint32_t{1} << ranks_.place(rank); }
 
   Ranks& ranks_;

@@ -90,7 +90,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   result.warnings.insert(result.warnings.end(), r.rows.warnings.begin(), r.rows.warnings.end());
   device_peak_ = 0;
   if (!draws_alone()) begin_together();
-  if (!r.shared) {
+  if (!has_company(r)) {
     result.plan = plan_within_budget(r);
     if (!draws_alone() && agree_about_savings()) result.plan = plan_within_budget(r);
     for (size_t i = 0; i < result.plan.devices.size() && !result.plan.offload; ++i)
@@ -116,7 +116,7 @@ GenerateResult Pipeline::State::draw(const PreparedRequest& r, const Callbacks& 
   preview_seconds_ = 0;
   const Tensor latents = sample(r, states, init, callbacks);  // [batch,h,w,4]
   end_stage("sample");
-  if (!r.shared) result.savings = describe_savings(r, unet->calls());
+  if (!has_company(r)) result.savings = describe_savings(r, unet->calls());
   if (preview_seconds_ > 0) {  // is part of the sampling's
     result.times.back().seconds -= preview_seconds_;
     result.times.push_back({"preview", preview_seconds_});

@@ -70,7 +70,7 @@ AdapterStrengths Pipeline::State::use_loras(PreparedRequest& r, Loras loras) {
   if (other_terms) components.set_runtime_adapters(wanted.runtime);
   const auto& own = wanted.strengths.unet;
   const bool alike =
-      !r.shared && std::adjacent_find(own.begin(), own.end(), std::not_equal_to<>()) == own.end();
+      !has_company(r) && std::adjacent_find(own.begin(), own.end(), std::not_equal_to<>()) == own.end();
   if (components.set_strengths_alike(Component::kUnet, alike) && !other_terms) drop(Part::kUnet);
   for (const Part part : {Part::kText, Part::kUnet})
     if (other_terms) drop(part);

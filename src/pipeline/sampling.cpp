@@ -8,7 +8,6 @@
 #include "pipeline/ip_request.hpp"
 #include "pipeline/regions.hpp"
 #include "pipeline/savings.hpp"
-#include "pipeline/shared_unet.hpp"
 #include "pipeline/size_conditions.hpp"
 #include "pipeline/soft_inpaint.hpp"
 #include "pipeline/state.hpp"
@@ -96,11 +95,13 @@ void Pipeline::State::prepare_unet(const PreparedRequest& r, const TextStates& s
 SamplerHooks Pipeline::State::sampler_hooks(Exec& ex, const PreparedRequest& r, const Callbacks& callbacks) {
   SamplerHooks hooks;
   std::shared_ptr<StepThrottle> throttle;
-  if (!r.shared) throttle = std::make_shared<StepThrottle>(*components.device);
+  if (!has_company(r)) throttle = std::make_shared<StepThrottle>(*components.device);
   hooks.on_step = [this, &ex, &r, &callbacks, begin = Clock::now(), throttle](const StepReport& report) {
     note_memory();
-    if (!r.shared) unet->set_progress(report.step, report.total);
-    if (throttle) throttle->step();
+    if (!has_company(r)) {
+      unet->set_progress(report.step, report.total);
+      if (throttle) throttle->step();
+    }
     // What overflows does so at once, as a rule: the other steps would be wasted.
     if (report.step == 1) {
       const NotFinite found{"UNet", nonfinite_values(ex, report.denoised), report.denoised.numel()};
@@ -136,10 +137,8 @@ Tensor Pipeline::State::sample(const PreparedRequest& r, const TextStates& state
                                const Callbacks& callbacks) {
   const RunWatch who = watch(callbacks);
   return run_with_retry(Part::kUnet, r, [&] {
-    if (r.shared)
-      r.shared->begin(r, states, size_conditions(r, components.kind == ModelKind::kSdxlRefiner));
-    else
-      prepare_unet(r, states, init, who);
+    if (r.shared) r.shared->begin(r, states, size_conditions(r, components.kind == ModelKind::kSdxlRefiner));
+    if (!has_company(r)) prepare_unet(r, states, init, who);
     Exec ex(scratch);
     ex.profiler = who.profiler;
     ex.cancel = who.cancel;
@@ -187,7 +186,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
   if (q.tile_size > 0)
     tiled.emplace(ex, *unet, r.tiles, q.batch, r.latent_height, r.latent_width, own.of(init.extra));
   size_t call = 0;
-  const RowSplit* rows = r.shared ? nullptr : unet->shape().rows;
+  const RowSplit* rows = has_company(r) ? nullptr : unet->shape().rows;
   if (rows) rows->begin_image();
   std::optional<RegionBlend> regions;
   if (!r.region_shares.empty()) regions.emplace(*components.device, r, q.batch);
@@ -199,8 +198,10 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
     return gather_predictions(e, r, predicted);
   };
   const auto predict = [&](Exec& e, const Tensor& x, double t) {
-    if (r.shared) return r.shared->call(x, t, r.rows.prompts_at(call++));
-    use_text(r, states, call++, who);
+    const size_t number = call++;
+    if (r.shared)
+      if (Tensor shared = r.shared->call(x, t, r.rows.prompts_at(number))) return shared;
+    use_text(r, states, number, who);
     return regions ? regions->average(e, run_unet(e, regions->spread(e, x), t)) : run_unet(e, x, t);
   };
   const SelfAttentionGuidance self_attention{
@@ -219,7 +220,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
                                     .needs_negative = r.sampling.sampler->uses_negative && r.uses_negative(),
                                     .without_negative = unguided_calls(r),
                                     .smaller_batch = r.drops_negative && draws_alone() && !regions &&
-                                                     !tiled && !r.shared && unet->can_drop_negative(),
+                                                     !tiled && !has_company(r) && unet->can_drop_negative(),
                                     .input_dtype = components.unet->input_dtype()});
   const Tensor x = first_latents(ex, r, init, start, noise.shape());
   SamplerHooks hooks = sampler_hooks(ex, r, callbacks);
@@ -230,7 +231,7 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
     hooks.skipper = &skipper.emplace(std::move(sigmas), [this] { unet->note_skipped(); });
   }
   const auto& sampled = r.sampling.schedule;
-  if (!r.shared)
+  if (!has_company(r))
     unet->set_progress(
         0, static_cast<int>(sampled.calls.empty() ? sampled.levels.size() - 1 : sampled.calls.size()));
   // An inpainting model sees the image and the mask itself.

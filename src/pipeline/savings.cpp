@@ -68,13 +68,17 @@ void resolve_savings(ResolvedRequest& r, const Components& c) {
   r.drops_negative = leaves_guidance_out(q) && r.uses_negative() && !c.is_instruct();
 }
 
-void check_alone(const GenerateRequest& q, bool draws_alone) {
+// All ranks foretell the same steps, for they have the same latents, and each keeps maps of its own
+// conditions and rows. T-GATE would leave the ranks of the negative prompt without work.
+void check_together(const GenerateRequest& q, const Ranks& ranks) {
   require<UsageError>(
-      draws_alone || !q.savings.active(),
-      "deep-cache, t-gate, sada: not with a picture that several devices draw together; expected "
-      "--split images");
+      q.savings.t_gate == 0,
+      "t-gate: not with a picture that several devices draw together; expected --split images");
   require<UsageError>(
-      draws_alone || !(q.tiling_x || q.tiling_y),
+      !q.savings.active() || (ranks.division() != Division::kLayers && !ranks.exact_calls()),
+      "deep-cache, sada: not with --split pipeline and displaced; expected guidance, rows or images");
+  require<UsageError>(
+      !(q.tiling_x || q.tiling_y),
       "tiling: not with a picture that several devices draw together; expected --split images");
 }
 

@@ -18,7 +18,7 @@ void make(std::unique_ptr<StageT>& stage, Components& components, Arena& arena, 
 }  // namespace
 
 void Pipeline::State::make_stages(const PreparedRequest& r) {
-  if (!r.shared) make_unet_stage(r);
+  if (!has_company(r)) make_unet_stage(r);
   if (vae_shape_.height != r.latent_height || vae_shape_.width != r.latent_width)
     vae_shape_ = {r.latent_height, r.latent_width};  // whole, until memory is short
   vae_shape_.rows = vae_rows(r);
@@ -57,7 +57,7 @@ void Pipeline::State::make_unet_stage(const PreparedRequest& r) {
   shape.drops_negative = r.drops_negative;
   shape.savings = r.request.savings;
   shape.wrap = {r.request.tiling_x, r.request.tiling_y};
-  check_alone(r.request, draws_alone());
+  if (!draws_alone()) check_together(r.request, *ranks_);
   require<UsageError>(
       !shape.received || draws_alone(),
       "sag-scale: not with split: guidance, which computes the predictions on several devices; "

@@ -15,6 +15,7 @@
 #include "pipeline/kernel_choices.hpp"
 #include "pipeline/residency.hpp"
 #include "pipeline/row_stage.hpp"
+#include "pipeline/shared_unet.hpp"
 #include "pipeline/text_stage.hpp"
 #include "pipeline/token_rows.hpp"
 #include "pipeline/unet_stage.hpp"
@@ -277,7 +278,7 @@ auto Pipeline::State::run_with_retry(Part part, const PreparedRequest& r, const 
     } catch (const NotFinite& thrown) {
       found = thrown;
     }
-    if (r.shared) throw found;  // others are at work with these weights
+    if (has_company(r)) throw found;  // others are at work with these weights
     retry_in_wider_type(part, found);
   }
 }

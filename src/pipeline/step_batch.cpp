@@ -1,24 +1,17 @@
 #include "pipeline/step_batch.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/fiber.hpp"
 #include "base/log.hpp"
 #include "kernels/choice_record.hpp"
-#include "pipeline/shared_unet.hpp"
-#include "pipeline/state.hpp"
-#include "pipeline/step_throttle.hpp"
+#include "pipeline/step_batch_work.hpp"
 
 namespace rocm_sd {
 namespace {
-
-// Thrown in a run that cannot go on with the others.
-struct DrawsAlone {
-  std::string why;
-};
 
 int images_of(const GenerateRequest& q) {
   return static_cast<int>(std::max(
@@ -43,86 +36,17 @@ std::string refused_by_request(const GenerateRequest& q) {
 
 }  // namespace
 
-// One request: a fiber that runs the pipeline's usual drawing and stops in each call of the UNet.
-class StepBatch::Run final : public SharedUnet {
- public:
-  Run(Work& work, uint64_t id, GenerateRequest request, Callbacks callbacks);
-
-  void begin(const PreparedRequest& r, const TextStates& states,
-             std::vector<std::vector<float>> sizes) override;
-  Tensor call(const Tensor& scaled_input, double timestep, const std::vector<int64_t>& prompts) override;
-
-  void go_on();  // until the next call, or the end
-  bool waits() const { return input && !fiber.done(); }
-  bool is_cancelled() { return cancelled = cancelled || (callbacks.cancelled && callbacks.cancelled()); }
-  int64_t tokens() const { return states->states.dim(1); }
-  int64_t text_of(int64_t row) const;                  // the one that it wants
-  std::vector<float> strengths_of(int64_t row) const;  // of run-time LoRAs
-
-  Work& work;
-  const GenerateRequest request;
-  const Callbacks callbacks;
-  bool cancelled = false;
-  Result result;
-  const PreparedRequest* prepared = nullptr;  // these are the fiber's, from begin() on
-  const TextStates* states = nullptr;
-  std::vector<std::vector<float>> sizes;  // [conditions]
-  int64_t first = -1, count = 0;          // its rows: all images of the first condition, then of the next
-  std::vector<int64_t> texts;             // that the rows have
-  // Of the call that it waits for:
-  Tensor input, times;
-  std::vector<int64_t> prompts;
-  Tensor output;
-  std::exception_ptr failure;
-
- private:
-  Tensor times_of(double timestep) const;
-
-  std::vector<double> timesteps_;  // of the schedule
-  Tensor times_;                   // [timesteps,rows]: of the schedule, on the device
-  Fiber fiber;
-};
-
-class StepBatch::Work {
- public:
-  Work(Pipeline::State& state, int most) : state(state), most(most), throttle_(*state.components.device) {}
-
-  std::string refusal(const GenerateRequest& q) const;
-  bool fits(const GenerateRequest& q) const;
-  int images() const;
-  std::vector<Result> step();
-  // Tokens of rows for a text of so many; throws DrawsAlone where they are too many.
-  int64_t common_tokens(int64_t own) const;
-  bool has_begun() const {
-    return std::ranges::any_of(runs, [](const auto& run) { return run->prepared != nullptr; });
-  }
-
-  Pipeline::State& state;
-  int most;
-  std::vector<std::unique_ptr<Run>> runs;  // in the order of joining
-
- private:
-  void go_on(Run& run);
-  void call_unet();
-  bool try_call();  // false: memory is short
-  void shed(const std::string& why);
-  RowStage& place();
-  int64_t free_rows(int64_t count, int64_t end) const;
-  int64_t last_row() const;
-  void close_gaps(RowStage& stage);
-  void set_texts(RowStage& stage);
-  void collect(std::vector<Result>& out);
-
-  StepThrottle throttle_;
-  std::string memory_short_;
-  std::vector<Result> shed_;
-};
-
 StepBatch::Run::Run(Work& owner, uint64_t id, GenerateRequest asked, Callbacks watchers)
     : work(owner), request(std::move(asked)), callbacks(std::move(watchers)), fiber([this] {
         const auto loras = work.has_begun() ? Pipeline::State::Loras::kBeside : Pipeline::State::Loras::kOwn;
         const PreparedRequest r = work.state.prepare(request, this, loras);
-        result.drawn = work.state.draw(r, callbacks);
+        prepared = &r;
+        Callbacks watch = callbacks;
+        watch.planned = [this](const MemoryPlan& plan) {
+          work.note_plan(*this, plan);
+          if (callbacks.planned) callbacks.planned(plan);
+        };
+        result.drawn = work.state.draw(r, watch);
       }) {
   result.id = id;
 }
@@ -130,7 +54,6 @@ StepBatch::Run::Run(Work& owner, uint64_t id, GenerateRequest asked, Callbacks w
 void StepBatch::Run::begin(const PreparedRequest& r, const TextStates& text,
                            std::vector<std::vector<float>> condition_sizes) {
   work.common_tokens(text.states.dim(1));
-  prepared = &r;
   states = &text;
   sizes = std::move(condition_sizes);
   count = int64_t{r.conditions} * r.request.batch;
@@ -181,27 +104,48 @@ std::string StepBatch::Work::refusal(const GenerateRequest& q) const {
   if (!state.draws_alone()) return "several devices draw one image";
   if (c.place.several()) return "parts on devices of their own";
   if (state.residency.offload()) return "weights wait in host memory";
-  if (state.vram_budget_ > 0) return "a memory budget";
+  if (state.residency.stream()) return "streamed weights";
   if (c.unet->config().in_channels != 4) return "a model with other inputs than latents";
   if (images_of(q) > most) return "more images than a batch has";
   return refused_by_request(q);
 }
 
+StepBatch::Work::Sides StepBatch::Work::sides(const GenerateRequest& r) const {
+  const Image* image = r.init_image            ? &*r.init_image
+                       : r.init_images.empty() ? nullptr
+                                               : &r.init_images.front();
+  const ModelInfo& info = state.components.info;
+  return {r.width > 0 ? r.width
+          : image     ? image->width
+                      : info.default_width,
+          r.height > 0 ? r.height
+          : image      ? image->height
+                       : info.default_height};
+}
+
+// A step's plan grows with its rows. What the text and the VAE take is for one image at a time.
+void StepBatch::Work::note_plan(const Run& run, const MemoryPlan& plan) {
+  const auto rows = static_cast<double>(run.prepared->conditions * run.prepared->request.batch);
+  rooms_[sides(run.request)] = {.available = state.available_memory(*state.components.device),
+                                .weights = plan.weights,
+                                .others = std::max(plan.text, plan.vae),
+                                .arena_of_row = static_cast<double>(plan.unet) / rows,
+                                .buffers_of_row = static_cast<double>(plan.buffers) / rows,
+                                .rows_of_image = run.prepared->conditions};
+}
+
+// Before a plan has been made for the size, one request at a time, but where memory has no end.
+int StepBatch::Work::limit() const {
+  if (runs.empty() ||
+      state.available_memory(*state.components.device) == std::numeric_limits<uint64_t>::max())
+    return most;
+  const auto known = rooms_.find(sides(runs.front()->request));
+  return known == rooms_.end() ? 1 : known->second.images(most);
+}
+
 bool StepBatch::Work::fits(const GenerateRequest& q) const {
   if (runs.empty()) return true;
-  const auto sides = [&](const GenerateRequest& r) {
-    const Image* image = r.init_image            ? &*r.init_image
-                         : r.init_images.empty() ? nullptr
-                                                 : &r.init_images.front();
-    const ModelInfo& info = state.components.info;
-    return std::pair{r.width > 0 ? r.width
-                     : image     ? image->width
-                                 : info.default_width,
-                     r.height > 0 ? r.height
-                     : image      ? image->height
-                                  : info.default_height};
-  };
-  if (images() + images_of(q) > most || sides(q) != sides(runs.front()->request)) return false;
+  if (images() + images_of(q) > limit() || sides(q) != sides(runs.front()->request)) return false;
   try {
     return state.merges_alike(q, runs.front()->request);
   } catch (const Error&) {
@@ -257,15 +201,24 @@ void StepBatch::Work::collect(std::vector<Result>& out) {
 
 std::vector<StepBatch::Result> StepBatch::Work::step() {
   const ChoiceRecord record;
-  for (size_t i = 0; i < runs.size(); ++i)
-    if (!runs[i]->waits()) go_on(*runs[i]);
+  begin();
   std::vector<Result> out;
   collect(out);
-  if (!runs.empty()) call_unet();
+  if (!runs.empty() && !runs.front()->computes_alone()) call_unet();
   for (size_t i = 0; i < runs.size(); ++i) go_on(*runs[i]);
   state.choices.add(record);
   collect(out);
   return out;
+}
+
+// One that has no company is drawn as it is by itself, by the same stage and to the same bits. When others
+// come, it shares its further calls, before they change anything that its own stage knows.
+void StepBatch::Work::begin() {
+  if (runs.size() == 1 && !runs.front()->waits()) runs.front()->company = false;
+  if (runs.size() > 1)
+    for (const auto& run : runs) run->company = true;
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (!runs[i]->waits()) go_on(*runs[i]);
 }
 
 void StepBatch::Work::call_unet() {
@@ -284,14 +237,21 @@ bool StepBatch::Work::try_call() {
     state.ready(Part::kUnet);
     RowStage& stage = place();
     Exec ex(state.scratch);
-    for (const auto& run : runs) stage.set_input(ex, run->first, run->input, run->times);
+    for (const auto& run : runs) {
+      const int64_t left_out = run->count - run->input.dim(0);
+      stage.set_input(ex, run->first + left_out, run->input,
+                      run->times.narrow(0, left_out, run->input.dim(0)));
+    }
     const CancelCheck all_cancelled = [&] {
       bool all = true;
       for (const auto& run : runs) all = run->is_cancelled() && all;
       return all;
     };
     stage.run(last_row(), {state.profiler.get(), &all_cancelled});
-    for (const auto& run : runs) run->output = stage.output(run->first, run->count);
+    for (const auto& run : runs) {
+      const int64_t left_out = run->count - run->input.dim(0);
+      run->output = stage.output(run->first + left_out, run->input.dim(0));
+    }
   } catch (const OutOfMemoryError& e) {
     memory_short_ = e.what();
     return false;
@@ -304,6 +264,7 @@ bool StepBatch::Work::try_call() {
 void StepBatch::Work::shed(const std::string& why) {
   Run& youngest = *runs.back();
   state.row_unet.reset();
+  state.unet.reset();
   state.arenas.release();
   youngest.failure = std::make_exception_ptr(DrawsAlone{why});
   most = std::max(1, images() - images_of(youngest.request));
@@ -313,88 +274,6 @@ void StepBatch::Work::shed(const std::string& why) {
   runs.pop_back();
 }
 
-int64_t StepBatch::Work::last_row() const {
-  int64_t end = 0;
-  for (const auto& run : runs) end = std::max(end, run->first + run->count);
-  return end;
-}
-
-// The first of `count` rows below `end` that nobody has, or -1.
-int64_t StepBatch::Work::free_rows(int64_t count, int64_t end) const {
-  for (int64_t first = 0; first + count <= end; ++first)
-    if (std::ranges::none_of(runs, [&](const auto& run) {
-          return run->first >= 0 && run->first < first + count && first < run->first + run->count;
-        }))
-      return first;
-  return -1;
-}
-
-// The stage with a place for every run, and its texts there.
-RowStage& StepBatch::Work::place() {
-  int64_t rows = 1, wanted = 0, tokens = common_tokens(runs.front()->tokens());
-  for (const auto& run : runs) wanted += run->count;
-  while (rows < wanted) rows *= 2;
-  const PreparedRequest& r = *runs.front()->prepared;
-  const auto is_placed = [](const auto& run) { return run->first >= 0; };
-  const RowStage* now = state.row_unet.get();
-  if (now && (now->shape().height != r.latent_height || now->shape().width != r.latent_width)) now = nullptr;
-  // What is there serves while somebody has rows of it, or where it is just what is needed.
-  const bool joins = now && std::ranges::any_of(runs, is_placed) && now->shape().tokens % tokens == 0;
-  if (joins) tokens = now->shape().tokens;
-  if (now) rows = std::max(rows, now->shape().rows);
-  for (;; rows *= 2) {
-    const RowShape shape{rows, r.latent_height, r.latent_width, tokens};
-    if (!now || now->shape() != shape)
-      for (const auto& run : runs) run->first = -1;
-    RowStage& stage = state.make_row_stage(shape);
-    now = &stage;
-    for (const auto& run : runs) {
-      if (run->first >= 0) continue;
-      run->texts.clear();
-      run->first = free_rows(run->count, rows);
-    }
-    if (!std::ranges::all_of(runs, is_placed)) continue;
-    close_gaps(stage);
-    set_texts(stage);
-    return stage;
-  }
-}
-
-// The last ones move to the front where a smaller program is enough for all then.
-void StepBatch::Work::close_gaps(RowStage& stage) {
-  int64_t used = 0;
-  for (const auto& run : runs) used += run->count;
-  while (padded_rows(used) < padded_rows(last_row())) {
-    Run& last = **std::ranges::max_element(runs, {}, [](const auto& run) { return run->first; });
-    const int64_t to = free_rows(last.count, last.first);
-    if (to < 0) return;
-    for (int64_t row = 0; !last.texts.empty() && row < last.count; ++row)
-      stage.copy_row(last.first + row, to + row);
-    last.first = to;
-  }
-}
-
-void StepBatch::Work::set_texts(RowStage& stage) {
-  std::vector<std::vector<float>> strengths(static_cast<size_t>(stage.shape().rows));
-  for (const auto& run : runs) {
-    const bool is_new = run->texts.empty();
-    run->texts.resize(static_cast<size_t>(run->count), -1);
-    for (int64_t row = 0; row < run->count; ++row) {
-      if (is_new) stage.set_guidance(run->first + row, run->prepared->request.cfg_scale);
-      strengths[static_cast<size_t>(run->first + row)] = run->strengths_of(row);
-      int64_t& has = run->texts[static_cast<size_t>(row)];
-      if (has == run->text_of(row)) continue;
-      has = run->text_of(row);
-      stage.set_text(run->first + row, *run->states, has,
-                     run->sizes[static_cast<size_t>(row / run->prepared->request.batch)],
-                     run->strengths_of(row), {state.profiler.get(), nullptr});
-    }
-  }
-  const size_t adapters = state.components.runtime_adapters.size();
-  for (std::vector<float>& row : strengths) row.resize(adapters);
-  stage.set_strengths(std::move(strengths));
-}
-
 StepBatch::StepBatch(Pipeline& pipeline, int most) : work_(std::make_unique<Work>(*pipeline.state_, most)) {}
 StepBatch::~StepBatch() = default;
 
@@ -402,6 +281,7 @@ std::string StepBatch::refusal(const GenerateRequest& request) const { return wo
 bool StepBatch::fits(const GenerateRequest& request) const { return work_->fits(request); }
 bool StepBatch::empty() const { return work_->runs.empty(); }
 int StepBatch::images() const { return work_->images(); }
+int StepBatch::limit() const { return work_->limit(); }
 std::vector<StepBatch::Result> StepBatch::step() { return work_->step(); }
 
 void StepBatch::add(uint64_t id, GenerateRequest request, Callbacks callbacks) {

@@ -1,6 +1,7 @@
 // Continuous batching: requests that share the calls of the UNet. One joins between two steps and leaves with
 // its last; prompts, seeds, samplers, steps, guidance and run-time LoRAs are its own. Each image becomes what
-// it is alone, up to the rounding of another batch size.
+// it is alone, up to the rounding of another batch size; a request that nobody joins is drawn as by
+// Pipeline::generate(), to the same bits.
 //
 //   StepBatch batch(pipeline, 8);
 //   batch.add(1, request, callbacks);
@@ -29,8 +30,8 @@ class StepBatch {
     std::string alone;
   };
 
-  // most: images at once. The pipeline must outlive the batch; its other functions may be called while the
-  // batch is empty.
+  // most: images at once, and fewer where the memory plan of a first request says so. The pipeline must
+  // outlive the batch; its other functions may be called while the batch is empty.
   StepBatch(Pipeline& pipeline, int most);
   ~StepBatch();  // what is unfinished is dropped
   StepBatch(const StepBatch&) = delete;
@@ -46,6 +47,7 @@ class StepBatch {
 
   bool empty() const;
   int images() const;  // at work
+  int limit() const;   // of images at once: of the size at work, by its memory plan
   // The requests begin that were added, all go on by one call of the UNet, and those end that have had their
   // last, or were cancelled (CancelledError).
   std::vector<Result> step();

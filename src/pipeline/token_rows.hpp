@@ -42,7 +42,7 @@ class SharedUnet;
 struct PreparedRequest : ResolvedRequest {
   TokenRows rows;
   AdapterStrengths strengths = {};
-  SharedUnet* shared = nullptr;  // that calls the UNet with the rows of others; null: it is drawn alone
+  SharedUnet* shared = nullptr;  // of a request that others may join; null: it is drawn alone
 };
 
 }  // namespace rocm_sd

@@ -350,7 +350,7 @@ Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, co
   }
   const uint32_t active = active_ | variant_of_call(without_negative);
   if (windows_) windows_->meet();
-  step_program(active).run(watch.profiler, watch.cancel);
+  step_program(active).run(watch.profiler, windows_ && windows_->by_library() ? nullptr : watch.cancel);
   note_call(active);
   return output_.narrow(0, 0, scaled_input.dim(0));
 }

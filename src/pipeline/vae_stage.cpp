@@ -110,7 +110,7 @@ Image VaeStage::decode(const Tensor& latents, const RunWatch& watch) {
     device().copy_on_device(latents_.data(), latents.data(), latents_.bytes());
   PeerWindows* windows = shape_.rows ? shape_.rows->ranks().windows() : nullptr;
   if (windows) windows->meet();
-  decode_->run(watch.profiler, watch.cancel);
+  decode_->run(watch.profiler, windows && windows->by_library() ? nullptr : watch.cancel);
   std::vector<int64_t> bad(static_cast<size_t>(nonfinite_.numel()));
   device().copy_to_host(bad.data(), nonfinite_.data(), nonfinite_.bytes());
   Image image{static_cast<int>(rgb_.dim(2)),

@@ -1,14 +1,23 @@
-// PeerWindows: one rank's view of the memory through which GPUs that draw one image exchange parts of maps:
+// PeerWindows: one rank's view of what GPUs that draw one image exchange parts of maps through: memory, where
 // kernels of one store into the window of another (composable_kernels/fused/exchange.hpp has the protocol,
-// kernels/exchange the launches). src/scaling makes them.
+// kernels/exchange the launches), or a library. src/scaling makes them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace rocm_sd {
 
 struct ExchangeControl;
+struct ExchangeCounts;
+
+// To or from the rank of that place: bytes of device memory.
+struct LibraryMessage {
+  int rank = 0;
+  char* data = nullptr;
+  size_t bytes = 0;
+};
 
 // Ranks are named by their places in the whole group (Ranks::place()), sets of them by a bit for each. What
 // throws does so as Ranks' functions do: where another rank has failed or begun anew.
@@ -16,7 +25,7 @@ class PeerWindows {
  public:
   virtual ~PeerWindows() = default;
 
-  // Of this rank, in its device's memory; stays where it is.
+  // Of this rank, in its device's memory; stays where it is. Null by a library.
   virtual ExchangeControl* control() const = 0;
 
   // Messages of so many bytes will pass, from the next meet() on.
@@ -36,6 +45,15 @@ class PeerWindows {
   virtual void check() = 0;
   // After Ranks::begin(): what earlier attempts have put is forgotten.
   virtual void begin() = 0;
+  // What has passed in this call of all ranks; while no kernel runs.
+  virtual ExchangeCounts counts() const = 0;
+
+  // Whether a library (NCCL, RCCL) passes messages: pass() in place of kernels. Who has met others then also
+  // starts what it has met for: nobody looks between the two whether it was asked to stop.
+  virtual bool by_library() const { return false; }
+  // One exchange, on the device's stream, also while launches are captured: messages of a pair of ranks are
+  // in the same order on both. Meets the others first, unless launches are captured.
+  virtual void pass(std::span<const LibraryMessage> /*sent*/, std::span<const LibraryMessage> /*received*/) {}
 };
 
 }  // namespace rocm_sd

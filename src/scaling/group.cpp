@@ -12,8 +12,9 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "composable_kernels/fused/exchange.hpp"
 #include "runtime/gpu.hpp"
-#include "scaling/peer_group.hpp"
+#include "scaling/exchange_group.hpp"
 #include "scaling/request_key.hpp"
 #include "scaling/shared_hub.hpp"
 
@@ -41,8 +42,8 @@ struct Group::Member {
   RankDevice where;
   std::shared_ptr<RankHub> hub;
   int rank = 0;
-  std::unique_ptr<HubRanks> link;    // null in a group of one
-  std::shared_ptr<PeerGroup> peers;  // may be null
+  std::unique_ptr<HubRanks> link;        // null in a group of one
+  std::shared_ptr<ExchangeGroup> peers;  // may be null
   std::unique_ptr<PeerWindows> windows;
   std::unique_ptr<Pipeline> pipeline;
 };
@@ -73,7 +74,7 @@ Group::Group(const LoadOptions& options, const std::vector<RankDevice>& devices,
   if (divides_) {
     std::vector<Device*> all;
     for (const RankDevice& device : devices) all.push_back(device.device);
-    peers_ = PeerGroup::make(names, all, patience);
+    peers_ = make_exchange_group(names, all, patience, hub_);
   }
   Callbacks others;
   others.cancelled = callbacks.cancelled;
@@ -91,12 +92,13 @@ Group::Group(const LoadOptions& options, const std::vector<RankDevice>& devices,
 }
 
 Group::Group(const LoadOptions& options, const RankDevice& device, std::shared_ptr<RankHub> hub, int rank,
-             const Callbacks& callbacks)
+             const RankPatience& patience, const Callbacks& callbacks)
     : divides_(hub->count() > 1 && parse_split(options.split).division),
       processes_(true),
       hub_(std::move(hub)) {
   for (int i = 0; divides_ && i < hub_->count(); ++i) name_ += concat(i ? "+" : "", hub_->name(i));
   if (!divides_) name_ = device.name;
+  if (divides_) peers_ = make_exchange_group(device.name, *device.device, patience, hub_, rank);
   add(options, device, rank, callbacks);
 }
 
@@ -152,7 +154,15 @@ std::vector<RankTraffic> Group::traffic() const {
 void Group::note_traffic() {
   const std::lock_guard lock(traffic_mutex_);
   traffic_.clear();
-  for (const auto& member : members_) traffic_.push_back(member->link->traffic());
+  for (const auto& member : members_) {
+    RankTraffic& rank = traffic_.emplace_back(member->link->traffic());
+    if (!member->windows) continue;
+    const ExchangeCounts stored = member->windows->counts();
+    rank.messages += stored.messages;
+    rank.bytes += stored.sent_bytes;
+    rank.received_bytes += stored.received_bytes;
+    rank.receive_seconds += static_cast<double>(stored.waited) * 1e-9;
+  }
 }
 
 MemoryPlan Group::plan(const GenerateRequest& request) {
@@ -184,7 +194,7 @@ GenerateResult Group::generate(const GenerateRequest& request, const Callbacks& 
 // In a thread of the rank's own. Whatever ends it wakes the others.
 void Group::run(Call& call) {
   const std::shared_ptr<RankHub> hub = call.member->hub;
-  const std::shared_ptr<PeerGroup> peers = call.member->peers;
+  const std::shared_ptr<ExchangeGroup> peers = call.member->peers;
   const auto fail = [&](const char* reason, bool cancelled = false) {
     hub->fail(call.rank, call.rank, reason, cancelled);
     if (peers) peers->stop();
@@ -282,7 +292,8 @@ GenerateResult Group::generate_together(const GenerateRequest& request, const Ca
     log().warn("rank {} ({}) hangs; nobody waits for it any longer", call->rank, hub_->name(call->rank));
   }
   hub_->end_call(members_.front()->rank);
-  if (!hangs) note_traffic();
+  if (peers_) peers_->end_call(hangs);
+  if (!hangs && !hub_->failed()) note_traffic();
   Call& own = *calls.front();
   const std::optional<int> failed = hub_->failed_rank();
   if (!failed && own.error) std::rethrow_exception(own.error);

@@ -14,7 +14,7 @@
 
 namespace rocm_sd {
 
-class PeerGroup;
+class ExchangeGroup;
 
 // A device to draw on. threads: of the CPU, for the host's device.
 struct RankDevice {
@@ -33,7 +33,7 @@ class Group {
   // Loads this process's share of a group of processes. Every one of them makes the same calls with the same
   // requests; the results of all but rank 0 have no pictures.
   Group(const LoadOptions& options, const RankDevice& device, std::shared_ptr<RankHub> hub, int rank,
-        const Callbacks& callbacks);
+        const RankPatience& patience, const Callbacks& callbacks);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -66,7 +66,7 @@ class Group {
   bool processes_ = false;
   bool checks_ = false;  // Split::checks
   std::shared_ptr<RankHub> hub_;
-  std::shared_ptr<PeerGroup> peers_;  // null: parts of maps pass as messages
+  std::shared_ptr<ExchangeGroup> peers_;  // null: parts of maps pass as messages
   std::vector<std::shared_ptr<Member>> members_;
   mutable std::mutex traffic_mutex_;
   std::vector<RankTraffic> traffic_;

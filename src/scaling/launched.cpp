@@ -56,12 +56,12 @@ Launched::Launched(const LoadOptions& options) {
   device_.device = &device_named(device_.name);
   const DeviceKind kind = device_.device->kind();
   if (kind == DeviceKind::kHost) device_.threads = std::max(1, omp_get_max_threads() / launch_.local_count);
-  const RankPatience patience = patience_of(std::span(&kind, 1));
+  patience_ = patience_of(std::span(&kind, 1));
   if (mpi)
-    hub_ = std::make_shared<MpiHub>(launch_.rank, launch_.count, device_.name, patience);
+    hub_ = std::make_shared<MpiHub>(launch_.rank, launch_.count, device_.name, patience_);
   else
     hub_ = std::make_shared<SharedHub>(board_path(launch_.job), launch_.rank, launch_.count, device_.name,
-                                       patience);
+                                       patience_);
 }
 
 // Lines "name: value".
@@ -116,7 +116,7 @@ std::unique_ptr<Group> Launched::load(const LoadOptions& options, const Callback
     return hub_->failed() || (asked && asked());
   };
   hub_->begin_call(launch_.rank);
-  auto group = std::make_unique<Group>(options, device_, hub_, launch_.rank, watched);
+  auto group = std::make_unique<Group>(options, device_, hub_, launch_.rank, patience_, watched);
   compare(facts(options, *group));
   hub_->end_call(launch_.rank);
   return group;

@@ -39,6 +39,7 @@ class Launched {
 
   Launch launch_;
   RankDevice device_;
+  RankPatience patience_;
   std::shared_ptr<RankHub> hub_;
 };
 

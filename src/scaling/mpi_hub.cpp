@@ -17,7 +17,7 @@ namespace {
 
 using Kind = ParcelKind;
 
-constexpr int64_t kVersion = 0x6d70693031;  // rises with what travels
+constexpr int64_t kVersion = 0x6d70693032;  // rises with what travels
 // A process's thread tells four times a second that it lives.
 constexpr double kProcessSeconds = 6;
 constexpr double kEndSeconds = 5;  // for the others to end after a failure
@@ -67,19 +67,29 @@ MpiHub::~MpiHub() {
   tell_all(parcel_of(Kind::kLeave));
   std::unique_lock lock(mutex_);
   const double until = monotonic_seconds() + kEndSeconds;
-  const auto over = [&](bool& all_left) {
-    all_left = true;
+  // Ready: it ends, and knows that all others do. Whoever has left may have gone without waiting for this
+  // rank, and MPI_Finalize would then wait for it.
+  bool all_ready = wait_for_others(lock, &Peer::left, until);
+  if (all_ready) {
+    tell_all(parcel_of(Kind::kReady));
+    all_ready = wait_for_others(lock, &Peer::ready, until);
+  }
+  post_.finish(all_ready && post_.problem().empty());
+}
+
+// Whether all others come so far. Those that are lost are not waited for, and after a failure nobody is for
+// longer than `until`.
+bool MpiHub::wait_for_others(std::unique_lock<std::mutex>& lock, bool Peer::* far, double until) {
+  for (;;) {
+    bool all = true, waits = false;
     for (int other = 0; other < count(); ++other) {
-      if (other == own_ || peer(other).left) continue;
-      all_left = false;
-      if (!peer(other).expelled && why_lost_locked(other).empty()) return false;
+      if (other == own_ || peer(other).*far) continue;
+      all = false;
+      waits |= !peer(other).expelled && why_unreachable_locked(other).empty();
     }
-    return true;
-  };
-  bool all_left = false;
-  while (!over(all_left) && !(failure_.rank >= 0 && monotonic_seconds() > until))
+    if (!waits || (failure_.rank >= 0 && monotonic_seconds() > until)) return all;
     changed_.wait_for(lock, std::chrono::milliseconds(50));
-  post_.finish(all_left && post_.problem().empty());
+  }
 }
 
 std::string MpiHub::name(int rank) const {
@@ -159,6 +169,7 @@ void MpiHub::taken(int from, Parcel&& parcel) {
       break;
     case Kind::kFailure: note_failure({static_cast<int>(head.numbers[0]), head.numbers[1] != 0, text}); break;
     case Kind::kLeave: who.left = true; break;
+    case Kind::kReady: who.ready = true; break;
     default: take_claim_parcel(from, parcel);
   }
   changed_.notify_all();
@@ -195,10 +206,19 @@ std::string MpiHub::why_lost(int rank) const {
 
 std::string MpiHub::why_lost_locked(int rank) const {
   if (rank == own_ || hears_out()) return "";
+  return peer(rank).left ? concat(process_of(rank), " has ended before the work was done")
+                         : why_unreachable_locked(rank);
+}
+
+std::string MpiHub::process_of(int rank) const {
+  return concat("its process ", peer(rank).process, " on ", printable(peer(rank).host, 64));
+}
+
+std::string MpiHub::why_unreachable_locked(int rank) const {
+  if (hears_out()) return "";
   Peer& who = peer(rank);
   const double now = monotonic_seconds();
-  const std::string process = concat("its process ", who.process, " on ", printable(who.host, 64));
-  if (who.left) return concat(process, " has ended before the work was done");
+  const std::string process = process_of(rank);
   if (!who.broken.empty()) return concat(process, " cannot be reached: ", who.broken);
   if (who.visible) {
     const ProcessState state = process_state(who.process);

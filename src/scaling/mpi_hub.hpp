@@ -57,6 +57,7 @@ class MpiHub final : public RankHub {
     int process = 0;
     bool visible = false;  // its process is one of this host that /proc shows
     bool joined = false, left = false, expelled = false, idle = true, has_sent = false;
+    bool ready = false;  // it ends, and knows that all end
     uint64_t attempt = 0;
     double heard = 0;         // anything came from it
     double silent_until = 0;  // its rank was last seen at work
@@ -85,6 +86,9 @@ class MpiHub final : public RankHub {
   bool ask(size_t request, uint8_t from, uint8_t to);
   bool hears_out() const;
   std::string why_lost_locked(int rank) const;
+  std::string why_unreachable_locked(int rank) const;
+  std::string process_of(int rank) const;
+  bool wait_for_others(std::unique_lock<std::mutex>& lock, bool Peer::* far, double until);
   bool take_message(int from, uint64_t attempt, uint32_t channel, void* data, size_t bytes);
   std::string failure_locked() const;
   void throw_failure_locked() const;

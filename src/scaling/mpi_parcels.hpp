@@ -18,6 +18,7 @@ enum class ParcelKind : uint32_t {
   kFailure,
   kExpel,
   kLeave,
+  kReady,
   kAsk,
   kAnswer,
   kClaim,

@@ -1,7 +1,6 @@
 #include "scaling/peer_group.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 
@@ -18,14 +17,6 @@ static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
 constexpr size_t kLeastSlot = size_t{1} << 16;
 
-std::optional<ExchangeWay> asked_for() {
-  const char* word = std::getenv("ROCM_SD_EXCHANGE");
-  if (!word || !*word) return std::nullopt;
-  for (const ExchangeWay way : {ExchangeWay::kMessages, ExchangeWay::kMapped, ExchangeWay::kPeer})
-    if (std::string_view(word) == exchange_way_name(way)) return way;
-  throw UsageError(concat("ROCM_SD_EXCHANGE: expected host, mapped or peer, is \"", printable(word), "\""));
-}
-
 // Why the devices have no windows; empty: they may have.
 std::string refusal_of(const std::vector<Device*>& devices) {
   if (devices.size() > static_cast<size_t>(kMaxExchangeRanks))
@@ -39,10 +30,6 @@ std::string refusal_of(const std::vector<Device*>& devices) {
 }
 
 }  // namespace
-
-const char* exchange_way_name(ExchangeWay way) {
-  return way == ExchangeWay::kMessages ? "host" : way == ExchangeWay::kMapped ? "mapped" : "peer";
-}
 
 PeerGroup::PeerGroup(const std::vector<std::string>& names, const std::vector<Device*>& devices,
                      const RankPatience& patience, ExchangeWay way)
@@ -98,9 +85,10 @@ void PeerGroup::make_window(size_t rank, size_t slot_bytes) {
     if (other.get() != &own) other->host->admit(own.window, bytes);
 }
 
-void PeerGroup::connect(size_t rank) {
+void PeerGroup::connect(size_t rank, const ExchangeCounts& before) {
   Rank& own = *ranks_[rank];
   ExchangeControl control{};
+  control.counts = before;
   control.slot_bytes = static_cast<int64_t>(own.slot_bytes);
   control.patience = static_cast<uint64_t>(patience_.later * 1e9);
   control.stop = reinterpret_cast<const uint32_t*>(words_);
@@ -195,10 +183,8 @@ std::string PeerGroup::test() {
 }
 
 std::shared_ptr<PeerGroup> PeerGroup::make(const std::vector<std::string>& names,
-                                           const std::vector<Device*>& devices,
-                                           const RankPatience& patience) {
-  const std::optional<ExchangeWay> asked = asked_for();
-  if (asked == ExchangeWay::kMessages) return nullptr;
+                                           const std::vector<Device*>& devices, const RankPatience& patience,
+                                           std::optional<ExchangeWay> asked) {
   std::string why = refusal_of(devices);
   if (!why.empty()) {
     require<UsageError>(!asked, "ROCM_SD_EXCHANGE=", asked ? exchange_way_name(*asked) : "", ": ", why);

@@ -11,33 +11,25 @@
 #include "runtime/gpu.hpp"
 #include "runtime/peer_windows.hpp"
 #include "runtime/window_host.hpp"
-#include "scaling/rank_hub.hpp"
+#include "scaling/exchange_group.hpp"
 
 namespace rocm_sd {
 
-// How ranks exchange parts of maps: as messages of the host's (Ranks::send), or by stores of kernels into
-// windows that lie in the host's memory, or in the other GPU's.
-enum class ExchangeWay { kMessages, kMapped, kPeer };
-const char* exchange_way_name(ExchangeWay way);  // "host", "mapped", "peer"
-
-class PeerGroup {
+class PeerGroup final : public ExchangeGroup {
  public:
-  // The best way that a self-test finds right, or the one that ROCM_SD_EXCHANGE names (host, mapped, peer); a
-  // line of the log says which, and why no better. Null: messages. Throws UsageError for another word, and
-  // for a way that does not work here.
+  // The better of kPeer and kMapped that a self-test finds right, or the one that is asked for; a line of the
+  // log says which, and why no better. Null: messages. Throws UsageError where the one does not work here.
   static std::shared_ptr<PeerGroup> make(const std::vector<std::string>& names,
-                                         const std::vector<Device*>& devices, const RankPatience& patience);
-  ~PeerGroup();
+                                         const std::vector<Device*>& devices, const RankPatience& patience,
+                                         std::optional<ExchangeWay> asked);
+  ~PeerGroup() override;
   PeerGroup(const PeerGroup&) = delete;
   PeerGroup& operator=(const PeerGroup&) = delete;
 
   ExchangeWay way() const { return way_; }
-  // The rank's view; ranks must outlive it, and the group.
-  std::unique_ptr<PeerWindows> windows(HubRanks& ranks);
-  // Kernels wait no longer: a rank has failed, or begins anew.
-  void stop() { words_[0].store(1); }
-  // Before a call of all ranks, while none is at work.
-  void begin_call();
+  std::unique_ptr<PeerWindows> windows(HubRanks& ranks) override;
+  void stop() override { words_[0].store(1); }
+  void begin_call() override;
 
  private:
   friend class RankWindows;
@@ -60,8 +52,9 @@ class PeerGroup {
   // In turn, with all ranks between them: nobody's kernels run.
   void drop_window(size_t rank) noexcept;
   void make_window(size_t rank, size_t slot_bytes);
-  void connect(size_t rank);  // the control says where the windows are; no message has passed
-  std::string test();         // why it does not work; empty: it does
+  // The control says where the windows are; no message has passed since.
+  void connect(size_t rank, const ExchangeCounts& before = {});
+  std::string test();  // why it does not work; empty: it does
 
   const ExchangeWay way_;
   const RankPatience patience_;

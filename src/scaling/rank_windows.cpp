@@ -55,6 +55,7 @@ void RankWindows::grow(size_t slot_bytes) {
   };
   own_.device->synchronize();
   all_here();
+  const ExchangeCounts before = counts();
   group_.drop_window(rank);
   group_.make_window(rank, slot_bytes);
   const std::vector<char> zeros(group_.count() * PeerGroup::kFlagBytes);
@@ -63,7 +64,13 @@ void RankWindows::grow(size_t slot_bytes) {
   else
     std::memset(own_.window, 0, zeros.size());
   all_here();
-  group_.connect(rank);
+  group_.connect(rank, before);
+}
+
+ExchangeCounts RankWindows::counts() const {
+  ExchangeControl control;
+  own_.device->copy_to_host(&control, own_.control, sizeof control);
+  return control.counts;
 }
 
 void RankWindows::await(uint32_t ranks) {

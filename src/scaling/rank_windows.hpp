@@ -17,6 +17,7 @@ class RankWindows final : public PeerWindows {
   void await(uint32_t ranks) override;
   void check() override;
   void begin() override;
+  ExchangeCounts counts() const override;
 
  private:
   void meet_all(uint64_t& need, bool& unlike);

@@ -25,7 +25,7 @@ SharedHub::SharedHub(const std::vector<std::string>& names, RankPatience patienc
       patience_(patience),
       inboxes_(names.size() * names.size()),
       anew_(names.size(), 0),
-      stopped_since_(names.size(), 0) {
+      stopped_since_(names.size()) {
   for (size_t rank = 0; rank < names.size(); ++rank) {
     RankSlot& slot = memory_.slot(static_cast<int>(rank));
     put(slot.name, sizeof slot.name, names[rank]);
@@ -40,7 +40,7 @@ SharedHub::SharedHub(const std::string& path, int rank, int count, const std::st
       own_(rank),
       inboxes_(static_cast<size_t>(count) * static_cast<size_t>(count)),
       anew_(static_cast<size_t>(count), 0),
-      stopped_since_(static_cast<size_t>(count), 0) {
+      stopped_since_(static_cast<size_t>(count)) {
   RankSlot& slot = memory_.slot(rank);
   put(slot.name, sizeof slot.name, name);
 }
@@ -85,7 +85,7 @@ std::string SharedHub::why_lost(int rank) const {
     if (slot.left) return concat("its process ", process, " has ended before the work was done");
     if (!memory_.lives(rank))
       return concat("its process ", process, " is gone: killed, or crashed (the kernel's log says which)");
-    double& since = stopped_since_[static_cast<size_t>(rank)];
+    std::atomic<double>& since = stopped_since_[static_cast<size_t>(rank)];
     if (process_state(process) != ProcessState::kStopped)
       since = 0;
     else if (since == 0)

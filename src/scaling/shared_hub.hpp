@@ -82,7 +82,7 @@ class SharedHub final : public RankHub {
   const int own_ = -1;          // the rank of this process; -1: they are all threads of it
   std::vector<Inbox> inboxes_;  // [from][to], each used by the thread of `to`
   std::vector<char> anew_;      // whether the rank has begun an attempt in this call
-  mutable std::vector<double> stopped_since_;
+  mutable std::vector<std::atomic<double>> stopped_since_;
 };
 
 }  // namespace rocm_sd

@@ -8,10 +8,8 @@
 namespace rocm_sd {
 namespace {
 
-constexpr size_t kNodes = 4;
-constexpr int kInterval = 4;                                   // of calls where several steps are skipped
-constexpr int kMaxInARow = 4;                                  // by the criterion
-constexpr double kFirst = 0.2, kSeveral = 0.48, kLast = 0.94;  // shares of the steps
+constexpr int kMaxInARow = 4;
+constexpr double kFirst = 0.2, kLast = 0.94;  // shares of the steps
 
 }  // namespace
 
@@ -31,19 +29,6 @@ bool StepSkipper::is_stable(Exec& ex, const Tensor& z) const {
   return sum >= 0;
 }
 
-// The polynomial through the nodes, at step i.
-Tensor StepSkipper::interpolated(Exec& ex, int i) const {
-  std::vector<Term> terms;
-  for (const Node& node : nodes_) {
-    double factor = 1;
-    for (const Node& other : nodes_)
-      if (other.step != node.step)
-        factor *= static_cast<double>(i - other.step) / static_cast<double>(node.step - other.step);
-    terms.push_back({factor, node.clean});
-  }
-  return linear_combination(ex, terms);
-}
-
 Tensor StepSkipper::foretold(Exec& ex, const Tensor& x, int i) {
   foretold_ = false;
   const auto steps = static_cast<double>(sigmas_.size() - 1);
@@ -51,9 +36,7 @@ Tensor StepSkipper::foretold(Exec& ex, const Tensor& x, int i) {
   const bool known = increments_.size() == 3 && sigma > 0;
   const bool allowed = i > static_cast<int>(kFirst * steps) && i <= static_cast<int>(kLast * steps) && known;
   Tensor out;
-  if (allowed && i > static_cast<int>(kSeveral * steps) && nodes_.size() == kNodes) {
-    if (i - nodes_.back().step < kInterval) out = interpolated(ex, i);
-  } else if (allowed && in_a_row_ < kMaxInARow) {
+  if (allowed && in_a_row_ < kMaxInARow) {
     const double norm = std::sqrt(1 + sigma * sigma);
     if (is_stable(ex, linear_combination(ex, {{1 / norm, x}})))
       out = linear_combination(ex, {{norm, z_},
@@ -79,9 +62,6 @@ void StepSkipper::note(Exec& ex, const Tensor& x, const Tensor& clean, int i) {
   increments_.push_front(
       linear_combination(ex, {{step / norm, noise_}, {-step * sigma / (norm * norm * norm), x}}));
   if (increments_.size() > 3) increments_.pop_back();
-  if (foretold_) return;
-  nodes_.push_back({i, linear_combination(ex, {{1, clean}})});
-  if (nodes_.size() > kNodes) nodes_.pop_front();
 }
 
 }  // namespace rocm_sd

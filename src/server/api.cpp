@@ -150,10 +150,30 @@ void open_socket(ApiContext& context, std::shared_ptr<const HttpRequest> request
   }
 }
 
+std::string submit_job(ApiContext& context, JobRequest request, const std::string& client, QueuePlace place) {
+  std::vector<StepMemory> devices;
+  std::optional<StepMemory> known;
+  for (const auto& worker : context.workers) {
+    const WorkerStatus status = worker->status();
+    devices.push_back(status.memory);
+    if (status.model == request.model && status.memory.available > 0) known = status.memory;
+  }
+  if (known) {
+    const ModelEntry model = context.catalog.find(request.model);
+    for (StepMemory& device : devices) {  // of other models' steps nothing counts but the device's memory
+      const uint64_t available = device.available;
+      device = *known;
+      device.available = available;
+    }
+    admit(request, {model.default_width, model.default_height}, devices);
+  }
+  return context.jobs.submit(std::move(request), client, place);
+}
+
 void run_job(ApiContext& context, Exchange& exchange, JobRequest request,
              std::function<HttpResponse(const JobView&)> answer) {
   request.awaited = true;
-  const std::string id = context.jobs.submit(std::move(request), exchange.request->client);
+  const std::string id = submit_job(context, std::move(request), exchange.request->client);
   exchange.reply->on_gone([&context, id] { context.jobs.cancel(id); });
   const auto send = [&context, id, answer = std::move(answer), reply = exchange.reply,
                      path = exchange.request->path] {

@@ -82,6 +82,10 @@ void open_socket(ApiContext& context, std::shared_ptr<const HttpRequest> request
 void run_job(ApiContext& context, Exchange& exchange, JobRequest request,
              std::function<HttpResponse(const JobView&)> answer);
 
+// The id of the job, which waits now. Throws what JobStore::submit() and admit() (admission.hpp) do.
+std::string submit_job(ApiContext& context, JobRequest request, const std::string& client,
+                       QueuePlace place = QueuePlace::kBack);
+
 struct HostMemory {
   uint64_t total = 0, free = 0;  // bytes
 };

@@ -116,8 +116,8 @@ void submit(ApiContext& context, Exchange& exchange) {
   const size_t images = job.request.images();
   prompt.outputs = std::move(job.outputs);
   prompt.stages = std::move(job.stages);
-  prompt.job = context.jobs.submit(std::move(job.request), exchange.request->client,
-                                   front == true ? QueuePlace::kFront : QueuePlace::kBack);
+  prompt.job = submit_job(context, std::move(job.request), exchange.request->client,
+                          front == true ? QueuePlace::kFront : QueuePlace::kBack);
   if (prompt.id.empty()) prompt.id = prompt.job;
   const auto added = context.comfy.add(std::move(prompt), images);
   watch(context, added);

@@ -43,7 +43,7 @@ void system_stats(ApiContext& context, Exchange& exchange) {
 }
 
 void models(ApiContext&, Exchange& exchange) {
-  exchange.reply->send(json_response({"checkpoints", "loras", "controlnet", "embeddings"}));
+  exchange.reply->send(json_response({"checkpoints", "loras", "controlnet", "embeddings", "upscale_models"}));
 }
 
 void models_of(ApiContext& context, Exchange& exchange) {
@@ -52,6 +52,7 @@ void models_of(ApiContext& context, Exchange& exchange) {
   if (folder == "checkpoints") return exchange.reply->send(json_response(names.checkpoints));
   if (folder == "loras") return exchange.reply->send(json_response(names.loras));
   if (folder == "controlnet") return exchange.reply->send(json_response(names.controls));
+  if (folder == "upscale_models") return exchange.reply->send(json_response(names.upscalers));
   if (folder != "embeddings")
     throw RequestError({404, "not_found", concat("no folder ", printable(folder)), "folder"});
   json list = json::array();

@@ -34,7 +34,7 @@ JobView find_job(const ApiContext& context, const std::string& id) {
 void submit(ApiContext& context, Exchange& exchange) {
   JobRequest request =
       read_job(read_json_body(exchange.request->body), context.catalog, context.options.draw);
-  const std::string id = context.jobs.submit(std::move(request), exchange.request->client);
+  const std::string id = submit_job(context, std::move(request), exchange.request->client);
   HttpResponse response = json_text(job_json(find_job(context, id)), 202);
   response.headers.emplace_back("Location", "/v1/jobs/" + id);
   exchange.reply->send(std::move(response));

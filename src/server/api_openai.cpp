@@ -160,7 +160,7 @@ std::string event_text(const std::string& name, const json& body) {
 void stream_job(ApiContext& context, Exchange& exchange, ImagesRequest request, const char* kind) {
   const bool partial = request.job.partials > 0;
   request.job.awaited = true;
-  const std::string id = context.jobs.submit(std::move(request.job), exchange.request->client);
+  const std::string id = submit_job(context, std::move(request.job), exchange.request->client);
   exchange.reply->begin({200, "text/event-stream", "", {{"Cache-Control", "no-store"}}});
   exchange.reply->on_gone([&context, id] { context.jobs.cancel(id); });
   const auto send = [&context, id, request, kind, reply = exchange.reply] {

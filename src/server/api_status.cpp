@@ -149,6 +149,7 @@ void capabilities(ApiContext& context, Exchange& exchange) {
   for (const NamedFile& one : context.catalog.ip_adapters()) ip_adapters.push_back(one.name);
   const json limits = {{"pixels", o.draw.pixels},
                        {"batch", o.draw.batch},
+                       {"join", o.draw.join},
                        {"images", o.draw.images},
                        {"steps", o.draw.steps},
                        {"queue", o.jobs.queued},

@@ -59,6 +59,7 @@ Values ComfyEvaluator::loader(const ComfyNode& node) {
     const std::string name = node.text("ckpt_name");
     return {ComfyModel{name, {}, {}}, ComfyClip{name, {}, 0}, ComfyVae{name}};
   }
+  if (kind == "UpscaleModelLoader") return {ComfyUpscaler{node.text("model_name")}};
   if (kind == "ControlNetLoader") return {ComfyControlNet{node.text("control_net_name")}};
   auto model = input<ComfyModel>(node, "model");
   model.loras.push_back({node.id, node.text("lora_name"), node.number("strength_model")});
@@ -116,7 +117,7 @@ Values ComfyEvaluator::control(const ComfyNode& node) {
                        .net = std::move(net),
                        .image = input<ComfyImage>(node, "image"),
                        .strength = node.number("strength")};
-  if (control.image.file == nullptr)
+  if (control.image.file == nullptr || !control.image.upscaler.empty())
     graph_.refuse(node.id, "image",
                   "expected a picture of LoadImage: images that are drawn first are not supported");
   if (!advanced) {
@@ -144,8 +145,7 @@ Values ComfyEvaluator::latent(const ComfyNode& node) {
                         .batch = node.integer("batch_size")}};
   if (kind == "VAEEncode") {
     auto pixels = input<ComfyImage>(node, "pixels");
-    if (pixels.file == nullptr || pixels.preprocess != "none")
-      graph_.refuse(node.id, "pixels", "expected a picture of LoadImage as it is");
+    if (!pixels.is_loaded()) graph_.refuse(node.id, "pixels", "expected a picture of LoadImage as it is");
     return {ComfyLatent{
         .node = node.id, .image = std::move(pixels), .vae = input<ComfyVae>(node, "vae").checkpoint}};
   }
@@ -191,8 +191,14 @@ Values ComfyEvaluator::image(const ComfyNode& node) {
     return {std::move(image), std::move(transparent)};
   }
   auto image = input<ComfyImage>(node, "image");
-  if (image.file == nullptr || image.preprocess != "none")
-    graph_.refuse(node.id, "image", "expected a picture of LoadImage");
+  if (kind == "ImageUpscaleWithModel") {
+    if (image.preprocess != "none" || !image.upscaler.empty())
+      graph_.refuse(node.id, "image", "expected a picture of LoadImage, or of VAEDecode, as it is");
+    image.upscaler = input<ComfyUpscaler>(node, "upscale_model").file;
+    image.upscale_node = node.id;
+    return {std::move(image)};
+  }
+  if (!image.is_loaded()) graph_.refuse(node.id, "image", "expected a picture of LoadImage");
   constexpr double kWhite = 255;
   image.preprocess = kind == "ImageInvert"
                          ? "invert"

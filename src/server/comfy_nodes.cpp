@@ -107,6 +107,11 @@ void add_loaders(std::vector<ComfyNodeClass>& out, const ComfyNames& names) {
                  "loaders",
                  {choice("control_net_name", names.controls)},
                  {"CONTROL_NET"}});
+  out.push_back({"UpscaleModelLoader",
+                 "Load Upscale Model",
+                 "loaders",
+                 {choice("model_name", names.upscalers)},
+                 {"UPSCALE_MODEL"}});
   out.push_back({"LoadImage", "Load Image", "image", {image_choice(names.images)}, {"IMAGE", "MASK"}});
   out.push_back({"LoadImageMask",
                  "Load Image (as Mask)",
@@ -232,6 +237,11 @@ void add_images(std::vector<ComfyNodeClass>& out) {
                  {link("image", "IMAGE"), number("low_threshold", 0.4, 0.01, 0.99),
                   number("high_threshold", 0.8, 0.01, 0.99)},
                  {"IMAGE"}});
+  out.push_back({"ImageUpscaleWithModel",
+                 "Upscale Image (using Model)",
+                 "image/upscaling",
+                 {link("upscale_model", "UPSCALE_MODEL"), link("image", "IMAGE")},
+                 {"IMAGE"}});
   ComfyInput prefix{"filename_prefix", "STRING", shared({{"default", "ComfyUI"}})};
   out.push_back({"SaveImage", "Save Image", "image", {link("images", "IMAGE"), prefix}, {}, true});
   out.push_back({"PreviewImage", "Preview Image", "image", {link("images", "IMAGE")}, {}, true});
@@ -258,6 +268,7 @@ ComfyNames comfy_names(const Catalog& catalog) {
   for (const NamedFile& lora : catalog.loras()) names.loras.push_back(lora.path.filename().string());
   for (const NamedFile& control : catalog.controls())
     names.controls.push_back(control.path.filename().string());
+  for (const NamedFile& one : catalog.upscalers()) names.upscalers.push_back(one.path.filename().string());
   return names;
 }
 

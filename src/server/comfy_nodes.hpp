@@ -34,7 +34,7 @@ struct ComfyNodeClass {
 
 // What the lists of choices are made of, as ComfyUI names them: with the endings of files.
 struct ComfyNames {
-  std::vector<std::string> checkpoints, loras, controls, images;
+  std::vector<std::string> checkpoints, loras, controls, images, upscalers;
 };
 ComfyNames comfy_names(const Catalog& catalog);  // without images
 

@@ -38,6 +38,7 @@ class Compiler {
 
   ComfyJob run() {
     for (const std::string& id : graph_.outputs) add_output(graph_.nodes.at(id));
+    if (sampler_.empty()) return enlarged_file();
     const Sampling sampling = read_sampling(graph_.nodes.at(sampler_));
     set_model(sampling);
     set_texts(sampling);
@@ -45,6 +46,10 @@ class Compiler {
     set_sampling(sampling);
     set_controls(sampling);
     in(sampling.node->id, "", [&] { out_.request = builder_.finish(); });
+    if (!image_.upscaler.empty()) {
+      out_.request.enlargement = enlargement();
+      out_.request.enlargement.of_drawn = true;
+    }
     return std::move(out_);
   }
 
@@ -65,16 +70,39 @@ class Compiler {
 
   void add_output(const ComfyNode& node) {
     const auto image = values_.input<ComfyImage>(node, "images");
-    if (image.sampler.empty())
-      graph_.refuse(node.id, "images", "expected the images of a VAEDecode behind a KSampler");
-    if (!sampler_.empty() && sampler_ != image.sampler)
+    if (image.sampler.empty() && image.upscaler.empty())
+      graph_.refuse(node.id, "images",
+                    "expected the images of a VAEDecode behind a KSampler, or of ImageUpscaleWithModel");
+    if (!out_.outputs.empty() && (sampler_ != image.sampler || image_.file != image.file))
       graph_.refuse(node.id, "images", "expected one KSampler in a graph: send one graph for each");
+    if (!out_.outputs.empty() && image_.upscaler != image.upscaler)
+      graph_.refuse(node.id, "images", "expected that all outputs are enlarged by the same network, or none");
     sampler_ = image.sampler;
     vae_ = image.vae;
+    image_ = image;
     const bool temporary = node.kind->name == "PreviewImage";
     const std::string prefix = temporary ? "ComfyUI_temp" : node.text("filename_prefix");
     out_.outputs.push_back({node.id, prefix, temporary});
     out_.stages = {{"decode", node.links.at("images").node}};
+    if (!image.upscaler.empty()) out_.stages.emplace_back("upscale", image.upscale_node);
+  }
+
+  Enlargement enlargement() {
+    Enlargement out;
+    for (const NamedFile& known : catalog_.upscalers())
+      if (known.path.filename() == image_.upscaler) out.upscaler = known.path.string();
+    if (out.upscaler.empty())
+      graph_.refuse(image_.upscale_node, "upscale_model", "expected a network that is still there");
+    return out;
+  }
+
+  // LoadImage, ImageUpscaleWithModel, SaveImage: nothing is drawn.
+  ComfyJob enlarged_file() {
+    set(image_.upscale_node, "image", "prompt", "");
+    in(image_.upscale_node, "image", [&] { out_.request = builder_.finish(); });
+    out_.request.enlargement = enlargement();
+    out_.request.files = {{"image", *image_.file}};
+    return std::move(out_);
   }
 
   Sampling read_sampling(const ComfyNode& node) {
@@ -244,6 +272,7 @@ class Compiler {
   const DrawLimits& limits_;
   RequestBuilder builder_;
   std::string sampler_, vae_;
+  ComfyImage image_;  // that the outputs show
   ComfyJob out_;
 };
 

@@ -30,11 +30,18 @@ struct ComfyVae {
   std::string checkpoint;
 };
 
+struct ComfyUpscaler {
+  std::string file;
+};
+
 // A picture that was uploaded, or those that a sampler's latents decode to.
 struct ComfyImage {
   std::shared_ptr<const std::string> file;  // nothing: of the sampler
   std::string preprocess = "none";          // of ControlNets
   std::string sampler, vae;                 // node, checkpoint
+  std::string upscaler, upscale_node;       // file, node; empty: as it is
+
+  bool is_loaded() const { return file != nullptr && preprocess == "none" && upscaler.empty(); }
 };
 struct ComfyMask {
   std::shared_ptr<const std::string> file;
@@ -67,6 +74,6 @@ struct ComfyLatent {
 };
 
 using ComfyValue = std::variant<ComfyModel, ComfyClip, ComfyVae, ComfyImage, ComfyMask, ComfyControlNet,
-                                ComfyCondition, ComfyLatent>;
+                                ComfyUpscaler, ComfyCondition, ComfyLatent>;
 
 }  // namespace rocm_sd::server

@@ -112,12 +112,12 @@ HttpResponse error_response(std::string_view path, const ApiError& error) {
   json param = nullptr;
   if (!error.param.empty()) param = error.param;
   const bool of_client = error.status < 500 && error.status != 429;
-  return json_response({{"error",
-                         {{"message", error.message},
-                          {"type", of_client ? "invalid_request_error" : error.type},
-                          {"param", param},
-                          {"code", error.type}}}},
-                       error.status);
+  json body = {{"message", error.message},
+               {"type", of_client ? "invalid_request_error" : error.type},
+               {"param", param},
+               {"code", error.type}};
+  if (error.needed > 0) body.update({{"needed_bytes", error.needed}, {"available_bytes", error.available}});
+  return json_response({{"error", body}}, error.status);
 }
 
 bool is_comfy_path(std::string_view path) {

@@ -76,9 +76,10 @@ HttpResponse json_response(const nlohmann::json& body, int status = 200);
 // Why a request was refused, in the words of all families of APIs.
 struct ApiError {
   int status = 400;
-  std::string type;     // "invalid_request_error", "queue_full", ...
-  std::string message;  // for people: what was expected, what came
-  std::string param;    // the field, or ""
+  std::string type;                    // "invalid_request_error", "queue_full", ...
+  std::string message;                 // for people: what was expected, what came
+  std::string param;                   // the field, or ""
+  uint64_t needed = 0, available = 0;  // bytes, of out_of_memory where they are known
 };
 // Whether the path is one of ComfyUI's API, which has them below /api, too.
 bool is_comfy_path(std::string_view path);

@@ -20,12 +20,13 @@ struct Attachment {
   bool joins = false;  // belongs to the value of the one before it: several files of one option
 };
 
-// Pictures that are to be enlarged, in place of one that is drawn.
+// Pictures that are to be enlarged: a request's files, in place of one that is drawn, or what it draws.
 struct Enlargement {
   std::string upscaler;       // a filter's name, or a network's path; empty: nothing is enlarged
-  double factor = 0;          // of both sides
+  double factor = 0;          // of both sides; 0: the network's own
   int width = 0, height = 0;  // in place of it: the picture covers this size
   bool crops = true;          // what is beyond the size
+  bool of_drawn = false;      // of what is drawn
 };
 
 struct JobRequest {
@@ -39,10 +40,10 @@ struct JobRequest {
   std::string format = "png";  // png, jpeg, webp
   int quality = 95;
   bool inverts_mask = false;
-  bool metadata = true;     // whether files hold the parameters
-  Enlargement enlargement;  // of `files`
-  bool awaited = false;     // the client waits on its connection, and the job ends with that
-  int partials = 0;         // looks at each picture, decoded, evenly over its steps, whoever looks
+  bool metadata = true;  // whether files hold the parameters
+  Enlargement enlargement;
+  bool awaited = false;  // the client waits on its connection, and the job ends with that
+  int partials = 0;      // looks at each picture, decoded, evenly over its steps, whoever looks
 
   size_t images() const { return static_cast<size_t>(rounds) * static_cast<size_t>(batch); }
 };

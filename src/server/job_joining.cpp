@@ -2,56 +2,71 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <string_view>
 
 #include "base/error.hpp"
+#include "text/prompt.hpp"
 
 namespace rocm_sd::server {
 namespace {
 
-bool is_own(const std::string& option) {
-  return option == "prompt" || option == "negative-prompt" || option == "seed";
-}
+// Options that change the rows, the maps or the passes of the UNet where they have a value that acts.
+constexpr std::string_view kOfLoneJobs[] = {
+    "control",     "deep-cache",  "denoising-end", "denoising-start", "freeu",   "freeu-v2", "hires-height",
+    "hires-scale", "hires-width", "ip-adapter",    "pag-scale",       "region",  "sada",     "sag-scale",
+    "t-gate",      "tile-size",   "tiling",        "tiling-x",        "tiling-y"};
 
-// LoRAs are merged for all images of a batch, and parts joined by AND are conditions of its UNet calls.
-bool changes_batch(const std::string& prompt) {
-  return prompt.find('<') != prompt.npos || prompt.find("AND") != prompt.npos;
+bool acts(const std::string& value) {
+  double number = 1;
+  const char* const end = value.data() + value.size();
+  const auto read = std::from_chars(value.data(), end, number);
+  return !(value.empty() || value == "false" || value == "none" || (read.ptr == end && number == 0));
 }
 
 bool draws_alone(const JobRequest& r) {
-  if (r.rounds != 1 || r.batch != 1 || r.partials > 0 || !r.files.empty() || !r.enlargement.upscaler.empty())
+  if (!r.enlargement.upscaler.empty()) return true;
+  if (std::ranges::any_of(r.files, [](const Attachment& file) { return file.option != "init-image"; }))
     return true;
   return std::ranges::any_of(r.options, [](const auto& option) {
-    const std::string& name = option.first;
-    return name.starts_with("hires-") || name.starts_with("variation-") || name == "image-prompt" ||
-           (name.ends_with("prompt") && changes_batch(option.second));
+    return std::ranges::find(kOfLoneJobs, option.first) != std::end(kOfLoneJobs) && acts(option.second);
   });
+}
+
+// In their order, which decides what merging rounds.
+std::string merged_loras(const JobRequest& r) {
+  std::string listed, tagged, first_prompt, image_prompt;
+  bool plain = false;
+  for (const auto& [name, value] : r.options) {
+    if (name == "lora") listed += "\n" + value;
+    if (name == "prompt") first_prompt = value;
+    if (name == "image-prompt" && image_prompt.empty()) image_prompt = value;
+    if (name == "plain-prompt") plain = acts(value);
+  }
+  if (!plain)
+    for (const LoraTag& tag : extract_lora_tags(image_prompt.empty() ? first_prompt : image_prompt).loras)
+      tagged += concat("\n", tag.name, ":", tag.weight, ":", tag.te_weight, ":", tag.blocks);
+  return tagged + listed;
 }
 
 }  // namespace
 
-std::string joining_key(const JobRequest& r) {
+std::string joining_key(const JobRequest& r, const JoiningRules& rules) {
   if (draws_alone(r)) return "";
-  std::vector<std::string> parts;
+  int width = 0, height = 0;
+  std::string lora_mode = rules.lora_mode;
   for (const auto& [name, value] : r.options) {
-    if (name == "negative-prompt") parts.emplace_back("has a negative prompt");
-    if (!is_own(name)) parts.push_back(name + "=" + value);
+    if (name == "lora-mode") lora_mode = value;
+    if (name != "width" && name != "height") continue;
+    std::from_chars(value.data(), value.data() + value.size(), name == "width" ? width : height);
   }
-  std::ranges::sort(parts);
-  std::string key = concat(r.model, "\n", r.format, "\n", r.quality, "\n", r.metadata, "\n", r.steps_factor);
-  for (const std::string& part : parts) key += "\n" + part;
-  return key;
-}
-
-JoinedTexts joined_texts(const JobRequest& r) {
-  JoinedTexts out;
-  for (const auto& [name, value] : r.options) {
-    if (name == "prompt") out.prompt = value;
-    if (name == "negative-prompt") out.negative_prompt = value;
-    int64_t seed = -1;
-    if (name == "seed") std::from_chars(value.data(), value.data() + value.size(), seed);
-    if (name == "seed" && seed >= 0) out.seed = seed;
+  if (width == 0 || height == 0) {
+    if (!r.files.empty()) return "";  // the size is the image's, which is not read here
+    const auto [w, h] = rules.default_size ? rules.default_size(r.model) : std::pair{0, 0};
+    if (width == 0) width = w;
+    if (height == 0) height = h;
   }
-  return out;
+  return concat(r.model, "\n", width, "x", height, lora_mode == "runtime" ? std::string() : merged_loras(r));
 }
 
 }  // namespace rocm_sd::server

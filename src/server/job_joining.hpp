@@ -1,23 +1,24 @@
-// Which jobs may be drawn together, as images of one batch of the UNet.
+// Which jobs may share the calls of the UNet.
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "server/job.hpp"
 
 namespace rocm_sd::server {
 
-// What jobs must have in common: everything but prompt, negative prompt and seed. Empty: the job is drawn
-// alone (several images, pictures of its own, a second pass, variations, LoRAs or AND in its prompt).
-std::string joining_key(const JobRequest& request);
-
-// What they differ in.
-struct JoinedTexts {
-  std::string prompt;
-  std::optional<std::string> negative_prompt;
-  std::optional<int64_t> seed;  // absent or below 0: any
+// What a request does not say.
+struct JoiningRules {
+  std::string lora_mode = "merge";
+  // Width and height of a model's images, by its name; 0: not known.
+  std::function<std::pair<int, int>(const std::string& model)> default_size = {};
 };
-JoinedTexts joined_texts(const JobRequest& request);
+
+// What jobs must have in common: the model, the size, the LoRAs that are merged into the weights. Empty: the
+// job is drawn alone (masks, ControlNets, several passes, ...). The worker's engine has the last word
+// (StepBatch::refusal): who cannot join after all waits until the others have ended.
+std::string joining_key(const JobRequest& request, const JoiningRules& rules);
 
 }  // namespace rocm_sd::server

@@ -7,7 +7,6 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "server/http.hpp"
-#include "server/job_joining.hpp"
 
 namespace rocm_sd::server {
 namespace {
@@ -230,63 +229,6 @@ void JobStore::unwatch(const std::string& id, uint64_t key) {
   job->watchers.erase(key);
   job->preview_watchers.erase(key);
   job->lookers.erase(key);
-}
-
-std::optional<Work> JobStore::take(const std::string& device) {
-  const Lock lock(mutex_);
-  if (queue_.empty() || !closed_.empty()) return std::nullopt;
-  const std::string id = queue_.front();
-  queue_.pop_front();
-  return start(jobs_.at(id), device);
-}
-
-Work JobStore::start(Job& job, const std::string& device) {
-  job.view.state = JobState::kRunning;
-  job.view.device = device;
-  job.view.started = std::chrono::system_clock::now();
-  job.began = std::chrono::steady_clock::now();
-  note(job, [&] { journal_->begin(job.view); });
-  tell(job, "running");
-  return Work{job.view.id, job.request};
-}
-
-std::vector<Work> JobStore::take_together(const std::string& device, int most) {
-  std::vector<Work> out;
-  if (auto first = take(device)) out.push_back(std::move(*first));
-  if (out.empty() || most <= 1) return out;
-  const Lock lock(mutex_);
-  const std::string key = joining_key(*out.front().request);
-  if (key.empty() || jobs_.at(out.front().id).alone) return out;
-  for (size_t i = 0; i < queue_.size() && out.size() < static_cast<size_t>(most);) {
-    Job& job = jobs_.at(queue_[i]);
-    if (job.alone || joining_key(*job.request) != key) {
-      ++i;
-      continue;
-    }
-    queue_.erase(queue_.begin() + static_cast<ptrdiff_t>(i));
-    out.push_back(start(job, device));
-  }
-  return out;
-}
-
-void JobStore::separate(const std::vector<std::string>& ids) {
-  {
-    const Lock lock(mutex_);
-    for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
-      Job* job = find(*id);
-      if (job == nullptr || job->view.state != JobState::kRunning) continue;
-      job->alone = true;
-      job->view.state = JobState::kQueued;
-      job->view.progress = {};
-      for (const auto& image : job->view.images) counts_.result_bytes -= image->bytes.size();
-      job->view.images.clear();
-      job->bytes = 0;
-      note(*job, [&] { journal_->put_back(job->view); });
-      queue_.push_front(*id);
-      tell(*job, "queued");
-    }
-  }
-  if (wake_) wake_();
 }
 
 bool JobStore::cancel_asked(const std::string& id) const {

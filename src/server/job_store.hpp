@@ -10,6 +10,7 @@
 #include <set>
 
 #include "server/job.hpp"
+#include "server/job_joining.hpp"
 #include "server/journal.hpp"
 
 namespace rocm_sd::server {
@@ -18,12 +19,14 @@ struct JobLimits {
   size_t queued = 64, queued_per_client = 8;
   std::chrono::seconds keep_results{600};
   uint64_t keep_bytes = 256u << 20;  // of results; the oldest go first
+  int overtaken = 8;  // that may pass a waiting job because they join others at work, and it cannot
 };
 
 // What a worker gets: the whole request.
 struct Work {
   std::string id;
   std::shared_ptr<const JobRequest> request;
+  std::string key;  // joining_key(); empty: it is drawn alone
 };
 
 struct JobCounts {
@@ -76,9 +79,13 @@ class JobStore {
 
   // For workers.
   std::optional<Work> take(const std::string& device);
-  // The first job and up to `most` - 1 others that wait and may be drawn with it (job_joining.hpp).
-  std::vector<Work> take_together(const std::string& device, int most);
-  // They could not be drawn together: each is to be drawn alone, before the others that wait.
+  // Jobs that may join those at work with this key (job_joining.hpp), of at most `images` images, from the
+  // head of the queue on. They pass others at most JobLimits::overtaken times; jobs that a free worker will
+  // take are left to it.
+  std::vector<Work> take_joining(const std::string& device, const std::string& key, int images);
+  // Whether this worker waits for a job.
+  void set_free(const void* worker, bool is_free);
+  // They were at work when their worker ended: each is to be drawn alone, before the others that wait.
   void separate(const std::vector<std::string>& ids);
   bool cancel_asked(const std::string& id) const;
   bool take_skip(const std::string& id);  // whether skip_running() was called since the last look
@@ -91,6 +98,7 @@ class JobStore {
   void cancelled(const std::string& id);
 
   void on_work(std::function<void()> wake) { wake_ = std::move(wake); }  // before the first submit
+  void set_rules(JoiningRules rules) { joining_ = std::move(rules); }    // before the first take
   void expire();  // forgets what is older than the limits
   // Takes no more jobs and gives none out. Queued ones are cancelled, or wait in the journal.
   void close(const std::string& reason);
@@ -103,7 +111,9 @@ class JobStore {
     JobView view;
     std::shared_ptr<const JobRequest> request;
     std::chrono::steady_clock::time_point began;
-    bool alone = false;  // was part of a batch that failed
+    bool alone = false;  // was at work with others when their worker ended
+    int overtaken = 0;
+    std::optional<std::string> key;  // joining_key(), once somebody has asked
     bool cancel_asked = false, stop_asked = false, skip_asked = false, look_asked = false;
     uint64_t bytes = 0;
     std::map<uint64_t, Watcher> watchers;
@@ -112,6 +122,7 @@ class JobStore {
   };
   void restore();
   Work start(Job& job, const std::string& device);
+  const std::string& key_of(Job& job) const;
   bool is_kept(const Job& job) const { return journal_ != nullptr && !job.view.request.awaited; }
   void note(const Job& job, const std::function<void()>& work);  // to the journal, if it is kept there
   JobView view_of(const Job& job) const;
@@ -133,6 +144,8 @@ class JobStore {
   std::atomic<uint64_t> next_key_{1};
   std::string closed_;
   std::function<void()> wake_;
+  JoiningRules joining_;
+  std::set<const void*> free_;  // workers that wait
 };
 
 // 128 random bits in hexadecimal.

@@ -38,6 +38,20 @@ JobTime time_of(double seconds) {
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
+json enlargement_json(const Enlargement& e) {
+  return {{"upscaler", e.upscaler}, {"factor", e.factor}, {"width", e.width},
+          {"height", e.height},     {"crops", e.crops},   {"of_drawn", e.of_drawn}};
+}
+
+Enlargement enlargement_of(const json& value) {
+  return {.upscaler = value.at("upscaler"),
+          .factor = value.at("factor"),
+          .width = value.at("width"),
+          .height = value.at("height"),
+          .crops = value.at("crops"),
+          .of_drawn = value.at("of_drawn")};
+}
+
 json request_json(const JobRequest& r) {
   return {{"model", r.model},
           {"options", r.options},
@@ -49,7 +63,8 @@ json request_json(const JobRequest& r) {
           {"invert", r.inverts_mask},
           {"metadata", r.metadata},
           {"partials", r.partials},
-          {"steps_factor", r.steps_factor}};
+          {"steps_factor", r.steps_factor},
+          {"enlargement", enlargement_json(r.enlargement)}};
 }
 
 JobRequest request_of(const std::string& text) {
@@ -67,6 +82,8 @@ JobRequest request_of(const std::string& text) {
   r.metadata = value.at("metadata");
   r.partials = value.at("partials");
   r.steps_factor = value.at("steps_factor");
+  if (value.contains("enlargement"))
+    r.enlargement = enlargement_of(value["enlargement"]);  // older ones had none
   require<FormatError>(r.rounds >= 1 && r.batch >= 1 && r.steps >= 1, "request: expected counts above 0");
   return r;
 }

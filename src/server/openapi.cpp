@@ -284,6 +284,10 @@ json schemas(const DrawLimits& limits) {
                               {"pid", integer()},
                               {"restarts", integer()},
                               {"seconds_per_step", number()}});
+  json error = object(
+      {{"message", text()}, {"type", text()}, {"param", nullable(text())}, {"code", nullable(text())}});
+  error["properties"]["needed_bytes"] = error["properties"]["available_bytes"] =
+      integer();  // of out_of_memory
   json all = {{"JobRequest", job_request_schema(limits)},
               {"Job", job_schema()},
               {"Jobs", object({{"jobs", list_of(ref("Job"))}})},
@@ -292,10 +296,7 @@ json schemas(const DrawLimits& limits) {
                                 {"workers", list_of(worker)},
                                 {"queued", integer()},
                                 {"running", integer()}})},
-              {"Error", object({{"error", object({{"message", text()},
-                                                  {"type", text()},
-                                                  {"param", nullable(text())},
-                                                  {"code", nullable(text())}})}})},
+              {"Error", object({{"error", error}})},
               {"Object", {{"type", "object"}}},
               {"ImagesRequest", images_request_schema(false, limits)},
               {"EditRequest", images_request_schema(true, limits)},
@@ -316,7 +317,10 @@ json openapi_document(const DrawLimits& limits) {
   paths.get("/metrics", "Metrics in Prometheus' text format").answers(200, "", "text/plain");
   paths.get("/openapi.json", "This document").answers(200, "Object");
   paths.get("/v1/capabilities", "Models, LoRAs, samplers, options and limits").answers(200, "Object");
-  paths.post("/v1/jobs", "Submit a job").takes("JobRequest").answers(202, "Job").fails({400, 404, 429, 503});
+  paths.post("/v1/jobs", "Submit a job")
+      .takes("JobRequest")
+      .answers(202, "Job")
+      .fails({400, 404, 422, 429, 503});
   paths.get("/v1/jobs", "The jobs, newest first").answers(200, "Jobs");
   paths.get("/v1/jobs/{id}", "A job").answers(200, "Job").fails({404, 410});
   paths.remove("/v1/jobs/{id}", "Forget a finished job").answers(204, "", "").fails({404, 409, 410});

@@ -28,7 +28,7 @@ struct DrawLimits {
   int batch = 8;                          // images in one UNet call
   int images = 16;                        // of one request
   int steps = 1000;
-  int together = 1;  // jobs of one batch
+  int join = 8;  // images of several jobs that share the UNet's calls; 1: each job by itself
 };
 
 using LoadPairs = std::vector<std::pair<std::string, std::string>>;  // options of loading, by name
@@ -41,6 +41,7 @@ struct ServerOptions {
   std::string upscaler_folder;       // networks that enlarge pictures
   std::vector<std::string> devices;  // one worker each; empty: "auto"
   LoadPairs load;                    // "dtype", "weights", "vram-budget", ... for every model
+  std::string lora_mode = "merge";   // GenerateRequest::lora_mode of requests that name none
   int threads = 0;                   // CPU threads of each worker; 0: all cores
 
   std::string address = "127.0.0.1";

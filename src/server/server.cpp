@@ -98,6 +98,7 @@ class Server {
     jobs_.on_work([this] {
       for (const auto& worker : workers_) worker->wake();
     });
+    jobs_.set_rules({options.lora_mode, [this](const std::string& name) { return default_size(name); }});
     std::vector<std::string> devices = options.devices;
     if (devices.empty()) devices = {"auto"};
     for (const std::string& device : devices)
@@ -125,6 +126,12 @@ class Server {
   }
 
  private:
+  std::pair<int, int> default_size(const std::string& name) const {
+    for (const ModelEntry& model : catalog_.models())
+      if (model.name == name) return {model.default_width, model.default_height};
+    return {0, 0};
+  }
+
   HttpCallbacks callbacks() {
     HttpCallbacks out;
     out.check_head = [this](const HttpRequest& head) { return check_head(context_, head); };

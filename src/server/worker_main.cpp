@@ -4,27 +4,25 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "pipeline/options.hpp"
+#include "pipeline/step_batch.hpp"
 #include "rocm_sd/upscale.hpp"
 #include "runtime/device.hpp"
 #include "runtime/devices.hpp"
-#include "server/frame.hpp"
+#include "server/worker_link.hpp"
 #include "server/worker_request.hpp"
 
 namespace rocm_sd::server {
@@ -32,276 +30,304 @@ namespace {
 
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
+using TaskPointer = std::shared_ptr<WorkerTask>;
 
-constexpr int kPreviewRest = 49;  // times what a look took, until the next: 2 % of the time at most
+constexpr double kMaxEnlarged = 8192;  // pixels of a side, by a network's own factor
+
+// What a device does after a fault of its own cannot be relied on.
+bool is_fault(ExitCode code) { return code == ExitCode::kNoDevice || code == ExitCode::kInternal; }
 
 class Worker {
  public:
-  explicit Worker(int socket) : socket_(socket) {}
+  explicit Worker(int socket) : link_(socket) {}
 
+  // Between two steps of those at work: orders are taken, and jobs join.
   int run() {
-    std::thread([this] { read_orders(); }).detach();  // ends with the process
+    link_.read_orders();
     for (;;) {
-      const Frame order = next_order();
-      const json head = json::parse(order.json);
-      const std::string type = head.at("type");
-      if (type == "configure") configure(head);
-      if (type == "job") work(head, order.bytes);
+      while (auto order = link_.next(waiting_.empty() && at_work_.empty())) {
+        if (order->task)
+          waiting_.push_back(std::move(order->task));
+        else
+          configure(json::parse(order->configure));
+      }
+      drop_cancelled();
+      while (!waiting_.empty() && begin(waiting_.front())) waiting_.pop_front();
+      if (!at_work_.empty()) step();
     }
   }
 
  private:
-  void send(const json& head, std::string_view bytes = {}) {
-    const std::lock_guard lock(write_mutex_);
-    const std::string text = head.dump(-1, ' ', false, json::error_handler_t::replace);
-    if (!write_frame(socket_, text, bytes)) std::_Exit(0);  // nobody is left to work for
-  }
-
-  // On a thread of its own: a cancel must be seen while the other one draws.
-  void read_orders() {
-    FrameReader reader;
-    std::string piece(1 << 16, '\0');
-    for (;;) {
-      const ssize_t got = ::recv(socket_, piece.data(), piece.size(), 0);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) std::_Exit(0);
-      reader.append(std::string_view(piece).substr(0, static_cast<size_t>(got)));
-      while (auto frame = reader.next()) {
-        const json head = json::parse(frame->json);
-        const std::string type = head.at("type");
-        if (type == "cancel") cancel_ = head.at("id").get<std::string>() == job_id() || cancel_;
-        if (type == "skip") skip_ = true;
-        if (type == "look") look_ = true;
-        if (type == "quit") std::_Exit(0);
-        if (type == "job") begin(head.at("id"));
-        if (type == "configure" || type == "job") push(std::move(*frame));
-      }
-    }
-  }
-
-  void push(Frame frame) {
-    const std::lock_guard lock(mutex_);
-    orders_.push_back(std::move(frame));
-    arrived_.notify_one();
-  }
-  Frame next_order() {
-    std::unique_lock lock(mutex_);
-    arrived_.wait(lock, [this] { return !orders_.empty(); });
-    Frame frame = std::move(orders_.front());
-    orders_.pop_front();
-    return frame;
-  }
-  // Here and not where the job is drawn: a cancel that follows at once must find it.
-  void begin(const std::string& id) {
-    const std::lock_guard lock(mutex_);
-    id_ = id;
-    cancel_ = skip_ = look_ = false;
-  }
-  std::string job_id() {
-    const std::lock_guard lock(mutex_);
-    return id_;
-  }
-
   void configure(const json& head) {
     load_ = LoadOptions();
     OptionTargets targets{&load_, nullptr};
     for (const auto& [name, value] : head.at("load").get<LoadPairs>()) set_option(targets, name, value);
     if (const int threads = head.value("threads", 0); threads > 0) omp_set_num_threads(threads);
-    report("load_failed", "", [&] { load(head.at("model")); });
-    send({{"type", "idle"}});
+    lora_mode_ = head.at("lora_mode");
+    most_ = head.at("join");
+    try {
+      load(head.at("model"), loading());
+    } catch (const Error& e) {
+      link_.send({{"type", "load_failed"}, {"message", e.what()}});
+      if (is_fault(e.exit_code())) std::_Exit(70);
+    } catch (const std::exception& e) {
+      link_.send({{"type", "load_failed"}, {"message", e.what()}});
+    }
+    link_.send({{"type", "idle"}});
   }
 
-  // Progress at most 20 times a second but for a stage's ends, and a sign of life every half second.
-  Callbacks callbacks() {
+  Callbacks loading() {
     Callbacks callbacks;
     callbacks.progress = [this](const Progress& p) {
-      const auto now = Clock::now();
-      if (p.step < p.total && p.stage == stage_ && now - told_ < std::chrono::milliseconds(50)) return true;
-      stage_ = p.stage;
-      told_ = alive_ = now;
-      send({{"type", "progress"},
-            {"stage", p.stage},
-            {"step", p.step},
-            {"total", p.total},
-            {"round", round_}});
+      link_.send(
+          {{"type", "progress"}, {"stage", p.stage}, {"step", p.step}, {"total", p.total}, {"round", 0}});
       return true;
     };
-    callbacks.cancelled = [this] {
-      if (Clock::now() - alive_ > std::chrono::milliseconds(500)) {
-        alive_ = Clock::now();
-        send({{"type", "alive"}});
-      }
-      return cancel_.load(std::memory_order_relaxed) || skip_.load(std::memory_order_relaxed);
+    callbacks.cancelled = [this, told = Clock::now()]() mutable {
+      if (Clock::now() - told < std::chrono::milliseconds(500)) return false;
+      told = Clock::now();
+      link_.send({{"type", "alive"}});
+      return false;
     };
     return callbacks;
   }
 
-  // Looks at the picture: those of `partials`, at their steps, and one where somebody asked and none was made
-  // just now.
-  void add_previews(Callbacks& callbacks, const json& head) {
-    callbacks.wants_preview = [this, partials = head.at("partials").get<int>()](int step, int total) {
-      preview_begin_ = Clock::now();
-      if (is_partial(step, total, partials)) return true;
-      return preview_begin_ >= next_preview_ && look_.exchange(false);
-    };
-    callbacks.preview = [this, head](const Preview& preview) {
-      const json together = head.value("together", json::array());
-      if (preview.image > 0 && together.empty()) return;  // the first of the batch stands for all
-      const json& id =
-          together.empty() ? head.at("id") : together.at(static_cast<size_t>(preview.image)).at("id");
-      const std::vector<uint8_t> file =
-          encode_image(preview.picture, format_named(head.at("format")), {.quality = head.at("quality")});
-      send({{"type", "preview"},
-            {"id", id},
-            {"width", preview.picture.width},
-            {"height", preview.picture.height},
-            {"step", preview.step},
-            {"total", preview.total},
-            {"partial", is_partial(preview.step, preview.total, head.at("partials"))}},
-           {reinterpret_cast<const char*>(file.data()), file.size()});
-      const auto now = Clock::now();
-      next_preview_ = now + kPreviewRest * (now - preview_begin_);
-    };
-  }
-
-  void load(const std::string& path) {
+  void load(const std::string& path, const Callbacks& callbacks) {
     if (pipeline_ && path == load_.model) return;
+    batch_.reset();
     pipeline_.reset();  // two models may not fit
     upscaler_.reset();
     load_.model = path;
-    send({{"type", "loading"}});
-    pipeline_.emplace(Pipeline::load(load_, callbacks()));
+    link_.send({{"type", "loading"}});
+    pipeline_.emplace(Pipeline::load(load_, callbacks));
+    batch_.emplace(*pipeline_, most_);
     const ModelInfo& info = pipeline_->info();
     const MemoryInfo memory = device_named(load_.device).memory();
-    send({{"type", "loaded"},
-          {"path", path},
-          {"memory_total", memory.total},
-          {"memory_free", memory.free},
-          {"device", info.device},
-          {"dtype", info.dtype},
-          {"width", info.default_width},
-          {"height", info.default_height}});
+    const auto [step_base, step_pixel] = step_memory();
+    link_.send({{"type", "loaded"},
+                {"available", step_pixel == 0         ? 0
+                              : load_.vram_budget > 0 ? load_.vram_budget
+                                                      : memory.total},
+                {"step_base", step_base},
+                {"step_pixel", step_pixel},
+                {"guidance", pipeline_->default_request().cfg_scale},
+                {"path", path},
+                {"memory_total", memory.total},
+                {"memory_free", memory.free},
+                {"device", info.device},
+                {"dtype", info.dtype},
+                {"width", info.default_width},
+                {"height", info.default_height}});
   }
 
-  void work(const json& head, std::string_view bytes) {
-    round_ = 0;
-    report("failed", head.at("id"),
-           [&] { head.contains("enlargement") ? enlarge(head, bytes) : draw(head, bytes); });
-    send({{"type", "idle"}});
+  // Bytes that a guided step takes at any size and for each pixel: from the plans of a half and a quarter of
+  // the model's sides, which no device saves memory for that has room for an image. {0, 0}: not known.
+  std::pair<double, double> step_memory() {
+    const ModelInfo& info = pipeline_->info();
+    double bytes[2], pixels[2];
+    try {
+      for (const int i : {0, 1}) {
+        GenerateRequest request = pipeline_->default_request();
+        request.prompt = "a";
+        request.cfg_scale = std::max(2.0, request.cfg_scale);
+        request.width = info.default_width / (i == 0 ? 4 : 2) / 8 * 8;
+        request.height = info.default_height / (i == 0 ? 4 : 2) / 8 * 8;
+        pixels[i] = static_cast<double>(request.width) * request.height;
+        bytes[i] = static_cast<double>(pipeline_->plan(request).unet);
+      }
+    } catch (const Error& e) {  // a model that needs an image, or a device without room
+      log().debug("no plan of a step: {}", e.what());
+      return {0, 0};
+    }
+    if (!(pixels[1] > pixels[0]) || !(bytes[1] > bytes[0])) return {0, 0};
+    const double pixel = (bytes[1] - bytes[0]) / (pixels[1] - pixels[0]);
+    return {bytes[0] - pixel * pixels[0], pixel};
   }
 
-  void draw(const json& head, std::string_view bytes) {
+  // Those that wait for others to end: who is at work finds out by itself.
+  void drop_cancelled() {
+    std::erase_if(waiting_, [&](const TaskPointer& task) {
+      if (!task->cancel) return false;
+      attempt(task, [] { throw CancelledError("cancelled"); });
+      return true;
+    });
+  }
+
+  // True: it is at work, or has ended. False: it waits for those at work.
+  bool begin(const TaskPointer& task) {
+    const bool others = !at_work_.empty();
+    if (others && (task->alone || task->enlarges() || task->model() != load_.model)) return false;
+    bool begun = true;
+    attempt(task, [&] {
+      if (!task->draws()) return enlarge(*task);
+      read(*task);
+      const bool joins =
+          most_ > 1 && !task->alone && !task->enlarges() && batch_->refusal(task->request()).empty();
+      if (others)
+        begun = joins && batch_->fits(task->request());
+      else if (!joins)
+        draw_alone(*task);
+      if (joins && begun) add(task);
+    });
+    return begun;
+  }
+
+  void read(WorkerTask& task) {
+    if (task.is_read()) return;
     // A bad request ends before another model is loaded for it.
-    if (head.at("model") != load_.model) read_order({}, head, bytes);
-    load(head.at("model"));
+    if (task.model() != load_.model) read_order({}, task.head(), task.bytes());
+    load(task.model(), task.callbacks());
     // What the client does not say is what the model asks for: distilled ones few steps without guidance.
     GenerateRequest begin = pipeline_->default_request();
     if (pipeline_->info().proposal.reason.empty())
-      begin.steps = std::max(1, static_cast<int>(begin.steps * head.at("steps_factor").get<double>()));
-    GenerateRequest request = read_order(std::move(begin), head, bytes);
-    Callbacks watch = callbacks();
-    const std::string preview = head.at("preview");
-    if (preview != "none") {
-      // Whoever asks for partial pictures by number gets pictures.
-      request.preview.mode = head.at("partials") > 0 && preview == "proj" ? "vae" : preview;
-      add_previews(watch, head);
-    }
-    std::vector<std::string> ids = {head.at("id").get<std::string>()};
-    if (head.contains("together")) ids = draw_together(request, head.at("together"));
-    std::vector<std::string> warnings;
-    const int rounds = head.at("rounds");
-    for (round_ = 0; round_ < rounds; ++round_) {
-      GenerateRequest one = request;
-      if (one.seed >= 0) one.seed += int64_t{round_} * one.batch;
-      if (one.variation_seed >= 0) one.variation_seed += int64_t{round_} * one.batch;
-      try {
-        const GenerateResult result = pipeline_->generate(one, watch);
-        for (size_t i = 0; i < result.pictures.size(); ++i)
-          send_image(head, result.pictures[i], ids[std::min(i, ids.size() - 1)]);
-        warnings = result.warnings;
-      } catch (const CancelledError&) {
-        if (cancel_ || !skip_.exchange(false)) throw;  // a skip ends this round alone
-      }
-    }
-    send({{"type", "done"}, {"id", head.at("id")}, {"warnings", warnings}});
+      begin.steps = std::max(1, static_cast<int>(begin.steps * task.head().at("steps_factor").get<double>()));
+    begin.lora_mode = lora_mode_;
+    task.read(std::move(begin));
   }
 
-  // Each of the job's files, enlarged; their parameters go along.
-  void enlarge(const json& head, std::string_view bytes) {
-    const json& how = head.at("enlargement");
+  void add(const TaskPointer& task) {
+    batch_->add(++last_number_, task->request(), task->callbacks());
+    at_work_[last_number_] = task;
+  }
+
+  // One call of the UNet for all that are at work.
+  void step() {
+    shares_ = at_work_.size() > 1;
+    for (StepBatch::Result& result : batch_->step()) {
+      const TaskPointer task = std::move(at_work_.extract(result.id).mapped());
+      attempt(task, [&] { end_round(task, result); });
+    }
+    shares_ = false;
+    if (const int limit = at_work_.empty() ? most_ : batch_->limit(); limit != told_limit_) {
+      told_limit_ = limit;
+      link_.send({{"type", "limit"}, {"images", limit}});
+    }
+  }
+
+  void end_round(const TaskPointer& task, StepBatch::Result& result) {
+    if (!result.alone.empty()) return draw_later(task, result.alone);
+    if (result.drawn) {
+      for (const Picture& picture : result.drawn->pictures) task->send_image(picture);
+      task->warnings = result.drawn->warnings;
+    } else {
+      try {
+        std::rethrow_exception(result.error);
+      } catch (const CancelledError&) {
+        if (task->cancel || !task->skip.exchange(false)) throw;  // a skip ends this round alone
+      } catch (const GenerationError& e) {                       // of whichever of those that shared a call
+        if (!shares_) throw;
+        return draw_later(task, e.what());
+      }
+    }
+    if (!task->next_round()) return done(*task);
+    if (batch_->fits(task->request()))
+      add(task);
+    else
+      waiting_.push_front(task);
+  }
+
+  // By itself, as soon as those at work are done. Nobody joins these before.
+  void draw_later(const TaskPointer& task, const std::string& why) {
+    task->alone = true;
+    waiting_.push_front(task);
+    link_.send({{"type", "alone"}, {"id", task->id()}, {"why", why}});
+  }
+
+  void draw_alone(WorkerTask& task) {
+    const Callbacks watch = task.callbacks();
+    do {
+      try {
+        const GenerateResult result = pipeline_->generate(task.request(), watch);
+        for (const Picture& picture : result.pictures) {
+          if (task.enlarges())
+            task.send_image({enlarged(picture.image, task, watch), picture.seed, picture.parameters, {}});
+          else
+            task.send_image(picture);
+        }
+        task.warnings = result.warnings;
+      } catch (const CancelledError&) {
+        if (task.cancel || !task.skip.exchange(false)) throw;
+      }
+    } while (task.next_round());
+    done(task);
+  }
+
+  Image enlarged(const Image& image, const WorkerTask& task, const Callbacks& watch) {
+    const json& how = task.head().at("enlargement");
     const std::string model = how.at("upscaler");
     if (!upscaler_ || upscaler_model_ != model) {
       upscaler_.reset();
       upscaler_.emplace(Upscaler::load({.model = model, .device = load_.device}));
       upscaler_model_ = model;
     }
-    round_ = 0;
-    for (const json& file : head.at("files")) {
-      const MemoryFile held(bytes.substr(file.at("offset").get<size_t>(), file.at("size").get<size_t>()));
-      const Image image = load_image(held.path());
-      const int width = how.at("width"), height = how.at("height");
-      double factor = how.at("factor");
-      if (width > 0)
-        factor =
-            std::max(static_cast<double>(width) / image.width, static_cast<double>(height) / image.height);
-      Picture out{
-          upscaler_->upscale(image, {.factor = factor}, callbacks()), 0, read_parameters(held.path()), {}};
-      if (width > 0 && how.at("crops").get<bool>()) out.image = middle_of(out.image, width, height);
-      send_image(head, out, head.at("id"));
-      ++round_;
+    const int width = how.at("width"), height = how.at("height");
+    double factor = how.at("factor");
+    if (width > 0)
+      factor = std::max(static_cast<double>(width) / image.width, static_cast<double>(height) / image.height);
+    if (factor == 0) {
+      factor = upscaler_->info().factor;
+      for (const int side : {image.width, image.height})
+        require<UsageError>(side * factor <= kMaxEnlarged, "upscale: expected sides of at most ",
+                            kMaxEnlarged, " pixels, got ", image.width * factor, " x ",
+                            image.height * factor);
     }
-    send({{"type", "done"}, {"id", head.at("id")}, {"warnings", json::array()}});
+    const Image out = upscaler_->upscale(image, {.factor = factor}, watch);
+    return width > 0 && how.at("crops").get<bool>() ? middle_of(out, width, height) : out;
   }
 
-  void send_image(const json& head, const Picture& picture, const std::string& id) {
-    const bool metadata = head.at("metadata");
-    const std::vector<uint8_t> file =
-        encode_image(picture.image, format_named(head.at("format")),
-                     {.quality = head.at("quality"), .parameters = metadata ? picture.parameters : ""});
-    send({{"type", "image"},
-          {"id", id},
-          {"seed", picture.seed},
-          {"width", picture.image.width},
-          {"height", picture.image.height},
-          {"parameters", picture.parameters}},
-         {reinterpret_cast<const char*>(file.data()), file.size()});
+  // Each of the job's files, enlarged; their parameters go along.
+  void enlarge(WorkerTask& task) {
+    const Callbacks watch = task.callbacks();
+    for (const json& file : task.head().at("files")) {
+      const MemoryFile held(
+          task.bytes().substr(file.at("offset").get<size_t>(), file.at("size").get<size_t>()));
+      task.send_image({enlarged(load_image(held.path()), task, watch), 0, read_parameters(held.path()), {}});
+      ++task.round;
+    }
+    done(task);
   }
 
-  // Runs `body`; what it throws is told under `type`.
+  void done(WorkerTask& task) {
+    link_.forget(task.id());
+    task.send_done();
+  }
+
+  // Runs `body`; the job ends with what that throws.
   template <class Body>
-  void report(const char* type, const std::string& id, const Body& body) {
-    const auto tell = [&](ExitCode code, const char* message) {
-      send({{"type", type}, {"id", id}, {"code", static_cast<int>(code)}, {"message", message}});
+  void attempt(const TaskPointer& task, const Body& body) {
+    const auto fail = [&](ExitCode code, const char* message) {
+      link_.forget(task->id());
+      // Whose fault it was is not known where others are at work: the supervisor tries each by itself.
+      if (is_fault(code) && (shares_ || !at_work_.empty())) std::_Exit(70);
+      link_.send(
+          {{"type", "failed"}, {"id", task->id()}, {"code", static_cast<int>(code)}, {"message", message}});
     };
     try {
       body();
     } catch (const Error& e) {
-      tell(e.exit_code(), e.what());
-      // What a device does after a fault of its own cannot be relied on.
-      if (e.exit_code() == ExitCode::kNoDevice || e.exit_code() == ExitCode::kInternal) std::_Exit(70);
+      fail(e.exit_code(), e.what());
+      if (is_fault(e.exit_code())) std::_Exit(70);
     } catch (const std::bad_alloc&) {
-      tell(ExitCode::kOutOfMemory, "out of memory");
+      fail(ExitCode::kOutOfMemory, "out of memory");
     } catch (const std::exception& e) {
-      tell(ExitCode::kInternal, e.what());
+      fail(ExitCode::kInternal, e.what());
     }
   }
 
   using LoadPairs = std::vector<std::pair<std::string, std::string>>;
 
-  const int socket_;
-  std::mutex mutex_, write_mutex_;
-  std::condition_variable arrived_;
-  std::deque<Frame> orders_;
-  std::string id_;
-  std::atomic<bool> cancel_{false}, skip_{false}, look_{false};
-
+  WorkerLink link_;
   LoadOptions load_;
+  std::string lora_mode_;
+  int most_ = 1, told_limit_ = 0;  // images that share the UNet's calls
   std::optional<Pipeline> pipeline_;
+  std::optional<StepBatch> batch_;    // of the pipeline
   std::optional<Upscaler> upscaler_;  // of the last job with one
   std::string upscaler_model_;
-  int round_ = 0;
-  std::string stage_;
-  Clock::time_point told_, alive_, preview_begin_, next_preview_;
+  std::deque<TaskPointer> waiting_;
+  std::map<uint64_t, TaskPointer> at_work_;  // by the batch's numbers
+  bool shares_ = false;                      // several were in the step whose results are at hand
+  uint64_t last_number_ = 0;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The worker process: one device, one model in memory, one job at a time, orders over a socket.
+// The worker process: one device, one model in memory, jobs that share the UNet's calls, orders over a
+// socket.
 #pragma once
 
 namespace rocm_sd::server {

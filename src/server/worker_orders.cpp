@@ -1,33 +1,15 @@
 #include "server/worker_orders.hpp"
 
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/error.hpp"
-#include "server/job_joining.hpp"
 
 namespace rocm_sd::server {
-namespace {
 
 using nlohmann::json;
 
-// What each of several jobs has of its own. Seeds that nobody chose are drawn here, as the engine draws them.
-json together(const std::vector<Work>& works) {
-  json out = json::array();
-  for (const Work& work : works) {
-    const JoinedTexts texts = joined_texts(*work.request);
-    json one = {
-        {"id", work.id}, {"prompt", texts.prompt}, {"seed", texts.seed.value_or(std::random_device()())}};
-    if (texts.negative_prompt) one["negative_prompt"] = *texts.negative_prompt;
-    out.push_back(std::move(one));
-  }
-  return out;
-}
-
-}  // namespace
-
-Order job_order(const std::vector<Work>& works, const std::string& model, const std::string& preview) {
-  const JobRequest& r = *works.front().request;
+Order job_order(const Work& work, const std::string& model, const std::string& preview) {
+  const JobRequest& r = *work.request;
   json files = json::array();
   std::string bytes;
   for (const Attachment& file : r.files) {
@@ -38,7 +20,7 @@ Order job_order(const std::vector<Work>& works, const std::string& model, const 
     bytes += file.bytes;
   }
   json head = {{"type", "job"},
-               {"id", works.front().id},
+               {"id", work.id},
                {"options", r.options},
                {"files", files},
                {"rounds", r.rounds},
@@ -51,12 +33,9 @@ Order job_order(const std::vector<Work>& works, const std::string& model, const 
                {"partials", r.partials},
                {"model", model}};
   if (!r.enlargement.upscaler.empty())
-    head["enlargement"] = {{"upscaler", r.enlargement.upscaler},
-                           {"factor", r.enlargement.factor},
-                           {"width", r.enlargement.width},
-                           {"height", r.enlargement.height},
-                           {"crops", r.enlargement.crops}};
-  if (works.size() > 1) head["together"] = together(works);
+    head["enlargement"] = {{"upscaler", r.enlargement.upscaler}, {"factor", r.enlargement.factor},
+                           {"width", r.enlargement.width},       {"height", r.enlargement.height},
+                           {"crops", r.enlargement.crops},       {"of_drawn", r.enlargement.of_drawn}};
   return {head.dump(), std::move(bytes)};
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "server/job_store.hpp"
 
@@ -11,8 +10,8 @@ namespace rocm_sd::server {
 struct Order {
   std::string json, bytes;  // of a frame
 };
-// To draw these jobs, together where they are several. model: its path. preview: ServerOptions::preview.
-Order job_order(const std::vector<Work>& works, const std::string& model, const std::string& preview);
+// To draw a job. model: its path. preview: ServerOptions::preview.
+Order job_order(const Work& work, const std::string& model, const std::string& preview);
 
 // code: an ExitCode.
 JobError job_error(int code, const std::string& message);

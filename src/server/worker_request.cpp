@@ -69,18 +69,6 @@ GenerateRequest read_order(GenerateRequest request, const json& head, std::strin
   return request;
 }
 
-std::vector<std::string> draw_together(GenerateRequest& request, const json& jobs) {
-  std::vector<std::string> ids;
-  for (const json& job : jobs) {
-    ids.push_back(job.at("id"));
-    request.prompts.push_back(job.at("prompt"));
-    request.seeds.push_back(job.at("seed"));
-    if (job.contains("negative_prompt")) request.negative_prompts.push_back(job.at("negative_prompt"));
-  }
-  request.negative_prompt.reset();
-  return ids;
-}
-
 bool is_partial(int step, int total, int partials) {
   for (int k = 1; k <= partials; ++k)
     if (step < total && step == std::max(1, k * total / (partials + 1))) return true;

@@ -26,8 +26,6 @@ class MemoryFile {
 
 // The order's options and files, set in `request`. Throws UsageError that names the option.
 GenerateRequest read_order(GenerateRequest request, const nlohmann::json& head, std::string_view bytes);
-// Makes it one batch for several jobs, whose ids it returns.
-std::vector<std::string> draw_together(GenerateRequest& request, const nlohmann::json& jobs);
 
 // Whether a step is one of `partials` of `total`, evenly; the last of all is none.
 bool is_partial(int step, int total, int partials);

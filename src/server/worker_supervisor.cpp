@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -39,15 +41,26 @@ class WorkerSupervisor::Loop {
     while (!o_.stop_) {
       if (!process_ && Clock::now() >= next_start_) start();
       wait();
-      if (process_) look_at_job();
+      if (process_) look_at_jobs();
       if (process_) watch_time();
     }
+    o_.jobs_.set_free(this, false);
     if (process_) write_frame(process_->socket(), R"({"type":"quit"})");
-    for (const std::string& id : at_work_) o_.jobs_.cancelled(id);
+    for (const AtWork& job : at_work_) o_.jobs_.cancelled(job.id);
     process_.reset();
   }
 
  private:
+  // A job that the worker has.
+  struct AtWork {
+    std::string id;
+    int images = 1;
+    std::optional<Clock::time_point> cancel_at;  // the worker was told
+    std::string stage;
+    int step = 0;
+    Clock::time_point step_at{};
+  };
+
   void start() {
     try {
       process_ = std::make_unique<WorkerProcess>();
@@ -56,8 +69,9 @@ class WorkerSupervisor::Loop {
       return;
     }
     reader_ = {};
-    idle_ = false;
+    configured_ = false;
     loading_ = true;
+    room_ = o_.options_.draw.join;
     load_refused_.clear();
     alive();
     const ModelEntry model = o_.catalog_.current();
@@ -74,7 +88,9 @@ class WorkerSupervisor::Loop {
     const json head = {{"type", "configure"},
                        {"load", load},
                        {"model", model.path.string()},
-                       {"threads", o_.options_.threads}};
+                       {"threads", o_.options_.threads},
+                       {"lora_mode", o_.options_.lora_mode},
+                       {"join", o_.options_.draw.join}};
     if (!write_frame(process_->socket(), head.dump())) lost("took no orders");
   }
 
@@ -122,7 +138,12 @@ class WorkerSupervisor::Loop {
     }
     if (type == "loaded") loaded(head);
     if (type == "load_failed") load_refused_ = head.at("message");
-    if (type == "idle") idle();
+    if (type == "idle") configured();
+    if (type == "limit") room_ = head.at("images");
+    if (type == "alone") {  // it waits for the others: nobody joins them any more
+      log().info("worker on {}: a job is drawn by itself: {}", o_.device_, head.at("why").get<std::string>());
+      key_.clear();
+    }
     if (type == "progress") progress(head);
     if (type == "image" && is_at_work(head.at("id"))) {
       o_.jobs_.add_image(head.at("id"), {std::move(bytes), head.at("seed"), head.at("width"),
@@ -131,11 +152,11 @@ class WorkerSupervisor::Loop {
     if (type == "preview" && is_at_work(head.at("id")))
       o_.jobs_.add_preview(head.at("id"), {std::move(bytes), head.at("width"), head.at("height"),
                                            head.at("step"), head.at("total"), head.at("partial")});
-    if (type == "done") {
+    if (type == "done" && end(head.at("id"))) {
       failures_ = 0;
-      for (const std::string& id : std::exchange(at_work_, {})) o_.jobs_.complete(id, head.at("warnings"));
+      o_.jobs_.complete(head.at("id"), head.at("warnings"));
     }
-    if (type == "failed") failed(head.at("code"), head.at("message"));
+    if (type == "failed" && end(head.at("id"))) failed(head.at("id"), head.at("code"), head.at("message"));
   }
 
   void loaded(const json& head) {
@@ -149,13 +170,14 @@ class WorkerSupervisor::Loop {
       s.device_name = concat(head.at("device").get<std::string>(), ", ", head.at("dtype").get<std::string>());
       s.memory_total = head.at("memory_total");
       s.memory_free = head.at("memory_free");
+      s.memory = {head.at("available"), head.at("step_base"), head.at("step_pixel"), head.at("guidance")};
       s.error.clear();
     });
     log().info("worker on {}: {} is loaded", o_.device_, name);
   }
 
-  void idle() {
-    idle_ = true;
+  void configured() {
+    configured_ = true;
     loading_ = false;
     // A model that cannot be loaded is no reason to start again: another one may be asked for.
     o_.change([&](WorkerStatus& s) {
@@ -170,55 +192,60 @@ class WorkerSupervisor::Loop {
     const std::string stage = head.at("stage");
     const int step = head.at("step");
     loading_ = stage == "load";
+    const auto job = find(head.value("id", ""));
+    if (job == at_work_.end()) return;
     // Steps that come fast are told in groups.
-    if (stage == "sample" && stage_ == "sample" && step > step_) {
-      const double seconds = std::chrono::duration<double>(Clock::now() - step_at_).count();
-      step_times_.push_back(seconds / (step - step_));
+    if (stage == "sample" && job->stage == "sample" && step > job->step) {
+      const double seconds = std::chrono::duration<double>(Clock::now() - job->step_at).count();
+      step_times_.push_back(seconds / (step - job->step));
       if (step_times_.size() > kStepsOfMedian) step_times_.erase(step_times_.begin());
       o_.change([&](WorkerStatus& s) {
-        s.steps += static_cast<uint64_t>(step - step_);
+        s.steps += static_cast<uint64_t>(step - job->step);
         s.step_seconds += seconds;
       });
     }
-    stage_ = stage;
-    step_ = step;
-    step_at_ = Clock::now();
-    for (const std::string& id : at_work_)
-      o_.jobs_.progress(id, {stage, step, head.at("total"), head.at("round")});
+    job->stage = stage;
+    job->step = step;
+    job->step_at = Clock::now();
+    o_.jobs_.progress(job->id, {stage, step, head.at("total"), head.at("round")});
   }
 
-  bool is_at_work(const std::string& id) const { return std::ranges::find(at_work_, id) != at_work_.end(); }
-
-  void failed(int code, const std::string& message) {
-    const std::vector<std::string> ids = std::exchange(at_work_, {});
-    const bool cancelled = static_cast<ExitCode>(code) == ExitCode::kCancelled;
-    if (!cancelled && ids.size() > 1) {  // one of them may be the reason: each is tried by itself
-      log().warn("worker on {}: {} jobs could not be drawn together: {}", o_.device_, ids.size(), message);
-      o_.jobs_.separate(ids);
-      return;
-    }
-    for (const std::string& id : ids) {
-      if (cancelled)
-        o_.jobs_.cancelled(id);
-      else
-        o_.jobs_.fail(id, job_error(code, message));
-    }
+  std::vector<AtWork>::iterator find(const std::string& id) {
+    return std::ranges::find(at_work_, id, &AtWork::id);
+  }
+  bool is_at_work(const std::string& id) { return find(id) != at_work_.end(); }
+  // False: the worker did not have it.
+  bool end(const std::string& id) {
+    if (std::erase_if(at_work_, [&](const AtWork& job) { return job.id == id; }) == 0) return false;
+    if (at_work_.empty()) o_.change([](WorkerStatus& s) { s.state = "idle"; });
+    return true;
   }
 
-  // The process has ended, or has to.
+  void failed(const std::string& id, int code, const std::string& message) {
+    if (static_cast<ExitCode>(code) == ExitCode::kCancelled)
+      o_.jobs_.cancelled(id);
+    else
+      o_.jobs_.fail(id, job_error(code, message));
+  }
+
+  // The process has ended, or has to. Of several jobs each is tried by itself, so that the one that is the
+  // reason ends no other.
   void lost(const std::string& why) {
     process_.reset();
-    const std::vector<std::string> ids = std::exchange(at_work_, {});
-    if (ids.size() > 1 && !cancel_sent_) {
-      o_.jobs_.separate(ids);  // as above
-    } else if (ids.size() == 1) {
-      if (cancel_sent_)
-        o_.jobs_.cancelled(ids[0]);
+    o_.jobs_.set_free(this, false);
+    const std::vector<AtWork> jobs = std::exchange(at_work_, {});
+    std::vector<std::string> again;
+    for (const AtWork& job : jobs) {
+      if (job.cancel_at)
+        o_.jobs_.cancelled(job.id);
+      else if (jobs.size() > 1)
+        again.push_back(job.id);
       else
-        o_.jobs_.fail(ids[0], {500, "worker_died",
+        o_.jobs_.fail(job.id, {500, "worker_died",
                                concat("the worker on ", o_.device_, " ", why,
                                       "; the job was not run again, others go on")});
     }
+    if (!again.empty()) o_.jobs_.separate(again);
     pause(concat("the worker ", why));
   }
 
@@ -226,7 +253,7 @@ class WorkerSupervisor::Loop {
     const auto length = std::min(kLongestPause, kFirstPause * (1 << std::min(failures_, 6)));
     ++failures_;
     next_start_ = Clock::now() + length;
-    idle_ = false;
+    configured_ = false;
     o_.change([&](WorkerStatus& s) {
       s.state = "waiting";
       s.error = why;
@@ -237,58 +264,61 @@ class WorkerSupervisor::Loop {
     log().warn("worker on {}: {}; it is started again in {} s", o_.device_, why, length.count() / 1000);
   }
 
-  void look_at_job() {
-    if (idle_) take_jobs();
-    if (!process_ || idle_) return;
-    // One of several leaves at once, and its image is dropped; the last one ends the batch.
-    for (const std::string& id : std::vector<std::string>(at_work_)) {
-      if (cancel_sent_ || !o_.jobs_.cancel_asked(id)) continue;
-      if (at_work_.size() > 1) {
-        std::erase(at_work_, id);
-        o_.jobs_.cancelled(id);
-        continue;
+  void look_at_jobs() {
+    if (configured_) take_jobs();
+    if (!process_) return;
+    for (AtWork& job : at_work_) {
+      const auto tell = [&](const char* type) {
+        write_frame(process_->socket(), json{{"type", type}, {"id", job.id}}.dump());
+      };
+      if (!job.cancel_at && o_.jobs_.cancel_asked(job.id)) {
+        job.cancel_at = Clock::now();
+        tell("cancel");
       }
-      cancel_sent_ = true;
-      cancel_at_ = Clock::now();
-      write_frame(process_->socket(), json{{"type", "cancel"}, {"id", order_}}.dump());
-    }
-    for (const std::string& id : at_work_) {
-      if (o_.jobs_.take_skip(id)) write_frame(process_->socket(), R"({"type":"skip"})");
-      if (o_.jobs_.take_look(id)) write_frame(process_->socket(), R"({"type":"look"})");
+      if (o_.jobs_.take_skip(job.id)) tell("skip");
+      if (o_.jobs_.take_look(job.id)) tell("look");
     }
   }
 
+  // The first one that waits for a worker without a job; for others those that may join what it draws.
   void take_jobs() {
-    const std::vector<Work> works = o_.jobs_.take_together(o_.device_, o_.options_.draw.together);
-    for (const Work& work : works) at_work_.push_back(work.id);
-    if (!works.empty()) give(works);
+    std::vector<Work> works;
+    if (at_work_.empty()) {
+      std::optional<Work> first = o_.jobs_.take(o_.device_);
+      o_.jobs_.set_free(this, !first);
+      if (!first) return;
+      key_ = first->key;
+      works.push_back(std::move(*first));
+    }
+    int images = 0;
+    for (const AtWork& job : at_work_) images += job.images;
+    for (const Work& work : works) images += work.request->batch;
+    if (!key_.empty() && images < room_)
+      std::ranges::move(o_.jobs_.take_joining(o_.device_, key_, room_ - images), std::back_inserter(works));
+    if (works.empty()) return;
+    if (at_work_.empty()) alive();
+    std::vector<Order> orders;
+    for (const Work& work : works) prepare(work, orders);
+    if (!orders.empty()) o_.change([](WorkerStatus& s) { s.state = "busy"; });
+    for (const Order& order : orders)
+      if (process_ && !write_frame(process_->socket(), order.json, order.bytes)) lost("took no job");
   }
 
-  void give(const std::vector<Work>& works) {
-    order_ = works.front().id;
-    idle_ = cancel_sent_ = false;
-    stage_.clear();
-    alive();
-    std::string model;
+  void prepare(const Work& work, std::vector<Order>& orders) {
     try {
-      model = o_.catalog_.find(works.front().request->model).path.string();
+      const std::string model = o_.catalog_.find(work.request->model).path.string();
+      orders.push_back(job_order(work, model, o_.options_.preview));
+      at_work_.push_back({work.id, work.request->batch});
     } catch (const RequestError& e) {  // of a journal whose models were others
-      idle_ = true;
-      for (const std::string& id : std::exchange(at_work_, {}))
-        o_.jobs_.fail(id, {422, e.error().type, e.error().message});
-      return;
+      o_.jobs_.fail(work.id, {422, e.error().type, e.error().message});
     }
-    o_.change([](WorkerStatus& s) { s.state = "busy"; });
-    const Order order = job_order(works, model, o_.options_.preview);
-    if (!write_frame(process_->socket(), order.json, order.bytes)) lost("took no job");
   }
 
   void alive() { sign_ = Clock::now(); }
 
   // When a worker that says nothing counts as stuck.
   Clock::time_point deadline() const {
-    if (idle_) return Clock::time_point::max() - std::chrono::hours(1);
-    if (cancel_sent_ && !at_work_.empty()) return cancel_at_ + kCancelTime;
+    if (configured_ && at_work_.empty()) return Clock::time_point::max() - std::chrono::hours(1);
     auto most = loading_ ? o_.options_.load_time : o_.options_.step_time;
     if (!loading_ && !step_times_.empty()) {
       std::vector<double> sorted = step_times_;
@@ -296,7 +326,10 @@ class WorkerSupervisor::Loop {
       const double median = sorted[sorted.size() / 2];
       most = std::max(most, Milliseconds(static_cast<int64_t>(1000 * kSlowFactor * median)));
     }
-    return sign_ + most;
+    Clock::time_point until = sign_ + most;
+    for (const AtWork& job : at_work_)
+      if (job.cancel_at) until = std::min(until, *job.cancel_at + kCancelTime);
+    return until;
   }
 
   void watch_time() {
@@ -309,14 +342,13 @@ class WorkerSupervisor::Loop {
   WorkerSupervisor& o_;
   std::unique_ptr<WorkerProcess> process_;
   FrameReader reader_;
-  bool idle_ = false, loading_ = true, cancel_sent_ = false;
+  bool configured_ = false, loading_ = true;
   std::string load_refused_;
-  std::vector<std::string> at_work_;  // ids of the jobs that the worker draws
-  std::string order_;                 // the id under which it was given them
+  std::vector<AtWork> at_work_;  // in the order in which the worker got them
+  std::string key_;              // of what they have in common; empty: nobody may join them
+  int room_ = 1;                 // images at once
   int failures_ = 0;
-  Clock::time_point next_start_{}, sign_{}, cancel_at_{}, step_at_{};
-  std::string stage_;
-  int step_ = 0;
+  Clock::time_point next_start_{}, sign_{};
   std::vector<double> step_times_;
 };
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "server/admission.hpp"
 #include "server/catalog.hpp"
 #include "server/job_store.hpp"
 #include "server/options.hpp"
@@ -24,6 +25,7 @@ struct WorkerStatus {
   std::string model;                           // that is loaded
   std::string error;                           // of the last failure
   uint64_t memory_total = 0, memory_free = 0;  // of the device, when the model had been loaded; 0 before
+  StepMemory memory;                           // of the model that was loaded last
   int pid = 0, restarts = 0;
   uint64_t steps = 0;
   double step_seconds = 0;  // of those steps

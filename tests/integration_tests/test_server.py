@@ -28,7 +28,7 @@ def demo(repository):
 
 @pytest.fixture(scope="module")
 def server(rocm_sd, demo):
-    with Server(rocm_sd.path, "--model", demo, "--step-timeout", "5", "--queue", "6", "--queue-per-client", "6",
+    with Server(rocm_sd.path, "--model", demo, "--join", "1", "--step-timeout", "5", "--queue", "6", "--queue-per-client", "6",
                 "--max-connections", "40", "--max-body", "1", "--max-image-body", "8") as running:
         yield running
 

@@ -26,7 +26,7 @@ def examples(repository):
 @pytest.fixture(scope="module")
 def server(rocm_sd, repository, examples):
     with Server(rocm_sd.path, "--model", repository / "models" / "demo", "--lora-dir", examples, "--control-dir", examples,
-                "--dtype", "f32", "--max-connections", "12") as running:
+                "--dtype", "f32", "--max-connections", "12", "--join", "1") as running:
         yield running
 
 
@@ -418,7 +418,7 @@ def test_lists(server):
     assert {"euler", "euler_ancestral", "dpmpp_2m", "ddim", "uni_pc"} <= set(info["KSampler"]["input"]["required"]["sampler_name"][0])
     assert {"normal", "karras", "simple", "sgm_uniform"} <= set(info["KSampler"]["input"]["required"]["scheduler"][0])
     assert info["SaveImage"]["output_node"] is True and info["KSampler"]["input_order"]["required"][:2] == ["model", "seed"]
-    assert server.get("/models").json() == ["checkpoints", "loras", "controlnet", "embeddings"]
+    assert server.get("/models").json() == ["checkpoints", "loras", "controlnet", "embeddings", "upscale_models"]
     assert server.get("/models/checkpoints").json() == ["demo"] and "dusk_lora.safetensors" in server.get("/models/loras").json()
     assert server.get("/models/controlnet").json() == ["canny_adapter"] or "canny_adapter" in server.get("/models/controlnet").json()
     assert server.get("/models/none").status_code == 404

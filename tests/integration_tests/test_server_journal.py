@@ -69,14 +69,14 @@ def test_killed_at_random_moments(serve):
 def test_an_end_puts_back_what_runs(serve):
     """SIGTERM: the running job and the queue go on with the next server, whose results and cancels are kept, too."""
     long = {"prompt": "long", "steps": 1000, "width": 64, "height": 64, "sampler": "Euler"}
-    with serve("--grace", "0") as server:
+    with serve("--grace", "0", "--join", "1") as server:
         result = server.draw(prompt="first", seed=1, **FAST)
         running, queued, cancelled = server.submit(**long), server.submit(prompt="queued", **FAST), server.submit(prompt="cancelled", **FAST)
         server.wait(running, "running")
         server.post(f"/v1/jobs/{cancelled}/cancel")
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 0
-    with serve() as server:
+    with serve("--join", "1") as server:
         assert server.job(cancelled)["state"] == "cancelled"
         assert server.image(server.job(result["id"])).size == (64, 64)
         server.wait(running, "running")

@@ -122,15 +122,24 @@ def test_a_storm_of_clients(server):
 
 @pytest.mark.full
 def test_soak(rocm_sd, repository):
-    """ROCM_SD_SOAK pictures (2,000), one after the other: neither process grows."""
-    with Server(rocm_sd.path, "--model", repository / "models" / "demo", "--keep-size", "1") as server:
-        def draw(count: int) -> tuple[int, int]:
-            for i in range(count):
-                server.draw(prompt="a red apple", steps=2, seed=i, width=64, height=64)
+    """ROCM_SD_SOAK pictures (2,000), by turns one after the other and eight that join at any step: neither process grows."""
+    draw = random.Random(3)
+    with Server(rocm_sd.path, "--model", repository / "models" / "demo", "--keep-size", "1", "--queue-per-client", "64") as server:
+        def request() -> dict:
+            return {"prompt": draw.choice(["a red apple", "a tree " * 30, ""]), "steps": draw.randint(1, 4), "seed": draw.randrange(1000),
+                    "sampler": draw.choice(["Euler a", "DPM++ 2M", "Heun"]), "width": 64, "height": 64}
+
+        def pictures(count: int) -> tuple[int, int]:
+            for _ in range(count // 10):
+                for _ in range(2):
+                    server.draw(**request())
+                for job in [server.submit(**request()) for _ in range(8)]:
+                    assert server.wait(job)["state"] == "completed"
             return resident(server.process.pid), resident(server.worker()["pid"])
 
-        before = draw(300)
-        after = draw(int(os.environ.get("ROCM_SD_SOAK", "2000")) - 300)
+        before = pictures(300)
+        after = pictures(int(os.environ.get("ROCM_SD_SOAK", "2000")) - 300)
+        print(f"\nresident after 300 pictures: {before[0] / 1e6:.1f} and {before[1] / 1e6:.1f} MB, at the end {after[0] / 1e6:.1f} and {after[1] / 1e6:.1f} MB")
         assert after[0] < before[0] + (6 << 20) and after[1] < before[1] + (16 << 20), (before, after)
         assert server.worker()["restarts"] == 0
 

@@ -39,6 +39,12 @@ struct ExchangePeer {
   uint32_t put, taken;  // messages
 };
 
+// What has passed since the host last wrote the control. waited: nanoseconds for which the first workgroup of
+// each take stood still, in steps of the device's clock (10 ns on AMD, up to 1 us on NVIDIA).
+struct ExchangeCounts {
+  uint64_t messages, sent_bytes, received_bytes, waited;
+};
+
 // Lies in the rank's own device memory. The host writes it while no kernel runs.
 struct ExchangeControl {
   ExchangePeer peers[kMaxExchangeRanks];  // by rank; the own one is not used
@@ -47,6 +53,7 @@ struct ExchangeControl {
   const uint32_t* stop;            // of all ranks
   uint32_t* late;                  // of this one
   uint32_t put_ended, take_ended;  // workgroups of the kernel that runs
+  ExchangeCounts counts;
 };
 
 // Rows of `row` units, `inner` of them in each of `outer` blocks. In a window they lie without gaps, from
@@ -66,6 +73,8 @@ struct ExchangeParams {
   uint32_t count;  // of pieces
   uint32_t with;   // ranks that take part: put tells them, take waits for them; a bit for each
   uint32_t workgroups;
+  uint32_t messages;  // put: to so many ranks something goes
+  uint64_t bytes;     // put: to all ranks together; take: from them
 };
 
 namespace exchanges {
@@ -163,6 +172,8 @@ ROCM_SD_DEVICE void exchange_put_body(const ExchangeParams& p, const Block<Arch>
     ExchangePeer& peer = control.peers[rank];
     SystemScope::store_release(peer.flag_there, ++peer.put);
   });
+  control.counts.messages += p.messages;
+  control.counts.sent_bytes += p.bytes;
 }
 
 template <class Arch, int kUnit>
@@ -173,10 +184,14 @@ ROCM_SD_DEVICE void exchange_take_body(const ExchangeParams& p, const Block<Arch
   rolled(count, [&](int i) {  // what is here already
     if (p.pieces[i].from) exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from, p.pieces[i].to, block);
   });
-  if (block.thread() == 0)
+  if (block.thread() == 0) {
+    const bool counts = block.group() == 0;
+    const uint64_t begin = counts ? SystemScope::nanoseconds() : 0;
     rolled(kMaxExchangeRanks, [&](int rank) {
       if (p.with >> rank & 1) exchanges::wait_for(control, rank, control.peers[rank].taken + 1);
     });
+    if (counts) control.counts.waited += SystemScope::nanoseconds() - begin;
+  }
   block.barrier();
   SystemScope::launch_next();
   rolled(count, [&](int i) {
@@ -193,6 +208,7 @@ ROCM_SD_DEVICE void exchange_take_body(const ExchangeParams& p, const Block<Arch
   rolled(kMaxExchangeRanks, [&](int rank) {
     if (p.with >> rank & 1) ++control.peers[rank].taken;
   });
+  control.counts.received_bytes += p.bytes;
 }
 
 }  // namespace rocm_sd

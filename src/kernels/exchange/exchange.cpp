@@ -89,6 +89,9 @@ class Pieces {
                .to = sends ? nullptr : data,
                .offset = static_cast<int64_t>(part.offset),
                .ranks = part.ranks});
+    params_.bytes += part.tensor.bytes() * static_cast<size_t>(std::popcount(part.ranks));
+    if (sends && part.tensor.bytes() > 0) told_ |= part.ranks;
+    params_.messages = static_cast<uint32_t>(std::popcount(told_));
   }
   void add(const Rows& rows, ExchangePiece piece) {
     const double size = static_cast<double>(rows.outer) * static_cast<double>(rows.inner * rows.bytes);
@@ -110,6 +113,7 @@ class Pieces {
   }
 
   ExchangeParams params_{};
+  uint32_t told_ = 0;
   uint64_t bits_ = 0;
   double bytes_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -164,6 +165,26 @@ TEST_F(PredictScaling, MeasuredTimesAreKept) {
   EXPECT_NEAR(found.one_ms, 5 * 100 + 300, 0.1 * found.one_ms);
   EXPECT_THAT(scaling_text(found), HasSubstr("MODELLED"));
   EXPECT_EQ(scaling_json(found)["each_rank"].size(), 2u);
+}
+
+// A half of the work takes what was measured, a quarter loses as much again, and more work than the measured
+// step's loses nothing.
+TEST_F(PredictScaling, LessWorkLosesWhatWasMeasured) {
+  const auto step_of = [&](Division division, int gpus, double half, PictureShape shape = {}) {
+    ScalingSetup s = setup(gpus, division);
+    s.measured = {.step_ms = 100, .decode_ms = 300, .half_step_ms = half};
+    return of(s, shape).each[0].step_ms;
+  };
+  const double even = step_of(Division::kConditions, 2, 0);
+  EXPECT_GT(even, 50);
+  EXPECT_LT(even, 65) << "weights are read for half of the work, too";
+  EXPECT_NEAR(step_of(Division::kConditions, 2, 70), 70, 0.01);
+  EXPECT_NEAR(step_of(Division::kConditions, 2, even), even, 0.01) << "a half that loses nothing";
+  const double quarter = step_of(Division::kBoth, 4, 0), lossy = step_of(Division::kBoth, 4, 70);
+  EXPECT_GT(lossy / quarter, 70 / even);
+  EXPECT_LT(lossy / quarter, std::pow(70 / even, 2.2));
+  const PictureShape large{.height = 1024, .width = 1024};  // each half has twice the measured work and more
+  EXPECT_DOUBLE_EQ(step_of(Division::kConditions, 2, 70, large), step_of(Division::kConditions, 2, 0, large));
 }
 
 TEST_F(PredictScaling, WhatCannotBeDividedIsRefused) {

@@ -164,6 +164,48 @@ TEST(Exchange, PartsComeWhereTheyBelongInEveryOrder) {
   }
 }
 
+TEST(Exchange, CountsWhatHasPassed) {
+  constexpr int kCount = 3, kRounds = 5;
+  Ring ring(kCount);
+  uint64_t sent[kCount] = {}, received[kCount] = {};
+  for (int round = 0; round < kRounds; ++round) {
+    for (int rank = 0; rank < kCount; ++rank) put_round(ring, rank, round);
+    for (int rank = 0; rank < kCount; ++rank) take_round(ring, rank, round);
+    for (int from = 0; from < kCount; ++from)
+      for (int to = 0; to < kCount; ++to) {
+        if (from == to) continue;
+        TestExec test;
+        const Message message(from, to, round);
+        const size_t bytes = message.part(make_tensor(test.device, message.whole, message.dtype)).bytes();
+        sent[from] += bytes;
+        received[to] += bytes;
+      }
+  }
+  for (int rank = 0; rank < kCount; ++rank) {
+    const ExchangeCounts& counts = ring.control(rank)->counts;
+    EXPECT_EQ(counts.messages, uint64_t{kRounds} * (kCount - 1));
+    EXPECT_EQ(counts.sent_bytes, sent[rank]);
+    EXPECT_EQ(counts.received_bytes, received[rank]);
+    EXPECT_LT(counts.waited, 1'000'000'000u) << "all had come";
+  }
+}
+
+TEST(Exchange, CountsHowLongItWaited) {
+  Ring ring(2);
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    put_round(ring, 1, 0);
+  });
+  put_round(ring, 0, 0);
+  const auto begin = std::chrono::steady_clock::now();
+  take_round(ring, 0, 0);
+  const auto took = std::chrono::steady_clock::now() - begin;
+  other.join();
+  const std::chrono::nanoseconds waited(ring.control(0)->counts.waited);
+  EXPECT_GT(waited, std::chrono::milliseconds(10));
+  EXPECT_LE(waited, took);
+}
+
 TEST(Exchange, RanksOnThreadsWithRandomDelaysMissNothing) {
   for (const int count : {2, 3, 4}) {
     Ring ring(count, 20'000'000'000);

@@ -154,6 +154,60 @@ TEST(StepBatch, TakesWhatARequestHasOfItsOwn) {
   expect_as_alone(pipeline, list);
 }
 
+std::vector<GenerateRequest> lone_requests() {
+  std::vector<GenerateRequest> out(6, small("a red apple", 3, 6));
+  out[1].sampler = "dpmpp_2m_sde", out[1].batch = 2;
+  out[2].guidance_start = 0.3, out[2].guidance_end = 0.7;  // steps without the negative prompt's rows
+  out[3].loras = {{kLora, 0.8, 0.8}}, out[3].lora_mode = "runtime";
+  out[4].prompt = "[a fox:a tree:0.5]",
+  out[4].init_image = Image{64, 64, std::vector<uint8_t>(64 * 64 * 3, 90), {}};
+  out[5].loras = {{kLora, 0.8, 0.8}};
+  return out;
+}
+
+TEST(StepBatch, WhoHasNoCompanyIsDrawnToTheBit) {
+  Pipeline pipeline = load_demo(), plain = load_demo();
+  StepBatch batch(pipeline, 8);
+  for (const GenerateRequest& request : lone_requests()) {
+    const GenerateResult want = plain.generate(request);
+    for (const bool after_others : {false, true}) {
+      if (after_others) draw(batch, {{small("x", 1, 3)}, {small("y", 2, 4), 1}, {small("z", 3, 2), 1}});
+      auto results = draw(batch, {{request}});
+      ASSERT_TRUE(results.at(0).drawn.has_value()) << what(results.at(0));
+      const GenerateResult& got = *results.at(0).drawn;
+      ASSERT_EQ(got.pictures.size(), want.pictures.size());
+      for (size_t i = 0; i < want.pictures.size(); ++i) {
+        EXPECT_EQ(got.pictures[i].latents, want.pictures[i].latents) << request.prompt;
+        EXPECT_EQ(got.pictures[i].image.rgb, want.pictures[i].image.rgb);
+        EXPECT_EQ(got.pictures[i].parameters, want.pictures[i].parameters);
+      }
+    }
+  }
+}
+
+// What its own stage knows and the shared one has to take over: at every step.
+TEST(StepBatch, GoesOnWithOthersWhereItBeganAlone) {
+  Pipeline pipeline = load_demo();
+  GenerateRequest other = small("a blue circle", 8, 3), with_lora = other;
+  with_lora.loras = {{kLora, 0.5, 0.5}}, with_lora.lora_mode = "runtime";
+  for (const GenerateRequest& request : lone_requests()) {
+    if (!request.loras.empty() && request.lora_mode == "merge") continue;  // joined by its like alone
+    for (const int at : {1, 4}) expect_as_alone(pipeline, {{request}, {at == 1 ? other : with_lora, at}});
+  }
+}
+
+TEST(StepBatch, ABadOneDoesNotStopWhoWasAlone) {
+  Pipeline pipeline = load_demo();
+  GenerateRequest bad = small("a fox", 2, 4), lora = small("b", 3), first = small("an apple", 1, 6);
+  bad.sampler = "eulr";
+  lora.loras = {{kLora, 0.5, 0.5}}, lora.lora_mode = "runtime", lora.schedule = "none of them";
+  StepBatch batch(pipeline, 8);
+  const auto results = draw(batch, {{first}, {bad, 1}, {lora, 2}});
+  ASSERT_TRUE(results.at(0).drawn.has_value()) << what(results.at(0));
+  expect_same(*results.at(0).drawn, pipeline.generate(first));
+  EXPECT_TRUE(results.at(1).error && results.at(2).error);
+}
+
 TEST(StepBatch, RepeatsTheChunksOfShorterTexts) {
   Pipeline pipeline = load_demo();
   std::string words;

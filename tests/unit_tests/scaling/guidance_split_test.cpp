@@ -106,6 +106,13 @@ TEST_F(GuidanceSplit, DrawsWhatOneDeviceDraws) {
   });
   add("latents", [](GenerateRequest& r) { r.keep_latents = true; });
   add("lora", [](GenerateRequest& r) { r.loras = {{.file = kExamples + "/dusk_lora.safetensors"}}; });
+  add("deep cache", [](GenerateRequest& r) { r.savings.deep_cache = 2, r.steps = 5; });
+  add("deep cache of a deeper branch",
+      [](GenerateRequest& r) { r.savings.deep_cache = 3, r.savings.deep_cache_branch = 2, r.steps = 7; });
+  add("sada", [](GenerateRequest& r) { r.savings.sada = true, r.sampler = "DPM++ 2M", r.steps = 20; });
+  add("sada and deep cache", [](GenerateRequest& r) {
+    r.savings.sada = true, r.savings.deep_cache = 2, r.sampler = "Euler", r.steps = 16;
+  });
   add("lora at run time", [](GenerateRequest& r) {
     r.loras = {{.file = kExamples + "/dusk_lora.safetensors", .weight = 0.6}};
     r.lora_mode = "runtime";
@@ -173,6 +180,14 @@ TEST_F(GuidanceSplit, RefusesWhatCannotBeDivided) {
     ADD_FAILURE();
   } catch (const UsageError& e) {
     EXPECT_THAT(e.what(), HasSubstr("--split images"));
+  }
+  GenerateRequest gated = request();
+  gated.savings.t_gate = 2;
+  try {
+    pair.generate(gated);
+    ADD_FAILURE();
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("t-gate: not with a picture that several devices draw together"));
   }
   EXPECT_EQ(pair.generate(request()).pictures.size(), 1u) << "usable after a bad request";
   GenerateRequest random = request();

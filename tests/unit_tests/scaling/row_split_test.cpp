@@ -192,6 +192,9 @@ TEST(DividedRows, ByEveryWayThatGoes) {
     r.init_image = r.mask = picture(64, 128);
     r.steps = 4;
   });
+  check("deep cache",
+        [](GenerateRequest& r) { r.savings.deep_cache = 2, r.savings.deep_cache_branch = 1, r.steps = 5; });
+  check("sada", [](GenerateRequest& r) { r.savings.sada = true, r.sampler = "DPM++ 2M", r.steps = 16; });
   check("lora", [](GenerateRequest& r) {
     r.loras = {{.file = kExamples + "/dusk_lora.safetensors", .weight = 0.6}};
     r.lora_mode = "runtime";
@@ -247,6 +250,9 @@ TEST(DividedRows, WithGuidanceDividedToo) {
   check("batch", [](GenerateRequest& r) { r.batch = 2; });
   check("three predictions", [](GenerateRequest& r) { r.pag_scale = 3; });
   check("limited", [](GenerateRequest& r) { r.guidance_start = 0.6; });
+  check("sada and deep cache", [](GenerateRequest& r) {
+    r.savings.sada = true, r.savings.deep_cache = 2, r.sampler = "Euler", r.steps = 12;
+  });
   check("inpainting", [](GenerateRequest& r) {
     r.init_image = r.mask = picture(72, 136);
     r.steps = 4;
@@ -307,6 +313,8 @@ TEST(DividedRows, TheDistanceOfDisplacedOnesIsTold) {
   const GenerateResult same = MultiPipeline::load(options).generate(r);
   EXPECT_THAT(same.warnings.back(), HasSubstr("the exact image"));
   EXPECT_NE(same.warnings.back(), got.warnings.back());
+  r.savings.deep_cache = 2;
+  EXPECT_THROW(together.generate(r), UsageError) << "whose calls would not match those of the exact image";
 }
 
 TEST(DividedRows, FaultsOnEitherRank) {

@@ -155,53 +155,106 @@ JobRequest drawn(const std::string& prompt, std::vector<std::pair<std::string, s
   return r;
 }
 
-TEST(JobJoining, DiffersInTextsAndSeedAlone) {
-  const std::string key = joining_key(drawn("a", {{"steps", "4"}, {"seed", "1"}}));
-  EXPECT_FALSE(key.empty());
-  EXPECT_EQ(key, joining_key(drawn("b", {{"seed", "9"}, {"steps", "4"}})));
-  EXPECT_EQ(key, joining_key(drawn("b", {{"steps", "4"}})));
-  EXPECT_NE(key, joining_key(drawn("a", {{"steps", "5"}})));
-  EXPECT_NE(key, joining_key(drawn("a", {{"steps", "4"}, {"negative-prompt", ""}})));
-  EXPECT_EQ(joining_key(drawn("a", {{"negative-prompt", "x"}})),
-            joining_key(drawn("a", {{"negative-prompt", ""}})));
-  JobRequest other = drawn("a", {{"steps", "4"}});
-  other.format = "jpeg";
-  EXPECT_NE(key, joining_key(other));
-  JobRequest several = drawn("a"), pictures = drawn("a"), looks = drawn("a"), large = drawn("a");
+TEST(JobJoining, AsksForTheSameModelSizeAndMergedLoras) {
+  const JoiningRules rules{.default_size = [](const std::string&) { return std::pair{128, 64}; }};
+  const auto key = [&](const JobRequest& r) { return joining_key(r, rules); };
+  const std::string plain = key(drawn("a", {{"steps", "4"}, {"seed", "1"}}));
+  EXPECT_FALSE(plain.empty());
+  for (const JobRequest& same :
+       {drawn("b [c|d] AND e",
+              {{"steps", "5"}, {"sampler", "heun"}, {"cfg-scale", "3"}, {"negative-prompt", "n"}}),
+        drawn("a", {{"width", "128"}, {"height", "64"}}), drawn("a", {{"width", "128"}}),
+        drawn("a", {{"tiling", "false"}, {"pag-scale", "0"}, {"variation-strength", "0.5"}, {"batch", "2"}}),
+        drawn("a <lora:b:1>", {{"lora-mode", "runtime"}}), drawn("a <lora:b:1>", {{"plain-prompt", "true"}})})
+    EXPECT_EQ(key(same), plain) << same.options.front().first;
+  JobRequest other = drawn("a"), several = drawn("a"), looks = drawn("a"), jpeg = drawn("a");
+  other.model = "other";
   several.rounds = 2;
-  pictures.files = {{"init-image", "x"}};
   looks.partials = 1;
-  large.enlargement.upscaler = "lanczos";
-  for (const JobRequest& alone :
-       {several, pictures, looks, large, drawn("a <lora:b:1>"), drawn("a AND b"),
-        drawn("a", {{"hires-scale", "2"}}), drawn("a", {{"variation-strength", "0.5"}}),
-        drawn("a", {{"image-prompt", "x"}})})
-    EXPECT_EQ(joining_key(alone), "");
-  const JoinedTexts texts = joined_texts(drawn("a", {{"seed", "18"}, {"negative-prompt", "n"}}));
-  EXPECT_TRUE(texts.prompt == "a" && texts.negative_prompt == "n" && texts.seed == 18);
-  EXPECT_FALSE(joined_texts(drawn("a", {{"seed", "-1"}})).seed.has_value());
+  jpeg.format = "jpeg";
+  for (const JobRequest& same : {several, looks, jpeg}) EXPECT_EQ(key(same), plain);
+  EXPECT_NE(key(other), plain);
+  EXPECT_NE(key(drawn("a", {{"width", "64"}})), plain);
+  const std::string merged = key(drawn("a <lora:b:0.5>"));
+  EXPECT_NE(merged, plain);
+  EXPECT_EQ(merged, key(drawn("<lora:b:0.50> c")));
+  EXPECT_NE(merged, key(drawn("a <lora:b:0.6>")));
+  EXPECT_NE(merged, key(drawn("a", {{"lora", "/b:0.5:0.5"}})));
+  EXPECT_EQ(joining_key(drawn("a <lora:b:1>"), {.lora_mode = "runtime"}), joining_key(drawn("a"), {}));
 }
 
-TEST(JobStore, GivesAlikeJobsTogetherAndApartOnceTheyFailed) {
+TEST(JobJoining, LeavesOutWhatIsDrawnAlone) {
+  JobRequest enlarged = drawn("a"), masked = drawn("a"), started = drawn("a");
+  enlarged.enlargement.upscaler = "lanczos";
+  masked.files = {{"init-image", "x"}, {"mask", "y"}};
+  started.files = {{"init-image", "x"}};  // whose size nobody knows here
+  for (const JobRequest& alone :
+       {enlarged, masked, started, drawn("a", {{"hires-scale", "2"}}), drawn("a", {{"tiling", "true"}}),
+        drawn("a", {{"freeu", "1,1,1,1"}}), drawn("a", {{"control", "/c"}}), drawn("a", {{"region", "b"}})})
+    EXPECT_EQ(joining_key(alone, {}), "");
+  started.options.insert(started.options.end(), {{"width", "64"}, {"height", "64"}});
+  EXPECT_NE(joining_key(started, {}), "");
+}
+
+TEST(JobStore, GivesJobsThatJoinAndEachAloneOnceTheirWorkerEnded) {
   JobStore store({});
   const std::string a = store.submit(drawn("a"), "c"),
-                    other = store.submit(drawn("x", {{"steps", "9"}}), "c"),
-                    b = store.submit(drawn("b"), "c"), c = store.submit(drawn("c"), "c");
-  std::vector<Work> works = store.take_together("cpu", 2);
-  ASSERT_EQ(works.size(), 2u);
-  EXPECT_TRUE(works[0].id == a && works[1].id == b);
+                    other = store.submit(drawn("x", {{"width", "64"}}), "c"),
+                    b = store.submit(drawn("b", {{"steps", "9"}}), "c"), c = store.submit(drawn("c"), "c");
+  const std::optional<Work> first = store.take("cpu");
+  ASSERT_TRUE(first && first->id == a && !first->key.empty());
+  EXPECT_TRUE(store.take_joining("cpu", first->key, 0).empty());
+  std::vector<Work> works = store.take_joining("cpu", first->key, 1);
+  ASSERT_EQ(works.size(), 1u);
+  EXPECT_EQ(works[0].id, b);
   EXPECT_EQ(store.view(b)->state, JobState::kRunning);
   store.add_image(a, image(5));
   store.separate({a, b});
   EXPECT_EQ(store.view(a)->state, JobState::kQueued);
   EXPECT_EQ(store.counts().result_bytes, 0u);
   for (const std::string& id : {a, b, other, c}) {  // each by itself, in their order
-    works = store.take_together("cpu", 8);
-    ASSERT_EQ(works.size(), 1u);
-    EXPECT_EQ(works[0].id, id);
+    const std::optional<Work> work = store.take("cpu");
+    ASSERT_TRUE(work && work->id == id);
+    EXPECT_EQ(work->key.empty(), id == a || id == b);
     store.complete(id, {});
   }
-  EXPECT_TRUE(store.take_together("cpu", 8).empty());
+  EXPECT_FALSE(store.take("cpu").has_value());
+}
+
+TEST(JobStore, NobodyIsPassedForEver) {
+  JobStore store({.queued = 100, .queued_per_client = 100, .overtaken = 3});
+  store.submit(drawn("first"), "c");
+  const std::string key = store.take("cpu")->key;
+  JobRequest four = drawn("four images");  // it could join, if there were room
+  four.batch = 4;
+  const std::string other = store.submit(drawn("x", {{"width", "64"}}), "c");
+  std::vector<std::string> joining;
+  for (int i = 0; i < 2; ++i) joining.push_back(store.submit(drawn("a"), "c"));
+  const std::string large = store.submit(four, "c");
+  for (int i = 0; i < 5; ++i) joining.push_back(store.submit(drawn("a"), "c"));
+  std::vector<std::string> got;
+  for (int i = 0; i < 20; ++i)
+    for (const Work& work : store.take_joining("cpu", key, 1)) got.push_back(work.id);
+  EXPECT_EQ(got, std::vector<std::string>(joining.begin(), joining.begin() + 3));
+  EXPECT_EQ(store.take("cpu")->id, other);  // the batch has ended
+  const std::vector<Work> works = store.take_joining("cpu", key, 8);
+  ASSERT_EQ(works.size(), 5u);
+  EXPECT_EQ(works[0].id, large);
+}
+
+TEST(JobStore, LeavesJobsToWorkersThatAreFree) {
+  JobStore store({});
+  int one = 0, two = 0;
+  store.submit(drawn("first"), "c");
+  const std::string key = store.take("cpu")->key;
+  store.set_free(&one, true);
+  store.set_free(&two, true);
+  for (int i = 0; i < 3; ++i) store.submit(drawn("a"), "c");
+  EXPECT_EQ(store.take_joining("cpu", key, 8).size(), 1u);
+  store.set_free(&one, false);
+  EXPECT_EQ(store.take_joining("cpu", key, 8).size(), 1u);
+  store.set_free(&two, false);
+  EXPECT_EQ(store.take_joining("cpu", key, 8).size(), 1u);
 }
 
 TEST(JobStore, SkipsTheRunningOnly) {

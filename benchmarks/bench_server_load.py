@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""`rocm-sd serve` under load, beside the command line on the same machine, in turns.
+
+- Throughput: --clients clients that each wait for one image and ask for the next, with prompts and seeds of their own,
+  beside `generate --batch B` for each of --batches. Images per second; the first batch, or the first image of each
+  client, is left out.
+- Cancel to idle: from the request that cancels the only job to a worker that waits, beside the median step.
+- /health while the queue is full: median and 99th percentile.
+
+Prints tables; --json writes all numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bench_server import REPOSITORY, start_server
+
+
+class Client:
+    """One connection that is kept."""
+
+    def __init__(self, url: str):
+        self.connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=600)
+
+    def ask(self, path: str, body: dict | None = None) -> dict:
+        headers = {"Content-Type": "application/json"}
+        self.connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
+        answer = self.connection.getresponse()
+        text = answer.read()
+        if answer.status >= 400:
+            raise RuntimeError(f"{path}: {answer.status} {text[:200]!r}")
+        return json.loads(text)
+
+
+def request_of(args: argparse.Namespace, client: int, number: int) -> dict:
+    return {"prompt": f"{args.prompt}, {client}", "steps": args.steps, "seed": 1000 * client + number, "width": args.size, "height": args.size}
+
+
+def offline(program: str, args: argparse.Namespace, batch: int) -> float:
+    """Images per second of batches one after the other."""
+    batches = max(2, args.images // batch) + 1
+    with tempfile.TemporaryDirectory() as folder:
+        run = subprocess.Popen([program, "generate", "--model", args.model, "--device", args.device, "-p", args.prompt, "--steps", str(args.steps),
+                                "-W", str(args.size), "-H", str(args.size), "--batch", str(batch), "--seed", "1", "--repeat", str(batches), "-q",
+                                "-o", f"{folder}/{{index}}.png"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        times = [time.perf_counter() for _ in run.stdout]
+        if run.wait() != 0:
+            raise SystemExit("bench_server_load: generate failed")
+    return (len(times) - batch) / (times[-1] - times[batch - 1])
+
+
+def online(url: str, args: argparse.Namespace, turn: int) -> tuple[float, list[float]]:
+    """Images per second while all clients are at work, after the first image of each; and how long each image took its client."""
+    each = max(2, args.images // args.clients) + 1
+    ends: list[list[float]] = [[] for _ in range(args.clients)]
+    taken: list[float] = []
+
+    def client(number: int) -> None:
+        connection = Client(url)
+        for i in range(each):
+            begin = time.perf_counter()
+            connection.ask("/sdapi/v1/txt2img", request_of(args, number, each * turn + i))
+            ends[number].append(time.perf_counter())
+            if i > 0:
+                taken.append(ends[number][-1] - begin)
+
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(args.clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    begin, end = max(own[0] for own in ends), min(own[-1] for own in ends)
+    return sum(begin < one <= end for own in ends for one in own) / (end - begin), taken
+
+
+def cancel_times(url: str, args: argparse.Namespace) -> tuple[list[float], list[float]]:
+    """From each cancel to an idle worker, and the seconds of a step at that time."""
+    client, times, steps = Client(url), [], []
+    for i in range(args.cancels):
+        job = client.ask("/v1/jobs", request_of(args, 1, i) | {"steps": 1000})["id"]
+        while (progress := client.ask(f"/v1/jobs/{job}")["progress"])["step"] < 20:
+            time.sleep(0.01)
+        time.sleep(0.003 * (i % 20))  # anywhere within a step
+        steps.append(progress["seconds"] / progress["step"])
+        begin = time.perf_counter()
+        client.ask(f"/v1/jobs/{job}/cancel", {})
+        while client.ask("/ready")["workers"][0]["state"] != "idle":
+            time.sleep(0.001)
+        times.append(time.perf_counter() - begin)
+    return times, steps
+
+
+def health_times(url: str, args: argparse.Namespace) -> list[float]:
+    client, times, jobs = Client(url), [], []
+    try:
+        while True:
+            jobs.append(client.ask("/v1/jobs", request_of(args, 2, len(jobs)) | {"steps": 1000})["id"])
+    except RuntimeError as full:
+        if "429" not in str(full):
+            raise
+    for _ in range(args.health):
+        begin = time.perf_counter()
+        client.ask("/health")
+        times.append(time.perf_counter() - begin)
+    for job in jobs:
+        client.ask(f"/v1/jobs/{job}/cancel", {})
+    return sorted(times)
+
+
+def percentile(times: list[float], share: float) -> float:
+    ordered = sorted(times)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=REPOSITORY / "build" / "cpu")
+    parser.add_argument("--model", default=str(REPOSITORY / "models" / "demo"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--prompt", default="a red apple on a white background")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--size", type=int, default=128, help="width and height")
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--join", type=int, default=8, help="the server's --join")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--images", type=int, default=64, help="of each way in a turn")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--cancels", type=int, default=40)
+    parser.add_argument("--health", type=int, default=1000, help="requests of /health")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    program = str(args.build / "apps" / "cli" / "rocm-sd")
+    rates: dict[str, list[float]] = {f"generate --batch {b}": [] for b in args.batches}
+    served = f"{args.clients} clients"
+    rates[served], taken = [], []
+    server, url = start_server(program, args, "--join", str(args.join), "--queue-per-client", "64")
+    try:
+        for turn in range(args.turns):
+            for batch in args.batches:
+                rates[f"generate --batch {batch}"].append(offline(program, args, batch))
+            rate, times = online(url, args, turn)
+            rates[served].append(rate)
+            taken += times
+        cancels, steps = cancel_times(url, args)
+        health = health_times(url, args)
+    finally:
+        server.terminate()
+        server.wait()
+    best = max(statistics.median(all_rates) for name, all_rates in rates.items() if name != served)
+    print("| | images/s, median of turns | to the best batch |\n|---|---|---|")
+    for name, all_rates in rates.items():
+        middle = statistics.median(all_rates)
+        print(f"| {name} | {middle:.2f} | {middle / best:.3f} |")
+    step = statistics.median(steps)
+    print(f"\n{served}: an image takes its client {statistics.median(taken):.2f} s (median), {percentile(taken, 0.99):.2f} s (99 %)")
+    print(f"cancel to idle: median {1e3 * statistics.median(cancels):.1f} ms, 99 % {1e3 * percentile(cancels, 0.99):.1f} ms; "
+          f"a step takes {1e3 * step:.1f} ms")
+    print(f"/health with a full queue: median {1e3 * statistics.median(health):.2f} ms, 99 % {1e3 * percentile(health, 0.99):.2f} ms")
+    if args.json:
+        args.json.write_text(json.dumps({"images_per_second": rates, "seconds_of_image": taken, "cancel": cancels, "step": steps, "health": health}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+#include "server/worker_link.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+namespace rocm_sd::server {
+
+using nlohmann::json;
+
+void WorkerLink::send(const json& head, std::string_view bytes) {
+  const std::lock_guard lock(write_mutex_);
+  const std::string text = head.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (!write_frame(socket_, text, bytes)) std::_Exit(0);  // nobody is left to work for
+}
+
+void WorkerLink::read_orders() {
+  std::thread([this] {
+    FrameReader reader;
+    std::string piece(1 << 16, '\0');
+    for (;;) {
+      const ssize_t got = ::recv(socket_, piece.data(), piece.size(), 0);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) std::_Exit(0);
+      reader.append(std::string_view(piece).substr(0, static_cast<size_t>(got)));
+      while (auto frame = reader.next()) take(std::move(*frame));
+    }
+  }).detach();
+}
+
+void WorkerLink::take(Frame frame) {
+  const json head = json::parse(frame.json);
+  const std::string type = head.at("type");
+  if (type == "quit") std::_Exit(0);
+  const std::lock_guard lock(mutex_);
+  if (type == "configure") {
+    orders_.push_back({nullptr, std::move(frame.json)});
+  } else if (type == "job") {
+    // Known from here on and not only where it is drawn: a cancel that follows at once must find it.
+    auto task = std::make_shared<WorkerTask>(*this, head, std::move(frame.bytes));
+    tasks_[task->id()] = task;
+    orders_.push_back({std::move(task), ""});
+  } else {
+    const auto found = tasks_.find(head.at("id").get<std::string>());
+    if (found == tasks_.end()) return;  // it has ended meanwhile
+    if (type == "cancel") found->second->cancel = true;
+    if (type == "skip") found->second->skip = true;
+    if (type == "look") found->second->look = true;
+    return;
+  }
+  arrived_.notify_one();
+}
+
+std::optional<WorkerOrder> WorkerLink::next(bool waits) {
+  std::unique_lock lock(mutex_);
+  if (waits) arrived_.wait(lock, [this] { return !orders_.empty(); });
+  if (orders_.empty()) return std::nullopt;
+  WorkerOrder order = std::move(orders_.front());
+  orders_.pop_front();
+  return order;
+}
+
+void WorkerLink::forget(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  tasks_.erase(id);
+}
+
+}  // namespace rocm_sd::server
