@@ -11,6 +11,7 @@ build=(
   cmake ninja-build g++ ccache pkg-config git
   libdnnl-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libutf8proc-dev
   libboost-dev libsqlite3-dev libssl-dev libpng-dev "libjpeg-dev|libjpeg62-turbo-dev|libjpeg-turbo8-dev" libwebp-dev
+  "?libsixel-dev"
   libgtest-dev "libgmock-dev|google-mock" libbenchmark-dev
 )
 python=()

@@ -21,6 +21,7 @@
 #include "apps/cli/option_notes.hpp"
 #include "apps/cli/picture_writer.hpp"
 #include "apps/cli/progress.hpp"
+#include "apps/cli/terminal_preview.hpp"
 #include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -84,6 +85,7 @@ class Run {
   std::vector<std::string> operator()() {
     LoadOptions load;
     read_options(load);
+    if (!command_.preview_terminal.empty()) terminal_.emplace(command_.preview_terminal);
     require<UsageError>(!load.model.empty(), "model: expected --model PATH");
     require<UsageError>(request_.prompts.empty() || command_.prompts_file.empty(),
                         "image-prompt, prompts-file: expected one of them");
@@ -143,6 +145,10 @@ class Run {
       }
       set_option(targets, row->name, value);
       options_.emplace_back(row->name, value);
+    }
+    if (!command_.preview_terminal.empty() && request_.preview.mode == "none") {
+      set_option(targets, "preview", "proj");
+      options_.emplace_back("preview", "proj");
     }
   }
 
@@ -222,6 +228,7 @@ class Run {
     }
     const auto take = [&](size_t index, GenerateResult result) {
       printer_.finish();
+      if (terminal_) terminal_->restart();
       if (!quiet_) print_times(result);
       if (draws > 1 && comparison_.take(result)) return;
       keep(pending_[index / draws], std::move(result), pipeline.info().name);
@@ -241,6 +248,7 @@ class Run {
     for (const std::string& path : writer_.written()) {
       if (!command_.print_paths) continue;
       printer_.finish();
+      if (terminal_) terminal_->restart();
       fmt::print("{}\n", path);
       std::fflush(stdout);
     }
@@ -310,8 +318,10 @@ class Run {
   }
 
   // The first image's under the name as given, the others' with their number.
-  void save_preview(const Preview& preview) const {
-    std::filesystem::path path = command_.preview_path;
+  void save_preview(const Preview& preview) {
+    if (terminal_) terminal_->draw(preview.picture, preview.image, printer_.lines());
+    if (terminal_ && command_.preview_path.empty()) return;
+    std::filesystem::path path = command_.preview_path.empty() ? "preview.png" : command_.preview_path;
     if (preview.image > 0)
       path.replace_filename(concat(path.stem().string(), "-", preview.image + 1, path.extension().string()));
     save_image(preview.picture, path.string(), {});
@@ -337,6 +347,7 @@ class Run {
   const GenerateCommand& command_;
   GenerateRequest request_, proposed_;  // of the options alone; the model's
   ProgressPrinter printer_;
+  std::optional<TerminalPreview> terminal_;
   Callbacks callbacks_;
   std::optional<BackgroundTuning> tuning_;
   std::vector<OptionValue> options_;

@@ -15,7 +15,8 @@ struct GenerateCommand {
   std::vector<std::pair<const OptionRow*, std::string>> set;  // in the order given
   std::string output = "out/{index:05}-{seed}.png";
   std::string config, prompts_file, grid, progress = "auto", trace, journal, wildcard_dir;
-  std::string preview_path = "preview.png";
+  std::string preview_path;      // empty: preview.png, or no file beside preview_terminal
+  std::string preview_terminal;  // empty: not there
   int quality = 95, repeat = 1, threads = 0;
   double tune = 0;  // seconds after each picture
   bool profile = false, no_metadata = false, no_receipt = false, grid_labels = false, plan_only = false;

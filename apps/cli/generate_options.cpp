@@ -50,7 +50,14 @@ void add_many_options(CLI::App* sub, GenerateCommand* command) {
       ->type_name("FILE")
       ->group("Output");
   add_text(sub, "--preview-path", command->preview_path, "file that --preview writes, anew each time")
-      ->option_text("FILE [" + command->preview_path + "]")
+      ->option_text("FILE [preview.png]")
+      ->group("Output");
+  sub->add_option("--preview-terminal", command->preview_terminal,
+                  "show previews in the terminal: auto (asks it), kitty, iterm, sixel [auto]; without "
+                  "--preview they are proj")
+      ->expected(0, 1)
+      ->default_str("auto")
+      ->type_name("FORM")
       ->group("Output");
   add_text(sub, "--wildcard-dir", command->wildcard_dir,
            "choose at random in prompts: {a|b}, {2$$a|b|c}, __name__ for a line of name.txt in this folder")

@@ -38,9 +38,12 @@ std::vector<std::string> options_without_effect(const std::set<std::string>& giv
   note("mask-invert", request.mask.has_value(), "there is no --mask");
   note("only-masked-padding", request.only_masked, "there is no --only-masked");
   note("exact-steps", from_picture, "there is no --init-image to start from");
-  for (const char* name : {"hires-upscaler", "hires-steps", "hires-denoising-strength", "hires-cfg-scale",
-                           "hires-sampler", "hires-schedule", "hires-prompt", "hires-negative-prompt"})
+  for (const char* name :
+       {"hires-upscaler", "hires-steps", "hires-denoising-strength", "hires-cfg-scale", "hires-sampler",
+        "hires-schedule", "hires-prompt", "hires-negative-prompt", "hires-tile-size", "hires-tile-overlap"})
     note(name, request.hires.active(), "there is no --hires-scale, --hires-width or --hires-height");
+  if (request.hires.active())
+    note("hires-denoising-strength", !from_picture, "with --init-image it is --strength");
   for (const char* name : {"detail-prompt", "detail-negative-prompt", "detail-strength", "detail-steps",
                            "detail-padding", "detail-blur", "detail-width", "detail-height"})
     note(name, request.detail.active(), "there is no --detail-box and no --detail-mask");

@@ -61,17 +61,23 @@ void ProgressPrinter::operator()(const Progress& p) {
   switch (style_) {
     case ProgressStyle::kNone:
     case ProgressStyle::kAuto: return;
-    case ProgressStyle::kJson: print_json(p); return;
+    case ProgressStyle::kJson:
+      print_json(p);
+      ++lines_;
+      return;
     case ProgressStyle::kLine:
       if (p.stage != "sample" || p.step < p.total) return;
       [[fallthrough]];
     case ProgressStyle::kPlain:
       fmt::print(stderr, "{}{}{}: {}\n", p.device, p.device.empty() ? "" : " ", p.stage, progress_line(p));
+      ++lines_;
       return;
     case ProgressStyle::kBar:
       if (!p.device.empty()) {  // several at once: a line for each picture, as without a terminal
-        if (p.stage == "sample" && p.step >= p.total)
+        if (p.stage == "sample" && p.step >= p.total) {
           fmt::print(stderr, "{} {}: {}\n", p.device, p.stage, progress_line(p));
+          ++lines_;
+        }
         return;
       }
       if (open_ && p.stage != stage_) finish();
@@ -84,7 +90,10 @@ void ProgressPrinter::operator()(const Progress& p) {
 }
 
 void ProgressPrinter::finish() {
-  if (open_) fmt::print(stderr, "\n");
+  if (open_) {
+    fmt::print(stderr, "\n");
+    ++lines_;
+  }
   open_ = false;
 }
 

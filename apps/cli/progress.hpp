@@ -20,11 +20,13 @@ class ProgressPrinter {
  public:
   explicit ProgressPrinter(ProgressStyle style);
   void operator()(const Progress& progress);
-  void finish();  // ends an open bar
+  void finish();                        // ends an open bar
+  int lines() const { return lines_; }  // that it has ended so far
 
  private:
   ProgressStyle style_;
   bool open_ = false;
+  int lines_ = 0;
   std::string stage_;
 };
 

@@ -24,6 +24,9 @@ struct HiresFix {
   std::optional<double> cfg_scale = {};
   std::string sampler = {}, schedule = {};
   std::optional<std::string> prompt = {}, negative_prompt = {};
+  // Windows of the second pass alone (GenerateRequest::tile_size): side in pixels, 0: those of the request;
+  // least overlap, -1: 64, at most half of the side.
+  int tile_size = 0, tile_overlap = -1;
 
   bool active() const { return scale > 0 || width > 0 || height > 0; }
 };

@@ -163,7 +163,7 @@ void rocm_sd_result_free(rocm_sd_result* result);
 /* Writes a picture as PNG, JPEG or WebP by the path's ending, with its parameters; quality 1..100. */
 rocm_sd_status rocm_sd_save(const rocm_sd_picture* picture, const char* path, int quality);
 
-/* What enlarges pictures: a network (RRDBNet, SRVGGNetCompact) or a filter. One call at a time. */
+/* What enlarges pictures: a network (RRDBNet, SRVGGNetCompact, SPAN) or a filter. One call at a time. */
 typedef struct rocm_sd_upscaler rocm_sd_upscaler;
 
 /* Options: "upscaler" (a .safetensors or .pth file, or lanczos, bicubic, nearest), "device", "dtype". *out is

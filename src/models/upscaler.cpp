@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "kernels/conv/conv2d.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "kernels/symmetric_gate/symmetric_gate.hpp"
 #include "weights/name_extent.hpp"
 
 namespace rocm_sd {
@@ -79,15 +80,42 @@ UpscalerConfig compact_config(const WeightStore& store) {
   return config;
 }
 
+UpscalerConfig span_config(const WeightStore& store) {
+  UpscalerConfig config{.kind = UpscalerKind::kSpan, .doublings = 0};
+  config.blocks = extent(store, "block_") - 1;  // counted from 1
+  config.features = dim_of(store, {"conv_1.weight"}, 0, 0);
+  config.normalised = store.has("input.weight");
+  const int64_t in = dim_of(store, {"conv_1.weight"}, 1, 0),
+                out = dim_of(store, {"upsampler.0.weight"}, 0, 0);
+  config.shuffle = side_of(out);
+  require<FormatError>(in == 3, store.title(), ": conv_1: expected 3 input channels, got ", in);
+  require<FormatError>(config.shuffle > 0, store.title(),
+                       ": upsampler.0.weight: expected 3 times a square of output channels, got ", out);
+  require<FormatError>(config.blocks >= 1 && config.features > 0, store.title(), ": expected a SPAN, found ",
+                       config.blocks, " blocks and ", config.features, " features");
+  return config;
+}
+
 }  // namespace
 
+const char* UpscalerConfig::name() const {
+  switch (kind) {
+    case UpscalerKind::kRrdb: return "RRDBNet";
+    case UpscalerKind::kCompact: return "SRVGGNetCompact";
+    case UpscalerKind::kSpan: return "SPAN";
+  }
+  return "?";
+}
+
 int64_t UpscalerConfig::reach() const {
+  if (kind == UpscalerKind::kSpan) return 3 * blocks + 3;
   if (kind == UpscalerKind::kCompact) return blocks + 2;
   // Convolutions behind the body see finer pixels: less than 2 in all.
   return (blocks * 3 * 5 + 2 + 2) * unshuffle;
 }
 
 UpscalerConfig upscaler_config(const WeightStore& store) {
+  if (store.has("conv_cat.weight")) return span_config(store);
   return store.has("conv_first.weight") ? rrdb_config(store) : compact_config(store);
 }
 
@@ -176,8 +204,56 @@ Tensor CompactNet::operator()(Exec& ex, const Tensor& x) const {
   return same_conv(ex, h, convs_.back());
 }
 
+SpanBlock::SpanBlock(const UpscalerConfig& config) { convs.fill(Conv(config.features, config.features)); }
+
+void SpanBlock::visit(Visitor& v) {
+  for (size_t i = 0; i < convs.size(); ++i) v(concat("c", i + 1, "_r"), convs[i]);
+}
+
+Tensor SpanBlock::operator()(Exec& ex, const Tensor& x, Tensor* inner) const {
+  const Epilogue silu{.act = Activation::kSilu};
+  Tensor h = conv2d(ex, x, convs[0], {.pad = Padding::same(1), .epilogue = silu});
+  if (inner != nullptr) *inner = h;
+  h = conv2d(ex, h, convs[1], {.pad = Padding::same(1), .epilogue = silu});
+  return symmetric_gate(ex, same_conv(ex, h, convs[2]), x);  // [N,h,w,features]
+}
+
+SpanNet::SpanNet(const UpscalerConfig& config)
+    : first_(config.in_channels(), config.features),
+      body_out_(config.features, config.features),
+      join_(4 * config.features, config.features, 1),
+      last_(config.features, config.out_channels()) {
+  if (config.normalised) input_ = Conv(3, 3, 1);
+  for (int64_t i = 0; i < config.blocks; ++i) blocks_.emplace_back(config);
+}
+
+void SpanNet::visit(Visitor& v) {
+  v("input", input_);
+  v("conv_1", first_);
+  for (size_t i = 0; i < blocks_.size(); ++i) v(concat("block_", i + 1), blocks_[i]);
+  v("conv_2", body_out_);
+  v("conv_cat", join_);
+  v("upsampler.0", last_);
+}
+
+Tensor SpanNet::operator()(Exec& ex, const Tensor& x) const {
+  const Tensor read = input_ ? conv2d(ex, x, *input_) : x;  // [N,h,w,3]
+  const Tensor features = same_conv(ex, read, first_);      // [N,h,w,F]
+  Tensor first_block, inner;
+  Tensor h = features;
+  for (const SpanBlock& block : blocks_) {
+    h = block(ex, h, &block == &blocks_.back() ? &inner : nullptr);
+    if (&block == &blocks_.front()) first_block = h;
+  }
+  const Tensor ends = concat_channels(ex, features, same_conv(ex, h, body_out_));  // [N,h,w,2F]
+  const Tensor inside = concat_channels(ex, first_block, inner);                   // [N,h,w,2F]
+  h = conv2d(ex, ends, join_, {.second = &inside});
+  return same_conv(ex, h, last_);
+}
+
 UpscalerNet::UpscalerNet(const UpscalerConfig& config) : config_(config), net_(CompactNet(config)) {
   if (config.kind == UpscalerKind::kRrdb) net_ = RrdbNet(config);
+  if (config.kind == UpscalerKind::kSpan) net_ = SpanNet(config);
 }
 
 void UpscalerNet::visit(Visitor& v) {
@@ -196,6 +272,7 @@ Tensor UpscalerNet::operator()(Exec& ex, const Tensor& x) const {
           "upscaler: expected [1,h,w,", config_.in_channels(), "] of ", dtype_, ", got ", x.shape(), " of ",
           x.dtype());
   if (const auto* net = std::get_if<RrdbNet>(&net_)) return (*net)(ex, x, factor_);
+  if (const auto* net = std::get_if<SpanNet>(&net_)) return (*net)(ex, x);
   return std::get<CompactNet>(net_)(ex, x);
 }
 

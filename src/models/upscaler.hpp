@@ -1,8 +1,10 @@
 // Networks that enlarge images: RRDBNet (Wang et al., "ESRGAN", 2018; with pixels taken together at the front
-// Wang et al., "Real-ESRGAN", 2021) and SRVGGNetCompact (Real-ESRGAN's small network).
+// Wang et al., "Real-ESRGAN", 2021), SRVGGNetCompact (Real-ESRGAN's small network) and SPAN (Wan et al.,
+// "Swift Parameter-free Attention Network for Efficient Super-Resolution", 2023).
 #pragma once
 
 #include <array>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -13,18 +15,21 @@
 
 namespace rocm_sd {
 
-enum class UpscalerKind { kRrdb, kCompact };
+enum class UpscalerKind { kRrdb, kCompact, kSpan };
 
 struct UpscalerConfig {
   UpscalerKind kind = UpscalerKind::kRrdb;
-  int64_t unshuffle = 1;  // a square of so many pixels on a side becomes channels of one: RRDBNet
-  int64_t features = 64;  // channels between layers
-  int64_t growth = 32;    // that a convolution of a dense block adds: RRDBNet
-  int64_t blocks = 23;    // RRDBs, or convolutions between the first and the last
-  int64_t doublings = 2;  // RRDBNet
-  int64_t shuffle = 1;    // channels become a square of so many pixels on a side: SRVGGNetCompact
+  int64_t unshuffle = 1;    // a square of so many pixels on a side becomes channels of one: RRDBNet
+  int64_t features = 64;    // channels between layers
+  int64_t growth = 32;      // that a convolution of a dense block adds: RRDBNet
+  int64_t blocks = 23;      // RRDBs; convolutions between the first and the last; attention blocks: SPAN
+  int64_t doublings = 2;    // RRDBNet
+  int64_t shuffle = 1;      // channels become a square of so many pixels on a side: SRVGGNetCompact, SPAN
+  bool normalised = false;  // a convolution of one pixel makes what the first one reads: SPAN
 
-  const char* name() const { return kind == UpscalerKind::kRrdb ? "RRDBNet" : "SRVGGNetCompact"; }
+  const char* name() const;
+  // Whether the image's own pixels are to be added to each square of the result.
+  bool adds_image() const { return kind == UpscalerKind::kCompact; }
   int64_t in_channels() const { return 3 * unshuffle * unshuffle; }
   int64_t out_channels() const { return 3 * shuffle * shuffle; }
   // Pixels that one becomes along a side.
@@ -81,6 +86,29 @@ class CompactNet {
   std::vector<Embedding> slopes_;  // [1,features] each, after every convolution but the last
 };
 
+// Three convolutions, whose result and the input's sum is weighted by the result itself.
+struct SpanBlock {
+  std::array<Conv, 3> convs;
+  explicit SpanBlock(const UpscalerConfig& config);
+  void visit(Visitor& v);
+  // x [N,h,w,features] -> the same shape; inner, where it is given, becomes the first convolution's activated
+  // result.
+  Tensor operator()(Exec& ex, const Tensor& x, Tensor* inner = nullptr) const;
+};
+
+class SpanNet {
+ public:
+  explicit SpanNet(const UpscalerConfig& config);
+  void visit(Visitor& v);
+  // x [1,h,w,3] -> [1,h,w,3*shuffle^2], the squares' pixels fastest.
+  Tensor operator()(Exec& ex, const Tensor& x) const;
+
+ private:
+  std::optional<Conv> input_;
+  Conv first_, body_out_, join_, last_;
+  std::vector<SpanBlock> blocks_;
+};
+
 class UpscalerNet {
  public:
   explicit UpscalerNet(const UpscalerConfig& config);
@@ -97,7 +125,7 @@ class UpscalerNet {
   UpscalerConfig config_;
   DType dtype_ = DType::kF32;
   Tensor factor_;  // RRDBNet's
-  std::variant<RrdbNet, CompactNet> net_;
+  std::variant<RrdbNet, CompactNet, SpanNet> net_;
 };
 
 }  // namespace rocm_sd

@@ -32,9 +32,10 @@ std::string describe_region(const RegionUse& region) {
 
 // With A1111's names.
 template <class Add>
-void describe_hires(const HiresFix& h, const Add& add) {
+void describe_hires(const GenerateRequest& r, const Add& add) {
+  const HiresFix& h = r.hires;
   if (!h.active()) return;
-  add("Denoising strength", number_text(h.strength));
+  if (!redraws_image(r)) add("Denoising strength", number_text(h.strength));
   if (h.prompt) add("Hires prompt", *h.prompt);
   if (h.negative_prompt) add("Hires negative prompt", *h.negative_prompt);
   if (h.cfg_scale) add("Hires CFG Scale", number_text(*h.cfg_scale));
@@ -47,6 +48,8 @@ void describe_hires(const HiresFix& h, const Add& add) {
   if (h.steps > 0) add("Hires steps", std::to_string(h.steps));
   const bool named = latent_resize_named(h.upscaler) || filter_named(h.upscaler);
   add("Hires upscaler", named ? h.upscaler : std::filesystem::path(h.upscaler).stem().string());
+  if (h.tile_size > 0) add("Hires tile size", std::to_string(h.tile_size));
+  if (h.tile_size > 0 && h.tile_overlap >= 0) add("Hires tile overlap", std::to_string(h.tile_overlap));
 }
 
 template <class Add>
@@ -111,7 +114,7 @@ std::string describe_image(const ResolvedRequest& resolved, const Components& co
   }
   if (r.seed_resize_width > 0)
     add("Seed resize from", concat(r.seed_resize_width, "x", r.seed_resize_height));
-  describe_hires(r.hires, add);
+  describe_hires(r, add);
   const bool from_picture = (r.init_image || !r.init_latents.empty()) && !components.is_instruct();
   if (from_picture && !r.denoising_start) add("Denoising strength", number_text(r.strength));
   if (r.denoising_start) add("Denoising start", number_text(*r.denoising_start));

@@ -14,6 +14,31 @@ constexpr int kMaxSide = 4096;
 // Latents from `begin` on that are left of `all` where `kept` of them are: half of the rest, rounded down.
 int begin_of(int all, int kept) { return (all - kept) / 2; }
 
+constexpr int kTileOverlap = 64;  // A1111's script "SD upscale"
+
+// The request with what the second pass has of its own.
+GenerateRequest with_own_options(const GenerateRequest& request) {
+  const HiresFix& hires = request.hires;
+  GenerateRequest out = request;
+  if (hires.cfg_scale) out.cfg_scale = *hires.cfg_scale;
+  if (!hires.sampler.empty()) out.sampler = hires.sampler;
+  if (!hires.schedule.empty()) out.schedule = hires.schedule;
+  if (hires.prompt) {
+    out.prompt = *hires.prompt;
+    out.prompts.clear();
+  }
+  if (hires.negative_prompt) {
+    out.negative_prompt = hires.negative_prompt;
+    out.negative_prompts.clear();
+  }
+  if (hires.tile_size > 0) {
+    out.tile_size = hires.tile_size;
+    out.tile_overlap =
+        hires.tile_overlap >= 0 ? hires.tile_overlap : std::min(kTileOverlap, hires.tile_size / 16 * 8);
+  }
+  return out;
+}
+
 }  // namespace
 
 HiresSizes hires_sizes(const HiresFix& hires, const PictureSize& first, int multiple) {
@@ -57,16 +82,36 @@ void check_hires(const GenerateRequest& r) {
   require<UsageError>(std::isfinite(h.strength) && h.strength > 0 && h.strength <= 1,
                       "hires-denoising-strength: expected a number above 0, at most 1, got ", h.strength);
   if (h.cfg_scale) require_range(*h.cfg_scale, -100, 100, "hires-cfg-scale");
-  require<UsageError>(!r.init_image && r.init_images.empty() && r.init_latents.empty() && !r.mask && !r.depth,
-                      "hires: is for text to image; expected no init-image, mask, latents or depth");
+  require<UsageError>(
+      r.init_latents.empty() && !r.mask && !r.depth,
+      "hires: is for text to image, and for an init-image alone; expected no mask, latents or depth");
+  require<UsageError>(h.tile_size >= 0 && h.tile_size <= kMaxSide, "hires-tile-size: expected 0 to ",
+                      kMaxSide, ", got ", h.tile_size);
+  require<UsageError>(h.tile_overlap >= -1 && h.tile_overlap <= kMaxSide,
+                      "hires-tile-overlap: expected 0 to ", kMaxSide, ", got ", h.tile_overlap);
+  require<UsageError>(h.tile_overlap == -1 || h.tile_size > 0, "hires-tile-overlap: needs hires-tile-size");
   require<UsageError>(!r.denoising_start && !r.denoising_end,
                       "hires: not with denoising-start or denoising-end");
+}
+
+bool redraws_image(const GenerateRequest& request) {
+  return request.hires.active() && (request.init_image || !request.init_images.empty());
+}
+
+GenerateRequest redrawn(const GenerateRequest& request, const PictureSize& size) {
+  GenerateRequest out = with_own_options(request);
+  out.width = size.width;
+  out.height = size.height;
+  if (request.hires.steps > 0) out.steps = request.hires.steps;
+  out.init_image.reset();
+  out.init_images.clear();
+  return out;
 }
 
 GenerateRequest second_pass(const GenerateRequest& request, const GenerateRequest& resolved,
                             const PictureSize& size) {
   const HiresFix& hires = request.hires;
-  GenerateRequest out = request;
+  GenerateRequest out = with_own_options(request);
   out.hires = {};
   out.seed = resolved.seed;
   out.seeds = resolved.seeds;
@@ -79,17 +124,6 @@ GenerateRequest second_pass(const GenerateRequest& request, const GenerateReques
   out.exact_steps = true;
   out.sigmas.clear();
   out.initial_noise.clear();
-  if (hires.cfg_scale) out.cfg_scale = *hires.cfg_scale;
-  if (!hires.sampler.empty()) out.sampler = hires.sampler;
-  if (!hires.schedule.empty()) out.schedule = hires.schedule;
-  if (hires.prompt) {
-    out.prompt = *hires.prompt;
-    out.prompts.clear();
-  }
-  if (hires.negative_prompt) {
-    out.negative_prompt = hires.negative_prompt;
-    out.negative_prompts.clear();
-  }
   return out;
 }
 

@@ -21,6 +21,13 @@ HiresSizes hires_sizes(const HiresFix& hires, const PictureSize& first, int mult
 // Throws UsageError for numbers out of range, and for what a second pass does not go with.
 void check_hires(const GenerateRequest& request);
 
+// Whether the init image takes the first pass's place: it is enlarged and drawn again (A1111's script "SD
+// upscale", by windows of the latents).
+bool redraws_image(const GenerateRequest& request);
+// What is drawn then, but for the pictures that it starts from: image to image with the request's own
+// strength.
+GenerateRequest redrawn(const GenerateRequest& request, const PictureSize& size);
+
 // The second pass, but for what it starts from. resolved: the first pass's, its seeds drawn.
 GenerateRequest second_pass(const GenerateRequest& request, const GenerateRequest& resolved,
                             const PictureSize& size);

@@ -206,10 +206,10 @@ Image ImageUpscaler::attempt(const Image& image, const UpscaleTiles& tiles, cons
       const auto bad = std::ranges::count_if(made, [](float v) { return !std::isfinite(v); });
       if (bad > 0) throw NotFinite{"upscaler", bad, std::ssize(made)};
       const auto value = [&](int64_t y, int64_t x, int64_t k) {
-        if (shuffle == 1) return made[at((y * w * cell + x) * channels + k)];
+        if (c.kind == UpscalerKind::kRrdb) return made[at((y * w * cell + x) * channels + k)];
         const int64_t y0 = y / shuffle, x0 = x / shuffle, inside = y % shuffle * shuffle + x % shuffle;
-        return made[at((y0 * w + x0) * channels + k * shuffle * shuffle + inside)] +
-               pixels[at((y0 * w + x0) * 3 + k)];
+        const float value = made[at((y0 * w + x0) * channels + k * shuffle * shuffle + inside)];
+        return c.adds_image() ? value + pixels[at((y0 * w + x0) * 3 + k)] : value;
       };
       canvas.add(cols.begins[j], rows.weights[i], cols.weights[j], value);
       require<CancelledError>(!step || step(++done, all), "cancelled");

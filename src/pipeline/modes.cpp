@@ -6,6 +6,7 @@
 #include "pipeline/detail.hpp"
 #include "pipeline/hires.hpp"
 #include "pipeline/inpaint.hpp"
+#include "pipeline/pixels.hpp"
 #include "pipeline/preview.hpp"
 #include "pipeline/state.hpp"
 
@@ -44,6 +45,7 @@ MemoryPlan Pipeline::State::plan(const GenerateRequest& asked) {
   if (draws_part(request))
     return plan(
         prepare(masked_part(request, components.info.default_width, components.info.default_height).request));
+  if (redraws_image(request)) return plan(prepare(plan_of_enlarged(request)));
   const PreparedRequest first = prepare(request);
   if (!request.hires.active()) return plan(first);
   GenerateRequest second = second_of(first, request);
@@ -56,6 +58,7 @@ GenerateResult Pipeline::State::generate(const GenerateRequest& asked, const Cal
   if (asked.loopback.loops != 1) return draw_loops(asked, draw);
   const GenerateRequest request = on_canvas(asked);
   if (draws_part(request)) return draw_masked_part(request, callbacks);
+  if (redraws_image(request)) return draw_enlarged(request, callbacks);
   if (request.hires.active()) return draw_twice(request, callbacks);
   return generate(prepare(request), callbacks);
 }
@@ -90,23 +93,95 @@ void Pipeline::State::need_upscaler(const std::string& file) {
 }
 
 // The upscaler's pictures of the first pass's.
-std::vector<Image> Pipeline::State::enlarge_pictures(const std::vector<Picture>& pictures,
+std::vector<Image> Pipeline::State::enlarge_pictures(const std::vector<Image>& pictures,
                                                      const PictureSize& size, const std::string& upscaler,
                                                      const Callbacks& callbacks) {
   std::vector<Image> out;
   if (const std::optional<PictureFilter> filter = picture_filter(upscaler)) {
-    for (const Picture& p : pictures) out.push_back(resized(p.image, size, *filter));
+    for (const Image& image : pictures) out.push_back(resized(image, size, *filter));
     return out;
   }
   need_upscaler(upscaler);
   const Clock::time_point begin = Clock::now();
-  for (const Picture& p : pictures)
-    out.push_back(enlarged(*upscaler_, p.image, size, {}, watch(callbacks), [&](int64_t done, int64_t all) {
+  for (const Image& image : pictures)
+    out.push_back(enlarged(*upscaler_, image, size, {}, watch(callbacks), [&](int64_t done, int64_t all) {
       return !callbacks.progress || callbacks.progress({"upscale", static_cast<int>(done),
                                                         static_cast<int>(all), seconds_since(begin)});
     }));
   upscaler_->release_memory();
   return out;
+}
+
+namespace {
+
+// The init images, or the one for all.
+std::vector<Image> images_to_enlarge(const GenerateRequest& request) {
+  std::vector<Image> out = request.init_images;
+  if (out.empty()) out.push_back(*request.init_image);
+  for (Image& image : out) image = {image.width, image.height, opaque_rgb(image), {}};
+  return out;
+}
+
+HiresSizes sizes_of_enlarged(const GenerateRequest& request, const std::vector<Image>& images, int multiple) {
+  check_hires(request);
+  require<UsageError>(request.width == 0 && request.height == 0,
+                      "hires: with an init-image the size follows from it, hires-scale, hires-width and "
+                      "hires-height; expected no width or height");
+  for (const Image& image : images)
+    require<UsageError>(image.width == images.front().width && image.height == images.front().height,
+                        "hires: init images of one size are enlarged together, got ", images.front().width,
+                        " x ", images.front().height, " and ", image.width, " x ", image.height);
+  require<UsageError>(
+      !latent_resize_named(request.hires.upscaler),
+      "hires-upscaler: with an init-image expected Lanczos, Bicubic, Nearest or a network's file, got ",
+      printable(request.hires.upscaler));
+  return hires_sizes(request.hires, {images.front().width, images.front().height}, multiple);
+}
+
+void set_init_images(GenerateRequest& request, std::vector<Image> images) {
+  if (images.size() == 1)
+    request.init_image = std::move(images.front());
+  else
+    request.init_images = std::move(images);
+}
+
+}  // namespace
+
+GenerateRequest Pipeline::State::plan_of_enlarged(const GenerateRequest& request) const {
+  const std::vector<Image> images = images_to_enlarge(request);
+  const PictureSize size =
+      sizes_of_enlarged(request, images, static_cast<int>(components.downscale())).result;
+  GenerateRequest out = redrawn(request, size);
+  const auto bytes =
+      static_cast<size_t>(3) * static_cast<size_t>(size.width) * static_cast<size_t>(size.height);
+  set_init_images(
+      out, std::vector<Image>(images.size(), {size.width, size.height, std::vector<uint8_t>(bytes), {}}));
+  return out;
+}
+
+GenerateResult Pipeline::State::draw_enlarged(const GenerateRequest& request, const Callbacks& callbacks) {
+  require<UsageError>(draws_alone(),
+                      "hires: not with a picture that several devices draw together; expected "
+                      "--split images");
+  const auto multiple = static_cast<int>(components.downscale());
+  resolve_request(plan_of_enlarged(request), components, schedule);  // bad options fail now
+  const std::vector<Image> small = images_to_enlarge(request);
+  const HiresSizes sizes = sizes_of_enlarged(request, small, multiple);
+  const std::string& upscaler = request.hires.upscaler;
+  if (!picture_filter(upscaler)) need_upscaler(upscaler);
+  const Clock::time_point begin = Clock::now();
+  std::vector<Image> large;
+  with_savings([&] {
+    large = enlarge_pictures(small, sizes.enlarged, upscaler, callbacks);
+    return 0;
+  });
+  for (Image& image : large) image = cut_middle(image, sizes.result, multiple);
+  const double seconds = seconds_since(begin);
+  GenerateRequest second = redrawn(request, sizes.result);
+  set_init_images(second, std::move(large));
+  GenerateResult result = generate(prepare(second), callbacks);
+  result.times.insert(result.times.begin(), {"upscale", seconds});
+  return result;
 }
 
 GenerateResult Pipeline::State::draw_twice(const GenerateRequest& request, const Callbacks& callbacks) {
@@ -132,9 +207,10 @@ GenerateResult Pipeline::State::draw_twice(const GenerateRequest& request, const
     second.init_latents = enlarge_latents(latents, size, sizes, multiple, *by_latents);
   } else {
     const Clock::time_point begin = Clock::now();
-    std::vector<Image> large;
+    std::vector<Image> small, large;
+    for (const Picture& p : one.pictures) small.push_back(p.image);
     with_savings([&] {
-      large = enlarge_pictures(one.pictures, sizes.enlarged, upscaler, callbacks);
+      large = enlarge_pictures(small, sizes.enlarged, upscaler, callbacks);
       return 0;
     });
     for (Image& image : large) second.init_images.push_back(cut_middle(image, sizes.result, multiple));

@@ -52,7 +52,9 @@ Setter hires_text(Field HiresFix::* field) {
 std::vector<OptionRow> hires_options() {
   return {
       {"hires-scale", "", "Second pass", "X",
-       "draw the picture, enlarge it by this, and draw it again from there (A1111's hires fix); 0: no [0]",
+       "draw the picture (or take --init-image), enlarge it by this, and draw it again from there (A1111's "
+       "hires "
+       "fix); 0: no [0]",
        hires_number(&HiresFix::scale, 0, 8)},
       {"hires-width", "", "Second pass", "PX", "the result's, in place of the scale",
        hires_integer(&HiresFix::width, kMaxSide)},
@@ -74,6 +76,11 @@ std::vector<OptionRow> hires_options() {
       {"hires-prompt", "", "Second pass", "TEXT", "[--prompt]", hires_text(&HiresFix::prompt)},
       {"hires-negative-prompt", "", "Second pass", "TEXT", "[--negative-prompt]",
        hires_text(&HiresFix::negative_prompt)},
+      {"hires-tile-size", "", "Second pass", "PX",
+       "draw it in overlapping windows of this side, as --tile-size does [--tile-size]",
+       hires_integer(&HiresFix::tile_size, kMaxSide)},
+      {"hires-tile-overlap", "", "Second pass", "PX", "what they share at least [64]",
+       hires_integer(&HiresFix::tile_overlap, kMaxSide)},
   };
 }
 

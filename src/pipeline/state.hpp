@@ -107,7 +107,10 @@ struct Pipeline::State {
   GenerateResult draw_twice(const GenerateRequest& request, const Callbacks& callbacks);
   GenerateRequest second_of(const ResolvedRequest& first, const GenerateRequest& request) const;
   void need_upscaler(const std::string& file);
-  std::vector<Image> enlarge_pictures(const std::vector<Picture>& pictures, const PictureSize& size,
+  // An init image that is enlarged first: draws it, or, for a plan, what takes its memory.
+  GenerateResult draw_enlarged(const GenerateRequest& request, const Callbacks& callbacks);
+  GenerateRequest plan_of_enlarged(const GenerateRequest& request) const;
+  std::vector<Image> enlarge_pictures(const std::vector<Image>& pictures, const PictureSize& size,
                                       const std::string& upscaler, const Callbacks& callbacks);
   void show_preview(const PreparedRequest& r, const StepReport& report, const Callbacks& callbacks);
   // Makes the request's LoRAs those that the weights contain, or that stand beside them -> how strongly those

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
-#include "server/base64.hpp"
 
 namespace rocm_sd::server {
 namespace {

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
 #include "server/api.hpp"
-#include "server/base64.hpp"
 #include "server/job_request.hpp"
 #include "server/web_ui_request.hpp"
 

@@ -2,9 +2,9 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
 #include "server/api.hpp"
-#include "server/base64.hpp"
 #include "server/job_request.hpp"
 
 namespace rocm_sd::server {

@@ -4,10 +4,10 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
 #include "pipeline/options.hpp"
 #include "server/api.hpp"
-#include "server/base64.hpp"
 #include "server/job_request.hpp"
 #include "server/multipart.hpp"
 

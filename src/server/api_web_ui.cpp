@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "pipeline/infotext.hpp"
@@ -9,7 +10,6 @@
 #include "rocm_sd/pipeline.hpp"
 #include "schedulers/sampler.hpp"
 #include "server/api.hpp"
-#include "server/base64.hpp"
 #include "server/web_ui_control.hpp"
 #include "server/web_ui_request.hpp"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
@@ -12,7 +13,6 @@
 #include "pipeline/hires.hpp"
 #include "pipeline/options.hpp"
 #include "schedulers/sampler.hpp"
-#include "server/base64.hpp"
 #include "server/http.hpp"
 #include "text/prompt.hpp"
 
@@ -219,6 +219,9 @@ void RequestBuilder::check_second_pass(int64_t width, int64_t height) const {
   for (const auto& [name, value] : request.options)
     if (name.starts_with("hires-")) find_row(name)->set(targets, value);
   if (!asked.hires.active()) return;
+  // The size would be the picture's, which is not read here.
+  if (std::ranges::any_of(request.files, [](const Attachment& file) { return file.option == "init-image"; }))
+    refuse("hires_scale", "not with a picture to start from; expected one of them");
   constexpr int64_t kLargestNative = 1024;  // a side that nobody asked for
   const PictureSize first{static_cast<int>(width ? width : kLargestNative),
                           static_cast<int>(height ? height : kLargestNative)};

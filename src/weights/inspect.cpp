@@ -8,6 +8,7 @@
 #include "weights/diffusers_folder.hpp"
 #include "weights/inspect_adapters.hpp"
 #include "weights/layout.hpp"
+#include "weights/scaled_fp8.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -47,6 +48,14 @@ void add_component(Report& report, std::string_view name, std::string_view layou
                                   {"parameters", elements(refs)},
                                   {"bytes", bytes_of(refs)},
                                   {"dtypes", dtype_table(refs)}});
+}
+
+// Of the component that was added last.
+void add_scaled_fp8(Report& report, const std::vector<TensorRef>& refs) {
+  const ScaledFp8Counts fp8 = count_scaled_fp8(refs);
+  if (fp8.layers > 0)
+    report["components"].back()["scaled_fp8"] = {
+        {"layers", fp8.layers}, {"input_scales", fp8.input_scales}, {"formats", fp8.formats}};
 }
 
 void add_largest(Report& report, std::vector<TensorRef> refs, size_t largest) {
@@ -94,6 +103,16 @@ void add_kind(Report& report, const Open& open, bool known, const CheckpointChec
   }
 }
 
+// Whether the component's names can be mapped at all; where not, add_kind has said why.
+bool maps(const LayoutPart& part, const std::vector<NamedTensor>& named) {
+  try {
+    map_names(part.component, part.style, named);
+    return true;
+  } catch (const FormatError&) {
+    return false;
+  }
+}
+
 Report inspect_file(const fs::path& path, size_t largest, const CheckpointCheck& check) {
   const TensorSet tensors = TensorSet::open(path);
   Report report = {{"path", printable(path.native(), 4096)}, {"bytes", 0}};
@@ -108,10 +127,12 @@ Report inspect_file(const fs::path& path, size_t largest, const CheckpointCheck&
   KeyReport keys;
   for (const LayoutPart& part : parts) {
     const std::vector<NamedTensor> named = tensors_of(tensors, part, parts);
-    MappedNames mapped = map_names(part.component, part.style, named);
     std::vector<TensorRef> refs;
     for (const NamedTensor& tensor : named) refs.push_back(tensor.ref);
     add_component(report, component_name(part.component), name_style_name(part.style), refs);
+    add_scaled_fp8(report, refs);
+    if (report.contains("problem") && !maps(part, named)) continue;  // what the problem says
+    MappedNames mapped = map_names(part.component, part.style, named);
     keys.unexpected.insert(keys.unexpected.end(), mapped.unexpected.begin(), mapped.unexpected.end());
     keys.harmless.insert(keys.harmless.end(), mapped.harmless.begin(), mapped.harmless.end());
   }
@@ -146,8 +167,13 @@ Report inspect_folder(const fs::path& path, size_t largest, const CheckpointChec
     if (store == nullptr) continue;
     std::vector<TensorRef> refs;
     for (const auto& [name, weight] : store->weights()) refs.push_back(weight.ref);
-    for (const auto& file : store->files()) bytes += file->file_bytes();
+    std::vector<TensorRef> stored;
+    for (const auto& file : store->files()) {
+      bytes += file->file_bytes();
+      for (const TensorEntry& entry : file->entries()) stored.push_back({file.get(), &entry});
+    }
     add_component(report, component_name(component), "diffusers folder", refs);
+    add_scaled_fp8(report, stored);
     all.insert(all.end(), refs.begin(), refs.end());
   }
   report["bytes"] = bytes;
@@ -223,6 +249,11 @@ std::string inspect_text(const Report& report) {
         std::back_inserter(out), "  {:<15} {:>9} parameters  {:>10}  {:<16} {}\n",
         component.at("name").get<std::string>(), count_text(component.at("parameters").get<uint64_t>()),
         size_text(component.at("bytes").get<uint64_t>()), component.at("layout").get<std::string>(), dtypes);
+    if (const auto fp8 = component.find("scaled_fp8"); fp8 != component.end())
+      fmt::format_to(std::back_inserter(out),
+                     "  {:<15} scaled fp8: {} layers with a factor, {} with one for inputs{}\n", "",
+                     fp8->at("layers").get<uint64_t>(), fp8->at("input_scales").get<uint64_t>(),
+                     fp8->at("formats").get<uint64_t>() ? ", formats in comfy_quant" : "");
   }
   if (!report.at("metadata").empty()) out += "metadata\n";
   for (const auto& [key, value] : report.at("metadata").items())

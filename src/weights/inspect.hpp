@@ -10,7 +10,8 @@
 namespace rocm_sd {
 
 // Keys: path, bytes, type ("sdxl", "a LoRA", "unknown"), problem (why it would not load; absent if it would),
-// prediction, in_channels, components [{name, layout, parameters, bytes, dtypes {name: {tensors, bytes}}}],
+// prediction, in_channels, components [{name, layout, parameters, bytes, dtypes {name: {tensors, bytes}},
+// scaled_fp8 {layers, input_scales, formats} where there are factors}],
 // tensors, metadata, largest [{name, dtype, shape, bytes}], harmless, unexpected, notes;
 // of files beside a model what describe_adapter adds (inspect_adapters.hpp). path may be a folder of one
 // component, a ControlNet or a T2I-Adapter, too. check: what the loader asks of a

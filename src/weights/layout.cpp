@@ -211,6 +211,7 @@ std::string describe_foreign(const TensorSet& tensors) {
       {"encoder.block.0.layer.0.SelfAttention", "a T5 text encoder"},
       {"RRDB", "an upscaler (ESRGAN)"},
       {"body.0.rdb1.", "an upscaler (ESRGAN)"},
+      {"block_1.c1_r.", "an upscaler (SPAN)"},
       {"mmdit", "a transformer diffusion checkpoint"},
   };
   for (const Mark& mark : kMarks)

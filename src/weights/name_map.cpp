@@ -1,19 +1,11 @@
 #include "weights/name_map.hpp"
 
-#include <cmath>
 #include <functional>
+
+#include "weights/scaled_fp8.hpp"
 
 namespace rocm_sd {
 namespace {
-
-constexpr std::string_view kScaleSuffixes[] = {".scale_weight", ".weight_scale"};
-constexpr std::string_view kInputScaleSuffixes[] = {".scale_input", ".input_scale"};
-
-bool ends_with_any(std::string_view name, std::span<const std::string_view> suffixes) {
-  for (const std::string_view suffix : suffixes)
-    if (name.ends_with(suffix)) return true;
-  return false;
-}
 
 // Buffers inside a component that carry no weights.
 bool is_harmless_buffer(Component component, std::string_view name) {
@@ -22,7 +14,6 @@ bool is_harmless_buffer(Component component, std::string_view name) {
       if (name.starts_with(head)) return true;
     return name.ends_with("position_ids") || name == "logit_scale" || name == "attn_mask";
   }
-  if (name.ends_with(".comfy_quant")) return true;  // names the format that the scale beside it tells, too
   return component == Component::kVae && (name.starts_with("loss.") || name.starts_with("model_ema."));
 }
 
@@ -73,20 +64,6 @@ Mapper mapper_for(Component component, NameStyle style, std::span<const NamedTen
   return simple([](std::string_view name) { return std::optional<std::string>(name); });
 }
 
-float read_scale(const TensorRef& ref) {
-  const std::string title =
-      concat(printable_path(ref.file->path()), ": fp8 scale \"", printable(ref.entry->name), "\"");
-  require<FormatError>(ref.entry->numel() == 1 && is_float(ref.entry->dtype), title,
-                       ": expected one number, found ", ref.entry->dtype, " ", ref.entry->shape,
-                       " (scales per row are not supported)");
-  char stored[8];
-  float scale = 0;
-  ref.file->read(*ref.entry, 0, ref.entry->bytes, stored);
-  convert_elements(stored, ref.entry->dtype, &scale, DType::kF32, 1);
-  require<FormatError>(std::isfinite(scale) && scale > 0, title, ": ", scale, " is no usable factor");
-  return scale;
-}
-
 }  // namespace
 
 std::string_view name_style_name(NameStyle style) {
@@ -103,26 +80,17 @@ std::string_view name_style_name(NameStyle style) {
 
 MappedNames map_names(Component component, NameStyle style, std::span<const NamedTensor> tensors) {
   MappedNames out;
-  std::unordered_map<std::string, TensorRef> scales;  // by the full name of the tensor that they scale
+  ScaledFp8 fp8(tensors);
   const Mapper map = mapper_for(component, style, tensors, out.gaps);
   for (const NamedTensor& tensor : tensors) {
     const std::string& file_name = tensor.ref.entry->name;
-    if (ends_with_any(file_name, kScaleSuffixes)) {
-      scales.emplace(file_name.substr(0, file_name.rfind('.')) + ".weight", tensor.ref);
-    } else if (is_harmless_buffer(component, tensor.name) || ends_with_any(file_name, kInputScaleSuffixes)) {
+    if (fp8.take(tensor, out.harmless)) continue;
+    if (is_harmless_buffer(component, tensor.name))
       out.harmless.push_back(file_name);
-    } else if (!map(tensor, out.weights)) {
+    else if (!map(tensor, out.weights))
       (is_harmless_leftover(file_name) ? out.harmless : out.unexpected).push_back(file_name);
-    }
   }
-  for (auto& [name, weight] : out.weights) {
-    const auto scale = scales.find(weight.file_name());
-    if (scale == scales.end()) continue;
-    weight.scale = read_scale(scale->second);
-    scale->second.file = nullptr;
-  }
-  for (const auto& [name, ref] : scales)
-    if (ref.file != nullptr) out.unexpected.push_back(ref.entry->name);
+  fp8.attach(out.weights, out.unexpected);
   return out;
 }
 

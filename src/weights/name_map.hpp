@@ -35,8 +35,9 @@ struct MappedNames {
   std::vector<std::string> gaps;  // numbered blocks without any tensor below others that have some
 };
 
-// Maps a component's tensors. Scaled fp8 factors (".scale_weight") are read and attached. Throws FormatError
-// where two tensors of the file claim one canonical name.
+// Maps a component's tensors. Factors of scaled fp8 are read and attached
+// (scaled_fp8.hpp). Throws FormatError where two tensors of the file claim one canonical name, or where what
+// stands beside scaled weights is malformed.
 MappedNames map_names(Component component, NameStyle style, std::span<const NamedTensor> tensors);
 
 // True for names outside every component that training tools leave behind (schedules, EMA copies, markers).

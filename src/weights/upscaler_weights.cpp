@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "weights/span_weights.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -109,6 +110,7 @@ std::string_view without_wrapper(std::string_view name) {
 }  // namespace
 
 WeightStore upscaler_of(const TensorSet& tensors) {
+  if (is_span(tensors)) return span_of(tensors);
   const std::string what = printable_path(tensors.path());
   const std::vector<int> layers = numbered_layers(tensors);
   const bool compact = std::ranges::all_of(tensors.tensors(), [](const TensorRef& ref) {
@@ -132,7 +134,7 @@ WeightStore upscaler_of(const TensorSet& tensors) {
   require<FormatError>(
       !weights.empty(), what,
       ": expected an upscaler: an RRDBNet (ESRGAN, Real-ESRGAN: conv_first, body.*, or older "
-      "names) or an SRVGGNetCompact (body.0, body.1, ...); found ",
+      "names), an SRVGGNetCompact (body.0, body.1, ...) or a SPAN (conv_1, block_1.c1_r, ...); found ",
       listed_names(unknown, kNamed));
   require<FormatError>(unknown.empty(), what, ": ", unknown.size(),
                        unknown.size() == 1 ? " tensor has" : " tensors have",

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
 #include "pipeline/options.hpp"
-#include "server/base64.hpp"
 #include "server/comfy_graph.hpp"
 #include "server/comfy_nodes.hpp"
 #include "server/comfy_request.hpp"

@@ -119,6 +119,62 @@ def test_own_prompt_sampler_and_scale(draw, tmp_path):
     assert "Hires prompt: a blue dog" in text and "Hires sampler: dpmpp_2m" in text and "Exact steps" in read_parameters(tmp_path / "two.png")
 
 
+def test_windows_of_the_second_pass_alone(draw, parts, tiny_model, tmp_path):
+    """The first pass is whole, the second by windows that share 64 pixels, at most half of their side, or what is asked for."""
+    latents = interpolated(first_pass(parts, 96, 64), 144, 96, "Latent")
+    for options, shared in (((), 4), (("--hires-tile-overlap", 16), 2)):
+        tiled = Tiled(tiny_model("sd15"), 8, shared, "uniform")
+        want = second_pass(tiled, latents, 3, 0.6)
+        got = draw(96, 64, "--hires-scale", 1.5, "--hires-steps", 3, "--hires-denoising-strength", 0.6, "--hires-tile-size", 64, *options)
+        assert want.std() > 5 and psnr(got, want) >= 60
+        assert psnr(got, second_pass(parts, latents, 3, 0.6)) < 50  # windows are seen
+        assert "Hires tile size: 64" in read_parameters(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("name", ["Lanczos", "network"])
+def test_an_init_image_is_enlarged_and_drawn_again(rocm_sd, parts, tiny_model, tmp_path, name):
+    """The picture takes the first pass's place: enlarged, encoded, and drawn by windows with the strength of image to image. The same as
+    `upscale` and `generate` with tiles."""
+    small = np.random.default_rng(4).integers(0, 256, (6, 9, 3), dtype=np.uint8)
+    small = np.asarray(Image.fromarray(small).resize((75, 50), Image.Resampling.BICUBIC))
+    Image.fromarray(small).save(tmp_path / "small.png")
+    if name == "network":
+        net = randomised(CompactNet(factor=2))
+        large, upscaler = np.rint(enlarged(net, small)).astype(np.uint8), written(tmp_path / "net.pth", net.state_dict(), "params")
+        large = np.asarray(Image.fromarray(large).resize((144, 96), Image.Resampling.LANCZOS))
+    else:
+        large, upscaler = np.asarray(Image.fromarray(small).resize((144, 96), Image.Resampling.LANCZOS)), name
+    tiled = Tiled(tiny_model("sd15"), 8, 3, "gaussian")
+    want = second_pass(tiled, parts.encode(large), 2, 0.5)
+    common = ["generate", "--model", tiny_model("sd15"), "--prompt", PROMPT, "--negative-prompt", NEGATIVE, "--plain-prompt", "--rng", "cpu", "--seed", SEED,
+              "--cfg-scale", SCALE, "--sampler", "euler", "--schedule", "normal", "--dtype", "f32", "--device", "cpu", "--steps", 2, "--strength", 0.5, "--exact-steps",
+              "--tile-weights", "gaussian"]
+    done = rocm_sd(*common, "-i", tmp_path / "small.png", "--hires-scale", 1.93, "--hires-upscaler", upscaler, "--hires-tile-size", 64, "--hires-tile-overlap", 24,
+                   "-o", tmp_path / "a.png")
+    got = read_picture(tmp_path / "a.png")
+    assert want.std() > 5 and psnr(got, want) >= 50  # a value of the large picture may round to either side
+    text = read_parameters(tmp_path / "a.png")
+    assert all(part in text for part in ("Size: 144x96", "Denoising strength: 0.5", "Hires upscale: 1.93", "Hires tile size: 64", "Hires tile overlap: 24"))
+    assert text.count("Denoising strength") == 1 and "upscale" in done.stderr
+    rocm_sd("upscale", tmp_path / "small.png", "--upscaler", upscaler, "-W", 144, "-H", 96, "--device", "cpu", "-o", tmp_path / "large.png")
+    rocm_sd(*common, "-i", tmp_path / "large.png", "--tile-size", 64, "--tile-overlap", 24, "-o", tmp_path / "b.png")
+    assert (read_picture(tmp_path / "b.png") == got).all()
+
+
+def test_an_init_image_needs_a_picture_upscaler(rocm_sd, tiny_model, tmp_path):
+    Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
+    common = ["generate", "-m", tiny_model("sd15"), "-p", "a", "--steps", 2, "-i", tmp_path / "a.png", "-o", tmp_path / "b.png", "--device", "cpu"]
+    for options, word in (((), "Lanczos"), (("--hires-upscaler", "Latent (bicubic)"), "Lanczos"), (("--hires-upscaler", "None", "-W", 64), "width"),
+                          (("--hires-upscaler", "None", "--loopback", 2), "loopback")):
+        assert word in rocm_sd(*common, "--hires-scale", 2, *options, code=2).stderr
+    assert "4096" in rocm_sd(*common, "--hires-width", 4104, "--hires-upscaler", "None", code=2).stderr
+    done = rocm_sd(*common, "--hires-scale", 2, "--hires-upscaler", "None", "--hires-denoising-strength", 0.3)
+    assert "--hires-denoising-strength has no effect" in done.stderr
+    assert read_picture(tmp_path / "b.png").shape == (128, 128, 3)
+    plan = rocm_sd(*common, "--hires-scale", 4, "--hires-upscaler", "None", "--plan").stderr
+    assert plan != rocm_sd(*common, "--hires-scale", 4, "--hires-upscaler", "None", "--hires-tile-size", 64, "--plan").stderr
+
+
 def test_batches(rocm_sd, tiny_model, tmp_path):
     """An image of a batch is the one that its seed draws alone, by latents and by pictures."""
     for name in ("Latent", "Lanczos"):
@@ -133,7 +189,11 @@ def test_bad_input(rocm_sd, tiny_model, tmp_path):
     Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
     for options, word, code in ((("--hires-scale", 9), "8", 2), (("--hires-scale", 0.5), "1 to 8", 2),
                                 (("--hires-scale", 2, "--hires-denoising-strength", 0), "above 0", 2),
-                                (("--hires-scale", 8, "-W", 1024, "-H", 1024), "4096", 2), (("--hires-scale", 2, "-i", tmp_path / "a.png"), "init-image", 2),
+                                (("--hires-scale", 8, "-W", 1024, "-H", 1024), "4096", 2), (("--hires-scale", 2, "-i", tmp_path / "a.png"), "width or height", 2),
+                                (("--hires-scale", 2, "--mask", tmp_path / "a.png", "-i", tmp_path / "a.png"), "mask", 2),
+                                (("--hires-scale", 2, "--hires-tile-overlap", 16), "hires-tile-size", 2), (("--hires-scale", 2, "--hires-tile-size", 60), "multiple of 8", 2),
+                                (("--hires-scale", 2, "--hires-tile-size", 64, "--hires-tile-overlap", 64), "below tile-size", 2),
+                                (("--hires-scale", 2, "--hires-tile-size", 9999), "hires-tile-size", 2),
                                 (("--hires-scale", 2, "--denoising-end", 0.5), "denoising-end", 2),
                                 (("--hires-scale", 2, "--hires-sampler", "dice"), "dice", 2),
                                 (("--hires-scale", 2, "--hires-steps", 900, "--hires-denoising-strength", 0.5), "1000", 2),

@@ -10,7 +10,7 @@ import torch
 from pictures import psnr, read_parameters, read_picture
 from PIL import Image, PngImagePlugin
 from torch_ops import load_package
-from upscaler_models import CompactNet, RrdbNet, enlarged, older_names, oldest_names, randomised, written
+from upscaler_models import CompactNet, RrdbNet, SpanNet, enlarged, older_names, oldest_names, randomised, written
 
 NETS = {
     "x4": lambda: RrdbNet(),
@@ -20,6 +20,10 @@ NETS = {
     "x8": lambda: RrdbNet(blocks=1, doublings=3),
     "compact x4": lambda: CompactNet(),
     "compact x2": lambda: CompactNet(factor=2, features=24, convolutions=2),
+    "compact x1": lambda: CompactNet(factor=1),
+    "span x4": lambda: SpanNet(),
+    "span x2 plain": lambda: SpanNet(factor=2, features=20, normalised=False),
+    "span x1": lambda: SpanNet(factor=1, features=12),
 }
 
 
@@ -83,6 +87,50 @@ def test_files(upscale, tmp_path, form):
                  "module": lambda s: {"module." + k: v for k, v in s.items()}}.get(form, lambda s: s)
         path = written(tmp_path / "net.pth", names(state), form if form.startswith("params") else "")
     near(upscale(path, pixels), enlarged(net, pixels))
+
+
+@pytest.mark.parametrize("form", ["merged", "module", "params", "half"])
+def test_files_of_span(upscale, tmp_path, form):
+    """The merged convolutions alone; DataParallel's names; torch.save; f16. Stale merged ones beside the others are not read."""
+    net = randomised(SpanNet(factor=2))
+    if form == "half":
+        net = net.half().float()
+    state, pixels = net.merged() if form == "merged" else net.state_dict(), picture(19, 14)
+    state = {"module." + k if form == "module" else k: v.half() if form == "half" else v for k, v in state.items()}
+    path = written(tmp_path / ("net.pth" if form == "params" else "net.safetensors"), state, form if form == "params" else "")
+    near(upscale(path, pixels), enlarged(net, pixels))
+
+
+def test_windows_of_span(upscale, tmp_path):
+    """A pixel of the result looks 21 pixels far: windows that share four times as many give the picture itself."""
+    net = randomised(SpanNet(factor=2, features=8))
+    path, pixels = written(tmp_path / "net.safetensors", net.state_dict()), picture(230, 190)
+    whole = upscale(path, pixels, "--tile", 0)
+    near(whole, enlarged(net, pixels))
+    # Convolutions of another size may sum in another order.
+    difference = np.abs(upscale(path, pixels, "--tile", 180, "--tile-overlap", 84).astype(int) - whole)
+    assert difference.max() <= 1 and (difference > 0).mean() < 0.001
+    assert psnr(upscale(path, pixels, "--tile", 64, "--tile-overlap", 32).astype(float), whole.astype(float)) > 40
+
+
+def test_bad_span(upscale, tmp_path):
+    pixels, state = picture(20, 20), randomised(SpanNet(factor=2, features=8)).state_dict()
+
+    def refused(changed: dict, *words: str) -> None:
+        text = upscale(written(tmp_path / "bad.safetensors", {k: v for k, v in changed.items() if v is not None}), pixels, code=3)
+        assert all(word in text for word in words), text
+
+    refused(state | {"block_3.c2_r.conv.0.weight": None}, "block_3.c2_r.conv.0.weight")
+    refused(state | {"block_3.c2_r.sk.bias": None}, "block_3.c2_r.sk.bias")
+    refused({k: v for k, v in state.items() if not k.startswith("block_5.")}, "block_5.c1_r")
+    refused(state | {"block_7.c1_r.sk.weight": torch.zeros(8, 8, 1, 1)}, "no place", "block_7.c1_r.sk.weight")
+    refused(state | {"block_1.c1_r.conv.1.weight": torch.zeros(16, 15, 3, 3)}, "block_1.c1_r.conv.1.weight", "16", "15")
+    refused(state | {"block_1.c1_r.conv.2.weight": torch.zeros(9, 16, 1, 1), "block_1.c1_r.conv.2.bias": torch.zeros(9)}, "block_1.c1_r", "8", "9")
+    refused(state | {"block_1.c1_r.conv.1.weight": torch.zeros(16, 16, 1, 1)}, "block_1.c1_r.conv.1.weight", "[16,16,1,1]")
+    refused(state | {"conv_cat.weight": torch.zeros(8, 24, 1, 1)}, "conv_cat.weight", "[8,24,1,1]")
+    refused(state | {"upsampler.0.weight": torch.zeros(13, 8, 3, 3), "upsampler.0.bias": torch.zeros(13)}, "upsampler.0.weight", "13")
+    refused(state | {"conv_1.sk.weight": torch.zeros(1024, 3, 1, 1)}, "conv_1.sk.weight", "512")
+    refused(state | {"conv_2.conv.2.bias": torch.full((8,), float("inf"))}, "conv_2", "not finite")
 
 
 def test_windows_leave_no_seam(upscale, tmp_path):
@@ -181,11 +229,12 @@ def test_bad_input(upscale, tmp_path):
         assert word in upscale(good, pixels, *options, code=2)
 
 
-@pytest.mark.parametrize("name", ["x2", "compact x4"])
+@pytest.mark.parametrize("name", ["x2", "compact x4", "span x2"])
 def test_emulated_gpu(rocm_sd, tmp_path, name):
     if "emu:gfx1100" not in rocm_sd("devices").stdout:
         pytest.skip("built without kernels for gfx1100")
-    net = randomised(RrdbNet(unshuffle=2, blocks=1) if name == "x2" else CompactNet(convolutions=1))
+    made = {"x2": lambda: RrdbNet(unshuffle=2, blocks=1), "compact x4": lambda: CompactNet(convolutions=1), "span x2": lambda: SpanNet(factor=2)}
+    net = randomised(made[name]())
     path, pixels = written(tmp_path / "net.safetensors", net.state_dict()), picture(14, 11)
     Image.fromarray(pixels).save(tmp_path / "in.png")
     rocm_sd("upscale", tmp_path / "in.png", "--upscaler", path, "--device", "emu:gfx1100", "-o", tmp_path / "out.png")

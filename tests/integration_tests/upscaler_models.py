@@ -1,9 +1,10 @@
 """Upscaling networks in PyTorch from their papers' descriptions (Wang et al., "ESRGAN", 2018, sections 3.1 and 4.1; "Real-ESRGAN", 2021,
-section 3.3; SRVGGNetCompact: convolutions with PReLU, pixels shuffled, the enlarged image added), with random weights, and the files
-that people have of them."""
+section 3.3; SRVGGNetCompact: convolutions with PReLU, pixels shuffled, the enlarged image added; Wan et al., "Swift Parameter-free
+Attention Network", 2023, sections 3.1 to 3.3), with random weights, and the files that people have of them."""
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 
@@ -78,8 +79,90 @@ class CompactNet(nn.Module):
         return F.pixel_shuffle(h, self.factor) + F.interpolate(x, scale_factor=self.factor, mode="nearest")
 
 
+class SpanConv(nn.Module):
+    """A 3x3 convolution as SPAN trains it: three convolutions behind each other on the image with zeros around it, one beside them. What a
+    file holds under eval_conv is not read where these are there."""
+
+    def __init__(self, inputs: int, outputs: int, gain: int = 2) -> None:
+        super().__init__()
+        self.sk = nn.Conv2d(inputs, outputs, 1)
+        self.conv = nn.Sequential(nn.Conv2d(inputs, inputs * gain, 1), nn.Conv2d(inputs * gain, outputs * gain, 3), nn.Conv2d(outputs * gain, outputs, 1))
+        self.eval_conv = nn.Conv2d(inputs, outputs, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(F.pad(x, (1, 1, 1, 1))) + self.sk(x)
+
+    @torch.no_grad()
+    def as_one(self) -> dict[str, torch.Tensor]:
+        """The filter and bias of one convolution, read off from what becomes of single pixels."""
+        channels = self.sk.in_channels
+        bias = self(torch.zeros(1, channels, 5, 5))[0, :, 2, 2]
+        pixels = torch.zeros(channels, channels, 5, 5)
+        pixels[range(channels), range(channels), 2, 2] = 1
+        seen = self(pixels) - bias[None, :, None, None]
+        return {"weight": seen[:, :, 1:4, 1:4].flip(2, 3).permute(1, 0, 2, 3).contiguous(), "bias": bias}
+
+
+class SpanBlock(nn.Module):
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.c1_r, self.c2_r, self.c3_r = (SpanConv(features, features) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        inner = F.silu(self.c1_r(x))
+        v = self.c3_r(F.silu(self.c2_r(inner)))
+        return (v + x) * (torch.sigmoid(v) - 0.5), inner
+
+
+class SpanNet(nn.Module):
+    def __init__(self, factor: int = 4, features: int = 16, normalised: bool = True) -> None:
+        super().__init__()
+        self.factor, self.normalised = factor, normalised
+        if not normalised:
+            self.register_buffer("no_norm", torch.zeros(1))
+        self.conv_1, self.conv_2 = SpanConv(3, features), SpanConv(features, features)
+        for k in range(1, 7):
+            setattr(self, f"block_{k}", SpanBlock(features))
+        self.conv_cat = nn.Conv2d(4 * features, features, 1)
+        self.upsampler = nn.Sequential(nn.Conv2d(features, 3 * factor**2, 3, 1, 1), nn.PixelShuffle(factor))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.normalised:
+            x = (x - torch.tensor([0.4488, 0.4371, 0.4040], dtype=x.dtype)[None, :, None, None]) * 255
+        features = self.conv_1(x)
+        h, inner = features, None
+        results = []
+        for k in range(1, 7):
+            h, inner = getattr(self, f"block_{k}")(h)
+            results.append(h)
+        return self.upsampler(self.conv_cat(torch.cat([features, self.conv_2(h), results[0], inner], 1)))
+
+    def merged(self) -> dict[str, torch.Tensor]:
+        """The file of a network whose convolutions were made one each."""
+        kept = {name: value for name, value in self.state_dict().items() if not any(part in name for part in (".sk.", ".conv.", ".eval_conv."))}
+        return kept | {f"{name}.eval_conv.{leaf}": value for name, layer in self.named_modules() if isinstance(layer, SpanConv) for leaf, value in layer.as_one().items()}
+
+
+def random_span(net: SpanNet, seed: int = 0) -> SpanNet:
+    """Weights of unit gain, behind a first convolution that takes the range of the pixels out; the last one makes colours around the middle
+    of any picture's features."""
+    generator = torch.Generator().manual_seed(seed)
+    for value in net.parameters():
+        value.data = torch.randn(value.shape, generator=generator) * (value[0].numel() ** -0.5 if value.ndim == 4 else 0.2)
+    with torch.no_grad():
+        for layer in (net.conv_1.sk, net.conv_1.conv[2]):
+            layer.weight *= 0.02 if net.normalised else 1.0
+        out = net(torch.rand(1, 3, 24, 24, generator=generator))
+        last = net.upsampler[0]
+        last.weight *= 0.15 / out.std()
+        last.bias.copy_(0.5 - 0.15 / out.std() * (out.mean() - last.bias.mean()))
+    return net.eval()
+
+
 def randomised(net: nn.Module, seed: int = 0) -> nn.Module:
     """Weights that keep a picture's contrast: each layer changes the result by more than its rounding, none overflows."""
+    if isinstance(net, SpanNet):
+        return random_span(net, seed)
     generator = torch.Generator().manual_seed(seed)
     for name, value in net.named_parameters():
         fan = value[0].numel() if value.ndim == 4 else 1
@@ -96,7 +179,9 @@ def randomised(net: nn.Module, seed: int = 0) -> nn.Module:
 @torch.no_grad()
 def enlarged(net: nn.Module, pixels: np.ndarray) -> np.ndarray:
     """uint8 [H,W,3] -> float 0..255 [H*factor,W*factor,3], clamped, not rounded."""
-    x = torch.from_numpy(pixels).float().permute(2, 0, 1)[None] / 255
+    x = torch.from_numpy(np.array(pixels)).float().permute(2, 0, 1)[None] / 255
+    if isinstance(net, SpanNet):  # whose gates make much of what float32 leaves
+        net, x = copy.deepcopy(net).double(), x.double()
     return (net(x)[0].clamp(0, 1) * 255).permute(1, 2, 0).numpy()
 
 

@@ -2,7 +2,7 @@
 //   inspect FILE [json]           the report
 //   convert FROM TO [dtype]       conversion
 //   dump MODEL OUT [name=path..]  every canonical tensor as <component>/<name>, and the configurations as
-//   metadata;
+//   metadata; scaled fp8 as f32;
 //                                 names: vae, unet, text_encoder, text_encoder_2, tiny_vae, variant, mmap=1
 #include <cstdio>
 #include <cstring>
@@ -62,13 +62,15 @@ int run_dump(int argc, char** argv) {
     if (store == nullptr) continue;
     const std::string head = concat(component_name(component), "/");
     metadata[concat("config.", component_name(component))] = model.config(component).dump();
-    for (const auto& [name, weight] : store->weights())
-      tensors.push_back({head + name, weight.dtype(), weight.shape,
-                         [store, w = &weight](auto offset, auto bytes, void* dst) {
-                           const auto size = static_cast<int64_t>(dtype_size(w->dtype()));
-                           store->read_range(*w, static_cast<int64_t>(offset) / size,
-                                             static_cast<int64_t>(bytes) / size, w->dtype(), dst);
-                         }});
+    for (const auto& [name, weight] : store->weights()) {
+      const DType type = weight.scale == 1.0f ? weight.dtype() : DType::kF32;
+      tensors.push_back(
+          {head + name, type, weight.shape, [store, w = &weight, type](auto offset, auto bytes, void* dst) {
+             const auto size = static_cast<int64_t>(dtype_size(type));
+             store->read_range(*w, static_cast<int64_t>(offset) / size, static_cast<int64_t>(bytes) / size,
+                               type, dst);
+           }});
+    }
   }
   metadata["kind"] = model_kind_name(model.kind());
   metadata["in_channels"] = std::to_string(model.in_channels());

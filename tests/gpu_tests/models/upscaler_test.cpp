@@ -48,5 +48,16 @@ TEST_P(UpscalersOnGpu, CompactNets) {
   check({.kind = UpscalerKind::kCompact, .features = 24, .blocks = 2, .doublings = 0, .shuffle = 2}, 1, 13);
 }
 
+TEST_P(UpscalersOnGpu, SpanNets) {
+  check({.kind = UpscalerKind::kSpan,
+         .features = 48,
+         .blocks = 6,
+         .doublings = 0,
+         .shuffle = 4,
+         .normalised = true},
+        9, 14);
+  check({.kind = UpscalerKind::kSpan, .features = 20, .blocks = 2, .doublings = 0, .shuffle = 1}, 1, 13);
+}
+
 }  // namespace
 }  // namespace rocm_sd

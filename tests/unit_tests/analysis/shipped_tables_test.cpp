@@ -47,8 +47,8 @@ TEST(ShippedTables, AreWholeAndMarked) {
       EXPECT_EQ(driver_compute_units(*product), r.device.units);
     }
   }
-  EXPECT_THAT(archs, testing::IsSupersetOf(
-                         {"gfx1100", "gfx1101", "gfx1151", "gfx1200", "gfx1201", "gfx90a", "gfx942", "sm_90"}));
+  EXPECT_THAT(archs, testing::IsSupersetOf({"gfx1100", "gfx1101", "gfx1151", "gfx1200", "gfx1201", "gfx90a",
+                                            "gfx942", "sm_90"}));
 }
 
 TEST(ShippedTables, NameKernelsOfTheArchives) {

@@ -89,8 +89,8 @@ TEST(ModelledCosts, EveryConfigurationHasTimes) {
       ASSERT_NE(time, nullptr) << arch << " " << name << ": run tools/report/model_costs.py";
       EXPECT_GE(time->resident, 1) << name;
       EXPECT_GT(time->alone_step_ns, 0) << name;
-      // As many as fit take less than one after the other. One alone may take longer than they do: it shares no
-      // lines with anybody and awaits the memory.
+      // As many as fit take less than one after the other. One alone may take longer than they do: it shares
+      // no lines with anybody and awaits the memory.
       EXPECT_GT(time->full_step_ns, 0.5 * time->alone_step_ns) << name;
       EXPECT_LE(time->full_step_ns, 1.01 * static_cast<double>(time->resident) * time->alone_step_ns) << name;
     }

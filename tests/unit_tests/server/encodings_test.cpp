@@ -6,8 +6,8 @@
 #include <random>
 #include <thread>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
-#include "server/base64.hpp"
 #include "server/frame.hpp"
 #include "server/multipart.hpp"
 

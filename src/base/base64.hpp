@@ -1,11 +1,11 @@
-// Base64 (RFC 4648, section 4), as APIs carry pictures.
+// Base64 (RFC 4648, section 4), as APIs and terminals take pictures.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 
-namespace rocm_sd::server {
+namespace rocm_sd {
 
 std::string encode_base64(std::string_view bytes);
 
@@ -16,4 +16,4 @@ std::optional<std::string> decode_base64(std::string_view text);
 // The same of a text that may be a data URL: "data:image/png;base64,....".
 std::optional<std::string> decode_data_url(std::string_view text);
 
-}  // namespace rocm_sd::server
+}  // namespace rocm_sd

@@ -1,9 +1,9 @@
-#include "server/base64.hpp"
+#include "base/base64.hpp"
 
 #include <array>
 #include <cstdint>
 
-namespace rocm_sd::server {
+namespace rocm_sd {
 namespace {
 
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -67,4 +67,4 @@ std::optional<std::string> decode_data_url(std::string_view text) {
   return decode_base64(text);
 }
 
-}  // namespace rocm_sd::server
+}  // namespace rocm_sd
