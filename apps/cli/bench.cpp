@@ -400,7 +400,9 @@ void add_bench(CLI::App& app) {
                   "print why a problem (\"linear 8192x320x320 f16 bias\") takes the kernel that it takes");
   sub->add_option("--gpu", c->gpu, "with --explain: a GPU that is not here, by its product's name");
   sub->add_option("--impl", c->impls,
-                  "candidates by the beginning of their names: gpu,onednn; '*' all [what the op picks]");
+                  "candidates by the beginning of their names: gpu,onednn; '=gpu 64x64x64' by all of it; '*' "
+                  "all [what the "
+                  "op picks]");
   sub->add_option("--scenario", c->scenario,
                   "whole pictures: unet, vae, e2e, stream, offline, server; or scaling, over ranks")
       ->check(CLI::IsMember({"unet", "vae", "e2e", "stream", "offline", "server", "scaling"}));

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "apps/cli/commands.hpp"
 #include "apps/cli/interrupt.hpp"
@@ -15,6 +16,7 @@
 #include "apps/cli/values.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "measurement/bench.hpp"
 #include "measurement/explore.hpp"
 #include "measurement/tunable_op.hpp"
 #include "tuning/choices.hpp"
@@ -29,7 +31,7 @@ struct TuneCommand {
   ProblemSource source;
   std::string device = "auto", table, gpu;
   double per_problem = 0.5, budget = 0;  // seconds; 0: no end
-  int threads = 0;
+  int threads = 0, played = 0;
   bool again = false, quiet = false;
 };
 
@@ -38,6 +40,19 @@ std::filesystem::path table_path(const std::string& asked, const tuning::Identit
   std::filesystem::path path = tuning::user_table_file(identity);
   require<UsageError>(!path.empty(), "tune: neither XDG_CACHE_HOME nor HOME is set: --table names the file");
   return path;
+}
+
+// The card whose launches an emulated device models; nothing where it models none.
+std::optional<GpuProduct> modelled_card(Device& device) {
+  const auto setting = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  if (device.kind() != DeviceKind::kEmulator || setting("ROCM_SD_EMULATOR_TIME").empty()) return std::nullopt;
+  const std::string machine = setting("ROCM_SD_EMULATOR_MACHINE");
+  if (machine.empty()) return measurement::product_of(device);
+  const GpuProduct* card = find_gpu_product(machine);
+  return card ? std::optional(*card) : std::nullopt;
 }
 
 class ProgressLine {
@@ -67,17 +82,27 @@ class ProgressLine {
 void run_tune(const TuneCommand& c) {
   if (c.threads > 0) omp_set_num_threads(c.threads);
   Device& device = open_counting_device(c.device);
-  const tuning::Identity identity = tuning::identity_of(device);
+  tuning::Identity identity = tuning::identity_of(device);
+  const std::optional<GpuProduct> card = modelled_card(device);
+  if (card) {
+    identity.product = card->name;
+    identity.arch = card->arch;
+  }
   const auto problems = problems_of(c.source, device);
   tuning::Journal journal(table_path(c.table, identity));
   ProgressLine line(c.quiet);
   catch_interrupts();
-  const measurement::TuneOptions options{.seconds = c.budget,
-                                         .again = c.again,
-                                         .per_problem = c.per_problem,
-                                         .progress = [&](const measurement::TuneProgress& p) { line(p); },
-                                         .note = [&](const std::string& text) { line.note(text); },
-                                         .cancelled = interrupted};
+  measurement::TuneOptions options{.seconds = c.budget,
+                                   .again = c.again,
+                                   .per_problem = c.per_problem,
+                                   .progress = [&](const measurement::TuneProgress& p) { line(p); },
+                                   .note = [&](const std::string& text) { line.note(text); },
+                                   .cancelled = interrupted};
+  if (card) {
+    options.identity = identity;
+    options.shortlist = static_cast<size_t>(c.played);
+    options.rank = bound_model(*card);
+  }
   const measurement::TuneReport report = measurement::tune(device, problems, journal, options);
   line.clear();
   journal.compact();
@@ -278,6 +303,11 @@ void add_tune(CLI::App& app) {
   add_number(sub, "--threads", c->threads, "CPU threads [all cores]", 1, 1024);
   sub->add_flag("--again", c->again, "also shapes that the table has");
   sub->add_flag("-q,--quiet", c->quiet, "no progress");
+  add_number(
+      sub, "--played", c->played,
+      "where an emulated device models times (ROCM_SD_EMULATOR_TIME): so many of a problem's candidates "
+      "beside the untuned one, the best by the model of --modelled [all]",
+      0, 1000);
   auto* modelled =
       sub->add_option("--modelled", c->gpu,
                       "choose for a GPU that is not here, by a model and without running anything: a product "

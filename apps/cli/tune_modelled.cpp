@@ -32,25 +32,30 @@ std::unique_ptr<GpuDevice> roomy_paper_gpu(GpuProduct gpu) {
 
 }  // namespace
 
+measurement::LaunchModel bound_model(const GpuProduct& product) {
+  const KernelCounts counts = kernel_counts_for(product).value_or(KernelCounts{});
+  return
+      [product, counts](const measurement::Workload& workload, const PlannedProblems& launches, int splits) {
+        const OutputExtent& extent = workload.extent;
+        const TiledOutput output{extent.copies, extent.rows, extent.columns};
+        return modelled_seconds(product, counts, launches, output, splits, workload.dtype);
+      };
+}
+
 void run_modelled_tune(const ProblemSource& source, const std::string& gpu, const std::filesystem::path& path,
                        bool quiet) {
   tuning::Table table;
   if (path_exists(path)) table = tuning::Table::read(path);
   for (const GpuProduct& product : products_named(gpu)) {
     const auto device = roomy_paper_gpu(product);
-    const KernelCounts counts = kernel_counts_for(product).value_or(KernelCounts{});
+    const measurement::LaunchModel seconds = bound_model(product);
     size_t choices = 0, changed = 0, refused = 0;
     double before = 0, after = 0;
     for (const measurement::PlannedWorkload& problem : problems_of(source, *device)) {
       if (!measurement::is_workload_op(problem.op)) continue;
       try {
         const measurement::Workload workload = measurement::parse_workload(problem.op, problem.text);
-        const OutputExtent& extent = workload.extent;
-        const TiledOutput output{extent.copies, extent.rows, extent.columns};
-        const auto record =
-            measurement::modelled_choice(*device, workload, [&](const PlannedProblems& launches, int splits) {
-              return modelled_seconds(product, counts, launches, output, splits, workload.dtype);
-            });
+        const auto record = measurement::modelled_choice(*device, workload, seconds);
         if (!record) continue;
         table.add(*record);
         ++choices;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/gpu_products.hpp"
 #include "measurement/explore.hpp"
 #include "runtime/device.hpp"
 
@@ -33,6 +34,9 @@ void add_problem(std::vector<measurement::PlannedWorkload>& problems, const std:
 
 // device_named(), where emulated GPUs count, which stands for their time. Before anything else opens them.
 Device& open_counting_device(const std::string& name);
+
+// The estimate of `tune --modelled` for a product (analysis/modelled_time.hpp).
+measurement::LaunchModel bound_model(const GpuProduct& product);
 
 // `tune --modelled`: the model's choices for a GPU on paper (a product's name, or "all" of an architecture
 // that was given by one: "gfx1100"), added to the table. Throws UsageError for what names no product.

@@ -17,7 +17,8 @@ bool is_wanted(const std::string& choice, std::string_view impls) {
   while (!impls.empty()) {
     const std::string_view one = impls.substr(0, impls.find(','));
     impls.remove_prefix(std::min(one.size() + 1, impls.size()));
-    if (!one.empty() && choice.starts_with(one)) return true;
+    const bool whole = one.starts_with('=');
+    if (whole ? choice == one.substr(1) : !one.empty() && choice.starts_with(one)) return true;
   }
   return false;
 }

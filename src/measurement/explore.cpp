@@ -39,7 +39,7 @@ class Tuner {
  public:
   Tuner(Device& device, tuning::Journal& journal, const TuneOptions& options)
       : device_(device),
-        identity_(tuning::identity_of(device)),
+        identity_(options.identity.value_or(tuning::identity_of(device))),
         journal_(journal),
         options_(options),
         stopwatch_(make_stopwatch(device)),
@@ -151,6 +151,7 @@ class Tuner {
         most = std::max(most, runners.back()->arena_bytes());
       });
     }
+    if (options_.shortlist > 0) shorten(workload, names, runners);
     // An arena that grows later would make those before it capture again, in the middle of the race.
     if (!attempt(workload, "its workspace", [&] { arena.reserve(most); })) return;
     for (size_t i = 0; i < names.size() && stopwatch_->varies(); ++i) {
@@ -167,11 +168,23 @@ class Tuner {
     judge(job, *inputs, names, runners);
   }
 
+  // Leaves the untuned choice and the best of the others by the quicker estimate.
+  void shorten(const Workload& workload, const std::vector<std::string>& names,
+               std::vector<std::unique_ptr<Runner>>& runners) const {
+    std::vector<std::pair<double, size_t>> others;
+    for (size_t i = 1; i < names.size(); ++i)
+      if (runners[i])
+        others.emplace_back(options_.rank(workload, runners[i]->launches(), splits_of(names[i])), i);
+    std::ranges::sort(others);
+    for (size_t i = options_.shortlist; i < others.size(); ++i) runners[others[i].second].reset();
+  }
+
   void judge(const Job& job, const Inputs& inputs, const std::vector<std::string>& names,
              std::vector<std::unique_ptr<Runner>>& runners) {
     const Workload& workload = job.workload;
     tuning::RaceRules rules{.seconds = options_.per_problem};
     if (!stopwatch_->varies()) rules.rounds = rules.least_rounds = 1;
+    if (!stopwatch_->leaves_results()) rules.worth = 1 + kModelGain;
     if (device_.kind() == DeviceKind::kHost) rules.rounds = 5;
     const auto time_once = [&](size_t i) {
       double time = -1;
@@ -183,6 +196,8 @@ class Tuner {
     const tuning::RaceResult race = tuning::race(names.size(), time_once, rules, options_.cancelled);
     if (race.times[0].empty() || (options_.cancelled && options_.cancelled())) return;
 
+    const auto time = [&](size_t i) { return tuning::median(race.times[i]); };
+    if (!stopwatch_->leaves_results()) return keep(job, names, race.winner, time(race.winner), time(0));
     const std::vector<float> plain = runners[0]->output();
     const Accuracy accuracy = check_output(workload, inputs, plain, names[0]);
     if (!accuracy.ok()) {
@@ -195,7 +210,6 @@ class Tuner {
     std::vector<size_t> order;
     for (size_t i = 0; i < names.size(); ++i)
       if (!race.times[i].empty() && i != race.winner) order.push_back(i);
-    const auto time = [&](size_t i) { return tuning::median(race.times[i]); };
     std::ranges::sort(order, [&](size_t a, size_t b) { return time(a) < time(b); });
     order.insert(order.begin(), race.winner);
     for (const size_t i : order) {

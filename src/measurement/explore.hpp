@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "measurement/modelled.hpp"
 #include "measurement/runner.hpp"
 #include "tuning/journal.hpp"
 
@@ -29,6 +31,11 @@ struct TuneOptions {
   std::function<void(const TuneProgress&)> progress;
   std::function<void(const std::string&)> note;  // lines worth telling
   std::function<bool()> cancelled;
+  // Where launches are modelled (Stopwatch::leaves_results() is false), each takes seconds of the host: of a
+  // problem's candidates only the untuned one and the `shortlist` best by `rank` are. 0: all.
+  size_t shortlist = 0;
+  LaunchModel rank;
+  std::optional<tuning::Identity> identity;  // of the card that is modelled: whose records they become
 };
 
 struct TuneReport {
@@ -41,10 +48,14 @@ struct TuneReport {
   bool cancelled = false;
 };
 
+// The part of a time by which modelled times of two kernels for one problem may differ for no reason.
+inline constexpr double kModelGain = 0.03;
+
 // Problems that cost most come first. Each result is in the journal before the next problem begins; a problem
 // with one candidate only is passed over. A candidate that fails (memory, driver) is left out and noted; a
-// device that is lost ends the call with its DeviceError, and the journal knows at which candidate. Throws
-// FileError where the journal cannot be written.
+// device that is lost ends the call with its DeviceError, and the journal knows at which candidate. Where
+// launches are modelled there are no results to check, and another choice than the untuned one has to gain
+// kModelGain. Throws FileError where the journal cannot be written.
 TuneReport tune(Device& device, const std::vector<PlannedWorkload>& problems, tuning::Journal& journal,
                 const TuneOptions& options);
 

@@ -11,14 +11,6 @@
 namespace rocm_sd::measurement {
 namespace {
 
-int splits_of(const std::string& choice) {
-  const size_t slash = choice.rfind('/');
-  int splits = 1;
-  if (slash != std::string::npos)
-    std::from_chars(choice.data() + slash + 1, choice.data() + choice.size(), splits);
-  return std::max(1, splits);
-}
-
 std::string today() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
@@ -27,6 +19,14 @@ std::string today() {
 }
 
 }  // namespace
+
+int splits_of(const std::string& choice) {
+  const size_t slash = choice.rfind('/');
+  int splits = 1;
+  if (slash != std::string::npos)
+    std::from_chars(choice.data() + slash + 1, choice.data() + choice.size(), splits);
+  return std::max(1, splits);
+}
 
 std::optional<tuning::Record> modelled_choice(Device& device, const Workload& workload,
                                               const LaunchModel& seconds) {
@@ -42,7 +42,7 @@ std::optional<tuning::Record> modelled_choice(Device& device, const Workload& wo
   std::vector<double> times;
   for (const std::string& name : names) {
     const Runner runner(arena, workload, inputs, weight, name);
-    times.push_back(seconds(runner.launches(), splits_of(name)));
+    times.push_back(seconds(workload, runner.launches(), splits_of(name)));
     if (times.back() < times[best]) best = times.size() - 1;
   }
   if (std::ranges::min(times) == std::ranges::max(times))

@@ -11,9 +11,12 @@
 
 namespace rocm_sd::measurement {
 
-// Seconds that a candidate's launches take by the model. splits: what its name says after the last '/',
-// else 1.
-using LaunchModel = std::function<double(const PlannedProblems& launches, int splits)>;
+// Seconds that a candidate's launches of a workload take by the model. splits: splits_of its name.
+using LaunchModel =
+    std::function<double(const Workload& workload, const PlannedProblems& launches, int splits)>;
+
+// What a choice's name says after the last '/', else 1.
+int splits_of(const std::string& choice);
 
 // A model's choice has to be this much better than the untuned one to take its place: an estimate against
 // another.

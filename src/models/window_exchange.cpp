@@ -51,10 +51,10 @@ void WindowExchange::run(Exec& ex, Waits waits) {
   if (windows.by_library()) return run_by_library(ex, windows);
   windows.need(std::max(*std::ranges::max_element(sent_bytes_), *std::ranges::max_element(received_bytes_)));
   if (waits == Waits::kHaveMet && !ex.planning()) windows.meet();
-  put(ex, windows.control(), sent_, own_, with_);
+  put(ex, windows.control(), sent_, with_);
   if (waits == Waits::kEager)
     ex.launch({"exchange await", "", 0, 0}, [&windows, with = with_] { windows.await(with); });
-  take(ex, windows.control(), received_, with_, windows.shares_gpu());
+  take(ex, windows.control(), received_, own_, with_);
 }
 
 // Its memory is the arena's until this returns, and the stream's order keeps it as long as it is needed.

@@ -103,8 +103,10 @@ void AdapterStage::cut_hint(Exec&, int64_t row, int64_t top, int64_t left) {
   }
 }
 
-void AdapterStage::add_to_blocks(std::vector<std::vector<ScaledMap>>& blocks) const {
-  for (size_t i = 0; i < added_.size(); ++i) blocks.at(i).push_back(added_[i]);
+void AdapterStage::add_to_blocks(std::vector<std::vector<ScaledMap>>& blocks, int64_t rows) const {
+  for (size_t i = 0; i < added_.size(); ++i)
+    blocks.at(i).push_back({leading_rows(added_[i].map, shape_.rows(), rows),
+                            leading_rows(added_[i].factors, shape_.rows(), rows)});
 }
 
 }  // namespace rocm_sd

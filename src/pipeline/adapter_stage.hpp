@@ -16,7 +16,7 @@ class AdapterStage final : public ControlStage {
   uint64_t buffer_bytes() const override;
   bool set(const ControlSetting& setting, const RunWatch& watch) override;
   void cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) override;
-  void add_to_blocks(std::vector<std::vector<ScaledMap>>& blocks) const override;
+  void add_to_blocks(std::vector<std::vector<ScaledMap>>& blocks, int64_t rows) const override;
 
  private:
   struct Window {

@@ -80,17 +80,29 @@ std::vector<LoraUse> requested_loras(const GenerateRequest& request, size_t imag
   return out;
 }
 
+// Of "a.safetensors:1e9" where a.safetensors is there: what stands behind the colon is no weight.
+void AdapterLibrary::check_weight(const std::string& name) const {
+  for (size_t colon = name.rfind(':'); colon != name.npos && colon > 0; colon = name.rfind(':', colon - 1)) {
+    const std::string file = name.substr(0, colon);
+    const bool known = by_name_.contains(file) || (path_exists(file) && !is_folder_path(file));
+    require<UsageError>(!known, "lora: ", printable(file), ": expected a weight from ", -kMaxWeight, " to ",
+                        kMaxWeight, " behind the colon, got \"", printable(name.substr(colon + 1), 60), "\"");
+  }
+}
+
 std::filesystem::path AdapterLibrary::find(const std::string& name) {
   const bool looks_like_path = name.find('/') != name.npos || !weights_ending(name).empty();
   if (folder_.empty() || looks_like_path) {
     // A bare name is a file of the working folder only where there is no other folder to look in.
     if (path_exists(name) && !is_folder_path(name)) return name;
+    check_weight(name);
     require<FileError>(!looks_like_path, "lora: ", printable(name), ": no such file");
     throw UsageError(
         concat("lora: ", printable(name), ": no such file, and --lora-dir names no folder to look in"));
   }
   if (!by_name_.contains(name)) by_name_ = weights_files_below(folder_, "lora-dir");  // a file may be new
   if (const auto found = by_name_.find(name); found != by_name_.end()) return found->second;
+  check_weight(name);
   std::vector<std::string> names;
   for (const auto& [known, path] : by_name_) names.push_back(known);
   require<UsageError>(!names.empty(), "lora: ", printable(name), ": ", printable(folder_),

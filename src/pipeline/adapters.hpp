@@ -56,6 +56,7 @@ class AdapterLibrary {
 
  private:
   std::filesystem::path find(const std::string& name);
+  void check_weight(const std::string& name) const;
 
   std::string folder_;
   std::optional<AdapterTargets> targets_;                 // of the checkpoint, which stays the same

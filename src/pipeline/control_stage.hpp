@@ -52,6 +52,11 @@ struct ControlShape {
 
 constexpr int64_t kPixelsPerLatent = 8;  // along each side
 
+// The first `rows` of `all` rows, each of which has as many of the first dimension as the others.
+inline Tensor leading_rows(const Tensor& of, int64_t all, int64_t rows) {
+  return rows == all ? of : of.narrow(0, 0, of.dim(0) / all * rows);
+}
+
 class ControlStage : public Stage {
  public:
   explicit ControlStage(Arena& arena) : Stage(Part::kUnet, arena) {}
@@ -65,9 +70,9 @@ class ControlStage : public Stage {
   // Of a larger image: the window at (top, left), in latents, for one row of the next step. After set().
   virtual void cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left) = 0;
 
-  // Before the UNet's way down: what its blocks get added.
-  virtual void add_to_blocks(std::vector<std::vector<ScaledMap>>&) const {}
-  // After it: adds to the skips. latents [rows,h,w,4].
+  // Before the UNet's way down: what its blocks get added, in its first `rows` rows.
+  virtual void add_to_blocks(std::vector<std::vector<ScaledMap>>&, int64_t /*rows*/) const {}
+  // After it: adds to the skips. latents [rows,h,w,4] of these rows.
   virtual void add(Exec&, const Tensor& /*latents*/, UNetSkips&) const {}
 };
 

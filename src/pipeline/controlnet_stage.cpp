@@ -155,7 +155,12 @@ void ControlNetStage::cut_hint(Exec& ex, int64_t row, int64_t top, int64_t left)
 }
 
 void ControlNetStage::add(Exec& ex, const Tensor& latents, UNetSkips& skips) const {
-  model_(ex, latents, hint_, shifts_->current(), cache_, factors_, skips);
+  const auto leading = [&](const Tensor& of) { return leading_rows(of, shape_.rows(), latents.dim(0)); };
+  TextCache text;
+  for (const Tensor& t : cache_.keys_values) text.keys_values.push_back(leading(t));
+  std::vector<Tensor> factors;
+  for (const Tensor& t : factors_) factors.push_back(leading(t));
+  model_(ex, latents, leading(hint_), leading(shifts_->current()), text, factors, skips);
 }
 
 }  // namespace rocm_sd

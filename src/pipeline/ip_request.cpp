@@ -25,8 +25,7 @@ std::string options_of(const IpAdapterUse& use) {
   const auto note = [&](bool given, const char* name) {
     if (given) out += concat(out.empty() ? "" : ", ", name);
   };
-  note(!use.images.empty() || !use.each.empty(), "ip-image");
-  note(use.embeds.has_value(), "ip-embeds");
+  note(!use.images.empty() || !use.each.empty() || use.embeds, "ip-image, ip-embeds");
   note(use.weight.has_value(), "ip-weight");
   note(use.start.has_value(), "ip-start");
   note(use.end.has_value(), "ip-end");
@@ -91,8 +90,9 @@ std::vector<ResolvedIpAdapter> resolve_ip_adapters(const GenerateRequest& r, boo
   require<UsageError>(r.ip_adapters.size() <= kMaxIpAdapters, "ip-adapter: at most ", kMaxIpAdapters,
                       " at once, got ", r.ip_adapters.size());
   for (const IpAdapterUse& use : r.ip_adapters) {
-    require<UsageError>(!use.model.empty(), options_of(use), ": given ", r.ip_adapters.size(), " times for ",
-                        models, " --ip-adapter: the first belongs to the first, and so on");
+    require<UsageError>(!use.model.empty(), options_of(use), ": given ", r.ip_adapters.size(),
+                        " times in all for ", models,
+                        " --ip-adapter: the first belongs to the first, and so on");
     const std::string name = printable(use.model);
     check_sources(use, r, name, tiled);
     ResolvedIpAdapter resolved;
@@ -131,6 +131,9 @@ ImageEmbeds load_image_embeds(const std::string& path) {
   file->read(entry, 0, entry.bytes, stored.data());
   out.values.resize(static_cast<size_t>(entry.numel()));
   convert_elements(stored.data(), entry.dtype, out.values.data(), DType::kF32, entry.numel());
+  const auto bad = std::ranges::count_if(out.values, [](float v) { return !std::isfinite(v); });
+  require<FormatError>(bad == 0, printable(path), ": ", printable(entry.name), ": ", bad, " of ",
+                       out.values.size(), " values are not finite");
   return out;
 }
 

@@ -23,6 +23,8 @@ Request& request_of(OptionTargets& t);
 bool parse_flag(std::string_view text);
 std::vector<double> parse_list(std::string_view list);  // of numbers from 0 to 1e9, with commas
 
+// A picture's file. Throws UsageError for an empty name, else what load_image throws.
+Image read_picture(std::string_view path);
 // The pictures of a folder in the order of their names, at most 64. Throws FileError and UsageError.
 std::vector<Image> load_image_folder(const std::string& folder);
 

@@ -38,6 +38,11 @@ std::vector<double> parse_list(std::string_view list) {
   }
 }
 
+Image read_picture(std::string_view path) {
+  require<UsageError>(!path.empty(), "expected a picture's file, got an empty text");
+  return load_image(std::string(path));
+}
+
 }  // namespace option_tables
 
 namespace {

@@ -69,14 +69,14 @@ void set_control_image(OptionTargets& t, std::string_view v) {
     use.images = load_image_folder(std::string(v));
     return;
   }
-  Image image = load_image(std::string(v));
+  Image image = read_picture(v);
   const auto lacks = [](const ControlUse& use) { return !use.image && use.images.empty(); };
   control_without(t, lacks).image = std::move(image);
 }
 
 void set_control_mask(OptionTargets& t, std::string_view v) {
   Image image{1, 1, {255, 255, 255}, {}};  // "none": everywhere
-  if (v != "none") image = load_image(std::string(v));
+  if (v != "none") image = read_picture(v);
   control_without(t, &ControlUse::mask).mask = std::move(image);
 }
 

@@ -106,7 +106,7 @@ std::vector<OptionRow> repeated_options() {
        },
        true},
       {"detail-mask", "", "Details", "FILE", "the same for each white area that hangs together",
-       [](OptionTargets& t, std::string_view v) { request_of(t).detail.mask = load_image(std::string(v)); }},
+       [](OptionTargets& t, std::string_view v) { request_of(t).detail.mask = read_picture(v); }},
       {"detail-prompt", "", "Details", "TEXT", "of the parts [--prompt]", detail_text(&Detailer::prompt)},
       {"detail-negative-prompt", "", "Details", "TEXT", "[--negative-prompt]",
        detail_text(&Detailer::negative_prompt)},
@@ -148,13 +148,13 @@ std::vector<OptionRow> preview_options() {
 std::vector<OptionRow> image_to_image_options() {
   return {
       {"init-image", "i", "Image to image", "FILE", "picture to start from (PNG, JPEG, WebP)",
-       [](OptionTargets& t, std::string_view v) { request_of(t).init_image = load_image(std::string(v)); }},
+       [](OptionTargets& t, std::string_view v) { request_of(t).init_image = read_picture(v); }},
       {"strength", "", "Image to image", "X", "share of the steps that change it, 0 to 1 [0.75]",
        number(&Request::strength, 0, 1)},
       {"exact-steps", "", "Image to image", "", "run all of --steps, of a schedule of steps / strength",
        [](OptionTargets& t, std::string_view v) { request_of(t).exact_steps = parse_flag(v); }},
       {"mask", "", "Image to image", "FILE", "white is repainted; a transparent picture counts by its alpha",
-       [](OptionTargets& t, std::string_view v) { request_of(t).mask = load_image(std::string(v)); }},
+       [](OptionTargets& t, std::string_view v) { request_of(t).mask = read_picture(v); }},
       {"mask-blur", "", "Image to image", "PX", "Gaussian blur of the mask [4]",
        integer(&Request::mask_blur, 0, 64)},
       {"mask-invert", "", "Image to image", "", "black is repainted",
@@ -188,7 +188,7 @@ std::vector<OptionRow> image_to_image_options() {
       {"keep-latents", "", "Image to image", "", "write latents, too: beside each picture as .safetensors",
        [](OptionTargets& t, std::string_view v) { request_of(t).keep_latents = parse_flag(v); }},
       {"depth", "", "Image to image", "FILE", "depth models: a depth map, near is bright",
-       [](OptionTargets& t, std::string_view v) { request_of(t).depth = load_image(std::string(v)); }},
+       [](OptionTargets& t, std::string_view v) { request_of(t).depth = read_picture(v); }},
       {"image-cfg-scale", "", "Image to image", "X", "instruct-pix2pix: how close to the picture [1.5]",
        number(&Request::image_cfg_scale, 0, 100)},
   };

@@ -1,5 +1,6 @@
 // The options of IP-Adapters.
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -29,11 +30,11 @@ Setter adapter_number(std::optional<double> IpAdapterUse::* field, double least,
 
 // One file, or several with commas between them.
 std::vector<Image> load_images(std::string_view list) {
-  if (path_exists(std::string(list))) return {load_image(std::string(list))};
+  if (list.empty() || path_exists(std::string(list))) return {read_picture(list)};
   std::vector<Image> out;
   for (size_t begin = 0; begin <= list.size();) {
     const size_t end = std::min(list.find(',', begin), list.size());
-    out.push_back(load_image(std::string(list.substr(begin, end - begin))));
+    out.push_back(read_picture(list.substr(begin, end - begin)));
     begin = end + 1;
   }
   return out;
@@ -46,6 +47,17 @@ void set_model(OptionTargets& t, std::string_view v) {
 
 bool lacks_image(const IpAdapterUse& use) { return use.images.empty() && use.each.empty() && !use.embeds; }
 
+// By the file's name, or, of one without an ending, by what it begins with: a header's length and its brace.
+bool holds_embeds(const std::string& path) {
+  if (path.ends_with(".safetensors")) return true;
+  if (std::filesystem::path(path).has_extension() || !path_exists(path)) return false;
+  const InputFile file(path);
+  char head[9] = {};
+  if (file.size() < sizeof(head)) return false;
+  file.read_at(0, head, sizeof(head));
+  return head[8] == '{';
+}
+
 void set_images(OptionTargets& t, std::string_view v) {
   if (is_folder_path(std::string(v))) {
     std::vector<std::vector<Image>> each;
@@ -56,7 +68,7 @@ void set_images(OptionTargets& t, std::string_view v) {
   // The last of several may be FaceID Plus's embedding.
   std::optional<ImageEmbeds> embeds;
   const size_t comma = v.rfind(',');
-  if (comma != v.npos && v.ends_with(".safetensors") && !path_exists(std::string(v))) {
+  if (comma != v.npos && !path_exists(std::string(v)) && holds_embeds(std::string(v.substr(comma + 1)))) {
     embeds = load_image_embeds(std::string(v.substr(comma + 1)));
     v = v.substr(0, comma);
   }

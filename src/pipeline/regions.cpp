@@ -73,9 +73,10 @@ std::vector<double> box_cells(const std::vector<double>& box, int64_t height, in
   for (const double v : box)
     require<UsageError>(std::isfinite(v) && v >= 0 && v <= 1,
                         "region: expected left,top,width,height as shares of the picture, 0 to 1, got ", v);
-  require<UsageError>(
-      box[2] > 0 && box[3] > 0 && box[0] + box[2] <= 1 + kNothing && box[1] + box[3] <= 1 + kNothing,
-      "region: expected a box within the picture, got ", box[0], ",", box[1], ",", box[2], ",", box[3]);
+  const std::string shown = concat(box[0], ",", box[1], ",", box[2], ",", box[3]);
+  require<UsageError>(box[2] > 0 && box[3] > 0, "region: expected a width and a height above 0, got ", shown);
+  require<UsageError>(box[0] + box[2] <= 1 + kNothing && box[1] + box[3] <= 1 + kNothing,
+                      "region: expected a box within the picture, got ", shown);
   const std::vector<double> rows = covered(box[1], box[3], height), columns = covered(box[0], box[2], width);
   std::vector<double> out;
   for (const double row : rows)
@@ -120,8 +121,8 @@ std::vector<std::vector<double>> coverage(const ResolvedRequest& r) {
                             : "\": there is no row or column left for it in region-split");
     out.push_back(box_cells(own ? region.box : boxes[next++], r.latent_height, r.latent_width));
   }
-  require<UsageError>(next == boxes.size(), "region-split: ", boxes.size(), " rows or columns for ", next,
-                      " regions without a place");
+  require<UsageError>(next == boxes.size(), "region-split: has ", boxes.size(),
+                      " rows or columns, expected one for each region without a place: ", next);
   return out;
 }
 

@@ -205,7 +205,8 @@ Tensor Pipeline::State::run_steps(Exec& ex, const PreparedRequest& r, const Text
     return regions ? regions->average(e, run_unet(e, regions->spread(e, x), t)) : run_unet(e, x, t);
   };
   const SelfAttentionGuidance self_attention{
-      q.sag_scale, [this](Exec& e, const Tensor& clean) { return degrade(e, *unet, clean); }, run_unet};
+      q.sag_scale, [this](Exec& e, const Tensor& clean) { return degrade(e, *unet, clean); },
+      [this, who](Exec& e, const Tensor& x, double t) { return unet->step_first(e, x, t, who); }};
   const Denoiser denoiser(predict, {.prediction = components.prediction,
                                     .sigma_data = components.sigma_data,
                                     .cfg_scale = r.guidance,

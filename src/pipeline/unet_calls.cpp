@@ -16,9 +16,7 @@ UnetStage::CallRows UnetStage::call_rows(uint32_t active, int64_t first, int64_t
   };
   // Of what all conditions have the same the first rows: at odd sizes the others may not begin where kernels
   // read whole vectors.
-  const auto leading = [&](const Tensor& all) {
-    return all ? all.narrow(0, 0, all.dim(0) / rows() * count) : all;
-  };
+  const auto leading = [&](const Tensor& all) { return all ? leading_rows(all, rows(), count) : all; };
   CallRows out{.shifts = own(shifts_->current()), .cache = {}, .images = {}, .freeu = freeu_};
   if (images_) out.images = images_->tokens((active & kGuests) >> kMaxControls);
   for (ImageTokens& image : out.images)
@@ -50,7 +48,9 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
   const RowScope scope(shape_.rows);
   const WrapScope wraps(shape_.wrap);
   const UNet& unet = *components_.unet;
-  const int64_t first = active & kOneSided ? shape_.batch : 0, count = rows() - first;
+  const bool first_only = (active & kFirstOnly) != 0;
+  const int64_t first = active & kOneSided ? shape_.batch : 0;
+  const int64_t count = first_only ? shape_.batch : rows() - first;
   const CallRows call = call_rows(active, first, count);
   const auto leading = [&](const Tensor& all) { return all ? all.narrow(0, 0, count) : all; };
   const Tensor input = leading(input_), &shifts = call.shifts;
@@ -66,23 +66,24 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
       .means = &text_means_, .conditions = count / shape_.batch, .reuse = (active & kGated) != 0};
   const DeepMap* deep_use = shape_.savings.deep_cache > 1 ? &deep : nullptr;
   const TextGate* gate_use = active & (kNotesText | kGated) ? &gate : nullptr;
+  const int64_t perturbed = shape_.perturbed && !first_only ? shape_.batch : 0;
   active &= kGuests;
   std::vector<std::vector<ScaledMap>> additions(unet.config().down.size() + 1);
   for (size_t i = 0; i < controls_.size(); ++i)
-    if (active >> i & 1) controls_[i]->add_to_blocks(additions);
+    if (active >> i & 1) controls_[i]->add_to_blocks(additions, count);
   UNetSkips skips = unet.encode(ex, x, shifts, cache,
-                                {.perturbed = shape_.perturbed ? shape_.batch : 0,
+                                {.perturbed = perturbed,
                                  .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
-                                 .received = received_ ? &*received_ : nullptr,
+                                 .received = received_ && !first_only ? &*received_ : nullptr,
                                  .additions = active ? &additions : nullptr,
                                  .images = images,
                                  .deep = deep_use,
                                  .gate = gate_use});
   for (size_t i = 0; i < controls_.size(); ++i)
-    if (active >> i & 1) controls_[i]->add(ex, input_, skips);
+    if (active >> i & 1) controls_[i]->add(ex, input, skips);
   copy_into(ex,
             unet.decode(ex, std::move(skips), shifts, cache,
-                        {.perturbed = shape_.perturbed ? shape_.batch : 0,
+                        {.perturbed = perturbed,
                          .perturbed_layers = shape_.perturbed ? &shape_.perturbed_layers : nullptr,
                          .freeu = call.freeu ? &*call.freeu : nullptr,
                          .images = images,

@@ -122,6 +122,7 @@ std::vector<uint32_t> UnetStage::variants() const {
   std::vector<uint32_t> out = {0};
   const bool one_sided = can_drop_negative();
   if (shape_.drops_negative && one_sided) out.push_back(kOneSided);
+  if (shape_.received) out.push_back(kFirstOnly);
   if (shape_.savings.t_gate > 0) {
     out.push_back(kNotesText);
     out.push_back(kGated | (one_sided ? kOneSided : 0));
@@ -327,20 +328,34 @@ void UnetStage::note_call(uint32_t active) {
   if (active & kOneSided) ++calls_.one_sided;
   if (active & kGated) ++calls_.gated;
   calls_.operations += step_program(active).flops();
-  calls_.operations_if_whole += step_program(active & kGuests).flops();
+  calls_.operations_if_whole += step_program(active & (kGuests | kFirstOnly)).flops();
+}
+
+void UnetStage::use_shifts(Exec& ex, double timestep, const RunWatch& watch) {
+  if (shifts_timestep_ == timestep) return;
+  const auto found = std::find(schedule_.begin(), schedule_.end(), timestep);
+  if (found == schedule_.end())
+    make_shifts(timestep, watch);
+  else
+    for (ShiftTable* table : shift_tables()) table->take(ex, found - schedule_.begin());
+  shifts_timestep_ = timestep;
+}
+
+Tensor UnetStage::step_first(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch) {
+  require<InternalError>(received_.has_value() && scaled_input.dim(0) == shape_.batch,
+                         "unet: expected the first condition's latents, got ", scaled_input.shape());
+  copy_into(ex, scaled_input, input_.narrow(0, 0, shape_.batch));
+  use_shifts(ex, timestep, watch);
+  const uint32_t active = active_ | kFirstOnly;
+  step_program(active).run(watch.profiler, watch.cancel);
+  note_call(active);
+  return output_.narrow(0, 0, shape_.batch);
 }
 
 Tensor UnetStage::step(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch) {
   const bool without_negative = scaled_input.dim(0) < rows();
   copy_into(ex, scaled_input, input_.narrow(0, 0, scaled_input.dim(0)));
-  if (shifts_timestep_ != timestep) {
-    const auto found = std::find(schedule_.begin(), schedule_.end(), timestep);
-    if (found == schedule_.end())
-      make_shifts(timestep, watch);
-    else
-      for (ShiftTable* table : shift_tables()) table->take(ex, found - schedule_.begin());
-    shifts_timestep_ = timestep;
-  }
+  use_shifts(ex, timestep, watch);
   if (segment_) {
     std::vector<const Tensor*> inputs = {&input_};
     if (extra_) inputs.push_back(&extra_);

@@ -101,6 +101,8 @@ class UnetStage final : public Stage {
   // scaled_input [K*N,h,w,4] of the UNet's input_dtype() -> the model's output [K*N,h,w,4] f32, overwritten
   // by the next call. Without the first condition where the input lacks it, [(K-1)*N,h,w,4] each.
   Tensor step(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch);
+  // With shape().received: the first condition alone, [N,h,w,4] each, whose attention is not noted.
+  Tensor step_first(Exec& ex, const Tensor& scaled_input, double timestep, const RunWatch& watch);
 
   // With shape().received, after a step: the attention that each pixel of the middle block got from all, of
   // each image of the first condition, [batch][h*w]; and that map's sides.
@@ -113,6 +115,7 @@ class UnetStage final : public Stage {
   // Each condition's row [1,...] of `from`, once per image, into `to` [conditions*batch,...].
   void spread(Exec& ex, const Tensor& from, const std::vector<int64_t>& rows, const Tensor& to) const;
   void make_shifts(double timestep, const RunWatch& watch);
+  void use_shifts(Exec& ex, double timestep, const RunWatch& watch);
   uint32_t all_guests() const;
   void forward(Exec& ex, uint32_t active);
   Tensor forward_layers(Exec& ex, uint32_t active, int64_t first, const Tensor& x,

@@ -13,5 +13,6 @@ inline constexpr uint32_t kOneSided = 1u << 16;   // without the first condition
 inline constexpr uint32_t kShallow = 1u << 17;    // DeepCache: the deep layers' map of an earlier call
 inline constexpr uint32_t kNotesText = 1u << 18;  // T-GATE: fills the means
 inline constexpr uint32_t kGated = 1u << 19;      // and adds them
+inline constexpr uint32_t kFirstOnly = 1u << 20;  // the first condition alone, whose attention is not noted
 
 }  // namespace rocm_sd::unet_variants

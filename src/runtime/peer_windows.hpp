@@ -28,8 +28,6 @@ class PeerWindows {
   // Of this rank, in its device's memory; stays where it is. Null by a library.
   virtual ExchangeControl* control() const = 0;
 
-  // Whether another rank computes on this one's GPU: then workgroups that wait must leave it room.
-  virtual bool shares_gpu() const { return false; }
   // Messages of so many bytes will pass, from the next meet() on.
   virtual void need(size_t message_bytes) = 0;
   // Of this rank's memory, for messages as need() asked.

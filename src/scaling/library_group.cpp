@@ -46,7 +46,7 @@ class LibraryWindows final : public PeerWindows {
   }
   void await(uint32_t) override {}
   void check() override {
-    if (!group_.aborted_) return;
+    if (!group_.aborted_ && !group_.hub_->failed()) return;
     for (int other = 0; other < ranks_.count(); ++other)
       if (other != ranks_.rank()) ranks_.expect(other);  // throws what has failed
     throw DeviceError(concat(group_.way(), ": the exchange of ", own_.who.name, " was ended"));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <set>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
@@ -41,11 +40,6 @@ PeerGroup::PeerGroup(const std::vector<std::string>& names, const std::vector<De
     rank->device = static_cast<GpuDevice*>(devices[i]);
     rank->host = window_host(*devices[i]);
     ranks_.push_back(std::move(rank));
-  }
-  std::set<std::string> buses;
-  for (const auto& rank : ranks_) {
-    const std::string& bus = rank->device->traits().pci;
-    shares_gpu_ = shares_gpu_ || bus.empty() || !buses.insert(bus).second;  // not told: perhaps the same
   }
 }
 
@@ -170,9 +164,9 @@ std::string PeerGroup::test() {
           if (other != i)
             parts.push_back({(puts ? sent : got)[i].narrow(0, static_cast<int64_t>(other), 1), 1u << other});
         if (puts)
-          put(ex, ranks_[i]->control, parts, {}, with(i));
+          put(ex, ranks_[i]->control, parts, with(i));
         else
-          take(ex, ranks_[i]->control, parts, with(i), shares_gpu_);
+          take(ex, ranks_[i]->control, parts, {}, with(i));
       }
     for (size_t i = 0; i < count(); ++i) {
       const std::vector<float> values = to_floats(*ranks_[i]->device, got[i]);

@@ -59,7 +59,6 @@ class PeerGroup final : public ExchangeGroup {
   const ExchangeWay way_;
   const RankPatience patience_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  bool shares_gpu_ = false;  // two ranks compute on one
   // Of the host's memory, which all kernels reach: whether to stop; then for each rank whom it waited for in
   // vain.
   std::atomic<uint32_t>* words_ = nullptr;

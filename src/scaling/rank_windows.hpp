@@ -18,7 +18,6 @@ class RankWindows final : public PeerWindows {
   void check() override;
   void begin() override;
   ExchangeCounts counts() const override;
-  bool shares_gpu() const override { return group_.shares_gpu_; }
 
  private:
   void meet_all(uint64_t& need, bool& unlike);

@@ -116,7 +116,8 @@ Tensor Denoiser::joined(Exec& ex, const Tensor& output, bool with_negative) cons
   return linear_combination(ex, terms);
 }
 
-// What the sampler's x would be with other clean latents and the same noise goes through the UNet once more.
+// What the sampler's x would be with other clean latents and the same noise goes through the UNet once more,
+// with the first condition alone.
 Tensor Denoiser::away_from_degraded(Exec& ex, const Tensor& x, const Tensor& output, const Tensor& guided,
                                     const NoiseLevel& level, LatentSpace space) const {
   const SelfAttentionGuidance& sag = args_.self_attention;
@@ -129,9 +130,12 @@ Tensor Denoiser::away_from_degraded(Exec& ex, const Tensor& x, const Tensor& out
       linear_combination(ex, {{1, x}, {signal, sag.degrade(ex, clean)}, {-signal, clean}});
   const Tensor led =
       linear_combination(ex, {{1, guided}, {sag.scale, first}});  // the next call overwrites output
-  const Tensor input = scale_model_input(ex, degraded, c.input, conditions(), args_.input_dtype);
+  const Tensor input = scale_model_input(ex, degraded, c.input, 1, args_.input_dtype);  // [N,H,W,C]
   const Tensor again = sag.unet(ex, input, level.timestep);
-  return linear_combination(ex, {{1, led}, {-sag.scale, part(ex, again, 0)}});
+  require(again.shape() == input.shape(), "denoiser: the UNet returned ", again.shape(), " for an input of ",
+          input.shape());
+  return linear_combination(
+      ex, {{1, led}, {-sag.scale, again.dtype() == DType::kF32 ? again : cast(ex, again, DType::kF32)}});
 }
 
 // The values decide about each other, so that the host does it, as it does with Thresholding.

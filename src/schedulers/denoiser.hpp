@@ -34,7 +34,8 @@ struct SelfAttentionGuidance {
   // The clean latents predicted by the first condition, [N,H,W,C] f32 -> the degraded ones. Asked after the
   // call of the UNet that they come from.
   std::function<Tensor(Exec&, const Tensor& clean)> degrade;
-  // Denoiser::UnetCall, once more in the same step.
+  // The UNet once more in the same step, for the first condition alone: scaled_input [N,H,W,C] -> its output,
+  // [N,H,W,C].
   std::function<Tensor(Exec&, const Tensor& scaled_input, double timestep)> unet;
 };
 

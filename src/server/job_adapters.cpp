@@ -94,18 +94,24 @@ void RequestBuilder::add_control(const std::string& field, AskedControl control)
 void RequestBuilder::add_ip_adapter(const std::string& field, AskedIpAdapter adapter) {
   if (count_of(request, "ip-adapter") >= kMaxIpAdapters)
     refuse(field, concat("at most ", kMaxIpAdapters, " IP-Adapters"));
-  if (adapter.images.empty() || adapter.images.size() > kMaxIpImages)
+  if ((adapter.images.empty() && adapter.embeds.empty()) || adapter.images.size() > kMaxIpImages)
     refuse(field + ".images",
-           concat("expected 1 to ", kMaxIpImages, " pictures, got ", adapter.images.size()));
-  if (!adapter.masks.empty() && adapter.masks.size() != adapter.images.size())
-    refuse(field + ".masks", concat("expected one for each of the ", adapter.images.size(), " pictures, got ",
-                                    adapter.masks.size()));
+           concat("expected 1 to ", kMaxIpImages, " pictures, or embeds, got ", adapter.images.size()));
+  const size_t seen = adapter.images.empty() ? adapter.faces : adapter.images.size();
+  if (!adapter.masks.empty() && seen > 0 && adapter.masks.size() != seen)
+    refuse(field + ".masks",
+           concat("expected one for each of the ", seen,
+                  adapter.images.empty() ? " embeddings, got " : " pictures, got ", adapter.masks.size()));
   const std::string path = catalog_.find_control(adapter.model, field + ".model").path.string();
   set_all(field, "ip-", {{"ip-weight", "1"}, {"ip-start", "0"}, {"ip-end", "1"}}, adapter.options);
   request.options.emplace_back("ip-adapter", path);
-  ip_images_.push_back(adapter.images.size());
+  ip_images_.push_back(seen);
   for (size_t i = 0; i < adapter.images.size(); ++i)
     request.files.push_back({"ip-image", std::move(adapter.images[i]), i > 0});
+  // Behind pictures it is the last file of their option.
+  if (!adapter.embeds.empty())
+    request.files.push_back({adapter.images.empty() ? "ip-embeds" : "ip-image", std::move(adapter.embeds),
+                             !adapter.images.empty()});
   ip_masks_.push_back(std::move(adapter.masks));
 }
 
@@ -182,12 +188,12 @@ std::vector<std::string> RequestBuilder::decode_images(const std::string& field,
 }
 
 void RequestBuilder::add_ip_adapters(const std::string& field, const json& list) {
-  if (!list.is_array()) refuse(field, "expected a list of {\"model\", \"images\", ...}");
+  if (!list.is_array()) refuse(field, "expected a list of {\"model\", \"images\" or \"embeds\", ...}");
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string place = concat(field, "[", i, "]");
     const json& one = list[i];
-    if (!one.is_object() || !one.contains("model") || !one.contains("images"))
-      refuse(place, "expected {\"model\": ..., \"images\": [...]}");
+    if (!one.is_object() || !one.contains("model") || !(one.contains("images") || one.contains("embeds")))
+      refuse(place, "expected {\"model\": ..., \"images\": [...]} or \"embeds\" in their place");
     AskedIpAdapter adapter;
     for (const auto& [key, value] : one.items()) {
       const std::string name = concat(place, ".", key);
@@ -197,6 +203,8 @@ void RequestBuilder::add_ip_adapters(const std::string& field, const json& list)
         adapter.images = decode_images(name, value);
       } else if (key == "masks") {
         adapter.masks = decode_images(name, value);
+      } else if (key == "embeds") {
+        read_embeds(name, value, adapter);
       } else if (key == "weight" || key == "start" || key == "end") {
         number(name, value);
         adapter.options.emplace_back("ip-" + key, number_text(value));

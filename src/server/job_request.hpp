@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rocm_sd/pipeline.hpp"
 #include "server/catalog.hpp"
 #include "server/job.hpp"
 #include "server/options.hpp"
@@ -52,6 +53,10 @@ struct AskedIpAdapter {
   std::string model;
   std::vector<std::string> images, masks;  // of files; masks: none, or one for each image
   OptionTexts options;
+  // A .safetensors file with what an encoder or a face model gave, in place of images or, for FaceID Plus,
+  // beside them; empty: none. faces: how many embeddings it holds; 0: its shape does not say.
+  std::string embeds = {};
+  size_t faces = 0;
 };
 
 // Collects a request's options and checks each as it comes. Every failure is a RequestError that names the
@@ -83,6 +88,8 @@ class RequestBuilder {
 
   void add_control(const std::string& field, AskedControl control);
   void add_ip_adapter(const std::string& field, AskedIpAdapter adapter);
+  // adapter.embeds of a list with a list of numbers for each face, or of files in base64 (job_embeds.cpp).
+  void read_embeds(const std::string& field, const nlohmann::json& value, AskedIpAdapter& adapter) const;
 
   // The whole: sizes and counts within the limits, sampler and schedule known, LoRAs of the prompt known.
   JobRequest finish();
@@ -94,6 +101,8 @@ class RequestBuilder {
   void add_ip_adapters(const std::string& field, const nlohmann::json& list);
   void add_texts(const std::string& field, const std::string& table_name, const nlohmann::json& list);
   std::vector<std::string> decode_images(const std::string& field, const nlohmann::json& list) const;
+  ImageEmbeds embeds_of_file(const std::string& field, std::string_view base64) const;
+  void add_face(const std::string& field, const nlohmann::json& row, ImageEmbeds& to) const;
   OptionTexts control_options(const std::string& place, const nlohmann::json& one) const;
   void set_all(const std::string& field, const char* prefix, OptionTexts defaults, const OptionTexts& given);
   void attach_masks();
@@ -106,7 +115,7 @@ class RequestBuilder {
   const int status_;
   std::vector<std::string> control_masks_;          // of each ControlNet; empty: everywhere
   std::vector<std::vector<std::string>> ip_masks_;  // of each IP-Adapter
-  std::vector<size_t> ip_images_;                   // how many it sees
+  std::vector<size_t> ip_images_;                   // how many it sees; 0: unknown
 };
 
 // A request of POST /v1/jobs.

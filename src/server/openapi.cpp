@@ -59,16 +59,24 @@ json option_schema(const KnownOption& option, const DrawLimits& limits) {
                         {"additionalProperties", false}});
       break;
     case OptionType::kIpAdapterList:
-      schema = list_of({{"type", "object"},
-                        {"properties",
-                         {{"model", text()},
-                          {"images", list_of({{"type", "string"}, {"format", "byte"}})},
-                          {"masks", list_of({{"type", "string"}, {"format", "byte"}})},
-                          {"weight", number()},
-                          {"start", number()},
-                          {"end", number()}}},
-                        {"required", {"model", "images"}},
-                        {"additionalProperties", false}});
+      schema = list_of(
+          {{"type", "object"},
+           {"properties",
+            {{"model", text()},
+             {"images", list_of({{"type", "string"}, {"format", "byte"}})},
+             {"embeds",
+              {{"oneOf",
+                {json{{"type", "string"}, {"format", "byte"}},
+                 list_of({{"oneOf", {json{{"type", "string"}, {"format", "byte"}}, list_of(number())}}})}},
+               {"description",
+                "what a face model or an image encoder gave: a list of numbers for each face, or "
+                "a file of one tensor (.safetensors, torch.save) in base64"}}},
+             {"masks", list_of({{"type", "string"}, {"format", "byte"}})},
+             {"weight", number()},
+             {"start", number()},
+             {"end", number()}}},
+           {"required", {"model"}},
+           {"additionalProperties", false}});
       break;
     case OptionType::kTextList:
       schema = list_of(text());

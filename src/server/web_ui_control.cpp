@@ -38,6 +38,11 @@ constexpr const char* kImageModules[] = {
     "ip-adapter_clip_h", "ip-adapter_clip_g",    "CLIP-ViT-H (IPAdapter)", "CLIP-ViT-bigG (IPAdapter)",
 };
 
+// The same for FaceID's adapters. The face model that reads a face from a picture is not here: the unit
+// brings what it gave.
+constexpr const char* kFaceModules[] = {"ip-adapter_face_id", "ip-adapter_face_id_plus",
+                                        "InsightFace (IPAdapter)", "InsightFace+CLIP-H (IPAdapter)"};
+
 // Of the user interface, of memory, of the second pass, of other kinds of units: no effect here.
 const std::set<std::string, std::less<>> kIdleFields = {
     "pixel_perfect", "low_vram",    "lowvram",    "processor_res", "hr_option",   "save_detected_map",
@@ -45,10 +50,10 @@ const std::set<std::string, std::less<>> kIdleFields = {
     "use_mask",      "batch_images"};
 // Fields that may only be empty, or false.
 const std::set<std::string, std::less<>> kEmptyFields = {
-    "advanced_weighting",  "ipadapter_input",   "loopback",       "animatediff_batch",
-    "batch_modifiers",     "batch_image_files", "batch_mask_dir", "batch_keyframe_idx",
-    "generated_image",     "image_fg",          "mask_image_fg",  "batch_image_dir",
-    "batch_input_gallery", "batch_mask_gallery"};
+    "advanced_weighting", "loopback",       "animatediff_batch",  "batch_modifiers",
+    "batch_image_files",  "batch_mask_dir", "batch_keyframe_idx", "generated_image",
+    "image_fg",           "mask_image_fg",  "batch_image_dir",    "batch_input_gallery",
+    "batch_mask_gallery"};
 
 bool is_empty(const json& value) {
   return value.is_null() || value == false || value == "" || value == json::array();
@@ -81,7 +86,7 @@ class Unit {
       module_ = builder_.text(at("module"), *module);
     for (const auto& [key, value] : unit.items())
       if (!value.is_null()) read(key, value);
-    if (images_.empty()) builder_.refuse(at("image"), "expected a picture in base64");
+    check_inputs();
     if (const size_t hash = model_.rfind(" ["); hash != model_.npos) model_.resize(hash);
     if (is_image_prompt())
       add_ip_adapter();
@@ -91,8 +96,19 @@ class Unit {
 
  private:
   std::string at(std::string_view key) const { return concat(place_, ".", key); }
+  bool reads_faces() const { return std::ranges::find(kFaceModules, module_) != std::end(kFaceModules); }
   bool is_image_prompt() const {
-    return std::ranges::find(kImageModules, module_) != std::end(kImageModules);
+    return reads_faces() || std::ranges::find(kImageModules, module_) != std::end(kImageModules);
+  }
+
+  void check_inputs() const {
+    const bool given = !prompt_.embeds.empty();
+    if (given && !is_image_prompt())
+      builder_.refuse(at("ipadapter_input"), "expected an ip-adapter module beside it");
+    if (reads_faces() && !given)
+      builder_.refuse(at("module"),
+                      "there is no face model here: expected what one gave of the face in ipadapter_input");
+    if (images_.empty() && !given) builder_.refuse(at("image"), "expected a picture in base64");
   }
 
   void read(const std::string& key, const json& value) {
@@ -106,6 +122,8 @@ class Unit {
       read_mask(field, value);
     } else if (key == "effective_region_mask") {
       if (value != "") region_ = builder_.decode_image(field, builder_.text(field, value));
+    } else if (key == "ipadapter_input") {
+      if (!is_empty(value)) builder_.read_embeds(field, value, prompt_);
     } else if (key == "model") {
       model_ = builder_.text(field, value);
     } else if (key == "weight") {
@@ -211,19 +229,20 @@ class Unit {
   }
 
   void add_ip_adapter() {
-    AskedIpAdapter adapter{
-        model_,
-        std::move(images_),
-        {},
-        {{"ip-weight", concat(weight_)}, {"ip-start", concat(start_)}, {"ip-end", concat(end_)}}};
-    if (!region_.empty()) adapter.masks.assign(adapter.images.size(), region_);
-    builder_.add_ip_adapter(place_, std::move(adapter));
+    prompt_.model = model_;
+    prompt_.images = std::move(images_);
+    prompt_.options = {
+        {"ip-weight", concat(weight_)}, {"ip-start", concat(start_)}, {"ip-end", concat(end_)}};
+    const size_t seen = prompt_.images.empty() ? std::max<size_t>(prompt_.faces, 1) : prompt_.images.size();
+    if (!region_.empty()) prompt_.masks.assign(seen, region_);
+    builder_.add_ip_adapter(place_, std::move(prompt_));
   }
 
   RequestBuilder& builder_;
   const std::string place_;
   std::string model_, module_ = "none", region_;
   std::vector<std::string> images_;
+  AskedIpAdapter prompt_;  // of an image prompt
   std::string mode_ = "balanced", resize_ = "crop", type_ = "none";
   double weight_ = 1, start_ = 0, end_ = 1, low_ = -1, high_ = -1;
 };
@@ -238,6 +257,7 @@ std::vector<std::string> control_module_names() {
   std::vector<std::string> names;
   for (const auto& [name, module] : modules()) names.push_back(name);
   names.insert(names.end(), std::begin(kImageModules), std::end(kImageModules));
+  names.insert(names.end(), std::begin(kFaceModules), std::end(kFaceModules));
   return names;
 }
 

@@ -50,6 +50,8 @@ class Flattening {
         break;
       }
     }
+    if (objects_.at(from).kind == Kind::kTensor)
+      return {{"tensor", &objects_.tensors[static_cast<size_t>(objects_.at(from).number)]}};
     require<FormatError>(objects_.at(from).kind == Kind::kDict, what_,
                          ": expected a dictionary of tensors, found another object (a whole module? save its "
                          "state_dict())");

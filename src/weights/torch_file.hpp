@@ -22,9 +22,9 @@ bool is_torch_file(std::string_view head);
 // Reads the zip form (PyTorch 1.6 and later) and the older one of pickles followed by raw storages
 // (torch/serialization.py). The tensors are those of the dictionary under "state_dict", "params_ema" or
 // "params", the first that is there, else of the whole object; names of nested dictionaries are joined by
-// dots ("string_to_param.*"). Throws FormatError, naming the place, for everything that read_zip_records,
-// check_contents and read_pickle refuse, for tensors outside their storage, and for
-// big-endian and TorchScript archives.
+// dots ("string_to_param.*"). A tensor that is the whole object is named "tensor". Throws FormatError, naming
+// the place, for everything that read_zip_records, check_contents and read_pickle refuse, for tensors outside
+// their storage, and for big-endian and TorchScript archives.
 TorchFile read_torch_file(const InputFile& file, std::string_view what);
 
 }  // namespace rocm_sd

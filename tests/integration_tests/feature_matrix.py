@@ -12,6 +12,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "applied": ("merged", "runtime", "blocks"),     # blocks: merged with weights of blocks
     "control": ("none", "net", "adapter", "both", "union"),  # ControlNet, T2I-Adapter
     "ip": ("none", "plain", "plus"),                # IP-Adapter
+    "guidance": ("prompt", "regions", "attention"),  # regions with prompts of their own; self-attention guidance
     "start": ("noise", "image", "mask"),
     "batch": ("1", "2"),
     "memory": ("resident", "offload"),
@@ -19,7 +20,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "device": ("cpu", "emulated"),
 }
 # What makes a picture another one, and the level without it.
-FEATURES = {"lora": "none", "control": "none", "ip": "none"}
+FEATURES = {"lora": "none", "control": "none", "ip": "none", "guidance": "prompt"}
 # Of union ControlNets Diffusers has pipelines for SDXL alone.
 IMPOSSIBLE = {(("model", "sd15"), ("control", "union")), (("model", "sd21v"), ("control", "union"))}
 
@@ -31,6 +32,7 @@ class Case:
     applied: str
     control: str
     ip: str
+    guidance: str
     start: str
     batch: str
     memory: str

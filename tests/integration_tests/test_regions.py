@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from control_models import control_folder, drawing
+from guidance_oracle import add_regions, cells, shares_of
 from pictures import psnr, read_parameters, read_picture
 from PIL import Image
 from pipelines_oracle import NEGATIVE, PROMPT, command, ours, same, theirs
@@ -15,49 +16,10 @@ from test_diffusers_pipelines import model  # noqa: F401 (fixture)
 TEXTS = ["a house by the sea", "two green birds", "an old book"]
 
 
-def cells(box, height, width):
-    """Which share of each of the latents a box of shares covers."""
-    def side(begin, size, count):
-        edges = np.arange(count + 1)
-        return np.clip(np.minimum(edges[1:], (begin + size) * count) - np.maximum(edges[:-1], begin * count), 0, 1)
-    return np.outer(side(box[1], box[3], height), side(box[0], box[2], width))
-
-
-def shares_of(covers, base):
-    """Of the whole picture's prompt, then of each region; they add up to 1."""
-    total = sum(covers)
-    left = 1 - (1 - base) * np.minimum(total, 1)
-    parts = [np.where(total > 0, (1 - left) * cover / np.where(total > 0, total, 1), 0) for cover in covers]
-    return [left, *parts]
-
-
-def regional(folder, texts, shares, batch=1, **options):
-    """Diffusers' pipeline whose UNet predicts for the prompt what it predicts for all texts, blended."""
+def regional(folder, texts, shares, **options):
+    """Diffusers' picture with regions."""
     pipe = diffusers.DiffusionPipeline.from_pretrained(folder, torch_dtype=torch.float32)
-    encoded = []
-    with torch.no_grad():
-        for text in [options.get("prompt", PROMPT), *texts]:
-            out = pipe.encode_prompt(text, device="cpu", num_images_per_prompt=1, do_classifier_free_guidance=False)
-            encoded.append((out[0], out[2] if len(out) == 4 else None))
-    plain = pipe.unet.forward
-    weights = [torch.from_numpy(share).float()[None, None] for share in shares]
-
-    def forward(sample, timestep, encoder_hidden_states=None, added_cond_kwargs=None, **more):
-        kwargs = dict(added_cond_kwargs=added_cond_kwargs) if added_cond_kwargs else {}
-        out = plain(sample, timestep, encoder_hidden_states=encoder_hidden_states, **kwargs, return_dict=False)[0]
-        blended = 0
-        for (states, pooled), weight in zip(encoded, weights):
-            text = encoder_hidden_states.clone()
-            text[-batch:] = states
-            if kwargs:
-                embeds = added_cond_kwargs["text_embeds"].clone()
-                embeds[-batch:] = pooled
-                kwargs = dict(added_cond_kwargs=added_cond_kwargs | dict(text_embeds=embeds))
-            blended = blended + weight * plain(sample, timestep, encoder_hidden_states=text, **kwargs, return_dict=False)[0][-batch:]
-        out = torch.cat([out[:-batch], blended])
-        return (out,) if more.get("return_dict") is False else type("Out", (), {"sample": out})
-
-    pipe.unet.forward = forward
+    add_regions(pipe, texts, shares, options.get("prompt", PROMPT))
     return theirs(folder, pipe, **options)
 
 
@@ -149,7 +111,7 @@ def test_beside_a_controlnet(rocm_sd, model, tmp_path):  # noqa: F811
 @pytest.mark.parametrize("args, message", [
     (["--region", "a cat"], "no place; expected"), (["--region-base", 0.5], "need a region"),
     (["--region", "0.5,0,0.6,1: a cat"], "expected a box within the picture"), (["--region", "0,0,1: a cat"], "got 3 numbers"),
-    (["--region", "a", "--region-split", "columns:1,1"], "2 rows or columns for 1 regions"), (["--region", "a", "--region-split", "diagonal:1"], "region-split: expected"),
+    (["--region", "a", "--region-split", "columns:1,1"], "has 2 rows or columns, expected one for each region without a place: 1"), (["--region", "a", "--region-split", "diagonal:1"], "region-split: expected"),
     (["--region", "a", "--region", "b", "--region-split", "rows:1"], "no row or column left"), (["--region", "a", "--region-split", "rows:0"], "above 0"),
     (["--region", "0,0,1,1: a AND b"], "not with AND"), (["--region", "0,0,1,1: a", "--prompt", "a AND b"], "not with AND"),
     (["--region", "0,0,1,1: a", "--pag-scale", 2], "not with pag-scale"), (["--region", "0,0,1,1: a", "--region-base", 2], "region-base"),

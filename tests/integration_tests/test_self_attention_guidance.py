@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import diffusers
+import guidance_oracle
 import pytest
 import torch
 from control_models import control_folder, drawing
 from pictures import psnr, read_parameters, read_picture
 from pipelines_oracle import DDIM, command, ours, same, theirs
 from test_diffusers_pipelines import model  # noqa: F401 (fixture)
-
-SPREAD = 6.0  # of the middle block's queries: the attention of small random weights is nearly flat, and its mask arbitrary
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +21,8 @@ def looking(model, tmp_path_factory):  # noqa: F811
         if (kind, velocity) in made:
             return made[kind, velocity]
         scheduler = (DDIM[0], DDIM[1] | dict(prediction_type="v_prediction")) if velocity else DDIM
-        folder = tmp_path_factory.mktemp("looking") / kind
-        pipe = diffusers.DiffusionPipeline.from_pretrained(model(kind, scheduler), torch_dtype=torch.float32)
-        with torch.no_grad():
-            pipe.unet.mid_block.attentions[0].transformer_blocks[0].attn1.to_q.weight.mul_(SPREAD)
-        pipe.save_pretrained(folder)
-        made[kind, velocity] = folder
-        return folder
+        made[kind, velocity] = guidance_oracle.looking(model(kind, scheduler), tmp_path_factory.mktemp("looking") / kind)
+        return made[kind, velocity]
 
     return make
 

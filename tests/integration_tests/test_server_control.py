@@ -14,18 +14,19 @@ import pytest
 import torch
 import webuiapi
 from control_models import adapter_folder, control_folder, drawing
-from ip_models import adapter_file, encoder_folder, image_encoder
+from ip_models import FACE, adapter_file, encoder_folder, image_encoder
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from serving import Server
 
-NETS = ["depth", "edges", "ip_plain", "ip_plus", "sketch"]
+IPS = ["ip_face", "ip_face_plus", "ip_plain", "ip_plus"]
+NETS = ["depth", "edges", *IPS, "sketch"]
 OPTIONS = {"prompt": "a cat", "steps": 2, "seed": 3, "width": 64, "height": 64, "sampler": "Euler", "cfg_scale": 5}
 
 
 @pytest.fixture(scope="module")
 def place(tiny_model, tmp_path_factory):
-    """A folder with a model, two ControlNets, a T2I-Adapter, two IP-Adapters and their image encoder, an embedding, a LoRA and pictures."""
+    """A folder with a model, two ControlNets, a T2I-Adapter, four IP-Adapters and their image encoder, an embedding, a LoRA and pictures."""
     folder = tmp_path_factory.mktemp("control")
     (folder / "model").symlink_to(tiny_model("sd15"))
     (folder / "nets").mkdir()
@@ -38,6 +39,12 @@ def place(tiny_model, tmp_path_factory):
     encoder_folder(folder / "nets" / "image_encoder")
     for kind in ("plain", "plus"):
         adapter_file(folder / "nets" / f"ip_{kind}.safetensors", kind, unet, image_encoder())
+    for kind, name in (("faceid", "ip_face"), ("faceid-plus", "ip_face_plus")):
+        adapter_file(folder / "nets" / f"{name}.safetensors", kind, unet, image_encoder())
+    faces = torch.randn(2, FACE, generator=torch.Generator().manual_seed(8))
+    save_file({"faces": faces}, folder / "faces.safetensors")
+    save_file({"face": faces[:1].clone()}, folder / "face0.safetensors")
+    torch.save(faces[1:].clone(), folder / "face1.pt")
     for i in range(2):
         drawing(folder / f"seen{i}.png", 50 + 9 * i, 40, seed=i + 3)
     half = np.zeros((64, 64), np.uint8)
@@ -162,7 +169,79 @@ def test_ip_adapters(server, rocm_sd, place, tmp_path):
     same(server, [unit, net], "ControlNet", both)
     assert not np.array_equal(want, both) and not np.array_equal(want, cli(rocm_sd, place, tmp_path / "c.png"))
     named = server.get("/v1/capabilities").json()
-    assert named["ip_adapters"] == ["ip_plain", "ip_plus"] and named["controls"] == NETS
+    assert named["ip_adapters"] == IPS and named["controls"] == NETS
+
+
+def test_faces(server, rocm_sd, place, tmp_path):
+    """What a face model gave of two faces: as numbers, as one file, as a file for each; alone, and beside the faces' pictures."""
+    nets, rows = place / "nets", load_file(place / "faces.safetensors")["faces"].tolist()
+    files = [picture(place / name) for name in ("face0.safetensors", "face1.pt")]
+    seen = [picture(place / f"seen{i}.png") for i in range(2)]
+    half = picture(place / "half.png")
+    want = cli(rocm_sd, place, tmp_path / "a.png", "--ip-adapter", nets / "ip_face.safetensors", "--ip-embeds", place / "faces.safetensors",
+               "--ip-weight", 0.8)
+    assert not np.array_equal(want, cli(rocm_sd, place, tmp_path / "b.png"))
+    for embeds in (rows, picture(place / "faces.safetensors"), [picture(place / "faces.safetensors")], files):
+        same(server, {"ip_adapters": [{"model": "ip_face", "embeds": embeds, "weight": 0.8}]}, "job", want)
+        same(server, [{"model": "ip_face", "module": "ip-adapter_face_id", "ipadapter_input": embeds, "weight": 0.8}], "ControlNet", want)
+    masked = cli(rocm_sd, place, tmp_path / "c.png", "--ip-adapter", nets / "ip_face.safetensors", "--ip-embeds", place / "faces.safetensors",
+                 "--ip-mask", f"{place / 'half.png'},{place / 'half.png'}")
+    same(server, {"ip_adapters": [{"model": "ip_face", "embeds": rows, "masks": [half, half]}]}, "job", masked)
+    same(server, [{"model": "ip_face", "module": "InsightFace (IPAdapter)", "ipadapter_input": files, "effective_region_mask": half}], "ControlNet",
+         masked)
+    both = cli(rocm_sd, place, tmp_path / "d.png", "--ip-adapter", nets / "ip_face_plus.safetensors",
+               "--ip-image", f"{place / 'seen0.png'},{place / 'seen1.png'},{place / 'faces.safetensors'}", "--ip-weight", 0.7)
+    assert not np.array_equal(both, want)
+    same(server, {"ip_adapters": [{"model": "ip_face_plus", "images": seen, "embeds": rows, "weight": 0.7}]}, "job", both)
+    unit = {"model": "ip_face_plus", "module": "ip-adapter_face_id_plus", "image": [{"image": one} for one in seen], "ipadapter_input": files,
+            "weight": 0.7}
+    same(server, [unit], "ControlNet", both)
+
+
+def test_embeddings_of_images(server, rocm_sd, place, tmp_path):
+    """An image encoder's, for a plain adapter, and an adapter that sees pictures beside it."""
+    width = image_encoder().config.projection_dim
+    save_file({"seen": torch.randn(1, width, generator=torch.Generator().manual_seed(4))}, tmp_path / "seen.safetensors")
+    given = {"model": "ip_plain", "embeds": load_file(tmp_path / "seen.safetensors")["seen"].tolist()}
+    plus = {"model": "ip_plus", "images": [picture(place / "seen1.png")]}
+    want = cli(rocm_sd, place, tmp_path / "a.png", "--ip-adapter", place / "nets" / "ip_plus.safetensors", "--ip-image", place / "seen1.png",
+               "--ip-adapter", place / "nets" / "ip_plain.safetensors", "--ip-embeds", tmp_path / "seen.safetensors")
+    same(server, {"ip_adapters": [plus, given]}, "job", want)
+    other = np.asarray(server.image(server.draw(**OPTIONS, ip_adapters=[given, plus]))).astype(int)
+    assert np.abs(other - want).max() <= 1  # the sum of both, in another order
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("adapter", "message"), [
+    ({}, 'ip_adapters[0]: expected {"model"'), ({"embeds": []}, "ip_adapters[0].embeds: expected a file in base64, or a list of 1 to 16"),
+    ({"embeds": [[]]}, "ip_adapters[0].embeds[0]: expected a list of 1 to"), ({"embeds": [[1, "a"]]}, "ip_adapters[0].embeds[0][1]: expected a number"),
+    ({"embeds": [[1, 2], [1]]}, "ip_adapters[0].embeds[1]: expected 2 numbers, as many as the first has, got 1"),
+    ({"embeds": "?"}, "ip_adapters[0].embeds: expected base64"), ({"embeds": "AAAA"}, "ip_adapters[0].embeds: "),
+    ({"embeds": [[1.0]] * 17}, "list of 1 to 16"), ({"embeds": [[1.0]], "masks": ["P", "P"]}, "ip_adapters[0].masks: expected one for each of the 1 embeddings"),
+    ({"embeds": ["F", "PIL"]}, "ip_adapters[0].embeds[1]: "), ({"embeds": ["ALL", "F"]}, "ip_adapters[0].embeds[0]: expected one embedding, [1,width]"),
+    ({"embeds": 3}, "ip_adapters[0].embeds: expected a file in base64"), ({"embeds": [["x"]]}, "expected a number, got a text")])
+def test_bad_embeddings(server, place, adapter, message):
+    stand = {"P": picture(place / "half.png"), "F": picture(place / "face0.safetensors"), "ALL": picture(place / "faces.safetensors"),
+             "PIL": picture(place / "half.png")}
+    adapter = {key: [stand.get(v, v) if isinstance(v, str) else v for v in value] if isinstance(value, list) else value
+               for key, value in adapter.items()}
+    refused = server.post("/v1/jobs", {"prompt": "a", "ip_adapters": [{"model": "ip_face"} | adapter]})
+    assert refused.status_code == 400 and message in refused.json()["error"]["message"], refused.text
+    assert "/proc/" not in refused.text
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"images": ["P"]}, "is a FaceID adapter"), ({"embeds": [[1.0, 2.0]]}, "expected embeddings [images,20]"),
+    ({"embeds": [[0.5] * 20], "images": ["P"]}, "expected one of them, got several"),
+    ({"model": "ip_face_plus", "embeds": [[0.5] * 20]}, "got the embedding alone"),
+    ({"model": "ip_face_plus", "embeds": [[0.5] * 20] * 2, "images": ["P"]}, "expected a face's embedding for each of the 1 images, got 2"),
+    ({"model": "ip_face_plus", "images": ["P"]}, "got the picture alone")])
+def test_embeddings_that_the_adapter_does_not_read(server, place, fields, message):
+    fields = {key: [picture(place / "seen0.png") if v == "P" else v for v in value] if isinstance(value, list) else value
+              for key, value in fields.items()}
+    failed = server.wait(server.submit(**OPTIONS, ip_adapters=[{"model": "ip_face"} | fields]), "failed", "completed")
+    assert failed["state"] == "failed" and message in failed["error"]["message"], failed
 
 
 def test_a_mask_of_one_adapter_alone(server, rocm_sd, place, tmp_path):
@@ -241,7 +320,7 @@ def test_embeddings(server, rocm_sd, place, tmp_path):
 
 @pytest.mark.bad_input
 @pytest.mark.parametrize(("control", "message"), [
-    ({"model": "none", "image": "P"}, 'controls[0].model: no ControlNet or IP-Adapter "none"; there are: depth, edges, ip_plain'),
+    ({"model": "none", "image": "P"}, 'controls[0].model: no ControlNet or IP-Adapter "none"; there are: depth, edges, ip_face'),
     ({"model": "../nets/edges", "image": "P"}, "no ControlNet"),
     ({"model": "edges"}, 'controls[0]: expected {"model"'),
     ({"model": "edges", "image": "AAAA"}, "controls[0].image: expected a PNG"),
@@ -260,8 +339,10 @@ def test_bad_controls(server, place, control, message):
 @pytest.mark.parametrize(("unit", "field"), [({"module": "openpose"}, "module"), ({"control_mode": "Nobody is more important"}, "control_mode"),
                                              ({"image": ""}, "image"), ({"mask": "x"}, "mask"), ({"other": 1}, "other"), ({"model": "x"}, "model"),
                                              ({"control_mode": 3}, "control_mode"), ({"union_control_type": "Edges"}, "union_control_type"),
-                                             ({"module": "ip-adapter_face_id"}, "module"), ({"advanced_weighting": [1]}, "advanced_weighting"),
-                                             ({"ipadapter_input": ["x"]}, "ipadapter_input"), ({"image": ["x"]}, "image"),
+                                             ({"module": "ip-adapter_face_id"}, "module"),
+                                             ({"module": "ip-adapter_face_id", "model": "ip_face", "ipadapter_input": ["x"]}, "ipadapter_input[0]"),
+                                             ({"module": "openpose", "ipadapter_input": [[1.0]]}, "ipadapter_input"), ({"advanced_weighting": [1]}, "advanced_weighting"),
+                                             ({"ipadapter_input": [[1.0]]}, "ipadapter_input"), ({"image": ["x"]}, "image"),
                                              ({"effective_region_mask": "x"}, "effective_region_mask"), ({"image": {"other": 1}}, "image.other"),
                                              ({"module": "inpaint_only", "mask": "P"}, "mask"),
                                              ({"module": "ip-adapter-auto", "model": "ip_plain", "mask": "P"}, "mask")])

@@ -108,9 +108,17 @@ def test_random_objects(reader, tmp_path, form, protocol):
         same(got, tensors)
 
 
+@pytest.mark.parametrize("form", ["zip", "old"])
+@pytest.mark.parametrize("tensor", [torch.arange(12.0).reshape(3, 4), torch.arange(6).reshape(2, 3).t(), torch.tensor(2.5, dtype=torch.float16)],
+                         ids=["rows", "transposed", "one"])
+def test_one_tensor(reader, tmp_path, form, tensor):
+    torch.save(tensor, tmp_path / "a.pt", _use_new_zipfile_serialization=form == "zip")
+    same(reader.read(tmp_path / "a.pt"), {"tensor": tensor.contiguous()})
+
+
 def test_a_list_of_tensors_is_refused(reader, tmp_path):
     path = tmp_path / "a.pt"
-    for content, message in (([torch.ones(2)], "expected a dictionary"), (torch.ones(3), "expected a dictionary"),
+    for content, message in (([torch.ones(2)], "expected a dictionary"),
                              (torch.nn.Linear(2, 2), 'names "torch.nn.modules.linear.Linear"'),
                              ({"x": torch.ones(2).to_sparse()}, "names \"torch"), ({"x": torch.ones(1).expand(1 << 30)}, "expanded view"),
                              ({"x": torch.ones(2, dtype=torch.complex64)}, "torch.ComplexFloatStorage")):

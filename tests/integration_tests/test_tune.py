@@ -281,3 +281,29 @@ def test_a_model_chooses_for_cards_that_are_not_here(rocm_sd, tmp_path):
         assert [r[10] for r in there] == ["measured"]
     assert "neither a product" in rocm_sd("tune", "--modelled", "RX 7990", "--shapes", shapes, "--table", path, code=2).stderr
     assert "--table" in rocm_sd("tune", "--modelled", "gfx1100", "--shapes", shapes, code=2).stderr
+
+
+def test_the_time_model_chooses_for_the_card_that_it_plays(rocm_sd, tmp_path):
+    """gfx1100's code on another card: its records; of several candidates those that are best by the quicker model."""
+    if not (rocm_sd.path.parents[2] / "lib" / "kernels_gfx1100.rsk").exists() or "emu:gfx1100" not in rocm_sd("devices").stdout:
+        pytest.skip("this build has no emulated gfx1100")
+    shapes = tmp_path / "shapes.txt"
+    shapes.write_text("linear 512x320x320 f16 bias\nattention f16 [1,2,128x128,64]\n")
+    env = {"ROCM_SD_EMULATOR_TIME": str(tmp_path / "times.jsonl"), "ROCM_SD_EMULATOR_MACHINE": "RX 7800 XT"}
+
+    def rows(name, *more):
+        path = tmp_path / name
+        done = rocm_sd("tune", "--device", "emu:gfx1100", "--shapes", shapes, "--table", path, "--quiet", *more, env=env)
+        assert "2 shapes with a choice; 2 tuned now" in done.stdout and "by the model: nothing was timed" in done.stdout
+        return {row[4]: row for row in records(path)}
+
+    every = rows("all.tsv")
+    played = (tmp_path / "times.jsonl").read_text().count("\n")
+    few = rows("few.tsv", "--played", "1")
+    assert (tmp_path / "times.jsonl").read_text().count("\n") - played < played
+    for table in (every, few):
+        assert {(row[0], row[1], row[2], row[10]) for row in table.values()} == {("RX 7800 XT", "gfx1101", "30", "model")}
+    for op, row in every.items():
+        # Another than the untuned choice has to gain 3 %, and more candidates find nothing slower.
+        assert row[6] == row[7] or float(row[8]) * 1.03 <= float(row[9])
+        assert float(row[8]) <= float(few[op][8]) and row[9] == few[op][9]

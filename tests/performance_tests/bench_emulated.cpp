@@ -238,7 +238,7 @@ class Bench {
     if (dtype_ == DType::kF16 && wanted("conv_winograd_f16")) winograd();
   }
   void attention() {
-    for (const int64_t head_dim : {32, 40, 64, 80, 128, 160, 512})
+    for (const int64_t head_dim : {32, 40, 64, 80, 104, 128, 160, 512})
       for (const bool causal : {false, true}) attention(head_dim, causal);
   }
 

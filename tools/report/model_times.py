@@ -4,6 +4,8 @@
   model_times.py times --rocm-sd build/cpu/apps/cli/rocm-sd --card "RX 7900 XTX" --target gfx1100
       models every problem of SD 1.5 and SDXL in f16 with the kernels of the build and writes share/times/rx-7900-xtx.json,
       which `rocm-sd predict` reads. Minutes to half an hour. --from FILE...: takes bench's JSON in place of running it.
+  model_times.py times --card "RX 7900 XTX" --target gfx1100 --table share/tuning/gfx1100.tsv
+      takes from the file's times those of the problems of which the table has the card's choices by the same model, and leaves the rest.
   model_times.py compare
       prints the rows of share/published/kernel_times.json as a table, each with its deviation, and the median deviation.
 
@@ -39,19 +41,25 @@ def bench(program: Path, card: str, target: str, model: str, folder: Path) -> di
 
 
 def write_times(args: argparse.Namespace) -> None:
-    if args.source:
+    name = re.sub("[^a-z0-9]+", "-", args.card.lower())
+    path = ROOT / "share/times" / f"{name}.json"
+    times = {}
+    if args.table:
+        if path.exists():
+            times = json.loads(path.read_text())["microseconds"]
+        rows = [line.split("\t") for line in args.table.read_text().splitlines() if not line.startswith("#")]
+        times |= {f"{row[4]} {row[5]}": round(float(row[8]), 2) for row in rows if row[0] == args.card and row[10] == "model"}
+        reports = []
+    elif args.source:
         reports = [json.loads(path.read_text()) for path in args.source]
     else:
         with tempfile.TemporaryDirectory() as folder:
             reports = [bench(args.rocm_sd, args.card, args.target, model, Path(folder)) for model in ("sd15", "sdxl")]
-    times = {}
     for report in reports:
         for row in report["rows"]:
             if row.get("chosen") and row.get("median_us", 0) > 0:
                 times[f"{row['op']} {row['problem']}"] = round(row["median_us"], 2)
     error = statistics.median(abs(x) for x in deviations())
-    name = re.sub("[^a-z0-9]+", "-", args.card.lower())
-    path = ROOT / "share/times" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     about = ("microseconds of problems in f16 by the time model (docs/explanation/time-model.md), written by "
              "tools/report/model_times.py: modelled, not measured")
@@ -80,6 +88,7 @@ def main() -> None:
     times.add_argument("--rocm-sd", type=Path, default=ROOT / "build/cpu/apps/cli/rocm-sd")
     times.add_argument("--card", required=True)
     times.add_argument("--target", required=True, help="whose kernels are played: of the card's family")
+    times.add_argument("--table", type=Path, help="a tuning table that `rocm-sd tune` made by the time model")
     times.add_argument("--from", dest="source", type=Path, nargs="+", help="reports of `rocm-sd bench --json`")
     commands.add_parser("compare")
     args = parser.parse_args()

@@ -22,6 +22,8 @@ struct Cdna3Family : AmdFamily {
       {.head_dim = 64, .keys = 64, .stages = 1},
       {.head_dim = 80, .queries = 32, .keys = 64, .stages = 1},
       {.head_dim = 80, .keys = 64, .stages = 1},
+      {.head_dim = 104, .queries = 32, .stages = 1},
+      {.head_dim = 104, .stages = 1},
       {.head_dim = 128, .queries = 32, .stages = 1},
       {.head_dim = 128, .stages = 1},
       {.head_dim = 160, .stages = 1},
@@ -31,6 +33,7 @@ struct Cdna3Family : AmdFamily {
       {.head_dim = 40, .keys = 64},
       {.head_dim = 64, .keys = 64, .stages = 1},
       {.head_dim = 80, .keys = 64, .stages = 1},
+      {.head_dim = 104, .stages = 1},
       {.head_dim = 128, .stages = 1},
       {.head_dim = 160, .stages = 1},
   });

@@ -25,6 +25,7 @@ struct NvidiaFamily : KernelFamilyDefaults {
       {.head_dim = 80, .queries = 32, .keys = 64, .occupancy = 2},
       {.head_dim = 80, .queries = 32, .stages = 3, .occupancy = 2},
       {.head_dim = 80, .keys = 64, .occupancy = 3},
+      {.head_dim = 104, .keys = 64, .occupancy = 3},
       {.head_dim = 128, .queries = 32, .occupancy = 2},
       {.head_dim = 128, .keys = 64, .occupancy = 3},
       {.head_dim = 160, .keys = 64, .occupancy = 2},
@@ -35,6 +36,7 @@ struct NvidiaFamily : KernelFamilyDefaults {
       {.head_dim = 40, .occupancy = 3},
       {.head_dim = 64, .occupancy = 3},
       {.head_dim = 80, .occupancy = 2},
+      {.head_dim = 104, .occupancy = 2},
       {.head_dim = 128, .occupancy = 2},
       {.head_dim = 160, .occupancy = 2},
   });

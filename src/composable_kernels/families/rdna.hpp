@@ -17,6 +17,7 @@ struct RdnaFamily : AmdFamily {
       {.head_dim = 64},
       {.head_dim = 80, .keys = 64, .waves = 8},
       {.head_dim = 80},
+      {.head_dim = 104, .waves = 8},
       {.head_dim = 128, .waves = 8},
   });
   static constexpr auto kFlashAnyMaskShortHeads = std::to_array<FlashConfig>({

@@ -16,6 +16,7 @@ struct Rdna3Family : RdnaFamily {
   static constexpr auto kFlashAnyMask =
       joined(kFlashAnyMaskShortHeads,
              std::to_array<FlashConfig>({
+                 {.head_dim = 104, .keys = 16, .query_store = QueryStore::kLds},
                  {.head_dim = 128, .keys = 16, .query_store = QueryStore::kLds},
                  {.head_dim = 160, .keys = 16, .stages = 1, .query_store = QueryStore::kLds},
              }));

@@ -12,6 +12,7 @@ struct Rdna4Family : RdnaFamily {
                                                               {.head_dim = 160, .waves = 8},
                                                           }));
   static constexpr auto kFlashAnyMask = joined(kFlashAnyMaskShortHeads, std::to_array<FlashConfig>({
+                                                                            {.head_dim = 104},
                                                                             {.head_dim = 128},
                                                                             {.head_dim = 160},
                                                                         }));

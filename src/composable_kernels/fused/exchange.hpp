@@ -1,6 +1,5 @@
 // Messages between the GPUs that draw one image: pieces of maps that kernels store into another GPU's memory.
-// Problem   put: pieces of own tensors -> the windows of other ranks, and copies in own memory beside them;
-//           take: pieces of windows -> own tensors
+// Problem   put: pieces of own tensors -> the windows of other ranks; take: pieces of windows -> own tensors
 // Mapping   a grid's threads take the units of a piece in turn; a unit is 16, 4 or 1 bytes
 // Traffic   each piece read and written once, by put over the link and by take in own memory
 // Numerics  bytes as they are
@@ -60,8 +59,8 @@ struct ExchangeControl {
 // Rows of `row` units, `inner` of them in each of `outer` blocks. In a window they lie without gaps, from
 // `offset` on.
 struct ExchangePiece {
-  const char* from;                                    // null: the window of `ranks`, in a take
-  char* to;                                            // null: the windows of `ranks`, in a put
+  const char* from;                                    // null: the window of `ranks`
+  char* to;                                            // null: the windows of `ranks`
   int64_t from_outer, from_inner, to_outer, to_inner;  // bytes from one to the next
   int64_t offset;
   uint32_t outer, inner, row;
@@ -157,7 +156,7 @@ ROCM_SD_DEVICE void exchange_put_body(const ExchangeParams& p, const Block<Arch>
   const auto count = static_cast<int>(p.count);
   rolled(count, [&](int i) {
     rolled(kMaxExchangeRanks, [&](int rank) {
-      if (!(p.pieces[i].ranks >> rank & 1)) return;  // of a copy none
+      if (!(p.pieces[i].ranks >> rank & 1)) return;
       const ExchangePeer& peer = control.peers[rank];
       exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from,
                                   peer.to + exchanges::slot_of(control, peer.put + 1) + p.pieces[i].offset,
@@ -166,20 +165,15 @@ ROCM_SD_DEVICE void exchange_put_body(const ExchangeParams& p, const Block<Arch>
   });
   SystemScope::fence();  // every lane its own stores
   block.barrier();
-  if (block.thread() == 0 && exchanges::is_last(&control.put_ended, p.workgroups)) {
-    SystemScope::fence();
-    rolled(kMaxExchangeRanks, [&](int rank) {
-      if (!(p.with >> rank & 1)) return;
-      ExchangePeer& peer = control.peers[rank];
-      SystemScope::store_release(peer.flag_there, ++peer.put);
-    });
-    control.counts.messages += p.messages;
-    control.counts.sent_bytes += p.bytes;
-  }
-  // While the messages are under way.
-  rolled(count, [&](int i) {
-    if (p.pieces[i].to) exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from, p.pieces[i].to, block);
+  if (block.thread() != 0 || !exchanges::is_last(&control.put_ended, p.workgroups)) return;
+  SystemScope::fence();
+  rolled(kMaxExchangeRanks, [&](int rank) {
+    if (!(p.with >> rank & 1)) return;
+    ExchangePeer& peer = control.peers[rank];
+    SystemScope::store_release(peer.flag_there, ++peer.put);
   });
+  control.counts.messages += p.messages;
+  control.counts.sent_bytes += p.bytes;
 }
 
 template <class Arch, int kUnit>
@@ -187,6 +181,9 @@ ROCM_SD_DEVICE void exchange_take_body(const ExchangeParams& p, const Block<Arch
   using Unit = typename exchanges::UnitOf<kUnit>::Type;
   ExchangeControl& control = *p.control;
   const auto count = static_cast<int>(p.count);
+  rolled(count, [&](int i) {  // what is here already
+    if (p.pieces[i].from) exchanges::copy_piece<Unit>(p.pieces[i], p.pieces[i].from, p.pieces[i].to, block);
+  });
   if (block.thread() == 0) {
     const bool counts = block.group() == 0;
     const uint64_t begin = counts ? SystemScope::nanoseconds() : 0;
@@ -198,6 +195,7 @@ ROCM_SD_DEVICE void exchange_take_body(const ExchangeParams& p, const Block<Arch
   block.barrier();
   SystemScope::launch_next();
   rolled(count, [&](int i) {
+    if (p.pieces[i].from) return;
     int rank = 0;
     while (!(p.pieces[i].ranks >> rank & 1)) ++rank;
     const ExchangePeer& peer = control.peers[rank];

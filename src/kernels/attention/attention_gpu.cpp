@@ -102,7 +102,8 @@ std::optional<FlashPlan> plan_named(const Exec& ex, const AttentionProblem& p, c
 
 Explanation explain(const AttentionProblem& p, const GpuTraits& traits) {
   const CostModel& costs = cost_model(kernel_tables(traits).name);
-  Explanation out{"gpu", costs.family, "no unit", {}, {}};
+  const ModelledCosts* modelled = costs.modelled_for(traits.arch);
+  Explanation out{"gpu", costs.family, "no unit; by modelled times nanoseconds", {}, {}};
   std::set<FlashAlgorithm> taken;
   for (const FlashPlan& plan : flash_plans(p, traits)) {
     const AttentionMapRow& row = *plan.kernel.row;
@@ -111,8 +112,10 @@ Explanation explain(const AttentionProblem& p, const GpuTraits& traits) {
     out.candidates.push_back({.choice = describe(plan),
                               .algorithm = to_text(row.algorithm),
                               .reason = row.reason,
-                              .source = concat("relative cost ", row.cost, " = ", relative.cost, ", ",
-                                               source_text(costs, relative.source)),
+                              .source = modelled && find_kernel_time(*modelled, plan.kernel.name)
+                                            ? source_text(costs, modelled->source)
+                                            : concat("relative cost ", row.cost, " = ", relative.cost, ", ",
+                                                     source_text(costs, relative.source)),
                               .cost_name = row.cost,
                               .cost = plan.cost});
   }

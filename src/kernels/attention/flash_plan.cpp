@@ -112,13 +112,22 @@ FlashPlan plan_flash(const FlashKernel& kernel, int splits, const AttentionProbl
     plan.run_tiles = std::max<int64_t>(plan.run_tiles, 1);
   }
 
+  const int64_t workgroups = plan.tiles * p.batch * p.heads * plan.splits;
+  const ModelledCosts* modelled = cost_model(kernel_tables(traits).name).modelled_for(traits.arch);
+  if (const KernelTime* time = modelled ? find_kernel_time(*modelled, kernel.name) : nullptr) {
+    plan.cost = launch_ns(*time, workgroups, traits.compute_units, static_cast<double>(per_split));
+    if (plan.splits > 1)  // a head's sums, and for each query its greatest score and the sum of its weights
+      plan.cost += reduce_ns(*modelled, static_cast<double>(p.batch * p.heads * p.queries * (p.head_dim + 2)),
+                             plan.splits);
+    return plan;
+  }
+
   // The products of a tile and its softmax, in the time of a product: exponentials and conversions cost about
   // as much as 32 channels. A workgroup begins and ends in the time of about a tile.
   const double tile =
       kernel.relative_cost * kernel.queries * kernel.keys * (2.0 * static_cast<double>(p.head_dim) + 32);
   const double start = 24.0 * kernel.queries * static_cast<double>(p.head_dim) + 60000;
   const double group = start + static_cast<double>(per_split) * tile;
-  const int64_t workgroups = plan.tiles * p.batch * p.heads * plan.splits;
   const int64_t each = divide_up(workgroups, traits.compute_units);  // workgroups of the busiest compute unit
   // A compute unit is busy from about 8 waves of 32 lanes on.
   const double waves =

@@ -1,6 +1,7 @@
 // Which configuration a convolution takes on a GPU, without timing it.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <tuple>
 
 #include "kernels/conv/conv2d_gpu.hpp"
@@ -48,6 +49,19 @@ double estimated_wgmma_ns(const GpuTraits& traits, const ConvExtent& e, const Co
   return ns;
 }
 
+// By modelled times of its kernel; nothing where there are none.
+std::optional<double> modelled_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
+  const ModelledCosts* of = cost_model(kernel_tables(traits).name).modelled_for(traits.arch);
+  const KernelTime* kernel = of ? find_kernel_time(*of, conv_kernel_name(e.dtype, choice.config)) : nullptr;
+  if (!kernel) return std::nullopt;
+  const TileShape& s = choice.config.shape;
+  const int64_t steps = ceil_div(ceil_div(e.depth, s.block_k), choice.splits);
+  const int64_t groups = ceil_div(e.pixels, s.block_m) * ceil_div(e.outputs, s.block_n) * choice.splits;
+  double ns = launch_ns(*kernel, groups, traits.compute_units, static_cast<double>(steps));
+  if (choice.splits > 1) ns += reduce_ns(*of, static_cast<double>(e.pixels * e.outputs), choice.splits);
+  return ns;
+}
+
 double estimated_tiles_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
   const TileShape& s = choice.config.shape;
   const ConvCosts& costs = cost_model(kernel_tables(traits).name).conv;
@@ -78,6 +92,7 @@ TmaExtent tma_extent(const ConvExtent& e, const GemmConfig& config) {
 }
 
 double estimated_ns(const GpuTraits& traits, const ConvExtent& e, const ConvChoice& choice) {
+  if (const auto modelled = modelled_ns(traits, e, choice)) return *modelled;
   if (uses_tma(choice.config.algorithm))
     return tma_ns(traits, choice.config, tma_extent(e, choice.config),
                   {choice.multicast_size, choice.splits});
@@ -127,11 +142,13 @@ ConvReason reason_of(const GpuTraits& traits, const ConvExtent& extent, const Co
 
 Explanation conv_explanation(const GpuTraits& traits, const ConvExtent& extent) {
   const CostModel& costs = cost_model(kernel_tables(traits).name);
+  const ModelledCosts* modelled = costs.modelled_for(traits.arch);
   Explanation out{"gpu", costs.family, "nanoseconds", {}, {}};
   for (const ConvChoice& choice : conv_candidates(traits, extent)) {
     const ConvReason reason = reason_of(traits, extent, choice);
     const GemmAlgorithm algorithm = reason.row->algorithm;
-    const std::string& source = is_ping_pong(algorithm)              ? costs.tma_ping_pong->source
+    const std::string& source = modelled_ns(traits, extent, choice)  ? modelled->source
+                                : is_ping_pong(algorithm)            ? costs.tma_ping_pong->source
                                 : uses_tma(algorithm)                ? costs.tma->source
                                 : algorithm == GemmAlgorithm::kWgmma ? costs.conv_wgmma->source
                                                                      : costs.conv.source;

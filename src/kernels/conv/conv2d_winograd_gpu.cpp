@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <tuple>
 
 #include "composable_kernels/fused/winograd.hpp"
+#include "kernels/choice_memo.hpp"
 #include "kernels/conv/conv2d_gpu.hpp"
 #include "kernels/conv/conv2d_parts.hpp"
 #include "kernels/family/cost_model.hpp"
@@ -31,6 +33,15 @@ struct Tiles {
 Tiles tiles_of(const ConvProblem& p) {
   const int64_t rows = ceil_div(p.out_h(), 2), columns = ceil_div(p.out_w(), 2);
   return {rows, columns, p.batch() * rows * columns};
+}
+
+// The estimate of the implicit product's default.
+double implicit_ns(const GpuTraits& traits, const ConvProblem& p) {
+  using Key = std::tuple<GpuKey, int64_t, int64_t, int64_t>;
+  thread_local ChoiceMemo<Key, double> memo;
+  const ConvExtent e = conv_extent(p);
+  return memo.of({gpu_key(traits), e.pixels, e.outputs, e.depth},
+                 [&] { return reason_of(traits, e, conv_default(traits, e)).ns; });
 }
 
 int lds_bytes(const WinogradShape& shape) {
@@ -88,19 +99,26 @@ Refusal conv2d_refuses_winograd(const Exec& ex, const ConvProblem& p) {
 bool conv2d_prefers_winograd(const Exec& ex, const ConvProblem& p) {
   GpuDevice& device = *gpu_device(ex);
   const KernelTables& family = kernel_tables(device.traits());
-  const std::optional<ConvWinogradCosts>& costs = cost_model(family.name).conv_winograd;
+  const CostModel& model = cost_model(family.name);
+  const std::optional<ConvWinogradCosts>& costs = model.conv_winograd;
   if (!costs) return false;
   const WinogradShape shape = winograd_shape(family.name);
   const int64_t units = std::max(1, device.traits().compute_units), outputs = p.out_channels();
   const int64_t groups = ceil_div(tiles_of(p).all, shape.tiles) * ceil_div(outputs, shape.channels);
   if (groups < units) return false;  // splits of the implicit product fill the card
   const auto steps = static_cast<double>(ceil_div(p.channels(), kWinogradDepth));
+  const bool has_room = device.memory().total >= kLeastMemory;
+  const ModelledCosts* modelled = model.modelled_for(device.traits().arch);
+  if (const KernelTime* time = modelled ? find_kernel_time(*modelled, kKernel) : nullptr) {
+    const double ns = launch_ns(*time, groups, units, steps) + modelled->launch_ns;
+    return has_room && kMargin * ns < implicit_ns(device.traits(), p) + modelled->launch_ns;
+  }
   const double winograd =
       static_cast<double>(ceil_div(groups, units)) * (steps * costs->step_cycles + costs->workgroup_cycles);
   // As if its tiles fitted the problem and the card.
   const auto products = static_cast<double>(p.batch() * p.out_h() * p.out_w() * outputs * 9 * p.channels());
   const double implicit = products / static_cast<double>(units) / costs->implicit_mma_per_cycle;
-  return winograd * kMargin < implicit && device.memory().total >= kLeastMemory;
+  return has_room && winograd * kMargin < implicit;
 }
 
 void conv2d_winograd_gpu(Exec& ex, const ConvProblem& p) {

@@ -130,7 +130,7 @@ void run_on_host(const ExchangeParams& params, bool puts) {
   });
 }
 
-void launch(Exec& ex, const Pieces& pieces, bool puts, bool leaves_room = false) {
+void launch(Exec& ex, const Pieces& pieces, bool puts) {
   const char* op = puts ? "exchange_put" : "exchange_take";
   OpInfo info{op, concat(pieces.bytes(), " bytes"), 0, 2 * pieces.bytes()};
   const int unit = pieces.unit();
@@ -144,26 +144,26 @@ void launch(Exec& ex, const Pieces& pieces, bool puts, bool leaves_room = false)
   }
   const GpuKernel* kernel = device->find_kernel(concat(op, "_", unit));
   require<DeviceError>(kernel != nullptr, device->name(), ": its kernel archive has no ", op, "_", unit);
+  // Those of a take wait: few, so that they leave room to whom they wait for, should that be the same GPU.
   const auto units = static_cast<uint32_t>(device->traits().compute_units);
-  const ExchangeParams params = pieces.params(leaves_room ? std::max(units / 2, 1u) : 2 * units);
+  const ExchangeParams params = pieces.params(puts ? 2 * units : std::max(units / 2, 1u));
   launch_kernel(ex, std::move(info), *kernel, {params.workgroups}, kExchangeThreads, 0, params);
 }
 
 }  // namespace
 
-void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
-         std::span<const OwnPart> own, uint32_t with) {
+void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with) {
   Pieces pieces(control, with);
   for (const ExchangePart& part : parts) pieces.send(part);
-  for (const OwnPart& part : own) pieces.copy(part);
   launch(ex, pieces, true);
 }
 
-void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with,
-          bool shares_gpu) {
+void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
+          std::span<const OwnPart> own, uint32_t with) {
   Pieces pieces(control, with);
+  for (const OwnPart& part : own) pieces.copy(part);
   for (const ExchangePart& part : parts) pieces.receive(part);
-  launch(ex, pieces, false, shares_gpu);
+  launch(ex, pieces, false);
 }
 
 bool can_exchange(Device& device) {

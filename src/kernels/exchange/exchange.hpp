@@ -21,7 +21,7 @@ struct ExchangePart {
   size_t offset = 0;
 };
 
-// A copy beside the messages of a put(), after they are on their way: from and to are of one shape and type.
+// A copy beside the messages of a take(): from and to are of one shape and type.
 struct OwnPart {
   Tensor from, to;
 };
@@ -29,13 +29,9 @@ struct OwnPart {
 // control: in the device's memory. with: the ranks that take part, a bit for each; those of an exchange all
 // put and all take. Parts are multiples of a byte in any case and fastest as multiples of 16. Throw
 // UsageError for views of other forms, InternalError for ranks beyond the eighth.
-//
-// shares_gpu: those that this rank waits for compute on the same GPU, and the workgroups that wait are few,
-// so that they leave them room.
-void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
-         std::span<const OwnPart> own, uint32_t with);
-void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with,
-          bool shares_gpu);
+void put(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts, uint32_t with);
+void take(Exec& ex, ExchangeControl* control, std::span<const ExchangePart> parts,
+          std::span<const OwnPart> own, uint32_t with);
 
 // Whether the device runs them: the host, and GPUs with these kernels in their archive.
 bool can_exchange(Device& device);

@@ -1,5 +1,6 @@
 #include "kernels/family/cost_model.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -161,6 +162,21 @@ ConvWinogradCosts parse_conv_winograd(Fields f, const CostModel& model) {
   return out;
 }
 
+ModelledCosts parse_modelled(Fields f, const CostModel& model) {
+  ModelledCosts out{source_of(f, model), f.number("launch_ns"), f.number("memory_bytes_per_ns"), {}};
+  require<FormatError>(out.memory_bytes_per_ns > 0, f.where(), ".memory_bytes_per_ns: expected more than 0");
+  for (const auto& [name, times] : f.at("kernels").items()) {
+    Fields k(times, concat(f.where(), ".kernels.", printable(name, 64)));
+    const KernelTime time{static_cast<int64_t>(k.number("resident")), k.number("alone_ns"),
+                          k.number("alone_step_ns"), k.number("full_ns"), k.number("full_step_ns")};
+    require<FormatError>(time.resident >= 1, k.where(), ".resident: expected a number of at least 1");
+    k.end();
+    out.kernels.emplace(name, time);
+  }
+  f.end();
+  return out;
+}
+
 constexpr const char* kRowNames[kTmaRows] = {"matrix", "gathered", "boxes", "halo"};
 
 TmaCosts parse_tma(Fields f, const CostModel& model) {
@@ -202,6 +218,37 @@ const AttentionCosts::Entry& AttentionCosts::entry(std::string_view name) const 
   return found->second;
 }
 
+const ModelledCosts* CostModel::modelled_for(std::string_view target) const {
+  if (const auto found = time_model.find(target); found != time_model.end()) return &found->second;
+  return time_model.empty() ? nullptr : &time_model.rbegin()->second;
+}
+
+const KernelTime* find_kernel_time(const ModelledCosts& costs, std::string_view kernel) {
+  if (const auto found = costs.kernels.find(kernel); found != costs.kernels.end()) return &found->second;
+  constexpr std::string_view kBf16 = "_bf16_";
+  const size_t at = kernel.find(kBf16);
+  if (at == std::string_view::npos) return nullptr;
+  const auto found =
+      costs.kernels.find(concat(kernel.substr(0, at), "_f16_", kernel.substr(at + kBf16.size())));
+  return found == costs.kernels.end() ? nullptr : &found->second;
+}
+
+double launch_ns(const KernelTime& kernel, int64_t groups, int64_t compute_units, double steps) {
+  const int64_t units = std::max<int64_t>(1, compute_units);
+  const int64_t each = (groups + units - 1) / units;  // of the busiest compute unit
+  const double alone = kernel.alone_ns + steps * kernel.alone_step_ns;
+  const double full = std::max(alone, kernel.full_ns + steps * kernel.full_step_ns);
+  const auto resident = static_cast<double>(kernel.resident), many = static_cast<double>(each);
+  // Where more run than fit, the next one starts as soon as one ends: they soon run out of step, and the last
+  // ones are not alone for long.
+  if (each >= kernel.resident) return full * many / resident;
+  return alone + (full - alone) * (many - 1) / (resident - 1);
+}
+
+double reduce_ns(const ModelledCosts& costs, double floats, int splits) {
+  return costs.launch_ns + 2 * sizeof(float) * floats * splits / costs.memory_bytes_per_ns;
+}
+
 CostModel parse_cost_model(std::string_view text, std::string_view what) {
   const Json json = parse_json(text, {}, what);
   Fields f(json, std::string(what));
@@ -217,6 +264,10 @@ CostModel parse_cost_model(std::string_view text, std::string_view what) {
   if (f.find("conv_wgmma")) out.conv_wgmma = parse_conv_wgmma(f.object("conv_wgmma"), out);
   if (f.find("tma")) out.tma = parse_tma(f.object("tma"), out);
   if (f.find("tma_ping_pong")) out.tma_ping_pong = parse_ping_pong(f.object("tma_ping_pong"), out);
+  if (const Json* targets = f.find("time_model"))
+    for (const auto& [target, costs] : targets->items())
+      out.time_model.emplace(
+          target, parse_modelled({costs, concat(what, ".time_model.", printable(target, 16))}, out));
   f.end();
   return out;
 }

@@ -108,6 +108,20 @@ struct ConvWinogradCosts {
   double implicit_mma_per_cycle = 0;  // multiply-adds of the implicit product's best tile
 };
 
+// One kernel on the card whose time was modelled (docs/explanation/time-model.md), nanoseconds of a
+// workgroup: where it has a compute unit to itself, and where `resident` workgroups, as many as fit, share
+// one.
+struct KernelTime {
+  int64_t resident = 1;
+  double alone_ns = 0, alone_step_ns = 0;  // outside its main loop; of a step of the loop
+  double full_ns = 0, full_step_ns = 0;    // until all that share the compute unit have ended
+};
+struct ModelledCosts {
+  std::string source;
+  double launch_ns = 0, memory_bytes_per_ns = 0;           // the gap before a launch; for partial sums
+  std::map<std::string, KernelTime, std::less<>> kernels;  // by name; bf16's have the times of f16's
+};
+
 struct CostModel {
   std::string family;
   std::map<std::string, CostSource, std::less<>> sources;
@@ -119,7 +133,20 @@ struct CostModel {
   std::optional<ConvWinogradCosts> conv_winograd;  // none: it is never chosen untuned
   std::optional<TmaCosts> tma;
   std::optional<TmaPingPongCosts> tma_ping_pong;
+  std::map<std::string, ModelledCosts, std::less<>> time_model;  // by target; empty: nothing was modelled
+
+  // Those of the target or, where its code was not played, of the family's last: their ratios are alike. Null
+  // where nothing was modelled.
+  const ModelledCosts* modelled_for(std::string_view target) const;
 };
+
+// Null where the kernel was not modelled.
+const KernelTime* find_kernel_time(const ModelledCosts& costs, std::string_view kernel);
+// Nanoseconds of a launch, without the gap before it: `groups` workgroups of `steps` steps on so many compute
+// units.
+double launch_ns(const KernelTime& kernel, int64_t groups, int64_t compute_units, double steps);
+// What it costs to add up `splits` partial sums of so many floats: a launch, which reads what was written.
+double reduce_ns(const ModelledCosts& costs, double floats, int splits);
 
 // The family's numbers, read once. Throws FormatError naming the file and the field where they are damaged,
 // FileError where ROCM_SD_COST's folder lacks the file, InternalError for a family without a file.

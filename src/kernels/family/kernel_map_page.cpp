@@ -99,7 +99,7 @@ std::string sources_section() {
 ## Where the costs come from
 
 `share/cost/<family>.json` holds every fitted number with its source; the build embeds the files. `benchmarks/fit_costs.py` writes
-them anew from records of `rocm-sd bench`.
+them anew from records of `rocm-sd bench`, `tools/report/model_costs.py` those of the time model (`time_model_...`), which have precedence.
 
 )";
   text += row({"family", "source", "origin", "what"});

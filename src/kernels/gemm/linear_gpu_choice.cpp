@@ -1,5 +1,6 @@
 // Which configuration linear takes on a GPU.
 #include <algorithm>
+#include <optional>
 #include <span>
 
 #include "kernels/family/cost_model.hpp"
@@ -16,6 +17,22 @@ constexpr int kMaxSplits = 8;
 constexpr int kLeastSteps = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The time of a choice in nanoseconds by modelled times of its kernel; nothing where there are none.
+std::optional<double> modelled_ns(const GpuTraits& traits, const LinearProblem& p, const GemmChoice& choice) {
+  const ModelledCosts* of = cost_model(kernel_tables(traits).name).modelled_for(traits.arch);
+  const KernelTime* kernel =
+      of ? find_kernel_time(*of, gemm_kernel_name(choice, p.dtype(), p.gated)) : nullptr;
+  if (!kernel) return std::nullopt;
+  const TileShape& s = choice.config->shape;
+  const int64_t columns = p.gated ? 2 * p.out : p.out;
+  const int64_t groups = ceil_div(p.rows, s.block_m) * ceil_div(columns, s.block_n) * choice.splits;
+  const int64_t steps =
+      ceil_div(ceil_div(p.in, s.block_k), choice.splits) + ceil_div(p.rank(), s.block_k);  // the last part's
+  double ns = launch_ns(*kernel, groups, traits.compute_units, static_cast<double>(steps));
+  if (choice.splits > 1) ns += reduce_ns(*of, static_cast<double>(p.rows * columns), choice.splits);
+  return ns;
+}
 
 // The time of a choice in cycles of one compute unit, to compare choices by.
 double estimated_cycles(const GpuTraits& traits, const LinearProblem& p, const GemmChoice& choice) {
@@ -110,6 +127,7 @@ GemmReason reason_of(const GpuTraits& traits, const LinearProblem& p, const Gemm
   const GemmAlgorithm algorithm = choice.config ? choice.config->algorithm : GemmAlgorithm::kGemv;
   const GemmMapRow* row = gemm_row(linear_map(), kernel_tables(traits), facts_of(p), algorithm);
   if (!choice.config) return {row, 0};
+  if (const auto modelled = modelled_ns(traits, p, choice)) return {row, *modelled};
   return {row, uses_tma(algorithm)
                    ? tma_ns(traits, *choice.config, tma_extent(p), {choice.multicast_size, choice.splits})
                    : estimated_cycles(traits, p, choice)};
@@ -117,11 +135,14 @@ GemmReason reason_of(const GpuTraits& traits, const LinearProblem& p, const Gemm
 
 Explanation linear_explanation(const GpuTraits& traits, const LinearProblem& p) {
   const CostModel& costs = cost_model(kernel_tables(traits).name);
-  Explanation out{"gpu", costs.family, "cycles of a compute unit; by TMA nanoseconds", {}, {}};
+  const ModelledCosts* modelled = costs.modelled_for(traits.arch);
+  Explanation out{
+      "gpu", costs.family, "cycles of a compute unit; by TMA and by modelled times nanoseconds", {}, {}};
   for (const GemmChoice& choice : linear_candidates(traits, p)) {
     const GemmReason reason = reason_of(traits, p, choice);
     const GemmAlgorithm algorithm = reason.row->algorithm;
     const std::string source = algorithm == GemmAlgorithm::kGemv ? ""
+                               : modelled_ns(traits, p, choice)  ? source_text(costs, modelled->source)
                                : is_ping_pong(algorithm) ? source_text(costs, costs.tma_ping_pong->source)
                                : uses_tma(algorithm)     ? source_text(costs, costs.tma->source)
                                                          : source_text(costs, costs.gemm.source);

@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(All, GpuAttentionTest, testing::Values(DType::kF16, DTy
                          [](const auto& info) { return fmt::format("{}", info.param); });
 
 TEST_P(GpuAttentionTest, EveryPlanMatchesReference) {
-  for (const int64_t dim : {32, 40, 64, 80, 128, 160, 512}) {
+  for (const int64_t dim : {32, 40, 64, 80, 104, 128, 160, 512}) {
     check_every_plan({1, 1, 1, dim, 1}, GetParam());
     check_every_plan({2, 65, 154, dim, 2}, GetParam());
     check_every_plan({1, 37, 300, dim, 2}, GetParam());
@@ -149,7 +149,7 @@ TEST_P(GpuAttentionTest, EveryPlanMatchesReference) {
 }
 
 TEST_P(GpuAttentionTest, EveryGeneralPlanMatchesReference) {
-  for (const int64_t dim : {32, 40, 64, 80, 128, 160, 512}) {
+  for (const int64_t dim : {32, 40, 64, 80, 104, 128, 160, 512}) {
     check_every_plan({1, 77, 77, dim, 2, true}, GetParam());
     check_every_plan({1, 150, 90, dim, 1, true}, GetParam());
     check_every_plan({2, 33, 210, dim, 1, false, -0.2f}, GetParam());
@@ -227,7 +227,7 @@ TEST_P(GpuAttentionTest, ReplaysTheSameBits) {
 
 TEST_P(GpuAttentionTest, ShapesOfModels) {
   for (const Case& c : {Case{2, 256, 256, 160, 8}, Case{2, 64, 77, 160, 8}, Case{2, 77, 77, 64, 12, true},
-                        Case{1, 256, 231, 64, 20}, Case{2, 256, 77, 80, 8}})
+                        Case{1, 256, 231, 64, 20}, Case{2, 256, 77, 80, 8}, Case{1, 257, 257, 104, 4}})
     check(c, GetParam());
 }
 

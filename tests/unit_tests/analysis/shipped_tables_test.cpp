@@ -32,7 +32,7 @@ TEST(ShippedTables, AreWholeAndMarked) {
     SCOPED_TRACE(path.filename());
     const Table table = Table::read(path);
     EXPECT_EQ(table.bad_lines(), 0u);
-    EXPECT_GT(table.size(), 50u);
+    EXPECT_GT(table.size(), 5u);
     archs.insert(path.stem());
     for (const Record& r : table.records()) {
       ASSERT_EQ(r.device.arch, path.stem());
@@ -47,8 +47,8 @@ TEST(ShippedTables, AreWholeAndMarked) {
       EXPECT_EQ(driver_compute_units(*product), r.device.units);
     }
   }
-  EXPECT_THAT(archs, testing::IsSupersetOf(
-                         {"gfx1100", "gfx1151", "gfx1200", "gfx1201", "gfx90a", "gfx942", "sm_90"}));
+  EXPECT_THAT(archs, testing::IsSupersetOf({"gfx1100", "gfx1101", "gfx1151", "gfx1200", "gfx1201", "gfx90a",
+                                            "gfx942", "sm_90"}));
 }
 
 TEST(ShippedTables, NameKernelsOfTheArchives) {

@@ -42,7 +42,7 @@ TEST(FlashPlan, WhatDoesNotFitAtOnceIsNot) {
   const AttentionProblem fits = problem(2, 20, 1024, 77, 64);
   for (const int64_t keys : {0, 81, 154, 231})
     EXPECT_FALSE(takes_all_keys_at_once(problem(2, 20, 1024, keys, 64), h200())) << keys;
-  for (const int64_t dim : {32, 128, 160, 512})
+  for (const int64_t dim : {32, 104, 128, 160, 512})
     EXPECT_FALSE(takes_all_keys_at_once(problem(2, 8, 256, 77, dim), h200())) << dim;
   AttentionProblem masked = fits, causal = fits, falling = fits;
   masked.masked = true;

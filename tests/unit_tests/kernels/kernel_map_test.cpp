@@ -61,7 +61,7 @@ TEST(KernelMap, EveryKernelAndEveryRowOfAttentionIsReached) {
     const GpuTraits traits = nominal_traits(arch);
     const KernelTables& tables = kernel_tables(traits);
     std::set<std::string> names;
-    for (const int64_t dim : {32, 40, 64, 80, 128, 160, 512})
+    for (const int64_t dim : {32, 40, 64, 80, 104, 128, 160, 512})
       for (const int64_t keys : {77, 256, 4096})
         for (const bool masked : {false, true})
           for (const FlashKernel& kernel : flash_candidates(attention(dim, keys, masked), traits)) {

@@ -142,7 +142,9 @@ TEST(OptionRows, NamesAreUniqueAndHelpIsThere) {
     for (const OptionRow& b : option_rows())
       if (&a != &b) {
         EXPECT_STRNE(a.name, b.name);
-        if (a.short_name[0]) EXPECT_STRNE(a.short_name, b.short_name);
+        if (a.short_name[0]) {
+          EXPECT_STRNE(a.short_name, b.short_name);
+        }
       }
   }
 }

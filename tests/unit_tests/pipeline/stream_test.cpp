@@ -110,8 +110,9 @@ TEST_F(Streams, KeepEveryBudgetByWhatStays) {
     EXPECT_GE(got.plan.stream_resident, resident) << share;
     EXPECT_LE(got.plan.stream_resident + got.plan.stream_copied, got.plan.streamed) << share;
     resident = got.plan.stream_resident;
-    if (got.plan.stream_copied > 0)
+    if (got.plan.stream_copied > 0) {
       EXPECT_GT(got.plan.total(), budget - least.streamed / 10) << share << ": room is used";
+    }
   }
   EXPECT_EQ(resident, load_pipeline(streaming(1 << 30), measured).plan(request).streamed) << "all of it fits";
 }

@@ -97,6 +97,56 @@ TEST(Denoiser, GuidesByImageAndText) {
   expect_tensor_near(denoiser(test.ex, x, {1, 0.5, 100}, LatentSpace::kVarianceExploding), want, 1e-6);
 }
 
+// Once for all conditions, once for the first alone: 1.5 calls of the UNet where there are two.
+TEST(Denoiser, SelfAttentionGuidanceRunsTheFirstConditionAgain) {
+  TestExec test;
+  const Tensor x = random_tensor(kShape, DType::kF32, 3);
+  const NoiseLevel level = {2, 0.2, 100};
+  for (const bool perturbed : {false, true})
+    for (const double scale : {1.0, 3.0})
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        std::vector<int64_t> rows;
+        Tensor asked;
+        const SelfAttentionGuidance sag{4,
+                                        [&](Exec& ex, const Tensor& clean) {
+                                          asked = linear_combination(ex, {{1, clean}});
+                                          return random_tensor(clean.shape(), DType::kF32, 9);
+                                        },
+                                        [&](Exec&, const Tensor& input, double timestep) {
+                                          EXPECT_EQ(timestep, 100);
+                                          EXPECT_EQ(input.dtype(), dtype);
+                                          rows.push_back(input.dim(0));
+                                          return random_tensor(input.shape(), dtype, 8);
+                                        }};
+        const Denoiser denoiser(
+            [&](Exec&, const Tensor& input, double) {
+              rows.push_back(input.dim(0));
+              return random_tensor(input.shape(), dtype, 4);
+            },
+            {.prediction = Prediction::kSample,
+             .cfg_scale = scale,
+             .pag_scale = perturbed ? 2.0 : 0.0,
+             .self_attention = sag,
+             .input_dtype = dtype});
+        const int conditions = (scale == 1 ? 1 : 2) + (perturbed ? 1 : 0);
+        ASSERT_EQ(denoiser.conditions(), conditions);
+        const Tensor got = denoiser(test.ex, x, level, LatentSpace::kVarianceExploding);
+        EXPECT_EQ(rows, (std::vector<int64_t>{2 * conditions, 2}));
+        const auto all = to_doubles(random_tensor({2 * conditions, 3, 5, 4}, dtype, 4)),
+                   again = to_doubles(random_tensor(kShape, dtype, 8));
+        const size_t n = again.size();
+        std::vector<double> want;
+        for (size_t i = 0; i < n; ++i) {
+          const double first = all[i], text = scale == 1 ? first : first + scale * (all[i + n] - first);
+          const size_t last = n * static_cast<size_t>(conditions - 1) + i;
+          want.push_back(text + (perturbed ? 2 * (all[last - n] - all[last]) : 0) + 4 * (first - again[i]));
+        }
+        expect_tensor_near(got, want, 1e-5);
+        expect_tensor_near(asked, std::vector<double>(all.begin(), all.begin() + static_cast<int64_t>(n)),
+                           1e-6);
+      }
+}
+
 TEST(Denoiser, ZeroTerminalSnrNeedsVPrediction) {
   TestExec test;
   const Tensor x = random_tensor(kShape, DType::kF32, 3);
@@ -128,6 +178,15 @@ TEST(Denoiser, RefusesBadInput) {
   const Denoiser wrong([](Exec&, const Tensor& x, double) { return x.narrow(0, 0, 1); }, {});
   EXPECT_THROW(
       wrong(test.ex, random_tensor(kShape, DType::kF32, 1), {1, 0.5, 1}, LatentSpace::kVarianceExploding),
+      ShapeError);
+  const auto same = [](Exec&, const Tensor& x) { return x; };
+  const Denoiser all_again([](Exec&, const Tensor& x, double) { return x; },
+                           {.self_attention = {1, same, [](Exec&, const Tensor& x, double) {
+                                                 return random_tensor({2 * x.dim(0), 3, 5, 4}, DType::kF32,
+                                                                      1);
+                                               }}});
+  EXPECT_THROW(
+      all_again(test.ex, random_tensor(kShape, DType::kF32, 1), {1, 0.5, 1}, LatentSpace::kVarianceExploding),
       ShapeError);
   EXPECT_EQ(parse_prediction("v_prediction"), Prediction::kV);
   EXPECT_EQ(parse_prediction("EPSILON"), Prediction::kEpsilon);
