@@ -2,8 +2,8 @@
 """`rocm-sd serve` under load, beside the command line on the same machine, in turns.
 
 - Throughput: --clients clients that each wait for one image and ask for the next, with prompts and seeds of their own,
-  beside `generate --batch B` for each of --batches. Images per second; the first batch, or the first image of each
-  client, is left out.
+  beside `generate --batch B` for each of --batches. Images per second, and processor seconds of an image, which other load
+  on the machine disturbs less; medians of the turns. The first batch, or the first image of each client, is left out.
 - Cancel to idle: from the request that cancels the only job to a worker that waits, beside the median step.
 - /health while the queue is full: median and 99th percentile.
 
@@ -47,41 +47,66 @@ def request_of(args: argparse.Namespace, client: int, number: int) -> dict:
     return {"prompt": f"{args.prompt}, {client}", "steps": args.steps, "seed": 1000 * client + number, "width": args.size, "height": args.size}
 
 
-def offline(program: str, args: argparse.Namespace, batch: int) -> float:
-    """Images per second of batches one after the other."""
+def processor_seconds(*processes: int) -> float:
+    """Of the processes so far, on all cores."""
+    ticks = 0
+    for process in processes:
+        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def offline(program: str, args: argparse.Namespace, batch: int) -> tuple[float, float]:
+    """Images per second of batches one after the other, and processor seconds of an image; without the first batch."""
     batches = max(2, args.images // batch) + 1
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.Popen([program, "generate", "--model", args.model, "--device", args.device, "-p", args.prompt, "--steps", str(args.steps),
                                 "-W", str(args.size), "-H", str(args.size), "--batch", str(batch), "--seed", "1", "--repeat", str(batches), "-q",
                                 "-o", f"{folder}/{{index}}.png"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        times = [time.perf_counter() for _ in run.stdout]
-        if run.wait() != 0:
+        times, begun = [], 0.0
+        for _ in run.stdout:
+            times.append(time.perf_counter())
+            if len(times) == batch:
+                begun = processor_seconds(run.pid)
+        _, status, usage = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+        if run.returncode != 0:
             raise SystemExit("bench_server_load: generate failed")
-    return (len(times) - batch) / (times[-1] - times[batch - 1])
+    images = len(times) - batch
+    return images / (times[-1] - times[batch - 1]), (usage.ru_utime + usage.ru_stime - begun) / images
 
 
-def online(url: str, args: argparse.Namespace, turn: int) -> tuple[float, list[float]]:
-    """Images per second while all clients are at work, after the first image of each; and how long each image took its client."""
+def online(url: str, args: argparse.Namespace, turn: int, supervisor: int) -> tuple[float, float, list[float]]:
+    """Images per second while all clients are at work, processor seconds of an image, and how long each took its client.
+
+    The first image of each client is left out.
+    """
     each = max(2, args.images // args.clients) + 1
+    processes = (supervisor, Client(url).ask("/ready")["workers"][0]["pid"])
     ends: list[list[float]] = [[] for _ in range(args.clients)]
     taken: list[float] = []
+    begun: list[float] = []
+    warm = threading.Barrier(args.clients, action=lambda: begun.extend([time.perf_counter(), processor_seconds(*processes)]))
 
     def client(number: int) -> None:
         connection = Client(url)
         for i in range(each):
             begin = time.perf_counter()
             connection.ask("/sdapi/v1/txt2img", request_of(args, number, each * turn + i))
+            if i == 0:
+                warm.wait()
+                continue
             ends[number].append(time.perf_counter())
-            if i > 0:
-                taken.append(ends[number][-1] - begin)
+            taken.append(ends[number][-1] - begin)
 
     threads = [threading.Thread(target=client, args=(i,)) for i in range(args.clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    begin, end = max(own[0] for own in ends), min(own[-1] for own in ends)
-    return sum(begin < one <= end for own in ends for one in own) / (end - begin), taken
+    seconds = (processor_seconds(*processes) - begun[1]) / len(taken)
+    end = min(own[-1] for own in ends)
+    return sum(one <= end for own in ends for one in own) / (end - begun[0]), seconds, taken
 
 
 def cancel_times(url: str, args: argparse.Namespace) -> tuple[list[float], list[float]]:
@@ -142,34 +167,40 @@ def main() -> None:
     args = parser.parse_args()
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     program = str(args.build / "apps" / "cli" / "rocm-sd")
-    rates: dict[str, list[float]] = {f"generate --batch {b}": [] for b in args.batches}
     served = f"{args.clients} clients"
-    rates[served], taken = [], []
+    rates: dict[str, list[float]] = {name: [] for name in [f"generate --batch {b}" for b in args.batches] + [served]}
+    processor: dict[str, list[float]] = {name: [] for name in rates}
+    taken: list[float] = []
     server, url = start_server(program, args, "--join", str(args.join), "--queue-per-client", "64")
     try:
         for turn in range(args.turns):
             for batch in args.batches:
-                rates[f"generate --batch {batch}"].append(offline(program, args, batch))
-            rate, times = online(url, args, turn)
+                rate, seconds = offline(program, args, batch)
+                rates[f"generate --batch {batch}"].append(rate)
+                processor[f"generate --batch {batch}"].append(seconds)
+            rate, seconds, times = online(url, args, turn, server.pid)
             rates[served].append(rate)
+            processor[served].append(seconds)
             taken += times
         cancels, steps = cancel_times(url, args)
         health = health_times(url, args)
     finally:
         server.terminate()
         server.wait()
-    best = max(statistics.median(all_rates) for name, all_rates in rates.items() if name != served)
-    print("| | images/s, median of turns | to the best batch |\n|---|---|---|")
-    for name, all_rates in rates.items():
-        middle = statistics.median(all_rates)
-        print(f"| {name} | {middle:.2f} | {middle / best:.3f} |")
+    rate = {name: statistics.median(values) for name, values in rates.items()}
+    seconds = {name: statistics.median(values) for name, values in processor.items()}
+    best_rate = max(value for name, value in rate.items() if name != served)
+    best_seconds = min(value for name, value in seconds.items() if name != served)
+    print("| | images/s | to the best batch | processor s of an image | the best batch's to it |\n|---|---|---|---|---|")
+    for name in rates:
+        print(f"| {name} | {rate[name]:.2f} | {rate[name] / best_rate:.3f} | {seconds[name]:.3f} | {best_seconds / seconds[name]:.3f} |")
     step = statistics.median(steps)
     print(f"\n{served}: an image takes its client {statistics.median(taken):.2f} s (median), {percentile(taken, 0.99):.2f} s (99 %)")
     print(f"cancel to idle: median {1e3 * statistics.median(cancels):.1f} ms, 99 % {1e3 * percentile(cancels, 0.99):.1f} ms; "
           f"a step takes {1e3 * step:.1f} ms")
     print(f"/health with a full queue: median {1e3 * statistics.median(health):.2f} ms, 99 % {1e3 * percentile(health, 0.99):.2f} ms")
     if args.json:
-        args.json.write_text(json.dumps({"images_per_second": rates, "seconds_of_image": taken, "cancel": cancels, "step": steps, "health": health}))
+        args.json.write_text(json.dumps({"images_per_second": rates, "processor_seconds": processor, "seconds_of_image": taken, "cancel": cancels, "step": steps, "health": health}))
 
 
 if __name__ == "__main__":

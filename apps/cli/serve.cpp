@@ -131,11 +131,11 @@ void add_limits(CLI::App* sub, ServeCommand& c) {
   add_number(sub, "--max-pixels", o.draw.pixels, "of one image [16777216]", 64, int64_t{4096} * 4096)
       ->group("Limits");
   add_number(sub, "--max-batch", o.draw.batch, "images in one UNet call [8]", 1, 64)->group("Limits");
-  add_number(sub, "--join", o.draw.join,
-             "images of several jobs of one size and model that share the UNet's calls, at most; 1: one job "
-             "at a time "
-             "[8]",
-             1, 64)
+  add_number(
+      sub, "--join", o.draw.join,
+      "images of several jobs of one size and model that share the UNet's calls, at most; 1: one job at a "
+      "time [8 on a GPU, 2 on the CPU]",
+      1, 64)
       ->group("Limits");
   add_number(sub, "--max-images", o.draw.images, "images of one request [16]", 1, 1000)->group("Limits");
   add_number(sub, "--max-steps", o.draw.steps, "steps of one image [1000]", 1, 1000)->group("Limits");

@@ -171,7 +171,6 @@ int64_t StepBatch::Work::common_tokens(int64_t own) const {
   return common;
 }
 
-// A run that has ended keeps its result until collect().
 void StepBatch::Work::go_on(Run& run) {
   try {
     run.go_on();
@@ -186,29 +185,36 @@ void StepBatch::Work::go_on(Run& run) {
   }
 }
 
-void StepBatch::Work::collect(std::vector<Result>& out) {
-  std::ranges::move(std::exchange(shed_, {}), std::back_inserter(out));
-  std::erase_if(runs, [&](const std::unique_ptr<Run>& run) {
-    if (run->waits()) return false;
-    if (run->result.drawn) {
-      run->result.drawn->kernel_choices = state.choices.hash();
-      run->result.drawn->kernel_code = state.choices.code(*state.components.device);
-    }
-    out.push_back(std::move(run->result));
-    return true;
-  });
+void StepBatch::Work::finish(Result result, const ChoiceRecord& record, const Ended& ended) {
+  state.choices.add(record);
+  if (result.drawn) {
+    result.drawn->kernel_choices = state.choices.hash();
+    result.drawn->kernel_code = state.choices.code(*state.components.device);
+  }
+  ended(std::move(result));
 }
 
-std::vector<StepBatch::Result> StepBatch::Work::step() {
+void StepBatch::Work::step(const Ended& ended) {
   const ChoiceRecord record;
   begin();
-  std::vector<Result> out;
-  collect(out);
+  std::vector<std::unique_ptr<Run>> over;
+  for (std::unique_ptr<Run>& run : runs)
+    if (!run->waits()) over.push_back(std::move(run));
+  std::erase(runs, nullptr);
+  for (const auto& run : over) finish(std::move(run->result), record, ended);
   if (!runs.empty() && !runs.front()->computes_alone()) call_unet();
-  for (size_t i = 0; i < runs.size(); ++i) go_on(*runs[i]);
+  for (Result& result : std::exchange(shed_, {})) finish(std::move(result), record, ended);
+  for (size_t i = 0; i < runs.size();) {
+    go_on(*runs[i]);
+    if (runs[i]->waits()) {
+      ++i;
+      continue;
+    }
+    const std::unique_ptr<Run> run = std::move(runs[i]);
+    runs.erase(runs.begin() + static_cast<ptrdiff_t>(i));
+    finish(std::move(run->result), record, ended);
+  }
   state.choices.add(record);
-  collect(out);
-  return out;
 }
 
 // One that has no company is drawn as it is by itself, by the same stage and to the same bits. When others
@@ -282,7 +288,12 @@ bool StepBatch::fits(const GenerateRequest& request) const { return work_->fits(
 bool StepBatch::empty() const { return work_->runs.empty(); }
 int StepBatch::images() const { return work_->images(); }
 int StepBatch::limit() const { return work_->limit(); }
-std::vector<StepBatch::Result> StepBatch::step() { return work_->step(); }
+void StepBatch::step(const std::function<void(Result)>& ended) { work_->step(ended); }
+std::vector<StepBatch::Result> StepBatch::step() {
+  std::vector<Result> out;
+  work_->step([&](Result result) { out.push_back(std::move(result)); });
+  return out;
+}
 
 void StepBatch::add(uint64_t id, GenerateRequest request, Callbacks callbacks) {
   work_->runs.push_back(std::make_unique<Run>(*work_, id, std::move(request), std::move(callbacks)));

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,9 @@ class StepBatch {
   // The requests begin that were added, all go on by one call of the UNet, and those end that have had their
   // last, or were cancelled (CancelledError).
   std::vector<Result> step();
+  // The same: `ended` is told of each as soon as it has ended, before the others are decoded. It may not call
+  // the batch.
+  void step(const std::function<void(Result)>& ended);
 
  private:
   class Run;

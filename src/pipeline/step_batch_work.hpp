@@ -1,6 +1,7 @@
 // What step_batch.hpp works with: the requests at work, and their rows in the UNet's calls.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "base/fiber.hpp"
+#include "kernels/choice_record.hpp"
 #include "pipeline/batch_room.hpp"
 #include "pipeline/shared_unet.hpp"
 #include "pipeline/state.hpp"
@@ -72,7 +74,8 @@ class StepBatch::Work {
   std::string refusal(const GenerateRequest& q) const;
   bool fits(const GenerateRequest& q) const;
   int images() const;
-  std::vector<Result> step();
+  using Ended = std::function<void(Result)>;
+  void step(const Ended& ended);
   // Tokens of rows for a text of so many; throws DrawsAlone where they are too many.
   int64_t common_tokens(int64_t own) const;
   bool has_begun() const {
@@ -98,7 +101,7 @@ class StepBatch::Work {
   int64_t last_row() const;
   void close_gaps(RowStage& stage);
   void set_texts(RowStage& stage);
-  void collect(std::vector<Result>& out);
+  void finish(Result result, const ChoiceRecord& record, const Ended& ended);
 
   StepThrottle throttle_;
   std::map<Sides, BatchRoom> rooms_;  // of sizes that were planned

@@ -28,7 +28,8 @@ struct DrawLimits {
   int batch = 8;                          // images in one UNet call
   int images = 16;                        // of one request
   int steps = 1000;
-  int join = 8;  // images of several jobs that share the UNet's calls; 1: each job by itself
+  int join =
+      0;  // images of several jobs that share the UNet's calls; 1: none do; 0: as many as the device likes
 };
 
 using LoadPairs = std::vector<std::pair<std::string, std::string>>;  // options of loading, by name

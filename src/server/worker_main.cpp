@@ -32,6 +32,8 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using TaskPointer = std::shared_ptr<WorkerTask>;
 
+// Larger batches are no faster on the CPU (docs/reference/server.md).
+constexpr int kJoinOnHost = 2, kJoinOnGpu = 8;
 constexpr double kMaxEnlarged = 8192;  // pixels of a side, by a network's own factor
 
 // What a device does after a fault of its own cannot be relied on.
@@ -65,6 +67,9 @@ class Worker {
     if (const int threads = head.value("threads", 0); threads > 0) omp_set_num_threads(threads);
     lora_mode_ = head.at("lora_mode");
     most_ = head.at("join");
+    if (most_ == 0) most_ = device_named(load_.device).kind() == DeviceKind::kHost ? kJoinOnHost : kJoinOnGpu;
+    told_limit_ = most_;
+    link_.send({{"type", "limit"}, {"images", most_}});
     try {
       load(head.at("model"), loading());
     } catch (const Error& e) {
@@ -193,18 +198,28 @@ class Worker {
   // One call of the UNet for all that are at work.
   void step() {
     shares_ = at_work_.size() > 1;
-    for (StepBatch::Result& result : batch_->step()) {
+    std::vector<TaskPointer> again;
+    batch_->step([&](StepBatch::Result result) {
       const TaskPointer task = std::move(at_work_.extract(result.id).mapped());
-      attempt(task, [&] { end_round(task, result); });
-    }
+      attempt(task, [&] {
+        if (end_round(task, result)) again.push_back(task);
+      });
+    });
     shares_ = false;
+    for (const TaskPointer& task : again) {
+      if (batch_->fits(task->request()))
+        add(task);
+      else
+        waiting_.push_front(task);
+    }
     if (const int limit = at_work_.empty() ? most_ : batch_->limit(); limit != told_limit_) {
       told_limit_ = limit;
       link_.send({{"type", "limit"}, {"images", limit}});
     }
   }
 
-  void end_round(const TaskPointer& task, StepBatch::Result& result) {
+  // True: another round follows.
+  bool end_round(const TaskPointer& task, StepBatch::Result& result) {
     if (!result.alone.empty()) return draw_later(task, result.alone);
     if (result.drawn) {
       for (const Picture& picture : result.drawn->pictures) task->send_image(picture);
@@ -219,18 +234,17 @@ class Worker {
         return draw_later(task, e.what());
       }
     }
-    if (!task->next_round()) return done(*task);
-    if (batch_->fits(task->request()))
-      add(task);
-    else
-      waiting_.push_front(task);
+    if (task->next_round()) return true;
+    done(*task);
+    return false;
   }
 
   // By itself, as soon as those at work are done. Nobody joins these before.
-  void draw_later(const TaskPointer& task, const std::string& why) {
+  bool draw_later(const TaskPointer& task, const std::string& why) {
     task->alone = true;
     waiting_.push_front(task);
     link_.send({{"type", "alone"}, {"id", task->id()}, {"why", why}});
+    return false;
   }
 
   void draw_alone(WorkerTask& task) {

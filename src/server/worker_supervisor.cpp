@@ -71,7 +71,7 @@ class WorkerSupervisor::Loop {
     reader_ = {};
     configured_ = false;
     loading_ = true;
-    room_ = o_.options_.draw.join;
+    room_ = std::max(1, o_.options_.draw.join);
     load_refused_.clear();
     alive();
     const ModelEntry model = o_.catalog_.current();

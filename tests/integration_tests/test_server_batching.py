@@ -175,7 +175,7 @@ def test_merged_loras_join_their_like_alone(server, alone):
 
 def test_a_server_may_keep_loras_beside_the_weights(rocm_sd, demo, loras, alone):
     asked = [{"prompt": "a red apple " + lora, "seed": 4, "steps": 60, **SIZE} for lora in (LORA.format(1), "", LORA.format(0.5))]
-    with serve(rocm_sd, demo, loras, "--lora-mode", "runtime") as server:
+    with serve(rocm_sd, demo, loras, "--lora-mode", "runtime", "--join", 4) as server:
         jobs = [server.wait(job_id) for job_id in [server.submit(**request) for request in asked]]
         assert running_at_once(jobs) == 3
         for job, request in zip(jobs, asked, strict=True):
