@@ -153,7 +153,7 @@ TEST_F(LibraryGroups, AWaitInTheLibraryEndsWhenAnotherRankFails) {
     std::vector<char> bytes(64);
     const LibraryMessage message{1 - rank, bytes.data(), bytes.size()};
     if (rank == 1) {
-      windows.meet();  // but never calls
+      windows.meet();                                               // but never calls
       std::this_thread::sleep_for(std::chrono::milliseconds(500));  // rank 0 does meanwhile
       ranks.hub->fail(1, 1, "its driver has failed");
       return;
