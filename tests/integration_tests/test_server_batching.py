@@ -115,6 +115,24 @@ def test_jobs_that_join_at_random_steps_are_what_each_is_alone(server, alone):
     assert server.worker()["restarts"] == 0
 
 
+def test_jobs_that_join_on_an_emulated_gpu(rocm_sd, demo):
+    """AMD's machine code computes calls of one and of two rows of company: each image is near the one drawn alone, in 16 bits."""
+    if "emu:gfx1100" not in rocm_sd("devices").stdout:
+        pytest.skip("built without kernels for gfx1100")
+    asked = [{"prompt": text, "seed": 10 + i, "steps": steps, "sampler": sampler, "cfg_scale": 4, **SIZE}
+             for i, (text, steps, sampler) in enumerate((("a red apple", 5, "Euler"), ("a blue car", 3, "DPM++ 2M")))]
+    with Server(rocm_sd.path, "--model", demo, "--device", "emu:gfx1100", "--join", 2) as server:
+        first = server.submit(**asked[0])
+        server.wait(first, "running", seconds=200)
+        ids = [first, server.submit(**asked[1])]
+        jobs = [server.wait(job_id, seconds=300) for job_id in ids]
+        assert [job["state"] for job in jobs] == ["completed"] * 2 and running_at_once(jobs) == 2
+        lone = [server.wait(server.submit(**request), seconds=300) for request in asked]
+        for job, other in zip(jobs, lone, strict=True):
+            squares = np.mean((pixels(server, job) - pixels(server, other)) ** 2)
+            assert 10 * np.log10(255**2 / max(squares, 1e-9)) >= 45
+
+
 def test_a_lone_request_is_the_command_line_s_to_the_byte(server, rocm_sd, demo, tmp_path):
     """Every value of every pixel, and the parameters, before others and after them; the command line's file has its receipt, too."""
     options = {"prompt": "a red apple on a table", "seed": 12, "steps": 6, "sampler": "DPM++ 2M Karras", **SIZE}
