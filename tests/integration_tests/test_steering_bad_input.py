@@ -167,7 +167,7 @@ def test_good_files(rocm_sd, place, tmp_path, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", ["missing", "folder", "fifo", "socket", "dangling", "zero", "unreadable"])
-def test_what_is_no_file(rocm_sd, place, tmp_path, kind, what):
+def test_what_is_no_file(rocm_sd, place, tmp_path, monkeypatch, kind, what):
     path = tmp_path / "none.safetensors"
     if what == "folder":
         path.mkdir()
@@ -175,8 +175,9 @@ def test_what_is_no_file(rocm_sd, place, tmp_path, kind, what):
         os.mkfifo(path)
     elif what == "socket":
         holder = socket.socket(socket.AF_UNIX)
-        os.chdir(tmp_path)  # its name has at most 108 bytes
-        holder.bind("none.safetensors")
+        with monkeypatch.context() as here:
+            here.chdir(tmp_path)  # its name has at most 108 bytes
+            holder.bind("none.safetensors")
     elif what == "dangling":
         path.symlink_to(tmp_path / "gone")
     elif what == "zero":
