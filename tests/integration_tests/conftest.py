@@ -112,3 +112,15 @@ def tiny_model(tmp_path_factory):
         return made[key]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def weights_main(program):
+    path = program("weights_main")
+
+    def call(*args, code=0):
+        done = subprocess.run([str(path), *map(str, args)], capture_output=True, text=True, timeout=300)
+        assert done.returncode == code, f"{args}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        return done
+
+    return call

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 
 import pytest
 import torch
@@ -15,18 +14,6 @@ from test_torch_files import draw
 
 UNET, TEXT = "model.diffusion_model.", ("cond_stage_model.", "conditioner.")
 FORMS = ["older", "older e5m2", "newer", "newer e5m2", "metadata", "metadata without prefix"]
-
-
-@pytest.fixture(scope="module")
-def weights_main(program):
-    path = program("weights_main")
-
-    def call(*args, code=0):
-        done = subprocess.run([str(path), *map(str, args)], capture_output=True, text=True, timeout=300)
-        assert done.returncode == code, f"{args}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-        return done
-
-    return call
 
 
 def layers_of(tensors: dict[str, torch.Tensor], prefixes: tuple[str, ...]) -> list[str]:

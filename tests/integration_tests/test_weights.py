@@ -7,7 +7,6 @@ same configuration and values, or what Diffusers' own converters make of the sin
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 import torch
@@ -21,18 +20,6 @@ BASES = {"unet": "diffusion_pytorch_model", "vae": "diffusion_pytorch_model", "t
          "text_encoder_2": "model"}
 KIND_NAMES = {"sd15": "sd1", "sd15-inpaint": "sd1", "sd15-pix2pix": "sd1", "sd21v": "sd2", "sdxl": "sdxl",
               "refiner": "sdxl_refiner"}
-
-
-@pytest.fixture(scope="module")
-def weights_main(program):
-    path = program("weights_main")
-
-    def call(*args, code=0):
-        done = subprocess.run([str(path), *map(str, args)], capture_output=True, text=True, timeout=300)
-        assert done.returncode == code, f"{args}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-        return done
-
-    return call
 
 
 @pytest.fixture
