@@ -134,7 +134,7 @@ void add_limits(CLI::App* sub, ServeCommand& c) {
   add_number(
       sub, "--join", o.draw.join,
       "images of several jobs of one size and model that share the UNet's calls, at most; 1: one job at a "
-      "time [8 on a GPU, 2 on the CPU]",
+      "time [8 on a GPU, 4 on the CPU]",
       1, 64)
       ->group("Limits");
   add_number(sub, "--max-images", o.draw.images, "images of one request [16]", 1, 1000)->group("Limits");
