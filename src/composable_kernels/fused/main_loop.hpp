@@ -42,6 +42,25 @@ ROCM_SD_DEVICE Steps steps_of_split(int depth, int split, int split_steps) {
   return {first, first + split_steps < steps ? first + split_steps : steps};
 }
 
+// Sets of registers that a pipeline's copies pass through in turn: of one that has none, 1.
+template <class Pipeline>
+constexpr int register_sets() {
+  if constexpr (requires { Pipeline::kSets; })
+    return Pipeline::kSets;
+  else
+    return 1;
+}
+
+// The step whose copies are in this set of registers.
+template <class Pipeline, class Sums>
+ROCM_SD_DEVICE void turn_of_set(Pipeline& tiles, Sums& acc, int step, int set) {
+  tiles.receive(set);
+  tiles.refill_staged(step + Pipeline::kAhead, set);
+  tiles.mma(acc, set);
+  tiles.refill_direct(step + Pipeline::kAhead, set);
+  tiles.advance();
+}
+
 // acc += weights x rows^T over the steps k, by the workgroup: every thread must come here. weights, rows:
 // Sources (tile/matrix_rows.hpp). lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier.
 template <class Policy, class Arch, class Cfg, class Weights, class Rows>
@@ -51,16 +70,31 @@ ROCM_SD_DEVICE void multiply(Accumulators<Arch, Cfg>& acc, char* lds, const Weig
   typename Pipeline::WeightCopy weight_copy(weights);
   typename Pipeline::RowCopy row_copy(rows);
   Pipeline tiles(lds, weight_copy, row_copy, k.last);
-  const auto prefetch = [&](int step) { tiles.prefetch(step); };
-  unrolled<Pipeline::kAhead>([&](int ahead) { prefetch(k.first + ahead); });
-  for (int step = k.first; step < k.last; ++step) {
-    tiles.receive();
-    if (Pipeline::kPrefetch == Prefetch::kBeforeMma) prefetch(step + Pipeline::kAhead);
-    tiles.mma(acc);
-    if (Pipeline::kPrefetch == Prefetch::kAfterMma) prefetch(step + Pipeline::kAhead);
-    tiles.advance();
+  if constexpr (register_sets<Pipeline>() > 1) {
+    if (k.first < k.last) {
+      unrolled<Pipeline::kAhead>([&](int ahead) { tiles.start(k.first + ahead, ahead); });
+      // One way out of the loop: the compiler counts loads under way by how control comes to a place.
+      constexpr int kSets = Pipeline::kSets;
+      int step = k.first;
+      for (; step + kSets <= k.last; step += kSets)
+        unrolled<kSets>([&](int set) { turn_of_set(tiles, acc, step + set, set); });
+      unrolled<kSets - 1>([&](int set) {
+        if (step + set < k.last) turn_of_set(tiles, acc, step + set, set);
+      });
+    }
+    return tiles.finish(acc);
+  } else {
+    const auto prefetch = [&](int step) { tiles.prefetch(step); };
+    unrolled<Pipeline::kAhead>([&](int ahead) { prefetch(k.first + ahead); });
+    for (int step = k.first; step < k.last; ++step) {
+      tiles.receive();
+      if (Pipeline::kPrefetch == Prefetch::kBeforeMma) prefetch(step + Pipeline::kAhead);
+      tiles.mma(acc);
+      if (Pipeline::kPrefetch == Prefetch::kAfterMma) prefetch(step + Pipeline::kAhead);
+      tiles.advance();
+    }
+    tiles.finish(acc);
   }
-  tiles.finish(acc);
 }
 
 }  // namespace rocm_sd

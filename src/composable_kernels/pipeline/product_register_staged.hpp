@@ -1,7 +1,7 @@
-// Pipeline: global memory -> registers -> LDS, one step ahead. What a family takes whose copies cannot reach
-// LDS by themselves.
-// Mapping   every thread loads its chunks of the next step's tiles before this step's products and writes them
-//           to LDS after these
+// Pipeline: global memory -> registers -> LDS, Cfg::kShape.ahead steps ahead. What a family takes whose copies
+// cannot reach LDS by themselves.
+// Mapping   every thread loads its chunks of a later step's tiles before this step's products and writes them
+//           to LDS after these; a set of registers for each step under way
 // Traffic   Cfg::kStages 2: double-buffered, one barrier a step; 1: one tile in LDS, two barriers a step
 //           Cfg::kShape.direct: one operand goes around LDS
 // Limits    kStages 1 or 2
@@ -20,7 +20,7 @@ template <class Arch, class Cfg, int kRows, class Source>
 class RegisterChunks {
   using T = typename Cfg::T;
   using Chunks = ThreadChunks<Arch, Cfg, kRows>;
-  static constexpr int kCount = Chunks::kCount;
+  static constexpr int kCount = Chunks::kCount, kSets = Cfg::kShape.ahead;
   static constexpr bool kMasked = kCount <= 32;  // store() puts zeros in place: no load is awaited before
   static constexpr bool kBuffered = Arch::kBufferLoads && Source::kOneBase;  // loads do so by themselves
 
@@ -30,33 +30,33 @@ class RegisterChunks {
     for (int i = 0; i < kCount; ++i) rows_[i] = source.row(Chunks::row(i));
   }
 
-  // k: of the tile's first column.
-  ROCM_SD_DEVICE void load(int k) {
+  // k: of the tile's first column. set: of registers, known to the compiler.
+  ROCM_SD_DEVICE void load(int k, int set) {
     if constexpr (kBuffered) {
       const auto from = Arch::buffer(source_.base(k));
       for_each(k, [&](int i, const typename Source::Column& column) {
-        words_[i] =
+        words_[set][i] =
             Arch::template load_buffer<Chunk16>(from, source_.offset(rows_[i], column, Arch::kNowhere));
       });
     } else {
-      valid_ = 0;
+      valid_[set] = 0;
       for_each(k, [&](int i, const typename Source::Column& column) {
         const Chunk<T> chunk = chunk_of(rows_[i], column);
-        words_[i] = *reinterpret_cast<const Chunk16*>(chunk.data);
+        words_[set][i] = *reinterpret_cast<const Chunk16*>(chunk.data);
         if constexpr (kMasked)
-          valid_ |= static_cast<uint32_t>(chunk.valid) << i;
+          valid_[set] |= static_cast<uint32_t>(chunk.valid) << i;
         else if (!chunk.valid)
-          words_[i] = Chunk16{};
+          words_[set][i] = Chunk16{};
       });
     }
   }
   // To LDS; after a barrier the workgroup may read the tile.
-  ROCM_SD_DEVICE void store(T* tile) const {
+  ROCM_SD_DEVICE void store(T* tile, int set) const {
     ROCM_SD_UNROLL
     for (int i = 0; i < kCount; ++i) {
       if (!Chunks::has(i)) continue;
-      const bool valid = kBuffered || !kMasked || (valid_ >> (i % 32) & 1) != 0;
-      *reinterpret_cast<Chunk16*>(tile + Chunks::place(i)) = valid ? words_[i] : Chunk16{};
+      const bool valid = kBuffered || !kMasked || (valid_[set] >> (i % 32) & 1) != 0;
+      *reinterpret_cast<Chunk16*>(tile + Chunks::place(i)) = valid ? words_[set][i] : Chunk16{};
     }
   }
 
@@ -82,8 +82,8 @@ class RegisterChunks {
 
   Source source_;
   typename Source::Row rows_[kCount];
-  Chunk16 words_[kCount];
-  uint32_t valid_ = 0;  // bit i: chunk i
+  Chunk16 words_[kSets][kCount];
+  uint32_t valid_[kSets] = {};  // bit i: chunk i
 };
 
 template <class Arch, class Cfg, class Weights, class Rows>
@@ -92,7 +92,8 @@ class RegisterStaged::Product {
   static_assert(Cfg::kStages == 1 || Cfg::kStages == 2);
 
  public:
-  static constexpr int kAhead = 1;  // steps under way
+  static constexpr int kAhead = Cfg::kShape.ahead;  // steps under way
+  static constexpr int kSets = kAhead;              // of registers, in turn
   static constexpr Prefetch kPrefetch = Prefetch::kBeforeMma;
 
   static constexpr bool kDirectWeights = Cfg::kShape.direct == DirectOperand::kWeights,
@@ -107,30 +108,45 @@ class RegisterStaged::Product {
       : ring_{reinterpret_cast<T*>(lds)}, weights_(weights), rows_(rows), last_(last) {}
 
   ROCM_SD_DEVICE void prefetch(int step) {
-    if (step < last_) {
-      weights_.load(step * Cfg::kBlockK);
-      rows_.load(step * Cfg::kBlockK);
-    }
+    if (step < last_) start(step, 0);
   }
-  ROCM_SD_DEVICE void receive() {
+  ROCM_SD_DEVICE void receive() { receive(0); }
+  ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc) const { mma(acc, 0); }
+
+  // set: of registers, known to the compiler.
+  ROCM_SD_DEVICE void start(int step, int set) {
+    const int at = kSets > 1 ? within(step) : step;
+    weights_.load(at * Cfg::kBlockK, set);
+    rows_.load(at * Cfg::kBlockK, set);
+  }
+  // Where there are several sets: what went to LDS, before the products; what goes around it, after them.
+  ROCM_SD_DEVICE void refill_staged(int step, int set) {
+    if constexpr (!kDirectWeights) weights_.load(within(step) * Cfg::kBlockK, set);
+    if constexpr (!kDirectRows) rows_.load(within(step) * Cfg::kBlockK, set);
+  }
+  ROCM_SD_DEVICE void refill_direct(int step, int set) {
+    if constexpr (kDirectWeights) weights_.load(within(step) * Cfg::kBlockK, set);
+    if constexpr (kDirectRows) rows_.load(within(step) * Cfg::kBlockK, set);
+  }
+  ROCM_SD_DEVICE void receive(int set) {
     if constexpr (Cfg::kStages == 1) Arch::barrier();  // the tile's last readers
     if constexpr (kDirectWeights)
-      weights_.take();
+      weights_.take(set);
     else
-      weights_.store(ring_.weights(ring_.stage));
+      weights_.store(ring_.weights(stage_of(set)), set);
     if constexpr (kDirectRows)
-      rows_.take();
+      rows_.take(set);
     else
-      rows_.store(ring_.rows(ring_.stage));
+      rows_.store(ring_.rows(stage_of(set)), set);
     Arch::barrier();
   }
-  ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc) const {
-    const WeightsInLds<Arch, Cfg> weights{ring_.weights(ring_.stage) + place_.n * Cfg::kLd};
-    const RowsInLds<Arch, Cfg> rows{ring_.rows(ring_.stage) + place_.m * Cfg::kLd};
+  ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc, int set) const {
+    const WeightsInLds<Arch, Cfg> weights{ring_.weights(stage_of(set)) + place_.n * Cfg::kLd};
+    const RowsInLds<Arch, Cfg> rows{ring_.rows(stage_of(set)) + place_.m * Cfg::kLd};
     if constexpr (kDirectWeights)
-      mma_fragments<Arch, Cfg>(acc, [&](int i, int k) { return weights_.fragment(i, k); }, rows);
+      mma_fragments<Arch, Cfg>(acc, [&](int i, int k) { return weights_.fragment(i, k, set); }, rows);
     else if constexpr (kDirectRows)
-      mma_fragments<Arch, Cfg>(acc, weights, [&](int j, int k) { return rows_.fragment(j, k); });
+      mma_fragments<Arch, Cfg>(acc, weights, [&](int j, int k) { return rows_.fragment(j, k, set); });
     else
       mma_fragments<Arch, Cfg>(acc, weights, rows);
   }
@@ -138,6 +154,15 @@ class RegisterStaged::Product {
   ROCM_SD_DEVICE void finish(Accumulators<Arch, Cfg>&) const {}
 
  private:
+  // The stage of the step whose copies are in the set: known to the compiler where the sets' turns end with
+  // the stages'.
+  ROCM_SD_DEVICE int stage_of(int set) const {
+    return kSets > 1 && kSets % Cfg::kStages == 0 ? set % Cfg::kStages : ring_.stage;
+  }
+  // Loads in every turn, beyond the last step that one's once more: the compiler counts what is under way, and
+  // behind a branch it would await all of it.
+  ROCM_SD_DEVICE int within(int step) const { return step < last_ ? step : last_ - 1; }
+
   const WavePlace<Arch, Cfg> place_;
   StageRing<Cfg> ring_;
   WeightCopy& weights_;

@@ -19,6 +19,9 @@ struct TileShape {
   int waves_m = 1, waves_n = 1;
   int stages = 2;  // tiles of both operands in LDS at once; through registers 1 or 2
   DirectOperand direct = DirectOperand::kNone;
+  // Steps whose loads are under way, where tiles pass through registers: each takes registers of its own. For
+  // workgroups that have a compute unit to themselves, where nothing else hides what a load takes.
+  int ahead = 1;
 
   constexpr bool operator==(const TileShape&) const = default;
   constexpr int waves() const { return waves_m * waves_n; }
