@@ -55,10 +55,10 @@ struct Cdna3Family : AmdFamily {
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
-      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows}},
+      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 3}},
       {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_n = 4, .direct = kWeights, .ahead = 3}},
       {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights, .ahead = 3}},
-      {.shape = {.block_m = 32, .block_n = 64, .block_k = 64, .waves_n = 2, .direct = kWeights}},
+      {.shape = {.block_m = 32, .block_n = 64, .block_k = 64, .waves_n = 2, .direct = kWeights, .ahead = 3}},
   });
   static constexpr auto kGeglu = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
@@ -69,11 +69,11 @@ struct Cdna3Family : AmdFamily {
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2}},
       {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
-      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows}},
+      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 3}},
       {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_n = 4, .direct = kWeights, .ahead = 3}},
       {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights, .ahead = 3}},
-      {.shape = {.block_m = 256, .block_n = 32, .block_k = 32, .waves_m = 4, .direct = kRows}},
-      {.shape = {.block_m = 256, .block_n = 16, .block_k = 32, .waves_m = 4, .direct = kRows}},
+      {.shape = {.block_m = 256, .block_n = 32, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 3}},
+      {.shape = {.block_m = 256, .block_n = 16, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 3}},
   });
 
   // The first is also compiled as GEGLU.

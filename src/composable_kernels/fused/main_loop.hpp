@@ -61,6 +61,18 @@ ROCM_SD_DEVICE void turn_of_set(Pipeline& tiles, Sums& acc, int step, int set) {
   tiles.advance();
 }
 
+// The steps from `step` on, fewer than there are sets. Each within the one before: where control comes to a
+// block by two ways from one matrix instruction, clang 19 counts the wait states behind that on the first way
+// alone, and the other may be the shorter one.
+template <int kSet, class Pipeline, class Sums>
+ROCM_SD_DEVICE void last_turns(Pipeline& tiles, Sums& acc, int step, int last) {
+  if constexpr (kSet + 1 < Pipeline::kSets)
+    if (step < last) {
+      turn_of_set(tiles, acc, step, kSet);
+      last_turns<kSet + 1>(tiles, acc, step + 1, last);
+    }
+}
+
 // acc += weights x rows^T over the steps k, by the workgroup: every thread must come here. weights, rows:
 // Sources (tile/matrix_rows.hpp). lds: Cfg::kLdsBytes, aligned to 16; free for other use after a barrier.
 template <class Policy, class Arch, class Cfg, class Weights, class Rows>
@@ -78,9 +90,7 @@ ROCM_SD_DEVICE void multiply(Accumulators<Arch, Cfg>& acc, char* lds, const Weig
       int step = k.first;
       for (; step + kSets <= k.last; step += kSets)
         unrolled<kSets>([&](int set) { turn_of_set(tiles, acc, step + set, set); });
-      unrolled<kSets - 1>([&](int set) {
-        if (step + set < k.last) turn_of_set(tiles, acc, step + set, set);
-      });
+      last_turns<0>(tiles, acc, step, k.last);
     }
     return tiles.finish(acc);
   } else {
