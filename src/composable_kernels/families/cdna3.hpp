@@ -8,7 +8,8 @@ namespace rocm_sd {
 struct Cdna3Family : AmdFamily {
   static constexpr const char* kName = "cdna3";
   // Waves that share no rows, or no channels, fetch them for themselves: LDS, which every SIMD reads from,
-  // would bound these tiles.
+  // would bound these tiles. Four steps' loads are under way, but for tiles of few channels, whose rows would
+  // take too many registers.
   static constexpr auto kWeights = DirectOperand::kWeights, kRows = DirectOperand::kRows;
 
   // Two workgroups and more to a compute unit, so that the products of one run beside the softmax of another:
@@ -55,25 +56,25 @@ struct Cdna3Family : AmdFamily {
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
-      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 3}},
-      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_n = 4, .direct = kWeights, .ahead = 3}},
-      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights, .ahead = 3}},
-      {.shape = {.block_m = 32, .block_n = 64, .block_k = 64, .waves_n = 2, .direct = kWeights, .ahead = 3}},
+      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 4}},
+      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_n = 4, .direct = kWeights, .ahead = 4}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights, .ahead = 4}},
+      {.shape = {.block_m = 32, .block_n = 64, .block_k = 64, .waves_n = 2, .direct = kWeights, .ahead = 4}},
   });
   static constexpr auto kGeglu = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2, .stages = 1}},
-      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights, .ahead = 3}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights, .ahead = 4}},
   });
   static constexpr auto kConv = std::to_array<GemmConfig>({
       {.shape = {.block_m = 128, .block_n = 128, .block_k = 32, .waves_m = 2, .waves_n = 2}},
       {.shape = {.block_m = 256, .block_n = 128, .block_k = 32, .waves_m = 4, .waves_n = 2}},
       {.shape = {.block_m = 128, .block_n = 160, .block_k = 32, .waves_m = 2, .waves_n = 2, .stages = 1}},
-      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 3}},
-      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_n = 4, .direct = kWeights, .ahead = 3}},
-      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights, .ahead = 3}},
-      {.shape = {.block_m = 256, .block_n = 32, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 3}},
-      {.shape = {.block_m = 256, .block_n = 16, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 3}},
+      {.shape = {.block_m = 128, .block_n = 64, .block_k = 32, .waves_m = 4, .direct = kRows, .ahead = 4}},
+      {.shape = {.block_m = 64, .block_n = 128, .block_k = 32, .waves_n = 4, .direct = kWeights, .ahead = 4}},
+      {.shape = {.block_m = 64, .block_n = 64, .block_k = 64, .waves_n = 4, .direct = kWeights, .ahead = 4}},
+      {.shape = {.block_m = 256, .block_n = 32, .block_k = 32, .waves_m = 4, .direct = kRows}},
+      {.shape = {.block_m = 256, .block_n = 16, .block_k = 32, .waves_m = 4, .direct = kRows}},
   });
 
   // The first is also compiled as GEGLU.

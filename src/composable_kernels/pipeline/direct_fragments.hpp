@@ -1,5 +1,5 @@
-// An operand that goes around LDS: every lane loads its parts of the fragments from global memory,
-// Cfg::kShape.ahead steps ahead. For an operand of which the waves share little (each wave has rows of its own): what passes through
+// An operand that goes around LDS: every lane loads its parts of the fragments from global memory, some steps
+// ahead (Cfg::kShape.ahead). For an operand of which the waves share little: what passes through
 // LDS is then read there once, and the writes are in vain.
 // Traffic   16 bytes a lane and load; 64 bytes of each of 16 rows by a wave's load
 // Limits    atoms whose lanes read 16 bytes of a row at once (Arch::kDeepAtoms), of 16-bit elements

@@ -1,7 +1,7 @@
-// Pipeline: global memory -> registers -> LDS, Cfg::kShape.ahead steps ahead. What a family takes whose copies
-// cannot reach LDS by themselves.
-// Mapping   every thread loads its chunks of a later step's tiles before this step's products and writes them
-//           to LDS after these; a set of registers for each step under way
+// Pipeline: global memory -> registers -> LDS, one step ahead. What a family takes whose copies cannot reach
+// LDS by themselves.
+// Mapping   every thread loads its chunks of the next step's tiles before this step's products and writes them
+//           to LDS after these
 // Traffic   Cfg::kStages 2: double-buffered, one barrier a step; 1: one tile in LDS, two barriers a step
 //           Cfg::kShape.direct: one operand goes around LDS
 // Limits    kStages 1 or 2
@@ -92,8 +92,7 @@ class RegisterStaged::Product {
   static_assert(Cfg::kStages == 1 || Cfg::kStages == 2);
 
  public:
-  static constexpr int kAhead = Cfg::kShape.ahead;  // steps under way
-  static constexpr int kSets = kAhead;              // of registers, in turn
+  static constexpr int kAhead = 1;  // steps under way
   static constexpr Prefetch kPrefetch = Prefetch::kBeforeMma;
 
   static constexpr bool kDirectWeights = Cfg::kShape.direct == DirectOperand::kWeights,
@@ -108,45 +107,30 @@ class RegisterStaged::Product {
       : ring_{reinterpret_cast<T*>(lds)}, weights_(weights), rows_(rows), last_(last) {}
 
   ROCM_SD_DEVICE void prefetch(int step) {
-    if (step < last_) start(step, 0);
+    if (step < last_) {
+      weights_.load(step * Cfg::kBlockK, 0);
+      rows_.load(step * Cfg::kBlockK, 0);
+    }
   }
-  ROCM_SD_DEVICE void receive() { receive(0); }
-  ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc) const { mma(acc, 0); }
-
-  // set: of registers, known to the compiler.
-  ROCM_SD_DEVICE void start(int step, int set) {
-    const int at = kSets > 1 ? within(step) : step;
-    weights_.load(at * Cfg::kBlockK, set);
-    rows_.load(at * Cfg::kBlockK, set);
-  }
-  // Where there are several sets: what went to LDS, before the products; what goes around it, after them.
-  ROCM_SD_DEVICE void refill_staged(int step, int set) {
-    if constexpr (!kDirectWeights) weights_.load(within(step) * Cfg::kBlockK, set);
-    if constexpr (!kDirectRows) rows_.load(within(step) * Cfg::kBlockK, set);
-  }
-  ROCM_SD_DEVICE void refill_direct(int step, int set) {
-    if constexpr (kDirectWeights) weights_.load(within(step) * Cfg::kBlockK, set);
-    if constexpr (kDirectRows) rows_.load(within(step) * Cfg::kBlockK, set);
-  }
-  ROCM_SD_DEVICE void receive(int set) {
+  ROCM_SD_DEVICE void receive() {
     if constexpr (Cfg::kStages == 1) Arch::barrier();  // the tile's last readers
     if constexpr (kDirectWeights)
-      weights_.take(set);
+      weights_.take(0);
     else
-      weights_.store(ring_.weights(stage_of(set)), set);
+      weights_.store(ring_.weights(ring_.stage), 0);
     if constexpr (kDirectRows)
-      rows_.take(set);
+      rows_.take(0);
     else
-      rows_.store(ring_.rows(stage_of(set)), set);
+      rows_.store(ring_.rows(ring_.stage), 0);
     Arch::barrier();
   }
-  ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc, int set) const {
-    const WeightsInLds<Arch, Cfg> weights{ring_.weights(stage_of(set)) + place_.n * Cfg::kLd};
-    const RowsInLds<Arch, Cfg> rows{ring_.rows(stage_of(set)) + place_.m * Cfg::kLd};
+  ROCM_SD_DEVICE void mma(Accumulators<Arch, Cfg>& acc) const {
+    const WeightsInLds<Arch, Cfg> weights{ring_.weights(ring_.stage) + place_.n * Cfg::kLd};
+    const RowsInLds<Arch, Cfg> rows{ring_.rows(ring_.stage) + place_.m * Cfg::kLd};
     if constexpr (kDirectWeights)
-      mma_fragments<Arch, Cfg>(acc, [&](int i, int k) { return weights_.fragment(i, k, set); }, rows);
+      mma_fragments<Arch, Cfg>(acc, [&](int i, int k) { return weights_.fragment(i, k, 0); }, rows);
     else if constexpr (kDirectRows)
-      mma_fragments<Arch, Cfg>(acc, weights, [&](int j, int k) { return rows_.fragment(j, k, set); });
+      mma_fragments<Arch, Cfg>(acc, weights, [&](int j, int k) { return rows_.fragment(j, k, 0); });
     else
       mma_fragments<Arch, Cfg>(acc, weights, rows);
   }
@@ -154,15 +138,6 @@ class RegisterStaged::Product {
   ROCM_SD_DEVICE void finish(Accumulators<Arch, Cfg>&) const {}
 
  private:
-  // The stage of the step whose copies are in the set: known to the compiler where the sets' turns end with
-  // the stages'.
-  ROCM_SD_DEVICE int stage_of(int set) const {
-    return kSets > 1 && kSets % Cfg::kStages == 0 ? set % Cfg::kStages : ring_.stage;
-  }
-  // Loads in every turn, beyond the last step that one's once more: the compiler counts what is under way, and
-  // behind a branch it would await all of it.
-  ROCM_SD_DEVICE int within(int step) const { return step < last_ ? step : last_ - 1; }
-
   const WavePlace<Arch, Cfg> place_;
   StageRing<Cfg> ring_;
   WeightCopy& weights_;

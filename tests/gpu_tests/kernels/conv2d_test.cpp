@@ -68,16 +68,9 @@ void match_the_reference(DType dtype, DType result) {
 TEST_P(Conv2dOnGpu, MatchesTheReference) { match_the_reference(GetParam(), GetParam()); }
 TEST(Conv2dOnGpuTypes, Bf16GivesFloat) { match_the_reference(DType::kBF16, DType::kF32); }
 
-// Pixels and outputs beyond a tile of every configuration, two inputs, odd sizes; whole and split.
-void every_configuration(DType dtype, GemmAlgorithm algorithm, std::optional<DType> asked = std::nullopt) {
-  const DType result = asked.value_or(dtype);
-  for (const ConvCase& c :
-       {ConvCase{{2, 13, 15, 40}, 16, 264, 3, 1, Padding::same(1), false, true, true, true},
-        ConvCase{{1, 9, 20, 64}, 0, 44, 3, 2, Padding{0, 0, 1, 1}},
-        ConvCase{{1, 7, 12, 96}, 0, 20, 3, 1, Padding::same(1), true},
-        // Channels in whole blocks, which AMD's kernels gather otherwise.
-        ConvCase{{2, 7, 9, 64}, 128, 72, 3, 1, Padding::same(1), false, true},
-        ConvCase{{1, 6, 11, 64}, 0, 24, 5, 1, Padding{2, 1, 2, 3}}}) {
+// By every configuration, whole and split.
+void every_configuration(const std::vector<ConvCase>& cases, DType dtype, GemmAlgorithm algorithm, DType result) {
+  for (const ConvCase& c : cases) {
     const Prepared s(c, dtype, 3, result);
     const ConvArgs args = s.gpu.args(c);
     for (const GemmConfig& config : conv_configs_of(test_gpu().traits(), dtype))
@@ -94,8 +87,27 @@ void every_configuration(DType dtype, GemmAlgorithm algorithm, std::optional<DTy
   }
 }
 
+// Pixels and outputs beyond a tile of every configuration, two inputs, odd sizes.
+void every_configuration(DType dtype, GemmAlgorithm algorithm, std::optional<DType> asked = std::nullopt) {
+  every_configuration({{{2, 13, 15, 40}, 16, 264, 3, 1, Padding::same(1), false, true, true, true},
+                       {{1, 9, 20, 64}, 0, 44, 3, 2, Padding{0, 0, 1, 1}},
+                       {{1, 7, 12, 96}, 0, 20, 3, 1, Padding::same(1), true},
+                       // Channels in whole blocks, which AMD's kernels gather otherwise.
+                       {{2, 7, 9, 64}, 128, 72, 3, 1, Padding::same(1), false, true},
+                       {{1, 6, 11, 64}, 0, 24, 5, 1, Padding{2, 1, 2, 3}}},
+                      dtype, algorithm, asked.value_or(dtype));
+}
+
 TEST_P(Conv2dOnGpu, EveryConfigurationMatchesTheReference) {
   every_configuration(GetParam(), GemmAlgorithm::kTiles);
+}
+// Main loops take several steps in turn: depths of one step and more, until every number of them was left over.
+TEST_P(Conv2dOnGpu, EveryNumberOfSteps) {
+  std::vector<ConvCase> cases;
+  for (const int64_t blocks : {1, 2, 3, 4, 5, 6})  // whole ones, and with 8 channels more
+    for (const int64_t more : {0, 8})
+      cases.push_back({{1, 5, 7, 64 * blocks + more}, 0, 40, 1, 1, Padding{0, 0, 0, 0}});
+  every_configuration(cases, GetParam(), GemmAlgorithm::kTiles, GetParam());
 }
 TEST_P(Conv2dOnGpu, EveryWarpgroupConfigurationMatchesTheReference) {
   if (GetParam() == DType::kF32 || test_gpu().traits().arch != "sm_90")
