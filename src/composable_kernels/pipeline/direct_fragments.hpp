@@ -19,8 +19,8 @@ class DirectFragments {
   static constexpr int kDepths = Cfg::kBlockK / Atom::kDepth;
   static constexpr int kCount = kAtoms * kDepths;  // of a lane, 16 bytes each
   static constexpr int kSets = Cfg::kShape.ahead;
-  // Fragments stay where they were loaded to, and a set is loaded anew after its products: a copy of registers
-  // would await what is on its way to them.
+  // Fragments stay where they were loaded to, and a set is loaded anew after its products: a copy of
+  // registers would await what is on its way to them.
   static constexpr bool kInPlace = kSets > 1;
   static_assert(kDepths * Atom::kDepth == Cfg::kBlockK && kCount <= 32);
 

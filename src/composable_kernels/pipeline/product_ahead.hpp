@@ -1,5 +1,6 @@
-// Pipeline: global memory -> registers -> LDS -> registers, each of them ahead of its use, where one operand goes
-// around LDS. For workgroups that have a compute unit to themselves, where no other one works while this one waits.
+// Pipeline: global memory -> registers -> LDS -> registers, each of them ahead of its use, where one operand
+// goes around LDS. For workgroups that have a compute unit to themselves, where no other one works while this
+// one waits.
 // Mapping   Cfg::kShape.ahead steps' loads are under way, each with registers of its own. While a step is
 //           multiplied, the fragments of the next one are read from LDS and the tile after that is written.
 // Traffic   two tiles of the staged operand in LDS, one barrier a step; the other operand around LDS
@@ -25,7 +26,8 @@ class ProductAhead {
  public:
   static constexpr int kSets = Cfg::kShape.ahead;
   static_assert(kSets % 2 == 0 && Cfg::kStages == 2 && Cfg::kShape.direct != DirectOperand::kNone);
-  using Direct = DirectFragments<Arch, Cfg, kDirectWeights, std::conditional_t<kDirectWeights, Weights, Rows>>;
+  using Direct =
+      DirectFragments<Arch, Cfg, kDirectWeights, std::conditional_t<kDirectWeights, Weights, Rows>>;
   using Staged = RegisterChunks<Arch, Cfg, kDirectWeights ? Cfg::kBlockM : Cfg::kBlockN,
                                 std::conditional_t<kDirectWeights, Rows, Weights>>;
   // Of a step's tile, all that the wave reads.
@@ -93,8 +95,8 @@ class ProductAhead {
       for (int i = 0; i < kAtoms; ++i) to.at[d * kAtoms + i] = Tile{from}(i, d * Atom::kDepth);
     }
   }
-  // Beyond the last step that one's once more: the compiler counts the loads under way, and behind a branch it
-  // would await all of them.
+  // Beyond the last step that one's once more: the compiler counts the loads under way, and behind a branch
+  // it would await all of them.
   ROCM_SD_DEVICE int column(int step) const { return (step < last_ ? step : last_ - 1) * Cfg::kBlockK; }
 
   const WavePlace<Arch, Cfg> place_;
@@ -129,9 +131,8 @@ ROCM_SD_DEVICE void multiply_ahead(Accumulators<Arch, Cfg>& acc, char* lds, cons
   tiles.start(fragments[0], first);
   int step = first;
   for (; step + Product::kSets <= last; step += Product::kSets)
-    unrolled<Product::kSets>([&](int set) {
-      tiles.turn(acc, fragments[set % 2], fragments[(set + 1) % 2], step + set, set);
-    });
+    unrolled<Product::kSets>(
+        [&](int set) { tiles.turn(acc, fragments[set % 2], fragments[(set + 1) % 2], step + set, set); });
   last_turns<0>(tiles, acc, fragments, step, last);
 }
 

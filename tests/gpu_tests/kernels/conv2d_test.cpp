@@ -69,7 +69,8 @@ TEST_P(Conv2dOnGpu, MatchesTheReference) { match_the_reference(GetParam(), GetPa
 TEST(Conv2dOnGpuTypes, Bf16GivesFloat) { match_the_reference(DType::kBF16, DType::kF32); }
 
 // By every configuration, whole and split.
-void every_configuration(const std::vector<ConvCase>& cases, DType dtype, GemmAlgorithm algorithm, DType result) {
+void every_configuration(const std::vector<ConvCase>& cases, DType dtype, GemmAlgorithm algorithm,
+                         DType result) {
   for (const ConvCase& c : cases) {
     const Prepared s(c, dtype, 3, result);
     const ConvArgs args = s.gpu.args(c);
@@ -101,7 +102,8 @@ void every_configuration(DType dtype, GemmAlgorithm algorithm, std::optional<DTy
 TEST_P(Conv2dOnGpu, EveryConfigurationMatchesTheReference) {
   every_configuration(GetParam(), GemmAlgorithm::kTiles);
 }
-// Main loops take several steps in turn: depths of one step and more, until every number of them was left over.
+// Main loops take several steps in turn: depths of one step and more, until every number of them was left
+// over.
 TEST_P(Conv2dOnGpu, EveryNumberOfSteps) {
   std::vector<ConvCase> cases;
   for (const int64_t blocks : {1, 2, 3, 4, 5, 6})  // whole ones, and with 8 channels more

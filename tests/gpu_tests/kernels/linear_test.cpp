@@ -164,10 +164,12 @@ TEST_P(GpuLinearTest, OddShapesAndTails) {
   check_every_candidate(cases, GetParam());
 }
 
-// Main loops take several steps in turn: depths of one step and more, until every number of them was left over.
+// Main loops take several steps in turn: depths of one step and more, until every number of them was left
+// over.
 TEST_P(GpuLinearTest, EveryNumberOfSteps) {
   std::vector<Case> cases;
-  for (const int64_t steps : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18}) cases.push_back({35, 32 * steps, 40});
+  for (const int64_t steps : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18})
+    cases.push_back({35, 32 * steps, 40});
   check_every_candidate(cases, GetParam());
 }
 
