@@ -24,7 +24,7 @@ Tensor multiply_on_host(Exec& ex, const Tensor& a, const Tensor& b) {
                     static_cast<double>(a.bytes() + b.bytes() + y.bytes())};
   ex.launch(info,
             [product, places, depth, columns, from_a = a.data(), from_b = static_cast<const float*>(b.data()),
-             to = y.data(), pack = packed.as<float>(), scratchpad = scratch.data()] {
+             to = y.data(), pack = static_cast<float*>(packed.data()), scratchpad = scratch.data()] {
               if (places->bytes > sizeof(float) * static_cast<size_t>(depth * columns))  // padded by zeros
                 std::memset(pack, 0, places->bytes);
 #pragma omp parallel for schedule(static)

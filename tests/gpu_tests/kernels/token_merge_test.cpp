@@ -33,7 +33,8 @@ TEST(GpuTokenMerge, RowArgmaxTakesTheFirst) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {5, 31}, {70, 200}, {2, 4099}}) {
       const Tensor x = random_tensor({rows, cols}, dtype, 3, 0.01f);  // in 16 bits many are equal
       const PlacedOp op = [&](Exec& ex, const Place& place) { return row_argmax(ex, place(x)); };
-      EXPECT_EQ(on_gpu("row_argmax", op), greatest(to_doubles(x), rows, cols)) << dtype << " " << cols;
+      EXPECT_EQ(on_gpu("row_argmax", op), greatest(to_doubles(x), rows, cols))
+          << dtype_name(dtype) << " " << cols;
     }
 }
 

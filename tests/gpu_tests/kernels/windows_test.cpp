@@ -23,14 +23,14 @@ TEST(GpuWindows, AreCutLaidBackAndShuffled) {
           return window_reverse(ex, place(windows), place(x), grid);
         };
         EXPECT_EQ(on_gpu("window_partition", cut), on_host("window_partition", cut))
-            << dtype << " " << channels;
+            << dtype_name(dtype) << " " << channels;
         expect_like_reference("window_reverse", back, 2 * unit_roundoff(dtype), concat(dtype, " ", channels));
         expect_same_bits_as_graph(back, concat(dtype));
       }
   for (const DType dtype : {DType::kF16, DType::kF32}) {
     const Tensor x = random_tensor({1, 5, 7, 9 * 21}, dtype, 5);
     const PlacedOp op = [&](Exec& ex, const Place& place) { return pixel_shuffle(ex, place(x), 3); };
-    EXPECT_EQ(on_gpu("pixel_shuffle", op), on_host("pixel_shuffle", op)) << dtype;
+    EXPECT_EQ(on_gpu("pixel_shuffle", op), on_host("pixel_shuffle", op)) << dtype_name(dtype);
   }
 }
 

@@ -29,7 +29,7 @@ TEST(TokenMergingOnGpu, ChoosesTheTokensThatTheHostChooses) {
       for (size_t i = 0; i < got.size(); ++i) same += choice(got[i]) == choice(want[i]);
       EXPECT_GE(static_cast<double>(same),
                 (dtype == DType::kF32 ? 1.0 : 0.95) * static_cast<double>(got.size()))
-          << dtype << " " << grid.tokens();
+          << dtype_name(dtype) << " " << grid.tokens();
       expect_same_bits_as_graph(op, concat(dtype));
     }
 }

@@ -24,7 +24,10 @@ TEST(TokenGrid, SquaresHaveOneDestinationEachAndEveryTokenAPlace) {
       const bool whole = y / 2 * 2 + 1 < grid.height && x / 2 * 2 + 1 < grid.width;
       EXPECT_EQ(grid.is_destination(t), whole && y % 2 == 0 && x % 2 == 0);
       EXPECT_EQ(grid.destinations_before(t), destinations) << grid.height << "x" << grid.width << " " << t;
-      if (grid.is_destination(t)) EXPECT_EQ(grid.sorted(t), destinations++);
+      if (grid.is_destination(t)) {
+        EXPECT_EQ(grid.sorted(t), destinations);
+        ++destinations;
+      }
       places.push_back(grid.sorted(t));
     }
     EXPECT_EQ(grid.destinations(), destinations);
@@ -78,7 +81,7 @@ TEST(RowArgmax, FindsTheFirstOfTheGreatest) {
         TestExec test;
         const Tensor x = random_tensor({rows, cols}, dtype, 3, 0.01f);  // in 16 bits many are equal
         EXPECT_EQ(to_doubles(row_argmax(test.ex, x)), greatest(to_doubles(x), rows, cols))
-            << impl << " " << dtype;
+            << impl << " " << dtype_name(dtype);
       }
 }
 
