@@ -266,8 +266,7 @@ def test_bad_files_of_swinir(upscale, rocm_sd, tmp_path):
     refused(state | {"conv_first.weight": torch.zeros(24, 1, 3, 3)}, "conv_first.weight", "3 input channels, got 1")
     refused(state | {"upsample.0.weight": torch.zeros(63, 16, 3, 3)}, "upsample.0.weight", "63")
     refused(state | {"norm.weight": torch.full((24,), float("nan"))}, "norm.weight", "not finite")
-    said = rocm_sd("inspect", written(tmp_path / "net.safetensors", state), code=3)
-    assert "an upscaler (SwinIR)" in said.stdout + said.stderr
+    assert "an upscaler (SwinIR)" in rocm_sd("inspect", written(tmp_path / "net.safetensors", state)).stdout
 
 
 @pytest.mark.parametrize("tile, overlap", [(16, 8), (40, 16)])

@@ -10,36 +10,12 @@
 #pragma once
 
 #include "composable_kernels/block.hpp"
+#include "composable_kernels/fused/token_grid.hpp"
+#include "composable_kernels/tile/unrolled.hpp"
 
 namespace rocm_sd {
 
 inline constexpr int kTokenMergeWaves = 4;  // of a workgroup: rows at a time
-
-// The tokens of a map in squares of 2 x 2, of which the upper left is a destination and the others are
-// sources. An odd last row or column is all sources. Destinations and sources have numbers in raster order.
-struct TokenGrid {
-  int64_t height = 0, width = 0;
-
-  ROCM_SD_DEVICE int64_t tokens() const { return height * width; }
-  ROCM_SD_DEVICE int64_t destinations() const { return (height / 2) * (width / 2); }
-  ROCM_SD_DEVICE int64_t sources() const { return tokens() - destinations(); }
-  ROCM_SD_DEVICE bool is_destination(int64_t token) const {
-    const int64_t y = token / width, x = token % width;
-    return y % 2 == 0 && x % 2 == 0 && y + 1 < height && x + 1 < width;
-  }
-  // Destinations that come before the token in raster order: its own number, if it is one.
-  ROCM_SD_DEVICE int64_t destinations_before(int64_t token) const {
-    const int64_t y = token / width, x = token % width, across = width / 2, down = height / 2;
-    const int64_t rows = (y + 1) / 2 < down ? (y + 1) / 2 : down;
-    if (y % 2 != 0 || y / 2 >= down) return rows * across;
-    return rows * across + ((x + 1) / 2 < across ? (x + 1) / 2 : across);
-  }
-  // Its place where all destinations come first, and the sources behind them.
-  ROCM_SD_DEVICE int64_t sorted(int64_t token) const {
-    const int64_t before = destinations_before(token);
-    return is_destination(token) ? before : destinations() + token - before;
-  }
-};
 
 // y[b, sorted(t)] = x[b, t] / |x[b, t]|, zeros where x is zero.
 template <class X, class Y>
@@ -150,20 +126,18 @@ ROCM_SD_DEVICE void merge_tokens_body(const MergeTokensParams<T>& p, const Block
           if (static_cast<int64_t>(places[t]) != group) continue;
           ++count;
           const T* x = p.x + (image * p.tokens + t) * p.channels + first;
-          ROCM_SD_UNROLL
-          for (int i = 0; i < kChannels; ++i) {
+          unrolled<kChannels>([&](int i) {
             const int64_t c = block.lane() + i * Arch::lanes;
             if (first + c < p.channels) sums[i] += to_float(x[c]);
-          }
+          });
         }
       }
       const float share = count > 0 ? 1.0f / static_cast<float>(count) : 0.0f;
       T* y = p.y + row * p.channels + first;
-      ROCM_SD_UNROLL
-      for (int i = 0; i < kChannels; ++i) {
+      unrolled<kChannels>([&](int i) {
         const int64_t c = block.lane() + i * Arch::lanes;
         if (first + c < p.channels) store(y[c], sums[i] * share);
-      }
+      });
     }
   }
 }

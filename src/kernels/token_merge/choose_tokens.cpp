@@ -1,4 +1,5 @@
 // unit_tokens, row_argmax and token_places: which tokens are merged.
+#include "composable_kernels/fused/token_merge.hpp"
 #include "kernels/memory_bound.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/token_merge/token_merge.hpp"

@@ -1,4 +1,5 @@
 // merge_tokens and unmerge_tokens: rows by their places, and back.
+#include "composable_kernels/fused/token_merge.hpp"
 #include "kernels/memory_bound.hpp"
 #include "kernels/ops.hpp"
 #include "kernels/token_merge/token_merge.hpp"

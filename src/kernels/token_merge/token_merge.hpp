@@ -5,7 +5,7 @@
 // results follow from the shapes.
 #pragma once
 
-#include "composable_kernels/fused/token_merge.hpp"
+#include "composable_kernels/fused/token_grid.hpp"
 #include "runtime/exec.hpp"
 
 namespace rocm_sd {
