@@ -9,7 +9,7 @@ namespace rocm_sd {
 namespace {
 
 // More read no faster than the bus copies.
-constexpr int kMostThreads = 8;
+constexpr int kMaxThreads = 8;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void ParallelUpload::add(char* dst, size_t bytes, std::function<void(char*)> mak
   const std::lock_guard lock(mutex_);
   if (error_) return;
   pieces_.push_back({dst, bytes, std::move(make)});
-  const auto wanted = std::min<size_t>(static_cast<size_t>(std::clamp(host_threads(), 1, kMostThreads)),
+  const auto wanted = std::min<size_t>(static_cast<size_t>(std::clamp(host_threads(), 1, kMaxThreads)),
                                        threads_.size() + pieces_.size());
   if (threads_.size() < wanted) threads_.emplace_back([this] { work(); });
   changed_.notify_one();
