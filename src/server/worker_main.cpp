@@ -278,7 +278,8 @@ class Worker {
   }
 
   void send_failure(const WorkerTask& task, ExitCode code, const std::string& message) {
-    link_.send({{"type", "failed"}, {"id", task.id()}, {"code", static_cast<int>(code)}, {"message", message}});
+    link_.send(
+        {{"type", "failed"}, {"id", task.id()}, {"code", static_cast<int>(code)}, {"message", message}});
   }
 
   Image enlarged(const Image& image, const WorkerTask& task, const Callbacks& watch) {
