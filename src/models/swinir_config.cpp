@@ -8,7 +8,7 @@ namespace rocm_sd {
 namespace {
 
 constexpr int kMaxLayers = 32, kMaxDepth = 64;
-constexpr int64_t kMaxWindow = 32;
+constexpr int64_t kMaxWindow = 16;  // masks take its fourth power
 
 // Groups of layers and the blocks of each.
 std::vector<int> depths_of(const WeightStore& store) {
