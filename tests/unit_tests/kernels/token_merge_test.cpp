@@ -36,7 +36,7 @@ TEST(TokenGrid, SquaresHaveOneDestinationEachAndEveryTokenAPlace) {
   }
 }
 
-TEST(UnitTokens, AreTheRowsByTheirLengthsDestinationsFirst) {
+TEST(UnitTokens, ScalarAndReferenceAreTheRowsByTheirLengths) {
   for (const DType dtype : kTypes)
     for (const TokenGrid& grid : kGrids)
       for (const char* impl : {"scalar", "ref"})
@@ -72,7 +72,7 @@ TEST(ProductOfRows, IsTheMatrixProduct) {
   }
 }
 
-TEST(RowArgmax, FindsTheFirstOfTheGreatest) {
+TEST(RowArgmax, ScalarAndReferenceFindTheFirstOfTheGreatest) {
   for (const DType dtype : kTypes)
     for (const auto& [rows, cols] :
          {std::pair<int64_t, int64_t>{0, 3}, {1, 1}, {5, 31}, {70, 200}, {2, 4099}})
@@ -98,7 +98,7 @@ TEST(RowArgmax, PassesOverNaNs) {
   }
 }
 
-TEST(TokenPlaces, RankTheSourcesAndShareTheDestinations) {
+TEST(TokenPlaces, ScalarAndReferenceRankTheSources) {
   for (const TokenGrid& grid : kGrids)
     for (const bool ties : {false, true})
       for (const char* impl : {"scalar", "ref"}) {
@@ -113,7 +113,7 @@ TEST(TokenPlaces, RankTheSourcesAndShareTheDestinations) {
       }
 }
 
-TEST(MergeTokens, AreMeansAndComeApartAgain) {
+TEST(MergeTokens, ScalarAndReferenceAreMeansAndComeApartAgain) {
   for (const DType dtype : kTypes)
     for (const int64_t channels : {1, 70, 400})
       for (const char* impl : {"scalar", "ref"}) {

@@ -31,7 +31,7 @@ std::vector<double> cut(const std::vector<double>& x, const WindowGrid& g, int64
   return out;
 }
 
-TEST(Windows, AreCutAndLaidBack) {
+TEST(Windows, ScalarAndReferenceCutThemAndLayThemBack) {
   for (const DType dtype : kTypes)
     for (const WindowGrid& grid : kGrids)
       for (const int64_t channels : {1, 7, 66})
@@ -60,7 +60,7 @@ TEST(Windows, OfEachKindAreCounted) {
   }
 }
 
-TEST(PixelShuffle, ChannelsBecomeSquares) {
+TEST(PixelShuffle, ScalarAndReferenceMakeSquaresOfChannels) {
   for (const DType dtype : kTypes)
     for (const int64_t side : {1, 2, 3})
       for (const char* impl : {"scalar", "ref"}) {
