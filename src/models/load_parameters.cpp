@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/eight_bit.hpp"
+#include "models/parallel_upload.hpp"
 #include "models/parameters.hpp"
 
 namespace rocm_sd {
@@ -55,7 +56,14 @@ class Loader final : public Visitor {
         compute_(compute),
         weights_(weights),
         only_(only),
-        precisions_(std::move(precisions)) {}
+        precisions_(std::move(precisions)) {
+    if (SideCopies* gpu = source.concurrent() ? side_copies(device) : nullptr) upload_.emplace(*gpu);
+  }
+
+  // After the last slot. Throws what a thread that read had to.
+  void finish() {
+    if (upload_) upload_->finish();
+  }
 
  protected:
   void slot(const ParameterSlot& slot) override {
@@ -126,6 +134,7 @@ class Loader final : public Visitor {
   void stream(const ParameterSlot::Part& part, DType dtype, char* to) {
     const int64_t count = part.shape.numel();
     const auto size = static_cast<int64_t>(dtype_size(dtype));
+    if (upload_) return upload(part, dtype, to);
     if (staging_.empty()) staging_.resize(kStagingBytes);
     const int64_t most = kStagingBytes / size;
     for (int64_t begin = 0; begin < count; begin += most) {
@@ -135,6 +144,20 @@ class Loader final : public Visitor {
       else
         source_.read_part(part.name, part.shape, begin, piece, dtype, staging_.data());
       device_.copy_to_device(to + begin * size, staging_.data(), static_cast<size_t>(piece * size));
+    }
+  }
+
+  void upload(const ParameterSlot::Part& part, DType dtype, char* to) {
+    const int64_t count = part.shape.numel();
+    const auto size = static_cast<int64_t>(dtype_size(dtype));
+    const int64_t most = static_cast<int64_t>(kMadeBytes) / size;
+    const auto shared = std::make_shared<const ParameterSlot::Part>(part);
+    for (int64_t begin = 0; begin < count; begin += most) {
+      const int64_t piece = std::min(most, count - begin);
+      upload_->add(to + begin * size, static_cast<size_t>(piece * size),
+                   [source = &source_, shared, begin, piece, dtype](char* dst) {
+                     source->read_part(shared->name, shared->shape, begin, piece, dtype, dst);
+                   });
     }
   }
 
@@ -219,6 +242,7 @@ class Loader final : public Visitor {
   std::vector<float> rows_, scales_;  // of quantised() and split()
   std::vector<char> bytes_;
   std::vector<uint16_t> halves_;
+  std::optional<ParallelUpload> upload_;  // last: its threads end before what they read from goes
 };
 
 }  // namespace
@@ -236,6 +260,7 @@ void load_parameters(const VisitModel& visit, Device& device, const ParameterSou
   missing.check();
   Loader loader(device, source, compute, weights, only, rules_of(visit, precisions));
   visit(loader);
+  loader.finish();
 }
 
 }  // namespace rocm_sd
