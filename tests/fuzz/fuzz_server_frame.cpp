@@ -65,7 +65,7 @@ void read_as_order(const Frame& frame) {
   try {
     read_order({}, head, frame.bytes);
   } catch (const Error&) {
-  } catch (const json::exception&) {  // a head of another form, which ends the worker's job
+  } catch (const json::exception&) {    // a head of another form, which ends the worker's job
   } catch (const std::out_of_range&) {  // files beyond the frame's bytes, likewise
   }
 }
