@@ -32,6 +32,9 @@ struct StreamSchedule {
     std::shared_ptr<void> free, copied;  // points: launches before this turn are over; its copy is
   };
   std::vector<std::shared_ptr<StreamedStorage>> uses;
+  // Of the launches before each use, and of all: what copies may run beside, in operations. Of the dry run.
+  std::vector<double> work_before;
+  double work = 0;
   std::vector<Turn> turns;
   void* ring = nullptr;
   std::shared_ptr<void> begin;  // point
@@ -75,10 +78,15 @@ class WeightStream {
 
  private:
   class Run;
+  // A weight, and the work of the launches that read it.
+  struct Candidate {
+    std::shared_ptr<StreamedStorage> storage;
+    double work = 0;
+  };
   void settle();
-  std::vector<std::shared_ptr<StreamedStorage>> candidates() const;
-  bool choose(const std::vector<std::shared_ptr<StreamedStorage>>& all, uint64_t slack);
-  size_t window_for(const std::vector<std::shared_ptr<StreamedStorage>>& all) const;
+  std::vector<Candidate> candidates() const;
+  bool choose(const std::vector<Candidate>& all, uint64_t slack);
+  size_t window_for(const std::vector<Candidate>& all) const;
   size_t arrange(StreamSchedule& schedule, size_t window) const;
   void arrange_late(StreamSchedule& schedule) const;
   void equip(StreamSchedule& schedule) const;
