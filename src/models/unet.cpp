@@ -82,6 +82,7 @@ UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNe
                   layers, args.images};
   out.deep = args.deep;
   out.gate = args.gate;
+  out.merge = args.merge;
   if (args.received) {
     out.received = args.received;
     out.received_layer = middle_self_attention().value();

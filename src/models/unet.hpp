@@ -63,6 +63,7 @@ struct UNetArgs {
   // middle, and takes no residuals.
   const DeepMap* deep = nullptr;
   const TextGate* gate = nullptr;
+  const TokenMerge* merge = nullptr;  // of both halves; null: none
 };
 
 // Without up blocks in its configuration it is the half that encode() runs: what a ControlNet is a copy of.

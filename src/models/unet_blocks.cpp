@@ -36,7 +36,7 @@ Tensor ResBlock::operator()(Exec& ex, Tensor x, Tensor second, const Tensor& shi
   return conv2d(ex, std::move(h), conv2, {.pad = Padding::same(1), .epilogue = added});
 }
 
-Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor& residual, int64_t perturbed,
+Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor* residual, DType dtype, int64_t perturbed,
                                  const AttentionReceived* received) const {
   const int64_t width = x.dim(2), batch = x.dim(0), seeing = batch - perturbed;
   // Where split bf16 is multiplied, what lies between the products has more bits than bf16, too.
@@ -60,7 +60,7 @@ Tensor SelfAttention::operator()(Exec& ex, Tensor x, const Tensor& residual, int
     copy_into(ex, packed.narrow(0, seeing, perturbed).narrow(2, 2 * width, width),
               h.narrow(0, seeing, perturbed));
   }
-  return linear(ex, std::move(h), out, {.residual = &residual, .dtype = residual.dtype()});
+  return linear(ex, std::move(h), out, {.residual = residual, .dtype = dtype});
 }
 
 // Attention gives no weights, but over values that are rows of the identity it gives those of as many keys as
@@ -127,11 +127,12 @@ Tensor CrossAttention::add_image(Exec& ex, const Tensor& q, Tensor attended, con
   return add_map(ex, attended, {own, image.factors.at(index)});
 }
 
-Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context) const {
+Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& context,
+                                    const TokenGrid& map) const {
   if (!self && context.gate_open()) {
     x = first_cross->gated(ex, x, context);
   } else {
-    x = first_attention(ex, std::move(x), context);
+    x = first_attention(ex, std::move(x), context, map);
   }
   if (context.gate_open()) {
     x = cross.gated(ex, x, context);
@@ -144,13 +145,35 @@ Tensor TransformerBlock::operator()(Exec& ex, Tensor x, const UNetContext& conte
   return linear(ex, std::move(h), ff_out, {.residual = &x, .dtype = x.dtype()});
 }
 
-Tensor TransformerBlock::first_attention(Exec& ex, Tensor x, const UNetContext& context) const {
+Tensor TransformerBlock::merged_attention(Exec& ex, const Tensor& x, const UNetContext& context,
+                                          const TokenGrid& map, int64_t merged) const {
+  const Tensor places = match_tokens(ex, x, map, merged, self->qkv.weight.dtype());
+  const int64_t tokens = map.tokens(), left = tokens - merged, width = x.dim(2);
+  Tensor h = merge_tokens(ex, layer_norm(ex, x, norm1, norm1.eps, operand_type(self->qkv)), places, left);
+  const bool perturbed = context.perturbed > 0 && context.perturbed_layers->at(self->index);
+  h = (*self)(ex, std::move(h), nullptr, x.dtype(), perturbed ? context.perturbed : 0);
+  if (double* saved = context.merge->saved_operations) {
+    const auto rows = static_cast<double>(x.dim(0));
+    const auto of = [&](int64_t n) {  // a row's layers and attention over n tokens
+      return 8.0 * static_cast<double>(n * width * width) + 4.0 * static_cast<double>(n * n * width);
+    };
+    *saved += rows *
+              (of(tokens) - of(left) - 2.0 * static_cast<double>(map.sources() * map.destinations() * width));
+  }
+  return unmerge_tokens(ex, h, places, x);
+}
+
+Tensor TransformerBlock::first_attention(Exec& ex, Tensor x, const UNetContext& context,
+                                         const TokenGrid& map) const {
+  if (self && context.merge)
+    if (const int64_t merged = context.merge->merged(map))
+      return merged_attention(ex, x, context, map, merged);
   Tensor h =
       layer_norm(ex, x, norm1, norm1.eps, self ? operand_type(self->qkv) : operand_type(first_cross->query));
   const bool perturbed = self && context.perturbed > 0 && context.perturbed_layers->at(self->index);
   const AttentionReceived* received =
       self && context.received && context.received_layer == self->index ? context.received : nullptr;
-  return self ? (*self)(ex, std::move(h), x, perturbed ? context.perturbed : 0, received)
+  return self ? (*self)(ex, std::move(h), &x, x.dtype(), perturbed ? context.perturbed : 0, received)
               : (*first_cross)(ex, std::move(h), x, context);
 }
 
@@ -160,7 +183,7 @@ Tensor Transformer::operator()(Exec& ex, Tensor x, const UNetContext& context) c
   const Tensor residual = x.reshape(sequence);  // [N,HW,C], the same memory
   Tensor h = group_norm_as(ex, x, norm, context.norm_groups, operand_type(proj_in));
   h = linear(ex, h.reshape(sequence), proj_in, {.dtype = x.dtype()});
-  for (const TransformerBlock& block : blocks) h = block(ex, std::move(h), context);
+  for (const TransformerBlock& block : blocks) h = block(ex, std::move(h), context, {map[1], map[2]});
   return linear(ex, std::move(h), proj_out, {.residual = &residual, .dtype = x.dtype()}).reshape(map);
 }
 
