@@ -55,7 +55,8 @@ struct RankShare {
   int64_t conditions = 1;          // of the UNet: one or two
   const RowSplit* unet = nullptr;  // null: all rows
   const RowSplit* vae = nullptr;
-  bool decodes = true;  // another rank does otherwise
+  bool decodes = true;        // another rank does otherwise
+  Ranks* tensors = nullptr;   // that share each of the UNet's attentions and feed-forwards; null: they are whole
 };
 
 // Plans every stage of text to image, one after the other; each stage's weights are freed before the next.

@@ -119,7 +119,15 @@ class Loader final : public Visitor {
   }
   void read_in_place(const ParameterSlot::Part& part, DType dtype, char* to) {
     const DeviceAccess access(device_);
-    source_.read(part.name, part.shape, dtype, to);
+    read(part, 0, part.shape.numel(), dtype, to);
+  }
+  void read(const ParameterSlot::Part& part, int64_t begin, int64_t count, DType dtype, void* to) {
+    if (part.cut)
+      read_cut(source_, part.name, *part.cut, begin, count, dtype, to);
+    else if (count == part.shape.numel())
+      source_.read(part.name, part.shape, dtype, to);
+    else
+      source_.read_part(part.name, part.shape, begin, count, dtype, to);
   }
 
   // The device's memory is out of the host's reach: pieces go through a buffer that every tensor shares.
@@ -130,10 +138,7 @@ class Loader final : public Visitor {
     const int64_t most = kStagingBytes / size;
     for (int64_t begin = 0; begin < count; begin += most) {
       const int64_t piece = std::min(most, count - begin);
-      if (piece == count)
-        source_.read(part.name, part.shape, dtype, staging_.data());
-      else
-        source_.read_part(part.name, part.shape, begin, piece, dtype, staging_.data());
+      read(part, begin, piece, dtype, staging_.data());
       device_.copy_to_device(to + begin * size, staging_.data(), static_cast<size_t>(piece * size));
     }
   }
@@ -155,10 +160,7 @@ class Loader final : public Visitor {
         rows_.resize(static_cast<size_t>(count * columns));
         bytes_.resize(rows_.size());
         scales_.resize(static_cast<size_t>(count));
-        if (count == rows)
-          source_.read(part.name, part.shape, DType::kF32, rows_.data());
-        else
-          source_.read_part(part.name, part.shape, row * columns, count * columns, DType::kF32, rows_.data());
+        read(part, row * columns, count * columns, DType::kF32, rows_.data());
         quantise_rows(rows_.data(), count, columns, type, bytes_.data(), scales_.data());
         device_.copy_to_device(static_cast<char*>(values.data()) + at * columns, bytes_.data(),
                                bytes_.size());
@@ -183,10 +185,7 @@ class Loader final : public Visitor {
       for (int64_t row = 0; row < rows; row += most) {
         const int64_t count = std::min(most, rows - row);
         rows_.resize(static_cast<size_t>(count * columns));
-        if (count == rows)
-          source_.read(part.name, part.shape, DType::kF32, rows_.data());
-        else
-          source_.read_part(part.name, part.shape, row * columns, count * columns, DType::kF32, rows_.data());
+        read(part, row * columns, count * columns, DType::kF32, rows_.data());
         split_rows(count, columns, parts);
         device_.copy_to_device(to, halves_.data(), halves_.size() * sizeof(uint16_t));
         to += halves_.size() * sizeof(uint16_t);

@@ -78,7 +78,8 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
                                  .additions = active ? &additions : nullptr,
                                  .images = images,
                                  .deep = deep_use,
-                                 .gate = gate_use});
+                                 .gate = gate_use,
+                                 .ranks = shape_.tensors});
   for (size_t i = 0; i < controls_.size(); ++i)
     if (active >> i & 1) controls_[i]->add(ex, input, skips);
   copy_into(ex,
@@ -88,7 +89,8 @@ void UnetStage::forward(Exec& ex, uint32_t active) {
                          .freeu = call.freeu ? &*call.freeu : nullptr,
                          .images = images,
                          .deep = deep_use,
-                         .gate = gate_use}),
+                         .gate = gate_use,
+                         .ranks = shape_.tensors}),
             leading(output_));
 }
 

@@ -27,6 +27,7 @@ Split parse_split(std::string_view text) {
   if (out.name == "guidance") out.division = {Division::kConditions};
   if (out.name == "rows") out.division = {Division::kRows};
   if (out.name == "pipeline") out.division = {Division::kLayers};
+  if (out.name == "tensor") out.division = {Division::kTensors};
   if (out.name == "guidance-rows") out.division = {Division::kBoth};
   const bool displaced = out.name == "displaced";
   if (displaced) {
@@ -37,7 +38,7 @@ Split parse_split(std::string_view text) {
   }
   require<UsageError>(
       (out.division || out.name == "images") && parts.size() <= (displaced ? 2u : 1u),
-      "split: expected images, guidance, rows, guidance-rows, pipeline or displaced[:CALLS][:check], got \"",
+      "split: expected images, guidance, rows, guidance-rows, pipeline, tensor or displaced[:CALLS][:check], got \"",
       printable(text), "\"");
   return out;
 }

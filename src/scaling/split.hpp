@@ -1,4 +1,4 @@
-// "guidance", "rows", "guidance-rows", "pipeline", "displaced:4:check": what the devices of a MultiPipeline
+// "guidance", "rows", "guidance-rows", "pipeline", "tensor", "displaced:4:check": what the devices of a MultiPipeline
 // divide.
 #pragma once
 
