@@ -11,6 +11,8 @@
 
 namespace rocm_sd {
 
+class Ranks;
+
 // A family of checkpoints: its networks and the picture it was trained on.
 struct KnownModel {
   std::string name;  // "sdxl"
@@ -55,8 +57,9 @@ struct RankShare {
   int64_t conditions = 1;          // of the UNet: one or two
   const RowSplit* unet = nullptr;  // null: all rows
   const RowSplit* vae = nullptr;
-  bool decodes = true;        // another rank does otherwise
-  Ranks* tensors = nullptr;   // that share each of the UNet's attentions and feed-forwards; null: they are whole
+  bool decodes = true;  // another rank does otherwise
+  // That share each of the UNet's attentions and feed-forwards; null: they are whole.
+  Ranks* tensors = nullptr;
 };
 
 // Plans every stage of text to image, one after the other; each stage's weights are freed before the next.

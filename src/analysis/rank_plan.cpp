@@ -75,8 +75,7 @@ class RankPlanner {
     const int64_t conditions = shape_.guidance ? 2 : 1;
     ConditionShare own{0, conditions, conditions};
     const bool divides_conditions = division_ == Division::kConditions || division_ == Division::kBoth;
-    if (divides_conditions)
-      own = share_conditions(conditions, pair.empty() ? rank : rank == pair[1], 2);
+    if (divides_conditions) own = share_conditions(conditions, pair.empty() ? rank : rank == pair[1], 2);
 
     RankPlan out{.rows = unet ? unet->rows() : height};
     out.stages = plan_share(device_, products_, model_, shape_, steps, dtype_,

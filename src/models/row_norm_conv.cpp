@@ -152,8 +152,8 @@ Tensor norm_silu_conv_of_rows(Exec& ex, const RowSplit& split, const Tensor& x, 
     pass_by_windows(ex, split, moments, halo);
   else
     pass_by_messages(ex, split, moments, halo);
-  Tensor h = as_dtype(ex, normalised(ex, moments, std::exchange(halo.padded, Tensor()), norm, Activation::kSilu),
-                      dtype);
+  Tensor h = as_dtype(
+      ex, normalised(ex, moments, std::exchange(halo.padded, Tensor()), norm, Activation::kSilu), dtype);
   if (halo.above) args.pad.top = 0;
   if (halo.below) args.pad.bottom = 0;
   return conv(std::move(h), args);

@@ -67,7 +67,8 @@ void pass_by_windows(Exec& ex, Ranks& ranks, const Tensor& own, const std::vecto
 
 CutRange share_of(int64_t pieces, const TensorShare& share) {
   const auto end = [&](int64_t ranks) { return (pieces * ranks + share.count - 1) / share.count; };
-  if (pieces < share.count) return {std::min<int64_t>(share.rank, pieces), std::min<int64_t>(share.rank + 1, pieces)};
+  if (pieces < share.count)
+    return {std::min<int64_t>(share.rank, pieces), std::min<int64_t>(share.rank + 1, pieces)};
   return {end(share.rank), end(share.rank + 1)};
 }
 
@@ -96,8 +97,7 @@ Tensor sum_of_ranks(Exec& ex, Ranks& ranks, const Tensor& own, int parts, const 
   require<InternalError>(parts > 0 && parts <= ranks.count() && bool(own) == (rank < parts),
                          "split: tensor: a sum of ", parts, " ranks of ", ranks.count());
   std::vector<Tensor> all;
-  for (int other = 0; other < parts; ++other)
-    all.push_back(other == rank ? own : ex.alloc(shape, dtype));
+  for (int other = 0; other < parts; ++other) all.push_back(other == rank ? own : ex.alloc(shape, dtype));
   require<InternalError>(all.front().shape() == shape && all.front().dtype() == dtype &&
                              (!own || (own.shape() == shape && own.dtype() == dtype && own.is_contiguous())),
                          "split: tensor: expected parts ", shape, " ", dtype);

@@ -82,9 +82,9 @@ UNetContext UNet::context(const Tensor& shifts, const TextCache& text, const UNe
                   layers, args.images};
   out.deep = args.deep;
   out.gate = args.gate;
-  require<InternalError>((args.ranks != nullptr) == !share_.all() &&
-                             (!args.ranks || args.ranks->count() == share_.count),
-                         "split: tensor: a UNet of ", share_.count, " ranks is used by others");
+  require<InternalError>(
+      (args.ranks != nullptr) == !share_.all() && (!args.ranks || args.ranks->count() == share_.count),
+      "split: tensor: a UNet of ", share_.count, " ranks is used by others");
   out.ranks = args.ranks;
   if (args.received) {
     out.received = args.received;

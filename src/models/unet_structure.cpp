@@ -223,8 +223,7 @@ UNet::UNet(const UNetConfig& config)
 }
 
 UNet UNet::load(const LoadTarget& target, const UNetConfig& config, const ParameterSource& source,
-                DType compute, const WeightFormat& weights, const LayerRange& own,
-                const TensorShare& share) {
+                DType compute, const WeightFormat& weights, const LayerRange& own, const TensorShare& share) {
   UNet unet(config);
   if (!own.all()) unet.keep_layers(own, source);
   if (!share.all()) unet.keep_share(share, source);

@@ -61,7 +61,8 @@ void Pipeline::State::make_unet_stage(const PreparedRequest& r) {
   if (!draws_alone()) check_together(r.request, *ranks_);
   require<UsageError>(
       !shape.received || draws_alone(),
-      "sag-scale: not with a picture that several devices draw together (split: guidance, tensor, ...), which "
+      "sag-scale: not with a picture that several devices draw together (split: guidance, tensor, ...), "
+      "which "
       "computes the predictions or the attention on several devices; expected --split images");
   planned_controls_ = plan_controls(r, controls_);
   for (const PlannedControl& control : planned_controls_) shape.controls.push_back(control.unit);

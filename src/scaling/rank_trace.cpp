@@ -38,9 +38,11 @@ class TraceWriter {
       const TracedRank& traced = group[rank];
       name(process, "process_name", 0,
            traced.messages ? concat("rank ", rank, " (", traced.name, ")") : traced.name);
-      for (const auto& [track, title] :
-           {std::pair{kStages, "stages"}, {kOperations, "operations"}, {kExchanges, "exchanges"},
-            {kSent, "messages sent"}, {kReceived, "messages waited for"}})
+      for (const auto& [track, title] : {std::pair{kStages, "stages"},
+                                         {kOperations, "operations"},
+                                         {kExchanges, "exchanges"},
+                                         {kSent, "messages sent"},
+                                         {kReceived, "messages waited for"}})
         if (traced.messages || track <= kOperations) name(process, "thread_name", track, title);
       add_profile(process, traced, scratch);
       if (traced.messages) add_messages(process, traced);
@@ -51,8 +53,8 @@ class TraceWriter {
 
   void write(const std::string& path) const {
     AtomicFile file(path);
-    file.write(json{{"traceEvents", events_}, {"displayTimeUnit", "ms"}}.dump(-1, ' ', false,
-                                                                            json::error_handler_t::replace));
+    file.write(json{{"traceEvents", events_}, {"displayTimeUnit", "ms"}}.dump(
+        -1, ' ', false, json::error_handler_t::replace));
     file.commit();
   }
 

@@ -119,11 +119,8 @@ UNetConfig config_of(int64_t heads, int64_t depth, bool only_cross) {
                   .heads = heads,
                   .context_width = 12,
                   .only_cross_attention = only_cross}};
-  config.up = {{.channels = width,
-                .resnets = 2,
-                .transformer_layers = {1, 1},
-                .heads = heads,
-                .context_width = 12}};
+  config.up = {
+      {.channels = width, .resnets = 2, .transformer_layers = {1, 1}, .heads = heads, .context_width = 12}};
   config.down[0].resamples = config.up[0].resamples = false;
   config.mid = UNetMidConfig{{1}, heads, 12};
   return config;
@@ -142,12 +139,10 @@ Prediction predict(const UNetConfig& config, DType dtype, Ranks* ranks, const We
   testing_support::TestExec test;
   const TextCache cache = unet.make_text_cache(host_device(), 2, 5);
   unet.prepare_text(test.ex, random_tensor({2, 5, 12}, DType::kF32, 2), cache);
-  const Tensor shifts =
-      unet.time_shifts(test.ex, {.timestep = random_tensor({2}, DType::kF32, 3, 300)});
-  Prediction out{to_doubles(unet(test.ex, random_tensor({2, 6, 5, 4}, DType::kF32, 1), shifts, cache,
-                                 {.ranks = ranks})),
-                 count_parameters([&](Visitor& v) { unet.visit(v); }),
-                 source.read_names};
+  const Tensor shifts = unet.time_shifts(test.ex, {.timestep = random_tensor({2}, DType::kF32, 3, 300)});
+  Prediction out{
+      to_doubles(unet(test.ex, random_tensor({2, 6, 5, 4}, DType::kF32, 1), shifts, cache, {.ranks = ranks})),
+      count_parameters([&](Visitor& v) { unet.visit(v); }), source.read_names};
   out.names.insert(source.ignored.begin(), source.ignored.end());
   return out;
 }
@@ -255,29 +250,28 @@ TEST(TensorSplit, DrawsWhatOneDeviceDraws) {
   add("without guidance, a batch", [](GenerateRequest& r) { r.cfg_scale = 1, r.batch = 3; });
   add("perturbed", [](GenerateRequest& r) { r.pag_scale = 3, r.batch = 2; });
   add("freeu", [](GenerateRequest& r) { r.freeu = {1.2, 1.3, 0.9, 0.8}; });
-  add("edited, noisy", [](GenerateRequest& r) { r.prompt = "a [red apple:blue car:0.5]", r.sampler = "Euler a"; });
+  add("edited, noisy",
+      [](GenerateRequest& r) { r.prompt = "a [red apple:blue car:0.5]", r.sampler = "Euler a"; });
   add("tiles", [](GenerateRequest& r) { r.width = 96, r.tile_size = 64, r.tile_batch = 2; });
   add("seamless", [](GenerateRequest& r) { r.tiling_x = true; });
   add("inpainting", [](GenerateRequest& r) { r.init_image = picture(72, 64), r.mask = picture(72, 64); });
-  add("merged lora", [](GenerateRequest& r) {
-    r.loras = {{.file = kExamples + "/dusk_lora.safetensors", .weight = 0.8}};
-  });
+  add("merged lora",
+      [](GenerateRequest& r) { r.loras = {{.file = kExamples + "/dusk_lora.safetensors", .weight = 0.8}}; });
   add("run-time lora", [](GenerateRequest& r) {
     r.loras = {{.file = kExamples + "/dusk_lora.safetensors", .weight = 0.6}};
     r.lora_mode = "runtime";
   });
   add("control", [&](GenerateRequest& r) {
-    r.controls = {{.model = net, .image = picture(72, 64), .strength = 0.8, .mask = picture(72, 64)}};
+    r.controls = {{.model = net, .image = picture(72, 64), .mask = picture(72, 64), .strength = 0.8}};
   });
   add("T2I-Adapter", [](GenerateRequest& r) {
     r.controls = {{.model = kExamples + "/canny_adapter", .image = picture(72, 64)}};
   });
   add("image prompt", [&](GenerateRequest& r) {
-    r.ip_adapters = {{.model = adapter, .images = {picture(7, 5)}, .weight = 0.7, .masks = {picture(8, 8)}}};
+    r.ip_adapters = {{.model = adapter, .images = {picture(7, 5)}, .masks = {picture(8, 8)}, .weight = 0.7}};
   });
-  add("deep cache", [](GenerateRequest& r) {
-    r.savings.deep_cache = 2, r.savings.deep_cache_branch = 1, r.steps = 5;
-  });
+  add("deep cache",
+      [](GenerateRequest& r) { r.savings.deep_cache = 2, r.savings.deep_cache_branch = 1, r.steps = 5; });
   add("t-gate", [](GenerateRequest& r) { r.savings.t_gate = 2, r.steps = 5; });
   add("sada", [](GenerateRequest& r) { r.savings.sada = true, r.sampler = "DPM++ 2M", r.steps = 16; });
   Pipeline alone = Pipeline::load({.model = kModel, .dtype = "f32"});
@@ -287,8 +281,7 @@ TEST(TensorSplit, DrawsWhatOneDeviceDraws) {
     MultiPipeline together = MultiPipeline::load(on_ranks(ranks));
     ASSERT_EQ(together.drawers().size(), 1u);
     for (size_t i = 0; i < cases.size(); ++i)
-      expect_alike(together.generate(cases[i].second), want[i],
-                   concat(ranks, " ranks, ", cases[i].first));
+      expect_alike(together.generate(cases[i].second), want[i], concat(ranks, " ranks, ", cases[i].first));
   }
   std::filesystem::remove_all(folder);
 }
