@@ -188,6 +188,17 @@ test-server: deps venv  ## the server for long: 10,000 bad requests, a storm of 
 	ROCM_SD_BUILD_DIR=$(BUILD) ROCM_SD_BAD_REQUESTS=10000 $(VENV)/bin/python -m pytest -m "full or not full" -q $(PYTEST_ARGS) \
 	  tests/integration_tests/test_server.py tests/integration_tests/test_server_clients.py tests/integration_tests/test_server_load.py
 
+# ThreadSanitizer does not see GNU OpenMP's barriers, hence one thread; the options are those of test-asan and test-tsan below.
+test-server-sanitized: deps venv  ## the server with AddressSanitizer and UBSan, then with ThreadSanitizer, under every API at once (LOAD=seconds)
+	export ASAN_OPTIONS=detect_stack_use_after_return=0:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
+	export LSAN_OPTIONS=suppressions=$(CURDIR)/tests/leaks_of_others.txt ONEDNN_MAX_CPU_ISA=$${ONEDNN_MAX_CPU_ISA:-AVX512_CORE_BF16}
+	export TSAN_OPTIONS=report_signal_unsafe=0 OMP_NUM_THREADS=1 ROCM_SD_LOAD_SECONDS=$(or $(LOAD),120)
+	for sanitizer in asan tsan; do
+	  cmake --preset $$sanitizer
+	  cmake --build build/$$sanitizer -j $(JOBS) --target rocm-sd
+	  ROCM_SD_BUILD_DIR=build/$$sanitizer $(VENV)/bin/python -m pytest -m full -q -s $(PYTEST_ARGS) tests/integration_tests/test_server_mixed_load.py
+	done
+
 soak-server: venv  ## 2,000 pictures through the server (SOAK=N: so many), alone and joined: its memory at the end is that after 300
 	cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target rocm-sd
@@ -404,5 +415,5 @@ help:  ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)}
 	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: test-ray soak-server packages test-packages demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
+.PHONY: test-ray soak-server test-server-sanitized packages test-packages demo-build demo-lora demo-control test-page test-server model-shapes kernel-map demo demo-amd test-emu test-emu-differential test-comfyui test-a1111 test-pip test build torch-ops install archive test-full test-asan test-tsan test-gpu test-gpu-sanitize test-all-archs kernel-counts kernel-report test-onednn3 test-vendor-headers test-ck fuzz-short bench-cpu bench-gate format lint tidy docs \
   deps deps-gpu deps-python venv clean help

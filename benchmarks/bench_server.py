@@ -3,7 +3,8 @@
 
 Both draw the same prompt with the same options, in turns of --turn images; the first image of each turn is left out. A time of the
 command line lies between two file names that `generate --repeat` prints, one of the server between a request and its whole answer.
-Prints a table with medians and the least times, which other load on the machine disturbs less; --json writes all times.
+Prints a table with medians, and with the median of what each turn's median is to that of the command line in the same turn, since the
+speed of a machine drifts; --json writes all times.
 """
 
 from __future__ import annotations
@@ -91,11 +92,11 @@ def main() -> None:
     finally:
         server.terminate()
         server.wait()
-    base = statistics.median(times["command line"]), min(times["command line"])
-    print("| | median | to the command line | least | to the command line |\n|---|---|---|---|---|")
+    print("| | median | to the command line | least |\n|---|---|---|---|")
+    turns = {name: [statistics.median(all_times[i:i + args.turn]) for i in range(0, len(all_times), args.turn)] for name, all_times in times.items()}
     for name, all_times in times.items():
-        middle, least = statistics.median(all_times), min(all_times)
-        print(f"| {name} | {1e3 * middle:.1f} ms | {middle / base[0]:.3f} | {1e3 * least:.1f} ms | {least / base[1]:.3f} |")
+        ratio = statistics.median(own / base for own, base in zip(turns[name], turns["command line"]))
+        print(f"| {name} | {1e3 * statistics.median(all_times):.1f} ms | {ratio:.3f} | {1e3 * min(all_times):.1f} ms |")
     if args.json:
         args.json.write_text(json.dumps(times))
 

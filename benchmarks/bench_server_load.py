@@ -79,34 +79,33 @@ def offline(program: str, args: argparse.Namespace, batch: int) -> tuple[float, 
 def online(url: str, args: argparse.Namespace, turn: int, supervisor: int) -> tuple[float, float, list[float]]:
     """Images per second while all clients are at work, processor seconds of an image, and how long each took its client.
 
-    The first image of each client is left out.
+    From an image's end to another's, as offline(): what is unfinished at the beginning and at the end is alike. The first two images
+    of each client, on the average, are left out.
     """
-    each = max(2, args.images // args.clients) + 1
+    each = max(2, args.images // args.clients) + 2
     processes = (supervisor, Client(url).ask("/ready")["workers"][0]["pid"])
-    ends: list[list[float]] = [[] for _ in range(args.clients)]
-    taken: list[float] = []
-    begun: list[float] = []
-    warm = threading.Barrier(args.clients, action=lambda: begun.extend([time.perf_counter(), processor_seconds(*processes)]))
+    lock = threading.Lock()
+    ends: list[tuple[float, float, float]] = []  # when, how long it took, processor seconds so far
+    over: list[float] = []
 
     def client(number: int) -> None:
         connection = Client(url)
         for i in range(each):
             begin = time.perf_counter()
             connection.ask("/sdapi/v1/txt2img", request_of(args, number, each * turn + i))
-            if i == 0:
-                warm.wait()
-                continue
-            ends[number].append(time.perf_counter())
-            taken.append(ends[number][-1] - begin)
+            with lock:
+                ends.append((time.perf_counter(), time.perf_counter() - begin, processor_seconds(*processes)))
+        with lock:
+            over.append(ends[-1][0])
 
     threads = [threading.Thread(target=client, args=(i,)) for i in range(args.clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    seconds = (processor_seconds(*processes) - begun[1]) / len(taken)
-    end = min(own[-1] for own in ends)
-    return sum(one <= end for own in ends for one in own) / (end - begun[0]), seconds, taken
+    counted = [end for end in ends[2 * args.clients:] if end[0] <= over[0]]
+    seconds = counted[-1][0] - counted[0][0]
+    return (len(counted) - 1) / seconds, (counted[-1][2] - counted[0][2]) / (len(counted) - 1), [took for _, took, _ in counted]
 
 
 def cancel_times(url: str, args: argparse.Namespace) -> tuple[list[float], list[float]]:

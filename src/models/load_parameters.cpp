@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/eight_bit.hpp"
+#include "models/parallel_upload.hpp"
 #include "models/parameters.hpp"
 
 namespace rocm_sd {
@@ -46,6 +47,15 @@ PrecisionRules rules_of(const VisitModel& visit, std::span<const PrecisionRow> p
   return {precisions, std::move(paths)};
 }
 
+// Of what the part has: some of its tensor where it is cut.
+void read_elements(const ParameterSource& source, const ParameterSlot::Part& part, int64_t begin,
+                   int64_t count, DType dtype, void* to) {
+  if (part.cut)
+    read_cut(source, part.name, *part.cut, begin, count, dtype, to);
+  else
+    source.read_part(part.name, part.shape, begin, count, dtype, to);
+}
+
 class Loader final : public Visitor {
  public:
   Loader(Device& device, const ParameterSource& source, DType compute, const WeightFormat& weights,
@@ -55,7 +65,14 @@ class Loader final : public Visitor {
         compute_(compute),
         weights_(weights),
         only_(only),
-        precisions_(std::move(precisions)) {}
+        precisions_(std::move(precisions)) {
+    if (SideCopies* gpu = source.concurrent() ? side_copies(device) : nullptr) upload_.emplace(*gpu);
+  }
+
+  // After the last slot. Throws what a thread that read had to.
+  void finish() {
+    if (upload_) upload_->finish();
+  }
 
  protected:
   void slot(const ParameterSlot& slot) override {
@@ -122,24 +139,37 @@ class Loader final : public Visitor {
     read(part, 0, part.shape.numel(), dtype, to);
   }
   void read(const ParameterSlot::Part& part, int64_t begin, int64_t count, DType dtype, void* to) {
-    if (part.cut)
-      read_cut(source_, part.name, *part.cut, begin, count, dtype, to);
-    else if (count == part.shape.numel())
+    if (count == part.shape.numel() && !part.cut)
       source_.read(part.name, part.shape, dtype, to);
     else
-      source_.read_part(part.name, part.shape, begin, count, dtype, to);
+      read_elements(source_, part, begin, count, dtype, to);
   }
 
   // The device's memory is out of the host's reach: pieces go through a buffer that every tensor shares.
   void stream(const ParameterSlot::Part& part, DType dtype, char* to) {
     const int64_t count = part.shape.numel();
     const auto size = static_cast<int64_t>(dtype_size(dtype));
+    if (upload_) return upload(part, dtype, to);
     if (staging_.empty()) staging_.resize(kStagingBytes);
     const int64_t most = kStagingBytes / size;
     for (int64_t begin = 0; begin < count; begin += most) {
       const int64_t piece = std::min(most, count - begin);
       read(part, begin, piece, dtype, staging_.data());
       device_.copy_to_device(to + begin * size, staging_.data(), static_cast<size_t>(piece * size));
+    }
+  }
+
+  void upload(const ParameterSlot::Part& part, DType dtype, char* to) {
+    const int64_t count = part.shape.numel();
+    const auto size = static_cast<int64_t>(dtype_size(dtype));
+    const int64_t most = static_cast<int64_t>(kMadeBytes) / size;
+    const auto shared = std::make_shared<const ParameterSlot::Part>(part);
+    for (int64_t begin = 0; begin < count; begin += most) {
+      const int64_t piece = std::min(most, count - begin);
+      upload_->add(to + begin * size, static_cast<size_t>(piece * size),
+                   [source = &source_, shared, begin, piece, dtype](char* dst) {
+                     read_elements(*source, *shared, begin, piece, dtype, dst);
+                   });
     }
   }
 
@@ -218,6 +248,7 @@ class Loader final : public Visitor {
   std::vector<float> rows_, scales_;  // of quantised() and split()
   std::vector<char> bytes_;
   std::vector<uint16_t> halves_;
+  std::optional<ParallelUpload> upload_;  // last: its threads end before what they read from goes
 };
 
 }  // namespace
@@ -235,6 +266,7 @@ void load_parameters(const VisitModel& visit, Device& device, const ParameterSou
   missing.check();
   Loader loader(device, source, compute, weights, only, rules_of(visit, precisions));
   visit(loader);
+  loader.finish();
 }
 
 }  // namespace rocm_sd

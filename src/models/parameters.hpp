@@ -71,6 +71,8 @@ class ParameterSource {
   // Elements [begin, begin + count) of that, for large tensors. By default the whole is read and cut.
   virtual void read_part(const std::string& name, const Shape& shape, int64_t begin, int64_t count,
                          DType dtype, void* dst) const;
+  // Whether several threads may call read_part() at once, which then reads no more than it is asked for.
+  virtual bool concurrent() const { return false; }
   // Whether read() works. Where it does not, ready() has everything, and layers that a model in bf16 would
   // store as split bf16 are stored plain.
   virtual bool readable() const { return true; }
@@ -197,7 +199,8 @@ std::vector<PrecisionRow> precisions_of(const Model& model) {
 // Reads every parameter into device memory: matrices, filters and tables as `compute` (f32, bf16 or f16; a
 // model in bf16 as its precisions say), norms and biases as f32. With weights in 8 bits, those matrices and
 // filters that allow it are quantised from f32 on the host, a row at a time, whatever the device. Tensors are
-// converted on the host and copied to a GPU a piece at a time, so that host memory stays small. Throws
+// converted on the host and copied to a GPU a piece at a time, so that host memory stays small; by several
+// threads where the source is concurrent(). Throws
 // FormatError listing every missing key at once, ShapeError (or FormatError) where a shape is wrong; each
 // names the tensor, what was expected and the file.
 template <Visitable Model>

@@ -19,6 +19,7 @@ class StoreSource final : public ParameterSource {
                  void* dst) const override {
     store_.read_part(name, shape, begin, count, dtype, dst);
   }
+  bool concurrent() const override { return true; }
   Tensor ready(const ParameterSlot& slot, DType dtype, Device& device) const override;
   void ignore(const std::string& name) const override {
     if (store_.has(name)) store_.mark_used(name);

@@ -19,8 +19,8 @@ struct TensorShare {
   friend bool operator==(const TensorShare&, const TensorShare&) = default;
 };
 
-// This rank's of so many equal pieces: no two ranks differ by more than one, the first have the more. A rank
-// beyond the pieces has none.
+// This rank's of so many equal pieces: no two ranks differ by more than one. A rank beyond the pieces
+// has none.
 CutRange share_of(int64_t pieces, const TensorShare& share);
 // Inner channels of a feed-forward layer, a multiple of 8 where there are that many.
 CutRange share_of_channels(int64_t channels, const TensorShare& share);

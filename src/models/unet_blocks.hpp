@@ -133,9 +133,9 @@ struct CrossAttention {
   int64_t heads = 1;  // 0: other ranks have them
   SharedEnd end;
   int64_t first_channel = 0;  // of the share
-  int text_index = 0;      // into UNetContext::keys_values
-  int image_index = -1;    // into ImageTokens; below 0: reads no images (attn1)
-  bool elsewhere = false;  // other ranks have this layer
+  int text_index = 0;         // into UNetContext::keys_values
+  int image_index = -1;       // into ImageTokens; below 0: reads no images (attn1)
+  bool elsewhere = false;     // other ranks have this layer
 
   CrossAttention(int64_t width, int64_t context_width, int64_t heads);
   void keep(const TensorShare& share);

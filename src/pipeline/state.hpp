@@ -201,8 +201,7 @@ struct Pipeline::State {
   const RowSplit* unet_rows(const ResolvedRequest& r);
   const RowSplit* vae_rows(const ResolvedRequest& r);
   bool divides_rows() const {
-    return !draws_alone() &&
-           (ranks_->division() == Division::kRows || ranks_->division() == Division::kBoth);
+    return !draws_alone() && (ranks_->division() == Division::kRows || ranks_->division() == Division::kBoth);
   }
   bool divides_layers() const { return !draws_alone() && ranks_->division() == Division::kLayers; }
   bool divides_tensors() const { return !draws_alone() && ranks_->division() == Division::kTensors; }

@@ -287,6 +287,11 @@ class DriverGpu final : public GpuDevice, public LibraryHost, public SideCopies,
     refuse_capture("wait_for_copies");
     current().synchronize_copies();
   }
+  void copy_made(void* dst, size_t bytes, const std::function<void(char*)>& make) override {
+    refuse_capture("copy_made");
+    current();
+    staging_.made_to_device(static_cast<char*>(dst), bytes, make);
+  }
 
  private:
   GpuDriver& current() const {

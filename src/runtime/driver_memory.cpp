@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "runtime/side_copies.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -78,6 +79,10 @@ void MemoryPool::drop_cache() {
 }
 
 Staging::~Staging() {
+  for (const auto& lane : lanes_) {
+    driver_.destroy_event(lane->event);
+    if (!lane->pageable) driver_.free_pinned(lane->data);
+  }
   for (Slot& slot : slots_) {
     if (slot.event) driver_.destroy_event(slot.event);
     if (slot.data) driver_.free_pinned(slot.data);
@@ -116,6 +121,51 @@ void Staging::to_host(char* dst, const char* src, size_t bytes) {
     done += part;
   }
   finish();
+}
+
+std::unique_ptr<Staging::Lane> Staging::take_lane() {
+  {
+    const std::lock_guard lock(lanes_mutex_);
+    if (!lanes_.empty()) {
+      auto lane = std::move(lanes_.back());
+      lanes_.pop_back();
+      return lane;
+    }
+    lanes_.reserve(lanes_.capacity() + 1);  // so that giving back never fails
+  }
+  auto lane = std::make_unique<Lane>();
+  lane->event = driver_.create_event();
+  lane->data = static_cast<char*>(driver_.allocate_pinned(kMadeBytes));
+  if (!lane->data) {
+    lane->pageable = std::make_unique_for_overwrite<char[]>(kMadeBytes);
+    lane->data = lane->pageable.get();
+  }
+  return lane;
+}
+
+void Staging::give_back(std::unique_ptr<Lane> lane) noexcept {
+  const std::lock_guard lock(lanes_mutex_);
+  lanes_.push_back(std::move(lane));
+}
+
+void Staging::made_to_device(char* dst, size_t bytes, const std::function<void(char*)>& make) {
+  require<InternalError>(bytes <= kMadeBytes, "made_to_device: ", bytes, " bytes, at most ", kMadeBytes);
+  auto lane = take_lane();
+  try {
+    if (std::exchange(lane->busy, false)) driver_.wait_event(lane->event);
+    make(lane->data);
+    driver_.copy_to_device_async(dst, lane->data, bytes);
+    if (lane->pageable) {
+      driver_.synchronize();  // a driver may read pageable memory late
+    } else {
+      driver_.record_event(lane->event);
+      lane->busy = true;
+    }
+  } catch (...) {
+    give_back(std::move(lane));
+    throw;
+  }
+  give_back(std::move(lane));
 }
 
 Staging::Slot& Staging::prepare(size_t turn) {

@@ -1,8 +1,11 @@
 // Memory of a GPU over any driver: blocks that are kept for the next asker, and copies through pinned memory.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "runtime/gpu_driver.hpp"
 
@@ -51,6 +54,11 @@ class Staging {
   void to_device(char* dst, const char* src, size_t bytes);
   void to_host(char* dst, const char* src, size_t bytes);
 
+  // Copies at most kMadeBytes that `make` writes into the memory that it is given, and does not wait for the
+  // copy: what the stream is given later finds the bytes. Threads that call it work beside one another, each
+  // with a pinned block of its own.
+  void made_to_device(char* dst, size_t bytes, const std::function<void(char*)>& make);
+
  private:
   struct Slot {
     void* data = nullptr;  // stays null where there is no pinned memory: the driver then stages by itself
@@ -59,13 +67,23 @@ class Staging {
     char* wanted_at = nullptr;  // where its bytes go once they have come
     size_t wanted = 0;
   };
+  // Of made_to_device. Without pinned memory the copy has read it when the call returns.
+  struct Lane {
+    char* data = nullptr;
+    std::unique_ptr<char[]> pageable;  // where there is no pinned memory
+    void* event = nullptr;
+    bool busy = false;
+  };
+  std::unique_ptr<Lane> take_lane();
+  void give_back(std::unique_ptr<Lane> lane) noexcept;
   Slot& prepare(size_t turn);  // the slot whose turn it is, empty
   void drain(Slot& slot);
   void finish();
 
   GpuDriver& driver_;
-  std::mutex mutex_;
+  std::mutex mutex_, lanes_mutex_;
   Slot slots_[2];
+  std::vector<std::unique_ptr<Lane>> lanes_;  // that no thread has
 };
 
 }  // namespace rocm_sd

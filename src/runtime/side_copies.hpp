@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "runtime/device.hpp"
 
 namespace rocm_sd {
+
+inline constexpr size_t kMadeBytes = 2 << 20;  // of one copy_made()
 
 class SideCopies {
  public:
@@ -23,6 +26,11 @@ class SideCopies {
   // until the copy is over.
   virtual void copy_beside(void* dst, const void* src, size_t bytes) = 0;
   virtual void wait_for_copies() = 0;  // the calling thread; not inside a capture
+
+  // In the order of the launches: copies at most kMadeBytes that `make` writes into pinned memory, and does
+  // not wait for the copy. Threads that call it work beside one another, which copy_to_device() makes wait
+  // for each other. Not inside a capture.
+  virtual void copy_made(void* dst, size_t bytes, const std::function<void(char*)>& make) = 0;
 };
 
 // Null where the device has no streams: the host.

@@ -25,7 +25,7 @@ struct MessageEvent {
 struct TracedRank {
   std::string name;  // "cuda:0"
   const Pipeline* pipeline = nullptr;
-  MessageEvent::Clock::time_point begin;                 // of its profile
+  MessageEvent::Clock::time_point begin;                // of its profile
   const std::vector<MessageEvent>* messages = nullptr;  // null: it draws alone
 };
 

@@ -11,6 +11,11 @@
 namespace rocm_sd::server {
 
 using nlohmann::json;
+namespace {
+
+constexpr size_t kMaxLater = 16;  // images hold memory
+
+}  // namespace
 
 void WorkerLink::send(const json& head, std::string_view bytes) {
   const std::lock_guard lock(write_mutex_);
@@ -30,6 +35,32 @@ void WorkerLink::read_orders() {
       while (auto frame = reader.next()) take(std::move(*frame));
     }
   }).detach();
+  std::thread([this] { work_off(); }).detach();
+}
+
+void WorkerLink::later(std::function<void()> work) {
+  std::unique_lock lock(later_mutex_);
+  later_changed_.wait(lock, [this] { return later_.size() < kMaxLater; });
+  later_.push_back(std::move(work));
+  later_changed_.notify_all();
+}
+
+void WorkerLink::finish_later() {
+  std::unique_lock lock(later_mutex_);
+  later_changed_.wait(lock, [this] { return later_.empty(); });
+}
+
+void WorkerLink::work_off() {
+  std::unique_lock lock(later_mutex_);
+  for (;;) {
+    later_changed_.wait(lock, [this] { return !later_.empty(); });
+    const std::function<void()>& work = later_.front();  // stays in its place while others are added
+    lock.unlock();
+    work();
+    lock.lock();
+    later_.pop_front();
+    later_changed_.notify_all();
+  }
 }
 
 void WorkerLink::take(Frame frame) {

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,14 +36,23 @@ class WorkerLink final : public FrameSink {
 
   void send(const nlohmann::json& head, std::string_view bytes = {}) override;
 
+  // Runs `work` on a thread that encodes images while the next step is computed, after what was given before;
+  // waits where that thread lags behind. What it throws is for the caller to catch within it.
+  void later(std::function<void()> work);
+  void finish_later();  // waits for all of it
+
  private:
   void take(Frame frame);
+  void work_off();
 
   const int socket_;
   std::mutex mutex_, write_mutex_;
   std::condition_variable arrived_;
   std::deque<WorkerOrder> orders_;
   std::map<std::string, std::shared_ptr<WorkerTask>> tasks_;  // that have not ended
+  std::mutex later_mutex_;
+  std::condition_variable later_changed_;
+  std::deque<std::function<void()>> later_;  // the first one is at work
 };
 
 }  // namespace rocm_sd::server

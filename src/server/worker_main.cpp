@@ -164,14 +164,14 @@ class Worker {
     if (others && (task->alone || task->enlarges() || task->model() != load_.model)) return false;
     bool begun = true;
     attempt(task, [&] {
-      if (!task->draws()) return enlarge(*task);
+      if (!task->draws()) return enlarge(task);
       read(*task);
       const bool joins =
           most_ > 1 && !task->alone && !task->enlarges() && batch_->refusal(task->request()).empty();
       if (others)
         begun = joins && batch_->fits(task->request());
       else if (!joins)
-        draw_alone(*task);
+        draw_alone(task);
       if (joins && begun) add(task);
     });
     return begun;
@@ -222,7 +222,7 @@ class Worker {
   bool end_round(const TaskPointer& task, StepBatch::Result& result) {
     if (!result.alone.empty()) return draw_later(task, result.alone);
     if (result.drawn) {
-      for (const Picture& picture : result.drawn->pictures) task->send_image(picture);
+      for (Picture& picture : result.drawn->pictures) send_image(task, std::move(picture));
       task->warnings = result.drawn->warnings;
     } else {
       try {
@@ -235,7 +235,7 @@ class Worker {
       }
     }
     if (task->next_round()) return true;
-    done(*task);
+    done(task);
     return false;
   }
 
@@ -247,23 +247,39 @@ class Worker {
     return false;
   }
 
-  void draw_alone(WorkerTask& task) {
-    const Callbacks watch = task.callbacks();
+  void draw_alone(const TaskPointer& task) {
+    const Callbacks watch = task->callbacks();
     do {
       try {
-        const GenerateResult result = pipeline_->generate(task.request(), watch);
-        for (const Picture& picture : result.pictures) {
-          if (task.enlarges())
-            task.send_image({enlarged(picture.image, task, watch), picture.seed, picture.parameters, {}});
-          else
-            task.send_image(picture);
+        GenerateResult result = pipeline_->generate(task->request(), watch);
+        for (Picture& picture : result.pictures) {
+          if (task->enlarges()) picture.image = enlarged(picture.image, *task, watch);
+          send_image(task, std::move(picture));
         }
-        task.warnings = result.warnings;
+        task->warnings = result.warnings;
       } catch (const CancelledError&) {
-        if (task.cancel || !task.skip.exchange(false)) throw;
+        if (task->cancel || !task->skip.exchange(false)) throw;
       }
-    } while (task.next_round());
+    } while (task->next_round());
     done(task);
+  }
+
+  // Its file is made while the next step is computed.
+  void send_image(const TaskPointer& task, Picture picture) {
+    link_.later([this, task, picture = std::move(picture)] {
+      try {
+        task->send_image(picture);
+      } catch (const std::bad_alloc&) {
+        send_failure(*task, ExitCode::kOutOfMemory, "out of memory");
+      } catch (const std::exception& e) {
+        send_failure(*task, ExitCode::kInternal, e.what());
+      }
+    });
+  }
+
+  void send_failure(const WorkerTask& task, ExitCode code, const std::string& message) {
+    link_.send(
+        {{"type", "failed"}, {"id", task.id()}, {"code", static_cast<int>(code)}, {"message", message}});
   }
 
   Image enlarged(const Image& image, const WorkerTask& task, const Callbacks& watch) {
@@ -290,20 +306,21 @@ class Worker {
   }
 
   // Each of the job's files, enlarged; their parameters go along.
-  void enlarge(WorkerTask& task) {
-    const Callbacks watch = task.callbacks();
-    for (const json& file : task.head().at("files")) {
+  void enlarge(const TaskPointer& task) {
+    const Callbacks watch = task->callbacks();
+    for (const json& file : task->head().at("files")) {
       const MemoryFile held(
-          task.bytes().substr(file.at("offset").get<size_t>(), file.at("size").get<size_t>()));
-      task.send_image({enlarged(load_image(held.path()), task, watch), 0, read_parameters(held.path()), {}});
-      ++task.round;
+          task->bytes().substr(file.at("offset").get<size_t>(), file.at("size").get<size_t>()));
+      send_image(task,
+                 {enlarged(load_image(held.path()), *task, watch), 0, read_parameters(held.path()), {}});
+      ++task->round;
     }
     done(task);
   }
 
-  void done(WorkerTask& task) {
-    link_.forget(task.id());
-    task.send_done();
+  void done(const TaskPointer& task) {
+    link_.forget(task->id());
+    link_.later([task] { task->send_done(); });
   }
 
   // Runs `body`; the job ends with what that throws.
@@ -311,10 +328,10 @@ class Worker {
   void attempt(const TaskPointer& task, const Body& body) {
     const auto fail = [&](ExitCode code, const char* message) {
       link_.forget(task->id());
+      link_.finish_later();  // images of earlier rounds go first, and those of others are not lost
       // Whose fault it was is not known where others are at work: the supervisor tries each by itself.
       if (is_fault(code) && (shares_ || !at_work_.empty())) std::_Exit(70);
-      link_.send(
-          {{"type", "failed"}, {"id", task->id()}, {"code", static_cast<int>(code)}, {"message", message}});
+      send_failure(*task, code, message);
     };
     try {
       body();

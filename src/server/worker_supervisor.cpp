@@ -54,11 +54,12 @@ class WorkerSupervisor::Loop {
   // A job that the worker has.
   struct AtWork {
     std::string id;
-    int images = 1;
+    int images = 1, rounds = 1;
     std::optional<Clock::time_point> cancel_at;  // the worker was told
     std::string stage;
     int step = 0;
     Clock::time_point step_at{};
+    bool leaves = false;  // has had its last step: the next job comes while its images are decoded
   };
 
   void start() {
@@ -207,6 +208,8 @@ class WorkerSupervisor::Loop {
     job->stage = stage;
     job->step = step;
     job->step_at = Clock::now();
+    job->leaves = head.at("round").get<int>() + 1 >= job->rounds &&
+                  (stage == "decode" || (stage == "sample" && step >= head.at("total").get<int>()));
     o_.jobs_.progress(job->id, {stage, step, head.at("total"), head.at("round")});
   }
 
@@ -291,7 +294,7 @@ class WorkerSupervisor::Loop {
       works.push_back(std::move(*first));
     }
     int images = 0;
-    for (const AtWork& job : at_work_) images += job.images;
+    for (const AtWork& job : at_work_) images += job.leaves ? 0 : job.images;
     for (const Work& work : works) images += work.request->batch;
     if (!key_.empty() && images < room_)
       std::ranges::move(o_.jobs_.take_joining(o_.device_, key_, room_ - images), std::back_inserter(works));
@@ -308,7 +311,7 @@ class WorkerSupervisor::Loop {
     try {
       const std::string model = o_.catalog_.find(work.request->model).path.string();
       orders.push_back(job_order(work, model, o_.options_.preview));
-      at_work_.push_back({work.id, work.request->batch});
+      at_work_.push_back({work.id, work.request->batch, work.request->rounds});
     } catch (const RequestError& e) {  // of a journal whose models were others
       o_.jobs_.fail(work.id, {422, e.error().type, e.error().message});
     }

@@ -27,6 +27,8 @@ struct FileTexts {
   std::string parameters, receipt;
 };
 
+// The image as zlib's stream of a PNG's filtered rows, in pieces for an IDAT chunk each.
+std::vector<std::vector<uint8_t>> png_pixels(const Image& image);
 std::vector<uint8_t> encode_png(const Image& image, const FileTexts& texts);
 FileTexts png_texts(Bytes bytes, const std::string& name);
 

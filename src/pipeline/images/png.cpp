@@ -1,5 +1,6 @@
-// PNG through libpng. Its errors leave by longjmp, so the function that decodes owns nothing with a
-// destructor; text and EXIF come by a bounded walk of our own, so that no callback can jump.
+// PNG. libpng reads: its errors leave by longjmp, so the function that decodes owns nothing with a
+// destructor; text and EXIF come by a bounded walk of our own, so that no callback can jump. Chunks are
+// written here, and their pixels are compressed in png_pixels.cpp.
 #include <png.h>
 #include <zlib.h>
 
@@ -17,6 +18,7 @@ namespace rocm_sd::images {
 namespace {
 
 constexpr uint8_t kSignature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+constexpr uint8_t kPerceptual = 0;  // the rendering intent of an sRGB chunk
 constexpr std::string_view kParameters = "parameters", kReceipt = "rocm-sd";
 
 uint32_t big_endian(const uint8_t* p) {
@@ -81,13 +83,17 @@ std::optional<std::string> chunk_text(std::string_view type, Bytes data, std::st
   return sanitize_utf8(text_from(translated_end + 1));
 }
 
-void append_chunk(std::vector<uint8_t>& out, std::string_view type, const std::string& data) {
+void append_chunk(std::vector<uint8_t>& out, std::string_view type, Bytes data) {
   append_big_endian(out, static_cast<uint32_t>(data.size()));
   const size_t start = out.size();
   out.insert(out.end(), type.begin(), type.end());
   out.insert(out.end(), data.begin(), data.end());
   append_big_endian(
       out, static_cast<uint32_t>(crc32(0, out.data() + start, static_cast<uInt>(out.size() - start))));
+}
+
+Bytes bytes_of(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
 // As Pillow: tEXt where Latin-1 can hold the text, else iTXt.
@@ -103,16 +109,10 @@ void append_text_chunk(std::vector<uint8_t>& out, std::string_view keyword, cons
   }
   const std::string key(keyword);
   if (fits)
-    append_chunk(out, "tEXt", key + '\0' + latin1);
+    append_chunk(out, "tEXt", bytes_of(key + '\0' + latin1));
   else
-    append_chunk(out, "iTXt", key + std::string("\0\0\0\0\0", 5) + sanitize_utf8(text));
+    append_chunk(out, "iTXt", bytes_of(key + std::string("\0\0\0\0\0", 5) + sanitize_utf8(text)));
 }
-
-struct PngWriter {
-  png_image image{};
-  PngWriter() { image.version = PNG_IMAGE_VERSION; }
-  ~PngWriter() { png_image_free(&image); }
-};
 
 // What is read so far, and what libpng said; in reach of its callbacks.
 struct Source {
@@ -221,21 +221,19 @@ Image decode_png(Bytes bytes, const std::string& name) {
 }
 
 std::vector<uint8_t> encode_png(const Image& image, const FileTexts& texts) {
-  PngWriter writer;
-  png_image& png = writer.image;
-  png.width = static_cast<png_uint_32>(image.width);
-  png.height = static_cast<png_uint_32>(image.height);
-  png.format = PNG_FORMAT_RGB;
-  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
-  std::vector<uint8_t> plain(size);
-  const int ok = png_image_write_to_memory(&png, plain.data(), &size, 0, image.rgb.data(), 0, nullptr);
-  require<InternalError>(ok != 0, "PNG encoding failed: ", png.message);
-  plain.resize(size);
-  constexpr size_t kAfterHeader = 8 + 12 + 13;  // signature and IHDR
-  std::vector<uint8_t> out(plain.begin(), plain.begin() + kAfterHeader);
+  const std::vector<std::vector<uint8_t>> pixels = png_pixels(image);
+  std::vector<uint8_t> header;
+  append_big_endian(header, static_cast<uint32_t>(image.width));
+  append_big_endian(header, static_cast<uint32_t>(image.height));
+  constexpr uint8_t kForm[] = {8, 2, 0, 0, 0};  // bits, RGB, deflate, filters by row, not interlaced
+  header.insert(header.end(), std::begin(kForm), std::end(kForm));
+  std::vector<uint8_t> out(std::begin(kSignature), std::end(kSignature));
+  append_chunk(out, "IHDR", header);
   append_text_chunk(out, kParameters, texts.parameters);
   append_text_chunk(out, kReceipt, texts.receipt);
-  out.insert(out.end(), plain.begin() + kAfterHeader, plain.end());
+  append_chunk(out, "sRGB", Bytes(&kPerceptual, 1));
+  for (const std::vector<uint8_t>& piece : pixels) append_chunk(out, "IDAT", piece);
+  append_chunk(out, "IEND", {});
   return out;
 }
 

@@ -2,12 +2,14 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "base/error.hpp"
 #include "gpu_tests/gpu_test.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/exec.hpp"
 #include "runtime/probe.hpp"
+#include "runtime/side_copies.hpp"
 
 namespace rocm_sd {
 namespace {
@@ -44,6 +46,35 @@ TEST(GpuDevice, DescribesItself) {
   EXPECT_GT(memory.total, 0u);
   EXPECT_LE(memory.free, memory.total);
   EXPECT_NE(test_gpu().name().find(traits.arch), std::string::npos);
+}
+
+// Several threads at once, more pieces than pinned blocks, odd sizes; and a launch that follows at once sees
+// them.
+TEST(GpuDevice, CopiesMadeByThreadsArriveBeforeWhatFollows) {
+  SideCopies* gpu = side_copies(test_gpu());
+  ASSERT_NE(gpu, nullptr);
+  constexpr int kThreads = 6, kPieces = 8;
+  constexpr size_t kCount = (kMadeBytes - 512) / sizeof(float);
+  const std::vector<float> zeros(kThreads * kPieces * kCount);
+  const std::vector<float> source = random_values(zeros.size(), 11);
+  const Tensor x = on_gpu(zeros), y = on_gpu(zeros);
+  test_gpu().find_kernel("probe_axpy");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kPieces; ++i) {
+        const size_t begin = static_cast<size_t>(t * kPieces + i) * kCount;
+        gpu->copy_made(x.as<float>() + begin, kCount * sizeof(float),
+                       [&](char* dst) { std::memcpy(dst, source.data() + begin, kCount * sizeof(float)); });
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  axpy(x, y, 2);
+  const std::vector<float> back = to_floats(test_gpu(), y);
+  size_t wrong = 0;
+  for (size_t i = 0; i < back.size(); ++i) wrong += back[i] != 2 * source[i];
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_THROW(gpu->copy_made(x.data(), kMadeBytes + 1, [](char*) {}), InternalError);
 }
 
 TEST(GpuDevice, CopiesGoThereAndBack) {

@@ -2,6 +2,8 @@
 #include "rocm_sd/image.hpp"
 
 #include <gtest/gtest.h>
+#include <omp.h>
+#include <png.h>
 #include <sys/stat.h>
 
 #include <cmath>
@@ -53,6 +55,55 @@ TEST(Image, EveryFormatRoundTripsPixelsAndParameters) {
     }
   }
   EXPECT_EQ(decode_image(encode_image(image, ImageFormat::kWebp, {.quality = 100}), "webp").rgb, image.rgb);
+}
+
+Image noise(int width, int height, uint32_t levels) {
+  Image image{width, height, {}, {}};
+  image.rgb.resize(3 * static_cast<size_t>(width) * static_cast<size_t>(height));
+  std::mt19937 random(7);
+  for (uint8_t& value : image.rgb) value = static_cast<uint8_t>(random() % levels);
+  return image;
+}
+
+size_t libpng_size(const Image& image) {
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  png.width = static_cast<png_uint_32>(image.width);
+  png.height = static_cast<png_uint_32>(image.height);
+  png.format = PNG_FORMAT_RGB;
+  png_alloc_size_t size = 0;
+  EXPECT_NE(png_image_write_to_memory(&png, nullptr, &size, 0, image.rgb.data(), 0, nullptr), 0);
+  return size;
+}
+
+// Pixels are compressed in stripes of 64 KiB: one row, exactly one stripe, a few with a short last one, a row
+// that is longer than a stripe. libpng reads them, and makes files of about the same size.
+TEST(Image, PngOfManyStripesIsExactAndAsSmallAsLibpngs) {
+  for (const auto& [width, height] :
+       {std::pair(1, 1), {1, 400}, {30000, 3}, {21845, 1}, {341, 64}, {512, 512}, {517, 389}})
+    for (const Image& image : {noise(width, height, 256), noise(width, height, 3), gradient(width, height)}) {
+      const auto bytes = encode_image(image, ImageFormat::kPng, {.parameters = kParameters});
+      const Image back = decode_image(bytes, "picture");
+      ASSERT_EQ(std::pair(back.width, back.height), std::pair(width, height));
+      EXPECT_TRUE(back.rgb == image.rgb) << width << " x " << height;
+      // Each stripe has a chunk's frame, an empty block and a code table of its own.
+      constexpr double kMore = 1.03, kTexts = 300, kStripe = 120;
+      const double stripes = 1 + static_cast<double>(image.rgb.size()) / 65536;
+      EXPECT_LT(static_cast<double>(bytes.size()),
+                kMore * static_cast<double>(libpng_size(image)) + kTexts + kStripe * stripes)
+          << width << " x " << height;
+    }
+}
+
+TEST(Image, PngIsTheSameForAnyNumberOfThreads) {
+  const Image image = noise(300, 700, 9);
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const auto one = encode_image(image, ImageFormat::kPng, {});
+  omp_set_num_threads(5);
+  const auto five = encode_image(image, ImageFormat::kPng, {});
+  omp_set_num_threads(threads);
+  EXPECT_EQ(one, five);
 }
 
 TEST(Image, TruncationAtEveryByteIsAnErrorOrAWholePicture) {
