@@ -147,7 +147,7 @@ Tensor norm_silu_conv2d(Exec& ex, Tensor x, Tensor second, const Norm& norm, int
   }
   if (second) x = concat_channels(ex, x, second);
   return norm_silu_conv_of_rows(
-      ex, *rows, x, norm, groups, operand_type(conv), std::move(args),
+      ex, *rows, std::move(x), norm, groups, operand_type(conv), std::move(args),
       [&](const Tensor& source, const ConvArgs& own) { return conv2d_here(ex, source, {}, conv, own); });
 }
 

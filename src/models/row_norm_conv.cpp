@@ -139,19 +139,20 @@ void pass_by_messages(Exec& ex, const RowSplit& split, const SplitMoments& momen
 
 }  // namespace
 
-Tensor norm_silu_conv_of_rows(Exec& ex, const RowSplit& split, const Tensor& x, const Norm& norm,
-                              int64_t groups, DType dtype, ConvArgs args, const ConvOfRows& conv) {
+Tensor norm_silu_conv_of_rows(Exec& ex, const RowSplit& split, Tensor x, const Norm& norm, int64_t groups,
+                              DType dtype, ConvArgs args, const ConvOfRows& conv) {
   require<InternalError>(args.pad.top == 1 && args.pad.bottom == 1 && args.stride == 1 && !args.upsample2x,
                          "split: rows: a norm before a convolution of stride ", args.stride);
   const SplitMoments moments = own_moments(ex, split, x, groups);
-  Halo halo{.x = x, .padded = {}, .above = split.has_above(), .below = split.has_below()};
-  Shape shape = x.shape();
+  Halo halo{.x = std::move(x), .padded = {}, .above = split.has_above(), .below = split.has_below()};
+  Shape shape = halo.x.shape();
   shape[1] += halo.above + halo.below;
-  halo.padded = ex.alloc(shape, x.dtype());
+  halo.padded = ex.alloc(shape, halo.x.dtype());
   if (by_windows(ex, split))
     pass_by_windows(ex, split, moments, halo);
   else
     pass_by_messages(ex, split, moments, halo);
+  halo.x = Tensor();
   Tensor h = as_dtype(
       ex, normalised(ex, moments, std::exchange(halo.padded, Tensor()), norm, Activation::kSilu), dtype);
   if (halo.above) args.pad.top = 0;

@@ -9,7 +9,7 @@ namespace rocm_sd {
 
 // conv(silu(group_norm(x))): x [N,R,W,C], padding 1, stride 1 -> this rank's rows of the result. dtype: that
 // conv reads.
-Tensor norm_silu_conv_of_rows(Exec& ex, const RowSplit& split, const Tensor& x, const Norm& norm,
-                              int64_t groups, DType dtype, ConvArgs args, const ConvOfRows& conv);
+Tensor norm_silu_conv_of_rows(Exec& ex, const RowSplit& split, Tensor x, const Norm& norm, int64_t groups,
+                              DType dtype, ConvArgs args, const ConvOfRows& conv);
 
 }  // namespace rocm_sd

@@ -294,8 +294,10 @@ GenerateResult Group::generate_watched(const GenerateRequest& request, const Cal
   };
   std::thread([call] { run(*call); }).detach();  // waited for below, unless it hangs
   std::unique_lock lock(call->mutex);
-  const auto limit = [&] { return life->samples ? patience_.later : patience_.first; };  // 0: none
-  while (!call->done && (limit() <= 0 || life->silent_seconds() <= limit()))
+  // Before the first step come plans and kernels, during which nothing is heard of a device that works.
+  const double first = std::max(patience_.first, RankPatience().first);
+  const auto limit = [&] { return life->samples ? patience_.later : first; };
+  while (!call->done && life->silent_seconds() <= limit())
     call->ended.wait_for(lock, std::chrono::milliseconds(50));
   if (call->done) {
     if (call->error) std::rethrow_exception(call->error);

@@ -9,7 +9,7 @@ import time
 import pytest
 
 SMALL = ("--prompt", "a red apple", "-n", "a car", "--steps", "2", "-W", "64", "-H", "64", "--seed", "5", "--no-receipt")
-PATIENCE = 9  # seconds; an emulated kernel of this size takes less than one
+PATIENCE = 9  # seconds; an emulated kernel of this size takes less than one, and so does a plan
 
 
 @pytest.fixture
@@ -41,9 +41,8 @@ def draw(rocm_sd, repository, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("split", ["guidance", "tensor"])
-def test_a_pair_names_the_gpu_that_hangs_and_ends(draw, tmp_path, split):
-    code, told, seconds = draw(700, "--split", split)
+def test_a_pair_names_the_gpu_that_hangs_and_ends(draw, tmp_path):
+    code, told, seconds = draw(700, "--split", "tensor")
     assert code == 4, told
     assert f"rank 1 (emu:gfx1100): no sign of life for {PATIENCE} s" in told
     assert seconds < PATIENCE + 1
@@ -51,7 +50,7 @@ def test_a_pair_names_the_gpu_that_hangs_and_ends(draw, tmp_path, split):
 
 
 def test_the_other_gpu_draws_all_images(draw, tmp_path):
-    code, told, seconds = draw(700, "--repeat", 3)
+    code, told, seconds = draw(450, "--repeat", 3)
     assert code == 0, told
     assert f"no sign of life for {PATIENCE} s" in told
     assert seconds < PATIENCE + 1
