@@ -74,7 +74,7 @@ def main() -> int:
     tables = {}
     with ThreadPoolExecutor(args.jobs) as threads:
         waiting = {name: [threads.submit(row, args.program, gpu, count, link, side, split) for gpu, count, link in machines for side in SIDES
-                          for split in ("guidance" if count == 2 else "guidance-rows", "rows", "tensor", "displaced")]
+                          for split in ("guidance" if count == 2 else "guidance-rows", "rows", "displaced")]
                    for name, machines in MACHINES.items()}
         for name, rows in waiting.items():
             tables[name] = record.table(COLUMNS, [one.result() for one in rows])
